@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package app wires Heirloom together.
+package app
+
+import (
+	"github.com/spf13/cobra"
+	cliflag "k8s.io/component-base/cli/flag"
+	logsv1 "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/heirloom-dev/heirloom/pkg/config"
+	"github.com/heirloom-dev/heirloom/pkg/version"
+)
+
+// NewCommand returns the command heirloom.
+func NewCommand() *cobra.Command {
+	options := config.NewOptions()
+	command := &cobra.Command{
+		Use:   "heirloom",
+		Short: "Labels, annotations and taints for Cluster API, inherited in the write that creates or changes an object",
+		Long: `Heirloom is a mutating admission webhook server, with a resync loop behind it, for Kubernetes Cluster API.
+
+It brings to every MachineSet, Machine and Node the labels, annotations and taints that its owners declare, in the same
+API write that creates or changes it, and keeps Always taints there. It fails open: without it, clusters go on.`,
+		Args:          cobra.NoArgs,
+		Version:       version.String(),
+		SilenceUsage:  true,
+		SilenceErrors: false,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := options.Complete()
+			if err != nil {
+				return err
+			}
+			if err := logsv1.ValidateAndApply(c.Logs, nil); err != nil {
+				return err
+			}
+			ctrl.SetLogger(klog.Background())
+			return run(cmd.Context(), c)
+		},
+	}
+	command.Flags().SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+	options.AddFlags(command.Flags())
+	return command
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/config"
+	"github.com/heirloom-dev/heirloom/pkg/ownership"
+)
+
+func newManager(restConfig *rest.Config, c *config.Config) (ctrl.Manager, error) {
+	scheme, err := newScheme(restConfig)
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
+		Scheme:                        scheme,
+		Cache:                         cacheOptions(c),
+		Metrics:                       c.Metrics,
+		HealthProbeBindAddress:        c.HealthAddr,
+		LeaderElection:                c.LeaderElect,
+		LeaderElectionID:              leaderElectionID(c),
+		LeaderElectionNamespace:       c.LeaderElectNamespace,
+		LeaseDuration:                 &c.LeaderElectLeaseDuration,
+		RenewDeadline:                 &c.LeaderElectRenewDeadline,
+		RetryPeriod:                   &c.LeaderElectRetryPeriod,
+		LeaderElectionReleaseOnCancel: true,
+		WebhookServer: webhook.NewServer(webhook.Options{
+			Host: c.WebhookHost, Port: c.WebhookPort, CertDir: c.WebhookCertDir, TLSOpts: c.TLS,
+		}),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("creating the manager: %w", err)
+	}
+	return mgr, nil
+}
+
+// newScheme registers the types under the version of Cluster API that the API server serves.
+func newScheme(restConfig *rest.Config) (*runtime.Scheme, error) {
+	httpClient, err := rest.HTTPClientFor(restConfig)
+	if err != nil {
+		return nil, fmt.Errorf("creating the HTTP client: %w", err)
+	}
+	mapper, err := apiutil.NewDynamicRESTMapper(restConfig, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("discovering the API server's kinds: %w", err)
+	}
+	version, err := capi.Version(mapper)
+	if err != nil {
+		return nil, err
+	}
+	ctrl.Log.Info("Found Cluster API", "version", version.String())
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("registering Kubernetes' types: %w", err)
+	}
+	capi.AddToScheme(scheme, version)
+	return scheme, nil
+}
+
+// leaderElectionID differs between instances that share a management cluster with disjoint watch filters.
+func leaderElectionID(c *config.Config) string {
+	if c.WatchFilter == "" {
+		return "leader-election-heirloom"
+	}
+	return "leader-election-heirloom-" + c.WatchFilter
+}
+
+// cacheOptions keeps in memory only what the rules read.
+func cacheOptions(c *config.Config) cache.Options {
+	options := cache.Options{
+		SyncPeriod:       &c.SyncPeriod,
+		DefaultTransform: trimManagedFields,
+		ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: trimNode}},
+	}
+	if c.Namespace != "" {
+		options.DefaultNamespaces = map[string]cache.Config{c.Namespace: {}}
+	}
+	return options
+}
+
+// trimManagedFields keeps our own entry, which tells what we may remove.
+func trimManagedFields(object any) (any, error) {
+	o, ok := object.(metav1.Object)
+	if !ok {
+		return object, nil
+	}
+	var ours []metav1.ManagedFieldsEntry
+	for _, entry := range o.GetManagedFields() {
+		if ownership.IsOurs(entry) {
+			ours = append(ours, entry)
+		}
+	}
+	o.SetManagedFields(ours)
+	return object, nil
+}
+
+// trimNode keeps metadata, taints, the providerID and addresses.
+func trimNode(object any) (any, error) {
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return object, nil
+	}
+	node.ManagedFields = nil
+	node.Spec = corev1.NodeSpec{ProviderID: node.Spec.ProviderID, Taints: node.Spec.Taints}
+	node.Status = corev1.NodeStatus{Addresses: node.Status.Addresses}
+	return node, nil
+}

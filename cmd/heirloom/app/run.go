@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/heirloom-dev/heirloom/certs"
+	"github.com/heirloom-dev/heirloom/pkg/config"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/propagation"
+	"github.com/heirloom-dev/heirloom/pkg/resync"
+	"github.com/heirloom-dev/heirloom/pkg/version"
+	"github.com/heirloom-dev/heirloom/webhooks"
+)
+
+// run wires everything and blocks until ctx is done.
+func run(ctx context.Context, c *config.Config) error {
+	ctrl.Log.Info("Starting Heirloom", "version", version.String())
+	restConfig, err := restConfigOf(c)
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(restConfig, c)
+	if err != nil {
+		return err
+	}
+	if err := ownerchain.Prepare(ctx, mgr.GetCache()); err != nil {
+		return err
+	}
+	policy, err := addPolicy(mgr, c)
+	if err != nil {
+		return err
+	}
+	if err := addWebhooksAndLoop(mgr, c, policy); err != nil {
+		return err
+	}
+	if err := addChecks(mgr, c); err != nil {
+		return err
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("running: %w", err)
+	}
+	return nil
+}
+
+func restConfigOf(c *config.Config) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.Kubeconfig
+	restConfig, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("loading the kubeconfig of the management cluster: %w", err)
+	}
+	restConfig.QPS, restConfig.Burst = c.KubeAPIQPS, c.KubeAPIBurst
+	restConfig.UserAgent = "heirloom/" + version.String()
+	return restConfig, nil
+}
+
+// addPolicy returns where webhooks and loop read the rules' options from, and starts what finds out the rest of them.
+func addPolicy(mgr ctrl.Manager, c *config.Config) (func() inherit.Policy, error) {
+	rules := c.Rules
+	if !c.DetectTaintPropagation {
+		return func() inherit.Policy { return rules }, nil
+	}
+	detector := &propagation.Detector{Client: mgr.GetClient(), Interval: c.SyncPeriod}
+	if err := mgr.Add(detector); err != nil {
+		return nil, fmt.Errorf("adding the taint propagation detector: %w", err)
+	}
+	return func() inherit.Policy {
+		policy := rules
+		policy.ClusterAPITaints = detector.State()
+		return policy
+	}, nil
+}
+
+func addWebhooksAndLoop(mgr ctrl.Manager, c *config.Config, policy func() inherit.Policy) error {
+	counters, err := metrics.New(ctrlmetrics.Registry)
+	if err != nil {
+		return err
+	}
+	cached := ownerchain.Chain{Cache: mgr.GetClient(), ManagementCluster: c.ManagementClusterKey}
+	admission := cached
+	admission.Live = mgr.GetAPIReader()
+	webhooks.Register(mgr.GetWebhookServer(), webhooks.Dependencies{Chain: &admission, Metrics: counters, Policy: policy})
+	return resync.Setup(mgr, resync.Dependencies{
+		Client: mgr.GetClient(), Chain: &cached, Metrics: counters,
+		Recorder: mgr.GetEventRecorder("heirloom"), Policy: policy,
+	})
+}
+
+// addChecks makes the probes tell the truth: ready means that the caches are filled, the webhook server answers and its
+// certificate is valid.
+func addChecks(mgr ctrl.Manager, c *config.Config) error {
+	synced := func(req *http.Request) error {
+		if !mgr.GetCache().WaitForCacheSync(req.Context()) {
+			return errors.New("the informer caches are not filled yet")
+		}
+		return nil
+	}
+	return errors.Join(
+		mgr.AddHealthzCheck("webhook", mgr.GetWebhookServer().StartedChecker()),
+		mgr.AddReadyzCheck("webhook", mgr.GetWebhookServer().StartedChecker()),
+		mgr.AddReadyzCheck("caches", synced),
+		mgr.AddReadyzCheck("certificate", certs.Checker(c.WebhookCertDir)),
+	)
+}
+

@@ -1,0 +1,131 @@
+{{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
+
+{{- /* The chart's name. */ -}}
+{{- define "heirloom.name" -}}
+{{- .Values.nameOverride | default .Chart.Name | trunc 50 | trimSuffix "-" }}
+{{- end }}
+
+{{- /* The name of all objects. 50 characters leave room for suffixes in names of Services (63). */ -}}
+{{- define "heirloom.fullname" -}}
+{{- $name := include "heirloom.name" . }}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" }}
+{{- else if contains $name .Release.Name }}
+{{- .Release.Name | trunc 50 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- /* Labels of all objects. */ -}}
+{{- define "heirloom.labels" -}}
+{{ include "heirloom.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: heirloom
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- /* Labels that select the Pods. */ -}}
+{{- define "heirloom.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "heirloom.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: manager
+{{- end }}
+
+{{- define "heirloom.serviceAccountName" -}}
+{{- .Values.serviceAccount.name | default (include "heirloom.fullname" .) }}
+{{- end }}
+
+{{- /* Service and Certificate. */ -}}
+{{- define "heirloom.webhookName" -}}
+{{- include "heirloom.fullname" . }}-webhook
+{{- end }}
+
+{{- /* Secret with the serving certificate. */ -}}
+{{- define "heirloom.certificateSecretName" -}}
+{{- if eq .Values.certificates.mode "cert-manager" }}
+{{- include "heirloom.webhookName" . }}-cert
+{{- else }}
+{{- .Values.certificates.provided.secretName }}
+{{- end }}
+{{- end }}
+
+{{- define "heirloom.image" -}}
+{{- if .Values.image.digest }}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest }}
+{{- else }}
+{{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}
+{{- end }}
+{{- end }}
+
+{{- /* Fails on values that are valid each, but not together. */ -}}
+{{- define "heirloom.validate" -}}
+{{- $certificates := .Values.certificates }}
+{{- if and (not .Values.manager.enabled) (not .Values.webhooks.url) }}
+{{- fail "manager.enabled=false needs webhooks.url: the API server must be told where Heirloom runs" }}
+{{- end }}
+{{- if eq $certificates.mode "cert-manager" }}
+{{- if .Values.webhooks.url }}
+{{- fail "webhooks.url needs certificates.mode=provided: the chart's Certificate is for its Service only" }}
+{{- end }}
+{{- else }}
+{{- if not $certificates.provided.caBundle }}
+{{- fail "certificates.mode=provided needs certificates.provided.caBundle: CA certificates in PEM, as base64" }}
+{{- end }}
+{{- if not (contains "-----BEGIN CERTIFICATE-----" ($certificates.provided.caBundle | nospace | b64dec)) }}
+{{- fail "certificates.provided.caBundle must be CA certificates in PEM, as base64" }}
+{{- end }}
+{{- if and .Values.manager.enabled (not $certificates.provided.secretName) }}
+{{- fail "certificates.mode=provided needs certificates.provided.secretName: the serving certificate" }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* Metadata of both webhook configurations. */ -}}
+{{- define "heirloom.webhookConfigurationMetadata" -}}
+name: {{ include "heirloom.fullname" . }}
+labels:
+  {{- include "heirloom.labels" . | nindent 2 }}
+{{- if eq .Values.certificates.mode "cert-manager" }}
+annotations:
+  cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/{{ include "heirloom.webhookName" . }}
+{{- end }}
+{{- end }}
+
+{{- /* The clientConfig of a webhook. Takes a list: the root context and the webhook's path. */ -}}
+{{- define "heirloom.clientConfig" -}}
+{{- $root := index . 0 }}
+{{- $path := index . 1 }}
+{{- if $root.Values.webhooks.url }}
+url: {{ printf "%s%s" ($root.Values.webhooks.url | trimSuffix "/") $path | quote }}
+{{- else }}
+service:
+  name: {{ include "heirloom.webhookName" $root }}
+  namespace: {{ $root.Release.Namespace }}
+  path: {{ $path }}
+  port: 443
+{{- end }}
+{{- if eq $root.Values.certificates.mode "provided" }}
+caBundle: {{ $root.Values.certificates.provided.caBundle | nospace }}
+{{- end }}
+{{- end }}
+
+{{- /* Match conditions of every webhook: an object on its way out is left alone. */ -}}
+{{- define "heirloom.notDeleting" -}}
+- name: not-deleting
+  expression: "!has(object.metadata.deletionTimestamp)"
+{{- end }}
+
+{{- /* The opt-out label counts on the new object. objectSelector alone would let an update through that adds the label,
+because it matches when the old or the new object matches. */ -}}
+{{- define "heirloom.notIgnored" -}}
+- name: not-ignored
+  expression: "!('heirloom.dev/ignore' in object.metadata.?labels.orValue({}))"
+{{- end }}
+
+{{- define "heirloom.notIgnoredSelector" -}}
+matchExpressions:
+  - key: heirloom.dev/ignore
+    operator: DoesNotExist
+{{- end }}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capi
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// ServedVersions returns the versions of cluster.x-k8s.io that Heirloom understands, the best first.
+func ServedVersions() []string {
+	return []string{"v1beta2", "v1beta1"}
+}
+
+// Version returns the version of cluster.x-k8s.io to read and write: the best that the API server serves.
+// It returns an error that says what to do when Cluster API is not installed there.
+func Version(mapper meta.RESTMapper) (schema.GroupVersion, error) {
+	kind := schema.GroupKind{Group: clusterv1.GroupVersion.Group, Kind: "Machine"}
+	for _, version := range ServedVersions() {
+		mapping, err := mapper.RESTMapping(kind, version)
+		if meta.IsNoMatchError(err) {
+			continue
+		}
+		if err != nil {
+			return schema.GroupVersion{}, fmt.Errorf("finding the served version of %s: %w", kind, err)
+		}
+		return mapping.GroupVersionKind.GroupVersion(), nil
+	}
+	return schema.GroupVersion{}, fmt.Errorf(
+		"the API server serves no %s in any of the versions %v: install Cluster API v1.8 or later first", kind, ServedVersions())
+}
+
+// AddToScheme registers the trimmed types under version.
+func AddToScheme(scheme *runtime.Scheme, version schema.GroupVersion) {
+	scheme.AddKnownTypes(version,
+		&Cluster{}, &ClusterList{},
+		&MachineDeployment{}, &MachineDeploymentList{},
+		&MachineSet{}, &MachineSetList{},
+		&Machine{}, &MachineList{},
+	)
+	metav1.AddToGroupVersion(scheme, version)
+}

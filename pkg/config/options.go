@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package config turns flags into a validated configuration. Nothing starts before all of it is valid.
+package config
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/component-base/logs"
+	logsv1 "k8s.io/component-base/logs/api/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/flags"
+)
+
+// Options are the flags as they were given.
+type Options struct {
+	Kubeconfig        string
+	Namespace         string
+	WatchFilter       string
+	ManagementCluster string
+	SyncPeriod        time.Duration
+	HealthAddr        string
+	KubeAPIQPS        float32
+	KubeAPIBurst      int
+
+	WebhookHost    string
+	WebhookPort    int
+	WebhookCertDir string
+
+	LeaderElect              bool
+	LeaderElectNamespace     string
+	LeaderElectLeaseDuration time.Duration
+	LeaderElectRenewDeadline time.Duration
+	LeaderElectRetryPeriod   time.Duration
+
+	AdditionalSyncMachineLabels      []string
+	AdditionalSyncMachineAnnotations []string
+	TaintPropagation                 string
+
+	Diagnostics flags.ManagerOptions
+	Logs        *logs.Options
+}
+
+// NewOptions returns the defaults.
+func NewOptions() *Options {
+	return &Options{Logs: logs.NewOptions()}
+}
+
+// AddFlags adds every flag. Where Cluster API's managers have the same flag, name, default and meaning are theirs.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	o.addWatchFlags(fs)
+	o.addWebhookFlags(fs)
+	o.addLeaderElectionFlags(fs)
+	o.addRuleFlags(fs)
+	flags.AddManagerOptions(fs, &o.Diagnostics)
+	logsv1.AddFlags(o.Logs, fs)
+}
+
+func (o *Options) addWatchFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", "",
+		"Path to a kubeconfig of the management cluster. If unspecified, the service account of the Pod is used, or $KUBECONFIG or ~/.kube/config outside of a cluster.")
+	fs.StringVar(&o.Namespace, "namespace", "",
+		"Namespace whose Cluster API objects are watched. If unspecified, those of all namespaces are.")
+	fs.StringVar(&o.WatchFilter, "watch-filter", "",
+		"Label value that an object must carry to inherit. The label key is always "+clusterv1.WatchLabel+". If unspecified, all objects inherit.")
+	fs.StringVar(&o.ManagementCluster, "management-cluster", "",
+		"<namespace>/<name> of the Cluster whose Nodes live in the management cluster's own API server, if it manages itself. "+
+			"Its Nodes are then matched with Machines by nodeRef, providerID and addresses. If unspecified, Nodes of the management cluster are matched by providerID only.")
+	fs.DurationVar(&o.SyncPeriod, "sync-period", 10*time.Minute,
+		"The minimum interval at which watched objects are looked at again (e.g. 15m).")
+	fs.StringVar(&o.HealthAddr, "health-addr", ":9440", "The address the health endpoint binds to.")
+	fs.Float32Var(&o.KubeAPIQPS, "kube-api-qps", 100, "Maximum queries per second from the client to the management cluster's API server.")
+	fs.IntVar(&o.KubeAPIBurst, "kube-api-burst", 200, "Maximum number of queries in one burst to the management cluster's API server.")
+}
+
+func (o *Options) addWebhookFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.WebhookHost, "webhook-host", "", "The address the webhook server binds to. If unspecified, it binds to all.")
+	fs.IntVar(&o.WebhookPort, "webhook-port", 9443, "The port the webhook server binds to.")
+	fs.StringVar(&o.WebhookCertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs/",
+		"Directory with the webhook server's certificate and key, tls.crt and tls.key. They are loaded again when they change.")
+}
+
+func (o *Options) addLeaderElectionFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&o.LeaderElect, "leader-elect", false,
+		"Elect a leader among replicas. Webhooks answer from every replica; the resync loop runs on the leader.")
+	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", "",
+		"Namespace of the leader election Lease. If unspecified, it is the Pod's own; outside of a cluster it must be given.")
+	fs.DurationVar(&o.LeaderElectLeaseDuration, "leader-elect-lease-duration", 15*time.Second,
+		"Interval at which non-leader candidates will wait to force acquire leadership.")
+	fs.DurationVar(&o.LeaderElectRenewDeadline, "leader-elect-renew-deadline", 10*time.Second,
+		"Duration that the leader will retry refreshing leadership before giving up.")
+	fs.DurationVar(&o.LeaderElectRetryPeriod, "leader-elect-retry-period", 2*time.Second,
+		"Duration that candidates wait between tries of actions.")
+}
+
+func (o *Options) addRuleFlags(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&o.AdditionalSyncMachineLabels, "additional-sync-machine-labels", nil,
+		"List of regexes to select an additional set of labels to sync from a Machine to its Node. A label is synced as long as it matches at least one of the regexes.")
+	fs.StringSliceVar(&o.AdditionalSyncMachineAnnotations, "additional-sync-machine-annotations", nil,
+		"List of regexes to select an additional set of annotations to sync from a Machine to its Node. An annotation is synced as long as it matches at least one of the regexes.")
+	fs.StringVar(&o.TaintPropagation, "cluster-api-taint-propagation", propagationAuto,
+		"Whether Cluster API propagates taints itself (its feature gate MachineTaintPropagation): auto, enabled or disabled. With auto, Heirloom finds out.")
+}

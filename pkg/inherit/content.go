@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit
+
+import (
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+)
+
+// Content is what can be inherited at one place of an object: at its top, or in the Machine template inside it.
+type Content struct {
+	Labels      map[string]string
+	Annotations map[string]string
+	Taints      []clusterv1.MachineTaint
+}
+
+// Object is the inheritable content of a whole object.
+// As a result it is what the child inherits; as an input it is what the child has.
+type Object struct {
+	// Top is at metadata and spec.
+	Top Content
+	// Template is at spec.template, where the object has one.
+	Template *Content
+}
+
+// OfMachineSet returns the content that the MachineSet has.
+func OfMachineSet(ms *capi.MachineSet) Object {
+	return Object{
+		Top: Content{Labels: ms.Labels, Annotations: ms.Annotations},
+		Template: &Content{
+			Labels:      ms.Spec.Template.Labels,
+			Annotations: ms.Spec.Template.Annotations,
+			Taints:      ms.Spec.Template.Spec.Taints,
+		},
+	}
+}
+
+// OfMachine returns the content that the Machine has.
+func OfMachine(m *capi.Machine) Object {
+	return Object{Top: Content{Labels: m.Labels, Annotations: m.Annotations, Taints: m.Spec.Taints}}
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit
+
+import (
+	"errors"
+	"maps"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+// Machine is rule 8: what a Machine inherits from the template of its MachineSet, which is nil for a Machine that has
+// none. Labels that the MachineSet selects by are not touched.
+//
+// Where Cluster API propagates taints itself, those that the Machine carries as annotations become typed as well, so
+// that both see one truth (DESIGN.md §3). The error lists taints that had to be left out; the rest is inherited.
+func (p Policy) Machine(ms *capi.MachineSet, m *capi.Machine) (Object, error) {
+	var inherited Content
+	if ms != nil {
+		template := ms.Spec.Template
+		inherited = Content{
+			Labels:      withoutSelected(inheritable(template.Labels), ms.Spec.Selector),
+			Annotations: inheritable(template.Annotations),
+			Taints:      p.typed(template.Spec.Taints),
+		}
+	}
+	var err error
+	inherited.Taints, err = p.withAnnotated(inherited, m)
+	return Object{Top: inherited}, err
+}
+
+// withAnnotated returns the typed taints together with those that the Machine declares by annotation, now or once it
+// has inherited. None of the latter is added unless Cluster API accepts typed taints.
+func (p Policy) withAnnotated(inherited Content, m *capi.Machine) ([]clusterv1.MachineTaint, error) {
+	if p.ClusterAPITaints != PropagationEnabled {
+		return taint.Usable(roleOf(m), inherited.Taints)
+	}
+	annotations := map[string]string{}
+	maps.Copy(annotations, m.Annotations)
+	maps.Copy(annotations, inherited.Annotations)
+	annotated, parseErr := taint.FromAnnotations(annotations)
+	usable, err := taint.Usable(roleOf(m), taint.Merge(inherited.Taints, annotated))
+	return usable, errors.Join(parseErr, err)
+}
+
+func roleOf(m *capi.Machine) taint.Role {
+	return taint.Role(m.IsControlPlane())
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+)
+
+// Match returns the Machine that a Node is, or nil (DESIGN.md §4): by status.nodeRef, then by spec.providerID, then by
+// an address. Where several Machines fit, or the one that fits is already another Node's, it is none. What the kubelet
+// says about itself in labels and annotations is never looked at.
+//
+// sameCluster says that all machines belong to the Cluster that the Node is in. Without that knowledge, names and
+// addresses prove nothing, because Clusters may reuse them: then only an equal providerID counts.
+func Match(node *corev1.Node, machines []capi.Machine, sameCluster bool) *capi.Machine {
+	fits := []func(*capi.Machine) bool{
+		func(m *capi.Machine) bool { return sameCluster && m.Status.NodeRef.Name == node.Name },
+		func(m *capi.Machine) bool { return m.Spec.ProviderID != "" && m.Spec.ProviderID == node.Spec.ProviderID },
+		func(m *capi.Machine) bool { return sameCluster && sharesAddress(node, m) },
+	}
+	for _, fit := range fits {
+		if matches := choose(machines, func(m *capi.Machine) bool { return fit(m) && !contradicts(node, m) }); len(matches) > 0 {
+			return single(matches)
+		}
+	}
+	return nil
+}
+
+// contradicts reports whether both sides name an instance, and not the same: a Node that took over an old Node's name.
+func contradicts(node *corev1.Node, m *capi.Machine) bool {
+	return m.Spec.ProviderID != "" && node.Spec.ProviderID != "" && m.Spec.ProviderID != node.Spec.ProviderID ||
+		m.Status.NodeRef.Name != "" && m.Status.NodeRef.Name != node.Name
+}
+
+func choose(machines []capi.Machine, fits func(*capi.Machine) bool) []*capi.Machine {
+	var matches []*capi.Machine
+	for i := range machines {
+		if fits(&machines[i]) {
+			matches = append(matches, &machines[i])
+		}
+	}
+	return matches
+}
+
+func single(machines []*capi.Machine) *capi.Machine {
+	if len(machines) != 1 {
+		return nil
+	}
+	return machines[0]
+}
+
+// NodeNames returns the names and addresses by which a Node is known inside its cluster.
+func NodeNames(node *corev1.Node) []string {
+	names := []string{node.Name}
+	for _, address := range node.Status.Addresses {
+		switch address.Type {
+		case corev1.NodeHostName, corev1.NodeInternalDNS, corev1.NodeInternalIP:
+			names = append(names, address.Address)
+		}
+	}
+	return names
+}
+
+// MachineNames returns the names and addresses by which a Machine is known inside its cluster.
+func MachineNames(m *capi.Machine) []string {
+	var names []string
+	for _, address := range m.Status.Addresses {
+		switch address.Type {
+		case clusterv1.MachineHostName, clusterv1.MachineInternalDNS, clusterv1.MachineInternalIP:
+			names = append(names, address.Address)
+		}
+	}
+	return names
+}
+
+func sharesAddress(node *corev1.Node, m *capi.Machine) bool {
+	known := map[string]bool{}
+	for _, name := range NodeNames(node) {
+		known[name] = true
+	}
+	for _, name := range MachineNames(m) {
+		if known[name] {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit
+
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// never reports whether a key is handed down by no rule, whoever declares it (DESIGN.md §1, "Never inherited"):
+// bookkeeping of kubectl and of Cluster API's own controllers, and tracking keys of GitOps tools, which would take
+// the child for theirs.
+func never(key string) bool {
+	switch key {
+	case "cluster.x-k8s.io/conversion-data", clusterv1.RevisionAnnotation, clusterv1.DesiredReplicasAnnotation,
+		clusterv1.MaxReplicasAnnotation, "app.kubernetes.io/managed-by", "helm.sh/chart":
+		return true
+	}
+	switch domain(key) {
+	case "kubectl.kubernetes.io", "argocd.argoproj.io", "kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io", "meta.helm.sh":
+		return true
+	}
+	return false
+}
+
+// bookkeeping reports whether a key tells about the object that carries it. Such a key is inherited only if the owner
+// put it into a template on purpose; an operator's regex for Nodes does not reach it.
+func bookkeeping(key string) bool {
+	switch d := domain(key); d {
+	case "cluster.x-k8s.io", "topology.cluster.x-k8s.io":
+		return true
+	default:
+		return within(d, "heirloom.dev")
+	}
+}
+
+// domain returns the prefix of a label or annotation key, or the key itself where it has none.
+// Cluster API reads keys in the same way.
+func domain(key string) string {
+	prefix, _, _ := strings.Cut(key, "/")
+	return prefix
+}
+
+// within reports whether a domain is parent or a subdomain of it.
+func within(domain, parent string) bool {
+	return domain == parent || strings.HasSuffix(domain, "."+parent)
+}
+
+// inheritable returns the entries of declared that may be handed down.
+func inheritable(declared map[string]string) map[string]string {
+	return filter(declared, func(key string) bool { return !never(key) })
+}
+
+// withoutSelected returns labels without the keys that one of the selectors uses. A label that the chain selects by is
+// set by the controller that owns the selector: changing it would make a MachineSet lose or adopt Machines.
+func withoutSelected(labels map[string]string, selectors ...metav1.LabelSelector) map[string]string {
+	return filter(labels, func(key string) bool {
+		return !slices.ContainsFunc(selectors, func(s metav1.LabelSelector) bool { return selects(s, key) })
+	})
+}
+
+func selects(selector metav1.LabelSelector, key string) bool {
+	if _, ok := selector.MatchLabels[key]; ok {
+		return true
+	}
+	return slices.ContainsFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == key })
+}
+
+func filter(m map[string]string, keep func(key string) bool) map[string]string {
+	kept := make(map[string]string, len(m))
+	for key, value := range m {
+		if keep(key) {
+			kept[key] = value
+		}
+	}
+	return kept
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit
+
+import (
+	"errors"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+// UninitializedAnnotation is on a Node to which Heirloom added the taint node.cluster.x-k8s.io/uninitialized, because
+// its bootstrap provider did not. Only where it is present does Heirloom remove that taint again.
+const UninitializedAnnotation = "heirloom.dev/uninitialized"
+
+// Writer is who writes a Node. What may be brought in that write depends on it (DESIGN.md §4).
+type Writer bool
+
+const (
+	// Kubelet creates its own Node, under NodeRestriction.
+	Kubelet Writer = true
+	// Privileged is everybody else: Cluster API, the resync loop, an administrator.
+	Privileged Writer = false
+)
+
+// NodeState is the part of a Node that is inherited.
+type NodeState struct {
+	Labels      map[string]string
+	Annotations map[string]string
+	Taints      []corev1.Taint
+}
+
+// OfNode returns the inheritable state of a Node.
+func OfNode(node *corev1.Node) NodeState {
+	return NodeState{Labels: node.Labels, Annotations: node.Annotations, Taints: node.Spec.Taints}
+}
+
+// Equal reports whether two states would be stored as the same.
+func (s NodeState) Equal(other NodeState) bool {
+	return maps.Equal(s.Labels, other.Labels) && maps.Equal(s.Annotations, other.Annotations) &&
+		slices.EqualFunc(s.Taints, other.Taints, func(a, b corev1.Taint) bool {
+			return taint.IDOf(a) == taint.IDOf(b) && a.Value == b.Value
+		})
+}
+
+// Node is rules 11, 12 and 13: the state of a Node after it has inherited from its Machine in a write by writer.
+// The error lists taints that had to be left out; the state is right without them.
+func (p Policy) Node(m *capi.Machine, current NodeState, writer Writer) (NodeState, error) {
+	var result NodeState
+	var labels, extraLabels, annotations, extraAnnotations string
+	result.Labels, labels, extraLabels = mapSync{
+		current: current.Labels, declared: m.Labels,
+		byRule: nodeLabel, byOperator: p.additionalLabel,
+		withhold: func(key string) bool { return writer == Kubelet && restricted(key) },
+		rules:    current.Annotations[clusterv1.LabelsFromMachineAnnotation],
+		operator: current.Annotations[LabelsFromMachineAnnotation],
+	}.sync()
+	result.Annotations, annotations, extraAnnotations = mapSync{
+		current: current.Annotations, declared: m.Annotations,
+		byRule: nodeAnnotation, byOperator: p.additionalAnnotation,
+		withhold: func(string) bool { return false },
+		rules:    current.Annotations[clusterv1.AnnotationsFromMachineAnnotation],
+		operator: current.Annotations[AnnotationsFromMachineAnnotation],
+	}.sync()
+
+	declared, err := nodeTaints(m)
+	result.Taints = taint.Sync(current.Taints, declared.all(), recordedTaints(current.Annotations), initialized(current))
+
+	setTracking(result.Annotations, clusterv1.LabelsFromMachineAnnotation, labels)
+	setOwnTracking(result.Annotations, LabelsFromMachineAnnotation, extraLabels)
+	setTracking(result.Annotations, clusterv1.AnnotationsFromMachineAnnotation, annotations)
+	setOwnTracking(result.Annotations, AnnotationsFromMachineAnnotation, extraAnnotations)
+	result.Annotations[clusterv1.TaintsFromMachineAnnotation] = p.formatTyped(always(declared.typed))
+	setOwnTracking(result.Annotations, TaintsFromMachineAnnotation, taint.FormatList(always(declared.annotated)))
+	return guard(m, current, result, writer), err
+}
+
+// guard keeps workload off a worker Node until its restricted labels are there: a kubelet that does not bring the taint
+// node.cluster.x-k8s.io/uninitialized itself gets it, and the first privileged write, which also brings the labels,
+// takes it away again (DESIGN.md §4).
+func guard(m *capi.Machine, current, result NodeState, writer Writer) NodeState {
+	uninitialized := clusterv1.NodeUninitializedTaint
+	present := taint.Find(current.Taints, taint.IDOf(uninitialized)) >= 0
+	if writer == Kubelet {
+		if !present && !m.IsControlPlane() {
+			result.Taints = append(result.Taints, uninitialized)
+			result.Annotations[UninitializedAnnotation] = "added"
+		}
+		return result
+	}
+	if has(current.Annotations, UninitializedAnnotation) {
+		result.Taints = taint.Remove(result.Taints, taint.IDOf(uninitialized))
+		delete(result.Annotations, UninitializedAnnotation)
+	}
+	return result
+}
+
+// machineTaints are the taints of a Machine by the way in which they are declared.
+type machineTaints struct {
+	typed, annotated []clusterv1.MachineTaint
+}
+
+func (t machineTaints) all() []clusterv1.MachineTaint {
+	return taint.Merge(t.typed, t.annotated)
+}
+
+// nodeTaints returns the taints that the Machine declares for its Node, each once: the typed one wins.
+func nodeTaints(m *capi.Machine) (machineTaints, error) {
+	typed, typedErr := taint.Usable(roleOf(m), taint.Merge(m.Spec.Taints, nil))
+	annotated, parseErr := taint.FromAnnotations(m.Annotations)
+	annotated, annotatedErr := taint.Usable(roleOf(m), annotated)
+	annotated = slices.DeleteFunc(annotated, func(t clusterv1.MachineTaint) bool {
+		return slices.ContainsFunc(typed, func(other clusterv1.MachineTaint) bool { return taint.MachineID(other) == taint.MachineID(t) })
+	})
+	return machineTaints{typed: typed, annotated: annotated}, errors.Join(typedErr, parseErr, annotatedErr)
+}
+
+func always(taints []clusterv1.MachineTaint) []corev1.Taint {
+	var kept []corev1.Taint
+	for _, t := range taints {
+		if taint.Always(t) {
+			kept = append(kept, taint.ForNode(t))
+		}
+	}
+	return kept
+}
+
+// formatTyped returns the tracking annotation of typed taints: in Cluster API's form, which cannot recover from any
+// other, unless Cluster API does not read it. Then it has the value too, which tells our taint from a foreign one with
+// the same key and effect.
+func (p Policy) formatTyped(taints []corev1.Taint) string {
+	if p.ClusterAPITaints == PropagationDisabled {
+		return taint.FormatList(taints)
+	}
+	return taint.FormatIDs(taints)
+}
+
+// recordedTaints reads both tracking annotations, in both forms. An entry that is broken is passed over, and gone with
+// the write that this computation leads to.
+func recordedTaints(annotations map[string]string) []corev1.Taint {
+	byClusterAPI, _ := taint.ParseList(annotations[clusterv1.TaintsFromMachineAnnotation]) //nolint:errcheck // see above
+	byHeirloom, _ := taint.ParseList(annotations[TaintsFromMachineAnnotation])             //nolint:errcheck // see above
+	return slices.Concat(byClusterAPI, byHeirloom)
+}
+
+// initialized reports whether the Node has had its Initialize taints (DESIGN.md §3: the annotation exists, even empty).
+func initialized(current NodeState) bool {
+	return has(current.Annotations, clusterv1.TaintsFromMachineAnnotation)
+}
+
+// setTracking records keys in one of Cluster API's annotations, which never goes away once it is there.
+func setTracking(annotations map[string]string, key, value string) {
+	if annotations[key] != value {
+		annotations[key] = value
+	}
+}
+
+// setOwnTracking records keys in one of our own annotations, which is there only while it lists something.
+func setOwnTracking(annotations map[string]string, key, value string) {
+	if value == "" {
+		delete(annotations, key)
+		return
+	}
+	annotations[key] = value
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit
+
+import (
+	"slices"
+	"strings"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// Tracking annotations of what only Heirloom brings to a Node. They stand apart from Cluster API's own because Cluster
+// API removes from a Node whatever its annotations list and its own rules do not bring (DESIGN.md §2).
+const (
+	LabelsFromMachineAnnotation      = "heirloom.dev/labels-from-machine"
+	AnnotationsFromMachineAnnotation = "heirloom.dev/annotations-from-machine"
+	TaintsFromMachineAnnotation      = "heirloom.dev/taints-from-machine"
+)
+
+// nodeLabel is rule 11: whether every Cluster API hands this Machine label to the Node.
+func nodeLabel(key string) bool {
+	d := domain(key)
+	return d == clusterv1.NodeRoleLabelPrefix ||
+		within(d, clusterv1.NodeRestrictionLabelDomain) ||
+		within(d, clusterv1.ManagedNodeLabelDomain)
+}
+
+// nodeAnnotation is rule 12: whether every Cluster API hands this Machine annotation to the Node.
+func nodeAnnotation(key string) bool {
+	return within(domain(key), clusterv1.ManagedNodeAnnotationDomain)
+}
+
+// additional reports whether an operator's regex brings a key that the rules alone do not.
+func (p Policy) additionalLabel(key string) bool {
+	return !nodeLabel(key) && matchesAny(p.AdditionalLabels, key) && !never(key) && !bookkeeping(key)
+}
+
+func (p Policy) additionalAnnotation(key string) bool {
+	return !nodeAnnotation(key) && matchesAny(p.AdditionalAnnotations, key) && !never(key) && !bookkeeping(key)
+}
+
+// restricted reports whether NodeRestriction may forbid a kubelet to set this label on its own Node. The plugin runs
+// again after us and would answer 403, so that the Node could never register (DESIGN.md §4). Its short allow-list is
+// not repeated here: such a label then lands in the first later write, like the others.
+func restricted(key string) bool {
+	d := domain(key)
+	return within(d, "kubernetes.io") || within(d, "k8s.io")
+}
+
+// mapSync is one map of a Node (labels or annotations) and what is known about it.
+type mapSync struct {
+	// current is what the Node has.
+	current map[string]string
+	// declared is what the Machine has.
+	declared map[string]string
+	// byRule says which keys Cluster API's rules bring, byOperator which ones only we bring.
+	byRule, byOperator func(key string) bool
+	// withhold says which keys may not be written now.
+	withhold func(key string) bool
+	// rules and operator are the tracking annotations of the two, as they stand.
+	rules, operator string
+}
+
+// sync returns the map after inheritance and the tracking annotations that go with it.
+//
+// A key that is tracked and no longer declared is removed, if it is one that we could have brought: Cluster API lists
+// keys of its own there too (interruptible instances, its own regexes), and those stay its business.
+func (s mapSync) sync() (result map[string]string, rules, operator string) {
+	result = filter(s.current, func(string) bool { return true })
+	rulesTracked := s.prune(result, s.rules, s.byRule)
+	operatorTracked := s.prune(result, s.operator, s.byOperator)
+	for key, value := range s.declared {
+		byRule, byOperator := s.byRule(key), s.byOperator(key)
+		if !byRule && !byOperator || s.withhold(key) {
+			continue
+		}
+		result[key] = value
+		if byRule {
+			rulesTracked = append(rulesTracked, key)
+		} else {
+			operatorTracked = append(operatorTracked, key)
+		}
+	}
+	return result, joinKeys(rulesTracked), joinKeys(operatorTracked)
+}
+
+// prune removes from result what tracked lists and the Machine no longer declares, and returns the keys that stay.
+func (s mapSync) prune(result map[string]string, tracked string, ours func(key string) bool) []string {
+	var kept []string
+	for _, key := range splitKeys(tracked) {
+		switch {
+		case !ours(key):
+			if has(result, key) {
+				kept = append(kept, key)
+			}
+		case has(s.declared, key):
+			kept = append(kept, key)
+		default:
+			delete(result, key)
+		}
+	}
+	return kept
+}
+
+// splitKeys reads a tracking annotation. Blanks and empty entries are passed over: the annotation is Cluster API's and
+// anybody may have edited it.
+func splitKeys(s string) []string {
+	var keys []string
+	for key := range strings.SplitSeq(s, ",") {
+		if key = strings.TrimSpace(key); key != "" {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+func joinKeys(keys []string) string {
+	slices.Sort(keys)
+	return strings.Join(slices.Compact(keys), ",")
+}

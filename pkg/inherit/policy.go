@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit
+
+import (
+	"regexp"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// Policy is what an operator can choose about the rules. The zero value is the rules as DESIGN.md has them, beside a
+// Cluster API that does not propagate taints.
+type Policy struct {
+	// AdditionalLabels selects further Machine labels for the Node (rule 11); nothing is anchored, as in Cluster API.
+	AdditionalLabels []*regexp.Regexp
+	// AdditionalAnnotations selects further Machine annotations for the Node (rule 12).
+	AdditionalAnnotations []*regexp.Regexp
+	// WatchFilter is the value of the label cluster.x-k8s.io/watch-filter that objects must carry; empty means all.
+	WatchFilter string
+	// ClusterAPITaints says whether Cluster API propagates taints itself.
+	ClusterAPITaints TaintPropagation
+}
+
+// TaintPropagation is what is known about Cluster API's feature gate MachineTaintPropagation.
+type TaintPropagation int
+
+const (
+	// PropagationUnknown is so until Cluster API could be asked. Typed taints that an owner has flow on, because Cluster
+	// API must have accepted them there.
+	PropagationUnknown TaintPropagation = iota
+	// PropagationEnabled means that Cluster API accepts spec.taints, brings them to Nodes and tracks them in its form.
+	PropagationEnabled
+	// PropagationDisabled means that Cluster API refuses every object with spec.taints, or that its CRDs drop them.
+	PropagationDisabled
+)
+
+// String returns the value of the flag --cluster-api-taint-propagation that stands for it.
+func (t TaintPropagation) String() string {
+	switch t {
+	case PropagationEnabled:
+		return "enabled"
+	case PropagationDisabled:
+		return "disabled"
+	default:
+		return "unknown"
+	}
+}
+
+// typed returns the taints that may be handed down in spec.taints: none where Cluster API would refuse the object.
+func (p Policy) typed(taints []clusterv1.MachineTaint) []clusterv1.MachineTaint {
+	if p.ClusterAPITaints == PropagationDisabled {
+		return nil
+	}
+	return taints
+}
+
+func matchesAny(regexes []*regexp.Regexp, key string) bool {
+	for _, r := range regexes {
+		if r.MatchString(key) {
+			return true
+		}
+	}
+	return false
+}
+

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ownerchain
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+const (
+	// ownerField indexes objects by the UID of their controller.
+	ownerField = "ownerUID"
+	// clusterField indexes objects by the name of their Cluster.
+	clusterField = "clusterName"
+	// providerIDField indexes Machines and Nodes by spec.providerID.
+	providerIDField = "providerID"
+	// nodeNameField indexes Machines and Nodes by the names and addresses that a Node may have.
+	nodeNameField = "nodeName"
+)
+
+// Prepare makes the cache hold every kind that a Chain reads, indexed by the fields that it looks objects up by. It is
+// called before the cache starts, on every replica: an informer that only the first request starts would make that
+// request wait.
+func Prepare(ctx context.Context, c cache.Cache) error {
+	for _, object := range []client.Object{&capi.Cluster{}, &capi.MachineDeployment{}} {
+		if _, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("preparing the cache of %T: %w", object, err)
+		}
+	}
+	for _, index := range indexes() {
+		if err := c.IndexField(ctx, index.object, index.field, index.values); err != nil {
+			return fmt.Errorf("indexing %T by %s: %w", index.object, index.field, err)
+		}
+	}
+	return nil
+}
+
+type index struct {
+	object client.Object
+	field  string
+	values client.IndexerFunc
+}
+
+func indexes() []index {
+	return []index{
+		{&capi.MachineSet{}, ownerField, ownerUID},
+		{&capi.MachineSet{}, clusterField, of(func(ms *capi.MachineSet) []string { return notEmpty(ms.Spec.ClusterName) })},
+		{&capi.Machine{}, ownerField, ownerUID},
+		{&capi.Machine{}, clusterField, of(func(m *capi.Machine) []string { return notEmpty(m.Spec.ClusterName) })},
+		{&capi.Machine{}, providerIDField, of(func(m *capi.Machine) []string { return notEmpty(m.Spec.ProviderID) })},
+		{&capi.Machine{}, nodeNameField, of(machineNodeNames)},
+		{&corev1.Node{}, providerIDField, of(func(n *corev1.Node) []string { return notEmpty(n.Spec.ProviderID) })},
+		{&corev1.Node{}, nodeNameField, of(inherit.NodeNames)},
+	}
+}
+
+func of[T client.Object](values func(T) []string) client.IndexerFunc {
+	return func(object client.Object) []string {
+		if typed, ok := object.(T); ok {
+			return values(typed)
+		}
+		return nil
+	}
+}
+
+func ownerUID(object client.Object) []string {
+	if ref := metav1.GetControllerOfNoCopy(object); ref != nil {
+		return []string{string(ref.UID)}
+	}
+	return nil
+}
+
+func machineNodeNames(m *capi.Machine) []string {
+	return append(inherit.MachineNames(m), notEmpty(m.Status.NodeRef.Name)...)
+}
+
+func notEmpty(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return []string{s}
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ownership
+
+import (
+	"bytes"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// managedFields is metadata.managedFields. Only our own entry is read at once: most admissions need no other.
+type managedFields struct {
+	entries []metav1.ManagedFieldsEntry
+	// ours is what our own entry lists, at position index; index is -1 where we have none.
+	ours  *fieldpath.Set
+	index int
+}
+
+func readManagedFields(entries []metav1.ManagedFieldsEntry) (managedFields, error) {
+	read := managedFields{entries: entries, ours: fieldpath.NewSet(), index: -1}
+	for i, entry := range entries {
+		if !IsOurs(entry) {
+			continue
+		}
+		set, err := fieldsOf(entry)
+		if err != nil {
+			return managedFields{}, err
+		}
+		read.ours, read.index = set, i
+	}
+	return read, nil
+}
+
+// shared reports whether another manager owns the field at path too.
+func (m managedFields) shared(path fieldpath.Path) (bool, error) {
+	for i, entry := range m.entries {
+		if i == m.index {
+			continue
+		}
+		set, err := fieldsOf(entry)
+		if err != nil {
+			return false, err
+		}
+		if set.Has(path) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func fieldsOf(entry metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
+	set := fieldpath.NewSet()
+	if entry.FieldsV1 == nil || len(entry.FieldsV1.Raw) == 0 {
+		return set, nil
+	}
+	if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)); err != nil {
+		return nil, fmt.Errorf("reading metadata.managedFields of manager %q: %w", entry.Manager, err)
+	}
+	return set, nil
+}
+
+// IsOurs reports whether an entry records what Heirloom applied.
+func IsOurs(entry metav1.ManagedFieldsEntry) bool {
+	return entry.Manager == Manager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == ""
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ownership
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// Manager is the field manager of everything that Heirloom adds to Cluster API objects.
+const Manager = "heirloom"
+
+// Change is one label, annotation or taint that a plan brings, replaces or removes.
+type Change struct {
+	// Place is the dotted path of the map or list, such as "metadata.labels".
+	Place string
+	// Name is the key, or "<key>:<effect>" of a taint.
+	Name string
+	// Value is what it becomes; nil where it is removed.
+	Value any
+}
+
+// Plan is the write that makes a child carry what it inherits, and own no more than that.
+type Plan struct {
+	changes []Change
+	// results holds every place that changes, with its entries after the write.
+	results []result
+	// owned is what we own after the write, as a set and by place.
+	owned        *fieldpath.Set
+	ownedEntries []result
+	// overruled are fields that the write takes from other managers, because it changes their value.
+	overruled *fieldpath.Set
+	// managed is what the object's managed fields say now.
+	managed managedFields
+}
+
+type result struct {
+	place   place
+	entries []entry
+}
+
+// New computes the plan for a child. It returns an error where the child's managed fields cannot be read.
+func New(current, desired inherit.Object, managed []metav1.ManagedFieldsEntry) (*Plan, error) {
+	fields, err := readManagedFields(managed)
+	if err != nil {
+		return nil, err
+	}
+	plan := &Plan{owned: fieldpath.NewSet(), overruled: fieldpath.NewSet(), managed: fields}
+	for _, at := range places(current, desired) {
+		if err := plan.add(at); err != nil {
+			return nil, err
+		}
+	}
+	return plan, nil
+}
+
+// Needed reports whether there is anything to write: content, or only who owns it.
+func (p *Plan) Needed() bool {
+	return len(p.changes) > 0 || !p.owned.Equals(p.managed.ours)
+}
+
+// Changes returns what changes in the child's content, in a stable order.
+func (p *Plan) Changes() []Change {
+	return p.changes
+}
+
+// add plans one place. An owner is authoritative for what it declares and for nothing else; what the child already
+// has with the right value belongs to whoever brought it; what is ours and no longer declared goes, unless somebody
+// else owns it too (DESIGN.md §2).
+func (p *Plan) add(at place) error {
+	desired, present := byName(at.desired), byName(at.current)
+	var entries, ours []entry
+	for _, e := range at.current {
+		want, declared := desired[e.name]
+		keep, own, err := e, false, error(nil)
+		switch {
+		case declared && want.value == e.value:
+			own = p.managed.ours.Has(at.pathTo(e))
+		case declared:
+			keep, own = want, true
+			p.overrule(at, e)
+			p.changed(at, want.name, want.value)
+		default:
+			var removed bool
+			if removed, err = p.release(at, e); removed {
+				continue
+			}
+		}
+		if err != nil {
+			return err
+		}
+		entries = append(entries, keep)
+		if own {
+			ours = append(ours, keep)
+		}
+	}
+	for _, want := range at.desired {
+		if _, ok := present[want.name]; !ok {
+			entries, ours = append(entries, want), append(ours, want)
+			p.changed(at, want.name, want.value)
+		}
+	}
+	p.own(at, ours)
+	if !slices.EqualFunc(entries, at.current, func(a, b entry) bool { return a.name == b.name && a.value == b.value }) {
+		p.results = append(p.results, result{place: at, entries: entries})
+	}
+	return nil
+}
+
+// release gives up an entry that is no longer declared, and reports whether it goes from the child with that.
+func (p *Plan) release(at place, e entry) (removed bool, err error) {
+	path := at.pathTo(e)
+	if !p.managed.ours.Has(path) {
+		return false, nil
+	}
+	shared, err := p.managed.shared(path)
+	if err != nil || shared {
+		return false, err
+	}
+	p.changed(at, e.name, nil)
+	return true, nil
+}
+
+func (p *Plan) own(at place, ours []entry) {
+	for _, e := range ours {
+		p.owned.Insert(at.pathTo(e))
+		for _, leaf := range at.leafPaths(e) {
+			p.owned.Insert(leaf)
+		}
+	}
+	if len(ours) > 0 {
+		p.ownedEntries = append(p.ownedEntries, result{place: at, entries: ours})
+	}
+}
+
+// overrule takes from other managers what a forced apply would take: the fields whose value changes.
+func (p *Plan) overrule(at place, e entry) {
+	leaves := at.leafPaths(e)
+	if len(leaves) == 0 {
+		p.overruled.Insert(at.pathTo(e))
+		return
+	}
+	for _, leaf := range leaves {
+		if name := *leaf[len(leaf)-1].FieldName; name == "value" || name == "propagation" {
+			p.overruled.Insert(leaf)
+		}
+	}
+}
+
+func (p *Plan) changed(at place, name string, value any) {
+	p.changes = append(p.changes, Change{Place: strings.Join(at.path, "."), Name: name, Value: value})
+}
+
+func byName(entries []entry) map[string]entry {
+	index := make(map[string]entry, len(entries))
+	for _, e := range entries {
+		index[e.name] = e
+	}
+	return index
+}
+
+// String describes a change in the words of a warning, such as `label "team"`.
+func (c Change) String() string {
+	kind := "taint"
+	switch {
+	case strings.HasSuffix(c.Place, "labels"):
+		kind = "label"
+	case strings.HasSuffix(c.Place, "annotations"):
+		kind = "annotation"
+	}
+	if strings.HasPrefix(c.Place, "spec.template.") {
+		kind = "template " + kind
+	}
+	return fmt.Sprintf("%s %q", kind, c.Name)
+}
+
+// Carries reports whether an object already had what the change brings.
+func Carries(object inherit.Object, c Change) bool {
+	for _, at := range places(object, inherit.Object{Template: &inherit.Content{}}) {
+		if strings.Join(at.path, ".") == c.Place {
+			e, ok := byName(at.current)[c.Name]
+			return ok && e.value == c.Value
+		}
+	}
+	return false
+}

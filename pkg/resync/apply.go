@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resync
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/ownership"
+)
+
+// apply sends what a child should inherit as a server-side apply, if the child differs. It is forced: an owner is
+// authoritative for what it declares.
+func (d Dependencies) apply(ctx context.Context, object client.Object, current, desired inherit.Object) error {
+	plan, err := ownership.New(current, desired, object.GetManagedFields())
+	if err != nil || !plan.Needed() {
+		return err
+	}
+	gvk, err := apiutil.GVKForObject(object, d.Client.Scheme())
+	if err != nil {
+		return fmt.Errorf("finding the kind of %T: %w", object, err)
+	}
+	config, err := plan.ApplyConfiguration(gvk.GroupVersion().String(), gvk.Kind, object)
+	if err != nil {
+		return err
+	}
+	err = d.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(config),
+		client.FieldOwner(ownership.Manager), client.ForceOwnership)
+	d.Metrics.Write(gvk.Kind, result(err))
+	if err != nil {
+		return fmt.Errorf("applying what the %s inherits: %w", gvk.Kind, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Applied what the object inherits", "changes", len(plan.Changes()))
+	return nil
+}
+
+func result(err error) metrics.WriteResult {
+	switch {
+	case err == nil:
+		return metrics.Applied
+	case apierrors.IsConflict(err):
+		return metrics.Conflict
+	default:
+		return metrics.Error
+	}
+}
+
+// leftOut tells whoever looks at the object which taints it could not inherit.
+func (d Dependencies) leftOut(object runtime.Object, problems error) {
+	if problems != nil {
+		d.Recorder.Eventf(object, nil, corev1.EventTypeWarning, "TaintNotInherited", "Inherit", "%v", problems)
+	}
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resync
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+)
+
+// Dependencies are what the controllers of all kinds need.
+type Dependencies struct {
+	Client   client.Client
+	Chain    *ownerchain.Chain
+	Metrics  *metrics.Metrics
+	Recorder events.EventRecorder
+	// Policy returns the rules' options as they are now.
+	Policy func() inherit.Policy
+}
+
+// Setup adds the loop's controllers to the manager.
+func Setup(mgr ctrl.Manager, d Dependencies) error {
+	for name, add := range map[string]func(*builder.Builder) error{
+		"machineset": func(b *builder.Builder) error {
+			return b.For(&capi.MachineSet{}).
+				Watches(&capi.MachineDeployment{}, d.children(&capi.MachineSetList{})).
+				Watches(&capi.Cluster{}, d.members(&capi.MachineSetList{}), builder.WithPredicates(resumed())).
+				Complete(machineSets{d})
+		},
+		"machine": func(b *builder.Builder) error {
+			return b.For(&capi.Machine{}).
+				Watches(&capi.MachineSet{}, d.children(&capi.MachineList{})).
+				Watches(&capi.Cluster{}, d.members(&capi.MachineList{}), builder.WithPredicates(resumed())).
+				Complete(machines{d})
+		},
+		"node": func(b *builder.Builder) error {
+			return b.For(&corev1.Node{}).
+				Watches(&capi.Machine{}, d.nodes()).
+				Watches(&capi.Cluster{}, d.nodesOfCluster(), builder.WithPredicates(resumed())).
+				Complete(nodes{d})
+		},
+	} {
+		if err := add(ctrl.NewControllerManagedBy(mgr).Named(name)); err != nil {
+			return fmt.Errorf("setting up the %s controller: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// resumed passes those updates of a Cluster after which its objects are to be looked at again: it was paused or opted
+// out before.
+func resumed() predicate.Predicate {
+	held := func(object client.Object) bool {
+		cluster, ok := object.(*capi.Cluster)
+		return ok && inherit.Policy{}.LeftAlone(&capi.Machine{}, cluster) != ""
+	}
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return held(e.ObjectOld) && !held(e.ObjectNew) },
+	}
+}
+
+func (d Dependencies) children(list client.ObjectList) handler.EventHandler {
+	return enqueue(func(ctx context.Context, owner client.Object) ([]types.NamespacedName, error) {
+		return d.Chain.Children(ctx, owner, newList(list))
+	})
+}
+
+func (d Dependencies) members(list client.ObjectList) handler.EventHandler {
+	return enqueue(func(ctx context.Context, cluster client.Object) ([]types.NamespacedName, error) {
+		return d.Chain.Members(ctx, cluster, newList(list))
+	})
+}
+
+func (d Dependencies) nodes() handler.EventHandler {
+	return enqueue(func(ctx context.Context, object client.Object) ([]types.NamespacedName, error) {
+		m, ok := object.(*capi.Machine)
+		if !ok {
+			return nil, fmt.Errorf("expected a Machine, got %T", object)
+		}
+		return d.Chain.NodesOf(ctx, m)
+	})
+}
+
+func (d Dependencies) nodesOfCluster() handler.EventHandler {
+	return enqueue(func(ctx context.Context, cluster client.Object) ([]types.NamespacedName, error) {
+		list := &capi.MachineList{}
+		if _, err := d.Chain.Members(ctx, cluster, list); err != nil {
+			return nil, err
+		}
+		var keys []types.NamespacedName
+		for i := range list.Items {
+			found, err := d.Chain.NodesOf(ctx, &list.Items[i])
+			if err != nil {
+				return nil, err
+			}
+			keys = append(keys, found...)
+		}
+		return keys, nil
+	})
+}
+
+// enqueue makes an event handler out of a look-up. A look-up that fails is logged: the next resync repeats it.
+func enqueue(lookUp func(context.Context, client.Object) ([]types.NamespacedName, error)) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
+		keys, err := lookUp(ctx, object)
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Failed to find the objects that inherit from a changed object")
+			return nil
+		}
+		requests := make([]reconcile.Request, 0, len(keys))
+		for _, key := range keys {
+			requests = append(requests, reconcile.Request{NamespacedName: key})
+		}
+		return requests
+	})
+}
+
+func newList(list client.ObjectList) client.ObjectList {
+	fresh, ok := list.DeepCopyObject().(client.ObjectList)
+	if !ok {
+		return list
+	}
+	return fresh
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package taint
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// ForNode is a Node's taint of the form that the API server stores.
+func ForNode(t clusterv1.MachineTaint) corev1.Taint {
+	return corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}
+}
+
+// Sync returns a Node's taints after inheritance (rule 13, DESIGN.md §1 and §3):
+//
+//   - Always taints are there, with their value.
+//   - Initialize taints are there if the Node has not been initialized yet; later they are neither added nor removed.
+//   - A taint that is recorded as ours and no longer declared is gone, unless somebody gave it another value since.
+//   - Every other taint is left alone.
+//
+// Order is kept and what is new comes last, so that equal input gives equal output.
+func Sync(current []corev1.Taint, declared []clusterv1.MachineTaint, recorded []corev1.Taint, initialized bool) []corev1.Taint {
+	keep := map[ID]bool{}
+	for _, t := range declared {
+		keep[MachineID(t)] = true
+	}
+	result := slices.DeleteFunc(slices.Clone(current), func(t corev1.Taint) bool {
+		return !keep[IDOf(t)] && slices.ContainsFunc(recorded, func(r corev1.Taint) bool { return records(r, t) })
+	})
+	for _, t := range declared {
+		if Always(t) || Initialize(t) && !initialized {
+			result = Ensure(result, ForNode(t))
+		}
+	}
+	return result
+}
+
+// records reports whether the tracking entry r means t. Cluster API's form has no value and means any.
+func records(r, t corev1.Taint) bool {
+	return IDOf(r) == IDOf(t) && (r.Value == "" || r.Value == t.Value)
+}
+
+// Ensure returns taints with t in it, in place of one that has the same key and effect.
+func Ensure(taints []corev1.Taint, t corev1.Taint) []corev1.Taint {
+	i := Find(taints, IDOf(t))
+	if i < 0 {
+		return append(taints, t)
+	}
+	if taints[i].Value == t.Value {
+		return taints
+	}
+	taints = slices.Clone(taints)
+	taints[i] = t
+	return taints
+}
+
+// Remove returns taints without the one that has this identity.
+func Remove(taints []corev1.Taint, id ID) []corev1.Taint {
+	return slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool { return IDOf(t) == id })
+}

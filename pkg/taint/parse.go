@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package taint
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// Parse reads one taint in kubectl's syntax, "<key>=<value>:<effect>" or "<key>:<effect>".
+// It checks the form only; Validate checks the content.
+func Parse(s string) (corev1.Taint, error) {
+	keyValue, effect, ok := strings.Cut(s, ":")
+	if !ok || effect == "" {
+		return corev1.Taint{}, fmt.Errorf("taint %q has no effect: expected <key>=<value>:<effect> or <key>:<effect>", s)
+	}
+	if strings.Contains(effect, ":") {
+		return corev1.Taint{}, fmt.Errorf("taint %q has more than one colon: expected <key>=<value>:<effect> or <key>:<effect>", s)
+	}
+	key, value, _ := strings.Cut(keyValue, "=")
+	if key == "" {
+		return corev1.Taint{}, fmt.Errorf("taint %q has no key: expected <key>=<value>:<effect> or <key>:<effect>", s)
+	}
+	if strings.Contains(value, "=") {
+		return corev1.Taint{}, fmt.Errorf("taint %q has more than one equals sign: expected <key>=<value>:<effect>", s)
+	}
+	return corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}, nil
+}
+
+// ParseList reads a comma-separated list of taints. Entries that are not taints are left out and reported together
+// in the error; the taints that could be read are returned beside it, so that one typo never loses the others.
+func ParseList(s string) ([]corev1.Taint, error) {
+	var taints []corev1.Taint
+	var errs []error
+	for entry := range strings.SplitSeq(s, ",") {
+		entry = strings.TrimSpace(entry)
+		if entry == "" {
+			continue
+		}
+		t, err := Parse(entry)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		taints = append(taints, t)
+	}
+	return taints, errors.Join(errs...)
+}
+
+// FromAnnotations returns the taints that an object's annotations declare, Always before Initialize where both name
+// the same key and effect. Entries that cannot be read are reported in the error and left out.
+func FromAnnotations(annotations map[string]string) ([]clusterv1.MachineTaint, error) {
+	always, alwaysErr := declared(annotations, AlwaysAnnotation, clusterv1.MachineTaintPropagationAlways)
+	initialize, initializeErr := declared(annotations, InitializeAnnotation, clusterv1.MachineTaintPropagationOnInitialization)
+	return Merge(always, initialize), errors.Join(alwaysErr, initializeErr)
+}
+
+func declared(annotations map[string]string, name string, propagation clusterv1.MachineTaintPropagation) ([]clusterv1.MachineTaint, error) {
+	value, ok := annotations[name]
+	if !ok {
+		return nil, nil
+	}
+	parsed, err := ParseList(value)
+	if err != nil {
+		err = fmt.Errorf("annotation %s: %w", name, err)
+	}
+	taints := make([]clusterv1.MachineTaint, 0, len(parsed))
+	for _, t := range parsed {
+		taints = append(taints, clusterv1.MachineTaint{Key: t.Key, Value: t.Value, Effect: t.Effect, Propagation: propagation})
+	}
+	return taints, err
+}
+
+// Format returns the taint in kubectl's syntax.
+func Format(t corev1.Taint) string {
+	if t.Value == "" {
+		return IDOf(t).String()
+	}
+	return t.Key + "=" + t.Value + ":" + string(t.Effect)
+}
+
+// FormatList returns the taints in kubectl's syntax, sorted and comma-separated.
+func FormatList(taints []corev1.Taint) string {
+	return formatSorted(taints, Format)
+}
+
+// FormatIDs returns "<key>:<effect>" of the taints, sorted and comma-separated: the form of Cluster API's own tracking.
+func FormatIDs(taints []corev1.Taint) string {
+	return formatSorted(taints, func(t corev1.Taint) string { return IDOf(t).String() })
+}
+
+func formatSorted(taints []corev1.Taint, format func(corev1.Taint) string) string {
+	formatted := make([]string, 0, len(taints))
+	for _, t := range taints {
+		formatted = append(formatted, format(t))
+	}
+	slices.Sort(formatted)
+	return strings.Join(slices.Compact(formatted), ",")
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package taint
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// Role says whose Nodes a taint is for. What is reserved differs between the two (DESIGN.md §3).
+type Role bool
+
+const (
+	// Worker Machines may not carry the control plane's own taint.
+	Worker Role = false
+	// ControlPlane Machines may.
+	ControlPlane Role = true
+)
+
+// Validate returns an error for each taint that may not be declared at path. Taints that old holds unchanged are not
+// judged, so that an object which was stored before Heirloom came can still be updated.
+func Validate(path *field.Path, role Role, taints, old []clusterv1.MachineTaint) field.ErrorList {
+	var errs field.ErrorList
+	seen := map[ID]bool{}
+	for i, t := range taints {
+		duplicate := seen[MachineID(t)]
+		seen[MachineID(t)] = true
+		if slices.Contains(old, t) {
+			continue
+		}
+		at := path.Index(i)
+		errs = append(errs, check(at, role, t)...)
+		if duplicate {
+			errs = append(errs, field.Duplicate(at, MachineID(t).String()))
+		}
+	}
+	return errs
+}
+
+// ValidateAnnotations is Validate for the taints that annotations declare. Its errors name the annotation's path.
+func ValidateAnnotations(path *field.Path, role Role, annotations, old map[string]string) field.ErrorList {
+	var errs field.ErrorList
+	for _, name := range []string{AlwaysAnnotation, InitializeAnnotation} {
+		value, ok := annotations[name]
+		if before, had := old[name]; !ok || had && value == before {
+			continue
+		}
+		at := path.Key(name)
+		taints, err := declared(annotations, name, propagationOf(name))
+		if err != nil {
+			errs = append(errs, field.Invalid(at, value, errors.Unwrap(err).Error()))
+		}
+		// An entry that was there before is not judged again, broken or not: only the rest of the list is new.
+		before, _ := declared(old, name, propagationOf(name)) //nolint:errcheck // what could not be read cannot be equal
+		for _, e := range Validate(at, role, taints, before) {
+			errs = append(errs, &field.Error{Type: e.Type, Field: at.String(), BadValue: e.BadValue, Detail: e.Detail})
+		}
+	}
+	return errs
+}
+
+func propagationOf(annotation string) clusterv1.MachineTaintPropagation {
+	if annotation == AlwaysAnnotation {
+		return clusterv1.MachineTaintPropagationAlways
+	}
+	return clusterv1.MachineTaintPropagationOnInitialization
+}
+
+// Usable splits taints into those that may reach an object and the reasons why the others may not. It is the last
+// line of defence: what validation could not refuse (because it failed open, or because the object is older) is
+// left out here, so that no write carries what the API server or Cluster API would refuse.
+func Usable(role Role, taints []clusterv1.MachineTaint) ([]clusterv1.MachineTaint, error) {
+	var usable []clusterv1.MachineTaint
+	var problems []error
+	for _, t := range taints {
+		if errs := check(nil, role, t); len(errs) > 0 {
+			problems = append(problems, fmt.Errorf("taint %q: %s", MachineID(t), errs[0].Detail))
+			continue
+		}
+		usable = append(usable, t)
+	}
+	return usable, errors.Join(problems...)
+}
+
+func check(at *field.Path, role Role, t clusterv1.MachineTaint) field.ErrorList {
+	var errs field.ErrorList
+	if reason := reserved(role, t.Key); reason != "" {
+		errs = append(errs, field.Invalid(at.Child("key"), t.Key, reason))
+	}
+	for _, msg := range validation.IsQualifiedName(t.Key) {
+		errs = append(errs, field.Invalid(at.Child("key"), t.Key, msg))
+	}
+	for _, msg := range validation.IsValidLabelValue(t.Value) {
+		errs = append(errs, field.Invalid(at.Child("value"), t.Value, msg))
+	}
+	if effects := effects(); !slices.Contains(effects, t.Effect) {
+		errs = append(errs, field.NotSupported(at.Child("effect"), t.Effect, effects))
+	}
+	if !Always(t) && !Initialize(t) {
+		errs = append(errs, field.NotSupported(at.Child("propagation"), t.Propagation, []clusterv1.MachineTaintPropagation{
+			clusterv1.MachineTaintPropagationAlways, clusterv1.MachineTaintPropagationOnInitialization,
+		}))
+	}
+	return errs
+}
+
+func effects() []corev1.TaintEffect {
+	return []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
+}
+
+// reserved says why nobody may declare a taint with this key, or "" where anybody may.
+func reserved(role Role, key string) string {
+	switch {
+	case key == clusterv1.NodeUninitializedTaint.Key, key == clusterv1.NodeOutdatedRevisionTaint.Key:
+		return "the key is reserved: Cluster API sets and removes this taint itself"
+	case strings.HasPrefix(key, "node.kubernetes.io/") && key != corev1.TaintNodeOutOfService:
+		return "the prefix node.kubernetes.io/ is reserved for the kubelet and the node lifecycle controller; only " +
+			corev1.TaintNodeOutOfService + " may be set"
+	case strings.HasPrefix(key, "node.cloudprovider.kubernetes.io/"):
+		return "the prefix node.cloudprovider.kubernetes.io/ is reserved for the kubelet and the cloud controller manager"
+	case key == "node-role.kubernetes.io/master":
+		return "the key is deprecated since Kubernetes 1.24: use node-role.kubernetes.io/control-plane"
+	case key == "node-role.kubernetes.io/control-plane" && role == Worker:
+		return "the key is reserved for control plane Machines"
+	}
+	return ""
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package version tells which build this is.
+package version
+
+import "runtime/debug"
+
+// version is set at build time: -ldflags "-X github.com/heirloom-dev/heirloom/pkg/version.version=v1.2.3".
+var version string //nolint:gochecknoglobals // the linker can only set a package variable
+
+// String returns the version of this build, or that of the module where it was built without one.
+func String() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}

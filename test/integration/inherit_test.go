@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// declared has one of everything that flows down from a MachineDeployment's template.
+func declared() stage.Declared {
+	return stage.Declared{
+		Labels: map[string]string{
+			"team":                             "ml",
+			"node.cluster.x-k8s.io/pool":       "gpu",
+			"node-role.kubernetes.io/worker":   "",
+			"node-restriction.kubernetes.io/z": "1",
+		},
+		Annotations: map[string]string{
+			"note":                       "for humans",
+			"node.cluster.x-k8s.io/note": "for nodes",
+			taint.AlwaysAnnotation:       "annotated=yes:NoSchedule",
+			taint.InitializeAnnotation:   "warming=up:NoSchedule",
+		},
+		Taints: append(stage.Taints(clusterv1.MachineTaintPropagationAlways, "gpu=true:NoSchedule"),
+			stage.Taints(clusterv1.MachineTaintPropagationOnInitialization, "booting=yes:PreferNoSchedule")...),
+	}
+}
+
+// The one story that everything else is a detail of: children that are created bare carry what their owner declares in
+// the very write that creates them.
+func TestChildrenInheritInTheWriteThatCreatesThem(t *testing.T) {
+	s := newScene(t, stage.Options{WithoutLoop: true})
+	d := declared()
+	f := s.settle("family", d)
+
+	for key, value := range d.Labels {
+		s.Expect(f.ms.Labels).To(HaveKeyWithValue(key, value))
+		s.Expect(f.ms.Spec.Template.Labels).To(HaveKeyWithValue(key, value))
+		s.Expect(f.m.Labels).To(HaveKeyWithValue(key, value))
+	}
+	for key, value := range d.Annotations {
+		s.Expect(f.ms.Annotations).NotTo(HaveKey(key), "template annotations do not reach the MachineSet itself")
+		s.Expect(f.ms.Spec.Template.Annotations).To(HaveKeyWithValue(key, value))
+		s.Expect(f.m.Annotations).To(HaveKeyWithValue(key, value))
+	}
+	s.Expect(f.ms.Spec.Template.Spec.Taints).To(ConsistOf(d.Taints))
+	s.Expect(f.m.Spec.Taints).To(ContainElements(d.Taints))
+
+	node := stage.Node("family")
+	s.Expect(s.kubelet("family").Create(s.ctx, node)).To(Succeed())
+	s.Expect(taint.FormatList(node.Spec.Taints)).To(Equal("annotated=yes:NoSchedule,booting=yes:PreferNoSchedule," +
+		"gpu=true:NoSchedule,node.cluster.x-k8s.io/uninitialized:NoSchedule,node.kubernetes.io/not-ready:NoSchedule,warming=up:NoSchedule"))
+	s.Expect(node.Labels).To(HaveKeyWithValue("node.cluster.x-k8s.io/pool", "gpu"))
+	s.Expect(node.Labels).NotTo(HaveKey("node-role.kubernetes.io/worker"), "a kubelet may not bring it")
+	s.Expect(node.Annotations).To(HaveKeyWithValue("node.cluster.x-k8s.io/note", "for nodes"))
+	s.Expect(node.Annotations).To(HaveKeyWithValue(clusterv1.LabelsFromMachineAnnotation, "node.cluster.x-k8s.io/pool"))
+
+	s.update(node, func() { node.Labels["anything"] = "else" })
+	s.Expect(node.Labels).To(And(
+		HaveKeyWithValue("node-role.kubernetes.io/worker", ""),
+		HaveKeyWithValue("node-restriction.kubernetes.io/z", "1"),
+	), "the first privileged write brings what the kubelet could not")
+	s.Expect(taint.Find(node.Spec.Taints, taint.IDOf(clusterv1.NodeUninitializedTaint))).To(Equal(-1))
+	s.Expect(taint.Find(node.Spec.Taints, taint.ID{Key: "gpu", Effect: corev1.TaintEffectNoSchedule})).NotTo(Equal(-1))
+}

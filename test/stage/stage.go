@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stage
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+)
+
+// Namespace is where the chart is installed.
+const Namespace = "heirloom-system"
+
+// ServiceAccount is the user as which Heirloom acts: the chart's RBAC gives it its rights.
+const ServiceAccount = "system:serviceaccount:" + Namespace + ":heirloom"
+
+// Options says what is on the stage.
+type Options struct {
+	// Program is the path of the heirloom binary.
+	Program string
+	// Dir is where logs, kubeconfigs and certificates are written.
+	Dir string
+	// Values go over those that the stage itself gives to the chart.
+	Values map[string]any
+	// Args are further arguments for the program.
+	Args []string
+	// WithoutWebhooks leaves the webhook configurations out, so that only the loop acts.
+	WithoutWebhooks bool
+	// WithoutLoop keeps the program from becoming the leader, so that only the webhooks act.
+	WithoutLoop bool
+	// WithoutProgram does not start the program; StartHeirloom does, later.
+	WithoutProgram bool
+	// ControlPlane are options of the control plane; CRDs default to Cluster API's.
+	ControlPlane controlplane.Options
+}
+
+// Stage is a control plane with Heirloom on it.
+type Stage struct {
+	*controlplane.ControlPlane
+	// Client is an administrator's.
+	Client client.Client
+	// Heirloom is the running program.
+	Heirloom *controlplane.Process
+	// HealthURL and MetricsURL are where the program answers.
+	HealthURL, MetricsURL string
+
+	options    Options
+	webhookURL string
+	arguments  []string
+}
+
+// New sets the stage.
+func New(ctx context.Context, options Options) (*Stage, error) {
+	if len(options.ControlPlane.CRDPaths) == 0 {
+		paths, err := controlplane.CAPICRDPaths()
+		if err != nil {
+			return nil, err
+		}
+		options.ControlPlane.CRDPaths = paths
+	}
+	options.ControlPlane.LogDir = options.Dir
+	cp, err := controlplane.Start(ctx, options.ControlPlane)
+	if err != nil {
+		return nil, err
+	}
+	s := &Stage{ControlPlane: cp, options: options}
+	if err := s.set(ctx); err != nil {
+		return nil, errors.Join(err, cp.Stop())
+	}
+	return s, nil
+}
+
+func (s *Stage) set(ctx context.Context) error {
+	var err error
+	if s.Client, err = client.New(s.AdminConfig(), client.Options{Scheme: Scheme()}); err != nil {
+		return fmt.Errorf("making an administrator's client: %w", err)
+	}
+	if err := s.prepareProgram(); err != nil {
+		return err
+	}
+	if err := s.install(ctx); err != nil {
+		return err
+	}
+	if s.options.WithoutLoop {
+		if err := s.holdLease(ctx); err != nil {
+			return err
+		}
+	}
+	if s.options.WithoutProgram {
+		return nil
+	}
+	return s.StartHeirloom(ctx)
+}
+
+// Scheme knows the types of Kubernetes and of Cluster API.
+func Scheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			panic(err) // two types of the same name: a fault of the build
+		}
+	}
+	return scheme
+}
+
+// prepareProgram chooses ports and writes the kubeconfig of the ServiceAccount.
+func (s *Stage) prepareProgram() error {
+	ports := make([]int, 3)
+	for i := range ports {
+		port, err := controlplane.FreePort()
+		if err != nil {
+			return err
+		}
+		ports[i] = port
+	}
+	kubeconfig := filepath.Join(s.options.Dir, "heirloom.kubeconfig")
+	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + Namespace}
+	if err := s.WriteKubeconfig(kubeconfig, ServiceAccount, groups...); err != nil {
+		return err
+	}
+	s.webhookURL = fmt.Sprintf("https://127.0.0.1:%d", ports[0])
+	s.HealthURL = fmt.Sprintf("http://127.0.0.1:%d", ports[1])
+	s.MetricsURL = fmt.Sprintf("http://127.0.0.1:%d/metrics", ports[2])
+	s.arguments = slices.Concat([]string{
+		"--kubeconfig=" + kubeconfig,
+		"--webhook-host=127.0.0.1", fmt.Sprintf("--webhook-port=%d", ports[0]), "--webhook-cert-dir=" + s.options.Dir,
+		fmt.Sprintf("--health-addr=127.0.0.1:%d", ports[1]),
+		fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[2]), "--insecure-diagnostics",
+		"--leader-elect", "--leader-elect-namespace=" + Namespace, "-v=2",
+	}, s.options.Args)
+	return nil
+}
+
+// install applies what the chart renders for a program that runs outside of the cluster.
+func (s *Stage) install(ctx context.Context) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}}
+	if err := s.Client.Create(ctx, namespace); err != nil {
+		return fmt.Errorf("creating namespace %s: %w", Namespace, err)
+	}
+	ca, err := controlplane.ServingCertificate(s.options.Dir, "127.0.0.1")
+	if err != nil {
+		return err
+	}
+	values := map[string]any{
+		"manager":  map[string]any{"enabled": false},
+		"webhooks": map[string]any{"url": s.webhookURL},
+		"certificates": map[string]any{
+			"mode":     "provided",
+			"provided": map[string]any{"caBundle": base64.StdEncoding.EncodeToString(ca)},
+		},
+	}
+	for key, value := range s.options.Values {
+		values[key] = value
+	}
+	root, err := controlplane.RepositoryRoot(ctx)
+	if err != nil {
+		return err
+	}
+	chart := filepath.Join(root, "deploy", "chart", "heirloom")
+	objects, err := controlplane.RenderChart(ctx, chart, controlplane.ChartOptions{Namespace: Namespace, Values: values})
+	if err != nil {
+		return err
+	}
+	if s.options.WithoutWebhooks {
+		objects = slices.DeleteFunc(objects, isWebhookConfiguration)
+	}
+	return controlplane.Apply(ctx, s.Client, objects)
+}
+
+func isWebhookConfiguration(object unstructured.Unstructured) bool {
+	return object.GroupVersionKind().Group == "admissionregistration.k8s.io"
+}
+
+// StartHeirloom starts the program and waits until it is ready.
+func (s *Stage) StartHeirloom(ctx context.Context) error {
+	if err := os.MkdirAll(s.options.Dir, 0o755); err != nil {
+		return fmt.Errorf("making the stage's directory: %w", err)
+	}
+	process, err := controlplane.StartProcess(ctx, s.options.Program, s.arguments, s.HeirloomLog())
+	if err != nil {
+		return err
+	}
+	if err := process.WaitReady(ctx, s.HealthURL+"/readyz"); err != nil {
+		return errors.Join(err, process.Stop())
+	}
+	s.Heirloom = process
+	return nil
+}
+
+// StopHeirloom stops the program and leaves everything else.
+func (s *Stage) StopHeirloom() error {
+	if s.Heirloom == nil {
+		return nil
+	}
+	process := s.Heirloom
+	s.Heirloom = nil
+	return process.Stop()
+}
+
+// HeirloomLog is the file with the log of the program.
+func (s *Stage) HeirloomLog() string {
+	return filepath.Join(s.options.Dir, "heirloom.log")
+}
+
+// Stop stops everything.
+func (s *Stage) Stop() error {
+	return errors.Join(s.StopHeirloom(), s.ControlPlane.Stop())
+}

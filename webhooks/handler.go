@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"strings"
+
+	"gomodules.xyz/jsonpatch/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+)
+
+// Dependencies are what the handlers of all kinds need.
+type Dependencies struct {
+	Chain   *ownerchain.Chain
+	Metrics *metrics.Metrics
+	// Policy returns the rules' options as they are now.
+	Policy func() inherit.Policy
+}
+
+// answer is what a handler decided. The zero value allows the request untouched.
+type answer struct {
+	outcome  metrics.Outcome
+	patch    []jsonpatch.Operation
+	warnings []string
+	// refusal is a complete response of its own.
+	refusal *admission.Response
+}
+
+// unmatched allows an object that is none of our business.
+func unmatched() answer {
+	return answer{outcome: metrics.Unmatched}
+}
+
+// decider decides about one kind of object.
+type decider interface {
+	decide(ctx context.Context, req admission.Request) (answer, error)
+}
+
+// failOpen makes an admission handler out of a decider: an error or a panic lets the request pass.
+type failOpen struct {
+	decider
+	metrics *metrics.Metrics
+}
+
+// Handle implements admission.Handler.
+func (h failOpen) Handle(ctx context.Context, req admission.Request) admission.Response {
+	decided, err := h.guarded(ctx, req)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Admission request allowed untouched", "operation", req.Operation)
+		decided = answer{
+			outcome:  metrics.Failed,
+			warnings: []string{fmt.Sprintf("heirloom: nothing was inherited by this write: %v", err)},
+		}
+	}
+	h.metrics.Admission(req.Kind.Kind, string(req.Operation), decided.outcome)
+	return decided.response()
+}
+
+func (h failOpen) guarded(ctx context.Context, req admission.Request) (decided answer, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			ctrl.LoggerFrom(ctx).Error(nil, "Panic in an admission handler", "panic", r, "stack", string(debug.Stack()))
+			err = fmt.Errorf("internal error: %v", r)
+		}
+	}()
+	return h.decide(ctx, req)
+}
+
+func (a answer) response() admission.Response {
+	if a.refusal != nil {
+		return a.refusal.WithWarnings(a.warnings...)
+	}
+	if len(a.patch) == 0 {
+		return admission.Allowed("").WithWarnings(a.warnings...)
+	}
+	return admission.Patched("", a.patch...).WithWarnings(a.warnings...)
+}
+
+// warn adds a warning for what had to be left out, if anything.
+func (a *answer) warn(leftOut error) {
+	if leftOut != nil {
+		a.warnings = append(a.warnings, "heirloom: not inherited: "+strings.ReplaceAll(leftOut.Error(), "\n", "; "))
+	}
+}

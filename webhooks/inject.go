@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/ownership"
+)
+
+// child is an object of Cluster API that inherits, and what is known about it.
+type child struct {
+	object   metav1.Object
+	current  inherit.Object
+	old      *inherit.Object
+	desired  inherit.Object
+	declarer string
+}
+
+// inject answers with the write that makes the child carry what it inherits and records that it is ours.
+func inject(req admission.Request, c child) (answer, error) {
+	plan, err := ownership.New(c.current, c.desired, c.object.GetManagedFields())
+	if err != nil {
+		return answer{}, err
+	}
+	apiVersion := schema.GroupVersion{Group: req.Kind.Group, Version: req.Kind.Version}.String()
+	patch, err := plan.Patch(req.Object.Raw, apiVersion, time.Now())
+	if err != nil {
+		return answer{}, err
+	}
+	if len(patch) == 0 {
+		return answer{outcome: metrics.Unchanged}, nil
+	}
+	return answer{outcome: metrics.Injected, patch: patch, warnings: c.warnings(req, plan)}, nil
+}
+
+// warnings tells whoever took away what the child inherits that it was kept, and where to change it instead.
+func (c child) warnings(req admission.Request, plan *ownership.Plan) []string {
+	if c.old == nil {
+		return nil
+	}
+	var warnings []string
+	for _, change := range plan.Changes() {
+		if change.Value != nil && ownership.Carries(*c.old, change) {
+			warnings = append(warnings, fmt.Sprintf("heirloom: %s of %s %s/%s was kept: it is inherited; to change it, edit %s",
+				change, req.Kind.Kind, c.object.GetNamespace(), c.object.GetName(), c.declarer))
+		}
+	}
+	return warnings
+}

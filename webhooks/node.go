@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"gomodules.xyz/jsonpatch/v2"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+)
+
+// kubeletUserPrefix is followed by the name of the kubelet's Node.
+const kubeletUserPrefix = "system:node:"
+
+// nodes brings to a Node what its Machine declares (rules 11, 12 and 13).
+//
+// It must never stop a cluster. A kubelet's own updates are not touched, because NodeRestriction runs again after us
+// and would refuse them; on its create, only what NodeRestriction accepts is added (DESIGN.md §4).
+type nodes struct{ Dependencies }
+
+func (h nodes) decide(ctx context.Context, req admission.Request) (answer, error) {
+	writer := writerOf(req)
+	if writer == inherit.Kubelet && req.Operation != admissionv1.Create {
+		return unmatched(), nil
+	}
+	node, old, err := decodeBoth[corev1.Node](req)
+	if err != nil {
+		return answer{}, err
+	}
+	if writer == inherit.Kubelet && req.UserInfo.Username != kubeletUserPrefix+node.Name {
+		return unmatched(), nil
+	}
+	policy := h.Policy()
+	m, err := h.Chain.Inherits(ctx, node, policy)
+	if err != nil || m == nil {
+		return unmatched(), err
+	}
+	current := inherit.OfNode(node)
+	result, leftOut := policy.Node(m, current, writer)
+	decided := answer{outcome: metrics.Unchanged}
+	if !result.Equal(current) {
+		decided = answer{outcome: metrics.Injected, patch: patchNode(current, result)}
+	}
+	if old != nil {
+		decided.warnings, err = h.warnings(ctx, m, inherit.OfNode(old), current, result)
+	}
+	decided.warn(leftOut)
+	return decided, err
+}
+
+func writerOf(req admission.Request) inherit.Writer {
+	return inherit.Writer(slices.Contains(req.UserInfo.Groups, user.NodesGroup))
+}
+
+// patchNode returns one operation for each part of the Node that changes.
+func patchNode(current, result inherit.NodeState) []jsonpatch.Operation {
+	var patch []jsonpatch.Operation
+	if !(inherit.NodeState{Labels: current.Labels}).Equal(inherit.NodeState{Labels: result.Labels}) {
+		patch = append(patch, jsonpatch.NewOperation("add", "/metadata/labels", result.Labels))
+	}
+	if !(inherit.NodeState{Annotations: current.Annotations}).Equal(inherit.NodeState{Annotations: result.Annotations}) {
+		patch = append(patch, jsonpatch.NewOperation("add", "/metadata/annotations", result.Annotations))
+	}
+	if !(inherit.NodeState{Taints: current.Taints}).Equal(inherit.NodeState{Taints: result.Taints}) {
+		patch = append(patch, jsonpatch.NewOperation("add", "/spec/taints", result.Taints))
+	}
+	return patch
+}
+
+// warnings tells whoever took away what the Node inherits that it was kept, and where to change it instead.
+func (h nodes) warnings(ctx context.Context, m *capi.Machine, old, current, result inherit.NodeState) ([]string, error) {
+	kept := inherit.Kept(old, current, result)
+	if len(kept) == 0 {
+		return nil, nil
+	}
+	ms, err := h.Chain.MachineSet(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	warnings := make([]string, 0, len(kept))
+	for _, what := range kept {
+		warnings = append(warnings, fmt.Sprintf("heirloom: %s was kept: the Node inherits it from Machine %s/%s; to change it, edit %s",
+			what, m.Namespace, m.Name, ownerchain.DeclarerOf(m, ms)))
+	}
+	return warnings, nil
+}

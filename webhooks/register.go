@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// The paths that the webhook configurations of the Helm chart call.
+const (
+	MachineSetsPath = "/mutate/machinesets"
+	MachinesPath    = "/mutate/machines"
+	NodesPath       = "/mutate/nodes"
+	TaintsPath      = "/validate/taints"
+)
+
+// Register adds every webhook to the server.
+func Register(server webhook.Server, dependencies Dependencies) {
+	for path, d := range map[string]decider{
+		MachineSetsPath: machineSets{dependencies},
+		MachinesPath:    machines{dependencies},
+		NodesPath:       nodes{dependencies},
+		TaintsPath:      taints{},
+	} {
+		server.Register(path, &admission.Webhook{Handler: failOpen{decider: d, metrics: dependencies.Metrics}})
+	}
+}

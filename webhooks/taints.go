@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"context"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+// controlPlaneGroup is the API group of control planes of every provider.
+const controlPlaneGroup = "controlplane.cluster.x-k8s.io"
+
+// taints refuses reserved and invalid taints, typed or annotated, on every kind that can declare them (DESIGN.md §3).
+//
+// It is registered to fail open as well: a scale-up must not wait for Heirloom. Nothing is lost by that, because a taint
+// that it would have refused is left out wherever the rules hand taints down.
+type taints struct{}
+
+func (taints) decide(_ context.Context, req admission.Request) (answer, error) {
+	object, old, err := decodeBoth[taint.Carrier](req)
+	if err != nil {
+		return answer{}, err
+	}
+	errs := taint.ValidateCarrier(object, old, req.Kind.Group == controlPlaneGroup)
+	if len(errs) == 0 {
+		return answer{outcome: metrics.Unchanged}, nil
+	}
+	return answer{outcome: metrics.Refused, refusal: refusal(req, errs)}, nil
+}
+
+// refusal is the answer of an API server to an invalid object, with every error and its field path.
+func refusal(req admission.Request, errs field.ErrorList) *admission.Response {
+	kind := schema.GroupKind{Group: req.Kind.Group, Kind: req.Kind.Kind}
+	status := apierrors.NewInvalid(kind, req.Name, errs).Status()
+	response := admission.Errored(http.StatusUnprocessableEntity, errs.ToAggregate())
+	response.Result = &status
+	return &response
+}
