@@ -3,8 +3,10 @@
 package ownership
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -85,51 +87,78 @@ func missingParents(raw []byte, path []string, created map[string]bool) ([]jsonp
 	return operations, nil
 }
 
-// managedFieldsPatch returns the operations on metadata.managedFields. Positions are those before the patch: entries
-// that go are removed last, from the end.
+// managedFieldsPatch returns the operation on metadata.managedFields: our entry put in its place where that is all, the
+// whole list where other entries change too. The list stays in the API server's order, because otherwise the next write
+// would sort it, and an identical apply would store a new version.
 func (p *Plan) managedFieldsPatch(apiVersion string, now time.Time) ([]jsonpatch.Operation, error) {
 	const list = "/metadata/managedFields"
-	var operations, removals []jsonpatch.Operation
+	if p.owned.Equals(p.managed.ours) && p.overruled.Empty() {
+		return nil, nil
+	}
+	entries, err := p.otherEntries()
+	if err != nil {
+		return nil, err
+	}
+	if p.owned.Empty() {
+		return []jsonpatch.Operation{jsonpatch.NewOperation("add", list, entries)}, nil
+	}
+	entry, err := withFields(metav1.ManagedFieldsEntry{
+		Manager: Manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: apiVersion,
+		Time: &metav1.Time{Time: now}, FieldsType: "FieldsV1",
+	}, p.owned)
+	if err != nil {
+		return nil, err
+	}
+	at, _ := slices.BinarySearchFunc(entries, entry, compareEntries)
+	if p.managed.index < 0 && p.overruled.Empty() && len(entries) > 0 {
+		return []jsonpatch.Operation{jsonpatch.NewOperation("add", list+"/"+strconv.Itoa(at), entry)}, nil
+	}
+	return []jsonpatch.Operation{jsonpatch.NewOperation("add", list, slices.Insert(entries, at, entry))}, nil
+}
+
+// otherEntries returns the entries of other managers, without what the plan takes from them.
+func (p *Plan) otherEntries() ([]metav1.ManagedFieldsEntry, error) {
+	entries := make([]metav1.ManagedFieldsEntry, 0, len(p.managed.entries)+1)
 	for i, entry := range p.managed.entries {
-		if i != p.managed.index && p.overruled.Empty() {
+		if i == p.managed.index {
 			continue
 		}
-		set, err := fieldsOf(entry)
-		if err != nil {
-			return nil, err
-		}
-		after := set.Difference(p.overruled)
-		if i == p.managed.index {
-			after = p.owned
-			entry.APIVersion, entry.Time = apiVersion, &metav1.Time{Time: now}
-		}
-		at := list + "/" + strconv.Itoa(i)
-		switch {
-		case after.Equals(set):
-		case after.Empty():
-			removals = append([]jsonpatch.Operation{jsonpatch.NewOperation("remove", at, nil)}, removals...)
-		default:
-			updated, err := withFields(entry, after)
+		if !p.overruled.Empty() {
+			set, err := fieldsOf(entry)
 			if err != nil {
 				return nil, err
 			}
-			operations = append(operations, jsonpatch.NewOperation("replace", at, updated))
+			after := set.Difference(p.overruled)
+			if after.Empty() {
+				continue
+			}
+			if !after.Equals(set) {
+				if entry, err = withFields(entry, after); err != nil {
+					return nil, err
+				}
+			}
 		}
+		entries = append(entries, entry)
 	}
-	if p.managed.index < 0 && !p.owned.Empty() {
-		entry, err := withFields(metav1.ManagedFieldsEntry{
-			Manager: Manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: apiVersion,
-			Time: &metav1.Time{Time: now}, FieldsType: "FieldsV1",
-		}, p.owned)
-		if err != nil {
-			return nil, err
-		}
-		if len(p.managed.entries) == 0 {
-			return append(operations, jsonpatch.NewOperation("add", list, []metav1.ManagedFieldsEntry{entry})), nil
-		}
-		operations = append(operations, jsonpatch.NewOperation("add", list+"/-", entry))
+	return entries, nil
+}
+
+// compareEntries is the order in which the API server keeps managed fields: by operation, second and manager.
+func compareEntries(a, b metav1.ManagedFieldsEntry) int {
+	return cmp.Or(
+		cmp.Compare(a.Operation, b.Operation),
+		cmp.Compare(seconds(a.Time), seconds(b.Time)),
+		cmp.Compare(a.Manager, b.Manager),
+		cmp.Compare(a.APIVersion, b.APIVersion),
+		cmp.Compare(a.Subresource, b.Subresource),
+	)
+}
+
+func seconds(t *metav1.Time) int64 {
+	if t == nil {
+		return 0
 	}
-	return append(operations, removals...), nil
+	return t.Unix()
 }
 
 func withFields(entry metav1.ManagedFieldsEntry, set *fieldpath.Set) (metav1.ManagedFieldsEntry, error) {

@@ -18,7 +18,9 @@ import (
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/test/stage"
@@ -31,6 +33,7 @@ var program string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	ctrl.SetLogger(klog.Background())
 	os.Exit(run(m))
 }
 
@@ -175,4 +178,3 @@ func (s *scene) kubelet(node string) client.Client {
 	s.Expect(err).NotTo(gomega.HaveOccurred())
 	return c
 }
-

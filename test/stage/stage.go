@@ -211,6 +211,11 @@ func (s *Stage) StopHeirloom() error {
 	return process.Stop()
 }
 
+// WebhookURL is where the program answers admission requests.
+func (s *Stage) WebhookURL() string {
+	return s.webhookURL
+}
+
 // HeirloomLog is the file with the log of the program.
 func (s *Stage) HeirloomLog() string {
 	return filepath.Join(s.options.Dir, "heirloom.log")

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// touched is a label that the test writes so that admission sees a child again.
+const touched = "test/touched"
+
+// outcome is what a child carries, and which of it is ours.
+type outcome struct {
+	Labels, Annotations, TemplateLabels, TemplateAnnotations map[string]string
+	Taints, TemplateTaints                                   []clusterv1.MachineTaint
+	NodeTaints                                               []corev1.Taint
+	Ours                                                     string
+}
+
+// What the webhook answers for an object and what the loop applies to it are the same, for every rule: on create, when
+// the owner changes a value, and when it removes everything again.
+func TestWebhookAndLoopAgree(t *testing.T) {
+	admission := newScene(t, stage.Options{WithoutLoop: true})
+	loop := newScene(t, stage.Options{WithoutWebhooks: true})
+	always, once := clusterv1.MachineTaintPropagationAlways, clusterv1.MachineTaintPropagationOnInitialization
+
+	for i, tc := range []struct {
+		rule          string
+		before, after stage.Declared
+	}{
+		{
+			"rules 6 and 8, labels",
+			stage.Declared{Labels: map[string]string{"team": "ml", "tier": "gold"}},
+			stage.Declared{Labels: map[string]string{"team": "web"}},
+		},
+		{
+			"rules 6 and 8, annotations",
+			stage.Declared{Annotations: map[string]string{"note": "one", "other": "two"}},
+			stage.Declared{Annotations: map[string]string{"note": "three"}},
+		},
+		{
+			"rules 6, 8 and 13, typed taints",
+			stage.Declared{Taints: append(stage.Taints(always, "gpu=true:NoSchedule,dedicated=ml:NoExecute"), stage.Taints(once, "boot=yes:NoSchedule")...)},
+			stage.Declared{Taints: stage.Taints(always, "gpu=false:NoSchedule")},
+		},
+		{
+			"rule 13, annotated taints",
+			stage.Declared{Annotations: map[string]string{taint.AlwaysAnnotation: "gpu=true:NoSchedule,a:NoExecute", taint.InitializeAnnotation: "boot:NoSchedule"}},
+			stage.Declared{Annotations: map[string]string{taint.AlwaysAnnotation: "a=b:NoExecute"}},
+		},
+		{
+			"rule 11, Node labels",
+			stage.Declared{Labels: map[string]string{"node.cluster.x-k8s.io/a": "1", "node-role.kubernetes.io/worker": "", "node-restriction.kubernetes.io/b": "2"}},
+			stage.Declared{Labels: map[string]string{"node.cluster.x-k8s.io/a": "3"}},
+		},
+		{
+			"rule 12, Node annotations",
+			stage.Declared{Annotations: map[string]string{"node.cluster.x-k8s.io/a": "1", "x.node.cluster.x-k8s.io/b": "2"}},
+			stage.Declared{Annotations: map[string]string{"node.cluster.x-k8s.io/a": "3"}},
+		},
+	} {
+		t.Run(tc.rule, func(t *testing.T) {
+			name := fmt.Sprintf("family-%d", i)
+			a, b := member{admission.in(t), name}, member{loop.in(t), name}
+			for _, m := range []member{a, b} {
+				f := m.settle(name, tc.before)
+				// A Node registers minutes after its Machine was created. Initialize taints come with its first sync only,
+				// so the loop must have seen to the Machine by then.
+				m.eventually(f.m, func(g Gomega) {
+					g.Expect(f.m.Annotations).To(HaveLen(len(tc.before.Annotations)))
+					g.Expect(f.m.Labels).To(HaveLen(3 + len(tc.before.Labels)))
+					g.Expect(len(f.m.Spec.Taints)).To(BeNumerically(">=", len(tc.before.Taints)))
+				})
+				m.create(stage.Node(name))
+			}
+			expectAgreement(a, b, tc.before)
+			for _, declares := range []stage.Declared{tc.after, {}} {
+				a.declare(declares)
+				b.declare(declares)
+				expectAgreement(a, b, declares)
+			}
+		})
+	}
+}
+
+// member is a family in one of the two scenes.
+type member struct {
+	*scene
+	name string
+}
+
+func (m member) declare(d stage.Declared) {
+	m.t.Helper()
+	md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: m.name, Name: m.name}}
+	m.get(md)
+	fresh := stage.MachineDeployment(stage.Cluster(m.name, m.name), m.name, d).Spec.Template
+	m.update(md, func() { md.Spec.Template = fresh })
+}
+
+// expectAgreement waits until both scenes carry what is declared, and expects them to be the same.
+func expectAgreement(a, b member, d stage.Declared) {
+	a.t.Helper()
+	a.Eventually(func(g Gomega) {
+		a.touch()
+		b.touch()
+		for _, kind := range []client.Object{&clusterv1.MachineSet{}, &clusterv1.Machine{}, &corev1.Node{}} {
+			ofWebhook, ofLoop := a.outcome(kind), b.outcome(kind)
+			g.Expect(cmp.Diff(ofWebhook, ofLoop)).To(BeEmpty(), "webhook (-) and loop (+) for a %T", kind)
+			for key, value := range d.Labels {
+				if _, isNode := kind.(*corev1.Node); !isNode {
+					g.Expect(ofWebhook.Labels).To(HaveKeyWithValue(key, value))
+				}
+			}
+			if len(d.Labels)+len(d.Annotations)+len(d.Taints) == 0 {
+				g.Expect(ofWebhook.Ours).To(BeEmpty(), "nothing is declared, so nothing of a %T is ours", kind)
+			}
+		}
+	}).WithTimeout(patience).WithPolling(100 * time.Millisecond).Should(Succeed())
+}
+
+// touch writes each child, top down, as an administrator who changes something else.
+func (m member) touch() {
+	m.t.Helper()
+	for _, object := range m.objects() {
+		m.get(object)
+		m.update(object, func() {
+			labels := maps.Clone(object.GetLabels())
+			labels[touched] = fmt.Sprint(time.Now().UnixNano())
+			object.SetLabels(labels)
+		})
+	}
+}
+
+func (m member) objects() []client.Object {
+	meta := metav1.ObjectMeta{Namespace: m.name, Name: m.name}
+	return []client.Object{
+		&clusterv1.MachineSet{ObjectMeta: meta}, &clusterv1.Machine{ObjectMeta: meta},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.name}},
+	}
+}
+
+func (m member) outcome(kind client.Object) outcome {
+	m.t.Helper()
+	var o outcome
+	for _, object := range m.objects() {
+		if fmt.Sprintf("%T", object) != fmt.Sprintf("%T", kind) {
+			continue
+		}
+		m.get(object)
+		o.Labels, o.Annotations, o.Ours = object.GetLabels(), object.GetAnnotations(), ours(object)
+		delete(o.Labels, touched)
+		switch typed := object.(type) {
+		case *clusterv1.MachineSet:
+			o.TemplateLabels, o.TemplateAnnotations = typed.Spec.Template.Labels, typed.Spec.Template.Annotations
+			o.TemplateTaints = typed.Spec.Template.Spec.Taints
+		case *clusterv1.Machine:
+			o.Taints = typed.Spec.Taints
+		case *corev1.Node:
+			o.NodeTaints = typed.Spec.Taints
+		}
+	}
+	return o
+}
+
+// ours returns the fields that field manager heirloom has applied.
+func ours(object client.Object) string {
+	for _, entry := range object.GetManagedFields() {
+		if ownership.IsOurs(entry) {
+			return string(entry.FieldsV1.Raw)
+		}
+	}
+	return ""
+}

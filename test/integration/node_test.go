@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// A watch sees every stored version of a Node. None may lack the taints that its Machine declares, from the first on,
+// whoever takes them away; and no request of the kubelet may be refused.
+func TestNoNodeVersionLacksItsTaints(t *testing.T) {
+	auditLog := filepath.Join(t.TempDir(), "audit.log")
+	s := newScene(t, stage.Options{ControlPlane: controlplane.Options{AuditLog: auditLog}})
+	s.settle("gpu", declared())
+	recorder, err := controlplane.RecordVersions(s.ctx, s.AdminConfig(), corev1.SchemeGroupVersion.WithResource("nodes"))
+	s.Expect(err).NotTo(HaveOccurred())
+
+	kubelet, err := s.StartKubelet(s.ctx, controlplane.KubeletOptions{Name: "gpu", Dir: s.dir})
+	s.Expect(err).NotTo(HaveOccurred())
+	_, err = kubelet.WaitRegistered(s.ctx)
+	s.Expect(err).NotTo(HaveOccurred())
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}}
+	s.eventually(node, func(g Gomega) {
+		g.Expect(node.Labels).To(HaveKey("node-role.kubernetes.io/worker"), "the loop brings restricted labels")
+		g.Expect(taint.Find(node.Spec.Taints, taint.IDOf(clusterv1.NodeUninitializedTaint))).To(Equal(-1))
+		g.Expect(node.Annotations).NotTo(HaveKey(inherit.UninitializedAnnotation))
+		g.Expect(ready(node)).To(BeTrue())
+	})
+
+	kubeconfig := filepath.Join(s.dir, "admin.kubeconfig")
+	s.Expect(s.WriteKubeconfig(kubeconfig, "admin", "system:masters")).To(Succeed())
+	for _, key := range []string{"gpu", "annotated"} {
+		_, stderr, err := controlplane.Kubectl(s.ctx, kubeconfig, "taint", "node", "gpu", key+":NoSchedule-")
+		s.Expect(err).NotTo(HaveOccurred())
+		s.Expect(stderr).To(And(ContainSubstring("was kept"), ContainSubstring("Machine gpu/gpu"), ContainSubstring("edit MachineDeployment gpu/gpu")))
+	}
+	_, _, err = controlplane.Kubectl(s.ctx, kubeconfig, "taint", "node", "gpu", "warming:NoSchedule-")
+	s.Expect(err).NotTo(HaveOccurred())
+	_, _, err = controlplane.Kubectl(s.ctx, kubeconfig, "label", "node", "gpu", "mine=yes")
+	s.Expect(err).NotTo(HaveOccurred())
+	s.get(node)
+	s.Expect(taint.Find(node.Spec.Taints, taint.ID{Key: "warming", Effect: corev1.TaintEffectNoSchedule})).To(Equal(-1), "Initialize stays away")
+
+	s.Expect(kubelet.Stop()).To(Succeed())
+	s.Eventually(func() bool { return seen(recorder, node.ResourceVersion) }).WithTimeout(patience).Should(BeTrue())
+	s.Expect(recorder.Stop()).To(Succeed())
+	expectTaintsInEveryVersion(s, recorder.Versions("", "gpu"))
+	s.Expect(refusedKubeletRequests(t, auditLog)).To(BeEmpty())
+}
+
+func ready(node *corev1.Node) bool {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func seen(recorder *controlplane.Recorder, resourceVersion string) bool {
+	for _, version := range recorder.All() {
+		if version.Object.GetResourceVersion() == resourceVersion {
+			return true
+		}
+	}
+	return false
+}
+
+func expectTaintsInEveryVersion(s *scene, versions []controlplane.Version) {
+	s.t.Helper()
+	s.Expect(len(versions)).To(BeNumerically(">", 2))
+	for i, version := range versions {
+		var node corev1.Node
+		s.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(version.Object.Object, &node)).To(Succeed())
+		taints := taint.FormatList(node.Spec.Taints)
+		s.Expect(taints).To(And(ContainSubstring("gpu=true:NoSchedule"), ContainSubstring("annotated=yes:NoSchedule")), "version %d", i)
+		if i == 0 {
+			s.Expect(taints).To(And(ContainSubstring("warming=up:NoSchedule"), ContainSubstring("booting=yes:PreferNoSchedule")))
+		}
+	}
+}
+
+// refusedKubeletRequests returns what the API server has answered a kubelet's write of its Node with, other than success
+// or a conflict. A hollow kubelet's GET before it registers is answered 404.
+func refusedKubeletRequests(t *testing.T, auditLog string) []string {
+	t.Helper()
+	file, err := os.Open(auditLog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var refused []string
+	requests := 0
+	scanner := bufio.NewScanner(file)
+	scanner.Buffer(nil, 1<<24)
+	for scanner.Scan() {
+		var event auditv1.Event
+		if err := json.Unmarshal(scanner.Bytes(), &event); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(event.User.Username, "system:node:") || event.ObjectRef == nil || event.ObjectRef.Resource != "nodes" ||
+			event.Verb == "get" || event.Verb == "list" || event.Verb == "watch" || event.ResponseStatus == nil {
+			continue
+		}
+		requests++
+		if code := event.ResponseStatus.Code; code >= 300 && code != 409 {
+			refused = append(refused, event.Verb+" "+event.RequestURI+": "+event.ResponseStatus.Message)
+		}
+	}
+	if requests == 0 {
+		t.Fatal("the audit log has no write of a kubelet")
+	}
+	return refused
+}
+
+// A kubelet updates its Node without us: a webhook that changes taints there would make NodeRestriction refuse it.
+func TestKubeletUpdatesAreNotTouched(t *testing.T) {
+	s := newScene(t, stage.Options{WithoutLoop: true})
+	f := s.settle("calm", stage.Declared{})
+	kubelet := s.kubelet("calm")
+	node := stage.Node("calm")
+	s.Expect(kubelet.Create(s.ctx, node)).To(Succeed())
+
+	s.update(f.m, func() { f.m.Spec.Taints = stage.Taints(clusterv1.MachineTaintPropagationAlways, "late=yes:NoSchedule") })
+	s.Eventually(func(g Gomega) {
+		before := node.DeepCopy()
+		node.Labels["mine"] = time.Now().Format("150405.000000")
+		g.Expect(kubelet.Patch(s.ctx, node, client.MergeFrom(before))).To(Succeed())
+		g.Expect(taint.Find(node.Spec.Taints, taint.ID{Key: "late", Effect: corev1.TaintEffectNoSchedule})).To(Equal(-1))
+
+		admin := node.DeepCopy()
+		s.update(admin, func() { admin.Labels["admins"] = node.Labels["mine"] })
+		g.Expect(taint.Find(admin.Spec.Taints, taint.ID{Key: "late", Effect: corev1.TaintEffectNoSchedule})).NotTo(Equal(-1))
+	}).WithTimeout(patience).Should(Succeed(), "whoever is privileged brings it")
+}
+
+// Only the kubelet of a Node registers that Node: another identity gets nothing out of a Machine that is not its own.
+func TestNodesMatchOnlyTheirOwnMachine(t *testing.T) {
+	s := newScene(t, stage.Options{WithoutLoop: true})
+	f := s.settle("owned", declared())
+
+	other := stage.Node("stranger")
+	s.Expect(s.kubelet("stranger").Create(s.ctx, other)).To(Succeed())
+	s.Expect(other.Annotations).NotTo(HaveKey(clusterv1.TaintsFromMachineAnnotation), "no Machine has its providerID")
+
+	s.get(f.m)
+	s.update(f.m, func() { f.m.Status.NodeRef.Name = "somebody-else" })
+	status := f.m.DeepCopy()
+	status.Status.NodeRef.Name = "somebody-else"
+	s.Expect(s.Client.Status().Patch(s.ctx, status, client.MergeFrom(f.m))).To(Succeed())
+	s.Eventually(func(g Gomega) {
+		node := stage.Node("owned")
+		g.Expect(s.Client.Create(s.ctx, node, client.DryRunAll)).To(Succeed())
+		g.Expect(node.Annotations).NotTo(HaveKey(clusterv1.TaintsFromMachineAnnotation))
+	}).WithTimeout(patience).Should(Succeed(), "the Machine is claimed by another Node")
+}

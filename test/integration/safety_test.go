@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// Objects that are older than Heirloom are seen to by the loop, and the API server goes on when Heirloom is gone.
+func TestBeforeAndAfterHeirloom(t *testing.T) {
+	s := newScene(t, stage.Options{WithoutProgram: true})
+	f := s.settle("early", declared())
+	node := stage.Node("early")
+	s.create(node)
+	s.Expect(f.m.Labels).NotTo(HaveKey("team"), "nobody answers the webhook, and the API server goes on")
+
+	s.Expect(s.StartHeirloom(s.ctx)).To(Succeed())
+	s.eventually(f.m, func(g Gomega) { g.Expect(f.m.Labels).To(HaveKey("team")) })
+	s.eventually(node, func(g Gomega) {
+		g.Expect(taint.FormatList(node.Spec.Taints)).To(ContainSubstring("gpu=true:NoSchedule"))
+		g.Expect(node.Labels).To(HaveKey("node-role.kubernetes.io/worker"))
+	})
+
+	s.Expect(s.StopHeirloom()).To(Succeed())
+	s.update(f.m, func() { delete(f.m.Labels, "team") })
+	s.Expect(f.m.Labels).NotTo(HaveKey("team"))
+	s.Expect(s.kubelet("late").Create(s.ctx, stage.Node("late"))).To(Succeed())
+	s.Expect(s.StartHeirloom(s.ctx)).To(Succeed())
+	s.eventually(f.m, func(g Gomega) { g.Expect(f.m.Labels).To(HaveKey("team")) })
+}
+
+// Objects that are paused, opted out or of a paused Cluster are left alone, and seen to when that ends.
+func TestLeftAlone(t *testing.T) {
+	s := newScene(t, stage.Options{})
+	f := s.settle("alone", declared())
+	s.update(f.cluster, func() { f.cluster.Spec.Paused = new(true) })
+	s.Eventually(func(g Gomega) {
+		s.get(f.m)
+		s.update(f.m, func() { delete(f.m.Labels, "team") })
+		g.Expect(f.m.Labels).NotTo(HaveKey("team"))
+	}).WithTimeout(patience).Should(Succeed(), "the Cluster is paused")
+	s.get(f.cluster)
+	s.update(f.cluster, func() { f.cluster.Spec.Paused = new(false) })
+	s.eventually(f.m, func(g Gomega) { g.Expect(f.m.Labels).To(HaveKey("team")) })
+
+	for _, leave := range []metav1.ObjectMeta{
+		{Labels: map[string]string{inherit.IgnoreLabel: ""}},
+		{Annotations: map[string]string{clusterv1.PausedAnnotation: "true"}},
+	} {
+		machine := stage.Machine(f.ms, "left-alone")
+		for key, value := range leave.Labels {
+			machine.Labels[key] = value
+		}
+		machine.Annotations = leave.Annotations
+		s.create(machine)
+		s.Expect(machine.Labels).NotTo(HaveKey("team"))
+		s.Expect(s.Client.Delete(s.ctx, machine)).To(Succeed())
+	}
+}
+
+// Reserved and invalid taints are refused with their field paths, typed and annotated.
+func TestReservedTaintsAreRefused(t *testing.T) {
+	s := newScene(t, stage.Options{WithoutLoop: true})
+	f := s.settle("refused", stage.Declared{})
+	always := clusterv1.MachineTaintPropagationAlways
+	for _, tc := range []struct {
+		name     string
+		declared stage.Declared
+		path     string
+	}{
+		{"typed and reserved", stage.Declared{Taints: stage.Taints(always, "node.cluster.x-k8s.io/uninitialized:NoSchedule")}, "spec.template.spec.taints[0].key"},
+		{"typed control plane key on a worker", stage.Declared{Taints: stage.Taints(always, "node-role.kubernetes.io/control-plane:NoSchedule")}, "spec.template.spec.taints[0].key"},
+		{"annotated and reserved", stage.Declared{Annotations: map[string]string{taint.AlwaysAnnotation: "node.kubernetes.io/unreachable:NoExecute"}}, "spec.template.metadata.annotations[taints.heirloom.dev/always]"},
+		{"annotated and unreadable", stage.Declared{Annotations: map[string]string{taint.InitializeAnnotation: "gpu"}}, "spec.template.metadata.annotations[taints.heirloom.dev/initialize]"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := s.in(t)
+			err := s.Client.Create(s.ctx, stage.MachineDeployment(f.cluster, "bad", tc.declared))
+			s.Expect(apierrors.IsInvalid(err)).To(BeTrue(), "got %v", err)
+			s.Expect(err).To(MatchError(ContainSubstring(tc.path)))
+		})
+	}
+}
+
+// Bad input never stops a write and never leads to a foreign owner's metadata.
+func TestBadInput(t *testing.T) {
+	s := newScene(t, stage.Options{})
+	f := s.settle("bad", declared())
+
+	t.Run("an owner reference with another UID is no owner", func(t *testing.T) {
+		s := s.in(t)
+		machine := stage.Machine(f.ms, "foreign")
+		machine.OwnerReferences[0].UID = "00000000-0000-0000-0000-000000000000"
+		s.create(machine)
+		s.Expect(machine.Labels).NotTo(HaveKey("team"))
+	})
+	t.Run("owner references in a circle", func(t *testing.T) {
+		s := s.in(t)
+		s.get(f.ms)
+		circle := stage.MachineSet(f.md, "circle")
+		circle.OwnerReferences = nil
+		s.create(circle)
+		s.update(circle, func() {
+			circle.OwnerReferences = []metav1.OwnerReference{stage.ControlledBy(circle, "MachineSet")}
+		})
+		s.Expect(circle.Labels).NotTo(HaveKey("team"))
+	})
+	t.Run("10,000 labels", func(t *testing.T) {
+		s := s.in(t)
+		many := map[string]string{}
+		for i := range 10_000 {
+			many[fmt.Sprintf("label-%d", i)] = "x"
+		}
+		s.get(f.md)
+		s.update(f.md, func() {
+			for key, value := range many {
+				f.md.Spec.Template.Labels[key] = value
+			}
+		})
+		s.Eventually(func(g Gomega) {
+			machine := stage.MachineSet(f.md, "many")
+			g.Expect(s.Client.Create(s.ctx, machine)).To(Succeed())
+			g.Expect(s.Client.Delete(s.ctx, machine)).To(Succeed())
+			g.Expect(len(machine.Spec.Template.Labels)).To(BeNumerically(">", 10_000))
+		}).WithTimeout(patience).Should(Succeed())
+		s.update(f.md, func() {
+			for key := range many {
+				delete(f.md.Spec.Template.Labels, key)
+			}
+		})
+	})
+	t.Run("broken tracking annotations", func(t *testing.T) {
+		s := s.in(t)
+		node := stage.Node("bad")
+		node.Annotations = map[string]string{
+			clusterv1.LabelsFromMachineAnnotation: ",,x,=,\n,", clusterv1.AnnotationsFromMachineAnnotation: "\x00,",
+			clusterv1.TaintsFromMachineAnnotation: "a:b:c,=,:::", inherit.TaintsFromMachineAnnotation: "}{",
+		}
+		node.Spec.Taints = []corev1.Taint{{Key: "foreign", Effect: corev1.TaintEffectNoSchedule}}
+		s.create(node)
+		s.eventually(node, func(g Gomega) {
+			g.Expect(taint.FormatList(node.Spec.Taints)).To(And(ContainSubstring("foreign:NoSchedule"), ContainSubstring("gpu=true:NoSchedule")))
+			g.Expect(node.Annotations).To(HaveKeyWithValue(clusterv1.TaintsFromMachineAnnotation, ContainSubstring("gpu:NoSchedule")))
+		})
+	})
+}
+
+// What is not an AdmissionReview gets an answer that says so; the program goes on.
+func TestMalformedReviews(t *testing.T) {
+	s := newScene(t, stage.Options{WithoutLoop: true})
+	ca, err := os.ReadFile(filepath.Join(s.dir, "ca.crt"))
+	s.Expect(err).NotTo(HaveOccurred())
+	pool := x509.NewCertPool()
+	s.Expect(pool.AppendCertsFromPEM(ca)).To(BeTrue())
+	https := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
+
+	for name, body := range map[string]string{
+		"no JSON":                    "]",
+		"no review":                  `{"kind":"Pod","apiVersion":"v1"}`,
+		"a version to come":          `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v9","request":{"uid":"1"}}`,
+		"a review without a request": `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`,
+		"an object of odd types":     `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","operation":"CREATE","object":{"metadata":[]}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := s.in(t)
+			response, err := https.Post(s.WebhookURL()+"/mutate/machines", "application/json", strings.NewReader(body))
+			s.Expect(err).NotTo(HaveOccurred())
+			defer response.Body.Close()
+			answer, err := io.ReadAll(response.Body)
+			s.Expect(err).NotTo(HaveOccurred())
+			var review admissionv1.AdmissionReview
+			s.Expect(json.NewDecoder(bytes.NewReader(answer)).Decode(&review)).To(Succeed(), "got %s", answer)
+			s.Expect(review.Response).NotTo(BeNil())
+			said := strings.Join(review.Response.Warnings, " ")
+			if review.Response.Result != nil {
+				said += review.Response.Result.Message
+			}
+			s.Expect(said).NotTo(BeEmpty(), "the answer says what is wrong")
+		})
+	}
+}
