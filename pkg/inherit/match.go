@@ -18,7 +18,9 @@ import (
 func Match(node *corev1.Node, machines []capi.Machine, sameCluster bool) *capi.Machine {
 	fits := []func(*capi.Machine) bool{
 		func(m *capi.Machine) bool { return sameCluster && m.Status.NodeRef.Name == node.Name },
-		func(m *capi.Machine) bool { return m.Spec.ProviderID != "" && m.Spec.ProviderID == node.Spec.ProviderID },
+		func(m *capi.Machine) bool {
+			return m.Spec.ProviderID != "" && m.Spec.ProviderID == node.Spec.ProviderID
+		},
 		func(m *capi.Machine) bool { return sameCluster && sharesAddress(node, m) },
 	}
 	for _, fit := range fits {

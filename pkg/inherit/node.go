@@ -143,8 +143,8 @@ func (p Policy) formatTyped(taints []corev1.Taint) string {
 // recordedTaints reads both tracking annotations, in both forms. An entry that is broken is passed over, and gone with
 // the write that this computation leads to.
 func recordedTaints(annotations map[string]string) []corev1.Taint {
-	byClusterAPI, _ := taint.ParseList(annotations[clusterv1.TaintsFromMachineAnnotation]) //nolint:errcheck // see above
-	byHeirloom, _ := taint.ParseList(annotations[TaintsFromMachineAnnotation])             //nolint:errcheck // see above
+	byClusterAPI, _ := taint.ParseList(annotations[clusterv1.TaintsFromMachineAnnotation])
+	byHeirloom, _ := taint.ParseList(annotations[TaintsFromMachineAnnotation])
 	return slices.Concat(byClusterAPI, byHeirloom)
 }
 

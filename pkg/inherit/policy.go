@@ -62,4 +62,3 @@ func matchesAny(regexes []*regexp.Regexp, key string) bool {
 	}
 	return false
 }
-

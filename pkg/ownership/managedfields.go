@@ -3,7 +3,6 @@
 package ownership
 
 import (
-	"bytes"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,10 +51,10 @@ func (m managedFields) shared(path fieldpath.Path) (bool, error) {
 
 func fieldsOf(entry metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
 	set := fieldpath.NewSet()
-	if entry.FieldsV1 == nil || len(entry.FieldsV1.Raw) == 0 {
+	if entry.FieldsV1 == nil || len(entry.FieldsV1.GetRawBytes()) == 0 {
 		return set, nil
 	}
-	if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)); err != nil {
+	if err := set.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
 		return nil, fmt.Errorf("reading metadata.managedFields of manager %q: %w", entry.Manager, err)
 	}
 	return set, nil

@@ -166,7 +166,7 @@ func withFields(entry metav1.ManagedFieldsEntry, set *fieldpath.Set) (metav1.Man
 	if err != nil {
 		return entry, fmt.Errorf("writing the managed fields of %q: %w", entry.Manager, err)
 	}
-	entry.FieldsV1 = &metav1.FieldsV1{Raw: raw}
+	entry.FieldsV1 = metav1.NewFieldsV1(string(raw))
 	return entry, nil
 }
 

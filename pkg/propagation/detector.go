@@ -132,7 +132,7 @@ func (d *Detector) probe(ctx context.Context, object client.Object, path []strin
 	case err != nil:
 		return inherit.PropagationUnknown, fmt.Errorf("asking with a dry run on %s %s: %w", gvk.Kind, client.ObjectKeyFromObject(object), err)
 	}
-	if stored, _, _ := unstructured.NestedSlice(config.Object, path...); contains(stored, probeKey) { //nolint:errcheck // no slice, no taint
+	if stored, _, _ := unstructured.NestedSlice(config.Object, path...); contains(stored, probeKey) {
 		return inherit.PropagationEnabled, nil
 	}
 	return inherit.PropagationDisabled, nil
@@ -146,4 +146,3 @@ func contains(taints []any, key string) bool {
 	}
 	return false
 }
-

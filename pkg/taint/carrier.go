@@ -41,6 +41,8 @@ type template struct {
 	Taints   []clusterv1.MachineTaint `json:"taints"`
 	Spec     struct {
 		Taints []clusterv1.MachineTaint `json:"taints"`
+		// MachineTemplate is that of a control plane's template, which a ClusterClass refers to.
+		MachineTemplate *template `json:"machineTemplate"`
 	} `json:"spec"`
 }
 
@@ -82,13 +84,21 @@ func ValidateCarrier(object, old *Carrier, controlPlane bool) field.ErrorList {
 	errs = append(errs, object.Spec.Template.validate(spec.Child("template"), role, old.Spec.Template)...)
 	errs = append(errs, object.Spec.MachineTemplate.validate(spec.Child("machineTemplate"), ControlPlane, old.Spec.MachineTemplate)...)
 	errs = append(errs, object.Spec.Topology.validate(spec.Child("topology"), old.Spec.Topology)...)
-	return append(errs, object.Spec.sections.validate(spec, old.Spec.sections)...)
+	return append(errs, object.Spec.validate(spec, old.Spec.sections)...)
 }
 
 func (t template) validate(path *field.Path, role Role, old template) field.ErrorList {
 	errs := ValidateAnnotations(path.Child("metadata", "annotations"), role, t.Metadata.Annotations, old.Metadata.Annotations)
 	errs = append(errs, Validate(path.Child("taints"), role, t.Taints, old.Taints)...)
-	return append(errs, Validate(path.Child("spec", "taints"), role, t.Spec.Taints, old.Spec.Taints)...)
+	errs = append(errs, Validate(path.Child("spec", "taints"), role, t.Spec.Taints, old.Spec.Taints)...)
+	if t.Spec.MachineTemplate == nil {
+		return errs
+	}
+	before := old.Spec.MachineTemplate
+	if before == nil {
+		before = &template{}
+	}
+	return append(errs, t.Spec.MachineTemplate.validate(path.Child("spec", "machineTemplate"), ControlPlane, *before)...)
 }
 
 func (s sections) validate(path *field.Path, old sections) field.ErrorList {

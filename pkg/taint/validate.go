@@ -58,7 +58,7 @@ func ValidateAnnotations(path *field.Path, role Role, annotations, old map[strin
 			errs = append(errs, field.Invalid(at, value, errors.Unwrap(err).Error()))
 		}
 		// An entry that was there before is not judged again, broken or not: only the rest of the list is new.
-		before, _ := declared(old, name, propagationOf(name)) //nolint:errcheck // what could not be read cannot be equal
+		before, _ := declared(old, name, propagationOf(name))
 		for _, e := range Validate(at, role, taints, before) {
 			errs = append(errs, &field.Error{Type: e.Type, Field: at.String(), BadValue: e.BadValue, Detail: e.Detail})
 		}

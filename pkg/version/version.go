@@ -6,7 +6,7 @@ package version
 import "runtime/debug"
 
 // version is set at build time: -ldflags "-X github.com/heirloom-dev/heirloom/pkg/version.version=v1.2.3".
-var version string //nolint:gochecknoglobals // the linker can only set a package variable
+var version string // a package variable, because the linker can set nothing else
 
 // String returns the version of this build, or that of the module where it was built without one.
 func String() string {

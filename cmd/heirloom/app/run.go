@@ -114,4 +114,3 @@ func addChecks(mgr ctrl.Manager, c *config.Config) error {
 		mgr.AddReadyzCheck("certificate", certs.Checker(c.WebhookCertDir)),
 	)
 }
-

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit_test
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+// labels reads "a=1,b=2".
+func labels(s string) map[string]string {
+	return pairs(s, ",")
+}
+
+// annotations reads "a=1; b=2,3". Tracking annotations have short names: capi/labels, capi/annotations and capi/taints
+// are Cluster API's, own/labels, own/annotations and own/taints are ours.
+func annotations(s string) map[string]string {
+	m := map[string]string{}
+	for key, value := range pairs(s, ";") {
+		for short, prefix := range map[string]string{"capi/": "cluster.x-k8s.io/", "own/": "heirloom.dev/"} {
+			if name, ok := strings.CutPrefix(key, short); ok {
+				key = prefix + name + "-from-machine"
+			}
+		}
+		m[key] = value
+	}
+	return m
+}
+
+func pairs(s, separator string) map[string]string {
+	m := map[string]string{}
+	for entry := range strings.SplitSeq(s, separator) {
+		if key, value, _ := strings.Cut(strings.TrimSpace(entry), "="); key != "" {
+			m[key] = value
+		}
+	}
+	return m
+}
+
+// onNode reads "gpu=true:NoSchedule, b:NoExecute".
+func onNode(s string) []corev1.Taint {
+	taints, err := taint.ParseList(s)
+	if err != nil {
+		panic(err)
+	}
+	return taints
+}
+
+// declared reads "gpu=true:NoSchedule, b:NoExecute@OnInitialization"; without an @ it is Always.
+func declared(s string) []clusterv1.MachineTaint {
+	var taints []clusterv1.MachineTaint
+	for entry := range strings.SplitSeq(s, ",") {
+		text, propagation, ok := strings.Cut(strings.TrimSpace(entry), "@")
+		if !ok {
+			propagation = "Always"
+		}
+		for _, t := range onNode(text) {
+			taints = append(taints, clusterv1.MachineTaint{
+				Key: t.Key, Value: t.Value, Effect: t.Effect, Propagation: clusterv1.MachineTaintPropagation(propagation),
+			})
+		}
+	}
+	return taints
+}
+
+// content is the content of a template or an object in short form.
+type content struct{ labels, annotations, taints string }
+
+func (c content) template() capi.MachineTemplate {
+	return capi.MachineTemplate{
+		ObjectMeta: clusterv1.ObjectMeta{Labels: labels(c.labels), Annotations: annotations(c.annotations)},
+		Spec:       capi.MachineSpec{Taints: declared(c.taints)},
+	}
+}
+
+// machine is a Machine of a worker.
+func (c content) machine() *capi.Machine {
+	return &capi.Machine{
+		ObjectMeta: metav1.ObjectMeta{Name: "m", Labels: labels(c.labels), Annotations: annotations(c.annotations)},
+		Spec:       capi.MachineSpec{Taints: declared(c.taints)},
+	}
+}
+
+// controller is a Machine of a control plane.
+func (c content) controller() *capi.Machine {
+	m := c.machine()
+	m.Labels[clusterv1.MachineControlPlaneLabel] = ""
+	return m
+}
+
+func (c content) node() inherit.NodeState {
+	return inherit.NodeState{Labels: labels(c.labels), Annotations: annotations(c.annotations), Taints: onNode(c.taints)}
+}
+
+// initialized is a Node that has been synced before; it carries the annotation that says so, if only an empty one.
+func (c content) initialized() inherit.NodeState {
+	state := c.node()
+	if _, ok := state.Annotations[clusterv1.TaintsFromMachineAnnotation]; !ok {
+		state.Annotations[clusterv1.TaintsFromMachineAnnotation] = ""
+	}
+	return state
+}
+
+// describe writes a Node's state down for comparison: maps sorted, taints in their order.
+func describe(s inherit.NodeState) []string {
+	lines := slices.Concat(describeMap("label", s.Labels), describeMap("annotation", s.Annotations))
+	for _, t := range s.Taints {
+		lines = append(lines, "taint "+taint.Format(t))
+	}
+	return lines
+}
+
+func describeMap(kind string, m map[string]string) []string {
+	var lines []string
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		lines = append(lines, fmt.Sprintf("%s %s=%s", kind, key, m[key]))
+	}
+	return lines
+}
+
+// describeContent writes inherited content down for comparison.
+func describeContent(c *inherit.Content) []string {
+	if c == nil {
+		return nil
+	}
+	lines := slices.Concat(describeMap("label", c.Labels), describeMap("annotation", c.Annotations))
+	for _, t := range c.Taints {
+		lines = append(lines, fmt.Sprintf("taint %s=%s:%s@%s", t.Key, t.Value, t.Effect, t.Propagation))
+	}
+	return lines
+}
+
+func (c content) want() []string {
+	return describeContent(&inherit.Content{Labels: labels(c.labels), Annotations: annotations(c.annotations), Taints: declared(c.taints)})
+}
+
+func regexes(expressions ...string) []*regexp.Regexp {
+	var compiled []*regexp.Regexp
+	for _, expression := range expressions {
+		compiled = append(compiled, regexp.MustCompile(expression))
+	}
+	return compiled
+}
+
+// expectProblem expects an error that contains the text, or none.
+func expectProblem(t *testing.T, err error, text string) {
+	t.Helper()
+	if text == "" {
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		return
+	}
+	NewWithT(t).Expect(err).To(MatchError(ContainSubstring(text)))
+}

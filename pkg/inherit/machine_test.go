@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// TestMachine is rule 8: MachineSet spec.template → Machine.
+func TestMachine(t *testing.T) {
+	const always, initialize = "taints.heirloom.dev/always=", "taints.heirloom.dev/initialize="
+	const unknown, enabled, disabled = inherit.PropagationUnknown, inherit.PropagationEnabled, inherit.PropagationDisabled
+	for _, tc := range []struct {
+		name         string
+		taints       inherit.TaintPropagation
+		template     content
+		selects      string
+		machine      content
+		controlPlane bool
+		orphan       bool
+		want         content
+		problem      string
+	}{
+		{name: "an empty template brings nothing", machine: content{labels: "mine=1", annotations: "mine=1"}},
+		{name: "labels and annotations reach the Machine", template: content{labels: "team=a", annotations: "note=x"}, want: content{labels: "team=a", annotations: "note=x"}},
+		{name: "what the Machine has besides is no business of the rules", template: content{labels: "team=a"}, machine: content{labels: "mine=1,team=b"}, want: content{labels: "team=a"}},
+		{name: "a label that the MachineSet selects by is not touched", template: content{labels: "team=a,pool=x"}, selects: "pool=x", want: content{labels: "team=a"}},
+		{name: "typed taints reach the Machine", template: content{taints: "gpu=true:NoSchedule,b:NoExecute@OnInitialization"}, want: content{taints: "gpu=true:NoSchedule,b:NoExecute@OnInitialization"}},
+		{name: "typed taints reach the Machine where Cluster API accepts them", taints: enabled, template: content{taints: "gpu:NoSchedule"}, want: content{taints: "gpu:NoSchedule"}},
+		{name: "typed taints stay where Cluster API would refuse them", taints: disabled, template: content{taints: "gpu:NoSchedule"}},
+		{name: "a Machine without an owner inherits nothing", orphan: true, machine: content{labels: "mine=1", taints: "x:NoSchedule"}},
+
+		{name: "annotated taints stay annotations while nothing is known", taints: unknown, template: content{annotations: always + "gpu:NoSchedule"}, want: content{annotations: always + "gpu:NoSchedule"}},
+		{name: "annotated taints stay annotations where Cluster API would refuse typed ones", taints: disabled, template: content{annotations: always + "gpu:NoSchedule"}, want: content{annotations: always + "gpu:NoSchedule"}},
+		{name: "annotated taints become typed too where Cluster API accepts them", taints: enabled, template: content{annotations: always + "gpu=1:NoSchedule; " + initialize + "b:NoExecute"}, want: content{annotations: always + "gpu=1:NoSchedule; " + initialize + "b:NoExecute", taints: "b:NoExecute@OnInitialization,gpu=1:NoSchedule"}},
+		{name: "so do those that only the Machine carries", taints: enabled, machine: content{annotations: always + "gpu:NoSchedule"}, want: content{taints: "gpu:NoSchedule"}},
+		{name: "so do those of a Machine without a MachineSet", taints: enabled, orphan: true, machine: content{annotations: initialize + "gpu:NoSchedule"}, want: content{taints: "gpu:NoSchedule@OnInitialization"}},
+		{name: "the template's annotation counts, not the one it replaces", taints: enabled, template: content{annotations: always + "new:NoSchedule"}, machine: content{annotations: always + "old:NoSchedule"}, want: content{annotations: always + "new:NoSchedule", taints: "new:NoSchedule"}},
+		{name: "the template's typed taint wins over an annotated one", taints: enabled, template: content{taints: "gpu=typed:NoSchedule", annotations: always + "gpu=annotated:NoSchedule"}, want: content{taints: "gpu=typed:NoSchedule", annotations: always + "gpu=annotated:NoSchedule"}},
+		{name: "a typo loses that entry only, and says so", taints: enabled, machine: content{annotations: always + "typo,gpu:NoSchedule"}, want: content{taints: "gpu:NoSchedule"}, problem: `"typo" has no effect`},
+		{name: "nobody hears of a typo where annotations stay annotations", taints: disabled, machine: content{annotations: always + "typo"}},
+
+		{name: "a reserved taint is left out, and said so", template: content{taints: "node.kubernetes.io/x:NoSchedule,gpu:NoSchedule"}, want: content{taints: "gpu:NoSchedule"}, problem: "node.kubernetes.io/x:NoSchedule"},
+		{name: "an annotated reserved taint is left out, and said so", taints: enabled, machine: content{annotations: always + "node.kubernetes.io/x:NoSchedule"}, problem: "node.kubernetes.io/x:NoSchedule"},
+		{name: "the control plane's taint is left out for a worker", template: content{taints: "node-role.kubernetes.io/control-plane:NoSchedule"}, problem: "reserved for control plane Machines"},
+		{name: "the control plane's taint is for the control plane", taints: enabled, orphan: true, controlPlane: true, machine: content{annotations: always + "node-role.kubernetes.io/control-plane:NoSchedule"}, want: content{taints: "node-role.kubernetes.io/control-plane:NoSchedule"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			ms := &capi.MachineSet{Spec: capi.MachineSetSpec{Selector: selector(tc.selects, ""), Template: tc.template.template()}}
+			if tc.orphan {
+				ms = nil
+			}
+			m := tc.machine.machine()
+			if tc.controlPlane {
+				m = tc.machine.controller()
+			}
+			msBefore, mBefore := ms.DeepCopy(), m.DeepCopy()
+
+			got, err := inherit.Policy{ClusterAPITaints: tc.taints}.Machine(ms, m)
+
+			expectProblem(t, err, tc.problem)
+			Expect(describeContent(&got.Top)).To(Equal(tc.want.want()))
+			Expect(got.Template).To(BeNil())
+			Expect(ms).To(Equal(msBefore), "the input is not mutated")
+			Expect(m).To(Equal(mBefore), "the input is not mutated")
+		})
+	}
+}
+
+// DESIGN.md §3: on the same key and effect the typed field wins. Here somebody set the Machine's own typed field.
+func TestAMachinesOwnTypedTaintWinsOverItsAnnotation(t *testing.T) {
+	m := content{taints: "gpu=typed:NoSchedule", annotations: "taints.heirloom.dev/always=gpu=annotated:NoSchedule"}.machine()
+	got, err := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}.Machine(nil, m)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	NewWithT(t).Expect(describeContent(&got.Top)).NotTo(ContainElement(ContainSubstring("gpu=annotated")))
+}
+
+func TestContentOf(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	has := content{labels: "a=1", annotations: "b=2", taints: "gpu:NoSchedule"}
+
+	m := inherit.OfMachine(has.machine())
+	Expect(describeContent(&m.Top)).To(Equal(has.want()))
+	Expect(m.Template).To(BeNil())
+
+	ms := &capi.MachineSet{Spec: capi.MachineSetSpec{Template: has.template()}}
+	ms.Labels, ms.Annotations = labels("c=3"), annotations("d=4")
+	set := inherit.OfMachineSet(ms)
+	Expect(describeContent(&set.Top)).To(Equal(content{labels: "c=3", annotations: "d=4"}.want()))
+	Expect(describeContent(set.Template)).To(Equal(has.want()))
+}
