@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	kjson "sigs.k8s.io/json"
 
@@ -25,13 +24,14 @@ func decode[T any](raw runtime.RawExtension) (*T, error) {
 	return into, nil
 }
 
-// decodeBoth reads the new object and, of an update, the old one.
-func decodeBoth[T any](req admission.Request) (object, old *T, err error) {
-	if object, err = decode[T](req.Object); err != nil {
-		return nil, nil, err
+// decodeOld reads the object as it was before an update and returns what of makes of it.
+func decodeOld[T, R any](req admission.Request, of func(*T) R) func() (R, error) {
+	return func() (R, error) {
+		old, err := decode[T](req.OldObject)
+		if err != nil {
+			var none R
+			return none, err
+		}
+		return of(old), nil
 	}
-	if req.Operation == admissionv1.Update {
-		old, err = decode[T](req.OldObject)
-	}
-	return object, old, err
 }

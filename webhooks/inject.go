@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -19,9 +20,10 @@ import (
 type child struct {
 	object   metav1.Object
 	current  inherit.Object
-	old      *inherit.Object
 	desired  inherit.Object
 	declarer string
+	// old returns what the child had before an update. It is read only if there is something to tell.
+	old func() (inherit.Object, error)
 }
 
 // inject answers with the write that makes the child carry what it inherits and records that it is ours.
@@ -38,20 +40,25 @@ func inject(req admission.Request, c child) (answer, error) {
 	if len(patch) == 0 {
 		return answer{outcome: metrics.Unchanged}, nil
 	}
-	return answer{outcome: metrics.Injected, patch: patch, warnings: c.warnings(req, plan)}, nil
+	warnings, err := c.warnings(req, plan)
+	return answer{outcome: metrics.Injected, patch: patch, warnings: warnings}, err
 }
 
 // warnings tells whoever took away what the child inherits that it was kept, and where to change it instead.
-func (c child) warnings(req admission.Request, plan *ownership.Plan) []string {
-	if c.old == nil {
-		return nil
+func (c child) warnings(req admission.Request, plan *ownership.Plan) ([]string, error) {
+	if req.Operation != admissionv1.Update {
+		return nil, nil
+	}
+	old, err := c.old()
+	if err != nil {
+		return nil, err
 	}
 	var warnings []string
 	for _, change := range plan.Changes() {
-		if change.Value != nil && ownership.Carries(*c.old, change) {
+		if change.Value != nil && ownership.Carries(old, change) {
 			warnings = append(warnings, fmt.Sprintf("heirloom: %s of %s %s/%s was kept: it is inherited; to change it, edit %s",
 				change, req.Kind.Kind, c.object.GetNamespace(), c.object.GetName(), c.declarer))
 		}
 	}
-	return warnings
+	return warnings, nil
 }

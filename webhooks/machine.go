@@ -16,7 +16,7 @@ import (
 type machines struct{ Dependencies }
 
 func (h machines) decide(ctx context.Context, req admission.Request) (answer, error) {
-	m, old, err := decodeBoth[capi.Machine](req)
+	m, err := decode[capi.Machine](req.Object)
 	if err != nil {
 		return answer{}, err
 	}
@@ -35,10 +35,7 @@ func (h machines) decide(ctx context.Context, req admission.Request) (answer, er
 		current:  inherit.OfMachine(m),
 		desired:  desired,
 		declarer: ownerchain.DeclarerOf(m, ms),
-	}
-	if old != nil {
-		before := inherit.OfMachine(old)
-		c.old = &before
+		old:      decodeOld(req, inherit.OfMachine),
 	}
 	decided, err := inject(req, c)
 	decided.warn(leftOut)

@@ -16,7 +16,7 @@ import (
 type machineSets struct{ Dependencies }
 
 func (h machineSets) decide(ctx context.Context, req admission.Request) (answer, error) {
-	ms, old, err := decodeBoth[capi.MachineSet](req)
+	ms, err := decode[capi.MachineSet](req.Object)
 	if err != nil {
 		return answer{}, err
 	}
@@ -34,10 +34,7 @@ func (h machineSets) decide(ctx context.Context, req admission.Request) (answer,
 		current:  inherit.OfMachineSet(ms),
 		desired:  policy.MachineSet(md, ms),
 		declarer: ownerchain.DeclarerOfMachineSet(ms),
-	}
-	if old != nil {
-		before := inherit.OfMachineSet(old)
-		c.old = &before
+		old:      decodeOld(req, inherit.OfMachineSet),
 	}
 	return inject(req, c)
 }

@@ -33,7 +33,7 @@ func (h nodes) decide(ctx context.Context, req admission.Request) (answer, error
 	if writer == inherit.Kubelet && req.Operation != admissionv1.Create {
 		return unmatched(), nil
 	}
-	node, old, err := decodeBoth[corev1.Node](req)
+	node, err := decode[corev1.Node](req.Object)
 	if err != nil {
 		return answer{}, err
 	}
@@ -50,9 +50,7 @@ func (h nodes) decide(ctx context.Context, req admission.Request) (answer, error
 	decided := answer{outcome: metrics.Unchanged}
 	if !result.Equal(current) {
 		decided = answer{outcome: metrics.Injected, patch: patchNode(current, result)}
-	}
-	if old != nil {
-		decided.warnings, err = h.warnings(ctx, m, inherit.OfNode(old), current, result)
+		decided.warnings, err = h.warnings(ctx, req, m, current, result)
 	}
 	decided.warn(leftOut)
 	return decided, err
@@ -78,7 +76,14 @@ func patchNode(current, result inherit.NodeState) []jsonpatch.Operation {
 }
 
 // warnings tells whoever took away what the Node inherits that it was kept, and where to change it instead.
-func (h nodes) warnings(ctx context.Context, m *capi.Machine, old, current, result inherit.NodeState) ([]string, error) {
+func (h nodes) warnings(ctx context.Context, req admission.Request, m *capi.Machine, current, result inherit.NodeState) ([]string, error) {
+	if req.Operation != admissionv1.Update {
+		return nil, nil
+	}
+	old, err := decodeOld(req, inherit.OfNode)()
+	if err != nil {
+		return nil, err
+	}
 	kept := inherit.Kept(old, current, result)
 	if len(kept) == 0 {
 		return nil, nil

@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/http"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -25,9 +26,15 @@ const controlPlaneGroup = "controlplane.cluster.x-k8s.io"
 type taints struct{}
 
 func (taints) decide(_ context.Context, req admission.Request) (answer, error) {
-	object, old, err := decodeBoth[taint.Carrier](req)
+	object, err := decode[taint.Carrier](req.Object)
 	if err != nil {
 		return answer{}, err
+	}
+	var old *taint.Carrier
+	if req.Operation == admissionv1.Update {
+		if old, err = decode[taint.Carrier](req.OldObject); err != nil {
+			return answer{}, err
+		}
 	}
 	errs := taint.ValidateCarrier(object, old, req.Kind.Group == controlPlaneGroup)
 	if len(errs) == 0 {

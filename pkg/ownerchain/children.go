@@ -26,6 +26,11 @@ func (c *Chain) Members(ctx context.Context, cluster client.Object, list client.
 	return c.keys(ctx, list, client.InNamespace(cluster.GetNamespace()), client.MatchingFields{clusterField: cluster.GetName()})
 }
 
+// All returns every object of the list's kind.
+func (c *Chain) All(ctx context.Context, list client.ObjectList) ([]types.NamespacedName, error) {
+	return c.keys(ctx, list)
+}
+
 // NodesOf returns the Nodes of the management cluster that the Machine may be. Which it is, MachineOf decides.
 func (c *Chain) NodesOf(ctx context.Context, m *capi.Machine) ([]types.NamespacedName, error) {
 	var keys []types.NamespacedName

@@ -65,8 +65,12 @@ func (r result) operation() jsonpatch.Operation {
 	return jsonpatch.NewOperation("add", pointer(r.place.path), r.place.render(r.entries))
 }
 
-// missingParents returns operations that create the objects above path which raw does not have.
+// missingParents returns operations that create the objects above path which raw does not have. The outermost, metadata
+// and spec, are there in every object of the kinds that inherit.
 func missingParents(raw []byte, path []string, created map[string]bool) ([]jsonpatch.Operation, error) {
+	if len(path) <= 2 {
+		return nil, nil
+	}
 	var operations []jsonpatch.Operation
 	level := json.RawMessage(raw)
 	for i, name := range path[:len(path)-1] {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -31,6 +32,9 @@ type Dependencies struct {
 	Recorder events.EventRecorder
 	// Policy returns the rules' options as they are now.
 	Policy func() inherit.Policy
+	// PolicyChanges returns a channel that gets an event whenever Policy answers differently from before; nil where it
+	// never does.
+	PolicyChanges func() <-chan event.GenericEvent
 }
 
 // Setup adds the loop's controllers to the manager.
@@ -40,18 +44,21 @@ func Setup(mgr ctrl.Manager, d Dependencies) error {
 			return b.For(&capi.MachineSet{}).
 				Watches(&capi.MachineDeployment{}, d.children(&capi.MachineSetList{})).
 				Watches(&capi.Cluster{}, d.members(&capi.MachineSetList{}), builder.WithPredicates(resumed())).
+				WatchesRawSource(d.policyChanges(&capi.MachineSetList{})).
 				Complete(machineSets{d})
 		},
 		"machine": func(b *builder.Builder) error {
 			return b.For(&capi.Machine{}).
 				Watches(&capi.MachineSet{}, d.children(&capi.MachineList{})).
 				Watches(&capi.Cluster{}, d.members(&capi.MachineList{}), builder.WithPredicates(resumed())).
+				WatchesRawSource(d.policyChanges(&capi.MachineList{})).
 				Complete(machines{d})
 		},
 		"node": func(b *builder.Builder) error {
 			return b.For(&corev1.Node{}).
 				Watches(&capi.Machine{}, d.nodes()).
 				Watches(&capi.Cluster{}, d.nodesOfCluster(), builder.WithPredicates(resumed())).
+				WatchesRawSource(d.policyChanges(&corev1.NodeList{})).
 				Complete(nodes{d})
 		},
 	} {
@@ -115,6 +122,17 @@ func (d Dependencies) nodesOfCluster() handler.EventHandler {
 		}
 		return keys, nil
 	})
+}
+
+// policyChanges looks at all objects of the list's kind again when the rules' options have changed.
+func (d Dependencies) policyChanges(list client.ObjectList) source.Source {
+	var changes <-chan event.GenericEvent = make(chan event.GenericEvent)
+	if d.PolicyChanges != nil {
+		changes = d.PolicyChanges()
+	}
+	return source.Channel(changes, enqueue(func(ctx context.Context, _ client.Object) ([]types.NamespacedName, error) {
+		return d.Chain.All(ctx, newList(list))
+	}))
 }
 
 // enqueue makes an event handler out of a look-up. A look-up that fails is logged: the next resync repeats it.

@@ -180,7 +180,7 @@ func (m member) outcome(kind client.Object) outcome {
 func ours(object client.Object) string {
 	for _, entry := range object.GetManagedFields() {
 		if ownership.IsOurs(entry) {
-			return string(entry.FieldsV1.Raw)
+			return entry.FieldsV1.GetRawString()
 		}
 	}
 	return ""

@@ -14,6 +14,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -124,8 +125,18 @@ func TestOverruledApplierSeesAConflict(t *testing.T) {
 	s.Expect(f.ms.Labels).To(HaveKeyWithValue("team", "ml"))
 	for _, entry := range f.ms.ManagedFields {
 		if entry.Manager == "somebody" {
-			s.Expect(string(entry.FieldsV1.Raw)).NotTo(ContainSubstring("f:team"))
+			s.Expect(entry.FieldsV1.GetRawString()).NotTo(ContainSubstring("f:team"))
 		}
 	}
 	s.Expect(ours(f.ms)).To(ContainSubstring("f:team"))
+}
+
+// Once Heirloom has found out that Cluster API takes typed taints, those that a Machine declares by annotation become
+// typed as well, without anybody's write.
+func TestAnnotatedTaintsBecomeTyped(t *testing.T) {
+	s := newScene(t, stage.Options{})
+	f := s.settle("typed", stage.Declared{Annotations: map[string]string{taint.AlwaysAnnotation: "gpu=true:NoSchedule"}})
+	s.eventually(f.m, func(g Gomega) {
+		g.Expect(f.m.Spec.Taints).To(Equal(stage.Taints(clusterv1.MachineTaintPropagationAlways, "gpu=true:NoSchedule")))
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/heirloom-dev/heirloom/certs"
@@ -66,24 +67,34 @@ func restConfigOf(c *config.Config) (*rest.Config, error) {
 	return restConfig, nil
 }
 
-// addPolicy returns where webhooks and loop read the rules' options from, and starts what finds out the rest of them.
-func addPolicy(mgr ctrl.Manager, c *config.Config) (func() inherit.Policy, error) {
+// policySource is where webhooks and loop read the rules' options from.
+type policySource struct {
+	policy func() inherit.Policy
+	// changes is nil where the policy never changes.
+	changes func() <-chan event.GenericEvent
+}
+
+// addPolicy starts what finds out those options that an operator left to us.
+func addPolicy(mgr ctrl.Manager, c *config.Config) (policySource, error) {
 	rules := c.Rules
 	if !c.DetectTaintPropagation {
-		return func() inherit.Policy { return rules }, nil
+		return policySource{policy: func() inherit.Policy { return rules }}, nil
 	}
 	detector := &propagation.Detector{Client: mgr.GetClient(), Interval: c.SyncPeriod}
 	if err := mgr.Add(detector); err != nil {
-		return nil, fmt.Errorf("adding the taint propagation detector: %w", err)
+		return policySource{}, fmt.Errorf("adding the taint propagation detector: %w", err)
 	}
-	return func() inherit.Policy {
-		policy := rules
-		policy.ClusterAPITaints = detector.State()
-		return policy
+	return policySource{
+		policy: func() inherit.Policy {
+			policy := rules
+			policy.ClusterAPITaints = detector.State()
+			return policy
+		},
+		changes: detector.Subscribe,
 	}, nil
 }
 
-func addWebhooksAndLoop(mgr ctrl.Manager, c *config.Config, policy func() inherit.Policy) error {
+func addWebhooksAndLoop(mgr ctrl.Manager, c *config.Config, from policySource) error {
 	counters, err := metrics.New(ctrlmetrics.Registry)
 	if err != nil {
 		return err
@@ -91,10 +102,10 @@ func addWebhooksAndLoop(mgr ctrl.Manager, c *config.Config, policy func() inheri
 	cached := ownerchain.Chain{Cache: mgr.GetClient(), ManagementCluster: c.ManagementClusterKey}
 	admission := cached
 	admission.Live = mgr.GetAPIReader()
-	webhooks.Register(mgr.GetWebhookServer(), webhooks.Dependencies{Chain: &admission, Metrics: counters, Policy: policy})
+	webhooks.Register(mgr.GetWebhookServer(), webhooks.Dependencies{Chain: &admission, Metrics: counters, Policy: from.policy})
 	return resync.Setup(mgr, resync.Dependencies{
 		Client: mgr.GetClient(), Chain: &cached, Metrics: counters,
-		Recorder: mgr.GetEventRecorder("heirloom"), Policy: policy,
+		Recorder: mgr.GetEventRecorder("heirloom"), Policy: from.policy, PolicyChanges: from.changes,
 	})
 }
 

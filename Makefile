@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+
+# CI runs these targets and no others, so that what passes here passes there.
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+# Most of these use every core there is.
+.NOTPARALLEL:
+
+GO ?= go
+FUZZTIME ?= 30s
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X github.com/heirloom-dev/heirloom/pkg/version.version=$(VERSION)
+
+# Exports where the programs are that a test with a real API server runs, and builds them first where need be.
+cluster = KUBEBUILDER_ASSETS="$$(test/tools/build.sh controlplane)"; HEIRLOOM_TOOLS="$$(test/tools/build.sh tools)"; \
+	export KUBEBUILDER_ASSETS HEIRLOOM_TOOLS
+
+# Their verdict depends on programs that the test cache does not see, hence -count=1; one API server at a time, hence -p.
+cluster-test = $(cluster); $(GO) test -race -count=1 -p=1 -timeout=30m
+
+# Go package patterns for those of these directories that exist.
+packages = $(patsubst %,./%/...,$(wildcard $(1)))
+
+##@ General
+
+.PHONY: help
+help: ## Show this help.
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: build
+build: ## Build bin/heirloom and bin/kubectl-heirloom (VERSION is what git describe says).
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/heirloom ./cmd/kubectl-heirloom
+
+.PHONY: demo
+demo: build ## Show Heirloom at work on a local control plane (KEEP=1: leave it running until Ctrl-C).
+	@$(cluster); $(GO) run ./test/demo $(if $(filter 1,$(KEEP)),--keep)
+
+.PHONY: clean
+clean: ## Remove bin/. Helper programs stay in the user's cache directory, under heirloom/.
+	rm -rf bin
+
+##@ Test
+
+.PHONY: test
+test: test-unit test-integration test-e2e ## Run every test.
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need nothing but Go.
+	$(GO) test -race $(call packages,cmd pkg webhooks certs)
+
+.PHONY: test-integration
+test-integration: ## Run the tests against a real API server.
+	@$(cluster-test) $(call packages,test/controlplane test/integration)
+
+.PHONY: test-e2e
+test-e2e: build ## Run the tests of the built programs, from the chart to the Node.
+	@$(cluster-test) ./test/e2e/...
+
+.PHONY: bench
+bench: ## Run the benchmarks.
+	$(GO) test -run '^$$' -bench . -benchmem $(call packages,pkg test/bench)
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME (30s).
+	@grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' $(wildcard cmd pkg webhooks certs) | \
+	while IFS=: read -r file declaration; do \
+		$(GO) test -run '^$$' -fuzz "^$${declaration#func }$$" -fuzztime $(FUZZTIME) "./$$(dirname "$$file")"; \
+	done
+
+##@ Check
+
+.PHONY: generate
+generate: ## Regenerate all generated files.
+	@dev="$$(test/tools/build.sh dev)"; "$$dev/controller-gen" object paths=./pkg/...
+	$(GO) generate ./...
+
+.PHONY: lint
+lint: ## Run golangci-lint, which also holds the import rules.
+	@lint="$$(test/tools/build.sh lint)"; "$$lint/golangci-lint" run
+
+.PHONY: verify
+verify: ## Run every check that is not a test: generated files, format, lint, licences, chart, modules, vulnerabilities.
+	@test/tools/verify.sh
+
+##@ Helper programs (built once, into the user's cache directory)
+
+.PHONY: controlplane
+controlplane: ## Build etcd and kube-apiserver, or use KUBEBUILDER_ASSETS; the last line printed is their directory.
+	@test/tools/build.sh controlplane
+
+.PHONY: tools
+tools: ## Build kubectl, kubemark and helm; the last line printed is their directory.
+	@test/tools/build.sh tools

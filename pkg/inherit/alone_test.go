@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit_test
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+func TestLeftAlone(t *testing.T) {
+	watched := inherit.Policy{WatchFilter: "blue"}
+	for _, tc := range []struct {
+		name            string
+		policy          inherit.Policy
+		object, cluster content
+		noCluster       bool
+		paused          bool
+		deleting        bool
+		want, forNode   string
+	}{
+		{name: "an ordinary object inherits"},
+		{name: "an object without a Cluster inherits", noCluster: true},
+		{name: "an object that is being deleted is left alone, its Node is not", deleting: true, want: "it is being deleted"},
+		{name: "an object that opted out is left alone", object: content{labels: "heirloom.dev/ignore="}, want: "it carries the label heirloom.dev/ignore", forNode: "it carries the label heirloom.dev/ignore"},
+		{name: "whatever the label's value", object: content{labels: "heirloom.dev/ignore=false"}, want: "it carries the label heirloom.dev/ignore", forNode: "it carries the label heirloom.dev/ignore"},
+		{name: "an annotation of that name does not opt out", object: content{annotations: "heirloom.dev/ignore="}},
+		{name: "a paused object is left alone", object: content{annotations: "cluster.x-k8s.io/paused="}, want: "it is paused", forNode: "it is paused"},
+		{name: "an object of a paused Cluster is left alone", paused: true, want: "its Cluster is paused", forNode: "its Cluster is paused"},
+		{name: "a Cluster may be paused by annotation", cluster: content{annotations: "cluster.x-k8s.io/paused=true"}, want: "its Cluster is paused", forNode: "its Cluster is paused"},
+		{name: "a Cluster opts out for all that belongs to it", cluster: content{labels: "heirloom.dev/ignore=true"}, want: "its Cluster carries the label heirloom.dev/ignore", forNode: "its Cluster carries the label heirloom.dev/ignore"},
+		{name: "an object with the watched label inherits", policy: watched, object: content{labels: "cluster.x-k8s.io/watch-filter=blue"}},
+		{name: "an object of another instance is left alone", policy: watched, object: content{labels: "cluster.x-k8s.io/watch-filter=green"}, want: "it does not carry the label cluster.x-k8s.io/watch-filter=blue", forNode: "it does not carry the label cluster.x-k8s.io/watch-filter=blue"},
+		{name: "an object of no instance is left alone", policy: watched, want: "it does not carry the label cluster.x-k8s.io/watch-filter=blue", forNode: "it does not carry the label cluster.x-k8s.io/watch-filter=blue"},
+		{name: "without a watch filter the label does not matter", object: content{labels: "cluster.x-k8s.io/watch-filter=green"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			m := tc.object.machine()
+			if tc.deleting {
+				m.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+			}
+			cluster := &capi.Cluster{Spec: capi.ClusterSpec{Paused: tc.paused}}
+			cluster.Labels, cluster.Annotations = labels(tc.cluster.labels), annotations(tc.cluster.annotations)
+			if tc.noCluster {
+				cluster = nil
+			}
+			Expect(tc.policy.LeftAlone(m, cluster)).To(Equal(tc.want))
+			Expect(tc.policy.NodeLeftAlone(m, cluster)).To(Equal(tc.forNode))
+			Expect(m.DeletionTimestamp != nil).To(Equal(tc.deleting), "the input is not mutated")
+		})
+	}
+}
+
+func TestOptedOut(t *testing.T) {
+	node := func(change func(*corev1.Node)) *corev1.Node {
+		n := &corev1.Node{}
+		change(n)
+		return n
+	}
+	for _, tc := range []struct {
+		name string
+		node *corev1.Node
+		want bool
+	}{
+		{name: "an ordinary Node is not", node: &corev1.Node{}},
+		{name: "a Node with the label is", node: node(func(n *corev1.Node) { n.Labels = labels("heirloom.dev/ignore=") }), want: true},
+		{name: "a Node that is being deleted is", node: node(func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{} }), want: true},
+		{name: "an annotation does not count", node: node(func(n *corev1.Node) { n.Annotations = labels("heirloom.dev/ignore=") })},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			NewWithT(t).Expect(inherit.OptedOut(tc.node)).To(Equal(tc.want))
+		})
+	}
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+const (
+	uninitialized = "node.cluster.x-k8s.io/uninitialized:NoSchedule"
+	guarded       = "heirloom.dev/uninitialized=added"
+)
+
+// TestKubeletRegisters is what a kubelet's CREATE may bring: whatever NodeRestriction accepts, and nothing else. The
+// Machines are of a control plane, so that the guard, tested below, adds nothing.
+func TestKubeletRegisters(t *testing.T) {
+	for _, tc := range []struct {
+		name          string
+		policy        inherit.Policy
+		machine, node content
+		want          content
+	}{
+		{name: "managed labels come at once", machine: content{labels: "node.cluster.x-k8s.io/a=1,x.node.cluster.x-k8s.io/b=2"}, want: content{labels: "node.cluster.x-k8s.io/a=1,x.node.cluster.x-k8s.io/b=2", annotations: "capi/labels=node.cluster.x-k8s.io/a,x.node.cluster.x-k8s.io/b; capi/taints="}},
+		{name: "a role must wait, and is not recorded", machine: content{labels: "node-role.kubernetes.io/gpu="}, want: content{annotations: "capi/taints="}},
+		{name: "a restricted label must wait", machine: content{labels: "node-restriction.kubernetes.io/a=,x.node-restriction.kubernetes.io/b="}, want: content{annotations: "capi/taints="}},
+		{name: "unrestricted labels of a regex come at once", policy: inherit.Policy{AdditionalLabels: regexes(".*")}, machine: content{labels: "team=a,mykubernetes.io/b=1,x-k8s.io/c=1"}, want: content{labels: "team=a,mykubernetes.io/b=1,x-k8s.io/c=1", annotations: "own/labels=mykubernetes.io/b,team,x-k8s.io/c; capi/taints="}},
+		{name: "other labels of kubernetes.io and k8s.io must wait", policy: inherit.Policy{AdditionalLabels: regexes(".*")}, machine: content{labels: "topology.kubernetes.io/zone=z,kubernetes.io/os=linux,x.k8s.io/a=1,k8s.io/b=1"}, want: content{annotations: "capi/taints="}},
+		{name: "what the kubelet brings itself stays as it is", policy: inherit.Policy{AdditionalLabels: regexes(".*")}, machine: content{labels: "kubernetes.io/os=plan9"}, node: content{labels: "kubernetes.io/os=linux,mine=1"}, want: content{labels: "kubernetes.io/os=linux,mine=1", annotations: "capi/taints="}},
+		{name: "annotations come at once", machine: content{annotations: "node.cluster.x-k8s.io/a=1"}, want: content{annotations: "node.cluster.x-k8s.io/a=1; capi/annotations=node.cluster.x-k8s.io/a; capi/taints="}},
+		{name: "Always and Initialize taints come at once", machine: content{taints: "a=1:NoSchedule,b:NoExecute@OnInitialization", annotations: "taints.heirloom.dev/always=c:NoSchedule"}, want: content{taints: "a=1:NoSchedule,b:NoExecute,c:NoSchedule", annotations: "capi/taints=a:NoSchedule; own/taints=c:NoSchedule"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			node := tc.node.node()
+			m := tc.machine.controller()
+			got, err := tc.policy.Node(m, node, inherit.Kubelet)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(describe(got)).To(Equal(describe(tc.want.node())))
+			Expect(node).To(Equal(tc.node.node()), "the input is not mutated")
+
+			later, err := tc.policy.Node(m, got, inherit.Privileged)
+			Expect(err).NotTo(HaveOccurred())
+			for key, value := range tc.machine.machine().Labels {
+				Expect(later.Labels).To(HaveKeyWithValue(key, value), "what had to wait comes with the first write by someone who may")
+			}
+		})
+	}
+}
+
+func TestGuard(t *testing.T) {
+	for _, tc := range []struct {
+		name         string
+		writer       inherit.Writer
+		controlPlane bool
+		machine      content
+		node, want   content
+	}{
+		{name: "a worker's kubelet that does not bring the taint gets it", writer: inherit.Kubelet, want: content{taints: uninitialized, annotations: guarded + "; capi/taints="}},
+		{name: "it comes behind the other taints", writer: inherit.Kubelet, machine: content{taints: "a:NoSchedule"}, node: content{taints: "z:NoSchedule"}, want: content{taints: "z:NoSchedule,a:NoSchedule," + uninitialized, annotations: guarded + "; capi/taints=a:NoSchedule"}},
+		{name: "a kubelet that brings the taint itself keeps it, unmarked", writer: inherit.Kubelet, node: content{taints: uninitialized}, want: content{taints: uninitialized, annotations: "capi/taints="}},
+		{name: "the same key with another effect is not the taint", writer: inherit.Kubelet, node: content{taints: "node.cluster.x-k8s.io/uninitialized:NoExecute"}, want: content{taints: "node.cluster.x-k8s.io/uninitialized:NoExecute," + uninitialized, annotations: guarded + "; capi/taints="}},
+		{name: "a control plane's kubelet does not get it", writer: inherit.Kubelet, controlPlane: true, want: content{annotations: "capi/taints="}},
+
+		{name: "the first write by someone who may takes it away, and brings the labels", machine: content{labels: "node-role.kubernetes.io/gpu="}, node: content{taints: "z:NoSchedule," + uninitialized, annotations: guarded + "; capi/taints="}, want: content{labels: "node-role.kubernetes.io/gpu=", taints: "z:NoSchedule", annotations: "capi/labels=node-role.kubernetes.io/gpu; capi/taints="}},
+		{name: "it takes away the mark alone where Cluster API took the taint", node: content{annotations: guarded + "; capi/taints="}, want: content{annotations: "capi/taints="}},
+		{name: "a taint that the bootstrap provider brought is for Cluster API to remove", node: content{taints: uninitialized, annotations: "capi/taints="}, want: content{taints: uninitialized, annotations: "capi/taints="}},
+		{name: "a write by someone who may never adds it", want: content{annotations: "capi/taints="}},
+		{name: "Initialize taints are there before it goes", machine: content{taints: "gpu:NoSchedule@OnInitialization"}, node: content{taints: uninitialized, annotations: guarded}, want: content{taints: "gpu:NoSchedule", annotations: "capi/taints="}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			m := tc.machine.machine()
+			if tc.controlPlane {
+				m = tc.machine.controller()
+			}
+			got, err := inherit.Policy{}.Node(m, tc.node.node(), tc.writer)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(describe(got)).To(Equal(describe(tc.want.node())))
+		})
+	}
+}
+
+func TestKept(t *testing.T) {
+	for _, tc := range []struct {
+		name                   string
+		old, requested, result content
+		want                   []string
+	}{
+		{name: "a request that changes nothing keeps nothing", old: content{labels: "a=1", taints: "t:NoSchedule"}, requested: content{labels: "a=1", taints: "t:NoSchedule"}, result: content{labels: "a=1", taints: "t:NoSchedule"}},
+		{name: "what was taken away and put back was kept", old: content{labels: "a=1", annotations: "b=2", taints: "t=3:NoSchedule"}, result: content{labels: "a=1", annotations: "b=2", taints: "t=3:NoSchedule"}, want: []string{`label "a"`, `annotation "b"`, `taint "t=3:NoSchedule"`}},
+		{name: "what was changed and put back was kept", old: content{labels: "a=1", annotations: "b=2", taints: "t=3:NoSchedule"}, requested: content{labels: "a=x", annotations: "b=x", taints: "t=x:NoSchedule"}, result: content{labels: "a=1", annotations: "b=2", taints: "t=3:NoSchedule"}, want: []string{`label "a"`, `annotation "b"`, `taint "t=3:NoSchedule"`}},
+		{name: "what is new was not kept", result: content{labels: "a=1", annotations: "b=2", taints: "t:NoSchedule"}},
+		{name: "what gets a new value was not kept", old: content{labels: "a=1", taints: "t=1:NoSchedule"}, result: content{labels: "a=2", taints: "t=2:NoSchedule"}},
+		{name: "what really goes was not kept", old: content{labels: "a=1", annotations: "b=2", taints: "t:NoSchedule"}},
+		{name: "names are in order", old: content{labels: "b=1,c=1,a=1"}, result: content{labels: "b=1,c=1,a=1"}, want: []string{`label "a"`, `label "b"`, `label "c"`}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			NewWithT(t).Expect(inherit.Kept(tc.old.node(), tc.requested.node(), tc.result.node())).To(Equal(tc.want))
+		})
+	}
+}
+
+func TestEqual(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		a, b inherit.NodeState
+		want bool
+	}{
+		{name: "no map equals an empty one", a: inherit.NodeState{}, b: content{}.node(), want: true},
+		{name: "labels count", a: content{labels: "a=1"}.node(), b: content{labels: "a=2"}.node()},
+		{name: "annotations count", a: content{annotations: "a=1"}.node(), b: content{}.node()},
+		{name: "a taint's value counts", a: content{taints: "t=1:NoSchedule"}.node(), b: content{taints: "t=2:NoSchedule"}.node()},
+		{name: "a taint's effect counts", a: content{taints: "t:NoSchedule"}.node(), b: content{taints: "t:NoExecute"}.node()},
+		{name: "the order of taints counts, because they are stored as a list", a: content{taints: "t:NoSchedule,u:NoSchedule"}.node(), b: content{taints: "u:NoSchedule,t:NoSchedule"}.node()},
+		{name: "equal is equal", a: content{"a=1", "b=2", "t=1:NoSchedule"}.node(), b: content{"a=1", "b=2", "t=1:NoSchedule"}.node(), want: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			NewWithT(t).Expect(tc.a.Equal(tc.b)).To(Equal(tc.want))
+			NewWithT(t).Expect(tc.b.Equal(tc.a)).To(Equal(tc.want))
+		})
+	}
+}

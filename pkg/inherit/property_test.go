@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+// dice makes Machines and Nodes out of few words, so that they meet often.
+type dice struct{ *rand.Rand }
+
+func (d dice) pick(words ...string) string { return words[d.IntN(len(words))] }
+
+func (d dice) some(separator string, make func() string) string {
+	var all []string
+	for range d.IntN(5) {
+		all = append(all, make())
+	}
+	return strings.Join(all, separator)
+}
+
+func (d dice) key() string {
+	return d.pick("node-role.kubernetes.io/a", "node-restriction.kubernetes.io/b", "node.cluster.x-k8s.io/c", "x.node.cluster.x-k8s.io/d",
+		"team", "cost.example.com/e", "cluster.x-k8s.io/interruptible", "topology.kubernetes.io/zone", "heirloom.dev/f")
+}
+
+func (d dice) pair() string { return d.key() + "=" + d.pick("", "1", "2") }
+
+func (d dice) taint() string {
+	return d.pick("a", "b", "example.com/c") + d.pick("", "=1", "=2") + ":" + d.pick("NoSchedule", "NoExecute")
+}
+
+func (d dice) content(tracked bool) content {
+	c := content{
+		labels:      d.some(",", d.pair),
+		taints:      d.some(",", func() string { return d.taint() + d.pick("", "@OnInitialization") }),
+		annotations: d.some(";", d.pair),
+	}
+	if !tracked {
+		for _, name := range []string{"always", "initialize"} {
+			c.annotations += ";taints.heirloom.dev/" + name + "=" + d.some(",", d.taint)
+		}
+		return c
+	}
+	c.taints = taint.FormatList(taint.Sync(nil, taint.Merge(declared(c.taints), nil), nil, false)) // each key and effect once
+	for _, name := range []string{"capi/labels", "capi/annotations", "own/labels", "own/annotations"} {
+		c.annotations += ";" + name + "=" + d.some(",", d.key)
+	}
+	for _, name := range []string{"capi/taints", "own/taints"} {
+		if d.IntN(3) > 0 {
+			c.annotations += ";" + name + "=" + d.some(",", d.taint)
+		}
+	}
+	c.annotations += d.pick("", "; heirloom.dev/uninitialized=added")
+	return c
+}
+
+func (d dice) policy() inherit.Policy {
+	return inherit.Policy{
+		ClusterAPITaints:      inherit.TaintPropagation(d.IntN(3)),
+		AdditionalLabels:      regexes(d.pick("^$", "team", "cost", ".*")),
+		AdditionalAnnotations: regexes(d.pick("^$", "team", "cost", ".*")),
+	}
+}
+
+// TestNodeProperties holds for every Machine and Node: to inherit twice is to inherit once, nothing that was handed in
+// changes, and a kubelet's write brings no label that NodeRestriction would refuse.
+func TestNodeProperties(t *testing.T) {
+	d := dice{rand.New(rand.NewPCG(2026, 11))} //nolint:gosec // the seed is fixed on purpose
+	for i := range 5000 {
+		machine, node, policy := d.content(false), d.content(true), d.policy()
+		m, before := machine.machine(), node.node()
+
+		once, _ := policy.Node(m, before, inherit.Privileged)
+		twice, _ := policy.Node(m, once, inherit.Privileged)
+		registered, _ := policy.Node(m, before, inherit.Kubelet)
+
+		fail := func(reason string) {
+			t.Fatalf("run %d: %s\nMachine %+v\nNode %+v\nonce %q\ntwice %q\nregistered %q", i, reason, machine, node,
+				describe(once), describe(twice), describe(registered))
+		}
+		if !twice.Equal(once) {
+			fail("to inherit twice is not to inherit once")
+		}
+		if fmt.Sprint(m) != fmt.Sprint(machine.machine()) || !before.Equal(node.node()) {
+			fail("an input was mutated")
+		}
+		for key, value := range registered.Labels {
+			if now, had := before.Labels[key]; strings.Contains(key, "kubernetes.io/") && (!had || now != value) {
+				fail("a kubelet may not write " + key)
+			}
+		}
+		if hasTwice(before) || hasTwice(once) || hasTwice(registered) {
+			fail("a taint is there twice")
+		}
+	}
+}
+
+// hasTwice reports whether two taints have one key and effect, which an API server refuses.
+func hasTwice(s inherit.NodeState) bool {
+	seen := map[taint.ID]bool{}
+	for _, t := range s.Taints {
+		if seen[taint.IDOf(t)] {
+			return true
+		}
+		seen[taint.IDOf(t)] = true
+	}
+	return false
+}
+
+func TestTenThousandKeys(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	m, ms := &capi.Machine{}, &capi.MachineSet{}
+	m.Labels, m.Annotations = map[string]string{}, map[string]string{}
+	for i := range 10_000 {
+		key := fmt.Sprintf("node.cluster.x-k8s.io/key-%05d", i)
+		m.Labels[key], m.Annotations[key] = "x", "y"
+	}
+	ms.Spec.Template.Labels, ms.Spec.Template.Annotations = m.Labels, m.Annotations
+
+	inherited, err := inherit.Policy{}.Machine(ms, &capi.Machine{})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(inherited.Top.Labels).To(HaveLen(10_000))
+	Expect(inherited.Top.Annotations).To(HaveLen(10_000))
+
+	node, err := inherit.Policy{}.Node(m, content{}.node(), inherit.Privileged)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(node.Labels).To(HaveLen(10_000))
+	Expect(strings.Split(node.Annotations["cluster.x-k8s.io/labels-from-machine"], ",")).To(HaveLen(10_000))
+	again, err := inherit.Policy{}.Node(m, node, inherit.Privileged)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(again.Equal(node)).To(BeTrue())
+
+	empty, err := inherit.Policy{}.Node(&capi.Machine{}, node, inherit.Privileged)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(empty.Labels).To(BeEmpty())
+	Expect(describeMap("", empty.Annotations)).To(HaveLen(3), "what is left is Cluster API's three records, two of them empty")
+}

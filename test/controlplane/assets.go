@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	// Keeps the module in go.mod whose CustomResourceDefinitions CAPICRDPaths returns. The package is empty.
+	_ "sigs.k8s.io/cluster-api/controllers"
+)
+
+const (
+	assetsVariable = "KUBEBUILDER_ASSETS" // what envtest reads, too
+	toolsVariable  = "HEIRLOOM_TOOLS"
+)
+
+// program returns the path of a program in the directory that an environment variable names.
+func program(variable, name string) (string, error) {
+	dir := os.Getenv(variable)
+	if dir == "" {
+		return "", fmt.Errorf("%s is not set, so there is no %s to run: use `make test` (or one of its parts), which builds it and sets that",
+			variable, name)
+	}
+	path, err := exec.LookPath(filepath.Join(dir, name))
+	if err != nil {
+		return "", fmt.Errorf("%s has no %s: %w", variable, name, err)
+	}
+	return path, nil
+}
+
+// RepositoryRoot returns the directory of the Go module in whose tree the process runs, which is Heirloom's own
+// under "go test" and "go run".
+func RepositoryRoot(ctx context.Context) (string, error) {
+	file, err := goCommand(ctx, "env", "GOMOD")
+	if err != nil {
+		return "", err
+	}
+	if file == "" || file == os.DevNull {
+		return "", errors.New("not inside a Go module: run this inside the repository")
+	}
+	return filepath.Dir(file), nil
+}
+
+// CAPICRDPaths returns the directories with the CustomResourceDefinitions of Cluster API's core, of its kubeadm
+// bootstrap provider and of its kubeadm control-plane provider, at the version that go.mod requires.
+func CAPICRDPaths() ([]string, error) {
+	module, err := moduleDir(context.Background(), "sigs.k8s.io/cluster-api")
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, provider := range []string{"core", "bootstrap/kubeadm", "controlplane/kubeadm"} {
+		paths = append(paths, filepath.Join(module, provider, "config", "crd", "bases"))
+	}
+	return paths, nil
+}
+
+// CertManagerCRDs returns the directory with cert-manager's CustomResourceDefinitions, at the version that go.mod
+// requires.
+func CertManagerCRDs() (string, error) {
+	module, err := moduleDir(context.Background(), "github.com/cert-manager/cert-manager")
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(module, "deploy", "crds"), nil
+}
+
+// moduleDir returns where the go command keeps the files of a module.
+func moduleDir(ctx context.Context, module string) (string, error) {
+	dir, err := goCommand(ctx, "list", "-m", "-f", "{{.Dir}}", module)
+	if err != nil {
+		return "", err
+	}
+	if dir == "" {
+		return "", fmt.Errorf("module %s is not downloaded: run `go mod download`", module)
+	}
+	return dir, nil
+}
+
+func goCommand(ctx context.Context, args ...string) (string, error) {
+	command := exec.CommandContext(ctx, "go", args...)
+	var stderr strings.Builder
+	command.Stderr = &stderr
+	stdout, err := command.Output()
+	if err != nil {
+		return "", fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return strings.TrimSpace(string(stdout)), nil
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"crypto"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	cmapi "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"github.com/cert-manager/cert-manager/pkg/util/pki"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// CertificateOptions describes a serving certificate.
+type CertificateOptions struct {
+	// Hosts are the DNS names and IP addresses that it is for.
+	Hosts []string
+	// Validity is how long it is valid from now on. Zero: cert-manager's default, 90 days.
+	Validity time.Duration
+}
+
+// ServingCertificate is WriteCertificate with a certificate for these hosts.
+func ServingCertificate(dir string, hosts ...string) (caPEM []byte, err error) {
+	return WriteCertificate(dir, CertificateOptions{Hosts: hosts})
+}
+
+// WriteCertificate writes tls.crt, tls.key and ca.crt into a directory, as a Secret of cert-manager is mounted: it is
+// cert-manager's own code that makes them. Each call makes a certificate authority of its own and returns its certificate.
+func WriteCertificate(dir string, options CertificateOptions) (caPEM []byte, err error) {
+	authority := cmapi.CertificateSpec{CommonName: "heirloom-test-ca", IsCA: true, Usages: []cmapi.KeyUsage{cmapi.UsageCertSign}}
+	ca, err := issue(authority, nil)
+	if err != nil {
+		return nil, fmt.Errorf("making a certificate authority: %w", err)
+	}
+	leaf, err := issue(servingSpec(options), ca)
+	if err != nil {
+		return nil, fmt.Errorf("making a serving certificate: %w", err)
+	}
+	key, err := pki.EncodePKCS8PrivateKey(leaf.key)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the key of a serving certificate: %w", err)
+	}
+	for name, content := range map[string][]byte{"tls.crt": leaf.pem, "tls.key": key, "ca.crt": ca.pem} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			return nil, fmt.Errorf("writing a serving certificate: %w", err)
+		}
+	}
+	return ca.pem, nil
+}
+
+func servingSpec(options CertificateOptions) cmapi.CertificateSpec {
+	spec := cmapi.CertificateSpec{
+		Usages: []cmapi.KeyUsage{cmapi.UsageDigitalSignature, cmapi.UsageKeyEncipherment, cmapi.UsageServerAuth},
+	}
+	if options.Validity != 0 {
+		spec.Duration = &metav1.Duration{Duration: options.Validity}
+	}
+	for _, host := range options.Hosts {
+		if net.ParseIP(host) != nil {
+			spec.IPAddresses = append(spec.IPAddresses, host)
+		} else {
+			spec.DNSNames = append(spec.DNSNames, host)
+		}
+	}
+	return spec
+}
+
+// keyPair is a certificate with its private key.
+type keyPair struct {
+	certificate *x509.Certificate
+	pem         []byte
+	key         crypto.Signer
+}
+
+// issue makes a certificate that an issuer signs, or that signs itself where the issuer is nil.
+func issue(spec cmapi.CertificateSpec, issuer *keyPair) (*keyPair, error) {
+	spec.PrivateKey = &cmapi.CertificatePrivateKey{Algorithm: cmapi.ECDSAKeyAlgorithm}
+	certificate := &cmapi.Certificate{Spec: spec}
+	key, err := pki.GeneratePrivateKeyForCertificate(certificate)
+	if err != nil {
+		return nil, err
+	}
+	template, err := pki.CertificateTemplateFromCertificate(certificate)
+	if err != nil {
+		return nil, err
+	}
+	if issuer == nil {
+		issuer = &keyPair{certificate: template, key: key}
+	}
+	pem, signed, err := pki.SignCertificate(template, issuer.certificate, key.Public(), issuer.key)
+	if err != nil {
+		return nil, err
+	}
+	return &keyPair{certificate: signed, pem: pem, key: key}, nil
+}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controlplane runs real Kubernetes programs on this machine, for integration tests, end-to-end tests and the
+// demo: etcd and kube-apiserver, kubelets with a fake container runtime, helm, kubectl and Heirloom itself.
+//
+// The programs are found in the two directories that "make controlplane" and "make tools" print: the environment
+// variables KUBEBUILDER_ASSETS and HEIRLOOM_TOOLS name them, and "make test" sets both. Nothing here needs a container
+// runtime, a cluster or root, and nothing ever talks to a cluster that it did not start.
+//
+//	plane, err := controlplane.Start(ctx, controlplane.Options{CRDPaths: paths})
+//	...
+//	defer plane.Stop()
+//	kubelet, err := plane.StartKubelet(ctx, controlplane.KubeletOptions{Name: "node-0", Dir: dir})
+//	...
+//	node, err := kubelet.WaitRegistered(ctx)
+//
+// No function takes a *testing.T, because the demo is not a test: all of them return errors. Whoever watches anything
+// cancels that watch before Stop, as the API server waits for open watches on its way down.
+package controlplane

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// KubeletOptions describes the kubelet of one Node.
+type KubeletOptions struct {
+	// Name is the Node's. The kubelet's user is system:node:<name>, its group system:nodes.
+	Name string
+	// NodeLabels are labels that it registers with. A real kubelet refuses those that NodeRestriction would refuse.
+	NodeLabels map[string]string
+	// RegisterWithTaints are taints that it registers with, each key=value:effect.
+	RegisterWithTaints []string
+	// Kubeconfig is a kubeconfig file. Empty: one is written to Dir, with a certificate of this control plane.
+	Kubeconfig string
+	// Dir is where <name>.log, <name>.kubeconfig and the kubelet's own files are written.
+	Dir string
+}
+
+// Kubelet is a kubelet with a fake container runtime (kubemark). It registers and reports its Node as any kubelet does.
+type Kubelet struct {
+	*Process
+	name       string
+	kubeconfig string
+}
+
+// StartKubelet starts a kubelet. It is stopped when ctx is done, by its own Stop or by the control plane's.
+func (cp *ControlPlane) StartKubelet(ctx context.Context, options KubeletOptions) (*Kubelet, error) {
+	kubemark, err := program(toolsVariable, "kubemark")
+	if err != nil {
+		return nil, err
+	}
+	kubeconfig := options.Kubeconfig
+	if kubeconfig == "" {
+		kubeconfig = filepath.Join(options.Dir, options.Name+".kubeconfig")
+		if err := cp.WriteKubeconfig(kubeconfig, "system:node:"+options.Name, "system:nodes"); err != nil {
+			return nil, err
+		}
+	}
+	args, err := kubeletArgs(options, kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	log := filepath.Join(options.Dir, options.Name+".log")
+	// It makes temporary directories and leaves them.
+	process, err := StartProcess(ctx, kubemark, args, log, "TMPDIR="+options.Dir)
+	if err != nil {
+		return nil, err
+	}
+	kubelet := &Kubelet{Process: process, name: options.Name, kubeconfig: kubeconfig}
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	cp.kubelets = append(cp.kubelets, kubelet)
+	return kubelet, nil
+}
+
+func kubeletArgs(options KubeletOptions, kubeconfig string) ([]string, error) {
+	port, err := FreePort()
+	if err != nil {
+		return nil, err
+	}
+	labels := make([]string, 0, len(options.NodeLabels))
+	for _, key := range slices.Sorted(maps.Keys(options.NodeLabels)) {
+		labels = append(labels, key+"="+options.NodeLabels[key])
+	}
+	return []string{
+		"--morph=kubelet",
+		"--name=" + options.Name,
+		"--kubeconfig=" + kubeconfig,
+		"--node-labels=" + strings.Join(labels, ","),
+		"--register-with-taints=" + strings.Join(options.RegisterWithTaints, ","),
+		fmt.Sprintf("--kubelet-port=%d", port),
+		"--kubelet-read-only-port=0",
+		// Otherwise it asks the containerd of this machine for images.
+		"--use-host-image-service=false",
+	}, nil
+}
+
+// WaitRegistered waits until the Node exists and returns it, as the kubelet itself may see it.
+func (k *Kubelet) WaitRegistered(ctx context.Context) (*corev1.Node, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", k.kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig of kubelet %s: %w", k.name, err)
+	}
+	config.QPS = -1
+	clientset, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for kubelet %s: %w", k.name, err)
+	}
+	var node *corev1.Node
+	err = k.wait(ctx, "registering Node "+k.name, func(ctx context.Context) error {
+		node, err = clientset.CoreV1().Nodes().Get(ctx, k.name, metav1.GetOptions{})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return node, nil
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+const (
+	stopGrace    = 20 * time.Second // between SIGTERM and SIGKILL
+	pollInterval = 50 * time.Millisecond
+)
+
+// Process is a program that runs until it is stopped.
+type Process struct {
+	name string
+	stop context.CancelFunc
+	done chan struct{}
+	err  error // why it ended; not to be read before done is closed
+}
+
+// StartProcess starts a program whose output goes to a log file. Its environment is this process's own and what env
+// adds, each NAME=value. It is stopped when ctx is done, or by Stop.
+func StartProcess(ctx context.Context, path string, args []string, logFile string, env ...string) (*Process, error) {
+	log, err := os.Create(logFile)
+	if err != nil {
+		return nil, fmt.Errorf("creating a log file: %w", err)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	command := exec.CommandContext(ctx, path, args...)
+	command.Env = append(os.Environ(), env...)
+	command.Stdout, command.Stderr = log, log
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
+	command.WaitDelay = stopGrace
+	// A process group of its own: Ctrl-C in a terminal is for the caller, who decides what stops when.
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := command.Start(); err != nil {
+		stop()
+		return nil, errors.Join(fmt.Errorf("starting %s: %w", path, err), log.Close())
+	}
+	p := &Process{name: filepath.Base(path), stop: stop, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		err := command.Wait()
+		p.err = p.verdict(command.ProcessState, ctx.Err() != nil, err)
+		if p.err != nil {
+			p.err = fmt.Errorf("%w (its log is %s)", p.err, logFile)
+		}
+		p.err = errors.Join(p.err, log.Close())
+	}()
+	return p, nil
+}
+
+// verdict tells the end that was asked for from every other.
+func (p *Process) verdict(state *os.ProcessState, asked bool, err error) error {
+	if !asked {
+		if err == nil {
+			return fmt.Errorf("%s ended by itself", p.name)
+		}
+		return fmt.Errorf("%s ended by itself: %w", p.name, err)
+	}
+	if state.Success() {
+		return nil
+	}
+	// Programs without a handler for SIGTERM die of it, which is as good.
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGTERM {
+		return nil
+	}
+	return fmt.Errorf("%s did not stop cleanly: %s", p.name, state)
+}
+
+// Stop sends SIGTERM, after 20 seconds SIGKILL, and waits for the end. It returns an error when the program had
+// already ended by itself or does not end cleanly, however often it is called.
+func (p *Process) Stop() error {
+	p.stop()
+	<-p.done
+	return p.err
+}
+
+// Done is closed when the program has ended.
+func (p *Process) Done() <-chan struct{} {
+	return p.done
+}
+
+// WaitReady polls an http URL until it answers 200. It gives up when ctx is done or the program has ended.
+func (p *Process) WaitReady(ctx context.Context, url string) error {
+	return p.wait(ctx, "answering 200 at "+url, func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err
+		}
+		if response.StatusCode != http.StatusOK {
+			return errors.Join(errors.New(response.Status), response.Body.Close())
+		}
+		return response.Body.Close()
+	})
+}
+
+// wait calls a check until it returns no error, the program has ended or ctx is done. Each call has a second.
+func (p *Process) wait(ctx context.Context, what string, check func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		select {
+		case <-p.done:
+			return false, p.err
+		default:
+		}
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		last = check(ctx)
+		return last == nil, nil
+	})
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil && last != nil:
+		return fmt.Errorf("waiting for %s, %s: %w", p.name, what, last)
+	default:
+		return fmt.Errorf("waiting for %s, %s: %w", p.name, what, err)
+	}
+}
+
+// FreePort returns a TCP port of the loopback interface that nobody listens on right now. It is below the range from
+// which systems choose ports by themselves, so that nobody is given it between this call and its use.
+func FreePort() (int, error) {
+	var last error
+	for range 100 {
+		port := 20000 + rand.IntN(12000)
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			last = err
+			continue
+		}
+		if err := listener.Close(); err != nil {
+			return 0, fmt.Errorf("giving a free port back: %w", err)
+		}
+		return port, nil
+	}
+	return 0, fmt.Errorf("looking for a free port: %w", last)
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// demo is what the steps share.
+type demo struct {
+	*report
+	dir   string
+	stage *stage.Stage
+	// nodes has every version of every Node that the API server has stored.
+	nodes *controlplane.Recorder
+	// declared is what the MachineDeployment declares.
+	declared declared
+}
+
+// step is one thing to show.
+type step struct {
+	title string
+	play  func(*demo, context.Context) error
+	// needed says that nothing after it makes sense without it.
+	needed bool
+}
+
+func steps() []step {
+	return []step{
+		{"MachineSet and Machines inherit in the very write that creates them", (*demo).children, true},
+		{"Nodes carry their taints from the first moment on", (*demo).registration, true},
+		{"An Always taint cannot be removed by accident", (*demo).always, false},
+		{"An Initialize taint is given once: removed, it stays away", (*demo).initialize, false},
+		{"A reserved taint is refused where it is declared", (*demo).reserved, false},
+		{"What is no longer declared disappears, what others have set stays", (*demo).removal, false},
+		{"The fleet goes on without Heirloom, and Heirloom repairs what it has missed", (*demo).outage, false},
+	}
+}
+
+// play plays the steps. One that cannot be played to its end counts as a failed check.
+func (d *demo) play(ctx context.Context) {
+	for _, s := range steps() {
+		d.headline(s.title)
+		if err := s.play(d, ctx); err != nil {
+			d.check("This step could be played to its end", err.Error())
+			if s.needed || ctx.Err() != nil {
+				return
+			}
+		}
+	}
+}
+
+// setUp starts everything that the steps need.
+func setUp(ctx context.Context, r *report, program, dir string) (*demo, error) {
+	d := &demo{report: r, dir: dir}
+	if err := d.divertLogs(); err != nil {
+		return nil, err
+	}
+	program, err := filepath.Abs(program)
+	if err != nil {
+		return nil, fmt.Errorf("locating heirloom: %w", err)
+	}
+	fmt.Print("Heirloom at work: what a MachineDeployment declares reaches MachineSet, Machines and Nodes\n\n")
+	err = progress("Starting etcd and kube-apiserver with Cluster API's CRDs and Heirloom's Helm chart", func() error {
+		d.stage, err = stage.New(ctx, stage.Options{Program: program, Dir: dir, WithoutProgram: true})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := d.begin(ctx); err != nil {
+		return nil, errors.Join(err, d.tearDown())
+	}
+	d.say("All of these are the real programs, as are kubectl and, later on, the kubelets. Only Cluster API's own " +
+		"controllers are not there: this demo creates the MachineSet and the Machines in their place, bare, so that " +
+		"everything they have beside that is Heirloom's work. The manifests are those in test/demo/manifests.")
+	return d, nil
+}
+
+func (d *demo) begin(ctx context.Context) error {
+	if err := d.startHeirloom(ctx); err != nil {
+		return err
+	}
+	if err := d.stage.WriteKubeconfig(d.kubeconfig(), "admin", "system:masters"); err != nil {
+		return err
+	}
+	var err error
+	d.nodes, err = controlplane.RecordVersions(ctx, d.stage.AdminConfig(), corev1.SchemeGroupVersion.WithResource("nodes"))
+	return err
+}
+
+// startHeirloom starts the program; if it does not become ready, the end of its log is shown.
+func (d *demo) startHeirloom(ctx context.Context) error {
+	return progress("Starting heirloom", func() error {
+		ctx, cancel := context.WithCancel(ctx) // as long as the program runs
+		timer := time.AfterFunc(2*patience, cancel)
+		defer timer.Stop()
+		err := d.stage.StartHeirloom(ctx)
+		if err != nil {
+			cancel()
+			fmt.Printf("The end of its log:\n%s\n", tail(d.stage.HeirloomLog(), 20))
+		}
+		return err
+	})
+}
+
+// divertLogs keeps what libraries log out of what is shown.
+func (d *demo) divertLogs() error {
+	file, err := os.Create(filepath.Join(d.dir, "demo.log")) // open for as long as the demo runs
+	if err != nil {
+		return fmt.Errorf("creating a log file: %w", err)
+	}
+	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(file)))
+	klog.SetLogger(logger)
+	log.SetLogger(logger)
+	return nil
+}
+
+// tearDown stops everything that setUp and the steps have started.
+func (d *demo) tearDown() error {
+	return progress("Stopping everything", func() error {
+		var err error
+		if d.nodes != nil {
+			err = d.nodes.Stop()
+		}
+		return errors.Join(err, d.stage.Stop())
+	})
+}
+
+// invite says how to look around.
+func (d *demo) invite() {
+	fmt.Printf(`
+Everything is left running until Ctrl-C. In another terminal:
+
+  export KUBECONFIG=%s PATH=%s:$PATH
+  kubectl get machinedeployments,machinesets,machines,nodes
+  kubectl get machine worker-1 -o yaml --show-managed-fields
+  kubectl taint node worker-1 gpu-
+  tail -f %s
+`, d.kubeconfig(), os.Getenv("HEIRLOOM_TOOLS"), d.stage.HeirloomLog())
+}
+
+// tail returns the last lines of a file, or why there are none.
+func tail(path string, lines int) string {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimSpace(string(content)), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+)
+
+const (
+	// patience is how long anything may take before it counts as not observed, also on a machine that is busy.
+	patience = 30 * time.Second
+	polling  = 50 * time.Millisecond
+)
+
+func (d *demo) kubeconfig() string {
+	return filepath.Join(d.dir, "admin.kubeconfig")
+}
+
+// kubectl shows a kubectl command as a user types it, and runs it. Files are those of the demo's directory.
+func (d *demo) kubectl(ctx context.Context, args ...string) (stdout, stderr string, err error) {
+	d.command(append([]string{"kubectl"}, args...)...)
+	located := []string{"--cache-dir", filepath.Join(d.dir, "kubectl-cache")}
+	for _, arg := range args {
+		if strings.HasSuffix(arg, ".yaml") || strings.HasSuffix(arg, ".kubeconfig") {
+			arg = filepath.Join(d.dir, arg)
+		}
+		located = append(located, arg)
+	}
+	return controlplane.Kubectl(ctx, d.kubeconfig(), located...)
+}
+
+// do runs kubectl and shows what it prints.
+func (d *demo) do(ctx context.Context, args ...string) error {
+	stdout, stderr, err := d.kubectl(ctx, args...)
+	d.output(stdout)
+	d.output(stderr)
+	return err
+}
+
+// await reads an object again and again until there are no problems any more, and returns those that are left.
+func (d *demo) await(ctx context.Context, object client.Object, problems func() []string) []string {
+	var left []string
+	err := wait.PollUntilContextTimeout(ctx, polling, patience, true, func(ctx context.Context) (bool, error) {
+		err := d.stage.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
+		switch {
+		case err == nil:
+			left = problems()
+		case ctx.Err() == nil:
+			left = failure(err)
+		}
+		return err == nil && len(left) == 0, nil
+	})
+	if len(left) == 0 {
+		left = failure(err)
+	}
+	return left
+}
+
+// versions returns every version of a Node that has been stored up to now, oldest first.
+func (d *demo) versions(ctx context.Context, name string) ([]*corev1.Node, error) {
+	now := &corev1.Node{}
+	if err := d.stage.Client.Get(ctx, client.ObjectKey{Name: name}, now); err != nil {
+		return nil, fmt.Errorf("getting Node %s: %w", name, err)
+	}
+	var recorded []controlplane.Version
+	err := wait.PollUntilContextTimeout(ctx, polling, patience, true, func(context.Context) (bool, error) {
+		recorded = d.nodes.Versions("", name)
+		return slices.ContainsFunc(recorded, func(v controlplane.Version) bool {
+			return v.Object.GetResourceVersion() == now.ResourceVersion
+		}), nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("waiting for the recording of Node %s: %w", name, err)
+	}
+	nodes := make([]*corev1.Node, 0, len(recorded))
+	for _, v := range recorded {
+		node := &corev1.Node{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(v.Object.Object, node); err != nil {
+			return nil, fmt.Errorf("reading a version of Node %s: %w", name, err)
+		}
+		nodes = append(nodes, node)
+	}
+	return nodes, nil
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// outage is the step in which Heirloom is down.
+func (d *demo) outage(ctx context.Context) error {
+	ms := &clusterv1.MachineSet{}
+	if err := d.stage.Client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "workers-x7k2p"}, ms); err != nil {
+		return fmt.Errorf("getting the MachineSet: %w", err)
+	}
+	fmt.Println()
+	if err := progress("Stopping heirloom", d.stage.StopHeirloom); err != nil {
+		return err
+	}
+	d.say("Its webhooks are still registered, with failurePolicy Ignore. A Machine is created, another one is changed, " +
+		"and so is a Node, which loses a taint:")
+	if err := d.write("late-machine.yaml", ownedBy(ms.UID)); err != nil {
+		return err
+	}
+	for _, args := range [][]string{
+		{"create", "-f", "late-machine.yaml"},
+		{"label", "machine", "worker-2", "ticket=4712"},
+		{"taint", "node", "worker-2", "gpu-"},
+	} {
+		d.check("Succeeds without Heirloom", failure(d.do(ctx, args...))...)
+	}
+	d.say("A new kubelet comes, too:")
+	d.check("Node worker-3 registers without Heirloom", failure(d.register(ctx, "worker-3"))...)
+	node := &corev1.Node{}
+	if err := d.stage.Client.Get(ctx, client.ObjectKey{Name: "worker-3"}, node); err != nil {
+		return fmt.Errorf("getting Node worker-3: %w", err)
+	}
+	d.check("It has nothing from its Machine", ofNode(node).unwanted(d.declared.nodeTaints())...)
+	fmt.Println()
+	if err := d.startHeirloom(ctx); err != nil {
+		return err
+	}
+	d.repaired(ctx)
+	return nil
+}
+
+// repaired looks at what the loop has to make good.
+func (d *demo) repaired(ctx context.Context) {
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "worker-3"}}
+	d.check("Machine worker-3 has everything that is declared", d.await(ctx, m, func() []string {
+		return ofMachine(m).missing(d.declared.content)
+	})...)
+	late := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-3"}}
+	for _, inherited := range []struct {
+		what string
+		content
+	}{
+		{"labels and annotations", d.declared.free()},
+		{"labels that only a privileged user may set", d.declared.restricted()},
+		{"Always taints", content{taints: d.declared.always}},
+		{"Initialize taints", content{taints: d.declared.initialize}},
+	} {
+		d.check("Node worker-3 has its "+inherited.what, d.await(ctx, late, func() []string {
+			return ofNode(late).missing(inherited.content)
+		})...)
+	}
+	changed := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-2"}}
+	d.check("Node worker-2 has its Always taints again", d.await(ctx, changed, func() []string {
+		return ofNode(changed).missing(content{taints: d.declared.always})
+	})...)
+}
+
+// failure is the problem that an error is, if it is one.
+func failure(err error) []string {
+	if err == nil {
+		return nil
+	}
+	return []string{err.Error()}
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+)
+
+// free is what every kubelet may bring to its own Node.
+func (d declared) free() content {
+	return content{labels: d.content.under("node.cluster.x-k8s.io").labels, annotations: d.content.under("node.cluster.x-k8s.io").annotations}
+}
+
+// restricted is what NodeRestriction forbids every kubelet to set.
+func (d declared) restricted() content {
+	return content{labels: d.content.under("node-role.kubernetes.io", "node-restriction.kubernetes.io").labels}
+}
+
+func (d declared) nodeTaints() content {
+	return content{taints: slices.Concat(d.always, d.initialize)}
+}
+
+// uninitialized is the taint that keeps workload off a Node whose labels are not all there yet.
+func uninitialized() content {
+	return content{taints: []string{taint.Format(clusterv1.NodeUninitializedTaint)}}
+}
+
+// registration is the step in which two Nodes register.
+func (d *demo) registration(ctx context.Context) error {
+	d.say("Two kubelets register their Nodes: real kubelet code over a fake container runtime. Their users are " +
+		"system:node:worker-1 and system:node:worker-2. Admission plugin NodeRestriction is on.")
+	names := []string{"worker-1", "worker-2"}
+	for _, name := range names {
+		if err := d.register(ctx, name); err != nil {
+			return err
+		}
+	}
+	for _, name := range names {
+		if err := d.first(ctx, name); err != nil {
+			return err
+		}
+	}
+	d.say("Labels under node-role.kubernetes.io and node-restriction.kubernetes.io nobody but a privileged user may set:")
+	_, stderr, err := d.kubectl(ctx, "--kubeconfig", "worker-1.kubeconfig", "label", "node", "worker-1", "node-role.kubernetes.io/infra=")
+	d.output(stderr)
+	d.check("The kubelet itself is refused", unlessFailed(err)...)
+	d.say("So they come with the first privileged write, which here is that of Heirloom's loop.")
+	for _, name := range names {
+		if err := d.complete(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func unlessFailed(err error) []string {
+	if err == nil {
+		return []string{"the command succeeded"}
+	}
+	return nil
+}
+
+// register starts a kubelet and waits for its Node.
+func (d *demo) register(ctx context.Context, name string) error {
+	d.command("kubemark", "--morph=kubelet", "--name="+name, "--kubeconfig="+name+".kubeconfig")
+	kubelet, err := d.stage.StartKubelet(ctx, controlplane.KubeletOptions{Name: name, Dir: d.dir})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	defer cancel()
+	_, err = kubelet.WaitRegistered(ctx)
+	return err
+}
+
+// first looks at a Node as its kubelet's create has left it.
+func (d *demo) first(ctx context.Context, name string) error {
+	versions, err := d.versions(ctx, name)
+	if err != nil {
+		return err
+	}
+	first := versions[0]
+	d.say("Node %s, the first version that the API server has stored (resourceVersion %s). The annotations "+
+		"…-from-machine record what it has from its Machine:", name, first.ResourceVersion)
+	has := ofNode(first)
+	has.under("node.cluster.x-k8s.io", "cluster.x-k8s.io", "heirloom.dev").show()
+	d.check("It has every Always and every Initialize taint", has.missing(d.declared.nodeTaints())...)
+	d.check("It has the labels and annotations under node.cluster.x-k8s.io", has.missing(d.declared.free())...)
+	d.check("It has no label that a kubelet may not set", has.unwanted(d.declared.restricted())...)
+	d.check("It is kept free of workload until it has those", has.missing(uninitialized())...)
+	return nil
+}
+
+// complete looks at a Node after its first privileged write.
+func (d *demo) complete(ctx context.Context, name string) error {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	left := d.await(ctx, node, func() []string {
+		return append(ofNode(node).missing(d.declared.restricted()), ofNode(node).unwanted(uninitialized())...)
+	})
+	d.check(fmt.Sprintf("Node %s has all labels now, and node.cluster.x-k8s.io/uninitialized is gone", name), left...)
+	d.check(fmt.Sprintf("Node %s still has every Always and every Initialize taint", name), ofNode(node).missing(d.declared.nodeTaints())...)
+	versions, err := d.versions(ctx, name)
+	if err != nil || len(left) > 0 {
+		return err
+	}
+	i := slices.IndexFunc(versions, func(v *corev1.Node) bool { return len(ofNode(v).unwanted(d.declared.restricted())) > 0 })
+	d.check(fmt.Sprintf("All came in version %d (resourceVersion %s), written by field manager heirloom", i+1, versions[i].ResourceVersion),
+		append(ofNode(versions[i]).missing(d.declared.restricted()), notWritten(versions[i], d.declared.restricted().labels)...)...)
+	return nil
+}
+
+// notWritten names the labels that heirloom has not written by an update.
+func notWritten(node *corev1.Node, labels []string) []string {
+	owned := ownedFields(node, "heirloom", metav1.ManagedFieldsOperationUpdate)
+	var problems []string
+	for _, label := range labels {
+		if !owned.Has(fieldpath.MakePathOrDie("metadata", "labels", keyOf(label))) {
+			problems = append(problems, "heirloom has not written label "+label)
+		}
+	}
+	return problems
+}

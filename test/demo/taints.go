@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// untaint returns the kubectl command that removes taints from a Node.
+func untaint(node string, taints []string) []string {
+	args := []string{"taint", "node", node}
+	for _, t := range taints {
+		args = append(args, keyOf(t)+"-")
+	}
+	return args
+}
+
+// always is the step in which somebody removes Always taints.
+func (d *demo) always(ctx context.Context) error {
+	const name = "worker-1"
+	d.say("Somebody removes both Always taints from Node %s. kubectl prints what the API server answers:", name)
+	stdout, stderr, err := d.kubectl(ctx, untaint(name, d.declared.always)...)
+	d.output(stdout)
+	d.output(stderr)
+	if err != nil {
+		return err
+	}
+	for _, t := range d.declared.always {
+		d.check(fmt.Sprintf("A warning says of %s that it was kept, whose it is and where to change it", keyOf(t)),
+			notWarned(stderr, t, "Machine default/"+name, "edit MachineDeployment default/workers")...)
+	}
+	versions, err := d.versions(ctx, name)
+	if err != nil {
+		return err
+	}
+	var without []string
+	for i, v := range versions {
+		for _, problem := range ofNode(v).missing(content{taints: d.declared.always}) {
+			without = append(without, fmt.Sprintf("version %d (resourceVersion %s): %s", i+1, v.ResourceVersion, problem))
+		}
+	}
+	d.check(fmt.Sprintf("Not one of the %d versions of the Node stored so far is without them: they were put back in the same write",
+		len(versions)), without...)
+	return nil
+}
+
+// notWarned says what is not in the one warning about this taint.
+func notWarned(stderr, t string, wanted ...string) []string {
+	for line := range strings.Lines(stderr) {
+		if !strings.HasPrefix(line, "Warning:") || !strings.Contains(line, t) {
+			continue
+		}
+		var problems []string
+		for _, text := range wanted {
+			if !strings.Contains(line, text) {
+				problems = append(problems, fmt.Sprintf("the warning does not have %q", text))
+			}
+		}
+		return problems
+	}
+	return []string{"there is no warning about " + t}
+}
+
+// initialize is the step in which somebody removes Initialize taints.
+func (d *demo) initialize(ctx context.Context) error {
+	const name, shift = "worker-1", "node.cluster.x-k8s.io/shift=night"
+	removed := content{taints: d.declared.initialize}
+	d.say("The workload of Node %s has warmed up, so somebody removes its Initialize taints:", name)
+	if err := d.do(ctx, untaint(name, d.declared.initialize)...); err != nil {
+		return err
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := d.stage.Client.Get(ctx, client.ObjectKeyFromObject(node), node); err != nil {
+		return fmt.Errorf("getting Node %s: %w", name, err)
+	}
+	d.check("They are gone", ofNode(node).unwanted(removed)...)
+	before, err := d.versions(ctx, name)
+	if err != nil {
+		return err
+	}
+	d.say("A change of its Machine makes Heirloom sync the Node again:")
+	if err := d.do(ctx, "label", "machine", name, shift); err != nil {
+		return err
+	}
+	d.check("The Machine's new label arrives at the Node",
+		d.await(ctx, node, func() []string { return ofNode(node).missing(content{labels: []string{shift}}) })...)
+	after, err := d.versions(ctx, name)
+	if err != nil {
+		return err
+	}
+	var back []string
+	for _, v := range after[len(before):] {
+		back = append(back, ofNode(v).unwanted(removed)...)
+	}
+	d.check("The Initialize taints have not come back", back...)
+	d.check("The Always taints are there", ofNode(node).missing(content{taints: d.declared.always})...)
+	return nil
+}
+
+// reserved is the step in which somebody declares a taint that nobody may declare.
+func (d *demo) reserved(ctx context.Context) error {
+	d.say("MachineDeployment reserved declares the taint node.kubernetes.io/unreachable twice: in spec.taints and in " +
+		"an annotation.")
+	if err := d.write("reserved.yaml"); err != nil {
+		return err
+	}
+	_, stderr, err := d.kubectl(ctx, "create", "-f", "reserved.yaml")
+	d.output(stderr)
+	d.check("The API server refuses it", unlessFailed(err)...)
+	for _, path := range []string{"spec.template.spec.taints[0].key", "spec.template.metadata.annotations[taints.heirloom.dev/always]"} {
+		var problems []string
+		if !strings.Contains(stderr, path) {
+			problems = []string{"the message does not name the field"}
+		}
+		d.check("It says which field is wrong: "+path, problems...)
+	}
+	md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "reserved"}}
+	err = d.stage.Client.Get(ctx, client.ObjectKeyFromObject(md), md)
+	switch {
+	case err == nil:
+		d.check("It was not stored", "it was")
+	case client.IgnoreNotFound(err) != nil:
+		return fmt.Errorf("looking for MachineDeployment reserved: %w", err)
+	default:
+		d.check("It was not stored")
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+
+# Runs every check, also after one has failed, and says at the end which have.
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+tools=test/tools
+
+# files PATTERN...: the files of the work tree that git has or would take.
+files() {
+	git ls-files --cached --others --exclude-standard -- "$@" | sort -u | while read -r file; do
+		[[ ! -f $file ]] || echo "$file"
+	done
+}
+
+# Against the work tree as it is, not against the last commit: uncommitted work is not a fault.
+generated() {
+	local before after
+	before=$(files | git hash-object --stdin-paths | paste - <(files))
+	make --no-print-directory generate
+	after=$(files | git hash-object --stdin-paths | paste - <(files))
+	diff <(echo "$before") <(echo "$after") || {
+		echo "these files are not what 'make generate' makes of them (< before, > after); it has just been run"
+		return 1
+	}
+}
+
+format() {
+	local badly
+	badly=$(gofmt -l .)
+	[[ -z $badly ]] || { echo "$badly"; return 1; }
+}
+
+vet() { go vet ./...; }
+
+lint() { make --no-print-directory lint; }
+
+licences() {
+	local file status=0
+	while read -r file; do
+		if ! head -n 2 "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0' &&
+			! grep -q '^// Code generated .* DO NOT EDIT\.$' "$file"; then
+			echo "$file: no SPDX-License-Identifier: Apache-2.0 at the top"
+			status=1
+		fi
+	done < <(files '*.go' '*.sh' '*Makefile')
+	return "$status"
+}
+
+chart() {
+	local dir
+	dir=$($tools/build.sh tools)
+	"$dir/helm" lint deploy/chart/heirloom
+}
+
+modules() {
+	local file status=0
+	while read -r file; do
+		go -C "$(dirname "$file")" mod tidy -diff || { echo "$file is not tidy"; status=1; }
+	done < <(files go.mod '*/go.mod')
+	return "$status"
+}
+
+vulnerabilities() {
+	local dir database=${GOVULNDB:-https://vuln.go.dev}
+	if [[ $database == http* ]] && ! curl --silent --fail --output /dev/null --max-time 20 "$database/index/db.json"; then
+		echo "SKIPPED: the vulnerability database at $database cannot be reached from here"
+		return 0
+	fi
+	dir=$($tools/build.sh dev)
+	"$dir/govulncheck" ./...
+}
+
+failed=()
+for check in generated format vet lint licences chart modules vulnerabilities; do
+	echo "== $check"
+	# In a shell of its own, as set -e does not hold within a condition.
+	set +e
+	(set -e; "$check")
+	status=$?
+	set -e
+	((status == 0)) || failed+=("$check")
+done
+
+if ((${#failed[@]} > 0)); then
+	echo "failed: ${failed[*]}" >&2
+	exit 1
+fi
+echo "all checks passed"
