@@ -48,6 +48,9 @@ type MachineDeploymentSpec struct {
 	ClusterName string               `json:"clusterName,omitempty"`
 	Selector    metav1.LabelSelector `json:"selector,omitempty"`
 	Template    MachineTemplate      `json:"template,omitempty"`
+
+	// MinReadySeconds is here in v1beta1 and in the template in v1beta2.
+	MinReadySeconds *int32 `json:"minReadySeconds,omitempty"`
 }
 
 // MachineSet is a trimmed MachineSet.
@@ -65,6 +68,9 @@ type MachineSetSpec struct {
 	ClusterName string               `json:"clusterName,omitempty"`
 	Selector    metav1.LabelSelector `json:"selector,omitempty"`
 	Template    MachineTemplate      `json:"template,omitempty"`
+
+	// MinReadySeconds is here in v1beta1 and in the template in v1beta2.
+	MinReadySeconds *int32 `json:"minReadySeconds,omitempty"`
 }
 
 // Machine is a trimmed Machine.
@@ -83,6 +89,17 @@ type MachineSpec struct {
 	ClusterName string                   `json:"clusterName,omitempty"`
 	ProviderID  string                   `json:"providerID,omitempty"`
 	Taints      []clusterv1.MachineTaint `json:"taints,omitempty"`
+
+	ReadinessGates []clusterv1.MachineReadinessGate `json:"readinessGates,omitempty"`
+
+	// The rest of the in-place mutable fields, as v1beta2 has them.
+	Deletion        clusterv1.MachineDeletionSpec `json:"deletion,omitempty"`
+	MinReadySeconds *int32                        `json:"minReadySeconds,omitempty"`
+
+	// The same timeouts as v1beta1 has them.
+	NodeDrainTimeout        *metav1.Duration `json:"nodeDrainTimeout,omitempty"`
+	NodeVolumeDetachTimeout *metav1.Duration `json:"nodeVolumeDetachTimeout,omitempty"`
+	NodeDeletionTimeout     *metav1.Duration `json:"nodeDeletionTimeout,omitempty"`
 }
 
 // MachineStatus is a trimmed MachineStatus.

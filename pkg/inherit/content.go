@@ -13,11 +13,16 @@ type Content struct {
 	Labels      map[string]string
 	Annotations map[string]string
 	Taints      []clusterv1.MachineTaint
+	Fields      Fields
+	// AnnotatedTaints are to become typed, unless the child has a typed taint of its own with the same key and effect.
+	AnnotatedTaints []clusterv1.MachineTaint
 }
 
 // Object is the inheritable content of a whole object.
 // As a result it is what the child inherits; as an input it is what the child has.
 type Object struct {
+	// Version is the object's version of cluster.x-k8s.io, which says where some of the fields are.
+	Version string
 	// Top is at metadata and spec.
 	Top Content
 	// Template is at spec.template, where the object has one.
@@ -27,16 +32,21 @@ type Object struct {
 // OfMachineSet returns the content that the MachineSet has.
 func OfMachineSet(ms *capi.MachineSet) Object {
 	return Object{
-		Top: Content{Labels: ms.Labels, Annotations: ms.Annotations},
+		Version: ms.GroupVersionKind().Version,
+		Top:     Content{Labels: ms.Labels, Annotations: ms.Annotations},
 		Template: &Content{
 			Labels:      ms.Spec.Template.Labels,
 			Annotations: ms.Spec.Template.Annotations,
 			Taints:      ms.Spec.Template.Spec.Taints,
+			Fields:      fieldsOf(ms.Spec.Template.Spec, ms.Spec.MinReadySeconds),
 		},
 	}
 }
 
 // OfMachine returns the content that the Machine has.
 func OfMachine(m *capi.Machine) Object {
-	return Object{Top: Content{Labels: m.Labels, Annotations: m.Annotations, Taints: m.Spec.Taints}}
+	return Object{
+		Version: m.GroupVersionKind().Version,
+		Top:     Content{Labels: m.Labels, Annotations: m.Annotations, Taints: m.Spec.Taints, Fields: fieldsOf(m.Spec, nil)},
+	}
 }

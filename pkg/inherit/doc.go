@@ -5,9 +5,10 @@
 // The package is pure: no client, no context, no logger. The webhooks and the resync loop both call it, so that what
 // is answered in admission and what the loop applies are the same by construction. Where each rule lives:
 //
-//	rule 6      machineset.go  MachineDeployment template → MachineSet
+//	rules 5, 6  machineset.go  MachineDeployment → MachineSet
 //	rule 8      machine.go     MachineSet template → Machine
 //	rules 11-13 node.go, nodelabels.go  Machine → Node
+//	fields      fields.go      in-place mutable fields, whatever the version of the API
 //	never       never.go       keys that no step hands down
 //	left alone  alone.go       objects that are paused, being deleted or opted out
 //	identity    match.go       which Machine a Node is

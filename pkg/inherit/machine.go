@@ -25,24 +25,26 @@ func (p Policy) Machine(ms *capi.MachineSet, m *capi.Machine) (Object, error) {
 			Labels:      withoutSelected(inheritable(template.Labels), ms.Spec.Selector),
 			Annotations: inheritable(template.Annotations),
 			Taints:      p.typed(template.Spec.Taints),
+			Fields:      fieldsOf(template.Spec, ms.Spec.MinReadySeconds),
 		}
 	}
-	var err error
-	inherited.Taints, err = p.withAnnotated(inherited, m)
-	return Object{Top: inherited}, err
+	typed, typedErr := taint.Usable(roleOf(m), inherited.Taints)
+	annotated, annotatedErr := p.annotated(inherited, m)
+	inherited.Taints, inherited.AnnotatedTaints = typed, annotated
+	return Object{Top: inherited}, errors.Join(typedErr, annotatedErr)
 }
 
-// withAnnotated returns the typed taints together with those that the Machine declares by annotation, now or once it
-// has inherited. None of the latter is added unless Cluster API accepts typed taints.
-func (p Policy) withAnnotated(inherited Content, m *capi.Machine) ([]clusterv1.MachineTaint, error) {
+// annotated returns the taints that the Machine declares by annotation, now or once it has inherited. They are handed on
+// only if Cluster API accepts typed taints.
+func (p Policy) annotated(inherited Content, m *capi.Machine) ([]clusterv1.MachineTaint, error) {
 	if p.ClusterAPITaints != PropagationEnabled {
-		return taint.Usable(roleOf(m), inherited.Taints)
+		return nil, nil
 	}
 	annotations := map[string]string{}
 	maps.Copy(annotations, m.Annotations)
 	maps.Copy(annotations, inherited.Annotations)
-	annotated, parseErr := taint.FromAnnotations(annotations)
-	usable, err := taint.Usable(roleOf(m), taint.Merge(inherited.Taints, annotated))
+	declared, parseErr := taint.FromAnnotations(annotations)
+	usable, err := taint.Usable(roleOf(m), declared)
 	return usable, errors.Join(parseErr, err)
 }
 

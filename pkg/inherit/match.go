@@ -3,6 +3,8 @@
 package inherit
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -17,7 +19,9 @@ import (
 // addresses prove nothing, because Clusters may reuse them: then only an equal providerID counts.
 func Match(node *corev1.Node, machines []capi.Machine, sameCluster bool) *capi.Machine {
 	fits := []func(*capi.Machine) bool{
-		func(m *capi.Machine) bool { return sameCluster && m.Status.NodeRef.Name == node.Name },
+		func(m *capi.Machine) bool {
+			return sameCluster && node.Name != "" && m.Status.NodeRef.Name == node.Name
+		},
 		func(m *capi.Machine) bool {
 			return m.Spec.ProviderID != "" && m.Spec.ProviderID == node.Spec.ProviderID
 		},
@@ -63,7 +67,7 @@ func NodeNames(node *corev1.Node) []string {
 			names = append(names, address.Address)
 		}
 	}
-	return names
+	return notEmpty(names)
 }
 
 // MachineNames returns the names and addresses by which a Machine is known inside its cluster.
@@ -75,7 +79,11 @@ func MachineNames(m *capi.Machine) []string {
 			names = append(names, address.Address)
 		}
 	}
-	return names
+	return notEmpty(names)
+}
+
+func notEmpty(names []string) []string {
+	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }
 
 func sharesAddress(node *corev1.Node, m *capi.Machine) bool {

@@ -15,7 +15,7 @@ import (
 // the child for theirs.
 func never(key string) bool {
 	switch key {
-	case "cluster.x-k8s.io/conversion-data", clusterv1.RevisionAnnotation, clusterv1.DesiredReplicasAnnotation,
+	case "cluster.x-k8s.io/conversion-data", clusterv1.RevisionAnnotation, "machinedeployment.clusters.x-k8s.io/revision-history", clusterv1.DesiredReplicasAnnotation,
 		clusterv1.MaxReplicasAnnotation, "app.kubernetes.io/managed-by", "helm.sh/chart":
 		return true
 	}

@@ -62,20 +62,17 @@ type mapSync struct {
 }
 
 // sync returns the map after inheritance and the tracking annotations that go with it.
-//
-// A key that is tracked and no longer declared is removed, if it is one that we could have brought: Cluster API lists
-// keys of its own there too (interruptible instances, its own regexes), and those stay its business.
 func (s mapSync) sync() (result map[string]string, rules, operator string) {
 	result = filter(s.current, func(string) bool { return true })
-	rulesTracked := s.prune(result, s.rules, s.byRule)
-	operatorTracked := s.prune(result, s.operator, s.byOperator)
+	s.pruneOperator(result)
+	rulesTracked := s.pruneRules(result)
+	var operatorTracked []string
 	for key, value := range s.declared {
-		byRule, byOperator := s.byRule(key), s.byOperator(key)
-		if !byRule && !byOperator || s.withhold(key) {
+		if !s.brings(key) || s.withhold(key) {
 			continue
 		}
 		result[key] = value
-		if byRule {
+		if s.byRule(key) {
 			rulesTracked = append(rulesTracked, key)
 		} else {
 			operatorTracked = append(operatorTracked, key)
@@ -84,22 +81,35 @@ func (s mapSync) sync() (result map[string]string, rules, operator string) {
 	return result, joinKeys(rulesTracked), joinKeys(operatorTracked)
 }
 
-// prune removes from result what tracked lists and the Machine no longer declares, and returns the keys that stay.
-func (s mapSync) prune(result map[string]string, tracked string, ours func(key string) bool) []string {
+// brings reports whether the Machine declares a key and it is one that reaches the Node.
+func (s mapSync) brings(key string) bool {
+	return has(s.declared, key) && (s.byRule(key) || s.byOperator(key))
+}
+
+// pruneRules removes what Cluster API's annotation lists and the Machine no longer declares, and returns the keys that
+// stay listed. Cluster API lists keys of its own there too (interruptible instances, its own regexes): those stay its
+// business.
+func (s mapSync) pruneRules(result map[string]string) []string {
 	var kept []string
-	for _, key := range splitKeys(tracked) {
+	for _, key := range splitKeys(s.rules) {
 		switch {
-		case !ours(key):
-			if has(result, key) {
-				kept = append(kept, key)
-			}
-		case has(s.declared, key):
-			kept = append(kept, key)
-		default:
+		case s.byRule(key) && !s.brings(key):
 			delete(result, key)
+		case has(result, key):
+			kept = append(kept, key)
 		}
 	}
 	return kept
+}
+
+// pruneOperator removes what our own annotation lists and the Machine no longer brings: because it does not declare it
+// any more, or because the operator took the regex away.
+func (s mapSync) pruneOperator(result map[string]string) {
+	for _, key := range splitKeys(s.operator) {
+		if !s.brings(key) {
+			delete(result, key)
+		}
+	}
 }
 
 // splitKeys reads a tracking annotation. Blanks and empty entries are passed over: the annotation is Cluster API's and

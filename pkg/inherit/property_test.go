@@ -75,7 +75,7 @@ func (d dice) policy() inherit.Policy {
 // TestNodeProperties holds for every Machine and Node: to inherit twice is to inherit once, nothing that was handed in
 // changes, and a kubelet's write brings no label that NodeRestriction would refuse.
 func TestNodeProperties(t *testing.T) {
-	d := dice{rand.New(rand.NewPCG(2026, 11))} //nolint:gosec // the seed is fixed on purpose
+	d := dice{rand.New(rand.NewPCG(2026, 11))}
 	for i := range 5000 {
 		machine, node, policy := d.content(false), d.content(true), d.policy()
 		m, before := machine.machine(), node.node()

@@ -74,7 +74,7 @@ func managed(manager string, operation metav1.ManagedFieldsOperationType, fields
 	}
 	return metav1.ManagedFieldsEntry{
 		Manager: manager, Operation: operation, APIVersion: version, FieldsType: "FieldsV1",
-		Time: &metav1.Time{Time: now.Add(-time.Hour)}, FieldsV1: &metav1.FieldsV1{Raw: raw},
+		Time: &metav1.Time{Time: now.Add(-time.Hour)}, FieldsV1: metav1.NewFieldsV1(string(raw)),
 	}
 }
 

@@ -4,6 +4,7 @@ package ownership_test
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,12 +37,12 @@ func TestPatch(t *testing.T) {
 			result: "{metadata: {name: m, labels: {a: '1', b: '2'}}}",
 		},
 		{
-			name:    "a map is replaced as a whole, our entry comes behind the others",
+			name:    "a map is replaced as a whole, our entry comes behind older ones",
 			current: content{labels: "mine=1"}.top(), desired: content{labels: "a=1"}.top(),
 			object: "{metadata: {labels: {mine: '1'}}}", fields: entries(theirs("{'f:metadata': {'f:labels': {'f:mine': {}}}}")),
 			want: []string{
 				`{"op":"add","path":"/metadata/labels","value":{"a":"1","mine":"1"}}`,
-				`{"op":"add","path":"/metadata/managedFields/-","value":` + entry + `{"f:metadata":{"f:labels":{"f:a":{}}}}}}`,
+				`{"op":"add","path":"/metadata/managedFields/1","value":` + entry + `{"f:metadata":{"f:labels":{"f:a":{}}}}}}`,
 			},
 			result: "{metadata: {labels: {mine: '1', a: '1'}}}",
 		},
@@ -61,7 +62,7 @@ func TestPatch(t *testing.T) {
 			name:    "the last label goes with its map and its entry",
 			current: content{labels: "a=1"}.top(), desired: content{}.top(),
 			object: "{metadata: {labels: {a: '1'}}}", fields: entries(ours(labelA)),
-			want:   []string{`{"op":"remove","path":"/metadata/labels"}`, `{"op":"remove","path":"/metadata/managedFields/0"}`},
+			want:   []string{`{"op":"remove","path":"/metadata/labels"}`, `{"op":"add","path":"/metadata/managedFields","value":[]}`},
 			result: "{metadata: {}}",
 		},
 		{
@@ -70,8 +71,7 @@ func TestPatch(t *testing.T) {
 			object: "{metadata: {labels: {a: '2'}}}", fields: entries(theirs(labelA)),
 			want: []string{
 				`{"op":"add","path":"/metadata/labels","value":{"a":"1"}}`,
-				`{"op":"add","path":"/metadata/managedFields/-","value":` + entry + `{"f:metadata":{"f:labels":{"f:a":{}}}}}}`,
-				`{"op":"remove","path":"/metadata/managedFields/0"}`,
+				`{"op":"add","path":"/metadata/managedFields","value":[` + entry + `{"f:metadata":{"f:labels":{"f:a":{}}}}}]}`,
 			},
 			result: "{metadata: {labels: {a: '1'}}}",
 		},
@@ -81,8 +81,7 @@ func TestPatch(t *testing.T) {
 			object: "{metadata: {labels: {a: '2'}}}", fields: entries(ours("{}"), managed("user", "Update", "{'f:metadata': {'f:labels': {'f:a': {}, 'f:z': {}}}}")),
 			want: []string{
 				`{"op":"add","path":"/metadata/labels","value":{"a":"1"}}`,
-				`{"op":"replace","path":"/metadata/managedFields/0","value":` + entry + `{"f:metadata":{"f:labels":{"f:a":{}}}}}}`,
-				`{"op":"replace","path":"/metadata/managedFields/1","value":{"manager":"user","operation":"Update","apiVersion":"cluster.x-k8s.io/v1beta2","time":"2026-11-21T11:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:labels":{"f:z":{}}}}}}`,
+				`{"op":"add","path":"/metadata/managedFields","value":[` + entry + `{"f:metadata":{"f:labels":{"f:a":{}}}}},{"manager":"user","operation":"Update","apiVersion":"cluster.x-k8s.io/v1beta2","time":"2026-11-21T11:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:labels":{"f:z":{}}}}}]}`,
 			},
 			result: "{metadata: {labels: {a: '1'}}}",
 		},
@@ -123,19 +122,57 @@ func TestPatch(t *testing.T) {
 	}
 }
 
-// A map that goes empty and another that comes: entries are removed from the end, so that positions stay right.
-func TestEntriesAreRemovedFromTheEnd(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	fields := entries(
-		managed("first", "Update", labelA), managed("second", "Update", "{'f:metadata': {'f:labels': {'f:z': {}}}}"),
-		managed("third", "Apply", labelA), ours(labelA), managed("fifth", "Update", labelA))
-	raw := document(t, "{metadata: {labels: {a: '2', z: '1'}}}", fields)
-	result := patched(t, newPlan(t, content{labels: "a=2,z=1"}.top(), content{labels: "a=1"}.top(), fields), raw)
-	var managers []string
-	for _, entry := range managedFieldsOf(t, result) {
-		managers = append(managers, entry.Manager)
+// The API server keeps entries by operation, second and manager. Ours has to stand in its place among them, or the next
+// write would sort the list and store a new version.
+func TestEntriesStayInTheAPIServersOrder(t *testing.T) {
+	const labelZ = "{'f:metadata': {'f:labels': {'f:z': {}}}}"
+	at := func(entry metav1.ManagedFieldsEntry, after time.Duration) metav1.ManagedFieldsEntry {
+		entry.Time = &metav1.Time{Time: now.Add(after)}
+		return entry
 	}
-	Expect(managers).To(Equal([]string{"second", "heirloom"}))
+	timeless := managed("timeless", "Apply", labelZ)
+	timeless.Time = nil
+	for _, tc := range []struct {
+		name             string
+		current, desired content
+		fields           []metav1.ManagedFieldsEntry
+		want             []string
+	}{
+		{
+			name: "a new entry comes behind older applies and before updates", desired: content{labels: "a=1"},
+			fields: entries(timeless, at(theirs(labelZ), -time.Hour), at(managed("user", "Update", labelZ), -time.Hour)),
+			want:   []string{"timeless", "capi-machineset", "heirloom", "user"},
+		},
+		{
+			name: "a new entry comes before newer applies", desired: content{labels: "a=1"},
+			fields: entries(at(theirs(labelZ), time.Hour), managed("user", "Update", labelZ)),
+			want:   []string{"heirloom", "capi-machineset", "user"},
+		},
+		{
+			name: "within a second the manager's name decides", desired: content{labels: "a=1"},
+			fields: entries(at(theirs(labelZ), time.Millisecond), at(managed("zorro", "Apply", labelZ), 0)),
+			want:   []string{"capi-machineset", "heirloom", "zorro"},
+		},
+		{
+			name: "an entry that changes moves to its new place", desired: content{labels: "a=1,b=2"}, current: content{labels: "a=1"},
+			fields: entries(at(ours(labelA), -time.Hour), at(theirs(labelZ), -time.Minute), managed("user", "Update", labelZ)),
+			want:   []string{"capi-machineset", "heirloom", "user"},
+		},
+		{
+			name: "entries of which nothing is left go, wherever they stand", current: content{labels: "a=2"}, desired: content{labels: "a=1"},
+			fields: entries(managed("one", "Apply", labelA), managed("two", "Apply", labelZ), managed("three", "Update", labelA), managed("two", "Update", labelZ)),
+			want:   []string{"two", "heirloom", "two"},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			raw := document(t, "{metadata: {labels: {a: '2'}}}", tc.fields)
+			var managers []string
+			for _, entry := range managedFieldsOf(t, patched(t, newPlan(t, tc.current.top(), tc.desired.top(), tc.fields), raw)) {
+				managers = append(managers, entry.Manager)
+			}
+			NewWithT(t).Expect(managers).To(Equal(tc.want))
+		})
+	}
 }
 
 func TestPatchOfWhatIsNoObject(t *testing.T) {

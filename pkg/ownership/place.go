@@ -20,8 +20,10 @@ type place struct {
 	path []string
 	// current is what the child has, in its order; desired is what it should inherit, sorted.
 	current, desired []entry
-	// render turns entries into the JSON value of the map or list.
+	// render turns entries into the JSON value of the map, list or field.
 	render func([]entry) any
+	// scalar says that path leads to a single field, which is the place's only entry.
+	scalar bool
 }
 
 // entry is one member of a place: a label, an annotation, a taint.
@@ -30,26 +32,39 @@ type entry struct {
 	name    string
 	element fieldpath.PathElement
 	value   any
-	// leaves are the fields below the element that are owned with it. A scalar has none.
-	leaves []string
+	// weak says that a child's own entry of the same name wins.
+	weak bool
+	// leaves are the fields of a list's element, which are owned with it. Members of maps have none.
+	leaves map[string]any
+}
+
+// equal reports whether two entries are stored as the same.
+func (e entry) equal(other entry) bool {
+	if e.leaves != nil || other.leaves != nil {
+		return e.name == other.name && maps.Equal(e.leaves, other.leaves)
+	}
+	return e.name == other.name && e.value == other.value
 }
 
 // places lists every place of a child in which the rules may bring something.
 func places(current, desired inherit.Object) []place {
-	all := placesOf(nil, current.Top, desired.Top)
+	old := current.Version == "v1beta1"
+	all := placesOf(nil, current.Top, desired.Top, fieldPaths(old, []string{"spec"}, nil))
 	if desired.Template != nil && current.Template != nil {
-		all = append(all, placesOf([]string{"spec", "template"}, *current.Template, *desired.Template)...)
+		at := []string{"spec", "template"}
+		all = append(all, placesOf(at, *current.Template, *desired.Template, fieldPaths(old, []string{"spec", "template", "spec"}, []string{"spec"}))...)
 	}
 	return all
 }
 
-func placesOf(at []string, current, desired inherit.Content) []place {
+func placesOf(at []string, current, desired inherit.Content, paths paths) []place {
 	below := func(names ...string) []string { return slices.Concat(at, names) }
-	return []place{
+	all := []place{
 		mapPlace(below("metadata", "labels"), current.Labels, desired.Labels),
 		mapPlace(below("metadata", "annotations"), current.Annotations, desired.Annotations),
-		taintPlace(below("spec", "taints"), current.Taints, desired.Taints),
+		taintPlace(below("spec", "taints"), current.Taints, desired.Taints, desired.AnnotatedTaints),
 	}
+	return append(all, paths.places(current.Fields, desired.Fields)...)
 }
 
 func mapPlace(path []string, current, desired map[string]string) place {
@@ -72,17 +87,23 @@ func renderMap(entries []entry) any {
 	return m
 }
 
-// taintPlace is a list map: Cluster API's CRDs declare key and effect as its keys.
-func taintPlace(path []string, current, desired []clusterv1.MachineTaint) place {
-	return place{path: path, current: taintEntries(current), desired: taintEntries(taint.Merge(desired, nil)), render: renderTaints}
+// taintPlace is a list map: Cluster API's CRDs declare key and effect as its keys. Typed taints win over annotated ones.
+func taintPlace(path []string, current, typed, annotated []clusterv1.MachineTaint) place {
+	desired := taintEntries(taint.Merge(typed, annotated))
+	for i := range desired {
+		desired[i].weak = !slices.ContainsFunc(typed, func(t clusterv1.MachineTaint) bool {
+			return taint.MachineID(t).String() == desired[i].name
+		})
+	}
+	return place{path: path, current: taintEntries(current), desired: desired, render: renderList}
 }
 
 func taintEntries(taints []clusterv1.MachineTaint) []entry {
 	entries := make([]entry, 0, len(taints))
 	for _, t := range taints {
-		leaves := []string{"effect", "key", "propagation"}
+		leaves := map[string]any{"effect": string(t.Effect), "key": t.Key, "propagation": string(t.Propagation)}
 		if t.Value != "" {
-			leaves = append(leaves, "value")
+			leaves["value"] = t.Value
 		}
 		entries = append(entries, entry{
 			name: taint.MachineID(t).String(),
@@ -97,20 +118,12 @@ func taintEntries(taints []clusterv1.MachineTaint) []entry {
 	return entries
 }
 
-func renderTaints(entries []entry) any {
-	taints := make([]any, 0, len(entries))
+func renderList(entries []entry) any {
+	list := make([]any, 0, len(entries))
 	for _, e := range entries {
-		t, ok := e.value.(clusterv1.MachineTaint)
-		if !ok {
-			continue
-		}
-		rendered := map[string]any{"key": t.Key, "effect": string(t.Effect), "propagation": string(t.Propagation)}
-		if t.Value != "" {
-			rendered["value"] = t.Value
-		}
-		taints = append(taints, rendered)
+		list = append(list, e.leaves)
 	}
-	return taints
+	return list
 }
 
 // pathTo returns the field path of an entry.
@@ -119,14 +132,13 @@ func (p place) pathTo(e entry) fieldpath.Path {
 	for _, name := range p.path {
 		path = append(path, fieldpath.PathElement{FieldName: &name})
 	}
+	if p.scalar {
+		return path
+	}
 	return append(path, e.element)
 }
 
-// leafPaths returns the paths of the fields below an entry that stand for its value.
-func (p place) leafPaths(e entry) []fieldpath.Path {
-	paths := make([]fieldpath.Path, 0, len(e.leaves))
-	for _, leaf := range e.leaves {
-		paths = append(paths, append(p.pathTo(e), fieldpath.PathElement{FieldName: &leaf}))
-	}
-	return paths
+// leafPath returns the path of a field of an entry.
+func (p place) leafPath(e entry, leaf string) fieldpath.Path {
+	return append(p.pathTo(e), fieldpath.PathElement{FieldName: &leaf})
 }

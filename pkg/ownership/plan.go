@@ -4,6 +4,7 @@ package ownership
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -78,26 +79,27 @@ func (p *Plan) add(at place) error {
 	var entries, ours []entry
 	for _, e := range at.current {
 		want, declared := desired[e.name]
-		keep, own, err := e, false, error(nil)
+		owned := p.managed.ours.Has(at.pathTo(e))
 		switch {
-		case declared && want.value == e.value:
-			own = p.managed.ours.Has(at.pathTo(e))
+		case declared && want.weak && !owned:
+			entries = append(entries, e)
 		case declared:
-			keep, own = want, true
-			p.overrule(at, e)
-			p.changed(at, want.name, want.value)
-		default:
-			var removed bool
-			if removed, err = p.release(at, e); removed {
-				continue
+			merged, changed, err := p.merge(at, e, want)
+			if err != nil {
+				return err
 			}
-		}
-		if err != nil {
-			return err
-		}
-		entries = append(entries, keep)
-		if own {
-			ours = append(ours, keep)
+			entries = append(entries, merged)
+			if changed || owned {
+				ours = append(ours, want)
+			}
+		default:
+			removed, err := p.release(at, e, owned)
+			if err != nil {
+				return err
+			}
+			if !removed {
+				entries = append(entries, e)
+			}
 		}
 	}
 	for _, want := range at.desired {
@@ -107,19 +109,57 @@ func (p *Plan) add(at place) error {
 		}
 	}
 	p.own(at, ours)
-	if !slices.EqualFunc(entries, at.current, func(a, b entry) bool { return a.name == b.name && a.value == b.value }) {
+	if !slices.EqualFunc(entries, at.current, entry.equal) {
 		p.results = append(p.results, result{place: at, entries: entries})
 	}
 	return nil
 }
 
+// merge returns an entry that is there already as a forced apply of want leaves it. Fields that want does not have stay
+// as they are, unless they are only ours.
+func (p *Plan) merge(at place, e, want entry) (merged entry, changed bool, err error) {
+	if len(e.leaves) == 0 {
+		if want.value != e.value {
+			p.overruled.Insert(at.pathTo(e))
+			p.changed(at, want.name, want.value)
+		}
+		return want, want.value != e.value, nil
+	}
+	merged = e
+	merged.leaves = maps.Clone(want.leaves)
+	for leaf, before := range e.leaves {
+		path := at.leafPath(e, leaf)
+		if now, declared := want.leaves[leaf]; declared {
+			if now != before {
+				p.overruled.Insert(path)
+			}
+			continue
+		}
+		stale := p.managed.ours.Has(path)
+		if stale {
+			shared, err := p.managed.shared(path)
+			if err != nil {
+				return e, false, err
+			}
+			stale = !shared
+		}
+		if !stale {
+			merged.leaves[leaf] = before
+		}
+	}
+	if merged.equal(e) {
+		return e, false, nil
+	}
+	p.changed(at, want.name, want.value)
+	return merged, true, nil
+}
+
 // release gives up an entry that is no longer declared, and reports whether it goes from the child with that.
-func (p *Plan) release(at place, e entry) (removed bool, err error) {
-	path := at.pathTo(e)
-	if !p.managed.ours.Has(path) {
+func (p *Plan) release(at place, e entry, owned bool) (removed bool, err error) {
+	if !owned {
 		return false, nil
 	}
-	shared, err := p.managed.shared(path)
+	shared, err := p.managed.shared(at.pathTo(e))
 	if err != nil || shared {
 		return false, err
 	}
@@ -130,8 +170,8 @@ func (p *Plan) release(at place, e entry) (removed bool, err error) {
 func (p *Plan) own(at place, ours []entry) {
 	for _, e := range ours {
 		p.owned.Insert(at.pathTo(e))
-		for _, leaf := range at.leafPaths(e) {
-			p.owned.Insert(leaf)
+		for leaf := range e.leaves {
+			p.owned.Insert(at.leafPath(e, leaf))
 		}
 	}
 	if len(ours) > 0 {
@@ -139,22 +179,8 @@ func (p *Plan) own(at place, ours []entry) {
 	}
 }
 
-// overrule takes from other managers what a forced apply would take: the fields whose value changes.
-func (p *Plan) overrule(at place, e entry) {
-	leaves := at.leafPaths(e)
-	if len(leaves) == 0 {
-		p.overruled.Insert(at.pathTo(e))
-		return
-	}
-	for _, leaf := range leaves {
-		if name := *leaf[len(leaf)-1].FieldName; name == "value" || name == "propagation" {
-			p.overruled.Insert(leaf)
-		}
-	}
-}
-
-func (p *Plan) changed(at place, name string, value any) {
-	p.changes = append(p.changes, Change{Place: strings.Join(at.path, "."), Name: name, Value: value})
+func (p *Plan) changed(at place, name string, to any) {
+	p.changes = append(p.changes, Change{Place: strings.Join(at.path, "."), Name: name, Value: to})
 }
 
 func byName(entries []entry) map[string]entry {
@@ -167,8 +193,10 @@ func byName(entries []entry) map[string]entry {
 
 // String describes a change in the words of a warning, such as `label "team"`.
 func (c Change) String() string {
-	kind := "taint"
+	kind := "field"
 	switch {
+	case strings.HasSuffix(c.Place, "taints"):
+		kind = "taint"
 	case strings.HasSuffix(c.Place, "labels"):
 		kind = "label"
 	case strings.HasSuffix(c.Place, "annotations"):

@@ -42,14 +42,23 @@ func (p *Plan) Patch(raw []byte, apiVersion string, now time.Time) ([]jsonpatch.
 		return nil, nil
 	}
 	operations := make([]jsonpatch.Operation, 0, len(p.results)+1)
-	created := map[string]bool{}
+	done := map[string]bool{}
 	for _, r := range p.results {
-		missing, err := missingParents(raw, r.place.path, created)
+		missing, err := missingParents(raw, r.place.path, done)
 		if err != nil {
 			return nil, err
 		}
 		operations = append(operations, missing...)
-		operations = append(operations, r.operation())
+		at := r.place.path
+		if len(r.entries) == 0 && p.empties(raw, at[:len(at)-1]) {
+			// Cluster API's CRDs do not accept the empty object that would stay behind.
+			at = at[:len(at)-1]
+			if done[pointer(at)] {
+				continue
+			}
+			done[pointer(at)] = true
+		}
+		operations = append(operations, r.operation(at))
 	}
 	fields, err := p.managedFieldsPatch(apiVersion, now)
 	if err != nil {
@@ -58,11 +67,35 @@ func (p *Plan) Patch(raw []byte, apiVersion string, now time.Time) ([]jsonpatch.
 	return append(operations, fields...), nil
 }
 
-func (r result) operation() jsonpatch.Operation {
+func (r result) operation(at []string) jsonpatch.Operation {
 	if len(r.entries) == 0 {
-		return jsonpatch.NewOperation("remove", pointer(r.place.path), nil)
+		return jsonpatch.NewOperation("remove", pointer(at), nil)
 	}
-	return jsonpatch.NewOperation("add", pointer(r.place.path), r.place.render(r.entries))
+	return jsonpatch.NewOperation("add", pointer(at), r.place.render(r.entries))
+}
+
+// empties reports whether the plan takes every field out of the object at path, which is one of optional fields only.
+func (p *Plan) empties(raw []byte, path []string) bool {
+	if len(path) == 0 || path[len(path)-1] != "deletion" {
+		return false
+	}
+	var object map[string]any
+	if err := json.Unmarshal(raw, &object); err != nil {
+		return false
+	}
+	fields, _, err := unstructured.NestedMap(object, path...)
+	if err != nil {
+		return false
+	}
+	for _, r := range p.results {
+		if last := len(r.place.path) - 1; slices.Equal(r.place.path[:last], path) {
+			if len(r.entries) > 0 {
+				return false
+			}
+			delete(fields, r.place.path[last])
+		}
+	}
+	return len(fields) == 0
 }
 
 // missingParents returns operations that create the objects above path which raw does not have. The outermost, metadata

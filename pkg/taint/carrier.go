@@ -3,6 +3,8 @@
 package taint
 
 import (
+	"cmp"
+
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
@@ -75,13 +77,14 @@ func ValidateCarrier(object, old *Carrier, controlPlane bool) field.ErrorList {
 		old = &Carrier{}
 	}
 	spec := field.NewPath("spec")
-	role := Role(controlPlane)
+	// Machines alone say by a label which they are. In a template the label is for the Machines to come.
+	machine := Role(controlPlane)
 	if _, ok := object.Metadata.Labels[clusterv1.MachineControlPlaneLabel]; ok {
-		role = ControlPlane
+		machine = ControlPlane
 	}
-	errs := ValidateAnnotations(field.NewPath("metadata", "annotations"), role, object.Metadata.Annotations, old.Metadata.Annotations)
-	errs = append(errs, Validate(spec.Child("taints"), role, object.Spec.Taints, old.Spec.Taints)...)
-	errs = append(errs, object.Spec.Template.validate(spec.Child("template"), role, old.Spec.Template)...)
+	errs := ValidateAnnotations(field.NewPath("metadata", "annotations"), machine, object.Metadata.Annotations, old.Metadata.Annotations)
+	errs = append(errs, Validate(spec.Child("taints"), machine, object.Spec.Taints, old.Spec.Taints)...)
+	errs = append(errs, object.Spec.Template.validate(spec.Child("template"), Role(controlPlane), old.Spec.Template)...)
 	errs = append(errs, object.Spec.MachineTemplate.validate(spec.Child("machineTemplate"), ControlPlane, old.Spec.MachineTemplate)...)
 	errs = append(errs, object.Spec.Topology.validate(spec.Child("topology"), old.Spec.Topology)...)
 	return append(errs, object.Spec.validate(spec, old.Spec.sections)...)
@@ -109,16 +112,20 @@ func (s sections) validate(path *field.Path, old sections) field.ErrorList {
 }
 
 func validateAll(path *field.Path, all, old []section) field.ErrorList {
-	type id struct{ name, class string }
-	before := map[id]section{}
+	before := map[string]section{}
 	for _, s := range old {
-		before[id{s.Name, s.Class}] = s
+		before[s.id()] = s
 	}
 	var errs field.ErrorList
 	for i, s := range all {
-		errs = append(errs, s.validate(path.Index(i), Worker, before[id{s.Name, s.Class}])...)
+		errs = append(errs, s.validate(path.Index(i), Worker, before[s.id()])...)
 	}
 	return errs
+}
+
+// id tells a section from its siblings: by name in a topology, where its class may change, and by class in a class.
+func (s section) id() string {
+	return cmp.Or(s.Name, s.Class)
 }
 
 func (s section) validate(path *field.Path, role Role, old section) field.ErrorList {

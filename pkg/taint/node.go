@@ -47,7 +47,7 @@ func records(r, t corev1.Taint) bool {
 func Ensure(taints []corev1.Taint, t corev1.Taint) []corev1.Taint {
 	i := Find(taints, IDOf(t))
 	if i < 0 {
-		return append(taints, t)
+		return append(slices.Clip(taints), t)
 	}
 	if taints[i].Value == t.Value {
 		return taints

@@ -28,20 +28,25 @@ const (
 // judged, so that an object which was stored before Heirloom came can still be updated.
 func Validate(path *field.Path, role Role, taints, old []clusterv1.MachineTaint) field.ErrorList {
 	var errs field.ErrorList
-	seen := map[ID]bool{}
+	before, seen := count(old), map[ID]int{}
 	for i, t := range taints {
-		duplicate := seen[MachineID(t)]
-		seen[MachineID(t)] = true
-		if slices.Contains(old, t) {
-			continue
+		at, id := path.Index(i), MachineID(t)
+		if !slices.Contains(old, t) {
+			errs = append(errs, check(at, role, t)...)
 		}
-		at := path.Index(i)
-		errs = append(errs, check(at, role, t)...)
-		if duplicate {
-			errs = append(errs, field.Duplicate(at, MachineID(t).String()))
+		if seen[id]++; seen[id] > max(1, before[id]) {
+			errs = append(errs, field.Duplicate(at, id.String()))
 		}
 	}
 	return errs
+}
+
+func count(taints []clusterv1.MachineTaint) map[ID]int {
+	counts := map[ID]int{}
+	for _, t := range taints {
+		counts[MachineID(t)]++
+	}
+	return counts
 }
 
 // ValidateAnnotations is Validate for the taints that annotations declare. Its errors name the annotation's path.
@@ -49,18 +54,31 @@ func ValidateAnnotations(path *field.Path, role Role, annotations, old map[strin
 	var errs field.ErrorList
 	for _, name := range []string{AlwaysAnnotation, InitializeAnnotation} {
 		value, ok := annotations[name]
-		if before, had := old[name]; !ok || had && value == before {
+		if !ok {
 			continue
 		}
 		at := path.Key(name)
-		taints, err := declared(annotations, name, propagationOf(name))
-		if err != nil {
-			errs = append(errs, field.Invalid(at, value, errors.Unwrap(err).Error()))
-		}
-		// An entry that was there before is not judged again, broken or not: only the rest of the list is new.
+		errs = append(errs, unreadable(at, value, old[name])...)
+		// What could not be read has been judged; what remains is judged as typed taints are.
+		taints, _ := declared(annotations, name, propagationOf(name))
 		before, _ := declared(old, name, propagationOf(name))
 		for _, e := range Validate(at, role, taints, before) {
 			errs = append(errs, &field.Error{Type: e.Type, Field: at.String(), BadValue: e.BadValue, Detail: e.Detail})
+		}
+	}
+	return errs
+}
+
+// unreadable returns an error for each entry of a comma-separated list that is no taint and that old does not have.
+func unreadable(at *field.Path, list, old string) field.ErrorList {
+	var errs field.ErrorList
+	before := strings.Split(old, ",")
+	for _, entry := range strings.Split(list, ",") {
+		if strings.TrimSpace(entry) == "" || slices.Contains(before, entry) {
+			continue
+		}
+		if _, err := Parse(strings.TrimSpace(entry)); err != nil {
+			errs = append(errs, field.Invalid(at, entry, err.Error()))
 		}
 	}
 	return errs

@@ -9,10 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -55,7 +53,7 @@ func (d *demo) children(ctx context.Context) error {
 	}
 	ms := sets[0].got
 	added := ofTemplate(ms.Spec.Template).without(ofTemplate(sets[0].sent.Spec.Template))
-	d.say("This the API server's answer has in spec.template, and was not sent:")
+	d.say("The API server's answer has, in spec.template, what nobody has sent:")
 	added.show()
 	d.check("MachineSet: the answer to its create has every label, annotation and taint of the template",
 		ofTemplate(ms.Spec.Template).missing(d.declared.content)...)
@@ -76,10 +74,9 @@ func (d *demo) declare(ctx context.Context) (*clusterv1.MachineDeployment, error
 	if err := d.do(ctx, "apply", "-f", "cluster.yaml", "-f", "machinedeployment.yaml"); err != nil {
 		return nil, err
 	}
-	md := &clusterv1.MachineDeployment{}
-	key := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "workers"}
-	if err := d.stage.Client.Get(ctx, key, md); err != nil {
-		return nil, fmt.Errorf("getting MachineDeployment %s: %w", key.Name, err)
+	md := &clusterv1.MachineDeployment{ObjectMeta: in("default", "workers")}
+	if err := d.get(ctx, md); err != nil {
+		return nil, err
 	}
 	d.declared = declaredBy(md)
 	d.say("MachineDeployment workers declares, in spec.template, what follows. Two taints are in spec.taints, two in " +
@@ -97,7 +94,7 @@ func (d *demo) machines(ctx context.Context, owner types.UID) error {
 		return err
 	}
 	added := func(i int) content { return ofMachine(&machines[i].got).without(ofMachine(&machines[i].sent)) }
-	d.say("This the answer for worker-1 has, and was not sent:")
+	d.say("The answer for worker-1 has what nobody has sent:")
 	added(0).show()
 	for i := range machines {
 		m := &machines[i].got

@@ -55,9 +55,13 @@ func steps() []step {
 func (d *demo) play(ctx context.Context) {
 	for _, s := range steps() {
 		d.headline(s.title)
-		if err := s.play(d, ctx); err != nil {
+		err := s.play(d, ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
 			d.check("This step could be played to its end", err.Error())
-			if s.needed || ctx.Err() != nil {
+			if s.needed {
 				return
 			}
 		}
@@ -85,9 +89,9 @@ func setUp(ctx context.Context, r *report, program, dir string) (*demo, error) {
 	if err := d.begin(ctx); err != nil {
 		return nil, errors.Join(err, d.tearDown())
 	}
-	d.say("All of these are the real programs, as are kubectl and, later on, the kubelets. Only Cluster API's own " +
-		"controllers are not there: this demo creates the MachineSet and the Machines in their place, bare, so that " +
-		"everything they have beside that is Heirloom's work. The manifests are those in test/demo/manifests.")
+	d.say("These are the real programs. heirloom is a process of its own, with the rights that its chart gives it. Cluster " +
+		"API's controllers are not there: this demo creates a MachineSet and Machines in their place, and bare, so that " +
+		"whatever else they have is Heirloom's work. The manifests are in test/demo/manifests.")
 	return d, nil
 }
 
@@ -105,17 +109,16 @@ func (d *demo) begin(ctx context.Context) error {
 
 // startHeirloom starts the program; if it does not become ready, the end of its log is shown.
 func (d *demo) startHeirloom(ctx context.Context) error {
-	return progress("Starting heirloom", func() error {
-		ctx, cancel := context.WithCancel(ctx) // as long as the program runs
-		timer := time.AfterFunc(2*patience, cancel)
-		defer timer.Stop()
-		err := d.stage.StartHeirloom(ctx)
-		if err != nil {
-			cancel()
-			fmt.Printf("The end of its log:\n%s\n", tail(d.stage.HeirloomLog(), 20))
-		}
-		return err
-	})
+	ctx, cancel := context.WithCancel(ctx) // the program runs until it is done
+	timer := time.AfterFunc(2*patience, cancel)
+	defer timer.Stop()
+	err := progress("Starting heirloom", func() error { return d.stage.StartHeirloom(ctx) })
+	if err != nil {
+		cancel()
+		fmt.Println("The end of its log:")
+		d.output(tail(d.stage.HeirloomLog(), 20))
+	}
+	return err
 }
 
 // divertLogs keeps what libraries log out of what is shown.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +24,11 @@ const (
 	patience = 30 * time.Second
 	polling  = 50 * time.Millisecond
 )
+
+// in names an object.
+func in(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name}
+}
 
 func (d *demo) kubeconfig() string {
 	return filepath.Join(d.dir, "admin.kubeconfig")
@@ -49,11 +55,19 @@ func (d *demo) do(ctx context.Context, args ...string) error {
 	return err
 }
 
+// get reads an object.
+func (d *demo) get(ctx context.Context, object client.Object) error {
+	if err := d.stage.Client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+		return fmt.Errorf("getting %s: %w", object.GetName(), err)
+	}
+	return nil
+}
+
 // await reads an object again and again until there are no problems any more, and returns those that are left.
 func (d *demo) await(ctx context.Context, object client.Object, problems func() []string) []string {
 	var left []string
 	err := wait.PollUntilContextTimeout(ctx, polling, patience, true, func(ctx context.Context) (bool, error) {
-		err := d.stage.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
+		err := d.get(ctx, object)
 		switch {
 		case err == nil:
 			left = problems()
@@ -70,9 +84,9 @@ func (d *demo) await(ctx context.Context, object client.Object, problems func() 
 
 // versions returns every version of a Node that has been stored up to now, oldest first.
 func (d *demo) versions(ctx context.Context, name string) ([]*corev1.Node, error) {
-	now := &corev1.Node{}
-	if err := d.stage.Client.Get(ctx, client.ObjectKey{Name: name}, now); err != nil {
-		return nil, fmt.Errorf("getting Node %s: %w", name, err)
+	now := &corev1.Node{ObjectMeta: in("", name)}
+	if err := d.get(ctx, now); err != nil {
+		return nil, err
 	}
 	var recorded []controlplane.Version
 	err := wait.PollUntilContextTimeout(ctx, polling, patience, true, func(context.Context) (bool, error) {

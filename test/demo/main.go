@@ -54,7 +54,6 @@ func (o options) run(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("making a directory for logs and kubeconfigs: %w", err)
 	}
-	// The report is the first to know of a failure, so what is left behind is decided last.
 	defer func() { err = errors.Join(err, o.cleanUp(dir, err != nil)) }()
 	r := &report{}
 	d, err := setUp(ctx, r, o.program, dir)

@@ -7,16 +7,14 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // outage is the step in which Heirloom is down.
 func (d *demo) outage(ctx context.Context) error {
-	ms := &clusterv1.MachineSet{}
-	if err := d.stage.Client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "workers-x7k2p"}, ms); err != nil {
-		return fmt.Errorf("getting the MachineSet: %w", err)
+	ms := &clusterv1.MachineSet{ObjectMeta: in("default", "workers-x7k2p")}
+	if err := d.get(ctx, ms); err != nil {
+		return err
 	}
 	fmt.Println()
 	if err := progress("Stopping heirloom", d.stage.StopHeirloom); err != nil {
@@ -36,9 +34,9 @@ func (d *demo) outage(ctx context.Context) error {
 	}
 	d.say("A new kubelet comes, too:")
 	d.check("Node worker-3 registers without Heirloom", failure(d.register(ctx, "worker-3"))...)
-	node := &corev1.Node{}
-	if err := d.stage.Client.Get(ctx, client.ObjectKey{Name: "worker-3"}, node); err != nil {
-		return fmt.Errorf("getting Node worker-3: %w", err)
+	node := &corev1.Node{ObjectMeta: in("", "worker-3")}
+	if err := d.get(ctx, node); err != nil {
+		return err
 	}
 	d.check("It has nothing from its Machine", ofNode(node).unwanted(d.declared.nodeTaints())...)
 	fmt.Println()
@@ -51,11 +49,11 @@ func (d *demo) outage(ctx context.Context) error {
 
 // repaired looks at what the loop has to make good.
 func (d *demo) repaired(ctx context.Context) {
-	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "worker-3"}}
+	m := &clusterv1.Machine{ObjectMeta: in("default", "worker-3")}
 	d.check("Machine worker-3 has everything that is declared", d.await(ctx, m, func() []string {
 		return ofMachine(m).missing(d.declared.content)
 	})...)
-	late := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-3"}}
+	late := &corev1.Node{ObjectMeta: in("", "worker-3")}
 	for _, inherited := range []struct {
 		what string
 		content
@@ -69,9 +67,13 @@ func (d *demo) repaired(ctx context.Context) {
 			return ofNode(late).missing(inherited.content)
 		})...)
 	}
-	changed := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-2"}}
+	changed := &corev1.Node{ObjectMeta: in("", "worker-2")}
 	d.check("Node worker-2 has its Always taints again", d.await(ctx, changed, func() []string {
 		return ofNode(changed).missing(content{taints: d.declared.always})
+	})...)
+	initialized := &corev1.Node{ObjectMeta: in("", "worker-1")}
+	d.check("Node worker-1 has not got its Initialize taints back", d.await(ctx, initialized, func() []string {
+		return ofNode(initialized).unwanted(content{taints: d.declared.initialize})
 	})...)
 }
 

@@ -45,12 +45,17 @@ func (d *demo) registration(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, name := range names {
-		if err := d.first(ctx, name); err != nil {
+	for i, name := range names {
+		if err := d.first(ctx, name, i == 0); err != nil {
 			return err
 		}
 	}
-	d.say("Labels under node-role.kubernetes.io and node-restriction.kubernetes.io nobody but a privileged user may set:")
+	return d.restricted(ctx, names)
+}
+
+// restricted looks at the labels that a kubelet may not set.
+func (d *demo) restricted(ctx context.Context, names []string) error {
+	d.say("Its labels under node-role.kubernetes.io and node-restriction.kubernetes.io no kubelet may set:")
 	_, stderr, err := d.kubectl(ctx, "--kubeconfig", "worker-1.kubeconfig", "label", "node", "worker-1", "node-role.kubernetes.io/infra=")
 	d.output(stderr)
 	d.check("The kubelet itself is refused", unlessFailed(err)...)
@@ -84,16 +89,17 @@ func (d *demo) register(ctx context.Context, name string) error {
 }
 
 // first looks at a Node as its kubelet's create has left it.
-func (d *demo) first(ctx context.Context, name string) error {
+func (d *demo) first(ctx context.Context, name string, show bool) error {
 	versions, err := d.versions(ctx, name)
 	if err != nil {
 		return err
 	}
 	first := versions[0]
-	d.say("Node %s, the first version that the API server has stored (resourceVersion %s). The annotations "+
-		"…-from-machine record what it has from its Machine:", name, first.ResourceVersion)
+	d.say("Node %s, in the first version that the API server has stored (resourceVersion %s):", name, first.ResourceVersion)
 	has := ofNode(first)
-	has.under("node.cluster.x-k8s.io", "cluster.x-k8s.io", "heirloom.dev").show()
+	if show {
+		has.under("node.cluster.x-k8s.io", "cluster.x-k8s.io", "heirloom.dev").show()
+	}
 	d.check("It has every Always and every Initialize taint", has.missing(d.declared.nodeTaints())...)
 	d.check("It has the labels and annotations under node.cluster.x-k8s.io", has.missing(d.declared.free())...)
 	d.check("It has no label that a kubelet may not set", has.unwanted(d.declared.restricted())...)
@@ -103,7 +109,7 @@ func (d *demo) first(ctx context.Context, name string) error {
 
 // complete looks at a Node after its first privileged write.
 func (d *demo) complete(ctx context.Context, name string) error {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	node := &corev1.Node{ObjectMeta: in("", name)}
 	left := d.await(ctx, node, func() []string {
 		return append(ofNode(node).missing(d.declared.restricted()), ofNode(node).unwanted(uninitialized())...)
 	})

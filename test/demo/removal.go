@@ -4,11 +4,10 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // removal is the step in which the MachineDeployment stops declaring a label.
@@ -29,17 +28,14 @@ func (d *demo) removal(ctx context.Context) error {
 	if err := d.do(ctx, "apply", "-f", "machinedeployment.yaml"); err != nil {
 		return err
 	}
-	in := func(name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}
-	}
-	ms := &clusterv1.MachineSet{ObjectMeta: in("workers-x7k2p")}
+	ms := &clusterv1.MachineSet{ObjectMeta: in("default", "workers-x7k2p")}
 	d.check("The label is gone from the MachineSet, itself and in its template", d.await(ctx, ms, func() []string {
 		return append(contentOf(ms.Labels, nil, nil).unwanted(label), ofTemplate(ms.Spec.Template).unwanted(label)...)
 	})...)
 	for _, name := range []string{"worker-1", "worker-2"} {
-		m := &clusterv1.Machine{ObjectMeta: in(name)}
+		m := &clusterv1.Machine{ObjectMeta: in("default", name)}
 		d.check("The label is gone from Machine "+name, d.await(ctx, m, func() []string { return ofMachine(m).unwanted(label) })...)
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		node := &corev1.Node{ObjectMeta: in("", name)}
 		d.check("The label is gone from Node "+name, d.await(ctx, node, func() []string { return ofNode(node).unwanted(label) })...)
 	}
 	d.declared.content = d.declared.content.without(label)
@@ -48,11 +44,8 @@ func (d *demo) removal(ctx context.Context) error {
 
 // others looks at what was not to be touched by the removal.
 func (d *demo) others(ctx context.Context) error {
-	m, node := &clusterv1.Machine{}, &corev1.Node{}
-	if err := d.stage.Client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "worker-1"}, m); err != nil {
-		return err
-	}
-	if err := d.stage.Client.Get(ctx, client.ObjectKey{Name: "worker-1"}, node); err != nil {
+	m, node := &clusterv1.Machine{ObjectMeta: in("default", "worker-1")}, &corev1.Node{ObjectMeta: in("", "worker-1")}
+	if err := errors.Join(d.get(ctx, m), d.get(ctx, node)); err != nil {
 		return err
 	}
 	d.check("What the user set by hand stays: ticket on the Machine", ofMachine(m).missing(content{labels: []string{"ticket=4711"}})...)

@@ -5,10 +5,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -25,7 +25,8 @@ func untaint(node string, taints []string) []string {
 // always is the step in which somebody removes Always taints.
 func (d *demo) always(ctx context.Context) error {
 	const name = "worker-1"
-	d.say("Somebody removes both Always taints from Node %s. kubectl prints what the API server answers:", name)
+	d.say("Somebody removes both Always taints from Node %s. kubectl believes to have done so; the warnings are the API "+
+		"server's:", name)
 	stdout, stderr, err := d.kubectl(ctx, untaint(name, d.declared.always)...)
 	d.output(stdout)
 	d.output(stderr)
@@ -72,19 +73,19 @@ func notWarned(stderr, t string, wanted ...string) []string {
 func (d *demo) initialize(ctx context.Context) error {
 	const name, shift = "worker-1", "node.cluster.x-k8s.io/shift=night"
 	removed := content{taints: d.declared.initialize}
-	d.say("The workload of Node %s has warmed up, so somebody removes its Initialize taints:", name)
-	if err := d.do(ctx, untaint(name, d.declared.initialize)...); err != nil {
-		return err
-	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if err := d.stage.Client.Get(ctx, client.ObjectKeyFromObject(node), node); err != nil {
-		return fmt.Errorf("getting Node %s: %w", name, err)
-	}
-	d.check("They are gone", ofNode(node).unwanted(removed)...)
 	before, err := d.versions(ctx, name)
 	if err != nil {
 		return err
 	}
+	d.say("The workload of Node %s has warmed up, so somebody removes its Initialize taints:", name)
+	if err := d.do(ctx, untaint(name, d.declared.initialize)...); err != nil {
+		return err
+	}
+	node := &corev1.Node{ObjectMeta: in("", name)}
+	if err := d.get(ctx, node); err != nil {
+		return err
+	}
+	d.check("They are gone", ofNode(node).unwanted(removed)...)
 	d.say("A change of its Machine makes Heirloom sync the Node again:")
 	if err := d.do(ctx, "label", "machine", name, shift); err != nil {
 		return err
@@ -95,13 +96,22 @@ func (d *demo) initialize(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var back []string
-	for _, v := range after[len(before):] {
-		back = append(back, ofNode(v).unwanted(removed)...)
-	}
-	d.check("The Initialize taints have not come back", back...)
+	d.check("The Initialize taints have not come back in any version", back(after[len(before):], removed)...)
 	d.check("The Always taints are there", ofNode(node).missing(content{taints: d.declared.always})...)
 	return nil
+}
+
+// back says what was gone from a Node in one version and there in a later one.
+func back(versions []*corev1.Node, removed content) []string {
+	gone := slices.IndexFunc(versions, func(v *corev1.Node) bool { return len(ofNode(v).unwanted(removed)) == 0 })
+	if gone < 0 {
+		return []string{"they have never been gone"}
+	}
+	var problems []string
+	for _, v := range versions[gone:] {
+		problems = append(problems, prefixed("resourceVersion "+v.ResourceVersion+": ", ofNode(v).unwanted(removed))...)
+	}
+	return problems
 }
 
 // reserved is the step in which somebody declares a taint that nobody may declare.
@@ -121,7 +131,7 @@ func (d *demo) reserved(ctx context.Context) error {
 		}
 		d.check("It says which field is wrong: "+path, problems...)
 	}
-	md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "reserved"}}
+	md := &clusterv1.MachineDeployment{ObjectMeta: in("default", "reserved")}
 	err = d.stage.Client.Get(ctx, client.ObjectKeyFromObject(md), md)
 	switch {
 	case err == nil:

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/resource"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/origin"
+)
+
+type explainOptions struct {
+	config            *genericclioptions.ConfigFlags
+	managementCluster string
+	output            string
+}
+
+func newExplainCommand(config *genericclioptions.ConfigFlags) *cobra.Command {
+	o := &explainOptions{config: config}
+	command := &cobra.Command{
+		Use:   "explain (TYPE/NAME | TYPE NAME)",
+		Short: "Tell where each label, annotation and taint of an object comes from",
+		Long: `Tell where each label, annotation and taint of a MachineSet, a Machine or a Node comes from.
+
+What is inherited is followed up to the object that declares it. For the rest, metadata.managedFields tells who set it.
+The Cluster API objects and the Node are read from the same API server, that of the management cluster.`,
+		Example: `  # A Machine, in the namespace of the current context
+  kubectl heirloom explain machine/md-0-x7k2p
+
+  # A MachineSet, with what it hands down in its template
+  kubectl heirloom explain machineset md-0-abcde -n fleet
+
+  # A Node that names its instance in spec.providerID
+  kubectl heirloom explain node/worker-1
+
+  # A Node of a management cluster that manages itself as Cluster fleet/mgmt
+  kubectl heirloom explain node/worker-1 --management-cluster=fleet/mgmt
+
+  # For a program
+  kubectl heirloom explain machine/md-0-x7k2p -o json`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			show, err := printerFor(o.output)
+			if err != nil {
+				return err
+			}
+			explanation, err := o.explain(cmd, args)
+			if err != nil {
+				return err
+			}
+			return show(cmd, explanation)
+		},
+	}
+	command.Flags().StringVarP(&o.output, "output", "o", "", "Output format: json, yaml or kyaml. If unspecified, a table.")
+	command.Flags().StringVar(&o.managementCluster, "management-cluster", "",
+		"<namespace>/<name> of the Cluster whose Nodes live in the management cluster's own API server, if it manages itself. "+
+			"Its Nodes are then matched with Machines by nodeRef, providerID and addresses. If unspecified, by providerID only.")
+	return command
+}
+
+func (o *explainOptions) explain(cmd *cobra.Command, args []string) (*origin.Explanation, error) {
+	management, err := parseManagementCluster(o.managementCluster)
+	if err != nil {
+		return nil, err
+	}
+	reader, err := newReader(o.config, cmd.ErrOrStderr())
+	if err != nil {
+		return nil, err
+	}
+	reader.chain.ManagementCluster = management
+	info, err := o.resolve(args)
+	if err != nil {
+		return nil, err
+	}
+	key := types.NamespacedName{Namespace: info.Namespace, Name: info.Name}
+	family, err := reader.family(cmd.Context(), info.Mapping.GroupVersionKind.GroupKind(), key)
+	if err != nil {
+		return nil, err
+	}
+	return origin.Explain(family)
+}
+
+// resolve finds out which object is meant, in kubectl's own way, without reading it.
+func (o *explainOptions) resolve(args []string) (*resource.Info, error) {
+	namespace, _, err := o.config.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return nil, fmt.Errorf("finding the namespace in the kubeconfig: %w", err)
+	}
+	infos, err := resource.NewBuilder(o.config).Unstructured().
+		NamespaceParam(namespace).DefaultNamespace().
+		ResourceTypeOrNameArgs(false, args...).
+		RequireObject(false).
+		Do().Infos()
+	if err != nil {
+		return nil, fmt.Errorf("finding out what %q is: %w", strings.Join(args, " "), err)
+	}
+	if len(infos) != 1 {
+		return nil, fmt.Errorf("%q are %d objects: explain takes one at a time", strings.Join(args, " "), len(infos))
+	}
+	return infos[0], nil
+}
+
+func parseManagementCluster(s string) (types.NamespacedName, error) {
+	if s == "" {
+		return types.NamespacedName{}, nil
+	}
+	namespace, name, ok := strings.Cut(s, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return types.NamespacedName{}, fmt.Errorf("--management-cluster=%q: must be <namespace>/<name>", s)
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}, nil
+}

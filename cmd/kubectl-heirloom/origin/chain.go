@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package origin
+
+import (
+	"regexp"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+// chain computes the places of a family, from its top down.
+type chain struct {
+	Family
+	rules inherit.Policy
+}
+
+// rulesFor returns the rules as wide as they may be in force, because only what an object has is looked up in what they
+// bring: taints flow as if Cluster API propagated them, and what the operator's own regexes selected for the Node, which
+// are not known here, is read from what was recorded there.
+func rulesFor(node *corev1.Node) inherit.Policy {
+	rules := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}
+	if node != nil {
+		rules.AdditionalLabels = recorded(node, clusterv1.LabelsFromMachineAnnotation, inherit.LabelsFromMachineAnnotation)
+		rules.AdditionalAnnotations = recorded(node, clusterv1.AnnotationsFromMachineAnnotation, inherit.AnnotationsFromMachineAnnotation)
+	}
+	return rules
+}
+
+// recorded returns regexes for exactly the keys that tracking annotations list.
+func recorded(node *corev1.Node, annotations ...string) []*regexp.Regexp {
+	var exact []*regexp.Regexp
+	for _, name := range annotations {
+		for key := range strings.SplitSeq(node.Annotations[name], ",") {
+			if key = strings.TrimSpace(key); key != "" {
+				exact = append(exact, regexp.MustCompile("^"+regexp.QuoteMeta(key)+"$"))
+			}
+		}
+	}
+	return exact
+}
+
+// declared is the template of the MachineDeployment, the top of the chain.
+func (c chain) declared() place {
+	md := c.MachineDeployment
+	if md == nil {
+		return place{}
+	}
+	t := md.Spec.Template
+	return place{
+		object: ownerchain.Name("MachineDeployment", md), path: []string{"spec", "template"},
+		has: contentOf(inherit.Content{Labels: t.Labels, Annotations: t.Annotations, Taints: t.Spec.Taints}),
+	}
+}
+
+// machineSet is the top of the MachineSet (rule 6).
+func (c chain) machineSet() place {
+	p := place{object: ownerchain.Name("MachineSet", c.MachineSet), has: contentOf(inherit.OfMachineSet(c.MachineSet).Top)}
+	if c.MachineDeployment != nil {
+		p.inherits = bring(contentOf(c.rules.MachineSet(c.MachineDeployment, c.MachineSet).Top), c.declared().sources())
+	}
+	return p
+}
+
+// template is the template of the MachineSet (rule 6).
+func (c chain) template() place {
+	if c.MachineSet == nil {
+		return place{}
+	}
+	p := place{
+		object: ownerchain.Name("MachineSet", c.MachineSet), path: []string{"spec", "template"},
+		has: contentOf(*inherit.OfMachineSet(c.MachineSet).Template),
+	}
+	if c.MachineDeployment != nil {
+		p.inherits = bring(contentOf(*c.rules.MachineSet(c.MachineDeployment, c.MachineSet).Template), c.declared().sources())
+	}
+	return p
+}
+
+// machine is the Machine (rule 8). A taint that its MachineSet does not declare by type is declared by annotation.
+func (c chain) machine() place {
+	p := place{object: ownerchain.Name("Machine", c.Machine), has: contentOf(inherit.OfMachine(c.Machine).Top)}
+	desired, _ := c.rules.Machine(c.MachineSet, c.Machine) //nolint:errcheck // notes tells what was left out
+	brought := contentOf(desired.Top)
+	p.inherits = bring(brought, c.template().sources())
+	for i, from := range bring(brought, annotated(c.Machine, p.sources())) {
+		if _, typed := p.inherits[i]; !typed {
+			p.inherits[i] = from
+		}
+	}
+	return p
+}
+
+// annotated returns the sources of the taints that a Machine declares by annotation.
+func annotated(m *capi.Machine, from sources) sources {
+	all := sources{}
+	for _, name := range []string{taint.InitializeAnnotation, taint.AlwaysAnnotation} { // the second wins
+		taints, _ := taint.FromAnnotations(map[string]string{name: m.Annotations[name]}) //nolint:errcheck // notes tells
+		for _, t := range taints {
+			all[id{Taint, t.Key, t.Effect}] = from[id{kind: Annotation, key: name}] + "[" + name + "]"
+		}
+	}
+	return all
+}
+
+// node is the Node (rules 11 to 13). Beside what it inherits, the rules record there what came from the Machine.
+func (c chain) node() place {
+	machine := c.machine().sources()
+	for i, from := range annotated(c.Machine, machine) {
+		if _, typed := machine[i]; !typed {
+			machine[i] = from
+		}
+	}
+	state, _ := c.rules.Node(c.Machine, inherit.NodeState{}, inherit.Privileged) //nolint:errcheck // notes tells
+	brought := contentOfNode(state)
+	p := place{
+		object: "Node " + c.Node.Name, has: contentOfNode(inherit.OfNode(c.Node)), atomicTaints: true,
+		inherits: bring(brought, machine), records: sources{},
+	}
+	for i := range brought {
+		if _, ok := p.inherits[i]; !ok {
+			p.records[i] = "records what came from " + ownerchain.Name("Machine", c.Machine)
+		}
+	}
+	return p
+}

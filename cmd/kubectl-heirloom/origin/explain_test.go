@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package origin_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/origin"
+)
+
+const (
+	mdTemplate = "MachineDeployment default/md spec.template."
+	msTemplate = "MachineSet default/ms spec.template."
+)
+
+func TestExplain(t *testing.T) {
+	for name, test := range map[string]struct {
+		family
+		want string
+	}{
+		"a MachineSet inherits labels at its top and everything in its template": {
+			family{
+				md:    "label team=ml | annotation note=hi | taint gpu=true:NoSchedule",
+				ms:    "label team=ml | annotation note=hi | taint gpu=true:NoSchedule",
+				msTop: "label team=ml | annotation note=hi", managed: "heirloom template label team | manager annotation note",
+			},
+			`label team=ml <- ` + mdTemplate + `metadata.labels
+			 annotation note=hi <- set here by manager
+			 *template label team=ml <- ` + mdTemplate + `metadata.labels
+			 template annotation note=hi <- ` + mdTemplate + `metadata.annotations
+			 template taint gpu:NoSchedule=true <- ` + mdTemplate + `spec.taints`,
+		},
+		"a MachineSet without a MachineDeployment inherits nothing": {
+			family{ms: "label team=ml", msTop: "label team=ml", managed: "kubectl label team | kubectl template label team"},
+			`label team=ml <- set here by kubectl
+			 template label team=ml <- set here by kubectl`,
+		},
+		"a Machine's inheritance is followed to the MachineDeployment": {
+			family{
+				md: "label team=ml | taint gpu=true:NoSchedule", ms: "label team=ml | label own=ms | taint gpu=true:NoSchedule",
+				m: "label team=ml | label own=ms | taint gpu=true:NoSchedule", managed: "heirloom label team | heirloom taint gpu:NoSchedule",
+			},
+			`label own=ms <- ` + msTemplate + `metadata.labels
+			 *label team=ml <- ` + mdTemplate + `metadata.labels
+			 *taint gpu:NoSchedule=true <- ` + mdTemplate + `spec.taints`,
+		},
+		"what is not inherited was set by its field managers": {
+			family{ms: ".", m: "label user=yes | taint mine:NoExecute | annotation gone=x", managed: "kubectl label user | helm label user | kubectl taint mine:NoExecute"},
+			`label user=yes <- set here by helm, kubectl
+			 annotation gone=x <- unknown
+			 taint mine:NoExecute= <- set here by kubectl`,
+		},
+		"another value than the declared one is not inherited, and says so": {
+			family{md: "label team=ml", ms: "label team=ml", m: "label team=mine", managed: "kubectl label team"},
+			`label team=mine <- set here by kubectl; ` + mdTemplate + `metadata.labels declares "ml"`,
+		},
+		"another propagation than the declared one is not inherited, and says so": {
+			family{ms: "taint gpu=true:NoSchedule@OnInitialization", m: "taint gpu=true:NoSchedule@Always"},
+			`taint gpu:NoSchedule=true <- unknown; ` + msTemplate + `spec.taints declares "true" (OnInitialization)`,
+		},
+		"bookkeeping is not inherited, though the owner has the same": {
+			family{ms: "annotation kubectl.kubernetes.io/x=1", m: "annotation kubectl.kubernetes.io/x=1", managed: "kubectl annotation kubectl.kubernetes.io/x"},
+			`annotation kubectl.kubernetes.io/x=1 <- set here by kubectl`,
+		},
+		"a Machine's typed taint comes from the annotation that declares it": {
+			family{
+				md: "annotation taints.heirloom.dev/always=gpu:NoSchedule", ms: "annotation taints.heirloom.dev/always=gpu:NoSchedule",
+				m: "annotation taints.heirloom.dev/always=gpu:NoSchedule | taint gpu:NoSchedule",
+			},
+			`annotation taints.heirloom.dev/always=gpu:NoSchedule <- ` + mdTemplate + `metadata.annotations
+			 taint gpu:NoSchedule= <- ` + mdTemplate + `metadata.annotations[taints.heirloom.dev/always]`,
+		},
+		"a Node inherits what the rules let through": {
+			family{
+				md:   "label node.cluster.x-k8s.io/pool=a",
+				ms:   "label node.cluster.x-k8s.io/pool=a",
+				m:    "label node.cluster.x-k8s.io/pool=a | label team=ml | annotation node.cluster.x-k8s.io/own=m",
+				node: "label node.cluster.x-k8s.io/pool=a | label team=ml | annotation node.cluster.x-k8s.io/own=m", managed: "kubelet label team",
+			},
+			`label node.cluster.x-k8s.io/pool=a <- ` + mdTemplate + `metadata.labels
+			 label team=ml <- set here by kubelet
+			 annotation node.cluster.x-k8s.io/own=m <- Machine default/m metadata.annotations`,
+		},
+		"a Node inherits taints of either propagation and form": {
+			family{
+				md: "taint a:NoSchedule", ms: "taint a:NoSchedule", m: "taint a:NoSchedule | taint b:NoExecute@OnInitialization | annotation taints.heirloom.dev/initialize=c=d:NoSchedule",
+				node: "taint a:NoSchedule | taint b:NoExecute | taint c=d:NoSchedule",
+			},
+			`taint a:NoSchedule= <- ` + mdTemplate + `spec.taints
+			 taint b:NoExecute= <- Machine default/m spec.taints
+			 taint c:NoSchedule=d <- Machine default/m metadata.annotations[taints.heirloom.dev/initialize]`,
+		},
+		"who wrote a Node's list of taints last need not have set each of them": {
+			family{m: ".", node: "taint foreign:NoSchedule", managed: "heirloom taints"},
+			`taint foreign:NoSchedule= <- unknown (the list of taints was last written by heirloom)`,
+		},
+		"what an operator's regex brought to a Node is known from what was recorded": {
+			family{
+				m: "label team=ml | label zone=x", managed: "kubelet label zone | heirloom annotation heirloom.dev/labels-from-machine",
+				node: "label team=ml | label zone=x | annotation heirloom.dev/labels-from-machine=team",
+			},
+			`label team=ml <- Machine default/m metadata.labels
+			 label zone=x <- set here by kubelet
+			 *annotation heirloom.dev/labels-from-machine=team <- records what came from Machine default/m`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, err := origin.Explain(test.build(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want []string
+			for line := range strings.Lines(test.want) {
+				want = append(want, strings.TrimSpace(line))
+			}
+			if diff := cmp.Diff(want, lines(e)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNotes(t *testing.T) {
+	for name, test := range map[string]struct {
+		family
+		change func(origin.Family)
+		want   []string
+	}{
+		"the object to edit is the top of the chain": {
+			family: family{md: ".", ms: ".", m: "."},
+			want:   []string{"To change what is inherited, edit MachineDeployment default/md (spec.template)."},
+		},
+		"the object to edit is the Cluster where a ClusterClass is at work": {
+			family: family{md: ".", ms: ".", m: "label topology.cluster.x-k8s.io/owned="},
+			change: func(f origin.Family) { f.Machine.Spec.ClusterName = "c" },
+			want:   []string{"To change what is inherited, edit Cluster default/c (spec.topology)."},
+		},
+		"a control plane is named as the end of the way": {
+			family: family{m: "."},
+			change: func(f origin.Family) { f.Machine.OwnerReferences[0].Kind = "KubeadmControlPlane" },
+			want: []string{"Machine default/m is controlled by KubeadmControlPlane ms, which this command cannot look into yet: " +
+				"what came from there is shown as set on Machine default/m."},
+		},
+		"an object that is left alone says why": {
+			family: family{md: ".", ms: ".", m: "annotation cluster.x-k8s.io/paused=", node: "."},
+			want: []string{
+				"Heirloom leaves the object alone for now, because of Machine default/m: it is paused.",
+				"To change what is inherited, edit MachineDeployment default/md (spec.template).",
+			},
+		},
+		"taints that may not be inherited are named": {
+			family: family{m: "annotation taints.heirloom.dev/always=gpu"},
+			change: func(f origin.Family) { f.Machine.OwnerReferences = nil },
+			want: []string{`Taints are left out: annotation taints.heirloom.dev/always: taint "gpu" has no effect: ` +
+				"expected <key>=<value>:<effect> or <key>:<effect>."},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := test.build(t)
+			if test.change != nil {
+				test.change(f)
+			}
+			e, err := origin.Explain(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, e.Notes); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhatCannotBeExplainedIsAnError(t *testing.T) {
+	if _, err := origin.Explain(origin.Family{}); err == nil {
+		t.Error("no object: want an error")
+	}
+	f := family{m: "."}.build(t)
+	f.Machine.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x", FieldsV1: &metav1.FieldsV1{Raw: []byte("{")}}}
+	if _, err := origin.Explain(f); err == nil || !strings.Contains(err.Error(), `manager "x"`) {
+		t.Errorf("broken managed fields: got %v", err)
+	}
+}

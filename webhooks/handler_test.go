@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"gomodules.xyz/jsonpatch/v2"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
+)
+
+type decideFunc func() (answer, error)
+
+func (f decideFunc) decide(context.Context, admission.Request) (answer, error) { return f() }
+
+func TestFailOpen(t *testing.T) {
+	operation := jsonpatch.NewOperation("add", "/metadata/labels", map[string]string{"a": "1"})
+	for _, tc := range []struct {
+		name     string
+		decide   decideFunc
+		patched  bool
+		warnings []string
+		outcome  metrics.Outcome
+	}{
+		{name: "what changes nothing is allowed", decide: func() (answer, error) { return answer{outcome: metrics.Unchanged}, nil }, outcome: metrics.Unchanged},
+		{name: "a patch is passed on with its warnings", decide: func() (answer, error) {
+			return answer{outcome: metrics.Injected, patch: []jsonpatch.Operation{operation}, warnings: []string{"kept"}}, nil
+		}, patched: true, warnings: []string{"kept"}, outcome: metrics.Injected},
+		{
+			name:    "an error is allowed with a warning",
+			decide:  func() (answer, error) { return answer{}, errors.New("the cache is on fire") },
+			outcome: metrics.Failed, warnings: []string{"heirloom: nothing was inherited by this write: the cache is on fire"},
+		},
+		{
+			name: "an error beside a patch is allowed untouched",
+			decide: func() (answer, error) {
+				return answer{outcome: metrics.Injected, patch: []jsonpatch.Operation{operation}}, errors.New("half done")
+			},
+			outcome: metrics.Failed, warnings: []string{"heirloom: nothing was inherited by this write: half done"},
+		},
+		{
+			name:    "a panic is allowed with a warning",
+			decide:  func() (answer, error) { panic("index out of range") },
+			outcome: metrics.Failed, warnings: []string{"heirloom: nothing was inherited by this write: internal error: index out of range"},
+		},
+		{
+			name:    "a panic with an error is, too",
+			decide:  func() (answer, error) { var m map[string]string; m["a"] = "b"; return answer{}, nil },
+			outcome: metrics.Failed, warnings: []string{"heirloom: nothing was inherited by this write: internal error: assignment to entry in nil map"},
+		},
+		{
+			// An API server drops a warning that has control characters in it.
+			name:    "a warning is one line, whatever the error",
+			decide:  func() (answer, error) { return answer{}, errors.Join(errors.New("one"), errors.New("two")) },
+			outcome: metrics.Failed, warnings: []string{"heirloom: nothing was inherited by this write: one; two"},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			s := newServer(t, fleet{}, nil, inherit.Policy{})
+			response := failOpen{decider: tc.decide, metrics: s.Metrics}.Handle(t.Context(), write{kind: "Machine", object: "{}", old: "{}"}.request(t))
+			Expect(response.Allowed).To(BeTrue())
+			Expect(len(response.Patches) > 0).To(Equal(tc.patched))
+			Expect(response.Warnings).To(HaveExactElements(tc.warnings))
+			Expect(s.counted(t)).To(Equal([]string{fmt.Sprintf("Machine UPDATE %s", tc.outcome)}))
+		})
+	}
+}
+
+func TestWhatWasLeftOutIsOneLine(t *testing.T) {
+	decided := answer{}
+	decided.warn(nil)
+	NewWithT(t).Expect(decided.warnings).To(BeEmpty())
+	decided.warn(errors.Join(errors.New("taint one"), errors.New("taint two")))
+	NewWithT(t).Expect(decided.warnings).To(Equal([]string{"heirloom: not inherited: taint one; taint two"}))
+}
+
+// TestWhatCannotBeDecoded: an object that cannot be read is allowed as it came, by every handler.
+func TestWhatCannotBeDecoded(t *testing.T) {
+	for _, tc := range []struct{ name, object, old, warning string }{
+		{name: "no object at all", warning: "has no object"},
+		{name: "half an object", object: `{"metadata":{"name":`, warning: "unexpected end of JSON input"},
+		{name: "a text", object: `"text"`, warning: "cannot unmarshal string"},
+		{name: "a list", object: `[]`, warning: "cannot unmarshal array"},
+		{name: "metadata that are a text", object: `{"metadata":"text"}`, warning: "cannot unmarshal string"},
+		{name: "labels that are numbers", object: `{"metadata":{"labels":{"a":1}}}`, warning: "cannot unmarshal number"},
+		{name: "rubbish", object: "\x00\x01\xff", warning: "invalid character"},
+		{name: "nothing but depth", object: deep(20_000), warning: "exceeded max depth"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for kind, d := range deciders(newServer(t, fleet{}, nil, inherit.Policy{}).Dependencies) {
+				t.Run(kind, func(t *testing.T) {
+					Expect := NewWithT(t).Expect
+					s := newServer(t, fleet{}, nil, inherit.Policy{})
+					req := write{kind: kind}.request(t)
+					req.Object.Raw = []byte(tc.object)
+					response := failOpen{decider: d, metrics: s.Metrics}.Handle(t.Context(), req)
+					Expect(response.Allowed).To(BeTrue())
+					Expect(response.Patches).To(BeEmpty())
+					Expect(response.Warnings).To(HaveExactElements(And(HavePrefix("heirloom: "), ContainSubstring(tc.warning), Not(ContainSubstring("\n")))))
+					Expect(s.counted(t)).To(Equal([]string{kind + " CREATE failed"}))
+				})
+			}
+		})
+	}
+}
+
+func deep(levels int) string {
+	text := make([]byte, 0, 6*levels)
+	for range levels {
+		text = append(text, `{"a":`...)
+	}
+	return string(text)
+}
+
+// deciders are the deciders by a kind that they are about.
+func deciders(d Dependencies) map[string]decider {
+	return map[string]decider{"MachineSet": machineSets{d}, "Machine": machines{d}, "Node": nodes{d}, "Cluster": taints{}}
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	"sigs.k8s.io/yaml"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
+
+// fleet is a reader of the objects that it holds, by "<namespace>/<name>". A list holds all of them, whatever is asked
+// for: who matches is for the rules to find out.
+type fleet struct {
+	clusters    map[string]string
+	deployments map[string]string
+	sets        map[string]string
+	machines    map[string]string
+	err         error
+}
+
+func (f fleet) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if f.err != nil {
+		return f.err
+	}
+	var from map[string]string
+	switch into.(type) {
+	case *capi.Cluster:
+		from = f.clusters
+	case *capi.MachineDeployment:
+		from = f.deployments
+	case *capi.MachineSet:
+		from = f.sets
+	}
+	document, ok := from[key.String()]
+	if !ok {
+		return apierrors.NewNotFound(schema.GroupResource{}, key.String())
+	}
+	return f.read(key.String(), document, into)
+}
+
+func (f fleet) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+	list, ok := into.(*capi.MachineList)
+	if f.err != nil || !ok {
+		return f.err
+	}
+	for name, document := range f.machines {
+		m := capi.Machine{}
+		if err := f.read(name, document, &m); err != nil {
+			return err
+		}
+		list.Items = append(list.Items, m)
+	}
+	return nil
+}
+
+// read fills an object from YAML. Its UID is its name, so that owner references are easy to write.
+func (f fleet) read(name, document string, into client.Object) error {
+	if err := yaml.Unmarshal([]byte(document), into); err != nil {
+		return fmt.Errorf("bad fixture %s: %w", name, err)
+	}
+	namespace, short, _ := strings.Cut(name, "/")
+	into.SetNamespace(namespace)
+	into.SetName(short)
+	into.SetUID(types.UID(short))
+	return nil
+}
+
+// server is the handlers of all kinds over one fleet.
+type server struct {
+	Dependencies
+	registry *prometheus.Registry
+}
+
+func newServer(t testing.TB, cache client.Reader, live client.Reader, policy inherit.Policy) server {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	counters, err := metrics.New(registry)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return server{registry: registry, Dependencies: Dependencies{
+		Chain: &ownerchain.Chain{
+			Cache: cache, Live: live, ManagementCluster: types.NamespacedName{Namespace: "ns", Name: "c"},
+		},
+		Metrics: counters,
+		Policy:  func() inherit.Policy { return policy },
+	}}
+}
+
+// counted returns what the metrics counted, as "<kind> <operation> <outcome>".
+func (s server) counted(t *testing.T) []string {
+	t.Helper()
+	families, err := s.registry.Gather()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	var counts []string
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			var labels []string
+			for _, label := range metric.GetLabel() {
+				labels = append(labels, label.GetValue())
+			}
+			for range int(metric.GetCounter().GetValue()) {
+				counts = append(counts, strings.Join(labels, " "))
+			}
+		}
+	}
+	slices.Sort(counts)
+	return counts
+}
+
+// write is an admission request in short form. Objects are YAML; old makes it an update.
+type write struct {
+	kind, object, old string
+	// user is an administrator where it is empty; a kubelet is "system:node:<name>".
+	user string
+}
+
+func (w write) request(t testing.TB) admission.Request {
+	t.Helper()
+	group, version := "cluster.x-k8s.io", "v1beta2"
+	if w.kind == "Node" {
+		group, version = "", "v1"
+	}
+	if strings.HasSuffix(w.kind, "ControlPlane") {
+		group = "controlplane.cluster.x-k8s.io"
+	}
+	req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		UID: "uid", Operation: admissionv1.Create, Namespace: "ns", Name: "x",
+		Kind:     metav1.GroupVersionKind{Group: group, Version: version, Kind: w.kind},
+		Object:   raw(t, w.object),
+		UserInfo: authenticationv1.UserInfo{Username: "admin", Groups: []string{"system:authenticated"}},
+	}}
+	if w.old != "" {
+		req.Operation, req.OldObject = admissionv1.Update, raw(t, w.old)
+	}
+	if w.user != "" {
+		req.UserInfo = authenticationv1.UserInfo{Username: w.user, Groups: []string{"system:nodes", "system:authenticated"}}
+	}
+	return req
+}
+
+// raw turns YAML into what an API server sends; what is not YAML is sent as it is.
+func raw(t testing.TB, document string) runtime.RawExtension {
+	t.Helper()
+	if converted, err := yaml.YAMLToJSON([]byte(document)); err == nil {
+		return runtime.RawExtension{Raw: converted}
+	}
+	return runtime.RawExtension{Raw: []byte(document)}
+}
+
+// patch returns the operations of a response that are not about managed fields, one in a line.
+func patch(t *testing.T, response admission.Response) []string {
+	t.Helper()
+	var lines []string
+	for i := range response.Patches {
+		if strings.HasPrefix(response.Patches[i].Path, "/metadata/managedFields") {
+			continue
+		}
+		line, err := json.Marshal(&response.Patches[i])
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		lines = append(lines, string(line))
+	}
+	return lines
+}

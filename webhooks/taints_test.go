@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"net/http"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+func TestTaints(t *testing.T) {
+	const reserved = "[{key: node.kubernetes.io/x, effect: NoSchedule, propagation: Always}]"
+	for _, tc := range []struct {
+		name    string
+		request write
+		// causes are the field paths of a refusal; none means that the object is allowed.
+		causes []string
+	}{
+		{name: "an object without taints is allowed", request: write{kind: "Machine", object: "{spec: {clusterName: c}}"}},
+		{name: "good taints are allowed", request: write{kind: "Machine", object: "{spec: {taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}}"}},
+		{name: "a reserved taint is refused", request: write{kind: "Machine", object: "{spec: {taints: " + reserved + "}}"}, causes: []string{"spec.taints[0].key"}},
+		{name: "every fault is a cause", request: write{kind: "MachineDeployment", object: "{metadata: {annotations: {taints.heirloom.dev/always: typo}}, spec: {template: {spec: {taints: [{key: a, value: b/c, effect: Never, propagation: Once}]}}}}"}, causes: []string{
+			"metadata.annotations[taints.heirloom.dev/always]", "spec.template.spec.taints[0].value", "spec.template.spec.taints[0].effect", "spec.template.spec.taints[0].propagation",
+		}},
+		{name: "an update that leaves a reserved taint alone is allowed", request: write{kind: "Machine", object: "{spec: {taints: " + reserved + "}}", old: "{spec: {taints: " + reserved + "}}"}},
+		{name: "an update that brings one in is refused", request: write{kind: "Machine", object: "{spec: {taints: " + reserved + "}}", old: "{spec: {}}"}, causes: []string{"spec.taints[0].key"}},
+		{name: "a control plane of any provider may carry its own taint", request: write{kind: "AcmeControlPlane", object: "{spec: {machineTemplate: {metadata: {annotations: {taints.heirloom.dev/always: 'node-role.kubernetes.io/control-plane:NoSchedule'}}}}}"}},
+		{name: "a MachineDeployment may not", request: write{kind: "MachineDeployment", object: "{spec: {template: {metadata: {annotations: {taints.heirloom.dev/always: 'node-role.kubernetes.io/control-plane:NoSchedule'}}}}}"}, causes: []string{"spec.template.metadata.annotations[taints.heirloom.dev/always]"}},
+		{name: "the opt-out label is no way to a reserved taint", request: write{kind: "Machine", object: "{metadata: {labels: {heirloom.dev/ignore: ''}}, spec: {taints: " + reserved + "}}"}, causes: []string{"spec.taints[0].key"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			s := newServer(t, fleet{}, nil, inherit.Policy{})
+			req := tc.request.request(t)
+			response := failOpen{decider: taints{}, metrics: s.Metrics}.Handle(t.Context(), req)
+			Expect(response.Patches).To(BeEmpty())
+			if len(tc.causes) == 0 {
+				Expect(response.Allowed).To(BeTrue())
+				Expect(response.Warnings).To(BeEmpty())
+				Expect(s.counted(t)).To(Equal([]string{req.Kind.Kind + " " + string(req.Operation) + " unchanged"}))
+				return
+			}
+			Expect(response.Allowed).To(BeFalse())
+			Expect(s.counted(t)).To(Equal([]string{req.Kind.Kind + " " + string(req.Operation) + " refused"}))
+			Expect(response.Result.Code).To(BeEquivalentTo(http.StatusUnprocessableEntity))
+			Expect(response.Result.Reason).To(Equal(metav1.StatusReasonInvalid))
+			Expect(response.Result.Details.Kind).To(Equal(req.Kind.Kind))
+			Expect(response.Result.Details.Group).To(Equal(req.Kind.Group))
+			Expect(response.Result.Details.Name).To(Equal("x"))
+			var fields []string
+			for _, cause := range response.Result.Details.Causes {
+				fields = append(fields, cause.Field)
+				Expect(response.Result.Message).To(ContainSubstring(cause.Field))
+				Expect(cause.Message).NotTo(BeEmpty())
+			}
+			Expect(fields).To(Equal(tc.causes))
+		})
+	}
+}
+
+func TestARefusalReadsLikeTheAPIServersOwn(t *testing.T) {
+	s := newServer(t, fleet{}, nil, inherit.Policy{})
+	req := write{kind: "Machine", object: "{spec: {taints: [{key: a, effect: NoSchedule, propagation: Once}]}}"}.request(t)
+	response := failOpen{decider: taints{}, metrics: s.Metrics}.Handle(t.Context(), req)
+	NewWithT(t).Expect(response.Result.Message).To(Equal(
+		`Machine.cluster.x-k8s.io "x" is invalid: spec.taints[0].propagation: Unsupported value: "Once": supported values: "Always", "OnInitialization"`))
+}
