@@ -12,7 +12,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// TestMachineSet is rule 6: MachineDeployment spec.template → MachineSet metadata (labels only) and spec.template.
+// TestMachineSet is rule 5, MachineDeployment metadata → MachineSet metadata (annotations only), and rule 6,
+// MachineDeployment spec.template → MachineSet metadata (labels only) and spec.template.
 func TestMachineSet(t *testing.T) {
 	for _, tc := range []struct {
 		name               string
@@ -30,6 +31,8 @@ func TestMachineSet(t *testing.T) {
 		{name: "taints reach the template only", template: content{taints: "gpu=true:NoSchedule,b:NoExecute@OnInitialization"}, wantBelow: content{taints: "gpu=true:NoSchedule,b:NoExecute@OnInitialization"}},
 		{name: "annotated taints flow like any annotation", template: content{annotations: "taints.heirloom.dev/always=gpu:NoSchedule"}, wantBelow: content{annotations: "taints.heirloom.dev/always=gpu:NoSchedule"}},
 		{name: "the MachineDeployment's own labels go nowhere", deployment: content{labels: "team=a"}},
+		{name: "its own annotations reach the metadata only", deployment: content{annotations: "note=x"}, wantTop: content{annotations: "note=x"}},
+		{name: "bookkeeping of its own goes nowhere", deployment: content{annotations: "cluster.x-k8s.io/paused-by=me; topology.cluster.x-k8s.io/a=; heirloom.dev/b=; taints.heirloom.dev/always=gpu:NoSchedule"}},
 		{name: "a bookkeeping key that somebody put into the template is inherited", template: content{labels: "cluster.x-k8s.io/mine=1", annotations: "topology.cluster.x-k8s.io/mine=2"}, wantTop: content{labels: "cluster.x-k8s.io/mine=1"}, wantBelow: content{labels: "cluster.x-k8s.io/mine=1", annotations: "topology.cluster.x-k8s.io/mine=2"}},
 
 		{name: "a label that the MachineDeployment selects by is not touched", template: content{labels: "app=x,team=a"}, mdSelects: "app=x", wantTop: content{labels: "team=a"}, wantBelow: content{labels: "team=a"}},
@@ -44,7 +47,7 @@ func TestMachineSet(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			md := &capi.MachineDeployment{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels(tc.deployment.labels)},
+				ObjectMeta: metav1.ObjectMeta{Labels: labels(tc.deployment.labels), Annotations: annotations(tc.deployment.annotations)},
 				Spec:       capi.MachineDeploymentSpec{Selector: selector(tc.mdSelects, ""), Template: tc.template.template()},
 			}
 			ms := &capi.MachineSet{Spec: capi.MachineSetSpec{Selector: selector(tc.msSelects, tc.msExpresses)}}
@@ -74,6 +77,7 @@ var neverInherited = []string{
 	"kubectl.kubernetes.io/restartedAt",
 	"cluster.x-k8s.io/conversion-data",
 	"machinedeployment.clusters.x-k8s.io/revision",
+	"machinedeployment.clusters.x-k8s.io/revision-history",
 	"machinedeployment.clusters.x-k8s.io/desired-replicas",
 	"machinedeployment.clusters.x-k8s.io/max-replicas",
 	"argocd.argoproj.io/tracking-id",
@@ -91,10 +95,11 @@ func TestNeverInherited(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			both := content{labels: key + "=x,ok=1", annotations: key + "=x; ok=1"}
 			md := &capi.MachineDeployment{Spec: capi.MachineDeploymentSpec{Template: both.template()}}
+			md.Annotations = annotations(key + "=x; ok=1")
 			ms := &capi.MachineSet{Spec: capi.MachineSetSpec{Template: both.template()}}
 
 			set := inherit.Policy{}.MachineSet(md, &capi.MachineSet{})
-			Expect(describeContent(&set.Top)).To(Equal(content{labels: "ok=1"}.want()), "rule 6, metadata")
+			Expect(describeContent(&set.Top)).To(Equal(content{labels: "ok=1", annotations: "ok=1"}.want()), "rules 5 and 6, metadata")
 			Expect(describeContent(set.Template)).To(Equal(content{labels: "ok=1", annotations: "ok=1"}.want()), "rule 6, template")
 
 			m, err := inherit.Policy{}.Machine(ms, &capi.Machine{})

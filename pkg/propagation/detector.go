@@ -11,6 +11,7 @@ package propagation
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +32,8 @@ const (
 	probeManager = "heirloom-probe"
 	// probeKey is the taint of the dry run.
 	probeKey = "heirloom.dev/probe"
+	// featureGate is named by Cluster API's refusal. Any other refusal tells nothing about taints.
+	featureGate = "MachineTaintPropagation"
 	// retry is how soon the detector asks again while there was nothing to ask with.
 	retry = 5 * time.Second
 )
@@ -147,7 +150,7 @@ func (d *Detector) probe(ctx context.Context, object client.Object, path []strin
 	}
 	err = d.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(config), client.DryRunAll, client.FieldOwner(probeManager))
 	switch {
-	case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
+	case apierrors.IsInvalid(err) && strings.Contains(err.Error(), featureGate):
 		return inherit.PropagationDisabled, nil
 	case err != nil:
 		return inherit.PropagationUnknown, fmt.Errorf("asking with a dry run on %s %s: %w", gvk.Kind, client.ObjectKeyFromObject(object), err)

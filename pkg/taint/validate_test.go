@@ -98,7 +98,7 @@ func TestValidateAnnotations(t *testing.T) {
 	}{
 		{name: "good annotations are fine", always: "gpu=true:NoSchedule", initialize: "a:NoExecute"},
 		{name: "an entry that is no taint is refused", always: "gpu=true", want: []string{"Invalid " + always}},
-		{name: "several such entries of one annotation are one error", always: "gpu=true,a", want: []string{"Invalid " + always}},
+		{name: "each such entry is an error", always: "gpu=true,a:NoSchedule,b", want: []string{"Invalid " + always, "Invalid " + always}},
 		{name: "both annotations are judged", always: "typo", initialize: "slip", want: []string{"Invalid " + always, "Invalid " + initialize}},
 		{name: "a reserved key is refused at the annotation", initialize: "node.kubernetes.io/not-ready:NoSchedule", want: []string{"Invalid " + initialize}},
 		{name: "a bad effect is refused at the annotation", always: "a:Never", want: []string{"NotSupported " + always}},
@@ -109,6 +109,7 @@ func TestValidateAnnotations(t *testing.T) {
 		{name: "an update does not judge what it leaves alone", always: "typo,a:Never", oldAlways: "typo,a:Never"},
 		{name: "an update does not judge a taint that was there", always: "a:Never,b:NoSchedule", oldAlways: "a:Never"},
 		{name: "an update does not judge an entry that was broken before", always: "typo,b:NoSchedule", oldAlways: "typo"},
+		{name: "an update that only sets blanks is not judged", always: " typo, a:Never", oldAlways: "typo,a:Never "},
 		{name: "an update judges a taint that it adds", always: "a:Never,b:Never", oldAlways: "a:Never", want: []string{"NotSupported " + always}},
 		{name: "an update judges an entry that it breaks", always: "a", oldAlways: "a:NoSchedule", want: []string{"Invalid " + always}},
 		{name: "an update judges a taint that moves to the other annotation", initialize: "a:Never", oldAlways: "a:Never", want: []string{"NotSupported " + initialize}},
@@ -137,9 +138,9 @@ func annotations(always, initialize string) map[string]string {
 
 func TestErrorsOfAnnotationsAreClear(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	errs := taint.ValidateAnnotations(field.NewPath("metadata", "annotations"), taint.Worker, annotations("gpu,node.kubernetes.io/x:NoSchedule", ""), nil)
+	errs := taint.ValidateAnnotations(field.NewPath("metadata", "annotations"), taint.Worker, annotations("gpu, node.kubernetes.io/x:NoSchedule", ""), nil)
 	Expect(errs).To(HaveLen(2))
-	Expect(errs[0].Error()).To(Equal(`metadata.annotations[taints.heirloom.dev/always]: Invalid value: "gpu,node.kubernetes.io/x:NoSchedule": ` +
+	Expect(errs[0].Error()).To(Equal(`metadata.annotations[taints.heirloom.dev/always]: Invalid value: "gpu": ` +
 		`taint "gpu" has no effect: expected <key>=<value>:<effect> or <key>:<effect>`))
 	Expect(errs[1].Error()).To(HavePrefix(`metadata.annotations[taints.heirloom.dev/always]: Invalid value: "node.kubernetes.io/x": the prefix node.kubernetes.io/ is reserved`))
 }

@@ -20,12 +20,15 @@ type declared struct {
 	content
 	// always and initialize are its taints, both those in spec.taints and those in annotations, in kubectl's syntax.
 	always, initialize []string
+	// own is what it declares for MachineSets themselves.
+	own content
 }
 
 func declaredBy(md *clusterv1.MachineDeployment) declared {
 	template := md.Spec.Template
 	d := declared{
 		content:    ofTemplate(template),
+		own:        content{annotations: []string{"runbook=" + md.Annotations["runbook"]}},
 		always:     strings.Split(template.Annotations[taint.AlwaysAnnotation], ","),
 		initialize: strings.Split(template.Annotations[taint.InitializeAnnotation], ","),
 	}
@@ -57,10 +60,11 @@ func (d *demo) children(ctx context.Context) error {
 	added.show()
 	d.check("MachineSet: the answer to its create has every label, annotation and taint of the template",
 		ofTemplate(ms.Spec.Template).missing(d.declared.content)...)
-	d.check("MachineSet: its own metadata has the labels, too",
-		contentOf(ms.Labels, nil, nil).missing(content{labels: d.declared.labels})...)
+	own := content{labels: added.labels, annotations: d.declared.own.annotations}
+	d.check("MachineSet: its own metadata has the template's labels, and the MachineDeployment's own annotation",
+		contentOf(ms.Labels, ms.Annotations, nil).missing(own)...)
 	d.check("MachineSet: in metadata.managedFields, all of this belongs to heirloom (operation Apply)",
-		append(notApplied(&ms, added, "spec", "template"), notApplied(&ms, content{labels: added.labels})...)...)
+		append(notApplied(&ms, added, "spec", "template"), notApplied(&ms, own)...)...)
 	return d.machines(ctx, ms.UID)
 }
 
@@ -81,7 +85,7 @@ func (d *demo) declare(ctx context.Context) (*clusterv1.MachineDeployment, error
 	d.declared = declaredBy(md)
 	d.say("MachineDeployment workers declares, in spec.template, what follows. Two taints are in spec.taints, two in " +
 		"annotations; of each two one is to be kept (Always) and one to be given once (Initialize, which Cluster API " +
-		"calls OnInitialization).")
+		"calls OnInitialization). Its own annotation, runbook, is for its MachineSets.")
 	d.declared.show()
 	return md, nil
 }

@@ -18,7 +18,9 @@ import (
 
 // free is what every kubelet may bring to its own Node.
 func (d declared) free() content {
-	return content{labels: d.content.under("node.cluster.x-k8s.io").labels, annotations: d.content.under("node.cluster.x-k8s.io").annotations}
+	free := d.content.under("node.cluster.x-k8s.io")
+	free.taints = nil
+	return free
 }
 
 // restricted is what NodeRestriction forbids every kubelet to set.
@@ -56,7 +58,8 @@ func (d *demo) registration(ctx context.Context) error {
 // restricted looks at the labels that a kubelet may not set.
 func (d *demo) restricted(ctx context.Context, names []string) error {
 	d.say("Its labels under node-role.kubernetes.io and node-restriction.kubernetes.io no kubelet may set:")
-	_, stderr, err := d.kubectl(ctx, "--kubeconfig", "worker-1.kubeconfig", "label", "node", "worker-1", "node-role.kubernetes.io/infra=")
+	_, stderr, err := d.kubectl(ctx, "--kubeconfig", "worker-1.kubeconfig",
+		"label", "node", "worker-1", "node-role.kubernetes.io/infra=")
 	d.output(stderr)
 	d.check("The kubelet itself is refused", unlessFailed(err)...)
 	d.say("So they come with the first privileged write, which here is that of Heirloom's loop.")
@@ -114,14 +117,17 @@ func (d *demo) complete(ctx context.Context, name string) error {
 		return append(ofNode(node).missing(d.declared.restricted()), ofNode(node).unwanted(uninitialized())...)
 	})
 	d.check(fmt.Sprintf("Node %s has all labels now, and node.cluster.x-k8s.io/uninitialized is gone", name), left...)
-	d.check(fmt.Sprintf("Node %s still has every Always and every Initialize taint", name), ofNode(node).missing(d.declared.nodeTaints())...)
+	d.check(fmt.Sprintf("Node %s still has every Always and every Initialize taint", name),
+		ofNode(node).missing(d.declared.nodeTaints())...)
 	versions, err := d.versions(ctx, name)
 	if err != nil || len(left) > 0 {
 		return err
 	}
-	i := slices.IndexFunc(versions, func(v *corev1.Node) bool { return len(ofNode(v).unwanted(d.declared.restricted())) > 0 })
-	d.check(fmt.Sprintf("All came in version %d (resourceVersion %s), written by field manager heirloom", i+1, versions[i].ResourceVersion),
-		append(ofNode(versions[i]).missing(d.declared.restricted()), notWritten(versions[i], d.declared.restricted().labels)...)...)
+	wanted := d.declared.restricted()
+	i := slices.IndexFunc(versions, func(v *corev1.Node) bool { return len(ofNode(v).unwanted(wanted)) > 0 })
+	version := versions[i]
+	d.check(fmt.Sprintf("All came in version %d (resourceVersion %s), written by field manager heirloom",
+		i+1, version.ResourceVersion), append(ofNode(version).missing(wanted), notWritten(version, wanted.labels)...)...)
 	return nil
 }
 

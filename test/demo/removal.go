@@ -48,8 +48,9 @@ func (d *demo) others(ctx context.Context) error {
 	if err := errors.Join(d.get(ctx, m), d.get(ctx, node)); err != nil {
 		return err
 	}
-	d.check("What the user set by hand stays: ticket on the Machine", ofMachine(m).missing(content{labels: []string{"ticket=4711"}})...)
-	d.check("What the user set by hand stays: rack on the Node", ofNode(node).missing(content{labels: []string{"rack=r7"}})...)
+	ticket, rack := content{labels: []string{"ticket=4711"}}, content{labels: []string{"rack=r7"}}
+	d.check("What the user set by hand stays: ticket on the Machine", ofMachine(m).missing(ticket)...)
+	d.check("What the user set by hand stays: rack on the Node", ofNode(node).missing(rack)...)
 	d.check("All else that is declared stays on the Machine", ofMachine(m).missing(d.declared.content)...)
 	return nil
 }

@@ -47,8 +47,8 @@ func (d *demo) always(ctx context.Context) error {
 			without = append(without, fmt.Sprintf("version %d (resourceVersion %s): %s", i+1, v.ResourceVersion, problem))
 		}
 	}
-	d.check(fmt.Sprintf("Not one of the %d versions of the Node stored so far is without them: they were put back in the same write",
-		len(versions)), without...)
+	d.check(fmt.Sprintf("Not one of the %d versions of the Node stored so far is without them: they were put back "+
+		"in the same write", len(versions)), without...)
 	return nil
 }
 
@@ -124,7 +124,10 @@ func (d *demo) reserved(ctx context.Context) error {
 	_, stderr, err := d.kubectl(ctx, "create", "-f", "reserved.yaml")
 	d.output(stderr)
 	d.check("The API server refuses it", unlessFailed(err)...)
-	for _, path := range []string{"spec.template.spec.taints[0].key", "spec.template.metadata.annotations[taints.heirloom.dev/always]"} {
+	for _, path := range []string{
+		"spec.template.spec.taints[0].key",
+		"spec.template.metadata.annotations[taints.heirloom.dev/always]",
+	} {
 		var problems []string
 		if !strings.Contains(stderr, path) {
 			problems = []string{"the message does not name the field"}

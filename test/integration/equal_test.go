@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,6 +29,7 @@ type outcome struct {
 	Labels, Annotations, TemplateLabels, TemplateAnnotations map[string]string
 	Taints, TemplateTaints                                   []clusterv1.MachineTaint
 	NodeTaints                                               []corev1.Taint
+	Spec, TemplateSpec                                       clusterv1.MachineSpec
 	Ours                                                     string
 }
 
@@ -72,6 +74,23 @@ func TestWebhookAndLoopAgree(t *testing.T) {
 			stage.Declared{Annotations: map[string]string{"node.cluster.x-k8s.io/a": "1", "x.node.cluster.x-k8s.io/b": "2"}},
 			stage.Declared{Annotations: map[string]string{"node.cluster.x-k8s.io/a": "3"}},
 		},
+		{
+			"rule 5, the MachineDeployment's own annotations",
+			stage.Declared{OwnAnnotations: map[string]string{"owner": "me", "note": "x"}},
+			stage.Declared{OwnAnnotations: map[string]string{"owner": "you"}},
+		},
+		{
+			"rules 6 and 8, in-place fields",
+			stage.Declared{Fields: func(spec *clusterv1.MachineSpec) {
+				spec.Deletion.NodeDrainTimeoutSeconds, spec.Deletion.NodeDeletionTimeoutSeconds = ptr.To(int32(60)), ptr.To(int32(5))
+				spec.MinReadySeconds = ptr.To(int32(7))
+				spec.ReadinessGates = []clusterv1.MachineReadinessGate{{ConditionType: "example.com/Ready"}, {ConditionType: "example.com/Warm"}}
+			}},
+			stage.Declared{Fields: func(spec *clusterv1.MachineSpec) {
+				spec.Deletion.NodeDrainTimeoutSeconds = ptr.To(int32(90))
+				spec.ReadinessGates = []clusterv1.MachineReadinessGate{{ConditionType: "example.com/Warm", Polarity: clusterv1.NegativePolarityCondition}}
+			}},
+		},
 	} {
 		t.Run(tc.rule, func(t *testing.T) {
 			name := fmt.Sprintf("family-%d", i)
@@ -107,8 +126,8 @@ func (m member) declare(d stage.Declared) {
 	m.t.Helper()
 	md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: m.name, Name: m.name}}
 	m.get(md)
-	fresh := stage.MachineDeployment(stage.Cluster(m.name, m.name), m.name, d).Spec.Template
-	m.update(md, func() { md.Spec.Template = fresh })
+	fresh := stage.MachineDeployment(stage.Cluster(m.name, m.name), m.name, d)
+	m.update(md, func() { md.Spec.Template, md.Annotations = fresh.Spec.Template, fresh.Annotations })
 }
 
 // expectAgreement waits until both scenes carry what is declared, and expects them to be the same.
@@ -125,7 +144,25 @@ func expectAgreement(a, b member, d stage.Declared) {
 					g.Expect(ofWebhook.Labels).To(HaveKeyWithValue(key, value))
 				}
 			}
-			if len(d.Labels)+len(d.Annotations)+len(d.Taints) == 0 {
+			if d.Fields != nil {
+				var want clusterv1.MachineSpec
+				d.Fields(&want)
+				spec := ofWebhook.Spec
+				if _, isSet := kind.(*clusterv1.MachineSet); isSet {
+					spec = ofWebhook.TemplateSpec
+				}
+				if _, isNode := kind.(*corev1.Node); !isNode {
+					g.Expect(spec.Deletion).To(Equal(want.Deletion))
+					g.Expect(spec.ReadinessGates).To(Equal(want.ReadinessGates))
+					g.Expect(spec.MinReadySeconds).To(Equal(want.MinReadySeconds))
+				}
+			}
+			if _, isSet := kind.(*clusterv1.MachineSet); isSet {
+				for key, value := range d.OwnAnnotations {
+					g.Expect(ofWebhook.Annotations).To(HaveKeyWithValue(key, value))
+				}
+			}
+			if len(d.Labels)+len(d.Annotations)+len(d.Taints)+len(d.OwnAnnotations) == 0 && d.Fields == nil {
 				g.Expect(ofWebhook.Ours).To(BeEmpty(), "nothing is declared, so nothing of a %T is ours", kind)
 			}
 		}
@@ -166,9 +203,9 @@ func (m member) outcome(kind client.Object) outcome {
 		switch typed := object.(type) {
 		case *clusterv1.MachineSet:
 			o.TemplateLabels, o.TemplateAnnotations = typed.Spec.Template.Labels, typed.Spec.Template.Annotations
-			o.TemplateTaints = typed.Spec.Template.Spec.Taints
+			o.TemplateTaints, o.TemplateSpec = typed.Spec.Template.Spec.Taints, typed.Spec.Template.Spec
 		case *clusterv1.Machine:
-			o.Taints = typed.Spec.Taints
+			o.Taints, o.Spec = typed.Spec.Taints, typed.Spec
 		case *corev1.Node:
 			o.NodeTaints = typed.Spec.Taints
 		}

@@ -21,6 +21,10 @@ const hashLabel = clusterv1.MachineDeploymentUniqueLabel
 type Declared struct {
 	Labels, Annotations map[string]string
 	Taints              []clusterv1.MachineTaint
+	// Fields changes the template's in-place fields; nil changes nothing.
+	Fields func(*clusterv1.MachineSpec)
+	// OwnAnnotations are the MachineDeployment's own.
+	OwnAnnotations map[string]string
 }
 
 // Cluster returns a Cluster.
@@ -37,7 +41,7 @@ func Cluster(namespace, name string) *clusterv1.Cluster {
 func MachineDeployment(cluster *clusterv1.Cluster, name string, d Declared) *clusterv1.MachineDeployment {
 	selector := map[string]string{clusterv1.MachineDeploymentNameLabel: name}
 	return &clusterv1.MachineDeployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name, Labels: clusterLabel(cluster.Name)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name, Labels: clusterLabel(cluster.Name), Annotations: d.OwnAnnotations},
 		Spec: clusterv1.MachineDeploymentSpec{
 			ClusterName: cluster.Name,
 			Replicas:    ptr.To(int32(1)),
@@ -114,6 +118,9 @@ func Taints(propagation clusterv1.MachineTaintPropagation, list string) []cluste
 func template(cluster string, labels map[string]string, d Declared) clusterv1.MachineTemplateSpec {
 	spec := machineSpec(cluster)
 	spec.Taints = d.Taints
+	if d.Fields != nil {
+		d.Fields(&spec)
+	}
 	return clusterv1.MachineTemplateSpec{
 		ObjectMeta: clusterv1.ObjectMeta{Labels: labels, Annotations: d.Annotations},
 		Spec:       spec,

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package propagation
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+func invalid(at, detail string) error {
+	return apierrors.NewInvalid(clusterv1.GroupVersion.WithKind("Machine").GroupKind(), "m",
+		field.ErrorList{field.Forbidden(field.NewPath(at), detail)})
+}
+
+// What is known follows from what an API server answers to the dry run.
+func TestDetect(t *testing.T) {
+	const refusal = "taints are not allowed to be set when the feature gate MachineTaintPropagation is disabled"
+	for _, tc := range []struct {
+		name    string
+		before  inherit.TaintPropagation
+		answer  error
+		pruned  bool
+		want    inherit.TaintPropagation
+		problem string
+	}{
+		{name: "the taint comes back, so the gate is on", want: inherit.PropagationEnabled},
+		{name: "the taint is dropped, so the CRD is older", pruned: true, want: inherit.PropagationDisabled},
+		{name: "Cluster API refuses taints, so the gate is off", answer: invalid("spec.taints", refusal), want: inherit.PropagationDisabled},
+		{name: "the gate was switched off", before: inherit.PropagationEnabled, answer: invalid("spec.taints", refusal), want: inherit.PropagationDisabled},
+		{
+			name: "another refusal tells nothing", before: inherit.PropagationEnabled,
+			answer: invalid("spec.version", "no"), want: inherit.PropagationEnabled, problem: "spec.version",
+		},
+		{
+			name: "a missing right tells nothing", before: inherit.PropagationEnabled,
+			answer: apierrors.NewForbidden(schema.GroupResource{}, "m", errors.New("rbac")), want: inherit.PropagationEnabled, problem: "rbac",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			scheme := runtime.NewScheme()
+			capi.AddToScheme(scheme, clusterv1.GroupVersion)
+			asked := 0
+			c := fake.NewClientBuilder().WithScheme(scheme).
+				WithObjects(&capi.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "m"}}).
+				WithInterceptorFuncs(interceptor.Funcs{
+					Apply: func(_ context.Context, _ client.WithWatch, config runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+						asked++
+						applied := (&client.ApplyOptions{}).ApplyOptions(options)
+						Expect(applied.DryRun).To(Equal([]string{metav1.DryRunAll}), "nothing is stored")
+						if tc.pruned {
+							prune(config)
+						}
+						return tc.answer
+					},
+				}).Build()
+			d := &Detector{Client: c}
+			d.state.Store(int32(tc.before))
+			changes := d.Subscribe()
+
+			err := d.detect(t.Context())
+
+			if tc.problem == "" {
+				Expect(err).NotTo(HaveOccurred())
+			} else {
+				Expect(err).To(MatchError(ContainSubstring(tc.problem)))
+			}
+			Expect(asked).To(Equal(1))
+			Expect(d.State()).To(Equal(tc.want))
+			Expect(len(changes) == 1).To(Equal(tc.before != tc.want), "subscribers are told of changes only")
+		})
+	}
+}
+
+func TestNothingIsAskedWithoutAnObject(t *testing.T) {
+	scheme := runtime.NewScheme()
+	capi.AddToScheme(scheme, clusterv1.GroupVersion)
+	d := &Detector{Client: fake.NewClientBuilder().WithScheme(scheme).Build()}
+	NewWithT(t).Expect(d.detect(t.Context())).To(Succeed())
+	NewWithT(t).Expect(d.State()).To(Equal(inherit.PropagationUnknown))
+}
+
+// prune drops the taints from an apply configuration, as a CRD without the field does from the answer.
+func prune(config runtime.ApplyConfiguration) {
+	if u, ok := config.(interface{ UnstructuredContent() map[string]any }); ok {
+		delete(u.UnstructuredContent(), "spec")
+	}
+}
