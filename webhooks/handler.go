@@ -57,7 +57,7 @@ func (h failOpen) Handle(ctx context.Context, req admission.Request) admission.R
 		ctrl.LoggerFrom(ctx).Error(err, "Admission request allowed untouched", "operation", req.Operation)
 		decided = answer{
 			outcome:  metrics.Failed,
-			warnings: []string{fmt.Sprintf("heirloom: nothing was inherited by this write: %v", err)},
+			warnings: []string{"heirloom: nothing was inherited by this write: " + oneLine(err)},
 		}
 	}
 	h.metrics.Admission(req.Kind.Kind, string(req.Operation), decided.outcome)
@@ -87,6 +87,11 @@ func (a answer) response() admission.Response {
 // warn adds a warning for what had to be left out, if anything.
 func (a *answer) warn(leftOut error) {
 	if leftOut != nil {
-		a.warnings = append(a.warnings, "heirloom: not inherited: "+strings.ReplaceAll(leftOut.Error(), "\n", "; "))
+		a.warnings = append(a.warnings, "heirloom: not inherited: "+oneLine(leftOut))
 	}
+}
+
+// oneLine is what an HTTP header, which carries a warning, has room for.
+func oneLine(err error) string {
+	return strings.ReplaceAll(err.Error(), "\n", "; ")
 }

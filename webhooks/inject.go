@@ -40,18 +40,18 @@ func inject(req admission.Request, c child) (answer, error) {
 	if len(patch) == 0 {
 		return answer{outcome: metrics.Unchanged}, nil
 	}
-	warnings, err := c.warnings(req, plan)
-	return answer{outcome: metrics.Injected, patch: patch, warnings: warnings}, err
+	return answer{outcome: metrics.Injected, patch: patch, warnings: c.warnings(req, plan)}, nil
 }
 
-// warnings tells whoever took away what the child inherits that it was kept, and where to change it instead.
-func (c child) warnings(req admission.Request, plan *ownership.Plan) ([]string, error) {
+// warnings tells whoever took away what the child inherits that it was kept, and where to change it instead. Without the
+// old object nobody can tell, and the answer is right all the same.
+func (c child) warnings(req admission.Request, plan *ownership.Plan) []string {
 	if req.Operation != admissionv1.Update {
-		return nil, nil
+		return nil
 	}
 	old, err := c.old()
 	if err != nil {
-		return nil, err
+		return nil
 	}
 	var warnings []string
 	for _, change := range plan.Changes() {
@@ -60,5 +60,5 @@ func (c child) warnings(req admission.Request, plan *ownership.Plan) ([]string, 
 				change, req.Kind.Kind, c.object.GetNamespace(), c.object.GetName(), c.declarer))
 		}
 	}
-	return warnings, nil
+	return warnings
 }

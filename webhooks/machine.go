@@ -9,10 +9,9 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
-// machines brings to a Machine what its MachineSet declares (rule 8).
+// machines brings to a Machine what its MachineSet, control plane or MachinePool declares (rules 4, 8 and 9).
 type machines struct{ Dependencies }
 
 func (h machines) decide(ctx context.Context, req admission.Request) (answer, error) {
@@ -25,16 +24,16 @@ func (h machines) decide(ctx context.Context, req admission.Request) (answer, er
 	if err != nil || policy.LeftAlone(m, cluster) != "" {
 		return unmatched(), err
 	}
-	ms, err := h.Chain.MachineSet(ctx, m)
-	if err != nil {
-		return answer{}, err
+	owner, err := h.Chain.MachineOwner(ctx, m)
+	if err != nil || owner.Missing {
+		return unmatched(), err
 	}
-	desired, leftOut := policy.Machine(ms, m)
+	desired, leftOut := policy.MachineFrom(owner.Template, m)
 	c := child{
 		object:   m,
 		current:  inherit.OfMachine(m),
 		desired:  desired,
-		declarer: ownerchain.DeclarerOf(m, ms),
+		declarer: owner.Declarer,
 		old:      decodeOld(req, inherit.OfMachine),
 	}
 	decided, err := inject(req, c)

@@ -3,6 +3,7 @@
 package webhooks
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -50,10 +51,10 @@ func (h nodes) decide(ctx context.Context, req admission.Request) (answer, error
 	decided := answer{outcome: metrics.Unchanged}
 	if !result.Equal(current) {
 		decided = answer{outcome: metrics.Injected, patch: patchNode(current, result)}
-		decided.warnings, err = h.warnings(ctx, req, m, current, result)
+		decided.warnings = h.warnings(ctx, req, m, current, result)
 	}
 	decided.warn(leftOut)
-	return decided, err
+	return decided, nil
 }
 
 func writerOf(req admission.Request) inherit.Writer {
@@ -75,27 +76,42 @@ func patchNode(current, result inherit.NodeState) []jsonpatch.Operation {
 	return patch
 }
 
-// warnings tells whoever took away what the Node inherits that it was kept, and where to change it instead.
-func (h nodes) warnings(ctx context.Context, req admission.Request, m *capi.Machine, current, result inherit.NodeState) ([]string, error) {
+// warnings tells whoever took away what the Node inherits that it was kept, and where to change it instead. Without the
+// old object nobody can tell, and the answer is right all the same.
+func (h nodes) warnings(ctx context.Context, req admission.Request, m *capi.Machine, current, result inherit.NodeState) []string {
 	if req.Operation != admissionv1.Update {
-		return nil, nil
+		return nil
 	}
 	old, err := decodeOld(req, inherit.OfNode)()
 	if err != nil {
-		return nil, err
+		return nil
 	}
 	kept := inherit.Kept(old, current, result)
 	if len(kept) == 0 {
-		return nil, nil
+		return nil
 	}
-	ms, err := h.Chain.MachineSet(ctx, m)
-	if err != nil {
-		return nil, err
-	}
+	declarer := h.declarer(ctx, m)
 	warnings := make([]string, 0, len(kept))
 	for _, what := range kept {
-		warnings = append(warnings, fmt.Sprintf("heirloom: %s was kept: the Node inherits it from Machine %s/%s; to change it, edit %s",
-			what, m.Namespace, m.Name, ownerchain.DeclarerOf(m, ms)))
+		warnings = append(warnings, fmt.Sprintf("heirloom: %s was kept: the Node inherits it from %s %s/%s; to change it, edit %s",
+			what, kindOf(m), m.Namespace, m.Name, declarer))
 	}
-	return warnings, nil
+	return warnings
+}
+
+// declarer names the object to edit, or the Machine itself if its owner cannot be found now.
+func (h nodes) declarer(ctx context.Context, m *capi.Machine) string {
+	if kindOf(m) == "MachinePool" {
+		return ownerchain.Name("MachinePool", m) + " (spec.template)"
+	}
+	owner, err := h.Chain.MachineOwner(ctx, m)
+	if err != nil {
+		return ownerchain.Name("Machine", m)
+	}
+	return owner.Declarer
+}
+
+// kindOf tells a Machine from one that stands for a MachinePool.
+func kindOf(m *capi.Machine) string {
+	return cmp.Or(m.Kind, "Machine")
 }

@@ -8,19 +8,19 @@ import (
 )
 
 func TestNodes(t *testing.T) {
-	const kubelet = "system:node:n"
-	node := func(rest string) string { return "{metadata: {name: n" + rest + "}, spec: {}}" }
+	const kubelet = "system:node:node-1"
+	node := func(rest string) string { return "{metadata: {name: node-1" + rest + "}, spec: {}}" }
 	tainted := func(taints string) string {
-		return "{metadata: {name: n, annotations: {cluster.x-k8s.io/taints-from-machine: 'gpu:NoSchedule'}}, spec: {taints: [" + taints + "]}}"
+		return "{metadata: {name: node-1, annotations: {cluster.x-k8s.io/taints-from-machine: 'gpu:NoSchedule'}}, spec: {taints: [" + taints + "]}}"
 	}
 	gpu := "{key: gpu, effect: NoSchedule}"
 	// A worker with a label that a kubelet may set and one that it may not.
 	labelled := fleet{clusters: ordinary.clusters, sets: ordinary.sets, machines: map[string]string{
-		"ns/m": "{metadata: {" + bySet + ", labels: {node.cluster.x-k8s.io/a: '1', node-role.kubernetes.io/gpu: ''}}, spec: {clusterName: c}, status: {nodeRef: {name: n}}}",
+		"ns/m": "{metadata: {" + bySet + ", labels: {node.cluster.x-k8s.io/a: '1', node-role.kubernetes.io/gpu: ''}}, spec: {clusterName: c}, status: {nodeRef: {name: node-1}}}",
 	}}
 	// A control plane Machine with a taint.
 	withTaint := fleet{clusters: ordinary.clusters, sets: ordinary.sets, machines: map[string]string{
-		"ns/m": "{metadata: {" + bySet + ", labels: {cluster.x-k8s.io/control-plane: ''}}, spec: {clusterName: c, taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}, status: {nodeRef: {name: n}}}",
+		"ns/m": "{metadata: {" + bySet + ", labels: {cluster.x-k8s.io/control-plane: ''}}, spec: {clusterName: c, taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}, status: {nodeRef: {name: node-1}}}",
 	}}
 	broken := fleet{err: errors.New("timeout")}
 	for _, tc := range []childCase{
@@ -31,7 +31,7 @@ func TestNodes(t *testing.T) {
 		}, outcome: "injected"},
 		{name: "somebody who may brings the rest and takes the guard away", cache: labelled, request: write{
 			kind:   "Node",
-			object: "{metadata: {name: n, annotations: {heirloom.dev/uninitialized: added, cluster.x-k8s.io/taints-from-machine: ''}}, spec: {taints: [{key: node.cluster.x-k8s.io/uninitialized, effect: NoSchedule}]}}",
+			object: "{metadata: {name: node-1, annotations: {heirloom.dev/uninitialized: added, cluster.x-k8s.io/taints-from-machine: ''}}, spec: {taints: [{key: node.cluster.x-k8s.io/uninitialized, effect: NoSchedule}]}}",
 			old:    node(""),
 		}, want: []string{
 			`{"op":"add","path":"/metadata/labels","value":{"node-role.kubernetes.io/gpu":"","node.cluster.x-k8s.io/a":"1"}}`,
@@ -45,7 +45,7 @@ func TestNodes(t *testing.T) {
 		{name: "a Node that is being deleted is left alone", cache: labelled, request: write{kind: "Node", object: node(", deletionTimestamp: '2026-11-21T12:00:00Z'")}, outcome: "unmatched"},
 		{name: "a Node without a Machine is none of our business", cache: fleet{}, request: write{kind: "Node", object: node("")}, outcome: "unmatched"},
 		{name: "a Node of a paused Machine is left alone", cache: fleet{machines: map[string]string{
-			"ns/m": "{metadata: {labels: {node.cluster.x-k8s.io/a: '1'}, annotations: {cluster.x-k8s.io/paused: ''}}, spec: {clusterName: c}, status: {nodeRef: {name: n}}}",
+			"ns/m": "{metadata: {labels: {node.cluster.x-k8s.io/a: '1'}, annotations: {cluster.x-k8s.io/paused: ''}}, spec: {clusterName: c}, status: {nodeRef: {name: node-1}}}",
 		}}, request: write{kind: "Node", object: node("")}, outcome: "unmatched"},
 
 		{name: "an Always taint that is taken away stays, and that is said", cache: withTaint, request: write{kind: "Node", object: tainted(""), old: tainted(gpu)}, want: []string{`{"op":"add","path":"/spec/taints","value":[{"key":"gpu","effect":"NoSchedule"}]}`}, warnings: []string{`heirloom: taint "gpu:NoSchedule" was kept: the Node inherits it from Machine ns/m; to change it, edit MachineDeployment ns/md (spec.template)`}, outcome: "injected"},
@@ -53,8 +53,8 @@ func TestNodes(t *testing.T) {
 		{name: "it stays even if nobody knows whom to tell", cache: withTaint.with(func(f *fleet) { f.sets = nil }), live: &broken, request: write{kind: "Node", object: tainted(""), old: tainted(gpu)}, want: []string{`{"op":"add","path":"/spec/taints","value":[{"key":"gpu","effect":"NoSchedule"}]}`}, warnings: []string{"Machine ns/m"}, outcome: "injected"},
 		{name: "a label that is taken away stays, and that is said", cache: labelled, request: write{
 			kind:   "Node",
-			object: "{metadata: {name: n, labels: {node-role.kubernetes.io/gpu: ''}, annotations: {cluster.x-k8s.io/labels-from-machine: 'node-role.kubernetes.io/gpu,node.cluster.x-k8s.io/a', cluster.x-k8s.io/taints-from-machine: ''}}}",
-			old:    "{metadata: {name: n, labels: {node-role.kubernetes.io/gpu: '', node.cluster.x-k8s.io/a: '1'}}}",
+			object: "{metadata: {name: node-1, labels: {node-role.kubernetes.io/gpu: ''}, annotations: {cluster.x-k8s.io/labels-from-machine: 'node-role.kubernetes.io/gpu,node.cluster.x-k8s.io/a', cluster.x-k8s.io/taints-from-machine: ''}}}",
+			old:    "{metadata: {name: node-1, labels: {node-role.kubernetes.io/gpu: '', node.cluster.x-k8s.io/a: '1'}}}",
 		}, want: []string{`{"op":"add","path":"/metadata/labels","value":{"node-role.kubernetes.io/gpu":"","node.cluster.x-k8s.io/a":"1"}}`}, warnings: []string{`heirloom: label "node.cluster.x-k8s.io/a" was kept`}, outcome: "injected"},
 		{name: "a cache that fails lets the Node pass", cache: broken, request: write{kind: "Node", user: kubelet, object: node("")}, warnings: []string{"nothing was inherited by this write"}, outcome: "failed"},
 	} {

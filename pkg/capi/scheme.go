@@ -42,6 +42,7 @@ func AddToScheme(scheme *runtime.Scheme, version schema.GroupVersion) {
 		&MachineDeployment{}, &MachineDeploymentList{},
 		&MachineSet{}, &MachineSetList{},
 		&Machine{}, &MachineList{},
+		&MachinePool{}, &MachinePoolList{},
 	)
 	metav1.AddToGroupVersion(scheme, version)
 }

@@ -119,6 +119,57 @@ func (m *Machine) IsControlPlane() bool {
 	return ok
 }
 
+// MachinePool is a trimmed MachinePool.
+//
+// +kubebuilder:object:root=true
+type MachinePool struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   MachinePoolSpec   `json:"spec,omitempty"`
+	Status MachinePoolStatus `json:"status,omitempty"`
+}
+
+// MachinePoolSpec is a trimmed MachinePoolSpec.
+type MachinePoolSpec struct {
+	ClusterName    string          `json:"clusterName,omitempty"`
+	Template       MachineTemplate `json:"template,omitempty"`
+	ProviderIDList []string        `json:"providerIDList,omitempty"`
+
+	// MinReadySeconds is here in v1beta1 and in the template in v1beta2.
+	MinReadySeconds *int32 `json:"minReadySeconds,omitempty"`
+}
+
+// MachinePoolStatus is a trimmed MachinePoolStatus.
+type MachinePoolStatus struct {
+	NodeRefs []NodeRef `json:"nodeRefs,omitempty"`
+}
+
+// ControlPlane is a control plane of any provider, trimmed to what Cluster API's contract says of it.
+//
+// +kubebuilder:object:root=true
+type ControlPlane struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec ControlPlaneSpec `json:"spec,omitempty"`
+}
+
+// ControlPlaneSpec is the part of a control plane's spec that the contract names.
+type ControlPlaneSpec struct {
+	MachineTemplate ControlPlaneMachineTemplate `json:"machineTemplate,omitempty"`
+}
+
+// ControlPlaneMachineTemplate is what a control plane declares for its Machines.
+type ControlPlaneMachineTemplate struct {
+	clusterv1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is where the v1beta2 contract has fields.
+	Spec MachineSpec `json:"spec,omitempty"`
+	// MachineSpec is inline: the v1beta1 contract has the same fields beside the metadata.
+	MachineSpec `json:",inline"`
+}
+
 // ClusterList is a list of Clusters.
 //
 // +kubebuilder:object:root=true
@@ -157,4 +208,14 @@ type MachineList struct {
 	metav1.ListMeta `json:"metadata,omitempty"`
 
 	Items []Machine `json:"items"`
+}
+
+// MachinePoolList is a list of MachinePools.
+//
+// +kubebuilder:object:root=true
+type MachinePoolList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []MachinePool `json:"items"`
 }

@@ -23,6 +23,9 @@ type Content struct {
 type Object struct {
 	// Version is the object's version of cluster.x-k8s.io, which says where some of the fields are.
 	Version string
+	// Orphan says of a result that the child names no owner. What an owner brought before stays until there is one again:
+	// owner references are lost in a backup and come back later.
+	Orphan bool
 	// Top is at metadata and spec.
 	Top Content
 	// Template is at spec.template, where the object has one.
@@ -31,15 +34,11 @@ type Object struct {
 
 // OfMachineSet returns the content that the MachineSet has.
 func OfMachineSet(ms *capi.MachineSet) Object {
+	template := contentOf(ms.Spec.Template, ms.Spec.MinReadySeconds)
 	return Object{
-		Version: ms.GroupVersionKind().Version,
-		Top:     Content{Labels: ms.Labels, Annotations: ms.Annotations},
-		Template: &Content{
-			Labels:      ms.Spec.Template.Labels,
-			Annotations: ms.Spec.Template.Annotations,
-			Taints:      ms.Spec.Template.Spec.Taints,
-			Fields:      fieldsOf(ms.Spec.Template.Spec, ms.Spec.MinReadySeconds),
-		},
+		Version:  ms.GroupVersionKind().Version,
+		Top:      Content{Labels: ms.Labels, Annotations: ms.Annotations},
+		Template: &template,
 	}
 }
 

@@ -13,25 +13,33 @@ import (
 )
 
 // Machine is rule 8: what a Machine inherits from the template of its MachineSet, which is nil for a Machine that has
-// none. Labels that the MachineSet selects by are not touched.
+// none.
+func (p Policy) Machine(ms *capi.MachineSet, m *capi.Machine) (Object, error) {
+	if ms == nil {
+		return p.MachineFrom(nil, m)
+	}
+	return p.MachineFrom(TemplateOfMachineSet(ms), m)
+}
+
+// MachineFrom is rules 4, 8 and 9: what a Machine inherits from its owner's template, which is nil for a Machine that has
+// no owner. Labels that the owner selects by are not touched.
 //
 // Where Cluster API propagates taints itself, those that the Machine carries as annotations become typed as well, so
 // that both see one truth (DESIGN.md §3). The error lists taints that had to be left out; the rest is inherited.
-func (p Policy) Machine(ms *capi.MachineSet, m *capi.Machine) (Object, error) {
+func (p Policy) MachineFrom(template *Template, m *capi.Machine) (Object, error) {
 	var inherited Content
-	if ms != nil {
-		template := ms.Spec.Template
+	if template != nil {
 		inherited = Content{
-			Labels:      withoutSelected(inheritable(template.Labels), ms.Spec.Selector),
+			Labels:      withoutSelected(inheritable(template.Labels), template.Selector),
 			Annotations: inheritable(template.Annotations),
-			Taints:      p.typed(template.Spec.Taints),
-			Fields:      fieldsOf(template.Spec, ms.Spec.MinReadySeconds),
+			Taints:      p.typed(template.Taints),
+			Fields:      template.Fields,
 		}
 	}
 	typed, typedErr := taint.Usable(roleOf(m), inherited.Taints)
 	annotated, annotatedErr := p.annotated(inherited, m)
 	inherited.Taints, inherited.AnnotatedTaints = typed, annotated
-	return Object{Top: inherited}, errors.Join(typedErr, annotatedErr)
+	return Object{Top: inherited, Orphan: template == nil}, errors.Join(typedErr, annotatedErr)
 }
 
 // annotated returns the taints that the Machine declares by annotation, now or once it has inherited. They are handed on

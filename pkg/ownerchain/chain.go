@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
-	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // liveTimeout bounds the one GET that an admission request may cost. API servers wait two seconds for us.
@@ -70,13 +68,18 @@ func (c *Chain) Cluster(ctx context.Context, namespace, name string) (*capi.Clus
 }
 
 // owner reads the controller of child into owner, if it is of this kind of Cluster API, and reports whether it exists.
-// Another object under the owner's name, told by its UID, is not the owner.
 func (c *Chain) owner(ctx context.Context, child metav1.Object, kind string, owner client.Object) (bool, error) {
 	ref := metav1.GetControllerOfNoCopy(child)
-	if ref == nil || ref.Kind != kind || !isClusterAPI(ref.APIVersion) {
+	if ref == nil || ref.Kind != kind || groupOf(ref) != clusterv1.GroupVersion.Group {
 		return false, nil
 	}
-	key := types.NamespacedName{Namespace: child.GetNamespace(), Name: ref.Name}
+	return c.fetch(ctx, child.GetNamespace(), ref, owner)
+}
+
+// fetch reads the object that ref names, and reports whether it exists. Another object under the same name, told by its
+// UID, is not the owner.
+func (c *Chain) fetch(ctx context.Context, namespace string, ref *metav1.OwnerReference, owner client.Object) (bool, error) {
+	key := types.NamespacedName{Namespace: namespace, Name: ref.Name}
 	found, err := get(ctx, c.Cache, key, ref.UID, owner)
 	if found || err != nil || c.Live == nil {
 		return found, err
@@ -97,68 +100,10 @@ func get(ctx context.Context, reader client.Reader, key types.NamespacedName, ui
 	return into.GetUID() == uid, nil
 }
 
-func isClusterAPI(apiVersion string) bool {
-	gv, err := schema.ParseGroupVersion(apiVersion)
-	return err == nil && gv.Group == clusterv1.GroupVersion.Group
-}
-
-// Inherits returns the Machine that a Node of the management cluster inherits from, or nil if it has none or inherits
-// nothing for now.
-func (c *Chain) Inherits(ctx context.Context, node *corev1.Node, policy inherit.Policy) (*capi.Machine, error) {
-	if inherit.OptedOut(node) {
-		return nil, nil
-	}
-	m, err := c.MachineOf(ctx, node)
-	if err != nil || m == nil {
-		return nil, err
-	}
-	cluster, err := c.Cluster(ctx, m.Namespace, m.Spec.ClusterName)
-	if err != nil || policy.NodeLeftAlone(m, cluster) != "" {
-		return nil, err
-	}
-	return m, nil
-}
-
-// MachineOf returns the Machine that a Node of the management cluster is, or nil where there is none.
-func (c *Chain) MachineOf(ctx context.Context, node *corev1.Node) (*capi.Machine, error) {
-	fields := client.MatchingFields{providerIDField: node.Spec.ProviderID}
-	candidates, err := c.machines(ctx, fields, node.Spec.ProviderID != "")
+func groupOf(ref *metav1.OwnerReference) string {
+	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
-		return nil, err
+		return ""
 	}
-	if c.ManagementCluster.Name == "" {
-		return inherit.Match(node, candidates, false), nil
-	}
-	for _, name := range inherit.NodeNames(node) {
-		named, err := c.machines(ctx, client.MatchingFields{nodeNameField: name}, true)
-		if err != nil {
-			return nil, err
-		}
-		candidates = append(candidates, named...)
-	}
-	return inherit.Match(node, c.ofManagementCluster(candidates), true), nil
-}
-
-func (c *Chain) machines(ctx context.Context, fields client.MatchingFields, wanted bool) ([]capi.Machine, error) {
-	if !wanted {
-		return nil, nil
-	}
-	list := &capi.MachineList{}
-	if err := c.Cache.List(ctx, list, fields); err != nil {
-		return nil, fmt.Errorf("listing Machines by %v: %w", fields, err)
-	}
-	return list.Items, nil
-}
-
-// ofManagementCluster returns the Machines that belong to the management cluster, each once.
-func (c *Chain) ofManagementCluster(machines []capi.Machine) []capi.Machine {
-	seen := map[types.UID]bool{}
-	var own []capi.Machine
-	for _, m := range machines {
-		if m.Namespace == c.ManagementCluster.Namespace && m.Spec.ClusterName == c.ManagementCluster.Name && !seen[m.UID] {
-			seen[m.UID] = true
-			own = append(own, m)
-		}
-	}
-	return own
+	return gv.Group
 }

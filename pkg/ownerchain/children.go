@@ -51,6 +51,19 @@ func (c *Chain) NodesOf(ctx context.Context, m *capi.Machine) ([]types.Namespace
 	return keys, nil
 }
 
+// NodesOfPool returns the Nodes of the management cluster that the MachinePool names.
+func (c *Chain) NodesOfPool(ctx context.Context, mp *capi.MachinePool) ([]types.NamespacedName, error) {
+	var keys []types.NamespacedName
+	for _, providerID := range mp.Spec.ProviderIDList {
+		found, err := c.keys(ctx, &corev1.NodeList{}, client.MatchingFields{providerIDField: providerID})
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, found...)
+	}
+	return keys, nil
+}
+
 func (c *Chain) keys(ctx context.Context, list client.ObjectList, options ...client.ListOption) ([]types.NamespacedName, error) {
 	if err := c.Cache.List(ctx, list, options...); err != nil {
 		return nil, fmt.Errorf("listing %T: %w", list, err)

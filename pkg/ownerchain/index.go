@@ -57,6 +57,8 @@ func indexes() []index {
 		{&capi.Machine{}, clusterField, of(func(m *capi.Machine) []string { return notEmpty(m.Spec.ClusterName) })},
 		{&capi.Machine{}, providerIDField, of(func(m *capi.Machine) []string { return notEmpty(m.Spec.ProviderID) })},
 		{&capi.Machine{}, nodeNameField, of(machineNodeNames)},
+		{&capi.MachinePool{}, clusterField, of(func(mp *capi.MachinePool) []string { return notEmpty(mp.Spec.ClusterName) })},
+		{&capi.MachinePool{}, providerIDField, of(func(mp *capi.MachinePool) []string { return mp.Spec.ProviderIDList })},
 		{&corev1.Node{}, providerIDField, of(func(n *corev1.Node) []string { return notEmpty(n.Spec.ProviderID) })},
 		{&corev1.Node{}, nodeNameField, of(inherit.NodeNames)},
 	}

@@ -24,6 +24,8 @@ type place struct {
 	render func([]entry) any
 	// scalar says that path leads to a single field, which is the place's only entry.
 	scalar bool
+	// taints says that the entries are taints.
+	taints bool
 }
 
 // entry is one member of a place: a label, an annotation, a taint.
@@ -95,7 +97,7 @@ func taintPlace(path []string, current, typed, annotated []clusterv1.MachineTain
 			return taint.MachineID(t).String() == desired[i].name
 		})
 	}
-	return place{path: path, current: taintEntries(current), desired: desired, render: renderList}
+	return place{path: path, current: taintEntries(current), desired: desired, render: renderList, taints: true}
 }
 
 func taintEntries(taints []clusterv1.MachineTaint) []entry {

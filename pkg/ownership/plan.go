@@ -53,12 +53,36 @@ func New(current, desired inherit.Object, managed []metav1.ManagedFieldsEntry) (
 		return nil, err
 	}
 	plan := &Plan{owned: fieldpath.NewSet(), overruled: fieldpath.NewSet(), managed: fields}
-	for _, at := range places(current, desired) {
+	all := places(current, desired)
+	if desired.Orphan {
+		keepOwned(all, fields.ours)
+	}
+	for _, at := range all {
 		if err := plan.add(at); err != nil {
 			return nil, err
 		}
 	}
 	return plan, nil
+}
+
+// keepOwned makes an orphan keep what an owner brought. Taints alone are no sign that there was one: those that are
+// declared by annotation become ours without an owner.
+func keepOwned(all []place, ours *fieldpath.Set) {
+	owned := func(at place) []entry {
+		return slices.DeleteFunc(slices.Clone(at.current), func(e entry) bool { return !ours.Has(at.pathTo(e)) })
+	}
+	hadOwner := slices.ContainsFunc(all, func(at place) bool { return !at.taints && len(owned(at)) > 0 })
+	if !hadOwner {
+		return
+	}
+	for i, at := range all {
+		declared := byName(at.desired)
+		for _, e := range owned(at) {
+			if _, ok := declared[e.name]; !ok {
+				all[i].desired = append(all[i].desired, e)
+			}
+		}
+	}
 }
 
 // Needed reports whether there is anything to write: content, or only who owns it.

@@ -37,11 +37,7 @@ func Parse(s string) (corev1.Taint, error) {
 func ParseList(s string) ([]corev1.Taint, error) {
 	var taints []corev1.Taint
 	var errs []error
-	for entry := range strings.SplitSeq(s, ",") {
-		entry = strings.TrimSpace(entry)
-		if entry == "" {
-			continue
-		}
+	for _, entry := range entriesOf(s) {
 		t, err := Parse(entry)
 		if err != nil {
 			errs = append(errs, err)
@@ -50,6 +46,17 @@ func ParseList(s string) ([]corev1.Taint, error) {
 		taints = append(taints, t)
 	}
 	return taints, errors.Join(errs...)
+}
+
+// entriesOf splits a comma-separated list; blanks around entries and empty entries do not count.
+func entriesOf(list string) []string {
+	var entries []string
+	for entry := range strings.SplitSeq(list, ",") {
+		if entry = strings.TrimSpace(entry); entry != "" {
+			entries = append(entries, entry)
+		}
+	}
+	return entries
 }
 
 // FromAnnotations returns the taints that an object's annotations declare, Always before Initialize where both name

@@ -72,12 +72,12 @@ func ValidateAnnotations(path *field.Path, role Role, annotations, old map[strin
 // unreadable returns an error for each entry of a comma-separated list that is no taint and that old does not have.
 func unreadable(at *field.Path, list, old string) field.ErrorList {
 	var errs field.ErrorList
-	before := strings.Split(old, ",")
-	for _, entry := range strings.Split(list, ",") {
-		if strings.TrimSpace(entry) == "" || slices.Contains(before, entry) {
+	before := entriesOf(old)
+	for _, entry := range entriesOf(list) {
+		if slices.Contains(before, entry) {
 			continue
 		}
-		if _, err := Parse(strings.TrimSpace(entry)); err != nil {
+		if _, err := Parse(entry); err != nil {
 			errs = append(errs, field.Invalid(at, entry, err.Error()))
 		}
 	}

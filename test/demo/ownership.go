@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +19,7 @@ func ownedFields(object metav1.Object, manager string, operation metav1.ManagedF
 			continue
 		}
 		set := fieldpath.NewSet()
-		if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)); err == nil {
+		if err := set.FromJSON(entry.FieldsV1.GetRawReader()); err == nil {
 			owned = owned.Union(set)
 		}
 	}

@@ -18,14 +18,14 @@ import (
 
 // free is what every kubelet may bring to its own Node.
 func (d declared) free() content {
-	free := d.content.under("node.cluster.x-k8s.io")
+	free := d.under("node.cluster.x-k8s.io")
 	free.taints = nil
 	return free
 }
 
 // restricted is what NodeRestriction forbids every kubelet to set.
 func (d declared) restricted() content {
-	return content{labels: d.content.under("node-role.kubernetes.io", "node-restriction.kubernetes.io").labels}
+	return content{labels: d.under("node-role.kubernetes.io", "node-restriction.kubernetes.io").labels}
 }
 
 func (d declared) nodeTaints() content {

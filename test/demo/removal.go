@@ -38,7 +38,7 @@ func (d *demo) removal(ctx context.Context) error {
 		node := &corev1.Node{ObjectMeta: in("", name)}
 		d.check("The label is gone from Node "+name, d.await(ctx, node, func() []string { return ofNode(node).unwanted(label) })...)
 	}
-	d.declared.content = d.declared.content.without(label)
+	d.declared.content = d.declared.without(label)
 	return d.others(ctx)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -29,6 +30,7 @@ func newManager(restConfig *rest.Config, c *config.Config) (ctrl.Manager, error)
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme:                        scheme,
 		Cache:                         cacheOptions(c),
+		Client:                        client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		Metrics:                       c.Metrics,
 		HealthProbeBindAddress:        c.HealthAddr,
 		LeaderElection:                c.LeaderElect,
@@ -83,7 +85,7 @@ func leaderElectionID(c *config.Config) string {
 func cacheOptions(c *config.Config) cache.Options {
 	options := cache.Options{
 		SyncPeriod:       &c.SyncPeriod,
-		DefaultTransform: trimManagedFields,
+		DefaultTransform: trim,
 		ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: trimNode}},
 	}
 	if c.Namespace != "" {
@@ -92,8 +94,9 @@ func cacheOptions(c *config.Config) cache.Options {
 	return options
 }
 
-// trimManagedFields keeps our own entry, which tells what we may remove.
-func trimManagedFields(object any) (any, error) {
+// trim keeps our own entry in the managed fields, which tells what we may remove, and of a provider's control plane what
+// it declares for its Machines.
+func trim(object any) (any, error) {
 	o, ok := object.(metav1.Object)
 	if !ok {
 		return object, nil
@@ -105,7 +108,19 @@ func trimManagedFields(object any) (any, error) {
 		}
 	}
 	o.SetManagedFields(ours)
+	if u, ok := object.(*unstructured.Unstructured); ok {
+		trimControlPlane(u)
+	}
 	return object, nil
+}
+
+func trimControlPlane(u *unstructured.Unstructured) {
+	template, found, err := unstructured.NestedMap(u.Object, "spec", "machineTemplate")
+	delete(u.Object, "status")
+	delete(u.Object, "spec")
+	if found && err == nil {
+		u.Object["spec"] = map[string]any{"machineTemplate": template}
+	}
 }
 
 // trimNode keeps metadata, taints, the providerID and addresses.

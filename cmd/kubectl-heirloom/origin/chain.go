@@ -3,6 +3,7 @@
 package origin
 
 import (
+	"maps"
 	"regexp"
 	"strings"
 
@@ -59,12 +60,18 @@ func (c chain) declared() place {
 	}
 }
 
-// machineSet is the top of the MachineSet (rule 6).
+// machineSet is the top of the MachineSet (rules 5 and 6). What the rules bring of a MachineDeployment without a template
+// comes from its own metadata.
 func (c chain) machineSet() place {
 	p := place{object: ownerchain.Name("MachineSet", c.MachineSet), has: contentOf(inherit.OfMachineSet(c.MachineSet).Top)}
-	if c.MachineDeployment != nil {
-		p.inherits = bring(contentOf(c.rules.MachineSet(c.MachineDeployment, c.MachineSet).Top), c.declared().sources())
+	if c.MachineDeployment == nil {
+		return p
 	}
+	p.inherits = bring(contentOf(c.rules.MachineSet(c.MachineDeployment, c.MachineSet).Top), c.declared().sources())
+	bare := *c.MachineDeployment
+	bare.Spec.Template = capi.MachineTemplate{}
+	own := place{object: ownerchain.Name("MachineDeployment", &bare), has: contentOfMaps(bare.Labels, bare.Annotations)}
+	maps.Copy(p.inherits, bring(contentOf(c.rules.MachineSet(&bare, c.MachineSet).Top), own.sources()))
 	return p
 }
 
@@ -83,14 +90,15 @@ func (c chain) template() place {
 	return p
 }
 
-// machine is the Machine (rule 8). A taint that its MachineSet does not declare by type is declared by annotation.
+// machine is the Machine (rule 8). A taint declared by annotation becomes typed, unless the Machine has another.
 func (c chain) machine() place {
 	p := place{object: ownerchain.Name("Machine", c.Machine), has: contentOf(inherit.OfMachine(c.Machine).Top)}
-	desired, _ := c.rules.Machine(c.MachineSet, c.Machine) //nolint:errcheck // notes tells what was left out
-	brought := contentOf(desired.Top)
-	p.inherits = bring(brought, c.template().sources())
-	for i, from := range bring(brought, annotated(c.Machine, p.sources())) {
-		if _, typed := p.inherits[i]; !typed {
+	desired, _ := c.rules.Machine(c.MachineSet, c.Machine) // notes tells what was left out
+	p.inherits = bring(contentOf(desired.Top), c.template().sources())
+	byAnnotation := contentOf(inherit.Content{Taints: desired.Top.AnnotatedTaints})
+	for i, from := range bring(byAnnotation, annotated(c.Machine, p.sources())) {
+		_, typed := p.inherits[i]
+		if current, ok := p.has[i]; !typed && (!ok || current == from.value) {
 			p.inherits[i] = from
 		}
 	}
@@ -101,7 +109,7 @@ func (c chain) machine() place {
 func annotated(m *capi.Machine, from sources) sources {
 	all := sources{}
 	for _, name := range []string{taint.InitializeAnnotation, taint.AlwaysAnnotation} { // the second wins
-		taints, _ := taint.FromAnnotations(map[string]string{name: m.Annotations[name]}) //nolint:errcheck // notes tells
+		taints, _ := taint.FromAnnotations(map[string]string{name: m.Annotations[name]}) // as above
 		for _, t := range taints {
 			all[id{Taint, t.Key, t.Effect}] = from[id{kind: Annotation, key: name}] + "[" + name + "]"
 		}
@@ -117,7 +125,7 @@ func (c chain) node() place {
 			machine[i] = from
 		}
 	}
-	state, _ := c.rules.Node(c.Machine, inherit.NodeState{}, inherit.Privileged) //nolint:errcheck // notes tells
+	state, _ := c.rules.Node(c.Machine, inherit.NodeState{}, inherit.Privileged) // as above
 	brought := contentOfNode(state)
 	p := place{
 		object: "Node " + c.Node.Name, has: contentOfNode(inherit.OfNode(c.Node)), atomicTaints: true,

@@ -34,6 +34,14 @@ func TestExplain(t *testing.T) {
 			 template annotation note=hi <- ` + mdTemplate + `metadata.annotations
 			 template taint gpu:NoSchedule=true <- ` + mdTemplate + `spec.taints`,
 		},
+		"a MachineSet inherits the MachineDeployment's own annotations, not its own labels": {
+			family{
+				mdTop: "label team=ml | annotation note=own | annotation deployment.kubernetes.io/revision=1", md: "annotation note=template", ms: ".",
+				msTop: "label team=ml | annotation note=own", managed: "kubectl label team",
+			},
+			`label team=ml <- set here by kubectl
+			 annotation note=own <- MachineDeployment default/md metadata.annotations`,
+		},
 		"a MachineSet without a MachineDeployment inherits nothing": {
 			family{ms: "label team=ml", msTop: "label team=ml", managed: "kubectl label team | kubectl template label team"},
 			`label team=ml <- set here by kubectl
@@ -74,6 +82,11 @@ func TestExplain(t *testing.T) {
 			`annotation taints.heirloom.dev/always=gpu:NoSchedule <- ` + mdTemplate + `metadata.annotations
 			 taint gpu:NoSchedule= <- ` + mdTemplate + `metadata.annotations[taints.heirloom.dev/always]`,
 		},
+		"a Machine's own typed taint stays its own beside an annotation": {
+			family{m: "annotation taints.heirloom.dev/always=gpu=a:NoSchedule | taint gpu=b:NoSchedule", ms: ".", managed: "kubectl taint gpu:NoSchedule"},
+			`annotation taints.heirloom.dev/always=gpu=a:NoSchedule <- unknown
+			 taint gpu:NoSchedule=b <- set here by kubectl`,
+		},
 		"a Node inherits what the rules let through": {
 			family{
 				md:   "label node.cluster.x-k8s.io/pool=a",
@@ -93,6 +106,10 @@ func TestExplain(t *testing.T) {
 			`taint a:NoSchedule= <- ` + mdTemplate + `spec.taints
 			 taint b:NoExecute= <- Machine default/m spec.taints
 			 taint c:NoSchedule=d <- Machine default/m metadata.annotations[taints.heirloom.dev/initialize]`,
+		},
+		"on a Node the Machine's typed taint goes before an annotation": {
+			family{m: "taint gpu=a:NoSchedule | annotation taints.heirloom.dev/always=gpu=b:NoSchedule", node: "taint gpu=a:NoSchedule"},
+			`taint gpu:NoSchedule=a <- Machine default/m spec.taints`,
 		},
 		"who wrote a Node's list of taints last need not have set each of them": {
 			family{m: ".", node: "taint foreign:NoSchedule", managed: "heirloom taints"},
@@ -180,7 +197,7 @@ func TestWhatCannotBeExplainedIsAnError(t *testing.T) {
 		t.Error("no object: want an error")
 	}
 	f := family{m: "."}.build(t)
-	f.Machine.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x", FieldsV1: &metav1.FieldsV1{Raw: []byte("{")}}}
+	f.Machine.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x", FieldsV1: metav1.NewFieldsV1("{")}}
 	if _, err := origin.Explain(f); err == nil || !strings.Contains(err.Error(), `manager "x"`) {
 		t.Errorf("broken managed fields: got %v", err)
 	}

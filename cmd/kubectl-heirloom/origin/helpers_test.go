@@ -16,12 +16,12 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// A family in short form: what each object carries at the place where its child looks, the object's top for the Machine
-// and the Node. An object that is "-" or empty does not exist; "." carries nothing.
+// A family in short form: what each object carries, in its template or, for the Machine and the Node and where the name
+// says so, at its top. An object that is "-" or empty does not exist; "." carries nothing.
 //
 //	label a=1 | annotation b=2 | taint gpu=true:NoSchedule@Always
 type family struct {
-	md, ms, msTop, m, node string
+	mdTop, md, ms, msTop, m, node string
 	// managed is who owns what on the explained object: "kubectl label a | manager taint gpu:NoSchedule".
 	managed string
 }
@@ -31,6 +31,7 @@ func (f family) build(t *testing.T) origin.Family {
 	var built origin.Family
 	if exists(f.md) {
 		built.MachineDeployment = &capi.MachineDeployment{ObjectMeta: named("md", ""), Spec: capi.MachineDeploymentSpec{Template: template(t, f.md)}}
+		built.MachineDeployment.Labels, built.MachineDeployment.Annotations, _ = read(t, f.mdTop)
 	}
 	if exists(f.ms) || exists(f.msTop) {
 		built.MachineSet = &capi.MachineSet{ObjectMeta: named("ms", "MachineDeployment/md"), Spec: capi.MachineSetSpec{Template: template(t, f.ms)}}
@@ -116,7 +117,7 @@ func managedFields(t *testing.T, s string) []metav1.ManagedFieldsEntry {
 		}
 		entries = append(entries, metav1.ManagedFieldsEntry{
 			Manager: words[0], Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(field(t, words[1:]))},
+			FieldsV1: metav1.NewFieldsV1(field(t, words[1:])),
 		})
 	}
 	return entries

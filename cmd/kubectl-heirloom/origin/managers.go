@@ -3,7 +3,6 @@
 package origin
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 
@@ -22,11 +21,11 @@ type manager struct {
 func readManagers(entries []metav1.ManagedFieldsEntry) (managers, error) {
 	var all managers
 	for _, entry := range entries {
-		if entry.FieldsV1 == nil || len(entry.FieldsV1.Raw) == 0 {
+		if entry.FieldsV1 == nil || len(entry.FieldsV1.GetRawBytes()) == 0 {
 			continue
 		}
 		fields := fieldpath.NewSet()
-		if err := fields.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)); err != nil {
+		if err := fields.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
 			return nil, fmt.Errorf("reading metadata.managedFields of manager %q: %w", entry.Manager, err)
 		}
 		all = append(all, manager{entry.Manager, fields})

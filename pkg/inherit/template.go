@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit
+
+import (
+	"cmp"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+)
+
+// Template is what an owner of Machines declares for them. Rules 4, 8 and 9 differ only in who that owner is.
+type Template struct {
+	Content
+	// Selector is what the owner selects its Machines by.
+	Selector metav1.LabelSelector
+}
+
+// TemplateOfMachineSet returns the template of rule 8.
+func TemplateOfMachineSet(ms *capi.MachineSet) *Template {
+	return &Template{Content: contentOf(ms.Spec.Template, ms.Spec.MinReadySeconds), Selector: ms.Spec.Selector}
+}
+
+// TemplateOfControlPlane returns the template of rule 4, from wherever the provider's version of the contract has it.
+func TemplateOfControlPlane(cp *capi.ControlPlane) *Template {
+	template := cp.Spec.MachineTemplate
+	fields, older := fieldsOf(template.Spec, nil), fieldsOf(template.MachineSpec, nil)
+	return &Template{Content: Content{
+		Labels:      template.Labels,
+		Annotations: template.Annotations,
+		Taints:      firstList(template.Spec.Taints, template.Taints),
+		Fields: Fields{
+			NodeDrainTimeout:        cmp.Or(fields.NodeDrainTimeout, older.NodeDrainTimeout),
+			NodeVolumeDetachTimeout: cmp.Or(fields.NodeVolumeDetachTimeout, older.NodeVolumeDetachTimeout),
+			NodeDeletionTimeout:     cmp.Or(fields.NodeDeletionTimeout, older.NodeDeletionTimeout),
+			ReadinessGates:          firstList(fields.ReadinessGates, older.ReadinessGates),
+		},
+	}}
+}
+
+// TemplateOfMachinePool returns the template of rule 9.
+func TemplateOfMachinePool(mp *capi.MachinePool) *Template {
+	return &Template{Content: contentOf(mp.Spec.Template, mp.Spec.MinReadySeconds)}
+}
+
+// MachineOfPool returns a Machine for the Nodes of a MachinePool whose provider has no Machines: one that carries what
+// the pool's template declares (rule 9). It stands for none of the API server's objects.
+func MachineOfPool(mp *capi.MachinePool) *capi.Machine {
+	m := &capi.Machine{ObjectMeta: *mp.ObjectMeta.DeepCopy()}
+	m.Kind = "MachinePool"
+	m.Labels, m.Annotations = inheritable(mp.Spec.Template.Labels), inheritable(mp.Spec.Template.Annotations)
+	m.Spec = capi.MachineSpec{ClusterName: mp.Spec.ClusterName, Taints: mp.Spec.Template.Spec.Taints}
+	return m
+}
+
+func contentOf(template capi.MachineTemplate, minReadySeconds *int32) Content {
+	return Content{
+		Labels:      template.Labels,
+		Annotations: template.Annotations,
+		Taints:      template.Spec.Taints,
+		Fields:      fieldsOf(template.Spec, minReadySeconds),
+	}
+}
+
+func firstList[T clusterv1.MachineTaint | clusterv1.MachineReadinessGate](lists ...[]T) []T {
+	for _, list := range lists {
+		if len(list) > 0 {
+			return list
+		}
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ownerchain
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// Inherits returns the Machine that a Node of the management cluster inherits from, or nil if it has none or inherits
+// nothing for now. For a Node of a MachinePool without Machines it is one that stands for the pool.
+func (c *Chain) Inherits(ctx context.Context, node *corev1.Node, policy inherit.Policy) (*capi.Machine, error) {
+	if inherit.OptedOut(node) {
+		return nil, nil
+	}
+	m, err := c.MachineOf(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	if m == nil {
+		return c.poolOf(ctx, node, policy)
+	}
+	cluster, err := c.Cluster(ctx, m.Namespace, m.Spec.ClusterName)
+	if err != nil || policy.NodeLeftAlone(m, cluster) != "" {
+		return nil, err
+	}
+	return m, nil
+}
+
+// MachineOf returns the Machine that a Node of the management cluster is, or nil where there is none.
+func (c *Chain) MachineOf(ctx context.Context, node *corev1.Node) (*capi.Machine, error) {
+	fields := client.MatchingFields{providerIDField: node.Spec.ProviderID}
+	candidates, err := c.machines(ctx, fields, node.Spec.ProviderID != "")
+	if err != nil {
+		return nil, err
+	}
+	if c.ManagementCluster.Name == "" {
+		return inherit.Match(node, candidates, false), nil
+	}
+	for _, name := range inherit.NodeNames(node) {
+		named, err := c.machines(ctx, client.MatchingFields{nodeNameField: name}, true)
+		if err != nil {
+			return nil, err
+		}
+		candidates = append(candidates, named...)
+	}
+	return inherit.Match(node, c.ofManagementCluster(candidates), true), nil
+}
+
+func (c *Chain) machines(ctx context.Context, fields client.MatchingFields, wanted bool) ([]capi.Machine, error) {
+	if !wanted {
+		return nil, nil
+	}
+	list := &capi.MachineList{}
+	if err := c.Cache.List(ctx, list, fields); err != nil {
+		return nil, fmt.Errorf("listing Machines by %v: %w", fields, err)
+	}
+	return list.Items, nil
+}
+
+// ofManagementCluster returns the Machines that belong to the management cluster, each once.
+func (c *Chain) ofManagementCluster(machines []capi.Machine) []capi.Machine {
+	seen := map[types.UID]bool{}
+	var own []capi.Machine
+	for _, m := range machines {
+		if m.Namespace == c.ManagementCluster.Namespace && m.Spec.ClusterName == c.ManagementCluster.Name && !seen[m.UID] {
+			seen[m.UID] = true
+			own = append(own, m)
+		}
+	}
+	return own
+}
+
+// poolOf returns what a Node inherits from a MachinePool whose provider has no Machines, or nil. The pool names its Nodes
+// by providerID; where several pools name the same, it is none's.
+func (c *Chain) poolOf(ctx context.Context, node *corev1.Node, policy inherit.Policy) (*capi.Machine, error) {
+	if node.Spec.ProviderID == "" {
+		return nil, nil
+	}
+	pools := &capi.MachinePoolList{}
+	if err := c.Cache.List(ctx, pools, client.MatchingFields{providerIDField: node.Spec.ProviderID}); err != nil {
+		return nil, fmt.Errorf("listing MachinePools by providerID: %w", err)
+	}
+	if len(pools.Items) != 1 {
+		return nil, nil
+	}
+	pool := &pools.Items[0]
+	cluster, err := c.Cluster(ctx, pool.Namespace, pool.Spec.ClusterName)
+	if err != nil || policy.LeftAlone(pool, cluster) != "" {
+		return nil, err
+	}
+	return inherit.MachineOfPool(pool), nil
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resync
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// resumed passes those updates of a Cluster after which its objects are to be looked at again: it was paused or opted
+// out before.
+func resumed() predicate.Predicate {
+	held := func(object client.Object) bool {
+		cluster, ok := object.(*capi.Cluster)
+		return ok && inherit.Policy{}.LeftAlone(&capi.Machine{}, cluster) != ""
+	}
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return held(e.ObjectOld) && !held(e.ObjectNew) },
+	}
+}
+
+func (d Dependencies) children(list client.ObjectList) handler.EventHandler {
+	return enqueue(func(ctx context.Context, owner client.Object) ([]types.NamespacedName, error) {
+		return d.Chain.Children(ctx, owner, newList(list))
+	})
+}
+
+func (d Dependencies) members(list client.ObjectList) handler.EventHandler {
+	return enqueue(func(ctx context.Context, cluster client.Object) ([]types.NamespacedName, error) {
+		return d.Chain.Members(ctx, cluster, newList(list))
+	})
+}
+
+func (d Dependencies) nodes() handler.EventHandler {
+	return enqueue(func(ctx context.Context, object client.Object) ([]types.NamespacedName, error) {
+		m, ok := object.(*capi.Machine)
+		if !ok {
+			return nil, fmt.Errorf("expected a Machine, got %T", object)
+		}
+		return d.Chain.NodesOf(ctx, m)
+	})
+}
+
+func (d Dependencies) nodesOfPool() handler.EventHandler {
+	return enqueue(func(ctx context.Context, object client.Object) ([]types.NamespacedName, error) {
+		mp, ok := object.(*capi.MachinePool)
+		if !ok {
+			return nil, fmt.Errorf("expected a MachinePool, got %T", object)
+		}
+		return d.Chain.NodesOfPool(ctx, mp)
+	})
+}
+
+func (d Dependencies) nodesOfCluster() handler.EventHandler {
+	return enqueue(func(ctx context.Context, cluster client.Object) ([]types.NamespacedName, error) {
+		list := &capi.MachineList{}
+		if _, err := d.Chain.Members(ctx, cluster, list); err != nil {
+			return nil, err
+		}
+		var keys []types.NamespacedName
+		for i := range list.Items {
+			found, err := d.Chain.NodesOf(ctx, &list.Items[i])
+			if err != nil {
+				return nil, err
+			}
+			keys = append(keys, found...)
+		}
+		pools := &capi.MachinePoolList{}
+		if _, err := d.Chain.Members(ctx, cluster, pools); err != nil {
+			return nil, err
+		}
+		for i := range pools.Items {
+			found, err := d.Chain.NodesOfPool(ctx, &pools.Items[i])
+			if err != nil {
+				return nil, err
+			}
+			keys = append(keys, found...)
+		}
+		return keys, nil
+	})
+}
+
+// policyChanges looks at all objects of the list's kind again when the rules' options have changed.
+func (d Dependencies) policyChanges(list client.ObjectList) source.Source {
+	var changes <-chan event.GenericEvent = make(chan event.GenericEvent)
+	if d.PolicyChanges != nil {
+		changes = d.PolicyChanges()
+	}
+	return source.Channel(changes, enqueue(func(ctx context.Context, _ client.Object) ([]types.NamespacedName, error) {
+		return d.Chain.All(ctx, newList(list))
+	}))
+}
+
+// enqueue makes an event handler out of a look-up. A look-up that fails is logged: the next resync repeats it.
+func enqueue(lookUp func(context.Context, client.Object) ([]types.NamespacedName, error)) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
+		keys, err := lookUp(ctx, object)
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Failed to find the objects that inherit from a changed object")
+			return nil
+		}
+		requests := make([]reconcile.Request, 0, len(keys))
+		for _, key := range keys {
+			requests = append(requests, reconcile.Request{NamespacedName: key})
+		}
+		return requests
+	})
+}
+
+func newList(list client.ObjectList) client.ObjectList {
+	fresh, ok := list.DeepCopyObject().(client.ObjectList)
+	if !ok {
+		return list
+	}
+	return fresh
+}

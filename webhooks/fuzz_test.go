@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"encoding/json"
+	"testing"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4" // what the API server applies an admission response with
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// FuzzAdmissionReview: whatever is posted to a handler is answered with a review; a review that can be read is never
+// denied by a mutating handler; and the patch of an answer fits the object that it is for.
+func FuzzAdmissionReview(f *testing.F) {
+	known := ordinary.with(func(f *fleet) {
+		f.machines = map[string]string{
+			"ns/m": "{metadata: {" + bySet + ", labels: {node.cluster.x-k8s.io/a: '1'}}, spec: {clusterName: c, providerID: 'aws://1', taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}, status: {nodeRef: {name: node-1}}}",
+		}
+	})
+	handler := mux(f, newServer(f, known, fleet{}, inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}))
+	for _, seed := range []write{
+		{kind: "Machine", object: machine(bySet)},
+		{kind: "Machine", object: machine(bySet + ", " + ownsTeam), old: machine(bySet + ", labels: {team: a}, " + ownsTeam)},
+		{kind: "Machine", object: "{metadata: {annotations: {taints.heirloom.dev/always: 'typo,a=b:NoSchedule'}}, spec: {clusterName: c, taints: [{key: a, effect: Never}]}}"},
+		{kind: "MachineSet", object: "{metadata: {namespace: ns, " + byDeployment + "}, spec: {clusterName: c, template: null}}"},
+		{kind: "MachineSet", object: "{metadata: {namespace: ns, " + byDeployment + "}, spec: {clusterName: c, template: {metadata: {labels: {team: b}}}}}", old: "{}"},
+		{kind: "Node", object: "{metadata: {name: node-1}, spec: {}}", user: "system:node:node-1"},
+		{kind: "Node", object: "{metadata: {name: other}, spec: {providerID: 'aws://1', taints: []}}", old: "{spec: {taints: [{key: gpu, effect: NoSchedule}]}}"},
+		{kind: "Cluster", object: "{spec: {topology: {workers: {machineDeployments: [{name: a, taints: [{key: node.kubernetes.io/x}]}]}}}}"},
+		{kind: "AcmeControlPlane", object: "{spec: {machineTemplate: {taints: [{}]}}}", old: "{spec: null}"},
+	} {
+		f.Add(seed.review(f))
+	}
+	f.Add([]byte(``))
+	f.Add([]byte(`{}`))
+	f.Add([]byte(`{"apiVersion":"v1","kind":"Pod"}`))
+	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"operation":"UPDATE","object":{"metadata":{"managedFields":[{}]}},"oldObject":null}}`))
+
+	f.Fuzz(func(t *testing.T, body []byte) {
+		for _, path := range paths {
+			review, _ := post(t, handler, path, "application/json", body)
+			if review.Kind == "" && review.APIVersion == "" {
+				continue // controller-runtime could not read the review and said so
+			}
+			if path != TaintsPath && !review.Response.Allowed {
+				t.Errorf("%s denied a review: %+v", path, review.Response.Result)
+			}
+			if len(review.Response.Patch) > 0 {
+				fits(t, path, body, review.Response.Patch)
+			}
+		}
+	})
+}
+
+// fits applies a patch to the object of the review, as the API server does with the answer. Like the API server's own
+// objects, those with a patch have metadata and a spec.
+func fits(t *testing.T, path string, body, patch []byte) {
+	t.Helper()
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(body, &review); err != nil || review.Request == nil {
+		return // read by controller-runtime in a way of its own, as YAML or protobuf
+	}
+	var object struct {
+		Metadata, Spec map[string]any
+	}
+	if err := json.Unmarshal(review.Request.Object.Raw, &object); err != nil || object.Metadata == nil || object.Spec == nil {
+		return
+	}
+	decoded, err := jsonpatch.DecodePatch(patch)
+	if err != nil {
+		t.Fatalf("%s answered a patch that is none: %v\n%s", path, err, patch)
+	}
+	patched, err := decoded.Apply(review.Request.Object.Raw)
+	if err != nil {
+		t.Fatalf("%s answered a patch that does not fit: %v\n%s\n%s", path, err, patch, body)
+	}
+	if !json.Valid(patched) {
+		t.Fatalf("%s made of the object what is no JSON: %s", path, patched)
+	}
+}
