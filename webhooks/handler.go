@@ -6,9 +6,11 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
+	admissionv1 "k8s.io/api/admission/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -60,7 +62,7 @@ func (h failOpen) Handle(ctx context.Context, req admission.Request) admission.R
 			warnings: []string{"heirloom: nothing was inherited by this write: " + oneLine(err)},
 		}
 	}
-	h.metrics.Admission(req.Kind.Kind, string(req.Operation), decided.outcome)
+	h.metrics.Admission(kindLabel(req), operationLabel(req), decided.outcome)
 	return decided.response()
 }
 
@@ -94,4 +96,26 @@ func (a *answer) warn(leftOut error) {
 // oneLine is what an HTTP header, which carries a warning, has room for.
 func oneLine(err error) string {
 	return strings.ReplaceAll(err.Error(), "\n", "; ")
+}
+
+// kindLabel is the kind for metrics. Whoever can reach the port can post any kind, so only those that the webhooks are
+// registered for are told apart; control planes of all providers count as one.
+func kindLabel(req admission.Request) string {
+	switch kind := req.Kind.Kind; {
+	case req.Kind.Group == ownerchain.ControlPlaneGroup:
+		return "ControlPlane"
+	case slices.Contains([]string{"Cluster", "ClusterClass", "MachineDeployment", "MachineSet", "MachinePool", "Machine", "Node"}, kind):
+		return kind
+	default:
+		return "other"
+	}
+}
+
+func operationLabel(req admission.Request) string {
+	switch req.Operation {
+	case admissionv1.Create, admissionv1.Update:
+		return string(req.Operation)
+	default:
+		return "other"
+	}
 }

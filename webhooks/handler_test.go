@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -123,4 +124,21 @@ func deep(levels int) string {
 // deciders are the deciders by a kind that they are about.
 func deciders(d Dependencies) map[string]decider {
 	return map[string]decider{"MachineSet": machineSets{d}, "Machine": machines{d}, "Node": nodes{d}, "Cluster": taints{}}
+}
+
+// Whoever can reach the server can post to it: what is posted must not become series of metrics without end.
+func TestMetricsDoNotGrowWithWhatIsPosted(t *testing.T) {
+	s := newServer(t, fleet{}, nil, inherit.Policy{})
+	handler := mux(t, s)
+	for i := range 200 {
+		req := write{kind: fmt.Sprintf("Kind%d", i), object: "{}", old: "{}"}
+		for _, path := range paths {
+			post(t, handler, path, "application/json", req.review(t))
+		}
+	}
+	kinds := map[string]bool{}
+	for _, counted := range s.counted(t) {
+		kinds[strings.Fields(counted)[0]] = true
+	}
+	NewWithT(t).Expect(len(kinds)).To(BeNumerically("<", 20))
 }

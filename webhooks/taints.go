@@ -13,11 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
-
-// controlPlaneGroup is the API group of control planes of every provider.
-const controlPlaneGroup = "controlplane.cluster.x-k8s.io"
 
 // taints refuses reserved and invalid taints, typed or annotated, on every kind that can declare them (DESIGN.md §3).
 //
@@ -36,7 +34,7 @@ func (taints) decide(_ context.Context, req admission.Request) (answer, error) {
 			return answer{}, err
 		}
 	}
-	errs := taint.ValidateCarrier(object, old, req.Kind.Group == controlPlaneGroup)
+	errs := taint.ValidateCarrier(object, old, req.Kind.Group == ownerchain.ControlPlaneGroup)
 	if len(errs) == 0 {
 		return answer{outcome: metrics.Unchanged}, nil
 	}

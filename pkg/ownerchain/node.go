@@ -14,8 +14,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// Inherits returns the Machine that a Node of the management cluster inherits from, or nil if it has none or inherits
-// nothing for now. For a Node of a MachinePool without Machines it is one that stands for the pool.
+// Inherits returns the Machine that a Node of the management cluster inherits from, as the Machine will be once it has
+// itself inherited, or nil if the Node has none or inherits nothing for now. For a Node of a MachinePool without Machines it is one that stands for the pool.
 func (c *Chain) Inherits(ctx context.Context, node *corev1.Node, policy inherit.Policy) (*capi.Machine, error) {
 	if inherit.OptedOut(node) {
 		return nil, nil
@@ -31,7 +31,25 @@ func (c *Chain) Inherits(ctx context.Context, node *corev1.Node, policy inherit.
 	if err != nil || policy.NodeLeftAlone(m, cluster) != "" {
 		return nil, err
 	}
-	return m, nil
+	return c.effective(ctx, m, policy), nil
+}
+
+// effective returns the Machine as it will be once its chain has inherited. Where an owner cannot be read, the Machine
+// counts as it is; no API call is made for it.
+func (c *Chain) effective(ctx context.Context, m *capi.Machine, policy inherit.Policy) *capi.Machine {
+	cached := *c
+	cached.Live = nil
+	owner, err := cached.MachineOwner(ctx, m)
+	if err != nil {
+		return m
+	}
+	template := owner.Template
+	if ms, ok := owner.Object.(*capi.MachineSet); ok {
+		if md, err := cached.MachineDeployment(ctx, ms); err == nil && md != nil {
+			template = inherit.TemplateOfMachineSet(policy.EffectiveMachineSet(md, ms))
+		}
+	}
+	return policy.EffectiveMachine(template, m)
 }
 
 // MachineOf returns the Machine that a Node of the management cluster is, or nil where there is none.

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config_test
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/heirloom-dev/heirloom/pkg/config"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// complete parses a command line and checks it.
+func complete(t *testing.T, args ...string) (*config.Config, error) {
+	t.Helper()
+	options := config.NewOptions()
+	fs := pflag.NewFlagSet("heirloom", pflag.ContinueOnError)
+	options.AddFlags(fs)
+	NewWithT(t).Expect(fs.Parse(args)).To(Succeed())
+	return options.Complete()
+}
+
+func TestDefaults(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	c, err := complete(t)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(c.Namespace).To(BeEmpty(), "all namespaces")
+	Expect(c.WatchFilter).To(BeEmpty(), "all objects")
+	Expect(c.ManagementClusterKey).To(Equal(types.NamespacedName{}))
+	Expect(c.SyncPeriod).To(Equal(10 * time.Minute))
+	Expect(c.HealthAddr).To(Equal(":9440"))
+	Expect(c.WebhookPort).To(Equal(9443))
+	Expect(c.WebhookCertDir).To(Equal("/tmp/k8s-webhook-server/serving-certs/"))
+	Expect(c.KubeAPIQPS).To(BeEquivalentTo(100))
+	Expect(c.KubeAPIBurst).To(Equal(200))
+	Expect(c.LeaderElect).To(BeFalse())
+	Expect([]time.Duration{c.LeaderElectLeaseDuration, c.LeaderElectRenewDeadline, c.LeaderElectRetryPeriod}).
+		To(Equal([]time.Duration{15 * time.Second, 10 * time.Second, 2 * time.Second}))
+	Expect(c.DetectTaintPropagation).To(BeTrue())
+	Expect(c.Rules).To(Equal(inherit.Policy{}))
+	Expect(c.TLS).NotTo(BeEmpty())
+	Expect(c.Metrics.BindAddress).To(Equal(":8443"))
+	Expect(c.Metrics.SecureServing).To(BeTrue())
+}
+
+func TestWhatFlagsMean(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		args  []string
+		check func(Gomega, *config.Config)
+	}{
+		{name: "regexes are compiled, several from one flag or from many", args: []string{"--additional-sync-machine-labels=^a$,b", "--additional-sync-machine-labels=c"}, check: func(g Gomega, c *config.Config) {
+			g.Expect(c.Rules.AdditionalLabels).To(HaveLen(3))
+			g.Expect(c.Rules.AdditionalLabels[0].MatchString("ab")).To(BeFalse())
+			g.Expect(c.Rules.AdditionalLabels[2].MatchString("abc")).To(BeTrue())
+			g.Expect(c.Rules.AdditionalAnnotations).To(BeEmpty())
+		}},
+		{name: "annotations have regexes of their own", args: []string{"--additional-sync-machine-annotations=x"}, check: func(g Gomega, c *config.Config) {
+			g.Expect(c.Rules.AdditionalAnnotations).To(HaveLen(1))
+			g.Expect(c.Rules.AdditionalLabels).To(BeEmpty())
+		}},
+		{name: "the watch filter is one of the rules", args: []string{"--watch-filter=blue"}, check: func(g Gomega, c *config.Config) {
+			g.Expect(c.Rules.WatchFilter).To(Equal("blue"))
+		}},
+		{name: "the management cluster has a namespace and a name", args: []string{"--management-cluster=capi/mgmt"}, check: func(g Gomega, c *config.Config) {
+			g.Expect(c.ManagementClusterKey).To(Equal(types.NamespacedName{Namespace: "capi", Name: "mgmt"}))
+		}},
+		{name: "taint propagation can be found out", args: []string{"--cluster-api-taint-propagation=auto"}, check: func(g Gomega, c *config.Config) {
+			g.Expect(c.DetectTaintPropagation).To(BeTrue())
+			g.Expect(c.Rules.ClusterAPITaints).To(Equal(inherit.PropagationUnknown))
+		}},
+		{name: "taint propagation can be told to be on", args: []string{"--cluster-api-taint-propagation=enabled"}, check: func(g Gomega, c *config.Config) {
+			g.Expect(c.DetectTaintPropagation).To(BeFalse())
+			g.Expect(c.Rules.ClusterAPITaints).To(Equal(inherit.PropagationEnabled))
+		}},
+		{name: "taint propagation can be told to be off", args: []string{"--cluster-api-taint-propagation=disabled"}, check: func(g Gomega, c *config.Config) {
+			g.Expect(c.DetectTaintPropagation).To(BeFalse())
+			g.Expect(c.Rules.ClusterAPITaints).To(Equal(inherit.PropagationDisabled))
+		}},
+		{name: "periods of leader election do not matter without leader election", args: []string{"--leader-elect-retry-period=1h"}, check: func(Gomega, *config.Config) {}},
+		{name: "diagnostics may be insecure", args: []string{"--diagnostics-address=127.0.0.1:8080", "--insecure-diagnostics"}, check: func(g Gomega, c *config.Config) {
+			g.Expect(c.Metrics.SecureServing).To(BeFalse())
+			g.Expect(c.Metrics.BindAddress).To(Equal("127.0.0.1:8080"))
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, err := complete(t, tc.args...)
+			NewWithT(t).Expect(err).NotTo(HaveOccurred())
+			tc.check(NewWithT(t), c)
+		})
+	}
+}
+
+// TestBadFlags: the error of a bad flag names the flag.
+func TestBadFlags(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		want []string
+	}{
+		{args: []string{"--additional-sync-machine-labels=(", "--additional-sync-machine-labels=ok"}, want: []string{"--additional-sync-machine-labels", "missing closing )"}},
+		{args: []string{"--additional-sync-machine-annotations=["}, want: []string{"--additional-sync-machine-annotations"}},
+		{args: []string{"--cluster-api-taint-propagation=maybe"}, want: []string{`--cluster-api-taint-propagation="maybe": must be auto, enabled or disabled`}},
+		{args: []string{"--cluster-api-taint-propagation="}, want: []string{"--cluster-api-taint-propagation"}},
+		{args: []string{"--cluster-api-taint-propagation=unknown"}, want: []string{"--cluster-api-taint-propagation"}},
+		{args: []string{"--management-cluster=mgmt"}, want: []string{`--management-cluster="mgmt": must be <namespace>/<name>`}},
+		{args: []string{"--management-cluster=/mgmt"}, want: []string{"--management-cluster"}},
+		{args: []string{"--management-cluster=capi/"}, want: []string{"--management-cluster"}},
+		{args: []string{"--management-cluster=a/b/c"}, want: []string{"--management-cluster"}},
+		{args: []string{"--management-cluster=A_B/c d"}, want: []string{"--management-cluster"}},
+		{args: []string{"--webhook-port=0"}, want: []string{"--webhook-port=0: must be between 1 and 65535"}},
+		{args: []string{"--webhook-port=65536"}, want: []string{"--webhook-port=65536"}},
+		{args: []string{"--sync-period=0s"}, want: []string{"--sync-period=0s: must be positive"}},
+		{args: []string{"--sync-period=-1m"}, want: []string{"--sync-period"}},
+		{args: []string{"--leader-elect", "--leader-elect-renew-deadline=15s"}, want: []string{"--leader-elect-renew-deadline", "--leader-elect-lease-duration"}},
+		{args: []string{"--leader-elect", "--leader-elect-retry-period=10s"}, want: []string{"--leader-elect-retry-period"}},
+		{args: []string{"--leader-elect", "--leader-elect-retry-period=0s"}, want: []string{"--leader-elect-retry-period"}},
+		{args: []string{"--watch-filter=a b"}, want: []string{"--watch-filter"}},
+		{args: []string{"--namespace=A_B"}, want: []string{"--namespace"}},
+		{args: []string{"--health-addr=9440"}, want: []string{"--health-addr"}},
+		{args: []string{"--tls-min-version=SSL3"}, want: []string{"--tls-min-version", "SSL3"}},
+		{args: []string{"--tls-cipher-suites=ROT13"}, want: []string{"--tls-cipher-suites", "ROT13"}},
+		{args: []string{"--logging-format=xml"}, want: []string{"--logging-format", "xml"}},
+		{
+			args: []string{"--webhook-port=0", "--sync-period=0s", "--management-cluster=x", "--additional-sync-machine-labels=(", "--additional-sync-machine-labels=[", "--cluster-api-taint-propagation=x"},
+			want: []string{"--webhook-port", "--sync-period", "--management-cluster", "missing closing )", "missing closing ]", "--cluster-api-taint-propagation"},
+		},
+	} {
+		t.Run(tc.args[0], func(t *testing.T) {
+			c, err := complete(t, tc.args...)
+			NewWithT(t).Expect(c).To(BeNil())
+			for _, want := range tc.want {
+				NewWithT(t).Expect(err).To(MatchError(ContainSubstring(want)))
+			}
+		})
+	}
+}
+
+// What an operator reads about a flag must be true, and there must be something to read.
+func TestEveryFlagIsDescribed(t *testing.T) {
+	fs := pflag.NewFlagSet("heirloom", pflag.ContinueOnError)
+	config.NewOptions().AddFlags(fs)
+	fs.VisitAll(func(flag *pflag.Flag) {
+		NewWithT(t).Expect(flag.Usage).NotTo(BeEmpty(), flag.Name)
+	})
+}
