@@ -10,6 +10,8 @@ SHELL := /usr/bin/env bash
 
 GO ?= go
 FUZZTIME ?= 30s
+# Further flags for go test, such as -v or -run.
+GOTESTFLAGS ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X github.com/heirloom-dev/heirloom/pkg/version.version=$(VERSION)
 
@@ -18,7 +20,7 @@ cluster = KUBEBUILDER_ASSETS="$$(test/tools/build.sh controlplane)"; HEIRLOOM_TO
 	export KUBEBUILDER_ASSETS HEIRLOOM_TOOLS
 
 # Their verdict depends on programs that the test cache does not see, hence -count=1; one API server at a time, hence -p.
-cluster-test = $(cluster); $(GO) test -race -count=1 -p=1 -timeout=30m
+cluster-test = $(cluster); $(GO) test -race -count=1 -p=1 -timeout=30m $(GOTESTFLAGS)
 
 # Go package patterns for those of these directories that exist.
 packages = $(patsubst %,./%/...,$(wildcard $(1)))
@@ -50,7 +52,7 @@ test: test-unit test-integration test-e2e ## Run every test.
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go.
-	$(GO) test -race $(call packages,cmd pkg webhooks certs)
+	$(GO) test -race $(GOTESTFLAGS) $(call packages,cmd pkg webhooks certs)
 
 .PHONY: test-integration
 test-integration: ## Run the tests against a real API server.

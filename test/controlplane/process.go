@@ -31,12 +31,12 @@ type Process struct {
 	err  error // why it ended; not to be read before done is closed
 }
 
-// StartProcess starts a program whose output goes to a log file. Its environment is this process's own and what env
+// StartProcess starts a program whose output goes to a log file, after what is in it. Its environment is this process's own and what env
 // adds, each NAME=value. It is stopped when ctx is done, or by Stop.
 func StartProcess(ctx context.Context, path string, args []string, logFile string, env ...string) (*Process, error) {
-	log, err := os.Create(logFile)
+	log, err := os.OpenFile(logFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("creating a log file: %w", err)
+		return nil, fmt.Errorf("opening a log file: %w", err)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	command := exec.CommandContext(ctx, path, args...)

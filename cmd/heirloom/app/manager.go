@@ -4,6 +4,8 @@ package app
 
 import (
 	"fmt"
+	"hash/fnv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +24,9 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
+
+// shutdownTimeout is shorter than the chart's terminationGracePeriodSeconds, so that the program ends by itself.
+const shutdownTimeout = 8 * time.Second
 
 func newManager(restConfig *rest.Config, c *config.Config) (ctrl.Manager, error) {
 	scheme, err := newScheme(restConfig)
@@ -40,6 +46,7 @@ func newManager(restConfig *rest.Config, c *config.Config) (ctrl.Manager, error)
 		RenewDeadline:                 &c.LeaderElectRenewDeadline,
 		RetryPeriod:                   &c.LeaderElectRetryPeriod,
 		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       ptr.To(shutdownTimeout),
 		WebhookServer: webhook.NewServer(webhook.Options{
 			Host: c.WebhookHost, Port: c.WebhookPort, CertDir: c.WebhookCertDir, TLSOpts: c.TLS,
 		}),
@@ -73,12 +80,15 @@ func newScheme(restConfig *rest.Config) (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// leaderElectionID differs between instances that share a management cluster with disjoint watch filters.
+// leaderElectionID differs between instances that share a management cluster with disjoint watch filters. A filter is a
+// label value, which a Lease's name may not contain as it is; so it is hashed.
 func leaderElectionID(c *config.Config) string {
 	if c.WatchFilter == "" {
 		return "leader-election-heirloom"
 	}
-	return "leader-election-heirloom-" + c.WatchFilter
+	hash := fnv.New32a()
+	hash.Write([]byte(c.WatchFilter))
+	return fmt.Sprintf("leader-election-heirloom-%08x", hash.Sum32())
 }
 
 // cacheOptions keeps in memory only what the rules read.

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"bytes"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+// execute runs the command with these arguments and returns what it printed.
+func execute(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var output bytes.Buffer
+	command := NewCommand()
+	command.SetArgs(args)
+	command.SetOut(&output)
+	command.SetErr(&output)
+	err := command.ExecuteContext(t.Context())
+	return output.String(), err
+}
+
+func TestCommand(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		args    []string
+		output  []string
+		problem string
+	}{
+		{name: "--help says what it is and lists the flags", args: []string{"--help"}, output: []string{"mutating admission webhook", "--webhook-port", "--management-cluster", "--logging-format", "--tls-min-version"}},
+		{name: "--version says which build it is", args: []string{"--version"}, output: []string{"heirloom version "}},
+		{name: "an underscore is as good as a dash", args: []string{"--webhook_port=0"}, problem: "--webhook-port=0"},
+		{name: "an unknown flag is an error", args: []string{"--no-such-flag"}, problem: "unknown flag: --no-such-flag"},
+		{name: "an argument is an error", args: []string{"start"}, problem: `unknown command "start"`},
+		{name: "a flag that cannot be read is an error", args: []string{"--webhook-port=many"}, problem: "--webhook-port"},
+		{name: "a flag with a bad value is an error, before anything starts", args: []string{"--webhook-port=0"}, problem: "--webhook-port=0: must be between 1 and 65535"},
+		{name: "every bad value is named", args: []string{"--webhook-port=0", "--sync-period=0s"}, problem: "--sync-period=0s: must be positive"},
+		{name: "a kubeconfig that is not there is an error", args: []string{"--kubeconfig=/no/such/file"}, problem: "loading the kubeconfig of the management cluster"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			output, err := execute(t, tc.args...)
+			for _, want := range tc.output {
+				Expect(output).To(ContainSubstring(want))
+			}
+			if tc.problem == "" {
+				Expect(err).NotTo(HaveOccurred())
+				return
+			}
+			Expect(err).To(MatchError(ContainSubstring(tc.problem)))
+			Expect(output).To(ContainSubstring("Error: "), "the operator is told")
+			Expect(output).NotTo(ContainSubstring("Usage:"), "an error is not drowned in the usage")
+		})
+	}
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/config"
+)
+
+func TestLeaderElectionID(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	seen := map[string]string{}
+	for _, filter := range []string{"", "blue", "green", "Blue", "Team_A", "team.a", "team-a"} {
+		c := &config.Config{}
+		c.WatchFilter = filter
+		id := leaderElectionID(c)
+		Expect(validation.IsDNS1123Subdomain(id)).To(BeEmpty(), "%q must be the name of a Lease", id)
+		Expect(seen).NotTo(HaveKey(id), "instances with the watch filters %q and %q would elect one leader", filter, seen[id])
+		seen[id] = filter
+	}
+}
+
+func TestWhatCachesKeep(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	fields := []metav1.ManagedFieldsEntry{{Manager: "kubectl", Operation: "Apply"}, {Manager: "heirloom", Operation: "Apply"}, {Manager: "heirloom", Operation: "Update"}}
+
+	m, err := trim(&capi.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", ManagedFields: fields}})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(m).To(Equal(&capi.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", ManagedFields: fields[1:2]}}), "our own entry says what we may remove")
+
+	n, err := trimNode(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": "1"}, Annotations: map[string]string{"b": "2"}, ManagedFields: fields},
+		Spec:       corev1.NodeSpec{ProviderID: "aws://1", PodCIDR: "10.0.0.0/24", Taints: []corev1.Taint{{Key: "gpu"}}},
+		Status: corev1.NodeStatus{
+			Addresses: []corev1.NodeAddress{{Type: "Hostname", Address: "h"}},
+			Images:    []corev1.ContainerImage{{SizeBytes: 1}}, Conditions: []corev1.NodeCondition{{Type: "Ready"}},
+		},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(n).To(Equal(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": "1"}, Annotations: map[string]string{"b": "2"}},
+		Spec:       corev1.NodeSpec{ProviderID: "aws://1", Taints: []corev1.Taint{{Key: "gpu"}}},
+		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: "Hostname", Address: "h"}}},
+	}))
+
+	for _, trim := range []func(any) (any, error){trim, trimNode} {
+		tombstone, err := trim("a tombstone")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(tombstone).To(Equal("a tombstone"), "what is no object passes")
+	}
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ownerchain
+
+import (
+	"errors"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+)
+
+const acme = "controlplane.cluster.x-k8s.io/v1beta1"
+
+// controlPlane is one of a provider that nobody knows.
+func controlPlane(cluster string) *unstructured.Unstructured {
+	cp := &unstructured.Unstructured{Object: map[string]any{
+		"spec": map[string]any{"machineTemplate": map[string]any{"metadata": map[string]any{"labels": map[string]any{"fromControlPlane": "1"}}}},
+	}}
+	cp.SetAPIVersion(acme)
+	cp.SetKind("AcmeControlPlane")
+	cp.SetNamespace("ns")
+	cp.SetName("cp")
+	cp.SetUID("cp")
+	cp.SetLabels(map[string]string{"cluster.x-k8s.io/cluster-name": cluster})
+	return cp
+}
+
+func TestMachineOwner(t *testing.T) {
+	set, pool := machineSet("ms", "MachineDeployment/md"), &capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.MachinePoolSpec{ClusterName: "c"}}
+	declaring(&set.Spec.Template, "fromMachineSet")
+	declaring(&pool.Spec.Template, "fromMachinePool")
+	broken := controlPlane("c")
+	broken.Object["spec"] = map[string]any{"machineTemplate": "text"}
+	for _, tc := range []struct {
+		name     string
+		owner    string
+		labels   map[string]string
+		cached   []client.Object
+		missing  bool
+		brings   string
+		declarer string
+		problem  string
+	}{
+		{name: "a Machine on its own declares for itself", declarer: "Machine ns/m"},
+		{name: "a MachineSet's template counts, its MachineDeployment is to be edited", owner: "MachineSet/ms", cached: []client.Object{set}, brings: "fromMachineSet", declarer: "MachineDeployment ns/md (spec.template)"},
+		{name: "a MachinePool's template counts", owner: "MachinePool/mp", cached: []client.Object{pool}, brings: "fromMachinePool", declarer: "MachinePool ns/mp (spec.template)"},
+		{name: "a control plane's template counts, whoever provides it", owner: acme + " AcmeControlPlane/cp", cached: []client.Object{controlPlane("c")}, brings: "fromControlPlane", declarer: "AcmeControlPlane ns/cp (spec.machineTemplate)"},
+		{name: "in a topology the Cluster is to be edited", owner: "MachineSet/ms", labels: map[string]string{"topology.cluster.x-k8s.io/owned": ""}, cached: []client.Object{set}, brings: "fromMachineSet", declarer: "Cluster ns/c (spec.topology)"},
+		{name: "a MachineSet that is not there is missing", owner: "MachineSet/ms", missing: true, declarer: "Machine ns/m"},
+		{name: "a control plane that is not there is missing", owner: acme + " AcmeControlPlane/cp", missing: true, declarer: "Machine ns/m"},
+		{name: "a control plane of another Cluster is missing", owner: acme + " AcmeControlPlane/cp", cached: []client.Object{controlPlane("elsewhere")}, missing: true, declarer: "Machine ns/m"},
+		{name: "a control plane of another UID is missing", owner: acme + " AcmeControlPlane/cp#another", cached: []client.Object{controlPlane("c")}, missing: true, declarer: "Machine ns/m"},
+		{name: "a MachinePool that is not there is missing", owner: "MachinePool/mp", missing: true, declarer: "Machine ns/m"},
+		{name: "a MachinePool of another group is missing", owner: "exp.example.com/v1 MachinePool/mp", cached: []client.Object{pool}, missing: true, declarer: "Machine ns/m"},
+		{name: "an owner that is none of ours is missing", owner: "apps/v1 Deployment/d", missing: true, declarer: "Machine ns/m"},
+		{name: "a control plane that breaks the contract is an error", owner: acme + " AcmeControlPlane/cp", cached: []client.Object{broken}, problem: "reading AcmeControlPlane ns/cp"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			m := machine("m", tc.owner)
+			m.Labels = tc.labels
+			owner, err := (&Chain{Cache: holds(t, tc.cached...)}).MachineOwner(t.Context(), m)
+			if tc.problem != "" {
+				Expect(err).To(MatchError(ContainSubstring(tc.problem)))
+				return
+			}
+			Expect(err).NotTo(HaveOccurred())
+			Expect(owner.Missing).To(Equal(tc.missing))
+			Expect(owner.Declarer).To(Equal(tc.declarer))
+			if tc.brings == "" {
+				Expect(owner.Template).To(BeNil())
+				return
+			}
+			Expect(owner.Template.Labels).To(Equal(map[string]string{tc.brings: "1"}))
+		})
+	}
+}
+
+// A provider that was uninstalled leaves Machines whose owner's kind the API server no longer knows.
+func TestAKindThatIsGoneDeclaresNothing(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	gone := &reader{err: &apimeta.NoKindMatchError{GroupKind: schema.GroupKind{Group: ControlPlaneGroup, Kind: "AcmeControlPlane"}}}
+	owner, err := (&Chain{Cache: gone}).MachineOwner(t.Context(), machine("m", acme+" AcmeControlPlane/cp"))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(owner.Missing).To(BeTrue())
+
+	_, err = (&Chain{Cache: &reader{err: errors.New("timeout")}}).MachineOwner(t.Context(), machine("m", acme+" AcmeControlPlane/cp"))
+	Expect(err).To(MatchError(ContainSubstring("timeout")))
+}
+
+func TestDeclarerOf(t *testing.T) {
+	owned := map[string]string{"topology.cluster.x-k8s.io/owned": ""}
+	inTopology, setInTopology := machine("m", ""), machineSet("ms", "MachineDeployment/md")
+	inTopology.Labels, setInTopology.Labels = owned, owned
+	for _, tc := range []struct {
+		name string
+		m    *capi.Machine
+		ms   *capi.MachineSet
+		want string
+	}{
+		{name: "a Machine on its own", m: machine("m", ""), want: "Machine ns/m"},
+		{name: "a Machine of a topology", m: inTopology, want: "Cluster ns/c (spec.topology)"},
+		{name: "a Machine of a MachineSet on its own", m: machine("m", "MachineSet/ms"), ms: machineSet("ms", ""), want: "MachineSet ns/ms (spec.template)"},
+		{name: "a Machine of a MachineDeployment", m: machine("m", "MachineSet/ms"), ms: machineSet("ms", "MachineDeployment/md"), want: "MachineDeployment ns/md (spec.template)"},
+		{name: "a Machine whose MachineSet is in a topology", m: machine("m", "MachineSet/ms"), ms: setInTopology, want: "Cluster ns/c (spec.topology)"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			NewWithT(t).Expect(DeclarerOf(tc.m, tc.ms)).To(Equal(tc.want))
+		})
+	}
+}
