@@ -53,7 +53,7 @@ func TestFailOpen(t *testing.T) {
 		},
 		{
 			name:    "a panic with an error is, too",
-			decide:  func() (answer, error) { var m map[string]string; m["a"] = "b"; return answer{}, nil },
+			decide:  func() (answer, error) { var m map[string]string; m["a"] = "b"; return answer{}, nil }, //nolint:staticcheck // the panic is the point
 			outcome: metrics.Failed, warnings: []string{"heirloom: nothing was inherited by this write: internal error: assignment to entry in nil map"},
 		},
 		{

@@ -79,7 +79,7 @@ func applied(t *testing.T, plan *ownership.Plan, raw []byte) (object []byte, own
 		managers[entry.Manager] = fieldpath.NewVersionedSet(setOf(t, entry), version, entry.Operation == metav1.ManagedFieldsOperationApply)
 	}
 	live := read(withoutManagedFields(t, raw))
-	updater := merge.Updater{Converter: sameVersion{}}
+	updater := merge.Updater{Converter: sameVersion{}} //nolint:staticcheck // the API server sets it as well
 	merged, managers, err := updater.Apply(live, read(asJSON(t, config.Object)), version, managers, ownership.Manager, true)
 	Expect(err).NotTo(HaveOccurred())
 	if merged == nil {

@@ -57,7 +57,7 @@ func count(err error) int {
 	if err == nil {
 		return 0
 	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the join itself, not what is in it
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { // the join itself, not what is in it
 		return len(joined.Unwrap())
 	}
 	return 1

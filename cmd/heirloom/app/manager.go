@@ -4,7 +4,7 @@ package app
 
 import (
 	"fmt"
-	"hash/fnv"
+	"hash/crc32"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -86,9 +86,7 @@ func leaderElectionID(c *config.Config) string {
 	if c.WatchFilter == "" {
 		return "leader-election-heirloom"
 	}
-	hash := fnv.New32a()
-	hash.Write([]byte(c.WatchFilter))
-	return fmt.Sprintf("leader-election-heirloom-%08x", hash.Sum32())
+	return fmt.Sprintf("leader-election-heirloom-%08x", crc32.ChecksumIEEE([]byte(c.WatchFilter)))
 }
 
 // cacheOptions keeps in memory only what the rules read.
