@@ -71,7 +71,7 @@ func scalarPlace(path []string, current, desired *int32, of func(int32) any) pla
 		return []entry{{name: path[len(path)-1], value: of(*n)}}
 	}
 	return place{
-		path: path, scalar: true, current: entries(current), desired: entries(desired),
+		path: path, scalar: true, versioned: true, current: entries(current), desired: entries(desired),
 		render: func(e []entry) any { return e[0].value },
 	}
 }

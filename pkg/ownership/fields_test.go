@@ -66,13 +66,25 @@ func TestFields(t *testing.T) {
 			after:  `{"spec":{"deletion":{"nodeDeletionTimeoutSeconds":1}}}`,
 			ours:   `{"f:spec":{"f:deletion":{"f:nodeDrainTimeoutSeconds":{}}}}`,
 		},
+		{
+			name: "a request in another version than our entry does not touch the fields, nor who owns them",
+			current: inherit.Object{Version: "v1beta1", Top: inherit.Content{
+				Labels: map[string]string{"a": "1"}, Fields: inherit.Fields{NodeDrainTimeout: ptr.To(int32(90))}}},
+			desired: inherit.Object{Top: inherit.Content{
+				Labels: map[string]string{"a": "2"}, Fields: inherit.Fields{NodeDrainTimeout: ptr.To(int32(60))}}},
+			before:    `{"metadata":{"labels":{"a":"1"}},"spec":{"nodeDrainTimeout":"1m30s"}}`,
+			after:     `{"spec":{"nodeDrainTimeout":"1m30s"}}`,
+			ours:      `{"f:spec":{"f:deletion":{"f:nodeDrainTimeoutSeconds":{}}}}`,
+			afterOurs: `{"f:metadata":{"f:labels":{"f:a":{}}},"f:spec":{"f:deletion":{"f:nodeDrainTimeoutSeconds":{}}}}`,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			var managed []metav1.ManagedFieldsEntry
 			if tc.ours != "" {
 				managed = []metav1.ManagedFieldsEntry{{
-					Manager: ownership.Manager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(tc.ours),
+					Manager: ownership.Manager, Operation: metav1.ManagedFieldsOperationApply,
+					APIVersion: "cluster.x-k8s.io/v1beta2", FieldsV1: metav1.NewFieldsV1(tc.ours),
 				}}
 			}
 			plan, err := ownership.New(tc.current, tc.desired, managed)

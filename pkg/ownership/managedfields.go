@@ -4,6 +4,7 @@ package ownership
 
 import (
 	"fmt"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -30,6 +31,11 @@ func readManagedFields(entries []metav1.ManagedFieldsEntry) (managedFields, erro
 		read.ours, read.index = set, i
 	}
 	return read, nil
+}
+
+// inVersion reports whether our entry, if there is one, is in this version of the API.
+func (m managedFields) inVersion(version string) bool {
+	return m.index < 0 || version == "" || strings.HasSuffix(m.entries[m.index].APIVersion, "/"+version)
 }
 
 // shared reports whether another manager owns the field at path too.

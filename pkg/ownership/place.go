@@ -26,6 +26,8 @@ type place struct {
 	scalar bool
 	// taints says that the entries are taints.
 	taints bool
+	// versioned says that the path differs between the versions of the API.
+	versioned bool
 }
 
 // entry is one member of a place: a label, an annotation, a taint.
@@ -128,16 +130,21 @@ func renderList(entries []entry) any {
 	return list
 }
 
-// pathTo returns the field path of an entry.
-func (p place) pathTo(e entry) fieldpath.Path {
+// fieldPath returns the path of the place itself.
+func (p place) fieldPath() fieldpath.Path {
 	path := make(fieldpath.Path, 0, len(p.path)+1)
 	for _, name := range p.path {
 		path = append(path, fieldpath.PathElement{FieldName: &name})
 	}
+	return path
+}
+
+// pathTo returns the field path of an entry.
+func (p place) pathTo(e entry) fieldpath.Path {
 	if p.scalar {
-		return path
+		return p.fieldPath()
 	}
-	return append(path, e.element)
+	return append(p.fieldPath(), e.element)
 }
 
 // leafPath returns the path of a field of an entry.

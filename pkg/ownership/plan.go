@@ -57,12 +57,33 @@ func New(current, desired inherit.Object, managed []metav1.ManagedFieldsEntry) (
 	if desired.Orphan {
 		keepOwned(all, fields.ours)
 	}
+	if !fields.inVersion(current.Version) {
+		all = slices.DeleteFunc(all, func(at place) bool { return at.versioned })
+	}
 	for _, at := range all {
 		if err := plan.add(at); err != nil {
 			return nil, err
 		}
 	}
+	plan.keepUnknown(all)
 	return plan, nil
+}
+
+// keepUnknown keeps those of our fields that are in no place: they are in-place fields in another version of the API than
+// the object's, or of another version of Heirloom. The loop, which always uses the same version, sees to them.
+func (p *Plan) keepUnknown(all []place) {
+	known := fieldpath.NewSet()
+	for _, at := range all {
+		known.Insert(at.fieldPath())
+	}
+	p.managed.ours.Iterate(func(path fieldpath.Path) {
+		for i := range path {
+			if known.Has(path[:i+1]) {
+				return
+			}
+		}
+		p.owned.Insert(path.Copy())
+	})
 }
 
 // keepOwned makes an orphan keep what an owner brought. Taints alone are no sign that there was one: those that are

@@ -35,8 +35,8 @@ func (p *Plan) ApplyConfiguration(apiVersion, kind string, object metav1.Object)
 }
 
 // Patch returns the operations that make an admission request's object carry the plan: one for each map or list that
-// changes, and those for metadata.managedFields. raw is the object as the request has it; apiVersion and now go into
-// our entry.
+// changes, and those for metadata.managedFields. raw is the object as the request has it; now goes into our entry, and
+// so does apiVersion, if the entry is new.
 func (p *Plan) Patch(raw []byte, apiVersion string, now time.Time) ([]jsonpatch.Operation, error) {
 	if !p.Needed() {
 		return nil, nil
@@ -138,6 +138,9 @@ func (p *Plan) managedFieldsPatch(apiVersion string, now time.Time) ([]jsonpatch
 	}
 	if p.owned.Empty() {
 		return []jsonpatch.Operation{jsonpatch.NewOperation("add", list, entries)}, nil
+	}
+	if p.managed.index >= 0 {
+		apiVersion = p.managed.entries[p.managed.index].APIVersion
 	}
 	entry, err := withFields(metav1.ManagedFieldsEntry{
 		Manager: Manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: apiVersion,

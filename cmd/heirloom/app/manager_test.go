@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
@@ -49,6 +50,20 @@ func TestWhatCachesKeep(t *testing.T) {
 		Spec:       corev1.NodeSpec{ProviderID: "aws://1", Taints: []corev1.Taint{{Key: "gpu"}}},
 		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: "Hostname", Address: "h"}}},
 	}))
+
+	cp, err := trim(&unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{"name": "cp"}, "status": map[string]any{"ready": true},
+		"spec": map[string]any{"secret": "x", "machineTemplate": map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "1"}}}},
+	}})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(cp).To(HaveField("Object", HaveKeyWithValue("spec", map[string]any{
+		"machineTemplate": map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "1"}}},
+	})), "of a provider's control plane only what it declares for Machines")
+	Expect(cp).To(HaveField("Object", Not(HaveKey("status"))))
+
+	bare, err := trim(&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{}, "spec": "text"}})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(bare).To(HaveField("Object", Not(HaveKey("spec"))), "a control plane that breaks the contract does no harm")
 
 	for _, trim := range []func(any) (any, error){trim, trimNode} {
 		tombstone, err := trim("a tombstone")

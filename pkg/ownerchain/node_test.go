@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ownerchain
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// change applies changes to an object and returns it.
+func change[T any](object T, changes ...func(T)) T {
+	for _, c := range changes {
+		c(object)
+	}
+	return object
+}
+
+func inNamespace(namespace string) func(*capi.Machine) {
+	return func(m *capi.Machine) { m.Namespace, m.UID = namespace, types.UID(namespace) }
+}
+func inCluster(cluster string) func(*capi.Machine) {
+	return func(m *capi.Machine) { m.Spec.ClusterName = cluster }
+}
+func isNode(name string) func(*capi.Machine) {
+	return func(m *capi.Machine) { m.Status.NodeRef.Name = name }
+}
+func provided(id string) func(*capi.Machine) {
+	return func(m *capi.Machine) { m.Spec.ProviderID = id }
+}
+func at(address string) func(*capi.Machine) {
+	return func(m *capi.Machine) {
+		m.Status.Addresses = []clusterv1.MachineAddress{{Type: clusterv1.MachineInternalIP, Address: address}}
+	}
+}
+
+// node is a Node by "<name> <providerID> <InternalIP>"; a dash stands for nothing.
+func node(known string) *corev1.Node {
+	part := append(strings.Fields(strings.ReplaceAll(known, "-", "")), "", "", "")
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: part[0]}, Spec: corev1.NodeSpec{ProviderID: part[1]}}
+	if part[2] != "" {
+		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: part[2]}}
+	}
+	return n
+}
+
+func TestMachineOf(t *testing.T) {
+	const managed, foreign = true, false
+	for _, tc := range []struct {
+		name     string
+		node     *corev1.Node
+		machines []client.Object
+		// managementCluster says that --management-cluster names ns/c.
+		managementCluster bool
+		want              string
+	}{
+		{name: "a Node is found by its Machine's nodeRef", node: node("n"), machines: []client.Object{change(machine("m", ""), isNode("n"))}, managementCluster: managed, want: "m"},
+		{name: "a Node is found by address", node: node("n aws:1 10.0.0.1"), machines: []client.Object{change(machine("m", ""), at("10.0.0.1"))}, managementCluster: managed, want: "m"},
+		{name: "a Node is found by providerID", node: node("n aws:1"), machines: []client.Object{change(machine("m", ""), provided("aws:1"))}, managementCluster: managed, want: "m"},
+		{name: "one Machine that fits in every way is one", node: node("n aws:1 10.0.0.1"), machines: []client.Object{change(machine("m", ""), isNode("n"), provided("aws:1"), at("10.0.0.1"))}, managementCluster: managed, want: "m"},
+		{name: "a Machine of another Cluster does not fit", node: node("n"), machines: []client.Object{change(machine("m", ""), isNode("n"), inCluster("other"))}, managementCluster: managed},
+		{name: "not even by providerID", node: node("n aws:1"), machines: []client.Object{change(machine("m", ""), provided("aws:1"), inCluster("other"))}, managementCluster: managed},
+		{name: "a Machine of another namespace does not fit", node: node("n"), machines: []client.Object{change(machine("m", ""), isNode("n"), inNamespace("other"))}, managementCluster: managed},
+		{name: "a Machine of another namespace does not make the match ambiguous", node: node("n"), machines: []client.Object{change(machine("m", ""), isNode("n")), change(machine("m", ""), isNode("n"), inNamespace("other"))}, managementCluster: managed, want: "m"},
+		{name: "two Machines with one address are ambiguous", node: node("n aws:1 10.0.0.1"), machines: []client.Object{change(machine("m", ""), at("10.0.0.1")), change(machine("m2", ""), at("10.0.0.1"))}, managementCluster: managed},
+		{name: "where the Cluster is not known a name proves nothing", node: node("n"), machines: []client.Object{change(machine("m", ""), isNode("n"))}, managementCluster: foreign},
+		{name: "where the Cluster is not known an address proves nothing", node: node("n aws:1 10.0.0.1"), machines: []client.Object{change(machine("m", ""), at("10.0.0.1"))}, managementCluster: foreign},
+		{name: "where the Cluster is not known the providerID counts", node: node("n aws:1"), machines: []client.Object{change(machine("m", ""), provided("aws:1"), inCluster("other"))}, managementCluster: foreign, want: "m"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			chain := Chain{Cache: holds(t, tc.machines...)}
+			if tc.managementCluster {
+				chain.ManagementCluster = types.NamespacedName{Namespace: "ns", Name: "c"}
+			}
+			m, err := chain.MachineOf(t.Context(), tc.node)
+			NewWithT(t).Expect(err).NotTo(HaveOccurred())
+			if tc.want == "" {
+				NewWithT(t).Expect(m).To(BeNil())
+				return
+			}
+			NewWithT(t).Expect(m.Name).To(Equal(tc.want))
+		})
+	}
+}
+
+// TestInherits: a Node inherits what its Machine will carry once the chain above it has inherited, and no more.
+func TestInherits(t *testing.T) {
+	ours := func() *capi.Machine {
+		return change(machine("m", "MachineSet/ms"), isNode("n"), func(m *capi.Machine) { m.Labels = map[string]string{"fromMachine": "1"} })
+	}
+	set := func() *capi.MachineSet {
+		return change(machineSet("ms", "MachineDeployment/md"), func(ms *capi.MachineSet) { declaring(&ms.Spec.Template, "fromMachineSet") })
+	}
+	deployment := change(machineDeployment("md"), func(md *capi.MachineDeployment) { declaring(&md.Spec.Template, "fromMachineDeployment") })
+	pause := func(object client.Object) {
+		object.SetAnnotations(map[string]string{clusterv1.PausedAnnotation: ""})
+	}
+	for _, tc := range []struct {
+		name   string
+		node   *corev1.Node
+		cached []client.Object
+		policy inherit.Policy
+		want   []string
+	}{
+		{name: "a Machine on its own hands down what it has", cached: []client.Object{change(ours(), func(m *capi.Machine) { m.OwnerReferences = nil })}, want: []string{"fromMachine"}},
+		{name: "a Machine hands down what it is about to inherit", cached: []client.Object{ours(), set(), deployment}, want: []string{"fromMachine", "fromMachineSet", "fromMachineDeployment"}},
+		{name: "a Machine whose owner is not cached hands down what it has", cached: []client.Object{ours()}, want: []string{"fromMachine"}},
+		{name: "a MachineSet whose owner is not cached hands down what it has", cached: []client.Object{ours(), set()}, want: []string{"fromMachine", "fromMachineSet"}},
+		{name: "a paused MachineSet inherits nothing that it could hand down", cached: []client.Object{ours(), change(set(), func(ms *capi.MachineSet) { pause(ms) }), deployment}, want: []string{"fromMachine", "fromMachineSet"}},
+		{name: "neither does one that opted out", cached: []client.Object{ours(), change(set(), func(ms *capi.MachineSet) { ms.Labels = map[string]string{inherit.IgnoreLabel: ""} }), deployment}, want: []string{"fromMachine", "fromMachineSet"}},
+		{name: "neither does one that another instance watches", policy: inherit.Policy{WatchFilter: "blue"}, cached: []client.Object{change(ours(), func(m *capi.Machine) { m.Labels[clusterv1.WatchLabel] = "blue" }), set(), deployment}, want: []string{"fromMachine", clusterv1.WatchLabel, "fromMachineSet"}},
+		{name: "a Machine that is being deleted hands down what it has", cached: []client.Object{change(ours(), func(m *capi.Machine) {
+			m.DeletionTimestamp, m.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"x/y"}
+		}), set(), deployment}, want: []string{"fromMachine"}},
+
+		{name: "a paused Machine hands down nothing", cached: []client.Object{change(ours(), func(m *capi.Machine) { pause(m) })}},
+		{name: "a Machine of a paused Cluster hands down nothing", cached: []client.Object{ours(), &capi.Cluster{ObjectMeta: named("c", ""), Spec: capi.ClusterSpec{Paused: true}}}},
+		{name: "a Node that opted out inherits nothing", node: change(node("n"), func(n *corev1.Node) { n.Labels = map[string]string{inherit.IgnoreLabel: ""} }), cached: []client.Object{ours()}},
+		{name: "a Node without a Machine inherits nothing", node: node("other"), cached: []client.Object{ours()}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			live := holds(t, set(), deployment)
+			chain := Chain{Cache: holds(t, tc.cached...), Live: live, ManagementCluster: types.NamespacedName{Namespace: "ns", Name: "c"}}
+			if tc.node == nil {
+				tc.node = node("n")
+			}
+			m, err := chain.Inherits(t.Context(), tc.node, tc.policy)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(live.gets).To(BeZero(), "a Node is not worth a call")
+			if tc.want == nil {
+				Expect(m).To(BeNil())
+				return
+			}
+			var keys []string
+			for key := range m.Labels {
+				keys = append(keys, key)
+			}
+			Expect(keys).To(ConsistOf(tc.want))
+		})
+	}
+}
+
+func TestNodesOfAPool(t *testing.T) {
+	pool := func(name string) *capi.MachinePool {
+		mp := &capi.MachinePool{ObjectMeta: named(name, ""), Spec: capi.MachinePoolSpec{ClusterName: "c", ProviderIDList: []string{"aws:1", "aws:2"}}}
+		declaring(&mp.Spec.Template, "from-"+name)
+		return mp
+	}
+	for _, tc := range []struct {
+		name   string
+		node   *corev1.Node
+		cached []client.Object
+		want   string
+	}{
+		{name: "a Node that the pool names inherits from its template", node: node("n aws:2"), cached: []client.Object{pool("mp")}, want: "from-mp"},
+		{name: "a Node that it does not name does not", node: node("n aws:3"), cached: []client.Object{pool("mp")}},
+		{name: "a Node without a providerID does not", node: node("n"), cached: []client.Object{pool("mp")}},
+		{name: "a Node that two pools name is neither's", node: node("n aws:1"), cached: []client.Object{pool("mp"), pool("mp2")}},
+		{name: "a Machine comes before a pool", node: node("n aws:1"), cached: []client.Object{pool("mp"), change(machine("m", ""), provided("aws:1"), func(m *capi.Machine) { m.Labels = map[string]string{"from-m": ""} })}, want: "from-m"},
+		{name: "a paused pool hands down nothing", node: node("n aws:1"), cached: []client.Object{change(pool("mp"), func(mp *capi.MachinePool) { mp.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m, err := (&Chain{Cache: holds(t, tc.cached...)}).Inherits(t.Context(), tc.node, inherit.Policy{})
+			NewWithT(t).Expect(err).NotTo(HaveOccurred())
+			if tc.want == "" {
+				NewWithT(t).Expect(m).To(BeNil())
+				return
+			}
+			NewWithT(t).Expect(m.Labels).To(HaveLen(1))
+			NewWithT(t).Expect(m.Labels).To(HaveKey(tc.want))
+		})
+	}
+}
+
+// What is to be looked at again when an object changes.
+func TestLookAgain(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	other := change(machine("other", "MachineSet/ms#another"), inCluster("other"))
+	chain := Chain{Cache: holds(t, machineSet("ms", "MachineDeployment/md"), machine("m1", "MachineSet/ms"), machine("m2", "MachineSet/ms"), other,
+		node("n aws:1 10.0.0.1"), node("n2 aws:2"),
+		&capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.MachinePoolSpec{ClusterName: "c", ProviderIDList: []string{"aws:2"}}})}
+
+	children, err := chain.Children(t.Context(), machineSet("ms", ""), &capi.MachineList{})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(names(children)).To(ConsistOf("m1", "m2"), "children by UID")
+
+	members, err := chain.Members(t.Context(), &capi.Cluster{ObjectMeta: named("c", "")}, &capi.MachineList{})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(names(members)).To(ConsistOf("m1", "m2"), "members by Cluster")
+
+	all, err := chain.All(t.Context(), &capi.MachineList{})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(names(all)).To(ConsistOf("m1", "m2", "other"))
+
+	for _, m := range []*capi.Machine{
+		change(machine("m", ""), isNode("n")), change(machine("m", ""), provided("aws:1")), change(machine("m", ""), at("10.0.0.1")),
+	} {
+		nodes, err := chain.NodesOf(t.Context(), m)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(names(nodes)).To(Equal([]string{"n"}))
+	}
+	Expect(chain.NodesOf(t.Context(), machine("m", ""))).To(BeEmpty())
+
+	pooled, err := chain.NodesOfPool(t.Context(), &capi.MachinePool{Spec: capi.MachinePoolSpec{ProviderIDList: []string{"aws:2", "aws:9"}}})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(names(pooled)).To(Equal([]string{"n2"}))
+}
