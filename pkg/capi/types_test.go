@@ -74,8 +74,8 @@ func TestSchemeOfEachVersion(t *testing.T) {
 // One type reads both versions.
 func TestMachineOfEachVersion(t *testing.T) {
 	for version, nodeRef := range map[string]string{
-		"v1beta1": "{apiVersion: v1, kind: Node, name: n, uid: u}",
-		"v1beta2": "{name: n}",
+		"v1beta1": "{apiVersion: v1, kind: Node, name: node-1, uid: u}",
+		"v1beta2": "{name: node-1}",
 	} {
 		t.Run(version, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
@@ -83,7 +83,7 @@ func TestMachineOfEachVersion(t *testing.T) {
 			Expect(yaml.Unmarshal([]byte("{apiVersion: cluster.x-k8s.io/"+version+", kind: Machine, metadata: {name: m, labels: {cluster.x-k8s.io/control-plane: ''}}, "+
 				"spec: {clusterName: c, providerID: 'aws://1', version: v1.36.3, bootstrap: {dataSecretName: s}}, "+
 				"status: {nodeRef: "+nodeRef+", addresses: [{type: InternalIP, address: 10.0.0.1}], phase: Running}}"), m)).To(Succeed())
-			Expect(m.Status.NodeRef.Name).To(Equal("n"))
+			Expect(m.Status.NodeRef.Name).To(Equal("node-1"))
 			Expect(m.Status.Addresses).To(Equal([]clusterv1.MachineAddress{{Type: "InternalIP", Address: "10.0.0.1"}}))
 			Expect(m.Spec.ProviderID).To(Equal("aws://1"))
 			Expect(m.IsControlPlane()).To(BeTrue())

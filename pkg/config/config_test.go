@@ -3,6 +3,7 @@
 package config_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -129,7 +130,7 @@ func TestBadFlags(t *testing.T) {
 			want: []string{"--webhook-port", "--sync-period", "--management-cluster", "missing closing )", "missing closing ]", "--cluster-api-taint-propagation"},
 		},
 	} {
-		t.Run(tc.args[0], func(t *testing.T) {
+		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
 			c, err := complete(t, tc.args...)
 			NewWithT(t).Expect(c).To(BeNil())
 			for _, want := range tc.want {

@@ -19,9 +19,9 @@ import (
 
 // TestOwner is about a Machine and its MachineSet; a MachineSet finds its MachineDeployment in the same way.
 func TestOwner(t *testing.T) {
-	another := machineSet("ms", "")
+	another := machineSet("")
 	another.UID = "another"
-	elsewhere := machineSet("ms", "")
+	elsewhere := machineSet("")
 	elsewhere.Spec.ClusterName = "elsewhere"
 	for _, tc := range []struct {
 		name         string
@@ -33,17 +33,17 @@ func TestOwner(t *testing.T) {
 		asked int
 	}{
 		{name: "a Machine without a controller has none"},
-		{name: "a cached owner is found without a call", owner: "MachineSet/ms", cached: []client.Object{machineSet("ms", "")}, live: []client.Object{machineSet("ms", "")}, found: true},
-		{name: "the version of the reference does not matter", owner: "cluster.x-k8s.io/v1alpha4 MachineSet/ms", cached: []client.Object{machineSet("ms", "")}, found: true},
-		{name: "an owner that the cache lacks is asked for once", owner: "MachineSet/ms", live: []client.Object{machineSet("ms", "")}, found: true, asked: 1},
+		{name: "a cached owner is found without a call", owner: "MachineSet/ms", cached: []client.Object{machineSet("")}, live: []client.Object{machineSet("")}, found: true},
+		{name: "the version of the reference does not matter", owner: "cluster.x-k8s.io/v1alpha4 MachineSet/ms", cached: []client.Object{machineSet("")}, found: true},
+		{name: "an owner that the cache lacks is asked for once", owner: "MachineSet/ms", live: []client.Object{machineSet("")}, found: true, asked: 1},
 		{name: "an owner that nobody has is asked for once", owner: "MachineSet/ms", asked: 1},
 		{name: "without an API server to ask, an owner that is not cached is not found", owner: "MachineSet/ms", noLive: true},
 		{name: "another object of the owner's name is not the owner", owner: "MachineSet/ms", cached: []client.Object{another}, live: []client.Object{another}, asked: 1},
-		{name: "the owner that has taken another object's name is asked for", owner: "MachineSet/ms", cached: []client.Object{another}, live: []client.Object{machineSet("ms", "")}, found: true, asked: 1},
+		{name: "the owner that has taken another object's name is asked for", owner: "MachineSet/ms", cached: []client.Object{another}, live: []client.Object{machineSet("")}, found: true, asked: 1},
 		{name: "an owner of another Cluster is none", owner: "MachineSet/ms", cached: []client.Object{elsewhere}},
-		{name: "a controller of another group is none", owner: "machine.openshift.io/v1beta1 MachineSet/ms", cached: []client.Object{machineSet("ms", "")}},
-		{name: "a controller of another kind is none", owner: "MachineDeployment/ms", cached: []client.Object{machineSet("ms", "")}},
-		{name: "a reference that cannot be read is none", owner: "a/b/c MachineSet/ms", cached: []client.Object{machineSet("ms", "")}},
+		{name: "a controller of another group is none", owner: "machine.openshift.io/v1beta1 MachineSet/ms", cached: []client.Object{machineSet("")}},
+		{name: "a controller of another kind is none", owner: "MachineDeployment/ms", cached: []client.Object{machineSet("")}},
+		{name: "a reference that cannot be read is none", owner: "a/b/c MachineSet/ms", cached: []client.Object{machineSet("")}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
@@ -64,11 +64,11 @@ func TestOwner(t *testing.T) {
 func TestMachineDeployment(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	chain := Chain{Cache: holds(t, machineDeployment("md"))}
-	md, err := chain.MachineDeployment(t.Context(), machineSet("ms", "MachineDeployment/md"))
+	md, err := chain.MachineDeployment(t.Context(), machineSet("MachineDeployment/md"))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(md.Name).To(Equal("md"))
 
-	elsewhere := machineSet("ms", "MachineDeployment/md")
+	elsewhere := machineSet("MachineDeployment/md")
 	elsewhere.Spec.ClusterName = "elsewhere"
 	Expect(chain.MachineDeployment(t.Context(), elsewhere)).To(BeNil())
 }
@@ -76,7 +76,7 @@ func TestMachineDeployment(t *testing.T) {
 func TestErrorsAreReturned(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	broken := &reader{err: errors.New("timeout")}
-	cached := Chain{Cache: broken, Live: holds(t, machineSet("ms", ""))}
+	cached := Chain{Cache: broken, Live: holds(t, machineSet(""))}
 	_, err := cached.MachineSet(t.Context(), machine("m", "MachineSet/ms"))
 	Expect(err).To(MatchError("getting owner ns/ms: timeout"))
 	_, err = cached.Cluster(t.Context(), "ns", "c")
@@ -89,7 +89,7 @@ func TestErrorsAreReturned(t *testing.T) {
 // A chain that bites its tail is followed no further than the rules go.
 func TestCyclesAreHarmless(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	chain := Chain{Cache: holds(t, machineSet("ms", "MachineSet/ms"), machine("m", "Machine/m")), Live: holds(t)}
+	chain := Chain{Cache: holds(t, machineSet("MachineSet/ms"), machine("m", "Machine/m")), Live: holds(t)}
 	ms, err := chain.MachineSet(t.Context(), machine("m", "MachineSet/ms"))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(ms.Name).To(Equal("ms"))
@@ -124,7 +124,7 @@ func TestTheLiveOwnerIsReadAfresh(t *testing.T) {
 	mapper.Add(clusterv1.GroupVersion.WithKind("MachineSet"), apimeta.RESTScopeNamespace)
 	live, err := client.New(&rest.Config{Host: server.URL}, client.Options{Scheme: newScheme(t), Mapper: mapper})
 	Expect(err).NotTo(HaveOccurred())
-	before := machineSet("ms", "")
+	before := machineSet("")
 	before.UID = "before"
 	declaring(&before.Spec.Template, "old")
 

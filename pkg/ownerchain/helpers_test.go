@@ -79,8 +79,8 @@ func machine(name, owner string) *capi.Machine {
 	return &capi.Machine{ObjectMeta: named(name, owner), Spec: capi.MachineSpec{ClusterName: "c"}}
 }
 
-func machineSet(name, owner string) *capi.MachineSet {
-	return &capi.MachineSet{ObjectMeta: named(name, owner), Spec: capi.MachineSetSpec{ClusterName: "c"}}
+func machineSet(owner string) *capi.MachineSet {
+	return &capi.MachineSet{ObjectMeta: named("ms", owner), Spec: capi.MachineSetSpec{ClusterName: "c"}}
 }
 
 func machineDeployment(name string) *capi.MachineDeployment {

@@ -32,7 +32,7 @@ func controlPlane(cluster string) *unstructured.Unstructured {
 }
 
 func TestMachineOwner(t *testing.T) {
-	set, pool := machineSet("ms", "MachineDeployment/md"), &capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.MachinePoolSpec{ClusterName: "c"}}
+	set, pool := machineSet("MachineDeployment/md"), &capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.MachinePoolSpec{ClusterName: "c"}}
 	declaring(&set.Spec.Template, "fromMachineSet")
 	declaring(&pool.Spec.Template, "fromMachinePool")
 	broken := controlPlane("c")
@@ -96,7 +96,7 @@ func TestAKindThatIsGoneDeclaresNothing(t *testing.T) {
 
 func TestDeclarerOf(t *testing.T) {
 	owned := map[string]string{"topology.cluster.x-k8s.io/owned": ""}
-	inTopology, setInTopology := machine("m", ""), machineSet("ms", "MachineDeployment/md")
+	inTopology, setInTopology := machine("m", ""), machineSet("MachineDeployment/md")
 	inTopology.Labels, setInTopology.Labels = owned, owned
 	for _, tc := range []struct {
 		name string
@@ -106,8 +106,8 @@ func TestDeclarerOf(t *testing.T) {
 	}{
 		{name: "a Machine on its own", m: machine("m", ""), want: "Machine ns/m"},
 		{name: "a Machine of a topology", m: inTopology, want: "Cluster ns/c (spec.topology)"},
-		{name: "a Machine of a MachineSet on its own", m: machine("m", "MachineSet/ms"), ms: machineSet("ms", ""), want: "MachineSet ns/ms (spec.template)"},
-		{name: "a Machine of a MachineDeployment", m: machine("m", "MachineSet/ms"), ms: machineSet("ms", "MachineDeployment/md"), want: "MachineDeployment ns/md (spec.template)"},
+		{name: "a Machine of a MachineSet on its own", m: machine("m", "MachineSet/ms"), ms: machineSet(""), want: "MachineSet ns/ms (spec.template)"},
+		{name: "a Machine of a MachineDeployment", m: machine("m", "MachineSet/ms"), ms: machineSet("MachineDeployment/md"), want: "MachineDeployment ns/md (spec.template)"},
 		{name: "a Machine whose MachineSet is in a topology", m: machine("m", "MachineSet/ms"), ms: setInTopology, want: "Cluster ns/c (spec.topology)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

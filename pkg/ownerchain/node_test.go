@@ -29,24 +29,16 @@ func change[T any](object T, changes ...func(T)) T {
 func inNamespace(namespace string) func(*capi.Machine) {
 	return func(m *capi.Machine) { m.Namespace, m.UID = namespace, types.UID(namespace) }
 }
-func inCluster(cluster string) func(*capi.Machine) {
-	return func(m *capi.Machine) { m.Spec.ClusterName = cluster }
-}
-func isNode(name string) func(*capi.Machine) {
-	return func(m *capi.Machine) { m.Status.NodeRef.Name = name }
-}
-func provided(id string) func(*capi.Machine) {
-	return func(m *capi.Machine) { m.Spec.ProviderID = id }
-}
-func at(address string) func(*capi.Machine) {
-	return func(m *capi.Machine) {
-		m.Status.Addresses = []clusterv1.MachineAddress{{Type: clusterv1.MachineInternalIP, Address: address}}
-	}
+func elsewhere(m *capi.Machine) { m.Spec.ClusterName = "other" }
+func isNode(m *capi.Machine)    { m.Status.NodeRef.Name = "n" }
+func provided(m *capi.Machine)  { m.Spec.ProviderID = "aws:1" }
+func addressed(m *capi.Machine) {
+	m.Status.Addresses = []clusterv1.MachineAddress{{Type: clusterv1.MachineInternalIP, Address: "10.0.0.1"}}
 }
 
-// node is a Node by "<name> <providerID> <InternalIP>"; a dash stands for nothing.
+// node is a Node by "<name> <providerID> <InternalIP>"; what is left out it does not have.
 func node(known string) *corev1.Node {
-	part := append(strings.Fields(strings.ReplaceAll(known, "-", "")), "", "", "")
+	part := append(strings.Fields(known), "", "", "")
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: part[0]}, Spec: corev1.NodeSpec{ProviderID: part[1]}}
 	if part[2] != "" {
 		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: part[2]}}
@@ -64,18 +56,18 @@ func TestMachineOf(t *testing.T) {
 		managementCluster bool
 		want              string
 	}{
-		{name: "a Node is found by its Machine's nodeRef", node: node("n"), machines: []client.Object{change(machine("m", ""), isNode("n"))}, managementCluster: managed, want: "m"},
-		{name: "a Node is found by address", node: node("n aws:1 10.0.0.1"), machines: []client.Object{change(machine("m", ""), at("10.0.0.1"))}, managementCluster: managed, want: "m"},
-		{name: "a Node is found by providerID", node: node("n aws:1"), machines: []client.Object{change(machine("m", ""), provided("aws:1"))}, managementCluster: managed, want: "m"},
-		{name: "one Machine that fits in every way is one", node: node("n aws:1 10.0.0.1"), machines: []client.Object{change(machine("m", ""), isNode("n"), provided("aws:1"), at("10.0.0.1"))}, managementCluster: managed, want: "m"},
-		{name: "a Machine of another Cluster does not fit", node: node("n"), machines: []client.Object{change(machine("m", ""), isNode("n"), inCluster("other"))}, managementCluster: managed},
-		{name: "not even by providerID", node: node("n aws:1"), machines: []client.Object{change(machine("m", ""), provided("aws:1"), inCluster("other"))}, managementCluster: managed},
-		{name: "a Machine of another namespace does not fit", node: node("n"), machines: []client.Object{change(machine("m", ""), isNode("n"), inNamespace("other"))}, managementCluster: managed},
-		{name: "a Machine of another namespace does not make the match ambiguous", node: node("n"), machines: []client.Object{change(machine("m", ""), isNode("n")), change(machine("m", ""), isNode("n"), inNamespace("other"))}, managementCluster: managed, want: "m"},
-		{name: "two Machines with one address are ambiguous", node: node("n aws:1 10.0.0.1"), machines: []client.Object{change(machine("m", ""), at("10.0.0.1")), change(machine("m2", ""), at("10.0.0.1"))}, managementCluster: managed},
-		{name: "where the Cluster is not known a name proves nothing", node: node("n"), machines: []client.Object{change(machine("m", ""), isNode("n"))}, managementCluster: foreign},
-		{name: "where the Cluster is not known an address proves nothing", node: node("n aws:1 10.0.0.1"), machines: []client.Object{change(machine("m", ""), at("10.0.0.1"))}, managementCluster: foreign},
-		{name: "where the Cluster is not known the providerID counts", node: node("n aws:1"), machines: []client.Object{change(machine("m", ""), provided("aws:1"), inCluster("other"))}, managementCluster: foreign, want: "m"},
+		{name: "a Node is found by its Machine's nodeRef", node: node("n"), machines: []client.Object{change(machine("m", ""), isNode)}, managementCluster: managed, want: "m"},
+		{name: "a Node is found by address", node: node("n aws:1 10.0.0.1"), machines: []client.Object{change(machine("m", ""), addressed)}, managementCluster: managed, want: "m"},
+		{name: "a Node is found by providerID", node: node("n aws:1"), machines: []client.Object{change(machine("m", ""), provided)}, managementCluster: managed, want: "m"},
+		{name: "one Machine that fits in every way is one", node: node("n aws:1 10.0.0.1"), machines: []client.Object{change(machine("m", ""), isNode, provided, addressed)}, managementCluster: managed, want: "m"},
+		{name: "a Machine of another Cluster does not fit", node: node("n"), machines: []client.Object{change(machine("m", ""), isNode, elsewhere)}, managementCluster: managed},
+		{name: "not even by providerID", node: node("n aws:1"), machines: []client.Object{change(machine("m", ""), provided, elsewhere)}, managementCluster: managed},
+		{name: "a Machine of another namespace does not fit", node: node("n"), machines: []client.Object{change(machine("m", ""), isNode, inNamespace("other"))}, managementCluster: managed},
+		{name: "a Machine of another namespace does not make the match ambiguous", node: node("n"), machines: []client.Object{change(machine("m", ""), isNode), change(machine("m", ""), isNode, inNamespace("other"))}, managementCluster: managed, want: "m"},
+		{name: "two Machines with one address are ambiguous", node: node("n aws:1 10.0.0.1"), machines: []client.Object{change(machine("m", ""), addressed), change(machine("m2", ""), addressed)}, managementCluster: managed},
+		{name: "where the Cluster is not known a name proves nothing", node: node("n"), machines: []client.Object{change(machine("m", ""), isNode)}, managementCluster: foreign},
+		{name: "where the Cluster is not known an address proves nothing", node: node("n aws:1 10.0.0.1"), machines: []client.Object{change(machine("m", ""), addressed)}, managementCluster: foreign},
+		{name: "where the Cluster is not known the providerID counts", node: node("n aws:1"), machines: []client.Object{change(machine("m", ""), provided, elsewhere)}, managementCluster: foreign, want: "m"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			chain := Chain{Cache: holds(t, tc.machines...)}
@@ -96,10 +88,10 @@ func TestMachineOf(t *testing.T) {
 // TestInherits: a Node inherits what its Machine will carry once the chain above it has inherited, and no more.
 func TestInherits(t *testing.T) {
 	ours := func() *capi.Machine {
-		return change(machine("m", "MachineSet/ms"), isNode("n"), func(m *capi.Machine) { m.Labels = map[string]string{"fromMachine": "1"} })
+		return change(machine("m", "MachineSet/ms"), isNode, func(m *capi.Machine) { m.Labels = map[string]string{"fromMachine": "1"} })
 	}
 	set := func() *capi.MachineSet {
-		return change(machineSet("ms", "MachineDeployment/md"), func(ms *capi.MachineSet) { declaring(&ms.Spec.Template, "fromMachineSet") })
+		return change(machineSet("MachineDeployment/md"), func(ms *capi.MachineSet) { declaring(&ms.Spec.Template, "fromMachineSet") })
 	}
 	deployment := change(machineDeployment("md"), func(md *capi.MachineDeployment) { declaring(&md.Spec.Template, "fromMachineDeployment") })
 	pause := func(object client.Object) {
@@ -167,7 +159,7 @@ func TestNodesOfAPool(t *testing.T) {
 		{name: "a Node that it does not name does not", node: node("n aws:3"), cached: []client.Object{pool("mp")}},
 		{name: "a Node without a providerID does not", node: node("n"), cached: []client.Object{pool("mp")}},
 		{name: "a Node that two pools name is neither's", node: node("n aws:1"), cached: []client.Object{pool("mp"), pool("mp2")}},
-		{name: "a Machine comes before a pool", node: node("n aws:1"), cached: []client.Object{pool("mp"), change(machine("m", ""), provided("aws:1"), func(m *capi.Machine) { m.Labels = map[string]string{"from-m": ""} })}, want: "from-m"},
+		{name: "a Machine comes before a pool", node: node("n aws:1"), cached: []client.Object{pool("mp"), change(machine("m", ""), provided, func(m *capi.Machine) { m.Labels = map[string]string{"from-m": ""} })}, want: "from-m"},
 		{name: "a paused pool hands down nothing", node: node("n aws:1"), cached: []client.Object{change(pool("mp"), func(mp *capi.MachinePool) { mp.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -186,12 +178,12 @@ func TestNodesOfAPool(t *testing.T) {
 // What is to be looked at again when an object changes.
 func TestLookAgain(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	other := change(machine("other", "MachineSet/ms#another"), inCluster("other"))
-	chain := Chain{Cache: holds(t, machineSet("ms", "MachineDeployment/md"), machine("m1", "MachineSet/ms"), machine("m2", "MachineSet/ms"), other,
+	other := change(machine("other", "MachineSet/ms#another"), elsewhere)
+	chain := Chain{Cache: holds(t, machineSet("MachineDeployment/md"), machine("m1", "MachineSet/ms"), machine("m2", "MachineSet/ms"), other,
 		node("n aws:1 10.0.0.1"), node("n2 aws:2"),
 		&capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.MachinePoolSpec{ClusterName: "c", ProviderIDList: []string{"aws:2"}}})}
 
-	children, err := chain.Children(t.Context(), machineSet("ms", ""), &capi.MachineList{})
+	children, err := chain.Children(t.Context(), machineSet(""), &capi.MachineList{})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(names(children)).To(ConsistOf("m1", "m2"), "children by UID")
 
@@ -204,7 +196,7 @@ func TestLookAgain(t *testing.T) {
 	Expect(names(all)).To(ConsistOf("m1", "m2", "other"))
 
 	for _, m := range []*capi.Machine{
-		change(machine("m", ""), isNode("n")), change(machine("m", ""), provided("aws:1")), change(machine("m", ""), at("10.0.0.1")),
+		change(machine("m", ""), isNode), change(machine("m", ""), provided), change(machine("m", ""), addressed),
 	} {
 		nodes, err := chain.NodesOf(t.Context(), m)
 		Expect(err).NotTo(HaveOccurred())

@@ -61,6 +61,26 @@ func CAPICRDPaths() ([]string, error) {
 	return paths, nil
 }
 
+// OldestCAPICRDPaths returns the directories with the CustomResourceDefinitions of the oldest Cluster API that Heirloom
+// runs beside, which serves v1beta1 only.
+func OldestCAPICRDPaths() ([]string, error) {
+	ctx := context.Background()
+	root, err := RepositoryRoot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// The module is not Heirloom's, so it may not have been downloaded yet.
+	pinned := filepath.Join(root, "test", "tools", "cluster-api-v1.8")
+	if _, err := goCommand(ctx, "-C", pinned, "mod", "download", "sigs.k8s.io/cluster-api"); err != nil {
+		return nil, err
+	}
+	module, err := goCommand(ctx, "-C", pinned, "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api")
+	if err != nil {
+		return nil, err
+	}
+	return []string{filepath.Join(module, "config", "crd", "bases")}, nil
+}
+
 // CertManagerCRDs returns the directory with cert-manager's CustomResourceDefinitions, at the version that go.mod
 // requires.
 func CertManagerCRDs() (string, error) {

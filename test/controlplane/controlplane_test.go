@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
@@ -18,13 +19,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
 // TestControlPlane starts one control plane for all that needs one.
 func TestControlPlane(t *testing.T) {
+	log.SetLogger(klog.Background()) // or controller-runtime complains after 30 seconds
 	dir := shortTempDir(t)
 	paths, err := controlplane.CAPICRDPaths()
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -116,6 +120,11 @@ func testKubelet(t *testing.T, cp *controlplane.ControlPlane, dir string) {
 
 	NewWithT(t).Eventually(recorder.Versions, "60s").WithArguments("", "node-0").Should(ContainElement(BeReady()))
 	Expect(kubelet.Stop()).To(Succeed())
+	output, err := os.ReadFile(filepath.Join(dir, "node-0.log"))
+	Expect(err).NotTo(HaveOccurred())
+	root := regexp.MustCompile(`Using (\S+) as root dir`).FindSubmatch(output)
+	Expect(root).NotTo(BeNil())
+	Expect(string(root[1])).NotTo(BeADirectory(), "nothing may be left behind")
 	Expect(recorder.Stop()).To(Succeed())
 
 	versions := recorder.Versions("", "node-0")

@@ -4,9 +4,12 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -26,7 +29,7 @@ type KubeletOptions struct {
 	RegisterWithTaints []string
 	// Kubeconfig is a kubeconfig file. Empty: one is written to Dir, with a certificate of this control plane.
 	Kubeconfig string
-	// Dir is where <name>.log, <name>.kubeconfig and the kubelet's own files are written.
+	// Dir is where <name>.log and <name>.kubeconfig are written.
 	Dir string
 }
 
@@ -35,6 +38,7 @@ type Kubelet struct {
 	*Process
 	name       string
 	kubeconfig string
+	log        string
 }
 
 // StartKubelet starts a kubelet. It is stopped when ctx is done, by its own Stop or by the control plane's.
@@ -55,12 +59,11 @@ func (cp *ControlPlane) StartKubelet(ctx context.Context, options KubeletOptions
 		return nil, err
 	}
 	log := filepath.Join(options.Dir, options.Name+".log")
-	// It makes temporary directories and leaves them.
-	process, err := StartProcess(ctx, kubemark, args, log, "TMPDIR="+options.Dir)
+	process, err := StartProcess(ctx, kubemark, args, log)
 	if err != nil {
 		return nil, err
 	}
-	kubelet := &Kubelet{Process: process, name: options.Name, kubeconfig: kubeconfig}
+	kubelet := &Kubelet{Process: process, name: options.Name, kubeconfig: kubeconfig, log: log}
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
 	cp.kubelets = append(cp.kubelets, kubelet)
@@ -87,6 +90,25 @@ func kubeletArgs(options KubeletOptions, kubeconfig string) ([]string, error) {
 		// Otherwise it asks the containerd of this machine for images.
 		"--use-host-image-service=false",
 	}, nil
+}
+
+// Stop is Process.Stop, and removes what the kubelet leaves.
+func (k *Kubelet) Stop() error {
+	return errors.Join(k.Process.Stop(), k.removeRoot())
+}
+
+// removeRoot removes the directories in which kubemark keeps a kubelet's files: always in /tmp, and never removed by it.
+func (k *Kubelet) removeRoot() error {
+	log, err := os.ReadFile(k.log)
+	if err != nil {
+		return fmt.Errorf("looking for the files of kubelet %s: %w", k.name, err)
+	}
+	for _, root := range regexp.MustCompile(`/tmp/hollow-kubelet\.[0-9]+ as root dir`).FindAllString(string(log), -1) {
+		if err := os.RemoveAll(strings.TrimSuffix(root, " as root dir")); err != nil {
+			return fmt.Errorf("removing the files of kubelet %s: %w", k.name, err)
+		}
+	}
+	return nil
 }
 
 // WaitRegistered waits until the Node exists and returns it, as the kubelet itself may see it.
