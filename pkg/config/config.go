@@ -6,10 +6,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	cliflag "k8s.io/component-base/cli/flag"
 	logsv1 "k8s.io/component-base/logs/api/v1"
 	"sigs.k8s.io/cluster-api/util/flags"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -43,7 +46,9 @@ func (o *Options) Complete() (*Config, error) {
 		c.completeRules(),
 		c.completeManagementCluster(),
 		c.completeServers(),
-		logsv1.Validate(o.Logs, nil, nil).ToAggregate(),
+		c.validateWatch(),
+		c.validateLeaderElection(),
+		c.validateLogs(),
 	)
 	if err != nil {
 		return nil, err
@@ -88,7 +93,7 @@ func (c *Config) completeManagementCluster() error {
 		return nil
 	}
 	namespace, name, ok := strings.Cut(c.ManagementCluster, "/")
-	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return fmt.Errorf("--management-cluster=%q: must be <namespace>/<name>", c.ManagementCluster)
 	}
 	c.ManagementClusterKey = types.NamespacedName{Namespace: namespace, Name: name}
@@ -100,17 +105,54 @@ func (c *Config) completeServers() error {
 	if c.WebhookPort < 1 || c.WebhookPort > 65535 {
 		errs = append(errs, fmt.Errorf("--webhook-port=%d: must be between 1 and 65535", c.WebhookPort))
 	}
-	if c.SyncPeriod <= 0 {
-		errs = append(errs, fmt.Errorf("--sync-period=%s: must be positive", c.SyncPeriod))
+	if _, _, err := net.SplitHostPort(c.HealthAddr); err != nil {
+		errs = append(errs, fmt.Errorf("--health-addr=%q: must be <host>:<port> or :<port>: %w", c.HealthAddr, err))
 	}
-	if c.LeaderElect && (c.LeaderElectRenewDeadline >= c.LeaderElectLeaseDuration || c.LeaderElectRetryPeriod >= c.LeaderElectRenewDeadline) {
-		errs = append(errs, errors.New("leader election: --leader-elect-retry-period must be shorter than --leader-elect-renew-deadline, and that shorter than --leader-elect-lease-duration"))
+	if _, err := cliflag.TLSVersion(c.Diagnostics.TLSMinVersion); err != nil {
+		errs = append(errs, fmt.Errorf("--tls-min-version: %w", err))
+	}
+	if _, err := cliflag.TLSCipherSuites(c.Diagnostics.TLSCipherSuites); err != nil {
+		errs = append(errs, fmt.Errorf("--tls-cipher-suites: %w", err))
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
 	}
 	tlsOptions, metricsOptions, err := flags.GetManagerOptions(c.Diagnostics)
 	if err != nil {
-		errs = append(errs, fmt.Errorf("TLS and diagnostics flags: %w", err))
-	} else {
-		c.TLS, c.Metrics = tlsOptions, *metricsOptions
+		return fmt.Errorf("TLS and diagnostics flags: %w", err)
+	}
+	c.TLS, c.Metrics = tlsOptions, *metricsOptions
+	return nil
+}
+
+func (c *Config) validateWatch() error {
+	var errs []error
+	if c.SyncPeriod <= 0 {
+		errs = append(errs, fmt.Errorf("--sync-period=%s: must be positive", c.SyncPeriod))
+	}
+	for _, msg := range validation.IsValidLabelValue(c.WatchFilter) {
+		errs = append(errs, fmt.Errorf("--watch-filter=%q: %s", c.WatchFilter, msg))
+	}
+	if c.Namespace != "" {
+		for _, msg := range validation.IsDNS1123Label(c.Namespace) {
+			errs = append(errs, fmt.Errorf("--namespace=%q: %s", c.Namespace, msg))
+		}
 	}
 	return errors.Join(errs...)
+}
+
+func (c *Config) validateLeaderElection() error {
+	retry, renew, lease := c.LeaderElectRetryPeriod, c.LeaderElectRenewDeadline, c.LeaderElectLeaseDuration
+	if !c.LeaderElect || retry > 0 && retry < renew && renew < lease {
+		return nil
+	}
+	return errors.New("leader election: --leader-elect-retry-period must be positive and shorter than " +
+		"--leader-elect-renew-deadline, and that shorter than --leader-elect-lease-duration")
+}
+
+func (c *Config) validateLogs() error {
+	if err := logsv1.Validate(c.Logs, nil, nil).ToAggregate(); err != nil {
+		return fmt.Errorf("logging flags (such as --logging-format): %w", err)
+	}
+	return nil
 }

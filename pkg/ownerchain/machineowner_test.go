@@ -77,6 +77,7 @@ func TestMachineOwner(t *testing.T) {
 				Expect(owner.Template).To(BeNil())
 				return
 			}
+			Expect(owner.Template).NotTo(BeNil())
 			Expect(owner.Template.Labels).To(Equal(map[string]string{tc.brings: "1"}))
 		})
 	}

@@ -31,20 +31,20 @@ func (c *Chain) Inherits(ctx context.Context, node *corev1.Node, policy inherit.
 	if err != nil || policy.NodeLeftAlone(m, cluster) != "" {
 		return nil, err
 	}
-	return c.effective(ctx, m, policy), nil
+	return c.effective(ctx, m, cluster, policy), nil
 }
 
-// effective returns the Machine as it will be once its chain has inherited. Where an owner cannot be read, the Machine
-// counts as it is; no API call is made for it.
-func (c *Chain) effective(ctx context.Context, m *capi.Machine, policy inherit.Policy) *capi.Machine {
+// effective returns the Machine as it will be once its chain has inherited. Where an owner cannot be read, or an object is
+// left alone, it counts as it is; no API call is made for it.
+func (c *Chain) effective(ctx context.Context, m *capi.Machine, cluster *capi.Cluster, policy inherit.Policy) *capi.Machine {
 	cached := *c
 	cached.Live = nil
 	owner, err := cached.MachineOwner(ctx, m)
-	if err != nil {
+	if err != nil || policy.LeftAlone(m, cluster) != "" {
 		return m
 	}
 	template := owner.Template
-	if ms, ok := owner.Object.(*capi.MachineSet); ok {
+	if ms, ok := owner.Object.(*capi.MachineSet); ok && policy.LeftAlone(ms, cluster) == "" {
 		if md, err := cached.MachineDeployment(ctx, ms); err == nil && md != nil {
 			template = inherit.TemplateOfMachineSet(policy.EffectiveMachineSet(md, ms))
 		}

@@ -80,6 +80,7 @@ func TestMachineOf(t *testing.T) {
 				NewWithT(t).Expect(m).To(BeNil())
 				return
 			}
+			NewWithT(t).Expect(m).NotTo(BeNil())
 			NewWithT(t).Expect(m.Name).To(Equal(tc.want))
 		})
 	}
@@ -134,6 +135,7 @@ func TestInherits(t *testing.T) {
 				Expect(m).To(BeNil())
 				return
 			}
+			Expect(m).NotTo(BeNil())
 			var keys []string
 			for key := range m.Labels {
 				keys = append(keys, key)
@@ -169,6 +171,7 @@ func TestNodesOfAPool(t *testing.T) {
 				NewWithT(t).Expect(m).To(BeNil())
 				return
 			}
+			NewWithT(t).Expect(m).NotTo(BeNil())
 			NewWithT(t).Expect(m.Labels).To(HaveLen(1))
 			NewWithT(t).Expect(m.Labels).To(HaveKey(tc.want))
 		})
