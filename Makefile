@@ -70,7 +70,7 @@ bench: ## Run the benchmarks.
 fuzz: ## Run each fuzz target for FUZZTIME (30s).
 	@grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' $(wildcard cmd pkg webhooks certs) | \
 	while IFS=: read -r file declaration; do \
-		$(GO) test -run '^$$' -fuzz "^$${declaration#func }$$" -fuzztime $(FUZZTIME) "./$$(dirname "$$file")"; \
+		$(GO) test -run '^$$' -fuzz "^$${declaration#func }$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x "./$$(dirname "$$file")"; \
 	done
 
 ##@ Check

@@ -58,7 +58,7 @@ func inheritable(declared map[string]string) map[string]string {
 // set by the controller that owns the selector: changing it would make a MachineSet lose or adopt Machines.
 func withoutSelected(labels map[string]string, selectors ...metav1.LabelSelector) map[string]string {
 	return filter(labels, func(key string) bool {
-		return !slices.ContainsFunc(selectors, func(s metav1.LabelSelector) bool { return selects(s, key) })
+		return !identifies(key) && !slices.ContainsFunc(selectors, func(s metav1.LabelSelector) bool { return selects(s, key) })
 	})
 }
 
@@ -77,4 +77,15 @@ func filter(m map[string]string, keep func(key string) bool) map[string]string {
 		}
 	}
 	return kept
+}
+
+// identifies reports whether Cluster API's controllers find an object's family by this label. They set it themselves,
+// whatever a template says, and also where no selector names it.
+func identifies(key string) bool {
+	switch key {
+	case clusterv1.ClusterNameLabel, clusterv1.MachineSetNameLabel, clusterv1.MachineDeploymentNameLabel,
+		clusterv1.MachineControlPlaneLabel, clusterv1.MachineControlPlaneNameLabel, clusterv1.MachinePoolNameLabel:
+		return true
+	}
+	return false
 }

@@ -51,6 +51,9 @@ func (s NodeState) Equal(other NodeState) bool {
 // Node is rules 11, 12 and 13: the state of a Node after it has inherited from its Machine in a write by writer.
 // The error lists taints that had to be left out; the state is right without them.
 func (p Policy) Node(m *capi.Machine, current NodeState, writer Writer) (NodeState, error) {
+	if writer == Kubelet {
+		current.Annotations = filter(current.Annotations, func(key string) bool { return !tracks(key) })
+	}
 	var result NodeState
 	var labels, extraLabels, annotations, extraAnnotations string
 	result.Labels, labels, extraLabels = mapSync{
@@ -151,6 +154,17 @@ func recordedTaints(annotations map[string]string) []corev1.Taint {
 // initialized reports whether the Node has had its Initialize taints (DESIGN.md §3: the annotation exists, even empty).
 func initialized(current NodeState) bool {
 	return has(current.Annotations, clusterv1.TaintsFromMachineAnnotation)
+}
+
+// tracks reports whether an annotation records what came from the Machine. A kubelet that registers knows nothing of
+// that: what it claims, such as to have had its Initialize taints, does not count.
+func tracks(key string) bool {
+	switch key {
+	case clusterv1.LabelsFromMachineAnnotation, clusterv1.AnnotationsFromMachineAnnotation, clusterv1.TaintsFromMachineAnnotation,
+		LabelsFromMachineAnnotation, AnnotationsFromMachineAnnotation, TaintsFromMachineAnnotation, UninitializedAnnotation:
+		return true
+	}
+	return false
 }
 
 // setTracking records keys in one of Cluster API's annotations, which never goes away once it is there.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
@@ -123,4 +124,22 @@ func TestEqual(t *testing.T) {
 			NewWithT(t).Expect(tc.b.Equal(tc.a)).To(Equal(tc.want))
 		})
 	}
+}
+
+// A kubelet that registers may send any annotation. None of it makes its Node escape what its Machine declares.
+func TestAKubeletCannotClaimToBeInitialized(t *testing.T) {
+	m := content{labels: "node.cluster.x-k8s.io/a=1", annotations: "taints.heirloom.dev/initialize=warm:NoSchedule"}.machine()
+	claims := inherit.NodeState{Annotations: map[string]string{
+		clusterv1.TaintsFromMachineAnnotation: "", clusterv1.LabelsFromMachineAnnotation: "x",
+		inherit.LabelsFromMachineAnnotation: "y", inherit.UninitializedAnnotation: "added", "mine": "1",
+	}}
+	state, err := inherit.Policy{}.Node(m, claims, inherit.Kubelet)
+	Expect := NewWithT(t).Expect
+	Expect(err).NotTo(HaveOccurred())
+	Expect(state.Taints).To(ContainElement(HaveField("Key", "warm")))
+	Expect(state.Annotations).To(And(
+		HaveKeyWithValue(clusterv1.LabelsFromMachineAnnotation, "node.cluster.x-k8s.io/a"),
+		Not(HaveKey(inherit.LabelsFromMachineAnnotation)), HaveKeyWithValue("mine", "1"),
+	))
+	Expect(claims.Annotations).To(HaveLen(5), "the input is not mutated")
 }

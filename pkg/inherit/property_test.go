@@ -76,7 +76,7 @@ func (d dice) policy() inherit.Policy {
 // changes, and a kubelet's write brings no label that NodeRestriction would refuse.
 func TestNodeProperties(t *testing.T) {
 	d := dice{rand.New(rand.NewPCG(2026, 11))}
-	for i := range 5000 {
+	for i := range 2000 {
 		machine, node, policy := d.content(false), d.content(true), d.policy()
 		m, before := machine.machine(), node.node()
 

@@ -88,7 +88,7 @@ func (c *Chain) ofManagementCluster(machines []capi.Machine) []capi.Machine {
 	seen := map[types.UID]bool{}
 	var own []capi.Machine
 	for _, m := range machines {
-		if m.Namespace == c.ManagementCluster.Namespace && m.Spec.ClusterName == c.ManagementCluster.Name && !seen[m.UID] {
+		if c.mayBeOwn(m.Namespace, m.Spec.ClusterName) && !seen[m.UID] {
 			seen[m.UID] = true
 			own = append(own, m)
 		}
@@ -106,7 +106,7 @@ func (c *Chain) poolOf(ctx context.Context, node *corev1.Node, policy inherit.Po
 	if err := c.Cache.List(ctx, pools, client.MatchingFields{providerIDField: node.Spec.ProviderID}); err != nil {
 		return nil, fmt.Errorf("listing MachinePools by providerID: %w", err)
 	}
-	if len(pools.Items) != 1 {
+	if len(pools.Items) != 1 || !c.mayBeOwn(pools.Items[0].Namespace, pools.Items[0].Spec.ClusterName) {
 		return nil, nil
 	}
 	pool := &pools.Items[0]
@@ -115,4 +115,10 @@ func (c *Chain) poolOf(ctx context.Context, node *corev1.Node, policy inherit.Po
 		return nil, err
 	}
 	return inherit.MachineOfPool(pool), nil
+}
+
+// mayBeOwn reports whether a Cluster is the management cluster's own, as far as that is known.
+func (c *Chain) mayBeOwn(namespace, cluster string) bool {
+	own := c.ManagementCluster
+	return own.Name == "" || own.Namespace == namespace && own.Name == cluster
 }
