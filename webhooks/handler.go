@@ -23,6 +23,8 @@ import (
 type Dependencies struct {
 	Chain   *ownerchain.Chain
 	Metrics *metrics.Metrics
+	// Namespace is the only one whose objects are watched, and so answered for; empty means all.
+	Namespace string
 	// Policy returns the rules' options as they are now.
 	Policy func() inherit.Policy
 }
@@ -49,7 +51,8 @@ type decider interface {
 // failOpen makes an admission handler out of a decider: an error or a panic lets the request pass.
 type failOpen struct {
 	decider
-	metrics *metrics.Metrics
+	metrics   *metrics.Metrics
+	namespace string
 }
 
 // Handle implements admission.Handler.
@@ -73,6 +76,9 @@ func (h failOpen) guarded(ctx context.Context, req admission.Request) (decided a
 			err = fmt.Errorf("internal error: %v", r)
 		}
 	}()
+	if h.namespace != "" && req.Namespace != "" && req.Namespace != h.namespace {
+		return unmatched(), nil
+	}
 	return h.decide(ctx, req)
 }
 

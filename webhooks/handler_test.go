@@ -142,3 +142,17 @@ func TestMetricsDoNotGrowWithWhatIsPosted(t *testing.T) {
 	}
 	NewWithT(t).Expect(len(kinds)).To(BeNumerically("<", 20))
 }
+
+// With --namespace, objects of other namespaces are another instance's: no answer fails because they are not cached.
+func TestOtherNamespacesAreUnmatched(t *testing.T) {
+	for namespace, want := range map[string]metrics.Outcome{"mine": metrics.Failed, "other": metrics.Unmatched, "": metrics.Failed} {
+		h := failOpen{decider: deciders(Dependencies{})["Machine"], namespace: "mine"}
+		req := admission.Request{}
+		req.Namespace = namespace
+		decided, err := h.guarded(t.Context(), req)
+		if err != nil {
+			decided.outcome = metrics.Failed // there is no object in the request
+		}
+		NewWithT(t).Expect(decided.outcome).To(Equal(want), "namespace %q", namespace)
+	}
+}

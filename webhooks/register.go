@@ -23,6 +23,8 @@ func Register(server webhook.Server, dependencies Dependencies) {
 		NodesPath:       nodes{dependencies},
 		TaintsPath:      taints{},
 	} {
-		server.Register(path, &admission.Webhook{Handler: failOpen{decider: d, metrics: dependencies.Metrics}})
+		server.Register(path, &admission.Webhook{Handler: failOpen{
+			decider: d, metrics: dependencies.Metrics, namespace: dependencies.Namespace,
+		}})
 	}
 }

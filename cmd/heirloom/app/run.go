@@ -102,7 +102,9 @@ func addWebhooksAndLoop(mgr ctrl.Manager, c *config.Config, from policySource) e
 	cached := ownerchain.Chain{Cache: mgr.GetClient(), ManagementCluster: c.ManagementClusterKey}
 	admission := cached
 	admission.Live = mgr.GetAPIReader()
-	webhooks.Register(mgr.GetWebhookServer(), webhooks.Dependencies{Chain: &admission, Metrics: counters, Policy: from.policy})
+	webhooks.Register(mgr.GetWebhookServer(), webhooks.Dependencies{
+		Chain: &admission, Metrics: counters, Namespace: c.Namespace, Policy: from.policy,
+	})
 	return resync.Setup(mgr, resync.Dependencies{
 		Client: mgr.GetClient(), Chain: &cached, Metrics: counters,
 		Recorder: mgr.GetEventRecorder("heirloom"), Policy: from.policy, PolicyChanges: from.changes,
