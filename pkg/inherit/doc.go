@@ -6,8 +6,9 @@
 // is answered in admission and what the loop applies are the same by construction. Where each rule lives:
 //
 //	rules 5, 6  machineset.go  MachineDeployment → MachineSet
-//	rule 8      machine.go     MachineSet template → Machine
+//	rules 4, 8, 9  machine.go, template.go  template of a control plane, MachineSet or MachinePool → Machine
 //	rules 11-13 node.go, nodelabels.go  Machine → Node
+//	order       effective.go   a Node inherits what its Machine will carry
 //	fields      fields.go      in-place mutable fields, whatever the version of the API
 //	never       never.go       keys that no step hands down
 //	left alone  alone.go       objects that are paused, being deleted or opted out

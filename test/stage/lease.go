@@ -27,12 +27,3 @@ func (s *Stage) holdLease(ctx context.Context) error {
 	}
 	return nil
 }
-
-// ReleaseLease lets the program become the leader, so that the loop acts too.
-func (s *Stage) ReleaseLease(ctx context.Context) error {
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: "leader-election-heirloom"}}
-	if err := s.Client.Delete(ctx, lease); err != nil {
-		return fmt.Errorf("releasing the leader election lease: %w", err)
-	}
-	return nil
-}
