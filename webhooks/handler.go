@@ -11,9 +11,11 @@ import (
 
 	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
@@ -23,10 +25,17 @@ import (
 type Dependencies struct {
 	Chain   *ownerchain.Chain
 	Metrics *metrics.Metrics
+	// Schemas tells which of the contract's fields a provider's control plane has.
+	Schemas Schemas
 	// Namespace is the only one whose objects are watched, and so answered for; empty means all.
 	Namespace string
 	// Policy returns the rules' options as they are now.
 	Policy func() inherit.Policy
+}
+
+// Schemas tells where a kind of control plane has what it can inherit.
+type Schemas interface {
+	ControlPlane(ctx context.Context, gvk schema.GroupVersionKind) (capi.Layout, error)
 }
 
 // answer is what a handler decided. The zero value allows the request untouched.
@@ -105,11 +114,15 @@ func oneLine(err error) string {
 }
 
 // kindLabel is the kind for metrics. Whoever can reach the port can post any kind, so only those that the webhooks are
-// registered for are told apart; control planes of all providers count as one.
+// registered for are told apart; those of all providers count as one.
 func kindLabel(req admission.Request) string {
 	switch kind := req.Kind.Kind; {
-	case req.Kind.Group == ownerchain.ControlPlaneGroup:
+	case req.Kind.Group == capi.ControlPlaneGroup:
 		return "ControlPlane"
+	case req.Kind.Group == capi.InfrastructureGroup:
+		return "InfraMachine"
+	case req.Kind.Group == capi.BootstrapGroup:
+		return "BootstrapConfig"
 	case slices.Contains([]string{"Cluster", "ClusterClass", "MachineDeployment", "MachineSet", "MachinePool", "Machine", "Node"}, kind):
 		return kind
 	default:

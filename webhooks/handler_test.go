@@ -123,7 +123,7 @@ func deep(levels int) string {
 
 // deciders are the deciders by a kind that they are about.
 func deciders(d Dependencies) map[string]decider {
-	return map[string]decider{"MachineSet": machineSets{d}, "Machine": machines{d}, "Node": nodes{d}, "Cluster": taints{}}
+	return map[string]decider{"MachineSet": machineSets(d), "Machine": machines(d), "Node": nodes{d}, "Cluster": taints{}}
 }
 
 // Whoever can reach the server can post to it: what is posted must not become series of metrics without end.

@@ -9,19 +9,27 @@ import (
 
 // The paths that the webhook configurations of the Helm chart call.
 const (
-	MachineSetsPath = "/mutate/machinesets"
-	MachinesPath    = "/mutate/machines"
-	NodesPath       = "/mutate/nodes"
-	TaintsPath      = "/validate/taints"
+	ControlPlanesPath      = "/mutate/controlplanes"
+	MachineDeploymentsPath = "/mutate/machinedeployments"
+	MachinePoolsPath       = "/mutate/machinepools"
+	MachineSetsPath        = "/mutate/machinesets"
+	MachinesPath           = "/mutate/machines"
+	SiblingsPath           = "/mutate/siblings"
+	NodesPath              = "/mutate/nodes"
+	TaintsPath             = "/validate/taints"
 )
 
 // Register adds every webhook to the server.
 func Register(server webhook.Server, dependencies Dependencies) {
 	for path, d := range map[string]decider{
-		MachineSetsPath: machineSets{dependencies},
-		MachinesPath:    machines{dependencies},
-		NodesPath:       nodes{dependencies},
-		TaintsPath:      taints{},
+		ControlPlanesPath:      controlPlanes(dependencies),
+		MachineDeploymentsPath: machineDeployments(dependencies),
+		MachinePoolsPath:       machinePools(dependencies),
+		MachineSetsPath:        machineSets(dependencies),
+		MachinesPath:           machines(dependencies),
+		SiblingsPath:           siblings(dependencies),
+		NodesPath:              nodes{dependencies},
+		TaintsPath:             taints{},
 	} {
 		server.Register(path, &admission.Webhook{Handler: failOpen{
 			decider: d, metrics: dependencies.Metrics, namespace: dependencies.Namespace,

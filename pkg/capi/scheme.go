@@ -12,6 +12,13 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
+// The API groups of Cluster API's providers. Operators may add to those of infrastructure and bootstrap.
+const (
+	ControlPlaneGroup   = "controlplane.cluster.x-k8s.io"
+	InfrastructureGroup = "infrastructure.cluster.x-k8s.io"
+	BootstrapGroup      = "bootstrap.cluster.x-k8s.io"
+)
+
 // ServedVersions returns the versions of cluster.x-k8s.io that Heirloom understands, the best first.
 func ServedVersions() []string {
 	return []string{"v1beta2", "v1beta1"}
@@ -39,6 +46,7 @@ func Version(mapper meta.RESTMapper) (schema.GroupVersion, error) {
 func AddToScheme(scheme *runtime.Scheme, version schema.GroupVersion) {
 	scheme.AddKnownTypes(version,
 		&Cluster{}, &ClusterList{},
+		&ClusterClass{}, &ClusterClassList{},
 		&MachineDeployment{}, &MachineDeploymentList{},
 		&MachineSet{}, &MachineSetList{},
 		&Machine{}, &MachineList{},

@@ -4,6 +4,7 @@ package capi
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
@@ -19,12 +20,10 @@ type Cluster struct {
 
 // ClusterSpec is a trimmed ClusterSpec.
 type ClusterSpec struct {
-	Paused   bool      `json:"paused,omitempty"`
-	Topology *Topology `json:"topology,omitempty"`
+	Paused          bool      `json:"paused,omitempty"`
+	ControlPlaneRef ObjectRef `json:"controlPlaneRef,omitempty"`
+	Topology        *Topology `json:"topology,omitempty"`
 }
-
-// Topology is a trimmed Topology. That it exists says that the Cluster's objects are managed by a ClusterClass.
-type Topology struct{}
 
 // MachineTemplate is a trimmed MachineTemplateSpec, the way owners declare what Machines inherit.
 type MachineTemplate struct {
@@ -86,10 +85,38 @@ type Machine struct {
 
 // MachineSpec is a trimmed MachineSpec.
 type MachineSpec struct {
-	ClusterName string                   `json:"clusterName,omitempty"`
-	ProviderID  string                   `json:"providerID,omitempty"`
-	Taints      []clusterv1.MachineTaint `json:"taints,omitempty"`
+	ClusterName       string    `json:"clusterName,omitempty"`
+	ProviderID        string    `json:"providerID,omitempty"`
+	InfrastructureRef ObjectRef `json:"infrastructureRef,omitempty"`
+	Bootstrap         Bootstrap `json:"bootstrap,omitempty"`
 
+	MachineFields `json:",inline"`
+}
+
+// Bootstrap is a trimmed Bootstrap.
+type Bootstrap struct {
+	ConfigRef ObjectRef `json:"configRef,omitempty"`
+}
+
+// ObjectRef refers to an object in the same namespace: by group in v1beta2, by group and version in v1beta1.
+type ObjectRef struct {
+	APIGroup   string `json:"apiGroup,omitempty"`
+	APIVersion string `json:"apiVersion,omitempty"`
+	Kind       string `json:"kind,omitempty"`
+	Name       string `json:"name,omitempty"`
+}
+
+// GroupKind returns what the reference refers to; it is empty where there is none.
+func (r ObjectRef) GroupKind() schema.GroupKind {
+	if r.APIGroup != "" || r.APIVersion == "" {
+		return schema.GroupKind{Group: r.APIGroup, Kind: r.Kind}
+	}
+	return schema.FromAPIVersionAndKind(r.APIVersion, r.Kind).GroupKind()
+}
+
+// MachineFields are the fields of a Machine's spec that inherit.
+type MachineFields struct {
+	Taints         []clusterv1.MachineTaint         `json:"taints,omitempty"`
 	ReadinessGates []clusterv1.MachineReadinessGate `json:"readinessGates,omitempty"`
 
 	// The rest of the in-place mutable fields, as v1beta2 has them.
@@ -157,7 +184,8 @@ type ControlPlane struct {
 
 // ControlPlaneSpec is the part of a control plane's spec that the contract names.
 type ControlPlaneSpec struct {
-	MachineTemplate ControlPlaneMachineTemplate `json:"machineTemplate,omitempty"`
+	// MachineTemplate is nil for a control plane that does not consist of Machines.
+	MachineTemplate *ControlPlaneMachineTemplate `json:"machineTemplate,omitempty"`
 }
 
 // ControlPlaneMachineTemplate is what a control plane declares for its Machines.
@@ -165,57 +193,7 @@ type ControlPlaneMachineTemplate struct {
 	clusterv1.ObjectMeta `json:"metadata,omitempty"`
 
 	// Spec is where the v1beta2 contract has fields.
-	Spec MachineSpec `json:"spec,omitempty"`
-	// MachineSpec is inline: the v1beta1 contract has the same fields beside the metadata.
-	MachineSpec `json:",inline"`
-}
-
-// ClusterList is a list of Clusters.
-//
-// +kubebuilder:object:root=true
-type ClusterList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	Items []Cluster `json:"items"`
-}
-
-// MachineDeploymentList is a list of MachineDeployments.
-//
-// +kubebuilder:object:root=true
-type MachineDeploymentList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	Items []MachineDeployment `json:"items"`
-}
-
-// MachineSetList is a list of MachineSets.
-//
-// +kubebuilder:object:root=true
-type MachineSetList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	Items []MachineSet `json:"items"`
-}
-
-// MachineList is a list of Machines.
-//
-// +kubebuilder:object:root=true
-type MachineList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	Items []Machine `json:"items"`
-}
-
-// MachinePoolList is a list of MachinePools.
-//
-// +kubebuilder:object:root=true
-type MachinePoolList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	Items []MachinePool `json:"items"`
+	Spec MachineFields `json:"spec,omitempty"`
+	// MachineFields is inline: the v1beta1 contract has the same fields beside the metadata.
+	MachineFields `json:",inline"`
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/flags"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -33,6 +35,8 @@ type Config struct {
 	Rules inherit.Policy
 	// DetectTaintPropagation says that Heirloom has to find out Rules.ClusterAPITaints.
 	DetectTaintPropagation bool
+	// ProviderGroups are the API groups of all infrastructure and bootstrap providers.
+	ProviderGroups []string
 	// TLS adjusts the TLS configuration of the webhook and the diagnostics server.
 	TLS []func(*tls.Config)
 	// Metrics is where and how metrics are served.
@@ -45,6 +49,7 @@ func (o *Options) Complete() (*Config, error) {
 	err := errors.Join(
 		c.completeRules(),
 		c.completeManagementCluster(),
+		c.completeProviderGroups(),
 		c.completeServers(),
 		c.validateWatch(),
 		c.validateLeaderElection(),
@@ -98,6 +103,17 @@ func (c *Config) completeManagementCluster() error {
 	}
 	c.ManagementClusterKey = types.NamespacedName{Namespace: namespace, Name: name}
 	return nil
+}
+
+func (c *Config) completeProviderGroups() error {
+	var errs []error
+	for _, group := range c.AdditionalProviderGroups {
+		for _, msg := range validation.IsDNS1123Subdomain(group) {
+			errs = append(errs, fmt.Errorf("--additional-provider-groups=%q: %s", group, msg))
+		}
+	}
+	c.ProviderGroups = slices.Concat([]string{capi.InfrastructureGroup, capi.BootstrapGroup}, c.AdditionalProviderGroups)
+	return errors.Join(errs...)
 }
 
 func (c *Config) completeServers() error {

@@ -11,6 +11,8 @@ import (
 	logsv1 "k8s.io/component-base/logs/api/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/flags"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 // Options are the flags as they were given.
@@ -36,6 +38,7 @@ type Options struct {
 
 	AdditionalSyncMachineLabels      []string
 	AdditionalSyncMachineAnnotations []string
+	AdditionalProviderGroups         []string
 	TaintPropagation                 string
 
 	Diagnostics flags.ManagerOptions
@@ -99,6 +102,9 @@ func (o *Options) addRuleFlags(fs *pflag.FlagSet) {
 		"List of regexes to select an additional set of labels to sync from a Machine to its Node. A label is synced as long as it matches at least one of the regexes.")
 	fs.StringSliceVar(&o.AdditionalSyncMachineAnnotations, "additional-sync-machine-annotations", nil,
 		"List of regexes to select an additional set of annotations to sync from a Machine to its Node. An annotation is synced as long as it matches at least one of the regexes.")
+	fs.StringSliceVar(&o.AdditionalProviderGroups, "additional-provider-groups", nil,
+		"List of API groups of infrastructure and bootstrap providers whose objects inherit beside their Machines, beside "+
+			capi.InfrastructureGroup+" and "+capi.BootstrapGroup+".")
 	fs.StringVar(&o.TaintPropagation, "cluster-api-taint-propagation", propagationAuto,
 		"Whether Cluster API propagates taints itself (its feature gate MachineTaintPropagation): auto, enabled or disabled. With auto, Heirloom finds out.")
 }

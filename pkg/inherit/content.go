@@ -21,14 +21,14 @@ type Content struct {
 // Object is the inheritable content of a whole object.
 // As a result it is what the child inherits; as an input it is what the child has.
 type Object struct {
-	// Version is the object's version of cluster.x-k8s.io, which says where some of the fields are.
-	Version string
+	// Layout says where the object has all this. A result has none: its child's counts.
+	Layout capi.Layout
 	// Orphan says of a result that the child names no owner. What an owner brought before stays until there is one again:
 	// owner references are lost in a backup and come back later.
 	Orphan bool
 	// Top is at metadata and spec.
 	Top Content
-	// Template is at spec.template, where the object has one.
+	// Template is in the object's Machine template, where it has one.
 	Template *Content
 }
 
@@ -36,16 +36,45 @@ type Object struct {
 func OfMachineSet(ms *capi.MachineSet) Object {
 	template := contentOf(ms.Spec.Template, ms.Spec.MinReadySeconds)
 	return Object{
-		Version:  ms.GroupVersionKind().Version,
+		Layout:   capi.WorkersLayout(ms.GroupVersionKind().Version),
 		Top:      Content{Labels: ms.Labels, Annotations: ms.Annotations},
 		Template: &template,
 	}
 }
 
+// OfMachineDeployment returns the content that the MachineDeployment has.
+func OfMachineDeployment(md *capi.MachineDeployment) Object {
+	template := contentOf(md.Spec.Template, md.Spec.MinReadySeconds)
+	return Object{
+		Layout:   capi.WorkersLayout(md.GroupVersionKind().Version),
+		Top:      Content{Labels: md.Labels, Annotations: md.Annotations},
+		Template: &template,
+	}
+}
+
+// OfMachinePool returns the content that the MachinePool has.
+func OfMachinePool(mp *capi.MachinePool) Object {
+	template := contentOf(mp.Spec.Template, mp.Spec.MinReadySeconds)
+	return Object{
+		Layout:   capi.WorkersLayout(mp.GroupVersionKind().Version),
+		Top:      Content{Labels: mp.Labels, Annotations: mp.Annotations},
+		Template: &template,
+	}
+}
+
+// OfControlPlane returns the content that the control plane has; where it has that differs between providers.
+func OfControlPlane(cp *capi.ControlPlane, layout capi.Layout) Object {
+	object := Object{Layout: layout, Top: Content{Labels: cp.Labels, Annotations: cp.Annotations}}
+	if cp.Spec.MachineTemplate != nil {
+		object.Template = &TemplateOfControlPlane(cp).Content
+	}
+	return object
+}
+
 // OfMachine returns the content that the Machine has.
 func OfMachine(m *capi.Machine) Object {
 	return Object{
-		Version: m.GroupVersionKind().Version,
-		Top:     Content{Labels: m.Labels, Annotations: m.Annotations, Taints: m.Spec.Taints, Fields: fieldsOf(m.Spec, nil)},
+		Layout: capi.MachineLayout(m.GroupVersionKind().Version),
+		Top:    Content{Labels: m.Labels, Annotations: m.Annotations, Taints: m.Spec.Taints, Fields: fieldsOf(m.Spec.MachineFields, nil)},
 	}
 }

@@ -9,12 +9,27 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
+// EffectiveMachineDeployment returns the MachineDeployment as it will be once it has inherited from its topology.
+func (p Policy) EffectiveMachineDeployment(s Section, md *capi.MachineDeployment) *capi.MachineDeployment {
+	effective := md.DeepCopy()
+	inherited, _ := p.MachineDeployment(s, md) // what is left out here is reported where the object itself is seen to
+	effective.Spec.Template = inheriting(effective.Spec.Template, *inherited.Template)
+	return effective
+}
+
+// EffectiveMachinePool returns the MachinePool as it will be once it has inherited from its topology.
+func (p Policy) EffectiveMachinePool(s Section, mp *capi.MachinePool) *capi.MachinePool {
+	effective := mp.DeepCopy()
+	inherited, _ := p.MachinePool(s) // as above
+	effective.Spec.Template = inheriting(effective.Spec.Template, *inherited.Template)
+	return effective
+}
+
 // EffectiveMachineSet returns the MachineSet as it will be once it has inherited from its MachineDeployment.
 func (p Policy) EffectiveMachineSet(md *capi.MachineDeployment, ms *capi.MachineSet) *capi.MachineSet {
 	effective := ms.DeepCopy()
-	template := &effective.Spec.Template
-	after := overlay(contentOf(*template, nil), *p.MachineSet(md, ms).Template)
-	template.Labels, template.Annotations, template.Spec.Taints = after.Labels, after.Annotations, after.Taints
+	inherited, _ := p.MachineSet(md, ms) // as above
+	effective.Spec.Template = inheriting(effective.Spec.Template, *inherited.Template)
 	return effective
 }
 
@@ -26,10 +41,16 @@ func (p Policy) EffectiveMachine(template *Template, m *capi.Machine) *capi.Mach
 		return m
 	}
 	effective := m.DeepCopy()
-	inherited, _ := p.MachineFrom(template, m) // what is left out here is reported where the Machine itself is seen to
+	inherited, _ := p.MachineFrom(template, m) // as above
 	after := overlay(OfMachine(m).Top, inherited.Top)
 	effective.Labels, effective.Annotations, effective.Spec.Taints = after.Labels, after.Annotations, after.Taints
 	return effective
+}
+
+func inheriting(template capi.MachineTemplate, inherited Content) capi.MachineTemplate {
+	after := overlay(contentOf(template, nil), inherited)
+	template.Labels, template.Annotations, template.Spec.Taints = after.Labels, after.Annotations, after.Taints
+	return template
 }
 
 func overlay(has, inherits Content) Content {

@@ -25,7 +25,7 @@ type Fields struct {
 
 // fieldsOf returns the fields of a Machine's spec, or of that in a template. In v1beta1 minReadySeconds is a field of the
 // object around the template.
-func fieldsOf(spec capi.MachineSpec, minReadySeconds *int32) Fields {
+func fieldsOf(spec capi.MachineFields, minReadySeconds *int32) Fields {
 	return Fields{
 		NodeDrainTimeout:        either(spec.Deletion.NodeDrainTimeoutSeconds, spec.NodeDrainTimeout),
 		NodeVolumeDetachTimeout: either(spec.Deletion.NodeVolumeDetachTimeoutSeconds, spec.NodeVolumeDetachTimeout),

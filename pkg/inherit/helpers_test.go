@@ -82,7 +82,7 @@ type content struct{ labels, annotations, taints string }
 func (c content) template() capi.MachineTemplate {
 	return capi.MachineTemplate{
 		ObjectMeta: clusterv1.ObjectMeta{Labels: labels(c.labels), Annotations: annotations(c.annotations)},
-		Spec:       capi.MachineSpec{Taints: declared(c.taints)},
+		Spec:       capi.MachineSpec{MachineFields: capi.MachineFields{Taints: declared(c.taints)}},
 	}
 }
 
@@ -90,7 +90,7 @@ func (c content) template() capi.MachineTemplate {
 func (c content) machine() *capi.Machine {
 	return &capi.Machine{
 		ObjectMeta: metav1.ObjectMeta{Name: "m", Labels: labels(c.labels), Annotations: annotations(c.annotations)},
-		Spec:       capi.MachineSpec{Taints: declared(c.taints)},
+		Spec:       capi.MachineSpec{MachineFields: capi.MachineFields{Taints: declared(c.taints)}},
 	}
 }
 

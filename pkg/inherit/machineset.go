@@ -4,6 +4,7 @@ package inherit
 
 import (
 	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
 // MachineSet is rules 5 and 6: what a MachineSet inherits from its MachineDeployment.
@@ -11,19 +12,20 @@ import (
 // Rule 5: the MachineDeployment's own annotations reach the MachineSet's own; its labels reach nothing. Rule 6: the
 // template's labels reach the MachineSet's metadata and its template; annotations, taints and in-place fields reach its
 // template only. Old MachineSets inherit like the newest, as Cluster API has it. Labels of either selector are not
-// touched.
-func (p Policy) MachineSet(md *capi.MachineDeployment, ms *capi.MachineSet) Object {
+// touched. The error lists taints that had to be left out; the rest is inherited.
+func (p Policy) MachineSet(md *capi.MachineDeployment, ms *capi.MachineSet) (Object, error) {
 	template := md.Spec.Template
 	labels := withoutSelected(inheritable(template.Labels), md.Spec.Selector, ms.Spec.Selector)
+	taints, err := taint.Usable(taint.Worker, p.typed(template.Spec.Taints))
 	return Object{
 		Top: Content{Labels: labels, Annotations: ownAnnotations(md.Annotations)},
 		Template: &Content{
 			Labels:      labels,
 			Annotations: inheritable(template.Annotations),
-			Taints:      p.typed(template.Spec.Taints),
-			Fields:      fieldsOf(template.Spec, md.Spec.MinReadySeconds),
+			Taints:      taints,
+			Fields:      fieldsOf(template.Spec.MachineFields, md.Spec.MinReadySeconds),
 		},
-	}
+	}, err
 }
 
 // ownAnnotations returns those of an owner's annotations that are not about the owner itself.

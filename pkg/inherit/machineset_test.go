@@ -53,8 +53,9 @@ func TestMachineSet(t *testing.T) {
 			ms := &capi.MachineSet{Spec: capi.MachineSetSpec{Selector: selector(tc.msSelects, tc.msExpresses)}}
 			mdBefore, msBefore := md.DeepCopy(), ms.DeepCopy()
 
-			got := tc.policy.MachineSet(md, ms)
+			got, err := tc.policy.MachineSet(md, ms)
 
+			Expect(err).NotTo(HaveOccurred())
 			Expect(describeContent(&got.Top)).To(Equal(tc.wantTop.want()))
 			Expect(describeContent(got.Template)).To(Equal(tc.wantBelow.want()))
 			Expect(md).To(Equal(mdBefore), "the input is not mutated")
@@ -98,7 +99,8 @@ func TestNeverInherited(t *testing.T) {
 			md.Annotations = annotations(key + "=x; ok=1")
 			ms := &capi.MachineSet{Spec: capi.MachineSetSpec{Template: both.template()}}
 
-			set := inherit.Policy{}.MachineSet(md, &capi.MachineSet{})
+			set, err := inherit.Policy{}.MachineSet(md, &capi.MachineSet{})
+			Expect(err).NotTo(HaveOccurred())
 			Expect(describeContent(&set.Top)).To(Equal(content{labels: "ok=1", annotations: "ok=1"}.want()), "rules 5 and 6, metadata")
 			Expect(describeContent(set.Template)).To(Equal(content{labels: "ok=1", annotations: "ok=1"}.want()), "rule 6, template")
 

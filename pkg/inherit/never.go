@@ -18,6 +18,7 @@ func never(key string) bool {
 	case "cluster.x-k8s.io/conversion-data",
 		clusterv1.RevisionAnnotation, "machinedeployment.clusters.x-k8s.io/revision-history",
 		clusterv1.DesiredReplicasAnnotation, clusterv1.MaxReplicasAnnotation,
+		clusterv1.ClusterTopologyHoldUpgradeSequenceAnnotation, clusterv1.ClusterTopologyDeferUpgradeAnnotation,
 		"app.kubernetes.io/managed-by", "helm.sh/chart":
 		return true
 	}
@@ -56,8 +57,8 @@ func inheritable(declared map[string]string) map[string]string {
 	return filter(declared, func(key string) bool { return !never(key) })
 }
 
-// withoutSelected returns labels without the keys that one of the selectors uses or that identify an object. A label that the chain selects by is
-// set by the controller that owns the selector: changing it would make a MachineSet lose or adopt Machines.
+// withoutSelected returns labels without the keys that one of the selectors uses or that identify an object. A label that
+// the chain selects by is set by the controller that owns the selector: changing it would make a MachineSet lose or adopt Machines.
 func withoutSelected(labels map[string]string, selectors ...metav1.LabelSelector) map[string]string {
 	return filter(labels, func(key string) bool {
 		return !identifies(key) && !slices.ContainsFunc(selectors, func(s metav1.LabelSelector) bool { return selects(s, key) })

@@ -6,6 +6,7 @@ import (
 	"cmp"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
@@ -25,8 +26,8 @@ func TemplateOfMachineSet(ms *capi.MachineSet) *Template {
 
 // TemplateOfControlPlane returns the template of rule 4, from wherever the provider's version of the contract has it.
 func TemplateOfControlPlane(cp *capi.ControlPlane) *Template {
-	template := cp.Spec.MachineTemplate
-	fields, older := fieldsOf(template.Spec, nil), fieldsOf(template.MachineSpec, nil)
+	template := ptr.Deref(cp.Spec.MachineTemplate, capi.ControlPlaneMachineTemplate{})
+	fields, older := fieldsOf(template.Spec, nil), fieldsOf(template.MachineFields, nil)
 	return &Template{Content: Content{
 		Labels:      template.Labels,
 		Annotations: template.Annotations,
@@ -51,7 +52,8 @@ func MachineOfPool(mp *capi.MachinePool) *capi.Machine {
 	m := &capi.Machine{ObjectMeta: *mp.ObjectMeta.DeepCopy()}
 	m.Kind = "MachinePool"
 	m.Labels, m.Annotations = inheritable(mp.Spec.Template.Labels), inheritable(mp.Spec.Template.Annotations)
-	m.Spec = capi.MachineSpec{ClusterName: mp.Spec.ClusterName, Taints: mp.Spec.Template.Spec.Taints}
+	m.Spec = capi.MachineSpec{ClusterName: mp.Spec.ClusterName}
+	m.Spec.Taints = mp.Spec.Template.Spec.Taints
 	return m
 }
 
@@ -60,7 +62,7 @@ func contentOf(template capi.MachineTemplate, minReadySeconds *int32) Content {
 		Labels:      template.Labels,
 		Annotations: template.Annotations,
 		Taints:      template.Spec.Taints,
-		Fields:      fieldsOf(template.Spec, minReadySeconds),
+		Fields:      fieldsOf(template.Spec.MachineFields, minReadySeconds),
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 
 // controlPlane declares something by the v1beta2 contract, and older by that of v1beta1.
 func controlPlane(metadata content, taints, older string) *capi.ControlPlane {
-	cp := &capi.ControlPlane{}
-	machines := &cp.Spec.MachineTemplate
+	machines := &capi.ControlPlaneMachineTemplate{}
+	cp := &capi.ControlPlane{Spec: capi.ControlPlaneSpec{MachineTemplate: machines}}
 	machines.ObjectMeta = metadata.template().ObjectMeta
 	machines.Spec.Taints, machines.Taints = declared(taints), declared(older)
 	return cp

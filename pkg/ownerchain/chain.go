@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,6 +27,9 @@ type Chain struct {
 	Cache client.Reader
 	// Live answers from the API server. It is nil where an owner that is not cached can wait for its event.
 	Live client.Reader
+	// Mapper tells which version of a provider's kind to read. Whoever wrote an owner reference may have used another, and
+	// one informer for each kind is enough.
+	Mapper meta.RESTMapper
 	// ManagementCluster names the Cluster whose Nodes live in the same API server as the Cluster API objects.
 	// It is empty where that is not known, or where there is none.
 	ManagementCluster types.NamespacedName
@@ -97,7 +101,7 @@ func get(ctx context.Context, reader client.Reader, key types.NamespacedName, ui
 	if err != nil {
 		return false, fmt.Errorf("getting owner %s: %w", key, err)
 	}
-	return into.GetUID() == uid, nil
+	return uid == "" || into.GetUID() == uid, nil
 }
 
 func groupOf(ref *metav1.OwnerReference) string {

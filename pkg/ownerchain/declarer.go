@@ -37,7 +37,11 @@ func topologyOf(object metav1.Object, cluster string) string {
 	if !has(object.GetLabels(), clusterv1.ClusterTopologyOwnedLabel) {
 		return ""
 	}
-	return fmt.Sprintf("Cluster %s/%s (spec.topology)", object.GetNamespace(), cluster)
+	return declaredByTopology(object.GetNamespace(), cluster)
+}
+
+func declaredByTopology(namespace, cluster string) string {
+	return fmt.Sprintf("Cluster %s/%s (spec.topology)", namespace, cluster)
 }
 
 // Name names an object as people read it, "<kind> <namespace>/<name>".

@@ -20,6 +20,8 @@ const (
 	ownerField = "ownerUID"
 	// clusterField indexes objects by the name of their Cluster.
 	clusterField = "clusterName"
+	// classField indexes Clusters by the ClusterClass of their topology, as "<namespace>/<name>".
+	classField = "clusterClass"
 	// providerIDField indexes Machines and Nodes by spec.providerID.
 	providerIDField = "providerID"
 	// nodeNameField indexes Machines and Nodes by the names and addresses that a Node may have.
@@ -30,7 +32,7 @@ const (
 // called before the cache starts, on every replica: an informer that only the first request starts would make that
 // request wait.
 func Prepare(ctx context.Context, c cache.Cache) error {
-	for _, object := range []client.Object{&capi.Cluster{}, &capi.MachineDeployment{}} {
+	for _, object := range []client.Object{&capi.Cluster{}, &capi.ClusterClass{}} {
 		if _, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("preparing the cache of %T: %w", object, err)
 		}
@@ -51,6 +53,8 @@ type index struct {
 
 func indexes() []index {
 	return []index{
+		{&capi.Cluster{}, classField, of(func(c *capi.Cluster) []string { return notEmpty(classKey(c)) })},
+		{&capi.MachineDeployment{}, clusterField, of(func(md *capi.MachineDeployment) []string { return notEmpty(md.Spec.ClusterName) })},
 		{&capi.MachineSet{}, ownerField, ownerUID},
 		{&capi.MachineSet{}, clusterField, of(func(ms *capi.MachineSet) []string { return notEmpty(ms.Spec.ClusterName) })},
 		{&capi.Machine{}, ownerField, ownerUID},

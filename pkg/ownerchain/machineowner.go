@@ -11,15 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
-
-// ControlPlaneGroup is the API group of control planes of every provider.
-const ControlPlaneGroup = "controlplane.cluster.x-k8s.io"
 
 // MachineOwner is who controls a Machine, and what it declares for it.
 type MachineOwner struct {
@@ -50,7 +47,7 @@ func (c *Chain) machineOwner(ctx context.Context, m *capi.Machine) (MachineOwner
 	switch {
 	case ref == nil:
 		return MachineOwner{}, nil
-	case groupOf(ref) == ControlPlaneGroup:
+	case groupOf(ref) == capi.ControlPlaneGroup:
 		return c.controlPlane(ctx, m, ref)
 	case ref.Kind == "MachinePool":
 		return c.machinePool(ctx, m)
@@ -73,26 +70,54 @@ func (c *Chain) machinePool(ctx context.Context, m *capi.Machine) (MachineOwner,
 	}, nil
 }
 
-// controlPlane reads a control plane of whatever kind. The first look at a kind starts its informer, which is why it is
-// bounded in time; a kind that the API server no longer serves declares nothing.
+// controlPlane reads the control plane that owns the Machine, of whatever kind.
 func (c *Chain) controlPlane(ctx context.Context, m *capi.Machine, ref *metav1.OwnerReference) (MachineOwner, error) {
-	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
-	defer cancel()
-	object := &unstructured.Unstructured{}
-	object.SetAPIVersion(ref.APIVersion)
-	object.SetKind(ref.Kind)
-	found, err := c.fetch(ctx, m.Namespace, ref, object)
-	if meta.IsNoMatchError(err) {
-		return MachineOwner{}, nil
-	}
-	if err != nil || !found || object.GetLabels()[clusterv1.ClusterNameLabel] != m.Spec.ClusterName {
+	object, cp, err := c.ControlPlane(ctx, m.Namespace, ref)
+	if err != nil || object == nil || clusterLabel(object) != m.Spec.ClusterName {
 		return MachineOwner{}, err
-	}
-	cp := &capi.ControlPlane{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, cp); err != nil {
-		return MachineOwner{}, fmt.Errorf("reading %s %s/%s: %w", ref.Kind, m.Namespace, ref.Name, err)
 	}
 	return MachineOwner{
 		Template: inherit.TemplateOfControlPlane(cp), Object: object, Declarer: Name(ref.Kind, object) + " (spec.machineTemplate)",
 	}, nil
+}
+
+// ControlPlane reads the control plane that a reference names, as it is stored and as the contract has it; both are nil
+// where it does not exist. The UID of the reference may be empty. The first look at a kind starts its informer, which is
+// why it is bounded in time; a kind that the API server no longer serves declares nothing.
+func (c *Chain) ControlPlane(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*unstructured.Unstructured, *capi.ControlPlane, error) {
+	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
+	defer cancel()
+	gvk, err := c.served(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
+	if meta.IsNoMatchError(err) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("finding the served version of %s: %w", ref.Kind, err)
+	}
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(gvk)
+	found, err := c.fetch(ctx, namespace, ref, object)
+	if meta.IsNoMatchError(err) || err == nil && !found {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	cp := &capi.ControlPlane{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, cp); err != nil {
+		return nil, nil, fmt.Errorf("reading %s %s/%s: %w", ref.Kind, namespace, ref.Name, err)
+	}
+	return object, cp, nil
+}
+
+// served returns the kind in the version that the API server prefers.
+func (c *Chain) served(gvk schema.GroupVersionKind) (schema.GroupVersionKind, error) {
+	if c.Mapper == nil {
+		return gvk, nil
+	}
+	mapping, err := c.Mapper.RESTMapping(gvk.GroupKind())
+	if err != nil {
+		return gvk, err
+	}
+	return mapping.GroupVersionKind, nil
 }

@@ -86,7 +86,7 @@ func TestMachineOwner(t *testing.T) {
 // A provider that was uninstalled leaves Machines whose owner's kind the API server no longer knows.
 func TestAKindThatIsGoneDeclaresNothing(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	gone := &reader{err: &apimeta.NoKindMatchError{GroupKind: schema.GroupKind{Group: ControlPlaneGroup, Kind: "AcmeControlPlane"}}}
+	gone := &reader{err: &apimeta.NoKindMatchError{GroupKind: schema.GroupKind{Group: capi.ControlPlaneGroup, Kind: "AcmeControlPlane"}}}
 	owner, err := (&Chain{Cache: gone}).MachineOwner(t.Context(), machine("m", acme+" AcmeControlPlane/cp"))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(owner.Missing).To(BeTrue())

@@ -15,7 +15,8 @@ import (
 )
 
 // Inherits returns the Machine that a Node of the management cluster inherits from, as the Machine will be once it has
-// itself inherited, or nil if the Node has none or inherits nothing for now. For a Node of a MachinePool without Machines it is one that stands for the pool.
+// itself inherited, or nil if the Node has none or inherits nothing for now. For a Node of a MachinePool without Machines
+// it is one that stands for the pool.
 func (c *Chain) Inherits(ctx context.Context, node *corev1.Node, policy inherit.Policy) (*capi.Machine, error) {
 	if inherit.OptedOut(node) {
 		return nil, nil
@@ -44,12 +45,40 @@ func (c *Chain) effective(ctx context.Context, m *capi.Machine, cluster *capi.Cl
 		return m
 	}
 	template := owner.Template
-	if ms, ok := owner.Object.(*capi.MachineSet); ok && policy.LeftAlone(ms, cluster) == "" {
-		if md, err := cached.MachineDeployment(ctx, ms); err == nil && md != nil {
-			template = inherit.TemplateOfMachineSet(policy.EffectiveMachineSet(md, ms))
+	switch object := owner.Object.(type) {
+	case *capi.MachineSet:
+		md, err := cached.MachineDeployment(ctx, object)
+		if err == nil && md != nil && policy.LeftAlone(object, cluster) == "" {
+			template = inherit.TemplateOfMachineSet(policy.EffectiveMachineSet(cached.effectiveMachineDeployment(ctx, md, policy), object))
 		}
+	case *capi.MachinePool:
+		template = inherit.TemplateOfMachinePool(cached.effectiveMachinePool(ctx, object, policy))
 	}
 	return policy.EffectiveMachine(template, m)
+}
+
+func (c *Chain) effectiveMachineDeployment(ctx context.Context, md *capi.MachineDeployment, policy inherit.Policy) *capi.MachineDeployment {
+	cluster, class, err := c.topology(ctx, md, md.Spec.ClusterName, policy)
+	if err != nil || class == nil {
+		return md
+	}
+	section := inherit.SectionOfMachineDeployment(cluster, class, md)
+	if section == nil {
+		return md
+	}
+	return policy.EffectiveMachineDeployment(*section, md)
+}
+
+func (c *Chain) effectiveMachinePool(ctx context.Context, mp *capi.MachinePool, policy inherit.Policy) *capi.MachinePool {
+	cluster, class, err := c.topology(ctx, mp, mp.Spec.ClusterName, policy)
+	if err != nil || class == nil {
+		return mp
+	}
+	section := inherit.SectionOfMachinePool(cluster, class, mp)
+	if section == nil {
+		return mp
+	}
+	return policy.EffectiveMachinePool(*section, mp)
 }
 
 // MachineOf returns the Machine that a Node of the management cluster is, or nil where there is none.
@@ -114,7 +143,7 @@ func (c *Chain) poolOf(ctx context.Context, node *corev1.Node, policy inherit.Po
 	if err != nil || policy.LeftAlone(pool, cluster) != "" {
 		return nil, err
 	}
-	return inherit.MachineOfPool(pool), nil
+	return inherit.MachineOfPool(c.effectiveMachinePool(ctx, pool, policy)), nil
 }
 
 // mayBeOwn reports whether a Cluster is the management cluster's own, as far as that is known.

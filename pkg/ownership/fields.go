@@ -3,7 +3,6 @@
 package ownership
 
 import (
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -11,61 +10,29 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 
+	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// paths says where an object has its in-place mutable fields. A path that is nil stands for a field that it lacks.
-type paths struct {
-	drain, detach, deletion []string
-	minReady, gates         []string
-	// seconds renders a timeout: v1beta2 has seconds, v1beta1 a duration.
-	seconds func(int32) any
-}
-
-// fieldPaths returns the paths below a Machine's spec. around is the spec of the object around a template, where v1beta1
-// has minReadySeconds; a Machine of v1beta1 has none.
-func fieldPaths(old bool, spec, around []string) paths {
-	below := func(names ...string) []string { return slices.Concat(spec, names) }
-	if !old {
-		return paths{
-			drain:    below("deletion", "nodeDrainTimeoutSeconds"),
-			detach:   below("deletion", "nodeVolumeDetachTimeoutSeconds"),
-			deletion: below("deletion", "nodeDeletionTimeoutSeconds"),
-			minReady: below("minReadySeconds"),
-			gates:    below("readinessGates"),
-			seconds:  func(seconds int32) any { return int64(seconds) },
-		}
+// fieldPlaces lists the in-place mutable fields.
+func fieldPlaces(at capi.Paths, current, desired inherit.Fields) []place {
+	whole := func(n int32) any { return int64(n) }
+	timeout := whole
+	if at.Durations {
+		timeout = func(seconds int32) any { return (time.Duration(seconds) * time.Second).String() }
 	}
-	p := paths{
-		drain:    below("nodeDrainTimeout"),
-		detach:   below("nodeVolumeDetachTimeout"),
-		deletion: below("nodeDeletionTimeout"),
-		gates:    below("readinessGates"),
-		seconds:  func(seconds int32) any { return (time.Duration(seconds) * time.Second).String() },
+	return []place{
+		scalarPlace(at.NodeDrainTimeout, current.NodeDrainTimeout, desired.NodeDrainTimeout, timeout),
+		scalarPlace(at.NodeVolumeDetachTimeout, current.NodeVolumeDetachTimeout, desired.NodeVolumeDetachTimeout, timeout),
+		scalarPlace(at.NodeDeletionTimeout, current.NodeDeletionTimeout, desired.NodeDeletionTimeout, timeout),
+		scalarPlace(at.MinReadySeconds, current.MinReadySeconds, desired.MinReadySeconds, whole),
+		gatePlace(at, current.ReadinessGates, desired.ReadinessGates),
 	}
-	if around != nil {
-		p.minReady = append(slices.Clone(around), "minReadySeconds")
-	}
-	return p
-}
-
-func (p paths) places(current, desired inherit.Fields) []place {
-	plain := func(n int32) any { return int64(n) }
-	all := []place{
-		scalarPlace(p.drain, current.NodeDrainTimeout, desired.NodeDrainTimeout, p.seconds),
-		scalarPlace(p.detach, current.NodeVolumeDetachTimeout, desired.NodeVolumeDetachTimeout, p.seconds),
-		scalarPlace(p.deletion, current.NodeDeletionTimeout, desired.NodeDeletionTimeout, p.seconds),
-		gatePlace(p.gates, current.ReadinessGates, desired.ReadinessGates),
-	}
-	if p.minReady != nil {
-		all = append(all, scalarPlace(p.minReady, current.MinReadySeconds, desired.MinReadySeconds, plain))
-	}
-	return all
 }
 
 func scalarPlace(path []string, current, desired *int32, of func(int32) any) place {
 	entries := func(n *int32) []entry {
-		if n == nil {
+		if n == nil || path == nil {
 			return nil
 		}
 		return []entry{{name: path[len(path)-1], value: of(*n)}}
@@ -77,8 +44,10 @@ func scalarPlace(path []string, current, desired *int32, of func(int32) any) pla
 }
 
 // gatePlace is a list map: Cluster API's CRDs declare conditionType as its key.
-func gatePlace(path []string, current, desired []clusterv1.MachineReadinessGate) place {
-	return place{path: path, current: gateEntries(current), desired: gateEntries(desired), render: renderList}
+func gatePlace(at capi.Paths, current, desired []clusterv1.MachineReadinessGate) place {
+	return place{
+		path: at.ReadinessGates, versioned: at.ListsMove, current: gateEntries(current), desired: gateEntries(desired), render: renderList,
+	}
 }
 
 func gateEntries(gates []clusterv1.MachineReadinessGate) []entry {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
@@ -32,35 +33,35 @@ func TestFields(t *testing.T) {
 	}{
 		{
 			name:    "a Machine of v1beta2 has timeouts in seconds below spec.deletion",
-			current: inherit.Object{Version: "v1beta2"}, desired: inherit.Object{Top: inherit.Content{Fields: declared}},
+			current: inherit.Object{Layout: capi.MachineLayout("v1beta2")}, desired: inherit.Object{Top: inherit.Content{Fields: declared}},
 			before:    `{"metadata":{},"spec":{}}`,
 			after:     `{"spec":{"deletion":{"nodeDrainTimeoutSeconds":90},"minReadySeconds":5,"readinessGates":[{"conditionType":"example.com/Ready","polarity":"Negative"}]}}`,
 			afterOurs: `{"f:spec":{"f:deletion":{"f:nodeDrainTimeoutSeconds":{}},"f:minReadySeconds":{},"f:readinessGates":{"k:{\"conditionType\":\"example.com/Ready\"}":{".":{},"f:conditionType":{},"f:polarity":{}}}}}`,
 		},
 		{
 			name:    "a Machine of v1beta1 has durations, and no minReadySeconds",
-			current: inherit.Object{Version: "v1beta1"}, desired: inherit.Object{Top: inherit.Content{Fields: declared}},
+			current: inherit.Object{Layout: capi.MachineLayout("v1beta1")}, desired: inherit.Object{Top: inherit.Content{Fields: declared}},
 			before:    `{"metadata":{},"spec":{}}`,
 			after:     `{"spec":{"nodeDrainTimeout":"1m30s","readinessGates":[{"conditionType":"example.com/Ready","polarity":"Negative"}]}}`,
 			afterOurs: `{"f:spec":{"f:nodeDrainTimeout":{},"f:readinessGates":{"k:{\"conditionType\":\"example.com/Ready\"}":{".":{},"f:conditionType":{},"f:polarity":{}}}}}`,
 		},
 		{
 			name:    "a MachineSet of v1beta1 has minReadySeconds beside its template",
-			current: inherit.Object{Version: "v1beta1", Template: &inherit.Content{}},
+			current: inherit.Object{Layout: capi.WorkersLayout("v1beta1"), Template: &inherit.Content{}},
 			desired: inherit.Object{Template: &inherit.Content{Fields: inherit.Fields{MinReadySeconds: ptr.To(int32(5))}}},
 			before:  `{"metadata":{},"spec":{"template":{}}}`, after: `{"spec":{"template":{},"minReadySeconds":5}}`,
 			afterOurs: `{"f:spec":{"f:minReadySeconds":{}}}`,
 		},
 		{
 			name: "the last timeout that goes takes spec.deletion with it, which may not be empty",
-			current: inherit.Object{Version: "v1beta2", Top: inherit.Content{Fields: inherit.Fields{
+			current: inherit.Object{Layout: capi.MachineLayout("v1beta2"), Top: inherit.Content{Fields: inherit.Fields{
 				NodeDrainTimeout: ptr.To(int32(90)), NodeDeletionTimeout: ptr.To(int32(1))}}},
 			before: `{"metadata":{},"spec":{"deletion":{"nodeDrainTimeoutSeconds":90,"nodeDeletionTimeoutSeconds":1}}}`, after: `{"spec":{}}`,
 			ours: `{"f:spec":{"f:deletion":{"f:nodeDrainTimeoutSeconds":{},"f:nodeDeletionTimeoutSeconds":{}}}}`,
 		},
 		{
 			name: "a timeout that is not ours stays, and spec.deletion with it",
-			current: inherit.Object{Version: "v1beta2", Top: inherit.Content{Fields: inherit.Fields{
+			current: inherit.Object{Layout: capi.MachineLayout("v1beta2"), Top: inherit.Content{Fields: inherit.Fields{
 				NodeDrainTimeout: ptr.To(int32(90)), NodeDeletionTimeout: ptr.To(int32(1))}}},
 			before: `{"metadata":{},"spec":{"deletion":{"nodeDrainTimeoutSeconds":90,"nodeDeletionTimeoutSeconds":1}}}`,
 			after:  `{"spec":{"deletion":{"nodeDeletionTimeoutSeconds":1}}}`,
@@ -68,7 +69,7 @@ func TestFields(t *testing.T) {
 		},
 		{
 			name: "a request in another version than our entry does not touch the fields, nor who owns them",
-			current: inherit.Object{Version: "v1beta1", Top: inherit.Content{
+			current: inherit.Object{Layout: capi.MachineLayout("v1beta1"), Top: inherit.Content{
 				Labels: map[string]string{"a": "1"}, Fields: inherit.Fields{NodeDrainTimeout: ptr.To(int32(90))}}},
 			desired: inherit.Object{Top: inherit.Content{
 				Labels: map[string]string{"a": "2"}, Fields: inherit.Fields{NodeDrainTimeout: ptr.To(int32(60))}}},
@@ -118,7 +119,7 @@ func TestAnOwnTypedTaintWinsOverAnAnnotatedOne(t *testing.T) {
 	typed := []clusterv1.MachineTaint{{Key: "gpu", Value: "typed", Effect: "NoSchedule", Propagation: "Always"}}
 	annotated := []clusterv1.MachineTaint{{Key: "gpu", Value: "annotated", Effect: "NoSchedule", Propagation: "Always"}}
 	plan, err := ownership.New(
-		inherit.Object{Top: inherit.Content{Taints: typed}}, inherit.Object{Top: inherit.Content{AnnotatedTaints: annotated}}, nil)
+		inherit.Object{Layout: capi.MachineLayout("v1beta2"), Top: inherit.Content{Taints: typed}}, inherit.Object{Top: inherit.Content{AnnotatedTaints: annotated}}, nil)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	NewWithT(t).Expect(plan.Needed()).To(BeFalse())
 }

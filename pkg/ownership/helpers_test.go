@@ -14,6 +14,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/yaml"
 
+	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
@@ -30,11 +31,13 @@ func (c content) content() inherit.Content {
 	return inherit.Content{Labels: pairs(c.labels), Annotations: pairs(c.annotations), Taints: declared(c.taints)}
 }
 
-func (c content) top() inherit.Object { return inherit.Object{Top: c.content()} }
+func (c content) top() inherit.Object {
+	return inherit.Object{Layout: capi.MachineLayout("v1beta2"), Top: c.content()}
+}
 
 func (c content) template() inherit.Object {
 	below := c.content()
-	return inherit.Object{Template: &below}
+	return inherit.Object{Layout: capi.WorkersLayout("v1beta2"), Template: &below}
 }
 
 func pairs(s string) map[string]string {

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 
+	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -52,27 +53,29 @@ func (e entry) equal(other entry) bool {
 
 // places lists every place of a child in which the rules may bring something.
 func places(current, desired inherit.Object) []place {
-	old := current.Version == "v1beta1"
-	all := placesOf(nil, current.Top, desired.Top, fieldPaths(old, []string{"spec"}, nil))
+	all := placesOf(current.Layout.Top, current.Top, desired.Top)
 	if desired.Template != nil && current.Template != nil {
-		at := []string{"spec", "template"}
-		all = append(all, placesOf(at, *current.Template, *desired.Template, fieldPaths(old, []string{"spec", "template", "spec"}, []string{"spec"}))...)
+		all = append(all, placesOf(current.Layout.Template, *current.Template, *desired.Template)...)
 	}
 	return all
 }
 
-func placesOf(at []string, current, desired inherit.Content, paths paths) []place {
-	below := func(names ...string) []string { return slices.Concat(at, names) }
+// placesOf leaves out what the object's layout does not have.
+func placesOf(at capi.Paths, current, desired inherit.Content) []place {
 	all := []place{
-		mapPlace(below("metadata", "labels"), current.Labels, desired.Labels),
-		mapPlace(below("metadata", "annotations"), current.Annotations, desired.Annotations),
-		taintPlace(below("spec", "taints"), current.Taints, desired.Taints, desired.AnnotatedTaints),
+		mapPlace(at.Metadata, "labels", current.Labels, desired.Labels),
+		mapPlace(at.Metadata, "annotations", current.Annotations, desired.Annotations),
+		taintPlace(at, current.Taints, desired.Taints, desired.AnnotatedTaints),
 	}
-	return append(all, paths.places(current.Fields, desired.Fields)...)
+	all = append(all, fieldPlaces(at, current.Fields, desired.Fields)...)
+	return slices.DeleteFunc(all, func(p place) bool { return p.path == nil })
 }
 
-func mapPlace(path []string, current, desired map[string]string) place {
-	return place{path: path, current: mapEntries(current), desired: mapEntries(desired), render: renderMap}
+func mapPlace(metadata []string, name string, current, desired map[string]string) place {
+	if metadata == nil {
+		return place{}
+	}
+	return place{path: append(slices.Clone(metadata), name), current: mapEntries(current), desired: mapEntries(desired), render: renderMap}
 }
 
 func mapEntries(m map[string]string) []entry {
@@ -92,14 +95,16 @@ func renderMap(entries []entry) any {
 }
 
 // taintPlace is a list map: Cluster API's CRDs declare key and effect as its keys. Typed taints win over annotated ones.
-func taintPlace(path []string, current, typed, annotated []clusterv1.MachineTaint) place {
+func taintPlace(at capi.Paths, current, typed, annotated []clusterv1.MachineTaint) place {
 	desired := taintEntries(taint.Merge(typed, annotated))
 	for i := range desired {
 		desired[i].weak = !slices.ContainsFunc(typed, func(t clusterv1.MachineTaint) bool {
 			return taint.MachineID(t).String() == desired[i].name
 		})
 	}
-	return place{path: path, current: taintEntries(current), desired: desired, render: renderList, taints: true}
+	return place{
+		path: at.Taints, versioned: at.ListsMove, current: taintEntries(current), desired: desired, render: renderList, taints: true,
+	}
 }
 
 func taintEntries(taints []clusterv1.MachineTaint) []entry {

@@ -57,7 +57,7 @@ func New(current, desired inherit.Object, managed []metav1.ManagedFieldsEntry) (
 	if desired.Orphan {
 		keepOwned(all, fields.ours)
 	}
-	if !fields.inVersion(current.Version) {
+	if !fields.inVersion(current.Layout.Version) {
 		all = slices.DeleteFunc(all, func(at place) bool { return at.versioned })
 	}
 	for _, at := range all {
@@ -247,7 +247,7 @@ func (c Change) String() string {
 	case strings.HasSuffix(c.Place, "annotations"):
 		kind = "annotation"
 	}
-	if strings.HasPrefix(c.Place, "spec.template.") {
+	if strings.HasPrefix(c.Place, "spec.template.") || strings.HasPrefix(c.Place, "spec.machineTemplate.") {
 		kind = "template " + kind
 	}
 	return fmt.Sprintf("%s %q", kind, c.Name)

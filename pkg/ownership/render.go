@@ -51,7 +51,6 @@ func (p *Plan) Patch(raw []byte, apiVersion string, now time.Time) ([]jsonpatch.
 		operations = append(operations, missing...)
 		at := r.place.path
 		if len(r.entries) == 0 && p.empties(raw, at[:len(at)-1]) {
-			// Cluster API's CRDs do not accept the empty object that would stay behind.
 			at = at[:len(at)-1]
 			if done[pointer(at)] {
 				continue
@@ -74,9 +73,11 @@ func (r result) operation(at []string) jsonpatch.Operation {
 	return jsonpatch.NewOperation("add", pointer(at), r.place.render(r.entries))
 }
 
-// empties reports whether the plan takes every field out of the object at path, which is one of optional fields only.
+// empties reports whether the plan takes every field out of the object at path. Cluster API's CRDs do not accept the empty
+// object that would stay behind where all fields are optional: a deletion, or the metadata of a template.
 func (p *Plan) empties(raw []byte, path []string) bool {
-	if len(path) == 0 || path[len(path)-1] != "deletion" {
+	optional := len(path) > 1 && slices.Contains([]string{"deletion", "metadata"}, path[len(path)-1])
+	if !optional {
 		return false
 	}
 	var object map[string]any

@@ -34,6 +34,11 @@ func resumed() predicate.Predicate {
 	}
 }
 
+// declaredAnew passes those events of a Cluster after which its topology's objects are to be looked at again.
+func declaredAnew() predicate.Predicate {
+	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, resumed())
+}
+
 func (d Dependencies) children(list client.ObjectList) handler.EventHandler {
 	return enqueue(func(ctx context.Context, owner client.Object) ([]types.NamespacedName, error) {
 		return d.Chain.Children(ctx, owner, newList(list))
@@ -43,6 +48,28 @@ func (d Dependencies) children(list client.ObjectList) handler.EventHandler {
 func (d Dependencies) members(list client.ObjectList) handler.EventHandler {
 	return enqueue(func(ctx context.Context, cluster client.Object) ([]types.NamespacedName, error) {
 		return d.Chain.Members(ctx, cluster, newList(list))
+	})
+}
+
+// membersOfClass are the objects of all Clusters whose topology is of a ClusterClass.
+func (d Dependencies) membersOfClass(list client.ObjectList) handler.EventHandler {
+	return enqueue(func(ctx context.Context, class client.Object) ([]types.NamespacedName, error) {
+		clusters, err := d.Chain.ClustersOf(ctx, class)
+		if err != nil {
+			return nil, err
+		}
+		var keys []types.NamespacedName
+		for _, key := range clusters {
+			cluster := &capi.Cluster{}
+			cluster.SetNamespace(key.Namespace)
+			cluster.SetName(key.Name)
+			found, err := d.Chain.Members(ctx, cluster, newList(list))
+			if err != nil {
+				return nil, err
+			}
+			keys = append(keys, found...)
+		}
+		return keys, nil
 	})
 }
 
@@ -101,7 +128,12 @@ func (d Dependencies) policyChanges(list client.ObjectList) source.Source {
 	if d.PolicyChanges != nil {
 		changes = d.PolicyChanges()
 	}
-	return source.Channel(changes, enqueue(func(ctx context.Context, _ client.Object) ([]types.NamespacedName, error) {
+	return d.again(changes, list)
+}
+
+// again looks at all objects of the list's kind after each event.
+func (d Dependencies) again(events <-chan event.GenericEvent, list client.ObjectList) source.Source {
+	return source.Channel(events, enqueue(func(ctx context.Context, _ client.Object) ([]types.NamespacedName, error) {
 		return d.Chain.All(ctx, newList(list))
 	}))
 }

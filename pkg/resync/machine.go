@@ -5,53 +5,76 @@ package resync
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/cluster-api/controllers/external"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
-// machines applies rules 4, 8 and 9.
-type machines struct {
+// family sees to what is around a Machine and of a provider's kind, which is not known before a Machine names it: its
+// control plane, which is watched, and its InfraMachine and BootstrapConfig, which inherit beside it (rules 4 and 8).
+type family struct {
 	Dependencies
-	controlPlanes *external.ObjectTracker
+	controlPlanes, siblings *external.ObjectTracker
 }
 
-// Reconcile implements reconcile.Reconciler.
-func (r machines) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	m := &capi.Machine{}
-	if err := r.Client.Get(ctx, req.NamespacedName, m); err != nil {
-		return ctrl.Result{}, gone(err, "Machine")
+func (r family) of(ctx context.Context, m *capi.Machine, found *ownerchain.Inheritance) error {
+	if owner, ok := found.Owner.(*unstructured.Unstructured); ok {
+		if err := r.controlPlanes.Watch(ctrl.LoggerFrom(ctx), owner, r.children(&capi.MachineList{})); err != nil {
+			return fmt.Errorf("watching control planes: %w", err)
+		}
 	}
-	policy := r.Policy()
-	cluster, err := r.Chain.Cluster(ctx, m.Namespace, m.Spec.ClusterName)
-	if err != nil || policy.LeftAlone(m, cluster) != "" {
-		return ctrl.Result{}, err
-	}
-	owner, err := r.Chain.MachineOwner(ctx, m)
-	if err != nil || owner.Missing {
-		return ctrl.Result{}, err
-	}
-	if err := r.watch(ctx, owner.Object); err != nil {
-		return ctrl.Result{}, err
-	}
-	desired, problems := policy.MachineFrom(owner.Template, m)
-	r.leftOut(m, problems)
-	return ctrl.Result{}, r.apply(ctx, m, inherit.OfMachine(m), desired)
-}
-
-// watch makes a change of a control plane wake its Machines. Its kind is a provider's and not known before a Machine of
-// it is seen.
-func (r machines) watch(ctx context.Context, owner client.Object) error {
-	if _, ok := owner.(*unstructured.Unstructured); !ok {
-		return nil
-	}
-	if err := r.controlPlanes.Watch(ctrl.LoggerFrom(ctx), owner, r.children(&capi.MachineList{})); err != nil {
-		return fmt.Errorf("watching control planes: %w", err)
+	for _, ref := range ownerchain.Siblings(m) {
+		if err := r.sibling(ctx, m, ref); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// sibling brings an InfraMachine or a BootstrapConfig what it inherits. Kinds of groups that the operator has not named are
+// none of ours: there are no rights to read them.
+func (r family) sibling(ctx context.Context, m *capi.Machine, ref capi.ObjectRef) error {
+	if !slices.Contains(r.ProviderGroups, ref.GroupKind().Group) || inherit.IsTemplate(ref.Kind) {
+		return nil
+	}
+	mapping, err := r.Client.RESTMapper().RESTMapping(ref.GroupKind())
+	if meta.IsNoMatchError(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("finding the served version of %s: %w", ref.Kind, err)
+	}
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(mapping.GroupVersionKind)
+	if err := r.siblings.Watch(ctrl.LoggerFrom(ctx), object, r.machineOf()); err != nil {
+		return fmt.Errorf("watching %s: %w", ref.Kind, err)
+	}
+	if err := r.Client.Get(ctx, types.NamespacedName{Namespace: m.Namespace, Name: ref.Name}, object); err != nil {
+		return gone(err, ref.Kind)
+	}
+	found, err := r.Chain.SiblingInherits(ctx, object, r.Policy())
+	if err != nil || found == nil {
+		return err
+	}
+	return r.apply(ctx, object, inherit.OfSibling(object, mapping.GroupVersionKind.Version), found.Desired)
+}
+
+// machineOf wakes the Machine that controls a sibling.
+func (r family) machineOf() handler.EventHandler {
+	return handler.EnqueueRequestForOwner(r.Client.Scheme(), r.Client.RESTMapper(), &capi.Machine{}, handler.OnlyControllerOwner())
+}
+
+func tracker(mgr ctrl.Manager) *external.ObjectTracker {
+	log := mgr.GetLogger()
+	return &external.ObjectTracker{Cache: mgr.GetCache(), Scheme: mgr.GetScheme(), PredicateLogger: &log}
 }

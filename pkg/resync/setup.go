@@ -3,15 +3,17 @@
 package resync
 
 import (
+	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
-	"sigs.k8s.io/cluster-api/controllers/external"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -25,6 +27,9 @@ type Dependencies struct {
 	Chain    *ownerchain.Chain
 	Metrics  *metrics.Metrics
 	Recorder events.EventRecorder
+	Schemas  Schemas
+	// ProviderGroups are the API groups of infrastructure and bootstrap providers.
+	ProviderGroups []string
 	// Policy returns the rules' options as they are now.
 	Policy func() inherit.Policy
 	// PolicyChanges returns a channel that gets an event whenever Policy answers differently from before; nil where it
@@ -32,12 +37,22 @@ type Dependencies struct {
 	PolicyChanges func() <-chan event.GenericEvent
 }
 
+// Schemas tells where a kind of control plane has what it can inherit.
+type Schemas interface {
+	ControlPlane(ctx context.Context, gvk schema.GroupVersionKind) (capi.Layout, error)
+	// Subscribe returns a channel that gets an event whenever a layout has changed.
+	Subscribe() <-chan event.GenericEvent
+}
+
 // Setup adds the loop's controllers to the manager.
 func Setup(mgr ctrl.Manager, d Dependencies) error {
 	for name, add := range map[string]func(ctrl.Manager, *builder.Builder) error{
-		"machineset": d.addMachineSets,
-		"machine":    d.addMachines,
-		"node":       d.addNodes,
+		"controlplane":      d.addControlPlanes,
+		"machinedeployment": d.addMachineDeployments,
+		"machinepool":       d.addMachinePools,
+		"machineset":        d.addMachineSets,
+		"machine":           d.addMachines,
+		"node":              d.addNodes,
 	} {
 		if err := add(mgr, ctrl.NewControllerManagedBy(mgr).Named(name)); err != nil {
 			return fmt.Errorf("setting up the %s controller: %w", name, err)
@@ -46,24 +61,52 @@ func Setup(mgr ctrl.Manager, d Dependencies) error {
 	return nil
 }
 
+func (d Dependencies) addControlPlanes(mgr ctrl.Manager, b *builder.Builder) error {
+	controlPlanes := controlPlanes{Dependencies: d, tracker: tracker(mgr)}
+	controller, err := b.For(&capi.Cluster{}, builder.WithPredicates(declaredAnew())).
+		Watches(&capi.ClusterClass{}, enqueue(d.Chain.ClustersOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(d.again(d.Schemas.Subscribe(), &capi.ClusterList{})).
+		WatchesRawSource(d.policyChanges(&capi.ClusterList{})).
+		Build(controlPlanes)
+	controlPlanes.tracker.Controller = controller
+	return err
+}
+
+func (d Dependencies) addMachineDeployments(_ ctrl.Manager, b *builder.Builder) error {
+	return b.For(&capi.MachineDeployment{}).
+		Watches(&capi.Cluster{}, d.members(&capi.MachineDeploymentList{}), builder.WithPredicates(declaredAnew())).
+		Watches(&capi.ClusterClass{}, d.membersOfClass(&capi.MachineDeploymentList{}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(d.policyChanges(&capi.MachineDeploymentList{})).
+		Complete(d.machineDeployments())
+}
+
+func (d Dependencies) addMachinePools(_ ctrl.Manager, b *builder.Builder) error {
+	return b.For(&capi.MachinePool{}).
+		Watches(&capi.Cluster{}, d.members(&capi.MachinePoolList{}), builder.WithPredicates(declaredAnew())).
+		Watches(&capi.ClusterClass{}, d.membersOfClass(&capi.MachinePoolList{}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(d.policyChanges(&capi.MachinePoolList{})).
+		Complete(d.machinePools())
+}
+
 func (d Dependencies) addMachineSets(_ ctrl.Manager, b *builder.Builder) error {
 	return b.For(&capi.MachineSet{}).
 		Watches(&capi.MachineDeployment{}, d.children(&capi.MachineSetList{})).
 		Watches(&capi.Cluster{}, d.members(&capi.MachineSetList{}), builder.WithPredicates(resumed())).
 		WatchesRawSource(d.policyChanges(&capi.MachineSetList{})).
-		Complete(machineSets{d})
+		Complete(d.machineSets())
 }
 
 func (d Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
-	log := mgr.GetLogger()
-	controlPlanes := &external.ObjectTracker{Cache: mgr.GetCache(), Scheme: mgr.GetScheme(), PredicateLogger: &log}
+	around := family{Dependencies: d, controlPlanes: tracker(mgr), siblings: tracker(mgr)}
+	machines := d.machines()
+	machines.also = around.of
 	controller, err := b.For(&capi.Machine{}).
 		Watches(&capi.MachineSet{}, d.children(&capi.MachineList{})).
 		Watches(&capi.MachinePool{}, d.children(&capi.MachineList{})).
 		Watches(&capi.Cluster{}, d.members(&capi.MachineList{}), builder.WithPredicates(resumed())).
 		WatchesRawSource(d.policyChanges(&capi.MachineList{})).
-		Build(machines{Dependencies: d, controlPlanes: controlPlanes})
-	controlPlanes.Controller = controller
+		Build(machines)
+	around.controlPlanes.Controller, around.siblings.Controller = controller, controller
 	return err
 }
 

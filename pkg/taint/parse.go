@@ -83,6 +83,23 @@ func declared(annotations map[string]string, name string, propagation clusterv1.
 	return taints, err
 }
 
+// ToAnnotations returns the annotations that declare the taints; it is the inverse of FromAnnotations.
+func ToAnnotations(taints []clusterv1.MachineTaint) map[string]string {
+	byName := map[string][]corev1.Taint{}
+	for _, t := range taints {
+		name := InitializeAnnotation
+		if Always(t) {
+			name = AlwaysAnnotation
+		}
+		byName[name] = append(byName[name], ForNode(t))
+	}
+	annotations := make(map[string]string, len(byName))
+	for name, list := range byName {
+		annotations[name] = FormatList(list)
+	}
+	return annotations
+}
+
 // Format returns the taint in kubectl's syntax.
 func Format(t corev1.Taint) string {
 	if t.Value == "" {

@@ -50,35 +50,21 @@ func RepositoryRoot(ctx context.Context) (string, error) {
 // CAPICRDPaths returns the directories with the CustomResourceDefinitions of Cluster API's core, of its kubeadm
 // bootstrap provider and of its kubeadm control-plane provider, at the version that go.mod requires.
 func CAPICRDPaths() ([]string, error) {
-	module, err := moduleDir(context.Background(), "sigs.k8s.io/cluster-api")
+	module, err := moduleDir(context.Background(), capiModule)
 	if err != nil {
 		return nil, err
 	}
-	var paths []string
-	for _, provider := range []string{"core", "bootstrap/kubeadm", "controlplane/kubeadm"} {
-		paths = append(paths, filepath.Join(module, provider, "config", "crd", "bases"))
-	}
-	return paths, nil
+	return capiCRDPaths(module, "core"), nil
 }
 
-// OldestCAPICRDPaths returns the directories with the CustomResourceDefinitions of the oldest Cluster API that Heirloom
-// runs beside, which serves v1beta1 only.
-func OldestCAPICRDPaths() ([]string, error) {
-	ctx := context.Background()
+// ProviderCRDPath returns the directory with the CustomResourceDefinitions of providers that do not exist: infrastructure
+// of two groups, and control planes of both forms that Cluster API's contract has.
+func ProviderCRDPath(ctx context.Context) (string, error) {
 	root, err := RepositoryRoot(ctx)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	// The module is not Heirloom's, so it may not have been downloaded yet.
-	pinned := filepath.Join(root, "test", "tools", "cluster-api-v1.8")
-	if _, err := goCommand(ctx, "-C", pinned, "mod", "download", "sigs.k8s.io/cluster-api"); err != nil {
-		return nil, err
-	}
-	module, err := goCommand(ctx, "-C", pinned, "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api")
-	if err != nil {
-		return nil, err
-	}
-	return []string{filepath.Join(module, "config", "crd", "bases")}, nil
+	return filepath.Join(root, "test", "controlplane", "crds"), nil
 }
 
 // CertManagerCRDs returns the directory with cert-manager's CustomResourceDefinitions, at the version that go.mod

@@ -34,9 +34,11 @@ func TestControlPlane(t *testing.T) {
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	certManager, err := controlplane.CertManagerCRDs()
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	providers, err := controlplane.ProviderCRDPath(t.Context())
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	audit := filepath.Join(dir, "audit.log")
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{
-		CRDPaths: append(paths, certManager),
+		CRDPaths: append(paths, certManager, providers),
 		AuditLog: audit,
 		LogDir:   dir,
 	})
@@ -48,6 +50,7 @@ func TestControlPlane(t *testing.T) {
 	})
 
 	t.Run("CRDs are established", func(t *testing.T) { testEstablished(t, cp) })
+	t.Run("providers that do not exist", func(t *testing.T) { testProviders(t, cp) })
 	t.Run("a kubelet registers", func(t *testing.T) { testKubelet(t, cp, dir) })
 	t.Run("a kubelet may touch its own Node only", func(t *testing.T) { testNodeRestriction(t, cp) })
 	t.Run("kubectl", func(t *testing.T) { testKubectl(t, cp, dir) })

@@ -44,7 +44,8 @@ type Options struct {
 	WithoutLoop bool
 	// WithoutProgram does not start the program; StartHeirloom does, later.
 	WithoutProgram bool
-	// ControlPlane are options of the control plane; CRDs default to Cluster API's.
+	// ControlPlane are options of the control plane; CRDs default to Cluster API's. Those of providers that do not exist,
+	// see controlplane.ProviderCRDPath, are always there.
 	ControlPlane controlplane.Options
 }
 
@@ -72,6 +73,12 @@ func New(ctx context.Context, options Options) (*Stage, error) {
 		}
 		options.ControlPlane.CRDPaths = paths
 	}
+	providers, err := controlplane.ProviderCRDPath(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// A copy, as the caller may start other stages with the same paths.
+	options.ControlPlane.CRDPaths = slices.Concat(options.ControlPlane.CRDPaths, []string{providers})
 	options.ControlPlane.LogDir = options.Dir
 	cp, err := controlplane.Start(ctx, options.ControlPlane)
 	if err != nil {

@@ -98,6 +98,8 @@ func cacheOptions(c *config.Config) cache.Options {
 	}
 	if c.Namespace != "" {
 		options.DefaultNamespaces = map[string]cache.Config{c.Namespace: {}}
+		// The class of a Cluster may be in another namespace.
+		options.ByObject[&capi.ClusterClass{}] = cache.ByObject{Namespaces: map[string]cache.Config{cache.AllNamespaces: {}}}
 	}
 	return options
 }

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/certs"
 	"github.com/heirloom-dev/heirloom/pkg/config"
+	"github.com/heirloom-dev/heirloom/pkg/contract"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
@@ -24,6 +27,9 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/version"
 	"github.com/heirloom-dev/heirloom/webhooks"
 )
+
+// schemaTimeout bounds the requests for schemas, which have no context to do so.
+const schemaTimeout = 30 * time.Second
 
 // run wires everything and blocks until ctx is done.
 func run(ctx context.Context, c *config.Config) error {
@@ -94,19 +100,38 @@ func addPolicy(mgr ctrl.Manager, c *config.Config) (policySource, error) {
 	}, nil
 }
 
+// addSchemas starts what finds out which fields the control planes of providers have.
+func addSchemas(mgr ctrl.Manager, c *config.Config) (*contract.Schemas, error) {
+	restConfig := rest.CopyConfig(mgr.GetConfig())
+	restConfig.Timeout = schemaTimeout
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(restConfig)
+	if err != nil {
+		return nil, fmt.Errorf("creating the discovery client: %w", err)
+	}
+	schemas := &contract.Schemas{Client: discoveryClient.OpenAPIV3(), Interval: c.SyncPeriod}
+	if err := mgr.Add(schemas); err != nil {
+		return nil, fmt.Errorf("adding the reader of schemas: %w", err)
+	}
+	return schemas, nil
+}
+
 func addWebhooksAndLoop(mgr ctrl.Manager, c *config.Config, from policySource) error {
 	counters, err := metrics.New(ctrlmetrics.Registry)
 	if err != nil {
 		return err
 	}
-	cached := ownerchain.Chain{Cache: mgr.GetClient(), ManagementCluster: c.ManagementClusterKey}
+	schemas, err := addSchemas(mgr, c)
+	if err != nil {
+		return err
+	}
+	cached := ownerchain.Chain{Cache: mgr.GetClient(), Mapper: mgr.GetRESTMapper(), ManagementCluster: c.ManagementClusterKey}
 	admission := cached
 	admission.Live = mgr.GetAPIReader()
 	webhooks.Register(mgr.GetWebhookServer(), webhooks.Dependencies{
-		Chain: &admission, Metrics: counters, Namespace: c.Namespace, Policy: from.policy,
+		Chain: &admission, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: from.policy,
 	})
 	return resync.Setup(mgr, resync.Dependencies{
-		Client: mgr.GetClient(), Chain: &cached, Metrics: counters,
+		Client: mgr.GetClient(), Chain: &cached, Metrics: counters, Schemas: schemas, ProviderGroups: c.ProviderGroups,
 		Recorder: mgr.GetEventRecorder("heirloom"), Policy: from.policy, PolicyChanges: from.changes,
 	})
 }

@@ -67,11 +67,13 @@ func (c chain) machineSet() place {
 	if c.MachineDeployment == nil {
 		return p
 	}
-	p.inherits = bring(contentOf(c.rules.MachineSet(c.MachineDeployment, c.MachineSet).Top), c.declared().sources())
+	inherited, _ := c.rules.MachineSet(c.MachineDeployment, c.MachineSet) // notes tells what was left out
+	p.inherits = bring(contentOf(inherited.Top), c.declared().sources())
 	bare := *c.MachineDeployment
 	bare.Spec.Template = capi.MachineTemplate{}
 	own := place{object: ownerchain.Name("MachineDeployment", &bare), has: contentOfMaps(bare.Labels, bare.Annotations)}
-	maps.Copy(p.inherits, bring(contentOf(c.rules.MachineSet(&bare, c.MachineSet).Top), own.sources()))
+	inherited, _ = c.rules.MachineSet(&bare, c.MachineSet) // as above
+	maps.Copy(p.inherits, bring(contentOf(inherited.Top), own.sources()))
 	return p
 }
 
@@ -85,7 +87,8 @@ func (c chain) template() place {
 		has: contentOf(*inherit.OfMachineSet(c.MachineSet).Template),
 	}
 	if c.MachineDeployment != nil {
-		p.inherits = bring(contentOf(*c.rules.MachineSet(c.MachineDeployment, c.MachineSet).Template), c.declared().sources())
+		inherited, _ := c.rules.MachineSet(c.MachineDeployment, c.MachineSet) // as above
+		p.inherits = bring(contentOf(*inherited.Template), c.declared().sources())
 	}
 	return p
 }

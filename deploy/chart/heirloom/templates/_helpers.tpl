@@ -124,6 +124,38 @@ because it matches when the old or the new object matches. */ -}}
   expression: "!('heirloom.dev/ignore' in object.metadata.?labels.orValue({}))"
 {{- end }}
 
+{{- /* The object has changed in something that the rules read. */ -}}
+{{- define "heirloom.changed" -}}
+- name: changed
+  expression: >-
+    request.operation == 'CREATE'
+    || object.metadata.?labels != oldObject.metadata.?labels
+    || object.metadata.?annotations != oldObject.metadata.?annotations
+    || object.metadata.?ownerReferences != oldObject.metadata.?ownerReferences
+    || object.?spec != oldObject.?spec
+{{- end }}
+
+{{- /* Templates of providers inherit nothing. Cluster API's contract says how their kinds are named. */ -}}
+{{- define "heirloom.noTemplate" -}}
+- name: no-template
+  expression: "!request.kind.kind.endsWith('Template')"
+{{- end }}
+
+{{- /* Appended to a selector's matchExpressions: only objects that a Cluster's topology manages. */ -}}
+{{- define "heirloom.inTopology" -}}
+- key: topology.cluster.x-k8s.io/owned
+  operator: Exists
+{{- end }}
+
+{{- /* API groups of infrastructure and bootstrap providers. */ -}}
+{{- define "heirloom.providerGroups" -}}
+- infrastructure.cluster.x-k8s.io
+- bootstrap.cluster.x-k8s.io
+{{- range .Values.additionalProviderGroups }}
+- {{ . | quote }}
+{{- end }}
+{{- end }}
+
 {{- define "heirloom.notIgnoredSelector" -}}
 matchExpressions:
   - key: heirloom.dev/ignore

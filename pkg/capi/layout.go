@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capi
+
+import "slices"
+
+// Layout says where an object has what it can inherit. It differs between kinds, between versions of the API and, for
+// control planes, between providers.
+type Layout struct {
+	// Version is the version of the object's API. Where our managed fields are of another one, paths that differ between
+	// versions cannot be compared.
+	Version string
+	// Top is the object itself; Template is what it declares for Machines, if it does.
+	Top, Template Paths
+}
+
+// Paths lead to the parts that inherit, as field names. What the object does not have is nil.
+type Paths struct {
+	Metadata, Taints, ReadinessGates                               []string
+	NodeDrainTimeout, NodeVolumeDetachTimeout, NodeDeletionTimeout []string
+	MinReadySeconds                                                []string
+	// Durations says that timeouts are durations such as "1m30s", as in v1beta1, and not seconds.
+	Durations bool
+	// ListsMove says that taints and readiness gates are elsewhere in another version of the API.
+	ListsMove bool
+}
+
+// MetadataLayout is that of an object of which only metadata inherits: an InfraMachine or a BootstrapConfig.
+func MetadataLayout(version string) Layout {
+	return Layout{Version: version, Top: Paths{Metadata: []string{"metadata"}}}
+}
+
+// MachineLayout is that of a Machine.
+func MachineLayout(version string) Layout {
+	return Layout{Version: version, Top: machinePaths(version, []string{"metadata"}, []string{"spec"}, nil)}
+}
+
+// WorkersLayout is that of a MachineDeployment, MachineSet or MachinePool.
+func WorkersLayout(version string) Layout {
+	template := []string{"spec", "template"}
+	return Layout{
+		Version:  version,
+		Top:      Paths{Metadata: []string{"metadata"}},
+		Template: machinePaths(version, below(template, "metadata"), below(template, "spec"), []string{"spec"}),
+	}
+}
+
+// ControlPlaneLayout is that of a provider's control plane. Cluster API's contract has two forms of it: in v1beta2 a
+// Machine's fields are in spec.machineTemplate.spec, in v1beta1 beside spec.machineTemplate.metadata; all are optional.
+// has reports whether the schema of the object's kind has a field.
+func ControlPlaneLayout(version string, has func(path ...string) bool) Layout {
+	template := []string{"spec", "machineTemplate"}
+	newer := machinePaths("v1beta2", nil, below(template, "spec"), nil)
+	older := machinePaths("v1beta1", nil, template, nil)
+	first := func(paths ...[]string) []string {
+		for _, path := range paths {
+			if len(path) > 0 && has(path...) {
+				return path
+			}
+		}
+		return nil
+	}
+	layout := Layout{Version: version, Top: Paths{Metadata: []string{"metadata"}}, Template: Paths{
+		Metadata:       first(below(template, "metadata")),
+		Taints:         first(newer.Taints, older.Taints),
+		ReadinessGates: first(newer.ReadinessGates, older.ReadinessGates),
+		ListsMove:      true,
+	}}
+	layout.Template.NodeDrainTimeout = first(newer.NodeDrainTimeout)
+	layout.Template.NodeVolumeDetachTimeout = first(newer.NodeVolumeDetachTimeout)
+	layout.Template.NodeDeletionTimeout = first(newer.NodeDeletionTimeout)
+	if layout.Template.NodeDrainTimeout == nil && layout.Template.NodeVolumeDetachTimeout == nil && layout.Template.NodeDeletionTimeout == nil {
+		layout.Template.Durations = true
+		layout.Template.NodeDrainTimeout = first(older.NodeDrainTimeout)
+		layout.Template.NodeVolumeDetachTimeout = first(older.NodeVolumeDetachTimeout)
+		layout.Template.NodeDeletionTimeout = first(older.NodeDeletionTimeout)
+	}
+	return layout
+}
+
+// machinePaths returns the paths of a Machine's metadata and spec. around is the spec of the object around a template,
+// where v1beta1 has minReadySeconds; a Machine of v1beta1 has none.
+func machinePaths(version string, metadata, spec, around []string) Paths {
+	paths := Paths{Metadata: metadata, Taints: below(spec, "taints"), ReadinessGates: below(spec, "readinessGates")}
+	if version != "v1beta1" {
+		paths.NodeDrainTimeout = below(spec, "deletion", "nodeDrainTimeoutSeconds")
+		paths.NodeVolumeDetachTimeout = below(spec, "deletion", "nodeVolumeDetachTimeoutSeconds")
+		paths.NodeDeletionTimeout = below(spec, "deletion", "nodeDeletionTimeoutSeconds")
+		paths.MinReadySeconds = below(spec, "minReadySeconds")
+		return paths
+	}
+	paths.Durations = true
+	paths.NodeDrainTimeout = below(spec, "nodeDrainTimeout")
+	paths.NodeVolumeDetachTimeout = below(spec, "nodeVolumeDetachTimeout")
+	paths.NodeDeletionTimeout = below(spec, "nodeDeletionTimeout")
+	if around != nil {
+		paths.MinReadySeconds = below(around, "minReadySeconds")
+	}
+	return paths
+}
+
+func below(path []string, names ...string) []string {
+	return slices.Concat(path, names)
+}

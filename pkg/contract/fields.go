@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/kube-openapi/pkg/spec3"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+)
+
+const (
+	kindExtension     = "x-kubernetes-group-version-kind"
+	listTypeExtension = "x-kubernetes-list-type"
+	listKeysExtension = "x-kubernetes-list-map-keys"
+	mapTypeExtension  = "x-kubernetes-map-type"
+
+	// referencePrefix is that of a document's references to its own schemas; there are no others.
+	referencePrefix = "#/components/schemas/"
+)
+
+// layouts returns the layouts of the kinds of a group version, by kind. Most are no control planes and have none of the
+// fields; nobody asks for those.
+func layouts(document *spec3.OpenAPI, gv schema.GroupVersion) map[string]capi.Layout {
+	byKind := map[string]capi.Layout{}
+	if document.Components == nil {
+		return byKind
+	}
+	schemas := schemas(document.Components.Schemas)
+	for _, object := range schemas {
+		for _, gvk := range kinds(object) {
+			if gvk.GroupVersion() == gv {
+				byKind[gvk.Kind] = capi.ControlPlaneLayout(gv.Version, func(path ...string) bool { return schemas.has(object, path) })
+			}
+		}
+	}
+	return byKind
+}
+
+// kinds returns the kinds that a schema is of. Most schemas are of a part of an object and have none.
+func kinds(object *spec.Schema) []schema.GroupVersionKind {
+	var kinds []schema.GroupVersionKind
+	if object == nil || object.Extensions.GetObject(kindExtension, &kinds) != nil {
+		return nil
+	}
+	return kinds
+}
+
+// schemas are those of a document, by the names that references use.
+type schemas map[string]*spec.Schema
+
+// has reports whether we can write a field of an object without losing it or taking more than our own part of it.
+func (s schemas) has(object *spec.Schema, path []string) bool {
+	field := s.find(object, path)
+	switch path[len(path)-1] {
+	case "taints":
+		return isListBy(field, "key", "effect")
+	case "readinessGates":
+		return isListBy(field, "conditionType")
+	case "metadata":
+		// An object that is only named, as in CRDs of old, keeps nothing.
+		return len(s.find(object, slices.Concat(path, []string{"labels"}))) > 0 &&
+			len(s.find(object, slices.Concat(path, []string{"annotations"}))) > 0
+	default:
+		return len(field) > 0
+	}
+}
+
+// find returns the schemas that a field must match, or none if it is not declared. It does not look into maps that
+// server-side apply takes for one value: whoever applies a part of such a map owns and replaces all of it.
+func (s schemas) find(object *spec.Schema, path []string) []*spec.Schema {
+	level := s.parts(object, sets.New[string]())
+	for _, name := range path {
+		var next []*spec.Schema
+		for _, part := range level {
+			if property, ok := part.Properties[name]; ok {
+				next = append(next, s.parts(&property, sets.New[string]())...)
+			}
+		}
+		if slices.ContainsFunc(next, isAtomicMap) {
+			return nil
+		}
+		level = next
+	}
+	return level
+}
+
+// parts returns a schema and all that it stands for or combines. followed are the references on the way here: a document
+// may be of any aggregated API server, and references may run in a circle.
+func (s schemas) parts(of *spec.Schema, followed sets.Set[string]) []*spec.Schema {
+	parts := []*spec.Schema{of}
+	name, isReference := strings.CutPrefix(of.Ref.String(), referencePrefix)
+	if target := s[name]; isReference && target != nil && !followed.Has(name) {
+		parts = append(parts, s.parts(target, followed.Insert(name))...)
+	}
+	for i := range of.AllOf {
+		parts = append(parts, s.parts(&of.AllOf[i], followed)...)
+	}
+	return parts
+}
+
+// isListBy reports whether a field is a list whose items have owners of their own, told apart by exactly these keys.
+// Whoever applies an item to another kind of list owns the whole list.
+func isListBy(field []*spec.Schema, keys ...string) bool {
+	return slices.ContainsFunc(field, func(part *spec.Schema) bool {
+		listType, _ := part.Extensions.GetString(listTypeExtension)
+		listKeys, _ := part.Extensions.GetStringSlice(listKeysExtension)
+		return listType == "map" && sets.New(listKeys...).Equal(sets.New(keys...))
+	})
+}
+
+func isAtomicMap(part *spec.Schema) bool {
+	mapType, _ := part.Extensions.GetString(mapTypeExtension)
+	return mapType == "atomic"
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	. "github.com/onsi/gomega"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+var (
+	_ manager.Runnable               = &Schemas{}
+	_ manager.LeaderElectionRunnable = &Schemas{}
+)
+
+func unavailable(w http.ResponseWriter, _ *http.Request) {
+	http.Error(w, "not now", http.StatusInternalServerError)
+}
+
+func TestAnswersFromMemory(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	server := newAPIServer()
+	server.serve(t, "v1", crd(t, "NewerControlPlane", "v1", newer()), crd(t, "OlderControlPlane", "v1", older()))
+	s := &Schemas{Client: server.client(t)}
+
+	for range 2 {
+		got, err := s.ControlPlane(t.Context(), kindOf("v1", "NewerControlPlane"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(got).To(Equal(layout("v1", everything)))
+		got, err = s.ControlPlane(t.Context(), kindOf("v1", "OlderControlPlane"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(got).To(Equal(layout("v1", without("spec.machineTemplate.spec"))))
+	}
+
+	Expect(server.indexes.Load()).To(BeEquivalentTo(1))
+	Expect(server.documents.Load()).To(BeEquivalentTo(1), "one document for all kinds of a group version")
+}
+
+// What failed is tried again, and what is known besides stays.
+func TestFailuresAreNotKept(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	server := newAPIServer()
+	s := &Schemas{Client: server.client(t)}
+	ask := func(kind string) error {
+		_, err := s.ControlPlane(t.Context(), kindOf("v1", kind))
+		return err
+	}
+
+	Expect(ask("FirstControlPlane")).To(MatchError(ContainSubstring(group+"/v1: the API server publishes none")), "no such group version")
+
+	server.serve(t, "v1", crd(t, "FirstControlPlane", "v1", newer()))
+	server.answerWith(unavailable)
+	Expect(ask("FirstControlPlane")).To(MatchError(ContainSubstring("not now")))
+	server.answerWith(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("[]")) })
+	Expect(ask("FirstControlPlane")).To(MatchError(ContainSubstring("unmarshal JSON array")))
+	server.answerWith(nil)
+	Expect(ask("FirstControlPlane")).To(Succeed())
+
+	Expect(ask("SecondControlPlane")).To(MatchError("the API server publishes no schema of kind SecondControlPlane of " + group + "/v1"))
+	server.serve(t, "v1", crd(t, "FirstControlPlane", "v1", newer()), crd(t, "SecondControlPlane", "v1", older()))
+	Expect(ask("SecondControlPlane")).To(Succeed())
+
+	asked := server.documents.Load()
+	server.answerWith(unavailable)
+	Expect(ask("ThirdControlPlane")).NotTo(Succeed())
+	Expect(ask("FirstControlPlane")).To(Succeed())
+	Expect(server.documents.Load()).To(Equal(asked + 1))
+}
+
+// Whoever asks while a document is on its way waits for that one, and whoever cannot wait leaves it to the others.
+func TestFetchIsShared(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	server := newAPIServer()
+	server.serve(t, "v1", crd(t, "NewerControlPlane", "v1", newer()))
+	s := &Schemas{Client: server.client(t)}
+	held, release := make(chan struct{}), make(chan struct{})
+	server.answerWith(func(w http.ResponseWriter, r *http.Request) {
+		close(held)
+		<-release
+		server.HandleGroupVersion(w, r)
+	})
+	ask := func(ctx context.Context) <-chan error {
+		answer := make(chan error, 1)
+		go func() {
+			_, err := s.ControlPlane(ctx, kindOf("v1", "NewerControlPlane"))
+			answer <- err
+		}()
+		return answer
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	impatient := ask(ctx)
+	<-held
+	waiting := make([]<-chan error, 10)
+	for i := range waiting {
+		waiting[i] = ask(t.Context())
+	}
+	cancel()
+	Expect(<-impatient).To(MatchError(context.Canceled), "the fetch has not ended yet")
+	Expect(server.documents.Load()).To(BeEquivalentTo(1))
+	close(release)
+
+	for _, answer := range waiting {
+		Expect(<-answer).NotTo(HaveOccurred())
+	}
+	Expect(server.documents.Load()).To(BeEquivalentTo(1))
+}
+
+// Between a look into memory and a fetch, another fetch may end.
+func TestFetchIsSparedWhereAnotherHasJustEnded(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	server := newAPIServer()
+	server.serve(t, "v1", crd(t, "TestControlPlane", "v1", newer()))
+	s := &Schemas{Client: server.client(t)}
+	gv := kindOf("v1", "TestControlPlane").GroupVersion()
+
+	first, err := s.fetch(t.Context(), gv, nil)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(s.fetch(t.Context(), gv, nil)).To(BeIdenticalTo(first))
+	Expect(server.documents.Load()).To(BeEquivalentTo(1))
+
+	Expect(s.fetch(t.Context(), gv, first)).NotTo(BeIdenticalTo(first), "the caller has seen that one")
+	Expect(server.documents.Load()).To(BeEquivalentTo(2))
+}
+
+func TestRefreshAsksNothingWhileNothingIsKnown(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	server := newAPIServer()
+	server.serve(t, "v1", crd(t, "NewerControlPlane", "v1", newer()))
+	s := &Schemas{Client: server.client(t)}
+	Expect(s.refresh(t.Context())).To(Succeed())
+	Expect(server.indexes.Load() + server.documents.Load()).To(BeZero())
+}
+
+// A document is read again when its hash is another one, and subscribers are told when that changes a layout.
+func TestRefresh(t *testing.T) {
+	const known = "TestControlPlane"
+	for _, tc := range []struct {
+		name string
+		// change is what happens to the API server once the kind of contract v1beta1 is known.
+		change    func(t *testing.T, server *apiServer)
+		documents int32
+		newer     bool
+		told      bool
+		problem   string
+	}{
+		{name: "nothing changed", change: func(*testing.T, *apiServer) {}},
+		{
+			name: "the kind has new fields", documents: 1, newer: true, told: true,
+			change: func(t *testing.T, server *apiServer) { server.serve(t, "v1", crd(t, known, "v1", newer())) },
+		},
+		{
+			name: "the kind has new fields that are not ours", documents: 1,
+			change: func(t *testing.T, server *apiServer) {
+				server.serve(t, "v1", crd(t, known, "v1", older(), "version: {type: string}"))
+			},
+		},
+		{
+			name: "another kind comes", documents: 1,
+			change: func(t *testing.T, server *apiServer) {
+				server.serve(t, "v1", crd(t, known, "v1", older()), crd(t, "Other", "v1", newer()))
+			},
+		},
+		{
+			name:   "another group version comes",
+			change: func(t *testing.T, server *apiServer) { server.serve(t, "v2", crd(t, known, "v2", newer())) },
+		},
+		{
+			name: "the new document cannot be read", documents: 1, problem: "not now",
+			change: func(t *testing.T, server *apiServer) {
+				server.serve(t, "v1", crd(t, known, "v1", newer()))
+				server.answerWith(unavailable)
+			},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			server := newAPIServer()
+			server.serve(t, "v1", crd(t, known, "v1", older()))
+			s := &Schemas{Client: server.client(t)}
+			changes := s.Subscribe()
+			_, err := s.ControlPlane(t.Context(), kindOf("v1", known))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(changes).NotTo(Receive(), "nothing was known before")
+			before := server.documents.Load()
+			var logged []string
+			ctx := ctrl.LoggerInto(t.Context(), funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{}))
+
+			tc.change(t, server)
+			err = s.refresh(ctx)
+
+			if tc.problem == "" {
+				Expect(err).NotTo(HaveOccurred())
+			} else {
+				Expect(err).To(MatchError(ContainSubstring(tc.problem)))
+			}
+			Expect(server.documents.Load() - before).To(Equal(tc.documents))
+			Expect(len(changes) == 1).To(Equal(tc.told))
+			if tc.told {
+				Expect(logged).To(ConsistOf(And(
+					ContainSubstring("The schema of control planes changed"), ContainSubstring(group+"/v1"))))
+			} else {
+				Expect(logged).To(BeEmpty())
+			}
+			got, err := s.ControlPlane(t.Context(), kindOf("v1", known))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(got.Template.Durations).To(Equal(!tc.newer))
+			Expect(server.documents.Load()-before).To(Equal(tc.documents), "answered from memory")
+		})
+	}
+}
+
+func TestRefreshDropsWhatIsGone(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	server := newAPIServer()
+	server.serve(t, "v1", crd(t, "TestControlPlane", "v1", older()))
+	s := &Schemas{Client: server.client(t)}
+	_, err := s.ControlPlane(t.Context(), kindOf("v1", "TestControlPlane"))
+	Expect(err).NotTo(HaveOccurred())
+
+	server.DeleteGroupVersion("apis/" + group + "/v1")
+	Expect(s.refresh(t.Context())).To(Succeed())
+
+	_, err = s.ControlPlane(t.Context(), kindOf("v1", "TestControlPlane"))
+	Expect(err).To(MatchError(ContainSubstring("publishes none")))
+	asked := server.indexes.Load()
+	Expect(s.refresh(t.Context())).To(Succeed())
+	Expect(server.indexes.Load()).To(Equal(asked), "nothing is known any more")
+}
+
+// Start runs on every replica, until the manager stops.
+func TestStart(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	server := newAPIServer()
+	server.serve(t, "v1", crd(t, "TestControlPlane", "v1", older()))
+	s := &Schemas{Client: server.client(t), Interval: time.Millisecond}
+	Expect(s.NeedLeaderElection()).To(BeFalse())
+	changes := s.Subscribe()
+	_, err := s.ControlPlane(t.Context(), kindOf("v1", "TestControlPlane"))
+	Expect(err).NotTo(HaveOccurred())
+
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Start(ctx) }()
+	server.serve(t, "v1", crd(t, "TestControlPlane", "v1", newer()))
+	NewWithT(t).Eventually(changes).WithTimeout(10 * time.Second).Should(Receive())
+	cancel()
+	Expect(<-stopped).NotTo(HaveOccurred())
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit
+
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+)
+
+// Sibling is rules 4 and 8 for the objects beside a Machine: what an InfraMachine or a BootstrapConfig inherits from the
+// template of the Machine's owner, which is nil where there is none. That is labels and annotations: the spec is the
+// provider's. Labels that the owner selects Machines by are not touched.
+func (Policy) Sibling(template *Template) Object {
+	if template == nil {
+		return Object{Orphan: true}
+	}
+	return Object{Top: Content{
+		Labels:      withoutSelected(inheritable(template.Labels), template.Selector),
+		Annotations: inheritable(template.Annotations),
+	}}
+}
+
+// OfSibling returns what an InfraMachine or a BootstrapConfig has.
+func OfSibling(object metav1.Object, version string) Object {
+	return Object{
+		Layout: capi.MetadataLayout(version),
+		Top:    Content{Labels: object.GetLabels(), Annotations: object.GetAnnotations()},
+	}
+}
+
+// IsTemplate reports whether a kind of a provider is one of templates, by the name that Cluster API's contract gives to
+// them. Templates of infrastructure and bootstrap objects inherit nothing: another template means another rollout.
+func IsTemplate(kind string) bool {
+	return strings.HasSuffix(kind, "Template")
+}

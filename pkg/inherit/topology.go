@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+// Section is what a ClusterClass and the topology of a Cluster declare for one object. Labels and annotations of both are
+// merged, and the Cluster's win; every other thing that the Cluster declares replaces the ClusterClass's.
+type Section struct {
+	Class, Topology capi.Section
+}
+
+// ControlPlane is rule 1: what a control plane inherits. It declares metadata for its Machines only if the ClusterClass
+// says that it consists of Machines, as Cluster API has it. The error lists taints that had to be left out.
+func (p Policy) ControlPlane(s Section) (Object, error) {
+	declared := s.content()
+	metadata := Content{Labels: declared.Labels, Annotations: declared.Annotations}
+	taints, err := taint.Usable(taint.ControlPlane, p.typed(declared.Taints))
+	template := Content{Taints: taints, Fields: declared.Fields}
+	if s.Class.MachineInfrastructure != nil {
+		template.Labels, template.Annotations = metadata.Labels, metadata.Annotations
+	}
+	return Object{Top: metadata, Template: &template}, err
+}
+
+// MachineDeployment is rule 2: what a MachineDeployment inherits. The error lists taints that had to be left out.
+func (p Policy) MachineDeployment(s Section, md *capi.MachineDeployment) (Object, error) {
+	declared := s.content()
+	declared.Labels = withoutSelected(declared.Labels, md.Spec.Selector)
+	var err error
+	declared.Taints, err = taint.Usable(taint.Worker, p.typed(declared.Taints))
+	return Object{Top: Content{Labels: declared.Labels, Annotations: declared.Annotations}, Template: &declared}, err
+}
+
+// MachinePool is rule 3: what a MachinePool inherits. Cluster API refuses typed taints there, whatever its feature gate
+// says, so they are declared by annotation. The error lists taints that had to be left out.
+func (Policy) MachinePool(s Section) (Object, error) {
+	template := s.content()
+	top := Content{Labels: template.Labels, Annotations: template.Annotations}
+	var err error
+	template.Annotations, err = annotate(template.Annotations, template.Taints)
+	template.Taints = nil
+	return Object{Top: top, Template: &template}, err
+}
+
+// content returns all that the section declares.
+func (s Section) content() Content {
+	class, topology := fieldsOf(s.Class.MachineFields, nil), fieldsOf(s.Topology.MachineFields, nil)
+	return Content{
+		Labels: filter(mergeMaps(mergeMaps(s.Class.Template.Labels, s.Class.Labels), s.Topology.Labels), func(key string) bool {
+			return !never(key) && !identifies(key) && !managed(key)
+		}),
+		Annotations: inheritable(mergeMaps(mergeMaps(s.Class.Template.Annotations, s.Class.Annotations), s.Topology.Annotations)),
+		Taints:      instead(s.Topology.Taints, s.Class.Taints),
+		Fields: Fields{
+			NodeDrainTimeout:        cmp.Or(topology.NodeDrainTimeout, class.NodeDrainTimeout),
+			NodeVolumeDetachTimeout: cmp.Or(topology.NodeVolumeDetachTimeout, class.NodeVolumeDetachTimeout),
+			NodeDeletionTimeout:     cmp.Or(topology.NodeDeletionTimeout, class.NodeDeletionTimeout),
+			MinReadySeconds:         cmp.Or(topology.MinReadySeconds, class.MinReadySeconds),
+			ReadinessGates:          instead(topology.ReadinessGates, class.ReadinessGates),
+		},
+	}
+}
+
+// instead returns the first list if it is declared, if only as empty, and the second otherwise.
+func instead[T any](list, otherwise []T) []T {
+	if list != nil {
+		return list
+	}
+	return otherwise
+}
+
+// managed reports whether Cluster API's topology controller finds its objects by this label.
+func managed(key string) bool {
+	switch key {
+	case clusterv1.ClusterTopologyOwnedLabel, clusterv1.ClusterTopologyMachineDeploymentNameLabel,
+		clusterv1.ClusterTopologyMachinePoolNameLabel:
+		return true
+	}
+	return false
+}
+
+// annotate returns the annotations with the typed taints among them. On the same key and effect these win over taints that
+// the annotations declare already.
+func annotate(annotations map[string]string, typed []clusterv1.MachineTaint) (map[string]string, error) {
+	typed, typedErr := taint.Usable(taint.Worker, typed)
+	if len(typed) == 0 {
+		return annotations, typedErr
+	}
+	annotated, parseErr := taint.FromAnnotations(annotations)
+	all := maps.Clone(annotations)
+	delete(all, taint.AlwaysAnnotation)
+	delete(all, taint.InitializeAnnotation)
+	maps.Copy(all, taint.ToAnnotations(taint.Merge(typed, annotated)))
+	return all, errors.Join(typedErr, parseErr)
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ownerchain
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// SiblingInherits applies rules 4 and 8 to an InfraMachine or a BootstrapConfig. Cluster API creates them before their
+// Machine, and lets the Machine's owner own them until then.
+func (c *Chain) SiblingInherits(ctx context.Context, sibling *metav1.PartialObjectMetadata, policy inherit.Policy) (*Inheritance, error) {
+	name := clusterLabel(sibling)
+	if name == "" || inherit.IsTemplate(sibling.Kind) {
+		return nil, nil
+	}
+	cluster, err := c.Cluster(ctx, sibling.Namespace, name)
+	if err != nil || (inherit.Policy{}).LeftAlone(sibling, cluster) != "" {
+		return nil, err
+	}
+	owner, instance, err := c.siblingOwner(ctx, sibling, name)
+	if err != nil || owner.Missing || instance == nil || policy.LeftAlone(instance, cluster) != "" {
+		return nil, err
+	}
+	return &Inheritance{Desired: policy.Sibling(owner.Template), Declarer: owner.Declarer}, nil
+}
+
+// siblingOwner returns the owner of the sibling's Machine, and the object that says whether it is left alone: the Machine,
+// or its owner as long as there is none. A provider need not copy the label of a watch filter. That object is nil where
+// the sibling is none of a Machine. MachinePools own objects of infrastructure and bootstrap, too, which are not a Machine's.
+func (c *Chain) siblingOwner(ctx context.Context, sibling *metav1.PartialObjectMetadata, cluster string) (MachineOwner, metav1.Object, error) {
+	m := &capi.Machine{}
+	found, err := c.owner(ctx, sibling, "Machine", m)
+	if err != nil {
+		return MachineOwner{}, nil, err
+	}
+	if !found {
+		return c.creator(ctx, sibling, cluster)
+	}
+	if m.Spec.ClusterName != cluster || !refersTo(m, sibling) {
+		return MachineOwner{}, nil, nil
+	}
+	cached := *c
+	cached.Live = nil // the request may have cost one API call already
+	owner, err := cached.MachineOwner(ctx, m)
+	if _, pool := owner.Object.(*capi.MachinePool); err != nil || pool {
+		return MachineOwner{}, nil, err
+	}
+	return owner, m, nil
+}
+
+// creator returns the MachineSet or control plane that has created the sibling for a Machine to come.
+func (c *Chain) creator(ctx context.Context, sibling *metav1.PartialObjectMetadata, cluster string) (MachineOwner, metav1.Object, error) {
+	if metav1.GetControllerOfNoCopy(sibling) != nil {
+		return MachineOwner{}, nil, nil
+	}
+	for _, ref := range sibling.OwnerReferences {
+		group := groupOf(&ref)
+		if group != capi.ControlPlaneGroup && (group != clusterv1.GroupVersion.Group || ref.Kind != "MachineSet") || inherit.IsTemplate(ref.Kind) {
+			continue
+		}
+		// It owns the sibling as it will own the Machine.
+		ref.Controller = new(true)
+		m := &capi.Machine{ObjectMeta: metav1.ObjectMeta{
+			Namespace: sibling.Namespace, Name: sibling.Name, Labels: sibling.Labels, OwnerReferences: []metav1.OwnerReference{ref},
+		}}
+		m.Spec.ClusterName = cluster
+		owner, err := c.MachineOwner(ctx, m)
+		return owner, owner.Object, err
+	}
+	return MachineOwner{}, nil, nil
+}
+
+// refersTo reports whether the Machine says that this is its InfraMachine or its BootstrapConfig.
+func refersTo(m *capi.Machine, sibling *metav1.PartialObjectMetadata) bool {
+	kind := sibling.GroupVersionKind().GroupKind()
+	for _, ref := range Siblings(m) {
+		if ref.GroupKind() == kind && ref.Name == sibling.Name {
+			return true
+		}
+	}
+	return false
+}
+
+// Siblings returns the references of a Machine to its InfraMachine and its BootstrapConfig.
+func Siblings(m *capi.Machine) []capi.ObjectRef {
+	var refs []capi.ObjectRef
+	for _, ref := range []capi.ObjectRef{m.Spec.InfrastructureRef, m.Spec.Bootstrap.ConfigRef} {
+		if ref.GroupKind() != (schema.GroupKind{}) && ref.Name != "" {
+			refs = append(refs, ref)
+		}
+	}
+	return refs
+}
+
+func clusterLabel(object metav1.Object) string {
+	return object.GetLabels()[clusterv1.ClusterNameLabel]
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ownerchain
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+)
+
+// ClusterClass returns the ClusterClass of the Cluster's topology, or nil where there is none. No API call is made for it:
+// Cluster API, too, works from its cache here.
+func (c *Chain) ClusterClass(ctx context.Context, cluster *capi.Cluster) (*capi.ClusterClass, error) {
+	if cluster == nil || cluster.Spec.Topology == nil {
+		return nil, nil
+	}
+	class, key := &capi.ClusterClass{}, classOf(cluster)
+	err := c.Cache.Get(ctx, key, class)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("getting ClusterClass %s: %w", key, err)
+	}
+	return class, nil
+}
+
+// ClustersOf returns the Clusters whose topology is of the ClusterClass.
+func (c *Chain) ClustersOf(ctx context.Context, class client.Object) ([]types.NamespacedName, error) {
+	key := client.ObjectKeyFromObject(class).String()
+	return c.keys(ctx, &capi.ClusterList{}, client.MatchingFields{classField: key})
+}
+
+// classOf returns the name of the ClusterClass, which is in the Cluster's namespace unless the topology says otherwise.
+func classOf(cluster *capi.Cluster) types.NamespacedName {
+	topology := cluster.Spec.Topology
+	return types.NamespacedName{
+		Namespace: cmp.Or(topology.ClassRef.Namespace, topology.ClassNamespace, cluster.Namespace),
+		Name:      cmp.Or(topology.ClassRef.Name, topology.Class),
+	}
+}
+
+func classKey(cluster *capi.Cluster) string {
+	if cluster.Spec.Topology == nil {
+		return ""
+	}
+	return classOf(cluster).String()
+}

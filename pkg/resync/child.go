@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resync
+
+import (
+	"context"
+	"fmt"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+)
+
+// object is a pointer to one of the types of Cluster API that inherit.
+type object[T any] interface {
+	*T
+	client.Object
+}
+
+// children brings the objects of one kind what they inherit. What that is, the owner chain says, to webhooks and loop
+// alike.
+type children[T any, P object[T]] struct {
+	Dependencies
+	kind     string
+	inherits func(*ownerchain.Chain, context.Context, P, inherit.Policy) (*ownerchain.Inheritance, error)
+	has      func(P) inherit.Object
+	// also does what else a change of the object or its owner leads to; it may be nil.
+	also func(context.Context, P, *ownerchain.Inheritance) error
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r children[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	child := P(new(T))
+	if err := r.Client.Get(ctx, req.NamespacedName, child); err != nil {
+		return ctrl.Result{}, gone(err, r.kind)
+	}
+	found, err := r.inherits(r.Chain, ctx, child, r.Policy())
+	if err != nil || found == nil {
+		return ctrl.Result{}, err
+	}
+	r.leftOut(child, found.LeftOut)
+	err = r.apply(ctx, child, r.has(child), found.Desired)
+	if err == nil && r.also != nil {
+		err = r.also(ctx, child, found)
+	}
+	return ctrl.Result{}, err
+}
+
+// gone passes over an object that does not exist any more.
+func gone(err error, kind string) error {
+	if client.IgnoreNotFound(err) == nil {
+		return nil
+	}
+	return fmt.Errorf("getting the %s: %w", kind, err)
+}
+
+func (d Dependencies) machineDeployments() children[capi.MachineDeployment, *capi.MachineDeployment] {
+	return children[capi.MachineDeployment, *capi.MachineDeployment]{
+		Dependencies: d, kind: "MachineDeployment",
+		inherits: (*ownerchain.Chain).MachineDeploymentInherits, has: inherit.OfMachineDeployment,
+	}
+}
+
+func (d Dependencies) machinePools() children[capi.MachinePool, *capi.MachinePool] {
+	return children[capi.MachinePool, *capi.MachinePool]{
+		Dependencies: d, kind: "MachinePool",
+		inherits: (*ownerchain.Chain).MachinePoolInherits, has: inherit.OfMachinePool,
+	}
+}
+
+func (d Dependencies) machineSets() children[capi.MachineSet, *capi.MachineSet] {
+	return children[capi.MachineSet, *capi.MachineSet]{
+		Dependencies: d, kind: "MachineSet",
+		inherits: (*ownerchain.Chain).MachineSetInherits, has: inherit.OfMachineSet,
+	}
+}
+
+func (d Dependencies) machines() children[capi.Machine, *capi.Machine] {
+	return children[capi.Machine, *capi.Machine]{
+		Dependencies: d, kind: "Machine",
+		inherits: (*ownerchain.Chain).MachineInherits, has: inherit.OfMachine,
+	}
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resync
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/external"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// controlPlanes applies rule 1. A request is about a Cluster, because a control plane's kind is known only from the Cluster
+// that refers to it.
+type controlPlanes struct {
+	Dependencies
+	tracker *external.ObjectTracker
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r controlPlanes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	cluster := &capi.Cluster{}
+	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
+		return ctrl.Result{}, gone(err, "Cluster")
+	}
+	ref := cluster.Spec.ControlPlaneRef
+	if cluster.Spec.Topology == nil || ref.GroupKind().Group != capi.ControlPlaneGroup {
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{}, r.sync(ctx, cluster, ref)
+}
+
+func (r controlPlanes) sync(ctx context.Context, cluster *capi.Cluster, ref capi.ObjectRef) error {
+	apiVersion := ref.GroupKind().WithVersion("").GroupVersion().String()
+	object, cp, err := r.Chain.ControlPlane(ctx, cluster.Namespace, &metav1.OwnerReference{APIVersion: apiVersion, Kind: ref.Kind, Name: ref.Name})
+	if err != nil || object == nil {
+		return err
+	}
+	if err := r.tracker.Watch(ctrl.LoggerFrom(ctx), object, clusterOf()); err != nil {
+		return fmt.Errorf("watching control planes: %w", err)
+	}
+	found, err := r.Chain.ControlPlaneInherits(ctx, cp, r.Policy())
+	if err != nil || found == nil {
+		return err
+	}
+	layout, err := r.Schemas.ControlPlane(ctx, object.GroupVersionKind())
+	if err != nil {
+		return err
+	}
+	r.leftOut(object, found.LeftOut)
+	return r.apply(ctx, object, inherit.OfControlPlane(cp, layout), found.Desired)
+}
+
+// clusterOf wakes the Cluster of a control plane.
+func clusterOf() handler.EventHandler {
+	return enqueue(func(_ context.Context, cp client.Object) ([]types.NamespacedName, error) {
+		return []types.NamespacedName{{Namespace: cp.GetNamespace(), Name: cp.GetLabels()[clusterv1.ClusterNameLabel]}}, nil
+	})
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+const capiModule = "sigs.k8s.io/cluster-api"
+
+// Release is a release of Cluster API that Heirloom runs beside.
+type Release struct {
+	// Name is its version, such as v1.8.4.
+	Name string
+	// Version is the newest one of group cluster.x-k8s.io that it serves, which is the one that it stores.
+	Version string
+	// CRDPaths are the directories with the CustomResourceDefinitions of its core, of its kubeadm bootstrap provider and
+	// of its kubeadm control-plane provider.
+	CRDPaths []string
+}
+
+// Releases returns the releases of Cluster API that tests run beside, oldest first: the oldest one that Heirloom
+// supports, the last one but one, and the one that go.mod requires.
+func Releases(ctx context.Context) ([]Release, error) {
+	root, err := RepositoryRoot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// Core has had a directory of its own since v1.14 only.
+	known := []struct{ pinnedIn, version, core string }{
+		{"test/tools/cluster-api-v1.8", "v1beta1", ""},
+		{"test/tools/cluster-api-v1.13", "v1beta2", ""},
+		{"", "v1beta2", "core"},
+	}
+	releases := make([]Release, 0, len(known))
+	for _, k := range known {
+		name, dir, err := capiRelease(ctx, filepath.Join(root, filepath.FromSlash(k.pinnedIn)))
+		if err != nil {
+			return nil, err
+		}
+		releases = append(releases, Release{Name: name, Version: k.version, CRDPaths: capiCRDPaths(dir, k.core)})
+	}
+	return releases, nil
+}
+
+// capiRelease returns the version of Cluster API that the module in a directory requires, and where its files are.
+func capiRelease(ctx context.Context, pinnedIn string) (name, dir string, err error) {
+	// Nothing in Heirloom's own module requires the pinned ones, so they may not have been downloaded yet.
+	if _, err := goCommand(ctx, "-C", pinnedIn, "mod", "download", capiModule); err != nil {
+		return "", "", err
+	}
+	output, err := goCommand(ctx, "-C", pinnedIn, "list", "-m", "-f", "{{.Version}}\n{{.Dir}}", capiModule)
+	if err != nil {
+		return "", "", err
+	}
+	name, dir, found := strings.Cut(output, "\n")
+	if !found {
+		return "", "", fmt.Errorf("the module in %s has no files of %s: %q", pinnedIn, capiModule, output)
+	}
+	return name, dir, nil
+}
+
+// capiCRDPaths returns the directories with the CustomResourceDefinitions in a copy of Cluster API's module, of which
+// core is the directory of its core.
+func capiCRDPaths(module, core string) []string {
+	var paths []string
+	for _, provider := range []string{core, "bootstrap/kubeadm", "controlplane/kubeadm"} {
+		paths = append(paths, filepath.Join(module, filepath.FromSlash(provider), "config", "crd", "bases"))
+	}
+	return paths
+}
