@@ -28,7 +28,7 @@ type child struct {
 
 // inject answers with the write that makes the child carry what it inherits and records that it is ours.
 func inject(req admission.Request, c child) (answer, error) {
-	plan, err := ownership.New(c.current, c.desired, c.object.GetManagedFields())
+	plan, err := ownership.New(c.object, c.current, c.desired)
 	if err != nil {
 		return answer{}, err
 	}

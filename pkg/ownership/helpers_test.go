@@ -136,9 +136,14 @@ func patched(t *testing.T, plan *ownership.Plan, raw []byte) []byte {
 
 func newPlan(t *testing.T, current, desired inherit.Object, fields []metav1.ManagedFieldsEntry) *ownership.Plan {
 	t.Helper()
-	plan, err := ownership.New(current, desired, fields)
+	plan, err := ownership.New(child(fields), current, desired)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return plan
+}
+
+// child is an object that was created long ago.
+func child(fields []metav1.ManagedFieldsEntry) metav1.Object {
+	return &metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: now.Add(-24 * time.Hour)}, ManagedFields: fields}
 }
 
 // managedFieldsOf returns the managed fields of a document.

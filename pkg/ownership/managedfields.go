@@ -5,6 +5,7 @@ package ownership
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -16,11 +17,15 @@ type managedFields struct {
 	// ours is what our own entry lists, at position index; index is -1 where we have none.
 	ours  *fieldpath.Set
 	index int
+	// created is when the object was; zero while it is being created.
+	created time.Time
 }
 
-func readManagedFields(entries []metav1.ManagedFieldsEntry) (managedFields, error) {
-	read := managedFields{entries: entries, ours: fieldpath.NewSet(), index: -1}
-	for i, entry := range entries {
+func readManagedFields(object metav1.Object) (managedFields, error) {
+	read := managedFields{
+		entries: object.GetManagedFields(), ours: fieldpath.NewSet(), index: -1, created: object.GetCreationTimestamp().Time,
+	}
+	for i, entry := range read.entries {
 		if !IsOurs(entry) {
 			continue
 		}

@@ -37,6 +37,8 @@ type Plan struct {
 	ownedEntries []result
 	// overruled are fields that the write takes from other managers, because it changes their value.
 	overruled *fieldpath.Set
+	// adopted are fields that the write takes from the create of the object, which had them right.
+	adopted *fieldpath.Set
 	// managed is what the object's managed fields say now.
 	managed managedFields
 }
@@ -47,12 +49,12 @@ type result struct {
 }
 
 // New computes the plan for a child. It returns an error where the child's managed fields cannot be read.
-func New(current, desired inherit.Object, managed []metav1.ManagedFieldsEntry) (*Plan, error) {
-	fields, err := readManagedFields(managed)
+func New(child metav1.Object, current, desired inherit.Object) (*Plan, error) {
+	fields, err := readManagedFields(child)
 	if err != nil {
 		return nil, err
 	}
-	plan := &Plan{owned: fieldpath.NewSet(), overruled: fieldpath.NewSet(), managed: fields}
+	plan := &Plan{owned: fieldpath.NewSet(), overruled: fieldpath.NewSet(), adopted: fieldpath.NewSet(), managed: fields}
 	all := places(current, desired)
 	if desired.Orphan {
 		keepOwned(all, fields.ours)
@@ -60,6 +62,7 @@ func New(current, desired inherit.Object, managed []metav1.ManagedFieldsEntry) (
 	if !fields.inVersion(current.Layout.Version) {
 		all = slices.DeleteFunc(all, func(at place) bool { return at.versioned })
 	}
+	plan.adopt(all)
 	for _, at := range all {
 		if err := plan.add(at); err != nil {
 			return nil, err
@@ -124,7 +127,7 @@ func (p *Plan) add(at place) error {
 	var entries, ours []entry
 	for _, e := range at.current {
 		want, declared := desired[e.name]
-		owned := p.managed.ours.Has(at.pathTo(e))
+		owned := p.managed.ours.Has(at.pathTo(e)) || p.adopted.Has(at.pathTo(e))
 		switch {
 		case declared && want.weak && !owned:
 			entries = append(entries, e)

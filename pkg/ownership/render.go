@@ -130,7 +130,8 @@ func missingParents(raw []byte, path []string, created map[string]bool) ([]jsonp
 // would sort it, and an identical apply would store a new version.
 func (p *Plan) managedFieldsPatch(apiVersion string, now time.Time) ([]jsonpatch.Operation, error) {
 	const list = "/metadata/managedFields"
-	if p.owned.Equals(p.managed.ours) && p.overruled.Empty() {
+	taken := !p.overruled.Empty() || !p.adopted.Empty()
+	if p.owned.Equals(p.managed.ours) && !taken {
 		return nil, nil
 	}
 	entries, err := p.otherEntries()
@@ -151,7 +152,7 @@ func (p *Plan) managedFieldsPatch(apiVersion string, now time.Time) ([]jsonpatch
 		return nil, err
 	}
 	at, _ := slices.BinarySearchFunc(entries, entry, compareEntries)
-	if p.managed.index < 0 && p.overruled.Empty() && len(entries) > 0 {
+	if p.managed.index < 0 && !taken && len(entries) > 0 {
 		return []jsonpatch.Operation{jsonpatch.NewOperation("add", list+"/"+strconv.Itoa(at), entry)}, nil
 	}
 	return []jsonpatch.Operation{jsonpatch.NewOperation("add", list, slices.Insert(entries, at, entry))}, nil
@@ -164,12 +165,12 @@ func (p *Plan) otherEntries() ([]metav1.ManagedFieldsEntry, error) {
 		if i == p.managed.index {
 			continue
 		}
-		if !p.overruled.Empty() {
+		if !p.overruled.Empty() || !p.adopted.Empty() {
 			set, err := fieldsOf(entry)
 			if err != nil {
 				return nil, err
 			}
-			after := set.Difference(p.overruled)
+			after := p.withoutAdopted(entry, set.Difference(p.overruled))
 			if after.Empty() {
 				continue
 			}

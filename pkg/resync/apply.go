@@ -18,16 +18,19 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
 
-// apply sends what a child should inherit as a server-side apply, if the child differs. It is forced: an owner is
-// authoritative for what it declares.
+// apply sends what a child should inherit as a server-side apply, if the child differs and nothing has to go. It is forced:
+// an owner is authoritative for what it declares.
 func (d Dependencies) apply(ctx context.Context, object client.Object, current, desired inherit.Object) error {
-	plan, err := ownership.New(current, desired, object.GetManagedFields())
+	plan, err := ownership.New(object, current, desired)
 	if err != nil || !plan.Needed() {
 		return err
 	}
 	gvk, err := apiutil.GVKForObject(object, d.Client.Scheme())
 	if err != nil {
 		return fmt.Errorf("finding the kind of %T: %w", object, err)
+	}
+	if plan.Adopts() || plan.GivesUp() {
+		return d.patch(ctx, object, gvk, current, desired)
 	}
 	config, err := plan.ApplyConfiguration(gvk.GroupVersion().String(), gvk.Kind, object)
 	if err != nil {

@@ -23,7 +23,9 @@ import (
 
 // Dependencies are what the controllers of all kinds need.
 type Dependencies struct {
-	Client   client.Client
+	Client client.Client
+	// Live reads from the API server. Only what caches do not hold is read with it.
+	Live     client.Reader
 	Chain    *ownerchain.Chain
 	Metrics  *metrics.Metrics
 	Recorder events.EventRecorder

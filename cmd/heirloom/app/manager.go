@@ -104,20 +104,14 @@ func cacheOptions(c *config.Config) cache.Options {
 	return options
 }
 
-// trim keeps our own entry in the managed fields, which tells what we may remove, and of a provider's control plane what
+// trim keeps of the managed fields what tells which fields we may remove, and of a provider's control plane what
 // it declares for its Machines.
 func trim(object any) (any, error) {
 	o, ok := object.(metav1.Object)
 	if !ok {
 		return object, nil
 	}
-	var ours []metav1.ManagedFieldsEntry
-	for _, entry := range o.GetManagedFields() {
-		if ownership.IsOurs(entry) {
-			ours = append(ours, entry)
-		}
-	}
-	o.SetManagedFields(ours)
+	o.SetManagedFields(ownership.Trimmed(o.GetManagedFields(), o.GetCreationTimestamp().Time))
 	if u, ok := object.(*unstructured.Unstructured); ok {
 		trimControlPlane(u)
 	}

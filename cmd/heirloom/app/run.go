@@ -131,7 +131,7 @@ func addWebhooksAndLoop(mgr ctrl.Manager, c *config.Config, from policySource) e
 		Chain: &admission, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: from.policy,
 	})
 	return resync.Setup(mgr, resync.Dependencies{
-		Client: mgr.GetClient(), Chain: &cached, Metrics: counters, Schemas: schemas, ProviderGroups: c.ProviderGroups,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Chain: &cached, Metrics: counters, Schemas: schemas, ProviderGroups: c.ProviderGroups,
 		Recorder: mgr.GetEventRecorder("heirloom"), Policy: from.policy, PolicyChanges: from.changes,
 	})
 }

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ownership
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// beforeFirstApply is the manager to which the API server gives everything of an object that has lost its managed fields.
+const beforeFirstApply = "before-first-apply"
+
+// adopt makes a copy's content ours. A copy is an object that carries all that it should inherit, in the values that its
+// owner declares, exactly as one create has left it, and in which nothing is ours: it comes from a backup without managed
+// fields, or from a provider that copies a template once. Nobody would ever take those keys away again (DESIGN.md §2).
+//
+// Whoever applies the same keys owns them too, now and later; only what belongs to the create is taken.
+func (p *Plan) adopt(all []place) {
+	if p.managed.index >= 0 {
+		return
+	}
+	created, known := p.managed.ofCreate()
+	if !known {
+		return
+	}
+	adopted := fieldpath.NewSet()
+	for _, at := range all {
+		has := byName(at.current)
+		for _, want := range at.desired {
+			e, present := has[want.name]
+			same := present && want.equal(e) && (p.managed.lost() || created.Has(at.pathTo(e)))
+			if !same && want.weak {
+				continue
+			}
+			if !same {
+				return
+			}
+			adopted.Insert(at.pathTo(e))
+			for leaf := range e.leaves {
+				adopted.Insert(at.leafPath(e, leaf))
+			}
+		}
+	}
+	p.adopted = adopted
+}
+
+// Adopts reports whether the plan takes content that is there already from whoever created the object. Such a plan changes
+// no content.
+func (p *Plan) Adopts() bool {
+	return !p.adopted.Empty()
+}
+
+// GivesUp reports whether the plan gives up fields that are ours, whether or not they go from the object with that.
+func (p *Plan) GivesUp() bool {
+	return !p.managed.ours.Difference(p.owned).Empty()
+}
+
+// ofCreate returns what belongs to the create of the object. It is not known where managed fields cannot be read, or where
+// the object was created by an apply.
+func (m managedFields) ofCreate() (*fieldpath.Set, bool) {
+	all := fieldpath.NewSet()
+	for _, entry := range m.entries {
+		if !OfCreate(entry, m.created) {
+			continue
+		}
+		set, err := fieldsOf(entry)
+		if err != nil {
+			return nil, false
+		}
+		all = all.Union(set)
+	}
+	return all, m.lost() || !all.Empty()
+}
+
+// lost reports whether the object has lost its managed fields. The API server keeps some for every object that it creates.
+func (m managedFields) lost() bool {
+	return len(m.entries) == 0 && !m.created.IsZero()
+}
+
+// OfCreate reports whether an entry of managed fields records what a create brought, and nothing that came later. created
+// is when that was; it is zero while the object is being created.
+func OfCreate(entry metav1.ManagedFieldsEntry, created time.Time) bool {
+	if entry.Operation != metav1.ManagedFieldsOperationUpdate || entry.Subresource != "" {
+		return false
+	}
+	// Both times are in whole seconds and are not taken at the same moment.
+	return entry.Manager == beforeFirstApply || created.IsZero() ||
+		entry.Time != nil && entry.Time.Sub(created).Abs() <= time.Second
+}
+
+// withoutAdopted returns an entry's fields without those that are adopted from it.
+func (p *Plan) withoutAdopted(entry metav1.ManagedFieldsEntry, set *fieldpath.Set) *fieldpath.Set {
+	if p.adopted.Empty() || !OfCreate(entry, p.managed.created) {
+		return set
+	}
+	return set.Difference(p.adopted)
+}
+
+// Trimmed returns as much of an object's managed fields as a plan needs to tell what is ours and what might be adopted.
+// Whether it is, only all of them can tell.
+func Trimmed(entries []metav1.ManagedFieldsEntry, created time.Time) []metav1.ManagedFieldsEntry {
+	if i := slices.IndexFunc(entries, IsOurs); i >= 0 {
+		return slices.Clone(entries[i : i+1])
+	}
+	var kept []metav1.ManagedFieldsEntry
+	for _, entry := range entries {
+		if OfCreate(entry, created) {
+			kept = append(kept, entry)
+		}
+	}
+	if len(kept) == 0 && len(entries) > 0 {
+		return []metav1.ManagedFieldsEntry{{}} // there are some, which is not the same as none
+	}
+	return kept
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ownership_test
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heirloom-dev/heirloom/pkg/ownership"
+)
+
+const (
+	labelsAB = "{'f:metadata': {'f:labels': {'f:a': {}, 'f:b': {}}}}"
+	labelB   = "{'f:metadata': {'f:labels': {'f:b': {}}}}"
+)
+
+// created returns an object of that age in a request at now.
+func created(ago time.Duration, fields ...metav1.ManagedFieldsEntry) *metav1.ObjectMeta {
+	return &metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: now.Add(-ago)}, ManagedFields: fields}
+}
+
+// after sets the time of an entry, which is an hour ago otherwise.
+func after(entry metav1.ManagedFieldsEntry, d time.Duration) metav1.ManagedFieldsEntry {
+	entry.Time = &metav1.Time{Time: entry.Time.Add(d)}
+	return entry
+}
+
+func TestAdoption(t *testing.T) {
+	const update = metav1.ManagedFieldsOperationUpdate
+	restored := managed("velero", update, labelsAB)
+	status := restored
+	status.Subresource = "status"
+	for _, tc := range []struct {
+		name             string
+		object           *metav1.ObjectMeta
+		current, desired content
+		adopts           bool
+	}{
+		{name: "a restored object that carries all is adopted", object: created(time.Hour, restored), current: content{labels: "a=1,b=2"}, desired: content{labels: "a=1,b=2"}, adopts: true},
+		{name: "only what the owner declares is", object: created(time.Hour, restored), current: content{labels: "a=1,b=2"}, desired: content{labels: "a=1"}, adopts: true},
+		{name: "so is one that is just being created", object: &metav1.ObjectMeta{ManagedFields: entries(restored)}, current: content{labels: "a=1"}, desired: content{labels: "a=1"}, adopts: true},
+		{name: "so is one that was applied since", object: created(time.Hour, theirs(labelA), restored), current: content{labels: "a=1"}, desired: content{labels: "a=1"}, adopts: true},
+		{name: "so is one that has lost its managed fields", object: created(time.Hour), current: content{labels: "a=1"}, desired: content{labels: "a=1"}, adopts: true},
+		{name: "and had them made up at the first apply", object: created(48*time.Hour, theirs(labelB), managed("before-first-apply", update, labelA)), current: content{labels: "a=1"}, desired: content{labels: "a=1"}, adopts: true},
+		{name: "an object that lacks something is no copy", object: created(time.Hour, restored), current: content{labels: "a=1"}, desired: content{labels: "a=1,c=3"}},
+		{name: "nor is one with another value", object: created(time.Hour, restored), current: content{labels: "a=1,b=3"}, desired: content{labels: "a=1,b=2"}},
+		{name: "what was set later is its writer's", object: created(2*time.Hour, restored), current: content{labels: "a=1"}, desired: content{labels: "a=1"}},
+		{name: "what was applied is its applier's", object: created(time.Hour, theirs(labelA)), current: content{labels: "a=1"}, desired: content{labels: "a=1"}},
+		{name: "what a status has is nobody's business", object: created(time.Hour, status), current: content{labels: "a=1"}, desired: content{labels: "a=1"}},
+		{name: "where something is ours already, the rest is not", object: created(time.Hour, restored, ours(labelB)), current: content{labels: "a=1,b=2"}, desired: content{labels: "a=1,b=2"}},
+		{name: "nothing declared, nothing adopted", object: created(time.Hour, restored), current: content{labels: "a=1"}},
+		{name: "a request without managed fields and without an age tells nothing", object: &metav1.ObjectMeta{}, current: content{labels: "a=1"}, desired: content{labels: "a=1"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			plan, err := ownership.New(tc.object, tc.current.top(), tc.desired.top())
+			Expect(err).NotTo(HaveOccurred())
+			Expect(plan.Adopts()).To(Equal(tc.adopts))
+			Expect(tc.adopts && len(plan.Changes()) > 0).To(BeFalse(), "an adoption changes no content")
+		})
+	}
+}
+
+// What is adopted is ours alone, apart from those who apply it: so it goes when the owner drops it.
+func TestWhatIsAdoptedCanBeRemoved(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	restored := managed("velero", metav1.ManagedFieldsOperationUpdate, labelsAB)
+	object := created(time.Hour, theirs(labelB), restored)
+	raw := document(t, "{metadata: {labels: {a: '1', b: '2'}}}", object.ManagedFields)
+
+	plan, err := ownership.New(object, content{labels: "a=1,b=2"}.top(), content{labels: "a=1,b=2"}.top())
+	Expect(err).NotTo(HaveOccurred())
+	there := patched(t, plan, raw)
+	Expect(withoutManagedFields(t, there)).To(MatchYAML("{metadata: {labels: {a: '1', b: '2'}}}"))
+	object.ManagedFields = managedFieldsOf(t, there)
+	Expect(object.ManagedFields).To(ConsistOf(HaveField("Manager", "capi-machineset"), HaveField("Manager", "heirloom")),
+		"nothing is left of the create's entry")
+
+	plan, err = ownership.New(object, content{labels: "a=1,b=2"}.top(), content{}.top())
+	Expect(err).NotTo(HaveOccurred())
+	Expect(withoutManagedFields(t, patched(t, plan, there))).To(MatchYAML("{metadata: {labels: {b: '2'}}}"))
+}
+
+// The cache keeps enough to tell whether there may be something to adopt.
+func TestTrimmed(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	const update = metav1.ManagedFieldsOperationUpdate
+	age := now.Add(-time.Hour)
+	restored, later := managed("velero", update, labelA), after(managed("kubectl", update, labelB), time.Minute)
+
+	Expect(ownership.Trimmed(entries(restored, ours(labelA)), age)).To(Equal(entries(ours(labelA))))
+	Expect(ownership.Trimmed(entries(theirs(labelA), restored, later), age)).To(Equal(entries(restored)))
+	Expect(ownership.Trimmed(entries(theirs(labelA)), age)).To(HaveLen(1), "none is not the same as none of interest")
+	Expect(ownership.Trimmed(nil, age)).To(BeEmpty())
+	for _, fields := range [][]metav1.ManagedFieldsEntry{entries(restored), entries(theirs(labelA)), entries(ours(labelA)), nil} {
+		whole := &metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: age}, ManagedFields: fields}
+		trimmed := whole.DeepCopy()
+		trimmed.ManagedFields = ownership.Trimmed(fields, age)
+		for _, object := range []*metav1.ObjectMeta{whole, trimmed} {
+			plan, err := ownership.New(object, content{labels: "a=1"}.top(), content{labels: "a=1"}.top())
+			Expect(err).NotTo(HaveOccurred())
+			Expect(plan.Adopts()).To(Equal(len(fields) == 0 || fields[0].Manager == "velero"))
+		}
+	}
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resync
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"gomodules.xyz/jsonpatch/v2"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/ownership"
+)
+
+// patch writes a plan that gives something up, or that takes something from who created the object. An apply cannot take
+// anything away from an Update, and one that gives fields up removes with them whatever around them nobody owns: of an
+// object without managed fields, the whole spec.
+//
+// The cache has but a part of the object, which is why it is read first. What is patched is what admission would answer.
+func (d Dependencies) patch(ctx context.Context, object client.Object, gvk schema.GroupVersionKind, current, desired inherit.Object) error {
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(gvk)
+	if err := d.Live.Get(ctx, client.ObjectKeyFromObject(object), live); err != nil {
+		return gone(err, gvk.Kind)
+	}
+	if live.GetResourceVersion() != object.GetResourceVersion() {
+		return nil // it has changed, and will be looked at again for that
+	}
+	plan, err := ownership.New(live, current, desired)
+	if err != nil || !plan.Needed() {
+		return err
+	}
+	patch, err := patchOf(plan, live)
+	if err != nil {
+		return err
+	}
+	err = d.Client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(ownership.Manager))
+	d.Metrics.Write(gvk.Kind, result(err))
+	if err != nil {
+		return fmt.Errorf("patching what the %s inherits: %w", gvk.Kind, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Patched what the object inherits", "changes", len(plan.Changes()))
+	return nil
+}
+
+// patchOf holds only for the version that was read: a conflict is retried from a fresh one.
+func patchOf(plan *ownership.Plan, live *unstructured.Unstructured) ([]byte, error) {
+	raw, err := live.MarshalJSON()
+	if err != nil {
+		return nil, fmt.Errorf("writing the %s: %w", live.GetKind(), err)
+	}
+	operations, err := plan.Patch(raw, live.GetAPIVersion(), time.Now())
+	if err != nil {
+		return nil, err
+	}
+	operations = append(operations, jsonpatch.NewOperation("replace", "/metadata/resourceVersion", live.GetResourceVersion()))
+	patch, err := json.Marshal(operations)
+	if err != nil {
+		return nil, fmt.Errorf("writing the patch: %w", err)
+	}
+	return patch, nil
+}
