@@ -19,24 +19,25 @@ import (
 	"k8s.io/client-go/openapi"
 	"k8s.io/kube-openapi/pkg/spec3"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/heirloom-dev/heirloom/pkg/broadcast"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 // Schemas holds what is known of the schemas of control planes. It is a manager.Runnable that runs on every replica,
 // because every replica answers admission requests.
 type Schemas struct {
+	// Broadcaster tells when a layout that was known has changed.
+	broadcast.Broadcaster
 	// Client reads what the API server publishes. Its requests take no context, so they need a timeout of their own, or
 	// one that hangs stands in the way of all that follow.
 	Client openapi.Client
 	// Interval is how often the API server is asked whether the schemas have changed.
 	Interval time.Duration
 
-	fetches     singleflight.Group
-	mu          sync.RWMutex
-	known       map[schema.GroupVersion]*document
-	subscribers []chan event.GenericEvent
+	fetches singleflight.Group
+	mu      sync.RWMutex
+	known   map[schema.GroupVersion]*document
 }
 
 // document is what is kept of the published document of a group version. It does not change.
@@ -45,24 +46,6 @@ type document struct {
 	url string
 	// layouts are by kind.
 	layouts map[string]capi.Layout
-}
-
-// Subscribe returns a channel that gets an event whenever a layout that was known changes. It is called before the
-// manager starts.
-func (s *Schemas) Subscribe() <-chan event.GenericEvent {
-	subscriber := make(chan event.GenericEvent, 1)
-	s.subscribers = append(s.subscribers, subscriber)
-	return subscriber
-}
-
-// publish does not wait: an event that nobody has taken yet stands for the next one, too.
-func (s *Schemas) publish() {
-	for _, subscriber := range s.subscribers {
-		select {
-		case subscriber <- event.GenericEvent{Object: &capi.Machine{}}:
-		default:
-		}
-	}
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -206,7 +189,7 @@ func (s *Schemas) keep(ctx context.Context, gv schema.GroupVersion, doc *documen
 		return
 	}
 	ctrl.LoggerFrom(ctx).Info("The schema of control planes changed", "groupVersion", gv.String())
-	s.publish()
+	s.Publish()
 }
 
 func (s *Schemas) swap(gv schema.GroupVersion, doc *document) *document {

@@ -21,8 +21,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/heirloom-dev/heirloom/pkg/broadcast"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
@@ -41,30 +41,14 @@ const (
 // Detector holds what is known. It is a manager.Runnable that runs on every replica, because every replica answers
 // admission requests.
 type Detector struct {
+	// Broadcaster tells whenever what is known changes.
+	broadcast.Broadcaster
 	// Client reads from the cache and writes the dry run.
 	Client client.Client
 	// Interval is how often Cluster API is asked again.
 	Interval time.Duration
 
-	state       atomic.Int32
-	subscribers []chan event.GenericEvent
-}
-
-// Subscribe returns a channel that gets an event whenever what is known changes. It is called before Start.
-func (d *Detector) Subscribe() <-chan event.GenericEvent {
-	subscriber := make(chan event.GenericEvent, 1)
-	d.subscribers = append(d.subscribers, subscriber)
-	return subscriber
-}
-
-// publish does not wait: an event that nobody has taken yet stands for the next one, too.
-func (d *Detector) publish() {
-	for _, subscriber := range d.subscribers {
-		select {
-		case subscriber <- event.GenericEvent{Object: &capi.Machine{}}:
-		default:
-		}
-	}
+	state atomic.Int32
 }
 
 // State returns what is known now.
@@ -105,7 +89,7 @@ func (d *Detector) detect(ctx context.Context) error {
 		return err
 	}
 	d.state.Store(int32(state)) //nolint:gosec // one of three constants
-	d.publish()
+	d.Publish()
 	ctrl.LoggerFrom(ctx).Info("Found out whether Cluster API propagates taints", "clusterAPITaintPropagation", state.String())
 	return nil
 }

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package broadcast tells controllers that something has changed which is no object of the API server: an option of the
+// rules, a schema.
+package broadcast
+
+import (
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+)
+
+// Broadcaster sends an event to all its subscribers. The zero value has none.
+type Broadcaster struct {
+	subscribers []chan event.GenericEvent
+}
+
+// Subscribe returns a channel that gets an event with every Publish. It is called before the manager starts.
+func (b *Broadcaster) Subscribe() <-chan event.GenericEvent {
+	subscriber := make(chan event.GenericEvent, 1)
+	b.subscribers = append(b.subscribers, subscriber)
+	return subscriber
+}
+
+// Publish does not wait: an event that nobody has taken yet stands for the next one, too.
+func (b *Broadcaster) Publish() {
+	for _, subscriber := range b.subscribers {
+		select {
+		case subscriber <- event.GenericEvent{Object: &capi.Machine{}}: // controllers ignore events without an object
+		default:
+		}
+	}
+}
