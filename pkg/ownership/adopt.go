@@ -3,11 +3,14 @@
 package ownership
 
 import (
+	"maps"
 	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // beforeFirstApply is the manager to which the API server gives everything of an object that has lost its managed fields.
@@ -56,6 +59,32 @@ func (p *Plan) Adopts() bool {
 // GivesUp reports whether the plan gives up fields that are ours, whether or not they go from the object with that.
 func (p *Plan) GivesUp() bool {
 	return !p.managed.ours.Difference(p.owned).Empty()
+}
+
+// NewRemoval computes a plan that only gives up, and adopts, what New's does: nothing is added and no value changes. Whoever
+// patches an object owns as Update what the patch adds or changes, so those are left to an apply.
+func NewRemoval(child metav1.Object, current, desired inherit.Object) (*Plan, error) {
+	return newPlan(child, current, desired, func(at place) []entry {
+		has := byName(at.current)
+		var kept []entry
+		for _, want := range at.desired {
+			if e, ok := has[want.name]; ok {
+				kept = append(kept, e.without(want))
+			}
+		}
+		return kept
+	})
+}
+
+// without returns an entry as it is, apart from the fields that another one lacks.
+func (e entry) without(other entry) entry {
+	if e.leaves == nil {
+		return e
+	}
+	leaves := maps.Clone(e.leaves)
+	maps.DeleteFunc(leaves, func(leaf string, _ any) bool { _, ok := other.leaves[leaf]; return !ok })
+	e.leaves = leaves
+	return e
 }
 
 // ofCreate returns what belongs to the create of the object. It is not known where managed fields cannot be read, or where

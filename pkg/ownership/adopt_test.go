@@ -106,3 +106,26 @@ func TestTrimmed(t *testing.T) {
 		}
 	}
 }
+
+// The loop gives up by patch and adds by apply, because the API server records what a patch adds as an Update. Both together
+// come to what admission answers in one.
+func TestRemovalsAreApart(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	object := created(24*time.Hour, ours(`{'f:metadata': {'f:labels': {'f:a': {}, 'f:b': {}}}, 'f:spec': {'f:taints': {'k:{"effect":"NoSchedule","key":"gpu"}': {'.': {}, 'f:effect': {}, 'f:key': {}, 'f:propagation': {}, 'f:value': {}}}}}`))
+	has, wants := content{labels: "a=1,b=1", taints: "gpu=x:NoSchedule"}, content{labels: "a=2,c=3", taints: "gpu:NoSchedule@OnInitialization"}
+	raw := document(t, "{metadata: {labels: {a: '1', b: '1'}}, spec: {taints: [{key: gpu, value: x, effect: NoSchedule, propagation: Always}]}}", object.ManagedFields)
+
+	plan, err := ownership.New(object, has.top(), wants.top())
+	Expect(err).NotTo(HaveOccurred())
+	Expect(plan.GivesUp()).To(BeTrue())
+	removal, err := ownership.NewRemoval(object, has.top(), wants.top())
+	Expect(err).NotTo(HaveOccurred())
+	there := patched(t, removal, raw)
+	Expect(withoutManagedFields(t, there)).To(MatchYAML("{metadata: {labels: {a: '1'}}, spec: {taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}}"))
+
+	object.ManagedFields = managedFieldsOf(t, there)
+	plan, err = ownership.New(object, content{labels: "a=1", taints: "gpu:NoSchedule"}.top(), wants.top())
+	Expect(err).NotTo(HaveOccurred())
+	Expect(plan.GivesUp()).To(BeFalse(), "one removal is enough")
+	Expect(plan.Changes()).To(HaveLen(3), "label a, label c and the taint")
+}

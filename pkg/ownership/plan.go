@@ -50,6 +50,10 @@ type result struct {
 
 // New computes the plan for a child. It returns an error where the child's managed fields cannot be read.
 func New(child metav1.Object, current, desired inherit.Object) (*Plan, error) {
+	return newPlan(child, current, desired, func(at place) []entry { return at.desired })
+}
+
+func newPlan(child metav1.Object, current, desired inherit.Object, want func(place) []entry) (*Plan, error) {
 	fields, err := readManagedFields(child)
 	if err != nil {
 		return nil, err
@@ -64,6 +68,7 @@ func New(child metav1.Object, current, desired inherit.Object) (*Plan, error) {
 	}
 	plan.adopt(all)
 	for _, at := range all {
+		at.desired = want(at)
 		if err := plan.add(at); err != nil {
 			return nil, err
 		}

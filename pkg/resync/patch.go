@@ -19,11 +19,11 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
 
-// patch writes a plan that gives something up, or that takes something from who created the object. An apply cannot take
+// patch gives up what the object no longer inherits, or takes what it does from who created it. An apply cannot take
 // anything away from an Update, and one that gives fields up removes with them whatever around them nobody owns: of an
-// object without managed fields, the whole spec.
+// object without managed fields, the whole spec. What is to be added is left to the apply that the patch's event leads to.
 //
-// The cache has but a part of the object, which is why it is read first. What is patched is what admission would answer.
+// The cache has but a part of the object, which is why it is read first.
 func (d Dependencies) patch(ctx context.Context, object client.Object, gvk schema.GroupVersionKind, current, desired inherit.Object) error {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(gvk)
@@ -33,7 +33,7 @@ func (d Dependencies) patch(ctx context.Context, object client.Object, gvk schem
 	if live.GetResourceVersion() != object.GetResourceVersion() {
 		return nil // it has changed, and will be looked at again for that
 	}
-	plan, err := ownership.New(live, current, desired)
+	plan, err := ownership.NewRemoval(live, current, desired)
 	if err != nil || !plan.Needed() {
 		return err
 	}
@@ -46,7 +46,7 @@ func (d Dependencies) patch(ctx context.Context, object client.Object, gvk schem
 	if err != nil {
 		return fmt.Errorf("patching what the %s inherits: %w", gvk.Kind, err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Patched what the object inherits", "changes", len(plan.Changes()))
+	ctrl.LoggerFrom(ctx).Info("Patched away what the object no longer inherits, or adopted what it does", "changes", len(plan.Changes()))
 	return nil
 }
 

@@ -62,7 +62,9 @@ func (s *scene) complete(l lineage) {
 	})
 	s.eventually(l.infra, func(g Gomega) { g.Expect(l.infra.GetLabels()).To(HaveKeyWithValue("team", "ml")) })
 	node := stage.Node(l.m.Name)
-	s.eventually(node, func(g Gomega) { g.Expect(taint.FormatList(node.Spec.Taints)).To(ContainSubstring("gpu=true:NoSchedule")) })
+	s.eventually(node, func(g Gomega) {
+		g.Expect(taint.FormatList(node.Spec.Taints)).To(ContainSubstring("gpu=true:NoSchedule"))
+	})
 }
 
 // drop removes everything from the template of the MachineDeployment but what its selector uses.
@@ -83,7 +85,9 @@ func (s *scene) expectDropped(l lineage, touch bool) {
 		s.Eventually(func(g Gomega) {
 			s.get(object)
 			if touch {
-				s.update(object, func() { object.SetLabels(merged(object.GetLabels(), map[string]string{touched: object.GetResourceVersion()})) })
+				s.update(object, func() {
+					object.SetLabels(merged(object.GetLabels(), map[string]string{touched: object.GetResourceVersion()}))
+				})
 			}
 			g.Expect(object.GetLabels()).NotTo(HaveKey("team"))
 			g.Expect(object.GetLabels()).NotTo(HaveKey("node.cluster.x-k8s.io/pool"))
