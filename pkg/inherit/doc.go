@@ -5,8 +5,12 @@
 // The package is pure: no client, no context, no logger. The webhooks and the resync loop both call it, so that what
 // is answered in admission and what the loop applies are the same by construction. Where each rule lives:
 //
+//	the table   rules.go       made of the rows beside each rule
+//	rules 1-3   topology.go    ClusterClass and Cluster topology → control plane, MachineDeployment, MachinePool
+//	            section.go     which part of a class and a topology is about an object
 //	rules 5, 6  machineset.go  MachineDeployment → MachineSet
 //	rules 4, 8, 9  machine.go, template.go  template of a control plane, MachineSet or MachinePool → Machine
+//	            sibling.go     the same → InfraMachine, BootstrapConfig
 //	rules 11-13 node.go, nodelabels.go  Machine → Node
 //	order       effective.go   a Node inherits what its Machine will carry
 //	fields      fields.go      in-place mutable fields, whatever the version of the API

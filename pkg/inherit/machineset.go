@@ -12,7 +12,7 @@ func rulesOfMachineSet() []Rule {
 	return []Rule{
 		{
 			Number: 5, From: "MachineDeployment `metadata`", To: "MachineSet `metadata`",
-			Annotations: carried("without those below that are never inherited, and without bookkeeping"),
+			Annotations: carried("without those that are never inherited, and without bookkeeping"),
 			Source:      metadataBook, Code: "Policy.MachineSet",
 		},
 		{

@@ -10,34 +10,39 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// never reports whether a key is handed down by no rule, whoever declares it (DESIGN.md §1, "Never inherited"):
-// bookkeeping of kubectl and of Cluster API's own controllers, and tracking keys of GitOps tools, which would take
-// the child for theirs.
-func never(key string) bool {
-	switch key {
-	case "cluster.x-k8s.io/conversion-data",
-		clusterv1.RevisionAnnotation, "machinedeployment.clusters.x-k8s.io/revision-history",
-		clusterv1.DesiredReplicasAnnotation, clusterv1.MaxReplicasAnnotation,
-		clusterv1.ClusterTopologyHoldUpgradeSequenceAnnotation, clusterv1.ClusterTopologyDeferUpgradeAnnotation,
-		"app.kubernetes.io/managed-by", "helm.sh/chart":
-		return true
-	}
-	switch domain(key) {
-	case "kubectl.kubernetes.io", "argocd.argoproj.io", "kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io", "meta.helm.sh":
-		return true
-	}
-	return false
+// NeverInherited returns what no rule hands down, whoever declares it (DESIGN.md §1, "Never inherited"): single keys, and
+// domains with all of their keys. It is bookkeeping of kubectl and of Cluster API's own controllers, and tracking keys of
+// GitOps tools, which would take the child for theirs.
+func NeverInherited() (keys, domains []string) {
+	return []string{
+			"cluster.x-k8s.io/conversion-data",
+			clusterv1.RevisionAnnotation, "machinedeployment.clusters.x-k8s.io/revision-history",
+			clusterv1.DesiredReplicasAnnotation, clusterv1.MaxReplicasAnnotation,
+			clusterv1.ClusterTopologyHoldUpgradeSequenceAnnotation, clusterv1.ClusterTopologyDeferUpgradeAnnotation,
+			"app.kubernetes.io/managed-by", "helm.sh/chart",
+		}, []string{
+			"kubectl.kubernetes.io", "argocd.argoproj.io", "kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io", "meta.helm.sh",
+		}
 }
 
-// bookkeeping reports whether a key tells about the object that carries it. Such a key is inherited only if the owner
-// put it into a template on purpose; an operator's regex for Nodes does not reach it.
+// never reports whether a key is handed down by no rule.
+func never(key string) bool {
+	keys, domains := NeverInherited()
+	return slices.Contains(keys, key) || slices.Contains(domains, domain(key))
+}
+
+// Bookkeeping returns the domains whose keys tell about the object that carries them, and those where the same is true of
+// their subdomains (families). Such a key is inherited only if the owner put it into a template or a topology on purpose; an
+// operator's regex for Nodes does not reach it.
+func Bookkeeping() (domains, families []string) {
+	return []string{"cluster.x-k8s.io", "topology.cluster.x-k8s.io"}, []string{"heirloom.dev"}
+}
+
+// bookkeeping reports whether a key tells about the object that carries it.
 func bookkeeping(key string) bool {
-	switch d := domain(key); d {
-	case "cluster.x-k8s.io", "topology.cluster.x-k8s.io":
-		return true
-	default:
-		return within(d, "heirloom.dev")
-	}
+	d := domain(key)
+	domains, families := Bookkeeping()
+	return slices.Contains(domains, d) || slices.ContainsFunc(families, func(parent string) bool { return within(d, parent) })
 }
 
 // domain returns the prefix of a label or annotation key, or the key itself where it has none.
@@ -82,13 +87,16 @@ func filter(m map[string]string, keep func(key string) bool) map[string]string {
 	return kept
 }
 
-// identifies reports whether Cluster API's controllers find an object's family by this label. They set it themselves,
-// whatever a template says, and also where no selector names it.
-func identifies(key string) bool {
-	switch key {
-	case clusterv1.ClusterNameLabel, clusterv1.MachineSetNameLabel, clusterv1.MachineDeploymentNameLabel,
-		clusterv1.MachineControlPlaneLabel, clusterv1.MachineControlPlaneNameLabel, clusterv1.MachinePoolNameLabel:
-		return true
+// FamilyLabels returns the labels by which Cluster API's controllers find an object's family. They set them themselves,
+// whatever a template says, and also where no selector names them.
+func FamilyLabels() []string {
+	return []string{
+		clusterv1.ClusterNameLabel, clusterv1.MachineSetNameLabel, clusterv1.MachineDeploymentNameLabel,
+		clusterv1.MachineControlPlaneLabel, clusterv1.MachineControlPlaneNameLabel, clusterv1.MachinePoolNameLabel,
 	}
-	return false
+}
+
+// identifies reports whether Cluster API's controllers find an object's family by this label.
+func identifies(key string) bool {
+	return slices.Contains(FamilyLabels(), key)
 }

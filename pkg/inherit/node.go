@@ -66,7 +66,7 @@ func rulesOfNode() []Rule {
 		{
 			Number: 13, From: "Machine `spec.taints` and taint annotations", To: "Node `spec.taints`",
 			Taints: carried("`Always`, and `Initialize` (also called `OnInitialization`)"),
-			Source: taintsProposal, Code: "Policy.Node",
+			Source: taintsProposal + "; declared by annotation they are Heirloom's own", Code: "Policy.Node",
 		},
 	}
 }

@@ -47,7 +47,7 @@ func rulesOfNothing() []Rule {
 	return []Rule{
 		{Number: 7, From: "MachineSet `metadata`", To: "nothing", Source: metadataBook},
 		{
-			Number: 10, From: "ControlPlane, MachineDeployment, MachinePool and MachineSet `metadata`, apart from the above",
+			Number: 10, From: "ControlPlane, MachineDeployment and MachinePool `metadata`, apart from the above",
 			To: "nothing", Source: metadataBook,
 		},
 	}

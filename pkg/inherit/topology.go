@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"maps"
+	"slices"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -39,8 +40,9 @@ func rulesOfTopology() []Rule {
 			To:     "MachinePool `metadata` and `spec.template.metadata`",
 			Labels: labels, Annotations: annotations,
 			Taints: carried("as in rule 1, but as annotations of `spec.template.metadata`: Cluster API refuses typed taints there"),
-			Fields: carried("timeouts and `minReadySeconds`, as in rule 1"),
-			Source: clusterClassBook, Code: "Policy.MachinePool",
+			Fields: carried("as in rule 2, without readiness gates"),
+			Source: clusterClassBook + ", as for MachineDeployments; Cluster API's own topology controller fails on typed taints of a MachinePool",
+			Code:   "Policy.MachinePool",
 		},
 	}
 }
@@ -111,14 +113,17 @@ func instead[T any](list, otherwise []T) []T {
 	return otherwise
 }
 
+// TopologyLabels returns the labels by which Cluster API's topology controller finds its objects.
+func TopologyLabels() []string {
+	return []string{
+		clusterv1.ClusterTopologyOwnedLabel, clusterv1.ClusterTopologyMachineDeploymentNameLabel,
+		clusterv1.ClusterTopologyMachinePoolNameLabel,
+	}
+}
+
 // managed reports whether Cluster API's topology controller finds its objects by this label.
 func managed(key string) bool {
-	switch key {
-	case clusterv1.ClusterTopologyOwnedLabel, clusterv1.ClusterTopologyMachineDeploymentNameLabel,
-		clusterv1.ClusterTopologyMachinePoolNameLabel:
-		return true
-	}
-	return false
+	return slices.Contains(TopologyLabels(), key)
 }
 
 // annotate returns the annotations with the typed taints among them. On the same key and effect these win over taints that
