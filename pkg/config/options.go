@@ -26,6 +26,10 @@ type Options struct {
 	KubeAPIQPS        float32
 	KubeAPIBurst      int
 
+	ClusterCacheConcurrency int
+	ClusterCacheClientQPS   float32
+	ClusterCacheClientBurst int
+
 	WebhookHost    string
 	WebhookPort    int
 	WebhookCertDir string
@@ -53,6 +57,7 @@ func NewOptions() *Options {
 // AddFlags adds every flag. Where Cluster API's managers have the same flag, name, default and meaning are theirs.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.addWatchFlags(fs)
+	o.addWorkloadFlags(fs)
 	o.addWebhookFlags(fs)
 	o.addLeaderElectionFlags(fs)
 	o.addRuleFlags(fs)
@@ -75,6 +80,15 @@ func (o *Options) addWatchFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.HealthAddr, "health-addr", ":9440", "The address the health endpoint binds to.")
 	fs.Float32Var(&o.KubeAPIQPS, "kube-api-qps", 100, "Maximum queries per second from the client to the management cluster's API server.")
 	fs.IntVar(&o.KubeAPIBurst, "kube-api-burst", 200, "Maximum number of queries in one burst to the management cluster's API server.")
+}
+
+func (o *Options) addWorkloadFlags(fs *pflag.FlagSet) {
+	fs.IntVar(&o.ClusterCacheConcurrency, "clustercache-concurrency", 100,
+		"Number of workload clusters whose connection is seen to at a time.")
+	fs.Float32Var(&o.ClusterCacheClientQPS, "clustercache-client-qps", 100,
+		"Maximum queries per second from the client to the API server of each workload cluster.")
+	fs.IntVar(&o.ClusterCacheClientBurst, "clustercache-client-burst", 200,
+		"Maximum number of queries in one burst to the API server of each workload cluster.")
 }
 
 func (o *Options) addWebhookFlags(fs *pflag.FlagSet) {

@@ -30,9 +30,17 @@ type Chain struct {
 	// Mapper tells which version of a provider's kind to read. Whoever wrote an owner reference may have used another, and
 	// one informer for each kind is enough.
 	Mapper meta.RESTMapper
-	// ManagementCluster names the Cluster whose Nodes live in the same API server as the Cluster API objects.
-	// It is empty where that is not known, or where there is none.
+	// ManagementCluster names the Cluster whose Nodes are asked about: unless Within says otherwise, those that live in the
+	// same API server as the Cluster API objects. It is empty where that is not known, or where there is none.
 	ManagementCluster types.NamespacedName
+}
+
+// Within returns a chain for the Nodes of that Cluster's own API server. Its Machines and MachinePools are in the same place
+// as all others.
+func (c *Chain) Within(cluster types.NamespacedName) *Chain {
+	within := *c
+	within.ManagementCluster = cluster
+	return &within
 }
 
 // MachineDeployment returns the MachineDeployment that controls the MachineSet, or nil where there is none.

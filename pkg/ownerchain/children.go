@@ -31,9 +31,9 @@ func (c *Chain) All(ctx context.Context, list client.ObjectList) ([]types.Namesp
 	return c.keys(ctx, list)
 }
 
-// NodesOf returns the Nodes of the management cluster that the Machine may be. Which it is, MachineOf decides.
-func (c *Chain) NodesOf(ctx context.Context, m *capi.Machine) ([]types.NamespacedName, error) {
-	var keys []types.NamespacedName
+// NodesOf returns those of the Nodes in a cache that the Machine may be. Which it is, MachineOf decides.
+func (c *Chain) NodesOf(ctx context.Context, nodes client.Reader, m *capi.Machine) ([]types.NamespacedName, error) {
+	var all []types.NamespacedName
 	lookups := []client.MatchingFields{}
 	if m.Spec.ProviderID != "" {
 		lookups = append(lookups, client.MatchingFields{providerIDField: m.Spec.ProviderID})
@@ -42,41 +42,45 @@ func (c *Chain) NodesOf(ctx context.Context, m *capi.Machine) ([]types.Namespace
 		lookups = append(lookups, client.MatchingFields{nodeNameField: name})
 	}
 	for _, fields := range lookups {
-		found, err := c.keys(ctx, &corev1.NodeList{}, fields)
+		found, err := keys(ctx, nodes, &corev1.NodeList{}, fields)
 		if err != nil {
 			return nil, err
 		}
-		keys = append(keys, found...)
+		all = append(all, found...)
 	}
-	return keys, nil
+	return all, nil
 }
 
-// NodesOfPool returns the Nodes of the management cluster that the MachinePool names.
-func (c *Chain) NodesOfPool(ctx context.Context, mp *capi.MachinePool) ([]types.NamespacedName, error) {
-	var keys []types.NamespacedName
+// NodesOfPool returns those of the Nodes in a cache that the MachinePool names.
+func (c *Chain) NodesOfPool(ctx context.Context, nodes client.Reader, mp *capi.MachinePool) ([]types.NamespacedName, error) {
+	var all []types.NamespacedName
 	for _, providerID := range mp.Spec.ProviderIDList {
-		found, err := c.keys(ctx, &corev1.NodeList{}, client.MatchingFields{providerIDField: providerID})
+		found, err := keys(ctx, nodes, &corev1.NodeList{}, client.MatchingFields{providerIDField: providerID})
 		if err != nil {
 			return nil, err
 		}
-		keys = append(keys, found...)
+		all = append(all, found...)
 	}
-	return keys, nil
+	return all, nil
 }
 
 func (c *Chain) keys(ctx context.Context, list client.ObjectList, options ...client.ListOption) ([]types.NamespacedName, error) {
-	if err := c.Cache.List(ctx, list, options...); err != nil {
+	return keys(ctx, c.Cache, list, options...)
+}
+
+func keys(ctx context.Context, reader client.Reader, list client.ObjectList, options ...client.ListOption) ([]types.NamespacedName, error) {
+	if err := reader.List(ctx, list, options...); err != nil {
 		return nil, fmt.Errorf("listing %T: %w", list, err)
 	}
-	var keys []types.NamespacedName
+	var all []types.NamespacedName
 	err := meta.EachListItem(list, func(object runtime.Object) error {
 		if o, ok := object.(client.Object); ok {
-			keys = append(keys, client.ObjectKeyFromObject(o))
+			all = append(all, client.ObjectKeyFromObject(o))
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading %T: %w", list, err)
 	}
-	return keys, nil
+	return all, nil
 }

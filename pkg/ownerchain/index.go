@@ -52,7 +52,7 @@ type index struct {
 }
 
 func indexes() []index {
-	return []index{
+	all := []index{
 		{&capi.Cluster{}, classField, of(func(c *capi.Cluster) []string { return notEmpty(classKey(c)) })},
 		{&capi.MachineDeployment{}, clusterField, of(func(md *capi.MachineDeployment) []string { return notEmpty(md.Spec.ClusterName) })},
 		{&capi.MachineSet{}, ownerField, ownerUID},
@@ -63,8 +63,18 @@ func indexes() []index {
 		{&capi.Machine{}, nodeNameField, of(machineNodeNames)},
 		{&capi.MachinePool{}, clusterField, of(func(mp *capi.MachinePool) []string { return notEmpty(mp.Spec.ClusterName) })},
 		{&capi.MachinePool{}, providerIDField, of(func(mp *capi.MachinePool) []string { return mp.Spec.ProviderIDList })},
-		{&corev1.Node{}, providerIDField, of(func(n *corev1.Node) []string { return notEmpty(n.Spec.ProviderID) })},
-		{&corev1.Node{}, nodeNameField, of(inherit.NodeNames)},
+	}
+	for field, values := range NodeIndexes() {
+		all = append(all, index{&corev1.Node{}, field, values})
+	}
+	return all
+}
+
+// NodeIndexes returns the indexes of Nodes that a cache needs for NodesOf and NodesOfPool.
+func NodeIndexes() map[string]client.IndexerFunc {
+	return map[string]client.IndexerFunc{
+		providerIDField: of(func(n *corev1.Node) []string { return notEmpty(n.Spec.ProviderID) }),
+		nodeNameField:   of(inherit.NodeNames),
 	}
 }
 

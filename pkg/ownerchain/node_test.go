@@ -201,13 +201,13 @@ func TestLookAgain(t *testing.T) {
 	for _, m := range []*capi.Machine{
 		change(machine("m", ""), isNode), change(machine("m", ""), provided), change(machine("m", ""), addressed),
 	} {
-		nodes, err := chain.NodesOf(t.Context(), m)
+		nodes, err := chain.NodesOf(t.Context(), chain.Cache, m)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(names(nodes)).To(Equal([]string{"n"}))
 	}
-	Expect(chain.NodesOf(t.Context(), machine("m", ""))).To(BeEmpty())
+	Expect(chain.NodesOf(t.Context(), chain.Cache, machine("m", ""))).To(BeEmpty())
 
-	pooled, err := chain.NodesOfPool(t.Context(), &capi.MachinePool{Spec: capi.MachinePoolSpec{ProviderIDList: []string{"aws:2", "aws:9"}}})
+	pooled, err := chain.NodesOfPool(t.Context(), chain.Cache, &capi.MachinePool{Spec: capi.MachinePoolSpec{ProviderIDList: []string{"aws:2", "aws:9"}}})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(names(pooled)).To(Equal([]string{"n2"}))
 }

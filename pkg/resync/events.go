@@ -4,7 +4,6 @@ package resync
 
 import (
 	"context"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -73,62 +72,16 @@ func (d Dependencies) membersOfClass(list client.ObjectList) handler.EventHandle
 	})
 }
 
-func (d Dependencies) nodes() handler.EventHandler {
-	return enqueue(func(ctx context.Context, object client.Object) ([]types.NamespacedName, error) {
-		m, ok := object.(*capi.Machine)
-		if !ok {
-			return nil, fmt.Errorf("expected a Machine, got %T", object)
-		}
-		return d.Chain.NodesOf(ctx, m)
-	})
-}
-
-func (d Dependencies) nodesOfPool() handler.EventHandler {
-	return enqueue(func(ctx context.Context, object client.Object) ([]types.NamespacedName, error) {
-		mp, ok := object.(*capi.MachinePool)
-		if !ok {
-			return nil, fmt.Errorf("expected a MachinePool, got %T", object)
-		}
-		return d.Chain.NodesOfPool(ctx, mp)
-	})
-}
-
-func (d Dependencies) nodesOfCluster() handler.EventHandler {
-	return enqueue(func(ctx context.Context, cluster client.Object) ([]types.NamespacedName, error) {
-		list := &capi.MachineList{}
-		if _, err := d.Chain.Members(ctx, cluster, list); err != nil {
-			return nil, err
-		}
-		var keys []types.NamespacedName
-		for i := range list.Items {
-			found, err := d.Chain.NodesOf(ctx, &list.Items[i])
-			if err != nil {
-				return nil, err
-			}
-			keys = append(keys, found...)
-		}
-		pools := &capi.MachinePoolList{}
-		if _, err := d.Chain.Members(ctx, cluster, pools); err != nil {
-			return nil, err
-		}
-		for i := range pools.Items {
-			found, err := d.Chain.NodesOfPool(ctx, &pools.Items[i])
-			if err != nil {
-				return nil, err
-			}
-			keys = append(keys, found...)
-		}
-		return keys, nil
-	})
-}
-
 // policyChanges looks at all objects of the list's kind again when the rules' options have changed.
 func (d Dependencies) policyChanges(list client.ObjectList) source.Source {
-	var changes <-chan event.GenericEvent = make(chan event.GenericEvent)
-	if d.PolicyChanges != nil {
-		changes = d.PolicyChanges()
+	return d.again(d.changesOfPolicy(), list)
+}
+
+func (d Dependencies) changesOfPolicy() <-chan event.GenericEvent {
+	if d.PolicyChanges == nil {
+		return make(chan event.GenericEvent)
 	}
-	return d.again(changes, list)
+	return d.PolicyChanges()
 }
 
 // again looks at all objects of the list's kind after each event.

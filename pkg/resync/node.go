@@ -4,46 +4,91 @@ package resync
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
-// nodes applies rules 11, 12 and 13 to the Nodes of the management cluster itself.
-type nodes struct{ Dependencies }
+// busy is how soon a Node is looked at again whose cluster keeps enough workers waiting.
+const busy = 200 * time.Millisecond
 
-// Reconcile implements reconcile.Reconciler.
-func (r nodes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+// NodeRequest names a Node.
+type NodeRequest struct {
+	// Cluster is empty for a Node of the management cluster's own API server.
+	Cluster types.NamespacedName
+	Name    string
+}
+
+// nodes applies rules 11, 12 and 13 to the Nodes of the management cluster itself and of all workload clusters.
+type nodes struct {
+	Dependencies
+	share *share
+}
+
+// Reconcile implements reconcile.TypedReconciler.
+func (r nodes) Reconcile(ctx context.Context, req NodeRequest) (ctrl.Result, error) {
+	if !r.share.take(req.Cluster) {
+		return ctrl.Result{RequeueAfter: busy}, nil
+	}
+	defer r.share.give(req.Cluster)
+	nodes, chain, err := r.clusterOf(ctx, req.Cluster)
+	if errors.Is(err, clustercache.ErrClusterNotConnected) {
+		return ctrl.Result{}, nil // all its Nodes are looked at once it is connected
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{}, r.sync(ctx, nodes, chain, req)
+}
+
+// clusterOf returns a client of the cluster that a Node is in, and the chain that knows its Machines.
+func (r nodes) clusterOf(ctx context.Context, cluster types.NamespacedName) (client.Client, *ownerchain.Chain, error) {
+	if cluster == (types.NamespacedName{}) {
+		return r.Client, r.Chain, nil
+	}
+	c, err := r.Workloads.GetClient(ctx, cluster)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reaching the workload cluster %s: %w", cluster, err)
+	}
+	return c, r.Chain.Within(cluster), nil
+}
+
+func (r nodes) sync(ctx context.Context, nodes client.Client, chain *ownerchain.Chain, req NodeRequest) error {
 	node := &corev1.Node{}
-	if err := r.Client.Get(ctx, req.NamespacedName, node); err != nil {
-		return ctrl.Result{}, gone(err, "Node")
+	if err := nodes.Get(ctx, types.NamespacedName{Name: req.Name}, node); err != nil {
+		return gone(err, "Node")
 	}
 	policy := r.Policy()
-	m, err := r.Chain.Inherits(ctx, node, policy)
+	m, err := chain.Inherits(ctx, node, policy)
 	if err != nil || m == nil {
-		return ctrl.Result{}, err
+		return err
 	}
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Machine", klog.KObj(m)))
 	current := inherit.OfNode(node)
 	result, problems := policy.Node(m, current, inherit.Privileged)
 	r.leftOut(m, problems)
 	if result.Equal(current) {
-		return ctrl.Result{}, nil
+		return nil
 	}
-	return ctrl.Result{}, r.patch(ctx, node, result)
+	return r.patchNode(ctx, nodes, node, result)
 }
 
-// patch writes the Node's new state. Taints are an atomic list, so the patch holds only for the version that was read:
+// patchNode writes the Node's new state. Taints are an atomic list, so the patch holds only for the version that was read:
 // a conflict is retried from a fresh one.
-func (r nodes) patch(ctx context.Context, node *corev1.Node, state inherit.NodeState) error {
+func (r nodes) patchNode(ctx context.Context, nodes client.Client, node *corev1.Node, state inherit.NodeState) error {
 	changed := node.DeepCopy()
 	changed.Labels, changed.Annotations, changed.Spec.Taints = state.Labels, state.Annotations, state.Taints
-	err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{}))
+	err := nodes.Patch(ctx, changed, client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{}))
 	r.Metrics.Write("Node", result(err))
 	if err != nil {
 		return fmt.Errorf("patching what the Node inherits: %w", err)

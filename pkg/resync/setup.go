@@ -8,12 +8,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -30,6 +34,8 @@ type Dependencies struct {
 	Metrics  *metrics.Metrics
 	Recorder events.EventRecorder
 	Schemas  Schemas
+	// Workloads reaches the workload clusters.
+	Workloads clustercache.ClusterCache
 	// ProviderGroups are the API groups of infrastructure and bootstrap providers.
 	ProviderGroups []string
 	// Policy returns the rules' options as they are now.
@@ -46,6 +52,9 @@ type Schemas interface {
 	Subscribe() <-chan event.GenericEvent
 }
 
+// nodeWorkers is how many Nodes are seen to at a time. One cluster has a quarter of them.
+const nodeWorkers = 16
+
 // Setup adds the loop's controllers to the manager.
 func Setup(mgr ctrl.Manager, d Dependencies) error {
 	for name, add := range map[string]func(ctrl.Manager, *builder.Builder) error{
@@ -54,7 +63,7 @@ func Setup(mgr ctrl.Manager, d Dependencies) error {
 		"machinepool":       d.addMachinePools,
 		"machineset":        d.addMachineSets,
 		"machine":           d.addMachines,
-		"node":              d.addNodes,
+		"workload":          d.addNodes,
 	} {
 		if err := add(mgr, ctrl.NewControllerManagedBy(mgr).Named(name)); err != nil {
 			return fmt.Errorf("setting up the %s controller: %w", name, err)
@@ -112,11 +121,21 @@ func (d Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
 	return err
 }
 
-func (d Dependencies) addNodes(_ ctrl.Manager, b *builder.Builder) error {
-	return b.For(&corev1.Node{}).
-		Watches(&capi.Machine{}, d.nodes()).
-		Watches(&capi.MachinePool{}, d.nodesOfPool()).
+// addNodes adds the controller of Nodes, whose requests name the cluster, too, and the one that makes it watch workload
+// clusters.
+func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
+	nodes, err := builder.TypedControllerManagedBy[NodeRequest](mgr).Named("node").
+		Watches(&corev1.Node{}, itself(types.NamespacedName{}), builder.WithPredicates(nodeChanged())).
+		Watches(&capi.Machine{}, d.nodesOf()).
+		Watches(&capi.MachinePool{}, d.nodesOf()).
 		Watches(&capi.Cluster{}, d.nodesOfCluster(), builder.WithPredicates(resumed())).
-		WatchesRawSource(d.policyChanges(&corev1.NodeList{})).
-		Complete(nodes{d})
+		WatchesRawSource(source.TypedChannel(d.changesOfPolicy(), d.everyNode())).
+		WithOptions(controller.TypedOptions[NodeRequest]{MaxConcurrentReconciles: nodeWorkers}).
+		Build(nodes{Dependencies: d, share: newShare(nodeWorkers / 4)})
+	if err != nil {
+		return err
+	}
+	return b.For(&capi.Cluster{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})).
+		WatchesRawSource(d.Workloads.GetClusterSource("workload", d.connections)).
+		Complete(workloads{Dependencies: d, nodes: nodes})
 }

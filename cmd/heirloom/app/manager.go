@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
@@ -27,6 +28,9 @@ import (
 
 // shutdownTimeout is shorter than the chart's terminationGracePeriodSeconds, so that the program ends by itself.
 const shutdownTimeout = 8 * time.Second
+
+// workers is how many objects of a kind are seen to at a time.
+const workers = 10
 
 func newManager(restConfig *rest.Config, c *config.Config) (ctrl.Manager, error) {
 	scheme, err := newScheme(restConfig)
@@ -46,6 +50,7 @@ func newManager(restConfig *rest.Config, c *config.Config) (ctrl.Manager, error)
 		RenewDeadline:                 &c.LeaderElectRenewDeadline,
 		RetryPeriod:                   &c.LeaderElectRetryPeriod,
 		LeaderElectionReleaseOnCancel: true,
+		Controller:                    ctrlconfig.Controller{MaxConcurrentReconciles: workers},
 		GracefulShutdownTimeout:       ptr.To(shutdownTimeout),
 		WebhookServer: webhook.NewServer(webhook.Options{
 			Host: c.WebhookHost, Port: c.WebhookPort, CertDir: c.WebhookCertDir, TLSOpts: c.TLS,

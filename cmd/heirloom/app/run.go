@@ -12,11 +12,13 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/heirloom-dev/heirloom/certs"
+	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/contract"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -25,6 +27,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/propagation"
 	"github.com/heirloom-dev/heirloom/pkg/resync"
 	"github.com/heirloom-dev/heirloom/pkg/version"
+	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/webhooks"
 )
 
@@ -49,7 +52,7 @@ func run(ctx context.Context, c *config.Config) error {
 	if err != nil {
 		return err
 	}
-	if err := addWebhooksAndLoop(mgr, c, policy); err != nil {
+	if err := addWebhooksAndLoop(ctx, mgr, c, policy); err != nil {
 		return err
 	}
 	if err := addChecks(mgr, c); err != nil {
@@ -115,12 +118,29 @@ func addSchemas(mgr ctrl.Manager, c *config.Config) (*contract.Schemas, error) {
 	return schemas, nil
 }
 
-func addWebhooksAndLoop(mgr ctrl.Manager, c *config.Config, from policySource) error {
+// addWorkloads starts what connects to workload clusters.
+func addWorkloads(ctx context.Context, mgr ctrl.Manager, c *config.Config) (clustercache.ClusterCache, error) {
+	clusterAPI, err := capi.Version(mgr.GetRESTMapper())
+	if err != nil {
+		return nil, err
+	}
+	return workload.NewClusterCache(ctx, mgr, workload.Options{
+		Version: clusterAPI, Namespace: c.Namespace, WatchFilter: c.WatchFilter, UserAgent: mgr.GetConfig().UserAgent,
+		QPS: c.ClusterCacheClientQPS, Burst: c.ClusterCacheClientBurst, Concurrency: c.ClusterCacheConcurrency,
+		SyncPeriod: c.SyncPeriod, Nodes: ownerchain.NodeIndexes(), TrimNode: trimNode,
+	})
+}
+
+func addWebhooksAndLoop(ctx context.Context, mgr ctrl.Manager, c *config.Config, from policySource) error {
 	counters, err := metrics.New(ctrlmetrics.Registry)
 	if err != nil {
 		return err
 	}
 	schemas, err := addSchemas(mgr, c)
+	if err != nil {
+		return err
+	}
+	workloads, err := addWorkloads(ctx, mgr, c)
 	if err != nil {
 		return err
 	}
@@ -131,8 +151,9 @@ func addWebhooksAndLoop(mgr ctrl.Manager, c *config.Config, from policySource) e
 		Chain: &admission, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: from.policy,
 	})
 	return resync.Setup(mgr, resync.Dependencies{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Chain: &cached, Metrics: counters, Schemas: schemas, ProviderGroups: c.ProviderGroups,
-		Recorder: mgr.GetEventRecorder("heirloom"), Policy: from.policy, PolicyChanges: from.changes,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Chain: &cached, Metrics: counters, Schemas: schemas, Workloads: workloads,
+		ProviderGroups: c.ProviderGroups,
+		Recorder:       mgr.GetEventRecorder("heirloom"), Policy: from.policy, PolicyChanges: from.changes,
 	})
 }
 

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// abroad is a family whose Nodes are in a workload cluster of its own.
+type abroad struct {
+	family
+	*stage.Workload
+}
+
+func (s *scene) abroad(name string) abroad {
+	s.t.Helper()
+	a := abroad{family: s.settle(name, declared())}
+	w, err := s.StartWorkload(s.ctx, a.cluster, controlplane.Options{})
+	s.Expect(err).NotTo(HaveOccurred())
+	s.t.Cleanup(func() {
+		if err := w.Stop(); err != nil {
+			s.t.Errorf("stopping the workload cluster: %v", err)
+		}
+	})
+	a.Workload = w
+	return a
+}
+
+// eventuallyNode waits until the Node of that workload cluster satisfies the check.
+func (s *scene) eventuallyNode(a abroad, node *corev1.Node, check func(g Gomega)) {
+	s.t.Helper()
+	s.Eventually(func(g Gomega) {
+		g.Expect(a.Client.Get(s.ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
+		check(g)
+	}).WithTimeout(2 * patience).WithPolling(50 * time.Millisecond).Should(Succeed())
+}
+
+func (s *scene) expectInherited(a abroad, node *corev1.Node) {
+	s.t.Helper()
+	s.eventuallyNode(a, node, func(g Gomega) {
+		g.Expect(taint.FormatList(node.Spec.Taints)).To(And(ContainSubstring("gpu=true:NoSchedule"), ContainSubstring("annotated=yes:NoSchedule")))
+		g.Expect(node.Labels).To(And(HaveKeyWithValue("node.cluster.x-k8s.io/pool", "gpu"), HaveKeyWithValue("node-role.kubernetes.io/worker", "")))
+		g.Expect(node.Annotations).To(HaveKeyWithValue("node.cluster.x-k8s.io/note", "for nodes"))
+	})
+}
+
+// The loop reaches the Nodes of workload clusters: each inherits from its own Cluster's Machines, keeps what it inherits,
+// and loses what its Machine loses.
+func TestNodesOfWorkloadClusters(t *testing.T) {
+	s := newScene(t, stage.Options{})
+	red, blue := s.abroad("red"), s.abroad("blue")
+	s.get(blue.md)
+	s.update(blue.md, func() { blue.md.Spec.Template.Labels["node.cluster.x-k8s.io/color"] = "blue" })
+	// The same Node names and addresses in both: names repeat between clusters.
+	for _, a := range []abroad{red, blue} {
+		s.get(a.m)
+		before := a.m.DeepCopy()
+		a.m.Status.Addresses = clusterv1.MachineAddresses{{Type: clusterv1.MachineInternalIP, Address: "10.0.0.1"}}
+		s.Expect(s.Client.Status().Patch(s.ctx, a.m, client.MergeFrom(before))).To(Succeed())
+		node := &corev1.Node{}
+		node.Name = "same"
+		s.Expect(a.Client.Create(s.ctx, node)).To(Succeed())
+		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}
+		s.Expect(a.Client.Status().Update(s.ctx, node)).To(Succeed())
+		s.expectInherited(a, node)
+	}
+	node := &corev1.Node{}
+	node.Name = "same"
+	s.eventuallyNode(blue, node, func(g Gomega) { g.Expect(node.Labels).To(HaveKeyWithValue("node.cluster.x-k8s.io/color", "blue")) })
+	s.eventuallyNode(red, node, func(g Gomega) { g.Expect(node.Labels).NotTo(HaveKey("node.cluster.x-k8s.io/color")) })
+
+	node.Spec.Taints = nil
+	node.Labels = maps.Clone(node.Labels)
+	delete(node.Labels, "node.cluster.x-k8s.io/pool")
+	s.Expect(red.Client.Update(s.ctx, node)).To(Succeed())
+	s.expectInherited(red, node)
+
+	s.get(red.md)
+	s.update(red.md, func() {
+		delete(red.md.Spec.Template.Labels, "node.cluster.x-k8s.io/pool")
+		red.md.Spec.Template.Spec.Taints = nil
+	})
+	s.eventuallyNode(red, node, func(g Gomega) {
+		g.Expect(node.Labels).NotTo(HaveKey("node.cluster.x-k8s.io/pool"))
+		g.Expect(taint.FormatList(node.Spec.Taints)).NotTo(ContainSubstring("gpu"))
+	})
+	s.expectInherited(blue, node)
+}
+
+// A workload cluster that cannot be reached keeps only its own Nodes waiting, and gets what it missed when it is back; so
+// does one whose kubeconfig was replaced.
+func TestUnreachableWorkloadClusters(t *testing.T) {
+	s := newScene(t, stage.Options{})
+	red, blue := s.abroad("red"), s.abroad("blue")
+	for _, a := range []abroad{red, blue} {
+		node := stage.Node(a.m.Name)
+		s.Expect(a.Client.Create(s.ctx, node)).To(Succeed())
+		s.expectInherited(a, node)
+	}
+	red.Door.Shut()
+	for _, a := range []abroad{red, blue} {
+		s.get(a.md)
+		s.update(a.md, func() { a.md.Spec.Template.Labels["node.cluster.x-k8s.io/season"] = "winter" })
+	}
+	winter := func(a abroad) {
+		node := stage.Node(a.m.Name)
+		s.eventuallyNode(a, node, func(g Gomega) { g.Expect(node.Labels).To(HaveKeyWithValue("node.cluster.x-k8s.io/season", "winter")) })
+	}
+	winter(blue)
+	s.Expect(red.Door.Open()).To(Succeed())
+	winter(red)
+
+	s.Expect(s.Rotate(s.ctx, red.cluster, red.Workload)).To(Succeed())
+	s.get(red.md)
+	s.update(red.md, func() { red.md.Spec.Template.Labels["node.cluster.x-k8s.io/season"] = "spring" })
+	node := stage.Node(red.m.Name)
+	s.Eventually(func(g Gomega) {
+		g.Expect(red.Client.Get(s.ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
+		g.Expect(node.Labels).To(HaveKeyWithValue("node.cluster.x-k8s.io/season", "spring"))
+	}).WithTimeout(2*time.Minute).Should(Succeed(), "the new kubeconfig is used once the old one has failed for a while")
+}
+
+// A paused Cluster's Nodes are left alone until it is resumed; a deleted one's, for good.
+func TestPausedAndDeletedWorkloadClusters(t *testing.T) {
+	s := newScene(t, stage.Options{})
+	a := s.abroad("paused")
+	node := stage.Node(a.m.Name)
+	s.Expect(a.Client.Create(s.ctx, node)).To(Succeed())
+	s.expectInherited(a, node)
+	pause := func(paused bool) {
+		s.get(a.cluster)
+		s.update(a.cluster, func() { a.cluster.Spec.Paused = ptr.To(paused) })
+	}
+	pause(true)
+	s.Expect(a.Client.Get(s.ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
+	node.Spec.Taints = nil
+	s.Expect(a.Client.Update(s.ctx, node)).To(Succeed())
+	s.Consistently(func(g Gomega) {
+		g.Expect(a.Client.Get(s.ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
+		g.Expect(taint.FormatList(node.Spec.Taints)).NotTo(ContainSubstring("gpu"))
+	}).WithTimeout(2 * time.Second).Should(Succeed())
+	pause(false)
+	s.expectInherited(a, node)
+
+	for _, object := range []client.Object{a.m, a.ms, a.md, a.cluster} {
+		s.Expect(s.Client.Delete(s.ctx, object)).To(Succeed())
+	}
+	s.Consistently(func(g Gomega) {
+		g.Expect(a.Client.Get(s.ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
+		g.Expect(taint.FormatList(node.Spec.Taints)).To(ContainSubstring("gpu"), "a Node keeps what it has until it is gone")
+	}).WithTimeout(2 * time.Second).Should(Succeed())
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+)
+
+// Workload is the control plane of a workload cluster. Heirloom reaches it through a door that can be shut.
+type Workload struct {
+	*controlplane.ControlPlane
+	// Client is an administrator's, past the door.
+	Client client.Client
+	Door   *Door
+}
+
+// StartWorkload starts a workload cluster for a Cluster that is stored already: with a kubeconfig Secret, and with its
+// infrastructure reported as provisioned.
+func (s *Stage) StartWorkload(ctx context.Context, cluster *clusterv1.Cluster, options controlplane.Options) (*Workload, error) {
+	cp, err := controlplane.Start(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	w := &Workload{ControlPlane: cp}
+	if err := w.open(); err != nil {
+		return nil, errors.Join(err, w.Stop())
+	}
+	if err := s.connect(ctx, cluster, w); err != nil {
+		return nil, errors.Join(err, w.Stop())
+	}
+	return w, nil
+}
+
+func (w *Workload) open() error {
+	var err error
+	if w.Client, err = client.New(w.AdminConfig(), client.Options{Scheme: Scheme()}); err != nil {
+		return fmt.Errorf("making an administrator's client: %w", err)
+	}
+	server, err := url.Parse(w.AdminConfig().Host)
+	if err != nil {
+		return fmt.Errorf("reading the address of the workload cluster: %w", err)
+	}
+	w.Door, err = NewDoor(server.Host)
+	return err
+}
+
+// connect gives the management cluster what Cluster API's controllers would.
+func (s *Stage) connect(ctx context.Context, cluster *clusterv1.Cluster, w *Workload) error {
+	kubeconfig, err := w.throughDoor("heirloom")
+	if err != nil {
+		return err
+	}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: cluster.Namespace, Name: cluster.Name + "-kubeconfig", Labels: clusterLabel(cluster.Name),
+		},
+		Type: clusterv1.ClusterSecretType, Data: map[string][]byte{"value": kubeconfig},
+	}
+	if err := s.Client.Create(ctx, secret); err != nil {
+		return fmt.Errorf("creating the kubeconfig Secret: %w", err)
+	}
+	before := cluster.DeepCopy()
+	cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
+	if err := s.Client.Status().Patch(ctx, cluster, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("reporting the infrastructure as provisioned: %w", err)
+	}
+	return nil
+}
+
+// throughDoor returns an administrator's kubeconfig that leads through the door.
+func (w *Workload) throughDoor(user string) ([]byte, error) {
+	raw, err := w.Kubeconfig(user, "system:masters")
+	if err != nil {
+		return nil, err
+	}
+	kubeconfig, err := clientcmd.Load(raw)
+	if err != nil {
+		return nil, fmt.Errorf("reading a kubeconfig: %w", err)
+	}
+	for _, cluster := range kubeconfig.Clusters {
+		cluster.Server = "https://" + w.Door.Address()
+	}
+	if raw, err = clientcmd.Write(*kubeconfig); err != nil {
+		return nil, fmt.Errorf("writing a kubeconfig: %w", err)
+	}
+	return raw, nil
+}
+
+// Rotate replaces the kubeconfig of a Cluster by one with another user that leads through another door, and shuts the one
+// before for good.
+func (s *Stage) Rotate(ctx context.Context, cluster *clusterv1.Cluster, w *Workload) error {
+	w.Door.Shut()
+	if err := w.open(); err != nil {
+		return err
+	}
+	kubeconfig, err := w.throughDoor("heirloom-rotated")
+	if err != nil {
+		return err
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name + "-kubeconfig"}}
+	patch := &corev1.Secret{ObjectMeta: *secret.ObjectMeta.DeepCopy(), Data: map[string][]byte{"value": kubeconfig}}
+	if err := s.Client.Patch(ctx, patch, client.MergeFrom(secret)); err != nil {
+		return fmt.Errorf("replacing the kubeconfig Secret: %w", err)
+	}
+	return nil
+}
+
+// Stop stops the workload cluster.
+func (w *Workload) Stop() error {
+	if w.Door != nil {
+		w.Door.Shut()
+	}
+	return w.ControlPlane.Stop()
+}
