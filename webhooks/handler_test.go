@@ -123,7 +123,10 @@ func deep(levels int) string {
 
 // deciders are the deciders by a kind that they are about.
 func deciders(d Dependencies) map[string]decider {
-	return map[string]decider{"MachineSet": machineSets(d), "Machine": machines(d), "Node": nodes{d}, "Cluster": taints{}}
+	return map[string]decider{
+		"ControlPlane": controlPlanes(d), "MachineDeployment": machineDeployments(d), "MachinePool": machinePools(d),
+		"MachineSet": machineSets(d), "Machine": machines(d), "InfraMachine": siblings(d), "Node": nodes{d}, "Cluster": taints{},
+	}
 }
 
 // Whoever can reach the server can post to it: what is posted must not become series of metrics without end.

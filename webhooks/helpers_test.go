@@ -40,6 +40,7 @@ func TestMain(m *testing.M) {
 // fleet is a reader of the objects that it holds, by "<namespace>/<name>". A list holds all of them, whatever is asked
 // for: who matches is for the rules to find out.
 type fleet struct {
+	classes     map[string]string
 	clusters    map[string]string
 	deployments map[string]string
 	sets        map[string]string
@@ -53,12 +54,16 @@ func (f fleet) Get(_ context.Context, key client.ObjectKey, into client.Object, 
 	}
 	var from map[string]string
 	switch into.(type) {
+	case *capi.ClusterClass:
+		from = f.classes
 	case *capi.Cluster:
 		from = f.clusters
 	case *capi.MachineDeployment:
 		from = f.deployments
 	case *capi.MachineSet:
 		from = f.sets
+	case *capi.Machine:
+		from = f.machines
 	}
 	document, ok := from[key.String()]
 	if !ok {
@@ -110,6 +115,7 @@ func newServer(t testing.TB, cache client.Reader, live client.Reader, policy inh
 			Cache: cache, Live: live, ManagementCluster: types.NamespacedName{Namespace: "ns", Name: "c"},
 		},
 		Metrics: counters,
+		Schemas: newer,
 		Policy:  func() inherit.Policy { return policy },
 	}}
 }
@@ -150,6 +156,9 @@ func (w write) request(t testing.TB) admission.Request {
 	}
 	if strings.HasSuffix(w.kind, "ControlPlane") {
 		group = "controlplane.cluster.x-k8s.io"
+	}
+	if w.kind == "InfraMachine" {
+		group = "infrastructure.cluster.x-k8s.io"
 	}
 	req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 		UID: "uid", Operation: admissionv1.Create, Namespace: "ns", Name: "x",

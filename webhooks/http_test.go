@@ -17,7 +17,9 @@ import (
 )
 
 // paths are those of every handler; the last one refuses, the others must not.
-var paths = []string{MachineSetsPath, MachinesPath, NodesPath, TaintsPath}
+var paths = []string{
+	ControlPlanesPath, MachineDeploymentsPath, MachinePoolsPath, MachineSetsPath, MachinesPath, SiblingsPath, NodesPath, TaintsPath,
+}
 
 // mux is the webhook server as it is wired, without its listener.
 func mux(t testing.TB, s server) http.Handler {

@@ -82,6 +82,12 @@ func TestWhatFlagsMean(t *testing.T) {
 			g.Expect(c.DetectTaintPropagation).To(BeFalse())
 			g.Expect(c.Rules.ClusterAPITaints).To(Equal(inherit.PropagationDisabled))
 		}},
+		{name: "providers have the groups of Cluster API", check: func(g Gomega, c *config.Config) {
+			g.Expect(c.ProviderGroups).To(Equal([]string{"infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io"}))
+		}},
+		{name: "other groups of providers come beside them", args: []string{"--additional-provider-groups=infra.example.com,acme", "--additional-provider-groups=boot.example.com"}, check: func(g Gomega, c *config.Config) {
+			g.Expect(c.ProviderGroups).To(Equal([]string{"infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io", "infra.example.com", "acme", "boot.example.com"}))
+		}},
 		{name: "periods of leader election do not matter without leader election", args: []string{"--leader-elect-retry-period=1h"}, check: func(Gomega, *config.Config) {}},
 		{name: "diagnostics may be insecure", args: []string{"--diagnostics-address=127.0.0.1:8080", "--insecure-diagnostics"}, check: func(g Gomega, c *config.Config) {
 			g.Expect(c.Metrics.SecureServing).To(BeFalse())
@@ -121,6 +127,10 @@ func TestBadFlags(t *testing.T) {
 		{args: []string{"--leader-elect", "--leader-elect-retry-period=0s"}, want: []string{"--leader-elect-retry-period"}},
 		{args: []string{"--watch-filter=a b"}, want: []string{"--watch-filter"}},
 		{args: []string{"--namespace=A_B"}, want: []string{"--namespace"}},
+		{args: []string{"--additional-provider-groups=Infra.example.com"}, want: []string{`--additional-provider-groups="Infra.example.com"`, "lowercase RFC 1123 subdomain"}},
+		{args: []string{"--additional-provider-groups=infra.example.com/v1"}, want: []string{`--additional-provider-groups="infra.example.com/v1"`}},
+		{args: []string{"--additional-provider-groups=ok.example.com,*,a b"}, want: []string{`--additional-provider-groups="*"`, `--additional-provider-groups="a b"`}},
+		{args: []string{"--additional-provider-groups=ok.example.com,,ok"}, want: []string{`--additional-provider-groups=""`}},
 		{args: []string{"--health-addr=9440"}, want: []string{"--health-addr"}},
 		{args: []string{"--tls-min-version=SSL3"}, want: []string{"--tls-min-version", "SSL3"}},
 		{args: []string{"--tls-cipher-suites=ROT13"}, want: []string{"--tls-cipher-suites", "ROT13"}},

@@ -19,7 +19,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
 
-// schema is that of a Machine and a MachineSet, as far as they inherit.
+// schema is that of a Machine, a MachineSet and a control plane of either contract, as far as they inherit.
 const schema = `
 types:
 - name: object
@@ -37,6 +37,20 @@ types:
     fields:
     - {name: taints, type: {namedType: taints}}
     - {name: template, type: {namedType: object}}
+    - {name: deletion, type: {namedType: deletion}}
+    - {name: machineTemplate, type: {namedType: machineTemplate}}
+- name: deletion
+  map:
+    fields:
+    - {name: nodeDrainTimeoutSeconds, type: {scalar: numeric}}
+    - {name: nodeDeletionTimeoutSeconds, type: {scalar: numeric}}
+- name: machineTemplate
+  map:
+    fields:
+    - {name: metadata, type: {namedType: metadata}}
+    - {name: spec, type: {namedType: spec}}
+    - {name: taints, type: {namedType: taints}}
+    - {name: nodeDrainTimeout, type: {scalar: string}}
 - name: taints
   list: {elementType: {namedType: taint}, elementRelationship: associative, keys: [effect, key]}
 - name: taint

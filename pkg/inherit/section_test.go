@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit_test
+
+import (
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// topology reads "a=small,b=big": sections by name and class. "-" is none at all.
+func topology(s string) *capi.Topology {
+	if s == "-" {
+		return nil
+	}
+	all := capi.Workers{}
+	for entry := range strings.SplitSeq(s, ",") {
+		name, class, _ := strings.Cut(entry, "=")
+		all.MachineDeployments = append(all.MachineDeployments, capi.Section{Name: name, Class: class})
+		all.MachinePools = append(all.MachinePools, capi.Section{Name: name, Class: class})
+	}
+	return &capi.Topology{Sections: capi.Sections{ControlPlane: capi.Section{Name: "cp"}, Workers: all}}
+}
+
+// classes reads "small,big": sections by class.
+func classes(s string) *capi.ClusterClass {
+	all := capi.Workers{}
+	for class := range strings.SplitSeq(s, ",") {
+		all.MachineDeployments = append(all.MachineDeployments, capi.Section{Class: class})
+		all.MachinePools = append(all.MachinePools, capi.Section{Class: class})
+	}
+	return &capi.ClusterClass{Spec: capi.Sections{ControlPlane: capi.Section{Class: "cp"}, Workers: all}}
+}
+
+// describeSection writes down which sections these are, "" where there is none.
+func describeSection(s *inherit.Section) string {
+	if s == nil {
+		return ""
+	}
+	return s.Topology.Name + " of " + s.Class.Class
+}
+
+const ofCluster = "cluster.x-k8s.io/cluster-name=c,topology.cluster.x-k8s.io/owned="
+
+func TestSectionOfWorkers(t *testing.T) {
+	const named = ofCluster + ",topology.cluster.x-k8s.io/KIND-name="
+	for _, tc := range []struct {
+		name, labels, topology, classes, want string
+	}{
+		{name: "an object that the topology manages is known by name", labels: named + "b", topology: "a=small,b=big", classes: "small,big", want: "b of big"},
+		{name: "two names may have one class", labels: named + "b", topology: "a=small,b=small", classes: "small", want: "b of small"},
+		{name: "an object of a Cluster without a topology has none", labels: named + "a", topology: "-", classes: "small"},
+		{name: "an object of another Cluster has none", labels: "cluster.x-k8s.io/cluster-name=other,topology.cluster.x-k8s.io/owned=,topology.cluster.x-k8s.io/KIND-name=a", topology: "a=small", classes: "small"},
+		{name: "an object of no Cluster has none", labels: "topology.cluster.x-k8s.io/owned=,topology.cluster.x-k8s.io/KIND-name=a", topology: "a=small", classes: "small"},
+		{name: "an object that somebody else made has none", labels: "cluster.x-k8s.io/cluster-name=c,topology.cluster.x-k8s.io/KIND-name=a", topology: "a=small", classes: "small"},
+		{name: "an object without a name has none", labels: ofCluster, topology: "a=small", classes: "small"},
+		{name: "not even one that has no name itself", labels: ofCluster, topology: "=small", classes: "small"},
+		{name: "an empty name is none", labels: named, topology: "=small", classes: "small"},
+		{name: "a name that the topology does not have any more has none", labels: named + "gone", topology: "a=small", classes: "small"},
+		{name: "a section whose class is missing has none", labels: named + "a", topology: "a=big", classes: "small"},
+		{name: "the other kind's name does not count", labels: ofCluster + ",topology.cluster.x-k8s.io/OTHER-name=a", topology: "a=small", classes: "small"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			cluster, class := &capi.Cluster{}, classes(tc.classes)
+			cluster.Name, cluster.Spec.Topology = "c", topology(tc.topology)
+			md, mp := &capi.MachineDeployment{}, &capi.MachinePool{}
+			md.Labels = labels(strings.NewReplacer("KIND", "deployment", "OTHER", "pool").Replace(tc.labels))
+			mp.Labels = labels(strings.NewReplacer("KIND", "pool", "OTHER", "deployment").Replace(tc.labels))
+			Expect(describeSection(inherit.SectionOfMachineDeployment(cluster, class, md))).To(Equal(tc.want))
+			Expect(describeSection(inherit.SectionOfMachinePool(cluster, class, mp))).To(Equal(tc.want))
+		})
+	}
+}
+
+// MachineDeployments and MachinePools may have the same name and class: each has its own kind's section.
+func TestSectionsOfOneName(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	cluster, class := &capi.Cluster{}, &capi.ClusterClass{}
+	cluster.Name, cluster.Spec.Topology = "c", topology("a=small")
+	class.Spec.Workers.MachineDeployments = []capi.Section{{Class: "small", Name: "deployments"}}
+	class.Spec.Workers.MachinePools = []capi.Section{{Class: "small", Name: "pools"}}
+	md, mp := &capi.MachineDeployment{}, &capi.MachinePool{}
+	md.Labels, mp.Labels = labels(ofCluster+",topology.cluster.x-k8s.io/deployment-name=a"), labels(ofCluster+",topology.cluster.x-k8s.io/pool-name=a")
+	Expect(inherit.SectionOfMachineDeployment(cluster, class, md).Class.Name).To(Equal("deployments"))
+	Expect(inherit.SectionOfMachinePool(cluster, class, mp).Class.Name).To(Equal("pools"))
+}
+
+func TestSectionOfControlPlane(t *testing.T) {
+	const group = "controlplane.cluster.x-k8s.io"
+	acme := capi.ObjectRef{APIGroup: group, Kind: "AcmeControlPlane", Name: "x"}
+	for _, tc := range []struct {
+		name, labels string
+		topology     string
+		ref          capi.ObjectRef
+		want         string
+	}{
+		{name: "the control plane that the Cluster refers to is known", labels: ofCluster, ref: acme, want: "cp of cp"},
+		{name: "in the words of v1beta1, too, in whatever version", labels: ofCluster, ref: capi.ObjectRef{APIVersion: group + "/v1alpha1", Kind: "AcmeControlPlane", Name: "x"}, want: "cp of cp"},
+		{name: "one that the Cluster does not refer to yet is known by its labels", labels: ofCluster, want: "cp of cp"},
+		{name: "one of another name is another", labels: ofCluster, ref: capi.ObjectRef{APIGroup: group, Kind: "AcmeControlPlane", Name: "y"}},
+		{name: "one of another kind is another", labels: ofCluster, ref: capi.ObjectRef{APIGroup: group, Kind: "OtherControlPlane", Name: "x"}},
+		{name: "one of another group is another", labels: ofCluster, ref: capi.ObjectRef{APIGroup: "example.com", Kind: "AcmeControlPlane", Name: "x"}},
+		{name: "one of another Cluster has none", labels: "cluster.x-k8s.io/cluster-name=other,topology.cluster.x-k8s.io/owned=", ref: acme},
+		{name: "one that somebody else made has none", labels: "cluster.x-k8s.io/cluster-name=c", ref: acme},
+		{name: "one of a Cluster without a topology has none", labels: ofCluster, topology: "-", ref: acme},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cluster := &capi.Cluster{Spec: capi.ClusterSpec{ControlPlaneRef: tc.ref, Topology: topology(tc.topology)}}
+			cluster.Name = "c"
+			cp := &capi.ControlPlane{}
+			cp.APIVersion, cp.Kind, cp.Name, cp.Labels = group+"/v1beta2", "AcmeControlPlane", "x", labels(tc.labels)
+			NewWithT(t).Expect(describeSection(inherit.SectionOfControlPlane(cluster, classes(""), cp))).To(Equal(tc.want))
+		})
+	}
+}
+
+// A Node does not wait for a MachineDeployment to inherit from its topology.
+func TestEffectiveMachineDeployment(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	md := &capi.MachineDeployment{Spec: capi.MachineDeploymentSpec{Selector: selector("app=x", ""), Template: content{
+		labels: "app=x,mine=1,team=old", annotations: "mine=1", taints: "own:NoSchedule,gpu=old:NoSchedule",
+	}.template()}}
+	md.Name, md.Spec.ClusterName = "md", "c"
+	before := md.DeepCopy()
+	s := inherit.Section{Class: content{labels: "app=y,team=new", taints: "gpu=new:NoSchedule"}.section(), Topology: content{annotations: "note=1"}.section()}
+
+	effective := inherit.Policy{}.EffectiveMachineDeployment(s, md)
+	untyped := inherit.Policy{ClusterAPITaints: inherit.PropagationDisabled}.EffectiveMachineDeployment(s, md)
+
+	want := content{labels: "app=x,mine=1,team=new", annotations: "mine=1; note=1", taints: "own:NoSchedule,gpu=new:NoSchedule"}
+	Expect(describeContent(inherit.OfMachineDeployment(effective).Template)).To(Equal(want.want()))
+	want.taints = "own:NoSchedule,gpu=old:NoSchedule"
+	Expect(describeContent(inherit.OfMachineDeployment(untyped).Template)).To(Equal(want.want()))
+	Expect(effective.Name + "/" + effective.Spec.ClusterName).To(Equal("md/c"))
+	Expect(effective.Spec.Selector).To(Equal(md.Spec.Selector))
+	Expect(md).To(Equal(before), "the input is not mutated")
+}
+
+// Nor does the Node of a MachinePool, whose typed taints come by annotation, whatever Cluster API's feature gate says.
+func TestEffectiveMachinePool(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	mp := &capi.MachinePool{Spec: capi.MachinePoolSpec{Template: content{labels: "node.cluster.x-k8s.io/mine=1", annotations: "mine=1"}.template()}}
+	before := mp.DeepCopy()
+	s := inherit.Section{Class: content{labels: "node.cluster.x-k8s.io/a=1", taints: "gpu:NoSchedule,warm:NoSchedule@OnInitialization"}.section()}
+	policy := inherit.Policy{ClusterAPITaints: inherit.PropagationDisabled}
+
+	effective := policy.EffectiveMachinePool(s, mp)
+
+	Expect(describeContent(inherit.OfMachinePool(effective).Template)).To(Equal(content{
+		labels:      "node.cluster.x-k8s.io/a=1,node.cluster.x-k8s.io/mine=1",
+		annotations: "mine=1; taints.heirloom.dev/always=gpu:NoSchedule; taints.heirloom.dev/initialize=warm:NoSchedule",
+	}.want()))
+	Expect(mp).To(Equal(before), "the input is not mutated")
+	node, err := policy.Node(inherit.MachineOfPool(effective), content{}.node(), inherit.Privileged)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(node.Labels).To(Equal(labels("node.cluster.x-k8s.io/a=1,node.cluster.x-k8s.io/mine=1")))
+	Expect(node.Taints).To(ConsistOf(onNode("gpu:NoSchedule,warm:NoSchedule")))
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// section declares the content; the taints "none" are an explicitly empty list.
+func (c content) section() capi.Section {
+	if c.taints == "none" {
+		c.taints = ""
+		s := c.section()
+		s.Taints = []clusterv1.MachineTaint{}
+		return s
+	}
+	s := capi.Section{MachineFields: capi.MachineFields{Taints: declared(c.taints)}}
+	s.Labels, s.Annotations = labels(c.labels), annotations(c.annotations)
+	return s
+}
+
+// machines makes a ClusterClass's control plane one that consists of Machines.
+func machines(s capi.Section) capi.Section {
+	s.MachineInfrastructure = &capi.MachineInfrastructure{}
+	return s
+}
+
+// rules are rules 1 to 3, for a control plane of Machines and for workers without a selector of their own.
+var rules = map[string]func(inherit.Policy, inherit.Section) (inherit.Object, error){
+	"rule 1": func(p inherit.Policy, s inherit.Section) (inherit.Object, error) {
+		s.Class = machines(s.Class)
+		return p.ControlPlane(s)
+	},
+	"rule 2": func(p inherit.Policy, s inherit.Section) (inherit.Object, error) {
+		return p.MachineDeployment(s, &capi.MachineDeployment{})
+	},
+	"rule 3": inherit.Policy.MachinePool,
+}
+
+// unchanged returns a function that expects the section to be as it is now.
+func unchanged(t *testing.T, s inherit.Section) func() {
+	t.Helper()
+	before := inherit.Section{Class: *s.Class.DeepCopy(), Topology: *s.Topology.DeepCopy()}
+	return func() {
+		t.Helper()
+		NewWithT(t).Expect(s).To(Equal(before), "the input is not mutated")
+	}
+}
+
+// TestTopologyMetadata is what rules 1 to 3 have in common: ClusterClass and Cluster → metadata and template's metadata.
+func TestTopologyMetadata(t *testing.T) {
+	for _, tc := range []struct {
+		name            string
+		class, topology content
+		// older is what a ClusterClass of v1beta1 has in the section's template.
+		older content
+		want  content
+	}{
+		{name: "nothing declared is nothing inherited"},
+		{name: "what the ClusterClass declares is inherited", class: content{labels: "a=class", annotations: "n=class"}, want: content{labels: "a=class", annotations: "n=class"}},
+		{name: "what the Cluster declares is inherited", topology: content{labels: "a=cluster", annotations: "n=cluster"}, want: content{labels: "a=cluster", annotations: "n=cluster"}},
+		{name: "both are merged, and the Cluster wins", class: content{labels: "a=class,b=class", annotations: "n=class; m=class"}, topology: content{labels: "b=cluster,c=cluster", annotations: "m=cluster; o=cluster"}, want: content{labels: "a=class,b=cluster,c=cluster", annotations: "n=class; m=cluster; o=cluster"}},
+		{name: "an empty value of the Cluster wins, too", class: content{labels: "a=class", annotations: "n=class"}, topology: content{labels: "a=", annotations: "n="}, want: content{labels: "a=", annotations: "n="}},
+		{name: "a ClusterClass of v1beta1 declares in a template", older: content{labels: "a=class", annotations: "n=class"}, topology: content{labels: "b=cluster"}, want: content{labels: "a=class,b=cluster", annotations: "n=class"}},
+		{name: "the Cluster wins over that, too", older: content{labels: "a=class", annotations: "n=class"}, topology: content{labels: "a=cluster", annotations: "n=cluster"}, want: content{labels: "a=cluster", annotations: "n=cluster"}},
+
+		{name: "labels that say whose an object is are not touched", topology: content{labels: "ok=1,cluster.x-k8s.io/cluster-name=other,cluster.x-k8s.io/set-name=x,cluster.x-k8s.io/deployment-name=x,cluster.x-k8s.io/pool-name=x,cluster.x-k8s.io/control-plane=,cluster.x-k8s.io/control-plane-name=x"}, want: content{labels: "ok=1"}},
+		{name: "labels by which the topology's controller finds its objects are not touched", class: content{labels: "ok=1,topology.cluster.x-k8s.io/owned=no,topology.cluster.x-k8s.io/deployment-name=x,topology.cluster.x-k8s.io/pool-name=x"}, want: content{labels: "ok=1"}},
+		{name: "annotations of such names are no labels", topology: content{annotations: "cluster.x-k8s.io/cluster-name=x; topology.cluster.x-k8s.io/owned=x"}, want: content{annotations: "cluster.x-k8s.io/cluster-name=x; topology.cluster.x-k8s.io/owned=x"}},
+		{name: "other bookkeeping was declared on purpose", topology: content{labels: "cluster.x-k8s.io/watch-filter=blue", annotations: "topology.cluster.x-k8s.io/mine=x"}, want: content{labels: "cluster.x-k8s.io/watch-filter=blue", annotations: "topology.cluster.x-k8s.io/mine=x"}},
+		{name: "orders about upgrades are for the topology only", topology: content{annotations: "ok=1; topology.cluster.x-k8s.io/hold-upgrade-sequence=; topology.cluster.x-k8s.io/defer-upgrade="}, want: content{annotations: "ok=1"}},
+		{name: "annotated taints are annotations like others", class: content{annotations: "taints.heirloom.dev/always=gpu:NoSchedule"}, want: content{annotations: "taints.heirloom.dev/always=gpu:NoSchedule"}},
+	} {
+		for rule, of := range rules {
+			t.Run(tc.name+" by "+rule, func(t *testing.T) {
+				Expect := NewWithT(t).Expect
+				s := inherit.Section{Class: tc.class.section(), Topology: tc.topology.section()}
+				s.Class.Template.ObjectMeta = tc.older.template().ObjectMeta
+				expectUnchanged := unchanged(t, s)
+
+				got, err := of(inherit.Policy{}, s)
+
+				Expect(err).NotTo(HaveOccurred())
+				Expect(describeContent(&got.Top)).To(Equal(tc.want.want()))
+				Expect(describeContent(got.Template)).To(Equal(tc.want.want()))
+				Expect(got.Orphan).To(BeFalse())
+				expectUnchanged()
+			})
+		}
+	}
+}
+
+func TestTopologyNeverInherited(t *testing.T) {
+	for _, key := range neverInherited {
+		for rule, of := range rules {
+			t.Run(key+" by "+rule, func(t *testing.T) {
+				both := content{labels: key + "=x,ok=1", annotations: key + "=x; ok=1"}
+				want := content{labels: "ok=1", annotations: "ok=1"}.want()
+				got, err := of(inherit.Policy{}, inherit.Section{Class: both.section(), Topology: both.section()})
+				NewWithT(t).Expect(err).NotTo(HaveOccurred())
+				NewWithT(t).Expect(describeContent(&got.Top)).To(Equal(want))
+				NewWithT(t).Expect(describeContent(got.Template)).To(Equal(want))
+			})
+		}
+	}
+}
+
+// TestTopologyTaints is about typed taints of rules 1 and 2, which reach the template only.
+func TestTopologyTaints(t *testing.T) {
+	const role = "node-role.kubernetes.io/control-plane:NoSchedule"
+	disabled, enabled := inherit.Policy{ClusterAPITaints: inherit.PropagationDisabled}, inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}
+	for _, tc := range []struct {
+		name            string
+		policy          inherit.Policy
+		class, topology string
+		// controlPlane and workers are what either inherits.
+		controlPlane, workers               string
+		controlPlaneProblem, workersProblem string
+	}{
+		{name: "the ClusterClass's taints are inherited", class: "gpu=1:NoSchedule,b:NoExecute@OnInitialization", controlPlane: "gpu=1:NoSchedule,b:NoExecute@OnInitialization", workers: "gpu=1:NoSchedule,b:NoExecute@OnInitialization"},
+		{name: "the Cluster's taints are inherited", topology: "gpu:NoSchedule", controlPlane: "gpu:NoSchedule", workers: "gpu:NoSchedule"},
+		{name: "the Cluster's list replaces the ClusterClass's", class: "gpu:NoSchedule,b:NoExecute", topology: "c:NoSchedule", controlPlane: "c:NoSchedule", workers: "c:NoSchedule"},
+		{name: "an explicitly empty list replaces it, too", class: "gpu:NoSchedule", topology: "none"},
+		{name: "they are inherited where Cluster API accepts them", policy: enabled, class: "gpu:NoSchedule", controlPlane: "gpu:NoSchedule", workers: "gpu:NoSchedule"},
+		{name: "they stay where Cluster API would refuse them, without a word", policy: disabled, class: "gpu:NoSchedule,node.kubernetes.io/x:NoSchedule"},
+		{name: "reserved taints are left out, and said so", topology: "gpu:NoSchedule,node.kubernetes.io/x:NoSchedule", controlPlane: "gpu:NoSchedule", workers: "gpu:NoSchedule", controlPlaneProblem: `taint "node.kubernetes.io/x:NoSchedule": the prefix`, workersProblem: `taint "node.kubernetes.io/x:NoSchedule": the prefix`},
+		{name: "a reserved taint of a list that was replaced matters to nobody", class: "node.kubernetes.io/x:NoSchedule", topology: "gpu:NoSchedule", controlPlane: "gpu:NoSchedule", workers: "gpu:NoSchedule"},
+		{name: "the role's own taint is for control planes only", class: role + ",gpu:NoSchedule", controlPlane: role + ",gpu:NoSchedule", workers: "gpu:NoSchedule", workersProblem: "the key is reserved for control plane Machines"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			s := inherit.Section{Class: content{taints: tc.class}.section(), Topology: content{taints: tc.topology}.section()}
+			expectUnchanged := unchanged(t, s)
+
+			controlPlane, err := tc.policy.ControlPlane(s)
+			expectProblem(t, err, tc.controlPlaneProblem)
+			Expect(describeContent(&controlPlane.Top)).To(BeEmpty())
+			Expect(describeContent(controlPlane.Template)).To(Equal(content{taints: tc.controlPlane}.want()))
+
+			workers, err := tc.policy.MachineDeployment(s, &capi.MachineDeployment{})
+			expectProblem(t, err, tc.workersProblem)
+			Expect(describeContent(&workers.Top)).To(BeEmpty())
+			Expect(describeContent(workers.Template)).To(Equal(content{taints: tc.workers}.want()))
+			expectUnchanged()
+		})
+	}
+}
+
+// TestMachinePoolTaints is rule 3: Cluster API refuses typed taints on a MachinePool, so they become annotations.
+func TestMachinePoolTaints(t *testing.T) {
+	const always, initialize = "taints.heirloom.dev/always=", "taints.heirloom.dev/initialize="
+	for _, tc := range []struct {
+		name            string
+		class, topology content
+		// want is what the template inherits; the metadata inherit the annotations as they are declared.
+		want    string
+		problem string
+	}{
+		{name: "typed taints become annotations", class: content{taints: "z:NoExecute,gpu=1:NoSchedule,b:NoSchedule@OnInitialization"}, want: always + "gpu=1:NoSchedule,z:NoExecute; " + initialize + "b:NoSchedule"},
+		{name: "Initialize is another word for OnInitialization", class: content{taints: "b:NoSchedule@Initialize"}, want: initialize + "b:NoSchedule"},
+		{name: "the Cluster's list replaces the ClusterClass's", class: content{taints: "gpu:NoSchedule"}, topology: content{taints: "b:NoSchedule"}, want: always + "b:NoSchedule"},
+		{name: "an explicitly empty list replaces it, too", class: content{taints: "gpu:NoSchedule", annotations: "n=1"}, topology: content{taints: "none"}, want: "n=1"},
+		{name: "they join those that are annotated", class: content{taints: "z:NoSchedule"}, topology: content{annotations: "n=1; " + always + "b=2:NoSchedule; " + initialize + "c:NoSchedule"}, want: "n=1; " + always + "b=2:NoSchedule,z:NoSchedule; " + initialize + "c:NoSchedule"},
+		{name: "a typed taint wins over an annotated one with another value", class: content{taints: "gpu=typed:NoSchedule", annotations: always + "gpu=annotated:NoSchedule"}, want: always + "gpu=typed:NoSchedule"},
+		{name: "one that is always there wins over one at the start", class: content{taints: "gpu=typed:NoSchedule", annotations: initialize + "gpu=annotated:NoSchedule"}, want: always + "gpu=typed:NoSchedule"},
+		{name: "one at the start wins over one that is always there", class: content{taints: "gpu=typed:NoSchedule@OnInitialization", annotations: always + "gpu=annotated:NoSchedule,z:NoSchedule"}, want: always + "z:NoSchedule; " + initialize + "gpu=typed:NoSchedule"},
+		{name: "an annotation of which nothing is left goes", class: content{taints: "gpu:NoSchedule@OnInitialization", annotations: always + "gpu:NoSchedule"}, want: initialize + "gpu:NoSchedule"},
+		{name: "another effect is another taint", class: content{taints: "gpu:NoSchedule", annotations: always + "gpu:NoExecute"}, want: always + "gpu:NoExecute,gpu:NoSchedule"},
+		{name: "reserved taints are left out, and said so", class: content{taints: "gpu:NoSchedule,node.kubernetes.io/x:NoSchedule"}, want: always + "gpu:NoSchedule", problem: `taint "node.kubernetes.io/x:NoSchedule"`},
+		{name: "so is the control planes' own", class: content{taints: "node-role.kubernetes.io/control-plane:NoSchedule", annotations: "n=1"}, want: "n=1", problem: "the key is reserved for control plane Machines"},
+		{name: "what cannot be read of the annotation does not lose the rest", class: content{taints: "gpu:NoSchedule", annotations: always + "typo,b:NoSchedule"}, want: always + "b:NoSchedule,gpu:NoSchedule", problem: `taint "typo" has no effect`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for _, gate := range []inherit.TaintPropagation{inherit.PropagationUnknown, inherit.PropagationEnabled, inherit.PropagationDisabled} {
+				Expect := NewWithT(t).Expect
+				s := inherit.Section{Class: tc.class.section(), Topology: tc.topology.section()}
+				expectUnchanged := unchanged(t, s)
+
+				got, err := inherit.Policy{ClusterAPITaints: gate}.MachinePool(s)
+
+				expectProblem(t, err, tc.problem)
+				Expect(describeContent(got.Template)).To(Equal(content{annotations: tc.want}.want()), "gate %s", gate)
+				Expect(describeContent(&got.Top)).To(Equal(content{annotations: tc.class.annotations + ";" + tc.topology.annotations}.want()), "gate %s", gate)
+				expectUnchanged()
+			}
+		})
+	}
+}
+
+// Labels that the MachineDeployment selects by are its own. A topology's controller selects by labels of its own anyway.
+func TestMachineDeploymentSelector(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	md := &capi.MachineDeployment{Spec: capi.MachineDeploymentSpec{Selector: selector("app=x", "tier")}}
+	before := md.DeepCopy()
+	s := inherit.Section{Class: content{labels: "app=y,team=a"}.section(), Topology: content{labels: "tier=z", annotations: "app=y"}.section()}
+	got, err := inherit.Policy{}.MachineDeployment(s, md)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(describeContent(&got.Top)).To(Equal(content{labels: "team=a", annotations: "app=y"}.want()))
+	Expect(describeContent(got.Template)).To(Equal(content{labels: "team=a", annotations: "app=y"}.want()))
+	Expect(md).To(Equal(before), "the input is not mutated")
+}
+
+// A control plane without Machines inherits metadata for itself only; taints and fields have a place of their own.
+func TestControlPlaneWithoutMachines(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	s := inherit.Section{Class: content{labels: "a=1"}.section(), Topology: machines(content{annotations: "n=1", taints: "gpu:NoSchedule"}.section())}
+	s.Class.Deletion.NodeDrainTimeoutSeconds = new(int32(5))
+	got, err := inherit.Policy{}.ControlPlane(s)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(describeContent(&got.Top)).To(Equal(content{labels: "a=1", annotations: "n=1"}.want()))
+	Expect(describeContent(got.Template)).To(Equal(content{taints: "gpu:NoSchedule"}.want()), "what counts is the ClusterClass's machineInfrastructure")
+	Expect(got.Template.Fields).To(Equal(inherit.Fields{NodeDrainTimeout: new(int32(5))}))
+}
+
+// TestTopologyFields: in-place fields reach the template; each that the Cluster declares replaces the ClusterClass's.
+func TestTopologyFields(t *testing.T) {
+	drain := func(seconds int32) capi.MachineFields {
+		return capi.MachineFields{Deletion: clusterv1.MachineDeletionSpec{NodeDrainTimeoutSeconds: &seconds}}
+	}
+	gates := func(conditions ...string) []clusterv1.MachineReadinessGate {
+		list := []clusterv1.MachineReadinessGate{}
+		for _, condition := range conditions {
+			list = append(list, clusterv1.MachineReadinessGate{ConditionType: condition})
+		}
+		return list
+	}
+	whole := capi.MachineFields{ReadinessGates: gates("a"), MinReadySeconds: new(int32(4)), Deletion: clusterv1.MachineDeletionSpec{
+		NodeDrainTimeoutSeconds: new(int32(1)), NodeVolumeDetachTimeoutSeconds: new(int32(2)), NodeDeletionTimeoutSeconds: new(int32(3)),
+	}}
+	fields := inherit.Fields{
+		NodeDrainTimeout: new(int32(1)), NodeVolumeDetachTimeout: new(int32(2)), NodeDeletionTimeout: new(int32(3)),
+		MinReadySeconds: new(int32(4)), ReadinessGates: gates("a"),
+	}
+	older := capi.MachineFields{NodeDrainTimeout: lasts("1s"), NodeVolumeDetachTimeout: lasts("2s"), NodeDeletionTimeout: lasts("3s"), MinReadySeconds: new(int32(4)), ReadinessGates: gates("a")}
+	for _, tc := range []struct {
+		name            string
+		class, topology capi.MachineFields
+		want            inherit.Fields
+	}{
+		{name: "what is not declared is not inherited"},
+		{name: "what the ClusterClass declares is inherited", class: whole, want: fields},
+		{name: "what the Cluster declares is inherited", topology: whole, want: fields},
+		{name: "so are durations of v1beta1", class: older, want: fields},
+		{name: "the Cluster's win", topology: whole, class: capi.MachineFields{ReadinessGates: gates("b"), MinReadySeconds: new(int32(9)), Deletion: clusterv1.MachineDeletionSpec{
+			NodeDrainTimeoutSeconds: new(int32(9)), NodeVolumeDetachTimeoutSeconds: new(int32(9)), NodeDeletionTimeoutSeconds: new(int32(9)),
+		}}, want: fields},
+		{name: "each for itself", class: whole, topology: drain(9), want: inherit.Fields{
+			NodeDrainTimeout: new(int32(9)), NodeVolumeDetachTimeout: new(int32(2)), NodeDeletionTimeout: new(int32(3)), MinReadySeconds: new(int32(4)), ReadinessGates: gates("a"),
+		}},
+		{name: "a timeout of zero wins, too", class: drain(9), topology: drain(0), want: inherit.Fields{NodeDrainTimeout: new(int32(0))}},
+		{name: "the Cluster's gates replace the ClusterClass's", class: capi.MachineFields{ReadinessGates: gates("a", "b")}, topology: capi.MachineFields{ReadinessGates: gates("c")}, want: inherit.Fields{ReadinessGates: gates("c")}},
+		{name: "an explicitly empty list of gates replaces them, too", class: capi.MachineFields{ReadinessGates: gates("a")}, topology: capi.MachineFields{ReadinessGates: gates()}, want: inherit.Fields{ReadinessGates: gates()}},
+	} {
+		for rule, of := range rules {
+			t.Run(tc.name+" by "+rule, func(t *testing.T) {
+				s := inherit.Section{Class: capi.Section{MachineFields: tc.class}, Topology: capi.Section{MachineFields: tc.topology}}
+				expectUnchanged := unchanged(t, s)
+				got, err := of(inherit.Policy{}, s)
+				NewWithT(t).Expect(err).NotTo(HaveOccurred())
+				NewWithT(t).Expect(got.Top.Fields).To(Equal(inherit.Fields{}), "they are the template's")
+				NewWithT(t).Expect(got.Template.Fields).To(Equal(tc.want))
+				expectUnchanged()
+			})
+		}
+	}
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pace bounds how fast Nodes get taints that evict Pods. A taint with effect NoExecute that is declared high up
+// would otherwise empty every Node below it at once.
+package pace
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+// Pacer lets Nodes pass at a rate of its own for each group, which is the Nodes of one MachineDeployment, control plane or
+// MachinePool. It is safe for concurrent use.
+type Pacer struct {
+	perMinute float64
+	now       func() time.Time
+
+	mu     sync.Mutex
+	groups map[string]*group
+}
+
+type group struct {
+	limiter *rate.Limiter
+	waiting sets.Set[string]
+	passed  int
+}
+
+// New returns a pacer that lets so many Nodes a minute pass in each group; all of them at once, if that is 0.
+func New(perMinute float64, now func() time.Time) *Pacer {
+	return &Pacer{perMinute: perMinute, now: now, groups: map[string]*group{}}
+}
+
+// Progress is how far a group is.
+type Progress struct {
+	// Passed is how many Nodes have passed since the first had to wait, Waiting how many wait now.
+	Passed, Waiting int
+}
+
+// Pass reports whether a Node may pass now, and if not, when it is to ask again.
+func (p *Pacer) Pass(name, node string) (ok bool, again time.Duration, progress Progress) {
+	if p.perMinute <= 0 {
+		return true, 0, Progress{}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g, known := p.groups[name]
+	if !known {
+		g = &group{limiter: rate.NewLimiter(rate.Limit(p.perMinute/60), 1), waiting: sets.New[string]()}
+		p.groups[name] = g
+	}
+	if !g.limiter.AllowN(p.now(), 1) {
+		g.waiting.Insert(node)
+		return false, time.Duration(float64(time.Minute) / p.perMinute), g.progress()
+	}
+	g.passed++
+	g.waiting.Delete(node)
+	return true, 0, g.progress()
+}
+
+// Forget says that a Node has nothing to wait for any more: it has passed, it is gone, or its owner has changed its mind.
+func (p *Pacer) Forget(name, node string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g, known := p.groups[name]
+	if !known {
+		return
+	}
+	g.waiting.Delete(node)
+	// The limiter is kept for as long as it could hold a Node back.
+	if g.waiting.Len() == 0 && g.limiter.TokensAt(p.now()) >= 1 {
+		delete(p.groups, name)
+	}
+}
+
+// Waiting returns how many Nodes wait in all groups.
+func (p *Pacer) Waiting() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	waiting := 0
+	for _, g := range p.groups {
+		waiting += g.waiting.Len()
+	}
+	return waiting
+}
+
+func (g *group) progress() Progress {
+	return Progress{Passed: g.passed, Waiting: g.waiting.Len()}
+}
