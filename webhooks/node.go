@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -47,6 +48,9 @@ func (h nodes) decide(ctx context.Context, req admission.Request) (answer, error
 		return unmatched(), err
 	}
 	current := inherit.OfNode(node)
+	if policy.PaceEviction {
+		m = inherit.WithoutTaints(m, inherit.Evicting(m, node, time.Now()))
+	}
 	result, leftOut := policy.Node(m, current, writer)
 	decided := answer{outcome: metrics.Unchanged}
 	if !result.Equal(current) {

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"regexp"
 	"slices"
@@ -76,6 +77,10 @@ func (c *Config) completeRules() error {
 	default:
 		err = fmt.Errorf("--cluster-api-taint-propagation=%q: must be auto, enabled or disabled", c.TaintPropagation)
 	}
+	if !(c.NoExecuteRate >= 0) || math.IsInf(c.NoExecuteRate, 0) {
+		err = errors.Join(err, fmt.Errorf("--no-execute-rate=%v: must be a number of Nodes per minute, 0 or more", c.NoExecuteRate))
+	}
+	c.Rules.PaceEviction = c.NoExecuteRate > 0
 	return errors.Join(labelsErr, annotationsErr, err)
 }
 

@@ -42,7 +42,7 @@ func TestDefaults(t *testing.T) {
 	Expect([]time.Duration{c.LeaderElectLeaseDuration, c.LeaderElectRenewDeadline, c.LeaderElectRetryPeriod}).
 		To(Equal([]time.Duration{15 * time.Second, 10 * time.Second, 2 * time.Second}))
 	Expect(c.DetectTaintPropagation).To(BeTrue())
-	Expect(c.Rules).To(Equal(inherit.Policy{}))
+	Expect(c.Rules).To(Equal(inherit.Policy{PaceEviction: true}))
 	Expect(c.TLS).NotTo(BeEmpty())
 	Expect(c.Metrics.BindAddress).To(Equal(":8443"))
 	Expect(c.Metrics.SecureServing).To(BeTrue())

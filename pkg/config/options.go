@@ -44,6 +44,7 @@ type Options struct {
 	AdditionalSyncMachineAnnotations []string
 	AdditionalProviderGroups         []string
 	TaintPropagation                 string
+	NoExecuteRate                    float64
 
 	Diagnostics flags.ManagerOptions
 	Logs        *logs.Options
@@ -119,6 +120,8 @@ func (o *Options) addRuleFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.AdditionalProviderGroups, "additional-provider-groups", nil,
 		"List of API groups of infrastructure and bootstrap providers whose objects inherit beside their Machines, beside "+
 			capi.InfrastructureGroup+" and "+capi.BootstrapGroup+".")
+	fs.Float64Var(&o.NoExecuteRate, "no-execute-rate", 1,
+		"Number of existing Nodes of each MachineDeployment that get a new Always taint with effect NoExecute per minute. Such a taint evicts Pods. 0 means all Nodes at once; new Nodes never wait.")
 	fs.StringVar(&o.TaintPropagation, "cluster-api-taint-propagation", propagationAuto,
 		"Whether Cluster API propagates taints itself (its feature gate MachineTaintPropagation): auto, enabled or disabled. With auto, Heirloom finds out.")
 }

@@ -17,6 +17,8 @@ type Policy struct {
 	AdditionalAnnotations []*regexp.Regexp
 	// WatchFilter is the value of the label cluster.x-k8s.io/watch-filter that objects must carry; empty means all.
 	WatchFilter string
+	// PaceEviction says that taints which evict Pods reach existing Nodes at a pace that the loop keeps.
+	PaceEviction bool
 	// ClusterAPITaints says whether Cluster API propagates taints itself.
 	ClusterAPITaints TaintPropagation
 }

@@ -30,6 +30,7 @@ const (
 type Metrics struct {
 	admissions *prometheus.CounterVec
 	writes     *prometheus.CounterVec
+	waiting    prometheus.Gauge
 }
 
 // New registers the metrics.
@@ -43,8 +44,12 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 			Name: "heirloom_resync_writes_total",
 			Help: "Writes sent by the resync loop, by kind and result (applied, conflict, error).",
 		}, []string{"kind", "result"}),
+		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "heirloom_no_execute_waiting_nodes",
+			Help: "Existing Nodes that wait for their turn to get a taint which evicts Pods (--no-execute-rate).",
+		}),
 	}
-	for _, c := range []prometheus.Collector{m.admissions, m.writes} {
+	for _, c := range []prometheus.Collector{m.admissions, m.writes, m.waiting} {
 		if err := registerer.Register(c); err != nil {
 			return nil, fmt.Errorf("registering metrics: %w", err)
 		}
@@ -70,4 +75,9 @@ const (
 // Write counts a write of the resync loop.
 func (m *Metrics) Write(kind string, result WriteResult) {
 	m.writes.WithLabelValues(kind, string(result)).Inc()
+}
+
+// NoExecuteWaiting sets how many Nodes wait for a taint that evicts Pods.
+func (m *Metrics) NoExecuteWaiting(nodes int) {
+	m.waiting.Set(float64(nodes))
 }

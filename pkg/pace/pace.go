@@ -25,6 +25,8 @@ type Pacer struct {
 type group struct {
 	limiter *rate.Limiter
 	waiting sets.Set[string]
+	// granted are those that have passed and not been forgotten yet: what they pass for may have to be tried again.
+	granted sets.Set[string]
 	passed  int
 }
 
@@ -48,30 +50,33 @@ func (p *Pacer) Pass(name, node string) (ok bool, again time.Duration, progress 
 	defer p.mu.Unlock()
 	g, known := p.groups[name]
 	if !known {
-		g = &group{limiter: rate.NewLimiter(rate.Limit(p.perMinute/60), 1), waiting: sets.New[string]()}
+		g = &group{limiter: rate.NewLimiter(rate.Limit(p.perMinute/60), 1), waiting: sets.New[string](), granted: sets.New[string]()}
 		p.groups[name] = g
+	}
+	if g.granted.Has(node) {
+		return true, 0, g.progress()
 	}
 	if !g.limiter.AllowN(p.now(), 1) {
 		g.waiting.Insert(node)
 		return false, time.Duration(float64(time.Minute) / p.perMinute), g.progress()
 	}
 	g.passed++
+	g.granted.Insert(node)
 	g.waiting.Delete(node)
 	return true, 0, g.progress()
 }
 
 // Forget says that a Node has nothing to wait for any more: it has passed, it is gone, or its owner has changed its mind.
-func (p *Pacer) Forget(name, node string) {
+func (p *Pacer) Forget(node string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	g, known := p.groups[name]
-	if !known {
-		return
-	}
-	g.waiting.Delete(node)
-	// The limiter is kept for as long as it could hold a Node back.
-	if g.waiting.Len() == 0 && g.limiter.TokensAt(p.now()) >= 1 {
-		delete(p.groups, name)
+	for name, g := range p.groups {
+		g.waiting.Delete(node)
+		g.granted.Delete(node)
+		// The limiter is kept for as long as it could hold a Node back.
+		if g.waiting.Len() == 0 && g.granted.Len() == 0 && g.limiter.TokensAt(p.now()) >= 1 {
+			delete(p.groups, name)
+		}
 	}
 }
 

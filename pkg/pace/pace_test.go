@@ -23,6 +23,7 @@ func TestNodesPassAtTheirGroupsRate(t *testing.T) {
 	}
 
 	Expect(pass("a", "n1")).To(BeTrue(), "the first need not wait")
+	Expect(pass("a", "n1")).To(BeTrue(), "nor does it wait to try again")
 	Expect(pass("a", "n2")).To(BeFalse())
 	Expect(pass("a", "n3")).To(BeFalse())
 	Expect(pass("b", "n1")).To(BeTrue(), "another group has a rate of its own")
@@ -34,7 +35,7 @@ func TestNodesPassAtTheirGroupsRate(t *testing.T) {
 	Expect(progress).To(Equal(pace.Progress{Passed: 2, Waiting: 1}))
 	Expect(pass("a", "n3")).To(BeFalse())
 
-	pacer.Forget("a", "n3")
+	pacer.Forget("n3")
 	Expect(pacer.Waiting()).To(BeZero(), "the owner has changed its mind")
 	Expect(pass("a", "n4")).To(BeFalse(), "which does not make the next one faster")
 }

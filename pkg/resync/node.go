@@ -17,6 +17,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/pace"
 )
 
 // busy is how soon a Node is looked at again whose cluster keeps enough workers waiting.
@@ -29,10 +30,16 @@ type NodeRequest struct {
 	Name    string
 }
 
+// String names the Node and its cluster.
+func (r NodeRequest) String() string {
+	return r.Cluster.String() + "/" + r.Name
+}
+
 // nodes applies rules 11, 12 and 13 to the Nodes of the management cluster itself and of all workload clusters.
 type nodes struct {
 	Dependencies
 	share *share
+	pacer *pace.Pacer
 }
 
 // Reconcile implements reconcile.TypedReconciler.
@@ -48,7 +55,8 @@ func (r nodes) Reconcile(ctx context.Context, req NodeRequest) (ctrl.Result, err
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{}, r.sync(ctx, nodes, chain, req)
+	again, err := r.sync(ctx, nodes, chain, req)
+	return ctrl.Result{RequeueAfter: again}, err
 }
 
 // clusterOf returns a client of the cluster that a Node is in, and the chain that knows its Machines.
@@ -63,24 +71,31 @@ func (r nodes) clusterOf(ctx context.Context, cluster types.NamespacedName) (cli
 	return c, r.Chain.Within(cluster), nil
 }
 
-func (r nodes) sync(ctx context.Context, nodes client.Client, chain *ownerchain.Chain, req NodeRequest) error {
+// sync brings the Node what it inherits, and returns when to look again if something has to wait.
+func (r nodes) sync(ctx context.Context, nodes client.Client, chain *ownerchain.Chain, req NodeRequest) (time.Duration, error) {
 	node := &corev1.Node{}
 	if err := nodes.Get(ctx, types.NamespacedName{Name: req.Name}, node); err != nil {
-		return gone(err, "Node")
+		r.forget(req)
+		return 0, gone(err, "Node")
 	}
 	policy := r.Policy()
 	m, err := chain.Inherits(ctx, node, policy)
 	if err != nil || m == nil {
-		return err
+		r.forget(req)
+		return 0, err
 	}
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Machine", klog.KObj(m)))
+	m, again, err := r.paced(ctx, chain, m, node, req)
+	if err != nil {
+		return 0, err
+	}
 	current := inherit.OfNode(node)
 	result, problems := policy.Node(m, current, inherit.Privileged)
 	r.leftOut(m, problems)
 	if result.Equal(current) {
-		return nil
+		return again, nil
 	}
-	return r.patchNode(ctx, nodes, node, result)
+	return again, r.patchNode(ctx, nodes, node, result)
 }
 
 // patchNode writes the Node's new state. Taints are an atomic list, so the patch holds only for the version that was read:

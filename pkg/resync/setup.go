@@ -5,6 +5,7 @@ package resync
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,6 +24,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/pace"
 )
 
 // Dependencies are what the controllers of all kinds need.
@@ -34,6 +36,8 @@ type Dependencies struct {
 	Metrics  *metrics.Metrics
 	Recorder events.EventRecorder
 	Schemas  Schemas
+	// NoExecuteRate is how many existing Nodes of a MachineDeployment get taints that evict Pods in a minute; 0: all.
+	NoExecuteRate float64
 	// Workloads reaches the workload clusters.
 	Workloads clustercache.ClusterCache
 	// ProviderGroups are the API groups of infrastructure and bootstrap providers.
@@ -131,7 +135,7 @@ func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 		Watches(&capi.Cluster{}, d.nodesOfCluster(), builder.WithPredicates(resumed())).
 		WatchesRawSource(source.TypedChannel(d.changesOfPolicy(), d.everyNode())).
 		WithOptions(controller.TypedOptions[NodeRequest]{MaxConcurrentReconciles: nodeWorkers}).
-		Build(nodes{Dependencies: d, share: newShare(nodeWorkers / 4)})
+		Build(nodes{Dependencies: d, share: newShare(nodeWorkers / 4), pacer: pace.New(d.NoExecuteRate, time.Now)})
 	if err != nil {
 		return err
 	}

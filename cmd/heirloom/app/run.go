@@ -152,8 +152,8 @@ func addWebhooksAndLoop(ctx context.Context, mgr ctrl.Manager, c *config.Config,
 	})
 	return resync.Setup(mgr, resync.Dependencies{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Chain: &cached, Metrics: counters, Schemas: schemas, Workloads: workloads,
-		ProviderGroups: c.ProviderGroups,
-		Recorder:       mgr.GetEventRecorder("heirloom"), Policy: from.policy, PolicyChanges: from.changes,
+		ProviderGroups: c.ProviderGroups, NoExecuteRate: c.NoExecuteRate,
+		Recorder: mgr.GetEventRecorder("heirloom"), Policy: from.policy, PolicyChanges: from.changes,
 	})
 }
 
