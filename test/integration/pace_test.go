@@ -56,7 +56,7 @@ func TestThePaceOfTaintsThatEvict(t *testing.T) {
 		s.get(node)
 		s.update(node, func() { node.Labels["touched"] = "yes" })
 	}
-	s.Consistently(evicting).WithTimeout(2 * time.Second).Should(Equal(1), "nobody's write brings it")
+	s.Consistently(evicting).WithTimeout(2*time.Second).Should(Equal(1), "nobody's write brings it")
 	fresh := add("new")
 	s.eventually(fresh, func(g Gomega) {
 		g.Expect(taint.FormatList(fresh.Spec.Taints)).To(ContainSubstring("drain=now:NoExecute"), "a new Node does not wait")

@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -54,14 +53,10 @@ type Stage struct {
 	*controlplane.ControlPlane
 	// Client is an administrator's.
 	Client client.Client
-	// Heirloom is the running program.
-	Heirloom *controlplane.Process
-	// HealthURL and MetricsURL are where the program answers.
-	HealthURL, MetricsURL string
+	// Program is Heirloom; StartReplica starts others beside it.
+	*program
 
-	options    Options
-	webhookURL string
-	arguments  []string
+	options Options
 }
 
 // New sets the stage.
@@ -124,32 +119,19 @@ func Scheme() *runtime.Scheme {
 	return scheme
 }
 
-// prepareProgram chooses ports and writes the kubeconfig of the ServiceAccount.
+// prepareProgram writes the kubeconfig of the ServiceAccount and chooses where the program listens.
 func (s *Stage) prepareProgram() error {
-	ports := make([]int, 3)
-	for i := range ports {
-		port, err := controlplane.FreePort()
-		if err != nil {
-			return err
-		}
-		ports[i] = port
-	}
-	kubeconfig := filepath.Join(s.options.Dir, "heirloom.kubeconfig")
 	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + Namespace}
-	if err := s.WriteKubeconfig(kubeconfig, ServiceAccount, groups...); err != nil {
+	if err := s.WriteKubeconfig(s.kubeconfig(), ServiceAccount, groups...); err != nil {
 		return err
 	}
-	s.webhookURL = fmt.Sprintf("https://127.0.0.1:%d", ports[0])
-	s.HealthURL = fmt.Sprintf("http://127.0.0.1:%d", ports[1])
-	s.MetricsURL = fmt.Sprintf("http://127.0.0.1:%d/metrics", ports[2])
-	s.arguments = slices.Concat([]string{
-		"--kubeconfig=" + kubeconfig,
-		"--webhook-host=127.0.0.1", fmt.Sprintf("--webhook-port=%d", ports[0]), "--webhook-cert-dir=" + s.options.Dir,
-		fmt.Sprintf("--health-addr=127.0.0.1:%d", ports[1]),
-		fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[2]), "--insecure-diagnostics",
-		"--leader-elect", "--leader-elect-namespace=" + Namespace, "-v=2",
-	}, s.options.Args)
-	return nil
+	var err error
+	s.program, err = s.newProgram("heirloom", s.options.Args)
+	return err
+}
+
+func (s *Stage) kubeconfig() string {
+	return filepath.Join(s.options.Dir, "heirloom.kubeconfig")
 }
 
 // install applies what the chart renders for a program that runs outside of the cluster.
@@ -164,7 +146,7 @@ func (s *Stage) install(ctx context.Context) error {
 	}
 	values := map[string]any{
 		"manager":  map[string]any{"enabled": false},
-		"webhooks": map[string]any{"url": s.webhookURL},
+		"webhooks": map[string]any{"url": s.WebhookURL},
 		"certificates": map[string]any{
 			"mode":     "provided",
 			"provided": map[string]any{"caBundle": base64.StdEncoding.EncodeToString(ca)},
@@ -194,38 +176,17 @@ func isWebhookConfiguration(object unstructured.Unstructured) bool {
 
 // StartHeirloom starts the program and waits until it is ready.
 func (s *Stage) StartHeirloom(ctx context.Context) error {
-	if err := os.MkdirAll(s.options.Dir, 0o755); err != nil {
-		return fmt.Errorf("making the stage's directory: %w", err)
-	}
-	process, err := controlplane.StartProcess(ctx, s.options.Program, s.arguments, s.HeirloomLog())
-	if err != nil {
-		return err
-	}
-	if err := process.WaitReady(ctx, s.HealthURL+"/readyz"); err != nil {
-		return errors.Join(err, process.Stop())
-	}
-	s.Heirloom = process
-	return nil
+	return s.start(ctx, s.options.Program)
 }
 
 // StopHeirloom stops the program and leaves everything else.
 func (s *Stage) StopHeirloom() error {
-	if s.Heirloom == nil {
-		return nil
-	}
-	process := s.Heirloom
-	s.Heirloom = nil
-	return process.Stop()
-}
-
-// WebhookURL is where the program answers admission requests.
-func (s *Stage) WebhookURL() string {
-	return s.webhookURL
+	return s.stop()
 }
 
 // HeirloomLog is the file with the log of the program.
 func (s *Stage) HeirloomLog() string {
-	return filepath.Join(s.options.Dir, "heirloom.log")
+	return s.log
 }
 
 // Stop stops everything.

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+)
+
+// program is one process of Heirloom.
+type program struct {
+	// Heirloom is the running process, or nil.
+	Heirloom *controlplane.Process
+	// WebhookURL, HealthURL and MetricsURL are where it answers.
+	WebhookURL, HealthURL, MetricsURL string
+
+	arguments []string
+	log       string
+}
+
+// Replica is another process of Heirloom beside the stage's own, with the same rights and the same certificate.
+type Replica struct{ *program }
+
+// StartReplica starts another process with further arguments and waits until it is ready.
+func (s *Stage) StartReplica(ctx context.Context, name string, args ...string) (*Replica, error) {
+	p, err := s.newProgram(name, args)
+	if err != nil {
+		return nil, err
+	}
+	return &Replica{p}, p.start(ctx, s.options.Program)
+}
+
+// Stop stops the replica.
+func (r *Replica) Stop() error { return r.stop() }
+
+// newProgram chooses the ports of a program.
+func (s *Stage) newProgram(name string, args []string) (*program, error) {
+	ports := make([]int, 3)
+	for i := range ports {
+		port, err := controlplane.FreePort()
+		if err != nil {
+			return nil, err
+		}
+		ports[i] = port
+	}
+	return &program{
+		WebhookURL: fmt.Sprintf("https://127.0.0.1:%d", ports[0]),
+		HealthURL:  fmt.Sprintf("http://127.0.0.1:%d", ports[1]),
+		MetricsURL: fmt.Sprintf("http://127.0.0.1:%d/metrics", ports[2]),
+		log:        filepath.Join(s.options.Dir, name+".log"),
+		arguments: slices.Concat([]string{
+			"--kubeconfig=" + s.kubeconfig(),
+			"--webhook-host=127.0.0.1", fmt.Sprintf("--webhook-port=%d", ports[0]), "--webhook-cert-dir=" + s.options.Dir,
+			fmt.Sprintf("--health-addr=127.0.0.1:%d", ports[1]),
+			fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[2]), "--insecure-diagnostics",
+			"--leader-elect", "--leader-elect-namespace=" + Namespace, "-v=2",
+		}, args),
+	}, nil
+}
+
+func (p *program) start(ctx context.Context, binary string) error {
+	process, err := controlplane.StartProcess(ctx, binary, p.arguments, p.log)
+	if err != nil {
+		return err
+	}
+	if err := process.WaitReady(ctx, p.HealthURL+"/readyz"); err != nil {
+		return errors.Join(err, process.Stop())
+	}
+	p.Heirloom = process
+	return nil
+}
+
+func (p *program) stop() error {
+	if p.Heirloom == nil {
+		return nil
+	}
+	process := p.Heirloom
+	p.Heirloom = nil
+	return process.Stop()
+}
