@@ -32,6 +32,8 @@ type Config struct {
 
 	// ManagementClusterKey is the name in --management-cluster, or empty.
 	ManagementClusterKey types.NamespacedName
+	// WorkloadWebhookKeyName is the name in --workload-webhook-key-secret, or empty.
+	WorkloadWebhookKeyName types.NamespacedName
 	// Rules are the options of the inheritance rules.
 	Rules inherit.Policy
 	// DetectTaintPropagation says that Heirloom has to find out Rules.ClusterAPITaints.
@@ -51,6 +53,7 @@ func (o *Options) Complete() (*Config, error) {
 		c.completeRules(),
 		c.completeManagementCluster(),
 		c.completeProviderGroups(),
+		c.completeWorkloads(),
 		c.completeServers(),
 		c.validateWatch(),
 		c.validateLeaderElection(),

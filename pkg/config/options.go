@@ -26,6 +26,12 @@ type Options struct {
 	KubeAPIQPS        float32
 	KubeAPIBurst      int
 
+	WorkloadAdmission          string
+	WorkloadWebhookURL         string
+	WorkloadWebhookKeySecret   string
+	WorkloadWebhookKeyRotation time.Duration
+	WebhookConfiguration       string
+
 	ClusterCacheConcurrency int
 	ClusterCacheClientQPS   float32
 	ClusterCacheClientBurst int
@@ -84,6 +90,16 @@ func (o *Options) addWatchFlags(fs *pflag.FlagSet) {
 }
 
 func (o *Options) addWorkloadFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.WorkloadAdmission, "workload-admission", admissionNone,
+		"How Nodes of workload clusters are admitted whose Cluster does not have the label heirloom.dev/workload-admission: none (the loop brings what they inherit), webhook (by --workload-webhook-url) or policy (a generated MutatingAdmissionPolicy).")
+	fs.StringVar(&o.WorkloadWebhookURL, "workload-webhook-url", "",
+		"URL under which the API servers of workload clusters reach the webhook server, https://<host>[:<port>][/<path>]. If unspecified, no webhook is registered in workload clusters.")
+	fs.StringVar(&o.WorkloadWebhookKeySecret, "workload-webhook-key-secret", "",
+		"<namespace>/<name> of the Secret in which replicas share the keys of the paths that workload clusters call. Needed with --workload-webhook-url; Heirloom creates it.")
+	fs.DurationVar(&o.WorkloadWebhookKeyRotation, "workload-webhook-key-rotation", 30*24*time.Hour,
+		"How long such a key is used before it is replaced.")
+	fs.StringVar(&o.WebhookConfiguration, "webhook-configuration", "heirloom",
+		"Name of the installed MutatingWebhookConfiguration, from which those of workload clusters are made.")
 	fs.IntVar(&o.ClusterCacheConcurrency, "clustercache-concurrency", 100,
 		"Number of workload clusters whose connection is seen to at a time.")
 	fs.Float32Var(&o.ClusterCacheClientQPS, "clustercache-client-qps", 100,

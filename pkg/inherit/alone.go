@@ -28,12 +28,17 @@ func (p Policy) LeftAlone(object metav1.Object, cluster *capi.Cluster) string {
 		return "it is paused"
 	case cluster == nil:
 		return ""
-	case cluster.Spec.Paused || has(cluster.Annotations, clusterv1.PausedAnnotation):
+	case Paused(cluster):
 		return "its Cluster is paused"
 	case has(cluster.Labels, IgnoreLabel):
 		return "its Cluster carries the label " + IgnoreLabel
 	}
 	return ""
+}
+
+// Paused reports whether a Cluster is paused, and everything that belongs to it with that.
+func Paused(cluster *capi.Cluster) bool {
+	return cluster.Spec.Paused || has(cluster.Annotations, clusterv1.PausedAnnotation)
 }
 
 func has(m map[string]string, key string) bool {

@@ -31,6 +31,7 @@ type Metrics struct {
 	admissions *prometheus.CounterVec
 	writes     *prometheus.CounterVec
 	waiting    prometheus.Gauge
+	denials    prometheus.Counter
 }
 
 // New registers the metrics.
@@ -49,7 +50,11 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 			Help: "Existing Nodes that wait for their turn to get a taint which evicts Pods (--no-execute-rate).",
 		}),
 	}
-	for _, c := range []prometheus.Collector{m.admissions, m.writes, m.waiting} {
+	m.denials = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "heirloom_workload_admission_denied_total",
+		Help: "Requests to the webhook of workload clusters that were denied: their path proves no Cluster that is known.",
+	})
+	for _, c := range []prometheus.Collector{m.admissions, m.writes, m.waiting, m.denials} {
 		if err := registerer.Register(c); err != nil {
 			return nil, fmt.Errorf("registering metrics: %w", err)
 		}
@@ -80,4 +85,9 @@ func (m *Metrics) Write(kind string, result WriteResult) {
 // NoExecuteWaiting sets how many Nodes wait for a taint that evicts Pods.
 func (m *Metrics) NoExecuteWaiting(nodes int) {
 	m.waiting.Set(float64(nodes))
+}
+
+// WorkloadDenied counts a request to the webhook of workload clusters that was denied.
+func (m *Metrics) WorkloadDenied() {
+	m.denials.Inc()
 }

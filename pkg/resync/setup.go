@@ -40,6 +40,8 @@ type Dependencies struct {
 	NoExecuteRate float64
 	// Workloads reaches the workload clusters.
 	Workloads clustercache.ClusterCache
+	// Admissions are the ways to admit the Nodes of workload clusters.
+	Admissions Admissions
 	// ProviderGroups are the API groups of infrastructure and bootstrap providers.
 	ProviderGroups []string
 	// Policy returns the rules' options as they are now.
@@ -139,7 +141,8 @@ func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 	if err != nil {
 		return err
 	}
-	return b.For(&capi.Cluster{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})).
+	return b.For(&capi.Cluster{}, builder.WithPredicates(clusterChanged())).
 		WatchesRawSource(d.Workloads.GetClusterSource("workload", d.connections)).
+		WatchesRawSource(d.again(d.Admissions.Changes, &capi.ClusterList{})).
 		Complete(workloads{Dependencies: d, nodes: nodes})
 }

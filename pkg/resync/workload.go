@@ -6,18 +6,52 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// workloads sees to each workload cluster as a whole: once it is connected, its Nodes are watched.
+// WorkloadAdmissionLabel says of a Cluster how its Nodes are admitted; without it --workload-admission does.
+const WorkloadAdmissionLabel = "heirloom.dev/workload-admission"
+
+// NodeAdmission makes Nodes of a workload cluster inherit in the write that creates them.
+type NodeAdmission interface {
+	// Ensure sets it up. Client reads from the workload cluster's API server.
+	Ensure(ctx context.Context, workload client.Client, cluster types.NamespacedName) error
+	// Remove takes it away, if it is there.
+	Remove(ctx context.Context, workload client.Client, cluster types.NamespacedName) error
+}
+
+// Admissions are the ways to admit the Nodes of workload clusters.
+type Admissions struct {
+	// Default is the name of the one for Clusters that do not say; of none, if it is empty.
+	Default string
+	// Ways are those that there are, by name.
+	Ways map[string]NodeAdmission
+	// Changes gets an event whenever all of them are to be looked at again.
+	Changes <-chan event.GenericEvent
+}
+
+// of returns the name of the way in which the Nodes of the Cluster are to be admitted.
+func (a Admissions) of(cluster *capi.Cluster) string {
+	if way, ok := cluster.Labels[WorkloadAdmissionLabel]; ok {
+		return way
+	}
+	return a.Default
+}
+
+// workloads sees to each workload cluster as a whole: once it is connected, its Nodes are watched, and admitted in the way
+// that was chosen.
 type workloads struct {
 	Dependencies
 	nodes clustercache.SourceWatcher[NodeRequest]
@@ -29,20 +63,67 @@ func (r workloads) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
 		return ctrl.Result{}, gone(err, "Cluster")
 	}
-	err := r.Workloads.Watch(ctx, req.NamespacedName, clustercache.NewWatcher(clustercache.TypedWatcherOptions[client.Object, NodeRequest]{
-		Name: "heirloom-nodes", Watcher: r.nodes, Kind: &corev1.Node{}, EventHandler: itself(req.NamespacedName),
-		Predicates: []predicate.Predicate{nodeChanged()},
-	}))
+	err := r.watch(ctx, req.NamespacedName)
+	if err == nil {
+		err = r.admit(ctx, cluster)
+	}
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return ctrl.Result{}, nil // the connection will wake it
 	}
+	return ctrl.Result{}, err
+}
+
+func (r workloads) watch(ctx context.Context, cluster types.NamespacedName) error {
+	err := r.Workloads.Watch(ctx, cluster, clustercache.NewWatcher(clustercache.TypedWatcherOptions[client.Object, NodeRequest]{
+		Name: "heirloom-nodes", Watcher: r.nodes, Kind: &corev1.Node{}, EventHandler: itself(cluster),
+		Predicates: []predicate.Predicate{nodeChanged()},
+	}))
 	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("watching the Nodes of the workload cluster: %w", err)
+		return fmt.Errorf("watching the Nodes of the workload cluster: %w", err)
 	}
-	return ctrl.Result{}, nil
+	return nil
+}
+
+// admit sets one way up and takes the others away. A paused Cluster is left as it is; one that is opted out or being
+// deleted has none.
+func (r workloads) admit(ctx context.Context, cluster *capi.Cluster) error {
+	if len(r.Admissions.Ways) == 0 || inherit.Paused(cluster) {
+		return nil
+	}
+	chosen := r.Admissions.of(cluster)
+	if r.Policy().LeftAlone(cluster, nil) != "" {
+		chosen = ""
+	}
+	key := client.ObjectKeyFromObject(cluster)
+	workload, err := r.Workloads.GetUncachedClient(ctx, key)
+	if err != nil {
+		return fmt.Errorf("reaching the workload cluster: %w", err)
+	}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(r.Admissions.Ways)) {
+		way := r.Admissions.Ways[name]
+		if name == chosen {
+			errs = append(errs, way.Ensure(ctx, workload, key))
+			continue
+		}
+		errs = append(errs, way.Remove(ctx, workload, key))
+	}
+	return errors.Join(errs...)
 }
 
 // connections wakes a Cluster when its connection is made or lost.
 func (d Dependencies) connections(_ context.Context, cluster client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: cluster.GetNamespace(), Name: cluster.GetName()}}}
+}
+
+// clusterChanged passes events of a Cluster after which its Nodes may be admitted in another way.
+func clusterChanged() predicate.Predicate {
+	resync := predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return true },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()
+		},
+	}
+	return predicate.Or[client.Object](resync,
+		predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.GenerationChangedPredicate{})
 }

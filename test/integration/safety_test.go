@@ -184,7 +184,7 @@ func TestMalformedReviews(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := s.in(t)
-			response, err := https.Post(s.WebhookURL()+"/mutate/machines", "application/json", strings.NewReader(body))
+			response, err := https.Post(s.WebhookURL+"/mutate/machines", "application/json", strings.NewReader(body))
 			s.Expect(err).NotTo(HaveOccurred())
 			defer response.Body.Close()
 			answer, err := io.ReadAll(response.Body)

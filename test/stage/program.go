@@ -48,6 +48,12 @@ func (s *Stage) newProgram(name string, args []string) (*program, error) {
 		}
 		ports[i] = port
 	}
+	if s.options.WorkloadWebhook {
+		args = slices.Concat(args, []string{
+			fmt.Sprintf("--workload-webhook-url=https://127.0.0.1:%d", ports[0]),
+			"--workload-webhook-key-secret=" + Namespace + "/heirloom-workload-webhook",
+		})
+	}
 	return &program{
 		WebhookURL: fmt.Sprintf("https://127.0.0.1:%d", ports[0]),
 		HealthURL:  fmt.Sprintf("http://127.0.0.1:%d", ports[1]),

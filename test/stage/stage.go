@@ -37,6 +37,8 @@ type Options struct {
 	Values map[string]any
 	// Args are further arguments for the program.
 	Args []string
+	// WorkloadWebhook gives workload clusters a URL of the webhooks.
+	WorkloadWebhook bool
 	// WithoutWebhooks leaves the webhook configurations out, so that only the loop acts.
 	WithoutWebhooks bool
 	// WithoutLoop keeps the program from becoming the leader, so that only the webhooks act.
@@ -151,6 +153,9 @@ func (s *Stage) install(ctx context.Context) error {
 			"mode":     "provided",
 			"provided": map[string]any{"caBundle": base64.StdEncoding.EncodeToString(ca)},
 		},
+	}
+	if s.options.WorkloadWebhook {
+		values["workloadClusters"] = map[string]any{"webhookURL": s.WebhookURL}
 	}
 	for key, value := range s.options.Values {
 		values[key] = value

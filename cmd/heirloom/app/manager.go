@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -100,6 +101,11 @@ func cacheOptions(c *config.Config) cache.Options {
 		SyncPeriod:       &c.SyncPeriod,
 		DefaultTransform: trim,
 		ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: trimNode}},
+	}
+	if key := c.WorkloadWebhookKeyName; key.Name != "" {
+		options.ByObject[&corev1.Secret{}] = cache.ByObject{Namespaces: map[string]cache.Config{
+			key.Namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", key.Name)},
+		}}
 	}
 	if c.Namespace != "" {
 		options.DefaultNamespaces = map[string]cache.Config{c.Namespace: {}}

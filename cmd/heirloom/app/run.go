@@ -12,13 +12,11 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/heirloom-dev/heirloom/certs"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/contract"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -27,7 +25,6 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/propagation"
 	"github.com/heirloom-dev/heirloom/pkg/resync"
 	"github.com/heirloom-dev/heirloom/pkg/version"
-	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/webhooks"
 )
 
@@ -118,19 +115,6 @@ func addSchemas(mgr ctrl.Manager, c *config.Config) (*contract.Schemas, error) {
 	return schemas, nil
 }
 
-// addWorkloads starts what connects to workload clusters.
-func addWorkloads(ctx context.Context, mgr ctrl.Manager, c *config.Config) (clustercache.ClusterCache, error) {
-	clusterAPI, err := capi.Version(mgr.GetRESTMapper())
-	if err != nil {
-		return nil, err
-	}
-	return workload.NewClusterCache(ctx, mgr, workload.Options{
-		Version: clusterAPI, Namespace: c.Namespace, WatchFilter: c.WatchFilter, UserAgent: mgr.GetConfig().UserAgent,
-		QPS: c.ClusterCacheClientQPS, Burst: c.ClusterCacheClientBurst, Concurrency: c.ClusterCacheConcurrency,
-		SyncPeriod: c.SyncPeriod, Nodes: ownerchain.NodeIndexes(), TrimNode: trimNode,
-	})
-}
-
 func addWebhooksAndLoop(ctx context.Context, mgr ctrl.Manager, c *config.Config, from policySource) error {
 	counters, err := metrics.New(ctrlmetrics.Registry)
 	if err != nil {
@@ -140,18 +124,26 @@ func addWebhooksAndLoop(ctx context.Context, mgr ctrl.Manager, c *config.Config,
 	if err != nil {
 		return err
 	}
-	workloads, err := addWorkloads(ctx, mgr, c)
+	clusterCache, err := addClusterCache(ctx, mgr, c)
+	if err != nil {
+		return err
+	}
+	registrar, err := addRegistration(ctx, mgr, c)
 	if err != nil {
 		return err
 	}
 	cached := ownerchain.Chain{Cache: mgr.GetClient(), Mapper: mgr.GetRESTMapper(), ManagementCluster: c.ManagementClusterKey}
 	admission := cached
 	admission.Live = mgr.GetAPIReader()
-	webhooks.Register(mgr.GetWebhookServer(), webhooks.Dependencies{
+	dependencies := webhooks.Dependencies{
 		Chain: &admission, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: from.policy,
-	})
+	}
+	webhooks.Register(mgr.GetWebhookServer(), dependencies)
+	if registrar != nil {
+		webhooks.RegisterWorkload(mgr.GetWebhookServer(), dependencies, registrar.Keys, counters)
+	}
 	return resync.Setup(mgr, resync.Dependencies{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Chain: &cached, Metrics: counters, Schemas: schemas, Workloads: workloads,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Chain: &cached, Metrics: counters, Schemas: schemas, Workloads: clusterCache, Admissions: admissions(c, registrar),
 		ProviderGroups: c.ProviderGroups, NoExecuteRate: c.NoExecuteRate,
 		Recorder: mgr.GetEventRecorder("heirloom"), Policy: from.policy, PolicyChanges: from.changes,
 	})

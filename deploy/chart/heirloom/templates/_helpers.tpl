@@ -51,6 +51,11 @@ app.kubernetes.io/component: manager
 {{- end }}
 {{- end }}
 
+{{- /* Secret with the keys of the paths that workload clusters call. The program creates it. */ -}}
+{{- define "heirloom.workloadKeySecretName" -}}
+{{- include "heirloom.fullname" . }}-workload-webhook
+{{- end }}
+
 {{- define "heirloom.image" -}}
 {{- if .Values.image.digest }}
 {{- printf "%s@%s" .Values.image.repository .Values.image.digest }}
@@ -64,6 +69,9 @@ app.kubernetes.io/component: manager
 {{- $certificates := .Values.certificates }}
 {{- if and (not .Values.manager.enabled) (not .Values.webhooks.url) }}
 {{- fail "manager.enabled=false needs webhooks.url: the API server must be told where Heirloom runs" }}
+{{- end }}
+{{- if and (eq .Values.workloadClusters.admission "webhook") (not .Values.workloadClusters.webhookURL) }}
+{{- fail "workloadClusters.admission=webhook needs workloadClusters.webhookURL: API servers must be told where Heirloom is" }}
 {{- end }}
 {{- if eq $certificates.mode "cert-manager" }}
 {{- if .Values.webhooks.url }}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/config"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/registration"
+	"github.com/heirloom-dev/heirloom/pkg/resync"
+	"github.com/heirloom-dev/heirloom/pkg/workload"
+)
+
+// addClusterCache starts what connects to workload clusters.
+func addClusterCache(ctx context.Context, mgr ctrl.Manager, c *config.Config) (clustercache.ClusterCache, error) {
+	version, err := capi.Version(mgr.GetRESTMapper())
+	if err != nil {
+		return nil, err
+	}
+	return workload.NewClusterCache(ctx, mgr, workload.Options{
+		Version: version, Namespace: c.Namespace, WatchFilter: c.WatchFilter, UserAgent: mgr.GetConfig().UserAgent,
+		QPS: c.ClusterCacheClientQPS, Burst: c.ClusterCacheClientBurst, Concurrency: c.ClusterCacheConcurrency,
+		SyncPeriod: c.SyncPeriod, Nodes: ownerchain.NodeIndexes(), TrimNode: trimNode,
+	})
+}
+
+// addRegistration starts what the webhooks of workload clusters need: keys that all replicas share. It returns nil where
+// they have no URL.
+func addRegistration(ctx context.Context, mgr ctrl.Manager, c *config.Config) (*registration.Registrar, error) {
+	if c.WorkloadWebhookURL == "" {
+		return nil, nil
+	}
+	keys := &registration.Store{}
+	if err := follow(ctx, mgr.GetCache(), keys); err != nil {
+		return nil, err
+	}
+	rotator := &registration.Rotator{
+		Live: mgr.GetAPIReader(), Writer: mgr.GetClient(), Secret: c.WorkloadWebhookKeyName,
+		Period: c.WorkloadWebhookKeyRotation, Grace: registration.Grace, Now: time.Now,
+	}
+	if err := mgr.Add(rotator); err != nil {
+		return nil, fmt.Errorf("adding the rotation of keys: %w", err)
+	}
+	return &registration.Registrar{
+		Management: mgr.GetAPIReader(), Installed: c.WebhookConfiguration, BaseURL: c.WorkloadWebhookURL, Keys: keys,
+	}, nil
+}
+
+// follow keeps the keys as their Secret has them. The cache holds no other Secret.
+func follow(ctx context.Context, c cache.Cache, keys *registration.Store) error {
+	informer, err := c.GetInformer(ctx, &corev1.Secret{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watching the Secret of the keys: %w", err)
+	}
+	set := func(object any) {
+		secret, ok := object.(*corev1.Secret)
+		if !ok {
+			return
+		}
+		if err := keys.Set(secret); err != nil {
+			ctrl.Log.Error(err, "Failed to read the keys of workload clusters' webhooks; those known stay in force")
+		}
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: set, UpdateFunc: func(_, object any) { set(object) },
+	})
+	if err != nil {
+		return fmt.Errorf("watching the Secret of the keys: %w", err)
+	}
+	return nil
+}
+
+// admissions returns the ways to admit the Nodes of workload clusters.
+func admissions(c *config.Config, registrar *registration.Registrar) resync.Admissions {
+	all := resync.Admissions{
+		Default: c.WorkloadAdmission, Ways: map[string]resync.NodeAdmission{}, Changes: make(chan event.GenericEvent),
+	}
+	if registrar != nil {
+		all.Ways[config.AdmissionWebhook] = registrar
+		all.Changes = registrar.Keys.Subscribe()
+	}
+	return all
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/heirloom-dev/heirloom/pkg/registration"
+)
+
+// The values of --workload-admission.
+const (
+	admissionNone    = "none"
+	AdmissionWebhook = "webhook"
+	AdmissionPolicy  = "policy"
+)
+
+func (c *Config) completeWorkloads() error {
+	errs := []error{c.completeWorkloadWebhook()}
+	switch c.WorkloadAdmission {
+	case admissionNone:
+		c.WorkloadAdmission = ""
+	case AdmissionPolicy:
+	case AdmissionWebhook:
+		if c.WorkloadWebhookURL == "" {
+			errs = append(errs, errors.New("--workload-admission=webhook needs --workload-webhook-url"))
+		}
+	default:
+		errs = append(errs, fmt.Errorf("--workload-admission=%q: must be none, webhook or policy", c.WorkloadAdmission))
+	}
+	if c.ClusterCacheConcurrency < 1 || c.ClusterCacheClientBurst < 1 || !(c.ClusterCacheClientQPS > 0) {
+		errs = append(errs, errors.New("--clustercache-concurrency, --clustercache-client-qps and --clustercache-client-burst must be positive"))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) completeWorkloadWebhook() error {
+	if c.WorkloadWebhookURL == "" {
+		return nil
+	}
+	var errs []error
+	base, err := registration.BaseURL(c.WorkloadWebhookURL)
+	if err != nil {
+		errs = append(errs, fmt.Errorf("--workload-webhook-url=%q: %w", c.WorkloadWebhookURL, err))
+	}
+	c.WorkloadWebhookURL = base
+	namespace, name, ok := strings.Cut(c.WorkloadWebhookKeySecret, "/")
+	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		errs = append(errs, fmt.Errorf("--workload-webhook-key-secret=%q: must be <namespace>/<name>", c.WorkloadWebhookKeySecret))
+	}
+	c.WorkloadWebhookKeyName = types.NamespacedName{Namespace: namespace, Name: name}
+	if c.WorkloadWebhookKeyRotation < registration.ShortestPeriod {
+		errs = append(errs, fmt.Errorf("--workload-webhook-key-rotation=%s: must be %s or more", c.WorkloadWebhookKeyRotation, registration.ShortestPeriod))
+	}
+	if c.WebhookConfiguration == "" {
+		errs = append(errs, errors.New("--webhook-configuration must not be empty"))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"crypto/tls"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/resync"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// A Cluster's label makes its API server call Heirloom about Nodes: they inherit in the very write, also where the loop is
+// not quick enough. Without the label, or when the Cluster goes, nothing of that stays.
+func TestWorkloadClustersCallByURL(t *testing.T) {
+	s := newScene(t, stage.Options{WorkloadWebhook: true})
+	a := s.abroad("called")
+	registered := func() error {
+		list := &admissionregistrationv1.MutatingWebhookConfigurationList{}
+		s.Expect(a.Client.List(s.ctx, list)).To(Succeed())
+		if len(list.Items) == 0 {
+			return apierrors.NewNotFound(admissionregistrationv1.Resource("mutatingwebhookconfigurations"), "any")
+		}
+		return nil
+	}
+	choose := func(way string) {
+		s.get(a.cluster)
+		s.update(a.cluster, func() { a.cluster.Labels = map[string]string{resync.WorkloadAdmissionLabel: way} })
+	}
+	s.Consistently(registered).WithTimeout(time.Second).ShouldNot(Succeed(), "it is off by default")
+	choose("webhook")
+	s.Eventually(registered).WithTimeout(patience).Should(Succeed())
+
+	kubelet, err := a.User("system:node:called", "system:nodes")
+	s.Expect(err).NotTo(HaveOccurred())
+	asKubelet, err := client.New(kubelet, client.Options{Scheme: stage.Scheme()})
+	s.Expect(err).NotTo(HaveOccurred())
+	node := stage.Node("called")
+	s.Eventually(func(g Gomega) { // an API server needs a moment to hear of a webhook
+		dry := node.DeepCopy()
+		g.Expect(asKubelet.Create(s.ctx, dry, client.DryRunAll)).To(Succeed())
+		g.Expect(taint.FormatList(dry.Spec.Taints)).To(ContainSubstring("gpu=true:NoSchedule"))
+	}).WithTimeout(patience).Should(Succeed())
+	s.Expect(asKubelet.Create(s.ctx, node)).To(Succeed())
+	s.Expect(taint.FormatList(node.Spec.Taints)).To(And(
+		ContainSubstring("gpu=true:NoSchedule"), ContainSubstring("node.cluster.x-k8s.io/uninitialized:NoSchedule")))
+	s.Expect(node.Labels).To(HaveKeyWithValue("node.cluster.x-k8s.io/pool", "gpu"))
+	s.expectInherited(a, node)
+
+	without := node.DeepCopy()
+	without.Spec.Taints = nil
+	s.Expect(a.Client.Patch(s.ctx, without, client.MergeFrom(node))).To(Succeed())
+	s.Expect(taint.FormatList(without.Spec.Taints)).To(ContainSubstring("gpu=true:NoSchedule"), "back in the same write")
+
+	s.expectNothingLearnt(a)
+
+	choose("none")
+	s.Eventually(registered).WithTimeout(patience).ShouldNot(Succeed())
+	choose("webhook")
+	s.Eventually(registered).WithTimeout(patience).Should(Succeed())
+	s.update(a.cluster, func() { a.cluster.Finalizers = []string{"test.example.com/held"} })
+	s.Expect(s.Client.Delete(s.ctx, a.cluster)).To(Succeed())
+	s.Eventually(registered).WithTimeout(patience).ShouldNot(Succeed(), "the Cluster is being deleted")
+	s.get(a.cluster)
+	s.update(a.cluster, func() { a.cluster.Finalizers = nil })
+}
+
+// expectNothingLearnt tries paths that prove nothing, and gets one and the same answer.
+func (s *scene) expectNothingLearnt(a abroad) {
+	s.t.Helper()
+	list := &admissionregistrationv1.MutatingWebhookConfigurationList{}
+	s.Expect(a.Client.List(s.ctx, list)).To(Succeed())
+	genuine := *list.Items[0].Webhooks[0].ClientConfig.URL
+	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	answers := map[string]bool{}
+	for _, forged := range []string{
+		genuine[:len(genuine)-1] + "0", genuine[:len(genuine)-64] + strings.Repeat("0", 64),
+		strings.Replace(genuine, "/called/", "/unknown/", 1), strings.Replace(genuine, "called", "kube-system", 1),
+		genuine + "/", s.WebhookURL + "/workload/", s.WebhookURL + "/workload/called/called/",
+	} {
+		if forged == genuine {
+			continue
+		}
+		response, err := insecure.Post(forged, "application/json", strings.NewReader("{}"))
+		s.Expect(err).NotTo(HaveOccurred())
+		body, err := io.ReadAll(response.Body)
+		s.Expect(err).NotTo(HaveOccurred())
+		s.Expect(response.Body.Close()).To(Succeed())
+		response.Header.Del("Date")
+		s.Expect(response.StatusCode).To(Equal(http.StatusForbidden), forged)
+		answers[string(body)+response.Status+headers(response.Header)] = true
+	}
+	s.Expect(answers).To(HaveLen(1))
+}
+
+func headers(h http.Header) string {
+	var b strings.Builder
+	_ = h.Write(&b) // a strings.Builder takes everything
+	return b.String()
+}
+
+// The keys of the paths are kept in a Secret beside the program, where all replicas find them.
+func TestKeysOfWorkloadClusters(t *testing.T) {
+	s := newScene(t, stage.Options{WorkloadWebhook: true})
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: stage.Namespace, Name: "heirloom-workload-webhook"}}
+	s.eventually(secret, func(g Gomega) { g.Expect(secret.Data).To(HaveKey("current")) })
+	before := secret.Data["current"]
+	s.Expect(s.StopHeirloom()).To(Succeed())
+	s.Expect(s.StartHeirloom(s.ctx)).To(Succeed())
+	s.get(secret)
+	s.Expect(secret.Data["current"]).To(Equal(before), "a restart keeps the key")
+}

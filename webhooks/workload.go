@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"context"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/registration"
+)
+
+// WorkloadPath begins the paths that the API servers of workload clusters call about their Nodes.
+const WorkloadPath = registration.Prefix
+
+// WorkloadKeys are the keys that the path of a request may have been made with, as they are now.
+type WorkloadKeys interface {
+	Accepted() [][]byte
+}
+
+// WorkloadDenials counts requests that were denied. It is not told why: a difference would tell others what exists.
+type WorkloadDenials interface {
+	WorkloadDenied()
+}
+
+// RegisterWorkload adds the webhook for the Nodes of workload clusters to the server.
+func RegisterWorkload(server webhook.Server, dependencies Dependencies, keys WorkloadKeys, denials WorkloadDenials) {
+	server.Register(WorkloadPath, newWorkload(dependencies, keys, denials))
+}
+
+// workload answers API servers that are not trusted: each may ask about the Nodes of its own Cluster, which its path names
+// and proves. Whatever else is asked gets one and the same answer, that tells nothing about what there is.
+type workload struct {
+	keys    WorkloadKeys
+	denials WorkloadDenials
+	chain   *ownerchain.Chain
+	nodes   http.Handler
+}
+
+func newWorkload(dependencies Dependencies, keys WorkloadKeys, denials WorkloadDenials) workload {
+	// Another cluster's requests are not to become requests to the management cluster's API server.
+	cached := *dependencies.Chain
+	cached.Live = nil
+	dependencies.Chain = &cached
+	return workload{
+		keys: keys, denials: denials, chain: &cached,
+		nodes: &admission.Webhook{Handler: namingCluster{failOpen{
+			decider: workloadNodes{dependencies}, metrics: dependencies.Metrics,
+		}}},
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (h workload) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	cluster, ok := h.caller(r)
+	if !ok {
+		h.denials.WorkloadDenied()
+		http.Error(w, http.StatusText(http.StatusForbidden), http.StatusForbidden)
+		return
+	}
+	h.nodes.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, cluster)))
+}
+
+// caller returns the Cluster whose API server has sent the request, if it has shown that.
+func (h workload) caller(r *http.Request) (types.NamespacedName, bool) {
+	if r.Method != http.MethodPost {
+		return types.NamespacedName{}, false
+	}
+	cluster, genuine := registration.Verify(h.keys.Accepted(), r.URL.EscapedPath())
+	if !genuine {
+		return types.NamespacedName{}, false
+	}
+	known, err := h.chain.Cluster(r.Context(), cluster.Namespace, cluster.Name)
+	// A cache that fails denies nothing: the decider will meet the same error, and let the Node pass.
+	return cluster, err != nil || known != nil
+}
+
+// callerKey is where the context of a request has its caller.
+type callerKey struct{}
+
+func callerOf(ctx context.Context) (types.NamespacedName, bool) {
+	cluster, ok := ctx.Value(callerKey{}).(types.NamespacedName)
+	return cluster, ok
+}
+
+// namingCluster adds the Cluster to what is logged about a request.
+type namingCluster struct{ failOpen }
+
+// Handle implements admission.Handler.
+func (h namingCluster) Handle(ctx context.Context, req admission.Request) admission.Response {
+	if cluster, ok := callerOf(ctx); ok {
+		ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Cluster", klog.KRef(cluster.Namespace, cluster.Name)))
+	}
+	return h.failOpen.Handle(ctx, req)
+}
+
+// workloadNodes is nodes, for the Nodes of the caller.
+type workloadNodes struct{ Dependencies }
+
+func (h workloadNodes) decide(ctx context.Context, req admission.Request) (answer, error) {
+	cluster, ok := callerOf(ctx)
+	if !ok || !aboutNode(req) {
+		return unmatched(), nil
+	}
+	own := h.Dependencies
+	own.Chain = h.Chain.Within(cluster)
+	decided, err := failOpen{decider: nodes{own}, namespace: h.Namespace}.guarded(ctx, req)
+	if err != nil {
+		// What is wrong in the management cluster is not for others to read.
+		ctrl.LoggerFrom(ctx).Error(err, "Admission request of a workload cluster allowed untouched", "operation", req.Operation)
+		return answer{outcome: metrics.Failed, warnings: []string{"heirloom: nothing was inherited by this write"}}, nil
+	}
+	return decided, nil
+}
+
+// aboutNode reports whether a request is about a Node as a whole. The configuration registers nothing else, but whoever
+// has the path can send what they like.
+func aboutNode(req admission.Request) bool {
+	return req.Resource.Group == corev1.GroupName && req.Resource.Resource == "nodes" && req.SubResource == ""
+}

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/registration"
+)
+
+var (
+	red  = types.NamespacedName{Namespace: "ns", Name: "red"}
+	blue = types.NamespacedName{Namespace: "other", Name: "blue"}
+)
+
+// abroad is two Clusters with a Machine each. Both have a Node node-1; their addresses, too, are the same.
+var abroad = fleet{
+	clusters: map[string]string{"ns/red": "{}", "other/blue": "{}"},
+	machines: map[string]string{
+		"ns/m-red":      "{metadata: {labels: {node.cluster.x-k8s.io/color: red}}, spec: {clusterName: red, taints: [{key: red, effect: NoSchedule, propagation: Always}]}, status: {nodeRef: {name: node-1}, addresses: [{type: InternalIP, address: 10.0.0.1}]}}",
+		"other/m-blue":  "{metadata: {labels: {node.cluster.x-k8s.io/color: blue}}, spec: {clusterName: blue, taints: [{key: blue, effect: NoSchedule, propagation: Always}]}, status: {nodeRef: {name: node-1}, addresses: [{type: InternalIP, address: 10.0.0.1}]}}",
+		"other/m-blue2": "{metadata: {labels: {node.cluster.x-k8s.io/color: navy}}, spec: {clusterName: blue, providerID: 'acme://2'}, status: {nodeRef: {name: node-2}, addresses: [{type: InternalIP, address: 10.0.0.2}]}}",
+	},
+}
+
+// someKeys is what keys are accepted.
+type someKeys [][]byte
+
+func (k someKeys) Accepted() [][]byte { return k }
+
+func newKey(b byte) []byte { return bytes.Repeat([]byte{b}, registration.KeySize) }
+
+type denials struct{ atomic.Int32 }
+
+func (d *denials) WorkloadDenied() { d.Add(1) }
+
+// outpost is the handler for workload clusters behind an HTTP server, as API servers meet it.
+type outpost struct {
+	server
+	denials *denials
+	http    *httptest.Server
+}
+
+// newOutpost serves with the keys 1 and 2, either the handler alone or as it is wired, on the webhook server.
+func newOutpost(t *testing.T, s server, onServer bool) outpost {
+	t.Helper()
+	o := outpost{server: s, denials: &denials{}}
+	keys := someKeys{newKey(1), newKey(2)}
+	var handler http.Handler = newWorkload(s.Dependencies, keys, o.denials)
+	if onServer {
+		webhookServer := webhook.NewServer(webhook.Options{})
+		RegisterWorkload(webhookServer, s.Dependencies, keys, o.denials)
+		handler = webhookServer.WebhookMux()
+	}
+	o.http = httptest.NewServer(handler)
+	t.Cleanup(o.http.Close)
+	return o
+}
+
+// answered is all that a caller gets to see.
+type answered struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (o outpost) send(t *testing.T, method, path string, body []byte) answered {
+	t.Helper()
+	Expect := NewWithT(t).Expect
+	request, err := http.NewRequestWithContext(t.Context(), method, o.http.URL+path, bytes.NewReader(body))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(request.URL.RequestURI()).To(Equal(path), "it is sent as it is written")
+	request.Header.Set("Content-Type", "application/json")
+	noRedirects := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	response, err := noRedirects.Do(request)
+	Expect(err).NotTo(HaveOccurred())
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	Expect(err).NotTo(HaveOccurred())
+	response.Header.Del("Date")
+	return answered{status: response.StatusCode, header: response.Header, body: string(content)}
+}
+
+// ask sends a request about a Node and returns the response.
+func (o outpost) ask(t *testing.T, path string, w write, change func(*admissionv1.AdmissionRequest)) *admissionv1.AdmissionResponse {
+	t.Helper()
+	Expect := NewWithT(t).Expect
+	got := o.send(t, http.MethodPost, path, nodeReview(t, w, change))
+	Expect(got.status).To(Equal(http.StatusOK), got.body)
+	var review admissionv1.AdmissionReview
+	Expect(json.Unmarshal([]byte(got.body), &review)).To(Succeed())
+	Expect(review.Response).To(HaveField("UID", BeEquivalentTo("uid")))
+	return review.Response
+}
+
+// nodeReview is the body of a request about a Node as an API server sends it.
+func nodeReview(t *testing.T, w write, change func(*admissionv1.AdmissionRequest)) []byte {
+	t.Helper()
+	w.kind = "Node"
+	req := w.request(t)
+	req.Namespace, req.Resource = "", metav1.GroupVersionResource{Version: "v1", Resource: "nodes"}
+	if change != nil {
+		change(&req.AdmissionRequest)
+	}
+	review := admissionv1.AdmissionReview{Request: &req.AdmissionRequest}
+	review.APIVersion, review.Kind = "admission.k8s.io/v1", "AdmissionReview"
+	body, err := json.Marshal(review)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return body
+}
+
+const bare = "{metadata: {name: node-1}, spec: {}, status: {addresses: [{type: InternalIP, address: 10.0.0.1}]}}"
+
+func TestEachWorkloadClusterGetsItsOwnWithEveryAcceptedKey(t *testing.T) {
+	for _, onServer := range []bool{false, true} {
+		Expect := NewWithT(t).Expect
+		o := newOutpost(t, newServer(t, abroad, nil, inherit.Policy{}), onServer)
+		for cluster, color := range map[types.NamespacedName]string{red: "red", blue: "blue"} {
+			for _, key := range [][]byte{newKey(1), newKey(2)} {
+				// An API server adds how long it waits.
+				response := o.ask(t, registration.Path(key, cluster)+"?timeout=2s", write{object: bare}, nil)
+				Expect(response.Allowed).To(BeTrue())
+				Expect(string(response.Patch)).To(And(
+					ContainSubstring(`"path":"/metadata/labels","value":{"node.cluster.x-k8s.io/color":"`+color+`"}`),
+					ContainSubstring(`"path":"/spec/taints","value":[{"key":"`+color+`","effect":"NoSchedule"}]`),
+				))
+			}
+		}
+		Expect(o.denials.Load()).To(BeZero())
+		Expect(o.counted(t)).To(And(HaveLen(4), HaveEach("Node CREATE injected")))
+	}
+}
+
+func TestAWorkloadClusterIsAnsweredUntouched(t *testing.T) {
+	resource := func(group, resource, sub string) func(*admissionv1.AdmissionRequest) {
+		return func(req *admissionv1.AdmissionRequest) {
+			req.Resource, req.SubResource = metav1.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, sub
+		}
+	}
+	withRed := func(cluster string) fleet {
+		return abroad.with(func(f *fleet) { f.clusters = map[string]string{"ns/red": cluster} })
+	}
+	for _, tc := range []struct {
+		name    string
+		cache   client.Reader
+		request write
+		change  func(*admissionv1.AdmissionRequest)
+		failed  bool
+	}{
+		{name: "about a Node that is a Machine of another Cluster, by name", request: write{object: "{metadata: {name: node-2}, spec: {}}"}},
+		{name: "about a Node that is a Machine of another Cluster, by providerID", request: write{object: "{metadata: {name: x}, spec: {providerID: 'acme://2'}}"}},
+		{name: "about a Node that is a Machine of another Cluster, by address", request: write{object: "{metadata: {name: x}, status: {addresses: [{type: InternalIP, address: 10.0.0.2}]}}"}},
+		{name: "about a Node that no Machine is", request: write{object: "{metadata: {name: node-9}, spec: {}}"}},
+		{name: "about the status of a Node", request: write{object: bare}, change: resource("", "nodes", "status")},
+		{name: "about a Pod", request: write{object: bare}, change: resource("", "pods", "")},
+		{name: "about another group's nodes", request: write{object: bare}, change: resource("metrics.k8s.io", "nodes", "")},
+		{name: "about no resource", request: write{object: bare}, change: resource("", "", "")},
+		{name: "about a kubelet's update", request: write{object: bare, old: bare, user: "system:node:node-1"}},
+		{name: "about a Node that opted out", request: write{object: "{metadata: {name: node-1, labels: {heirloom.dev/ignore: ''}}}"}},
+		{name: "whose Cluster opted out", cache: withRed("{metadata: {labels: {heirloom.dev/ignore: ''}}}"), request: write{object: bare}},
+		{name: "whose Cluster is paused", cache: withRed("{spec: {paused: true}}"), request: write{object: bare}},
+		{name: "while the cache fails, and is not told why", cache: fleet{err: errors.New("no route to the management cluster")}, request: write{object: bare}, failed: true},
+		{name: "while a handler panics, and is not told why", cache: panicking{abroad}, request: write{object: bare}, failed: true},
+		{name: "without an object", request: write{object: bare}, change: func(req *admissionv1.AdmissionRequest) { req.Object.Raw = nil }, failed: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			if tc.cache == nil {
+				tc.cache = abroad
+			}
+			o := newOutpost(t, newServer(t, tc.cache, nil, inherit.Policy{}), false)
+			response := o.ask(t, registration.Path(newKey(1), red), tc.request, tc.change)
+			Expect(response.Allowed).To(BeTrue())
+			Expect(response.Patch).To(BeEmpty())
+			outcome, warnings := "unmatched", BeEmpty()
+			if tc.failed {
+				outcome, warnings = "failed", HaveExactElements("heirloom: nothing was inherited by this write")
+			}
+			Expect(response.Warnings).To(warnings)
+			Expect(o.counted(t)).To(HaveExactElements(HaveSuffix(" " + outcome)))
+			Expect(o.denials.Load()).To(BeZero())
+		})
+	}
+}
+
+// panicking is a cache with a bug.
+type panicking struct{ fleet }
+
+func (panicking) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	panic("another tenant's secret")
+}
+
+// What a workload cluster asks costs the management cluster's API server nothing: there it would find the owner.
+func TestAWorkloadClusterIsAnsweredFromTheCache(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	owned := abroad.with(func(f *fleet) {
+		f.machines = map[string]string{"ns/m": "{metadata: {" + bySet + "}, spec: {clusterName: c, taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}, status: {nodeRef: {name: node-1}}}"}
+		f.clusters = ordinary.clusters
+	})
+	s := newServer(t, owned, ordinary, inherit.Policy{})
+	request := write{
+		kind:   "Node",
+		object: "{metadata: {name: node-1, annotations: {cluster.x-k8s.io/taints-from-machine: 'gpu:NoSchedule'}}, spec: {}}",
+		old:    "{metadata: {name: node-1}, spec: {taints: [{key: gpu, effect: NoSchedule}]}}",
+	}
+	path := registration.Path(newKey(1), types.NamespacedName{Namespace: "ns", Name: "c"})
+	Expect(newOutpost(t, s, false).ask(t, path, request, nil).Warnings).To(HaveExactElements(HaveSuffix("to change it, edit Machine ns/m")))
+	review, _ := post(t, mux(t, s), NodesPath, "application/json", request.review(t))
+	Expect(review.Response.Warnings).To(HaveExactElements(HaveSuffix("to change it, edit MachineDeployment ns/md (spec.template)")), "the others still ask")
+}
+
+// knock is a request by somebody who may not ask.
+type knock struct{ name, method, path string }
+
+// denied returns requests that are all answered the same, and such as the webhook server itself redirects, whatever they
+// name: with paths that are not clean.
+func denied() (clean, unclean []knock) {
+	genuine := registration.Path(newKey(1), red)
+	mac := genuine[strings.LastIndex(genuine, "/")+1:]
+	forged := strings.Repeat("0", len(mac))
+	for name, path := range map[string]string{
+		"a forged HMAC":                      "/workload/ns/red/" + forged,
+		"a foreign key's HMAC":               registration.Path(newKey(3), red),
+		"the HMAC of no key":                 registration.Path(nil, red),
+		"another Cluster's HMAC":             "/workload/other/blue/" + mac,
+		"a Cluster that is not there":        registration.Path(newKey(1), types.NamespacedName{Namespace: "ns", Name: "gone"}),
+		"a forged HMAC, and no such Cluster": "/workload/ns/gone/" + forged,
+		"a short HMAC":                       genuine[:len(genuine)-2],
+		"half a byte":                        genuine[:len(genuine)-1],
+		"a long HMAC":                        genuine + "00",
+		"an HMAC in capitals":                "/workload/ns/red/" + strings.ToUpper(mac),
+		"no hex":                             "/workload/ns/red/" + strings.Repeat("g", len(mac)),
+		"no HMAC":                            "/workload/ns/red/",
+		"no HMAC and no slash":               "/workload/ns/red",
+		"no Cluster":                         "/workload/",
+		"a slash at the end":                 genuine + "/",
+		"one more segment":                   genuine + "/nodes",
+		"one more segment in between":        "/workload/ns/x/red/" + mac,
+		"an escaped slash":                   "/workload/ns%2Fred/" + mac,
+		"an escaped slash in the name":       "/workload/ns/blue%2F..%2Fred/" + mac,
+		"escaped dots":                       "/workload/ns/blue/%2e%2e/red/" + mac,
+		"an escaped letter":                  "/workload/ns/r%65d/" + mac,
+		"an escaped escape":                  "/workload/ns/r%2565d/" + mac,
+		"an escaped zero byte":               "/workload/ns/red%00/" + mac,
+		"a parameter":                        "/workload/ns/red;x/" + mac,
+		"the HMAC as a query":                "/workload/ns/red?" + mac,
+	} {
+		clean = append(clean, knock{name, http.MethodPost, path})
+	}
+	for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, "BREW"} {
+		clean = append(clean, knock{"the right path", method, genuine}, knock{"a wrong path", method, "/workload/ns/red/" + forged})
+	}
+	return clean, []knock{
+		{"dots", http.MethodPost, "/workload/ns/blue/../red/" + mac},
+		{"dots that lead out", http.MethodPost, "/workload/../mutate/nodes"},
+		{"a dot", http.MethodPost, "/workload/./ns/red/" + mac},
+		{"an empty segment", http.MethodPost, "/workload//ns/red/" + mac},
+		{"no slash at all", http.MethodPost, "/workload"},
+	}
+}
+
+// Whoever may not ask learns nothing from the answer: not whether the Cluster exists, and not what was wrong.
+func TestWhoeverMayNotAskGetsOneAndTheSameAnswer(t *testing.T) {
+	clean, unclean := denied()
+	want := answered{status: http.StatusForbidden, body: "Forbidden\n", header: http.Header{
+		"Content-Type": {"text/plain; charset=utf-8"}, "Content-Length": {"10"}, "X-Content-Type-Options": {"nosniff"},
+	}}
+	for onServer, knocks := range map[bool][]knock{false: append(clean, unclean...), true: clean} {
+		o := newOutpost(t, newServer(t, abroad, nil, inherit.Policy{}), onServer)
+		for i, k := range knocks {
+			got := o.send(t, k.method, k.path, nodeReview(t, write{object: bare}, nil))
+			NewWithT(t).Expect(got).To(Equal(want), "%s: %s %s", k.name, k.method, k.path)
+			NewWithT(t).Expect(o.denials.Load()).To(BeEquivalentTo(i+1), "%s: it is counted", k.name)
+		}
+		NewWithT(t).Expect(o.counted(t)).To(BeEmpty(), "no decider has seen a request")
+	}
+	o := newOutpost(t, newServer(t, abroad, nil, inherit.Policy{}), true)
+	for _, k := range unclean {
+		got := o.send(t, k.method, k.path, nodeReview(t, write{object: bare}, nil))
+		NewWithT(t).Expect(got.status).To(Equal(http.StatusTemporaryRedirect), "the webhook server does not serve %s", k.name)
+	}
+}
