@@ -47,10 +47,10 @@ func (d *Door) Shut() {
 	if d.listener == nil {
 		return
 	}
-	d.listener.Close()
+	_ = d.listener.Close() // what is cut need not be closed well, here and below
 	d.listener = nil
 	for connection := range d.connections {
-		connection.Close()
+		_ = connection.Close()
 	}
 }
 
@@ -67,7 +67,7 @@ func (d *Door) serve(listener net.Listener) {
 func (d *Door) pass(in net.Conn) {
 	out, err := net.Dial("tcp", d.behind)
 	if err != nil {
-		in.Close()
+		_ = in.Close()
 		return
 	}
 	if !d.keep(in, out) {
@@ -77,8 +77,8 @@ func (d *Door) pass(in net.Conn) {
 	for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
 		both.Go(func() {
 			_, _ = io.Copy(way[0], way[1]) // either end may go away at any time
-			way[0].Close()
-			way[1].Close()
+			_ = way[0].Close()
+			_ = way[1].Close()
 		})
 	}
 	both.Wait()
@@ -94,7 +94,7 @@ func (d *Door) keep(connections ...net.Conn) bool {
 	defer d.mu.Unlock()
 	for _, connection := range connections {
 		if d.listener == nil {
-			connection.Close()
+			_ = connection.Close()
 			continue
 		}
 		d.connections[connection] = true
