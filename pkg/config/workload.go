@@ -16,8 +16,8 @@ import (
 // The values of --workload-admission.
 const (
 	admissionNone    = "none"
-	AdmissionWebhook = "webhook"
-	AdmissionPolicy  = "policy"
+	admissionWebhook = "webhook"
+	admissionPolicy  = "policy"
 )
 
 func (c *Config) completeWorkloads() error {
@@ -25,8 +25,8 @@ func (c *Config) completeWorkloads() error {
 	switch c.WorkloadAdmission {
 	case admissionNone:
 		c.WorkloadAdmission = ""
-	case AdmissionPolicy:
-	case AdmissionWebhook:
+	case admissionPolicy:
+	case admissionWebhook:
 		if c.WorkloadWebhookURL == "" {
 			errs = append(errs, errors.New("--workload-admission=webhook needs --workload-webhook-url"))
 		}

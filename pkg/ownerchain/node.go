@@ -5,6 +5,7 @@ package ownerchain
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,6 +34,26 @@ func (c *Chain) Inherits(ctx context.Context, node *corev1.Node, policy inherit.
 		return nil, err
 	}
 	return c.effective(ctx, m, cluster, policy), nil
+}
+
+// EffectiveMachines returns the Machines of a Cluster from which Nodes inherit now, as they will be once they have inherited
+// themselves.
+func (c *Chain) EffectiveMachines(ctx context.Context, key types.NamespacedName, policy inherit.Policy) ([]*capi.Machine, error) {
+	cluster, err := c.Cluster(ctx, key.Namespace, key.Name)
+	if err != nil || cluster == nil {
+		return nil, err
+	}
+	list := &capi.MachineList{}
+	if _, err := c.Members(ctx, cluster, list); err != nil {
+		return nil, err
+	}
+	var machines []*capi.Machine
+	for i := range list.Items {
+		if m := &list.Items[i]; policy.NodeLeftAlone(m, cluster) == "" {
+			machines = append(machines, c.effective(ctx, m, cluster, policy))
+		}
+	}
+	return machines, nil
 }
 
 // effective returns the Machine as it will be once its chain has inherited. Where an owner cannot be read, or an object is
@@ -135,10 +156,11 @@ func (c *Chain) poolOf(ctx context.Context, node *corev1.Node, policy inherit.Po
 	if err := c.Cache.List(ctx, pools, client.MatchingFields{providerIDField: node.Spec.ProviderID}); err != nil {
 		return nil, fmt.Errorf("listing MachinePools by providerID: %w", err)
 	}
-	if len(pools.Items) != 1 || !c.mayBeOwn(pools.Items[0].Namespace, pools.Items[0].Spec.ClusterName) {
+	own := slices.DeleteFunc(pools.Items, func(mp capi.MachinePool) bool { return !c.mayBeOwn(mp.Namespace, mp.Spec.ClusterName) })
+	if len(own) != 1 {
 		return nil, nil
 	}
-	pool := &pools.Items[0]
+	pool := &own[0]
 	cluster, err := c.Cluster(ctx, pool.Namespace, pool.Spec.ClusterName)
 	if err != nil || policy.LeftAlone(pool, cluster) != "" {
 		return nil, err

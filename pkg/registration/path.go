@@ -68,7 +68,7 @@ func parse(path string) (cluster types.NamespacedName, mac []byte, ok bool) {
 		return types.NamespacedName{}, nil, false
 	}
 	mac, err := hex.DecodeString(parts[2])
-	if err != nil || len(mac) != sha256.Size || strings.ToLower(parts[2]) != parts[2] {
+	if err != nil || strings.ToLower(parts[2]) != parts[2] {
 		return types.NamespacedName{}, nil, false
 	}
 	return types.NamespacedName{Namespace: parts[0], Name: parts[1]}, mac, true

@@ -52,6 +52,7 @@ func TestWhatIsNotGenuineIsRefused(t *testing.T) {
 		{name: "an HMAC cut short by half a byte", path: genuine[:len(genuine)-1]},
 		{name: "an HMAC with a byte too many", path: genuine + "00"},
 		{name: "an HMAC in capitals", path: directory(prod) + strings.ToUpper(mac)},
+		{name: "an HMAC with one capital", path: directory(prod) + strings.Replace(mac, "f", "F", 1)},
 		{name: "an HMAC that is no hex", path: directory(prod) + strings.Repeat("z", len(mac))},
 		{name: "a slash at the end", path: genuine + "/"},
 		{name: "a segment more", path: genuine + "/nodes"},

@@ -143,6 +143,8 @@ func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 	}
 	return b.For(&capi.Cluster{}, builder.WithPredicates(clusterChanged())).
 		WatchesRawSource(d.Workloads.GetClusterSource("workload", d.connections)).
+		Watches(&capi.Machine{}, enqueue(d.admittedByPolicy), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WatchesRawSource(d.again(d.Admissions.Changes, &capi.ClusterList{})).
+		WatchesRawSource(d.policyChanges(&capi.ClusterList{})).
 		Complete(workloads{Dependencies: d, nodes: nodes})
 }

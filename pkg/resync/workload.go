@@ -32,6 +32,12 @@ type NodeAdmission interface {
 	Remove(ctx context.Context, workload client.Client, cluster types.NamespacedName) error
 }
 
+// The ways to admit Nodes.
+const (
+	ByWebhook = "webhook"
+	ByPolicy  = "policy"
+)
+
 // Admissions are the ways to admit the Nodes of workload clusters.
 type Admissions struct {
 	// Default is the name of the one for Clusters that do not say; of none, if it is empty.
@@ -91,10 +97,11 @@ func (r workloads) admit(ctx context.Context, cluster *capi.Cluster) error {
 		return nil
 	}
 	chosen := r.Admissions.of(cluster)
-	if r.Policy().LeftAlone(cluster, nil) != "" {
+	key := client.ObjectKeyFromObject(cluster)
+	// The management cluster's own Nodes are admitted by the webhooks that are installed beside the program.
+	if r.Policy().LeftAlone(cluster, nil) != "" || key == r.Chain.ManagementCluster {
 		chosen = ""
 	}
-	key := client.ObjectKeyFromObject(cluster)
 	workload, err := r.Workloads.GetUncachedClient(ctx, key)
 	if err != nil {
 		return fmt.Errorf("reaching the workload cluster: %w", err)
@@ -109,6 +116,19 @@ func (r workloads) admit(ctx context.Context, cluster *capi.Cluster) error {
 		errs = append(errs, way.Remove(ctx, workload, key))
 	}
 	return errors.Join(errs...)
+}
+
+// admittedByPolicy wakes the Cluster of a Machine if the parameters of a policy are to follow the Machine.
+func (d Dependencies) admittedByPolicy(ctx context.Context, object client.Object) ([]types.NamespacedName, error) {
+	m, ok := object.(*capi.Machine)
+	if !ok {
+		return nil, fmt.Errorf("expected a Machine, got %T", object)
+	}
+	cluster, err := d.Chain.Cluster(ctx, m.Namespace, m.Spec.ClusterName)
+	if err != nil || cluster == nil || d.Admissions.of(cluster) != ByPolicy {
+		return nil, err
+	}
+	return []types.NamespacedName{client.ObjectKeyFromObject(cluster)}, nil
 }
 
 // connections wakes a Cluster when its connection is made or lost.

@@ -142,10 +142,12 @@ func addWebhooksAndLoop(ctx context.Context, mgr ctrl.Manager, c *config.Config,
 	if registrar != nil {
 		webhooks.RegisterWorkload(mgr.GetWebhookServer(), dependencies, registrar.Keys, counters)
 	}
+	recorder := mgr.GetEventRecorder("heirloom")
+	byPolicy := resync.PolicyAdmission{Chain: &cached, Policy: from.policy, Recorder: recorder}
 	return resync.Setup(mgr, resync.Dependencies{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Chain: &cached, Metrics: counters, Schemas: schemas, Workloads: clusterCache, Admissions: admissions(c, registrar),
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Chain: &cached, Metrics: counters, Schemas: schemas, Workloads: clusterCache, Admissions: admissions(c, byPolicy, registrar),
 		ProviderGroups: c.ProviderGroups, NoExecuteRate: c.NoExecuteRate,
-		Recorder: mgr.GetEventRecorder("heirloom"), Policy: from.policy, PolicyChanges: from.changes,
+		Recorder: recorder, Policy: from.policy, PolicyChanges: from.changes,
 	})
 }
 

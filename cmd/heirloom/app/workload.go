@@ -82,12 +82,14 @@ func follow(ctx context.Context, c cache.Cache, keys *registration.Store) error 
 }
 
 // admissions returns the ways to admit the Nodes of workload clusters.
-func admissions(c *config.Config, registrar *registration.Registrar) resync.Admissions {
+func admissions(c *config.Config, policy resync.PolicyAdmission, registrar *registration.Registrar) resync.Admissions {
 	all := resync.Admissions{
-		Default: c.WorkloadAdmission, Ways: map[string]resync.NodeAdmission{}, Changes: make(chan event.GenericEvent),
+		Default: c.WorkloadAdmission,
+		Ways:    map[string]resync.NodeAdmission{resync.ByPolicy: policy},
+		Changes: make(chan event.GenericEvent),
 	}
 	if registrar != nil {
-		all.Ways[config.AdmissionWebhook] = registrar
+		all.Ways[resync.ByWebhook] = registrar
 		all.Changes = registrar.Keys.Subscribe()
 	}
 	return all

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resync
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/admissionpolicy"
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+)
+
+// many is for how many Machines the parameters of a policy have room in any case. Beyond it, those whose Nodes are there
+// already are left out: if such a Node registers anew, the loop brings it what it inherits.
+const many = 3000
+
+// PolicyAdmission admits the Nodes of workload clusters by a MutatingAdmissionPolicy there.
+type PolicyAdmission struct {
+	Chain    *ownerchain.Chain
+	Policy   func() inherit.Policy
+	Recorder events.EventRecorder
+}
+
+// Ensure implements NodeAdmission.
+func (a PolicyAdmission) Ensure(ctx context.Context, workload client.Client, cluster types.NamespacedName) error {
+	policy := a.Policy()
+	machines, err := a.Chain.EffectiveMachines(ctx, cluster, policy)
+	if err != nil {
+		return err
+	}
+	syncer := admissionpolicy.Syncer{}
+	if len(machines) > many {
+		syncer.Registered = func(_ types.NamespacedName, m *capi.Machine) bool { return m.Status.NodeRef.Name != "" }
+	}
+	err = syncer.Ensure(ctx, workload, cluster, machines, policy)
+	if meta.IsNoMatchError(err) {
+		about := &capi.Cluster{}
+		about.Namespace, about.Name = cluster.Namespace, cluster.Name
+		a.Recorder.Eventf(about, nil, corev1.EventTypeWarning, "NoAdmissionPolicies", "Admit",
+			"The API server of the workload cluster does not serve MutatingAdmissionPolicies (Kubernetes 1.36 or later does): the loop alone brings Nodes what they inherit")
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("admitting Nodes by policy: %w", err)
+	}
+	return nil
+}
+
+// Remove implements NodeAdmission.
+func (a PolicyAdmission) Remove(ctx context.Context, workload client.Client, _ types.NamespacedName) error {
+	if err := (admissionpolicy.Syncer{}).Remove(ctx, workload); err != nil {
+		return fmt.Errorf("removing the admission policy: %w", err)
+	}
+	return nil
+}
