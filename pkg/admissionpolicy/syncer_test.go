@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admissionpolicy_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/heirloom-dev/heirloom/pkg/admissionpolicy"
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// workload is the API server of a workload cluster that remembers what is written to it.
+type workload struct {
+	client.WithWatch
+	*WithT
+	t      *testing.T
+	writes []string
+	fail   error
+}
+
+func newWorkload(t *testing.T, objects ...client.Object) *workload {
+	t.Helper()
+	w := &workload{WithT: NewWithT(t), t: t}
+	w.WithWatch = fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			named, ok := obj.(interface {
+				GetKind() string
+				GetName() string
+			})
+			w.Expect(ok).To(BeTrue())
+			w.writes = append(w.writes, "apply "+named.GetKind()+" "+named.GetName())
+			return c.Apply(ctx, obj, opts...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			w.writes = append(w.writes, "delete "+obj.GetObjectKind().GroupVersionKind().Kind+" "+obj.GetName())
+			return c.Delete(ctx, obj, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if _, ok := list.(*admissionregistrationv1.MutatingAdmissionPolicyList); ok && w.fail != nil {
+				return w.fail
+			}
+			return c.List(ctx, list, opts...)
+		},
+	}).Build()
+	return w
+}
+
+// expect makes what is expected with the writes that this takes.
+func (w *workload) expect(s admissionpolicy.Syncer, writes []string, machines ...*capi.Machine) {
+	w.t.Helper()
+	w.writes = nil
+	w.Expect(s.Ensure(w.t.Context(), w, fleet, machines, inherit.Policy{})).To(Succeed())
+	w.Expect(w.writes).To(Equal(writes))
+}
+
+func (w *workload) parameters(namespace string) map[string]string {
+	w.t.Helper()
+	parameters := &corev1.ConfigMap{}
+	w.Expect(w.Get(w.t.Context(), client.ObjectKey{Namespace: namespace, Name: admissionpolicy.Name}, parameters)).To(Succeed())
+	return parameters.Data
+}
+
+func everything() []string {
+	return []string{
+		"apply Namespace heirloom-nodes", "apply ConfigMap nodes.heirloom.dev",
+		"apply MutatingAdmissionPolicy nodes.heirloom.dev", "apply MutatingAdmissionPolicyBinding nodes.heirloom.dev",
+	}
+}
+
+func parametersOnly() []string { return []string{"apply ConfigMap nodes.heirloom.dev"} }
+
+func TestOnlyWhatIsMissingOrDiffersIsWritten(t *testing.T) {
+	w := newWorkload(t)
+	var s admissionpolicy.Syncer
+	machines := instances(3)
+	w.expect(s, everything(), machines...)
+	w.expect(s, nil, machines...)
+	w.expect(s, nil, machines[2], machines[0], machines[1])
+
+	machines[1].Labels = map[string]string{"node.cluster.x-k8s.io/new": ""}
+	w.expect(s, parametersOnly(), machines...)
+	w.expect(s, parametersOnly(), machines[:1]...)
+	w.Expect(w.parameters("heirloom-nodes")).To(Equal(parametersOf(t, machines[:1]...).Data), "what is not declared any more goes")
+	w.expect(s, nil, machines[:1]...)
+
+	binding := admissionpolicy.Binding("")
+	w.Expect(w.Delete(t.Context(), binding)).To(Succeed())
+	w.expect(s, []string{"apply MutatingAdmissionPolicyBinding nodes.heirloom.dev"}, machines[:1]...)
+	w.expect(s, nil, machines[:1]...)
+}
+
+func TestWhatSomebodyChangesIsPutBack(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		object client.Object
+		change func(client.Object)
+		writes []string
+	}{
+		{name: "parameters that are changed", object: &corev1.ConfigMap{}, change: func(o client.Object) { o.(*corev1.ConfigMap).Data["format"] = "9" }, writes: parametersOnly()},
+		{name: "parameters that are emptied", object: &corev1.ConfigMap{}, change: func(o client.Object) { o.(*corev1.ConfigMap).Data = nil }, writes: parametersOnly()},
+		{name: "parameters that are added to", object: &corev1.ConfigMap{}, change: func(o client.Object) { o.(*corev1.ConfigMap).Data["theirs"] = "1" }},
+		{name: "a label that is taken away", object: &corev1.ConfigMap{}, change: func(o client.Object) { o.SetLabels(nil) }, writes: parametersOnly()},
+		{name: "a label that is added", object: &corev1.ConfigMap{}, change: func(o client.Object) { o.GetLabels()["theirs"] = "1" }},
+		{name: "a policy that fails closed", object: &admissionregistrationv1.MutatingAdmissionPolicy{}, change: func(o client.Object) {
+			*o.(*admissionregistrationv1.MutatingAdmissionPolicy).Spec.FailurePolicy = admissionregistrationv1.Fail
+		}, writes: []string{"apply MutatingAdmissionPolicy nodes.heirloom.dev"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorkload(t)
+			var s admissionpolicy.Syncer
+			w.expect(s, everything(), instance(1))
+			key := client.ObjectKey{Name: admissionpolicy.Name}
+			if _, ok := tc.object.(*corev1.ConfigMap); ok {
+				key.Namespace = "heirloom-nodes"
+			}
+			w.Expect(w.Get(t.Context(), key, tc.object)).To(Succeed())
+			tc.change(tc.object)
+			w.Expect(w.Update(t.Context(), tc.object)).To(Succeed())
+			w.expect(s, tc.writes, instance(1))
+			w.expect(s, nil, instance(1))
+		})
+	}
+}
+
+func TestParametersMoveToAnotherNamespace(t *testing.T) {
+	w := newWorkload(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}})
+	w.expect(admissionpolicy.Syncer{}, everything(), instance(1))
+	w.expect(admissionpolicy.Syncer{Namespace: "theirs"}, []string{
+		"apply ConfigMap nodes.heirloom.dev", "apply MutatingAdmissionPolicyBinding nodes.heirloom.dev",
+		"delete ConfigMap nodes.heirloom.dev", "delete Namespace heirloom-nodes",
+	}, instance(1))
+	w.Expect(w.parameters("theirs")).NotTo(BeEmpty())
+	w.expect(admissionpolicy.Syncer{Namespace: "theirs"}, nil, instance(1))
+}
+
+func TestRemoveLeavesNothing(t *testing.T) {
+	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "heirloom-system", Name: "theirs", Labels: map[string]string{"app.kubernetes.io/managed-by": "heirloom"},
+	}}
+	w := newWorkload(t, theirs, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "heirloom-system"}})
+	w.Expect(admissionpolicy.Syncer{}.Remove(t.Context(), w)).To(Succeed())
+	w.Expect(w.writes).To(BeEmpty(), "there is nothing")
+
+	w.expect(admissionpolicy.Syncer{}, everything(), instance(1))
+	w.writes = nil
+	w.Expect(admissionpolicy.Syncer{Namespace: "another"}.Remove(t.Context(), w)).To(Succeed())
+	w.Expect(w.writes).To(Equal([]string{
+		"delete MutatingAdmissionPolicyBinding nodes.heirloom.dev", "delete MutatingAdmissionPolicy nodes.heirloom.dev",
+		"delete ConfigMap nodes.heirloom.dev", "delete Namespace heirloom-nodes",
+	}), "what refers to something goes first")
+
+	w.expect(admissionpolicy.Syncer{Namespace: "heirloom-system"}, everything()[1:], instance(1))
+	w.Expect(admissionpolicy.Syncer{}.Remove(t.Context(), w)).To(Succeed())
+	w.Expect(w.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs)).To(Succeed())
+	w.Expect(w.Get(t.Context(), client.ObjectKey{Name: "heirloom-system"}, &corev1.Namespace{})).To(Succeed(), "a namespace of somebody else stays")
+}
+
+func TestAnAPIServerWithoutSuchPolicies(t *testing.T) {
+	w := newWorkload(t)
+	w.fail = &meta.NoKindMatchError{}
+	err := admissionpolicy.Syncer{}.Ensure(t.Context(), w, fleet, nil, inherit.Policy{})
+	w.Expect(meta.IsNoMatchError(err)).To(BeTrue(), "%v", err)
+	w.Expect(admissionpolicy.Syncer{}.Remove(t.Context(), w)).To(Succeed())
+	w.Expect(w.writes).To(BeEmpty())
+
+	w.fail = errors.New("away")
+	w.Expect(admissionpolicy.Syncer{}.Ensure(t.Context(), w, fleet, nil, inherit.Policy{})).To(MatchError(ContainSubstring("away")))
+	w.Expect(admissionpolicy.Syncer{}.Remove(t.Context(), w)).To(MatchError(ContainSubstring("away")))
+	w.Expect(w.writes).To(BeEmpty())
+}
+
+func TestAllIsWrittenAlsoWhereThereIsNoRoom(t *testing.T) {
+	w := newWorkload(t)
+	var noRoom *admissionpolicy.NoRoomError
+	err := admissionpolicy.Syncer{}.Ensure(t.Context(), w, fleet, verbose(30), inherit.Policy{})
+	w.Expect(errors.As(err, &noRoom)).To(BeTrue(), "%v", err)
+	w.Expect(w.writes).To(Equal(everything()))
+}
+
+func TestMachinesWhoseNodesAreInitializedAreLeftOut(t *testing.T) {
+	w := newWorkload(t)
+	machines := instances(4)
+	machines[0].Status.NodeRef.Name = "there"
+	machines[1].Status.NodeRef.Name = "gone"
+	asked := map[string]bool{}
+	s := admissionpolicy.Syncer{Registered: func(cluster types.NamespacedName, m *capi.Machine) bool {
+		w.Expect(cluster).To(Equal(fleet))
+		asked[m.Name] = true
+		return m.Status.NodeRef.Name != "gone"
+	}}
+	w.expect(s, everything(), machines...)
+	w.Expect(asked).NotTo(HaveKey(machines[2].Name), "a Machine without a Node is not registered")
+	w.Expect(w.parameters("heirloom-nodes")).To(Equal(parametersOf(t, machines[1:]...).Data))
+}

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/admissionpolicy"
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// policyScene is a workload cluster without any webhook of Heirloom, and what its policy is made from.
+type policyScene struct {
+	*scene
+	machines []*capi.Machine
+	rules    inherit.Policy
+	round    int
+}
+
+func newPolicyScene(t *testing.T, machines ...*capi.Machine) *policyScene {
+	t.Helper()
+	auditLog := filepath.Join(t.TempDir(), "audit.log")
+	s := newScene(t, stage.Options{WithoutWebhooks: true, WithoutProgram: true, ControlPlane: controlplane.Options{AuditLog: auditLog}})
+	t.Cleanup(func() { s.Expect(refusedKubeletRequests(t, auditLog)).To(BeEmpty(), "no create may ever fail") })
+	additional := []*regexp.Regexp{regexp.MustCompile("team|zone|^note")}
+	return &policyScene{scene: s, machines: machines, rules: inherit.Policy{AdditionalLabels: additional, AdditionalAnnotations: additional}}
+}
+
+// ensure writes the policy with its parameters, and waits until the API server acts by them. Each round has a Machine of
+// its own, and the Node that this would have tells when.
+func (s *policyScene) ensure() {
+	s.t.Helper()
+	s.round++
+	probe := declaring("probe")
+	probe.Annotations["node.cluster.x-k8s.io/round"] = fmt.Sprint(s.round)
+	machines, cluster := append([]*capi.Machine{probe}, s.machines...), types.NamespacedName{Namespace: "fleet", Name: "prod"}
+	s.Expect(admissionpolicy.Syncer{}.Ensure(s.ctx, s.Client, cluster, machines, s.rules)).To(Succeed())
+	s.eventuallyRegisters(stage.Node("probe"), func(g Gomega, node *corev1.Node) {
+		g.Expect(node.Annotations).To(HaveKeyWithValue("node.cluster.x-k8s.io/round", fmt.Sprint(s.round)))
+	})
+}
+
+// eventuallyRegisters waits until a kubelet's create would give this Node; it is never refused meanwhile.
+func (s *policyScene) eventuallyRegisters(node *corev1.Node, check func(Gomega, *corev1.Node)) {
+	s.t.Helper()
+	kubelet := s.kubelet(node.Name)
+	s.Eventually(func(g Gomega) {
+		made := node.DeepCopy()
+		s.Expect(kubelet.Create(s.ctx, made, client.DryRunAll)).To(Succeed())
+		check(g, made)
+	}).WithTimeout(patience).WithPolling(50 * time.Millisecond).Should(Succeed())
+}
+
+// bare is the Node as the API server alone would make it.
+func (s *policyScene) bare(node *corev1.Node) *corev1.Node {
+	s.t.Helper()
+	bare := node.DeepCopy()
+	bare.Labels[inherit.IgnoreLabel] = ""
+	s.Expect(s.kubelet(node.Name).Create(s.ctx, bare, client.DryRunAll)).To(Succeed())
+	delete(bare.Labels, inherit.IgnoreLabel)
+	return bare
+}
+
+// expected is what the rules make of it.
+func (s *policyScene) expected(bare *corev1.Node) inherit.NodeState {
+	s.t.Helper()
+	var machines []capi.Machine
+	for _, m := range s.machines {
+		machines = append(machines, *m)
+	}
+	m := inherit.Match(bare, machines, true)
+	if m == nil {
+		return inherit.OfNode(bare)
+	}
+	state, err := s.rules.Node(m, inherit.OfNode(bare), inherit.Kubelet)
+	s.Expect(err).NotTo(HaveOccurred())
+	return state
+}
+
+// declaring is a Machine as it is once it has inherited, before it has a Node.
+func declaring(name string) *capi.Machine {
+	m := &capi.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name, Labels: map[string]string{}, Annotations: map[string]string{}}}
+	m.Spec.ProviderID = stage.ProviderID(name)
+	return m
+}
+
+// declaringAll is a Machine with one of everything.
+func declaringAll(name string) *capi.Machine {
+	m, d := declaring(name), declared()
+	m.Labels, m.Annotations, m.Spec.Taints = d.Labels, d.Annotations, d.Taints
+	m.Labels["topology.kubernetes.io/zone"] = "z"
+	m.Annotations["node.cluster.x-k8s.io/odd"] = "a=b,c\n100%25 %0A\n\n'\"\\ ß"
+	return m
+}
+
+// addressed is a Machine that is found by addresses alone.
+func addressed(name string, addresses ...string) *capi.Machine {
+	m := declaring(name)
+	m.Spec.ProviderID = ""
+	m.Annotations["node.cluster.x-k8s.io/a"] = name
+	for _, address := range addresses {
+		m.Status.Addresses = append(m.Status.Addresses, clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: address})
+	}
+	return m
+}
+
+// anonymous makes a Node bring addresses instead of a providerID.
+func anonymous(addresses ...string) func(*corev1.Node) {
+	return func(node *corev1.Node) {
+		node.Spec.ProviderID = ""
+		for _, address := range addresses {
+			node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
+		}
+	}
+}
+
+// What a kubelet's create brings is what the rules say, for every Machine and every kubelet.
+func TestAdmissionPolicyEqualsTheRules(t *testing.T) {
+	taken, again, controller := addressed("taken", "10.0.0.3"), addressed("again"), declaringAll("controller")
+	taken.Status.NodeRef.Name, again.Status.NodeRef.Name = "another", "again"
+	controller.Labels[clusterv1.MachineControlPlaneLabel] = ""
+	s := newPolicyScene(t, declaringAll("all"), declaringAll("retainted"), declaringAll("guarded"), declaringAll("liar"), declaringAll("lonely"),
+		declaring("nothing"), controller, addressed("by-address", "10.0.0.1"), addressed("by-name", "by-name"),
+		addressed("twin-a", "10.0.0.2"), addressed("twin-b", "10.0.0.2"), taken, again)
+	s.ensure()
+	for _, tc := range []struct {
+		name, node string
+		change     func(*corev1.Node)
+		nothing    bool
+	}{
+		{name: "labels, annotations and taints of every sort", node: "all"},
+		{name: "a Machine that declares nothing is recorded and guarded all the same", node: "nothing"},
+		{name: "a control plane's Node is not guarded", node: "controller"},
+		{name: "a kubelet's own taints stay, and the declared value wins", node: "retainted", change: func(node *corev1.Node) {
+			node.Spec.Taints, _ = taint.ParseList("gpu=no:NoSchedule,gpu=no:NoExecute,mine:NoSchedule")
+			node.Labels["team"] = "theirs"
+			node.Annotations = map[string]string{"node.cluster.x-k8s.io/note": "theirs", "mine": "yes"}
+		}},
+		{name: "a kubelet that brings the guard", node: "guarded", change: func(node *corev1.Node) { node.Spec.Taints = []corev1.Taint{clusterv1.NodeUninitializedTaint} }},
+		{name: "a kubelet that claims to have been here before", node: "liar", change: func(node *corev1.Node) {
+			node.Annotations = map[string]string{clusterv1.TaintsFromMachineAnnotation: "mine:NoSchedule", inherit.UninitializedAnnotation: "added",
+				clusterv1.LabelsFromMachineAnnotation: "a", inherit.TaintsFromMachineAnnotation: "x:NoSchedule", inherit.LabelsFromMachineAnnotation: "b"}
+		}},
+		{name: "a Node that is found by an address", node: "addressed", change: anonymous("10.0.0.9", "10.0.0.1")},
+		{name: "a Node that is found by its name", node: "by-name", change: anonymous()},
+		{name: "a Node that comes again", node: "again", change: anonymous()},
+		{name: "a Node that may be either of two Machines", node: "twin", change: anonymous("10.0.0.2"), nothing: true},
+		{name: "a Node with the address of another Node's Machine", node: "late", change: anonymous("10.0.0.3"), nothing: true},
+		{name: "a Node without a Machine", node: "stranger", nothing: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := *s
+			p.scene = s.in(t)
+			node := stage.Node(tc.node)
+			if tc.change != nil {
+				tc.change(node)
+			}
+			bare := p.bare(node)
+			want := p.expected(bare)
+			p.Expect(want.Equal(inherit.OfNode(bare))).To(Equal(tc.nothing), "the case is what its name says")
+			p.Expect(p.kubelet(node.Name).Create(p.ctx, node)).To(Succeed())
+			p.Expect(inherit.OfNode(node)).To(Equal(want))
+		})
+	}
+	s.besideAnotherPolicy()
+}
+
+// besideAnotherPolicy has another policy add a taint, and a letter to an annotation whenever it is invoked.
+func (s *policyScene) besideAnotherPolicy() {
+	s.t.Helper()
+	node := stage.Node("lonely")
+	want := s.expected(s.bare(node))
+	meddler := admissionpolicy.AdmissionPolicy()
+	meddler.ObjectMeta = metav1.ObjectMeta{Name: "meddler"}
+	meddler.Spec.ParamKind, meddler.Spec.Variables, meddler.Spec.MatchConditions = nil, nil, nil
+	meddler.Spec.Mutations[0].JSONPatch.Expression = `
+(has(object.metadata.annotations) ? [] : [JSONPatch{op: 'add', path: '/metadata/annotations', value: {}}]) +
+[JSONPatch{op: 'add', path: '/metadata/annotations/rounds', value: object.metadata.?annotations.?rounds.orValue('') + 'x'}] +
+(has(object.spec.taints) ? [] : [JSONPatch{op: 'add', path: '/spec/taints', value: []}]) +
+(object.?spec.?taints.orValue([]).exists(t, t.key == 'meddler') ? [] : [
+  JSONPatch{op: 'add', path: '/spec/taints/-', value: {'key': 'meddler', 'effect': 'NoSchedule'}}])`
+	s.create(meddler, &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "meddler"}, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: "meddler"},
+	})
+	s.eventuallyRegisters(node, func(g Gomega, made *corev1.Node) { g.Expect(made.Annotations["rounds"]).To(HavePrefix("xx")) })
+
+	s.Expect(s.kubelet(node.Name).Create(s.ctx, node)).To(Succeed())
+	delete(node.Annotations, "rounds")
+	s.Expect(node.Labels).To(Equal(want.Labels))
+	s.Expect(node.Annotations).To(Equal(want.Annotations))
+	s.Expect(node.Spec.Taints).To(ConsistOf(append(want.Taints, corev1.Taint{Key: "meddler", Effect: corev1.TaintEffectNoSchedule})))
+}
+
+// Nobody's writes are touched but a kubelet's create of its own Node.
+func TestAdmissionPolicyLeavesOtherWritesAlone(t *testing.T) {
+	s := newPolicyScene(t, declaringAll("mine"), declaringAll("admins"), declaringAll("opted-out"))
+	s.ensure()
+	admins, optedOut := stage.Node("admins"), stage.Node("opted-out")
+	s.create(admins)
+	s.Expect(admins.Annotations).To(BeEmpty())
+	optedOut.Labels[inherit.IgnoreLabel] = ""
+	s.Expect(s.kubelet("opted-out").Create(s.ctx, optedOut)).To(Succeed())
+	s.Expect(optedOut.Annotations).To(BeEmpty())
+
+	node, kubelet := stage.Node("mine"), s.kubelet("mine")
+	s.Expect(kubelet.Create(s.ctx, node)).To(Succeed())
+	s.update(node, func() { node.Spec.Taints, node.Annotations = nil, nil })
+	before := node.DeepCopy()
+	node.Labels["mine"] = "yes"
+	s.Expect(kubelet.Patch(s.ctx, node, client.MergeFrom(before))).To(Succeed())
+	before = node.DeepCopy()
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	s.Expect(kubelet.Status().Patch(s.ctx, node, client.MergeFrom(before))).To(Succeed())
+	s.Expect(inherit.OfNode(node).Equal(inherit.NodeState{Labels: node.Labels})).To(BeTrue(), "nothing has come back")
+}
+
+// The parameters follow the Machines, nothing is written without need, a real kubelet registers, and nothing is left.
+func TestAdmissionPolicyFromTheFirstMachineToItsRemoval(t *testing.T) {
+	s := newPolicyScene(t)
+	s.ensure()
+	versions := s.versions()
+	s.Expect(versions).To(HaveLen(4))
+	s.round-- // the same again
+	s.ensure()
+	s.Expect(s.versions()).To(Equal(versions), "is not written")
+
+	m := declaringAll("real")
+	s.machines = append(s.machines, m)
+	s.ensure()
+	m.Spec.Taints = stage.Taints(clusterv1.MachineTaintPropagationAlways, "later=yes:NoSchedule")
+	s.ensure()
+	kubelet, err := s.StartKubelet(s.ctx, controlplane.KubeletOptions{Name: "real", Dir: s.dir, RegisterWithTaints: []string{"later=no:NoSchedule"}})
+	s.Expect(err).NotTo(HaveOccurred())
+	node, err := kubelet.WaitRegistered(s.ctx)
+	s.Expect(err).NotTo(HaveOccurred())
+	s.eventually(node, func(g Gomega) { g.Expect(ready(node)).To(BeTrue()) })
+	s.Expect(taint.FormatList(node.Spec.Taints)).To(And(ContainSubstring("later=yes:NoSchedule"), ContainSubstring("annotated=yes:NoSchedule"),
+		ContainSubstring("node.cluster.x-k8s.io/uninitialized:NoSchedule"), Not(ContainSubstring("later=no"))))
+	s.Expect(node.Labels).To(And(HaveKeyWithValue("node.cluster.x-k8s.io/pool", "gpu"), HaveKey(corev1.LabelOSStable)))
+
+	s.Expect(admissionpolicy.Syncer{}.Remove(s.ctx, s.Client)).To(Succeed())
+	s.eventuallyRegisters(stage.Node("probe"), func(g Gomega, probe *corev1.Node) { g.Expect(probe.Annotations).To(BeEmpty()) })
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: admissionpolicy.DefaultNamespace}}
+	s.get(namespace)
+	s.Expect(namespace.DeletionTimestamp).NotTo(BeNil(), "this control plane has no controller that ends namespaces")
+	s.Expect(s.versions()).To(HaveLen(1), "only the namespace is left")
+}
+
+// versions are the resource versions of all that the policy consists of.
+func (s *policyScene) versions() map[string]string {
+	s.t.Helper()
+	versions := map[string]string{}
+	for _, object := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: admissionpolicy.DefaultNamespace}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: admissionpolicy.DefaultNamespace, Name: admissionpolicy.Name}},
+		admissionpolicy.AdmissionPolicy(), admissionpolicy.Binding(""),
+	} {
+		if s.Client.Get(s.ctx, client.ObjectKeyFromObject(object), object) == nil {
+			versions[fmt.Sprintf("%T", object)] = object.GetResourceVersion()
+			s.Expect(object.GetManagedFields()).To(HaveEach(HaveField("Manager", "heirloom")))
+		}
+	}
+	return versions
+}
+
+// The API server takes the parameters of 5000 Machines that wait for their Nodes, and finds the right one among them.
+func TestAdmissionPolicyWithFiveThousandMachines(t *testing.T) {
+	s := newPolicyScene(t)
+	for number := range 5000 {
+		m := addressed(fmt.Sprintf("m-%04d", number), fmt.Sprintf("10.0.%d.%d", number>>8, number&255))
+		m.Annotations = map[string]string{"node.cluster.x-k8s.io/rack": fmt.Sprint(number % 50)}
+		m.Spec.ProviderID = "cloud:///" + strings.Repeat("zone/", 5) + m.Name
+		s.machines = append(s.machines, m)
+	}
+	s.ensure()
+	node := stage.Node("some")
+	anonymous("10.0.17.17")(node)
+	want := s.expected(s.bare(node))
+	s.Expect(s.kubelet("some").Create(s.ctx, node)).To(Succeed())
+	s.Expect(inherit.OfNode(node)).To(Equal(want))
+	s.Expect(node.Annotations).To(HaveKeyWithValue("node.cluster.x-k8s.io/rack", fmt.Sprint((17<<8+17)%50)))
+}
