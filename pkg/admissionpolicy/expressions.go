@@ -122,7 +122,7 @@ variables.content[1].split(',').filter(l, l != '')
 		{Name: "taints", Expression: `
 variables.content[2].split(',').filter(t, t != '')
   .map(t, {'key': t.split('=')[0], 'value': t.split('=')[1].split(':')[0], 'effect': t.split(':')[1]}) +
-(variables.guard && !variables.guardedNow ? [{'key': 'GUARD_KEY', 'value': '', 'effect': 'GUARD_EFFECT'}] : [])`},
+(variables.guard ? [{'key': 'GUARD_KEY', 'value': '', 'effect': 'GUARD_EFFECT'}] : [])`},
 	}
 }
 
@@ -134,8 +134,7 @@ func patch() string {
 (has(object.metadata.labels) ? [] : [JSONPatch{op: 'add', path: '/metadata/labels', value: {}}]) +
 variables.labels.map(k, JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey(k), value: variables.labels[k]}) +
 (has(object.metadata.annotations) ? [] : [JSONPatch{op: 'add', path: '/metadata/annotations', value: {}}]) +
-[TRACKING].filter(k, k in variables.annotationsNow && !(k in variables.annotations))
-  .map(k, JSONPatch{op: 'remove', path: '/metadata/annotations/' + jsonpatch.escapeKey(k)}) +
+[TRACKING].filter(k, k in variables.annotationsNow).map(k, JSONPatch{op: 'remove', path: '/metadata/annotations/' + jsonpatch.escapeKey(k)}) +
 variables.annotations.map(k, JSONPatch{op: 'add', path: '/metadata/annotations/' + jsonpatch.escapeKey(k), value: variables.annotations[k]}) +
 (has(object.spec.taints) ? [] : [JSONPatch{op: 'add', path: '/spec/taints', value: []}]) +
 lists.range(variables.taintsNow.size())

@@ -28,6 +28,7 @@ type Options struct {
 
 	WorkloadAdmission          string
 	WorkloadWebhookURL         string
+	WorkloadWebhookPort        int
 	WorkloadWebhookKeySecret   string
 	WorkloadWebhookKeyRotation time.Duration
 	WebhookConfiguration       string
@@ -61,7 +62,8 @@ func NewOptions() *Options {
 	return &Options{Logs: logs.NewOptions()}
 }
 
-// AddFlags adds every flag. Where Cluster API's managers have the same flag, name, default and meaning are theirs.
+// AddFlags adds every flag. Where Cluster API's managers have the same flag, name, default and meaning are theirs,
+// but for the rate of requests to workload clusters: theirs would hold up large ones.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.addWatchFlags(fs)
 	o.addWorkloadFlags(fs)
@@ -93,7 +95,9 @@ func (o *Options) addWorkloadFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.WorkloadAdmission, "workload-admission", admissionNone,
 		"How Nodes of workload clusters are admitted whose Cluster does not have the label heirloom.dev/workload-admission: none (the loop brings what they inherit), webhook (by --workload-webhook-url) or policy (a generated MutatingAdmissionPolicy).")
 	fs.StringVar(&o.WorkloadWebhookURL, "workload-webhook-url", "",
-		"URL under which the API servers of workload clusters reach the webhook server, https://<host>[:<port>][/<path>]. If unspecified, no webhook is registered in workload clusters.")
+		"URL under which the API servers of workload clusters reach --workload-webhook-port, https://<host>[:<port>][/<path>]. If unspecified, no webhook is registered in workload clusters.")
+	fs.IntVar(&o.WorkloadWebhookPort, "workload-webhook-port", 9444,
+		"The port that answers workload clusters. Nothing else is served there: who reaches it cannot ask for the management cluster.")
 	fs.StringVar(&o.WorkloadWebhookKeySecret, "workload-webhook-key-secret", "",
 		"<namespace>/<name> of the Secret in which replicas share the keys of the paths that workload clusters call. Needed with --workload-webhook-url; Heirloom creates it.")
 	fs.DurationVar(&o.WorkloadWebhookKeyRotation, "workload-webhook-key-rotation", 30*24*time.Hour,

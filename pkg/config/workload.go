@@ -57,6 +57,9 @@ func (c *Config) completeWorkloadWebhook() error {
 	if c.WorkloadWebhookKeyRotation < registration.ShortestPeriod {
 		errs = append(errs, fmt.Errorf("--workload-webhook-key-rotation=%s: must be %s or more", c.WorkloadWebhookKeyRotation, registration.ShortestPeriod))
 	}
+	if c.WorkloadWebhookPort < 1 || c.WorkloadWebhookPort > 65535 || c.WorkloadWebhookPort == c.WebhookPort {
+		errs = append(errs, fmt.Errorf("--workload-webhook-port=%d: must be between 1 and 65535, and not --webhook-port", c.WorkloadWebhookPort))
+	}
 	if c.WebhookConfiguration == "" {
 		errs = append(errs, errors.New("--webhook-configuration must not be empty"))
 	}

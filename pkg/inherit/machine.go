@@ -60,7 +60,9 @@ func (p Policy) MachineFrom(template *Template, m *capi.Machine) (Object, error)
 	typed, typedErr := taint.Usable(roleOf(m), inherited.Taints)
 	annotated, annotatedErr := p.annotated(inherited, m)
 	inherited.Taints, inherited.AnnotatedTaints = typed, annotated
-	return Object{Top: inherited, Orphan: template == nil}, errors.Join(typedErr, annotatedErr)
+	return Object{
+		Top: inherited, Orphan: template == nil, Provisional: p.ClusterAPITaints == PropagationUnknown && declaresByAnnotation(m),
+	}, errors.Join(typedErr, annotatedErr)
 }
 
 // annotated returns the taints that the Machine declares by annotation, now or once it has inherited. They are handed on
@@ -75,6 +77,10 @@ func (p Policy) annotated(inherited Content, m *capi.Machine) ([]clusterv1.Machi
 	declared, parseErr := taint.FromAnnotations(annotations)
 	usable, err := taint.Usable(roleOf(m), declared)
 	return usable, errors.Join(parseErr, err)
+}
+
+func declaresByAnnotation(m *capi.Machine) bool {
+	return has(m.Annotations, taint.AlwaysAnnotation) || has(m.Annotations, taint.InitializeAnnotation)
 }
 
 func roleOf(m *capi.Machine) taint.Role {

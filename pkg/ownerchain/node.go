@@ -36,8 +36,8 @@ func (c *Chain) Inherits(ctx context.Context, node *corev1.Node, policy inherit.
 	return c.effective(ctx, m, cluster, policy), nil
 }
 
-// EffectiveMachines returns the Machines of a Cluster from which Nodes inherit now, as they will be once they have inherited
-// themselves.
+// EffectiveMachines returns the Machines of a Cluster, each as it will be once it has inherited itself, or as it is if it is
+// left alone.
 func (c *Chain) EffectiveMachines(ctx context.Context, key types.NamespacedName, policy inherit.Policy) ([]*capi.Machine, error) {
 	cluster, err := c.Cluster(ctx, key.Namespace, key.Name)
 	if err != nil || cluster == nil {
@@ -49,9 +49,11 @@ func (c *Chain) EffectiveMachines(ctx context.Context, key types.NamespacedName,
 	}
 	var machines []*capi.Machine
 	for i := range list.Items {
-		if m := &list.Items[i]; policy.NodeLeftAlone(m, cluster) == "" {
-			machines = append(machines, c.effective(ctx, m, cluster, policy))
+		m := &list.Items[i]
+		if policy.NodeLeftAlone(m, cluster) == "" {
+			m = c.effective(ctx, m, cluster, policy)
 		}
+		machines = append(machines, m)
 	}
 	return machines, nil
 }

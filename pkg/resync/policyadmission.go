@@ -4,6 +4,7 @@ package resync
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,16 +42,27 @@ func (a PolicyAdmission) Ensure(ctx context.Context, workload client.Client, clu
 		syncer.Registered = func(_ types.NamespacedName, m *capi.Machine) bool { return m.Status.NodeRef.Name != "" }
 	}
 	err = syncer.Ensure(ctx, workload, cluster, machines, policy)
-	if meta.IsNoMatchError(err) {
-		about := &capi.Cluster{}
-		about.Namespace, about.Name = cluster.Namespace, cluster.Name
-		a.Recorder.Eventf(about, nil, corev1.EventTypeWarning, "NoAdmissionPolicies", "Admit",
-			"The API server of the workload cluster does not serve MutatingAdmissionPolicies (Kubernetes 1.36 or later does): the loop alone brings Nodes what they inherit")
-		return nil
-	}
-	if err != nil {
+	var noRoom *admissionpolicy.NoRoomError
+	switch {
+	case meta.IsNoMatchError(err):
+		return a.tell(ctx, cluster, "NoAdmissionPolicies", "The API server of the workload cluster does not serve MutatingAdmissionPolicies "+
+			"(Kubernetes 1.36 or later does): the loop alone brings Nodes what they inherit")
+	case errors.As(err, &noRoom):
+		return a.tell(ctx, cluster, "AdmissionPolicyFull", fmt.Sprintf("The parameters of the admission policy have no room for %d Machines: "+
+			"the loop alone brings their Nodes what they inherit", noRoom.Machines))
+	case err != nil:
 		return fmt.Errorf("admitting Nodes by policy: %w", err)
 	}
+	return nil
+}
+
+// tell reports on the Cluster what cannot be mended by trying again.
+func (a PolicyAdmission) tell(ctx context.Context, key types.NamespacedName, reason, note string) error {
+	cluster, err := a.Chain.Cluster(ctx, key.Namespace, key.Name)
+	if err != nil || cluster == nil {
+		return err
+	}
+	a.Recorder.Eventf(cluster, nil, corev1.EventTypeWarning, reason, "Admit", "%s", note)
 	return nil
 }
 

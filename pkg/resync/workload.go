@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -36,6 +37,7 @@ type NodeAdmission interface {
 const (
 	ByWebhook = "webhook"
 	ByPolicy  = "policy"
+	byNone    = "none"
 )
 
 // Admissions are the ways to admit the Nodes of workload clusters.
@@ -106,6 +108,10 @@ func (r workloads) admit(ctx context.Context, cluster *capi.Cluster) error {
 	if err != nil {
 		return fmt.Errorf("reaching the workload cluster: %w", err)
 	}
+	if _, there := r.Admissions.Ways[chosen]; !there && chosen != "" && chosen != byNone {
+		r.Recorder.Eventf(cluster, nil, corev1.EventTypeWarning, "UnknownWorkloadAdmission", "Admit",
+			"Label %s: Nodes cannot be admitted by %q; see --workload-admission and --workload-webhook-url", WorkloadAdmissionLabel, chosen)
+	}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(r.Admissions.Ways)) {
 		way := r.Admissions.Ways[name]
@@ -113,7 +119,10 @@ func (r workloads) admit(ctx context.Context, cluster *capi.Cluster) error {
 			errs = append(errs, way.Ensure(ctx, workload, key))
 			continue
 		}
-		errs = append(errs, way.Remove(ctx, workload, key))
+		// Whoever may not even look has not set it up.
+		if err := way.Remove(ctx, workload, key); !apierrors.IsForbidden(err) {
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -88,7 +88,7 @@ func (s *scene) expectNothingLearnt(a abroad) {
 	for _, forged := range []string{
 		genuine[:len(genuine)-1] + "0", genuine[:len(genuine)-64] + strings.Repeat("0", 64),
 		strings.Replace(genuine, "/called/", "/unknown/", 1), strings.Replace(genuine, "called", "kube-system", 1),
-		genuine + "/", s.WebhookURL + "/workload/", s.WebhookURL + "/workload/called/called/",
+		genuine + "/", s.WorkloadURL + "/workload/", s.WorkloadURL + "/workload/called/called/",
 	} {
 		if forged == genuine {
 			continue
@@ -103,6 +103,11 @@ func (s *scene) expectNothingLearnt(a abroad) {
 		answers[string(body)+response.Status+headers(response.Header)] = true
 	}
 	s.Expect(answers).To(HaveLen(1))
+
+	response, err := insecure.Post(s.WorkloadURL+"/mutate/nodes", "application/json", strings.NewReader("{}"))
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(response.Body.Close()).To(Succeed())
+	s.Expect(response.StatusCode).To(Equal(http.StatusNotFound), "the management cluster's webhooks are not there")
 }
 
 func headers(h http.Header) string {

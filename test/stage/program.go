@@ -16,8 +16,8 @@ import (
 type program struct {
 	// Heirloom is the running process, or nil.
 	Heirloom *controlplane.Process
-	// WebhookURL, HealthURL and MetricsURL are where it answers.
-	WebhookURL, HealthURL, MetricsURL string
+	// WebhookURL, WorkloadURL, HealthURL and MetricsURL are where it answers.
+	WebhookURL, WorkloadURL, HealthURL, MetricsURL string
 
 	arguments []string
 	log       string
@@ -40,7 +40,7 @@ func (r *Replica) Stop() error { return r.stop() }
 
 // newProgram chooses the ports of a program.
 func (s *Stage) newProgram(name string, args []string) (*program, error) {
-	ports := make([]int, 3)
+	ports := make([]int, 4)
 	for i := range ports {
 		port, err := controlplane.FreePort()
 		if err != nil {
@@ -50,15 +50,17 @@ func (s *Stage) newProgram(name string, args []string) (*program, error) {
 	}
 	if s.options.WorkloadWebhook {
 		args = slices.Concat(args, []string{
-			fmt.Sprintf("--workload-webhook-url=https://127.0.0.1:%d", ports[0]),
+			fmt.Sprintf("--workload-webhook-url=https://127.0.0.1:%d", ports[3]),
+			fmt.Sprintf("--workload-webhook-port=%d", ports[3]),
 			"--workload-webhook-key-secret=" + Namespace + "/heirloom-workload-webhook",
 		})
 	}
 	return &program{
-		WebhookURL: fmt.Sprintf("https://127.0.0.1:%d", ports[0]),
-		HealthURL:  fmt.Sprintf("http://127.0.0.1:%d", ports[1]),
-		MetricsURL: fmt.Sprintf("http://127.0.0.1:%d/metrics", ports[2]),
-		log:        filepath.Join(s.options.Dir, name+".log"),
+		WebhookURL:  fmt.Sprintf("https://127.0.0.1:%d", ports[0]),
+		WorkloadURL: fmt.Sprintf("https://127.0.0.1:%d", ports[3]),
+		HealthURL:   fmt.Sprintf("http://127.0.0.1:%d", ports[1]),
+		MetricsURL:  fmt.Sprintf("http://127.0.0.1:%d/metrics", ports[2]),
+		log:         filepath.Join(s.options.Dir, name+".log"),
 		arguments: slices.Concat([]string{
 			"--kubeconfig=" + s.kubeconfig(),
 			"--webhook-host=127.0.0.1", fmt.Sprintf("--webhook-port=%d", ports[0]), "--webhook-cert-dir=" + s.options.Dir,

@@ -155,7 +155,7 @@ func (s *Stage) install(ctx context.Context) error {
 		},
 	}
 	if s.options.WorkloadWebhook {
-		values["workloadClusters"] = map[string]any{"webhookURL": s.WebhookURL}
+		values["workloadClusters"] = map[string]any{"webhookURL": s.WorkloadURL}
 	}
 	for key, value := range s.options.Values {
 		values[key] = value

@@ -139,8 +139,8 @@ func addWebhooksAndLoop(ctx context.Context, mgr ctrl.Manager, c *config.Config,
 		Chain: &admission, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: from.policy,
 	}
 	webhooks.Register(mgr.GetWebhookServer(), dependencies)
-	if registrar != nil {
-		webhooks.RegisterWorkload(mgr.GetWebhookServer(), dependencies, registrar.Keys, counters)
+	if err := addWorkloadServer(mgr, c, dependencies, registrar, counters); err != nil {
+		return err
 	}
 	recorder := mgr.GetEventRecorder("heirloom")
 	byPolicy := resync.PolicyAdmission{Chain: &cached, Policy: from.policy, Recorder: recorder}

@@ -13,13 +13,16 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/config"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/registration"
 	"github.com/heirloom-dev/heirloom/pkg/resync"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/webhooks"
 )
 
 // addClusterCache starts what connects to workload clusters.
@@ -77,6 +80,24 @@ func follow(ctx context.Context, c cache.Cache, keys *registration.Store) error 
 	})
 	if err != nil {
 		return fmt.Errorf("watching the Secret of the keys: %w", err)
+	}
+	return nil
+}
+
+// addWorkloadServer starts the server that workload clusters call. It is one of its own, because those who reach it are not
+// to reach what the management cluster's API server asks.
+func addWorkloadServer(
+	mgr ctrl.Manager, c *config.Config, dependencies webhooks.Dependencies, registrar *registration.Registrar, counters *metrics.Metrics,
+) error {
+	if registrar == nil {
+		return nil
+	}
+	server := webhook.NewServer(webhook.Options{
+		Host: c.WebhookHost, Port: c.WorkloadWebhookPort, CertDir: c.WebhookCertDir, TLSOpts: c.TLS,
+	})
+	webhooks.RegisterWorkload(server, dependencies, registrar.Keys, counters)
+	if err := mgr.Add(server); err != nil {
+		return fmt.Errorf("adding the webhook server of workload clusters: %w", err)
 	}
 	return nil
 }
