@@ -30,11 +30,23 @@
 //
 // # Limits
 //
-// Machines whose Nodes are there already are left out (see Syncer.Registered): what is kept is about the Nodes to come. A
-// ConfigMap holds 1 MiB of values, and etcd takes objects of 1.5 MiB. That is room for about 6000 Machines at a time if
-// they share their content. For Machines beyond it Ensure returns a NoRoomError; their Nodes get all of it from the loop,
-// like every Node whose Machine, name or providerID came too late for the parameters.
+// Machines whose Nodes have registered and been initialized may be left out (see Syncer.Registered), so that what is kept is
+// about the Nodes to come. A ConfigMap holds 1 MiB of values, and etcd takes objects of 1.5 MiB. That is room for more than
+// 5000 Machines at a time if they share their contents. About Machines beyond that, Ensure returns a NoRoomError.
 //
-// A Node whose lookup takes more of CEL's budget than there is gets nothing either. There the budget is a hundred times
-// what 5000 Machines with common names need; it is for the case that all of their names are alike.
+// To find a Node's Machine among 5000 takes less than a hundredth of the budget that an API server gives to expressions. It
+// takes a large part of it, and up to a second, where neither the names of all these Machines nor the first parts of these
+// names differ in their endings.
+//
+// A Node gets nothing, and then all of it from the loop, if the parameters were not there yet when it registered, or did not
+// name its providerID, its name or one of its addresses yet; if it registers anew while its Machine is left out; if there
+// was no room; if an API server would refuse a Node with as many annotations; and if the API server, just started, has not
+// read the policy or the parameters yet.
+//
+// # Rights
+//
+// In a workload cluster it takes the right to get, list, create, patch and delete Namespaces and all ConfigMaps, and to list,
+// create, patch and delete MutatingAdmissionPolicies and MutatingAdmissionPolicyBindings. An API server lets only those
+// create a policy who may get every object of the kind that its parameters are. Whoever can write the ConfigMap decides
+// which taints, annotations and labels new Nodes get.
 package admissionpolicy

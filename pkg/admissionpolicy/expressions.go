@@ -126,8 +126,9 @@ variables.content[2].split(',').filter(t, t != '')
 	}
 }
 
-// patch returns the JSON patch. A taint with the same key and effect is replaced where it is, and only if its value is
-// another; new ones come last. So it may be applied twice.
+// patch returns the JSON patch. It is one for labels, annotations and taints, so that a Node gets all of it or nothing. A
+// taint with the same key and effect is replaced where it is, and only if its value is another; new ones come last. So it
+// may be applied twice.
 func patch() string {
 	return expand(`
 !variables.found ? [] :

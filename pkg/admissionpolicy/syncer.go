@@ -105,16 +105,16 @@ func namespace(name string) *corev1.Namespace {
 // is made: what something refers to is there first.
 func list(ctx context.Context, workload client.Client) ([]client.Object, error) {
 	var objects []client.Object
-	for _, list := range []client.ObjectList{
+	for _, kind := range []client.ObjectList{
 		&corev1.NamespaceList{}, &corev1.ConfigMapList{},
 		&admissionregistrationv1.MutatingAdmissionPolicyList{}, &admissionregistrationv1.MutatingAdmissionPolicyBindingList{},
 	} {
-		if err := workload.List(ctx, list, client.MatchingLabels(labels())); err != nil {
+		if err := workload.List(ctx, kind, client.MatchingLabels(labels())); err != nil {
 			return nil, fmt.Errorf("listing what Heirloom has made in the workload cluster: %w", err)
 		}
-		items, err := meta.ExtractList(list)
+		items, err := meta.ExtractList(kind)
 		if err != nil {
-			return nil, fmt.Errorf("reading %T: %w", list, err)
+			return nil, fmt.Errorf("reading %T: %w", kind, err)
 		}
 		for _, item := range items {
 			object, ok := item.(client.Object)

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// topologyCases are those of rules 1 to 3.
+func (d dialect) topologyCases() []conformanceCase {
+	var cases []conformanceCase
+	for _, p := range d.providers() {
+		cases = append(cases, conformanceCase{rule: 1, child: p.kind, declares: columns(), set: func(l *descent) {
+			l.inClassWithControlPlane(p, !p.withoutMachines)
+		}})
+	}
+	return append(cases,
+		conformanceCase{rule: 1, child: "ModernControlPlane of a class without Machines", declares: columns(), set: func(l *descent) {
+			l.inClassWithControlPlane(d.providers()[1], false)
+		}},
+		conformanceCase{rule: 2, child: "MachineDeployment", declares: columns(), set: func(l *descent) {
+			l.child = inTopology(l.workers("MachineDeployment"), clusterv1.ClusterTopologyMachineDeploymentNameLabel)
+			l.inClassWithWorkers("machineDeployments", everything, selected)
+		}},
+		conformanceCase{rule: 3, child: "MachinePool", declares: columns(), set: func(l *descent) {
+			l.child = inTopology(l.pool(), clusterv1.ClusterTopologyMachinePoolNameLabel)
+			l.inClassWithWorkers("machinePools", annotated)
+		}},
+	)
+}
+
+// inTopology marks an object as that of a topology's section, as Cluster API does that creates it.
+func inTopology(object *unstructured.Unstructured, names ...string) *unstructured.Unstructured {
+	labels := object.GetLabels()
+	labels[clusterv1.ClusterTopologyOwnedLabel] = ""
+	for _, name := range names {
+		labels[name] = "the-section"
+	}
+	object.SetLabels(labels)
+	return object
+}
+
+// inClassWithControlPlane makes the child a control plane whose ClusterClass says that it has Machines, or not.
+func (l *descent) inClassWithControlPlane(p provider, machines bool) {
+	l.cached = true
+	class, topology := l.class(p, machines), l.topology()
+	l.room = l.section().ofControlPlane()
+	l.owns(class, func(object map[string]any, s state) {
+		ofClass, _ := s.divided()
+		l.room.below("spec", "controlPlane").put(object, ofClass)
+	})
+	l.owns(topology, func(object map[string]any, s state) {
+		_, ofCluster := s.divided()
+		l.room.below("spec", "topology", "controlPlane").put(object, ofCluster)
+	})
+	l.child = inTopology(l.controlPlane(p))
+	l.stored = func() {
+		// Cluster API lets the Cluster refer to its control plane once that is there.
+		set(topology.Object, l.ref(p.apiVersion(), p.kind, l.name), "spec", "controlPlaneRef")
+		l.declare(l.state)
+	}
+	l.into = []target{{metadataPlace(), everything}}
+	if p.withoutMachines {
+		return
+	}
+	ofMachines := everything
+	if !machines {
+		ofMachines = func(c content) content { return c.only(taintColumn, fieldColumn) }
+	}
+	l.into = append(l.into, target{p.template, ofMachines})
+}
+
+// inClassWithWorkers gives the child a section of the ClusterClass and of the topology.
+func (l *descent) inClassWithWorkers(sections string, arrives func(content) content, held ...string) {
+	l.cached = true
+	ofClass := l.classSection()
+	l.room = l.section()
+	if sections == "machinePools" {
+		ofClass, l.room = ofClass.ofPool(), l.room.ofPool()
+	}
+	l.owns(l.class(l.providers()[0], true), func(object map[string]any, s state) {
+		class, _ := s.divided(held...)
+		ofClass.put(sectionIn(object, "spec", "workers", sections), class)
+	})
+	l.owns(l.topology(), func(object map[string]any, s state) {
+		_, topology := s.divided(held...)
+		l.room.put(sectionIn(object, "spec", "topology", "workers", sections), topology)
+	})
+	l.into = []target{{metadataPlace(), everything}, {l.template(), arrives}}
+}
+
+// divided is what the ClusterClass and the Cluster declare in the state. Both have another value for labels by which the
+// child is found.
+func (s state) divided(held ...string) (class, cluster content) {
+	another := neverInherited()
+	for _, key := range append([]string{clusterv1.ClusterNameLabel}, held...) {
+		another = another.and(content{labelColumn: {key: "another"}})
+	}
+	declared := s.declared.and(s.witness)
+	if s.byClass {
+		return declared.and(another), content{}
+	}
+	class, cluster = split(declared)
+	return class.and(another), cluster.and(another)
+}
+
+// sectionIn returns the only section of a list.
+func sectionIn(object map[string]any, path ...string) map[string]any {
+	value, _ := valueAt(object, path)
+	sections, _ := value.([]any)
+	section, ok := sections[0].(map[string]any)
+	if !ok {
+		panic("a fixture is wrong: a section is no object")
+	}
+	return section
+}
+
+// topology is a Cluster with a topology that declares nothing.
+func (l *descent) topology() *unstructured.Unstructured {
+	section := func() []any { return []any{map[string]any{"class": "the-class", "name": "the-section"}} }
+	topology := map[string]any{
+		"version": "v1.36.0",
+		"workers": map[string]any{"machineDeployments": section(), "machinePools": section()},
+	}
+	if l.older() {
+		topology["class"] = l.name
+	} else {
+		topology["classRef"] = map[string]any{"name": l.name}
+	}
+	cluster := l.cluster()
+	set(cluster.Object, topology, "spec", "topology")
+	return cluster
+}
+
+// class is a ClusterClass that declares nothing.
+func (l *descent) class(p provider, machines bool) *unstructured.Unstructured {
+	ref := func(apiVersion, kind string) map[string]any {
+		template := map[string]any{"apiVersion": apiVersion, "kind": kind + "Template", "name": l.name}
+		if l.older() {
+			return map[string]any{"ref": template}
+		}
+		return map[string]any{"templateRef": template}
+	}
+	section := func() []any {
+		config, infrastructure := l.kubeadmConfig(), fakeMachine()
+		refs := map[string]any{
+			"bootstrap": ref(config.apiVersion, config.kind), "infrastructure": ref(infrastructure.apiVersion, infrastructure.kind),
+		}
+		if l.older() {
+			return []any{map[string]any{"class": "the-class", "template": refs}}
+		}
+		refs["class"] = "the-class"
+		return []any{refs}
+	}
+	controlPlane := ref(p.apiVersion(), p.kind)
+	if machines {
+		controlPlane["machineInfrastructure"] = ref(fakeMachine().apiVersion, fakeMachine().kind)
+	}
+	return l.core("ClusterClass", map[string]any{
+		"controlPlane":   controlPlane,
+		"infrastructure": ref(fakeMachine().apiVersion, "FakeCluster"),
+		"workers":        map[string]any{"machineDeployments": section(), "machinePools": section()},
+	})
+}
+
+// workerCases are those of rules 5, 6 and 8.
+func (d dialect) workerCases() []conformanceCase {
+	cases := []conformanceCase{
+		{rule: 5, child: "MachineSet", declares: inMetadata(), set: func(l *descent) {
+			l.machineSetOf(l.owns(l.workers("MachineDeployment"), l.fromMetadata(l.template())))
+			l.into = []target{
+				{metadataPlace(), everything},
+				{l.template(), func(c content) content { return c.only(labelColumn) }},
+			}
+		}},
+		{rule: 6, child: "MachineSet", declares: columns(), set: func(l *descent) {
+			l.machineSetOf(l.owns(l.workers("MachineDeployment"), l.from(l.template(), selected)))
+			l.into = []target{
+				{metadataPlace(), func(c content) content { return c.only(labelColumn) }},
+				{l.template(), everything},
+			}
+		}},
+	}
+	machineSet := func(l *descent) *unstructured.Unstructured {
+		return l.owns(l.workers("MachineSet"), l.from(l.template(), selected))
+	}
+	for _, kind := range []siblingKind{fakeMachine(), exampleMachine(), d.kubeadmConfig()} {
+		cases = append(cases, early(8, "", machineSet, kind))
+	}
+	return append(cases, d.childrenOf(8, "", machineSet, fakeMachine(), exampleMachine(), d.kubeadmConfig())...)
+}
+
+// machineSetOf makes the child a MachineSet, as its MachineDeployment's controller creates it if nothing is propagated.
+func (l *descent) machineSetOf(md *unstructured.Unstructured) {
+	l.create(l.cluster())
+	l.child = controlledBy(l.workers("MachineSet"), md, true)
+	l.child.SetLabels(map[string]string{clusterv1.ClusterNameLabel: l.name, selected: l.name})
+}
+
+// inMetadata are the columns that there is room for in an object's metadata: taints by annotation.
+func inMetadata() []column {
+	return []column{labelColumn, annotationColumn, taintColumn}
+}
+
+// controlPlaneCases are those of rule 4.
+func (d dialect) controlPlaneCases() []conformanceCase {
+	var cases []conformanceCase
+	for _, p := range d.providers() {
+		if p.withoutMachines {
+			continue
+		}
+		owner := func(l *descent) *unstructured.Unstructured { return l.owns(l.controlPlane(p), l.from(p.template)) }
+		cases = append(cases, d.childrenOf(4, " of "+p.kind, owner, fakeMachine(), d.kubeadmConfig())...)
+		if p.kind == "KubeadmControlPlane" || p.kind == "OlderControlPlane" {
+			cases = append(cases, early(4, " of "+p.kind, owner, fakeMachine()))
+		}
+	}
+	return cases
+}
+
+// childrenOf are the Machine of an owner and the objects beside it.
+func (d dialect) childrenOf(rule int, of string, owner func(*descent) *unstructured.Unstructured, siblings ...siblingKind) []conformanceCase {
+	cases := []conformanceCase{{rule: rule, child: "Machine" + of, declares: columns(), set: func(l *descent) {
+		l.create(l.cluster())
+		l.child = l.machineOf(owner(l), fakeMachine())
+		l.into = []target{{l.machine(), alsoTyped}}
+	}}}
+	for _, kind := range siblings {
+		cases = append(cases, conformanceCase{rule: rule, child: kind.kind + of, declares: columns(), set: func(l *descent) {
+			l.create(l.cluster())
+			l.siblingOf(owner(l), kind)
+		}})
+	}
+	return cases
+}
+
+// early is an object that Cluster API creates for a Machine to come. Until then the Machine's owner owns it, and nothing
+// tells the loop of it.
+func early(rule int, of string, owner func(*descent) *unstructured.Unstructured, kind siblingKind) conformanceCase {
+	name := kind.kind + of + " before its Machine"
+	return conformanceCase{rule: rule, child: name, declares: columns(), onlyAdmission: true, set: func(l *descent) {
+		l.create(l.cluster())
+		l.child = controlledBy(l.sibling(kind), owner(l), false)
+		l.into = []target{{metadataPlace(), everything}}
+	}}
+}
+
+// machineOf is a Machine with nothing but what its owner's controller needs.
+func (l *descent) machineOf(owner *unstructured.Unstructured, infrastructure siblingKind) *unstructured.Unstructured {
+	m := controlledBy(l.bareMachine(infrastructure), owner, true)
+	labels := m.GetLabels()
+	if owner.GetKind() == "MachineSet" {
+		labels[selected] = l.name
+	} else if owner.GetKind() != "MachinePool" {
+		labels[clusterv1.MachineControlPlaneLabel] = ""
+	}
+	m.SetLabels(labels)
+	return m
+}
+
+// siblingOf makes the child an object beside a Machine. Another one there is a template, which inherits nothing.
+func (l *descent) siblingOf(owner *unstructured.Unstructured, kind siblingKind) {
+	l.cached = true
+	infrastructure := fakeMachine()
+	if kind.kind == exampleMachine().kind {
+		infrastructure = kind
+	}
+	m := l.machineOf(owner, infrastructure)
+	l.create(m)
+	l.child = controlledBy(l.sibling(kind), m, true)
+	l.into = []target{{metadataPlace(), everything}}
+	template := l.object(fakeMachine().apiVersion, "FakeMachineTemplate", map[string]any{
+		"template": map[string]any{"spec": map[string]any{"providerID": "none"}},
+	})
+	l.standsBy(controlledBy(template, owner, false))
+}

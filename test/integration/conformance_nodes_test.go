@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// poolCases are those of rule 9.
+func (d dialect) poolCases() []conformanceCase {
+	return []conformanceCase{
+		{rule: 9, child: "Machine", declares: columns(), set: func(l *descent) {
+			l.create(l.cluster())
+			l.child = l.machineOf(l.owns(l.pool(), l.from(l.template())), fakeMachine())
+			l.into = []target{{l.machine(), alsoTyped}}
+		}},
+		{rule: 9, child: "Node", declares: columns(), set: func(l *descent) {
+			l.nodeOfPool(l.from(l.template()), l.onNode)
+		}},
+	}
+}
+
+// nodeOfPool makes the child a Node of a MachinePool whose provider has no Machines.
+func (l *descent) nodeOfPool(declare func(map[string]any, state), arrives func(content) content) {
+	l.cached = true
+	l.create(l.cluster())
+	l.child = l.node()
+	pool := l.pool()
+	set(pool.Object, []any{stage.ProviderID(l.child.GetName())}, "spec", "providerIDList")
+	l.owns(pool, declare)
+	l.into = []target{{nodePlace(), arrives}}
+}
+
+// nodeCases are those of rules 11 to 13. Each is about a map or list of a Machine, so there is nowhere to declare content
+// of another column.
+func (d dialect) nodeCases() []conformanceCase {
+	var cases []conformanceCase
+	for i, in := range []column{labelColumn, annotationColumn, taintColumn} {
+		cases = append(cases, conformanceCase{rule: 11 + i, child: "Node", declares: []column{in}, set: func(l *descent) {
+			l.cached = true
+			l.create(l.cluster())
+			ms := l.workers("MachineSet")
+			l.create(ms)
+			l.room = l.machine()
+			l.owns(l.machineOf(ms, fakeMachine()), func(object map[string]any, s state) {
+				l.room.put(object, s.declared.and(s.witness))
+			})
+			l.child = l.node()
+			l.into = []target{{nodePlace(), l.onNode}}
+		}})
+	}
+	return cases
+}
+
+// onNode is what of a Machine's content reaches its Node. Initialize taints do once, in the first state, and stay.
+func (l *descent) onNode(c content) content {
+	node := content{labelColumn: {}, annotationColumn: {}, taintColumn: {}}
+	for key, value := range c[labelColumn] {
+		if key == teamKey || key == tierLabel || key == extraKey || key == witnessKey {
+			node[labelColumn][key] = value
+		}
+	}
+	for key, value := range c[annotationColumn] {
+		if key == teamKey || key == tierNote || key == extraKey {
+			node[annotationColumn][key] = value
+		}
+	}
+	for id, value := range alsoTyped(l.room.holds(l.script.states[0]))[taintColumn] {
+		if strings.HasSuffix(value, "|OnInitialization") {
+			node[taintColumn][id] = value
+		}
+	}
+	for id, value := range alsoTyped(c)[taintColumn] {
+		if strings.HasSuffix(value, "|Always") {
+			node[taintColumn][id] = value
+		}
+	}
+	return node.and()
+}
+
+// nothingCases are those of rules 7 and 10: what an owner has in its own metadata reaches nobody, while what it has in its
+// template does. Rule 10 names MachineSets once more.
+func (d dialect) nothingCases() []conformanceCase {
+	machineSet := func(l *descent) *unstructured.Unstructured {
+		return l.owns(l.workers("MachineSet"), l.fromMetadata(l.template()))
+	}
+	cases := d.childrenOf(7, "", machineSet, fakeMachine(), d.kubeadmConfig())
+	for _, p := range d.providers() {
+		if p.withoutMachines {
+			continue
+		}
+		owner := func(l *descent) *unstructured.Unstructured {
+			return l.owns(l.controlPlane(p), l.fromMetadata(p.template))
+		}
+		var siblings []siblingKind
+		if p.kind == "KubeadmControlPlane" {
+			siblings = []siblingKind{fakeMachine(), d.kubeadmConfig()}
+		}
+		cases = append(cases, d.childrenOf(10, " of "+p.kind, owner, siblings...)...)
+	}
+	cases = append(cases,
+		conformanceCase{rule: 10, child: "MachineSet of MachineDeployment", set: func(l *descent) {
+			l.machineSetOf(l.owns(l.workers("MachineDeployment"), l.fromMetadata(l.template())))
+			l.into = []target{{metadataPlace(), everything}, {l.template(), everything}}
+		}},
+		conformanceCase{rule: 10, child: "Machine of MachinePool", set: func(l *descent) {
+			l.create(l.cluster())
+			l.child = l.machineOf(l.owns(l.pool(), l.fromMetadata(l.template())), fakeMachine())
+			l.into = []target{{l.machine(), everything}}
+		}},
+		conformanceCase{rule: 10, child: "Node of MachinePool", set: func(l *descent) {
+			l.nodeOfPool(l.fromMetadata(l.template()), everything)
+		}},
+	)
+	for i := range cases {
+		cases[i].declares = inMetadata()
+		if cases[i].child == "MachineSet of MachineDeployment" {
+			cases[i].declares = []column{labelColumn, taintColumn} // annotations are rule 5's
+		}
+	}
+	return cases
+}

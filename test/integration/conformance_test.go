@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// path is one of the two on which content gets from an owner to a child.
+type path struct {
+	name string
+	// admission says that it is the webhooks, without the loop; otherwise it is the loop without webhooks.
+	admission bool
+}
+
+// conformanceCase is a child of one row of the table.
+type conformanceCase struct {
+	rule  int
+	child string
+	// declares are the columns that there is room for in what the row calls "from". Nobody can declare the others there; that
+	// nothing of them arrives, all the same, every subtest expects.
+	declares []column
+	// onlyAdmission says that the child gets there in admission only.
+	onlyAdmission bool
+	// set creates what is there before the child.
+	set func(*descent)
+}
+
+// TestConformance holds the program to the table of rules, row by row and column by column: beside the oldest release of
+// Cluster API and the newest ones, for every kind of child, on each of the two paths alone.
+func TestConformance(t *testing.T) {
+	releases, err := controlplane.Releases(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, release := range releases {
+		t.Run(release.Name, func(t *testing.T) {
+			t.Parallel()
+			for _, path := range []path{{name: "webhooks", admission: true}, {name: "loop"}} {
+				t.Run(path.name, func(t *testing.T) {
+					t.Parallel() // each has a stage of its own, and waits more than it works
+					conform(t, release, path)
+				})
+			}
+		})
+	}
+}
+
+func conform(t *testing.T, release controlplane.Release, path path) {
+	d := dialect(release.Version)
+	cases := slices.Concat(d.topologyCases(), d.controlPlaneCases(), d.workerCases(), d.poolCases(), d.nodeCases(), d.nothingCases())
+	for _, rule := range inherit.Rules() {
+		expectCases(t, rule, cases)
+	}
+	args := []string{
+		"--additional-provider-groups=infrastructure.example.com",
+		`--additional-sync-machine-labels=^extra\.example\.com/`, `--additional-sync-machine-annotations=^extra\.example\.com/`,
+		"--no-execute-rate=0", // at once; at which pace otherwise, another test is about
+	}
+	if !d.older() {
+		// Said outright: finding out takes a moment, and what is expected depends on it.
+		args = append(args, "--cluster-api-taint-propagation=enabled")
+	}
+	s := newScene(t, stage.Options{
+		WithoutLoop: path.admission, WithoutWebhooks: !path.admission,
+		ControlPlane: controlplane.Options{CRDPaths: release.CRDPaths},
+		Values:       map[string]any{"additionalProviderGroups": []any{"infrastructure.example.com"}},
+		Args:         args,
+	})
+	for i, c := range cases {
+		if c.onlyAdmission && !path.admission {
+			continue
+		}
+		rule := ruleOf(c.rule)
+		namespace := fmt.Sprintf("case-%d", i)
+		s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+		t.Run(fmt.Sprintf("rule %d %s", c.rule, c.child), func(t *testing.T) {
+			for _, in := range c.declares {
+				t.Run(string(in), func(t *testing.T) {
+					l := &descent{scene: s.in(t), dialect: d, path: path, namespace: namespace, name: string(in)}
+					l.play(c, in, in.flow(rule).Carried)
+				})
+			}
+		})
+	}
+}
+
+// expectCases fails where the table has a row that nothing holds the program to, or says that a row carries what no case
+// declares.
+func expectCases(t *testing.T, rule inherit.Rule, cases []conformanceCase) {
+	t.Helper()
+	ofRule := slices.DeleteFunc(slices.Clone(cases), func(c conformanceCase) bool { return c.rule != rule.Number })
+	if len(ofRule) == 0 {
+		t.Errorf("rule %d has no case", rule.Number)
+	}
+	for _, in := range columns() {
+		declared := slices.ContainsFunc(ofRule, func(c conformanceCase) bool { return slices.Contains(c.declares, in) })
+		if in.flow(rule).Carried && !declared {
+			t.Errorf("rule %d carries %s, and no case declares any", rule.Number, in)
+		}
+	}
+}
+
+// ruleOf returns the row of that number. A case without one would be about nothing.
+func ruleOf(number int) inherit.Rule {
+	rules := inherit.Rules()
+	i := slices.IndexFunc(rules, func(rule inherit.Rule) bool { return rule.Number == number })
+	if i < 0 {
+		panic(fmt.Sprintf("there is no rule %d", number))
+	}
+	return rules[i]
+}
