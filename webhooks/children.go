@@ -64,7 +64,12 @@ func machineSets(d Dependencies) decider {
 
 // machines is the webhook for Machines (rules 4, 8 and 9).
 func machines(d Dependencies) decider {
-	return children[capi.Machine, *capi.Machine]{d, (*ownerchain.Chain).MachineInherits, always(inherit.OfMachine)}
+	has := func(ctx context.Context, m *capi.Machine) (inherit.Object, error) {
+		object := inherit.OfMachine(m)
+		object.Layout = d.Schemas.Machine(ctx, m.GroupVersionKind())
+		return object, nil
+	}
+	return children[capi.Machine, *capi.Machine]{d, (*ownerchain.Chain).MachineInherits, has}
 }
 
 // machineDeployments is the webhook for MachineDeployments (rule 2).

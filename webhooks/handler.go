@@ -33,9 +33,10 @@ type Dependencies struct {
 	Policy func() inherit.Policy
 }
 
-// Schemas tells where a kind of control plane has what it can inherit.
+// Schemas tells where a Machine and a kind of control plane have what they can inherit.
 type Schemas interface {
 	ControlPlane(ctx context.Context, gvk schema.GroupVersionKind) (capi.Layout, error)
+	Machine(ctx context.Context, gvk schema.GroupVersionKind) capi.Layout
 }
 
 // answer is what a handler decided. The zero value allows the request untouched.

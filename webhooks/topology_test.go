@@ -32,6 +32,11 @@ func (c contract) ControlPlane(_ context.Context, gvk schema.GroupVersionKind) (
 	}), c.err
 }
 
+// Machine has all that Cluster API's newest Machine has.
+func (contract) Machine(_ context.Context, gvk schema.GroupVersionKind) capi.Layout {
+	return capi.MachineLayout(gvk.Version)
+}
+
 var (
 	newer = contract{fields: "metadata spec.taints spec.readinessGates spec.deletion.nodeDrainTimeoutSeconds"}
 	older = contract{fields: "metadata taints readinessGates nodeDrainTimeout"}

@@ -45,6 +45,21 @@ func WorkersLayout(version string) Layout {
 	}
 }
 
+// Only returns the layout without what the schema of the object's kind does not have: releases of Cluster API before v1.12
+// have no taints, those before v1.9 no readiness gates.
+func (l Layout) Only(has func(path ...string) bool) Layout {
+	l.Top.Taints, l.Top.ReadinessGates = only(l.Top.Taints, has), only(l.Top.ReadinessGates, has)
+	l.Template.Taints, l.Template.ReadinessGates = only(l.Template.Taints, has), only(l.Template.ReadinessGates, has)
+	return l
+}
+
+func only(path []string, has func(path ...string) bool) []string {
+	if path == nil || !has(path...) {
+		return nil
+	}
+	return path
+}
+
 // ControlPlaneLayout is that of a provider's control plane. Cluster API's contract has two forms of it: in v1beta2 a
 // Machine's fields are in spec.machineTemplate.spec, in v1beta1 beside spec.machineTemplate.metadata; all are optional.
 // has reports whether the schema of the object's kind has a field.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
@@ -35,11 +36,19 @@ func layouts(document *spec3.OpenAPI, gv schema.GroupVersion) map[string]capi.La
 	for _, object := range schemas {
 		for _, gvk := range kinds(object) {
 			if gvk.GroupVersion() == gv {
-				byKind[gvk.Kind] = capi.ControlPlaneLayout(gv.Version, func(path ...string) bool { return schemas.has(object, path) })
+				byKind[gvk.Kind] = layoutOf(gvk, func(path ...string) bool { return schemas.has(object, path) })
 			}
 		}
 	}
 	return byKind
+}
+
+// layoutOf returns the layout of a Machine, or what the kind has of a control plane's.
+func layoutOf(gvk schema.GroupVersionKind, has func(path ...string) bool) capi.Layout {
+	if gvk.Group == clusterv1.GroupVersion.Group && gvk.Kind == "Machine" {
+		return capi.MachineLayout(gvk.Version).Only(has)
+	}
+	return capi.ControlPlaneLayout(gvk.Version, has)
 }
 
 // kinds returns the kinds that a schema is of. Most schemas are of a part of an object and have none.

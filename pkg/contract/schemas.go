@@ -82,6 +82,15 @@ func (s *Schemas) ControlPlane(ctx context.Context, gvk schema.GroupVersionKind)
 	return layout, nil
 }
 
+// Machine returns the layout of Machines of that version. Where it cannot be found out, it is that of the newest release.
+func (s *Schemas) Machine(ctx context.Context, gvk schema.GroupVersionKind) capi.Layout {
+	layout, err := s.ControlPlane(ctx, gvk)
+	if err != nil {
+		return capi.MachineLayout(gvk.Version)
+	}
+	return layout
+}
+
 // refresh looks which of the documents that are known have changed, and reads those again.
 func (s *Schemas) refresh(ctx context.Context) error {
 	known := s.all()

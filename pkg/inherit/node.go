@@ -74,6 +74,7 @@ func rulesOfNode() []Rule {
 // Node is rules 11, 12 and 13: the state of a Node after it has inherited from its Machine in a write by writer.
 // The error lists taints that had to be left out; the state is right without them.
 func (p Policy) Node(m *capi.Machine, current NodeState, writer Writer) (NodeState, error) {
+	claimed := current.Annotations
 	if writer == Kubelet {
 		current.Annotations = filter(current.Annotations, func(key string) bool { return !tracks(key) })
 	}
@@ -103,18 +104,26 @@ func (p Policy) Node(m *capi.Machine, current NodeState, writer Writer) (NodeSta
 	setOwnTracking(result.Annotations, AnnotationsFromMachineAnnotation, extraAnnotations)
 	result.Annotations[clusterv1.TaintsFromMachineAnnotation] = p.formatTyped(always(declared.typed))
 	setOwnTracking(result.Annotations, TaintsFromMachineAnnotation, taint.FormatList(always(declared.annotated)))
-	return guard(m, current, result, writer), err
+	return guard(m, current, result, claimed, writer), err
 }
 
 // guard keeps workload off a worker Node until its restricted labels are there: a kubelet that does not bring the taint
 // node.cluster.x-k8s.io/uninitialized itself gets it, and the first privileged write, which also brings the labels,
 // takes it away again (DESIGN.md §4).
-func guard(m *capi.Machine, current, result NodeState, writer Writer) NodeState {
+//
+// An API server may ask twice about the same create, once for each webhook or policy. claimed are the annotations with which
+// it comes: what has been added the first time is still ours the second.
+func guard(m *capi.Machine, current, result NodeState, claimed map[string]string, writer Writer) NodeState {
 	uninitialized := clusterv1.NodeUninitializedTaint
 	present := taint.Find(current.Taints, taint.IDOf(uninitialized)) >= 0
 	if writer == Kubelet {
 		if !present && !m.IsControlPlane() {
 			result.Taints = append(result.Taints, uninitialized)
+			result.Annotations[UninitializedAnnotation] = "added"
+		}
+		again := claimed[UninitializedAnnotation] == "added" &&
+			claimed[clusterv1.TaintsFromMachineAnnotation] == result.Annotations[clusterv1.TaintsFromMachineAnnotation]
+		if present && again && !m.IsControlPlane() {
 			result.Annotations[UninitializedAnnotation] = "added"
 		}
 		return result

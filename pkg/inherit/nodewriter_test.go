@@ -52,6 +52,18 @@ func TestKubeletRegisters(t *testing.T) {
 	}
 }
 
+// An API server asks again about a create when something else has changed the object since: the answer stays the same.
+func TestAskingAgainChangesNothing(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	m := content{labels: "node.cluster.x-k8s.io/a=1", taints: "gpu=1:NoSchedule"}.machine()
+	first, err := inherit.Policy{}.Node(m, content{}.node(), inherit.Kubelet)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(first.Annotations).To(HaveKey(inherit.UninitializedAnnotation))
+	second, err := inherit.Policy{}.Node(m, first, inherit.Kubelet)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(describe(second)).To(Equal(describe(first)))
+}
+
 func TestGuard(t *testing.T) {
 	for _, tc := range []struct {
 		name         string

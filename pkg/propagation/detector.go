@@ -4,7 +4,7 @@
 // MachineTaintPropagation is on.
 //
 // There is no API that tells. But Cluster API's webhook refuses every Machine with taints while the gate is off, and
-// CRDs before v1.12 drop the field. So the detector asks with a dry run: it applies one harmless taint to an existing
+// CRDs before v1.12 do not have the field. So the detector asks with a dry run: it applies one harmless taint to an existing
 // Machine or MachineSet, stores nothing, and looks at what came back. That needs no right that the loop does not have.
 package propagation
 
@@ -34,6 +34,8 @@ const (
 	probeKey = "heirloom.dev/probe"
 	// featureGate is named by Cluster API's refusal. Any other refusal tells nothing about taints.
 	featureGate = "MachineTaintPropagation"
+	// noSuchField is in the answer to an apply where the CRD does not have the field.
+	noSuchField = "field not declared in schema"
 	// retry is how soon the detector asks again while there was nothing to ask with.
 	retry = 5 * time.Second
 )
@@ -134,7 +136,8 @@ func (d *Detector) probe(ctx context.Context, object client.Object, path []strin
 	}
 	err = d.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(config), client.DryRunAll, client.FieldOwner(probeManager))
 	switch {
-	case apierrors.IsInvalid(err) && strings.Contains(err.Error(), featureGate):
+	case apierrors.IsInvalid(err) && strings.Contains(err.Error(), featureGate),
+		err != nil && strings.Contains(err.Error(), noSuchField):
 		return inherit.PropagationDisabled, nil
 	case err != nil:
 		return inherit.PropagationUnknown, fmt.Errorf("asking with a dry run on %s %s: %w", gvk.Kind, client.ObjectKeyFromObject(object), err)

@@ -4,6 +4,7 @@ package resync
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -26,9 +27,11 @@ type children[T any, P object[T]] struct {
 	Dependencies
 	kind     string
 	inherits func(*ownerchain.Chain, context.Context, P, inherit.Policy) (*ownerchain.Inheritance, error)
-	has      func(P) inherit.Object
-	// also does what else a change of the object or its owner leads to; it may be nil.
-	also func(context.Context, P, *ownerchain.Inheritance) error
+	has      func(context.Context, P) inherit.Object
+	// before does what has to be done also for an object that inherits nothing for now, and also what else a change of the
+	// object or its owner leads to. They may be nil.
+	before func(context.Context, P) error
+	also   func(context.Context, P, *ownerchain.Inheritance) error
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -37,14 +40,19 @@ func (r children[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	if err := r.Client.Get(ctx, req.NamespacedName, child); err != nil {
 		return ctrl.Result{}, gone(err, r.kind)
 	}
+	if r.before != nil {
+		if err := r.before(ctx, child); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
 	found, err := r.inherits(r.Chain, ctx, child, r.Policy())
 	if err != nil || found == nil {
 		return ctrl.Result{}, err
 	}
 	r.leftOut(child, found.LeftOut)
-	err = r.apply(ctx, child, r.has(child), found.Desired)
-	if err == nil && r.also != nil {
-		err = r.also(ctx, child, found)
+	err = r.apply(ctx, child, r.has(ctx, child), found.Desired)
+	if r.also != nil {
+		err = errors.Join(err, r.also(ctx, child, found))
 	}
 	return ctrl.Result{}, err
 }
@@ -60,27 +68,37 @@ func gone(err error, kind string) error {
 func (d Dependencies) machineDeployments() children[capi.MachineDeployment, *capi.MachineDeployment] {
 	return children[capi.MachineDeployment, *capi.MachineDeployment]{
 		Dependencies: d, kind: "MachineDeployment",
-		inherits: (*ownerchain.Chain).MachineDeploymentInherits, has: inherit.OfMachineDeployment,
+		inherits: (*ownerchain.Chain).MachineDeploymentInherits, has: always(inherit.OfMachineDeployment),
 	}
 }
 
 func (d Dependencies) machinePools() children[capi.MachinePool, *capi.MachinePool] {
 	return children[capi.MachinePool, *capi.MachinePool]{
 		Dependencies: d, kind: "MachinePool",
-		inherits: (*ownerchain.Chain).MachinePoolInherits, has: inherit.OfMachinePool,
+		inherits: (*ownerchain.Chain).MachinePoolInherits, has: always(inherit.OfMachinePool),
 	}
 }
 
 func (d Dependencies) machineSets() children[capi.MachineSet, *capi.MachineSet] {
 	return children[capi.MachineSet, *capi.MachineSet]{
 		Dependencies: d, kind: "MachineSet",
-		inherits: (*ownerchain.Chain).MachineSetInherits, has: inherit.OfMachineSet,
+		inherits: (*ownerchain.Chain).MachineSetInherits, has: always(inherit.OfMachineSet),
 	}
 }
 
 func (d Dependencies) machines() children[capi.Machine, *capi.Machine] {
 	return children[capi.Machine, *capi.Machine]{
 		Dependencies: d, kind: "Machine",
-		inherits: (*ownerchain.Chain).MachineInherits, has: inherit.OfMachine,
+		inherits: (*ownerchain.Chain).MachineInherits,
+		has: func(ctx context.Context, m *capi.Machine) inherit.Object {
+			object := inherit.OfMachine(m)
+			object.Layout = d.Schemas.Machine(ctx, m.GroupVersionKind())
+			return object
+		},
 	}
+}
+
+// always makes a has of a function that needs nothing else.
+func always[P any](has func(P) inherit.Object) func(context.Context, P) inherit.Object {
+	return func(_ context.Context, object P) inherit.Object { return has(object) }
 }

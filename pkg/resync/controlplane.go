@@ -4,7 +4,6 @@ package resync
 
 import (
 	"context"
-	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,13 +38,13 @@ func (r controlPlanes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Re
 }
 
 func (r controlPlanes) sync(ctx context.Context, cluster *capi.Cluster, ref capi.ObjectRef) error {
+	if err := r.watchControlPlanes(ctx, r.tracker, ref.GroupKind().WithVersion(""), clusterOf()); err != nil {
+		return err
+	}
 	apiVersion := ref.GroupKind().WithVersion("").GroupVersion().String()
 	object, cp, err := r.Chain.ControlPlane(ctx, cluster.Namespace, &metav1.OwnerReference{APIVersion: apiVersion, Kind: ref.Kind, Name: ref.Name})
 	if err != nil || object == nil {
 		return err
-	}
-	if err := r.tracker.Watch(ctrl.LoggerFrom(ctx), object, clusterOf()); err != nil {
-		return fmt.Errorf("watching control planes: %w", err)
 	}
 	found, err := r.Chain.ControlPlaneInherits(ctx, cp, r.Policy())
 	if err != nil || found == nil {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/cluster-api/controllers/external"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -27,12 +28,41 @@ type family struct {
 	controlPlanes, siblings *external.ObjectTracker
 }
 
-func (r family) of(ctx context.Context, m *capi.Machine, found *ownerchain.Inheritance) error {
-	if owner, ok := found.Owner.(*unstructured.Unstructured); ok {
-		if err := r.controlPlanes.Watch(ctrl.LoggerFrom(ctx), owner, r.children(&capi.MachineList{})); err != nil {
-			return fmt.Errorf("watching control planes: %w", err)
-		}
+// watch makes a change of the Machine's control plane wake the Machine; also where there is none yet, as in a restore.
+func (r family) watch(ctx context.Context, m *capi.Machine) error {
+	ref := metav1.GetControllerOfNoCopy(m)
+	if ref == nil {
+		return nil
 	}
+	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+	if gvk.Group != capi.ControlPlaneGroup {
+		return nil
+	}
+	return r.watchControlPlanes(ctx, r.controlPlanes, gvk, r.children(&capi.MachineList{}))
+}
+
+// watchControlPlanes watches control planes of that kind, in the version that the API server prefers. A kind that it does
+// not serve has none.
+func (d Dependencies) watchControlPlanes(
+	ctx context.Context, tracker *external.ObjectTracker, gvk schema.GroupVersionKind, wake handler.EventHandler,
+) error {
+	mapping, err := d.Client.RESTMapper().RESTMapping(gvk.GroupKind())
+	if meta.IsNoMatchError(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("finding the served version of %s: %w", gvk.Kind, err)
+	}
+	kind := &unstructured.Unstructured{}
+	kind.SetGroupVersionKind(mapping.GroupVersionKind)
+	if err := tracker.Watch(ctrl.LoggerFrom(ctx), kind, wake); err != nil {
+		return fmt.Errorf("watching control planes: %w", err)
+	}
+	return nil
+}
+
+// of brings the Machine's siblings what they inherit.
+func (r family) of(ctx context.Context, m *capi.Machine, _ *ownerchain.Inheritance) error {
 	for _, ref := range ownerchain.Siblings(m) {
 		if err := r.sibling(ctx, m, ref); err != nil {
 			return err

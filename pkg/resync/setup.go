@@ -51,9 +51,10 @@ type Dependencies struct {
 	PolicyChanges func() <-chan event.GenericEvent
 }
 
-// Schemas tells where a kind of control plane has what it can inherit.
+// Schemas tells where a Machine and a kind of control plane have what they can inherit.
 type Schemas interface {
 	ControlPlane(ctx context.Context, gvk schema.GroupVersionKind) (capi.Layout, error)
+	Machine(ctx context.Context, gvk schema.GroupVersionKind) capi.Layout
 	// Subscribe returns a channel that gets an event whenever a layout has changed.
 	Subscribe() <-chan event.GenericEvent
 }
@@ -116,7 +117,7 @@ func (d Dependencies) addMachineSets(_ ctrl.Manager, b *builder.Builder) error {
 func (d Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
 	around := family{Dependencies: d, controlPlanes: tracker(mgr), siblings: tracker(mgr)}
 	machines := d.machines()
-	machines.also = around.of
+	machines.before, machines.also = around.watch, around.of
 	controller, err := b.For(&capi.Machine{}).
 		Watches(&capi.MachineSet{}, d.children(&capi.MachineList{})).
 		Watches(&capi.MachinePool{}, d.children(&capi.MachineList{})).

@@ -30,6 +30,7 @@ type fleet struct {
 // What the webhook answers and what the loop applies are the same also for the rules of control planes, topologies and
 // MachinePools (1 to 4 and 9), and for what inherits beside a Machine.
 func TestWebhookAndLoopAgreeOnEveryOwner(t *testing.T) {
+	t.Parallel()
 	args := []string{"--cluster-api-taint-propagation=enabled"}
 	a := newFleet(newScene(t, stage.Options{WithoutLoop: true, Args: args}), "one")
 	b := newFleet(newScene(t, stage.Options{WithoutWebhooks: true, Args: args}), "one")

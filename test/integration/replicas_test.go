@@ -22,6 +22,7 @@ import (
 
 // Webhooks answer from every replica; the loop runs on the leader, and another one takes over when that is gone.
 func TestReplicas(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, stage.Options{WithoutWebhooks: true, Args: []string{"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"}})
 	other, err := s.StartReplica(s.ctx, "other", "--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms")
 	s.Expect(err).NotTo(HaveOccurred())
@@ -44,6 +45,7 @@ func TestReplicas(t *testing.T) {
 
 // Two instances with disjoint watch filters share a management cluster: each sees to its own, and only to that.
 func TestDisjointWatchFilters(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, stage.Options{WithoutWebhooks: true, Args: []string{"--watch-filter=red"}})
 	blue, err := s.StartReplica(s.ctx, "blue", "--watch-filter=blue")
 	s.Expect(err).NotTo(HaveOccurred())

@@ -108,6 +108,7 @@ func (s *scene) expectDropped(l lineage, touch bool) {
 
 // What leaves the owner while the program is away leaves the children when it is back.
 func TestRemovalWhileAway(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, stage.Options{})
 	l := s.grow("away")
 	s.Expect(s.StopHeirloom()).To(Succeed())
@@ -118,6 +119,7 @@ func TestRemovalWhileAway(t *testing.T) {
 
 // The same through admission alone, after a restart: nothing is kept in memory that matters.
 func TestRemovalByAdmissionAfterARestart(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, stage.Options{WithoutLoop: true})
 	l := s.grow("restarted")
 	s.Expect(s.StopHeirloom()).To(Succeed())
@@ -129,6 +131,7 @@ func TestRemovalByAdmissionAfterARestart(t *testing.T) {
 // A restore creates objects anew, without managed fields and owner references, in a paused Cluster. Controllers adopt them
 // once it is resumed. What the owner drops then leaves the children all the same, and what users had set stays.
 func TestRemovalAfterARestore(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, stage.Options{})
 	l := s.grow("restored")
 	s.restore(l, true)
@@ -144,6 +147,7 @@ func TestRemovalAfterARestore(t *testing.T) {
 
 // A restore through admission alone: the objects come back with owner references, as clusterctl move has it.
 func TestRemovalByAdmissionAfterARestore(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, stage.Options{WithoutLoop: true})
 	l := s.grow("moved")
 	s.restore(l, false)
@@ -153,6 +157,7 @@ func TestRemovalByAdmissionAfterARestore(t *testing.T) {
 
 // An object may lose its managed fields also while it lives.
 func TestRemovalAfterManagedFieldsWereCleared(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, stage.Options{})
 	l := s.grow("cleared")
 	for _, object := range []client.Object{l.ms, l.m, l.infra} {

@@ -59,6 +59,7 @@ func (s *scene) expectInherited(a abroad, node *corev1.Node) {
 // The loop reaches the Nodes of workload clusters: each inherits from its own Cluster's Machines, keeps what it inherits,
 // and loses what its Machine loses.
 func TestNodesOfWorkloadClusters(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, stage.Options{})
 	red, blue := s.abroad("red"), s.abroad("blue")
 	s.get(blue.md)
@@ -102,6 +103,7 @@ func TestNodesOfWorkloadClusters(t *testing.T) {
 // A workload cluster that cannot be reached keeps only its own Nodes waiting, and gets what it missed when it is back; so
 // does one whose kubeconfig was replaced.
 func TestUnreachableWorkloadClusters(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, stage.Options{})
 	red, blue := s.abroad("red"), s.abroad("blue")
 	for _, a := range []abroad{red, blue} {
@@ -134,6 +136,7 @@ func TestUnreachableWorkloadClusters(t *testing.T) {
 
 // A paused Cluster's Nodes are left alone until it is resumed; a deleted one's, for good.
 func TestPausedAndDeletedWorkloadClusters(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, stage.Options{})
 	a := s.abroad("paused")
 	node := stage.Node(a.m.Name)

@@ -25,6 +25,7 @@ import (
 // A Cluster's label makes its API server call Heirloom about Nodes: they inherit in the very write, also where the loop is
 // not quick enough. Without the label, or when the Cluster goes, nothing of that stays.
 func TestWorkloadClustersCallByURL(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, stage.Options{WorkloadWebhook: true})
 	a := s.abroad("called")
 	registered := func() error {
@@ -118,6 +119,7 @@ func headers(h http.Header) string {
 
 // The keys of the paths are kept in a Secret beside the program, where all replicas find them.
 func TestKeysOfWorkloadClusters(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, stage.Options{WorkloadWebhook: true})
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: stage.Namespace, Name: "heirloom-workload-webhook"}}
 	s.eventually(secret, func(g Gomega) { g.Expect(secret.Data).To(HaveKey("current")) })
