@@ -88,6 +88,22 @@ func TestWhatFlagsMean(t *testing.T) {
 		{name: "other groups of providers come beside them", args: []string{"--additional-provider-groups=infra.example.com,acme", "--additional-provider-groups=boot.example.com"}, check: func(g Gomega, c *config.Config) {
 			g.Expect(c.ProviderGroups).To(Equal([]string{"infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io", "infra.example.com", "acme", "boot.example.com"}))
 		}},
+		{name: "Nodes of workload clusters are the loop's", check: func(g Gomega, c *config.Config) {
+			g.Expect(c.WorkloadAdmission).To(BeEmpty())
+			g.Expect(c.WorkloadWebhookURL).To(BeEmpty())
+		}},
+		{
+			name: "workload clusters may call by URL",
+			args: []string{"--workload-admission=webhook", "--workload-webhook-url=https://h.example.com/base/", "--workload-webhook-key-secret=ns/keys"},
+			check: func(g Gomega, c *config.Config) {
+				g.Expect(c.WorkloadAdmission).To(Equal("webhook"))
+				g.Expect(c.WorkloadWebhookURL).To(Equal("https://h.example.com/base"))
+				g.Expect(c.WorkloadWebhookKeyName.String()).To(Equal("ns/keys"))
+			},
+		},
+		{name: "taints that evict may come at once", args: []string{"--no-execute-rate=0"}, check: func(g Gomega, c *config.Config) {
+			g.Expect(c.Rules.PaceEviction).To(BeFalse())
+		}},
 		{name: "periods of leader election do not matter without leader election", args: []string{"--leader-elect-retry-period=1h"}, check: func(Gomega, *config.Config) {}},
 		{name: "diagnostics may be insecure", args: []string{"--diagnostics-address=127.0.0.1:8080", "--insecure-diagnostics"}, check: func(g Gomega, c *config.Config) {
 			g.Expect(c.Metrics.SecureServing).To(BeFalse())
@@ -131,6 +147,18 @@ func TestBadFlags(t *testing.T) {
 		{args: []string{"--additional-provider-groups=infra.example.com/v1"}, want: []string{`--additional-provider-groups="infra.example.com/v1"`}},
 		{args: []string{"--additional-provider-groups=ok.example.com,*,a b"}, want: []string{`--additional-provider-groups="*"`, `--additional-provider-groups="a b"`}},
 		{args: []string{"--additional-provider-groups=ok.example.com,,ok"}, want: []string{`--additional-provider-groups=""`}},
+		{args: []string{"--no-execute-rate=-1"}, want: []string{"--no-execute-rate=-1"}},
+		{args: []string{"--no-execute-rate=NaN"}, want: []string{"--no-execute-rate"}},
+		{args: []string{"--no-execute-rate=+Inf"}, want: []string{"--no-execute-rate"}},
+		{args: []string{"--workload-admission=magic"}, want: []string{`--workload-admission="magic": must be none, webhook or policy`}},
+		{args: []string{"--workload-admission=webhook"}, want: []string{"--workload-admission=webhook needs --workload-webhook-url"}},
+		{args: []string{"--workload-webhook-url=http://h"}, want: []string{"--workload-webhook-url", "--workload-webhook-key-secret"}},
+		{
+			args: []string{"--workload-webhook-url=https://h", "--workload-webhook-key-secret=a/b", "--workload-webhook-key-rotation=1m", "--workload-webhook-port=9443", "--webhook-configuration="},
+			want: []string{"--workload-webhook-key-rotation=1m", "--workload-webhook-port=9443", "--webhook-configuration"},
+		},
+		{args: []string{"--clustercache-concurrency=0"}, want: []string{"--clustercache-concurrency"}},
+		{args: []string{"--clustercache-client-qps=NaN"}, want: []string{"--clustercache-client-qps"}},
 		{args: []string{"--health-addr=9440"}, want: []string{"--health-addr"}},
 		{args: []string{"--tls-min-version=SSL3"}, want: []string{"--tls-min-version", "SSL3"}},
 		{args: []string{"--tls-cipher-suites=ROT13"}, want: []string{"--tls-cipher-suites", "ROT13"}},
