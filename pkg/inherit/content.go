@@ -26,9 +26,6 @@ type Object struct {
 	// Orphan says of a result that the child names no owner. What an owner brought before stays until there is one again:
 	// owner references are lost in a backup and come back later.
 	Orphan bool
-	// Provisional says of a result that there may be more to it: it is not known yet whether Cluster API accepts taints that
-	// the child declares by annotation.
-	Provisional bool
 	// Top is at metadata and spec.
 	Top Content
 	// Template is in the object's Machine template, where it has one.

@@ -5,6 +5,7 @@ package inherit
 import (
 	"errors"
 	"maps"
+	"slices"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -60,15 +61,13 @@ func (p Policy) MachineFrom(template *Template, m *capi.Machine) (Object, error)
 	typed, typedErr := taint.Usable(roleOf(m), inherited.Taints)
 	annotated, annotatedErr := p.annotated(inherited, m)
 	inherited.Taints, inherited.AnnotatedTaints = typed, annotated
-	return Object{
-		Top: inherited, Orphan: template == nil, Provisional: p.ClusterAPITaints == PropagationUnknown && declaresByAnnotation(m),
-	}, errors.Join(typedErr, annotatedErr)
+	return Object{Top: inherited, Orphan: template == nil}, errors.Join(typedErr, annotatedErr)
 }
 
 // annotated returns the taints that the Machine declares by annotation, now or once it has inherited. They are handed on
-// only if Cluster API accepts typed taints.
+// only if Cluster API accepts typed taints; until that is known, those that the Machine has stay.
 func (p Policy) annotated(inherited Content, m *capi.Machine) ([]clusterv1.MachineTaint, error) {
-	if p.ClusterAPITaints != PropagationEnabled {
+	if p.ClusterAPITaints == PropagationDisabled {
 		return nil, nil
 	}
 	annotations := map[string]string{}
@@ -76,11 +75,10 @@ func (p Policy) annotated(inherited Content, m *capi.Machine) ([]clusterv1.Machi
 	maps.Copy(annotations, inherited.Annotations)
 	declared, parseErr := taint.FromAnnotations(annotations)
 	usable, err := taint.Usable(roleOf(m), declared)
+	if p.ClusterAPITaints == PropagationUnknown {
+		usable = slices.DeleteFunc(usable, func(t clusterv1.MachineTaint) bool { return !slices.Contains(m.Spec.Taints, t) })
+	}
 	return usable, errors.Join(parseErr, err)
-}
-
-func declaresByAnnotation(m *capi.Machine) bool {
-	return has(m.Annotations, taint.AlwaysAnnotation) || has(m.Annotations, taint.InitializeAnnotation)
 }
 
 func roleOf(m *capi.Machine) taint.Role {

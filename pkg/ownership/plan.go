@@ -66,9 +66,7 @@ func newPlan(child metav1.Object, current, desired inherit.Object, want func(pla
 	if !fields.inVersion(current.Layout.Version) {
 		all = slices.DeleteFunc(all, func(at place) bool { return at.versioned })
 	}
-	if !desired.Provisional {
-		plan.adopt(all)
-	}
+	plan.adopt(all)
 	for _, at := range all {
 		at.desired = want(at)
 		if err := plan.add(at); err != nil {

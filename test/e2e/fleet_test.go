@@ -50,6 +50,7 @@ func TestFleet(t *testing.T) {
 	f := newFleet(t)
 	t.Run("the loop alone", func(t *testing.T) { f.in(t).testLoop() })
 	t.Run("by URL", func(t *testing.T) { f.in(t).testWebhook() })
+	t.Run("forged paths", func(t *testing.T) { f.in(t).testForged() })
 	t.Run("by policy", func(t *testing.T) { f.in(t).testPolicy() })
 	t.Run("a cluster that is away for a minute", func(t *testing.T) { f.in(t).testAway() })
 	t.Run("500 Nodes", func(t *testing.T) { f.in(t).testScale(500) })
