@@ -20,9 +20,10 @@ const beforeFirstApply = "before-first-apply"
 // owner declares, exactly as one create has left it, and in which nothing is ours: it comes from a backup without managed
 // fields, or from a provider that copies a template once. Nobody would ever take those keys away again (DESIGN.md §2).
 //
-// Whoever applies the same keys owns them too, now and later; only what belongs to the create is taken.
+// Whoever applies the same keys owns them too, now and later; only what belongs to the create is taken. Taints of ours do
+// not keep it from being a copy: a restored Machine gets those that it declares by annotation before it is adopted.
 func (p *Plan) adopt(all []place) {
-	if p.managed.index >= 0 {
+	if hadOwner(all, p.managed.ours) {
 		return
 	}
 	created, known := p.managed.ofCreate()
@@ -131,12 +132,13 @@ func (p *Plan) withoutAdopted(entry metav1.ManagedFieldsEntry, set *fieldpath.Se
 // Trimmed returns as much of an object's managed fields as a plan needs to tell what is ours and what might be adopted.
 // Whether it is, only all of them can tell.
 func Trimmed(entries []metav1.ManagedFieldsEntry, created time.Time) []metav1.ManagedFieldsEntry {
-	if i := slices.IndexFunc(entries, IsOurs); i >= 0 {
+	i := slices.IndexFunc(entries, IsOurs)
+	if i >= 0 && !onlyTaints(entries[i]) {
 		return slices.Clone(entries[i : i+1])
 	}
 	var kept []metav1.ManagedFieldsEntry
-	for _, entry := range entries {
-		if OfCreate(entry, created) {
+	for j, entry := range entries {
+		if j == i || OfCreate(entry, created) {
 			kept = append(kept, entry)
 		}
 	}
@@ -144,4 +146,16 @@ func Trimmed(entries []metav1.ManagedFieldsEntry, created time.Time) []metav1.Ma
 		return []metav1.ManagedFieldsEntry{{}} // there are some, which is not the same as none
 	}
 	return kept
+}
+
+// onlyTaints reports whether an entry has nothing but taints.
+func onlyTaints(entry metav1.ManagedFieldsEntry) bool {
+	set, err := fieldsOf(entry)
+	only := err == nil
+	if only {
+		set.Iterate(func(path fieldpath.Path) {
+			only = only && slices.ContainsFunc(path, func(e fieldpath.PathElement) bool { return e.FieldName != nil && *e.FieldName == "taints" })
+		})
+	}
+	return only
 }

@@ -84,6 +84,30 @@ func TestWhatIsAdoptedCanBeRemoved(t *testing.T) {
 	Expect(withoutManagedFields(t, patched(t, plan, there))).To(MatchYAML("{metadata: {labels: {b: '2'}}}"))
 }
 
+// A restored Machine is an orphan until its controller adopts it. The taints that it declares by annotation become ours
+// before that, which must not make us forget the rest.
+func TestTaintsOfAnOrphanDoNotPreventAdoption(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	restored := managed("velero", metav1.ManagedFieldsOperationUpdate, labelsAB)
+	object := created(time.Hour, ours(gpu), restored)
+	object.ManagedFields = ownership.Trimmed(object.ManagedFields, object.CreationTimestamp.Time)
+	has, wants := content{labels: "a=1,b=2", taints: "gpu:NoSchedule"}.top(), content{labels: "a=1,b=2"}.top()
+	wants.Top.AnnotatedTaints = declared("gpu:NoSchedule")
+	raw := document(t, "{metadata: {labels: {a: '1', b: '2'}}, spec: {taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}}", object.ManagedFields)
+
+	plan, err := ownership.New(object, has, wants)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(plan.Adopts()).To(BeTrue())
+	Expect(plan.Changes()).To(BeEmpty())
+	object.ManagedFields = managedFieldsOf(t, patched(t, plan, raw))
+	Expect(object.ManagedFields).To(ConsistOf(HaveField("Manager", "heirloom")))
+
+	wants.Top.Labels = nil
+	plan, err = ownership.New(object, has, wants)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(plan.Changes()).To(HaveLen(2), "both labels go, the taint stays")
+}
+
 // The cache keeps enough to tell whether there may be something to adopt.
 func TestTrimmed(t *testing.T) {
 	Expect := NewWithT(t).Expect
@@ -92,6 +116,7 @@ func TestTrimmed(t *testing.T) {
 	restored, later := managed("velero", update, labelA), after(managed("kubectl", update, labelB), time.Minute)
 
 	Expect(ownership.Trimmed(entries(restored, ours(labelA)), age)).To(Equal(entries(ours(labelA))))
+	Expect(ownership.Trimmed(entries(restored, later, ours(gpu)), age)).To(Equal(entries(restored, ours(gpu))), "taints alone tell nothing")
 	Expect(ownership.Trimmed(entries(theirs(labelA), restored, later), age)).To(Equal(entries(restored)))
 	Expect(ownership.Trimmed(entries(theirs(labelA)), age)).To(HaveLen(1), "none is not the same as none of interest")
 	Expect(ownership.Trimmed(nil, age)).To(BeEmpty())

@@ -135,6 +135,11 @@ func renderList(entries []entry) any {
 	return list
 }
 
+// among returns those of the current entries that a set of fields has.
+func (p place) among(set *fieldpath.Set) []entry {
+	return slices.DeleteFunc(slices.Clone(p.current), func(e entry) bool { return !set.Has(p.pathTo(e)) })
+}
+
 // fieldPath returns the path of the place itself.
 func (p place) fieldPath() fieldpath.Path {
 	path := make(fieldpath.Path, 0, len(p.path)+1)

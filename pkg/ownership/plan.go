@@ -94,24 +94,25 @@ func (p *Plan) keepUnknown(all []place) {
 	})
 }
 
-// keepOwned makes an orphan keep what an owner brought. Taints alone are no sign that there was one: those that are
-// declared by annotation become ours without an owner.
+// keepOwned makes an orphan keep what an owner brought.
 func keepOwned(all []place, ours *fieldpath.Set) {
-	owned := func(at place) []entry {
-		return slices.DeleteFunc(slices.Clone(at.current), func(e entry) bool { return !ours.Has(at.pathTo(e)) })
-	}
-	hadOwner := slices.ContainsFunc(all, func(at place) bool { return !at.taints && len(owned(at)) > 0 })
-	if !hadOwner {
+	if !hadOwner(all, ours) {
 		return
 	}
 	for i, at := range all {
 		declared := byName(at.desired)
-		for _, e := range owned(at) {
+		for _, e := range at.among(ours) {
 			if _, ok := declared[e.name]; !ok {
 				all[i].desired = append(all[i].desired, e)
 			}
 		}
 	}
+}
+
+// hadOwner reports whether what is ours came from an owner. Taints alone are no sign of that: those that are declared by
+// annotation become ours without one.
+func hadOwner(all []place, ours *fieldpath.Set) bool {
+	return slices.ContainsFunc(all, func(at place) bool { return !at.taints && len(at.among(ours)) > 0 })
 }
 
 // Needed reports whether there is anything to write: content, or only who owns it.
