@@ -41,17 +41,8 @@ func expand(expression string) string {
 		"GUARD_EFFECT", string(guard.Effect),
 		"GUARD_ANNOTATION", inherit.UninitializedAnnotation,
 		"TAINTS_ANNOTATION", clusterv1.TaintsFromMachineAnnotation,
-		"TRACKING", "'"+strings.Join(tracking(), "', '")+"'",
+		"TRACKING", "'"+strings.Join(inherit.TrackingAnnotations(), "', '")+"'",
 	).Replace(strings.TrimSpace(expression))
-}
-
-// tracking are the annotations that record what came from a Machine. Those that a kubelet brings do not count.
-func tracking() []string {
-	return []string{
-		clusterv1.LabelsFromMachineAnnotation, clusterv1.AnnotationsFromMachineAnnotation, clusterv1.TaintsFromMachineAnnotation,
-		inherit.LabelsFromMachineAnnotation, inherit.AnnotationsFromMachineAnnotation, inherit.TaintsFromMachineAnnotation,
-		inherit.UninitializedAnnotation,
-	}
 }
 
 // identity finds the Machine that the Node is, and what it declares, in the way of inherit.Match.

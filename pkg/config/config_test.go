@@ -89,7 +89,7 @@ func TestWhatFlagsMean(t *testing.T) {
 			g.Expect(c.ProviderGroups).To(Equal([]string{"infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io", "infra.example.com", "acme", "boot.example.com"}))
 		}},
 		{name: "Nodes of workload clusters are the loop's", check: func(g Gomega, c *config.Config) {
-			g.Expect(c.WorkloadAdmission).To(BeEmpty())
+			g.Expect(c.WorkloadAdmission).To(Equal("none"))
 			g.Expect(c.WorkloadWebhookURL).To(BeEmpty())
 		}},
 		{

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/flags"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/workload"
 )
 
 // Options are the flags as they were given.
@@ -92,8 +93,8 @@ func (o *Options) addWatchFlags(fs *pflag.FlagSet) {
 }
 
 func (o *Options) addWorkloadFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.WorkloadAdmission, "workload-admission", admissionNone,
-		"How Nodes of workload clusters are admitted whose Cluster does not have the label heirloom.dev/workload-admission: none (the loop brings what they inherit), webhook (by --workload-webhook-url) or policy (a generated MutatingAdmissionPolicy).")
+	fs.StringVar(&o.WorkloadAdmission, "workload-admission", workload.AdmitByLoop,
+		"How Nodes of workload clusters are admitted whose Cluster does not have the label "+workload.AdmissionLabel+": none (the loop brings what they inherit), webhook (by --workload-webhook-url) or policy (a generated MutatingAdmissionPolicy).")
 	fs.StringVar(&o.WorkloadWebhookURL, "workload-webhook-url", "",
 		"URL under which the API servers of workload clusters reach --workload-webhook-port, https://<host>[:<port>][/<path>]. If unspecified, no webhook is registered in workload clusters.")
 	fs.IntVar(&o.WorkloadWebhookPort, "workload-webhook-port", 9444,

@@ -11,22 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/heirloom-dev/heirloom/pkg/registration"
-)
-
-// The values of --workload-admission.
-const (
-	admissionNone    = "none"
-	admissionWebhook = "webhook"
-	admissionPolicy  = "policy"
+	"github.com/heirloom-dev/heirloom/pkg/workload"
 )
 
 func (c *Config) completeWorkloads() error {
 	errs := []error{c.completeWorkloadWebhook()}
 	switch c.WorkloadAdmission {
-	case admissionNone:
-		c.WorkloadAdmission = ""
-	case admissionPolicy:
-	case admissionWebhook:
+	case workload.AdmitByLoop, workload.AdmitByPolicy:
+	case workload.AdmitByWebhook:
 		if c.WorkloadWebhookURL == "" {
 			errs = append(errs, errors.New("--workload-admission=webhook needs --workload-webhook-url"))
 		}

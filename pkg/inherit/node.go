@@ -191,12 +191,15 @@ func initialized(current NodeState) bool {
 // tracks reports whether an annotation records what came from the Machine. A kubelet that registers knows nothing of
 // that: what it claims, such as to have had its Initialize taints, does not count.
 func tracks(key string) bool {
-	switch key {
-	case clusterv1.LabelsFromMachineAnnotation, clusterv1.AnnotationsFromMachineAnnotation, clusterv1.TaintsFromMachineAnnotation,
-		LabelsFromMachineAnnotation, AnnotationsFromMachineAnnotation, TaintsFromMachineAnnotation, UninitializedAnnotation:
-		return true
+	return slices.Contains(TrackingAnnotations(), key)
+}
+
+// TrackingAnnotations are those of a Node that record what came from the Machine.
+func TrackingAnnotations() []string {
+	return []string{
+		clusterv1.LabelsFromMachineAnnotation, clusterv1.AnnotationsFromMachineAnnotation, clusterv1.TaintsFromMachineAnnotation,
+		LabelsFromMachineAnnotation, AnnotationsFromMachineAnnotation, TaintsFromMachineAnnotation, UninitializedAnnotation,
 	}
-	return false
 }
 
 // setTracking records keys in one of Cluster API's annotations, which never goes away once it is there.

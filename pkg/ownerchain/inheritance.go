@@ -6,7 +6,6 @@ import (
 	"context"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -21,51 +20,37 @@ type Inheritance struct {
 	LeftOut error
 	// Declarer names the object where an operator changes what is inherited.
 	Declarer string
-	// Owner is the object that it is inherited from, where that is a Machine's owner.
-	Owner client.Object
 }
 
 // ControlPlaneInherits applies rule 1. Like its siblings below, it returns nil for an object that inherits nothing for
 // now: it is left alone, or its owner is not known.
 func (c *Chain) ControlPlaneInherits(ctx context.Context, cp *capi.ControlPlane, policy inherit.Policy) (*Inheritance, error) {
-	cluster, class, err := c.topology(ctx, cp, clusterLabel(cp), policy)
-	if err != nil || class == nil {
+	section, err := section(ctx, c, cp, clusterLabel(cp), policy, inherit.SectionOfControlPlane)
+	if err != nil || section == nil {
 		return nil, err
 	}
-	section := inherit.SectionOfControlPlane(cluster, class, cp)
-	if section == nil {
-		return nil, nil
-	}
 	desired, leftOut := policy.ControlPlane(*section)
-	return &Inheritance{Desired: desired, LeftOut: leftOut, Declarer: declaredByTopology(cluster.Namespace, cluster.Name)}, nil
+	return &Inheritance{Desired: desired, LeftOut: leftOut, Declarer: declaredByTopology(cp.Namespace, clusterLabel(cp))}, nil
 }
 
 // MachineDeploymentInherits applies rule 2.
 func (c *Chain) MachineDeploymentInherits(ctx context.Context, md *capi.MachineDeployment, policy inherit.Policy) (*Inheritance, error) {
-	cluster, class, err := c.topology(ctx, md, md.Spec.ClusterName, policy)
-	if err != nil || class == nil {
+	section, err := section(ctx, c, md, md.Spec.ClusterName, policy, inherit.SectionOfMachineDeployment)
+	if err != nil || section == nil {
 		return nil, err
 	}
-	section := inherit.SectionOfMachineDeployment(cluster, class, md)
-	if section == nil {
-		return nil, nil
-	}
 	desired, leftOut := policy.MachineDeployment(*section, md)
-	return &Inheritance{Desired: desired, LeftOut: leftOut, Declarer: declaredByTopology(cluster.Namespace, cluster.Name)}, nil
+	return &Inheritance{Desired: desired, LeftOut: leftOut, Declarer: declaredByTopology(md.Namespace, md.Spec.ClusterName)}, nil
 }
 
 // MachinePoolInherits applies rule 3.
 func (c *Chain) MachinePoolInherits(ctx context.Context, mp *capi.MachinePool, policy inherit.Policy) (*Inheritance, error) {
-	cluster, class, err := c.topology(ctx, mp, mp.Spec.ClusterName, policy)
-	if err != nil || class == nil {
+	section, err := section(ctx, c, mp, mp.Spec.ClusterName, policy, inherit.SectionOfMachinePool)
+	if err != nil || section == nil {
 		return nil, err
 	}
-	section := inherit.SectionOfMachinePool(cluster, class, mp)
-	if section == nil {
-		return nil, nil
-	}
 	desired, leftOut := policy.MachinePool(*section)
-	return &Inheritance{Desired: desired, LeftOut: leftOut, Declarer: declaredByTopology(cluster.Namespace, cluster.Name)}, nil
+	return &Inheritance{Desired: desired, LeftOut: leftOut, Declarer: declaredByTopology(mp.Namespace, mp.Spec.ClusterName)}, nil
 }
 
 // MachineSetInherits applies rules 5 and 6.
@@ -79,7 +64,7 @@ func (c *Chain) MachineSetInherits(ctx context.Context, ms *capi.MachineSet, pol
 		return nil, err
 	}
 	desired, leftOut := policy.MachineSet(md, ms)
-	return &Inheritance{Desired: desired, LeftOut: leftOut, Declarer: DeclarerOfMachineSet(ms), Owner: md}, nil
+	return &Inheritance{Desired: desired, LeftOut: leftOut, Declarer: DeclarerOfMachineSet(ms)}, nil
 }
 
 // MachineInherits applies rules 4, 8 and 9.
@@ -93,16 +78,21 @@ func (c *Chain) MachineInherits(ctx context.Context, m *capi.Machine, policy inh
 		return nil, err
 	}
 	desired, leftOut := policy.MachineFrom(owner.Template, m)
-	return &Inheritance{Desired: desired, LeftOut: leftOut, Declarer: owner.Declarer, Owner: owner.Object}, nil
+	return &Inheritance{Desired: desired, LeftOut: leftOut, Declarer: owner.Declarer}, nil
 }
 
-// topology returns the Cluster whose topology may manage the object, with its class; nil where there is none or where the
-// object is left alone.
-func (c *Chain) topology(ctx context.Context, object metav1.Object, name string, policy inherit.Policy) (*capi.Cluster, *capi.ClusterClass, error) {
+// section returns what the topology of the Cluster of that name and its class declare for the object, as of finds it; nil
+// where they declare nothing, or where the object is left alone.
+func section[T metav1.Object](
+	ctx context.Context, c *Chain, object T, name string, policy inherit.Policy, of func(*capi.Cluster, *capi.ClusterClass, T) *inherit.Section,
+) (*inherit.Section, error) {
 	cluster, err := c.Cluster(ctx, object.GetNamespace(), name)
 	if err != nil || policy.LeftAlone(object, cluster) != "" {
-		return nil, nil, err
+		return nil, err
 	}
 	class, err := c.ClusterClass(ctx, cluster)
-	return cluster, class, err
+	if err != nil || class == nil {
+		return nil, err
+	}
+	return of(cluster, class, object), nil
 }

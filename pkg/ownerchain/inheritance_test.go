@@ -140,7 +140,6 @@ func TestTopologyInherits(t *testing.T) {
 					Expect(found.Desired.Top.Labels).To(Equal(map[string]string{"fromClass": "1", "fromCluster": "1"}))
 					Expect(found.Declarer).To(Equal("Cluster ns/c (spec.topology)"))
 					Expect(found.LeftOut).NotTo(HaveOccurred())
-					Expect(found.Owner).To(BeNil())
 				}
 			})
 		}
@@ -228,7 +227,6 @@ func TestOwnersInherits(t *testing.T) {
 				Expect(found != nil).To(Equal(tc.inherits))
 				if found != nil {
 					Expect(found.Desired.Top.Labels).To(Equal(map[string]string{"inherited": "1"}))
-					Expect(found.Owner).NotTo(BeNil())
 				}
 			})
 		}

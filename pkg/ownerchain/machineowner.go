@@ -87,12 +87,9 @@ func (c *Chain) controlPlane(ctx context.Context, m *capi.Machine, ref *metav1.O
 func (c *Chain) ControlPlane(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*unstructured.Unstructured, *capi.ControlPlane, error) {
 	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
-	gvk, err := c.served(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
-	if meta.IsNoMatchError(err) {
-		return nil, nil, nil
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("finding the served version of %s: %w", ref.Kind, err)
+	gvk, served, err := c.Served(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
+	if err != nil || !served {
+		return nil, nil, err
 	}
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(gvk)
@@ -110,14 +107,17 @@ func (c *Chain) ControlPlane(ctx context.Context, namespace string, ref *metav1.
 	return object, cp, nil
 }
 
-// served returns the kind in the version that the API server prefers.
-func (c *Chain) served(gvk schema.GroupVersionKind) (schema.GroupVersionKind, error) {
+// Served returns a provider's kind in the version that the API server prefers, and whether it serves the kind at all.
+func (c *Chain) Served(gvk schema.GroupVersionKind) (schema.GroupVersionKind, bool, error) {
 	if c.Mapper == nil {
-		return gvk, nil
+		return gvk, true, nil
 	}
 	mapping, err := c.Mapper.RESTMapping(gvk.GroupKind())
-	if err != nil {
-		return gvk, err
+	if meta.IsNoMatchError(err) {
+		return gvk, false, nil
 	}
-	return mapping.GroupVersionKind, nil
+	if err != nil {
+		return gvk, false, fmt.Errorf("finding the served version of %s: %w", gvk.Kind, err)
+	}
+	return mapping.GroupVersionKind, true, nil
 }

@@ -81,24 +81,16 @@ func (c *Chain) effective(ctx context.Context, m *capi.Machine, cluster *capi.Cl
 }
 
 func (c *Chain) effectiveMachineDeployment(ctx context.Context, md *capi.MachineDeployment, policy inherit.Policy) *capi.MachineDeployment {
-	cluster, class, err := c.topology(ctx, md, md.Spec.ClusterName, policy)
-	if err != nil || class == nil {
-		return md
-	}
-	section := inherit.SectionOfMachineDeployment(cluster, class, md)
-	if section == nil {
+	section, err := section(ctx, c, md, md.Spec.ClusterName, policy, inherit.SectionOfMachineDeployment)
+	if err != nil || section == nil {
 		return md
 	}
 	return policy.EffectiveMachineDeployment(*section, md)
 }
 
 func (c *Chain) effectiveMachinePool(ctx context.Context, mp *capi.MachinePool, policy inherit.Policy) *capi.MachinePool {
-	cluster, class, err := c.topology(ctx, mp, mp.Spec.ClusterName, policy)
-	if err != nil || class == nil {
-		return mp
-	}
-	section := inherit.SectionOfMachinePool(cluster, class, mp)
-	if section == nil {
+	section, err := section(ctx, c, mp, mp.Spec.ClusterName, policy, inherit.SectionOfMachinePool)
+	if err != nil || section == nil {
 		return mp
 	}
 	return policy.EffectiveMachinePool(*section, mp)

@@ -30,8 +30,7 @@ type children[T any, P object[T]] struct {
 	has      func(context.Context, P) inherit.Object
 	// before does what has to be done also for an object that inherits nothing for now, and also what else a change of the
 	// object or its owner leads to. They may be nil.
-	before func(context.Context, P) error
-	also   func(context.Context, P, *ownerchain.Inheritance) error
+	before, also func(context.Context, P) error
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -52,7 +51,7 @@ func (r children[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	r.leftOut(child, found.LeftOut)
 	err = r.apply(ctx, child, r.has(ctx, child), found.Desired)
 	if r.also != nil {
-		err = errors.Join(err, r.also(ctx, child, found))
+		err = errors.Join(err, r.also(ctx, child))
 	}
 	return ctrl.Result{}, err
 }

@@ -33,6 +33,13 @@ func resumed() predicate.Predicate {
 	}
 }
 
+// resynced passes the events in which nothing changes: those of the sync period, and the first of each object.
+func resynced() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()
+	}}
+}
+
 // declaredAnew passes those events of a Cluster after which its topology's objects are to be looked at again.
 func declaredAnew() predicate.Predicate {
 	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, resumed())
@@ -91,17 +98,24 @@ func (d Dependencies) again(events <-chan event.GenericEvent, list client.Object
 	}))
 }
 
-// enqueue makes an event handler out of a look-up. A look-up that fails is logged: the next resync repeats it.
+// enqueue makes an event handler out of a look-up of objects.
 func enqueue(lookUp func(context.Context, client.Object) ([]types.NamespacedName, error)) handler.EventHandler {
-	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
+	return wake(func(ctx context.Context, object client.Object) ([]reconcile.Request, error) {
 		keys, err := lookUp(ctx, object)
-		if err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Failed to find the objects that inherit from a changed object")
-			return nil
-		}
 		requests := make([]reconcile.Request, 0, len(keys))
 		for _, key := range keys {
 			requests = append(requests, reconcile.Request{NamespacedName: key})
+		}
+		return requests, err
+	})
+}
+
+// wake makes an event handler out of a look-up. One that fails is logged: the next resync repeats it.
+func wake[R comparable](lookUp func(context.Context, client.Object) ([]R, error)) handler.TypedEventHandler[client.Object, R] {
+	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []R {
+		requests, err := lookUp(ctx, object)
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Failed to find the objects that inherit from a changed object")
 		}
 		return requests
 	})

@@ -4,10 +4,10 @@ package resync
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -46,29 +46,25 @@ func (r family) watch(ctx context.Context, m *capi.Machine) error {
 func (d Dependencies) watchControlPlanes(
 	ctx context.Context, tracker *external.ObjectTracker, gvk schema.GroupVersionKind, wake handler.EventHandler,
 ) error {
-	mapping, err := d.Client.RESTMapper().RESTMapping(gvk.GroupKind())
-	if meta.IsNoMatchError(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("finding the served version of %s: %w", gvk.Kind, err)
+	gvk, served, err := d.Chain.Served(gvk)
+	if err != nil || !served {
+		return err
 	}
 	kind := &unstructured.Unstructured{}
-	kind.SetGroupVersionKind(mapping.GroupVersionKind)
+	kind.SetGroupVersionKind(gvk)
 	if err := tracker.Watch(ctrl.LoggerFrom(ctx), kind, wake); err != nil {
 		return fmt.Errorf("watching control planes: %w", err)
 	}
 	return nil
 }
 
-// of brings the Machine's siblings what they inherit.
-func (r family) of(ctx context.Context, m *capi.Machine, _ *ownerchain.Inheritance) error {
+// bring brings the Machine's siblings what they inherit. What is wrong with one does not keep the other waiting.
+func (r family) bring(ctx context.Context, m *capi.Machine) error {
+	var errs []error
 	for _, ref := range ownerchain.Siblings(m) {
-		if err := r.sibling(ctx, m, ref); err != nil {
-			return err
-		}
+		errs = append(errs, r.sibling(ctx, m, ref))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // sibling brings an InfraMachine or a BootstrapConfig what it inherits. Kinds of groups that the operator has not named are
@@ -77,15 +73,12 @@ func (r family) sibling(ctx context.Context, m *capi.Machine, ref capi.ObjectRef
 	if !slices.Contains(r.ProviderGroups, ref.GroupKind().Group) || inherit.IsTemplate(ref.Kind) {
 		return nil
 	}
-	mapping, err := r.Client.RESTMapper().RESTMapping(ref.GroupKind())
-	if meta.IsNoMatchError(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("finding the served version of %s: %w", ref.Kind, err)
+	gvk, served, err := r.Chain.Served(ref.GroupKind().WithVersion(""))
+	if err != nil || !served {
+		return err
 	}
 	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(mapping.GroupVersionKind)
+	object.SetGroupVersionKind(gvk)
 	if err := r.siblings.Watch(ctrl.LoggerFrom(ctx), object, r.machineOf()); err != nil {
 		return fmt.Errorf("watching %s: %w", ref.Kind, err)
 	}
@@ -96,7 +89,7 @@ func (r family) sibling(ctx context.Context, m *capi.Machine, ref capi.ObjectRef
 	if err != nil || found == nil {
 		return err
 	}
-	return r.apply(ctx, object, inherit.OfSibling(object, mapping.GroupVersionKind.Version), found.Desired)
+	return r.apply(ctx, object, inherit.OfSibling(object, gvk.Version), found.Desired)
 }
 
 // machineOf wakes the Machine that controls a sibling.

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -26,14 +25,14 @@ type nodeHandler = handler.TypedEventHandler[client.Object, NodeRequest]
 
 // itself makes a request about the Node of that cluster which the event is about.
 func itself(cluster types.NamespacedName) nodeHandler {
-	return enqueueNodes(func(_ context.Context, node client.Object) ([]NodeRequest, error) {
+	return wake(func(_ context.Context, node client.Object) ([]NodeRequest, error) {
 		return []NodeRequest{{Cluster: cluster, Name: node.GetName()}}, nil
 	})
 }
 
 // nodesOf are the Nodes that a Machine or a MachinePool may be, in the management cluster and in its own.
 func (d Dependencies) nodesOf() nodeHandler {
-	return enqueueNodes(func(ctx context.Context, object client.Object) ([]NodeRequest, error) {
+	return wake(func(ctx context.Context, object client.Object) ([]NodeRequest, error) {
 		switch o := object.(type) {
 		case *capi.Machine:
 			return d.inBoth(ctx, o, o.Spec.ClusterName, func(nodes client.Reader) ([]types.NamespacedName, error) {
@@ -50,7 +49,7 @@ func (d Dependencies) nodesOf() nodeHandler {
 
 // nodesOfCluster are the Nodes of all Machines and MachinePools of a Cluster.
 func (d Dependencies) nodesOfCluster() nodeHandler {
-	return enqueueNodes(func(ctx context.Context, cluster client.Object) ([]NodeRequest, error) {
+	return wake(func(ctx context.Context, cluster client.Object) ([]NodeRequest, error) {
 		machines, pools := &capi.MachineList{}, &capi.MachinePoolList{}
 		if _, err := d.Chain.Members(ctx, cluster, machines); err != nil {
 			return nil, err
@@ -111,7 +110,7 @@ func nodeRequests(cluster types.NamespacedName, nodes []types.NamespacedName) []
 
 // everyNode are all Nodes, wherever they are.
 func (d Dependencies) everyNode() nodeHandler {
-	return enqueueNodes(func(ctx context.Context, _ client.Object) ([]NodeRequest, error) {
+	return wake(func(ctx context.Context, _ client.Object) ([]NodeRequest, error) {
 		own, err := d.Chain.All(ctx, &corev1.NodeList{})
 		if err != nil {
 			return nil, err
@@ -135,17 +134,6 @@ func (d Dependencies) everyNode() nodeHandler {
 			}
 		}
 		return requests, nil
-	})
-}
-
-// enqueueNodes makes an event handler out of a look-up. A look-up that fails is logged: the next resync repeats it.
-func enqueueNodes(lookUp func(context.Context, client.Object) ([]NodeRequest, error)) nodeHandler {
-	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []NodeRequest {
-		requests, err := lookUp(ctx, object)
-		if err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Failed to find the Nodes that inherit from a changed object")
-		}
-		return requests
 	})
 }
 

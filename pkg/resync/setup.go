@@ -81,7 +81,7 @@ func Setup(mgr ctrl.Manager, d Dependencies) error {
 
 func (d Dependencies) addControlPlanes(mgr ctrl.Manager, b *builder.Builder) error {
 	controlPlanes := controlPlanes{Dependencies: d, tracker: tracker(mgr)}
-	controller, err := b.For(&capi.Cluster{}, builder.WithPredicates(declaredAnew())).
+	controller, err := b.For(&capi.Cluster{}, builder.WithPredicates(predicate.Or(declaredAnew(), resynced()))).
 		Watches(&capi.ClusterClass{}, enqueue(d.Chain.ClustersOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(d.again(d.Schemas.Subscribe(), &capi.ClusterList{})).
 		WatchesRawSource(d.policyChanges(&capi.ClusterList{})).
@@ -91,19 +91,19 @@ func (d Dependencies) addControlPlanes(mgr ctrl.Manager, b *builder.Builder) err
 }
 
 func (d Dependencies) addMachineDeployments(_ ctrl.Manager, b *builder.Builder) error {
-	return b.For(&capi.MachineDeployment{}).
-		Watches(&capi.Cluster{}, d.members(&capi.MachineDeploymentList{}), builder.WithPredicates(declaredAnew())).
-		Watches(&capi.ClusterClass{}, d.membersOfClass(&capi.MachineDeploymentList{}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(d.policyChanges(&capi.MachineDeploymentList{})).
-		Complete(d.machineDeployments())
+	return d.declarers(b.For(&capi.MachineDeployment{}), &capi.MachineDeploymentList{}).Complete(d.machineDeployments())
 }
 
 func (d Dependencies) addMachinePools(_ ctrl.Manager, b *builder.Builder) error {
-	return b.For(&capi.MachinePool{}).
-		Watches(&capi.Cluster{}, d.members(&capi.MachinePoolList{}), builder.WithPredicates(declaredAnew())).
-		Watches(&capi.ClusterClass{}, d.membersOfClass(&capi.MachinePoolList{}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(d.policyChanges(&capi.MachinePoolList{})).
-		Complete(d.machinePools())
+	return d.declarers(b.For(&capi.MachinePool{}), &capi.MachinePoolList{}).Complete(d.machinePools())
+}
+
+// declarers wakes the objects of the list's kind when what a topology declares for them changes.
+func (d Dependencies) declarers(b *builder.Builder, list client.ObjectList) *builder.Builder {
+	return b.
+		Watches(&capi.Cluster{}, d.members(list), builder.WithPredicates(declaredAnew())).
+		Watches(&capi.ClusterClass{}, d.membersOfClass(list), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(d.policyChanges(list))
 }
 
 func (d Dependencies) addMachineSets(_ ctrl.Manager, b *builder.Builder) error {
@@ -117,7 +117,7 @@ func (d Dependencies) addMachineSets(_ ctrl.Manager, b *builder.Builder) error {
 func (d Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
 	around := family{Dependencies: d, controlPlanes: tracker(mgr), siblings: tracker(mgr)}
 	machines := d.machines()
-	machines.before, machines.also = around.watch, around.of
+	machines.before, machines.also = around.watch, around.bring
 	controller, err := b.For(&capi.Machine{}).
 		Watches(&capi.MachineSet{}, d.children(&capi.MachineList{})).
 		Watches(&capi.MachinePool{}, d.children(&capi.MachineList{})).

@@ -20,29 +20,20 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/workload"
 )
-
-// WorkloadAdmissionLabel says of a Cluster how its Nodes are admitted; without it --workload-admission does.
-const WorkloadAdmissionLabel = "heirloom.dev/workload-admission"
 
 // NodeAdmission makes Nodes of a workload cluster inherit in the write that creates them.
 type NodeAdmission interface {
-	// Ensure sets it up. Client reads from the workload cluster's API server.
-	Ensure(ctx context.Context, workload client.Client, cluster types.NamespacedName) error
+	// Ensure sets it up. The client reads from the workload cluster's API server.
+	Ensure(ctx context.Context, server client.Client, cluster types.NamespacedName) error
 	// Remove takes it away, if it is there.
-	Remove(ctx context.Context, workload client.Client, cluster types.NamespacedName) error
+	Remove(ctx context.Context, server client.Client, cluster types.NamespacedName) error
 }
-
-// The ways to admit Nodes.
-const (
-	ByWebhook = "webhook"
-	ByPolicy  = "policy"
-	byNone    = "none"
-)
 
 // Admissions are the ways to admit the Nodes of workload clusters.
 type Admissions struct {
-	// Default is the name of the one for Clusters that do not say; of none, if it is empty.
+	// Default is the name of the one for Clusters that do not say.
 	Default string
 	// Ways are those that there are, by name.
 	Ways map[string]NodeAdmission
@@ -52,7 +43,7 @@ type Admissions struct {
 
 // of returns the name of the way in which the Nodes of the Cluster are to be admitted.
 func (a Admissions) of(cluster *capi.Cluster) string {
-	if way, ok := cluster.Labels[WorkloadAdmissionLabel]; ok {
+	if way, ok := cluster.Labels[workload.AdmissionLabel]; ok {
 		return way
 	}
 	return a.Default
@@ -104,23 +95,23 @@ func (r workloads) admit(ctx context.Context, cluster *capi.Cluster) error {
 	if r.Policy().LeftAlone(cluster, nil) != "" || key == r.Chain.ManagementCluster {
 		chosen = ""
 	}
-	workload, err := r.Workloads.GetUncachedClient(ctx, key)
+	server, err := r.Workloads.GetUncachedClient(ctx, key)
 	if err != nil {
 		return fmt.Errorf("reaching the workload cluster: %w", err)
 	}
-	if _, there := r.Admissions.Ways[chosen]; !there && chosen != "" && chosen != byNone {
+	if _, there := r.Admissions.Ways[chosen]; !there && chosen != "" && chosen != workload.AdmitByLoop {
 		r.Recorder.Eventf(cluster, nil, corev1.EventTypeWarning, "UnknownWorkloadAdmission", "Admit",
-			"Label %s: Nodes cannot be admitted by %q; see --workload-admission and --workload-webhook-url", WorkloadAdmissionLabel, chosen)
+			"Label %s: Nodes cannot be admitted by %q; see --workload-admission and --workload-webhook-url", workload.AdmissionLabel, chosen)
 	}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(r.Admissions.Ways)) {
 		way := r.Admissions.Ways[name]
 		if name == chosen {
-			errs = append(errs, way.Ensure(ctx, workload, key))
+			errs = append(errs, way.Ensure(ctx, server, key))
 			continue
 		}
 		// Whoever may not even look has not set it up.
-		if err := way.Remove(ctx, workload, key); !apierrors.IsForbidden(err) {
+		if err := way.Remove(ctx, server, key); !apierrors.IsForbidden(err) {
 			errs = append(errs, err)
 		}
 	}
@@ -134,7 +125,7 @@ func (d Dependencies) admittedByPolicy(ctx context.Context, object client.Object
 		return nil, fmt.Errorf("expected a Machine, got %T", object)
 	}
 	cluster, err := d.Chain.Cluster(ctx, m.Namespace, m.Spec.ClusterName)
-	if err != nil || cluster == nil || d.Admissions.of(cluster) != ByPolicy {
+	if err != nil || cluster == nil || d.Admissions.of(cluster) != workload.AdmitByPolicy {
 		return nil, err
 	}
 	return []types.NamespacedName{client.ObjectKeyFromObject(cluster)}, nil
@@ -147,12 +138,6 @@ func (d Dependencies) connections(_ context.Context, cluster client.Object) []ct
 
 // clusterChanged passes events of a Cluster after which its Nodes may be admitted in another way.
 func clusterChanged() predicate.Predicate {
-	resync := predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return true },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			return e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()
-		},
-	}
-	return predicate.Or[client.Object](resync,
+	return predicate.Or[client.Object](resynced(),
 		predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.GenerationChangedPredicate{})
 }

@@ -16,8 +16,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/resync"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
@@ -130,7 +130,7 @@ func (f *fleet) admit(m *member, way string) {
 	f.t.Helper()
 	f.Expect(f.Client.Get(f.ctx, client.ObjectKeyFromObject(m.cluster), m.cluster)).To(Succeed())
 	before := m.cluster.DeepCopy()
-	m.cluster.Labels = map[string]string{resync.WorkloadAdmissionLabel: way}
+	m.cluster.Labels = map[string]string{workload.AdmissionLabel: way}
 	f.Expect(f.Client.Patch(f.ctx, m.cluster, client.MergeFrom(before))).To(Succeed())
 }
 

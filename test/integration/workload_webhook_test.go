@@ -17,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/resync"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -38,7 +38,7 @@ func TestWorkloadClustersCallByURL(t *testing.T) {
 	}
 	choose := func(way string) {
 		s.get(a.cluster)
-		s.update(a.cluster, func() { a.cluster.Labels = map[string]string{resync.WorkloadAdmissionLabel: way} })
+		s.update(a.cluster, func() { a.cluster.Labels = map[string]string{workload.AdmissionLabel: way} })
 	}
 	s.Consistently(registered).WithTimeout(time.Second).ShouldNot(Succeed(), "it is off by default")
 	choose("webhook")

@@ -12,11 +12,13 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/heirloom-dev/heirloom/certs"
+	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/contract"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -100,8 +102,9 @@ func addPolicy(mgr ctrl.Manager, c *config.Config) (policySource, error) {
 	}, nil
 }
 
-// addSchemas starts what finds out which fields the control planes of providers have.
-func addSchemas(mgr ctrl.Manager, c *config.Config) (*contract.Schemas, error) {
+// addSchemas starts what finds out which fields Machines and the control planes of providers have. Machines' are read now,
+// so that no admission request waits for them.
+func addSchemas(ctx context.Context, mgr ctrl.Manager, c *config.Config) (*contract.Schemas, error) {
 	restConfig := rest.CopyConfig(mgr.GetConfig())
 	restConfig.Timeout = schemaTimeout
 	discoveryClient, err := discovery.NewDiscoveryClientForConfig(restConfig)
@@ -112,6 +115,9 @@ func addSchemas(mgr ctrl.Manager, c *config.Config) (*contract.Schemas, error) {
 	if err := mgr.Add(schemas); err != nil {
 		return nil, fmt.Errorf("adding the reader of schemas: %w", err)
 	}
+	for _, version := range capi.ServedVersions() {
+		schemas.Machine(ctx, clusterv1.GroupVersion.WithKind("Machine").GroupKind().WithVersion(version))
+	}
 	return schemas, nil
 }
 
@@ -120,7 +126,7 @@ func addWebhooksAndLoop(ctx context.Context, mgr ctrl.Manager, c *config.Config,
 	if err != nil {
 		return err
 	}
-	schemas, err := addSchemas(mgr, c)
+	schemas, err := addSchemas(ctx, mgr, c)
 	if err != nil {
 		return err
 	}
@@ -145,8 +151,8 @@ func addWebhooksAndLoop(ctx context.Context, mgr ctrl.Manager, c *config.Config,
 	recorder := mgr.GetEventRecorder("heirloom")
 	byPolicy := resync.PolicyAdmission{Chain: &cached, Policy: from.policy, Recorder: recorder}
 	return resync.Setup(mgr, resync.Dependencies{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Chain: &cached, Metrics: counters, Schemas: schemas, Workloads: clusterCache, Admissions: admissions(c, byPolicy, registrar),
-		ProviderGroups: c.ProviderGroups, NoExecuteRate: c.NoExecuteRate,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Chain: &cached, Metrics: counters, Schemas: schemas,
+		Workloads: clusterCache, Admissions: admissions(c, byPolicy, registrar), ProviderGroups: c.ProviderGroups, NoExecuteRate: c.NoExecuteRate,
 		Recorder: recorder, Policy: from.policy, PolicyChanges: from.changes,
 	})
 }

@@ -106,11 +106,11 @@ func addWorkloadServer(
 func admissions(c *config.Config, policy resync.PolicyAdmission, registrar *registration.Registrar) resync.Admissions {
 	all := resync.Admissions{
 		Default: c.WorkloadAdmission,
-		Ways:    map[string]resync.NodeAdmission{resync.ByPolicy: policy},
+		Ways:    map[string]resync.NodeAdmission{workload.AdmitByPolicy: policy},
 		Changes: make(chan event.GenericEvent),
 	}
 	if registrar != nil {
-		all.Ways[resync.ByWebhook] = registrar
+		all.Ways[workload.AdmitByWebhook] = registrar
 		all.Changes = registrar.Keys.Subscribe()
 	}
 	return all
