@@ -12,9 +12,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
@@ -115,17 +113,4 @@ func headers(h http.Header) string {
 	var b strings.Builder
 	_ = h.Write(&b) // a strings.Builder takes everything
 	return b.String()
-}
-
-// The keys of the paths are kept in a Secret beside the program, where all replicas find them.
-func TestKeysOfWorkloadClusters(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, stage.Options{WorkloadWebhook: true})
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: stage.Namespace, Name: "heirloom-workload-webhook"}}
-	s.eventually(secret, func(g Gomega) { g.Expect(secret.Data).To(HaveKey("current")) })
-	before := secret.Data["current"]
-	s.Expect(s.StopHeirloom()).To(Succeed())
-	s.Expect(s.StartHeirloom(s.ctx)).To(Succeed())
-	s.get(secret)
-	s.Expect(secret.Data["current"]).To(Equal(before), "a restart keeps the key")
 }

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/registration"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// The keys of the paths are kept in a Secret beside the program, where all replicas find them. While they are replaced,
+// every Node that a workload cluster asks about is answered, and no call is denied.
+func TestKeysOfWorkloadClusters(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, stage.Options{WorkloadWebhook: true})
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: stage.Namespace, Name: "heirloom-workload-webhook"}}
+	s.eventually(secret, func(g Gomega) { g.Expect(secret.Data).To(HaveKey("current")) })
+	before := secret.Data["current"]
+	s.Expect(s.StopHeirloom()).To(Succeed())
+	s.Expect(s.StartHeirloom(s.ctx)).To(Succeed())
+	s.get(secret)
+	s.Expect(secret.Data["current"]).To(Equal(before), "a restart keeps the key")
+
+	a := s.abroad("called")
+	s.get(a.cluster)
+	s.update(a.cluster, func() { a.cluster.Labels = map[string]string{workload.AdmissionLabel: workload.AdmitByWebhook} })
+	s.Eventually(func() bool { return s.answered(a) }).WithTimeout(patience).Should(BeTrue())
+	path := s.calledPath(a)
+	unanswered, stop := s.stream(a)
+	// The leader's own steps, at a time when they are due.
+	later := time.Now().Add(31 * 24 * time.Hour)
+	rotator := registration.Rotator{
+		Live: s.Client, Writer: s.Client, Secret: client.ObjectKeyFromObject(secret),
+		Period: 30 * 24 * time.Hour, Grace: registration.Grace, Now: func() time.Time { return later },
+	}
+	for range 2 {
+		_, err := rotator.Rotate(s.ctx)
+		s.Expect(err).NotTo(HaveOccurred())
+		later = later.Add(registration.Grace)
+	}
+	s.get(secret)
+	s.Expect(secret.Data["current"]).NotTo(Equal(before))
+	s.Expect(secret.Data["previous"]).To(Equal(before))
+	s.Eventually(func() string { return s.calledPath(a) }).WithTimeout(patience).ShouldNot(Equal(path))
+	// The API server hears of the new path a moment later, and then calls nothing else.
+	s.Consistently(unanswered.Load).WithTimeout(3 * time.Second).Should(BeZero())
+	s.Expect(stop()).To(BeNumerically(">", 20), "Nodes that were asked about")
+	s.Expect(s.metrics()).To(ContainSubstring("heirloom_workload_admission_denied_total 0"))
+}
+
+// calledPath is the URL that the workload cluster's API server calls.
+func (s *scene) calledPath(a abroad) string {
+	list := &admissionregistrationv1.MutatingWebhookConfigurationList{}
+	s.Expect(a.Client.List(s.ctx, list)).To(Succeed())
+	s.Expect(list.Items).To(HaveLen(1))
+	return *list.Items[0].Webhooks[0].ClientConfig.URL
+}
+
+// answered reports whether a Node that is about to register inherits.
+func (s *scene) answered(a abroad) bool {
+	node := stage.Node(a.m.Name)
+	return a.Client.Create(s.ctx, node, client.DryRunAll) == nil && strings.Contains(taint.FormatList(node.Spec.Taints), "gpu=true:NoSchedule")
+}
+
+// stream asks about a Node again and again. It counts those that did not inherit; stop ends it and returns how many it has
+// asked about.
+func (s *scene) stream(a abroad) (unanswered *atomic.Int64, stop func() int64) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	done := make(chan int64)
+	unanswered = &atomic.Int64{}
+	go func() {
+		var asked int64
+		for ; ctx.Err() == nil; asked++ {
+			if !s.answered(a) {
+				unanswered.Add(1)
+			}
+		}
+		done <- asked
+	}()
+	return unanswered, func() int64 { cancel(); return <-done }
+}
+
+func (s *scene) metrics() string {
+	s.t.Helper()
+	request, err := http.NewRequestWithContext(s.ctx, http.MethodGet, s.MetricsURL, nil)
+	s.Expect(err).NotTo(HaveOccurred())
+	response, err := http.DefaultClient.Do(request)
+	s.Expect(err).NotTo(HaveOccurred())
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	s.Expect(err).NotTo(HaveOccurred())
+	return string(body)
+}
