@@ -60,7 +60,7 @@ test-integration: ## Run the tests against a real API server.
 
 .PHONY: test-e2e
 test-e2e: build ## Run the tests of the built programs, from the chart to the Node.
-	@$(cluster-test) ./test/e2e/...
+	@HEIRLOOM_CLUSTERCTL="$$(test/tools/build.sh clusterctl)"; export HEIRLOOM_CLUSTERCTL; $(cluster-test) ./test/e2e/...
 
 .PHONY: bench
 bench: ## Run the benchmarks.
@@ -88,7 +88,9 @@ lint: ## Run golangci-lint, which also holds the import rules.
 verify: ## Run every check that is not a test: generated files, format, lint, licences, chart, modules, vulnerabilities.
 	@test/tools/verify.sh
 
-##@ Release (into dist/; VERSION is the chart's appVersion)
+##@ Release (into dist/, or DIST; VERSION is the chart's appVersion)
+
+DIST ?= $(CURDIR)/dist
 
 # What one commit makes is the same on every machine: its time is the time of all that is made.
 image components binaries release: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
@@ -98,25 +100,25 @@ revision = $(shell git rev-parse HEAD 2>/dev/null || echo unknown)$(shell git di
 
 .PHONY: image
 image: ## Build the container image, for each architecture and as one OCI layout, with SBOMs.
-	$(GO) -C test/tools/image run . --source '$(CURDIR)' --out '$(CURDIR)/dist' \
+	$(GO) -C test/tools/image run . --source '$(CURDIR)' --out '$(DIST)' \
 		--version '$(VERSION)' --revision '$(revision)' --created '$(SOURCE_DATE_EPOCH)'
 
 .PHONY: components
 components: ## Package the chart, and render addon-components.yaml and metadata.yaml for clusterctl from it.
-	@mkdir -p dist
+	@mkdir -p '$(DIST)'
 	helm="$$(test/tools/build.sh tools)/helm"; \
-	"$$helm" package deploy/chart/heirloom --destination dist --version '$(VERSION:v%=%)' --app-version '$(VERSION)'; \
-	"$$helm" template heirloom 'dist/heirloom-$(VERSION:v%=%).tgz' --namespace heirloom-system --no-hooks \
-		--values deploy/clusterctl/values.yaml --skip-schema-validation >dist/addon-components.yaml
-	cp deploy/clusterctl/metadata.yaml dist/
+	"$$helm" package deploy/chart/heirloom --destination '$(DIST)' --version '$(VERSION:v%=%)' --app-version '$(VERSION)'; \
+	"$$helm" template heirloom '$(DIST)/heirloom-$(VERSION:v%=%).tgz' --namespace heirloom-system --no-hooks \
+		--values deploy/clusterctl/values.yaml --skip-schema-validation >'$(DIST)/addon-components.yaml'
+	cp deploy/clusterctl/metadata.yaml '$(DIST)/'
 
 .PHONY: binaries
 binaries: ## Build the programs for each platform: Heirloom for Linux, the kubectl plugin also for macOS.
 	for platform in linux-amd64 linux-arm64 darwin-amd64 darwin-arm64; do \
 		for program in heirloom kubectl-heirloom; do \
 			[[ $$program-$$platform != heirloom-darwin-* ]] || continue; \
-			CGO_ENABLED=0 GOOS="$${platform%-*}" GOARCH="$${platform#*-}" $(GO) build -trimpath -ldflags '$(LDFLAGS)' \
-				-o "dist/$$program-$$platform" "./cmd/$$program"; \
+			CGO_ENABLED=0 GOOS="$${platform%-*}" GOARCH="$${platform#*-}" $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' \
+				-o "$(DIST)/$$program-$$platform" "./cmd/$$program"; \
 		done; \
 	done
 
@@ -124,7 +126,7 @@ binaries: ## Build the programs for each platform: Heirloom for Linux, the kubec
 release: ## Build all that a release consists of, from nothing.
 	rm -rf dist
 	@$(MAKE) --no-print-directory image components binaries VERSION='$(VERSION)'
-	cd dist && sha256sum -- * >SHA256SUMS
+	cd '$(DIST)' && sha256sum -- * >SHA256SUMS
 
 ##@ Helper programs (built once, into the user's cache directory)
 

@@ -41,6 +41,8 @@ func (r *release) build(ctx context.Context, sboms string) (v1.ImageIndex, error
 		}),
 		build.WithPlatforms(names...),
 		build.WithTrimpath(true),
+		// What Go says of the checkout differs between a clone, a work tree and a source archive of the same commit.
+		build.WithDefaultFlags([]string{"-buildvcs=false"}),
 		build.WithLdflags([]string{"-s -w -X " + module + "/pkg/version.version=" + r.version}),
 		build.WithCreationTime(v1.Time{Time: r.created}),
 		build.WithKoDataCreationTime(v1.Time{Time: r.created}),
