@@ -17,13 +17,12 @@
 {{- end }}
 {{- end }}
 
-{{- /* Labels of all objects. */ -}}
+{{- /* Labels of all objects. commonLabels go over the chart's own, but not over those that select the Pods. */ -}}
 {{- define "heirloom.labels" -}}
-{{ include "heirloom.selectorLabels" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/part-of: heirloom
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- $chart := printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- $own := dict "app.kubernetes.io/version" .Chart.AppVersion "app.kubernetes.io/part-of" "heirloom"
+      "app.kubernetes.io/managed-by" .Release.Service "helm.sh/chart" $chart }}
+{{- merge (include "heirloom.selectorLabels" . | fromYaml) .Values.commonLabels $own | toYaml }}
 {{- end }}
 
 {{- /* Labels that select the Pods. */ -}}
@@ -35,6 +34,11 @@ app.kubernetes.io/component: manager
 
 {{- define "heirloom.serviceAccountName" -}}
 {{- .Values.serviceAccount.name | default (include "heirloom.fullname" .) }}
+{{- end }}
+
+{{- /* ClusterRole and ClusterRoleBinding. */ -}}
+{{- define "heirloom.clusterRoleName" -}}
+{{- .Values.clusterRoleName | default (include "heirloom.fullname" .) }}
 {{- end }}
 
 {{- /* Service and Certificate. */ -}}

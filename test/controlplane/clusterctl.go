@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+const clusterctlVariable = "HEIRLOOM_CLUSTERCTL"
+
+// Clusterctl runs clusterctl, at the version of Cluster API that go.mod requires, in a home directory of its own.
+type Clusterctl struct {
+	// Dir is where its configuration and its repositories are.
+	Dir string
+	// Kubeconfig is the file that leads to the management cluster.
+	Kubeconfig string
+}
+
+// Repository returns the directory of one version of a provider, such as addon-heirloom, and makes it. AddProvider tells
+// clusterctl of it.
+func (c *Clusterctl) Repository(provider, version string) (string, error) {
+	dir := filepath.Join(c.Dir, "repository", provider, version)
+	return dir, os.MkdirAll(dir, 0o700)
+}
+
+// AddCore puts Cluster API's core provider into the repository, as its own release renders it, and returns its version.
+func (c *Clusterctl) AddCore(ctx context.Context) (version string, err error) {
+	module, err := moduleDir(ctx, capiModule)
+	if err != nil {
+		return "", err
+	}
+	if version, err = goCommand(ctx, "list", "-m", "-f", "{{.Version}}", capiModule); err != nil {
+		return "", err
+	}
+	dir, err := c.Repository("cluster-api", version)
+	if err != nil {
+		return "", err
+	}
+	components, _, err := run(ctx, nil, "kubectl", "kustomize", filepath.Join(module, "core", "config", "default"))
+	if err != nil {
+		return "", err
+	}
+	metadata, err := os.ReadFile(filepath.Join(module, "metadata.yaml"))
+	if err != nil {
+		return "", fmt.Errorf("reading Cluster API's release series: %w", err)
+	}
+	for name, content := range map[string]string{"core-components.yaml": components, "metadata.yaml": string(metadata)} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			return "", fmt.Errorf("writing the core provider: %w", err)
+		}
+	}
+	return version, nil
+}
+
+// Configure writes clusterctl's configuration: providers of the repository by name, and variables.
+func (c *Clusterctl) Configure(variables string) error {
+	const providers = `providers:
+- {name: cluster-api, type: CoreProvider, url: "file://%[1]s/cluster-api/latest/core-components.yaml"}
+- {name: heirloom, type: AddonProvider, url: "file://%[1]s/addon-heirloom/latest/addon-components.yaml"}
+`
+	content := fmt.Sprintf(providers, filepath.Join(c.Dir, "repository")) + variables
+	if err := os.WriteFile(c.config(), []byte(content), 0o600); err != nil {
+		return fmt.Errorf("configuring clusterctl: %w", err)
+	}
+	return nil
+}
+
+func (c *Clusterctl) config() string {
+	return filepath.Join(c.Dir, "clusterctl.yaml")
+}
+
+// Run runs one command and returns what it prints.
+func (c *Clusterctl) Run(ctx context.Context, args ...string) (stdout string, err error) {
+	path, err := program(clusterctlVariable, "clusterctl")
+	if err != nil {
+		return "", err
+	}
+	args = append(args, "--config", c.config())
+	if c.Kubeconfig != "" && !strings.HasPrefix(args[0], "generate") {
+		args = append(args, "--kubeconfig", c.Kubeconfig)
+	}
+	var out, errOut strings.Builder
+	command := exec.CommandContext(ctx, path, args...)
+	command.Env = append(os.Environ(), "HOME="+c.Dir, "XDG_CONFIG_HOME="+c.Dir, "CLUSTERCTL_DISABLE_VERSIONCHECK=true")
+	command.Stdout, command.Stderr = &out, &errOut
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("clusterctl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(errOut.String()))
+	}
+	return out.String(), nil
+}

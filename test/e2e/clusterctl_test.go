@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// What `make components` makes is a provider for the real clusterctl: it installs, configures, upgrades and deletes it.
+func TestClusterctl(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	m := newManagementCluster(ctx, t)
+	m.release("v0.1.0")
+	m.release("v0.1.1")
+	m.Expect(m.clusterctl.Configure("")).To(Succeed())
+
+	described := m.run("generate", "provider", "--addon", "heirloom:v0.1.0", "--describe")
+	m.Expect(described).To(ContainSubstring("ghcr.io/heirloom-dev/heirloom:v0.1.0"))
+	m.Expect(described).To(MatchRegexp(`TargetNamespace:\s+heirloom-system`))
+	m.Expect(variables(described)).To(Equal(documentedVariables(t)))
+
+	// Without --core and the rest, clusterctl would install its defaults on a cluster that has no core provider.
+	m.run("init", "--core", "cluster-api", "--bootstrap", "-", "--control-plane", "-", "--addon", "heirloom:v0.1.0")
+	m.finishNamespaces()
+	m.installed("heirloom-system", "v0.1.0")
+	m.starts("heirloom-system")
+
+	m.run("upgrade", "apply", "--addon", "heirloom-system/heirloom:v0.1.1")
+	m.installed("heirloom-system", "v0.1.1")
+
+	m.run("delete", "--addon", "heirloom")
+	m.deleted("heirloom-system", "v0.1.1")
+
+	// The Namespace and the variables are the operator's choice.
+	m.Expect(m.clusterctl.Configure(chosen)).To(Succeed())
+	m.run("init", "--addon", "heirloom:v0.1.1", "--target-namespace", "elsewhere")
+	m.finishNamespaces()
+	m.installed("elsewhere", "v0.1.1")
+	deployment := m.deployment("elsewhere")
+	m.Expect(deployment.Spec.Template.Spec.Containers[0].Args).To(ContainElements(
+		"--namespace=fleet", "--watch-filter=blue", "--v=4", "--management-cluster=fleet/self", "--no-execute-rate=0.5",
+		"--workload-admission=policy", `--additional-sync-machine-labels=^example\.com/.*$,^team$`,
+		`--additional-sync-machine-annotations=^note\.example\.com/`,
+	))
+	m.starts("elsewhere")
+}
+
+// chosen is every variable with another value than its default.
+const chosen = `
+HEIRLOOM_NAMESPACE: fleet
+HEIRLOOM_WATCH_FILTER: blue
+HEIRLOOM_LOG_LEVEL: 4
+HEIRLOOM_MANAGEMENT_CLUSTER: fleet/self
+HEIRLOOM_NO_EXECUTE_RATE: 0.5
+HEIRLOOM_WORKLOAD_ADMISSION: policy
+HEIRLOOM_ADDITIONAL_SYNC_MACHINE_LABELS: '^example\.com/.*$,^team$'
+HEIRLOOM_ADDITIONAL_SYNC_MACHINE_ANNOTATIONS: '^note\.example\.com/'
+`
+
+// variables returns the names of the variables in clusterctl's description of a provider.
+func variables(described string) []string {
+	var found []string
+	for _, match := range regexp.MustCompile(`(?m)^\s+- (HEIRLOOM_\w+)`).FindAllStringSubmatch(described, -1) {
+		found = append(found, match[1])
+	}
+	slices.Sort(found)
+	return found
+}
+
+// documentedVariables returns the variables of the table that operators read.
+func documentedVariables(t *testing.T) []string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "clusterctl.md"))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	var found []string
+	for _, match := range regexp.MustCompile("(?m)^\\| `(HEIRLOOM_\\w+)` \\|").FindAllSubmatch(page, -1) {
+		found = append(found, string(match[1]))
+	}
+	slices.Sort(found)
+	return found
+}
+
+// installed checks that all of a version is there, in this Namespace and nowhere else.
+func (m *managementCluster) installed(namespace, version string) {
+	m.t.Helper()
+	m.Expect(m.providers()).To(ConsistOf(namespace + "/addon-heirloom " + version))
+	objects := m.components(namespace, version)
+	m.Expect(len(objects)).To(BeNumerically(">", 10))
+	for i := range objects {
+		object := objects[i].DeepCopy()
+		m.Expect(m.client.Get(m.ctx, client.ObjectKeyFromObject(object), object)).To(Succeed(), "%s", object.GetKind())
+		m.Expect(object.GetNamespace()).To(BeElementOf("", namespace), object.GetKind())
+		m.Expect(object.GetLabels()).To(HaveKeyWithValue(clusterv1.ProviderNameLabel, "addon-heirloom"), object.GetKind())
+		m.Expect(object.GetLabels()).To(HaveKeyWithValue("app.kubernetes.io/version", version), object.GetKind())
+	}
+	template := m.deployment(namespace).Spec.Template
+	m.Expect(template.Labels).To(HaveKeyWithValue(clusterv1.ProviderNameLabel, "addon-heirloom"))
+	m.Expect(template.Spec.Containers).To(HaveLen(1))
+	m.Expect(template.Spec.Containers[0].Name).To(Equal("manager"))
+	m.Expect(template.Spec.Containers[0].Image).To(Equal("ghcr.io/heirloom-dev/heirloom:" + version))
+	m.Expect(template.Spec.Containers[0].Args).To(ContainElement(HavePrefix("--namespace=")))
+	m.pointsTo(namespace)
+}
+
+// deleted checks that nothing of a version is left but its Namespace.
+func (m *managementCluster) deleted(namespace, version string) {
+	m.t.Helper()
+	for _, object := range m.components(namespace, version) {
+		err := m.client.Get(m.ctx, client.ObjectKeyFromObject(&object), object.DeepCopy())
+		if object.GetKind() == "Namespace" {
+			m.Expect(err).NotTo(HaveOccurred())
+			continue
+		}
+		m.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%s %s: %v", object.GetKind(), object.GetName(), err)
+	}
+	m.Expect(m.providers()).To(BeEmpty())
+}
+
+func (m *managementCluster) deployment(namespace string) *appsv1.Deployment {
+	m.t.Helper()
+	deployment := &appsv1.Deployment{}
+	m.Expect(m.client.Get(m.ctx, client.ObjectKey{Namespace: namespace, Name: "heirloom"}, deployment)).To(Succeed())
+	return deployment
+}
+
+// starts starts the program with the arguments and the rights that clusterctl has given it.
+func (m *managementCluster) starts(namespace string) {
+	m.t.Helper()
+	process, health := m.startProgram(namespace, m.deployment(namespace).Spec.Template.Spec.Containers[0].Args)
+	m.Expect(process.WaitReady(m.ctx, health+"/readyz")).To(Succeed())
+	m.Expect(process.Stop()).To(Succeed())
+}

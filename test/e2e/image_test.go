@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"debug/elf"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+)
+
+// Two copies of the sources in different directories make the same images, byte for byte, with their SBOMs. Neither is
+// a git checkout.
+func TestImageIsReproducible(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	first, second := makeImage(t), makeImage(t)
+	files, err := os.ReadDir(first)
+	Expect(err).NotTo(HaveOccurred())
+	var names []string
+	for _, file := range files {
+		names = append(names, file.Name())
+		one, err := os.ReadFile(filepath.Join(first, file.Name()))
+		Expect(err).NotTo(HaveOccurred())
+		other, err := os.ReadFile(filepath.Join(second, file.Name()))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(bytes.Equal(one, other)).To(BeTrue(), "%s differs", file.Name())
+	}
+	Expect(names).To(ConsistOf(
+		"heirloom-v1.2.3-linux-amd64.tar", "heirloom-v1.2.3-linux-amd64.spdx.json",
+		"heirloom-v1.2.3-linux-arm64.tar", "heirloom-v1.2.3-linux-arm64.spdx.json",
+		"heirloom-v1.2.3-oci.tar", "heirloom-v1.2.3-index.spdx.json",
+	))
+	for arch, machine := range map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64} {
+		t.Run(arch, func(t *testing.T) { checkImage(t, first, arch, machine) })
+	}
+}
+
+// makeImage copies the sources of the program and of its image, and returns the directory of what `make image` makes.
+func makeImage(t *testing.T) (dist string) {
+	t.Helper()
+	Expect := NewWithT(t).Expect
+	root, err := controlplane.RepositoryRoot(t.Context())
+	Expect(err).NotTo(HaveOccurred())
+	source, dist := t.TempDir(), t.TempDir()
+	for _, dir := range []string{"cmd", "pkg", "webhooks", "certs", "test/tools/image"} {
+		Expect(os.CopyFS(filepath.Join(source, dir), os.DirFS(filepath.Join(root, dir)))).To(Succeed())
+	}
+	for _, file := range []string{"go.mod", "go.sum", "Makefile"} {
+		content, err := os.ReadFile(filepath.Join(root, file))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(os.WriteFile(filepath.Join(source, file), content, 0o600)).To(Succeed())
+	}
+	out, err := exec.CommandContext(t.Context(), "make", "-C", source, "image",
+		"VERSION=v1.2.3", "revision=0123abc", "SOURCE_DATE_EPOCH=1700000000", "DIST="+dist).CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "%s", out)
+	return dist
+}
+
+// checkImage checks that an image is one static program that runs as nobody in particular, and that its SBOM is about
+// the image of this architecture in the OCI layout.
+func checkImage(t *testing.T, dist, arch string, machine elf.Machine) {
+	Expect := NewWithT(t).Expect
+	archive := untar(t, filepath.Join(dist, "heirloom-v1.2.3-linux-"+arch+".tar"))
+	var manifest []struct {
+		Config           string
+		RepoTags, Layers []string
+	}
+	Expect(json.Unmarshal(archive["manifest.json"], &manifest)).To(Succeed())
+	Expect(manifest).To(HaveLen(1))
+	Expect(manifest[0].RepoTags).To(ConsistOf("ghcr.io/heirloom-dev/heirloom:v1.2.3"))
+
+	var image struct {
+		Architecture, OS, Created string
+		Config                    struct {
+			User       string
+			Entrypoint []string
+			Labels     map[string]string
+		}
+	}
+	Expect(json.Unmarshal(archive[manifest[0].Config], &image)).To(Succeed())
+	Expect(image.OS + "/" + image.Architecture).To(Equal("linux/" + arch))
+	Expect(image.Created).To(Equal("2023-11-14T22:13:20Z"))
+	Expect(image.Config.User).To(Equal("65532:65532"))
+	Expect(image.Config.Entrypoint).To(Equal([]string{"/ko-app/heirloom"}))
+	Expect(image.Config.Labels).To(HaveKeyWithValue("org.opencontainers.image.revision", "0123abc"))
+	Expect(image.Config.Labels).To(HaveKeyWithValue("org.opencontainers.image.licenses", "Apache-2.0"))
+
+	files := map[string][]byte{}
+	for _, layer := range manifest[0].Layers {
+		content, err := gzip.NewReader(bytes.NewReader(archive[layer]))
+		Expect(err).NotTo(HaveOccurred())
+		readTar(t, content, files)
+	}
+	Expect(files).To(HaveLen(1), "no file but the program")
+	program, err := elf.NewFile(bytes.NewReader(files["/ko-app/heirloom"]))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(program.Machine).To(Equal(machine))
+	Expect(program.Section(".interp")).To(BeNil(), "the program is not static")
+
+	sbom, err := os.ReadFile(filepath.Join(dist, "heirloom-v1.2.3-linux-"+arch+".spdx.json"))
+	Expect(err).NotTo(HaveOccurred())
+	var document struct{ SPDXVersion, Name string }
+	Expect(json.Unmarshal(sbom, &document)).To(Succeed())
+	Expect(document.SPDXVersion).To(Equal("SPDX-2.3"))
+	digest := bytes.TrimPrefix([]byte(document.Name), []byte("sbom-sha256:"))
+	Expect(untar(t, filepath.Join(dist, "heirloom-v1.2.3-oci.tar"))).To(HaveKey("blobs/sha256/" + string(digest)))
+	Expect(string(sbom)).To(ContainSubstring(`"name": "sigs.k8s.io/controller-runtime"`))
+}
+
+// untar returns the files of a tar by name.
+func untar(t *testing.T, path string) map[string][]byte {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{}
+	readTar(t, bytes.NewReader(content), files)
+	return files
+}
+
+func readTar(t *testing.T, content io.Reader, files map[string][]byte) {
+	t.Helper()
+	for reader := tar.NewReader(content); ; {
+		header, err := reader.Next()
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if header.Typeflag != tar.TypeReg {
+			continue
+		}
+		if files[header.Name], err = io.ReadAll(reader); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	cmapi "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// managementCluster is an API server with cert-manager's API and a clusterctl that installs from local repositories.
+// There is no controller manager and no Node: what clusterctl installs does not run.
+type managementCluster struct {
+	*gomega.WithT
+	t          *testing.T
+	ctx        context.Context
+	plane      *controlplane.ControlPlane
+	client     client.Client
+	dir        string
+	clusterctl *controlplane.Clusterctl
+}
+
+func newManagementCluster(ctx context.Context, t *testing.T) *managementCluster {
+	t.Helper()
+	m := &managementCluster{WithT: gomega.NewWithT(t), t: t, ctx: ctx, dir: t.TempDir()}
+	certManager, err := controlplane.CertManagerCRDs()
+	m.Expect(err).NotTo(gomega.HaveOccurred())
+	m.plane, err = controlplane.Start(ctx, controlplane.Options{CRDPaths: []string{certManager}})
+	m.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Cleanup(func() {
+		if err := m.plane.Stop(); err != nil {
+			t.Errorf("stopping the management cluster: %v", err)
+		}
+	})
+	scheme := stage.Scheme()
+	m.Expect(cmapi.AddToScheme(scheme)).To(gomega.Succeed())
+	m.client, err = client.New(m.plane.AdminConfig(), client.Options{Scheme: scheme})
+	m.Expect(err).NotTo(gomega.HaveOccurred())
+	m.clusterctl = &controlplane.Clusterctl{Dir: m.dir, Kubeconfig: filepath.Join(m.dir, "admin.kubeconfig")}
+	m.Expect(m.plane.WriteKubeconfig(m.clusterctl.Kubeconfig, "admin", "system:masters")).To(gomega.Succeed())
+	_, err = m.clusterctl.AddCore(ctx)
+	m.Expect(err).NotTo(gomega.HaveOccurred())
+	return m
+}
+
+// release puts a version of Heirloom into clusterctl's repository, as `make release` makes it.
+func (m *managementCluster) release(version string) {
+	m.t.Helper()
+	dir, err := m.clusterctl.Repository("addon-heirloom", version)
+	m.Expect(err).NotTo(gomega.HaveOccurred())
+	out, err := exec.CommandContext(m.ctx, "make", "-C", "../..", "components", "VERSION="+version, "DIST="+dir).CombinedOutput()
+	m.Expect(err).NotTo(gomega.HaveOccurred(), "%s", out)
+}
+
+func (m *managementCluster) run(args ...string) string {
+	m.t.Helper()
+	stdout, err := m.clusterctl.Run(m.ctx, args...)
+	m.Expect(err).NotTo(gomega.HaveOccurred())
+	return stdout
+}
+
+// finishNamespaces does the controller manager's part for Namespaces that are being deleted: clusterctl tries
+// cert-manager out in one of its own.
+func (m *managementCluster) finishNamespaces() {
+	m.t.Helper()
+	namespaces := &corev1.NamespaceList{}
+	m.Expect(m.client.List(m.ctx, namespaces)).To(gomega.Succeed())
+	for i := range namespaces.Items {
+		if namespace := &namespaces.Items[i]; namespace.DeletionTimestamp != nil {
+			namespace.Spec.Finalizers = nil
+			m.Expect(m.client.SubResource("finalize").Update(m.ctx, namespace)).To(gomega.Succeed())
+		}
+	}
+}
+
+// components returns what clusterctl says that it installs.
+func (m *managementCluster) components(namespace, version string) []unstructured.Unstructured {
+	m.t.Helper()
+	out := m.run("generate", "provider", "--addon", "heirloom:"+version, "--target-namespace", namespace)
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(out)), 4096)
+	var objects []unstructured.Unstructured
+	for {
+		var object unstructured.Unstructured
+		err := decoder.Decode(&object.Object)
+		if errors.Is(err, io.EOF) {
+			return objects
+		}
+		m.Expect(err).NotTo(gomega.HaveOccurred())
+		if len(object.Object) > 0 {
+			objects = append(objects, object)
+		}
+	}
+}
+
+// providers returns clusterctl's inventory of add-ons, each as "namespace/name version".
+func (m *managementCluster) providers() []string {
+	m.t.Helper()
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion("clusterctl.cluster.x-k8s.io/v1alpha3")
+	list.SetKind("ProviderList")
+	m.Expect(m.client.List(m.ctx, list)).To(gomega.Succeed())
+	var found []string
+	for _, provider := range list.Items {
+		if provider.Object["type"] == "AddonProvider" {
+			found = append(found, fmt.Sprintf("%s/%s %s", provider.GetNamespace(), provider.GetName(), provider.Object["version"]))
+		}
+	}
+	return found
+}
+
+// pointsTo checks whatever names the Namespace without being in it.
+func (m *managementCluster) pointsTo(namespace string) {
+	m.t.Helper()
+	key := client.ObjectKey{Name: "heirloom"}
+	mutating, validating := &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}
+	m.Expect(m.client.Get(m.ctx, key, mutating)).To(gomega.Succeed())
+	m.Expect(m.client.Get(m.ctx, key, validating)).To(gomega.Succeed())
+	var services []string
+	for _, webhook := range mutating.Webhooks {
+		services = append(services, webhook.ClientConfig.Service.Namespace)
+	}
+	for _, webhook := range validating.Webhooks {
+		services = append(services, webhook.ClientConfig.Service.Namespace)
+	}
+	m.Expect(services).NotTo(gomega.BeEmpty())
+	m.Expect(services).To(gomega.HaveEach(namespace))
+	for _, object := range []client.Object{mutating, validating} {
+		m.Expect(object.GetAnnotations()).To(gomega.HaveKeyWithValue(cmapi.WantInjectAnnotation, namespace+"/heirloom-webhook"))
+	}
+	certificate := &cmapi.Certificate{}
+	m.Expect(m.client.Get(m.ctx, client.ObjectKey{Namespace: namespace, Name: "heirloom-webhook"}, certificate)).To(gomega.Succeed())
+	m.Expect(certificate.Spec.DNSNames).To(gomega.ContainElement("heirloom-webhook." + namespace + ".svc"))
+	binding := &rbacv1.ClusterRoleBinding{}
+	m.Expect(m.client.Get(m.ctx, client.ObjectKey{Name: "heirloom-system-heirloom"}, binding)).To(gomega.Succeed())
+	m.Expect(binding.Subjects).To(gomega.HaveLen(1))
+	m.Expect(binding.Subjects[0].Namespace).To(gomega.Equal(namespace))
+}
+
+// startProgram starts bin/heirloom as the ServiceAccount in a Namespace, with arguments of a Pod but for those that name
+// what only a Pod has. It returns the URL of its health endpoint.
+func (m *managementCluster) startProgram(namespace string, args []string) (process *controlplane.Process, health string) {
+	m.t.Helper()
+	dir, err := os.MkdirTemp(m.dir, "program")
+	m.Expect(err).NotTo(gomega.HaveOccurred())
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	m.Expect(m.plane.WriteKubeconfig(kubeconfig, "system:serviceaccount:"+namespace+":heirloom",
+		"system:serviceaccounts", "system:serviceaccounts:"+namespace)).To(gomega.Succeed())
+	_, err = controlplane.ServingCertificate(dir, "127.0.0.1")
+	m.Expect(err).NotTo(gomega.HaveOccurred())
+	var ports [3]int
+	for i := range ports {
+		ports[i], err = controlplane.FreePort()
+		m.Expect(err).NotTo(gomega.HaveOccurred())
+	}
+	args = slices.Concat(args, []string{
+		"--kubeconfig=" + kubeconfig, "--leader-elect-namespace=" + namespace, "--webhook-cert-dir=" + dir,
+		fmt.Sprintf("--webhook-port=%d", ports[0]), fmt.Sprintf("--health-addr=127.0.0.1:%d", ports[1]),
+		fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[2]),
+	})
+	process, err = controlplane.StartProcess(m.ctx, binary(m.t, "heirloom"), args, filepath.Join(dir, "heirloom.log"))
+	m.Expect(err).NotTo(gomega.HaveOccurred())
+	return process, fmt.Sprintf("http://127.0.0.1:%d", ports[1])
+}
