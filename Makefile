@@ -60,7 +60,7 @@ test-integration: ## Run the tests against a real API server.
 
 .PHONY: test-e2e
 test-e2e: build ## Run the tests of the built programs, from the chart to the Node.
-	@HEIRLOOM_CLUSTERCTL="$$(test/tools/build.sh clusterctl)"; export HEIRLOOM_CLUSTERCTL; $(cluster-test) ./test/e2e/...
+	@HEIRLOOM_CLUSTER_API="$$(test/tools/build.sh cluster-api)"; export HEIRLOOM_CLUSTER_API; $(cluster-test) ./test/e2e/...
 
 .PHONY: bench
 bench: ## Run the benchmarks.

@@ -18,7 +18,19 @@ import (
 const (
 	assetsVariable = "KUBEBUILDER_ASSETS" // what envtest reads, too
 	toolsVariable  = "HEIRLOOM_TOOLS"
+
+	clusterAPIVariable = "HEIRLOOM_CLUSTER_API"
 )
+
+// ClusterAPIProgram returns the path of a manager of Cluster API.
+func ClusterAPIProgram(name string) (string, error) {
+	return program(clusterAPIVariable, name)
+}
+
+// CAPIModule returns the directory of Cluster API's module, at the version that go.mod requires.
+func CAPIModule(ctx context.Context) (string, error) {
+	return moduleDir(ctx, capiModule)
+}
 
 // program returns the path of a program in the directory that an environment variable names.
 func program(variable, name string) (string, error) {

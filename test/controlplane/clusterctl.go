@@ -11,8 +11,6 @@ import (
 	"strings"
 )
 
-const clusterctlVariable = "HEIRLOOM_CLUSTERCTL"
-
 // Clusterctl runs clusterctl, at the version of Cluster API that go.mod requires, in a home directory of its own.
 type Clusterctl struct {
 	// Dir is where its configuration and its repositories are.
@@ -76,7 +74,7 @@ func (c *Clusterctl) config() string {
 
 // Run runs one command and returns what it prints.
 func (c *Clusterctl) Run(ctx context.Context, args ...string) (stdout string, err error) {
-	path, err := program(clusterctlVariable, "clusterctl")
+	path, err := program(clusterAPIVariable, "clusterctl")
 	if err != nil {
 		return "", err
 	}

@@ -5,7 +5,7 @@
 # stdout. What is there already is not built again; the directory's name carries the versions in the go.mod files
 # beside this script, so that a bump there is a new build.
 #
-# usage: build.sh controlplane|tools|clusterctl|lint|dev
+# usage: build.sh controlplane|tools|cluster-api|lint|dev
 
 set -euo pipefail
 
@@ -37,8 +37,11 @@ programs() {
 		echo "kubemark kubernetes k8s.io/kubernetes/cmd/kubemark 60 s"
 		echo "helm helm helm.sh/helm/v4/cmd/helm 2 min"
 		;;
-	clusterctl)
+	cluster-api)
 		echo "clusterctl cluster-api-v1.14 sigs.k8s.io/cluster-api/cmd/clusterctl 60 s"
+		echo "core cluster-api-v1.14 sigs.k8s.io/cluster-api/core 60 s"
+		echo "kubeadm-bootstrap cluster-api-v1.14 sigs.k8s.io/cluster-api/bootstrap/kubeadm 20 s"
+		echo "kubeadm-control-plane cluster-api-v1.14 sigs.k8s.io/cluster-api/controlplane/kubeadm 20 s"
 		;;
 	lint)
 		echo "golangci-lint golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint 3 min"
@@ -48,7 +51,7 @@ programs() {
 		echo "govulncheck dev golang.org/x/vuln/cmd/govulncheck 10 s"
 		;;
 	*)
-		die "usage: build.sh controlplane|tools|clusterctl|lint|dev"
+		die "usage: build.sh controlplane|tools|cluster-api|lint|dev"
 		;;
 	esac
 }
@@ -57,7 +60,7 @@ versions() {
 	case $1 in
 	controlplane) echo "$(version kubernetes k8s.io/kubernetes)-$(version etcd go.etcd.io/etcd/server/v3)" ;;
 	tools) echo "$(version kubernetes k8s.io/kubernetes)-$(version helm helm.sh/helm/v4)" ;;
-	clusterctl) version cluster-api-v1.14 sigs.k8s.io/cluster-api ;;
+	cluster-api) version cluster-api-v1.14 sigs.k8s.io/cluster-api ;;
 	lint) version golangci-lint github.com/golangci/golangci-lint/v2 ;;
 	dev) echo "$(version dev sigs.k8s.io/controller-tools)-$(version dev golang.org/x/vuln)" ;;
 	esac

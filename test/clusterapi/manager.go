@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+)
+
+// Options says which managers run, and how.
+type Options struct {
+	// Dir is where logs, kubeconfigs and certificates are written.
+	Dir string
+	// TaintPropagation is the feature gate MachineTaintPropagation, which is off by default.
+	TaintPropagation bool
+	// Kubeadm runs the kubeadm bootstrap and the kubeadm control-plane manager, too.
+	Kubeadm bool
+}
+
+// Managers are Cluster API's, running.
+type Managers struct {
+	running []*controlplane.Process
+}
+
+// provider is a manager with its part of Cluster API's module.
+type provider struct{ name, dir string }
+
+// Start starts the managers of the release that go.mod requires, with their webhooks. Its CRDs must be installed.
+func Start(ctx context.Context, cp *controlplane.ControlPlane, options Options) (*Managers, error) {
+	release, err := controlplane.CAPIModule(ctx)
+	if err != nil {
+		return nil, err
+	}
+	providers := []provider{{"core", filepath.Join(release, "core")}}
+	if options.Kubeadm {
+		providers = append(providers,
+			provider{"kubeadm-bootstrap", filepath.Join(release, "bootstrap", "kubeadm")},
+			provider{"kubeadm-control-plane", filepath.Join(release, "controlplane", "kubeadm")})
+	}
+	admin, err := client.New(cp.AdminConfig(), client.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("making an administrator's client: %w", err)
+	}
+	kubeconfig := filepath.Join(options.Dir, "cluster-api.kubeconfig")
+	if err := cp.WriteKubeconfig(kubeconfig, "cluster-api", "system:masters"); err != nil {
+		return nil, err
+	}
+	m := &Managers{}
+	for _, p := range providers {
+		if err := m.start(ctx, admin, p, kubeconfig, options); err != nil {
+			return nil, errors.Join(err, m.Stop())
+		}
+	}
+	return m, nil
+}
+
+// start starts one manager. The API server calls its webhooks from then on, and fails without an answer.
+func (m *Managers) start(ctx context.Context, admin client.Client, p provider, kubeconfig string, options Options) error {
+	certs := filepath.Join(options.Dir, p.name)
+	if err := os.Mkdir(certs, 0o700); err != nil && !os.IsExist(err) {
+		return fmt.Errorf("making a directory for certificates: %w", err)
+	}
+	ca, err := controlplane.ServingCertificate(certs, "127.0.0.1")
+	if err != nil {
+		return err
+	}
+	ports, err := freePorts(3)
+	if err != nil {
+		return err
+	}
+	health := fmt.Sprintf("127.0.0.1:%d", ports[1])
+	binary, err := controlplane.ClusterAPIProgram(p.name)
+	if err != nil {
+		return err
+	}
+	args := []string{
+		"--kubeconfig=" + kubeconfig, "--leader-elect=false",
+		fmt.Sprintf("--webhook-port=%d", ports[0]), "--webhook-cert-dir=" + certs, "--health-addr=" + health,
+		fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[2]), "--insecure-diagnostics=true",
+		"--feature-gates=" + gates(p.name, options),
+	}
+	server := endpoint{url: fmt.Sprintf("https://127.0.0.1:%d", ports[0]), ca: ca}
+	if err := convertAt(ctx, admin, filepath.Join(p.dir, "config", "crd", "bases"), server); err != nil {
+		return err
+	}
+	process, err := controlplane.StartProcess(ctx, binary, args, filepath.Join(options.Dir, p.name+".log"))
+	if err != nil {
+		return err
+	}
+	m.running = append(m.running, process)
+	if err := process.WaitReady(ctx, "http://"+health+"/readyz"); err != nil {
+		return err
+	}
+	objects, err := webhooks(filepath.Join(p.dir, "config", "webhook", "manifests.yaml"), p.name, server)
+	if err != nil {
+		return err
+	}
+	return controlplane.Apply(ctx, admin, objects)
+}
+
+func gates(name string, options Options) string {
+	all := []string{"ClusterTopology=true"}
+	if name == "core" {
+		all = append(all, fmt.Sprintf("MachineTaintPropagation=%t", options.TaintPropagation))
+	}
+	return strings.Join(all, ",")
+}
+
+func freePorts(n int) ([]int, error) {
+	ports := make([]int, n)
+	for i := range ports {
+		port, err := controlplane.FreePort()
+		if err != nil {
+			return nil, err
+		}
+		ports[i] = port
+	}
+	return ports, nil
+}
+
+// Stop stops the managers.
+func (m *Managers) Stop() error {
+	var errs []error
+	for _, process := range m.running {
+		errs = append(errs, process.Stop())
+	}
+	m.running = nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// endpoint is where a manager serves its webhooks.
+type endpoint struct {
+	url string
+	ca  []byte
+}
+
+// webhooks reads a provider's webhook configurations and lets them call the endpoint. A kustomization gives them names that
+// differ between providers; here the provider's own does.
+func webhooks(file, name string, server endpoint) ([]unstructured.Unstructured, error) {
+	objects, err := read(file)
+	if err != nil {
+		return nil, err
+	}
+	for _, object := range objects {
+		object.SetName("cluster-api-" + name)
+		hooks, _, err := unstructured.NestedSlice(object.Object, "webhooks")
+		if err != nil {
+			return nil, fmt.Errorf("reading the webhooks in %s: %w", file, err)
+		}
+		for _, hook := range hooks {
+			hook, _ := hook.(map[string]any)
+			path, _, err := unstructured.NestedString(hook, "clientConfig", "service", "path")
+			if err != nil {
+				return nil, fmt.Errorf("reading the path of a webhook in %s: %w", file, err)
+			}
+			hook["clientConfig"] = map[string]any{"url": server.url + path, "caBundle": base64.StdEncoding.EncodeToString(server.ca)}
+		}
+		object.Object["webhooks"] = hooks
+	}
+	return objects, nil
+}
+
+// convertAt makes the API server ask the endpoint to convert between the versions of those kinds that have several.
+func convertAt(ctx context.Context, admin client.Client, bases string, server endpoint) error {
+	files, err := filepath.Glob(filepath.Join(bases, "*.yaml"))
+	if err != nil {
+		return fmt.Errorf("looking for CRDs: %w", err)
+	}
+	conversion, err := json.Marshal(map[string]any{"spec": map[string]any{"conversion": apiextensionsv1.CustomResourceConversion{
+		Strategy: apiextensionsv1.WebhookConverter,
+		Webhook: &apiextensionsv1.WebhookConversion{
+			ConversionReviewVersions: []string{"v1"},
+			ClientConfig:             &apiextensionsv1.WebhookClientConfig{URL: ptr.To(server.url + "/convert"), CABundle: server.ca},
+		},
+	}}})
+	if err != nil {
+		return fmt.Errorf("encoding a patch: %w", err)
+	}
+	for _, file := range files {
+		objects, err := read(file)
+		if err != nil {
+			return err
+		}
+		for _, object := range objects {
+			if versions, _, _ := unstructured.NestedSlice(object.Object, "spec", "versions"); len(versions) < 2 {
+				continue
+			}
+			if err := admin.Patch(ctx, &object, client.RawPatch(types.MergePatchType, conversion)); err != nil {
+				return fmt.Errorf("patching CRD %s: %w", object.GetName(), err)
+			}
+		}
+	}
+	return nil
+}
+
+func read(file string) ([]unstructured.Unstructured, error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading a manifest: %w", err)
+	}
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096)
+	var objects []unstructured.Unstructured
+	for {
+		var object unstructured.Unstructured
+		err := decoder.Decode(&object.Object)
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("decoding %s: %w", file, err)
+		}
+		if len(object.Object) > 0 {
+			objects = append(objects, object)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/test/clusterapi"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// step is something that an operator does. After it, both worlds settle and are compared.
+type step struct {
+	name string
+	do   func(*world)
+}
+
+// steps are one life of a MachineDeployment. With typed, taints are declared in fields, too, which Cluster API accepts only
+// with its feature gate.
+func steps(typed bool) []step {
+	declared := stage.Declared{
+		Labels:         map[string]string{"team": "ml", "node.cluster.x-k8s.io/pool": "gpu", "node-role.kubernetes.io/worker": "", "goes": "soon"},
+		Annotations:    map[string]string{"note": "humans", "node.cluster.x-k8s.io/note": "nodes", taint.AlwaysAnnotation: "annotated-always=yes:NoSchedule"},
+		OwnAnnotations: map[string]string{"runbook": "there"},
+	}
+	if typed {
+		declared.Taints = append(stage.Taints(clusterv1.MachineTaintPropagationAlways, "gpu=true:NoSchedule"),
+			stage.Taints(clusterv1.MachineTaintPropagationOnInitialization, "booting=yes:PreferNoSchedule")...)
+	}
+	return []step{
+		{"create", func(w *world) { w.deploy(2, declared) }},
+		{"change and remove", func(w *world) {
+			w.change(func(md *clusterv1.MachineDeployment) {
+				template := &md.Spec.Template
+				delete(template.Labels, "goes")
+				template.Labels["team"], template.Labels["node.cluster.x-k8s.io/pool"] = "ai", "tpu"
+				template.Labels["came.node.cluster.x-k8s.io/later"] = "yes"
+				delete(template.Annotations, "note")
+				md.Annotations["runbook"] = "here"
+				if typed {
+					template.Spec.Taints = stage.Taints(clusterv1.MachineTaintPropagationAlways, "tpu=true:NoSchedule")
+				}
+			})
+		}},
+		{"change fields in place", func(w *world) {
+			w.change(func(md *clusterv1.MachineDeployment) {
+				md.Spec.Template.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To(int32(60))
+				md.Spec.Template.Spec.MinReadySeconds = ptr.To(int32(1))
+			})
+		}},
+		{"scale out", func(w *world) {
+			w.change(func(md *clusterv1.MachineDeployment) { md.Spec.Replicas = ptr.To(int32(3)) })
+		}},
+		{"roll out", func(w *world) {
+			w.change(func(md *clusterv1.MachineDeployment) {
+				md.Spec.Template.Spec.Bootstrap.DataSecretName = ptr.To("other-data")
+			})
+		}},
+		{"change after a rollout", func(w *world) {
+			w.change(func(md *clusterv1.MachineDeployment) { md.Spec.Template.Labels["team"] = "after" })
+		}},
+		{"delete a Machine", func(w *world) {
+			machine := w.list(w.Client, machineKind)[0]
+			w.Expect(w.Client.Delete(w.ctx, &machine)).To(Succeed())
+			w.Eventually(func() error { return w.Client.Get(w.ctx, client.ObjectKeyFromObject(&machine), &machine) }).
+				WithTimeout(patience).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
+		}},
+		{"scale in", func(w *world) {
+			w.change(func(md *clusterv1.MachineDeployment) { md.Spec.Replicas = ptr.To(int32(1)) })
+		}},
+	}
+}
+
+// Beside Cluster API's own controllers, every object of the chain ends as without Heirloom, apart from what only Heirloom
+// promises; nothing moves that would not move anyway. It makes no difference whether Heirloom comes before or after, and
+// none is left when it has gone.
+func TestCoexistence(t *testing.T) {
+	for _, gate := range []bool{true, false} {
+		t.Run(fmt.Sprintf("MachineTaintPropagation=%t", gate), func(t *testing.T) {
+			options := clusterapi.Options{TaintPropagation: gate}
+			alone, together := newWorld(t, false, options), newWorld(t, true, options)
+			for _, step := range steps(gate) {
+				step.do(alone)
+				step.do(together)
+				expectEqual(alone, together, step.name)
+			}
+			expectQuiet(alone, together)
+
+			alone.Expect(alone.StartHeirloom(alone.ctx)).To(Succeed())
+			expectEqual(alone, together, "Heirloom comes later")
+			together.Expect(together.StopHeirloom()).To(Succeed())
+			last := step{"Heirloom has gone", func(w *world) {
+				w.change(func(md *clusterv1.MachineDeployment) { md.Spec.Template.Labels["team"] = "last" })
+			}}
+			last.do(alone)
+			last.do(together)
+			expectEqual(alone, together, last.name)
+		})
+	}
+}
+
+// expectEqual lets both worlds settle and compares them.
+func expectEqual(alone, together *world, after string) {
+	together.t.Helper()
+	alone.settle()
+	together.settle()
+	if diff := cmp.Diff(alone.snapshot(), together.snapshot()); diff != "" {
+		together.t.Fatalf("after %q, Heirloom makes a difference (-without, +with):\n%s", after, diff)
+	}
+	together.t.Logf("%s: as without Heirloom", after)
+}
+
+// expectQuiet expects that nothing is written for a minute, and that Cluster API did not have to write more than alone.
+// How often it repeats itself differs a little from run to run.
+func expectQuiet(alone, together *world) {
+	together.t.Helper()
+	before, writes := together.versions(), together.writes()
+	together.Consistently(together.versions).WithTimeout(time.Minute).WithPolling(5 * time.Second).Should(Equal(before))
+	together.Expect(together.writes()).To(Equal(writes))
+	without := alone.writes()
+	together.t.Logf("Cluster API wrote, status aside, %d times without Heirloom and %d times beside it: %v", without.total(), writes.total(), writes)
+	for _, what := range []string{"delete machines", "delete machinesets"} {
+		together.Expect(writes[what]).To(Equal(without[what]), what)
+	}
+	together.Expect(float64(writes.total())).To(BeNumerically("<=", 1.2*float64(without.total())))
+}
