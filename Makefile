@@ -79,6 +79,10 @@ fuzz: ## Run each fuzz target for FUZZTIME (30s).
 generate: ## Regenerate all generated files.
 	@dev="$$(test/tools/build.sh dev)"; "$$dev/controller-gen" object paths=./pkg/...
 	$(GO) generate ./...
+	@# It says what is wrong, and goes on: whatever it says is an error.
+	@dev="$$(test/tools/build.sh dev)"; \
+	said="$$("$$dev/helm-docs" --chart-search-root=deploy/chart --sort-values-order=file --log-level=warning 2>&1)" && \
+		[[ -z $$said ]] || { echo "$$said" >&2; exit 1; }
 
 .PHONY: lint
 lint: ## Run golangci-lint, which also holds the import rules.

@@ -42,6 +42,7 @@ programs() {
 		;;
 	dev)
 		echo "controller-gen dev sigs.k8s.io/controller-tools/cmd/controller-gen 20 s"
+		echo "helm-docs helm-docs github.com/norwoodj/helm-docs/cmd/helm-docs 15 s"
 		echo "govulncheck dev golang.org/x/vuln/cmd/govulncheck 10 s"
 		;;
 	*)
@@ -55,7 +56,9 @@ versions() {
 	controlplane) echo "$(version kubernetes k8s.io/kubernetes)-$(version etcd go.etcd.io/etcd/server/v3)" ;;
 	tools) echo "$(version kubernetes k8s.io/kubernetes)-$(version helm helm.sh/helm/v4)" ;;
 	lint) version golangci-lint github.com/golangci/golangci-lint/v2 ;;
-	dev) echo "$(version dev sigs.k8s.io/controller-tools)-$(version dev golang.org/x/vuln)" ;;
+	dev)
+		echo "$(version dev sigs.k8s.io/controller-tools)-$(version dev golang.org/x/vuln)-$(version helm-docs github.com/norwoodj/helm-docs)"
+		;;
 	esac
 }
 
