@@ -56,7 +56,7 @@ test-unit: ## Run the tests that need nothing but Go.
 
 .PHONY: test-integration
 test-integration: ## Run the tests against a real API server.
-	@$(cluster-test) $(call packages,test/controlplane test/integration)
+	@$(cluster-test) $(call packages,test/controlplane test/chart test/integration)
 
 .PHONY: test-e2e
 test-e2e: build ## Run the tests of the built programs, from the chart to the Node.
