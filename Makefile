@@ -56,7 +56,7 @@ test-unit: ## Run the tests that need nothing but Go.
 
 .PHONY: test-integration
 test-integration: ## Run the tests against a real API server.
-	@$(cluster-test) $(call packages,test/controlplane test/integration)
+	@$(cluster-test) $(call packages,test/controlplane test/chart test/integration)
 
 .PHONY: test-e2e
 test-e2e: build ## Run the tests of the built programs, from the chart to the Node.
@@ -79,6 +79,10 @@ fuzz: ## Run each fuzz target for FUZZTIME (30s).
 generate: ## Regenerate all generated files.
 	@dev="$$(test/tools/build.sh dev)"; "$$dev/controller-gen" object paths=./pkg/...
 	$(GO) generate ./...
+	@# It says what is wrong, and goes on: whatever it says is an error.
+	@dev="$$(test/tools/build.sh dev)"; \
+	said="$$("$$dev/helm-docs" --chart-search-root=deploy/chart --sort-values-order=file --log-level=warning 2>&1)" && \
+		[[ -z $$said ]] || { echo "$$said" >&2; exit 1; }
 
 .PHONY: lint
 lint: ## Run golangci-lint, which also holds the import rules.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -53,10 +52,13 @@ func TestWebhookAndLoopAgreeOnEveryOwner(t *testing.T) {
 	})
 }
 
+// fleetName is the name of a fleet's namespace, and of most that is in it.
+const fleetName = "fleet"
+
 func newFleet(s *scene, value string) *fleet {
-	const name = "fleet"
+	const name = fleetName
 	f := &fleet{scene: s, class: clusterClass(name), cluster: stage.Cluster(name, name)}
-	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	s.ensureNamespace(name)
 	f.cluster.Spec.Topology = clusterv1.Topology{
 		ClassRef: clusterv1.ClusterClassRef{Name: name}, Version: "v1.36.0",
 		Workers: clusterv1.WorkersTopology{

@@ -23,6 +23,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -94,6 +95,20 @@ func newScene(t *testing.T, options stage.Options) *scene {
 // in is the same scene inside a subtest.
 func (s *scene) in(t *testing.T) *scene {
 	return &scene{Stage: s.Stage, WithT: gomega.NewWithT(t), t: t, ctx: s.ctx, dir: s.dir}
+}
+
+func (s *scene) freePort() int {
+	s.t.Helper()
+	port, err := controlplane.FreePort()
+	s.Expect(err).NotTo(gomega.HaveOccurred())
+	return port
+}
+
+func (s *scene) read(path string) string {
+	s.t.Helper()
+	content, err := os.ReadFile(path)
+	s.Expect(err).NotTo(gomega.HaveOccurred())
+	return string(content)
 }
 
 func showLog(t *testing.T, path string) {

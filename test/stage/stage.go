@@ -138,9 +138,14 @@ func (s *Stage) kubeconfig() string {
 
 // install applies what the chart renders for a program that runs outside of the cluster.
 func (s *Stage) install(ctx context.Context) error {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}}
-	if err := s.Client.Create(ctx, namespace); err != nil {
-		return fmt.Errorf("creating namespace %s: %w", Namespace, err)
+	namespaces := []string{Namespace}
+	if watched, ok := s.options.Values["namespace"].(string); ok && watched != "" {
+		namespaces = append(namespaces, watched) // the chart puts a Role there
+	}
+	for _, name := range namespaces {
+		if err := s.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			return fmt.Errorf("creating namespace %s: %w", name, err)
+		}
 	}
 	ca, err := controlplane.ServingCertificate(s.options.Dir, "127.0.0.1")
 	if err != nil {

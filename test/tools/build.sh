@@ -48,6 +48,7 @@ programs() {
 		;;
 	dev)
 		echo "controller-gen dev sigs.k8s.io/controller-tools/cmd/controller-gen 20 s"
+		echo "helm-docs helm-docs github.com/norwoodj/helm-docs/cmd/helm-docs 15 s"
 		echo "govulncheck dev golang.org/x/vuln/cmd/govulncheck 10 s"
 		;;
 	*)
@@ -62,7 +63,9 @@ versions() {
 	tools) echo "$(version kubernetes k8s.io/kubernetes)-$(version helm helm.sh/helm/v4)" ;;
 	cluster-api) version cluster-api-v1.14 sigs.k8s.io/cluster-api ;;
 	lint) version golangci-lint github.com/golangci/golangci-lint/v2 ;;
-	dev) echo "$(version dev sigs.k8s.io/controller-tools)-$(version dev golang.org/x/vuln)" ;;
+	dev)
+		echo "$(version dev sigs.k8s.io/controller-tools)-$(version dev golang.org/x/vuln)-$(version helm-docs github.com/norwoodj/helm-docs)"
+		;;
 	esac
 }
 

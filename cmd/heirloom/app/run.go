@@ -57,7 +57,29 @@ func run(ctx context.Context, c *config.Config) error {
 	if err := addChecks(mgr, c); err != nil {
 		return err
 	}
-	if err := mgr.Start(ctx); err != nil {
+	return start(ctx, mgr)
+}
+
+// start blocks until ctx is done and everything has ended. Until its caches are filled, a manager cannot be stopped: it goes
+// on to wait for them, which is for ever where a right or a CustomResourceDefinition is missing. It has nothing to finish
+// either, as nobody asks a program that is not ready, so it is left behind.
+func start(ctx context.Context, mgr ctrl.Manager) error {
+	ended, filled := make(chan error, 1), make(chan struct{})
+	go func() { ended <- mgr.Start(ctx) }()
+	go func() {
+		if mgr.GetCache().WaitForCacheSync(ctx) {
+			close(filled)
+		}
+	}()
+	var err error
+	select {
+	case err = <-ended:
+	case <-filled:
+		err = <-ended
+	case <-ctx.Done():
+		ctrl.Log.Info("Told to stop before the caches were filled")
+	}
+	if err != nil {
 		return fmt.Errorf("running: %w", err)
 	}
 	return nil

@@ -70,6 +70,7 @@ app.kubernetes.io/component: manager
 
 {{- /* Fails on values that are valid each, but not together. */ -}}
 {{- define "heirloom.validate" -}}
+{{- include "heirloom.validateProgram" . }}
 {{- $certificates := .Values.certificates }}
 {{- if and (not .Values.manager.enabled) (not .Values.webhooks.url) }}
 {{- fail "manager.enabled=false needs webhooks.url: the API server must be told where Heirloom runs" }}
@@ -172,4 +173,20 @@ because it matches when the old or the new object matches. */ -}}
 matchExpressions:
   - key: heirloom.dev/ignore
     operator: DoesNotExist
+{{- end }}
+
+{{- define "heirloom.topologySpreadConstraints" -}}
+{{- $constraints := .Values.manager.topologySpreadConstraints }}
+{{- if not $constraints }}
+{{- range $key := list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+{{- $constraints = append $constraints (dict "topologyKey" $key "maxSkew" 1 "whenUnsatisfiable" "ScheduleAnyway") }}
+{{- end }}
+{{- end }}
+{{- /* By the hash, Pods of a revision that is on its way out do not count. */ -}}
+{{- $ours := dict
+  "labelSelector" (dict "matchLabels" (include "heirloom.selectorLabels" . | fromYaml))
+  "matchLabelKeys" (list "pod-template-hash") }}
+{{- range $constraints }}
+- {{ (hasKey . "labelSelector" | ternary . (merge (dict) . $ours)) | toYaml | nindent 2 | trim }}
+{{- end }}
 {{- end }}

@@ -1,0 +1,60 @@
+{{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
+
+{{- /* Fails on values of how the program runs that are valid each, but not together. What is valid alone, the schema says. */ -}}
+{{- define "heirloom.validateProgram" -}}
+{{- range $name := list "additionalSyncMachineLabels" "additionalSyncMachineAnnotations" }}
+{{- range index $.Values $name }}
+{{- /* With nothing as an alternative, whatever is valid matches nothing. */ -}}
+{{- if not (regexMatch (printf "(?:%s)|" .) "") }}
+{{- fail (printf "%s: %q is no regular expression of Go" $name .) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $own := .Values.managementCluster | splitList "/" | first }}
+{{- if and .Values.namespace .Values.managementCluster (ne $own .Values.namespace) }}
+{{- fail (printf "managementCluster=%s is not in the only namespace that is watched, namespace=%s" .Values.managementCluster .Values.namespace) }}
+{{- end }}
+{{- with .Values.leaderElection }}
+{{- if and .enabled (not (and (lt (int .retryPeriodSeconds) (int .renewDeadlineSeconds)) (lt (int .renewDeadlineSeconds) (int .leaseDurationSeconds)))) }}
+{{- fail "leaderElection.retryPeriodSeconds must be less than leaderElection.renewDeadlineSeconds, and that less than leaderElection.leaseDurationSeconds" }}
+{{- end }}
+{{- end }}
+{{- if and .Values.logging.vmodule (ne .Values.logging.format "text") }}
+{{- fail "logging.vmodule needs logging.format=text" }}
+{{- end }}
+{{- if and (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) }}
+{{- fail "serviceAccount.create=false needs serviceAccount.name: the ServiceAccount that is there already" }}
+{{- end }}
+{{- include "heirloom.validateManager" . }}
+{{- end }}
+
+{{- define "heirloom.validateManager" -}}
+{{- $manager := .Values.manager }}
+{{- if and (gt (int $manager.replicas) 1) (not .Values.leaderElection.enabled) }}
+{{- fail (printf "manager.replicas=%v needs leaderElection.enabled: two resync loops would do everything twice" $manager.replicas) }}
+{{- end }}
+{{- $seen := dict }}
+{{- range $name, $port := $manager.ports }}
+{{- $port := toString $port }}
+{{- if hasKey $seen $port }}
+{{- fail (printf "manager.ports.%s and manager.ports.%s are both %s" (get $seen $port) $name $port) }}
+{{- end }}
+{{- $_ := set $seen $port $name }}
+{{- end }}
+{{- $strategy := $manager.updateStrategy }}
+{{- if and (eq $strategy.type "RollingUpdate") (has (toString $strategy.rollingUpdate.maxUnavailable) (list "0" "0%")) (has (toString $strategy.rollingUpdate.maxSurge) (list "0" "0%")) }}
+{{- fail "manager.updateStrategy.rollingUpdate.maxUnavailable and .maxSurge are both 0: no Pod could ever be replaced" }}
+{{- end }}
+{{- $minAvailable := toString $manager.podDisruptionBudget.minAvailable }}
+{{- if and (ne $minAvailable "") (not (hasSuffix "%" $minAvailable)) (gt (int $manager.replicas) 1) (ge (int $minAvailable) (int $manager.replicas)) }}
+{{- fail (printf "manager.podDisruptionBudget.minAvailable=%s must be less than manager.replicas=%v: no Node could be drained" $minAvailable $manager.replicas) }}
+{{- end }}
+{{- if has (toString $manager.podDisruptionBudget.maxUnavailable) (list "0" "0%") }}
+{{- if and (eq $minAvailable "") $manager.podDisruptionBudget.enabled }}
+{{- fail "manager.podDisruptionBudget.maxUnavailable must not be 0: no Node could be drained" }}
+{{- end }}
+{{- end }}
+{{- if and .Values.networkPolicy.enabled $manager.hostNetwork }}
+{{- fail "networkPolicy.enabled has no effect with manager.hostNetwork: NetworkPolicies do not reach the network of Nodes" }}
+{{- end }}
+{{- end }}

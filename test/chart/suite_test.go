@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package chart tests the Helm chart with the real helm, and what it renders against a real API server.
+package chart
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+)
+
+const (
+	releaseNamespace = "heirloom-system"
+	fleetNamespace   = "fleet"
+)
+
+// values are values of the chart.
+type values = map[string]any
+
+func chartDir(t *testing.T) string {
+	t.Helper()
+	root, err := controlplane.RepositoryRoot(t.Context())
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return filepath.Join(root, "deploy", "chart", "heirloom")
+}
+
+// render renders the chart with values over its own.
+func render(t *testing.T, over values) ([]unstructured.Unstructured, error) {
+	t.Helper()
+	return controlplane.RenderChart(t.Context(), chartDir(t), controlplane.ChartOptions{Namespace: releaseNamespace, Values: over})
+}
+
+// everything changes every value that is an argument of the program, and switches everything on that can be on.
+func everything() values {
+	return values{
+		"namespace": fleetNamespace, "watchFilter": "blue", "syncPeriod": "1h30m", "noExecuteRate": 0.5,
+		"managementCluster": fleetNamespace + "/self", "clusterAPITaintPropagation": "enabled", "insecureDiagnostics": true,
+		"additionalSyncMachineLabels": []any{`^example\.com/`}, "additionalSyncMachineAnnotations": []any{"note$"},
+		"additionalProviderGroups": []any{"infrastructure.example.com"},
+		"workloadClusters": values{
+			"admission": "webhook", "webhookURL": "https://heirloom.example.com:8443/base", "webhookKeyRotation": "24h",
+			"concurrency": 2000000, "clientQPS": 0.5, "clientBurst": 2000000,
+		},
+		"kubeAPI":        values{"qps": 2000000, "burst": 2000000},
+		"leaderElection": values{"enabled": true, "leaseDurationSeconds": 60, "renewDeadlineSeconds": 40, "retryPeriodSeconds": 5},
+		"tls": values{
+			"minVersion": "VersionTLS13", "cipherSuites": []any{"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"}, "curvePreferences": []any{29, 4588},
+		},
+		"logging":       values{"verbosity": 4, "format": "json", "flushFrequency": "1s"},
+		"networkPolicy": values{"enabled": true, "metricsFrom": []any{values{"namespaceSelector": values{}}}, "workloadFrom": []any{values{"ipBlock": values{"cidr": "192.0.2.0/24"}}}},
+		"manager": values{
+			"replicas": 3, "ports": values{"webhook": 19443, "workload": 19444, "health": 19440, "metrics": 18443},
+			"podDisruptionBudget":       values{"minAvailable": "50%"},
+			"updateStrategy":            values{"rollingUpdate": values{"maxUnavailable": "10%", "maxSurge": "20%"}},
+			"priorityClassName":         "system-cluster-critical",
+			"topologySpreadConstraints": []any{values{"topologyKey": "rack", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}},
+			"affinity":                  values{"podAntiAffinity": values{"requiredDuringSchedulingIgnoredDuringExecution": []any{values{"topologyKey": "kubernetes.io/hostname"}}}},
+			"podLabels":                 values{"team": "platform"}, "podAnnotations": values{"example.com/note": "x"},
+			"env": []any{values{"name": "HTTPS_PROXY", "value": "http://proxy.example.com:3128"}},
+		},
+		"imagePullSecrets": []any{values{"name": "registry"}}, "image": values{"digest": "sha256:" + strings.Repeat("a", 64)},
+		"serviceAccount": values{"name": "other", "annotations": values{"example.com/role": "x"}},
+		"webhooks":       values{"validation": values{"failurePolicy": "Fail", "timeoutSeconds": 10}},
+		"certificates":   values{"certManager": values{"issuerRef": values{"name": "ca", "kind": "ClusterIssuer"}}},
+	}
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package chart
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+// schema is a part of values.schema.json.
+type schema struct {
+	Ref         string            `json:"$ref"`
+	Properties  map[string]schema `json:"properties"`
+	Definitions map[string]schema `json:"definitions"`
+}
+
+// The schema knows every value that is documented, and no other.
+func TestSchemaHasEveryValue(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	raw, err := os.ReadFile(filepath.Join(chartDir(t), "values.schema.json"))
+	Expect(err).NotTo(HaveOccurred())
+	var root schema
+	Expect(json.Unmarshal(raw, &root)).To(Succeed())
+	documented := documentedValues(t)
+	Expect(documented).NotTo(BeEmpty())
+	known := map[string]bool{}
+	var walk func(path string, s schema)
+	walk = func(path string, s schema) {
+		s = root.resolve(s)
+		if documented[path] || len(s.Properties) == 0 {
+			known[path] = true
+			return
+		}
+		for name, property := range s.Properties {
+			walk(strings.TrimPrefix(path+"."+name, "."), property)
+		}
+	}
+	walk("", root)
+	Expect(known).To(HaveKey("global"), "which is Helm's own")
+	delete(known, "global")
+	Expect(known).To(Equal(documented), "values.schema.json (actual) and values.yaml (expected)")
+}
+
+func (s schema) resolve(part schema) schema {
+	if name, ok := strings.CutPrefix(part.Ref, "#/definitions/"); ok {
+		return s.Definitions[name]
+	}
+	return part
+}
+
+// documentedValues are those of values.yaml, as its generated table has them.
+func documentedValues(t *testing.T) map[string]bool {
+	t.Helper()
+	readme, err := os.ReadFile(filepath.Join(chartDir(t), "README.md"))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	documented := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Za-z.]+)` \\|").FindAllStringSubmatch(string(readme), -1) {
+		documented[row[1]] = true
+	}
+	return documented
+}
+
+// What cannot work is refused by helm, with a message that names the value.
+func TestWrongValuesAreRefused(t *testing.T) {
+	provided := func(over values) values {
+		all := values{"mode": "provided"}
+		for key, value := range over {
+			all[key] = value
+		}
+		return values{"certificates": all}
+	}
+	for _, tc := range []struct {
+		wrong values
+		says  string
+	}{
+		{values{"replicas": 3}, "'replicas' not allowed"},
+		{values{"manager": values{"replica": 3}}, "at '/manager': additional properties 'replica' not allowed"},
+		{values{"manager": values{"replicas": "two"}}, "/manager/replicas"},
+		{values{"manager": values{"replicas": -1}}, "/manager/replicas"},
+		{values{"nameOverride": "Heirloom"}, "/nameOverride"},
+		{values{"namespace": "a/b"}, "/namespace"},
+		{values{"watchFilter": "a=b"}, "/watchFilter"},
+		{values{"syncPeriod": "10"}, "/syncPeriod"},
+		{values{"syncPeriod": "0s"}, "/syncPeriod"},
+		{values{"syncPeriod": 600}, "/syncPeriod"},
+		{values{"noExecuteRate": -1}, "/noExecuteRate"},
+		{values{"managementCluster": "self"}, "/managementCluster"},
+		{values{"clusterAPITaintPropagation": "on"}, "/clusterAPITaintPropagation"},
+		{values{"additionalSyncMachineLabels": []any{"a,b"}}, "/additionalSyncMachineLabels/0"},
+		{values{"additionalProviderGroups": []any{"Example.com"}}, "/additionalProviderGroups/0"},
+		{values{"workloadClusters": values{"admission": "url"}}, "/workloadClusters/admission"},
+		{values{"workloadClusters": values{"webhookURL": "http://heirloom.example.com"}}, "/workloadClusters/webhookURL"},
+		{values{"workloadClusters": values{"webhookKeyRotation": "30m"}}, "/workloadClusters/webhookKeyRotation"},
+		{values{"workloadClusters": values{"concurrency": 0}}, "/workloadClusters/concurrency"},
+		{values{"kubeAPI": values{"qps": 0}}, "/kubeAPI/qps"},
+		{values{"leaderElection": values{"retryPeriodSeconds": 0}}, "/leaderElection/retryPeriodSeconds"},
+		{values{"insecureDiagnostics": "yes"}, "/insecureDiagnostics"},
+		{values{"tls": values{"minVersion": "1.2"}}, "/tls/minVersion"},
+		{values{"tls": values{"cipherSuites": []any{"RC4"}}}, "/tls/cipherSuites/0"},
+		{values{"logging": values{"format": "xml"}}, "/logging/format"},
+		{values{"logging": values{"vmodule": "node"}}, "/logging/vmodule"},
+		{values{"extraArgs": []any{"v=2"}}, "/extraArgs/0"},
+		{values{"manager": values{"ports": values{"webhook": 70000}}}, "/manager/ports/webhook"},
+		{values{"manager": values{"drainSeconds": -1}}, "/manager/drainSeconds"},
+		{values{"manager": values{"updateStrategy": values{"type": "OnDelete"}}}, "/manager/updateStrategy/type"},
+		{values{"manager": values{"updateStrategy": values{"rollingUpdate": values{"maxSurge": "some"}}}}, "/manager/updateStrategy/rollingUpdate/maxSurge"},
+		{values{"manager": values{"podDisruptionBudget": values{"minAvailable": 0}}}, "/manager/podDisruptionBudget/minAvailable"},
+		{values{"manager": values{"livenessProbe": values{"periodSeconds": 0}}}, "/manager/livenessProbe/periodSeconds"},
+		{values{"manager": values{"resources": values{"limits": values{"memory": "much"}}}}, "/manager/resources/limits/memory"},
+		{values{"manager": values{"tolerations": []any{values{"effect": "Never"}}}}, "/manager/tolerations/0/effect"},
+		{values{"manager": values{"topologySpreadConstraints": []any{values{"topologyKey": "zone"}}}}, "/manager/topologySpreadConstraints/0"},
+		{values{"manager": values{"env": []any{values{"value": "x"}}}}, "/manager/env/0"},
+		{values{"image": values{"digest": "sha256:0"}}, "/image/digest"},
+		{values{"image": values{"pullPolicy": "Sometimes"}}, "/image/pullPolicy"},
+		{values{"serviceAccount": values{"name": "a b"}}, "/serviceAccount/name"},
+		{values{"networkPolicy": values{"apiServerPorts": []any{}}}, "/networkPolicy/apiServerPorts"},
+		{values{"networkPolicy": values{"metricsFrom": []any{values{"selector": "x"}}}}, "/networkPolicy/metricsFrom/0"},
+		{values{"webhooks": values{"nodes": values{"timeoutSeconds": 3}}}, "/webhooks/nodes/timeoutSeconds"},
+		{values{"webhooks": values{"machines": values{"failurePolicy": "Fail"}}}, "at '/webhooks/machines': additional properties 'failurePolicy' not allowed"},
+		{values{"webhooks": values{"validation": values{"failurePolicy": "Allow"}}}, "/webhooks/validation/failurePolicy"},
+		{values{"certificates": values{"mode": "none"}}, "/certificates/mode"},
+		{values{"certificates": values{"certManager": values{"issuerRef": values{"kind": "Issuer"}}}}, "/certificates/certManager/issuerRef"},
+
+		// Valid each, but not together.
+		{values{"additionalSyncMachineLabels": []any{"a("}}, `additionalSyncMachineLabels: "a(" is no regular expression`},
+		{values{"managementCluster": "a/self", "namespace": "b"}, "managementCluster=a/self is not in the only namespace"},
+		{values{"leaderElection": values{"renewDeadlineSeconds": 15}}, "leaderElection.renewDeadlineSeconds"},
+		{values{"leaderElection": values{"enabled": false}}, "manager.replicas=2 needs leaderElection.enabled"},
+		{values{"logging": values{"format": "json", "vmodule": "a=1"}}, "logging.vmodule needs logging.format=text"},
+		{values{"serviceAccount": values{"create": false}}, "serviceAccount.create=false needs serviceAccount.name"},
+		{values{"manager": values{"ports": values{"webhook": 8443}}}, "manager.ports.metrics and manager.ports.webhook are both 8443"},
+		{values{"manager": values{"updateStrategy": values{"rollingUpdate": values{"maxSurge": 0}}}}, "no Pod could ever be replaced"},
+		{values{"manager": values{"podDisruptionBudget": values{"minAvailable": 2}}}, "manager.podDisruptionBudget.minAvailable=2 must be less than manager.replicas=2"},
+		{values{"manager": values{"podDisruptionBudget": values{"maxUnavailable": 0}}}, "manager.podDisruptionBudget.maxUnavailable must not be 0"},
+		{values{"manager": values{"hostNetwork": true}, "networkPolicy": values{"enabled": true}}, "networkPolicy.enabled has no effect with manager.hostNetwork"},
+		{values{"manager": values{"enabled": false}}, "manager.enabled=false needs webhooks.url"},
+		{values{"workloadClusters": values{"admission": "webhook"}}, "workloadClusters.admission=webhook needs workloadClusters.webhookURL"},
+		{values{"webhooks": values{"url": "https://127.0.0.1:9443"}}, "webhooks.url needs certificates.mode=provided"},
+		{provided(nil), "certificates.provided.caBundle"},
+		{provided(values{"provided": values{"caBundle": "bm8gY2VydGlmaWNhdGU="}}), "certificates.provided.caBundle must be CA certificates"},
+		{provided(values{"provided": values{"caBundle": aCertificate}}), "certificates.provided.secretName"},
+	} {
+		t.Run(tc.says, func(t *testing.T) {
+			_, err := render(t, tc.wrong)
+			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(tc.says)))
+		})
+	}
+}
+
+// aCertificate is enough of one for the chart: "-----BEGIN CERTIFICATE-----", as base64.
+const aCertificate = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t"

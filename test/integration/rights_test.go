@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"bufio"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// right is one thing that somebody may do, or has done. The namespace of a ClusterRole's is empty.
+type right struct{ namespace, group, resource, verb, name string }
+
+func (r right) String() string {
+	return fmt.Sprintf("%s %s.%s %q in namespace %q", r.verb, r.resource, r.group, r.name, r.namespace)
+}
+
+// covers says whether a request needs this right.
+func (r right) covers(request right) bool {
+	return (r.namespace == "" || r.namespace == request.namespace) && r.group == request.group && r.verb == request.verb &&
+		(r.resource == "*" || r.resource == request.resource) && (r.name == "" || r.name == request.name)
+}
+
+// What the chart grants is what the program uses, neither more nor less, whether it watches all namespaces or one: while
+// it does all that it can, none of its requests is refused, and every right is used.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	for name, namespace := range map[string]string{"all namespaces": "", "one namespace": fleetName} {
+		t.Run(name, func(t *testing.T) {
+			audit := filepath.Join(t.TempDir(), "audit.log")
+			args := []string{"--insecure-diagnostics=false"}
+			if namespace != "" {
+				args = append(args, "--namespace="+namespace)
+			}
+			s := newScene(t, stage.Options{
+				WithoutProgram: true, WorkloadWebhook: true, Args: args, Values: map[string]any{"namespace": namespace},
+				ControlPlane: controlplane.Options{
+					AuditLog: audit,
+					// As older API servers do it: otherwise a watch begins with a list, and list is used nowhere.
+					APIServerArgs: map[string][]string{"feature-gates": {"WatchList=false"}},
+				},
+			})
+			s.doEverything()
+			granted := s.granted()
+			s.Expect(granted).NotTo(BeEmpty())
+			s.Eventually(func(g Gomega) {
+				used, refused := requests(g, audit)
+				g.Expect(refused).To(BeEmpty(), "the chart does not grant what the program asks for")
+				unused := slices.DeleteFunc(slices.Clone(granted), func(r right) bool { return slices.ContainsFunc(used, r.covers) })
+				g.Expect(fmt.Sprint(unused)).To(Equal("[]"), "the chart grants what the program does not use")
+			}).WithTimeout(patience).Should(Succeed())
+		})
+	}
+}
+
+// doEverything makes the program do all that it needs a right for.
+func (s *scene) doEverything() {
+	s.t.Helper()
+	// Nobody refuses this taint yet, so that there is something to report in Events.
+	s.ensureNamespace(fleetName)
+	elsewhere := stage.Cluster(fleetName, "reserved")
+	s.create(elsewhere)
+	reserved := stage.MachineDeployment(elsewhere, "reserved", stage.Declared{
+		Taints: stage.Taints(clusterv1.MachineTaintPropagationAlways, "node.kubernetes.io/unreachable:NoExecute"),
+	})
+	s.create(reserved)
+	ms := stage.MachineSet(reserved, "reserved")
+	s.create(ms)
+	s.Expect(s.StartHeirloom(s.ctx)).To(Succeed())
+
+	s.reported(ms, 1)
+	// Of the same version of the object, an Event happens again; of another, it is another.
+	s.update(reserved, func() { reserved.Spec.Replicas = ptr.To(int32(2)) })
+	s.reported(ms, 2)
+
+	f := newFleet(s, "one")
+	node := stage.Node("of-set")
+	s.create(node)
+	w, err := s.StartWorkload(s.ctx, f.cluster, controlplane.Options{})
+	s.Expect(err).NotTo(HaveOccurred())
+	s.t.Cleanup(func() { s.Expect(w.Stop()).To(Succeed()) })
+	s.get(f.cluster)
+	s.update(f.cluster, func() { f.cluster.Labels = map[string]string{"heirloom.dev/workload-admission": "webhook"} })
+	for _, value := range []string{"two", ""} {
+		f.declare(value)
+		for _, child := range f.children {
+			s.eventually(child, func(g Gomega) {
+				if value == "" {
+					g.Expect(child.GetLabels()).NotTo(HaveKey("cluster"), "%T", child)
+					return
+				}
+				g.Expect(child.GetLabels()).To(HaveKeyWithValue("cluster", value), "%T", child)
+			})
+		}
+	}
+	s.readMetrics()
+	// An old key is replaced as soon as somebody leads again.
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: stage.Namespace, Name: "heirloom-workload-webhook"}}
+	s.eventually(secret, func(g Gomega) { g.Expect(secret.Annotations).To(HaveKey("heirloom.dev/current-since")) })
+	s.Expect(s.StopHeirloom()).To(Succeed())
+	s.update(secret, func() { secret.Annotations["heirloom.dev/current-since"] = "2026-01-01T00:00:00Z" })
+	s.Expect(s.StartHeirloom(s.ctx)).To(Succeed())
+}
+
+// reported waits until an Event says that often what an object could not inherit.
+func (s *scene) reported(object client.Object, times int32) {
+	s.t.Helper()
+	s.Eventually(func(g Gomega) {
+		list := &eventsv1.EventList{}
+		g.Expect(s.Client.List(s.ctx, list, client.InNamespace(object.GetNamespace()))).To(Succeed())
+		count := int32(0)
+		for _, event := range list.Items {
+			if event.Reason == "TaintNotInherited" && event.Regarding.Name == object.GetName() {
+				count++
+				if event.Series != nil {
+					count += event.Series.Count - 1
+				}
+			}
+		}
+		g.Expect(count).To(BeNumerically(">=", times))
+	}).WithTimeout(patience).Should(Succeed())
+}
+
+// readMetrics reads the metrics as somebody who may.
+func (s *scene) readMetrics() {
+	s.t.Helper()
+	reader := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: stage.Namespace, Name: "reader"}}
+	s.create(reader, &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "reader"},
+		Rules:      []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}},
+	}, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "reader"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "reader"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: stage.Namespace, Name: "reader"}},
+	})
+	token := &authenticationv1.TokenRequest{}
+	s.Expect(s.Client.SubResource("token").Create(s.ctx, reader, token)).To(Succeed())
+	request, err := http.NewRequestWithContext(s.ctx, http.MethodGet, strings.Replace(s.MetricsURL, "http:", "https:", 1), nil)
+	s.Expect(err).NotTo(HaveOccurred())
+	request.Header.Set("Authorization", "Bearer "+token.Status.Token)
+	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	response, err := insecure.Do(request)
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(response.Body.Close()).To(Succeed())
+	s.Expect(response.StatusCode).To(Equal(http.StatusOK))
+}
+
+// granted lists what all roles together grant that are bound to the program's ServiceAccount.
+func (s *scene) granted() []right {
+	s.t.Helper()
+	var rights []right
+	clusterBindings, bindings := &rbacv1.ClusterRoleBindingList{}, &rbacv1.RoleBindingList{}
+	s.Expect(s.Client.List(s.ctx, clusterBindings)).To(Succeed())
+	for _, binding := range clusterBindings.Items {
+		if slices.ContainsFunc(binding.Subjects, ofProgram) {
+			role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: binding.RoleRef.Name}}
+			s.get(role)
+			rights = append(rights, rightsIn("", role.Rules)...)
+		}
+	}
+	s.Expect(s.Client.List(s.ctx, bindings)).To(Succeed())
+	for _, binding := range bindings.Items {
+		if slices.ContainsFunc(binding.Subjects, ofProgram) {
+			role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: binding.Namespace, Name: binding.RoleRef.Name}}
+			s.get(role)
+			rights = append(rights, rightsIn(binding.Namespace, role.Rules)...)
+		}
+	}
+	return rights
+}
+
+func ofProgram(subject rbacv1.Subject) bool {
+	return "system:serviceaccount:"+subject.Namespace+":"+subject.Name == stage.ServiceAccount
+}
+
+func rightsIn(namespace string, rules []rbacv1.PolicyRule) []right {
+	var rights []right
+	for _, rule := range rules {
+		names := rule.ResourceNames
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					for _, name := range names {
+						rights = append(rights, right{namespace, group, resource, verb, name})
+					}
+				}
+			}
+		}
+	}
+	return rights
+}
+
+// requests reads from the audit log what the program has asked for, and what was refused it.
+func requests(g Gomega, auditLog string) (used []right, refused []string) {
+	file, err := os.Open(auditLog)
+	g.Expect(err).NotTo(HaveOccurred())
+	defer file.Close()
+	scanner := bufio.NewScanner(file)
+	scanner.Buffer(nil, 1<<24)
+	for scanner.Scan() {
+		var event auditv1.Event
+		g.Expect(json.Unmarshal(scanner.Bytes(), &event)).To(Succeed())
+		if event.User.Username != stage.ServiceAccount || event.ObjectRef == nil {
+			continue
+		}
+		ref := event.ObjectRef
+		r := right{ref.Namespace, ref.APIGroup, strings.TrimSuffix(ref.Resource+"/"+ref.Subresource, "/"), event.Verb, ref.Name}
+		if event.ResponseStatus != nil && event.ResponseStatus.Code == http.StatusForbidden {
+			refused = append(refused, r.String()+": "+event.ResponseStatus.Message)
+			continue
+		}
+		used = append(used, r)
+	}
+	return used, refused
+}
+
+// ensureNamespace creates a namespace if it is not there yet.
+func (s *scene) ensureNamespace(name string) {
+	s.t.Helper()
+	err := s.Client.Create(s.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	s.Expect(client.IgnoreAlreadyExists(err)).To(Succeed())
+}
