@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -74,6 +72,7 @@ func (c *Cluster) startControlPlane(ctx context.Context, options Options) error 
 			"service-cluster-ip-range":         {serviceIPs},
 			"service-account-key-file":         {c.path("tls.crt")},
 			"service-account-signing-key-file": {c.path("tls.key")},
+			"kubelet-preferred-address-types":  {"InternalIP"},
 			"disable-admission-plugins":        nil, // without it envtest disables ServiceAccount
 		},
 	})
@@ -113,15 +112,6 @@ func (c *Cluster) start(ctx context.Context, name, user string, args ...string) 
 	return nil
 }
 
-// APIServerAddress is where the API server listens on the Node's address.
-func (c *Cluster) APIServerAddress() (string, error) {
-	host, err := url.Parse(c.AdminConfig().Host)
-	if err != nil {
-		return "", fmt.Errorf("reading the API server's address: %w", err)
-	}
-	return net.JoinHostPort(nodeAddress, host.Port()), nil
-}
-
 func (c *Cluster) path(name string) string {
 	return filepath.Join(c.dir, name)
 }
@@ -131,17 +121,29 @@ func (c *Cluster) Logs() ([]string, error) {
 	return filepath.Glob(c.path("*.log"))
 }
 
-// Stop stops everything but the containers, which end with this process.
+// Stop stops everything but the containers, which end with this process. It returns an error when a program has ended
+// before.
 func (c *Cluster) Stop() error {
 	var errs []error
 	if c.kubelet != nil {
-		errs = append(errs, c.kubelet.Stop())
+		errs = append(errs, stop(c.kubelet))
 	}
 	for _, process := range slices.Backward(c.others) {
-		errs = append(errs, process.Stop())
+		errs = append(errs, stop(process))
 	}
 	if c.ControlPlane != nil {
 		errs = append(errs, c.ControlPlane.Stop())
 	}
 	return errors.Join(errs...)
+}
+
+// stop ends a program. How it ends is its own affair (the scheduler's exit code is 1), if it has not ended before.
+func stop(process *controlplane.Process) error {
+	select {
+	case <-process.Done():
+		return process.Stop()
+	default:
+		_ = process.Stop()
+		return nil
+	}
 }

@@ -17,6 +17,7 @@ const (
 	serviceIPs = "10.96.0.0/16"
 	// apiServiceIP is the first of them, which the Service "kubernetes" gets.
 	apiServiceIP = "10.96.0.1"
+	dnsServiceIP = "10.96.0.10"
 )
 
 //go:embed config
@@ -24,13 +25,14 @@ var configFiles embed.FS
 
 // settings is what the configuration files say of a run.
 type settings struct {
-	Dir, PauseImage, PluginDir, ProviderID, ControlGroup string
+	Dir, PauseImage, PluginDir, ProviderID, ControlGroup, DNSService string
 }
 
 // writeConfig writes the configuration files of the Node's programs into the directory of the run.
 func writeConfig(dir string) error {
 	values := settings{
 		Dir: dir, PauseImage: pauseImage, PluginDir: pluginDir, ProviderID: ProviderID, ControlGroup: controlGroup(dir),
+		DNSService: dnsServiceIP,
 	}
 	for name, target := range map[string]string{
 		"containerd.toml": "containerd.toml",

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -83,14 +81,6 @@ func start() error {
 	}
 	shared.Client, err = client.New(shared.AdminConfig(), client.Options{Scheme: stage.Scheme()})
 	return err
-}
-
-func TestNodeIsReady(t *testing.T) {
-	node := &corev1.Node{}
-	NewWithT(t).Eventually(func(g Gomega) {
-		g.Expect(shared.Client.Get(t.Context(), client.ObjectKey{Name: cluster.NodeName}, node)).To(Succeed())
-		g.Expect(node.Status.Conditions).To(ContainElement(HaveField("Message", "x")))
-	}, 15*time.Second).Should(Succeed())
 }
 
 // showLogs prints the end of each program's log.

@@ -92,5 +92,5 @@ func (c *Cluster) StartKubelet(ctx context.Context) error {
 func (c *Cluster) StopKubelet() error {
 	kubelet := c.kubelet
 	c.kubelet = nil
-	return kubelet.Stop()
+	return stop(kubelet)
 }
