@@ -42,8 +42,8 @@ demo: build ## Show Heirloom at work on a local control plane (KEEP=1: leave it 
 	@$(cluster); $(GO) run ./test/demo $(if $(filter 1,$(KEEP)),--keep)
 
 .PHONY: clean
-clean: ## Remove bin/. Helper programs stay in the user's cache directory, under heirloom/.
-	rm -rf bin
+clean: ## Remove bin/ and dist/. Helper programs stay in the user's cache directory, under heirloom/.
+	rm -rf bin dist
 
 ##@ Test
 
@@ -87,6 +87,44 @@ lint: ## Run golangci-lint, which also holds the import rules.
 .PHONY: verify
 verify: ## Run every check that is not a test: generated files, format, lint, licences, chart, modules, vulnerabilities.
 	@test/tools/verify.sh
+
+##@ Release (into dist/; VERSION is the chart's appVersion)
+
+# What one commit makes is the same on every machine: its time is the time of all that is made.
+image components binaries release: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+released = $(shell awk '$$1 == "appVersion:" { print $$2 }' deploy/chart/heirloom/Chart.yaml)
+image components binaries release: VERSION = $(released)
+revision = $(shell git rev-parse HEAD 2>/dev/null || echo unknown)$(shell git diff --quiet HEAD 2>/dev/null || echo -dirty)
+
+.PHONY: image
+image: ## Build the container image, for each architecture and as one OCI layout, with SBOMs.
+	$(GO) -C test/tools/image run . --source '$(CURDIR)' --out '$(CURDIR)/dist' \
+		--version '$(VERSION)' --revision '$(revision)' --created '$(SOURCE_DATE_EPOCH)'
+
+.PHONY: components
+components: ## Package the chart, and render addon-components.yaml and metadata.yaml for clusterctl from it.
+	@mkdir -p dist
+	helm="$$(test/tools/build.sh tools)/helm"; \
+	"$$helm" package deploy/chart/heirloom --destination dist --version '$(VERSION:v%=%)' --app-version '$(VERSION)'; \
+	"$$helm" template heirloom 'dist/heirloom-$(VERSION:v%=%).tgz' --namespace heirloom-system --no-hooks \
+		--values deploy/clusterctl/values.yaml --skip-schema-validation >dist/addon-components.yaml
+	cp deploy/clusterctl/metadata.yaml dist/
+
+.PHONY: binaries
+binaries: ## Build the programs for each platform: Heirloom for Linux, the kubectl plugin also for macOS.
+	for platform in linux-amd64 linux-arm64 darwin-amd64 darwin-arm64; do \
+		for program in heirloom kubectl-heirloom; do \
+			[[ $$program-$$platform != heirloom-darwin-* ]] || continue; \
+			CGO_ENABLED=0 GOOS="$${platform%-*}" GOARCH="$${platform#*-}" $(GO) build -trimpath -ldflags '$(LDFLAGS)' \
+				-o "dist/$$program-$$platform" "./cmd/$$program"; \
+		done; \
+	done
+
+.PHONY: release
+release: ## Build all that a release consists of, from nothing.
+	rm -rf dist
+	@$(MAKE) --no-print-directory image components binaries VERSION='$(VERSION)'
+	cd dist && sha256sum -- * >SHA256SUMS
 
 ##@ Helper programs (built once, into the user's cache directory)
 
