@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	patience = time.Minute
+	patience = 90 * time.Second
 	polling  = 100 * time.Millisecond
 )
 

@@ -118,9 +118,16 @@ func (s *stream) do(verb string, object client.Object, write func(context.Contex
 	}
 }
 
-// during does something, lets the stream go on a little, and expects that no write failed meanwhile and, unless Heirloom is
-// leaving, that each brought what is inherited.
-func (s *stream) during(r *release, what string, leaving bool, do func()) {
+// during does something, lets the stream go on a little, and expects that no write failed meanwhile and that each brought
+// what is inherited.
+func (s *stream) during(r *release, what string, do func()) {
+	r.t.Helper()
+	r.Expect(s.withoutFailure(r, what, do)).To(gomega.BeEmpty())
+}
+
+// withoutFailure does something, lets the stream go on a little, and expects that no write failed meanwhile. It returns those
+// that did not bring what is inherited.
+func (s *stream) withoutFailure(r *release, what string, do func()) (bare []string) {
 	r.t.Helper()
 	s.take()
 	r.step(what, do)
@@ -128,9 +135,7 @@ func (s *stream) during(r *release, what string, leaving bool, do func()) {
 	writes, failed, bare := s.take()
 	r.t.Logf("%s: %d writes, %d failed, %d without what they inherit", what, writes, len(failed), len(bare))
 	r.Expect(failed).To(gomega.BeEmpty())
-	if !leaving {
-		r.Expect(bare).To(gomega.BeEmpty())
-	}
+	return bare
 }
 
 func (s *stream) count() int {
