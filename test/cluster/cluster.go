@@ -42,7 +42,8 @@ type Cluster struct {
 	others  []*controlplane.Process // in the order in which they were started
 }
 
-// Start starts a cluster in the namespaces that Main has entered. Its Node is registered, but may not be ready yet.
+// Start starts a cluster in the namespaces that Main has entered. Its Node may not be ready yet. ctx bounds the start only: it
+// is Stop that ends the cluster.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
 	c := &Cluster{dir: os.Getenv(dirVariable)}
 	c.Kubeconfig = filepath.Join(c.dir, "admin.kubeconfig")
@@ -104,12 +105,17 @@ func (c *Cluster) start(ctx context.Context, name, user string, args ...string) 
 	if err := c.WriteKubeconfig(kubeconfig, user); err != nil {
 		return err
 	}
-	process, err := controlplane.StartProcess(ctx, path, append(args, "--kubeconfig="+kubeconfig), c.path(name+".log"))
+	process, err := c.startProcess(ctx, path, append(args, "--kubeconfig="+kubeconfig)...)
 	if err != nil {
 		return err
 	}
 	c.others = append(c.others, process)
 	return nil
+}
+
+// startProcess starts a program that outlives ctx.
+func (c *Cluster) startProcess(ctx context.Context, path string, args ...string) (*controlplane.Process, error) {
+	return controlplane.StartProcess(context.WithoutCancel(ctx), path, args, c.path(filepath.Base(path)+".log"))
 }
 
 func (c *Cluster) path(name string) string {

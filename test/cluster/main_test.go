@@ -74,8 +74,7 @@ func start() error {
 	if image == "" {
 		return fmt.Errorf("HEIRLOOM_IMAGE is not set, so there is no image to run: use `make test-cluster`, which builds it and sets that")
 	}
-	// Its processes are to outlive ctx.
-	shared.Cluster, err = cluster.Start(context.Background(), cluster.Options{CRDPaths: append(paths, providers), Image: image})
+	shared.Cluster, err = cluster.Start(ctx, cluster.Options{CRDPaths: append(paths, providers), Image: image})
 	if err != nil {
 		return err
 	}

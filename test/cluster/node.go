@@ -28,7 +28,7 @@ func (c *Cluster) startContainerd(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	process, err := controlplane.StartProcess(ctx, path, []string{"--config", c.path("containerd.toml")}, c.path("containerd.log"))
+	process, err := c.startProcess(ctx, path, "--config="+c.path("containerd.toml"))
 	if err != nil {
 		return err
 	}
@@ -81,10 +81,9 @@ func (c *Cluster) StartKubelet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.kubelet, err = controlplane.StartProcess(ctx, path, []string{
-		"--config=" + c.path("kubelet.yaml"), "--kubeconfig=" + c.path("kubelet.kubeconfig"),
-		"--hostname-override=" + NodeName, "--node-ip=" + nodeAddress,
-	}, c.path("kubelet.log"))
+	c.kubelet, err = c.startProcess(ctx, path,
+		"--config="+c.path("kubelet.yaml"), "--kubeconfig="+c.path("kubelet.kubeconfig"),
+		"--hostname-override="+NodeName, "--node-ip="+nodeAddress)
 	return err
 }
 

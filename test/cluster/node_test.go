@@ -40,7 +40,7 @@ func TestTheKubeletsOwnNodeRegistersThroughTheWebhook(t *testing.T) {
 	r.step("the Node is deleted and registers again", func() {
 		r.Expect(shared.StopKubelet()).To(Succeed())
 		r.Expect(shared.Delete(r.ctx, node)).To(Succeed())
-		r.Expect(shared.StartKubelet(t.Context())).To(Succeed())
+		r.Expect(shared.StartKubelet(r.ctx)).To(Succeed())
 		r.eventuallyNode(node, func(g Gomega) { g.Expect(node.UID).NotTo(Equal(before)) })
 	})
 	first := r.firstVersion(recorder, node.UID)

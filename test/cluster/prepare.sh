@@ -26,8 +26,7 @@ if missing; then
 	log=$(mktemp)
 	trap 'rm -f "$log"' EXIT
 	export DEBIAN_FRONTEND=noninteractive
-	# Not even started, let alone at every boot: a containerd of its own is run by the test.
-	if ! { apt-get update -q && RUNLEVEL=1 apt-get install -qy --no-install-recommends "${packages[@]}"; } >"$log" 2>&1 </dev/null; then
+	if ! { apt-get update -q && apt-get install -qy --no-install-recommends "${packages[@]}"; } >"$log" 2>&1 </dev/null; then
 		tail -n 5 "$log" >&2
 		say "apt-get cannot install them here"
 		exit 1

@@ -32,18 +32,17 @@ func TestHelmUnderAStreamOfAdmissions(t *testing.T) {
 		}
 	})
 	s.during(r, "the leader is deleted", func() {
-		leader := r.leader()
-		r.Expect(shared.Delete(r.ctx, leader)).To(Succeed())
-		r.settle()
-		r.Expect(r.leader().UID).NotTo(Equal(leader.UID))
+		before := r.settle()
+		r.Expect(shared.Delete(r.ctx, before)).To(Succeed())
+		r.Expect(r.settle().UID).NotTo(Equal(before.UID))
 	})
 	s.withoutFailure(r, "helm uninstall", func() { r.helm("uninstall", "heirloom", "--wait") })
 	bare := s.withoutFailure(r, "it is gone", func() {})
 	r.Expect(bare).NotTo(BeEmpty(), "that it inherits nothing now shows that it was Heirloom that brought it")
 }
 
-// settle waits until both replicas are ready, one of them is the leader, and no other Pod is left.
-func (r *release) settle() {
+// settle waits until both replicas are ready, one of them is the leader, and no other Pod is left. It returns the leader.
+func (r *release) settle() (leader *corev1.Pod) {
 	r.t.Helper()
 	r.Eventually(func(g Gomega) {
 		pods := r.pods()
@@ -51,8 +50,10 @@ func (r *release) settle() {
 		g.Expect(pods).To(HaveEach(HaveField("DeletionTimestamp", BeNil())))
 		g.Expect(pods).To(HaveEach(HaveField("Status.Conditions", ContainElement(And(
 			HaveField("Type", corev1.PodReady), HaveField("Status", corev1.ConditionTrue))))))
-		g.Expect(r.leader()).NotTo(BeNil())
+		leader = r.leader()
+		g.Expect(leader).NotTo(BeNil())
 	}).WithTimeout(patience).WithPolling(polling).Should(Succeed())
+	return leader
 }
 
 // leader is the Pod that holds the Lease, or nil.

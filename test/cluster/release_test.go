@@ -34,8 +34,8 @@ type release struct {
 // test, if it has not been before.
 func newRelease(t *testing.T, values ...string) *release {
 	t.Helper()
-	if missing := cluster.Missing(); missing != "" {
-		t.Skip(missing)
+	if shared.Cluster == nil {
+		t.Skip(cluster.Missing())
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
