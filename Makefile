@@ -62,6 +62,15 @@ test-integration: ## Run the tests against a real API server.
 test-e2e: build ## Run the tests of the built programs, from the chart to the Node.
 	@HEIRLOOM_CLUSTER_API="$$(test/tools/build.sh cluster-api)"; export HEIRLOOM_CLUSTER_API; $(cluster-test) ./test/e2e/...
 
+.PHONY: test-cluster
+test-cluster: ## Run the tests of the image and the chart in a real cluster of one Node (Linux, root; else they are skipped).
+	@if test/cluster/prepare.sh; then \
+		$(MAKE) --no-print-directory image VERSION='$(VERSION)'; \
+		HEIRLOOM_NODE="$$(test/tools/build.sh node)"; export HEIRLOOM_NODE; \
+		export HEIRLOOM_IMAGE="$(CURDIR)/dist/heirloom-$(VERSION)-linux-$$($(GO) env GOHOSTARCH).tar"; \
+	fi; \
+	$(cluster-test) -v ./test/cluster/...
+
 .PHONY: bench
 bench: ## Run the benchmarks.
 	$(GO) test -run '^$$' -bench . -benchmem $(call packages,pkg test/bench)
@@ -99,7 +108,7 @@ DIST ?= $(CURDIR)/dist
 # What one commit makes is the same on every machine: its time is the time of all that is made.
 image components binaries release: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 released = $(shell awk '$$1 == "appVersion:" { print $$2 }' deploy/chart/heirloom/Chart.yaml)
-image components binaries release: VERSION = $(released)
+image components binaries release test-cluster: VERSION = $(released)
 revision = $(shell git rev-parse HEAD 2>/dev/null || echo unknown)$(shell git diff --quiet HEAD 2>/dev/null || echo -dirty)
 
 .PHONY: image

@@ -31,6 +31,8 @@ type Dependencies struct {
 	Namespace string
 	// Policy returns the rules' options as they are now.
 	Policy func() inherit.Policy
+	// Leaving is closed when the program has been told to stop. nil never is.
+	Leaving <-chan struct{}
 }
 
 // Schemas tells where a Machine and a kind of control plane have what they can inherit.

@@ -31,8 +31,8 @@ func Register(server webhook.Server, dependencies Dependencies) {
 		NodesPath:              nodes{dependencies},
 		TaintsPath:             taints{},
 	} {
-		server.Register(path, &admission.Webhook{Handler: failOpen{
+		server.Register(path, leaving{told: dependencies.Leaving, Handler: &admission.Webhook{Handler: failOpen{
 			decider: d, metrics: dependencies.Metrics, namespace: dependencies.Namespace,
-		}})
+		}}})
 	}
 }

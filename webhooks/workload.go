@@ -33,7 +33,7 @@ type WorkloadDenials interface {
 
 // RegisterWorkload adds the webhook for the Nodes of workload clusters to the server.
 func RegisterWorkload(server webhook.Server, dependencies Dependencies, keys WorkloadKeys, denials WorkloadDenials) {
-	server.Register(WorkloadPath, newWorkload(dependencies, keys, denials))
+	server.Register(WorkloadPath, leaving{told: dependencies.Leaving, Handler: newWorkload(dependencies, keys, denials)})
 }
 
 // workload answers API servers that are not trusted: each may ask about the Nodes of its own Cluster, which its path names

@@ -129,6 +129,9 @@ func (c *Config) completeServers() error {
 	if c.WebhookPort < 1 || c.WebhookPort > 65535 {
 		errs = append(errs, fmt.Errorf("--webhook-port=%d: must be between 1 and 65535", c.WebhookPort))
 	}
+	if c.ShutdownDelay < 0 {
+		errs = append(errs, fmt.Errorf("--shutdown-delay=%s: must not be negative", c.ShutdownDelay))
+	}
 	if _, _, err := net.SplitHostPort(c.HealthAddr); err != nil {
 		errs = append(errs, fmt.Errorf("--health-addr=%q: must be <host>:<port> or :<port>: %w", c.HealthAddr, err))
 	}

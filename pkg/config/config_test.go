@@ -36,6 +36,7 @@ func TestDefaults(t *testing.T) {
 	Expect(c.HealthAddr).To(Equal(":9440"))
 	Expect(c.WebhookPort).To(Equal(9443))
 	Expect(c.WebhookCertDir).To(Equal("/tmp/k8s-webhook-server/serving-certs/"))
+	Expect(c.ShutdownDelay).To(BeZero())
 	Expect(c.KubeAPIQPS).To(BeEquivalentTo(100))
 	Expect(c.KubeAPIBurst).To(Equal(200))
 	Expect(c.LeaderElect).To(BeFalse())
@@ -138,6 +139,7 @@ func TestBadFlags(t *testing.T) {
 		{args: []string{"--webhook-port=65536"}, want: []string{"--webhook-port=65536"}},
 		{args: []string{"--sync-period=0s"}, want: []string{"--sync-period=0s: must be positive"}},
 		{args: []string{"--sync-period=-1m"}, want: []string{"--sync-period"}},
+		{args: []string{"--shutdown-delay=-1s"}, want: []string{"--shutdown-delay=-1s: must not be negative"}},
 		{args: []string{"--leader-elect", "--leader-elect-renew-deadline=15s"}, want: []string{"--leader-elect-renew-deadline", "--leader-elect-lease-duration"}},
 		{args: []string{"--leader-elect", "--leader-elect-retry-period=10s"}, want: []string{"--leader-elect-retry-period"}},
 		{args: []string{"--leader-elect", "--leader-elect-retry-period=0s"}, want: []string{"--leader-elect-retry-period"}},

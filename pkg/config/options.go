@@ -41,6 +41,7 @@ type Options struct {
 	WebhookHost    string
 	WebhookPort    int
 	WebhookCertDir string
+	ShutdownDelay  time.Duration
 
 	LeaderElect              bool
 	LeaderElectNamespace     string
@@ -118,6 +119,8 @@ func (o *Options) addWebhookFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.WebhookPort, "webhook-port", 9443, "The port the webhook server binds to.")
 	fs.StringVar(&o.WebhookCertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs/",
 		"Directory with the webhook server's certificate and key, tls.crt and tls.key. They are loaded again when they change.")
+	fs.DurationVar(&o.ShutdownDelay, "shutdown-delay", 0,
+		"How long to go on after SIGTERM. Requests are answered meanwhile, and connections closed with the answer, so that clients go to other replicas.")
 }
 
 func (o *Options) addLeaderElectionFlags(fs *pflag.FlagSet) {

@@ -139,8 +139,8 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 	Expect(c.client.Get(t.Context(), key, running)).To(Succeed())
 	Expect(running.Spec.Replicas).To(HaveValue(BeEquivalentTo(2)))
 	Expect(running.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue()).To(BeZero(), "a Pod goes when another is ready")
-	grace, drain := running.Spec.Template.Spec.TerminationGracePeriodSeconds, running.Spec.Template.Spec.Containers[0].Lifecycle.PreStop.Sleep
-	Expect(*grace-drain.Seconds).To(BeEquivalentTo(10), "which is what the program needs to end")
+	Expect(running.Spec.Template.Spec.Containers[0].Args).To(ContainElement("--shutdown-delay=5s"))
+	Expect(running.Spec.Template.Spec.TerminationGracePeriodSeconds).To(HaveValue(BeEquivalentTo(15)), "the program needs 10 more to end")
 	Expect(c.client.Get(t.Context(), key, budget)).To(Succeed())
 
 	helm("upgrade", "heirloom", chartDir(t), "--wait=false", "--set", "manager.replicas=1", "--set", "namespace="+fleetNamespace)

@@ -18,6 +18,7 @@ import (
 const (
 	assetsVariable = "KUBEBUILDER_ASSETS" // what envtest reads, too
 	toolsVariable  = "HEIRLOOM_TOOLS"
+	nodeVariable   = "HEIRLOOM_NODE"
 
 	clusterAPIVariable = "HEIRLOOM_CLUSTER_API"
 )
@@ -44,6 +45,11 @@ func program(variable, name string) (string, error) {
 		return "", fmt.Errorf("%s has no %s: %w", variable, name, err)
 	}
 	return path, nil
+}
+
+// NodeProgram returns the path of one of the programs of a real Node or of its controllers, which test/cluster runs.
+func NodeProgram(name string) (string, error) {
+	return program(nodeVariable, name)
 }
 
 // RepositoryRoot returns the directory of the Go module in whose tree the process runs, which is Heirloom's own

@@ -5,7 +5,7 @@
 # stdout. What is there already is not built again; the directory's name carries the versions in the go.mod files
 # beside this script, so that a bump there is a new build.
 #
-# usage: build.sh controlplane|tools|cluster-api|lint|dev
+# usage: build.sh controlplane|tools|cluster-api|node|lint|dev
 
 set -euo pipefail
 
@@ -43,6 +43,12 @@ programs() {
 		echo "kubeadm-bootstrap cluster-api-v1.14 sigs.k8s.io/cluster-api/bootstrap/kubeadm 20 s"
 		echo "kubeadm-control-plane cluster-api-v1.14 sigs.k8s.io/cluster-api/controlplane/kubeadm 20 s"
 		;;
+	node)
+		echo "kube-controller-manager kubernetes k8s.io/kubernetes/cmd/kube-controller-manager 45 s"
+		echo "kube-scheduler kubernetes k8s.io/kubernetes/cmd/kube-scheduler 10 s"
+		echo "kubelet kubernetes k8s.io/kubernetes/cmd/kubelet 20 s"
+		echo "kube-proxy kubernetes k8s.io/kubernetes/cmd/kube-proxy 10 s"
+		;;
 	lint)
 		echo "golangci-lint golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint 3 min"
 		;;
@@ -52,7 +58,7 @@ programs() {
 		echo "govulncheck dev golang.org/x/vuln/cmd/govulncheck 10 s"
 		;;
 	*)
-		die "usage: build.sh controlplane|tools|cluster-api|lint|dev"
+		die "usage: build.sh controlplane|tools|cluster-api|node|lint|dev"
 		;;
 	esac
 }
@@ -62,6 +68,7 @@ versions() {
 	controlplane) echo "$(version kubernetes k8s.io/kubernetes)-$(version etcd go.etcd.io/etcd/server/v3)" ;;
 	tools) echo "$(version kubernetes k8s.io/kubernetes)-$(version helm helm.sh/helm/v4)" ;;
 	cluster-api) version cluster-api-v1.14 sigs.k8s.io/cluster-api ;;
+	node) version kubernetes k8s.io/kubernetes ;;
 	lint) version golangci-lint github.com/golangci/golangci-lint/v2 ;;
 	dev)
 		echo "$(version dev sigs.k8s.io/controller-tools)-$(version dev golang.org/x/vuln)-$(version helm-docs github.com/norwoodj/helm-docs)"

@@ -33,8 +33,10 @@ import (
 // schemaTimeout bounds the requests for schemas, which have no context to do so.
 const schemaTimeout = 30 * time.Second
 
-// run wires everything and blocks until ctx is done.
+// run wires everything and blocks until a while after ctx is done.
 func run(ctx context.Context, c *config.Config) error {
+	leaving := ctx.Done()
+	ctx = outlive(ctx, c.ShutdownDelay)
 	ctrl.Log.Info("Starting Heirloom", "version", version.String())
 	restConfig, err := restConfigOf(c)
 	if err != nil {
@@ -51,7 +53,7 @@ func run(ctx context.Context, c *config.Config) error {
 	if err != nil {
 		return err
 	}
-	if err := addWebhooksAndLoop(ctx, mgr, c, policy); err != nil {
+	if err := addWebhooksAndLoop(ctx, leaving, mgr, c, policy); err != nil {
 		return err
 	}
 	if err := addChecks(mgr, c); err != nil {
@@ -143,7 +145,7 @@ func addSchemas(ctx context.Context, mgr ctrl.Manager, c *config.Config) (*contr
 	return schemas, nil
 }
 
-func addWebhooksAndLoop(ctx context.Context, mgr ctrl.Manager, c *config.Config, from policySource) error {
+func addWebhooksAndLoop(ctx context.Context, leaving <-chan struct{}, mgr ctrl.Manager, c *config.Config, from policySource) error {
 	counters, err := metrics.New(ctrlmetrics.Registry)
 	if err != nil {
 		return err
@@ -164,7 +166,7 @@ func addWebhooksAndLoop(ctx context.Context, mgr ctrl.Manager, c *config.Config,
 	admission := cached
 	admission.Live = mgr.GetAPIReader()
 	dependencies := webhooks.Dependencies{
-		Chain: &admission, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: from.policy,
+		Chain: &admission, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: from.policy, Leaving: leaving,
 	}
 	webhooks.Register(mgr.GetWebhookServer(), dependencies)
 	if err := addWorkloadServer(mgr, c, dependencies, registrar, counters); err != nil {

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// outlive returns a context that is done a while after ctx.
+func outlive(ctx context.Context, delay time.Duration) context.Context {
+	later, end := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		ctrl.Log.Info("Told to stop; requests are still answered", "for", delay)
+		time.AfterFunc(delay, end)
+	})
+	return later
+}

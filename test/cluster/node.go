@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+)
+
+const (
+	pollInterval = 100 * time.Millisecond
+	patience     = time.Minute
+)
+
+// startContainerd starts containerd and gives it the images.
+func (c *Cluster) startContainerd(ctx context.Context, options Options) error {
+	if err := writeConfig(c.dir); err != nil {
+		return err
+	}
+	path, err := exec.LookPath("containerd")
+	if err != nil {
+		return err
+	}
+	process, err := c.startProcess(ctx, path, "--config="+c.path("containerd.toml"))
+	if err != nil {
+		return err
+	}
+	c.others = append(c.others, process)
+	if err := waitForContainerd(ctx); err != nil {
+		return err
+	}
+	pause, err := buildPauseImage(ctx, c.dir)
+	if err != nil {
+		return err
+	}
+	if _, err := importImage(ctx, pause); err != nil {
+		return err
+	}
+	c.Image, err = importImage(ctx, options.Image)
+	return err
+}
+
+func waitForContainerd(ctx context.Context) error {
+	var out []byte
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, patience, true, func(ctx context.Context) (bool, error) {
+		var err error
+		out, err = exec.CommandContext(ctx, "ctr", "version").CombinedOutput()
+		return err == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for containerd: %w: %s", err, out)
+	}
+	return nil
+}
+
+// startNode starts kube-proxy and the kubelet.
+func (c *Cluster) startNode(ctx context.Context, _ Options) error {
+	// The limits of connection tracking are the machine's.
+	err := c.start(ctx, "kube-proxy", "system:kube-proxy", "--proxy-mode=iptables", "--hostname-override="+NodeName,
+		"--conntrack-max-per-core=0", "--conntrack-min=0",
+		"--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0")
+	if err != nil {
+		return err
+	}
+	if err := c.WriteKubeconfig(c.path("kubelet.kubeconfig"), "system:node:"+NodeName, "system:nodes"); err != nil {
+		return err
+	}
+	return c.StartKubelet(ctx)
+}
+
+// StartKubelet starts the kubelet, which registers its Node if there is none.
+func (c *Cluster) StartKubelet(ctx context.Context) error {
+	path, err := controlplane.NodeProgram("kubelet")
+	if err != nil {
+		return err
+	}
+	c.kubelet, err = c.startProcess(ctx, path,
+		"--config="+c.path("kubelet.yaml"), "--kubeconfig="+c.path("kubelet.kubeconfig"),
+		"--hostname-override="+NodeName, "--node-ip="+nodeAddress)
+	return err
+}
+
+// StopKubelet stops the kubelet. Pods go on running.
+func (c *Cluster) StopKubelet() error {
+	kubelet := c.kubelet
+	c.kubelet = nil
+	return stop(kubelet)
+}

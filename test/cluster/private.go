@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//go:build linux
+
+package cluster
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+const (
+	nodeAddress = "192.0.2.10" // of a range that no real machine has
+	controlRoot = "/sys/fs/cgroup"
+)
+
+// settle makes the namespaces that this process is in habitable.
+func settle(dir string) error {
+	if err := mountPrivately(dir); err != nil {
+		return err
+	}
+	if err := shieldKernel(dir); err != nil {
+		return err
+	}
+	return connect()
+}
+
+// mountPrivately puts empty file systems in memory wherever the Node's programs write, so that they neither see nor
+// leave anything on this machine. /proc must be the one of these processes.
+func mountPrivately(dir string) error {
+	if err := syscall.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		return fmt.Errorf("mounting /proc: %w", err)
+	}
+	for _, path := range []string{dir, "/run", "/var/lib", "/var/log"} {
+		if err := syscall.Mount("tmpfs", path, "tmpfs", 0, "mode=0755"); err != nil {
+			return fmt.Errorf("mounting a file system in memory over %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// shieldKernel gives the kubelet copies of the settings that it writes and that are not a namespace's own but the
+// machine's.
+func shieldKernel(dir string) error {
+	for _, setting := range []string{
+		"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
+		"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
+	} {
+		path := filepath.Join("/proc/sys", setting)
+		value, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("reading a kernel setting: %w", err)
+		}
+		double := filepath.Join(dir, strings.ReplaceAll(setting, "/", "."))
+		if err := os.WriteFile(double, value, 0o600); err != nil {
+			return fmt.Errorf("copying a kernel setting: %w", err)
+		}
+		if err := syscall.Mount(double, path, "", syscall.MS_BIND, ""); err != nil {
+			return fmt.Errorf("shielding a kernel setting: %w", err)
+		}
+	}
+	return nil
+}
+
+// connect gives the Node an interface, its address and a default route, all of which end in this namespace.
+func connect() error {
+	for _, line := range []string{
+		"link set lo up",
+		"link add eth0 type veth peer name nowhere",
+		"link set nowhere up",
+		"link set eth0 up",
+		"address add " + nodeAddress + "/24 dev eth0",
+		"route add default dev eth0",
+	} {
+		if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
+			return fmt.Errorf("ip %s: %w: %s", line, err, bytes.TrimSpace(out))
+		}
+	}
+	return nil
+}
+
+// controlGroup is the control group of all containers of a run, a path below each hierarchy's root.
+func controlGroup(dir string) string {
+	return "/" + filepath.Base(dir)
+}
+
+// controlGroups returns the control groups of a run, in every hierarchy, parents before their children.
+func controlGroups(dir string) ([]string, error) {
+	var groups []string
+	roots := []string{filepath.Join(controlRoot, controlGroup(dir))} // version 2; in version 1 there is one per controller
+	more, err := filepath.Glob(filepath.Join(controlRoot, "*", controlGroup(dir)))
+	if err != nil {
+		return nil, err
+	}
+	for _, root := range append(roots, more...) {
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			if err == nil && entry.IsDir() {
+				groups = append(groups, path)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("looking for control groups: %w", err)
+		}
+	}
+	return groups, nil
+}
+
+func noMountLeft(dir string) error {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return fmt.Errorf("looking for mounts: %w", err)
+	}
+	if bytes.Contains(mounts, []byte(dir)) {
+		return fmt.Errorf("a mount below %s is left:\n%s", dir, mounts)
+	}
+	return nil
+}

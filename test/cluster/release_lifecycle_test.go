@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//go:build linux
+
+package cluster_test
+
+import (
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// Helm installs the image and the chart in a namespace that enforces "restricted"; from then on every write that anybody
+// makes has what it inherits, also while Pods are replaced, and no write fails, also while the release goes away.
+func TestHelmUnderAStreamOfAdmissions(t *testing.T) {
+	r := newRelease(t)
+	r.settle()
+	s := newStream(t, "stream")
+	s.during(r, "nothing happens", func() {})
+	s.during(r, "helm upgrade", func() {
+		before := r.pods()
+		r.helm(append([]string{"upgrade", "heirloom", r.chart(), "--wait", "--set", "logging.verbosity=1"}, r.values...)...)
+		r.settle()
+		for _, pod := range before {
+			r.Expect(r.pods()).NotTo(ContainElement(HaveField("UID", pod.UID)))
+		}
+	})
+	s.during(r, "the leader is deleted", func() {
+		before := r.settle()
+		r.Expect(shared.Delete(r.ctx, before)).To(Succeed())
+		r.Expect(r.settle().UID).NotTo(Equal(before.UID))
+	})
+	s.withoutFailure(r, "helm uninstall", func() { r.helm("uninstall", "heirloom", "--wait") })
+	bare := s.withoutFailure(r, "it is gone", func() {})
+	r.Expect(bare).NotTo(BeEmpty(), "that it inherits nothing now shows that it was Heirloom that brought it")
+}
+
+// settle waits until both replicas are ready, one of them is the leader, and no other Pod is left. It returns the leader.
+func (r *release) settle() (leader *corev1.Pod) {
+	r.t.Helper()
+	r.Eventually(func(g Gomega) {
+		pods := r.pods()
+		g.Expect(pods).To(HaveLen(2))
+		g.Expect(pods).To(HaveEach(HaveField("DeletionTimestamp", BeNil())))
+		g.Expect(pods).To(HaveEach(HaveField("Status.Conditions", ContainElement(And(
+			HaveField("Type", corev1.PodReady), HaveField("Status", corev1.ConditionTrue))))))
+		leader = r.leader()
+		g.Expect(leader).NotTo(BeNil())
+	}).WithTimeout(patience).WithPolling(polling).Should(Succeed())
+	return leader
+}
+
+// leader is the Pod that holds the Lease, or nil.
+func (r *release) leader() *corev1.Pod {
+	r.t.Helper()
+	lease := &coordinationv1.Lease{}
+	err := shared.Get(r.ctx, client.ObjectKey{Namespace: stage.Namespace, Name: "leader-election-heirloom"}, lease)
+	if err != nil {
+		return nil
+	}
+	for _, pod := range r.pods() {
+		if strings.HasPrefix(ptr.Deref(lease.Spec.HolderIdentity, ""), pod.Name+"_") {
+			return &pod
+		}
+	}
+	return nil
+}

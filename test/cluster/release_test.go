@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//go:build linux
+
+package cluster_test
+
+import (
+	"context"
+	"encoding/base64"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/test/cluster"
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// release is Heirloom in the cluster, as a Helm release.
+type release struct {
+	*gomega.WithT
+	t      *testing.T
+	ctx    context.Context
+	values []string // arguments of helm
+}
+
+// newRelease installs the chart, with further arguments for helm, and waits until it is ready. It is uninstalled with the
+// test, if it has not been before.
+func newRelease(t *testing.T, values ...string) *release {
+	t.Helper()
+	if shared.Cluster == nil {
+		t.Skip(cluster.Missing())
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	t.Cleanup(cancel)
+	r := &release{WithT: gomega.NewWithT(t), t: t, ctx: ctx}
+	r.createNamespace()
+	repository, tag, _ := strings.Cut(shared.Image, ":")
+	r.values = append([]string{"--set", "image.repository=" + repository, "--set", "image.tag=" + tag}, values...)
+	if !strings.Contains(strings.Join(values, " "), "certificates.mode=") {
+		r.values = append(r.values, r.provideCertificate()...)
+	}
+	t.Cleanup(r.remove)
+	r.step("helm install", func() { r.helm(append([]string{"install", "heirloom", r.chart(), "--wait"}, r.values...)...) })
+	return r
+}
+
+// createNamespace creates the namespace of the release, in which only what is fit for "restricted" may run.
+func (r *release) createNamespace() {
+	r.t.Helper()
+	r.Expect(shared.Create(r.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name:   stage.Namespace,
+		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+	}})).To(gomega.Succeed())
+}
+
+// provideCertificate makes a certificate and its Secret, and returns the values that name it.
+func (r *release) provideCertificate() []string {
+	r.t.Helper()
+	dir := r.t.TempDir()
+	ca, err := controlplane.ServingCertificate(dir, "heirloom-webhook."+stage.Namespace+".svc")
+	r.Expect(err).NotTo(gomega.HaveOccurred())
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: stage.Namespace, Name: "heirloom-tls"},
+		Type:       corev1.SecretTypeTLS,
+		Data:       map[string][]byte{},
+	}
+	for _, name := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
+		secret.Data[name], err = os.ReadFile(filepath.Join(dir, name))
+		r.Expect(err).NotTo(gomega.HaveOccurred())
+	}
+	r.Expect(shared.Create(r.ctx, secret)).To(gomega.Succeed())
+	return []string{
+		"--set", "certificates.mode=provided",
+		"--set", "certificates.provided.secretName=" + secret.Name,
+		"--set", "certificates.provided.caBundle=" + base64.StdEncoding.EncodeToString(ca),
+	}
+}
+
+func (r *release) chart() string {
+	r.t.Helper()
+	root, err := controlplane.RepositoryRoot(r.ctx)
+	r.Expect(err).NotTo(gomega.HaveOccurred())
+	return filepath.Join(root, "deploy", "chart", "heirloom")
+}
+
+func (r *release) helm(args ...string) {
+	r.t.Helper()
+	args = append(args, "--namespace", stage.Namespace, "--timeout", "90s")
+	_, _, err := controlplane.Helm(r.ctx, shared.Kubeconfig, args...)
+	r.Expect(err).NotTo(gomega.HaveOccurred())
+}
+
+// step does something and says how long it took.
+func (r *release) step(what string, do func()) {
+	r.t.Helper()
+	started := time.Now()
+	do()
+	r.t.Logf("%s: %.1f s", what, time.Since(started).Seconds())
+}
+
+// remove uninstalls the release, if it is still there, and waits until nothing is left of its namespace.
+func (r *release) remove() {
+	if r.t.Failed() {
+		r.show()
+	}
+	// The context of the test has ended.
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	defer cancel()
+	_, _, err := controlplane.Helm(ctx, shared.Kubeconfig,
+		"uninstall", "heirloom", "--namespace", stage.Namespace, "--ignore-not-found", "--wait")
+	r.Expect(err).NotTo(gomega.HaveOccurred())
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: stage.Namespace}}
+	r.Expect(shared.Delete(ctx, namespace)).To(gomega.Succeed())
+	r.Eventually(func() error { return shared.Get(ctx, client.ObjectKeyFromObject(namespace), namespace) }).
+		WithTimeout(patience).WithPolling(polling).ShouldNot(gomega.Succeed())
+}
+
+// pods are those of the release, also those on their way out.
+func (r *release) pods() []corev1.Pod {
+	r.t.Helper()
+	var list corev1.PodList
+	r.Expect(shared.List(r.ctx, &list, client.InNamespace(stage.Namespace),
+		client.MatchingLabels{"app.kubernetes.io/component": "manager"})).To(gomega.Succeed())
+	return list.Items
+}
+
+// show prints what happened in the namespace of the release, and what its Pods said.
+func (r *release) show() {
+	for _, args := range [][]string{
+		{"get", "pods,replicasets,endpointslices,events", "--output=wide"},
+		{"logs", "--selector=app.kubernetes.io/component=manager", "--all-containers", "--prefix", "--tail=40"},
+	} {
+		stdout, stderr, _ := controlplane.Kubectl(context.Background(), shared.Kubeconfig,
+			append([]string{"--namespace", stage.Namespace}, args...)...)
+		r.t.Logf("kubectl %s:\n%s%s", strings.Join(args, " "), stdout, stderr)
+	}
+}
