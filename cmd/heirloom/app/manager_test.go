@@ -30,7 +30,11 @@ func TestLeaderElectionID(t *testing.T) {
 
 func TestWhatCachesKeep(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	fields := []metav1.ManagedFieldsEntry{{Manager: "kubectl", Operation: "Apply"}, {Manager: "heirloom", Operation: "Apply"}, {Manager: "heirloom", Operation: "Update"}}
+	fields := []metav1.ManagedFieldsEntry{
+		{Manager: "kubectl", Operation: "Apply"},
+		{Manager: "heirloom", Operation: "Apply", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:a":{}}}}`)},
+		{Manager: "heirloom", Operation: "Update"},
+	}
 
 	m, err := trim(&capi.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", ManagedFields: fields}})
 	Expect(err).NotTo(HaveOccurred())
