@@ -34,6 +34,9 @@ type Config struct {
 	ManagementClusterKey types.NamespacedName
 	// WorkloadWebhookKeyName is the name in --workload-webhook-key-secret, or empty.
 	WorkloadWebhookKeyName types.NamespacedName
+	// WebhookCertName is the name in --webhook-cert-secret, or empty; WebhookCertHosts what its certificate is for.
+	WebhookCertName  types.NamespacedName
+	WebhookCertHosts []string
 	// Rules are the options of the inheritance rules.
 	Rules inherit.Policy
 	// DetectTaintPropagation says that Heirloom has to find out Rules.ClusterAPITaints.
@@ -55,6 +58,7 @@ func (o *Options) Complete() (*Config, error) {
 		c.completeProviderGroups(),
 		c.completeWorkloads(),
 		c.completeServers(),
+		c.completeCertificates(),
 		c.validateWatch(),
 		c.validateLeaderElection(),
 		c.validateLogs(),

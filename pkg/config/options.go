@@ -38,10 +38,16 @@ type Options struct {
 	ClusterCacheClientQPS   float32
 	ClusterCacheClientBurst int
 
-	WebhookHost    string
-	WebhookPort    int
-	WebhookCertDir string
-	ShutdownDelay  time.Duration
+	WebhookHost   string
+	WebhookPort   int
+	ShutdownDelay time.Duration
+
+	WebhookCertDir        string
+	WebhookCertSecret     string
+	WebhookCertDNSNames   []string
+	WebhookCertValidity   time.Duration
+	WebhookCertCAValidity time.Duration
+	WebhookCertCAGrace    time.Duration
 
 	LeaderElect              bool
 	LeaderElectNamespace     string
@@ -70,6 +76,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.addWatchFlags(fs)
 	o.addWorkloadFlags(fs)
 	o.addWebhookFlags(fs)
+	o.addCertificateFlags(fs)
 	o.addLeaderElectionFlags(fs)
 	o.addRuleFlags(fs)
 	flags.AddManagerOptions(fs, &o.Diagnostics)
@@ -105,7 +112,7 @@ func (o *Options) addWorkloadFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.WorkloadWebhookKeyRotation, "workload-webhook-key-rotation", 30*24*time.Hour,
 		"How long such a key is used before it is replaced.")
 	fs.StringVar(&o.WebhookConfiguration, "webhook-configuration", "heirloom",
-		"Name of the installed MutatingWebhookConfiguration, from which those of workload clusters are made.")
+		"Name of the installed MutatingWebhookConfiguration, from which those of workload clusters are made. With --webhook-cert-secret, the CA is published in it and in the ValidatingWebhookConfiguration of the same name.")
 	fs.IntVar(&o.ClusterCacheConcurrency, "clustercache-concurrency", 100,
 		"Number of workload clusters whose connection is seen to at a time.")
 	fs.Float32Var(&o.ClusterCacheClientQPS, "clustercache-client-qps", 100,
@@ -117,8 +124,6 @@ func (o *Options) addWorkloadFlags(fs *pflag.FlagSet) {
 func (o *Options) addWebhookFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.WebhookHost, "webhook-host", "", "The address the webhook server binds to. If unspecified, it binds to all.")
 	fs.IntVar(&o.WebhookPort, "webhook-port", 9443, "The port the webhook server binds to.")
-	fs.StringVar(&o.WebhookCertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs/",
-		"Directory with the webhook server's certificate and key, tls.crt and tls.key. They are loaded again when they change.")
 	fs.DurationVar(&o.ShutdownDelay, "shutdown-delay", 0,
 		"How long to go on after SIGTERM. Requests are answered meanwhile, and connections closed with the answer, so that clients go to other replicas.")
 }

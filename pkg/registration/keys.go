@@ -5,6 +5,8 @@ package registration
 import (
 	"crypto/rand"
 	"time"
+
+	"github.com/heirloom-dev/heirloom/pkg/rotation"
 )
 
 // Keys are the keys of paths. Of a rotation's two steps, the first writes the next key, which every replica then accepts
@@ -39,7 +41,7 @@ func (s schedule) rotate(k Keys, now time.Time, newKey func() []byte) (result Ke
 	switch {
 	case k.current == nil:
 		return Keys{current: newKey(), currentSince: now}, true, s.period
-	case k.next == nil && unknown(k.currentSince, now):
+	case k.next == nil && rotation.Unknown(k.currentSince, now):
 		k.currentSince = now
 		return k, true, s.period
 	case k.next == nil:
@@ -47,7 +49,7 @@ func (s schedule) rotate(k Keys, now time.Time, newKey func() []byte) (result Ke
 			return k, false, left
 		}
 		return Keys{current: k.current, currentSince: k.currentSince, next: newKey(), nextSince: now}, true, s.grace
-	case unknown(k.nextSince, now):
+	case rotation.Unknown(k.nextSince, now):
 		k.nextSince = now
 		return k, true, s.grace
 	}
@@ -55,11 +57,6 @@ func (s schedule) rotate(k Keys, now time.Time, newKey func() []byte) (result Ke
 		return k, false, left
 	}
 	return Keys{current: k.next, currentSince: now, previous: k.current}, true, s.period
-}
-
-// unknown reports whether a time cannot be counted from: there is none, or a clock that was ahead has written it.
-func unknown(since, now time.Time) bool {
-	return since.IsZero() || since.After(now)
 }
 
 // randomKey returns a new key. The program ends if the system has no randomness; it does not go on with a weak key.

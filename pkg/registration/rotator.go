@@ -11,10 +11,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/rotation"
 )
 
 const (
@@ -23,11 +24,6 @@ const (
 	Grace = 10 * time.Minute
 	// ShortestPeriod leaves, beside Grace, time to tell API servers the new path, also those that are away for a while.
 	ShortestPeriod = time.Hour
-
-	// look bounds how long it takes to notice that the Secret was deleted or repaired.
-	look = time.Minute
-	// retry is how soon a rotation that failed is tried again.
-	retry = 10 * time.Second
 )
 
 // Rotator makes the keys and replaces them. It is a manager.Runnable that runs on the leader. Should there be two for a
@@ -51,20 +47,11 @@ func (*Rotator) NeedLeaderElection() bool { return true }
 
 // Start rotates until ctx is done.
 func (r *Rotator) Start(ctx context.Context) error {
-	for {
-		again, err := r.Rotate(ctx)
-		if err != nil && ctx.Err() == nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Failed to see to the keys of workload clusters' webhooks; those known stay in force")
-			again = retry
-		}
-		timer := time.NewTimer(wait.Jitter(min(again, look), 0.1))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C:
-		}
-	}
+	rotation.Loop{
+		Step: r.Rotate, Look: rotation.Look,
+		Failed: "Failed to see to the keys of workload clusters' webhooks; those known stay in force",
+	}.Run(ctx)
+	return nil
 }
 
 // Rotate takes the step that is due, if any, and returns when the next one is.

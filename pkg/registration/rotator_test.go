@@ -14,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/heirloom-dev/heirloom/pkg/rotation"
 )
 
 var _ interface {
@@ -155,8 +157,8 @@ func TestARotatorRotatesByItself(t *testing.T) {
 			Expect(rotator.Start(ctx)).To(Succeed())
 			return server.writes
 		}
-		Expect(run(2*retry)).To(Equal([]string{"create", "create"}), "it fails once, and is soon tried again")
-		Expect(run(ShortestPeriod-2*look)).To(HaveLen(2), "nothing is due")
+		Expect(run(2*rotation.Retry)).To(Equal([]string{"create", "create"}), "it fails once, and is soon tried again")
+		Expect(run(ShortestPeriod-2*rotation.Look)).To(HaveLen(2), "nothing is due")
 		Expect(looks).To(BeNumerically(">", 40), "but somebody may delete the Secret")
 		Expect(run(Grace)).To(Equal([]string{"create", "create", "update"}))
 		Expect(run(Grace)).To(Equal([]string{"create", "create", "update", "update"}))

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/heirloom-dev/heirloom/pkg/rotation"
 )
 
 // The keys' names in the Secret, and the annotations with their times.
@@ -36,7 +38,7 @@ func keysIn(secret *corev1.Secret) (Keys, error) {
 	}
 	k := Keys{
 		current: read(currentData), next: read(nextData), previous: read(previousData),
-		currentSince: timeIn(secret, currentSinceAnnotation), nextSince: timeIn(secret, nextSinceAnnotation),
+		currentSince: rotation.TimeIn(secret, currentSinceAnnotation), nextSince: rotation.TimeIn(secret, nextSinceAnnotation),
 	}
 	if k.current == nil {
 		errs = append(errs, fmt.Errorf("it has no %q", currentData))
@@ -47,22 +49,10 @@ func keysIn(secret *corev1.Secret) (Keys, error) {
 	return k, nil
 }
 
-// timeIn returns the time in an annotation. Where it cannot be read, it counts from now on.
-func timeIn(secret *corev1.Secret, annotation string) time.Time {
-	t, err := time.Parse(time.RFC3339Nano, secret.Annotations[annotation])
-	if err != nil {
-		return time.Time{}
-	}
-	return t
-}
-
 // put writes the keys into the Secret, and leaves alone whatever else is there.
 func (k Keys) put(secret *corev1.Secret) {
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{}
-	}
-	if secret.Annotations == nil {
-		secret.Annotations = map[string]string{}
 	}
 	if secret.Labels == nil {
 		secret.Labels = map[string]string{}
@@ -76,10 +66,6 @@ func (k Keys) put(secret *corev1.Secret) {
 		secret.Data[name] = key
 	}
 	for annotation, t := range map[string]time.Time{currentSinceAnnotation: k.currentSince, nextSinceAnnotation: k.nextSince} {
-		if t.IsZero() {
-			delete(secret.Annotations, annotation)
-			continue
-		}
-		secret.Annotations[annotation] = t.UTC().Format(time.RFC3339Nano)
+		rotation.PutTime(secret, annotation, t)
 	}
 }

@@ -87,18 +87,7 @@ func TestDisjointWatchFilters(t *testing.T) {
 // review posts an admission request about the create of a Machine, as an API server would.
 func (s *scene) review(url string, m *clusterv1.Machine) *admissionv1.AdmissionResponse {
 	s.t.Helper()
-	m.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
-	raw, err := json.Marshal(m)
-	s.Expect(err).NotTo(HaveOccurred())
-	review := admissionv1.AdmissionReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
-		Request: &admissionv1.AdmissionRequest{
-			UID: "1", Operation: admissionv1.Create, Namespace: m.Namespace, Name: m.Name,
-			Kind:     metav1.GroupVersionKind{Group: clusterv1.GroupVersion.Group, Version: "v1beta2", Kind: "Machine"},
-			UserInfo: authenticationv1.UserInfo{Username: "somebody"},
-			Object:   runtime.RawExtension{Raw: raw},
-		},
-	}
+	review := reviewOf(m)
 	body, err := json.Marshal(review)
 	s.Expect(err).NotTo(HaveOccurred())
 	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
@@ -107,4 +96,18 @@ func (s *scene) review(url string, m *clusterv1.Machine) *admissionv1.AdmissionR
 	defer response.Body.Close()
 	s.Expect(json.NewDecoder(response.Body).Decode(&review)).To(Succeed())
 	return review.Response
+}
+
+// reviewOf is what an API server asks about the create of a Machine.
+func reviewOf(m *clusterv1.Machine) admissionv1.AdmissionReview {
+	m.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+	return admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
+		Request: &admissionv1.AdmissionRequest{
+			UID: "1", Operation: admissionv1.Create, Namespace: m.Namespace, Name: m.Name,
+			Kind:     metav1.GroupVersionKind{Group: clusterv1.GroupVersion.Group, Version: "v1beta2", Kind: "Machine"},
+			UserInfo: authenticationv1.UserInfo{Username: "somebody"},
+			Object:   runtime.RawExtension{Object: m},
+		},
+	}
 }

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/config"
@@ -33,7 +32,7 @@ const shutdownTimeout = 8 * time.Second
 // workers is how many objects of a kind are seen to at a time.
 const workers = 10
 
-func newManager(restConfig *rest.Config, c *config.Config) (ctrl.Manager, error) {
+func newManager(restConfig *rest.Config, c *config.Config, served *certificate) (ctrl.Manager, error) {
 	scheme, err := newScheme(restConfig)
 	if err != nil {
 		return nil, err
@@ -53,9 +52,7 @@ func newManager(restConfig *rest.Config, c *config.Config) (ctrl.Manager, error)
 		LeaderElectionReleaseOnCancel: true,
 		Controller:                    ctrlconfig.Controller{MaxConcurrentReconciles: workers},
 		GracefulShutdownTimeout:       ptr.To(shutdownTimeout),
-		WebhookServer: webhook.NewServer(webhook.Options{
-			Host: c.WebhookHost, Port: c.WebhookPort, CertDir: c.WebhookCertDir, TLSOpts: c.TLS,
-		}),
+		WebhookServer:                 served.server(c, c.WebhookPort),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("creating the manager: %w", err)

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/heirloom-dev/heirloom/certs"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/contract"
@@ -42,7 +41,11 @@ func run(ctx context.Context, c *config.Config) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(restConfig, c)
+	served, err := newCertificate(c)
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(restConfig, c, served)
 	if err != nil {
 		return err
 	}
@@ -53,10 +56,10 @@ func run(ctx context.Context, c *config.Config) error {
 	if err != nil {
 		return err
 	}
-	if err := addWebhooksAndLoop(ctx, leaving, mgr, c, policy); err != nil {
+	if err := addWebhooksAndLoop(ctx, leaving, mgr, c, policy, served); err != nil {
 		return err
 	}
-	if err := addChecks(mgr, c); err != nil {
+	if err := addChecks(mgr, served); err != nil {
 		return err
 	}
 	return start(ctx, mgr)
@@ -145,7 +148,9 @@ func addSchemas(ctx context.Context, mgr ctrl.Manager, c *config.Config) (*contr
 	return schemas, nil
 }
 
-func addWebhooksAndLoop(ctx context.Context, leaving <-chan struct{}, mgr ctrl.Manager, c *config.Config, from policySource) error {
+func addWebhooksAndLoop(
+	ctx context.Context, leaving <-chan struct{}, mgr ctrl.Manager, c *config.Config, from policySource, served *certificate,
+) error {
 	counters, err := metrics.New(ctrlmetrics.Registry)
 	if err != nil {
 		return err
@@ -162,6 +167,9 @@ func addWebhooksAndLoop(ctx context.Context, leaving <-chan struct{}, mgr ctrl.M
 	if err != nil {
 		return err
 	}
+	if err := served.add(mgr, registrar); err != nil {
+		return err
+	}
 	cached := ownerchain.Chain{Cache: mgr.GetClient(), Mapper: mgr.GetRESTMapper(), ManagementCluster: c.ManagementClusterKey}
 	admission := cached
 	admission.Live = mgr.GetAPIReader()
@@ -169,7 +177,7 @@ func addWebhooksAndLoop(ctx context.Context, leaving <-chan struct{}, mgr ctrl.M
 		Chain: &admission, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: from.policy, Leaving: leaving,
 	}
 	webhooks.Register(mgr.GetWebhookServer(), dependencies)
-	if err := addWorkloadServer(mgr, c, dependencies, registrar, counters); err != nil {
+	if err := addWorkloadServer(mgr, c, served, dependencies, registrar, counters); err != nil {
 		return err
 	}
 	recorder := mgr.GetEventRecorder("heirloom")
@@ -181,19 +189,20 @@ func addWebhooksAndLoop(ctx context.Context, leaving <-chan struct{}, mgr ctrl.M
 	})
 }
 
-// addChecks makes the probes tell the truth: ready means that the caches are filled, the webhook server answers and its
-// certificate is valid.
-func addChecks(mgr ctrl.Manager, c *config.Config) error {
+// addChecks makes the probes tell the truth: ready means that the caches are filled, the webhook server answers and the
+// certificate that it serves is valid.
+func addChecks(mgr ctrl.Manager, served *certificate) error {
 	synced := func(req *http.Request) error {
 		if !mgr.GetCache().WaitForCacheSync(req.Context()) {
 			return errors.New("the informer caches are not filled yet")
 		}
 		return nil
 	}
+	started := mgr.GetWebhookServer().StartedChecker()
 	return errors.Join(
-		mgr.AddHealthzCheck("webhook", mgr.GetWebhookServer().StartedChecker()),
-		mgr.AddReadyzCheck("webhook", mgr.GetWebhookServer().StartedChecker()),
+		mgr.AddHealthzCheck("webhook", served.once(started)),
+		mgr.AddReadyzCheck("webhook", started),
 		mgr.AddReadyzCheck("caches", synced),
-		mgr.AddReadyzCheck("certificate", certs.Checker(c.WebhookCertDir)),
+		mgr.AddReadyzCheck("certificate", served.Check),
 	)
 }

@@ -13,7 +13,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/config"
@@ -87,14 +86,12 @@ func follow(ctx context.Context, c cache.Cache, keys *registration.Store) error 
 // addWorkloadServer starts the server that workload clusters call. It is one of its own, because those who reach it are not
 // to reach what the management cluster's API server asks.
 func addWorkloadServer(
-	mgr ctrl.Manager, c *config.Config, dependencies webhooks.Dependencies, registrar *registration.Registrar, counters *metrics.Metrics,
+	mgr ctrl.Manager, c *config.Config, served *certificate, dependencies webhooks.Dependencies, registrar *registration.Registrar, counters *metrics.Metrics,
 ) error {
 	if registrar == nil {
 		return nil
 	}
-	server := webhook.NewServer(webhook.Options{
-		Host: c.WebhookHost, Port: c.WorkloadWebhookPort, CertDir: c.WebhookCertDir, TLSOpts: c.TLS,
-	})
+	server := served.server(c, c.WorkloadWebhookPort)
 	webhooks.RegisterWorkload(server, dependencies, registrar.Keys, counters)
 	if err := mgr.Add(server); err != nil {
 		return fmt.Errorf("adding the webhook server of workload clusters: %w", err)

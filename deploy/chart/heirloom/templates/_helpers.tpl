@@ -46,15 +46,6 @@ app.kubernetes.io/component: manager
 {{- include "heirloom.fullname" . }}-webhook
 {{- end }}
 
-{{- /* Secret with the serving certificate. */ -}}
-{{- define "heirloom.certificateSecretName" -}}
-{{- if eq .Values.certificates.mode "cert-manager" }}
-{{- include "heirloom.webhookName" . }}-cert
-{{- else }}
-{{- .Values.certificates.provided.secretName }}
-{{- end }}
-{{- end }}
-
 {{- /* Secret with the keys of the paths that workload clusters call. The program creates it. */ -}}
 {{- define "heirloom.workloadKeySecretName" -}}
 {{- include "heirloom.fullname" . }}-workload-webhook
@@ -71,28 +62,13 @@ app.kubernetes.io/component: manager
 {{- /* Fails on values that are valid each, but not together. */ -}}
 {{- define "heirloom.validate" -}}
 {{- include "heirloom.validateProgram" . }}
-{{- $certificates := .Values.certificates }}
 {{- if and (not .Values.manager.enabled) (not .Values.webhooks.url) }}
 {{- fail "manager.enabled=false needs webhooks.url: the API server must be told where Heirloom runs" }}
 {{- end }}
 {{- if and (eq .Values.workloadClusters.admission "webhook") (not .Values.workloadClusters.webhookURL) }}
 {{- fail "workloadClusters.admission=webhook needs workloadClusters.webhookURL: API servers must be told where Heirloom is" }}
 {{- end }}
-{{- if eq $certificates.mode "cert-manager" }}
-{{- if .Values.webhooks.url }}
-{{- fail "webhooks.url needs certificates.mode=provided: the chart's Certificate is for its Service only" }}
-{{- end }}
-{{- else }}
-{{- if not $certificates.provided.caBundle }}
-{{- fail "certificates.mode=provided needs certificates.provided.caBundle: CA certificates in PEM, as base64" }}
-{{- end }}
-{{- if not (contains "-----BEGIN CERTIFICATE-----" ($certificates.provided.caBundle | nospace | b64dec)) }}
-{{- fail "certificates.provided.caBundle must be CA certificates in PEM, as base64" }}
-{{- end }}
-{{- if and .Values.manager.enabled (not $certificates.provided.secretName) }}
-{{- fail "certificates.mode=provided needs certificates.provided.secretName: the serving certificate" }}
-{{- end }}
-{{- end }}
+{{- include "heirloom.validateCertificates" . }}
 {{- end }}
 
 {{- /* Metadata of both webhook configurations. */ -}}

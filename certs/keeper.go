@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/rotation"
+)
+
+// fieldManager owns the CA bundles that are published.
+const fieldManager = client.FieldOwner("heirloom")
+
+// soon is when to look again after another replica was faster, or when there is more to do.
+const soon = 200 * time.Millisecond
+
+// Keeper keeps Heirloom's own CA and serving certificate. It is a manager.Runnable that runs on every replica.
+type Keeper struct {
+	Schedule
+
+	// Live reads from the API server itself, never from a cache: what is decided rests on the order of reads and writes.
+	Live   client.Reader
+	Writer client.Writer
+	// Secret is where CA and certificate are kept.
+	Secret types.NamespacedName
+	// Configuration is the name of the webhook configurations, one of either kind, in which the CA bundle is published.
+	Configuration string
+	// Published, unless nil, is called when another CA bundle is published than was before.
+	Published func()
+	// Now is the clock.
+	Now func() time.Time
+
+	serving   atomic.Pointer[tls.Certificate]
+	published []byte
+}
+
+// Source is what servers get their certificate from.
+func (k *Keeper) Source() *Source {
+	return &Source{get: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		certificate := k.serving.Load()
+		if certificate == nil {
+			return nil, errNone
+		}
+		return certificate, nil
+	}}
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (*Keeper) NeedLeaderElection() bool { return false }
+
+// Start keeps the certificate until ctx is done.
+func (k *Keeper) Start(ctx context.Context) error {
+	rotation.Loop{
+		Step: k.Keep, Look: k.look(),
+		Failed: "Failed to see to the serving certificate; the one known stays in force",
+	}.Run(ctx)
+	return nil
+}
+
+// Keep loads the certificate, publishes the CA bundle and takes the steps that are due. It returns when to look again.
+func (k *Keeper) Keep(ctx context.Context) (time.Duration, error) {
+	again, err := k.keep(ctx)
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		ctrl.LoggerFrom(ctx).V(1).Info("Another replica was faster to see to the serving certificate", "reason", err.Error())
+		return soon, nil
+	}
+	return again, err
+}
+
+func (k *Keeper) keep(ctx context.Context) (time.Duration, error) {
+	// The configurations are read before the Secret. So what is published never is an older bundle than what another
+	// replica has published meanwhile: that would be a conflict.
+	installed, err := read(ctx, k.Live, k.Configuration)
+	if err != nil {
+		return 0, err
+	}
+	secret := &corev1.Secret{}
+	err = k.Live.Get(ctx, k.Secret, secret)
+	if client.IgnoreNotFound(err) != nil {
+		return 0, fmt.Errorf("getting the Secret of the serving certificate: %w", err)
+	}
+	before, err := stateIn(secret)
+	if err != nil {
+		return 0, err
+	}
+	k.serve(ctx, before)
+	after, changed, publishErr := k.publish(ctx, before, installed)
+	if apierrors.IsConflict(publishErr) {
+		return 0, publishErr
+	}
+	// While the bundle cannot be published, the certificate is renewed all the same.
+	after, advanced, err := k.advance(after, k.Now())
+	if err != nil || !advanced && !changed {
+		return k.look(), errors.Join(publishErr, err)
+	}
+	if err := k.write(ctx, secret, after); err != nil {
+		return 0, err
+	}
+	k.serve(ctx, after)
+	return soon, publishErr
+}
+
+// publish sees to it that API servers know all CAs, and returns the state with the time since when they do, and whether
+// that is a change.
+func (k *Keeper) publish(ctx context.Context, st state, installed []configuration) (state, bool, error) {
+	if st.current == nil {
+		return st, false, nil
+	}
+	bundle, err := st.bundle()
+	if err != nil {
+		return st, false, err
+	}
+	changed := false
+	for _, c := range installed {
+		did, err := c.publish(ctx, k.Writer, bundle)
+		if err != nil {
+			st.nextPublished = time.Time{}
+			return st, false, err
+		}
+		changed = changed || did
+	}
+	if changed {
+		ctrl.LoggerFrom(ctx).Info("Published the CA bundle", "configuration", k.Configuration, "certificates", len(st.cas()))
+	}
+	if !bytes.Equal(k.published, bundle) {
+		k.published = bundle
+		if k.Published != nil {
+			k.Published()
+		}
+	}
+	if now := k.Now(); st.next != nil && (changed || rotation.Unknown(st.nextPublished, now)) {
+		st.nextPublished = now
+		return st, true, nil
+	}
+	return st, false, nil
+}
+
+// write stores the state, unless the Secret is no longer as it was read.
+func (k *Keeper) write(ctx context.Context, secret *corev1.Secret, st state) error {
+	if err := st.put(secret); err != nil {
+		return err
+	}
+	if secret.ResourceVersion != "" {
+		if err := k.Writer.Update(ctx, secret, fieldManager); err != nil {
+			return fmt.Errorf("updating the Secret of the serving certificate: %w", err)
+		}
+	} else {
+		secret.ObjectMeta = metav1.ObjectMeta{
+			Namespace: k.Secret.Namespace, Name: k.Secret.Name, Annotations: secret.Annotations,
+			Labels: map[string]string{"app.kubernetes.io/name": "heirloom", "app.kubernetes.io/managed-by": "heirloom"},
+		}
+		secret.Type = corev1.SecretTypeTLS
+		if err := k.Writer.Create(ctx, secret, fieldManager); err != nil {
+			return fmt.Errorf("creating the Secret of the serving certificate: %w", err)
+		}
+	}
+	ctrl.LoggerFrom(ctx).Info("Took a step in the rotation of the serving certificate", "Secret", klog.KObj(secret),
+		"certificateUntil", st.leaf.Leaf.NotAfter, "caUntil", st.current.certificate.NotAfter, "cas", len(st.cas()))
+	return nil
+}
+
+// serve serves the certificate of the state.
+func (k *Keeper) serve(ctx context.Context, st state) {
+	if st.leaf == nil {
+		return
+	}
+	before := k.serving.Swap(st.leaf)
+	if before == nil || !before.Leaf.Equal(st.leaf.Leaf) {
+		ctrl.LoggerFrom(ctx).Info("Serving another certificate", "until", st.leaf.Leaf.NotAfter, "serial", st.leaf.Leaf.SerialNumber.String())
+	}
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"crypto"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+
+	"github.com/heirloom-dev/heirloom/pkg/rotation"
+)
+
+// The names in the Secret of what is not in every Secret of type kubernetes.io/tls, and the annotations with the times.
+const (
+	// bundleData is what is published. It is there for people: what counts are the CAs themselves.
+	bundleData     = "ca.crt"
+	currentData    = "current-ca.crt"
+	currentKeyData = "current-ca.key"
+	nextData       = "next-ca.crt"
+	nextKeyData    = "next-ca.key"
+	previousData   = "previous-ca.crt"
+
+	currentSinceAnnotation  = "heirloom.dev/current-since"
+	nextPublishedAnnotation = "heirloom.dev/next-published"
+)
+
+// stateIn reads what the Secret holds. Its error names what is wrong and never what is in it. A serving certificate that
+// cannot be read, or is not by the current CA, is none: a new one can be made, unlike a CA.
+func stateIn(secret *corev1.Secret) (state, error) {
+	var errs []error
+	read := func(name, keyName string) *authority {
+		if _, found := secret.Data[name]; !found {
+			return nil
+		}
+		a, err := authorityIn(secret.Data[name], secret.Data[keyName])
+		if err != nil {
+			errs = append(errs, fmt.Errorf("its %q and %q: %w", name, keyName, err))
+		}
+		return a
+	}
+	st := state{
+		current: read(currentData, currentKeyData), next: read(nextData, nextKeyData), leaf: leafIn(secret),
+		currentSince:  rotation.TimeIn(secret, currentSinceAnnotation),
+		nextPublished: rotation.TimeIn(secret, nextPublishedAnnotation),
+	}
+	if pem, found := secret.Data[previousData]; found {
+		previous, err := certificateIn(pem)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("its %q: %w", previousData, err))
+		}
+		st.previous = previous
+	}
+	if st.current == nil && len(errs) == 0 && len(secret.Data) > 0 {
+		errs = append(errs, fmt.Errorf("it has no %q", currentData))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return state{}, fmt.Errorf("the Secret %s/%s has no usable CA (once it is deleted, a new one is made): %w", secret.Namespace, secret.Name, err)
+	}
+	if st.leaf != nil && (st.current == nil || st.leaf.Leaf.CheckSignatureFrom(st.current.certificate) != nil) {
+		st.leaf = nil
+	}
+	return st, nil
+}
+
+func authorityIn(certificatePEM, keyPEM []byte) (*authority, error) {
+	certificate, err := certificateIn(certificatePEM)
+	if err != nil {
+		return nil, err
+	}
+	// X509KeyPair, too, finds out whether key and certificate belong together.
+	pair, err := tls.X509KeyPair(certificatePEM, keyPEM)
+	if err != nil {
+		return nil, err
+	}
+	key, ok := pair.PrivateKey.(crypto.Signer)
+	if !ok {
+		return nil, errors.New("the key cannot sign")
+	}
+	return &authority{certificate: certificate, key: key}, nil
+}
+
+func certificateIn(pem []byte) (*x509.Certificate, error) {
+	certificates, err := cert.ParseCertsPEM(pem)
+	if err != nil {
+		return nil, err
+	}
+	if len(certificates) != 1 || !certificates[0].IsCA {
+		return nil, errors.New("it is not the one certificate of a CA")
+	}
+	return certificates[0], nil
+}
+
+func leafIn(secret *corev1.Secret) *tls.Certificate {
+	pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+	if err != nil {
+		return nil
+	}
+	return &pair
+}
+
+// put writes the state into the Secret, and leaves alone whatever else is there.
+func (s state) put(secret *corev1.Secret) error {
+	leafKey, err := keyutil.MarshalPrivateKeyToPEM(s.leaf.PrivateKey)
+	if err != nil {
+		return fmt.Errorf("encoding the key of the serving certificate: %w", err)
+	}
+	data := map[string][]byte{corev1.TLSPrivateKeyKey: leafKey}
+	certificates := map[string][]*x509.Certificate{corev1.TLSCertKey: {s.leaf.Leaf}, bundleData: s.cas()}
+	for _, a := range []struct {
+		*authority
+		name, keyName string
+	}{{s.current, currentData, currentKeyData}, {s.next, nextData, nextKeyData}} {
+		data[a.keyName] = nil
+		certificates[a.name] = nil
+		if a.authority == nil {
+			continue
+		}
+		certificates[a.name] = []*x509.Certificate{a.certificate}
+		if data[a.keyName], err = keyutil.MarshalPrivateKeyToPEM(a.key); err != nil {
+			return fmt.Errorf("encoding the key of a CA: %w", err)
+		}
+	}
+	certificates[previousData] = nil
+	if s.previous != nil {
+		certificates[previousData] = []*x509.Certificate{s.previous}
+	}
+	for name, list := range certificates {
+		if data[name], err = cert.EncodeCertificates(list...); err != nil {
+			return fmt.Errorf("encoding certificates: %w", err)
+		}
+	}
+	if secret.Data == nil {
+		secret.Data = map[string][]byte{}
+	}
+	for name, content := range data {
+		if len(content) == 0 {
+			delete(secret.Data, name)
+			continue
+		}
+		secret.Data[name] = content
+	}
+	rotation.PutTime(secret, currentSinceAnnotation, s.currentSince)
+	rotation.PutTime(secret, nextPublishedAnnotation, s.nextPublished)
+	return nil
+}
+
+// bundle is what is published.
+func (s state) bundle() ([]byte, error) {
+	pem, err := cert.EncodeCertificates(s.cas()...)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the CA bundle: %w", err)
+	}
+	return pem, nil
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/heirloom-dev/heirloom/certs"
+	"github.com/heirloom-dev/heirloom/pkg/config"
+	"github.com/heirloom-dev/heirloom/pkg/registration"
+)
+
+// certificate is what the webhook servers serve, and what keeps it up to date.
+type certificate struct {
+	*certs.Source
+
+	updater manager.Runnable
+	// keeper is the updater where the certificate is Heirloom's own, else nil.
+	keeper *certs.Keeper
+}
+
+func newCertificate(c *config.Config) (*certificate, error) {
+	if c.WebhookCertSecret == "" {
+		source, watcher, err := certs.FromFiles(c.WebhookCertDir)
+		if err != nil {
+			return nil, err
+		}
+		return &certificate{Source: source, updater: watcher}, nil
+	}
+	keeper := &certs.Keeper{
+		Schedule: certs.Schedule{
+			Hosts: c.WebhookCertHosts, Validity: c.WebhookCertValidity, CAValidity: c.WebhookCertCAValidity, Grace: c.WebhookCertCAGrace,
+		},
+		Secret: c.WebhookCertName, Configuration: c.WebhookConfiguration, Now: time.Now,
+	}
+	return &certificate{Source: keeper.Source(), updater: keeper, keeper: keeper}, nil
+}
+
+// add starts what keeps the certificate. Workload clusters are told a new CA at once, if there is a registrar.
+func (s *certificate) add(mgr ctrl.Manager, registrar *registration.Registrar) error {
+	if s.keeper != nil {
+		s.keeper.Live, s.keeper.Writer = mgr.GetAPIReader(), mgr.GetClient()
+		if registrar != nil {
+			s.keeper.Published = registrar.Keys.Publish
+		}
+	}
+	if err := mgr.Add(s.updater); err != nil {
+		return fmt.Errorf("adding what keeps the serving certificate: %w", err)
+	}
+	return nil
+}
+
+// server returns a webhook server that serves the certificate.
+func (s *certificate) server(c *config.Config, port int) webhook.Server {
+	return webhook.NewServer(webhook.Options{
+		Host: c.WebhookHost, Port: port, TLSOpts: slices.Concat(c.TLS, []func(*tls.Config){s.Serve}),
+	})
+}
+
+// once makes a check of the server that passes while there is no certificate, without which no connection can be made: a
+// restart of the program would not bring one.
+func (s *certificate) once(check healthz.Checker) healthz.Checker {
+	return func(req *http.Request) error {
+		if _, loaded := s.NotAfter(); !loaded {
+			return nil
+		}
+		return check(req)
+	}
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+func (o *Options) addCertificateFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.WebhookCertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs/",
+		"Directory with the webhook server's certificate and key, tls.crt and tls.key. They are loaded again when they change. Not used with --webhook-cert-secret.")
+	fs.StringVar(&o.WebhookCertSecret, "webhook-cert-secret", "",
+		"<namespace>/<name> of the Secret in which replicas share a CA and a serving certificate of Heirloom's own, which it makes, replaces and publishes in both webhook configurations named by --webhook-configuration. If unspecified, the certificate comes from --webhook-cert-dir.")
+	fs.StringSliceVar(&o.WebhookCertDNSNames, "webhook-cert-dns-names", nil,
+		"List of DNS names and IP addresses that the certificate in --webhook-cert-secret is for.")
+	fs.DurationVar(&o.WebhookCertValidity, "webhook-cert-validity", 90*24*time.Hour,
+		"How long the serving certificate in --webhook-cert-secret is valid. It is replaced when a third of that is left.")
+	fs.DurationVar(&o.WebhookCertCAValidity, "webhook-cert-ca-validity", 365*24*time.Hour,
+		"How long the CA in --webhook-cert-secret is valid. It is replaced when a third of that is left.")
+	fs.DurationVar(&o.WebhookCertCAGrace, "webhook-cert-ca-grace", 24*time.Hour,
+		"How long a new CA is published before a certificate by it is served, and the old one after. API servers, those of workload clusters too, have this time to follow.")
+}
+
+// completeCertificates makes sure that each thing is replaced in time: what a CA has made ends before the CA does.
+func (c *Config) completeCertificates() error {
+	if c.WebhookCertSecret == "" {
+		return nil
+	}
+	var errs []error
+	namespace, name, ok := strings.Cut(c.WebhookCertSecret, "/")
+	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		errs = append(errs, fmt.Errorf("--webhook-cert-secret=%q: must be <namespace>/<name>", c.WebhookCertSecret))
+	}
+	c.WebhookCertName = types.NamespacedName{Namespace: namespace, Name: name}
+	if c.WebhookConfiguration == "" {
+		errs = append(errs, errors.New("--webhook-cert-secret needs --webhook-configuration"))
+	}
+	if len(c.WebhookCertDNSNames) == 0 {
+		errs = append(errs, errors.New("--webhook-cert-secret needs --webhook-cert-dns-names"))
+	}
+	c.WebhookCertHosts = nil
+	for _, host := range c.WebhookCertDNSNames {
+		if ip := net.ParseIP(host); ip != nil {
+			host = ip.String()
+		} else if len(validation.IsDNS1123Subdomain(host)) > 0 && len(validation.IsWildcardDNS1123Subdomain(host)) > 0 {
+			errs = append(errs, fmt.Errorf("--webhook-cert-dns-names=%q: must be DNS names in lower case, or IP addresses", host))
+		}
+		c.WebhookCertHosts = append(c.WebhookCertHosts, host)
+	}
+	switch {
+	case c.WebhookCertCAGrace < time.Second:
+		errs = append(errs, fmt.Errorf("--webhook-cert-ca-grace=%s: must be a second or more", c.WebhookCertCAGrace))
+	case c.WebhookCertValidity/3 < c.WebhookCertCAGrace:
+		errs = append(errs, fmt.Errorf("--webhook-cert-validity=%s: must be at least three times --webhook-cert-ca-grace", c.WebhookCertValidity))
+	case c.WebhookCertCAValidity/3 < c.WebhookCertValidity:
+		errs = append(errs, fmt.Errorf("--webhook-cert-ca-validity=%s: must be at least three times --webhook-cert-validity", c.WebhookCertCAValidity))
+	}
+	return errors.Join(errs...)
+}
