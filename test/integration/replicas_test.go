@@ -84,16 +84,24 @@ func TestDisjointWatchFilters(t *testing.T) {
 	}).WithTimeout(2 * time.Second).Should(Succeed())
 }
 
-// review posts an admission request about the create of a Machine, as an API server would.
-func (s *scene) review(url string, m *clusterv1.Machine) *admissionv1.AdmissionResponse {
+// reviewOf is an admission request about the create of a Machine.
+func (s *scene) reviewOf(m *clusterv1.Machine) []byte {
 	s.t.Helper()
 	review := reviewOf(m)
 	body, err := json.Marshal(review)
 	s.Expect(err).NotTo(HaveOccurred())
+	return body
+}
+
+// review posts an admission request about the create of a Machine, as an API server would.
+func (s *scene) review(url string, m *clusterv1.Machine) *admissionv1.AdmissionResponse {
+	s.t.Helper()
+	body := s.reviewOf(m)
 	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	response, err := insecure.Post(url, "application/json", bytes.NewReader(body))
 	s.Expect(err).NotTo(HaveOccurred())
 	defer response.Body.Close()
+	var review admissionv1.AdmissionReview
 	s.Expect(json.NewDecoder(response.Body).Decode(&review)).To(Succeed())
 	return review.Response
 }

@@ -3,13 +3,19 @@
 package integration
 
 import (
+	"bufio"
 	"context"
+	"crypto/tls"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
@@ -42,4 +48,39 @@ func TestStoppedBeforeItIsReady(t *testing.T) {
 			s.Expect(s.read(log)).To(ContainSubstring("is forbidden"), "it is the caches that could not be filled")
 		})
 	}
+}
+
+// An admission request that has begun is answered as any other, also when the program is told to end meanwhile.
+func TestRequestsAreFinished(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, stage.Options{WithoutWebhooks: true})
+	f := s.settle("finished", declared())
+	bare := stage.Machine(f.ms, "bare")
+	inherits := ContainSubstring(`"team":"ml"`)
+	s.Eventually(func() string { return string(s.review(s.WebhookURL+"/mutate/machines", bare).Patch) }).
+		WithTimeout(patience).Should(inherits, "its cache may be a moment behind")
+
+	body := s.reviewOf(bare)
+	connection, err := tls.Dial("tcp", strings.TrimPrefix(s.WebhookURL, "https://"), &tls.Config{InsecureSkipVerify: true})
+	s.Expect(err).NotTo(HaveOccurred())
+	defer connection.Close()
+	begin := fmt.Sprintf("POST /mutate/machines HTTP/1.1\r\nHost: heirloom\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		len(body), body[:len(body)/2])
+	_, err = connection.Write([]byte(begin))
+	s.Expect(err).NotTo(HaveOccurred())
+
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.StopHeirloom() }()
+	s.Eventually(func() string { return s.read(s.HeirloomLog()) }).WithTimeout(patience).Should(ContainSubstring("Shutting down webhook server"))
+	s.Expect(stopped).NotTo(Receive())
+	_, err = connection.Write(body[len(body)/2:])
+	s.Expect(err).NotTo(HaveOccurred())
+	response, err := http.ReadResponse(bufio.NewReader(connection), nil)
+	s.Expect(err).NotTo(HaveOccurred())
+	defer response.Body.Close()
+	var review admissionv1.AdmissionReview
+	s.Expect(json.NewDecoder(response.Body).Decode(&review)).To(Succeed())
+	s.Expect(string(review.Response.Patch)).To(inherits)
+	s.Expect(connection.Close()).To(Succeed())
+	s.Eventually(stopped).WithTimeout(patience).Should(Receive(BeNil()))
 }

@@ -151,6 +151,16 @@ matchExpressions:
     operator: DoesNotExist
 {{- end }}
 
+{{- /* What the program does not watch it is not asked about. Does not concern cluster-scoped objects. */ -}}
+{{- define "heirloom.watchedNamespace" -}}
+namespaceSelector:
+  {{- if .Values.namespace }}
+  matchLabels:
+    kubernetes.io/metadata.name: {{ .Values.namespace }}
+  {{- else }} {}
+  {{- end }}
+{{- end }}
+
 {{- define "heirloom.topologySpreadConstraints" -}}
 {{- $constraints := .Values.manager.topologySpreadConstraints }}
 {{- if not $constraints }}
