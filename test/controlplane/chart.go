@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -41,7 +42,16 @@ func RenderChart(ctx context.Context, chartDir string, options ChartOptions) ([]
 	if err != nil {
 		return nil, err
 	}
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(stdout)), 4096)
+	objects, err := DecodeObjects(stdout)
+	if err != nil {
+		return nil, fmt.Errorf("decoding chart %s: %w", chartDir, err)
+	}
+	return objects, nil
+}
+
+// DecodeObjects returns the objects of a YAML file that has a document for each.
+func DecodeObjects(manifest string) ([]unstructured.Unstructured, error) {
+	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifest), 4096)
 	var objects []unstructured.Unstructured
 	for {
 		var object unstructured.Unstructured
@@ -50,7 +60,7 @@ func RenderChart(ctx context.Context, chartDir string, options ChartOptions) ([]
 			return objects, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("decoding chart %s: %w", chartDir, err)
+			return nil, err
 		}
 		// A template whose condition is false leaves an empty document.
 		if len(object.Object) > 0 {

@@ -16,6 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
 // What `make components` makes is a provider for the real clusterctl: it installs, configures, upgrades and deletes it.
@@ -23,7 +25,7 @@ func TestClusterctl(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	m := newManagementCluster(ctx, t)
-	m.release("v0.1.0")
+	m.keepsContract(m.release("v0.1.0"))
 	m.release("v0.1.1")
 	m.Expect(m.clusterctl.Configure("")).To(Succeed())
 
@@ -49,8 +51,9 @@ func TestClusterctl(t *testing.T) {
 	m.run("init", "--addon", "heirloom:v0.1.1", "--target-namespace", "elsewhere")
 	m.finishNamespaces()
 	m.installed("elsewhere", "v0.1.1")
-	deployment := m.deployment("elsewhere")
-	m.Expect(deployment.Spec.Template.Spec.Containers[0].Args).To(ContainElements(
+	container := m.deployment("elsewhere").Spec.Template.Spec.Containers[0]
+	m.Expect(container.Image).To(Equal("registry.example.com/mirror/heirloom:v0.1.1"))
+	m.Expect(container.Args).To(ContainElements(
 		"--namespace=fleet", "--watch-filter=blue", "--v=4", "--management-cluster=fleet/self", "--no-execute-rate=0.5",
 		"--workload-admission=policy", `--additional-sync-machine-labels=^example\.com/.*$,^team$`,
 		`--additional-sync-machine-annotations=^note\.example\.com/`,
@@ -58,8 +61,9 @@ func TestClusterctl(t *testing.T) {
 	m.starts("elsewhere")
 }
 
-// chosen is every variable with another value than its default.
+// chosen is every variable with another value than its default, and a registry of one's own.
 const chosen = `
+images: {addon-heirloom: {repository: registry.example.com/mirror}}
 HEIRLOOM_NAMESPACE: fleet
 HEIRLOOM_WATCH_FILTER: blue
 HEIRLOOM_LOG_LEVEL: 4
@@ -69,6 +73,23 @@ HEIRLOOM_WORKLOAD_ADMISSION: policy
 HEIRLOOM_ADDITIONAL_SYNC_MACHINE_LABELS: '^example\.com/.*$,^team$'
 HEIRLOOM_ADDITIONAL_SYNC_MACHINE_ANNOTATIONS: '^note\.example\.com/'
 `
+
+// keepsContract checks what the provider contract asks of the files before clusterctl changes them.
+func (m *managementCluster) keepsContract(dir string) {
+	m.t.Helper()
+	content, err := os.ReadFile(filepath.Join(dir, "addon-components.yaml"))
+	m.Expect(err).NotTo(HaveOccurred())
+	objects, err := controlplane.DecodeObjects(string(content))
+	m.Expect(err).NotTo(HaveOccurred())
+	var namespaces []string
+	for _, object := range objects {
+		m.Expect(object.GetLabels()).To(HaveKeyWithValue(clusterv1.ProviderNameLabel, "addon-heirloom"), object.GetKind())
+		if object.GetKind() == "Namespace" {
+			namespaces = append(namespaces, object.GetName())
+		}
+	}
+	m.Expect(namespaces).To(ConsistOf("heirloom-system"))
+}
 
 // variables returns the names of the variables in clusterctl's description of a provider.
 func variables(described string) []string {
@@ -110,7 +131,7 @@ func (m *managementCluster) installed(namespace, version string) {
 	m.Expect(template.Labels).To(HaveKeyWithValue(clusterv1.ProviderNameLabel, "addon-heirloom"))
 	m.Expect(template.Spec.Containers).To(HaveLen(1))
 	m.Expect(template.Spec.Containers[0].Name).To(Equal("manager"))
-	m.Expect(template.Spec.Containers[0].Image).To(Equal("ghcr.io/heirloom-dev/heirloom:" + version))
+	m.Expect(template.Spec.Containers[0].Image).To(HaveSuffix("/heirloom:" + version))
 	m.Expect(template.Spec.Containers[0].Args).To(ContainElement(HavePrefix("--namespace=")))
 	m.pointsTo(namespace)
 }

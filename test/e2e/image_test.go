@@ -19,11 +19,11 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// Two copies of the sources in different directories make the same images, byte for byte, with their SBOMs. Neither is
-// a git checkout.
-func TestImageIsReproducible(t *testing.T) {
+// Two copies of the sources in different directories make the same images, SBOMs, chart and components, byte for byte.
+// Neither is a git checkout.
+func TestReleaseIsReproducible(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	first, second := makeImage(t), makeImage(t)
+	first, second := makeRelease(t), makeRelease(t)
 	files, err := os.ReadDir(first)
 	Expect(err).NotTo(HaveOccurred())
 	var names []string
@@ -39,20 +39,21 @@ func TestImageIsReproducible(t *testing.T) {
 		"heirloom-v1.2.3-linux-amd64.tar", "heirloom-v1.2.3-linux-amd64.spdx.json",
 		"heirloom-v1.2.3-linux-arm64.tar", "heirloom-v1.2.3-linux-arm64.spdx.json",
 		"heirloom-v1.2.3-oci.tar", "heirloom-v1.2.3-index.spdx.json",
+		"heirloom-1.2.3.tgz", "addon-components.yaml", "metadata.yaml",
 	))
 	for arch, machine := range map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64} {
 		t.Run(arch, func(t *testing.T) { checkImage(t, first, arch, machine) })
 	}
 }
 
-// makeImage copies the sources of the program and of its image, and returns the directory of what `make image` makes.
-func makeImage(t *testing.T) (dist string) {
+// makeRelease copies the sources and returns the directory of what is made of them.
+func makeRelease(t *testing.T) (dist string) {
 	t.Helper()
 	Expect := NewWithT(t).Expect
 	root, err := controlplane.RepositoryRoot(t.Context())
 	Expect(err).NotTo(HaveOccurred())
 	source, dist := t.TempDir(), t.TempDir()
-	for _, dir := range []string{"cmd", "pkg", "webhooks", "certs", "test/tools/image"} {
+	for _, dir := range []string{"cmd", "pkg", "webhooks", "certs", "deploy", "test/tools"} {
 		Expect(os.CopyFS(filepath.Join(source, dir), os.DirFS(filepath.Join(root, dir)))).To(Succeed())
 	}
 	for _, file := range []string{"go.mod", "go.sum", "Makefile"} {
@@ -60,7 +61,7 @@ func makeImage(t *testing.T) (dist string) {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(os.WriteFile(filepath.Join(source, file), content, 0o600)).To(Succeed())
 	}
-	out, err := exec.CommandContext(t.Context(), "make", "-C", source, "image",
+	out, err := exec.CommandContext(t.Context(), "make", "-C", source, "image", "components",
 		"VERSION=v1.2.3", "revision=0123abc", "SOURCE_DATE_EPOCH=1700000000", "DIST="+dist).CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s", out)
 	return dist

@@ -3,11 +3,8 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/test/controlplane"
@@ -62,13 +58,14 @@ func newManagementCluster(ctx context.Context, t *testing.T) *managementCluster 
 	return m
 }
 
-// release puts a version of Heirloom into clusterctl's repository, as `make release` makes it.
-func (m *managementCluster) release(version string) {
+// release puts a version of Heirloom into clusterctl's repository, as `make release` makes it, and returns the directory.
+func (m *managementCluster) release(version string) string {
 	m.t.Helper()
 	dir, err := m.clusterctl.Repository("addon-heirloom", version)
 	m.Expect(err).NotTo(gomega.HaveOccurred())
 	out, err := exec.CommandContext(m.ctx, "make", "-C", "../..", "components", "VERSION="+version, "DIST="+dir).CombinedOutput()
 	m.Expect(err).NotTo(gomega.HaveOccurred(), "%s", out)
+	return dir
 }
 
 func (m *managementCluster) run(args ...string) string {
@@ -96,19 +93,9 @@ func (m *managementCluster) finishNamespaces() {
 func (m *managementCluster) components(namespace, version string) []unstructured.Unstructured {
 	m.t.Helper()
 	out := m.run("generate", "provider", "--addon", "heirloom:"+version, "--target-namespace", namespace)
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(out)), 4096)
-	var objects []unstructured.Unstructured
-	for {
-		var object unstructured.Unstructured
-		err := decoder.Decode(&object.Object)
-		if errors.Is(err, io.EOF) {
-			return objects
-		}
-		m.Expect(err).NotTo(gomega.HaveOccurred())
-		if len(object.Object) > 0 {
-			objects = append(objects, object)
-		}
-	}
+	objects, err := controlplane.DecodeObjects(out)
+	m.Expect(err).NotTo(gomega.HaveOccurred())
+	return objects
 }
 
 // providers returns clusterctl's inventory of add-ons, each as "namespace/name version".
