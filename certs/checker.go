@@ -27,10 +27,27 @@ func Checker(dir string) healthz.Checker {
 	}
 }
 
-func check(dir string, now time.Time) error {
+// Expiry returns when the certificate in dir expires, if it can be loaded.
+func Expiry(dir string) (time.Time, bool) {
+	pair, err := load(dir)
+	if err != nil {
+		return time.Time{}, false
+	}
+	return pair.Leaf.NotAfter, true
+}
+
+func load(dir string) (tls.Certificate, error) {
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, CertName), filepath.Join(dir, KeyName))
 	if err != nil {
-		return fmt.Errorf("loading the serving certificate: %w", err)
+		return tls.Certificate{}, fmt.Errorf("loading the serving certificate: %w", err)
+	}
+	return pair, nil
+}
+
+func check(dir string, now time.Time) error {
+	pair, err := load(dir)
+	if err != nil {
+		return err
 	}
 	if now.Before(pair.Leaf.NotBefore) || now.After(pair.Leaf.NotAfter) {
 		return fmt.Errorf("the serving certificate is valid from %s to %s only", pair.Leaf.NotBefore.UTC(), pair.Leaf.NotAfter.UTC())

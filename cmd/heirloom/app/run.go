@@ -121,8 +121,17 @@ func addSchemas(ctx context.Context, mgr ctrl.Manager, c *config.Config) (*contr
 	return schemas, nil
 }
 
-func addWebhooksAndLoop(ctx context.Context, mgr ctrl.Manager, c *config.Config, from policySource) error {
+// addMetrics adds Heirloom's own metrics to those of controller-runtime and of the ClusterCache.
+func addMetrics(c *config.Config) (*metrics.Metrics, error) {
 	counters, err := metrics.New(ctrlmetrics.Registry)
+	if err != nil {
+		return nil, err
+	}
+	return counters, counters.Certificate(func() (time.Time, bool) { return certs.Expiry(c.WebhookCertDir) })
+}
+
+func addWebhooksAndLoop(ctx context.Context, mgr ctrl.Manager, c *config.Config, from policySource) error {
+	counters, err := addMetrics(c)
 	if err != nil {
 		return err
 	}
@@ -140,7 +149,7 @@ func addWebhooksAndLoop(ctx context.Context, mgr ctrl.Manager, c *config.Config,
 	}
 	cached := ownerchain.Chain{Cache: mgr.GetClient(), Mapper: mgr.GetRESTMapper(), ManagementCluster: c.ManagementClusterKey}
 	admission := cached
-	admission.Live = mgr.GetAPIReader()
+	admission.Live, admission.Count = mgr.GetAPIReader(), counters.OwnerLookup
 	dependencies := webhooks.Dependencies{
 		Chain: &admission, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: from.policy,
 	}
