@@ -48,11 +48,18 @@ clean: ## Remove bin/ and dist/. Helper programs stay in the user's cache direct
 ##@ Test
 
 .PHONY: test
-test: test-unit test-integration test-e2e ## Run every test.
+test: test-unit test-monitoring test-integration test-e2e ## Run every test.
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go.
 	$(GO) test -race $(GOTESTFLAGS) $(call packages,cmd pkg webhooks certs)
+
+.PHONY: test-monitoring
+test-monitoring: ## Run the tests of alerts and dashboard, with Prometheus' own parser and promtool.
+	@promtool="$$(test/tools/build.sh monitoring)/promtool"; \
+		"$$promtool" check rules --lint=all --lint-fatal deploy/monitoring/alerts.yaml; \
+		"$$promtool" test rules deploy/monitoring/alerts_test.yaml
+	$(GO) -C test/tools/prometheus test -count=1 $(GOTESTFLAGS) ./...
 
 .PHONY: test-integration
 test-integration: ## Run the tests against a real API server.
@@ -88,6 +95,9 @@ fuzz: ## Run each fuzz target for FUZZTIME (30s).
 generate: ## Regenerate all generated files.
 	@dev="$$(test/tools/build.sh dev)"; "$$dev/controller-gen" object paths=./pkg/...
 	$(GO) generate ./...
+	@# Helm reads nothing outside of the chart.
+	mkdir -p deploy/chart/heirloom/files
+	cp deploy/monitoring/alerts.yaml deploy/monitoring/dashboard.json deploy/chart/heirloom/files/
 	@# It says what is wrong, and goes on: whatever it says is an error.
 	@dev="$$(test/tools/build.sh dev)"; \
 	said="$$("$$dev/helm-docs" --chart-search-root=deploy/chart --sort-values-order=file --log-level=warning 2>&1)" && \

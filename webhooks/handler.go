@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
-	"slices"
 	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
@@ -46,6 +45,8 @@ type answer struct {
 	outcome  metrics.Outcome
 	patch    []jsonpatch.Operation
 	warnings []string
+	// What the patch brings, takes away, and, of what it brings, the update had taken away: label, annotation and so on.
+	brought, removed, kept []string
 	// refusal is a complete response of its own.
 	refusal *admission.Response
 }
@@ -77,8 +78,23 @@ func (h failOpen) Handle(ctx context.Context, req admission.Request) admission.R
 			warnings: []string{"heirloom: nothing was inherited by this write: " + oneLine(err)},
 		}
 	}
-	h.metrics.Admission(kindLabel(req), operationLabel(req), decided.outcome)
+	h.count(req, decided)
 	return decided.response()
+}
+
+// count counts a decision and what it changes.
+func (h failOpen) count(req admission.Request, decided answer) {
+	kind := metrics.Kind(req.Kind.Group, req.Kind.Kind)
+	h.metrics.Admission(kind, operationLabel(req), decided.outcome)
+	for _, what := range decided.brought {
+		h.metrics.Key(metrics.ByAdmission, kind, what, metrics.KeyInjected)
+	}
+	for _, what := range decided.removed {
+		h.metrics.Key(metrics.ByAdmission, kind, what, metrics.KeyRemoved)
+	}
+	for _, what := range decided.kept {
+		h.metrics.Drift(metrics.ByAdmission, kind, what)
+	}
 }
 
 func (h failOpen) guarded(ctx context.Context, req admission.Request) (decided answer, err error) {
@@ -114,23 +130,6 @@ func (a *answer) warn(leftOut error) {
 // oneLine is what an HTTP header, which carries a warning, has room for.
 func oneLine(err error) string {
 	return strings.ReplaceAll(err.Error(), "\n", "; ")
-}
-
-// kindLabel is the kind for metrics. Whoever can reach the port can post any kind, so only those that the webhooks are
-// registered for are told apart; those of all providers count as one.
-func kindLabel(req admission.Request) string {
-	switch kind := req.Kind.Kind; {
-	case req.Kind.Group == capi.ControlPlaneGroup:
-		return "ControlPlane"
-	case req.Kind.Group == capi.InfrastructureGroup:
-		return "InfraMachine"
-	case req.Kind.Group == capi.BootstrapGroup:
-		return "BootstrapConfig"
-	case slices.Contains([]string{"Cluster", "ClusterClass", "MachineDeployment", "MachineSet", "MachinePool", "Machine", "Node"}, kind):
-		return kind
-	default:
-		return "other"
-	}
 }
 
 func operationLabel(req admission.Request) string {

@@ -120,13 +120,22 @@ func newServer(t testing.TB, cache client.Reader, live client.Reader, policy inh
 	}}
 }
 
-// counted returns what the metrics counted, as "<kind> <operation> <outcome>".
+// counted returns which requests were counted, as "<kind> <operation> <outcome>".
 func (s server) counted(t *testing.T) []string {
+	t.Helper()
+	return s.countedIn(t, "heirloom_admission_requests_total")
+}
+
+// countedIn returns what one of the metrics counted: its labels' values in the order of their names.
+func (s server) countedIn(t *testing.T, name string) []string {
 	t.Helper()
 	families, err := s.registry.Gather()
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	var counts []string
 	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
 		for _, metric := range family.GetMetric() {
 			var labels []string
 			for _, label := range metric.GetLabel() {

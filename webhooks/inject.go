@@ -4,6 +4,7 @@ package webhooks
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -40,12 +41,30 @@ func inject(req admission.Request, c child) (answer, error) {
 	if len(patch) == 0 {
 		return answer{outcome: metrics.Unchanged}, nil
 	}
-	return answer{outcome: metrics.Injected, patch: patch, warnings: c.warnings(req, plan)}, nil
+	decided := answer{outcome: metrics.Injected, patch: patch}
+	decided.count(plan.Changes())
+	for _, change := range c.kept(req, plan) {
+		decided.kept = append(decided.kept, change.What())
+		decided.warnings = append(decided.warnings, fmt.Sprintf("heirloom: %s of %s %s/%s was kept: it is inherited; to change it, edit %s",
+			change, req.Kind.Kind, c.object.GetNamespace(), c.object.GetName(), c.declarer))
+	}
+	return decided, nil
 }
 
-// warnings tells whoever took away what the child inherits that it was kept, and where to change it instead. Without the
-// old object nobody can tell, and the answer is right all the same.
-func (c child) warnings(req admission.Request, plan *ownership.Plan) []string {
+// count notes what changes for the metrics.
+func (a *answer) count(changes []ownership.Change) {
+	for _, change := range changes {
+		if change.Value == nil {
+			a.removed = append(a.removed, change.What())
+			continue
+		}
+		a.brought = append(a.brought, change.What())
+	}
+}
+
+// kept returns what the child inherits and the request tried to take away. Whoever did that is told where to change it
+// instead. Without the old object nobody can tell, and the answer is right all the same.
+func (c child) kept(req admission.Request, plan *ownership.Plan) []ownership.Change {
 	if req.Operation != admissionv1.Update {
 		return nil
 	}
@@ -53,12 +72,7 @@ func (c child) warnings(req admission.Request, plan *ownership.Plan) []string {
 	if err != nil {
 		return nil
 	}
-	var warnings []string
-	for _, change := range plan.Changes() {
-		if change.Value != nil && ownership.Carries(old, change) {
-			warnings = append(warnings, fmt.Sprintf("heirloom: %s of %s %s/%s was kept: it is inherited; to change it, edit %s",
-				change, req.Kind.Kind, c.object.GetNamespace(), c.object.GetName(), c.declarer))
-		}
-	}
-	return warnings
+	return slices.DeleteFunc(slices.Clone(plan.Changes()), func(change ownership.Change) bool {
+		return change.Value == nil || !ownership.Carries(old, change)
+	})
 }

@@ -55,7 +55,9 @@ func (h nodes) decide(ctx context.Context, req admission.Request) (answer, error
 	decided := answer{outcome: metrics.Unchanged}
 	if !result.Equal(current) {
 		decided = answer{outcome: metrics.Injected, patch: patchNode(current, result)}
-		decided.warnings = h.warnings(ctx, req, m, current, result)
+		decided.brought, decided.removed = sorts(inherit.Brought(current, result)), sorts(inherit.Removed(current, result))
+		kept := keptOfNode(req, current, result)
+		decided.kept, decided.warnings = sorts(kept), h.warnings(ctx, m, kept)
 	}
 	decided.warn(leftOut)
 	return decided, nil
@@ -80,9 +82,9 @@ func patchNode(current, result inherit.NodeState) []jsonpatch.Operation {
 	return patch
 }
 
-// warnings tells whoever took away what the Node inherits that it was kept, and where to change it instead. Without the
-// old object nobody can tell, and the answer is right all the same.
-func (h nodes) warnings(ctx context.Context, req admission.Request, m *capi.Machine, current, result inherit.NodeState) []string {
+// keptOfNode returns what the Node inherits and the request tried to take away. Without the old object nobody can tell, and
+// the answer is right all the same.
+func keptOfNode(req admission.Request, current, result inherit.NodeState) []inherit.NodeKey {
 	if req.Operation != admissionv1.Update {
 		return nil
 	}
@@ -90,7 +92,20 @@ func (h nodes) warnings(ctx context.Context, req admission.Request, m *capi.Mach
 	if err != nil {
 		return nil
 	}
-	kept := inherit.Kept(old, current, result)
+	return inherit.Kept(old, current, result)
+}
+
+// sorts returns what each of these is, for the metrics.
+func sorts(keys []inherit.NodeKey) []string {
+	var what []string
+	for _, key := range keys {
+		what = append(what, key.What)
+	}
+	return what
+}
+
+// warnings tells whoever tried to take that away where to change it instead.
+func (h nodes) warnings(ctx context.Context, m *capi.Machine, kept []inherit.NodeKey) []string {
 	if len(kept) == 0 {
 		return nil
 	}

@@ -7,44 +7,113 @@ import (
 	"maps"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// Kept names what an update of a Node tried to take away or to change and inheritance put back, such as `label "a/b"`:
-// what the old object and the result have and the requested object has not.
-func Kept(old, requested, result NodeState) []string {
-	var kept []string
-	for _, key := range restored(old.Labels, requested.Labels, result.Labels) {
-		kept = append(kept, fmt.Sprintf("label %q", key))
-	}
-	for _, key := range restored(old.Annotations, requested.Annotations, result.Annotations) {
-		kept = append(kept, fmt.Sprintf("annotation %q", key))
-	}
-	for _, t := range result.Taints {
-		if hasTaint(old.Taints, t) && !hasTaint(requested.Taints, t) {
-			kept = append(kept, fmt.Sprintf("taint %q", taint.Format(t)))
-		}
-	}
-	return kept
+// NodeKey is one label, annotation or taint of a Node.
+type NodeKey struct {
+	// What is label, annotation or taint.
+	What string
+	// Name is the key, and all of a taint.
+	Name string
 }
 
-func restored(old, requested, result map[string]string) []string {
-	var keys []string
-	for _, key := range slices.Sorted(maps.Keys(result)) {
-		value := result[key]
-		if before, had := old[key]; !had || before != value {
-			continue
+// String names the key, such as `label "a/b"`.
+func (k NodeKey) String() string {
+	return fmt.Sprintf("%s %q", k.What, k.Name)
+}
+
+// Kept names what an update of a Node tried to take away or to change and inheritance put back: what the old object and the
+// result have and the requested object has not.
+func Kept(old, requested, result NodeState) []NodeKey {
+	return brought(requested, result, func(what, key, value string) bool {
+		before, had := old.value(what, key)
+		return had && before == value
+	})
+}
+
+// Brought names what the result has and the Node has not, and Removed the other way round, without the annotations that
+// track it. A new value is brought.
+func Brought(current, result NodeState) []NodeKey {
+	return brought(current, result, func(what, key, _ string) bool { return what != annotationKey || !tracks(key) })
+}
+
+// Removed names what a Node loses; see Brought.
+func Removed(current, result NodeState) []NodeKey {
+	return brought(result, current, func(what, key, _ string) bool {
+		_, still := result.value(what, key)
+		return !still && (what != annotationKey || !tracks(key))
+	})
+}
+
+// Lost names what the Node has had, as its tracking annotations say, and lacks, although it still inherits it: what
+// somebody took away. What only has another value may be what an owner declared before, and does not count.
+func Lost(current, result NodeState) []NodeKey {
+	recorded := map[string][]string{
+		labelKey:      tracked(current, clusterv1.LabelsFromMachineAnnotation, LabelsFromMachineAnnotation),
+		annotationKey: tracked(current, clusterv1.AnnotationsFromMachineAnnotation, AnnotationsFromMachineAnnotation),
+	}
+	for _, t := range recordedTaints(current.Annotations) {
+		recorded[taintKey] = append(recorded[taintKey], taint.IDOf(t).String())
+	}
+	return brought(current, result, func(what, key, _ string) bool {
+		_, present := current.value(what, key)
+		return !present && slices.Contains(recorded[what], key)
+	})
+}
+
+// The sorts of keys that a Node has.
+const (
+	labelKey      = "label"
+	annotationKey = "annotation"
+	taintKey      = "taint"
+)
+
+// value returns the value of a label, an annotation or, by its identity, a taint.
+func (s NodeState) value(what, key string) (string, bool) {
+	switch what {
+	case labelKey:
+		value, ok := s.Labels[key]
+		return value, ok
+	case annotationKey:
+		value, ok := s.Annotations[key]
+		return value, ok
+	}
+	for _, t := range s.Taints {
+		if taint.IDOf(t).String() == key {
+			return t.Value, true
 		}
-		if now, still := requested[key]; !still || now != value {
-			keys = append(keys, key)
+	}
+	return "", false
+}
+
+// brought names what the one state has and the other has not, or with another value, if it counts.
+func brought(without, with NodeState, counts func(what, key, value string) bool) []NodeKey {
+	var keys []NodeKey
+	add := func(what, key, value, name string) {
+		if before, had := without.value(what, key); (!had || before != value) && counts(what, key, value) {
+			keys = append(keys, NodeKey{What: what, Name: name})
 		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(with.Labels)) {
+		add(labelKey, key, with.Labels[key], key)
+	}
+	for _, key := range slices.Sorted(maps.Keys(with.Annotations)) {
+		add(annotationKey, key, with.Annotations[key], key)
+	}
+	for _, t := range with.Taints {
+		add(taintKey, taint.IDOf(t).String(), t.Value, taint.Format(t))
 	}
 	return keys
 }
 
-func hasTaint(taints []corev1.Taint, t corev1.Taint) bool {
-	i := taint.Find(taints, taint.IDOf(t))
-	return i >= 0 && taints[i].Value == t.Value
+// tracked returns the keys that these annotations list.
+func tracked(node NodeState, names ...string) []string {
+	var keys []string
+	for _, name := range names {
+		keys = append(keys, splitKeys(node.Annotations[name])...)
+	}
+	return keys
 }

@@ -112,9 +112,17 @@ func TestKept(t *testing.T) {
 		{name: "names are in order", old: content{labels: "b=1,c=1,a=1"}, result: content{labels: "b=1,c=1,a=1"}, want: []string{`label "a"`, `label "b"`, `label "c"`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			NewWithT(t).Expect(inherit.Kept(tc.old.node(), tc.requested.node(), tc.result.node())).To(Equal(tc.want))
+			NewWithT(t).Expect(named(inherit.Kept(tc.old.node(), tc.requested.node(), tc.result.node()))).To(Equal(tc.want))
 		})
 	}
+}
+
+func named(keys []inherit.NodeKey) []string {
+	var names []string
+	for _, key := range keys {
+		names = append(names, key.String())
+	}
+	return names
 }
 
 func TestEqual(t *testing.T) {

@@ -1,65 +1,96 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics declares every metric that Heirloom exports beside those of controller-runtime, each once.
+// Package metrics declares every metric that Heirloom exports beside those of controller-runtime and of Cluster API's
+// ClusterCache, each once. docs/monitoring.md lists them all.
 package metrics
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-)
+	"k8s.io/apimachinery/pkg/types"
 
-// Outcome is what came of an admission request.
-type Outcome string
-
-// The outcomes of an admission request.
-const (
-	// Injected: the answer brings or keeps something that the object inherits.
-	Injected Outcome = "injected"
-	// Unchanged: the object already is what it should be.
-	Unchanged Outcome = "unchanged"
-	// Unmatched: the object has no owner that we know, or is left alone.
-	Unmatched Outcome = "unmatched"
-	// Refused: validation refused the object.
-	Refused Outcome = "refused"
-	// Failed: we could not compute the answer and let the object pass untouched.
-	Failed Outcome = "failed"
+	"github.com/heirloom-dev/heirloom/pkg/version"
 )
 
 // Metrics counts what Heirloom does. Create it with New.
 type Metrics struct {
-	admissions *prometheus.CounterVec
-	writes     *prometheus.CounterVec
-	waiting    prometheus.Gauge
-	denials    prometheus.Counter
+	registerer prometheus.Registerer
+
+	admissions  *prometheus.CounterVec
+	lookups     *prometheus.CounterVec
+	denials     prometheus.Counter
+	keys        *prometheus.CounterVec
+	drift       *prometheus.CounterVec
+	writes      *prometheus.CounterVec
+	waiting     prometheus.Gauge
+	unprotected *prometheus.GaugeVec
+	labelled    prometheus.Histogram
+	workloads   *prometheus.GaugeVec
 }
 
 // New registers the metrics.
 func New(registerer prometheus.Registerer) (*Metrics, error) {
+	info := gauge("heirloom_build_info", "Always 1. The label version is that of the program.", "version")
+	info.WithLabelValues(version.String()).Set(1)
 	m := &Metrics{
-		admissions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "heirloom_admission_requests_total",
-			Help: "Admission requests answered, by kind, operation and outcome (injected, unchanged, unmatched, refused, failed).",
-		}, []string{"kind", "operation", "outcome"}),
-		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "heirloom_resync_writes_total",
-			Help: "Writes sent by the resync loop, by kind and result (applied, conflict, error).",
-		}, []string{"kind", "result"}),
+		registerer: registerer,
+		admissions: counter("heirloom_admission_requests_total",
+			"Admission requests answered, by kind, operation and outcome (injected, unchanged, unmatched, refused, failed).",
+			"kind", "operation", "outcome"),
+		lookups: counter("heirloom_admission_owner_lookups_total",
+			"Owners looked up to answer an admission request, by result (cached, live, missing, error).", "result"),
+		denials: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "heirloom_workload_admission_denied_total",
+			Help: "Requests to the webhook of workload clusters that were denied: their path proves no Cluster that is known.",
+		}),
+		keys: counter("heirloom_inherited_keys_total",
+			"What objects were given or lost because they inherit, by who did it (admission, resync), their kind, "+
+				"what it is (label, annotation, taint, field) and the change (injected, removed).",
+			"by", "kind", "what", "change"),
+		drift: counter("heirloom_drift_repaired_total",
+			"Inherited labels, annotations, taints and fields that somebody took away or changed and that were put back, "+
+				"by who did it (admission, resync), kind and what it is.", "by", "kind", "what"),
+		writes: counter("heirloom_resync_writes_total",
+			"Writes sent by the resync loop, by kind and result (applied, conflict, error).", "kind", "result"),
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "heirloom_no_execute_waiting_nodes",
 			Help: "Existing Nodes that wait for their turn to get a taint which evicts Pods (--no-execute-rate).",
 		}),
+		unprotected: gauge("heirloom_unprotected_nodes",
+			"Nodes that lack an Always taint which they should carry now, by Cluster; its labels are empty for the management cluster's own Nodes.",
+			"cluster_namespace", "cluster_name"),
+		labelled: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "heirloom_node_labels_delay_seconds",
+			Help:    "Seconds from the creation of a Node until it has all inherited labels that its kubelet may not set itself.",
+			Buckets: []float64{0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800},
+		}),
+		workloads: gauge("heirloom_workload_clusters", "Clusters by the state of the connection to their API server (connected, disconnected).", "state"),
 	}
-	m.denials = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "heirloom_workload_admission_denied_total",
-		Help: "Requests to the webhook of workload clusters that were denied: their path proves no Cluster that is known.",
-	})
-	for _, c := range []prometheus.Collector{m.admissions, m.writes, m.waiting, m.denials} {
-		if err := registerer.Register(c); err != nil {
-			return nil, fmt.Errorf("registering metrics: %w", err)
+	for _, c := range []prometheus.Collector{
+		info, m.admissions, m.lookups, m.denials, m.keys, m.drift, m.writes, m.waiting, m.unprotected, m.labelled, m.workloads,
+	} {
+		if err := m.register(c); err != nil {
+			return nil, err
 		}
 	}
 	return m, nil
+}
+
+func (m *Metrics) register(c prometheus.Collector) error {
+	if err := m.registerer.Register(c); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	return nil
+}
+
+func counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+func gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 }
 
 // Admission counts an answered admission request.
@@ -67,15 +98,25 @@ func (m *Metrics) Admission(kind, operation string, outcome Outcome) {
 	m.admissions.WithLabelValues(kind, operation, string(outcome)).Inc()
 }
 
-// WriteResult is what came of a write of the resync loop.
-type WriteResult string
+// OwnerLookup counts an owner that was looked up to answer an admission request.
+func (m *Metrics) OwnerLookup(result LookupResult) {
+	m.lookups.WithLabelValues(string(result)).Inc()
+}
 
-// The results of a write of the resync loop.
-const (
-	Applied  WriteResult = "applied"
-	Conflict WriteResult = "conflict"
-	Error    WriteResult = "error"
-)
+// WorkloadDenied counts a request to the webhook of workload clusters that was denied.
+func (m *Metrics) WorkloadDenied() {
+	m.denials.Inc()
+}
+
+// Key counts a label, annotation, taint or field that an object was given or lost.
+func (m *Metrics) Key(by By, kind, what string, change KeyChange) {
+	m.keys.WithLabelValues(string(by), kind, what, string(change)).Inc()
+}
+
+// Drift counts a label, annotation, taint or field that was put back.
+func (m *Metrics) Drift(by By, kind, what string) {
+	m.drift.WithLabelValues(string(by), kind, what).Inc()
+}
 
 // Write counts a write of the resync loop.
 func (m *Metrics) Write(kind string, result WriteResult) {
@@ -87,7 +128,31 @@ func (m *Metrics) NoExecuteWaiting(nodes int) {
 	m.waiting.Set(float64(nodes))
 }
 
-// WorkloadDenied counts a request to the webhook of workload clusters that was denied.
-func (m *Metrics) WorkloadDenied() {
-	m.denials.Inc()
+// NodesUnprotected sets how many Nodes of a Cluster lack a taint; the Cluster is empty for the management cluster's own.
+// Where there are none, the Cluster has no series.
+func (m *Metrics) NodesUnprotected(cluster types.NamespacedName, nodes int) {
+	if nodes == 0 {
+		m.unprotected.DeleteLabelValues(cluster.Namespace, cluster.Name)
+		return
+	}
+	m.unprotected.WithLabelValues(cluster.Namespace, cluster.Name).Set(float64(nodes))
+}
+
+// NodeLabelled records how long a new Node was without all of its labels.
+func (m *Metrics) NodeLabelled(after time.Duration) {
+	m.labelled.Observe(after.Seconds())
+}
+
+// WorkloadClusters sets how many Clusters are connected and how many are not.
+func (m *Metrics) WorkloadClusters(connected, disconnected int) {
+	m.workloads.WithLabelValues("connected").Set(float64(connected))
+	m.workloads.WithLabelValues("disconnected").Set(float64(disconnected))
+}
+
+// Certificate adds a metric for when the serving certificate expires. It is NaN while that is not known.
+func (m *Metrics) Certificate(expires func() (time.Time, bool)) error {
+	return m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "heirloom_webhook_certificate_expiration_timestamp_seconds",
+		Help: "When the certificate of the webhook server expires, in seconds since 1970; NaN where it cannot be read.",
+	}, func() float64 { return seconds(expires()) }))
 }

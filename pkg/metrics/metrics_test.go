@@ -3,46 +3,126 @@
 package metrics_test
 
 import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 )
 
-func TestMetrics(t *testing.T) {
+// exercise makes every metric have a value.
+func exercise(t *testing.T, registry *prometheus.Registry) {
+	t.Helper()
 	Expect := NewWithT(t).Expect
-	registry := prometheus.NewRegistry()
 	m, err := metrics.New(registry)
 	Expect(err).NotTo(HaveOccurred())
+	red := types.NamespacedName{Namespace: "fleet", Name: "red"}
 
 	m.Admission("Machine", "CREATE", metrics.Injected)
 	m.Admission("Machine", "CREATE", metrics.Injected)
 	m.Admission("Node", "UPDATE", metrics.Failed)
+	m.OwnerLookup(metrics.Cached)
+	m.OwnerLookup(metrics.Live)
+	m.Key(metrics.ByAdmission, "Machine", "label", metrics.KeyInjected)
+	m.Key(metrics.ByResync, "Node", "taint", metrics.KeyRemoved)
+	m.Drift(metrics.ByResync, "Node", "taint")
 	m.Write("Node", metrics.Conflict)
 	m.NoExecuteWaiting(7)
 	m.NoExecuteWaiting(3)
+	m.NodesUnprotected(types.NamespacedName{}, 2)
+	m.NodesUnprotected(red, 5)
+	m.NodesUnprotected(red, 4)
+	m.NodesUnprotected(types.NamespacedName{Namespace: "fleet", Name: "blue"}, 1)
+	m.NodesUnprotected(types.NamespacedName{Namespace: "fleet", Name: "blue"}, 0)
+	m.NodeLabelled(1500 * time.Millisecond)
+	m.WorkloadClusters(2, 1)
 	m.WorkloadDenied()
+	Expect(m.Certificate(func() (time.Time, bool) { return time.Unix(1800000000, 0), true })).To(Succeed())
+}
 
-	Expect(testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP heirloom_admission_requests_total Admission requests answered, by kind, operation and outcome (injected, unchanged, unmatched, refused, failed).
-# TYPE heirloom_admission_requests_total counter
-heirloom_admission_requests_total{kind="Machine",operation="CREATE",outcome="injected"} 2
-heirloom_admission_requests_total{kind="Node",operation="UPDATE",outcome="failed"} 1
-# HELP heirloom_no_execute_waiting_nodes Existing Nodes that wait for their turn to get a taint which evicts Pods (--no-execute-rate).
-# TYPE heirloom_no_execute_waiting_nodes gauge
-heirloom_no_execute_waiting_nodes 3
-# HELP heirloom_resync_writes_total Writes sent by the resync loop, by kind and result (applied, conflict, error).
-# TYPE heirloom_resync_writes_total counter
-heirloom_resync_writes_total{kind="Node",result="conflict"} 1
-# HELP heirloom_workload_admission_denied_total Requests to the webhook of workload clusters that were denied: their path proves no Cluster that is known.
-# TYPE heirloom_workload_admission_denied_total counter
-heirloom_workload_admission_denied_total 1
-`))).To(Succeed())
+func TestMetrics(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	registry := prometheus.NewRegistry()
+	exercise(t, registry)
+
+	Expect(samples(t, registry)).To(ContainElements(
+		`heirloom_admission_requests_total{kind="Machine",operation="CREATE",outcome="injected"} 2`,
+		`heirloom_admission_requests_total{kind="Node",operation="UPDATE",outcome="failed"} 1`,
+		`heirloom_admission_owner_lookups_total{result="cached"} 1`,
+		`heirloom_admission_owner_lookups_total{result="live"} 1`,
+		`heirloom_inherited_keys_total{by="admission",change="injected",kind="Machine",what="label"} 1`,
+		`heirloom_inherited_keys_total{by="resync",change="removed",kind="Node",what="taint"} 1`,
+		`heirloom_drift_repaired_total{by="resync",kind="Node",what="taint"} 1`,
+		`heirloom_resync_writes_total{kind="Node",result="conflict"} 1`,
+		`heirloom_no_execute_waiting_nodes 3`,
+		`heirloom_unprotected_nodes{cluster_name="",cluster_namespace=""} 2`,
+		`heirloom_unprotected_nodes{cluster_name="red",cluster_namespace="fleet"} 4`,
+		`heirloom_node_labels_delay_seconds_bucket{le="1"} 0`,
+		`heirloom_node_labels_delay_seconds_bucket{le="2"} 1`,
+		`heirloom_workload_clusters{state="connected"} 2`,
+		`heirloom_workload_clusters{state="disconnected"} 1`,
+		`heirloom_workload_admission_denied_total 1`,
+		`heirloom_webhook_certificate_expiration_timestamp_seconds 1.8e+09`,
+	))
+	Expect(samples(t, registry)).NotTo(ContainElement(ContainSubstring("blue")), "a Cluster without such Nodes has no series")
 	Expect(testutil.GatherAndLint(registry)).To(BeEmpty())
+}
+
+// samples returns what a scrape would, without comments.
+func samples(t *testing.T, registry *prometheus.Registry) []string {
+	t.Helper()
+	families, err := registry.Gather()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	var text strings.Builder
+	for _, family := range families {
+		_, err := expfmt.MetricFamilyToText(&text, family)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	}
+	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+	return slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "#") })
+}
+
+// The page lists every metric with its type and its labels, and no other.
+func TestEveryMetricIsDocumented(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	registry := prometheus.NewRegistry()
+	exercise(t, registry)
+	families, err := registry.Gather()
+	Expect(err).NotTo(HaveOccurred())
+	var exported []string
+	for _, family := range families {
+		var labels []string
+		for _, label := range family.GetMetric()[0].GetLabel() {
+			labels = append(labels, label.GetName())
+		}
+		slices.Sort(labels)
+		exported = append(exported, fmt.Sprintln(family.GetName(), strings.ToLower(family.GetType().String()), labels))
+	}
+
+	page, err := os.ReadFile("../../docs/monitoring.md")
+	Expect(err).NotTo(HaveOccurred())
+	row := regexp.MustCompile("(?m)^\\| `(heirloom_[a-z_]+)` \\| ([a-z]+) \\| ([^|]*)\\|")
+	code := regexp.MustCompile("`([a-z_]+)`")
+	var documented []string
+	for _, match := range row.FindAllSubmatch(page, -1) {
+		var labels []string
+		for _, label := range code.FindAllSubmatch(match[3], -1) {
+			labels = append(labels, string(label[1]))
+		}
+		slices.Sort(labels)
+		documented = append(documented, fmt.Sprintln(string(match[1]), string(match[2]), labels))
+	}
+	Expect(documented).To(ConsistOf(exported))
 }
 
 func TestMetricsAreRegisteredOnce(t *testing.T) {
@@ -51,4 +131,27 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	_, err = metrics.New(registry)
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("registering metrics")))
+}
+
+// A certificate that cannot be read has no expiry; 0 would be one in 1970.
+func TestUnknownExpiry(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	registry := prometheus.NewRegistry()
+	m, err := metrics.New(registry)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(m.Certificate(func() (time.Time, bool) { return time.Time{}, false })).To(Succeed())
+	Expect(samples(t, registry)).To(ContainElement("heirloom_webhook_certificate_expiration_timestamp_seconds NaN"))
+}
+
+func TestKind(t *testing.T) {
+	for _, tc := range []struct{ group, kind, want string }{
+		{group: "cluster.x-k8s.io", kind: "Machine", want: "Machine"},
+		{group: "", kind: "Node", want: "Node"},
+		{group: "controlplane.cluster.x-k8s.io", kind: "KubeadmControlPlane", want: "ControlPlane"},
+		{group: "infrastructure.cluster.x-k8s.io", kind: "DockerMachine", want: "InfraMachine"},
+		{group: "bootstrap.cluster.x-k8s.io", kind: "KubeadmConfig", want: "BootstrapConfig"},
+		{group: "example.com", kind: "Anything", want: "other"},
+	} {
+		NewWithT(t).Expect(metrics.Kind(tc.group, tc.kind)).To(Equal(tc.want), tc.kind)
+	}
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
 )
 
 // liveTimeout bounds the one GET that an admission request may cost. API servers wait two seconds for us.
@@ -33,6 +34,8 @@ type Chain struct {
 	// ManagementCluster names the Cluster whose Nodes are asked about: unless Within says otherwise, those that live in the
 	// same API server as the Cluster API objects. It is empty where that is not known, or where there is none.
 	ManagementCluster types.NamespacedName
+	// Count counts owners that were looked up; nil where nobody wants to know.
+	Count func(metrics.LookupResult)
 }
 
 // Within returns a chain for the Nodes of that Cluster's own API server. Its Machines and MachinePools are in the same place
@@ -94,11 +97,27 @@ func (c *Chain) fetch(ctx context.Context, namespace string, ref *metav1.OwnerRe
 	key := types.NamespacedName{Namespace: namespace, Name: ref.Name}
 	found, err := get(ctx, c.Cache, key, ref.UID, owner)
 	if found || err != nil || c.Live == nil {
+		c.count(metrics.Cached, found, err)
 		return found, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
-	return get(ctx, c.Live, key, ref.UID, owner)
+	found, err = get(ctx, c.Live, key, ref.UID, owner)
+	c.count(metrics.Live, found, err)
+	return found, err
+}
+
+// count counts an owner that was looked up, where it was found if it was.
+func (c *Chain) count(where metrics.LookupResult, found bool, err error) {
+	switch {
+	case c.Count == nil:
+	case err != nil && !meta.IsNoMatchError(err):
+		c.Count(metrics.LookupFailed)
+	case !found:
+		c.Count(metrics.Missing)
+	default:
+		c.Count(where)
+	}
 }
 
 func get(ctx context.Context, reader client.Reader, key types.NamespacedName, uid types.UID, into client.Object) (bool, error) {

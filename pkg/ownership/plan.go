@@ -245,17 +245,23 @@ func byName(entries []entry) map[string]entry {
 	return index
 }
 
-// String describes a change in the words of a warning, such as `label "team"`.
-func (c Change) String() string {
-	kind := "field"
+// What tells whether it is a label, an annotation, a taint or a field.
+func (c Change) What() string {
 	switch {
 	case strings.HasSuffix(c.Place, "taints"):
-		kind = "taint"
+		return "taint"
 	case strings.HasSuffix(c.Place, "labels"):
-		kind = "label"
+		return "label"
 	case strings.HasSuffix(c.Place, "annotations"):
-		kind = "annotation"
+		return "annotation"
+	default:
+		return "field"
 	}
+}
+
+// String describes a change in the words of a warning, such as `label "team"`.
+func (c Change) String() string {
+	kind := c.What()
 	if strings.HasPrefix(c.Place, "spec.template.") || strings.HasPrefix(c.Place, "spec.machineTemplate.") {
 		kind = "template " + kind
 	}

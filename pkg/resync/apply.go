@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -38,12 +39,29 @@ func (d Dependencies) apply(ctx context.Context, object client.Object, current, 
 	}
 	err = d.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(config),
 		client.FieldOwner(ownership.Manager), client.ForceOwnership)
-	d.Metrics.Write(gvk.Kind, result(err))
+	d.written(object, gvk, plan, err)
 	if err != nil {
 		return fmt.Errorf("applying what the %s inherits: %w", gvk.Kind, err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Applied what the object inherits", "changes", len(plan.Changes()))
 	return nil
+}
+
+// written counts a write and what it has changed, and tells whoever looks at the object that it failed.
+func (d Dependencies) written(object client.Object, gvk schema.GroupVersionKind, plan *ownership.Plan, err error) {
+	kind := metrics.Kind(gvk.Group, gvk.Kind)
+	d.Metrics.Write(kind, result(err))
+	d.failed(object, err)
+	if err != nil {
+		return
+	}
+	for _, change := range plan.Changes() {
+		became := metrics.KeyInjected
+		if change.Value == nil {
+			became = metrics.KeyRemoved
+		}
+		d.Metrics.Key(metrics.ByResync, kind, change.What(), became)
+	}
 }
 
 func result(err error) metrics.WriteResult {
@@ -54,6 +72,14 @@ func result(err error) metrics.WriteResult {
 		return metrics.Conflict
 	default:
 		return metrics.Error
+	}
+}
+
+// failed tells whoever looks at the object that it could not be written. A conflict mends itself, and what is gone needs
+// nothing.
+func (d Dependencies) failed(object runtime.Object, err error) {
+	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		d.Recorder.Eventf(object, nil, corev1.EventTypeWarning, "InheritanceFailed", "Inherit", "Failed to write what is inherited: %v", err)
 	}
 }
 

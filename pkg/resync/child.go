@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,6 +40,9 @@ func (r children[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	child := P(new(T))
 	if err := r.Client.Get(ctx, req.NamespacedName, child); err != nil {
 		return ctrl.Result{}, gone(err, r.kind)
+	}
+	if cluster := child.GetLabels()[clusterv1.ClusterNameLabel]; cluster != "" {
+		ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Cluster", klog.KRef(req.Namespace, cluster)))
 	}
 	if r.before != nil {
 		if err := r.before(ctx, child); err != nil {

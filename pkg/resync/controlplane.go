@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/external"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -46,6 +47,7 @@ func (r controlPlanes) sync(ctx context.Context, cluster *capi.Cluster, ref capi
 	if err != nil || object == nil {
 		return err
 	}
+	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(ref.Kind, klog.KObj(object)))
 	found, err := r.Chain.ControlPlaneInherits(ctx, cp, r.Policy())
 	if err != nil || found == nil {
 		return err

@@ -3,9 +3,11 @@
 package resync
 
 import (
+	"cmp"
 	"context"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -115,7 +117,8 @@ func wake[R comparable](lookUp func(context.Context, client.Object) ([]R, error)
 	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []R {
 		requests, err := lookUp(ctx, object)
 		if err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Failed to find the objects that inherit from a changed object")
+			kind := cmp.Or(object.GetObjectKind().GroupVersionKind().Kind, "object")
+			ctrl.LoggerFrom(ctx).Error(err, "Failed to find the objects that inherit from a changed object", kind, klog.KObj(object))
 		}
 		return requests
 	})

@@ -25,7 +25,7 @@ func (r nodes) paced(
 ) (*capi.Machine, time.Duration, error) {
 	evicting := inherit.Evicting(m, node, time.Now())
 	if len(evicting) == 0 {
-		r.forget(req)
+		r.waitsNoMore(req)
 		return m, 0, nil
 	}
 	group, name, err := r.groupOf(ctx, chain, m)
@@ -44,8 +44,14 @@ func (r nodes) paced(
 	return inherit.WithoutTaints(m, evicting), again, nil
 }
 
-// forget takes a Node that has nothing to wait for out of the count.
+// forget forgets a Node that is gone or inherits nothing for now.
 func (r nodes) forget(req NodeRequest) {
+	r.lacking.forget(req)
+	r.waitsNoMore(req)
+}
+
+// waitsNoMore takes a Node that has nothing to wait for out of the count.
+func (r nodes) waitsNoMore(req NodeRequest) {
 	r.pacer.Forget(req.String())
 	r.Metrics.NoExecuteWaiting(r.pacer.Waiting())
 }

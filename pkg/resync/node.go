@@ -3,11 +3,13 @@
 package resync
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -35,11 +37,24 @@ func (r NodeRequest) String() string {
 	return r.Cluster.String() + "/" + r.Name
 }
 
+// log names the Node and its cluster the way Cluster API's controllers do.
+func (r *NodeRequest) log(logger logr.Logger) logr.Logger {
+	logger = logger.WithValues("controller", "node")
+	if r == nil {
+		return logger
+	}
+	if r.Cluster != (types.NamespacedName{}) {
+		logger = logger.WithValues("Cluster", klog.KRef(r.Cluster.Namespace, r.Cluster.Name))
+	}
+	return logger.WithValues("Node", klog.KRef("", r.Name))
+}
+
 // nodes applies rules 11, 12 and 13 to the Nodes of the management cluster itself and of all workload clusters.
 type nodes struct {
 	Dependencies
-	share *share
-	pacer *pace.Pacer
+	share   *share
+	pacer   *pace.Pacer
+	lacking *lacking
 }
 
 // Reconcile implements reconcile.TypedReconciler.
@@ -84,7 +99,7 @@ func (r nodes) sync(ctx context.Context, nodes client.Client, chain *ownerchain.
 		r.forget(req)
 		return 0, err
 	}
-	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Machine", klog.KObj(m)))
+	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(cmp.Or(m.Kind, "Machine"), klog.KObj(m)))
 	m, again, err := r.paced(ctx, chain, m, node, req)
 	if err != nil {
 		return 0, err
@@ -92,10 +107,17 @@ func (r nodes) sync(ctx context.Context, nodes client.Client, chain *ownerchain.
 	current := inherit.OfNode(node)
 	result, problems := policy.Node(m, current, inherit.Privileged)
 	r.leftOut(m, problems)
+	r.lacking.see(req, policy, m, node, current)
 	if result.Equal(current) {
 		return again, nil
 	}
-	return again, r.patchNode(ctx, nodes, node, result)
+	if err := r.patchNode(ctx, nodes, node, result); err != nil {
+		r.failed(m, err)
+		return again, err
+	}
+	r.lacking.see(req, policy, m, node, result)
+	r.changed(m, node, current, result)
+	return again, nil
 }
 
 // patchNode writes the Node's new state. Taints are an atomic list, so the patch holds only for the version that was read:

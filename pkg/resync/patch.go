@@ -42,7 +42,7 @@ func (d Dependencies) patch(ctx context.Context, object client.Object, gvk schem
 		return err
 	}
 	err = d.Client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(ownership.Manager))
-	d.Metrics.Write(gvk.Kind, result(err))
+	d.written(object, gvk, plan, err)
 	if err != nil {
 		return fmt.Errorf("patching what the %s inherits: %w", gvk.Kind, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -131,6 +132,7 @@ func (d Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
 // addNodes adds the controller of Nodes, whose requests name the cluster, too, and the one that makes it watch workload
 // clusters.
 func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
+	lacking := newLacking(d.Metrics)
 	nodes, err := builder.TypedControllerManagedBy[NodeRequest](mgr).Named("node").
 		Watches(&corev1.Node{}, itself(types.NamespacedName{}), builder.WithPredicates(nodeChanged())).
 		Watches(&capi.Machine{}, d.nodesOf()).
@@ -138,7 +140,8 @@ func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 		Watches(&capi.Cluster{}, d.nodesOfCluster(), builder.WithPredicates(resumed())).
 		WatchesRawSource(source.TypedChannel(d.changesOfPolicy(), d.everyNode())).
 		WithOptions(controller.TypedOptions[NodeRequest]{MaxConcurrentReconciles: nodeWorkers}).
-		Build(nodes{Dependencies: d, share: newShare(nodeWorkers / 4), pacer: pace.New(d.NoExecuteRate, time.Now)})
+		WithLogConstructor(func(req *NodeRequest) logr.Logger { return req.log(mgr.GetLogger()) }).
+		Build(nodes{Dependencies: d, share: newShare(nodeWorkers / 4), pacer: pace.New(d.NoExecuteRate, time.Now), lacking: lacking})
 	if err != nil {
 		return err
 	}
@@ -147,5 +150,8 @@ func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 		Watches(&capi.Machine{}, enqueue(d.admittedByPolicy), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WatchesRawSource(d.again(d.Admissions.Changes, &capi.ClusterList{})).
 		WatchesRawSource(d.policyChanges(&capi.ClusterList{})).
-		Complete(workloads{Dependencies: d, nodes: nodes})
+		Complete(workloads{
+			Dependencies: d, nodes: nodes, lacking: lacking,
+			connected: newRoll[types.NamespacedName](), disconnected: newRoll[types.NamespacedName](),
+		})
 }

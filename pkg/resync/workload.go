@@ -53,16 +53,24 @@ func (a Admissions) of(cluster *capi.Cluster) string {
 // that was chosen.
 type workloads struct {
 	Dependencies
-	nodes clustercache.SourceWatcher[NodeRequest]
+	nodes   clustercache.SourceWatcher[NodeRequest]
+	lacking *lacking
+	// connected and disconnected are all Clusters there are.
+	connected, disconnected *roll[types.NamespacedName]
 }
 
 // Reconcile implements reconcile.Reconciler.
 func (r workloads) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &capi.Cluster{}
 	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.lacking.forgetCluster(req.NamespacedName)
+			r.count(req.NamespacedName, false, false)
+		}
 		return ctrl.Result{}, gone(err, "Cluster")
 	}
 	err := r.watch(ctx, req.NamespacedName)
+	r.count(req.NamespacedName, err == nil, err != nil)
 	if err == nil {
 		err = r.admit(ctx, cluster)
 	}
@@ -70,6 +78,13 @@ func (r workloads) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, nil // the connection will wake it
 	}
 	return ctrl.Result{}, err
+}
+
+func (r workloads) count(cluster types.NamespacedName, connected, disconnected bool) {
+	r.connected.set(cluster, connected)
+	r.disconnected.set(cluster, disconnected)
+	all := func(types.NamespacedName) bool { return true }
+	r.Metrics.WorkloadClusters(r.connected.count(all), r.disconnected.count(all))
 }
 
 func (r workloads) watch(ctx context.Context, cluster types.NamespacedName) error {
@@ -105,17 +120,23 @@ func (r workloads) admit(ctx context.Context, cluster *capi.Cluster) error {
 	}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(r.Admissions.Ways)) {
-		way := r.Admissions.Ways[name]
-		if name == chosen {
-			errs = append(errs, way.Ensure(ctx, server, key))
-			continue
-		}
-		// Whoever may not even look has not set it up.
-		if err := way.Remove(ctx, server, key); !apierrors.IsForbidden(err) {
-			errs = append(errs, err)
-		}
+		errs = append(errs, r.way(ctx, cluster, server, name, name == chosen))
 	}
 	return errors.Join(errs...)
+}
+
+// way sets one way to admit Nodes up or takes it away, and tells so on the Cluster.
+func (r workloads) way(ctx context.Context, cluster *capi.Cluster, server client.Client, name string, chosen bool) error {
+	watched := &registrations{Client: server}
+	way, key := r.Admissions.Ways[name], client.ObjectKeyFromObject(cluster)
+	var err error
+	if chosen {
+		err = way.Ensure(ctx, watched, key)
+	} else if err = way.Remove(ctx, watched, key); apierrors.IsForbidden(err) {
+		err = nil // whoever may not even look has not set it up
+	}
+	watched.tell(r.Recorder, cluster, name, err)
+	return err
 }
 
 // admittedByPolicy wakes the Cluster of a Machine if the parameters of a policy are to follow the Machine.

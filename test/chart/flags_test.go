@@ -20,6 +20,8 @@ func own() map[string]string {
 		"kubeconfig":                  "the Pod's ServiceAccount is used",
 		"webhook-host":                "a Pod is reached under any of its addresses",
 		"webhook-cert-dir":            "where the chart mounts the certificate",
+		"webhook-cert-secret":         "the chart grants the rights to one, by name",
+		"webhook-cert-dns-names":      "those of the chart's Service",
 		"webhook-configuration":       "the chart's own, by name",
 		"workload-webhook-key-secret": "the chart grants the rights to one, by name",
 		"leader-elect-namespace":      "the Pod's own, where the chart grants the rights",
@@ -39,6 +41,13 @@ func TestEveryFlagHasAValue(t *testing.T) {
 	standard, other := arguments(t, nil), arguments(t, changed)
 	// For the text format only.
 	other["vmodule"] = arguments(t, values{"logging": values{"vmodule": "node=5,machine=6"}})["vmodule"]
+	// For Heirloom's own certificates only.
+	self := values{"validity": "1000h", "caValidity": "5000h", "caGrace": "48h"}
+	made := arguments(t, values{"certificates": values{"mode": "self", "self": self}})
+	standardMade := arguments(t, values{"certificates": values{"mode": "self"}})
+	for _, name := range []string{"webhook-cert-validity", "webhook-cert-ca-validity", "webhook-cert-ca-grace"} {
+		other[name], standard[name] = made[name], standardMade[name]
+	}
 	flags(t).VisitAll(func(flag *pflag.Flag) {
 		if _, ok := own()[flag.Name]; ok {
 			return

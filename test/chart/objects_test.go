@@ -21,7 +21,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// cluster is a real API server with cert-manager's kinds.
+// cluster is a real API server with cert-manager's kinds and the Prometheus Operator's.
 type cluster struct {
 	*controlplane.ControlPlane
 	client client.Client
@@ -33,7 +33,9 @@ func newCluster(t *testing.T) *cluster {
 	Expect := NewWithT(t).Expect
 	certManager, err := controlplane.CertManagerCRDs()
 	Expect(err).NotTo(HaveOccurred())
-	cp, err := controlplane.Start(t.Context(), controlplane.Options{CRDPaths: []string{certManager}})
+	operator, err := controlplane.PrometheusOperatorCRDs(t.Context())
+	Expect(err).NotTo(HaveOccurred())
+	cp, err := controlplane.Start(t.Context(), controlplane.Options{CRDPaths: append(operator, certManager)})
 	Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { Expect(cp.Stop()).To(Succeed()) })
 	c, err := client.New(cp.AdminConfig(), client.Options{})
@@ -64,7 +66,8 @@ func TestObjectsAreValid(t *testing.T) {
 			"Certificate", "ClusterRole", "ClusterRoleBinding", "Deployment", "Issuer", "MutatingWebhookConfiguration",
 			"PodDisruptionBudget", "Role", "RoleBinding", "Service", "ServiceAccount", "ValidatingWebhookConfiguration",
 		}},
-		{"everything", everything(), []string{"NetworkPolicy", "PodDisruptionBudget", "Deployment"}},
+		{"everything", everything(), []string{"NetworkPolicy", "PodDisruptionBudget", "Deployment", "ServiceMonitor", "PrometheusRule", "ConfigMap"}},
+		{"its own certificate", values{"certificates": values{"mode": "self"}}, []string{"Deployment"}},
 		{"one namespace", values{"namespace": fleetNamespace}, []string{"Role"}},
 		{"another certificate", provided, []string{"Deployment"}},
 		{"outside of the cluster", outside, []string{"ClusterRole"}},

@@ -54,7 +54,7 @@ func everything() values {
 		"logging":       values{"verbosity": 4, "format": "json", "flushFrequency": "1s"},
 		"networkPolicy": values{"enabled": true, "metricsFrom": []any{values{"namespaceSelector": values{}}}, "workloadFrom": []any{values{"ipBlock": values{"cidr": "192.0.2.0/24"}}}},
 		"manager": values{
-			"replicas": 3, "ports": values{"webhook": 19443, "workload": 19444, "health": 19440, "metrics": 18443},
+			"replicas": 3, "drainSeconds": 30, "ports": values{"webhook": 19443, "workload": 19444, "health": 19440, "metrics": 18443},
 			"podDisruptionBudget":       values{"minAvailable": "50%"},
 			"updateStrategy":            values{"rollingUpdate": values{"maxUnavailable": "10%", "maxSurge": "20%"}},
 			"priorityClassName":         "system-cluster-critical",
@@ -67,5 +67,10 @@ func everything() values {
 		"serviceAccount": values{"name": "other", "annotations": values{"example.com/role": "x"}},
 		"webhooks":       values{"validation": values{"failurePolicy": "Fail", "timeoutSeconds": 10}},
 		"certificates":   values{"certManager": values{"issuerRef": values{"name": "ca", "kind": "ClusterIssuer"}}},
+		"monitoring": values{
+			"readers":        []any{values{"name": "prometheus", "namespace": "monitoring"}},
+			"serviceMonitor": values{"enabled": true, "interval": "30s", "labels": values{"release": "prometheus"}},
+			"prometheusRule": values{"enabled": true}, "dashboard": values{"enabled": true},
+		},
 	}
 }

@@ -141,7 +141,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{values{"manager": values{"hostNetwork": true}, "networkPolicy": values{"enabled": true}}, "networkPolicy.enabled has no effect with manager.hostNetwork"},
 		{values{"manager": values{"enabled": false}}, "manager.enabled=false needs webhooks.url"},
 		{values{"workloadClusters": values{"admission": "webhook"}}, "workloadClusters.admission=webhook needs workloadClusters.webhookURL"},
-		{values{"webhooks": values{"url": "https://127.0.0.1:9443"}}, "webhooks.url needs certificates.mode=provided"},
+		{values{"webhooks": values{"url": "https://127.0.0.1:9443"}}, "webhooks.url needs certificates.mode=self or provided"},
 		{provided(nil), "certificates.provided.caBundle"},
 		{provided(values{"provided": values{"caBundle": "bm8gY2VydGlmaWNhdGU="}}), "certificates.provided.caBundle must be CA certificates"},
 		{provided(values{"provided": values{"caBundle": aCertificate}}), "certificates.provided.secretName"},

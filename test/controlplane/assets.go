@@ -95,6 +95,22 @@ func CertManagerCRDs() (string, error) {
 	return filepath.Join(module, "deploy", "crds"), nil
 }
 
+// PrometheusOperatorCRDs returns the files with the CustomResourceDefinitions of the Prometheus Operator that the chart makes
+// objects of.
+func PrometheusOperatorCRDs(ctx context.Context) ([]string, error) {
+	root, err := RepositoryRoot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pinnedIn := filepath.Join(root, "test", "tools", "prometheus-operator")
+	_, dir, err := pinned(ctx, pinnedIn, "github.com/prometheus-operator/prometheus-operator")
+	if err != nil {
+		return nil, err
+	}
+	prefix := filepath.Join(dir, "example", "prometheus-operator-crd", "monitoring.coreos.com_")
+	return []string{prefix + "prometheusrules.yaml", prefix + "servicemonitors.yaml"}, nil
+}
+
 // moduleDir returns where the go command keeps the files of a module.
 func moduleDir(ctx context.Context, module string) (string, error) {
 	dir, err := goCommand(ctx, "list", "-m", "-f", "{{.Dir}}", module)

@@ -37,7 +37,7 @@ func Releases(ctx context.Context) ([]Release, error) {
 	}
 	releases := make([]Release, 0, len(known))
 	for _, k := range known {
-		name, dir, err := capiRelease(ctx, filepath.Join(root, filepath.FromSlash(k.pinnedIn)))
+		name, dir, err := pinned(ctx, filepath.Join(root, filepath.FromSlash(k.pinnedIn)), capiModule)
 		if err != nil {
 			return nil, err
 		}
@@ -46,19 +46,19 @@ func Releases(ctx context.Context) ([]Release, error) {
 	return releases, nil
 }
 
-// capiRelease returns the version of Cluster API that the module in a directory requires, and where its files are.
-func capiRelease(ctx context.Context, pinnedIn string) (name, dir string, err error) {
+// pinned returns the version of another module that the module in a directory requires, and where its files are.
+func pinned(ctx context.Context, pinnedIn, module string) (name, dir string, err error) {
 	// Nothing in Heirloom's own module requires the pinned ones, so they may not have been downloaded yet.
-	if _, err := goCommand(ctx, "-C", pinnedIn, "mod", "download", capiModule); err != nil {
+	if _, err := goCommand(ctx, "-C", pinnedIn, "mod", "download", module); err != nil {
 		return "", "", err
 	}
-	output, err := goCommand(ctx, "-C", pinnedIn, "list", "-m", "-f", "{{.Version}}\n{{.Dir}}", capiModule)
+	output, err := goCommand(ctx, "-C", pinnedIn, "list", "-m", "-f", "{{.Version}}\n{{.Dir}}", module)
 	if err != nil {
 		return "", "", err
 	}
 	name, dir, found := strings.Cut(output, "\n")
 	if !found {
-		return "", "", fmt.Errorf("the module in %s has no files of %s: %q", pinnedIn, capiModule, output)
+		return "", "", fmt.Errorf("the module in %s has no files of %s: %q", pinnedIn, module, output)
 	}
 	return name, dir, nil
 }

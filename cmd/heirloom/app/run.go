@@ -148,10 +148,19 @@ func addSchemas(ctx context.Context, mgr ctrl.Manager, c *config.Config) (*contr
 	return schemas, nil
 }
 
+// addMetrics adds Heirloom's own metrics to those of controller-runtime and of the ClusterCache.
+func addMetrics(served *certificate) (*metrics.Metrics, error) {
+	counters, err := metrics.New(ctrlmetrics.Registry)
+	if err != nil {
+		return nil, err
+	}
+	return counters, counters.Certificate(served.NotAfter)
+}
+
 func addWebhooksAndLoop(
 	ctx context.Context, leaving <-chan struct{}, mgr ctrl.Manager, c *config.Config, from policySource, served *certificate,
 ) error {
-	counters, err := metrics.New(ctrlmetrics.Registry)
+	counters, err := addMetrics(served)
 	if err != nil {
 		return err
 	}
@@ -172,7 +181,7 @@ func addWebhooksAndLoop(
 	}
 	cached := ownerchain.Chain{Cache: mgr.GetClient(), Mapper: mgr.GetRESTMapper(), ManagementCluster: c.ManagementClusterKey}
 	admission := cached
-	admission.Live = mgr.GetAPIReader()
+	admission.Live, admission.Count = mgr.GetAPIReader(), counters.OwnerLookup
 	dependencies := webhooks.Dependencies{
 		Chain: &admission, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: from.policy, Leaving: leaving,
 	}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+// Unprotected returns the Always taints that the Machine declares for its Node and the Node does not carry.
+func Unprotected(m *capi.Machine, node NodeState) []taint.ID {
+	declared, _ := nodeTaints(m) // what is left out is reported where the Node itself is seen to
+	var missing []taint.ID
+	for _, t := range always(declared.all()) {
+		if !hasTaint(node.Taints, t) {
+			missing = append(missing, taint.IDOf(t))
+		}
+	}
+	return missing
+}
+
+// Unlabelled reports whether the Node lacks a label that it inherits and that its kubelet may not set itself.
+func (p Policy) Unlabelled(m *capi.Machine, node NodeState) bool {
+	for key, value := range m.Labels {
+		if restricted(key) && (nodeLabel(key) || p.additionalLabel(key)) {
+			if now, ok := node.Labels[key]; !ok || now != value {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Registering reports whether a Node is new, or has never had all that Cluster API brings to a new Node.
+func Registering(node *corev1.Node, now time.Time) bool {
+	return now.Sub(node.CreationTimestamp.Time) < registration ||
+		taint.Find(node.Spec.Taints, taint.IDOf(clusterv1.NodeUninitializedTaint)) >= 0
+}
+
+// BrokenTracking returns what cannot be read in the annotations that record the taints of a Node, or nil.
+func BrokenTracking(node NodeState) error {
+	var errs []error
+	for _, name := range []string{clusterv1.TaintsFromMachineAnnotation, TaintsFromMachineAnnotation} {
+		if _, err := taint.ParseList(node.Annotations[name]); err != nil {
+			errs = append(errs, fmt.Errorf("annotation %s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func hasTaint(taints []corev1.Taint, t corev1.Taint) bool {
+	i := taint.Find(taints, taint.IDOf(t))
+	return i >= 0 && taints[i].Value == t.Value
+}

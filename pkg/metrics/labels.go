@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+)
+
+// Outcome is what came of an admission request.
+type Outcome string
+
+// The outcomes of an admission request.
+const (
+	// Injected: the answer brings or keeps something that the object inherits.
+	Injected Outcome = "injected"
+	// Unchanged: the object already is what it should be.
+	Unchanged Outcome = "unchanged"
+	// Unmatched: the object has no owner that we know, or is left alone.
+	Unmatched Outcome = "unmatched"
+	// Refused: validation refused the object.
+	Refused Outcome = "refused"
+	// Failed: we could not compute the answer and let the object pass untouched.
+	Failed Outcome = "failed"
+)
+
+// LookupResult is what came of looking an owner up for an admission request.
+type LookupResult string
+
+// The results of a look-up.
+const (
+	// Cached: an informer had the owner.
+	Cached LookupResult = "cached"
+	// Live: the API server had it, and no informer did.
+	Live LookupResult = "live"
+	// Missing: nobody had it, or the API server was not to be asked.
+	Missing LookupResult = "missing"
+	// LookupFailed: there was an error.
+	LookupFailed LookupResult = "error"
+)
+
+// By is who writes.
+type By string
+
+// Whoever writes.
+const (
+	ByAdmission By = "admission"
+	ByResync    By = "resync"
+)
+
+// KeyChange is what becomes of something that is inherited.
+type KeyChange string
+
+// The changes. A new value counts as brought.
+const (
+	KeyInjected KeyChange = "injected"
+	KeyRemoved  KeyChange = "removed"
+)
+
+// WriteResult is what came of a write of the resync loop.
+type WriteResult string
+
+// The results of a write of the resync loop.
+const (
+	Applied  WriteResult = "applied"
+	Conflict WriteResult = "conflict"
+	Error    WriteResult = "error"
+)
+
+// Kind is the label for objects of that kind. Whoever can reach the webhooks can post any kind, so only those that the
+// webhooks are registered for are told apart; those of all providers count as one.
+func Kind(group, kind string) string {
+	switch {
+	case group == capi.ControlPlaneGroup:
+		return "ControlPlane"
+	case group == capi.InfrastructureGroup:
+		return "InfraMachine"
+	case group == capi.BootstrapGroup:
+		return "BootstrapConfig"
+	case slices.Contains([]string{"Cluster", "ClusterClass", "MachineDeployment", "MachineSet", "MachinePool", "Machine", "Node"}, kind):
+		return kind
+	default:
+		return "other"
+	}
+}
+
+func seconds(at time.Time, known bool) float64 {
+	if !known {
+		return math.NaN()
+	}
+	return float64(at.Unix())
+}

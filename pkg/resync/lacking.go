@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resync
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
+)
+
+// lacking knows which Nodes lack what they should have by now, as far as the loop has seen them.
+type lacking struct {
+	metrics *metrics.Metrics
+	// taints are Nodes without an Always taint, labels are new Nodes without labels that their kubelets may not set.
+	taints, labels *roll[NodeRequest]
+}
+
+func newLacking(m *metrics.Metrics) *lacking {
+	return &lacking{metrics: m, taints: newRoll[NodeRequest](), labels: newRoll[NodeRequest]()}
+}
+
+// see looks at the Node in a state that it has now.
+func (l *lacking) see(req NodeRequest, policy inherit.Policy, m *capi.Machine, node *corev1.Node, state inherit.NodeState) {
+	now := time.Now()
+	l.taints.set(req, len(inherit.Unprotected(m, state)) > 0)
+	l.tell(req.Cluster)
+
+	waits := policy.Unlabelled(m, state) && (l.labels.has(req) || inherit.Registering(node, now))
+	if waited := l.labels.set(req, waits); waited && !waits {
+		l.metrics.NodeLabelled(now.Sub(node.CreationTimestamp.Time))
+	}
+}
+
+// forget forgets a Node that is gone or inherits nothing for now.
+func (l *lacking) forget(req NodeRequest) {
+	l.labels.set(req, false)
+	if l.taints.set(req, false) {
+		l.tell(req.Cluster)
+	}
+}
+
+// forgetCluster forgets all Nodes of a Cluster that is gone: nobody will ask about them again.
+func (l *lacking) forgetCluster(cluster types.NamespacedName) {
+	of := func(req NodeRequest) bool { return req.Cluster == cluster }
+	l.taints.strike(of)
+	l.labels.strike(of)
+	l.tell(cluster)
+}
+
+func (l *lacking) tell(cluster types.NamespacedName) {
+	l.metrics.NodesUnprotected(cluster, l.taints.count(func(req NodeRequest) bool { return req.Cluster == cluster }))
+}
+
+// changed counts what a write has brought to a Node, and tells on its Machine what had been taken away or was broken.
+func (r nodes) changed(m *capi.Machine, node *corev1.Node, before, after inherit.NodeState) {
+	for _, key := range inherit.Brought(before, after) {
+		r.Metrics.Key(metrics.ByResync, "Node", key.What, metrics.KeyInjected)
+	}
+	for _, key := range inherit.Removed(before, after) {
+		r.Metrics.Key(metrics.ByResync, "Node", key.What, metrics.KeyRemoved)
+	}
+	if lost := inherit.Lost(before, after); len(lost) > 0 {
+		names := make([]string, 0, len(lost))
+		for _, key := range lost {
+			r.Metrics.Drift(metrics.ByResync, "Node", key.What)
+			names = append(names, fmt.Sprint(key))
+		}
+		r.Recorder.Eventf(m, nil, corev1.EventTypeNormal, "DriftRepaired", "Inherit",
+			"Node %s had lost what it inherits: %s put back", node.Name, strings.Join(names, ", "))
+	}
+	if broken := inherit.BrokenTracking(before); broken != nil {
+		r.Recorder.Eventf(m, nil, corev1.EventTypeWarning, "TrackingAnnotationBroken", "Inherit",
+			"Node %s did not say rightly which taints come from its Machine; mended, and what was broken is forgotten: %v", node.Name, broken)
+	}
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resync
+
+import "sync"
+
+// roll is a list of those that something is true of, for metrics.
+type roll[K comparable] struct {
+	mu      sync.Mutex
+	members map[K]bool
+}
+
+func newRoll[K comparable]() *roll[K] {
+	return &roll[K]{members: map[K]bool{}}
+}
+
+// set puts one on the list or strikes it off, and reports whether it was on it.
+func (r *roll[K]) set(one K, member bool) (was bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was = r.members[one]
+	if member {
+		r.members[one] = true
+		return was
+	}
+	delete(r.members, one)
+	return was
+}
+
+func (r *roll[K]) has(one K) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.members[one]
+}
+
+// count returns of how many on the list that holds.
+func (r *roll[K]) count(holds func(K) bool) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for one := range r.members {
+		if holds(one) {
+			n++
+		}
+	}
+	return n
+}
+
+// strike strikes off all of which that holds.
+func (r *roll[K]) strike(holds func(K) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for one := range r.members {
+		if holds(one) {
+			delete(r.members, one)
+		}
+	}
+}
