@@ -125,7 +125,9 @@ func (s *session) each(
 		s.report.failed(err)
 		return
 	}
-	s.report.note("%s: %d of %d released", what, changed.Load(), total)
+	if total > 0 {
+		s.report.note("%s: %d of %d released", what, changed.Load(), total)
+	}
 }
 
 // again repeats what failed because the object had changed, or because a webhook that is on its way out was still called.
