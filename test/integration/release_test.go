@@ -65,7 +65,7 @@ func TestReleaseLeavesNothing(t *testing.T) {
 	s.Expect(dry.err).NotTo(HaveOccurred(), dry.stderr)
 	s.Expect(versions(inheriting(all()))).To(Equal(before), "a dry run writes nothing")
 	s.Expect(dry.stdout).To(And(
-		ContainSubstring("machine.cluster.x-k8s.io/home released in namespace home (dry run)\n"), ContainSubstring("  .metadata.labels.note"),
+		ContainSubstring("machine.cluster.x-k8s.io/home released in namespace home (dry run)\n"), ContainSubstring("  .metadata.annotations.note\n"),
 		ContainSubstring(`  .spec.taints[effect="NoSchedule",key="annotated"]`)))
 
 	done := h.run()
@@ -201,7 +201,7 @@ func TestReleaseBesideAnUnreachableCluster(t *testing.T) {
 	_, failures, _ := strings.Cut(done.stderr, "Error: ")
 	s.Expect(failures).NotTo(ContainSubstring("blue"))
 	s.Expect(s.StopHeirloom()).To(MatchError(ContainSubstring("ended by itself")), "it has lost the Lease")
-	s.Expect(remains(append(s.everything(s.ControlPlane), s.everything(blue.ControlPlane)...))).To(BeEmpty())
+	s.Expect(remains(inheriting(append(s.everything(s.ControlPlane), s.everything(blue.ControlPlane)...)))).To(BeEmpty())
 	s.Expect(remains(s.everything(red.ControlPlane))).NotTo(BeEmpty())
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: stage.Namespace, Name: "heirloom-workload-webhook"}}
 	s.get(secret)
