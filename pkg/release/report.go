@@ -79,8 +79,11 @@ func (s *session) reporting(c client.Client, where string) reporting {
 	return reporting{Client: c, report: s.report, where: where}
 }
 
-// Delete implements client.Client.
+// Delete implements client.Client. An object that is on its way out already is left to go.
 func (c reporting) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
+	if object.GetDeletionTimestamp() != nil {
+		return nil
+	}
 	gvk, err := c.GroupVersionKindFor(object)
 	if err != nil {
 		return fmt.Errorf("finding the kind of %T: %w", object, err)

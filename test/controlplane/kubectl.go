@@ -15,6 +15,11 @@ func Kubectl(ctx context.Context, kubeconfig string, args ...string) (stdout, st
 	return run(ctx, nil, "kubectl", append([]string{"--kubeconfig", kubeconfig}, args...)...)
 }
 
+// Helm runs helm with a kubeconfig file and returns what it prints, also when it fails.
+func Helm(ctx context.Context, kubeconfig string, args ...string) (stdout, stderr string, err error) {
+	return run(ctx, nil, "helm", append([]string{"--kubeconfig", kubeconfig}, args...)...)
+}
+
 // run runs one of the tools to its end.
 func run(ctx context.Context, stdin io.Reader, tool string, args ...string) (stdout, stderr string, err error) {
 	path, err := program(toolsVariable, tool)

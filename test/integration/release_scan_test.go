@@ -140,10 +140,14 @@ func versions(objects []unstructured.Unstructured) map[string]string {
 	return stored
 }
 
-// remains names what is left of Heirloom in these objects.
+// remains names what is left of Heirloom in these objects. A namespace that is being deleted stays so for ever, because
+// nobody runs its controller here.
 func remains(objects []unstructured.Unstructured) []string {
 	var found []string
 	for _, object := range objects {
+		if object.GetDeletionTimestamp() != nil {
+			continue
+		}
 		name := object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
 		for _, keys := range []map[string]string{object.GetLabels(), object.GetAnnotations()} {
 			for key := range keys {
@@ -158,7 +162,7 @@ func remains(objects []unstructured.Unstructured) []string {
 				found = append(found, name+" has the guard taint")
 			}
 		}
-		if slices.Contains([]string{registration.ObjectName, "nodes.heirloom.dev", "heirloom-nodes"}, object.GetName()) && object.GetDeletionTimestamp() == nil {
+		if slices.Contains([]string{registration.ObjectName, "nodes.heirloom.dev", "heirloom-nodes"}, object.GetName()) {
 			found = append(found, name+" is there")
 		}
 	}
