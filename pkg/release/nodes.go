@@ -18,9 +18,6 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// fieldOwner writes what a release changes. It is not the program's, whose entries in managed fields a release removes.
-const fieldOwner = client.FieldOwner("heirloom-release")
-
 // nodes releases the Nodes of a cluster.
 func (s *session) nodes(ctx context.Context, c reporting, ours func(*corev1.Node) bool) {
 	s.each(ctx, c, nodeKind(), "", marked,
@@ -53,12 +50,12 @@ func (s *session) node(ctx context.Context, c reporting, name string, ours func(
 	}
 	details := lost(before, after)
 	if !s.DryRun {
-		released := node.DeepCopy()
-		released.Labels, released.Annotations, released.Spec.Taints = after.Labels, after.Annotations, after.Taints
-		released.ManagedFields = ownership.Forget(node.ManagedFields)
-		// Taints are one atomic list, which is right for none but the version that was read.
-		patch := client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{})
-		if err := c.Patch(ctx, released, patch, fieldOwner); err != nil {
+		released, err := patchNode(ctx, c, node, after)
+		if err == nil && ownership.Recorded(released.ManagedFields) {
+			// Taints are one field, which is ours now because we have changed it.
+			released, err = patchNode(ctx, c, released, after)
+		}
+		if err != nil {
 			return false, client.IgnoreNotFound(err)
 		}
 		if !inherit.OfNode(released).Equal(after) {
@@ -68,6 +65,16 @@ func (s *session) node(ctx context.Context, c reporting, name string, ours func(
 	}
 	s.report.did("released", nodeKind().GroupKind(), node, c.where, details...)
 	return true, nil
+}
+
+// patchNode writes a Node's new state, without our entries in its managed fields. Taints are one atomic list, so the patch
+// holds only for the version that was read.
+func patchNode(ctx context.Context, c client.Client, node *corev1.Node, state inherit.NodeState) (*corev1.Node, error) {
+	released := node.DeepCopy()
+	released.Labels, released.Annotations, released.Spec.Taints = state.Labels, state.Annotations, state.Taints
+	released.ManagedFields = ownership.Forget(node.ManagedFields)
+	patch := client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{})
+	return released, c.Patch(ctx, released, patch, client.FieldOwner(ownership.Manager))
 }
 
 // lost names what a Node does not have any more, in the form in which a field path names it.

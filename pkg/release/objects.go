@@ -64,7 +64,7 @@ func (s *session) object(ctx context.Context, gvk schema.GroupVersionKind, liste
 	if !s.DryRun {
 		// Lists are replaced as a whole, which is right for none but the version that was read.
 		patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
-		if err := s.management.Patch(ctx, released, patch, fieldOwner); err != nil {
+		if err := s.management.Patch(ctx, released, patch, client.FieldOwner(ownership.Manager)); err != nil {
 			return false, client.IgnoreNotFound(err)
 		}
 		if ownership.Recorded(released.GetManagedFields()) {

@@ -168,7 +168,7 @@ func remains(objects []unstructured.Unstructured) []string {
 	}
 	for _, object := range inheriting(objects) {
 		for _, entry := range object.GetManagedFields() {
-			if entry.Manager == "heirloom" {
+			if strings.HasPrefix(entry.Manager, "heirloom") {
 				found = append(found, object.GetKind()+" "+object.GetName()+" has managed fields of heirloom: "+entry.FieldsV1.GetRawString())
 			}
 		}
