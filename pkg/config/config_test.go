@@ -155,6 +155,7 @@ func TestBadFlags(t *testing.T) {
 		{args: []string{"--workload-admission=magic"}, want: []string{`--workload-admission="magic": must be none, webhook or policy`}},
 		{args: []string{"--workload-admission=webhook"}, want: []string{"--workload-admission=webhook needs --workload-webhook-url"}},
 		{args: []string{"--workload-webhook-url=http://h"}, want: []string{"--workload-webhook-url", "--workload-webhook-key-secret"}},
+		{args: []string{"--workload-webhook-key-secret=b"}, want: []string{`--workload-webhook-key-secret="b": must be <namespace>/<name>`}},
 		{
 			args: []string{"--workload-webhook-url=https://h", "--workload-webhook-key-secret=a/b", "--workload-webhook-key-rotation=1m", "--workload-webhook-port=9443", "--webhook-configuration="},
 			want: []string{"--workload-webhook-key-rotation=1m", "--workload-webhook-port=9443", "--webhook-configuration"},

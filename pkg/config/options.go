@@ -83,6 +83,20 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	logsv1.AddFlags(o.Logs, fs)
 }
 
+// AddReleaseFlags adds those of the program's flags that say what Heirloom has seen to, and how it is reached: what releases
+// it has to know the same.
+func (o *Options) AddReleaseFlags(fs *pflag.FlagSet) {
+	all := pflag.NewFlagSet("heirloom", pflag.ContinueOnError)
+	o.AddFlags(all)
+	for _, name := range []string{
+		"kubeconfig", "kube-api-qps", "kube-api-burst", "namespace", "watch-filter", "management-cluster", "additional-provider-groups",
+		"webhook-configuration", "workload-webhook-url", "workload-webhook-key-secret", "leader-elect-namespace",
+		"clustercache-concurrency", "clustercache-client-qps", "clustercache-client-burst",
+	} {
+		fs.AddFlag(all.Lookup(name))
+	}
+}
+
 func (o *Options) addWatchFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", "",
 		"Path to a kubeconfig of the management cluster. If unspecified, the service account of the Pod is used, or $KUBECONFIG or ~/.kube/config outside of a cluster.")

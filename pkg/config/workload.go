@@ -32,20 +32,15 @@ func (c *Config) completeWorkloads() error {
 }
 
 func (c *Config) completeWorkloadWebhook() error {
+	errs := []error{c.completeWorkloadWebhookKey()}
 	if c.WorkloadWebhookURL == "" {
-		return nil
+		return errors.Join(errs...)
 	}
-	var errs []error
 	base, err := registration.BaseURL(c.WorkloadWebhookURL)
 	if err != nil {
 		errs = append(errs, fmt.Errorf("--workload-webhook-url=%q: %w", c.WorkloadWebhookURL, err))
 	}
 	c.WorkloadWebhookURL = base
-	namespace, name, ok := strings.Cut(c.WorkloadWebhookKeySecret, "/")
-	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
-		errs = append(errs, fmt.Errorf("--workload-webhook-key-secret=%q: must be <namespace>/<name>", c.WorkloadWebhookKeySecret))
-	}
-	c.WorkloadWebhookKeyName = types.NamespacedName{Namespace: namespace, Name: name}
 	if c.WorkloadWebhookKeyRotation < registration.ShortestPeriod {
 		errs = append(errs, fmt.Errorf("--workload-webhook-key-rotation=%s: must be %s or more", c.WorkloadWebhookKeyRotation, registration.ShortestPeriod))
 	}
@@ -56,4 +51,17 @@ func (c *Config) completeWorkloadWebhook() error {
 		errs = append(errs, errors.New("--webhook-configuration must not be empty"))
 	}
 	return errors.Join(errs...)
+}
+
+// completeWorkloadWebhookKey reads the name of the Secret, which a release may need also where no URL is set any more.
+func (c *Config) completeWorkloadWebhookKey() error {
+	if c.WorkloadWebhookURL == "" && c.WorkloadWebhookKeySecret == "" {
+		return nil
+	}
+	namespace, name, ok := strings.Cut(c.WorkloadWebhookKeySecret, "/")
+	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return fmt.Errorf("--workload-webhook-key-secret=%q: must be <namespace>/<name>", c.WorkloadWebhookKeySecret)
+	}
+	c.WorkloadWebhookKeyName = types.NamespacedName{Namespace: namespace, Name: name}
+	return nil
 }

@@ -29,16 +29,21 @@ type ChartOptions struct {
 	Namespace string
 	// Values go over the chart's own values.
 	Values map[string]any
+	// Hooks adds what Helm creates for a moment only, such as before it uninstalls.
+	Hooks bool
 }
 
-// RenderChart returns what "helm install" of a chart would create, as a release named heirloom.
+// RenderChart returns what "helm install" of a chart would create to stay, as a release named heirloom.
 func RenderChart(ctx context.Context, chartDir string, options ChartOptions) ([]unstructured.Unstructured, error) {
 	values, err := json.Marshal(options.Values) // JSON is YAML
 	if err != nil {
 		return nil, fmt.Errorf("encoding the values of chart %s: %w", chartDir, err)
 	}
-	stdout, _, err := run(ctx, bytes.NewReader(values), "helm",
-		"template", releaseName, chartDir, "--namespace", options.Namespace, "--values", "-")
+	args := []string{"template", releaseName, chartDir, "--namespace", options.Namespace, "--values", "-"}
+	if !options.Hooks {
+		args = append(args, "--no-hooks")
+	}
+	stdout, _, err := run(ctx, bytes.NewReader(values), "helm", args...)
 	if err != nil {
 		return nil, err
 	}

@@ -31,14 +31,24 @@ apiVersion: v1
 kind: Namespace
 metadata:
   name: {{ .Release.Namespace }}
+---
+apiVersion: v1
+kind: Secret
+metadata:
+  name: for-a-moment
+  annotations:
+    helm.sh/hook: pre-delete
 `
 
 func TestRenderChart(t *testing.T) {
-	var kinds []string
-	for _, object := range renderedChart(t) {
-		kinds = append(kinds, object.GetKind())
+	kinds := func(hooks bool) (kinds []string) {
+		for _, object := range renderedChart(t, hooks) {
+			kinds = append(kinds, object.GetKind())
+		}
+		return kinds
 	}
-	NewWithT(t).Expect(kinds).To(ConsistOf("ConfigMap", "Namespace"))
+	NewWithT(t).Expect(kinds(false)).To(ConsistOf("ConfigMap", "Namespace"))
+	NewWithT(t).Expect(kinds(true)).To(ConsistOf("ConfigMap", "Namespace", "Secret"))
 }
 
 func TestRenderChartFails(t *testing.T) {
@@ -46,7 +56,7 @@ func TestRenderChartFails(t *testing.T) {
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("Chart.yaml")))
 }
 
-func renderedChart(t *testing.T) []unstructured.Unstructured {
+func renderedChart(t *testing.T, hooks bool) []unstructured.Unstructured {
 	t.Helper()
 	Expect := NewWithT(t).Expect
 	chart := t.TempDir()
@@ -61,6 +71,7 @@ func renderedChart(t *testing.T) []unstructured.Unstructured {
 	objects, err := controlplane.RenderChart(t.Context(), chart, controlplane.ChartOptions{
 		Namespace: "heirloom-system",
 		Values:    map[string]any{"colour": "green"},
+		Hooks:     hooks,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	return objects

@@ -211,7 +211,7 @@ func testKubectl(t *testing.T, cp *controlplane.ControlPlane, dir string) {
 
 func testApplyChart(t *testing.T, cp *controlplane.ControlPlane) {
 	Expect := NewWithT(t).Expect
-	objects := renderedChart(t)
+	objects := renderedChart(t, false)
 	c := newClient(t, cp)
 	Expect(controlplane.Apply(t.Context(), c, objects)).To(Succeed())
 	var settings corev1.ConfigMap

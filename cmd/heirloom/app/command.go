@@ -43,5 +43,6 @@ API write that creates or changes it, and keeps Always taints there. It fails op
 	}
 	command.Flags().SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
 	options.AddFlags(command.Flags())
+	command.AddCommand(newReleaseCommand())
 	return command
 }

@@ -32,6 +32,18 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: manager
 {{- end }}
 
+{{- /* Labels of what the hook needs. It is another component, so that no Service leads to its Pod. */ -}}
+{{- define "heirloom.hookLabels" -}}
+{{ merge (dict "app.kubernetes.io/component" "uninstall") (include "heirloom.labels" . | fromYaml) | toYaml }}
+{{- end }}
+
+{{- /* Annotations of what helm uninstall creates first, in the order of the weight. A Job that has failed stays, for its log. */ -}}
+{{- define "heirloom.preDelete" -}}
+helm.sh/hook: pre-delete
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}
+
 {{- define "heirloom.serviceAccountName" -}}
 {{- .Values.serviceAccount.name | default (include "heirloom.fullname" .) }}
 {{- end }}
@@ -67,6 +79,9 @@ app.kubernetes.io/component: manager
 {{- end }}
 {{- if and (eq .Values.workloadClusters.admission "webhook") (not .Values.workloadClusters.webhookURL) }}
 {{- fail "workloadClusters.admission=webhook needs workloadClusters.webhookURL: API servers must be told where Heirloom is" }}
+{{- end }}
+{{- if and .Values.uninstall.release (not .Values.leaderElection.enabled) }}
+{{- fail "uninstall.release needs leaderElection.enabled: the release stops the loop by taking the leader's Lease" }}
 {{- end }}
 {{- include "heirloom.validateCertificates" . }}
 {{- end }}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/config"
+	"github.com/heirloom-dev/heirloom/pkg/release"
+	"github.com/heirloom-dev/heirloom/pkg/workload"
+)
+
+// namespaceFile is where a Pod finds its own namespace.
+const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// newReleaseCommand returns the command heirloom release.
+func newReleaseCommand() *cobra.Command {
+	options := config.NewOptions()
+	var what release.Options
+	command := &cobra.Command{
+		Use:   "release",
+		Short: "Give up everything that Heirloom owns, so that nothing of it is left when it is uninstalled",
+		Long: `Release gives up everything that Heirloom owns or tracks:
+
+* In objects of Cluster API and of its providers, the fields of field manager heirloom. What nobody else owns goes.
+* On Nodes, of the management cluster and of every workload cluster, the labels, annotations and taints that the
+  annotations heirloom.dev/*-from-machine list, these annotations, and the taint node.cluster.x-k8s.io/uninitialized
+  where Heirloom added it. What cluster.x-k8s.io/*-from-machine lists is Cluster API's, and stays.
+* In workload clusters, the webhook configuration, or the admission policy with its parameters.
+* The Secret of --workload-webhook-key-secret.
+
+Where a taint goes from a Node, Pods can be scheduled there that it kept away; --keep-values leaves it. Try --dry-run.
+
+Heirloom must not be at work meanwhile. Give the flags with which it runs. A second run changes nothing. It ends with
+an error if anything could not be seen to, such as a workload cluster that does not answer, and does the rest.`,
+		Args:         cobra.NoArgs,
+		SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := options.Complete()
+			if err != nil {
+				return err
+			}
+			ctrl.SetLogger(klog.Background())
+			releaser, err := newReleaser(c, what)
+			if err != nil {
+				return err
+			}
+			releaser.Out, releaser.Progress = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			return releaser.Run(cmd.Context())
+		},
+	}
+	fs := command.Flags()
+	fs.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+	options.AddReleaseFlags(fs)
+	fs.BoolVar(&what.DryRun, "dry-run", false, "Write nothing; print what would be written.")
+	fs.BoolVar(&what.KeepValues, "keep-values", false,
+		"Leave labels, annotations, taints and fields where they are and give up only who owns and tracks them. "+
+			"Nobody removes them any more by itself, also when they are not declared any more.")
+	fs.BoolVar(&what.DeleteWebhookConfigurations, "delete-webhook-configurations", false,
+		"Delete the webhook configurations of --webhook-configuration first. Without it, nothing is done while they are there.")
+	fs.BoolVar(&what.TakeLease, "take-lease", false,
+		"Take the Lease of Heirloom's leader first, and wait until the leader has stopped; one minute after the end, another one may lead. "+
+			"Without it, nothing is done while there is a leader.")
+	fs.BoolVar(&what.OnlyWebhookConfigurations, "only-webhook-configurations", false,
+		"End when the webhook configurations are deleted. Implies --delete-webhook-configurations.")
+	return command
+}
+
+func newReleaser(c *config.Config, what release.Options) (*release.Releaser, error) {
+	namespace, err := leaseNamespace(c, what)
+	if err != nil {
+		return nil, err
+	}
+	restConfig, err := restConfigOf(c)
+	if err != nil {
+		return nil, err
+	}
+	management, err := client.New(restConfig, client.Options{Scheme: clientgoscheme.Scheme})
+	if err != nil {
+		return nil, fmt.Errorf("creating the client of the management cluster: %w", err)
+	}
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(restConfig)
+	if err != nil {
+		return nil, fmt.Errorf("creating the discovery client: %w", err)
+	}
+	what.Namespace, what.WatchFilter, what.ManagementCluster = c.Namespace, c.WatchFilter, c.ManagementClusterKey
+	what.ProviderGroups, what.Concurrency = c.ProviderGroups, c.ClusterCacheConcurrency
+	what.WebhookConfiguration, what.Lease = c.WebhookConfiguration, types.NamespacedName{Namespace: namespace, Name: leaderElectionID(c)}
+	what.WorkloadWebhookURL, what.WorkloadWebhookKey = c.WorkloadWebhookURL, c.WorkloadWebhookKeyName
+	what.DeleteWebhookConfigurations = what.DeleteWebhookConfigurations || what.OnlyWebhookConfigurations
+	return &release.Releaser{
+		Options: what, Management: management, Discovery: discoveryClient,
+		Workload: func(ctx context.Context, cluster types.NamespacedName) (client.Client, error) {
+			return workloadClient(ctx, management, cluster, c, restConfig)
+		},
+	}, nil
+}
+
+func workloadClient(
+	ctx context.Context, management client.Reader, cluster types.NamespacedName, c *config.Config, like *rest.Config,
+) (client.Client, error) {
+	restConfig, err := workload.RESTConfig(ctx, management, cluster)
+	if err != nil {
+		return nil, err
+	}
+	restConfig.UserAgent, restConfig.QPS, restConfig.Burst = like.UserAgent, c.ClusterCacheClientQPS, c.ClusterCacheClientBurst
+	workload, err := client.New(restConfig, client.Options{Scheme: clientgoscheme.Scheme})
+	if err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	return workload, nil
+}
+
+// leaseNamespace returns where the Lease of the leader is: in the Pod's own namespace, as for the program.
+func leaseNamespace(c *config.Config, what release.Options) (string, error) {
+	if c.LeaderElectNamespace != "" || what.DryRun || what.OnlyWebhookConfigurations {
+		return c.LeaderElectNamespace, nil
+	}
+	namespace, err := os.ReadFile(namespaceFile)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", errors.New("--leader-elect-namespace must be given outside of a cluster: the namespace in which Heirloom is installed")
+	}
+	if err != nil {
+		return "", fmt.Errorf("finding the Pod's own namespace: %w", err)
+	}
+	return strings.TrimSpace(string(namespace)), nil
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+// Release is the state of a Node once Heirloom has given up what it tracks there, for good: without the keys and taints
+// that its own annotations list, without these annotations, and without the guard taint that it added. keepValues leaves
+// keys and taints there; the guard taint always goes, because nobody else would take it away.
+//
+// What Cluster API's annotations list is Cluster API's to manage. Taints among that come to be listed in the only form
+// that it can read.
+func Release(current NodeState, keepValues bool) NodeState {
+	result := NodeState{Labels: maps.Clone(current.Labels), Annotations: maps.Clone(current.Annotations), Taints: current.Taints}
+	listed := current.Annotations
+	if !keepValues {
+		forget(result.Labels, listed[LabelsFromMachineAnnotation], listed[clusterv1.LabelsFromMachineAnnotation])
+		forget(result.Annotations, listed[AnnotationsFromMachineAnnotation], listed[clusterv1.AnnotationsFromMachineAnnotation])
+		result.Taints = taint.Sync(result.Taints, nil, onlyOurTaints(listed), true)
+	}
+	if has(listed, UninitializedAnnotation) {
+		result.Taints = taint.Remove(result.Taints, taint.IDOf(clusterv1.NodeUninitializedTaint))
+	}
+	for _, key := range []string{
+		LabelsFromMachineAnnotation, AnnotationsFromMachineAnnotation, TaintsFromMachineAnnotation, UninitializedAnnotation,
+	} {
+		delete(result.Annotations, key)
+	}
+	if list, ok := listed[clusterv1.TaintsFromMachineAnnotation]; ok {
+		taints, _ := taint.ParseList(list) // a broken entry goes, as whenever this annotation is written
+		result.Annotations[clusterv1.TaintsFromMachineAnnotation] = taint.FormatIDs(taints)
+	}
+	return result
+}
+
+// forget removes the keys that we list and Cluster API does not.
+func forget(m map[string]string, ours, theirs string) {
+	others := splitKeys(theirs)
+	for _, key := range splitKeys(ours) {
+		if !slices.Contains(others, key) {
+			delete(m, key)
+		}
+	}
+}
+
+// onlyOurTaints returns the taints that we list and Cluster API does not.
+func onlyOurTaints(annotations map[string]string) []corev1.Taint {
+	ours, _ := taint.ParseList(annotations[TaintsFromMachineAnnotation])
+	theirs, _ := taint.ParseList(annotations[clusterv1.TaintsFromMachineAnnotation])
+	return slices.DeleteFunc(ours, func(t corev1.Taint) bool { return taint.Find(theirs, taint.IDOf(t)) >= 0 })
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package release
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/registration"
+)
+
+// Options say what is released, and how.
+type Options struct {
+	// Namespace, WatchFilter, ManagementCluster and ProviderGroups say what Heirloom has seen to.
+	Namespace, WatchFilter string
+	ManagementCluster      types.NamespacedName
+	ProviderGroups         []string
+
+	// WebhookConfiguration is the name of the installed webhook configurations, Lease that of the leader's Lease.
+	WebhookConfiguration string
+	Lease                types.NamespacedName
+	// WorkloadWebhookURL and WorkloadWebhookKey are the URL that workload clusters were told, and the Secret of its keys.
+	// Both may be empty.
+	WorkloadWebhookURL string
+	WorkloadWebhookKey types.NamespacedName
+	// Concurrency is how many workload clusters are seen to at a time.
+	Concurrency int
+
+	// DeleteWebhookConfigurations and TakeLease stop Heirloom first. Without them nothing is done while it is at work.
+	DeleteWebhookConfigurations, TakeLease bool
+	// OnlyWebhookConfigurations ends when the webhook configurations are gone.
+	OnlyWebhookConfigurations bool
+	// KeepValues leaves labels, annotations, taints and fields where they are, without an owner.
+	KeepValues bool
+	// DryRun writes nothing.
+	DryRun bool
+}
+
+// Releaser gives up what Heirloom owns.
+type Releaser struct {
+	Options
+	// Management is a client of the management cluster that reads from its API server.
+	Management client.Client
+	Discovery  discovery.DiscoveryInterface
+	// Workload makes a client of a Cluster's workload cluster.
+	Workload func(ctx context.Context, cluster types.NamespacedName) (client.Client, error)
+	// Out gets a line for each object that is written, Progress what a person at the terminal wants to know beside it.
+	Out, Progress io.Writer
+}
+
+// Run gives up everything. Its error names all that could not be seen to; the rest is done nevertheless, and another run
+// does what is missing.
+func (r Releaser) Run(ctx context.Context) error {
+	s := &session{Releaser: r, report: &report{out: r.Out, progress: r.Progress, dryRun: r.DryRun}}
+	s.management = s.reporting(r.Management, "")
+	if err := s.stopWebhooks(ctx); err != nil || r.OnlyWebhookConfigurations {
+		return err
+	}
+	return s.withoutLeader(ctx, s.release)
+}
+
+// session is one run.
+type session struct {
+	Releaser
+	report     *report
+	management reporting
+}
+
+func (s *session) release(ctx context.Context) error {
+	kinds, err := s.kinds()
+	if err != nil {
+		return err
+	}
+	scope, err := s.scope(ctx)
+	if err != nil {
+		return err
+	}
+	keys, err := s.keys(ctx)
+	if err != nil {
+		return err
+	}
+	var both sync.WaitGroup
+	both.Go(func() {
+		for _, kind := range kinds {
+			s.objects(ctx, kind, scope)
+		}
+		s.nodes(ctx, s.management, scope.hasNode)
+	})
+	both.Go(func() { s.workloads(ctx, keys) })
+	both.Wait()
+	if err := s.report.err(); err != nil {
+		return err // the keys prove, next time, which webhook configurations are ours
+	}
+	return s.deleteKeys(ctx)
+}
+
+// keys reads the keys that prove which webhook configurations in workload clusters lead to this Heirloom.
+func (s *session) keys(ctx context.Context) (*registration.Store, error) {
+	keys := &registration.Store{}
+	if s.WorkloadWebhookKey.Name == "" {
+		return keys, nil
+	}
+	secret := &corev1.Secret{}
+	err := s.management.Get(ctx, s.WorkloadWebhookKey, secret)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading the keys of workload clusters' webhooks: %w", err)
+	}
+	if err == nil {
+		if err := keys.Set(secret); err != nil {
+			s.report.note("%v; webhook configurations in workload clusters are told by --workload-webhook-url alone", err)
+		}
+	}
+	return keys, nil
+}
+
+func (s *session) deleteKeys(ctx context.Context) error {
+	if s.WorkloadWebhookKey.Name == "" {
+		return nil
+	}
+	secret := &corev1.Secret{}
+	err := s.management.Get(ctx, s.WorkloadWebhookKey, secret)
+	if err == nil {
+		err = s.management.Delete(ctx, secret, client.Preconditions{UID: &secret.UID})
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting the keys of workload clusters' webhooks: %w", err)
+	}
+	return nil
+}

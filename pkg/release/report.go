@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package release
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// report collects what has been done, for all who work at the same time.
+type report struct {
+	dryRun bool
+
+	mu            sync.Mutex
+	out, progress io.Writer
+	failures      []error
+}
+
+// did says that an object has been written, or would have been; details are what changes in it.
+func (r *report) did(verb string, kind schema.GroupKind, object client.Object, where string, details ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	line := strings.ToLower(kind.String()) + "/" + object.GetName() + " " + verb
+	if namespace := object.GetNamespace(); namespace != "" {
+		line += " in namespace " + namespace
+	}
+	line += where
+	if r.dryRun {
+		line += " (dry run)"
+	}
+	_, _ = fmt.Fprintln(r.out, line) // who reads it has gone: nothing can be said any more
+	for _, detail := range details {
+		_, _ = fmt.Fprintln(r.out, "  "+detail)
+	}
+}
+
+// note tells a person how far it is.
+func (r *report) note(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, _ = fmt.Fprintf(r.progress, format+"\n", args...)
+}
+
+// failed remembers what could not be done.
+func (r *report) failed(err error) {
+	if err == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures = append(r.failures, err)
+}
+
+func (r *report) err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.failures) == 0 {
+		return nil
+	}
+	return fmt.Errorf("not everything could be released; run it again once this is mended:\n%w", errors.Join(r.failures...))
+}
+
+// reporting is a client that tells what it deletes, and deletes nothing in a dry run.
+type reporting struct {
+	client.Client
+	report *report
+	// where says in which cluster, as a part of a sentence.
+	where string
+}
+
+func (s *session) reporting(c client.Client, where string) reporting {
+	return reporting{Client: c, report: s.report, where: where}
+}
+
+// Delete implements client.Client. An object that is on its way out already is left to go.
+func (c reporting) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
+	if object.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	gvk, err := c.GroupVersionKindFor(object)
+	if err != nil {
+		return fmt.Errorf("finding the kind of %T: %w", object, err)
+	}
+	if !c.report.dryRun {
+		if err := c.Client.Delete(ctx, object, options...); err != nil {
+			return err
+		}
+	}
+	c.report.did("deleted", gvk.GroupKind(), object, c.where)
+	return nil
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"bytes"
+	"context"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/registration"
+	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// ended is how a run of heirloom release has ended.
+type ended struct {
+	stdout, stderr string
+	err            error
+}
+
+// released are the lines about objects that have been written, or would have been.
+func (o ended) released() []string {
+	var lines []string
+	for line := range strings.Lines(o.stdout) {
+		if line = strings.TrimSuffix(strings.TrimSpace(line), " (dry run)"); strings.Contains(line, "/") && !strings.HasPrefix(line, ".") {
+			lines = append(lines, line)
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// hook is heirloom release as the chart's pre-delete hook runs it.
+type hook struct {
+	*scene
+	kubeconfig string
+	args       []string
+}
+
+// hook installs what Helm creates before it uninstalls, apart from the Job, whose arguments it takes.
+func (s *scene) hook(values map[string]any) hook {
+	s.t.Helper()
+	root, err := controlplane.RepositoryRoot(s.ctx)
+	s.Expect(err).NotTo(HaveOccurred())
+	rendered, err := controlplane.RenderChart(s.ctx, filepath.Join(root, "deploy", "chart", "heirloom"),
+		controlplane.ChartOptions{Namespace: stage.Namespace, Values: values, Hooks: true})
+	s.Expect(err).NotTo(HaveOccurred())
+	h := hook{scene: s, kubeconfig: filepath.Join(s.dir, "uninstall.kubeconfig")}
+	var around []unstructured.Unstructured
+	for _, object := range rendered {
+		if object.GetAnnotations()["helm.sh/hook"] != "pre-delete" {
+			continue
+		}
+		if object.GetKind() != "Job" {
+			around = append(around, object)
+			continue
+		}
+		containers, _, err := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
+		s.Expect(err).NotTo(HaveOccurred())
+		for _, arg := range containers[0].(map[string]any)["args"].([]any) {
+			h.args = append(h.args, arg.(string))
+		}
+		s.Expect(s.Client.Create(s.ctx, object.DeepCopy(), client.DryRunAll, client.FieldValidation("Strict"))).To(Succeed())
+	}
+	s.Expect(controlplane.Apply(s.ctx, s.Client, around)).To(Succeed())
+	s.Expect(s.WriteKubeconfig(h.kubeconfig, "system:serviceaccount:"+stage.Namespace+":heirloom-uninstall",
+		"system:serviceaccounts", "system:serviceaccounts:"+stage.Namespace)).To(Succeed())
+	return h
+}
+
+// run runs it with further arguments. Outside of a cluster it has to be told what a Pod knows.
+func (h hook) run(args ...string) ended {
+	h.t.Helper()
+	return runProgram(h.ctx, slices.Concat(h.args, []string{"--kubeconfig=" + h.kubeconfig, "--leader-elect-namespace=" + stage.Namespace}, args))
+}
+
+func runProgram(ctx context.Context, args []string) ended {
+	var stdout, stderr bytes.Buffer
+	command := exec.CommandContext(ctx, program, args...)
+	command.Stdout, command.Stderr = &stdout, &stderr
+	err := command.Run()
+	return ended{stdout: stdout.String(), stderr: stderr.String(), err: err}
+}
+
+// everything are all objects of all kinds that an API server can list.
+func (s *scene) everything(cp *controlplane.ControlPlane) []unstructured.Unstructured {
+	s.t.Helper()
+	config := cp.AdminConfig()
+	d, err := discovery.NewDiscoveryClientForConfig(config)
+	s.Expect(err).NotTo(HaveOccurred())
+	lists, err := discovery.ServerPreferredResources(d)
+	s.Expect(err).NotTo(HaveOccurred())
+	c, err := client.New(config, client.Options{})
+	s.Expect(err).NotTo(HaveOccurred())
+	var objects []unstructured.Unstructured
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		s.Expect(err).NotTo(HaveOccurred())
+		for _, resource := range list.APIResources {
+			if !slices.Contains(resource.Verbs, "list") {
+				continue
+			}
+			found := &unstructured.UnstructuredList{}
+			found.SetGroupVersionKind(gv.WithKind(resource.Kind))
+			s.Expect(c.List(s.ctx, found)).To(Succeed(), resource.Kind)
+			objects = append(objects, found.Items...)
+		}
+	}
+	return objects
+}
+
+// inheriting are those objects of which something may be Heirloom's.
+func inheriting(objects []unstructured.Unstructured) []unstructured.Unstructured {
+	return slices.DeleteFunc(slices.Clone(objects), func(object unstructured.Unstructured) bool {
+		return object.GetKind() != "Node" && !strings.HasSuffix(object.GroupVersionKind().Group, "cluster.x-k8s.io") &&
+			object.GroupVersionKind().Group != "infrastructure.example.com"
+	})
+}
+
+// versions are the versions in which these objects are stored.
+func versions(objects []unstructured.Unstructured) map[string]string {
+	stored := map[string]string{}
+	for _, object := range objects {
+		stored[object.GetKind()+" "+object.GetNamespace()+"/"+object.GetName()] = object.GetResourceVersion()
+	}
+	return stored
+}
+
+// remains names what is left of Heirloom in these objects. A namespace that is being deleted stays so for ever, because
+// nobody runs its controller here.
+func remains(objects []unstructured.Unstructured) []string {
+	var found []string
+	for _, object := range objects {
+		if object.GetDeletionTimestamp() != nil {
+			continue
+		}
+		name := object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
+		for _, keys := range []map[string]string{object.GetLabels(), object.GetAnnotations()} {
+			for key := range keys {
+				if strings.HasPrefix(key, "heirloom.dev/") && key != workload.AdmissionLabel {
+					found = append(found, name+" has "+key)
+				}
+			}
+		}
+		taints, _, _ := unstructured.NestedSlice(object.Object, "spec", "taints")
+		for _, taint := range taints {
+			if object.GetKind() == "Node" && taint.(map[string]any)["key"] == clusterv1.NodeUninitializedTaint.Key {
+				found = append(found, name+" has the guard taint")
+			}
+		}
+		if slices.Contains([]string{registration.ObjectName, "nodes.heirloom.dev", "heirloom-nodes"}, object.GetName()) {
+			found = append(found, name+" is there")
+		}
+	}
+	for _, object := range inheriting(objects) {
+		for _, entry := range object.GetManagedFields() {
+			if strings.HasPrefix(entry.Manager, "heirloom") {
+				found = append(found, object.GetKind()+" "+object.GetName()+" has managed fields of heirloom: "+entry.FieldsV1.GetRawString())
+			}
+		}
+	}
+	return found
+}
+
+// registered starts a kubelet, waits for its Node and stops it again, so that nobody else writes the Node.
+func (s *scene) registered(cp *controlplane.ControlPlane, c client.Client, name string, check func(g Gomega, node *corev1.Node)) *corev1.Node {
+	s.t.Helper()
+	kubelet, err := cp.StartKubelet(s.ctx, controlplane.KubeletOptions{Name: name, Dir: s.dir})
+	s.Expect(err).NotTo(HaveOccurred())
+	_, err = kubelet.WaitRegistered(s.ctx)
+	s.Expect(err).NotTo(HaveOccurred())
+	node := &corev1.Node{}
+	s.Eventually(func(g Gomega) {
+		g.Expect(c.Get(s.ctx, client.ObjectKey{Name: name}, node)).To(Succeed())
+		g.Expect(ready(node)).To(BeTrue())
+		check(g, node)
+	}).WithTimeout(2 * patience).Should(Succeed())
+	s.Expect(kubelet.Stop()).To(Succeed())
+	return node
+}
+
+// releaseLease makes nobody the leader, on a stage without the loop.
+func (s *scene) releaseLease() {
+	s.t.Helper()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: stage.Namespace, Name: "leader-election-heirloom"}}
+	s.Expect(s.StopHeirloom()).To(Succeed())
+	s.Expect(s.Client.Delete(s.ctx, lease)).To(Succeed())
+}
+
+// stored is an object of that name, in the namespace of that name if it is in any.
+func (s *scene) stored(kind, name string) unstructured.Unstructured {
+	s.t.Helper()
+	object := &unstructured.Unstructured{}
+	key := client.ObjectKey{Namespace: name, Name: name}
+	switch kind {
+	case "Node":
+		object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+		key.Namespace = ""
+	case "FakeMachine":
+		object.SetGroupVersionKind(schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Kind: kind})
+	default:
+		object.SetGroupVersionKind(clusterv1.GroupVersion.WithKind(kind))
+	}
+	s.Expect(s.Client.Get(s.ctx, key, object)).To(Succeed())
+	return *object
+}
+
+// withHash replaces the label by which a MachineSet tells its Machines from those of others.
+func withHash(labels map[string]string, hash string) map[string]string {
+	return merged(labels, map[string]string{clusterv1.MachineDeploymentUniqueLabel: hash})
+}

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// quickLease makes a leader that has lost its Lease stop soon.
+func quickLease(args ...string) []string {
+	return append(args, "--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms")
+}
+
+// What the chart's hook does while Heirloom is at work: afterwards nothing of Heirloom is in any object of any kind, in
+// either cluster, and what is other people's is as it was. All with the rights of the hook's ServiceAccount.
+func TestReleaseLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, stage.Options{WorkloadWebhook: true, Args: quickLease("--additional-sync-machine-labels=^team$", "--additional-sync-machine-annotations=^note$")})
+	fleet := newFleet(s, "one")
+	home, red, blue := s.settle("home", declared()), s.abroad("red"), s.abroad("blue")
+	s.admitted(red, workload.AdmitByWebhook, &admissionregistrationv1.MutatingWebhookConfigurationList{})
+	s.admitted(blue, workload.AdmitByPolicy, &admissionregistrationv1.MutatingAdmissionPolicyList{})
+	s.othersWrite(home)
+	complete := func(g Gomega, node *corev1.Node) {
+		g.Expect(node.Labels).To(And(HaveKeyWithValue("team", "ml"), HaveKey("node-role.kubernetes.io/worker")))
+		g.Expect(node.Annotations).To(And(HaveKeyWithValue("note", "for humans"), HaveKey(inherit.LabelsFromMachineAnnotation)))
+	}
+	node := s.registered(s.ControlPlane, s.Client, "home", complete)
+	s.registered(red.ControlPlane, red.Client, "red", complete)
+	s.registered(blue.ControlPlane, blue.Client, "blue", complete)
+	s.update(node, func() {
+		node.Labels["mine"] = "yes"
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "mine", Effect: corev1.TaintEffectNoSchedule})
+	})
+	for _, child := range fleet.children {
+		s.eventually(child, func(g Gomega) { g.Expect(ours(child)).NotTo(BeEmpty(), "%T %s", child, child.GetName()) })
+	}
+	all := func() []unstructured.Unstructured {
+		return append(append(s.everything(s.ControlPlane), s.everything(red.ControlPlane)...), s.everything(blue.ControlPlane)...)
+	}
+	s.Expect(remains(all())).NotTo(BeEmpty())
+
+	h := s.hook(map[string]any{
+		"uninstall": map[string]any{"release": true, "keepValues": false}, "workloadClusters": map[string]any{"webhookURL": s.WorkloadURL},
+	})
+	before := versions(inheriting(all()))
+	dry := h.run("--dry-run")
+	s.Expect(dry.err).NotTo(HaveOccurred(), dry.stderr)
+	s.Expect(versions(inheriting(all()))).To(Equal(before), "a dry run writes nothing")
+	s.Expect(dry.stdout).To(And(
+		ContainSubstring("machine.cluster.x-k8s.io/home released in namespace home (dry run)\n"), ContainSubstring("  .metadata.annotations.note\n"),
+		ContainSubstring(`  .spec.taints[effect="NoSchedule",key="annotated"]`)))
+
+	done := h.run()
+	s.Expect(done.err).NotTo(HaveOccurred(), done.stderr)
+	s.Expect(done.released()).To(Equal(dry.released()), "a dry run says what happens")
+	s.Expect(s.StopHeirloom()).To(MatchError(ContainSubstring("ended by itself")), "it has lost the Lease")
+	s.Expect(s.StartHeirloom(s.ctx)).To(Succeed(), "as the Deployment would, before Helm deletes it")
+	s.Consistently(func() []string { return remains(all()) }).WithTimeout(3 * time.Second).WithPolling(time.Second).Should(BeEmpty())
+
+	s.expectOnlyOthers(home)
+	for _, child := range fleet.children {
+		s.get(child)
+		s.Expect(child.GetLabels()).NotTo(Or(HaveKey("class"), HaveKey("cluster")), "%T %s", child, child.GetName())
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: stage.Namespace, Name: "heirloom-workload-webhook"}}
+	s.Expect(apierrors.IsNotFound(s.Client.Get(s.ctx, client.ObjectKeyFromObject(secret), secret))).To(BeTrue())
+
+	before = versions(inheriting(all()))
+	second := h.run()
+	s.Expect(second.err).NotTo(HaveOccurred(), second.stderr)
+	s.Expect(second.released()).To(BeEmpty())
+	s.Expect(versions(inheriting(all()))).To(Equal(before), "a second run changes nothing")
+}
+
+// admitted chooses how the Nodes of a workload cluster are admitted, and waits until the loop has set that up.
+func (s *scene) admitted(a abroad, way string, list client.ObjectList) {
+	s.t.Helper()
+	s.get(a.cluster)
+	s.update(a.cluster, func() { a.cluster.Labels = map[string]string{workload.AdmissionLabel: way} })
+	s.Eventually(func(g Gomega) {
+		g.Expect(a.Client.List(s.ctx, list)).To(Succeed())
+		g.Expect(list).To(HaveField("Items", Not(BeEmpty())))
+	}).WithTimeout(patience).Should(Succeed())
+}
+
+// othersWrite makes a user and Cluster API's own controller own a part of a Machine, one of it in common with Heirloom.
+func (s *scene) othersWrite(f family) {
+	s.t.Helper()
+	s.get(f.m)
+	s.update(f.m, func() { f.m.Labels["mine"] = "yes" })
+	shared := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": clusterv1.GroupVersion.String(), "kind": "Machine",
+		"metadata": map[string]any{"namespace": f.m.Namespace, "name": f.m.Name, "labels": map[string]any{"team": "ml"}},
+		"spec": map[string]any{"taints": []any{
+			map[string]any{"key": "gpu", "value": "true", "effect": "NoSchedule", "propagation": "Always"},
+		}},
+	}}
+	s.Expect(s.Client.Apply(s.ctx, client.ApplyConfigurationFromUnstructured(shared), client.FieldOwner("capi-machineset"), client.ForceOwnership)).To(Succeed())
+}
+
+// expectOnlyOthers expects of a family what othersWrite and the API server itself have made of it.
+func (s *scene) expectOnlyOthers(f family) {
+	s.t.Helper()
+	bareSet, bare := stage.MachineSet(f.md, "bare-set"), stage.Machine(f.ms, "bare")
+	s.Expect(s.Client.Create(s.ctx, bareSet, client.DryRunAll)).To(Succeed())
+	s.Expect(s.Client.Create(s.ctx, bare, client.DryRunAll)).To(Succeed())
+	s.get(f.ms)
+	s.Expect(f.ms.Labels).To(Equal(withHash(bareSet.Labels, f.ms.Name)))
+	bareSet.Spec.Selector, bareSet.Spec.Template.Labels = f.ms.Spec.Selector, withHash(bareSet.Spec.Template.Labels, f.ms.Name)
+	s.Expect(f.ms.Spec).To(Equal(bareSet.Spec))
+
+	s.get(f.m)
+	bare.Labels["mine"], bare.Labels["team"] = "yes", "ml"
+	bare.Spec.Taints, bare.Spec.ProviderID = stage.Taints(clusterv1.MachineTaintPropagationAlways, "gpu=true:NoSchedule"), f.m.Spec.ProviderID
+	s.Expect(f.m.Labels).To(Equal(bare.Labels))
+	s.Expect(f.m.Annotations).To(BeEmpty())
+	s.Expect(f.m.Spec).To(Equal(bare.Spec), "what Cluster API owns too stays")
+	selector, err := metav1.LabelSelectorAsSelector(&f.ms.Spec.Selector)
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(selector.Matches(labels.Set(f.m.Labels))).To(BeTrue())
+
+	node := stage.Node(f.m.Name)
+	s.get(node)
+	s.Expect(node.Labels).To(And(HaveKeyWithValue("mine", "yes"), HaveKey("node-role.kubernetes.io/worker"), Not(HaveKey("team"))))
+	s.Expect(node.Annotations).To(And(HaveKey(clusterv1.LabelsFromMachineAnnotation), Not(HaveKey("note"))))
+	s.Expect(taint.FormatList(node.Spec.Taints)).To(And(
+		ContainSubstring("mine:NoSchedule"), ContainSubstring("gpu=true:NoSchedule")), "what Cluster API tracks is its own")
+}
+
+// Values stay where that is wanted, but for the guard taint; the selectors' labels were never ours. Without the flags that
+// stop Heirloom, nothing is done while it is at work.
+func TestReleaseKeepsValues(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, stage.Options{WithoutLoop: true})
+	f := s.settle("kept", declared())
+	node := stage.Node("kept")
+	s.Expect(s.kubelet("kept").Create(s.ctx, node)).To(Succeed())
+	s.Expect(node.Annotations).To(HaveKey(inherit.UninitializedAnnotation))
+	s.get(f.m)
+	inherited, spec := f.m.Labels, f.m.Spec
+	admin := s.asAdministrator()
+
+	refused := admin.run()
+	s.Expect(refused.err).To(HaveOccurred())
+	s.Expect(refused.stderr).To(And(ContainSubstring(`the webhook configurations "heirloom" are still there`), ContainSubstring("--delete-webhook-configurations")))
+	refused = admin.run("--only-webhook-configurations")
+	s.Expect(refused.err).NotTo(HaveOccurred(), refused.stderr)
+	s.Expect(refused.released()).To(HaveLen(2))
+	refused = admin.run()
+	s.Expect(refused.err).To(HaveOccurred())
+	s.Expect(refused.stderr).To(And(ContainSubstring("the-stage leads Heirloom"), ContainSubstring("--take-lease")))
+	s.get(f.m)
+	s.Expect(ours(f.m)).NotTo(BeEmpty(), "nothing has been done")
+
+	s.releaseLease()
+	kept := admin.run("--keep-values")
+	s.Expect(kept.err).NotTo(HaveOccurred(), kept.stderr)
+	s.Expect(remains(s.everything(s.ControlPlane))).To(BeEmpty())
+	s.get(f.m)
+	s.Expect(f.m.Labels).To(Equal(inherited))
+	s.Expect(f.m.Spec).To(Equal(spec))
+	s.get(node)
+	s.Expect(taint.FormatList(node.Spec.Taints)).To(And(ContainSubstring("annotated=yes:NoSchedule"), Not(ContainSubstring("uninitialized"))))
+}
+
+// A workload cluster that does not answer is reported, and everything else is done. The keys stay until it has been seen to.
+func TestReleaseBesideAnUnreachableCluster(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, stage.Options{WorkloadWebhook: true, Args: quickLease()})
+	red, blue := s.abroad("red"), s.abroad("blue")
+	for _, a := range []abroad{red, blue} {
+		node := stage.Node(a.m.Name)
+		s.Expect(a.Client.Create(s.ctx, node)).To(Succeed())
+		s.expectInherited(a, node)
+	}
+	h := s.hook(map[string]any{
+		"uninstall": map[string]any{"release": true, "keepValues": false}, "workloadClusters": map[string]any{"webhookURL": s.WorkloadURL},
+	})
+	red.Door.Shut()
+	done := h.run()
+	s.Expect(done.err).To(HaveOccurred())
+	s.Expect(done.stderr).To(And(ContainSubstring("not everything could be released"), ContainSubstring("workload cluster red/red: ")))
+	_, failures, _ := strings.Cut(done.stderr, "Error: ")
+	s.Expect(failures).NotTo(ContainSubstring("blue"))
+	s.Expect(s.StopHeirloom()).To(MatchError(ContainSubstring("ended by itself")), "it has lost the Lease")
+	s.Expect(remains(inheriting(append(s.everything(s.ControlPlane), s.everything(blue.ControlPlane)...)))).To(BeEmpty())
+	s.Expect(remains(s.everything(red.ControlPlane))).NotTo(BeEmpty())
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: stage.Namespace, Name: "heirloom-workload-webhook"}}
+	s.get(secret)
+
+	s.Expect(red.Door.Open()).To(Succeed())
+	done = h.run()
+	s.Expect(done.err).NotTo(HaveOccurred(), done.stderr)
+	s.Expect(remains(s.everything(red.ControlPlane))).To(BeEmpty())
+	s.Expect(done.released()).To(ContainElement("node/red released in workload cluster red/red"))
+	s.Expect(strings.Join(done.released(), "\n")).NotTo(ContainSubstring("blue"))
+}
+
+// Where several share a management cluster, each gives up its own.
+func TestReleaseWithinItsScope(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, stage.Options{WithoutLoop: true, Args: []string{"--cluster-api-taint-propagation=disabled"}})
+	mine, theirs := s.settle("mine", declared()), s.settle("theirs", declared())
+	for _, f := range []family{mine, theirs} {
+		s.Expect(s.kubelet(f.m.Name).Create(s.ctx, stage.Node(f.m.Name))).To(Succeed())
+		infra := infraMachine(f.m)
+		infra.SetName(f.m.Name)
+		s.update(f.m, func() { f.m.Spec.InfrastructureRef.Name = f.m.Name; f.m.Labels[clusterv1.WatchLabel] = f.m.Name })
+		s.create(infra)
+		s.Expect(ours(infra)).NotTo(BeEmpty())
+	}
+	s.releaseLease()
+	admin := s.asAdministrator()
+	s.Expect(admin.run("--only-webhook-configurations").err).NotTo(HaveOccurred())
+	untouched := func() []unstructured.Unstructured {
+		return []unstructured.Unstructured{s.stored("Machine", "theirs"), s.stored("FakeMachine", "theirs"), s.stored("Node", "theirs")}
+	}
+	before := versions(untouched())
+	node := stage.Node("mine")
+	s.get(node)
+	s.Expect(taint.FormatList(node.Spec.Taints)).To(ContainSubstring("annotated=yes:NoSchedule"))
+
+	dry := admin.run("--watch-filter=mine", "--dry-run")
+	s.Expect(dry.released()).To(Equal([]string{
+		"fakemachine.infrastructure.cluster.x-k8s.io/mine released in namespace mine",
+		"machine.cluster.x-k8s.io/mine released in namespace mine",
+		"node/mine released",
+	}), dry.stderr)
+	done := admin.run("--namespace=mine")
+	s.Expect(done.err).NotTo(HaveOccurred(), done.stderr)
+	s.Expect(remains([]unstructured.Unstructured{s.stored("Machine", "mine"), s.stored("FakeMachine", "mine"), s.stored("Node", "mine")})).To(BeEmpty())
+	s.get(node)
+	s.Expect(taint.FormatList(node.Spec.Taints)).NotTo(ContainSubstring("annotated"), "only Heirloom knows of it")
+	s.Expect(versions(untouched())).To(Equal(before))
+	s.Expect(remains(untouched())).NotTo(BeEmpty())
+}
+
+// asAdministrator is heirloom release without any flags that the chart would give it.
+func (s *scene) asAdministrator() hook {
+	s.t.Helper()
+	kubeconfig := s.dir + "/admin.kubeconfig"
+	s.Expect(s.WriteKubeconfig(kubeconfig, "admin", "system:masters")).To(Succeed())
+	return hook{scene: s, kubeconfig: kubeconfig, args: []string{"release"}}
+}
