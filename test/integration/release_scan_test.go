@@ -177,18 +177,17 @@ func remains(objects []unstructured.Unstructured) []string {
 }
 
 // registered starts a kubelet, waits for its Node and stops it again, so that nobody else writes the Node.
-func (s *scene) registered(cp *controlplane.ControlPlane, c client.Client, name string, check func(g Gomega, node *corev1.Node)) *corev1.Node {
+func (s *scene) registered(name string, check func(g Gomega, node *corev1.Node)) *corev1.Node {
 	s.t.Helper()
-	kubelet, err := cp.StartKubelet(s.ctx, controlplane.KubeletOptions{Name: name, Dir: s.dir})
+	kubelet, err := s.StartKubelet(s.ctx, controlplane.KubeletOptions{Name: name, Dir: s.dir})
 	s.Expect(err).NotTo(HaveOccurred())
 	_, err = kubelet.WaitRegistered(s.ctx)
 	s.Expect(err).NotTo(HaveOccurred())
-	node := &corev1.Node{}
-	s.Eventually(func(g Gomega) {
-		g.Expect(c.Get(s.ctx, client.ObjectKey{Name: name}, node)).To(Succeed())
+	node := stage.Node(name)
+	s.eventually(node, func(g Gomega) {
 		g.Expect(ready(node)).To(BeTrue())
 		check(g, node)
-	}).WithTimeout(2 * patience).Should(Succeed())
+	})
 	s.Expect(kubelet.Stop()).To(Succeed())
 	return node
 }

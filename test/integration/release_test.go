@@ -42,9 +42,12 @@ func TestReleaseLeavesNothing(t *testing.T) {
 		g.Expect(node.Labels).To(And(HaveKeyWithValue("team", "ml"), HaveKey("node-role.kubernetes.io/worker")))
 		g.Expect(node.Annotations).To(And(HaveKeyWithValue("note", "for humans"), HaveKey(inherit.LabelsFromMachineAnnotation)))
 	}
-	node := s.registered(s.ControlPlane, s.Client, "home", complete)
-	s.registered(red.ControlPlane, red.Client, "red", complete)
-	s.registered(blue.ControlPlane, blue.Client, "blue", complete)
+	node := s.registered("home", complete)
+	for _, a := range []abroad{red, blue} {
+		abroad := stage.Node(a.m.Name)
+		s.Expect(a.Client.Create(s.ctx, abroad)).To(Succeed())
+		s.eventuallyNode(a, abroad, func(g Gomega) { complete(g, abroad) })
+	}
 	s.update(node, func() {
 		node.Labels["mine"] = "yes"
 		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "mine", Effect: corev1.TaintEffectNoSchedule})
