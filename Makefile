@@ -147,7 +147,7 @@ binaries: ## Build the programs for each platform: Heirloom for Linux, the kubec
 
 .PHONY: release
 release: ## Build all that a release consists of, from nothing.
-	rm -rf dist
+	@if [[ '$(DIST)' == '$(CURDIR)/dist' ]]; then rm -rf dist; fi
 	@$(MAKE) --no-print-directory image components binaries VERSION='$(VERSION)'
 	cd '$(DIST)' && sha256sum -- * >SHA256SUMS
 

@@ -157,7 +157,7 @@ func (m *managementCluster) deployment(namespace string) *appsv1.Deployment {
 	return deployment
 }
 
-// starts starts the program with the arguments and the rights that clusterctl has given it.
+// starts runs the program, until it is ready, with the arguments and the rights that clusterctl has given it.
 func (m *managementCluster) starts(namespace string) {
 	m.t.Helper()
 	process, health := m.startProgram(namespace, m.deployment(namespace).Spec.Template.Spec.Containers[0].Args)

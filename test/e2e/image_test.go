@@ -8,6 +8,7 @@ import (
 	"compress/gzip"
 	"debug/elf"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -134,7 +135,7 @@ func readTar(t *testing.T, content io.Reader, files map[string][]byte) {
 	t.Helper()
 	for reader := tar.NewReader(content); ; {
 		header, err := reader.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return
 		}
 		if err != nil {
