@@ -24,6 +24,7 @@ type Options struct {
 	ManagementCluster string
 	SyncPeriod        time.Duration
 	HealthAddr        string
+	ShutdownDelay     time.Duration
 	KubeAPIQPS        float32
 	KubeAPIBurst      int
 
@@ -41,7 +42,6 @@ type Options struct {
 	WebhookHost    string
 	WebhookPort    int
 	WebhookCertDir string
-	ShutdownDelay  time.Duration
 
 	LeaderElect              bool
 	LeaderElectNamespace     string
@@ -89,6 +89,8 @@ func (o *Options) addWatchFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.SyncPeriod, "sync-period", 10*time.Minute,
 		"The minimum interval at which watched objects are looked at again (e.g. 15m).")
 	fs.StringVar(&o.HealthAddr, "health-addr", ":9440", "The address the health endpoint binds to.")
+	fs.DurationVar(&o.ShutdownDelay, "shutdown-delay", 0,
+		"How long to go on after SIGTERM. Requests are answered meanwhile, and connections closed with the answer, so that clients go to other replicas.")
 	fs.Float32Var(&o.KubeAPIQPS, "kube-api-qps", 100, "Maximum queries per second from the client to the management cluster's API server.")
 	fs.IntVar(&o.KubeAPIBurst, "kube-api-burst", 200, "Maximum number of queries in one burst to the management cluster's API server.")
 }
@@ -119,8 +121,6 @@ func (o *Options) addWebhookFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.WebhookPort, "webhook-port", 9443, "The port the webhook server binds to.")
 	fs.StringVar(&o.WebhookCertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs/",
 		"Directory with the webhook server's certificate and key, tls.crt and tls.key. They are loaded again when they change.")
-	fs.DurationVar(&o.ShutdownDelay, "shutdown-delay", 0,
-		"How long to go on after SIGTERM. Requests are answered meanwhile, and connections closed with the answer, so that clients go to other replicas.")
 }
 
 func (o *Options) addLeaderElectionFlags(fs *pflag.FlagSet) {
