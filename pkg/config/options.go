@@ -24,6 +24,7 @@ type Options struct {
 	ManagementCluster string
 	SyncPeriod        time.Duration
 	HealthAddr        string
+	ShutdownDelay     time.Duration
 	KubeAPIQPS        float32
 	KubeAPIBurst      int
 
@@ -38,9 +39,8 @@ type Options struct {
 	ClusterCacheClientQPS   float32
 	ClusterCacheClientBurst int
 
-	WebhookHost   string
-	WebhookPort   int
-	ShutdownDelay time.Duration
+	WebhookHost string
+	WebhookPort int
 
 	WebhookCertDir        string
 	WebhookCertSecret     string
@@ -110,6 +110,8 @@ func (o *Options) addWatchFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.SyncPeriod, "sync-period", 10*time.Minute,
 		"The minimum interval at which watched objects are looked at again (e.g. 15m).")
 	fs.StringVar(&o.HealthAddr, "health-addr", ":9440", "The address the health endpoint binds to.")
+	fs.DurationVar(&o.ShutdownDelay, "shutdown-delay", 0,
+		"How long to go on after SIGTERM. Requests are answered meanwhile, and connections closed with the answer, so that clients go to other replicas.")
 	fs.Float32Var(&o.KubeAPIQPS, "kube-api-qps", 100, "Maximum queries per second from the client to the management cluster's API server.")
 	fs.IntVar(&o.KubeAPIBurst, "kube-api-burst", 200, "Maximum number of queries in one burst to the management cluster's API server.")
 }
@@ -138,8 +140,6 @@ func (o *Options) addWorkloadFlags(fs *pflag.FlagSet) {
 func (o *Options) addWebhookFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.WebhookHost, "webhook-host", "", "The address the webhook server binds to. If unspecified, it binds to all.")
 	fs.IntVar(&o.WebhookPort, "webhook-port", 9443, "The port the webhook server binds to.")
-	fs.DurationVar(&o.ShutdownDelay, "shutdown-delay", 0,
-		"How long to go on after SIGTERM. Requests are answered meanwhile, and connections closed with the answer, so that clients go to other replicas.")
 }
 
 func (o *Options) addLeaderElectionFlags(fs *pflag.FlagSet) {

@@ -9,7 +9,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -94,19 +93,14 @@ func writeTar(path string, files map[string]string) error {
 }
 
 func addFile(archive *tar.Writer, name, source string) error {
-	in, err := os.Open(source)
+	content, err := os.ReadFile(source)
 	if err != nil {
 		return err
 	}
-	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
+	if err := archive.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(content))}); err != nil {
 		return err
 	}
-	if err := archive.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: info.Size()}); err != nil {
-		return err
-	}
-	_, err = io.Copy(archive, in)
+	_, err = archive.Write(content)
 	return err
 }
 

@@ -28,6 +28,9 @@ func settle(dir string) error {
 	if err := shieldKernel(dir); err != nil {
 		return err
 	}
+	if err := makeControlGroups(dir); err != nil {
+		return err
+	}
 	return connect()
 }
 
@@ -88,6 +91,22 @@ func connect() error {
 // controlGroup is the control group of all containers of a run, a path below each hierarchy's root.
 func controlGroup(dir string) string {
 	return "/" + filepath.Base(dir)
+}
+
+// makeControlGroups makes the control group of a run in every hierarchy.
+func makeControlGroups(dir string) error {
+	hierarchies := []string{controlRoot}
+	if _, err := os.Stat(filepath.Join(controlRoot, "cgroup.controllers")); err != nil { // version 1
+		if hierarchies, err = filepath.Glob(filepath.Join(controlRoot, "*")); err != nil {
+			return err
+		}
+	}
+	for _, hierarchy := range hierarchies {
+		if err := os.MkdirAll(filepath.Join(hierarchy, controlGroup(dir)), 0o755); err != nil {
+			return fmt.Errorf("making a control group: %w", err)
+		}
+	}
+	return nil
 }
 
 // controlGroups returns the control groups of a run, in every hierarchy, parents before their children.
