@@ -76,6 +76,17 @@ func TestChecker(t *testing.T) {
 	Expect(checker(nil)).NotTo(Succeed())
 }
 
+func TestExpiry(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	dir := t.TempDir()
+	_, known := Expiry(dir)
+	Expect(known).To(BeFalse())
+	Expect(create(dir, 0, time.Hour)).To(Succeed())
+	at, known := Expiry(dir)
+	Expect(known).To(BeTrue())
+	Expect(at).To(BeTemporally("==", noon.Add(time.Hour)))
+}
+
 // create writes a certificate that is valid from and to this long after noon, and its key.
 func create(dir string, from, to time.Duration) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
