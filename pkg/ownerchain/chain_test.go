@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
 )
 
 // TestOwner is about a Machine and its MachineSet; a MachineSet finds its MachineDeployment in the same way.
@@ -59,6 +60,29 @@ func TestOwner(t *testing.T) {
 			Expect(cache.gets).To(BeNumerically("<=", 1))
 		})
 	}
+}
+
+// Each owner that is looked up counts once, by where it was found.
+func TestLookUpsAreCounted(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	var counted []metrics.LookupResult
+	count := func(result metrics.LookupResult) { counted = append(counted, result) }
+	broken := &reader{err: errors.New("timeout")}
+	m := machine("m", "MachineSet/ms")
+	for _, chain := range []Chain{
+		{Cache: holds(t, machineSet("")), Live: holds(t)},
+		{Cache: holds(t), Live: holds(t, machineSet(""))},
+		{Cache: holds(t), Live: holds(t)},
+		{Cache: holds(t)},
+		{Cache: holds(t), Live: broken},
+		{Cache: broken},
+	} {
+		chain.Count = count
+		_, _ = chain.MachineSet(t.Context(), m) // the errors are others' business
+	}
+	Expect(counted).To(Equal([]metrics.LookupResult{
+		metrics.Cached, metrics.Live, metrics.Missing, metrics.Missing, metrics.LookupFailed, metrics.LookupFailed,
+	}))
 }
 
 func TestMachineDeployment(t *testing.T) {
