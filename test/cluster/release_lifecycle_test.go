@@ -19,9 +19,19 @@ import (
 // Helm installs the image and the chart in a namespace that enforces "restricted"; from then on every write that anybody
 // makes has what it inherits, also while Pods are replaced, and no write fails, also while the release goes away.
 func TestHelmUnderAStreamOfAdmissions(t *testing.T) {
-	r := newRelease(t)
+	testLifecycle(t, "stream")
+}
+
+// The same with a certificate that Heirloom makes itself, also for the configurations that helm writes anew.
+func TestHelmWithItsOwnCertificate(t *testing.T) {
+	testLifecycle(t, "self", "--set", "certificates.mode=self")
+}
+
+func testLifecycle(t *testing.T, namespace string, values ...string) {
+	t.Helper()
+	r := newRelease(t, values...)
 	r.settle()
-	s := newStream(t, "stream")
+	s := newStream(t, namespace)
 	s.during(r, "nothing happens", func() {})
 	s.during(r, "helm upgrade", func() {
 		before := r.pods()

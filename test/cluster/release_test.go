@@ -42,7 +42,7 @@ func newRelease(t *testing.T, values ...string) *release {
 	r := &release{WithT: gomega.NewWithT(t), t: t, ctx: ctx}
 	r.createNamespace()
 	repository, tag, _ := strings.Cut(shared.Image, ":")
-	r.values = append([]string{"--set", "image.repository=" + repository, "--set", "image.tag=" + tag}, values...)
+	r.values = append([]string{"--set", "image.repository=" + repository, "--set", "image.tag=" + tag, "--set", "networkPolicy.enabled=true"}, values...)
 	if !strings.Contains(strings.Join(values, " "), "certificates.mode=") {
 		r.values = append(r.values, r.provideCertificate()...)
 	}

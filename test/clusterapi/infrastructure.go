@@ -22,13 +22,6 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-var (
-	fakeCluster = schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Kind: "FakeCluster"}
-	fakeMachine = schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Kind: "FakeMachine"}
-	// externalControlPlane has no Machines: what runs is the control plane of the tests.
-	externalControlPlane = schema.GroupVersionKind{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Kind: "ModernControlPlane"}
-)
-
 // Infrastructure is a provider of Cluster API. A FakeMachine becomes a hollow kubelet of its own name in the workload
 // cluster; a FakeCluster is provisioned at once.
 type Infrastructure struct {
@@ -54,7 +47,7 @@ func (i *Infrastructure) Start(ctx context.Context, management *rest.Config) err
 	}
 	i.client, i.kubelets, i.ended = mgr.GetClient(), map[string]*controlplane.Kubelet{}, make(chan error, 1)
 	for gvk, reconciler := range map[schema.GroupVersionKind]reconcile.Func{
-		fakeCluster: i.cluster, fakeMachine: i.machine, externalControlPlane: i.controlPlane,
+		fakeCluster(): i.cluster, fakeMachine(): i.machine, externalControlPlane(): i.controlPlane,
 	} {
 		kind := &unstructured.Unstructured{}
 		kind.SetGroupVersionKind(gvk)
@@ -80,7 +73,7 @@ func (i *Infrastructure) Stop() error {
 }
 
 func (i *Infrastructure) cluster(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	cluster, err := i.get(ctx, fakeCluster, req)
+	cluster, err := i.get(ctx, fakeCluster(), req)
 	if err != nil || cluster == nil {
 		return reconcile.Result{}, err
 	}
@@ -88,7 +81,7 @@ func (i *Infrastructure) cluster(ctx context.Context, req reconcile.Request) (re
 }
 
 func (i *Infrastructure) controlPlane(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	cp, err := i.get(ctx, externalControlPlane, req)
+	cp, err := i.get(ctx, externalControlPlane(), req)
 	if err != nil || cp == nil {
 		return reconcile.Result{}, err
 	}
@@ -99,7 +92,7 @@ func (i *Infrastructure) controlPlane(ctx context.Context, req reconcile.Request
 }
 
 func (i *Infrastructure) machine(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	machine, err := i.get(ctx, fakeMachine, req)
+	machine, err := i.get(ctx, fakeMachine(), req)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -166,4 +159,17 @@ func (i *Infrastructure) stop(name string) error {
 	}
 	delete(i.kubelets, name)
 	return kubelet.Stop()
+}
+
+func fakeCluster() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Kind: "FakeCluster"}
+}
+
+func fakeMachine() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Kind: "FakeMachine"}
+}
+
+// externalControlPlane has no Machines: what runs is the control plane of the tests.
+func externalControlPlane() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Kind: "ModernControlPlane"}
 }

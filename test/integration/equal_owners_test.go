@@ -31,8 +31,8 @@ type fleet struct {
 func TestWebhookAndLoopAgreeOnEveryOwner(t *testing.T) {
 	t.Parallel()
 	args := []string{"--cluster-api-taint-propagation=enabled"}
-	a := newFleet(newScene(t, stage.Options{WithoutLoop: true, Args: args}), "one")
-	b := newFleet(newScene(t, stage.Options{WithoutWebhooks: true, Args: args}), "one")
+	a := newFleet(newScene(t, stage.Options{WithoutLoop: true, Args: args}))
+	b := newFleet(newScene(t, stage.Options{WithoutWebhooks: true, Args: args}))
 	expectEqual(a, b, func(g Gomega, child client.Object) {
 		g.Expect(child.GetLabels()).To(And(HaveKeyWithValue("class", "one"), HaveKeyWithValue("cluster", "one")), "%T", child)
 		g.Expect(ours(child)).NotTo(BeEmpty())
@@ -55,7 +55,7 @@ func TestWebhookAndLoopAgreeOnEveryOwner(t *testing.T) {
 // fleetName is the name of a fleet's namespace, and of most that is in it.
 const fleetName = "fleet"
 
-func newFleet(s *scene, value string) *fleet {
+func newFleet(s *scene) *fleet {
 	const name = fleetName
 	f := &fleet{scene: s, class: clusterClass(name), cluster: stage.Cluster(name, name)}
 	s.ensureNamespace(name)
@@ -69,7 +69,7 @@ func newFleet(s *scene, value string) *fleet {
 	f.cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{
 		APIGroup: "controlplane.cluster.x-k8s.io", Kind: "ModernControlPlane", Name: name,
 	}
-	f.set(value)
+	f.set("one")
 	s.create(f.class, f.cluster)
 
 	owned := map[string]string{clusterv1.ClusterNameLabel: name, clusterv1.ClusterTopologyOwnedLabel: ""}

@@ -33,7 +33,7 @@ func quickLease(args ...string) []string {
 func TestReleaseLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, stage.Options{WorkloadWebhook: true, Args: quickLease("--additional-sync-machine-labels=^team$", "--additional-sync-machine-annotations=^note$")})
-	fleet := newFleet(s, "one")
+	fleet := newFleet(s)
 	home, red, blue := s.settle("home", declared()), s.abroad("red"), s.abroad("blue")
 	s.admitted(red, workload.AdmitByWebhook, &admissionregistrationv1.MutatingWebhookConfigurationList{})
 	s.admitted(blue, workload.AdmitByPolicy, &admissionregistrationv1.MutatingAdmissionPolicyList{})

@@ -94,7 +94,7 @@ func (s *scene) doEverything() {
 	s.update(reserved, func() { reserved.Spec.Replicas = ptr.To(int32(2)) })
 	s.reported(ms, 2)
 
-	f := newFleet(s, "one")
+	f := newFleet(s)
 	node := stage.Node("of-set")
 	s.create(node)
 	w, err := s.StartWorkload(s.ctx, f.cluster, controlplane.Options{})
