@@ -181,6 +181,13 @@ func (r *stream) seen() (leaves, cas int) {
 	return least(r.leaves), least(r.cas)
 }
 
+// count returns how many writes there were so far.
+func (r *stream) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.writes
+}
+
 // failed returns what has failed so far.
 func (r *stream) failed() []string {
 	r.mu.Lock()
