@@ -63,7 +63,7 @@ func testRenewals(t *testing.T, manager, gates string, bundle int) {
 	mounted, unmount := s.mount(types.NamespacedName{Namespace: stage.Namespace, Name: "heirloom-webhook-cert"}, dir, late)
 	t.Cleanup(unmount)
 	s.Expect(s.StartHeirloom(s.ctx)).To(Succeed())
-	s.eventuallyPublished(1)
+	s.eventuallyPublishesOneCA()
 	s.inheritsInTheWrite("before")
 
 	stream := s.startStream(s.settle("streams", declared()), server{s.WebhookURL, s.HealthURL})
