@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"maps"
 	"path/filepath"
 	"testing"
 
@@ -18,9 +19,10 @@ func render(t *testing.T, certificates map[string]any, others map[string]any) ([
 	t.Helper()
 	root, err := controlplane.RepositoryRoot(t.Context())
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	values := map[string]any{"certificates": certificates}
-	for key, value := range others {
-		values[key] = value
+	values := map[string]any{}
+	maps.Copy(values, others)
+	if certificates != nil {
+		values["certificates"] = certificates
 	}
 	return controlplane.RenderChart(t.Context(), filepath.Join(root, "deploy", "chart", "heirloom"),
 		controlplane.ChartOptions{Namespace: stage.Namespace, Values: values})
