@@ -46,7 +46,7 @@ func TestOwnCertificatesAreReplacedUnderWrites(t *testing.T) {
 		}
 		expectNoRace(t, filepath.Join(s.dir, "other.log"))
 	})
-	s.eventuallyPublished(1)
+	s.eventuallyPublishesOneCA()
 	s.callAboutMachines(other.WebhookURL)
 	first, err := s.publishedBundle(s.ctx)
 	s.Expect(err).NotTo(HaveOccurred())
@@ -91,7 +91,7 @@ func (s *scene) callAboutMachines(url string) {
 func TestADeletedAuthorityIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	s, _ := selfScene(t, "--webhook-cert-validity=1m", "--webhook-cert-ca-validity=1h", "--webhook-cert-ca-grace=4s")
-	s.eventuallyPublished(1)
+	s.eventuallyPublishesOneCA()
 	before, err := s.publishedBundle(s.ctx)
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(s.Client.Delete(s.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: authority.Namespace, Name: authority.Name}})).To(Succeed())
@@ -117,7 +117,7 @@ func (s *scene) inheritsInTheWrite(name string) {
 func TestAHelmUpgradeLeavesThePublishedCA(t *testing.T) {
 	t.Parallel()
 	s, _ := selfScene(t)
-	s.eventuallyPublished(1)
+	s.eventuallyPublishesOneCA()
 	root, err := controlplane.RepositoryRoot(s.ctx)
 	s.Expect(err).NotTo(HaveOccurred())
 	kubeconfig := filepath.Join(s.dir, "admin.kubeconfig")
@@ -130,7 +130,7 @@ func TestAHelmUpgradeLeavesThePublishedCA(t *testing.T) {
 		seconds := 3 + i
 		values := filepath.Join(s.dir, "values.yaml")
 		raw, err := json.Marshal(map[string]any{
-			"manager": map[string]any{"enabled": false}, "certificates": map[string]any{"mode": "self"},
+			"manager": map[string]any{"enabled": i == 1}, "certificates": map[string]any{"mode": "self"},
 			"webhooks": map[string]any{"url": s.WebhookURL, "machines": map[string]any{"timeoutSeconds": seconds}},
 		})
 		s.Expect(err).NotTo(HaveOccurred())

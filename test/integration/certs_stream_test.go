@@ -181,6 +181,13 @@ func (r *stream) seen() (leaves, cas int) {
 	return least(r.leaves), least(r.cas)
 }
 
+// count returns how many writes there were so far.
+func (r *stream) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.writes
+}
+
 // failed returns what has failed so far.
 func (r *stream) failed() []string {
 	r.mu.Lock()
@@ -216,13 +223,13 @@ func (s *scene) publishedBundle(ctx context.Context) ([]byte, error) {
 	return mutating.Webhooks[0].ClientConfig.CABundle, nil
 }
 
-// eventuallyPublished waits until that many CAs are published.
-func (s *scene) eventuallyPublished(count int) {
+// eventuallyPublishesOneCA waits until all webhooks have the same bundle of one CA.
+func (s *scene) eventuallyPublishesOneCA() {
 	s.t.Helper()
 	s.Eventually(func(g Gomega) {
 		bundle, err := s.publishedBundle(s.ctx)
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(bytes.Count(bundle, []byte("BEGIN CERTIFICATE"))).To(Equal(count))
+		g.Expect(bytes.Count(bundle, []byte("BEGIN CERTIFICATE"))).To(Equal(1))
 		validating := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 		g.Expect(s.Client.Get(s.ctx, types.NamespacedName{Name: "heirloom"}, validating)).To(Succeed())
 		for _, webhook := range validating.Webhooks {

@@ -29,6 +29,7 @@ import (
 	_ "github.com/cert-manager/cert-manager/pkg/controller/issuers"
 	_ "github.com/cert-manager/cert-manager/pkg/issuer/ca"
 	_ "github.com/cert-manager/cert-manager/pkg/issuer/selfsigned"
+	utilfeature "github.com/cert-manager/cert-manager/pkg/util/feature"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -43,10 +44,14 @@ const workers = 2
 func main() {
 	// controller-runtime, too, has a flag of this name.
 	kubeconfig := flag.CommandLine.Lookup("kubeconfig")
+	gates := flag.String("feature-gates", "", "Feature gates, as <name>=<true|false>, separated by commas.")
 	flag.Parse()
 	ctrl.SetLogger(klog.Background())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, kubeconfig.Value.String())
+	err := utilfeature.DefaultMutableFeatureGate.Set(*gates)
+	if err == nil {
+		err = run(ctx, kubeconfig.Value.String())
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/heirloom-dev/heirloom/pkg/config"
+)
+
+func TestACertificateFromFilesMustBeThere(t *testing.T) {
+	c := &config.Config{}
+	c.WebhookCertDir = t.TempDir()
+	_, err := newCertificate(c)
+	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("loading the serving certificate")))
+}
+
+// Before there is a certificate of its own, the program is not ready, but it is alive: a restart would not bring one.
+func TestWithoutACertificateTheProgramIsAlive(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	c := &config.Config{WebhookCertName: types.NamespacedName{Namespace: "ns", Name: "own"}}
+	c.WebhookCertSecret, c.WebhookCertDir = "ns/own", t.TempDir()
+	served, err := newCertificate(c)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(served.keeper).NotTo(BeNil())
+	Expect(served.Check(nil)).NotTo(Succeed())
+	Expect(served.once(func(*http.Request) error { return errors.New("no connection") })(nil)).To(Succeed())
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config_test
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+func TestCertificates(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	c, err := complete(t)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(c.WebhookCertName.Name).To(BeEmpty(), "from files")
+	Expect([]time.Duration{c.WebhookCertValidity, c.WebhookCertCAValidity, c.WebhookCertCAGrace}).
+		To(Equal([]time.Duration{2160 * time.Hour, 8760 * time.Hour, 24 * time.Hour}))
+
+	c, err = complete(t, "--webhook-cert-secret=ns/own", "--webhook-cert-dns-names=a.ns.svc,*.example.com", "--webhook-cert-dns-names=FD00:0::1,127.0.0.1")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(c.WebhookCertName.String()).To(Equal("ns/own"))
+	Expect(c.WebhookCertHosts).To(Equal([]string{"a.ns.svc", "*.example.com", "fd00::1", "127.0.0.1"}), "as they stand in a certificate")
+}
+
+func TestBadCertificateFlags(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{name: "no namespace", args: []string{"--webhook-cert-secret=own"}, want: `--webhook-cert-secret="own": must be <namespace>/<name>`},
+		{name: "no name", args: []string{"--webhook-cert-secret=ns/"}, want: "--webhook-cert-secret"},
+		{name: "nowhere to publish", args: []string{"--webhook-configuration="}, want: "--webhook-cert-secret needs --webhook-configuration"},
+		{name: "for nobody", args: []string{"--webhook-cert-dns-names="}, want: "--webhook-cert-secret needs --webhook-cert-dns-names"},
+		{name: "a URL", args: []string{"--webhook-cert-dns-names=https://h"}, want: `--webhook-cert-dns-names="https://h"`},
+		{name: "upper case", args: []string{"--webhook-cert-dns-names=Host"}, want: `--webhook-cert-dns-names="Host"`},
+		{name: "no grace", args: []string{"--webhook-cert-ca-grace=0s"}, want: "--webhook-cert-ca-grace=0s"},
+		{name: "a certificate too short for the grace", args: []string{"--webhook-cert-validity=71h"}, want: "--webhook-cert-validity=71h0m0s: must be at least three times --webhook-cert-ca-grace"},
+		{name: "a CA too short for its certificates", args: []string{"--webhook-cert-ca-validity=6479h"}, want: "--webhook-cert-ca-validity=6479h0m0s: must be at least three times --webhook-cert-validity"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			args := []string{"--webhook-cert-secret=ns/own"}
+			if tc.name != "for nobody" {
+				args = append(args, "--webhook-cert-dns-names=h")
+			}
+			_, err := complete(t, append(args, tc.args...)...)
+			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(tc.want)))
+		})
+	}
+}
