@@ -87,6 +87,7 @@ func steps(typed bool) []step {
 func TestCoexistence(t *testing.T) {
 	for _, gate := range []bool{true, false} {
 		t.Run(fmt.Sprintf("MachineTaintPropagation=%t", gate), func(t *testing.T) {
+			t.Parallel() // most of it is waiting
 			options := clusterapi.Options{TaintPropagation: gate}
 			alone, together := newWorld(t, false, options), newWorld(t, true, options)
 			for _, step := range steps(gate) {
