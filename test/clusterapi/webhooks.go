@@ -3,22 +3,20 @@
 package clusterapi
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
 // endpoint is where a manager serves its webhooks.
@@ -91,19 +89,9 @@ func read(file string) ([]unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading a manifest: %w", err)
 	}
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096)
-	var objects []unstructured.Unstructured
-	for {
-		var object unstructured.Unstructured
-		err := decoder.Decode(&object.Object)
-		if errors.Is(err, io.EOF) {
-			return objects, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("decoding %s: %w", file, err)
-		}
-		if len(object.Object) > 0 {
-			objects = append(objects, object)
-		}
+	objects, err := controlplane.DecodeObjects(string(raw))
+	if err != nil {
+		return nil, fmt.Errorf("decoding %s: %w", file, err)
 	}
+	return objects, nil
 }
