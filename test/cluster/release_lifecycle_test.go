@@ -11,6 +11,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/test/stage"
@@ -22,9 +23,14 @@ func TestHelmUnderAStreamOfAdmissions(t *testing.T) {
 	testLifecycle(t, "stream")
 }
 
-// The same with a certificate that Heirloom makes itself, also for the configurations that helm writes anew.
+// The same with a certificate that Heirloom makes itself, also for the configurations that helm writes anew; and with a hook
+// that gives up all that Heirloom owns.
 func TestHelmWithItsOwnCertificate(t *testing.T) {
-	testLifecycle(t, "self", "--set", "certificates.mode=self")
+	testLifecycle(t, "self", "--set", "certificates.mode=self", "--set", "uninstall.release=true")
+	sets := &clusterv1.MachineSetList{}
+	NewWithT(t).Expect(shared.List(t.Context(), sets, client.InNamespace("self"))).To(Succeed())
+	NewWithT(t).Expect(sets.Items).NotTo(BeEmpty())
+	NewWithT(t).Expect(sets.Items).To(HaveEach(HaveField("ManagedFields", Not(ContainElement(HaveField("Manager", "heirloom"))))))
 }
 
 func testLifecycle(t *testing.T, namespace string, values ...string) {
