@@ -19,8 +19,9 @@ LDFLAGS := -s -w -X github.com/heirloom-dev/heirloom/pkg/version.version=$(VERSI
 cluster = KUBEBUILDER_ASSETS="$$(test/tools/build.sh controlplane)"; HEIRLOOM_TOOLS="$$(test/tools/build.sh tools)"; \
 	export KUBEBUILDER_ASSETS HEIRLOOM_TOOLS
 
-# Their verdict depends on programs that the test cache does not see, hence -count=1; one API server at a time, hence -p.
-cluster-test = $(cluster); $(GO) test -race -count=1 -p=1 -timeout=30m $(GOTESTFLAGS)
+# Their verdict depends on programs that the test cache does not see, hence -count=1; one package at a time, hence -p. Most
+# of such a test is waiting, hence -parallel, which is 2 on two cores otherwise.
+cluster-test = $(cluster); $(GO) test -race -count=1 -p=1 -parallel=3 -timeout=40m $(GOTESTFLAGS)
 
 # Go package patterns for those of these directories that exist.
 packages = $(patsubst %,./%/...,$(wildcard $(1)))

@@ -4,12 +4,15 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -69,8 +72,10 @@ func steps(typed bool) []step {
 		{"change after a rollout", func(w *world) {
 			w.change(func(md *clusterv1.MachineDeployment) { md.Spec.Template.Labels["team"] = "after" })
 		}},
+		{"a MachineSet and a Machine without owners", func(w *world) { w.addLonely(declared) }},
 		{"delete a Machine", func(w *world) {
-			machine := w.list(w.Client, machineKind)[0]
+			machines := w.list(w.Client, machineKind)
+			machine := machines[slices.IndexFunc(machines, func(m unstructured.Unstructured) bool { return strings.HasPrefix(m.GetName(), "workers-") })]
 			w.Expect(w.Client.Delete(w.ctx, &machine)).To(Succeed())
 			w.Eventually(func() error { return w.Client.Get(w.ctx, client.ObjectKeyFromObject(&machine), &machine) }).
 				WithTimeout(patience).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))

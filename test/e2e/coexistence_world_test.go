@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -39,6 +40,8 @@ type world struct {
 	workload *stage.Workload
 	cluster  *clusterv1.Cluster
 	md       *clusterv1.MachineDeployment
+	// lonely is how many Machines there are that are not the MachineDeployment's.
+	lonely int32
 }
 
 // newWorld makes a world. Without Heirloom it has neither its webhooks nor its program.
@@ -145,4 +148,25 @@ func (w *world) deploy(replicas int32, d stage.Declared) {
 	w.md.Spec.Template.Spec.InfrastructureRef.Name = "small"
 	w.md.Spec.Template.Spec.Version = kubernetesVersion
 	w.create(w.md)
+}
+
+// addLonely creates a MachineSet and a Machine that nobody owns, with what their owners would have declared.
+func (w *world) addLonely(d stage.Declared) {
+	w.t.Helper()
+	set := stage.MachineSet(w.md, "set")
+	set.OwnerReferences = nil
+	own := map[string]string{clusterv1.ClusterNameLabel: "prod", "set": "lonely"}
+	set.Labels, set.Spec.Selector.MatchLabels = own, own
+	set.Spec.Template.Labels, set.Spec.Template.Annotations = maps.Clone(d.Labels), d.Annotations
+	maps.Copy(set.Spec.Template.Labels, own)
+	set.Spec.Template.Spec.Taints = d.Taints
+	set.Spec.Template.Spec.InfrastructureRef.Kind, set.Spec.Template.Spec.InfrastructureRef.Name = "FakeMachineTemplate", "small"
+	w.create(set)
+
+	w.create(provided("FakeMachine", "single", map[string]any{}))
+	machine := stage.Machine(set, "single")
+	machine.OwnerReferences, machine.Labels, machine.Annotations = nil, map[string]string{clusterv1.ClusterNameLabel: "prod", "team": "ml"}, d.Annotations
+	machine.Spec.ProviderID, machine.Spec.InfrastructureRef.Name, machine.Spec.Taints = "", "single", d.Taints
+	w.create(machine)
+	w.lonely = 2
 }
