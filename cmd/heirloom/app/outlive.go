@@ -9,12 +9,15 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// outlive returns a context that is done a while after ctx.
-func outlive(ctx context.Context, delay time.Duration) context.Context {
+// outlive returns a context that is done a while after ctx, or when the function that it returns is called.
+func outlive(ctx context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
 	later, end := context.WithCancel(context.WithoutCancel(ctx))
-	context.AfterFunc(ctx, func() {
+	forget := context.AfterFunc(ctx, func() {
 		ctrl.Log.Info("Told to stop; requests are still answered", "for", delay)
 		time.AfterFunc(delay, end)
 	})
-	return later
+	return later, func() {
+		forget()
+		end()
+	}
 }

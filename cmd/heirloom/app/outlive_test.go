@@ -16,7 +16,8 @@ func TestOutlive(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			ctx, cancel := context.WithCancel(t.Context())
-			later := outlive(ctx, delay)
+			later, end := outlive(ctx, delay)
+			defer end()
 			synctest.Wait()
 			Expect(later.Err()).NotTo(HaveOccurred())
 			cancel()

@@ -35,7 +35,8 @@ const schemaTimeout = 30 * time.Second
 // run wires everything and blocks until a while after ctx is done.
 func run(ctx context.Context, c *config.Config) error {
 	leaving := ctx.Done()
-	ctx = outlive(ctx, c.ShutdownDelay)
+	ctx, end := outlive(ctx, c.ShutdownDelay)
+	defer end()
 	ctrl.Log.Info("Starting Heirloom", "version", version.String())
 	restConfig, err := restConfigOf(c)
 	if err != nil {
