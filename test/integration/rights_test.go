@@ -42,19 +42,22 @@ func (r right) covers(request right) bool {
 		(r.resource == "*" || r.resource == request.resource) && (r.name == "" || r.name == request.name)
 }
 
-// What the chart grants is what the program uses, neither more nor less, whether it watches all namespaces or one: while
-// it does all that it can, none of its requests is refused, and every right is used.
+// What the chart grants is what the program uses, neither more nor less, whether it watches all namespaces or one, and with
+// a certificate of its own: while it does all that it can, none of its requests is refused, and every right is used.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	for name, namespace := range map[string]string{"all namespaces": "", "one namespace": fleetName} {
 		t.Run(name, func(t *testing.T) {
 			audit := filepath.Join(t.TempDir(), "audit.log")
-			args := []string{"--insecure-diagnostics=false"}
+			args, values := []string{"--insecure-diagnostics=false"}, map[string]any{"namespace": namespace}
 			if namespace != "" {
-				args = append(args, "--namespace="+namespace)
+				values["certificates"] = map[string]any{"mode": "self"}
+				// So short that it is replaced meanwhile.
+				args = append(args, "--namespace="+namespace, "--webhook-cert-secret="+authority.String(), "--webhook-cert-dns-names=127.0.0.1",
+					"--webhook-cert-validity=18s", "--webhook-cert-ca-validity=54s", "--webhook-cert-ca-grace=6s")
 			}
 			s := newScene(t, stage.Options{
-				WithoutProgram: true, WorkloadWebhook: true, Args: args, Values: map[string]any{"namespace": namespace},
+				WithoutProgram: true, WorkloadWebhook: true, Args: args, Values: values,
 				ControlPlane: controlplane.Options{
 					AuditLog: audit,
 					// As older API servers do it: otherwise a watch begins with a list, and list is used nowhere.
