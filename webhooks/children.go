@@ -32,7 +32,14 @@ func (h children[T, P]) decide(ctx context.Context, req admission.Request) (answ
 	if err != nil {
 		return answer{}, err
 	}
-	found, err := h.inherits(h.Chain, ctx, object, h.Policy())
+	return h.recheck(ctx, req, func(ctx context.Context, chain *ownerchain.Chain) (answer, error) {
+		return h.against(ctx, req, object, chain)
+	})
+}
+
+// against decides by what the chain knows.
+func (h children[T, P]) against(ctx context.Context, req admission.Request, object P, chain *ownerchain.Chain) (answer, error) {
+	found, err := h.inherits(chain, ctx, object, h.Policy())
 	if err != nil || found == nil {
 		return unmatched(), err
 	}
@@ -41,7 +48,7 @@ func (h children[T, P]) decide(ctx context.Context, req admission.Request) (answ
 		return answer{}, err
 	}
 	decided, err := inject(req, child{
-		object: P(object), current: current, desired: found.Desired, declarer: found.Declarer,
+		object: object, current: current, desired: found.Desired, declarer: found.Declarer,
 		old: func() (inherit.Object, error) { return h.before(ctx, req) },
 	})
 	decided.warn(found.LeftOut)

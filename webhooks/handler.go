@@ -12,6 +12,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
@@ -24,6 +25,8 @@ import (
 type Dependencies struct {
 	Chain   *ownerchain.Chain
 	Metrics *metrics.Metrics
+	// Live answers from the API server, where the cache may be behind. nil: the cache has the last word.
+	Live client.Reader
 	// Schemas tells which of the contract's fields a provider's control plane has.
 	Schemas Schemas
 	// Namespace is the only one whose objects are watched, and so answered for; empty means all.

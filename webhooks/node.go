@@ -42,8 +42,15 @@ func (h nodes) decide(ctx context.Context, req admission.Request) (answer, error
 	if writer == inherit.Kubelet && req.UserInfo.Username != kubeletUserPrefix+node.Name {
 		return unmatched(), nil
 	}
-	policy := h.Policy()
-	m, err := h.Chain.Inherits(ctx, node, policy)
+	return h.recheck(ctx, req, func(ctx context.Context, chain *ownerchain.Chain) (answer, error) {
+		return h.against(ctx, req, node, chain)
+	})
+}
+
+// against decides by what the chain knows.
+func (h nodes) against(ctx context.Context, req admission.Request, node *corev1.Node, chain *ownerchain.Chain) (answer, error) {
+	writer, policy := writerOf(req), h.Policy()
+	m, err := chain.Inherits(ctx, node, policy)
 	if err != nil || m == nil {
 		return unmatched(), err
 	}

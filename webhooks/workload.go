@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/http"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -46,10 +47,13 @@ type workload struct {
 }
 
 func newWorkload(dependencies Dependencies, keys WorkloadKeys, denials WorkloadDenials) workload {
-	// Another cluster's requests are not to become requests to the management cluster's API server.
+	// Another cluster's requests are not to become requests to the management cluster's API server, but for a few.
 	cached := *dependencies.Chain
 	cached.Live = nil
 	dependencies.Chain = &cached
+	if dependencies.Live != nil {
+		dependencies.Live = limitedReader{Reader: dependencies.Live, limiter: rate.NewLimiter(workloadReads, workloadReads)}
+	}
 	return workload{
 		keys: keys, denials: denials, chain: &cached,
 		nodes: &admission.Webhook{Handler: namingCluster{failOpen{

@@ -36,6 +36,9 @@ type Chain struct {
 	ManagementCluster types.NamespacedName
 	// Count counts owners that were looked up; nil where nobody wants to know.
 	Count func(metrics.LookupResult)
+
+	// again says that what was found in a list is to be read again; see Fresh.
+	again bool
 }
 
 // Within returns a chain for the Nodes of that Cluster's own API server. Its Machines and MachinePools are in the same place

@@ -29,6 +29,9 @@ func (c *Chain) Inherits(ctx context.Context, node *corev1.Node, policy inherit.
 	if m == nil {
 		return c.poolOf(ctx, node, policy)
 	}
+	if m, err = latest(ctx, c, m); err != nil || m == nil {
+		return nil, err
+	}
 	cluster, err := c.Cluster(ctx, m.Namespace, m.Spec.ClusterName)
 	if err != nil || policy.NodeLeftAlone(m, cluster) != "" {
 		return nil, err
@@ -154,7 +157,10 @@ func (c *Chain) poolOf(ctx context.Context, node *corev1.Node, policy inherit.Po
 	if len(own) != 1 {
 		return nil, nil
 	}
-	pool := &own[0]
+	pool, err := latest(ctx, c, &own[0])
+	if err != nil || pool == nil {
+		return nil, err
+	}
 	cluster, err := c.Cluster(ctx, pool.Namespace, pool.Spec.ClusterName)
 	if err != nil || policy.LeftAlone(pool, cluster) != "" {
 		return nil, err

@@ -16,19 +16,52 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
 
-// apply sends what a child should inherit as a server-side apply, if the child differs and nothing has to go. It is forced:
-// an owner is authoritative for what it declares.
-func (d Dependencies) apply(ctx context.Context, object client.Object, current, desired inherit.Object) error {
-	plan, err := ownership.New(object, current, desired)
-	if err != nil || !plan.Needed() {
+// inherits asks the owner chain what one child is to inherit; nil: nothing for now.
+type inherits func(context.Context, *ownerchain.Chain) (*ownerchain.Inheritance, error)
+
+// bring makes a child carry what it inherits, if it has not got it. A child that has lost something is looked at again with
+// owners that are as fresh as the child: see settled.
+func (d Dependencies) bring(ctx context.Context, object client.Object, current inherit.Object, ask inherits) error {
+	found, err := ask(ctx, d.Chain)
+	if err != nil || found == nil {
 		return err
 	}
 	gvk, err := apiutil.GVKForObject(object, d.Client.Scheme())
 	if err != nil {
 		return fmt.Errorf("finding the kind of %T: %w", object, err)
+	}
+	d.leftOut(object, found.LeftOut)
+	plan, err := ownership.New(object, current, found.Desired)
+	if err != nil {
+		return err
+	}
+	child := childKey{gvk.GroupKind(), client.ObjectKeyFromObject(object)}
+	if !plan.Needed() {
+		had := found.Desired
+		had.Layout = current.Layout
+		d.settled.set(child, had)
+		return nil
+	}
+	if d.settled.lost(child, plan) {
+		fresh, bounded, cancel := d.Chain.Fresh(ctx, d.Live)
+		defer cancel()
+		if found, err = ask(bounded, fresh); err != nil || found == nil {
+			return err
+		}
+	}
+	return d.apply(ctx, object, gvk, current, found.Desired)
+}
+
+// apply sends what a child should inherit as a server-side apply, if the child differs and nothing has to go. It is forced:
+// an owner is authoritative for what it declares.
+func (d Dependencies) apply(ctx context.Context, object client.Object, gvk schema.GroupVersionKind, current, desired inherit.Object) error {
+	plan, err := ownership.New(object, current, desired)
+	if err != nil || !plan.Needed() {
+		return err
 	}
 	if plan.Adopts() || plan.GivesUp() {
 		return d.patch(ctx, object, gvk, current, desired)

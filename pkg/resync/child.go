@@ -49,12 +49,9 @@ func (r children[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 			return ctrl.Result{}, err
 		}
 	}
-	found, err := r.inherits(r.Chain, ctx, child, r.Policy())
-	if err != nil || found == nil {
-		return ctrl.Result{}, err
-	}
-	r.leftOut(child, found.LeftOut)
-	err = r.apply(ctx, child, r.has(ctx, child), found.Desired)
+	err := r.bring(ctx, child, r.has(ctx, child), func(ctx context.Context, chain *ownerchain.Chain) (*ownerchain.Inheritance, error) {
+		return r.inherits(chain, ctx, child, r.Policy())
+	})
 	if r.also != nil {
 		err = errors.Join(err, r.also(ctx, child))
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
 // controlPlanes applies rule 1. A request is about a Cluster, because a control plane's kind is known only from the Cluster
@@ -48,16 +49,13 @@ func (r controlPlanes) sync(ctx context.Context, cluster *capi.Cluster, ref capi
 		return err
 	}
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(ref.Kind, klog.KObj(object)))
-	found, err := r.Chain.ControlPlaneInherits(ctx, cp, r.Policy())
-	if err != nil || found == nil {
-		return err
-	}
 	layout, err := r.Schemas.ControlPlane(ctx, object.GroupVersionKind())
 	if err != nil {
 		return err
 	}
-	r.leftOut(object, found.LeftOut)
-	return r.apply(ctx, object, inherit.OfControlPlane(cp, layout), found.Desired)
+	return r.bring(ctx, object, inherit.OfControlPlane(cp, layout), func(ctx context.Context, chain *ownerchain.Chain) (*ownerchain.Inheritance, error) {
+		return chain.ControlPlaneInherits(ctx, cp, r.Policy())
+	})
 }
 
 // clusterOf wakes the Cluster of a control plane.

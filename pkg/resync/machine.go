@@ -87,11 +87,10 @@ func (r family) sibling(ctx context.Context, m *capi.Machine, ref capi.ObjectRef
 		return gone(err, ref.Kind)
 	}
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(ref.Kind, klog.KObj(object)))
-	found, err := r.Chain.SiblingInherits(ctx, object, r.Policy())
-	if err != nil || found == nil {
-		return err
-	}
-	return r.apply(ctx, object, inherit.OfSibling(object, gvk.Version), found.Desired)
+	has := inherit.OfSibling(object, gvk.Version)
+	return r.Dependencies.bring(ctx, object, has, func(ctx context.Context, chain *ownerchain.Chain) (*ownerchain.Inheritance, error) {
+		return chain.SiblingInherits(ctx, object, r.Policy())
+	})
 }
 
 // machineOf wakes the Machine that controls a sibling.

@@ -17,6 +17,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/pace"
@@ -94,7 +95,7 @@ func (r nodes) sync(ctx context.Context, nodes client.Client, chain *ownerchain.
 		return 0, gone(err, "Node")
 	}
 	policy := r.Policy()
-	m, err := chain.Inherits(ctx, node, policy)
+	m, err := r.machineOf(ctx, chain, node, policy, req)
 	if err != nil || m == nil {
 		r.forget(req)
 		return 0, err
@@ -118,6 +119,30 @@ func (r nodes) sync(ctx context.Context, nodes client.Client, chain *ownerchain.
 	r.lacking.see(req, policy, m, node, result)
 	r.changed(m, node, current, result)
 	return again, nil
+}
+
+// machineOf returns the Machine that the Node inherits from. A Node that has lost something is looked at again with owners
+// that are as fresh as the Node: see settled.
+func (r nodes) machineOf(
+	ctx context.Context, chain *ownerchain.Chain, node *corev1.Node, policy inherit.Policy, req NodeRequest,
+) (*capi.Machine, error) {
+	m, err := chain.Inherits(ctx, node, policy)
+	if err != nil || m == nil {
+		return nil, err
+	}
+	current := inherit.OfNode(node)
+	result, _ := policy.Node(m, current, inherit.Privileged)
+	if result.Equal(current) {
+		inherited, _ := policy.Node(m, inherit.NodeState{}, inherit.Privileged)
+		r.settled.set(req, inherited)
+		return m, nil
+	}
+	if !r.settled.lostByNode(req, current, result) {
+		return m, nil
+	}
+	fresh, ctx, cancel := chain.Fresh(ctx, r.Live)
+	defer cancel()
+	return fresh.Inherits(ctx, node, policy)
 }
 
 // patchNode writes the Node's new state. Taints are an atomic list, so the patch holds only for the version that was read:

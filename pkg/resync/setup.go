@@ -31,7 +31,7 @@ import (
 // Dependencies are what the controllers of all kinds need.
 type Dependencies struct {
 	Client client.Client
-	// Live reads from the API server. Only what caches do not hold is read with it.
+	// Live reads from the API server. Only what caches do not hold, or may hold too late, is read with it.
 	Live     client.Reader
 	Chain    *ownerchain.Chain
 	Metrics  *metrics.Metrics
@@ -50,6 +50,9 @@ type Dependencies struct {
 	// PolicyChanges returns a channel that gets an event whenever Policy answers differently from before; nil where it
 	// never does.
 	PolicyChanges func() <-chan event.GenericEvent
+
+	// settled is made by Setup.
+	settled settled
 }
 
 // Schemas tells where a Machine and a kind of control plane have what they can inherit.
@@ -65,6 +68,7 @@ const nodeWorkers = 16
 
 // Setup adds the loop's controllers to the manager.
 func Setup(mgr ctrl.Manager, d Dependencies) error {
+	d.settled = newSettled()
 	for name, add := range map[string]func(ctrl.Manager, *builder.Builder) error{
 		"controlplane":      d.addControlPlanes,
 		"machinedeployment": d.addMachineDeployments,

@@ -43,6 +43,8 @@ type Options struct {
 	WithoutWebhooks bool
 	// WithoutLoop keeps the program from becoming the leader, so that only the webhooks act.
 	WithoutLoop bool
+	// Lagging lets the program's watches be held back; see Stage.Lag.
+	Lagging bool
 	// WithoutProgram does not start the program; StartHeirloom does, later.
 	WithoutProgram bool
 	// ControlPlane are options of the control plane; CRDs default to Cluster API's. Those of providers that do not exist,
@@ -57,6 +59,8 @@ type Stage struct {
 	Client client.Client
 	// Program is Heirloom; StartReplica starts others beside it.
 	*program
+	// Lag is nil unless Options.Lagging.
+	Lag *Lag
 
 	options Options
 }
@@ -128,6 +132,11 @@ func (s *Stage) prepareProgram() error {
 		return err
 	}
 	var err error
+	if s.options.Lagging {
+		if s.Lag, err = newLag(s.kubeconfig()); err != nil {
+			return err
+		}
+	}
 	s.program, err = s.newProgram("heirloom", s.options.Args)
 	return err
 }
@@ -201,5 +210,7 @@ func (s *Stage) HeirloomLog() string {
 
 // Stop stops everything.
 func (s *Stage) Stop() error {
-	return errors.Join(s.StopHeirloom(), s.ControlPlane.Stop())
+	err := s.StopHeirloom()
+	s.Lag.stop()
+	return errors.Join(err, s.ControlPlane.Stop())
 }

@@ -184,7 +184,7 @@ func addWebhooksAndLoop(
 	admission := cached
 	admission.Live, admission.Count = mgr.GetAPIReader(), counters.OwnerLookup
 	dependencies := webhooks.Dependencies{
-		Chain: &admission, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: from.policy, Leaving: leaving,
+		Chain: &admission, Live: mgr.GetAPIReader(), Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: from.policy, Leaving: leaving,
 	}
 	webhooks.Register(mgr.GetWebhookServer(), dependencies)
 	if err := addWorkloadServer(mgr, c, served, dependencies, registrar, counters); err != nil {

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// Cluster API takes from a child what its owner no longer declares. Whoever brings what is inherited must not put that back
+// because it has not heard of the owner's change yet, neither in that write, nor in the next, nor in the loop. What an owner
+// still declares comes back all the same.
+func TestWhatAnOwnerNoLongerDeclaresDoesNotComeBack(t *testing.T) {
+	for _, withWebhooks := range []bool{true, false} {
+		t.Run(fmt.Sprintf("webhooks=%t", withWebhooks), func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, stage.Options{Lagging: true, WithoutWebhooks: !withWebhooks})
+			f := s.settle("stale", declared())
+			node := stage.Node("stale")
+			s.create(node)
+			const pool, worker = "node.cluster.x-k8s.io/pool", "node-role.kubernetes.io/worker"
+			s.eventually(node, func(g Gomega) { g.Expect(node.Labels).To(HaveKey(worker)) })
+			// The loop looks at what it has written once more.
+			s.Consistently(func() error { return s.Client.Get(s.ctx, client.ObjectKeyFromObject(node), node) }).
+				WithTimeout(time.Second).Should(Succeed())
+
+			for _, tc := range []struct {
+				child client.Object
+				meta  *metav1.ObjectMeta
+				held  []string
+				// key is no longer declared, kept still is.
+				key, kept string
+				owners    []client.Object
+			}{
+				{f.ms, &f.ms.ObjectMeta, []string{"machinedeployments"}, "team", worker, []client.Object{f.md}},
+				{f.m, &f.m.ObjectMeta, []string{"machinedeployments", "machinesets"}, "node-restriction.kubernetes.io/z", worker, []client.Object{f.md, f.ms}},
+				{node, &node.ObjectMeta, []string{"machinedeployments", "machinesets", "machines"}, pool, worker, []client.Object{f.md, f.ms, f.m}},
+			} {
+				release := s.Lag.Hold(tc.held...)
+				t.Cleanup(release)
+				for _, owner := range tc.owners {
+					s.takeAway(owner, tc.key)
+				}
+				s.takeAway(tc.child, tc.key)
+				s.staysWithout(tc.child, tc.key)
+				s.get(tc.child)
+				s.update(tc.child, func() { metav1.SetMetaDataAnnotation(tc.meta, "another", "write") })
+				s.staysWithout(tc.child, tc.key)
+
+				s.takeAway(tc.child, tc.kept)
+				s.eventually(tc.child, func(g Gomega) { g.Expect(tc.child.GetLabels()).To(HaveKey(tc.kept)) })
+				release()
+			}
+			s.staysWithout(node, pool)
+		})
+	}
+}
+
+// takeAway removes a label from an object and from what it declares for others.
+func (s *scene) takeAway(object client.Object, key string) {
+	s.t.Helper()
+	s.get(object)
+	s.update(object, func() {
+		delete(object.GetLabels(), key)
+		switch object := object.(type) {
+		case *clusterv1.MachineDeployment:
+			delete(object.Spec.Template.Labels, key)
+		case *clusterv1.MachineSet:
+			delete(object.Spec.Template.Labels, key)
+		}
+	})
+}
+
+func (s *scene) staysWithout(object client.Object, key string) {
+	s.t.Helper()
+	s.Consistently(func(g Gomega) {
+		g.Expect(s.Client.Get(s.ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
+		g.Expect(object.GetLabels()).NotTo(HaveKey(key))
+	}).WithTimeout(2 * time.Second).WithPolling(20 * time.Millisecond).Should(Succeed())
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"errors"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// What Cluster API takes away, because an owner no longer declares it, does not come back while the cache is behind. What
+// somebody else takes away does.
+func TestACacheThatIsBehind(t *testing.T) {
+	const putsBack = `{"op":"add","path":"/metadata/labels","value":{"team":"a"}}`
+	undeclared := ordinary.with(func(f *fleet) {
+		f.sets = map[string]string{"ns/ms": "{metadata: {" + byDeployment + "}, spec: {clusterName: c}}"}
+		f.deployments = map[string]string{"ns/md": "{spec: {clusterName: c}}"}
+	})
+	removal := write{kind: "Machine", object: machine(bySet), old: machine(bySet + ", labels: {team: a}")}
+	labelled := func(f fleet, labels string) fleet {
+		f.machines = map[string]string{"ns/m": "{metadata: {" + bySet + ", labels: " + labels + "}, spec: {clusterName: c}, status: {nodeRef: {name: node-1}}}"}
+		return f
+	}
+	tracked := func(labels, keys string) string {
+		return "{metadata: {name: node-1, labels: " + labels + ", annotations: {cluster.x-k8s.io/labels-from-machine: '" + keys + "', cluster.x-k8s.io/taints-from-machine: ''}}}"
+	}
+	const key = "node.cluster.x-k8s.io/a"
+	fromNode := write{kind: "Node", object: tracked("{}", ""), old: tracked("{"+key+": '1'}", key)}
+	for _, tc := range []struct {
+		name        string
+		cache, live fleet
+		request     write
+		want        []string
+	}{
+		{"an owner that no longer declares it", ordinary, undeclared, removal, nil},
+		{"an owner that declares it", ordinary, ordinary, removal, []string{putsBack}},
+		{"an owner that has gone", ordinary, fleet{clusters: ordinary.clusters}, removal, nil},
+		{"an API server that does not answer", ordinary, fleet{err: errors.New("timeout")}, removal, []string{putsBack}},
+		{"a later write", ordinary, undeclared, write{kind: "Machine", object: machine(bySet), old: machine(bySet)}, nil},
+		{"a Cluster that has been paused", ordinary, ordinary.with(func(f *fleet) { f.clusters = map[string]string{"ns/c": "spec: {paused: true}"} }), removal, nil},
+		{"a create", ordinary, undeclared, write{kind: "Machine", object: machine(bySet)}, []string{putsBack}},
+		{"a Node whose Machine no longer has it", labelled(ordinary, "{"+key+": '1'}"), labelled(undeclared, "{}"), fromNode, nil},
+		{"a Node whose Machine has gone", labelled(ordinary, "{"+key+": '1'}"), undeclared, fromNode, nil},
+		{"a Node whose Machine has it", labelled(ordinary, "{"+key+": '1'}"), labelled(undeclared, "{"+key+": '1'}"), fromNode, []string{
+			`{"op":"add","path":"/metadata/labels","value":{"` + key + `":"1"}}`,
+			`{"op":"add","path":"/metadata/annotations","value":{"cluster.x-k8s.io/labels-from-machine":"` + key + `","cluster.x-k8s.io/taints-from-machine":""}}`,
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newServer(t, tc.cache, nil, inherit.Policy{})
+			s.Live = tc.live
+			req := tc.request.request(t)
+			response := failOpen{decider: deciders(s.Dependencies)[req.Kind.Kind], metrics: s.Metrics}.Handle(t.Context(), req)
+			NewWithT(t).Expect(patch(t, response)).To(Equal(tc.want))
+		})
+	}
+}
+
+// Workload clusters can cost the management cluster's API server so many reads and no more.
+func TestReadsForWorkloadClustersAreLimited(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	reader := limitedReader{Reader: ordinary, limiter: rate.NewLimiter(0, 1)}
+	set := types.NamespacedName{Namespace: "ns", Name: "ms"}
+	Expect(reader.Get(t.Context(), set, &capi.MachineSet{})).To(Succeed())
+	Expect(reader.Get(t.Context(), set, &capi.MachineSet{})).To(MatchError("too many reads for workload clusters"))
+}
