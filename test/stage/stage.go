@@ -59,6 +59,8 @@ type Stage struct {
 	*program
 
 	options Options
+	// webhooks are the chart's webhook configurations.
+	webhooks []unstructured.Unstructured
 }
 
 // New sets the stage.
@@ -173,6 +175,11 @@ func (s *Stage) install(ctx context.Context) error {
 	objects, err := controlplane.RenderChart(ctx, chart, controlplane.ChartOptions{Namespace: Namespace, Values: values})
 	if err != nil {
 		return err
+	}
+	for _, object := range objects {
+		if isWebhookConfiguration(object) {
+			s.webhooks = append(s.webhooks, object)
+		}
 	}
 	if s.options.WithoutWebhooks {
 		objects = slices.DeleteFunc(objects, isWebhookConfiguration)
