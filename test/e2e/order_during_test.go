@@ -35,11 +35,9 @@ func TestComingAndGoing(t *testing.T) {
 			w.Expect(w.StartHeirloom(w.ctx)).To(Succeed())
 			return w.InstallWebhooks(w.ctx, w.WebhookURL)
 		}},
-		{"restarted", func() error {
+		{"restarted, and killed", func() error {
 			w.Expect(w.StopHeirloom()).To(Succeed())
-			return w.StartHeirloom(w.ctx)
-		}},
-		{"killed", func() error {
+			w.Expect(w.StartHeirloom(w.ctx)).To(Succeed())
 			w.Expect(w.Heirloom.Kill()).To(Succeed())
 			return w.StartHeirloom(w.ctx)
 		}},
@@ -50,15 +48,26 @@ func TestComingAndGoing(t *testing.T) {
 			return w.StopHeirloom()
 		}},
 		{"stopped for good", func() error { return next.Stop() }},
-		{"removed", func() error { return w.RemoveWebhooks(w.ctx) }},
 	} {
 		p.do(func(w *world) { w.rollOut(step.name) })
 		w.Eventually(w.bootstrappedWith).WithTimeout(patience).
 			Should(And(ContainElement(step.name[:2]), ContainElement(Not(Equal(step.name[:2])))), "in the middle of the rollout")
 		w.Expect(step.do()).To(Succeed(), step.name)
-		expectEqual(p.alone, w, step.name)
-		w.Expect(w.created()).To(Equal(p.alone.created()), step.name)
+		p.expectNothingMore(step.name)
 	}
+
+	w.Expect(w.RemoveWebhooks(w.ctx)).To(Succeed())
+	p.do(func(w *world) {
+		w.change(func(md *clusterv1.MachineDeployment) { md.Spec.Replicas = ptr.To(int32(3)) })
+	})
+	p.expectNothingMore("removed")
+}
+
+// expectNothingMore expects that both worlds end the same, and that Cluster API has created as much in both.
+func (p pair) expectNothingMore(after string) {
+	p.together.t.Helper()
+	expectEqual(p.alone, p.together, after)
+	p.together.Expect(p.together.created()).To(Equal(p.alone.created()), after)
 }
 
 // rollOut makes Cluster API replace every Machine, by one with another label.

@@ -71,18 +71,18 @@ func (p pair) useTypedTaints() {
 		w.change(func(md *clusterv1.MachineDeployment) {
 			md.Spec.Template.Spec.Taints = stage.Taints(clusterv1.MachineTaintPropagationAlways, "tpu=true:NoSchedule")
 			md.Spec.Template.Annotations[taint.AlwaysAnnotation] = "annotated-always=yes:NoSchedule,annotated-more=yes:NoSchedule"
+			md.Spec.Template.Spec.Bootstrap.DataSecretName = ptr.To("rolled-out")
 			md.Spec.Replicas = ptr.To(int32(3))
 		})
 	})
-	expectEqual(p.alone, p.together, "typed taints change, scale out")
+	expectEqual(p.alone, p.together, "typed taints change, roll out, scale out")
 	p.do(func(w *world) {
 		w.change(func(md *clusterv1.MachineDeployment) {
 			md.Spec.Template.Annotations[taint.AlwaysAnnotation] = "annotated-always=yes:NoSchedule"
-			md.Spec.Template.Spec.Bootstrap.DataSecretName = ptr.To("rolled-out")
 		})
 		w.deleteMachine("workers-")
 	})
-	expectEqual(p.alone, p.together, "roll out, delete a Machine")
+	expectEqual(p.alone, p.together, "an annotated taint goes, delete a Machine")
 	p.together.eventuallyEachNode(func(g Gomega, node corev1.Node) {
 		g.Expect(taint.FormatList(node.Spec.Taints)).NotTo(Or(ContainSubstring("gpu"), ContainSubstring("annotated-more")))
 	})

@@ -27,7 +27,7 @@ func TestMoveAndRestore(t *testing.T) {
 	p.do(func(w *world) {
 		declared := inOrder()
 		declared.Labels["node.cluster.x-k8s.io/later"], declared.Annotations["later"] = "goes", "too"
-		w.deploy(2, declared)
+		w.deploy(1, declared)
 		w.addLonely(declared)
 	})
 	expectEqual(p.alone, p.together, "create")
