@@ -142,6 +142,32 @@ func rank(kind schema.GroupVersionKind) int {
 	return 0
 }
 
+// lose takes a backup of the paused Cluster, has its management cluster lost, and restores it in what is there then.
+func (w *world) lose(how func()) {
+	w.t.Helper()
+	w.pause(true)
+	backup := w.stored()
+	w.Expect(w.infra.Detach()).To(Succeed())
+	how()
+	w.restore(backup)
+	w.Expect(w.infra.Attach(w.ctx, w.AdminConfig())).To(Succeed())
+	w.pause(false)
+}
+
+// wipe leaves the management cluster as if it were a new one, with programs that remember nothing.
+func (w *world) wipe() {
+	w.t.Helper()
+	for _, object := range w.stored() {
+		w.Expect(w.Client.Delete(w.ctx, &object)).To(Succeed())
+		if len(object.GetFinalizers()) > 0 {
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+			w.Expect(w.Client.Patch(w.ctx, &object, patch)).To(Succeed())
+		}
+	}
+	w.Expect(w.stored()).To(BeEmpty())
+	w.Expect(w.managers.Switch(w.ctx, false)).To(Succeed())
+}
+
 // restore creates objects anew from a backup: without what only the lost API server knew, without status, and without owner
 // references, which would name UIDs that are gone.
 func (w *world) restore(backup []unstructured.Unstructured) {

@@ -67,7 +67,7 @@ func (w *world) eventuallyEachNode(check func(Gomega, corev1.Node)) {
 		for _, node := range w.nodes(g) {
 			check(g, node)
 		}
-	}).WithTimeout(2 * patience).Should(Succeed())
+	}).WithTimeout(3 * patience).Should(Succeed())
 }
 
 // tracked expects what the annotations of a Node list: Cluster API's, and Heirloom's own.
@@ -135,5 +135,5 @@ func (w *world) deleteMachine(prefix string) {
 	w.Expect(i).To(BeNumerically(">=", 0), prefix)
 	w.Expect(w.Client.Delete(w.ctx, &machines[i])).To(Succeed())
 	w.Eventually(func() error { return w.Client.Get(w.ctx, client.ObjectKeyFromObject(&machines[i]), &machines[i]) }).
-		WithTimeout(2 * patience).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
+		WithTimeout(3 * patience).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
 }
