@@ -53,11 +53,15 @@ func withoutNodes(snapshot []string) []string {
 	return slices.DeleteFunc(snapshot, func(object string) bool { return strings.HasPrefix(object, "kind: Node\n") })
 }
 
-// nodes returns the Nodes of the workload cluster.
+// nodes returns the Nodes of the workload cluster that have a Machine. An InfraMachine whose Machine is refused is deleted
+// again, but its kubelet may have registered meanwhile.
 func (w *world) nodes(g Gomega) []corev1.Node {
 	list := &corev1.NodeList{}
 	g.Expect(w.workload.Client.List(w.ctx, list)).To(Succeed())
-	return list.Items
+	machines := w.list(w.Client, machineKind)
+	return slices.DeleteFunc(list.Items, func(node corev1.Node) bool {
+		return !slices.ContainsFunc(machines, func(m unstructured.Unstructured) bool { return m.GetName() == node.Name })
+	})
 }
 
 // eventuallyEachNode waits until something is so of every Node there is.
