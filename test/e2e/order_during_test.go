@@ -67,7 +67,9 @@ func TestComingAndGoing(t *testing.T) {
 func (p pair) expectNothingMore(after string) {
 	p.together.t.Helper()
 	expectEqual(p.alone, p.together, after)
-	p.together.Expect(p.together.created()).To(Equal(p.alone.created()), after)
+	created := p.together.created()
+	p.together.Expect(created).To(And(HaveKey("machines"), HaveKey("machinesets")))
+	p.together.Expect(created).To(Equal(p.alone.created()), after)
 }
 
 // rollOut makes Cluster API replace every Machine, by one with another label.
