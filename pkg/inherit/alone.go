@@ -18,7 +18,7 @@ const IgnoreLabel = "heirloom.dev/ignore"
 // The cluster may be nil, where there is none.
 func (p Policy) LeftAlone(object metav1.Object, cluster *capi.Cluster) string {
 	switch {
-	case p.WatchFilter != "" && object.GetLabels()[clusterv1.WatchLabel] != p.WatchFilter:
+	case p.notOurs(object):
 		return "it does not carry the label " + clusterv1.WatchLabel + "=" + p.WatchFilter
 	case object.GetDeletionTimestamp() != nil:
 		return "it is being deleted"
@@ -34,6 +34,11 @@ func (p Policy) LeftAlone(object metav1.Object, cluster *capi.Cluster) string {
 		return "its Cluster carries the label " + IgnoreLabel
 	}
 	return ""
+}
+
+// notOurs reports whether a watch filter leaves the object to another instance.
+func (p Policy) notOurs(object metav1.Object) bool {
+	return p.WatchFilter != "" && object.GetLabels()[clusterv1.WatchLabel] != p.WatchFilter
 }
 
 // Paused reports whether a Cluster is paused, and everything that belongs to it with that.

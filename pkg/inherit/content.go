@@ -26,6 +26,9 @@ type Object struct {
 	// Orphan says of a result that the child names no owner. What an owner brought before stays until there is one again:
 	// owner references are lost in a backup and come back later.
 	Orphan bool
+	// TaintsRefused says of a result that Cluster API refuses every write of an object that still has taints in its spec. Of
+	// ours none stay, not even in an orphan.
+	TaintsRefused bool
 	// Top is at metadata and spec.
 	Top Content
 	// Template is in the object's Machine template, where it has one.

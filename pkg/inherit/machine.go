@@ -61,7 +61,18 @@ func (p Policy) MachineFrom(template *Template, m *capi.Machine) (Object, error)
 	typed, typedErr := taint.Usable(roleOf(m), inherited.Taints)
 	annotated, annotatedErr := p.annotated(inherited, m)
 	inherited.Taints, inherited.AnnotatedTaints = typed, annotated
-	return Object{Top: inherited, Orphan: template == nil}, errors.Join(typedErr, annotatedErr)
+	object := Object{Top: inherited, Orphan: template == nil, TaintsRefused: p.ClusterAPITaints == PropagationDisabled}
+	return object, errors.Join(typedErr, annotatedErr)
+}
+
+// MachineLeftAlone is what a Machine inherits that is left alone: nil, which leaves it as it is. But when Cluster API's gate
+// goes off, its webhooks refuse every write of a Machine that still has taints in its spec, also the one that takes the last
+// finalizer away and those of clusterctl move. What we have made typed must not hold anybody up there, so it goes.
+func (p Policy) MachineLeftAlone(m *capi.Machine) *Object {
+	if p.ClusterAPITaints != PropagationDisabled || len(m.Spec.Taints) == 0 || p.notOurs(m) {
+		return nil
+	}
+	return &Object{Orphan: true, TaintsRefused: true}
 }
 
 // annotated returns the taints that the Machine declares by annotation, now or once it has inherited. They are handed on

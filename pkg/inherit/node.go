@@ -102,7 +102,8 @@ func (p Policy) Node(m *capi.Machine, current NodeState, writer Writer) (NodeSta
 	setOwnTracking(result.Annotations, LabelsFromMachineAnnotation, extraLabels)
 	setTracking(result.Annotations, clusterv1.AnnotationsFromMachineAnnotation, annotations)
 	setOwnTracking(result.Annotations, AnnotationsFromMachineAnnotation, extraAnnotations)
-	result.Annotations[clusterv1.TaintsFromMachineAnnotation] = p.formatTyped(always(declared.typed))
+	result.Annotations[clusterv1.TaintsFromMachineAnnotation] = p.formatTyped(
+		always(declared.typed), current.Annotations[clusterv1.TaintsFromMachineAnnotation])
 	setOwnTracking(result.Annotations, TaintsFromMachineAnnotation, taint.FormatList(always(declared.annotated)))
 	return guard(m, current, result, claimed, writer), err
 }
@@ -167,12 +168,14 @@ func always(taints []clusterv1.MachineTaint) []corev1.Taint {
 
 // formatTyped returns the tracking annotation of typed taints: in Cluster API's form, which cannot recover from any
 // other, unless Cluster API does not read it. Then it has the value too, which tells our taint from a foreign one with
-// the same key and effect.
-func (p Policy) formatTyped(taints []corev1.Taint) string {
-	if p.ClusterAPITaints == PropagationDisabled {
-		return taint.FormatList(taints)
+// the same key and effect. What says the same in Cluster API's form stays all the same: its gate may have been switched on
+// a moment ago, and nobody is to fight over a form.
+func (p Policy) formatTyped(taints []corev1.Taint, recorded string) string {
+	ids := taint.FormatIDs(taints)
+	if p.ClusterAPITaints != PropagationDisabled || recorded == ids {
+		return ids
 	}
-	return taint.FormatIDs(taints)
+	return taint.FormatList(taints)
 }
 
 // recordedTaints reads both tracking annotations, in both forms. An entry that is broken is passed over, and gone with

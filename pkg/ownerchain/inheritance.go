@@ -70,15 +70,30 @@ func (c *Chain) MachineSetInherits(ctx context.Context, ms *capi.MachineSet, pol
 // MachineInherits applies rules 4, 8 and 9.
 func (c *Chain) MachineInherits(ctx context.Context, m *capi.Machine, policy inherit.Policy) (*Inheritance, error) {
 	cluster, err := c.Cluster(ctx, m.Namespace, m.Spec.ClusterName)
-	if err != nil || policy.LeftAlone(m, cluster) != "" {
+	if err != nil {
 		return nil, err
 	}
+	if policy.LeftAlone(m, cluster) != "" {
+		return machineLeftAlone(m, policy), nil
+	}
 	owner, err := c.MachineOwner(ctx, m)
-	if err != nil || owner.Missing {
+	if err != nil {
 		return nil, err
+	}
+	if owner.Missing {
+		return machineLeftAlone(m, policy), nil
 	}
 	desired, leftOut := policy.MachineFrom(owner.Template, m)
 	return &Inheritance{Desired: desired, LeftOut: leftOut, Declarer: owner.Declarer}, nil
+}
+
+// machineLeftAlone returns nil, unless even a Machine that is left alone has to give something up.
+func machineLeftAlone(m *capi.Machine, policy inherit.Policy) *Inheritance {
+	left := policy.MachineLeftAlone(m)
+	if left == nil {
+		return nil
+	}
+	return &Inheritance{Desired: *left}
 }
 
 // section returns what the topology of the Cluster of that name and its class declare for the object, as of finds it; nil

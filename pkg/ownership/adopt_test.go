@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
 
@@ -106,6 +107,23 @@ func TestTaintsOfAnOrphanDoNotPreventAdoption(t *testing.T) {
 	plan, err = ownership.New(object, has, wants)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(plan.Changes()).To(HaveLen(2), "both labels go, the taint stays")
+}
+
+// Where Cluster API refuses taints, an orphan gives up those that are ours, and nothing else.
+func TestAnOrphanGivesRefusedTaintsUp(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	has := content{labels: "a=1,mine=1", taints: "gpu:NoSchedule,foreign:NoExecute"}.top()
+	refused := inherit.Object{Orphan: true, TaintsRefused: true}
+	gone := []ownership.Change{{Place: "spec.taints", Name: "gpu:NoSchedule"}}
+
+	plan := newPlan(t, has, refused, entries(ours(gpu)))
+	Expect(plan.Changes()).To(Equal(gone))
+	Expect(plan.Adopts()).To(BeFalse())
+	plan = newPlan(t, has, refused, entries(ours(`{'f:metadata': {'f:labels': {'f:a': {}}}, `+gpu[1:])))
+	Expect(plan.Changes()).To(Equal(gone), "what an owner has brought stays, and stays ours")
+
+	refused.TaintsRefused = false
+	Expect(newPlan(t, has, refused, entries(ours(`{'f:metadata': {'f:labels': {'f:a': {}}}, `+gpu[1:]))).Needed()).To(BeFalse())
 }
 
 // The cache keeps enough to tell whether there may be something to adopt.

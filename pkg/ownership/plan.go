@@ -61,7 +61,7 @@ func newPlan(child metav1.Object, current, desired inherit.Object, want func(pla
 	plan := &Plan{owned: fieldpath.NewSet(), overruled: fieldpath.NewSet(), adopted: fieldpath.NewSet(), managed: fields}
 	all := places(current, desired)
 	if desired.Orphan {
-		keepOwned(all, fields.ours)
+		keepOwned(all, fields.ours, desired.TaintsRefused)
 	}
 	if !fields.inVersion(current.Layout.Version) {
 		all = slices.DeleteFunc(all, func(at place) bool { return at.versioned })
@@ -94,12 +94,15 @@ func (p *Plan) keepUnknown(all []place) {
 	})
 }
 
-// keepOwned makes an orphan keep what an owner brought.
-func keepOwned(all []place, ours *fieldpath.Set) {
+// keepOwned makes an orphan keep what an owner brought, apart from taints that Cluster API would refuse.
+func keepOwned(all []place, ours *fieldpath.Set, taintsRefused bool) {
 	if !hadOwner(all, ours) {
 		return
 	}
 	for i, at := range all {
+		if at.taints && taintsRefused {
+			continue
+		}
 		declared := byName(at.desired)
 		for _, e := range at.among(ours) {
 			if _, ok := declared[e.name]; !ok {

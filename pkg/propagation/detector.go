@@ -38,6 +38,9 @@ const (
 	noSuchField = "field not declared in schema"
 	// retry is how soon the detector asks again while there was nothing to ask with.
 	retry = 5 * time.Second
+	// atLeast is how often it asks once it knows. A gate that has been switched off makes Cluster API refuse Machines with the
+	// taints that are declared by annotation, so that is not to go unnoticed for long.
+	atLeast = time.Minute
 )
 
 // Detector holds what is known. It is a manager.Runnable that runs on every replica, because every replica answers
@@ -47,7 +50,7 @@ type Detector struct {
 	broadcast.Broadcaster
 	// Client reads from the cache and writes the dry run.
 	Client client.Client
-	// Interval is how often Cluster API is asked again.
+	// Interval is how often Cluster API is asked again, but it is asked once a minute at least.
 	Interval time.Duration
 
 	state atomic.Int32
@@ -67,7 +70,7 @@ func (d *Detector) Start(ctx context.Context) error {
 		if err := d.detect(ctx); err != nil && ctx.Err() == nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Failed to find out whether Cluster API propagates taints; what was known stays in force")
 		}
-		interval := d.Interval
+		interval := min(d.Interval, atLeast)
 		if d.State() == inherit.PropagationUnknown {
 			interval = retry
 		}
@@ -96,27 +99,37 @@ func (d *Detector) detect(ctx context.Context) error {
 	return nil
 }
 
-// example returns an object to ask with and the path of its taints, or nil while there is none.
+// example returns an object to ask with and the path of its taints, or nil while there is none. One that is being deleted does
+// as well: the last Machines of all may wait for what the detector finds out.
 func (d *Detector) example(ctx context.Context) (client.Object, []string, error) {
 	machines := &capi.MachineList{}
 	if err := d.Client.List(ctx, machines); err != nil {
 		return nil, nil, fmt.Errorf("listing Machines: %w", err)
 	}
-	for i := range machines.Items {
-		if m := &machines.Items[i]; m.DeletionTimestamp == nil {
-			return m, []string{"spec", "taints"}, nil
-		}
+	if m := example(machines.Items, func(m *capi.Machine) bool { return m.DeletionTimestamp == nil }); m != nil {
+		return m, []string{"spec", "taints"}, nil
 	}
 	sets := &capi.MachineSetList{}
 	if err := d.Client.List(ctx, sets); err != nil {
 		return nil, nil, fmt.Errorf("listing MachineSets: %w", err)
 	}
-	for i := range sets.Items {
-		if ms := &sets.Items[i]; ms.DeletionTimestamp == nil {
-			return ms, []string{"spec", "template", "spec", "taints"}, nil
-		}
+	if ms := example(sets.Items, func(ms *capi.MachineSet) bool { return ms.DeletionTimestamp == nil }); ms != nil {
+		return ms, []string{"spec", "template", "spec", "taints"}, nil
 	}
 	return nil, nil, nil
+}
+
+// example returns the first that is living, or else any, or else nil.
+func example[T any](all []T, living func(*T) bool) *T {
+	for i := range all {
+		if living(&all[i]) {
+			return &all[i]
+		}
+	}
+	if len(all) > 0 {
+		return &all[0]
+	}
+	return nil
 }
 
 // probe applies a taint to the object, as a dry run, and tells from the answer what Cluster API does with it.

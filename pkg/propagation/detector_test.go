@@ -87,6 +87,25 @@ func TestDetect(t *testing.T) {
 	}
 }
 
+// What is being deleted may be all that there is, and may not go away before the answer is known. What lives comes first.
+func TestWhomToAsk(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	scheme := runtime.NewScheme()
+	capi.AddToScheme(scheme, clusterv1.GroupVersion)
+	machine := func(name string) *capi.Machine {
+		return &capi.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Finalizers: []string{"machine.cluster.x-k8s.io"}}}
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(machine("a"), machine("b")).Build()
+	d := &Detector{Client: c}
+	for _, tc := range []struct{ deleted, asked string }{{"a", "b"}, {"b", "a"}} {
+		Expect(c.Delete(t.Context(), machine(tc.deleted))).To(Succeed())
+		object, path, err := d.example(t.Context())
+		Expect(err).NotTo(HaveOccurred())
+		Expect(object.GetName()).To(Equal(tc.asked))
+		Expect(path).To(Equal([]string{"spec", "taints"}))
+	}
+}
+
 func TestNothingIsAskedWithoutAnObject(t *testing.T) {
 	scheme := runtime.NewScheme()
 	capi.AddToScheme(scheme, clusterv1.GroupVersion)

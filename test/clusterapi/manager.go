@@ -27,7 +27,11 @@ type Options struct {
 
 // Managers are Cluster API's, running.
 type Managers struct {
-	running []*controlplane.Process
+	providers  []provider
+	running    []*controlplane.Process
+	admin      client.Client
+	kubeconfig string
+	options    Options
 }
 
 // provider is a manager with its part of Cluster API's module.
@@ -53,13 +57,30 @@ func Start(ctx context.Context, cp *controlplane.ControlPlane, options Options) 
 	if err := cp.WriteKubeconfig(kubeconfig, "cluster-api", "system:masters"); err != nil {
 		return nil, err
 	}
-	m := &Managers{}
-	for _, p := range providers {
-		if err := m.start(ctx, admin, p, kubeconfig, options); err != nil {
-			return nil, errors.Join(err, m.Stop())
-		}
+	m := &Managers{providers: providers, admin: admin, kubeconfig: kubeconfig, options: options}
+	if err := m.startAll(ctx); err != nil {
+		return nil, err
 	}
 	return m, nil
+}
+
+// Switch stops the managers and starts them again with MachineTaintPropagation on or off, as an operator does who changes
+// their flags. Until they are ready, their webhooks do not answer and whatever they judge is refused.
+func (m *Managers) Switch(ctx context.Context, taintPropagation bool) error {
+	if err := m.Stop(); err != nil {
+		return err
+	}
+	m.options.TaintPropagation = taintPropagation
+	return m.startAll(ctx)
+}
+
+func (m *Managers) startAll(ctx context.Context) error {
+	for _, p := range m.providers {
+		if err := m.start(ctx, m.admin, p, m.kubeconfig, m.options); err != nil {
+			return errors.Join(err, m.Stop())
+		}
+	}
+	return nil
 }
 
 // start starts one manager. The API server calls its webhooks from then on, and fails without an answer.

@@ -26,6 +26,7 @@ const (
 // Process is a program that runs until it is stopped.
 type Process struct {
 	name string
+	pid  int
 	stop context.CancelFunc
 	done chan struct{}
 	err  error // why it ended; not to be read before done is closed
@@ -50,7 +51,7 @@ func StartProcess(ctx context.Context, path string, args []string, logFile strin
 		stop()
 		return nil, errors.Join(fmt.Errorf("starting %s: %w", path, err), log.Close())
 	}
-	p := &Process{name: filepath.Base(path), stop: stop, done: make(chan struct{})}
+	p := &Process{name: filepath.Base(path), pid: command.Process.Pid, stop: stop, done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
 		err := command.Wait()
@@ -87,6 +88,20 @@ func (p *Process) Stop() error {
 	p.stop()
 	<-p.done
 	return p.err
+}
+
+// Kill sends SIGKILL and waits for the end.
+func (p *Process) Kill() error {
+	select {
+	case <-p.done:
+		return p.err
+	default:
+	}
+	if err := syscall.Kill(p.pid, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("killing %s: %w", p.name, err)
+	}
+	<-p.done
+	return nil
 }
 
 // Done is closed when the program has ended.

@@ -63,6 +63,8 @@ type Stage struct {
 	Lag *Lag
 
 	options Options
+	// webhooks are the chart's webhook configurations.
+	webhooks []unstructured.Unstructured
 }
 
 // New sets the stage.
@@ -182,6 +184,11 @@ func (s *Stage) install(ctx context.Context) error {
 	objects, err := controlplane.RenderChart(ctx, chart, controlplane.ChartOptions{Namespace: Namespace, Values: values})
 	if err != nil {
 		return err
+	}
+	for _, object := range objects {
+		if isWebhookConfiguration(object) {
+			s.webhooks = append(s.webhooks, object)
+		}
 	}
 	if s.options.WithoutWebhooks {
 		objects = slices.DeleteFunc(objects, isWebhookConfiguration)

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ownerchain
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// Whatever leaves a Machine alone: taints that Cluster API refuses are given up, or else nothing could be written any more.
+func TestMachineLeftAloneGivesRefusedTaintsUp(t *testing.T) {
+	const enabled, disabled = inherit.PropagationEnabled, inherit.PropagationDisabled
+	paused := &capi.Cluster{ObjectMeta: named("c", ""), Spec: capi.ClusterSpec{Paused: true}}
+	for _, tc := range []struct {
+		name    string
+		policy  inherit.Policy
+		owner   string
+		change  func(metav1.Object)
+		cached  []client.Object
+		untyped bool
+		givesUp bool
+	}{
+		{name: "while it is being deleted", policy: inherit.Policy{ClusterAPITaints: disabled}, change: deleting, givesUp: true},
+		{name: "while it is paused", policy: inherit.Policy{ClusterAPITaints: disabled}, change: pause, givesUp: true},
+		{name: "while its Cluster is paused", policy: inherit.Policy{ClusterAPITaints: disabled}, cached: []client.Object{paused}, givesUp: true},
+		{name: "when it has opted out", policy: inherit.Policy{ClusterAPITaints: disabled}, change: label(inherit.IgnoreLabel, ""), givesUp: true},
+		{name: "when its owner is gone", policy: inherit.Policy{ClusterAPITaints: disabled}, owner: "MachineSet/gone", givesUp: true},
+		{name: "not where Cluster API accepts them", policy: inherit.Policy{ClusterAPITaints: enabled}, change: deleting},
+		{name: "not while nothing is known", change: deleting},
+		{name: "not where there are none", policy: inherit.Policy{ClusterAPITaints: disabled}, change: deleting, untyped: true},
+		{name: "not those of another instance", policy: inherit.Policy{ClusterAPITaints: disabled, WatchFilter: "blue"}, change: deleting},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			m := machine("m", tc.owner)
+			if !tc.untyped {
+				m.Spec.Taints = []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}
+			}
+			if tc.change != nil {
+				tc.change(m)
+			}
+
+			found, err := (&Chain{Cache: holds(t, tc.cached...), Live: holds(t)}).MachineInherits(t.Context(), m, tc.policy)
+
+			Expect(err).NotTo(HaveOccurred())
+			if !tc.givesUp {
+				Expect(found).To(BeNil())
+				return
+			}
+			Expect(found).NotTo(BeNil())
+			Expect(found.Desired).To(Equal(inherit.Object{Orphan: true, TaintsRefused: true}))
+		})
+	}
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/test/clusterapi"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// Heirloom is installed, restarted, killed, upgraded and stopped for good, each in the middle of a rollout. Every time the
+// rollout ends as without Heirloom, and Cluster API creates nothing more for it.
+func TestComingAndGoing(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	p := pair{newWorld(t, false, clusterapi.Options{}), newWorld(t, false, clusterapi.Options{})}
+	p.do(func(w *world) { w.deploy(2, inOrder()) })
+	p.do((*world).settle)
+	w := p.together
+	var next *stage.Replica
+	for _, step := range []struct {
+		name string
+		do   func() error
+	}{
+		{"installed", func() error {
+			w.Expect(w.StartHeirloom(w.ctx)).To(Succeed())
+			return w.InstallWebhooks(w.ctx, w.WebhookURL)
+		}},
+		{"restarted, and killed", func() error {
+			w.Expect(w.StopHeirloom()).To(Succeed())
+			w.Expect(w.StartHeirloom(w.ctx)).To(Succeed())
+			w.Expect(w.Heirloom.Kill()).To(Succeed())
+			return w.StartHeirloom(w.ctx)
+		}},
+		{"upgraded", func() (err error) {
+			next, err = w.StartReplica(w.ctx, "next")
+			w.Expect(err).NotTo(HaveOccurred())
+			w.Expect(w.InstallWebhooks(w.ctx, next.WebhookURL)).To(Succeed())
+			return w.StopHeirloom()
+		}},
+		{"stopped for good", func() error { return next.Stop() }},
+	} {
+		p.do(func(w *world) { w.rollOut(step.name) })
+		w.Eventually(w.bootstrappedWith).WithTimeout(patience).
+			Should(And(ContainElement(step.name[:2]), ContainElement(Not(Equal(step.name[:2])))), "in the middle of the rollout")
+		w.Expect(step.do()).To(Succeed(), step.name)
+		p.expectNothingMore(step.name)
+	}
+
+	w.Expect(w.RemoveWebhooks(w.ctx)).To(Succeed())
+	p.do(func(w *world) {
+		w.change(func(md *clusterv1.MachineDeployment) { md.Spec.Replicas = ptr.To(int32(3)) })
+	})
+	p.expectNothingMore("removed")
+}
+
+// expectNothingMore expects that both worlds end the same, and that Cluster API has created as much in both.
+func (p pair) expectNothingMore(after string) {
+	p.together.t.Helper()
+	expectEqual(p.alone, p.together, after)
+	created := p.together.created()
+	p.together.Expect(created).To(And(HaveKey("machines"), HaveKey("machinesets")))
+	p.together.Expect(created).To(Equal(p.alone.created()), after)
+}
+
+// rollOut makes Cluster API replace every Machine, by one with another label.
+func (w *world) rollOut(name string) {
+	w.change(func(md *clusterv1.MachineDeployment) {
+		md.Spec.Template.Labels["node.cluster.x-k8s.io/pool"] = name[:2]
+		md.Spec.Template.Spec.Bootstrap.DataSecretName = ptr.To(name[:2])
+	})
+}
+
+// bootstrappedWith are the names of the Secrets that Machines were made with.
+func (w *world) bootstrappedWith() []string {
+	var names []string
+	for _, machine := range w.list(w.Client, machineKind) {
+		name, _, err := unstructured.NestedString(machine.Object, "spec", "bootstrap", "dataSecretName")
+		w.Expect(err).NotTo(HaveOccurred())
+		names = append(names, name)
+	}
+	return names
+}
+
+// created counts what Cluster API has created of the chain, by resource; most of it by an apply.
+func (w *world) created() map[string]int {
+	log, err := os.Open(filepath.Join(w.dir, "audit.log"))
+	w.Expect(err).NotTo(HaveOccurred())
+	defer log.Close()
+	counts := map[string]int{}
+	lines := bufio.NewScanner(log)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var event struct {
+			User           struct{ Username string }
+			ObjectRef      struct{ Resource, APIGroup string }
+			ResponseStatus struct{ Code int }
+		}
+		w.Expect(json.Unmarshal(lines.Bytes(), &event)).To(Succeed())
+		if event.User.Username == "cluster-api" && event.ResponseStatus.Code == 201 && event.ObjectRef.APIGroup != "" && event.ObjectRef.Resource != "events" {
+			counts[event.ObjectRef.Resource]++
+		}
+	}
+	w.Expect(lines.Err()).NotTo(HaveOccurred())
+	return counts
+}
