@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -70,7 +71,7 @@ func (i *Infrastructure) Start(ctx context.Context, management *rest.Config) err
 	}
 	err = ctrl.NewControllerManagedBy(mgr).For(object(fakeMachinePool())).
 		Watches(object(machinePool()), handler.EnqueueRequestsFromMapFunc(infrastructureOf("spec", "template", "spec"))).
-		Owns(object(fakeMachine())).
+		Owns(object(fakeMachine()), builder.MatchEveryOwner).
 		Complete(reconcile.Func(i.machinePool))
 	if err != nil {
 		return fmt.Errorf("adding the controller of FakeMachinePool: %w", err)

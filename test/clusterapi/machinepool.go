@@ -114,7 +114,10 @@ func (i *Infrastructure) resizeMachines(ctx context.Context, p pool) (int, error
 			clusterv1.ClusterNameLabel:     p.owner.GetLabels()[clusterv1.ClusterNameLabel],
 			clusterv1.MachinePoolNameLabel: p.owner.GetName(),
 		})
-		member.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(p.infra, fakeMachinePool())})
+		// Not as controller, which its Machine will be.
+		member.SetOwnerReferences([]metav1.OwnerReference{{
+			APIVersion: p.infra.GetAPIVersion(), Kind: p.infra.GetKind(), Name: p.infra.GetName(), UID: p.infra.GetUID(),
+		}})
 		// A watch of the created one brings it back here.
 		if err := i.client.Create(ctx, member); err != nil && !apierrors.IsAlreadyExists(err) {
 			return 0, fmt.Errorf("creating FakeMachine %s: %w", member.GetName(), err)
