@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -165,25 +164,4 @@ func (w *world) deploy(replicas int32, d stage.Declared) {
 	w.md.Spec.Template.Spec.InfrastructureRef.Name = "small"
 	w.md.Spec.Template.Spec.Version = kubernetesVersion
 	w.create(w.md)
-}
-
-// addLonely creates a MachineSet and a Machine that nobody owns, with what their owners would have declared.
-func (w *world) addLonely(d stage.Declared) {
-	w.t.Helper()
-	set := stage.MachineSet(w.md, "set")
-	set.OwnerReferences = nil
-	own := map[string]string{clusterv1.ClusterNameLabel: "prod", "set": "lonely"}
-	set.Labels, set.Spec.Selector.MatchLabels = own, own
-	set.Spec.Template.Labels, set.Spec.Template.Annotations = maps.Clone(d.Labels), d.Annotations
-	maps.Copy(set.Spec.Template.Labels, own)
-	set.Spec.Template.Spec.Taints = d.Taints
-	set.Spec.Template.Spec.InfrastructureRef.Kind, set.Spec.Template.Spec.InfrastructureRef.Name = "FakeMachineTemplate", "small"
-	w.create(set)
-
-	w.create(provided("FakeMachine", "single", map[string]any{}))
-	machine := stage.Machine(set, "single")
-	machine.OwnerReferences, machine.Labels, machine.Annotations = nil, map[string]string{clusterv1.ClusterNameLabel: "prod", "team": "ml"}, d.Annotations
-	machine.Spec.ProviderID, machine.Spec.InfrastructureRef.Name, machine.Spec.Taints = "", "single", d.Taints
-	w.create(machine)
-	w.lonely = 2
 }
