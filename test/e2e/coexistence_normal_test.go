@@ -108,4 +108,3 @@ func text(v any) string {
 func onlyHeirloom(t any) bool {
 	return strings.Contains(text(t), `"key":"annotated-`)
 }
-

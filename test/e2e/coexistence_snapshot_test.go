@@ -96,4 +96,3 @@ func (w *world) snapshot() []string {
 	slices.Sort(all)
 	return all
 }
-
