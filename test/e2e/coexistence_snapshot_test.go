@@ -62,13 +62,13 @@ func (w *world) settle() {
 	since := time.Now()
 	w.Eventually(func(g Gomega) {
 		w.ready(g)
-		now, err := json.Marshal([]any{w.versions(), w.snapshot()})
+		now, err := json.Marshal([]any{w.versions(), w.nodes()})
 		g.Expect(err).NotTo(HaveOccurred())
 		if string(now) != last {
 			last, since = string(now), time.Now()
 		}
 		g.Expect(time.Since(since)).To(BeNumerically(">", 5*time.Second), "something is still being written")
-	}).WithTimeout(3 * patience).WithPolling(500 * time.Millisecond).Should(Succeed())
+	}).WithTimeout(3 * patience).WithPolling(time.Second).Should(Succeed())
 }
 
 // deployed expects that the MachineDeployment is what was asked for.
@@ -84,12 +84,19 @@ func (w *world) deployed(g Gomega) {
 
 // snapshot returns every object of the chain and every Node, without what differs from run to run.
 func (w *world) snapshot() []string {
-	var all []string
+	all := w.nodes()
 	for _, gvk := range chain() {
 		for _, object := range w.list(w.Client, gvk) {
 			all = append(all, w.normal(object))
 		}
 	}
+	slices.Sort(all)
+	return all
+}
+
+// nodes returns every Node, likewise. Their versions move with every heartbeat.
+func (w *world) nodes() []string {
+	var all []string
 	for _, node := range w.list(w.workload.Client, nodeKind) {
 		all = append(all, w.normal(node))
 	}
