@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -13,9 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -23,13 +27,15 @@ import (
 )
 
 // Infrastructure is a provider of Cluster API. A FakeMachine becomes a hollow kubelet of its own name in the workload
-// cluster; a FakeCluster is provisioned at once.
+// cluster, a FakeMachinePool several, with or without FakeMachines; a FakeCluster is provisioned at once.
 type Infrastructure struct {
 	Workload *controlplane.ControlPlane
 	// Dir is where kubelets leave their logs.
 	Dir string
 
-	client   client.Client
+	client client.Client
+	// workload is an administrator's client of the workload cluster, as kubeadm has it on a Machine of a control plane.
+	workload client.Client
 	mu       sync.Mutex
 	kubelets map[string]*controlplane.Kubelet
 	ended    chan error
@@ -45,15 +51,30 @@ func (i *Infrastructure) Start(ctx context.Context, management *rest.Config) err
 	if err != nil {
 		return fmt.Errorf("creating the manager of the infrastructure provider: %w", err)
 	}
+	if i.workload, err = client.New(i.Workload.AdminConfig(), client.Options{}); err != nil {
+		return fmt.Errorf("making a client of the workload cluster: %w", err)
+	}
 	i.client, i.kubelets, i.ended = mgr.GetClient(), map[string]*controlplane.Kubelet{}, make(chan error, 1)
 	for gvk, reconciler := range map[schema.GroupVersionKind]reconcile.Func{
-		fakeCluster(): i.cluster, fakeMachine(): i.machine, externalControlPlane(): i.controlPlane,
+		fakeCluster(): i.cluster, externalControlPlane(): i.controlPlane,
 	} {
-		kind := &unstructured.Unstructured{}
-		kind.SetGroupVersionKind(gvk)
-		if err := ctrl.NewControllerManagedBy(mgr).For(kind).Complete(reconciler); err != nil {
+		if err := ctrl.NewControllerManagedBy(mgr).For(object(gvk)).Complete(reconciler); err != nil {
 			return fmt.Errorf("adding the controller of %s: %w", gvk.Kind, err)
 		}
+	}
+	// What becomes of these depends on their owners, too.
+	err = ctrl.NewControllerManagedBy(mgr).For(object(fakeMachine())).
+		Watches(object(machine()), handler.EnqueueRequestsFromMapFunc(infrastructureOf("spec"))).
+		Complete(reconcile.Func(i.machine))
+	if err != nil {
+		return fmt.Errorf("adding the controller of FakeMachine: %w", err)
+	}
+	err = ctrl.NewControllerManagedBy(mgr).For(object(fakeMachinePool())).
+		Watches(object(machinePool()), handler.EnqueueRequestsFromMapFunc(infrastructureOf("spec", "template", "spec"))).
+		Owns(object(fakeMachine()), builder.MatchEveryOwner).
+		Complete(reconcile.Func(i.machinePool))
+	if err != nil {
+		return fmt.Errorf("adding the controller of FakeMachinePool: %w", err)
 	}
 	ctx, i.cancel = context.WithCancel(ctx)
 	go func() { i.ended <- mgr.Start(ctx) }()
@@ -91,38 +112,47 @@ func (i *Infrastructure) controlPlane(ctx context.Context, req reconcile.Request
 	})
 }
 
-func (i *Infrastructure) machine(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	machine, err := i.get(ctx, fakeMachine(), req)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	if machine == nil {
-		return reconcile.Result{}, i.stop(req.Name)
-	}
-	providerID := "kubemark://" + req.Name
-	if id, _, _ := unstructured.NestedString(machine.Object, "spec", "providerID"); id != providerID {
-		before := machine.DeepCopy()
-		if err := unstructured.SetNestedField(machine.Object, providerID, "spec", "providerID"); err != nil {
-			return reconcile.Result{}, fmt.Errorf("setting the providerID: %w", err)
-		}
-		if err := i.client.Patch(ctx, machine, client.MergeFrom(before)); err != nil {
-			return reconcile.Result{}, client.IgnoreNotFound(err)
-		}
-	}
-	if err := i.start(ctx, req.Name); err != nil {
-		return reconcile.Result{}, err
-	}
-	return reconcile.Result{}, i.report(ctx, machine, map[string]any{"ready": true, "initialization": map[string]any{"provisioned": true}})
-}
-
 // get returns nil for an object that is gone.
 func (i *Infrastructure) get(ctx context.Context, gvk schema.GroupVersionKind, req reconcile.Request) (*unstructured.Unstructured, error) {
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(gvk)
-	if err := i.client.Get(ctx, req.NamespacedName, object); err != nil {
+	found := object(gvk)
+	if err := i.client.Get(ctx, req.NamespacedName, found); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	return object, nil
+	return found, nil
+}
+
+// owner returns the owner of an object, or nil while there is none.
+func (i *Infrastructure) owner(ctx context.Context, owned *unstructured.Unstructured, gvk schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+	for _, ref := range owned.GetOwnerReferences() {
+		if ref.Kind == gvk.Kind {
+			return i.get(ctx, gvk, reconcile.Request{NamespacedName: client.ObjectKey{Namespace: owned.GetNamespace(), Name: ref.Name}})
+		}
+	}
+	return nil, nil
+}
+
+// change patches an object, unless that changes nothing.
+func (i *Infrastructure) change(ctx context.Context, object *unstructured.Unstructured, how func()) error {
+	before := object.DeepCopy()
+	how()
+	if equality.Semantic.DeepEqual(before.Object, object.Object) {
+		return nil
+	}
+	return client.IgnoreNotFound(i.client.Patch(ctx, object, client.MergeFrom(before)))
+}
+
+// infrastructureOf returns a function from an object to the one that its infrastructureRef, in this part of it, names.
+func infrastructureOf(part ...string) handler.MapFunc {
+	return func(_ context.Context, o client.Object) []reconcile.Request {
+		name, _, _ := unstructured.NestedString(o.(*unstructured.Unstructured).Object, slices.Concat(part, []string{"infrastructureRef", "name"})...)
+		return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}}}
+	}
+}
+
+func object(gvk schema.GroupVersionKind) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(gvk)
+	return o
 }
 
 // report writes an object's status, once.
@@ -135,39 +165,16 @@ func (i *Infrastructure) report(ctx context.Context, object *unstructured.Unstru
 	return client.IgnoreNotFound(i.client.Status().Patch(ctx, object, client.MergeFrom(before)))
 }
 
-func (i *Infrastructure) start(ctx context.Context, name string) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.kubelets[name] != nil {
-		return nil
-	}
-	// It outlives the request.
-	kubelet, err := i.Workload.StartKubelet(context.WithoutCancel(ctx), controlplane.KubeletOptions{Name: name, Dir: i.Dir})
-	if err != nil {
-		return err
-	}
-	i.kubelets[name] = kubelet
-	return nil
+func fakeCluster() schema.GroupVersionKind     { return fake("FakeCluster") }
+func fakeMachine() schema.GroupVersionKind     { return fake("FakeMachine") }
+func fakeMachinePool() schema.GroupVersionKind { return fake("FakeMachinePool") }
+
+func fake(kind string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Kind: kind}
 }
 
-func (i *Infrastructure) stop(name string) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	kubelet := i.kubelets[name]
-	if kubelet == nil {
-		return nil
-	}
-	delete(i.kubelets, name)
-	return kubelet.Stop()
-}
-
-func fakeCluster() schema.GroupVersionKind {
-	return schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Kind: "FakeCluster"}
-}
-
-func fakeMachine() schema.GroupVersionKind {
-	return schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Kind: "FakeMachine"}
-}
+func machine() schema.GroupVersionKind     { return clusterv1.GroupVersion.WithKind("Machine") }
+func machinePool() schema.GroupVersionKind { return clusterv1.GroupVersion.WithKind("MachinePool") }
 
 // externalControlPlane has no Machines: what runs is the control plane of the tests.
 func externalControlPlane() schema.GroupVersionKind {

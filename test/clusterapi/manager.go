@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -106,7 +105,7 @@ func (m *Managers) start(ctx context.Context, admin client.Client, p provider, k
 		"--kubeconfig=" + kubeconfig, "--leader-elect=false",
 		fmt.Sprintf("--webhook-port=%d", ports[0]), "--webhook-cert-dir=" + certs, "--health-addr=" + health,
 		fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[2]), "--insecure-diagnostics=true",
-		"--feature-gates=" + gates(p.name, options),
+		"--feature-gates=" + gates(options),
 	}
 	server := endpoint{url: fmt.Sprintf("https://127.0.0.1:%d", ports[0]), ca: ca}
 	if err := convertAt(ctx, admin, filepath.Join(p.dir, "config", "crd", "bases"), server); err != nil {
@@ -127,12 +126,9 @@ func (m *Managers) start(ctx context.Context, admin client.Client, p provider, k
 	return controlplane.Apply(ctx, admin, objects)
 }
 
-func gates(name string, options Options) string {
-	all := []string{"ClusterTopology=true"}
-	if name == "core" {
-		all = append(all, fmt.Sprintf("MachineTaintPropagation=%t", options.TaintPropagation))
-	}
-	return strings.Join(all, ",")
+// gates are the same for every manager, as each has webhooks that go by them.
+func gates(options Options) string {
+	return fmt.Sprintf("ClusterTopology=true,MachineTaintPropagation=%t", options.TaintPropagation)
 }
 
 func freePorts(n int) ([]int, error) {

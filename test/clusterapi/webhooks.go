@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/test/controlplane"
@@ -51,19 +52,25 @@ func webhooks(file, name string, server endpoint) ([]unstructured.Unstructured, 
 	return objects, nil
 }
 
-// convertAt makes the API server ask the endpoint to convert between the versions of those kinds that have several.
+// convertAt makes the API server ask the endpoint to convert between the versions of those kinds that have several, and gives
+// them the labels by which Cluster API finds the version for each of its contracts. Both are a kustomization's work, too.
 func convertAt(ctx context.Context, admin client.Client, bases string, server endpoint) error {
 	files, err := filepath.Glob(filepath.Join(bases, "*.yaml"))
 	if err != nil {
 		return fmt.Errorf("looking for CRDs: %w", err)
 	}
-	conversion, err := json.Marshal(map[string]any{"spec": map[string]any{"conversion": apiextensionsv1.CustomResourceConversion{
-		Strategy: apiextensionsv1.WebhookConverter,
-		Webhook: &apiextensionsv1.WebhookConversion{
-			ConversionReviewVersions: []string{"v1"},
-			ClientConfig:             &apiextensionsv1.WebhookClientConfig{URL: ptr.To(server.url + "/convert"), CABundle: server.ca},
-		},
-	}}})
+	conversion, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"labels": map[string]string{
+			clusterv1.GroupVersion.Group + "/v1beta1": "v1beta1", clusterv1.GroupVersion.Group + "/v1beta2": "v1beta2",
+		}},
+		"spec": map[string]any{"conversion": apiextensionsv1.CustomResourceConversion{
+			Strategy: apiextensionsv1.WebhookConverter,
+			Webhook: &apiextensionsv1.WebhookConversion{
+				ConversionReviewVersions: []string{"v1"},
+				ClientConfig:             &apiextensionsv1.WebhookClientConfig{URL: ptr.To(server.url + "/convert"), CABundle: server.ca},
+			},
+		}},
+	})
 	if err != nil {
 		return fmt.Errorf("encoding a patch: %w", err)
 	}

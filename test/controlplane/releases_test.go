@@ -112,6 +112,12 @@ func providers() []*unstructured.Unstructured {
 			map[string]any{"template": map[string]any{"metadata": metadata, "spec": machine}}),
 		object("infrastructure.cluster.x-k8s.io/v1beta2", "FakeCluster",
 			map[string]any{"controlPlaneEndpoint": map[string]any{"host": "one.example", "port": int64(6443)}}),
+		object("infrastructure.cluster.x-k8s.io/v1beta2", "FakeClusterTemplate", map[string]any{"template": map[string]any{"metadata": metadata,
+			"spec": map[string]any{"controlPlaneEndpoint": map[string]any{"host": "one.example", "port": int64(6443)}}}}),
+		object("infrastructure.cluster.x-k8s.io/v1beta2", "FakeMachinePool",
+			map[string]any{"machines": true, "providerIDList": []any{"fake://one"}}),
+		object("infrastructure.cluster.x-k8s.io/v1beta2", "FakeMachinePoolTemplate",
+			map[string]any{"template": map[string]any{"metadata": metadata, "spec": map[string]any{"machines": true}}}),
 		object("infrastructure.example.com/v1", "ExampleMachine", machine),
 		controlPlane("v1beta2", "ModernControlPlane", map[string]any{"metadata": metadata, "spec": map[string]any{
 			"infrastructureRef": map[string]any{"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "FakeMachineTemplate", "name": "one"},

@@ -72,7 +72,7 @@ func steps(typed bool) []step {
 		{"change after a rollout", func(w *world) {
 			w.change(func(md *clusterv1.MachineDeployment) { md.Spec.Template.Labels["team"] = "after" })
 		}},
-		{"a MachineSet and a Machine without owners", func(w *world) { w.addLonely(declared) }},
+		{"a MachineSet and a Machine without owners, and adoption", func(w *world) { w.addLonely(declared) }},
 		{"delete a Machine", func(w *world) {
 			machines := w.list(w.Client, machineKind)
 			machine := machines[slices.IndexFunc(machines, func(m unstructured.Unstructured) bool { return strings.HasPrefix(m.GetName(), "workers-") })]
@@ -90,6 +90,7 @@ func steps(typed bool) []step {
 // promises; nothing moves that would not move anyway. It makes no difference whether Heirloom comes before or after, and
 // none is left when it has gone.
 func TestCoexistence(t *testing.T) {
+	t.Parallel() // with TestCoexistenceWithTopology
 	for _, gate := range []bool{true, false} {
 		t.Run(fmt.Sprintf("MachineTaintPropagation=%t", gate), func(t *testing.T) {
 			t.Parallel() // most of it is waiting
@@ -138,5 +139,6 @@ func expectQuiet(alone, together *world) {
 	for _, what := range []string{"delete machines", "delete machinesets"} {
 		together.Expect(writes[what]).To(Equal(without[what]), what)
 	}
+	expectSameCreations(alone, together)
 	together.Expect(float64(writes.total())).To(BeNumerically("<=", 1.2*float64(without.total())))
 }

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -42,10 +41,22 @@ type world struct {
 	md       *clusterv1.MachineDeployment
 	// lonely is how many Machines there are that are not the MachineDeployment's.
 	lonely int32
+	// ready expects that everything is as it was asked for.
+	ready func(Gomega)
 }
 
-// newWorld makes a world. Without Heirloom it has neither its webhooks nor its program.
+// newWorld makes a world with a Cluster that has an external control plane. Without Heirloom it has neither its webhooks nor
+// its program.
 func newWorld(t *testing.T, heirloom bool, options clusterapi.Options) *world {
+	t.Helper()
+	w := newEmptyWorld(t, heirloom, options)
+	w.ready = w.deployed
+	w.addCluster()
+	return w
+}
+
+// newEmptyWorld makes a world without Clusters.
+func newEmptyWorld(t *testing.T, heirloom bool, options clusterapi.Options) *world {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "world")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -63,14 +74,13 @@ func newWorld(t *testing.T, heirloom bool, options clusterapi.Options) *world {
 	options.Dir = dir
 	w.managers, err = clusterapi.Start(ctx, s.ControlPlane, options)
 	w.Expect(err).NotTo(HaveOccurred())
-	w.addCluster()
+	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}})
 	return w
 }
 
 // addCluster creates a Cluster whose control plane is managed by somebody else.
 func (w *world) addCluster() {
 	w.t.Helper()
-	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}})
 	w.create(provided("FakeCluster", "prod", map[string]any{}))
 	w.create(provided("FakeMachineTemplate", "small", map[string]any{"template": map[string]any{"spec": map[string]any{"size": "small"}}}))
 	controlPlane := provided("ModernControlPlane", "prod", map[string]any{"version": kubernetesVersion})
@@ -88,6 +98,12 @@ func (w *world) addCluster() {
 	var err error
 	w.workload, err = w.StartWorkload(w.ctx, w.cluster, controlplane.Options{})
 	w.Expect(err).NotTo(HaveOccurred())
+	w.provide()
+}
+
+// provide starts the infrastructure provider.
+func (w *world) provide() {
+	w.t.Helper()
 	w.infra = &clusterapi.Infrastructure{Workload: w.workload.ControlPlane, Dir: w.dir}
 	w.Expect(w.infra.Start(w.ctx, w.AdminConfig())).To(Succeed())
 }
@@ -96,7 +112,7 @@ func (w *world) end(cancel context.CancelFunc) {
 	defer cancel()
 	defer os.RemoveAll(w.dir)
 	if w.t.Failed() {
-		for _, name := range []string{"heirloom.log", "core.log"} {
+		for _, name := range []string{"heirloom.log", "core.log", "kubeadm-bootstrap.log", "kubeadm-control-plane.log"} {
 			if log, err := os.ReadFile(filepath.Join(w.dir, name)); err == nil {
 				w.t.Logf("%s:\n%s", name, log)
 			}
@@ -148,25 +164,4 @@ func (w *world) deploy(replicas int32, d stage.Declared) {
 	w.md.Spec.Template.Spec.InfrastructureRef.Name = "small"
 	w.md.Spec.Template.Spec.Version = kubernetesVersion
 	w.create(w.md)
-}
-
-// addLonely creates a MachineSet and a Machine that nobody owns, with what their owners would have declared.
-func (w *world) addLonely(d stage.Declared) {
-	w.t.Helper()
-	set := stage.MachineSet(w.md, "set")
-	set.OwnerReferences = nil
-	own := map[string]string{clusterv1.ClusterNameLabel: "prod", "set": "lonely"}
-	set.Labels, set.Spec.Selector.MatchLabels = own, own
-	set.Spec.Template.Labels, set.Spec.Template.Annotations = maps.Clone(d.Labels), d.Annotations
-	maps.Copy(set.Spec.Template.Labels, own)
-	set.Spec.Template.Spec.Taints = d.Taints
-	set.Spec.Template.Spec.InfrastructureRef.Kind, set.Spec.Template.Spec.InfrastructureRef.Name = "FakeMachineTemplate", "small"
-	w.create(set)
-
-	w.create(provided("FakeMachine", "single", map[string]any{}))
-	machine := stage.Machine(set, "single")
-	machine.OwnerReferences, machine.Labels, machine.Annotations = nil, map[string]string{clusterv1.ClusterNameLabel: "prod", "team": "ml"}, d.Annotations
-	machine.Spec.ProviderID, machine.Spec.InfrastructureRef.Name, machine.Spec.Taints = "", "single", d.Taints
-	w.create(machine)
-	w.lonely = 2
 }

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterapi
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+)
+
+func (i *Infrastructure) machine(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	infra, err := i.get(ctx, fakeMachine(), req)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if infra == nil {
+		return reconcile.Result{}, i.stop(req.Name)
+	}
+	owner, err := i.owner(ctx, infra, machine())
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if owner == nil || !bootstraps(owner, "spec") {
+		return reconcile.Result{}, nil // the next event of its Machine will tell
+	}
+	err = i.change(ctx, infra, func() { set(infra, providerID(req.Name), "spec", "providerID") })
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("setting the providerID: %w", err)
+	}
+	_, leads := infra.GetLabels()[clusterv1.MachineControlPlaneLabel]
+	if leads {
+		if err := i.initialize(ctx, req.NamespacedName); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	if err := i.start(ctx, req.Name, registersWith(owner, leads)); err != nil {
+		return reconcile.Result{}, err
+	}
+	if leads {
+		if registered, err := i.markControlPlane(ctx, req.Name); err != nil || !registered {
+			return reconcile.Result{RequeueAfter: retry}, err
+		}
+	}
+	return reconcile.Result{}, i.report(ctx, infra, map[string]any{"ready": true, "initialization": map[string]any{"provisioned": true}})
+}
+
+// bootstraps tells whether a Machine, or the template in a part of a MachinePool, has got its bootstrap data.
+func bootstraps(owner *unstructured.Unstructured, part ...string) bool {
+	_, found, _ := unstructured.NestedString(owner.Object, append(part, "bootstrap", "dataSecretName")...)
+	return found
+}
+
+// registersWith are the taints with which a kubelet registers that kubeadm has configured: a control plane's, or what
+// Cluster API's bootstrap provider adds for workers.
+func registersWith(owner *unstructured.Unstructured, leads bool) []string {
+	switch {
+	case leads:
+		return []string{controlPlaneRole + "=:NoSchedule"}
+	case kubeadm(owner):
+		return []string{clusterv1.NodeUninitializedTaint.Key + "=:" + string(corev1.TaintEffectNoSchedule)}
+	default:
+		return nil
+	}
+}
+
+// kubeadm tells whether a Machine or a MachinePool has a KubeadmConfig, its own or that of its pool.
+func kubeadm(owner *unstructured.Unstructured) bool {
+	for _, part := range [][]string{{"spec"}, {"spec", "template", "spec"}} {
+		if _, found, _ := unstructured.NestedMap(owner.Object, append(part, "bootstrap", "configRef")...); found {
+			return true
+		}
+	}
+	_, pooled := owner.GetLabels()[clusterv1.MachinePoolNameLabel]
+	return pooled
+}
+
+func providerID(name string) string { return "kubemark://" + name }
+
+// set sets a field of an object whose fields on the way are objects or missing, as their CRD says.
+func set(object *unstructured.Unstructured, value any, path ...string) {
+	if err := unstructured.SetNestedField(object.Object, value, path...); err != nil {
+		panic(fmt.Sprintf("the CRD and this disagree: %v", err))
+	}
+}
+
+func (i *Infrastructure) start(ctx context.Context, name string, taints []string) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.kubelets[name] != nil {
+		return nil
+	}
+	// It outlives the request.
+	kubelet, err := i.Workload.StartKubelet(context.WithoutCancel(ctx), controlplane.KubeletOptions{Name: name, Dir: i.Dir, RegisterWithTaints: taints})
+	if err != nil {
+		return err
+	}
+	i.kubelets[name] = kubelet
+	return nil
+}
+
+func (i *Infrastructure) stop(name string) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	kubelet := i.kubelets[name]
+	if kubelet == nil {
+		return nil
+	}
+	delete(i.kubelets, name)
+	return kubelet.Stop()
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterapi
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// poolFinalizer keeps a pool until its Machines and kubelets have gone.
+const poolFinalizer = "infrastructure.cluster.x-k8s.io/fakemachinepool"
+
+// pool is a FakeMachinePool with the MachinePool that owns it.
+type pool struct {
+	infra, owner *unstructured.Unstructured
+	// wanted is how many members it should have.
+	wanted int
+}
+
+func (p pool) member(number int) string { return fmt.Sprintf("%s-%d", p.infra.GetName(), number) }
+
+// hasMachines tells whether there is a FakeMachine, and with it a Machine, for each member.
+func (p pool) hasMachines() bool {
+	machines, _, _ := unstructured.NestedBool(p.infra.Object, "spec", "machines")
+	return machines
+}
+
+// known is how many members were reported last.
+func (p pool) known() int {
+	ids, _, _ := unstructured.NestedStringSlice(p.infra.Object, "spec", "providerIDList")
+	return len(ids)
+}
+
+func (i *Infrastructure) machinePool(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	infra, err := i.get(ctx, fakeMachinePool(), req)
+	if err != nil || infra == nil {
+		return reconcile.Result{}, err
+	}
+	owner, err := i.owner(ctx, infra, machinePool())
+	if err != nil || owner == nil || !bootstraps(owner, "spec", "template", "spec") {
+		return reconcile.Result{}, err // the next event of its MachinePool will tell
+	}
+	p := pool{infra: infra, owner: owner}
+	if infra.GetDeletionTimestamp().IsZero() {
+		replicas, _, _ := unstructured.NestedInt64(owner.Object, "spec", "replicas")
+		p.wanted = int(replicas)
+		if err := i.change(ctx, infra, func() { controllerutil.AddFinalizer(infra, poolFinalizer) }); err != nil {
+			return reconcile.Result{}, fmt.Errorf("adding a finalizer: %w", err)
+		}
+	}
+	resize := i.resizeKubelets
+	if p.hasMachines() {
+		resize = i.resizeMachines
+	}
+	left, err := resize(ctx, p)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if !infra.GetDeletionTimestamp().IsZero() {
+		if left > 0 {
+			return reconcile.Result{}, nil // it is called again when they go
+		}
+		return reconcile.Result{}, i.change(ctx, infra, func() { controllerutil.RemoveFinalizer(infra, poolFinalizer) })
+	}
+	return reconcile.Result{}, i.reportPool(ctx, p)
+}
+
+func (i *Infrastructure) reportPool(ctx context.Context, p pool) error {
+	ids := make([]any, p.wanted)
+	for number := range ids {
+		ids[number] = providerID(p.member(number))
+	}
+	if err := i.change(ctx, p.infra, func() { set(p.infra, ids, "spec", "providerIDList") }); err != nil {
+		return fmt.Errorf("setting the providerIDList: %w", err)
+	}
+	status := map[string]any{"ready": true, "replicas": int64(p.wanted), "initialization": map[string]any{"provisioned": true}}
+	if p.hasMachines() {
+		status["infrastructureMachineKind"] = fakeMachine().Kind
+	}
+	return i.report(ctx, p.infra, status)
+}
+
+// resizeKubelets starts and stops kubelets that no Machine stands for. It returns how many there are.
+func (i *Infrastructure) resizeKubelets(ctx context.Context, p pool) (int, error) {
+	for number := range p.wanted {
+		if err := i.start(ctx, p.member(number), registersWith(p.owner, false)); err != nil {
+			return 0, err
+		}
+	}
+	for number := p.wanted; number < p.known(); number++ {
+		if err := i.stop(p.member(number)); err != nil {
+			return 0, err
+		}
+	}
+	return p.wanted, nil
+}
+
+// resizeMachines creates FakeMachines, of which Cluster API makes Machines, and deletes the Machines of those that are too
+// many, as the contract of MachinePool Machines asks. It returns how many FakeMachines there are.
+func (i *Infrastructure) resizeMachines(ctx context.Context, p pool) (int, error) {
+	for number := range p.wanted {
+		member := object(fakeMachine())
+		member.SetNamespace(p.infra.GetNamespace())
+		member.SetName(p.member(number))
+		member.SetLabels(map[string]string{
+			clusterv1.ClusterNameLabel:     p.owner.GetLabels()[clusterv1.ClusterNameLabel],
+			clusterv1.MachinePoolNameLabel: p.owner.GetName(),
+		})
+		// Not as controller, which its Machine will be.
+		member.SetOwnerReferences([]metav1.OwnerReference{{
+			APIVersion: p.infra.GetAPIVersion(), Kind: p.infra.GetKind(), Name: p.infra.GetName(), UID: p.infra.GetUID(),
+		}})
+		// A watch of the created one brings it back here.
+		if err := i.client.Create(ctx, member); err != nil && !apierrors.IsAlreadyExists(err) {
+			return 0, fmt.Errorf("creating FakeMachine %s: %w", member.GetName(), err)
+		}
+	}
+	left := p.wanted
+	for number := p.wanted; number < p.known(); number++ {
+		key := client.ObjectKey{Namespace: p.infra.GetNamespace(), Name: p.member(number)}
+		member, err := i.get(ctx, fakeMachine(), reconcile.Request{NamespacedName: key})
+		if err != nil {
+			return 0, err
+		}
+		if member == nil {
+			continue
+		}
+		left++
+		owner, err := i.owner(ctx, member, machine())
+		if err != nil {
+			return 0, err
+		}
+		if owner == nil {
+			owner = member
+		}
+		if owner.GetDeletionTimestamp().IsZero() {
+			if err := i.client.Delete(ctx, owner); client.IgnoreNotFound(err) != nil {
+				return 0, fmt.Errorf("deleting %s %s: %w", owner.GetKind(), owner.GetName(), err)
+			}
+		}
+	}
+	return left, nil
+}

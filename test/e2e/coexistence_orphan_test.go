@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"maps"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// addLonely creates a MachineSet and a Machine that nobody owns, with what their owners would have declared, and two more that
+// are adopted: a Machine by that MachineSet, and an empty MachineSet by the MachineDeployment.
+func (w *world) addLonely(d stage.Declared) {
+	w.t.Helper()
+	empty := w.orphanSet("empty", 0)
+	w.create(empty)
+	w.expectOwned(empty, "MachineDeployment")
+
+	set := w.orphanSet("set", 2)
+	own := map[string]string{clusterv1.ClusterNameLabel: "prod", "set": "lonely"}
+	set.Labels, set.Spec.Selector.MatchLabels = own, own
+	set.Spec.Template.Labels, set.Spec.Template.Annotations = maps.Clone(d.Labels), d.Annotations
+	maps.Copy(set.Spec.Template.Labels, own)
+	set.Spec.Template.Spec.Taints = d.Taints
+	// First, so that it counts when the MachineSet comes; the Cluster adopts only what stands alone.
+	adopted := w.addMachine(set, "adopted", stage.Declared{Labels: own})
+	w.expectOwned(adopted, "Cluster")
+	w.create(set)
+	w.expectOwned(adopted, "MachineSet")
+
+	single := d
+	single.Labels = map[string]string{clusterv1.ClusterNameLabel: "prod", "team": "ml"}
+	w.addMachine(set, "single", single)
+	w.lonely = 3
+}
+
+// orphanSet returns a MachineSet that the MachineDeployment selects and does not own.
+func (w *world) orphanSet(name string, replicas int32) *clusterv1.MachineSet {
+	set := stage.MachineSet(w.md, name)
+	set.OwnerReferences, set.Spec.Replicas = nil, ptr.To(replicas)
+	set.Spec.Template.Spec.InfrastructureRef.Kind, set.Spec.Template.Spec.InfrastructureRef.Name = "FakeMachineTemplate", "small"
+	return set
+}
+
+// addMachine creates a Machine that nobody owns.
+func (w *world) addMachine(set *clusterv1.MachineSet, name string, d stage.Declared) *clusterv1.Machine {
+	w.t.Helper()
+	w.create(provided("FakeMachine", name, map[string]any{}))
+	machine := stage.Machine(set, name)
+	machine.OwnerReferences, machine.Labels, machine.Annotations = nil, d.Labels, d.Annotations
+	machine.Spec.ProviderID, machine.Spec.InfrastructureRef.Name, machine.Spec.Taints = "", name, d.Taints
+	w.create(machine)
+	return machine
+}
+
+// expectOwned expects that an object gets an owner of this kind.
+func (w *world) expectOwned(object client.Object, by string) {
+	w.t.Helper()
+	w.Eventually(func(g Gomega) {
+		g.Expect(w.Client.Get(w.ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
+		g.Expect(object.GetOwnerReferences()).To(ContainElement(HaveField("Kind", by)))
+	}).WithTimeout(patience).Should(Succeed())
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/test/clusterapi"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// The same as TestCoexistence for a Cluster with a managed topology, a kubeadm control plane and MachinePools, beside
+// Cluster API's core and kubeadm managers.
+func TestCoexistenceWithTopology(t *testing.T) {
+	t.Parallel() // with TestCoexistence
+	for _, gate := range []bool{true, false} {
+		t.Run(fmt.Sprintf("MachineTaintPropagation=%t", gate), func(t *testing.T) {
+			t.Parallel() // most of it is waiting
+			options := clusterapi.Options{TaintPropagation: gate}
+			alone, together := newManagedWorld(t, false, options), newManagedWorld(t, true, options)
+			compare := func(steps ...step) {
+				for _, step := range steps {
+					step.do(alone)
+					step.do(together)
+					expectEqual(alone, together, step.name)
+				}
+			}
+			compare(step{"create", func(w *world) { w.build(gate) }})
+			together.expectPromised("annotated-cluster", 30, "leader", "workers", "pooled", "bare")
+			compare(step{"change class and Cluster", func(w *world) { w.redeclare(gate) }})
+			together.expectPromised("annotated-changed", 31, "leader", "changed")
+			compare(
+				step{"roll out other templates", (*world).rollOut},
+				step{"scale out", func(w *world) { w.scale(3, 2) }},
+				step{"remediate a worker, replace a leader", (*world).replace},
+			)
+			expectQuiet(alone, together)
+			compare(step{"scale in, without the MachineDeployment", func(w *world) {
+				w.scale(1, 1)
+				w.changeCluster(func(t *clusterv1.Topology) { t.Workers.MachineDeployments = nil })
+			}})
+			for _, w := range []*world{alone, together} {
+				w.Expect(w.Client.Delete(w.ctx, w.cluster)).To(Succeed())
+			}
+			alone.expectGone(alone.cluster)
+			together.expectGone(together.cluster)
+			together.Expect(cmp.Diff(alone.snapshot(), together.snapshot())).To(BeEmpty(), "what is left of the Cluster")
+			expectSameCreations(alone, together)
+		})
+	}
+}
+
+// build creates the Cluster.
+func (w *world) build(typed bool) {
+	w.t.Helper()
+	w.cluster = managed(typed)
+	w.create(w.cluster)
+}
+
+// redeclare changes, adds and removes labels, annotations, taints and in-place fields in the class and in the Cluster.
+func (w *world) redeclare(typed bool) {
+	w.t.Helper()
+	w.changeClass(func(class *clusterv1.ClusterClassSpec) {
+		workers := &class.Workers.MachineDeployments[0]
+		for _, metadata := range []clusterv1.ObjectMeta{
+			class.ControlPlane.Metadata, workers.Metadata, class.Workers.MachinePools[0].Metadata, class.Workers.MachinePools[1].Metadata,
+		} {
+			delete(metadata.Labels, "goes")
+			delete(metadata.Labels, "node.cluster.x-k8s.io/goes")
+			metadata.Labels["came.node.cluster.x-k8s.io/later"] = "yes"
+			metadata.Annotations["note"] = "changed"
+		}
+		class.ControlPlane.Deletion.NodeDeletionTimeoutSeconds = ptr.To(int32(31))
+		workers.Deletion.NodeDrainTimeoutSeconds = ptr.To(int32(31))
+		workers.MinReadySeconds = ptr.To(int32(2))
+		class.Workers.MachinePools[0].Deletion.NodeDrainTimeoutSeconds = ptr.To(int32(31))
+	})
+	w.changeCluster(func(topology *clusterv1.Topology) {
+		workers := &topology.Workers.MachineDeployments[0]
+		for _, metadata := range []clusterv1.ObjectMeta{
+			workers.Metadata, topology.Workers.MachinePools[0].Metadata, topology.Workers.MachinePools[1].Metadata,
+		} {
+			metadata.Labels["node.cluster.x-k8s.io/pool"] = "changed"
+		}
+		for _, metadata := range []clusterv1.ObjectMeta{
+			topology.ControlPlane.Metadata, workers.Metadata, topology.Workers.MachinePools[0].Metadata, topology.Workers.MachinePools[1].Metadata,
+		} {
+			delete(metadata.Labels, "goes-too")
+			metadata.Labels["team"] = "changed"
+			metadata.Annotations[taint.AlwaysAnnotation] = "annotated-changed=yes:PreferNoSchedule"
+		}
+		topology.ControlPlane.Deletion.NodeDrainTimeoutSeconds = nil
+		workers.Deletion.NodeVolumeDetachTimeoutSeconds = ptr.To(int32(40))
+		if typed {
+			topology.ControlPlane.Taints = nil // the class declares some
+			workers.Taints = stage.Taints(clusterv1.MachineTaintPropagationAlways, "changed=workers:NoSchedule")
+		}
+	})
+}
+
+// rollOut gives the class other templates.
+func (w *world) rollOut() {
+	w.t.Helper()
+	w.changeClass(func(class *clusterv1.ClusterClassSpec) {
+		class.ControlPlane.MachineInfrastructure.TemplateRef.Name = "big"
+		class.Workers.MachineDeployments[0].Infrastructure.TemplateRef.Name = "big"
+	})
+}
+
+// scale scales the control plane and everything else.
+func (w *world) scale(leaders, workers int32) {
+	w.t.Helper()
+	w.changeCluster(func(topology *clusterv1.Topology) {
+		topology.ControlPlane.Replicas = &leaders
+		topology.Workers.MachineDeployments[0].Replicas = &workers
+		for i := range topology.Workers.MachinePools {
+			topology.Workers.MachinePools[i].Replicas = &workers
+		}
+	})
+}
+
+// replace has a Machine of the MachineDeployment remediated, and deletes one of the control plane: with an external etcd, its
+// manager puts off every remediation for ever, as it finds no etcd members to count.
+func (w *world) replace() {
+	w.t.Helper()
+	sick := w.machineWith(clusterv1.MachineDeploymentNameLabel)
+	before := sick.DeepCopy()
+	annotations := sick.GetAnnotations()
+	annotations[clusterv1.RemediateMachineAnnotation] = ""
+	sick.SetAnnotations(annotations)
+	w.Expect(w.Client.Patch(w.ctx, sick, client.MergeFrom(before))).To(Succeed())
+	leader := w.machineWith(clusterv1.MachineControlPlaneLabel)
+	w.Expect(w.Client.Delete(w.ctx, leader)).To(Succeed())
+	w.expectGone(sick)
+	w.expectGone(leader)
+}
+
+// machineWith returns a Machine with this label.
+func (w *world) machineWith(label string) *unstructured.Unstructured {
+	w.t.Helper()
+	machines := slices.DeleteFunc(w.list(w.Client, machineKind), func(m unstructured.Unstructured) bool {
+		_, has := m.GetLabels()[label]
+		return !has
+	})
+	w.Expect(machines).NotTo(BeEmpty(), label)
+	return &machines[0]
+}
+
+func (w *world) expectGone(object client.Object) {
+	w.t.Helper()
+	w.Eventually(func() error { return w.Client.Get(w.ctx, client.ObjectKeyFromObject(object), object) }).
+		WithTimeout(3 * patience).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
+}
+
+// expectPromised expects what Cluster API does not bring, or not everywhere: on every Node a taint that is declared by
+// annotation, an annotation, and one of these labels, each of which some Node has; and the time for draining that a MachinePool
+// declares for its Machines.
+func (w *world) expectPromised(tainted string, draining int64, pools ...string) {
+	w.t.Helper()
+	w.Eventually(func(g Gomega) {
+		seen := sets.New[string]()
+		for _, node := range w.list(w.workload.Client, nodeKind) {
+			g.Expect(text(node.Object["spec"])).To(ContainSubstring(`"key":"`+tainted+`"`), node.GetName())
+			g.Expect(text(node.Object["spec"])).NotTo(ContainSubstring(clusterv1.NodeUninitializedTaint.Key), node.GetName())
+			g.Expect(node.GetAnnotations()).To(HaveKeyWithValue("node.cluster.x-k8s.io/note", "cluster"), node.GetName())
+			seen.Insert(node.GetLabels()["node.cluster.x-k8s.io/pool"])
+		}
+		g.Expect(seen.UnsortedList()).To(ConsistOf(pools))
+		pooled := slices.DeleteFunc(w.list(w.Client, machineKind), func(m unstructured.Unstructured) bool { return !isPooled(m) })
+		g.Expect(pooled).To(HaveLen(1))
+		seconds, _, _ := unstructured.NestedInt64(pooled[0].Object, "spec", "deletion", "nodeDrainTimeoutSeconds")
+		g.Expect(seconds).To(Equal(draining))
+	}).WithTimeout(patience).Should(Succeed())
+}
