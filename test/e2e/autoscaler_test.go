@@ -13,6 +13,8 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -64,7 +66,13 @@ func TestClusterAutoscaler(t *testing.T) {
 		{name: "half-told", labels: pool("half-told"), annotations: gpu, told: told, selects: pool("half-told"), ignored: true, want: 1},
 	}
 	cluster := stage.Cluster(metav1.NamespaceDefault, "c")
+	// What a template refers to is looked for in every round, and slowly where it is not there.
+	infrastructure := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"size": "small"}}}
+	infrastructure.SetGroupVersionKind(schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Kind: "FakeMachine"})
+	infrastructure.SetNamespace(metav1.NamespaceDefault)
+	infrastructure.SetName("fake")
 	Expect(s.Client.Create(t.Context(), cluster)).To(Succeed())
+	Expect(s.Client.Create(t.Context(), infrastructure)).To(Succeed())
 	for _, sc := range all {
 		Expect(s.Client.Create(t.Context(), sc.machineDeployment(cluster))).To(Succeed())
 		Expect(s.Client.Create(t.Context(), sc.pod())).To(Succeed())
@@ -99,7 +107,8 @@ func runAutoscaler(t *testing.T, s *stage.Stage, program, dir string) {
 		"--cloud-provider=clusterapi", "--kubeconfig=" + kubeconfig, "--cloud-config=" + kubeconfig, "--clusterapi-cloud-config-authoritative",
 		"--address=" + address, "--leader-elect=false", "--scan-interval=1s", "--scale-down-enabled=false",
 		// There is no scheduler that could say that it has no Node for a Pod.
-		"--bypassed-scheduler-names=" + corev1.DefaultSchedulerName, "--v=4",
+		"--bypassed-scheduler-names=" + corev1.DefaultSchedulerName,
+		"--kube-client-qps=1000", "--kube-client-burst=1000", "--v=4",
 	}, log)
 	Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() {
