@@ -16,6 +16,8 @@ type Content struct {
 	Fields      Fields
 	// AnnotatedTaints are to become typed, unless the child has a typed taint of its own with the same key and effect.
 	AnnotatedTaints []clusterv1.MachineTaint
+	// Yielding are annotations that give way to everybody else who owns them.
+	Yielding map[string]string
 }
 
 // Object is the inheritable content of a whole object.

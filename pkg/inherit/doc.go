@@ -12,6 +12,7 @@
 //	rules 4, 8, 9  machine.go, template.go  template of a control plane, MachineSet or MachinePool → Machine
 //	            sibling.go     the same → InfraMachine, BootstrapConfig
 //	rules 11-13 node.go, nodelabels.go  Machine → Node
+//	rule 14     capacity.go    what cluster-autoscaler is told of Nodes to come
 //	order       effective.go   a Node inherits what its Machine will carry
 //	fields      fields.go      in-place mutable fields, whatever the version of the API
 //	never       never.go       keys that no step hands down

@@ -3,7 +3,9 @@
 package ownerchain
 
 import (
+	"cmp"
 	"context"
+	"errors"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -16,7 +18,8 @@ import (
 type Inheritance struct {
 	// Desired is what the object should carry by the rules.
 	Desired inherit.Object
-	// LeftOut says which of the owner's taints may not reach the object, and why.
+	// LeftOut says what may not reach the object, and why: taints of its owner, and labels of which cluster-autoscaler cannot
+	// be told.
 	LeftOut error
 	// Declarer names the object where an operator changes what is inherited.
 	Declarer string
@@ -33,31 +36,44 @@ func (c *Chain) ControlPlaneInherits(ctx context.Context, cp *capi.ControlPlane,
 	return &Inheritance{Desired: desired, LeftOut: leftOut, Declarer: declaredByTopology(cp.Namespace, clusterLabel(cp))}, nil
 }
 
-// MachineDeploymentInherits applies rule 2.
+// MachineDeploymentInherits applies rules 2 and 14.
 func (c *Chain) MachineDeploymentInherits(ctx context.Context, md *capi.MachineDeployment, policy inherit.Policy) (*Inheritance, error) {
 	section, err := section(ctx, c, md, md.Spec.ClusterName, policy, inherit.SectionOfMachineDeployment)
-	if err != nil || section == nil {
+	if err != nil {
 		return nil, err
+	}
+	current := inherit.OfMachineDeployment(md)
+	if section == nil {
+		return c.ownerless(ctx, "MachineDeployment", md, md.Spec.ClusterName, current, policy)
 	}
 	desired, leftOut := policy.MachineDeployment(*section, md)
-	return &Inheritance{Desired: desired, LeftOut: leftOut, Declarer: declaredByTopology(md.Namespace, md.Spec.ClusterName)}, nil
+	found := &Inheritance{Desired: desired, LeftOut: leftOut, Declarer: declaredByTopology(md.Namespace, md.Spec.ClusterName)}
+	return found.withCapacity(current, policy), nil
 }
 
-// MachinePoolInherits applies rule 3.
+// MachinePoolInherits applies rules 3 and 14.
 func (c *Chain) MachinePoolInherits(ctx context.Context, mp *capi.MachinePool, policy inherit.Policy) (*Inheritance, error) {
 	section, err := section(ctx, c, mp, mp.Spec.ClusterName, policy, inherit.SectionOfMachinePool)
-	if err != nil || section == nil {
+	if err != nil {
 		return nil, err
 	}
+	current := inherit.OfMachinePool(mp)
+	if section == nil {
+		return c.ownerless(ctx, "MachinePool", mp, mp.Spec.ClusterName, current, policy)
+	}
 	desired, leftOut := policy.MachinePool(*section)
-	return &Inheritance{Desired: desired, LeftOut: leftOut, Declarer: declaredByTopology(mp.Namespace, mp.Spec.ClusterName)}, nil
+	found := &Inheritance{Desired: desired, LeftOut: leftOut, Declarer: declaredByTopology(mp.Namespace, mp.Spec.ClusterName)}
+	return found.withCapacity(current, policy), nil
 }
 
-// MachineSetInherits applies rules 5 and 6.
+// MachineSetInherits applies rules 5 and 6, or rule 14 to a MachineSet that stands alone.
 func (c *Chain) MachineSetInherits(ctx context.Context, ms *capi.MachineSet, policy inherit.Policy) (*Inheritance, error) {
 	cluster, err := c.Cluster(ctx, ms.Namespace, ms.Spec.ClusterName)
 	if err != nil || policy.LeftAlone(ms, cluster) != "" {
 		return nil, err
+	}
+	if !inherit.OfMachineDeployments(ms) {
+		return c.ownerless(ctx, "MachineSet", ms, ms.Spec.ClusterName, inherit.OfMachineSet(ms), policy)
 	}
 	md, err := c.MachineDeployment(ctx, ms)
 	if err != nil || md == nil {
@@ -65,6 +81,29 @@ func (c *Chain) MachineSetInherits(ctx context.Context, ms *capi.MachineSet, pol
 	}
 	desired, leftOut := policy.MachineSet(md, ms)
 	return &Inheritance{Desired: desired, LeftOut: leftOut, Declarer: DeclarerOfMachineSet(ms)}, nil
+}
+
+// ownerless applies rule 14 to an object that nobody hands anything down to. What an owner brought before stays.
+func (c *Chain) ownerless(
+	ctx context.Context, kind string, object metav1.Object, clusterName string, current inherit.Object, policy inherit.Policy,
+) (*Inheritance, error) {
+	cluster, err := c.Cluster(ctx, object.GetNamespace(), clusterName)
+	if err != nil || policy.LeftAlone(object, cluster) != "" {
+		return nil, err
+	}
+	declarer := cmp.Or(topologyOf(object, clusterName), Name(kind, object)+" (spec.template)")
+	found := (&Inheritance{Desired: inherit.Object{Orphan: true}, Declarer: declarer}).withCapacity(current, policy)
+	if len(found.Desired.Top.Yielding) == 0 && !inherit.TellsCapacity(current) {
+		return nil, nil
+	}
+	return found, nil
+}
+
+// withCapacity adds what the object tells cluster-autoscaler, once it has inherited the rest (rule 14).
+func (i *Inheritance) withCapacity(current inherit.Object, policy inherit.Policy) *Inheritance {
+	capacity, leftOut := policy.Capacity(current, i.Desired)
+	i.Desired.Top.Yielding, i.LeftOut = capacity, errors.Join(i.LeftOut, leftOut)
+	return i
 }
 
 // MachineInherits applies rules 4, 8 and 9.

@@ -5,6 +5,7 @@ package ownership
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,7 +71,9 @@ func NewRemoval(child metav1.Object, current, desired inherit.Object) (*Plan, er
 		var kept []entry
 		for _, want := range at.desired {
 			if e, ok := has[want.name]; ok {
-				kept = append(kept, e.without(want))
+				e = e.without(want)
+				e.yields = want.yields
+				kept = append(kept, e)
 			}
 		}
 		return kept
@@ -129,16 +132,14 @@ func (p *Plan) withoutAdopted(entry metav1.ManagedFieldsEntry, set *fieldpath.Se
 	return set.Difference(p.adopted)
 }
 
-// Trimmed returns as much of an object's managed fields as a plan needs to tell what is ours and what might be adopted.
-// Whether it is, only all of them can tell.
+// Trimmed returns as much of an object's managed fields as a plan needs to tell what is ours, what yields, and what might be
+// adopted. Whether it is, only all of them can tell.
 func Trimmed(entries []metav1.ManagedFieldsEntry, created time.Time) []metav1.ManagedFieldsEntry {
 	i := slices.IndexFunc(entries, IsOurs)
-	if i >= 0 && !onlyTaints(entries[i]) {
-		return slices.Clone(entries[i : i+1])
-	}
+	adoptable := i < 0 || ofNoOwner(entries[i])
 	var kept []metav1.ManagedFieldsEntry
 	for j, entry := range entries {
-		if j == i || OfCreate(entry, created) {
+		if j == i || i >= 0 && mayYield(entry) || adoptable && OfCreate(entry, created) {
 			kept = append(kept, entry)
 		}
 	}
@@ -148,13 +149,22 @@ func Trimmed(entries []metav1.ManagedFieldsEntry, created time.Time) []metav1.Ma
 	return kept
 }
 
-// onlyTaints reports whether an entry has nothing but taints.
-func onlyTaints(entry metav1.ManagedFieldsEntry) bool {
-	set, err := fieldsOf(entry)
+// mayYield reports whether an entry is of a field to which one of ours yields.
+func mayYield(entry metav1.ManagedFieldsEntry) bool {
+	return entry.FieldsV1 != nil && slices.ContainsFunc(inherit.CapacityAnnotations(), func(name string) bool {
+		return strings.Contains(entry.FieldsV1.GetRawString(), `"f:`+name+`"`)
+	})
+}
+
+// ofNoOwner reports whether an entry has nothing that comes from an owner: only taints, and what cluster-autoscaler is told.
+func ofNoOwner(managed metav1.ManagedFieldsEntry) bool {
+	set, err := fieldsOf(managed)
 	only := err == nil
 	if only {
 		set.Iterate(func(path fieldpath.Path) {
-			only = only && slices.ContainsFunc(path, func(e fieldpath.PathElement) bool { return e.FieldName != nil && *e.FieldName == "taints" })
+			only = only && slices.ContainsFunc(path, func(e fieldpath.PathElement) bool {
+				return e.FieldName != nil && (*e.FieldName == "taints" || entry{name: *e.FieldName}.ofNoOwner())
+			})
 		})
 	}
 	return only

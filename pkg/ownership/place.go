@@ -39,6 +39,8 @@ type entry struct {
 	value   any
 	// weak says that a child's own entry of the same name wins.
 	weak bool
+	// yields says that the entry is not ours either while somebody else owns it too.
+	yields bool
 	// leaves are the fields of a list's element, which are owned with it. Members of maps have none.
 	leaves map[string]any
 }
@@ -64,7 +66,7 @@ func places(current, desired inherit.Object) []place {
 func placesOf(at capi.Paths, current, desired inherit.Content) []place {
 	all := []place{
 		mapPlace(at.Metadata, "labels", current.Labels, desired.Labels),
-		mapPlace(at.Metadata, "annotations", current.Annotations, desired.Annotations),
+		annotationPlace(at, current, desired),
 		taintPlace(at, current.Taints, desired.Taints, desired.AnnotatedTaints),
 	}
 	all = append(all, fieldPlaces(at, current.Fields, desired.Fields)...)
@@ -76,6 +78,26 @@ func mapPlace(metadata []string, name string, current, desired map[string]string
 		return place{}
 	}
 	return place{path: append(slices.Clone(metadata), name), current: mapEntries(current), desired: mapEntries(desired), render: renderMap}
+}
+
+// annotationPlace has those annotations that yield among the others; what an owner declares by the same name wins.
+func annotationPlace(at capi.Paths, current, desired inherit.Content) place {
+	all := maps.Clone(desired.Yielding)
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, desired.Annotations)
+	annotations := mapPlace(at.Metadata, "annotations", current.Annotations, all)
+	for i, e := range annotations.desired {
+		_, declared := desired.Annotations[e.name]
+		annotations.desired[i].weak, annotations.desired[i].yields = !declared, !declared
+	}
+	return annotations
+}
+
+// ofNoOwner reports whether an entry of ours comes from what its object declares itself, and not from an owner.
+func (e entry) ofNoOwner() bool {
+	return slices.Contains(inherit.CapacityAnnotations(), e.name)
 }
 
 func mapEntries(m map[string]string) []entry {

@@ -105,7 +105,7 @@ func keepOwned(all []place, ours *fieldpath.Set, taintsRefused bool) {
 		}
 		declared := byName(at.desired)
 		for _, e := range at.among(ours) {
-			if _, ok := declared[e.name]; !ok {
+			if _, ok := declared[e.name]; !ok && !e.ofNoOwner() {
 				all[i].desired = append(all[i].desired, e)
 			}
 		}
@@ -113,9 +113,11 @@ func keepOwned(all []place, ours *fieldpath.Set, taintsRefused bool) {
 }
 
 // hadOwner reports whether what is ours came from an owner. Taints alone are no sign of that: those that are declared by
-// annotation become ours without one.
+// annotation become ours without one. Nor is what cluster-autoscaler is told.
 func hadOwner(all []place, ours *fieldpath.Set) bool {
-	return slices.ContainsFunc(all, func(at place) bool { return !at.taints && len(at.among(ours)) > 0 })
+	return slices.ContainsFunc(all, func(at place) bool {
+		return !at.taints && slices.ContainsFunc(at.among(ours), func(e entry) bool { return !e.ofNoOwner() })
+	})
 }
 
 // Needed reports whether there is anything to write: content, or only who owns it.
@@ -136,7 +138,10 @@ func (p *Plan) add(at place) error {
 	var entries, ours []entry
 	for _, e := range at.current {
 		want, declared := desired[e.name]
-		owned := p.managed.ours.Has(at.pathTo(e)) || p.adopted.Has(at.pathTo(e))
+		owned, err := p.owns(at, e, want)
+		if err != nil {
+			return err
+		}
 		switch {
 		case declared && want.weak && !owned:
 			entries = append(entries, e)
@@ -170,6 +175,16 @@ func (p *Plan) add(at place) error {
 		p.results = append(p.results, result{place: at, entries: entries})
 	}
 	return nil
+}
+
+// owns reports whether an entry that is there is ours to change. One that yields is not while somebody else owns it too.
+func (p *Plan) owns(at place, e, want entry) (bool, error) {
+	path := at.pathTo(e)
+	if p.adopted.Has(path) || !p.managed.ours.Has(path) || !want.yields {
+		return p.adopted.Has(path) || p.managed.ours.Has(path), nil
+	}
+	shared, err := p.managed.shared(path)
+	return !shared, err
 }
 
 // merge returns an entry that is there already as a forced apply of want leaves it. Fields that want does not have stay

@@ -27,7 +27,7 @@ type fleet struct {
 }
 
 // What the webhook answers and what the loop applies are the same also for the rules of control planes, topologies and
-// MachinePools (1 to 4 and 9), and for what inherits beside a Machine.
+// MachinePools (1 to 4 and 9), for what inherits beside a Machine, and for what cluster-autoscaler is told (14).
 func TestWebhookAndLoopAgreeOnEveryOwner(t *testing.T) {
 	t.Parallel()
 	args := []string{"--cluster-api-taint-propagation=enabled"}
@@ -36,12 +36,14 @@ func TestWebhookAndLoopAgreeOnEveryOwner(t *testing.T) {
 	expectEqual(a, b, func(g Gomega, child client.Object) {
 		g.Expect(child.GetLabels()).To(And(HaveKeyWithValue("class", "one"), HaveKeyWithValue("cluster", "one")), "%T", child)
 		g.Expect(ours(child)).NotTo(BeEmpty())
+		expectCapacity(g, child, "one")
 	})
 	for _, f := range []*fleet{a, b} {
 		f.declare("two")
 	}
 	expectEqual(a, b, func(g Gomega, child client.Object) {
 		g.Expect(child.GetLabels()).To(HaveKeyWithValue("cluster", "two"), "%T", child)
+		expectCapacity(g, child, "two")
 	})
 	for _, f := range []*fleet{a, b} {
 		f.declare("")
@@ -160,6 +162,7 @@ func (f *fleet) setCluster(value string) {
 	topology := &f.cluster.Spec.Topology
 	topology.ControlPlane.Metadata, topology.ControlPlane.Taints = metadata, taints
 	md, mp := &topology.Workers.MachineDeployments[0], &topology.Workers.MachinePools[0]
+	metadata = autoscaled(metadata, value)
 	md.Metadata, md.Taints, mp.Metadata, mp.Taints = metadata, taints, metadata, taints
 }
 

@@ -21,6 +21,7 @@ var templates embed.FS
 // page is what the template is filled with.
 type page struct {
 	Rules                   []inherit.Rule
+	Capacity                inherit.Rule
 	NeverKeys, NeverDomains []string
 	// BookkeepingDomains are meant without their subdomains, BookkeepingFamilies with them.
 	BookkeepingDomains, BookkeepingFamilies []string
@@ -52,7 +53,7 @@ func way(from, to string) (string, error) {
 }
 
 func currentPage() page {
-	p := page{Rules: inherit.Rules(), FamilyLabels: inherit.FamilyLabels(), TopologyLabels: inherit.TopologyLabels()}
+	p := page{Rules: inherit.Rules(), Capacity: inherit.RuleOfCapacity(), FamilyLabels: inherit.FamilyLabels(), TopologyLabels: inherit.TopologyLabels()}
 	p.NeverKeys, p.NeverDomains = inherit.NeverInherited()
 	p.BookkeepingDomains, p.BookkeepingFamilies = inherit.Bookkeeping()
 	return p

@@ -151,6 +151,16 @@ because it matches when the old or the new object matches. */ -}}
   operator: Exists
 {{- end }}
 
+{{- /* Only objects that a Cluster's topology manages, and those that cluster-autoscaler scales, or did before the update. */ -}}
+{{- define "heirloom.inTopologyOrAutoscaled" -}}
+{{- $autoscaled := "'cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size' in %s.metadata.?annotations.orValue({})" -}}
+- name: in-topology-or-autoscaled
+  expression: >-
+    'topology.cluster.x-k8s.io/owned' in object.metadata.?labels.orValue({})
+    || {{ printf $autoscaled "object" }}
+    || request.operation == 'UPDATE' && {{ printf $autoscaled "oldObject" }}
+{{- end }}
+
 {{- /* API groups of infrastructure and bootstrap providers. */ -}}
 {{- define "heirloom.providerGroups" -}}
 - infrastructure.cluster.x-k8s.io

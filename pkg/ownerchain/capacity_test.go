@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ownerchain
+
+import (
+	"context"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// scaled asks what an object of each kind inherits whose template declares a label for Nodes, after a change.
+var scaled = map[string]func(context.Context, *Chain, func(metav1.Object)) (*Inheritance, error){
+	"MachineDeployment": func(ctx context.Context, c *Chain, change func(metav1.Object)) (*Inheritance, error) {
+		md := machineDeployment("x")
+		declaring(&md.Spec.Template, "node.cluster.x-k8s.io/a")
+		change(md)
+		return c.MachineDeploymentInherits(ctx, md, inherit.Policy{})
+	},
+	"MachinePool": func(ctx context.Context, c *Chain, change func(metav1.Object)) (*Inheritance, error) {
+		mp := &capi.MachinePool{ObjectMeta: named("x", ""), Spec: capi.MachinePoolSpec{ClusterName: "c"}}
+		declaring(&mp.Spec.Template, "node.cluster.x-k8s.io/a")
+		change(mp)
+		return c.MachinePoolInherits(ctx, mp, inherit.Policy{})
+	},
+	"MachineSet": func(ctx context.Context, c *Chain, change func(metav1.Object)) (*Inheritance, error) {
+		ms := &capi.MachineSet{ObjectMeta: named("x", ""), Spec: capi.MachineSetSpec{ClusterName: "c"}}
+		declaring(&ms.Spec.Template, "node.cluster.x-k8s.io/a")
+		change(ms)
+		return c.MachineSetInherits(ctx, ms, inherit.Policy{})
+	},
+}
+
+func annotated(key, value string) func(metav1.Object) {
+	return func(object metav1.Object) { object.SetAnnotations(map[string]string{key: value}) }
+}
+
+func both(changes ...func(metav1.Object)) func(metav1.Object) {
+	return func(object metav1.Object) {
+		for _, change := range changes {
+			change(object)
+		}
+	}
+}
+
+// TestCapacity is about who tells cluster-autoscaler something, with and without a topology (rule 14).
+func TestCapacity(t *testing.T) {
+	autoscaled := annotated(clusterv1.AutoscalerMaxSizeAnnotation, "3")
+	paused := &capi.Cluster{ObjectMeta: named("c", ""), Spec: capi.ClusterSpec{Paused: true}}
+	for _, tc := range []struct {
+		name   string
+		change func(metav1.Object)
+		cached []client.Object
+		// inherits says that there is an answer; tells, that there is something to tell.
+		inherits, tells bool
+		declarer        string
+	}{
+		{name: "one that is scaled tells", change: autoscaled, inherits: true, tells: true, declarer: "(spec.template)"},
+		{name: "in a topology the Cluster is to be edited", change: both(autoscaled, label(clusterv1.ClusterTopologyOwnedLabel, "")), inherits: true, tells: true, declarer: "Cluster ns/c (spec.topology)"},
+		{name: "one that is not scaled has nothing to do with it", change: func(metav1.Object) {}},
+		{name: "one that is scaled no more gives up what it told", change: annotated(inherit.CapacityLabelsAnnotation, "x"), inherits: true, declarer: "(spec.template)"},
+		{name: "one that opted out is left alone", change: both(autoscaled, label(inherit.IgnoreLabel, ""))},
+		{name: "one that is paused is left alone", change: both(autoscaled, func(o metav1.Object) { o.GetAnnotations()[clusterv1.PausedAnnotation] = "" })},
+		{name: "one of a paused Cluster is left alone", change: autoscaled, cached: []client.Object{paused}},
+		{name: "one that is being deleted is left alone", change: both(autoscaled, deleting)},
+	} {
+		for kind, asks := range scaled {
+			t.Run(tc.name+" as a "+kind, func(t *testing.T) {
+				Expect := NewWithT(t).Expect
+				found, err := asks(t.Context(), &Chain{Cache: holds(t, tc.cached...)}, tc.change)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(found != nil).To(Equal(tc.inherits))
+				if found == nil {
+					return
+				}
+				Expect(found.Desired.Orphan).To(BeTrue(), "what an owner brought before stays")
+				Expect(found.Declarer).To(ContainSubstring(tc.declarer))
+				if !tc.tells {
+					Expect(found.Desired.Top.Yielding).To(BeEmpty())
+					return
+				}
+				Expect(found.Desired.Top.Yielding).To(Equal(map[string]string{inherit.CapacityLabelsAnnotation: "node.cluster.x-k8s.io/a=1"}))
+			})
+		}
+	}
+}
+
+// A topology's MachineDeployment and MachinePool tell what they will carry, once they have inherited.
+func TestCapacityInATopology(t *testing.T) {
+	cluster := managedCluster()
+	for _, s := range []*capi.Section{&cluster.Spec.Topology.Workers.MachineDeployments[0], &cluster.Spec.Topology.Workers.MachinePools[0]} {
+		s.Labels = map[string]string{"node.cluster.x-k8s.io/b": "2"}
+		s.Annotations = map[string]string{clusterv1.AutoscalerMaxSizeAnnotation: "3"}
+		s.Taints = []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}
+	}
+	for _, kind := range []string{"MachineDeployment", "MachinePool"} {
+		Expect := NewWithT(t).Expect
+		found, err := scaled[kind](t.Context(), &Chain{Cache: holds(t, cluster, clusterClass())}, ofTopology)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(found.Desired.Orphan).To(BeFalse())
+		Expect(found.Desired.Top.Yielding).To(Equal(map[string]string{
+			inherit.CapacityLabelsAnnotation: "node.cluster.x-k8s.io/a=1,node.cluster.x-k8s.io/b=2", inherit.CapacityTaintsAnnotation: "gpu:NoSchedule",
+		}), kind)
+	}
+}
+
+// A MachineSet of a MachineDeployment gets what that tells by rule 5, and nothing else; also while it is an orphan.
+func TestCapacityOfAMachineDeploymentsSets(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	md := machineDeployment("md")
+	annotated(inherit.CapacityLabelsAnnotation, "of=md")(md)
+	ms := machineSet("MachineDeployment/md")
+	declaring(&ms.Spec.Template, "node.cluster.x-k8s.io/a")
+	annotated(clusterv1.AutoscalerMaxSizeAnnotation, "3")(ms)
+	chain := &Chain{Cache: holds(t, md)}
+	found, err := chain.MachineSetInherits(t.Context(), ms, inherit.Policy{})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(found.Desired.Top.Annotations).To(HaveKeyWithValue(inherit.CapacityLabelsAnnotation, "of=md"))
+	Expect(found.Desired.Top.Yielding).To(BeEmpty())
+
+	label(clusterv1.MachineDeploymentNameLabel, "md")(ms)
+	ms.OwnerReferences = nil
+	found, err = chain.MachineSetInherits(t.Context(), ms, inherit.Policy{})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(found).To(BeNil())
+}
+
+// What cannot be told is reported.
+func TestCapacitySaysWhatItLeavesOut(t *testing.T) {
+	found, err := scaled["MachinePool"](t.Context(), &Chain{Cache: holds(t)}, func(object metav1.Object) {
+		annotated(clusterv1.AutoscalerMaxSizeAnnotation, "3")(object)
+		if mp, ok := object.(*capi.MachinePool); ok {
+			mp.Spec.Template.Annotations = map[string]string{"taints.heirloom.dev/always": "node.kubernetes.io/x:NoSchedule"}
+		}
+	})
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	NewWithT(t).Expect(found.LeftOut).To(MatchError(ContainSubstring("node.kubernetes.io/x")))
+}
