@@ -3,9 +3,6 @@
 package e2e
 
 import (
-	"os"
-
-	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -161,10 +158,4 @@ func templateOf(version, kind, name string, spec map[string]any) *unstructured.U
 	template.SetNamespace("fleet")
 	template.SetName(name)
 	return template
-}
-
-func (w *world) read(path string) []byte {
-	raw, err := os.ReadFile(path)
-	w.Expect(err).NotTo(HaveOccurred())
-	return raw
 }

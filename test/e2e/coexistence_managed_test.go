@@ -49,8 +49,8 @@ func (w *world) addWorkload() {
 	w.Expect(err).NotTo(HaveOccurred())
 	w.addSecret("etcd", clusterv1.ClusterSecretType, map[string][]byte{corev1.TLSCertKey: ca})
 	w.addSecret("apiserver-etcd-client", clusterv1.ClusterSecretType, map[string][]byte{
-		corev1.TLSCertKey:       w.read(filepath.Join(dir, corev1.TLSCertKey)),
-		corev1.TLSPrivateKeyKey: w.read(filepath.Join(dir, corev1.TLSPrivateKeyKey)),
+		corev1.TLSCertKey:       []byte(w.read(filepath.Join(dir, corev1.TLSCertKey))),
+		corev1.TLSPrivateKeyKey: []byte(w.read(filepath.Join(dir, corev1.TLSPrivateKeyKey))),
 	})
 }
 

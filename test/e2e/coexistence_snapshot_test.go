@@ -62,7 +62,7 @@ func (w *world) settle() {
 	since := time.Now()
 	w.Eventually(func(g Gomega) {
 		w.ready(g)
-		now, err := json.Marshal([]any{w.versions(), w.nodes()})
+		now, err := json.Marshal([]any{w.versions(), w.normalNodes()})
 		g.Expect(err).NotTo(HaveOccurred())
 		if string(now) != last {
 			last, since = string(now), time.Now()
@@ -84,7 +84,7 @@ func (w *world) deployed(g Gomega) {
 
 // snapshot returns every object of the chain and every Node, without what differs from run to run.
 func (w *world) snapshot() []string {
-	all := w.nodes()
+	all := w.normalNodes()
 	for _, gvk := range chain() {
 		for _, object := range w.list(w.Client, gvk) {
 			all = append(all, w.normal(object))
@@ -94,8 +94,8 @@ func (w *world) snapshot() []string {
 	return all
 }
 
-// nodes returns every Node, likewise. Their versions move with every heartbeat.
-func (w *world) nodes() []string {
+// normalNodes returns every Node, likewise. Their versions move with every heartbeat.
+func (w *world) normalNodes() []string {
 	var all []string
 	for _, node := range w.list(w.workload.Client, nodeKind) {
 		all = append(all, w.normal(node))

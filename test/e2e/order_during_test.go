@@ -3,10 +3,6 @@
 package e2e
 
 import (
-	"bufio"
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -49,7 +45,7 @@ func TestComingAndGoing(t *testing.T) {
 		}},
 		{"stopped for good", func() error { return next.Stop() }},
 	} {
-		p.do(func(w *world) { w.rollOut(step.name) })
+		p.do(func(w *world) { w.rollOutAs(step.name) })
 		w.Eventually(w.bootstrappedWith).WithTimeout(patience).
 			Should(And(ContainElement(step.name[:2]), ContainElement(Not(Equal(step.name[:2])))), "in the middle of the rollout")
 		w.Expect(step.do()).To(Succeed(), step.name)
@@ -67,13 +63,11 @@ func TestComingAndGoing(t *testing.T) {
 func (p pair) expectNothingMore(after string) {
 	p.together.t.Helper()
 	expectEqual(p.alone, p.together, after)
-	created := p.together.created()
-	p.together.Expect(created).To(And(HaveKey("machines"), HaveKey("machinesets")))
-	p.together.Expect(created).To(Equal(p.alone.created()), after)
+	expectSameCreations(p.alone, p.together)
 }
 
-// rollOut makes Cluster API replace every Machine, by one with another label.
-func (w *world) rollOut(name string) {
+// rollOutAs makes Cluster API replace every Machine, by one with another label.
+func (w *world) rollOutAs(name string) {
 	w.change(func(md *clusterv1.MachineDeployment) {
 		md.Spec.Template.Labels["node.cluster.x-k8s.io/pool"] = name[:2]
 		md.Spec.Template.Spec.Bootstrap.DataSecretName = ptr.To(name[:2])
@@ -89,27 +83,4 @@ func (w *world) bootstrappedWith() []string {
 		names = append(names, name)
 	}
 	return names
-}
-
-// created counts what Cluster API has created of the chain, by resource; most of it by an apply.
-func (w *world) created() map[string]int {
-	log, err := os.Open(filepath.Join(w.dir, "audit.log"))
-	w.Expect(err).NotTo(HaveOccurred())
-	defer log.Close()
-	counts := map[string]int{}
-	lines := bufio.NewScanner(log)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var event struct {
-			User           struct{ Username string }
-			ObjectRef      struct{ Resource, APIGroup string }
-			ResponseStatus struct{ Code int }
-		}
-		w.Expect(json.Unmarshal(lines.Bytes(), &event)).To(Succeed())
-		if event.User.Username == "cluster-api" && event.ResponseStatus.Code == 201 && event.ObjectRef.APIGroup != "" && event.ObjectRef.Resource != "events" {
-			counts[event.ObjectRef.Resource]++
-		}
-	}
-	w.Expect(lines.Err()).NotTo(HaveOccurred())
-	return counts
 }

@@ -188,7 +188,7 @@ func (w *world) restore(backup []unstructured.Unstructured) {
 // owned says what is Heirloom's of each object of the chain.
 func (w *world) owned() map[string]string {
 	all := map[string]string{}
-	for _, kind := range chain {
+	for _, kind := range chain() {
 		for _, object := range w.list(w.Client, kind) {
 			for _, entry := range object.GetManagedFields() {
 				if ownership.IsOurs(entry) {

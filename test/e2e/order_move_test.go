@@ -90,7 +90,7 @@ func withdraw(md *clusterv1.MachineDeployment, label, annotation string) {
 func (w *world) expectWithdrawn(label, annotation string) {
 	w.t.Helper()
 	w.Eventually(func(g Gomega) {
-		for _, kind := range chain {
+		for _, kind := range chain() {
 			for _, object := range w.list(w.Client, kind) {
 				if workers(&object) {
 					g.Expect(text(object.Object["metadata"])).NotTo(ContainSubstring(label), "%s %s", kind.Kind, object.GetName())
