@@ -18,6 +18,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 var machineKind = clusterv1.GroupVersion.WithKind("Machine")
@@ -102,6 +104,11 @@ func (w *world) normal(object unstructured.Unstructured) string {
 	metadata := map[string]any{"name": object.GetName(), "labels": object.GetLabels(), "annotations": object.GetAnnotations()}
 	if object.GetKind() == "Node" {
 		metadata["annotations"] = ofClusterAPI(object.GetAnnotations())
+	}
+	if annotations, ok := metadata["annotations"].(map[string]string); ok {
+		for _, name := range inherit.CapacityAnnotations() {
+			delete(annotations, name) // what cluster-autoscaler is told
+		}
 	}
 	owners := []string{}
 	for _, ref := range object.GetOwnerReferences() {
