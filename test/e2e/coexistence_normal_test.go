@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/yaml"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // generated are the parts of names, hashes and what else differs from run to run.
@@ -27,13 +29,17 @@ var generated = []struct {
 	{regexp.MustCompile(`"timestamp":"[^"]*"`), "TIME"},
 }
 
-// normal leaves out ownership entries, status and what only Heirloom promises: taints declared by annotation, what it brings
-// to the Nodes of a MachinePool without Machines, and a MachinePool's in-place fields in its Machines.
+// normal leaves out ownership entries, status and what only Heirloom promises: taints declared by annotation, what
+// cluster-autoscaler is told, what it brings to the Nodes of a MachinePool without Machines, and a MachinePool's in-place fields in its Machines.
 func (w *world) normal(object unstructured.Unstructured) string {
-	metadata := map[string]any{"name": object.GetName(), "labels": object.GetLabels(), "annotations": object.GetAnnotations()}
+	labels, annotations := object.GetLabels(), object.GetAnnotations()
 	if object.GetKind() == "Node" {
-		metadata["labels"], metadata["annotations"] = ofClusterAPI(object)
+		labels, annotations = ofClusterAPI(object)
 	}
+	for _, name := range inherit.CapacityAnnotations() {
+		delete(annotations, name)
+	}
+	metadata := map[string]any{"name": object.GetName(), "labels": labels, "annotations": annotations}
 	owners := []string{}
 	for _, ref := range object.GetOwnerReferences() {
 		owners = append(owners, ref.Kind+" "+ref.Name)

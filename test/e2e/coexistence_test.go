@@ -34,7 +34,7 @@ func steps(typed bool) []step {
 	declared := stage.Declared{
 		Labels:         map[string]string{"team": "ml", "node.cluster.x-k8s.io/pool": "gpu", "node-role.kubernetes.io/worker": "", "goes": "soon"},
 		Annotations:    map[string]string{"note": "humans", "node.cluster.x-k8s.io/note": "nodes", taint.AlwaysAnnotation: "annotated-always=yes:NoSchedule"},
-		OwnAnnotations: map[string]string{"runbook": "there"},
+		OwnAnnotations: map[string]string{"runbook": "there", clusterv1.AutoscalerMaxSizeAnnotation: "9"},
 	}
 	if typed {
 		declared.Taints = append(stage.Taints(clusterv1.MachineTaintPropagationAlways, "gpu=true:NoSchedule"),
