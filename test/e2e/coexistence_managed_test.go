@@ -23,7 +23,8 @@ import (
 func newManagedWorld(t *testing.T, heirloom bool, options clusterapi.Options) *world {
 	t.Helper()
 	options.Kubeadm = true
-	w := newEmptyWorld(t, heirloom, options)
+	// So much runs here that two cores may take longer to renew a lease than it lasts otherwise.
+	w := newEmptyWorld(t, heirloom, options, "--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=45s")
 	w.ready = w.built
 	w.addWorkload()
 	w.provide()
