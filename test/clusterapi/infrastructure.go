@@ -72,6 +72,7 @@ func (i *Infrastructure) Start(ctx context.Context, management *rest.Config) err
 	err = ctrl.NewControllerManagedBy(mgr).For(object(fakeMachinePool())).
 		Watches(object(machinePool()), handler.EnqueueRequestsFromMapFunc(infrastructureOf("spec", "template", "spec"))).
 		Owns(object(fakeMachine()), builder.MatchEveryOwner).
+		Watches(object(machine()), handler.EnqueueRequestsFromMapFunc(poolOf)).
 		Complete(reconcile.Func(i.machinePool))
 	if err != nil {
 		return fmt.Errorf("adding the controller of FakeMachinePool: %w", err)

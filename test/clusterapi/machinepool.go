@@ -5,11 +5,13 @@ package clusterapi
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -83,9 +85,45 @@ func (i *Infrastructure) reportPool(ctx context.Context, p pool) error {
 	}
 	status := map[string]any{"ready": true, "replicas": int64(p.wanted), "initialization": map[string]any{"provisioned": true}}
 	if p.hasMachines() {
-		status["infrastructureMachineKind"] = fakeMachine().Kind
+		// MachinePools count their Machines that are ready when their infrastructure changes, and do not watch Machines.
+		ready, err := i.readyMachines(ctx, p)
+		if err != nil {
+			return err
+		}
+		status["infrastructureMachineKind"], status["readyReplicas"] = fakeMachine().Kind, ready
 	}
 	return i.report(ctx, p.infra, status)
+}
+
+func (i *Infrastructure) readyMachines(ctx context.Context, p pool) (int64, error) {
+	var ready int64
+	for number := range p.wanted {
+		key := client.ObjectKey{Namespace: p.infra.GetNamespace(), Name: p.member(number)}
+		member, err := i.get(ctx, machine(), reconcile.Request{NamespacedName: key})
+		if err != nil {
+			return 0, err
+		}
+		if member == nil {
+			continue
+		}
+		status, err := conditions.UnstructuredGet(member, clusterv1.MachineReadyCondition)
+		if err != nil {
+			return 0, fmt.Errorf("reading the conditions of Machine %s: %w", key.Name, err)
+		}
+		if status != nil && status.Status == metav1.ConditionTrue {
+			ready++
+		}
+	}
+	return ready, nil
+}
+
+// poolOf returns the pool whose member a Machine is, if any.
+func poolOf(_ context.Context, machine client.Object) []reconcile.Request {
+	number := strings.LastIndex(machine.GetName(), "-")
+	if _, pooled := machine.GetLabels()[clusterv1.MachinePoolNameLabel]; !pooled || number < 0 {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: machine.GetNamespace(), Name: machine.GetName()[:number]}}}
 }
 
 // resizeKubelets starts and stops kubelets that no Machine stands for. It returns how many there are.

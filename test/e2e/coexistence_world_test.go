@@ -55,14 +55,14 @@ func newWorld(t *testing.T, heirloom bool, options clusterapi.Options) *world {
 	return w
 }
 
-// newEmptyWorld makes a world without Clusters.
-func newEmptyWorld(t *testing.T, heirloom bool, options clusterapi.Options) *world {
+// newEmptyWorld makes a world without Clusters, with further arguments for Heirloom.
+func newEmptyWorld(t *testing.T, heirloom bool, options clusterapi.Options, args ...string) *world {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "world")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	s, err := stage.New(ctx, stage.Options{
-		Program: binary(t, "heirloom"), Dir: dir, WithoutWebhooks: !heirloom, WithoutProgram: !heirloom,
+		Program: binary(t, "heirloom"), Args: args, Dir: dir, WithoutWebhooks: !heirloom, WithoutProgram: !heirloom,
 		ControlPlane: controlplane.Options{AuditLog: filepath.Join(dir, "audit.log")},
 	})
 	if err != nil {
