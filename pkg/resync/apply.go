@@ -52,20 +52,19 @@ func (d Dependencies) bring(ctx context.Context, object client.Object, current i
 		if found, err = ask(bounded, fresh); err != nil || found == nil {
 			return err
 		}
-	}
-	return d.apply(ctx, object, gvk, current, found.Desired)
-}
-
-// apply sends what a child should inherit as a server-side apply, if the child differs and nothing has to go. It is forced:
-// an owner is authoritative for what it declares.
-func (d Dependencies) apply(ctx context.Context, object client.Object, gvk schema.GroupVersionKind, current, desired inherit.Object) error {
-	plan, err := ownership.New(object, current, desired)
-	if err != nil || !plan.Needed() {
-		return err
+		if plan, err = ownership.New(object, current, found.Desired); err != nil || !plan.Needed() {
+			return err
+		}
 	}
 	if plan.Adopts() || plan.GivesUp() {
-		return d.patch(ctx, object, gvk, current, desired)
+		return d.patch(ctx, object, gvk, current, found.Desired)
 	}
+	return d.apply(ctx, object, gvk, plan)
+}
+
+// apply sends what a child should inherit as a server-side apply. It is forced: an owner is authoritative for what it
+// declares.
+func (d Dependencies) apply(ctx context.Context, object client.Object, gvk schema.GroupVersionKind, plan *ownership.Plan) error {
 	config, err := plan.ApplyConfiguration(gvk.GroupVersion().String(), gvk.Kind, object)
 	if err != nil {
 		return err
