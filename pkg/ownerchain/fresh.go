@@ -6,6 +6,7 @@ import (
 	"context"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
@@ -43,6 +44,7 @@ func (r freshReader) Get(ctx context.Context, key client.ObjectKey, object clien
 	if err == nil || apierrors.IsNotFound(err) {
 		return err
 	}
+	ctrl.LoggerFrom(ctx).V(1).Info("The API server did not tell of an owner, so the cache does", "owner", key, "reason", err.Error())
 	return r.Reader.Get(ctx, key, object, options...)
 }
 
