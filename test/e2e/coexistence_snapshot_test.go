@@ -8,6 +8,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -48,7 +49,10 @@ func (w *world) list(c client.Client, gvk schema.GroupVersionKind) []unstructure
 func (w *world) versions() map[string]string {
 	all := map[string]string{}
 	for _, gvk := range chain() {
-		for _, object := range w.list(w.Client, gvk) {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+		w.Expect(w.Client.List(w.ctx, list)).To(Succeed())
+		for _, object := range list.Items {
 			all[gvk.Kind+" "+object.GetName()] = object.GetResourceVersion()
 		}
 	}
@@ -58,17 +62,25 @@ func (w *world) versions() map[string]string {
 // settle waits until everything is as it was asked for and nothing has been written for some seconds.
 func (w *world) settle() {
 	w.t.Helper()
-	var last string
-	since := time.Now()
-	w.Eventually(func(g Gomega) {
-		w.ready(g)
-		now, err := json.Marshal([]any{w.versions(), w.normalNodes()})
-		g.Expect(err).NotTo(HaveOccurred())
-		if string(now) != last {
-			last, since = string(now), time.Now()
+	settle(w)
+}
+
+// settle waits for several worlds at once.
+func settle(worlds ...*world) {
+	one := worlds[0]
+	one.t.Helper()
+	last, since := make([]string, len(worlds)), time.Now()
+	one.Eventually(func(g Gomega) {
+		for i, w := range worlds {
+			w.ready(g)
+			now, err := json.Marshal([]any{w.versions(), w.normalNodes()})
+			g.Expect(err).NotTo(HaveOccurred())
+			if string(now) != last[i] {
+				last[i], since = string(now), time.Now()
+			}
 		}
 		g.Expect(time.Since(since)).To(BeNumerically(">", 5*time.Second), "something is still being written")
-	}).WithTimeout(3 * patience).WithPolling(time.Second).Should(Succeed())
+	}).WithTimeout(5 * patience).WithPolling(time.Second).Should(Succeed())
 }
 
 // deployed expects that the MachineDeployment is what was asked for.

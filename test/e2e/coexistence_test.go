@@ -119,8 +119,7 @@ func TestCoexistence(t *testing.T) {
 // expectEqual lets both worlds settle and compares them.
 func expectEqual(alone, together *world, after string) {
 	together.t.Helper()
-	alone.settle()
-	together.settle()
+	settle(alone, together)
 	if diff := cmp.Diff(alone.snapshot(), together.snapshot()); diff != "" {
 		together.t.Fatalf("after %q, Heirloom makes a difference (-without, +with):\n%s", after, diff)
 	}

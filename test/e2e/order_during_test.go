@@ -20,7 +20,7 @@ func TestComingAndGoing(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	p := pair{newWorld(t, false, clusterapi.Options{}), newWorld(t, false, clusterapi.Options{})}
 	p.do(func(w *world) { w.deploy(2, inOrder()) })
-	p.do((*world).settle)
+	settle(p.alone, p.together)
 	w := p.together
 	var next *stage.Replica
 	for _, step := range []struct {

@@ -43,7 +43,7 @@ func (p pair) do(what func(*world)) {
 // expectEqualChain is expectEqual without the Nodes.
 func (p pair) expectEqualChain(after string) {
 	p.together.t.Helper()
-	p.do((*world).settle)
+	settle(p.alone, p.together)
 	diff := cmp.Diff(withoutNodes(p.alone.snapshot()), withoutNodes(p.together.snapshot()))
 	p.together.Expect(diff).To(BeEmpty(), "after %q, Heirloom makes a difference (-without, +with)", after)
 	p.together.t.Logf("%s: as without Heirloom, Nodes aside", after)
