@@ -22,7 +22,7 @@ cluster = KUBEBUILDER_ASSETS="$$(test/tools/build.sh controlplane)"; HEIRLOOM_TO
 # Their verdict depends on programs that the test cache does not see, hence -count=1; one package at a time, hence -p. Most
 # of such a test is waiting, hence -parallel, which is 2 on two cores otherwise. The API servers of tests live for seconds and
 # build much that stays, so there is little for a garbage collector to find: GOGC is theirs, too.
-cluster-test = $(cluster); GOGC=300 $(GO) test -race -count=1 -p=1 -parallel=3 -timeout=40m $(GOTESTFLAGS)
+cluster-test = $(cluster); GOGC=300 $(GO) test -race -count=1 -p=1 -parallel=3 -timeout=60m $(GOTESTFLAGS)
 
 # Go package patterns for those of these directories that exist.
 packages = $(patsubst %,./%/...,$(wildcard $(1)))

@@ -60,7 +60,7 @@ func newEmptyWorld(t *testing.T, heirloom bool, options clusterapi.Options, args
 	t.Helper()
 	dir, err := os.MkdirTemp("", "world")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	s, err := stage.New(ctx, stage.Options{
 		Program: binary(t, "heirloom"), Args: args, Dir: dir, WithoutWebhooks: !heirloom, WithoutProgram: !heirloom,
 		ControlPlane: controlplane.Options{AuditLog: filepath.Join(dir, "audit.log")},
