@@ -20,7 +20,8 @@ cluster = KUBEBUILDER_ASSETS="$$(test/tools/build.sh controlplane)"; HEIRLOOM_TO
 	export KUBEBUILDER_ASSETS HEIRLOOM_TOOLS
 
 # Their verdict depends on programs that the test cache does not see, hence -count=1; one package at a time, hence -p. Most
-# of such a test is waiting, hence -parallel, which is 2 on two cores otherwise. The API servers of tests live for seconds and
+# of such a test is waiting, hence -parallel, which is 2 on two cores otherwise; with more, the worlds of e2e would need more
+# inotify instances than Linux gives a user (128). The API servers of tests live for seconds and
 # build much that stays, so there is little for a garbage collector to find: GOGC is theirs, too.
 cluster-test = $(cluster); GOGC=300 $(GO) test -race -count=1 -p=1 -parallel=3 -timeout=60m $(GOTESTFLAGS)
 
@@ -69,7 +70,7 @@ test-integration: ## Run the tests against a real API server.
 
 .PHONY: test-e2e
 test-e2e: build ## Run the tests of the built programs, from the chart to the Node.
-	@HEIRLOOM_CLUSTER_API="$$(test/tools/build.sh cluster-api)"; export HEIRLOOM_CLUSTER_API; $(cluster-test) -parallel=4 ./test/e2e/...
+	@HEIRLOOM_CLUSTER_API="$$(test/tools/build.sh cluster-api)"; export HEIRLOOM_CLUSTER_API; $(cluster-test) ./test/e2e/...
 
 .PHONY: test-cluster
 test-cluster: ## Run the tests of the image and the chart in a real cluster of one Node (Linux, root; else they are skipped).
