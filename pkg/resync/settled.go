@@ -14,8 +14,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
 
-// remembered is of how many children the loop knows what they had, about a kilobyte each. Of those that it has forgotten it
-// believes what the cache says.
+// remembered is of how many children the loop knows what they had, so that its memory has a bound. Of those that it has
+// forgotten it believes what the cache says.
 const remembered = 50_000
 
 // settled remembers of each child what it inherited when it last had all of that. A child that lacks some of the very same
