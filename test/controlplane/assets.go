@@ -65,6 +65,19 @@ func RepositoryRoot(ctx context.Context) (string, error) {
 	return filepath.Dir(file), nil
 }
 
+// Built returns the path of one of Heirloom's own programs, as make build leaves it.
+func Built(ctx context.Context, name string) (string, error) {
+	root, err := RepositoryRoot(ctx)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(root, "bin", name)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("%w: run make build, or the make target of this test, which does it", err)
+	}
+	return path, nil
+}
+
 // CAPICRDPaths returns the directories with the CustomResourceDefinitions of Cluster API's core, of its kubeadm
 // bootstrap provider and of its kubeadm control-plane provider, at the version that go.mod requires.
 func CAPICRDPaths() ([]string, error) {

@@ -23,13 +23,9 @@ import (
 // binary returns the path of a program that `make build` has built.
 func binary(t *testing.T, name string) string {
 	t.Helper()
-	root, err := controlplane.RepositoryRoot(t.Context())
+	path, err := controlplane.Built(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
-	}
-	path := filepath.Join(root, "bin", name)
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v: run `make build`, or `make test-e2e`, which does it", err)
 	}
 	return path
 }

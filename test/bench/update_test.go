@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// BenchmarkUpdate reports what an update of a Machine costs whoever writes it, through a real API server, as a multiple of the
+// same update of a Machine that is left alone (metric ×ignored). One that takes away what the Machine inherits is decided
+// twice, the second time by owners that are read from the API server.
+func BenchmarkUpdate(b *testing.B) {
+	s := newStage(b)
+	machines := newMachines(b, s)
+	for _, tc := range []struct{ name, labels string }{
+		{"nothing to do", `{"touched":"%d"}`},
+		{"an inherited label taken away", `{"touched":"%d","team":null}`},
+	} {
+		b.Run(tc.name, func(b *testing.B) {
+			var subject, baseline time.Duration
+			number := 0
+			for b.Loop() {
+				number++
+				patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":`+tc.labels+`}}`, number))
+				baseline += timed(b, s, machines["ignored"], patch)
+				subject += timed(b, s, machines["inherited"], patch)
+			}
+			if machines["inherited"].Labels["team"] != "ml" || machines["ignored"].Labels["touched"] != fmt.Sprint(number) {
+				b.Fatalf("unexpected labels: %v and %v", machines["inherited"].Labels, machines["ignored"].Labels)
+			}
+			b.ReportMetric(float64(subject)/float64(baseline), "×ignored")
+		})
+	}
+}
+
+func timed(b *testing.B, s *stage.Stage, machine *clusterv1.Machine, patch client.Patch) time.Duration {
+	b.Helper()
+	start := time.Now()
+	if err := s.Client.Patch(b.Context(), machine, patch); err != nil {
+		b.Fatal(err)
+	}
+	return time.Since(start)
+}
+
+// newStage is a control plane with Heirloom as a program, whose loop rests.
+func newStage(b *testing.B) *stage.Stage {
+	b.Helper()
+	ctrl.SetLogger(klog.Background())
+	program, err := controlplane.Built(b.Context(), "heirloom")
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, err := stage.New(b.Context(), stage.Options{Program: program, Dir: b.TempDir(), WithoutLoop: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			b.Error(err)
+		}
+	})
+	return s
+}
+
+// newMachines creates two Machines of one MachineSet: one that inherits from it, and one that is left alone.
+func newMachines(b *testing.B, s *stage.Stage) map[string]*clusterv1.Machine {
+	b.Helper()
+	cluster := stage.Cluster("bench", "bench")
+	md := stage.MachineDeployment(cluster, "bench", stage.Declared{Labels: map[string]string{"team": "ml"}})
+	objects := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "bench"}}, cluster, md}
+	for _, object := range objects {
+		if err := s.Client.Create(b.Context(), object); err != nil {
+			b.Fatal(err)
+		}
+	}
+	set := stage.MachineSet(md, "bench")
+	if err := s.Client.Create(b.Context(), set); err != nil {
+		b.Fatal(err)
+	}
+	machines := map[string]*clusterv1.Machine{}
+	for _, name := range []string{"inherited", "ignored"} {
+		machines[name] = stage.Machine(set, name)
+		if name == "ignored" {
+			machines[name].Labels[inherit.IgnoreLabel] = ""
+		}
+		if err := s.Client.Create(b.Context(), machines[name]); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return machines
+}
