@@ -133,6 +133,7 @@ func anonymous(addresses ...string) func(*corev1.Node) {
 
 // What a kubelet's create brings is what the rules say, for every Machine and every kubelet.
 func TestAdmissionPolicyEqualsTheRules(t *testing.T) {
+	t.Parallel()
 	taken, again, controller := addressed("taken", "10.0.0.3"), addressed("again"), declaringAll("controller")
 	taken.Status.NodeRef.Name, again.Status.NodeRef.Name = "another", "again"
 	controller.Labels[clusterv1.MachineControlPlaneLabel] = ""
@@ -210,6 +211,7 @@ func (s *policyScene) besideAnotherPolicy() {
 
 // Nobody's writes are touched but a kubelet's create of its own Node.
 func TestAdmissionPolicyLeavesOtherWritesAlone(t *testing.T) {
+	t.Parallel()
 	s := newPolicyScene(t, declaringAll("mine"), declaringAll("admins"), declaringAll("opted-out"))
 	s.ensure()
 	admins, optedOut := stage.Node("admins"), stage.Node("opted-out")
@@ -233,6 +235,7 @@ func TestAdmissionPolicyLeavesOtherWritesAlone(t *testing.T) {
 
 // The parameters follow the Machines, nothing is written without need, a real kubelet registers, and nothing is left.
 func TestAdmissionPolicyFromTheFirstMachineToItsRemoval(t *testing.T) {
+	t.Parallel()
 	s := newPolicyScene(t)
 	s.ensure()
 	versions := s.versions()
@@ -282,6 +285,7 @@ func (s *policyScene) versions() map[string]string {
 
 // The API server takes the parameters of 5000 Machines that wait for their Nodes, and finds the right one among them.
 func TestAdmissionPolicyWithFiveThousandMachines(t *testing.T) {
+	t.Parallel()
 	s := newPolicyScene(t)
 	for number := range 5000 {
 		m := addressed(fmt.Sprintf("m-%04d", number), fmt.Sprintf("10.0.%d.%d", number>>8, number&255))

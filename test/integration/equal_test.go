@@ -36,6 +36,7 @@ type outcome struct {
 // What the webhook answers for an object and what the loop applies to it are the same, for every rule: on create, when
 // the owner changes a value, and when it removes everything again.
 func TestWebhookAndLoopAgree(t *testing.T) {
+	t.Parallel()
 	admission := newScene(t, stage.Options{WithoutLoop: true})
 	loop := newScene(t, stage.Options{WithoutWebhooks: true})
 	always, once := clusterv1.MachineTaintPropagationAlways, clusterv1.MachineTaintPropagationOnInitialization

@@ -36,6 +36,7 @@ func declared() stage.Declared {
 // The one story that everything else is a detail of: children that are created bare carry what their owner declares in
 // the very write that creates them.
 func TestChildrenInheritInTheWriteThatCreatesThem(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, stage.Options{WithoutLoop: true})
 	d := declared()
 	f := s.settle("family", d)

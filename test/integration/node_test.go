@@ -28,6 +28,7 @@ import (
 // A watch sees every stored version of a Node. None may lack the taints that its Machine declares, from the first on,
 // whoever takes them away; and no request of the kubelet may be refused.
 func TestNoNodeVersionLacksItsTaints(t *testing.T) {
+	t.Parallel()
 	auditLog := filepath.Join(t.TempDir(), "audit.log")
 	s := newScene(t, stage.Options{ControlPlane: controlplane.Options{AuditLog: auditLog}})
 	s.settle("gpu", declared())
@@ -134,6 +135,7 @@ func refusedKubeletRequests(t *testing.T, auditLog string) []string {
 
 // A kubelet updates its Node without us: a webhook that changes taints there would make NodeRestriction refuse it.
 func TestKubeletUpdatesAreNotTouched(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, stage.Options{WithoutLoop: true})
 	f := s.settle("calm", stage.Declared{})
 	kubelet := s.kubelet("calm")
@@ -155,6 +157,7 @@ func TestKubeletUpdatesAreNotTouched(t *testing.T) {
 
 // Only the kubelet of a Node registers that Node: another identity gets nothing out of a Machine that is not its own.
 func TestNodesMatchOnlyTheirOwnMachine(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, stage.Options{WithoutLoop: true})
 	f := s.settle("owned", declared())
 

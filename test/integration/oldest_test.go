@@ -20,6 +20,7 @@ import (
 // Cluster API v1.8 serves v1beta1 only and has no taints. The same rules hold there, in-place fields are where v1beta1
 // has them, and taints declared by annotation reach the Node.
 func TestTheOldestClusterAPI(t *testing.T) {
+	t.Parallel()
 	releases, err := controlplane.Releases(t.Context())
 	if err != nil {
 		t.Fatal(err)

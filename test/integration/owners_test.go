@@ -18,6 +18,7 @@ import (
 // Rule 4: what a control plane declares for its Machines reaches them, on create and by the loop, whatever provider's
 // kind it is: Heirloom knows none of them by name.
 func TestMachinesInheritFromTheirControlPlane(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, stage.Options{})
 	f := s.settle("cp", stage.Declared{})
 	cp := kubeadmControlPlane("cp")
@@ -69,6 +70,7 @@ func kubeadmControlPlane(name string) *unstructured.Unstructured {
 
 // Rule 9: a MachinePool's template reaches its Machines, and the Nodes themselves where the provider has no Machines.
 func TestMachinePools(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, stage.Options{})
 	f := s.settle("pool", stage.Declared{})
 	template := f.md.Spec.Template
@@ -107,6 +109,7 @@ func TestMachinePools(t *testing.T) {
 
 // An owner that cannot be found takes nothing away: neither one that is gone, nor none at all after a restore.
 func TestLostOwnersTakeNothingAway(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, stage.Options{})
 	f := s.settle("lost", declared())
 	reference := f.m.OwnerReferences

@@ -21,6 +21,7 @@ import (
 // Whoever applies an object by server-side apply and applies the same again changes nothing, though the webhook has
 // added to it in between: neither its resourceVersion nor who owns what.
 func TestIdenticalReapplyLeavesTheObjectAlone(t *testing.T) {
+	t.Parallel()
 	// Said outright: finding out takes a moment, and the answer rightly leads to one more write.
 	s := newScene(t, stage.Options{Args: []string{"--cluster-api-taint-propagation=enabled"}})
 	f := s.settle("reapply", declared())
@@ -68,6 +69,7 @@ func TestIdenticalReapplyLeavesTheObjectAlone(t *testing.T) {
 // What the owner declares wins over another value, and says so; what only the user set stays; what leaves the owner
 // leaves the children.
 func TestOwnersAreAuthoritativeForWhatTheyDeclareOnly(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, stage.Options{})
 	f := s.settle("owner", declared())
 	node := stage.Node("owner")
@@ -110,6 +112,7 @@ func TestOwnersAreAuthoritativeForWhatTheyDeclareOnly(t *testing.T) {
 // A value that another applier owns and the owner overrules is taken from that applier, as a forced apply does: its own
 // next apply without force is a conflict that names us, not a silent fight.
 func TestOverruledApplierSeesAConflict(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, stage.Options{WithoutLoop: true})
 	f := s.settle("conflict", declared())
 	config := func() runtime.ApplyConfiguration {
@@ -134,6 +137,7 @@ func TestOverruledApplierSeesAConflict(t *testing.T) {
 // Once Heirloom has found out that Cluster API takes typed taints, those that a Machine declares by annotation become
 // typed as well, without anybody's write.
 func TestAnnotatedTaintsBecomeTyped(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, stage.Options{})
 	f := s.settle("typed", stage.Declared{Annotations: map[string]string{taint.AlwaysAnnotation: "gpu=true:NoSchedule"}})
 	s.eventually(f.m, func(g Gomega) {

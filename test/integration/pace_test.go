@@ -20,6 +20,7 @@ import (
 // A taint that evicts Pods reaches existing Nodes one after the other, new Nodes at once, and no further Node when the owner
 // has changed its mind. Neither does it come with a write of somebody else.
 func TestThePaceOfTaintsThatEvict(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, stage.Options{Args: []string{"--no-execute-rate=12"}})
 	f := s.settle("pace", stage.Declared{Annotations: map[string]string{taint.AlwaysAnnotation: "gpu=true:NoSchedule"}})
 	var nodes []*corev1.Node

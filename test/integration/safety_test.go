@@ -29,6 +29,7 @@ import (
 
 // Objects that are older than Heirloom are seen to by the loop, and the API server goes on when Heirloom is gone.
 func TestBeforeAndAfterHeirloom(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, stage.Options{WithoutProgram: true})
 	f := s.settle("early", declared())
 	node := stage.Node("early")
@@ -52,6 +53,7 @@ func TestBeforeAndAfterHeirloom(t *testing.T) {
 
 // Objects that are paused, opted out or of a paused Cluster are left alone, and seen to when that ends.
 func TestLeftAlone(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, stage.Options{})
 	f := s.settle("alone", declared())
 	s.update(f.cluster, func() { f.cluster.Spec.Paused = new(true) })
@@ -81,6 +83,7 @@ func TestLeftAlone(t *testing.T) {
 
 // Reserved and invalid taints are refused with their field paths, typed and annotated.
 func TestReservedTaintsAreRefused(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, stage.Options{WithoutLoop: true})
 	f := s.settle("refused", stage.Declared{})
 	always := clusterv1.MachineTaintPropagationAlways
@@ -105,6 +108,7 @@ func TestReservedTaintsAreRefused(t *testing.T) {
 
 // Bad input never stops a write and never leads to a foreign owner's metadata.
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, stage.Options{})
 	f := s.settle("bad", declared())
 
@@ -168,6 +172,7 @@ func TestBadInput(t *testing.T) {
 
 // What is not an AdmissionReview gets an answer that says so; the program goes on.
 func TestMalformedReviews(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, stage.Options{WithoutLoop: true})
 	ca, err := os.ReadFile(filepath.Join(s.dir, "ca.crt"))
 	s.Expect(err).NotTo(HaveOccurred())

@@ -70,7 +70,7 @@ func newScene(t *testing.T, options stage.Options) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	options.Program, options.Dir = program, dir
 	s, err := stage.New(ctx, options)
 	if err != nil {
