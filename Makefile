@@ -19,11 +19,10 @@ LDFLAGS := -s -w -X github.com/heirloom-dev/heirloom/pkg/version.version=$(VERSI
 cluster = KUBEBUILDER_ASSETS="$$(test/tools/build.sh controlplane)"; HEIRLOOM_TOOLS="$$(test/tools/build.sh tools)"; \
 	export KUBEBUILDER_ASSETS HEIRLOOM_TOOLS
 
-# Their verdict depends on programs that the test cache does not see, hence -count=1; one package at a time, hence -p. Most
-# of such a test is waiting, hence -parallel, which is 2 on two cores otherwise; with more, the worlds of e2e would need more
-# inotify instances than Linux gives a user (128). The API servers of tests live for seconds and
-# build much that stays, so there is little for a garbage collector to find: GOGC is theirs, too.
-cluster-test = $(cluster); GOGC=300 $(GO) test -race -count=1 -p=1 -parallel=3 -timeout=60m $(GOTESTFLAGS)
+# Their verdict depends on programs that the test cache does not see, hence -count=1; one package at a time, hence -p. The API
+# servers of tests live for seconds and build much that stays, so there is little for a garbage collector to find: GOGC is
+# theirs, too.
+cluster-test = $(cluster); GOGC=300 $(GO) test -count=1 -p=1 -timeout=60m
 
 # Go package patterns for those of these directories that exist.
 packages = $(patsubst %,./%/...,$(wildcard $(1)))
@@ -66,11 +65,14 @@ test-monitoring: ## Run the tests of alerts and dashboard, with Prometheus' own 
 
 .PHONY: test-integration
 test-integration: ## Run the tests against a real API server.
-	@$(cluster-test) $(call packages,test/controlplane test/chart test/integration)
+	@# The race detector is in the program, which the tests build themselves. Much of such a test is waiting, hence -parallel.
+	@$(cluster-test) -parallel=3 $(GOTESTFLAGS) $(call packages,test/controlplane test/chart test/integration)
 
 .PHONY: test-e2e
 test-e2e: build ## Run the tests of the built programs, from the chart to the Node.
-	@HEIRLOOM_CLUSTER_API="$$(test/tools/build.sh cluster-api)"; export HEIRLOOM_CLUSTER_API; $(cluster-test) ./test/e2e/...
+	@# More than two at a time would need more inotify instances than Linux gives a user (128), and starve each other.
+	@HEIRLOOM_CLUSTER_API="$$(test/tools/build.sh cluster-api)"; export HEIRLOOM_CLUSTER_API; \
+		$(cluster-test) -parallel=2 $(GOTESTFLAGS) ./test/e2e/...
 
 .PHONY: test-cluster
 test-cluster: ## Run the tests of the image and the chart in a real cluster of one Node (Linux, root; else they are skipped).
@@ -79,11 +81,11 @@ test-cluster: ## Run the tests of the image and the chart in a real cluster of o
 		HEIRLOOM_NODE="$$(test/tools/build.sh node)"; export HEIRLOOM_NODE; \
 		export HEIRLOOM_IMAGE="$(CURDIR)/dist/heirloom-$(VERSION)-linux-$$($(GO) env GOHOSTARCH).tar"; \
 	fi; \
-	$(cluster-test) -v ./test/cluster/...
+	$(cluster-test) -v $(GOTESTFLAGS) ./test/cluster/...
 
 .PHONY: bench
-bench: ## Run the benchmarks.
-	$(GO) test -run '^$$' -bench . -benchmem $(call packages,pkg test/bench)
+bench: build ## Run the benchmarks.
+	@$(cluster); $(GO) test -run '^$$' -bench . -benchmem $(call packages,pkg test/bench)
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (30s).
