@@ -22,7 +22,6 @@ import (
 // newManagedWorld makes a world for a Cluster with a managed topology and a control plane of kubeadm's, before it is created.
 func newManagedWorld(t *testing.T, heirloom bool, options clusterapi.Options) *world {
 	t.Helper()
-	options.Kubeadm = true
 	// So much runs here that two cores may take longer to renew a lease than it lasts otherwise.
 	w := newEmptyWorld(t, heirloom, options, "--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=45s")
 	w.ready = w.built

@@ -44,6 +44,7 @@ func (w *world) normal(object unstructured.Unstructured) string {
 	for _, ref := range object.GetOwnerReferences() {
 		owners = append(owners, ref.Kind+" "+ref.Name)
 	}
+	slices.Sort(owners) // clusterctl move leaves them in another order
 	metadata["owners"] = owners
 	spec, _ := object.Object["spec"].(map[string]any)
 	if taints, ok := spec["taints"].([]any); ok {

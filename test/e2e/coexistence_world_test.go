@@ -35,6 +35,8 @@ type world struct {
 	dir      string
 	managers *clusterapi.Managers
 	infra    *clusterapi.Infrastructure
+	// audited are the audit logs of the management clusters that it has had.
+	audited []string
 
 	workload *stage.Workload
 	cluster  *clusterv1.Cluster
@@ -61,15 +63,16 @@ func newEmptyWorld(t *testing.T, heirloom bool, options clusterapi.Options, args
 	dir, err := os.MkdirTemp("", "world")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	audited := filepath.Join(dir, "audit.log")
 	s, err := stage.New(ctx, stage.Options{
 		Program: binary(t, "heirloom"), Args: args, Dir: dir, WithoutWebhooks: !heirloom, WithoutProgram: !heirloom,
-		ControlPlane: controlplane.Options{AuditLog: filepath.Join(dir, "audit.log")},
+		ControlPlane: controlplane.Options{AuditLog: audited},
 	})
 	if err != nil {
 		cancel()
 		t.Fatal(err)
 	}
-	w := &world{Stage: s, WithT: NewWithT(t), t: t, ctx: ctx, dir: dir}
+	w := &world{Stage: s, WithT: NewWithT(t), t: t, ctx: ctx, dir: dir, audited: []string{audited}}
 	t.Cleanup(func() { w.end(cancel) })
 	options.Dir = dir
 	w.managers, err = clusterapi.Start(ctx, s.ControlPlane, options)

@@ -7,9 +7,9 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
@@ -40,40 +40,74 @@ func (c writeCounts) created() writeCounts {
 	return created
 }
 
+// since returns what has been added since then.
+func (c writeCounts) since(earlier writeCounts) writeCounts {
+	added := writeCounts{}
+	for what, count := range c {
+		if count > earlier[what] {
+			added[what] = count - earlier[what]
+		}
+	}
+	return added
+}
+
 // writes counts the write requests of Cluster API, without events and leases.
 func (w *world) writes() writeCounts {
-	log, err := os.Open(filepath.Join(w.dir, "audit.log"))
-	w.Expect(err).NotTo(HaveOccurred())
-	defer log.Close()
+	return w.countWrites(func(what, _ string) string { return what })
+}
+
+// writesOfEach counts them for each object.
+func (w *world) writesOfEach() writeCounts {
+	return w.countWrites(func(what, name string) string { return what + " " + name })
+}
+
+// countWrites counts by what a function makes of verb and resource, and of the object's name.
+func (w *world) countWrites(by func(what, name string) string) writeCounts {
 	counts := writeCounts{}
-	lines := bufio.NewScanner(log)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var event struct {
-			Verb, RequestURI string
-			User             struct{ Username string }
-			ObjectRef        struct{ Resource, Subresource string }
-			ResponseStatus   struct{ Code int }
+	for _, path := range w.audited {
+		log, err := os.Open(path)
+		w.Expect(err).NotTo(HaveOccurred())
+		defer log.Close()
+		lines := bufio.NewScanner(log)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			var event auditEvent
+			w.Expect(json.Unmarshal(lines.Bytes(), &event)).To(Succeed())
+			if event.isWrite() {
+				counts[by(event.what(), event.ObjectRef.Name)]++
+			}
 		}
-		w.Expect(json.Unmarshal(lines.Bytes(), &event)).To(Succeed())
-		if event.User.Username != "cluster-api" || !slices.Contains([]string{"create", "update", "patch", "delete"}, event.Verb) {
-			continue
-		}
-		if event.ObjectRef.Resource == "events" || event.ObjectRef.Resource == "leases" {
-			continue
-		}
-		switch {
-		case strings.Contains(event.RequestURI, "dryRun="):
-			event.Verb = "try to " + event.Verb
-		case event.ResponseStatus.Code == http.StatusCreated:
-			event.Verb = "create" // most of it is by server-side apply
-		case event.Verb == "create":
-			event.Verb = "fail to create"
-		}
-		counts[event.Verb+" "+strings.TrimSuffix(event.ObjectRef.Resource+"/"+event.ObjectRef.Subresource, "/")]++
+		w.Expect(lines.Err()).NotTo(HaveOccurred())
 	}
-	w.Expect(lines.Err()).NotTo(HaveOccurred())
 	return counts
+}
+
+// auditEvent is what is needed of an entry of the audit log.
+type auditEvent struct {
+	Verb, RequestURI string
+	User             struct{ Username string }
+	ObjectRef        struct{ Resource, Subresource, Name string }
+	ResponseStatus   struct{ Code int }
+}
+
+// isWrite tells whether Cluster API wrote something, or tried to.
+func (e auditEvent) isWrite() bool {
+	return e.User.Username == "cluster-api" && slices.Contains([]string{"create", "update", "patch", "delete"}, e.Verb) &&
+		e.ObjectRef.Resource != "events" && e.ObjectRef.Resource != "leases"
+}
+
+// what returns verb and resource.
+func (e auditEvent) what() string {
+	verb := e.Verb
+	switch {
+	case strings.Contains(e.RequestURI, "dryRun="):
+		verb = "try to " + verb
+	case e.ResponseStatus.Code == http.StatusCreated:
+		verb = "create" // most of it is by server-side apply
+	case verb == "create":
+		verb = "fail to create"
+	}
+	return verb + " " + strings.TrimSuffix(e.ObjectRef.Resource+"/"+e.ObjectRef.Subresource, "/")
 }
 
 // expectSameCreations expects that Cluster API has made as many objects of every kind in both worlds: no revision, no Machine
@@ -83,4 +117,20 @@ func expectSameCreations(alone, together *world) {
 	with := together.writes().created()
 	together.Expect(with).To(HaveKey("create machines"))
 	together.Expect(cmp.Diff(alone.writes().created(), with)).To(BeEmpty(), "creations (-without, +with)")
+}
+
+// expectStill expects that nothing changes for a minute, and that Cluster API repeats no request in it.
+func (w *world) expectStill() {
+	w.t.Helper()
+	state := func() []any { return []any{w.versions(), w.normalNodes()} } // a Node's version moves with every heartbeat
+	before, earlier := state(), w.writesOfEach()
+	w.Consistently(state).WithTimeout(time.Minute).WithPolling(5 * time.Second).Should(Equal(before))
+	// That it need not apply something again, it remembers of the object's version. After a change of a status, it applies the
+	// same once more, as soon as anything wakes it.
+	requests := w.writesOfEach().since(earlier)
+	w.t.Logf("write requests of a quiet minute, which change nothing: %v", requests)
+	for what, count := range requests {
+		w.Expect(what).To(MatchRegexp("^(try to )?patch "), "a quiet minute")
+		w.Expect(count).To(Equal(1), "%s, in a quiet minute", what)
+	}
 }

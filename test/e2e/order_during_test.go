@@ -50,6 +50,9 @@ func TestComingAndGoing(t *testing.T) {
 			Should(And(ContainElement(step.name[:2]), ContainElement(Not(Equal(step.name[:2])))), "in the middle of the rollout")
 		w.Expect(step.do()).To(Succeed(), step.name)
 		p.expectNothingMore(step.name)
+		if step.name == "upgraded" {
+			w.expectStill()
+		}
 	}
 
 	w.Expect(w.RemoveWebhooks(w.ctx)).To(Succeed())

@@ -87,6 +87,7 @@ func (p pair) useTypedTaints() {
 	p.together.eventuallyEachNode(func(g Gomega, node corev1.Node) {
 		g.Expect(taint.FormatList(node.Spec.Taints)).NotTo(Or(ContainSubstring("gpu"), ContainSubstring("annotated-more")))
 	})
+	p.together.expectStill()
 }
 
 // switchOff switches the gate off. With a typed taint at the MachineDeployment, Cluster API refuses to change that, with and
@@ -126,6 +127,7 @@ func (p pair) switchOff(always string, recorder *controlplane.Recorder) {
 	})
 	p.expectEqualChain("roll out, scale in, delete a Machine, the gate is off")
 	w.eventuallyEachNode(func(g Gomega, node corev1.Node) { tracked(g, node, "", always) })
+	w.expectStill()
 }
 
 // expectKept expects that no Node that was there before and still is lost its taint in any version of it, and that nobody

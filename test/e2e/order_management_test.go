@@ -33,13 +33,13 @@ type management struct {
 }
 
 // another makes another management cluster beside the one that this world has, with the same programs.
-func (w *world) another() *management {
+func (w *world) another(options clusterapi.Options) *management {
 	w.t.Helper()
 	m := &management{dir: filepath.Join(w.dir, "another")}
 	w.Expect(os.Mkdir(m.dir, 0o700)).To(Succeed())
 	var err error
 	m.Stage, err = stage.New(w.ctx, stage.Options{
-		Program: binary(w.t, "heirloom"), Dir: m.dir, ControlPlane: controlplane.Options{AuditLog: filepath.Join(m.dir, "audit.log")},
+		Program: binary(w.t, "heirloom"), Dir: m.dir, ControlPlane: controlplane.Options{AuditLog: m.audited()},
 	})
 	w.Expect(err).NotTo(HaveOccurred())
 	first := w.Stage
@@ -56,10 +56,14 @@ func (w *world) another() *management {
 		}
 		w.Expect(m.Stop()).To(Succeed())
 	})
-	m.managers, err = clusterapi.Start(w.ctx, m.ControlPlane, clusterapi.Options{Dir: m.dir})
+	options.Dir = m.dir
+	m.managers, err = clusterapi.Start(w.ctx, m.ControlPlane, options)
 	w.Expect(err).NotTo(HaveOccurred())
 	return m
 }
+
+// audited is the API server's audit log.
+func (m *management) audited() string { return filepath.Join(m.dir, "audit.log") }
 
 // swap makes the world's management cluster the other one.
 func (w *world) swap(m *management) {
@@ -80,7 +84,8 @@ func (w *world) move(to *management) {
 		w.labelCRDs(c)
 	}
 	w.Expect(w.infra.Detach()).To(Succeed())
-	_, err := clusterctl.Run(w.ctx, "move", "--to-kubeconfig", target, "--namespace", w.md.Namespace)
+	w.audited = append(w.audited, to.audited())
+	_, err := clusterctl.Run(w.ctx, "move", "--to-kubeconfig", target, "--namespace", w.cluster.Namespace)
 	w.Expect(err).NotTo(HaveOccurred())
 	w.swap(to)
 	w.Expect(w.infra.Attach(w.ctx, w.AdminConfig())).To(Succeed())
@@ -127,7 +132,7 @@ func (w *world) stored() []unstructured.Unstructured {
 	var objects []unstructured.Unstructured
 	for _, kind := range kinds {
 		for _, object := range w.list(w.Client, kind) {
-			if object.GetNamespace() == w.md.Namespace {
+			if object.GetNamespace() == w.cluster.Namespace {
 				objects = append(objects, object)
 			}
 		}

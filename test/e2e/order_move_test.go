@@ -37,7 +37,7 @@ func TestMoveAndRestore(t *testing.T) {
 	w.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { w.Expect(recorder.Stop()).To(Succeed()) })
 
-	other := w.another()
+	other := w.another(clusterapi.Options{})
 	before, owned, log := w.identities(), w.owned(), filepath.Join(w.dir, "heirloom.log")
 	logged := len(w.read(log))
 	w.move(other)
@@ -64,6 +64,7 @@ func TestMoveAndRestore(t *testing.T) {
 	expectEqual(p.alone, w, "backup and restore")
 	w.expectSame(before, recorder.All()[from:])
 	p.alone.Expect(p.alone.identities()).To(Equal(ofAlone))
+	w.expectStill()
 
 	p.do(func(w *world) {
 		w.change(func(md *clusterv1.MachineDeployment) { withdraw(md, "node.cluster.x-k8s.io/later", "later") })

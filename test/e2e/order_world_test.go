@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,10 +42,7 @@ func (p pair) do(what func(*world)) {
 // expectEqualChain is expectEqual without the Nodes.
 func (p pair) expectEqualChain(after string) {
 	p.together.t.Helper()
-	settle(p.alone, p.together)
-	diff := cmp.Diff(withoutNodes(p.alone.snapshot()), withoutNodes(p.together.snapshot()))
-	p.together.Expect(diff).To(BeEmpty(), "after %q, Heirloom makes a difference (-without, +with)", after)
-	p.together.t.Logf("%s: as without Heirloom, Nodes aside", after)
+	expectEqualParts(p.alone, p.together, after, func(w *world) []string { return withoutNodes(w.snapshot()) })
 }
 
 func withoutNodes(snapshot []string) []string {
