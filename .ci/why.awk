@@ -28,7 +28,8 @@ open && /^        / && lines++ < 20 { last[test] = last[test] "\n" substr($0, 1,
 
 END {
 	for (i = 1; i <= count; i++) {
-		# What has failed only because of its subtests has nothing to say.
-		if (failed[i] in last) print "why " failed[i] " failed:\n" last[failed[i]]
+		# What has failed only because of its subtests has nothing to say, and the first few tell what is wrong with many.
+		if (failed[i] in last && told++ < 5) print "why " failed[i] " failed:\n" last[failed[i]]
 	}
+	if (told > 5) print "and " told - 5 " more"
 }
