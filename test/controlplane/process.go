@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -138,8 +136,11 @@ func (p *Process) wait(ctx context.Context, what string, check func(context.Cont
 		}
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		last = check(ctx)
-		return last == nil, nil
+		err := check(ctx)
+		if last == nil || err == nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+			last = err // it tells more than that the time is over
+		}
+		return err == nil, nil
 	})
 	switch {
 	case err == nil:
@@ -149,23 +150,4 @@ func (p *Process) wait(ctx context.Context, what string, check func(context.Cont
 	default:
 		return fmt.Errorf("waiting for %s, %s: %w", p.name, what, err)
 	}
-}
-
-// FreePort returns a TCP port of the loopback interface that nobody listens on right now. It is below the range from
-// which systems choose ports by themselves, so that nobody is given it between this call and its use.
-func FreePort() (int, error) {
-	var last error
-	for range 100 {
-		port := 20000 + rand.IntN(12000)
-		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			last = err
-			continue
-		}
-		if err := listener.Close(); err != nil {
-			return 0, fmt.Errorf("giving a free port back: %w", err)
-		}
-		return port, nil
-	}
-	return 0, fmt.Errorf("looking for a free port: %w", last)
 }

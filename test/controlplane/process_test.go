@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -81,9 +80,17 @@ func TestProcessWaitReady(t *testing.T) {
 	})
 	t.Run("not in time", func(t *testing.T) {
 		process := startSleep(t.Context(), t, "60")
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		err := process.WaitReady(ctx, answer(t, http.StatusServiceUnavailable))
+		answers := 0
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if answers++; answers == 2 {
+				cancel() // the time is over, in the middle of a request
+			}
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}))
+		defer server.Close()
+		err := process.WaitReady(ctx, server.URL)
 		NewWithT(t).Expect(err).To(MatchError(ContainSubstring("503")))
 		NewWithT(t).Expect(process.Stop()).To(Succeed())
 	})
