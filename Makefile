@@ -22,7 +22,7 @@ cluster = KUBEBUILDER_ASSETS="$$(test/tools/build.sh controlplane)"; HEIRLOOM_TO
 # Their verdict depends on programs that the test cache does not see, hence -count=1; one package at a time, hence -p. The API
 # servers of tests live for seconds and build much that stays, so there is little for a garbage collector to find: GOGC is
 # theirs, too.
-cluster-test = $(cluster); GOGC=300 $(GO) test -count=1 -p=1 -timeout=60m
+cluster-test = $(cluster); GOGC=300 $(GO) test -race -count=1 -p=1 -timeout=60m
 
 # Go package patterns for those of these directories that exist.
 packages = $(patsubst %,./%/...,$(wildcard $(1)))
@@ -65,7 +65,7 @@ test-monitoring: ## Run the tests of alerts and dashboard, with Prometheus' own 
 
 .PHONY: test-integration
 test-integration: ## Run the tests against a real API server.
-	@# The race detector is in the program, which the tests build themselves. Much of such a test is waiting, hence -parallel.
+	@# Much of such a test is waiting, hence -parallel.
 	@$(cluster-test) -parallel=3 $(GOTESTFLAGS) $(call packages,test/controlplane test/chart test/integration)
 
 .PHONY: test-e2e
