@@ -74,7 +74,10 @@ func (s *scene) testSeenDrift(a abroad, node *corev1.Node) {
 }
 
 func (s *scene) testSeenBrokenTracking(a abroad, node *corev1.Node) {
-	s.updateNode(a, node, func() { node.Annotations[clusterv1.TaintsFromMachineAnnotation] = "???" })
+	s.updateNode(a, node, func() {
+		// More than an Event has room for.
+		node.Annotations[clusterv1.TaintsFromMachineAnnotation] = strings.Repeat("?", 2000)
+	})
 	s.expectEvent("TrackingAnnotationBroken", "Machine", a.m.Name, ContainSubstring(clusterv1.TaintsFromMachineAnnotation))
 	s.eventuallyNode(a, node, func(g Gomega) {
 		g.Expect(node.Annotations[clusterv1.TaintsFromMachineAnnotation]).To(ContainSubstring("gpu"))

@@ -190,7 +190,7 @@ func addWebhooksAndLoop(
 	if err := addWorkloadServer(mgr, c, served, dependencies, registrar, counters); err != nil {
 		return err
 	}
-	recorder := mgr.GetEventRecorder("heirloom")
+	recorder := resync.Brief(mgr.GetEventRecorder("heirloom"))
 	byPolicy := resync.PolicyAdmission{Chain: &cached, Policy: from.policy, Recorder: recorder}
 	return resync.Setup(mgr, resync.Dependencies{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Chain: &cached, Metrics: counters, Schemas: schemas,
