@@ -50,7 +50,7 @@ clean: ## Remove bin/ and dist/. Helper programs stay in the user's cache direct
 ##@ Test
 
 .PHONY: test
-test: test-unit test-monitoring test-integration test-e2e ## Run every test.
+test: test-unit test-monitoring test-integration test-bench test-e2e ## Run every test.
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go.
@@ -67,6 +67,10 @@ test-monitoring: ## Run the tests of alerts and dashboard, with Prometheus' own 
 test-integration: ## Run the tests against a real API server.
 	@# Much of such a test is waiting, hence -parallel.
 	@$(cluster-test) -parallel=3 $(GOTESTFLAGS) $(call packages,test/controlplane test/chart test/integration)
+
+.PHONY: test-bench
+test-bench: build ## Run each benchmark once: one that fails measures nothing.
+	@$(cluster-test) -run '^$$' -bench . -benchtime 1x $(call packages,pkg test/bench)
 
 .PHONY: test-e2e
 test-e2e: build ## Run the tests of the built programs, from the chart to the Node.

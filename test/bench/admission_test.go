@@ -6,6 +6,7 @@ package bench
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -25,6 +26,10 @@ const noOpPath = "/no-op"
 func BenchmarkAdmission(b *testing.B) {
 	world := newWorld()
 	server := newServer(b, world)
+	labelled := newWorld()
+	for i := range 10_000 {
+		labelled.ms.Spec.Template.Labels[fmt.Sprintf("label-%d", i)] = "value"
+	}
 	kubelet := authenticationv1.UserInfo{Username: "system:node:" + world.node.Name, Groups: []string{"system:nodes"}}
 	for _, tc := range []struct {
 		name, path string
@@ -36,6 +41,9 @@ func BenchmarkAdmission(b *testing.B) {
 	} {
 		b.Run(tc.name, func(b *testing.B) { pair(b, server, tc.path, tc.request) })
 	}
+	b.Run("Machine/create, 10,000 labels injected", func(b *testing.B) {
+		pair(b, newServer(b, labelled), webhooks.MachinesPath, create("Machine", labelled.bare))
+	})
 }
 
 // pair measures a request against the same request to the no-op webhook, in turn.

@@ -10,9 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -59,7 +57,6 @@ func timed(b *testing.B, s *stage.Stage, machine *clusterv1.Machine, patch clien
 // newStage is a control plane with Heirloom as a program, whose loop rests.
 func newStage(b *testing.B) *stage.Stage {
 	b.Helper()
-	ctrl.SetLogger(klog.Background())
 	program, err := controlplane.Built(b.Context(), "heirloom")
 	if err != nil {
 		b.Fatal(err)
