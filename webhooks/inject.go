@@ -72,7 +72,8 @@ func (c child) kept(req admission.Request, plan *ownership.Plan) []ownership.Cha
 	if err != nil {
 		return nil
 	}
+	carried := ownership.Carried(old)
 	return slices.DeleteFunc(slices.Clone(plan.Changes()), func(change ownership.Change) bool {
-		return change.Value == nil || !ownership.Carries(old, change)
+		return change.Value == nil || !carried(change)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
@@ -51,16 +52,17 @@ func Removed(current, result NodeState) []NodeKey {
 // Lost names what the Node has had, as its tracking annotations say, and lacks, although it still inherits it: what
 // somebody took away. What only has another value may be what an owner declared before, and does not count.
 func Lost(current, result NodeState) []NodeKey {
-	recorded := map[string][]string{
+	recorded := map[string]sets.Set[string]{
 		labelKey:      tracked(current, clusterv1.LabelsFromMachineAnnotation, LabelsFromMachineAnnotation),
 		annotationKey: tracked(current, clusterv1.AnnotationsFromMachineAnnotation, AnnotationsFromMachineAnnotation),
+		taintKey:      sets.New[string](),
 	}
 	for _, t := range recordedTaints(current.Annotations) {
-		recorded[taintKey] = append(recorded[taintKey], taint.IDOf(t).String())
+		recorded[taintKey].Insert(taint.IDOf(t).String())
 	}
 	return brought(current, result, func(what, key, _ string) bool {
 		_, present := current.value(what, key)
-		return !present && slices.Contains(recorded[what], key)
+		return !present && recorded[what].Has(key)
 	})
 }
 
@@ -110,10 +112,10 @@ func brought(without, with NodeState, counts func(what, key, value string) bool)
 }
 
 // tracked returns the keys that these annotations list.
-func tracked(node NodeState, names ...string) []string {
-	var keys []string
+func tracked(node NodeState, names ...string) sets.Set[string] {
+	keys := sets.New[string]()
 	for _, name := range names {
-		keys = append(keys, splitKeys(node.Annotations[name])...)
+		keys.Insert(splitKeys(node.Annotations[name])...)
 	}
 	return keys
 }

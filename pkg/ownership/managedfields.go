@@ -5,6 +5,7 @@ package ownership
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,8 @@ type managedFields struct {
 	index int
 	// created is when the object was; zero while it is being created.
 	created time.Time
+	// others is what the entries of all other managers list. They are read once, and only if somebody asks.
+	others func() (*fieldpath.Set, error)
 }
 
 func readManagedFields(object metav1.Object) (managedFields, error) {
@@ -35,6 +38,7 @@ func readManagedFields(object metav1.Object) (managedFields, error) {
 		}
 		read.ours, read.index = set, i
 	}
+	read.others = sync.OnceValues(func() (*fieldpath.Set, error) { return fieldsExcept(read.entries, read.index) })
 	return read, nil
 }
 
@@ -45,19 +49,23 @@ func (m managedFields) inVersion(version string) bool {
 
 // shared reports whether another manager owns the field at path too.
 func (m managedFields) shared(path fieldpath.Path) (bool, error) {
-	for i, entry := range m.entries {
-		if i == m.index {
+	others, err := m.others()
+	return err == nil && others.Has(path), err
+}
+
+func fieldsExcept(entries []metav1.ManagedFieldsEntry, index int) (*fieldpath.Set, error) {
+	all := fieldpath.NewSet()
+	for i, entry := range entries {
+		if i == index {
 			continue
 		}
 		set, err := fieldsOf(entry)
 		if err != nil {
-			return false, err
+			return nil, err
 		}
-		if set.Has(path) {
-			return true, nil
-		}
+		all = all.Union(set)
 	}
-	return false, nil
+	return all, nil
 }
 
 func fieldsOf(entry metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {

@@ -286,13 +286,14 @@ func (c Change) String() string {
 	return fmt.Sprintf("%s %q", kind, c.Name)
 }
 
-// Carries reports whether an object already had what the change brings.
-func Carries(object inherit.Object, c Change) bool {
+// Carried returns which changes bring what an object had already. It may be asked about any number of them.
+func Carried(object inherit.Object) func(Change) bool {
+	had := map[string]map[string]entry{}
 	for _, at := range places(object, inherit.Object{Template: &inherit.Content{}}) {
-		if strings.Join(at.path, ".") == c.Place {
-			e, ok := byName(at.current)[c.Name]
-			return ok && e.value == c.Value
-		}
+		had[strings.Join(at.path, ".")] = byName(at.current)
 	}
-	return false
+	return func(c Change) bool {
+		e, ok := had[c.Place][c.Name]
+		return ok && e.value == c.Value
+	}
 }

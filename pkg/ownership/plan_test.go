@@ -135,7 +135,7 @@ func TestChangeInWords(t *testing.T) {
 	}
 }
 
-func TestCarries(t *testing.T) {
+func TestCarried(t *testing.T) {
 	taint := declared("gpu=1:NoSchedule")[0]
 	has := content{labels: "a=1", annotations: "b=2", taints: "gpu=1:NoSchedule"}
 	for _, tc := range []struct {
@@ -156,8 +156,8 @@ func TestCarries(t *testing.T) {
 		{name: "an unknown place", change: ownership.Change{Place: "status.labels", Name: "a", Value: "1"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			NewWithT(t).Expect(ownership.Carries(has.top(), tc.change)).To(Equal(tc.top))
-			NewWithT(t).Expect(ownership.Carries(has.template(), tc.change)).To(Equal(tc.below))
+			NewWithT(t).Expect(ownership.Carried(has.top())(tc.change)).To(Equal(tc.top))
+			NewWithT(t).Expect(ownership.Carried(has.template())(tc.change)).To(Equal(tc.below))
 		})
 	}
 }

@@ -36,9 +36,11 @@ func (s settled) set(child fmt.Stringer, inherited any) {
 func (s settled) lost(child fmt.Stringer, plan *ownership.Plan) bool {
 	known, _ := s.had.Get(child.String())
 	had, ok := known.(inherit.Object)
-	return ok && slices.ContainsFunc(plan.Changes(), func(change ownership.Change) bool {
-		return change.Value != nil && ownership.Carries(had, change)
-	})
+	if !ok {
+		return false
+	}
+	carried := ownership.Carried(had)
+	return slices.ContainsFunc(plan.Changes(), func(change ownership.Change) bool { return change.Value != nil && carried(change) })
 }
 
 // lostByNode reports whether the result brings back to a Node what it had before.
