@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -149,7 +150,7 @@ func TestBadInput(t *testing.T) {
 		s.Eventually(func(g Gomega) {
 			s.get(set)
 			g.Expect(len(set.Spec.Template.Labels)).To(BeNumerically(">", 10_000))
-		}).WithTimeout(5 * patience).Should(Succeed())
+		}).WithTimeout(5 * patience).WithPolling(time.Second).Should(Succeed())
 		s.get(f.md)
 		s.update(f.md, func() {
 			for key := range many {
@@ -159,7 +160,7 @@ func TestBadInput(t *testing.T) {
 		s.Eventually(func(g Gomega) {
 			s.get(set)
 			g.Expect(len(set.Spec.Template.Labels)).To(BeNumerically("<", 10))
-		}).WithTimeout(5 * patience).Should(Succeed())
+		}).WithTimeout(5 * patience).WithPolling(time.Second).Should(Succeed())
 	})
 	t.Run("broken tracking annotations", func(t *testing.T) {
 		s := s.in(t)
