@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
@@ -35,14 +33,14 @@ const (
 	kubeletsShare = 32 << 10
 )
 
-// contentOf encodes what a Node gets from its Machine at its registration. That is nothing if an API server would refuse a
-// Node with it: the kubelet could never register.
+// contentOf encodes what a Node gets from its Machine at its registration. Where there is no room for the kubelet's annotations
+// beside the Machine's, those stay away, as an API server would refuse the Node.
 func contentOf(m *capi.Machine, policy inherit.Policy) string {
-	// Taints that are left out are reported where the Machine itself is seen to.
-	state, _ := policy.Node(m, inherit.NodeState{}, inherit.Kubelet)
-	if !acceptable(state) {
-		return ""
-	}
+	const kubelets = "" // which is no annotation's key
+	room := map[string]string{kubelets: strings.Repeat(" ", kubeletsShare)}
+	// What is left out is reported where the Machine itself, or later its Node, is seen to.
+	state, _ := policy.Node(m, inherit.NodeState{Annotations: room}, inherit.Kubelet)
+	delete(state.Annotations, kubelets)
 	lines := []string{"", joinMap(state.Labels), ""}
 	taints := state.Taints
 	if _, guarded := state.Annotations[inherit.UninitializedAnnotation]; guarded {
@@ -56,18 +54,6 @@ func contentOf(m *capi.Machine, policy inherit.Policy) string {
 		lines = append(lines, key+"="+escape.Replace(state.Annotations[key]))
 	}
 	return strings.Join(lines, "\n")
-}
-
-// acceptable reports whether an API server accepts a Node with these labels and annotations, among a kubelet's own. A
-// Machine's are checked in the same way, but it takes fewer bytes to declare some than to record that they came from there;
-// and those of a template may never have been checked. Taints have been.
-func acceptable(state inherit.NodeState) bool {
-	size := 0
-	for key, value := range state.Annotations {
-		size += len(key) + len(value)
-	}
-	return size <= apivalidation.TotalAnnotationSizeLimitB-kubeletsShare &&
-		len(apivalidation.ValidateAnnotations(state.Annotations, nil)) == 0 && len(metav1validation.ValidateLabels(state.Labels, nil)) == 0
 }
 
 func joinMap(m map[string]string) string {

@@ -4,12 +4,16 @@ package admissionpolicy_test
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/admissionpolicy"
@@ -71,7 +75,7 @@ func TestMachinesWithLineBreaksAreLeftOut(t *testing.T) {
 	}
 }
 
-// A Node that an API server refuses never comes to be. Better one that the loop sees to.
+// A Node that an API server refuses never comes to be. Better one that has nothing but its taints.
 func TestNothingIsBroughtThatAnAPIServerWouldRefuse(t *testing.T) {
 	everything := inherit.Policy{AdditionalLabels: []*regexp.Regexp{regexp.MustCompile("")}, AdditionalAnnotations: []*regexp.Regexp{regexp.MustCompile("")}}
 	for _, tc := range []struct {
@@ -100,7 +104,14 @@ func TestNothingIsBroughtThatAnAPIServerWouldRefuse(t *testing.T) {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(parameters.Data).To(HaveKey("m.0"), "it is a candidate")
 			node := newEvaluator(t).register(nodeNamed(m.Name), parameters)
-			Expect(inherit.OfNode(node).Equal(inherit.NodeState{})).To(Equal(!tc.fine))
+			Expect(node.Spec.Taints).To(ContainElement(HaveField("Key", "number")))
+			brought := append(slices.Collect(maps.Keys(node.Labels)), slices.Collect(maps.Keys(node.Annotations))...)
+			for _, key := range slices.Concat(slices.Collect(maps.Keys(m.Labels)), slices.Collect(maps.Keys(m.Annotations))) {
+				Expect(slices.Contains(brought, key)).To(Equal(tc.fine), key)
+			}
+			node.Annotations["kubelet"] = strings.Repeat("x", 30<<10)
+			Expect(apivalidation.ValidateAnnotations(node.Annotations, nil)).To(BeEmpty())
+			Expect(metav1validation.ValidateLabels(node.Labels, nil)).To(BeEmpty())
 		})
 	}
 }

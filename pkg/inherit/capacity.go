@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -56,14 +56,17 @@ func (p Policy) Capacity(current, inherits Object) (map[string]string, error) {
 		return nil, nil
 	}
 	template := overlay(ptr.Deref(current.Template, Content{}), ptr.Deref(inherits.Template, Content{}))
-	node, taintsErr := p.Node(&capi.Machine{
+	node, leftOut := p.Node(&capi.Machine{
 		ObjectMeta: metav1.ObjectMeta{Labels: template.Labels, Annotations: template.Annotations},
 		Spec:       capi.MachineSpec{MachineFields: capi.MachineFields{Taints: p.typed(template.Taints)}},
 	}, NodeState{}, Privileged)
-	labels, labelsErr := formatLabels(node.Labels)
-	told := map[string]string{CapacityLabelsAnnotation: labels, CapacityTaintsAnnotation: taint.FormatList(node.Taints)}
+	told := map[string]string{CapacityLabelsAnnotation: formatLabels(node.Labels), CapacityTaintsAnnotation: taint.FormatList(node.Taints)}
 	maps.DeleteFunc(told, func(_, value string) bool { return value == "" })
-	return told, errors.Join(taintsErr, labelsErr)
+	// An API server would refuse the object.
+	if err := apivalidation.ValidateAnnotationsSize(mergeMaps(mergeMaps(current.Top.Annotations, inherits.Top.Annotations), told)); err != nil {
+		return nil, errors.Join(leftOut, fmt.Errorf("cluster-autoscaler cannot be told of new Nodes: %w", err))
+	}
+	return told, leftOut
 }
 
 // autoscaled reports whether cluster-autoscaler takes an object with these annotations for a group of Nodes: it reads bounds
@@ -83,21 +86,13 @@ func bound(annotations map[string]string, name string) (int, error) {
 	return strconv.Atoi(value)
 }
 
-// formatLabels writes labels as cluster-autoscaler reads them, "<key>=<value>" joined with commas, sorted. What is no valid
-// label, no Node can carry; it might be more than one of them when it is read.
-func formatLabels(labels map[string]string) (string, error) {
+// formatLabels writes labels as cluster-autoscaler reads them, "<key>=<value>" joined with commas, sorted.
+func formatLabels(labels map[string]string) string {
 	formatted := make([]string, 0, len(labels))
-	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		problems := slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(labels[key]))
-		if len(problems) > 0 {
-			errs = append(errs, fmt.Errorf("label %q=%q: no Node can carry it, cluster-autoscaler is not told of it: %s",
-				key, labels[key], strings.Join(problems, "; ")))
-			continue
-		}
 		formatted = append(formatted, key+"="+labels[key])
 	}
-	return strings.Join(formatted, ","), errors.Join(errs...)
+	return strings.Join(formatted, ",")
 }
 
 // OfMachineDeployments reports whether a MachineSet is one of a MachineDeployment, if only by its label, as after a restore

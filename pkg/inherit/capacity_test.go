@@ -107,6 +107,19 @@ func TestMachineSetsOfMachineDeployments(t *testing.T) {
 	}
 }
 
+// A Node may have room for the keys of labels, which are what it records, and its MachineDeployment none for their values.
+func TestWhatDoesNotFitIsNotTold(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	labels := map[string]string{}
+	for i := range 3_500 {
+		labels[fmt.Sprintf("node.cluster.x-k8s.io/label-%d", i)] = strings.Repeat("x", 60)
+	}
+	object := inherit.Object{Top: inherit.Content{Annotations: bounds("0 to 1")}, Template: &inherit.Content{Labels: labels}}
+	told, problems := inherit.Policy{}.Capacity(object, inherit.Object{})
+	Expect(told).To(BeEmpty())
+	Expect(problems).To(MatchError(ContainSubstring("cluster-autoscaler cannot be told of new Nodes: annotations size")))
+}
+
 // What is written is what cluster-autoscaler reads, entry by entry, as soon as it is a label or a taint at all.
 func TestAutoscalerReadsWhatIsWritten(t *testing.T) {
 	words := []string{"", "a", "b=c", "d,e", "f:g", "h i", "node.cluster.x-k8s.io/x", "-", "é", strings.Repeat("x", 64)}

@@ -25,7 +25,7 @@ func Evicting(m *capi.Machine, node *corev1.Node, now time.Time) []taint.ID {
 	if isNew {
 		return nil
 	}
-	declared, _ := nodeTaints(m) // what is left out is reported where the Node itself is seen to
+	declared, _ := taintsOf(m) // what is left out is reported where the Node itself is seen to
 	recorded := recordedTaints(node.Annotations)
 	var evicting []taint.ID
 	for _, t := range always(declared.all()) {

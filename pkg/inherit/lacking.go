@@ -16,7 +16,7 @@ import (
 
 // Unprotected returns the Always taints that the Machine declares for its Node and the Node does not carry.
 func Unprotected(m *capi.Machine, node NodeState) []taint.ID {
-	declared, _ := nodeTaints(m) // what is left out is reported where the Node itself is seen to
+	declared, _ := taintsOf(m) // what is left out is reported where the Node itself is seen to
 	var missing []taint.ID
 	for _, t := range always(declared.all()) {
 		if !hasTaint(node.Taints, t) {

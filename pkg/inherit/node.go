@@ -4,6 +4,7 @@ package inherit
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -72,40 +73,68 @@ func rulesOfNode() []Rule {
 }
 
 // Node is rules 11, 12 and 13: the state of a Node after it has inherited from its Machine in a write by writer.
-// The error lists taints that had to be left out; the state is right without them.
+// The error says what had to be left out; the state is right without it.
 func (p Policy) Node(m *capi.Machine, current NodeState, writer Writer) (NodeState, error) {
 	claimed := current.Annotations
 	if writer == Kubelet {
 		current.Annotations = filter(current.Annotations, func(key string) bool { return !tracks(key) })
 	}
-	var result NodeState
-	var labels, extraLabels, annotations, extraAnnotations string
-	result.Labels, labels, extraLabels = mapSync{
+	metadata, metadataErr := p.nodeMetadata(m, current, writer)
+	with, taintsErr := p.nodeTaints(m, current, metadata)
+	result, err := guard(m, current, with, claimed, writer), errors.Join(metadataErr, taintsErr)
+	size := tooLarge(current, result)
+	if size == nil {
+		return result, err
+	}
+	err = errors.Join(err, fmt.Errorf("labels and annotations: a Node has no room for all of them: %w", size))
+	with, _ = p.nodeTaints(m, current, NodeState{Labels: current.Labels, Annotations: maps.Clone(current.Annotations)})
+	if result = guard(m, current, with, claimed, writer); tooLarge(current, result) != nil {
+		return current, err
+	}
+	return result, err
+}
+
+// nodeMetadata is rules 11 and 12. The error lists what no Node can carry, which is left out.
+func (p Policy) nodeMetadata(m *capi.Machine, current NodeState, writer Writer) (result NodeState, err error) {
+	labels := mapSync{
 		current: current.Labels, declared: m.Labels,
 		byRule: nodeLabel, byOperator: p.additionalLabel,
-		withhold: func(key string) bool { return writer == Kubelet && restricted(key) },
 		rules:    current.Annotations[clusterv1.LabelsFromMachineAnnotation],
 		operator: current.Annotations[LabelsFromMachineAnnotation],
-	}.sync()
-	result.Annotations, annotations, extraAnnotations = mapSync{
+	}
+	noLabels, labelsErr := invalidLabels(m.Labels, labels.brings)
+	labels.withhold = func(key string) bool { return noLabels.Has(key) || writer == Kubelet && restricted(key) }
+	annotations := mapSync{
 		current: current.Annotations, declared: m.Annotations,
 		byRule: nodeAnnotation, byOperator: p.additionalAnnotation,
-		withhold: func(string) bool { return false },
 		rules:    current.Annotations[clusterv1.AnnotationsFromMachineAnnotation],
 		operator: current.Annotations[AnnotationsFromMachineAnnotation],
-	}.sync()
+	}
+	noAnnotations, annotationsErr := invalidAnnotations(m.Annotations, annotations.brings)
+	annotations.withhold = noAnnotations.Has
 
-	declared, err := nodeTaints(m)
-	result.Taints = taint.Sync(current.Taints, declared.all(), recordedTaints(current.Annotations), initialized(current))
-
-	setTracking(result.Annotations, clusterv1.LabelsFromMachineAnnotation, labels)
+	var labelKeys, extraLabels, annotationKeys, extraAnnotations string
+	result.Labels, labelKeys, extraLabels = labels.sync()
+	result.Annotations, annotationKeys, extraAnnotations = annotations.sync()
+	setTracking(result.Annotations, clusterv1.LabelsFromMachineAnnotation, labelKeys)
 	setOwnTracking(result.Annotations, LabelsFromMachineAnnotation, extraLabels)
-	setTracking(result.Annotations, clusterv1.AnnotationsFromMachineAnnotation, annotations)
+	setTracking(result.Annotations, clusterv1.AnnotationsFromMachineAnnotation, annotationKeys)
 	setOwnTracking(result.Annotations, AnnotationsFromMachineAnnotation, extraAnnotations)
+	return result, errors.Join(labelsErr, annotationsErr)
+}
+
+// nodeTaints is rule 13: result with the taints, and with the annotations that track them. The error lists those that had to
+// be left out.
+func (p Policy) nodeTaints(m *capi.Machine, current, result NodeState) (NodeState, error) {
+	declared, err := taintsOf(m)
+	result.Taints = taint.Sync(current.Taints, declared.all(), recordedTaints(current.Annotations), initialized(current))
+	if result.Annotations == nil {
+		result.Annotations = map[string]string{}
+	}
 	result.Annotations[clusterv1.TaintsFromMachineAnnotation] = p.formatTyped(
 		always(declared.typed), current.Annotations[clusterv1.TaintsFromMachineAnnotation])
 	setOwnTracking(result.Annotations, TaintsFromMachineAnnotation, taint.FormatList(always(declared.annotated)))
-	return guard(m, current, result, claimed, writer), err
+	return result, err
 }
 
 // guard keeps workload off a worker Node until its restricted labels are there: a kubelet that does not bring the taint
@@ -145,8 +174,8 @@ func (t machineTaints) all() []clusterv1.MachineTaint {
 	return taint.Merge(t.typed, t.annotated)
 }
 
-// nodeTaints returns the taints that the Machine declares for its Node, each once: the typed one wins.
-func nodeTaints(m *capi.Machine) (machineTaints, error) {
+// taintsOf returns the taints that the Machine declares for its Node, each once: the typed one wins.
+func taintsOf(m *capi.Machine) (machineTaints, error) {
 	typed, typedErr := taint.Usable(roleOf(m), taint.Merge(m.Spec.Taints, nil))
 	annotated, parseErr := taint.FromAnnotations(m.Annotations)
 	annotated, annotatedErr := taint.Usable(roleOf(m), annotated)

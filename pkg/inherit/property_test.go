@@ -132,10 +132,25 @@ func TestTenThousandKeys(t *testing.T) {
 	Expect(inherited.Top.Labels).To(HaveLen(10_000))
 	Expect(inherited.Top.Annotations).To(HaveLen(10_000))
 
+	_, err = inherit.Policy{}.Node(m, content{}.node(), inherit.Privileged)
+	Expect(err).To(MatchError(ContainSubstring("a Node has no room for all of them")))
+}
+
+func TestAsManyKeysAsANodeHasRoomFor(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	m := &capi.Machine{}
+	m.Labels, m.Annotations = map[string]string{}, map[string]string{}
+	for i := range 6_000 {
+		key := fmt.Sprintf("node.cluster.x-k8s.io/key-%05d", i)
+		m.Labels[key] = "x"
+		if i < 1_000 {
+			m.Annotations[key] = "y"
+		}
+	}
 	node, err := inherit.Policy{}.Node(m, content{}.node(), inherit.Privileged)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(node.Labels).To(HaveLen(10_000))
-	Expect(strings.Split(node.Annotations["cluster.x-k8s.io/labels-from-machine"], ",")).To(HaveLen(10_000))
+	Expect(node.Labels).To(HaveLen(6_000))
+	Expect(strings.Split(node.Annotations["cluster.x-k8s.io/labels-from-machine"], ",")).To(HaveLen(6_000))
 	again, err := inherit.Policy{}.Node(m, node, inherit.Privileged)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(again.Equal(node)).To(BeTrue())

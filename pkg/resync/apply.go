@@ -115,9 +115,9 @@ func (d Dependencies) failed(object runtime.Object, err error) {
 	}
 }
 
-// leftOut tells whoever looks at the object which taints it could not inherit.
+// leftOut tells whoever looks at the object what it could not inherit.
 func (d Dependencies) leftOut(object runtime.Object, problems error) {
 	if problems != nil {
-		d.Recorder.Eventf(object, nil, corev1.EventTypeWarning, "TaintNotInherited", "Inherit", "%v", problems)
+		d.Recorder.Eventf(object, nil, corev1.EventTypeWarning, "NotInherited", "Inherit", "%v", problems)
 	}
 }

@@ -134,7 +134,7 @@ func (s *scene) reported(object client.Object, times int32) {
 		g.Expect(s.Client.List(s.ctx, list, client.InNamespace(object.GetNamespace()))).To(Succeed())
 		count := int32(0)
 		for _, event := range list.Items {
-			if event.Reason == "TaintNotInherited" && event.Regarding.Name == object.GetName() {
+			if event.Reason == "NotInherited" && event.Regarding.Name == object.GetName() {
 				count++
 				if event.Series != nil {
 					count += event.Series.Count - 1

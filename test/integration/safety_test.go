@@ -162,6 +162,19 @@ func TestBadInput(t *testing.T) {
 			g.Expect(len(set.Spec.Template.Labels)).To(BeNumerically("<", 10))
 		}).WithTimeout(5 * patience).WithPolling(time.Second).Should(Succeed())
 	})
+	t.Run("more labels than a Node has room for", func(t *testing.T) {
+		s := s.in(t)
+		machine := stage.Machine(f.ms, "crowded")
+		// Their record alone takes more than the 256 KiB that all annotations of an object may have.
+		for i := range 1_300 {
+			machine.Labels[fmt.Sprintf("%s.node.cluster.x-k8s.io/label-%d", strings.Repeat("long.", 35)+"x", i)] = ""
+		}
+		s.create(machine)
+		node := stage.Node(machine.Name)
+		s.Expect(s.kubelet(node.Name).Create(s.ctx, node)).To(Succeed(), "no Node may ever fail to register")
+		s.eventually(node, func(g Gomega) { g.Expect(taint.FormatList(node.Spec.Taints)).To(ContainSubstring("gpu=true:NoSchedule")) })
+		s.expectEvent("NotInherited", "Machine", machine.Name, ContainSubstring("a Node has no room for all of them"))
+	})
 	t.Run("broken tracking annotations", func(t *testing.T) {
 		s := s.in(t)
 		node := stage.Node("bad")

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// An API server refuses a Node for one invalid label: a kubelet could never register it, and nobody change it. A Machine's
+// own metadata has been checked, that of a template perhaps never.
+
+// invalidLabels returns those keys of labels that reach a Node and that no Node can carry.
+func invalidLabels(labels map[string]string, reaches func(key string) bool) (sets.Set[string], error) {
+	return invalid("label", labels, reaches, func(key, value string) []string {
+		return slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(value))
+	})
+}
+
+// invalidAnnotations is the same for annotations, whose values may be anything.
+func invalidAnnotations(annotations map[string]string, reaches func(key string) bool) (sets.Set[string], error) {
+	return invalid("annotation", annotations, reaches, func(key, _ string) []string {
+		return validation.IsQualifiedName(strings.ToLower(key))
+	})
+}
+
+func invalid(
+	what string, m map[string]string, reaches func(key string) bool, problems func(key, value string) []string,
+) (sets.Set[string], error) {
+	found := sets.New[string]()
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		if !reaches(key) {
+			continue
+		}
+		if wrong := problems(key, m[key]); len(wrong) > 0 {
+			found.Insert(key)
+			errs = append(errs, fmt.Errorf("%s %q=%q: no Node can carry it: %s", what, key, m[key], strings.Join(wrong, "; ")))
+		}
+	}
+	return found, errors.Join(errs...)
+}
+
+// tooLarge returns an error if there are more bytes of annotations than an API server accepts. It takes more to record a
+// label than to have it, so a Machine may have more than its Node has room for.
+func tooLarge(current, result NodeState) error {
+	if maps.Equal(current.Annotations, result.Annotations) {
+		return nil
+	}
+	return apivalidation.ValidateAnnotationsSize(result.Annotations)
+}
