@@ -172,7 +172,9 @@ func TestBadInput(t *testing.T) {
 		s.create(machine)
 		node := stage.Node(machine.Name)
 		s.Expect(s.kubelet(node.Name).Create(s.ctx, node)).To(Succeed(), "no Node may ever fail to register")
-		s.eventually(node, func(g Gomega) { g.Expect(taint.FormatList(node.Spec.Taints)).To(ContainSubstring("gpu=true:NoSchedule")) })
+		s.eventually(node, func(g Gomega) {
+			g.Expect(taint.FormatList(node.Spec.Taints)).To(ContainSubstring("gpu=true:NoSchedule"))
+		})
 		s.expectEvent("NotInherited", "Machine", machine.Name, ContainSubstring("a Node has no room for all of them"))
 	})
 	t.Run("broken tracking annotations", func(t *testing.T) {
