@@ -130,6 +130,22 @@ func (a *answer) warn(leftOut error) {
 	}
 }
 
+// mostWarnings is of how many things that were kept an answer warns one by one. API servers hand on four KiB of warnings and
+// drop the rest without a word.
+const mostWarnings = 10
+
+// warnings warns of each thing that was kept, or of the first few and how many more there are.
+func warnings[T any](kept []T, text func(T) string) []string {
+	var all []string
+	for i, one := range kept {
+		if i == mostWarnings {
+			return append(all, fmt.Sprintf("heirloom: %d more were kept in the same way", len(kept)-i))
+		}
+		all = append(all, text(one))
+	}
+	return all
+}
+
 // oneLine is what an HTTP header, which carries a warning, has room for.
 func oneLine(err error) string {
 	return strings.ReplaceAll(err.Error(), "\n", "; ")

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -157,5 +158,16 @@ func TestOtherNamespacesAreUnmatched(t *testing.T) {
 			decided.outcome = metrics.Failed // there is no object in the request
 		}
 		NewWithT(t).Expect(decided.outcome).To(Equal(want), "namespace %q", namespace)
+	}
+}
+
+// API servers drop what is too much, without a word.
+func TestManyWarningsAreSummedUp(t *testing.T) {
+	for count, want := range map[int]string{0: "", 1: "1", 10: "1 2 3 4 5 6 7 8 9 10", 12: "1 2 3 4 5 6 7 8 9 10 heirloom: 2 more were kept in the same way"} {
+		kept := make([]int, count)
+		for i := range kept {
+			kept[i] = i + 1
+		}
+		NewWithT(t).Expect(strings.Join(warnings(kept, strconv.Itoa), " ")).To(Equal(want))
 	}
 }

@@ -43,11 +43,14 @@ func inject(req admission.Request, c child) (answer, error) {
 	}
 	decided := answer{outcome: metrics.Injected, patch: patch}
 	decided.count(plan.Changes())
-	for _, change := range c.kept(req, plan) {
+	kept := c.kept(req, plan)
+	for _, change := range kept {
 		decided.kept = append(decided.kept, change.What())
-		decided.warnings = append(decided.warnings, fmt.Sprintf("heirloom: %s of %s %s/%s was kept: it is inherited; to change it, edit %s",
-			change, req.Kind.Kind, c.object.GetNamespace(), c.object.GetName(), c.declarer))
 	}
+	decided.warnings = warnings(kept, func(change ownership.Change) string {
+		return fmt.Sprintf("heirloom: %s of %s %s/%s was kept: it is inherited; to change it, edit %s",
+			change, req.Kind.Kind, c.object.GetNamespace(), c.object.GetName(), c.declarer)
+	})
 	return decided, nil
 }
 

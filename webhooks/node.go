@@ -117,12 +117,10 @@ func (h nodes) warnings(ctx context.Context, m *capi.Machine, kept []inherit.Nod
 		return nil
 	}
 	declarer := h.declarer(ctx, m)
-	warnings := make([]string, 0, len(kept))
-	for _, what := range kept {
-		warnings = append(warnings, fmt.Sprintf("heirloom: %s was kept: the Node inherits it from %s %s/%s; to change it, edit %s",
-			what, kindOf(m), m.Namespace, m.Name, declarer))
-	}
-	return warnings
+	return warnings(kept, func(key inherit.NodeKey) string {
+		return fmt.Sprintf("heirloom: %s was kept: the Node inherits it from %s %s/%s; to change it, edit %s",
+			key, kindOf(m), m.Namespace, m.Name, declarer)
+	})
 }
 
 // declarer names the object to edit, or the Machine itself if its owner cannot be found now.
