@@ -111,13 +111,13 @@ func result(err error) metrics.WriteResult {
 // nothing.
 func (d Dependencies) failed(object runtime.Object, err error) {
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-		d.Recorder.Eventf(object, nil, corev1.EventTypeWarning, "InheritanceFailed", "Inherit", "Failed to write what is inherited: %v", err)
+		d.Recorder.Eventf(object, nil, corev1.EventTypeWarning, reasonInheritanceFailed, "Inherit", "Failed to write what is inherited: %v", err)
 	}
 }
 
 // leftOut tells whoever looks at the object what it could not inherit.
 func (d Dependencies) leftOut(object runtime.Object, problems error) {
 	if problems != nil {
-		d.Recorder.Eventf(object, nil, corev1.EventTypeWarning, "NotInherited", "Inherit", "%v", problems)
+		d.Recorder.Eventf(object, nil, corev1.EventTypeWarning, reasonNotInherited, "Inherit", "%v", problems)
 	}
 }

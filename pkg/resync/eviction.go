@@ -88,10 +88,10 @@ func (r nodes) report(group client.Object, evicting []taint.ID, progress pace.Pr
 	if progress.Waiting == 0 && progress.Passed <= 1 {
 		return // it is one Node, and had not to wait
 	}
-	reason, note := "NoExecuteTaintsRollingOut", fmt.Sprintf("Taints %v evict Pods: %d Nodes have them, %d wait for their turn (--no-execute-rate)",
+	reason, note := reasonNoExecuteTaintsRollingOut, fmt.Sprintf("Taints %v evict Pods: %d Nodes have them, %d wait for their turn (--no-execute-rate)",
 		evicting, progress.Passed, progress.Waiting)
 	if progress.Waiting == 0 {
-		reason, note = "NoExecuteTaintsRolledOut", fmt.Sprintf("Taints %v are on all %d Nodes that had to wait for them", evicting, progress.Passed)
+		reason, note = reasonNoExecuteTaintsRolledOut, fmt.Sprintf("Taints %v are on all %d Nodes that had to wait for them", evicting, progress.Passed)
 	}
 	r.Recorder.Eventf(group, nil, corev1.EventTypeNormal, reason, "Inherit", "%s", note)
 }

@@ -72,11 +72,11 @@ func (r nodes) changed(m *capi.Machine, node *corev1.Node, before, after inherit
 			r.Metrics.Drift(metrics.ByResync, "Node", key.What)
 			names = append(names, fmt.Sprint(key))
 		}
-		r.Recorder.Eventf(m, nil, corev1.EventTypeNormal, "DriftRepaired", "Inherit",
+		r.Recorder.Eventf(m, nil, corev1.EventTypeNormal, reasonDriftRepaired, "Inherit",
 			"Node %s had lost what it inherits: %s put back", node.Name, strings.Join(names, ", "))
 	}
 	if broken := inherit.BrokenTracking(before); broken != nil {
-		r.Recorder.Eventf(m, nil, corev1.EventTypeWarning, "TrackingAnnotationBroken", "Inherit",
+		r.Recorder.Eventf(m, nil, corev1.EventTypeWarning, reasonTrackingAnnotationBroken, "Inherit",
 			"Node %s did not say rightly which taints come from its Machine; mended, and what was broken is forgotten: %v", node.Name, broken)
 	}
 }

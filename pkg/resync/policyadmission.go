@@ -45,10 +45,10 @@ func (a PolicyAdmission) Ensure(ctx context.Context, workload client.Client, clu
 	var noRoom *admissionpolicy.NoRoomError
 	switch {
 	case meta.IsNoMatchError(err):
-		return a.tell(ctx, cluster, "NoAdmissionPolicies", "The API server of the workload cluster does not serve MutatingAdmissionPolicies "+
+		return a.tell(ctx, cluster, reasonNoAdmissionPolicies, "The API server of the workload cluster does not serve MutatingAdmissionPolicies "+
 			"(Kubernetes 1.36 or later does): the loop alone brings Nodes what they inherit")
 	case errors.As(err, &noRoom):
-		return a.tell(ctx, cluster, "AdmissionPolicyFull", fmt.Sprintf("The parameters of the admission policy have no room for %d Machines: "+
+		return a.tell(ctx, cluster, reasonAdmissionPolicyFull, fmt.Sprintf("The parameters of the admission policy have no room for %d Machines: "+
 			"the loop alone brings their Nodes what they inherit", noRoom.Machines))
 	case err != nil:
 		return fmt.Errorf("admitting Nodes by policy: %w", err)

@@ -50,13 +50,13 @@ func (c *registrations) tell(recorder events.EventRecorder, cluster *capi.Cluste
 	switch {
 	case errors.Is(err, clustercache.ErrClusterNotConnected):
 	case err != nil:
-		recorder.Eventf(cluster, nil, corev1.EventTypeWarning, "WorkloadAdmissionFailed", "Admit",
+		recorder.Eventf(cluster, nil, corev1.EventTypeWarning, reasonWorkloadAdmissionFailed, "Admit",
 			"Nodes are not admitted as they should be, the loop alone brings them what they inherit; admission by %s: %v", way, err)
 	case c.written:
-		recorder.Eventf(cluster, nil, corev1.EventTypeNormal, "WorkloadAdmissionRegistered", "Admit",
+		recorder.Eventf(cluster, nil, corev1.EventTypeNormal, reasonWorkloadAdmissionRegistered, "Admit",
 			"The workload cluster's API server now admits Nodes by %s", way)
 	case c.deleted:
-		recorder.Eventf(cluster, nil, corev1.EventTypeNormal, "WorkloadAdmissionRemoved", "Admit",
+		recorder.Eventf(cluster, nil, corev1.EventTypeNormal, reasonWorkloadAdmissionRemoved, "Admit",
 			"The workload cluster's API server no longer admits Nodes by %s", way)
 	}
 }

@@ -115,7 +115,7 @@ func (r workloads) admit(ctx context.Context, cluster *capi.Cluster) error {
 		return fmt.Errorf("reaching the workload cluster: %w", err)
 	}
 	if _, there := r.Admissions.Ways[chosen]; !there && chosen != "" && chosen != workload.AdmitByLoop {
-		r.Recorder.Eventf(cluster, nil, corev1.EventTypeWarning, "UnknownWorkloadAdmission", "Admit",
+		r.Recorder.Eventf(cluster, nil, corev1.EventTypeWarning, reasonUnknownWorkloadAdmission, "Admit",
 			"Label %s: Nodes cannot be admitted by %q; see --workload-admission and --workload-webhook-url", workload.AdmissionLabel, chosen)
 	}
 	var errs []error

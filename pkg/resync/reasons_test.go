@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resync
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+// TestReasonsAreDocumented holds reasons.go and the table of Events in docs/monitoring.md together, and keeps other reasons
+// out of the code.
+func TestReasonsAreDocumented(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	page, err := os.ReadFile("../../docs/monitoring.md")
+	Expect(err).NotTo(HaveOccurred())
+	_, events, found := strings.Cut(string(page), "\n## Events\n")
+	Expect(found).To(BeTrue())
+	events, _, _ = strings.Cut(events, "\n## ")
+	var documented []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Za-z]+)` \\| (?:Normal|Warning) \\|").FindAllStringSubmatch(events, -1) {
+		documented = append(documented, row[1])
+	}
+
+	var reasons []string
+	files, err := filepath.Glob("*.go")
+	Expect(err).NotTo(HaveOccurred())
+	for _, file := range slices.DeleteFunc(files, func(file string) bool { return strings.HasSuffix(file, "_test.go") }) {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		Expect(err).NotTo(HaveOccurred())
+		ast.Inspect(parsed, func(node ast.Node) bool {
+			switch node := node.(type) {
+			case *ast.ValueSpec:
+				if file == "reasons.go" {
+					reasons = append(reasons, literal(node.Values[0]))
+				}
+			case *ast.CallExpr:
+				if called, ok := node.Fun.(*ast.SelectorExpr); ok && called.Sel.Name == "Eventf" {
+					Expect(literal(node.Args[3])).To(BeEmpty(), "a reason in %s belongs into reasons.go", file)
+				}
+			}
+			return true
+		})
+	}
+	Expect(reasons).NotTo(BeEmpty())
+	Expect(documented).To(ConsistOf(reasons))
+}
+
+// literal returns the value of a string, and nothing of any other expression.
+func literal(expression ast.Expr) string {
+	if basic, ok := expression.(*ast.BasicLit); ok && basic.Kind == token.STRING {
+		value, _ := strconv.Unquote(basic.Value)
+		return value
+	}
+	return ""
+}
