@@ -17,7 +17,7 @@ func TestApplyConfiguration(t *testing.T) {
 		name             string
 		current, desired inherit.Object
 		fields           []metav1.ManagedFieldsEntry
-		// want is the configuration beside apiVersion, kind and the object's name, namespace and UID.
+		// want is the configuration beside apiVersion, kind and the object's name, namespace, UID and version.
 		metadata, spec string
 	}{
 		{
@@ -66,11 +66,11 @@ func TestApplyConfiguration(t *testing.T) {
 			Expect(config.GetName()).To(Equal("m"))
 			Expect(config.GetNamespace()).To(Equal("ns"))
 			Expect(config.GetUID()).To(BeEquivalentTo("uid"), "an object that is gone must not be created again")
-			Expect(config.GetResourceVersion()).To(BeEmpty(), "a forced apply needs no version")
+			Expect(config.GetResourceVersion()).To(Equal("7"), "what has gone from it meanwhile must not come back")
 
 			metadata, ok := config.Object["metadata"].(map[string]any)
 			Expect(ok).To(BeTrue())
-			for _, identity := range []string{"name", "namespace", "uid"} {
+			for _, identity := range []string{"name", "namespace", "uid", "resourceVersion"} {
 				delete(metadata, identity)
 			}
 			Expect(asJSON(t, metadata)).To(MatchYAML(tc.metadata))

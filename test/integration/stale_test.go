@@ -64,6 +64,36 @@ func TestWhatAnOwnerNoLongerDeclaresDoesNotComeBack(t *testing.T) {
 	}
 }
 
+// An apply names all that an object inherits, also what the loop believes it to have. It must not bring back what has gone
+// since the loop's cache heard of the object.
+func TestAnApplyOutOfAStaleCacheBringsNothingBack(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, stage.Options{Lagging: true, WithoutWebhooks: true})
+	f := s.settle("late", declared())
+	const zone = "node-restriction.kubernetes.io/z"
+	s.eventually(f.m, func(g Gomega) { g.Expect(f.m.Labels).To(HaveKey(zone)) })
+	releaseMachines := s.Lag.Hold("machines")
+	t.Cleanup(releaseMachines)
+	s.get(f.ms)
+	s.update(f.ms, func() { f.ms.Spec.Template.Labels["later"] = "x" })
+	s.eventually(f.m, func(g Gomega) { g.Expect(f.m.Labels).To(HaveKey("later")) })
+
+	releaseOwners := s.Lag.Hold("machinedeployments", "machinesets")
+	t.Cleanup(releaseOwners)
+	for _, object := range []client.Object{f.md, f.ms, f.m} {
+		s.takeAway(object, zone)
+	}
+	s.get(f.cluster)
+	for _, paused := range []bool{true, false} { // after which the loop looks at the Machine, and finds that it lacks a label
+		s.update(f.cluster, func() { f.cluster.Spec.Paused = new(paused) })
+	}
+	s.staysWithout(f.m, zone)
+	releaseMachines()
+	releaseOwners()
+	s.staysWithout(f.m, zone)
+	s.Expect(f.m.Labels).To(HaveKey("later"))
+}
+
 // takeAway removes a label from an object and from what it declares for others.
 func (s *scene) takeAway(object client.Object, key string) {
 	s.t.Helper()
