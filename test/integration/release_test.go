@@ -155,7 +155,7 @@ func TestReleaseKeepsValues(t *testing.T) {
 	s := newScene(t, stage.Options{WithoutLoop: true})
 	f := s.settle("kept", declared())
 	node := stage.Node("kept")
-	s.Expect(s.kubelet("kept").Create(s.ctx, node)).To(Succeed())
+	s.admit(s.kubelet("kept"), node)
 	s.Expect(node.Annotations).To(HaveKey(inherit.UninitializedAnnotation))
 	s.get(f.m)
 	inherited, spec := f.m.Labels, f.m.Spec
@@ -223,12 +223,11 @@ func TestReleaseWithinItsScope(t *testing.T) {
 	s := newScene(t, stage.Options{WithoutLoop: true, Args: []string{"--cluster-api-taint-propagation=disabled"}})
 	mine, theirs := s.settle("mine", declared()), s.settle("theirs", declared())
 	for _, f := range []family{mine, theirs} {
-		s.Expect(s.kubelet(f.m.Name).Create(s.ctx, stage.Node(f.m.Name))).To(Succeed())
+		s.admit(s.kubelet(f.m.Name), stage.Node(f.m.Name))
 		infra := infraMachine(f.m)
 		infra.SetName(f.m.Name)
 		s.update(f.m, func() { f.m.Spec.InfrastructureRef.Name = f.m.Name; f.m.Labels[clusterv1.WatchLabel] = f.m.Name })
-		s.create(infra)
-		s.Expect(ours(infra)).NotTo(BeEmpty())
+		s.admit(s.Client, infra)
 	}
 	s.releaseLease()
 	admin := s.asAdministrator()

@@ -184,6 +184,20 @@ func (s *scene) settle(name string, d stage.Declared) family {
 	return f
 }
 
+// admit creates an object as soon as the program's cache has what it takes for it to inherit in that write. There may be no
+// loop that would make up for it.
+func (s *scene) admit(c client.Client, object client.Object) {
+	s.t.Helper()
+	s.Eventually(func(g gomega.Gomega) {
+		probe, ok := object.DeepCopyObject().(client.Object)
+		g.Expect(ok).To(gomega.BeTrue())
+		g.Expect(c.Create(s.ctx, probe, client.DryRunAll)).To(gomega.Succeed())
+		_, tracked := probe.GetAnnotations()[clusterv1.TaintsFromMachineAnnotation]
+		g.Expect(tracked || ours(probe) != "").To(gomega.BeTrue(), "it has inherited nothing yet")
+	}).WithTimeout(patience).Should(gomega.Succeed())
+	s.Expect(c.Create(s.ctx, object)).To(gomega.Succeed())
+}
+
 // kubelet is a client with the rights of a Node's kubelet.
 func (s *scene) kubelet(node string) client.Client {
 	s.t.Helper()
