@@ -58,6 +58,12 @@ func newStream(t *testing.T, namespace string) *stream {
 	s.md = stage.MachineDeployment(owner, namespace, stage.Declared{Labels: map[string]string{inheritedKey: inheritedValue}})
 	Expect(shared.Create(t.Context(), s.md)).To(gomega.Succeed())
 	s.ms = stage.MachineSet(s.md, namespace)
+	// Once Pods are ready, the Service that leads to them takes the Node's proxy a moment.
+	gomega.NewWithT(t).Eventually(func(g gomega.Gomega) {
+		probe := s.ms.DeepCopy()
+		g.Expect(shared.Create(t.Context(), probe, client.DryRunAll)).To(gomega.Succeed())
+		g.Expect(probe.Spec.Template.Labels).To(gomega.HaveKeyWithValue(inheritedKey, inheritedValue))
+	}).WithTimeout(patience).WithPolling(polling).Should(gomega.Succeed())
 	Expect(shared.Create(t.Context(), s.ms)).To(gomega.Succeed())
 	Expect(s.ms.Spec.Template.Labels).To(gomega.HaveKeyWithValue(inheritedKey, inheritedValue))
 	for i := range writers {
