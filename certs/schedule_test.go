@@ -42,6 +42,7 @@ func TestWhatIsDue(t *testing.T) {
 		{name: "a previous CA that is so since tomorrow", change: replaced(noon.Add(24 * time.Hour)), at: noon, cas: 2},
 		{name: "not a certificate that ends with its CA", change: func(st *state) { st.leaf.Leaf.NotAfter = last }, at: last.Add(-time.Minute), cas: 2},
 		{name: "everything, when the CA has ended", at: last.Add(time.Second), leaf: true, cas: 1, current: func(state) *authority { return nil }},
+		{name: "everything, when the CA has ended and there is one before it", change: replaced(noon), at: last.Add(time.Second), leaf: true, cas: 1, current: func(state) *authority { return nil }},
 		{name: "a next CA, when the current one has ended", change: with(func(st *state) { st.nextPublished = time.Time{} }),
 			at: last.Add(time.Second), leaf: true, cas: 1, current: func(before state) *authority { return before.next }},
 	} {

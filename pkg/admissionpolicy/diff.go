@@ -98,7 +98,8 @@ func contentFor(object client.Object) (*unstructured.Unstructured, error) {
 }
 
 // carries reports whether a value has all of another one: every entry of its maps and, at the same place, every item of its
-// lists. An empty map is had by anything that could hold it, because it may have been dropped.
+// lists. An empty map is had by anything that could hold it, because it may have been dropped. Others may add items that
+// have names, and an apply leaves those there; any other list is one value, which an apply puts back.
 func carries(has, wants any) bool {
 	switch wants := wants.(type) {
 	case map[string]any:
@@ -111,6 +112,9 @@ func carries(has, wants any) bool {
 		return ok || has == nil && len(wants) == 0
 	case []any:
 		list, _ := has.([]any)
+		if len(list) > len(wants) && !named(wants) {
+			return false
+		}
 		for i, value := range wants {
 			if i >= len(list) || !carries(list[i], value) {
 				return false
@@ -120,4 +124,12 @@ func carries(has, wants any) bool {
 	default:
 		return has == wants
 	}
+}
+
+// named reports whether every item of a list has a name.
+func named(list []any) bool {
+	return !slices.ContainsFunc(list, func(item any) bool {
+		fields, ok := item.(map[string]any)
+		return !ok || fields["name"] == nil
+	})
 }

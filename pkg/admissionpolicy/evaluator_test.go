@@ -12,6 +12,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
@@ -23,6 +24,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/heirloom-dev/heirloom/pkg/admissionpolicy"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // evaluator does what an API server does with the policy, with the API server's own code.
@@ -118,6 +120,7 @@ func TestThePolicyIsForKubeletsAndTheirOwnNodes(t *testing.T) {
 	}{
 		{name: "a kubelet creates its Node", parameters: parameters, user: user.DefaultInfo{Name: "system:node:a", Groups: []string{"system:authenticated", "system:nodes"}}, want: true},
 		{name: "a kubelet creates another's Node", parameters: parameters, user: user.DefaultInfo{Name: "system:node:b", Groups: []string{"system:nodes"}}},
+		{name: "an administrator creates a Node", parameters: parameters, user: user.DefaultInfo{Name: "kubernetes-admin", Groups: []string{"system:authenticated", "system:masters"}}},
 		{name: "somebody else is in the group of kubelets", parameters: parameters, user: user.DefaultInfo{Name: "a", Groups: []string{"system:nodes"}}},
 		{name: "somebody has a kubelet's name only", parameters: parameters, user: user.DefaultInfo{Name: "system:node:a", Groups: []string{"system:masters"}}},
 		{name: "somebody is in no group at all", parameters: parameters, user: user.DefaultInfo{Name: "system:node:a"}},
@@ -152,6 +155,10 @@ func TestThePolicyFailsOpenAndIsForCreatesOnly(t *testing.T) {
 	rule := policy.Spec.MatchConstraints.ResourceRules[0]
 	Expect(rule.Operations).To(Equal([]admissionregistrationv1.OperationType{admissionregistrationv1.Create}))
 	Expect(rule.Resources).To(Equal([]string{"nodes"}), "never nodes/status")
+	selector, err := metav1.LabelSelectorAsSelector(policy.Spec.MatchConstraints.ObjectSelector)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(selector.Matches(k8slabels.Set{"kubernetes.io/os": "linux"})).To(BeTrue())
+	Expect(selector.Matches(k8slabels.Set{inherit.IgnoreLabel: ""})).To(BeFalse(), "a Node that is opted out")
 	Expect(*binding.Spec.ParamRef.ParameterNotFoundAction).To(Equal(admissionregistrationv1.AllowAction))
 	Expect(binding.Spec.ParamRef.Namespace).To(Equal("somewhere"))
 	names := make([]string, 0, len(policy.Spec.Variables))

@@ -5,6 +5,8 @@ package admissionpolicy_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -24,18 +26,20 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// workload is the API server of a workload cluster that remembers what is written to it.
+// workload is the API server of a workload cluster that remembers what is asked of it.
 type workload struct {
 	client.WithWatch
 	*WithT
-	t      *testing.T
-	writes []string
-	fail   error
+	t             *testing.T
+	reads, writes []string
+	// fail is what a request fails with, and before what happens right before it, once; both by the request.
+	fail   map[string]error
+	before map[string]func()
 }
 
 func newWorkload(t *testing.T, objects ...client.Object) *workload {
 	t.Helper()
-	w := &workload{WithT: NewWithT(t), t: t}
+	w := &workload{WithT: NewWithT(t), t: t, fail: map[string]error{}, before: map[string]func(){}}
 	w.WithWatch = fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			named, ok := obj.(interface {
@@ -44,20 +48,43 @@ func newWorkload(t *testing.T, objects ...client.Object) *workload {
 			})
 			w.Expect(ok).To(BeTrue())
 			w.writes = append(w.writes, "apply "+named.GetKind()+" "+named.GetName())
-			return c.Apply(ctx, obj, opts...)
+			return w.request("apply "+named.GetKind(), func() error { return c.Apply(ctx, obj, opts...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-			w.writes = append(w.writes, "delete "+obj.GetObjectKind().GroupVersionKind().Kind+" "+obj.GetName())
-			return c.Delete(ctx, obj, opts...)
+			kind := obj.GetObjectKind().GroupVersionKind().Kind
+			w.writes = append(w.writes, "delete "+kind+" "+obj.GetName())
+			return w.request("delete "+kind, func() error { return c.Delete(ctx, obj, opts...) })
+		},
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			return w.read("get "+typeOf(obj), func() error { return c.Get(ctx, key, obj, opts...) })
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if _, ok := list.(*admissionregistrationv1.MutatingAdmissionPolicyList); ok && w.fail != nil {
-				return w.fail
-			}
-			return c.List(ctx, list, opts...)
+			return w.read("list "+typeOf(list), func() error { return c.List(ctx, list, opts...) })
 		},
 	}).Build()
 	return w
+}
+
+// typeOf is the name of an object's type without its package.
+func typeOf(object any) string {
+	_, name, _ := strings.Cut(fmt.Sprintf("%T", object), ".")
+	return name
+}
+
+func (w *workload) read(request string, do func() error) error {
+	w.reads = append(w.reads, request)
+	return w.request(request, do)
+}
+
+func (w *workload) request(request string, do func() error) error {
+	if before := w.before[request]; before != nil {
+		delete(w.before, request)
+		before()
+	}
+	if err := w.fail[request]; err != nil {
+		return err
+	}
+	return do()
 }
 
 // expect makes what is expected with the writes that this takes.
@@ -83,6 +110,8 @@ func everything() []string {
 }
 
 func parametersOnly() []string { return []string{"apply ConfigMap nodes.heirloom.dev"} }
+
+func policyOnly() []string { return []string{"apply MutatingAdmissionPolicy nodes.heirloom.dev"} }
 
 func TestOnlyWhatIsMissingOrDiffersIsWritten(t *testing.T) {
 	w := newWorkload(t)
@@ -118,7 +147,23 @@ func TestWhatSomebodyChangesIsPutBack(t *testing.T) {
 		{name: "a label that is added", object: &corev1.ConfigMap{}, change: func(o client.Object) { o.GetLabels()["theirs"] = "1" }},
 		{name: "a policy that fails closed", object: &admissionregistrationv1.MutatingAdmissionPolicy{}, change: func(o client.Object) {
 			*o.(*admissionregistrationv1.MutatingAdmissionPolicy).Spec.FailurePolicy = admissionregistrationv1.Fail
-		}, writes: []string{"apply MutatingAdmissionPolicy nodes.heirloom.dev"}},
+		}, writes: policyOnly()},
+		{name: "a policy for updates, too", object: &admissionregistrationv1.MutatingAdmissionPolicy{}, change: func(o client.Object) {
+			rule := &o.(*admissionregistrationv1.MutatingAdmissionPolicy).Spec.MatchConstraints.ResourceRules[0]
+			rule.Operations = append(rule.Operations, admissionregistrationv1.Update)
+		}, writes: policyOnly()},
+		{name: "a policy for the status of Nodes, too", object: &admissionregistrationv1.MutatingAdmissionPolicy{}, change: func(o client.Object) {
+			rule := &o.(*admissionregistrationv1.MutatingAdmissionPolicy).Spec.MatchConstraints.ResourceRules[0]
+			rule.Resources = append(rule.Resources, "nodes/status")
+		}, writes: policyOnly()},
+		{name: "a policy with another's mutation", object: &admissionregistrationv1.MutatingAdmissionPolicy{}, change: func(o client.Object) {
+			spec := &o.(*admissionregistrationv1.MutatingAdmissionPolicy).Spec
+			spec.Mutations = append(spec.Mutations, *spec.Mutations[0].DeepCopy())
+		}, writes: policyOnly()},
+		{name: "a policy with another's match condition", object: &admissionregistrationv1.MutatingAdmissionPolicy{}, change: func(o client.Object) {
+			spec := &o.(*admissionregistrationv1.MutatingAdmissionPolicy).Spec
+			spec.MatchConditions = append(spec.MatchConditions, admissionregistrationv1.MatchCondition{Name: "theirs", Expression: "true"})
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorkload(t)
@@ -172,13 +217,13 @@ func TestRemoveLeavesNothing(t *testing.T) {
 
 func TestAnAPIServerWithoutSuchPolicies(t *testing.T) {
 	w := newWorkload(t)
-	w.fail = &meta.NoKindMatchError{}
+	w.fail["list MutatingAdmissionPolicyList"] = &meta.NoKindMatchError{}
 	err := admissionpolicy.Syncer{}.Ensure(t.Context(), w, fleet, nil, inherit.Policy{})
 	w.Expect(meta.IsNoMatchError(err)).To(BeTrue(), "%v", err)
 	w.Expect(admissionpolicy.Syncer{}.Remove(t.Context(), w)).To(Succeed())
 	w.Expect(w.writes).To(BeEmpty())
 
-	w.fail = errors.New("away")
+	w.fail["list MutatingAdmissionPolicyList"] = errors.New("away")
 	w.Expect(admissionpolicy.Syncer{}.Ensure(t.Context(), w, fleet, nil, inherit.Policy{})).To(MatchError(ContainSubstring("away")))
 	w.Expect(admissionpolicy.Syncer{}.Remove(t.Context(), w)).To(MatchError(ContainSubstring("away")))
 	w.Expect(w.writes).To(BeEmpty())

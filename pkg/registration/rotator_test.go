@@ -115,11 +115,28 @@ func TestTwoRotatorsDoNotUndoEachOther(t *testing.T) {
 }
 
 func TestBrokenKeysAreNotWrittenOver(t *testing.T) {
-	server := newAPIServer(secretWith(map[string][]byte{"current": []byte("short")}))
-	rotator, _ := newRotator(server)
-	_, err := rotator.Rotate(t.Context())
-	NewWithT(t).Expect(err).To(MatchError(ContainSubstring(`its "current" has 5 bytes instead of 32`)))
-	NewWithT(t).Expect(server.writes).To(BeEmpty())
+	for _, tc := range []struct {
+		name    string
+		data    map[string][]byte
+		problem string
+	}{
+		{name: "a key that is too short", data: map[string][]byte{"current": []byte("short")}, problem: `its "current" has 5 bytes instead of 32`},
+		{name: "nothing", problem: `it has no "current"`},
+		{name: "something else", data: map[string][]byte{"tls.crt": []byte("x")}, problem: `it has no "current"`},
+		{name: "an empty key", data: map[string][]byte{"current": {}}, problem: `its "current" has 0 bytes instead of 32`},
+		{name: "a next key without a current one", data: map[string][]byte{"next": key(2)}, problem: `it has no "current"`},
+		{name: "a next key that is too long", data: map[string][]byte{"current": key(1), "next": append(key(2), 2)}, problem: `its "next" has 33 bytes instead of 32`},
+		{name: "a broken previous key", data: map[string][]byte{"current": key(1), "previous": []byte("\n")}, problem: `its "previous" has 1 bytes instead of 32`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			server := newAPIServer(secretWith(tc.data))
+			rotator, clock := newRotator(server)
+			clock.now = clock.now.Add(10 * rotator.Period)
+			_, err := rotator.Rotate(t.Context())
+			NewWithT(t).Expect(err).To(MatchError(And(ContainSubstring(tc.problem), ContainSubstring("once it is deleted, new ones are made"))))
+			NewWithT(t).Expect(server.writes).To(BeEmpty())
+		})
+	}
 }
 
 func TestARotationThatFailsSaysSo(t *testing.T) {

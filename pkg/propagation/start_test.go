@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package propagation
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+var _ interface {
+	manager.Runnable
+	manager.LeaderElectionRunnable
+} = &Detector{}
+
+// clusterAPI answers dry runs, and notes what they were.
+type clusterAPI struct {
+	client.Client
+	// answer is what it says to a dry run.
+	answer error
+	// lists are its answers to the next lists, one after the other. Without an error it lists what there is.
+	lists []error
+	asked []*unstructured.Unstructured
+	times []time.Time
+}
+
+func newClusterAPI(t *testing.T, objects ...client.Object) *clusterAPI {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	capi.AddToScheme(scheme, clusterv1.GroupVersion)
+	c := &clusterAPI{}
+	c.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		Apply: func(_ context.Context, _ client.WithWatch, config runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			applied := (&client.ApplyOptions{}).ApplyOptions(options)
+			NewWithT(t).Expect(applied.DryRun).To(Equal([]string{metav1.DryRunAll}), "nothing is stored")
+			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(config)
+			NewWithT(t).Expect(err).NotTo(HaveOccurred())
+			c.asked, c.times = append(c.asked, &unstructured.Unstructured{Object: content}), append(c.times, time.Now())
+			return c.answer
+		},
+		List: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if len(c.lists) > 0 {
+				err := c.lists[0]
+				c.lists = c.lists[1:]
+				return err
+			}
+			return inner.List(ctx, list, options...)
+		},
+	}).Build()
+	return c
+}
+
+func machine(name string) *capi.Machine {
+	return &capi.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "1"}}
+}
+
+func machineSet() *capi.MachineSet {
+	return &capi.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ms", UID: "2"}}
+}
+
+// The taint is harmless, and the object must be the one that was read: an apply would create another one of its name.
+func TestWhatIsAsked(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		objects []client.Object
+		kind    string
+		uid     types.UID
+		path    []string
+	}{
+		{name: "of a Machine", objects: []client.Object{machineSet(), machine("m")}, kind: "Machine", uid: "1", path: []string{"spec", "taints"}},
+		{name: "of a MachineSet, where there are no Machines", objects: []client.Object{machineSet()}, kind: "MachineSet", uid: "2", path: []string{"spec", "template", "spec", "taints"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			c := newClusterAPI(t, tc.objects...)
+			d := &Detector{Client: c}
+			Expect(d.detect(t.Context())).To(Succeed())
+			Expect(d.State()).To(Equal(inherit.PropagationEnabled))
+			Expect(c.asked).To(HaveLen(1))
+			Expect(c.asked[0].GetKind()).To(Equal(tc.kind))
+			Expect(c.asked[0].GetUID()).To(Equal(tc.uid))
+			taints, found, err := unstructured.NestedSlice(c.asked[0].Object, tc.path...)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(found).To(BeTrue())
+			Expect(taints).To(ConsistOf(And(HaveKeyWithValue("effect", "PreferNoSchedule"), HaveKeyWithValue("propagation", "OnInitialization"))))
+		})
+	}
+}
+
+func TestWhatWasKnownStaysWhileNothingCanBeRead(t *testing.T) {
+	away := errors.New("away")
+	for _, tc := range []struct {
+		name    string
+		lists   []error
+		problem string
+	}{
+		{name: "Machines", lists: []error{away}, problem: "listing Machines: away"},
+		{name: "MachineSets", lists: []error{nil, away}, problem: "listing MachineSets: away"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			c := newClusterAPI(t)
+			d := &Detector{Client: c}
+			d.state.Store(int32(inherit.PropagationDisabled))
+			changes := d.Subscribe()
+			c.lists = tc.lists
+			Expect(d.detect(t.Context())).To(MatchError(tc.problem))
+			Expect(d.State()).To(Equal(inherit.PropagationDisabled))
+			Expect(c.asked).To(BeEmpty())
+			Expect(changes).NotTo(Receive())
+		})
+	}
+}
+
+func TestAKindThatNobodyKnowsTellsNothing(t *testing.T) {
+	d := &Detector{Client: fake.NewClientBuilder().WithScheme(runtime.NewScheme()).Build()}
+	state, err := d.probe(t.Context(), machine("m"), []string{"spec", "taints"})
+	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("finding the kind of *capi.Machine")))
+	NewWithT(t).Expect(state).To(Equal(inherit.PropagationUnknown))
+}
+
+// It asks soon again while it knows nothing, and later now and then, as the gate may be switched.
+func TestItIsAskedAgainAndAgain(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		interval time.Duration
+		answer   error
+		wait     time.Duration
+	}{
+		{name: "what is known is asked again after the interval", interval: 20 * time.Second, wait: 20 * time.Second},
+		{name: "but once a minute at least", interval: time.Hour, wait: time.Minute},
+		{name: "what is not known is asked again soon", interval: time.Hour, answer: errors.New("away"), wait: retry},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				Expect := NewWithT(t).Expect
+				c := newClusterAPI(t, machine("m"))
+				c.answer = tc.answer
+				d := &Detector{Client: c, Interval: tc.interval}
+				Expect(d.NeedLeaderElection()).To(BeFalse(), "every replica answers admission requests")
+				var logged []string
+				ctx := ctrl.LoggerInto(t.Context(), funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{}))
+				ctx, cancel := context.WithTimeout(ctx, 5*tc.wait)
+				defer cancel()
+				Expect(d.Start(ctx)).To(Succeed())
+				Expect(len(c.times)).To(BeNumerically(">=", 4))
+				for i := range c.times[1:] {
+					Expect(c.times[i+1].Sub(c.times[i])).To(And(BeNumerically(">=", tc.wait), BeNumerically("<=", tc.wait*11/10)))
+				}
+				if tc.answer != nil {
+					Expect(logged).To(HaveLen(len(c.times)), "each failure is told")
+					Expect(logged).To(HaveEach(ContainSubstring("asking with a dry run on Machine default/m: away")))
+					return
+				}
+				Expect(logged).To(ConsistOf(ContainSubstring("Found out whether Cluster API propagates taints")), "a change is told once")
+			})
+		})
+	}
+}
