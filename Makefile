@@ -15,14 +15,18 @@ GOTESTFLAGS ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X github.com/heirloom-dev/heirloom/pkg/version.version=$(VERSION)
 
-# Exports where the programs are that a test with a real API server runs, and builds them first where need be.
-cluster = KUBEBUILDER_ASSETS="$$(test/tools/build.sh controlplane)"; HEIRLOOM_TOOLS="$$(test/tools/build.sh tools)"; \
-	export KUBEBUILDER_ASSETS HEIRLOOM_TOOLS
+# programs(SETS): exports where the helper programs of these sets are, and brings them first where need be.
+programs = programs="$$(test/tools/build.sh --env $(1))"; eval "$$programs"
 
-# Their verdict depends on programs that the test cache does not see, hence -count=1; one package at a time, hence -p. The API
-# servers of tests live for seconds and build much that stays, so there is little for a garbage collector to find: GOGC is
-# theirs, too.
-cluster-test = $(cluster); GOGC=300 $(GO) test -race -count=1 -p=1 -timeout=60m
+# Their verdict depends on programs that the test cache does not see, hence -count=1; one package at a time, hence -p, once
+# all of them are compiled. The API servers of tests live for minutes and build much that stays, so there is little for a
+# garbage collector to find: GOGC is theirs, too.
+# cluster-test(PACKAGES,FLAGS): runs these tests.
+cluster-test = $(GO) test -race -exec true $(1) >/dev/null; \
+	GOGC=300 test/tools/account.sh $(GO) test -race -count=1 -p=1 -timeout=60m $(2) $(GOTESTFLAGS) $(1)
+
+# Packages whose tests need nothing but Go.
+unit = $(call packages,cmd pkg webhooks certs)
 
 # Go package patterns for those of these directories that exist.
 packages = $(patsubst %,./%/...,$(wildcard $(1)))
@@ -41,7 +45,9 @@ build: ## Build bin/heirloom and bin/kubectl-heirloom (VERSION is what git descr
 
 .PHONY: demo
 demo: build ## Show Heirloom at work on a local control plane (KEEP=1: leave it running until Ctrl-C).
-	@$(cluster); $(GO) run ./test/demo $(if $(filter 1,$(KEEP)),--keep)
+	@# Compiled like the program, so that both share what they have in common.
+	@$(call programs,controlplane tools); \
+		CGO_ENABLED=0 $(GO) run -trimpath -ldflags '-s -w' ./test/demo $(if $(filter 1,$(KEEP)),--keep)
 
 .PHONY: clean
 clean: ## Remove bin/ and dist/. Helper programs stay in the user's cache directory, under heirloom/.
@@ -50,15 +56,20 @@ clean: ## Remove bin/ and dist/. Helper programs stay in the user's cache direct
 ##@ Test
 
 .PHONY: test
-test: test-unit test-monitoring test-integration test-bench test-e2e ## Run every test.
+test: ## Run the tests of every part, and one walk from the chart to the Node.
+	@test/tools/account.sh $(MAKE) --no-print-directory test-unit test-monitoring test-integration test-walk
+
+.PHONY: test-all
+test-all: ## Run every test: also all of test-e2e, each benchmark once, and test-cluster.
+	@test/tools/account.sh $(MAKE) --no-print-directory test-unit test-monitoring test-integration test-bench test-e2e test-cluster
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go.
-	$(GO) test -race $(GOTESTFLAGS) $(call packages,cmd pkg webhooks certs)
+	$(GO) test -race $(GOTESTFLAGS) $(unit)
 
 .PHONY: test-monitoring
 test-monitoring: ## Run the tests of alerts and dashboard, with Prometheus' own parser and promtool.
-	@promtool="$$(test/tools/build.sh monitoring)/promtool"; \
+	@$(call programs,monitoring); promtool="$$HEIRLOOM_MONITORING/promtool"; \
 		"$$promtool" check rules --lint=all --lint-fatal deploy/monitoring/alerts.yaml; \
 		"$$promtool" test rules deploy/monitoring/alerts_test.yaml
 	$(GO) -C test/tools/prometheus test -count=1 $(GOTESTFLAGS) ./...
@@ -66,30 +77,44 @@ test-monitoring: ## Run the tests of alerts and dashboard, with Prometheus' own 
 .PHONY: test-integration
 test-integration: ## Run the tests against a real API server.
 	@# Much of such a test is waiting, hence -parallel.
-	@$(cluster-test) -parallel=3 $(GOTESTFLAGS) $(call packages,test/controlplane test/chart test/integration)
+	@$(call programs,controlplane tools helm); \
+		$(call cluster-test,$(call packages,test/controlplane test/chart test/integration),-parallel=3)
 
 .PHONY: test-bench
 test-bench: build ## Run each benchmark once: one that fails measures nothing.
-	@$(cluster-test) -run '^$$' -bench . -benchtime 1x $(call packages,pkg test/bench)
+	@$(call programs,controlplane tools); \
+		$(call cluster-test,$(call packages,pkg test/bench),-run '^$$' -bench . -benchtime 1x)
+
+.PHONY: test-walk
+test-walk: build ## Walk from the chart to the Node once, with real kubelets and Cluster API's core manager.
+	@$(call programs,controlplane tools cluster-api); $(call cluster-test,./test/e2e/,-run '^TestWalk$$')
 
 .PHONY: test-e2e
 test-e2e: build ## Run the tests of the built programs, from the chart to the Node.
 	@# More than two at a time would need more inotify instances than Linux gives a user (128), and starve each other.
-	@HEIRLOOM_CLUSTER_API="$$(test/tools/build.sh cluster-api)"; export HEIRLOOM_CLUSTER_API; \
-		$(cluster-test) -parallel=2 $(GOTESTFLAGS) ./test/e2e/...
+	@$(call programs,controlplane tools helm cluster-api); $(call cluster-test,./test/e2e/...,-parallel=2)
 
 .PHONY: test-cluster
 test-cluster: ## Run the tests of the image and the chart in a real cluster of one Node (Linux, root; else they are skipped).
-	@if test/cluster/prepare.sh; then \
+	@$(call programs,controlplane tools helm); \
+	if test/cluster/prepare.sh; then \
 		$(MAKE) --no-print-directory image VERSION='$(VERSION)'; \
-		HEIRLOOM_NODE="$$(test/tools/build.sh node)"; export HEIRLOOM_NODE; \
+		$(call programs,node); \
 		export HEIRLOOM_IMAGE="$(CURDIR)/dist/heirloom-$(VERSION)-linux-$$($(GO) env GOHOSTARCH).tar"; \
 	fi; \
-	$(cluster-test) -v $(GOTESTFLAGS) ./test/cluster/...
+	$(call cluster-test,./test/cluster/...,-v)
+
+# What a package's tests need is what its directory says.
+flaky-programs = $(if $(filter ./test/%,$(PKG)),$(call programs,controlplane tools helm cluster-api);)
+
+.PHONY: flaky
+flaky: build ## Run the tests of PKG N (20) times beside busy loops; RUN is a regular expression of tests.
+	@[[ -n '$(PKG)' ]] || { echo "say which package: make flaky PKG=./pkg/resync [N=20] [RUN=TestName]" >&2; exit 1; }
+	@$(flaky-programs) test/tools/flaky.sh '$(PKG)' '$(or $(N),20)' $(if $(RUN),-test.run='$(RUN)')
 
 .PHONY: bench
 bench: build ## Run the benchmarks.
-	@$(cluster); $(GO) test -run '^$$' -bench . -benchmem $(call packages,pkg test/bench)
+	@$(call programs,controlplane tools); $(GO) test -run '^$$' -bench . -benchmem $(call packages,pkg test/bench)
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (30s).
@@ -102,19 +127,19 @@ fuzz: ## Run each fuzz target for FUZZTIME (30s).
 
 .PHONY: generate
 generate: ## Regenerate all generated files.
-	@dev="$$(test/tools/build.sh dev)"; "$$dev/controller-gen" object paths=./pkg/...
+	@$(call programs,dev); "$$HEIRLOOM_DEV/controller-gen" object paths=./pkg/...
 	$(GO) generate ./...
 	@# Helm reads nothing outside of the chart.
 	mkdir -p deploy/chart/heirloom/files
 	cp deploy/monitoring/alerts.yaml deploy/monitoring/dashboard.json deploy/chart/heirloom/files/
 	@# It says what is wrong, and goes on: whatever it says is an error.
-	@dev="$$(test/tools/build.sh dev)"; \
-	said="$$("$$dev/helm-docs" --chart-search-root=deploy/chart --sort-values-order=file --log-level=warning 2>&1)" && \
+	@$(call programs,dev); \
+	said="$$("$$HEIRLOOM_DEV/helm-docs" --chart-search-root=deploy/chart --sort-values-order=file --log-level=warning 2>&1)" && \
 		[[ -z $$said ]] || { echo "$$said" >&2; exit 1; }
 
 .PHONY: lint
 lint: ## Run golangci-lint, which also holds the import rules.
-	@lint="$$(test/tools/build.sh lint)"; "$$lint/golangci-lint" run
+	@$(call programs,lint); "$$HEIRLOOM_LINT/golangci-lint" run
 
 .PHONY: verify
 verify: ## Run every check that is not a test: generated files, format, lint, licences, chart, modules, vulnerabilities.
@@ -138,7 +163,7 @@ image: ## Build the container image, for each architecture and as one OCI layout
 .PHONY: components
 components: ## Package the chart, and render addon-components.yaml and metadata.yaml for clusterctl from it.
 	@mkdir -p '$(DIST)'
-	helm="$$(test/tools/build.sh tools)/helm"; \
+	$(call programs,helm); helm="$$HEIRLOOM_HELM/helm"; \
 	"$$helm" package deploy/chart/heirloom --destination '$(DIST)' --version '$(VERSION:v%=%)' --app-version '$(VERSION)'; \
 	"$$helm" template heirloom '$(DIST)/heirloom-$(VERSION:v%=%).tgz' --namespace heirloom-system --no-hooks \
 		--values deploy/clusterctl/values.yaml --skip-schema-validation >'$(DIST)/addon-components.yaml'
@@ -160,12 +185,16 @@ release: ## Build all that a release consists of, from nothing.
 	@$(MAKE) --no-print-directory image components binaries VERSION='$(VERSION)'
 	cd '$(DIST)' && sha256sum -- * >SHA256SUMS
 
-##@ Helper programs (built once, into the user's cache directory)
+##@ Helper programs (brought once, into the user's cache directory)
 
 .PHONY: controlplane
-controlplane: ## Build etcd and kube-apiserver, or use KUBEBUILDER_ASSETS; the last line printed is their directory.
+controlplane: ## Bring etcd and kube-apiserver, or use KUBEBUILDER_ASSETS; the last line printed is their directory.
 	@test/tools/build.sh controlplane
 
 .PHONY: tools
-tools: ## Build kubectl, kubemark and helm; the last line printed is their directory.
+tools: ## Bring kubectl and kubemark; the last line printed is their directory.
 	@test/tools/build.sh tools
+
+.PHONY: programs
+programs: ## Bring every helper program, so that no test has to wait for one; the lines printed are their directories.
+	@test/tools/build.sh controlplane tools node helm cluster-api lint dev monitoring

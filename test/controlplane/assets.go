@@ -18,6 +18,7 @@ import (
 const (
 	assetsVariable = "KUBEBUILDER_ASSETS" // what envtest reads, too
 	toolsVariable  = "HEIRLOOM_TOOLS"
+	helmVariable   = "HEIRLOOM_HELM"
 	nodeVariable   = "HEIRLOOM_NODE"
 
 	clusterAPIVariable = "HEIRLOOM_CLUSTER_API"
@@ -115,7 +116,7 @@ func PrometheusOperatorCRDs(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	pinnedIn := filepath.Join(root, "test", "tools", "prometheus-operator")
+	pinnedIn := filepath.Join(root, "test", "tools", "prometheus")
 	_, dir, err := pinned(ctx, pinnedIn, "github.com/prometheus-operator/prometheus-operator")
 	if err != nil {
 		return nil, err

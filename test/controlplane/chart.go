@@ -3,10 +3,8 @@
 package controlplane
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,41 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-const (
-	releaseName  = "heirloom"
-	fieldManager = "helm"
-)
-
-// ChartOptions says how a chart is rendered.
-type ChartOptions struct {
-	// Namespace is the release's.
-	Namespace string
-	// Values go over the chart's own values.
-	Values map[string]any
-	// Hooks adds what Helm creates for a moment only, such as before it uninstalls.
-	Hooks bool
-}
-
-// RenderChart returns what "helm install" of a chart would create to stay, as a release named heirloom.
-func RenderChart(ctx context.Context, chartDir string, options ChartOptions) ([]unstructured.Unstructured, error) {
-	values, err := json.Marshal(options.Values) // JSON is YAML
-	if err != nil {
-		return nil, fmt.Errorf("encoding the values of chart %s: %w", chartDir, err)
-	}
-	args := []string{"template", releaseName, chartDir, "--namespace", options.Namespace, "--values", "-"}
-	if !options.Hooks {
-		args = append(args, "--no-hooks")
-	}
-	stdout, _, err := run(ctx, bytes.NewReader(values), "helm", args...)
-	if err != nil {
-		return nil, err
-	}
-	objects, err := DecodeObjects(stdout)
-	if err != nil {
-		return nil, fmt.Errorf("decoding chart %s: %w", chartDir, err)
-	}
-	return objects, nil
-}
+// fieldManager is the one of "helm install".
+const fieldManager = "helm"
 
 // DecodeObjects returns the objects of a YAML file that has a document for each.
 func DecodeObjects(manifest string) ([]unstructured.Unstructured, error) {

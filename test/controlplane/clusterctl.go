@@ -39,7 +39,7 @@ func (c *Clusterctl) AddCore(ctx context.Context) (version string, err error) {
 	if err != nil {
 		return "", err
 	}
-	components, _, err := run(ctx, nil, "kubectl", "kustomize", filepath.Join(module, "core", "config", "default"))
+	components, _, err := run(ctx, toolsVariable, "kubectl", "kustomize", filepath.Join(module, "core", "config", "default"))
 	if err != nil {
 		return "", err
 	}
@@ -86,7 +86,7 @@ func (c *Clusterctl) Run(ctx context.Context, args ...string) (stdout string, er
 	command := exec.CommandContext(ctx, path, args...)
 	command.Env = append(os.Environ(), "HOME="+c.Dir, "XDG_CONFIG_HOME="+c.Dir, "CLUSTERCTL_DISABLE_VERSIONCHECK=true")
 	command.Stdout, command.Stderr = &out, &errOut
-	if err := command.Run(); err != nil {
+	if err := runMortal(command); err != nil {
 		return "", fmt.Errorf("clusterctl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(errOut.String()))
 	}
 	return out.String(), nil

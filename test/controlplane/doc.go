@@ -4,7 +4,7 @@
 // demo: etcd and kube-apiserver, kubelets with a fake container runtime, helm, kubectl and Heirloom itself.
 //
 // The programs are found in the two directories that "make controlplane" and "make tools" print: the environment
-// variables KUBEBUILDER_ASSETS and HEIRLOOM_TOOLS name them, and "make test" sets both. Nothing here needs a container
+// variables KUBEBUILDER_ASSETS, HEIRLOOM_TOOLS and HEIRLOOM_HELM name them, and "make test" sets both. Nothing here needs a container
 // runtime, a cluster or root, and nothing ever talks to a cluster that it did not start.
 //
 //	plane, err := controlplane.Start(ctx, controlplane.Options{CRDPaths: paths})
@@ -14,6 +14,7 @@
 //	...
 //	node, err := kubelet.WaitRegistered(ctx)
 //
-// No function takes a *testing.T, because the demo is not a test: all of them return errors. Whoever watches anything
-// cancels that watch before Stop, as the API server waits for open watches on its way down.
+// No function takes a *testing.T, because the demo is not a test: all of them return errors. Nothing outlives the process that
+// has started it, also if that is killed: on Linux, the kernel ends its programs; ports are claimed by sockets; and a shell that waits
+// for its end removes its directories.
 package controlplane

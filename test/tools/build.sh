@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 
-# Builds one set of helper programs into the user's cache and prints the directory that holds them, alone on
-# stdout. What is there already is not built again; the directory's name carries the versions in the go.mod files
-# beside this script, so that a bump there is a new build.
+# Brings sets of helper programs into the user's cache and prints the directory of each, alone on stdout; with --env, as
+# lines to eval. What is there already is not brought again; a directory's name carries the versions in the go.mod files
+# beside this script, so that a bump there makes a new one.
 #
-# usage: build.sh controlplane|tools|cluster-api|node|lint|dev|monitoring
+# The control plane is downloaded with setup-envtest where its index can be reached, which takes seconds. Everything else
+# is built from Go modules, and so is the control plane elsewhere: that takes minutes and always works.
+#
+# usage: build.sh [--env] SET...
 
 set -euo pipefail
 
@@ -24,128 +27,214 @@ version() {
 	awk -v module="$2" '{ for (i = 1; i < NF; i++) if ($i == module) { print $(i + 1); exit } }' "$here/$1/go.mod"
 }
 
-# programs SET: a line "binary module-directory package roughly-how-long" for each of its programs. The times are
-# those of two cores and empty caches, in the order in which they are built.
+# programs SET: a line "binary module-directory package" for each of its programs.
 programs() {
 	case $1 in
 	controlplane)
-		echo "kube-apiserver kubernetes k8s.io/kubernetes/cmd/kube-apiserver 4 min"
-		echo "etcd etcd go.etcd.io/etcd/server/v3 20 s"
+		echo "kube-apiserver kubernetes k8s.io/kubernetes/cmd/kube-apiserver"
+		echo "etcd kubernetes go.etcd.io/etcd/server/v3"
 		;;
 	tools)
-		echo "kubectl kubernetes k8s.io/kubernetes/cmd/kubectl 30 s"
-		echo "kubemark kubernetes k8s.io/kubernetes/cmd/kubemark 60 s"
-		echo "helm helm helm.sh/helm/v4/cmd/helm 2 min"
-		;;
-	cluster-api)
-		echo "clusterctl cluster-api-v1.14 sigs.k8s.io/cluster-api/cmd/clusterctl 60 s"
-		echo "core cluster-api-v1.14 sigs.k8s.io/cluster-api/core 60 s"
-		echo "kubeadm-bootstrap cluster-api-v1.14 sigs.k8s.io/cluster-api/bootstrap/kubeadm 20 s"
-		echo "kubeadm-control-plane cluster-api-v1.14 sigs.k8s.io/cluster-api/controlplane/kubeadm 20 s"
+		echo "kubectl kubernetes k8s.io/kubernetes/cmd/kubectl"
+		echo "kubemark kubernetes k8s.io/kubernetes/cmd/kubemark"
 		;;
 	node)
-		echo "kube-controller-manager kubernetes k8s.io/kubernetes/cmd/kube-controller-manager 45 s"
-		echo "kube-scheduler kubernetes k8s.io/kubernetes/cmd/kube-scheduler 10 s"
-		echo "kubelet kubernetes k8s.io/kubernetes/cmd/kubelet 20 s"
-		echo "kube-proxy kubernetes k8s.io/kubernetes/cmd/kube-proxy 10 s"
+		echo "kube-controller-manager kubernetes k8s.io/kubernetes/cmd/kube-controller-manager"
+		echo "kube-scheduler kubernetes k8s.io/kubernetes/cmd/kube-scheduler"
+		echo "kubelet kubernetes k8s.io/kubernetes/cmd/kubelet"
+		echo "kube-proxy kubernetes k8s.io/kubernetes/cmd/kube-proxy"
 		;;
-	lint)
-		echo "golangci-lint golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint 3 min"
+	helm) echo "helm helm helm.sh/helm/v4/cmd/helm" ;;
+	cluster-api)
+		echo "clusterctl cluster-api-v1.14 sigs.k8s.io/cluster-api/cmd/clusterctl"
+		echo "core cluster-api-v1.14 sigs.k8s.io/cluster-api/core"
+		echo "kubeadm-bootstrap cluster-api-v1.14 sigs.k8s.io/cluster-api/bootstrap/kubeadm"
+		echo "kubeadm-control-plane cluster-api-v1.14 sigs.k8s.io/cluster-api/controlplane/kubeadm"
 		;;
+	lint) echo "golangci-lint golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint" ;;
 	dev)
-		echo "controller-gen dev sigs.k8s.io/controller-tools/cmd/controller-gen 20 s"
-		echo "helm-docs helm-docs github.com/norwoodj/helm-docs/cmd/helm-docs 15 s"
-		echo "govulncheck dev golang.org/x/vuln/cmd/govulncheck 10 s"
+		echo "controller-gen dev sigs.k8s.io/controller-tools/cmd/controller-gen"
+		echo "helm-docs dev github.com/norwoodj/helm-docs/cmd/helm-docs"
+		echo "govulncheck dev golang.org/x/vuln/cmd/govulncheck"
+		echo "actionlint dev github.com/rhysd/actionlint/cmd/actionlint"
 		;;
-	monitoring)
-		echo "promtool prometheus github.com/prometheus/prometheus/cmd/promtool 3 min"
-		;;
-	*)
-		die "usage: build.sh controlplane|tools|cluster-api|node|lint|dev|monitoring"
-		;;
+	envtest) echo "setup-envtest dev sigs.k8s.io/controller-runtime/tools/setup-envtest" ;;
+	monitoring) echo "promtool prometheus github.com/prometheus/prometheus/cmd/promtool" ;;
+	*) die "there is no set $1; usage: build.sh [--env] controlplane|tools|node|helm|cluster-api|lint|dev|envtest|monitoring ..." ;;
 	esac
 }
 
+# versions SET: what its directory is named after.
 versions() {
 	case $1 in
-	controlplane) echo "$(version kubernetes k8s.io/kubernetes)-$(version etcd go.etcd.io/etcd/server/v3)" ;;
-	tools) echo "$(version kubernetes k8s.io/kubernetes)-$(version helm helm.sh/helm/v4)" ;;
+	controlplane) echo "$(version kubernetes k8s.io/kubernetes)-$(version kubernetes go.etcd.io/etcd/server/v3)" ;;
+	tools | node) version kubernetes k8s.io/kubernetes ;;
+	helm) version helm helm.sh/helm/v4 ;;
 	cluster-api) version cluster-api-v1.14 sigs.k8s.io/cluster-api ;;
-	node) version kubernetes k8s.io/kubernetes ;;
 	lint) version golangci-lint github.com/golangci/golangci-lint/v2 ;;
 	monitoring) version prometheus github.com/prometheus/prometheus ;;
+	envtest) version dev sigs.k8s.io/controller-runtime/tools/setup-envtest ;;
 	dev)
-		echo "$(version dev sigs.k8s.io/controller-tools)-$(version dev golang.org/x/vuln)-$(version helm-docs github.com/norwoodj/helm-docs)"
+		echo "$(version dev sigs.k8s.io/controller-tools)-$(version dev github.com/norwoodj/helm-docs)-$(version dev golang.org/x/vuln)-$(version dev github.com/rhysd/actionlint)"
 		;;
 	esac
 }
 
-# ready SET DIRECTORY: whether every program of the set is there.
-ready() {
-	local binary
-	while read -r binary _; do
-		[[ -x $2/$binary ]] || return 1
-	done < <(programs "$1")
+# directory SET: where its programs are, or will be.
+directory() {
+	if [[ $1 == controlplane && -n ${KUBEBUILDER_ASSETS:-} ]]; then
+		echo "$KUBEBUILDER_ASSETS"
+	else
+		echo "$cache/$1-$(versions "$1")-$GOOS-$GOARCH"
+	fi
 }
 
-# build BINARY MODULE_DIR PACKAGE HOW_LONG: into $dir, by a rename, so that nobody ever sees half a program.
-build() {
-	local started=$SECONDS elapsed said=0 status=0
-	say "building $1 $(basename "$dir") (about $4 when nothing is cached) ..."
-	temp=$dir/.$1.$$
-	# Without a version the API server calls itself v0.0.0.
-	local ldflags="-s -w -X k8s.io/component-base/version.gitVersion=$(version kubernetes k8s.io/kubernetes)"
-	# promtool tests rules without the service discovery of every cloud; nobody else knows the tag.
-	go -C "$here/$2" build -trimpath -tags remove_all_sd -ldflags "$ldflags" -o "$temp" "$3" >"$temp.log" 2>&1 9>&- &
+# takes MODULE_DIR: roughly how long its programs take to build, on two cores, when nothing is cached.
+takes() {
+	case $1 in
+	kubernetes) echo "5 to 7 min" ;;
+	helm | golangci-lint | prometheus) echo "3 min" ;;
+	cluster-api-v1.14) echo "3 min" ;;
+	*) echo "1 min" ;;
+	esac
+}
+
+# missing SET...: those lines of "programs" whose binary is not there, each with its directory in front.
+missing() {
+	local set dir binary rest
+	for set in "$@"; do
+		dir=$(directory "$set")
+		while read -r binary rest; do
+			[[ -x $dir/$binary ]] || echo "$dir $binary $rest"
+		done < <(programs "$set")
+	done
+}
+
+# compile MODULE_DIR LOG TARGET PACKAGE...: builds the packages into a directory and says how far it is.
+compile() {
+	local module=$1 log=$2 target=$3 started=$SECONDS said=$SECONDS all status=0
+	shift 3
+	all=$(go -C "$here/$module" list -deps "$@" 2>>"$log" | wc -l) || { cat "$log" >&2; die "the packages of $module cannot be loaded"; }
+	# Without a version the API server calls itself v0.0.0. promtool tests rules without the service discovery of every
+	# cloud; nobody else knows the tag.
+	go -C "$here/$module" build -v -trimpath -tags remove_all_sd -o "$target/" \
+		-ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$(version kubernetes k8s.io/kubernetes)" \
+		"$@" >>"$log" 2>&1 9>&- &
 	compiler=$!
 	while kill -0 "$compiler" 2>/dev/null; do
-		sleep 1
-		elapsed=$((SECONDS - started))
-		if ((elapsed >= said + 15)); then
-			said=$elapsed
-			say "  $1: ${elapsed} s"
+		sleep 0.5
+		if ((SECONDS >= said + 15)); then
+			said=$SECONDS
+			say "  $((SECONDS - started)) s: $(grep -c . "$log") of at most $all packages compiled"
 		fi
 	done
 	wait "$compiler" || status=$?
 	compiler=
-	if ((status != 0)); then
-		cat "$temp.log" >&2
-		die "$1 does not build"
-	fi
-	mv "$temp" "$dir/$1"
-	rm -f "$temp.log"
-	say "built $1 in $((SECONDS - started)) s"
+	((status == 0)) || { cat "$log" >&2; die "the programs of $module do not build"; }
+}
+
+# build PART MODULE_DIR: builds what stdin lists ("directory binary module-directory package"), all programs of one module
+# at once, as they share most packages. By renames, so that nobody ever sees half a program.
+build() {
+	local part=$1 module=$2 started=$SECONDS dir binary package names=() packages=() lines=()
+	while read -r dir binary _ package; do
+		names+=("$binary") packages+=("$package") lines+=("$dir $binary $package")
+	done
+	say "building $part: $(IFS=,; echo "${names[*]}" | sed 's/,/, /g') (about $(takes "$module") on two cores when nothing is cached) ..."
+	temp=$(mktemp -d "$cache/.build.XXXXXX")
+	compile "$module" "$temp/log" "$temp" "${packages[@]}"
+	for line in "${lines[@]}"; do
+		read -r dir binary package <<<"$line"
+		mkdir -p "$dir"
+		mv "$temp/$(output "$package")" "$dir/$binary"
+	done
+	rm -rf "$temp"
+	temp=
+	say "built $part in $((SECONDS - started)) s"
+}
+
+# output PACKAGE: what the go command names its program.
+output() {
+	local name=${1%/v[0-9]}
+	echo "${name##*/}"
+}
+
+# parts: puts the build that it belongs to in front of each line of stdin. Of one module, programs that the go command gives
+# the same name are built one after the other.
+parts() {
+	awk '{ name = $4; sub("/v[0-9]+$", "", name); sub(".*/", "", name); print $3 ":" ++seen[$3, name], $0 }'
+}
+
+# download: kube-apiserver, etcd and kubectl as Kubernetes releases them for tests. Fails where they cannot be had.
+download() {
+	local kubernetes assets minor limit=()
+	kubernetes=$(version kubernetes k8s.io/kubernetes)
+	minor=${kubernetes#v} minor=${minor%.*}
+	bring envtest
+	say "downloading kube-apiserver, etcd and kubectl $minor ..."
+	! command -v timeout >/dev/null || limit=(timeout 120)
+	assets=$(${limit[@]+"${limit[@]}"} "$(directory envtest)/setup-envtest" use "$minor.x!" --bin-dir "$cache/envtest" -p path \
+		${HEIRLOOM_ENVTEST_INDEX:+--index "$HEIRLOOM_ENVTEST_INDEX"} 2>/dev/null) || return 1
+	mkdir -p "$(directory controlplane)" "$(directory tools)"
+	install -m 0755 "$assets/kube-apiserver" "$assets/etcd" "$(directory controlplane)/" &&
+		install -m 0755 "$assets/kubectl" "$(directory tools)/"
+}
+
+# bring SET...: builds what is missing of them.
+bring() {
+	local plan part count=0 total
+	plan=$(missing "$@" | parts)
+	[[ -n $plan ]] || return 0
+	total=$(awk '{ print $1 }' <<<"$plan" | sort -u | wc -l)
+	while read -r part; do
+		count=$((count + 1))
+		build "$count of $total" "${part%:*}" < <(awk -v part="$part" '$1 == part { $1 = ""; print }' <<<"$plan")
+	done < <(awk '!seen[$1]++ { print $1 }' <<<"$plan")
 }
 
 clean_up() {
 	[[ -z $compiler ]] || kill "$compiler" 2>/dev/null || true
-	[[ -z $temp ]] || rm -f "$temp" "$temp.log"
+	[[ -z $temp ]] || rm -rf "$temp"
 }
 
-set=${1:-}
-programs "$set" >/dev/null
-
-if [[ $set == controlplane && -n ${KUBEBUILDER_ASSETS:-} ]]; then
-	ready controlplane "$KUBEBUILDER_ASSETS" ||
-		die "KUBEBUILDER_ASSETS=$KUBEBUILDER_ASSETS lacks kube-apiserver or etcd; unset it to have both built"
-	echo "$KUBEBUILDER_ASSETS"
-	exit
+environment=
+if [[ ${1-} == --env ]]; then
+	environment=yes
+	shift
 fi
+(($# > 0)) || die "no set is named"
+for set in "$@"; do
+	programs "$set" >/dev/null
+done
 
-dir=$cache/$set-$(versions "$set")-$GOOS-$GOARCH
 compiler= temp=
 trap clean_up EXIT
 trap 'exit 130' INT TERM
 
-if ! ready "$set" "$dir"; then
-	mkdir -p "$dir"
+if [[ -n $(missing "$@") ]]; then
+	[[ " $* " != *" controlplane "* || -z ${KUBEBUILDER_ASSETS:-} || -z $(missing controlplane) ]] ||
+		die "KUBEBUILDER_ASSETS=$KUBEBUILDER_ASSETS lacks kube-apiserver or etcd; unset it to have both downloaded or built"
+	mkdir -p "$cache"
 	# Where there is no flock (macOS) two builds at once are wasteful, but still right.
-	exec 9>"$cache/$set.lock"
+	exec 9>"$cache/build.lock"
 	if command -v flock >/dev/null; then
 		flock 9
 	fi
-	while read -r binary module package how_long; do
-		[[ -x $dir/$binary ]] || build "$binary" "$module" "$package" "$how_long"
-	done < <(programs "$set")
+	if [[ " $* " == *" controlplane "* && -n $(missing controlplane) && ${HEIRLOOM_DOWNLOAD:-yes} == yes ]]; then
+		download || say "they cannot be downloaded from here"
+	fi
+	bring "$@"
 fi
-echo "$dir"
+
+for set in "$@"; do
+	if [[ -z $environment ]]; then
+		directory "$set"
+		continue
+	fi
+	case $set in
+	controlplane) name=KUBEBUILDER_ASSETS ;;
+	cluster-api) name=HEIRLOOM_CLUSTER_API ;;
+	*) name=HEIRLOOM_$(tr '[:lower:]' '[:upper:]' <<<"$set") ;;
+	esac
+	printf 'export %s=%q\n' "$name" "$(directory "$set")"
+done

@@ -49,9 +49,7 @@ licences() {
 }
 
 chart() {
-	local dir
-	dir=$($tools/build.sh tools)
-	"$dir/helm" lint deploy/chart/heirloom
+	"$($tools/build.sh helm)/helm" lint deploy/chart/heirloom
 }
 
 modules() {
@@ -60,6 +58,10 @@ modules() {
 		go -C "$(dirname "$file")" mod tidy -diff || { echo "$file is not tidy"; status=1; }
 	done < <(files go.mod '*/go.mod')
 	return "$status"
+}
+
+workflows() {
+	"$($tools/build.sh dev)/actionlint"
 }
 
 vulnerabilities() {
@@ -73,7 +75,7 @@ vulnerabilities() {
 }
 
 failed=()
-for check in generated format vet lint licences chart modules vulnerabilities; do
+for check in generated format vet lint licences chart workflows modules vulnerabilities; do
 	echo "== $check"
 	# In a shell of its own, as set -e does not hold within a condition.
 	set +e

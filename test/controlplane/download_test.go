@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha512"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+)
+
+// Where Kubernetes' index of programs for tests can be reached, nothing of the control plane is built.
+func TestControlPlaneIsDownloaded(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	root, err := controlplane.RepositoryRoot(t.Context())
+	Expect(err).NotTo(HaveOccurred())
+	pinned, err := os.ReadFile(filepath.Join(root, "test", "tools", "kubernetes", "go.mod"))
+	Expect(err).NotTo(HaveOccurred())
+	version := regexp.MustCompile(`k8s.io/kubernetes (v\S+)`).FindSubmatch(pinned)
+	Expect(version).NotTo(BeNil())
+
+	cache := t.TempDir()
+	build := exec.CommandContext(t.Context(), filepath.Join(root, "test", "tools", "build.sh"), "controlplane")
+	build.Env = append(os.Environ(), "KUBEBUILDER_ASSETS=", "XDG_CACHE_HOME="+cache, "HEIRLOOM_ENVTEST_INDEX="+serveIndex(t, string(version[1])))
+	var stderr bytes.Buffer
+	build.Stderr = &stderr
+	directory, err := build.Output()
+	Expect(err).NotTo(HaveOccurred(), "%s", &stderr)
+	for _, name := range []string{"kube-apiserver", "etcd"} {
+		content, err := os.ReadFile(filepath.Join(string(bytes.TrimSpace(directory)), name))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(content)).To(Equal("the released " + name))
+	}
+	Expect(filepath.Glob(filepath.Join(cache, "heirloom", "tools-*", "kubectl"))).To(HaveLen(1))
+	Expect(stderr.String()).NotTo(ContainSubstring("kube-apiserver, etcd (about"), "something was built")
+}
+
+// serveIndex serves an index in the form of Kubernetes' with one release, and returns its URL.
+func serveIndex(t *testing.T, version string) string {
+	t.Helper()
+	var archive bytes.Buffer
+	compressed := gzip.NewWriter(&archive)
+	files := tar.NewWriter(compressed)
+	for _, name := range []string{"kube-apiserver", "etcd", "kubectl"} {
+		content := "the released " + name
+		header := &tar.Header{Name: "controller-tools/envtest/" + name, Typeflag: tar.TypeReg, Mode: 0o755, Size: int64(len(content))}
+		NewWithT(t).Expect(files.WriteHeader(header)).To(Succeed())
+		_, err := files.Write([]byte(content))
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	}
+	NewWithT(t).Expect(files.Close()).To(Succeed())
+	NewWithT(t).Expect(compressed.Close()).To(Succeed())
+	sum := sha512.Sum512(archive.Bytes())
+	name := fmt.Sprintf("envtest-%s-%s-%s.tar.gz", version, runtime.GOOS, runtime.GOARCH)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/"+name {
+			_, _ = w.Write(archive.Bytes())
+			return
+		}
+		_, _ = fmt.Fprintf(w, "releases:\n  %s:\n    %s:\n      hash: %s\n      selfLink: http://%s/%s\n",
+			version, name, hex.EncodeToString(sum[:]), r.Host, name)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL + "/index.yaml"
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	release "helm.sh/helm/v4/pkg/release/v1/util"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+const releaseName = "heirloom"
+
+// ChartOptions says how a chart is rendered.
+type ChartOptions struct {
+	// Namespace is the release's.
+	Namespace string
+	// Values go over the chart's own values.
+	Values map[string]any
+	// Hooks adds what Helm creates for a moment only, such as before it uninstalls.
+	Hooks bool
+}
+
+// RenderChart returns what "helm install" of a chart would create to stay, as a release named heirloom. Helm's own packages
+// render it, as building the helm command takes longer than anything else that a demo needs; a test in test/chart holds
+// both together. Charts with dependencies are not expected.
+func RenderChart(_ context.Context, chartDir string, options ChartOptions) ([]unstructured.Unstructured, error) {
+	defer Waited("a chart to render", time.Now())
+	manifest, err := renderManifest(chartDir, options)
+	if err != nil {
+		return nil, fmt.Errorf("rendering chart %s: %w", chartDir, err)
+	}
+	objects, err := DecodeObjects(manifest)
+	if err != nil {
+		return nil, fmt.Errorf("decoding chart %s: %w", chartDir, err)
+	}
+	return objects, nil
+}
+
+func renderManifest(chartDir string, options ChartOptions) (string, error) {
+	encoded, err := json.Marshal(options.Values) // JSON is YAML
+	if err != nil {
+		return "", fmt.Errorf("encoding the values: %w", err)
+	}
+	values, err := loader.LoadValues(bytes.NewReader(encoded))
+	if err != nil {
+		return "", fmt.Errorf("reading the values: %w", err)
+	}
+	chart, err := loader.Load(chartDir)
+	if err != nil {
+		return "", err
+	}
+	all, err := util.ToRenderValues(chart, values, common.ReleaseOptions{
+		Name: releaseName, Namespace: options.Namespace, Revision: 1, IsInstall: true,
+	}, nil)
+	if err != nil {
+		return "", err
+	}
+	files, err := engine.Render(chart, all)
+	if err != nil {
+		return "", err
+	}
+	maps.DeleteFunc(files, func(name, _ string) bool { return strings.HasSuffix(name, "NOTES.txt") })
+	hooks, manifests, err := release.SortManifests(files, nil, release.InstallOrder)
+	if err != nil {
+		return "", err
+	}
+	var documents []string
+	for _, m := range manifests {
+		documents = append(documents, m.Content)
+	}
+	if options.Hooks {
+		for _, h := range hooks {
+			documents = append(documents, h.Manifest)
+		}
+	}
+	return strings.Join(documents, "\n---\n"), nil
+}
