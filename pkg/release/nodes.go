@@ -85,7 +85,7 @@ func lost(before, after inherit.NodeState) []string {
 		before, after map[string]string
 	}{{"labels", before.Labels, after.Labels}, {"annotations", before.Annotations, after.Annotations}} {
 		for _, key := range slices.Sorted(maps.Keys(part.before)) {
-			if part.before[key] != part.after[key] {
+			if value, has := part.after[key]; !has || value != part.before[key] {
 				names = append(names, fmt.Sprintf(".metadata.%s.%s", part.name, key))
 			}
 		}

@@ -119,42 +119,50 @@ func (s *session) holdingLease(ctx context.Context, work func(context.Context) e
 			return context.Cause(ctx)
 		}
 	}
-	if err := work(ctx); err != nil {
+	if err = work(ctx); err == nil {
+		_, err = s.takeLease(ctx, false)
+	}
+	if err != nil {
 		return errors.Join(context.Cause(ctx), err)
 	}
-	_, err = s.takeLease(ctx, false)
-	return err
+	return nil
 }
 
 // takeLease writes the release into the Lease as its holder, and returns what was there before. It takes the Lease from
 // somebody else only if that is wanted.
 func (s *session) takeLease(ctx context.Context, fromOthers bool) (before coordinationv1.LeaseSpec, err error) {
-	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		lease := &coordinationv1.Lease{}
-		err := s.management.Get(ctx, s.Lease, lease)
-		missing := apierrors.IsNotFound(err)
-		if err != nil && !missing {
-			return err
-		}
-		before = *lease.Spec.DeepCopy()
-		if led(before) && !fromOthers {
-			return fmt.Errorf("%w by %s", errTaken, *before.HolderIdentity)
-		}
-		now := ptr.To(metav1.NowMicro())
-		if ptr.Deref(before.HolderIdentity, "") != holder {
-			lease.Spec.AcquireTime = now
-			lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(before.LeaseTransitions, 0) + 1)
-		}
-		lease.Spec.HolderIdentity, lease.Spec.RenewTime = ptr.To(holder), now
-		lease.Spec.LeaseDurationSeconds = ptr.To(int32(held / time.Second))
-		if missing {
-			lease.Namespace, lease.Name = s.Lease.Namespace, s.Lease.Name
-			return s.Management.Create(ctx, lease)
-		}
-		return s.Management.Update(ctx, lease)
+	// What it returns is not looked at: it takes a request that was cut short for one that has succeeded.
+	_ = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		before, err = s.tryLease(ctx, fromOthers)
+		return err
 	})
 	if err != nil {
 		return before, fmt.Errorf("holding the Lease %s of Heirloom's leader: %w", s.Lease, err)
 	}
 	return before, nil
+}
+
+func (s *session) tryLease(ctx context.Context, fromOthers bool) (before coordinationv1.LeaseSpec, err error) {
+	lease := &coordinationv1.Lease{}
+	err = s.management.Get(ctx, s.Lease, lease)
+	missing := apierrors.IsNotFound(err)
+	if err != nil && !missing {
+		return before, err
+	}
+	before = *lease.Spec.DeepCopy()
+	if led(before) && !fromOthers {
+		return before, fmt.Errorf("%w by %s", errTaken, *before.HolderIdentity)
+	}
+	now := ptr.To(metav1.NowMicro())
+	if ptr.Deref(before.HolderIdentity, "") != holder {
+		lease.Spec.AcquireTime = now
+		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(before.LeaseTransitions, 0) + 1)
+	}
+	lease.Spec.HolderIdentity, lease.Spec.RenewTime = ptr.To(holder), now
+	lease.Spec.LeaseDurationSeconds = ptr.To(int32(held / time.Second))
+	if missing {
+		lease.Namespace, lease.Name = s.Lease.Namespace, s.Lease.Name
+		return before, s.Management.Create(ctx, lease)
+	}
+	return before, s.Management.Update(ctx, lease)
 }

@@ -8,13 +8,18 @@ import (
 
 	. "github.com/onsi/gomega"
 	logsv1 "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2"
 )
 
 // execute runs the command with these arguments and returns what it printed.
 func execute(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	// A process configures its logs once; a test does it again and again.
-	t.Cleanup(func() { NewWithT(t).Expect(logsv1.ResetForTest(nil)).To(Succeed()) })
+	t.Cleanup(func() {
+		klog.StopFlushDaemon() // which would read what is reset and configured again
+		NewWithT(t).Expect(logsv1.ResetForTest(nil)).To(Succeed())
+		klog.StopFlushDaemon()
+	})
 	var output bytes.Buffer
 	command := NewCommand()
 	command.SetArgs(args)

@@ -57,7 +57,7 @@ func newManager(restConfig *rest.Config, c *config.Config, served *certificate) 
 	if err != nil {
 		return nil, fmt.Errorf("creating the manager: %w", err)
 	}
-	return mgr, nil
+	return orderly{mgr}, nil
 }
 
 // newScheme registers the types under the version of Cluster API that the API server serves.

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package release
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/discovery"
+	fakediscovery "k8s.io/client-go/discovery/fake"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clientgotesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	core         = "cluster.x-k8s.io/v1beta2"
+	controlPlane = "controlplane.cluster.x-k8s.io/v1beta2"
+	infra        = "infrastructure.cluster.x-k8s.io/v1beta1"
+	bootstrap    = "bootstrap.cluster.x-k8s.io/v1beta2"
+)
+
+// served are the kinds of the management cluster.
+var served = map[string][]string{
+	"v1": {"Node"}, core: {"Cluster", "MachineDeployment", "MachinePool", "MachineSet", "Machine", "MachineHealthCheck"},
+	controlPlane: {"ControlPlane", "ControlPlaneTemplate"}, infra: {"InfraMachine", "InfraMachineTemplate"}, bootstrap: {"Bootstrap"},
+}
+
+// apiServer is the API server of a cluster. It records what is written as "<verb> <kind> <name>".
+type apiServer struct {
+	client.Client
+	// others is the client of others, whose requests are not recorded and do not fail.
+	others client.Client
+	mu     sync.Mutex
+	writes []string
+	// By "<verb> <kind>": before is what happens right before the next request, after what happens to each answer, and fail
+	// what requests fail with.
+	before map[string]func()
+	after  map[string]func(client.Object)
+	fail   map[string]error
+}
+
+// holds is an API server with these objects. It serves only the kinds that are given.
+func holds(kinds map[string][]string, objects ...client.Object) *apiServer {
+	s := &apiServer{before: map[string]func(){}, after: map[string]func(client.Object){}, fail: map[string]error{}}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for version, names := range kinds {
+		for _, kind := range names {
+			mapper.Add(schema.FromAPIVersionAndKind(version, kind), meta.RESTScopeNamespace)
+		}
+	}
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	know(scheme, served, kinds)
+	all := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithRESTMapper(mapper).WithObjects(objects...).Build()
+	s.others = all
+	s.Client = interceptor.NewClient(all, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+			return s.request(ctx, "get", into, func() error { return c.Get(ctx, key, into, options...) })
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			return s.request(ctx, "list", list, func() error { return listed(ctx, c, list, options) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			return s.request(ctx, "patch", object, func() error { return c.Patch(ctx, object, patch, options...) })
+		},
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			return s.request(ctx, "create", object, func() error { return c.Create(ctx, object, options...) })
+		},
+		Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+			return s.request(ctx, "update", object, func() error { return c.Update(ctx, object, options...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+			return s.request(ctx, "delete", object, func() error { return c.Delete(ctx, object, options...) })
+		},
+	})
+	return s
+}
+
+// know registers kinds that have no Go types here. The fake client would do so by itself, but not if it is used by several.
+func know(scheme *runtime.Scheme, all ...map[string][]string) {
+	for _, kinds := range all {
+		for version, names := range kinds {
+			for _, kind := range names {
+				if gvk := schema.FromAPIVersionAndKind(version, kind); gvk.Group != "" && !scheme.Recognizes(gvk) {
+					scheme.AddKnownTypeWithName(gvk, &unstructured.Unstructured{})
+					scheme.AddKnownTypeWithName(gvk.GroupVersion().WithKind(kind+"List"), &unstructured.UnstructuredList{})
+				}
+			}
+		}
+	}
+}
+
+// listed lists objects. The fake client cannot give the metadata alone of objects that it has as unstructured ones.
+func listed(ctx context.Context, c client.Client, list client.ObjectList, options []client.ListOption) error {
+	metadata, ok := list.(*metav1.PartialObjectMetadataList)
+	if !ok {
+		return c.List(ctx, list, options...)
+	}
+	whole := &unstructured.UnstructuredList{}
+	whole.SetGroupVersionKind(list.GetObjectKind().GroupVersionKind())
+	if err := c.List(ctx, whole, options...); err != nil {
+		return err
+	}
+	metadata.Items = make([]metav1.PartialObjectMetadata, len(whole.Items))
+	for i, item := range whole.Items {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &metadata.Items[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// request does one, unless it is to fail or its context is done, as with an API server.
+func (s *apiServer) request(ctx context.Context, verb string, what any, do func() error) error {
+	kind := s.kindOf(what)
+	s.mu.Lock()
+	before := s.before[verb+" "+kind]
+	delete(s.before, verb+" "+kind)
+	s.mu.Unlock()
+	if before != nil {
+		before()
+	}
+	s.mu.Lock()
+	refused := s.fail[verb+" "+kind]
+	s.mu.Unlock()
+	if err := cmp.Or(ctx.Err(), refused); err != nil {
+		return err
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	object, ok := what.(client.Object)
+	if !ok || verb == "get" {
+		return nil
+	}
+	if after := s.after[verb+" "+kind]; after != nil {
+		after(object)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writes = append(s.writes, verb+" "+kind+" "+object.GetName())
+	return nil
+}
+
+// written is what has been written so far.
+func (s *apiServer) written() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.writes)
+}
+
+// broken makes requests fail from now on, or no longer.
+func (s *apiServer) broken(request string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail[request] = err
+}
+
+func (s *apiServer) kindOf(what any) string {
+	switch what := what.(type) {
+	case client.Object:
+		gvk, _ := s.GroupVersionKindFor(what)
+		return gvk.Kind
+	case client.ObjectList:
+		gvk, _ := s.GroupVersionKindFor(what)
+		return strings.TrimSuffix(gvk.Kind, "List")
+	}
+	return ""
+}
+
+// stored returns an object as YAML, without its managed fields, its resourceVersion and where it is, and the names of those
+// who have managed fields in it.
+func (s *apiServer) stored(t *testing.T, apiVersion, kind, name string) (text string, managers []string) {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(schema.FromAPIVersionAndKind(apiVersion, kind))
+	key := types.NamespacedName{Namespace: "ns", Name: name}
+	if kind == "Node" {
+		key.Namespace = ""
+	}
+	NewWithT(t).Expect(s.Get(t.Context(), key, object)).To(Succeed())
+	for _, entry := range object.GetManagedFields() {
+		managers = append(managers, entry.Manager)
+	}
+	for _, field := range []string{"managedFields", "resourceVersion", "namespace", "name", "uid", "creationTimestamp", "ownerReferences"} {
+		unstructured.RemoveNestedField(object.Object, "metadata", field)
+	}
+	for _, field := range []string{"apiVersion", "kind", "status"} {
+		unstructured.RemoveNestedField(object.Object, field)
+	}
+	raw, err := yaml.Marshal(object.Object)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return string(raw), managers
+}
+
+// object is one in namespace ns whose content is YAML. Its UID is its name.
+func object(t *testing.T, apiVersion, kind, name, content string, fields ...metav1.ManagedFieldsEntry) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	NewWithT(t).Expect(yaml.Unmarshal([]byte(content), &u.Object)).To(Succeed())
+	u.SetGroupVersionKind(schema.FromAPIVersionAndKind(apiVersion, kind))
+	u.SetNamespace("ns")
+	u.SetName(name)
+	u.SetUID(types.UID(name))
+	u.SetManagedFields(fields)
+	return u
+}
+
+// owns says who owns which fields, in an object of this version; fields is YAML.
+func owns(apiVersion, manager, fields string) metav1.ManagedFieldsEntry {
+	raw, err := yaml.YAMLToJSON([]byte(fields))
+	if err != nil {
+		panic(err)
+	}
+	return metav1.ManagedFieldsEntry{
+		Manager: manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: apiVersion, FieldsType: "FieldsV1",
+		FieldsV1: metav1.NewFieldsV1(string(raw)),
+	}
+}
+
+// teamed is an object that has inherited the label team, and has one that somebody else has set.
+func teamed(t *testing.T, apiVersion, kind, name string) *unstructured.Unstructured {
+	t.Helper()
+	return object(t, apiVersion, kind, name, `{metadata: {labels: {team: ml, mine: "yes"}}}`,
+		owns(apiVersion, "heirloom", `{f:metadata: {f:labels: {f:team: {}}}}`), owns(apiVersion, "user", `{f:metadata: {f:labels: {f:mine: {}}}}`))
+}
+
+// edit changes an object as somebody else.
+func (s *apiServer) edit(t *testing.T, apiVersion, kind, name string, change func(*unstructured.Unstructured)) {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(schema.FromAPIVersionAndKind(apiVersion, kind))
+	NewWithT(t).Expect(s.others.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: name}, u)).To(Succeed())
+	change(u)
+	NewWithT(t).Expect(s.others.Update(t.Context(), u, client.FieldOwner("user"))).To(Succeed())
+}
+
+// inherits brings the label team to a Machine, as a webhook or the loop of another Heirloom would.
+func (s *apiServer) inherits(t *testing.T, name string) {
+	t.Helper()
+	u := object(t, core, "Machine", name, `{metadata: {labels: {team: ml}}}`)
+	u.SetUID("")
+	config := client.ApplyConfigurationFromUnstructured(u)
+	NewWithT(t).Expect(s.others.Apply(t.Context(), config, client.FieldOwner("heirloom"), client.ForceOwnership)).To(Succeed())
+}
+
+// run is one of heirloom release.
+type run struct {
+	Releaser
+	out, progress bytes.Buffer
+}
+
+// releasing is a run in which nobody leads Heirloom.
+func releasing(management *apiServer, options Options) *run {
+	options.ProviderGroups = []string{"infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io"}
+	options.WebhookConfiguration, options.Concurrency = "heirloom", 2
+	options.Lease = types.NamespacedName{Namespace: "heirloom-system", Name: "leader"}
+	r := &run{Releaser: Releaser{Options: options, Management: management, Discovery: discovers(served)}}
+	r.Out, r.Progress = &r.out, &r.progress
+	return r
+}
+
+// discovers answers which kinds there are.
+func discovers(kinds map[string][]string) discovery.DiscoveryInterface {
+	d := &fakediscovery.FakeDiscovery{Fake: &clientgotesting.Fake{}}
+	for version, names := range kinds {
+		list := &metav1.APIResourceList{GroupVersion: version}
+		for _, kind := range names {
+			list.APIResources = append(list.APIResources, metav1.APIResource{Name: strings.ToLower(kind) + "s", Kind: kind, Verbs: metav1.Verbs{"list", "patch"}})
+		}
+		d.Resources = append(d.Resources, list)
+	}
+	return d
+}
+
+// node has these labels and annotations.
+func node(name string, labels, annotations map[string]string, taints ...corev1.Taint) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: annotations}, Spec: corev1.NodeSpec{Taints: taints},
+	}
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package release
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+var (
+	forbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "any"}, "it", errors.New("no right"))
+	conflict  = apierrors.NewConflict(schema.GroupResource{Resource: "any"}, "it", errors.New("somebody was faster"))
+)
+
+// What cannot be done is named, and everything else is done.
+func TestRefusals(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		refuse   string
+		with     error
+		problems []string
+	}{
+		{"a kind may not be listed", "list Machine", forbidden, []string{"listing Machine.cluster.x-k8s.io: any \"it\" is forbidden"}},
+		{"an object may not be read", "get Machine", forbidden, []string{"Machine.cluster.x-k8s.io ns/m: any \"it\" is forbidden"}},
+		{"an object may not be written", "patch Machine", forbidden, []string{"Machine.cluster.x-k8s.io ns/m: any \"it\" is forbidden"}},
+		{"Nodes may not be listed", "list Node", forbidden, []string{"listing Node: any \"it\" is forbidden"}},
+		{"Clusters may not be listed", "list Cluster", forbidden, []string{"listing Cluster.cluster.x-k8s.io: any \"it\" is forbidden"}},
+		{"somebody is always faster", "patch Machine", conflict, []string{"Machine.cluster.x-k8s.io ns/m: Operation cannot be fulfilled"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				Expect := NewWithT(t).Expect
+				management := holds(served, teamed(t, core, "MachineSet", "ms"), teamed(t, core, "Machine", "m"), teamed(t, infra, "InfraMachine", "im"))
+				management.fail[tc.refuse] = tc.with
+				r := releasing(management, Options{})
+				begun := time.Now()
+				err := r.Run(t.Context())
+				Expect(err).To(MatchError(HavePrefix("not everything could be released; run it again once this is mended:\n")))
+				for _, problem := range tc.problems {
+					Expect(err).To(MatchError(ContainSubstring(problem)))
+				}
+				Expect(strings.Count(err.Error(), "\n")).To(Equal(len(tc.problems)))
+				Expect(management.written()).To(ContainElements("patch MachineSet ms", "patch InfraMachine im"))
+				Expect(time.Since(begun)).To(BeNumerically("<", 30*time.Second), "it does not try for ever")
+			})
+		})
+	}
+}
+
+// next sets what happens right before the next request.
+func (s *apiServer) next(request string, do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before[request] = do
+}
+
+// Whoever writes at the same time loses nothing, and keeps nothing of Heirloom.
+func TestAnObjectThatChangesMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		management := holds(served, teamed(t, core, "Machine", "m"))
+		tries := 0
+		var try func()
+		try = func() {
+			if tries++; tries == 1 {
+				management.edit(t, core, "Machine", "m", func(u *unstructured.Unstructured) {
+					u.SetLabels(map[string]string{"team": "ml", "mine": "no", "another": "yes"})
+				})
+			}
+			management.next("patch Machine", try)
+		}
+		management.next("patch Machine", try)
+		r := releasing(management, Options{})
+		Expect(r.Run(t.Context())).To(Succeed())
+		Expect(management.written()).To(Equal([]string{"patch Machine m"}))
+		Expect(tries).To(Equal(2), "a patch holds for the version that was read, and for no other")
+		text, _ := management.stored(t, core, "Machine", "m")
+		Expect(text).To(MatchYAML(`{metadata: {labels: {mine: "no", another: "yes"}}}`))
+		Expect(r.progress.String()).To(ContainSubstring("Machine.cluster.x-k8s.io: 1 of 1 released"))
+	})
+}
+
+func TestAnObjectThatGoesMeanwhileIsPassedOver(t *testing.T) {
+	for _, before := range []string{"get Machine", "patch Machine"} {
+		t.Run("before "+before, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			machine := teamed(t, core, "Machine", "m")
+			management := holds(served, machine)
+			management.before[before] = func() { Expect(management.others.Delete(t.Context(), machine)).To(Succeed()) }
+			r := releasing(management, Options{})
+			Expect(r.Run(t.Context())).To(Succeed())
+			Expect(management.written()).To(BeEmpty())
+			Expect(r.out.String()).To(BeEmpty(), "nothing is said about it")
+		})
+	}
+}
+
+// A write after which everything is there again is tried again, as long as a webhook that has just been deleted may still be
+// called. After that it is an error.
+func TestAnotherHeirloomThatIsAtWork(t *testing.T) {
+	const problem = "Machine.cluster.x-k8s.io ns/m: what was released has come back in the same write: another Heirloom is still at work"
+	for _, tc := range []struct {
+		name    string
+		times   int
+		problem string
+	}{{"only once", 1, ""}, {"for good", 1 << 10, problem}} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				Expect := NewWithT(t).Expect
+				management := holds(served, teamed(t, core, "Machine", "m"))
+				management.after["patch Machine"] = func(o client.Object) {
+					if tc.times--; tc.times >= 0 {
+						management.inherits(t, "m")
+						Expect(management.others.Get(t.Context(), client.ObjectKeyFromObject(o), o)).To(Succeed())
+					}
+				}
+				err := releasing(management, Options{}).Run(t.Context())
+				_, managers := management.stored(t, core, "Machine", "m")
+				if tc.problem == "" {
+					Expect(err).NotTo(HaveOccurred())
+					Expect(managers).NotTo(ContainElement("heirloom"))
+					return
+				}
+				Expect(err).To(MatchError(ContainSubstring(tc.problem)))
+				Expect(managers).To(ContainElement("heirloom"))
+			})
+		})
+	}
+}
+
+// brokenDiscovery cannot discover some groups.
+type brokenDiscovery struct {
+	discovery.DiscoveryInterface
+	broken string
+	err    error
+}
+
+func (d brokenDiscovery) ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error) {
+	if groupVersion == d.broken {
+		return nil, d.err
+	}
+	return d.DiscoveryInterface.ServerResourcesForGroupVersion(groupVersion)
+}
+
+func (d brokenDiscovery) ServerGroups() (*metav1.APIGroupList, error) {
+	if d.broken == "" {
+		return nil, d.err
+	}
+	return d.DiscoveryInterface.ServerGroups()
+}
+
+func TestKindsThatCannotBeDiscovered(t *testing.T) {
+	for _, tc := range []struct{ name, broken, problem string }{
+		{"are an error where they are ours", infra, "discovering the API server's kinds: unable to retrieve the complete list of server APIs: " + infra},
+		{"are nothing to us where they are not", "v1", ""},
+		{"are an error where there is no answer at all", "", "discovering the API server's kinds: no route"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			management := holds(served, teamed(t, core, "Machine", "m"))
+			r := releasing(management, Options{})
+			r.Discovery = brokenDiscovery{r.Discovery, tc.broken, errors.New("no route")}
+			err := r.Run(t.Context())
+			if tc.problem == "" {
+				Expect(err).NotTo(HaveOccurred())
+				Expect(management.written()).To(Equal([]string{"patch Machine m"}))
+				return
+			}
+			Expect(err).To(MatchError(ContainSubstring(tc.problem)))
+			Expect(management.written()).To(BeEmpty(), "what is there cannot be known")
+		})
+	}
+}
+
+// Where a CustomResourceDefinition is missing, or Cluster API as a whole, there is nothing of that kind to release.
+func TestKindsThatAreNotThere(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	management := holds(map[string][]string{"v1": {"Node"}}, node("n", nil, nil))
+	for _, options := range []Options{{}, {Namespace: "ns"}, {WatchFilter: "red"}} {
+		r := releasing(management, options)
+		r.Discovery = discovers(map[string][]string{"v1": {"Node"}})
+		Expect(r.Run(t.Context())).To(Succeed())
+	}
+	Expect(management.written()).To(BeEmpty())
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package release
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// shared is a management cluster of several Heirlooms: what is called mine belongs to one, with the label mine, in namespace
+// ns; what is called theirs has another label; what is called far is in another namespace.
+func shared(t *testing.T) *apiServer {
+	t.Helper()
+	var objects []client.Object
+	for _, name := range []string{"mine", "theirs", "far"} {
+		machine := object(t, core, "Machine", name, `{metadata: {labels: {team: ml}}, spec: {clusterName: own, providerID: "x://`+name+`"}, status: {nodeRef: {name: by-name-`+name+`}}}`,
+			owns(core, "heirloom", `{f:metadata: {f:labels: {f:team: {}}}}`))
+		machine.SetLabels(map[string]string{"team": "ml", "cluster.x-k8s.io/watch-filter": name})
+		pool := object(t, core, "MachinePool", name, `{spec: {clusterName: other, providerIDList: ["x://pool-`+name+`"]}}`)
+		pool.SetLabels(machine.GetLabels())
+		infraMachine := teamed(t, infra, "InfraMachine", name)
+		infraMachine.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: core, Kind: "Machine", Name: name, UID: types.UID(name)}})
+		if name == "far" {
+			for _, o := range []client.Object{machine, pool, infraMachine} {
+				o.SetNamespace("elsewhere")
+			}
+		}
+		objects = append(objects, machine, pool, infraMachine)
+		for _, id := range []string{"x://" + name, "x://pool-" + name} {
+			n := node(strings.TrimPrefix(id, "x://"), map[string]string{"team": "ml"}, map[string]string{"heirloom.dev/labels-from-machine": "team"})
+			n.Spec.ProviderID = id
+			objects = append(objects, n)
+		}
+		objects = append(objects, node("by-name-"+name, map[string]string{"team": "ml"}, map[string]string{"heirloom.dev/labels-from-machine": "team"}, corev1.Taint{}))
+	}
+	return holds(served, objects...)
+}
+
+// Where several share a management cluster, each gives up its own: objects in its namespace or with its label, what stands
+// beside their Machines, and the Nodes of these.
+func TestEachGivesUpItsOwn(t *testing.T) {
+	all := []string{"patch InfraMachine", "patch Machine", "patch Node", "patch Node by-name-", "patch Node pool-"}
+	of := func(names ...string) (writes []string) {
+		for _, name := range names {
+			for _, write := range all {
+				if strings.HasSuffix(write, "-") {
+					writes = append(writes, write+name)
+				} else {
+					writes = append(writes, write+" "+name)
+				}
+			}
+		}
+		slices.Sort(writes)
+		return writes
+	}
+	own := types.NamespacedName{Namespace: "ns", Name: "own"}
+	for _, tc := range []struct {
+		name    string
+		options Options
+		writes  []string
+	}{
+		{"without limits, all", Options{}, of("mine", "theirs", "far")},
+		{"of a namespace", Options{Namespace: "ns", ManagementCluster: own}, of("mine", "theirs")},
+		{"of a label", Options{WatchFilter: "mine", ManagementCluster: own}, of("mine")},
+		{"of both", Options{Namespace: "elsewhere", WatchFilter: "mine"}, nil},
+		{"of a Cluster that is not the management cluster, by providerID only", Options{WatchFilter: "mine"},
+			[]string{"patch InfraMachine mine", "patch Machine mine", "patch Node mine", "patch Node pool-mine"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			management := shared(t)
+			r := releasing(management, tc.options)
+			Expect(r.Run(t.Context())).To(Succeed(), r.progress.String())
+			written := management.written()
+			slices.Sort(written)
+			// A Node is written twice, because the first write makes its taints ours.
+			Expect(slices.Compact(written)).To(Equal(tc.writes))
+		})
+	}
+}
+
+// What is ours cannot be told without the Machines.
+func TestMachinesThatCannotBeReadStopAll(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	management := shared(t)
+	management.fail["list Machine"] = forbidden
+	Expect(releasing(management, Options{WatchFilter: "mine"}).Run(t.Context())).To(MatchError(ContainSubstring("listing Machine.cluster.x-k8s.io: ")))
+	Expect(management.written()).To(BeEmpty())
+}
