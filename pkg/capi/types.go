@@ -15,7 +15,8 @@ type Cluster struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec ClusterSpec `json:"spec,omitempty"`
+	Spec   ClusterSpec   `json:"spec,omitempty"`
+	Status ClusterStatus `json:"status,omitempty"`
 }
 
 // ClusterSpec is a trimmed ClusterSpec.
@@ -23,6 +24,24 @@ type ClusterSpec struct {
 	Paused          bool      `json:"paused,omitempty"`
 	ControlPlaneRef ObjectRef `json:"controlPlaneRef,omitempty"`
 	Topology        *Topology `json:"topology,omitempty"`
+}
+
+// ClusterStatus is a trimmed ClusterStatus.
+type ClusterStatus struct {
+	Initialization ClusterInitialization `json:"initialization,omitempty"`
+
+	// InfrastructureReady is what v1beta1 has instead.
+	InfrastructureReady bool `json:"infrastructureReady,omitempty"`
+}
+
+// ClusterInitialization is a trimmed ClusterInitializationStatus.
+type ClusterInitialization struct {
+	InfrastructureProvisioned bool `json:"infrastructureProvisioned,omitempty"`
+}
+
+// HasAPIServer reports whether the infrastructure has been provisioned, so that there is an API server to connect to.
+func (s ClusterStatus) HasAPIServer() bool {
+	return s.Initialization.InfrastructureProvisioned || s.InfrastructureReady
 }
 
 // MachineTemplate is a trimmed MachineTemplateSpec, the way owners declare what Machines inherit.

@@ -16,4 +16,5 @@ const (
 	reasonUnknownWorkloadAdmission    = "UnknownWorkloadAdmission"
 	reasonNoAdmissionPolicies         = "NoAdmissionPolicies"
 	reasonAdmissionPolicyFull         = "AdmissionPolicyFull"
+	reasonKubeconfigRefused           = "KubeconfigRefused"
 )

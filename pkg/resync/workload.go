@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -150,6 +151,17 @@ func (d Dependencies) admittedByPolicy(ctx context.Context, object client.Object
 		return nil, err
 	}
 	return []types.NamespacedName{client.ObjectKeyFromObject(cluster)}, nil
+}
+
+// KubeconfigRefused returns what tells on a Cluster that its kubeconfig is refused, and why. The reader has the Clusters.
+func KubeconfigRefused(reader client.Reader, recorder events.EventRecorder) func(context.Context, types.NamespacedName, error) {
+	return func(ctx context.Context, key types.NamespacedName, err error) {
+		cluster := &capi.Cluster{}
+		if reader.Get(ctx, key, cluster) == nil { // otherwise there is nothing to tell it on; the log has it, too
+			recorder.Eventf(cluster, nil, corev1.EventTypeWarning, reasonKubeconfigRefused, "Connect",
+				"The kubeconfig in the Secret %s-kubeconfig is refused, so no Node of the workload cluster inherits: %v", key.Name, err)
+		}
+	}
 }
 
 // connections wakes a Cluster when its connection is made or lost.

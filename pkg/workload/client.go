@@ -4,7 +4,6 @@ package workload
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -21,16 +20,13 @@ const requestTimeout = 10 * time.Second
 // RESTConfig says how a workload cluster is reached once, without a ClusterCache: with the same kubeconfig, and under the
 // same conditions.
 func RESTConfig(ctx context.Context, management client.Reader, cluster types.NamespacedName) (*rest.Config, error) {
-	raw, err := kubeconfig.FromSecret(ctx, management, cluster)
+	raw, err := kubeconfig.FromSecret(ctx, kubeconfigs{Reader: management}, cluster)
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig in the Secret %s-kubeconfig: %w", cluster, err)
 	}
 	config, err := clientcmd.RESTConfigFromKubeConfig(raw)
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig in the Secret %s-kubeconfig: %w", cluster, err)
-	}
-	if config.ExecProvider != nil || config.AuthProvider != nil {
-		return nil, errors.New("its kubeconfig names a plugin or an authentication provider instead of credentials, which is not supported")
 	}
 	config.Timeout = requestTimeout
 	return config, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,12 +41,21 @@ func secret(kubeconfig string) *corev1.Secret {
 
 // A kubeconfig is somebody else's text: what it names is not executed, and it is not waited for without end.
 func TestKubeconfigs(t *testing.T) {
-	const plugin = "its kubeconfig names a plugin or an authentication provider instead of credentials, which is not supported"
+	with := func(credentials string) string { return leadsTo("https://red.example.com", credentials) }
+	const exec = `exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, interactiveMode: Never}`
 	for _, tc := range []struct{ name, kubeconfig, problem string }{
-		{name: "credentials are used", kubeconfig: leadsTo("https://red.example.com", `{token: "t"}`)},
-		{name: "a plugin is refused", kubeconfig: leadsTo("https://red.example.com", `{exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, interactiveMode: Never}}`), problem: plugin},
-		{name: "also beside credentials", kubeconfig: leadsTo("https://red.example.com", `{token: "t", exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, interactiveMode: Never}}`), problem: plugin},
-		{name: "an authentication provider is refused", kubeconfig: leadsTo("https://red.example.com", `{auth-provider: {name: gcp, config: {cmd-path: /bin/sh}}}`), problem: plugin},
+		{name: "credentials are used", kubeconfig: with(`{token: "t"}`)},
+		{name: "a plugin is refused", kubeconfig: with(`{` + exec + `}`), problem: `user "u" has exec, which is not supported`},
+		{name: "also beside credentials", kubeconfig: with(`{token: "t", ` + exec + `}`), problem: `user "u" has exec, which is not supported`},
+		{name: "an authentication provider is refused", kubeconfig: with(`{auth-provider: {name: gcp, config: {cmd-path: /bin/sh}}}`), problem: `has auth-provider`},
+		{name: "a token out of a file is refused", kubeconfig: with(`{tokenFile: /bin/sh}`), problem: `has tokenFile, which is not supported (use token)`},
+		{name: "also beside a token", kubeconfig: with(`{token: "t", tokenFile: /bin/sh}`), problem: `has tokenFile`},
+		{name: "so are a certificate and a key", kubeconfig: with(`{client-certificate: /bin/sh, client-key: /bin/sh}`),
+			problem: `has client-certificate, which is not supported (use client-certificate-data); user "u" has client-key, which is not supported`},
+		{name: "and a CA", kubeconfig: strings.Replace(with(`{token: "t"}`), "insecure-skip-tls-verify: true", "certificate-authority: /bin/sh", 1),
+			problem: `cluster "c" has certificate-authority, which is not supported`},
+		{name: "and what another context uses", kubeconfig: strings.Replace(with(`{token: "t"}`), "users: [", "users: [{name: v, user: {tokenFile: /bin/sh}}, ", 1),
+			problem: `user "v" has tokenFile`},
 		{name: "what is no kubeconfig is an error", kubeconfig: "no: kubeconfig", problem: "reading the kubeconfig in the Secret ns/red-kubeconfig: "},
 		{name: "so is an empty Secret", problem: "reading the kubeconfig in the Secret ns/red-kubeconfig: "},
 	} {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
@@ -19,8 +20,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 // retryInterval is how soon a workload cluster that could not be reached is tried again.
@@ -30,10 +32,9 @@ const retryInterval = 5 * time.Second
 type Options struct {
 	// Version is the version of Cluster API that the management cluster serves.
 	Version schema.GroupVersion
-	// Namespace is the only one whose Clusters are reached; empty means all. WatchFilter is the value of the label that
-	// Clusters must carry.
-	Namespace, WatchFilter string
-	UserAgent              string
+	// WatchFilter is the value of the label that Clusters must carry; empty means all.
+	WatchFilter string
+	UserAgent   string
 	// QPS and Burst bound the requests to each workload cluster, Concurrency the Clusters that are seen to at a time.
 	QPS         float32
 	Burst       int
@@ -42,17 +43,19 @@ type Options struct {
 	// Nodes are the indexes of the Nodes that are cached, TrimNode what is kept of each.
 	Nodes    map[string]client.IndexerFunc
 	TrimNode toolscache.TransformFunc
+	// Refused is told when the kubeconfig of a Cluster asks for what none may have, such as a file of this machine. May be nil.
+	Refused func(ctx context.Context, cluster types.NamespacedName, err error)
 }
 
 // NewClusterCache adds Cluster API's ClusterCache to the manager. It runs on the leader.
 func NewClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clustercache.ClusterCache, error) {
-	clusters, err := newClusters(mgr, o)
+	clusters, err := newClusters(mgr, o.Version)
 	if err != nil {
 		return nil, err
 	}
 	options := clustercache.Options{
 		// Kubeconfigs are read when a connection is made and not kept: that takes the right to get Secrets, not to list them.
-		SecretClient:     mgr.GetAPIReader(),
+		SecretClient:     kubeconfigs{Reader: mgr.GetAPIReader(), refused: o.Refused},
 		WatchFilterValue: o.WatchFilter,
 		Client:           clustercache.ClientOptions{UserAgent: o.UserAgent, QPS: o.QPS, Burst: o.Burst},
 		Cache: clustercache.CacheOptions{
@@ -76,60 +79,59 @@ func NewClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clusterc
 	return clusterCache, nil
 }
 
-// clusters is a manager that knows Cluster API's own type of Cluster, which the ClusterCache reads. All the rest of the
-// program has one of its own, for it is the same in every version of the API.
+// clusters is a manager for the ClusterCache, which reads Clusters as Cluster API's own type in its newest version. That type
+// cannot decode what older versions have in status, and one Cluster that cannot be decoded fails the LIST of all. So the
+// ClusterCache gets what it reads from the program's own, trimmed Clusters, and there is no second copy of them.
 type clusters struct {
 	ctrl.Manager
-	typed cluster.Cluster
+	scheme *runtime.Scheme
 }
 
-// GetClient implements manager.Manager.
-func (c clusters) GetClient() client.Client { return c.typed.GetClient() }
-
-// GetCache implements manager.Manager.
-func (c clusters) GetCache() cache.Cache { return c.typed.GetCache() }
-
-// GetScheme implements manager.Manager. It is also the scheme of the clients of workload clusters.
-func (c clusters) GetScheme() *runtime.Scheme { return c.typed.GetScheme() }
-
-func newClusters(mgr ctrl.Manager, o Options) (clusters, error) {
+func newClusters(mgr ctrl.Manager, version schema.GroupVersion) (clusters, error) {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return clusters{}, fmt.Errorf("registering Kubernetes' types: %w", err)
 	}
-	scheme.AddKnownTypes(o.Version, &clusterv1.Cluster{}, &clusterv1.ClusterList{})
-	metav1.AddToGroupVersion(scheme, o.Version)
-	c, err := cluster.New(mgr.GetConfig(), func(options *cluster.Options) {
-		options.Scheme = scheme
-		options.Logger = mgr.GetLogger()
-		options.Cache = cache.Options{DefaultTransform: trimmer(o.Version), SyncPeriod: &o.SyncPeriod}
-		if o.Namespace != "" {
-			options.Cache.DefaultNamespaces = map[string]cache.Config{o.Namespace: {}}
-		}
-	})
-	if err != nil {
-		return clusters{}, fmt.Errorf("creating the client of Clusters: %w", err)
-	}
-	if err := mgr.Add(c); err != nil {
-		return clusters{}, fmt.Errorf("adding the client of Clusters: %w", err)
-	}
-	return clusters{Manager: mgr, typed: c}, nil
+	scheme.AddKnownTypes(version, &clusterv1.Cluster{}, &clusterv1.ClusterList{})
+	metav1.AddToGroupVersion(scheme, version)
+	return clusters{Manager: mgr, scheme: scheme}, nil
 }
 
-// trimmer keeps what the ClusterCache reads: whether there is an API server to connect to. In v1beta1 another field says
-// that, so there a connection is tried at once.
-func trimmer(version schema.GroupVersion) toolscache.TransformFunc {
-	return func(object any) (any, error) {
-		c, ok := object.(*clusterv1.Cluster)
-		if !ok {
-			return object, nil
-		}
-		provisioned := c.Status.Initialization.InfrastructureProvisioned
-		if version != clusterv1.GroupVersion {
-			provisioned = ptr.To(true)
-		}
-		c.Annotations, c.ManagedFields, c.Spec = nil, nil, clusterv1.ClusterSpec{}
-		c.Status = clusterv1.ClusterStatus{Initialization: clusterv1.ClusterInitializationStatus{InfrastructureProvisioned: provisioned}}
-		return c, nil
+// GetScheme implements manager.Manager. It is also the scheme of the clients of workload clusters.
+func (c clusters) GetScheme() *runtime.Scheme { return c.scheme }
+
+// GetClient implements manager.Manager.
+func (c clusters) GetClient() client.Client { return clusterClient{c.Manager.GetClient()} }
+
+// GetCache implements manager.Manager.
+func (c clusters) GetCache() cache.Cache { return clusterEvents{c.Manager.GetCache()} }
+
+// clusterClient reads Clusters out of the program's cache: their metadata, and whether they have an API server.
+type clusterClient struct{ client.Client }
+
+// Get implements client.Reader.
+func (c clusterClient) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	full, ok := object.(*clusterv1.Cluster)
+	if !ok {
+		return c.Client.Get(ctx, key, object, options...)
 	}
+	trimmed := &capi.Cluster{}
+	if err := c.Client.Get(ctx, key, trimmed, options...); err != nil {
+		return err
+	}
+	*full = clusterv1.Cluster{ObjectMeta: trimmed.ObjectMeta}
+	full.Status.Initialization.InfrastructureProvisioned = ptr.To(trimmed.Status.HasAPIServer())
+	return nil
+}
+
+// clusterEvents is the program's cache, whose events of trimmed Clusters do where those of Clusters are asked for: who
+// handles them looks at metadata only.
+type clusterEvents struct{ cache.Cache }
+
+// GetInformer implements cache.Informers.
+func (c clusterEvents) GetInformer(ctx context.Context, object client.Object, options ...cache.InformerGetOption) (cache.Informer, error) {
+	if _, ok := object.(*clusterv1.Cluster); ok {
+		object = &capi.Cluster{}
+	}
+	return c.Cache.GetInformer(ctx, object, options...)
 }

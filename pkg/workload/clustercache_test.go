@@ -21,15 +21,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 func TestMain(m *testing.M) {
@@ -39,38 +44,10 @@ func TestMain(m *testing.M) {
 
 const old = "v1beta1"
 
-// What the ClusterCache reads of a Cluster is whether there is an API server to connect to, and its labels.
-func TestWhatIsKeptOfACluster(t *testing.T) {
-	for _, tc := range []struct {
-		name        string
-		version     string
-		provisioned *bool
-		want        *bool
-	}{
-		{"it has an API server", "v1beta2", ptr.To(true), ptr.To(true)},
-		{"it has none yet", "v1beta2", ptr.To(false), ptr.To(false)},
-		{"nobody has said", "v1beta2", nil, nil},
-		{"in an old version another field says that, so it is tried", old, nil, ptr.To(true)},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			Expect := NewWithT(t).Expect
-			kept, err := trimmer(schema.GroupVersion{Group: clusterv1.GroupVersion.Group, Version: tc.version})(&clusterv1.Cluster{
-				ObjectMeta: metav1.ObjectMeta{
-					Name: "c", Labels: map[string]string{"a": "1"}, Annotations: map[string]string{"b": "2"}, ManagedFields: []metav1.ManagedFieldsEntry{{}},
-				},
-				Spec:   clusterv1.ClusterSpec{Paused: ptr.To(true)},
-				Status: clusterv1.ClusterStatus{Phase: "x", Initialization: clusterv1.ClusterInitializationStatus{InfrastructureProvisioned: tc.provisioned}},
-			})
-			Expect(err).NotTo(HaveOccurred())
-			Expect(kept).To(Equal(&clusterv1.Cluster{
-				ObjectMeta: metav1.ObjectMeta{Name: "c", Labels: map[string]string{"a": "1"}},
-				Status:     clusterv1.ClusterStatus{Initialization: clusterv1.ClusterInitializationStatus{InfrastructureProvisioned: tc.want}},
-			}))
-		})
-	}
-	tombstone, err := trimmer(clusterv1.GroupVersion)("a tombstone")
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	NewWithT(t).Expect(tombstone).To(Equal("a tombstone"), "what is no Cluster passes")
+// statusOf are what providers write, in each version of the API, of a Cluster that has an API server.
+var statusOf = map[string]string{
+	"v1beta2": `{"initialization": {"infrastructureProvisioned": true}, "failureDomains": [{"name": "a", "controlPlane": true}]}`,
+	old:       `{"infrastructureReady": true, "failureDomains": {"a": {"controlPlane": true, "attributes": {"zone": "1"}}}}`,
 }
 
 // apiServers answers for the management cluster, and below /red for the workload cluster.
@@ -126,10 +103,15 @@ func (s *apiServers) answer(w http.ResponseWriter, r *http.Request) {
 		s.json(w, resources("v1", metav1.APIResource{Name: "nodes", Kind: "Node"}, metav1.APIResource{Name: "secrets", Kind: "Secret", Namespaced: true}))
 	case group + "/namespaces/ns/clusters":
 		_, _ = fmt.Fprintf(w, `{"kind": "ClusterList", "apiVersion": %q, "metadata": {"resourceVersion": "1"}, "items": [
-			{"metadata": {"namespace": "ns", "name": "red", "labels": {"cluster.x-k8s.io/watch-filter": "mine"}}, "status": {"initialization": {"infrastructureProvisioned": true}}},
-			{"metadata": {"namespace": "ns", "name": "theirs"}, "status": {"initialization": {"infrastructureProvisioned": true}}}]}`, clusterv1.GroupVersion.Group+"/"+s.version)
+			{"metadata": {"namespace": "ns", "name": "red", %[2]s}, "status": %[3]s},
+			{"metadata": {"namespace": "ns", "name": "thief", %[2]s}, "status": %[3]s},
+			{"metadata": {"namespace": "ns", "name": "to-come", %[2]s}, "status": {}},
+			{"metadata": {"namespace": "ns", "name": "theirs"}, "status": %[3]s}]}`,
+			clusterv1.GroupVersion.Group+"/"+s.version, `"labels": {"cluster.x-k8s.io/watch-filter": "mine"}`, statusOf[s.version])
 	case "/api/v1/namespaces/ns/secrets/red-kubeconfig":
 		s.json(w, secret(leadsTo(s.URL+"/red", `{token: "t"}`)))
+	case "/api/v1/namespaces/ns/secrets/thief-kubeconfig":
+		s.json(w, secret(leadsTo(s.URL+"/thief", `{tokenFile: /proc/self/environ}`)))
 	case "/api/v1/nodes":
 		s.json(w, corev1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []corev1.Node{
 			{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": "1"}}, Spec: corev1.NodeSpec{PodCIDR: "10.0.0.0/24"}},
@@ -169,16 +151,21 @@ func (s *apiServers) paths() string {
 }
 
 // started is a ClusterCache in a manager that is at work until the test ends.
-func started(t *testing.T, s *apiServers) clustercache.ClusterCache {
+func started(t *testing.T, s *apiServers, refused func(context.Context, types.NamespacedName, error)) clustercache.ClusterCache {
 	t.Helper()
 	Expect := NewWithT(t).Expect
+	version := schema.GroupVersion{Group: clusterv1.GroupVersion.Group, Version: s.version}
+	scheme := runtime.NewScheme()
+	capi.AddToScheme(scheme, version)
+	Expect(corev1.AddToScheme(scheme)).To(Succeed())
 	mgr, err := ctrl.NewManager(&rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, ctrl.Options{
+		Scheme: scheme, Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{"ns": {}}},
 		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	clusters, err := NewClusterCache(t.Context(), mgr, Options{
-		Version: schema.GroupVersion{Group: clusterv1.GroupVersion.Group, Version: s.version}, Namespace: "ns", WatchFilter: "mine",
-		UserAgent: "heirloom/test", QPS: 20, Burst: 30, Concurrency: 1, SyncPeriod: time.Hour,
+		Version: version, WatchFilter: "mine", UserAgent: "heirloom/test", Refused: refused,
+		QPS: 20, Burst: 30, Concurrency: 1, SyncPeriod: time.Hour,
 		Nodes: map[string]client.IndexerFunc{"a": func(o client.Object) []string { return []string{o.GetLabels()["a"]} }},
 		TrimNode: func(o any) (any, error) {
 			o.(*corev1.Node).Spec.PodCIDR = ""
@@ -197,13 +184,17 @@ func started(t *testing.T, s *apiServers) clustercache.ClusterCache {
 }
 
 // A Cluster is reached by its Secret, in either version of the API. Of its Nodes there is what is wanted, by what they are
-// looked for. Clusters that another Heirloom sees to are not reached.
+// looked for. Clusters of another Heirloom are not reached, nor one that has no API server yet, nor one whose kubeconfig wants
+// Heirloom to send it a file.
 func TestNodesAreCached(t *testing.T) {
 	for _, version := range []string{"v1beta2", old} {
 		t.Run(version, func(t *testing.T) {
 			g := NewWithT(t)
 			s := newAPIServers(t, version)
-			clusters := started(t, s)
+			refused := make(chan string, 100)
+			clusters := started(t, s, func(_ context.Context, cluster types.NamespacedName, err error) {
+				refused <- cluster.Name + ": " + err.Error()
+			})
 			nodes := &corev1.NodeList{}
 			g.Eventually(func() error {
 				reader, err := clusters.GetReader(t.Context(), red)
@@ -215,7 +206,11 @@ func TestNodesAreCached(t *testing.T) {
 			g.Expect(nodes.Items).To(HaveLen(1))
 			g.Expect(nodes.Items[0].Spec.PodCIDR).To(BeEmpty(), "only what is wanted is kept")
 			g.Expect(s.agent("/red/api/v1/nodes")).To(HavePrefix("heirloom/test"))
-			g.Expect(s.agent("/api/v1/namespaces/ns/secrets/theirs-kubeconfig")).To(BeEmpty())
+			g.Eventually(refused).WithTimeout(30 * time.Second).Should(Receive(HavePrefix(`thief: user "u" has tokenFile`)))
+			for _, name := range []string{"theirs", "to-come"} {
+				g.Expect(s.agent("/api/v1/namespaces/ns/secrets/"+name+"-kubeconfig")).To(BeEmpty(), name)
+			}
+			g.Expect(s.paths()).NotTo(ContainSubstring(" /thief/"), "its server has not been asked for anything")
 			g.Expect(s.agent("/api/v1/secrets")).To(BeEmpty(), "Secrets are not listed, for there is no right to")
 			g.Expect(s.agent("/apis/cluster.x-k8s.io/"+version+"/clusters")).To(BeEmpty(), "other namespaces are not read")
 		})

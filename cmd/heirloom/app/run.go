@@ -169,7 +169,8 @@ func addWebhooksAndLoop(
 	if err != nil {
 		return err
 	}
-	clusterCache, err := addClusterCache(ctx, mgr, c)
+	recorder := resync.Brief(mgr.GetEventRecorder("heirloom"))
+	clusterCache, err := addClusterCache(ctx, mgr, c, recorder)
 	if err != nil {
 		return err
 	}
@@ -190,7 +191,6 @@ func addWebhooksAndLoop(
 	if err := addWorkloadServer(mgr, c, served, dependencies, registrar, counters); err != nil {
 		return err
 	}
-	recorder := resync.Brief(mgr.GetEventRecorder("heirloom"))
 	byPolicy := resync.PolicyAdmission{Chain: &cached, Policy: from.policy, Recorder: recorder}
 	return resync.Setup(mgr, resync.Dependencies{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Chain: &cached, Metrics: counters, Schemas: schemas,

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -25,15 +26,16 @@ import (
 )
 
 // addClusterCache starts what connects to workload clusters.
-func addClusterCache(ctx context.Context, mgr ctrl.Manager, c *config.Config) (clustercache.ClusterCache, error) {
+func addClusterCache(ctx context.Context, mgr ctrl.Manager, c *config.Config, recorder events.EventRecorder) (clustercache.ClusterCache, error) {
 	version, err := capi.Version(mgr.GetRESTMapper())
 	if err != nil {
 		return nil, err
 	}
 	return workload.NewClusterCache(ctx, mgr, workload.Options{
-		Version: version, Namespace: c.Namespace, WatchFilter: c.WatchFilter, UserAgent: mgr.GetConfig().UserAgent,
+		Version: version, WatchFilter: c.WatchFilter, UserAgent: mgr.GetConfig().UserAgent,
 		QPS: c.ClusterCacheClientQPS, Burst: c.ClusterCacheClientBurst, Concurrency: c.ClusterCacheConcurrency,
 		SyncPeriod: c.SyncPeriod, Nodes: ownerchain.NodeIndexes(), TrimNode: trimNode,
+		Refused: resync.KubeconfigRefused(mgr.GetClient(), recorder),
 	})
 }
 
