@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resync_test
+
+import (
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/heirloom-dev/heirloom/pkg/broadcast"
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/resync"
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
+
+// loop is the loop as Setup makes it, with an API server to itself and a record of what it does.
+type loop struct {
+	t *testing.T
+	*WithT
+	resync.Dependencies
+	policy   inherit.Policy
+	changed  *broadcast.Broadcaster // says that the policy has changed
+	registry *prometheus.Registry
+	events   *recorder
+	writes   *journal
+	// live are the reads that no cache answered.
+	live *journal
+	// server is what is stored, without the loop's cache in front of it.
+	server    client.WithWatch
+	mapper    *meta.DefaultRESTMapper
+	informers *informers
+	workloads *workloads
+	// admissions says that the ways to admit Nodes are to be looked at again, and asked is what they were asked for.
+	admissions chan event.GenericEvent
+	asked      *journal
+	schemas    *schemas
+	manager    *fakeManager
+	// stale are objects that the cache has in another version than the API server, by kind and name; nil: not at all.
+	stale map[string]client.Object
+	// broken are what the cache cannot read.
+	broken faults
+	// refuse and refuseLive are what the API server answers to writes, and to reads that no cache answers.
+	refuse, refuseLive error
+}
+
+// newLoop returns a loop whose API server has these objects.
+func newLoop(t *testing.T, objects ...client.Object) *loop {
+	t.Helper()
+	l := &loop{
+		t: t, WithT: NewWithT(t), registry: prometheus.NewRegistry(), changed: &broadcast.Broadcaster{},
+		writes: &journal{}, live: &journal{}, stale: map[string]client.Object{}, mapper: newMapper(), workloads: newWorkloads(),
+		admissions: make(chan event.GenericEvent), asked: &journal{},
+	}
+	scheme := newScheme(t)
+	l.informers, l.events = newInformers(scheme), &recorder{scheme: scheme}
+	l.server = l.newServer(scheme, objects)
+	counted, err := metrics.New(l.registry)
+	l.Expect(err).NotTo(HaveOccurred())
+	cached := interceptor.NewClient(l.server, interceptor.Funcs{Get: l.getCached, List: l.listCached, Apply: l.apply, Patch: l.patch})
+	l.schemas = &schemas{}
+	l.Dependencies = resync.Dependencies{
+		Client: cached, Live: interceptor.NewClient(l.server, interceptor.Funcs{Get: l.getLive}),
+		Chain:   &ownerchain.Chain{Cache: cached, Mapper: l.mapper},
+		Metrics: counted, Recorder: l.events, Schemas: l.schemas, Workloads: l.workloads,
+		ProviderGroups: []string{capi.InfrastructureGroup, capi.BootstrapGroup},
+		Policy:         func() inherit.Policy { return l.policy }, PolicyChanges: l.changed.Subscribe,
+	}
+	return l
+}
+
+// see makes the loop look at an object. Of a Cluster, it looks at the control plane.
+func (l *loop) see(object client.Object) error {
+	l.t.Helper()
+	_, err := l.controller(map[string]string{
+		"MachineDeployment": "machinedeployment", "MachineSet": "machineset", "MachinePool": "machinepool", "Machine": "machine",
+		"Cluster": "controlplane",
+	}[l.kindOf(object).Kind]).Reconcile(l.t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(object)})
+	return err
+}
+
+// seeWorkload makes the loop look at the workload cluster as a whole.
+func (l *loop) seeWorkload(cluster client.ObjectKey) error {
+	l.t.Helper()
+	result, err := l.controller("workload").Reconcile(l.t.Context(), ctrl.Request{NamespacedName: cluster})
+	l.Expect(result).To(BeZero())
+	return err
+}
+
+// seeNode makes the loop look at a Node; see NodeRequest.
+func (l *loop) seeNode(cluster client.ObjectKey, name string) (ctrl.Result, error) {
+	l.t.Helper()
+	controller, ok := l.running().named("node").(reconcile.TypedReconciler[resync.NodeRequest])
+	l.Expect(ok).To(BeTrue())
+	return controller.Reconcile(l.t.Context(), resync.NodeRequest{Cluster: cluster, Name: name})
+}
+
+func (l *loop) controller(name string) reconcile.Reconciler {
+	l.t.Helper()
+	controller, ok := l.running().named(name).(reconcile.Reconciler)
+	l.Expect(ok).To(BeTrue(), "there is no controller %q", name)
+	return controller
+}
+
+// running returns the manager that the loop has been added to. Until then its dependencies may be changed.
+func (l *loop) running() *fakeManager {
+	l.t.Helper()
+	if l.manager == nil {
+		l.manager = &fakeManager{cache: l.informers, client: l.Client}
+		l.Expect(resync.Setup(l.manager, l.Dependencies)).To(Succeed())
+	}
+	return l.manager
+}
+
+// start runs the controllers, which then do what events make them do.
+func (l *loop) start() {
+	l.t.Helper()
+	var stopped sync.WaitGroup
+	for _, controller := range l.running().controllers {
+		stopped.Go(func() {
+			if err := controller.Start(l.t.Context()); err != nil {
+				l.t.Errorf("a controller stopped: %v", err)
+			}
+		})
+	}
+	l.t.Cleanup(stopped.Wait) // the context ends before that
+}
+
+// eventually waits for what the running loop does.
+func (l *loop) eventually(actual any) AsyncAssertion {
+	l.t.Helper()
+	return l.Eventually(actual).WithTimeout(time.Minute).WithPolling(time.Millisecond)
+}
+
+// stored reads an object as the API server has it.
+func (l *loop) stored(object client.Object) client.Object {
+	l.t.Helper()
+	l.Expect(l.server.Get(l.t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
+	return object
+}
+
+// change changes an object in the API server, as somebody else would.
+func (l *loop) change(object client.Object, how func()) {
+	l.t.Helper()
+	l.stored(object)
+	how()
+	l.Expect(l.server.Update(l.t.Context(), object, client.FieldOwner("somebody"))).To(Succeed())
+}
+
+// lag makes the cache keep an object as it is now.
+func (l *loop) lag(object client.Object) {
+	l.t.Helper()
+	kept, ok := l.stored(object).DeepCopyObject().(client.Object)
+	l.Expect(ok).To(BeTrue())
+	l.stale[l.kindOf(object).Kind+"/"+object.GetName()] = kept
+}
+
+func (l *loop) kindOf(object runtime.Object) schema.GroupVersionKind {
+	l.t.Helper()
+	gvk, err := l.server.GroupVersionKindFor(object)
+	l.Expect(err).NotTo(HaveOccurred())
+	return gvk
+}
+
+// wrote expects these writes since the last look, and no others.
+func (l *loop) wrote(writes ...string) {
+	l.t.Helper()
+	l.Expect(l.writes.take()).To(Equal(writes), "writes")
+}
+
+// told expects these Events since the last look, and no others. Of each, the beginning is enough.
+func (l *loop) told(events ...string) {
+	l.t.Helper()
+	told := l.events.take()
+	l.Expect(told).To(HaveLen(len(events)), "Events")
+	for i, event := range events {
+		l.Expect(told[i]).To(HavePrefix(event))
+	}
+}
+
+// counted expects metrics, as "name{label=value,...} value" without the prefix heirloom_.
+func (l *loop) counted(samples ...string) {
+	l.t.Helper()
+	for _, sample := range samples {
+		l.Expect(samplesOf(l.t, l.registry)).To(ContainElement(sample))
+	}
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resync_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/resync"
+)
+
+// byPolicy is the way to admit Nodes by policy, and a workload cluster whose API server answers lists of policies with an
+// error, if there is one.
+func byPolicy(t *testing.T, err error, objects ...client.Object) (*loop, resync.PolicyAdmission, client.WithWatch) {
+	t.Helper()
+	l := newLoop(t, objects...)
+	server := interceptor.NewClient(l.connect("c"), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if _, policies := list.(*admissionregistrationv1.MutatingAdmissionPolicyList); policies && err != nil {
+				return err
+			}
+			return c.List(ctx, list, options...)
+		},
+	})
+	return l, resync.PolicyAdmission{Chain: l.Chain, Policy: l.Policy, Recorder: l.Recorder}, server
+}
+
+// parameters returns those of the policy in the workload cluster, as one text.
+func parameters(l *loop, server client.Client) string {
+	all := &corev1.ConfigMapList{}
+	l.Expect(server.List(l.t.Context(), all)).To(Succeed())
+	l.Expect(all.Items).To(HaveLen(1))
+	return fmt.Sprint(all.Items[0].Data)
+}
+
+// The policy gives Nodes what their Machines are going to inherit, and is taken away with all that belongs to it.
+func TestAPolicyAdmitsTheNodesOfItsCluster(t *testing.T) {
+	other := nodeMachine("other")
+	other.Spec.ClusterName = "d"
+	l, policy, server := byPolicy(t, nil, theCluster(), machineSet(pool+"=late"), machine("m", "MachineSet/ms"), other)
+	l.Expect(policy.Ensure(t.Context(), server, key("c"))).To(Succeed())
+	l.Expect(parameters(l, server)).To(And(ContainSubstring("late"), ContainSubstring("id-m"), Not(ContainSubstring("other"))))
+	policies, bindings := &admissionregistrationv1.MutatingAdmissionPolicyList{}, &admissionregistrationv1.MutatingAdmissionPolicyBindingList{}
+	for _, list := range []client.ObjectList{policies, bindings} {
+		l.Expect(server.List(t.Context(), list)).To(Succeed())
+		l.Expect(meta.LenList(list)).To(Equal(1))
+	}
+
+	l.Expect(policy.Remove(t.Context(), server, key("c"))).To(Succeed())
+	for _, list := range []client.ObjectList{policies, bindings, &corev1.ConfigMapList{}} {
+		l.Expect(server.List(t.Context(), list)).To(Succeed())
+		l.Expect(meta.LenList(list)).To(BeZero())
+	}
+	l.told()
+}
+
+// What trying again cannot mend is told on the Cluster: the loop alone brings Nodes what they inherit.
+func TestAPolicyThatCannotBe(t *testing.T) {
+	unknown := &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "MutatingAdmissionPolicy"}}
+	l, policy, server := byPolicy(t, unknown, theCluster())
+	l.Expect(policy.Ensure(t.Context(), server, key("c"))).To(Succeed())
+	l.told("Warning NoAdmissionPolicies Cluster/c: The API server of the workload cluster does not serve MutatingAdmissionPolicies")
+	l.Expect(policy.Ensure(t.Context(), server, key("gone"))).To(Succeed())
+	l.told()
+	l.Expect(policy.Remove(t.Context(), server, key("c"))).To(Succeed(), "there is nothing to take away")
+
+	failed := errors.New("no answer")
+	l, policy, server = byPolicy(t, failed, theCluster())
+	l.Expect(policy.Ensure(t.Context(), server, key("c"))).To(MatchError(failed))
+	l.Expect(policy.Remove(t.Context(), server, key("c"))).To(MatchError(failed))
+	l.broken.set("Machine", errors.New("no cache"))
+	l.Expect(policy.Ensure(t.Context(), server, key("c"))).To(MatchError(l.broken.of("Machine")))
+	l.told()
+}
+
+func TestAPolicyThatHasNoRoom(t *testing.T) {
+	objects := []client.Object{theCluster()}
+	for i := range 8 {
+		m := nodeMachine(fmt.Sprint("m", i))
+		m.Annotations = map[string]string{"node.cluster.x-k8s.io/long": fmt.Sprint(i, strings.Repeat("x", 200_000))}
+		objects = append(objects, m)
+	}
+	l, policy, server := byPolicy(t, nil, objects...)
+	l.Expect(policy.Ensure(t.Context(), server, key("c"))).To(Succeed())
+	l.Expect(l.events.take()).To(ConsistOf(MatchRegexp(`^Warning AdmissionPolicyFull Cluster/c: .* have no room for \d Machines`)))
+}
+
+// crowd is a cache with so many Machines. The first has a Node already.
+type crowd struct {
+	client.Reader
+	machines int
+}
+
+func (c crowd) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return nil
+}
+
+func (c crowd) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	if machines, ok := list.(*capi.MachineList); ok {
+		for i := range c.machines {
+			machines.Items = append(machines.Items, *nodeMachine(fmt.Sprint("m", i)))
+		}
+		machines.Items[0].Labels[pool], machines.Items[0].Status.NodeRef.Name = "there", "m0"
+	}
+	return nil
+}
+
+// Beyond so many Machines, those whose Nodes are there already are left out.
+func TestAPolicyOfVeryManyMachines(t *testing.T) {
+	for machines, admitted := range map[int]types.GomegaMatcher{
+		3000: ContainSubstring(pool + "=there"),
+		3001: And(Not(ContainSubstring(pool+"=there")), ContainSubstring(pool+"=a")),
+	} {
+		l, policy, server := byPolicy(t, nil)
+		policy.Chain = &ownerchain.Chain{Cache: crowd{machines: machines}}
+		l.Expect(policy.Ensure(t.Context(), server, key("c"))).To(Succeed())
+		l.Expect(parameters(l, server)).To(admitted)
+		l.told()
+	}
+}
