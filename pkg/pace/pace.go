@@ -13,26 +13,26 @@ import (
 )
 
 // Pacer lets Nodes pass at a rate of its own for each group, which is the Nodes of one MachineDeployment, control plane or
-// MachinePool. It is safe for concurrent use.
-type Pacer struct {
+// MachinePool. An N names a Node. It is safe for concurrent use.
+type Pacer[N comparable] struct {
 	perMinute float64
 	now       func() time.Time
 
 	mu     sync.Mutex
-	groups map[string]*group
+	groups map[string]*group[N]
 }
 
-type group struct {
+type group[N comparable] struct {
 	limiter *rate.Limiter
-	waiting sets.Set[string]
+	waiting sets.Set[N]
 	// granted are those that have passed and not been forgotten yet: what they pass for may have to be tried again.
-	granted sets.Set[string]
+	granted sets.Set[N]
 	passed  int
 }
 
 // New returns a pacer that lets so many Nodes a minute pass in each group; all of them at once, if that is 0.
-func New(perMinute float64, now func() time.Time) *Pacer {
-	return &Pacer{perMinute: perMinute, now: now, groups: map[string]*group{}}
+func New[N comparable](perMinute float64, now func() time.Time) *Pacer[N] {
+	return &Pacer[N]{perMinute: perMinute, now: now, groups: map[string]*group[N]{}}
 }
 
 // Progress is how far a group is.
@@ -42,7 +42,7 @@ type Progress struct {
 }
 
 // Pass reports whether a Node may pass now, and if not, when it is to ask again.
-func (p *Pacer) Pass(name, node string) (ok bool, again time.Duration, progress Progress) {
+func (p *Pacer[N]) Pass(name string, node N) (ok bool, again time.Duration, progress Progress) {
 	if p.perMinute <= 0 {
 		return true, 0, Progress{}
 	}
@@ -50,7 +50,7 @@ func (p *Pacer) Pass(name, node string) (ok bool, again time.Duration, progress 
 	defer p.mu.Unlock()
 	g, known := p.groups[name]
 	if !known {
-		g = &group{limiter: rate.NewLimiter(rate.Limit(p.perMinute/60), 1), waiting: sets.New[string](), granted: sets.New[string]()}
+		g = &group[N]{limiter: rate.NewLimiter(rate.Limit(p.perMinute/60), 1), waiting: sets.New[N](), granted: sets.New[N]()}
 		p.groups[name] = g
 	}
 	if g.granted.Has(node) {
@@ -67,7 +67,7 @@ func (p *Pacer) Pass(name, node string) (ok bool, again time.Duration, progress 
 }
 
 // Forget says that a Node has nothing to wait for any more: it has passed, it is gone, or its owner has changed its mind.
-func (p *Pacer) Forget(node string) {
+func (p *Pacer[N]) Forget(node N) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for name, g := range p.groups {
@@ -81,7 +81,7 @@ func (p *Pacer) Forget(node string) {
 }
 
 // Waiting returns how many Nodes wait in all groups.
-func (p *Pacer) Waiting() int {
+func (p *Pacer[N]) Waiting() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	waiting := 0
@@ -91,6 +91,17 @@ func (p *Pacer) Waiting() int {
 	return waiting
 }
 
-func (g *group) progress() Progress {
+// Known returns the Nodes that wait, or have passed and are not forgotten yet.
+func (p *Pacer[N]) Known() sets.Set[N] {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known := sets.New[N]()
+	for _, g := range p.groups {
+		known = known.Union(g.waiting).Union(g.granted)
+	}
+	return known
+}
+
+func (g *group[N]) progress() Progress {
 	return Progress{Passed: g.passed, Waiting: g.waiting.Len()}
 }

@@ -15,7 +15,7 @@ import (
 func TestNodesPassAtTheirGroupsRate(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	pacer := pace.New(2, func() time.Time { return now })
+	pacer := pace.New[string](2, func() time.Time { return now })
 	pass := func(group, node string) bool {
 		ok, again, _ := pacer.Pass(group, node)
 		Expect(ok || again == 30*time.Second).To(BeTrue(), "whoever waits asks again when the next may pass")
@@ -44,7 +44,7 @@ func TestNodesPassAtTheirGroupsRate(t *testing.T) {
 func TestTheRateHoldsOverAnHour(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	pacer := pace.New(3, func() time.Time { return now })
+	pacer := pace.New[string](3, func() time.Time { return now })
 	passed := map[string]bool{}
 	for range 60 * 60 {
 		now = now.Add(time.Second)
@@ -63,7 +63,7 @@ func TestTheRateHoldsOverAnHour(t *testing.T) {
 
 func TestWithoutARateAllPass(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	pacer := pace.New(0, time.Now)
+	pacer := pace.New[string](0, time.Now)
 	for n := range 100 {
 		ok, _, _ := pacer.Pass("md", fmt.Sprint(n))
 		Expect(ok).To(BeTrue())

@@ -5,9 +5,11 @@ package resync
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,7 +34,7 @@ func (r nodes) paced(
 	if err != nil {
 		return nil, 0, err
 	}
-	ok, again, progress := r.pacer.Pass(name, req.String())
+	ok, again, progress := r.pacer.Pass(name, req)
 	r.Metrics.NoExecuteWaiting(r.pacer.Waiting())
 	if ok || progress.Waiting == 1 {
 		r.report(group, evicting, progress)
@@ -50,9 +52,15 @@ func (r nodes) forget(req NodeRequest) {
 	r.waitsNoMore(req)
 }
 
+// remembered are the Nodes of a Cluster that lack something, or wait for a taint.
+func (r nodes) remembered(cluster types.NamespacedName) []NodeRequest {
+	all := r.pacer.Known().Union(r.lacking.known())
+	return slices.DeleteFunc(all.UnsortedList(), func(req NodeRequest) bool { return req.Cluster != cluster })
+}
+
 // waitsNoMore takes a Node that has nothing to wait for out of the count.
 func (r nodes) waitsNoMore(req NodeRequest) {
-	r.pacer.Forget(req.String())
+	r.pacer.Forget(req)
 	r.Metrics.NoExecuteWaiting(r.pacer.Waiting())
 }
 

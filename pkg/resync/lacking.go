@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -46,12 +47,9 @@ func (l *lacking) forget(req NodeRequest) {
 	}
 }
 
-// forgetCluster forgets all Nodes of a Cluster that is gone: nobody will ask about them again.
-func (l *lacking) forgetCluster(cluster types.NamespacedName) {
-	of := func(req NodeRequest) bool { return req.Cluster == cluster }
-	l.taints.strike(of)
-	l.labels.strike(of)
-	l.tell(cluster)
+// known are all Nodes that lack something.
+func (l *lacking) known() sets.Set[NodeRequest] {
+	return l.taints.all().Union(l.labels.all())
 }
 
 func (l *lacking) tell(cluster types.NamespacedName) {

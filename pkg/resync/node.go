@@ -54,7 +54,7 @@ func (r *NodeRequest) log(logger logr.Logger) logr.Logger {
 type nodes struct {
 	Dependencies
 	share   *share
-	pacer   *pace.Pacer
+	pacer   *pace.Pacer[NodeRequest]
 	lacking *lacking
 }
 

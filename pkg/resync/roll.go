@@ -2,7 +2,11 @@
 
 package resync
 
-import "sync"
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+)
 
 // roll is a list of those that something is true of, for metrics.
 type roll[K comparable] struct {
@@ -46,13 +50,9 @@ func (r *roll[K]) count(holds func(K) bool) int {
 	return n
 }
 
-// strike strikes off all of which that holds.
-func (r *roll[K]) strike(holds func(K) bool) {
+// all returns who is on the list.
+func (r *roll[K]) all() sets.Set[K] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for one := range r.members {
-		if holds(one) {
-			delete(r.members, one)
-		}
-	}
+	return sets.KeySet(r.members)
 }

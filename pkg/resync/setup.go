@@ -136,8 +136,10 @@ func (d Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
 // addNodes adds the controller of Nodes, whose requests name the cluster, too, and the one that makes it watch workload
 // clusters.
 func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
-	lacking := newLacking(d.Metrics)
-	nodes, err := builder.TypedControllerManagedBy[NodeRequest](mgr).Named("node").
+	nodes := nodes{
+		Dependencies: d, share: newShare(nodeWorkers / 4), pacer: pace.New[NodeRequest](d.NoExecuteRate, time.Now), lacking: newLacking(d.Metrics),
+	}
+	watches, err := builder.TypedControllerManagedBy[NodeRequest](mgr).Named("node").
 		Watches(&corev1.Node{}, itself(types.NamespacedName{}), builder.WithPredicates(nodeChanged())).
 		Watches(&capi.Machine{}, d.nodesOf()).
 		Watches(&capi.MachinePool{}, d.nodesOf()).
@@ -145,7 +147,7 @@ func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 		WatchesRawSource(source.TypedChannel(d.changesOfPolicy(), d.everyNode())).
 		WithOptions(controller.TypedOptions[NodeRequest]{MaxConcurrentReconciles: nodeWorkers}).
 		WithLogConstructor(func(req *NodeRequest) logr.Logger { return req.log(mgr.GetLogger()) }).
-		Build(nodes{Dependencies: d, share: newShare(nodeWorkers / 4), pacer: pace.New(d.NoExecuteRate, time.Now), lacking: lacking})
+		Build(nodes)
 	if err != nil {
 		return err
 	}
@@ -155,7 +157,7 @@ func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 		WatchesRawSource(d.again(d.Admissions.Changes, &capi.ClusterList{})).
 		WatchesRawSource(d.policyChanges(&capi.ClusterList{})).
 		Complete(workloads{
-			Dependencies: d, nodes: nodes, lacking: lacking,
+			Dependencies: d, watches: watches, nodes: nodes,
 			connected: newRoll[types.NamespacedName](), disconnected: newRoll[types.NamespacedName](),
 		})
 }

@@ -13,11 +13,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -54,8 +56,9 @@ func (a Admissions) of(cluster *capi.Cluster) string {
 // that was chosen.
 type workloads struct {
 	Dependencies
-	nodes   clustercache.SourceWatcher[NodeRequest]
-	lacking *lacking
+	// watches is the controller of Nodes, and nodes what it runs.
+	watches clustercache.SourceWatcher[NodeRequest]
+	nodes   nodes
 	// connected and disconnected are all Clusters there are.
 	connected, disconnected *roll[types.NamespacedName]
 }
@@ -65,7 +68,9 @@ func (r workloads) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	cluster := &capi.Cluster{}
 	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.lacking.forgetCluster(req.NamespacedName)
+			for _, node := range r.nodes.remembered(req.NamespacedName) {
+				r.nodes.forget(node) // nobody will ask about it again
+			}
 			r.count(req.NamespacedName, false, false)
 		}
 		return ctrl.Result{}, gone(err, "Cluster")
@@ -90,13 +95,20 @@ func (r workloads) count(cluster types.NamespacedName, connected, disconnected b
 
 func (r workloads) watch(ctx context.Context, cluster types.NamespacedName) error {
 	err := r.Workloads.Watch(ctx, cluster, clustercache.NewWatcher(clustercache.TypedWatcherOptions[client.Object, NodeRequest]{
-		Name: "heirloom-nodes", Watcher: r.nodes, Kind: &corev1.Node{}, EventHandler: itself(cluster),
+		Name: "heirloom-nodes", Watcher: r.watches, Kind: &corev1.Node{}, EventHandler: itself(cluster),
 		Predicates: []predicate.Predicate{nodeChanged()},
 	}))
 	if err != nil {
 		return fmt.Errorf("watching the Nodes of the workload cluster: %w", err)
 	}
-	return nil
+	// Nobody tells of Nodes that went while there was no connection, so those that are remembered are looked at.
+	remembered := r.nodes.remembered(cluster)
+	return r.watches.Watch(source.TypedFunc[NodeRequest](func(_ context.Context, queue workqueue.TypedRateLimitingInterface[NodeRequest]) error {
+		for _, node := range remembered {
+			queue.Add(node)
+		}
+		return nil
+	}))
 }
 
 // admit sets one way up and takes the others away. A paused Cluster is left as it is; one that is opted out or being
