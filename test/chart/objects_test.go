@@ -3,7 +3,10 @@
 package chart
 
 import (
+	"context"
 	"encoding/base64"
+	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -27,7 +30,19 @@ type cluster struct {
 	client client.Client
 }
 
-// newCluster starts one whose namespaces admit restricted Pods only.
+// planes are the API servers of all tests.
+var planes controlplane.Pool
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if _, err := planes.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "FAIL: stopping API servers:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// newCluster is one whose namespaces admit restricted Pods only.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	Expect := NewWithT(t).Expect
@@ -35,9 +50,9 @@ func newCluster(t *testing.T) *cluster {
 	Expect(err).NotTo(HaveOccurred())
 	operator, err := controlplane.PrometheusOperatorCRDs(t.Context())
 	Expect(err).NotTo(HaveOccurred())
-	cp, err := controlplane.Start(t.Context(), controlplane.Options{CRDPaths: append(operator, certManager)})
+	cp, err := planes.Lend(t.Context(), controlplane.Options{CRDPaths: append(operator, certManager)})
 	Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { Expect(cp.Stop()).To(Succeed()) })
+	t.Cleanup(func() { Expect(cp.GiveBack(context.Background())).To(Succeed()) })
 	c, err := client.New(cp.AdminConfig(), client.Options{})
 	Expect(err).NotTo(HaveOccurred())
 	for _, name := range []string{releaseNamespace, fleetNamespace} {
@@ -45,7 +60,7 @@ func newCluster(t *testing.T) *cluster {
 			Name: name, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 		}})).To(Succeed())
 	}
-	return &cluster{cp, c}
+	return &cluster{cp.ControlPlane, c}
 }
 
 // The API server accepts all that the chart renders, to the last field, and Pods meet the Pod Security Standard

@@ -32,25 +32,37 @@ func ServingCertificate(dir string, hosts ...string) (caPEM []byte, err error) {
 // WriteCertificate writes tls.crt, tls.key and ca.crt into a directory, as a Secret of cert-manager is mounted: it is
 // cert-manager's own code that makes them. Each call makes a certificate authority of its own and returns its certificate.
 func WriteCertificate(dir string, options CertificateOptions) (caPEM []byte, err error) {
-	authority := cmapi.CertificateSpec{CommonName: "heirloom-test-ca", IsCA: true, Usages: []cmapi.KeyUsage{cmapi.UsageCertSign}}
-	ca, err := issue(authority, nil)
+	ca, err := newAuthority()
+	if err != nil {
+		return nil, err
+	}
+	return ca.pem, writeServing(dir, options, ca)
+}
+
+func newAuthority() (*keyPair, error) {
+	ca, err := issue(cmapi.CertificateSpec{CommonName: "heirloom-test-ca", IsCA: true, Usages: []cmapi.KeyUsage{cmapi.UsageCertSign}}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("making a certificate authority: %w", err)
 	}
+	return ca, nil
+}
+
+// writeServing writes tls.crt, tls.key and ca.crt.
+func writeServing(dir string, options CertificateOptions, ca *keyPair) error {
 	leaf, err := issue(servingSpec(options), ca)
 	if err != nil {
-		return nil, fmt.Errorf("making a serving certificate: %w", err)
+		return fmt.Errorf("making a serving certificate: %w", err)
 	}
 	key, err := pki.EncodePKCS8PrivateKey(leaf.key)
 	if err != nil {
-		return nil, fmt.Errorf("encoding the key of a serving certificate: %w", err)
+		return fmt.Errorf("encoding the key of a serving certificate: %w", err)
 	}
 	for name, content := range map[string][]byte{"tls.crt": leaf.pem, "tls.key": key, "ca.crt": ca.pem} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			return nil, fmt.Errorf("writing a serving certificate: %w", err)
+			return fmt.Errorf("writing a serving certificate: %w", err)
 		}
 	}
-	return ca.pem, nil
+	return nil
 }
 
 func servingSpec(options CertificateOptions) cmapi.CertificateSpec {

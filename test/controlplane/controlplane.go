@@ -6,13 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
 // startTimeout is generous: two cores may be compiling a test binary meanwhile.
@@ -22,134 +22,157 @@ const startTimeout = time.Minute
 type Options struct {
 	// CRDPaths are files and directories whose CustomResourceDefinitions are installed; see CAPICRDPaths.
 	CRDPaths []string
-	// APIServerArgs are kube-apiserver flags by name, without dashes. They replace what this package sets itself.
+	// APIServerArgs are kube-apiserver flags by name, without dashes. They replace what this package sets itself; one without
+	// values is left out.
 	APIServerArgs map[string][]string
 	// AuditLog is a file to which the API server writes one line of JSON per request that it has answered.
 	AuditLog string
-	// LogDir is where etcd.log and kube-apiserver.log are written. Empty: nowhere.
+	// LogDir is where etcd.log and kube-apiserver.log are written. Empty: nowhere that stays.
 	LogDir string
 }
 
 // ControlPlane is an etcd and a kube-apiserver with the authorizers Node and RBAC and the admission plugin
 // NodeRestriction, as a real cluster has them. It is safe for concurrent use.
 type ControlPlane struct {
-	environment *envtest.Environment
-	admin       *rest.Config
-	logs        []*os.File
+	dir   string // of certificates and data
+	host  string
+	ca    *keyPair // of clients and of the API server
+	admin *rest.Config
+	store store
+	// initial are the keys of what is stored from the start.
+	initial map[string]bool
 
-	mu       sync.Mutex // guards what follows, and envtest's certificate authority
-	kubelets []*Kubelet
+	mu           sync.Mutex // guards what follows
+	etcd, server *Process
+	kubelets     []*Kubelet
 }
 
-// Start starts a control plane and installs the CRDs; all of them are established when it returns.
-// ctx bounds the start only: it is Stop that ends the control plane.
+// Start starts a control plane and installs the CRDs; all of them are served when it returns.
+// ctx bounds the start only: it is Stop that ends the control plane, or the end of this process, however that comes.
 func Start(ctx context.Context, options Options) (*ControlPlane, error) {
-	for _, name := range []string{"kube-apiserver", "etcd"} {
-		if _, err := program(assetsVariable, name); err != nil {
-			return nil, err
-		}
-	}
-	cp := &ControlPlane{environment: newEnvironment(options.CRDPaths)}
-	if err := cp.configure(options); err != nil {
-		return nil, errors.Join(err, cp.closeLogs())
-	}
-	config, err := cp.environment.Start()
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
+	defer Waited(apiServerStart, time.Now())
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	cp := &ControlPlane{}
+	if err := cp.start(ctx, options); err != nil {
 		return nil, errors.Join(fmt.Errorf("starting the control plane: %w", err), cp.Stop())
 	}
-	cp.admin = rest.CopyConfig(config)
-	cp.admin.QPS = -1
 	return cp, nil
 }
 
-func newEnvironment(crdPaths []string) *envtest.Environment {
-	// Said outright, as otherwise USE_EXISTING_CLUSTER in the environment would aim tests at a real cluster.
-	existing := false
-	return &envtest.Environment{
-		UseExistingCluster:       &existing,
-		ControlPlaneStartTimeout: startTimeout,
-		ControlPlaneStopTimeout:  startTimeout,
-		ErrorIfCRDPathMissing:    true,
-		CRDInstallOptions:        envtest.CRDInstallOptions{Paths: crdPaths, MaxTime: startTimeout},
-	}
-}
-
-func (cp *ControlPlane) configure(options Options) error {
-	server := cp.environment.ControlPlane.GetAPIServer()
-	server.Configure().
-		Set("authorization-mode", "Node,RBAC").
-		Set("enable-admission-plugins", "NodeRestriction")
-	if options.AuditLog != "" {
-		policy, err := writeAuditPolicy(options.AuditLog)
-		if err != nil {
-			return err
-		}
-		server.Configure().Set("audit-log-path", options.AuditLog).Set("audit-policy-file", policy)
-	}
-	for name, values := range options.APIServerArgs {
-		server.Configure().Set(name, values...)
+func (cp *ControlPlane) start(ctx context.Context, options Options) error {
+	var err error
+	if cp.dir, err = TempDir("controlplane"); err != nil {
+		return err
 	}
 	if options.LogDir == "" {
-		return nil
+		options.LogDir = cp.dir
 	}
-	etcd := &envtest.Etcd{}
-	cp.environment.ControlPlane.Etcd = etcd
-	etcdLog, err := cp.createLog(options.LogDir, "etcd.log")
-	if err != nil {
+	if err := cp.makeCertificates(); err != nil {
 		return err
 	}
-	serverLog, err := cp.createLog(options.LogDir, "kube-apiserver.log")
-	if err != nil {
+	if cp.store.url, err = cp.startEtcd(ctx, options.LogDir); err != nil {
 		return err
 	}
-	etcd.Out, etcd.Err = etcdLog, etcdLog
-	server.Out, server.Err = serverLog, serverLog
+	if err := cp.startServer(ctx, cp.store.url, options); err != nil {
+		return err
+	}
+	if cp.admin, err = cp.User("admin", "system:masters"); err != nil {
+		return err
+	}
+	if err := cp.waitReady(ctx); err != nil {
+		return err
+	}
+	if err := cp.remember(ctx); err != nil {
+		return err
+	}
+	return cp.InstallCRDs(ctx, options.CRDPaths...)
+}
+
+// waitReady waits until the API server is ready and has the namespace that everybody expects.
+func (cp *ControlPlane) waitReady(ctx context.Context) error {
+	c, err := rest.HTTPClientFor(cp.admin)
+	if err != nil {
+		return fmt.Errorf("making a client of the API server: %w", err)
+	}
+	defer c.CloseIdleConnections()
+	for _, path := range []string{"/readyz", "/api/v1/namespaces/default"} {
+		if err := cp.server.waitAnswer(ctx, c, cp.host+path); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-func (cp *ControlPlane) createLog(dir, name string) (*os.File, error) {
-	log, err := os.Create(filepath.Join(dir, name))
+// startEtcd returns where it serves.
+func (cp *ControlPlane) startEtcd(ctx context.Context, logDir string) (url string, err error) {
+	path, err := program(assetsVariable, "etcd")
 	if err != nil {
-		return nil, fmt.Errorf("creating a log file: %w", err)
+		return "", err
 	}
-	cp.logs = append(cp.logs, log)
-	return log, nil
+	var urls [2]string
+	for i := range urls {
+		port, err := FreePort()
+		if err != nil {
+			return "", err
+		}
+		urls[i] = fmt.Sprintf("http://127.0.0.1:%d", port)
+	}
+	cp.etcd, err = StartProcess(context.WithoutCancel(ctx), path, []string{
+		"--data-dir=" + filepath.Join(cp.dir, "etcd"), "--unsafe-no-fsync",
+		"--listen-client-urls=" + urls[0], "--advertise-client-urls=" + urls[0], "--listen-peer-urls=" + urls[1],
+	}, filepath.Join(logDir, "etcd.log"))
+	if err != nil {
+		return "", err
+	}
+	return urls[0], cp.etcd.WaitReady(ctx, urls[0]+"/health")
 }
 
-// writeAuditPolicy asks for one line per finished request, and returns the policy's path, which is beside the log.
-func writeAuditPolicy(log string) (string, error) {
-	const policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n"
-	path := log + ".policy.yaml"
-	if err := os.WriteFile(path, []byte(policy), 0o600); err != nil {
-		return "", fmt.Errorf("writing the audit policy: %w", err)
-	}
-	return path, nil
-}
-
-// Stop stops the kubelets that still run, then the API server and etcd, and removes their data.
+// Stop stops the kubelets that still run, then ends the API server and etcd at once, whoever is still connected, and removes
+// their data.
 func (cp *ControlPlane) Stop() error {
+	errs := []error{cp.stopKubelets()}
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	defer Waited("an API server to stop", time.Now())
+	for _, process := range []*Process{cp.server, cp.etcd} {
+		if process == nil {
+			continue
+		}
+		if err := process.Kill(); err != nil {
+			errs = append(errs, fmt.Errorf("stopping the control plane: %w", err))
+		}
+	}
+	cp.server, cp.etcd = nil, nil
+	if cp.dir != "" {
+		errs = append(errs, os.RemoveAll(cp.dir))
+	}
+	return errors.Join(errs...)
+}
+
+func (cp *ControlPlane) stopKubelets() error {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
 	var errs []error
-	// First, as the API server would wait for the watches of kubelets.
 	for _, kubelet := range cp.kubelets {
 		errs = append(errs, kubelet.Stop())
 	}
 	cp.kubelets = nil
-	if err := cp.environment.Stop(); err != nil {
-		errs = append(errs, fmt.Errorf("stopping the control plane: %w", err))
-	}
-	return errors.Join(append(errs, cp.closeLogs())...)
+	return errors.Join(errs...)
 }
 
-func (cp *ControlPlane) closeLogs() error {
-	var errs []error
-	for _, log := range cp.logs {
-		errs = append(errs, log.Close())
+// answers returns no error if a GET of the URL is answered 200.
+func answers(ctx context.Context, c *http.Client, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
 	}
-	cp.logs = nil
-	return errors.Join(errs...)
+	response, err := c.Do(request)
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return errors.Join(errors.New(response.Status), response.Body.Close())
+	}
+	return response.Body.Close()
 }

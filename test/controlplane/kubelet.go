@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +40,7 @@ type Kubelet struct {
 	name       string
 	kubeconfig string
 	log        string
+	stop       func() error
 }
 
 // StartKubelet starts a kubelet. It is stopped when ctx is done, by its own Stop or by the control plane's.
@@ -59,11 +61,15 @@ func (cp *ControlPlane) StartKubelet(ctx context.Context, options KubeletOptions
 		return nil, err
 	}
 	log := filepath.Join(options.Dir, options.Name+".log")
+	if err := leave("log", log); err != nil {
+		return nil, err
+	}
 	process, err := StartProcess(ctx, kubemark, args, log)
 	if err != nil {
 		return nil, err
 	}
 	kubelet := &Kubelet{Process: process, name: options.Name, kubeconfig: kubeconfig, log: log}
+	kubelet.stop = sync.OnceValue(func() error { return errors.Join(process.Stop(), kubelet.removeRoot()) })
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
 	cp.kubelets = append(cp.kubelets, kubelet)
@@ -92,9 +98,9 @@ func kubeletArgs(options KubeletOptions, kubeconfig string) ([]string, error) {
 	}, nil
 }
 
-// Stop is Process.Stop, and removes what the kubelet leaves.
+// Stop is Process.Stop, and removes what the kubelet leaves. Its log must still be there, the first time.
 func (k *Kubelet) Stop() error {
-	return errors.Join(k.Process.Stop(), k.removeRoot())
+	return k.stop()
 }
 
 // removeRoot removes the directories in which kubemark keeps a kubelet's files: always in /tmp, and never removed by it.

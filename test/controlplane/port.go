@@ -5,64 +5,45 @@ package controlplane
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"net"
-	"os"
-	"path/filepath"
-	"strconv"
-	"time"
+	"sync"
 )
 
-// claimed is for how long nobody else is given a port: more than any program needs until it listens.
-const claimed = 10 * time.Minute
+// claims are the ports that were given away. Each is held by a socket that nobody uses, so that the kernel gives it back when this
+// process ends.
+type claims struct {
+	mu   sync.Mutex
+	held []net.PacketConn
+}
 
-// FreePort returns a TCP port of the loopback interface that nobody listens on right now and that no other test of this user
-// has been given lately. It is below the range from which systems choose ports by themselves, so that nobody is given it
-// between this call and its use.
+var ports claims //nolint:gochecknoglobals // there is one set of ports
+
+// FreePort returns a TCP port of the loopback interface that nobody listens on right now and that no other test on this machine
+// has been given: a port is claimed by the UDP socket of the same number. It is below the range from which systems choose ports by
+// themselves, so that nobody is given it between this call and its use.
 func FreePort() (int, error) {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return 0, fmt.Errorf("looking for a place to note ports in use: %w", err)
-	}
-	claims := filepath.Join(cache, "heirloom", "ports")
-	if err := os.MkdirAll(claims, 0o700); err != nil {
-		return 0, fmt.Errorf("making a directory for ports in use: %w", err)
-	}
 	last := errors.New("all are claimed")
-	for range 100 {
+	for range 200 {
 		port := 20000 + rand.IntN(12000)
-		if ok, err := claim(filepath.Join(claims, strconv.Itoa(port))); err != nil {
-			return 0, err
-		} else if !ok {
-			continue
-		}
-		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		address := fmt.Sprintf("127.0.0.1:%d", port)
+		claim, err := net.ListenPacket("udp4", address)
 		if err != nil {
 			last = err
 			continue
 		}
-		if err := listener.Close(); err != nil {
-			return 0, fmt.Errorf("giving a free port back: %w", err)
+		listener, err := net.Listen("tcp4", address)
+		if err == nil {
+			err = listener.Close()
 		}
+		if err != nil {
+			last = errors.Join(err, claim.Close())
+			continue
+		}
+		ports.mu.Lock()
+		defer ports.mu.Unlock()
+		ports.held = append(ports.held, claim)
 		return port, nil
 	}
 	return 0, fmt.Errorf("looking for a free port: %w", last)
-}
-
-// claim creates a file, unless it is there already and not old.
-func claim(file string) (bool, error) {
-	if info, err := os.Stat(file); err == nil && time.Since(info.ModTime()) >= claimed {
-		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return false, fmt.Errorf("forgetting who had a port: %w", err)
-		}
-	}
-	created, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("claiming a port: %w", err)
-	}
-	return true, created.Close()
 }

@@ -31,7 +31,7 @@ type Process struct {
 }
 
 // StartProcess starts a program whose output goes to a log file, after what is in it. Its environment is this process's own and what env
-// adds, each NAME=value. It is stopped when ctx is done, or by Stop.
+// adds, each NAME=value. It is stopped when ctx is done, or by Stop; where the system is Linux, it does not outlive this process.
 func StartProcess(ctx context.Context, path string, args []string, logFile string, env ...string) (*Process, error) {
 	log, err := os.OpenFile(logFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -43,9 +43,7 @@ func StartProcess(ctx context.Context, path string, args []string, logFile strin
 	command.Stdout, command.Stderr = log, log
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	command.WaitDelay = stopGrace
-	// A process group of its own: Ctrl-C in a terminal is for the caller, who decides what stops when.
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := command.Start(); err != nil {
+	if err := startMortal(command); err != nil {
 		stop()
 		return nil, errors.Join(fmt.Errorf("starting %s: %w", path, err), log.Close())
 	}
@@ -99,6 +97,7 @@ func (p *Process) Kill() error {
 		return fmt.Errorf("killing %s: %w", p.name, err)
 	}
 	<-p.done
+	p.stop()
 	return nil
 }
 
@@ -109,20 +108,11 @@ func (p *Process) Done() <-chan struct{} {
 
 // WaitReady polls an http URL until it answers 200. It gives up when ctx is done or the program has ended.
 func (p *Process) WaitReady(ctx context.Context, url string) error {
-	return p.wait(ctx, "answering 200 at "+url, func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return err
-		}
-		if response.StatusCode != http.StatusOK {
-			return errors.Join(errors.New(response.Status), response.Body.Close())
-		}
-		return response.Body.Close()
-	})
+	return p.waitAnswer(ctx, http.DefaultClient, url)
+}
+
+func (p *Process) waitAnswer(ctx context.Context, c *http.Client, url string) error {
+	return p.wait(ctx, "answering 200 at "+url, func(ctx context.Context) error { return answers(ctx, c, url) })
 }
 
 // wait calls a check until it returns no error, the program has ended or ctx is done. Each call has a second.

@@ -6,9 +6,21 @@ import (
 	"fmt"
 	"os"
 
+	cmapi "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"github.com/cert-manager/cert-manager/pkg/util/pki"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
 )
+
+// makeCertificates makes a certificate authority and the API server's serving certificate.
+func (cp *ControlPlane) makeCertificates() error {
+	var err error
+	if cp.ca, err = newAuthority(); err != nil {
+		return err
+	}
+	return writeServing(cp.dir, CertificateOptions{Hosts: []string{"127.0.0.1", "localhost"}}, cp.ca)
+}
 
 // AdminConfig returns a configuration, the caller's own, for a user in group system:masters. It sets no client-side
 // rate limit, as none of this package's configurations do.
@@ -18,24 +30,41 @@ func (cp *ControlPlane) AdminConfig() *rest.Config {
 
 // User makes a client certificate for a user in these groups.
 func (cp *ControlPlane) User(name string, groups ...string) (*rest.Config, error) {
-	user, err := cp.addUser(name, groups)
-	if err != nil {
-		return nil, err
+	spec := cmapi.CertificateSpec{
+		CommonName: name, Usages: []cmapi.KeyUsage{cmapi.UsageDigitalSignature, cmapi.UsageClientAuth},
+		Subject: &cmapi.X509Subject{Organizations: groups},
 	}
-	return user.Config(), nil
+	pair, err := issue(spec, cp.ca)
+	if err != nil {
+		return nil, fmt.Errorf("making a certificate for user %q: %w", name, err)
+	}
+	key, err := pki.EncodePKCS8PrivateKey(pair.key)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the key of user %q: %w", name, err)
+	}
+	return &rest.Config{
+		Host: cp.host, QPS: -1,
+		TLSClientConfig: rest.TLSClientConfig{CAData: cp.ca.pem, CertData: pair.pem, KeyData: key},
+	}, nil
 }
 
 // Kubeconfig is User as the bytes of a kubeconfig file.
 func (cp *ControlPlane) Kubeconfig(name string, groups ...string) ([]byte, error) {
-	user, err := cp.addUser(name, groups)
+	config, err := cp.User(name, groups...)
 	if err != nil {
 		return nil, err
 	}
-	kubeconfig, err := user.KubeConfig()
+	const context = "the-only-one"
+	kubeconfig := api.NewConfig()
+	kubeconfig.Clusters[context] = &api.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
+	kubeconfig.AuthInfos[context] = &api.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}
+	kubeconfig.Contexts[context] = &api.Context{Cluster: context, AuthInfo: context}
+	kubeconfig.CurrentContext = context
+	raw, err := clientcmd.Write(*kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("making a kubeconfig for user %q: %w", name, err)
 	}
-	return kubeconfig, nil
+	return raw, nil
 }
 
 // WriteKubeconfig is Kubeconfig written to a file that only its owner can read.
@@ -48,14 +77,4 @@ func (cp *ControlPlane) WriteKubeconfig(path, name string, groups ...string) err
 		return fmt.Errorf("writing the kubeconfig of user %q: %w", name, err)
 	}
 	return nil
-}
-
-func (cp *ControlPlane) addUser(name string, groups []string) (*envtest.AuthenticatedUser, error) {
-	cp.mu.Lock()
-	defer cp.mu.Unlock()
-	user, err := cp.environment.AddUser(envtest.User{Name: name, Groups: groups}, &rest.Config{QPS: -1})
-	if err != nil {
-		return nil, fmt.Errorf("making a certificate for user %q: %w", name, err)
-	}
-	return user, nil
 }

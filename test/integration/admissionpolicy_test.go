@@ -4,7 +4,6 @@ package integration
 
 import (
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -31,29 +30,60 @@ type policyScene struct {
 	*scene
 	machines []*capi.Machine
 	rules    inherit.Policy
-	round    int
+	round    string
 }
 
-func newPolicyScene(t *testing.T, machines ...*capi.Machine) *policyScene {
+// newPolicyScene has an API server that keeps its policy until the test has ended. When the last policy with parameters of a kind is
+// deleted, Kubernetes v1.36 stops to watch that kind, and never begins again.
+func newPolicyScene(t *testing.T) *policyScene {
 	t.Helper()
-	auditLog := filepath.Join(t.TempDir(), "audit.log")
-	s := newScene(t, stage.Options{WithoutWebhooks: true, WithoutProgram: true, ControlPlane: controlplane.Options{AuditLog: auditLog}})
-	t.Cleanup(func() { s.Expect(refusedKubeletRequests(t, auditLog)).To(BeEmpty(), "no create may ever fail") })
+	s := sceneOn(t, lendLast(t, controlplane.Options{}), stage.Options{WithoutWebhooks: true, WithoutProgram: true})
+	t.Cleanup(func() { s.Expect(refusedKubeletRequests(t, s.audit, "")).To(BeEmpty(), "no create may ever fail") })
 	additional := []*regexp.Regexp{regexp.MustCompile("team|zone|^note")}
-	return &policyScene{scene: s, machines: machines, rules: inherit.Policy{AdditionalLabels: additional, AdditionalAnnotations: additional}}
+	return &policyScene{scene: s, rules: inherit.Policy{AdditionalLabels: additional, AdditionalAnnotations: additional}}
+}
+
+// of is the same scene inside a subtest, with other Machines.
+func (s *policyScene) of(t *testing.T, machines ...*capi.Machine) *policyScene {
+	within := *s
+	within.scene, within.machines = s.in(t), machines
+	return &within
+}
+
+// A policy in the workload cluster's API server does what the rules say, from the first Machine to its removal.
+func TestAdmissionPolicy(t *testing.T) {
+	t.Parallel()
+	s := newPolicyScene(t)
+	for _, step := range []struct {
+		name string
+		test func(*testing.T, *policyScene)
+	}{
+		{"it equals the rules", testAdmissionPolicyEqualsTheRules},
+		{"it leaves other writes alone", testAdmissionPolicyLeavesOtherWritesAlone},
+		{"five thousand Machines", testAdmissionPolicyWithFiveThousandMachines},
+		{"from the first Machine to its removal", testAdmissionPolicyFromTheFirstMachineToItsRemoval},
+	} {
+		t.Run(step.name, func(t *testing.T) { step.test(t, s) })
+	}
 }
 
 // ensure writes the policy with its parameters, and waits until the API server acts by them. Each round has a Machine of
 // its own, and the Node that this would have tells when.
 func (s *policyScene) ensure() {
 	s.t.Helper()
-	s.round++
+	s.round = fmt.Sprint(time.Now().UnixNano())
+	s.ensureRound()
+}
+
+// ensureRound is the same once more.
+func (s *policyScene) ensureRound() {
+	s.t.Helper()
 	probe := declaring("probe")
-	probe.Annotations["node.cluster.x-k8s.io/round"] = fmt.Sprint(s.round)
+	probe.Annotations["node.cluster.x-k8s.io/round"] = s.round
 	machines, cluster := append([]*capi.Machine{probe}, s.machines...), types.NamespacedName{Namespace: "fleet", Name: "prod"}
 	s.Expect(admissionpolicy.Syncer{}.Ensure(s.ctx, s.Client, cluster, machines, s.rules)).To(Succeed())
 	s.eventuallyRegisters(stage.Node("probe"), func(g Gomega, node *corev1.Node) {
-		g.Expect(node.Annotations).To(HaveKeyWithValue("node.cluster.x-k8s.io/round", fmt.Sprint(s.round)))
+		g.Expect(node.Annotations).To(HaveKeyWithValue("node.cluster.x-k8s.io/round", s.round))
 	})
 }
 
@@ -65,7 +95,7 @@ func (s *policyScene) eventuallyRegisters(node *corev1.Node, check func(Gomega, 
 		made := node.DeepCopy()
 		s.Expect(kubelet.Create(s.ctx, made, client.DryRunAll)).To(Succeed())
 		check(g, made)
-	}).WithTimeout(patience).WithPolling(50 * time.Millisecond).Should(Succeed())
+	}).WithTimeout(patience).WithPolling(polling).Should(Succeed())
 }
 
 // bare is the Node as the API server alone would make it.
@@ -94,50 +124,12 @@ func (s *policyScene) expected(bare *corev1.Node) inherit.NodeState {
 	return state
 }
 
-// declaring is a Machine as it is once it has inherited, before it has a Node.
-func declaring(name string) *capi.Machine {
-	m := &capi.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name, Labels: map[string]string{}, Annotations: map[string]string{}}}
-	m.Spec.ProviderID = stage.ProviderID(name)
-	return m
-}
-
-// declaringAll is a Machine with one of everything.
-func declaringAll(name string) *capi.Machine {
-	m, d := declaring(name), declared()
-	m.Labels, m.Annotations, m.Spec.Taints = d.Labels, d.Annotations, d.Taints
-	m.Labels["topology.kubernetes.io/zone"] = "z"
-	m.Annotations["node.cluster.x-k8s.io/odd"] = "a=b,c\n100%25 %0A\n\n'\"\\ ß"
-	return m
-}
-
-// addressed is a Machine that is found by addresses alone.
-func addressed(name string, addresses ...string) *capi.Machine {
-	m := declaring(name)
-	m.Spec.ProviderID = ""
-	m.Annotations["node.cluster.x-k8s.io/a"] = name
-	for _, address := range addresses {
-		m.Status.Addresses = append(m.Status.Addresses, clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: address})
-	}
-	return m
-}
-
-// anonymous makes a Node bring addresses instead of a providerID.
-func anonymous(addresses ...string) func(*corev1.Node) {
-	return func(node *corev1.Node) {
-		node.Spec.ProviderID = ""
-		for _, address := range addresses {
-			node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
-		}
-	}
-}
-
 // What a kubelet's create brings is what the rules say, for every Machine and every kubelet.
-func TestAdmissionPolicyEqualsTheRules(t *testing.T) {
-	t.Parallel()
+func testAdmissionPolicyEqualsTheRules(t *testing.T, all *policyScene) {
 	taken, again, controller := addressed("taken", "10.0.0.3"), addressed("again"), declaringAll("controller")
 	taken.Status.NodeRef.Name, again.Status.NodeRef.Name = "another", "again"
 	controller.Labels[clusterv1.MachineControlPlaneLabel] = ""
-	s := newPolicyScene(t, declaringAll("all"), declaringAll("retainted"), declaringAll("guarded"), declaringAll("liar"), declaringAll("lonely"),
+	s := all.of(t, declaringAll("all"), declaringAll("retainted"), declaringAll("guarded"), declaringAll("liar"), declaringAll("lonely"),
 		declaring("nothing"), controller, addressed("by-address", "10.0.0.1"), addressed("by-name", "by-name"),
 		addressed("twin-a", "10.0.0.2"), addressed("twin-b", "10.0.0.2"), taken, again)
 	s.ensure()
@@ -197,9 +189,10 @@ func (s *policyScene) besideAnotherPolicy() {
 (has(object.spec.taints) ? [] : [JSONPatch{op: 'add', path: '/spec/taints', value: []}]) +
 (object.?spec.?taints.orValue([]).exists(t, t.key == 'meddler') ? [] : [
   JSONPatch{op: 'add', path: '/spec/taints/-', value: {'key': 'meddler', 'effect': 'NoSchedule'}}])`
-	s.create(meddler, &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "meddler"}, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: "meddler"},
-	})
+	}
+	s.create(meddler, binding)
 	s.eventuallyRegisters(node, func(g Gomega, made *corev1.Node) { g.Expect(made.Annotations["rounds"]).To(HavePrefix("xx")) })
 
 	s.Expect(s.kubelet(node.Name).Create(s.ctx, node)).To(Succeed())
@@ -207,12 +200,15 @@ func (s *policyScene) besideAnotherPolicy() {
 	s.Expect(node.Labels).To(Equal(want.Labels))
 	s.Expect(node.Annotations).To(Equal(want.Annotations))
 	s.Expect(node.Spec.Taints).To(ConsistOf(append(want.Taints, corev1.Taint{Key: "meddler", Effect: corev1.TaintEffectNoSchedule})))
+
+	// Whoever has the API server next is not meddled with.
+	s.Expect(s.Client.Delete(s.ctx, binding)).To(Succeed())
+	s.eventuallyRegisters(stage.Node("left"), func(g Gomega, made *corev1.Node) { g.Expect(made.Annotations).NotTo(HaveKey("rounds")) })
 }
 
 // Nobody's writes are touched but a kubelet's create of its own Node.
-func TestAdmissionPolicyLeavesOtherWritesAlone(t *testing.T) {
-	t.Parallel()
-	s := newPolicyScene(t, declaringAll("mine"), declaringAll("admins"), declaringAll("opted-out"))
+func testAdmissionPolicyLeavesOtherWritesAlone(t *testing.T, all *policyScene) {
+	s := all.of(t, declaringAll("mine"), declaringAll("admins"), declaringAll("opted-out"))
 	s.ensure()
 	admins, optedOut := stage.Node("admins"), stage.Node("opted-out")
 	s.create(admins)
@@ -234,14 +230,12 @@ func TestAdmissionPolicyLeavesOtherWritesAlone(t *testing.T) {
 }
 
 // The parameters follow the Machines, nothing is written without need, a real kubelet registers, and nothing is left.
-func TestAdmissionPolicyFromTheFirstMachineToItsRemoval(t *testing.T) {
-	t.Parallel()
-	s := newPolicyScene(t)
+func testAdmissionPolicyFromTheFirstMachineToItsRemoval(t *testing.T, all *policyScene) {
+	s := all.of(t)
 	s.ensure()
 	versions := s.versions()
 	s.Expect(versions).To(HaveLen(4))
-	s.round-- // the same again
-	s.ensure()
+	s.ensureRound()
 	s.Expect(s.versions()).To(Equal(versions), "is not written")
 
 	m := declaringAll("real")
@@ -249,8 +243,7 @@ func TestAdmissionPolicyFromTheFirstMachineToItsRemoval(t *testing.T) {
 	s.ensure()
 	m.Spec.Taints = stage.Taints(clusterv1.MachineTaintPropagationAlways, "later=yes:NoSchedule")
 	s.ensure()
-	kubelet, err := s.StartKubelet(s.ctx, controlplane.KubeletOptions{Name: "real", Dir: s.dir, RegisterWithTaints: []string{"later=no:NoSchedule"}})
-	s.Expect(err).NotTo(HaveOccurred())
+	kubelet := s.startKubelet(controlplane.KubeletOptions{Name: "real", RegisterWithTaints: []string{"later=no:NoSchedule"}})
 	node, err := kubelet.WaitRegistered(s.ctx)
 	s.Expect(err).NotTo(HaveOccurred())
 	s.eventually(node, func(g Gomega) { g.Expect(ready(node)).To(BeTrue()) })
@@ -284,9 +277,8 @@ func (s *policyScene) versions() map[string]string {
 }
 
 // The API server takes the parameters of 5000 Machines that wait for their Nodes, and finds the right one among them.
-func TestAdmissionPolicyWithFiveThousandMachines(t *testing.T) {
-	t.Parallel()
-	s := newPolicyScene(t)
+func testAdmissionPolicyWithFiveThousandMachines(t *testing.T, all *policyScene) {
+	s := all.of(t)
 	for number := range 5000 {
 		m := addressed(fmt.Sprintf("m-%04d", number), fmt.Sprintf("10.0.%d.%d", number>>8, number&255))
 		m.Annotations = map[string]string{"node.cluster.x-k8s.io/rack": fmt.Sprint(number % 50)}

@@ -82,9 +82,10 @@ func (o scalable) applied(kind, labels string) *unstructured.Unstructured {
 // and comes back when the operator's is gone. Nothing of it lasts when the object is scaled no more.
 func TestAutoscalerIsToldOfNewNodes(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{WithoutLoop: true, Args: []string{`--additional-sync-machine-labels=^extra\.example\.com/`}})
-	s.ensureNamespace("scaled")
-	cluster := stage.Cluster("scaled", "scaled")
+	s := sharedScene(t, admission)
+	name := s.own("scaled")
+	s.ensureNamespace(name)
+	cluster := stage.Cluster(name, name)
 	s.create(cluster)
 	const before, after, taints = "extra.example.com/rack=r1,node.cluster.x-k8s.io/pool=gpu", "extra.example.com/rack=r2,node.cluster.x-k8s.io/pool=gpu", "gpu=true:NoSchedule"
 	for kind, o := range scalables(cluster) {

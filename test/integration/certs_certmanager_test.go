@@ -49,15 +49,13 @@ func TestCertManagerRenewsUnderWrites(t *testing.T) {
 }
 
 func testRenewals(t *testing.T, manager, gates string, bundle int) {
-	crds, err := controlplane.CAPICRDPaths()
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	certManager, err := controlplane.CertManagerCRDs()
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	dir := t.TempDir()
 	s := newScene(t, stage.Options{
 		Args: []string{"--webhook-cert-dir=" + dir}, WithoutProgram: true, WithoutWebhooks: true,
-		ControlPlane: controlplane.Options{CRDPaths: append(crds, certManager)},
 	})
+	s.Expect(s.InstallCRDs(s.ctx, certManager)).To(Succeed())
 	s.startCertManager(manager, gates)
 	s.installWithCertManager()
 	mounted, unmount := s.mount(types.NamespacedName{Namespace: stage.Namespace, Name: "heirloom-webhook-cert"}, dir, late)
@@ -120,7 +118,7 @@ func (s *scene) startCertManager(path, gates string) {
 	s.t.Cleanup(func() {
 		s.Expect(process.Stop()).To(Succeed())
 		if s.t.Failed() {
-			showLog(s.t, log)
+			showLog(s.t, tailOf(log).fromStart())
 		}
 	})
 }

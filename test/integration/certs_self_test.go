@@ -37,14 +37,15 @@ func selfScene(t *testing.T, args ...string) (*scene, []string) {
 func TestOwnCertificatesAreReplacedUnderWrites(t *testing.T) {
 	t.Parallel()
 	s, args := selfScene(t, "--webhook-cert-validity=18s", "--webhook-cert-ca-validity=54s", "--webhook-cert-ca-grace=6s")
+	log := tail{path: filepath.Join(s.dir, "other.log")}
 	other, err := s.StartReplica(s.ctx, "other", args...)
 	s.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() {
 		s.Expect(other.Stop()).To(Succeed())
 		if t.Failed() {
-			showLog(t, filepath.Join(s.dir, "other.log"))
+			showLog(t, log)
 		}
-		expectNoRace(t, filepath.Join(s.dir, "other.log"))
+		expectNoRace(t, log)
 	})
 	s.eventuallyPublishesOneCA()
 	s.callAboutMachines(other.WebhookURL)

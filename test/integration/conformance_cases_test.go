@@ -210,7 +210,10 @@ func (d dialect) controlPlaneCases() []conformanceCase {
 		if p.withoutMachines {
 			continue
 		}
-		owner := func(l *descent) *unstructured.Unstructured { return l.owns(l.controlPlane(p), l.from(p.template)) }
+		owner := func(l *descent) *unstructured.Unstructured {
+			l.cached = true // the program begins to watch a kind of control plane when it first meets one
+			return l.owns(l.controlPlane(p), l.from(p.template))
+		}
 		cases = append(cases, d.childrenOf(4, " of "+p.kind, owner, fakeMachine(), d.kubeadmConfig())...)
 		if p.kind == "KubeadmControlPlane" || p.kind == "OlderControlPlane" {
 			cases = append(cases, early(4, " of "+p.kind, owner, fakeMachine()))

@@ -94,6 +94,7 @@ func (d dialect) nothingCases() []conformanceCase {
 			continue
 		}
 		owner := func(l *descent) *unstructured.Unstructured {
+			l.cached = true
 			return l.owns(l.controlPlane(p), l.fromMetadata(p.template))
 		}
 		var siblings []siblingKind

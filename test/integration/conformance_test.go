@@ -38,24 +38,27 @@ type conformanceCase struct {
 // TestConformance holds the program to the table of rules, row by row and column by column: beside the oldest release of
 // Cluster API and the newest ones, for every kind of child, on each of the two paths alone.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	releases, err := controlplane.Releases(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, release := range releases {
+	for i, release := range releases {
 		t.Run(release.Name, func(t *testing.T) {
 			t.Parallel()
-			for _, path := range []path{{name: "webhooks", admission: true}, {name: "loop"}} {
-				t.Run(path.name, func(t *testing.T) {
-					t.Parallel() // each has a stage of its own, and waits more than it works
-					conform(t, release, path)
-				})
+			plane := lendLast(t, controlplane.Options{CRDPaths: release.CRDPaths}) // there is more in it than is worth wiping
+			if i == 0 {
+				t.Run("both paths", func(t *testing.T) { testTheOldestClusterAPI(t, plane) })
+			}
+			// The loop comes first: it would see to what it finds, webhooks do not.
+			for _, path := range []path{{name: "loop"}, {name: "webhooks", admission: true}} {
+				t.Run(path.name, func(t *testing.T) { conform(t, plane, release, path) })
 			}
 		})
 	}
 }
 
-func conform(t *testing.T, release controlplane.Release, path path) {
+func conform(t *testing.T, on *controlplane.Lent, release controlplane.Release, path path) {
 	d := dialect(release.Version)
 	cases := slices.Concat(d.topologyCases(), d.controlPlaneCases(), d.workerCases(), d.poolCases(), d.nodeCases(), d.nothingCases())
 	for _, rule := range inherit.Rules() {
@@ -70,18 +73,17 @@ func conform(t *testing.T, release controlplane.Release, path path) {
 		// Said outright: finding out takes a moment, and what is expected depends on it.
 		args = append(args, "--cluster-api-taint-propagation=enabled")
 	}
-	s := newScene(t, stage.Options{
+	s := sceneOn(t, on, stage.Options{
 		WithoutLoop: path.admission, WithoutWebhooks: !path.admission,
-		ControlPlane: controlplane.Options{CRDPaths: release.CRDPaths},
-		Values:       map[string]any{"additionalProviderGroups": []any{"infrastructure.example.com"}},
-		Args:         args,
+		Values: map[string]any{"additionalProviderGroups": []any{"infrastructure.example.com"}},
+		Args:   args,
 	})
 	for i, c := range cases {
 		if c.onlyAdmission && !path.admission {
 			continue
 		}
 		rule := ruleOf(c.rule)
-		namespace := fmt.Sprintf("case-%d", i)
+		namespace := fmt.Sprintf("%s-%d", path.name, i)
 		s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 		t.Run(fmt.Sprintf("rule %d %s", c.rule, c.child), func(t *testing.T) {
 			for _, in := range c.declares {

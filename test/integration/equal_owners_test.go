@@ -30,9 +30,9 @@ type fleet struct {
 // MachinePools (1 to 4 and 9), for what inherits beside a Machine, and for what cluster-autoscaler is told (14).
 func TestWebhookAndLoopAgreeOnEveryOwner(t *testing.T) {
 	t.Parallel()
-	args := []string{"--cluster-api-taint-propagation=enabled"}
-	a := newFleet(newScene(t, stage.Options{WithoutLoop: true, Args: args}))
-	b := newFleet(newScene(t, stage.Options{WithoutWebhooks: true, Args: args}))
+	admitted, looped := sharedScene(t, admission), sharedScene(t, loop)
+	name := admitted.own(fleetName)
+	a, b := newFleet(admitted, name), newFleet(looped, name)
 	expectEqual(a, b, func(g Gomega, child client.Object) {
 		g.Expect(child.GetLabels()).To(And(HaveKeyWithValue("class", "one"), HaveKeyWithValue("cluster", "one")), "%T", child)
 		g.Expect(ours(child)).NotTo(BeEmpty())
@@ -54,11 +54,10 @@ func TestWebhookAndLoopAgreeOnEveryOwner(t *testing.T) {
 	})
 }
 
-// fleetName is the name of a fleet's namespace, and of most that is in it.
+// fleetName is the usual name of a fleet's namespace, and of most that is in it.
 const fleetName = "fleet"
 
-func newFleet(s *scene) *fleet {
-	const name = fleetName
+func newFleet(s *scene, name string) *fleet {
 	f := &fleet{scene: s, class: clusterClass(name), cluster: stage.Cluster(name, name)}
 	s.ensureNamespace(name)
 	f.cluster.Spec.Topology = clusterv1.Topology{
@@ -182,7 +181,7 @@ func expectEqual(a, b *fleet, check func(g Gomega, child client.Object)) {
 			check(g, a.children[i])
 			check(g, b.children[i])
 			g.Expect(cmp.Diff(essence(a.children[i]), essence(b.children[i]))).To(BeEmpty(), "webhook (-) and loop (+) for a %T", a.children[i])
-		}).WithTimeout(patience).Should(Succeed())
+		}).WithTimeout(patience).WithPolling(polling).Should(Succeed())
 	}
 }
 

@@ -37,11 +37,10 @@ type outcome struct {
 // the owner changes a value, and when it removes everything again.
 func TestWebhookAndLoopAgree(t *testing.T) {
 	t.Parallel()
-	admission := newScene(t, stage.Options{WithoutLoop: true})
-	loop := newScene(t, stage.Options{WithoutWebhooks: true})
+	admitted, looped := sharedScene(t, admission), sharedScene(t, loop)
 	always, once := clusterv1.MachineTaintPropagationAlways, clusterv1.MachineTaintPropagationOnInitialization
 
-	for i, tc := range []struct {
+	for _, tc := range []struct {
 		rule          string
 		before, after stage.Declared
 	}{
@@ -94,8 +93,8 @@ func TestWebhookAndLoopAgree(t *testing.T) {
 		},
 	} {
 		t.Run(tc.rule, func(t *testing.T) {
-			name := fmt.Sprintf("family-%d", i)
-			a, b := member{admission.in(t), name}, member{loop.in(t), name}
+			name := admitted.own("equal")
+			a, b := member{admitted.in(t), name}, member{looped.in(t), name}
 			for _, m := range []member{a, b} {
 				f := m.settle(name, tc.before)
 				// A Node registers minutes after its Machine was created. Initialize taints come with its first sync only,
@@ -167,7 +166,7 @@ func expectAgreement(a, b member, d stage.Declared) {
 				g.Expect(ofWebhook.Ours).To(BeEmpty(), "nothing is declared, so nothing of a %T is ours", kind)
 			}
 		}
-	}).WithTimeout(patience).WithPolling(100 * time.Millisecond).Should(Succeed())
+	}).WithTimeout(patience).WithPolling(polling).Should(Succeed())
 }
 
 // touch writes each child, top down, as an administrator who changes something else.

@@ -37,9 +37,9 @@ func declared() stage.Declared {
 // the very write that creates them.
 func TestChildrenInheritInTheWriteThatCreatesThem(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{WithoutLoop: true})
+	s := sharedScene(t, admission)
 	d := declared()
-	f := s.settle("family", d)
+	f := s.settle(s.own("family"), d)
 
 	for key, value := range d.Labels {
 		s.Expect(f.ms.Labels).To(HaveKeyWithValue(key, value))
@@ -54,8 +54,8 @@ func TestChildrenInheritInTheWriteThatCreatesThem(t *testing.T) {
 	s.Expect(f.ms.Spec.Template.Spec.Taints).To(ConsistOf(d.Taints))
 	s.Expect(f.m.Spec.Taints).To(ContainElements(d.Taints))
 
-	node := stage.Node("family")
-	s.Expect(s.kubelet("family").Create(s.ctx, node)).To(Succeed())
+	node := stage.Node(f.m.Name)
+	s.Expect(s.kubelet(node.Name).Create(s.ctx, node)).To(Succeed())
 	s.Expect(taint.FormatList(node.Spec.Taints)).To(Equal("annotated=yes:NoSchedule,booting=yes:PreferNoSchedule," +
 		"gpu=true:NoSchedule,node.cluster.x-k8s.io/uninitialized:NoSchedule,node.kubernetes.io/not-ready:NoSchedule,warming=up:NoSchedule"))
 	s.Expect(node.Labels).To(HaveKeyWithValue("node.cluster.x-k8s.io/pool", "gpu"))

@@ -20,13 +20,13 @@ import (
 // the Nodes are always seen to by the one that has the Cluster.
 func TestMove(t *testing.T) {
 	t.Parallel()
-	here, there := newScene(t, stage.Options{}), newScene(t, stage.Options{})
-	a := here.abroad("moving")
-	node := stage.Node("moving")
+	here, there := sharedScene(t, both), newScene(t, stage.Options{})
+	a := here.abroad(here.own("moving"))
+	node := stage.Node(a.m.Name)
 	here.Expect(a.Client.Create(here.ctx, node)).To(Succeed())
 	here.expectInherited(a, node)
 
-	there.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "moving"}})
+	there.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.m.Namespace}})
 	a.family = here.move(a.family, there)
 	there.expectServed(a, node, "there")
 	a.family = there.move(a.family, here)

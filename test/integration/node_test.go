@@ -4,9 +4,10 @@ package integration
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
-	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,17 +30,16 @@ import (
 // whoever takes them away; and no request of the kubelet may be refused.
 func TestNoNodeVersionLacksItsTaints(t *testing.T) {
 	t.Parallel()
-	auditLog := filepath.Join(t.TempDir(), "audit.log")
-	s := newScene(t, stage.Options{ControlPlane: controlplane.Options{AuditLog: auditLog}})
-	s.settle("gpu", declared())
+	s := sharedScene(t, both)
+	name := s.own("gpu")
+	s.settle(name, declared())
 	recorder, err := controlplane.RecordVersions(s.ctx, s.AdminConfig(), corev1.SchemeGroupVersion.WithResource("nodes"))
 	s.Expect(err).NotTo(HaveOccurred())
 
-	kubelet, err := s.StartKubelet(s.ctx, controlplane.KubeletOptions{Name: "gpu", Dir: s.dir})
-	s.Expect(err).NotTo(HaveOccurred())
+	kubelet := s.startKubelet(controlplane.KubeletOptions{Name: name})
 	_, err = kubelet.WaitRegistered(s.ctx)
 	s.Expect(err).NotTo(HaveOccurred())
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	s.eventually(node, func(g Gomega) {
 		g.Expect(node.Labels).To(HaveKey("node-role.kubernetes.io/worker"), "the loop brings restricted labels")
 		g.Expect(taint.Find(node.Spec.Taints, taint.IDOf(clusterv1.NodeUninitializedTaint))).To(Equal(-1))
@@ -50,13 +50,13 @@ func TestNoNodeVersionLacksItsTaints(t *testing.T) {
 	kubeconfig := filepath.Join(s.dir, "admin.kubeconfig")
 	s.Expect(s.WriteKubeconfig(kubeconfig, "admin", "system:masters")).To(Succeed())
 	for _, key := range []string{"gpu", "annotated"} {
-		_, stderr, err := controlplane.Kubectl(s.ctx, kubeconfig, "taint", "node", "gpu", key+":NoSchedule-")
+		_, stderr, err := controlplane.Kubectl(s.ctx, kubeconfig, "taint", "node", name, key+":NoSchedule-")
 		s.Expect(err).NotTo(HaveOccurred())
-		s.Expect(stderr).To(And(ContainSubstring("was kept"), ContainSubstring("Machine gpu/gpu"), ContainSubstring("edit MachineDeployment gpu/gpu")))
+		s.Expect(stderr).To(And(ContainSubstring("was kept"), ContainSubstring("Machine "+name+"/"+name+";"), ContainSubstring("edit MachineDeployment "+name+"/"+name+" ")))
 	}
-	_, _, err = controlplane.Kubectl(s.ctx, kubeconfig, "taint", "node", "gpu", "warming:NoSchedule-")
+	_, _, err = controlplane.Kubectl(s.ctx, kubeconfig, "taint", "node", name, "warming:NoSchedule-")
 	s.Expect(err).NotTo(HaveOccurred())
-	_, _, err = controlplane.Kubectl(s.ctx, kubeconfig, "label", "node", "gpu", "mine=yes")
+	_, _, err = controlplane.Kubectl(s.ctx, kubeconfig, "label", "node", name, "mine=yes")
 	s.Expect(err).NotTo(HaveOccurred())
 	s.get(node)
 	s.Expect(taint.Find(node.Spec.Taints, taint.ID{Key: "warming", Effect: corev1.TaintEffectNoSchedule})).To(Equal(-1), "Initialize stays away")
@@ -64,8 +64,8 @@ func TestNoNodeVersionLacksItsTaints(t *testing.T) {
 	s.Expect(kubelet.Stop()).To(Succeed())
 	s.Eventually(func() bool { return seen(recorder, node.ResourceVersion) }).WithTimeout(patience).Should(BeTrue())
 	s.Expect(recorder.Stop()).To(Succeed())
-	expectTaintsInEveryVersion(s, recorder.Versions("", "gpu"))
-	s.Expect(refusedKubeletRequests(t, auditLog)).To(BeEmpty())
+	expectTaintsInEveryVersion(s, recorder.Versions("", name))
+	s.Expect(refusedKubeletRequests(t, s.audit, name)).To(BeEmpty())
 }
 
 func ready(node *corev1.Node) bool {
@@ -101,25 +101,23 @@ func expectTaintsInEveryVersion(s *scene, versions []controlplane.Version) {
 }
 
 // refusedKubeletRequests returns what the API server has answered a kubelet's write of its Node with, other than success
-// or a conflict. A hollow kubelet's GET before it registers is answered 404.
-func refusedKubeletRequests(t *testing.T, auditLog string) []string {
+// or a conflict; an empty name is that of any Node. A hollow kubelet's GET before it registers is answered 404.
+func refusedKubeletRequests(t *testing.T, audit tail, node string) []string {
 	t.Helper()
-	file, err := os.Open(auditLog)
+	lines, err := audit.lines()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
 	var refused []string
 	requests := 0
-	scanner := bufio.NewScanner(file)
+	scanner := bufio.NewScanner(bytes.NewReader(lines))
 	scanner.Buffer(nil, 1<<24)
 	for scanner.Scan() {
 		var event auditv1.Event
 		if err := json.Unmarshal(scanner.Bytes(), &event); err != nil {
 			t.Fatal(err)
 		}
-		if !strings.HasPrefix(event.User.Username, "system:node:") || event.ObjectRef == nil || event.ObjectRef.Resource != "nodes" ||
-			event.Verb == "get" || event.Verb == "list" || event.Verb == "watch" || event.ResponseStatus == nil {
+		if !isKubeletsWrite(event, node) {
 			continue
 		}
 		requests++
@@ -133,13 +131,20 @@ func refusedKubeletRequests(t *testing.T, auditLog string) []string {
 	return refused
 }
 
+// isKubeletsWrite says whether the kubelet of that Node, or of any, has written a Node.
+func isKubeletsWrite(event auditv1.Event, node string) bool {
+	kubelet, ok := strings.CutPrefix(event.User.Username, "system:node:")
+	return ok && (node == "" || node == kubelet) && event.ObjectRef != nil && event.ObjectRef.Resource == "nodes" &&
+		!slices.Contains([]string{"get", "list", "watch"}, event.Verb) && event.ResponseStatus != nil
+}
+
 // A kubelet updates its Node without us: a webhook that changes taints there would make NodeRestriction refuse it.
 func TestKubeletUpdatesAreNotTouched(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{WithoutLoop: true})
-	f := s.settle("calm", stage.Declared{})
-	kubelet := s.kubelet("calm")
-	node := stage.Node("calm")
+	s := sharedScene(t, admission)
+	f := s.settle(s.own("calm"), stage.Declared{})
+	kubelet := s.kubelet(f.m.Name)
+	node := stage.Node(f.m.Name)
 	s.Expect(kubelet.Create(s.ctx, node)).To(Succeed())
 
 	s.update(f.m, func() { f.m.Spec.Taints = stage.Taints(clusterv1.MachineTaintPropagationAlways, "late=yes:NoSchedule") })
@@ -152,17 +157,17 @@ func TestKubeletUpdatesAreNotTouched(t *testing.T) {
 		admin := node.DeepCopy()
 		s.update(admin, func() { admin.Labels["admins"] = node.Labels["mine"] })
 		g.Expect(taint.Find(admin.Spec.Taints, taint.ID{Key: "late", Effect: corev1.TaintEffectNoSchedule})).NotTo(Equal(-1))
-	}).WithTimeout(patience).Should(Succeed(), "whoever is privileged brings it")
+	}).WithTimeout(patience).WithPolling(polling).Should(Succeed(), "whoever is privileged brings it")
 }
 
 // Only the kubelet of a Node registers that Node: another identity gets nothing out of a Machine that is not its own.
 func TestNodesMatchOnlyTheirOwnMachine(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{WithoutLoop: true})
-	f := s.settle("owned", declared())
+	s := sharedScene(t, admission)
+	f := s.settle(s.own("owned"), declared())
 
-	other := stage.Node("stranger")
-	s.Expect(s.kubelet("stranger").Create(s.ctx, other)).To(Succeed())
+	other := stage.Node(s.own("stranger"))
+	s.Expect(s.kubelet(other.Name).Create(s.ctx, other)).To(Succeed())
 	s.Expect(other.Annotations).NotTo(HaveKey(clusterv1.TaintsFromMachineAnnotation), "no Machine has its providerID")
 
 	s.get(f.m)
@@ -171,7 +176,7 @@ func TestNodesMatchOnlyTheirOwnMachine(t *testing.T) {
 	status.Status.NodeRef.Name = "somebody-else"
 	s.Expect(s.Client.Status().Patch(s.ctx, status, client.MergeFrom(f.m))).To(Succeed())
 	s.Eventually(func(g Gomega) {
-		node := stage.Node("owned")
+		node := stage.Node(f.m.Name)
 		g.Expect(s.Client.Create(s.ctx, node, client.DryRunAll)).To(Succeed())
 		g.Expect(node.Annotations).NotTo(HaveKey(clusterv1.TaintsFromMachineAnnotation))
 	}).WithTimeout(patience).Should(Succeed(), "the Machine is claimed by another Node")

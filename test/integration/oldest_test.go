@@ -17,15 +17,10 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// Cluster API v1.8 serves v1beta1 only and has no taints. The same rules hold there, in-place fields are where v1beta1
-// has them, and taints declared by annotation reach the Node.
-func TestTheOldestClusterAPI(t *testing.T) {
-	t.Parallel()
-	releases, err := controlplane.Releases(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newScene(t, stage.Options{ControlPlane: controlplane.Options{CRDPaths: releases[0].CRDPaths}})
+// testTheOldestClusterAPI is about both paths together. Cluster API v1.8 serves v1beta1 only and has no taints. The same rules hold
+// there, in-place fields are where v1beta1 has them, and taints declared by annotation reach the Node.
+func testTheOldestClusterAPI(t *testing.T, on *controlplane.Lent) {
+	s := sceneOn(t, on, stage.Options{})
 	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "old"}})
 	s.create(old("Cluster", "c", nil, map[string]any{}))
 	md := old("MachineDeployment", "md", nil, map[string]any{

@@ -19,11 +19,11 @@ import (
 // kind it is: Heirloom knows none of them by name.
 func TestMachinesInheritFromTheirControlPlane(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{})
-	f := s.settle("cp", stage.Declared{})
-	cp := kubeadmControlPlane("cp")
+	s := sharedScene(t, both)
+	f := s.settle(s.own("cp"), stage.Declared{})
+	cp := kubeadmControlPlane(f.m.Namespace)
 	s.create(cp)
-	machine := stage.Machine(f.ms, "cp-machine")
+	machine := stage.Machine(f.ms, f.m.Name+"-machine")
 	machine.Labels[clusterv1.MachineControlPlaneLabel] = ""
 	machine.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(cp, cp.GroupVersionKind())}
 	s.create(machine)
@@ -71,27 +71,28 @@ func kubeadmControlPlane(name string) *unstructured.Unstructured {
 // Rule 9: a MachinePool's template reaches its Machines, and the Nodes themselves where the provider has no Machines.
 func TestMachinePools(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{})
-	f := s.settle("pool", stage.Declared{})
+	s := sharedScene(t, both)
+	f := s.settle(s.own("pool"), stage.Declared{})
+	nodeName := f.m.Name + "-node"
 	template := f.md.Spec.Template
 	template.Labels = map[string]string{"team": "pool", "node.cluster.x-k8s.io/pool": "a", "node-role.kubernetes.io/worker": ""}
 	template.Annotations = map[string]string{taint.AlwaysAnnotation: "gpu=true:NoSchedule"}
 	pool := &clusterv1.MachinePool{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "pool", Name: "pool"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.m.Namespace, Name: f.m.Name},
 		Spec: clusterv1.MachinePoolSpec{
-			ClusterName: "pool", Template: template, ProviderIDList: []string{stage.ProviderID("pool-node")},
+			ClusterName: f.cluster.Name, Template: template, ProviderIDList: []string{stage.ProviderID(nodeName)},
 		},
 	}
 	s.create(pool)
 
-	machine := stage.Machine(f.ms, "pool-machine")
+	machine := stage.Machine(f.ms, f.m.Name+"-machine")
 	machine.OwnerReferences = []metav1.OwnerReference{stage.ControlledBy(pool, "MachinePool")}
 	s.create(machine)
 	s.Expect(machine.Labels).To(HaveKeyWithValue("team", "pool"))
 	s.Expect(machine.Annotations).To(HaveKeyWithValue(taint.AlwaysAnnotation, "gpu=true:NoSchedule"))
 
-	node := stage.Node("pool-node")
-	s.Expect(s.kubelet("pool-node").Create(s.ctx, node)).To(Succeed())
+	node := stage.Node(nodeName)
+	s.Expect(s.kubelet(nodeName).Create(s.ctx, node)).To(Succeed())
 	s.Expect(node.Labels).To(HaveKeyWithValue("node.cluster.x-k8s.io/pool", "a"))
 	s.Expect(taint.FormatList(node.Spec.Taints)).To(ContainSubstring("gpu=true:NoSchedule"))
 	s.eventually(node, func(g Gomega) { g.Expect(node.Labels).To(HaveKey("node-role.kubernetes.io/worker")) })
@@ -110,8 +111,8 @@ func TestMachinePools(t *testing.T) {
 // An owner that cannot be found takes nothing away: neither one that is gone, nor none at all after a restore.
 func TestLostOwnersTakeNothingAway(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{})
-	f := s.settle("lost", declared())
+	s := sharedScene(t, both)
+	f := s.settle(s.own("lost"), declared())
 	reference := f.m.OwnerReferences
 	s.update(f.m, func() { f.m.OwnerReferences = nil })
 	s.update(f.m, func() { f.m.Labels["touched"] = "1" })

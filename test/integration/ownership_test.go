@@ -22,21 +22,22 @@ import (
 // added to it in between: neither its resourceVersion nor who owns what.
 func TestIdenticalReapplyLeavesTheObjectAlone(t *testing.T) {
 	t.Parallel()
-	// Said outright: finding out takes a moment, and the answer rightly leads to one more write.
-	s := newScene(t, stage.Options{Args: []string{"--cluster-api-taint-propagation=enabled"}})
-	f := s.settle("reapply", declared())
+	s := sharedScene(t, both)
+	f := s.settle(s.own("reapply"), declared())
+	// Finding out that Cluster API takes typed taints takes a moment, and the answer rightly leads to one more write.
+	s.eventually(f.m, func(g Gomega) { g.Expect(f.m.Spec.Taints).To(ContainElement(HaveField("Key", "annotated"))) })
 	config := func() runtime.ApplyConfiguration {
 		u := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": clusterv1.GroupVersion.String(), "kind": "Machine",
 			"metadata": map[string]any{
-				"namespace": "reapply", "name": "applied", "labels": map[string]any{"mine": "yes", "team": "ml"},
+				"namespace": f.m.Namespace, "name": "applied", "labels": map[string]any{"mine": "yes", "team": "ml"},
 				"ownerReferences": []any{map[string]any{
 					"apiVersion": clusterv1.GroupVersion.String(), "kind": "MachineSet", "name": f.ms.Name,
 					"uid": string(f.ms.UID), "controller": true, "blockOwnerDeletion": true,
 				}},
 			},
 			"spec": map[string]any{
-				"clusterName":       "reapply",
+				"clusterName":       f.cluster.Name,
 				"bootstrap":         map[string]any{"dataSecretName": "x"},
 				"infrastructureRef": map[string]any{"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "FakeMachine", "name": "fake"},
 			},
@@ -46,7 +47,7 @@ func TestIdenticalReapplyLeavesTheObjectAlone(t *testing.T) {
 	apply := func() {
 		s.Expect(s.Client.Apply(s.ctx, config(), client.FieldOwner("somebody"), client.ForceOwnership)).To(Succeed())
 	}
-	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "reapply", Name: "applied"}}
+	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: f.m.Namespace, Name: "applied"}}
 
 	apply()
 	s.get(machine)
@@ -70,9 +71,9 @@ func TestIdenticalReapplyLeavesTheObjectAlone(t *testing.T) {
 // leaves the children.
 func TestOwnersAreAuthoritativeForWhatTheyDeclareOnly(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{})
-	f := s.settle("owner", declared())
-	node := stage.Node("owner")
+	s := sharedScene(t, both)
+	f := s.settle(s.own("owner"), declared())
+	node := stage.Node(f.m.Name)
 	s.create(node)
 
 	s.update(f.m, func() {
@@ -113,12 +114,12 @@ func TestOwnersAreAuthoritativeForWhatTheyDeclareOnly(t *testing.T) {
 // next apply without force is a conflict that names us, not a silent fight.
 func TestOverruledApplierSeesAConflict(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{WithoutLoop: true})
-	f := s.settle("conflict", declared())
+	s := sharedScene(t, admission)
+	f := s.settle(s.own("conflict"), declared())
 	config := func() runtime.ApplyConfiguration {
 		return client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": clusterv1.GroupVersion.String(), "kind": "MachineSet",
-			"metadata": map[string]any{"namespace": "conflict", "name": "conflict", "labels": map[string]any{"team": "mine"}},
+			"metadata": map[string]any{"namespace": f.ms.Namespace, "name": f.ms.Name, "labels": map[string]any{"team": "mine"}},
 		}})
 	}
 	err := s.Client.Apply(s.ctx, config(), client.FieldOwner("somebody"))
@@ -138,8 +139,9 @@ func TestOverruledApplierSeesAConflict(t *testing.T) {
 // typed as well, without anybody's write.
 func TestAnnotatedTaintsBecomeTyped(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{})
+	s := newScene(t, stage.Options{WithoutProgram: true})
 	f := s.settle("typed", stage.Declared{Annotations: map[string]string{taint.AlwaysAnnotation: "gpu=true:NoSchedule"}})
+	s.Expect(s.StartHeirloom(s.ctx)).To(Succeed())
 	s.eventually(f.m, func(g Gomega) {
 		g.Expect(f.m.Spec.Taints).To(Equal(stage.Taints(clusterv1.MachineTaintPropagationAlways, "gpu=true:NoSchedule")))
 	})

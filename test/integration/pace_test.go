@@ -21,10 +21,11 @@ import (
 // has changed its mind. Neither does it come with a write of somebody else.
 func TestThePaceOfTaintsThatEvict(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{Args: []string{"--no-execute-rate=12"}})
-	f := s.settle("pace", stage.Declared{Annotations: map[string]string{taint.AlwaysAnnotation: "gpu=true:NoSchedule"}})
+	s := sharedScene(t, both)
+	f := s.settle(s.own("pace"), stage.Declared{Annotations: map[string]string{taint.AlwaysAnnotation: "gpu=true:NoSchedule"}})
 	var nodes []*corev1.Node
 	add := func(name string) *corev1.Node {
+		name = f.m.Name + "-" + name
 		s.create(stage.Machine(f.ms, name))
 		node := stage.Node(name)
 		s.create(node)
@@ -65,7 +66,7 @@ func TestThePaceOfTaintsThatEvict(t *testing.T) {
 	s.Eventually(evicting).WithTimeout(patience).Should(Equal(2), "every five seconds one more")
 
 	events := &eventsv1.EventList{}
-	s.Expect(s.Client.List(s.ctx, events, client.InNamespace("pace"))).To(Succeed())
+	s.Expect(s.Client.List(s.ctx, events, client.InNamespace(f.m.Namespace))).To(Succeed())
 	s.Expect(events.Items).To(ContainElement(And(
 		HaveField("Reason", "NoExecuteTaintsRollingOut"), HaveField("Regarding.Kind", "MachineDeployment"),
 		HaveField("Note", ContainSubstring("wait for their turn")),

@@ -33,7 +33,7 @@ func quickLease(args ...string) []string {
 func TestReleaseLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, stage.Options{WorkloadWebhook: true, Args: quickLease("--additional-sync-machine-labels=^team$", "--additional-sync-machine-annotations=^note$")})
-	fleet := newFleet(s)
+	fleet := newFleet(s, fleetName)
 	home, red, blue := s.settle("home", declared()), s.abroad("red"), s.abroad("blue")
 	s.admitted(red, workload.AdmitByWebhook, &admissionregistrationv1.MutatingWebhookConfigurationList{})
 	s.admitted(blue, workload.AdmitByPolicy, &admissionregistrationv1.MutatingAdmissionPolicyList{})
@@ -74,7 +74,7 @@ func TestReleaseLeavesNothing(t *testing.T) {
 	done := h.run()
 	s.Expect(done.err).NotTo(HaveOccurred(), done.stderr)
 	s.Expect(done.released()).To(Equal(dry.released()), "a dry run says what happens")
-	s.Expect(s.StopHeirloom()).To(MatchError(ContainSubstring("ended by itself")), "it has lost the Lease")
+	s.losesTheLease()
 	s.Expect(s.StartHeirloom(s.ctx)).To(Succeed(), "as the Deployment would, before Helm deletes it")
 	s.Consistently(func() []string { return remains(all()) }).WithTimeout(3 * time.Second).WithPolling(time.Second).Should(BeEmpty())
 
@@ -203,7 +203,7 @@ func TestReleaseBesideAnUnreachableCluster(t *testing.T) {
 	s.Expect(done.stderr).To(And(ContainSubstring("not everything could be released"), ContainSubstring("workload cluster red/red: ")))
 	_, failures, _ := strings.Cut(done.stderr, "Error: ")
 	s.Expect(failures).NotTo(ContainSubstring("blue"))
-	s.Expect(s.StopHeirloom()).To(MatchError(ContainSubstring("ended by itself")), "it has lost the Lease")
+	s.losesTheLease()
 	s.Expect(remains(inheriting(append(s.everything(s.ControlPlane), s.everything(blue.ControlPlane)...)))).To(BeEmpty())
 	s.Expect(remains(s.everything(red.ControlPlane))).NotTo(BeEmpty())
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: stage.Namespace, Name: "heirloom-workload-webhook"}}
@@ -253,6 +253,13 @@ func TestReleaseWithinItsScope(t *testing.T) {
 	s.Expect(taint.FormatList(node.Spec.Taints)).NotTo(ContainSubstring("annotated"), "only Heirloom knows of it")
 	s.Expect(versions(untouched())).To(Equal(before))
 	s.Expect(remains(untouched())).NotTo(BeEmpty())
+}
+
+// losesTheLease waits for the program to end by itself.
+func (s *scene) losesTheLease() {
+	s.t.Helper()
+	s.Eventually(s.Heirloom.Done()).WithTimeout(patience).Should(BeClosed())
+	s.Expect(s.StopHeirloom()).To(MatchError(ContainSubstring("ended by itself")))
 }
 
 // asAdministrator is heirloom release without any flags that the chart would give it.

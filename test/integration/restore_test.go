@@ -94,7 +94,7 @@ func (s *scene) expectDropped(l lineage, touch bool) {
 			g.Expect(object.GetAnnotations()).NotTo(HaveKey("note"))
 			g.Expect(object.GetAnnotations()).NotTo(HaveKey("node.cluster.x-k8s.io/note"))
 			g.Expect(ours(object)).To(BeEmpty())
-		}).WithTimeout(patience).Should(Succeed())
+		}).WithTimeout(patience).WithPolling(polling).Should(Succeed())
 	}
 	s.get(l.ms)
 	s.Expect(l.ms.Spec.Template.Labels).To(Equal(l.ms.Spec.Selector.MatchLabels))
@@ -132,15 +132,15 @@ func TestRemovalByAdmissionAfterARestart(t *testing.T) {
 // once it is resumed. What the owner drops then leaves the children all the same, and what users had set stays.
 func TestRemovalAfterARestore(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{})
-	l := s.grow("restored")
+	s := sharedScene(t, both)
+	l := s.grow(s.own("restored"))
 	s.restore(l, true)
 	s.Eventually(func(g Gomega) {
 		for _, object := range []client.Object{l.ms, l.m, l.infra} {
 			s.get(object)
 			g.Expect(ours(object)).To(ContainSubstring("f:team"), "%T", object)
 		}
-	}).WithTimeout(patience).Should(Succeed(), "what the objects carry is ours again")
+	}).WithTimeout(patience).WithPolling(polling).Should(Succeed(), "what the objects carry is ours again")
 	s.drop(l)
 	s.expectDropped(l, false)
 }
@@ -148,8 +148,8 @@ func TestRemovalAfterARestore(t *testing.T) {
 // A restore through admission alone: the objects come back with owner references, as clusterctl move has it.
 func TestRemovalByAdmissionAfterARestore(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{WithoutLoop: true})
-	l := s.grow("moved")
+	s := sharedScene(t, admission)
+	l := s.grow(s.own("moved"))
 	s.restore(l, false)
 	s.drop(l)
 	s.expectDropped(l, true)
@@ -158,8 +158,8 @@ func TestRemovalByAdmissionAfterARestore(t *testing.T) {
 // An object may lose its managed fields also while it lives.
 func TestRemovalAfterManagedFieldsWereCleared(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{})
-	l := s.grow("cleared")
+	s := sharedScene(t, both)
+	l := s.grow(s.own("cleared"))
 	for _, object := range []client.Object{l.ms, l.m, l.infra} {
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"managedFields":[{}]}}`))
 		s.Expect(s.Client.Patch(s.ctx, object, patch)).To(Succeed())

@@ -4,12 +4,11 @@ package integration
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -48,7 +47,6 @@ func TestRights(t *testing.T) {
 	t.Parallel()
 	for name, namespace := range map[string]string{"all namespaces": "", "one namespace": fleetName} {
 		t.Run(name, func(t *testing.T) {
-			audit := filepath.Join(t.TempDir(), "audit.log")
 			args, values := []string{"--insecure-diagnostics=false"}, map[string]any{"namespace": namespace}
 			if namespace != "" {
 				values["certificates"] = map[string]any{"mode": "self"}
@@ -58,17 +56,14 @@ func TestRights(t *testing.T) {
 			}
 			s := newScene(t, stage.Options{
 				WithoutProgram: true, WorkloadWebhook: true, Args: args, Values: values,
-				ControlPlane: controlplane.Options{
-					AuditLog: audit,
-					// As older API servers do it: otherwise a watch begins with a list, and list is used nowhere.
-					APIServerArgs: map[string][]string{"feature-gates": {"WatchList=false"}},
-				},
+				// As older API servers do it: otherwise a watch begins with a list, and list is used nowhere.
+				ControlPlane: controlplane.Options{APIServerArgs: map[string][]string{"feature-gates": {"WatchList=false"}}},
 			})
 			s.doEverything()
 			granted := s.granted()
 			s.Expect(granted).NotTo(BeEmpty())
 			s.Eventually(func(g Gomega) {
-				used, refused := requests(g, audit)
+				used, refused := requests(g, s.audit)
 				g.Expect(refused).To(BeEmpty(), "the chart does not grant what the program asks for")
 				unused := slices.DeleteFunc(slices.Clone(granted), func(r right) bool { return slices.ContainsFunc(used, r.covers) })
 				g.Expect(fmt.Sprint(unused)).To(Equal("[]"), "the chart grants what the program does not use")
@@ -97,12 +92,10 @@ func (s *scene) doEverything() {
 	s.update(reserved, func() { reserved.Spec.Replicas = ptr.To(int32(2)) })
 	s.reported(ms, 2)
 
-	f := newFleet(s)
+	f := newFleet(s, fleetName)
 	node := stage.Node("of-set")
 	s.create(node)
-	w, err := s.StartWorkload(s.ctx, f.cluster, controlplane.Options{})
-	s.Expect(err).NotTo(HaveOccurred())
-	s.t.Cleanup(func() { s.Expect(w.Stop()).To(Succeed()) })
+	s.workload(f.cluster)
 	s.get(f.cluster)
 	s.update(f.cluster, func() { f.cluster.Labels = map[string]string{"heirloom.dev/workload-admission": "webhook"} })
 	for _, value := range []string{"two", ""} {
@@ -218,11 +211,10 @@ func rightsIn(namespace string, rules []rbacv1.PolicyRule) []right {
 }
 
 // requests reads from the audit log what the program has asked for, and what was refused it.
-func requests(g Gomega, auditLog string) (used []right, refused []string) {
-	file, err := os.Open(auditLog)
+func requests(g Gomega, audit tail) (used []right, refused []string) {
+	lines, err := audit.lines()
 	g.Expect(err).NotTo(HaveOccurred())
-	defer file.Close()
-	scanner := bufio.NewScanner(file)
+	scanner := bufio.NewScanner(bytes.NewReader(lines))
 	scanner.Buffer(nil, 1<<24)
 	for scanner.Scan() {
 		var event auditv1.Event

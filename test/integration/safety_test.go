@@ -55,8 +55,8 @@ func TestBeforeAndAfterHeirloom(t *testing.T) {
 // Objects that are paused, opted out or of a paused Cluster are left alone, and seen to when that ends.
 func TestLeftAlone(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{})
-	f := s.settle("alone", declared())
+	s := sharedScene(t, both)
+	f := s.settle(s.own("alone"), declared())
 	s.update(f.cluster, func() { f.cluster.Spec.Paused = new(true) })
 	s.Eventually(func(g Gomega) {
 		s.get(f.m)
@@ -85,8 +85,8 @@ func TestLeftAlone(t *testing.T) {
 // Reserved and invalid taints are refused with their field paths, typed and annotated.
 func TestReservedTaintsAreRefused(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{WithoutLoop: true})
-	f := s.settle("refused", stage.Declared{})
+	s := sharedScene(t, admission)
+	f := s.settle(s.own("refused"), stage.Declared{})
 	always := clusterv1.MachineTaintPropagationAlways
 	for _, tc := range []struct {
 		name     string
@@ -110,8 +110,8 @@ func TestReservedTaintsAreRefused(t *testing.T) {
 // Bad input never stops a write and never leads to a foreign owner's metadata.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{})
-	f := s.settle("bad", declared())
+	s := sharedScene(t, both)
+	f := s.settle(s.own("bad"), declared())
 
 	t.Run("an owner reference with another UID is no owner", func(t *testing.T) {
 		s := s.in(t)
@@ -131,40 +131,9 @@ func TestBadInput(t *testing.T) {
 		})
 		s.Expect(circle.Labels).NotTo(HaveKey("team"))
 	})
-	t.Run("10,000 labels", func(t *testing.T) {
-		s := s.in(t)
-		many := map[string]string{}
-		for i := range 10_000 {
-			many[fmt.Sprintf("label-%d", i)] = "x"
-		}
-		s.get(f.md)
-		s.update(f.md, func() {
-			for key, value := range many {
-				f.md.Spec.Template.Labels[key] = value
-			}
-		})
-		// An API server gives up on whoever takes longer than two seconds, and is busy itself with so many. The write passes
-		// all the same, and what it could not bring comes later.
-		set := stage.MachineSet(f.md, "many")
-		s.create(set)
-		s.Eventually(func(g Gomega) {
-			s.get(set)
-			g.Expect(len(set.Spec.Template.Labels)).To(BeNumerically(">", 10_000))
-		}).WithTimeout(5 * patience).WithPolling(time.Second).Should(Succeed())
-		s.get(f.md)
-		s.update(f.md, func() {
-			for key := range many {
-				delete(f.md.Spec.Template.Labels, key)
-			}
-		})
-		s.Eventually(func(g Gomega) {
-			s.get(set)
-			g.Expect(len(set.Spec.Template.Labels)).To(BeNumerically("<", 10))
-		}).WithTimeout(5 * patience).WithPolling(time.Second).Should(Succeed())
-	})
 	t.Run("more labels than a Node has room for", func(t *testing.T) {
 		s := s.in(t)
-		machine := stage.Machine(f.ms, "crowded")
+		machine := stage.Machine(f.ms, f.m.Name+"-crowded")
 		// Their record alone takes more than the 256 KiB that all annotations of an object may have.
 		for i := range 1_300 {
 			machine.Labels[fmt.Sprintf("%s.node.cluster.x-k8s.io/label-%d", strings.Repeat("long.", 35)+"x", i)] = ""
@@ -179,7 +148,7 @@ func TestBadInput(t *testing.T) {
 	})
 	t.Run("broken tracking annotations", func(t *testing.T) {
 		s := s.in(t)
-		node := stage.Node("bad")
+		node := stage.Node(f.m.Name)
 		node.Annotations = map[string]string{
 			clusterv1.LabelsFromMachineAnnotation: ",,x,=,\n,", clusterv1.AnnotationsFromMachineAnnotation: "\x00,",
 			clusterv1.TaintsFromMachineAnnotation: "a:b:c,=,:::", inherit.TaintsFromMachineAnnotation: "}{",
@@ -193,11 +162,45 @@ func TestBadInput(t *testing.T) {
 	})
 }
 
+// So many labels keep an API server busy: it gives up on whoever takes longer than two seconds. The write passes all the same, and
+// what it could not bring comes later.
+func TestTenThousandLabels(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, stage.Options{})
+	f := s.settle("many", declared())
+	many := map[string]string{}
+	for i := range 10_000 {
+		many[fmt.Sprintf("label-%d", i)] = "x"
+	}
+	s.get(f.md)
+	s.update(f.md, func() {
+		for key, value := range many {
+			f.md.Spec.Template.Labels[key] = value
+		}
+	})
+	set := stage.MachineSet(f.md, "more")
+	s.create(set)
+	s.Eventually(func(g Gomega) {
+		s.get(set)
+		g.Expect(len(set.Spec.Template.Labels)).To(BeNumerically(">", 10_000))
+	}).WithTimeout(5 * patience).WithPolling(time.Second).Should(Succeed())
+	s.get(f.md)
+	s.update(f.md, func() {
+		for key := range many {
+			delete(f.md.Spec.Template.Labels, key)
+		}
+	})
+	s.Eventually(func(g Gomega) {
+		s.get(set)
+		g.Expect(len(set.Spec.Template.Labels)).To(BeNumerically("<", 10))
+	}).WithTimeout(5 * patience).WithPolling(time.Second).Should(Succeed())
+}
+
 // What is not an AdmissionReview gets an answer that says so; the program goes on.
 func TestMalformedReviews(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{WithoutLoop: true})
-	ca, err := os.ReadFile(filepath.Join(s.dir, "ca.crt"))
+	s := sharedScene(t, admission)
+	ca, err := os.ReadFile(filepath.Join(s.Dir(), "ca.crt"))
 	s.Expect(err).NotTo(HaveOccurred())
 	pool := x509.NewCertPool()
 	s.Expect(pool.AppendCertsFromPEM(ca)).To(BeTrue())

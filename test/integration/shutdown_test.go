@@ -24,7 +24,7 @@ import (
 // Without rights the caches are never filled. The program then is alive and not ready, and ends when it is told to.
 func TestStoppedBeforeItIsReady(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{WithoutProgram: true})
+	s := sharedScene(t, loop)
 	kubeconfig, log := filepath.Join(s.dir, "nobody.kubeconfig"), filepath.Join(s.dir, "nobody.log")
 	s.Expect(s.WriteKubeconfig(kubeconfig, "nobody")).To(Succeed())
 	for _, leaderElection := range []string{"--leader-elect=false", "--leader-elect=true"} {
@@ -32,7 +32,7 @@ func TestStoppedBeforeItIsReady(t *testing.T) {
 			s := s.in(t)
 			health, webhook := s.freePort(), s.freePort()
 			process, err := controlplane.StartProcess(s.ctx, program, []string{
-				"--kubeconfig=" + kubeconfig, "--webhook-cert-dir=" + s.dir, "--diagnostics-address=0",
+				"--kubeconfig=" + kubeconfig, "--webhook-cert-dir=" + s.Dir(), "--diagnostics-address=0",
 				fmt.Sprintf("--webhook-port=%d", webhook), fmt.Sprintf("--health-addr=127.0.0.1:%d", health),
 				"--leader-elect-namespace=" + stage.Namespace, leaderElection,
 			}, log)
@@ -53,15 +53,18 @@ func TestStoppedBeforeItIsReady(t *testing.T) {
 // An admission request that has begun is answered as any other, also when the program is told to end meanwhile.
 func TestRequestsAreFinished(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{WithoutWebhooks: true})
-	f := s.settle("finished", declared())
+	s := sharedScene(t, loop)
+	f := s.settle(s.own("finished"), declared())
+	replica, err := s.StartReplica(s.ctx, f.m.Name)
+	s.Expect(err).NotTo(HaveOccurred())
+	log := filepath.Join(s.Dir(), f.m.Name+".log")
 	bare := stage.Machine(f.ms, "bare")
 	inherits := ContainSubstring(`"team":"ml"`)
-	s.Eventually(func() string { return string(s.review(s.WebhookURL+"/mutate/machines", bare).Patch) }).
+	s.Eventually(func() string { return string(s.review(replica.WebhookURL+"/mutate/machines", bare).Patch) }).
 		WithTimeout(patience).Should(inherits, "its cache may be a moment behind")
 
 	body := s.reviewOf(bare)
-	connection, err := tls.Dial("tcp", strings.TrimPrefix(s.WebhookURL, "https://"), &tls.Config{InsecureSkipVerify: true})
+	connection, err := tls.Dial("tcp", strings.TrimPrefix(replica.WebhookURL, "https://"), &tls.Config{InsecureSkipVerify: true})
 	s.Expect(err).NotTo(HaveOccurred())
 	defer connection.Close()
 	begin := fmt.Sprintf("POST /mutate/machines HTTP/1.1\r\nHost: heirloom\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
@@ -70,8 +73,8 @@ func TestRequestsAreFinished(t *testing.T) {
 	s.Expect(err).NotTo(HaveOccurred())
 
 	stopped := make(chan error, 1)
-	go func() { stopped <- s.StopHeirloom() }()
-	s.Eventually(func() string { return s.read(s.HeirloomLog()) }).WithTimeout(patience).Should(ContainSubstring("Shutting down webhook server"))
+	go func() { stopped <- replica.Stop() }()
+	s.Eventually(func() string { return s.read(log) }).WithTimeout(patience).Should(ContainSubstring("Shutting down webhook server"))
 	s.Expect(stopped).NotTo(Receive())
 	_, err = connection.Write(body[len(body)/2:])
 	s.Expect(err).NotTo(HaveOccurred())
@@ -83,4 +86,5 @@ func TestRequestsAreFinished(t *testing.T) {
 	s.Expect(string(review.Response.Patch)).To(inherits)
 	s.Expect(connection.Close()).To(Succeed())
 	s.Eventually(stopped).WithTimeout(patience).Should(Receive(BeNil()))
+	expectNoRace(t, tail{path: log})
 }

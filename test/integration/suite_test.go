@@ -5,7 +5,6 @@
 package integration
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -27,7 +26,10 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-const patience = 30 * time.Second
+const (
+	patience = 30 * time.Second
+	polling  = 50 * time.Millisecond
+)
 
 // program is the heirloom binary under test.
 var program string
@@ -39,19 +41,40 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "heirloom")
+	dir, err := controlplane.TempDir("heirloom")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	program = filepath.Join(dir, "heirloom")
-	build := exec.Command("go", "build", "-race", "-o", program, "github.com/heirloom-dev/heirloom/cmd/heirloom")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "building the program under test: %v\n%s", err, out)
+	if err := build(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	return m.Run()
+	code := m.Run()
+	for _, stage := range []*sharedStage{both, admission, loop} {
+		if err := stage.end(); err != nil {
+			fmt.Fprintln(os.Stderr, "FAIL:", err)
+			code = 1
+		}
+	}
+	started, err := planes.Stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "FAIL: stopping API servers:", err)
+		code = 1
+	}
+	fmt.Printf("%d API servers were started\n", started)
+	return code
+}
+
+func build(dir string) error {
+	defer controlplane.Waited("the program to be built", time.Now())
+	program = filepath.Join(dir, "heirloom")
+	command := exec.Command("go", "build", "-race", "-o", program, "github.com/heirloom-dev/heirloom/cmd/heirloom")
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the program under test: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // scene is a stage for one test.
@@ -60,41 +83,72 @@ type scene struct {
 	*gomega.WithT
 	t   *testing.T
 	ctx context.Context
+	// dir is for the test's own files.
 	dir string
+	// audit is what the API server logs of requests since the test has begun.
+	audit tail
 }
 
-// newScene sets a stage that is torn down with the test.
+// newScene sets a stage that is torn down with the test, on an API server that no other test uses meanwhile.
 func newScene(t *testing.T, options stage.Options) *scene {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "scene")
+	return sceneOn(t, lend(t, options.ControlPlane), options)
+}
+
+// sceneOn sets a stage on that API server. It is torn down with the test; the API server stays as it then is.
+func sceneOn(t *testing.T, on *controlplane.Lent, options stage.Options) *scene {
+	t.Helper()
+	s := emptyScene(t)
+	s.audit = tailOf(on.AuditLog)
+	options.On = on.ControlPlane
+	s.set(options)
+	return s
+}
+
+// emptyScene has a directory that is removed with the test, and no stage.
+func emptyScene(t *testing.T) *scene {
+	t.Helper()
+	dir, err := controlplane.TempDir("scene")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	options.Program, options.Dir = program, dir
-	s, err := stage.New(ctx, options)
-	if err != nil {
-		cancel()
-		showLog(t, filepath.Join(dir, "heirloom.log"))
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
-		defer cancel()
-		defer os.RemoveAll(dir)
-		if err := s.Stop(); err != nil {
-			t.Errorf("stopping the stage: %v", err)
+		cancel()
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
 		}
-		if t.Failed() {
-			showLog(t, s.HeirloomLog())
-		}
-		expectNoRace(t, s.HeirloomLog())
 	})
-	return &scene{Stage: s, WithT: gomega.NewWithT(t), t: t, ctx: ctx, dir: dir}
+	return &scene{WithT: gomega.NewWithT(t), t: t, ctx: ctx, dir: dir}
+}
+
+// set sets a stage that is torn down with the test.
+func (s *scene) set(options stage.Options) {
+	s.t.Helper()
+	options.Program, options.Dir = program, s.dir
+	set, err := stage.New(s.ctx, options)
+	if err != nil {
+		showLog(s.t, tailOf(filepath.Join(s.dir, "heirloom.log")).fromStart())
+		s.t.Fatal(err)
+	}
+	log := tailOf(set.HeirloomLog()).fromStart()
+	s.t.Cleanup(func() {
+		if err := set.Stop(); err != nil {
+			s.t.Errorf("stopping the stage: %v", err)
+		}
+		if s.t.Failed() {
+			showLog(s.t, log)
+		}
+		expectNoRace(s.t, log)
+	})
+	s.Stage = set
 }
 
 // in is the same scene inside a subtest.
 func (s *scene) in(t *testing.T) *scene {
-	return &scene{Stage: s.Stage, WithT: gomega.NewWithT(t), t: t, ctx: s.ctx, dir: s.dir}
+	within := *s
+	within.WithT, within.t = gomega.NewWithT(t), t
+	return &within
 }
 
 func (s *scene) freePort() int {
@@ -109,24 +163,6 @@ func (s *scene) read(path string) string {
 	content, err := os.ReadFile(path)
 	s.Expect(err).NotTo(gomega.HaveOccurred())
 	return string(content)
-}
-
-func showLog(t *testing.T, path string) {
-	if log, err := os.ReadFile(path); err == nil {
-		t.Logf("log of heirloom:\n%s", log)
-	}
-}
-
-func expectNoRace(t *testing.T, path string) {
-	log, err := os.ReadFile(path)
-	if err != nil {
-		return
-	}
-	for _, fault := range []string{"DATA RACE", "Panic in an admission handler", "Observed a panic"} {
-		if bytes.Contains(log, []byte(fault)) {
-			t.Errorf("the log of heirloom has %q:\n%s", fault, log)
-		}
-	}
 }
 
 func (s *scene) create(objects ...client.Object) {
@@ -153,10 +189,11 @@ func (s *scene) update(object client.Object, change func()) {
 // eventually waits until the object, read anew each time, satisfies the check.
 func (s *scene) eventually(object client.Object, check func(g gomega.Gomega)) {
 	s.t.Helper()
+	defer controlplane.Waited("an object to become as it should be", time.Now())
 	s.Eventually(func(g gomega.Gomega) {
 		g.Expect(s.Client.Get(s.ctx, client.ObjectKeyFromObject(object), object)).To(gomega.Succeed())
 		check(g)
-	}).WithTimeout(patience).WithPolling(50 * time.Millisecond).Should(gomega.Succeed())
+	}).WithTimeout(patience).WithPolling(polling).Should(gomega.Succeed())
 }
 
 // family is a Cluster with a MachineDeployment, MachineSet and Machine in a namespace of their own.
@@ -194,8 +231,22 @@ func (s *scene) admit(c client.Client, object client.Object) {
 		g.Expect(c.Create(s.ctx, probe, client.DryRunAll)).To(gomega.Succeed())
 		_, tracked := probe.GetAnnotations()[clusterv1.TaintsFromMachineAnnotation]
 		g.Expect(tracked || ours(probe) != "").To(gomega.BeTrue(), "it has inherited nothing yet")
-	}).WithTimeout(patience).Should(gomega.Succeed())
+	}).WithTimeout(patience).WithPolling(polling).Should(gomega.Succeed())
 	s.Expect(c.Create(s.ctx, object)).To(gomega.Succeed())
+}
+
+// startKubelet starts a kubelet that is stopped with the test at the latest.
+func (s *scene) startKubelet(options controlplane.KubeletOptions) *controlplane.Kubelet {
+	s.t.Helper()
+	options.Dir = s.dir
+	kubelet, err := s.StartKubelet(s.ctx, options)
+	s.Expect(err).NotTo(gomega.HaveOccurred())
+	s.t.Cleanup(func() {
+		if err := kubelet.Stop(); err != nil {
+			s.t.Errorf("stopping a kubelet: %v", err)
+		}
+	})
+	return kubelet
 }
 
 // kubelet is a client with the rights of a Node's kubelet.

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"context"
 	"maps"
 	"testing"
 	"time"
@@ -27,24 +28,37 @@ type abroad struct {
 func (s *scene) abroad(name string) abroad {
 	s.t.Helper()
 	a := abroad{family: s.settle(name, declared())}
-	w, err := s.StartWorkload(s.ctx, a.cluster, controlplane.Options{})
+	a.Workload = s.workload(a.cluster)
+	return a
+}
+
+// workload makes an API server that no other test uses meanwhile that of a Cluster. In the end, the Cluster is forgotten.
+func (s *scene) workload(cluster *clusterv1.Cluster) *stage.Workload {
+	s.t.Helper()
+	w, err := s.UseWorkload(s.ctx, cluster, lend(s.t, controlplane.Options{}).ControlPlane)
 	s.Expect(err).NotTo(HaveOccurred())
 	s.t.Cleanup(func() {
-		if err := w.Stop(); err != nil {
-			s.t.Errorf("stopping the workload cluster: %v", err)
+		w.Door.Shut() // whoever has the API server next is not disturbed
+		in := client.InNamespace(cluster.Namespace)
+		for _, object := range []client.Object{
+			&clusterv1.Machine{}, &clusterv1.MachineSet{}, &clusterv1.MachineDeployment{}, &clusterv1.Cluster{}, &corev1.Secret{},
+		} {
+			if err := s.Client.DeleteAllOf(context.WithoutCancel(s.ctx), object, in); err != nil {
+				s.t.Errorf("forgetting a Cluster: %v", err)
+			}
 		}
 	})
-	a.Workload = w
-	return a
+	return w
 }
 
 // eventuallyNode waits until the Node of that workload cluster satisfies the check.
 func (s *scene) eventuallyNode(a abroad, node *corev1.Node, check func(g Gomega)) {
 	s.t.Helper()
+	defer controlplane.Waited("a Node of a workload cluster to become as it should be", time.Now())
 	s.Eventually(func(g Gomega) {
 		g.Expect(a.Client.Get(s.ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
 		check(g)
-	}).WithTimeout(2 * patience).WithPolling(50 * time.Millisecond).Should(Succeed())
+	}).WithTimeout(2 * patience).WithPolling(polling).Should(Succeed())
 }
 
 func (s *scene) expectInherited(a abroad, node *corev1.Node) {
@@ -60,8 +74,8 @@ func (s *scene) expectInherited(a abroad, node *corev1.Node) {
 // and loses what its Machine loses.
 func TestNodesOfWorkloadClusters(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{})
-	red, blue := s.abroad("red"), s.abroad("blue")
+	s := sharedScene(t, both)
+	red, blue := s.abroad(s.own("red")), s.abroad(s.own("blue"))
 	s.get(blue.md)
 	s.update(blue.md, func() { blue.md.Spec.Template.Labels["node.cluster.x-k8s.io/color"] = "blue" })
 	// The same Node names and addresses in both: names repeat between clusters.
@@ -104,8 +118,8 @@ func TestNodesOfWorkloadClusters(t *testing.T) {
 // does one whose kubeconfig was replaced.
 func TestUnreachableWorkloadClusters(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{})
-	red, blue := s.abroad("red"), s.abroad("blue")
+	s := sharedScene(t, both)
+	red, blue := s.abroad(s.own("red")), s.abroad(s.own("blue"))
 	for _, a := range []abroad{red, blue} {
 		node := stage.Node(a.m.Name)
 		s.Expect(a.Client.Create(s.ctx, node)).To(Succeed())
@@ -137,8 +151,8 @@ func TestUnreachableWorkloadClusters(t *testing.T) {
 // A paused Cluster's Nodes are left alone until it is resumed; a deleted one's, for good.
 func TestPausedAndDeletedWorkloadClusters(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{})
-	a := s.abroad("paused")
+	s := sharedScene(t, both)
+	a := s.abroad(s.own("paused"))
 	node := stage.Node(a.m.Name)
 	s.Expect(a.Client.Create(s.ctx, node)).To(Succeed())
 	s.expectInherited(a, node)

@@ -24,8 +24,8 @@ import (
 // not quick enough. Without the label, or when the Cluster goes, nothing of that stays.
 func TestWorkloadClustersCallByURL(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{WorkloadWebhook: true})
-	a := s.abroad("called")
+	s := sharedScene(t, both)
+	a := s.abroad(s.own("called"))
 	registered := func() error {
 		list := &admissionregistrationv1.MutatingWebhookConfigurationList{}
 		s.Expect(a.Client.List(s.ctx, list)).To(Succeed())
@@ -42,11 +42,11 @@ func TestWorkloadClustersCallByURL(t *testing.T) {
 	choose("webhook")
 	s.Eventually(registered).WithTimeout(patience).Should(Succeed())
 
-	kubelet, err := a.User("system:node:called", "system:nodes")
+	kubelet, err := a.User("system:node:"+a.m.Name, "system:nodes")
 	s.Expect(err).NotTo(HaveOccurred())
 	asKubelet, err := client.New(kubelet, client.Options{Scheme: stage.Scheme()})
 	s.Expect(err).NotTo(HaveOccurred())
-	node := stage.Node("called")
+	node := stage.Node(a.m.Name)
 	s.Eventually(func(g Gomega) { // an API server needs a moment to hear of a webhook
 		dry := node.DeepCopy()
 		g.Expect(asKubelet.Create(s.ctx, dry, client.DryRunAll)).To(Succeed())
@@ -86,8 +86,8 @@ func (s *scene) expectNothingLearnt(a abroad) {
 	answers := map[string]bool{}
 	for _, forged := range []string{
 		genuine[:len(genuine)-1] + "0", genuine[:len(genuine)-64] + strings.Repeat("0", 64),
-		strings.Replace(genuine, "/called/", "/unknown/", 1), strings.Replace(genuine, "called", "kube-system", 1),
-		genuine + "/", s.WorkloadURL + "/workload/", s.WorkloadURL + "/workload/called/called/",
+		strings.Replace(genuine, "/"+a.m.Name+"/", "/unknown/", 1), strings.Replace(genuine, a.m.Name, "kube-system", 1),
+		genuine + "/", s.WorkloadURL + "/workload/", s.WorkloadURL + "/workload/" + a.m.Namespace + "/" + a.m.Name + "/",
 	} {
 		if forged == genuine {
 			continue

@@ -10,19 +10,33 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// releaseLease makes nobody the leader, as on a new control plane: who was it before would be for a while.
+func (s *Stage) releaseLease(ctx context.Context) error {
+	if s.options.On == nil {
+		return nil
+	}
+	if err := client.IgnoreNotFound(s.Client.Delete(ctx, lease())); err != nil {
+		return fmt.Errorf("releasing the leader election lease: %w", err)
+	}
+	return nil
+}
+
+func lease() *coordinationv1.Lease {
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: "leader-election-heirloom"}}
+}
 
 // holdLease makes somebody else the leader, for longer than any test runs.
 func (s *Stage) holdLease(ctx context.Context) error {
 	now := metav1.NewMicroTime(time.Now())
-	lease := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: "leader-election-heirloom"},
-		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To("the-stage"), LeaseDurationSeconds: ptr.To(int32(24 * 60 * 60)),
-			AcquireTime: &now, RenewTime: &now,
-		},
+	held := lease()
+	held.Spec = coordinationv1.LeaseSpec{
+		HolderIdentity: ptr.To("the-stage"), LeaseDurationSeconds: ptr.To(int32(24 * 60 * 60)),
+		AcquireTime: &now, RenewTime: &now,
 	}
-	if err := s.Client.Create(ctx, lease); err != nil {
+	if err := s.Client.Create(ctx, held); err != nil {
 		return fmt.Errorf("holding the leader election lease: %w", err)
 	}
 	return nil

@@ -45,6 +45,8 @@ type Options struct {
 	WithoutLoop bool
 	// Lagging lets the program's watches be held back; see Stage.Lag.
 	Lagging bool
+	// On is a control plane that runs already and that Stop leaves running. Nil: the stage has one of its own.
+	On *controlplane.ControlPlane
 	// WithoutProgram does not start the program; StartHeirloom does, later.
 	WithoutProgram bool
 	// ControlPlane are options of the control plane; CRDs default to Cluster API's. Those of providers that do not exist,
@@ -69,29 +71,36 @@ type Stage struct {
 
 // New sets the stage.
 func New(ctx context.Context, options Options) (*Stage, error) {
-	if len(options.ControlPlane.CRDPaths) == 0 {
-		paths, err := controlplane.CAPICRDPaths()
+	s := &Stage{ControlPlane: options.On, options: options}
+	if s.ControlPlane == nil {
+		ofPlane, err := ControlPlaneOptions(ctx, options.ControlPlane)
 		if err != nil {
 			return nil, err
 		}
-		options.ControlPlane.CRDPaths = paths
+		ofPlane.LogDir = options.Dir
+		if s.ControlPlane, err = controlplane.Start(ctx, ofPlane); err != nil {
+			return nil, err
+		}
 	}
-	providers, err := controlplane.ProviderCRDPath(ctx)
-	if err != nil {
-		return nil, err
-	}
-	// A copy, as the caller may start other stages with the same paths.
-	options.ControlPlane.CRDPaths = slices.Concat(options.ControlPlane.CRDPaths, []string{providers})
-	options.ControlPlane.LogDir = options.Dir
-	cp, err := controlplane.Start(ctx, options.ControlPlane)
-	if err != nil {
-		return nil, err
-	}
-	s := &Stage{ControlPlane: cp, options: options}
 	if err := s.set(ctx); err != nil {
-		return nil, errors.Join(err, cp.Stop())
+		return nil, errors.Join(err, s.Stop())
 	}
 	return s, nil
+}
+
+// ControlPlaneOptions returns options with the CRDs that a stage needs: Cluster API's, unless others are in them, and those of
+// providers that do not exist.
+func ControlPlaneOptions(ctx context.Context, options controlplane.Options) (controlplane.Options, error) {
+	files, err := here()
+	if err != nil {
+		return options, err
+	}
+	crds := options.CRDPaths
+	if len(crds) == 0 {
+		crds = files.clusterAPI
+	}
+	options.CRDPaths = slices.Concat(crds, []string{files.providers})
+	return options, ctx.Err()
 }
 
 func (s *Stage) set(ctx context.Context) error {
@@ -103,6 +112,9 @@ func (s *Stage) set(ctx context.Context) error {
 		return err
 	}
 	if err := s.install(ctx); err != nil {
+		return err
+	}
+	if err := s.releaseLease(ctx); err != nil {
 		return err
 	}
 	if s.options.WithoutLoop {
@@ -154,7 +166,8 @@ func (s *Stage) install(ctx context.Context) error {
 		namespaces = append(namespaces, watched) // the chart puts a Role there
 	}
 	for _, name := range namespaces {
-		if err := s.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		err := s.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		if client.IgnoreAlreadyExists(err) != nil {
 			return fmt.Errorf("creating namespace %s: %w", name, err)
 		}
 	}
@@ -176,12 +189,11 @@ func (s *Stage) install(ctx context.Context) error {
 	for key, value := range s.options.Values {
 		values[key] = value
 	}
-	root, err := controlplane.RepositoryRoot(ctx)
+	files, err := here()
 	if err != nil {
 		return err
 	}
-	chart := filepath.Join(root, "deploy", "chart", "heirloom")
-	objects, err := controlplane.RenderChart(ctx, chart, controlplane.ChartOptions{Namespace: Namespace, Values: values})
+	objects, err := controlplane.RenderChart(ctx, files.chart, controlplane.ChartOptions{Namespace: Namespace, Values: values})
 	if err != nil {
 		return err
 	}
@@ -200,6 +212,11 @@ func isWebhookConfiguration(object unstructured.Unstructured) bool {
 	return object.GroupVersionKind().Group == "admissionregistration.k8s.io"
 }
 
+// Dir is where the program's certificate and log are.
+func (s *Stage) Dir() string {
+	return s.options.Dir
+}
+
 // StartHeirloom starts the program and waits until it is ready.
 func (s *Stage) StartHeirloom(ctx context.Context) error {
 	return s.start(ctx, s.options.Program)
@@ -215,9 +232,15 @@ func (s *Stage) HeirloomLog() string {
 	return s.log
 }
 
-// Stop stops everything.
+// Stop stops everything, apart from a control plane that the stage was set on.
 func (s *Stage) Stop() error {
-	err := s.StopHeirloom()
+	var err error
+	if s.program != nil {
+		err = s.StopHeirloom()
+	}
 	s.Lag.stop()
+	if s.options.On != nil {
+		return err
+	}
 	return errors.Join(err, s.ControlPlane.Stop())
 }

@@ -33,12 +33,22 @@ func (s *Stage) StartWorkload(ctx context.Context, cluster *clusterv1.Cluster, o
 	if err != nil {
 		return nil, err
 	}
+	w, err := s.UseWorkload(ctx, cluster, cp)
+	if err != nil {
+		return nil, errors.Join(err, cp.Stop())
+	}
+	return w, nil
+}
+
+// UseWorkload is StartWorkload with a control plane that runs already. Whoever has it shuts the door in the end.
+func (s *Stage) UseWorkload(ctx context.Context, cluster *clusterv1.Cluster, cp *controlplane.ControlPlane) (*Workload, error) {
 	w := &Workload{ControlPlane: cp}
 	if err := w.open(); err != nil {
-		return nil, errors.Join(err, w.Stop())
+		return nil, err
 	}
 	if err := s.connect(ctx, cluster, w); err != nil {
-		return nil, errors.Join(err, w.Stop())
+		w.Door.Shut()
+		return nil, err
 	}
 	return w, nil
 }

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+)
+
+// TempDir makes a directory that does not outlive this process, however that ends. Whoever needs it no longer removes it.
+func TempDir(pattern string) (string, error) {
+	dir, err := os.MkdirTemp("", pattern)
+	if err != nil {
+		return "", fmt.Errorf("making a directory for temporary files: %w", err)
+	}
+	return dir, leave("dir", dir)
+}
+
+// will is what becomes of files when this process has ended: a shell waits for that and removes them.
+type will struct {
+	mu    sync.Mutex
+	shell io.Writer // nil until something is left
+}
+
+var lastWill will //nolint:gochecknoglobals // there is one for the process
+
+// Each line names something to remove: a directory, or those that a kubelet has noted in its log. Programs that are being killed
+// may still write into a directory.
+const executor = `
+trap '' INT TERM HUP
+while IFS= read -r line; do set -- "$@" "$line"; done
+for line; do
+	case $line in
+	log\ *) sed -n 's|.*\(/tmp/hollow-kubelet\.[0-9]*\) as root dir.*|\1|p' "${line#log }" | xargs rm -rf ;;
+	esac
+done 2>/dev/null
+for line; do
+	case $line in
+	dir\ *) for try in 1 2 3 4 5 6 7 8 9; do rm -rf "${line#dir }" && break; sleep 0.1; done ;;
+	esac
+done 2>/dev/null
+`
+
+// leave adds to the will.
+func leave(what, path string) error {
+	w := &lastWill
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.shell == nil {
+		command := exec.Command("/bin/sh", "-c", executor)
+		command.Dir = "/"
+		command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it outlives Ctrl-C
+		pipe, err := command.StdinPipe()
+		if err == nil {
+			err = command.Start()
+		}
+		if err != nil {
+			return fmt.Errorf("starting what removes temporary files: %w", err)
+		}
+		w.shell = pipe
+	}
+	if _, err := fmt.Fprintf(w.shell, "%s %s\n", what, path); err != nil {
+		return fmt.Errorf("noting what is to be removed: %w", err)
+	}
+	return nil
+}

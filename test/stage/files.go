@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stage
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+)
+
+// files is where things are that every stage needs.
+type files struct {
+	chart, providers string
+	clusterAPI       []string
+}
+
+// here looks for files once: it asks the go command, which takes a while.
+var here = sync.OnceValues(func() (files, error) { //nolint:gochecknoglobals // they stay where they are
+	ctx := context.Background()
+	root, err := controlplane.RepositoryRoot(ctx)
+	if err != nil {
+		return files{}, err
+	}
+	f := files{chart: filepath.Join(root, "deploy", "chart", "heirloom")}
+	if f.clusterAPI, err = controlplane.CAPICRDPaths(); err != nil {
+		return files{}, err
+	}
+	f.providers, err = controlplane.ProviderCRDPath(ctx)
+	return f, err
+})
