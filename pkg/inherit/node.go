@@ -131,10 +131,27 @@ func (p Policy) nodeTaints(m *capi.Machine, current, result NodeState) (NodeStat
 	if result.Annotations == nil {
 		result.Annotations = map[string]string{}
 	}
-	result.Annotations[clusterv1.TaintsFromMachineAnnotation] = p.formatTyped(
-		always(declared.typed), current.Annotations[clusterv1.TaintsFromMachineAnnotation])
-	setOwnTracking(result.Annotations, TaintsFromMachineAnnotation, taint.FormatList(always(declared.annotated)))
+	typed, held := p.divideTyped(always(declared.typed), current.Annotations)
+	result.Annotations[clusterv1.TaintsFromMachineAnnotation] = p.formatTyped(typed, current.Annotations[clusterv1.TaintsFromMachineAnnotation])
+	setOwnTracking(result.Annotations, TaintsFromMachineAnnotation, taint.FormatList(append(always(declared.annotated), held...)))
 	return result, err
+}
+
+// divideTyped returns the typed taints for Cluster API's record, and those that stay in our own: a taint that was declared by
+// annotation and has become typed is ours until Cluster API lists it. Cluster API may not have heard of the Machine's typed
+// taints yet, and removes from the Node what its record lists beyond those that it knows.
+func (p Policy) divideTyped(typed []corev1.Taint, annotations map[string]string) (listed, held []corev1.Taint) {
+	byClusterAPI, _ := taint.ParseList(annotations[clusterv1.TaintsFromMachineAnnotation])
+	byHeirloom, _ := taint.ParseList(annotations[TaintsFromMachineAnnotation])
+	for _, t := range typed {
+		ours := taint.Find(byHeirloom, taint.IDOf(t)) >= 0 && taint.Find(byClusterAPI, taint.IDOf(t)) < 0
+		if ours && p.ClusterAPITaints != PropagationDisabled {
+			held = append(held, t)
+		} else {
+			listed = append(listed, t)
+		}
+	}
+	return listed, held
 }
 
 // guard keeps workload off a worker Node until its restricted labels are there: a kubelet that does not bring the taint

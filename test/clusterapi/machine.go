@@ -5,10 +5,12 @@ package clusterapi
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/heirloom-dev/heirloom/test/controlplane"
@@ -47,7 +49,11 @@ func (i *Infrastructure) machine(ctx context.Context, req reconcile.Request) (re
 			return reconcile.Result{RequeueAfter: retry}, err
 		}
 	}
-	return reconcile.Result{}, i.report(ctx, infra, map[string]any{"ready": true, "initialization": map[string]any{"provisioned": true}})
+	err = i.report(ctx, infra, map[string]any{"ready": true, "initialization": map[string]any{"provisioned": true}})
+	if _, pooled := infra.GetLabels()[clusterv1.MachinePoolNameLabel]; err == nil && pooled {
+		return i.rest(ctx, req.Name)
+	}
+	return reconcile.Result{}, err
 }
 
 // bootstraps tells whether a Machine, or the template in a part of a MachinePool, has got its bootstrap data.
@@ -102,6 +108,35 @@ func (i *Infrastructure) start(ctx context.Context, name string, taints []string
 	}
 	i.kubelets[name] = kubelet
 	return nil
+}
+
+// rest stops the kubelets of members of pools once their Nodes are ready, and comes back until they are. Nobody misses
+// heartbeats here, and of inotify instances, of which each kubelet needs two, Linux gives a user 128.
+func (i *Infrastructure) rest(ctx context.Context, names ...string) (reconcile.Result, error) {
+	result := reconcile.Result{}
+	for _, name := range names {
+		node := &corev1.Node{}
+		if err := i.workload.Get(ctx, client.ObjectKey{Name: name}, node); client.IgnoreNotFound(err) != nil {
+			return result, fmt.Errorf("looking whether Node %s is ready: %w", name, err)
+		}
+		if !slices.ContainsFunc(node.Status.Conditions, isReady) {
+			result.RequeueAfter = retry
+			continue
+		}
+		i.mu.Lock()
+		kubelet := i.kubelets[name]
+		i.mu.Unlock()
+		if kubelet != nil {
+			if err := kubelet.Stop(); err != nil { // again, it does nothing
+				return result, err
+			}
+		}
+	}
+	return result, nil
+}
+
+func isReady(condition corev1.NodeCondition) bool {
+	return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
 }
 
 func (i *Infrastructure) stop(name string) error {

@@ -29,6 +29,14 @@ type pool struct {
 
 func (p pool) member(number int) string { return fmt.Sprintf("%s-%d", p.infra.GetName(), number) }
 
+func (p pool) members() []string {
+	names := make([]string, p.wanted)
+	for number := range names {
+		names[number] = p.member(number)
+	}
+	return names
+}
+
 // hasMachines tells whether there is a FakeMachine, and with it a Machine, for each member.
 func (p pool) hasMachines() bool {
 	machines, _, _ := unstructured.NestedBool(p.infra.Object, "spec", "machines")
@@ -72,7 +80,10 @@ func (i *Infrastructure) machinePool(ctx context.Context, req reconcile.Request)
 		}
 		return reconcile.Result{}, i.change(ctx, infra, func() { controllerutil.RemoveFinalizer(infra, poolFinalizer) })
 	}
-	return reconcile.Result{}, i.reportPool(ctx, p)
+	if err := i.reportPool(ctx, p); err != nil || p.hasMachines() {
+		return reconcile.Result{}, err
+	}
+	return i.rest(ctx, p.members()...)
 }
 
 func (i *Infrastructure) reportPool(ctx context.Context, p pool) error {
@@ -145,20 +156,15 @@ func (i *Infrastructure) resizeKubelets(ctx context.Context, p pool) (int, error
 // many, as the contract of MachinePool Machines asks. It returns how many FakeMachines there are.
 func (i *Infrastructure) resizeMachines(ctx context.Context, p pool) (int, error) {
 	for number := range p.wanted {
-		member := object(fakeMachine())
-		member.SetNamespace(p.infra.GetNamespace())
-		member.SetName(p.member(number))
-		member.SetLabels(map[string]string{
-			clusterv1.ClusterNameLabel:     p.owner.GetLabels()[clusterv1.ClusterNameLabel],
-			clusterv1.MachinePoolNameLabel: p.owner.GetName(),
-		})
-		// Not as controller, which its Machine will be.
-		member.SetOwnerReferences([]metav1.OwnerReference{{
-			APIVersion: p.infra.GetAPIVersion(), Kind: p.infra.GetKind(), Name: p.infra.GetName(), UID: p.infra.GetUID(),
-		}})
-		// A watch of the created one brings it back here.
-		if err := i.client.Create(ctx, member); err != nil && !apierrors.IsAlreadyExists(err) {
-			return 0, fmt.Errorf("creating FakeMachine %s: %w", member.GetName(), err)
+		key := client.ObjectKey{Namespace: p.infra.GetNamespace(), Name: p.member(number)}
+		known, err := i.get(ctx, fakeMachine(), reconcile.Request{NamespacedName: key})
+		if err != nil {
+			return 0, err
+		}
+		if known == nil {
+			if err := i.createMachine(ctx, p, key); err != nil {
+				return 0, err
+			}
 		}
 	}
 	left := p.wanted
@@ -186,4 +192,23 @@ func (i *Infrastructure) resizeMachines(ctx context.Context, p pool) (int, error
 		}
 	}
 	return left, nil
+}
+
+// createMachine creates a FakeMachine. A watch of it brings it back to its pool.
+func (i *Infrastructure) createMachine(ctx context.Context, p pool, key client.ObjectKey) error {
+	member := object(fakeMachine())
+	member.SetNamespace(key.Namespace)
+	member.SetName(key.Name)
+	member.SetLabels(map[string]string{
+		clusterv1.ClusterNameLabel:     p.owner.GetLabels()[clusterv1.ClusterNameLabel],
+		clusterv1.MachinePoolNameLabel: p.owner.GetName(),
+	})
+	// Not as controller, which its Machine will be.
+	member.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: p.infra.GetAPIVersion(), Kind: p.infra.GetKind(), Name: p.infra.GetName(), UID: p.infra.GetUID(),
+	}})
+	if err := i.client.Create(ctx, member); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating FakeMachine %s: %w", member.GetName(), err)
+	}
+	return nil
 }

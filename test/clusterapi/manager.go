@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 
+	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/test/controlplane"
@@ -27,10 +29,18 @@ type Options struct {
 // Managers are Cluster API's, running.
 type Managers struct {
 	providers  []provider
-	running    []*controlplane.Process
 	admin      client.Client
 	kubeconfig string
 	options    Options
+
+	mu      sync.Mutex
+	running []running
+}
+
+// running is the process of a manager, and where its metrics are.
+type running struct {
+	*controlplane.Process
+	metrics string
 }
 
 // provider is a manager with its part of Cluster API's module.
@@ -73,13 +83,27 @@ func (m *Managers) Switch(ctx context.Context, taintPropagation bool) error {
 	return m.startAll(ctx)
 }
 
+// startAll starts all of them at once: much of a start is waiting.
 func (m *Managers) startAll(ctx context.Context) error {
+	var starts errgroup.Group
 	for _, p := range m.providers {
-		if err := m.start(ctx, m.admin, p, m.kubeconfig, m.options); err != nil {
-			return errors.Join(err, m.Stop())
-		}
+		starts.Go(func() error { return m.start(ctx, m.admin, p, m.kubeconfig, m.options) })
+	}
+	if err := starts.Wait(); err != nil {
+		return errors.Join(err, m.Stop())
 	}
 	return nil
+}
+
+// MetricsURLs are where the metrics of the managers that run are.
+func (m *Managers) MetricsURLs() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	urls := make([]string, 0, len(m.running))
+	for _, r := range m.running {
+		urls = append(urls, r.metrics)
+	}
+	return urls
 }
 
 // start starts one manager. The API server calls its webhooks from then on, and fails without an answer.
@@ -96,7 +120,7 @@ func (m *Managers) start(ctx context.Context, admin client.Client, p provider, k
 	if err != nil {
 		return err
 	}
-	health := fmt.Sprintf("127.0.0.1:%d", ports[1])
+	health, diagnostics := fmt.Sprintf("127.0.0.1:%d", ports[1]), fmt.Sprintf("127.0.0.1:%d", ports[2])
 	binary, err := controlplane.ClusterAPIProgram(p.name)
 	if err != nil {
 		return err
@@ -104,7 +128,7 @@ func (m *Managers) start(ctx context.Context, admin client.Client, p provider, k
 	args := []string{
 		"--kubeconfig=" + kubeconfig, "--leader-elect=false",
 		fmt.Sprintf("--webhook-port=%d", ports[0]), "--webhook-cert-dir=" + certs, "--health-addr=" + health,
-		fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[2]), "--insecure-diagnostics=true",
+		"--diagnostics-address=" + diagnostics, "--insecure-diagnostics=true",
 		"--feature-gates=" + gates(options),
 	}
 	server := endpoint{url: fmt.Sprintf("https://127.0.0.1:%d", ports[0]), ca: ca}
@@ -115,7 +139,9 @@ func (m *Managers) start(ctx context.Context, admin client.Client, p provider, k
 	if err != nil {
 		return err
 	}
-	m.running = append(m.running, process)
+	m.mu.Lock()
+	m.running = append(m.running, running{process, "http://" + diagnostics + "/metrics"})
+	m.mu.Unlock()
 	if err := process.WaitReady(ctx, "http://"+health+"/readyz"); err != nil {
 		return err
 	}
@@ -143,12 +169,16 @@ func freePorts(n int) ([]int, error) {
 	return ports, nil
 }
 
-// Stop stops the managers.
+// Stop stops the managers, all at once.
 func (m *Managers) Stop() error {
-	var errs []error
-	for _, process := range m.running {
-		errs = append(errs, process.Stop())
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	stops := make([]error, len(m.running))
+	var all sync.WaitGroup
+	for i, r := range m.running {
+		all.Go(func() { stops[i] = r.Stop() })
 	}
+	all.Wait()
 	m.running = nil
-	return errors.Join(errs...)
+	return errors.Join(stops...)
 }

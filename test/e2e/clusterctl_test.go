@@ -22,6 +22,7 @@ import (
 
 // What `make components` makes is a provider for the real clusterctl: it installs, configures, upgrades and deletes it.
 func TestClusterctl(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	m := newManagementCluster(ctx, t)

@@ -23,8 +23,8 @@ func (w *world) addClass(typed bool) {
 	w.t.Helper()
 	for _, template := range []*unstructured.Unstructured{
 		templateOf(infrastructureVersion, "FakeClusterTemplate", "class", map[string]any{}),
-		templateOf(infrastructureVersion, "FakeMachineTemplate", "small", map[string]any{"size": "small"}),
-		templateOf(infrastructureVersion, "FakeMachineTemplate", "big", map[string]any{"size": "big"}),
+		templateOf(infrastructureVersion, "FakeMachineTemplate", "class-small", map[string]any{"size": "small"}),
+		templateOf(infrastructureVersion, "FakeMachineTemplate", "class-big", map[string]any{"size": "big"}),
 		templateOf(infrastructureVersion, "FakeMachinePoolTemplate", "pooled", map[string]any{"machines": true}),
 		templateOf(infrastructureVersion, "FakeMachinePoolTemplate", "bare", map[string]any{"machines": false}),
 		templateOf(bootstrapVersion, "KubeadmConfigTemplate", "class", map[string]any{
@@ -59,7 +59,7 @@ func controlPlaneClass(typed bool) clusterv1.ControlPlaneClass {
 			Checks: clusterv1.ControlPlaneClassHealthCheckChecks{NodeStartupTimeoutSeconds: ptr.To(int32(600))},
 		},
 	}
-	class.MachineInfrastructure.TemplateRef = reference(infrastructureVersion, "FakeMachineTemplate", "small")
+	class.MachineInfrastructure.TemplateRef = reference(infrastructureVersion, "FakeMachineTemplate", "class-small")
 	if typed {
 		class.Taints = stage.Taints(clusterv1.MachineTaintPropagationAlways, "class=control-plane:PreferNoSchedule")
 	}
@@ -77,7 +77,7 @@ func machineDeploymentClass(typed bool) clusterv1.MachineDeploymentClass {
 		},
 	}
 	class.Bootstrap.TemplateRef = reference(bootstrapVersion, "KubeadmConfigTemplate", "class")
-	class.Infrastructure.TemplateRef = reference(infrastructureVersion, "FakeMachineTemplate", "small")
+	class.Infrastructure.TemplateRef = reference(infrastructureVersion, "FakeMachineTemplate", "class-small")
 	if typed {
 		class.Taints = stage.Taints(clusterv1.MachineTaintPropagationAlways, "class=workers:NoSchedule")
 	}
@@ -119,9 +119,9 @@ func declaredByCluster(section string) clusterv1.ObjectMeta {
 	}
 }
 
-// managed returns a Cluster of the class.
-func managed(typed bool) *clusterv1.Cluster {
-	cluster := stage.Cluster("fleet", "prod")
+// managedCluster returns a Cluster of the class.
+func managedCluster(typed bool) *clusterv1.Cluster {
+	cluster := stage.Cluster("fleet", managed)
 	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "127.0.0.1", Port: 6443}
 	topology := &cluster.Spec.Topology
 	topology.ClassRef.Name, topology.Version = "class", kubernetesVersion

@@ -14,29 +14,42 @@ import (
 )
 
 // addLonely creates a MachineSet and a Machine that nobody owns, with what their owners would have declared, and two more that
-// are adopted: a Machine by that MachineSet, and an empty MachineSet by the MachineDeployment.
-func (w *world) addLonely(d stage.Declared) {
+// are adopted: a Machine by that MachineSet, and an empty MachineSet by the MachineDeployment. Their names begin with a prefix.
+func (w *world) addLonely(prefix string, d stage.Declared) {
 	w.t.Helper()
-	empty := w.orphanSet("empty", 0)
+	empty := w.orphanSet(prefix+"empty", 0)
 	w.create(empty)
 	w.expectOwned(empty, "MachineDeployment")
 
-	set := w.orphanSet("set", 2)
-	own := map[string]string{clusterv1.ClusterNameLabel: "prod", "set": "lonely"}
+	set := w.orphanSet(prefix+"set", 2)
+	own := map[string]string{clusterv1.ClusterNameLabel: plain, "set": prefix + "lonely"}
 	set.Labels, set.Spec.Selector.MatchLabels = own, own
 	set.Spec.Template.Labels, set.Spec.Template.Annotations = maps.Clone(d.Labels), d.Annotations
 	maps.Copy(set.Spec.Template.Labels, own)
 	set.Spec.Template.Spec.Taints = d.Taints
 	// First, so that it counts when the MachineSet comes; the Cluster adopts only what stands alone.
-	adopted := w.addMachine(set, "adopted", stage.Declared{Labels: own})
+	adopted := w.addMachine(set, prefix+"adopted", stage.Declared{Labels: own})
 	w.expectOwned(adopted, "Cluster")
 	w.create(set)
 	w.expectOwned(adopted, "MachineSet")
 
 	single := d
-	single.Labels = map[string]string{clusterv1.ClusterNameLabel: "prod", "team": "ml"}
-	w.addMachine(set, "single", single)
-	w.lonely = 3
+	single.Labels = map[string]string{clusterv1.ClusterNameLabel: plain, "team": "ml"}
+	w.addMachine(set, prefix+"single", single)
+	w.lonely += 3
+}
+
+// dropLonely deletes what addLonely has created and nobody has adopted.
+func (w *world) dropLonely(prefix string) {
+	w.t.Helper()
+	set, single := &clusterv1.MachineSet{}, &clusterv1.Machine{}
+	set.Namespace, set.Name, single.Namespace, single.Name = "fleet", prefix+"set", "fleet", prefix+"single"
+	for _, object := range []client.Object{set, single} {
+		w.Expect(w.Client.Delete(w.ctx, object)).To(Succeed())
+	}
+	w.expectGone(set)
+	w.expectGone(single)
+	w.lonely -= 3
 }
 
 // orphanSet returns a MachineSet that the MachineDeployment selects and does not own.
@@ -64,5 +77,5 @@ func (w *world) expectOwned(object client.Object, by string) {
 	w.Eventually(func(g Gomega) {
 		g.Expect(w.Client.Get(w.ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
 		g.Expect(object.GetOwnerReferences()).To(ContainElement(HaveField("Kind", by)))
-	}).WithTimeout(patience).Should(Succeed())
+	}).Should(Succeed())
 }

@@ -3,9 +3,7 @@
 package e2e
 
 import (
-	"encoding/json"
 	"slices"
-	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,6 +43,13 @@ func (w *world) list(c client.Client, gvk schema.GroupVersionKind) []unstructure
 	return list.Items
 }
 
+// machines are the Machines of a Cluster.
+func (w *world) machines(cluster string) []unstructured.Unstructured {
+	return slices.DeleteFunc(w.list(w.Client, machineKind), func(m unstructured.Unstructured) bool {
+		return m.GetLabels()[clusterv1.ClusterNameLabel] != cluster
+	})
+}
+
 // versions are the resource versions of the whole chain.
 func (w *world) versions() map[string]string {
 	all := map[string]string{}
@@ -59,30 +64,6 @@ func (w *world) versions() map[string]string {
 	return all
 }
 
-// settle waits until everything is as it was asked for and nothing has been written for some seconds.
-func (w *world) settle() {
-	w.t.Helper()
-	settle(w)
-}
-
-// settle waits for several worlds at once.
-func settle(worlds ...*world) {
-	one := worlds[0]
-	one.t.Helper()
-	last, since := make([]string, len(worlds)), time.Now()
-	one.Eventually(func(g Gomega) {
-		for i, w := range worlds {
-			w.ready(g)
-			now, err := json.Marshal([]any{w.versions(), w.normalNodes()})
-			g.Expect(err).NotTo(HaveOccurred())
-			if string(now) != last[i] {
-				last[i], since = string(now), time.Now()
-			}
-		}
-		g.Expect(time.Since(since)).To(BeNumerically(">", 5*time.Second), "something is still being written")
-	}).WithTimeout(5 * patience).WithPolling(time.Second).Should(Succeed())
-}
-
 // deployed expects that the MachineDeployment is what was asked for.
 func (w *world) deployed(g Gomega) {
 	g.Expect(w.Client.Get(w.ctx, client.ObjectKeyFromObject(w.md), w.md)).To(Succeed())
@@ -91,7 +72,7 @@ func (w *world) deployed(g Gomega) {
 	for _, count := range []*int32{w.md.Status.Replicas, w.md.Status.ReadyReplicas, w.md.Status.UpToDateReplicas} {
 		g.Expect(count).To(HaveValue(Equal(want)), "%v", w.md.Status.Conditions)
 	}
-	g.Expect(w.list(w.Client, machineKind)).To(HaveLen(int(want + w.lonely)))
+	g.Expect(w.machines(plain)).To(HaveLen(int(want + w.lonely)))
 }
 
 // snapshot returns every object of the chain and every Node, without what differs from run to run.

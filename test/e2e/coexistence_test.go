@@ -3,153 +3,112 @@
 package e2e
 
 import (
-	"context"
-	"fmt"
-	"slices"
-	"strings"
+	"path/filepath"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/utils/ptr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	corev1 "k8s.io/api/core/v1"
 
-	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/test/clusterapi"
-	"github.com/heirloom-dev/heirloom/test/stage"
 )
-
-// step is something that an operator does. After it, both worlds settle and are compared.
-type step struct {
-	name string
-	do   func(*world)
-}
-
-// steps are one life of a MachineDeployment. With typed, taints are declared in fields, too, which Cluster API accepts only
-// with its feature gate.
-func steps(typed bool) []step {
-	declared := stage.Declared{
-		Labels:         map[string]string{"team": "ml", "node.cluster.x-k8s.io/pool": "gpu", "node-role.kubernetes.io/worker": "", "goes": "soon"},
-		Annotations:    map[string]string{"note": "humans", "node.cluster.x-k8s.io/note": "nodes", taint.AlwaysAnnotation: "annotated-always=yes:NoSchedule"},
-		OwnAnnotations: map[string]string{"runbook": "there", clusterv1.AutoscalerMaxSizeAnnotation: "9"},
-	}
-	if typed {
-		declared.Taints = append(stage.Taints(clusterv1.MachineTaintPropagationAlways, "gpu=true:NoSchedule"),
-			stage.Taints(clusterv1.MachineTaintPropagationOnInitialization, "booting=yes:PreferNoSchedule")...)
-	}
-	return []step{
-		{"create", func(w *world) { w.deploy(2, declared) }},
-		{"change and remove", func(w *world) {
-			w.change(func(md *clusterv1.MachineDeployment) {
-				template := &md.Spec.Template
-				delete(template.Labels, "goes")
-				template.Labels["team"], template.Labels["node.cluster.x-k8s.io/pool"] = "ai", "tpu"
-				template.Labels["came.node.cluster.x-k8s.io/later"] = "yes"
-				delete(template.Annotations, "note")
-				md.Annotations["runbook"] = "here"
-				if typed {
-					template.Spec.Taints = stage.Taints(clusterv1.MachineTaintPropagationAlways, "tpu=true:NoSchedule")
-				}
-			})
-		}},
-		{"change fields in place", func(w *world) {
-			w.change(func(md *clusterv1.MachineDeployment) {
-				md.Spec.Template.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To(int32(60))
-				md.Spec.Template.Spec.MinReadySeconds = ptr.To(int32(1))
-			})
-		}},
-		{"scale out", func(w *world) {
-			w.change(func(md *clusterv1.MachineDeployment) { md.Spec.Replicas = ptr.To(int32(3)) })
-		}},
-		{"roll out", func(w *world) {
-			w.change(func(md *clusterv1.MachineDeployment) {
-				md.Spec.Template.Spec.Bootstrap.DataSecretName = ptr.To("other-data")
-			})
-		}},
-		{"change after a rollout", func(w *world) {
-			w.change(func(md *clusterv1.MachineDeployment) { md.Spec.Template.Labels["team"] = "after" })
-		}},
-		{"a MachineSet and a Machine without owners, and adoption", func(w *world) { w.addLonely(declared) }},
-		{"delete a Machine", func(w *world) {
-			machines := w.list(w.Client, machineKind)
-			machine := machines[slices.IndexFunc(machines, func(m unstructured.Unstructured) bool { return strings.HasPrefix(m.GetName(), "workers-") })]
-			w.Expect(w.Client.Delete(w.ctx, &machine)).To(Succeed())
-			w.Eventually(func() error { return w.Client.Get(w.ctx, client.ObjectKeyFromObject(&machine), &machine) }).
-				WithTimeout(patience).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
-		}},
-		{"scale in", func(w *world) {
-			w.change(func(md *clusterv1.MachineDeployment) { md.Spec.Replicas = ptr.To(int32(1)) })
-		}},
-	}
-}
 
 // Beside Cluster API's own controllers, every object of the chain ends as without Heirloom, apart from what only Heirloom
 // promises; nothing moves that would not move anyway. It makes no difference whether Heirloom comes before or after, and
 // none is left when it has gone.
+//
+// There are two pairs of worlds. What is played in one pair is played one after the other, as each needs how the one before
+// ends. It is not parallel with other tests: two pairs are as much as two cores and the inotify instances of one user can bear.
 func TestCoexistence(t *testing.T) {
-	t.Parallel() // with TestCoexistenceWithTopology
-	for _, gate := range []bool{true, false} {
-		t.Run(fmt.Sprintf("MachineTaintPropagation=%t", gate), func(t *testing.T) {
-			t.Parallel() // most of it is waiting
-			options := clusterapi.Options{TaintPropagation: gate}
-			alone, together := newWorld(t, false, options), newWorld(t, true, options)
-			for _, step := range steps(gate) {
-				step.do(alone)
-				step.do(together)
-				expectEqual(alone, together, step.name)
-			}
-			expectQuiet(alone, together)
-
-			alone.Expect(alone.StartHeirloom(alone.ctx)).To(Succeed())
-			expectEqual(alone, together, "Heirloom comes later")
-			together.Expect(together.StopHeirloom()).To(Succeed())
-			last := step{"Heirloom has gone", func(w *world) {
-				w.change(func(md *clusterv1.MachineDeployment) { md.Spec.Template.Labels["team"] = "last" })
-			}}
-			last.do(alone)
-			last.do(together)
-			expectEqual(alone, together, last.name)
-		})
-	}
-}
-
-// expectEqual lets both worlds settle and compares them.
-func expectEqual(alone, together *world, after string) {
-	together.t.Helper()
-	expectEqualParts(alone, together, after, (*world).snapshot)
-}
-
-// expectEqualParts compares what a function returns of both worlds when they have settled. On a busy machine, a controller
-// may rest for longer than settle waits, so that one world is behind; the worlds have to become equal without any further step.
-func expectEqualParts(alone, together *world, after string, parts func(*world) []string) {
-	together.t.Helper()
-	settle(alone, together)
-	settled, diff := time.Now(), ""
-	err := wait.PollUntilContextTimeout(together.ctx, time.Second, patience, true, func(context.Context) (bool, error) {
-		diff = cmp.Diff(parts(alone), parts(together))
-		return diff == "", nil
+	t.Run("MachineTaintPropagation=false", func(t *testing.T) {
+		t.Parallel()
+		testGateOff(t)
 	})
-	if err != nil {
-		together.t.Fatalf("after %q, Heirloom makes a difference (-without, +with):\n%s", after, diff)
-	}
-	together.t.Logf("%s: as without Heirloom, %s after both settled", after, time.Since(settled).Round(time.Second))
+	t.Run("MachineTaintPropagation=switched", func(t *testing.T) {
+		t.Parallel()
+		testGateSwitched(t)
+	})
 }
 
-// expectQuiet expects that the world with Heirloom is still, and that Cluster API did not have to write more there than alone.
-// How often it repeats itself in all differs a little from run to run.
-func expectQuiet(alone, together *world) {
-	together.t.Helper()
-	together.expectStill()
-	without, with := alone.writes(), together.writes()
-	together.t.Logf("Cluster API wrote, status aside, %d times without Heirloom and %d times beside it: %v", without.total(), with.total(), with)
-	for _, what := range []string{"delete machines", "delete machinesets"} {
-		together.Expect(with[what]).To(Equal(without[what]), what)
+// testGateOff begins with two worlds without Heirloom.
+func testGateOff(t *testing.T) {
+	// Of a leader that is killed, the next one has to wait for the end of the lease.
+	s := setting{
+		Options: clusterapi.Options{Kubeadm: true},
+		args:    []string{"--leader-elect-lease-duration=30s", "--leader-elect-renew-deadline=25s"},
 	}
-	expectSameCreations(alone, together)
-	together.Expect(float64(with.total())).To(BeNumerically("<=", 1.2*float64(without.total())))
+	p := newPair(t, s)
+	p.play("ComingAndGoing", comeAndGo)
+	p.play("HeirloomComesLater", func(p *pair) {
+		p.together.Expect(p.together.StartHeirloom(p.together.ctx)).To(Succeed())
+		p.expectEqual("Heirloom comes later")
+		p.together.Expect(p.together.InstallWebhooks(p.together.ctx, p.together.WebhookURL)).To(Succeed())
+		p.do((*world).undeploy)
+	})
+	var other *management
+	p.play("Lives", func(p *pair) {
+		of := livesGateOff()
+		of.after[0].do = append(of.after[0].do, func(w *world) {
+			if w == p.together {
+				other = w.another(s) // what comes next would have to wait for it
+			}
+		})
+		p.live(of)
+	})
+	p.play("MoveAndRestore", func(p *pair) { p.moveAndRestore(other) })
+	p.play("TopologyEnds", func(p *pair) { p.endTopology() })
+	p.play("HeirloomHasGone", func(p *pair) {
+		p.together.Expect(p.together.StopHeirloom()).To(Succeed())
+		p.step("Heirloom has gone", func(w *world) { w.relabel("last") })
+		p.together.Expect(p.together.StartHeirloom(p.together.ctx)).To(Succeed())
+	})
+	p.play("OwnerDropsWhatWasRestored", (*pair).dropRestored)
+}
+
+// testGateSwitched begins where Heirloom has tracked annotated taints for a while. No Node loses a taint when the gate is
+// switched, Heirloom and Cluster API go on to read what the other wrote, and what Heirloom makes of annotated taints while the
+// gate is on keeps nobody from writing anything once it is off.
+func testGateSwitched(t *testing.T) {
+	p := newPair(t, setting{
+		Options: clusterapi.Options{Kubeadm: true}, heirloom: true,
+		// So much runs here that two cores may take longer to renew a lease than it lasts otherwise. The gate is asked for as
+		// often as objects are looked at again.
+		args: []string{"--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=45s", "--sync-period=15s"},
+	})
+	p.do(func(w *world) {
+		w.deploy(2, declared())
+		w.addLonely("", declared())
+	})
+	p.expectEqual("create, the gate is off")
+	p.together.eventuallyEachNode(func(g Gomega, node corev1.Node) { tracked(g, node, "", alwaysAnnotated) })
+	recorder := p.together.recordNodes()
+	p.play("GateSwitchedOn", func(p *pair) {
+		p.switchOn(recorder)
+		p.do(func(w *world) { w.dropLonely("") })
+	})
+	p.play("Lives", func(p *pair) { p.live(livesGateOn()) })
+	p.play("HeirloomHasGoneAndComesLater", (*pair).goAndComeLater)
+	p.play("QuietMinute", func(p *pair) { p.together.expectStill() })
+	p.play("TopologyEnds", func(p *pair) {
+		p.do(func(w *world) { w.dropLonely("typed-") })
+		p.endTopology(func(w *world) { w.addLonely("", declared()) })
+	})
+	p.play("GateSwitchedOff", func(p *pair) { p.switchOff(recorder) })
+	for _, w := range []*world{p.alone, p.together} {
+		w.Expect(w.read(filepath.Join(w.dir, "core.log"))).NotTo(ContainSubstring("invalid taint format"))
+	}
+}
+
+// endTopology takes the managed Cluster away, part by part, while something else is done at last.
+func (p *pair) endTopology(last ...func(*world)) {
+	p.step("without the MachineDeployment", (*world).withoutMachineDeployment)
+	p.step("what is left of the managed Cluster", append(last, (*world).demolish)...)
+	p.expectSameCreations()
+}
+
+// goAndComeLater stops Heirloom, lets Machines come without it, and starts it again.
+func (p *pair) goAndComeLater() {
+	p.together.Expect(p.together.StopHeirloom()).To(Succeed())
+	p.step("Heirloom has gone", func(w *world) { w.relabel("last") }, func(w *world) { w.deleteMachine("workers-") })
+	p.together.Expect(p.together.StartHeirloom(p.together.ctx)).To(Succeed())
+	p.expectEqual("Heirloom comes later")
 }

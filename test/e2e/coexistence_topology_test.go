@@ -3,77 +3,75 @@
 package e2e
 
 import (
-	"fmt"
 	"slices"
-	"testing"
+	"time"
 
-	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
-	"github.com/heirloom-dev/heirloom/test/clusterapi"
+	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// The same as TestCoexistence for a Cluster with a managed topology, a kubeadm control plane and MachinePools, beside
-// Cluster API's core and kubeadm managers.
-func TestCoexistenceWithTopology(t *testing.T) {
-	t.Parallel() // with TestCoexistence
-	for _, gate := range []bool{true, false} {
-		// Not both at once: so many kubelets and API servers need more inotify instances than Linux gives a user.
-		t.Run(fmt.Sprintf("MachineTaintPropagation=%t", gate), func(t *testing.T) {
-			options := clusterapi.Options{TaintPropagation: gate, Kubeadm: true}
-			alone, together := newManagedWorld(t, false, options), newManagedWorld(t, true, options)
-			compare := func(steps ...step) {
-				for _, step := range steps {
-					step.do(alone)
-					step.do(together)
-					expectEqual(alone, together, step.name)
-				}
-			}
-			compare(step{"create", func(w *world) { w.build(gate) }})
-			together.expectPromised("annotated-cluster", 30, "leader", "workers", "pooled", "bare")
-			compare(step{"change class and Cluster", func(w *world) { w.redeclare(gate) }})
-			together.expectPromised("annotated-changed", 31, "leader", "changed")
-			compare(
-				step{"roll out other templates", (*world).rollOut},
-				step{"scale out", func(w *world) { w.scale(3, 2) }},
-				step{"remediate a worker, replace a leader", (*world).replace},
-			)
-			expectQuiet(alone, together)
-			compare(step{"scale in", func(w *world) { w.scale(1, 1) }})
-			if !gate { // which makes no difference to clusterctl
-				alone.dropShim()
-				together.dropShim()
-				together.move(together.another(options))
-				expectEqual(alone, together, "clusterctl move")
-			}
-			compare(step{"without the MachineDeployment", func(w *world) {
-				w.changeCluster(func(t *clusterv1.Topology) { t.Workers.MachineDeployments = nil })
-			}})
-			for _, w := range []*world{alone, together} {
-				w.Expect(w.Client.Delete(w.ctx, w.cluster)).To(Succeed())
-			}
-			alone.expectGone(alone.cluster)
-			together.expectGone(together.cluster)
-			together.Expect(cmp.Diff(alone.snapshot(), together.snapshot())).To(BeEmpty(), "what is left of the Cluster")
-			expectSameCreations(alone, together)
-		})
-	}
-}
-
-// build creates the Cluster.
+// build creates the managed Cluster.
 func (w *world) build(typed bool) {
 	w.t.Helper()
-	w.cluster = managed(typed)
-	w.create(w.cluster)
+	w.prepareManaged(typed)
+	cluster := managedCluster(typed)
+	w.create(cluster)
+	w.managed = cluster
+	w.wakePools()
+}
+
+// wakePools has the KubeadmConfigs of MachinePools looked at until they have bootstrap data. Otherwise that is so only every half
+// minute, as long as there is no control plane.
+func (w *world) wakePools() {
+	w.t.Helper()
+	defer controlplane.Waited("MachinePools to be bootstrapped", time.Now())
+	w.Eventually(func(g Gomega) {
+		pools := &clusterv1.MachinePoolList{}
+		g.Expect(w.Client.List(w.ctx, pools)).To(Succeed())
+		g.Expect(pools.Items).To(HaveLen(len(w.managed.Spec.Topology.Workers.MachinePools)))
+		asleep := 0
+		for _, pool := range pools.Items {
+			bootstrap := pool.Spec.Template.Spec.Bootstrap
+			if bootstrap.DataSecretName == nil {
+				asleep++
+			}
+			config := &unstructured.Unstructured{}
+			config.SetAPIVersion(bootstrapVersion)
+			config.SetKind("KubeadmConfig")
+			g.Expect(w.Client.Get(w.ctx, client.ObjectKey{Namespace: pool.Namespace, Name: bootstrap.ConfigRef.Name}, config)).To(Succeed())
+			value := `""`
+			if _, was := config.GetAnnotations()["woken"]; was || bootstrap.DataSecretName != nil {
+				value = "null"
+			}
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"woken":`+value+`}}}`))
+			g.Expect(w.Client.Patch(w.ctx, config, patch)).To(Succeed())
+		}
+		g.Expect(asleep).To(BeZero())
+	}).WithPolling(time.Second).Should(Succeed())
+}
+
+// withoutMachineDeployment takes the MachineDeployment out of the topology.
+func (w *world) withoutMachineDeployment() {
+	w.changeCluster(func(t *clusterv1.Topology) { t.Workers.MachineDeployments = nil })
+}
+
+// demolish deletes the managed Cluster with all that it has.
+func (w *world) demolish() {
+	w.t.Helper()
+	w.Expect(w.Client.Delete(w.ctx, w.managed)).To(Succeed())
+	w.expectGone(w.managed)
+	w.managed = nil
 }
 
 // redeclare changes, adds and removes labels, annotations, taints and in-place fields in the class and in the Cluster.
@@ -121,8 +119,8 @@ func (w *world) redeclare(typed bool) {
 func (w *world) rollOut() {
 	w.t.Helper()
 	w.changeClass(func(class *clusterv1.ClusterClassSpec) {
-		class.ControlPlane.MachineInfrastructure.TemplateRef.Name = "big"
-		class.Workers.MachineDeployments[0].Infrastructure.TemplateRef.Name = "big"
+		class.ControlPlane.MachineInfrastructure.TemplateRef.Name = "class-big"
+		class.Workers.MachineDeployments[0].Infrastructure.TemplateRef.Name = "class-big"
 	})
 }
 
@@ -167,10 +165,10 @@ func (w *world) replace() {
 	w.expectGone(leader)
 }
 
-// machineWith returns a Machine with this label.
+// machineWith returns a Machine of the managed Cluster with this label.
 func (w *world) machineWith(label string) *unstructured.Unstructured {
 	w.t.Helper()
-	machines := slices.DeleteFunc(w.list(w.Client, machineKind), func(m unstructured.Unstructured) bool {
+	machines := slices.DeleteFunc(w.machines(managed), func(m unstructured.Unstructured) bool {
 		_, has := m.GetLabels()[label]
 		return !has
 	})
@@ -181,26 +179,26 @@ func (w *world) machineWith(label string) *unstructured.Unstructured {
 func (w *world) expectGone(object client.Object) {
 	w.t.Helper()
 	w.Eventually(func() error { return w.Client.Get(w.ctx, client.ObjectKeyFromObject(object), object) }).
-		WithTimeout(3 * patience).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
+		Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
 }
 
-// expectPromised expects what Cluster API does not bring, or not everywhere: on every Node a taint that is declared by
+// expectPromised expects what Cluster API does not bring, or not everywhere: on every Node of the managed Cluster a taint that is declared by
 // annotation, an annotation, and one of these labels, each of which some Node has; and the time for draining that a MachinePool
 // declares for its Machines.
 func (w *world) expectPromised(tainted string, draining int64, pools ...string) {
 	w.t.Helper()
 	w.Eventually(func(g Gomega) {
 		seen := sets.New[string]()
-		for _, node := range w.list(w.workload.Client, nodeKind) {
+		for _, node := range w.managedNodes() {
 			g.Expect(text(node.Object["spec"])).To(ContainSubstring(`"key":"`+tainted+`"`), node.GetName())
 			g.Expect(text(node.Object["spec"])).NotTo(ContainSubstring(clusterv1.NodeUninitializedTaint.Key), node.GetName())
 			g.Expect(node.GetAnnotations()).To(HaveKeyWithValue("node.cluster.x-k8s.io/note", "cluster"), node.GetName())
 			seen.Insert(node.GetLabels()["node.cluster.x-k8s.io/pool"])
 		}
 		g.Expect(seen.UnsortedList()).To(ConsistOf(pools))
-		pooled := slices.DeleteFunc(w.list(w.Client, machineKind), func(m unstructured.Unstructured) bool { return !isPooled(m) })
+		pooled := slices.DeleteFunc(w.machines(managed), func(m unstructured.Unstructured) bool { return !isPooled(m) })
 		g.Expect(pooled).To(HaveLen(1))
 		seconds, _, _ := unstructured.NestedInt64(pooled[0].Object, "spec", "deletion", "nodeDrainTimeoutSeconds")
 		g.Expect(seconds).To(Equal(draining))
-	}).WithTimeout(patience).Should(Succeed())
+	}).Should(Succeed())
 }

@@ -4,15 +4,18 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,86 +25,154 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// kubernetesVersion is what hollow kubelets say of themselves. Cluster API compares it with what was asked for.
-const kubernetesVersion = "v1.36.3"
+const (
+	// kubernetesVersion is what hollow kubelets say of themselves. Cluster API compares it with what was asked for.
+	kubernetesVersion = "v1.36.3"
+	// plain is a Cluster whose control plane is managed by somebody else, managed is one with a topology.
+	plain, managed = "prod", "managed"
+)
 
 // world is a management cluster with Cluster API's own managers and one workload cluster whose Nodes are hollow kubelets;
-// with Heirloom, or without.
+// with Heirloom, or without. All Clusters in it lead to the one workload cluster, each with Nodes of its own.
 type world struct {
 	*stage.Stage
 	*WithT
-	t        *testing.T
+	t *testing.T
+	// whole is the test for as long as the world is there; t may be a part of it.
+	whole    *testing.T
 	ctx      context.Context
 	dir      string
 	managers *clusterapi.Managers
 	infra    *clusterapi.Infrastructure
-	// audited are the audit logs of the management clusters that it has had.
-	audited []string
+	// audits are the audit logs of the management clusters that it has had.
+	audits []*auditLog
+	// watched tells when something was written last.
+	watched *watched
 
 	workload *stage.Workload
 	cluster  *clusterv1.Cluster
-	md       *clusterv1.MachineDeployment
-	// lonely is how many Machines there are that are not the MachineDeployment's.
+	// md is the MachineDeployment of the plain Cluster, or nil while there is none.
+	md *clusterv1.MachineDeployment
+	// lonely is how many Machines of the plain Cluster there are that are not the MachineDeployment's.
 	lonely int32
-	// ready expects that everything is as it was asked for.
-	ready func(Gomega)
+	// managed is the Cluster with a topology, or nil while there is none.
+	managed *clusterv1.Cluster
 }
 
-// newWorld makes a world with a Cluster that has an external control plane. Without Heirloom it has neither its webhooks nor
-// its program.
-func newWorld(t *testing.T, heirloom bool, options clusterapi.Options) *world {
-	t.Helper()
-	w := newEmptyWorld(t, heirloom, options)
-	w.ready = w.deployed
-	w.addCluster()
-	return w
+// setting says what a world begins with.
+type setting struct {
+	clusterapi.Options
+	// heirloom says whether the program and its webhooks are there from the beginning.
+	heirloom bool
+	// args are further arguments of the program.
+	args []string
 }
 
-// newEmptyWorld makes a world without Clusters, with further arguments for Heirloom.
-func newEmptyWorld(t *testing.T, heirloom bool, options clusterapi.Options, args ...string) *world {
+// newWorld makes a world with a plain Cluster. Without Heirloom it has neither its webhooks nor its program.
+func newWorld(t *testing.T, s setting) *world {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "world")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
-	audited := filepath.Join(dir, "audit.log")
-	s, err := stage.New(ctx, stage.Options{
-		Program: binary(t, "heirloom"), Args: args, Dir: dir, WithoutWebhooks: !heirloom, WithoutProgram: !heirloom,
-		ControlPlane: controlplane.Options{AuditLog: audited},
-	})
-	if err != nil {
-		cancel()
-		t.Fatal(err)
-	}
-	w := &world{Stage: s, WithT: NewWithT(t), t: t, ctx: ctx, dir: dir, audited: []string{audited}}
+	w := &world{whole: t, ctx: ctx, dir: dir}
+	w.in(t)
 	t.Cleanup(func() { w.end(cancel) })
-	options.Dir = dir
-	w.managers, err = clusterapi.Start(ctx, s.ControlPlane, options)
-	w.Expect(err).NotTo(HaveOccurred())
+	var starts errgroup.Group
+	starts.Go(func() (err error) {
+		w.Stage, w.managers, err = w.startManagement(dir, s)
+		return err
+	})
+	starts.Go(w.startWorkload)
+	w.Expect(starts.Wait()).To(Succeed())
+	w.audits = []*auditLog{{path: auditLogIn(dir)}}
+	w.watch()
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}})
+	w.provide()
+	w.addCluster()
 	return w
 }
 
-// addCluster creates a Cluster whose control plane is managed by somebody else.
+// in makes a test the one that fails with what happens in the world.
+func (w *world) in(t *testing.T) {
+	w.t, w.WithT = t, NewWithT(t)
+	w.SetDefaultEventuallyTimeout(5 * patience)
+	w.SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
+}
+
+// starting are the API servers that start at this moment: more than two on two cores would keep each other from it.
+var starting = make(chan struct{}, 2)
+
+// startManagement starts a management cluster with Cluster API's managers.
+func (w *world) startManagement(dir string, s setting) (*stage.Stage, *clusterapi.Managers, error) {
+	program, err := controlplane.Built(w.ctx, "heirloom")
+	if err != nil {
+		return nil, nil, err
+	}
+	starting <- struct{}{}
+	management, err := stage.New(w.ctx, stage.Options{
+		Program: program, Args: s.args, Dir: dir, WithoutWebhooks: !s.heirloom, WithoutProgram: !s.heirloom,
+		ControlPlane: controlplane.Options{AuditLog: auditLogIn(dir)},
+	})
+	<-starting
+	if err != nil {
+		return nil, nil, err
+	}
+	s.Dir = dir
+	managers, err := clusterapi.Start(w.ctx, management.ControlPlane, s.Options)
+	return management, managers, err
+}
+
+func auditLogIn(dir string) string { return filepath.Join(dir, "audit.log") }
+
+// startWorkload starts the workload cluster.
+func (w *world) startWorkload() error {
+	starting <- struct{}{}
+	cp, err := controlplane.Start(w.ctx, controlplane.Options{})
+	<-starting
+	if err != nil {
+		return err
+	}
+	w.workload = &stage.Workload{ControlPlane: cp}
+	w.workload.Client, err = client.New(cp.AdminConfig(), client.Options{Scheme: stage.Scheme()})
+	return err
+}
+
+// addCluster creates the plain Cluster.
 func (w *world) addCluster() {
 	w.t.Helper()
-	w.create(provided("FakeCluster", "prod", map[string]any{}))
+	w.addKubeconfig(plain, clusterv1.ClusterSecretType)
+	w.create(provided("FakeCluster", plain, map[string]any{}))
 	w.create(provided("FakeMachineTemplate", "small", map[string]any{"template": map[string]any{"spec": map[string]any{"size": "small"}}}))
-	controlPlane := provided("ModernControlPlane", "prod", map[string]any{"version": kubernetesVersion})
+	controlPlane := provided("ModernControlPlane", plain, map[string]any{"version": kubernetesVersion})
 	controlPlane.SetAPIVersion("controlplane.cluster.x-k8s.io/v1beta2")
 	w.create(controlPlane)
-	w.cluster = stage.Cluster("fleet", "prod")
+	w.cluster = stage.Cluster("fleet", plain)
 	w.cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
-		APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "FakeCluster", Name: "prod",
+		APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "FakeCluster", Name: plain,
 	}
 	w.cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{
-		APIGroup: "controlplane.cluster.x-k8s.io", Kind: "ModernControlPlane", Name: "prod",
+		APIGroup: "controlplane.cluster.x-k8s.io", Kind: "ModernControlPlane", Name: plain,
 	}
 	w.cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "127.0.0.1", Port: 6443}
 	w.create(w.cluster)
-	var err error
-	w.workload, err = w.StartWorkload(w.ctx, w.cluster, controlplane.Options{})
+}
+
+// addKubeconfig creates the Secret that leads to the workload cluster.
+func (w *world) addKubeconfig(cluster string, kind corev1.SecretType) {
+	w.t.Helper()
+	kubeconfig, err := w.workload.Kubeconfig("cluster-api", "system:masters")
 	w.Expect(err).NotTo(HaveOccurred())
-	w.provide()
+	w.addSecret(cluster, "kubeconfig", kind, map[string][]byte{"value": kubeconfig})
+}
+
+func (w *world) addSecret(cluster, purpose string, kind corev1.SecretType, data map[string][]byte) {
+	w.t.Helper()
+	w.create(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "fleet", Name: cluster + "-" + purpose, Labels: map[string]string{clusterv1.ClusterNameLabel: cluster},
+		},
+		Type: kind, Data: data,
+	})
 }
 
 // provide starts the infrastructure provider.
@@ -112,8 +183,9 @@ func (w *world) provide() {
 }
 
 func (w *world) end(cancel context.CancelFunc) {
-	defer cancel()
 	defer os.RemoveAll(w.dir)
+	defer cancel()
+	w.in(w.whole)
 	if w.t.Failed() {
 		for _, name := range []string{"heirloom.log", "core.log", "kubeadm-bootstrap.log", "kubeadm-control-plane.log"} {
 			if log, err := os.ReadFile(filepath.Join(w.dir, name)); err == nil {
@@ -121,16 +193,25 @@ func (w *world) end(cancel context.CancelFunc) {
 			}
 		}
 	}
+	if w.watched != nil {
+		w.watched.stop()
+	}
+	// Nothing is left running because something else has not ended well.
+	var first, last errgroup.Group
 	if w.managers != nil {
-		w.Expect(w.managers.Stop()).To(Succeed())
+		first.Go(w.managers.Stop)
 	}
 	if w.infra != nil {
-		w.Expect(w.infra.Stop()).To(Succeed())
+		first.Go(w.infra.Stop)
 	}
+	err := first.Wait()
 	if w.workload != nil {
-		w.Expect(w.workload.Stop()).To(Succeed())
+		last.Go(w.workload.Stop)
 	}
-	w.Expect(w.Stop()).To(Succeed())
+	if w.Stage != nil {
+		last.Go(w.Stop)
+	}
+	w.Expect(errors.Join(err, last.Wait())).To(Succeed())
 }
 
 func (w *world) create(object client.Object) {
@@ -154,17 +235,30 @@ func provided(kind, name string, spec map[string]any) *unstructured.Unstructured
 	object.SetKind(kind)
 	object.SetNamespace("fleet")
 	object.SetName(name)
-	object.SetLabels(map[string]string{clusterv1.ClusterNameLabel: "prod"})
+	object.SetLabels(map[string]string{clusterv1.ClusterNameLabel: plain})
 	return object
 }
 
 // deploy creates a MachineDeployment of FakeMachines.
 func (w *world) deploy(replicas int32, d stage.Declared) {
 	w.t.Helper()
-	w.md = stage.MachineDeployment(w.cluster, "workers", d)
-	w.md.Spec.Replicas = ptr.To(replicas)
-	w.md.Spec.Template.Spec.InfrastructureRef.Kind = "FakeMachineTemplate"
-	w.md.Spec.Template.Spec.InfrastructureRef.Name = "small"
-	w.md.Spec.Template.Spec.Version = kubernetesVersion
-	w.create(w.md)
+	md := stage.MachineDeployment(w.cluster, "workers", d)
+	md.Spec.Replicas = ptr.To(replicas)
+	md.Spec.Template.Spec.InfrastructureRef.Kind = "FakeMachineTemplate"
+	md.Spec.Template.Spec.InfrastructureRef.Name = "small"
+	md.Spec.Template.Spec.Version = kubernetesVersion
+	// One comes and one goes at a time, without waiting for each other.
+	md.Spec.Rollout.Strategy.Type = clusterv1.RollingUpdateMachineDeploymentStrategyType
+	md.Spec.Rollout.Strategy.RollingUpdate.MaxSurge = ptr.To(intstr.FromInt32(1))
+	md.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable = ptr.To(intstr.FromInt32(1))
+	w.create(md)
+	w.md = md
+}
+
+// undeploy deletes the MachineDeployment with all that it has.
+func (w *world) undeploy() {
+	w.t.Helper()
+	w.Expect(w.Client.Delete(w.ctx, w.md)).To(Succeed())
+	w.expectGone(w.md)
+	w.md = nil
 }

@@ -23,7 +23,7 @@ func (f *fleet) testForged() {
 	genuine := *list.Items[0].Webhooks[0].ClientConfig.URL
 	mac := genuine[strings.LastIndex(genuine, "/")+1:]
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	before := f.denied(client)
+	before := f.denied()
 	answers := map[string]bool{}
 	forged := []string{
 		strings.Replace(genuine, "/red/red/", "/blue/blue/", 1),       // another Cluster
@@ -41,18 +41,21 @@ func (f *fleet) testForged() {
 		answers[string(body)] = true
 	}
 	f.Expect(answers).To(HaveLen(1))
-	f.Expect(f.denied(client) - before).To(BeEquivalentTo(len(forged)))
+	f.Expect(f.denied() - before).To(BeEquivalentTo(len(forged)))
 }
 
 // denied returns how many requests of workload clusters were denied so far.
-func (f *fleet) denied(client *http.Client) int {
-	response, err := client.Get(f.MetricsURL)
+func (f *fleet) denied() int { return f.metric("heirloom_workload_admission_denied_total", "") }
+
+// metric returns the value of a metric with these labels.
+func (f *fleet) metric(name, labels string) int {
+	response, err := http.Get(f.MetricsURL)
 	f.Expect(err).NotTo(HaveOccurred())
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	f.Expect(err).NotTo(HaveOccurred())
-	counted := regexp.MustCompile(`(?m)^heirloom_workload_admission_denied_total (\d+)`).FindSubmatch(body)
-	f.Expect(counted).NotTo(BeNil())
+	counted := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name+labels) + ` (\d+)`).FindSubmatch(body)
+	f.Expect(counted).NotTo(BeNil(), name)
 	n, err := strconv.Atoi(string(counted[1]))
 	f.Expect(err).NotTo(HaveOccurred())
 	return n

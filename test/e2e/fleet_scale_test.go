@@ -18,12 +18,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
 // testScale adds many Machines and Nodes and changes the one template above them.
 func (f *fleet) testScale(count int) {
 	const ring = "node.cluster.x-k8s.io/ring"
+	defer controlplane.Waited("many Nodes to follow", time.Now())
 	f.admit(f.blue, "none")
 	var creates errgroup.Group
 	creates.SetLimit(16)
@@ -49,7 +51,7 @@ func (f *fleet) testScale(count int) {
 		}
 		g.Expect(len(list.Items)).To(BeNumerically(">=", count))
 		g.Expect(lacking).To(BeEmpty())
-	}).WithTimeout(5 * time.Minute).WithPolling(time.Second).Should(Succeed())
+	}).WithTimeout(5 * time.Minute).WithPolling(500 * time.Millisecond).Should(Succeed())
 }
 
 // testQuiet expects that nobody writes or reads what Heirloom sees to, once everything has settled, as the API servers
@@ -65,14 +67,17 @@ func (f *fleet) testQuiet() {
 		}
 		return counted
 	}
-	before := count()
-	f.Eventually(func() map[string]float64 {
-		last := before
-		before = count()
-		return difference(last, before)
-	}).WithTimeout(2*time.Minute).WithPolling(5*time.Second).Should(BeEmpty(), "it settles")
-	f.Consistently(func() map[string]float64 { return difference(before, count()) }).
-		WithTimeout(20*time.Second).WithPolling(2*time.Second).Should(BeEmpty(), "and stays quiet")
+	begun := time.Now()
+	defer controlplane.Waited("a quiet fleet", begun)
+	before, since := count(), begun
+	f.Eventually(func() time.Duration {
+		now := count()
+		if changed := difference(before, now); len(changed) > 0 {
+			f.t.Logf("not quiet yet, after %s: %v", time.Since(begun).Round(time.Second), changed)
+			before, since = now, time.Now()
+		}
+		return time.Since(since)
+	}).WithTimeout(3*time.Minute).WithPolling(2*time.Second).Should(BeNumerically(">=", 20*time.Second), "it settles and stays quiet")
 }
 
 // requests returns what the API server has counted of requests about what Heirloom sees to: everything but what kubelets

@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -47,13 +49,14 @@ type member struct {
 // Nodes of workload clusters are right in every way in which they can be admitted; a cluster that is away keeps nobody
 // waiting; a large fleet gets a change to its last Node; and when nothing changes, nothing is written.
 func TestFleet(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t)
 	t.Run("the loop alone", func(t *testing.T) { f.in(t).testLoop() })
 	t.Run("by URL", func(t *testing.T) { f.in(t).testWebhook() })
 	t.Run("forged paths", func(t *testing.T) { f.in(t).testForged() })
 	t.Run("by policy", func(t *testing.T) { f.in(t).testPolicy() })
-	t.Run("a cluster that is away for a minute", func(t *testing.T) { f.in(t).testAway() })
-	t.Run("500 Nodes", func(t *testing.T) { f.in(t).testScale(500) })
+	t.Run("explain", func(t *testing.T) { f.in(t).testExplain() })
+	t.Run("500 Nodes, while a cluster is away", func(t *testing.T) { f.in(t).testAway(func(f *fleet) { f.testScale(500) }) })
 	t.Run("quiet", func(t *testing.T) { f.in(t).testQuiet() })
 }
 
@@ -212,22 +215,46 @@ func (f *fleet) expectAdmission(m *member, name string) {
 	}).WithTimeout(patience).Should(Succeed())
 }
 
-// testAway makes one cluster unreachable for a minute, in which something changes.
-func (f *fleet) testAway() {
+// testAway makes one cluster unreachable until Heirloom has given up its connection. Meanwhile something changes there, and much
+// has to be done in another cluster.
+func (f *fleet) testAway(meanwhile func(*fleet)) {
 	const season = "node.cluster.x-k8s.io/season"
-	has := func(m *member, name string) func(g Gomega) {
+	has := func(m *member, name, value string) func(g Gomega) {
 		return func(g Gomega) {
 			node := &corev1.Node{}
 			g.Expect(m.Client.Get(f.ctx, client.ObjectKey{Name: name}, node)).To(Succeed())
-			g.Expect(node.Labels).To(HaveKeyWithValue(season, "winter"))
+			g.Expect(node.Labels).To(HaveKeyWithValue(season, value))
 		}
 	}
+	f.Expect(f.metric("heirloom_workload_clusters", `{state="disconnected"}`)).To(BeZero())
 	f.red.Door.Shut()
 	f.declare(f.red, season, "winter")
 	f.declare(f.blue, season, "winter")
-	f.Eventually(has(f.blue, "blue-loop")).WithTimeout(10 * time.Second).Should(Succeed())
-	f.Consistently(has(f.blue, "blue-loop")).WithTimeout(time.Minute).WithPolling(time.Second).Should(Succeed())
-	f.Consistently(has(f.red, "red-loop")).WithTimeout(time.Second).ShouldNot(Succeed())
+	f.Eventually(has(f.blue, "blue-loop", "winter")).WithTimeout(10 * time.Second).Should(Succeed())
+	meanwhile(f)
+	begun := time.Now()
+	f.Eventually(func() int { return f.metric("heirloom_workload_clusters", `{state="disconnected"}`) }).
+		WithTimeout(3*patience).WithPolling(200*time.Millisecond).Should(Equal(1), "given up")
+	controlplane.Waited("a cluster to be given up", begun)
+	f.declare(f.blue, season, "spring")
+	f.Eventually(has(f.blue, "blue-loop", "spring")).WithTimeout(10 * time.Second).Should(Succeed())
+	f.Consistently(has(f.red, "red-loop", "winter")).WithTimeout(time.Second).ShouldNot(Succeed())
 	f.Expect(f.red.Door.Open()).To(Succeed())
-	f.Eventually(has(f.red, "red-loop")).WithTimeout(30 * time.Second).Should(Succeed())
+	f.Eventually(has(f.red, "red-loop", "winter")).WithTimeout(patience).Should(Succeed())
+}
+
+// testExplain has the kubectl plugin tell where the keys of a Machine come from.
+func (f *fleet) testExplain() {
+	m := stage.Machine(f.red.ms, "red-explained")
+	m.Labels["mine"] = "yes"
+	f.Expect(f.Client.Create(f.ctx, m)).To(Succeed())
+	kubeconfig := filepath.Join(f.dir, "admin.kubeconfig")
+	f.Expect(f.WriteKubeconfig(kubeconfig, "admin", "system:masters")).To(Succeed())
+	explain := exec.CommandContext(f.ctx, binary(f.t, "kubectl-heirloom"), "explain", "machine/red-explained", "--namespace", "red", "--kubeconfig", kubeconfig)
+	out, err := explain.CombinedOutput()
+	f.Expect(err).NotTo(HaveOccurred(), "%s", out)
+	f.Expect(string(out)).To(MatchRegexp(
+		`(?m)^label\s+node\.cluster\.x-k8s\.io/pool\s+red\s+MachineDeployment red/red spec\.template\.metadata\.labels \(owned by heirloom\)`))
+	f.Expect(string(out)).To(MatchRegexp(`(?m)^label\s+mine\s+yes\s+set here by`))
+	f.Expect(string(out)).To(ContainSubstring(clusterv1.ClusterNameLabel))
 }

@@ -23,6 +23,7 @@ import (
 // Two copies of the sources in different directories make the same images, SBOMs, chart and components, byte for byte.
 // Neither is a git checkout.
 func TestReleaseIsReproducible(t *testing.T) {
+	t.Parallel()
 	Expect := NewWithT(t).Expect
 	first, second := makeRelease(t), makeRelease(t)
 	files, err := os.ReadDir(first)

@@ -163,7 +163,13 @@ func (m *managementCluster) startProgram(namespace string, args []string) (proce
 		fmt.Sprintf("--webhook-port=%d", ports[0]), fmt.Sprintf("--health-addr=127.0.0.1:%d", ports[1]),
 		fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[2]),
 	})
-	process, err = controlplane.StartProcess(m.ctx, binary(m.t, "heirloom"), args, filepath.Join(dir, "heirloom.log"))
+	log := filepath.Join(dir, "heirloom.log")
+	m.t.Cleanup(func() {
+		if text, err := os.ReadFile(log); err == nil && m.t.Failed() {
+			m.t.Logf("log of heirloom:\n%s", text)
+		}
+	})
+	process, err = controlplane.StartProcess(m.ctx, binary(m.t, "heirloom"), args, log)
 	m.Expect(err).NotTo(gomega.HaveOccurred())
 	return process, fmt.Sprintf("http://127.0.0.1:%d", ports[1])
 }

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"cmp"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,43 +35,41 @@ type management struct {
 }
 
 // another makes another management cluster beside the one that this world has, with the same programs.
-func (w *world) another(options clusterapi.Options) *management {
+func (w *world) another(s setting) *management {
 	w.t.Helper()
 	m := &management{dir: filepath.Join(w.dir, "another")}
 	w.Expect(os.Mkdir(m.dir, 0o700)).To(Succeed())
+	s.heirloom = true
 	var err error
-	m.Stage, err = stage.New(w.ctx, stage.Options{
-		Program: binary(w.t, "heirloom"), Dir: m.dir, ControlPlane: controlplane.Options{AuditLog: m.audited()},
-	})
-	w.Expect(err).NotTo(HaveOccurred())
+	m.Stage, m.managers, err = w.startManagement(m.dir, s)
 	first := w.Stage
-	w.t.Cleanup(func() {
-		if w.t.Failed() {
+	w.whole.Cleanup(func() {
+		if w.whole.Failed() {
 			log, _ := os.ReadFile(filepath.Join(m.dir, "heirloom.log"))
-			w.t.Logf("heirloom.log of the other management cluster:\n%s", log)
+			w.whole.Logf("heirloom.log of the other management cluster:\n%s", log)
 		}
 		if w.Stage != first {
 			w.swap(m) // the world ends with what it began with
 		}
+		var stopped []error
 		if m.managers != nil {
-			w.Expect(m.managers.Stop()).To(Succeed())
+			stopped = append(stopped, m.managers.Stop())
 		}
-		w.Expect(m.Stop()).To(Succeed())
+		if m.Stage != nil {
+			stopped = append(stopped, m.Stop())
+		}
+		w.Expect(errors.Join(stopped...)).To(Succeed())
 	})
-	options.Dir = m.dir
-	m.managers, err = clusterapi.Start(w.ctx, m.ControlPlane, options)
 	w.Expect(err).NotTo(HaveOccurred())
 	return m
 }
-
-// audited is the API server's audit log.
-func (m *management) audited() string { return filepath.Join(m.dir, "audit.log") }
 
 // swap makes the world's management cluster the other one.
 func (w *world) swap(m *management) {
 	w.Stage, m.Stage = m.Stage, w.Stage
 	w.managers, m.managers = m.managers, w.managers
 	w.dir, m.dir = m.dir, w.dir
+	w.watch()
 }
 
 // move moves the world's Clusters with clusterctl.
@@ -84,7 +84,7 @@ func (w *world) move(to *management) {
 		w.labelCRDs(c)
 	}
 	w.Expect(w.infra.Detach()).To(Succeed())
-	w.audited = append(w.audited, to.audited())
+	w.audits = append(w.audits, &auditLog{path: auditLogIn(to.dir)})
 	_, err := clusterctl.Run(w.ctx, "move", "--to-kubeconfig", target, "--namespace", w.cluster.Namespace)
 	w.Expect(err).NotTo(HaveOccurred())
 	w.swap(to)
@@ -101,17 +101,21 @@ func (w *world) labelCRDs(c client.Client) {
 	}
 }
 
-// pause pauses or resumes the Cluster.
+// pause pauses or resumes every Cluster.
 func (w *world) pause(paused bool) {
 	w.t.Helper()
-	w.Expect(w.Client.Get(w.ctx, client.ObjectKeyFromObject(w.cluster), w.cluster)).To(Succeed())
-	before := w.cluster.DeepCopy()
-	w.cluster.Spec.Paused = &paused
-	w.Expect(w.Client.Patch(w.ctx, w.cluster, client.MergeFrom(before))).To(Succeed())
+	list := &clusterv1.ClusterList{}
+	w.Expect(w.Client.List(w.ctx, list)).To(Succeed())
+	for i := range list.Items {
+		cluster := &list.Items[i]
+		before := cluster.DeepCopy()
+		cluster.Spec.Paused = &paused
+		w.Expect(w.Client.Patch(w.ctx, cluster, client.MergeFrom(before))).To(Succeed())
+	}
 }
 
-// stored returns all that a backup of the Cluster's Namespace has to hold: Secrets, and every object of Cluster API and its
-// providers, the Cluster last, as Velero restores it by default.
+// stored returns all that a backup of the Clusters' Namespace has to hold: Secrets, and every object of Cluster API and its
+// providers, the Clusters last, as Velero restores them by default.
 func (w *world) stored() []unstructured.Unstructured {
 	w.t.Helper()
 	c, err := discovery.NewDiscoveryClientForConfig(w.AdminConfig())
@@ -147,7 +151,7 @@ func rank(kind schema.GroupVersionKind) int {
 	return 0
 }
 
-// lose takes a backup of the paused Cluster, has its management cluster lost, and restores it in what is there then.
+// lose takes a backup of the paused Clusters, has their management cluster lost, and restores them in what is there then.
 func (w *world) lose(how func()) {
 	w.t.Helper()
 	w.pause(true)
@@ -162,11 +166,11 @@ func (w *world) lose(how func()) {
 // wipe leaves the management cluster as if it were a new one, with programs that remember nothing.
 func (w *world) wipe() {
 	w.t.Helper()
-	for _, object := range w.stored() {
-		w.Expect(w.Client.Delete(w.ctx, &object)).To(Succeed())
+	for _, object := range slices.Backward(w.stored()) { // a class only after the Clusters that it has
+		w.Eventually(func() error { return client.IgnoreNotFound(w.Client.Delete(w.ctx, &object)) }).Should(Succeed())
 		if len(object.GetFinalizers()) > 0 {
 			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-			w.Expect(w.Client.Patch(w.ctx, &object, patch)).To(Succeed())
+			w.Expect(client.IgnoreNotFound(w.Client.Patch(w.ctx, &object, patch))).To(Succeed())
 		}
 	}
 	w.Expect(w.stored()).To(BeEmpty())

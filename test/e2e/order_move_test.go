@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"testing"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -14,68 +13,70 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
-	"github.com/heirloom-dev/heirloom/test/clusterapi"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// A Cluster goes to another management cluster with clusterctl move, and comes back to the first one out of a backup, after
-// the other is lost. No Machine is replaced and no Node changes; what the owner drops then leaves everybody. A world without
-// Heirloom, which has not moved and is restored where it was, ends the same.
-func TestMoveAndRestore(t *testing.T) {
-	t.Parallel() // most of it is waiting
-	p := pair{newWorld(t, false, clusterapi.Options{}), newWorld(t, true, clusterapi.Options{})}
-	p.do(func(w *world) {
-		declared := inOrder()
-		declared.Labels["node.cluster.x-k8s.io/later"], declared.Annotations["later"] = "goes", "too"
-		w.deploy(1, declared)
-		w.addLonely(declared)
-	})
-	expectEqual(p.alone, p.together, "create")
+// moveAndRestore moves the Clusters to another management cluster with clusterctl, and brings them back to the first one out of
+// a backup, after the other is lost. No Machine is replaced and no Node changes; what the owner drops then leaves everybody. A
+// world without Heirloom, which has not moved and is restored where it was, ends the same.
+func (p *pair) moveAndRestore(other *management) {
 	w := p.together
-	w.eventuallyEachNode(func(g Gomega, node corev1.Node) { tracked(g, node, "", "annotated-always=yes:NoSchedule") })
-	recorder, err := controlplane.RecordVersions(w.ctx, w.workload.AdminConfig(), corev1.SchemeGroupVersion.WithResource("nodes"))
-	w.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { w.Expect(recorder.Stop()).To(Succeed()) })
-
-	other := w.another(clusterapi.Options{})
+	w.eventuallyEachNode(func(g Gomega, node corev1.Node) { tracked(g, node, "", alwaysAnnotated) })
+	recorder := w.recordNodes()
+	p.do((*world).dropShim)
+	p.expectEqual("references to what is long gone are dropped")
 	before, owned, log := w.identities(), w.owned(), filepath.Join(w.dir, "heirloom.log")
-	logged := len(w.read(log))
+	logged, from := len(w.read(log)), len(recorder.All())
 	w.move(other)
-	expectEqual(p.alone, w, "clusterctl move")
-	w.expectSame(before, recorder.All())
+	p.expectEqual("clusterctl move")
+	w.expectSame(before, recorder.All()[from:])
 	w.Expect(w.owned()).To(Equal(owned), "what was Heirloom's there is Heirloom's here")
-	w.Expect(errorsIn(w.read(log)[logged:])).To(BeEmpty(), "Heirloom has nothing to do any more where the Cluster was")
+	w.Expect(errorsIn(w.read(log)[logged:])).To(BeEmpty(), "Heirloom has nothing to do any more where the Clusters were")
 
-	p.do(func(w *world) {
+	p.step("the owner drops a label and a taint", func(w *world) {
 		w.change(func(md *clusterv1.MachineDeployment) {
 			withdraw(md, "node.cluster.x-k8s.io/goes", taint.AlwaysAnnotation)
 		})
 	})
-	expectEqual(p.alone, w, "the owner drops a label and a taint")
 	w.expectWithdrawn("node.cluster.x-k8s.io/goes", taint.AlwaysAnnotation)
+	p.expectSameCreations()
 
-	before, from, ofAlone := w.identities(), len(recorder.All()), p.alone.identities()
+	before, ofAlone := w.identities(), p.alone.identities()
+	from = len(recorder.All())
 	p.alone.lose(func() { p.alone.wipe() })
 	w.lose(func() {
 		w.Expect(w.managers.Stop()).To(Succeed())
 		w.Expect(w.StopHeirloom()).To(Succeed())
 		w.swap(other)
 	})
-	expectEqual(p.alone, w, "backup and restore")
+	p.expectEqual("backup and restore")
 	w.expectSame(before, recorder.All()[from:])
 	p.alone.Expect(p.alone.identities()).To(Equal(ofAlone))
 	w.expectStill()
+}
 
+// dropRestored has the owner drop what came out of the backup.
+func (p *pair) dropRestored() {
+	w := p.together
 	p.do(func(w *world) {
-		w.change(func(md *clusterv1.MachineDeployment) { withdraw(md, "node.cluster.x-k8s.io/later", "later") })
+		w.change(func(md *clusterv1.MachineDeployment) { withdraw(md, "node.cluster.x-k8s.io/restored", "restored") })
 	})
-	w.expectWithdrawn("node.cluster.x-k8s.io/later", "later")
-	p.alone.settle()
-	for _, machine := range p.alone.list(p.alone.Client, machineKind) {
+	w.expectWithdrawn("node.cluster.x-k8s.io/restored", "restored")
+	settle(p.alone)
+	for _, machine := range p.alone.machines(plain) {
 		if workers(&machine) {
-			w.Expect(machine.GetLabels()).To(HaveKey("node.cluster.x-k8s.io/later"), "what Cluster API does not take away by itself after a restore")
+			w.Expect(machine.GetLabels()).To(HaveKey("node.cluster.x-k8s.io/restored"), "what Cluster API does not take away by itself after a restore")
 		}
 	}
+}
+
+// recordNodes records every version of every Node for as long as the world is there.
+func (w *world) recordNodes() *controlplane.Recorder {
+	w.t.Helper()
+	recorder, err := controlplane.RecordVersions(w.ctx, w.workload.AdminConfig(), corev1.SchemeGroupVersion.WithResource("nodes"))
+	w.Expect(err).NotTo(HaveOccurred())
+	w.whole.Cleanup(func() { w.Expect(recorder.Stop()).To(Succeed()) })
+	return recorder
 }
 
 // workers tells what is the MachineDeployment's.
@@ -105,7 +106,7 @@ func (w *world) expectWithdrawn(label, annotation string) {
 				g.Expect(annotation == taint.AlwaysAnnotation && strings.Contains(taint.FormatList(node.Spec.Taints), "annotated-always")).To(BeFalse(), node.Name)
 			}
 		}
-	}).WithTimeout(patience).Should(Succeed())
+	}).Should(Succeed())
 }
 
 // identities are what would change if a Machine were replaced: the Machines' names and the Nodes' UIDs.
@@ -114,11 +115,18 @@ func (w *world) identities() []string {
 	for _, machine := range w.list(w.Client, machineKind) {
 		all = append(all, machine.GetName())
 	}
-	for _, node := range w.nodes(w) {
+	for _, node := range w.allNodes() {
 		all = append(all, identity(node))
 	}
 	slices.Sort(all)
 	return all
+}
+
+// allNodes are the Nodes of all Clusters.
+func (w *world) allNodes() []corev1.Node {
+	list := &corev1.NodeList{}
+	w.Expect(w.workload.Client.List(w.ctx, list)).To(Succeed())
+	return list.Items
 }
 
 func identity(node corev1.Node) string { return node.Name + " " + string(node.UID) }
@@ -128,8 +136,8 @@ func identity(node corev1.Node) string { return node.Name + " " + string(node.UI
 func (w *world) expectSame(identities []string, versions []controlplane.Version) {
 	w.t.Helper()
 	w.Expect(w.identities()).To(Equal(identities))
-	for _, node := range w.nodes(w) {
-		w.Expect(len(lives(versions, node.Name))).To(BeNumerically("<=", 1), "%s: %+v", node.Name, lives(versions, node.Name))
+	for _, node := range w.allNodes() {
+		w.Expect(len(contents(versions, node.Name))).To(BeNumerically("<=", 1), "%s: %+v", node.Name, contents(versions, node.Name))
 	}
 }
 

@@ -7,54 +7,33 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
-	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// inOrder is declared in the tests of what comes before what.
-func inOrder() stage.Declared {
-	return stage.Declared{
-		Labels:      map[string]string{"team": "ml", "node.cluster.x-k8s.io/pool": "gpu", "node.cluster.x-k8s.io/goes": "soon"},
-		Annotations: map[string]string{"note": "humans", taint.AlwaysAnnotation: "annotated-always=yes:NoSchedule", taint.InitializeAnnotation: "annotated-once=yes:PreferNoSchedule"},
-	}
-}
-
-// pair is a world without Heirloom and one with it.
-type pair struct{ alone, together *world }
-
-// do does the same in both.
-func (p pair) do(what func(*world)) {
-	p.together.t.Helper()
-	what(p.alone)
-	what(p.together)
-}
-
 // expectEqualChain is expectEqual without the Nodes.
-func (p pair) expectEqualChain(after string) {
-	p.together.t.Helper()
-	expectEqualParts(p.alone, p.together, after, func(w *world) []string { return withoutNodes(w.snapshot()) })
+func (p *pair) expectEqualChain(after string) {
+	p.t.Helper()
+	p.expectEqualParts(after, func(w *world) []string { return withoutNodes(w.snapshot()) })
 }
 
 func withoutNodes(snapshot []string) []string {
 	return slices.DeleteFunc(snapshot, func(object string) bool { return strings.HasPrefix(object, "kind: Node\n") })
 }
 
-// nodes returns the Nodes of the workload cluster that have a Machine. An InfraMachine whose Machine is refused is deleted
+// nodes returns the Nodes that have a Machine of the plain Cluster. An InfraMachine whose Machine is refused is deleted
 // again, but its kubelet may have registered meanwhile.
 func (w *world) nodes(g Gomega) []corev1.Node {
 	list := &corev1.NodeList{}
 	g.Expect(w.workload.Client.List(w.ctx, list)).To(Succeed())
-	machines := w.list(w.Client, machineKind)
+	machines := w.machines(plain)
 	return slices.DeleteFunc(list.Items, func(node corev1.Node) bool {
 		return !slices.ContainsFunc(machines, func(m unstructured.Unstructured) bool { return m.GetName() == node.Name })
 	})
@@ -63,11 +42,12 @@ func (w *world) nodes(g Gomega) []corev1.Node {
 // eventuallyEachNode waits until something is so of every Node there is.
 func (w *world) eventuallyEachNode(check func(Gomega, corev1.Node)) {
 	w.t.Helper()
+	defer controlplane.Waited("Nodes to follow", time.Now())
 	w.Eventually(func(g Gomega) {
 		for _, node := range w.nodes(g) {
 			check(g, node)
 		}
-	}).WithTimeout(3 * patience).Should(Succeed())
+	}).Should(Succeed())
 }
 
 // tracked expects what the annotations of a Node list: Cluster API's, and Heirloom's own.
@@ -80,8 +60,8 @@ func tracked(g Gomega, node corev1.Node, byClusterAPI, byHeirloom string) {
 	g.Expect(node.Annotations).To(HaveKeyWithValue(inherit.TaintsFromMachineAnnotation, byHeirloom), node.Name)
 }
 
-// lives are the contents that a Node has had, each time that something of it changed that is inherited.
-func lives(versions []controlplane.Version, name string) []inherit.NodeState {
+// contents are what a Node has had in it, each time that something of it changed that is inherited.
+func contents(versions []controlplane.Version, name string) []inherit.NodeState {
 	var states []inherit.NodeState
 	for _, version := range versions {
 		if version.Object.GetName() != name {
@@ -127,13 +107,12 @@ func (w *world) read(file string) string {
 	return string(content)
 }
 
-// deleteMachine deletes a Machine and waits until it is gone.
+// deleteMachine deletes a Machine of the plain Cluster and waits until it is gone.
 func (w *world) deleteMachine(prefix string) {
 	w.t.Helper()
-	machines := w.list(w.Client, machineKind)
+	machines := w.machines(plain)
 	i := slices.IndexFunc(machines, func(m unstructured.Unstructured) bool { return strings.HasPrefix(m.GetName(), prefix) })
 	w.Expect(i).To(BeNumerically(">=", 0), prefix)
 	w.Expect(w.Client.Delete(w.ctx, &machines[i])).To(Succeed())
-	w.Eventually(func() error { return w.Client.Get(w.ctx, client.ObjectKeyFromObject(&machines[i]), &machines[i]) }).
-		WithTimeout(3 * patience).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
+	w.expectGone(&machines[i])
 }

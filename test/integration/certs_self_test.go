@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -86,18 +85,6 @@ func (s *scene) callAboutMachines(url string) {
 		}
 	}
 	s.Expect(s.Client.Patch(s.ctx, configuration, client.StrategicMergeFrom(before))).To(Succeed())
-}
-
-// A deleted Secret is how a stolen key is got rid of: another CA is made, served and published.
-func TestADeletedAuthorityIsMadeAnew(t *testing.T) {
-	t.Parallel()
-	s, _ := selfScene(t, "--webhook-cert-validity=1m", "--webhook-cert-ca-validity=1h", "--webhook-cert-ca-grace=4s")
-	s.eventuallyPublishesOneCA()
-	before, err := s.publishedBundle(s.ctx)
-	s.Expect(err).NotTo(HaveOccurred())
-	s.Expect(s.Client.Delete(s.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: authority.Namespace, Name: authority.Name}})).To(Succeed())
-	s.Eventually(func() ([]byte, error) { return s.publishedBundle(s.ctx) }).WithTimeout(patience).ShouldNot(Equal(before))
-	s.inheritsInTheWrite("anew")
 }
 
 // inheritsInTheWrite waits until a MachineSet inherits at its creation: the API server takes a moment to see a new bundle.

@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -182,39 +181,6 @@ func TestReleaseKeepsValues(t *testing.T) {
 	s.Expect(f.m.Spec).To(Equal(spec))
 	s.get(node)
 	s.Expect(taint.FormatList(node.Spec.Taints)).To(And(ContainSubstring("annotated=yes:NoSchedule"), Not(ContainSubstring("uninitialized"))))
-}
-
-// A workload cluster that does not answer is reported, and everything else is done. The keys stay until it has been seen to.
-func TestReleaseBesideAnUnreachableCluster(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, stage.Options{WorkloadWebhook: true, Args: quickLease()})
-	red, blue := s.abroad("red"), s.abroad("blue")
-	for _, a := range []abroad{red, blue} {
-		node := stage.Node(a.m.Name)
-		s.Expect(a.Client.Create(s.ctx, node)).To(Succeed())
-		s.expectInherited(a, node)
-	}
-	h := s.hook(map[string]any{
-		"uninstall": map[string]any{"release": true, "keepValues": false}, "workloadClusters": map[string]any{"webhookURL": s.WorkloadURL},
-	})
-	red.Door.Shut()
-	done := h.run()
-	s.Expect(done.err).To(HaveOccurred())
-	s.Expect(done.stderr).To(And(ContainSubstring("not everything could be released"), ContainSubstring("workload cluster red/red: ")))
-	_, failures, _ := strings.Cut(done.stderr, "Error: ")
-	s.Expect(failures).NotTo(ContainSubstring("blue"))
-	s.losesTheLease()
-	s.Expect(remains(inheriting(append(s.everything(s.ControlPlane), s.everything(blue.ControlPlane)...)))).To(BeEmpty())
-	s.Expect(remains(s.everything(red.ControlPlane))).NotTo(BeEmpty())
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: stage.Namespace, Name: "heirloom-workload-webhook"}}
-	s.get(secret)
-
-	s.Expect(red.Door.Open()).To(Succeed())
-	done = h.run()
-	s.Expect(done.err).NotTo(HaveOccurred(), done.stderr)
-	s.Expect(remains(s.everything(red.ControlPlane))).To(BeEmpty())
-	s.Expect(done.released()).To(ContainElement("node/red released in workload cluster red/red"))
-	s.Expect(strings.Join(done.released(), "\n")).NotTo(ContainSubstring("blue"))
 }
 
 // Where several share a management cluster, each gives up its own.

@@ -10,7 +10,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -146,36 +145,4 @@ func TestUnreachableWorkloadClusters(t *testing.T) {
 		g.Expect(red.Client.Get(s.ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
 		g.Expect(node.Labels).To(HaveKeyWithValue("node.cluster.x-k8s.io/season", "spring"))
 	}).WithTimeout(2*time.Minute).Should(Succeed(), "the new kubeconfig is used once the old one has failed for a while")
-}
-
-// A paused Cluster's Nodes are left alone until it is resumed; a deleted one's, for good.
-func TestPausedAndDeletedWorkloadClusters(t *testing.T) {
-	t.Parallel()
-	s := sharedScene(t, both)
-	a := s.abroad(s.own("paused"))
-	node := stage.Node(a.m.Name)
-	s.Expect(a.Client.Create(s.ctx, node)).To(Succeed())
-	s.expectInherited(a, node)
-	pause := func(paused bool) {
-		s.get(a.cluster)
-		s.update(a.cluster, func() { a.cluster.Spec.Paused = ptr.To(paused) })
-	}
-	pause(true)
-	s.Expect(a.Client.Get(s.ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
-	node.Spec.Taints = nil
-	s.Expect(a.Client.Update(s.ctx, node)).To(Succeed())
-	s.Consistently(func(g Gomega) {
-		g.Expect(a.Client.Get(s.ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
-		g.Expect(taint.FormatList(node.Spec.Taints)).NotTo(ContainSubstring("gpu"))
-	}).WithTimeout(2 * time.Second).Should(Succeed())
-	pause(false)
-	s.expectInherited(a, node)
-
-	for _, object := range []client.Object{a.m, a.ms, a.md, a.cluster} {
-		s.Expect(s.Client.Delete(s.ctx, object)).To(Succeed())
-	}
-	s.Consistently(func(g Gomega) {
-		g.Expect(a.Client.Get(s.ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
-		g.Expect(taint.FormatList(node.Spec.Taints)).To(ContainSubstring("gpu"), "a Node keeps what it has until it is gone")
-	}).WithTimeout(2 * time.Second).Should(Succeed())
 }
