@@ -78,7 +78,7 @@ test-monitoring: ## Run the tests of alerts and dashboard, with Prometheus' own 
 test-integration: ## Run the tests against a real API server.
 	@# Much of such a test is waiting, hence -parallel.
 	@$(call programs,controlplane tools helm); \
-		$(call cluster-test,$(call packages,test/controlplane test/chart test/integration),-parallel=3)
+		$(call cluster-test,$(call packages,test/controlplane test/chart test/integration),-parallel=4)
 
 .PHONY: test-bench
 test-bench: build ## Run each benchmark once: one that fails measures nothing.

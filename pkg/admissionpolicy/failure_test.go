@@ -148,7 +148,7 @@ func TestALookReadsLittleAndWritesNothing(t *testing.T) {
 
 func TestWithoutRoomItIsSaidEachTimeAndWrittenOnce(t *testing.T) {
 	w := newWorkload(t)
-	machines := verbose(30)
+	machines := verbose()
 	var first, again *admissionpolicy.NoRoomError
 	w.Expect(errors.As(ensure(w, machines...), &first)).To(BeTrue())
 	w.Expect(w.writes).To(Equal(everything()))
@@ -163,5 +163,5 @@ func TestWithoutRoomItIsSaidEachTimeAndWrittenOnce(t *testing.T) {
 func TestAFailureIsToldBeforeAWantOfRoom(t *testing.T) {
 	w := newWorkload(t)
 	w.fail["apply ConfigMap"] = errors.New("away")
-	w.Expect(ensure(w, verbose(30)...)).To(MatchError(ContainSubstring("applying ConfigMap nodes.heirloom.dev: away")))
+	w.Expect(ensure(w, verbose()...)).To(MatchError(ContainSubstring("applying ConfigMap nodes.heirloom.dev: away")))
 }

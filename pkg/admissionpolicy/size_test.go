@@ -85,7 +85,7 @@ func TestMachinesForWhichThereIsNoRoomAreReported(t *testing.T) {
 		room     int
 	}{
 		{name: "too many Machines", machines: instances(9000), room: 6000},
-		{name: "Machines that declare too much, each something else", machines: verbose(30), room: 7},
+		{name: "Machines that declare too much, each something else", machines: verbose(), room: 7},
 		{name: "Machines with many names that have nothing in common", machines: namely(6000), room: 2000},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestMachinesForWhichThereIsNoRoomAreReported(t *testing.T) {
 
 // A Machine for which there is no room still makes a name ambiguous.
 func TestNoRoomDoesNotMakeAnotherMachineTheOnlyOne(t *testing.T) {
-	machines := verbose(30)
+	machines := verbose()
 	for _, m := range machines[1:] {
 		m.Status.Addresses = append(m.Status.Addresses, clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: "10.1.1." + m.Name[len(m.Name)-2:]})
 	}
@@ -129,9 +129,9 @@ func TestNoRoomDoesNotMakeAnotherMachineTheOnlyOne(t *testing.T) {
 	NewWithT(t).Expect(e.register(nodeNamed(last.Name), parameters).Annotations).To(BeEmpty(), "its name is the first's as well")
 }
 
-// verbose are Machines each of which declares much and something of its own.
-func verbose(count int) []*capi.Machine {
-	machines := instances(count)
+// verbose are thirty Machines, each of which declares much and something of its own.
+func verbose() []*capi.Machine {
+	machines := instances(30)
 	for _, m := range machines {
 		m.Annotations = map[string]string{"node.cluster.x-k8s.io/story": strings.Repeat(m.Name, 10_000)}
 	}

@@ -232,7 +232,7 @@ func TestAnAPIServerWithoutSuchPolicies(t *testing.T) {
 func TestAllIsWrittenAlsoWhereThereIsNoRoom(t *testing.T) {
 	w := newWorkload(t)
 	var noRoom *admissionpolicy.NoRoomError
-	err := admissionpolicy.Syncer{}.Ensure(t.Context(), w, fleet, verbose(30), inherit.Policy{})
+	err := admissionpolicy.Syncer{}.Ensure(t.Context(), w, fleet, verbose(), inherit.Policy{})
 	w.Expect(errors.As(err, &noRoom)).To(BeTrue(), "%v", err)
 	w.Expect(w.writes).To(Equal(everything()))
 }

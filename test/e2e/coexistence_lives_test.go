@@ -89,7 +89,7 @@ func typed() stage.Declared {
 func livesGateOff() lives {
 	return lives{
 		steps: []step{
-			{"create", both(func(w *world) { w.deploy(2, declared()) }, func(w *world) { w.build(false) }), (*world).expectBuilt},
+			{"create", both(func(w *world) { w.deploy(declared()) }, func(w *world) { w.build(false) }), (*world).expectBuilt},
 			{"change and remove; change class and Cluster", both(func(w *world) { w.changeTemplate(nil) }, func(w *world) { w.redeclare(false) }),
 				(*world).expectRedeclared},
 			{"change fields in place", both((*world).changeFields), nil},

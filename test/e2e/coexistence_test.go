@@ -75,7 +75,7 @@ func testGateSwitched(t *testing.T) {
 		args: []string{"--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=45s", "--sync-period=15s"},
 	})
 	p.do(func(w *world) {
-		w.deploy(2, declared())
+		w.deploy(declared())
 		w.addLonely("", declared())
 	})
 	p.expectEqual("create, the gate is off")

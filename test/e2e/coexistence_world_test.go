@@ -239,11 +239,11 @@ func provided(kind, name string, spec map[string]any) *unstructured.Unstructured
 	return object
 }
 
-// deploy creates a MachineDeployment of FakeMachines.
-func (w *world) deploy(replicas int32, d stage.Declared) {
+// deploy creates a MachineDeployment of two FakeMachines.
+func (w *world) deploy(d stage.Declared) {
 	w.t.Helper()
 	md := stage.MachineDeployment(w.cluster, "workers", d)
-	md.Spec.Replicas = ptr.To(replicas)
+	md.Spec.Replicas = ptr.To(int32(2))
 	md.Spec.Template.Spec.InfrastructureRef.Kind = "FakeMachineTemplate"
 	md.Spec.Template.Spec.InfrastructureRef.Name = "small"
 	md.Spec.Template.Spec.Version = kubernetesVersion

@@ -17,7 +17,7 @@ import (
 // comeAndGo installs, restarts, kills, upgrades and stops Heirloom for good, each in the middle of a rollout. Every time the
 // rollout ends as without Heirloom, and Cluster API creates nothing more for it.
 func comeAndGo(p *pair) {
-	p.do(func(w *world) { w.deploy(2, declared()) })
+	p.do(func(w *world) { w.deploy(declared()) })
 	settle(p.alone, p.together)
 	w := p.together
 	var next *stage.Replica

@@ -35,7 +35,7 @@ func TestWalk(t *testing.T) {
 		annotations: map[string]string{"node.cluster.x-k8s.io/note": "nodes"},
 		taints:      []string{"annotated-always=yes:NoSchedule", "annotated-goes=yes:NoSchedule", "annotated-once=yes:PreferNoSchedule"},
 	}
-	w.deploy(2, stage.Declared{Labels: all.labels, Annotations: map[string]string{
+	w.deploy(stage.Declared{Labels: all.labels, Annotations: map[string]string{
 		"node.cluster.x-k8s.io/note": "nodes", taint.AlwaysAnnotation: "annotated-always=yes:NoSchedule,annotated-goes=yes:NoSchedule",
 		taint.InitializeAnnotation: "annotated-once=yes:PreferNoSchedule",
 	}})
