@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	assetsVariable = "KUBEBUILDER_ASSETS" // what envtest reads, too
+	assetsVariable = "KUBEBUILDER_ASSETS" // as envtest has it
 	toolsVariable  = "HEIRLOOM_TOOLS"
 	helmVariable   = "HEIRLOOM_HELM"
 	nodeVariable   = "HEIRLOOM_NODE"

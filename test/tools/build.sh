@@ -165,11 +165,18 @@ parts() {
 	awk '{ name = $4; sub("/v[0-9]+$", "", name); sub(".*/", "", name); print $3 ":" ++seen[$3, name], $0 }'
 }
 
+# reachable: whether the index of those releases may be reached; a proxy may know how. It saves building what would ask.
+reachable() {
+	[[ -z ${HEIRLOOM_ENVTEST_INDEX-}${HTTPS_PROXY-}${https_proxy-} ]] && command -v timeout >/dev/null || return 0
+	timeout 5 bash -c 'exec 3<>/dev/tcp/raw.githubusercontent.com/443' 2>/dev/null
+}
+
 # download: kube-apiserver, etcd and kubectl as Kubernetes releases them for tests. Fails where they cannot be had.
 download() {
 	local kubernetes assets minor limit=()
 	kubernetes=$(version kubernetes k8s.io/kubernetes)
 	minor=${kubernetes#v} minor=${minor%.*}
+	reachable || return 1
 	bring envtest
 	say "downloading kube-apiserver, etcd and kubectl $minor ..."
 	! command -v timeout >/dev/null || limit=(timeout 120)
@@ -221,7 +228,7 @@ if [[ -n $(missing "$@") ]]; then
 		flock 9
 	fi
 	if [[ " $* " == *" controlplane "* && -n $(missing controlplane) && ${HEIRLOOM_DOWNLOAD:-yes} == yes ]]; then
-		download || say "they cannot be downloaded from here"
+		download || say "kube-apiserver, etcd and kubectl cannot be downloaded from here, so they are built"
 	fi
 	bring "$@"
 fi
