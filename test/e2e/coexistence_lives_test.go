@@ -98,7 +98,7 @@ func livesGateOff() lives {
 			{"change after a rollout", both(func(w *world) { w.relabel("after") }), nil},
 		},
 		crowded: []step{
-			{"scale in; scale out", both(func(w *world) { w.resize(1) }, func(w *world) { w.scale(2, 2) }), nil},
+			{"scale in; scale out", both(func(w *world) { w.resize(1) }, func(w *world) { w.scale(3, 2) }), nil},
 			{"delete a Machine; remediate a worker, replace a leader", both(func(w *world) { w.deleteMachine("workers-") }, (*world).replace), nil},
 			{"scale in", both(func(w *world) { w.scale(1, 1) }), nil},
 		},
@@ -124,7 +124,7 @@ func livesGateOn() lives {
 			{"change fields in place", both((*world).changeFields), nil},
 		},
 		crowded: []step{
-			{"scale in; scale out", both(func(w *world) { w.resize(1) }, func(w *world) { w.scale(2, 2) }), nil},
+			{"scale in; scale out", both(func(w *world) { w.resize(1) }, func(w *world) { w.scale(3, 2) }), nil},
 			{"roll out; remediate a worker, replace a leader", both((*world).rollOutDeployment, (*world).replace), nil},
 			{"change after a rollout; scale in", both(func(w *world) { w.relabel("after") }, func(w *world) { w.scale(1, 1) }), nil},
 		},

@@ -240,7 +240,7 @@ func (f *fleet) testAway(meanwhile func(*fleet)) {
 	f.Eventually(has(f.blue, "blue-loop", "spring")).WithTimeout(10 * time.Second).Should(Succeed())
 	f.Consistently(has(f.red, "red-loop", "winter")).WithTimeout(time.Second).ShouldNot(Succeed())
 	f.Expect(f.red.Door.Open()).To(Succeed())
-	f.Eventually(has(f.red, "red-loop", "winter")).WithTimeout(patience).Should(Succeed())
+	f.Eventually(has(f.red, "red-loop", "winter")).WithTimeout(30 * time.Second).Should(Succeed())
 }
 
 // testExplain has the kubectl plugin tell where the keys of a Machine come from.
