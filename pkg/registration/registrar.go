@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -48,6 +50,9 @@ func (r *Registrar) Ensure(ctx context.Context, workload client.Client, cluster 
 	if err == nil && upToDate(existing, desired) {
 		return nil
 	}
+	if err := dropForeignConditions(ctx, workload, existing, desired); err != nil {
+		return err
+	}
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(desired)
 	if err != nil {
 		return fmt.Errorf("building the webhook configuration of the workload cluster: %w", err)
@@ -55,6 +60,30 @@ func (r *Registrar) Ensure(ctx context.Context, workload client.Client, cluster 
 	config := client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: object})
 	if err := workload.Apply(ctx, config, fieldManager, client.ForceOwnership); err != nil {
 		return fmt.Errorf("applying the webhook configuration of the workload cluster: %w", err)
+	}
+	return nil
+}
+
+// dropForeignConditions takes match conditions away that somebody else has added to the webhook. An apply leaves them, and one
+// that is never true would switch the webhook off for good.
+func dropForeignConditions(ctx context.Context, workload client.Client, existing, desired *admissionregistrationv1.MutatingWebhookConfiguration) error {
+	webhook := webhookOf(existing)
+	if webhook == nil {
+		return nil
+	}
+	ours := sets.New[string]()
+	for _, condition := range webhookOf(desired).MatchConditions {
+		ours.Insert(condition.Name)
+	}
+	before := existing.DeepCopy()
+	webhook.MatchConditions = slices.DeleteFunc(webhook.MatchConditions, func(condition admissionregistrationv1.MatchCondition) bool {
+		return !ours.Has(condition.Name)
+	})
+	if len(webhook.MatchConditions) == len(webhookOf(before).MatchConditions) {
+		return nil
+	}
+	if err := workload.Patch(ctx, existing, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("taking foreign match conditions away from the webhook configuration of the workload cluster: %w", err)
 	}
 	return nil
 }

@@ -97,6 +97,17 @@ func TestWhatDiffersIsPutRight(t *testing.T) {
 			},
 		},
 		{
+			name: "somebody added a match condition that is never true",
+			there: func(c *configuration) {
+				never := admissionregistrationv1.MatchCondition{Name: "never", Expression: "false"}
+				c.Webhooks[0].MatchConditions = append(c.Webhooks[0].MatchConditions, never)
+			},
+			check: func(g Gomega, c *configuration) {
+				g.Expect(c.Webhooks[0].MatchConditions).NotTo(ContainElement(HaveField("Name", "never")))
+				g.Expect(c.Webhooks[0].MatchConditions).NotTo(BeEmpty())
+			},
+		},
+		{
 			name:  "somebody took the webhook away",
 			there: func(c *configuration) { c.Webhooks = nil },
 			check: func(g Gomega, c *configuration) { g.Expect(leadsTo(c)).To(Equal(base + Path(key(1), prod))) },
