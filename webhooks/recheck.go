@@ -4,12 +4,9 @@ package webhooks
 
 import (
 	"context"
-	"errors"
 
-	"golang.org/x/time/rate"
 	admissionv1 "k8s.io/api/admission/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
@@ -34,22 +31,4 @@ func (d Dependencies) recheck(
 		return decided, nil
 	}
 	return again, nil
-}
-
-// workloadReads is how many reads a second, and at once, all workload clusters together may cost the management cluster's API
-// server. Cluster API writes at most 20 Nodes a second and workload cluster; more than this is somebody else's doing.
-const workloadReads = 100
-
-// limitedReader refuses what is too much. Whoever reads with it has a cache to fall back on.
-type limitedReader struct {
-	client.Reader
-	limiter *rate.Limiter
-}
-
-// Get implements client.Reader.
-func (r limitedReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	if !r.limiter.Allow() {
-		return errors.New("too many reads for workload clusters")
-	}
-	return r.Reader.Get(ctx, key, object, options...)
 }

@@ -7,10 +7,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-	"golang.org/x/time/rate"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -60,13 +57,4 @@ func TestACacheThatIsBehind(t *testing.T) {
 			NewWithT(t).Expect(patch(t, response)).To(Equal(tc.want))
 		})
 	}
-}
-
-// Workload clusters can cost the management cluster's API server so many reads and no more.
-func TestReadsForWorkloadClustersAreLimited(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	reader := limitedReader{Reader: ordinary, limiter: rate.NewLimiter(0, 1)}
-	set := types.NamespacedName{Namespace: "ns", Name: "ms"}
-	Expect(reader.Get(t.Context(), set, &capi.MachineSet{})).To(Succeed())
-	Expect(reader.Get(t.Context(), set, &capi.MachineSet{})).To(MatchError("too many reads for workload clusters"))
 }

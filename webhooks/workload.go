@@ -6,7 +6,6 @@ import (
 	"context"
 	"net/http"
 
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -52,7 +51,7 @@ func newWorkload(dependencies Dependencies, keys WorkloadKeys, denials WorkloadD
 	cached.Live = nil
 	dependencies.Chain = &cached
 	if dependencies.Live != nil {
-		dependencies.Live = limitedReader{Reader: dependencies.Live, limiter: rate.NewLimiter(workloadReads, workloadReads)}
+		dependencies.Live = newLimitedReader(dependencies.Live)
 	}
 	return workload{
 		keys: keys, denials: denials, chain: &cached,
