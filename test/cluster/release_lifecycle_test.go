@@ -57,7 +57,8 @@ func testLifecycle(t *testing.T, namespace string, values ...string) {
 	r.Expect(bare).NotTo(BeEmpty(), "that it inherits nothing now shows that it was Heirloom that brought it")
 }
 
-// settle waits until both replicas are ready, one of them is the leader, and no other Pod is left. It returns the leader.
+// settle waits until both replicas are ready, the Service leads to them, one of them is the leader, and no other Pod is left.
+// It returns the leader.
 func (r *release) settle() (leader *corev1.Pod) {
 	r.t.Helper()
 	r.Eventually(func(g Gomega) {
@@ -66,6 +67,7 @@ func (r *release) settle() (leader *corev1.Pod) {
 		g.Expect(pods).To(HaveEach(HaveField("DeletionTimestamp", BeNil())))
 		g.Expect(pods).To(HaveEach(HaveField("Status.Conditions", ContainElement(And(
 			HaveField("Type", corev1.PodReady), HaveField("Status", corev1.ConditionTrue))))))
+		g.Expect(r.endpoints()).To(Equal(2), "which it does a moment after they are ready")
 		leader = r.leader()
 		g.Expect(leader).NotTo(BeNil())
 	}).WithTimeout(patience).WithPolling(polling).Should(Succeed())
