@@ -103,6 +103,9 @@ func (r workloads) watch(ctx context.Context, cluster types.NamespacedName) erro
 	}
 	// Nobody tells of Nodes that went while there was no connection, so those that are remembered are looked at.
 	remembered := r.nodes.remembered(cluster)
+	if len(remembered) == 0 {
+		return nil
+	}
 	return r.watches.Watch(source.TypedFunc[NodeRequest](func(_ context.Context, queue workqueue.TypedRateLimitingInterface[NodeRequest]) error {
 		for _, node := range remembered {
 			queue.Add(node)
