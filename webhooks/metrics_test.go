@@ -13,7 +13,9 @@ import (
 // What an answer brings, takes away and puts back is counted, each label, annotation and taint for itself.
 func TestWhatIsInheritedIsCounted(t *testing.T) {
 	node := func(taints string) string {
-		return "{metadata: {name: node-1, annotations: {cluster.x-k8s.io/taints-from-machine: 'gpu:NoSchedule,old:NoSchedule'}}, spec: {taints: [" + taints + "]}}"
+		const record = ";gpu:NoSchedule,old:NoSchedule"
+		return "{metadata: {name: node-1, labels: {heirloom.node-restriction.kubernetes.io/record: " + recorded(record) + "}, annotations: {" +
+			"cluster.x-k8s.io/taints-from-machine: 'gpu:NoSchedule,old:NoSchedule', heirloom.dev/record-from-machine: '" + record + "'}}, spec: {taints: [" + taints + "]}}"
 	}
 	const gpu, old = "{key: gpu, effect: NoSchedule}", "{key: old, effect: NoSchedule}"
 	withTaint := ordinary.with(func(f *fleet) {

@@ -3,15 +3,23 @@
 package webhooks
 
 import (
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"testing"
 )
+
+// recorded is the value of the label that goes with such a record.
+func recorded(record string) string {
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(record)))[:32]
+}
 
 func TestNodes(t *testing.T) {
 	const kubelet = "system:node:node-1"
 	node := func(rest string) string { return "{metadata: {name: node-1" + rest + "}, spec: {}}" }
 	tainted := func(taints string) string {
-		return "{metadata: {name: node-1, annotations: {cluster.x-k8s.io/taints-from-machine: 'gpu:NoSchedule'}}, spec: {taints: [" + taints + "]}}"
+		return "{metadata: {name: node-1, labels: {heirloom.node-restriction.kubernetes.io/record: " + recorded(";gpu:NoSchedule") + "}, " +
+			"annotations: {cluster.x-k8s.io/taints-from-machine: 'gpu:NoSchedule', heirloom.dev/record-from-machine: ';gpu:NoSchedule'}}, spec: {taints: [" + taints + "]}}"
 	}
 	gpu := "{key: gpu, effect: NoSchedule}"
 	// A worker with a label that a kubelet may set and one that it may not.
@@ -34,8 +42,8 @@ func TestNodes(t *testing.T) {
 			object: "{metadata: {name: node-1, annotations: {heirloom.dev/uninitialized: added, cluster.x-k8s.io/taints-from-machine: ''}}, spec: {taints: [{key: node.cluster.x-k8s.io/uninitialized, effect: NoSchedule}]}}",
 			old:    node(""),
 		}, want: []string{
-			`{"op":"add","path":"/metadata/labels","value":{"node-role.kubernetes.io/gpu":"","node.cluster.x-k8s.io/a":"1"}}`,
-			`{"op":"add","path":"/metadata/annotations","value":{"cluster.x-k8s.io/labels-from-machine":"node-role.kubernetes.io/gpu,node.cluster.x-k8s.io/a","cluster.x-k8s.io/taints-from-machine":""}}`,
+			`{"op":"add","path":"/metadata/labels","value":{"heirloom.node-restriction.kubernetes.io/record":"` + recorded("node-role.kubernetes.io/gpu;") + `","node-role.kubernetes.io/gpu":"","node.cluster.x-k8s.io/a":"1"}}`,
+			`{"op":"add","path":"/metadata/annotations","value":{"cluster.x-k8s.io/labels-from-machine":"node-role.kubernetes.io/gpu,node.cluster.x-k8s.io/a","cluster.x-k8s.io/taints-from-machine":"","heirloom.dev/record-from-machine":"node-role.kubernetes.io/gpu;"}}`,
 			`{"op":"add","path":"/spec/taints","value":[]}`,
 		}, outcome: "injected"},
 		{name: "a kubelet's update is not touched", cache: labelled, request: write{kind: "Node", user: kubelet, object: node(""), old: node(", labels: {node.cluster.x-k8s.io/a: '1'}")}, outcome: "unmatched"},
@@ -52,10 +60,11 @@ func TestNodes(t *testing.T) {
 		{name: "a foreign taint may go", cache: withTaint, request: write{kind: "Node", object: tainted(gpu), old: tainted(gpu + ", {key: z, effect: NoExecute}")}, outcome: "unchanged"},
 		{name: "it stays even if nobody knows whom to tell", cache: withTaint.with(func(f *fleet) { f.sets = nil }), live: &broken, request: write{kind: "Node", object: tainted(""), old: tainted(gpu)}, want: []string{`{"op":"add","path":"/spec/taints","value":[{"key":"gpu","effect":"NoSchedule"}]}`}, warnings: []string{"Machine ns/m"}, outcome: "injected"},
 		{name: "a label that is taken away stays, and that is said", cache: labelled, request: write{
-			kind:   "Node",
-			object: "{metadata: {name: node-1, labels: {node-role.kubernetes.io/gpu: ''}, annotations: {cluster.x-k8s.io/labels-from-machine: 'node-role.kubernetes.io/gpu,node.cluster.x-k8s.io/a', cluster.x-k8s.io/taints-from-machine: ''}}}",
-			old:    "{metadata: {name: node-1, labels: {node-role.kubernetes.io/gpu: '', node.cluster.x-k8s.io/a: '1'}}}",
-		}, want: []string{`{"op":"add","path":"/metadata/labels","value":{"node-role.kubernetes.io/gpu":"","node.cluster.x-k8s.io/a":"1"}}`}, warnings: []string{`heirloom: label "node.cluster.x-k8s.io/a" was kept`}, outcome: "injected"},
+			kind: "Node",
+			object: "{metadata: {name: node-1, labels: {node-role.kubernetes.io/gpu: '', heirloom.node-restriction.kubernetes.io/record: " + recorded("node-role.kubernetes.io/gpu;") + "}, " +
+				"annotations: {cluster.x-k8s.io/labels-from-machine: 'node-role.kubernetes.io/gpu,node.cluster.x-k8s.io/a', cluster.x-k8s.io/taints-from-machine: '', heirloom.dev/record-from-machine: 'node-role.kubernetes.io/gpu;'}}}",
+			old: "{metadata: {name: node-1, labels: {node-role.kubernetes.io/gpu: '', node.cluster.x-k8s.io/a: '1'}}}",
+		}, want: []string{`{"op":"add","path":"/metadata/labels","value":{"heirloom.node-restriction.kubernetes.io/record":"` + recorded("node-role.kubernetes.io/gpu;") + `","node-role.kubernetes.io/gpu":"","node.cluster.x-k8s.io/a":"1"}}`}, warnings: []string{`heirloom: label "node.cluster.x-k8s.io/a" was kept`}, outcome: "injected"},
 		{name: "a cache that fails lets the Node pass", cache: broken, request: write{kind: "Node", user: kubelet, object: node("")}, warnings: []string{"nothing was inherited by this write"}, outcome: "failed"},
 	} {
 		t.Run(tc.name, tc.run)

@@ -4,6 +4,7 @@ package webhooks
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -25,10 +26,11 @@ func TestACacheThatIsBehind(t *testing.T) {
 		return f
 	}
 	tracked := func(labels, keys string) string {
+		labels = strings.Replace(labels, "}", " heirloom.node-restriction.kubernetes.io/record: "+recorded("")+"}", 1)
 		return "{metadata: {name: node-1, labels: " + labels + ", annotations: {cluster.x-k8s.io/labels-from-machine: '" + keys + "', cluster.x-k8s.io/taints-from-machine: ''}}}"
 	}
 	const key = "node.cluster.x-k8s.io/a"
-	fromNode := write{kind: "Node", object: tracked("{}", ""), old: tracked("{"+key+": '1'}", key)}
+	fromNode := write{kind: "Node", object: tracked("{}", ""), old: tracked("{"+key+": '1',}", key)}
 	for _, tc := range []struct {
 		name        string
 		cache, live fleet
@@ -45,7 +47,7 @@ func TestACacheThatIsBehind(t *testing.T) {
 		{"a Node whose Machine no longer has it", labelled(ordinary, "{"+key+": '1'}"), labelled(undeclared, "{}"), fromNode, nil},
 		{"a Node whose Machine has gone", labelled(ordinary, "{"+key+": '1'}"), undeclared, fromNode, nil},
 		{"a Node whose Machine has it", labelled(ordinary, "{"+key+": '1'}"), labelled(undeclared, "{"+key+": '1'}"), fromNode, []string{
-			`{"op":"add","path":"/metadata/labels","value":{"` + key + `":"1"}}`,
+			`{"op":"add","path":"/metadata/labels","value":{"heirloom.node-restriction.kubernetes.io/record":"` + recorded("") + `","` + key + `":"1"}}`,
 			`{"op":"add","path":"/metadata/annotations","value":{"cluster.x-k8s.io/labels-from-machine":"` + key + `","cluster.x-k8s.io/taints-from-machine":""}}`,
 		}},
 	} {

@@ -138,7 +138,7 @@ func TestEachWorkloadClusterGetsItsOwnWithEveryAcceptedKey(t *testing.T) {
 				response := o.ask(t, registration.Path(key, cluster)+"?timeout=2s", write{object: bare}, nil)
 				Expect(response.Allowed).To(BeTrue())
 				Expect(string(response.Patch)).To(And(
-					ContainSubstring(`"path":"/metadata/labels","value":{"node.cluster.x-k8s.io/color":"`+color+`"}`),
+					ContainSubstring(`"node.cluster.x-k8s.io/color":"`+color+`"}`),
 					ContainSubstring(`"path":"/spec/taints","value":[{"key":"`+color+`","effect":"NoSchedule"}]`),
 				))
 			}

@@ -60,6 +60,7 @@ func (p Policy) Capacity(current, inherits Object) (map[string]string, error) {
 		ObjectMeta: metav1.ObjectMeta{Labels: template.Labels, Annotations: template.Annotations},
 		Spec:       capi.MachineSpec{MachineFields: capi.MachineFields{Taints: p.typed(template.Taints)}},
 	}, NodeState{}, Privileged)
+	delete(node.Labels, RecordLabel)
 	told := map[string]string{CapacityLabelsAnnotation: formatLabels(node.Labels), CapacityTaintsAnnotation: taint.FormatList(node.Taints)}
 	maps.DeleteFunc(told, func(_, value string) bool { return value == "" })
 	// An API server would refuse the object.

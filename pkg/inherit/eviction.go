@@ -21,7 +21,7 @@ const registration = 10 * time.Minute
 // never had from it: bringing one evicts Pods. One that somebody took away from the Node is not among them.
 func Evicting(m *capi.Machine, node *corev1.Node, now time.Time) []taint.ID {
 	isNew := node.CreationTimestamp.IsZero() ||
-		!initialized(OfNode(node)) && now.Sub(node.CreationTimestamp.Time) < registration
+		!OfNode(node).initialized() && now.Sub(node.CreationTimestamp.Time) < registration
 	if isNew {
 		return nil
 	}

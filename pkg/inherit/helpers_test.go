@@ -101,8 +101,20 @@ func (c content) controller() *capi.Machine {
 	return m
 }
 
+// node is a Node whose record vouches for what its tracking annotations list.
 func (c content) node() inherit.NodeState {
-	return inherit.NodeState{Labels: labels(c.labels), Annotations: annotations(c.annotations), Taints: onNode(c.taints)}
+	state := inherit.NodeState{Labels: labels(c.labels), Annotations: annotations(c.annotations), Taints: onNode(c.taints)}
+	listed := inherit.Record{}
+	for _, prefix := range []string{"cluster.x-k8s.io/", "heirloom.dev/"} {
+		listed.Labels = append(listed.Labels, strings.Split(state.Annotations[prefix+"labels-from-machine"], ",")...)
+		taints, _ := taint.ParseList(state.Annotations[prefix+"taints-from-machine"]) // some of them are broken on purpose
+		listed.Taints = append(listed.Taints, taints...)
+	}
+	listed.Labels = slices.DeleteFunc(listed.Labels, func(key string) bool { return !strings.Contains(key, "kubernetes.io/") })
+	if len(listed.Labels)+len(listed.Taints) == 0 {
+		return state
+	}
+	return listed.Recorded(state)
 }
 
 // initialized is a Node that has been synced before; it carries the annotation that says so, if only an empty one.
@@ -114,8 +126,17 @@ func (c content) initialized() inherit.NodeState {
 	return state
 }
 
-// describe writes a Node's state down for comparison: maps sorted, taints in their order.
+// unrecorded returns a Node's state without the record, which has tests of its own.
+func unrecorded(s inherit.NodeState) inherit.NodeState {
+	s.Labels, s.Annotations = maps.Clone(s.Labels), maps.Clone(s.Annotations)
+	delete(s.Labels, inherit.RecordLabel)
+	delete(s.Annotations, inherit.RecordAnnotation)
+	return s
+}
+
+// describe writes a Node's state down for comparison: maps sorted, taints in their order; see unrecorded.
 func describe(s inherit.NodeState) []string {
+	s = unrecorded(s)
 	lines := slices.Concat(describeMap("label", s.Labels), describeMap("annotation", s.Annotations))
 	for _, t := range s.Taints {
 		lines = append(lines, "taint "+taint.Format(t))

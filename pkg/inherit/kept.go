@@ -31,21 +31,21 @@ func (k NodeKey) String() string {
 func Kept(old, requested, result NodeState) []NodeKey {
 	return brought(requested, result, func(what, key, value string) bool {
 		before, had := old.value(what, key)
-		return had && before == value
+		return had && before == value && !records(what, key)
 	})
 }
 
 // Brought names what the result has and the Node has not, and Removed the other way round, without the annotations that
 // track it. A new value is brought.
 func Brought(current, result NodeState) []NodeKey {
-	return brought(current, result, func(what, key, _ string) bool { return what != annotationKey || !tracks(key) })
+	return brought(current, result, func(what, key, _ string) bool { return !records(what, key) })
 }
 
 // Removed names what a Node loses; see Brought.
 func Removed(current, result NodeState) []NodeKey {
 	return brought(result, current, func(what, key, _ string) bool {
 		_, still := result.value(what, key)
-		return !still && (what != annotationKey || !tracks(key))
+		return !still && !records(what, key)
 	})
 }
 
@@ -72,6 +72,11 @@ const (
 	annotationKey = "annotation"
 	taintKey      = "taint"
 )
+
+// records reports whether a key only says what came from the Machine.
+func records(what, key string) bool {
+	return what == annotationKey && tracks(key) || what == labelKey && key == RecordLabel
+}
 
 // value returns the value of a label, an annotation or, by its identity, a taint.
 func (s NodeState) value(what, key string) (string, bool) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -34,11 +35,17 @@ type NodeState struct {
 	Labels      map[string]string
 	Annotations map[string]string
 	Taints      []corev1.Taint
+	// New says that the Node has just registered, as its API server says.
+	New bool
 }
 
 // OfNode returns the inheritable state of a Node.
 func OfNode(node *corev1.Node) NodeState {
-	return NodeState{Labels: node.Labels, Annotations: node.Annotations, Taints: node.Spec.Taints}
+	created := node.CreationTimestamp
+	return NodeState{
+		Labels: node.Labels, Annotations: node.Annotations, Taints: node.Spec.Taints,
+		New: !created.IsZero() && time.Since(created.Time) < registration,
+	}
 }
 
 // Equal reports whether two states would be stored as the same.
@@ -80,24 +87,39 @@ func (p Policy) Node(m *capi.Machine, current NodeState, writer Writer) (NodeSta
 		current.Annotations = filter(current.Annotations, func(key string) bool { return !tracks(key) })
 	}
 	metadata, metadataErr := p.nodeMetadata(m, current, writer)
-	with, taintsErr := p.nodeTaints(m, current, metadata)
-	result, err := guard(m, current, with, claimed, writer), errors.Join(metadataErr, taintsErr)
+	result, taintsErr := p.completed(m, current, metadata, claimed, writer)
+	err := errors.Join(metadataErr, taintsErr)
 	size := tooLarge(current, result)
 	if size == nil {
 		return result, err
 	}
 	err = errors.Join(err, fmt.Errorf("labels and annotations: a Node has no room for all of them: %w", size))
-	with, _ = p.nodeTaints(m, current, NodeState{Labels: current.Labels, Annotations: maps.Clone(current.Annotations)})
-	if result = guard(m, current, with, claimed, writer); tooLarge(current, result) != nil {
+	unchanged := NodeState{Labels: current.Labels, Annotations: maps.Clone(current.Annotations)}
+	if result, _ = p.completed(m, current, unchanged, claimed, writer); tooLarge(current, result) != nil {
 		return current, err
 	}
 	return result, err
 }
 
+// completed returns a state that has its metadata with all the rest: taints, the guard, and the record, which a kubelet cannot
+// write.
+func (p Policy) completed(
+	m *capi.Machine, current, metadata NodeState, claimed map[string]string, writer Writer,
+) (NodeState, error) {
+	result, err := p.nodeTaints(m, current, metadata)
+	result = guard(m, current, result, claimed, writer)
+	if writer == Privileged {
+		result = p.recorded(m, result)
+	}
+	result.New = current.New
+	return result, err
+}
+
 // nodeMetadata is rules 11 and 12. The error lists what no Node can carry, which is left out.
 func (p Policy) nodeMetadata(m *capi.Machine, current NodeState, writer Writer) (result NodeState, err error) {
+	record := RecordOf(current)
 	labels := mapSync{
-		current: current.Labels, declared: m.Labels,
+		current: current.Labels, declared: m.Labels, recorded: record.Labels, vouches: record.vouches,
 		byRule: nodeLabel, byOperator: p.additionalLabel,
 		rules:    current.Annotations[clusterv1.LabelsFromMachineAnnotation],
 		operator: current.Annotations[LabelsFromMachineAnnotation],
@@ -105,7 +127,7 @@ func (p Policy) nodeMetadata(m *capi.Machine, current NodeState, writer Writer) 
 	noLabels, labelsErr := invalidLabels(m.Labels, labels.brings)
 	labels.withhold = func(key string) bool { return noLabels.Has(key) || writer == Kubelet && restricted(key) }
 	annotations := mapSync{
-		current: current.Annotations, declared: m.Annotations,
+		current: current.Annotations, declared: m.Annotations, vouches: anything,
 		byRule: nodeAnnotation, byOperator: p.additionalAnnotation,
 		rules:    current.Annotations[clusterv1.AnnotationsFromMachineAnnotation],
 		operator: current.Annotations[AnnotationsFromMachineAnnotation],
@@ -127,7 +149,7 @@ func (p Policy) nodeMetadata(m *capi.Machine, current NodeState, writer Writer) 
 // be left out.
 func (p Policy) nodeTaints(m *capi.Machine, current, result NodeState) (NodeState, error) {
 	declared, err := taintsOf(m)
-	result.Taints = taint.Sync(current.Taints, declared.all(), recordedTaints(current.Annotations), initialized(current))
+	result.Taints = taint.Sync(current.Taints, declared.all(), RecordOf(current).Taints, current.initialized())
 	if result.Annotations == nil {
 		result.Annotations = map[string]string{}
 	}
@@ -232,11 +254,6 @@ func recordedTaints(annotations map[string]string) []corev1.Taint {
 	return slices.Concat(byClusterAPI, byHeirloom)
 }
 
-// initialized reports whether the Node has had its Initialize taints (DESIGN.md §3: the annotation exists, even empty).
-func initialized(current NodeState) bool {
-	return has(current.Annotations, clusterv1.TaintsFromMachineAnnotation)
-}
-
 // tracks reports whether an annotation records what came from the Machine. A kubelet that registers knows nothing of
 // that: what it claims, such as to have had its Initialize taints, does not count.
 func tracks(key string) bool {
@@ -247,7 +264,7 @@ func tracks(key string) bool {
 func TrackingAnnotations() []string {
 	return []string{
 		clusterv1.LabelsFromMachineAnnotation, clusterv1.AnnotationsFromMachineAnnotation, clusterv1.TaintsFromMachineAnnotation,
-		LabelsFromMachineAnnotation, AnnotationsFromMachineAnnotation, TaintsFromMachineAnnotation, UninitializedAnnotation,
+		LabelsFromMachineAnnotation, AnnotationsFromMachineAnnotation, TaintsFromMachineAnnotation, UninitializedAnnotation, RecordAnnotation,
 	}
 }
 

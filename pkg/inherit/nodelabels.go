@@ -21,7 +21,7 @@ const (
 func nodeLabel(key string) bool {
 	d := domain(key)
 	return d == clusterv1.NodeRoleLabelPrefix ||
-		within(d, clusterv1.NodeRestrictionLabelDomain) ||
+		within(d, clusterv1.NodeRestrictionLabelDomain) && key != RecordLabel ||
 		within(d, clusterv1.ManagedNodeLabelDomain)
 }
 
@@ -32,7 +32,7 @@ func nodeAnnotation(key string) bool {
 
 // additional reports whether an operator's regex brings a key that the rules alone do not.
 func (p Policy) additionalLabel(key string) bool {
-	return !nodeLabel(key) && matchesAny(p.AdditionalLabels, key) && !never(key) && !bookkeeping(key)
+	return !nodeLabel(key) && key != RecordLabel && matchesAny(p.AdditionalLabels, key) && !never(key) && !bookkeeping(key)
 }
 
 func (p Policy) additionalAnnotation(key string) bool {
@@ -57,13 +57,16 @@ type mapSync struct {
 	byRule, byOperator func(key string) bool
 	// withhold says which keys may not be written now.
 	withhold func(key string) bool
-	// rules and operator are the tracking annotations of the two, as they stand.
+	// rules and operator are the tracking annotations of the two, as they stand, and vouches says of which of their keys that
+	// can be believed. recorded are keys that came from the Machine, whatever they list.
 	rules, operator string
+	vouches         func(key string) bool
+	recorded        []string
 }
 
 // sync returns the map after inheritance and the tracking annotations that go with it.
 func (s mapSync) sync() (result map[string]string, rules, operator string) {
-	result = filter(s.current, func(string) bool { return true })
+	result = filter(s.current, func(key string) bool { return s.brings(key) || !slices.Contains(s.recorded, key) })
 	s.pruneOperator(result)
 	rulesTracked := s.pruneRules(result)
 	var operatorTracked []string
@@ -93,7 +96,7 @@ func (s mapSync) pruneRules(result map[string]string) []string {
 	var kept []string
 	for _, key := range splitKeys(s.rules) {
 		switch {
-		case s.byRule(key) && !s.brings(key):
+		case s.byRule(key) && !s.brings(key) && s.vouches(key):
 			delete(result, key)
 		case has(result, key):
 			kept = append(kept, key)
@@ -106,7 +109,7 @@ func (s mapSync) pruneRules(result map[string]string) []string {
 // any more, or because the operator took the regex away.
 func (s mapSync) pruneOperator(result map[string]string) {
 	for _, key := range splitKeys(s.operator) {
-		if !s.brings(key) {
+		if !s.brings(key) && s.vouches(key) {
 			delete(result, key)
 		}
 	}

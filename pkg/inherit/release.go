@@ -22,18 +22,20 @@ func Release(current NodeState, keepValues bool) NodeState {
 	result := NodeState{Labels: maps.Clone(current.Labels), Annotations: maps.Clone(current.Annotations), Taints: current.Taints}
 	listed := current.Annotations
 	if !keepValues {
-		forget(result.Labels, listed[LabelsFromMachineAnnotation], listed[clusterv1.LabelsFromMachineAnnotation])
-		forget(result.Annotations, listed[AnnotationsFromMachineAnnotation], listed[clusterv1.AnnotationsFromMachineAnnotation])
-		result.Taints = taint.Sync(result.Taints, nil, onlyOurTaints(listed), true)
+		record := RecordOf(current)
+		forget(result.Labels, record.vouches, listed[LabelsFromMachineAnnotation], listed[clusterv1.LabelsFromMachineAnnotation])
+		forget(result.Annotations, anything, listed[AnnotationsFromMachineAnnotation], listed[clusterv1.AnnotationsFromMachineAnnotation])
+		result.Taints = taint.Sync(result.Taints, nil, record.only(onlyOurTaints(listed)), true)
 	}
 	if has(listed, UninitializedAnnotation) {
 		result.Taints = taint.Remove(result.Taints, taint.IDOf(clusterv1.NodeUninitializedTaint))
 	}
 	for _, key := range []string{
-		LabelsFromMachineAnnotation, AnnotationsFromMachineAnnotation, TaintsFromMachineAnnotation, UninitializedAnnotation,
+		LabelsFromMachineAnnotation, AnnotationsFromMachineAnnotation, TaintsFromMachineAnnotation, UninitializedAnnotation, RecordAnnotation,
 	} {
 		delete(result.Annotations, key)
 	}
+	delete(result.Labels, RecordLabel)
 	if list, ok := listed[clusterv1.TaintsFromMachineAnnotation]; ok {
 		taints, _ := taint.ParseList(list) // a broken entry goes, as whenever this annotation is written
 		result.Annotations[clusterv1.TaintsFromMachineAnnotation] = taint.FormatIDs(taints)
@@ -41,11 +43,11 @@ func Release(current NodeState, keepValues bool) NodeState {
 	return result
 }
 
-// forget removes the keys that we list and Cluster API does not.
-func forget(m map[string]string, ours, theirs string) {
+// forget removes the keys that we list and Cluster API does not, as far as the list can be believed.
+func forget(m map[string]string, believed func(key string) bool, ours, theirs string) {
 	others := splitKeys(theirs)
 	for _, key := range splitKeys(ours) {
-		if !slices.Contains(others, key) {
+		if !slices.Contains(others, key) && believed(key) {
 			delete(m, key)
 		}
 	}

@@ -158,6 +158,6 @@ func TestEffectiveMachinePool(t *testing.T) {
 	Expect(mp).To(Equal(before), "the input is not mutated")
 	node, err := policy.Node(inherit.MachineOfPool(effective), content{}.node(), inherit.Privileged)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(node.Labels).To(Equal(labels("node.cluster.x-k8s.io/a=1,node.cluster.x-k8s.io/mine=1")))
+	Expect(unrecorded(node).Labels).To(Equal(labels("node.cluster.x-k8s.io/a=1,node.cluster.x-k8s.io/mine=1")))
 	Expect(node.Taints).To(ConsistOf(onNode("gpu:NoSchedule,warm:NoSchedule")))
 }

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 const (
@@ -19,7 +21,7 @@ const (
 
 // ofBoth is a Node with what Heirloom's annotations list, what Cluster API's list, what both list, and what nobody lists.
 func ofBoth() *corev1.Node {
-	return node("n",
+	n := node("n",
 		map[string]string{"team": "ml", "empty": "", "node-role.kubernetes.io/worker": "", "shared": "1", "mine": "yes"},
 		map[string]string{
 			"note": "x", "own": "y",
@@ -31,6 +33,9 @@ func ofBoth() *corev1.Node {
 		corev1.Taint{Key: "annotated", Value: "yes", Effect: noSchedule}, corev1.Taint{Key: "gpu", Value: "true", Effect: noSchedule},
 		corev1.Taint{Key: "mine", Effect: noSchedule}, corev1.Taint{Key: guard, Effect: noSchedule},
 	)
+	recorded := inherit.Record{Labels: []string{"node-role.kubernetes.io/worker"}, Taints: n.Spec.Taints[:2]}.Recorded(inherit.OfNode(n))
+	n.Labels, n.Annotations = recorded.Labels, recorded.Annotations
+	return n
 }
 
 const (
@@ -104,10 +109,12 @@ func TestADryRunNamesWhatANodeWouldLose(t *testing.T) {
 	Expect(management.written()).To(BeEmpty())
 	Expect(r.out.String()).To(Equal(`node/n released (dry run)
   .metadata.labels.empty
+  .metadata.labels.heirloom.node-restriction.kubernetes.io/record
   .metadata.labels.team
   .metadata.annotations.cluster.x-k8s.io/taints-from-machine
   .metadata.annotations.heirloom.dev/annotations-from-machine
   .metadata.annotations.heirloom.dev/labels-from-machine
+  .metadata.annotations.heirloom.dev/record-from-machine
   .metadata.annotations.heirloom.dev/taints-from-machine
   .metadata.annotations.heirloom.dev/uninitialized
   .metadata.annotations.note

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -82,7 +83,10 @@ func TestEachNodeHasItsTurn(t *testing.T) {
 		l := evictions(t, "MachineSet/ms", 3, machineDeployment(), machineSet())
 		for i := range 3 {
 			n := node(fmt.Sprint("n", i))
-			l.change(n, func() { n.Annotations = map[string]string{clusterv1.TaintsFromMachineAnnotation: ""} }) // it is not new
+			l.change(n, func() {
+				n.Annotations = map[string]string{clusterv1.TaintsFromMachineAnnotation: ""}
+				n.Labels = map[string]string{inherit.RecordLabel: "x"}
+			}) // it is not new
 			l.taintsOf(n.Name)
 		}
 		for _, waiting := range []string{"n1", "n2"} {

@@ -106,7 +106,7 @@ func (r nodes) sync(ctx context.Context, nodes client.Client, chain *ownerchain.
 		return 0, err
 	}
 	current := inherit.OfNode(node)
-	result, problems := policy.Node(m, current, inherit.Privileged)
+	result, problems := policy.Node(m, r.settled.believed(req, current), inherit.Privileged)
 	r.leftOut(m, problems)
 	r.lacking.see(req, policy, m, node, current)
 	if result.Equal(current) {
@@ -131,7 +131,7 @@ func (r nodes) machineOf(
 		return nil, err
 	}
 	current := inherit.OfNode(node)
-	result, _ := policy.Node(m, current, inherit.Privileged)
+	result, _ := policy.Node(m, r.settled.believed(req, current), inherit.Privileged)
 	if result.Equal(current) {
 		inherited, _ := policy.Node(m, inherit.NodeState{}, inherit.Privileged)
 		r.settled.set(req, inherited)

@@ -22,7 +22,8 @@ const pool, worker = "node.cluster.x-k8s.io/pool", "node-role.kubernetes.io/work
 
 // inheritedByNode is the body of a write that brings label pool=a and a taint gpu to a Node, at the version of a new Node.
 const inheritedByNode = `{"metadata":{"annotations":{"cluster.x-k8s.io/labels-from-machine":"node.cluster.x-k8s.io/pool",` +
-	`"cluster.x-k8s.io/taints-from-machine":"gpu:NoSchedule"},"labels":{"node.cluster.x-k8s.io/pool":"a"}},"spec":{"taints":[{"effect":"NoSchedule","key":"gpu"}]}}`
+	`"cluster.x-k8s.io/taints-from-machine":"gpu:NoSchedule","heirloom.dev/record-from-machine":";gpu:NoSchedule"},` +
+	`"labels":{"heirloom.node-restriction.kubernetes.io/record":"541697abac0b27248ae811f09f08ea6d","node.cluster.x-k8s.io/pool":"a"}},"spec":{"taints":[{"effect":"NoSchedule","key":"gpu"}]}}`
 
 // nodeMachine is a Machine with something for its Node, and its owner.
 func nodeMachine(name string) *capi.Machine {
@@ -78,7 +79,7 @@ func TestANodeOfAWorkloadClusterInheritsFromItsOwnCluster(t *testing.T) {
 	l.Expect(l.seeIn("c", "same")).To(Succeed())
 	l.wrote("in c: patches Node /same@999 " + inheritedByNode)
 	l.Expect(l.seeIn("d", "same")).To(Succeed())
-	l.Expect(l.writes.take()).To(ConsistOf(And(HavePrefix("in d: patches Node /same@999 "), ContainSubstring(`"labels":{"node.cluster.x-k8s.io/pool":"b"}`))))
+	l.Expect(l.writes.take()).To(ConsistOf(And(HavePrefix("in d: patches Node /same@999 "), ContainSubstring(`"node.cluster.x-k8s.io/pool":"b"}`))))
 	for _, cluster := range []string{"c", "d"} {
 		l.Expect(l.seeIn(cluster, "same")).To(Succeed())
 	}
@@ -104,7 +105,7 @@ func TestANodeLosesWhatItsMachineLoses(t *testing.T) {
 	l.change(m, func() { m.Labels, m.Spec.Taints = map[string]string{clusterv1.ClusterNameLabel: "c"}, nil })
 	l.Expect(l.seeOwn("m")).To(Succeed())
 	l.stored(n)
-	l.Expect(n.Labels).To(Equal(map[string]string{"mine": "yes"}))
+	l.Expect(n.Labels).To(And(HaveLen(2), HaveKeyWithValue("mine", "yes"), HaveKey(inherit.RecordLabel)))
 	l.Expect(taint.FormatList(n.Spec.Taints)).To(Equal("mine:NoSchedule"))
 	l.counted(
 		`inherited_keys_total{by="resync",change="removed",kind="Node",what="label"} 1`,

@@ -16,6 +16,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -152,4 +153,27 @@ func TestHowLongANewNodeWaitsForItsLabels(t *testing.T) {
 		l.Expect(l.seeOwn("m")).To(Succeed())
 		l.counted("node_labels_delay_seconds_count 1")
 	}
+}
+
+// A kubelet that changes the record of its Node gets nothing by it, neither while what it lists is declared nor after that.
+func TestARecordThatItsKubeletHasChangedIsPutBack(t *testing.T) {
+	m, n := nodeMachine("m"), node("m")
+	l := newLoop(t, theCluster(), machineSet(), m, n)
+	for range 2 { // the second look finds it settled
+		l.Expect(l.seeOwn("m")).To(Succeed())
+	}
+	l.stored(n)
+	recorded := n.Annotations[inherit.RecordAnnotation]
+	l.Expect(recorded).To(Equal(";gpu:NoSchedule"))
+
+	l.change(n, func() { n.Annotations[inherit.RecordAnnotation] = ";mine:NoSchedule" })
+	l.Expect(l.seeOwn("m")).To(Succeed())
+	l.stored(n)
+	l.Expect(n.Annotations[inherit.RecordAnnotation]).To(Equal(recorded))
+
+	l.change(n, func() { clear(n.Annotations) })
+	l.change(m, func() { m.Labels, m.Spec.Taints = map[string]string{clusterv1.ClusterNameLabel: "c"}, nil })
+	l.Expect(l.seeOwn("m")).To(Succeed())
+	l.stored(n)
+	l.Expect(n.Spec.Taints).To(BeEmpty(), "the leader knows the record that its label confirms")
 }

@@ -50,6 +50,15 @@ func (s settled) lostByNode(node NodeRequest, current, result inherit.NodeState)
 	return ok && len(inherit.Kept(had, current, result)) > 0
 }
 
+// believed returns the state of a Node with the record that it had when it was last settled, if its kubelet has changed that.
+func (s settled) believed(node NodeRequest, current inherit.NodeState) inherit.NodeState {
+	known, _ := s.had.Get(node.String())
+	if had, ok := known.(inherit.NodeState); ok {
+		return inherit.Restored(current, had)
+	}
+	return current
+}
+
 // childKey names a child in the management cluster.
 type childKey struct {
 	kind schema.GroupKind

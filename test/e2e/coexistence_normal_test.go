@@ -67,13 +67,14 @@ func (w *world) normal(object unstructured.Unstructured) string {
 	return normal
 }
 
-// ofClusterAPI leaves out of a Node's labels and annotations what Heirloom writes there for taints declared by annotation,
+// ofClusterAPI leaves out of a Node's labels and annotations what Heirloom writes there for taints declared by annotation, its record,
 // and all that it brings to a Node of a MachinePool without Machines, which is what the tracking annotations list there.
 func ofClusterAPI(node unstructured.Unstructured) (labels, annotations map[string]string) {
 	labels, annotations = map[string]string{}, map[string]string{}
 	maps.Copy(labels, node.GetLabels())
 	maps.Copy(annotations, node.GetAnnotations())
 	maps.DeleteFunc(annotations, func(key, _ string) bool { return strings.HasPrefix(key, "heirloom.dev/") })
+	delete(labels, inherit.RecordLabel)
 	if withoutMachine(node) {
 		for _, key := range strings.Split(annotations[clusterv1.LabelsFromMachineAnnotation], ",") {
 			delete(labels, key)

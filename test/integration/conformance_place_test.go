@@ -148,6 +148,7 @@ func (p place) read(object map[string]any) content {
 	if p.node {
 		for _, key := range tracking() {
 			delete(got[annotationColumn], key)
+			delete(got[labelColumn], key)
 		}
 	}
 	for _, item := range listAt(object, p.taints) {
@@ -199,6 +200,7 @@ func tracking() []string {
 	return []string{
 		clusterv1.LabelsFromMachineAnnotation, clusterv1.AnnotationsFromMachineAnnotation, clusterv1.TaintsFromMachineAnnotation,
 		inherit.LabelsFromMachineAnnotation, inherit.AnnotationsFromMachineAnnotation, inherit.TaintsFromMachineAnnotation,
+		inherit.RecordAnnotation, inherit.RecordLabel,
 	}
 }
 

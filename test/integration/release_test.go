@@ -189,7 +189,9 @@ func TestReleaseWithinItsScope(t *testing.T) {
 	s := newScene(t, stage.Options{WithoutLoop: true, Args: []string{"--cluster-api-taint-propagation=disabled"}})
 	mine, theirs := s.settle("mine", declared()), s.settle("theirs", declared())
 	for _, f := range []family{mine, theirs} {
-		s.admit(s.kubelet(f.m.Name), stage.Node(f.m.Name))
+		node := stage.Node(f.m.Name)
+		s.admit(s.kubelet(f.m.Name), node)
+		s.update(node, func() { node.Labels = map[string]string{"mine": "yes"} }) // what a kubelet has written alone is not recorded
 		infra := infraMachine(f.m)
 		infra.SetName(f.m.Name)
 		s.update(f.m, func() { f.m.Spec.InfrastructureRef.Name = f.m.Name; f.m.Labels[clusterv1.WatchLabel] = f.m.Name })

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+// A kubelet may write every annotation of its own Node, also those that record what came from the Machine. So these are
+// believed only about what the kubelet could take away without them: labels that are not restricted, and annotations. What it
+// may not, restricted labels and taints, is in a record of its own, which the kubelet cannot change unnoticed.
+const (
+	// RecordAnnotation lists the restricted labels and the Always taints that came from the Machine: keys, a semicolon, taints.
+	RecordAnnotation = "heirloom.dev/record-from-machine"
+	// RecordLabel has a digest of that annotation. NodeRestriction forbids a kubelet to set, change or remove a label of this
+	// domain, so a record that fits it was written by somebody else, and a Node that has it has been written by Heirloom since
+	// it registered.
+	RecordLabel = "heirloom.node-restriction.kubernetes.io/record"
+)
+
+// Record is what a Node has from its Machine and its kubelet may not take away.
+type Record struct {
+	// Labels are keys of restricted labels.
+	Labels []string
+	// Taints are Always taints.
+	Taints []corev1.Taint
+}
+
+// RecordOf returns the record of a Node. It is empty for a Node that has none, or one that its kubelet has changed.
+func RecordOf(node NodeState) Record {
+	text := node.Annotations[RecordAnnotation]
+	if node.Labels[RecordLabel] != digest(text) {
+		return Record{}
+	}
+	labels, taints, _ := strings.Cut(text, ";")
+	parsed, _ := taint.ParseList(taints) // Heirloom wrote it
+	return Record{Labels: splitKeys(labels), Taints: parsed}
+}
+
+// Restored returns the Node with the record that it is known to have had, if its kubelet has changed it since. That it is the
+// right one can be seen by the label, which only others than the kubelet may have changed.
+func Restored(node, known NodeState) NodeState {
+	text := known.Annotations[RecordAnnotation]
+	if text == node.Annotations[RecordAnnotation] || node.Labels[RecordLabel] != digest(text) {
+		return node
+	}
+	node.Annotations = mergeMaps(node.Annotations, nil)
+	setOwnTracking(node.Annotations, RecordAnnotation, text)
+	return node
+}
+
+// Recorded returns the Node with this record instead of its own.
+func (r Record) Recorded(node NodeState) NodeState {
+	text := ""
+	if len(r.Labels)+len(r.Taints) > 0 {
+		text = joinKeys(slices.Clone(r.Labels)) + ";" + taint.FormatList(r.Taints)
+	}
+	node.Labels, node.Annotations = mergeMaps(node.Labels, nil), mergeMaps(node.Annotations, nil)
+	setOwnTracking(node.Annotations, RecordAnnotation, text)
+	node.Labels[RecordLabel] = digest(text)
+	return node
+}
+
+// digest is short enough for a label's value. A forger needs a second text with the digest that is there already.
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:16])
+}
+
+// vouches reports whether a label that a tracking annotation lists did come from the Machine. Of one that the kubelet could
+// take away itself, its word is enough.
+func (r Record) vouches(key string) bool {
+	return !restricted(key) || slices.Contains(r.Labels, key)
+}
+
+// only returns those of the listed taints that did come from the Machine.
+func (r Record) only(listed []corev1.Taint) []corev1.Taint {
+	return slices.DeleteFunc(listed, func(t corev1.Taint) bool { return taint.Find(r.Taints, taint.IDOf(t)) < 0 })
+}
+
+// anything vouches for every key.
+func anything(string) bool { return true }
+
+// initialized reports whether the Node has had its Initialize taints (DESIGN.md §3: Cluster API's annotation exists, even
+// empty). A Node that has just registered may have brought that annotation itself. So there it counts only beside the record's
+// label, or once the Node is so old that somebody else would have written it by now.
+func (s NodeState) initialized() bool {
+	return has(s.Annotations, clusterv1.TaintsFromMachineAnnotation) && (has(s.Labels, RecordLabel) || !s.New)
+}
+
+// recorded returns the state of a Node with a record of what is there from its Machine.
+func (p Policy) recorded(m *capi.Machine, state NodeState) NodeState {
+	var r Record
+	for key, value := range m.Labels {
+		if restricted(key) && (nodeLabel(key) || p.additionalLabel(key)) && has(state.Labels, key) && state.Labels[key] == value {
+			r.Labels = append(r.Labels, key)
+		}
+	}
+	declared, _ := taintsOf(m) // what is left out is in the error of rule 13
+	r.Taints = always(declared.all())
+	return r.Recorded(state)
+}
