@@ -130,7 +130,7 @@ func (o *Options) addWorkloadFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.WebhookConfiguration, "webhook-configuration", "heirloom",
 		"Name of the installed MutatingWebhookConfiguration, from which those of workload clusters are made. With --webhook-cert-secret, the CA is published in it and in the ValidatingWebhookConfiguration of the same name.")
 	fs.IntVar(&o.ClusterCacheConcurrency, "clustercache-concurrency", 100,
-		"Number of workload clusters whose connection is seen to at a time.")
+		"Number of workload clusters whose connection is seen to at a time. If all of these keep it waiting for two seconds, twice as many are, and so on.")
 	fs.Float32Var(&o.ClusterCacheClientQPS, "clustercache-client-qps", 100,
 		"Maximum queries per second from the client to the API server of each workload cluster.")
 	fs.IntVar(&o.ClusterCacheClientBurst, "clustercache-client-burst", 200,

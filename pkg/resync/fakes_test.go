@@ -3,6 +3,7 @@
 package resync_test
 
 import (
+	"cmp"
 	"context"
 	"reflect"
 	"sync"
@@ -139,6 +140,8 @@ type workloads struct {
 	watched *journal
 	// broken is what every call returns, and brokenUncached one for a client without a cache.
 	broken, brokenUncached error
+	// brokenOf is what every call for that Cluster returns.
+	brokenOf map[client.ObjectKey]error
 	// connected gets an event when the connection to a Cluster is made.
 	connected chan event.GenericEvent
 }
@@ -146,13 +149,13 @@ type workloads struct {
 func newWorkloads() *workloads {
 	return &workloads{
 		clients: map[client.ObjectKey]client.Client{}, servers: map[client.ObjectKey]client.Client{}, caches: map[client.ObjectKey]*informers{}, watched: &journal{},
-		connected: make(chan event.GenericEvent),
+		connected: make(chan event.GenericEvent), brokenOf: map[client.ObjectKey]error{},
 	}
 }
 
 func (w *workloads) GetClient(_ context.Context, cluster client.ObjectKey) (client.Client, error) {
-	if w.broken != nil {
-		return nil, w.broken
+	if err := cmp.Or(w.broken, w.brokenOf[cluster]); err != nil {
+		return nil, err
 	}
 	if c, ok := w.clients[cluster]; ok {
 		return c, nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -43,6 +44,8 @@ type loop struct {
 	registry *prometheus.Registry
 	events   *recorder
 	writes   *journal
+	// logged is what the event handlers of the running loop log.
+	logged *journal
 	// live are the reads that no cache answered.
 	live *journal
 	// server is what is stored, without the loop's cache in front of it.
@@ -68,7 +71,7 @@ func newLoop(t *testing.T, objects ...client.Object) *loop {
 	t.Helper()
 	l := &loop{
 		t: t, WithT: NewWithT(t), registry: prometheus.NewRegistry(), changed: &broadcast.Broadcaster{},
-		writes: &journal{}, live: &journal{}, stale: map[string]client.Object{}, mapper: newMapper(), workloads: newWorkloads(),
+		writes: &journal{}, live: &journal{}, logged: &journal{}, stale: map[string]client.Object{}, mapper: newMapper(), workloads: newWorkloads(),
 		admissions: make(chan event.GenericEvent), asked: &journal{},
 	}
 	scheme := newScheme(t)
@@ -135,9 +138,10 @@ func (l *loop) running() *fakeManager {
 func (l *loop) start() {
 	l.t.Helper()
 	var stopped sync.WaitGroup
+	ctx := ctrl.LoggerInto(l.t.Context(), funcr.New(func(_, line string) { l.logged.note(line) }, funcr.Options{}))
 	for _, controller := range l.running().controllers {
 		stopped.Go(func() {
-			if err := controller.Start(l.t.Context()); err != nil {
+			if err := controller.Start(ctx); err != nil {
 				l.t.Errorf("a controller stopped: %v", err)
 			}
 		})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -22,9 +23,6 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/pace"
 )
-
-// busy is how soon a Node is looked at again whose cluster keeps enough workers waiting.
-const busy = 200 * time.Millisecond
 
 // NodeRequest names a Node.
 type NodeRequest struct {
@@ -38,8 +36,10 @@ func (r NodeRequest) String() string {
 	return r.Cluster.String() + "/" + r.Name
 }
 
-// log names the Node and its cluster the way Cluster API's controllers do.
-func (r *NodeRequest) log(logger logr.Logger) logr.Logger {
+func (r NodeRequest) cluster() types.NamespacedName { return r.Cluster }
+
+// logOf returns a logger that names the Node and its cluster the way Cluster API's controllers do.
+func logOf(logger logr.Logger, r *NodeRequest) logr.Logger {
 	logger = logger.WithValues("controller", "node")
 	if r == nil {
 		return logger
@@ -53,17 +53,12 @@ func (r *NodeRequest) log(logger logr.Logger) logr.Logger {
 // nodes applies rules 11, 12 and 13 to the Nodes of the management cluster itself and of all workload clusters.
 type nodes struct {
 	Dependencies
-	share   *share
 	pacer   *pace.Pacer[NodeRequest]
 	lacking *lacking
 }
 
 // Reconcile implements reconcile.TypedReconciler.
 func (r nodes) Reconcile(ctx context.Context, req NodeRequest) (ctrl.Result, error) {
-	if !r.share.take(req.Cluster) {
-		return ctrl.Result{RequeueAfter: busy}, nil
-	}
-	defer r.share.give(req.Cluster)
 	nodes, chain, err := r.clusterOf(ctx, req.Cluster)
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return ctrl.Result{}, nil // all its Nodes are looked at once it is connected
@@ -91,14 +86,19 @@ func (r nodes) clusterOf(ctx context.Context, cluster types.NamespacedName) (cli
 func (r nodes) sync(ctx context.Context, nodes client.Client, chain *ownerchain.Chain, req NodeRequest) (time.Duration, error) {
 	node := &corev1.Node{}
 	if err := nodes.Get(ctx, types.NamespacedName{Name: req.Name}, node); err != nil {
-		r.forget(req)
+		if apierrors.IsNotFound(err) {
+			r.forget(req)
+		}
 		return 0, gone(err, "Node")
 	}
 	policy := r.Policy()
 	m, err := r.machineOf(ctx, chain, node, policy, req)
-	if err != nil || m == nil {
+	if err != nil {
+		return 0, err // what is known of the Node stays true until it can be looked at
+	}
+	if m == nil {
 		r.forget(req)
-		return 0, err
+		return 0, nil
 	}
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(cmp.Or(m.Kind, "Machine"), klog.KObj(m)))
 	m, again, err := r.paced(ctx, chain, m, node, req)

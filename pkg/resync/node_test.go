@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
@@ -165,28 +164,4 @@ func TestANodeThatCannotBeReached(t *testing.T) {
 	}
 	l.wrote()
 	l.told()
-}
-
-// However many Nodes of one cluster do not answer, those of another find a worker.
-func TestAClusterThatDoesNotAnswerKeepsOnlyItsOwnNodesWaiting(t *testing.T) {
-	l := newLoop(t, theCluster())
-	l.connect("d", node("n"))
-	slow := &stuck{Client: l.workloads.clients[key("d")], asked: make(chan string), answer: make(chan struct{})}
-	l.workloads.clients[key("c")] = slow
-	l.running()
-	done := make(chan error)
-	for range 4 {
-		go func() { done <- l.seeIn("c", "n") }()
-		<-slow.asked
-	}
-	again, err := l.seeNode(key("c"), "n")
-	l.Expect(err).NotTo(HaveOccurred())
-	l.Expect(again.RequeueAfter).To(BeNumerically(">", 0))
-	l.Expect(l.seeIn("d", "n")).To(Succeed())
-	close(slow.answer)
-	for range 4 {
-		l.Expect(<-done).To(Succeed())
-	}
-	go func() { <-slow.asked }()
-	l.Expect(l.seeNode(key("c"), "n")).To(Equal(ctrl.Result{}))
 }

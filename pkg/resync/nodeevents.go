@@ -108,7 +108,7 @@ func nodeRequests(cluster types.NamespacedName, nodes []types.NamespacedName) []
 	return requests
 }
 
-// everyNode are all Nodes, wherever they are.
+// everyNode are all Nodes, wherever they are. A cluster that cannot be read keeps no other from being looked at.
 func (d Dependencies) everyNode() nodeHandler {
 	return wake(func(ctx context.Context, _ client.Object) ([]NodeRequest, error) {
 		own, err := d.Chain.All(ctx, &corev1.NodeList{})
@@ -118,23 +118,35 @@ func (d Dependencies) everyNode() nodeHandler {
 		requests := nodeRequests(types.NamespacedName{}, own)
 		clusters, err := d.Chain.All(ctx, &capi.ClusterList{})
 		if err != nil {
-			return nil, err
+			return requests, err
 		}
+		var errs []error
 		for _, cluster := range clusters {
-			reader, err := d.Workloads.GetReader(ctx, cluster)
-			if err != nil {
-				continue // not connected, as above
-			}
-			list := &corev1.NodeList{}
-			if err := reader.List(ctx, list); err != nil {
-				return nil, fmt.Errorf("listing the Nodes of %s: %w", cluster, err)
-			}
-			for i := range list.Items {
-				requests = append(requests, NodeRequest{Cluster: cluster, Name: list.Items[i].Name})
-			}
+			found, err := d.everyNodeIn(ctx, cluster)
+			requests, errs = append(requests, found...), append(errs, err)
 		}
-		return requests, nil
+		return requests, errors.Join(errs...)
 	})
+}
+
+// everyNodeIn are all Nodes of a workload cluster; none where it is not connected, as above.
+func (d Dependencies) everyNodeIn(ctx context.Context, cluster types.NamespacedName) ([]NodeRequest, error) {
+	reader, err := d.Workloads.GetReader(ctx, cluster)
+	if errors.Is(err, clustercache.ErrClusterNotConnected) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reaching the workload cluster %s: %w", cluster, err)
+	}
+	list := &corev1.NodeList{}
+	if err := reader.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("listing the Nodes of %s: %w", cluster, err)
+	}
+	requests := make([]NodeRequest, 0, len(list.Items))
+	for i := range list.Items {
+		requests = append(requests, NodeRequest{Cluster: cluster, Name: list.Items[i].Name})
+	}
+	return requests, nil
 }
 
 // nodeChanged passes the events of a Node in which something changes that the rules read; a kubelet writes every few

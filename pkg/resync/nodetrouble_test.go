@@ -15,23 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
-
-// stuck is a cluster that answers a GET only when it is told to.
-type stuck struct {
-	client.Client
-	asked  chan string
-	answer chan struct{}
-}
-
-func (s *stuck) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	s.asked <- key.Name
-	<-s.answer
-	return s.Client.Get(ctx, key, into, options...)
-}
 
 // A write that is refused is tried again, counted, and told on the Node's Machine unless it mends itself. Until it is there,
 // the Node counts as one that lacks its taints.
@@ -89,6 +77,30 @@ func TestANodeThatIsGoneLacksNothing(t *testing.T) {
 			l.Expect(samplesOf(t, l.registry)).NotTo(ContainElement(HavePrefix("unprotected_nodes")))
 		})
 	}
+}
+
+// A Node that cannot be looked at for now lacks what it lacked.
+func TestANodeThatCannotBeReadIsNotForgotten(t *testing.T) {
+	l := newLoop(t, theCluster(), nodeMachine("m"))
+	workload := l.connect("c", node("m"))
+	l.refuse = errors.New("no rights")
+	l.Expect(l.seeIn("c", "m")).NotTo(Succeed())
+	const lacks = `unprotected_nodes{cluster_name="c",cluster_namespace="ns"} 1`
+	l.counted(lacks)
+
+	l.broken.set("Machine", errors.New("no cache"))
+	l.Expect(l.seeIn("c", "m")).To(MatchError(l.broken.of("Machine")))
+	l.counted(lacks)
+	l.broken.clear("Machine")
+
+	failed := errors.New("no answer")
+	l.workloads.clients[key("c")] = interceptor.NewClient(workload, interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return failed
+		},
+	})
+	l.Expect(l.seeIn("c", "m")).To(MatchError(failed))
+	l.counted(lacks)
 }
 
 // The write of a Node holds only for the version that was seen.

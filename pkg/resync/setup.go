@@ -16,7 +16,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -26,6 +25,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/pace"
+	"github.com/heirloom-dev/heirloom/pkg/workers"
 )
 
 // Dependencies are what the controllers of all kinds need.
@@ -63,8 +63,13 @@ type Schemas interface {
 	Subscribe() <-chan event.GenericEvent
 }
 
-// nodeWorkers is how many Nodes are seen to at a time. One cluster has a quarter of them.
-const nodeWorkers = 16
+const (
+	// nodeWorkers and workloadWorkers are how many Nodes and workload clusters are seen to at a time, as long as their API
+	// servers answer. Those that do not answer make them more.
+	nodeWorkers, workloadWorkers = 16, 10
+	// nodeShare is how many Nodes of one cluster are seen to at a time.
+	nodeShare = 4
+)
 
 // Setup adds the loop's controllers to the manager.
 func Setup(mgr ctrl.Manager, d Dependencies) error {
@@ -134,30 +139,43 @@ func (d Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
 }
 
 // addNodes adds the controller of Nodes, whose requests name the cluster, too, and the one that makes it watch workload
-// clusters.
+// clusters. Both send requests to workload clusters, of which any number may not answer.
 func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
-	nodes := nodes{
-		Dependencies: d, share: newShare(nodeWorkers / 4), pacer: pace.New[NodeRequest](d.NoExecuteRate, time.Now), lacking: newLacking(d.Metrics),
-	}
+	nodes := nodes{Dependencies: d, pacer: pace.New[NodeRequest](d.NoExecuteRate, time.Now), lacking: newLacking(d.Metrics)}
+	pool := workers.Shared("node", nodeWorkers, nodeShare, NodeRequest.cluster, logOf)
+	options := pool.Options()
+	options.LogConstructor = func(req *NodeRequest) logr.Logger { return logOf(mgr.GetLogger(), req) }
 	watches, err := builder.TypedControllerManagedBy[NodeRequest](mgr).Named("node").
 		Watches(&corev1.Node{}, itself(types.NamespacedName{}), builder.WithPredicates(nodeChanged())).
 		Watches(&capi.Machine{}, d.nodesOf()).
 		Watches(&capi.MachinePool{}, d.nodesOf()).
 		Watches(&capi.Cluster{}, d.nodesOfCluster(), builder.WithPredicates(resumed())).
 		WatchesRawSource(source.TypedChannel(d.changesOfPolicy(), d.everyNode())).
-		WithOptions(controller.TypedOptions[NodeRequest]{MaxConcurrentReconciles: nodeWorkers}).
-		WithLogConstructor(func(req *NodeRequest) logr.Logger { return req.log(mgr.GetLogger()) }).
+		WithOptions(options).
 		Build(nodes)
 	if err != nil {
 		return err
 	}
-	return b.For(&capi.Cluster{}, builder.WithPredicates(clusterChanged())).
+	if err := pool.Serve(mgr, watches); err != nil {
+		return err
+	}
+	return d.addWorkloads(mgr, b, workloads{
+		Dependencies: d, watches: watches, nodes: nodes,
+		connected: newRoll[types.NamespacedName](), disconnected: newRoll[types.NamespacedName](),
+	})
+}
+
+func (d Dependencies) addWorkloads(mgr ctrl.Manager, b *builder.Builder, w workloads) error {
+	pool := workers.ForClusters("workload", workloadWorkers, 0)
+	controller, err := b.For(&capi.Cluster{}, builder.WithPredicates(clusterChanged())).
 		WatchesRawSource(d.Workloads.GetClusterSource("workload", d.connections)).
 		Watches(&capi.Machine{}, enqueue(d.admittedByPolicy), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WatchesRawSource(d.again(d.Admissions.Changes, &capi.ClusterList{})).
 		WatchesRawSource(d.policyChanges(&capi.ClusterList{})).
-		Complete(workloads{
-			Dependencies: d, watches: watches, nodes: nodes,
-			connected: newRoll[types.NamespacedName](), disconnected: newRoll[types.NamespacedName](),
-		})
+		WithOptions(pool.Options()).
+		Build(w)
+	if err != nil {
+		return err
+	}
+	return pool.Serve(mgr, controller)
 }

@@ -3,6 +3,7 @@
 package resync_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
@@ -176,6 +179,33 @@ func TestAnEventWhoseObjectsCannotBeFound(t *testing.T) {
 	}
 }
 
+// When all Nodes are to be looked at, a cluster that cannot be read keeps no other from it, and the log says which and why.
+// One that is not connected has none.
+func TestAllNodesButThoseThatCannotBeRead(t *testing.T) {
+	var objects []client.Object
+	for _, name := range []string{"away", "broken", "c", "unlisted"} {
+		cluster := theCluster()
+		cluster.Name = name
+		objects = append(objects, cluster)
+	}
+	l := newLoop(t, append(objects, machineSet(), nodeMachine("m"))...)
+	l.Admissions.Changes = l.admissions
+	l.workloads.brokenOf[key("broken")] = errors.New("no way")
+	l.connect("c", node("m"))
+	l.workloads.clients[key("unlisted")] = interceptor.NewClient(l.connect("unlisted"), interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return errors.New("no list")
+		},
+	})
+	l.start()
+	l.changed.Publish()
+	l.eventually(l.written).Should(ConsistOf("in c: Node/m"))
+	l.Expect(l.logged.all()).To(ContainElement(And(
+		ContainSubstring("reaching the workload cluster ns/broken: no way"), ContainSubstring("listing the Nodes of ns/unlisted: no list"),
+		Not(ContainSubstring("ns/away")),
+	)))
+}
+
 // resumedOrChanged is a change of which everybody wants to know.
 func resumedOrChanged(before, after metav1.Object) {
 	generation(before, after)
@@ -189,7 +219,7 @@ func TestSetupAddsTheControllers(t *testing.T) {
 	for _, name := range []string{"controlplane", "machinedeployment", "machinepool", "machineset", "machine", "node", "workload"} {
 		l.Expect(l.running().named(name)).NotTo(BeNil(), name)
 	}
-	l.Expect(l.manager.controllers).To(HaveLen(7))
+	l.Expect(l.manager.controllers).To(HaveLen(9), "and more workers of the two that talk to workload clusters")
 
 	full := &fakeManager{cache: l.informers, client: l.Client, full: errors.New("no room")}
 	err := resync.Setup(full, l.Dependencies)

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// requestTimeout bounds a request to a workload cluster of which nobody knows whether it answers.
+// requestTimeout bounds each request to a workload cluster but those that a cache lists and watches with.
 const requestTimeout = 10 * time.Second
 
 // RESTConfig says how a workload cluster is reached once, without a ClusterCache: with the same kubeconfig, and under the

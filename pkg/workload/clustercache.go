@@ -21,12 +21,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/workers"
 )
 
-// retryInterval is how soon a workload cluster that could not be reached is tried again.
-const retryInterval = 5 * time.Second
+const (
+	// retryInterval is how soon a workload cluster that could not be reached is tried again.
+	retryInterval = 5 * time.Second
+	// patience is for how long all that see to connections may be busy before there are more of them. A connection that is made
+	// takes less; one to an API server that does not answer takes five seconds up to a minute.
+	patience = 2 * time.Second
+)
 
 // Options say how workload clusters are reached.
 type Options struct {
@@ -35,7 +42,8 @@ type Options struct {
 	// WatchFilter is the value of the label that Clusters must carry; empty means all.
 	WatchFilter string
 	UserAgent   string
-	// QPS and Burst bound the requests to each workload cluster, Concurrency the Clusters that are seen to at a time.
+	// QPS and Burst bound the requests to each workload cluster, Concurrency the Clusters that are seen to at a time, as long as
+	// API servers answer. Those that do not answer keep no others waiting.
 	QPS         float32
 	Burst       int
 	Concurrency int
@@ -49,7 +57,8 @@ type Options struct {
 
 // NewClusterCache adds Cluster API's ClusterCache to the manager. It runs on the leader.
 func NewClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clustercache.ClusterCache, error) {
-	clusters, err := newClusters(mgr, o.Version)
+	pool := workers.ForClusters("clustercache", o.Concurrency, patience)
+	clusters, err := newClusters(mgr, o.Version, pool)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +66,7 @@ func NewClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clusterc
 		// Kubeconfigs are read when a connection is made and not kept: that takes the right to get Secrets, not to list them.
 		SecretClient:     kubeconfigs{Reader: mgr.GetAPIReader(), refused: o.Refused},
 		WatchFilterValue: o.WatchFilter,
-		Client:           clustercache.ClientOptions{UserAgent: o.UserAgent, QPS: o.QPS, Burst: o.Burst},
+		Client:           clustercache.ClientOptions{UserAgent: o.UserAgent, QPS: o.QPS, Burst: o.Burst, Timeout: requestTimeout},
 		Cache: clustercache.CacheOptions{
 			SyncPeriod: &o.SyncPeriod,
 			ByObject:   map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: o.TrimNode}},
@@ -68,7 +77,7 @@ func NewClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clusterc
 			Object: &corev1.Node{}, Field: field, ExtractValue: values,
 		})
 	}
-	clusterCache, err := clustercache.SetupWithManager(ctx, clusters, options, controller.Options{MaxConcurrentReconciles: o.Concurrency})
+	clusterCache, err := clustercache.SetupWithManager(ctx, clusters, options, pool.Options())
 	if err != nil {
 		return nil, fmt.Errorf("setting up the cache of workload clusters: %w", err)
 	}
@@ -85,16 +94,29 @@ func NewClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clusterc
 type clusters struct {
 	ctrl.Manager
 	scheme *runtime.Scheme
+	// pool are the workers of the controller that the ClusterCache adds.
+	pool *workers.Pool[ctrl.Request]
 }
 
-func newClusters(mgr ctrl.Manager, version schema.GroupVersion) (clusters, error) {
+func newClusters(mgr ctrl.Manager, version schema.GroupVersion, pool *workers.Pool[ctrl.Request]) (clusters, error) {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return clusters{}, fmt.Errorf("registering Kubernetes' types: %w", err)
 	}
 	scheme.AddKnownTypes(version, &clusterv1.Cluster{}, &clusterv1.ClusterList{})
 	metav1.AddToGroupVersion(scheme, version)
-	return clusters{Manager: mgr, scheme: scheme}, nil
+	return clusters{Manager: mgr, scheme: scheme, pool: pool}, nil
+}
+
+// Add implements manager.Manager.
+func (c clusters) Add(runnable manager.Runnable) error {
+	if err := c.Manager.Add(runnable); err != nil {
+		return err
+	}
+	if added, ok := runnable.(controller.Controller); ok {
+		return c.pool.Serve(c.Manager, added)
+	}
+	return nil
 }
 
 // GetScheme implements manager.Manager. It is also the scheme of the clients of workload clusters.

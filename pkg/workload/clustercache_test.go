@@ -54,14 +54,15 @@ var statusOf = map[string]string{
 type apiServers struct {
 	*httptest.Server
 	version string
-	mu      sync.Mutex
-	asked   map[string]string
-	over    chan struct{}
+	silent
+	mu    sync.Mutex
+	asked map[string]string
+	over  chan struct{}
 }
 
-func newAPIServers(t *testing.T, version string) *apiServers {
-	s := &apiServers{version: version, asked: map[string]string{}, over: make(chan struct{})}
-	s.Server = httptest.NewTLSServer(http.HandlerFunc(s.answer))
+func newAPIServers(t *testing.T, version string, count int) *apiServers {
+	s := &apiServers{version: version, silent: silent{count: count}, asked: map[string]string{}, over: make(chan struct{})}
+	s.Server = httptest.NewTLSServer(s.beside(http.HandlerFunc(s.answer), s.over))
 	t.Cleanup(func() {
 		close(s.over) // a cache of Nodes watches for as long as the program lives
 		s.Close()
@@ -106,8 +107,9 @@ func (s *apiServers) answer(w http.ResponseWriter, r *http.Request) {
 			{"metadata": {"namespace": "ns", "name": "red", %[2]s}, "status": %[3]s},
 			{"metadata": {"namespace": "ns", "name": "thief", %[2]s}, "status": %[3]s},
 			{"metadata": {"namespace": "ns", "name": "to-come", %[2]s}, "status": {}},
+			%[4]s
 			{"metadata": {"namespace": "ns", "name": "theirs"}, "status": %[3]s}]}`,
-			clusterv1.GroupVersion.Group+"/"+s.version, `"labels": {"cluster.x-k8s.io/watch-filter": "mine"}`, statusOf[s.version])
+			clusterv1.GroupVersion.Group+"/"+s.version, `"labels": {"cluster.x-k8s.io/watch-filter": "mine"}`, statusOf[s.version], s.clusters(statusOf[s.version]))
 	case "/api/v1/namespaces/ns/secrets/red-kubeconfig":
 		s.json(w, secret(leadsTo(s.URL+"/red", `{token: "t"}`)))
 	case "/api/v1/namespaces/ns/secrets/thief-kubeconfig":
@@ -151,7 +153,7 @@ func (s *apiServers) paths() string {
 }
 
 // started is a ClusterCache in a manager that is at work until the test ends.
-func started(t *testing.T, s *apiServers, refused func(context.Context, types.NamespacedName, error)) clustercache.ClusterCache {
+func started(t *testing.T, s *apiServers, concurrency int, refused func(context.Context, types.NamespacedName, error)) clustercache.ClusterCache {
 	t.Helper()
 	Expect := NewWithT(t).Expect
 	version := schema.GroupVersion{Group: clusterv1.GroupVersion.Group, Version: s.version}
@@ -165,7 +167,7 @@ func started(t *testing.T, s *apiServers, refused func(context.Context, types.Na
 	Expect(err).NotTo(HaveOccurred())
 	clusters, err := NewClusterCache(t.Context(), mgr, Options{
 		Version: version, WatchFilter: "mine", UserAgent: "heirloom/test", Refused: refused,
-		QPS: 20, Burst: 30, Concurrency: 1, SyncPeriod: time.Hour,
+		QPS: 20, Burst: 30, Concurrency: concurrency, SyncPeriod: time.Hour,
 		Nodes: map[string]client.IndexerFunc{"a": func(o client.Object) []string { return []string{o.GetLabels()["a"]} }},
 		TrimNode: func(o any) (any, error) {
 			o.(*corev1.Node).Spec.PodCIDR = ""
@@ -190,9 +192,9 @@ func TestNodesAreCached(t *testing.T) {
 	for _, version := range []string{"v1beta2", old} {
 		t.Run(version, func(t *testing.T) {
 			g := NewWithT(t)
-			s := newAPIServers(t, version)
+			s := newAPIServers(t, version, 0)
 			refused := make(chan string, 100)
-			clusters := started(t, s, func(_ context.Context, cluster types.NamespacedName, err error) {
+			clusters := started(t, s, 1, func(_ context.Context, cluster types.NamespacedName, err error) {
 				refused <- cluster.Name + ": " + err.Error()
 			})
 			nodes := &corev1.NodeList{}
