@@ -47,12 +47,11 @@ func (h children[T, P]) against(ctx context.Context, req admission.Request, obje
 	if err != nil {
 		return answer{}, err
 	}
-	decided, err := inject(req, child{
-		object: object, current: current, desired: found.Desired, declarer: found.Declarer,
-		old: func() (inherit.Object, error) { return h.before(ctx, req) },
+	return inject(req, child{
+		object: object, current: current, desired: found.Desired, leftOut: found.LeftOut,
+		sources: func() inherit.Sources { return found.Sources(ctx) },
+		old:     func() (inherit.Object, error) { return h.before(ctx, req) },
 	})
-	decided.warn(found.LeftOut)
-	return decided, err
 }
 
 // before returns what the object had before an update.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -76,12 +77,17 @@ func TestFailOpen(t *testing.T) {
 	}
 }
 
-func TestWhatWasLeftOutIsOneLine(t *testing.T) {
+func TestWhatWasLeftOutIsToldOneByOne(t *testing.T) {
 	decided := answer{}
 	decided.warn(nil)
 	NewWithT(t).Expect(decided.warnings).To(BeEmpty())
-	decided.warn(errors.Join(errors.New("taint one"), errors.New("taint two")))
-	NewWithT(t).Expect(decided.warnings).To(Equal([]string{"heirloom: not inherited: taint one; taint two"}))
+	decided.warn(errors.Join(errors.New("taint one"), errors.New("taint\ntwo")))
+	NewWithT(t).Expect(decided.warnings).To(Equal([]string{"heirloom: not inherited: taint one", "heirloom: not inherited: taint; two"}))
+
+	decided = answer{}
+	decided.warn(errors.Join(slices.Repeat([]error{errors.New("a label")}, 1000)...))
+	NewWithT(t).Expect(decided.warnings).To(HaveLen(mostWarnings + 1))
+	NewWithT(t).Expect(decided.warnings).To(ContainElement("heirloom: 990 more are not inherited either"))
 }
 
 // TestWhatCannotBeDecoded: an object that cannot be read is allowed as it came, by every handler.

@@ -3,6 +3,7 @@
 package webhooks
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -19,11 +20,14 @@ import (
 
 // child is an object of Cluster API that inherits, and what is known about it.
 type child struct {
-	object   metav1.Object
-	current  inherit.Object
-	desired  inherit.Object
-	declarer string
-	// old returns what the child had before an update. It is read only if there is something to tell.
+	object  metav1.Object
+	current inherit.Object
+	desired inherit.Object
+	// leftOut says what of its owner's may not reach the child.
+	leftOut error
+	// sources says where what it inherits is declared. Like old, it is asked only if there is something to tell.
+	sources func() inherit.Sources
+	// old returns what the child had before an update.
 	old func() (inherit.Object, error)
 }
 
@@ -38,20 +42,32 @@ func inject(req admission.Request, c child) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if len(patch) == 0 {
-		return answer{outcome: metrics.Unchanged}, nil
+	decided := answer{outcome: metrics.Unchanged}
+	if len(patch) > 0 {
+		decided = answer{outcome: metrics.Injected, patch: patch}
+		decided.count(plan.Changes())
+		decided.warnings = c.warnings(req, plan, &decided)
 	}
-	decided := answer{outcome: metrics.Injected, patch: patch}
-	decided.count(plan.Changes())
+	if leftOut := errors.Join(c.leftOut, plan.LeftOut()); leftOut != nil {
+		decided.warn(c.sources().Located(leftOut))
+	}
+	return decided, nil
+}
+
+// warnings names what the child keeps against the request, and where that can be changed.
+func (c child) warnings(req admission.Request, plan *ownership.Plan, decided *answer) []string {
 	kept := c.kept(req, plan)
+	if len(kept) == 0 {
+		return nil
+	}
 	for _, change := range kept {
 		decided.kept = append(decided.kept, change.What())
 	}
-	decided.warnings = warnings(kept, func(change ownership.Change) string {
+	sources := c.sources()
+	return warnings(kept, func(change ownership.Change) string {
 		return fmt.Sprintf("heirloom: %s of %s %s/%s was kept: it is inherited; to change it, edit %s",
-			change, req.Kind.Kind, c.object.GetNamespace(), c.object.GetName(), c.declarer)
+			change, req.Kind.Kind, c.object.GetNamespace(), c.object.GetName(), sources.Of(change.Entry()))
 	})
-	return decided, nil
 }
 
 // count notes what changes for the metrics.

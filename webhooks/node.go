@@ -66,7 +66,9 @@ func (h nodes) against(ctx context.Context, req admission.Request, node *corev1.
 		kept := keptOfNode(req, current, result)
 		decided.kept, decided.warnings = sorts(kept), h.warnings(ctx, m, kept)
 	}
-	decided.warn(leftOut)
+	if leftOut != nil {
+		decided.warn(h.Chain.MachineSources(ctx, m).Located(leftOut))
+	}
 	return decided, nil
 }
 
@@ -116,23 +118,11 @@ func (h nodes) warnings(ctx context.Context, m *capi.Machine, kept []inherit.Nod
 	if len(kept) == 0 {
 		return nil
 	}
-	declarer := h.declarer(ctx, m)
+	sources := h.Chain.MachineSources(ctx, m)
 	return warnings(kept, func(key inherit.NodeKey) string {
 		return fmt.Sprintf("heirloom: %s was kept: the Node inherits it from %s %s/%s; to change it, edit %s",
-			key, kindOf(m), m.Namespace, m.Name, declarer)
+			key, kindOf(m), m.Namespace, m.Name, sources.Of(key.Entry()))
 	})
-}
-
-// declarer names the object to edit, or the Machine itself if its owner cannot be found now.
-func (h nodes) declarer(ctx context.Context, m *capi.Machine) string {
-	if kindOf(m) == "MachinePool" {
-		return ownerchain.Name("MachinePool", m) + " (spec.template)"
-	}
-	owner, err := h.Chain.MachineOwner(ctx, m)
-	if err != nil {
-		return ownerchain.Name("Machine", m)
-	}
-	return owner.Declarer
 }
 
 // kindOf tells a Machine from one that stands for a MachinePool.

@@ -48,7 +48,7 @@ const (
 	clusterSection = "metadata: {labels: {team: a}}"
 
 	ofTopology = "cluster.x-k8s.io/cluster-name: c, topology.cluster.x-k8s.io/owned: '', topology.cluster.x-k8s.io/deployment-name: a, topology.cluster.x-k8s.io/pool-name: a"
-	editTheTop = "was kept: it is inherited; to change it, edit Cluster ns/c (spec.topology)"
+	wasKept    = "was kept: it is inherited; to change it, edit "
 
 	gpuTaint = `{"effect":"NoSchedule","key":"gpu","propagation":"Always"}`
 )
@@ -133,10 +133,10 @@ func TestMachineDeployments(t *testing.T) {
 				adds("/spec/template/spec/taints", "["+gpuTaint+"]"), adds("/spec/template/spec/minReadySeconds", "5"),
 			},
 			warnings: []string{
-				`heirloom: label "team" of MachineDeployment ns/x ` + editTheTop,
-				`heirloom: template label "team" of MachineDeployment ns/x ` + editTheTop,
-				`heirloom: template taint "gpu:NoSchedule" of MachineDeployment ns/x ` + editTheTop,
-				`heirloom: template field "minReadySeconds" of MachineDeployment ns/x ` + editTheTop,
+				`heirloom: label "team" of MachineDeployment ns/x ` + wasKept + "Cluster ns/c (spec.topology.workers.machineDeployments[a].metadata.labels)",
+				`heirloom: template label "team" of MachineDeployment ns/x ` + wasKept + "Cluster ns/c (spec.topology.workers.machineDeployments[a].metadata.labels)",
+				`heirloom: template taint "gpu:NoSchedule" of MachineDeployment ns/x ` + wasKept + "ClusterClass ns/cc (spec.workers.machineDeployments[small].taints)",
+				`heirloom: template field "minReadySeconds" of MachineDeployment ns/x ` + wasKept + "ClusterClass ns/cc (spec.workers.machineDeployments[small].minReadySeconds)",
 			},
 		},
 		{
@@ -156,7 +156,7 @@ func TestMachineDeployments(t *testing.T) {
 				f.classes = map[string]string{"ns/cc": "{spec: {workers: {machineDeployments: [{class: small, taints: [{key: node.kubernetes.io/x, effect: NoSchedule, propagation: Always}]}]}}}"}
 			}), outcome: "unchanged",
 			request:  write{kind: "MachineDeployment", object: md("team: a, ", "", "metadata: {labels: {team: a}}")},
-			warnings: []string{`heirloom: not inherited: taint "node.kubernetes.io/x:NoSchedule": the prefix node.kubernetes.io/ is reserved for the kubelet and the node lifecycle controller; only node.kubernetes.io/out-of-service may be set`},
+			warnings: []string{`heirloom: not inherited: taint "node.kubernetes.io/x:NoSchedule": the prefix node.kubernetes.io/ is reserved for the kubelet and the node lifecycle controller; only node.kubernetes.io/out-of-service may be set; it is declared in ClusterClass ns/cc (spec.workers.machineDeployments[small].taints)`},
 		},
 		{name: "one that no topology manages is none of our business", cache: topological, request: write{kind: "MachineDeployment", object: described("cluster.x-k8s.io/v1beta2", "MachineDeployment", "labels: {cluster.x-k8s.io/cluster-name: c}", "template: {}")}, outcome: "unmatched"},
 		{name: "a paused one is left alone", cache: topological, request: write{kind: "MachineDeployment", object: md("", "annotations: {cluster.x-k8s.io/paused: ''}", "")}, outcome: "unmatched"},
@@ -181,7 +181,7 @@ func TestMachinePools(t *testing.T) {
 		{
 			name: "an update that takes things away gets them back, and is told", cache: topological, outcome: "injected",
 			request: write{kind: "MachinePool", object: mp("team: a, ", "mine: '1'"), old: mp("team: a, ", "taints.heirloom.dev/always: 'gpu:NoSchedule'")}, want: []string{annotates},
-			warnings: []string{`heirloom: template annotation "taints.heirloom.dev/always" of MachinePool ns/x ` + editTheTop},
+			warnings: []string{`heirloom: template annotation "taints.heirloom.dev/always" of MachinePool ns/x ` + wasKept + "ClusterClass ns/cc (spec.workers.machinePools[small].taints)"},
 		},
 	} {
 		t.Run(tc.name, tc.run)
@@ -216,9 +216,9 @@ func TestControlPlanes(t *testing.T) {
 			request: write{kind: "AcmeControlPlane", object: cp("", "{nodeDrainTimeout: 1m30s}"), old: cp("team: a, ", "{metadata: {labels: {team: a}}, nodeDrainTimeout: 1m30s, "+taints+"}")},
 			want:    []string{labels, adds("/spec/machineTemplate/metadata", "{}"), below, adds("/spec/machineTemplate/taints", "["+gpuTaint+"]")},
 			warnings: []string{
-				`heirloom: label "team" of AcmeControlPlane ns/x ` + editTheTop,
-				`heirloom: template label "team" of AcmeControlPlane ns/x ` + editTheTop,
-				`heirloom: template taint "gpu:NoSchedule" of AcmeControlPlane ns/x ` + editTheTop,
+				`heirloom: label "team" of AcmeControlPlane ns/x ` + wasKept + "Cluster ns/c (spec.topology.controlPlane.metadata.labels)",
+				`heirloom: template label "team" of AcmeControlPlane ns/x ` + wasKept + "Cluster ns/c (spec.topology.controlPlane.metadata.labels)",
+				`heirloom: template taint "gpu:NoSchedule" of AcmeControlPlane ns/x ` + wasKept + "ClusterClass ns/cc (spec.controlPlane.taints)",
 			},
 		},
 		{name: "a schema that cannot be read lets it pass", cache: topological, schemas: contract{err: errors.New("no schema")}, request: write{kind: "AcmeControlPlane", object: cp("", "{}")}, outcome: "failed", warnings: []string{"heirloom: nothing was inherited by this write: no schema"}},
@@ -247,12 +247,12 @@ func TestSiblings(t *testing.T) {
 		{
 			name: "an update that takes a label away gets it back, and is told", cache: cached, want: []string{addsTeam}, outcome: "injected",
 			request:  write{kind: "InfraMachine", object: infra("InfraMachine", "", byMachine), old: infra("InfraMachine", "team: a, ", byMachine)},
-			warnings: []string{`heirloom: label "team" of InfraMachine ns/x was kept: it is inherited; to change it, edit MachineDeployment ns/md (spec.template)`},
+			warnings: []string{`heirloom: label "team" of InfraMachine ns/x was kept: it is inherited; to change it, edit MachineDeployment ns/md (spec.template.metadata.labels)`},
 		},
 		{
 			name: "in a topology it is to be changed in the Cluster", cache: managed, want: []string{addsTeam}, outcome: "injected",
 			request:  write{kind: "InfraMachine", object: infra("InfraMachine", "", byMachine), old: infra("InfraMachine", "team: a, ", byMachine)},
-			warnings: []string{`heirloom: label "team" of InfraMachine ns/x ` + editTheTop},
+			warnings: []string{`heirloom: label "team" of InfraMachine ns/x ` + wasKept + "Cluster ns/c (spec.topology)"},
 		},
 		{name: "a template is none of our business", cache: cached, request: write{kind: "InfraMachine", object: infra("InfraMachineTemplate", "", bySetYet)}, outcome: "unmatched"},
 		{name: "an InfraMachine on its own is none of our business", cache: cached, request: write{kind: "InfraMachine", object: infra("InfraMachine", "", "")}, outcome: "unmatched"},

@@ -221,9 +221,9 @@ func TestAWorkloadClusterIsAnsweredFromTheCache(t *testing.T) {
 		old:    "{metadata: {name: node-1}, spec: {taints: [{key: gpu, effect: NoSchedule}]}}",
 	}
 	path := registration.Path(newKey(1), types.NamespacedName{Namespace: "ns", Name: "c"})
-	Expect(newOutpost(t, s, false).ask(t, path, request, nil).Warnings).To(HaveExactElements(HaveSuffix("to change it, edit Machine ns/m")))
+	Expect(newOutpost(t, s, false).ask(t, path, request, nil).Warnings).To(HaveExactElements(HaveSuffix("to change it, edit Machine ns/m (spec.taints)")))
 	review, _ := post(t, mux(t, s), NodesPath, "application/json", request.review(t))
-	Expect(review.Response.Warnings).To(HaveExactElements(HaveSuffix("to change it, edit MachineDeployment ns/md (spec.template)")), "the others still ask")
+	Expect(review.Response.Warnings).To(HaveExactElements(HaveSuffix("to change it, edit MachineDeployment ns/md (spec.template.spec.taints)")), "the others still ask")
 }
 
 // knock is a request by somebody who may not ask.

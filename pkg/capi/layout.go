@@ -2,7 +2,10 @@
 
 package capi
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Layout says where an object has what it can inherit. It differs between kinds, between versions of the API and, for
 // control planes, between providers.
@@ -23,6 +26,49 @@ type Paths struct {
 	Durations bool
 	// ListsMove says that taints and readiness gates are elsewhere in another version of the API.
 	ListsMove bool
+}
+
+// Names of in-place fields, as v1beta1 has them; v1beta2 says the unit behind those of timeouts.
+const (
+	NodeDrainTimeout        = "nodeDrainTimeout"
+	NodeVolumeDetachTimeout = "nodeVolumeDetachTimeout"
+	NodeDeletionTimeout     = "nodeDeletionTimeout"
+	MinReadySeconds         = "minReadySeconds"
+	ReadinessGates          = "readinessGates"
+)
+
+// FieldOf returns which in-place field has this name in any version of the API. What is none of them is the type of a
+// readiness gate's condition.
+func FieldOf(name string) string {
+	if name == MinReadySeconds {
+		return MinReadySeconds
+	}
+	switch short := strings.TrimSuffix(name, "Seconds"); short {
+	case NodeDrainTimeout, NodeVolumeDetachTimeout, NodeDeletionTimeout:
+		return short
+	}
+	return ReadinessGates
+}
+
+// Field returns the path of the in-place field that has this name in any version of the API, or of the readiness gates.
+func (p Paths) Field(name string) []string {
+	switch FieldOf(name) {
+	case NodeDrainTimeout:
+		return p.NodeDrainTimeout
+	case NodeVolumeDetachTimeout:
+		return p.NodeVolumeDetachTimeout
+	case NodeDeletionTimeout:
+		return p.NodeDeletionTimeout
+	case MinReadySeconds:
+		return p.MinReadySeconds
+	}
+	return p.ReadinessGates
+}
+
+// SectionPaths are those of a section of a ClusterClass or of a topology, which has the metadata where it says and the rest
+// in itself.
+func SectionPaths(version string, section, metadata []string) Paths {
+	return machinePaths(version, metadata, section, section)
 }
 
 // MetadataLayout is that of an object of which only metadata inherits: an InfraMachine or a BootstrapConfig.

@@ -13,7 +13,7 @@ import (
 func (p Policy) EffectiveMachineDeployment(s Section, md *capi.MachineDeployment) *capi.MachineDeployment {
 	effective := md.DeepCopy()
 	inherited, _ := p.MachineDeployment(s, md) // what is left out here is reported where the object itself is seen to
-	effective.Spec.Template = inheriting(effective.Spec.Template, *inherited.Template)
+	effective.Spec.Template = inheriting(effective.Spec.Template, OfMachineDeployment(md), inherited)
 	return effective
 }
 
@@ -21,7 +21,7 @@ func (p Policy) EffectiveMachineDeployment(s Section, md *capi.MachineDeployment
 func (p Policy) EffectiveMachinePool(s Section, mp *capi.MachinePool) *capi.MachinePool {
 	effective := mp.DeepCopy()
 	inherited, _ := p.MachinePool(s) // as above
-	effective.Spec.Template = inheriting(effective.Spec.Template, *inherited.Template)
+	effective.Spec.Template = inheriting(effective.Spec.Template, OfMachinePool(mp), inherited)
 	return effective
 }
 
@@ -29,7 +29,7 @@ func (p Policy) EffectiveMachinePool(s Section, mp *capi.MachinePool) *capi.Mach
 func (p Policy) EffectiveMachineSet(md *capi.MachineDeployment, ms *capi.MachineSet) *capi.MachineSet {
 	effective := ms.DeepCopy()
 	inherited, _ := p.MachineSet(md, ms) // as above
-	effective.Spec.Template = inheriting(effective.Spec.Template, *inherited.Template)
+	effective.Spec.Template = inheriting(effective.Spec.Template, OfMachineSet(ms), inherited)
 	return effective
 }
 
@@ -42,15 +42,22 @@ func (p Policy) EffectiveMachine(template *Template, m *capi.Machine) *capi.Mach
 	}
 	effective := m.DeepCopy()
 	inherited, _ := p.MachineFrom(template, m) // as above
-	after := overlay(OfMachine(m).Top, inherited.Top)
+	has := OfMachine(m)
+	after := overlay(has.Top, has.admits(inherited).Top)
 	effective.Labels, effective.Annotations, effective.Spec.Taints = after.Labels, after.Annotations, after.Taints
 	return effective
 }
 
-func inheriting(template capi.MachineTemplate, inherited Content) capi.MachineTemplate {
-	after := overlay(contentOf(template, nil), inherited)
+func inheriting(template capi.MachineTemplate, has, inherited Object) capi.MachineTemplate {
+	after := overlay(*has.Template, *has.admits(inherited).Template)
 	template.Labels, template.Annotations, template.Spec.Taints = after.Labels, after.Annotations, after.Taints
 	return template
+}
+
+// admits returns what of inherited can reach the object, all of which stays.
+func (o Object) admits(inherited Object) Object {
+	admissible, _ := Admissible(o, inherited, func() Object { return o }) // as above
+	return admissible
 }
 
 func overlay(has, inherits Content) Content {

@@ -4,7 +4,6 @@ package inherit
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -19,16 +18,20 @@ import (
 
 // invalidLabels returns those keys of labels that reach a Node and that no Node can carry.
 func invalidLabels(labels map[string]string, reaches func(key string) bool) (sets.Set[string], error) {
-	return invalid("label", labels, reaches, func(key, value string) []string {
-		return slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(value))
-	})
+	return invalid(labelKey, labels, reaches, labelProblems)
 }
 
 // invalidAnnotations is the same for annotations, whose values may be anything.
 func invalidAnnotations(annotations map[string]string, reaches func(key string) bool) (sets.Set[string], error) {
-	return invalid("annotation", annotations, reaches, func(key, _ string) []string {
-		return validation.IsQualifiedName(strings.ToLower(key))
-	})
+	return invalid(annotationKey, annotations, reaches, annotationProblems)
+}
+
+func labelProblems(key, value string) []string {
+	return slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(value))
+}
+
+func annotationProblems(key, _ string) []string {
+	return validation.IsQualifiedName(strings.ToLower(key))
 }
 
 func invalid(
@@ -42,7 +45,9 @@ func invalid(
 		}
 		if wrong := problems(key, m[key]); len(wrong) > 0 {
 			found.Insert(key)
-			errs = append(errs, fmt.Errorf("%s %q=%q: no Node can carry it: %s", what, key, m[key], strings.Join(wrong, "; ")))
+			errs = append(errs, &Problem{
+				Entry: Entry{What: what, Name: key, Own: true}, Value: m[key], Reason: "no Node can carry it: " + strings.Join(wrong, "; "),
+			})
 		}
 	}
 	return found, errors.Join(errs...)

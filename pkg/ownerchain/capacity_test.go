@@ -61,10 +61,10 @@ func TestCapacity(t *testing.T) {
 		inherits, tells bool
 		declarer        string
 	}{
-		{name: "one that is scaled tells", change: autoscaled, inherits: true, tells: true, declarer: "(spec.template)"},
+		{name: "one that is scaled tells", change: autoscaled, inherits: true, tells: true, declarer: "ns/x (spec.template.metadata.labels)"},
 		{name: "in a topology the Cluster is to be edited", change: both(autoscaled, label(clusterv1.ClusterTopologyOwnedLabel, "")), inherits: true, tells: true, declarer: "Cluster ns/c (spec.topology)"},
 		{name: "one that is not scaled has nothing to do with it", change: func(metav1.Object) {}},
-		{name: "one that is scaled no more gives up what it told", change: annotated(inherit.CapacityLabelsAnnotation, "x"), inherits: true, declarer: "(spec.template)"},
+		{name: "one that is scaled no more gives up what it told", change: annotated(inherit.CapacityLabelsAnnotation, "x"), inherits: true, declarer: "ns/x (spec.template.metadata.labels)"},
 		{name: "one that opted out is left alone", change: both(autoscaled, label(inherit.IgnoreLabel, ""))},
 		{name: "one that is paused is left alone", change: both(autoscaled, func(o metav1.Object) { o.GetAnnotations()[clusterv1.PausedAnnotation] = "" })},
 		{name: "one of a paused Cluster is left alone", change: autoscaled, cached: []client.Object{paused}},
@@ -80,7 +80,8 @@ func TestCapacity(t *testing.T) {
 					return
 				}
 				Expect(found.Desired.Orphan).To(BeTrue(), "what an owner brought before stays")
-				Expect(found.Declarer).To(ContainSubstring(tc.declarer))
+				source := found.Sources(t.Context()).Of(inherit.Entry{What: "annotation", Name: inherit.CapacityLabelsAnnotation, Own: true})
+				Expect(source.String()).To(ContainSubstring(tc.declarer))
 				if !tc.tells {
 					Expect(found.Desired.Top.Yielding).To(BeEmpty())
 					return

@@ -37,11 +37,7 @@ func topologyOf(object metav1.Object, cluster string) string {
 	if !has(object.GetLabels(), clusterv1.ClusterTopologyOwnedLabel) {
 		return ""
 	}
-	return declaredByTopology(object.GetNamespace(), cluster)
-}
-
-func declaredByTopology(namespace, cluster string) string {
-	return fmt.Sprintf("Cluster %s/%s (spec.topology)", namespace, cluster)
+	return fmt.Sprintf("Cluster %s/%s (spec.topology)", object.GetNamespace(), cluster)
 }
 
 // Name names an object as people read it, "<kind> <namespace>/<name>".

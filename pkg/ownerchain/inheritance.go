@@ -3,7 +3,6 @@
 package ownerchain
 
 import (
-	"cmp"
 	"context"
 	"errors"
 
@@ -21,8 +20,8 @@ type Inheritance struct {
 	// LeftOut says what may not reach the object, and why: taints of its owner, and labels of which cluster-autoscaler cannot
 	// be told.
 	LeftOut error
-	// Declarer names the object where an operator changes what is inherited.
-	Declarer string
+	// Sources says where what is inherited is declared, for a warning or an Event.
+	Sources func(context.Context) inherit.Sources
 }
 
 // ControlPlaneInherits applies rule 1. Like its siblings below, it returns nil for an object that inherits nothing for
@@ -33,7 +32,9 @@ func (c *Chain) ControlPlaneInherits(ctx context.Context, cp *capi.ControlPlane,
 		return nil, err
 	}
 	desired, leftOut := policy.ControlPlane(*section)
-	return &Inheritance{Desired: desired, LeftOut: leftOut, Declarer: declaredByTopology(cp.Namespace, clusterLabel(cp))}, nil
+	return &Inheritance{Desired: desired, LeftOut: leftOut, Sources: func(ctx context.Context) inherit.Sources {
+		return inherit.Sources{All: declaredByTopology(ctx, c.forSources(), cp, cp, clusterLabel(cp), inherit.ControlPlanes, inherit.SectionOfControlPlane)}
+	}}, nil
 }
 
 // MachineDeploymentInherits applies rules 2 and 14.
@@ -44,10 +45,10 @@ func (c *Chain) MachineDeploymentInherits(ctx context.Context, md *capi.MachineD
 	}
 	current := inherit.OfMachineDeployment(md)
 	if section == nil {
-		return c.ownerless(ctx, "MachineDeployment", md, md.Spec.ClusterName, current, policy)
+		return c.ownerless(ctx, md, md.Spec.ClusterName, current, c.sourcesOfDeployment(md), policy)
 	}
 	desired, leftOut := policy.MachineDeployment(*section, md)
-	found := &Inheritance{Desired: desired, LeftOut: leftOut, Declarer: declaredByTopology(md.Namespace, md.Spec.ClusterName)}
+	found := &Inheritance{Desired: desired, LeftOut: leftOut, Sources: c.sourcesOfDeployment(md)}
 	return found.withCapacity(current, policy), nil
 }
 
@@ -59,10 +60,10 @@ func (c *Chain) MachinePoolInherits(ctx context.Context, mp *capi.MachinePool, p
 	}
 	current := inherit.OfMachinePool(mp)
 	if section == nil {
-		return c.ownerless(ctx, "MachinePool", mp, mp.Spec.ClusterName, current, policy)
+		return c.ownerless(ctx, mp, mp.Spec.ClusterName, current, c.sourcesOfPool(mp), policy)
 	}
 	desired, leftOut := policy.MachinePool(*section)
-	found := &Inheritance{Desired: desired, LeftOut: leftOut, Declarer: declaredByTopology(mp.Namespace, mp.Spec.ClusterName)}
+	found := &Inheritance{Desired: desired, LeftOut: leftOut, Sources: c.sourcesOfPool(mp)}
 	return found.withCapacity(current, policy), nil
 }
 
@@ -73,26 +74,26 @@ func (c *Chain) MachineSetInherits(ctx context.Context, ms *capi.MachineSet, pol
 		return nil, err
 	}
 	if !inherit.OfMachineDeployments(ms) {
-		return c.ownerless(ctx, "MachineSet", ms, ms.Spec.ClusterName, inherit.OfMachineSet(ms), policy)
+		return c.ownerless(ctx, ms, ms.Spec.ClusterName, inherit.OfMachineSet(ms), c.sourcesOfSet(ms), policy)
 	}
 	md, err := c.MachineDeployment(ctx, ms)
 	if err != nil || md == nil {
 		return nil, err
 	}
 	desired, leftOut := policy.MachineSet(md, ms)
-	return &Inheritance{Desired: desired, LeftOut: leftOut, Declarer: DeclarerOfMachineSet(ms)}, nil
+	return &Inheritance{Desired: desired, LeftOut: leftOut, Sources: c.sourcesOfSet(ms)}, nil
 }
 
 // ownerless applies rule 14 to an object that nobody hands anything down to. What an owner brought before stays.
 func (c *Chain) ownerless(
-	ctx context.Context, kind string, object metav1.Object, clusterName string, current inherit.Object, policy inherit.Policy,
+	ctx context.Context, object metav1.Object, clusterName string, current inherit.Object,
+	sources func(context.Context) inherit.Sources, policy inherit.Policy,
 ) (*Inheritance, error) {
 	cluster, err := c.Cluster(ctx, object.GetNamespace(), clusterName)
 	if err != nil || policy.LeftAlone(object, cluster) != "" {
 		return nil, err
 	}
-	declarer := cmp.Or(topologyOf(object, clusterName), Name(kind, object)+" (spec.template)")
-	found := (&Inheritance{Desired: inherit.Object{Orphan: true}, Declarer: declarer}).withCapacity(current, policy)
+	found := (&Inheritance{Desired: inherit.Object{Orphan: true}, Sources: sources}).withCapacity(current, policy)
 	if len(found.Desired.Top.Yielding) == 0 && !inherit.TellsCapacity(current) {
 		return nil, nil
 	}
@@ -123,7 +124,9 @@ func (c *Chain) MachineInherits(ctx context.Context, m *capi.Machine, policy inh
 		return machineLeftAlone(m, policy), nil
 	}
 	desired, leftOut := policy.MachineFrom(owner.Template, m)
-	return &Inheritance{Desired: desired, LeftOut: leftOut, Declarer: owner.Declarer}, nil
+	return &Inheritance{Desired: desired, LeftOut: leftOut, Sources: func(ctx context.Context) inherit.Sources {
+		return c.forSources().machineSources(ctx, m, owner)
+	}}, nil
 }
 
 // machineLeftAlone returns nil, unless even a Machine that is left alone has to give something up.
@@ -132,7 +135,7 @@ func machineLeftAlone(m *capi.Machine, policy inherit.Policy) *Inheritance {
 	if left == nil {
 		return nil
 	}
-	return &Inheritance{Desired: *left}
+	return &Inheritance{Desired: *left, Sources: func(context.Context) inherit.Sources { return inherit.Sources{} }}
 }
 
 // section returns what the topology of the Cluster of that name and its class declare for the object, as of finds it; nil

@@ -138,7 +138,10 @@ func TestTopologyInherits(t *testing.T) {
 				Expect(found != nil).To(Equal(tc.inherits))
 				if found != nil {
 					Expect(found.Desired.Top.Labels).To(Equal(map[string]string{"fromClass": "1", "fromCluster": "1"}))
-					Expect(found.Declarer).To(Equal("Cluster ns/c (spec.topology)"))
+					sources := found.Sources(t.Context())
+					Expect(sources.Of(inherit.Entry{What: "label", Name: "fromCluster"}).String()).To(MatchRegexp(`^Cluster ns/c \(spec\.topology\..*metadata\.labels\)$`))
+					Expect(sources.Of(inherit.Entry{What: "label", Name: "fromClass"}).String()).To(MatchRegexp(`^ClusterClass ns/cc \(spec\..*metadata\.labels\)$`))
+					Expect(live.gets).To(BeZero())
 					Expect(found.LeftOut).NotTo(HaveOccurred())
 				}
 			})

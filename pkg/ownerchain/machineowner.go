@@ -3,7 +3,6 @@
 package ownerchain
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -27,8 +26,6 @@ type MachineOwner struct {
 	Template *inherit.Template
 	// Object is the owner itself: a MachineSet, MachinePool or a provider's control plane (unstructured).
 	Object client.Object
-	// Declarer names the object where an operator changes what the Machine inherits.
-	Declarer string
 }
 
 // MachineOwner returns the owner of the Machine: its MachineSet (rule 8), control plane (rule 4) or MachinePool (rule 9).
@@ -38,7 +35,6 @@ func (c *Chain) MachineOwner(ctx context.Context, m *capi.Machine) (MachineOwner
 		return MachineOwner{}, err
 	}
 	owner.Missing = owner.Template == nil && metav1.GetControllerOfNoCopy(m) != nil
-	owner.Declarer = cmp.Or(topologyOf(m, m.Spec.ClusterName), owner.Declarer, Name("Machine", m))
 	return owner, nil
 }
 
@@ -56,7 +52,7 @@ func (c *Chain) machineOwner(ctx context.Context, m *capi.Machine) (MachineOwner
 	if err != nil || ms == nil {
 		return MachineOwner{}, err
 	}
-	return MachineOwner{Template: inherit.TemplateOfMachineSet(ms), Object: ms, Declarer: DeclarerOfMachineSet(ms)}, nil
+	return MachineOwner{Template: inherit.TemplateOfMachineSet(ms), Object: ms}, nil
 }
 
 func (c *Chain) machinePool(ctx context.Context, m *capi.Machine) (MachineOwner, error) {
@@ -65,9 +61,7 @@ func (c *Chain) machinePool(ctx context.Context, m *capi.Machine) (MachineOwner,
 	if err != nil || !found || mp.Spec.ClusterName != m.Spec.ClusterName {
 		return MachineOwner{}, err
 	}
-	return MachineOwner{
-		Template: inherit.TemplateOfMachinePool(mp), Object: mp, Declarer: Name("MachinePool", mp) + " (spec.template)",
-	}, nil
+	return MachineOwner{Template: inherit.TemplateOfMachinePool(mp), Object: mp}, nil
 }
 
 // controlPlane reads the control plane that owns the Machine, of whatever kind.
@@ -76,9 +70,7 @@ func (c *Chain) controlPlane(ctx context.Context, m *capi.Machine, ref *metav1.O
 	if err != nil || object == nil || clusterLabel(object) != m.Spec.ClusterName {
 		return MachineOwner{}, err
 	}
-	return MachineOwner{
-		Template: inherit.TemplateOfControlPlane(cp), Object: object, Declarer: Name(ref.Kind, object) + " (spec.machineTemplate)",
-	}, nil
+	return MachineOwner{Template: inherit.TemplateOfControlPlane(cp), Object: object}, nil
 }
 
 // ControlPlane reads the control plane that a reference names, as it is stored and as the contract has it; both are nil

@@ -3,6 +3,7 @@
 package ownerchain
 
 import (
+	"cmp"
 	"errors"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 const acme = "controlplane.cluster.x-k8s.io/v1beta1"
@@ -47,18 +49,18 @@ func TestMachineOwner(t *testing.T) {
 		declarer string
 		problem  string
 	}{
-		{name: "a Machine on its own declares for itself", declarer: "Machine ns/m"},
-		{name: "a MachineSet's template counts, its MachineDeployment is to be edited", owner: "MachineSet/ms", cached: []client.Object{set}, brings: "fromMachineSet", declarer: "MachineDeployment ns/md (spec.template)"},
-		{name: "a MachinePool's template counts", owner: "MachinePool/mp", cached: []client.Object{pool}, brings: "fromMachinePool", declarer: "MachinePool ns/mp (spec.template)"},
-		{name: "a control plane's template counts, whoever provides it", owner: acme + " AcmeControlPlane/cp", cached: []client.Object{controlPlane("c")}, brings: "fromControlPlane", declarer: "AcmeControlPlane ns/cp (spec.machineTemplate)"},
+		{name: "a Machine on its own declares for itself"},
+		{name: "a MachineSet's template counts, its MachineDeployment is to be edited", owner: "MachineSet/ms", cached: []client.Object{set}, brings: "fromMachineSet", declarer: "MachineDeployment ns/md (spec.template.metadata.labels)"},
+		{name: "a MachinePool's template counts", owner: "MachinePool/mp", cached: []client.Object{pool}, brings: "fromMachinePool", declarer: "MachinePool ns/mp (spec.template.metadata.labels)"},
+		{name: "a control plane's template counts, whoever provides it", owner: acme + " AcmeControlPlane/cp", cached: []client.Object{controlPlane("c")}, brings: "fromControlPlane", declarer: "AcmeControlPlane ns/cp (spec.machineTemplate.metadata.labels)"},
 		{name: "in a topology the Cluster is to be edited", owner: "MachineSet/ms", labels: map[string]string{"topology.cluster.x-k8s.io/owned": ""}, cached: []client.Object{set}, brings: "fromMachineSet", declarer: "Cluster ns/c (spec.topology)"},
-		{name: "a MachineSet that is not there is missing", owner: "MachineSet/ms", missing: true, declarer: "Machine ns/m"},
-		{name: "a control plane that is not there is missing", owner: acme + " AcmeControlPlane/cp", missing: true, declarer: "Machine ns/m"},
-		{name: "a control plane of another Cluster is missing", owner: acme + " AcmeControlPlane/cp", cached: []client.Object{controlPlane("elsewhere")}, missing: true, declarer: "Machine ns/m"},
-		{name: "a control plane of another UID is missing", owner: acme + " AcmeControlPlane/cp#another", cached: []client.Object{controlPlane("c")}, missing: true, declarer: "Machine ns/m"},
-		{name: "a MachinePool that is not there is missing", owner: "MachinePool/mp", missing: true, declarer: "Machine ns/m"},
-		{name: "a MachinePool of another group is missing", owner: "exp.example.com/v1 MachinePool/mp", cached: []client.Object{pool}, missing: true, declarer: "Machine ns/m"},
-		{name: "an owner that is none of ours is missing", owner: "apps/v1 Deployment/d", missing: true, declarer: "Machine ns/m"},
+		{name: "a MachineSet that is not there is missing", owner: "MachineSet/ms", missing: true},
+		{name: "a control plane that is not there is missing", owner: acme + " AcmeControlPlane/cp", missing: true},
+		{name: "a control plane of another Cluster is missing", owner: acme + " AcmeControlPlane/cp", cached: []client.Object{controlPlane("elsewhere")}, missing: true},
+		{name: "a control plane of another UID is missing", owner: acme + " AcmeControlPlane/cp#another", cached: []client.Object{controlPlane("c")}, missing: true},
+		{name: "a MachinePool that is not there is missing", owner: "MachinePool/mp", missing: true},
+		{name: "a MachinePool of another group is missing", owner: "exp.example.com/v1 MachinePool/mp", cached: []client.Object{pool}, missing: true},
+		{name: "an owner that is none of ours is missing", owner: "apps/v1 Deployment/d", missing: true},
 		{name: "a control plane that breaks the contract is an error", owner: acme + " AcmeControlPlane/cp", cached: []client.Object{broken}, problem: "reading AcmeControlPlane ns/cp"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -72,7 +74,8 @@ func TestMachineOwner(t *testing.T) {
 			}
 			Expect(err).NotTo(HaveOccurred())
 			Expect(owner.Missing).To(Equal(tc.missing))
-			Expect(owner.Declarer).To(Equal(tc.declarer))
+			sources := (&Chain{Cache: holds(t, tc.cached...)}).MachineSources(t.Context(), m)
+			Expect(sources.Of(inherit.Entry{What: "label", Name: tc.brings}).String()).To(Equal(cmp.Or(tc.declarer, "Machine ns/m (metadata.labels)")))
 			if tc.brings == "" {
 				Expect(owner.Template).To(BeNil())
 				return

@@ -28,7 +28,13 @@ func (c *Chain) SiblingInherits(ctx context.Context, sibling *metav1.PartialObje
 	if err != nil || owner.Missing || instance == nil || policy.LeftAlone(instance, cluster) != "" {
 		return nil, err
 	}
-	return &Inheritance{Desired: policy.Sibling(owner.Template), Declarer: owner.Declarer}, nil
+	return &Inheritance{Desired: policy.Sibling(owner.Template), Sources: func(ctx context.Context) inherit.Sources {
+		object := instance
+		if topologyOf(sibling, name) != "" {
+			object = sibling
+		}
+		return inherit.Sources{All: c.forSources().ofOwner(ctx, object, name, owner)}
+	}}, nil
 }
 
 // siblingOwner returns the owner of the sibling's Machine, and the object that says whether it is left alone: the Machine,

@@ -78,9 +78,9 @@ func TestSiblingInherits(t *testing.T) {
 		declarer string
 		asked    int
 	}{
-		{name: "an InfraMachine inherits from its Machine's MachineSet", sibling: sibling("Machine/m"), cached: all(ours("MachineSet/ms"), set), brings: "fromMachineSet", declarer: "MachineDeployment ns/md (spec.template)"},
-		{name: "so does a BootstrapConfig", sibling: sibling("Machine/m", bootstraps), cached: all(ours("MachineSet/ms"), set), brings: "fromMachineSet", declarer: "MachineDeployment ns/md (spec.template)"},
-		{name: "and from its Machine's control plane", sibling: sibling("Machine/m"), cached: all(ours(acme+" AcmeControlPlane/cp"), controlPlane("c")), brings: "fromControlPlane", declarer: "AcmeControlPlane ns/cp (spec.machineTemplate)"},
+		{name: "an InfraMachine inherits from its Machine's MachineSet", sibling: sibling("Machine/m"), cached: all(ours("MachineSet/ms"), set), brings: "fromMachineSet", declarer: "MachineDeployment ns/md (spec.template.metadata.labels)"},
+		{name: "so does a BootstrapConfig", sibling: sibling("Machine/m", bootstraps), cached: all(ours("MachineSet/ms"), set), brings: "fromMachineSet", declarer: "MachineDeployment ns/md (spec.template.metadata.labels)"},
+		{name: "and from its Machine's control plane", sibling: sibling("Machine/m"), cached: all(ours(acme+" AcmeControlPlane/cp"), controlPlane("c")), brings: "fromControlPlane", declarer: "AcmeControlPlane ns/cp (spec.machineTemplate.metadata.labels)"},
 		{name: "in a topology the Cluster is to be edited", sibling: sibling("Machine/m"), cached: all(ours("MachineSet/ms", also(label("topology.cluster.x-k8s.io/owned", ""))), set), brings: "fromMachineSet", declarer: "Cluster ns/c (spec.topology)"},
 		{name: "a Machine on its own has nothing to hand down", sibling: sibling("Machine/m"), cached: all(ours("")), nobody: true, declarer: "Machine ns/m"},
 
@@ -95,16 +95,16 @@ func TestSiblingInherits(t *testing.T) {
 		{name: "what a MachinePool has is no Machine's", sibling: sibling("MachinePool/mp"), cached: all(pool)},
 		{name: "not even as long as nobody controls it", sibling: sibling("MachinePool/mp", notYet), cached: all(pool)},
 
-		{name: "a Machine that the cache lacks is asked for once", sibling: sibling("Machine/m"), cached: all(set), live: all(ours("MachineSet/ms"), set), brings: "fromMachineSet", declarer: "MachineDeployment ns/md (spec.template)", asked: 1},
+		{name: "a Machine that the cache lacks is asked for once", sibling: sibling("Machine/m"), cached: all(set), live: all(ours("MachineSet/ms"), set), brings: "fromMachineSet", declarer: "MachineDeployment ns/md (spec.template.metadata.labels)", asked: 1},
 		{name: "then its owner is not asked for", sibling: sibling("Machine/m"), live: all(ours("MachineSet/ms"), set), asked: 1},
 		{name: "nor is it where the Machine is cached", sibling: sibling("Machine/m"), cached: all(ours("MachineSet/ms")), live: all(set)},
 		{name: "a Machine that nobody has is asked for once", sibling: sibling("Machine/m"), asked: 1},
 
-		{name: "before its Machine is there, its MachineSet counts", sibling: sibling("MachineSet/ms", notYet), cached: all(set), brings: "fromMachineSet", declarer: "MachineDeployment ns/md (spec.template)"},
-		{name: "or its control plane", sibling: sibling(acme+" AcmeControlPlane/cp", notYet), cached: all(controlPlane("c")), brings: "fromControlPlane", declarer: "AcmeControlPlane ns/cp (spec.machineTemplate)"},
+		{name: "before its Machine is there, its MachineSet counts", sibling: sibling("MachineSet/ms", notYet), cached: all(set), brings: "fromMachineSet", declarer: "MachineDeployment ns/md (spec.template.metadata.labels)"},
+		{name: "or its control plane", sibling: sibling(acme+" AcmeControlPlane/cp", notYet), cached: all(controlPlane("c")), brings: "fromControlPlane", declarer: "AcmeControlPlane ns/cp (spec.machineTemplate.metadata.labels)"},
 		{name: "in a topology the Cluster is to be edited, also then", sibling: sibling("MachineSet/ms", notYet, by(label("topology.cluster.x-k8s.io/owned", ""))), cached: all(set), brings: "fromMachineSet", declarer: "Cluster ns/c (spec.topology)"},
-		{name: "a MachineSet that the cache lacks is asked for once", sibling: sibling("MachineSet/ms", notYet), live: all(set), brings: "fromMachineSet", declarer: "MachineDeployment ns/md (spec.template)", asked: 1},
-		{name: "so is a control plane", sibling: sibling(acme+" AcmeControlPlane/cp", notYet), live: all(controlPlane("c")), brings: "fromControlPlane", declarer: "AcmeControlPlane ns/cp (spec.machineTemplate)", asked: 1},
+		{name: "a MachineSet that the cache lacks is asked for once", sibling: sibling("MachineSet/ms", notYet), live: all(set), brings: "fromMachineSet", declarer: "MachineDeployment ns/md (spec.template.metadata.labels)", asked: 1},
+		{name: "so is a control plane", sibling: sibling(acme+" AcmeControlPlane/cp", notYet), live: all(controlPlane("c")), brings: "fromControlPlane", declarer: "AcmeControlPlane ns/cp (spec.machineTemplate.metadata.labels)", asked: 1},
 		{name: "a MachineSet that nobody has is asked for once", sibling: sibling("MachineSet/ms", notYet), asked: 1},
 		{name: "a MachineSet of another UID is not its own", sibling: sibling("MachineSet/ms#another", notYet), cached: all(set), live: all(set), asked: 1},
 		{name: "a MachineSet of another Cluster is not its own", sibling: sibling("MachineSet/ms", notYet), cached: all(change(set.DeepCopy(), func(ms *capi.MachineSet) { ms.Spec.ClusterName = "other" }))},
@@ -123,11 +123,11 @@ func TestSiblingInherits(t *testing.T) {
 		{name: "a sibling that is being deleted is left alone", sibling: sibling("Machine/m", by(deleting)), cached: all(ours("MachineSet/ms"), set)},
 		{name: "a sibling of a paused Machine is left alone", sibling: sibling("Machine/m"), cached: all(ours("MachineSet/ms", also(pause)), set)},
 		{name: "a sibling of a paused MachineSet is left alone until it has a Machine", sibling: sibling("MachineSet/ms", notYet), cached: all(pausedSet)},
-		{name: "then the Machine counts", sibling: sibling("Machine/m"), cached: all(ours("MachineSet/ms"), pausedSet), brings: "fromMachineSet", declarer: "MachineDeployment ns/md (spec.template)"},
+		{name: "then the Machine counts", sibling: sibling("Machine/m"), cached: all(ours("MachineSet/ms"), pausedSet), brings: "fromMachineSet", declarer: "MachineDeployment ns/md (spec.template.metadata.labels)"},
 		{name: "a sibling of a paused Cluster is left alone", sibling: sibling("Machine/m"), cached: all(&capi.Cluster{ObjectMeta: named("c", ""), Spec: capi.ClusterSpec{Paused: true}}, ours("MachineSet/ms"), set)},
-		{name: "a sibling need not carry the label of a watch filter", policy: watched, sibling: sibling("Machine/m"), cached: all(ours("MachineSet/ms", also(label(clusterv1.WatchLabel, "blue"))), set), brings: "fromMachineSet", declarer: "MachineDeployment ns/md (spec.template)"},
+		{name: "a sibling need not carry the label of a watch filter", policy: watched, sibling: sibling("Machine/m"), cached: all(ours("MachineSet/ms", also(label(clusterv1.WatchLabel, "blue"))), set), brings: "fromMachineSet", declarer: "MachineDeployment ns/md (spec.template.metadata.labels)"},
 		{name: "its Machine must", policy: watched, sibling: sibling("Machine/m", by(label(clusterv1.WatchLabel, "blue"))), cached: all(ours("MachineSet/ms"), watchedSet)},
-		{name: "or its MachineSet, until it has a Machine", policy: watched, sibling: sibling("MachineSet/ms", notYet), cached: all(watchedSet), brings: "fromMachineSet", declarer: "MachineDeployment ns/md (spec.template)"},
+		{name: "or its MachineSet, until it has a Machine", policy: watched, sibling: sibling("MachineSet/ms", notYet), cached: all(watchedSet), brings: "fromMachineSet", declarer: "MachineDeployment ns/md (spec.template.metadata.labels)"},
 		{name: "a MachineSet that another instance watches is not this one's", policy: watched, sibling: sibling("MachineSet/ms", notYet, by(label(clusterv1.WatchLabel, "blue"))), cached: all(set)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -146,8 +146,10 @@ func TestSiblingInherits(t *testing.T) {
 			}
 			Expect(found).NotTo(BeNil())
 			Expect(found.Desired.Orphan).To(Equal(tc.nobody))
-			Expect(found.Declarer).To(Equal(tc.declarer))
 			if tc.brings != "" {
+				source := found.Sources(t.Context()).Of(inherit.Entry{What: "label", Name: tc.brings})
+				Expect(source.String()).To(Equal(tc.declarer))
+				Expect(live.gets).To(Equal(tc.asked), "to say where it is declared costs no call")
 				Expect(found.Desired.Top.Labels).To(Equal(map[string]string{tc.brings: "1"}))
 			}
 		})

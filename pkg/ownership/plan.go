@@ -41,6 +41,7 @@ type Plan struct {
 	adopted *fieldpath.Set
 	// managed is what the object's managed fields say now.
 	managed managedFields
+	leftOut error
 }
 
 type result struct {
@@ -59,6 +60,9 @@ func newPlan(child metav1.Object, current, desired inherit.Object, want func(pla
 		return nil, err
 	}
 	plan := &Plan{owned: fieldpath.NewSet(), overruled: fieldpath.NewSet(), adopted: fieldpath.NewSet(), managed: fields}
+	if desired, err = plan.admissible(current, desired); err != nil {
+		return nil, err
+	}
 	all := places(current, desired)
 	if desired.Orphan {
 		keepOwned(all, fields.ours, desired.TaintsRefused)
@@ -123,6 +127,11 @@ func hadOwner(all []place, ours *fieldpath.Set) bool {
 // Needed reports whether there is anything to write: content, or only who owns it.
 func (p *Plan) Needed() bool {
 	return len(p.changes) > 0 || !p.owned.Equals(p.managed.ours)
+}
+
+// LeftOut says what an API server would refuse in the child, so that it is not inherited, or nil.
+func (p *Plan) LeftOut() error {
+	return p.leftOut
 }
 
 // Changes returns what changes in the child's content, in a stable order.
@@ -275,6 +284,11 @@ func (c Change) What() string {
 	default:
 		return "field"
 	}
+}
+
+// Entry names what changes.
+func (c Change) Entry() inherit.Entry {
+	return inherit.Entry{What: c.What(), Name: c.Name, Own: strings.HasPrefix(c.Place, "metadata.")}
 }
 
 // String describes a change in the words of a warning, such as `label "team"`.

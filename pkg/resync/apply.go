@@ -4,6 +4,7 @@ package resync
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,10 +35,12 @@ func (d Dependencies) bring(ctx context.Context, object client.Object, current i
 	if err != nil {
 		return fmt.Errorf("finding the kind of %T: %w", object, err)
 	}
-	d.leftOut(object, found.LeftOut)
 	plan, err := ownership.New(object, current, found.Desired)
 	if err != nil {
 		return err
+	}
+	if leftOut := errors.Join(found.LeftOut, plan.LeftOut()); leftOut != nil {
+		d.leftOut(object, found.Sources(ctx).Located(leftOut))
 	}
 	child := childKey{gvk.GroupKind(), client.ObjectKeyFromObject(object)}
 	if !plan.Needed() {

@@ -107,7 +107,9 @@ func (r nodes) sync(ctx context.Context, nodes client.Client, chain *ownerchain.
 	}
 	current := inherit.OfNode(node)
 	result, problems := policy.Node(m, r.settled.believed(req, current), inherit.Privileged)
-	r.leftOut(m, problems)
+	if problems != nil {
+		r.leftOut(m, r.Chain.MachineSources(ctx, m).Located(problems))
+	}
 	r.lacking.see(req, policy, m, node, current)
 	if result.Equal(current) {
 		return again, nil

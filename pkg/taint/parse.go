@@ -74,13 +74,29 @@ func declared(annotations map[string]string, name string, propagation clusterv1.
 	}
 	parsed, err := ParseList(value)
 	if err != nil {
-		err = fmt.Errorf("annotation %s: %w", name, err)
+		err = &AnnotationError{Name: name, Err: err}
 	}
 	taints := make([]clusterv1.MachineTaint, 0, len(parsed))
 	for _, t := range parsed {
 		taints = append(taints, clusterv1.MachineTaint{Key: t.Key, Value: t.Value, Effect: t.Effect, Propagation: propagation})
 	}
 	return taints, err
+}
+
+// AnnotationError says what cannot be read in an annotation that declares taints.
+type AnnotationError struct {
+	Name string
+	Err  error
+}
+
+// Error implements error.
+func (e *AnnotationError) Error() string {
+	return fmt.Sprintf("annotation %s: %v", e.Name, e.Err)
+}
+
+// Unwrap implements errors' interface of the same name.
+func (e *AnnotationError) Unwrap() error {
+	return e.Err
 }
 
 // ToAnnotations returns the annotations that declare the taints; it is the inverse of FromAnnotations.

@@ -99,12 +99,26 @@ func Usable(role Role, taints []clusterv1.MachineTaint) ([]clusterv1.MachineTain
 	var problems []error
 	for _, t := range taints {
 		if errs := check(nil, role, t); len(errs) > 0 {
-			problems = append(problems, fmt.Errorf("taint %q: %s", MachineID(t), errs[0].Detail))
+			problems = append(problems, &UnusableError{ID: MachineID(t), Reason: errs[0].Detail})
 			continue
+		}
+		if Initialize(t) {
+			t.Propagation = clusterv1.MachineTaintPropagationOnInitialization // the only name that Cluster API's CRDs accept
 		}
 		usable = append(usable, t)
 	}
 	return usable, errors.Join(problems...)
+}
+
+// UnusableError says why a taint may not reach an object.
+type UnusableError struct {
+	ID     ID
+	Reason string
+}
+
+// Error implements error.
+func (e *UnusableError) Error() string {
+	return fmt.Sprintf("taint %q: %s", e.ID, e.Reason)
 }
 
 func check(at *field.Path, role Role, t clusterv1.MachineTaint) field.ErrorList {

@@ -153,7 +153,7 @@ func TestUsable(t *testing.T) {
 		problems     []string
 	}{
 		{name: "no taints are usable"},
-		{name: "good taints are usable", taints: "a=1:NoSchedule,b:NoExecute@OnInitialization,c:NoExecute@Initialize", want: "a=1:NoSchedule,b:NoExecute@OnInitialization,c:NoExecute@Initialize"},
+		{name: "good taints are usable, by the name that Cluster API accepts", taints: "a=1:NoSchedule,b:NoExecute@OnInitialization,c:NoExecute@Initialize", want: "a=1:NoSchedule,b:NoExecute@OnInitialization,c:NoExecute@OnInitialization"},
 		{name: "a reserved taint is left out", taints: "a:NoSchedule,node.kubernetes.io/x:NoSchedule", want: "a:NoSchedule", problems: []string{`taint "node.kubernetes.io/x:NoSchedule": the prefix`}},
 		{name: "whatever the API server would refuse is left out", taints: "a b:NoSchedule,c=d/e:NoSchedule,f:Never,g:NoSchedule@Never,ok:NoSchedule", want: "ok:NoSchedule", problems: []string{`"a b:NoSchedule"`, `"c:NoSchedule"`, `"f:Never"`, `"g:NoSchedule"`}},
 		{name: "the control plane's taint is left out for a worker", taints: "node-role.kubernetes.io/control-plane:NoSchedule", problems: []string{"reserved for control plane Machines"}},

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+// What Cluster API's CRDs accept in lists.
+const (
+	mostTaints = 64
+	mostGates  = 32
+)
+
+// mostBytes is how much all annotations of an object may have, keys and values together. API servers have no such limit for
+// labels, but etcd has one of 1.5 MiB for an object, in which managed fields repeat each key that is ours. So of labels no
+// more than as much is inherited.
+const mostBytes = apivalidation.TotalAnnotationSizeLimitB
+
+// Admissible returns as much of desired as API servers accept in a child that has current, and a Problem for everything else.
+// One entry that they do not accept would stop every write of the child, so it is left out like one that nobody declares.
+//
+// stays returns what remains in the child whatever it inherits: all that is not Heirloom's alone. It has the first claim to
+// the room that there is, and is asked for only where it is short. Who wins the rest does not depend on what the
+// child has inherited before: taint annotations, and then what takes least.
+func Admissible(current, desired Object, stays func() Object) (Object, error) {
+	template := current.Template != nil && desired.Template != nil
+	parts := []*admission{{current: current.Top, desired: &desired.Top, paths: current.Layout.Top, own: true}}
+	if template {
+		copied := *desired.Template
+		desired.Template = &copied
+		parts = append(parts, &admission{current: *current.Template, desired: &copied, paths: current.Layout.Template})
+	}
+	var problems []error
+	for _, part := range parts {
+		part.entries()
+		if !part.fits() {
+			remains := stays()
+			part.stays = remains.Top
+			if !part.own {
+				part.stays = ptr.Deref(remains.Template, Content{})
+			}
+			part.crowded()
+		}
+		problems = append(problems, part.problems...)
+	}
+	return desired, errors.Join(problems...)
+}
+
+// admission is the part of a child that is judged: its top, or its Machine template.
+type admission struct {
+	current, stays Content
+	desired        *Content
+	paths          capi.Paths
+	own            bool
+	problems       []error
+}
+
+// entries leaves out what is not valid by itself. What the child has already has been accepted.
+func (a *admission) entries() {
+	a.desired.Labels = a.valid(labelKey, a.desired.Labels, a.current.Labels, labelProblems)
+	a.desired.Annotations = a.valid(annotationKey, a.desired.Annotations, a.current.Annotations, annotationProblems)
+	fields := &a.desired.Fields
+	fields.NodeDrainTimeout = a.notNegative(a.paths.NodeDrainTimeout, fields.NodeDrainTimeout)
+	fields.NodeVolumeDetachTimeout = a.notNegative(a.paths.NodeVolumeDetachTimeout, fields.NodeVolumeDetachTimeout)
+	fields.NodeDeletionTimeout = a.notNegative(a.paths.NodeDeletionTimeout, fields.NodeDeletionTimeout)
+	fields.MinReadySeconds = a.notNegative(a.paths.MinReadySeconds, fields.MinReadySeconds)
+	if a.paths.ReadinessGates != nil {
+		fields.ReadinessGates = a.validGates(fields.ReadinessGates)
+	}
+}
+
+func (a *admission) leaveOut(what, name, value, reason string) {
+	a.problems = append(a.problems, &Problem{Entry: Entry{What: what, Name: name, Own: a.own}, Value: value, Reason: reason})
+}
+
+// valid returns desired, or a copy without what is wrong in it.
+func (a *admission) valid(what string, desired, current map[string]string, problems func(key, value string) []string) map[string]string {
+	if a.paths.Metadata == nil {
+		return desired
+	}
+	var wrong []string
+	for key, value := range desired {
+		if now, had := current[key]; (!had || now != value) && len(problems(key, value)) > 0 {
+			wrong = append(wrong, key)
+		}
+	}
+	if len(wrong) == 0 {
+		return desired
+	}
+	slices.Sort(wrong)
+	valid := maps.Clone(desired)
+	for _, key := range wrong {
+		value := ""
+		if what == labelKey {
+			value = desired[key]
+		}
+		a.leaveOut(what, key, value, "an API server would refuse it: "+strings.Join(problems(key, desired[key]), "; "))
+		delete(valid, key)
+	}
+	return valid
+}
+
+func (a *admission) notNegative(path []string, n *int32) *int32 {
+	if path == nil || n == nil || *n >= 0 {
+		return n
+	}
+	a.leaveOut(fieldKey, path[len(path)-1], "", fmt.Sprintf("an API server would refuse %d: it must not be negative", *n))
+	return nil
+}
+
+// conditionType is what Cluster API's CRDs accept as the type of a readiness gate's condition, of 316 characters at most.
+func conditionType() (pattern *regexp.Regexp, longest int) {
+	return regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$`), 316
+}
+
+// validGates returns the readiness gates that are valid, each type once: the first counts.
+func (a *admission) validGates(gates []clusterv1.MachineReadinessGate) []clusterv1.MachineReadinessGate {
+	if slices.Equal(gates, a.current.Fields.ReadinessGates) {
+		return gates
+	}
+	pattern, longest := conditionType()
+	var valid []clusterv1.MachineReadinessGate
+	for _, gate := range gates {
+		switch {
+		case slices.ContainsFunc(valid, func(v clusterv1.MachineReadinessGate) bool { return v.ConditionType == gate.ConditionType }):
+		case len(gate.ConditionType) > longest || !pattern.MatchString(gate.ConditionType):
+			a.leaveOut(fieldKey, gate.ConditionType, "", "an API server would refuse this readiness gate: its condition type is not valid")
+		case !slices.Contains([]clusterv1.ConditionPolarity{"", clusterv1.PositivePolarityCondition, clusterv1.NegativePolarityCondition}, gate.Polarity):
+			a.leaveOut(fieldKey, gate.ConditionType, "", "an API server would refuse this readiness gate: its polarity is neither Positive nor Negative")
+		default:
+			valid = append(valid, gate)
+		}
+	}
+	return valid
+}
+
+// fits reports whether there is room for everything at first sight: as if all that the child has stays, and is something else.
+func (a *admission) fits() bool {
+	return size(a.desired.Labels) <= mostBytes && size(a.current.Annotations)+size(a.desired.Annotations) <= mostBytes &&
+		len(a.current.Taints)+len(a.desired.Taints)+len(a.desired.AnnotatedTaints) <= mostTaints &&
+		len(a.current.Fields.ReadinessGates)+len(a.desired.Fields.ReadinessGates) <= mostGates
+}
+
+// crowded leaves out what there is no room for.
+func (a *admission) crowded() {
+	if a.paths.Metadata != nil {
+		a.desired.Labels = a.room(labelKey, a.desired.Labels, nil,
+			"there is no room for it: of labels no more than 256 KiB are inherited")
+		a.desired.Annotations = a.room(annotationKey, a.desired.Annotations, a.stays.Annotations,
+			"there is no room for it: an API server accepts no more than 256 KiB of annotations")
+	}
+	if a.paths.Taints != nil {
+		a.taints()
+	}
+	if a.paths.ReadinessGates != nil {
+		a.gates()
+	}
+}
+
+// room returns as much of desired as there is room for beside what stays.
+func (a *admission) room(what string, desired, stays map[string]string, reason string) map[string]string {
+	total := size(stays)
+	more := func(key string) int {
+		if before, there := stays[key]; there {
+			return len(desired[key]) - len(before)
+		}
+		return len(key) + len(desired[key])
+	}
+	admitted := make(map[string]string, len(desired))
+	for _, key := range slices.SortedFunc(maps.Keys(desired), func(x, y string) int {
+		return cmp.Or(last(!declaresTaints(x), !declaresTaints(y)), cmp.Compare(more(x), more(y)), cmp.Compare(x, y))
+	}) {
+		if total+more(key) > mostBytes {
+			a.leaveOut(what, key, "", reason)
+			continue
+		}
+		total += more(key)
+		admitted[key] = desired[key]
+	}
+	return admitted
+}
+
+// last sorts what is false before what is true.
+func last(x, y bool) int {
+	switch {
+	case x == y:
+		return 0
+	case x:
+		return 1
+	}
+	return -1
+}
+
+func declaresTaints(annotation string) bool {
+	return annotation == taint.AlwaysAnnotation || annotation == taint.InitializeAnnotation
+}
+
+// taints leaves out taints for which there is no room: rather those of annotations than typed ones, and rather those that a
+// Node gets once than those that it keeps.
+func (a *admission) taints() {
+	there := map[taint.ID]bool{}
+	for _, t := range a.stays.Taints {
+		there[taint.MachineID(t)] = true
+	}
+	admit := func(taints []clusterv1.MachineTaint) []clusterv1.MachineTaint {
+		sorted := taint.Merge(taints, nil)
+		slices.SortStableFunc(sorted, func(x, y clusterv1.MachineTaint) int { return last(!taint.Always(x), !taint.Always(y)) })
+		return slices.DeleteFunc(sorted, func(t clusterv1.MachineTaint) bool {
+			id := taint.MachineID(t)
+			if there[id] {
+				return false
+			}
+			if len(there) >= mostTaints {
+				a.leaveOut(taintKey, id.String(), "", fmt.Sprintf("there is no room for it: an API server accepts no more than %d taints", mostTaints))
+				return true
+			}
+			there[id] = true
+			return false
+		})
+	}
+	a.desired.Taints = admit(a.desired.Taints)
+	a.desired.AnnotatedTaints = admit(a.desired.AnnotatedTaints)
+}
+
+// gates leaves out readiness gates for which there is no room: the last ones.
+func (a *admission) gates() {
+	there := map[string]bool{}
+	for _, gate := range a.stays.Fields.ReadinessGates {
+		there[gate.ConditionType] = true
+	}
+	a.desired.Fields.ReadinessGates = slices.DeleteFunc(slices.Clone(a.desired.Fields.ReadinessGates), func(gate clusterv1.MachineReadinessGate) bool {
+		if there[gate.ConditionType] || len(there) < mostGates {
+			there[gate.ConditionType] = true
+			return false
+		}
+		a.leaveOut(fieldKey, gate.ConditionType, "", fmt.Sprintf("there is no room for it: an API server accepts no more than %d readiness gates", mostGates))
+		return true
+	})
+}
+
+// size is how many bytes a map's keys and values have.
+func size(m map[string]string) int {
+	total := 0
+	for key, value := range m {
+		total += len(key) + len(value)
+	}
+	return total
+}

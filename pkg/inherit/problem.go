@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+// fieldKey is what an in-place field is called where labels, annotations and taints are called so.
+const fieldKey = "field"
+
+// Problem is an entry that an object does not inherit, and why.
+type Problem struct {
+	Entry
+	// Value is that of a label; it is said only if it is what is wrong.
+	Value string
+	// Reason is the rest of a sentence.
+	Reason string
+}
+
+// longest is how many bytes of a name or a value a message repeats. They are anybody's, and of any length.
+const longest = 128
+
+// Error implements error.
+func (p *Problem) Error() string {
+	value := ""
+	if p.Value != "" {
+		value = fmt.Sprintf("=%q", shorten(p.Value))
+	}
+	where := "template "
+	if p.Own {
+		where = ""
+	}
+	return fmt.Sprintf("%s%s %q%s: %s", where, p.What, shorten(p.Name), value, p.Reason)
+}
+
+func shorten(s string) string {
+	if len(s) <= longest {
+		return s
+	}
+	return strings.ToValidUTF8(s[:longest], "") + "…"
+}
+
+// Problems returns the problems that are joined in an error, one by one.
+func Problems(err error) []error {
+	if err == nil {
+		return nil
+	}
+	several, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // the error itself, not what it wraps
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, one := range several.Unwrap() {
+		all = append(all, Problems(one)...)
+	}
+	return all
+}
+
+// Located returns an error that says of each problem where it is declared. What is about no single entry is told of the
+// metadata of the last source.
+func (s Sources) Located(err error) error {
+	var all []error
+	for _, problem := range Problems(err) {
+		if source := s.Of(entryOf(problem)); source.Object != "" {
+			problem = fmt.Errorf("%w; it is declared in %s", problem, source)
+		}
+		all = append(all, problem)
+	}
+	return errors.Join(all...)
+}
+
+// entryOf returns the entry that an error is about.
+func entryOf(err error) Entry {
+	var problem *Problem
+	var unusable *taint.UnusableError
+	var unreadable *taint.AnnotationError
+	switch {
+	case errors.As(err, &problem):
+		return problem.Entry
+	case errors.As(err, &unusable):
+		return Entry{What: taintKey, Name: unusable.ID.String()}
+	case errors.As(err, &unreadable):
+		return Entry{What: annotationKey, Name: unreadable.Name}
+	}
+	return Entry{}
+}
