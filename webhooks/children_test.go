@@ -78,7 +78,7 @@ func TestMachines(t *testing.T) {
 		{name: "a Machine of a topology is to be changed in its Cluster", cache: ordinary, request: write{kind: "Machine", object: machine(bySet + ", labels: {topology.cluster.x-k8s.io/owned: ''}"), old: machine(bySet + ", labels: {topology.cluster.x-k8s.io/owned: '', team: a}")}, want: []string{`{"op":"add","path":"/metadata/labels","value":{"team":"a","topology.cluster.x-k8s.io/owned":""}}`}, warnings: []string{"edit Cluster ns/c (spec.topology)"}, outcome: "injected"},
 		{name: "a taint that may not be inherited is left out, and said so", cache: ordinary.with(func(f *fleet) {
 			f.sets = map[string]string{"ns/ms": "{spec: {clusterName: c, template: {spec: {taints: [{key: node.kubernetes.io/x, effect: NoSchedule, propagation: Always}]}}}}"}
-		}), request: write{kind: "Machine", object: machine(bySet)}, warnings: []string{`heirloom: not inherited: taint "node.kubernetes.io/x:NoSchedule"`}, outcome: "unchanged"},
+		}), request: write{kind: "Machine", object: machine(bySet)}, warnings: []string{`heirloom: not inherited: MachineSet ns/ms (spec.template.spec.taints): taint "node.kubernetes.io/x:NoSchedule"`}, outcome: "unchanged"},
 
 		{name: "a paused Machine is left alone", cache: ordinary, request: write{kind: "Machine", object: machine(bySet + ", annotations: {cluster.x-k8s.io/paused: ''}")}, outcome: "unmatched"},
 		{name: "a Machine of a paused Cluster is left alone", cache: ordinary.with(func(f *fleet) { f.clusters = map[string]string{"ns/c": "spec: {paused: true}"} }), request: write{kind: "Machine", object: machine(bySet)}, outcome: "unmatched"},

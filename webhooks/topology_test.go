@@ -156,7 +156,7 @@ func TestMachineDeployments(t *testing.T) {
 				f.classes = map[string]string{"ns/cc": "{spec: {workers: {machineDeployments: [{class: small, taints: [{key: node.kubernetes.io/x, effect: NoSchedule, propagation: Always}]}]}}}"}
 			}), outcome: "unchanged",
 			request:  write{kind: "MachineDeployment", object: md("team: a, ", "", "metadata: {labels: {team: a}}")},
-			warnings: []string{`heirloom: not inherited: taint "node.kubernetes.io/x:NoSchedule": the prefix node.kubernetes.io/ is reserved for the kubelet and the node lifecycle controller; only node.kubernetes.io/out-of-service may be set; it is declared in ClusterClass ns/cc (spec.workers.machineDeployments[small].taints)`},
+			warnings: []string{`heirloom: not inherited: ClusterClass ns/cc (spec.workers.machineDeployments[small].taints): taint "node.kubernetes.io/x:NoSchedule": the prefix node.kubernetes.io/ is reserved for the kubelet and the node lifecycle controller; only node.kubernetes.io/out-of-service may be set`},
 		},
 		{name: "one that no topology manages is none of our business", cache: topological, request: write{kind: "MachineDeployment", object: described("cluster.x-k8s.io/v1beta2", "MachineDeployment", "labels: {cluster.x-k8s.io/cluster-name: c}", "template: {}")}, outcome: "unmatched"},
 		{name: "a paused one is left alone", cache: topological, request: write{kind: "MachineDeployment", object: md("", "annotations: {cluster.x-k8s.io/paused: ''}", "")}, outcome: "unmatched"},

@@ -214,7 +214,9 @@ func TestAWorkloadClusterIsAnsweredFromTheCache(t *testing.T) {
 		f.machines = map[string]string{"ns/m": "{metadata: {" + bySet + "}, spec: {clusterName: c, taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}, status: {nodeRef: {name: node-1}}}"}
 		f.clusters = ordinary.clusters
 	})
-	s := newServer(t, owned, ordinary, inherit.Policy{})
+	s := newServer(t, owned, ordinary.with(func(f *fleet) {
+		f.sets = map[string]string{"ns/ms": "{metadata: {" + byDeployment + "}, spec: {clusterName: c, template: {spec: {taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}}}}"}
+	}), inherit.Policy{})
 	request := write{
 		kind:   "Node",
 		object: "{metadata: {name: node-1, annotations: {cluster.x-k8s.io/taints-from-machine: 'gpu:NoSchedule'}}, spec: {}}",

@@ -61,13 +61,13 @@ func Problems(err error) []error {
 	return all
 }
 
-// Located returns an error that says of each problem where it is declared. What is about no single entry is told of the
+// Located returns an error that says of each problem first where it is declared, because API servers cut long warnings off. What is about no single entry is told of the
 // metadata of the last source.
 func (s Sources) Located(err error) error {
 	var all []error
 	for _, problem := range Problems(err) {
 		if source := s.Of(entryOf(problem)); source.Object != "" {
-			problem = fmt.Errorf("%w; it is declared in %s", problem, source)
+			problem = fmt.Errorf("%s: %w", source, problem)
 		}
 		all = append(all, problem)
 	}

@@ -52,8 +52,10 @@ type Declaration struct {
 	// Paths lead to what the object declares.
 	Paths capi.Paths
 	Content
-	// Unread says that the content is not known. The object is taken to declare everything.
+	// Unread says that the content is not known. The object is taken to declare what those below it have from an owner.
 	Unread bool
+	// Itself says that it is the object that inherits.
+	Itself bool
 	// Whole is the field that stands for all others, where it is not known which of them there are.
 	Whole string
 	// Annotates says that the object's taints are inherited as annotations (rule 3).
@@ -69,8 +71,8 @@ type Sources struct {
 	Own []Declaration
 }
 
-// Of returns where an entry is declared: in the first object that declares it, or else in the last. The source is empty
-// where there are no objects.
+// Of returns where an entry is declared. What nobody is found to declare is taken to come from an object that is not known, or
+// else to be declared by the last. The source is empty where there are no objects.
 func (s Sources) Of(e Entry) Source {
 	all := s.All
 	if e.Own && e.What == annotationKey && s.Own != nil {
@@ -79,18 +81,20 @@ func (s Sources) Of(e Entry) Source {
 	if len(all) == 0 {
 		return Source{}
 	}
+	known := slices.IndexFunc(all, func(d Declaration) bool { return d.declares(e) })
+	unread := slices.IndexFunc(all, func(d Declaration) bool { return d.Unread })
 	declarer := all[len(all)-1]
-	if i := slices.IndexFunc(all, func(d Declaration) bool { return d.declares(e) }); i >= 0 {
-		declarer = all[i]
+	switch {
+	case unread >= 0 && (known < 0 || unread < known && !all[known].Itself):
+		declarer = all[unread]
+	case known >= 0:
+		declarer = all[known]
 	}
 	return Source{Object: declarer.Object, Field: declarer.field(e)}
 }
 
-// declares reports whether the object declares an entry.
+// declares reports whether the object is known to declare an entry.
 func (d Declaration) declares(e Entry) bool {
-	if d.Unread {
-		return true
-	}
 	switch e.What {
 	case labelKey:
 		return has(d.Labels, e.Name)

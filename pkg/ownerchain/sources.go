@@ -40,7 +40,8 @@ func (c *Chain) MachineSources(ctx context.Context, m *capi.Machine) inherit.Sou
 
 func (c *Chain) machineSources(ctx context.Context, m *capi.Machine, owner MachineOwner) inherit.Sources {
 	return inherit.Sources{All: append(c.ofOwner(ctx, m, m.Spec.ClusterName, owner), inherit.Declaration{
-		Object: Name("Machine", m), Paths: capi.MachineLayout(m.GroupVersionKind().Version).Top, Content: inherit.OfMachine(m).Top,
+		Object: Name("Machine", m), Itself: true,
+		Paths: capi.MachineLayout(m.GroupVersionKind().Version).Top, Content: inherit.OfMachine(m).Top,
 	})}
 }
 

@@ -123,7 +123,7 @@ func TestWhatNoNodeCanCarryIsLeftOut(t *testing.T) {
 	l := newLoop(t, theCluster(), machineSet(), m, node("m"))
 	l.Expect(l.seeOwn("m")).To(Succeed())
 	l.wrote("patches Node /m@999 " + inheritedByNode)
-	l.told(`Warning NotInherited Machine/m: label "node.cluster.x-k8s.io/bad"="not a value": no Node can carry it`)
+	l.told(`Warning NotInherited Machine/m: Machine ns/m (metadata.labels): label "node.cluster.x-k8s.io/bad"="not a value": no Node can carry it`)
 }
 
 // What somebody has taken from a Node is put back, and who can stop that is told so on the Machine.

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ownership_test
+
+import (
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/ownership"
+)
+
+// What an API server would refuse in the child is in no plan, and the plan says so. What was inherited and is stale makes room;
+// what is somebody else's does not.
+func TestPlansAreAdmissible(t *testing.T) {
+	const noteB, old = "{'f:metadata': {'f:annotations': {'f:b': {}}}}", "{'f:metadata': {'f:annotations': {'f:old': {}}}}"
+	large := strings.Repeat("x", 200<<10)
+	for _, tc := range []struct {
+		name             string
+		current, desired content
+		fields           []metav1.ManagedFieldsEntry
+		orphan           bool
+		want             []string
+		leftOut          string
+	}{
+		{name: "an invalid label is in no plan, and the rest is", desired: content{labels: "a=1,b=not a value"}, want: []string{`label "a"`}, leftOut: `label "b"="not a value": an API server would refuse it`},
+		{
+			name: "one that was valid goes", current: content{labels: "a=1"}, desired: content{labels: "a=not a value"}, fields: entries(ours(labelA)),
+			want: []string{`label "a"`}, leftOut: `label "a"="not a value"`,
+		},
+		{name: "what is stale makes room", current: content{annotations: "old=" + large}, desired: content{annotations: "b=" + large}, fields: entries(ours(old)), want: []string{`annotation "old"`, `annotation "b"`}},
+		{
+			name: "what somebody else owns as well does not", current: content{annotations: "old=" + large}, desired: content{annotations: "b=" + large}, fields: entries(theirs(old), ours(old)),
+			leftOut: `annotation "b": there is no room for it`,
+		},
+		{name: "nor does what an orphan keeps", current: content{annotations: "old=" + large}, desired: content{annotations: "b=" + large}, fields: entries(ours(old)), orphan: true, leftOut: `annotation "b": there is no room for it`},
+		{name: "what is ours keeps its room", current: content{annotations: "b=" + large}, desired: content{annotations: "b=" + large + ",c=1"}, fields: entries(ours(noteB)), want: []string{`annotation "c"`}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			desired := inherit.Object{Top: tc.desired.content(), Orphan: tc.orphan}
+			plan := newPlan(t, tc.current.top(), desired, tc.fields)
+			var changes []string
+			for _, change := range plan.Changes() {
+				changes = append(changes, change.String())
+			}
+			Expect(changes).To(Equal(tc.want))
+			if tc.leftOut == "" {
+				Expect(plan.LeftOut()).NotTo(HaveOccurred())
+				return
+			}
+			Expect(plan.LeftOut()).To(MatchError(ContainSubstring(tc.leftOut)))
+		})
+	}
+}
+
+// Managed fields that cannot be read are an error where they matter, as for every other plan.
+func TestRoomThatIsNotKnown(t *testing.T) {
+	large := strings.Repeat("x", 200<<10)
+	broken := theirs("{'k:rubbish': {}}")
+	_, err := ownership.New(child(entries(broken, ours("{'f:metadata': {'f:annotations': {'f:old': {}}}}"))),
+		content{annotations: "old=" + large}.top(), content{annotations: "b=" + large}.top())
+	NewWithT(t).Expect(err).To(MatchError(ContainSubstring(`metadata.managedFields of manager "capi-machineset"`)))
+}
