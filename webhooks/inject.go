@@ -33,7 +33,7 @@ type child struct {
 
 // inject answers with the write that makes the child carry what it inherits and records that it is ours.
 func inject(req admission.Request, c child) (answer, error) {
-	plan, err := ownership.New(c.object, c.current, c.desired)
+	plan, err := c.plan(req)
 	if err != nil {
 		return answer{}, err
 	}
@@ -52,6 +52,13 @@ func inject(req admission.Request, c child) (answer, error) {
 		decided.warn(c.sources().Located(leftOut))
 	}
 	return decided, nil
+}
+
+func (c child) plan(req admission.Request) (*ownership.Plan, error) {
+	if req.Operation == admissionv1.Update {
+		return ownership.NewUpdate(c.object, c.current, c.desired, c.old)
+	}
+	return ownership.New(c.object, c.current, c.desired)
 }
 
 // warnings names what the child keeps against the request, and where that can be changed.

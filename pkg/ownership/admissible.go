@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
@@ -13,16 +14,23 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// admissible leaves out of what is desired what an API server would refuse in the child, once what is stale has gone from it.
-func (p *Plan) admissible(current, desired inherit.Object) (inherit.Object, error) {
+// admissible leaves out of what is desired what an API server would refuse in the child, once what is stale has gone from it. old
+// returns what the child had before an update; it is nil where there is none.
+func (p *Plan) admissible(current, desired inherit.Object, old func() (inherit.Object, error)) (inherit.Object, error) {
 	var unreadable error
 	admitted, leftOut := inherit.Admissible(current, desired, func() inherit.Object {
 		if desired.Orphan {
 			return current // an orphan gives nothing up
 		}
-		stays := inherit.Object{Top: p.notOnlyOurs(current.Layout.Top, current.Top, &unreadable)}
+		before := current
+		if old != nil {
+			if known, err := old(); err == nil {
+				before = known
+			}
+		}
+		stays := inherit.Object{Top: both(p.notOnlyOurs(current.Layout.Top, current.Top, &unreadable), before.Top)}
 		if current.Template != nil {
-			template := p.notOnlyOurs(current.Layout.Template, *current.Template, &unreadable)
+			template := both(p.notOnlyOurs(current.Layout.Template, *current.Template, &unreadable), ptr.Deref(before.Template, inherit.Content{}))
 			stays.Template = &template
 		}
 		return stays
@@ -57,4 +65,17 @@ func (p *Plan) notOnlyOurs(at capi.Paths, current inherit.Content, unreadable *e
 		return ours[gate.ConditionType]
 	})
 	return stays
+}
+
+// both returns what is in both of two contents, as the second has it.
+func both(stays, before inherit.Content) inherit.Content {
+	annotations := maps.Clone(before.Annotations)
+	maps.DeleteFunc(annotations, func(key, _ string) bool { _, still := stays.Annotations[key]; return !still })
+	taints := slices.DeleteFunc(slices.Clone(before.Taints), func(t clusterv1.MachineTaint) bool {
+		return !slices.ContainsFunc(stays.Taints, func(s clusterv1.MachineTaint) bool { return taint.MachineID(s) == taint.MachineID(t) })
+	})
+	gates := slices.DeleteFunc(slices.Clone(before.Fields.ReadinessGates), func(gate clusterv1.MachineReadinessGate) bool {
+		return !slices.ContainsFunc(stays.Fields.ReadinessGates, func(s clusterv1.MachineReadinessGate) bool { return s.ConditionType == gate.ConditionType })
+	})
+	return inherit.Content{Annotations: annotations, Taints: taints, Fields: inherit.Fields{ReadinessGates: gates}}
 }

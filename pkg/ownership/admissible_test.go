@@ -3,6 +3,8 @@
 package ownership_test
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -64,4 +66,30 @@ func TestRoomThatIsNotKnown(t *testing.T) {
 	_, err := ownership.New(child(entries(broken, ours("{'f:metadata': {'f:annotations': {'f:old': {}}}}"))),
 		content{annotations: "old=" + large}.top(), content{annotations: "b=" + large}.top())
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring(`metadata.managedFields of manager "capi-machineset"`)))
+}
+
+// Whoever updates a child cannot push out what it inherits by filling it: the API server refuses that update instead.
+func TestAnUpdateDoesNotPushOut(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	var many []string
+	for i := range 64 {
+		many = append(many, fmt.Sprintf("taint-%02d:NoSchedule", i))
+	}
+	filled, inherits := content{taints: strings.Join(many, ",")}, content{taints: "zone:NoSchedule"}
+	for _, tc := range []struct {
+		old     content
+		leftOut bool
+	}{
+		{old: inherits},
+		{old: content{}},
+		{old: filled, leftOut: true},
+	} {
+		plan, err := ownership.NewUpdate(child(nil), filled.top(), inherits.top(), func() (inherit.Object, error) { return tc.old.top(), nil })
+		Expect(err).NotTo(HaveOccurred())
+		Expect(plan.LeftOut() != nil).To(Equal(tc.leftOut))
+		Expect(len(plan.Changes())).To(Equal(map[bool]int{false: 1, true: 0}[tc.leftOut]))
+	}
+	plan, err := ownership.NewUpdate(child(nil), filled.top(), inherits.top(), func() (inherit.Object, error) { return inherit.Object{}, errors.New("unreadable") })
+	Expect(err).NotTo(HaveOccurred())
+	Expect(plan.LeftOut()).To(HaveOccurred(), "without the old object nobody knows who was first")
 }

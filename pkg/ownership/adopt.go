@@ -66,7 +66,7 @@ func (p *Plan) GivesUp() bool {
 // NewRemoval computes a plan that only gives up, and adopts, what New's does: nothing is added and no value changes. Whoever
 // patches an object owns as Update what the patch adds or changes, so those are left to an apply.
 func NewRemoval(child metav1.Object, current, desired inherit.Object) (*Plan, error) {
-	return newPlan(child, current, desired, func(at place) []entry {
+	return newPlan(child, current, desired, nil, func(at place) []entry {
 		has := byName(at.current)
 		var kept []entry
 		for _, want := range at.desired {

@@ -51,16 +51,25 @@ type result struct {
 
 // New computes the plan for a child. It returns an error where the child's managed fields cannot be read.
 func New(child metav1.Object, current, desired inherit.Object) (*Plan, error) {
-	return newPlan(child, current, desired, func(at place) []entry { return at.desired })
+	return newPlan(child, current, desired, nil, func(at place) []entry { return at.desired })
 }
 
-func newPlan(child metav1.Object, current, desired inherit.Object, want func(place) []entry) (*Plan, error) {
+// NewUpdate computes the plan for a child that somebody is updating. old returns what the child had before. What the update
+// itself adds has no claim to the room that inherited things need: whoever fills a Machine with taints of their own cannot push
+// inherited ones out with that. Then the API server refuses the update.
+func NewUpdate(child metav1.Object, current, desired inherit.Object, old func() (inherit.Object, error)) (*Plan, error) {
+	return newPlan(child, current, desired, old, func(at place) []entry { return at.desired })
+}
+
+func newPlan(
+	child metav1.Object, current, desired inherit.Object, old func() (inherit.Object, error), want func(place) []entry,
+) (*Plan, error) {
 	fields, err := readManagedFields(child)
 	if err != nil {
 		return nil, err
 	}
 	plan := &Plan{owned: fieldpath.NewSet(), overruled: fieldpath.NewSet(), adopted: fieldpath.NewSet(), managed: fields}
-	if desired, err = plan.admissible(current, desired); err != nil {
+	if desired, err = plan.admissible(current, desired, old); err != nil {
 		return nil, err
 	}
 	all := places(current, desired)

@@ -103,6 +103,26 @@ func TestAPatchHoldsOnlyForTheVersionThatWasSeen(t *testing.T) {
 	})
 }
 
+// What an API server would refuse in the child is in no write, whatever its kind. The rest comes, and an Event on the child names
+// the field in which its owner declares it.
+func TestWhatAnAPIServerWouldRefuseIsLeftOut(t *testing.T) {
+	each(t, func(l *loop, s *scene) {
+		l.change(s.owner, func() { declare(s.owner, "team=ml", "sentence=not a value") })
+		l.Expect(l.see(s.about)).To(Succeed())
+		l.Expect(l.writes.take()).To(ConsistOf(HaveSuffix(s.body)))
+		owner := fmt.Sprintf("%s ns/%s (", l.kindOf(s.owner).Kind, s.owner.GetName())
+		if strings.HasPrefix(owner, "MachineSet") {
+			owner = "MachineDeployment ns/md (" // which controls it
+		}
+		l.Expect(l.events.take()).To(ContainElement(And(
+			HavePrefix("Warning NotInherited %s/%s: %s", l.kindOf(s.child).Kind, s.child.GetName(), owner),
+			ContainSubstring(`metadata.labels): label "sentence"="not a value": an API server would refuse it`),
+		)))
+		l.Expect(l.see(s.about)).To(Succeed())
+		l.wrote()
+	})
+}
+
 // What an owner declares and its child may not carry is told on the child. The rest comes.
 func TestWhatMayNotBeInheritedIsLeftOut(t *testing.T) {
 	Expect := NewWithT(t).Expect
