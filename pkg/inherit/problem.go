@@ -50,7 +50,7 @@ func Problems(err error) []error {
 	if err == nil {
 		return nil
 	}
-	several, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // the error itself, not what it wraps
+	several, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return []error{err}
 	}

@@ -172,7 +172,7 @@ func TestNotes(t *testing.T) {
 		"taints that may not be inherited are named": {
 			family: family{m: "annotation taints.heirloom.dev/always=gpu"},
 			change: func(f origin.Family) { f.Machine.OwnerReferences = nil },
-			want: []string{`Taints are left out: annotation taints.heirloom.dev/always: taint "gpu" has no effect: ` +
+			want: []string{`Left out: annotation taints.heirloom.dev/always: taint "gpu" has no effect: ` +
 				"expected <key>=<value>:<effect> or <key>:<effect>."},
 		},
 	} {

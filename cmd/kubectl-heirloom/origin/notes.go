@@ -3,6 +3,7 @@
 package origin
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -67,19 +68,22 @@ func (c chain) leftAlone() string {
 	return "Heirloom leaves the object alone for now, because " + why + "."
 }
 
-// leftOut lists taints that are declared and may not be inherited.
+// leftOut lists what is declared and may not be inherited.
 func (c chain) leftOut() string {
 	if c.Machine == nil {
 		return ""
 	}
-	_, err := c.rules.Machine(c.MachineSet, c.Machine)
+	inherited, err := c.rules.Machine(c.MachineSet, c.Machine)
+	has := inherit.OfMachine(c.Machine)
+	_, refused := inherit.Admissible(has, inherited, func() inherit.Object { return has })
+	err = errors.Join(err, refused)
 	if c.Node != nil {
 		_, err = c.rules.Node(c.Machine, inherit.NodeState{}, inherit.Privileged)
 	}
 	if err == nil {
 		return ""
 	}
-	return "Taints are left out: " + strings.ReplaceAll(err.Error(), "\n", "; ") + "."
+	return "Left out: " + strings.ReplaceAll(err.Error(), "\n", "; ") + "."
 }
 
 // declarer names the object to edit.
