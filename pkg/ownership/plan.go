@@ -3,7 +3,6 @@
 package ownership
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -16,16 +15,6 @@ import (
 
 // Manager is the field manager of everything that Heirloom adds to Cluster API objects.
 const Manager = "heirloom"
-
-// Change is one label, annotation or taint that a plan brings, replaces or removes.
-type Change struct {
-	// Place is the dotted path of the map or list, such as "metadata.labels".
-	Place string
-	// Name is the key, or "<key>:<effect>" of a taint.
-	Name string
-	// Value is what it becomes; nil where it is removed.
-	Value any
-}
 
 // Plan is the write that makes a child carry what it inherits, and own no more than that.
 type Plan struct {
@@ -279,44 +268,4 @@ func byName(entries []entry) map[string]entry {
 		index[e.name] = e
 	}
 	return index
-}
-
-// What tells whether it is a label, an annotation, a taint or a field.
-func (c Change) What() string {
-	switch {
-	case strings.HasSuffix(c.Place, "taints"):
-		return "taint"
-	case strings.HasSuffix(c.Place, "labels"):
-		return "label"
-	case strings.HasSuffix(c.Place, "annotations"):
-		return "annotation"
-	default:
-		return "field"
-	}
-}
-
-// Entry names what changes.
-func (c Change) Entry() inherit.Entry {
-	return inherit.Entry{What: c.What(), Name: c.Name, Own: strings.HasPrefix(c.Place, "metadata.")}
-}
-
-// String describes a change in the words of a warning, such as `label "team"`.
-func (c Change) String() string {
-	kind := c.What()
-	if strings.HasPrefix(c.Place, "spec.template.") || strings.HasPrefix(c.Place, "spec.machineTemplate.") {
-		kind = "template " + kind
-	}
-	return fmt.Sprintf("%s %q", kind, c.Name)
-}
-
-// Carried returns which changes bring what an object had already. It may be asked about any number of them.
-func Carried(object inherit.Object) func(Change) bool {
-	had := map[string]map[string]entry{}
-	for _, at := range places(object, inherit.Object{Template: &inherit.Content{}}) {
-		had[strings.Join(at.path, ".")] = byName(at.current)
-	}
-	return func(c Change) bool {
-		e, ok := had[c.Place][c.Name]
-		return ok && e.value == c.Value
-	}
 }
