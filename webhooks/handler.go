@@ -125,25 +125,21 @@ func (a answer) response() admission.Response {
 
 // warn adds a warning for each thing that had to be left out.
 func (a *answer) warn(leftOut error) {
-	a.warnings = append(a.warnings, atMost(inherit.Problems(leftOut), "are not inherited either", func(problem error) string {
-		return "heirloom: not inherited: " + oneLine(problem)
-	})...)
+	for _, problem := range inherit.Problems(leftOut) {
+		a.warnings = append(a.warnings, "heirloom: not inherited: "+oneLine(problem))
+	}
 }
 
-// mostWarnings is of how many things that were kept, and of how many that were left out, an answer warns one by one. API
-// servers hand on four KiB of warnings and drop the rest without a word.
+// mostWarnings is of how many things that were kept an answer warns one by one. API servers hand on four KiB of warnings and
+// drop the rest without a word.
 const mostWarnings = 10
 
 // warnings warns of each thing that was kept, or of the first few and how many more there are.
 func warnings[T any](kept []T, text func(T) string) []string {
-	return atMost(kept, "were kept in the same way", text)
-}
-
-func atMost[T any](things []T, more string, text func(T) string) []string {
 	var all []string
-	for i, one := range things {
+	for i, one := range kept {
 		if i == mostWarnings {
-			return append(all, fmt.Sprintf("heirloom: %d more %s", len(things)-i, more))
+			return append(all, fmt.Sprintf("heirloom: %d more were kept in the same way", len(kept)-i))
 		}
 		all = append(all, text(one))
 	}

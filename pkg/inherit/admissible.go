@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -133,15 +134,17 @@ func (a *admission) validGates(gates []clusterv1.MachineReadinessGate) []cluster
 		return gates
 	}
 	pattern, longest := conditionType()
+	seen := sets.New[string]()
 	var valid []clusterv1.MachineReadinessGate
 	for _, gate := range gates {
 		switch {
-		case slices.ContainsFunc(valid, func(v clusterv1.MachineReadinessGate) bool { return v.ConditionType == gate.ConditionType }):
+		case seen.Has(gate.ConditionType):
 		case len(gate.ConditionType) > longest || !pattern.MatchString(gate.ConditionType):
 			a.leaveOut(fieldKey, gate.ConditionType, "", "an API server would refuse this readiness gate: its condition type is not valid")
 		case !slices.Contains([]clusterv1.ConditionPolarity{"", clusterv1.PositivePolarityCondition, clusterv1.NegativePolarityCondition}, gate.Polarity):
 			a.leaveOut(fieldKey, gate.ConditionType, "", "an API server would refuse this readiness gate: its polarity is neither Positive nor Negative")
 		default:
+			seen.Insert(gate.ConditionType)
 			valid = append(valid, gate)
 		}
 	}

@@ -302,3 +302,25 @@ func TestMoreLabelsThanAnObjectHasRoomFor(t *testing.T) {
 	NewWithT(t).Expect(len(admitted.Top.Labels)).To(And(BeNumerically(">", 3_000), BeNumerically("<", 4_000)))
 	NewWithT(t).Expect(inherit.Problems(err)).To(HaveLen(5_000 - len(admitted.Top.Labels)))
 }
+
+// An owner may declare as much as an object has room for. To judge it takes no longer than to read it, and to tell of it even less.
+func TestGarbageWithoutEnd(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	var gates []clusterv1.MachineReadinessGate
+	var annotated []string
+	for i := range 50_000 {
+		gates = append(gates, clusterv1.MachineReadinessGate{ConditionType: fmt.Sprintf("gate-%d", i)})
+		annotated = append(annotated, fmt.Sprintf("t%d:NoSchedule", i))
+	}
+	declared := inherit.Content{
+		Taints: taintsFrom("taint", 50_000, "Always"), Fields: inherit.Fields{ReadinessGates: gates},
+		Annotations: map[string]string{taint.AlwaysAnnotation: strings.Join(annotated, ",")},
+	}
+	machine := inherit.Object{Layout: capi.MachineLayout("v1beta2")}
+	admitted, err := inherit.Admissible(machine, inherit.Object{Top: declared}, func() inherit.Object { return machine })
+	Expect(admitted.Top.Taints).To(HaveLen(64))
+	Expect(admitted.Top.Fields.ReadinessGates).To(HaveLen(32))
+	said := inherit.Sources{All: []inherit.Declaration{{Object: "ControlPlane ns/cp", Content: declared, Paths: machine.Layout.Top}}}.Located(err)
+	Expect(inherit.Problems(said)).To(HaveLen(11))
+	Expect(inherit.Problems(said)[10]).To(MatchError(fmt.Sprint(len(inherit.Problems(err))-10, " more")))
+}

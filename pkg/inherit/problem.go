@@ -61,11 +61,20 @@ func Problems(err error) []error {
 	return all
 }
 
-// Located returns an error that says of each problem first where it is declared, because API servers cut long warnings off. What is about no single entry is told of the
-// metadata of the last source.
+// mostSaid is of how many problems somebody is told one by one: warnings and Events have little room, and an owner may declare
+// any number of them.
+const mostSaid = 10
+
+// Located returns an error that says of each problem where it is declared, and how many more there are. The source comes first,
+// because API servers cut long warnings off. What is about no single entry is told of the metadata of the last source.
 func (s Sources) Located(err error) error {
 	var all []error
-	for _, problem := range Problems(err) {
+	problems := Problems(err)
+	for i, problem := range problems {
+		if i == mostSaid {
+			all = append(all, fmt.Errorf("%d more", len(problems)-i))
+			break
+		}
 		if source := s.Of(entryOf(problem)); source.Object != "" {
 			problem = fmt.Errorf("%s: %w", source, problem)
 		}
