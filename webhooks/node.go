@@ -19,6 +19,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
 // kubeletUserPrefix is followed by the name of the kubelet's Node.
@@ -55,10 +56,7 @@ func (h nodes) against(ctx context.Context, req admission.Request, node *corev1.
 		return unmatched(), err
 	}
 	current := inherit.OfNode(node)
-	if policy.PaceEviction {
-		m = inherit.WithoutTaints(m, inherit.Evicting(m, node, time.Now()))
-	}
-	result, leftOut := policy.Node(m, current, writer)
+	result, leftOut := policy.NodeHolding(m, held(req, policy, m, node), current, writer)
 	decided := answer{outcome: metrics.Unchanged}
 	if !result.Equal(current) {
 		decided = answer{outcome: metrics.Injected, patch: patchNode(current, result)}
@@ -70,6 +68,22 @@ func (h nodes) against(ctx context.Context, req admission.Request, node *corev1.
 		decided.warn(h.Chain.MachineSources(ctx, m).Located(leftOut))
 	}
 	return decided, nil
+}
+
+// held returns the taints that would evict Pods of a Node in use: at their own pace, the loop brings them. What the Node is
+// stored with already evicts nobody when it is put back.
+func held(req admission.Request, policy inherit.Policy, m *capi.Machine, node *corev1.Node) []taint.ID {
+	now := time.Now()
+	if !policy.PaceEviction || len(inherit.Evicting(m, node, nil, now)) == 0 {
+		return nil
+	}
+	var before []corev1.Taint
+	if req.Operation == admissionv1.Update {
+		if old, err := decodeOld(req, inherit.OfNode)(); err == nil { // without it, the loop puts it back
+			before = old.Taints
+		}
+	}
+	return inherit.Evicting(m, node, before, now)
 }
 
 func writerOf(req admission.Request) inherit.Writer {

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // recorded is the value of the label that goes with such a record.
@@ -70,6 +72,50 @@ func TestNodes(t *testing.T) {
 		}, want: []string{`{"op":"add","path":"/metadata/labels","value":{"heirloom.node-restriction.kubernetes.io/record":"` + recorded("node-role.kubernetes.io/gpu;") + `","node-role.kubernetes.io/gpu":"","node.cluster.x-k8s.io/a":"1"}}`}, warnings: []string{`heirloom: label "node.cluster.x-k8s.io/a" was kept`}, outcome: "injected"},
 		{name: "a cache that fails lets the Node pass", cache: broken, request: write{kind: "Node", user: kubelet, object: node("")}, warnings: []string{"nothing was inherited by this write"}, outcome: "failed"},
 	} {
+		t.Run(tc.name, tc.run)
+	}
+}
+
+// Nobody's write brings a Node in use what evicts its Pods: the loop does, at its pace. What such a Node is stored with evicts
+// nobody.
+func TestNodesInUseAreNotEvictedByAWrite(t *testing.T) {
+	declaring := func(annotation, list string) fleet {
+		return fleet{clusters: ordinary.clusters, sets: ordinary.sets, machines: map[string]string{
+			"ns/m": "{metadata: {" + bySet + ", labels: {cluster.x-k8s.io/control-plane: ''}, annotations: {taints.heirloom.dev/" + annotation + ": '" + list + "'}}, spec: {clusterName: c}, status: {nodeRef: {name: node-1}}}",
+		}}
+	}
+	always, once := declaring("always", "drain=new:NoExecute"), declaring("initialize", "drain:NoExecute")
+	inUse := func(labels, annotations, taints string) string {
+		return "{metadata: {name: node-1, creationTimestamp: '2020-11-21T12:00:00Z', labels: {" + labels + "}, annotations: {" + annotations + "}}, spec: {taints: [" + taints + "]}}"
+	}
+	const (
+		record  = "heirloom.node-restriction.kubernetes.io/record: "
+		nothing = record + "e3b0c44298fc1c149afbf4c8996fb924" // of no record
+		digest  = "db48b362c677ffcb73e9ea79aa21ddd1"          // of one of drain=new:NoExecute
+		tracked = "cluster.x-k8s.io/taints-from-machine: ''"
+		listed  = tracked + ", heirloom.dev/record-from-machine: ';drain=new:NoExecute', heirloom.dev/taints-from-machine: 'drain=new:NoExecute'"
+		waiting = nothing + ", heirloom.node-restriction.kubernetes.io/initialization: waiting"
+		drain   = "{key: drain, value: new, effect: NoExecute}"
+		older   = "{key: drain, value: old, effect: NoExecute}"
+		putBack = `{"op":"add","path":"/spec/taints","value":[{"key":"drain","value":"new","effect":"NoExecute"}]}`
+		kept    = `heirloom: taint "drain=new:NoExecute" was kept`
+	)
+	paced := inherit.Policy{PaceEviction: true}
+	for _, tc := range []childCase{
+		{name: "a taint that is new to it", cache: always, request: write{kind: "Node", object: inUse(nothing, tracked, ""), old: inUse(nothing, tracked, "")}, outcome: "unchanged"},
+		{name: "another value of one that it has", cache: always, request: write{kind: "Node", object: inUse(nothing, tracked, older), old: inUse(nothing, tracked, older)}, outcome: "unchanged"},
+		{name: "an Initialize taint", cache: once, request: write{kind: "Node", object: inUse(nothing, "", ""), old: inUse("", "", "")}, want: []string{
+			`{"op":"add","path":"/metadata/labels","value":{"heirloom.node-restriction.kubernetes.io/initialization":"waiting","heirloom.node-restriction.kubernetes.io/record":"e3b0c44298fc1c149afbf4c8996fb924"}}`,
+			`{"op":"add","path":"/metadata/annotations","value":{"cluster.x-k8s.io/taints-from-machine":""}}`,
+		}, outcome: "injected"},
+		{name: "nor the next write", cache: once, request: write{kind: "Node", object: inUse(waiting, tracked, ""), old: inUse("", "", "")}, outcome: "unchanged"},
+		{name: "what the write takes away is put back", cache: always, request: write{kind: "Node", object: inUse(record+digest, listed, ""), old: inUse(record+digest, listed, drain)}, want: []string{putBack}, warnings: []string{kept}, outcome: "injected"},
+		{name: "and what it changes", cache: always, request: write{kind: "Node", object: inUse(record+digest, listed, older), old: inUse(record+digest, listed, drain)}, want: []string{putBack}, warnings: []string{kept}, outcome: "injected"},
+		{name: "also if it takes the record away with it", cache: always, request: write{kind: "Node", object: inUse(record+digest, tracked, ""), old: inUse(record+digest, listed, drain)}, want: []string{
+			`{"op":"add","path":"/metadata/annotations","value":{"cluster.x-k8s.io/taints-from-machine":"","heirloom.dev/record-from-machine":";drain=new:NoExecute","heirloom.dev/taints-from-machine":"drain=new:NoExecute"}}`, putBack,
+		}, warnings: []string{kept}, outcome: "injected"},
+	} {
+		tc.policy = paced
 		t.Run(tc.name, tc.run)
 	}
 }

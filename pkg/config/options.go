@@ -164,7 +164,8 @@ func (o *Options) addRuleFlags(fs *pflag.FlagSet) {
 		"List of API groups of infrastructure and bootstrap providers whose objects inherit beside their Machines, beside "+
 			capi.InfrastructureGroup+" and "+capi.BootstrapGroup+".")
 	fs.Float64Var(&o.NoExecuteRate, "no-execute-rate", 1,
-		"Number of existing Nodes of each MachineDeployment that get a new Always taint with effect NoExecute per minute. Such a taint evicts Pods. 0 means all Nodes at once; new Nodes never wait.")
+		"Number of existing Nodes of each Cluster that get a taint with effect NoExecute per minute; of a ClusterClass that declares it, in all its Clusters together. "+
+			"Such a taint evicts Pods, so a MachineDeployment, control plane or MachinePool also gives a tenth of its Nodes a minute at most, and at least one. 0 means all Nodes at once; new Nodes never wait.")
 	fs.StringVar(&o.TaintPropagation, "cluster-api-taint-propagation", propagationAuto,
 		"Whether Cluster API propagates taints itself (its feature gate MachineTaintPropagation): auto, enabled or disabled. With auto, Heirloom finds out.")
 }

@@ -17,40 +17,112 @@ import (
 // registration is how long a Node counts as new. Whatever it runs then, it has just been given.
 const registration = 10 * time.Minute
 
-// Evicting returns the Always taints with effect NoExecute that the Machine declares and that a Node which is not new has
-// never had from it: bringing one evicts Pods. One that somebody took away from the Node is not among them.
-func Evicting(m *capi.Machine, node *corev1.Node, now time.Time) []taint.ID {
-	isNew := node.CreationTimestamp.IsZero() ||
-		!OfNode(node).initialized() && now.Sub(node.CreationTimestamp.Time) < registration
+// InitializationLabel is on a Node in use that waits for its Initialize taints, because one of them evicts its Pods. Until its
+// turn has come, it counts as never initialized, whatever else says that it is: so it gets them then. As the record's label it
+// is one that a kubelet can neither set nor remove.
+const InitializationLabel = "heirloom.node-restriction.kubernetes.io/initialization"
+
+// Evicting returns the taints with effect NoExecute that the Machine declares and that a Node in use would get now, Always or
+// Initialize. Bringing one evicts Pods, also in place of one with another value. before are the taints that the Node is
+// stored with, where a write is about to change it: what it has already evicts nobody.
+//
+// Not among them is an Always taint that the Node has had from its Machine and that somebody took away: it is put back.
+func Evicting(m *capi.Machine, node *corev1.Node, before []corev1.Taint, now time.Time) []taint.ID {
+	current := OfNode(node)
+	isNew := node.CreationTimestamp.IsZero() || !current.initialized() && now.Sub(node.CreationTimestamp.Time) < registration
 	if isNew {
 		return nil
 	}
-	declared, _ := taintsOf(m) // what is left out is reported where the Node itself is seen to
-	recorded := recordedTaints(node.Annotations)
+	declared, _ := taintsOf(m)                                                            // what is left out is reported where the Node itself is seen to
+	recorded := slices.Concat(RecordOf(current).Taints, recordedTaints(node.Annotations)) // of both, the first counts
 	var evicting []taint.ID
-	for _, t := range always(declared.all()) {
-		id := taint.IDOf(t)
-		if t.Effect == corev1.TaintEffectNoExecute && taint.Find(node.Spec.Taints, id) < 0 && taint.Find(recorded, id) < 0 {
-			evicting = append(evicting, id)
+	for _, declares := range declared.all() {
+		t := taint.ForNode(declares)
+		brought := !current.initialized()
+		if taint.Always(declares) {
+			brought = !wasTakenAway(t, current.Taints, recorded)
+		}
+		if evicts(declares) && brought && !hasTaint(current.Taints, t) && !hasTaint(before, t) {
+			evicting = append(evicting, taint.IDOf(t))
 		}
 	}
 	return evicting
 }
 
-// WithoutTaints returns the Machine as if it did not declare these taints.
-func WithoutTaints(m *capi.Machine, ids []taint.ID) *capi.Machine {
-	if len(ids) == 0 {
+// evicts reports whether bringing the taint to a Node evicts Pods.
+func evicts(t clusterv1.MachineTaint) bool {
+	return t.Effect == corev1.TaintEffectNoExecute
+}
+
+// wasTakenAway reports whether the Node has had the taint from its Machine. One that is there with another value has been
+// changed by somebody only if the record knows the value: otherwise the owner may have.
+func wasTakenAway(t corev1.Taint, current, recorded []corev1.Taint) bool {
+	i := taint.Find(recorded, taint.IDOf(t))
+	return i >= 0 && (taint.Find(current, taint.IDOf(t)) < 0 || t.Value != "" && hasTaint(recorded, t))
+}
+
+// NodeHolding is Node for a Node that these taints have to wait for: as if they were not declared yet, see Holding. A Node
+// whose Initialize taints wait has a label that says so.
+func (p Policy) NodeHolding(m *capi.Machine, held []taint.ID, current NodeState, writer Writer) (NodeState, error) {
+	result, err := p.Node(Holding(m, held, current), current, writer)
+	if !holdsInitialization(m, held, current) {
+		return result, err
+	}
+	result.Labels = mergeMaps(result.Labels, map[string]string{InitializationLabel: "waiting"})
+	return result, err
+}
+
+// Holding returns the Machine as it counts for a Node while these taints wait: without them, or with the value that the Node
+// has from an earlier declaration. If an Initialize taint is among them, all those that the Node lacks wait for it: a
+// Node gets them once and together.
+func Holding(m *capi.Machine, held []taint.ID, current NodeState) *capi.Machine {
+	if len(held) == 0 {
 		return m
 	}
-	listed := func(t clusterv1.MachineTaint) bool { return slices.Contains(ids, taint.MachineID(t)) }
-	without := m.DeepCopy()
-	without.Spec.Taints = slices.DeleteFunc(without.Spec.Taints, listed)
-	annotated, _ := taint.FromAnnotations(m.Annotations) // as above
-	without.Annotations = maps.Clone(m.Annotations)
-	delete(without.Annotations, taint.AlwaysAnnotation)
-	delete(without.Annotations, taint.InitializeAnnotation)
-	for name, value := range taint.ToAnnotations(slices.DeleteFunc(annotated, listed)) {
-		without.Annotations[name] = value
+	if holdsInitialization(m, held, current) {
+		held = slices.Concat(held, initializing(m))
 	}
-	return without
+	counting := m.DeepCopy()
+	counting.Spec.Taints = withhold(m.Spec.Taints, held, current)
+	annotated, _ := taint.FromAnnotations(m.Annotations) // as above
+	counting.Annotations = maps.Clone(m.Annotations)
+	delete(counting.Annotations, taint.AlwaysAnnotation)
+	delete(counting.Annotations, taint.InitializeAnnotation)
+	maps.Copy(counting.Annotations, taint.ToAnnotations(withhold(annotated, held, current)))
+	return counting
+}
+
+// withhold returns the declared taints without those that are held. What the Node has of them, from its Machine, stays.
+func withhold(declared []clusterv1.MachineTaint, held []taint.ID, current NodeState) []clusterv1.MachineTaint {
+	recorded := RecordOf(current).Taints
+	var rest []clusterv1.MachineTaint
+	for _, t := range declared {
+		id := taint.MachineID(t)
+		if slices.Contains(held, id) {
+			i := taint.Find(current.Taints, id)
+			if i < 0 || taint.Find(recorded, id) < 0 {
+				continue
+			}
+			t.Value = current.Taints[i].Value
+		}
+		rest = append(rest, t)
+	}
+	return rest
+}
+
+// holdsInitialization reports whether one of the held taints is to come with the Node's initialization.
+func holdsInitialization(m *capi.Machine, held []taint.ID, current NodeState) bool {
+	return !current.initialized() && slices.ContainsFunc(initializing(m), func(id taint.ID) bool { return slices.Contains(held, id) })
+}
+
+// initializing returns the Initialize taints that the Machine declares.
+func initializing(m *capi.Machine) []taint.ID {
+	declared, _ := taintsOf(m) // as above
+	var ids []taint.ID
+	for _, t := range declared.all() {
+		if taint.Initialize(t) {
+			ids = append(ids, taint.MachineID(t))
+		}
+	}
+	return ids
 }

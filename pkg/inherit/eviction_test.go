@@ -3,6 +3,7 @@
 package inherit_test
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -17,25 +18,38 @@ import (
 
 func TestEvicting(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	const drain = "drain=now:NoExecute"
-	tracked := "capi/taints="
+	const drain, drainID = "drain=now:NoExecute", "drain:NoExecute"
 	for _, tc := range []struct {
-		name              string
-		typed, annotated  string
-		age               time.Duration
-		has, trackedTaint string
-		untracked         bool
-		want              []string
+		name             string
+		typed, annotated string
+		initialize       string
+		age              time.Duration
+		has, before      string
+		tracked          string
+		untracked        bool
+		waiting          bool
+		want             []string
 	}{
-		{name: "a new NoExecute taint evicts", typed: drain, age: time.Hour, want: []string{"drain:NoExecute"}},
-		{name: "so does one that is declared by annotation", annotated: drain, age: time.Hour, want: []string{"drain:NoExecute"}},
+		{name: "a new NoExecute taint evicts", typed: drain, age: time.Hour, want: []string{drainID}},
+		{name: "so does one that is declared by annotation", annotated: drain, age: time.Hour, want: []string{drainID}},
 		{name: "other effects do not", typed: "drain=now:NoSchedule", age: time.Hour},
-		{name: "an Initialize taint does not come to an existing Node", typed: drain + "@OnInitialization", age: time.Hour},
-		{name: "one that the Node has does not", typed: drain, age: time.Hour, has: "drain=other:NoExecute"},
-		{name: "one that was taken away from the Node is put back at once", typed: drain, age: time.Hour, trackedTaint: "drain:NoExecute"},
-		{name: "a Node that is registering gets everything", typed: drain, age: time.Minute, untracked: true},
-		{name: "one that existed before Heirloom does not", typed: drain, age: time.Hour, untracked: true, want: []string{"drain:NoExecute"}},
-		{name: "a young Node that has inherited already does not", typed: drain, age: time.Minute, want: []string{"drain:NoExecute"}},
+		{name: "one that the Node has does not", typed: drain, age: time.Hour, has: drain},
+		{name: "one that replaces another value does", typed: drain, age: time.Hour, has: "drain=other:NoExecute", want: []string{drainID}},
+		{name: "so does one whose value an owner has changed", typed: drain, age: time.Hour, has: "drain=old:NoExecute", tracked: "own/taints=drain=old:NoExecute", want: []string{drainID}},
+		{name: "or may have changed", typed: drain, age: time.Hour, has: "drain=old:NoExecute", tracked: "capi/taints=drain:NoExecute", want: []string{drainID}},
+		{name: "one whose value somebody else has changed is put back at once", typed: drain, age: time.Hour, has: "drain=x:NoExecute", tracked: "own/taints=" + drain},
+		{name: "one that was taken away from the Node is put back at once", typed: drain, age: time.Hour, tracked: "capi/taints=drain:NoExecute"},
+		{name: "one that this very write takes away has evicted all it can", typed: drain, age: time.Hour, before: drain},
+		{name: "unless it was stored with another value", typed: drain, age: time.Hour, before: "drain=x:NoExecute", want: []string{drainID}},
+		{name: "a Node that is registering gets everything", typed: drain, initialize: "boot:NoExecute", age: time.Minute, untracked: true},
+		{name: "one that existed before Heirloom does not", typed: drain, age: time.Hour, untracked: true, want: []string{drainID}},
+		{name: "a young Node that has inherited already does not", typed: drain, age: time.Minute, want: []string{drainID}},
+
+		{name: "an Initialize taint does not come to a Node that has been initialized", typed: drain + "@OnInitialization", initialize: "boot:NoExecute", age: time.Hour},
+		{name: "to one in use that has not it does, typed", typed: drain + "@OnInitialization", age: time.Hour, untracked: true, want: []string{drainID}},
+		{name: "and annotated", initialize: "boot:NoExecute", age: time.Hour, untracked: true, want: []string{"boot:NoExecute"}},
+		{name: "and while it waits for that", initialize: "boot:NoExecute", age: time.Hour, waiting: true, want: []string{"boot:NoExecute"}},
+		{name: "one of another effect does not evict", initialize: "boot:NoSchedule", age: time.Hour, untracked: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
@@ -44,13 +58,19 @@ func TestEvicting(t *testing.T) {
 			if tc.annotated != "" {
 				m.Annotations[taint.AlwaysAnnotation] = tc.annotated + ",gpu:NoSchedule"
 			}
+			if tc.initialize != "" {
+				m.Annotations[taint.InitializeAnnotation] = tc.initialize
+			}
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: now.Add(-tc.age)}}}
 			if !tc.untracked {
-				node.Annotations = annotations(tracked + tc.trackedTaint)
+				node.Annotations = annotations("capi/taints=; " + tc.tracked)
 			}
 			node.Spec.Taints = onNode(tc.has)
+			if tc.waiting {
+				node.Labels = map[string]string{inherit.InitializationLabel: "waiting"}
+			}
 
-			evicting := inherit.Evicting(m, node, now)
+			evicting := inherit.Evicting(m, node, onNode(tc.before), now)
 			var got []string
 			for _, id := range evicting {
 				got = append(got, id.String())
@@ -58,13 +78,107 @@ func TestEvicting(t *testing.T) {
 			Expect(got).To(Equal(tc.want))
 
 			before := m.DeepCopy()
-			without := inherit.WithoutTaints(m, evicting)
+			counting := inherit.Holding(m, evicting, inherit.OfNode(node))
 			Expect(m).To(Equal(before), "the input is not mutated")
-			Expect(inherit.Evicting(without, node, now)).To(BeEmpty())
-			Expect(without.Annotations).To(HaveKeyWithValue("note", "x"))
+			Expect(inherit.Evicting(counting, node, onNode(tc.before), now)).To(BeEmpty())
+			Expect(counting.Annotations).To(HaveKeyWithValue("note", "x"))
 			if tc.annotated != "" {
-				Expect(without.Annotations).To(HaveKeyWithValue(taint.AlwaysAnnotation, "gpu:NoSchedule"), "the others stay")
+				Expect(counting.Annotations).To(HaveKeyWithValue(taint.AlwaysAnnotation, ContainSubstring("gpu:NoSchedule")), "the others stay")
 			}
 		})
+	}
+}
+
+// What a Node has while it waits, and what it has once its turn has come.
+func TestNodeHolding(t *testing.T) {
+	const waiting = "heirloom.node-restriction.kubernetes.io/initialization=waiting"
+	for _, tc := range []struct {
+		name           string
+		machine, node  content
+		held           string
+		waits, becomes content
+	}{
+		{
+			name: "the other taints come at once", machine: content{taints: "drain:NoExecute,gpu:NoSchedule"}, held: "drain:NoExecute",
+			waits: content{taints: "gpu:NoSchedule", annotations: "capi/taints=gpu:NoSchedule"}, becomes: content{taints: "gpu:NoSchedule,drain:NoExecute", annotations: "capi/taints=drain:NoExecute,gpu:NoSchedule"},
+		},
+		{
+			name: "a taint whose value has changed stays as it is", machine: content{annotations: "taints.heirloom.dev/always=drain=new:NoExecute"}, held: "drain:NoExecute",
+			node:    content{taints: "drain=old:NoExecute", annotations: "capi/taints=; own/taints=drain=old:NoExecute"},
+			waits:   content{taints: "drain=old:NoExecute", annotations: "capi/taints=; own/taints=drain=old:NoExecute"},
+			becomes: content{taints: "drain=new:NoExecute", annotations: "capi/taints=; own/taints=drain=new:NoExecute"},
+		},
+		{
+			name: "that of somebody else does not become ours before", machine: content{annotations: "taints.heirloom.dev/always=drain=new:NoExecute"}, held: "drain:NoExecute",
+			node:    content{taints: "drain=foreign:NoExecute", annotations: "capi/taints="},
+			waits:   content{taints: "drain=foreign:NoExecute", annotations: "capi/taints="},
+			becomes: content{taints: "drain=new:NoExecute", annotations: "capi/taints=; own/taints=drain=new:NoExecute"},
+		},
+		{
+			name: "Initialize taints wait together", machine: content{taints: "gpu:NoSchedule", annotations: "taints.heirloom.dev/initialize=boot:NoExecute,cold:NoSchedule"}, held: "boot:NoExecute",
+			waits:   content{taints: "gpu:NoSchedule", labels: waiting, annotations: "capi/taints=gpu:NoSchedule"},
+			becomes: content{taints: "gpu:NoSchedule,boot:NoExecute,cold:NoSchedule", annotations: "capi/taints=gpu:NoSchedule"},
+		},
+		{
+			name: "they do not come back one by one", machine: content{annotations: "taints.heirloom.dev/initialize=boot:NoExecute,cold:NoSchedule"}, held: "boot:NoExecute",
+			node:    content{labels: waiting, annotations: "capi/taints="},
+			waits:   content{labels: waiting, annotations: "capi/taints="},
+			becomes: content{taints: "boot:NoExecute,cold:NoSchedule", annotations: "capi/taints="},
+		},
+		{
+			name: "what does not wait is initialized", machine: content{taints: "drain:NoExecute,cold:NoSchedule@OnInitialization"}, held: "drain:NoExecute",
+			waits: content{taints: "cold:NoSchedule", annotations: "capi/taints="}, becomes: content{taints: "cold:NoSchedule,drain:NoExecute", annotations: "capi/taints=drain:NoExecute"},
+		},
+		{
+			name: "a typed Initialize taint that waits does not uncover an annotated one", machine: content{taints: "drain:NoExecute@OnInitialization", annotations: "taints.heirloom.dev/always=drain:NoExecute"}, held: "drain:NoExecute",
+			waits: content{labels: waiting, annotations: "capi/taints="}, becomes: content{taints: "drain:NoExecute", annotations: "capi/taints="},
+		},
+		{
+			name: "an owner that has changed its mind leaves nothing", node: content{labels: waiting, annotations: "capi/taints="},
+			waits: content{annotations: "capi/taints="}, becomes: content{annotations: "capi/taints="},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			var held []taint.ID
+			for _, h := range onNode(tc.held) {
+				held = append(held, taint.IDOf(h))
+			}
+			policy, m := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}, tc.machine.machine()
+			waits, err := policy.NodeHolding(m, held, tc.node.node(), inherit.Privileged)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(describe(waits)).To(Equal(describe(tc.waits.node())))
+			again, _ := policy.NodeHolding(m, held, waits, inherit.Privileged)
+			Expect(again.Equal(waits)).To(BeTrue(), "it stays so")
+			becomes, _ := policy.NodeHolding(m, nil, waits, inherit.Privileged)
+			Expect(describe(becomes)).To(ConsistOf(describe(tc.becomes.node())))
+		})
+	}
+}
+
+// Whatever Machine and Node: what is held evicts nothing, and nothing of it is lost.
+func TestHoldingEvictsNothingAndLosesNothing(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for seed := range uint64(1000) {
+		d := dice{rand.New(rand.NewPCG(seed, 1))}
+		m, policy := d.content(false).machine(), d.policy()
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: now.Add(-time.Hour)}}}
+		has := d.content(true).node()
+		node.Labels, node.Annotations, node.Spec.Taints = has.Labels, has.Annotations, has.Taints
+
+		held := inherit.Evicting(m, node, nil, now)
+		waits, _ := policy.NodeHolding(m, held, has, inherit.Privileged)
+		for _, id := range held {
+			i, before := taint.Find(waits.Taints, id), taint.Find(has.Taints, id)
+			if i >= 0 && (before < 0 || has.Taints[before].Value != waits.Taints[i].Value) {
+				t.Fatalf("seed %d: %s came before its turn: %v", seed, id, describe(waits))
+			}
+		}
+		node.Labels, node.Annotations, node.Spec.Taints = waits.Labels, waits.Annotations, waits.Taints
+		NewWithT(t).Expect(inherit.Evicting(m, node, nil, now)).To(ConsistOf(held), "seed %d: it still waits for the same", seed)
+		becomes, _ := policy.NodeHolding(m, nil, waits, inherit.Privileged)
+		for _, id := range held {
+			NewWithT(t).Expect(taint.Find(becomes.Taints, id)).To(BeNumerically(">=", 0), "seed %d: %s was lost", seed, id)
+		}
 	}
 }

@@ -75,7 +75,7 @@ const (
 
 // records reports whether a key only says what came from the Machine.
 func records(what, key string) bool {
-	return what == annotationKey && tracks(key) || what == labelKey && key == RecordLabel
+	return what == annotationKey && tracks(key) || what == labelKey && marks(key)
 }
 
 // value returns the value of a label, an annotation or, by its identity, a taint.

@@ -89,7 +89,23 @@ func (p Policy) annotated(inherited Content, m *capi.Machine) ([]clusterv1.Machi
 	if p.ClusterAPITaints == PropagationUnknown {
 		usable = slices.DeleteFunc(usable, func(t clusterv1.MachineTaint) bool { return !slices.Contains(m.Spec.Taints, t) })
 	}
+	if p.PaceEviction && mayHaveNode(m) {
+		usable = slices.DeleteFunc(usable, func(t clusterv1.MachineTaint) bool { return evicts(t) && !isTyped(t, m) })
+	}
 	return usable, errors.Join(parseErr, err)
+}
+
+// mayHaveNode reports whether the Machine is in use, or may be: that of a Machine which comes from a backup, or was moved,
+// is not known at first.
+func mayHaveNode(m *capi.Machine) bool {
+	return m.Status.NodeRef.Name != "" || m.Spec.ProviderID != ""
+}
+
+// isTyped reports whether the Machine has the taint in its spec, so that Cluster API has brought it to the Node.
+func isTyped(t clusterv1.MachineTaint, m *capi.Machine) bool {
+	return slices.ContainsFunc(m.Spec.Taints, func(typed clusterv1.MachineTaint) bool {
+		return taint.MachineID(typed) == taint.MachineID(t) && (taint.Always(typed) || taint.Initialize(t))
+	})
 }
 
 func roleOf(m *capi.Machine) taint.Role {

@@ -97,3 +97,38 @@ func TestContentOf(t *testing.T) {
 	Expect(describeContent(&set.Top)).To(Equal(content{labels: "c=3", annotations: "d=4"}.want()))
 	Expect(describeContent(set.Template)).To(Equal(has.want()))
 }
+
+// Cluster API brings what is typed to all Nodes at once. So where the pace of evictions counts, taints that evict become typed
+// only in Machines that have no Node yet, and those that Cluster API has brought already stay typed.
+func TestTaintsThatEvictBecomeTypedInNewMachinesOnly(t *testing.T) {
+	const always, initialize = "taints.heirloom.dev/always=", "taints.heirloom.dev/initialize="
+	for _, tc := range []struct {
+		name                 string
+		nodeRef, providerID  string
+		annotations, typed   string
+		unpaced, gateUnknown bool
+		want                 string
+	}{
+		{name: "a new Machine", annotations: always + "a:NoExecute,b:NoSchedule;" + initialize + "c:NoExecute", want: "a:NoExecute,b:NoSchedule,c:NoExecute@OnInitialization"},
+		{name: "a Machine with a Node", nodeRef: "n", annotations: always + "a:NoExecute,b:NoSchedule;" + initialize + "c:NoExecute", want: "b:NoSchedule"},
+		{name: "one whose Node is not known again yet", providerID: "p", annotations: always + "a:NoExecute,b:NoSchedule", want: "b:NoSchedule"},
+		{name: "what is typed already stays", nodeRef: "n", annotations: always + "a:NoExecute", typed: "a:NoExecute", want: "a:NoExecute"},
+		{name: "and follows its declaration", nodeRef: "n", annotations: always + "a=new:NoExecute", typed: "a=old:NoExecute", want: "a=new:NoExecute"},
+		{name: "and may become Initialize, which evicts nobody", nodeRef: "n", annotations: initialize + "a:NoExecute", typed: "a:NoExecute", want: "a:NoExecute@OnInitialization"},
+		{name: "but not Always, which the Node may not have", nodeRef: "n", annotations: always + "a:NoExecute", typed: "a:NoExecute@OnInitialization"},
+		{name: "without a pace all become typed", nodeRef: "n", unpaced: true, annotations: always + "a:NoExecute", want: "a:NoExecute"},
+		{name: "while the gate is not known, what is typed stays", nodeRef: "n", gateUnknown: true, annotations: always + "a:NoExecute,b:NoExecute", typed: "a:NoExecute", want: "a:NoExecute"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			policy := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled, PaceEviction: !tc.unpaced}
+			if tc.gateUnknown {
+				policy.ClusterAPITaints = inherit.PropagationUnknown
+			}
+			m := content{annotations: tc.annotations, taints: tc.typed}.machine()
+			m.Status.NodeRef.Name, m.Spec.ProviderID = tc.nodeRef, tc.providerID
+			got, err := policy.Machine(nil, m)
+			NewWithT(t).Expect(err).NotTo(HaveOccurred())
+			NewWithT(t).Expect(describeContent(&got.Top)).To(Equal(content{taints: tc.want}.want()))
+		})
+	}
+}

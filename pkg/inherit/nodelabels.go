@@ -21,7 +21,7 @@ const (
 func nodeLabel(key string) bool {
 	d := domain(key)
 	return d == clusterv1.NodeRoleLabelPrefix ||
-		within(d, clusterv1.NodeRestrictionLabelDomain) && key != RecordLabel ||
+		within(d, clusterv1.NodeRestrictionLabelDomain) && !marks(key) ||
 		within(d, clusterv1.ManagedNodeLabelDomain)
 }
 
@@ -32,7 +32,7 @@ func nodeAnnotation(key string) bool {
 
 // additional reports whether an operator's regex brings a key that the rules alone do not.
 func (p Policy) additionalLabel(key string) bool {
-	return !nodeLabel(key) && key != RecordLabel && matchesAny(p.AdditionalLabels, key) && !never(key) && !bookkeeping(key)
+	return !nodeLabel(key) && !marks(key) && matchesAny(p.AdditionalLabels, key) && !never(key) && !bookkeeping(key)
 }
 
 func (p Policy) additionalAnnotation(key string) bool {

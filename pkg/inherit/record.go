@@ -92,9 +92,15 @@ func anything(string) bool { return true }
 
 // initialized reports whether the Node has had its Initialize taints (DESIGN.md §3: Cluster API's annotation exists, even
 // empty). A Node that has just registered may have brought that annotation itself. So there it counts only beside the record's
-// label, or once the Node is so old that somebody else would have written it by now.
+// label, or once the Node is so old that somebody else would have written it by now. It does not count while they wait.
 func (s NodeState) initialized() bool {
-	return has(s.Annotations, clusterv1.TaintsFromMachineAnnotation) && (has(s.Labels, RecordLabel) || !s.New)
+	return has(s.Annotations, clusterv1.TaintsFromMachineAnnotation) && (has(s.Labels, RecordLabel) || !s.New) &&
+		!has(s.Labels, InitializationLabel)
+}
+
+// marks reports whether a label of a Node is Heirloom's own.
+func marks(key string) bool {
+	return key == RecordLabel || key == InitializationLabel
 }
 
 // recorded returns the state of a Node with a record of what is there from its Machine.
@@ -107,5 +113,7 @@ func (p Policy) recorded(m *capi.Machine, state NodeState) NodeState {
 	}
 	declared, _ := taintsOf(m) // what is left out is in the error of rule 13
 	r.Taints = always(declared.all())
-	return r.Recorded(state)
+	state = r.Recorded(state)
+	delete(state.Labels, InitializationLabel) // whoever has to wait for longer gets it anew
+	return state
 }

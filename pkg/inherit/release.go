@@ -36,6 +36,7 @@ func Release(current NodeState, keepValues bool) NodeState {
 		delete(result.Annotations, key)
 	}
 	delete(result.Labels, RecordLabel)
+	delete(result.Labels, InitializationLabel)
 	if list, ok := listed[clusterv1.TaintsFromMachineAnnotation]; ok {
 		taints, _ := taint.ParseList(list) // a broken entry goes, as whenever this annotation is written
 		result.Annotations[clusterv1.TaintsFromMachineAnnotation] = taint.FormatIDs(taints)

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -20,30 +19,43 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// paced returns the Machine as it counts for the Node now: without taints that would evict the Node's Pods before its turn
-// has come. It also returns when to ask again.
+// paced returns the taints that would evict the Node's Pods before its turn has come, and when to ask again.
 func (r nodes) paced(
 	ctx context.Context, chain *ownerchain.Chain, m *capi.Machine, node *corev1.Node, req NodeRequest,
-) (*capi.Machine, time.Duration, error) {
-	evicting := inherit.Evicting(m, node, time.Now())
-	if len(evicting) == 0 {
+) ([]taint.ID, time.Duration, error) {
+	evicting := inherit.Evicting(m, node, nil, time.Now())
+	if len(evicting) == 0 || r.NoExecuteRate <= 0 {
 		r.waitsNoMore(req)
-		return m, 0, nil
+		return nil, 0, nil
 	}
-	group, name, err := r.groupOf(ctx, chain, m)
+	declared, err := chain.Declaration(ctx, m, evicting)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, fmt.Errorf("finding out with whom the Node shares its taints: %w", err)
 	}
-	ok, again, progress := r.pacer.Pass(name, req)
+	_, about := declared.Editable()
+	answer := r.pacer.Pass(req, about, limits(declared, m)...)
 	r.Metrics.NoExecuteWaiting(r.pacer.Waiting())
-	if ok || progress.Waiting == 1 {
-		r.report(group, evicting, progress)
+	if answer.OK || answer.Waiting == 1 {
+		r.report(declared, evicting, answer)
 	}
-	if ok {
-		return m, 0, nil
+	if answer.OK {
+		return nil, 0, nil
 	}
-	ctrl.LoggerFrom(ctx).V(2).Info("A taint that evicts Pods waits for its turn", "taints", evicting, "after", again)
-	return inherit.WithoutTaints(m, evicting), again, nil
+	ctrl.LoggerFrom(ctx).V(2).Info("A taint that evicts Pods waits for its turn", "taints", evicting, "after", answer.Again, "limitOf", answer.HeldBy)
+	return evicting, answer.Again, nil
+}
+
+// limits are all that bound how fast the Nodes of a set get taints: its own share, its Cluster's rate, and that of a
+// ClusterClass which declares them in all Clusters at once.
+func limits(declared *ownerchain.Declaration, m *capi.Machine) []pace.Limit {
+	all := []pace.Limit{
+		pace.ShareOf(declared.Name(), declared.Nodes),
+		{Name: fmt.Sprintf("Cluster %s/%s", m.Namespace, m.Spec.ClusterName)},
+	}
+	if declared.Class != nil {
+		all = append(all, pace.Limit{Name: ownerchain.Name("ClusterClass", declared.Class)})
+	}
+	return all
 }
 
 // forget forgets a Node that is gone or inherits nothing for now.
@@ -64,42 +76,19 @@ func (r nodes) waitsNoMore(req NodeRequest) {
 	r.Metrics.NoExecuteWaiting(r.pacer.Waiting())
 }
 
-// groupOf returns the object whose Nodes share one pace, and its name: the MachineDeployment, or whatever else is at the top
-// of the Machine's chain.
-func (r nodes) groupOf(ctx context.Context, chain *ownerchain.Chain, m *capi.Machine) (client.Object, string, error) {
-	if m.Kind == "MachinePool" { // it stands for the pool itself
-		return m, ownerchain.Name(m.Kind, m), nil
-	}
-	owner, err := chain.MachineOwner(ctx, m)
-	if err != nil {
-		return nil, "", err
-	}
-	switch object := owner.Object.(type) {
-	case nil:
-		return m, ownerchain.Name("Machine", m), nil
-	case *capi.MachineSet:
-		md, err := chain.MachineDeployment(ctx, object)
-		if err != nil {
-			return nil, "", err
-		}
-		if md != nil {
-			return md, ownerchain.Name("MachineDeployment", md), nil
-		}
-		return object, ownerchain.Name("MachineSet", object), nil
-	default:
-		return object, ownerchain.Name(object.GetObjectKind().GroupVersionKind().Kind, object), nil
-	}
-}
-
 // report tells on the object that operators edit how far its taints have come.
-func (r nodes) report(group client.Object, evicting []taint.ID, progress pace.Progress) {
-	if progress.Waiting == 0 && progress.Passed <= 1 {
+func (r nodes) report(declared *ownerchain.Declaration, evicting []taint.ID, answer pace.Answer) {
+	if answer.Waiting == 0 && answer.Passed <= 1 {
 		return // it is one Node, and had not to wait
 	}
 	reason, note := reasonNoExecuteTaintsRollingOut, fmt.Sprintf("Taints %v evict Pods: %d Nodes have them, %d wait for their turn (--no-execute-rate)",
-		evicting, progress.Passed, progress.Waiting)
-	if progress.Waiting == 0 {
-		reason, note = reasonNoExecuteTaintsRolledOut, fmt.Sprintf("Taints %v are on all %d Nodes that had to wait for them", evicting, progress.Passed)
+		evicting, answer.Passed, answer.Waiting)
+	if answer.HeldBy != "" {
+		note += ": no more for now in " + answer.HeldBy
 	}
-	r.Recorder.Eventf(group, nil, corev1.EventTypeNormal, reason, "Inherit", "%s", note)
+	if answer.Waiting == 0 {
+		reason, note = reasonNoExecuteTaintsRolledOut, fmt.Sprintf("Taints %v are on all %d Nodes that had to wait for them", evicting, answer.Passed)
+	}
+	object, _ := declared.Editable()
+	r.Recorder.Eventf(object, nil, corev1.EventTypeNormal, reason, "Inherit", "%s", note)
 }

@@ -55,26 +55,29 @@ const all, withoutDrain = "drain:NoExecute,gpu:NoSchedule", "gpu:NoSchedule"
 // Existing Nodes get a taint that evicts Pods one after the other. What does not evict comes at once. How far it is can be read
 // in Events on what an operator edits.
 func TestTaintsThatEvictReachNodesOneAfterTheOther(t *testing.T) {
-	l := evictions(t, "MachineSet/ms", 3, machineDeployment(), machineSet())
-	taints, again := l.taintsOf("n0")
-	l.Expect(taints).To(Equal(all))
-	l.Expect(again).To(BeZero())
-	l.told()
+	later(t, func(t *testing.T) {
+		l := evictions(t, "MachineSet/ms", 3, machineDeployment(), machineSet())
+		taints, again := l.taintsOf("n0")
+		l.Expect(taints).To(Equal(all))
+		l.Expect(again).To(BeZero())
+		l.told()
 
-	for i, waiting := range []string{"n1", "n2"} {
-		for range 2 {
-			taints, again = l.taintsOf(waiting)
-			l.Expect(taints).To(Equal(withoutDrain))
-			l.Expect(again).To(Equal(time.Minute))
+		for i, waiting := range []string{"n1", "n2"} {
+			for range 2 {
+				taints, again = l.taintsOf(waiting)
+				l.Expect(taints).To(Equal(withoutDrain))
+				l.Expect(again).To(Equal(time.Minute))
+			}
+			l.counted(fmt.Sprint("no_execute_waiting_nodes ", i+1))
 		}
-		l.counted(fmt.Sprint("no_execute_waiting_nodes ", i+1))
-	}
-	const first = "Normal NoExecuteTaintsRollingOut MachineDeployment/md: Taints [drain:NoExecute] evict Pods: 1 Nodes have them, 1 wait for their turn"
-	l.told(first, first)
+		const first = "Normal NoExecuteTaintsRollingOut MachineDeployment/md: Taints [drain:NoExecute] evict Pods: 1 Nodes have them, " +
+			"1 wait for their turn (--no-execute-rate): no more for now in Cluster ns/c"
+		l.told(first, first)
 
-	taints, again = l.taintsOf("n0")
-	l.Expect(taints).To(Equal(all))
-	l.Expect(again).To(BeZero())
+		taints, again = l.taintsOf("n0")
+		l.Expect(taints).To(Equal(all))
+		l.Expect(again).To(BeZero())
+	})
 }
 
 // In its time, each Node has its turn; with the last one, operators can read that all have the taint.
@@ -128,7 +131,7 @@ func TestAWriteThatFailedKeepsItsTurn(t *testing.T) {
 	l.Expect(taints).To(Equal(all))
 }
 
-// The Nodes of what is at the top of a Machine's chain share a pace, and those of another have one of their own.
+// A Cluster's Nodes share a pace. Operators read of it on what is at the top of a Machine's chain.
 func TestWhoSharesAPace(t *testing.T) {
 	standing := machineSet()
 	standing.OwnerReferences = nil
@@ -149,22 +152,24 @@ func TestWhoSharesAPace(t *testing.T) {
 			l.Expect(taints).To(Equal(withoutDrain))
 			l.told("Normal NoExecuteTaintsRollingOut " + tc.group + ": ")
 			taints, _ = l.taintsOf("other")
-			l.Expect(taints).To(Equal(all), "a Machine whose owner is not there waits for nobody")
+			l.Expect(taints).To(Equal(withoutDrain), "nor is it the turn of a Machine whose owner is not there")
 		})
 	}
 }
 
 func TestTheNodesOfAMachinePoolShareAPace(t *testing.T) {
-	mp := machinePool()
-	mp.Spec.ProviderIDList = []string{"id-a", "id-b"}
-	mp.Spec.Template.Annotations = map[string]string{taint.AlwaysAnnotation: "drain:NoExecute"}
-	l := newLoop(t, theCluster(), mp, node("a"), node("b"))
-	l.NoExecuteRate = 1
-	first, _ := l.taintsOf("a")
-	second, again := l.taintsOf("b")
-	l.Expect([]string{first, second}).To(Equal([]string{"drain:NoExecute", ""}))
-	l.Expect(again).To(Equal(time.Minute))
-	l.told("Normal NoExecuteTaintsRollingOut MachinePool/mp: ")
+	later(t, func(t *testing.T) {
+		mp := machinePool()
+		mp.Spec.ProviderIDList = []string{"id-a", "id-b"}
+		mp.Spec.Template.Annotations = map[string]string{taint.AlwaysAnnotation: "drain:NoExecute"}
+		l := newLoop(t, theCluster(), mp, node("a"), node("b"))
+		l.NoExecuteRate = 1
+		first, _ := l.taintsOf("a")
+		second, again := l.taintsOf("b")
+		l.Expect([]string{first, second}).To(Equal([]string{"drain:NoExecute", ""}))
+		l.Expect(again).To(Equal(time.Minute))
+		l.told("Normal NoExecuteTaintsRollingOut MachinePool/mp: ")
+	})
 }
 
 // Not held back is what evicts nobody.
@@ -174,9 +179,6 @@ func TestWhoDoesNotWait(t *testing.T) {
 		"a Node that is new":     func(_ *loop, n *corev1.Node) { n.CreationTimestamp = metav1.Now() },
 		"a Node from which somebody took the taint": func(_ *loop, n *corev1.Node) {
 			n.Annotations = map[string]string{clusterv1.TaintsFromMachineAnnotation: all}
-		},
-		"a Node that has another value of it": func(_ *loop, n *corev1.Node) {
-			n.Spec.Taints = []corev1.Taint{{Key: "drain", Value: "old", Effect: corev1.TaintEffectNoExecute}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

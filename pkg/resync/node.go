@@ -101,12 +101,14 @@ func (r nodes) sync(ctx context.Context, nodes client.Client, chain *ownerchain.
 		return 0, nil
 	}
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(cmp.Or(m.Kind, "Machine"), klog.KObj(m)))
-	m, again, err := r.paced(ctx, chain, m, node, req)
+	held, again, err := r.paced(ctx, chain, m, node, req)
 	if err != nil {
 		return 0, err
 	}
 	current := inherit.OfNode(node)
-	result, problems := policy.Node(m, r.settled.believed(req, current), inherit.Privileged)
+	believed := r.settled.believed(req, current)
+	result, problems := policy.NodeHolding(m, held, believed, inherit.Privileged)
+	m = inherit.Holding(m, held, believed) // what waits is not lacking
 	if problems != nil {
 		r.leftOut(m, r.Chain.MachineSources(ctx, m).Located(problems))
 	}

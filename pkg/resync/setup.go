@@ -37,7 +37,7 @@ type Dependencies struct {
 	Metrics  *metrics.Metrics
 	Recorder events.EventRecorder
 	Schemas  Schemas
-	// NoExecuteRate is how many existing Nodes of a MachineDeployment get taints that evict Pods in a minute; 0: all.
+	// NoExecuteRate is how many existing Nodes of a Cluster, or of a ClusterClass, get taints that evict Pods in a minute; 0: all.
 	NoExecuteRate float64
 	// Workloads reaches the workload clusters.
 	Workloads clustercache.ClusterCache

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,31 +18,22 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// A taint that evicts Pods reaches existing Nodes one after the other, new Nodes at once, and no further Node when the owner
-// has changed its mind. Neither does it come with a write of somebody else.
-func TestThePaceOfTaintsThatEvict(t *testing.T) {
-	t.Parallel()
-	s := sharedScene(t, both)
-	f := s.settle(s.own("pace"), stage.Declared{Annotations: map[string]string{taint.AlwaysAnnotation: "gpu=true:NoSchedule"}})
-	var nodes []*corev1.Node
-	add := func(name string) *corev1.Node {
-		name = f.m.Name + "-" + name
-		s.create(stage.Machine(f.ms, name))
-		node := stage.Node(name)
-		s.create(node)
-		s.eventually(node, func(g Gomega) {
-			g.Expect(taint.FormatList(node.Spec.Taints)).To(ContainSubstring("gpu=true:NoSchedule"))
-		})
-		return node
-	}
-	for i := range 4 {
-		nodes = append(nodes, add(fmt.Sprint("old-", i)))
-	}
-	declare := func(list string) {
-		s.get(f.md)
-		s.update(f.md, func() { f.md.Spec.Template.Annotations[taint.AlwaysAnnotation] = list })
-	}
-	evicting := func(g Gomega) int {
+// member makes a Machine of the MachineSet with a Node that is in use: it has inherited before.
+func (s *scene) member(ms *clusterv1.MachineSet, name, has string) *corev1.Node {
+	s.t.Helper()
+	s.create(stage.Machine(ms, name))
+	node := stage.Node(name)
+	s.create(node)
+	s.eventually(node, func(g Gomega) {
+		g.Expect(node.Annotations).To(HaveKey(clusterv1.TaintsFromMachineAnnotation))
+		g.Expect(taint.FormatList(node.Spec.Taints)).To(ContainSubstring(has))
+	})
+	return node
+}
+
+// drained counts the Nodes that have the taint drain:NoExecute.
+func (s *scene) drained(nodes ...*corev1.Node) func(g Gomega) int {
+	return func(g Gomega) int {
 		count := 0
 		for _, node := range nodes {
 			g.Expect(s.Client.Get(s.ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
@@ -51,35 +43,99 @@ func TestThePaceOfTaintsThatEvict(t *testing.T) {
 		}
 		return count
 	}
+}
 
-	declare("gpu=true:NoSchedule,drain=now:NoExecute")
-	s.Eventually(evicting).WithTimeout(patience).Should(Equal(1))
+func (s *scene) expectRollOut(namespace, kind, heldBy string) {
+	s.t.Helper()
+	s.Eventually(func(g Gomega) {
+		events := &eventsv1.EventList{}
+		g.Expect(s.Client.List(s.ctx, events, client.InNamespace(namespace))).To(Succeed())
+		g.Expect(events.Items).To(ContainElement(And(
+			HaveField("Reason", "NoExecuteTaintsRollingOut"), HaveField("Regarding.Kind", kind),
+			HaveField("Note", And(ContainSubstring("wait for their turn"), ContainSubstring(heldBy))),
+		)))
+	}).WithTimeout(patience).Should(Succeed())
+}
+
+// A taint that evicts Pods reaches existing Nodes one after the other, new Nodes at once, and no further Node when the owner
+// has changed its mind. Neither does it come with a write of somebody else. However fast the Cluster goes, a set keeps nine
+// tenths of its Nodes for a minute.
+func TestThePaceOfTaintsThatEvict(t *testing.T) {
+	t.Parallel()
+	s := sharedScene(t, both)
+	const plain, evicts = "gpu=true:NoSchedule", "gpu=true:NoSchedule,drain=now:NoExecute"
+	f := s.settle(s.own("pace"), stage.Declared{Annotations: map[string]string{taint.AlwaysAnnotation: plain}})
+	var nodes []*corev1.Node
+	for i := range 4 {
+		nodes = append(nodes, s.member(f.ms, fmt.Sprint(f.m.Name, "-old-", i), plain))
+	}
+	declare := func(list string) {
+		s.get(f.md)
+		s.update(f.md, func() { f.md.Spec.Template.Annotations[taint.AlwaysAnnotation] = list })
+	}
+
+	declare(evicts)
+	s.Eventually(s.drained(nodes...)).WithTimeout(patience).Should(Equal(1))
 	for _, node := range nodes {
 		s.get(node)
 		s.update(node, func() { node.Labels["touched"] = "yes" })
 	}
-	s.Consistently(evicting).WithTimeout(2*time.Second).Should(Equal(1), "nobody's write brings it")
-	fresh := add("new")
-	s.eventually(fresh, func(g Gomega) {
-		g.Expect(taint.FormatList(fresh.Spec.Taints)).To(ContainSubstring("drain=now:NoExecute"), "a new Node does not wait")
-	})
-	s.Eventually(evicting).WithTimeout(patience).Should(Equal(2), "every five seconds one more")
+	s.Consistently(s.drained(nodes...)).WithTimeout(2*time.Second).Should(Equal(1), "nobody's write brings it")
+	fresh := s.member(f.ms, f.m.Name+"-new", "drain=now:NoExecute") // a new Node does not wait
+	s.expectRollOut(f.m.Namespace, "MachineDeployment", "MachineDeployment "+f.m.Namespace+"/"+f.md.Name)
 
-	events := &eventsv1.EventList{}
-	s.Expect(s.Client.List(s.ctx, events, client.InNamespace(f.m.Namespace))).To(Succeed())
-	s.Expect(events.Items).To(ContainElement(And(
-		HaveField("Reason", "NoExecuteTaintsRollingOut"), HaveField("Regarding.Kind", "MachineDeployment"),
-		HaveField("Note", ContainSubstring("wait for their turn")),
-	)))
+	// Another set of the same Cluster has its turn before the first has given another Node.
+	md := stage.MachineDeployment(f.cluster, f.md.Name+"-other", stage.Declared{Annotations: map[string]string{taint.AlwaysAnnotation: plain}})
+	s.create(md)
+	ms := stage.MachineSet(md, md.Name)
+	s.create(ms)
+	other := s.member(ms, md.Name, plain)
+	s.update(md, func() { md.Spec.Template.Annotations[taint.AlwaysAnnotation] = evicts })
+	s.Eventually(s.drained(other)).WithTimeout(patience).Should(Equal(1), "after five seconds at most")
 
-	declare("gpu=true:NoSchedule")
-	s.Eventually(evicting).WithTimeout(patience).Should(BeZero())
-	s.Consistently(evicting).WithTimeout(6*time.Second).Should(BeZero(), "nobody waits for it any more")
+	declare(plain)
+	s.Eventually(s.drained(nodes...)).WithTimeout(patience).Should(BeZero())
+	s.Consistently(s.drained(nodes...)).WithTimeout(6*time.Second).Should(BeZero(), "nobody waits for it any more")
 	for _, node := range append(nodes, fresh) {
 		s.eventually(node, func(g Gomega) {
-			g.Expect(taint.FormatList(node.Spec.Taints)).To(ContainSubstring("gpu=true:NoSchedule"))
+			g.Expect(taint.FormatList(node.Spec.Taints)).To(ContainSubstring(plain))
 			g.Expect(taint.FormatList(node.Spec.Taints)).NotTo(ContainSubstring("drain"))
 			g.Expect(node.Annotations).To(HaveKey(clusterv1.TaintsFromMachineAnnotation))
 		})
 	}
+}
+
+// What a ClusterClass declares reaches one Node after the other of all its Clusters, and not one of each MachineDeployment at
+// once. Operators can read of it on the ClusterClass.
+func TestThePaceOfAClusterClass(t *testing.T) {
+	t.Parallel()
+	s := sharedScene(t, both)
+	name := s.own("pace-class")
+	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	class := clusterClass(name)
+	s.create(class)
+	var nodes []*corev1.Node
+	for c := range 2 {
+		cluster := stage.Cluster(name, fmt.Sprint(name, "-", c))
+		cluster.Spec.Topology = clusterv1.Topology{
+			ClassRef: clusterv1.ClusterClassRef{Name: name}, Version: "v1.36.0",
+			Workers: clusterv1.WorkersTopology{MachineDeployments: []clusterv1.MachineDeploymentTopology{{Name: "md", Class: "worker"}}},
+		}
+		s.create(cluster)
+		for i := range 2 {
+			md := stage.MachineDeployment(cluster, fmt.Sprint(cluster.Name, "-", i), stage.Declared{})
+			md.Labels = map[string]string{
+				clusterv1.ClusterNameLabel: cluster.Name, clusterv1.ClusterTopologyOwnedLabel: "", clusterv1.ClusterTopologyMachineDeploymentNameLabel: "md",
+			}
+			s.create(md)
+			ms := stage.MachineSet(md, md.Name)
+			s.create(ms)
+			nodes = append(nodes, s.member(ms, md.Name, ""))
+		}
+	}
+	s.update(class, func() {
+		class.Spec.Workers.MachineDeployments[0].Metadata.Annotations = map[string]string{taint.AlwaysAnnotation: "drain=now:NoExecute"}
+	})
+	s.expectRollOut(name, "ClusterClass", "ClusterClass "+name+"/"+name)
+	s.Eventually(s.drained(nodes...)).WithTimeout(patience).Should(Equal(len(nodes)), "in the end all have it")
 }

@@ -34,7 +34,7 @@ var (
 	// both has webhooks and loop.
 	both = &sharedStage{name: "both", options: stage.Options{
 		WorkloadWebhook: true,
-		Args:            []string{"--no-execute-rate=12"}, // of each owner, so that it matters to no other test
+		Args:            []string{"--no-execute-rate=12"}, // of each Cluster, so that it matters to no other test
 	}}
 	// admission has webhooks only.
 	admission = &sharedStage{name: "admission", options: stage.Options{WithoutLoop: true, Args: ofTwins()}}
@@ -45,7 +45,8 @@ var (
 // ofTwins are arguments of stages that are compared.
 func ofTwins() []string {
 	// Said outright: finding out takes a moment, and the answer rightly leads to one more write.
-	return []string{"--cluster-api-taint-propagation=enabled", `--additional-sync-machine-labels=^extra\.example\.com/`}
+	// Nor do taints come when it is their turn: another test is about that.
+	return []string{"--cluster-api-taint-propagation=enabled", "--no-execute-rate=0", `--additional-sync-machine-labels=^extra\.example\.com/`}
 }
 
 // start sets the stage. It lasts until all tests have ended.

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+// Who declares a taint of those that a topology's object hands down: the class, the Cluster, both or neither.
+func TestSectionDeclare(t *testing.T) {
+	const always, initialize = "taints.heirloom.dev/always=", "taints.heirloom.dev/initialize="
+	for _, tc := range []struct {
+		name            string
+		class, topology content
+		older           bool // the class has its metadata where v1beta1 has it
+		want            []bool
+	}{
+		{name: "the class, by annotation", class: content{annotations: always + "drain:NoExecute"}, want: []bool{true, false}},
+		{name: "the class in v1beta1", class: content{annotations: initialize + "drain:NoExecute"}, older: true, want: []bool{true, false}},
+		{name: "the class, by type", class: content{taints: "drain:NoExecute"}, want: []bool{true, false}},
+		{name: "the Cluster", topology: content{annotations: always + "drain:NoExecute"}, want: []bool{false, true}},
+		{name: "the Cluster, by type", topology: content{taints: "drain:NoExecute"}, want: []bool{false, true}},
+		{name: "the Cluster's annotation replaces the class's", class: content{annotations: always + "drain:NoExecute"}, topology: content{annotations: always + "other:NoExecute"}, want: []bool{false, false}},
+		{name: "the Cluster's list replaces the class's", class: content{taints: "drain:NoExecute"}, topology: content{taints: "other:NoExecute"}, want: []bool{false, false}},
+		{name: "both, in two ways", class: content{taints: "drain:NoExecute"}, topology: content{annotations: always + "drain:NoExecute"}, want: []bool{true, true}},
+		{name: "neither", class: content{annotations: always + "drain:NoSchedule"}, topology: content{taints: "other:NoExecute"}, want: []bool{false, false}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			section := func(c content) capi.Section {
+				return capi.Section{ObjectMeta: clusterv1.ObjectMeta{Annotations: annotations(c.annotations)}, MachineFields: capi.MachineFields{Taints: declared(c.taints)}}
+			}
+			s := inherit.Section{Class: section(tc.class), Topology: section(tc.topology)}
+			if tc.older {
+				s.Class.Template.ObjectMeta, s.Class.ObjectMeta = s.Class.ObjectMeta, clusterv1.ObjectMeta{}
+			}
+			class, topology := s.Declare([]taint.ID{{Key: "drain", Effect: "NoExecute"}})
+			NewWithT(t).Expect([]bool{class, topology}).To(Equal(tc.want))
+		})
+	}
+}
