@@ -30,6 +30,11 @@ var (
 	blue = types.NamespacedName{Namespace: "other", Name: "blue"}
 )
 
+// identity is a Cluster as the fleet has it: its UID is its name.
+func identity(cluster types.NamespacedName) registration.Identity {
+	return registration.Identity{NamespacedName: cluster, UID: types.UID(cluster.Name)}
+}
+
 // abroad is two Clusters with a Machine each. Both have a Node node-1; their addresses, too, are the same.
 var abroad = fleet{
 	clusters: map[string]string{"ns/red": "{}", "other/blue": "{}"},
@@ -135,7 +140,7 @@ func TestEachWorkloadClusterGetsItsOwnWithEveryAcceptedKey(t *testing.T) {
 		for cluster, color := range map[types.NamespacedName]string{red: "red", blue: "blue"} {
 			for _, key := range [][]byte{newKey(1), newKey(2)} {
 				// An API server adds how long it waits.
-				response := o.ask(t, registration.Path(key, cluster)+"?timeout=2s", write{object: bare}, nil)
+				response := o.ask(t, registration.Path(key, identity(cluster))+"?timeout=2s", write{object: bare}, nil)
 				Expect(response.Allowed).To(BeTrue())
 				Expect(string(response.Patch)).To(And(
 					ContainSubstring(`"node.cluster.x-k8s.io/color":"`+color+`"}`),
@@ -176,7 +181,7 @@ func TestAWorkloadClusterIsAnsweredUntouched(t *testing.T) {
 		{name: "about a Node that opted out", request: write{object: "{metadata: {name: node-1, labels: {heirloom.dev/ignore: ''}}}"}},
 		{name: "whose Cluster opted out", cache: withRed("{metadata: {labels: {heirloom.dev/ignore: ''}}}"), request: write{object: bare}},
 		{name: "whose Cluster is paused", cache: withRed("{spec: {paused: true}}"), request: write{object: bare}},
-		{name: "while the cache fails, and is not told why", cache: fleet{err: errors.New("no route to the management cluster")}, request: write{object: bare}, failed: true},
+		{name: "while the cache fails, and is not told why", cache: listless{abroad}, request: write{object: bare}, failed: true},
 		{name: "while a handler panics, and is not told why", cache: panicking{abroad}, request: write{object: bare}, failed: true},
 		{name: "without an object", request: write{object: bare}, change: func(req *admissionv1.AdmissionRequest) { req.Object.Raw = nil }, failed: true},
 	} {
@@ -186,7 +191,7 @@ func TestAWorkloadClusterIsAnsweredUntouched(t *testing.T) {
 				tc.cache = abroad
 			}
 			o := newOutpost(t, newServer(t, tc.cache, nil, inherit.Policy{}), false)
-			response := o.ask(t, registration.Path(newKey(1), red), tc.request, tc.change)
+			response := o.ask(t, registration.Path(newKey(1), identity(red)), tc.request, tc.change)
 			Expect(response.Allowed).To(BeTrue())
 			Expect(response.Patch).To(BeEmpty())
 			outcome, warnings := "unmatched", BeEmpty()
@@ -198,6 +203,44 @@ func TestAWorkloadClusterIsAnsweredUntouched(t *testing.T) {
 			Expect(o.denials.Load()).To(BeZero())
 		})
 	}
+}
+
+// listless is a cache that fails to list.
+type listless struct{ fleet }
+
+func (listless) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errors.New("no route to the management cluster")
+}
+
+// A replica that does not know a Cluster yet, or cannot read what it knows, denies as if there were none. The management
+// cluster's API server is not asked: otherwise everybody could make it be asked.
+func TestNobodyIsKnownByTheAPIServerAlone(t *testing.T) {
+	for name, cache := range map[string]fleet{"a new Cluster": {}, "a cache that fails": {err: errors.New("no cache")}} {
+		Expect := NewWithT(t).Expect
+		live := &countingReader{Reader: abroad}
+		o := newOutpost(t, newServer(t, cache, live, inherit.Policy{}), false)
+		for i, path := range []string{registration.Path(newKey(1), identity(red)), "/workload/ns/red/" + strings.Repeat("0", 64)} {
+			Expect(o.send(t, http.MethodPost, path, nodeReview(t, write{object: bare}, nil)).status).To(Equal(http.StatusForbidden), name)
+			Expect(o.denials.Load()).To(BeEquivalentTo(i + 1))
+		}
+		Expect(live.reads.Load()).To(BeZero(), name)
+	}
+}
+
+// countingReader counts what is read with it.
+type countingReader struct {
+	client.Reader
+	reads atomic.Int32
+}
+
+func (r *countingReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	r.reads.Add(1)
+	return r.Reader.Get(ctx, key, into, options...)
+}
+
+func (r *countingReader) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+	r.reads.Add(1)
+	return r.Reader.List(ctx, into, options...)
 }
 
 // panicking is a cache with a bug.
@@ -222,7 +265,7 @@ func TestAWorkloadClusterIsAnsweredFromTheCache(t *testing.T) {
 		object: "{metadata: {name: node-1, annotations: {cluster.x-k8s.io/taints-from-machine: 'gpu:NoSchedule'}}, spec: {}}",
 		old:    "{metadata: {name: node-1}, spec: {taints: [{key: gpu, effect: NoSchedule}]}}",
 	}
-	path := registration.Path(newKey(1), types.NamespacedName{Namespace: "ns", Name: "c"})
+	path := registration.Path(newKey(1), identity(types.NamespacedName{Namespace: "ns", Name: "c"}))
 	Expect(newOutpost(t, s, false).ask(t, path, request, nil).Warnings).To(HaveExactElements(HaveSuffix("to change it, edit Machine ns/m (spec.taints)")))
 	review, _ := post(t, mux(t, s), NodesPath, "application/json", request.review(t))
 	Expect(review.Response.Warnings).To(HaveExactElements(HaveSuffix("to change it, edit MachineDeployment ns/md (spec.template.spec.taints)")), "the others still ask")
@@ -234,35 +277,38 @@ type knock struct{ name, method, path string }
 // denied returns requests that are all answered the same, and such as the webhook server itself redirects, whatever they
 // name: with paths that are not clean.
 func denied() (clean, unclean []knock) {
-	genuine := registration.Path(newKey(1), red)
+	genuine := registration.Path(newKey(1), identity(red))
 	mac := genuine[strings.LastIndex(genuine, "/")+1:]
 	forged := strings.Repeat("0", len(mac))
 	for name, path := range map[string]string{
-		"a forged HMAC":                      "/workload/ns/red/" + forged,
-		"a foreign key's HMAC":               registration.Path(newKey(3), red),
-		"the HMAC of no key":                 registration.Path(nil, red),
-		"another Cluster's HMAC":             "/workload/other/blue/" + mac,
-		"a Cluster that is not there":        registration.Path(newKey(1), types.NamespacedName{Namespace: "ns", Name: "gone"}),
-		"a forged HMAC, and no such Cluster": "/workload/ns/gone/" + forged,
-		"a short HMAC":                       genuine[:len(genuine)-2],
-		"half a byte":                        genuine[:len(genuine)-1],
-		"a long HMAC":                        genuine + "00",
-		"an HMAC in capitals":                "/workload/ns/red/" + strings.ToUpper(mac),
-		"no hex":                             "/workload/ns/red/" + strings.Repeat("g", len(mac)),
-		"no HMAC":                            "/workload/ns/red/",
-		"no HMAC and no slash":               "/workload/ns/red",
-		"no Cluster":                         "/workload/",
-		"a slash at the end":                 genuine + "/",
-		"one more segment":                   genuine + "/nodes",
-		"one more segment in between":        "/workload/ns/x/red/" + mac,
-		"an escaped slash":                   "/workload/ns%2Fred/" + mac,
-		"an escaped slash in the name":       "/workload/ns/blue%2F..%2Fred/" + mac,
-		"escaped dots":                       "/workload/ns/blue/%2e%2e/red/" + mac,
-		"an escaped letter":                  "/workload/ns/r%65d/" + mac,
-		"an escaped escape":                  "/workload/ns/r%2565d/" + mac,
-		"an escaped zero byte":               "/workload/ns/red%00/" + mac,
-		"a parameter":                        "/workload/ns/red;x/" + mac,
-		"the HMAC as a query":                "/workload/ns/red?" + mac,
+		"a forged HMAC":                              "/workload/ns/red/" + forged,
+		"a foreign key's HMAC":                       registration.Path(newKey(3), identity(red)),
+		"the HMAC of no key":                         registration.Path(nil, identity(red)),
+		"another Cluster's HMAC":                     "/workload/other/blue/" + mac,
+		"a Cluster that is not there":                registration.Path(newKey(1), identity(types.NamespacedName{Namespace: "ns", Name: "gone"})),
+		"that of a Cluster before, of the same name": registration.Path(newKey(1), registration.Identity{NamespacedName: red, UID: "before"}),
+		"that of no UID":                             registration.Path(newKey(1), registration.Identity{NamespacedName: red}),
+		"no UID, and no such Cluster":                registration.Path(newKey(1), registration.Identity{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "gone"}}),
+		"a forged HMAC, and no such Cluster":         "/workload/ns/gone/" + forged,
+		"a short HMAC":                               genuine[:len(genuine)-2],
+		"half a byte":                                genuine[:len(genuine)-1],
+		"a long HMAC":                                genuine + "00",
+		"an HMAC in capitals":                        "/workload/ns/red/" + strings.ToUpper(mac),
+		"no hex":                                     "/workload/ns/red/" + strings.Repeat("g", len(mac)),
+		"no HMAC":                                    "/workload/ns/red/",
+		"no HMAC and no slash":                       "/workload/ns/red",
+		"no Cluster":                                 "/workload/",
+		"a slash at the end":                         genuine + "/",
+		"one more segment":                           genuine + "/nodes",
+		"one more segment in between":                "/workload/ns/x/red/" + mac,
+		"an escaped slash":                           "/workload/ns%2Fred/" + mac,
+		"an escaped slash in the name":               "/workload/ns/blue%2F..%2Fred/" + mac,
+		"escaped dots":                               "/workload/ns/blue/%2e%2e/red/" + mac,
+		"an escaped letter":                          "/workload/ns/r%65d/" + mac,
+		"an escaped escape":                          "/workload/ns/r%2565d/" + mac,
+		"an escaped zero byte":                       "/workload/ns/red%00/" + mac,
+		"a parameter":                                "/workload/ns/red;x/" + mac,
+		"the HMAC as a query":                        "/workload/ns/red?" + mac,
 	} {
 		clean = append(clean, knock{name, http.MethodPost, path})
 	}

@@ -25,19 +25,19 @@ func FuzzVerify(f *testing.F) {
 	f.Add(genuine, "", "..")
 
 	f.Fuzz(func(t *testing.T, path, namespace, name string) {
-		if cluster, ok := Verify(keys, path); ok && path != Path(key(1), cluster) && path != Path(key(2), cluster) {
+		if cluster, ok := Verify(keys, path, is(prod)); ok && path != Path(key(1), named(cluster.Namespace, cluster.Name)) && path != Path(key(2), named(cluster.Namespace, cluster.Name)) {
 			t.Errorf("%q was taken for a path of %s", path, cluster)
 		} else if !ok && cluster != (types.NamespacedName{}) {
 			t.Errorf("%q was refused, and yet it named %s", path, cluster)
 		}
 
-		cluster := types.NamespacedName{Namespace: namespace, Name: name}
+		cluster := named(namespace, name)
 		possible := len(validation.IsDNS1123Label(namespace)) == 0 && len(validation.IsDNS1123Subdomain(name)) == 0
-		read, ok := Verify(keys, Path(key(2), cluster))
-		if ok != possible || ok && read != cluster {
+		read, ok := Verify(keys, Path(key(2), cluster), is(cluster))
+		if ok != possible || ok && read != cluster.NamespacedName {
 			t.Errorf("the path of %s: accepted %t for %s, want %t", cluster, ok, read, possible)
 		}
-		if _, ok := Verify(keys, Path(key(3), cluster)); ok {
+		if _, ok := Verify(keys, Path(key(3), cluster), is(cluster)); ok {
 			t.Errorf("the path of %s was accepted with a foreign key", cluster)
 		}
 	})

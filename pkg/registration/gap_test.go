@@ -9,7 +9,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -46,7 +45,7 @@ type replica struct {
 }
 
 type caller struct {
-	cluster types.NamespacedName
+	cluster Identity
 	path    string
 	since   time.Time
 }
@@ -58,7 +57,7 @@ func newSimulation(t *testing.T, seed uint64, late, told time.Duration) *simulat
 		s.replicas = append(s.replicas, &replica{seen: -1})
 	}
 	for _, name := range []string{"a", "b", "c", "d"} {
-		s.callers = append(s.callers, &caller{cluster: types.NamespacedName{Namespace: "fleet", Name: name}})
+		s.callers = append(s.callers, &caller{cluster: named("fleet", name)})
 	}
 	s.rotate()
 	for _, r := range s.replicas {
@@ -126,7 +125,7 @@ func (s *simulation) refused() int {
 	count := 0
 	for _, c := range s.callers {
 		for _, r := range s.replicas {
-			if cluster, ok := Verify(r.Accepted(), c.path); !ok || cluster != c.cluster {
+			if cluster, ok := Verify(r.Accepted(), c.path, is(c.cluster)); !ok || cluster != c.cluster.NamespacedName {
 				count++
 			}
 		}

@@ -82,7 +82,7 @@ func TestClustersHaveTheirOwnPaths(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	registrar, _ := newRegistrar(t)
 	one, other := newAPIServer(), newAPIServer()
-	test := types.NamespacedName{Namespace: prod.Namespace, Name: "test"}
+	test := named(prod.Namespace, "test")
 	Expect(registrar.Ensure(t.Context(), one, prod)).To(Succeed())
 	Expect(registrar.Ensure(t.Context(), other, test)).To(Succeed())
 	Expect(leadsTo(one.registered(t))).To(Equal(base + Path(key(1), prod)))

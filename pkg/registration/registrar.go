@@ -37,7 +37,7 @@ type Registrar struct {
 // Ensure makes the API server of the Cluster call Heirloom. It writes only what is not so already.
 //
 // The client reads from the API server itself: a cache of webhook configurations would cost more than it saves.
-func (r *Registrar) Ensure(ctx context.Context, workload client.Client, cluster types.NamespacedName) error {
+func (r *Registrar) Ensure(ctx context.Context, workload client.Client, cluster Identity) error {
 	desired, err := r.desired(ctx, cluster)
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func dropForeignConditions(ctx context.Context, workload client.Client, existing
 
 // Remove makes the API server of the Cluster no longer call Heirloom. A configuration that leads to the Heirloom of
 // another management cluster is left alone: the Cluster has moved there.
-func (r *Registrar) Remove(ctx context.Context, workload client.Client, cluster types.NamespacedName) error {
+func (r *Registrar) Remove(ctx context.Context, workload client.Client, cluster Identity) error {
 	existing := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	err := workload.Get(ctx, types.NamespacedName{Name: ObjectName}, existing)
 	if apierrors.IsNotFound(err) {
@@ -109,7 +109,7 @@ func (r *Registrar) Remove(ctx context.Context, workload client.Client, cluster 
 	return nil
 }
 
-func (r *Registrar) desired(ctx context.Context, cluster types.NamespacedName) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
+func (r *Registrar) desired(ctx context.Context, cluster Identity) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
 	key := r.Keys.Current()
 	if key == nil {
 		return nil, errors.New("there is no key yet to make the webhook's path with")
@@ -139,19 +139,19 @@ func upToDate(existing, desired *admissionregistrationv1.MutatingWebhookConfigur
 
 // leadsHere reports whether a configuration makes an API server call this Heirloom about this Cluster: by its URL, or,
 // where that has changed since, by a key of ours.
-func (r *Registrar) leadsHere(configuration *admissionregistrationv1.MutatingWebhookConfiguration, cluster types.NamespacedName) bool {
+func (r *Registrar) leadsHere(configuration *admissionregistrationv1.MutatingWebhookConfiguration, cluster Identity) bool {
 	webhook := webhookOf(configuration)
 	if webhook == nil {
 		return false
 	}
 	url := ptr.Deref(webhook.ClientConfig.URL, "")
-	if strings.HasPrefix(url, r.BaseURL+directory(cluster)) {
+	if strings.HasPrefix(url, r.BaseURL+directory(cluster.NamespacedName)) {
 		return true
 	}
-	at := strings.LastIndex(url, directory(cluster))
+	at := strings.LastIndex(url, directory(cluster.NamespacedName))
 	if at < 0 {
 		return false
 	}
-	_, genuine := Verify(r.Keys.Accepted(), url[at:])
+	_, genuine := Verify(r.Keys.Accepted(), url[at:], func(types.NamespacedName) types.UID { return cluster.UID })
 	return genuine
 }

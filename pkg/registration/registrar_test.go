@@ -183,8 +183,9 @@ func TestARegistrationIsRemoved(t *testing.T) {
 		{name: "made with a key that nobody knows any more", url: base + Path(key(9), prod), gone: true},
 		{name: "made when Heirloom was reached under another URL", url: "https://old.example.com" + Path(key(1), prod), gone: true},
 		{name: "made under another URL with the previous key", url: "https://old.example.com/x" + Path(key(0), prod), gone: true},
+		{name: "made for a Cluster of the same name that is gone", url: base + Path(key(1), Identity{NamespacedName: prod.NamespacedName, UID: "gone"}), gone: true},
 		{name: "not where it leads to another management cluster, which the Cluster has moved to", url: "https://new.example.com" + Path(key(9), prod)},
-		{name: "not where it is another Cluster's", url: base + Path(key(1), types.NamespacedName{Namespace: "fleet", Name: "test"})},
+		{name: "not where it is another Cluster's", url: base + Path(key(1), named("fleet", "test"))},
 		{name: "not where it leads somewhere else", url: "https://new.example.com/webhook"},
 		{name: "not where somebody has emptied it"},
 	} {
@@ -208,6 +209,17 @@ func TestARegistrationIsRemoved(t *testing.T) {
 			g.Expect(workload.writes).To(BeEmpty())
 		})
 	}
+}
+
+// An API server that knows the path of a Cluster that was deleted since is told that of the Cluster which has its name now.
+func TestAClusterThatIsMadeAnewGetsANewPath(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	registrar, _ := newRegistrar(t)
+	workload, again := newAPIServer(), prod
+	again.UID = "again"
+	Expect(registrar.Ensure(t.Context(), workload, prod)).To(Succeed())
+	Expect(registrar.Ensure(t.Context(), workload, again)).To(Succeed())
+	Expect(leadsTo(workload.registered(t))).To(And(Equal(base+Path(key(1), again)), Not(Equal(base+Path(key(1), prod)))))
 }
 
 func TestRemovingNothing(t *testing.T) {

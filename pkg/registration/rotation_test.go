@@ -48,8 +48,8 @@ func (l *leader) pass(d time.Duration) string {
 
 // accepts reports whether a replica with these keys answers a call of this path.
 func accepts(keys *Store, path string) bool {
-	cluster, genuine := Verify(keys.Accepted(), path)
-	return genuine && cluster == prod
+	cluster, genuine := Verify(keys.Accepted(), path, is(prod))
+	return genuine && cluster == prod.NamespacedName
 }
 
 // A workload cluster is told a path once for each key. A path that it was told is good until the next rotation begins.

@@ -41,14 +41,14 @@ func (s *session) workloads(ctx context.Context, keys *registration.Store) {
 }
 
 // clusters returns the Clusters whose workload clusters Heirloom has reached.
-func (s *session) clusters(ctx context.Context) ([]types.NamespacedName, error) {
+func (s *session) clusters(ctx context.Context) ([]registration.Identity, error) {
 	gvk, err := s.servedKind("Cluster")
 	if err != nil || gvk.Empty() {
 		return nil, err
 	}
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(gvk)
-	var clusters []types.NamespacedName
+	var clusters []registration.Identity
 	err = eachOf(ctx, s.management, list, s.Namespace, func(object client.Object) error {
 		cluster, ok := object.(*unstructured.Unstructured)
 		key := client.ObjectKeyFromObject(object)
@@ -60,7 +60,7 @@ func (s *session) clusters(ctx context.Context) ([]types.NamespacedName, error) 
 		case !provisioned(cluster):
 			s.report.note("workload cluster %s: passed over, it has never been provisioned", key)
 		default:
-			clusters = append(clusters, key)
+			clusters = append(clusters, registration.IdentityOf(object))
 		}
 		return nil
 	})
@@ -75,8 +75,8 @@ func provisioned(cluster *unstructured.Unstructured) bool {
 }
 
 // workload releases one workload cluster: first what admits Nodes there, then the Nodes.
-func (s *session) workload(ctx context.Context, cluster types.NamespacedName, registrar *registration.Registrar) error {
-	c, err := s.Workload(ctx, cluster)
+func (s *session) workload(ctx context.Context, cluster registration.Identity, registrar *registration.Registrar) error {
+	c, err := s.Workload(ctx, cluster.NamespacedName)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (s *session) workload(ctx context.Context, cluster types.NamespacedName, re
 }
 
 // removeWebhook removes the webhook configuration, if it leads to this Heirloom, and says so if it does not.
-func (s *session) removeWebhook(ctx context.Context, server reporting, cluster types.NamespacedName, registrar *registration.Registrar) error {
+func (s *session) removeWebhook(ctx context.Context, server reporting, cluster registration.Identity, registrar *registration.Registrar) error {
 	if err := registrar.Remove(ctx, server, cluster); err != nil || s.DryRun {
 		return err
 	}

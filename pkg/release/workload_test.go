@@ -73,7 +73,7 @@ func (f fleet) run(options Options) *run {
 // In a workload cluster goes first what admits Nodes, and then what Nodes have inherited.
 func TestAWorkloadCluster(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	red := holds(served, ofBoth(), calls(url+registration.Path(key, types.NamespacedName{Namespace: "ns", Name: "red"})))
+	red := holds(served, ofBoth(), calls(url+registration.Path(key, registration.IdentityOf(provisionedCluster(t, "red")))))
 	Expect(admissionpolicy.Syncer{}.Ensure(t.Context(), red.others, types.NamespacedName{}, nil, inherit.Policy{})).To(Succeed())
 	f := fleet{holds(served, provisionedCluster(t, "red"), keys(key)), map[string]*apiServer{"red": red}}
 
@@ -109,7 +109,7 @@ func TestAWorkloadCluster(t *testing.T) {
 // configuration is ours.
 func TestAWorkloadClusterThatCannotBeReached(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	red, blue := holds(served, ofBoth(), calls("https://old.example.com"+registration.Path(key, types.NamespacedName{Namespace: "ns", Name: "red"}))), holds(served, ofBoth())
+	red, blue := holds(served, ofBoth(), calls("https://old.example.com"+registration.Path(key, registration.IdentityOf(provisionedCluster(t, "red"))))), holds(served, ofBoth())
 	f := fleet{holds(served, provisionedCluster(t, "red"), provisionedCluster(t, "blue"), teamed(t, core, "Machine", "m"), keys(key)), map[string]*apiServer{"blue": blue}}
 	first := f.run(Options{})
 	Expect(first.Run(t.Context())).To(MatchError(HaveSuffix("run it again once this is mended:\nworkload cluster ns/red: no route")))

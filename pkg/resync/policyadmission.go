@@ -17,6 +17,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/registration"
 )
 
 // many is for how many Machines the parameters of a policy have room in any case. Beyond it, those whose Nodes are there
@@ -31,8 +32,8 @@ type PolicyAdmission struct {
 }
 
 // Ensure implements NodeAdmission.
-func (a PolicyAdmission) Ensure(ctx context.Context, workload client.Client, cluster types.NamespacedName) error {
-	policy := a.Policy()
+func (a PolicyAdmission) Ensure(ctx context.Context, workload client.Client, identity registration.Identity) error {
+	policy, cluster := a.Policy(), identity.NamespacedName
 	machines, err := a.Chain.EffectiveMachines(ctx, cluster, policy)
 	if err != nil {
 		return err
@@ -67,7 +68,7 @@ func (a PolicyAdmission) tell(ctx context.Context, key types.NamespacedName, rea
 }
 
 // Remove implements NodeAdmission.
-func (a PolicyAdmission) Remove(ctx context.Context, workload client.Client, _ types.NamespacedName) error {
+func (a PolicyAdmission) Remove(ctx context.Context, workload client.Client, _ registration.Identity) error {
 	if err := (admissionpolicy.Syncer{}).Remove(ctx, workload); err != nil {
 		return fmt.Errorf("removing the admission policy: %w", err)
 	}

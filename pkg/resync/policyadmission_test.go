@@ -20,6 +20,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/registration"
 	"github.com/heirloom-dev/heirloom/pkg/resync"
 )
 
@@ -52,7 +53,7 @@ func TestAPolicyAdmitsTheNodesOfItsCluster(t *testing.T) {
 	other := nodeMachine("other")
 	other.Spec.ClusterName = "d"
 	l, policy, server := byPolicy(t, nil, theCluster(), machineSet(pool+"=late"), machine("m", "MachineSet/ms"), other)
-	l.Expect(policy.Ensure(t.Context(), server, key("c"))).To(Succeed())
+	l.Expect(policy.Ensure(t.Context(), server, theIdentity("c"))).To(Succeed())
 	l.Expect(parameters(l, server)).To(And(ContainSubstring("late"), ContainSubstring("id-m"), Not(ContainSubstring("other"))))
 	policies, bindings := &admissionregistrationv1.MutatingAdmissionPolicyList{}, &admissionregistrationv1.MutatingAdmissionPolicyBindingList{}
 	for _, list := range []client.ObjectList{policies, bindings} {
@@ -60,7 +61,7 @@ func TestAPolicyAdmitsTheNodesOfItsCluster(t *testing.T) {
 		l.Expect(meta.LenList(list)).To(Equal(1))
 	}
 
-	l.Expect(policy.Remove(t.Context(), server, key("c"))).To(Succeed())
+	l.Expect(policy.Remove(t.Context(), server, theIdentity("c"))).To(Succeed())
 	for _, list := range []client.ObjectList{policies, bindings, &corev1.ConfigMapList{}} {
 		l.Expect(server.List(t.Context(), list)).To(Succeed())
 		l.Expect(meta.LenList(list)).To(BeZero())
@@ -72,18 +73,18 @@ func TestAPolicyAdmitsTheNodesOfItsCluster(t *testing.T) {
 func TestAPolicyThatCannotBe(t *testing.T) {
 	unknown := &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "MutatingAdmissionPolicy"}}
 	l, policy, server := byPolicy(t, unknown, theCluster())
-	l.Expect(policy.Ensure(t.Context(), server, key("c"))).To(Succeed())
+	l.Expect(policy.Ensure(t.Context(), server, theIdentity("c"))).To(Succeed())
 	l.told("Warning NoAdmissionPolicies Cluster/c: The API server of the workload cluster does not serve MutatingAdmissionPolicies")
-	l.Expect(policy.Ensure(t.Context(), server, key("gone"))).To(Succeed())
+	l.Expect(policy.Ensure(t.Context(), server, theIdentity("gone"))).To(Succeed())
 	l.told()
-	l.Expect(policy.Remove(t.Context(), server, key("c"))).To(Succeed(), "there is nothing to take away")
+	l.Expect(policy.Remove(t.Context(), server, theIdentity("c"))).To(Succeed(), "there is nothing to take away")
 
 	failed := errors.New("no answer")
 	l, policy, server = byPolicy(t, failed, theCluster())
-	l.Expect(policy.Ensure(t.Context(), server, key("c"))).To(MatchError(failed))
-	l.Expect(policy.Remove(t.Context(), server, key("c"))).To(MatchError(failed))
+	l.Expect(policy.Ensure(t.Context(), server, theIdentity("c"))).To(MatchError(failed))
+	l.Expect(policy.Remove(t.Context(), server, theIdentity("c"))).To(MatchError(failed))
 	l.broken.set("Machine", errors.New("no cache"))
-	l.Expect(policy.Ensure(t.Context(), server, key("c"))).To(MatchError(l.broken.of("Machine")))
+	l.Expect(policy.Ensure(t.Context(), server, theIdentity("c"))).To(MatchError(l.broken.of("Machine")))
 	l.told()
 }
 
@@ -95,7 +96,7 @@ func TestAPolicyThatHasNoRoom(t *testing.T) {
 		objects = append(objects, m)
 	}
 	l, policy, server := byPolicy(t, nil, objects...)
-	l.Expect(policy.Ensure(t.Context(), server, key("c"))).To(Succeed())
+	l.Expect(policy.Ensure(t.Context(), server, theIdentity("c"))).To(Succeed())
 	l.Expect(l.events.take()).To(ConsistOf(MatchRegexp(`^Warning AdmissionPolicyFull Cluster/c: .* have no room for \d Machines`)))
 }
 
@@ -127,8 +128,13 @@ func TestAPolicyOfVeryManyMachines(t *testing.T) {
 	} {
 		l, policy, server := byPolicy(t, nil)
 		policy.Chain = &ownerchain.Chain{Cache: crowd{machines: machines}}
-		l.Expect(policy.Ensure(t.Context(), server, key("c"))).To(Succeed())
+		l.Expect(policy.Ensure(t.Context(), server, theIdentity("c"))).To(Succeed())
 		l.Expect(parameters(l, server)).To(admitted)
 		l.told()
 	}
+}
+
+// theIdentity is the Cluster of that name.
+func theIdentity(name string) registration.Identity {
+	return registration.Identity{NamespacedName: key(name), UID: "c"}
 }

@@ -23,15 +23,16 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/registration"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 )
 
 // NodeAdmission makes Nodes of a workload cluster inherit in the write that creates them.
 type NodeAdmission interface {
 	// Ensure sets it up. The client reads from the workload cluster's API server.
-	Ensure(ctx context.Context, server client.Client, cluster types.NamespacedName) error
+	Ensure(ctx context.Context, server client.Client, cluster registration.Identity) error
 	// Remove takes it away, if it is there.
-	Remove(ctx context.Context, server client.Client, cluster types.NamespacedName) error
+	Remove(ctx context.Context, server client.Client, cluster registration.Identity) error
 }
 
 // Admissions are the ways to admit the Nodes of workload clusters.
@@ -144,11 +145,11 @@ func (r workloads) admit(ctx context.Context, cluster *capi.Cluster) error {
 // way sets one way to admit Nodes up or takes it away, and tells so on the Cluster.
 func (r workloads) way(ctx context.Context, cluster *capi.Cluster, server client.Client, name string, chosen bool) error {
 	watched := &registrations{Client: server}
-	way, key := r.Admissions.Ways[name], client.ObjectKeyFromObject(cluster)
+	way, identity := r.Admissions.Ways[name], registration.IdentityOf(cluster)
 	var err error
 	if chosen {
-		err = way.Ensure(ctx, watched, key)
-	} else if err = way.Remove(ctx, watched, key); apierrors.IsForbidden(err) {
+		err = way.Ensure(ctx, watched, identity)
+	} else if err = way.Remove(ctx, watched, identity); apierrors.IsForbidden(err) {
 		err = nil // whoever may not even look has not set it up
 	}
 	watched.tell(r.Recorder, cluster, name, err)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/registration"
 	"github.com/heirloom-dev/heirloom/pkg/resync"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 )
@@ -32,11 +33,11 @@ type way struct {
 	act func(ctx context.Context, server client.Client) error
 }
 
-func (w *way) Ensure(ctx context.Context, server client.Client, cluster client.ObjectKey) error {
+func (w *way) Ensure(ctx context.Context, server client.Client, cluster registration.Identity) error {
 	return w.do(ctx, server, "ensure "+w.name+" in "+cluster.String())
 }
 
-func (w *way) Remove(ctx context.Context, server client.Client, cluster client.ObjectKey) error {
+func (w *way) Remove(ctx context.Context, server client.Client, cluster registration.Identity) error {
 	return w.do(ctx, server, "remove "+w.name+" from "+cluster.String())
 }
 
