@@ -86,7 +86,7 @@ func TestWhatANodeGetsAtItsRegistration(t *testing.T) {
 	e := newEvaluator(t)
 	additional := []*regexp.Regexp{regexp.MustCompile("team|zone|^note")}
 	rules, machines := inherit.Policy{AdditionalLabels: additional, AdditionalAnnotations: additional}, inventory()
-	parameters, err := admissionpolicy.Parameters("heirloom-nodes", fleet, machines, rules, nil)
+	parameters, err := admissionpolicy.Parameters("heirloom-nodes", fleet, machines, rules, nil, 1)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	for _, tc := range []struct {
 		name string
@@ -120,7 +120,7 @@ func TestWhatANodeGetsAtItsRegistration(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			want, m := expected(tc.node, machines, rules)
 			Expect(m == nil).To(Equal(tc.taints == ""), "the case is what its name says")
-			got := inherit.OfNode(e.register(tc.node, parameters))
+			got := inherit.OfNode(e.register(tc.node, parameters...))
 			Expect(got.Equal(want)).To(BeTrue(), "got %+v\nwant %+v", got, want)
 			if m != nil {
 				Expect(taintsOf(got)).To(ConsistOf(listed(tc.taints)))

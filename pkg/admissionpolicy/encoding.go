@@ -20,6 +20,8 @@ const (
 	// format is the version of the encoding, which the package comment describes.
 	format    = "1"
 	formatKey = "format"
+	// partKey is there where the parameters are in several parts.
+	partKey = "part"
 
 	machinePrefix, indexPrefix, contentPrefix = "m.", "i.", "c."
 

@@ -38,8 +38,10 @@ func TestTheFormatIsTheDocumentedOne(t *testing.T) {
 	paused.Name, paused.Annotations = "paused", map[string]string{clusterv1.PausedAnnotation: ""}
 	nobody := &capi.Machine{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}
 
-	parameters, err := admissionpolicy.Parameters("somewhere", fleet, []*capi.Machine{nobody, same, worker, paused, controller}, inherit.Policy{}, nil)
+	parts, err := admissionpolicy.Parameters("somewhere", fleet, []*capi.Machine{nobody, same, worker, paused, controller}, inherit.Policy{}, nil, 1)
 	Expect(err).NotTo(HaveOccurred())
+	Expect(parts).To(HaveLen(1))
+	parameters := parts[0]
 	Expect(parameters.Namespace).To(Equal("somewhere"))
 	Expect(parameters.Annotations).To(HaveKeyWithValue("heirloom.dev/cluster", "fleet/prod"))
 	Expect(parameters.Data).To(Equal(map[string]string{
@@ -100,10 +102,10 @@ func TestNothingIsBroughtThatAnAPIServerWouldRefuse(t *testing.T) {
 			m := instance(1)
 			m.Labels, m.Annotations = map[string]string{}, map[string]string{}
 			tc.change(m)
-			parameters, err := admissionpolicy.Parameters("x", fleet, []*capi.Machine{m}, everything, nil)
+			parameters, err := admissionpolicy.Parameters("x", fleet, []*capi.Machine{m}, everything, nil, 1)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(parameters.Data).To(HaveKey("m.0"), "it is a candidate")
-			node := newEvaluator(t).register(nodeNamed(m.Name), parameters)
+			Expect(parameters[0].Data).To(HaveKey("m.0"), "it is a candidate")
+			node := newEvaluator(t).register(nodeNamed(m.Name), parameters...)
 			Expect(node.Spec.Taints).To(ContainElement(HaveField("Key", "number")))
 			brought := append(slices.Collect(maps.Keys(node.Labels)), slices.Collect(maps.Keys(node.Annotations))...)
 			for _, key := range slices.Concat(slices.Collect(maps.Keys(m.Labels)), slices.Collect(maps.Keys(m.Annotations))) {

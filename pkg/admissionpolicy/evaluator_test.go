@@ -67,17 +67,20 @@ func (e *evaluator) matches(node *corev1.Node, parameters *corev1.ConfigMap, u u
 	return result.Matches, result.Error
 }
 
-// register returns the Node as it is after its kubelet's create. The policy is invoked once.
-func (e *evaluator) register(node *corev1.Node, parameters *corev1.ConfigMap) *corev1.Node {
+// register returns the Node as it is after its kubelet's create. The policy is invoked once for each part of the parameters,
+// and each time sees what the parts before have made of the Node.
+func (e *evaluator) register(node *corev1.Node, parts ...*corev1.ConfigMap) *corev1.Node {
 	e.t.Helper()
 	kubelet := &user.DefaultInfo{Name: "system:node:" + node.Name, Groups: []string{user.NodesGroup, user.AllAuthenticated}}
 	Expect := NewWithT(e.t).Expect
-	matches, err := e.matches(node, parameters, kubelet)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(matches).To(BeTrue())
-	result, err := e.patch(node, parameters, celconfig.RuntimeCELCostBudget)
-	Expect(err).NotTo(HaveOccurred(), "Node %+v", node)
-	return result
+	for _, parameters := range parts {
+		matches, err := e.matches(node, parameters, kubelet)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(matches).To(BeTrue())
+		node, err = e.patch(node, parameters, celconfig.RuntimeCELCostBudget)
+		Expect(err).NotTo(HaveOccurred(), "Node %+v", node)
+	}
+	return node
 }
 
 func (e *evaluator) patch(node *corev1.Node, parameters *corev1.ConfigMap, budget int64) (*corev1.Node, error) {
@@ -148,7 +151,7 @@ func TestATaintThatIsRightIsLeftAsItIs(t *testing.T) {
 
 func TestThePolicyFailsOpenAndIsForCreatesOnly(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	policy, binding := admissionpolicy.AdmissionPolicy(), admissionpolicy.Binding("somewhere")
+	policy, binding := admissionpolicy.AdmissionPolicy(), admissionpolicy.Binding("somewhere", 4)
 	Expect(*policy.Spec.FailurePolicy).To(Equal(admissionregistrationv1.Ignore))
 	Expect(policy.Spec.ReinvocationPolicy).To(Equal(admissionregistrationv1.IfNeededReinvocationPolicy))
 	Expect(policy.Spec.MatchConstraints.ResourceRules).To(HaveLen(1))
@@ -161,6 +164,8 @@ func TestThePolicyFailsOpenAndIsForCreatesOnly(t *testing.T) {
 	Expect(selector.Matches(k8slabels.Set{inherit.IgnoreLabel: ""})).To(BeFalse(), "a Node that is opted out")
 	Expect(*binding.Spec.ParamRef.ParameterNotFoundAction).To(Equal(admissionregistrationv1.AllowAction))
 	Expect(binding.Spec.ParamRef.Namespace).To(Equal("somewhere"))
+	Expect(binding.Spec.ParamRef.Name).To(BeEmpty())
+	Expect(binding.Spec.ParamRef.Selector.MatchLabels).To(HaveKeyWithValue("heirloom.dev/parts", "4"))
 	names := make([]string, 0, len(policy.Spec.Variables))
 	for _, v := range policy.Spec.Variables {
 		names = append(names, v.Name)

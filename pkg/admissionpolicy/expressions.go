@@ -35,6 +35,7 @@ func expand(expression string) string {
 	guard := clusterv1.NodeUninitializedTaint
 	return strings.NewReplacer(
 		"FORMAT", format,
+		"PART_KEY", partKey,
 		"ENDING", ending,
 		"GUARD_LINE", guardLine,
 		"GUARD_KEY", guard.Key,
@@ -81,7 +82,12 @@ variables.candidates
   variables.machines.filter(m, m[2] != '' && m[2] == variables.providerID),
   variables.machines
 ].filter(l, l.size() > 0)`},
-		{Name: "found", Expression: `variables.matches.size() > 0 && variables.matches[0].size() == 1 && variables.matches[0][0][1] != ''`},
+		// In one of several parts, other Machines may be elsewhere. What is found by a nodeRef or a providerID has all that could
+		// be taken for the Node beside it; what is found by names alone only if it has all that the Node brings.
+		{Name: "found", Expression: `
+variables.matches.size() > 0 && variables.matches[0].size() == 1 && variables.matches[0][0][1] != '' &&
+(!('PART_KEY' in params.data) || variables.matches[0].all(m, m[3] != '' || m[2] != '' && m[2] == variables.providerID ||
+  variables.providerID == '' && variables.names.all(n, n in m.slice(4, m.size()))))`},
 		{Name: "content", Expression: `params.data['c.' + variables.matches[0][0][1]].split('\n')`},
 	}
 }

@@ -42,13 +42,63 @@ func (e *NoRoomError) Error() string {
 	return fmt.Sprintf("the parameters of the admission policy of Cluster %s have no room for %d of its Machines", e.Cluster, e.Machines)
 }
 
-// Parameters returns the parameters of a Cluster: what the Node of each of its Machines gets at its registration.
+// Parameters returns the parameters of a Cluster: what the Node of each of its Machines gets at its registration. They are
+// in as many parts as their size asks for; bound is how many the API server looks at by now, 1 where there are none yet.
 //
 // machines are all that the Cluster has, as they will be once they have inherited; also those that are left alone, because
 // a Node that may be one of them must not be taken for another. Those of which registered says that their Node has been
 // initialized are left out; it may be nil. The error is a NoRoomError, and the parameters are good beside it.
-func Parameters(namespace string, cluster types.NamespacedName, machines []*capi.Machine, policy inherit.Policy, registered func(*capi.Machine) bool) (*corev1.ConfigMap, error) {
-	p := newParameters()
+func Parameters(
+	namespace string, cluster types.NamespacedName, machines []*capi.Machine, policy inherit.Policy, registered func(*capi.Machine) bool, bound int,
+) ([]*corev1.ConfigMap, error) {
+	entries := entriesOf(machines, policy, registered)
+	return inParts(partsFor(entries, bound), namespace, cluster, entries)
+}
+
+// inParts returns the parameters in so many parts.
+func inParts(parts int, namespace string, cluster types.NamespacedName, entries []entry) ([]*corev1.ConfigMap, error) {
+	collected := make([]*parameters, parts)
+	for i := range collected {
+		collected[i] = newParameters()
+		if parts > 1 {
+			collected[i].set(partKey, fmt.Sprintf("%d/%d", i, parts))
+		}
+	}
+	leftOut := 0
+	for i, places := range place(entries, parts) {
+		has := true
+		for _, part := range places {
+			has = collected[part].addOrLeaveOut(entries[i]) && has
+		}
+		if !has {
+			leftOut++
+		}
+	}
+	objects := make([]*corev1.ConfigMap, 0, parts)
+	for i, p := range collected {
+		objects = append(objects, &corev1.ConfigMap{
+			TypeMeta: metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "ConfigMap"},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: namespace, Name: partName(i, parts), Labels: partLabels(parts),
+				Annotations: map[string]string{ClusterAnnotation: cluster.String()},
+			},
+			Data: p.data,
+		})
+	}
+	if leftOut > 0 {
+		return objects, &NoRoomError{Cluster: cluster, Machines: leftOut}
+	}
+	return objects, nil
+}
+
+// entry is a Machine and what its Node gets, which may be nothing.
+type entry struct {
+	machine *capi.Machine
+	content string
+}
+
+func entriesOf(machines []*capi.Machine, policy inherit.Policy, registered func(*capi.Machine) bool) []entry {
+	var entries []entry
 	for _, m := range sorted(machines) {
 		// As long as its Node exists, no kubelet can create another one that is this Machine.
 		if !findable(m) || m.Status.NodeRef.Name != "" && registered != nil && registered(m) {
@@ -58,22 +108,9 @@ func Parameters(namespace string, cluster types.NamespacedName, machines []*capi
 		if policy.NodeLeftAlone(m, nil) == "" {
 			content = contentOf(m, policy)
 		}
-		if !p.add(m, content) {
-			p.leaveOut(m)
-		}
+		entries = append(entries, entry{machine: m, content: content})
 	}
-	object := &corev1.ConfigMap{
-		TypeMeta: metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: Name, Labels: labels(),
-			Annotations: map[string]string{ClusterAnnotation: cluster.String()},
-		},
-		Data: p.data,
-	}
-	if p.leftOut > 0 {
-		return object, &NoRoomError{Cluster: cluster, Machines: p.leftOut}
-	}
-	return object, nil
+	return entries
 }
 
 // sorted makes the numbers of Machines independent of the order in which they were listed.
@@ -85,14 +122,13 @@ func sorted(machines []*capi.Machine) []*capi.Machine {
 	return all
 }
 
-// parameters are the data of the ConfigMap while they are collected.
+// parameters are the data of a ConfigMap while they are collected.
 type parameters struct {
 	data   map[string]string
 	ending *regexp.Regexp
 	// contents are the numbers of those that are there already. Nothing has none.
 	contents map[string]string
 	machines int
-	leftOut  int
 	// values and object are how much there is by now, as the API server and etcd count it.
 	values, object int
 }
@@ -137,11 +173,14 @@ func (p *parameters) add(m *capi.Machine, content string) bool {
 	return true
 }
 
-// leaveOut counts a Machine as having no room. It still is a candidate, so that its Node is not taken for another, if there
-// is room for that at least.
-func (p *parameters) leaveOut(m *capi.Machine) {
-	p.leftOut++
-	p.add(m, "")
+// addOrLeaveOut reports whether there was room. A Machine for which there was none still is a candidate, so that its Node is
+// not taken for another, if there is room for that at least.
+func (p *parameters) addOrLeaveOut(e entry) bool {
+	if p.add(e.machine, e.content) {
+		return true
+	}
+	p.add(e.machine, "")
+	return false
 }
 
 func (p *parameters) set(key, value string) {

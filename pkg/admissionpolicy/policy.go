@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// Name is that of the policy, of its binding and of the ConfigMap with its parameters.
+	// Name is that of the policy, of its binding and of the ConfigMap with its parameters. Where these are in several, it begins
+	// their names.
 	Name = "nodes.heirloom.dev"
 
 	// DefaultNamespace is where the parameters are in a workload cluster. It is not that of Heirloom's chart: it is removed
@@ -70,15 +71,17 @@ func registrations() *admissionregistrationv1.MatchResources {
 	}
 }
 
-// Binding returns the binding of the policy to the parameters in this namespace. Where there are none, nothing happens.
-func Binding(namespace string) *admissionregistrationv1.MutatingAdmissionPolicyBinding {
+// Binding returns the binding of the policy to the parameters in this namespace that are in so many parts. The policy is
+// evaluated for each. Where there are none, nothing happens.
+func Binding(namespace string, parts int) *admissionregistrationv1.MutatingAdmissionPolicyBinding {
 	return &admissionregistrationv1.MutatingAdmissionPolicyBinding{
 		TypeMeta:   typeMeta("MutatingAdmissionPolicyBinding"),
 		ObjectMeta: metav1.ObjectMeta{Name: Name, Labels: labels()},
 		Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{
 			PolicyName: Name,
 			ParamRef: &admissionregistrationv1.ParamRef{
-				Name: Name, Namespace: namespace, ParameterNotFoundAction: ptr.To(admissionregistrationv1.AllowAction),
+				Selector:  &metav1.LabelSelector{MatchLabels: partLabels(parts)},
+				Namespace: namespace, ParameterNotFoundAction: ptr.To(admissionregistrationv1.AllowAction),
 			},
 		},
 	}

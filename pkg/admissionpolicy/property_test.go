@@ -26,9 +26,17 @@ var fleet = types.NamespacedName{Namespace: "fleet", Name: "prod"}
 
 func parametersOf(t *testing.T, machines ...*capi.Machine) *corev1.ConfigMap {
 	t.Helper()
-	parameters, err := admissionpolicy.Parameters("heirloom-nodes", fleet, machines, inherit.Policy{}, nil)
+	parts := partsOf(t, machines...)
+	NewWithT(t).Expect(parts).To(HaveLen(1))
+	return parts[0]
+}
+
+// partsOf are the parameters of so many Machines that they are in several parts.
+func partsOf(t *testing.T, machines ...*capi.Machine) []*corev1.ConfigMap {
+	t.Helper()
+	parts, err := admissionpolicy.Parameters("heirloom-nodes", fleet, machines, inherit.Policy{}, nil, 1)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	return parameters
+	return parts
 }
 
 // dice makes Machines and Nodes out of few words, so that they meet often.
@@ -164,14 +172,14 @@ func TestThePolicyEqualsTheRules(t *testing.T) {
 		} else if len(machines) > 1 {
 			ambiguous++
 		}
-		parameters, err := admissionpolicy.Parameters("x", fleet, machines, policy, nil)
+		parameters, err := admissionpolicy.Parameters("x", fleet, machines, policy, nil, 1)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 
-		once := e.register(node, parameters)
+		once := e.register(node, parameters...)
 		if got := inherit.OfNode(once); !got.Equal(want) {
-			t.Fatalf("run %d: for Node %+v and Machine %+v\ngot  %+v\nwant %+v\nparameters %q", i, node, m, got, want, parameters.Data)
+			t.Fatalf("run %d: for Node %+v and Machine %+v\ngot  %+v\nwant %+v\nparameters %q", i, node, m, got, want, parameters)
 		}
-		if again := e.register(once, parameters); !inherit.OfNode(again).Equal(want) {
+		if again := e.register(once, parameters...); !inherit.OfNode(again).Equal(want) {
 			t.Fatalf("run %d: to be invoked again changes the Node %+v\ngot  %+v\nwant %+v", i, node, inherit.OfNode(again), want)
 		}
 	}

@@ -48,19 +48,28 @@ func nodeNamed(name string) *corev1.Node {
 
 func TestFiveThousandMachinesWaitForTheirNodes(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	parameters := parametersOf(t, instances(5000)...)
-	Expect(sizeOf(t, parameters)).To(BeNumerically("<", 1000<<10))
+	parts := partsOf(t, instances(5000)...)
+	for _, part := range parts {
+		Expect(sizeOf(t, part)).To(BeNumerically("<", 100<<10))
+	}
 
 	node := nodeNamed("ip-10-0-1-7.eu-central-1.compute.internal")
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.1.7"}, {Type: corev1.NodeHostName, Address: node.Name}}
 	e := newEvaluator(t)
-	got, err := e.patch(node, parameters, celconfig.RuntimeCELCostBudget/100)
-	Expect(err).NotTo(HaveOccurred(), "it takes little of the budget")
+	cheaply := func() *corev1.Node {
+		got := node
+		for _, part := range parts {
+			var err error
+			got, err = e.patch(got, part, celconfig.RuntimeCELCostBudget/100)
+			Expect(err).NotTo(HaveOccurred(), "it takes little of the budget")
+		}
+		return got
+	}
+	got := cheaply()
 	Expect(got.Spec.Taints).To(ContainElement(corev1.Taint{Key: "number", Value: fmt.Sprint((256 + 7) % 20), Effect: "NoSchedule"}))
 
 	node.Spec.ProviderID = instance(4000).Spec.ProviderID
-	got, err = e.patch(node, parameters, celconfig.RuntimeCELCostBudget/100)
-	Expect(err).NotTo(HaveOccurred())
+	got = cheaply()
 	Expect(got.Spec.Taints).To(ContainElement(corev1.Taint{Key: "number", Value: "0", Effect: "NoSchedule"}), "the providerID counts before names")
 }
 
@@ -74,10 +83,11 @@ func TestTwoThousandMachinesWithNamesThatEndAlike(t *testing.T) {
 	}
 	node := nodeNamed("rack-00047-prod")
 	node.Spec.ProviderID = machines[47].Spec.ProviderID
-	got := newEvaluator(t).register(node, parametersOf(t, machines...))
+	got := newEvaluator(t).register(node, partsOf(t, machines...)...)
 	Expect(got.Spec.Taints).To(ContainElement(corev1.Taint{Key: "number", Value: "7", Effect: "NoSchedule"}))
 }
 
+// One part has no more room than a ConfigMap.
 func TestMachinesForWhichThereIsNoRoomAreReported(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -85,24 +95,24 @@ func TestMachinesForWhichThereIsNoRoomAreReported(t *testing.T) {
 		room     int
 	}{
 		{name: "too many Machines", machines: instances(9000), room: 6000},
-		{name: "Machines that declare too much, each something else", machines: verbose(), room: 7},
+		{name: "Machines that declare too much, each something else", machines: verbose(30), room: 7},
 		{name: "Machines with many names that have nothing in common", machines: namely(6000), room: 2000},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			parameters, err := admissionpolicy.Parameters("x", fleet, tc.machines, inherit.Policy{}, nil)
+			parameters, err := admissionpolicy.InParts(1, fleet, tc.machines, inherit.Policy{})
 			var noRoom *admissionpolicy.NoRoomError
 			Expect(errors.As(err, &noRoom)).To(BeTrue())
 			Expect(noRoom.Machines).To(And(BeNumerically(">", 0), BeNumerically("<=", len(tc.machines)-tc.room)))
 			Expect(err).To(MatchError(And(ContainSubstring("fleet/prod"), ContainSubstring("have no room for"))))
-			Expect(sizeOf(t, parameters)).To(BeNumerically("<", 1400<<10), "etcd takes 1.5 MiB at a time")
-			Expect(valuesOf(parameters)).To(BeNumerically("<=", 1<<20), "the API server takes no more")
+			Expect(sizeOf(t, parameters[0])).To(BeNumerically("<", 1400<<10), "etcd takes 1.5 MiB at a time")
+			Expect(valuesOf(parameters[0])).To(BeNumerically("<=", 1<<20), "the API server takes no more")
 
 			served, e := 0, newEvaluator(t)
 			for i := 0; i < len(tc.machines); i += max(1, len(tc.machines)/6) {
 				node := nodeNamed(tc.machines[i].Name)
 				want, _ := expected(node, tc.machines, inherit.Policy{})
-				got := inherit.OfNode(e.register(node, parameters))
+				got := inherit.OfNode(e.register(node, parameters...))
 				if got.Equal(want) {
 					served++
 					continue
@@ -116,22 +126,22 @@ func TestMachinesForWhichThereIsNoRoomAreReported(t *testing.T) {
 
 // A Machine for which there is no room still makes a name ambiguous.
 func TestNoRoomDoesNotMakeAnotherMachineTheOnlyOne(t *testing.T) {
-	machines := verbose()
+	machines := verbose(30)
 	for _, m := range machines[1:] {
 		m.Status.Addresses = append(m.Status.Addresses, clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: "10.1.1." + m.Name[len(m.Name)-2:]})
 	}
 	last := machines[len(machines)-1]
 	machines[0].Status.Addresses = append(machines[0].Status.Addresses, last.Status.Addresses...)
-	parameters, err := admissionpolicy.Parameters("x", fleet, machines, inherit.Policy{}, nil)
+	parameters, err := admissionpolicy.InParts(1, fleet, machines, inherit.Policy{})
 	NewWithT(t).Expect(err).To(HaveOccurred())
 	e := newEvaluator(t)
-	NewWithT(t).Expect(e.register(nodeNamed(machines[0].Name), parameters).Annotations).NotTo(BeEmpty(), "the first has room")
-	NewWithT(t).Expect(e.register(nodeNamed(last.Name), parameters).Annotations).To(BeEmpty(), "its name is the first's as well")
+	NewWithT(t).Expect(e.register(nodeNamed(machines[0].Name), parameters...).Annotations).NotTo(BeEmpty(), "the first has room")
+	NewWithT(t).Expect(e.register(nodeNamed(last.Name), parameters...).Annotations).To(BeEmpty(), "its name is the first's as well")
 }
 
-// verbose are thirty Machines, each of which declares much and something of its own.
-func verbose() []*capi.Machine {
-	machines := instances(30)
+// verbose are Machines each of which declares much and something of its own.
+func verbose(count int) []*capi.Machine {
+	machines := instances(count)
 	for _, m := range machines {
 		m.Annotations = map[string]string{"node.cluster.x-k8s.io/story": strings.Repeat(m.Name, 10_000)}
 	}

@@ -5,12 +5,14 @@ package admissionpolicy
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -40,8 +42,13 @@ func (s Syncer) Ensure(ctx context.Context, workload client.Client, cluster type
 	if err != nil {
 		return err
 	}
-	parameters, noRoom := Parameters(s.namespace(), cluster, machines, policy, s.registered(cluster))
-	desired := []client.Object{parameters, AdmissionPolicy(), Binding(s.namespace())}
+	binding := bindingOf(existing)
+	parts, noRoom := Parameters(s.namespace(), cluster, machines, policy, s.registered(cluster), boundParts(binding))
+	var desired []client.Object
+	for _, part := range parts {
+		desired = append(desired, part)
+	}
+	desired = append(desired, AdmissionPolicy(), Binding(s.namespace(), len(parts)))
 	ours, err := s.ownsNamespace(ctx, workload)
 	if err != nil {
 		return err
@@ -49,7 +56,15 @@ func (s Syncer) Ensure(ctx context.Context, workload client.Client, cluster type
 	if ours {
 		desired = append([]client.Object{namespace(s.namespace())}, desired...)
 	}
-	if err := change(ctx, workload, desired, existing); err != nil {
+	changes, err := Diff(desired, existing)
+	if err != nil {
+		return err
+	}
+	if binding != nil && slices.ContainsFunc(changes.Apply, isBinding) {
+		// An API server that has not heard of the new binding yet needs what the old one selects: until the next look.
+		changes.Delete = nil
+	}
+	if err := changes.write(ctx, workload); err != nil {
 		return err
 	}
 	return noRoom
@@ -64,7 +79,11 @@ func (s Syncer) Remove(ctx context.Context, workload client.Client) error {
 	if err != nil {
 		return err
 	}
-	return change(ctx, workload, nil, existing)
+	changes, err := Diff(nil, existing)
+	if err != nil {
+		return err
+	}
+	return changes.write(ctx, workload)
 }
 
 func (s Syncer) namespace() string {
@@ -133,18 +152,19 @@ func list(ctx context.Context, workload client.Client) ([]client.Object, error) 
 	return objects, nil
 }
 
-func change(ctx context.Context, workload client.Client, desired, existing []client.Object) error {
-	changes, err := Diff(desired, existing)
-	if err != nil {
-		return err
-	}
-	for _, config := range changes.Apply {
+func isBinding(config *unstructured.Unstructured) bool {
+	return config.GetKind() == "MutatingAdmissionPolicyBinding"
+}
+
+// write makes the changes.
+func (c Changes) write(ctx context.Context, workload client.Client) error {
+	for _, config := range c.Apply {
 		err := workload.Apply(ctx, client.ApplyConfigurationFromUnstructured(config), client.FieldOwner(ownership.Manager), client.ForceOwnership)
 		if err != nil {
 			return fmt.Errorf("applying %s %s: %w", config.GetKind(), config.GetName(), err)
 		}
 	}
-	for _, object := range changes.Delete {
+	for _, object := range c.Delete {
 		err := workload.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID())})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("deleting %s %s: %w", object.GetObjectKind().GroupVersionKind().Kind, object.GetName(), err)
