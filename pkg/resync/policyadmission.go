@@ -20,9 +20,10 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/registration"
 )
 
-// many is for how many Machines the parameters of a policy have room in any case. Beyond it, those whose Nodes are there
-// already are left out: if such a Node registers anew, the loop brings it what it inherits.
-const many = 3000
+// many is for how many Machines the parameters of a policy are kept in any case: twice as many as Kubernetes supports Nodes
+// in a cluster. Beyond it, those whose Nodes are there already are left out: if such a Node registers anew, the loop brings
+// it what it inherits.
+const many = 10_000
 
 // PolicyAdmission admits the Nodes of workload clusters by a MutatingAdmissionPolicy there.
 type PolicyAdmission struct {

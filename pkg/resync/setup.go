@@ -169,7 +169,7 @@ func (d Dependencies) addWorkloads(mgr ctrl.Manager, b *builder.Builder, w workl
 	pool := workers.ForClusters("workload", workloadWorkers, 0)
 	controller, err := b.For(&capi.Cluster{}, builder.WithPredicates(clusterChanged())).
 		WatchesRawSource(d.Workloads.GetClusterSource("workload", d.connections)).
-		Watches(&capi.Machine{}, enqueue(d.admittedByPolicy), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+		Watches(&capi.Machine{}, newSpacing(parametersEvery, time.Now).handler(enqueue(d.admittedByPolicy)), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WatchesRawSource(d.again(d.Admissions.Changes, &capi.ClusterList{})).
 		WatchesRawSource(d.policyChanges(&capi.ClusterList{})).
 		WithOptions(pool.Options()).

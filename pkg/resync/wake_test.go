@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -155,6 +156,24 @@ func TestWhatWakesAWorkloadCluster(t *testing.T) {
 			return slices.DeleteFunc(l.asked.all(), func(line string) bool { return !strings.HasPrefix(line, "ensure") })
 		}).Should(ConsistOf(tc.asked), tc.name)
 	}
+}
+
+// A burst of changes of Machines makes the parameters be looked at a few times, not once for each.
+func TestABurstOfMachines(t *testing.T) {
+	l, f := awake(t)
+	l.change(f["c"], func() { f["c"].SetLabels(pairs(workload.AdmissionLabel + "=policy")) })
+	asked := func() []string {
+		return slices.DeleteFunc(l.asked.all(), func(line string) bool { return line != "ensure policy in ns/c" })
+	}
+	l.asked.take()
+	begin := time.Now()
+	for looks := 1; looks <= 3; looks++ {
+		for range 100 {
+			l.updated(f["m-c"], something)
+		}
+		l.eventually(func() int { return len(asked()) }).Should(BeNumerically(">=", looks), "what comes last is seen to, too")
+	}
+	l.Expect(len(asked())).To(BeNumerically("<=", 2+int(time.Since(begin)/time.Second)))
 }
 
 // An event whose objects cannot be found is passed over: the next resync repeats it. The loop goes on.
