@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -46,7 +47,7 @@ func Diff(desired, existing []client.Object) (Changes, error) {
 		if err != nil {
 			return Changes{}, err
 		}
-		if has, ok := before[identify(object)]; !ok || !carries(has.Object, config.Object) {
+		if has, ok := before[identify(object)]; !ok || !carries(has.Object, config.Object, false) {
 			changes.Apply = append(changes.Apply, config)
 		}
 	}
@@ -99,15 +100,19 @@ func contentFor(object client.Object) (*unstructured.Unstructured, error) {
 
 // carries reports whether a value has all of another one: every entry of its maps and, at the same place, every item of its
 // lists. An empty map is had by anything that could hold it, because it may have been dropped. Others may add items that
-// have names, and an apply leaves those there; any other list is one value, which an apply puts back.
-func carries(has, wants any) bool {
+// have names, and an apply leaves those there; any other list is one value, which an apply puts back. So is a selector: with
+// a label more it would select nothing. whole says that the values are part of one.
+func carries(has, wants any, whole bool) bool {
 	switch wants := wants.(type) {
 	case map[string]any:
 		m, ok := has.(map[string]any)
 		for key, value := range wants {
-			if !carries(m[key], value) {
+			if !carries(m[key], value, whole || strings.HasSuffix(strings.ToLower(key), "selector")) {
 				return false
 			}
+		}
+		if whole && len(m) > len(wants) {
+			return false
 		}
 		return ok || has == nil && len(wants) == 0
 	case []any:
@@ -116,7 +121,7 @@ func carries(has, wants any) bool {
 			return false
 		}
 		for i, value := range wants {
-			if i >= len(list) || !carries(list[i], value) {
+			if i >= len(list) || !carries(list[i], value, whole) {
 				return false
 			}
 		}

@@ -7,9 +7,12 @@ import (
 	"hash/fnv"
 	"maps"
 	"strconv"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
 
 const (
@@ -137,6 +140,17 @@ func bindingOf(existing []client.Object) *admissionregistrationv1.MutatingAdmiss
 		}
 	}
 	return nil
+}
+
+// changedAt returns when Heirloom changed the binding last, by the clock of its API server; zero where that is not known.
+func changedAt(binding *admissionregistrationv1.MutatingAdmissionPolicyBinding) time.Time {
+	var last time.Time
+	for _, entry := range binding.ManagedFields {
+		if entry.Manager == ownership.Manager && entry.Time != nil && entry.Time.After(last) {
+			last = entry.Time.Time
+		}
+	}
+	return last
 }
 
 // boundParts returns how many parts a binding selects; 1 where it does not say.

@@ -196,9 +196,10 @@ func TestANodeRegistersWhileTheNumberOfPartsChanges(t *testing.T) {
 				w.Expect(w.WithWatch.Get(t.Context(), client.ObjectKeyFromObject(part), part)).To(Succeed(), "an API server may still look at it")
 			}
 
-			w.writes = nil
+			w.expect(s, nil, instances(tc.to)...)
+			w.writes, s.Now = nil, muchLater
 			w.Expect(s.Ensure(t.Context(), w, fleet, instances(tc.to), inherit.Policy{})).To(Succeed())
-			w.Expect(w.writes).To(And(HaveLen(tc.before), HaveEach(HavePrefix("delete ConfigMap "))), "at the next look they go")
+			w.Expect(w.writes).To(And(HaveLen(tc.before), HaveEach(HavePrefix("delete ConfigMap "))), "later they go")
 			w.expect(s, nil, instances(tc.to)...)
 			w.Expect(remove(w)).To(Succeed())
 			all := &corev1.ConfigMapList{}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -32,7 +33,13 @@ type Syncer struct {
 	// Registered says whether the Node of a Machine has been initialized, so that no parameters are kept for it any more.
 	// Without it, they are kept for every Machine.
 	Registered func(cluster types.NamespacedName, m *capi.Machine) bool
+	// Now is the time; without it, it is time.Now.
+	Now func() time.Time
 }
+
+// handover is for how long what a binding has selected is kept after it has been made to select something else: an API server
+// looks for policies and bindings once a second, and may be late to hear of them.
+const handover = time.Minute
 
 // Ensure makes the policy of a workload cluster give Nodes what these Machines declare; see Parameters about these. Where
 // all is there already, nothing is written. A workload cluster whose API server does not know such policies is answered
@@ -60,9 +67,8 @@ func (s Syncer) Ensure(ctx context.Context, workload client.Client, cluster type
 	if err != nil {
 		return err
 	}
-	if binding != nil && slices.ContainsFunc(changes.Apply, isBinding) {
-		// An API server that has not heard of the new binding yet needs what the old one selects: until the next look.
-		changes.Delete = nil
+	if binding != nil && (slices.ContainsFunc(changes.Apply, isBinding) || s.now().Before(changedAt(binding).Add(handover))) {
+		changes.Delete = nil // at a later look
 	}
 	if err := changes.write(ctx, workload); err != nil {
 		return err
@@ -91,6 +97,13 @@ func (s Syncer) namespace() string {
 		return DefaultNamespace
 	}
 	return s.Namespace
+}
+
+func (s Syncer) now() time.Time {
+	if s.Now == nil {
+		return time.Now()
+	}
+	return s.Now()
 }
 
 func (s Syncer) registered(cluster types.NamespacedName) func(*capi.Machine) bool {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -43,7 +44,7 @@ type workload struct {
 func newWorkload(t *testing.T, objects ...client.Object) *workload {
 	t.Helper()
 	w := &workload{WithT: NewWithT(t), t: t, fail: map[string]error{}, before: map[string]func(){}}
-	w.WithWatch = fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+	w.WithWatch = fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithReturnManagedFields().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			named, ok := obj.(interface {
 				GetKind() string
@@ -166,6 +167,12 @@ func TestWhatSomebodyChangesIsPutBack(t *testing.T) {
 			spec := &o.(*admissionregistrationv1.MutatingAdmissionPolicy).Spec
 			spec.Mutations = append(spec.Mutations, *spec.Mutations[0].DeepCopy())
 		}, writes: policyOnly()},
+		{name: "a policy for some Nodes only", object: &admissionregistrationv1.MutatingAdmissionPolicy{}, change: func(o client.Object) {
+			o.(*admissionregistrationv1.MutatingAdmissionPolicy).Spec.MatchConstraints.ObjectSelector.MatchLabels = map[string]string{"theirs": "1"}
+		}, writes: policyOnly()},
+		{name: "a binding that selects less", object: &admissionregistrationv1.MutatingAdmissionPolicyBinding{}, change: func(o client.Object) {
+			o.(*admissionregistrationv1.MutatingAdmissionPolicyBinding).Spec.ParamRef.Selector.MatchLabels["theirs"] = "1"
+		}, writes: []string{"apply MutatingAdmissionPolicyBinding nodes.heirloom.dev"}},
 		{name: "a policy with another's match condition", object: &admissionregistrationv1.MutatingAdmissionPolicy{}, change: func(o client.Object) {
 			spec := &o.(*admissionregistrationv1.MutatingAdmissionPolicy).Spec
 			spec.MatchConditions = append(spec.MatchConditions, admissionregistrationv1.MatchCondition{Name: "theirs", Expression: "true"})
@@ -196,11 +203,15 @@ func TestParametersMoveToAnotherNamespace(t *testing.T) {
 	}, instance(1))
 	w.Expect(w.parameters("theirs")).NotTo(BeEmpty())
 	w.Expect(w.parameters("heirloom-nodes")).NotTo(BeEmpty(), "an API server may not have heard of it yet")
-	w.expect(admissionpolicy.Syncer{Namespace: "theirs"}, []string{
+	w.expect(admissionpolicy.Syncer{Namespace: "theirs"}, nil, instance(1))
+	w.expect(admissionpolicy.Syncer{Namespace: "theirs", Now: muchLater}, []string{
 		"delete ConfigMap nodes.heirloom.dev", "delete Namespace heirloom-nodes",
 	}, instance(1))
 	w.expect(admissionpolicy.Syncer{Namespace: "theirs"}, nil, instance(1))
 }
+
+// muchLater is when every API server has heard of everything.
+func muchLater() time.Time { return time.Now().Add(time.Hour) }
 
 func TestRemoveLeavesNothing(t *testing.T) {
 	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
