@@ -5,7 +5,6 @@ package integration
 import (
 	"fmt"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -266,7 +265,7 @@ func (s *policyScene) versions() map[string]string {
 	for _, object := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: admissionpolicy.DefaultNamespace}},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: admissionpolicy.DefaultNamespace, Name: admissionpolicy.Name}},
-		admissionpolicy.AdmissionPolicy(), admissionpolicy.Binding(""),
+		admissionpolicy.AdmissionPolicy(), admissionpolicy.Binding("", 1),
 	} {
 		if s.Client.Get(s.ctx, client.ObjectKeyFromObject(object), object) == nil {
 			versions[fmt.Sprintf("%T", object)] = object.GetResourceVersion()
@@ -274,22 +273,4 @@ func (s *policyScene) versions() map[string]string {
 		}
 	}
 	return versions
-}
-
-// The API server takes the parameters of 5000 Machines that wait for their Nodes, and finds the right one among them.
-func testAdmissionPolicyWithFiveThousandMachines(t *testing.T, all *policyScene) {
-	s := all.of(t)
-	for number := range 5000 {
-		m := addressed(fmt.Sprintf("m-%04d", number), fmt.Sprintf("10.0.%d.%d", number>>8, number&255))
-		m.Annotations = map[string]string{"node.cluster.x-k8s.io/rack": fmt.Sprint(number % 50)}
-		m.Spec.ProviderID = "cloud:///" + strings.Repeat("zone/", 5) + m.Name
-		s.machines = append(s.machines, m)
-	}
-	s.ensure()
-	node := stage.Node("some")
-	anonymous("10.0.17.17")(node)
-	want := s.expected(s.bare(node))
-	s.Expect(s.kubelet("some").Create(s.ctx, node)).To(Succeed())
-	s.Expect(inherit.OfNode(node)).To(Equal(want))
-	s.Expect(node.Annotations).To(HaveKeyWithValue("node.cluster.x-k8s.io/rack", fmt.Sprint((17<<8+17)%50)))
 }

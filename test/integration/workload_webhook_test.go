@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
@@ -69,11 +70,34 @@ func TestWorkloadClustersCallByURL(t *testing.T) {
 	s.Eventually(registered).WithTimeout(patience).ShouldNot(Succeed())
 	choose("webhook")
 	s.Eventually(registered).WithTimeout(patience).Should(Succeed())
+	path := s.calledPath(a)
+	s.Expect(s.statusOf(path)).To(Equal(http.StatusOK))
 	s.update(a.cluster, func() { a.cluster.Finalizers = []string{"test.example.com/held"} })
 	s.Expect(s.Client.Delete(s.ctx, a.cluster)).To(Succeed())
 	s.Eventually(registered).WithTimeout(patience).ShouldNot(Succeed(), "the Cluster is being deleted")
 	s.get(a.cluster)
 	s.update(a.cluster, func() { a.cluster.Finalizers = nil })
+
+	again := stage.Cluster(a.cluster.Namespace, a.cluster.Name)
+	again.Labels = map[string]string{workload.AdmissionLabel: "webhook"}
+	s.Eventually(func() error { return s.Client.Create(s.ctx, again) }).WithTimeout(patience).Should(Succeed())
+	before := again.DeepCopy()
+	again.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
+	s.Expect(s.Client.Status().Patch(s.ctx, again, client.MergeFrom(before))).To(Succeed())
+	s.Eventually(registered).WithTimeout(patience).Should(Succeed(), "a Cluster of the same name")
+	s.Expect(s.calledPath(a)).NotTo(Equal(path))
+	s.Expect(s.statusOf(s.calledPath(a))).To(Equal(http.StatusOK))
+	s.Expect(s.statusOf(path)).To(Equal(http.StatusForbidden), "the path of the one before")
+}
+
+// statusOf is what Heirloom answers to a review without a request.
+func (s *scene) statusOf(url string) int {
+	s.t.Helper()
+	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	response, err := insecure.Post(url, "application/json", strings.NewReader("{}"))
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(response.Body.Close()).To(Succeed())
+	return response.StatusCode
 }
 
 // expectNothingLearnt tries paths that prove nothing, and gets one and the same answer.
