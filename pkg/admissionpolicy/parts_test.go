@@ -40,7 +40,7 @@ func TestPartsNeverContradictTheRules(t *testing.T) {
 	e := newEvaluator(t)
 	d := dice{rand.New(rand.NewPCG(2026, 9))}
 	served, left := 0, 0
-	for i := range 1500 {
+	for i := range 800 {
 		var machines []*capi.Machine
 		for range 1 + d.IntN(6) {
 			machines = append(machines, d.machine(d.IntN(1000)))
@@ -68,8 +68,8 @@ func TestPartsNeverContradictTheRules(t *testing.T) {
 			t.Fatalf("run %d: to be invoked again changes the Node %+v\ngot  %+v\nwant %+v", i, node, again, got)
 		}
 	}
-	NewWithT(t).Expect(served).To(BeNumerically(">", 150), "the dice make Nodes that are served")
-	NewWithT(t).Expect(left).To(BeNumerically(">", 150), "the dice make Nodes that are left")
+	NewWithT(t).Expect(served).To(BeNumerically(">", 80), "the dice make Nodes that are served")
+	NewWithT(t).Expect(left).To(BeNumerically(">", 80), "the dice make Nodes that are left")
 }
 
 func (d dice) shuffled(parts []*corev1.ConfigMap) []*corev1.ConfigMap {
@@ -139,19 +139,20 @@ func TestAChangeOfOneMachineWritesOnePart(t *testing.T) {
 	w.Expect(w.writes).To(HaveLen(len(everything()) + 3))
 	for _, number := range []int{0, 500, 999} {
 		machines[number].Labels = map[string]string{"node.cluster.x-k8s.io/new": ""}
-		w.expectOnePart(s, machines)
+		w.expectOnePart(machines)
 	}
 	machines = append(machines, instance(1000))
-	w.expectOnePart(s, machines)
+	w.expectOnePart(machines)
 	machines[1000].Status.NodeRef.Name = "workers-01000"
-	w.expectOnePart(s, machines)
+	w.expectOnePart(machines)
 	machines[1000].Status.Addresses[0].Address = "10.0.200.1"
-	w.expectOnePart(s, machines)
-	w.expectOnePart(s, machines[1:])
+	w.expectOnePart(machines)
+	w.expectOnePart(machines[1:])
 }
 
-func (w *workload) expectOnePart(s admissionpolicy.Syncer, machines []*capi.Machine) {
+func (w *workload) expectOnePart(machines []*capi.Machine) {
 	w.t.Helper()
+	var s admissionpolicy.Syncer
 	w.writes, w.written = nil, 0
 	w.Expect(s.Ensure(w.t.Context(), w, fleet, machines, inherit.Policy{})).To(Succeed())
 	w.Expect(w.writes).To(HaveExactElements(HavePrefix("apply ConfigMap nodes.heirloom.dev-")))

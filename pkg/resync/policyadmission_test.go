@@ -47,7 +47,7 @@ func parameters(l *loop, server client.Client) string {
 	l.Expect(all.Items).NotTo(BeEmpty())
 	var text strings.Builder
 	for _, part := range all.Items {
-		text.WriteString(fmt.Sprint(part.Data))
+		_, _ = fmt.Fprint(&text, part.Data)
 	}
 	return text.String()
 }

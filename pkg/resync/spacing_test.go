@@ -35,8 +35,8 @@ func (d diary) AddAfter(one reconcile.Request, wait time.Duration) {
 	d.when[one.Name].Insert(d.now().Add(wait))
 }
 
-// However many Machines change, their Cluster is looked at at once, and then once in a second for all of them. No change waits for
-// longer than that, and no Cluster for another.
+// However many Machines change, the first makes their Cluster be looked at, and then it is once in a second for all of them.
+// No change waits for longer than that, and no Cluster for another.
 func TestABurstOfMachineEventsWakesTheirClusterTwice(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	start := time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC)
