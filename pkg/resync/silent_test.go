@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/registration"
 	"github.com/heirloom-dev/heirloom/pkg/resync"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 )
@@ -179,7 +180,7 @@ type silentWay struct {
 	*silence
 }
 
-func (w silentWay) Ensure(ctx context.Context, server client.Client, cluster client.ObjectKey) error {
+func (w silentWay) Ensure(ctx context.Context, server client.Client, cluster registration.Identity) error {
 	if strings.HasPrefix(cluster.Name, "silent-") {
 		w.keep(cluster.Name)
 		return nil
