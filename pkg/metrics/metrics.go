@@ -149,6 +149,11 @@ func (m *Metrics) WorkloadClusters(connected, disconnected int) {
 	m.workloads.WithLabelValues("disconnected").Set(float64(disconnected))
 }
 
+// ProviderKinds adds a metric for the kinds of providers, by "<kind>.<group>", and whether each has been listed.
+func (m *Metrics) ProviderKinds(listed func() map[string]bool) error {
+	return m.register(providerKinds{listed})
+}
+
 // Certificate adds a metric for when the serving certificate expires. It is NaN while that is not known.
 func (m *Metrics) Certificate(expires func() (time.Time, bool)) error {
 	return m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -47,6 +47,9 @@ func exercise(t *testing.T, registry *prometheus.Registry) {
 	m.NodeLabelled(1500 * time.Millisecond)
 	m.WorkloadClusters(2, 1)
 	m.WorkloadDenied()
+	Expect(m.ProviderKinds(func() map[string]bool {
+		return map[string]bool{"AcmeMachine.infrastructure.cluster.x-k8s.io": true, "AcmeConfig.bootstrap.cluster.x-k8s.io": false}
+	})).To(Succeed())
 	Expect(m.Certificate(func() (time.Time, bool) { return time.Unix(1800000000, 0), true })).To(Succeed())
 }
 
@@ -73,6 +76,8 @@ func TestMetrics(t *testing.T) {
 		`heirloom_workload_clusters{state="disconnected"} 1`,
 		`heirloom_workload_admission_denied_total 1`,
 		`heirloom_webhook_certificate_expiration_timestamp_seconds 1.8e+09`,
+		`heirloom_provider_kind_listed{provider_kind="AcmeMachine.infrastructure.cluster.x-k8s.io"} 1`,
+		`heirloom_provider_kind_listed{provider_kind="AcmeConfig.bootstrap.cluster.x-k8s.io"} 0`,
 	))
 	Expect(samples(t, registry)).NotTo(ContainElement(ContainSubstring("blue")), "a Cluster without such Nodes has no series")
 	Expect(testutil.GatherAndLint(registry)).To(BeEmpty())

@@ -4,6 +4,7 @@ package ownerchain
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/providers"
 )
 
 // liveTimeout bounds the one GET that an admission request may cost. API servers wait two seconds for us.
@@ -24,7 +26,7 @@ const liveTimeout = time.Second
 
 // Chain looks along the owner chain.
 type Chain struct {
-	// Cache answers from the informers that Prepare set up.
+	// Cache answers from the informers that Prepare set up, and of kinds of providers from those of providers.Cache.
 	Cache client.Reader
 	// Live answers from the API server. It is nil where an owner that is not cached can wait for its event.
 	Live client.Reader
@@ -99,7 +101,8 @@ func (c *Chain) owner(ctx context.Context, child metav1.Object, kind string, own
 func (c *Chain) fetch(ctx context.Context, namespace string, ref *metav1.OwnerReference, owner client.Object) (bool, error) {
 	key := types.NamespacedName{Namespace: namespace, Name: ref.Name}
 	found, err := get(ctx, c.Cache, key, ref.UID, owner)
-	if found || err != nil || c.Live == nil {
+	unlisted := errors.As(err, new(*providers.NotListedError)) // the API server may know the object all the same
+	if found || err != nil && !unlisted || c.Live == nil {
 		c.count(metrics.Cached, found, err)
 		return found, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/providers"
 )
 
 // Inheritance is what an object of Cluster API is to inherit. Webhooks and loop get it from here both, so that they agree
@@ -117,6 +118,11 @@ func (c *Chain) MachineInherits(ctx context.Context, m *capi.Machine, policy inh
 		return machineLeftAlone(m, policy), nil
 	}
 	owner, err := c.MachineOwner(ctx, m)
+	if errors.As(err, new(*providers.NotListedError)) {
+		if left := machineLeftAlone(m, policy); left != nil {
+			return left, nil
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

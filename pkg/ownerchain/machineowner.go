@@ -74,8 +74,9 @@ func (c *Chain) controlPlane(ctx context.Context, m *capi.Machine, ref *metav1.O
 }
 
 // ControlPlane reads the control plane that a reference names, as it is stored and as the contract has it; both are nil
-// where it does not exist. The UID of the reference may be empty. The first look at a kind starts its informer, which is
-// why it is bounded in time; a kind that the API server no longer serves declares nothing.
+// where it does not exist. The UID of the reference may be empty. The first look at a kind starts its informer; while that
+// has no list, the API server is asked where it may be, and else the error is a providers.NotListedError. All of it is
+// bounded in time. A kind that the API server no longer serves declares nothing.
 func (c *Chain) ControlPlane(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*unstructured.Unstructured, *capi.ControlPlane, error) {
 	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()

@@ -55,7 +55,7 @@ func (r children[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	if r.also != nil {
 		err = errors.Join(err, r.also(ctx, child))
 	}
-	return ctrl.Result{}, err
+	return r.unlessNotListed(ctx, req.Namespace, child.GetLabels()[clusterv1.ClusterNameLabel], err)
 }
 
 // gone passes over an object that does not exist any more.

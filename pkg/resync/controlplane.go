@@ -36,7 +36,7 @@ func (r controlPlanes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Re
 	if cluster.Spec.Topology == nil || ref.GroupKind().Group != capi.ControlPlaneGroup {
 		return ctrl.Result{}, nil
 	}
-	return ctrl.Result{}, r.sync(ctx, cluster, ref)
+	return r.unlessNotListed(ctx, cluster.Namespace, cluster.Name, r.sync(ctx, cluster, ref))
 }
 
 func (r controlPlanes) sync(ctx context.Context, cluster *capi.Cluster, ref capi.ObjectRef) error {

@@ -84,7 +84,7 @@ func newLoop(t *testing.T, objects ...client.Object) *loop {
 	l.Dependencies = resync.Dependencies{
 		Client: cached, Live: interceptor.NewClient(l.server, interceptor.Funcs{Get: l.getLive}),
 		Chain:   &ownerchain.Chain{Cache: cached, Mapper: l.mapper},
-		Metrics: counted, Recorder: l.events, Schemas: l.schemas, Workloads: l.workloads,
+		Metrics: counted, Recorder: l.events, Schemas: l.schemas, Workloads: l.workloads, Providers: l.informers,
 		ProviderGroups: []string{capi.InfrastructureGroup, capi.BootstrapGroup},
 		Policy:         func() inherit.Policy { return l.policy }, PolicyChanges: l.changed.Subscribe,
 	}

@@ -98,7 +98,7 @@ func (r family) machineOf() handler.EventHandler {
 	return handler.EnqueueRequestForOwner(r.Client.Scheme(), r.Client.RESTMapper(), &capi.Machine{}, handler.OnlyControllerOwner())
 }
 
-func tracker(mgr ctrl.Manager) *external.ObjectTracker {
+func (d Dependencies) tracker(mgr ctrl.Manager) *external.ObjectTracker {
 	log := mgr.GetLogger()
-	return &external.ObjectTracker{Cache: mgr.GetCache(), Scheme: mgr.GetScheme(), PredicateLogger: &log}
+	return &external.ObjectTracker{Cache: d.Providers, Scheme: mgr.GetScheme(), PredicateLogger: &log}
 }

@@ -17,4 +17,5 @@ const (
 	reasonNoAdmissionPolicies         = "NoAdmissionPolicies"
 	reasonAdmissionPolicyFull         = "AdmissionPolicyFull"
 	reasonKubeconfigRefused           = "KubeconfigRefused"
+	reasonProviderKindNotListed       = "ProviderKindNotListed"
 )

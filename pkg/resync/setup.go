@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -37,6 +38,8 @@ type Dependencies struct {
 	Metrics  *metrics.Metrics
 	Recorder events.EventRecorder
 	Schemas  Schemas
+	// Providers has the kinds of providers; Client and Chain read these from it.
+	Providers cache.Cache
 	// NoExecuteRate is how many existing Nodes of a Cluster, or of a ClusterClass, get taints that evict Pods in a minute; 0: all.
 	NoExecuteRate float64
 	// Workloads reaches the workload clusters.
@@ -90,7 +93,7 @@ func Setup(mgr ctrl.Manager, d Dependencies) error {
 }
 
 func (d Dependencies) addControlPlanes(mgr ctrl.Manager, b *builder.Builder) error {
-	controlPlanes := controlPlanes{Dependencies: d, tracker: tracker(mgr)}
+	controlPlanes := controlPlanes{Dependencies: d, tracker: d.tracker(mgr)}
 	controller, err := b.For(&capi.Cluster{}, builder.WithPredicates(predicate.Or(declaredAnew(), resynced()))).
 		Watches(&capi.ClusterClass{}, enqueue(d.Chain.ClustersOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(d.again(d.Schemas.Subscribe(), &capi.ClusterList{})).
@@ -125,7 +128,7 @@ func (d Dependencies) addMachineSets(_ ctrl.Manager, b *builder.Builder) error {
 }
 
 func (d Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
-	around := family{Dependencies: d, controlPlanes: tracker(mgr), siblings: tracker(mgr)}
+	around := family{Dependencies: d, controlPlanes: d.tracker(mgr), siblings: d.tracker(mgr)}
 	machines := d.machines()
 	machines.before, machines.also = around.watch, around.bring
 	controller, err := b.For(&capi.Machine{}).

@@ -24,6 +24,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/providers"
 )
 
 // shutdownTimeout is shorter than the chart's terminationGracePeriodSeconds, so that the program ends by itself.
@@ -32,15 +33,29 @@ const shutdownTimeout = 8 * time.Second
 // workers is how many objects of a kind are seen to at a time.
 const workers = 10
 
-func newManager(restConfig *rest.Config, c *config.Config, served *certificate) (ctrl.Manager, error) {
+// newManager returns the manager and, because it would wait for them, beside it the cache of providers' kinds. The manager's
+// client reads from both.
+func newManager(restConfig *rest.Config, c *config.Config, served *certificate) (ctrl.Manager, *providers.Cache, error) {
 	scheme, err := newScheme(restConfig)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	var kinds *providers.Cache
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
-		Scheme:                        scheme,
-		Cache:                         cacheOptions(c),
-		Client:                        client.Options{Cache: &client.CacheOptions{Unstructured: true}},
+		Scheme: scheme,
+		Cache:  cacheOptions(c),
+		NewCache: func(restConfig *rest.Config, options cache.Options) (cache.Cache, error) {
+			var err error
+			if kinds, err = providers.New(restConfig, options); err != nil {
+				return nil, err
+			}
+			return cache.New(restConfig, options)
+		},
+		NewClient: func(restConfig *rest.Config, options client.Options) (client.Client, error) {
+			options.Cache.Unstructured = true
+			options.Cache.Reader = providers.Reader{Reader: options.Cache.Reader, Providers: kinds}
+			return client.New(restConfig, options)
+		},
 		Metrics:                       c.Metrics,
 		HealthProbeBindAddress:        c.HealthAddr,
 		LeaderElection:                c.LeaderElect,
@@ -55,9 +70,12 @@ func newManager(restConfig *rest.Config, c *config.Config, served *certificate) 
 		WebhookServer:                 served.server(c, c.WebhookPort),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("creating the manager: %w", err)
+		return nil, nil, fmt.Errorf("creating the manager: %w", err)
 	}
-	return orderly{mgr}, nil
+	if err := (orderly{mgr}).Add(kinds); err != nil {
+		return nil, nil, fmt.Errorf("adding the cache of providers' kinds: %w", err)
+	}
+	return orderly{mgr}, kinds, nil
 }
 
 // newScheme registers the types under the version of Cluster API that the API server serves.

@@ -98,7 +98,8 @@ func TestTheProgramStopsInOrder(t *testing.T) {
 	defer server.Close()
 	c := &config.Config{}
 	c.Metrics.BindAddress = "0"
-	mgr, err := newManager(&rest.Config{Host: server.URL}, c, &certificate{})
+	mgr, kinds, err := newManager(&rest.Config{Host: server.URL}, c, &certificate{})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(mgr).To(BeAssignableToTypeOf(orderly{}))
+	Expect(kinds).NotTo(BeNil())
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/propagation"
+	"github.com/heirloom-dev/heirloom/pkg/providers"
 	"github.com/heirloom-dev/heirloom/pkg/resync"
 	"github.com/heirloom-dev/heirloom/pkg/version"
 	"github.com/heirloom-dev/heirloom/webhooks"
@@ -46,7 +47,7 @@ func run(ctx context.Context, c *config.Config) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(restConfig, c, served)
+	mgr, kinds, err := newManager(restConfig, c, served)
 	if err != nil {
 		return err
 	}
@@ -57,7 +58,7 @@ func run(ctx context.Context, c *config.Config) error {
 	if err != nil {
 		return err
 	}
-	if err := addWebhooksAndLoop(ctx, leaving, mgr, c, policy, served); err != nil {
+	if err := addWebhooksAndLoop(ctx, leaving, mgr, kinds, c, policy, served); err != nil {
 		return err
 	}
 	if err := addChecks(mgr, served); err != nil {
@@ -150,18 +151,18 @@ func addSchemas(ctx context.Context, mgr ctrl.Manager, c *config.Config) (*contr
 }
 
 // addMetrics adds Heirloom's own metrics to those of controller-runtime and of the ClusterCache.
-func addMetrics(served *certificate) (*metrics.Metrics, error) {
+func addMetrics(served *certificate, kinds *providers.Cache) (*metrics.Metrics, error) {
 	counters, err := metrics.New(ctrlmetrics.Registry)
 	if err != nil {
 		return nil, err
 	}
-	return counters, counters.Certificate(served.NotAfter)
+	return counters, errors.Join(counters.Certificate(served.NotAfter), counters.ProviderKinds(kinds.Listed))
 }
 
 func addWebhooksAndLoop(
-	ctx context.Context, leaving <-chan struct{}, mgr ctrl.Manager, c *config.Config, from policySource, served *certificate,
+	ctx context.Context, leaving <-chan struct{}, mgr ctrl.Manager, kinds *providers.Cache, c *config.Config, from policySource, served *certificate,
 ) error {
-	counters, err := addMetrics(served)
+	counters, err := addMetrics(served, kinds)
 	if err != nil {
 		return err
 	}
@@ -194,13 +195,14 @@ func addWebhooksAndLoop(
 	byPolicy := resync.PolicyAdmission{Chain: &cached, Policy: from.policy, Recorder: recorder}
 	return resync.Setup(mgr, resync.Dependencies{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Chain: &cached, Metrics: counters, Schemas: schemas,
-		Workloads: clusterCache, Admissions: admissions(c, byPolicy, registrar), ProviderGroups: c.ProviderGroups, NoExecuteRate: c.NoExecuteRate,
+		Providers: kinds, Workloads: clusterCache, Admissions: admissions(c, byPolicy, registrar), ProviderGroups: c.ProviderGroups, NoExecuteRate: c.NoExecuteRate,
 		Recorder: recorder, Policy: from.policy, PolicyChanges: from.changes,
 	})
 }
 
 // addChecks makes the probes tell the truth: ready means that the caches are filled, the webhook server answers and the
-// certificate that it serves is valid.
+// certificate that it serves is valid. The caches are the manager's, which hold what admission needs in any case. Kinds of
+// providers are not among them: one that cannot be listed would leave no replica to answer for all others.
 func addChecks(mgr ctrl.Manager, served *certificate) error {
 	synced := func(req *http.Request) error {
 		if !mgr.GetCache().WaitForCacheSync(req.Context()) {

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resync
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/heirloom-dev/heirloom/pkg/providers"
+)
+
+// unlisted and unexplained are how soon, at the earliest, an object is looked at again that waits for the list of a provider's
+// kind. The list itself wakes it, too: this is for what the list does not have, and to tell the reason once it is known.
+const (
+	unlisted    = time.Minute
+	unexplained = 5 * time.Second
+)
+
+// unlessNotListed returns what a reconcile ends with. An object that waits for nothing but the list of a provider's kind is no
+// failure, which would be tried again and again; whoever looks at its Cluster is told why it waits.
+func (d Dependencies) unlessNotListed(ctx context.Context, namespace, clusterName string, err error) (ctrl.Result, error) {
+	if !providers.OnlyNotListed(err) {
+		return ctrl.Result{}, err
+	}
+	var notListed *providers.NotListedError
+	errors.As(err, &notListed)
+	ctrl.LoggerFrom(ctx).V(1).Info("Waits for the list of a provider's kind", "kind", notListed.Kind, "reason", err.Error())
+	if notListed.Reason == nil {
+		return ctrl.Result{RequeueAfter: wait.Jitter(unexplained, 1)}, nil
+	}
+	again := ctrl.Result{RequeueAfter: wait.Jitter(unlisted, 1)}
+	cluster, err := d.Chain.Cluster(ctx, namespace, clusterName)
+	if err != nil || cluster == nil {
+		return again, err
+	}
+	d.Recorder.Eventf(cluster, nil, corev1.EventTypeWarning, reasonProviderKindNotListed, "Inherit",
+		"What depends on a %s inherits nothing for now, because the API server cannot list this kind: %v", notListed.Kind, notListed.Reason)
+	return again, nil
+}

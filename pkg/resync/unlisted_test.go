@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resync_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/providers"
+)
+
+func notListed(reason error) error {
+	return &providers.NotListedError{Kind: "FakeMachine.infrastructure.cluster.x-k8s.io", Since: time.Now(), Reason: reason}
+}
+
+// look makes the loop look at a Machine, and returns all that it answers.
+func (l *loop) look(m client.Object) (ctrl.Result, error) {
+	l.t.Helper()
+	return l.controller("machine").Reconcile(l.t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(m)})
+}
+
+// A kind that cannot be listed keeps what is of this kind waiting, and tells why on the Cluster. The Machine and its other
+// sibling get theirs. It is no failure, which would be tried again at once.
+func TestAKindThatIsNotListedCostsOnlyItsOwn(t *testing.T) {
+	m := machine("m", "MachineSet/ms")
+	m.Spec.InfrastructureRef = withSibling("FakeMachine").Spec.InfrastructureRef
+	m.Spec.Bootstrap = withSibling("FakeConfig").Spec.Bootstrap
+	l := newLoop(t, theCluster(), machineSet("team=ml"), m, sibling("FakeMachine"), sibling("FakeConfig"))
+	l.broken.set("FakeMachine", notListed(errors.New("conversion webhook failed")))
+	result, err := l.look(m)
+	l.Expect(err).NotTo(HaveOccurred())
+	l.Expect(result.RequeueAfter).To(BeNumerically(">=", time.Minute))
+	l.wrote("heirloom applies Machine ns/m@999 "+top, "heirloom applies FakeConfig ns/beside@999 "+top)
+	l.told("Warning ProviderKindNotListed Cluster/c: What depends on a FakeMachine.infrastructure.cluster.x-k8s.io inherits nothing for now")
+
+	l.broken.clear("FakeMachine")
+	l.Expect(l.see(m)).To(Succeed())
+	l.wrote("heirloom applies FakeMachine ns/beside@999 " + top)
+}
+
+// As long as nobody knows why, there is nothing to tell, and it is looked at again soon.
+func TestAKindThatIsBeingListedIsNoEvent(t *testing.T) {
+	each(t, func(l *loop, s *scene) {
+		if !s.provider {
+			return
+		}
+		kind := l.kindOf(s.child).Kind
+		if kind == "Machine" {
+			kind = l.kindOf(s.owner).Kind
+		}
+		l.broken.set(kind, notListed(nil))
+		l.Expect(l.see(s.about)).To(Succeed())
+		l.wrote()
+		l.told()
+		l.broken.clear(kind)
+		l.Expect(l.see(s.about)).To(Succeed())
+		l.Expect(l.writes.take()).To(HaveLen(1))
+	})
+}
+
+// What else is wrong is tried again as ever.
+func TestAFailureBesideAKindThatIsNotListedIsOne(t *testing.T) {
+	m := machine("m", "MachineSet/ms")
+	m.Spec.InfrastructureRef = withSibling("FakeMachine").Spec.InfrastructureRef
+	l := newLoop(t, theCluster(), machineSet("team=ml"), m)
+	l.broken.set("FakeMachine", notListed(nil))
+	l.refuse = errors.New("no rights")
+	_, err := l.look(m)
+	l.Expect(err).To(MatchError(l.refuse))
+}
