@@ -116,7 +116,7 @@ func of(kind string) *metav1.PartialObjectMetadata {
 	return object
 }
 
-var one = client.ObjectKey{Namespace: "ns", Name: "one"} //nolint:gochecknoglobals // a constant
+var one = client.ObjectKey{Namespace: "ns", Name: "one"}
 
 // A kind that cannot be listed makes its own readers fail, each with the reason, and nobody else.
 func TestAKindThatCannotBeListed(t *testing.T) {

@@ -59,10 +59,12 @@ func (d Dependencies) bring(ctx context.Context, object client.Object, current i
 			return err
 		}
 	}
-	if plan.Adopts() || plan.GivesUp() {
-		return d.patch(ctx, object, gvk, current, found.Desired)
-	}
-	return d.apply(ctx, object, gvk, plan)
+	return d.patience.with(ctx, gvk.GroupKind(), func(ctx context.Context) error {
+		if plan.Adopts() || plan.GivesUp() {
+			return d.patch(ctx, object, gvk, current, found.Desired)
+		}
+		return d.apply(ctx, object, gvk, plan)
+	})
 }
 
 // apply sends what a child should inherit as a server-side apply. It is forced: an owner is authoritative for what it

@@ -54,8 +54,9 @@ type Dependencies struct {
 	// never does.
 	PolicyChanges func() <-chan event.GenericEvent
 
-	// settled is made by Setup.
-	settled settled
+	// settled and patience are made by Setup.
+	settled  settled
+	patience patience
 }
 
 // Schemas tells where a Machine and a kind of control plane have what they can inherit.
@@ -76,7 +77,7 @@ const (
 
 // Setup adds the loop's controllers to the manager.
 func Setup(mgr ctrl.Manager, d Dependencies) error {
-	d.settled = newSettled()
+	d.settled, d.patience = newSettled(), newPatience()
 	for name, add := range map[string]func(ctrl.Manager, *builder.Builder) error{
 		"controlplane":      d.addControlPlanes,
 		"machinedeployment": d.addMachineDeployments,
