@@ -5,6 +5,7 @@ package providers
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -34,6 +35,8 @@ const (
 type Cache struct {
 	cache.Cache
 	live client.Reader
+	// namespaces are those that informers list, or one that stands for all.
+	namespaces []string
 
 	mu    sync.Mutex
 	kinds map[schema.GroupVersionKind]*kind
@@ -42,7 +45,10 @@ type Cache struct {
 // New returns a cache for the kinds of providers. What the options say about single types and about new informers does not
 // reach them.
 func New(config *rest.Config, options cache.Options) (*Cache, error) {
-	c := &Cache{kinds: map[schema.GroupVersionKind]*kind{}}
+	c := &Cache{namespaces: slices.Collect(maps.Keys(options.DefaultNamespaces)), kinds: map[schema.GroupVersionKind]*kind{}}
+	if len(c.namespaces) == 0 {
+		c.namespaces = []string{metav1.NamespaceAll}
+	}
 	options.ByObject, options.NewInformer = nil, c.newInformer
 	var err error
 	if c.Cache, err = cache.New(config, options); err != nil {
@@ -124,17 +130,20 @@ func (c *Cache) newInformer(
 // explain finds out why kinds are not listed. Informers often cannot tell: an API server that cannot fill its own cache of a
 // kind makes them wait without a word. A list of one object does not come from there.
 func (c *Cache) explain(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, probing)
+	bounded, cancel := context.WithTimeout(ctx, probing)
 	defer cancel()
 	var asked sync.WaitGroup
 	for _, k := range slices.DeleteFunc(c.all(), (*kind).settled) {
-		asked.Go(func() {
-			list := &metav1.PartialObjectMetadataList{}
-			list.SetGroupVersionKind(k.gvk)
-			if err := c.live.List(ctx, list, client.Limit(1)); err != nil {
-				k.because(err)
-			}
-		})
+		for _, namespace := range c.namespaces {
+			asked.Go(func() {
+				list := &metav1.PartialObjectMetadataList{}
+				list.SetGroupVersionKind(k.gvk)
+				err := c.live.List(bounded, list, client.InNamespace(namespace), client.Limit(1))
+				if err != nil && ctx.Err() == nil {
+					k.because(err)
+				}
+			})
+		}
 	}
 	asked.Wait()
 }

@@ -82,9 +82,9 @@ func kinds() map[string]string {
 }
 
 // run returns a cache of the server's kinds, which runs until the test ends.
-func run(t *testing.T, s *server) *providers.Cache {
+func run(t *testing.T, s *server, namespaces ...string) *providers.Cache {
 	t.Helper()
-	c := newCache(t, s)
+	c := newCache(t, s, namespaces...)
 	var stopped sync.WaitGroup
 	stopped.Go(func() {
 		if err := c.Start(t.Context()); err != nil {
@@ -95,7 +95,7 @@ func run(t *testing.T, s *server) *providers.Cache {
 	return c
 }
 
-func newCache(t *testing.T, s *server) *providers.Cache {
+func newCache(t *testing.T, s *server, namespaces ...string) *providers.Cache {
 	t.Helper()
 	Expect := NewWithT(t).Expect
 	api := httptest.NewServer(s)
@@ -105,7 +105,11 @@ func newCache(t *testing.T, s *server) *providers.Cache {
 		gv := schema.GroupVersion{Group: group, Version: "v1beta2"}
 		mapper.AddSpecific(gv.WithKind(kind), gv.WithResource(plural), gv.WithResource(strings.ToLower(kind)), meta.RESTScopeNamespace)
 	}
-	c, err := providers.New(&rest.Config{Host: api.URL}, cache.Options{HTTPClient: api.Client(), Scheme: runtime.NewScheme(), Mapper: mapper})
+	options := cache.Options{HTTPClient: api.Client(), Scheme: runtime.NewScheme(), Mapper: mapper, DefaultNamespaces: map[string]cache.Config{}}
+	for _, namespace := range namespaces {
+		options.DefaultNamespaces[namespace] = cache.Config{}
+	}
+	c, err := providers.New(&rest.Config{Host: api.URL}, options)
 	Expect(err).NotTo(HaveOccurred())
 	return c
 }
@@ -120,6 +124,7 @@ var one = client.ObjectKey{Namespace: "ns", Name: "one"}
 
 // A kind that cannot be listed makes its own readers fail, each with the reason, and nobody else.
 func TestAKindThatCannotBeListed(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		plural, kind string
 		broken       func(http.ResponseWriter, *http.Request)
@@ -134,9 +139,16 @@ func TestAKindThatCannotBeListed(t *testing.T) {
 		"its CustomResourceDefinition is on its way out": {"refusings", "Refusing", func(w http.ResponseWriter, _ *http.Request) {
 			refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, "no such resource")
 		}, "no such resource"},
+		"the API server cannot fill its own cache, and says nothing": {"silents", "Silent", func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Get("limit") != "1" {
+				<-r.Context().Done()
+			}
+			refuse(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "conversion webhook failed")
+		}, "conversion webhook failed"},
 		"nobody answers": {"silents", "Silent", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			g := NewWithT(t)
 			s := &server{broken: map[string]func(http.ResponseWriter, *http.Request){}}
 			s.set(tc.plural, tc.broken)
@@ -160,6 +172,25 @@ func TestAKindThatCannotBeListed(t *testing.T) {
 			g.Expect(c.Listed()).To(HaveKeyWithValue(tc.kind+"."+group, true))
 		})
 	}
+}
+
+// With the chart's value namespace there are no rights anywhere else.
+func TestTheReasonIsThatOfTheNamespace(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	s := &server{broken: map[string]func(http.ResponseWriter, *http.Request){}}
+	s.set("refusings", func(w http.ResponseWriter, r *http.Request) {
+		if !strings.Contains(r.URL.Path, "/namespaces/ns/") {
+			t.Errorf("%s was asked for", r.URL.Path)
+		} else if r.URL.Query().Get("limit") != "1" {
+			<-r.Context().Done()
+		} else {
+			refuse(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "conversion webhook failed")
+		}
+	})
+	c := run(t, s, "ns")
+	g.Eventually(func() error { return c.Get(t.Context(), one, of("Refusing")) }).WithTimeout(time.Minute).
+		Should(MatchError(ContainSubstring("conversion webhook failed")))
 }
 
 // Webhooks may be asked before the caches are started.
