@@ -145,7 +145,7 @@ func TestAKindThatCannotBeListed(t *testing.T) {
 			}
 			refuse(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "conversion webhook failed")
 		}, "conversion webhook failed"},
-		"nobody answers": {"silents", "Silent", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, ""},
+		"nobody answers": {"silents", "Silent", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "context deadline exceeded"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -157,8 +157,9 @@ func TestAKindThatCannotBeListed(t *testing.T) {
 			g.Eventually(func(g Gomega) {
 				err := c.Get(t.Context(), one, of(tc.kind))
 				g.Expect(errors.As(err, &notListed)).To(BeTrue(), "%v", err)
-				g.Expect(err).To(MatchError(ContainSubstring(tc.reason)))
+				g.Expect(notListed.Reason).To(MatchError(ContainSubstring(tc.reason)))
 			}).WithTimeout(time.Minute).Should(Succeed())
+			g.Expect(notListed.Error()).NotTo(ContainSubstring(tc.reason), "it may name objects of other namespaces")
 			g.Expect(notListed.Kind).To(Equal(tc.kind + "." + group))
 			g.Expect(client.IgnoreNotFound(notListed)).To(HaveOccurred(), "whether the object exists nobody knows")
 
@@ -180,17 +181,21 @@ func TestTheReasonIsThatOfTheNamespace(t *testing.T) {
 	g := NewWithT(t)
 	s := &server{broken: map[string]func(http.ResponseWriter, *http.Request){}}
 	s.set("refusings", func(w http.ResponseWriter, r *http.Request) {
-		if !strings.Contains(r.URL.Path, "/namespaces/ns/") {
+		switch {
+		case !strings.Contains(r.URL.Path, "/namespaces/ns/"):
 			t.Errorf("%s was asked for", r.URL.Path)
-		} else if r.URL.Query().Get("limit") != "1" {
+		case r.URL.Query().Get("limit") != "1":
 			<-r.Context().Done()
-		} else {
+		default:
 			refuse(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "conversion webhook failed")
 		}
 	})
 	c := run(t, s, "ns")
-	g.Eventually(func() error { return c.Get(t.Context(), one, of("Refusing")) }).WithTimeout(time.Minute).
-		Should(MatchError(ContainSubstring("conversion webhook failed")))
+	g.Eventually(func() error {
+		var notListed *providers.NotListedError
+		errors.As(c.Get(t.Context(), one, of("Refusing")), &notListed)
+		return notListed.Reason
+	}).WithTimeout(time.Minute).Should(MatchError(ContainSubstring("conversion webhook failed")))
 }
 
 // Webhooks may be asked before the caches are started.

@@ -15,7 +15,8 @@ type NotListedError struct {
 	Kind string
 	// Since is when the list was first asked for.
 	Since time.Time
-	// Reason is why the last attempt failed; nil where that is not known.
+	// Reason is why the last attempt failed; nil where that is not known. It is for the log only: it is about the objects of
+	// all namespaces, and who reads a warning or an Event may see those of one.
 	Reason error
 }
 
@@ -24,7 +25,7 @@ func (e *NotListedError) Error() string {
 	if e.Reason == nil {
 		return e.Kind + " has not been listed yet"
 	}
-	return fmt.Sprintf("%s cannot be listed since %s: %v", e.Kind, e.Since.UTC().Format(time.RFC3339), e.Reason)
+	return fmt.Sprintf("%s cannot be listed since %s; Heirloom's log says why", e.Kind, e.Since.UTC().Format(time.RFC3339))
 }
 
 // OnlyNotListed reports whether an error says nothing but that kinds have not been listed: there is nothing to try again before

@@ -3,11 +3,13 @@
 package resync
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -22,14 +24,14 @@ const (
 )
 
 // unlessNotListed returns what a reconcile ends with. An object that waits for nothing but the list of a provider's kind is no
-// failure, which would be tried again and again; whoever looks at its Cluster is told why it waits.
+// failure, which would be tried again and again. An Event on its Cluster says why it waits.
 func (d Dependencies) unlessNotListed(ctx context.Context, namespace, clusterName string, err error) (ctrl.Result, error) {
 	if !providers.OnlyNotListed(err) {
 		return ctrl.Result{}, err
 	}
 	var notListed *providers.NotListedError
 	errors.As(err, &notListed)
-	ctrl.LoggerFrom(ctx).V(1).Info("Waits for the list of a provider's kind", "kind", notListed.Kind, "reason", err.Error())
+	ctrl.LoggerFrom(ctx).V(1).Info("Waits for the list of a provider's kind", "kind", notListed.Kind, "since", notListed.Since)
 	if notListed.Reason == nil {
 		return ctrl.Result{RequeueAfter: wait.Jitter(unexplained, 1)}, nil
 	}
@@ -39,6 +41,7 @@ func (d Dependencies) unlessNotListed(ctx context.Context, namespace, clusterNam
 		return again, err
 	}
 	d.Recorder.Eventf(cluster, nil, corev1.EventTypeWarning, reasonProviderKindNotListed, "Inherit",
-		"What depends on a %s inherits nothing for now, because the API server cannot list this kind: %v", notListed.Kind, notListed.Reason)
+		"What depends on a %s inherits nothing for now, because the API server cannot list this kind (%s); Heirloom's log says why",
+		notListed.Kind, cmp.Or(apierrors.ReasonForError(notListed.Reason), "Unknown"))
 	return again, nil
 }

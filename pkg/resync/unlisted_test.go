@@ -8,6 +8,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -31,12 +32,13 @@ func TestAKindThatIsNotListedCostsOnlyItsOwn(t *testing.T) {
 	m.Spec.InfrastructureRef = withSibling("FakeMachine").Spec.InfrastructureRef
 	m.Spec.Bootstrap = withSibling("FakeConfig").Spec.Bootstrap
 	l := newLoop(t, theCluster(), machineSet("team=ml"), m, sibling("FakeMachine"), sibling("FakeConfig"))
-	l.broken.set("FakeMachine", notListed(errors.New("conversion webhook failed")))
+	l.broken.set("FakeMachine", notListed(apierrors.NewInternalError(errors.New("the object of another namespace"))))
 	result, err := l.look(m)
 	l.Expect(err).NotTo(HaveOccurred())
 	l.Expect(result.RequeueAfter).To(BeNumerically(">=", time.Minute))
 	l.wrote("heirloom applies Machine ns/m@999 "+top, "heirloom applies FakeConfig ns/beside@999 "+top)
-	l.told("Warning ProviderKindNotListed Cluster/c: What depends on a FakeMachine.infrastructure.cluster.x-k8s.io inherits nothing for now")
+	l.told("Warning ProviderKindNotListed Cluster/c: What depends on a FakeMachine.infrastructure.cluster.x-k8s.io inherits nothing for now, " +
+		"because the API server cannot list this kind (InternalError); Heirloom's log says why")
 
 	l.broken.clear("FakeMachine")
 	l.Expect(l.see(m)).To(Succeed())

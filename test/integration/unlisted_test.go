@@ -90,8 +90,8 @@ func TestAKindThatCannotBeListedKeepsNothingElseWaiting(t *testing.T) {
 	s.Expect(s.samples()).To(HaveKeyWithValue(`heirloom_provider_kind_listed{provider_kind="`+refusing.kind+`.`+capi.InfrastructureGroup+`"}`, 1.0))
 }
 
-// brokenKind is a kind with two versions, between which a webhook of the test converts. Objects are stored in the older one, and
-// whoever lists asks for the newer.
+// brokenKind is a kind with two versions, between which a webhook of the test converts. Objects are stored in the older one, and a
+// list asks for the newer.
 type brokenKind struct {
 	group, kind string
 	// repaired is closed when the webhook is to work.
