@@ -73,7 +73,7 @@ func (d dice) taints() string {
 		if err != nil {
 			panic(err)
 		}
-		taints = taint.Ensure(taints, t)
+		taints = append(taint.Remove(taints, taint.IDOf(t)), t)
 	}
 	return taint.FormatList(taints)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
@@ -33,16 +34,17 @@ func Evicting(m *capi.Machine, node *corev1.Node, before []corev1.Taint, now tim
 	if isNew {
 		return nil
 	}
-	declared, _ := taintsOf(m)                                                            // what is left out is reported where the Node itself is seen to
-	recorded := slices.Concat(RecordOf(current).Taints, recordedTaints(node.Annotations)) // of both, the first counts
+	declared, _ := taintsOf(m)                                                                  // what is left out is reported where the Node itself is seen to
+	recorded := byID(slices.Concat(RecordOf(current).Taints, recordedTaints(node.Annotations))) // of both, the first counts
+	has, had := byID(current.Taints), byID(before)
 	var evicting []taint.ID
 	for _, declares := range declared.all() {
 		t := taint.ForNode(declares)
 		brought := !current.initialized()
 		if taint.Always(declares) {
-			brought = !wasTakenAway(t, current.Taints, recorded)
+			brought = !wasTakenAway(t, has, recorded)
 		}
-		if evicts(declares) && brought && !hasTaint(current.Taints, t) && !hasTaint(before, t) {
+		if evicts(declares) && brought && !has.same(t) && !had.same(t) {
 			evicting = append(evicting, taint.IDOf(t))
 		}
 	}
@@ -56,9 +58,29 @@ func evicts(t clusterv1.MachineTaint) bool {
 
 // wasTakenAway reports whether the Node has had the taint from its Machine. One that is there with another value has been
 // changed by somebody only if the record knows the value: otherwise the owner may have.
-func wasTakenAway(t corev1.Taint, current, recorded []corev1.Taint) bool {
-	i := taint.Find(recorded, taint.IDOf(t))
-	return i >= 0 && (taint.Find(current, taint.IDOf(t)) < 0 || t.Value != "" && hasTaint(recorded, t))
+func wasTakenAway(t corev1.Taint, current, recorded taintsByID) bool {
+	_, known := recorded[taint.IDOf(t)]
+	_, present := current[taint.IDOf(t)]
+	return known && (!present || t.Value != "" && recorded.same(t))
+}
+
+// taintsByID are taints to look up; of several with one identity, the first.
+type taintsByID map[taint.ID]corev1.Taint
+
+func byID(taints []corev1.Taint) taintsByID {
+	all := make(taintsByID, len(taints))
+	for _, t := range taints {
+		if _, ok := all[taint.IDOf(t)]; !ok {
+			all[taint.IDOf(t)] = t
+		}
+	}
+	return all
+}
+
+// same reports whether the taint is among them with its value.
+func (ts taintsByID) same(t corev1.Taint) bool {
+	found, ok := ts[taint.IDOf(t)]
+	return ok && found.Value == t.Value
 }
 
 // NodeHolding is Node for a Node that these taints have to wait for: as if they were not declared yet, see Holding. A Node
@@ -94,16 +116,16 @@ func Holding(m *capi.Machine, held []taint.ID, current NodeState) *capi.Machine 
 
 // withhold returns the declared taints without those that are held. What the Node has of them, from its Machine, stays.
 func withhold(declared []clusterv1.MachineTaint, held []taint.ID, current NodeState) []clusterv1.MachineTaint {
-	recorded := RecordOf(current).Taints
+	recorded, has, waiting := byID(RecordOf(current).Taints), byID(current.Taints), sets.New(held...)
 	var rest []clusterv1.MachineTaint
 	for _, t := range declared {
 		id := taint.MachineID(t)
-		if slices.Contains(held, id) {
-			i := taint.Find(current.Taints, id)
-			if i < 0 || taint.Find(recorded, id) < 0 {
+		if waiting.Has(id) {
+			now, present := has[id]
+			if _, ours := recorded[id]; !present || !ours {
 				continue
 			}
-			t.Value = current.Taints[i].Value
+			t.Value = now.Value
 		}
 		rest = append(rest, t)
 	}
@@ -112,7 +134,7 @@ func withhold(declared []clusterv1.MachineTaint, held []taint.ID, current NodeSt
 
 // holdsInitialization reports whether one of the held taints is to come with the Node's initialization.
 func holdsInitialization(m *capi.Machine, held []taint.ID, current NodeState) bool {
-	return !current.initialized() && slices.ContainsFunc(initializing(m), func(id taint.ID) bool { return slices.Contains(held, id) })
+	return !current.initialized() && slices.ContainsFunc(initializing(m), sets.New(held...).Has)
 }
 
 // initializing returns the Initialize taints that the Machine declares.

@@ -29,8 +29,9 @@ func (k NodeKey) String() string {
 // Kept names what an update of a Node tried to take away or to change and inheritance put back: what the old object and the
 // result have and the requested object has not.
 func Kept(old, requested, result NodeState) []NodeKey {
+	oldValue := old.values()
 	return brought(requested, result, func(what, key, value string) bool {
-		before, had := old.value(what, key)
+		before, had := oldValue(what, key)
 		return had && before == value && !records(what, key)
 	})
 }
@@ -43,8 +44,9 @@ func Brought(current, result NodeState) []NodeKey {
 
 // Removed names what a Node loses; see Brought.
 func Removed(current, result NodeState) []NodeKey {
+	value := result.values()
 	return brought(result, current, func(what, key, _ string) bool {
-		_, still := result.value(what, key)
+		_, still := value(what, key)
 		return !still && !records(what, key)
 	})
 }
@@ -60,8 +62,9 @@ func Lost(current, result NodeState) []NodeKey {
 	for _, t := range recordedTaints(current.Annotations) {
 		recorded[taintKey].Insert(taint.IDOf(t).String())
 	}
+	value := current.values()
 	return brought(current, result, func(what, key, _ string) bool {
-		_, present := current.value(what, key)
+		_, present := value(what, key)
 		return !present && recorded[what].Has(key)
 	})
 }
@@ -78,29 +81,26 @@ func records(what, key string) bool {
 	return what == annotationKey && tracks(key) || what == labelKey && marks(key)
 }
 
-// value returns the value of a label, an annotation or, by its identity, a taint.
-func (s NodeState) value(what, key string) (string, bool) {
-	switch what {
-	case labelKey:
-		value, ok := s.Labels[key]
-		return value, ok
-	case annotationKey:
-		value, ok := s.Annotations[key]
+// values returns what tells the value of a label, an annotation or, by its identity, a taint. It may be asked any number of
+// times.
+func (s NodeState) values() func(what, key string) (string, bool) {
+	taints := make(map[string]string, len(s.Taints))
+	for _, t := range slices.Backward(s.Taints) { // of several, the first counts
+		taints[taint.IDOf(t).String()] = t.Value
+	}
+	of := map[string]map[string]string{labelKey: s.Labels, annotationKey: s.Annotations, taintKey: taints}
+	return func(what, key string) (string, bool) {
+		value, ok := of[what][key]
 		return value, ok
 	}
-	for _, t := range s.Taints {
-		if taint.IDOf(t).String() == key {
-			return t.Value, true
-		}
-	}
-	return "", false
 }
 
 // brought names what the one state has and the other has not, or with another value, if it counts.
 func brought(without, with NodeState, counts func(what, key, value string) bool) []NodeKey {
 	var keys []NodeKey
+	had := without.values()
 	add := func(what, key, value, name string) {
-		if before, had := without.value(what, key); (!had || before != value) && counts(what, key, value) {
+		if before, had := had(what, key); (!had || before != value) && counts(what, key, value) {
 			keys = append(keys, NodeKey{What: what, Name: name})
 		}
 	}

@@ -18,8 +18,9 @@ import (
 func Unprotected(m *capi.Machine, node NodeState) []taint.ID {
 	declared, _ := taintsOf(m) // what is left out is reported where the Node itself is seen to
 	var missing []taint.ID
+	at := taint.Positions(node.Taints)
 	for _, t := range always(declared.all()) {
-		if !hasTaint(node.Taints, t) {
+		if i, ok := at[taint.IDOf(t)]; !ok || node.Taints[i].Value != t.Value {
 			missing = append(missing, taint.IDOf(t))
 		}
 	}
@@ -53,9 +54,4 @@ func BrokenTracking(node NodeState) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func hasTaint(taints []corev1.Taint, t corev1.Taint) bool {
-	i := taint.Find(taints, taint.IDOf(t))
-	return i >= 0 && taints[i].Value == t.Value
 }

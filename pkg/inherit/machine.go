@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
@@ -87,7 +88,8 @@ func (p Policy) annotated(inherited Content, m *capi.Machine) ([]clusterv1.Machi
 	declared, parseErr := taint.FromAnnotations(annotations)
 	usable, err := taint.Usable(roleOf(m), declared)
 	if p.ClusterAPITaints == PropagationUnknown {
-		usable = slices.DeleteFunc(usable, func(t clusterv1.MachineTaint) bool { return !slices.Contains(m.Spec.Taints, t) })
+		carried := sets.New(m.Spec.Taints...)
+		usable = slices.DeleteFunc(usable, func(t clusterv1.MachineTaint) bool { return !carried.Has(t) })
 	}
 	if p.PaceEviction && mayHaveNode(m) {
 		usable = slices.DeleteFunc(usable, func(t clusterv1.MachineTaint) bool { return evicts(t) && !isTyped(t, m) })

@@ -58,16 +58,20 @@ func single(machines []*capi.Machine) *capi.Machine {
 	return machines[0]
 }
 
-// NodeNames returns the names and addresses by which a Node is known inside its cluster.
+// mostAddresses is how many addresses of a Node are looked at. Kubelets and cloud providers report a few; each costs a look-up.
+const mostAddresses = 64
+
+// NodeNames returns the names and addresses by which a Node is known inside its cluster, each once.
 func NodeNames(node *corev1.Node) []string {
 	names := []string{node.Name}
-	for _, address := range node.Status.Addresses {
+	for _, address := range node.Status.Addresses[:min(len(node.Status.Addresses), mostAddresses)] {
 		switch address.Type {
 		case corev1.NodeHostName, corev1.NodeInternalDNS, corev1.NodeInternalIP:
 			names = append(names, address.Address)
 		}
 	}
-	return notEmpty(names)
+	slices.Sort(names)
+	return slices.Compact(notEmpty(names))
 }
 
 // MachineNames returns the names and addresses by which a Machine is known inside its cluster.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
@@ -65,16 +66,14 @@ func inheritable(declared map[string]string) map[string]string {
 // withoutSelected returns labels without the keys that one of the selectors uses or that identify an object. A label that
 // the chain selects by is set by the controller that owns the selector: changing it would make a MachineSet lose or adopt Machines.
 func withoutSelected(labels map[string]string, selectors ...metav1.LabelSelector) map[string]string {
-	return filter(labels, func(key string) bool {
-		return !identifies(key) && !slices.ContainsFunc(selectors, func(s metav1.LabelSelector) bool { return selects(s, key) })
-	})
-}
-
-func selects(selector metav1.LabelSelector, key string) bool {
-	if _, ok := selector.MatchLabels[key]; ok {
-		return true
+	selected := sets.New[string]()
+	for _, selector := range selectors {
+		selected = selected.Union(sets.KeySet(selector.MatchLabels))
+		for _, requirement := range selector.MatchExpressions {
+			selected.Insert(requirement.Key)
+		}
 	}
-	return slices.ContainsFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == key })
+	return filter(labels, func(key string) bool { return !identifies(key) && !selected.Has(key) })
 }
 
 func filter(m map[string]string, keep func(key string) bool) map[string]string {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
@@ -165,9 +166,11 @@ func (p Policy) nodeTaints(m *capi.Machine, current, result NodeState) (NodeStat
 func (p Policy) divideTyped(typed []corev1.Taint, annotations map[string]string) (listed, held []corev1.Taint) {
 	byClusterAPI, _ := taint.ParseList(annotations[clusterv1.TaintsFromMachineAnnotation])
 	byHeirloom, _ := taint.ParseList(annotations[TaintsFromMachineAnnotation])
+	ours, theirs := taint.Positions(byHeirloom), taint.Positions(byClusterAPI)
 	for _, t := range typed {
-		ours := taint.Find(byHeirloom, taint.IDOf(t)) >= 0 && taint.Find(byClusterAPI, taint.IDOf(t)) < 0
-		if ours && p.ClusterAPITaints != PropagationDisabled {
+		_, listedByUs := ours[taint.IDOf(t)]
+		_, listedByThem := theirs[taint.IDOf(t)]
+		if listedByUs && !listedByThem && p.ClusterAPITaints != PropagationDisabled {
 			held = append(held, t)
 		} else {
 			listed = append(listed, t)
@@ -218,9 +221,11 @@ func taintsOf(m *capi.Machine) (machineTaints, error) {
 	typed, typedErr := taint.Usable(roleOf(m), taint.Merge(m.Spec.Taints, nil))
 	annotated, parseErr := taint.FromAnnotations(m.Annotations)
 	annotated, annotatedErr := taint.Usable(roleOf(m), annotated)
-	annotated = slices.DeleteFunc(annotated, func(t clusterv1.MachineTaint) bool {
-		return slices.ContainsFunc(typed, func(other clusterv1.MachineTaint) bool { return taint.MachineID(other) == taint.MachineID(t) })
-	})
+	wins := sets.New[taint.ID]()
+	for _, t := range typed {
+		wins.Insert(taint.MachineID(t))
+	}
+	annotated = slices.DeleteFunc(annotated, func(t clusterv1.MachineTaint) bool { return wins.Has(taint.MachineID(t)) })
 	return machineTaints{typed: typed, annotated: annotated}, errors.Join(typedErr, parseErr, annotatedErr)
 }
 

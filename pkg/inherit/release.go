@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
@@ -46,9 +47,9 @@ func Release(current NodeState, keepValues bool) NodeState {
 
 // forget removes the keys that we list and Cluster API does not, as far as the list can be believed.
 func forget(m map[string]string, believed func(key string) bool, ours, theirs string) {
-	others := splitKeys(theirs)
+	others := sets.New(splitKeys(theirs)...)
 	for _, key := range splitKeys(ours) {
-		if !slices.Contains(others, key) && believed(key) {
+		if !others.Has(key) && believed(key) {
 			delete(m, key)
 		}
 	}
@@ -58,5 +59,6 @@ func forget(m map[string]string, believed func(key string) bool, ours, theirs st
 func onlyOurTaints(annotations map[string]string) []corev1.Taint {
 	ours, _ := taint.ParseList(annotations[TaintsFromMachineAnnotation])
 	theirs, _ := taint.ParseList(annotations[clusterv1.TaintsFromMachineAnnotation])
-	return slices.DeleteFunc(ours, func(t corev1.Taint) bool { return taint.Find(theirs, taint.IDOf(t)) >= 0 })
+	listed := taint.Positions(theirs)
+	return slices.DeleteFunc(ours, func(t corev1.Taint) bool { _, ok := listed[taint.IDOf(t)]; return ok })
 }

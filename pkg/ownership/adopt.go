@@ -31,7 +31,7 @@ func (p *Plan) adopt(all []place) {
 	if !known {
 		return
 	}
-	adopted := fieldpath.NewSet()
+	var adopted []fieldpath.Path
 	for _, at := range all {
 		has := byName(at.current)
 		for _, want := range at.desired {
@@ -43,13 +43,13 @@ func (p *Plan) adopt(all []place) {
 			if !same {
 				return
 			}
-			adopted.Insert(at.pathTo(e))
+			adopted = append(adopted, at.pathTo(e))
 			for leaf := range e.leaves {
-				adopted.Insert(at.leafPath(e, leaf))
+				adopted = append(adopted, at.leafPath(e, leaf))
 			}
 		}
 	}
-	p.adopted = adopted
+	p.adopted = setOf(adopted)
 }
 
 // Adopts reports whether the plan takes content that is there already from whoever created the object. Such a plan changes

@@ -4,6 +4,7 @@ package ownership
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -73,10 +74,20 @@ func fieldsOf(entry metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
 	if entry.FieldsV1 == nil || len(entry.FieldsV1.GetRawBytes()) == 0 {
 		return set, nil
 	}
-	if err := set.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
+	err := bounded(entry.FieldsV1.GetRawBytes())
+	if err == nil {
+		err = set.FromJSON(entry.FieldsV1.GetRawReader())
+	}
+	if err != nil {
 		return nil, fmt.Errorf("reading metadata.managedFields of manager %q: %w", entry.Manager, err)
 	}
 	return set, nil
+}
+
+// setOf returns the set of these paths. A set is a sorted list: what is inserted out of order moves all that comes after it.
+func setOf(paths []fieldpath.Path) *fieldpath.Set {
+	slices.SortFunc(paths, fieldpath.Path.Compare)
+	return fieldpath.NewSet(paths...)
 }
 
 // IsOurs reports whether an entry records what Heirloom applied.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
@@ -119,10 +120,12 @@ func renderMap(entries []entry) any {
 // taintPlace is a list map: Cluster API's CRDs declare key and effect as its keys. Typed taints win over annotated ones.
 func taintPlace(at capi.Paths, current, typed, annotated []clusterv1.MachineTaint) place {
 	desired := taintEntries(taint.Merge(typed, annotated))
+	strong := sets.New[string]()
+	for _, t := range typed {
+		strong.Insert(taint.MachineID(t).String())
+	}
 	for i := range desired {
-		desired[i].weak = !slices.ContainsFunc(typed, func(t clusterv1.MachineTaint) bool {
-			return taint.MachineID(t).String() == desired[i].name
-		})
+		desired[i].weak = !strong.Has(desired[i].name)
 	}
 	return place{
 		path: at.Taints, versioned: at.ListsMove, current: taintEntries(current), desired: desired, render: renderList, taints: true,

@@ -26,6 +26,8 @@ type Plan struct {
 	ownedEntries []result
 	// overruled are fields that the write takes from other managers, because it changes their value.
 	overruled *fieldpath.Set
+	// overrules are the paths that become overruled.
+	overrules []fieldpath.Path
 	// adopted are fields that the write takes from the create of the object, which had them right.
 	adopted *fieldpath.Set
 	// managed is what the object's managed fields say now.
@@ -57,7 +59,7 @@ func newPlan(
 	if err != nil {
 		return nil, err
 	}
-	plan := &Plan{owned: fieldpath.NewSet(), overruled: fieldpath.NewSet(), adopted: fieldpath.NewSet(), managed: fields}
+	plan := &Plan{owned: fieldpath.NewSet(), adopted: fieldpath.NewSet(), managed: fields}
 	if desired, err = plan.admissible(current, desired, old); err != nil {
 		return nil, err
 	}
@@ -75,6 +77,7 @@ func newPlan(
 			return nil, err
 		}
 	}
+	plan.overruled = setOf(plan.overrules)
 	plan.keepUnknown(all)
 	return plan, nil
 }
@@ -199,7 +202,7 @@ func (p *Plan) owns(at place, e, want entry) (bool, error) {
 func (p *Plan) merge(at place, e, want entry) (merged entry, changed bool, err error) {
 	if len(e.leaves) == 0 {
 		if want.value != e.value {
-			p.overruled.Insert(at.pathTo(e))
+			p.overrules = append(p.overrules, at.pathTo(e))
 			p.changed(at, want.name, want.value)
 		}
 		return want, want.value != e.value, nil
@@ -210,7 +213,7 @@ func (p *Plan) merge(at place, e, want entry) (merged entry, changed bool, err e
 		path := at.leafPath(e, leaf)
 		if now, declared := want.leaves[leaf]; declared {
 			if now != before {
-				p.overruled.Insert(path)
+				p.overrules = append(p.overrules, path)
 			}
 			continue
 		}
@@ -247,7 +250,8 @@ func (p *Plan) release(at place, e entry, owned bool) (removed bool, err error) 
 }
 
 func (p *Plan) own(at place, ours []entry) {
-	for _, e := range ours {
+	sorted := slices.SortedFunc(slices.Values(ours), func(a, b entry) int { return a.element.Compare(b.element) })
+	for _, e := range sorted { // what is inserted out of order moves all that comes after it
 		p.owned.Insert(at.pathTo(e))
 		for leaf := range e.leaves {
 			p.owned.Insert(at.leafPath(e, leaf))

@@ -27,34 +27,35 @@ func Sync(current []corev1.Taint, declared []clusterv1.MachineTaint, recorded []
 	for _, t := range declared {
 		keep[MachineID(t)] = true
 	}
-	result := slices.DeleteFunc(slices.Clone(current), func(t corev1.Taint) bool {
-		return !keep[IDOf(t)] && slices.ContainsFunc(recorded, func(r corev1.Taint) bool { return records(r, t) })
-	})
+	means := recordsOf(recorded)
+	result := slices.DeleteFunc(slices.Clone(current), func(t corev1.Taint) bool { return !keep[IDOf(t)] && means(t) })
+	at := Positions(result)
 	for _, t := range declared {
-		if Always(t) || Initialize(t) && !initialized {
-			result = Ensure(result, ForNode(t))
+		if !Always(t) && (!Initialize(t) || initialized) {
+			continue
+		}
+		i, present := at[MachineID(t)]
+		switch {
+		case !present:
+			at[MachineID(t)], result = len(result), append(result, ForNode(t))
+		case result[i].Value != t.Value:
+			result[i] = ForNode(t)
 		}
 	}
 	return result
 }
 
-// records reports whether the tracking entry r means t. Cluster API's form has no value and means any.
-func records(r, t corev1.Taint) bool {
-	return IDOf(r) == IDOf(t) && (r.Value == "" || r.Value == t.Value)
-}
-
-// Ensure returns taints with t in it, in place of one that has the same key and effect.
-func Ensure(taints []corev1.Taint, t corev1.Taint) []corev1.Taint {
-	i := Find(taints, IDOf(t))
-	if i < 0 {
-		return append(slices.Clip(taints), t)
+// recordsOf returns which taints the tracking entries mean. Cluster API's form has no value and means any.
+func recordsOf(entries []corev1.Taint) func(corev1.Taint) bool {
+	type valued struct {
+		ID
+		value string
 	}
-	if taints[i].Value == t.Value {
-		return taints
+	listed := map[valued]bool{}
+	for _, r := range entries {
+		listed[valued{IDOf(r), r.Value}] = true
 	}
-	taints = slices.Clone(taints)
-	taints[i] = t
-	return taints
+	return func(t corev1.Taint) bool { return listed[valued{IDOf(t), ""}] || listed[valued{IDOf(t), t.Value}] }
 }
 
 // Remove returns taints without the one that has this identity.

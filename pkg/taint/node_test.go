@@ -65,27 +65,11 @@ func TestSyncKeepsTheTimeOfATaintThatIsThere(t *testing.T) {
 	Expect(taint.Sync(node, declared(t, "gpu:NoExecute"), nil, true)).To(Equal(node))
 }
 
-func TestEnsure(t *testing.T) {
-	for _, tc := range []struct{ name, taints, ensured, want string }{
-		{name: "a missing taint comes last", taints: "b:NoSchedule", ensured: "a:NoSchedule", want: "b:NoSchedule,a:NoSchedule"},
-		{name: "a taint with another value is replaced where it stands", taints: "a=1:NoSchedule,b:NoSchedule", ensured: "a=2:NoSchedule", want: "a=2:NoSchedule,b:NoSchedule"},
-		{name: "a taint that is there changes nothing", taints: "a=1:NoSchedule", ensured: "a=1:NoSchedule", want: "a=1:NoSchedule"},
-		{name: "no taints become one", ensured: "a:NoSchedule", want: "a:NoSchedule"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			Expect := NewWithT(t).Expect
-			taints := onNode(t, tc.taints)
-			Expect(taint.Ensure(taints, onNode(t, tc.ensured)[0])).To(Equal(onNode(t, tc.want)))
-			Expect(taints).To(Equal(onNode(t, tc.taints)), "the input is not mutated")
-		})
-	}
-}
-
 // A list with spare capacity must not tie two results together: the package is pure.
-func TestEnsureSharesNothingBetweenResults(t *testing.T) {
+func TestSyncSharesNothingBetweenResults(t *testing.T) {
 	base := make([]corev1.Taint, 0, 4)
-	first := taint.Ensure(base, onNode(t, "a:NoSchedule")[0])
-	taint.Ensure(base, onNode(t, "b:NoSchedule")[0])
+	first := taint.Sync(base, declared(t, "a:NoSchedule"), nil, true)
+	taint.Sync(base, declared(t, "b:NoSchedule"), nil, true)
 	NewWithT(t).Expect(first).To(Equal(onNode(t, "a:NoSchedule")))
 }
 

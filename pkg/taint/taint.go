@@ -50,6 +50,17 @@ func Initialize(t clusterv1.MachineTaint) bool {
 	return t.Propagation == clusterv1.MachineTaintPropagationOnInitialization || t.Propagation == "Initialize"
 }
 
+// Positions returns where each taint is, by identity; of several, where the first is.
+func Positions(taints []corev1.Taint) map[ID]int {
+	at := make(map[ID]int, len(taints))
+	for i, t := range taints {
+		if _, ok := at[IDOf(t)]; !ok {
+			at[IDOf(t)] = i
+		}
+	}
+	return at
+}
+
 // Find returns the position of the taint with this identity in taints, or -1.
 func Find(taints []corev1.Taint, id ID) int {
 	return slices.IndexFunc(taints, func(t corev1.Taint) bool { return IDOf(t) == id })

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -28,10 +29,10 @@ const (
 // judged, so that an object which was stored before Heirloom came can still be updated.
 func Validate(path *field.Path, role Role, taints, old []clusterv1.MachineTaint) field.ErrorList {
 	var errs field.ErrorList
-	before, seen := count(old), map[ID]int{}
+	before, seen, unchanged := count(old), map[ID]int{}, sets.New(old...)
 	for i, t := range taints {
 		at, id := path.Index(i), MachineID(t)
-		if !slices.Contains(old, t) {
+		if !unchanged.Has(t) {
 			errs = append(errs, check(at, role, t)...)
 		}
 		if seen[id]++; seen[id] > max(1, before[id]) {
@@ -72,9 +73,9 @@ func ValidateAnnotations(path *field.Path, role Role, annotations, old map[strin
 // unreadable returns an error for each entry of a comma-separated list that is no taint and that old does not have.
 func unreadable(at *field.Path, list, old string) field.ErrorList {
 	var errs field.ErrorList
-	before := entriesOf(old)
+	before := sets.New(entriesOf(old)...)
 	for _, entry := range entriesOf(list) {
-		if slices.Contains(before, entry) {
+		if before.Has(entry) {
 			continue
 		}
 		if _, err := Parse(entry); err != nil {
