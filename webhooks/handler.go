@@ -146,9 +146,16 @@ func warnings[T any](kept []T, text func(T) string) []string {
 	return all
 }
 
+// longestWarning is of how many bytes of an error a warning tells.
+const longestWarning = 2 << 10
+
 // oneLine is what an HTTP header, which carries a warning, has room for.
 func oneLine(err error) string {
-	return strings.ReplaceAll(err.Error(), "\n", "; ")
+	text := err.Error()
+	if len(text) > longestWarning {
+		text = strings.ToValidUTF8(text[:longestWarning], "") + "…"
+	}
+	return strings.ReplaceAll(text, "\n", "; ")
 }
 
 func operationLabel(req admission.Request) string {

@@ -38,10 +38,14 @@ func (taints) decide(_ context.Context, req admission.Request) (answer, error) {
 	if len(errs) == 0 {
 		return answer{outcome: metrics.Unchanged}, nil
 	}
-	return answer{outcome: metrics.Refused, refusal: refusal(req, errs)}, nil
+	refused := answer{outcome: metrics.Refused, refusal: refusal(req, errs)}
+	if len(errs) == taint.MostProblems {
+		refused.warnings = []string{"heirloom: there may be more errors than are listed"}
+	}
+	return refused, nil
 }
 
-// refusal is the answer of an API server to an invalid object, with every error and its field path.
+// refusal is the answer of an API server to an invalid object, with each error and its field path.
 func refusal(req admission.Request, errs field.ErrorList) *admission.Response {
 	kind := schema.GroupKind{Group: req.Kind.Group, Kind: req.Kind.Kind}
 	status := apierrors.NewInvalid(kind, req.Name, errs).Status()

@@ -3,7 +3,6 @@
 package inherit
 
 import (
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -11,6 +10,8 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
 // An API server refuses a Node for one invalid label: a kubelet could never register it, and nobody change it. A Machine's
@@ -38,19 +39,19 @@ func invalid(
 	what string, m map[string]string, reaches func(key string) bool, problems func(key, value string) []string,
 ) (sets.Set[string], error) {
 	found := sets.New[string]()
-	var errs []error
+	var told taint.Problems
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		if !reaches(key) {
 			continue
 		}
 		if wrong := problems(key, m[key]); len(wrong) > 0 {
 			found.Insert(key)
-			errs = append(errs, &Problem{
+			told.Add(&Problem{
 				Entry: Entry{What: what, Name: key, Own: true}, Value: m[key], Reason: "no Node can carry it: " + strings.Join(wrong, "; "),
 			})
 		}
 	}
-	return found, errors.Join(errs...)
+	return found, told.Err()
 }
 
 // tooLarge returns an error if there are more bytes of annotations than an API server accepts. It takes more to record a

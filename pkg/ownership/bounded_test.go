@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
@@ -18,19 +19,20 @@ func TestManagedFieldsFarOutOfOrderAreNotRead(t *testing.T) {
 	const n = 300_000
 	reversed, sorted := make([]string, n), make([]string, n)
 	for i := range n {
-		sorted[i] = fmt.Sprintf("'f:%07d': {}", i)
+		sorted[i] = fmt.Sprintf(`"f:%07d":{}`, i)
 		reversed[n-1-i] = sorted[i]
 	}
 	read := func(elements ...string) error {
-		fields := "'f:metadata': {'f:labels': {" + strings.Join(elements, ", ") + "}}"
-		_, err := ownership.New(child(entries(ours(fields))), content{}.top(), inherit.Object{})
+		mine := ours("{}")
+		mine.FieldsV1 = metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{` + strings.Join(elements, ",") + "}}}")
+		_, err := ownership.New(child(entries(mine)), content{}.top(), inherit.Object{})
 		return err
 	}
 	Expect := NewWithT(t).Expect
 	Expect(read(sorted...)).To(Succeed())
-	Expect(read(append(sorted, "'f:0000000a': {}", "'.': {}", "'x:unknown': {}")...)).To(Succeed(), "nearly in order")
+	Expect(read(append(sorted, `"f:0000000a":{}`, `".":{}`, `"x:unknown":{}`)...)).To(Succeed(), "nearly in order")
 	Expect(read(reversed...)).To(MatchError(ContainSubstring("far out of order")))
-	Expect(read(append([]string{"'f:z': {}"}, reversed...)...)).To(MatchError(ContainSubstring("far out of order")))
-	Expect(read(append([]string{"'f:z': []"}, sorted...)...)).To(MatchError(ContainSubstring("a list among the fields")))
-	Expect(read(append([]string{"'f:z': 1"}, sorted...)...)).To(MatchError(ContainSubstring("1 among the fields")))
+	Expect(read(append([]string{`"f:z":{}`}, reversed...)...)).To(MatchError(ContainSubstring("far out of order")))
+	Expect(read(append([]string{`"f:z":[]`}, sorted...)...)).To(MatchError(ContainSubstring("a list among the fields")))
+	Expect(read(append([]string{`"f:z":1`}, sorted...)...)).To(MatchError(ContainSubstring("1 among the fields")))
 }

@@ -70,7 +70,7 @@ type section struct {
 }
 
 // ValidateCarrier returns an error, with its field path, for each taint that the object may not declare, by type or by
-// annotation. Of an update only what differs from old is judged; old is nil for a create. A control plane's kind is not
+// annotation, or MostProblems of them. Of an update only what differs from old is judged; old is nil for a create. A control plane's kind is not
 // known to us: controlPlane says that the object is one.
 func ValidateCarrier(object, old *Carrier, controlPlane bool) field.ErrorList {
 	if old == nil {
@@ -87,7 +87,7 @@ func ValidateCarrier(object, old *Carrier, controlPlane bool) field.ErrorList {
 	errs = append(errs, object.Spec.Template.validate(spec.Child("template"), Role(controlPlane), old.Spec.Template)...)
 	errs = append(errs, object.Spec.MachineTemplate.validate(spec.Child("machineTemplate"), ControlPlane, old.Spec.MachineTemplate)...)
 	errs = append(errs, object.Spec.Topology.validate(spec.Child("topology"), old.Spec.Topology)...)
-	return append(errs, object.Spec.validate(spec, old.Spec.sections)...)
+	return few(append(errs, object.Spec.validate(spec, old.Spec.sections)...))
 }
 
 func (t template) validate(path *field.Path, role Role, old template) field.ErrorList {
@@ -119,6 +119,9 @@ func validateAll(path *field.Path, all, old []section) field.ErrorList {
 	var errs field.ErrorList
 	for i, s := range all {
 		errs = append(errs, s.validate(path.Index(i), Worker, before[s.id()])...)
+		if len(errs) >= MostProblems {
+			break
+		}
 	}
 	return errs
 }

@@ -17,7 +17,7 @@ import (
 
 // huge is far more than an object can have, and less than a review of one's own can. If each taint were compared with each
 // other, these tests would not end.
-const huge = 500_000
+const huge = 300_000
 
 func hugeList(of func(i int) clusterv1.MachineTaint) []clusterv1.MachineTaint {
 	taints := make([]clusterv1.MachineTaint, huge)
@@ -62,5 +62,24 @@ func TestValidationOfHugeLists(t *testing.T) {
 	at := func(list []string) map[string]string {
 		return map[string]string{taint.AlwaysAnnotation: strings.Join(list, ",")}
 	}
-	Expect(taint.ValidateAnnotations(path, taint.Worker, at(entries), at(before[1:]))).To(HaveLen(1))
+	Expect(brief(taint.ValidateAnnotations(path, taint.Worker, at(entries), at(before)))).To(HaveExactElements(HavePrefix("TooLong")))
+}
+
+// What is wrong is told of the first only: it is much longer than what it is about.
+func TestProblemsOfHugeListsAreFew(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	wrong := make([]clusterv1.MachineTaint, 10_000)
+	path := field.NewPath("spec")
+	Expect(len(taint.Validate(path, taint.Worker, wrong, nil))).To(BeNumerically("<", taint.MostProblems+10))
+	carrier := &taint.Carrier{}
+	carrier.Spec.Taints = wrong
+	Expect(taint.ValidateCarrier(carrier, nil, false)).To(HaveLen(taint.MostProblems))
+
+	usable, err := taint.Usable(taint.Worker, wrong)
+	Expect(usable).To(BeEmpty())
+	Expect(err).To(MatchError(HaveSuffix(fmt.Sprintf("\nand %d more", len(wrong)-taint.MostProblems))))
+	_, err = taint.ParseList(strings.Repeat("x,", 1000))
+	Expect(err).To(MatchError(HaveSuffix("\nand 900 more")))
+	_, err = taint.ParseList(strings.Repeat("x,", huge))
+	Expect(err).To(MatchError("600000 bytes of taints: no object can have more than 262144"))
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
@@ -35,18 +36,24 @@ func Parse(s string) (corev1.Taint, error) {
 // ParseList reads a comma-separated list of taints. Entries that are not taints are left out and reported together
 // in the error; the taints that could be read are returned beside it, so that one typo never loses the others.
 func ParseList(s string) ([]corev1.Taint, error) {
+	if len(s) > longestList {
+		return nil, fmt.Errorf("%d bytes of taints: no object can have more than %d", len(s), longestList)
+	}
 	var taints []corev1.Taint
-	var errs []error
+	var problems Problems
 	for _, entry := range entriesOf(s) {
 		t, err := Parse(entry)
 		if err != nil {
-			errs = append(errs, err)
+			problems.Add(err)
 			continue
 		}
 		taints = append(taints, t)
 	}
-	return taints, errors.Join(errs...)
+	return taints, problems.Err()
 }
+
+// longestList is how long all annotations of an object together can be: API servers refuse more.
+const longestList = apivalidation.TotalAnnotationSizeLimitB
 
 // entriesOf splits a comma-separated list; blanks around entries and empty entries do not count.
 func entriesOf(list string) []string {

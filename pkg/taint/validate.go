@@ -3,7 +3,6 @@
 package taint
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,7 +24,7 @@ const (
 	ControlPlane Role = true
 )
 
-// Validate returns an error for each taint that may not be declared at path. Taints that old holds unchanged are not
+// Validate returns an error for each taint that may not be declared at path, or for the first of them. Taints that old holds unchanged are not
 // judged, so that an object which was stored before Heirloom came can still be updated.
 func Validate(path *field.Path, role Role, taints, old []clusterv1.MachineTaint) field.ErrorList {
 	var errs field.ErrorList
@@ -37,6 +36,9 @@ func Validate(path *field.Path, role Role, taints, old []clusterv1.MachineTaint)
 		}
 		if seen[id]++; seen[id] > max(1, before[id]) {
 			errs = append(errs, field.Duplicate(at, id.String()))
+		}
+		if len(errs) >= MostProblems {
+			break
 		}
 	}
 	return errs
@@ -59,6 +61,10 @@ func ValidateAnnotations(path *field.Path, role Role, annotations, old map[strin
 			continue
 		}
 		at := path.Key(name)
+		if len(value) > longestList {
+			errs = append(errs, field.TooLong(at, "", longestList))
+			continue
+		}
 		errs = append(errs, unreadable(at, value, old[name])...)
 		// What could not be read has been judged; what remains is judged as typed taints are.
 		taints, _ := declared(annotations, name, propagationOf(name))
@@ -81,6 +87,9 @@ func unreadable(at *field.Path, list, old string) field.ErrorList {
 		if _, err := Parse(entry); err != nil {
 			errs = append(errs, field.Invalid(at, entry, err.Error()))
 		}
+		if len(errs) >= MostProblems {
+			break
+		}
 	}
 	return errs
 }
@@ -97,10 +106,10 @@ func propagationOf(annotation string) clusterv1.MachineTaintPropagation {
 // left out here, so that no write carries what the API server or Cluster API would refuse.
 func Usable(role Role, taints []clusterv1.MachineTaint) ([]clusterv1.MachineTaint, error) {
 	var usable []clusterv1.MachineTaint
-	var problems []error
+	var problems Problems
 	for _, t := range taints {
 		if errs := check(nil, role, t); len(errs) > 0 {
-			problems = append(problems, &UnusableError{ID: MachineID(t), Reason: errs[0].Detail})
+			problems.Add(&UnusableError{ID: MachineID(t), Reason: errs[0].Detail})
 			continue
 		}
 		if Initialize(t) {
@@ -108,7 +117,7 @@ func Usable(role Role, taints []clusterv1.MachineTaint) ([]clusterv1.MachineTain
 		}
 		usable = append(usable, t)
 	}
-	return usable, errors.Join(problems...)
+	return usable, problems.Err()
 }
 
 // UnusableError says why a taint may not reach an object.

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package taint
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// MostProblems is how many problems of one list are told. Nobody reads more, and somebody who sends a review of their own could
+// fill the memory with them.
+const MostProblems = 100
+
+// Problems collects what had to be left out.
+type Problems struct {
+	told []error
+	more int
+}
+
+// Add notes a problem.
+func (p *Problems) Add(problem error) {
+	if len(p.told) == MostProblems {
+		p.more++
+		return
+	}
+	p.told = append(p.told, problem)
+}
+
+// Err returns the first problems and how many more there are; nil where there are none.
+func (p *Problems) Err() error {
+	if p.more == 0 {
+		return errors.Join(p.told...)
+	}
+	return errors.Join(errors.Join(p.told...), fmt.Errorf("and %d more", p.more))
+}
+
+// few returns the first of the errors.
+func few(errs field.ErrorList) field.ErrorList {
+	return errs[:min(len(errs), MostProblems)]
+}
