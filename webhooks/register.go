@@ -5,6 +5,8 @@ package webhooks
 import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
 )
 
 // The paths that the webhook configurations of the Helm chart call.
@@ -21,6 +23,7 @@ const (
 
 // Register adds every webhook to the server.
 func Register(server webhook.Server, dependencies Dependencies) {
+	reviews := newIntake(managementRoom(), dependencies.Metrics.AdmissionRejected(metrics.ManagementServer))
 	for path, d := range map[string]decider{
 		ControlPlanesPath:      controlPlanes(dependencies),
 		MachineDeploymentsPath: machineDeployments(dependencies),
@@ -31,8 +34,8 @@ func Register(server webhook.Server, dependencies Dependencies) {
 		NodesPath:              nodes{dependencies},
 		TaintsPath:             taints{},
 	} {
-		server.Register(path, leaving{told: dependencies.Leaving, Handler: &admission.Webhook{Handler: failOpen{
+		server.Register(path, leaving{told: dependencies.Leaving, Handler: reviews.wrap(&admission.Webhook{Handler: failOpen{
 			decider: d, metrics: dependencies.Metrics, namespace: dependencies.Namespace,
-		}}})
+		}}, byAddress)})
 	}
 }

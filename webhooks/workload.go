@@ -53,15 +53,16 @@ func newWorkload(dependencies Dependencies, keys WorkloadKeys, denials WorkloadD
 	if dependencies.Live != nil {
 		dependencies.Live = newLimitedReader(dependencies.Live)
 	}
+	reviews := newIntake(workloadRoom(), dependencies.Metrics.AdmissionRejected(metrics.WorkloadServer))
 	return workload{
 		keys: keys, denials: denials, chain: &cached,
-		nodes: &admission.Webhook{Handler: namingCluster{failOpen{
+		nodes: reviews.wrap(&admission.Webhook{Handler: namingCluster{failOpen{
 			decider: workloadNodes{dependencies}, metrics: dependencies.Metrics,
-		}}},
+		}}}, byCluster),
 	}
 }
 
-// ServeHTTP implements http.Handler.
+// ServeHTTP implements http.Handler. Of a request that proves no Cluster, nothing but the path is read.
 func (h workload) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	cluster, ok := h.caller(r)
 	if !ok {

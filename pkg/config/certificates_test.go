@@ -23,6 +23,16 @@ func TestCertificates(t *testing.T) {
 	Expect(c.WebhookCertHosts).To(Equal([]string{"a.ns.svc", "*.example.com", "fd00::1", "127.0.0.1"}), "as they stand in a certificate")
 }
 
+func TestClientCertificates(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	c, err := complete(t, "--webhook-client-ca-file=ca.crt", "--webhook-client-names=a,b")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(c.WebhookClientCAFile).To(Equal("ca.crt"))
+	Expect(c.WebhookClientNames).To(Equal([]string{"a", "b"}))
+	_, err = complete(t, "--webhook-client-names=a")
+	Expect(err).To(MatchError("--webhook-client-names needs --webhook-client-ca-file"))
+}
+
 func TestBadCertificateFlags(t *testing.T) {
 	for _, tc := range []struct {
 		name string

@@ -48,6 +48,8 @@ type Options struct {
 	WebhookCertValidity   time.Duration
 	WebhookCertCAValidity time.Duration
 	WebhookCertCAGrace    time.Duration
+	WebhookClientCAFile   string
+	WebhookClientNames    []string
 
 	LeaderElect              bool
 	LeaderElectNamespace     string

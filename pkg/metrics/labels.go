@@ -27,6 +27,34 @@ const (
 	Failed Outcome = "failed"
 )
 
+// Server is one of the webhook servers.
+type Server string
+
+// The webhook servers.
+const (
+	// ManagementServer answers the management cluster's API servers.
+	ManagementServer Server = "management"
+	// WorkloadServer answers those of workload clusters.
+	WorkloadServer Server = "workload"
+)
+
+// Rejection is why a request was turned away before anything of it was decoded.
+type Rejection string
+
+// The reasons.
+const (
+	// TooLarge: no API server sends a review as large.
+	TooLarge Rejection = "too_large"
+	// TooMany: there was no room for it beside others.
+	TooMany Rejection = "too_many"
+	// TooSlow: its body did not arrive in time.
+	TooSlow Rejection = "too_slow"
+	// Unauthenticated: it came without a client certificate that is accepted.
+	Unauthenticated Rejection = "unauthenticated"
+	// TooManyConnections: a connection was closed, and no request read.
+	TooManyConnections Rejection = "too_many_connections"
+)
+
 // LookupResult is what came of looking an owner up for an admission request.
 type LookupResult string
 

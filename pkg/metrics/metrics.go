@@ -19,6 +19,7 @@ type Metrics struct {
 	registerer prometheus.Registerer
 
 	admissions  *prometheus.CounterVec
+	rejections  *prometheus.CounterVec
 	lookups     *prometheus.CounterVec
 	denials     prometheus.Counter
 	keys        *prometheus.CounterVec
@@ -39,6 +40,10 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 		admissions: counter("heirloom_admission_requests_total",
 			"Admission requests answered, by kind, operation and outcome (injected, unchanged, unmatched, refused, failed).",
 			"kind", "operation", "outcome"),
+		rejections: counter("heirloom_admission_requests_rejected_total",
+			"Admission requests turned away before they were decoded, by server (management, workload) and reason "+
+				"(too_large, too_many, too_slow, unauthenticated, too_many_connections). The failure policy holds for them.",
+			"server", "reason"),
 		lookups: counter("heirloom_admission_owner_lookups_total",
 			"Owners looked up to answer an admission request, by result (cached, live, missing, error).", "result"),
 		denials: prometheus.NewCounter(prometheus.CounterOpts{
@@ -69,7 +74,7 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 		workloads: gauge("heirloom_workload_clusters", "Clusters by the state of the connection to their API server (connected, disconnected).", "state"),
 	}
 	for _, c := range []prometheus.Collector{
-		info, m.admissions, m.lookups, m.denials, m.keys, m.drift, m.writes, m.waiting, m.unprotected, m.labelled, m.workloads,
+		info, m.admissions, m.rejections, m.lookups, m.denials, m.keys, m.drift, m.writes, m.waiting, m.unprotected, m.labelled, m.workloads,
 	} {
 		if err := m.register(c); err != nil {
 			return nil, err
@@ -96,6 +101,11 @@ func gauge(name, help string, labels ...string) *prometheus.GaugeVec {
 // Admission counts an answered admission request.
 func (m *Metrics) Admission(kind, operation string, outcome Outcome) {
 	m.admissions.WithLabelValues(kind, operation, string(outcome)).Inc()
+}
+
+// AdmissionRejected returns what counts requests of a server that were turned away.
+func (m *Metrics) AdmissionRejected(server Server) func(Rejection) {
+	return func(why Rejection) { m.rejections.WithLabelValues(string(server), string(why)).Inc() }
 }
 
 // OwnerLookup counts an owner that was looked up to answer an admission request.

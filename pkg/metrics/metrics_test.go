@@ -31,6 +31,7 @@ func exercise(t *testing.T, registry *prometheus.Registry) {
 	m.Admission("Machine", "CREATE", metrics.Injected)
 	m.Admission("Machine", "CREATE", metrics.Injected)
 	m.Admission("Node", "UPDATE", metrics.Failed)
+	m.AdmissionRejected(metrics.WorkloadServer)(metrics.TooMany)
 	m.OwnerLookup(metrics.Cached)
 	m.OwnerLookup(metrics.Live)
 	m.Key(metrics.ByAdmission, "Machine", "label", metrics.KeyInjected)
@@ -61,6 +62,7 @@ func TestMetrics(t *testing.T) {
 	Expect(samples(t, registry)).To(ContainElements(
 		`heirloom_admission_requests_total{kind="Machine",operation="CREATE",outcome="injected"} 2`,
 		`heirloom_admission_requests_total{kind="Node",operation="UPDATE",outcome="failed"} 1`,
+		`heirloom_admission_requests_rejected_total{reason="too_many",server="workload"} 1`,
 		`heirloom_admission_owner_lookups_total{result="cached"} 1`,
 		`heirloom_admission_owner_lookups_total{result="live"} 1`,
 		`heirloom_inherited_keys_total{by="admission",change="injected",kind="Machine",what="label"} 1`,

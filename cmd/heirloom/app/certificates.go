@@ -60,8 +60,8 @@ func (s *certificate) add(mgr ctrl.Manager, registrar *registration.Registrar) e
 }
 
 // server returns a webhook server that serves the certificate.
-func (s *certificate) server(c *config.Config, port int) webhook.Server {
-	return webhook.NewServer(webhook.Options{
+func (s *certificate) server(c *config.Config, port int) *server {
+	return newServer(webhook.Options{
 		Host: c.WebhookHost, Port: port, TLSOpts: slices.Concat(c.TLS, []func(*tls.Config){s.Serve}),
 	})
 }

@@ -188,7 +188,9 @@ func addWebhooksAndLoop(
 	dependencies := webhooks.Dependencies{
 		Chain: &admission, Live: mgr.GetAPIReader(), Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: from.policy, Leaving: leaving,
 	}
-	webhooks.Register(mgr.GetWebhookServer(), dependencies)
+	if err := addWebhooks(mgr, c, dependencies); err != nil {
+		return err
+	}
 	if err := addWorkloadServer(mgr, c, served, dependencies, registrar, counters); err != nil {
 		return err
 	}
@@ -198,6 +200,26 @@ func addWebhooksAndLoop(
 		Providers: kinds, Workloads: clusterCache, Admissions: admissions(c, byPolicy, registrar), ProviderGroups: c.ProviderGroups, NoExecuteRate: c.NoExecuteRate,
 		Recorder: recorder, Policy: from.policy, PolicyChanges: from.changes,
 	})
+}
+
+// addWebhooks adds the webhooks that the management cluster's API servers call, and says who else may call them.
+func addWebhooks(mgr ctrl.Manager, c *config.Config, dependencies webhooks.Dependencies) error {
+	webhooks.Register(mgr.GetWebhookServer(), dependencies)
+	limited, ok := mgr.GetWebhookServer().(*server)
+	if !ok {
+		return fmt.Errorf("the webhook server is a %T", mgr.GetWebhookServer())
+	}
+	rejected := dependencies.Metrics.AdmissionRejected(metrics.ManagementServer)
+	limited.refused = func() { rejected(metrics.TooManyConnections) }
+	accepted, err := newClients(c)
+	if err != nil || accepted == nil {
+		return err
+	}
+	accepted.guard(limited, rejected)
+	if err := mgr.Add(accepted); err != nil {
+		return fmt.Errorf("adding what follows the CAs of the webhooks' clients: %w", err)
+	}
+	return nil
 }
 
 // addChecks makes the probes tell the truth: ready means that the caches are filled, the webhook server answers and the

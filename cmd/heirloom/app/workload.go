@@ -93,7 +93,8 @@ func addWorkloadServer(
 	if registrar == nil {
 		return nil
 	}
-	server := served.server(c, c.WorkloadWebhookPort)
+	server, rejected := served.server(c, c.WorkloadWebhookPort), counters.AdmissionRejected(metrics.WorkloadServer)
+	server.refused = func() { rejected(metrics.TooManyConnections) }
 	webhooks.RegisterWorkload(server, dependencies, registrar.Keys, counters)
 	if err := mgr.Add(server); err != nil {
 		return fmt.Errorf("adding the webhook server of workload clusters: %w", err)
