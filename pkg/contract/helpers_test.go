@@ -38,6 +38,8 @@ type apiServer struct {
 	indexes, documents atomic.Int32
 	// answer stands in for a document's, where it is set.
 	answer atomic.Pointer[http.HandlerFunc]
+	// index stands in for that of all documents, likewise.
+	index atomic.Pointer[http.HandlerFunc]
 }
 
 func newAPIServer() *apiServer {
@@ -47,6 +49,10 @@ func newAPIServer() *apiServer {
 func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !strings.HasPrefix(r.URL.Path, "/openapi/v3/") {
 		a.indexes.Add(1)
+		if answer := a.index.Load(); answer != nil {
+			(*answer)(w, r)
+			return
+		}
 		a.HandleDiscovery(w, r)
 		return
 	}
@@ -65,6 +71,11 @@ func (a *apiServer) answerWith(answer http.HandlerFunc) {
 		return
 	}
 	a.answer.Store(&answer)
+}
+
+// answerIndexWith makes the API server answer with something else than what it publishes.
+func (a *apiServer) answerIndexWith(answer http.HandlerFunc) {
+	a.index.Store(&answer)
 }
 
 // client is what a manager makes its client of, over the network.

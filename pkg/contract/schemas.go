@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/openapi"
 	"k8s.io/kube-openapi/pkg/spec3"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/heirloom-dev/heirloom/pkg/broadcast"
@@ -34,10 +36,20 @@ type Schemas struct {
 	Client openapi.Client
 	// Interval is how often the API server is asked whether the schemas have changed.
 	Interval time.Duration
+	// UnknownFor is how long what the API server does not publish counts as unknown, before it is asked again. Whoever can send
+	// admission requests chooses what is asked about.
+	UnknownFor time.Duration
 
 	fetches singleflight.Group
 	mu      sync.RWMutex
 	known   map[schema.GroupVersion]*document
+	index   index
+}
+
+// index is what the API server has published when it was asked last.
+type index struct {
+	paths map[string]openapi.GroupVersion
+	at    time.Time
 }
 
 // document is what is kept of the published document of a group version. It does not change.
@@ -62,8 +74,29 @@ func (s *Schemas) Start(ctx context.Context) error {
 }
 
 // ControlPlane returns the layout of a control plane's kind, which the caller must not change. It asks the API server if
-// the kind is not known yet, and the next time again if that failed or the API server does not know the kind either.
+// the kind is not known yet, and again later if that failed or the API server does not know the kind either.
 func (s *Schemas) ControlPlane(ctx context.Context, gvk schema.GroupVersionKind) (capi.Layout, error) {
+	if gvk.Group != capi.ControlPlaneGroup {
+		return capi.Layout{}, fmt.Errorf("%s is no kind of control plane", gvk.GroupKind())
+	}
+	return s.layout(ctx, gvk)
+}
+
+// Machine returns the layout of Machines of that version. Where it cannot be found out, it is that of the newest release. The
+// API server is not asked about other versions than those that Heirloom understands.
+func (s *Schemas) Machine(ctx context.Context, gvk schema.GroupVersionKind) capi.Layout {
+	machine := clusterv1.GroupVersion.WithKind("Machine").GroupKind().WithVersion(gvk.Version)
+	if !slices.Contains(capi.ServedVersions(), gvk.Version) {
+		return capi.MachineLayout(gvk.Version)
+	}
+	layout, err := s.layout(ctx, machine)
+	if err != nil {
+		return capi.MachineLayout(gvk.Version)
+	}
+	return layout
+}
+
+func (s *Schemas) layout(ctx context.Context, gvk schema.GroupVersionKind) (capi.Layout, error) {
 	gv := gvk.GroupVersion()
 	doc := s.lookup(gv)
 	if doc != nil {
@@ -82,28 +115,19 @@ func (s *Schemas) ControlPlane(ctx context.Context, gvk schema.GroupVersionKind)
 	return layout, nil
 }
 
-// Machine returns the layout of Machines of that version. Where it cannot be found out, it is that of the newest release.
-func (s *Schemas) Machine(ctx context.Context, gvk schema.GroupVersionKind) capi.Layout {
-	layout, err := s.ControlPlane(ctx, gvk)
-	if err != nil {
-		return capi.MachineLayout(gvk.Version)
-	}
-	return layout
-}
-
 // refresh looks which of the documents that are known have changed, and reads those again.
 func (s *Schemas) refresh(ctx context.Context) error {
 	known := s.all()
 	if len(known) == 0 {
 		return nil
 	}
-	index, err := share(ctx, &s.fetches, "index", s.Client.Paths)
+	paths, err := s.paths(ctx, 0)
 	if err != nil {
-		return fmt.Errorf("reading the index of schemas: %w", err)
+		return err
 	}
 	var failed []error
 	for gv, doc := range known {
-		published, ok := index[indexKey(gv)]
+		published, ok := paths[indexKey(gv)]
 		switch {
 		case !ok:
 			s.forget(gv)
@@ -115,14 +139,51 @@ func (s *Schemas) refresh(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
+// paths returns what the API server publishes, as it was told at most so long ago.
+func (s *Schemas) paths(ctx context.Context, age time.Duration) (map[string]openapi.GroupVersion, error) {
+	s.mu.RLock()
+	known := s.index
+	s.mu.RUnlock()
+	if known.paths != nil && time.Since(known.at) < age {
+		return known.paths, nil
+	}
+	paths, err := share(ctx, &s.fetches, "index", func() (map[string]openapi.GroupVersion, error) {
+		read := index{at: time.Now()}
+		var err error
+		if read.paths, err = s.Client.Paths(); err != nil {
+			return nil, err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.index = read
+		return read.paths, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the index of schemas: %w", err)
+	}
+	return paths, nil
+}
+
 // fetch reads the document of a group version, once for all who need it at the same time. If what is known is not what
-// the caller has seen, then somebody else has just read it.
+// the caller has seen, then somebody else has just read it; and what the caller has seen need not be read again while it is
+// what is published. A group version that is not published costs no request, but for the index.
 func (s *Schemas) fetch(ctx context.Context, gv schema.GroupVersion, seen *document) (*document, error) {
+	paths, err := s.paths(ctx, s.UnknownFor)
+	if err != nil {
+		return nil, fmt.Errorf("reading the schemas of %s: %w", gv, err)
+	}
+	published, ok := paths[indexKey(gv)]
+	if !ok {
+		return nil, fmt.Errorf("reading the schemas of %s: the API server publishes none", gv)
+	}
+	if seen != nil && seen.url == published.ServerRelativeURL() {
+		return seen, nil
+	}
 	doc, err := share(ctx, &s.fetches, indexKey(gv), func() (*document, error) {
 		if doc := s.lookup(gv); doc != nil && doc != seen {
 			return doc, nil
 		}
-		doc, err := s.read(gv)
+		doc, err := read(published, gv)
 		if err == nil {
 			s.keep(ctx, gv, doc)
 		}
@@ -148,15 +209,7 @@ func share[T any](ctx context.Context, group *singleflight.Group, key string, re
 	}
 }
 
-func (s *Schemas) read(gv schema.GroupVersion) (*document, error) {
-	index, err := s.Client.Paths()
-	if err != nil {
-		return nil, err
-	}
-	published, ok := index[indexKey(gv)]
-	if !ok {
-		return nil, errors.New("the API server publishes none")
-	}
+func read(published openapi.GroupVersion, gv schema.GroupVersion) (*document, error) {
 	raw, err := published.Schema(runtime.ContentTypeJSON)
 	if err != nil {
 		return nil, err

@@ -33,6 +33,9 @@ import (
 // schemaTimeout bounds the requests for schemas, which have no context to do so.
 const schemaTimeout = 30 * time.Second
 
+// unknownFor is how long a kind that the API server does not serve counts as unknown for those who send admission requests.
+const unknownFor = 5 * time.Second
+
 // run wires everything and blocks until a while after ctx is done.
 func run(ctx context.Context, c *config.Config) error {
 	leaving := ctx.Done()
@@ -140,7 +143,7 @@ func addSchemas(ctx context.Context, mgr ctrl.Manager, c *config.Config) (*contr
 	if err != nil {
 		return nil, fmt.Errorf("creating the discovery client: %w", err)
 	}
-	schemas := &contract.Schemas{Client: discoveryClient.OpenAPIV3(), Interval: c.SyncPeriod}
+	schemas := &contract.Schemas{Client: discoveryClient.OpenAPIV3(), Interval: c.SyncPeriod, UnknownFor: unknownFor}
 	if err := mgr.Add(schemas); err != nil {
 		return nil, fmt.Errorf("adding the reader of schemas: %w", err)
 	}
