@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -30,8 +31,8 @@ import (
 	"github.com/heirloom-dev/heirloom/webhooks"
 )
 
-// schemaTimeout bounds the requests for schemas, which have no context to do so.
-const schemaTimeout = 30 * time.Second
+// discoveryTimeout bounds the requests for schemas and kinds.
+const discoveryTimeout = 30 * time.Second
 
 // unknownFor is how long a kind that the API server does not serve counts as unknown for those who send admission requests.
 const unknownFor = 5 * time.Second
@@ -134,15 +135,20 @@ func addPolicy(mgr ctrl.Manager, c *config.Config) (policySource, error) {
 	}, nil
 }
 
-// addSchemas starts what finds out which fields Machines and the control planes of providers have. Machines' are read now,
-// so that no admission request waits for them.
-func addSchemas(ctx context.Context, mgr ctrl.Manager, c *config.Config) (*contract.Schemas, error) {
+// newDiscovery returns a client whose requests end by themselves: they have no context to do so.
+func newDiscovery(mgr ctrl.Manager) (discovery.DiscoveryInterface, error) {
 	restConfig := rest.CopyConfig(mgr.GetConfig())
-	restConfig.Timeout = schemaTimeout
-	discoveryClient, err := discovery.NewDiscoveryClientForConfig(restConfig)
+	restConfig.Timeout = discoveryTimeout
+	client, err := discovery.NewDiscoveryClientForConfig(restConfig)
 	if err != nil {
 		return nil, fmt.Errorf("creating the discovery client: %w", err)
 	}
+	return client, nil
+}
+
+// addSchemas starts what finds out which fields Machines and the control planes of providers have. Machines' are read now,
+// so that no admission request waits for them.
+func addSchemas(ctx context.Context, mgr ctrl.Manager, c *config.Config, discoveryClient discovery.DiscoveryInterface) (*contract.Schemas, error) {
 	schemas := &contract.Schemas{Client: discoveryClient.OpenAPIV3(), Interval: c.SyncPeriod, UnknownFor: unknownFor}
 	if err := mgr.Add(schemas); err != nil {
 		return nil, fmt.Errorf("adding the reader of schemas: %w", err)
@@ -169,7 +175,11 @@ func addWebhooksAndLoop(
 	if err != nil {
 		return err
 	}
-	schemas, err := addSchemas(ctx, mgr, c)
+	discoveryClient, err := newDiscovery(mgr)
+	if err != nil {
+		return err
+	}
+	schemas, err := addSchemas(ctx, mgr, c, discoveryClient)
 	if err != nil {
 		return err
 	}
@@ -186,10 +196,15 @@ func addWebhooksAndLoop(
 		return err
 	}
 	cached := ownerchain.Chain{Cache: mgr.GetClient(), Mapper: mgr.GetRESTMapper(), ManagementCluster: c.ManagementClusterKey}
+	live, err := newReader(mgr)
+	if err != nil {
+		return err
+	}
 	admission := cached
-	admission.Live, admission.Count = mgr.GetAPIReader(), counters.OwnerLookup
+	admission.Live, admission.Count = live, counters.OwnerLookup
+	admission.Mapper = &ownerchain.Kinds{Discovery: discoveryClient, UnknownFor: unknownFor}
 	dependencies := webhooks.Dependencies{
-		Chain: &admission, Live: mgr.GetAPIReader(), Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: from.policy, Leaving: leaving,
+		Chain: &admission, Live: live, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: from.policy, Leaving: leaving,
 	}
 	if err := addWebhooks(mgr, c, dependencies); err != nil {
 		return err
@@ -223,6 +238,15 @@ func addWebhooks(mgr ctrl.Manager, c *config.Config, dependencies webhooks.Depen
 		return fmt.Errorf("adding what follows the CAs of the webhooks' clients: %w", err)
 	}
 	return nil
+}
+
+// newReader returns a client with a rate limit of its own: whatever the webhooks are asked, the loop goes on to read.
+func newReader(mgr ctrl.Manager) (client.Reader, error) {
+	reader, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+	if err != nil {
+		return nil, fmt.Errorf("creating the webhooks' client: %w", err)
+	}
+	return reader, nil
 }
 
 // addChecks makes the probes tell the truth: ready means that the caches are filled, the webhook server answers and the
