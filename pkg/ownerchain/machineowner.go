@@ -43,7 +43,7 @@ func (c *Chain) machineOwner(ctx context.Context, m *capi.Machine) (MachineOwner
 	switch {
 	case ref == nil:
 		return MachineOwner{}, nil
-	case groupOf(ref) == capi.ControlPlaneGroup:
+	case groupOf(ref) == capi.ControlPlaneGroup && !inherit.IsTemplate(ref.Kind):
 		return c.controlPlane(ctx, m, ref)
 	case ref.Kind == "MachinePool":
 		return c.machinePool(ctx, m)

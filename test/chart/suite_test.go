@@ -65,7 +65,7 @@ func everything() values {
 		},
 		"imagePullSecrets": []any{values{"name": "registry"}}, "image": values{"digest": "sha256:" + strings.Repeat("a", 64)},
 		"serviceAccount": values{"name": "other", "annotations": values{"example.com/role": "x"}},
-		"webhooks":       values{"validation": values{"failurePolicy": "Fail", "timeoutSeconds": 10}},
+		"webhooks":       values{"clientCA": values{"configMapName": "clients", "key": "clients.pem", "names": []any{"api-server"}}, "validation": values{"failurePolicy": "Fail", "timeoutSeconds": 10}},
 		"certificates":   values{"certManager": values{"issuerRef": values{"name": "ca", "kind": "ClusterIssuer"}}},
 		"monitoring": values{
 			"readers":        []any{values{"name": "prometheus", "namespace": "monitoring"}},

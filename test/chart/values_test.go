@@ -142,6 +142,8 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{values{"manager": values{"enabled": false}}, "manager.enabled=false needs webhooks.url"},
 		{values{"workloadClusters": values{"admission": "webhook"}}, "workloadClusters.admission=webhook needs workloadClusters.webhookURL"},
 		{values{"webhooks": values{"url": "https://127.0.0.1:9443"}}, "webhooks.url needs certificates.mode=self or provided"},
+		{values{"webhooks": values{"clientCA": values{"names": []any{"api-server"}}}}, "webhooks.clientCA.names needs webhooks.clientCA.configMapName"},
+		{values{"webhooks": values{"clientCA": values{"configMapName": "clients", "key": "../ca"}}}, "/webhooks/clientCA/key"},
 		{provided(nil), "certificates.provided.caBundle"},
 		{provided(values{"provided": values{"caBundle": "bm8gY2VydGlmaWNhdGU="}}), "certificates.provided.caBundle must be CA certificates"},
 		{provided(values{"provided": values{"caBundle": aCertificate}}), "certificates.provided.secretName"},

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -43,6 +44,7 @@ func run(ctx context.Context, c *config.Config) error {
 	ctx, end := outlive(ctx, c.ShutdownDelay)
 	defer end()
 	ctrl.Log.Info("Starting Heirloom", "version", version.String())
+	limitMemory(memlimit.FromCgroup)
 	restConfig, err := restConfigOf(c)
 	if err != nil {
 		return err

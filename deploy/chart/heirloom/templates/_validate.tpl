@@ -25,6 +25,9 @@
 {{- if and (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) }}
 {{- fail "serviceAccount.create=false needs serviceAccount.name: the ServiceAccount that is there already" }}
 {{- end }}
+{{- if and .Values.webhooks.clientCA.names (not .Values.webhooks.clientCA.configMapName) }}
+{{- fail "webhooks.clientCA.names needs webhooks.clientCA.configMapName: the CAs of these clients" }}
+{{- end }}
 {{- include "heirloom.validateManager" . }}
 {{- end }}
 
