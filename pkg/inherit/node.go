@@ -120,7 +120,7 @@ func (p Policy) completed(
 func (p Policy) nodeMetadata(m *capi.Machine, current NodeState, writer Writer) (result NodeState, err error) {
 	record := RecordOf(current)
 	labels := mapSync{
-		current: current.Labels, declared: m.Labels, recorded: record.Labels, vouches: record.vouches,
+		current: current.Labels, declared: m.Labels, recorded: sets.New(record.Labels...), vouches: record.vouches(),
 		byRule: nodeLabel, byOperator: p.additionalLabel,
 		rules:    current.Annotations[clusterv1.LabelsFromMachineAnnotation],
 		operator: current.Annotations[LabelsFromMachineAnnotation],

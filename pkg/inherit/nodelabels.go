@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
@@ -61,12 +63,12 @@ type mapSync struct {
 	// can be believed. recorded are keys that came from the Machine, whatever they list.
 	rules, operator string
 	vouches         func(key string) bool
-	recorded        []string
+	recorded        sets.Set[string]
 }
 
 // sync returns the map after inheritance and the tracking annotations that go with it.
 func (s mapSync) sync() (result map[string]string, rules, operator string) {
-	result = filter(s.current, func(key string) bool { return s.brings(key) || !slices.Contains(s.recorded, key) })
+	result = filter(s.current, func(key string) bool { return s.brings(key) || !s.recorded.Has(key) })
 	s.pruneOperator(result)
 	rulesTracked := s.pruneRules(result)
 	var operatorTracked []string
@@ -118,6 +120,9 @@ func (s mapSync) pruneOperator(result map[string]string) {
 // splitKeys reads a tracking annotation. Blanks and empty entries are passed over: the annotation is Cluster API's and
 // anybody may have edited it.
 func splitKeys(s string) []string {
+	if len(s) > apivalidation.TotalAnnotationSizeLimitB {
+		return nil // no API server has stored it
+	}
 	var keys []string
 	for key := range strings.SplitSeq(s, ",") {
 		if key = strings.TrimSpace(key); key != "" {

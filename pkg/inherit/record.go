@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
@@ -78,13 +79,15 @@ func digest(text string) string {
 
 // vouches reports whether a label that a tracking annotation lists did come from the Machine. Of one that the kubelet could
 // take away itself, its word is enough.
-func (r Record) vouches(key string) bool {
-	return !restricted(key) || slices.Contains(r.Labels, key)
+func (r Record) vouches() func(key string) bool {
+	labels := sets.New(r.Labels...)
+	return func(key string) bool { return !restricted(key) || labels.Has(key) }
 }
 
 // only returns those of the listed taints that did come from the Machine.
 func (r Record) only(listed []corev1.Taint) []corev1.Taint {
-	return slices.DeleteFunc(listed, func(t corev1.Taint) bool { return taint.Find(r.Taints, taint.IDOf(t)) < 0 })
+	recorded := taint.Positions(r.Taints)
+	return slices.DeleteFunc(listed, func(t corev1.Taint) bool { _, ok := recorded[taint.IDOf(t)]; return !ok })
 }
 
 // anything vouches for every key.

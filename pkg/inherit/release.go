@@ -24,7 +24,7 @@ func Release(current NodeState, keepValues bool) NodeState {
 	listed := current.Annotations
 	if !keepValues {
 		record := RecordOf(current)
-		forget(result.Labels, record.vouches, listed[LabelsFromMachineAnnotation], listed[clusterv1.LabelsFromMachineAnnotation])
+		forget(result.Labels, record.vouches(), listed[LabelsFromMachineAnnotation], listed[clusterv1.LabelsFromMachineAnnotation])
 		forget(result.Annotations, anything, listed[AnnotationsFromMachineAnnotation], listed[clusterv1.AnnotationsFromMachineAnnotation])
 		result.Taints = taint.Sync(result.Taints, nil, record.only(onlyOurTaints(listed)), true)
 	}
