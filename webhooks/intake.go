@@ -45,7 +45,7 @@ func workloadRoom() room   { return room{ordinary: 2 << 20, caller: 1 << 19, lar
 // answer, so that their failure policy holds. Without it, a few dozen large reviews at once would take the memory of the one
 // process on which all clusters rely. Nothing of a review is read before there is room for it.
 type intake struct {
-	room
+	size room
 	// rejected counts reviews that are turned away.
 	rejected        func(metrics.Rejection)
 	patience        time.Duration
@@ -64,7 +64,7 @@ type caller struct {
 
 func newIntake(size room, rejected func(metrics.Rejection)) *intake {
 	return &intake{
-		room: size, rejected: rejected, patience: patience, callers: map[string]*caller{},
+		size: size, rejected: rejected, patience: patience, callers: map[string]*caller{},
 		ordinary: semaphore.NewWeighted(size.ordinary), large: semaphore.NewWeighted(size.large),
 	}
 }
@@ -89,7 +89,9 @@ func (i *intake) wrap(next http.Handler, callerOf func(*http.Request) string) ht
 			i.turnAway(w, r, http.StatusRequestTimeout, metrics.TooSlow)
 			return
 		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
+		if len(body) > 0 {
+			r.Body = io.NopCloser(bytes.NewReader(body))
+		}
 		next.ServeHTTP(w, r)
 	})
 }
@@ -112,8 +114,8 @@ func (i *intake) enter(ctx context.Context, name string, size int64) (leave func
 	needed := []*semaphore.Weighted{own.Weighted, i.ordinary}
 	if size < 0 || size > ordinaryReview {
 		needed = []*semaphore.Weighted{i.large}
-		if size < 0 || size > i.room.large {
-			size = i.room.large
+		if size < 0 || size > i.size.large {
+			size = i.size.large
 		}
 	}
 	for n, part := range needed {
@@ -140,7 +142,7 @@ func (i *intake) begin(name string) *caller {
 	defer i.mu.Unlock()
 	own, known := i.callers[name]
 	if !known {
-		own = &caller{Weighted: semaphore.NewWeighted(i.room.caller)}
+		own = &caller{Weighted: semaphore.NewWeighted(i.size.caller)}
 	}
 	if i.requests == mostRequests || own.requests == mostRequests/2 {
 		return nil

@@ -5,7 +5,6 @@ package webhooks
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -94,7 +93,7 @@ func TestHonestReviewsGoOnBesideLargeOnes(t *testing.T) {
 	Expect(statuses).To(Equal(map[int]int{http.StatusOK: 1, http.StatusTooManyRequests: len(large) - 1}))
 	Expect(d.callers).To(BeEmpty())
 	Expect(d.requests).To(BeZero())
-	Expect(d.large.TryAcquire(d.room.large) && d.ordinary.TryAcquire(d.room.ordinary)).To(BeTrue(), "all room is given back")
+	Expect(d.large.TryAcquire(d.size.large) && d.ordinary.TryAcquire(d.size.ordinary)).To(BeTrue(), "all room is given back")
 }
 
 // However many ordinary reviews one caller sends, there is room for another's.
@@ -103,7 +102,7 @@ func TestOneCallerDoesNotTakeTheRoomOfOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			Expect, Eventually := NewWithT(t).Expect, NewWithT(t).Eventually
 			d := newDoor(t, workloadRoom())
-			fit := min(int(d.room.caller)/size, mostRequests/2)
+			fit := min(int(d.size.caller)/size, mostRequests/2)
 			var greedy []<-chan int
 			for range fit + 20 {
 				greedy = append(greedy, d.send("greedy", size))
@@ -190,7 +189,7 @@ func TestReviewsThatComeTooSlowlyAreTurnedAway(t *testing.T) {
 	defer response.Body.Close()
 	Expect(response.StatusCode).To(Equal(http.StatusRequestTimeout))
 	Expect(d.counted()).To(ConsistOf(metrics.TooSlow))
-	Expect(d.ordinary.TryAcquire(d.room.ordinary)).To(BeTrue())
+	Expect(d.ordinary.TryAcquire(d.size.ordinary)).To(BeTrue())
 }
 
 // Of a request that proves no Cluster, nothing but its path is read.
@@ -198,7 +197,7 @@ func TestForgedPathsAreNotRead(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	s := newServer(t, abroad, nil, inherit.Policy{})
 	handler := newWorkload(s.Dependencies, someKeys{newKey(1)}, &denials{})
-	for path, read := range map[string]bool{registration.Path(newKey(9), red): false, registration.Path(newKey(1), red): true} {
+	for path, read := range map[string]bool{registration.Path(newKey(9), identity(red)): false, registration.Path(newKey(1), identity(red)): true} {
 		was := false
 		recorder := httptest.NewRecorder()
 		request := httptest.NewRequest(http.MethodPost, path, body{func() error {
@@ -222,5 +221,7 @@ func TestCallers(t *testing.T) {
 	Expect(byCluster(request)).To(Equal("/"))
 	of := request.WithContext(context.WithValue(request.Context(), callerKey{}, types.NamespacedName{Namespace: "ns", Name: "red"}))
 	Expect(byCluster(of)).To(Equal("ns/red"))
-	Expect(fmt.Sprint(managementRoom().caller*2 <= managementRoom().ordinary, workloadRoom().caller*2 <= workloadRoom().ordinary)).To(Equal("true true"))
+	for _, size := range []room{managementRoom(), workloadRoom()} {
+		Expect(size.caller*2).To(BeNumerically("<=", size.ordinary), "no caller has all of it")
+	}
 }

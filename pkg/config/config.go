@@ -59,6 +59,7 @@ func (o *Options) Complete() (*Config, error) {
 		c.completeWorkloads(),
 		c.completeServers(),
 		c.completeCertificates(),
+		c.validateClients(),
 		c.validateWatch(),
 		c.validateLeaderElection(),
 		c.validateLogs(),
