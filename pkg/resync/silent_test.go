@@ -172,6 +172,9 @@ func TestWorkloadClustersWaitForNoOther(t *testing.T) {
 	l.admissions <- event.GenericEvent{Object: theCluster()}
 	l.eventually(asked.all).Should(ConsistOf("ensure webhook in ns/c", "ensure webhook in ns/c"))
 	l.Expect(s.asked.all()).To(HaveLen(manySilent))
+
+	s.end()
+	l.eventually(s.asked.all).Should(HaveLen(2*manySilent), "each is seen to with the new keys as well, once it has answered")
 }
 
 // silentWay is a way to admit Nodes for which a silent cluster is asked.
