@@ -92,7 +92,8 @@ func (p Policy) annotated(inherited Content, m *capi.Machine) ([]clusterv1.Machi
 		usable = slices.DeleteFunc(usable, func(t clusterv1.MachineTaint) bool { return !carried.Has(t) })
 	}
 	if p.PaceEviction && mayHaveNode(m) {
-		usable = slices.DeleteFunc(usable, func(t clusterv1.MachineTaint) bool { return evicts(t) && !isTyped(t, m) })
+		typed := typedIn(m)
+		usable = slices.DeleteFunc(usable, func(t clusterv1.MachineTaint) bool { return evicts(t) && !typed(t) })
 	}
 	return usable, errors.Join(parseErr, err)
 }
@@ -103,11 +104,16 @@ func mayHaveNode(m *capi.Machine) bool {
 	return m.Status.NodeRef.Name != "" || m.Spec.ProviderID != ""
 }
 
-// isTyped reports whether the Machine has the taint in its spec, so that Cluster API has brought it to the Node.
-func isTyped(t clusterv1.MachineTaint, m *capi.Machine) bool {
-	return slices.ContainsFunc(m.Spec.Taints, func(typed clusterv1.MachineTaint) bool {
-		return taint.MachineID(typed) == taint.MachineID(t) && (taint.Always(typed) || taint.Initialize(t))
-	})
+// typedIn returns which taints the Machine has in its spec, so that Cluster API has brought them to the Node.
+func typedIn(m *capi.Machine) func(clusterv1.MachineTaint) bool {
+	always := map[taint.ID]bool{}
+	for _, t := range m.Spec.Taints {
+		always[taint.MachineID(t)] = always[taint.MachineID(t)] || taint.Always(t)
+	}
+	return func(t clusterv1.MachineTaint) bool {
+		alwaysThere, there := always[taint.MachineID(t)]
+		return there && (alwaysThere || taint.Initialize(t))
+	}
 }
 
 func roleOf(m *capi.Machine) taint.Role {

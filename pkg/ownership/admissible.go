@@ -71,11 +71,16 @@ func (p *Plan) notOnlyOurs(at capi.Paths, current inherit.Content, unreadable *e
 func both(stays, before inherit.Content) inherit.Content {
 	annotations := maps.Clone(before.Annotations)
 	maps.DeleteFunc(annotations, func(key, _ string) bool { _, still := stays.Annotations[key]; return !still })
-	taints := slices.DeleteFunc(slices.Clone(before.Taints), func(t clusterv1.MachineTaint) bool {
-		return !slices.ContainsFunc(stays.Taints, func(s clusterv1.MachineTaint) bool { return taint.MachineID(s) == taint.MachineID(t) })
-	})
+	stay := map[any]bool{}
+	for _, t := range stays.Taints {
+		stay[taint.MachineID(t)] = true
+	}
+	for _, gate := range stays.Fields.ReadinessGates {
+		stay[gate.ConditionType] = true
+	}
+	taints := slices.DeleteFunc(slices.Clone(before.Taints), func(t clusterv1.MachineTaint) bool { return !stay[taint.MachineID(t)] })
 	gates := slices.DeleteFunc(slices.Clone(before.Fields.ReadinessGates), func(gate clusterv1.MachineReadinessGate) bool {
-		return !slices.ContainsFunc(stays.Fields.ReadinessGates, func(s clusterv1.MachineReadinessGate) bool { return s.ConditionType == gate.ConditionType })
+		return !stay[gate.ConditionType]
 	})
 	return inherit.Content{Annotations: annotations, Taints: taints, Fields: inherit.Fields{ReadinessGates: gates}}
 }
