@@ -90,7 +90,7 @@ func TestWhatFlagsMean(t *testing.T) {
 			g.Expect(c.ProviderGroups).To(Equal([]string{"infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io", "infra.example.com", "acme", "boot.example.com"}))
 		}},
 		{name: "Nodes of workload clusters are the loop's", check: func(g Gomega, c *config.Config) {
-			g.Expect(c.WorkloadAdmission).To(Equal("none"))
+			g.Expect(c.WorkloadAdmission).To(Equal("auto"))
 			g.Expect(c.WorkloadWebhookURL).To(BeEmpty())
 		}},
 		{
@@ -152,7 +152,7 @@ func TestBadFlags(t *testing.T) {
 		{args: []string{"--no-execute-rate=-1"}, want: []string{"--no-execute-rate=-1"}},
 		{args: []string{"--no-execute-rate=NaN"}, want: []string{"--no-execute-rate"}},
 		{args: []string{"--no-execute-rate=+Inf"}, want: []string{"--no-execute-rate"}},
-		{args: []string{"--workload-admission=magic"}, want: []string{`--workload-admission="magic": must be none, webhook or policy`}},
+		{args: []string{"--workload-admission=magic"}, want: []string{`--workload-admission="magic": must be auto, none, webhook or policy`}},
 		{args: []string{"--workload-admission=webhook"}, want: []string{"--workload-admission=webhook needs --workload-webhook-url"}},
 		{args: []string{"--workload-webhook-url=http://h"}, want: []string{"--workload-webhook-url", "--workload-webhook-key-secret"}},
 		{args: []string{"--workload-webhook-key-secret=b"}, want: []string{`--workload-webhook-key-secret="b": must be <namespace>/<name>`}},

@@ -119,8 +119,8 @@ func (o *Options) addWatchFlags(fs *pflag.FlagSet) {
 }
 
 func (o *Options) addWorkloadFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.WorkloadAdmission, "workload-admission", workload.AdmitByLoop,
-		"How Nodes of workload clusters are admitted whose Cluster does not have the label "+workload.AdmissionLabel+": none (the loop brings what they inherit), webhook (by --workload-webhook-url) or policy (a generated MutatingAdmissionPolicy).")
+	fs.StringVar(&o.WorkloadAdmission, "workload-admission", workload.AdmitAutomatically,
+		"How Nodes of workload clusters are admitted whose Cluster does not have the label "+workload.AdmissionLabel+": auto (by policy where the workload cluster can have one, else by webhook where there is a URL), none (the loop alone brings what they inherit), webhook (by --workload-webhook-url) or policy (a generated MutatingAdmissionPolicy).")
 	fs.StringVar(&o.WorkloadWebhookURL, "workload-webhook-url", "",
 		"URL under which the API servers of workload clusters reach --workload-webhook-port, https://<host>[:<port>][/<path>]. If unspecified, no webhook is registered in workload clusters.")
 	fs.IntVar(&o.WorkloadWebhookPort, "workload-webhook-port", 9444,

@@ -17,13 +17,13 @@ import (
 func (c *Config) completeWorkloads() error {
 	errs := []error{c.completeWorkloadWebhook()}
 	switch c.WorkloadAdmission {
-	case workload.AdmitByLoop, workload.AdmitByPolicy:
+	case workload.AdmitAutomatically, workload.AdmitByLoop, workload.AdmitByPolicy:
 	case workload.AdmitByWebhook:
 		if c.WorkloadWebhookURL == "" {
 			errs = append(errs, errors.New("--workload-admission=webhook needs --workload-webhook-url"))
 		}
 	default:
-		errs = append(errs, fmt.Errorf("--workload-admission=%q: must be none, webhook or policy", c.WorkloadAdmission))
+		errs = append(errs, fmt.Errorf("--workload-admission=%q: must be auto, none, webhook or policy", c.WorkloadAdmission))
 	}
 	if c.ClusterCacheConcurrency < 1 || c.ClusterCacheClientBurst < 1 || !(c.ClusterCacheClientQPS > 0) {
 		errs = append(errs, errors.New("--clustercache-concurrency, --clustercache-client-qps and --clustercache-client-burst must be positive"))

@@ -58,6 +58,20 @@ func (a PolicyAdmission) Ensure(ctx context.Context, workload client.Client, ide
 	return nil
 }
 
+// Lacking implements conditional.
+func (a PolicyAdmission) Lacking(workload client.Client) (string, error) {
+	served, err := admissionpolicy.Served(workload)
+	if err != nil || served {
+		return "", err
+	}
+	return "the workload cluster's API server does not serve MutatingAdmissionPolicies (Kubernetes 1.36 or later does)", nil
+}
+
+// Try implements conditional.
+func (a PolicyAdmission) Try(ctx context.Context, workload client.Client) error {
+	return admissionpolicy.Try(ctx, workload)
+}
+
 // tell reports on the Cluster what cannot be mended by trying again.
 func (a PolicyAdmission) tell(ctx context.Context, key types.NamespacedName, reason, note string) error {
 	cluster, err := a.Chain.Cluster(ctx, key.Namespace, key.Name)

@@ -13,6 +13,7 @@ const (
 	reasonWorkloadAdmissionRegistered = "WorkloadAdmissionRegistered"
 	reasonWorkloadAdmissionRemoved    = "WorkloadAdmissionRemoved"
 	reasonWorkloadAdmissionFailed     = "WorkloadAdmissionFailed"
+	reasonWorkloadAdmissionFallback   = "WorkloadAdmissionFallback"
 	reasonUnknownWorkloadAdmission    = "UnknownWorkloadAdmission"
 	reasonNoAdmissionPolicies         = "NoAdmissionPolicies"
 	reasonAdmissionPolicyFull         = "AdmissionPolicyFull"

@@ -54,9 +54,10 @@ type Dependencies struct {
 	// never does.
 	PolicyChanges func() <-chan event.GenericEvent
 
-	// settled and patience are made by Setup.
-	settled  settled
-	patience patience
+	// settled, patience and automatic are made by Setup.
+	settled   settled
+	patience  patience
+	automatic *automatic
 }
 
 // Schemas tells where a Machine and a kind of control plane have what they can inherit.
@@ -77,7 +78,7 @@ const (
 
 // Setup adds the loop's controllers to the manager.
 func Setup(mgr ctrl.Manager, d Dependencies) error {
-	d.settled, d.patience = newSettled(), newPatience()
+	d.settled, d.patience, d.automatic = newSettled(), newPatience(), newAutomatic()
 	for name, add := range map[string]func(ctrl.Manager, *builder.Builder) error{
 		"controlplane":      d.addControlPlanes,
 		"machinedeployment": d.addMachineDeployments,

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -73,18 +74,20 @@ func (r workloads) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 				r.nodes.forget(node) // nobody will ask about it again
 			}
 			r.count(req.NamespacedName, false, false)
+			r.automatic.forget(req.NamespacedName)
 		}
 		return ctrl.Result{}, gone(err, "Cluster")
 	}
 	err := r.watch(ctx, req.NamespacedName)
 	r.count(req.NamespacedName, err == nil, err != nil)
+	var again time.Duration
 	if err == nil {
-		err = r.admit(ctx, cluster)
+		again, err = r.admit(ctx, cluster)
 	}
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return ctrl.Result{}, nil // the connection will wake it
 	}
-	return ctrl.Result{}, err
+	return ctrl.Result{RequeueAfter: again}, err
 }
 
 func (r workloads) count(cluster types.NamespacedName, connected, disconnected bool) {
@@ -115,11 +118,12 @@ func (r workloads) watch(ctx context.Context, cluster types.NamespacedName) erro
 	}))
 }
 
-// admit sets one way up and takes the others away. A paused Cluster is left as it is; one that is opted out or being
+// admit sets one way up and then takes the others away, once API servers have heard of the one, so that there is no moment
+// without any; again is when that is, if it is not yet. A paused Cluster is left as it is; one that is opted out or being
 // deleted has none.
-func (r workloads) admit(ctx context.Context, cluster *capi.Cluster) error {
+func (r workloads) admit(ctx context.Context, cluster *capi.Cluster) (again time.Duration, err error) {
 	if len(r.Admissions.Ways) == 0 || inherit.Paused(cluster) {
-		return nil
+		return 0, nil
 	}
 	chosen := r.Admissions.of(cluster)
 	key := client.ObjectKeyFromObject(cluster)
@@ -129,17 +133,40 @@ func (r workloads) admit(ctx context.Context, cluster *capi.Cluster) error {
 	}
 	server, err := r.Workloads.GetUncachedClient(ctx, key)
 	if err != nil {
-		return fmt.Errorf("reaching the workload cluster: %w", err)
+		return 0, fmt.Errorf("reaching the workload cluster: %w", err)
 	}
-	if _, there := r.Admissions.Ways[chosen]; !there && chosen != "" && chosen != workload.AdmitByLoop {
+	others := slices.Sorted(maps.Keys(r.Admissions.Ways))
+	if chosen == workload.AdmitAutomatically {
+		if chosen, others, err = r.automatically(ctx, cluster, server); err != nil {
+			return 0, err // what is there stays
+		}
+	} else {
+		r.automatic.manual(key)
+		err = r.asChosen(ctx, cluster, server, chosen)
+	}
+	_, there := r.Admissions.Ways[chosen]
+	if again := r.automatic.hears(key); there && again > 0 {
+		return again, err
+	}
+	errs := []error{err}
+	for _, name := range others {
+		if _, there := r.Admissions.Ways[name]; there && name != chosen {
+			errs = append(errs, r.way(ctx, cluster, server, name, false))
+		}
+	}
+	return 0, errors.Join(errs...)
+}
+
+// asChosen sets up the way that an operator has chosen.
+func (r workloads) asChosen(ctx context.Context, cluster *capi.Cluster, server client.Client, chosen string) error {
+	if _, there := r.Admissions.Ways[chosen]; there {
+		return r.way(ctx, cluster, server, chosen, true)
+	}
+	if chosen != "" && chosen != workload.AdmitByLoop {
 		r.Recorder.Eventf(cluster, nil, corev1.EventTypeWarning, reasonUnknownWorkloadAdmission, "Admit",
 			"Label %s: Nodes cannot be admitted by %q; see --workload-admission and --workload-webhook-url", workload.AdmissionLabel, chosen)
 	}
-	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(r.Admissions.Ways)) {
-		errs = append(errs, r.way(ctx, cluster, server, name, name == chosen))
-	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // way sets one way to admit Nodes up or takes it away, and tells so on the Cluster.
@@ -152,6 +179,12 @@ func (r workloads) way(ctx context.Context, cluster *capi.Cluster, server client
 	} else if err = way.Remove(ctx, watched, identity); apierrors.IsForbidden(err) {
 		err = nil // whoever may not even look has not set it up
 	}
+	if watched.written {
+		r.automatic.registered(key)
+	}
+	if r.Admissions.of(cluster) == workload.AdmitAutomatically && refused(err) {
+		return err // which is told as the reason for another way
+	}
 	watched.tell(r.Recorder, cluster, name, err)
 	return err
 }
@@ -163,10 +196,14 @@ func (d Dependencies) admittedByPolicy(ctx context.Context, object client.Object
 		return nil, fmt.Errorf("expected a Machine, got %T", object)
 	}
 	cluster, err := d.Chain.Cluster(ctx, m.Namespace, m.Spec.ClusterName)
-	if err != nil || cluster == nil || d.Admissions.of(cluster) != workload.AdmitByPolicy {
+	if err != nil || cluster == nil {
 		return nil, err
 	}
-	return []types.NamespacedName{client.ObjectKeyFromObject(cluster)}, nil
+	key, way := client.ObjectKeyFromObject(cluster), d.Admissions.of(cluster)
+	if way != workload.AdmitByPolicy && (way != workload.AdmitAutomatically || !d.automatic.mayBe(key, workload.AdmitByPolicy)) {
+		return nil, nil
+	}
+	return []types.NamespacedName{key}, nil
 }
 
 // KubeconfigRefused returns what tells on a Cluster that its kubeconfig is refused, and why. The reader has the Clusters.

@@ -31,6 +31,16 @@ type way struct {
 	// err is what it answers; act is what it does in the workload cluster, too.
 	err error
 	act func(ctx context.Context, server client.Client) error
+	// lacking is what the workload cluster lacks for it, lost why nobody knows that, and refused what a try is answered with.
+	lacking       string
+	lost, refused error
+}
+
+func (w *way) Lacking(client.Client) (string, error) { return w.lacking, w.lost }
+
+func (w *way) Try(context.Context, client.Client) error {
+	w.note("try " + w.name)
+	return w.refused
 }
 
 func (w *way) Ensure(ctx context.Context, server client.Client, cluster registration.Identity) error {
@@ -63,7 +73,7 @@ func admitting(t *testing.T, cluster *capi.Cluster) (l *loop, webhook, policy *w
 
 // One way is set up, and the others are taken away.
 func TestOneWayToAdmitNodesIsSetUp(t *testing.T) {
-	webhook := []string{"remove policy from ns/c", "ensure webhook in ns/c"}
+	webhook := []string{"ensure webhook in ns/c", "remove policy from ns/c"}
 	policy := []string{"ensure policy in ns/c", "remove webhook from ns/c"}
 	none := []string{"remove policy from ns/c", "remove webhook from ns/c"}
 	for _, tc := range []struct {
