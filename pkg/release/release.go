@@ -37,6 +37,9 @@ type Options struct {
 	DeleteWebhookConfigurations, TakeLease bool
 	// OnlyWebhookConfigurations ends when the webhook configurations are gone.
 	OnlyWebhookConfigurations bool
+	// OnlyWorkloadClusters takes away what admits Nodes in workload clusters and nothing else, within a bound for each and
+	// for all. PassOverUnreachable says that one which could not be seen to is named, and is no error.
+	OnlyWorkloadClusters, PassOverUnreachable bool
 	// KeepValues leaves labels, annotations, taints and fields where they are, without an owner.
 	KeepValues bool
 	// DryRun writes nothing.
@@ -62,6 +65,9 @@ func (r Releaser) Run(ctx context.Context) error {
 	s.management = s.reporting(r.Management, "")
 	if err := s.stopWebhooks(ctx); err != nil || r.OnlyWebhookConfigurations {
 		return err
+	}
+	if r.OnlyWorkloadClusters {
+		return s.withdraw(ctx)
 	}
 	return s.withoutLeader(ctx, s.release)
 }

@@ -21,34 +21,54 @@ import (
 
 // workloads releases what is in workload clusters. One that cannot be reached holds up no other.
 func (s *session) workloads(ctx context.Context, keys *registration.Store) {
-	clusters, err := s.clusters(ctx)
+	clusters, err := s.clusters(ctx, s.report.note)
 	if err != nil {
 		s.report.failed(err)
 		return
 	}
-	registrar := &registration.Registrar{Management: s.management, Installed: s.WebhookConfiguration, BaseURL: s.WorkloadWebhookURL, Keys: keys}
+	registrar := s.registrar(keys)
+	s.eachCluster(clusters, func(cluster *unstructured.Unstructured) {
+		key := client.ObjectKeyFromObject(cluster)
+		if err := s.workload(ctx, key, registrar); err != nil {
+			s.report.failed(fmt.Errorf("workload cluster %s: %w", key, err))
+		}
+	})
+}
+
+func (s *session) registrar(keys *registration.Store) *registration.Registrar {
+	return &registration.Registrar{Management: s.management, Installed: s.WebhookConfiguration, BaseURL: s.WorkloadWebhookURL, Keys: keys}
+}
+
+func (s *session) eachCluster(clusters []*unstructured.Unstructured, do func(*unstructured.Unstructured)) {
 	var workers errgroup.Group
 	workers.SetLimit(s.Concurrency)
 	for _, cluster := range clusters {
 		workers.Go(func() error {
-			if err := s.workload(ctx, cluster, registrar); err != nil {
-				s.report.failed(fmt.Errorf("workload cluster %s: %w", cluster, err))
-			}
+			do(cluster)
 			return nil
 		})
 	}
 	_ = workers.Wait() // they report for themselves
 }
 
+<<<<<<< HEAD
 // clusters returns the Clusters whose workload clusters Heirloom has reached.
 func (s *session) clusters(ctx context.Context) ([]registration.Identity, error) {
+=======
+// clusters returns the Clusters whose workload clusters Heirloom has reached, and says which it passes over.
+func (s *session) clusters(ctx context.Context, say func(format string, args ...any)) ([]*unstructured.Unstructured, error) {
+>>>>>>> fb4df33 (Uninstall: what admits Nodes in workload clusters goes, by default)
 	gvk, err := s.servedKind("Cluster")
 	if err != nil || gvk.Empty() {
 		return nil, err
 	}
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(gvk)
+<<<<<<< HEAD
 	var clusters []registration.Identity
+=======
+	var clusters []*unstructured.Unstructured
+>>>>>>> fb4df33 (Uninstall: what admits Nodes in workload clusters goes, by default)
 	err = eachOf(ctx, s.management, list, s.Namespace, func(object client.Object) error {
 		cluster, ok := object.(*unstructured.Unstructured)
 		key := client.ObjectKeyFromObject(object)
@@ -56,11 +76,15 @@ func (s *session) clusters(ctx context.Context) ([]registration.Identity, error)
 		case !ok || key == s.ManagementCluster: // its Nodes are those of the management cluster
 		case s.WatchFilter != "" && object.GetLabels()[clusterv1.WatchLabel] != s.WatchFilter:
 		case object.GetDeletionTimestamp() != nil:
-			s.report.note("workload cluster %s: passed over, it is being deleted", key)
+			say("workload cluster %s: passed over, it is being deleted", key)
 		case !provisioned(cluster):
-			s.report.note("workload cluster %s: passed over, it has never been provisioned", key)
+			say("workload cluster %s: passed over, it has never been provisioned", key)
 		default:
+<<<<<<< HEAD
 			clusters = append(clusters, registration.IdentityOf(object))
+=======
+			clusters = append(clusters, cluster)
+>>>>>>> fb4df33 (Uninstall: what admits Nodes in workload clusters goes, by default)
 		}
 		return nil
 	})
@@ -75,21 +99,35 @@ func provisioned(cluster *unstructured.Unstructured) bool {
 }
 
 // workload releases one workload cluster: first what admits Nodes there, then the Nodes.
+<<<<<<< HEAD
 func (s *session) workload(ctx context.Context, cluster registration.Identity, registrar *registration.Registrar) error {
 	c, err := s.Workload(ctx, cluster.NamespacedName)
+=======
+func (s *session) workload(ctx context.Context, cluster types.NamespacedName, registrar *registration.Registrar) error {
+	server, err := s.withdrawFrom(ctx, cluster, registrar)
+>>>>>>> fb4df33 (Uninstall: what admits Nodes in workload clusters goes, by default)
 	if err != nil {
 		return err
+	}
+	s.nodes(ctx, server, func(*corev1.Node) bool { return true })
+	return nil
+}
+
+// withdrawFrom takes away what admits Nodes in a workload cluster.
+func (s *session) withdrawFrom(ctx context.Context, cluster types.NamespacedName, registrar *registration.Registrar) (reporting, error) {
+	c, err := s.Workload(ctx, cluster)
+	if err != nil {
+		return reporting{}, err
 	}
 	server := s.reporting(c, " in workload cluster "+cluster.String())
 	// Whoever may not even look has not set it up.
 	if err := s.removeWebhook(ctx, server, cluster, registrar); err != nil && !apierrors.IsForbidden(err) {
-		return err
+		return server, err
 	}
 	if err := (admissionpolicy.Syncer{}).Remove(ctx, server); err != nil && !apierrors.IsForbidden(err) {
-		return fmt.Errorf("removing the admission policy: %w", err)
+		return server, fmt.Errorf("removing the admission policy: %w", err)
 	}
-	s.nodes(ctx, server, func(*corev1.Node) bool { return true })
-	return nil
+	return server, nil
 }
 
 // removeWebhook removes the webhook configuration, if it leads to this Heirloom, and says so if it does not.

@@ -43,6 +43,8 @@ func newReleaseCommand() *cobra.Command {
 * In workload clusters, the webhook configuration, or the admission policy with its parameters.
 * The Secret of --workload-webhook-key-secret.
 
+With --only-workload-clusters it is the third of these alone.
+
 Where a taint goes from a Node, Pods can be scheduled there that it kept away; --keep-values leaves it. Try --dry-run.
 
 Heirloom must not be at work meanwhile. Give the flags with which it runs. A second run changes nothing. It ends with
@@ -77,6 +79,12 @@ an error if anything could not be seen to, such as a workload cluster that does 
 			"Without it, nothing is done while there is a leader.")
 	fs.BoolVar(&what.OnlyWebhookConfigurations, "only-webhook-configurations", false,
 		"End when the webhook configurations are deleted. Implies --delete-webhook-configurations.")
+	fs.BoolVar(&what.OnlyWorkloadClusters, "only-workload-clusters", false,
+		"Take away what Heirloom has made in workload clusters to admit their Nodes, and leave what objects and Nodes have inherited. "+
+			"Each workload cluster may take ten seconds, and all of them two minutes.")
+	fs.BoolVar(&what.PassOverUnreachable, "pass-over-unreachable", false,
+		"With --only-workload-clusters: a workload cluster that could not be seen to is named, also in an Event on its Cluster, and is no error.")
+	command.MarkFlagsMutuallyExclusive("only-workload-clusters", "only-webhook-configurations")
 	return command
 }
 
