@@ -86,9 +86,11 @@ func event(cluster *unstructured.Unstructured, note string) *eventsv1.Event {
 	if len(note) > 1024 {
 		note = strings.ToValidUTF8(note[:1020], "") + " …"
 	}
+	now := metav1.NowMicro()
 	return &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.GetNamespace(), GenerateName: cluster.GetName() + "."},
-		EventTime:  metav1.NowMicro(), ReportingController: "heirloom", ReportingInstance: holder,
+		// As recorders of client-go name theirs.
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.GetNamespace(), Name: fmt.Sprintf("%s.%x", cluster.GetName(), now.UnixNano())},
+		EventTime:  now, ReportingController: "heirloom", ReportingInstance: holder,
 		Type: corev1.EventTypeWarning, Reason: reasonLeft, Action: "Remove", Note: note,
 		Regarding: corev1.ObjectReference{
 			APIVersion: cluster.GetAPIVersion(), Kind: cluster.GetKind(),

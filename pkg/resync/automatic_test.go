@@ -176,7 +176,7 @@ func TestNoMomentIsWithoutAWay(t *testing.T) {
 		l.Expect(l.seeWorkload(key("c"))).To(Succeed())
 		l.told("Normal WorkloadAdmissionRegistered Cluster/c: The workload cluster's API server now admits Nodes by webhook")
 		webhook.act = nil
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		asked.take()
 
 		policy.lacking, policy.act = "", register("MutatingAdmissionPolicyBinding")
@@ -185,11 +185,11 @@ func TestNoMomentIsWithoutAWay(t *testing.T) {
 		l.Expect(asked.take()).To(Equal([]string{"try policy", "ensure policy in ns/c"}))
 		policy.act = nil
 		l.Expect(l.again).To(Equal(10 * time.Second))
-		time.Sleep(9 * time.Second)
+		<-time.After(9 * time.Second)
 		l.Expect(l.seeWorkload(key("c"))).To(Succeed(), "a Machine has changed")
 		l.Expect(asked.take()).To(Equal([]string{"ensure policy in ns/c"}))
 		l.Expect(l.again).To(Equal(time.Second))
-		time.Sleep(l.again)
+		<-time.After(l.again)
 		l.Expect(l.seeWorkload(key("c"))).To(Succeed())
 		l.Expect(asked.take()).To(Equal([]string{"ensure policy in ns/c", "remove webhook from ns/c"}))
 		l.Expect(l.again).To(BeZero())

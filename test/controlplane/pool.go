@@ -45,6 +45,9 @@ func (p *Pool) Lend(ctx context.Context, options Options) (*Lent, error) {
 	if l.ControlPlane, err = Start(ctx, options); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
+	if err := l.keepParameters(ctx); err != nil {
+		return nil, errors.Join(err, l.Stop(), os.RemoveAll(dir))
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.all = append(p.all, l)

@@ -132,13 +132,12 @@ func (s *scene) testSeenAdmission(a abroad) {
 		s.get(a.cluster)
 		s.update(a.cluster, func() { a.cluster.Labels = map[string]string{workload.AdmissionLabel: way} })
 	}
+	s.expectEvent("WorkloadAdmissionRegistered", "Cluster", a.cluster.Name, ContainSubstring("by policy"))
 	choose("webhook")
 	s.expectEvent("WorkloadAdmissionRegistered", "Cluster", a.cluster.Name, ContainSubstring("by webhook"))
-	choose("policy")
-	s.expectEvent("WorkloadAdmissionRemoved", "Cluster", a.cluster.Name, ContainSubstring("by webhook"))
-	s.expectEvent("WorkloadAdmissionRegistered", "Cluster", a.cluster.Name, ContainSubstring("by policy"))
-	choose("none")
 	s.expectEvent("WorkloadAdmissionRemoved", "Cluster", a.cluster.Name, ContainSubstring("by policy"))
+	choose("none")
+	s.expectEvent("WorkloadAdmissionRemoved", "Cluster", a.cluster.Name, ContainSubstring("by webhook"))
 }
 
 // testDocumentedMetrics looks for every metric of docs/monitoring.md, also those that the libraries export.

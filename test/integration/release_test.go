@@ -16,7 +16,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/pkg/admissionpolicy"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/registration"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/test/stage"
@@ -34,8 +36,8 @@ func TestReleaseLeavesNothing(t *testing.T) {
 	s := newScene(t, stage.Options{WorkloadWebhook: true, Args: quickLease("--additional-sync-machine-labels=^team$", "--additional-sync-machine-annotations=^note$")})
 	fleet := newFleet(s, fleetName)
 	home, red, blue := s.settle("home", declared()), s.abroad("red"), s.abroad("blue")
-	s.admitted(red, workload.AdmitByWebhook, &admissionregistrationv1.MutatingWebhookConfigurationList{})
-	s.admitted(blue, workload.AdmitByPolicy, &admissionregistrationv1.MutatingAdmissionPolicyList{})
+	s.admitted(red, workload.AdmitByWebhook)
+	s.admitted(blue, workload.AdmitByPolicy)
 	s.othersWrite(home)
 	complete := func(g Gomega, node *corev1.Node) {
 		g.Expect(node.Labels).To(And(HaveKeyWithValue("team", "ml"), HaveKey("node-role.kubernetes.io/worker")))
@@ -92,15 +94,29 @@ func TestReleaseLeavesNothing(t *testing.T) {
 	s.Expect(versions(inheriting(all()))).To(Equal(before), "a second run changes nothing")
 }
 
-// admitted chooses how the Nodes of a workload cluster are admitted, and waits until the loop has set that up.
-func (s *scene) admitted(a abroad, way string, list client.ObjectList) {
+// admitted chooses how the Nodes of a workload cluster are admitted, and waits until the loop has set that up and nothing else.
+func (s *scene) admitted(a abroad, way string) {
 	s.t.Helper()
 	s.get(a.cluster)
 	s.update(a.cluster, func() { a.cluster.Labels = map[string]string{workload.AdmissionLabel: way} })
-	s.Eventually(func(g Gomega) {
-		g.Expect(a.Client.List(s.ctx, list)).To(Succeed())
-		g.Expect(list).To(HaveField("Items", Not(BeEmpty())))
-	}).WithTimeout(patience).Should(Succeed())
+	s.Eventually(func(g Gomega) { g.Expect(s.ways(a.Client)).To(Equal([]string{way})) }).WithTimeout(patience).Should(Succeed())
+}
+
+// ways are those in which a workload cluster admits Nodes.
+func (s *scene) ways(c client.Client) []string {
+	s.t.Helper()
+	var found []string
+	for way, object := range map[string]client.Object{
+		workload.AdmitByWebhook: &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: registration.ObjectName}},
+		workload.AdmitByPolicy:  &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: admissionpolicy.Name}},
+	} {
+		err := c.Get(s.ctx, client.ObjectKeyFromObject(object), object)
+		s.Expect(client.IgnoreNotFound(err)).To(Succeed())
+		if err == nil {
+			found = append(found, way)
+		}
+	}
+	return found
 }
 
 // othersWrite makes a user and Cluster API's own controller own a part of a Machine, one of it in common with Heirloom.

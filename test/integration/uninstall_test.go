@@ -17,6 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/pkg/admissionpolicy"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
@@ -32,7 +35,13 @@ func TestHelmUninstall(t *testing.T) {
 	s.Expect(err).NotTo(HaveOccurred())
 	ca, err := controlplane.ServingCertificate(t.TempDir(), "127.0.0.1")
 	s.Expect(err).NotTo(HaveOccurred())
+	red, blue := s.abroad("red"), s.abroad("blue")
 	for _, release := range []string{"false", "true"} {
+		for _, a := range []abroad{red, blue} {
+			cluster := client.ObjectKeyFromObject(a.cluster)
+			s.Expect(admissionpolicy.Syncer{}.Ensure(s.ctx, a.Client, cluster, nil, inherit.Policy{})).To(Succeed())
+			s.Expect(s.ways(a.Client)).To(Equal([]string{workload.AdmitByPolicy}))
+		}
 		name := "farewell-" + release
 		_, _, err = controlplane.Helm(s.ctx, kubeconfig, "install", name, filepath.Join(root, "deploy", "chart", "heirloom"),
 			"--namespace", name, "--create-namespace", "--set", "fullnameOverride="+name, "--set", "uninstall.release="+release,
@@ -44,18 +53,42 @@ func TestHelmUninstall(t *testing.T) {
 			_, _, err := controlplane.Helm(s.ctx, kubeconfig, "uninstall", name, "--namespace", name, "--timeout", "2m")
 			uninstalled <- err
 		}()
-		s.playJob(name, uninstalled)
+		if release == "false" {
+			blue.Door.Shut()
+		}
+		ended := s.playJob(name, uninstalled)
 		s.Eventually(uninstalled).WithTimeout(patience).Should(Receive(BeNil()))
 		for _, object := range s.everything(s.ControlPlane) {
 			if object.GetKind() != "Namespace" && object.GetKind() != "Lease" && object.GetKind() != "Event" {
 				s.Expect(object.GetName()).NotTo(HavePrefix(name), object.GetKind())
 			}
 		}
+		s.Expect(s.ways(red.Client)).To(BeEmpty())
+		s.endNamespace(red)
+		if release == "true" {
+			s.Expect(s.ways(blue.Client)).To(BeEmpty())
+			continue
+		}
+		s.Expect(s.ways(blue.Client)).NotTo(BeEmpty(), "it did not answer")
+		s.Expect(ended.stderr).To(And(ContainSubstring("workload cluster blue/blue: what admits Nodes there could not be taken away, and stays. "+
+			"By hand, with its kubeconfig: kubectl delete --ignore-not-found "), Not(ContainSubstring("workload cluster red/red")), Not(ContainSubstring("there is no Event"))))
+		s.expectEvent("WorkloadAdmissionLeft", "Cluster", "blue", ContainSubstring("kubectl delete"))
+		s.Expect(blue.Door.Open()).To(Succeed())
 	}
 }
 
+// endNamespace does what the namespace controller would with that of the parameters.
+func (s *scene) endNamespace(a abroad) {
+	s.t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: admissionpolicy.DefaultNamespace}}
+	s.Expect(a.Client.Get(s.ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
+	s.Expect(namespace.DeletionTimestamp).NotTo(BeNil())
+	namespace.Spec.Finalizers = nil
+	s.Expect(a.Client.SubResource("finalize").Update(s.ctx, namespace)).To(Succeed())
+}
+
 // playJob does what the kubelet and the Job controller would with the hook's Job.
-func (s *scene) playJob(name string, uninstalled <-chan error) {
+func (s *scene) playJob(name string, uninstalled <-chan error) ended {
 	s.t.Helper()
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name + "-uninstall"}}
 	s.Eventually(func(g Gomega) {
@@ -88,4 +121,5 @@ func (s *scene) playJob(name string, uninstalled <-chan error) {
 		})
 	}
 	s.Expect(s.Client.Status().Patch(s.ctx, job, client.MergeFrom(before))).To(Succeed())
+	return ended
 }

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -39,9 +38,8 @@ func TestWorkloadClustersCallByURL(t *testing.T) {
 		s.get(a.cluster)
 		s.update(a.cluster, func() { a.cluster.Labels = map[string]string{workload.AdmissionLabel: way} })
 	}
-	s.Consistently(registered).WithTimeout(time.Second).ShouldNot(Succeed(), "it is off by default")
-	choose("webhook")
-	s.Eventually(registered).WithTimeout(patience).Should(Succeed())
+	s.Eventually(func() []string { return s.ways(a.Client) }).WithTimeout(patience).Should(Equal([]string{workload.AdmitByPolicy}), "by default")
+	s.admitted(a, workload.AdmitByWebhook)
 
 	kubelet, err := a.User("system:node:"+a.m.Name, "system:nodes")
 	s.Expect(err).NotTo(HaveOccurred())

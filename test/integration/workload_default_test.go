@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// Without any flag or label, a Node of a workload cluster has in its very first version what it inherits and its kubelet may
+// set, and is kept free until the rest has come.
+func TestNodesAreAdmittedByDefault(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, stage.Options{})
+	a := s.abroad("served")
+	asKubelet := func(name string) client.Client {
+		config, err := a.User("system:node:"+name, "system:nodes")
+		s.Expect(err).NotTo(HaveOccurred())
+		c, err := client.New(config, client.Options{Scheme: stage.Scheme()})
+		s.Expect(err).NotTo(HaveOccurred())
+		return c
+	}
+	complete := func(g Gomega, node *corev1.Node) {
+		g.Expect(taint.FormatList(node.Spec.Taints)).To(And(ContainSubstring("gpu=true:NoSchedule"), ContainSubstring("annotated=yes:NoSchedule"),
+			ContainSubstring("node.cluster.x-k8s.io/uninitialized:NoSchedule")))
+		g.Expect(node.Labels).To(HaveKeyWithValue("node.cluster.x-k8s.io/pool", "gpu"))
+		g.Expect(node.Annotations).To(HaveKeyWithValue("node.cluster.x-k8s.io/note", "for nodes"))
+	}
+	names := []string{a.m.Name}
+	for i := range 9 {
+		m := stage.Machine(a.ms, fmt.Sprint("served-", i))
+		s.create(m)
+		names = append(names, m.Name)
+	}
+	for _, name := range names { // the API server has to hear of the policy, and of all parameters
+		kubelet := asKubelet(name)
+		s.Eventually(func(g Gomega) {
+			node := stage.Node(name)
+			g.Expect(kubelet.Create(s.ctx, node, client.DryRunAll)).To(Succeed())
+			complete(g, node)
+		}).WithTimeout(patience).WithPolling(polling).Should(Succeed())
+	}
+
+	for _, name := range names {
+		node := stage.Node(name)
+		s.Expect(asKubelet(name).Create(s.ctx, node)).To(Succeed())
+		complete(s, node)
+		s.expectInherited(a, node)
+	}
+	s.expectEvent("WorkloadAdmissionRegistered", "Cluster", a.cluster.Name, ContainSubstring("by policy"))
+}
