@@ -31,7 +31,7 @@ func Served(workload client.Client) (bool, error) {
 // Try asks, by dry runs, whether the policy and its binding may be written in a workload cluster, and returns the API
 // server's answer. Nothing is written: without it, parameters would come and go that no policy reads.
 func Try(ctx context.Context, workload client.Client) error {
-	for _, object := range []client.Object{AdmissionPolicy(), Binding(DefaultNamespace)} {
+	for _, object := range []client.Object{AdmissionPolicy(), Binding(DefaultNamespace, 1)} {
 		config, err := applyConfiguration(object)
 		if err != nil {
 			return err

@@ -55,7 +55,7 @@ func (s *session) withdraw(ctx context.Context) error {
 		s.eachCluster(clusters, func(cluster *unstructured.Unstructured) {
 			bounded, cancel := context.WithTimeout(bounded, patience)
 			defer cancel()
-			if _, err := s.withdrawFrom(bounded, client.ObjectKeyFromObject(cluster), registrar); err != nil {
+			if _, err := s.withdrawFrom(bounded, registration.IdentityOf(cluster), registrar); err != nil {
 				s.left(ctx, cluster, err)
 			}
 		})

@@ -41,7 +41,7 @@ func (s *apiServer) events(t *testing.T) []string {
 func TestOnlyWorkloadClusters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
-		red := holds(served, ofBoth(), calls(url+registration.Path(key, types.NamespacedName{Namespace: "ns", Name: "red"})))
+		red := holds(served, ofBoth(), calls(url+registration.Path(key, registration.IdentityOf(provisionedCluster(t, "red")))))
 		Expect(admissionpolicy.Syncer{}.Ensure(t.Context(), red.others, types.NamespacedName{}, nil, inherit.Policy{})).To(Succeed())
 		f := fleet{
 			holds(served, provisionedCluster(t, "red"), keys(key), teamed(t, core, "Machine", "m"), ofBoth(), heldBy("pod", 0)),

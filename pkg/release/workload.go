@@ -28,9 +28,9 @@ func (s *session) workloads(ctx context.Context, keys *registration.Store) {
 	}
 	registrar := s.registrar(keys)
 	s.eachCluster(clusters, func(cluster *unstructured.Unstructured) {
-		key := client.ObjectKeyFromObject(cluster)
-		if err := s.workload(ctx, key, registrar); err != nil {
-			s.report.failed(fmt.Errorf("workload cluster %s: %w", key, err))
+		identity := registration.IdentityOf(cluster)
+		if err := s.workload(ctx, identity, registrar); err != nil {
+			s.report.failed(fmt.Errorf("workload cluster %s: %w", identity, err))
 		}
 	})
 }
@@ -51,24 +51,15 @@ func (s *session) eachCluster(clusters []*unstructured.Unstructured, do func(*un
 	_ = workers.Wait() // they report for themselves
 }
 
-<<<<<<< HEAD
-// clusters returns the Clusters whose workload clusters Heirloom has reached.
-func (s *session) clusters(ctx context.Context) ([]registration.Identity, error) {
-=======
 // clusters returns the Clusters whose workload clusters Heirloom has reached, and says which it passes over.
 func (s *session) clusters(ctx context.Context, say func(format string, args ...any)) ([]*unstructured.Unstructured, error) {
->>>>>>> fb4df33 (Uninstall: what admits Nodes in workload clusters goes, by default)
 	gvk, err := s.servedKind("Cluster")
 	if err != nil || gvk.Empty() {
 		return nil, err
 	}
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(gvk)
-<<<<<<< HEAD
-	var clusters []registration.Identity
-=======
 	var clusters []*unstructured.Unstructured
->>>>>>> fb4df33 (Uninstall: what admits Nodes in workload clusters goes, by default)
 	err = eachOf(ctx, s.management, list, s.Namespace, func(object client.Object) error {
 		cluster, ok := object.(*unstructured.Unstructured)
 		key := client.ObjectKeyFromObject(object)
@@ -80,11 +71,7 @@ func (s *session) clusters(ctx context.Context, say func(format string, args ...
 		case !provisioned(cluster):
 			say("workload cluster %s: passed over, it has never been provisioned", key)
 		default:
-<<<<<<< HEAD
-			clusters = append(clusters, registration.IdentityOf(object))
-=======
 			clusters = append(clusters, cluster)
->>>>>>> fb4df33 (Uninstall: what admits Nodes in workload clusters goes, by default)
 		}
 		return nil
 	})
@@ -99,13 +86,8 @@ func provisioned(cluster *unstructured.Unstructured) bool {
 }
 
 // workload releases one workload cluster: first what admits Nodes there, then the Nodes.
-<<<<<<< HEAD
 func (s *session) workload(ctx context.Context, cluster registration.Identity, registrar *registration.Registrar) error {
-	c, err := s.Workload(ctx, cluster.NamespacedName)
-=======
-func (s *session) workload(ctx context.Context, cluster types.NamespacedName, registrar *registration.Registrar) error {
 	server, err := s.withdrawFrom(ctx, cluster, registrar)
->>>>>>> fb4df33 (Uninstall: what admits Nodes in workload clusters goes, by default)
 	if err != nil {
 		return err
 	}
@@ -114,8 +96,8 @@ func (s *session) workload(ctx context.Context, cluster types.NamespacedName, re
 }
 
 // withdrawFrom takes away what admits Nodes in a workload cluster.
-func (s *session) withdrawFrom(ctx context.Context, cluster types.NamespacedName, registrar *registration.Registrar) (reporting, error) {
-	c, err := s.Workload(ctx, cluster)
+func (s *session) withdrawFrom(ctx context.Context, cluster registration.Identity, registrar *registration.Registrar) (reporting, error) {
+	c, err := s.Workload(ctx, cluster.NamespacedName)
 	if err != nil {
 		return reporting{}, err
 	}

@@ -180,7 +180,7 @@ func (r workloads) way(ctx context.Context, cluster *capi.Cluster, server client
 		err = nil // whoever may not even look has not set it up
 	}
 	if watched.written {
-		r.automatic.registered(key)
+		r.automatic.registered(identity.NamespacedName)
 	}
 	if r.Admissions.of(cluster) == workload.AdmitAutomatically && refused(err) {
 		return err // which is told as the reason for another way
