@@ -112,7 +112,7 @@ func newServer(t testing.TB, cache client.Reader, live client.Reader, policy inh
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return server{registry: registry, Dependencies: Dependencies{
 		Chain: &ownerchain.Chain{
-			Cache: cache, Live: live, ManagementCluster: types.NamespacedName{Namespace: "ns", Name: "c"},
+			Cache: cache, Live: live, ManagementCluster: ownerchain.Always(types.NamespacedName{Namespace: "ns", Name: "c"}),
 		},
 		Metrics: counters,
 		Schemas: newer,

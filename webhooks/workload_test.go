@@ -178,7 +178,6 @@ func TestAWorkloadClusterIsAnsweredUntouched(t *testing.T) {
 		{name: "about another group's nodes", request: write{object: bare}, change: resource("metrics.k8s.io", "nodes", "")},
 		{name: "about no resource", request: write{object: bare}, change: resource("", "", "")},
 		{name: "about a kubelet's update", request: write{object: bare, old: bare, user: "system:node:node-1"}},
-		{name: "about a Node that opted out", request: write{object: "{metadata: {name: node-1, labels: {heirloom.dev/ignore: ''}}}"}},
 		{name: "whose Cluster opted out", cache: withRed("{metadata: {labels: {heirloom.dev/ignore: ''}}}"), request: write{object: bare}},
 		{name: "whose Cluster is paused", cache: withRed("{spec: {paused: true}}"), request: write{object: bare}},
 		{name: "while the cache fails, and is not told why", cache: listless{abroad}, request: write{object: bare}, failed: true},

@@ -161,7 +161,7 @@ func TestThePolicyFailsOpenAndIsForCreatesOnly(t *testing.T) {
 	selector, err := metav1.LabelSelectorAsSelector(policy.Spec.MatchConstraints.ObjectSelector)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(selector.Matches(k8slabels.Set{"kubernetes.io/os": "linux"})).To(BeTrue())
-	Expect(selector.Matches(k8slabels.Set{inherit.IgnoreLabel: ""})).To(BeFalse(), "a Node that is opted out")
+	Expect(selector.Matches(k8slabels.Set{inherit.IgnoreLabel: ""})).To(BeTrue(), "no kubelet can opt its Node out")
 	Expect(*binding.Spec.ParamRef.ParameterNotFoundAction).To(Equal(admissionregistrationv1.AllowAction))
 	Expect(binding.Spec.ParamRef.Namespace).To(Equal("somewhere"))
 	Expect(binding.Spec.ParamRef.Name).To(BeEmpty())

@@ -7,8 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-
-	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 const (
@@ -51,14 +49,12 @@ func AdmissionPolicy() *admissionregistrationv1.MutatingAdmissionPolicy {
 	}
 }
 
-// registrations are the creates of Nodes, but not of those that are opted out.
+// registrations are the creates of Nodes. The opt-out label means nothing on a Node, where its kubelet may write it.
 func registrations() *admissionregistrationv1.MatchResources {
 	return &admissionregistrationv1.MatchResources{
 		MatchPolicy:       ptr.To(admissionregistrationv1.Equivalent),
 		NamespaceSelector: &metav1.LabelSelector{},
-		ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-			{Key: inherit.IgnoreLabel, Operator: metav1.LabelSelectorOpDoesNotExist},
-		}},
+		ObjectSelector:    &metav1.LabelSelector{},
 		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
 			RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},

@@ -26,12 +26,17 @@ import (
 // propagationAuto is the value of --cluster-api-taint-propagation that makes Heirloom find out.
 const propagationAuto = "auto"
 
+// managementClusterAuto is the value of --management-cluster that makes Heirloom find out.
+const managementClusterAuto = "auto"
+
 // Config is what the options mean, checked.
 type Config struct {
 	Options
 
 	// ManagementClusterKey is the name in --management-cluster, or empty.
 	ManagementClusterKey types.NamespacedName
+	// DetectManagementCluster says that Heirloom has to find out which Cluster it is.
+	DetectManagementCluster bool
 	// WorkloadWebhookKeyName is the name in --workload-webhook-key-secret, or empty.
 	WorkloadWebhookKeyName types.NamespacedName
 	// WebhookCertName is the name in --webhook-cert-secret, or empty; WebhookCertHosts what its certificate is for.
@@ -107,12 +112,16 @@ func compile(flag string, expressions []string) ([]*regexp.Regexp, error) {
 }
 
 func (c *Config) completeManagementCluster() error {
-	if c.ManagementCluster == "" {
+	switch c.ManagementCluster {
+	case "":
+		return nil
+	case managementClusterAuto:
+		c.DetectManagementCluster = true
 		return nil
 	}
 	namespace, name, ok := strings.Cut(c.ManagementCluster, "/")
 	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return fmt.Errorf("--management-cluster=%q: must be <namespace>/<name>", c.ManagementCluster)
+		return fmt.Errorf("--management-cluster=%q: must be auto, <namespace>/<name> or empty", c.ManagementCluster)
 	}
 	c.ManagementClusterKey = types.NamespacedName{Namespace: namespace, Name: name}
 	return nil

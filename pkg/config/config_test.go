@@ -70,6 +70,14 @@ func TestWhatFlagsMean(t *testing.T) {
 		}},
 		{name: "the management cluster has a namespace and a name", args: []string{"--management-cluster=capi/mgmt"}, check: func(g Gomega, c *config.Config) {
 			g.Expect(c.ManagementClusterKey).To(Equal(types.NamespacedName{Namespace: "capi", Name: "mgmt"}))
+			g.Expect(c.DetectManagementCluster).To(BeFalse())
+		}},
+		{name: "the management cluster can be found out", args: []string{"--management-cluster=auto"}, check: func(g Gomega, c *config.Config) {
+			g.Expect(c.DetectManagementCluster).To(BeTrue())
+		}},
+		{name: "no Cluster may be the management cluster", args: []string{"--management-cluster="}, check: func(g Gomega, c *config.Config) {
+			g.Expect(c.DetectManagementCluster).To(BeFalse())
+			g.Expect(c.ManagementClusterKey).To(BeZero())
 		}},
 		{name: "taint propagation can be found out", args: []string{"--cluster-api-taint-propagation=auto"}, check: func(g Gomega, c *config.Config) {
 			g.Expect(c.DetectTaintPropagation).To(BeTrue())
@@ -130,7 +138,7 @@ func TestBadFlags(t *testing.T) {
 		{args: []string{"--cluster-api-taint-propagation=maybe"}, want: []string{`--cluster-api-taint-propagation="maybe": must be auto, enabled or disabled`}},
 		{args: []string{"--cluster-api-taint-propagation="}, want: []string{"--cluster-api-taint-propagation"}},
 		{args: []string{"--cluster-api-taint-propagation=unknown"}, want: []string{"--cluster-api-taint-propagation"}},
-		{args: []string{"--management-cluster=mgmt"}, want: []string{`--management-cluster="mgmt": must be <namespace>/<name>`}},
+		{args: []string{"--management-cluster=mgmt"}, want: []string{`--management-cluster="mgmt": must be auto, <namespace>/<name> or empty`}},
 		{args: []string{"--management-cluster=/mgmt"}, want: []string{"--management-cluster"}},
 		{args: []string{"--management-cluster=capi/"}, want: []string{"--management-cluster"}},
 		{args: []string{"--management-cluster=a/b/c"}, want: []string{"--management-cluster"}},

@@ -106,9 +106,9 @@ func (o *Options) addWatchFlags(fs *pflag.FlagSet) {
 		"Namespace whose Cluster API objects are watched. If unspecified, those of all namespaces are.")
 	fs.StringVar(&o.WatchFilter, "watch-filter", "",
 		"Label value that an object must carry to inherit. The label key is always "+clusterv1.WatchLabel+". If unspecified, all objects inherit.")
-	fs.StringVar(&o.ManagementCluster, "management-cluster", "",
-		"<namespace>/<name> of the Cluster whose Nodes live in the management cluster's own API server, if it manages itself. "+
-			"Its Nodes are then matched with Machines by nodeRef, providerID and addresses. If unspecified, Nodes of the management cluster are matched by providerID only.")
+	fs.StringVar(&o.ManagementCluster, "management-cluster", managementClusterAuto,
+		"The Cluster whose Nodes live in the management cluster's own API server, if it manages itself: <namespace>/<name>, or auto. "+
+			"With auto, it is the one whose kubeconfig leads an administrator to that API server; Heirloom finds it. Nodes of the management cluster inherit from Machines of this Cluster only. If empty, they inherit nothing.")
 	fs.DurationVar(&o.SyncPeriod, "sync-period", 10*time.Minute,
 		"The minimum interval at which watched objects are looked at again (e.g. 15m).")
 	fs.StringVar(&o.HealthAddr, "health-addr", ":9440", "The address the health endpoint binds to.")

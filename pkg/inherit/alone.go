@@ -9,7 +9,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
-// IgnoreLabel opts an object out of inheritance; on a Cluster, everything that belongs to the Cluster.
+// IgnoreLabel opts an object of Cluster API out of inheritance; on a Machine also its Node, on a Cluster everything that
+// belongs to the Cluster. On a Node it means nothing.
 const IgnoreLabel = "heirloom.dev/ignore"
 
 // LeftAlone says why an object of Cluster API inherits nothing for now, or "" if it does (DESIGN.md §5): objects that
@@ -53,13 +54,25 @@ func has(m map[string]string, key string) bool {
 
 // NodeLeftAlone says why the Node of this Machine inherits nothing for now, or "" if it does. A Machine that is being
 // deleted keeps its Node as it is declared until the Node is gone, as Cluster API does.
+//
+// Where there is no Cluster, it inherits nothing: nobody has to be allowed to create one to create a Machine that names it.
 func (p Policy) NodeLeftAlone(m *capi.Machine, cluster *capi.Cluster) string {
 	declared := m.ObjectMeta
 	declared.DeletionTimestamp = nil
-	return p.LeftAlone(&declared, cluster)
+	why := p.LeftAlone(&declared, cluster)
+	if why == "" && cluster == nil {
+		return "its Cluster does not exist"
+	}
+	return why
 }
 
-// OptedOut reports whether a Node itself is not to be touched, whatever its Machine says.
-func OptedOut(node metav1.Object) bool {
-	return node.GetDeletionTimestamp() != nil || has(node.GetLabels(), IgnoreLabel)
+// Leaving reports whether a Node itself is not to be touched, whatever its Machine says. The opt-out label means nothing on a
+// Node: a kubelet may write it there, and is not to shed its taints with it.
+func Leaving(node metav1.Object) bool {
+	return node.GetDeletionTimestamp() != nil
+}
+
+// Ignored reports whether an object is opted out by the label, itself or through its Cluster, which may be nil.
+func Ignored(object metav1.Object, cluster *capi.Cluster) bool {
+	return has(object.GetLabels(), IgnoreLabel) || cluster != nil && has(cluster.Labels, IgnoreLabel)
 }

@@ -26,7 +26,7 @@ func TestLeftAlone(t *testing.T) {
 		want, forNode   string
 	}{
 		{name: "an ordinary object inherits"},
-		{name: "an object without a Cluster inherits", noCluster: true},
+		{name: "an object without a Cluster inherits, its Node does not", noCluster: true, forNode: "its Cluster does not exist"},
 		{name: "an object that is being deleted is left alone, its Node is not", deleting: true, want: "it is being deleted"},
 		{name: "an object that opted out is left alone", object: content{labels: "heirloom.dev/ignore="}, want: "it carries the label heirloom.dev/ignore", forNode: "it carries the label heirloom.dev/ignore"},
 		{name: "whatever the label's value", object: content{labels: "heirloom.dev/ignore=false"}, want: "it carries the label heirloom.dev/ignore", forNode: "it carries the label heirloom.dev/ignore"},
@@ -58,7 +58,7 @@ func TestLeftAlone(t *testing.T) {
 	}
 }
 
-func TestOptedOut(t *testing.T) {
+func TestLeaving(t *testing.T) {
 	node := func(change func(*corev1.Node)) *corev1.Node {
 		n := &corev1.Node{}
 		change(n)
@@ -70,12 +70,11 @@ func TestOptedOut(t *testing.T) {
 		want bool
 	}{
 		{name: "an ordinary Node is not", node: &corev1.Node{}},
-		{name: "a Node with the label is", node: node(func(n *corev1.Node) { n.Labels = labels("heirloom.dev/ignore=") }), want: true},
+		{name: "a Node with the label is not: its kubelet may have put it there", node: node(func(n *corev1.Node) { n.Labels = labels("heirloom.dev/ignore=") })},
 		{name: "a Node that is being deleted is", node: node(func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{} }), want: true},
-		{name: "an annotation does not count", node: node(func(n *corev1.Node) { n.Annotations = labels("heirloom.dev/ignore=") })},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			NewWithT(t).Expect(inherit.OptedOut(tc.node)).To(Equal(tc.want))
+			NewWithT(t).Expect(inherit.Leaving(tc.node)).To(Equal(tc.want))
 		})
 	}
 }

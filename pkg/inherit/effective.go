@@ -25,6 +25,25 @@ func (p Policy) EffectiveMachinePool(s Section, mp *capi.MachinePool) *capi.Mach
 	return effective
 }
 
+// EffectiveControlPlane returns what the control plane will declare for its Machines once it has inherited from its topology:
+// only what the schema of its kind has room for.
+func (p Policy) EffectiveControlPlane(s Section, cp *capi.ControlPlane, layout capi.Layout) *Template {
+	template := TemplateOfControlPlane(cp)
+	if cp.Spec.MachineTemplate == nil {
+		return template
+	}
+	inherited, _ := p.ControlPlane(s) // as above
+	if layout.Template.Metadata == nil {
+		inherited.Template.Labels, inherited.Template.Annotations = nil, nil
+	}
+	if layout.Template.Taints == nil {
+		inherited.Template.Taints = nil
+	}
+	after := overlay(template.Content, *inherited.Template)
+	template.Labels, template.Annotations, template.Taints = after.Labels, after.Annotations, after.Taints
+	return template
+}
+
 // EffectiveMachineSet returns the MachineSet as it will be once it has inherited from its MachineDeployment.
 func (p Policy) EffectiveMachineSet(md *capi.MachineDeployment, ms *capi.MachineSet) *capi.MachineSet {
 	effective := ms.DeepCopy()

@@ -15,6 +15,8 @@ import (
 // an address. Where several Machines fit, or the one that fits is already another Node's, it is none. What the kubelet
 // says about itself in labels and annotations is never looked at.
 //
+// A name or an address is no proof: see Policy.AsMatched.
+//
 // sameCluster says that all machines belong to the Cluster that the Node is in. Without that knowledge, names and
 // addresses prove nothing, because Clusters may reuse them: then only an equal providerID counts.
 func Match(node *corev1.Node, machines []capi.Machine, sameCluster bool) *capi.Machine {

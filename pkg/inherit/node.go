@@ -143,6 +143,7 @@ func (p Policy) nodeMetadata(m *capi.Machine, current NodeState, writer Writer) 
 	setOwnTracking(result.Annotations, LabelsFromMachineAnnotation, extraLabels)
 	setTracking(result.Annotations, clusterv1.AnnotationsFromMachineAnnotation, annotationKeys)
 	setOwnTracking(result.Annotations, AnnotationsFromMachineAnnotation, extraAnnotations)
+	setOwnTracking(result.Annotations, MatchedByAddressAnnotation, m.Unproven.Record)
 	return result, errors.Join(labelsErr, annotationsErr)
 }
 
@@ -200,7 +201,7 @@ func guard(m *capi.Machine, current, result NodeState, claimed map[string]string
 		}
 		return result
 	}
-	if has(current.Annotations, UninitializedAnnotation) {
+	if has(current.Annotations, UninitializedAnnotation) && !m.Unproven.Withheld {
 		result.Taints = taint.Remove(result.Taints, taint.IDOf(uninitialized))
 		delete(result.Annotations, UninitializedAnnotation)
 	}
@@ -270,6 +271,7 @@ func TrackingAnnotations() []string {
 	return []string{
 		clusterv1.LabelsFromMachineAnnotation, clusterv1.AnnotationsFromMachineAnnotation, clusterv1.TaintsFromMachineAnnotation,
 		LabelsFromMachineAnnotation, AnnotationsFromMachineAnnotation, TaintsFromMachineAnnotation, UninitializedAnnotation, RecordAnnotation,
+		MatchedByAddressAnnotation,
 	}
 }
 

@@ -33,6 +33,7 @@ func Release(current NodeState, keepValues bool) NodeState {
 	}
 	for _, key := range []string{
 		LabelsFromMachineAnnotation, AnnotationsFromMachineAnnotation, TaintsFromMachineAnnotation, UninitializedAnnotation, RecordAnnotation,
+		MatchedByAddressAnnotation,
 	} {
 		delete(result.Annotations, key)
 	}

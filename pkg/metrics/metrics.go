@@ -27,6 +27,7 @@ type Metrics struct {
 	writes      *prometheus.CounterVec
 	waiting     prometheus.Gauge
 	unprotected *prometheus.GaugeVec
+	ignored     *prometheus.GaugeVec
 	labelled    prometheus.Histogram
 	workloads   *prometheus.GaugeVec
 }
@@ -66,6 +67,10 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 		unprotected: gauge("heirloom_unprotected_nodes",
 			"Nodes that lack an Always taint which they should carry now, by Cluster; its labels are empty for the management cluster's own Nodes.",
 			"cluster_namespace", "cluster_name"),
+		ignored: gauge("heirloom_ignored_nodes",
+			"Nodes that inherit nothing because their Machine, MachinePool or Cluster has the label heirloom.dev/ignore, by Cluster; "+
+				"its labels are empty for the management cluster's own Nodes.",
+			"cluster_namespace", "cluster_name"),
 		labelled: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "heirloom_node_labels_delay_seconds",
 			Help:    "Seconds from the creation of a Node until it has all inherited labels that its kubelet may not set itself.",
@@ -74,7 +79,7 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 		workloads: gauge("heirloom_workload_clusters", "Clusters by the state of the connection to their API server (connected, disconnected).", "state"),
 	}
 	for _, c := range []prometheus.Collector{
-		info, m.admissions, m.rejections, m.lookups, m.denials, m.keys, m.drift, m.writes, m.waiting, m.unprotected, m.labelled, m.workloads,
+		info, m.admissions, m.rejections, m.lookups, m.denials, m.keys, m.drift, m.writes, m.waiting, m.unprotected, m.ignored, m.labelled, m.workloads,
 	} {
 		if err := m.register(c); err != nil {
 			return nil, err
@@ -141,11 +146,20 @@ func (m *Metrics) NoExecuteWaiting(nodes int) {
 // NodesUnprotected sets how many Nodes of a Cluster lack a taint; the Cluster is empty for the management cluster's own.
 // Where there are none, the Cluster has no series.
 func (m *Metrics) NodesUnprotected(cluster types.NamespacedName, nodes int) {
+	setOrDelete(m.unprotected, cluster, nodes)
+}
+
+// NodesIgnored sets how many Nodes of a Cluster inherit nothing because of an opt-out label; as above.
+func (m *Metrics) NodesIgnored(cluster types.NamespacedName, nodes int) {
+	setOrDelete(m.ignored, cluster, nodes)
+}
+
+func setOrDelete(gauge *prometheus.GaugeVec, cluster types.NamespacedName, nodes int) {
 	if nodes == 0 {
-		m.unprotected.DeleteLabelValues(cluster.Namespace, cluster.Name)
+		gauge.DeleteLabelValues(cluster.Namespace, cluster.Name)
 		return
 	}
-	m.unprotected.WithLabelValues(cluster.Namespace, cluster.Name).Set(float64(nodes))
+	gauge.WithLabelValues(cluster.Namespace, cluster.Name).Set(float64(nodes))
 }
 
 // NodeLabelled records how long a new Node was without all of its labels.

@@ -33,12 +33,16 @@ type Chain struct {
 	// Mapper tells which version of a provider's kind to read. Whoever wrote an owner reference may have used another, and
 	// one informer for each kind is enough.
 	Mapper meta.RESTMapper
-	// ManagementCluster names the Cluster whose Nodes are asked about: unless Within says otherwise, those that live in the
-	// same API server as the Cluster API objects. It is empty where that is not known, or where there is none.
-	ManagementCluster types.NamespacedName
+	// ManagementCluster names the Cluster whose Nodes live in the same API server as the Cluster API objects. It is nil where
+	// there is none, and its answer empty as long as it is not known: then no Node of that API server inherits.
+	ManagementCluster func() types.NamespacedName
+	// Layout tells where a kind of control plane has what it can inherit. Where it is nil, control planes count as they are.
+	Layout func(ctx context.Context, gvk schema.GroupVersionKind) (capi.Layout, error)
 	// Count counts owners that were looked up; nil where nobody wants to know.
 	Count func(metrics.LookupResult)
 
+	// within is what Within was told.
+	within types.NamespacedName
 	// again says that what was found in a list is to be read again; see Fresh.
 	again bool
 }
@@ -47,8 +51,27 @@ type Chain struct {
 // as all others.
 func (c *Chain) Within(cluster types.NamespacedName) *Chain {
 	within := *c
-	within.ManagementCluster = cluster
+	within.within = cluster
 	return &within
+}
+
+// cluster returns the Cluster whose Nodes are asked about: the one that the chain is within, or the management cluster's own;
+// empty where it is not known.
+func (c *Chain) cluster() types.NamespacedName {
+	if c.within.Name != "" || c.ManagementCluster == nil {
+		return c.within
+	}
+	return c.ManagementCluster()
+}
+
+// IsManagementCluster reports whether the Nodes of that Cluster live in the same API server as the Cluster API objects.
+func (c *Chain) IsManagementCluster(cluster types.NamespacedName) bool {
+	return c.ManagementCluster != nil && cluster.Name != "" && c.ManagementCluster() == cluster
+}
+
+// Always returns what names one Cluster all the time.
+func Always(cluster types.NamespacedName) func() types.NamespacedName {
+	return func() types.NamespacedName { return cluster }
 }
 
 // MachineDeployment returns the MachineDeployment that controls the MachineSet, or nil where there is none.

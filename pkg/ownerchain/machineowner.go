@@ -26,6 +26,9 @@ type MachineOwner struct {
 	Template *inherit.Template
 	// Object is the owner itself: a MachineSet, MachinePool or a provider's control plane (unstructured).
 	Object client.Object
+
+	// controlPlane is the owner as the contract has it, where it is a control plane.
+	controlPlane *capi.ControlPlane
 }
 
 // MachineOwner returns the owner of the Machine: its MachineSet (rule 8), control plane (rule 4) or MachinePool (rule 9).
@@ -70,7 +73,7 @@ func (c *Chain) controlPlane(ctx context.Context, m *capi.Machine, ref *metav1.O
 	if err != nil || object == nil || clusterLabel(object) != m.Spec.ClusterName {
 		return MachineOwner{}, err
 	}
-	return MachineOwner{Template: inherit.TemplateOfControlPlane(cp), Object: object}, nil
+	return MachineOwner{Template: inherit.TemplateOfControlPlane(cp), Object: object, controlPlane: cp}, nil
 }
 
 // ControlPlane reads the control plane that a reference names, as it is stored and as the contract has it; both are nil

@@ -46,6 +46,9 @@ func node(known string) *corev1.Node {
 	return n
 }
 
+// itself is the Cluster of the management cluster.
+func itself() types.NamespacedName { return types.NamespacedName{Namespace: "ns", Name: "c"} }
+
 func TestMachineOf(t *testing.T) {
 	const managed, foreign = true, false
 	for _, tc := range []struct {
@@ -67,12 +70,12 @@ func TestMachineOf(t *testing.T) {
 		{name: "two Machines with one address are ambiguous", node: node("n aws:1 10.0.0.1"), machines: []client.Object{change(machine("m", ""), addressed), change(machine("m2", ""), addressed)}, managementCluster: managed},
 		{name: "where the Cluster is not known a name proves nothing", node: node("n"), machines: []client.Object{change(machine("m", ""), isNode)}, managementCluster: foreign},
 		{name: "where the Cluster is not known an address proves nothing", node: node("n aws:1 10.0.0.1"), machines: []client.Object{change(machine("m", ""), addressed)}, managementCluster: foreign},
-		{name: "where the Cluster is not known the providerID counts", node: node("n aws:1"), machines: []client.Object{change(machine("m", ""), provided, elsewhere)}, managementCluster: foreign, want: "m"},
+		{name: "where the Cluster is not known the providerID proves nothing, neither: anybody may have created the Machine", node: node("n aws:1"), machines: []client.Object{change(machine("m", ""), provided)}, managementCluster: foreign},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			chain := Chain{Cache: holds(t, tc.machines...)}
 			if tc.managementCluster {
-				chain.ManagementCluster = types.NamespacedName{Namespace: "ns", Name: "c"}
+				chain.ManagementCluster = itself
 			}
 			m, err := chain.MachineOf(t.Context(), tc.node)
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -103,7 +106,9 @@ func TestInherits(t *testing.T) {
 		node   *corev1.Node
 		cached []client.Object
 		policy inherit.Policy
-		want   []string
+		// withoutCluster leaves out the Cluster, which is there otherwise.
+		withoutCluster bool
+		want           []string
 	}{
 		{name: "a Machine on its own hands down what it has", cached: []client.Object{change(ours(), func(m *capi.Machine) { m.OwnerReferences = nil })}, want: []string{"fromMachine"}},
 		{name: "a Machine hands down what it is about to inherit", cached: []client.Object{ours(), set(), deployment}, want: []string{"fromMachine", "fromMachineSet", "fromMachineDeployment"}},
@@ -117,14 +122,18 @@ func TestInherits(t *testing.T) {
 		}), set(), deployment}, want: []string{"fromMachine"}},
 
 		{name: "a paused Machine hands down nothing", cached: []client.Object{change(ours(), func(m *capi.Machine) { pause(m) })}},
-		{name: "a Machine of a paused Cluster hands down nothing", cached: []client.Object{ours(), &capi.Cluster{ObjectMeta: named("c", ""), Spec: capi.ClusterSpec{Paused: true}}}},
-		{name: "a Node that opted out inherits nothing", node: change(node("n"), func(n *corev1.Node) { n.Labels = map[string]string{inherit.IgnoreLabel: ""} }), cached: []client.Object{ours()}},
+		{name: "a Machine of a paused Cluster hands down nothing", cached: []client.Object{ours(), &capi.Cluster{ObjectMeta: named("c", ""), Spec: capi.ClusterSpec{Paused: true}}}, withoutCluster: true},
+		{name: "a Node with the opt-out label inherits all the same", node: change(node("n"), func(n *corev1.Node) { n.Labels = map[string]string{inherit.IgnoreLabel: ""} }), cached: []client.Object{ours()}, want: []string{"fromMachine"}},
+		{name: "a Machine whose Cluster does not exist hands down nothing", cached: []client.Object{ours()}, withoutCluster: true},
 		{name: "a Node without a Machine inherits nothing", node: node("other"), cached: []client.Object{ours()}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			live := holds(t, set(), deployment)
-			chain := Chain{Cache: holds(t, tc.cached...), Live: live, ManagementCluster: types.NamespacedName{Namespace: "ns", Name: "c"}}
+			if !tc.withoutCluster {
+				tc.cached = append(tc.cached, &capi.Cluster{ObjectMeta: named("c", "")})
+			}
+			chain := Chain{Cache: holds(t, tc.cached...), Live: live, ManagementCluster: itself}
 			if tc.node == nil {
 				tc.node = node("n")
 			}
@@ -165,7 +174,8 @@ func TestNodesOfAPool(t *testing.T) {
 		{name: "a paused pool hands down nothing", node: node("n aws:1"), cached: []client.Object{change(pool("mp"), func(mp *capi.MachinePool) { mp.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			m, err := (&Chain{Cache: holds(t, tc.cached...)}).Inherits(t.Context(), tc.node, inherit.Policy{})
+			cached := append(tc.cached, &capi.Cluster{ObjectMeta: named("c", "")})
+			m, err := (&Chain{Cache: holds(t, cached...), ManagementCluster: itself}).Inherits(t.Context(), tc.node, inherit.Policy{})
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
 			if tc.want == "" {
 				NewWithT(t).Expect(m).To(BeNil())

@@ -68,7 +68,8 @@ func TestANodeDoesNotWaitForAKindThatIsNotListed(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	m := machine("m", acme+" AcmeControlPlane/cp")
 	m.Spec.ProviderID = "id"
-	chain := Chain{Cache: withoutProviders{holds(t, m)}, Live: &reader{err: errors.New("it was asked")}}
+	cluster := &capi.Cluster{ObjectMeta: named("c", "")}
+	chain := Chain{ManagementCluster: itself, Cache: withoutProviders{holds(t, m, cluster)}, Live: &reader{err: errors.New("it was asked")}}
 	found, err := chain.Inherits(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{ProviderID: "id"}}, inherit.Policy{})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(found).To(HaveField("Name", "m"))

@@ -54,13 +54,17 @@ func newFleet(c string) fleet {
 	return f
 }
 
-// everything is what is written when all objects of the Cluster are looked at.
+// everything is what is written when all objects of the Cluster are looked at. The management cluster itself is Cluster c.
 func everything(c string) []string {
-	return []string{
+	all := []string{
 		"FakeConfig/config-" + c, "FakeControlPlane/cp-" + c, "FakeMachine/infra-" + c,
 		"Machine/k-" + c, "Machine/m-" + c, "Machine/p-" + c, "MachineDeployment/md-" + c, "MachinePool/mp-" + c, "MachineSet/ms-" + c,
-		"Node/m-" + c, "Node/pooled-" + c, "in " + c + ": Node/m-" + c, "in " + c + ": Node/pooled-" + c,
+		"in " + c + ": Node/m-" + c, "in " + c + ": Node/pooled-" + c,
 	}
+	if c == "c" {
+		all = append(all, "Node/m-c", "Node/pooled-c")
+	}
+	return all
 }
 
 // awake runs the loop over Clusters c and d of one ClusterClass. All that they have has lost what it inherits, and no event

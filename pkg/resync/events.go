@@ -35,6 +35,19 @@ func resumed() predicate.Predicate {
 	}
 }
 
+// createdOrResumed passes those events of a Cluster after which its Nodes are to be looked at again: it has not been there
+// before, is resumed, or is opted out now, which is counted.
+func createdOrResumed() predicate.Predicate {
+	optedOut := predicate.Funcs{
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return inherit.Ignored(e.ObjectNew, nil) && !inherit.Ignored(e.ObjectOld, nil)
+		},
+	}
+	return predicate.Or[client.Object](resumed(), optedOut)
+}
+
 // resynced passes the events in which nothing changes: those of the sync period, and the first of each object.
 func resynced() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {

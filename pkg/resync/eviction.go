@@ -64,9 +64,9 @@ func (r nodes) forget(req NodeRequest) {
 	r.waitsNoMore(req)
 }
 
-// remembered are the Nodes of a Cluster that lack something, or wait for a taint.
+// remembered are the Nodes of a Cluster that lack something, wait for a taint, or are left out.
 func (r nodes) remembered(cluster types.NamespacedName) []NodeRequest {
-	all := r.pacer.Known().Union(r.lacking.known())
+	all := r.pacer.Known().Union(r.lacking.known()).Union(r.ignored.nodes.all())
 	return slices.DeleteFunc(all.UnsortedList(), func(req NodeRequest) bool { return req.Cluster != cluster })
 }
 

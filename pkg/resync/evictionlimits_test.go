@@ -4,6 +4,7 @@ package resync_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -77,6 +79,8 @@ func declaring(annotations map[string]string) *capi.ClusterClass {
 func (l *loop) drained(nodes []string) (drained int) {
 	l.t.Helper()
 	for _, name := range nodes {
+		cluster, _, _ := strings.Cut(name, "-")
+		l.own.Store(ptr.To(key(cluster)))
 		if taints, _ := l.taintsOf(name); taints == drains {
 			drained++
 		}

@@ -5,6 +5,7 @@ package resync_test
 import (
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -62,6 +65,8 @@ type loop struct {
 	manager *fakeManager
 	// stale are objects that the cache has in another version than the API server, by kind and name; nil: not at all.
 	stale map[string]client.Object
+	// own is the Cluster of the management cluster itself: c, unless a test says otherwise.
+	own atomic.Pointer[client.ObjectKey]
 	// broken are what the cache cannot read.
 	broken faults
 	// refuse and refuseLive are what the API server answers to writes, and to reads that no cache answers.
@@ -83,9 +88,10 @@ func newLoop(t *testing.T, objects ...client.Object) *loop {
 	l.Expect(err).NotTo(HaveOccurred())
 	cached := interceptor.NewClient(l.server, interceptor.Funcs{Get: l.getCached, List: l.listCached, Apply: l.apply, Patch: l.patch})
 	l.schemas = &schemas{}
+	l.own.Store(ptr.To(key("c")))
 	l.Dependencies = resync.Dependencies{
 		Client: cached, Live: interceptor.NewClient(l.server, interceptor.Funcs{Get: l.getLive}),
-		Chain:   &ownerchain.Chain{Cache: cached, Mapper: l.mapper},
+		Chain:   &ownerchain.Chain{Cache: cached, Mapper: l.mapper, ManagementCluster: func() types.NamespacedName { return *l.own.Load() }, Layout: l.schemas.ControlPlane},
 		Metrics: counted, Recorder: l.events, Schemas: l.schemas, Workloads: l.workloads, Providers: l.informers,
 		ProviderGroups: []string{capi.InfrastructureGroup, capi.BootstrapGroup},
 		Policy:         func() inherit.Policy { return l.policy }, PolicyChanges: l.changed.Subscribe,

@@ -55,6 +55,7 @@ type nodes struct {
 	Dependencies
 	pacer   *pace.Pacer[NodeRequest]
 	lacking *lacking
+	ignored *ignored
 }
 
 // Reconcile implements reconcile.TypedReconciler.
@@ -88,11 +89,15 @@ func (r nodes) sync(ctx context.Context, nodes client.Client, chain *ownerchain.
 	if err := nodes.Get(ctx, types.NamespacedName{Name: req.Name}, node); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(req)
+			r.ignored.set(req, false)
 		}
 		return 0, gone(err, "Node")
 	}
 	policy := r.Policy()
 	m, err := r.machineOf(ctx, chain, node, policy, req)
+	if err == nil {
+		err = r.ignored.see(ctx, chain, node, m != nil, req)
+	}
 	if err != nil {
 		return 0, err // what is known of the Node stays true until it can be looked at
 	}

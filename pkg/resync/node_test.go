@@ -71,7 +71,7 @@ func TestANodeOfAWorkloadClusterInheritsFromItsOwnCluster(t *testing.T) {
 	m.Status.NodeRef.Name, other.Status.NodeRef.Name = "same", "same"
 	m.Spec.ProviderID, other.Spec.ProviderID = "", ""
 	other.Spec.ClusterName, other.Labels[pool] = "d", "b"
-	l := newLoop(t, theCluster(), m, other)
+	l := newLoop(t, theCluster(), &capi.Cluster{ObjectMeta: named("d")}, m, other)
 	for _, cluster := range []string{"c", "d"} {
 		l.connect(cluster, node("same"))
 	}
@@ -122,7 +122,6 @@ func TestANodeThatIsLeftAloneIsNotWritten(t *testing.T) {
 		"its Machine is opted out": func(_ *capi.Cluster, m *capi.Machine, _ *corev1.Node) { m.Labels[inherit.IgnoreLabel] = "" },
 		"its Cluster is paused":    func(c *capi.Cluster, _ *capi.Machine, _ *corev1.Node) { c.Spec.Paused = true },
 		"its Cluster is opted out": func(c *capi.Cluster, _ *capi.Machine, _ *corev1.Node) { c.Labels = pairs(inherit.IgnoreLabel) },
-		"it is opted out":          func(_ *capi.Cluster, _ *capi.Machine, n *corev1.Node) { n.Labels = pairs(inherit.IgnoreLabel) },
 		"it is being deleted": func(_ *capi.Cluster, _ *capi.Machine, n *corev1.Node) {
 			n.DeletionTimestamp, n.Finalizers = &gone, []string{"provider/finalizer"}
 		},

@@ -108,14 +108,23 @@ func nodeRequests(cluster types.NamespacedName, nodes []types.NamespacedName) []
 	return requests
 }
 
+// everyOwnNode are all Nodes of the management cluster.
+func (d Dependencies) everyOwnNode() nodeHandler {
+	return wake(func(ctx context.Context, _ client.Object) ([]NodeRequest, error) { return d.ownNodes(ctx) })
+}
+
+func (d Dependencies) ownNodes(ctx context.Context) ([]NodeRequest, error) {
+	own, err := d.Chain.All(ctx, &corev1.NodeList{})
+	return nodeRequests(types.NamespacedName{}, own), err
+}
+
 // everyNode are all Nodes, wherever they are. A cluster that cannot be read keeps no other from being looked at.
 func (d Dependencies) everyNode() nodeHandler {
 	return wake(func(ctx context.Context, _ client.Object) ([]NodeRequest, error) {
-		own, err := d.Chain.All(ctx, &corev1.NodeList{})
+		requests, err := d.ownNodes(ctx)
 		if err != nil {
 			return nil, err
 		}
-		requests := nodeRequests(types.NamespacedName{}, own)
 		clusters, err := d.Chain.All(ctx, &capi.ClusterList{})
 		if err != nil {
 			return requests, err

@@ -19,4 +19,6 @@ const (
 	reasonAdmissionPolicyFull         = "AdmissionPolicyFull"
 	reasonKubeconfigRefused           = "KubeconfigRefused"
 	reasonProviderKindNotListed       = "ProviderKindNotListed"
+	reasonManagementClusterFound      = "ManagementClusterFound"
+	reasonManagementClusterAmbiguous  = "ManagementClusterAmbiguous"
 )

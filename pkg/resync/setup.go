@@ -44,6 +44,8 @@ type Dependencies struct {
 	NoExecuteRate float64
 	// Workloads reaches the workload clusters.
 	Workloads clustercache.ClusterCache
+	// ManagementCluster finds out which Cluster is the management cluster itself; nil where that has been said.
+	ManagementCluster ManagementCluster
 	// Admissions are the ways to admit the Nodes of workload clusters.
 	Admissions Admissions
 	// ProviderGroups are the API groups of infrastructure and bootstrap providers.
@@ -146,7 +148,7 @@ func (d Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
 // addNodes adds the controller of Nodes, whose requests name the cluster, too, and the one that makes it watch workload
 // clusters. Both send requests to workload clusters, of which any number may not answer.
 func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
-	nodes := nodes{Dependencies: d, pacer: pace.New[NodeRequest](d.NoExecuteRate, time.Now), lacking: newLacking(d.Metrics)}
+	nodes := nodes{Dependencies: d, pacer: pace.New[NodeRequest](d.NoExecuteRate, time.Now), lacking: newLacking(d.Metrics), ignored: newIgnored(d.Metrics)}
 	pool := workers.Shared("node", nodeWorkers, nodeShare, NodeRequest.cluster, logOf)
 	options := pool.Options()
 	options.LogConstructor = func(req *NodeRequest) logr.Logger { return logOf(mgr.GetLogger(), req) }
@@ -154,8 +156,9 @@ func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 		Watches(&corev1.Node{}, itself(types.NamespacedName{}), builder.WithPredicates(nodeChanged())).
 		Watches(&capi.Machine{}, d.nodesOf()).
 		Watches(&capi.MachinePool{}, d.nodesOf()).
-		Watches(&capi.Cluster{}, d.nodesOfCluster(), builder.WithPredicates(resumed())).
+		Watches(&capi.Cluster{}, d.nodesOfCluster(), builder.WithPredicates(createdOrResumed())).
 		WatchesRawSource(source.TypedChannel(d.changesOfPolicy(), d.everyNode())).
+		WatchesRawSource(source.TypedChannel(d.changesOfManagementCluster(), d.everyOwnNode())).
 		WithOptions(options).
 		Build(nodes)
 	if err != nil {
@@ -167,6 +170,7 @@ func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 	return d.addWorkloads(mgr, b, workloads{
 		Dependencies: d, watches: watches, nodes: nodes,
 		connected: newRoll[types.NamespacedName](), disconnected: newRoll[types.NamespacedName](),
+		found: newRoll[types.NamespacedName](), rivals: newRoll[types.NamespacedName](),
 	})
 }
 
@@ -177,6 +181,7 @@ func (d Dependencies) addWorkloads(mgr ctrl.Manager, b *builder.Builder, w workl
 		Watches(&capi.Machine{}, newSpacing(parametersEvery, time.Now).handler(enqueue(d.admittedByPolicy)), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WatchesRawSource(d.again(d.Admissions.Changes, &capi.ClusterList{})).
 		WatchesRawSource(d.policyChanges(&capi.ClusterList{})).
+		WatchesRawSource(d.again(d.changesOfManagementCluster(), &capi.ClusterList{})).
 		WithOptions(pool.Options()).
 		Build(w)
 	if err != nil {

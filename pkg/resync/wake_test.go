@@ -122,6 +122,7 @@ func TestASchemaThatChanges(t *testing.T) {
 func TestWhatWakesAWorkloadCluster(t *testing.T) {
 	const byWebhook, byPolicy = "ensure webhook in ns/", "ensure policy in ns/"
 	l, f := awake(t)
+	l.own.Store(&client.ObjectKey{})
 	machines := func(change func(before, after metav1.Object)) func(*loop, fleet) {
 		return func(l *loop, f fleet) {
 			l.change(f["c"], func() { f["c"].SetLabels(pairs(workload.AdmissionLabel + "=policy")) })

@@ -63,6 +63,8 @@ type workloads struct {
 	nodes   nodes
 	// connected and disconnected are all Clusters there are.
 	connected, disconnected *roll[types.NamespacedName]
+	// found and rivals are those of which has been told that they are the management cluster itself, or seem to be.
+	found, rivals *roll[types.NamespacedName]
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -72,12 +74,16 @@ func (r workloads) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		if apierrors.IsNotFound(err) {
 			for _, node := range r.nodes.remembered(req.NamespacedName) {
 				r.nodes.forget(node) // nobody will ask about it again
+				r.nodes.ignored.set(node, false)
 			}
 			r.count(req.NamespacedName, false, false)
 			r.automatic.forget(req.NamespacedName)
+			r.found.set(req.NamespacedName, false)
+			r.rivals.set(req.NamespacedName, false)
 		}
 		return ctrl.Result{}, gone(err, "Cluster")
 	}
+	r.tellClaim(cluster)
 	err := r.watch(ctx, req.NamespacedName)
 	r.count(req.NamespacedName, err == nil, err != nil)
 	var again time.Duration
@@ -128,7 +134,7 @@ func (r workloads) admit(ctx context.Context, cluster *capi.Cluster) (again time
 	chosen := r.Admissions.of(cluster)
 	key := client.ObjectKeyFromObject(cluster)
 	// The management cluster's own Nodes are admitted by the webhooks that are installed beside the program.
-	if r.Policy().LeftAlone(cluster, nil) != "" || key == r.Chain.ManagementCluster {
+	if r.Policy().LeftAlone(cluster, nil) != "" || r.Chain.IsManagementCluster(key) {
 		chosen = ""
 	}
 	server, err := r.Workloads.GetUncachedClient(ctx, key)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/registration"
 	"github.com/heirloom-dev/heirloom/pkg/resync"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
@@ -63,6 +64,7 @@ func (w *way) do(ctx context.Context, server client.Client, what string) error {
 func admitting(t *testing.T, cluster *capi.Cluster) (l *loop, webhook, policy *way, asked *journal) {
 	t.Helper()
 	l, asked = newLoop(t, cluster), &journal{}
+	l.own.Store(&client.ObjectKey{})
 	webhook, policy = &way{name: "webhook", journal: asked}, &way{name: "policy", journal: asked}
 	l.Admissions = resync.Admissions{Default: workload.AdmitByWebhook, Ways: map[string]resync.NodeAdmission{
 		workload.AdmitByWebhook: webhook, workload.AdmitByPolicy: policy,
@@ -94,7 +96,7 @@ func TestOneWayToAdmitNodesIsSetUp(t *testing.T) {
 		},
 		{name: "none for a Cluster that is opted out", setUp: func(_ *loop, c *capi.Cluster) { c.Labels = pairs(inherit.IgnoreLabel) }, asked: none},
 		{name: "none for a Cluster of another instance", setUp: func(l *loop, _ *capi.Cluster) { l.policy.WatchFilter = "another" }, asked: none},
-		{name: "none for the management cluster, whose webhooks are installed with the program", setUp: func(l *loop, _ *capi.Cluster) { l.Chain.ManagementCluster = key("c") }, asked: none},
+		{name: "none for the management cluster, whose webhooks are installed with the program", setUp: func(l *loop, _ *capi.Cluster) { l.Chain.ManagementCluster = ownerchain.Always(key("c")) }, asked: none},
 		{name: "none for a Cluster that is being deleted", asked: none, setUp: func(_ *loop, c *capi.Cluster) {
 			c.Finalizers = []string{"cluster.cluster.x-k8s.io"}
 		}, deleted: true},

@@ -197,7 +197,11 @@ func addWebhooksAndLoop(
 	if err := served.add(mgr, registrar); err != nil {
 		return err
 	}
-	cached := ownerchain.Chain{Cache: mgr.GetClient(), Mapper: mgr.GetRESTMapper(), ManagementCluster: c.ManagementClusterKey}
+	cached := ownerchain.Chain{Cache: mgr.GetClient(), Mapper: mgr.GetRESTMapper(), Layout: schemas.ControlPlane}
+	detector, err := addManagementCluster(mgr, c, &cached)
+	if err != nil {
+		return err
+	}
 	live, err := newReader(mgr)
 	if err != nil {
 		return err
@@ -216,7 +220,8 @@ func addWebhooksAndLoop(
 	}
 	byPolicy := resync.PolicyAdmission{Chain: &cached, Policy: from.policy, Recorder: recorder}
 	return resync.Setup(mgr, resync.Dependencies{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Chain: &cached, Metrics: counters, Schemas: schemas,
+		ManagementCluster: detector,
+		Client:            mgr.GetClient(), Live: mgr.GetAPIReader(), Chain: &cached, Metrics: counters, Schemas: schemas,
 		Providers: kinds, Workloads: clusterCache, Admissions: admissions(c, byPolicy, registrar), ProviderGroups: c.ProviderGroups, NoExecuteRate: c.NoExecuteRate,
 		Recorder: recorder, Policy: from.policy, PolicyChanges: from.changes,
 	})

@@ -59,7 +59,7 @@ The Cluster API objects and the Node are read from the same API server, that of 
 	command.Flags().StringVarP(&o.output, "output", "o", "", "Output format: json, yaml or kyaml. If unspecified, a table.")
 	command.Flags().StringVar(&o.managementCluster, "management-cluster", "",
 		"<namespace>/<name> of the Cluster whose Nodes live in the management cluster's own API server, if it manages itself. "+
-			"Its Nodes are then matched with Machines by nodeRef, providerID and addresses. If unspecified, by providerID only.")
+			"Its Nodes are then matched with Machines by nodeRef, providerID and addresses. If unspecified, by providerID only; Heirloom itself then finds the Cluster, and looks at no other Cluster's Machines.")
 	return command
 }
 
@@ -72,7 +72,7 @@ func (o *explainOptions) explain(cmd *cobra.Command, args []string) (*origin.Exp
 	if err != nil {
 		return nil, err
 	}
-	reader.chain.ManagementCluster = management
+	reader.management = management
 	info, err := o.resolve(args)
 	if err != nil {
 		return nil, err

@@ -28,6 +28,8 @@ import (
 type reader struct {
 	live  client.Reader
 	chain ownerchain.Chain
+	// management is the Cluster of the management cluster itself, where the user has said which that is.
+	management types.NamespacedName
 }
 
 // newReader connects to the management cluster and finds out which version of Cluster API it serves.
@@ -118,7 +120,7 @@ func (r *reader) owners(ctx context.Context, f *origin.Family) error {
 // machineOf returns the Machine that the Node is. The API server has no index to ask, so all Machines are read.
 func (r *reader) machineOf(ctx context.Context, node *corev1.Node) (*capi.Machine, error) {
 	var options []client.ListOption
-	management := r.chain.ManagementCluster
+	management := r.management
 	if management.Name != "" {
 		options = append(options, client.InNamespace(management.Namespace))
 	}

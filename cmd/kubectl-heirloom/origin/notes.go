@@ -51,8 +51,8 @@ func endsAt(name string, object metav1.Object) string {
 func (c chain) leftAlone() string {
 	why := ""
 	switch {
-	case c.Node != nil && inherit.OptedOut(c.Node):
-		why = "it is being deleted or carries the label " + inherit.IgnoreLabel
+	case c.Node != nil && inherit.Leaving(c.Node):
+		why = "it is being deleted"
 	case c.Node != nil:
 		if why = c.rules.NodeLeftAlone(c.Machine, c.Cluster); why != "" {
 			why = "of " + ownerchain.Name("Machine", c.Machine) + ": " + why

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+)
+
+// MatchedByAddressAnnotation is on a Node that carries what it inherits from a Machine which it is known to be by a name or an
+// address only. Its value, "<name of the Machine>.<HMAC>", names the Machine. A kubelet may write annotations of its Node, so
+// the HMAC is one over the Node's name, with the Machine's UID as its key: no kubelet knows the UID of a Machine.
+const MatchedByAddressAnnotation = "heirloom.dev/matched-by-address"
+
+// proven reports whether a Node is this Machine by more than a name or an address. Kubelets choose their addresses, but
+// nobody but Cluster API writes status.nodeRef, and a providerID that is set never changes.
+func proven(node *corev1.Node, m *capi.Machine) bool {
+	return node.Name != "" && m.Status.NodeRef.Name == node.Name || m.Spec.ProviderID != "" && m.Spec.ProviderID == node.Spec.ProviderID
+}
+
+// AsMatched returns the Machine as it counts for a Node that matches it. Where only a name or an address says that the Node is
+// this Machine, it has no labels that a kubelet may not set itself: taints restrict the Node, these labels may be privileges.
+func (p Policy) AsMatched(node *corev1.Node, m *capi.Machine) *capi.Machine {
+	if proven(node, m) {
+		return m
+	}
+	matched := m.DeepCopy()
+	matched.Unproven = capi.Unproven{Record: recordOf(node, m)}
+	for key := range m.Labels {
+		if restricted(key) {
+			delete(matched.Labels, key)
+			matched.Unproven.Withheld = matched.Unproven.Withheld || nodeLabel(key) || p.additionalLabel(key)
+		}
+	}
+	return matched
+}
+
+// MatchedBefore returns the name of the Machine that a Node says it has been matched with by a name or an address, or "".
+// Whether it has been, NoLongerMatches tells.
+func MatchedBefore(node *corev1.Node) string {
+	record := node.Annotations[MatchedByAddressAnnotation]
+	end := strings.LastIndexByte(record, '.')
+	if end < 0 {
+		return ""
+	}
+	return record[:end]
+}
+
+// NoLongerMatches reports whether the Node carries what it has inherited from this Machine by a name or an address, and the
+// Machine is another Node or has another address now. A Machine that says nothing about itself contradicts nothing.
+func NoLongerMatches(node *corev1.Node, m *capi.Machine) bool {
+	if !hmac.Equal([]byte(node.Annotations[MatchedByAddressAnnotation]), []byte(recordOf(node, m))) {
+		return false
+	}
+	return contradicts(node, m) || !proven(node, m) && len(MachineNames(m)) > 0 && !sharesAddress(node, m)
+}
+
+// Nothing returns a Machine of the same name that declares nothing: what a Node inherits that has never been this Machine.
+func Nothing(m *capi.Machine) *capi.Machine {
+	nothing := &capi.Machine{TypeMeta: m.TypeMeta}
+	nothing.Namespace, nothing.Name, nothing.UID = m.Namespace, m.Name, m.UID
+	nothing.Spec.ClusterName = m.Spec.ClusterName
+	return nothing
+}
+
+func recordOf(node *corev1.Node, m *capi.Machine) string {
+	sum := hmac.New(sha256.New, []byte(m.UID))
+	sum.Write([]byte(node.Name))
+	return m.Name + "." + hex.EncodeToString(sum.Sum(nil))
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+// A kubelet chooses its addresses. With another Machine's it gets what restricts it, and no privileges.
+func TestAnAddressBringsNoPrivileges(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	m := known{name: "m", providerID: "aws://1", addresses: "InternalIP=10.0.0.1"}.machine()
+	m.UID = "secret"
+	m.Labels = labels("node-role.kubernetes.io/vault=,node-restriction.kubernetes.io/tenant=a,node.cluster.x-k8s.io/pool=p")
+	m.Annotations = labels("node.cluster.x-k8s.io/note=n")
+	m.Spec.Taints = []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}
+	node := known{name: "n", addresses: "InternalIP=10.0.0.1"}.node()
+
+	registered, err := inherit.Policy{}.Node(inherit.Policy{}.AsMatched(node, &m), inherit.OfNode(node), inherit.Kubelet)
+	Expect(err).NotTo(HaveOccurred())
+	node.Labels, node.Annotations, node.Spec.Taints = registered.Labels, registered.Annotations, registered.Taints
+	synced, err := inherit.Policy{}.Node(inherit.Policy{}.AsMatched(node, &m), inherit.OfNode(node), inherit.Privileged)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(synced.Labels).To(HaveKeyWithValue("node.cluster.x-k8s.io/pool", "p"))
+	Expect(synced.Labels).NotTo(Or(HaveKey("node-role.kubernetes.io/vault"), HaveKey("node-restriction.kubernetes.io/tenant")))
+	Expect(synced.Annotations).To(And(HaveKeyWithValue("node.cluster.x-k8s.io/note", "n"), HaveKeyWithValue(inherit.MatchedByAddressAnnotation, HavePrefix("m."))))
+	Expect(taint.FormatList(synced.Taints)).To(ContainSubstring("gpu:NoSchedule"))
+	Expect(taint.Find(synced.Taints, taint.IDOf(clusterv1.NodeUninitializedTaint))).NotTo(Equal(-1), "no workload until the labels are there")
+
+	node.Spec.ProviderID = "aws://1"
+	proven, err := inherit.Policy{}.Node(inherit.Policy{}.AsMatched(node, &m), inherit.OfNode(node), inherit.Privileged)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(proven.Labels).To(And(HaveKey("node-role.kubernetes.io/vault"), HaveKey("node-restriction.kubernetes.io/tenant")))
+	Expect(proven.Annotations).NotTo(Or(HaveKey(inherit.MatchedByAddressAnnotation), HaveKey(inherit.UninitializedAnnotation)))
+	Expect(taint.FormatList(proven.Taints)).To(Equal("gpu:NoSchedule"))
+
+	node.Spec.ProviderID = ""
+	node.Labels, node.Annotations, node.Spec.Taints = proven.Labels, proven.Annotations, proven.Taints
+	borrowed, err := inherit.Policy{}.Node(inherit.Policy{}.AsMatched(node, &m), inherit.OfNode(node), inherit.Privileged)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(borrowed.Labels).NotTo(Or(HaveKey("node-role.kubernetes.io/vault"), HaveKey("node-restriction.kubernetes.io/tenant")), "what an earlier release gave for an address goes")
+	Expect(m.Labels).To(HaveLen(3), "the input is not mutated")
+}
+
+// A Machine without such labels holds up no Node.
+func TestANodeIsReleasedThatLacksNoLabels(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	m := known{name: "m", addresses: "Hostname=n"}.machine()
+	m.Labels = labels("example.com/mine=,app.kubernetes.io/name=x")
+	node := known{name: "n"}.node()
+	node.Annotations = labels(inherit.UninitializedAnnotation + "=added")
+	node.Spec.Taints = []corev1.Taint{clusterv1.NodeUninitializedTaint}
+	synced, err := inherit.Policy{}.Node(inherit.Policy{}.AsMatched(node, &m), inherit.OfNode(node), inherit.Privileged)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(synced.Taints).To(BeEmpty())
+}
+
+// What came by an address goes when that Machine is another Node or has another address. A kubelet that makes a record up, or
+// takes another Node's, achieves nothing.
+func TestNoLongerMatches(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		node    known
+		machine known
+		// record is another one than that of the Node and the Machine.
+		record string
+		want   bool
+	}{
+		{name: "a Node that still has the address", node: known{name: "n", addresses: "InternalIP=10.0.0.1"}, machine: known{name: "m", addresses: "InternalIP=10.0.0.1"}},
+		{name: "a Node that has another", node: known{name: "n", addresses: "InternalIP=10.0.0.2"}, machine: known{name: "m", addresses: "InternalIP=10.0.0.1"}, want: true},
+		{name: "a Machine without addresses", node: known{name: "n"}, machine: known{name: "m"}},
+		{name: "a Machine that is another Node", node: known{name: "n"}, machine: known{name: "m", nodeRef: "other"}, want: true},
+		{name: "a Machine that is this Node", node: known{name: "n"}, machine: known{name: "m", nodeRef: "n", addresses: "InternalIP=10.0.0.1"}},
+		{name: "another instance", node: known{name: "n", providerID: "aws://2"}, machine: known{name: "m", providerID: "aws://1"}, want: true},
+		{name: "a record that is made up", node: known{name: "n", providerID: "aws://2"}, machine: known{name: "m", providerID: "aws://1"}, record: "m.00"},
+		{name: "no record", node: known{name: "n", providerID: "aws://2"}, machine: known{name: "m", providerID: "aws://1"}, record: "none"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			node, m := tc.node.node(), tc.machine.machine()
+			record := known{name: tc.node.name}.node()
+			unknown := m
+			unknown.Spec.ProviderID, unknown.Status.NodeRef.Name = "", ""
+			node.Annotations = map[string]string{inherit.MatchedByAddressAnnotation: inherit.Policy{}.AsMatched(record, &unknown).Unproven.Record}
+			if tc.record != "" {
+				node.Annotations[inherit.MatchedByAddressAnnotation] = tc.record
+			} else {
+				NewWithT(t).Expect(inherit.MatchedBefore(node)).To(Equal("m"))
+			}
+			NewWithT(t).Expect(inherit.NoLongerMatches(node, &m)).To(Equal(tc.want))
+		})
+	}
+	NewWithT(t).Expect(inherit.MatchedBefore(known{name: "n"}.node())).To(BeEmpty())
+}
+
+// Once a Node is no Machine's any more, all that is recorded on it goes, and nothing else.
+func TestNothingTakesWhatIsRecorded(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	m := known{name: "m", addresses: "Hostname=n"}.machine()
+	m.Labels, m.Annotations = labels("node.cluster.x-k8s.io/pool=p"), labels("node.cluster.x-k8s.io/note=n")
+	m.Spec.Taints = []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}
+	node := known{name: "n"}.node()
+	node.Labels, node.Annotations = labels("mine=yes"), labels("mine=yes")
+	had, err := inherit.Policy{}.Node(inherit.Policy{}.AsMatched(node, &m), inherit.OfNode(node), inherit.Privileged)
+	Expect(err).NotTo(HaveOccurred())
+	now, err := inherit.Policy{}.Node(inherit.Nothing(&m), had, inherit.Privileged)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(now.Labels).To(HaveKeyWithValue("mine", "yes"))
+	Expect(now.Labels).NotTo(HaveKey("node.cluster.x-k8s.io/pool"))
+	Expect(now.Taints).To(BeEmpty())
+	Expect(now.Annotations).NotTo(Or(HaveKey("node.cluster.x-k8s.io/note"), HaveKey(inherit.MatchedByAddressAnnotation)))
+	Expect(now.Annotations).To(HaveKeyWithValue("mine", "yes"))
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ownerchain
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+)
+
+// MayBeManagementCluster returns the Clusters that may be the management cluster itself: those with a Machine or a MachinePool
+// that has the providerID of one of its Nodes.
+func (c *Chain) MayBeManagementCluster(ctx context.Context) ([]*capi.Cluster, error) {
+	nodes := &corev1.NodeList{}
+	if err := c.Cache.List(ctx, nodes); err != nil {
+		return nil, fmt.Errorf("listing the Nodes of the management cluster: %w", err)
+	}
+	names := sets.New[types.NamespacedName]()
+	for i := range nodes.Items {
+		if err := c.clustersWith(ctx, nodes.Items[i].Spec.ProviderID, names); err != nil {
+			return nil, err
+		}
+	}
+	var clusters []*capi.Cluster
+	for name := range names {
+		cluster, err := c.Cluster(ctx, name.Namespace, name.Name)
+		if err != nil {
+			return nil, err
+		}
+		if cluster != nil {
+			clusters = append(clusters, cluster)
+		}
+	}
+	return clusters, nil
+}
+
+// clustersWith adds the Clusters with a Machine or a MachinePool that has this providerID.
+func (c *Chain) clustersWith(ctx context.Context, providerID string, names sets.Set[types.NamespacedName]) error {
+	fields := client.MatchingFields{providerIDField: providerID}
+	machines, err := c.machines(ctx, fields, providerID != "")
+	if err != nil || providerID == "" {
+		return err
+	}
+	for i := range machines {
+		names.Insert(types.NamespacedName{Namespace: machines[i].Namespace, Name: machines[i].Spec.ClusterName})
+	}
+	pools := &capi.MachinePoolList{}
+	if err := c.Cache.List(ctx, pools, fields); err != nil {
+		return fmt.Errorf("listing MachinePools by providerID: %w", err)
+	}
+	for i := range pools.Items {
+		names.Insert(types.NamespacedName{Namespace: pools.Items[i].Namespace, Name: pools.Items[i].Spec.ClusterName})
+	}
+	return nil
+}
