@@ -97,13 +97,11 @@ func (s *policyScene) eventuallyRegisters(node *corev1.Node, check func(Gomega, 
 	}).WithTimeout(patience).WithPolling(polling).Should(Succeed())
 }
 
-// bare is the Node as the API server alone would make it.
+// bare is the Node as the API server alone would make it: the policy is for kubelets only.
 func (s *policyScene) bare(node *corev1.Node) *corev1.Node {
 	s.t.Helper()
 	bare := node.DeepCopy()
-	bare.Labels[inherit.IgnoreLabel] = ""
-	s.Expect(s.kubelet(node.Name).Create(s.ctx, bare, client.DryRunAll)).To(Succeed())
-	delete(bare.Labels, inherit.IgnoreLabel)
+	s.Expect(s.Client.Create(s.ctx, bare, client.DryRunAll)).To(Succeed())
 	return bare
 }
 
@@ -207,14 +205,11 @@ func (s *policyScene) besideAnotherPolicy() {
 
 // Nobody's writes are touched but a kubelet's create of its own Node.
 func testAdmissionPolicyLeavesOtherWritesAlone(t *testing.T, all *policyScene) {
-	s := all.of(t, declaringAll("mine"), declaringAll("admins"), declaringAll("opted-out"))
+	s := all.of(t, declaringAll("mine"), declaringAll("admins"))
 	s.ensure()
-	admins, optedOut := stage.Node("admins"), stage.Node("opted-out")
+	admins := stage.Node("admins")
 	s.create(admins)
 	s.Expect(admins.Annotations).To(BeEmpty())
-	optedOut.Labels[inherit.IgnoreLabel] = ""
-	s.Expect(s.kubelet("opted-out").Create(s.ctx, optedOut)).To(Succeed())
-	s.Expect(optedOut.Annotations).To(BeEmpty())
 
 	node, kubelet := stage.Node("mine"), s.kubelet("mine")
 	s.Expect(kubelet.Create(s.ctx, node)).To(Succeed())

@@ -34,8 +34,10 @@ type descent struct {
 	dialect
 	path            path
 	namespace, name string
-	script          script
-	state           state
+	// home says that the Cluster is the management cluster itself: the child is a Node of that.
+	home   bool
+	script script
+	state  state
 
 	// room is the place where the row's owner declares.
 	room   place

@@ -139,10 +139,17 @@ func (l *descent) plain(object *unstructured.Unstructured) *unstructured.Unstruc
 	}
 	labels[inherit.IgnoreLabel] = ""
 	stored.SetLabels(labels)
+	providerID, isNode, _ := unstructured.NestedString(object.Object, "spec", "providerID")
+	if isNode = isNode && object.GetKind() == "Node"; isNode { // there the label means nothing
+		unstructured.RemoveNestedField(stored.Object, "spec", "providerID")
+	}
 	stored.SetName(object.GetName() + "-plain") // the object may be there already
 	l.Expect(l.Client.Create(l.ctx, stored, client.DryRunAll)).To(Succeed())
 	delete(labels, inherit.IgnoreLabel)
 	stored.SetLabels(labels)
+	if isNode {
+		set(stored.Object, providerID, "spec", "providerID")
+	}
 	return stored
 }
 

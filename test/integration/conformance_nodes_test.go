@@ -27,7 +27,7 @@ func (d dialect) poolCases() []conformanceCase {
 // nodeOfPool makes the child a Node of a MachinePool whose provider has no Machines.
 func (l *descent) nodeOfPool(declare func(map[string]any, state), arrives func(content) content) {
 	l.cached = true
-	l.create(l.cluster())
+	l.createHome()
 	l.child = l.node()
 	pool := l.pool()
 	set(pool.Object, []any{stage.ProviderID(l.child.GetName())}, "spec", "providerIDList")
@@ -42,7 +42,7 @@ func (d dialect) nodeCases() []conformanceCase {
 	for i, in := range []column{labelColumn, annotationColumn, taintColumn} {
 		cases = append(cases, conformanceCase{rule: 11 + i, child: "Node", declares: []column{in}, set: func(l *descent) {
 			l.cached = true
-			l.create(l.cluster())
+			l.createHome()
 			ms := l.workers("MachineSet")
 			l.create(ms)
 			l.room = l.machine()
@@ -109,7 +109,7 @@ func (d dialect) nothingCases() []conformanceCase {
 			l.into = []target{{metadataPlace(), everything}, {l.template(), everything}}
 		}},
 		conformanceCase{rule: 10, child: "Machine of MachinePool", set: func(l *descent) {
-			l.create(l.cluster())
+			l.createHome()
 			l.child = l.machineOf(l.owns(l.pool(), l.fromMetadata(l.template())), fakeMachine())
 			l.into = []target{{l.machine(), everything}}
 		}},

@@ -5,8 +5,10 @@ package integration
 import (
 	"strings"
 
+	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/test/stage"
@@ -146,7 +148,7 @@ func (l *descent) object(apiVersion, kind string, spec map[string]any) *unstruct
 	u.SetKind(kind)
 	u.SetNamespace(l.namespace)
 	u.SetName(l.name)
-	u.SetLabels(map[string]string{clusterv1.ClusterNameLabel: l.name})
+	u.SetLabels(map[string]string{clusterv1.ClusterNameLabel: l.clusterName()})
 	return u
 }
 
@@ -178,7 +180,7 @@ func (d dialect) kubeadmConfig() siblingKind {
 func (l *descent) machineSpec(infrastructure siblingKind) map[string]any {
 	config := l.kubeadmConfig()
 	return map[string]any{
-		"clusterName":       l.name,
+		"clusterName":       l.clusterName(),
 		"bootstrap":         map[string]any{"configRef": l.ref(config.apiVersion, config.kind, l.name), "dataSecretName": "bootstrap-data"},
 		"infrastructureRef": l.ref(infrastructure.apiVersion, infrastructure.kind, l.name),
 	}
@@ -204,7 +206,7 @@ func (l *descent) workers(kind string) *unstructured.Unstructured {
 // pool is a MachinePool with a template that declares nothing.
 func (l *descent) pool() *unstructured.Unstructured {
 	return l.core("MachinePool", map[string]any{
-		"clusterName": l.name, "replicas": int64(1), "template": map[string]any{"spec": l.machineSpec(fakeMachine())},
+		"clusterName": l.clusterName(), "replicas": int64(1), "template": map[string]any{"spec": l.machineSpec(fakeMachine())},
 	})
 }
 
@@ -241,4 +243,20 @@ func (l *descent) node() *unstructured.Unstructured {
 	node.SetKind("Node")
 	node.SetName(name)
 	return node
+}
+
+func (l *descent) clusterName() string {
+	if l.home {
+		return stage.Home
+	}
+	return l.name
+}
+
+// createHome stores the Cluster of the management cluster itself, which is there after the first time.
+func (l *descent) createHome() {
+	l.t.Helper()
+	l.ensureNamespace(stage.Home)
+	cluster := l.cluster()
+	cluster.SetName(stage.Home)
+	l.Expect(client.IgnoreAlreadyExists(l.Client.Create(l.ctx, cluster))).To(Succeed())
 }

@@ -89,6 +89,9 @@ func conform(t *testing.T, on *controlplane.Lent, release controlplane.Release, 
 			for _, in := range c.declares {
 				t.Run(string(in), func(t *testing.T) {
 					l := &descent{scene: s.in(t), dialect: d, path: path, namespace: namespace, name: string(in)}
+					if c.child == "Node" {
+						l.home, l.namespace, l.name = true, stage.Home, namespace+"-"+l.name
+					}
 					l.play(c, in, in.flow(rule).Carried)
 				})
 			}

@@ -124,9 +124,9 @@ type member struct {
 
 func (m member) declare(d stage.Declared) {
 	m.t.Helper()
-	md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: m.name, Name: m.name}}
+	md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: stage.Home, Name: m.name}}
 	m.get(md)
-	fresh := stage.MachineDeployment(stage.Cluster(m.name, m.name), m.name, d)
+	fresh := stage.MachineDeployment(stage.Cluster(stage.Home, stage.Home), m.name, d)
 	m.update(md, func() { md.Spec.Template, md.Annotations = fresh.Spec.Template, fresh.Annotations })
 }
 
@@ -183,7 +183,7 @@ func (m member) touch() {
 }
 
 func (m member) objects() []client.Object {
-	meta := metav1.ObjectMeta{Namespace: m.name, Name: m.name}
+	meta := metav1.ObjectMeta{Namespace: stage.Home, Name: m.name}
 	return []client.Object{
 		&clusterv1.MachineSet{ObjectMeta: meta}, &clusterv1.Machine{ObjectMeta: meta},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.name}},

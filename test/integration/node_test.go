@@ -52,7 +52,7 @@ func TestNoNodeVersionLacksItsTaints(t *testing.T) {
 	for _, key := range []string{"gpu", "annotated"} {
 		_, stderr, err := controlplane.Kubectl(s.ctx, kubeconfig, "taint", "node", name, key+":NoSchedule-")
 		s.Expect(err).NotTo(HaveOccurred())
-		s.Expect(stderr).To(And(ContainSubstring("was kept"), ContainSubstring("Machine "+name+"/"+name+";"), ContainSubstring("edit MachineDeployment "+name+"/"+name+" ")))
+		s.Expect(stderr).To(And(ContainSubstring("was kept"), ContainSubstring("Machine "+stage.Home+"/"+name+";"), ContainSubstring("edit MachineDeployment "+stage.Home+"/"+name+" ")))
 	}
 	_, _, err = controlplane.Kubectl(s.ctx, kubeconfig, "taint", "node", name, "warming:NoSchedule-")
 	s.Expect(err).NotTo(HaveOccurred())

@@ -47,7 +47,7 @@ func TestRights(t *testing.T) {
 	t.Parallel()
 	for name, namespace := range map[string]string{"all namespaces": "", "one namespace": fleetName} {
 		t.Run(name, func(t *testing.T) {
-			args, values := []string{"--insecure-diagnostics=false"}, map[string]any{"namespace": namespace}
+			args, values := []string{"--insecure-diagnostics=false", "--management-cluster=auto"}, map[string]any{"namespace": namespace}
 			if namespace != "" {
 				values["certificates"] = map[string]any{"mode": "self"}
 				// So short that it is replaced meanwhile.
@@ -93,8 +93,17 @@ func (s *scene) doEverything() {
 	s.reported(ms, 2)
 
 	f := newFleet(s, fleetName)
-	node := stage.Node("of-set")
-	s.create(node)
+	s.create(stage.Node("of-set"))
+	own := stage.Cluster(fleetName, "own")
+	s.create(own)
+	declares := stage.MachineDeployment(own, "own", declared())
+	s.create(declares)
+	set := stage.MachineSet(declares, "own")
+	s.create(set)
+	s.create(stage.Machine(set, "own"), stage.Node("own"))
+	s.leadsHome(own, "own-admin", "system:masters")
+	node := stage.Node("own")
+	s.eventually(node, func(g Gomega) { g.Expect(node.Labels).To(HaveKey("node-role.kubernetes.io/worker")) })
 	s.workload(f.cluster)
 	s.get(f.cluster)
 	s.update(f.cluster, func() { f.cluster.Labels = map[string]string{"heirloom.dev/workload-admission": "webhook"} })

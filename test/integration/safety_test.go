@@ -56,7 +56,8 @@ func TestBeforeAndAfterHeirloom(t *testing.T) {
 func TestLeftAlone(t *testing.T) {
 	t.Parallel()
 	s := sharedScene(t, both)
-	f := s.settle(s.own("alone"), declared())
+	name := s.own("alone")
+	f := s.settleIn(name, name, declared())
 	s.update(f.cluster, func() { f.cluster.Spec.Paused = new(true) })
 	s.Eventually(func(g Gomega) {
 		s.get(f.m)

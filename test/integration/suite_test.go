@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -196,7 +194,7 @@ func (s *scene) eventually(object client.Object, check func(g gomega.Gomega)) {
 	}).WithTimeout(patience).WithPolling(polling).Should(gomega.Succeed())
 }
 
-// family is a Cluster with a MachineDeployment, MachineSet and Machine in a namespace of their own.
+// family is a Cluster with a MachineDeployment, MachineSet and Machine.
 type family struct {
 	cluster *clusterv1.Cluster
 	md      *clusterv1.MachineDeployment
@@ -204,14 +202,21 @@ type family struct {
 	m       *clusterv1.Machine
 }
 
-// settle creates a family whose MachineDeployment declares d. Every child is created bare, after Heirloom could see its
-// owner.
+// settle creates a family whose MachineDeployment declares d, in the Cluster of the management cluster itself. Every child is
+// created bare, after Heirloom could see its owner.
 func (s *scene) settle(name string, d stage.Declared) family {
 	s.t.Helper()
-	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	return s.settleIn(stage.Home, name, d)
+}
+
+// settleIn does the same in the Cluster of that name, in a namespace of that name. Many families may have one Cluster.
+func (s *scene) settleIn(cluster, name string, d stage.Declared) family {
+	s.t.Helper()
+	s.ensureNamespace(cluster)
 	var f family
-	f.cluster = stage.Cluster(name, name)
-	s.create(f.cluster)
+	f.cluster = stage.Cluster(cluster, cluster)
+	s.Expect(client.IgnoreAlreadyExists(s.Client.Create(s.ctx, f.cluster))).To(gomega.Succeed())
+	s.get(f.cluster)
 	f.md = stage.MachineDeployment(f.cluster, name, d)
 	s.create(f.md)
 	f.ms = stage.MachineSet(f.md, name)

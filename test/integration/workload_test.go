@@ -26,7 +26,7 @@ type abroad struct {
 
 func (s *scene) abroad(name string) abroad {
 	s.t.Helper()
-	a := abroad{family: s.settle(name, declared())}
+	a := abroad{family: s.settleIn(name, name, declared())}
 	a.Workload = s.workload(a.cluster)
 	return a
 }

@@ -68,6 +68,7 @@ func (s *Stage) newProgram(name string, args []string) (*program, error) {
 			fmt.Sprintf("--health-addr=127.0.0.1:%d", ports[1]),
 			fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[2]), "--insecure-diagnostics",
 			"--leader-elect", "--leader-elect-namespace=" + Namespace, "-v=2",
+			"--management-cluster=" + Home + "/" + Home,
 		}, args),
 	}, nil
 }

@@ -24,6 +24,9 @@ import (
 // Namespace is where the chart is installed.
 const Namespace = "heirloom-system"
 
+// Home is the name of the management cluster's own Cluster, and of that one's namespace, unless arguments say otherwise.
+const Home = "home"
+
 // ServiceAccount is the user as which Heirloom acts: the chart's RBAC gives it its rights.
 const ServiceAccount = "system:serviceaccount:" + Namespace + ":heirloom"
 
