@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/resync"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 )
@@ -111,7 +112,7 @@ func TestTheBestWayIsTaken(t *testing.T) {
 		},
 		{
 			name:  "the management cluster has its own webhooks",
-			setUp: func(l *loop, _, _ *way) { l.Chain.ManagementCluster = key("c") },
+			setUp: func(l *loop, _, _ *way) { l.Chain.ManagementCluster = ownerchain.Always(key("c")) },
 			asked: []string{"remove policy from ns/c", "remove webhook from ns/c"},
 		},
 	} {
