@@ -205,6 +205,7 @@ func TestNoMomentIsWithoutAWay(t *testing.T) {
 // Each Machine that changes wakes a Cluster whose Nodes are admitted by policy, and no other.
 func TestMachinesWakeClustersThatHavePolicies(t *testing.T) {
 	l, f := awake(t)
+	l.own.Store(&client.ObjectKey{})
 	policy, ok := l.Admissions.Ways[workload.AdmitByPolicy].(*way)
 	l.Expect(ok).To(BeTrue())
 	ensured := func() []string {

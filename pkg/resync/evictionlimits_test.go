@@ -152,7 +152,7 @@ func TestClustersHaveAPaceOfTheirOwn(t *testing.T) {
 func TestASetGivesATenthOfItsNodesAMinute(t *testing.T) {
 	later(t, func(t *testing.T) {
 		objects, nodes := []client.Object{declaring(map[string]string{taint.AlwaysAnnotation: drains}), clusterNamed("c")}, []string{}
-		for name, size := range map[string]int{"large": 11, "small": 2} {
+		for name, size := range map[string]int{"c-large": 11, "c-small": 2} {
 			objects = append(objects, family("c", name, size)...)
 			for i := range size {
 				nodes = append(nodes, fmt.Sprint(name, "-", i))

@@ -162,6 +162,7 @@ func TestWhatWakesAWorkloadCluster(t *testing.T) {
 // A burst of changes of Machines makes the parameters be looked at a few times, not once for each.
 func TestABurstOfMachines(t *testing.T) {
 	l, f := awake(t)
+	l.own.Store(&client.ObjectKey{})
 	l.change(f["c"], func() { f["c"].SetLabels(pairs(workload.AdmissionLabel + "=policy")) })
 	asked := func() []string {
 		return slices.DeleteFunc(l.asked.all(), func(line string) bool { return line != "ensure policy in ns/c" })
