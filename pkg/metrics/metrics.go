@@ -108,8 +108,12 @@ func (m *Metrics) Admission(kind, operation string, outcome Outcome) {
 	m.admissions.WithLabelValues(kind, operation, string(outcome)).Inc()
 }
 
-// AdmissionRejected returns what counts requests of a server that were turned away.
+// AdmissionRejected returns what counts requests of a server that were turned away. Each reason has a series from the start,
+// so that the first rejection is an increase.
 func (m *Metrics) AdmissionRejected(server Server) func(Rejection) {
+	for _, why := range []Rejection{TooLarge, TooMany, TooSlow, Unauthenticated, TooManyConnections} {
+		m.rejections.WithLabelValues(string(server), string(why))
+	}
 	return func(why Rejection) { m.rejections.WithLabelValues(string(server), string(why)).Inc() }
 }
 

@@ -105,33 +105,31 @@ func TestThePaceOfTaintsThatEvict(t *testing.T) {
 	}
 }
 
-// What a ClusterClass declares reaches one Node after the other of all its Clusters, and not one of each MachineDeployment at
-// once. Operators can read of it on the ClusterClass.
+// What a ClusterClass declares reaches one Node after the other, and not one of each MachineDeployment at once. Operators can
+// read of it on the ClusterClass.
 func TestThePaceOfAClusterClass(t *testing.T) {
 	t.Parallel()
-	s := sharedScene(t, both)
-	name := s.own("pace-class")
+	const name = "pace-class"
+	s := newScene(t, stage.Options{Args: []string{"--no-execute-rate=12", "--management-cluster=" + name + "/" + name}})
 	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	class := clusterClass(name)
 	s.create(class)
+	cluster := stage.Cluster(name, name)
+	cluster.Spec.Topology = clusterv1.Topology{
+		ClassRef: clusterv1.ClusterClassRef{Name: name}, Version: "v1.36.0",
+		Workers: clusterv1.WorkersTopology{MachineDeployments: []clusterv1.MachineDeploymentTopology{{Name: "md", Class: "worker"}}},
+	}
+	s.create(cluster)
 	var nodes []*corev1.Node
-	for c := range 2 {
-		cluster := stage.Cluster(name, fmt.Sprint(name, "-", c))
-		cluster.Spec.Topology = clusterv1.Topology{
-			ClassRef: clusterv1.ClusterClassRef{Name: name}, Version: "v1.36.0",
-			Workers: clusterv1.WorkersTopology{MachineDeployments: []clusterv1.MachineDeploymentTopology{{Name: "md", Class: "worker"}}},
+	for i := range 4 {
+		md := stage.MachineDeployment(cluster, fmt.Sprint(name, "-", i), stage.Declared{})
+		md.Labels = map[string]string{
+			clusterv1.ClusterNameLabel: name, clusterv1.ClusterTopologyOwnedLabel: "", clusterv1.ClusterTopologyMachineDeploymentNameLabel: "md",
 		}
-		s.create(cluster)
-		for i := range 2 {
-			md := stage.MachineDeployment(cluster, fmt.Sprint(cluster.Name, "-", i), stage.Declared{})
-			md.Labels = map[string]string{
-				clusterv1.ClusterNameLabel: cluster.Name, clusterv1.ClusterTopologyOwnedLabel: "", clusterv1.ClusterTopologyMachineDeploymentNameLabel: "md",
-			}
-			s.create(md)
-			ms := stage.MachineSet(md, md.Name)
-			s.create(ms)
-			nodes = append(nodes, s.member(ms, md.Name, ""))
-		}
+		s.create(md)
+		ms := stage.MachineSet(md, md.Name)
+		s.create(ms)
+		nodes = append(nodes, s.member(ms, md.Name, ""))
 	}
 	s.update(class, func() {
 		class.Spec.Workers.MachineDeployments[0].Metadata.Annotations = map[string]string{taint.AlwaysAnnotation: "drain=now:NoExecute"}

@@ -202,12 +202,13 @@ func TestReleaseKeepsValues(t *testing.T) {
 // Where several share a management cluster, each gives up its own.
 func TestReleaseWithinItsScope(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{WithoutLoop: true, Args: []string{"--cluster-api-taint-propagation=disabled"}})
-	mine, theirs := s.settle("mine", declared()), s.settle("theirs", declared())
+	s := newScene(t, stage.Options{WithoutLoop: true, Args: []string{"--cluster-api-taint-propagation=disabled", "--management-cluster=mine/mine"}})
+	mine, theirs := s.settleIn("mine", "mine", declared()), s.settleIn("theirs", "theirs", declared())
+	registered := stage.Node("mine")
+	s.admit(s.kubelet("mine"), registered)
+	s.update(registered, func() { registered.Labels = map[string]string{"mine": "yes"} }) // what a kubelet has written alone is not recorded
+	s.create(stage.Node("theirs"))
 	for _, f := range []family{mine, theirs} {
-		node := stage.Node(f.m.Name)
-		s.admit(s.kubelet(f.m.Name), node)
-		s.update(node, func() { node.Labels = map[string]string{"mine": "yes"} }) // what a kubelet has written alone is not recorded
 		infra := infraMachine(f.m)
 		infra.SetName(f.m.Name)
 		s.update(f.m, func() { f.m.Spec.InfrastructureRef.Name = f.m.Name; f.m.Labels[clusterv1.WatchLabel] = f.m.Name })

@@ -88,6 +88,14 @@ func TestNodesOfWorkloadClusters(t *testing.T) {
 		s.Expect(a.Client.Create(s.ctx, node)).To(Succeed())
 		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}
 		s.Expect(a.Client.Status().Update(s.ctx, node)).To(Succeed())
+		s.eventuallyNode(a, node, func(g Gomega) {
+			g.Expect(taint.FormatList(node.Spec.Taints)).To(ContainSubstring("gpu=true:NoSchedule"))
+			g.Expect(node.Labels).To(HaveKeyWithValue("node.cluster.x-k8s.io/pool", "gpu"))
+		})
+		s.Expect(node.Labels).NotTo(HaveKey("node-role.kubernetes.io/worker"), "anybody may have an address")
+		known := node.DeepCopy()
+		known.Spec.ProviderID = a.m.Spec.ProviderID
+		s.Expect(a.Client.Patch(s.ctx, known, client.MergeFrom(node))).To(Succeed())
 		s.expectInherited(a, node)
 	}
 	node := &corev1.Node{}

@@ -73,7 +73,7 @@ func MachineSet(md *clusterv1.MachineDeployment, name string) *clusterv1.Machine
 // the Machine's name. The MachineSet must be stored already.
 func Machine(ms *clusterv1.MachineSet, name string) *clusterv1.Machine {
 	spec := machineSpec(ms.Spec.ClusterName)
-	spec.ProviderID = ProviderID(name)
+	spec.ProviderID, spec.InfrastructureRef.Name = ProviderID(name), name
 	return &clusterv1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: ms.Namespace, Name: name,

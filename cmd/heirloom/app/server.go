@@ -75,8 +75,9 @@ func (s *server) tlsConfig() *tls.Config {
 }
 
 func (s *server) serve(ctx context.Context, listener net.Listener) error {
+	unending := context.WithoutCancel(ctx) // requests are finished once the server is told to stop
 	served := &http.Server{
-		BaseContext: func(net.Listener) context.Context { return ctx }, Handler: s.handler(s.Options.WebhookMux),
+		BaseContext: func(net.Listener) context.Context { return unending }, Handler: s.handler(s.Options.WebhookMux),
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: answerTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: mostHeaders,
 		HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: mostStreams, MaxReceiveBufferPerConnection: unreadBytes, MaxReceiveBufferPerStream: unreadBytes},
@@ -85,7 +86,8 @@ func (s *server) serve(ctx context.Context, listener net.Listener) error {
 	go func() {
 		defer close(closed)
 		<-ctx.Done()
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		ctrl.Log.Info("Shutting down webhook server", "timeout", time.Minute.String())
+		ending, cancel := context.WithTimeout(unending, time.Minute)
 		defer cancel()
 		if err := served.Shutdown(ending); err != nil {
 			ctrl.Log.Error(err, "Failed to end the webhook server")
