@@ -60,6 +60,15 @@ modules() {
 	return "$status"
 }
 
+# security checks that the tests which SECURITY.md names are there.
+security() {
+	local name status=0
+	while read -r name; do
+		grep -rqE --include='*_test.go' "^func $name\(" . || { echo "SECURITY.md names $name, and there is no such test"; status=1; }
+	done < <(grep -oE '`(Test|Fuzz)[A-Za-z0-9_]+`' SECURITY.md | tr -d '`' | sort -u)
+	return "$status"
+}
+
 workflows() {
 	"$($tools/build.sh dev)/actionlint"
 }
@@ -75,7 +84,7 @@ vulnerabilities() {
 }
 
 failed=()
-for check in generated format vet lint licences chart workflows modules vulnerabilities; do
+for check in generated format vet lint licences chart security workflows modules vulnerabilities; do
 	echo "== $check"
 	# In a shell of its own, as set -e does not hold within a condition.
 	set +e
