@@ -5,6 +5,7 @@ package integration
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -89,7 +90,7 @@ func conform(t *testing.T, on *controlplane.Lent, release controlplane.Release, 
 			for _, in := range c.declares {
 				t.Run(string(in), func(t *testing.T) {
 					l := &descent{scene: s.in(t), dialect: d, path: path, namespace: namespace, name: string(in)}
-					if c.child == "Node" {
+					if strings.HasPrefix(c.child, "Node") {
 						l.home, l.namespace, l.name = true, stage.Home, namespace+"-"+l.name
 					}
 					l.play(c, in, in.flow(rule).Carried)
