@@ -28,7 +28,7 @@ const (
 // The Node on which Heirloom itself runs is deleted. Its kubelet registers it anew, through the webhook: the first version
 // that is stored has what its Machine declares, and keeps workload away until the rest has come, too.
 func TestTheKubeletsOwnNodeRegistersThroughTheWebhook(t *testing.T) {
-	r := newRelease(t)
+	r := newRelease(t, "--set", "managementCluster=own/own")
 	r.settle()
 	owned := r.declareNode("own")
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: cluster.NodeName}}

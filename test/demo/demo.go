@@ -80,7 +80,9 @@ func setUp(ctx context.Context, r *report, program, dir string) (*demo, error) {
 	}
 	fmt.Print("Heirloom at work: what a MachineDeployment declares reaches MachineSet, Machines and Nodes\n\n")
 	err = progress("Starting etcd and kube-apiserver with Cluster API's CRDs and Heirloom's Helm chart", func() error {
-		d.stage, err = stage.New(ctx, stage.Options{Program: program, Dir: dir, WithoutProgram: true})
+		d.stage, err = stage.New(ctx, stage.Options{
+			Program: program, Dir: dir, WithoutProgram: true, Args: []string{"--management-cluster=default/prod"},
+		})
 		return err
 	})
 	if err != nil {

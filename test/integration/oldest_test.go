@@ -20,7 +20,7 @@ import (
 // testTheOldestClusterAPI is about both paths together. Cluster API v1.8 serves v1beta1 only and has no taints. The same rules hold
 // there, in-place fields are where v1beta1 has them, and taints declared by annotation reach the Node.
 func testTheOldestClusterAPI(t *testing.T, on *controlplane.Lent) {
-	s := sceneOn(t, on, stage.Options{})
+	s := sceneOn(t, on, stage.Options{Args: []string{"--management-cluster=old/c"}})
 	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "old"}})
 	s.create(old("Cluster", "c", nil, map[string]any{}))
 	md := old("MachineDeployment", "md", nil, map[string]any{
@@ -57,6 +57,8 @@ func testTheOldestClusterAPI(t *testing.T, on *controlplane.Lent) {
 	s.Expect(node.Labels).To(HaveKeyWithValue("node.cluster.x-k8s.io/pool", "gpu"))
 	s.Expect(taint.FormatList(node.Spec.Taints)).To(ContainSubstring("gpu=true:NoSchedule"))
 
+	s.testOldWorkloadCluster()
+
 	before := md.DeepCopy()
 	unstructured.RemoveNestedField(md.Object, "spec", "template", "spec", "nodeDrainTimeout")
 	unstructured.RemoveNestedField(md.Object, "spec", "template", "metadata", "annotations")
@@ -69,6 +71,33 @@ func testTheOldestClusterAPI(t *testing.T, on *controlplane.Lent) {
 	s.eventually(node, func(g Gomega) {
 		g.Expect(taint.FormatList(node.Spec.Taints)).NotTo(ContainSubstring("gpu"))
 	})
+}
+
+// testOldWorkloadCluster is about a workload cluster whose Cluster has what an infrastructure provider writes into its status. Failure
+// domains are a map in v1beta1, and a list in v1beta2.
+func (s *scene) testOldWorkloadCluster() {
+	s.t.Helper()
+	far := old("Cluster", "far", nil, map[string]any{})
+	s.create(far)
+	before := far.DeepCopy()
+	far.Object["status"] = map[string]any{
+		"phase": "Provisioned", "infrastructureReady": true, "controlPlaneReady": true, "observedGeneration": int64(1),
+		"failureDomains": map[string]any{"eu-1a": map[string]any{"controlPlane": true, "attributes": map[string]any{"zone": "a"}}},
+		"conditions":     []any{map[string]any{"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-22T08:00:00Z"}},
+	}
+	s.Expect(s.Client.Status().Patch(s.ctx, far, client.MergeFrom(before))).To(Succeed())
+	w, err := s.GiveKubeconfig(s.ctx, client.ObjectKeyFromObject(far), lend(s.t, controlplane.Options{}).ControlPlane)
+	s.Expect(err).NotTo(HaveOccurred())
+	s.t.Cleanup(w.Door.Shut)
+	m := old("Machine", "far", nil, oldMachineSpec(map[string]any{"clusterName": "far", "providerID": stage.ProviderID("far")}))
+	m.SetLabels(map[string]string{clusterv1.ClusterNameLabel: "far", "node.cluster.x-k8s.io/pool": "far"})
+	s.create(m)
+	node := stage.Node("far")
+	s.Expect(w.Client.Create(s.ctx, node)).To(Succeed())
+	s.Eventually(func(g Gomega) {
+		g.Expect(w.Client.Get(s.ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
+		g.Expect(node.Labels).To(HaveKeyWithValue("node.cluster.x-k8s.io/pool", "far"))
+	}).WithTimeout(2 * patience).WithPolling(polling).Should(Succeed())
 }
 
 // old returns an object of v1beta1.

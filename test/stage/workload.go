@@ -42,11 +42,11 @@ func (s *Stage) StartWorkload(ctx context.Context, cluster *clusterv1.Cluster, o
 
 // UseWorkload is StartWorkload with a control plane that runs already. Whoever has it shuts the door in the end.
 func (s *Stage) UseWorkload(ctx context.Context, cluster *clusterv1.Cluster, cp *controlplane.ControlPlane) (*Workload, error) {
-	w := &Workload{ControlPlane: cp}
-	if err := w.open(); err != nil {
+	w, err := s.GiveKubeconfig(ctx, client.ObjectKeyFromObject(cluster), cp)
+	if err != nil {
 		return nil, err
 	}
-	if err := s.connect(ctx, cluster, w); err != nil {
+	if err := s.provisioned(ctx, cluster); err != nil {
 		w.Door.Shut()
 		return nil, err
 	}
@@ -66,21 +66,28 @@ func (w *Workload) open() error {
 	return err
 }
 
-// connect gives the management cluster what Cluster API's controllers would.
-func (s *Stage) connect(ctx context.Context, cluster *clusterv1.Cluster, w *Workload) error {
+// GiveKubeconfig makes an API server that of a Cluster of any version, which has to say itself that it is provisioned.
+func (s *Stage) GiveKubeconfig(ctx context.Context, cluster client.ObjectKey, cp *controlplane.ControlPlane) (*Workload, error) {
+	w := &Workload{ControlPlane: cp}
+	if err := w.open(); err != nil {
+		return nil, err
+	}
 	kubeconfig, err := w.throughDoor("heirloom")
+	if err == nil {
+		err = s.Client.Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name + "-kubeconfig", Labels: clusterLabel(cluster.Name)},
+			Type:       clusterv1.ClusterSecretType, Data: map[string][]byte{"value": kubeconfig},
+		})
+	}
 	if err != nil {
-		return err
+		w.Door.Shut()
+		return nil, fmt.Errorf("creating the kubeconfig Secret: %w", err)
 	}
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: cluster.Namespace, Name: cluster.Name + "-kubeconfig", Labels: clusterLabel(cluster.Name),
-		},
-		Type: clusterv1.ClusterSecretType, Data: map[string][]byte{"value": kubeconfig},
-	}
-	if err := s.Client.Create(ctx, secret); err != nil {
-		return fmt.Errorf("creating the kubeconfig Secret: %w", err)
-	}
+	return w, nil
+}
+
+// provisioned reports what an infrastructure provider would.
+func (s *Stage) provisioned(ctx context.Context, cluster *clusterv1.Cluster) error {
 	before := cluster.DeepCopy()
 	cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
 	if err := s.Client.Status().Patch(ctx, cluster, client.MergeFrom(before)); err != nil {
