@@ -152,6 +152,7 @@ func expected(node *corev1.Node, machines []*capi.Machine, policy inherit.Policy
 // TestThePolicyEqualsTheRules holds for every fleet and every Node: the policy makes of the Node what the rules make of
 // it, and once more does not change it.
 func TestThePolicyEqualsTheRules(t *testing.T) {
+	t.Parallel()
 	e := newEvaluator(t)
 	d := dice{rand.New(rand.NewPCG(2026, 7))}
 	matched, ambiguous := 0, 0

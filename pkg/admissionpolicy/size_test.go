@@ -89,6 +89,7 @@ func TestTwoThousandMachinesWithNamesThatEndAlike(t *testing.T) {
 
 // One part has no more room than a ConfigMap.
 func TestMachinesForWhichThereIsNoRoomAreReported(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name     string
 		machines []*capi.Machine

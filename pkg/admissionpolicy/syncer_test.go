@@ -249,14 +249,6 @@ func TestAnAPIServerWithoutSuchPolicies(t *testing.T) {
 	w.Expect(w.writes).To(BeEmpty())
 }
 
-func TestAllIsWrittenAlsoWhereThereIsNoRoom(t *testing.T) {
-	w := newWorkload(t)
-	var noRoom *admissionpolicy.NoRoomError
-	err := admissionpolicy.Syncer{}.Ensure(t.Context(), w, fleet, verbose(tooMany), inherit.Policy{})
-	w.Expect(errors.As(err, &noRoom)).To(BeTrue(), "%v", err)
-	w.Expect(w.writes).To(And(ContainElements(everything()[2:]), HaveLen(len(everything())+15)))
-}
-
 func TestMachinesWhoseNodesAreInitializedAreLeftOut(t *testing.T) {
 	w := newWorkload(t)
 	machines := instances(4)
