@@ -148,6 +148,7 @@ func (s *scene) expectOnlyOthers(f family) {
 	s.get(f.m)
 	bare.Labels["mine"], bare.Labels["team"] = "yes", "ml"
 	bare.Spec.Taints, bare.Spec.ProviderID = stage.Taints(clusterv1.MachineTaintPropagationAlways, "gpu=true:NoSchedule"), f.m.Spec.ProviderID
+	bare.Spec.InfrastructureRef.Name = f.m.Name
 	s.Expect(f.m.Labels).To(Equal(bare.Labels))
 	s.Expect(f.m.Annotations).To(BeEmpty())
 	s.Expect(f.m.Spec).To(Equal(bare.Spec), "what Cluster API owns too stays")
