@@ -3,6 +3,7 @@
 package ownerchain
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -174,7 +175,7 @@ func TestNodesOfAPool(t *testing.T) {
 		{name: "a paused pool hands down nothing", node: node("n aws:1"), cached: []client.Object{change(pool("mp"), func(mp *capi.MachinePool) { mp.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			cached := append(tc.cached, &capi.Cluster{ObjectMeta: named("c", "")})
+			cached := append(slices.Clone(tc.cached), &capi.Cluster{ObjectMeta: named("c", "")})
 			m, err := (&Chain{Cache: holds(t, cached...), ManagementCluster: itself}).Inherits(t.Context(), tc.node, inherit.Policy{})
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
 			if tc.want == "" {
