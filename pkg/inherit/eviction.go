@@ -134,7 +134,7 @@ func withhold(declared []clusterv1.MachineTaint, held []taint.ID, current NodeSt
 
 // holdsInitialization reports whether one of the held taints is to come with the Node's initialization.
 func holdsInitialization(m *capi.Machine, held []taint.ID, current NodeState) bool {
-	return !current.initialized() && slices.ContainsFunc(initializing(m), sets.New(held...).Has)
+	return len(held) > 0 && !current.initialized() && slices.ContainsFunc(initializing(m), sets.New(held...).Has)
 }
 
 // initializing returns the Initialize taints that the Machine declares.

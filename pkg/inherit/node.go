@@ -17,10 +17,6 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// UninitializedAnnotation is on a Node to which Heirloom added the taint node.cluster.x-k8s.io/uninitialized, because
-// its bootstrap provider did not. Only where it is present does Heirloom remove that taint again.
-const UninitializedAnnotation = "heirloom.dev/uninitialized"
-
 // Writer is who writes a Node. What may be brought in that write depends on it (DESIGN.md §4).
 type Writer bool
 
@@ -83,53 +79,65 @@ func rulesOfNode() []Rule {
 // Node is rules 11, 12 and 13: the state of a Node after it has inherited from its Machine in a write by writer.
 // The error says what had to be left out; the state is right without it.
 func (p Policy) Node(m *capi.Machine, current NodeState, writer Writer) (NodeState, error) {
-	claimed := current.Annotations
+	declared, taintsErr := taintsOf(m)
+	n := nodeSync{policy: p, machine: m, taints: declared, claimed: current.Annotations, current: current, writer: writer}
 	if writer == Kubelet {
-		current.Annotations = filter(current.Annotations, func(key string) bool { return !tracks(key) })
+		n.current.Annotations = filter(current.Annotations, func(key string) bool { return !tracks(key) })
 	}
-	metadata, metadataErr := p.nodeMetadata(m, current, writer)
-	result, taintsErr := p.completed(m, current, metadata, claimed, writer)
-	err := errors.Join(metadataErr, taintsErr)
-	size := tooLarge(current, result)
+	n.record = RecordOf(n.current)
+	metadata, metadataErr := n.metadata()
+	result, err := n.completed(metadata), errors.Join(metadataErr, taintsErr)
+	size := tooLarge(n.current, result)
 	if size == nil {
 		return result, err
 	}
 	err = errors.Join(err, fmt.Errorf("labels and annotations: a Node has no room for all of them: %w", size))
-	unchanged := NodeState{Labels: current.Labels, Annotations: maps.Clone(current.Annotations)}
-	if result, _ = p.completed(m, current, unchanged, claimed, writer); tooLarge(current, result) != nil {
-		return current, err
+	result = n.completed(NodeState{Labels: maps.Clone(n.current.Labels), Annotations: maps.Clone(n.current.Annotations)})
+	if tooLarge(n.current, result) != nil {
+		return n.current, err
 	}
 	return result, err
+}
+
+// nodeSync is one write of a Node, with what is known of it and of its Machine.
+type nodeSync struct {
+	policy  Policy
+	machine *capi.Machine
+	// taints are those that the Machine declares and a Node can have.
+	taints machineTaints
+	// claimed are the annotations with which a kubelet comes, current the Node without those that it cannot know.
+	claimed map[string]string
+	current NodeState
+	// record is what came from the Machine before.
+	record Record
+	writer Writer
 }
 
 // completed returns a state that has its metadata with all the rest: taints, the guard, and the record, which a kubelet cannot
 // write.
-func (p Policy) completed(
-	m *capi.Machine, current, metadata NodeState, claimed map[string]string, writer Writer,
-) (NodeState, error) {
-	result, err := p.nodeTaints(m, current, metadata)
-	result = guard(m, current, result, claimed, writer)
-	if writer == Privileged {
-		result = p.recorded(m, result)
+func (n nodeSync) completed(metadata NodeState) NodeState {
+	result := n.guard(n.withTaints(metadata))
+	if n.writer == Privileged {
+		result = n.recorded(result)
 	}
-	result.New = current.New
-	return result, err
+	result.New = n.current.New
+	return result
 }
 
-// nodeMetadata is rules 11 and 12. The error lists what no Node can carry, which is left out.
-func (p Policy) nodeMetadata(m *capi.Machine, current NodeState, writer Writer) (result NodeState, err error) {
-	record := RecordOf(current)
+// metadata is rules 11 and 12. The error lists what no Node can carry, which is left out.
+func (n nodeSync) metadata() (result NodeState, err error) {
+	m, current := n.machine, n.current
 	labels := mapSync{
-		current: current.Labels, declared: m.Labels, recorded: sets.New(record.Labels...), vouches: record.vouches(),
-		byRule: nodeLabel, byOperator: p.additionalLabel,
+		current: current.Labels, declared: m.Labels, recorded: sets.New(n.record.Labels...), vouches: n.record.vouches(),
+		byRule: nodeLabel, byOperator: n.policy.additionalLabel,
 		rules:    current.Annotations[clusterv1.LabelsFromMachineAnnotation],
 		operator: current.Annotations[LabelsFromMachineAnnotation],
 	}
 	noLabels, labelsErr := invalidLabels(m.Labels, labels.brings)
-	labels.withhold = func(key string) bool { return noLabels.Has(key) || writer == Kubelet && restricted(key) }
+	labels.withhold = func(key string) bool { return noLabels.Has(key) || n.writer == Kubelet && restricted(key) }
 	annotations := mapSync{
 		current: current.Annotations, declared: m.Annotations, vouches: anything,
-		byRule: nodeAnnotation, byOperator: p.additionalAnnotation,
+		byRule: nodeAnnotation, byOperator: n.policy.additionalAnnotation,
 		rules:    current.Annotations[clusterv1.AnnotationsFromMachineAnnotation],
 		operator: current.Annotations[AnnotationsFromMachineAnnotation],
 	}
@@ -147,18 +155,17 @@ func (p Policy) nodeMetadata(m *capi.Machine, current NodeState, writer Writer) 
 	return result, errors.Join(labelsErr, annotationsErr)
 }
 
-// nodeTaints is rule 13: result with the taints, and with the annotations that track them. The error lists those that had to
-// be left out.
-func (p Policy) nodeTaints(m *capi.Machine, current, result NodeState) (NodeState, error) {
-	declared, err := taintsOf(m)
-	result.Taints = taint.Sync(current.Taints, declared.all(), RecordOf(current).Taints, current.initialized())
+// withTaints is rule 13: result with the taints, and with the annotations that track them.
+func (n nodeSync) withTaints(result NodeState) NodeState {
+	p, current := n.policy, n.current
+	result.Taints = taint.Sync(current.Taints, n.taints.all(), n.record.Taints, current.initialized())
 	if result.Annotations == nil {
 		result.Annotations = map[string]string{}
 	}
-	typed, held := p.divideTyped(always(declared.typed), current.Annotations)
+	typed, held := p.divideTyped(always(n.taints.typed), current.Annotations)
 	result.Annotations[clusterv1.TaintsFromMachineAnnotation] = p.formatTyped(typed, current.Annotations[clusterv1.TaintsFromMachineAnnotation])
-	setOwnTracking(result.Annotations, TaintsFromMachineAnnotation, taint.FormatList(append(always(declared.annotated), held...)))
-	return result, err
+	setOwnTracking(result.Annotations, TaintsFromMachineAnnotation, taint.FormatList(append(always(n.taints.annotated), held...)))
+	return result
 }
 
 // divideTyped returns the typed taints for Cluster API's record, and those that stay in our own: a taint that was declared by
@@ -178,34 +185,6 @@ func (p Policy) divideTyped(typed []corev1.Taint, annotations map[string]string)
 		}
 	}
 	return listed, held
-}
-
-// guard keeps workload off a worker Node until its restricted labels are there: a kubelet that does not bring the taint
-// node.cluster.x-k8s.io/uninitialized itself gets it, and the first privileged write, which also brings the labels,
-// takes it away again (DESIGN.md §4).
-//
-// An API server may ask twice about the same create, once for each webhook or policy. claimed are the annotations with which
-// it comes: what has been added the first time is still ours the second.
-func guard(m *capi.Machine, current, result NodeState, claimed map[string]string, writer Writer) NodeState {
-	uninitialized := clusterv1.NodeUninitializedTaint
-	present := taint.Find(current.Taints, taint.IDOf(uninitialized)) >= 0
-	if writer == Kubelet {
-		if !present && !m.IsControlPlane() {
-			result.Taints = append(result.Taints, uninitialized)
-			result.Annotations[UninitializedAnnotation] = "added"
-		}
-		again := claimed[UninitializedAnnotation] == "added" &&
-			claimed[clusterv1.TaintsFromMachineAnnotation] == result.Annotations[clusterv1.TaintsFromMachineAnnotation]
-		if present && again && !m.IsControlPlane() {
-			result.Annotations[UninitializedAnnotation] = "added"
-		}
-		return result
-	}
-	if has(current.Annotations, UninitializedAnnotation) && !m.Unproven.Withheld {
-		result.Taints = taint.Remove(result.Taints, taint.IDOf(uninitialized))
-		delete(result.Annotations, UninitializedAnnotation)
-	}
-	return result
 }
 
 // machineTaints are the taints of a Machine by the way in which they are declared.

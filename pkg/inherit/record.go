@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -59,13 +58,18 @@ func Restored(node, known NodeState) NodeState {
 	return node
 }
 
-// Recorded returns the Node with this record instead of its own.
+// Recorded returns the Node with this record instead of its own. It writes into the Node's maps.
 func (r Record) Recorded(node NodeState) NodeState {
 	text := ""
 	if len(r.Labels)+len(r.Taints) > 0 {
 		text = joinKeys(slices.Clone(r.Labels)) + ";" + taint.FormatList(r.Taints)
 	}
-	node.Labels, node.Annotations = mergeMaps(node.Labels, nil), mergeMaps(node.Annotations, nil)
+	if node.Labels == nil {
+		node.Labels = map[string]string{}
+	}
+	if node.Annotations == nil {
+		node.Annotations = map[string]string{}
+	}
 	setOwnTracking(node.Annotations, RecordAnnotation, text)
 	node.Labels[RecordLabel] = digest(text)
 	return node
@@ -106,17 +110,16 @@ func marks(key string) bool {
 	return key == RecordLabel || key == InitializationLabel
 }
 
-// recorded returns the state of a Node with a record of what is there from its Machine.
-func (p Policy) recorded(m *capi.Machine, state NodeState) NodeState {
-	var r Record
-	for key, value := range m.Labels {
-		if restricted(key) && (nodeLabel(key) || p.additionalLabel(key)) && has(state.Labels, key) && state.Labels[key] == value {
+// recorded returns the state of a Node with a record of what is there from its Machine. One that has to wait for longer gets the
+// label that says so anew.
+func (n nodeSync) recorded(state NodeState) NodeState {
+	r := Record{Taints: always(n.taints.all())}
+	for key, value := range n.machine.Labels {
+		if restricted(key) && (nodeLabel(key) || n.policy.additionalLabel(key)) && has(state.Labels, key) && state.Labels[key] == value {
 			r.Labels = append(r.Labels, key)
 		}
 	}
-	declared, _ := taintsOf(m) // what is left out is in the error of rule 13
-	r.Taints = always(declared.all())
 	state = r.Recorded(state)
-	delete(state.Labels, InitializationLabel) // whoever has to wait for longer gets it anew
+	delete(state.Labels, InitializationLabel)
 	return state
 }
