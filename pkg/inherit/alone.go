@@ -66,9 +66,9 @@ func (p Policy) NodeLeftAlone(m *capi.Machine, cluster *capi.Cluster) string {
 	return why
 }
 
-// Leaving reports whether a Node itself is not to be touched, whatever its Machine says. The opt-out label means nothing on a
-// Node: a kubelet may write it there, and is not to shed its taints with it.
-func Leaving(node metav1.Object) bool {
+// Deleting reports whether a Node is being deleted, so that it is not touched, whatever its Machine says. The opt-out label
+// means nothing on a Node: a kubelet may write it there, and must not shed its taints with it.
+func Deleting(node metav1.Object) bool {
 	return node.GetDeletionTimestamp() != nil
 }
 

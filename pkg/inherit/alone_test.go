@@ -58,7 +58,7 @@ func TestLeftAlone(t *testing.T) {
 	}
 }
 
-func TestLeaving(t *testing.T) {
+func TestDeleting(t *testing.T) {
 	node := func(change func(*corev1.Node)) *corev1.Node {
 		n := &corev1.Node{}
 		change(n)
@@ -74,7 +74,7 @@ func TestLeaving(t *testing.T) {
 		{name: "a Node that is being deleted is", node: node(func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{} }), want: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			NewWithT(t).Expect(inherit.Leaving(tc.node)).To(Equal(tc.want))
+			NewWithT(t).Expect(inherit.Deleting(tc.node)).To(Equal(tc.want))
 		})
 	}
 }

@@ -20,7 +20,7 @@ import (
 // itself inherited, or nil if the Node has none or inherits nothing for now. For a Node of a MachinePool without Machines
 // it is one that stands for the pool.
 func (c *Chain) Inherits(ctx context.Context, node *corev1.Node, policy inherit.Policy) (*capi.Machine, error) {
-	if inherit.Leaving(node) || c.cluster() == (types.NamespacedName{}) {
+	if inherit.Deleting(node) || c.cluster() == (types.NamespacedName{}) {
 		return nil, nil
 	}
 	m, err := c.MachineOf(ctx, node)

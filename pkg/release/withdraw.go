@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// patience is how long one workload cluster may take, and whole how long all of them. Helm gives a hook five minutes
+	// clusterTimeout is how long one workload cluster may take, and totalTimeout how long all of them. Helm gives a hook five minutes
 	// unless it is told otherwise, and the leader has to stop before.
-	patience = 10 * time.Second
-	whole    = 2 * time.Minute
+	clusterTimeout = 10 * time.Second
+	totalTimeout   = 2 * time.Minute
 	// reasonLeft is that of the Event on a Cluster that was not seen to. docs/monitoring.md says what it means.
 	reasonLeft = "WorkloadAdmissionLeft"
 )
@@ -50,10 +50,10 @@ func (s *session) withdraw(ctx context.Context) error {
 			return err
 		}
 		registrar := s.registrar(keys)
-		bounded, cancel := context.WithTimeout(ctx, whole)
+		bounded, cancel := context.WithTimeout(ctx, totalTimeout)
 		defer cancel()
 		s.eachCluster(clusters, func(cluster *unstructured.Unstructured) {
-			bounded, cancel := context.WithTimeout(bounded, patience)
+			bounded, cancel := context.WithTimeout(bounded, clusterTimeout)
 			defer cancel()
 			if _, err := s.withdrawFrom(bounded, registration.IdentityOf(cluster), registrar); err != nil {
 				s.left(ctx, cluster, err)

@@ -18,8 +18,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 )
 
-// hearing is how long API servers may take to act by a way to admit Nodes that was just set up. The one before stays as long.
-const hearing = 10 * time.Second
+// handover is how long API servers may take to act by a way to admit Nodes that was just set up. The one before stays as long.
+const handover = 10 * time.Second
 
 // preferred are the ways of workload.AdmitAutomatically, the best first.
 func preferred() []string {
@@ -188,7 +188,7 @@ func (a *automatic) registered(cluster types.NamespacedName) {
 func (a *automatic) hears(cluster types.NamespacedName) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return max(0, time.Until(a.found[cluster].registered.Add(hearing)))
+	return max(0, time.Until(a.found[cluster].registered.Add(handover)))
 }
 
 // forget is for Clusters that are gone.

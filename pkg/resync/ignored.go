@@ -25,7 +25,7 @@ func newIgnored(m *metrics.Metrics) *ignored {
 
 // see looks at a Node, and at the Machine that it inherits from, which is nil if it inherits nothing.
 func (i *ignored) see(ctx context.Context, chain *ownerchain.Chain, node *corev1.Node, inherits bool, req NodeRequest) error {
-	if inherits || inherit.Leaving(node) {
+	if inherits || inherit.Deleting(node) {
 		i.set(req, false)
 		return nil
 	}

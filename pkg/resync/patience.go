@@ -26,12 +26,12 @@ var errLate = errors.New("others of this kind wait for an answer of the API serv
 // patience bounds what the writes of a provider's kind cost when nobody answers them: each a while, and after the first only
 // few workers at a time.
 type patience struct {
-	share *share[schema.GroupKind]
+	share *share
 	late  *roll[schema.GroupKind]
 }
 
 func newPatience() patience {
-	return patience{share: newShare[schema.GroupKind](mostForLate), late: newRoll[schema.GroupKind]()}
+	return patience{share: newShare(mostForLate), late: newRoll[schema.GroupKind]()}
 }
 
 // with writes an object of that kind. Cluster API's own kinds are not bounded: without them there is nothing to do.

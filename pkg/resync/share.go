@@ -4,23 +4,24 @@ package resync
 
 import (
 	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// share bounds how many workers one cluster or one kind may occupy, so that one which does not answer keeps only its own
-// objects waiting.
-type share[K comparable] struct {
+// share bounds how many workers one kind may occupy, so that one whose writes nobody answers keeps only its own objects waiting.
+type share struct {
 	most int
 
 	mu    sync.Mutex
-	taken map[K]int
+	taken map[schema.GroupKind]int
 }
 
-func newShare[K comparable](most int) *share[K] {
-	return &share[K]{most: most, taken: map[K]int{}}
+func newShare(most int) *share {
+	return &share{most: most, taken: map[schema.GroupKind]int{}}
 }
 
 // take reports whether this one may have one more worker, and gives it one if so.
-func (s *share[K]) take(one K) bool {
+func (s *share) take(one schema.GroupKind) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.taken[one] >= s.most {
@@ -30,7 +31,7 @@ func (s *share[K]) take(one K) bool {
 	return true
 }
 
-func (s *share[K]) give(one K) {
+func (s *share) give(one schema.GroupKind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.taken[one]--; s.taken[one] == 0 {

@@ -63,7 +63,7 @@ func (s *server) Start(ctx context.Context) error {
 		return fmt.Errorf("listening for webhooks: %w", err)
 	}
 	s.started.Store(true)
-	return s.serve(ctx, tls.NewListener(&crowd{Listener: listener, most: mostConnections, refused: s.refused}, s.tlsConfig()))
+	return s.serve(ctx, tls.NewListener(&limitedListener{Listener: listener, most: mostConnections, refused: s.refused}, s.tlsConfig()))
 }
 
 func (s *server) tlsConfig() *tls.Config {

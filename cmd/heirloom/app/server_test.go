@@ -234,15 +234,15 @@ func TestConnectionsAreLimited(t *testing.T) {
 		listener.waiting = append(listener.waiting, &calling{from: from})
 	}
 	all, refused := listener.waiting, 0
-	crowd := &crowd{Listener: listener, most: 4, refused: func() { refused++ }}
+	limited := &limitedListener{Listener: listener, most: 4, refused: func() { refused++ }}
 	var accepted []net.Conn
 	var from []string
 	for {
-		connection, err := crowd.Accept()
+		connection, err := limited.Accept()
 		if err != nil {
 			break
 		}
-		accepted, from = append(accepted, connection), append(from, connection.(*visitor).Conn.(*calling).from)
+		accepted, from = append(accepted, connection), append(from, connection.(*limitedConn).Conn.(*calling).from)
 	}
 	Expect(from).To(Equal([]string{"a", "a", "b", "c", "127.0.0.1"}), "four, and a probe")
 	Expect(refused).To(Equal(3))
@@ -251,12 +251,12 @@ func TestConnectionsAreLimited(t *testing.T) {
 	for range 2 {
 		Expect(accepted[0].Close()).To(Succeed(), "twice counts once")
 	}
-	Expect(crowd.enter("d")).To(BeTrue())
-	Expect(crowd.enter("d")).To(BeFalse())
-	crowd.leave("d")
+	Expect(limited.enter("d")).To(BeTrue())
+	Expect(limited.enter("d")).To(BeFalse())
+	limited.leave("d")
 	for _, connection := range accepted[1:] {
 		Expect(connection.Close()).To(Succeed())
 	}
-	Expect(crowd.of).To(BeEmpty())
-	Expect(crowd.all).To(BeZero())
+	Expect(limited.of).To(BeEmpty())
+	Expect(limited.all).To(BeZero())
 }

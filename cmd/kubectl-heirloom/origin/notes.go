@@ -51,7 +51,7 @@ func endsAt(name string, object metav1.Object) string {
 func (c chain) leftAlone() string {
 	why := ""
 	switch {
-	case c.Node != nil && inherit.Leaving(c.Node):
+	case c.Node != nil && inherit.Deleting(c.Node):
 		why = "it is being deleted"
 	case c.Node != nil:
 		if why = c.rules.NodeLeftAlone(c.Machine, c.Cluster); why != "" {

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// crowd is a listener with a limit to its connections. What is one too many is closed at once, so that an API server need not
+// limitedListener is a listener with a limit to its connections. What is one too many is closed at once, so that an API server need not
 // wait to find that out. One address can have half of them: somebody who opens as many as they can keeps nobody else out.
-type crowd struct {
+type limitedListener struct {
 	net.Listener
 	most    int
 	refused func()
@@ -20,7 +20,7 @@ type crowd struct {
 }
 
 // Accept implements net.Listener.
-func (c *crowd) Accept() (net.Conn, error) {
+func (c *limitedListener) Accept() (net.Conn, error) {
 	for {
 		connection, err := c.Listener.Accept()
 		if err != nil {
@@ -29,7 +29,7 @@ func (c *crowd) Accept() (net.Conn, error) {
 		host, _, _ := net.SplitHostPort(connection.RemoteAddr().String())
 		// The program's own probes are never too many.
 		if own := net.ParseIP(host).IsLoopback(); own || c.enter(host) {
-			return &visitor{Conn: connection, leave: sync.OnceFunc(func() {
+			return &limitedConn{Conn: connection, leave: sync.OnceFunc(func() {
 				if !own {
 					c.leave(host)
 				}
@@ -40,7 +40,7 @@ func (c *crowd) Accept() (net.Conn, error) {
 	}
 }
 
-func (c *crowd) enter(host string) bool {
+func (c *limitedListener) enter(host string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.all >= c.most || c.of[host] >= c.most/2 {
@@ -54,7 +54,7 @@ func (c *crowd) enter(host string) bool {
 	return true
 }
 
-func (c *crowd) leave(host string) {
+func (c *limitedListener) leave(host string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all--
@@ -63,14 +63,14 @@ func (c *crowd) leave(host string) {
 	}
 }
 
-// visitor is a connection that counts until it is closed.
-type visitor struct {
+// limitedConn is a connection that counts until it is closed.
+type limitedConn struct {
 	net.Conn
 	leave func()
 }
 
 // Close implements net.Conn.
-func (v *visitor) Close() error {
+func (v *limitedConn) Close() error {
 	defer v.leave()
 	return v.Conn.Close()
 }
