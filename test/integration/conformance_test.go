@@ -70,9 +70,8 @@ func conform(t *testing.T, on *controlplane.Lent, release controlplane.Release, 
 		`--additional-sync-machine-labels=^extra\.example\.com/`, `--additional-sync-machine-annotations=^extra\.example\.com/`,
 		"--no-execute-rate=0", // at once; at which pace otherwise, another test is about
 	}
-	if !d.older() {
-		// Said outright: finding out takes a moment, and what is expected depends on it.
-		args = append(args, "--cluster-api-taint-propagation=enabled")
+	if d.older() {
+		args = append(args, taintGate+"auto") // there are no taints of which it could be told
 	}
 	s := sceneOn(t, on, stage.Options{
 		WithoutLoop: path.admission, WithoutWebhooks: !path.admission,

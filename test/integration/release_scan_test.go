@@ -143,13 +143,13 @@ func inheriting(objects []unstructured.Unstructured) []unstructured.Unstructured
 	})
 }
 
-// versions are the versions in which these objects are stored.
-func versions(objects []unstructured.Unstructured) map[string]string {
-	stored := map[string]string{}
+// stored are these objects by kind and name, with the versions in which they are stored.
+func stored(objects []unstructured.Unstructured) map[string]any {
+	named := map[string]any{}
 	for _, object := range objects {
-		stored[object.GetKind()+" "+object.GetNamespace()+"/"+object.GetName()] = object.GetResourceVersion()
+		named[object.GetKind()+" "+object.GetNamespace()+"/"+object.GetName()] = object.Object
 	}
-	return stored
+	return named
 }
 
 // remains names what is left of Heirloom in these objects. A namespace that is being deleted stays so for ever, because

@@ -46,7 +46,7 @@ var (
 func ofTwins() []string {
 	// Said outright: finding out takes a moment, and the answer rightly leads to one more write.
 	// Nor do taints come when it is their turn: another test is about that.
-	return []string{"--cluster-api-taint-propagation=enabled", "--no-execute-rate=0", `--additional-sync-machine-labels=^extra\.example\.com/`}
+	return []string{taintGate + "enabled", "--no-execute-rate=0", `--additional-sync-machine-labels=^extra\.example\.com/`}
 }
 
 // start sets the stage. It lasts until all tests have ended.

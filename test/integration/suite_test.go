@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,10 +122,17 @@ func emptyScene(t *testing.T) *scene {
 	return &scene{WithT: gomega.NewWithT(t), t: t, ctx: ctx, dir: dir}
 }
 
+// taintGate tells the program what Cluster API's feature gate is. Left alone it finds that out some seconds after the first Machine
+// with taints is there, in the middle of a test, and then writes them anew.
+const taintGate = "--cluster-api-taint-propagation="
+
 // set sets a stage that is torn down with the test.
 func (s *scene) set(options stage.Options) {
 	s.t.Helper()
 	options.Program, options.Dir = program, s.dir
+	if !slices.ContainsFunc(options.Args, func(arg string) bool { return strings.HasPrefix(arg, taintGate) }) {
+		options.Args = append(slices.Clip(options.Args), taintGate+"enabled")
+	}
 	set, err := stage.New(s.ctx, options)
 	if err != nil {
 		showLog(s.t, tailOf(filepath.Join(s.dir, "heirloom.log")).fromStart())
