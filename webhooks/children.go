@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
@@ -19,12 +18,15 @@ type object[T any] interface {
 	metav1.Object
 }
 
-// children is the webhook for one kind of object that inherits from an owner in Cluster API. What it inherits is the owner
-// chain's answer; what it has is read from the request.
+// children is the webhook for one kind of object that inherits from an owner in Cluster API.
 type children[T any, P object[T]] struct {
 	Dependencies
-	inherits func(*ownerchain.Chain, context.Context, P, inherit.Policy) (*ownerchain.Inheritance, error)
-	has      func(context.Context, P) (inherit.Object, error)
+	kind ownerchain.Kind[P]
+}
+
+// childrenOf returns the webhook for a kind of the table.
+func childrenOf[T any, P object[T]](d Dependencies, kind ownerchain.Kind[P]) children[T, P] {
+	return children[T, P]{d, kind}
 }
 
 func (h children[T, P]) decide(ctx context.Context, req admission.Request) (answer, error) {
@@ -39,17 +41,20 @@ func (h children[T, P]) decide(ctx context.Context, req admission.Request) (answ
 
 // against decides by what the chain knows.
 func (h children[T, P]) against(ctx context.Context, req admission.Request, object P, chain *ownerchain.Chain) (answer, error) {
-	found, err := h.inherits(chain, ctx, object, h.Policy())
-	if err != nil || found == nil {
-		return unmatched(), err
+	decided, err := h.kind.Evaluate(ctx, chain, object, h.Policy())
+	if err != nil {
+		return answer{}, err
 	}
-	current, err := h.has(ctx, object)
+	if decided.Untouched() {
+		return untouched(ctx, decided.Reason), nil
+	}
+	current, err := h.kind.Content(ctx, h.Schemas, object)
 	if err != nil {
 		return answer{}, err
 	}
 	return inject(req, child{
-		object: object, current: current, desired: found.Desired, leftOut: found.LeftOut,
-		sources: func() inherit.Sources { return found.Sources(ctx) },
+		object: object, current: current, decided: decided.Decision,
+		sources: func() inherit.Sources { return decided.Sources(ctx) },
 		old:     func() (inherit.Object, error) { return h.before(ctx, req) },
 	})
 }
@@ -60,58 +65,5 @@ func (h children[T, P]) before(ctx context.Context, req admission.Request) (inhe
 	if err != nil {
 		return inherit.Object{}, err
 	}
-	return h.has(ctx, old)
-}
-
-// machineSets is the webhook for MachineSets (rules 5 and 6).
-func machineSets(d Dependencies) decider {
-	return children[capi.MachineSet, *capi.MachineSet]{d, (*ownerchain.Chain).MachineSetInherits, always(inherit.OfMachineSet)}
-}
-
-// machines is the webhook for Machines (rules 4, 8 and 9).
-func machines(d Dependencies) decider {
-	has := func(ctx context.Context, m *capi.Machine) (inherit.Object, error) {
-		object := inherit.OfMachine(m)
-		object.Layout = d.Schemas.Machine(ctx, m.GroupVersionKind())
-		return object, nil
-	}
-	return children[capi.Machine, *capi.Machine]{d, (*ownerchain.Chain).MachineInherits, has}
-}
-
-// machineDeployments is the webhook for MachineDeployments (rule 2).
-func machineDeployments(d Dependencies) decider {
-	return children[capi.MachineDeployment, *capi.MachineDeployment]{
-		d, (*ownerchain.Chain).MachineDeploymentInherits, always(inherit.OfMachineDeployment),
-	}
-}
-
-// machinePools is the webhook for MachinePools (rule 3).
-func machinePools(d Dependencies) decider {
-	return children[capi.MachinePool, *capi.MachinePool]{d, (*ownerchain.Chain).MachinePoolInherits, always(inherit.OfMachinePool)}
-}
-
-// controlPlanes is the webhook for the control planes of all providers (rule 1). Where one has what it inherits depends on
-// its kind's schema.
-func controlPlanes(d Dependencies) decider {
-	has := func(ctx context.Context, cp *capi.ControlPlane) (inherit.Object, error) {
-		layout, err := d.Schemas.ControlPlane(ctx, cp.GroupVersionKind())
-		if err != nil {
-			return inherit.Object{}, err
-		}
-		return inherit.OfControlPlane(cp, layout), nil
-	}
-	return children[capi.ControlPlane, *capi.ControlPlane]{d, (*ownerchain.Chain).ControlPlaneInherits, has}
-}
-
-// siblings is the webhook for InfraMachines and BootstrapConfigs of all providers (rules 4 and 8).
-func siblings(d Dependencies) decider {
-	has := func(_ context.Context, object *metav1.PartialObjectMetadata) (inherit.Object, error) {
-		return inherit.OfSibling(object, object.GroupVersionKind().Version), nil
-	}
-	return children[metav1.PartialObjectMetadata, *metav1.PartialObjectMetadata]{d, (*ownerchain.Chain).SiblingInherits, has}
-}
-
-// always makes a has of a function that needs nothing else.
-func always[P any](has func(P) inherit.Object) func(context.Context, P) (inherit.Object, error) {
-	return func(_ context.Context, object P) (inherit.Object, error) { return has(object), nil }
+	return h.kind.Content(ctx, h.Schemas, old)
 }

@@ -10,12 +10,10 @@ import (
 
 	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
@@ -28,19 +26,13 @@ type Dependencies struct {
 	// Live answers from the API server, where the cache may be behind. nil: the cache has the last word.
 	Live client.Reader
 	// Schemas tells which of the contract's fields a provider's control plane has.
-	Schemas Schemas
+	Schemas ownerchain.Schemas
 	// Namespace is the only one whose objects are watched, and so answered for; empty means all.
 	Namespace string
 	// Policy returns the rules' options as they are now.
 	Policy func() inherit.Policy
 	// Leaving is closed when the program has been told to stop. nil never is.
 	Leaving <-chan struct{}
-}
-
-// Schemas tells where a Machine and a kind of control plane have what they can inherit.
-type Schemas interface {
-	ControlPlane(ctx context.Context, gvk schema.GroupVersionKind) (capi.Layout, error)
-	Machine(ctx context.Context, gvk schema.GroupVersionKind) capi.Layout
 }
 
 // answer is what a handler decided. The zero value allows the request untouched.
@@ -57,6 +49,12 @@ type answer struct {
 // unmatched allows an object that is none of our business.
 func unmatched() answer {
 	return answer{outcome: metrics.Unmatched}
+}
+
+// untouched allows an object that inherits nothing for now; there is a reason if it is skipped.
+func untouched(ctx context.Context, why inherit.Reason) answer {
+	ctrl.LoggerFrom(ctx).V(2).Info("Nothing is inherited by this write", "reason", why)
+	return unmatched()
 }
 
 // decider decides about one kind of object.

@@ -22,9 +22,7 @@ import (
 type child struct {
 	object  metav1.Object
 	current inherit.Object
-	desired inherit.Object
-	// leftOut says what of its owner's may not reach the child.
-	leftOut error
+	decided inherit.Decision
 	// sources says where what it inherits is declared. Like old, it is asked only if there is something to tell.
 	sources func() inherit.Sources
 	// old returns what the child had before an update.
@@ -48,7 +46,7 @@ func inject(req admission.Request, c child) (answer, error) {
 		decided.count(plan.Changes())
 		decided.warnings = c.warnings(req, plan, &decided)
 	}
-	if leftOut := errors.Join(c.leftOut, plan.LeftOut()); leftOut != nil {
+	if leftOut := errors.Join(c.decided.Problems, plan.LeftOut()); leftOut != nil {
 		decided.warn(c.sources().Located(leftOut))
 	}
 	return decided, nil
@@ -56,9 +54,9 @@ func inject(req admission.Request, c child) (answer, error) {
 
 func (c child) plan(req admission.Request) (*ownership.Plan, error) {
 	if req.Operation == admissionv1.Update {
-		return ownership.NewUpdate(c.object, c.current, c.desired, c.old)
+		return ownership.NewUpdate(c.object, c.current, c.decided.Desired, c.old)
 	}
-	return ownership.New(c.object, c.current, c.desired)
+	return ownership.New(c.object, c.current, c.decided.Desired)
 }
 
 // warnings names what the child keeps against the request, and where that can be changed.

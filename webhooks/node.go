@@ -51,10 +51,14 @@ func (h nodes) decide(ctx context.Context, req admission.Request) (answer, error
 // against decides by what the chain knows.
 func (h nodes) against(ctx context.Context, req admission.Request, node *corev1.Node, chain *ownerchain.Chain) (answer, error) {
 	writer, policy := writerOf(req), h.Policy()
-	m, err := chain.Inherits(ctx, node, policy)
-	if err != nil || m == nil {
-		return unmatched(), err
+	decision, err := chain.EvaluateNode(ctx, node, policy)
+	if err != nil {
+		return answer{}, err
 	}
+	if !decision.Inherits() {
+		return untouched(ctx, decision.Reason), nil
+	}
+	m := decision.Machine
 	current := inherit.OfNode(node)
 	result, leftOut := policy.NodeHolding(m, held(req, policy, m, node), current, writer)
 	decided := answer{outcome: metrics.Unchanged}

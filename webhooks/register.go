@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
 // The paths that the webhook configurations of the Helm chart call.
@@ -25,12 +26,12 @@ const (
 func Register(server webhook.Server, dependencies Dependencies) {
 	reviews := newIntake(managementRoom(), dependencies.Metrics.AdmissionRejected(metrics.ManagementServer))
 	for path, d := range map[string]decider{
-		ControlPlanesPath:      controlPlanes(dependencies),
-		MachineDeploymentsPath: machineDeployments(dependencies),
-		MachinePoolsPath:       machinePools(dependencies),
-		MachineSetsPath:        machineSets(dependencies),
-		MachinesPath:           machines(dependencies),
-		SiblingsPath:           siblings(dependencies),
+		ControlPlanesPath:      childrenOf(dependencies, ownerchain.ControlPlanes()),
+		MachineDeploymentsPath: childrenOf(dependencies, ownerchain.MachineDeployments()),
+		MachinePoolsPath:       childrenOf(dependencies, ownerchain.MachinePools()),
+		MachineSetsPath:        childrenOf(dependencies, ownerchain.MachineSets()),
+		MachinesPath:           childrenOf(dependencies, ownerchain.Machines()),
+		SiblingsPath:           childrenOf(dependencies, ownerchain.ExternalObjects()),
 		NodesPath:              nodes{dependencies},
 		TaintsPath:             taints{},
 	} {

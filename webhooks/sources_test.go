@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
 // Everything that a class and a Cluster can declare for one kind. What comes from the class has a name with class in it.
@@ -155,7 +156,7 @@ func TestWarningsNameTheFieldToEdit(t *testing.T) {
 			s := newServer(t, everything, nil, inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled})
 			s.Schemas = contract{fields: newer.fields + " spec.deletion.nodeDeletionTimeoutSeconds"}
 			handlers := deciders(s.Dependencies)
-			handlers["AcmeControlPlane"] = controlPlanes(s.Dependencies)
+			handlers["AcmeControlPlane"] = childrenOf(s.Dependencies, ownerchain.ControlPlanes())
 			response := failOpen{decider: handlers[tc.request.kind], metrics: s.Metrics}.Handle(t.Context(), tc.request.request(t))
 			NewWithT(t).Expect(response.Warnings).To(HaveExactElements(HaveSuffix("to change it, edit " + tc.want)))
 		})

@@ -15,9 +15,10 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
-// contract is the Schemas of an API server that knows AcmeControlPlane, with these fields below spec.machineTemplate.
+// contract is the ownerchain.Schemas of an API server that knows AcmeControlPlane, with these fields below spec.machineTemplate.
 type contract struct {
 	fields string
 	err    error
@@ -74,7 +75,7 @@ type topologyCase struct {
 	name     string
 	cache    fleet
 	policy   inherit.Policy
-	schemas  Schemas
+	schemas  ownerchain.Schemas
 	request  write
 	want     []string
 	warnings []string
@@ -86,12 +87,15 @@ func (tc topologyCase) run(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	s := newServer(t, tc.cache, nil, tc.policy)
 	s.Schemas = tc.schemas
-	handler, counted := map[string]func(Dependencies) decider{
-		"MachineDeployment": machineDeployments, "MachinePool": machinePools, "AcmeControlPlane": controlPlanes, "InfraMachine": siblings,
+	handler, counted := map[string]decider{
+		"MachineDeployment": childrenOf(s.Dependencies, ownerchain.MachineDeployments()),
+		"MachinePool":       childrenOf(s.Dependencies, ownerchain.MachinePools()),
+		"AcmeControlPlane":  childrenOf(s.Dependencies, ownerchain.ControlPlanes()),
+		"InfraMachine":      childrenOf(s.Dependencies, ownerchain.ExternalObjects()),
 	}[tc.request.kind], strings.TrimPrefix(tc.request.kind, "Acme")
 
 	req := tc.request.request(t)
-	response := failOpen{decider: handler(s.Dependencies), metrics: s.Metrics}.Handle(t.Context(), req)
+	response := failOpen{decider: handler, metrics: s.Metrics}.Handle(t.Context(), req)
 
 	Expect(response.Allowed).To(BeTrue())
 	Expect(patch(t, response)).To(Equal(tc.want))

@@ -105,7 +105,7 @@ func entriesOf(machines []*capi.Machine, policy inherit.Policy, registered func(
 			continue
 		}
 		content := ""
-		if policy.NodeLeftAlone(m, &capi.Cluster{}) == "" { // a Cluster that is left alone gets no parameters
+		if _, skipped := policy.SkipsNode(m, &capi.Cluster{}); !skipped { // a Cluster that is skipped gets no parameters
 			content = contentOf(m, policy)
 		}
 		entries = append(entries, entry{machine: m, content: content})

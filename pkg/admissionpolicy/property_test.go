@@ -142,7 +142,10 @@ func expected(node *corev1.Node, machines []*capi.Machine, policy inherit.Policy
 		all = append(all, *m)
 	}
 	m := inherit.Match(node, all, true)
-	if m == nil || policy.NodeLeftAlone(m, &capi.Cluster{}) != "" {
+	if m == nil {
+		return inherit.OfNode(node), nil
+	}
+	if _, skipped := policy.SkipsNode(m, &capi.Cluster{}); skipped {
 		return inherit.OfNode(node), nil
 	}
 	state, _ := policy.Node(m, inherit.OfNode(node), inherit.Kubelet)

@@ -13,28 +13,53 @@ import (
 // belongs to the Cluster. On a Node it means nothing.
 const IgnoreLabel = "heirloom.dev/ignore"
 
-// LeftAlone says why an object of Cluster API inherits nothing for now, or "" if it does (DESIGN.md §5): objects that
-// are being deleted, paused or opted out are not touched, so that clusterctl move, backup and restore work; neither are
-// those that a watch filter leaves to another instance.
-// The cluster may be nil, where there is none.
-func (p Policy) LeftAlone(object metav1.Object, cluster *capi.Cluster) string {
+// Reason says why an object is skipped, as the end of a sentence about it.
+type Reason string
+
+// The reasons to skip an object.
+const (
+	IsDeleted           Reason = "it is being deleted"
+	IsIgnored           Reason = "it carries the label " + IgnoreLabel
+	IsPaused            Reason = "it is paused"
+	ClusterIsIgnored    Reason = "its Cluster carries the label " + IgnoreLabel
+	ClusterIsPaused     Reason = "its Cluster is paused"
+	ClusterDoesNotExist Reason = "its Cluster does not exist"
+	// NothingDeclares is why an object without an owner is skipped.
+	NothingDeclares Reason = "no topology declares anything for it"
+	// OwnerIsNotFound is why an object stays as it is whose owner declares nobody knows what.
+	OwnerIsNotFound Reason = "its owner does not exist, or is not one that Cluster API gives such an object"
+	// IsNoMachine is why a Node inherits nothing.
+	IsNoMachine Reason = "it is no Machine's Node, or more than one Machine's"
+	// NotOfMachine is why an object of infrastructure or bootstrap is skipped that is none of a Machine.
+	NotOfMachine Reason = "it is not the InfraMachine or BootstrapConfig of a Machine"
+	// NotOfManagementCluster is why a Node is skipped whose API server is no Cluster's, as far as is known.
+	NotOfManagementCluster Reason = "no Cluster is known to be the management cluster"
+)
+
+// OptedOut reports whether the reason is the label that opts an object or a Cluster out.
+func (r Reason) OptedOut() bool {
+	return r == IsIgnored || r == ClusterIsIgnored
+}
+
+// Skips reports whether an object of Cluster API inherits nothing for now, and why (docs/design.md §5): objects that are being
+// deleted, paused or opted out are not touched, so that clusterctl move, backup and restore work; neither are those that a watch
+// filter leaves to another instance. The cluster is nil where there is none.
+func (p Policy) Skips(object metav1.Object, cluster *capi.Cluster) (Reason, bool) {
 	switch {
 	case p.notOurs(object):
-		return "it does not carry the label " + clusterv1.WatchLabel + "=" + p.WatchFilter
+		return Reason("it does not carry the label " + clusterv1.WatchLabel + "=" + p.WatchFilter), true
 	case object.GetDeletionTimestamp() != nil:
-		return "it is being deleted"
+		return IsDeleted, true
 	case has(object.GetLabels(), IgnoreLabel):
-		return "it carries the label " + IgnoreLabel
+		return IsIgnored, true
+	case cluster != nil && has(cluster.Labels, IgnoreLabel):
+		return ClusterIsIgnored, true
 	case has(object.GetAnnotations(), clusterv1.PausedAnnotation):
-		return "it is paused"
-	case cluster == nil:
-		return ""
-	case Paused(cluster):
-		return "its Cluster is paused"
-	case has(cluster.Labels, IgnoreLabel):
-		return "its Cluster carries the label " + IgnoreLabel
+		return IsPaused, true
+	case cluster != nil && Paused(cluster):
+		return ClusterIsPaused, true
 	}
-	return ""
+	return "", false
 }
 
 // notOurs reports whether a watch filter leaves the object to another instance.
@@ -52,18 +77,20 @@ func has(m map[string]string, key string) bool {
 	return ok
 }
 
-// NodeLeftAlone says why the Node of this Machine inherits nothing for now, or "" if it does. A Machine that is being
-// deleted keeps its Node as it is declared until the Node is gone, as Cluster API does.
+// SkipsNode reports whether the Node of this Machine inherits nothing for now, and why. A Machine that is being deleted keeps its
+// Node as it is declared until the Node is gone, as Cluster API does.
 //
 // Where there is no Cluster, it inherits nothing: nobody has to be allowed to create one to create a Machine that names it.
-func (p Policy) NodeLeftAlone(m *capi.Machine, cluster *capi.Cluster) string {
+func (p Policy) SkipsNode(m *capi.Machine, cluster *capi.Cluster) (Reason, bool) {
 	declared := m.ObjectMeta
 	declared.DeletionTimestamp = nil
-	why := p.LeftAlone(&declared, cluster)
-	if why == "" && cluster == nil {
-		return "its Cluster does not exist"
+	if why, skip := p.Skips(&declared, cluster); skip {
+		return why, true
 	}
-	return why
+	if cluster == nil {
+		return ClusterDoesNotExist, true
+	}
+	return "", false
 }
 
 // Deleting reports whether a Node is being deleted, so that it is not touched, whatever its Machine says. The opt-out label
@@ -72,7 +99,7 @@ func Deleting(node metav1.Object) bool {
 	return node.GetDeletionTimestamp() != nil
 }
 
-// Ignored reports whether an object is opted out by the label, itself or through its Cluster, which may be nil.
-func Ignored(object metav1.Object, cluster *capi.Cluster) bool {
-	return has(object.GetLabels(), IgnoreLabel) || cluster != nil && has(cluster.Labels, IgnoreLabel)
+// Ignored reports whether an object is opted out by its label.
+func Ignored(object metav1.Object) bool {
+	return has(object.GetLabels(), IgnoreLabel)
 }

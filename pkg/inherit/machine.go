@@ -66,14 +66,14 @@ func (p Policy) MachineFrom(template *Template, m *capi.Machine) (Object, error)
 	return object, errors.Join(typedErr, annotatedErr)
 }
 
-// MachineLeftAlone is what a Machine inherits that is left alone: nil, which leaves it as it is. But when Cluster API's gate
-// goes off, its webhooks refuse every write of a Machine that still has taints in its spec, also the one that takes the last
-// finalizer away and those of clusterctl move. What we have made typed must not hold anybody up there, so it goes.
-func (p Policy) MachineLeftAlone(m *capi.Machine) *Object {
-	if p.ClusterAPITaints != PropagationDisabled || len(m.Spec.Taints) == 0 || p.notOurs(m) {
-		return nil
+// SkipMachine decides about a Machine that is not to inherit for now, or whose owner is not known, and leaves it as it is. But when
+// Cluster API's gate goes off, its webhooks refuse every write of a Machine that still has taints in its spec, also the one that
+// takes the last finalizer away and those of clusterctl move. What we have made typed must not hold anybody up there, so it goes.
+func (p Policy) SkipMachine(m *capi.Machine, d Decision) Decision {
+	if p.ClusterAPITaints == PropagationDisabled && len(m.Spec.Taints) > 0 && !p.notOurs(m) {
+		d.Outcome, d.Desired = NoOwner, Object{Orphan: true, TaintsRefused: true}
 	}
-	return &Object{Orphan: true, TaintsRefused: true}
+	return d
 }
 
 // annotated returns the taints that the Machine declares by annotation, now or once it has inherited. They are handed on

@@ -24,10 +24,10 @@ func (Policy) Sibling(template *Template) Object {
 }
 
 // OfSibling returns what an InfraMachine or a BootstrapConfig has.
-func OfSibling(object metav1.Object, version string) Object {
+func OfSibling(object *metav1.PartialObjectMetadata) Object {
 	return Object{
-		Layout: capi.MetadataLayout(version),
-		Top:    Content{Labels: object.GetLabels(), Annotations: object.GetAnnotations()},
+		Layout: capi.MetadataLayout(object.GroupVersionKind().Version),
+		Top:    Content{Labels: object.Labels, Annotations: object.Annotations},
 	}
 }
 

@@ -65,7 +65,10 @@ func TestSiblingOfAnOrphan(t *testing.T) {
 
 func TestOfSibling(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	got := inherit.OfSibling(&metav1.ObjectMeta{Labels: labels("team=a"), Annotations: annotations("note=x")}, "v1alpha7")
+	got := inherit.OfSibling(&metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "infrastructure.cluster.x-k8s.io/v1alpha7", Kind: "AcmeMachine"},
+		ObjectMeta: metav1.ObjectMeta{Labels: labels("team=a"), Annotations: annotations("note=x")},
+	})
 	Expect(got).To(Equal(inherit.Object{
 		Layout: capi.MetadataLayout("v1alpha7"), Top: inherit.Content{Labels: labels("team=a"), Annotations: annotations("note=x")},
 	}))

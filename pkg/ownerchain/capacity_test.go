@@ -16,24 +16,24 @@ import (
 )
 
 // scaled asks what an object of each kind inherits whose template declares a label for Nodes, after a change.
-var scaled = map[string]func(context.Context, *Chain, func(metav1.Object)) (*Inheritance, error){
-	"MachineDeployment": func(ctx context.Context, c *Chain, change func(metav1.Object)) (*Inheritance, error) {
+var scaled = map[string]func(context.Context, *Chain, func(metav1.Object)) (Decision, error){
+	"MachineDeployment": func(ctx context.Context, c *Chain, change func(metav1.Object)) (Decision, error) {
 		md := machineDeployment("x")
 		declaring(&md.Spec.Template, "node.cluster.x-k8s.io/a")
 		change(md)
-		return c.MachineDeploymentInherits(ctx, md, inherit.Policy{})
+		return MachineDeployments().Evaluate(ctx, c, md, inherit.Policy{})
 	},
-	"MachinePool": func(ctx context.Context, c *Chain, change func(metav1.Object)) (*Inheritance, error) {
+	"MachinePool": func(ctx context.Context, c *Chain, change func(metav1.Object)) (Decision, error) {
 		mp := &capi.MachinePool{ObjectMeta: named("x", ""), Spec: capi.MachinePoolSpec{ClusterName: "c"}}
 		declaring(&mp.Spec.Template, "node.cluster.x-k8s.io/a")
 		change(mp)
-		return c.MachinePoolInherits(ctx, mp, inherit.Policy{})
+		return MachinePools().Evaluate(ctx, c, mp, inherit.Policy{})
 	},
-	"MachineSet": func(ctx context.Context, c *Chain, change func(metav1.Object)) (*Inheritance, error) {
+	"MachineSet": func(ctx context.Context, c *Chain, change func(metav1.Object)) (Decision, error) {
 		ms := &capi.MachineSet{ObjectMeta: named("x", ""), Spec: capi.MachineSetSpec{ClusterName: "c"}}
 		declaring(&ms.Spec.Template, "node.cluster.x-k8s.io/a")
 		change(ms)
-		return c.MachineSetInherits(ctx, ms, inherit.Policy{})
+		return MachineSets().Evaluate(ctx, c, ms, inherit.Policy{})
 	},
 }
 
@@ -60,26 +60,28 @@ func TestCapacity(t *testing.T) {
 		// inherits says that there is an answer; tells, that there is something to tell.
 		inherits, tells bool
 		declarer        string
+		why             inherit.Reason
 	}{
 		{name: "one that is scaled tells", change: autoscaled, inherits: true, tells: true, declarer: "ns/x (spec.template.metadata.labels)"},
 		{name: "in a topology the Cluster is to be edited", change: both(autoscaled, label(clusterv1.ClusterTopologyOwnedLabel, "")), inherits: true, tells: true, declarer: "Cluster ns/c (spec.topology)"},
-		{name: "one that is not scaled has nothing to do with it", change: func(metav1.Object) {}},
+		{name: "one that is not scaled has nothing to do with it", change: func(metav1.Object) {}, why: inherit.NothingDeclares},
 		{name: "one that is scaled no more gives up what it told", change: annotated(inherit.CapacityLabelsAnnotation, "x"), inherits: true, declarer: "ns/x (spec.template.metadata.labels)"},
-		{name: "one that opted out is left alone", change: both(autoscaled, label(inherit.IgnoreLabel, ""))},
-		{name: "one that is paused is left alone", change: both(autoscaled, func(o metav1.Object) { o.GetAnnotations()[clusterv1.PausedAnnotation] = "" })},
-		{name: "one of a paused Cluster is left alone", change: autoscaled, cached: []client.Object{paused}},
-		{name: "one that is being deleted is left alone", change: both(autoscaled, deleting)},
+		{name: "one that opted out is skipped", change: both(autoscaled, label(inherit.IgnoreLabel, "")), why: inherit.IsIgnored},
+		{name: "one that is paused is skipped", change: both(autoscaled, func(o metav1.Object) { o.GetAnnotations()[clusterv1.PausedAnnotation] = "" }), why: inherit.IsPaused},
+		{name: "one of a paused Cluster is skipped", change: autoscaled, cached: []client.Object{paused}, why: inherit.ClusterIsPaused},
+		{name: "one that is being deleted is skipped", change: both(autoscaled, deleting), why: inherit.IsDeleted},
 	} {
 		for kind, asks := range scaled {
 			t.Run(tc.name+" as a "+kind, func(t *testing.T) {
 				Expect := NewWithT(t).Expect
 				found, err := asks(t.Context(), &Chain{Cache: holds(t, tc.cached...)}, tc.change)
 				Expect(err).NotTo(HaveOccurred())
-				Expect(found != nil).To(Equal(tc.inherits))
-				if found == nil {
+				Expect(found.Untouched()).To(Equal(!tc.inherits))
+				Expect(found.Reason).To(Equal(tc.why))
+				if found.Untouched() {
 					return
 				}
-				Expect(found.Desired.Orphan).To(BeTrue(), "what an owner brought before stays")
+				Expect(found.Outcome).To(Equal(inherit.NoOwner), "what an owner propagated before stays")
 				source := found.Sources(t.Context()).Of(inherit.Entry{What: "annotation", Name: inherit.CapacityLabelsAnnotation, Own: true})
 				Expect(source.String()).To(ContainSubstring(tc.declarer))
 				if !tc.tells {
@@ -104,7 +106,7 @@ func TestCapacityInATopology(t *testing.T) {
 		Expect := NewWithT(t).Expect
 		found, err := scaled[kind](t.Context(), &Chain{Cache: holds(t, cluster, clusterClass())}, ofTopology)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(found.Desired.Orphan).To(BeFalse())
+		Expect(found.Outcome).To(Equal(inherit.Inherits))
 		Expect(found.Desired.Top.Yielding).To(Equal(map[string]string{
 			inherit.CapacityLabelsAnnotation: "node.cluster.x-k8s.io/a=1,node.cluster.x-k8s.io/b=2", inherit.CapacityTaintsAnnotation: "gpu:NoSchedule",
 		}), kind)
@@ -120,16 +122,16 @@ func TestCapacityOfAMachineDeploymentsSets(t *testing.T) {
 	declaring(&ms.Spec.Template, "node.cluster.x-k8s.io/a")
 	annotated(clusterv1.AutoscalerMaxSizeAnnotation, "3")(ms)
 	chain := &Chain{Cache: holds(t, md)}
-	found, err := chain.MachineSetInherits(t.Context(), ms, inherit.Policy{})
+	found, err := MachineSets().Evaluate(t.Context(), chain, ms, inherit.Policy{})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(found.Desired.Top.Annotations).To(HaveKeyWithValue(inherit.CapacityLabelsAnnotation, "of=md"))
 	Expect(found.Desired.Top.Yielding).To(BeEmpty())
 
 	label(clusterv1.MachineDeploymentNameLabel, "md")(ms)
 	ms.OwnerReferences = nil
-	found, err = chain.MachineSetInherits(t.Context(), ms, inherit.Policy{})
+	found, err = MachineSets().Evaluate(t.Context(), chain, ms, inherit.Policy{})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(found).To(BeNil())
+	Expect(found.Outcome).To(Equal(inherit.OwnerNotFound))
 }
 
 // What cannot be told is reported.
@@ -141,5 +143,5 @@ func TestCapacitySaysWhatItLeavesOut(t *testing.T) {
 		}
 	})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	NewWithT(t).Expect(found.LeftOut).To(MatchError(ContainSubstring("node.kubernetes.io/x")))
+	NewWithT(t).Expect(found.Problems).To(MatchError(ContainSubstring("node.kubernetes.io/x")))
 }

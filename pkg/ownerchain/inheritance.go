@@ -13,146 +13,102 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/providers"
 )
 
-// Inheritance is what an object of Cluster API is to inherit. Webhooks and loop get it from here both, so that they agree
-// also on when an object is left alone and on who its owner is.
-type Inheritance struct {
-	// Desired is what the object should carry by the rules.
-	Desired inherit.Object
-	// LeftOut says what may not reach the object, and why: taints of its owner, and labels of which cluster-autoscaler cannot
-	// be told.
-	LeftOut error
-	// Sources says where what is inherited is declared, for a warning or an Event.
-	Sources func(context.Context) inherit.Sources
-}
-
-// ControlPlaneInherits applies rule 1. Like its siblings below, it returns nil for an object that inherits nothing for
-// now: it is left alone, or its owner is not known.
-func (c *Chain) ControlPlaneInherits(ctx context.Context, cp *capi.ControlPlane, policy inherit.Policy) (*Inheritance, error) {
-	section, err := section(ctx, c, cp, clusterLabel(cp), policy, inherit.SectionOfControlPlane)
+// evaluateControlPlane applies rule 1.
+func (c *Chain) evaluateControlPlane(ctx context.Context, cp *capi.ControlPlane, cluster *capi.Cluster, policy inherit.Policy) (Decision, error) {
+	section, err := section(ctx, c, cp, cluster, inherit.SectionOfControlPlane)
 	if err != nil || section == nil {
-		return nil, err
+		return skip(inherit.NothingDeclares), err
 	}
-	desired, leftOut := policy.ControlPlane(*section)
-	return &Inheritance{Desired: desired, LeftOut: leftOut, Sources: func(ctx context.Context) inherit.Sources {
+	desired, problems := policy.ControlPlane(*section)
+	return inherits(desired, problems, func(ctx context.Context) inherit.Sources {
 		return inherit.Sources{All: declaredByTopology(ctx, c.forSources(), cp, cp, clusterLabel(cp), inherit.ControlPlanes, inherit.SectionOfControlPlane)}
-	}}, nil
+	}), nil
 }
 
-// MachineDeploymentInherits applies rules 2 and 14.
-func (c *Chain) MachineDeploymentInherits(ctx context.Context, md *capi.MachineDeployment, policy inherit.Policy) (*Inheritance, error) {
-	section, err := section(ctx, c, md, md.Spec.ClusterName, policy, inherit.SectionOfMachineDeployment)
+// evaluateMachineDeployment applies rules 2 and 14.
+func (c *Chain) evaluateMachineDeployment(ctx context.Context, md *capi.MachineDeployment, cluster *capi.Cluster, policy inherit.Policy) (Decision, error) {
+	section, err := section(ctx, c, md, cluster, inherit.SectionOfMachineDeployment)
 	if err != nil {
-		return nil, err
+		return Decision{}, err
 	}
-	current := inherit.OfMachineDeployment(md)
+	current, sources := inherit.OfMachineDeployment(md), c.sourcesOfDeployment(md)
 	if section == nil {
-		return c.ownerless(ctx, md, md.Spec.ClusterName, current, c.sourcesOfDeployment(md), policy)
+		return standsAlone(current, sources, policy), nil
 	}
-	desired, leftOut := policy.MachineDeployment(*section, md)
-	found := &Inheritance{Desired: desired, LeftOut: leftOut, Sources: c.sourcesOfDeployment(md)}
-	return found.withCapacity(current, policy), nil
+	desired, problems := policy.MachineDeployment(*section, md)
+	return inherits(desired, problems, sources).withCapacity(current, policy), nil
 }
 
-// MachinePoolInherits applies rules 3 and 14.
-func (c *Chain) MachinePoolInherits(ctx context.Context, mp *capi.MachinePool, policy inherit.Policy) (*Inheritance, error) {
-	section, err := section(ctx, c, mp, mp.Spec.ClusterName, policy, inherit.SectionOfMachinePool)
+// evaluateMachinePool applies rules 3 and 14.
+func (c *Chain) evaluateMachinePool(ctx context.Context, mp *capi.MachinePool, cluster *capi.Cluster, policy inherit.Policy) (Decision, error) {
+	section, err := section(ctx, c, mp, cluster, inherit.SectionOfMachinePool)
 	if err != nil {
-		return nil, err
+		return Decision{}, err
 	}
-	current := inherit.OfMachinePool(mp)
+	current, sources := inherit.OfMachinePool(mp), c.sourcesOfPool(mp)
 	if section == nil {
-		return c.ownerless(ctx, mp, mp.Spec.ClusterName, current, c.sourcesOfPool(mp), policy)
+		return standsAlone(current, sources, policy), nil
 	}
-	desired, leftOut := policy.MachinePool(*section)
-	found := &Inheritance{Desired: desired, LeftOut: leftOut, Sources: c.sourcesOfPool(mp)}
-	return found.withCapacity(current, policy), nil
+	desired, problems := policy.MachinePool(*section)
+	return inherits(desired, problems, sources).withCapacity(current, policy), nil
 }
 
-// MachineSetInherits applies rules 5 and 6, or rule 14 to a MachineSet that stands alone.
-func (c *Chain) MachineSetInherits(ctx context.Context, ms *capi.MachineSet, policy inherit.Policy) (*Inheritance, error) {
-	cluster, err := c.Cluster(ctx, ms.Namespace, ms.Spec.ClusterName)
-	if err != nil || policy.LeftAlone(ms, cluster) != "" {
-		return nil, err
-	}
+// evaluateMachineSet applies rules 5 and 6, or rule 14 to a MachineSet that stands alone.
+func (c *Chain) evaluateMachineSet(ctx context.Context, ms *capi.MachineSet, _ *capi.Cluster, policy inherit.Policy) (Decision, error) {
 	if !inherit.OfMachineDeployments(ms) {
-		return c.ownerless(ctx, ms, ms.Spec.ClusterName, inherit.OfMachineSet(ms), c.sourcesOfSet(ms), policy)
+		return standsAlone(inherit.OfMachineSet(ms), c.sourcesOfSet(ms), policy), nil
 	}
 	md, err := c.MachineDeployment(ctx, ms)
 	if err != nil || md == nil {
-		return nil, err
+		return ownerNotFound(), err
 	}
-	desired, leftOut := policy.MachineSet(md, ms)
-	return &Inheritance{Desired: desired, LeftOut: leftOut, Sources: c.sourcesOfSet(ms)}, nil
+	desired, problems := policy.MachineSet(md, ms)
+	return inherits(desired, problems, c.sourcesOfSet(ms)), nil
 }
 
-// ownerless applies rule 14 to an object that nobody hands anything down to. What an owner brought before stays.
-func (c *Chain) ownerless(
-	ctx context.Context, object metav1.Object, clusterName string, current inherit.Object,
-	sources func(context.Context) inherit.Sources, policy inherit.Policy,
-) (*Inheritance, error) {
-	cluster, err := c.Cluster(ctx, object.GetNamespace(), clusterName)
-	if err != nil || policy.LeftAlone(object, cluster) != "" {
-		return nil, err
+// evaluateMachine applies rules 4, 8 and 9.
+func (c *Chain) evaluateMachine(ctx context.Context, m *capi.Machine, _ *capi.Cluster, policy inherit.Policy) (Decision, error) {
+	owner, err := c.MachineOwner(ctx, m)
+	if errors.As(err, new(*providers.NotListedError)) {
+		if decided := policy.SkipMachine(m, ownerNotFound().Decision); !decided.Untouched() {
+			return Decision{Decision: decided}, nil
+		}
 	}
-	found := (&Inheritance{Desired: inherit.Object{Orphan: true}, Sources: sources}).withCapacity(current, policy)
-	if len(found.Desired.Top.Yielding) == 0 && !inherit.TellsCapacity(current) {
-		return nil, nil
+	if err != nil || owner.Outcome == inherit.OwnerNotFound {
+		return ownerNotFound(), err
 	}
-	return found, nil
+	desired, problems := policy.MachineFrom(owner.Template, m)
+	decided := inherits(desired, problems, func(ctx context.Context) inherit.Sources { return c.forSources().machineSources(ctx, m, owner) })
+	decided.Outcome = owner.Outcome
+	return decided, nil
+}
+
+func inherits(desired inherit.Object, problems error, sources func(context.Context) inherit.Sources) Decision {
+	return Decision{Decision: inherit.Decision{Outcome: inherit.Inherits, Desired: desired, Problems: problems}, sources: sources}
+}
+
+// standsAlone applies rule 14 to an object that has no owner. What an owner propagated to it before stays.
+func standsAlone(current inherit.Object, sources func(context.Context) inherit.Sources, policy inherit.Policy) Decision {
+	decided := inherits(inherit.Object{Orphan: true}, nil, sources).withCapacity(current, policy)
+	if len(decided.Desired.Top.Yielding) == 0 && !inherit.TellsCapacity(current) {
+		return skip(inherit.NothingDeclares)
+	}
+	decided.Outcome = inherit.NoOwner
+	return decided
 }
 
 // withCapacity adds what the object tells cluster-autoscaler, once it has inherited the rest (rule 14).
-func (i *Inheritance) withCapacity(current inherit.Object, policy inherit.Policy) *Inheritance {
-	capacity, leftOut := policy.Capacity(current, i.Desired)
-	i.Desired.Top.Yielding, i.LeftOut = capacity, errors.Join(i.LeftOut, leftOut)
-	return i
+func (d Decision) withCapacity(current inherit.Object, policy inherit.Policy) Decision {
+	capacity, problems := policy.Capacity(current, d.Desired)
+	d.Desired.Top.Yielding, d.Problems = capacity, errors.Join(d.Problems, problems)
+	return d
 }
 
-// MachineInherits applies rules 4, 8 and 9.
-func (c *Chain) MachineInherits(ctx context.Context, m *capi.Machine, policy inherit.Policy) (*Inheritance, error) {
-	cluster, err := c.Cluster(ctx, m.Namespace, m.Spec.ClusterName)
-	if err != nil {
-		return nil, err
-	}
-	if policy.LeftAlone(m, cluster) != "" {
-		return machineLeftAlone(m, policy), nil
-	}
-	owner, err := c.MachineOwner(ctx, m)
-	if errors.As(err, new(*providers.NotListedError)) {
-		if left := machineLeftAlone(m, policy); left != nil {
-			return left, nil
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	if owner.Missing {
-		return machineLeftAlone(m, policy), nil
-	}
-	desired, leftOut := policy.MachineFrom(owner.Template, m)
-	return &Inheritance{Desired: desired, LeftOut: leftOut, Sources: func(ctx context.Context) inherit.Sources {
-		return c.forSources().machineSources(ctx, m, owner)
-	}}, nil
-}
-
-// machineLeftAlone returns nil, unless even a Machine that is left alone has to give something up.
-func machineLeftAlone(m *capi.Machine, policy inherit.Policy) *Inheritance {
-	left := policy.MachineLeftAlone(m)
-	if left == nil {
-		return nil
-	}
-	return &Inheritance{Desired: *left, Sources: func(context.Context) inherit.Sources { return inherit.Sources{} }}
-}
-
-// section returns what the topology of the Cluster of that name and its class declare for the object, as of finds it; nil
-// where they declare nothing, or where the object is left alone.
+// section returns what the topology of the Cluster and its class declare for the object, as of finds it; nil where they declare
+// nothing.
 func section[T metav1.Object](
-	ctx context.Context, c *Chain, object T, name string, policy inherit.Policy, of func(*capi.Cluster, *capi.ClusterClass, T) *inherit.Section,
+	ctx context.Context, c *Chain, object T, cluster *capi.Cluster, of func(*capi.Cluster, *capi.ClusterClass, T) *inherit.Section,
 ) (*inherit.Section, error) {
-	cluster, err := c.Cluster(ctx, object.GetNamespace(), name)
-	if err != nil || policy.LeftAlone(object, cluster) != "" {
-		return nil, err
-	}
 	class, err := c.ClusterClass(ctx, cluster)
 	if err != nil || class == nil {
 		return nil, err

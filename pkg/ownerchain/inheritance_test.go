@@ -43,21 +43,21 @@ func ofTopology(object metav1.Object) {
 }
 
 // byTopology asks what an object of each kind inherits from its topology, after a change.
-var byTopology = map[string]func(context.Context, *Chain, inherit.Policy, func(metav1.Object)) (*Inheritance, error){
-	"a ControlPlane": func(ctx context.Context, c *Chain, p inherit.Policy, change func(metav1.Object)) (*Inheritance, error) {
+var byTopology = map[string]func(context.Context, *Chain, inherit.Policy, func(metav1.Object)) (Decision, error){
+	"a ControlPlane": func(ctx context.Context, c *Chain, p inherit.Policy, change func(metav1.Object)) (Decision, error) {
 		cp := &capi.ControlPlane{TypeMeta: metav1.TypeMeta{APIVersion: acme, Kind: "AcmeControlPlane"}, ObjectMeta: named("cp", "")}
 		change(cp)
-		return c.ControlPlaneInherits(ctx, cp, p)
+		return ControlPlanes().Evaluate(ctx, c, cp, p)
 	},
-	"a MachineDeployment": func(ctx context.Context, c *Chain, p inherit.Policy, change func(metav1.Object)) (*Inheritance, error) {
+	"a MachineDeployment": func(ctx context.Context, c *Chain, p inherit.Policy, change func(metav1.Object)) (Decision, error) {
 		md := machineDeployment("workers")
 		change(md)
-		return c.MachineDeploymentInherits(ctx, md, p)
+		return MachineDeployments().Evaluate(ctx, c, md, p)
 	},
-	"a MachinePool": func(ctx context.Context, c *Chain, p inherit.Policy, change func(metav1.Object)) (*Inheritance, error) {
+	"a MachinePool": func(ctx context.Context, c *Chain, p inherit.Policy, change func(metav1.Object)) (Decision, error) {
 		mp := &capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.MachinePoolSpec{ClusterName: "c"}}
 		change(mp)
-		return c.MachinePoolInherits(ctx, mp, p)
+		return MachinePools().Evaluate(ctx, c, mp, p)
 	},
 }
 
@@ -79,7 +79,7 @@ func deleting(object metav1.Object) {
 	object.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)})
 }
 
-// TestTopologyInherits is about who is left alone, and about which Cluster and ClusterClass count.
+// TestTopologyInherits is about which objects are skipped, and about which Cluster and ClusterClass count.
 func TestTopologyInherits(t *testing.T) {
 	watched := inherit.Policy{WatchFilter: "blue"}
 	for _, tc := range []struct {
@@ -90,22 +90,23 @@ func TestTopologyInherits(t *testing.T) {
 		cluster  func(*capi.Cluster)
 		without  string
 		inherits bool
+		why      inherit.Reason
 	}{
 		{name: "what ClusterClass and Cluster declare is inherited", inherits: true},
-		{name: "an object that another instance watches is left alone", policy: watched},
+		{name: "an object that another instance watches is skipped", policy: watched, why: "it does not carry the label cluster.x-k8s.io/watch-filter=blue"},
 		{name: "an object that this instance watches inherits", policy: watched, object: label(clusterv1.WatchLabel, "blue"), inherits: true},
-		{name: "a paused object is left alone", object: pause},
-		{name: "an object that opted out is left alone", object: label(inherit.IgnoreLabel, "")},
-		{name: "an object that is being deleted is left alone", object: deleting},
-		{name: "an object of a paused Cluster is left alone", cluster: func(c *capi.Cluster) { c.Spec.Paused = true }},
-		{name: "an object of a Cluster that opted out is left alone", cluster: func(c *capi.Cluster) { label(inherit.IgnoreLabel, "")(c) }},
-		{name: "an object of no topology inherits nothing", object: func(o metav1.Object) { o.SetLabels(map[string]string{"cluster.x-k8s.io/cluster-name": "c"}) }},
-		{name: "an object without labels inherits nothing", object: func(o metav1.Object) { o.SetLabels(nil) }},
-		{name: "an object of another namespace inherits nothing", object: func(o metav1.Object) { o.SetNamespace("other") }},
-		{name: "an object of a Cluster without a topology inherits nothing", cluster: func(c *capi.Cluster) { c.Spec.Topology = nil }},
-		{name: "an object whose Cluster is not there inherits nothing", without: "Cluster"},
-		{name: "an object whose ClusterClass is not there inherits nothing", without: "ClusterClass"},
-		{name: "an object that the topology does not name any more inherits nothing", cluster: func(c *capi.Cluster) {
+		{name: "a paused object is skipped", object: pause, why: inherit.IsPaused},
+		{name: "an object that opted out is skipped", object: label(inherit.IgnoreLabel, ""), why: inherit.IsIgnored},
+		{name: "an object that is being deleted is skipped", object: deleting, why: inherit.IsDeleted},
+		{name: "an object of a paused Cluster is skipped", cluster: func(c *capi.Cluster) { c.Spec.Paused = true }, why: inherit.ClusterIsPaused},
+		{name: "an object of a Cluster that opted out is skipped", cluster: func(c *capi.Cluster) { label(inherit.IgnoreLabel, "")(c) }, why: inherit.ClusterIsIgnored},
+		{name: "an object of no topology inherits nothing", object: func(o metav1.Object) { o.SetLabels(map[string]string{"cluster.x-k8s.io/cluster-name": "c"}) }, why: inherit.NothingDeclares},
+		{name: "an object without labels inherits nothing", object: func(o metav1.Object) { o.SetLabels(nil) }, why: inherit.NothingDeclares},
+		{name: "an object of another namespace inherits nothing", object: func(o metav1.Object) { o.SetNamespace("other") }, why: inherit.NothingDeclares},
+		{name: "an object of a Cluster without a topology inherits nothing", cluster: func(c *capi.Cluster) { c.Spec.Topology = nil }, why: inherit.NothingDeclares},
+		{name: "an object whose Cluster is not there inherits nothing", without: "Cluster", why: inherit.NothingDeclares},
+		{name: "an object whose ClusterClass is not there inherits nothing", without: "ClusterClass", why: inherit.NothingDeclares},
+		{name: "an object that the topology does not name any more inherits nothing", why: inherit.NothingDeclares, cluster: func(c *capi.Cluster) {
 			c.Spec.Topology.Sections = sections("b", "fromCluster")
 			c.Spec.ControlPlaneRef = capi.ObjectRef{APIGroup: capi.ControlPlaneGroup, Kind: "AcmeControlPlane", Name: "another"}
 		}},
@@ -135,14 +136,15 @@ func TestTopologyInherits(t *testing.T) {
 
 				Expect(err).NotTo(HaveOccurred())
 				Expect(live.gets).To(BeZero(), "a topology is not worth a call")
-				Expect(found != nil).To(Equal(tc.inherits))
-				if found != nil {
+				Expect(found.Untouched()).To(Equal(!tc.inherits))
+				Expect(found.Reason).To(Equal(tc.why))
+				if tc.inherits {
 					Expect(found.Desired.Top.Labels).To(Equal(map[string]string{"fromClass": "1", "fromCluster": "1"}))
 					sources := found.Sources(t.Context())
 					Expect(sources.Of(inherit.Entry{What: "label", Name: "fromCluster"}).String()).To(MatchRegexp(`^Cluster ns/c \(spec\.topology\..*metadata\.labels\)$`))
 					Expect(sources.Of(inherit.Entry{What: "label", Name: "fromClass"}).String()).To(MatchRegexp(`^ClusterClass ns/cc \(spec\..*metadata\.labels\)$`))
 					Expect(live.gets).To(BeZero())
-					Expect(found.LeftOut).NotTo(HaveOccurred())
+					Expect(found.Problems).NotTo(HaveOccurred())
 				}
 			})
 		}
@@ -156,8 +158,8 @@ func TestTopologySaysWhatItLeavesOut(t *testing.T) {
 	for kind, asks := range byTopology {
 		found, err := asks(t.Context(), &Chain{Cache: holds(t, managedCluster(), class)}, inherit.Policy{}, ofTopology)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred(), kind)
-		NewWithT(t).Expect(found).NotTo(BeNil(), kind)
-		NewWithT(t).Expect(found.LeftOut).To(MatchError(ContainSubstring(`taint "node.kubernetes.io/x:NoSchedule"`)), kind)
+		NewWithT(t).Expect(found.Outcome).To(Equal(inherit.Inherits), kind)
+		NewWithT(t).Expect(found.Problems).To(MatchError(ContainSubstring(`taint "node.kubernetes.io/x:NoSchedule"`)), kind)
 	}
 }
 
@@ -180,7 +182,7 @@ func (r withoutClasses) Get(ctx context.Context, key client.ObjectKey, into clie
 	return r.Reader.Get(ctx, key, into, options...)
 }
 
-// TestOwnersInherits is about rules 4 to 9: who is left alone, and that an owner costs one call at most.
+// TestOwnersInherits is about rules 4 to 9: which objects are skipped, and that an owner costs one call at most.
 func TestOwnersInherits(t *testing.T) {
 	watched := inherit.Policy{WatchFilter: "blue"}
 	deployment := change(machineDeployment("md"), func(md *capi.MachineDeployment) { declaring(&md.Spec.Template, "inherited") })
@@ -194,31 +196,32 @@ func TestOwnersInherits(t *testing.T) {
 		cached, live []client.Object
 		inherits     bool
 		asked        int
+		why          inherit.Reason
 	}{
 		{name: "an object inherits from its owner", cached: owners, live: owners, inherits: true},
 		{name: "an owner that the cache lacks is asked for once", live: owners, inherits: true, asked: 1},
-		{name: "an owner that nobody has is asked for once", asked: 1},
-		{name: "a paused object is left alone", object: pause, cached: owners},
-		{name: "an object that opted out is left alone", object: label(inherit.IgnoreLabel, ""), cached: owners},
-		{name: "an object that is being deleted is left alone", object: deleting, cached: owners},
-		{name: "an object of a paused Cluster is left alone", cached: append(owners, paused)},
-		{name: "an object that another instance watches is left alone", policy: watched, object: label(clusterv1.WatchLabel, "green"), cached: owners},
+		{name: "an owner that nobody has is asked for once", asked: 1, why: inherit.OwnerIsNotFound},
+		{name: "a paused object is skipped", object: pause, cached: owners, why: inherit.IsPaused},
+		{name: "an object that opted out is skipped", object: label(inherit.IgnoreLabel, ""), cached: owners, why: inherit.IsIgnored},
+		{name: "an object that is being deleted is skipped", object: deleting, cached: owners, why: inherit.IsDeleted},
+		{name: "an object of a paused Cluster is skipped", cached: append(owners, paused), why: inherit.ClusterIsPaused},
+		{name: "an object that another instance watches is skipped", policy: watched, object: label(clusterv1.WatchLabel, "green"), cached: owners, why: "it does not carry the label cluster.x-k8s.io/watch-filter=blue"},
 		{name: "an object that this instance watches inherits", policy: watched, object: label(clusterv1.WatchLabel, "blue"), cached: owners, inherits: true},
 	} {
-		for kind, asks := range map[string]func(*Chain) (*Inheritance, error){
-			"a MachineSet": func(c *Chain) (*Inheritance, error) {
+		for kind, asks := range map[string]func(*Chain) (Decision, error){
+			"a MachineSet": func(c *Chain) (Decision, error) {
 				ms := machineSet("MachineDeployment/md")
 				if tc.object != nil {
 					tc.object(ms)
 				}
-				return c.MachineSetInherits(t.Context(), ms, tc.policy)
+				return MachineSets().Evaluate(t.Context(), c, ms, tc.policy)
 			},
-			"a Machine": func(c *Chain) (*Inheritance, error) {
+			"a Machine": func(c *Chain) (Decision, error) {
 				m := machine("m", "MachineSet/ms")
 				if tc.object != nil {
 					tc.object(m)
 				}
-				return c.MachineInherits(t.Context(), m, tc.policy)
+				return Machines().Evaluate(t.Context(), c, m, tc.policy)
 			},
 		} {
 			t.Run(tc.name+" as "+kind, func(t *testing.T) {
@@ -227,8 +230,9 @@ func TestOwnersInherits(t *testing.T) {
 				found, err := asks(&Chain{Cache: holds(t, tc.cached...), Live: live})
 				Expect(err).NotTo(HaveOccurred())
 				Expect(live.gets).To(Equal(tc.asked))
-				Expect(found != nil).To(Equal(tc.inherits))
-				if found != nil {
+				Expect(found.Untouched()).To(Equal(!tc.inherits))
+				Expect(found.Reason).To(Equal(tc.why))
+				if tc.inherits {
 					Expect(found.Desired.Top.Labels).To(Equal(map[string]string{"inherited": "1"}))
 				}
 			})

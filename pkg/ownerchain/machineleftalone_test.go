@@ -14,8 +14,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// Whatever leaves a Machine alone: taints that Cluster API refuses are given up, or else nothing could be written any more.
-func TestMachineLeftAloneGivesRefusedTaintsUp(t *testing.T) {
+// Whatever the reason for which a Machine is skipped: taints that Cluster API refuses are given up, or else nothing could be written any more.
+func TestSkippedMachineGivesRefusedTaintsUp(t *testing.T) {
 	const enabled, disabled = inherit.PropagationEnabled, inherit.PropagationDisabled
 	paused := &capi.Cluster{ObjectMeta: named("c", ""), Spec: capi.ClusterSpec{Paused: true}}
 	for _, tc := range []struct {
@@ -47,14 +47,16 @@ func TestMachineLeftAloneGivesRefusedTaintsUp(t *testing.T) {
 				tc.change(m)
 			}
 
-			found, err := (&Chain{Cache: holds(t, tc.cached...), Live: holds(t)}).MachineInherits(t.Context(), m, tc.policy)
+			found, err := Machines().Evaluate(t.Context(), &Chain{Cache: holds(t, tc.cached...), Live: holds(t)}, m, tc.policy)
 
 			Expect(err).NotTo(HaveOccurred())
 			if !tc.givesUp {
-				Expect(found).To(BeNil())
+				Expect(found.Untouched()).To(BeTrue())
+				Expect(found.Reason).NotTo(BeEmpty())
 				return
 			}
-			Expect(found).NotTo(BeNil())
+			Expect(found.Outcome).To(Equal(inherit.NoOwner))
+			Expect(found.Reason).NotTo(BeEmpty())
 			Expect(found.Desired).To(Equal(inherit.Object{Orphan: true, TaintsRefused: true}))
 		})
 	}

@@ -19,10 +19,10 @@ import (
 
 // MachineOwner is who controls a Machine, and what it declares for it.
 type MachineOwner struct {
-	// Missing says that the Machine names an owner that was not found, or that is none of ours. What it declares is not
-	// known, so nothing is to be brought or taken away.
-	Missing bool
-	// Template is nil where the owner is missing and where the Machine names none.
+	// Outcome is what is to become of the Machine for its owner's sake: Inherits, NoOwner where it names none, and OwnerNotFound
+	// where it names one that does not exist, or that is no owner of Machines.
+	Outcome inherit.Outcome
+	// Template is what the owner declares; nil where there is none.
 	Template *inherit.Template
 	// Object is the owner itself: a MachineSet, MachinePool or a provider's control plane (unstructured).
 	Object client.Object
@@ -37,7 +37,14 @@ func (c *Chain) MachineOwner(ctx context.Context, m *capi.Machine) (MachineOwner
 	if err != nil {
 		return MachineOwner{}, err
 	}
-	owner.Missing = owner.Template == nil && metav1.GetControllerOfNoCopy(m) != nil
+	switch {
+	case owner.Template != nil:
+		owner.Outcome = inherit.Inherits
+	case metav1.GetControllerOfNoCopy(m) == nil:
+		owner.Outcome = inherit.NoOwner
+	default:
+		owner.Outcome = inherit.OwnerNotFound
+	}
 	return owner, nil
 }
 

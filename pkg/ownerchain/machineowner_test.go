@@ -73,7 +73,7 @@ func TestMachineOwner(t *testing.T) {
 				return
 			}
 			Expect(err).NotTo(HaveOccurred())
-			Expect(owner.Missing).To(Equal(tc.missing))
+			Expect(owner.Outcome == inherit.OwnerNotFound).To(Equal(tc.missing))
 			sources := (&Chain{Cache: holds(t, tc.cached...)}).MachineSources(t.Context(), m)
 			Expect(sources.Of(inherit.Entry{What: "label", Name: tc.brings}).String()).To(Equal(cmp.Or(tc.declarer, "Machine ns/m (metadata.labels)")))
 			if tc.brings == "" {
@@ -92,7 +92,7 @@ func TestAKindThatIsGoneDeclaresNothing(t *testing.T) {
 	gone := &reader{err: &apimeta.NoKindMatchError{GroupKind: schema.GroupKind{Group: capi.ControlPlaneGroup, Kind: "AcmeControlPlane"}}}
 	owner, err := (&Chain{Cache: gone}).MachineOwner(t.Context(), machine("m", acme+" AcmeControlPlane/cp"))
 	Expect(err).NotTo(HaveOccurred())
-	Expect(owner.Missing).To(BeTrue())
+	Expect(owner.Outcome).To(Equal(inherit.OwnerNotFound))
 
 	_, err = (&Chain{Cache: &reader{err: errors.New("timeout")}}).MachineOwner(t.Context(), machine("m", acme+" AcmeControlPlane/cp"))
 	Expect(err).To(MatchError(ContainSubstring("timeout")))

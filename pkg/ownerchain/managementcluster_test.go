@@ -34,19 +34,21 @@ func TestMachinesOfOthersHandNothingDownToTheManagementCluster(t *testing.T) {
 		name    string
 		cluster func() types.NamespacedName
 		cached  []client.Object
+		why     inherit.Reason
 	}{
-		{name: "where no Cluster is the management cluster", cached: []client.Object{own, change(machine("m", ""), provided)}},
-		{name: "as long as it is not known", cluster: unknown, cached: []client.Object{own, change(machine("m", ""), provided)}},
-		{name: "nor does a MachinePool", cluster: unknown, cached: []client.Object{own, pool}},
-		{name: "an ownerless Machine of another namespace", cluster: itself, cached: []client.Object{own, tenants(own.DeepCopy()), tenants(change(machine("m", ""), provided))}},
-		{name: "one whose Cluster does not exist", cluster: itself, cached: []client.Object{change(machine("m", ""), provided)}},
-		{name: "a MachinePool whose Cluster does not exist", cluster: itself, cached: []client.Object{pool}},
-		{name: "a Machine of another Cluster", cluster: itself, cached: []client.Object{own, change(machine("m", ""), provided, elsewhere)}},
+		{name: "where no Cluster is the management cluster", why: inherit.NotOfManagementCluster, cached: []client.Object{own, change(machine("m", ""), provided)}},
+		{name: "as long as it is not known", why: inherit.NotOfManagementCluster, cluster: unknown, cached: []client.Object{own, change(machine("m", ""), provided)}},
+		{name: "nor does a MachinePool", why: inherit.NotOfManagementCluster, cluster: unknown, cached: []client.Object{own, pool}},
+		{name: "an ownerless Machine of another namespace", why: inherit.IsNoMachine, cluster: itself, cached: []client.Object{own, tenants(own.DeepCopy()), tenants(change(machine("m", ""), provided))}},
+		{name: "one whose Cluster does not exist", why: inherit.ClusterDoesNotExist, cluster: itself, cached: []client.Object{change(machine("m", ""), provided)}},
+		{name: "a MachinePool whose Cluster does not exist", why: inherit.ClusterDoesNotExist, cluster: itself, cached: []client.Object{pool}},
+		{name: "a Machine of another Cluster", why: inherit.IsNoMachine, cluster: itself, cached: []client.Object{own, change(machine("m", ""), provided, elsewhere)}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			m, err := (&Chain{Cache: holds(t, tc.cached...), ManagementCluster: tc.cluster}).Inherits(t.Context(), node("n aws:1"), inherit.Policy{})
+			decided, err := (&Chain{Cache: holds(t, tc.cached...), ManagementCluster: tc.cluster}).EvaluateNode(t.Context(), node("n aws:1"), inherit.Policy{})
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
-			NewWithT(t).Expect(m).To(BeNil())
+			NewWithT(t).Expect(decided.Inherits()).To(BeFalse())
+			NewWithT(t).Expect(decided.Reason).To(Equal(tc.why))
 		})
 	}
 }
@@ -122,13 +124,14 @@ func TestWhatAnAddressBroughtGoes(t *testing.T) {
 			if tc.node == nil {
 				tc.node = matched("n - 10.0.0.1")
 			}
-			m, err := (&Chain{Cache: holds(t, tc.cached...), ManagementCluster: itself}).Inherits(t.Context(), tc.node, inherit.Policy{})
+			decided, err := (&Chain{Cache: holds(t, tc.cached...), ManagementCluster: itself}).EvaluateNode(t.Context(), tc.node, inherit.Policy{})
 			Expect(err).NotTo(HaveOccurred())
+			Expect(decided.Inherits()).To(Equal(tc.goes))
 			if !tc.goes {
-				Expect(m).To(BeNil())
+				Expect(decided.Reason).NotTo(BeEmpty())
 				return
 			}
-			Expect(m).NotTo(BeNil())
+			m := decided.Machine
 			Expect(m.Labels).To(BeEmpty())
 			Expect(m.Unproven).To(BeZero())
 		})
@@ -171,8 +174,9 @@ func TestANodeOfAControlPlaneInheritsWhatItsTopologyDeclares(t *testing.T) {
 			ofTopology(cp)
 			m := change(machine("m", acme+" AcmeControlPlane/cp"), isNode)
 			chain := Chain{Cache: holds(t, managedCluster(), class, m, cp), ManagementCluster: itself, Layout: tc.layout}
-			got, err := chain.Inherits(t.Context(), node("n"), inherit.Policy{})
+			decided, err := chain.EvaluateNode(t.Context(), node("n"), inherit.Policy{})
 			Expect(err).NotTo(HaveOccurred())
+			got := decided.Machine
 			Expect(got.Labels).To(HaveKey("fromControlPlane"))
 			if tc.labels {
 				Expect(got.Labels).To(And(HaveKey("fromClass"), HaveKey("fromCluster")))
@@ -207,9 +211,9 @@ func TestIgnored(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			n := node("n aws:1")
 			n.Labels = ignored
-			got, err := (&Chain{Cache: holds(t, tc.cached...), ManagementCluster: itself}).Ignored(t.Context(), n)
+			got, err := (&Chain{Cache: holds(t, tc.cached...), ManagementCluster: itself}).EvaluateNode(t.Context(), n, inherit.Policy{})
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
-			NewWithT(t).Expect(got).To(Equal(tc.want))
+			NewWithT(t).Expect(got.Reason.OptedOut()).To(Equal(tc.want))
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,73 +17,81 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// Inherits returns the Machine that a Node of the management cluster inherits from, as the Machine will be once it has
-// itself inherited, or nil if the Node has none or inherits nothing for now. For a Node of a MachinePool without Machines
-// it is one that stands for the pool.
-func (c *Chain) Inherits(ctx context.Context, node *corev1.Node, policy inherit.Policy) (*capi.Machine, error) {
-	if inherit.Deleting(node) || c.cluster() == (types.NamespacedName{}) {
-		return nil, nil
+// EvaluateNode decides what is to become of a Node of the chain's Cluster, and from which Machine it inherits.
+func (c *Chain) EvaluateNode(ctx context.Context, node *corev1.Node, policy inherit.Policy) (NodeDecision, error) {
+	switch {
+	case inherit.Deleting(node):
+		return skipNode(inherit.IsDeleted), nil
+	case c.cluster() == (types.NamespacedName{}):
+		return skipNode(inherit.NotOfManagementCluster), nil
 	}
 	m, err := c.MachineOf(ctx, node)
 	if err != nil {
-		return nil, err
+		return NodeDecision{}, err
 	}
 	if m == nil {
-		pool, err := c.poolOf(ctx, node)
-		if err != nil {
-			return nil, err
-		}
-		if pool == nil {
-			return c.left(ctx, node, policy)
-		}
-		return c.inheritsFromPool(ctx, node, pool, policy)
+		return c.evaluateNodeOfPool(ctx, node, policy)
 	}
 	if m, err = latest(ctx, c, m); err != nil || m == nil {
-		return nil, err
+		return noMachine(), err
 	}
 	cluster, err := c.Cluster(ctx, m.Namespace, m.Spec.ClusterName)
-	if err != nil || policy.NodeLeftAlone(m, cluster) != "" {
-		return nil, err
+	if err != nil {
+		return NodeDecision{}, err
 	}
-	return policy.AsMatched(node, c.effective(ctx, m, cluster, policy)), nil
+	if why, skipped := policy.SkipsNode(m, cluster); skipped {
+		return skipNode(why), nil
+	}
+	return nodeInherits(policy.AsMatched(node, c.effective(ctx, m, cluster, policy))), nil
 }
 
-// left returns what takes from a Node what it got because of a name or an address, where that Machine is another Node or has
-// another address now; nil where that is not so. Where the Machine is gone, on its way out or left alone, the Node keeps all.
-func (c *Chain) left(ctx context.Context, node *corev1.Node, policy inherit.Policy) (*capi.Machine, error) {
+// evaluateNodeOfPool decides about a Node that no Machine is.
+func (c *Chain) evaluateNodeOfPool(ctx context.Context, node *corev1.Node, policy inherit.Policy) (NodeDecision, error) {
+	pool, err := c.poolOf(ctx, node)
+	if err != nil {
+		return NodeDecision{}, err
+	}
+	if pool == nil {
+		return c.evaluateStranger(ctx, node, policy)
+	}
+	cluster, err := c.Cluster(ctx, pool.Namespace, pool.Spec.ClusterName)
+	if err != nil {
+		return NodeDecision{}, err
+	}
+	if why, skipped := policy.Skips(pool, cluster); skipped {
+		return skipNode(why), nil
+	}
+	if cluster == nil {
+		return skipNode(inherit.ClusterDoesNotExist), nil
+	}
+	m := inherit.MachineOfPool(c.effectiveMachinePool(ctx, pool, cluster, policy))
+	m.Spec.ProviderID = node.Spec.ProviderID
+	return nodeInherits(m), nil
+}
+
+// evaluateStranger takes from a Node what it got because of a name or an address, where that Machine is another Node or has another
+// address now. Where the Machine is gone, on its way out or skipped, the Node keeps all.
+func (c *Chain) evaluateStranger(ctx context.Context, node *corev1.Node, policy inherit.Policy) (NodeDecision, error) {
 	name := inherit.MatchedBefore(node)
 	if name == "" {
-		return nil, nil
+		return noMachine(), nil
 	}
 	m, key := &capi.Machine{}, types.NamespacedName{Namespace: c.cluster().Namespace, Name: name}
 	found, err := get(ctx, c.Cache, key, "", m)
 	if err != nil || !found || m.DeletionTimestamp != nil || !c.isOwn(m.Namespace, m.Spec.ClusterName) || !inherit.NoLongerMatches(node, m) {
-		return nil, err
+		return noMachine(), err
 	}
 	cluster, err := c.Cluster(ctx, m.Namespace, m.Spec.ClusterName)
-	if err != nil || cluster == nil || cluster.DeletionTimestamp != nil || policy.NodeLeftAlone(m, cluster) != "" {
-		return nil, err
-	}
-	return inherit.Nothing(m), nil
-}
-
-// Ignored reports whether a Node inherits nothing because its Machine, its MachinePool or the Cluster of these is opted out.
-func (c *Chain) Ignored(ctx context.Context, node *corev1.Node) (bool, error) {
-	m, err := c.MachineOf(ctx, node)
 	if err != nil {
-		return false, err
+		return NodeDecision{}, err
 	}
-	var object client.Object = m
-	if m == nil {
-		pool, err := c.poolOf(ctx, node)
-		if err != nil || pool == nil {
-			return false, err
-		}
-		object = pool
+	if why, skipped := policy.SkipsNode(m, cluster); skipped {
+		return skipNode(why), nil
 	}
-	own := c.cluster()
-	cluster, err := c.Cluster(ctx, own.Namespace, own.Name)
-	return err == nil && inherit.Ignored(object, cluster), err
+	if cluster.DeletionTimestamp != nil {
+		return noMachine(), nil
+	}
+	return nodeInherits(inherit.Nothing(m)), nil
 }
 
 // EffectiveMachines returns the Machines of a Cluster, each as it will be once it has inherited itself, or as it is if it is
@@ -99,7 +108,7 @@ func (c *Chain) EffectiveMachines(ctx context.Context, key types.NamespacedName,
 	var machines []*capi.Machine
 	for i := range list.Items {
 		m := &list.Items[i]
-		if policy.NodeLeftAlone(m, cluster) == "" {
+		if _, skipped := policy.SkipsNode(m, cluster); !skipped {
 			m = c.effective(ctx, m, cluster, policy)
 		}
 		machines = append(machines, m)
@@ -108,40 +117,40 @@ func (c *Chain) EffectiveMachines(ctx context.Context, key types.NamespacedName,
 }
 
 // effective returns the Machine as it will be once its chain has inherited. Where an owner cannot be read, or an object is
-// left alone, it counts as it is; no API call is made for it.
+// skipped, it counts as it is; no API call is made for it.
 func (c *Chain) effective(ctx context.Context, m *capi.Machine, cluster *capi.Cluster, policy inherit.Policy) *capi.Machine {
 	cached := *c
 	cached.Live = nil
 	owner, err := cached.MachineOwner(ctx, m)
-	if err != nil || policy.LeftAlone(m, cluster) != "" {
+	if _, skipped := policy.Skips(m, cluster); err != nil || skipped {
 		return m
 	}
 	template := owner.Template
 	switch object := owner.Object.(type) {
 	case *capi.MachineSet:
-		md, err := cached.MachineDeployment(ctx, object)
-		if err == nil && md != nil && policy.LeftAlone(object, cluster) == "" {
-			template = inherit.TemplateOfMachineSet(policy.EffectiveMachineSet(cached.effectiveMachineDeployment(ctx, md, policy), object))
-		}
+		template = inherit.TemplateOfMachineSet(cached.effectiveMachineSet(ctx, object, cluster, policy))
 	case *capi.MachinePool:
-		template = inherit.TemplateOfMachinePool(cached.effectiveMachinePool(ctx, object, policy))
+		template = inherit.TemplateOfMachinePool(cached.effectiveMachinePool(ctx, object, cluster, policy))
 	case *unstructured.Unstructured:
-		template = cached.effectiveControlPlane(ctx, owner.controlPlane, policy)
+		template = cached.effectiveControlPlane(ctx, owner.controlPlane, cluster, policy)
 	}
 	return policy.EffectiveMachine(template, m)
 }
 
-func (c *Chain) effectiveMachineDeployment(ctx context.Context, md *capi.MachineDeployment, policy inherit.Policy) *capi.MachineDeployment {
-	section, err := section(ctx, c, md, md.Spec.ClusterName, policy, inherit.SectionOfMachineDeployment)
-	if err != nil || section == nil {
-		return md
+func (c *Chain) effectiveMachineSet(ctx context.Context, ms *capi.MachineSet, cluster *capi.Cluster, policy inherit.Policy) *capi.MachineSet {
+	md, err := c.MachineDeployment(ctx, ms)
+	if _, skipped := policy.Skips(ms, cluster); err != nil || md == nil || skipped {
+		return ms
 	}
-	return policy.EffectiveMachineDeployment(*section, md)
+	if section := effectiveSection(ctx, c, md, cluster, policy, inherit.SectionOfMachineDeployment); section != nil {
+		md = policy.EffectiveMachineDeployment(*section, md)
+	}
+	return policy.EffectiveMachineSet(md, ms)
 }
 
-func (c *Chain) effectiveMachinePool(ctx context.Context, mp *capi.MachinePool, policy inherit.Policy) *capi.MachinePool {
-	section, err := section(ctx, c, mp, mp.Spec.ClusterName, policy, inherit.SectionOfMachinePool)
-	if err != nil || section == nil {
+func (c *Chain) effectiveMachinePool(ctx context.Context, mp *capi.MachinePool, cluster *capi.Cluster, policy inherit.Policy) *capi.MachinePool {
+	section := effectiveSection(ctx, c, mp, cluster, policy, inherit.SectionOfMachinePool)
+	if section == nil {
 		return mp
 	}
 	return policy.EffectiveMachinePool(*section, mp)
@@ -149,9 +158,9 @@ func (c *Chain) effectiveMachinePool(ctx context.Context, mp *capi.MachinePool, 
 
 // effectiveControlPlane returns what the control plane will declare once rule 1 has reached it. The first look at a kind waits
 // for its schema, as that of an admission request about one does.
-func (c *Chain) effectiveControlPlane(ctx context.Context, cp *capi.ControlPlane, policy inherit.Policy) *inherit.Template {
-	section, err := section(ctx, c, cp, clusterLabel(cp), policy, inherit.SectionOfControlPlane)
-	if err != nil || section == nil || c.Layout == nil {
+func (c *Chain) effectiveControlPlane(ctx context.Context, cp *capi.ControlPlane, cluster *capi.Cluster, policy inherit.Policy) *inherit.Template {
+	section := effectiveSection(ctx, c, cp, cluster, policy, inherit.SectionOfControlPlane)
+	if section == nil || c.Layout == nil {
 		return inherit.TemplateOfControlPlane(cp)
 	}
 	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
@@ -161,6 +170,18 @@ func (c *Chain) effectiveControlPlane(ctx context.Context, cp *capi.ControlPlane
 		return inherit.TemplateOfControlPlane(cp)
 	}
 	return policy.EffectiveControlPlane(*section, cp, layout)
+}
+
+// effectiveSection returns what a topology declares for the object; nil where that is nothing, or where the object is skipped.
+func effectiveSection[T metav1.Object](
+	ctx context.Context, c *Chain, object T, cluster *capi.Cluster, policy inherit.Policy,
+	of func(*capi.Cluster, *capi.ClusterClass, T) *inherit.Section,
+) *inherit.Section {
+	section, err := section(ctx, c, object, cluster, of)
+	if _, skipped := policy.Skips(object, cluster); err != nil || skipped {
+		return nil
+	}
+	return section
 }
 
 // MachineOf returns the Machine of the chain's Cluster that a Node is, or nil where there is none.
@@ -219,17 +240,6 @@ func (c *Chain) poolOf(ctx context.Context, node *corev1.Node) (*capi.MachinePoo
 		return nil, nil
 	}
 	return latest(ctx, c, &own[0])
-}
-
-// inheritsFromPool returns a Machine that stands for the MachinePool; nil where the pool is left alone.
-func (c *Chain) inheritsFromPool(ctx context.Context, node *corev1.Node, pool *capi.MachinePool, policy inherit.Policy) (*capi.Machine, error) {
-	cluster, err := c.Cluster(ctx, pool.Namespace, pool.Spec.ClusterName)
-	if err != nil || cluster == nil || policy.LeftAlone(pool, cluster) != "" {
-		return nil, err
-	}
-	m := inherit.MachineOfPool(c.effectiveMachinePool(ctx, pool, policy))
-	m.Spec.ProviderID = node.Spec.ProviderID
-	return m, nil
 }
 
 // isOwn reports whether a Cluster is the one whose Nodes the chain knows.

@@ -138,8 +138,10 @@ func TestInherits(t *testing.T) {
 			if tc.node == nil {
 				tc.node = node("n")
 			}
-			m, err := chain.Inherits(t.Context(), tc.node, tc.policy)
+			decided, err := chain.EvaluateNode(t.Context(), tc.node, tc.policy)
 			Expect(err).NotTo(HaveOccurred())
+			m := decided.Machine
+			Expect(decided.Inherits()).To(Equal(m != nil))
 			Expect(live.gets).To(BeZero(), "a Node is not worth a call")
 			if tc.want == nil {
 				Expect(m).To(BeNil())
@@ -176,8 +178,9 @@ func TestNodesOfAPool(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			cached := append(slices.Clone(tc.cached), &capi.Cluster{ObjectMeta: named("c", "")})
-			m, err := (&Chain{Cache: holds(t, cached...), ManagementCluster: itself}).Inherits(t.Context(), tc.node, inherit.Policy{})
+			decided, err := (&Chain{Cache: holds(t, cached...), ManagementCluster: itself}).EvaluateNode(t.Context(), tc.node, inherit.Policy{})
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
+			m := decided.Machine
 			if tc.want == "" {
 				NewWithT(t).Expect(m).To(BeNil())
 				return

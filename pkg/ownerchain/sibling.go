@@ -13,28 +13,34 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// SiblingInherits applies rules 4 and 8 to an InfraMachine or a BootstrapConfig. Cluster API creates them before their
+// evaluateSibling applies rules 4 and 8 to an InfraMachine or a BootstrapConfig. Cluster API creates them before their
 // Machine, and lets the Machine's owner own them until then.
-func (c *Chain) SiblingInherits(ctx context.Context, sibling *metav1.PartialObjectMetadata, policy inherit.Policy) (*Inheritance, error) {
+func (c *Chain) evaluateSibling(
+	ctx context.Context, sibling *metav1.PartialObjectMetadata, cluster *capi.Cluster, policy inherit.Policy,
+) (Decision, error) {
 	name := clusterLabel(sibling)
 	if name == "" || inherit.IsTemplate(sibling.Kind) {
-		return nil, nil
-	}
-	cluster, err := c.Cluster(ctx, sibling.Namespace, name)
-	if err != nil || (inherit.Policy{}).LeftAlone(sibling, cluster) != "" {
-		return nil, err
+		return skip(inherit.NotOfMachine), nil
 	}
 	owner, instance, err := c.siblingOwner(ctx, sibling, name)
-	if err != nil || owner.Missing || instance == nil || policy.LeftAlone(instance, cluster) != "" {
-		return nil, err
+	if err != nil || owner.Outcome == inherit.OwnerNotFound {
+		return ownerNotFound(), err
 	}
-	return &Inheritance{Desired: policy.Sibling(owner.Template), Sources: func(ctx context.Context) inherit.Sources {
+	if instance == nil {
+		return skip(inherit.NotOfMachine), nil
+	}
+	if why, skipped := policy.Skips(instance, cluster); skipped {
+		return skip(why), nil
+	}
+	decided := inherits(policy.Sibling(owner.Template), nil, func(ctx context.Context) inherit.Sources {
 		object := instance
 		if topologyOf(sibling, name) != "" {
 			object = sibling
 		}
 		return inherit.Sources{All: c.forSources().ofOwner(ctx, object, name, owner)}
-	}}, nil
+	})
+	decided.Outcome = owner.Outcome
+	return decided, nil
 }
 
 // siblingOwner returns the owner of the sibling's Machine, and the object that says whether it is left alone: the Machine,

@@ -134,18 +134,22 @@ func TestSiblingInherits(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			live, before := holds(t, tc.live...), tc.sibling.DeepCopy()
 
-			found, err := (&Chain{Cache: holds(t, tc.cached...), Live: live}).SiblingInherits(t.Context(), tc.sibling, tc.policy)
+			found, err := ExternalObjects().Evaluate(t.Context(), &Chain{Cache: holds(t, tc.cached...), Live: live}, tc.sibling, tc.policy)
 
 			Expect(err).NotTo(HaveOccurred())
 			Expect(live.gets).To(Equal(tc.asked))
 			Expect(live.gets).To(BeNumerically("<=", 1), "an admission request costs one call at most")
 			Expect(tc.sibling).To(Equal(before), "the input is not mutated")
 			if tc.brings == "" && !tc.nobody {
-				Expect(found).To(BeNil())
+				Expect(found.Untouched()).To(BeTrue())
+				Expect(found.Reason).NotTo(BeEmpty())
 				return
 			}
-			Expect(found).NotTo(BeNil())
-			Expect(found.Desired.Orphan).To(Equal(tc.nobody))
+			if tc.nobody {
+				Expect(found.Outcome).To(Equal(inherit.NoOwner))
+			} else {
+				Expect(found.Outcome).To(Equal(inherit.Inherits))
+			}
 			if tc.brings != "" {
 				source := found.Sources(t.Context()).Of(inherit.Entry{What: "label", Name: tc.brings})
 				Expect(source.String()).To(Equal(tc.declarer))
@@ -160,9 +164,9 @@ func TestSiblingThatCannotBeLookedUp(t *testing.T) {
 	broken := &reader{err: errors.New("timeout")}
 	for name, chain := range map[string]*Chain{"a cache that fails": {Cache: broken}, "an API server that fails": {Cache: holds(t), Live: broken}} {
 		for _, object := range []*metav1.PartialObjectMetadata{sibling("Machine/m"), sibling("MachineSet/ms", notYet), sibling(acme+" AcmeControlPlane/cp", notYet)} {
-			found, err := chain.SiblingInherits(t.Context(), object, inherit.Policy{})
+			found, err := ExternalObjects().Evaluate(t.Context(), chain, object, inherit.Policy{})
 			NewWithT(t).Expect(err).To(MatchError(ContainSubstring("timeout")), name)
-			NewWithT(t).Expect(found).To(BeNil(), name)
+			NewWithT(t).Expect(found.Untouched()).To(BeTrue(), name)
 		}
 	}
 }

@@ -58,7 +58,7 @@ func TestAControlPlaneOfAKindThatIsNotListed(t *testing.T) {
 			}
 			Expect(err).NotTo(HaveOccurred())
 			Expect(owner.Template != nil).To(Equal(tc.found))
-			Expect(owner.Missing).To(Equal(!tc.found))
+			Expect(owner.Outcome == inherit.OwnerNotFound).To(Equal(!tc.found))
 		})
 	}
 }
@@ -70,9 +70,9 @@ func TestANodeDoesNotWaitForAKindThatIsNotListed(t *testing.T) {
 	m.Spec.ProviderID = "id"
 	cluster := &capi.Cluster{ObjectMeta: named("c", "")}
 	chain := Chain{ManagementCluster: itself, Cache: withoutProviders{holds(t, m, cluster)}, Live: &reader{err: errors.New("it was asked")}}
-	found, err := chain.Inherits(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{ProviderID: "id"}}, inherit.Policy{})
+	found, err := chain.EvaluateNode(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{ProviderID: "id"}}, inherit.Policy{})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(found).To(HaveField("Name", "m"))
+	Expect(found).To(HaveField("Machine.Name", "m"))
 }
 
 // What Cluster API refuses is given up even so: nothing could be written any more.
@@ -81,9 +81,9 @@ func TestAMachineWhoseOwnersKindIsNotListedGivesRefusedTaintsUp(t *testing.T) {
 	m := machine("m", acme+" AcmeControlPlane/cp")
 	chain := Chain{Cache: withoutProviders{holds(t)}}
 	policy := inherit.Policy{ClusterAPITaints: inherit.PropagationDisabled}
-	_, err := chain.MachineInherits(t.Context(), m, policy)
+	_, err := Machines().Evaluate(t.Context(), &chain, m, policy)
 	Expect(providers.OnlyNotListed(err)).To(BeTrue())
 
 	m.Spec.Taints = []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}
-	Expect(chain.MachineInherits(t.Context(), m, policy)).To(HaveField("Desired.TaintsRefused", true))
+	Expect(Machines().Evaluate(t.Context(), &chain, m, policy)).To(HaveField("Desired.TaintsRefused", true))
 }

@@ -9,59 +9,64 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
 
-// inherits asks the owner chain what one child is to inherit; nil: nothing for now.
-type inherits func(context.Context, *ownerchain.Chain) (*ownerchain.Inheritance, error)
-
 // bring makes a child carry what it inherits, if it has not got it. A child that has lost something is looked at again with
-// owners that are as fresh as the child: see settled.
-func (d Dependencies) bring(ctx context.Context, object client.Object, current inherit.Object, ask inherits) error {
-	found, err := ask(ctx, d.Chain)
-	if err != nil || found == nil {
+// owners that are as fresh as the child: see settled. The object is the child as it is stored, where that is another type.
+func bring[P metav1.Object](ctx context.Context, d Dependencies, kind ownerchain.Kind[P], child P, object client.Object) error {
+	decided, err := kind.Evaluate(ctx, d.Chain, child, d.Policy())
+	if err != nil {
+		return err
+	}
+	if decided.Untouched() {
+		ctrl.LoggerFrom(ctx).V(2).Info("The object inherits nothing for now", "reason", decided.Reason)
+		return nil
+	}
+	current, err := kind.Content(ctx, d.Schemas, child)
+	if err != nil {
 		return err
 	}
 	gvk, err := apiutil.GVKForObject(object, d.Client.Scheme())
 	if err != nil {
 		return fmt.Errorf("finding the kind of %T: %w", object, err)
 	}
-	plan, err := ownership.New(object, current, found.Desired)
+	plan, err := ownership.New(object, current, decided.Desired)
 	if err != nil {
 		return err
 	}
-	if leftOut := errors.Join(found.LeftOut, plan.LeftOut()); leftOut != nil {
-		d.leftOut(object, found.Sources(ctx).Located(leftOut))
+	if problems := errors.Join(decided.Problems, plan.LeftOut()); problems != nil {
+		d.leftOut(object, decided.Sources(ctx).Located(problems))
 	}
-	child := childKey{gvk.GroupKind(), client.ObjectKeyFromObject(object)}
+	key := childKey{gvk.GroupKind(), client.ObjectKeyFromObject(object)}
 	if !plan.Needed() {
-		had := found.Desired
+		had := decided.Desired
 		had.Layout = current.Layout
-		d.settled.set(child, had)
+		d.settled.set(key, had)
 		return nil
 	}
-	if d.settled.lost(child, plan) {
+	if d.settled.lost(key, plan) {
 		fresh, bounded, cancel := d.Chain.Fresh(ctx, d.Live)
 		defer cancel()
-		if found, err = ask(bounded, fresh); err != nil || found == nil {
+		if decided, err = kind.Evaluate(bounded, fresh, child, d.Policy()); err != nil || decided.Untouched() {
 			return err
 		}
-		if plan, err = ownership.New(object, current, found.Desired); err != nil || !plan.Needed() {
+		if plan, err = ownership.New(object, current, decided.Desired); err != nil || !plan.Needed() {
 			return err
 		}
 	}
 	return d.patience.with(ctx, gvk.GroupKind(), func(ctx context.Context) error {
 		if plan.Adopts() || plan.GivesUp() {
-			return d.patch(ctx, object, gvk, current, found.Desired)
+			return d.patch(ctx, object, gvk, current, decided.Desired)
 		}
 		return d.apply(ctx, object, gvk, plan)
 	})

@@ -12,8 +12,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
-	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
@@ -23,13 +21,10 @@ type object[T any] interface {
 	client.Object
 }
 
-// children brings the objects of one kind what they inherit. What that is, the owner chain says, to webhooks and loop
-// alike.
+// children applies to the objects of one kind what they inherit.
 type children[T any, P object[T]] struct {
 	Dependencies
-	kind     string
-	inherits func(*ownerchain.Chain, context.Context, P, inherit.Policy) (*ownerchain.Inheritance, error)
-	has      func(context.Context, P) inherit.Object
+	kind ownerchain.Kind[P]
 	// before does what has to be done also for an object that inherits nothing for now, and also what else a change of the
 	// object or its owner leads to. They may be nil.
 	before, also func(context.Context, P) error
@@ -39,7 +34,7 @@ type children[T any, P object[T]] struct {
 func (r children[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	child := P(new(T))
 	if err := r.Client.Get(ctx, req.NamespacedName, child); err != nil {
-		return ctrl.Result{}, gone(err, r.kind)
+		return ctrl.Result{}, gone(err, r.kind.Name)
 	}
 	if cluster := child.GetLabels()[clusterv1.ClusterNameLabel]; cluster != "" {
 		ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Cluster", klog.KRef(req.Namespace, cluster)))
@@ -49,9 +44,7 @@ func (r children[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 			return ctrl.Result{}, err
 		}
 	}
-	err := r.bring(ctx, child, r.has(ctx, child), func(ctx context.Context, chain *ownerchain.Chain) (*ownerchain.Inheritance, error) {
-		return r.inherits(chain, ctx, child, r.Policy())
-	})
+	err := bring(ctx, r.Dependencies, r.kind, child, child)
 	if r.also != nil {
 		err = errors.Join(err, r.also(ctx, child))
 	}
@@ -66,40 +59,7 @@ func gone(err error, kind string) error {
 	return fmt.Errorf("getting the %s: %w", kind, err)
 }
 
-func (d Dependencies) machineDeployments() children[capi.MachineDeployment, *capi.MachineDeployment] {
-	return children[capi.MachineDeployment, *capi.MachineDeployment]{
-		Dependencies: d, kind: "MachineDeployment",
-		inherits: (*ownerchain.Chain).MachineDeploymentInherits, has: always(inherit.OfMachineDeployment),
-	}
-}
-
-func (d Dependencies) machinePools() children[capi.MachinePool, *capi.MachinePool] {
-	return children[capi.MachinePool, *capi.MachinePool]{
-		Dependencies: d, kind: "MachinePool",
-		inherits: (*ownerchain.Chain).MachinePoolInherits, has: always(inherit.OfMachinePool),
-	}
-}
-
-func (d Dependencies) machineSets() children[capi.MachineSet, *capi.MachineSet] {
-	return children[capi.MachineSet, *capi.MachineSet]{
-		Dependencies: d, kind: "MachineSet",
-		inherits: (*ownerchain.Chain).MachineSetInherits, has: always(inherit.OfMachineSet),
-	}
-}
-
-func (d Dependencies) machines() children[capi.Machine, *capi.Machine] {
-	return children[capi.Machine, *capi.Machine]{
-		Dependencies: d, kind: "Machine",
-		inherits: (*ownerchain.Chain).MachineInherits,
-		has: func(ctx context.Context, m *capi.Machine) inherit.Object {
-			object := inherit.OfMachine(m)
-			object.Layout = d.Schemas.Machine(ctx, m.GroupVersionKind())
-			return object
-		},
-	}
-}
-
-// always makes a has of a function that needs nothing else.
-func always[P any](has func(P) inherit.Object) func(context.Context, P) inherit.Object {
-	return func(_ context.Context, object P) inherit.Object { return has(object) }
+// childrenOf returns the reconciler for a kind of the table.
+func childrenOf[T any, P object[T]](d Dependencies, kind ownerchain.Kind[P]) children[T, P] {
+	return children[T, P]{Dependencies: d, kind: kind}
 }

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
-	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
@@ -49,13 +48,7 @@ func (r controlPlanes) sync(ctx context.Context, cluster *capi.Cluster, ref capi
 		return err
 	}
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(ref.Kind, klog.KObj(object)))
-	layout, err := r.Schemas.ControlPlane(ctx, object.GroupVersionKind())
-	if err != nil {
-		return err
-	}
-	return r.bring(ctx, object, inherit.OfControlPlane(cp, layout), func(ctx context.Context, chain *ownerchain.Chain) (*ownerchain.Inheritance, error) {
-		return chain.ControlPlaneInherits(ctx, cp, r.Policy())
-	})
+	return bring(ctx, r.Dependencies, ownerchain.ControlPlanes(), cp, object)
 }
 
 // clusterOf wakes the Cluster of a control plane.

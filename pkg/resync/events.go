@@ -25,7 +25,7 @@ import (
 func resumed() predicate.Predicate {
 	held := func(object client.Object) bool {
 		cluster, ok := object.(*capi.Cluster)
-		return ok && inherit.Policy{}.LeftAlone(&capi.Machine{}, cluster) != ""
+		return ok && (inherit.Paused(cluster) || inherit.Ignored(cluster))
 	}
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
@@ -42,7 +42,7 @@ func createdOrResumed() predicate.Predicate {
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			return inherit.Ignored(e.ObjectNew, nil) && !inherit.Ignored(e.ObjectOld, nil)
+			return inherit.Ignored(e.ObjectNew) && !inherit.Ignored(e.ObjectOld)
 		},
 	}
 	return predicate.Or[client.Object](resumed(), optedOut)

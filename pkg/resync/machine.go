@@ -87,10 +87,7 @@ func (r family) sibling(ctx context.Context, m *capi.Machine, ref capi.ObjectRef
 		return gone(err, ref.Kind)
 	}
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(ref.Kind, klog.KObj(object)))
-	has := inherit.OfSibling(object, gvk.Version)
-	return r.Dependencies.bring(ctx, object, has, func(ctx context.Context, chain *ownerchain.Chain) (*ownerchain.Inheritance, error) {
-		return chain.SiblingInherits(ctx, object, r.Policy())
-	})
+	return bring(ctx, r.Dependencies, ownerchain.ExternalObjects(), object, object)
 }
 
 // machineOf wakes the Machine that controls a sibling.

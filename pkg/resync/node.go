@@ -18,7 +18,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/pace"
@@ -94,17 +93,17 @@ func (r nodes) sync(ctx context.Context, nodes client.Client, chain *ownerchain.
 		return 0, gone(err, "Node")
 	}
 	policy := r.Policy()
-	m, err := r.machineOf(ctx, chain, node, policy, req)
-	if err == nil {
-		err = r.ignored.see(ctx, chain, node, m != nil, req)
-	}
+	decided, err := r.evaluate(ctx, chain, node, policy, req)
 	if err != nil {
 		return 0, err // what is known of the Node stays true until it can be looked at
 	}
-	if m == nil {
+	r.ignored.set(req, decided.Reason.OptedOut())
+	if !decided.Inherits() {
+		ctrl.LoggerFrom(ctx).V(2).Info("The Node inherits nothing for now", "reason", decided.Reason)
 		r.forget(req)
 		return 0, nil
 	}
+	m := decided.Machine
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(cmp.Or(m.Kind, "Machine"), klog.KObj(m)))
 	held, again, err := r.paced(ctx, chain, m, node, req)
 	if err != nil {
@@ -130,28 +129,28 @@ func (r nodes) sync(ctx context.Context, nodes client.Client, chain *ownerchain.
 	return again, nil
 }
 
-// machineOf returns the Machine that the Node inherits from. A Node that has lost something is looked at again with owners
-// that are as fresh as the Node: see settled.
-func (r nodes) machineOf(
+// evaluate decides about the Node. One that has lost something is looked at again with owners that are as fresh as the Node: see
+// settled.
+func (r nodes) evaluate(
 	ctx context.Context, chain *ownerchain.Chain, node *corev1.Node, policy inherit.Policy, req NodeRequest,
-) (*capi.Machine, error) {
-	m, err := chain.Inherits(ctx, node, policy)
-	if err != nil || m == nil {
-		return nil, err
+) (ownerchain.NodeDecision, error) {
+	decided, err := chain.EvaluateNode(ctx, node, policy)
+	if err != nil || !decided.Inherits() {
+		return decided, err
 	}
-	current := inherit.OfNode(node)
+	m, current := decided.Machine, inherit.OfNode(node)
 	result, _ := policy.Node(m, r.settled.believed(req, current), inherit.Privileged)
 	if result.Equal(current) {
 		inherited, _ := policy.Node(m, inherit.NodeState{}, inherit.Privileged)
 		r.settled.set(req, inherited)
-		return m, nil
+		return decided, nil
 	}
 	if !r.settled.lostByNode(req, current, result) {
-		return m, nil
+		return decided, nil
 	}
 	fresh, ctx, cancel := chain.Fresh(ctx, r.Live)
 	defer cancel()
-	return fresh.Inherits(ctx, node, policy)
+	return fresh.EvaluateNode(ctx, node, policy)
 }
 
 // patchNode writes the Node's new state. Taints are an atomic list, so the patch holds only for the version that was read:

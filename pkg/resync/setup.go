@@ -3,13 +3,11 @@
 package resync
 
 import (
-	"context"
 	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -64,8 +62,7 @@ type Dependencies struct {
 
 // Schemas tells where a Machine and a kind of control plane have what they can inherit.
 type Schemas interface {
-	ControlPlane(ctx context.Context, gvk schema.GroupVersionKind) (capi.Layout, error)
-	Machine(ctx context.Context, gvk schema.GroupVersionKind) capi.Layout
+	ownerchain.Schemas
 	// Subscribe returns a channel that gets an event whenever a layout has changed.
 	Subscribe() <-chan event.GenericEvent
 }
@@ -108,11 +105,11 @@ func (d Dependencies) addControlPlanes(mgr ctrl.Manager, b *builder.Builder) err
 }
 
 func (d Dependencies) addMachineDeployments(_ ctrl.Manager, b *builder.Builder) error {
-	return d.declarers(b.For(&capi.MachineDeployment{}), &capi.MachineDeploymentList{}).Complete(d.machineDeployments())
+	return d.declarers(b.For(&capi.MachineDeployment{}), &capi.MachineDeploymentList{}).Complete(childrenOf(d, ownerchain.MachineDeployments()))
 }
 
 func (d Dependencies) addMachinePools(_ ctrl.Manager, b *builder.Builder) error {
-	return d.declarers(b.For(&capi.MachinePool{}), &capi.MachinePoolList{}).Complete(d.machinePools())
+	return d.declarers(b.For(&capi.MachinePool{}), &capi.MachinePoolList{}).Complete(childrenOf(d, ownerchain.MachinePools()))
 }
 
 // declarers wakes the objects of the list's kind when what a topology declares for them changes.
@@ -128,12 +125,12 @@ func (d Dependencies) addMachineSets(_ ctrl.Manager, b *builder.Builder) error {
 		Watches(&capi.MachineDeployment{}, d.children(&capi.MachineSetList{})).
 		Watches(&capi.Cluster{}, d.members(&capi.MachineSetList{}), builder.WithPredicates(resumed())).
 		WatchesRawSource(d.policyChanges(&capi.MachineSetList{})).
-		Complete(d.machineSets())
+		Complete(childrenOf(d, ownerchain.MachineSets()))
 }
 
 func (d Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
 	around := family{Dependencies: d, controlPlanes: d.tracker(mgr), siblings: d.tracker(mgr)}
-	machines := d.machines()
+	machines := childrenOf(d, ownerchain.Machines())
 	machines.before, machines.also = around.watch, around.bring
 	controller, err := b.For(&capi.Machine{}).
 		Watches(&capi.MachineSet{}, d.children(&capi.MachineList{})).

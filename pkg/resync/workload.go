@@ -134,7 +134,7 @@ func (r workloads) admit(ctx context.Context, cluster *capi.Cluster) (again time
 	chosen := r.Admissions.of(cluster)
 	key := client.ObjectKeyFromObject(cluster)
 	// The management cluster's own Nodes are admitted by the webhooks that are installed beside the program.
-	if r.Policy().LeftAlone(cluster, nil) != "" || r.Chain.IsManagementCluster(key) {
+	if _, skipped := r.Policy().Skips(cluster, nil); skipped || r.Chain.IsManagementCluster(key) {
 		chosen = ""
 	}
 	server, err := r.Workloads.GetUncachedClient(ctx, key)

@@ -99,9 +99,9 @@ func (w *world) List(_ context.Context, into client.ObjectList, _ ...client.List
 }
 
 // newest is the Schemas of an API server that has Cluster API's newest version.
-type newest struct{ webhooks.Schemas }
+type newest struct{ ownerchain.Schemas }
 
-// Machine implements webhooks.Schemas.
+// Machine implements ownerchain.Schemas.
 func (newest) Machine(context.Context, schema.GroupVersionKind) capi.Layout {
 	return capi.MachineLayout(clusterv1.GroupVersion.Version)
 }

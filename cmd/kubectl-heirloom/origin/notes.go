@@ -49,23 +49,27 @@ func endsAt(name string, object metav1.Object) string {
 
 // leftAlone says why Heirloom does not touch the object now.
 func (c chain) leftAlone() string {
-	why := ""
-	switch {
-	case c.Node != nil && inherit.Deleting(c.Node):
-		why = "it is being deleted"
-	case c.Node != nil:
-		if why = c.rules.NodeLeftAlone(c.Machine, c.Cluster); why != "" {
-			why = "of " + ownerchain.Name("Machine", c.Machine) + ": " + why
-		}
-	case c.Machine != nil:
-		why = c.rules.LeftAlone(c.Machine, c.Cluster)
-	default:
-		why = c.rules.LeftAlone(c.MachineSet, c.Cluster)
-	}
-	if why == "" {
+	why, skipped := c.skipped()
+	if !skipped {
 		return ""
 	}
 	return "Heirloom leaves the object alone for now, because " + why + "."
+}
+
+func (c chain) skipped() (why string, skipped bool) {
+	var reason inherit.Reason
+	switch {
+	case c.Node != nil && inherit.Deleting(c.Node):
+		return string(inherit.IsDeleted), true
+	case c.Node != nil:
+		reason, skipped = c.rules.SkipsNode(c.Machine, c.Cluster)
+		return "of " + ownerchain.Name("Machine", c.Machine) + ": " + string(reason), skipped
+	case c.Machine != nil:
+		reason, skipped = c.rules.Skips(c.Machine, c.Cluster)
+	default:
+		reason, skipped = c.rules.Skips(c.MachineSet, c.Cluster)
+	}
+	return string(reason), skipped
 }
 
 // leftOut lists what is declared and may not be inherited.

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ownerchain
+
+import (
+	"context"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// Decision is what is to become of an object of Cluster API, and where that is declared.
+type Decision struct {
+	inherit.Decision
+	sources func(context.Context) inherit.Sources
+}
+
+// Sources says where what is inherited is declared, for a warning or an Event.
+func (d Decision) Sources(ctx context.Context) inherit.Sources {
+	if d.sources == nil {
+		return inherit.Sources{}
+	}
+	return d.sources(ctx)
+}
+
+func skip(why inherit.Reason) Decision {
+	return Decision{Decision: inherit.Skip(why)}
+}
+
+func ownerNotFound() Decision {
+	return Decision{Decision: inherit.Decision{Outcome: inherit.OwnerNotFound, Reason: inherit.OwnerIsNotFound}}
+}
+
+// NodeDecision is what is to become of a Node: one that is skipped, that is no Machine's (NoOwner), or that inherits.
+type NodeDecision struct {
+	Outcome inherit.Outcome
+	// Reason says why a Node stays as it is.
+	Reason inherit.Reason
+	// Machine is what a Node inherits from: its Machine as it will be once it has itself inherited. For a Node of a MachinePool
+	// without Machines it is one that stands for the pool.
+	Machine *capi.Machine
+}
+
+// Inherits reports whether there is a Machine from which the Node inherits.
+func (d NodeDecision) Inherits() bool {
+	return d.Outcome == inherit.Inherits
+}
+
+func skipNode(why inherit.Reason) NodeDecision {
+	return NodeDecision{Outcome: inherit.Skipped, Reason: why}
+}
+
+func noMachine() NodeDecision {
+	return NodeDecision{Outcome: inherit.NoOwner, Reason: inherit.IsNoMachine}
+}
+
+func nodeInherits(m *capi.Machine) NodeDecision {
+	return NodeDecision{Outcome: inherit.Inherits, Machine: m}
+}

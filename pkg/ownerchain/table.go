@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ownerchain
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// Schemas tells where a Machine and a kind of control plane have what they can inherit.
+type Schemas interface {
+	ControlPlane(ctx context.Context, gvk schema.GroupVersionKind) (capi.Layout, error)
+	Machine(ctx context.Context, gvk schema.GroupVersionKind) capi.Layout
+}
+
+// Kind is a row of the table of kinds: all that differs between them for those who ask what an object inherits. The functions
+// below are the table. P is the type into which objects of the kind are decoded.
+type Kind[P metav1.Object] struct {
+	// Name is the kind's, or that of its role in Cluster API's contract.
+	Name string
+	// Content returns what an object has at the places where it can inherit.
+	Content func(ctx context.Context, schemas Schemas, object P) (inherit.Object, error)
+	// clusterName names the object's Cluster.
+	clusterName func(object P) string
+	// evaluate finds the object's owner and applies the rules to an object that is not skipped. The Cluster may be nil.
+	evaluate func(c *Chain, ctx context.Context, object P, cluster *capi.Cluster, policy inherit.Policy) (Decision, error)
+	// untouched decides once more about an object that would stay as it is. nil: it does.
+	untouched func(policy inherit.Policy, object P, decided inherit.Decision) inherit.Decision
+	// unlabelled says that a watch filter does not count for the object itself, because providers need not copy the label.
+	unlabelled bool
+}
+
+// Evaluate decides what is to become of an object, by what the chain knows. Webhooks and loop both ask it, so that they agree
+// also on when an object is skipped and on who its owner is.
+func (k Kind[P]) Evaluate(ctx context.Context, c *Chain, object P, policy inherit.Policy) (Decision, error) {
+	cluster, err := c.Cluster(ctx, object.GetNamespace(), k.clusterName(object))
+	if err != nil {
+		return Decision{}, err
+	}
+	decided, err := k.decide(ctx, c, object, cluster, policy)
+	if err == nil && decided.Untouched() && k.untouched != nil {
+		decided.Decision = k.untouched(policy, object, decided.Decision)
+	}
+	return decided, err
+}
+
+func (k Kind[P]) decide(ctx context.Context, c *Chain, object P, cluster *capi.Cluster, policy inherit.Policy) (Decision, error) {
+	check := policy
+	if k.unlabelled {
+		check.WatchFilter = ""
+	}
+	if why, skipped := check.Skips(object, cluster); skipped {
+		return skip(why), nil
+	}
+	return k.evaluate(c, ctx, object, cluster, policy)
+}
+
+// ControlPlanes are those of all providers (rule 1). Where one has what it inherits depends on its kind's schema.
+func ControlPlanes() Kind[*capi.ControlPlane] {
+	return Kind[*capi.ControlPlane]{
+		Name: "ControlPlane",
+		Content: func(ctx context.Context, schemas Schemas, cp *capi.ControlPlane) (inherit.Object, error) {
+			layout, err := schemas.ControlPlane(ctx, cp.GroupVersionKind())
+			return inherit.OfControlPlane(cp, layout), err
+		},
+		clusterName: func(cp *capi.ControlPlane) string { return clusterLabel(cp) },
+		evaluate:    (*Chain).evaluateControlPlane,
+	}
+}
+
+// MachineDeployments inherit by rules 2 and 14.
+func MachineDeployments() Kind[*capi.MachineDeployment] {
+	return Kind[*capi.MachineDeployment]{
+		Name:        "MachineDeployment",
+		Content:     always(inherit.OfMachineDeployment),
+		clusterName: func(md *capi.MachineDeployment) string { return md.Spec.ClusterName },
+		evaluate:    (*Chain).evaluateMachineDeployment,
+	}
+}
+
+// MachinePools inherit by rules 3 and 14.
+func MachinePools() Kind[*capi.MachinePool] {
+	return Kind[*capi.MachinePool]{
+		Name:        "MachinePool",
+		Content:     always(inherit.OfMachinePool),
+		clusterName: func(mp *capi.MachinePool) string { return mp.Spec.ClusterName },
+		evaluate:    (*Chain).evaluateMachinePool,
+	}
+}
+
+// MachineSets inherit by rules 5 and 6, and by rule 14 where they stand alone.
+func MachineSets() Kind[*capi.MachineSet] {
+	return Kind[*capi.MachineSet]{
+		Name:        "MachineSet",
+		Content:     always(inherit.OfMachineSet),
+		clusterName: func(ms *capi.MachineSet) string { return ms.Spec.ClusterName },
+		evaluate:    (*Chain).evaluateMachineSet,
+	}
+}
+
+// Machines inherit by rules 4, 8 and 9.
+func Machines() Kind[*capi.Machine] {
+	return Kind[*capi.Machine]{
+		Name: "Machine",
+		Content: func(ctx context.Context, schemas Schemas, m *capi.Machine) (inherit.Object, error) {
+			object := inherit.OfMachine(m)
+			object.Layout = schemas.Machine(ctx, m.GroupVersionKind())
+			return object, nil
+		},
+		clusterName: func(m *capi.Machine) string { return m.Spec.ClusterName },
+		evaluate:    (*Chain).evaluateMachine,
+		untouched:   inherit.Policy.SkipMachine,
+	}
+}
+
+// ExternalObjects are InfraMachines and BootstrapConfigs of all providers (rules 4 and 8).
+func ExternalObjects() Kind[*metav1.PartialObjectMetadata] {
+	return Kind[*metav1.PartialObjectMetadata]{
+		Name:        "external object",
+		Content:     always(inherit.OfSibling),
+		clusterName: func(object *metav1.PartialObjectMetadata) string { return clusterLabel(object) },
+		evaluate:    (*Chain).evaluateSibling,
+		unlabelled:  true,
+	}
+}
+
+// always returns the content of a kind that has it at the same places in every schema.
+func always[P any](of func(P) inherit.Object) func(context.Context, Schemas, P) (inherit.Object, error) {
+	return func(_ context.Context, _ Schemas, object P) (inherit.Object, error) { return of(object), nil }
+}
