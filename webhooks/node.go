@@ -3,7 +3,6 @@
 package webhooks
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
@@ -58,27 +56,27 @@ func (h nodes) against(ctx context.Context, req admission.Request, node *corev1.
 	if !decision.Inherits() {
 		return untouched(ctx, decision.Reason), nil
 	}
-	m := decision.Machine
+	from := decision.Source
 	current := inherit.OfNode(node)
-	result, leftOut := policy.NodeHolding(m, held(req, policy, m, node), current, writer)
+	result, leftOut := policy.NodeHolding(from, held(req, policy, from, node), current, writer)
 	decided := answer{outcome: metrics.Unchanged}
 	if !result.Equal(current) {
 		decided = answer{outcome: metrics.Injected, patch: patchNode(current, result)}
 		decided.brought, decided.removed = sorts(inherit.Brought(current, result)), sorts(inherit.Removed(current, result))
 		kept := keptOfNode(req, current, result)
-		decided.kept, decided.warnings = sorts(kept), h.warnings(ctx, m, kept)
+		decided.kept, decided.warnings = sorts(kept), h.warnings(ctx, from, kept)
 	}
 	if leftOut != nil {
-		decided.warn(h.Chain.MachineSources(ctx, m).Located(leftOut))
+		decided.warn(h.Chain.NodeSources(ctx, from).Located(leftOut))
 	}
 	return decided, nil
 }
 
 // held returns the taints that would evict Pods of a Node in use: at their own pace, the loop brings them. What the Node is
 // stored with already evicts nobody when it is put back.
-func held(req admission.Request, policy inherit.Policy, m *capi.Machine, node *corev1.Node) []taint.ID {
+func held(req admission.Request, policy inherit.Policy, from inherit.NodeSource, node *corev1.Node) []taint.ID {
 	now := time.Now()
-	if !policy.PaceEviction || len(inherit.Evicting(m, node, nil, now)) == 0 {
+	if !policy.PaceEviction || len(from.Evicting(node, nil, now)) == 0 {
 		return nil
 	}
 	var before []corev1.Taint
@@ -87,7 +85,7 @@ func held(req admission.Request, policy inherit.Policy, m *capi.Machine, node *c
 			before = old.Taints
 		}
 	}
-	return inherit.Evicting(m, node, before, now)
+	return from.Evicting(node, before, now)
 }
 
 func writerOf(req admission.Request) inherit.Writer {
@@ -132,18 +130,13 @@ func sorts(keys []inherit.NodeKey) []string {
 }
 
 // warnings tells whoever tried to take that away where to change it instead.
-func (h nodes) warnings(ctx context.Context, m *capi.Machine, kept []inherit.NodeKey) []string {
+func (h nodes) warnings(ctx context.Context, from inherit.NodeSource, kept []inherit.NodeKey) []string {
 	if len(kept) == 0 {
 		return nil
 	}
-	sources := h.Chain.MachineSources(ctx, m)
+	sources := h.Chain.NodeSources(ctx, from)
 	return warnings(kept, func(key inherit.NodeKey) string {
-		return fmt.Sprintf("heirloom: %s was kept: the Node inherits it from %s %s/%s; to change it, edit %s",
-			key, kindOf(m), m.Namespace, m.Name, sources.Of(key.Entry()))
+		return fmt.Sprintf("heirloom: %s was kept: the Node inherits it from %s; to change it, edit %s",
+			key, from, sources.Of(key.Entry()))
 	})
-}
-
-// kindOf tells a Machine from one that stands for a MachinePool.
-func kindOf(m *capi.Machine) string {
-	return cmp.Or(m.Kind, "Machine")
 }

@@ -41,7 +41,7 @@ func contentOf(m *capi.Machine, policy inherit.Policy) string {
 	const kubelets = "" // which is no annotation's key
 	room := map[string]string{kubelets: strings.Repeat(" ", kubeletsShare)}
 	// What is left out is reported where the Machine itself, or later its Node, is seen to.
-	state, _ := policy.Node(m, inherit.NodeState{Annotations: room}, inherit.Kubelet)
+	state, _ := policy.Node(inherit.SourceOfMachine(m), inherit.NodeState{Annotations: room}, inherit.Kubelet)
 	delete(state.Annotations, kubelets)
 	lines := []string{"", joinMap(state.Labels), ""}
 	taints := state.Taints

@@ -148,7 +148,7 @@ func expected(node *corev1.Node, machines []*capi.Machine, policy inherit.Policy
 	if _, skipped := policy.SkipsNode(m, &capi.Cluster{}); skipped {
 		return inherit.OfNode(node), nil
 	}
-	state, _ := policy.Node(m, inherit.OfNode(node), inherit.Kubelet)
+	state, _ := policy.Node(inherit.SourceOfMachine(m), inherit.OfNode(node), inherit.Kubelet)
 	return state, m
 }
 

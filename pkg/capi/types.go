@@ -100,17 +100,6 @@ type Machine struct {
 
 	Spec   MachineSpec   `json:"spec,omitempty"`
 	Status MachineStatus `json:"status,omitempty"`
-
-	// Unproven is empty, except in a copy that was made for a Node. It is not stored.
-	Unproven Unproven `json:"-"`
-}
-
-// Unproven says of a Machine that a Node is known to be it by a name or an address only.
-type Unproven struct {
-	// Record is what is written on the Node about that.
-	Record string
-	// Withheld says that the Machine declares labels which the Node does not get for that reason.
-	Withheld bool
 }
 
 // MachineSpec is a trimmed MachineSpec.

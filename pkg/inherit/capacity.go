@@ -56,10 +56,7 @@ func (p Policy) Capacity(current, inherits Object) (map[string]string, error) {
 		return nil, nil
 	}
 	template := overlay(ptr.Deref(current.Template, Content{}), ptr.Deref(inherits.Template, Content{}))
-	node, leftOut := p.Node(&capi.Machine{
-		ObjectMeta: metav1.ObjectMeta{Labels: template.Labels, Annotations: template.Annotations},
-		Spec:       capi.MachineSpec{MachineFields: capi.MachineFields{Taints: p.typed(template.Taints)}},
-	}, NodeState{}, Privileged)
+	node, leftOut := p.Node(sourceOf(template.Labels, template.Annotations, p.typed(template.Taints)), NodeState{}, Privileged)
 	delete(node.Labels, RecordLabel)
 	told := map[string]string{CapacityLabelsAnnotation: formatLabels(node.Labels), CapacityTaintsAnnotation: taint.FormatList(node.Taints)}
 	maps.DeleteFunc(told, func(_, value string) bool { return value == "" })

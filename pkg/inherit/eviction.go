@@ -3,7 +3,6 @@
 package inherit
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -23,22 +21,21 @@ const registration = 10 * time.Minute
 // is one that a kubelet can neither set nor remove.
 const InitializationLabel = "heirloom.node-restriction.kubernetes.io/initialization"
 
-// Evicting returns the taints with effect NoExecute that the Machine declares and that a Node in use would get now, Always or
+// Evicting returns the taints with effect NoExecute that are declared and that a Node in use would get now, Always or
 // Initialize. Bringing one evicts Pods, also in place of one with another value. before are the taints that the Node is
 // stored with, where a write is about to change it: what it has already evicts nobody.
 //
 // Not among them is an Always taint that the Node has had from its Machine and that somebody took away: it is put back.
-func Evicting(m *capi.Machine, node *corev1.Node, before []corev1.Taint, now time.Time) []taint.ID {
+func (s NodeSource) Evicting(node *corev1.Node, before []corev1.Taint, now time.Time) []taint.ID {
 	current := OfNode(node)
 	isNew := node.CreationTimestamp.IsZero() || !current.initialized() && now.Sub(node.CreationTimestamp.Time) < registration
 	if isNew {
 		return nil
 	}
-	declared, _ := taintsOf(m)                                                                  // what is left out is reported where the Node itself is seen to
 	recorded := byID(slices.Concat(RecordOf(current).Taints, recordedTaints(node.Annotations))) // of both, the first counts
 	has, had := byID(current.Taints), byID(before)
 	var evicting []taint.ID
-	for _, declares := range declared.all() {
+	for _, declares := range s.taints.all() {
 		t := taint.ForNode(declares)
 		brought := !current.initialized()
 		if taint.Always(declares) {
@@ -85,33 +82,27 @@ func (ts taintsByID) same(t corev1.Taint) bool {
 
 // NodeHolding is Node for a Node that these taints have to wait for: as if they were not declared yet, see Holding. A Node
 // whose Initialize taints wait has a label that says so.
-func (p Policy) NodeHolding(m *capi.Machine, held []taint.ID, current NodeState, writer Writer) (NodeState, error) {
-	result, err := p.Node(Holding(m, held, current), current, writer)
-	if !holdsInitialization(m, held, current) {
+func (p Policy) NodeHolding(from NodeSource, held []taint.ID, current NodeState, writer Writer) (NodeState, error) {
+	result, err := p.Node(from.Holding(held, current), current, writer)
+	if !from.holdsInitialization(held, current) {
 		return result, err
 	}
 	result.Labels = mergeMaps(result.Labels, map[string]string{InitializationLabel: "waiting"})
 	return result, err
 }
 
-// Holding returns the Machine as it counts for a Node while these taints wait: without them, or with the value that the Node
-// has from an earlier declaration. If an Initialize taint is among them, all those that the Node lacks wait for it: a
-// Node gets them once and together.
-func Holding(m *capi.Machine, held []taint.ID, current NodeState) *capi.Machine {
+// Holding returns the source as it counts for a Node while these taints wait: without them, or with the value that the Node has
+// from an earlier declaration. If an Initialize taint is among them, all those that the Node lacks wait for it: a Node gets them
+// once and together.
+func (s NodeSource) Holding(held []taint.ID, current NodeState) NodeSource {
 	if len(held) == 0 {
-		return m
+		return s
 	}
-	if holdsInitialization(m, held, current) {
-		held = slices.Concat(held, initializing(m))
+	if s.holdsInitialization(held, current) {
+		held = slices.Concat(held, s.initializing())
 	}
-	counting := m.DeepCopy()
-	counting.Spec.Taints = withhold(m.Spec.Taints, held, current)
-	annotated, _ := taint.FromAnnotations(m.Annotations) // as above
-	counting.Annotations = maps.Clone(m.Annotations)
-	delete(counting.Annotations, taint.AlwaysAnnotation)
-	delete(counting.Annotations, taint.InitializeAnnotation)
-	maps.Copy(counting.Annotations, taint.ToAnnotations(withhold(annotated, held, current)))
-	return counting
+	s.taints = declaredTaints{typed: withhold(s.taints.typed, held, current), annotated: withhold(s.taints.annotated, held, current)}
+	return s
 }
 
 // withhold returns the declared taints without those that are held. What the Node has of them, from its Machine, stays.
@@ -133,15 +124,14 @@ func withhold(declared []clusterv1.MachineTaint, held []taint.ID, current NodeSt
 }
 
 // holdsInitialization reports whether one of the held taints is to come with the Node's initialization.
-func holdsInitialization(m *capi.Machine, held []taint.ID, current NodeState) bool {
-	return len(held) > 0 && !current.initialized() && slices.ContainsFunc(initializing(m), sets.New(held...).Has)
+func (s NodeSource) holdsInitialization(held []taint.ID, current NodeState) bool {
+	return len(held) > 0 && !current.initialized() && slices.ContainsFunc(s.initializing(), sets.New(held...).Has)
 }
 
-// initializing returns the Initialize taints that the Machine declares.
-func initializing(m *capi.Machine) []taint.ID {
-	declared, _ := taintsOf(m) // as above
+// initializing returns the Initialize taints that are declared.
+func (s NodeSource) initializing() []taint.ID {
 	var ids []taint.ID
-	for _, t := range declared.all() {
+	for _, t := range s.taints.all() {
 		if taint.Initialize(t) {
 			ids = append(ids, taint.MachineID(t))
 		}

@@ -70,7 +70,7 @@ func TestEvicting(t *testing.T) {
 				node.Labels = map[string]string{inherit.InitializationLabel: "waiting"}
 			}
 
-			evicting := inherit.Evicting(m, node, onNode(tc.before), now)
+			evicting := inherit.SourceOfMachine(m).Evicting(node, onNode(tc.before), now)
 			var got []string
 			for _, id := range evicting {
 				got = append(got, id.String())
@@ -78,12 +78,12 @@ func TestEvicting(t *testing.T) {
 			Expect(got).To(Equal(tc.want))
 
 			before := m.DeepCopy()
-			counting := inherit.Holding(m, evicting, inherit.OfNode(node))
+			counting := inherit.SourceOfMachine(m).Holding(evicting, inherit.OfNode(node))
 			Expect(m).To(Equal(before), "the input is not mutated")
-			Expect(inherit.Evicting(counting, node, onNode(tc.before), now)).To(BeEmpty())
+			Expect(counting.Evicting(node, onNode(tc.before), now)).To(BeEmpty())
 			Expect(counting.Annotations).To(HaveKeyWithValue("note", "x"))
 			if tc.annotated != "" {
-				Expect(counting.Annotations).To(HaveKeyWithValue(taint.AlwaysAnnotation, ContainSubstring("gpu:NoSchedule")), "the others stay")
+				Expect(counting.Unprotected(inherit.NodeState{})).To(ContainElement(HaveField("Key", "gpu")), "the others stay")
 			}
 		})
 	}
@@ -145,12 +145,12 @@ func TestNodeHolding(t *testing.T) {
 				held = append(held, taint.IDOf(h))
 			}
 			policy, m := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}, tc.machine.machine()
-			waits, err := policy.NodeHolding(m, held, tc.node.node(), inherit.Privileged)
+			waits, err := policy.NodeHolding(inherit.SourceOfMachine(m), held, tc.node.node(), inherit.Privileged)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(describe(waits)).To(Equal(describe(tc.waits.node())))
-			again, _ := policy.NodeHolding(m, held, waits, inherit.Privileged)
+			again, _ := policy.NodeHolding(inherit.SourceOfMachine(m), held, waits, inherit.Privileged)
 			Expect(again.Equal(waits)).To(BeTrue(), "it stays so")
-			becomes, _ := policy.NodeHolding(m, nil, waits, inherit.Privileged)
+			becomes, _ := policy.NodeHolding(inherit.SourceOfMachine(m), nil, waits, inherit.Privileged)
 			Expect(describe(becomes)).To(ConsistOf(describe(tc.becomes.node())))
 		})
 	}
@@ -166,8 +166,8 @@ func TestHoldingEvictsNothingAndLosesNothing(t *testing.T) {
 		has := d.content(true).node()
 		node.Labels, node.Annotations, node.Spec.Taints = has.Labels, has.Annotations, has.Taints
 
-		held := inherit.Evicting(m, node, nil, now)
-		waits, _ := policy.NodeHolding(m, held, has, inherit.Privileged)
+		held := inherit.SourceOfMachine(m).Evicting(node, nil, now)
+		waits, _ := policy.NodeHolding(inherit.SourceOfMachine(m), held, has, inherit.Privileged)
 		for _, id := range held {
 			i, before := taint.Find(waits.Taints, id), taint.Find(has.Taints, id)
 			if i >= 0 && (before < 0 || has.Taints[before].Value != waits.Taints[i].Value) {
@@ -175,8 +175,8 @@ func TestHoldingEvictsNothingAndLosesNothing(t *testing.T) {
 			}
 		}
 		node.Labels, node.Annotations, node.Spec.Taints = waits.Labels, waits.Annotations, waits.Taints
-		NewWithT(t).Expect(inherit.Evicting(m, node, nil, now)).To(ConsistOf(held), "seed %d: it still waits for the same", seed)
-		becomes, _ := policy.NodeHolding(m, nil, waits, inherit.Privileged)
+		NewWithT(t).Expect(inherit.SourceOfMachine(m).Evicting(node, nil, now)).To(ConsistOf(held), "seed %d: it still waits for the same", seed)
+		becomes, _ := policy.NodeHolding(inherit.SourceOfMachine(m), nil, waits, inherit.Privileged)
 		for _, id := range held {
 			NewWithT(t).Expect(taint.Find(becomes.Taints, id)).To(BeNumerically(">=", 0), "seed %d: %s was lost", seed, id)
 		}

@@ -22,18 +22,18 @@ func (n nodeSync) guard(result NodeState) NodeState {
 	uninitialized := clusterv1.NodeUninitializedTaint
 	present := taint.Find(n.current.Taints, taint.IDOf(uninitialized)) >= 0
 	if n.writer == Kubelet {
-		if !present && !n.machine.IsControlPlane() {
+		if !present && !n.from.ControlPlane {
 			result.Taints = append(result.Taints, uninitialized)
 			result.Annotations[UninitializedAnnotation] = "added"
 		}
 		again := n.claimed[UninitializedAnnotation] == "added" &&
 			n.claimed[clusterv1.TaintsFromMachineAnnotation] == result.Annotations[clusterv1.TaintsFromMachineAnnotation]
-		if present && again && !n.machine.IsControlPlane() {
+		if present && again && !n.from.ControlPlane {
 			result.Annotations[UninitializedAnnotation] = "added"
 		}
 		return result
 	}
-	if has(n.current.Annotations, UninitializedAnnotation) && !n.machine.Unproven.Withheld {
+	if has(n.current.Annotations, UninitializedAnnotation) && !n.from.withheld {
 		result.Taints = taint.Remove(result.Taints, taint.IDOf(uninitialized))
 		delete(result.Annotations, UninitializedAnnotation)
 	}

@@ -10,16 +10,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// Unprotected returns the Always taints that the Machine declares for its Node and the Node does not carry.
-func Unprotected(m *capi.Machine, node NodeState) []taint.ID {
-	declared, _ := taintsOf(m) // what is left out is reported where the Node itself is seen to
+// Unprotected returns the Always taints that are declared for a Node and that it does not carry.
+func (s NodeSource) Unprotected(node NodeState) []taint.ID {
 	var missing []taint.ID
 	at := taint.Positions(node.Taints)
-	for _, t := range always(declared.all()) {
+	for _, t := range always(s.taints.all()) {
 		if i, ok := at[taint.IDOf(t)]; !ok || node.Taints[i].Value != t.Value {
 			missing = append(missing, taint.IDOf(t))
 		}
@@ -28,8 +26,8 @@ func Unprotected(m *capi.Machine, node NodeState) []taint.ID {
 }
 
 // Unlabelled reports whether the Node lacks a label that it inherits and that its kubelet may not set itself.
-func (p Policy) Unlabelled(m *capi.Machine, node NodeState) bool {
-	for key, value := range m.Labels {
+func (p Policy) Unlabelled(from NodeSource, node NodeState) bool {
+	for key, value := range from.Labels {
 		if restricted(key) && (nodeLabel(key) || p.additionalLabel(key)) {
 			if now, ok := node.Labels[key]; !ok || now != value {
 				return true

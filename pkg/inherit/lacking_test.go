@@ -70,7 +70,7 @@ func TestUnprotected(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var got []string
-			for _, id := range inherit.Unprotected(tc.machine.machine(), tc.node.node()) {
+			for _, id := range inherit.SourceOfMachine(tc.machine.machine()).Unprotected(tc.node.node()) {
 				got = append(got, id.String())
 			}
 			NewWithT(t).Expect(got).To(Equal(tc.want))
@@ -94,7 +94,7 @@ func TestUnlabelled(t *testing.T) {
 		{name: "one that the operator wants on Nodes", machine: content{labels: "kubernetes.io/extra=x"}, want: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			NewWithT(t).Expect(policy.Unlabelled(tc.machine.machine(), tc.node.node())).To(Equal(tc.want))
+			NewWithT(t).Expect(policy.Unlabelled(inherit.SourceOfMachine(tc.machine.machine()), tc.node.node())).To(Equal(tc.want))
 		})
 	}
 }

@@ -109,7 +109,7 @@ func TestNeverInherited(t *testing.T) {
 			Expect(describeContent(&m.Top)).To(Equal(content{labels: "ok=1", annotations: "ok=1"}.want()), "rule 8")
 
 			everything := inherit.Policy{AdditionalLabels: regexes(".*"), AdditionalAnnotations: regexes(".*")}
-			node, err := everything.Node(both.machine(), content{}.initialized(), inherit.Privileged)
+			node, err := everything.Node(inherit.SourceOfMachine(both.machine()), content{}.initialized(), inherit.Privileged)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(unrecorded(node).Labels).To(Equal(labels("ok=1")), "rule 11")
 			Expect(node.Annotations).NotTo(HaveKey(key), "rule 12")

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -76,17 +75,16 @@ func rulesOfNode() []Rule {
 	}
 }
 
-// Node is rules 11, 12 and 13: the state of a Node after it has inherited from its Machine in a write by writer.
-// The error says what had to be left out; the state is right without it.
-func (p Policy) Node(m *capi.Machine, current NodeState, writer Writer) (NodeState, error) {
-	declared, taintsErr := taintsOf(m)
-	n := nodeSync{policy: p, machine: m, taints: declared, claimed: current.Annotations, current: current, writer: writer}
+// Node is rules 11, 12 and 13: the state of a Node after it has inherited in a write by writer. The error says what had to be left
+// out; the state is right without it.
+func (p Policy) Node(from NodeSource, current NodeState, writer Writer) (NodeState, error) {
+	n := nodeSync{policy: p, from: from, claimed: current.Annotations, current: current, writer: writer}
 	if writer == Kubelet {
 		n.current.Annotations = filter(current.Annotations, func(key string) bool { return !tracks(key) })
 	}
 	n.record = RecordOf(n.current)
 	metadata, metadataErr := n.metadata()
-	result, err := n.completed(metadata), errors.Join(metadataErr, taintsErr)
+	result, err := n.completed(metadata), errors.Join(metadataErr, from.problems)
 	size := tooLarge(n.current, result)
 	if size == nil {
 		return result, err
@@ -99,12 +97,10 @@ func (p Policy) Node(m *capi.Machine, current NodeState, writer Writer) (NodeSta
 	return result, err
 }
 
-// nodeSync is one write of a Node, with what is known of it and of its Machine.
+// nodeSync is one write of a Node, with what is known of it and of what it inherits from.
 type nodeSync struct {
-	policy  Policy
-	machine *capi.Machine
-	// taints are those that the Machine declares and a Node can have.
-	taints machineTaints
+	policy Policy
+	from   NodeSource
 	// claimed are the annotations with which a kubelet comes, current the Node without those that it cannot know.
 	claimed map[string]string
 	current NodeState
@@ -126,22 +122,22 @@ func (n nodeSync) completed(metadata NodeState) NodeState {
 
 // metadata is rules 11 and 12. The error lists what no Node can carry, which is left out.
 func (n nodeSync) metadata() (result NodeState, err error) {
-	m, current := n.machine, n.current
+	from, current := n.from, n.current
 	labels := mapSync{
-		current: current.Labels, declared: m.Labels, recorded: sets.New(n.record.Labels...), vouches: n.record.vouches(),
+		current: current.Labels, declared: from.Labels, recorded: sets.New(n.record.Labels...), vouches: n.record.vouches(),
 		byRule: nodeLabel, byOperator: n.policy.additionalLabel,
 		rules:    current.Annotations[clusterv1.LabelsFromMachineAnnotation],
 		operator: current.Annotations[LabelsFromMachineAnnotation],
 	}
-	noLabels, labelsErr := invalidLabels(m.Labels, labels.brings)
+	noLabels, labelsErr := invalidLabels(from.Labels, labels.brings)
 	labels.withhold = func(key string) bool { return noLabels.Has(key) || n.writer == Kubelet && restricted(key) }
 	annotations := mapSync{
-		current: current.Annotations, declared: m.Annotations, vouches: anything,
+		current: current.Annotations, declared: from.Annotations, vouches: anything,
 		byRule: nodeAnnotation, byOperator: n.policy.additionalAnnotation,
 		rules:    current.Annotations[clusterv1.AnnotationsFromMachineAnnotation],
 		operator: current.Annotations[AnnotationsFromMachineAnnotation],
 	}
-	noAnnotations, annotationsErr := invalidAnnotations(m.Annotations, annotations.brings)
+	noAnnotations, annotationsErr := invalidAnnotations(from.Annotations, annotations.brings)
 	annotations.withhold = noAnnotations.Has
 
 	var labelKeys, extraLabels, annotationKeys, extraAnnotations string
@@ -151,20 +147,20 @@ func (n nodeSync) metadata() (result NodeState, err error) {
 	setOwnTracking(result.Annotations, LabelsFromMachineAnnotation, extraLabels)
 	setTracking(result.Annotations, clusterv1.AnnotationsFromMachineAnnotation, annotationKeys)
 	setOwnTracking(result.Annotations, AnnotationsFromMachineAnnotation, extraAnnotations)
-	setOwnTracking(result.Annotations, MatchedByAddressAnnotation, m.Unproven.Record)
+	setOwnTracking(result.Annotations, MatchedByAddressAnnotation, from.matched)
 	return result, errors.Join(labelsErr, annotationsErr)
 }
 
 // withTaints is rule 13: result with the taints, and with the annotations that track them.
 func (n nodeSync) withTaints(result NodeState) NodeState {
 	p, current := n.policy, n.current
-	result.Taints = taint.Sync(current.Taints, n.taints.all(), n.record.Taints, current.initialized())
+	result.Taints = taint.Sync(current.Taints, n.from.taints.all(), n.record.Taints, current.initialized())
 	if result.Annotations == nil {
 		result.Annotations = map[string]string{}
 	}
-	typed, held := p.divideTyped(always(n.taints.typed), current.Annotations)
+	typed, held := p.divideTyped(always(n.from.taints.typed), current.Annotations)
 	result.Annotations[clusterv1.TaintsFromMachineAnnotation] = p.formatTyped(typed, current.Annotations[clusterv1.TaintsFromMachineAnnotation])
-	setOwnTracking(result.Annotations, TaintsFromMachineAnnotation, taint.FormatList(append(always(n.taints.annotated), held...)))
+	setOwnTracking(result.Annotations, TaintsFromMachineAnnotation, taint.FormatList(append(always(n.from.taints.annotated), held...)))
 	return result
 }
 
@@ -185,28 +181,6 @@ func (p Policy) divideTyped(typed []corev1.Taint, annotations map[string]string)
 		}
 	}
 	return listed, held
-}
-
-// machineTaints are the taints of a Machine by the way in which they are declared.
-type machineTaints struct {
-	typed, annotated []clusterv1.MachineTaint
-}
-
-func (t machineTaints) all() []clusterv1.MachineTaint {
-	return taint.Merge(t.typed, t.annotated)
-}
-
-// taintsOf returns the taints that the Machine declares for its Node, each once: the typed one wins.
-func taintsOf(m *capi.Machine) (machineTaints, error) {
-	typed, typedErr := taint.Usable(roleOf(m), taint.Merge(m.Spec.Taints, nil))
-	annotated, parseErr := taint.FromAnnotations(m.Annotations)
-	annotated, annotatedErr := taint.Usable(roleOf(m), annotated)
-	wins := sets.New[taint.ID]()
-	for _, t := range typed {
-		wins.Insert(taint.MachineID(t))
-	}
-	annotated = slices.DeleteFunc(annotated, func(t clusterv1.MachineTaint) bool { return wins.Has(taint.MachineID(t)) })
-	return machineTaints{typed: typed, annotated: annotated}, errors.Join(typedErr, parseErr, annotatedErr)
 }
 
 func always(taints []clusterv1.MachineTaint) []corev1.Taint {

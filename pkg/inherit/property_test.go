@@ -80,9 +80,9 @@ func TestNodeProperties(t *testing.T) {
 		machine, node, policy := d.content(false), d.content(true), d.policy()
 		m, before := machine.machine(), node.node()
 
-		once, _ := policy.Node(m, before, inherit.Privileged)
-		twice, _ := policy.Node(m, once, inherit.Privileged)
-		registered, _ := policy.Node(m, before, inherit.Kubelet)
+		once, _ := policy.Node(inherit.SourceOfMachine(m), before, inherit.Privileged)
+		twice, _ := policy.Node(inherit.SourceOfMachine(m), once, inherit.Privileged)
+		registered, _ := policy.Node(inherit.SourceOfMachine(m), before, inherit.Kubelet)
 
 		fail := func(reason string) {
 			t.Fatalf("run %d: %s\nMachine %+v\nNode %+v\nonce %q\ntwice %q\nregistered %q", i, reason, machine, node,
@@ -132,7 +132,7 @@ func TestTenThousandKeys(t *testing.T) {
 	Expect(inherited.Top.Labels).To(HaveLen(10_000))
 	Expect(inherited.Top.Annotations).To(HaveLen(10_000))
 
-	_, err = inherit.Policy{}.Node(m, content{}.node(), inherit.Privileged)
+	_, err = inherit.Policy{}.Node(inherit.SourceOfMachine(m), content{}.node(), inherit.Privileged)
 	Expect(err).To(MatchError(ContainSubstring("a Node has no room for all of them")))
 }
 
@@ -147,15 +147,15 @@ func TestAsManyKeysAsANodeHasRoomFor(t *testing.T) {
 			m.Annotations[key] = "y"
 		}
 	}
-	node, err := inherit.Policy{}.Node(m, content{}.node(), inherit.Privileged)
+	node, err := inherit.Policy{}.Node(inherit.SourceOfMachine(m), content{}.node(), inherit.Privileged)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(unrecorded(node).Labels).To(HaveLen(6_000))
 	Expect(strings.Split(node.Annotations["cluster.x-k8s.io/labels-from-machine"], ",")).To(HaveLen(6_000))
-	again, err := inherit.Policy{}.Node(m, node, inherit.Privileged)
+	again, err := inherit.Policy{}.Node(inherit.SourceOfMachine(m), node, inherit.Privileged)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(again.Equal(node)).To(BeTrue())
 
-	empty, err := inherit.Policy{}.Node(&capi.Machine{}, node, inherit.Privileged)
+	empty, err := inherit.Policy{}.Node(inherit.SourceOfMachine(&capi.Machine{}), node, inherit.Privileged)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(unrecorded(empty).Labels).To(BeEmpty())
 	Expect(describeMap("", empty.Annotations)).To(HaveLen(3), "what is left is Cluster API's three records, two of them empty")

@@ -113,8 +113,8 @@ func marks(key string) bool {
 // recorded returns the state of a Node with a record of what is there from its Machine. One that has to wait for longer gets the
 // label that says so anew.
 func (n nodeSync) recorded(state NodeState) NodeState {
-	r := Record{Taints: always(n.taints.all())}
-	for key, value := range n.machine.Labels {
+	r := Record{Taints: always(n.from.taints.all())}
+	for key, value := range n.from.Labels {
 		if restricted(key) && (nodeLabel(key) || n.policy.additionalLabel(key)) && has(state.Labels, key) && state.Labels[key] == value {
 			r.Labels = append(r.Labels, key)
 		}

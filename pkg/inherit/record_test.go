@@ -24,7 +24,7 @@ const (
 // synced is a Node that has inherited from the Machine in a write of the loop.
 func synced(t *testing.T, m *capi.Machine) inherit.NodeState {
 	t.Helper()
-	node, err := everyLabel().Node(m, content{}.node(), inherit.Privileged)
+	node, err := everyLabel().Node(inherit.SourceOfMachine(m), content{}.node(), inherit.Privileged)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return node
 }
@@ -71,7 +71,7 @@ func TestAKubeletCannotHaveAnythingTakenAway(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			node := with(with(synced(t, m), foreign), content{annotations: tc.annotations})
 			node.Annotations[inherit.RecordAnnotation] = tc.record(node.Annotations[inherit.RecordAnnotation])
-			got, err := everyLabel().Node(m, node, inherit.Privileged)
+			got, err := everyLabel().Node(inherit.SourceOfMachine(m), node, inherit.Privileged)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(got.Labels).To(HaveKeyWithValue(quarantine, "yes"))
 			Expect(got.Labels).To(HaveKey(role))
@@ -113,12 +113,12 @@ func TestAKubeletCannotKeepWhatIsNoLongerDeclared(t *testing.T) {
 			if tc.known {
 				node = inherit.Restored(node, full)
 			}
-			got, err := everyLabel().Node(content{}.machine(), node, inherit.Privileged)
+			got, err := everyLabel().Node(inherit.SourceOfMachine(content{}.machine()), node, inherit.Privileged)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(got.Taints).To(BeEmpty())
 			Expect(unrecorded(got).Labels).To(BeEmpty())
 			Expect(got.Annotations).NotTo(HaveKey(inherit.RecordAnnotation), "an empty record needs no annotation")
-			again, err := everyLabel().Node(content{}.machine(), got, inherit.Privileged)
+			again, err := everyLabel().Node(inherit.SourceOfMachine(content{}.machine()), got, inherit.Privileged)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(again.Equal(got)).To(BeTrue(), "it costs one write")
 		})
@@ -160,7 +160,7 @@ func TestClaimsAtRegistration(t *testing.T) {
 		{"it has run for a while", func() inherit.NodeState { return inherit.NodeState{Annotations: annotations("capi/taints=")} }, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := inherit.Policy{}.Node(m, tc.node(), inherit.Privileged)
+			got, err := inherit.Policy{}.Node(inherit.SourceOfMachine(m), tc.node(), inherit.Privileged)
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
 			NewWithT(t).Expect(taint.Find(got.Taints, taint.IDOf(onNode("boot:NoSchedule")[0])) >= 0).To(Equal(tc.want))
 		})
@@ -171,7 +171,7 @@ func TestClaimsAtRegistration(t *testing.T) {
 func TestTheRecordsLabel(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	m := content{labels: inherit.RecordLabel + "=forged," + role + "="}.machine()
-	created, err := everyLabel().Node(m, content{}.node(), inherit.Kubelet)
+	created, err := everyLabel().Node(inherit.SourceOfMachine(m), content{}.node(), inherit.Kubelet)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(created.Labels).To(BeEmpty())
 	Expect(created.Annotations).NotTo(HaveKey(inherit.RecordAnnotation))
@@ -207,7 +207,7 @@ func TestNothingGoesThatIsNotRecorded(t *testing.T) {
 			}
 		}
 		record := inherit.RecordOf(node)
-		got, err := everyLabel().Node(now, node, inherit.Privileged)
+		got, err := everyLabel().Node(inherit.SourceOfMachine(now), node, inherit.Privileged)
 		Expect(err).NotTo(HaveOccurred())
 		for key := range node.Labels {
 			if strings.Contains(key, "kubernetes.io/") && !slices.Contains(record.Labels, key) {

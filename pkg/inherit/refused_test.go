@@ -43,7 +43,7 @@ func TestWhatAnAPIServerWouldRefuseStaysAway(t *testing.T) {
 				m := content{taints: "gpu=1:NoSchedule"}.machine()
 				m.Labels, m.Annotations = tc.labels, tc.annotations
 				current := inherit.NodeState{Annotations: tc.node, Labels: map[string]string{"mine": "1"}}
-				got, err := inherit.Policy{}.Node(m, current, writer)
+				got, err := inherit.Policy{}.Node(inherit.SourceOfMachine(m), current, writer)
 				if tc.says == "" {
 					Expect(err).NotTo(HaveOccurred())
 				} else {
@@ -58,8 +58,8 @@ func TestWhatAnAPIServerWouldRefuseStaysAway(t *testing.T) {
 				for key, value := range tc.node {
 					Expect(got.Annotations).To(HaveKeyWithValue(key, value))
 				}
-				again, _ := inherit.Policy{}.Node(m, got, inherit.Privileged)
-				once, _ := inherit.Policy{}.Node(m, again, inherit.Privileged)
+				again, _ := inherit.Policy{}.Node(inherit.SourceOfMachine(m), got, inherit.Privileged)
+				once, _ := inherit.Policy{}.Node(inherit.SourceOfMachine(m), again, inherit.Privileged)
 				Expect(once.Equal(again)).To(BeTrue(), "there is an end to it")
 			})
 		}

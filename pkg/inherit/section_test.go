@@ -156,7 +156,7 @@ func TestEffectiveMachinePool(t *testing.T) {
 		annotations: "mine=1; taints.heirloom.dev/always=gpu:NoSchedule; taints.heirloom.dev/initialize=warm:NoSchedule",
 	}.want()))
 	Expect(mp).To(Equal(before), "the input is not mutated")
-	node, err := policy.Node(inherit.MachineOfPool(effective), content{}.node(), inherit.Privileged)
+	node, err := policy.Node(inherit.SourceOfMachinePool(effective, effective), content{}.node(), inherit.Privileged)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(unrecorded(node).Labels).To(Equal(labels("node.cluster.x-k8s.io/a=1,node.cluster.x-k8s.io/mine=1")))
 	Expect(node.Taints).To(ConsistOf(onNode("gpu:NoSchedule,warm:NoSchedule")))

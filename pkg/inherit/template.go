@@ -46,17 +46,6 @@ func TemplateOfMachinePool(mp *capi.MachinePool) *Template {
 	return &Template{Content: contentOf(mp.Spec.Template, mp.Spec.MinReadySeconds)}
 }
 
-// MachineOfPool returns a Machine for the Nodes of a MachinePool whose provider has no Machines: one that carries what
-// the pool's template declares (rule 9). It stands for none of the API server's objects.
-func MachineOfPool(mp *capi.MachinePool) *capi.Machine {
-	m := &capi.Machine{ObjectMeta: *mp.ObjectMeta.DeepCopy()}
-	m.Kind = "MachinePool"
-	m.Labels, m.Annotations = inheritable(mp.Spec.Template.Labels), inheritable(mp.Spec.Template.Annotations)
-	m.Spec = capi.MachineSpec{ClusterName: mp.Spec.ClusterName}
-	m.Spec.Taints = mp.Spec.Template.Spec.Taints
-	return m
-}
-
 func contentOf(template capi.MachineTemplate, minReadySeconds *int32) Content {
 	return Content{
 		Labels:      template.Labels,

@@ -72,7 +72,7 @@ func TestMachinePool(t *testing.T) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(describeContent(&m.Top)).To(Equal(content{labels: "node.cluster.x-k8s.io/a=1", annotations: declares.annotations, taints: "typed:NoSchedule"}.want()))
 
-	node, err := inherit.Policy{}.Node(inherit.MachineOfPool(mp), content{}.node(), inherit.Privileged)
+	node, err := inherit.Policy{}.Node(inherit.SourceOfMachinePool(mp, mp), content{}.node(), inherit.Privileged)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(describe(node)).To(Equal(describe(content{
 		labels:      "node.cluster.x-k8s.io/a=1",

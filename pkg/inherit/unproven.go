@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
@@ -24,21 +25,25 @@ func proven(node *corev1.Node, m *capi.Machine) bool {
 	return node.Name != "" && m.Status.NodeRef.Name == node.Name || m.Spec.ProviderID != "" && m.Spec.ProviderID == node.Spec.ProviderID
 }
 
-// AsMatched returns the Machine as it counts for a Node that matches it. Where only a name or an address says that the Node is
-// this Machine, it has no labels that a kubelet may not set itself: taints restrict the Node, these labels may be privileges.
-func (p Policy) AsMatched(node *corev1.Node, m *capi.Machine) *capi.Machine {
+// SourceFor returns what a Node inherits from the Machine that it matches. Where only a name or an address says that the Node is
+// this Machine, the source has no labels that a kubelet may not set itself: taints restrict the Node, these labels may be privileges.
+func (p Policy) SourceFor(node *corev1.Node, m *capi.Machine) NodeSource {
 	if proven(node, m) {
-		return m
+		return SourceOfMachine(m)
 	}
-	matched := m.DeepCopy()
-	matched.Unproven = capi.Unproven{Record: recordOf(node, m)}
+	unproven := *m
+	unproven.Labels = filter(m.Labels, func(key string) bool { return !restricted(key) })
+	s := SourceOfMachine(&unproven)
+	s.matched = recordOf(node, m)
 	for key := range m.Labels {
-		if restricted(key) {
-			delete(matched.Labels, key)
-			matched.Unproven.Withheld = matched.Unproven.Withheld || nodeLabel(key) || p.additionalLabel(key)
-		}
+		s.withheld = s.withheld || restricted(key) && (nodeLabel(key) || p.additionalLabel(key))
 	}
-	return matched
+	return s
+}
+
+// SourceForStranger returns what a Node inherits from a Machine that it once matched by a name or an address and has never been.
+func SourceForStranger(m *capi.Machine) NodeSource {
+	return NodeSource{Kind: "Machine", Object: m, Cluster: types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.ClusterName}}
 }
 
 // MatchedBefore returns the name of the Machine that a Node says it has been matched with by a name or an address, or "".
@@ -59,14 +64,6 @@ func NoLongerMatches(node *corev1.Node, m *capi.Machine) bool {
 		return false
 	}
 	return contradicts(node, m) || !proven(node, m) && len(MachineNames(m)) > 0 && !sharesAddress(node, m)
-}
-
-// Nothing returns a Machine of the same name that declares nothing: what a Node inherits that has never been this Machine.
-func Nothing(m *capi.Machine) *capi.Machine {
-	nothing := &capi.Machine{TypeMeta: m.TypeMeta}
-	nothing.Namespace, nothing.Name, nothing.UID = m.Namespace, m.Name, m.UID
-	nothing.Spec.ClusterName = m.Spec.ClusterName
-	return nothing
 }
 
 func recordOf(node *corev1.Node, m *capi.Machine) string {

@@ -5,7 +5,6 @@ package ownerchain
 import (
 	"context"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -36,12 +35,11 @@ type NodeDecision struct {
 	Outcome inherit.Outcome
 	// Reason says why a Node stays as it is.
 	Reason inherit.Reason
-	// Machine is what a Node inherits from: its Machine as it will be once it has itself inherited. For a Node of a MachinePool
-	// without Machines it is one that stands for the pool.
-	Machine *capi.Machine
+	// Source is what a Node inherits from.
+	Source inherit.NodeSource
 }
 
-// Inherits reports whether there is a Machine from which the Node inherits.
+// Inherits reports whether the Node inherits from a Machine or a MachinePool.
 func (d NodeDecision) Inherits() bool {
 	return d.Outcome == inherit.Inherits
 }
@@ -54,6 +52,6 @@ func noMachine() NodeDecision {
 	return NodeDecision{Outcome: inherit.NoOwner, Reason: inherit.IsNoMachine}
 }
 
-func nodeInherits(m *capi.Machine) NodeDecision {
-	return NodeDecision{Outcome: inherit.Inherits, Machine: m}
+func nodeInherits(from inherit.NodeSource) NodeDecision {
+	return NodeDecision{Outcome: inherit.Inherits, Source: from}
 }

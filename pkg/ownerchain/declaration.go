@@ -45,16 +45,16 @@ func (d *Declaration) Editable() (client.Object, string) {
 	return d.Set, d.Name()
 }
 
-// Declaration returns where these taints of the Machine are declared. It may stand for a MachinePool.
-func (c *Chain) Declaration(ctx context.Context, m *capi.Machine, ids []taint.ID) (*Declaration, error) {
-	d, err := c.setOf(ctx, m)
+// Declaration returns where these taints of a Node are declared.
+func (c *Chain) Declaration(ctx context.Context, from inherit.NodeSource, ids []taint.ID) (*Declaration, error) {
+	d, err := c.setOf(ctx, from)
 	if err != nil {
 		return nil, err
 	}
 	if d.Nodes, err = c.nodesIn(ctx, d.Set); err != nil {
 		return nil, err
 	}
-	cluster, err := c.Cluster(ctx, m.Namespace, m.Spec.ClusterName)
+	cluster, err := c.Cluster(ctx, from.Cluster.Namespace, from.Cluster.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -98,15 +98,11 @@ func declares(cluster *capi.Cluster, class *capi.ClusterClass, set client.Object
 	return byClass, byTopology, nil
 }
 
-// setOf returns what the Machine is of.
-func (c *Chain) setOf(ctx context.Context, m *capi.Machine) (*Declaration, error) {
-	if m.Kind == "MachinePool" { // it stands for the pool itself
-		mp := &capi.MachinePool{}
-		found, err := get(ctx, c.Cache, client.ObjectKeyFromObject(m), m.UID, mp)
-		if err != nil || found {
-			return &Declaration{Set: mp, Kind: m.Kind}, err
-		}
-		return &Declaration{Set: m, Kind: m.Kind}, nil
+// setOf returns what the Node is of.
+func (c *Chain) setOf(ctx context.Context, from inherit.NodeSource) (*Declaration, error) {
+	m, ok := from.Object.(*capi.Machine)
+	if !ok {
+		return &Declaration{Set: from.Object, Kind: from.Kind}, nil
 	}
 	owner, err := c.MachineOwner(ctx, m)
 	if err != nil {

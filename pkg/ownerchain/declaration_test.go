@@ -34,6 +34,8 @@ func TestDeclaration(t *testing.T) {
 	pool := func() *capi.MachinePool {
 		return &capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.MachinePoolSpec{ClusterName: "c", ProviderIDList: []string{"a", "b", "c"}}}
 	}
+	managedPool := pool()
+	managed(managedPool)
 	topology := func(byClass, byCluster clusterv1.ObjectMeta) []client.Object {
 		section := capi.Section{Class: "worker", ObjectMeta: byClass}
 		class := &capi.ClusterClass{ObjectMeta: named("class", "")}
@@ -46,31 +48,31 @@ func TestDeclaration(t *testing.T) {
 	var none clusterv1.ObjectMeta
 	for _, tc := range []struct {
 		name    string
-		m       *capi.Machine
+		from    inherit.NodeSource
 		objects []client.Object
 		want    string
 	}{
 		{
-			name: "a MachineDeployment with two MachineSets", m: inUse("m", "MachineSet/ms"), want: "MachineDeployment ns/md: 2 Nodes, edit MachineDeployment ns/md",
+			name: "a MachineDeployment with two MachineSets", from: inherit.SourceOfMachine(inUse("m", "MachineSet/ms")), want: "MachineDeployment ns/md: 2 Nodes, edit MachineDeployment ns/md",
 			objects: []client.Object{
 				machineDeployment("md"), machineSet("MachineDeployment/md"), inUse("m", "MachineSet/ms"), machine("to-come", "MachineSet/ms"),
 				&capi.MachineSet{ObjectMeta: named("old", "MachineDeployment/md"), Spec: capi.MachineSetSpec{ClusterName: "c"}}, inUse("n", "MachineSet/old"), inUse("other", "MachineSet/other"),
 			},
 		},
-		{name: "a MachineSet that stands alone", m: inUse("m", "MachineSet/ms"), objects: []client.Object{machineSet(""), inUse("m", "MachineSet/ms")}, want: "MachineSet ns/ms: 1 Nodes, edit MachineSet ns/ms"},
-		{name: "a MachinePool with Machines", m: inUse("m", "MachinePool/mp"), objects: []client.Object{pool()}, want: "MachinePool ns/mp: 3 Nodes, edit MachinePool ns/mp"},
-		{name: "a MachinePool without", m: inherit.MachineOfPool(pool()), objects: []client.Object{pool()}, want: "MachinePool ns/mp: 3 Nodes, edit MachinePool ns/mp"},
-		{name: "one that has just gone", m: inherit.MachineOfPool(pool()), want: "MachinePool ns/mp: 0 Nodes, edit MachinePool ns/mp"},
-		{name: "a Machine without an owner", m: inUse("m", ""), want: "Machine ns/m: 0 Nodes, edit Machine ns/m"},
-		{name: "a class that declares it", m: inUse("m", "MachineSet/ms"), objects: append(topology(drains, none), managed(machineDeployment("md")), machineSet("MachineDeployment/md")), want: "MachineDeployment ns/md: 0 Nodes, edit ClusterClass ns/class"},
-		{name: "for a MachinePool", m: inherit.MachineOfPool(pool()), objects: append(topology(drains, none), managed(pool())), want: "MachinePool ns/mp: 3 Nodes, edit ClusterClass ns/class"},
-		{name: "a Cluster that declares it", m: inUse("m", "MachineSet/ms"), objects: append(topology(drains, drains), managed(machineDeployment("md")), machineSet("MachineDeployment/md")), want: "MachineDeployment ns/md: 0 Nodes, edit Cluster ns/c"},
-		{name: "a topology that does not", m: inUse("m", "MachineSet/ms"), objects: append(topology(none, none), managed(machineDeployment("md")), machineSet("MachineDeployment/md")), want: "MachineDeployment ns/md: 0 Nodes, edit MachineDeployment ns/md"},
-		{name: "a MachineDeployment beside the topology", m: inUse("m", "MachineSet/ms"), objects: append(topology(drains, none), machineDeployment("md"), machineSet("MachineDeployment/md")), want: "MachineDeployment ns/md: 0 Nodes, edit MachineDeployment ns/md"},
+		{name: "a MachineSet that stands alone", from: inherit.SourceOfMachine(inUse("m", "MachineSet/ms")), objects: []client.Object{machineSet(""), inUse("m", "MachineSet/ms")}, want: "MachineSet ns/ms: 1 Nodes, edit MachineSet ns/ms"},
+		{name: "a MachinePool with Machines", from: inherit.SourceOfMachine(inUse("m", "MachinePool/mp")), objects: []client.Object{pool()}, want: "MachinePool ns/mp: 3 Nodes, edit MachinePool ns/mp"},
+		{name: "a MachinePool without", from: inherit.SourceOfMachinePool(pool(), pool()), objects: []client.Object{pool()}, want: "MachinePool ns/mp: 3 Nodes, edit MachinePool ns/mp"},
+		{name: "one that has just gone", from: inherit.SourceOfMachinePool(pool(), pool()), want: "MachinePool ns/mp: 3 Nodes, edit MachinePool ns/mp"},
+		{name: "a Machine without an owner", from: inherit.SourceOfMachine(inUse("m", "")), want: "Machine ns/m: 0 Nodes, edit Machine ns/m"},
+		{name: "a class that declares it", from: inherit.SourceOfMachine(inUse("m", "MachineSet/ms")), objects: append(topology(drains, none), managed(machineDeployment("md")), machineSet("MachineDeployment/md")), want: "MachineDeployment ns/md: 0 Nodes, edit ClusterClass ns/class"},
+		{name: "for a MachinePool", from: inherit.SourceOfMachinePool(managedPool, managedPool), objects: append(topology(drains, none), managedPool), want: "MachinePool ns/mp: 3 Nodes, edit ClusterClass ns/class"},
+		{name: "a Cluster that declares it", from: inherit.SourceOfMachine(inUse("m", "MachineSet/ms")), objects: append(topology(drains, drains), managed(machineDeployment("md")), machineSet("MachineDeployment/md")), want: "MachineDeployment ns/md: 0 Nodes, edit Cluster ns/c"},
+		{name: "a topology that does not", from: inherit.SourceOfMachine(inUse("m", "MachineSet/ms")), objects: append(topology(none, none), managed(machineDeployment("md")), machineSet("MachineDeployment/md")), want: "MachineDeployment ns/md: 0 Nodes, edit MachineDeployment ns/md"},
+		{name: "a MachineDeployment beside the topology", from: inherit.SourceOfMachine(inUse("m", "MachineSet/ms")), objects: append(topology(drains, none), machineDeployment("md"), machineSet("MachineDeployment/md")), want: "MachineDeployment ns/md: 0 Nodes, edit MachineDeployment ns/md"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			chain := Chain{Cache: holds(t, tc.objects...)}
-			d, err := chain.Declaration(t.Context(), tc.m, drain)
+			d, err := chain.Declaration(t.Context(), tc.from, drain)
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
 			_, edit := d.Editable()
 			NewWithT(t).Expect(fmt.Sprintf("%s: %d Nodes, edit %s", d.Name(), d.Nodes, edit)).To(Equal(tc.want))

@@ -85,8 +85,9 @@ func TestWhatAnAddressBroughtGoes(t *testing.T) {
 		if strings.Contains(known, "-") {
 			n.Spec.ProviderID = ""
 		}
-		m := inherit.Policy{}.AsMatched(n, change(machine("m", ""), addressed))
-		n.Annotations = map[string]string{inherit.MatchedByAddressAnnotation: m.Unproven.Record}
+		from := inherit.Policy{}.SourceFor(n, change(machine("m", ""), addressed))
+		had, _ := inherit.Policy{}.Node(from, inherit.NodeState{}, inherit.Kubelet)
+		n.Annotations = had.Annotations
 		return n
 	}
 	moved := func(m *capi.Machine) {
@@ -131,9 +132,11 @@ func TestWhatAnAddressBroughtGoes(t *testing.T) {
 				Expect(decided.Reason).NotTo(BeEmpty())
 				return
 			}
-			m := decided.Machine
-			Expect(m.Labels).To(BeEmpty())
-			Expect(m.Unproven).To(BeZero())
+			Expect(decided.Source.String()).To(Equal("Machine ns/m"))
+			now, err := inherit.Policy{}.Node(decided.Source, inherit.OfNode(tc.node), inherit.Privileged)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(now.Labels).To(HaveLen(1), "only what says that nothing is recorded")
+			Expect(now.Annotations).NotTo(HaveKey(inherit.MatchedByAddressAnnotation))
 		})
 	}
 }
@@ -176,14 +179,14 @@ func TestANodeOfAControlPlaneInheritsWhatItsTopologyDeclares(t *testing.T) {
 			chain := Chain{Cache: holds(t, managedCluster(), class, m, cp), ManagementCluster: itself, Layout: tc.layout}
 			decided, err := chain.EvaluateNode(t.Context(), node("n"), inherit.Policy{})
 			Expect(err).NotTo(HaveOccurred())
-			got := decided.Machine
+			got := decided.Source
 			Expect(got.Labels).To(HaveKey("fromControlPlane"))
 			if tc.labels {
 				Expect(got.Labels).To(And(HaveKey("fromClass"), HaveKey("fromCluster")))
 			} else {
 				Expect(got.Labels).NotTo(Or(HaveKey("fromClass"), HaveKey("fromCluster")))
 			}
-			Expect(len(got.Spec.Taints) > 0).To(Equal(tc.taint))
+			Expect(len(got.Unprotected(inherit.NodeState{})) > 0).To(Equal(tc.taint))
 		})
 	}
 }

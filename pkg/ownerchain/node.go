@@ -17,7 +17,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// EvaluateNode decides what is to become of a Node of the chain's Cluster, and from which Machine it inherits.
+// EvaluateNode decides what is to become of a Node of the chain's Cluster, and what it inherits from.
 func (c *Chain) EvaluateNode(ctx context.Context, node *corev1.Node, policy inherit.Policy) (NodeDecision, error) {
 	switch {
 	case inherit.Deleting(node):
@@ -42,7 +42,7 @@ func (c *Chain) EvaluateNode(ctx context.Context, node *corev1.Node, policy inhe
 	if why, skipped := policy.SkipsNode(m, cluster); skipped {
 		return skipNode(why), nil
 	}
-	return nodeInherits(policy.AsMatched(node, c.effective(ctx, m, cluster, policy))), nil
+	return nodeInherits(policy.SourceFor(node, c.effective(ctx, m, cluster, policy))), nil
 }
 
 // evaluateNodeOfPool decides about a Node that no Machine is.
@@ -64,9 +64,7 @@ func (c *Chain) evaluateNodeOfPool(ctx context.Context, node *corev1.Node, polic
 	if cluster == nil {
 		return skipNode(inherit.ClusterDoesNotExist), nil
 	}
-	m := inherit.MachineOfPool(c.effectiveMachinePool(ctx, pool, cluster, policy))
-	m.Spec.ProviderID = node.Spec.ProviderID
-	return nodeInherits(m), nil
+	return nodeInherits(inherit.SourceOfMachinePool(pool, c.effectiveMachinePool(ctx, pool, cluster, policy))), nil
 }
 
 // evaluateStranger takes from a Node what it got because of a name or an address, where that Machine is another Node or has another
@@ -91,7 +89,7 @@ func (c *Chain) evaluateStranger(ctx context.Context, node *corev1.Node, policy 
 	if cluster.DeletionTimestamp != nil {
 		return noMachine(), nil
 	}
-	return nodeInherits(inherit.Nothing(m)), nil
+	return nodeInherits(inherit.SourceForStranger(m)), nil
 }
 
 // EffectiveMachines returns the Machines of a Cluster, each as it will be once it has inherited itself, or as it is if it is

@@ -25,12 +25,20 @@ func (c *Chain) forSources() *Chain {
 	return &cached
 }
 
-// MachineSources returns the objects that declare what a Machine has for its Node, the Machine itself as the last, or those of
-// the MachinePool that it stands for. The Machine's owner may cost an API call.
-func (c *Chain) MachineSources(ctx context.Context, m *capi.Machine) inherit.Sources {
-	if m.Kind == "MachinePool" {
-		return c.forSources().poolSources(ctx, m)
+// NodeSources returns the objects that declare what a Node inherits, its Machine or MachinePool as the last.
+func (c *Chain) NodeSources(ctx context.Context, from inherit.NodeSource) inherit.Sources {
+	switch object := from.Object.(type) {
+	case *capi.Machine:
+		return c.MachineSources(ctx, object)
+	case *capi.MachinePool:
+		return c.sourcesOfPool(object)(ctx)
 	}
+	return inherit.Sources{}
+}
+
+// MachineSources returns the objects that declare what a Machine has for its Node, the Machine itself as the last. The Machine's
+// owner may cost an API call.
+func (c *Chain) MachineSources(ctx context.Context, m *capi.Machine) inherit.Sources {
 	owner, err := c.MachineOwner(ctx, m)
 	if err != nil {
 		owner = MachineOwner{}
@@ -83,16 +91,6 @@ func (c *Chain) sourcesOfPool(mp *capi.MachinePool) func(context.Context) inheri
 	return func(ctx context.Context) inherit.Sources {
 		return inherit.Sources{All: c.forSources().ofOwner(ctx, mp, mp.Spec.ClusterName, MachineOwner{Object: mp})}
 	}
-}
-
-// poolSources are those of a Machine that stands for a MachinePool.
-func (c *Chain) poolSources(ctx context.Context, m *capi.Machine) inherit.Sources {
-	mp := &capi.MachinePool{}
-	if err := c.Cache.Get(ctx, client.ObjectKeyFromObject(m), mp); err != nil {
-		mp.ObjectMeta = m.ObjectMeta
-		return inherit.Sources{All: []inherit.Declaration{{Object: Name("MachinePool", m), Paths: templateOf(mp), Unread: true}}}
-	}
-	return inherit.Sources{All: c.ofOwner(ctx, mp, mp.Spec.ClusterName, MachineOwner{Object: mp})}
 }
 
 // ofOwner are the declarations of the owner of a Machine, and of those above it. object is the Machine or one beside it.

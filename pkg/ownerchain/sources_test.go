@@ -51,11 +51,10 @@ func TestSourcesOfMachines(t *testing.T) {
 		m := machine("m", tc.owner)
 		NewWithT(t).Expect(chain.MachineSources(t.Context(), m).Of(tc.entry).String()).To(Equal(tc.want))
 	}
-	// The Node of a pool without Machines inherits from a Machine that stands for the pool.
 	chain := &Chain{Cache: holds(t, pool)}
-	NewWithT(t).Expect(chain.MachineSources(t.Context(), inherit.MachineOfPool(pool)).Of(annotation).String()).To(
+	NewWithT(t).Expect(chain.NodeSources(t.Context(), inherit.SourceOfMachinePool(pool, pool)).Of(annotation).String()).To(
 		Equal("MachinePool ns/mp (spec.template.metadata.annotations)"))
 	chain = &Chain{Cache: holds(t)}
-	NewWithT(t).Expect(chain.MachineSources(t.Context(), inherit.MachineOfPool(pool)).Of(annotation).String()).To(
+	NewWithT(t).Expect(chain.NodeSources(t.Context(), inherit.SourceOfMachinePool(pool, pool)).Of(annotation).String()).To(
 		Equal("MachinePool ns/mp (spec.template.metadata.annotations)"), "whether it is still there or not")
 }

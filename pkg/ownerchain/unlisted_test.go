@@ -72,7 +72,7 @@ func TestANodeDoesNotWaitForAKindThatIsNotListed(t *testing.T) {
 	chain := Chain{ManagementCluster: itself, Cache: withoutProviders{holds(t, m, cluster)}, Live: &reader{err: errors.New("it was asked")}}
 	found, err := chain.EvaluateNode(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{ProviderID: "id"}}, inherit.Policy{})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(found).To(HaveField("Machine.Name", "m"))
+	Expect(found).To(HaveField("Source.String()", "Machine ns/m"))
 }
 
 // What Cluster API refuses is given up even so: nothing could be written any more.

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/pace"
@@ -21,19 +20,19 @@ import (
 
 // paced returns the taints that would evict the Node's Pods before its turn has come, and when to ask again.
 func (r nodes) paced(
-	ctx context.Context, chain *ownerchain.Chain, m *capi.Machine, node *corev1.Node, req NodeRequest,
+	ctx context.Context, chain *ownerchain.Chain, from inherit.NodeSource, node *corev1.Node, req NodeRequest,
 ) ([]taint.ID, time.Duration, error) {
-	evicting := inherit.Evicting(m, node, nil, time.Now())
+	evicting := from.Evicting(node, nil, time.Now())
 	if len(evicting) == 0 || r.NoExecuteRate <= 0 {
 		r.waitsNoMore(req)
 		return nil, 0, nil
 	}
-	declared, err := chain.Declaration(ctx, m, evicting)
+	declared, err := chain.Declaration(ctx, from, evicting)
 	if err != nil {
 		return nil, 0, fmt.Errorf("finding out with whom the Node shares its taints: %w", err)
 	}
 	_, about := declared.Editable()
-	answer := r.pacer.Pass(req, about, limits(declared, m)...)
+	answer := r.pacer.Pass(req, about, limits(declared, from.Cluster)...)
 	r.Metrics.NoExecuteWaiting(r.pacer.Waiting())
 	if answer.OK || answer.Waiting == 1 {
 		r.report(declared, evicting, answer)
@@ -47,10 +46,10 @@ func (r nodes) paced(
 
 // limits are all that bound how fast the Nodes of a set get taints: its own share, its Cluster's rate, and that of a
 // ClusterClass which declares them in all Clusters at once.
-func limits(declared *ownerchain.Declaration, m *capi.Machine) []pace.Limit {
+func limits(declared *ownerchain.Declaration, cluster types.NamespacedName) []pace.Limit {
 	all := []pace.Limit{
 		pace.ShareOf(declared.Name(), declared.Nodes),
-		{Name: fmt.Sprintf("Cluster %s/%s", m.Namespace, m.Spec.ClusterName)},
+		{Name: "Cluster " + cluster.String()},
 	}
 	if declared.Class != nil {
 		all = append(all, pace.Limit{Name: ownerchain.Name("ClusterClass", declared.Class)})

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 )
@@ -28,12 +27,12 @@ func newLacking(m *metrics.Metrics) *lacking {
 }
 
 // see looks at the Node in a state that it has now.
-func (l *lacking) see(req NodeRequest, policy inherit.Policy, m *capi.Machine, node *corev1.Node, state inherit.NodeState) {
+func (l *lacking) see(req NodeRequest, policy inherit.Policy, from inherit.NodeSource, node *corev1.Node, state inherit.NodeState) {
 	now := time.Now()
-	l.taints.set(req, len(inherit.Unprotected(m, state)) > 0)
+	l.taints.set(req, len(from.Unprotected(state)) > 0)
 	l.tell(req.Cluster)
 
-	waits := policy.Unlabelled(m, state) && (l.labels.has(req) || inherit.Registering(node, now))
+	waits := policy.Unlabelled(from, state) && (l.labels.has(req) || inherit.Registering(node, now))
 	if waited := l.labels.set(req, waits); waited && !waits {
 		l.metrics.NodeLabelled(now.Sub(node.CreationTimestamp.Time))
 	}
@@ -56,8 +55,8 @@ func (l *lacking) tell(cluster types.NamespacedName) {
 	l.metrics.NodesUnprotected(cluster, l.taints.count(func(req NodeRequest) bool { return req.Cluster == cluster }))
 }
 
-// changed counts what a write has brought to a Node, and tells on its Machine what had been taken away or was broken.
-func (r nodes) changed(m *capi.Machine, node *corev1.Node, before, after inherit.NodeState) {
+// changed counts what a write has brought to a Node, and tells on its Machine or MachinePool what had been taken away or was broken.
+func (r nodes) changed(from inherit.NodeOwner, node *corev1.Node, before, after inherit.NodeState) {
 	for _, key := range inherit.Brought(before, after) {
 		r.Metrics.Key(metrics.ByResync, "Node", key.What, metrics.KeyInjected)
 	}
@@ -70,11 +69,11 @@ func (r nodes) changed(m *capi.Machine, node *corev1.Node, before, after inherit
 			r.Metrics.Drift(metrics.ByResync, "Node", key.What)
 			names = append(names, fmt.Sprint(key))
 		}
-		r.Recorder.Eventf(m, nil, corev1.EventTypeNormal, reasonDriftRepaired, "Inherit",
+		r.Recorder.Eventf(from, nil, corev1.EventTypeNormal, reasonDriftRepaired, "Inherit",
 			"Node %s had lost what it inherits: %s put back", node.Name, strings.Join(names, ", "))
 	}
 	if broken := inherit.BrokenTracking(before); broken != nil {
-		r.Recorder.Eventf(m, nil, corev1.EventTypeWarning, reasonTrackingAnnotationBroken, "Inherit",
+		r.Recorder.Eventf(from, nil, corev1.EventTypeWarning, reasonTrackingAnnotationBroken, "Inherit",
 			"Node %s did not say rightly which taints come from its Machine; mended, and what was broken is forgotten: %v", node.Name, broken)
 	}
 }

@@ -3,7 +3,6 @@
 package resync
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,29 +102,29 @@ func (r nodes) sync(ctx context.Context, nodes client.Client, chain *ownerchain.
 		r.forget(req)
 		return 0, nil
 	}
-	m := decided.Machine
-	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(cmp.Or(m.Kind, "Machine"), klog.KObj(m)))
-	held, again, err := r.paced(ctx, chain, m, node, req)
+	from := decided.Source
+	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(from.Kind, klog.KObj(from.Object)))
+	held, again, err := r.paced(ctx, chain, from, node, req)
 	if err != nil {
 		return 0, err
 	}
 	current := inherit.OfNode(node)
 	believed := r.settled.believed(req, current)
-	result, problems := policy.NodeHolding(m, held, believed, inherit.Privileged)
-	m = inherit.Holding(m, held, believed) // what waits is not lacking
+	result, problems := policy.NodeHolding(from, held, believed, inherit.Privileged)
+	from = from.Holding(held, believed) // what waits is not lacking
 	if problems != nil {
-		r.leftOut(m, r.Chain.MachineSources(ctx, m).Located(problems))
+		r.leftOut(from.Object, r.Chain.NodeSources(ctx, from).Located(problems))
 	}
-	r.lacking.see(req, policy, m, node, current)
+	r.lacking.see(req, policy, from, node, current)
 	if result.Equal(current) {
 		return again, nil
 	}
 	if err := r.patchNode(ctx, nodes, node, result); err != nil {
-		r.failed(m, err)
+		r.failed(from.Object, err)
 		return again, err
 	}
-	r.lacking.see(req, policy, m, node, result)
-	r.changed(m, node, current, result)
+	r.lacking.see(req, policy, from, node, result)
+	r.changed(from.Object, node, current, result)
 	return again, nil
 }
 
@@ -138,10 +137,10 @@ func (r nodes) evaluate(
 	if err != nil || !decided.Inherits() {
 		return decided, err
 	}
-	m, current := decided.Machine, inherit.OfNode(node)
-	result, _ := policy.Node(m, r.settled.believed(req, current), inherit.Privileged)
+	from, current := decided.Source, inherit.OfNode(node)
+	result, _ := policy.Node(from, r.settled.believed(req, current), inherit.Privileged)
 	if result.Equal(current) {
-		inherited, _ := policy.Node(m, inherit.NodeState{}, inherit.Privileged)
+		inherited, _ := policy.Node(from, inherit.NodeState{}, inherit.Privileged)
 		r.settled.set(req, inherited)
 		return decided, nil
 	}

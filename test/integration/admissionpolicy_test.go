@@ -116,7 +116,7 @@ func (s *policyScene) expected(bare *corev1.Node) inherit.NodeState {
 	if m == nil {
 		return inherit.OfNode(bare)
 	}
-	state, err := s.rules.Node(m, inherit.OfNode(bare), inherit.Kubelet)
+	state, err := s.rules.Node(inherit.SourceOfMachine(m), inherit.OfNode(bare), inherit.Kubelet)
 	s.Expect(err).NotTo(HaveOccurred())
 	return state
 }

@@ -128,7 +128,7 @@ func (c chain) node() place {
 			machine[i] = from
 		}
 	}
-	state, _ := c.rules.Node(c.Machine, inherit.NodeState{}, inherit.Privileged) // as above
+	state, _ := c.rules.Node(inherit.SourceOfMachine(c.Machine), inherit.NodeState{}, inherit.Privileged) // as above
 	brought := contentOfNode(state)
 	p := place{
 		object: "Node " + c.Node.Name, has: contentOfNode(inherit.OfNode(c.Node)), atomicTaints: true,

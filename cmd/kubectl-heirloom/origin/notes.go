@@ -82,7 +82,7 @@ func (c chain) leftOut() string {
 	_, refused := inherit.Admissible(has, inherited, func() inherit.Object { return has })
 	err = errors.Join(err, refused)
 	if c.Node != nil {
-		_, err = c.rules.Node(c.Machine, inherit.NodeState{}, inherit.Privileged)
+		_, err = c.rules.Node(inherit.SourceOfMachine(c.Machine), inherit.NodeState{}, inherit.Privileged)
 	}
 	if err == nil {
 		return ""

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit
+
+import (
+	"errors"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+// NodeSource is what a Node inherits from: its Machine, as that will be once it has itself inherited, or its MachinePool where the
+// provider has no Machines.
+type NodeSource struct {
+	// Kind is Machine or MachinePool, Object the Machine or the MachinePool.
+	Kind   string
+	Object NodeOwner
+	// Cluster names the Cluster of the Node.
+	Cluster types.NamespacedName
+	// Labels and Annotations are all that the object has, not only what rules 11 and 12 propagate.
+	Labels, Annotations map[string]string
+	// ControlPlane says that the Node is one of the control plane.
+	ControlPlane bool
+
+	// taints are those that a Node can have, and problems says which it cannot.
+	taints   declaredTaints
+	problems error
+	// matched is the value of MatchedByAddressAnnotation, of a Node that only has a name or an address of the Machine; withheld says
+	// that the Node does not get all labels for that reason.
+	matched  string
+	withheld bool
+}
+
+// NodeOwner is a Machine or a MachinePool.
+type NodeOwner interface {
+	metav1.Object
+	runtime.Object
+}
+
+// String names the object, "<kind> <namespace>/<name>".
+func (s NodeSource) String() string {
+	return s.Kind + " " + s.Object.GetNamespace() + "/" + s.Object.GetName()
+}
+
+// SourceOfMachine returns what the Node of this Machine inherits from.
+func SourceOfMachine(m *capi.Machine) NodeSource {
+	s := sourceOf(m.Labels, m.Annotations, m.Spec.Taints)
+	s.Kind, s.Object, s.Cluster = "Machine", m, types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.ClusterName}
+	return s
+}
+
+// SourceOfMachinePool returns what the Nodes of a MachinePool inherit from whose provider has no Machines (rule 9). effective is the
+// MachinePool as it will be once it has itself inherited.
+func SourceOfMachinePool(mp, effective *capi.MachinePool) NodeSource {
+	template := effective.Spec.Template
+	s := sourceOf(inheritable(template.Labels), inheritable(template.Annotations), template.Spec.Taints)
+	s.Kind, s.Object, s.Cluster = "MachinePool", mp, types.NamespacedName{Namespace: mp.Namespace, Name: mp.Spec.ClusterName}
+	return s
+}
+
+// sourceOf returns what a Node inherits from that which has these.
+func sourceOf(labels, annotations map[string]string, typed []clusterv1.MachineTaint) NodeSource {
+	s := NodeSource{Labels: labels, Annotations: annotations, ControlPlane: has(labels, clusterv1.MachineControlPlaneLabel)}
+	s.taints, s.problems = taintsOf(taint.Role(s.ControlPlane), typed, annotations)
+	return s
+}
+
+// declaredTaints are taints for a Node by the way in which they are declared.
+type declaredTaints struct {
+	typed, annotated []clusterv1.MachineTaint
+}
+
+func (t declaredTaints) all() []clusterv1.MachineTaint {
+	return taint.Merge(t.typed, t.annotated)
+}
+
+// taintsOf returns the taints that are declared for a Node, each once: the typed one wins. The error lists those that no Node can
+// have.
+func taintsOf(role taint.Role, typed []clusterv1.MachineTaint, annotations map[string]string) (declaredTaints, error) {
+	typed, typedErr := taint.Usable(role, taint.Merge(typed, nil))
+	annotated, parseErr := taint.FromAnnotations(annotations)
+	annotated, annotatedErr := taint.Usable(role, annotated)
+	wins := sets.New[taint.ID]()
+	for _, t := range typed {
+		wins.Insert(taint.MachineID(t))
+	}
+	annotated = slices.DeleteFunc(annotated, func(t clusterv1.MachineTaint) bool { return wins.Has(taint.MachineID(t)) })
+	return declaredTaints{typed: typed, annotated: annotated}, errors.Join(typedErr, parseErr, annotatedErr)
+}
