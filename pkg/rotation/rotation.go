@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rotation is what the rotations of all things have in common that replicas share in a Secret: keys, certificates.
-// One step is taken at a time. When it was taken stands in the Secret, so that any replica can take the next one, and the
-// Secret's version lets one of them win.
+// Package rotation has what all rotations of things that replicas share in a Secret need: keys, certificates. One step is
+// taken at a time. The Secret says when it was taken, so that any replica can take the next one, and the Secret's version
+// lets one of them win.
 package rotation
 
 import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -33,43 +34,31 @@ type Loop struct {
 
 // Run takes steps until ctx is done.
 func (l Loop) Run(ctx context.Context) {
-	for {
-		again, err := l.Step(ctx)
-		if err != nil && ctx.Err() == nil {
+	var again time.Duration
+	delay := wait.DelayFunc(func() time.Duration { return wait.Jitter(min(again, l.Look), 0.1) })
+	_ = delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		var err error
+		if again, err = l.Step(ctx); err != nil && ctx.Err() == nil {
 			ctrl.LoggerFrom(ctx).Error(err, l.Failed)
 			again = Retry
 		}
-		timer := time.NewTimer(wait.Jitter(min(again, l.Look), 0.1))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
-		}
-	}
+		return false, nil
+	})
 }
 
 // TimeIn returns the time in an annotation, or zero where there is none that can be read.
-func TimeIn(object metav1.Object, annotation string) time.Time {
-	t, err := time.Parse(time.RFC3339Nano, object.GetAnnotations()[annotation])
-	if err != nil {
-		return time.Time{}
-	}
+func TimeIn(secret *corev1.Secret, annotation string) time.Time {
+	t, _ := time.Parse(time.RFC3339Nano, secret.Annotations[annotation])
 	return t
 }
 
 // PutTime writes a time into an annotation. Zero removes it.
-func PutTime(object metav1.Object, annotation string, t time.Time) {
-	annotations := object.GetAnnotations()
+func PutTime(secret *corev1.Secret, annotation string, t time.Time) {
 	if t.IsZero() {
-		delete(annotations, annotation)
+		delete(secret.Annotations, annotation)
 		return
 	}
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[annotation] = t.UTC().Format(time.RFC3339Nano)
-	object.SetAnnotations(annotations)
+	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, annotation, t.UTC().Format(time.RFC3339Nano))
 }
 
 // Unknown reports whether a time cannot be counted from: there is none, or a clock that was ahead has written it.
