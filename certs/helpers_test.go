@@ -125,7 +125,7 @@ func (s *apiServer) bundles(t *testing.T) []string {
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	var bundles []string
 	for _, c := range found {
-		for _, webhook := range c.clients() {
+		for _, webhook := range clientConfigs(c) {
 			bundles = append(bundles, string(webhook.CABundle))
 		}
 	}

@@ -114,9 +114,9 @@ func (k *Keeper) keep(ctx context.Context) (time.Duration, error) {
 	return soon, publishErr
 }
 
-// publish sees to it that API servers know all CAs, and returns the state with the time since when they do, and whether
-// that is a change.
-func (k *Keeper) publish(ctx context.Context, st state, installed []configuration) (state, bool, error) {
+// publish makes all CAs known to API servers. It returns the state with the time since when they are, and whether that is a
+// change.
+func (k *Keeper) publish(ctx context.Context, st state, installed []client.Object) (state, bool, error) {
 	if st.current == nil {
 		return st, false, nil
 	}
@@ -125,8 +125,8 @@ func (k *Keeper) publish(ctx context.Context, st state, installed []configuratio
 		return st, false, err
 	}
 	changed := false
-	for _, c := range installed {
-		did, err := c.publish(ctx, k.Writer, bundle)
+	for _, configuration := range installed {
+		did, err := publishIn(ctx, k.Writer, configuration, bundle)
 		if err != nil {
 			st.nextPublished = time.Time{}
 			return st, false, err

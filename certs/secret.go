@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/cert"
@@ -106,45 +107,35 @@ func leafIn(secret *corev1.Secret) *tls.Certificate {
 
 // put writes the state into the Secret, and leaves alone whatever else is there.
 func (s state) put(secret *corev1.Secret) error {
-	leafKey, err := keyutil.MarshalPrivateKeyToPEM(s.leaf.PrivateKey)
-	if err != nil {
-		return fmt.Errorf("encoding the key of the serving certificate: %w", err)
+	keys := map[string]crypto.PrivateKey{corev1.TLSPrivateKeyKey: s.leaf.PrivateKey, currentKeyData: s.current.key}
+	certificates := map[string][]*x509.Certificate{
+		corev1.TLSCertKey: {s.leaf.Leaf}, bundleData: s.cas(), currentData: {s.current.certificate},
 	}
-	data := map[string][]byte{corev1.TLSPrivateKeyKey: leafKey}
-	certificates := map[string][]*x509.Certificate{corev1.TLSCertKey: {s.leaf.Leaf}, bundleData: s.cas()}
-	for _, a := range []struct {
-		*authority
-		name, keyName string
-	}{{s.current, currentData, currentKeyData}, {s.next, nextData, nextKeyData}} {
-		data[a.keyName] = nil
-		certificates[a.name] = nil
-		if a.authority == nil {
-			continue
-		}
-		certificates[a.name] = []*x509.Certificate{a.certificate}
-		if data[a.keyName], err = keyutil.MarshalPrivateKeyToPEM(a.key); err != nil {
-			return fmt.Errorf("encoding the key of a CA: %w", err)
-		}
+	if s.next != nil {
+		keys[nextKeyData], certificates[nextData] = s.next.key, []*x509.Certificate{s.next.certificate}
 	}
-	certificates[previousData] = nil
 	if s.previous != nil {
 		certificates[previousData] = []*x509.Certificate{s.previous}
 	}
+	data := map[string][]byte{}
+	var err error
+	for name, key := range keys {
+		if data[name], err = keyutil.MarshalPrivateKeyToPEM(key); err != nil {
+			return fmt.Errorf("encoding %q: %w", name, err)
+		}
+	}
 	for name, list := range certificates {
 		if data[name], err = cert.EncodeCertificates(list...); err != nil {
-			return fmt.Errorf("encoding certificates: %w", err)
+			return fmt.Errorf("encoding %q: %w", name, err)
 		}
 	}
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{}
 	}
-	for name, content := range data {
-		if len(content) == 0 {
-			delete(secret.Data, name)
-			continue
-		}
-		secret.Data[name] = content
+	for _, name := range []string{nextData, nextKeyData, previousData} {
+		delete(secret.Data, name)
 	}
+	maps.Copy(secret.Data, data)
 	rotation.PutTime(secret, currentSinceAnnotation, s.currentSince)
 	rotation.PutTime(secret, nextPublishedAnnotation, s.nextPublished)
 	return nil
