@@ -5,7 +5,6 @@ package selfhosted
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,23 +37,31 @@ type Detector struct {
 	Candidates func(ctx context.Context) ([]*capi.Cluster, error)
 	// Prove reports whether a Cluster is it. An error says that it could not be found out.
 	Prove func(ctx context.Context, cluster types.NamespacedName) (bool, error)
-	// Interval is how long one that is it is not asked again, and one that is not at most.
+	// Interval is how long one that is it is not asked again. For one that is not, it is the longest pause.
 	Interval time.Duration
 	// Now is the clock.
 	Now func() time.Time
 
-	mu     sync.RWMutex
-	claims map[candidate]bool
+	// known is what was found out when candidates were asked last. Only Detect uses it.
+	known map[candidate]finding
 
-	// next is when each candidate is asked again, and backoff how long one waits that is not it. Only Start uses them.
-	next    map[candidate]time.Time
-	backoff *flowcontrol.Backoff
+	mu     sync.RWMutex
+	claims []candidate
 }
 
 // candidate is a Cluster. One that is created anew under the same name is another one.
 type candidate struct {
 	name types.NamespacedName
 	uid  types.UID
+}
+
+// finding is what is known of a candidate.
+type finding struct {
+	// is says that it is the management cluster itself.
+	is bool
+	// due is when it is asked again, and pause how long one that is not it is left alone.
+	due   time.Time
+	pause time.Duration
 }
 
 // Cluster returns the Cluster that is the management cluster itself; nothing if that is not known, or if there are several.
@@ -66,15 +72,14 @@ func (d *Detector) Cluster() types.NamespacedName {
 	return types.NamespacedName{}
 }
 
-// Claims returns the Clusters that have shown to be it.
+// Claims returns the Clusters that have proved to be it, sorted.
 func (d *Detector) Claims() []types.NamespacedName {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	var names []types.NamespacedName
-	for claim := range d.claims {
+	for _, claim := range d.claims {
 		names = append(names, claim.name)
 	}
-	slices.SortFunc(names, func(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) })
 	return names
 }
 
@@ -97,8 +102,15 @@ func (d *Detector) Detect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	claims := d.ask(ctx, clusters)
-	if ctx.Err() != nil || maps.Equal(claims, d.known()) {
+	d.known = d.ask(ctx, clusters)
+	var claims []candidate
+	for c, found := range d.known {
+		if found.is {
+			claims = append(claims, c)
+		}
+	}
+	slices.SortFunc(claims, func(a, b candidate) int { return cmp.Compare(a.name.String(), b.name.String()) })
+	if ctx.Err() != nil || slices.Equal(claims, d.claims) {
 		return nil
 	}
 	d.mu.Lock()
@@ -117,65 +129,41 @@ func (d *Detector) Detect(ctx context.Context) error {
 	return nil
 }
 
-func (d *Detector) known() map[candidate]bool {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	return d.claims
-}
-
-// ask returns which of the Clusters are it. Of those that are not due, and of those that could not be asked, what was known
-// stays in force; what is no candidate any more is forgotten.
-func (d *Detector) ask(ctx context.Context, clusters []*capi.Cluster) map[candidate]bool {
-	if d.backoff == nil {
-		d.backoff = flowcontrol.NewBackOff(look, max(look, d.Interval))
-	}
-	known, due := d.known(), map[candidate]time.Time{}
+// ask returns what is known of the Clusters once those that are due have been asked. What is no candidate any more is
+// forgotten.
+func (d *Detector) ask(ctx context.Context, clusters []*capi.Cluster) map[candidate]finding {
 	var mu sync.Mutex
-	claims := map[candidate]bool{}
+	known := map[candidate]finding{}
 	var group errgroup.Group
 	group.SetLimit(together)
 	for _, cluster := range clusters {
 		c := candidate{name: client.ObjectKeyFromObject(cluster), uid: cluster.UID}
-		keep := func(next time.Time, is bool) {
+		group.Go(func() error {
+			found := d.find(ctx, c, d.known[c])
 			mu.Lock()
 			defer mu.Unlock()
-			due[c] = next
-			if is {
-				claims[c] = true
-			}
-		}
-		if next, ok := d.next[c]; ok && d.Now().Before(next) {
-			keep(next, known[c])
-			continue
-		}
-		group.Go(func() error {
-			is, err := d.prove(ctx, c)
-			keep(d.Now().Add(d.waits(c, is)), is || err != nil && known[c])
+			known[c] = found
 			return nil
 		})
 	}
-	_ = group.Wait() // each has told its error
-	d.next = due
-	d.backoff.GC()
-	return claims
+	_ = group.Wait() // each has logged its error
+	return known
 }
 
-func (d *Detector) prove(ctx context.Context, c candidate) (bool, error) {
+// find asks a candidate if it is due. If it cannot be asked, what was known before stays in force.
+func (d *Detector) find(ctx context.Context, c candidate, before finding) finding {
+	if d.Now().Before(before.due) {
+		return before
+	}
 	is, err := d.Prove(ctx, c.name)
 	if err != nil && ctx.Err() == nil {
 		ctrl.LoggerFrom(ctx).Info("Could not find out whether a Cluster is the management cluster itself",
 			"Cluster", klog.KRef(c.name.Namespace, c.name.Name), "reason", err.Error())
 	}
-	return is, err
-}
-
-// waits returns how long a Cluster is not asked again.
-func (d *Detector) waits(c candidate, is bool) time.Duration {
-	id := string(c.uid)
 	if is {
-		d.backoff.Reset(id)
-		return d.Interval
+		return finding{is: true, due: d.Now().Add(d.Interval)}
 	}
-	d.backoff.Next(id, d.Now())
-	return d.backoff.Get(id)
+	// It is asked less and less often, because tenants may make any number of candidates.
+	pause := min(max(look, 2*before.pause), max(look, d.Interval))
+	return finding{is: err != nil && before.is, due: d.Now().Add(pause), pause: pause}
 }
