@@ -11,12 +11,15 @@ package propagation
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -66,22 +69,22 @@ func (*Detector) NeedLeaderElection() bool { return false }
 
 // Start asks until ctx is done.
 func (d *Detector) Start(ctx context.Context) error {
-	for {
+	_ = wait.DelayFunc(d.again).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		if err := d.detect(ctx); err != nil && ctx.Err() == nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Failed to find out whether Cluster API propagates taints; what was known stays in force")
 		}
-		interval := min(d.Interval, atLeast)
-		if d.State() == inherit.PropagationUnknown {
-			interval = retry
-		}
-		timer := time.NewTimer(wait.Jitter(interval, 0.1))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C:
-		}
+		return false, nil
+	})
+	return nil
+}
+
+// again returns when to ask the next time.
+func (d *Detector) again() time.Duration {
+	interval := min(d.Interval, atLeast)
+	if d.State() == inherit.PropagationUnknown {
+		interval = retry
 	}
+	return wait.Jitter(interval, 0.1)
 }
 
 func (d *Detector) detect(ctx context.Context) error {
@@ -99,37 +102,32 @@ func (d *Detector) detect(ctx context.Context) error {
 	return nil
 }
 
-// example returns an object to ask with and the path of its taints, or nil while there is none. One that is being deleted does
-// as well: the last Machines of all may wait for what the detector finds out.
-func (d *Detector) example(ctx context.Context) (client.Object, []string, error) {
-	machines := &capi.MachineList{}
-	if err := d.Client.List(ctx, machines); err != nil {
-		return nil, nil, fmt.Errorf("listing Machines: %w", err)
-	}
-	if m := example(machines.Items, func(m *capi.Machine) bool { return m.DeletionTimestamp == nil }); m != nil {
-		return m, []string{"spec", "taints"}, nil
-	}
-	sets := &capi.MachineSetList{}
-	if err := d.Client.List(ctx, sets); err != nil {
-		return nil, nil, fmt.Errorf("listing MachineSets: %w", err)
-	}
-	if ms := example(sets.Items, func(ms *capi.MachineSet) bool { return ms.DeletionTimestamp == nil }); ms != nil {
-		return ms, []string{"spec", "template", "spec", "taints"}, nil
-	}
-	return nil, nil, nil
-}
-
-// example returns the first that is living, or else any, or else nil.
-func example[T any](all []T, living func(*T) bool) *T {
-	for i := range all {
-		if living(&all[i]) {
-			return &all[i]
+// example returns an object to ask with and the path of its taints, or nil while there is none. One that is being deleted is
+// the last choice, but good enough: the last Machines of all may wait for what the detector finds out.
+func (d *Detector) example(ctx context.Context) (example client.Object, path []string, err error) {
+	for _, kind := range []struct {
+		plural string
+		list   client.ObjectList
+		path   []string
+	}{
+		{"Machines", &capi.MachineList{}, []string{"spec", "taints"}},
+		{"MachineSets", &capi.MachineSetList{}, []string{"spec", "template", "spec", "taints"}},
+	} {
+		if err := d.Client.List(ctx, kind.list); err != nil {
+			return nil, nil, fmt.Errorf("listing %s: %w", kind.plural, err)
+		}
+		err := meta.EachListItem(kind.list, func(item runtime.Object) error {
+			object, ok := item.(client.Object)
+			if ok && (example == nil || object.GetDeletionTimestamp() == nil) {
+				example = object
+			}
+			return nil
+		})
+		if example != nil || err != nil {
+			return example, kind.path, err
 		}
 	}
-	if len(all) > 0 {
-		return &all[0]
-	}
-	return nil
+	return nil, nil, nil
 }
 
 // probe applies a taint to the object, as a dry run, and tells from the answer what Cluster API does with it.
@@ -155,17 +153,13 @@ func (d *Detector) probe(ctx context.Context, object client.Object, path []strin
 	case err != nil:
 		return inherit.PropagationUnknown, fmt.Errorf("asking with a dry run on %s %s: %w", gvk.Kind, client.ObjectKeyFromObject(object), err)
 	}
-	if stored, _, _ := unstructured.NestedSlice(config.Object, path...); contains(stored, probeKey) {
+	stored, _, _ := unstructured.NestedSlice(config.Object, path...)
+	kept := slices.ContainsFunc(stored, func(item any) bool {
+		taint, ok := item.(map[string]any)
+		return ok && taint["key"] == probeKey
+	})
+	if kept {
 		return inherit.PropagationEnabled, nil
 	}
 	return inherit.PropagationDisabled, nil
-}
-
-func contains(taints []any, key string) bool {
-	for _, t := range taints {
-		if m, ok := t.(map[string]any); ok && m["key"] == key {
-			return true
-		}
-	}
-	return false
 }
