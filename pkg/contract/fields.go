@@ -25,8 +25,8 @@ const (
 	referencePrefix = "#/components/schemas/"
 )
 
-// layouts returns the layouts of the kinds of a group version, by kind. Most are no control planes and have none of the
-// fields; nobody asks for those.
+// layouts returns the layouts of the kinds of a group version, by kind: of a Machine, or what a kind has of a control plane's.
+// Most kinds are no control planes and have none of the fields; nobody asks for those.
 func layouts(document *spec3.OpenAPI, gv schema.GroupVersion) map[string]capi.Layout {
 	byKind := map[string]capi.Layout{}
 	if document.Components == nil {
@@ -34,30 +34,22 @@ func layouts(document *spec3.OpenAPI, gv schema.GroupVersion) map[string]capi.La
 	}
 	schemas := schemas(document.Components.Schemas)
 	for _, object := range schemas {
-		for _, gvk := range kinds(object) {
-			if gvk.GroupVersion() == gv {
-				byKind[gvk.Kind] = layoutOf(gvk, func(path ...string) bool { return schemas.has(object, path) })
+		var kinds []schema.GroupVersionKind
+		if object == nil || object.Extensions.GetObject(kindExtension, &kinds) != nil {
+			continue // the schema of a part of an object, as most are
+		}
+		has := func(path ...string) bool { return schemas.has(object, path) }
+		for _, gvk := range kinds {
+			switch {
+			case gvk.GroupVersion() != gv:
+			case gvk.Group == clusterv1.GroupVersion.Group && gvk.Kind == "Machine":
+				byKind[gvk.Kind] = capi.MachineLayout(gvk.Version).Only(has)
+			default:
+				byKind[gvk.Kind] = capi.ControlPlaneLayout(gvk.Version, has)
 			}
 		}
 	}
 	return byKind
-}
-
-// layoutOf returns the layout of a Machine, or what the kind has of a control plane's.
-func layoutOf(gvk schema.GroupVersionKind, has func(path ...string) bool) capi.Layout {
-	if gvk.Group == clusterv1.GroupVersion.Group && gvk.Kind == "Machine" {
-		return capi.MachineLayout(gvk.Version).Only(has)
-	}
-	return capi.ControlPlaneLayout(gvk.Version, has)
-}
-
-// kinds returns the kinds that a schema is of. Most schemas are of a part of an object and have none.
-func kinds(object *spec.Schema) []schema.GroupVersionKind {
-	var kinds []schema.GroupVersionKind
-	if object == nil || object.Extensions.GetObject(kindExtension, &kinds) != nil {
-		return nil
-	}
-	return kinds
 }
 
 // schemas are those of a document, by the names that references use.

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -41,9 +42,9 @@ type Schemas struct {
 	UnknownFor time.Duration
 
 	fetches singleflight.Group
+	index   atomic.Pointer[index]
 	mu      sync.RWMutex
 	known   map[schema.GroupVersion]*document
-	index   index
 }
 
 // index is what the API server has published when it was asked last.
@@ -141,22 +142,16 @@ func (s *Schemas) refresh(ctx context.Context) error {
 
 // paths returns what the API server publishes, as it was told at most so long ago.
 func (s *Schemas) paths(ctx context.Context, age time.Duration) (map[string]openapi.GroupVersion, error) {
-	s.mu.RLock()
-	known := s.index
-	s.mu.RUnlock()
-	if known.paths != nil && time.Since(known.at) < age {
-		return known.paths, nil
+	if last := s.index.Load(); last != nil && time.Since(last.at) < age {
+		return last.paths, nil
 	}
 	paths, err := share(ctx, &s.fetches, "index", func() (map[string]openapi.GroupVersion, error) {
-		read := index{at: time.Now()}
-		var err error
-		if read.paths, err = s.Client.Paths(); err != nil {
-			return nil, err
+		at := time.Now()
+		paths, err := s.Client.Paths()
+		if err == nil {
+			s.index.Store(&index{paths: paths, at: at})
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.index = read
-		return read.paths, nil
+		return paths, err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading the index of schemas: %w", err)
@@ -246,23 +241,17 @@ func (s *Schemas) forget(gv schema.GroupVersion) {
 
 // keep remembers a document and tells subscribers if a layout is another one than before.
 func (s *Schemas) keep(ctx context.Context, gv schema.GroupVersion, doc *document) {
-	before := s.swap(gv, doc)
-	if before == nil || !before.differs(doc) {
-		return
-	}
-	ctrl.LoggerFrom(ctx).Info("The schema of control planes changed", "groupVersion", gv.String())
-	s.Publish()
-}
-
-func (s *Schemas) swap(gv schema.GroupVersion, doc *document) *document {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	before := s.known[gv]
 	if s.known == nil {
 		s.known = map[schema.GroupVersion]*document{}
 	}
-	before := s.known[gv]
 	s.known[gv] = doc
-	return before
+	s.mu.Unlock()
+	if before != nil && before.differs(doc) {
+		ctrl.LoggerFrom(ctx).Info("The schema of control planes changed", "groupVersion", gv.String())
+		s.Publish()
+	}
 }
 
 // differs reports whether a kind has another layout in the other document. Kinds that come or go do not count: nobody
