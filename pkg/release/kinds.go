@@ -5,6 +5,7 @@ package release
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,53 +17,46 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// kinds returns the kinds whose objects Heirloom may have written, owners before what they own.
+// kinds returns the kinds whose objects Heirloom may have written, owners before what they own. It does not matter if other
+// groups cannot be discovered, such as those of an aggregated API server that is down.
 func (s *session) kinds() ([]schema.GroupVersionKind, error) {
 	lists, err := discovery.ServerPreferredResources(s.Discovery)
 	var failed *discovery.ErrGroupDiscoveryFailed
-	if err != nil && (!errors.As(err, &failed) || s.needs(failed)) {
+	if errors.As(err, &failed) && !slices.ContainsFunc(slices.Collect(maps.Keys(failed.Groups)), s.isOurs) {
+		err = nil
+	}
+	if err != nil {
 		return nil, fmt.Errorf("discovering the API server's kinds: %w", err)
 	}
 	return s.chosen(lists), nil
 }
 
-// needs reports whether a group of ours is among those that could not be discovered. Others, such as those of an aggregated
-// API server that is down, are nothing to us.
-func (s *session) needs(failed *discovery.ErrGroupDiscoveryFailed) bool {
-	for gv := range failed.Groups {
-		if _, ours := s.rank(gv.Group); ours {
-			return true
-		}
-	}
-	return false
+func (s *session) isOurs(gv schema.GroupVersion) bool {
+	return slices.Contains(s.groups(), gv.Group)
 }
 
-// rank returns where a group stands in the order of owners, and whether it is one of ours.
-func (s *session) rank(group string) (int, bool) {
-	groups := slices.Concat([]string{capi.ControlPlaneGroup, clusterv1.GroupVersion.Group}, s.ProviderGroups)
-	i := slices.Index(groups, group)
-	return i, i >= 0
+// groups returns the API groups of what inherits, those of owners first.
+func (s *session) groups() []string {
+	return slices.Concat([]string{capi.ControlPlaneGroup, clusterv1.GroupVersion.Group}, s.ProviderGroups)
 }
 
 // chosen returns those kinds of a discovery that can inherit.
 func (s *session) chosen(lists []*metav1.APIResourceList) []schema.GroupVersionKind {
+	lists = discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "patch"}}, lists)
 	var kinds []schema.GroupVersionKind
-	for _, list := range lists {
-		gv, err := schema.ParseGroupVersion(list.GroupVersion)
-		if _, ours := s.rank(gv.Group); err != nil || !ours {
-			continue
-		}
-		for _, resource := range list.APIResources {
-			if slices.Contains(resource.Verbs, "list") && slices.Contains(resource.Verbs, "patch") && inherits(gv.Group, resource.Kind) {
-				kinds = append(kinds, gv.WithKind(resource.Kind))
+	for _, group := range s.groups() {
+		for _, list := range lists {
+			gv, err := schema.ParseGroupVersion(list.GroupVersion)
+			if err != nil || gv.Group != group {
+				continue
+			}
+			for _, resource := range list.APIResources {
+				if inherits(group, resource.Kind) {
+					kinds = append(kinds, gv.WithKind(resource.Kind))
+				}
 			}
 		}
 	}
-	slices.SortStableFunc(kinds, func(a, b schema.GroupVersionKind) int {
-		first, _ := s.rank(a.Group)
-		second, _ := s.rank(b.Group)
-		return first - second
-	})
 	return kinds
 }
 

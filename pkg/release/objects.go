@@ -3,6 +3,7 @@
 package release
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,7 @@ var errReclaimed = errors.New("what was released has come back in the same write
 func (s *session) objects(ctx context.Context, gvk schema.GroupVersionKind, scope *scope) {
 	ours := scope.hasObject
 	if slices.Contains(s.ProviderGroups, gvk.Group) {
-		ours = scope.hasSibling
+		ours = scope.hasExternal
 	}
 	s.each(ctx, s.management, gvk, s.Namespace,
 		func(object *metav1.PartialObjectMetadata) bool {
@@ -136,15 +137,9 @@ func again(ctx context.Context, work func() error) error {
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 8}
 	err := wait.ExponentialBackoffWithContext(ctx, backoff, func(context.Context) (bool, error) {
 		last = work()
-		if apierrors.IsConflict(last) || errors.Is(last, errReclaimed) {
-			return false, nil
-		}
-		return true, last
+		return !apierrors.IsConflict(last) && !errors.Is(last, errReclaimed), nil
 	})
-	if wait.Interrupted(err) && ctx.Err() == nil {
-		return last
-	}
-	return err
+	return cmp.Or(last, err)
 }
 
 // eachOf goes through the objects of a kind, in pages. list is of the kind, and gets no items.
@@ -152,18 +147,12 @@ func eachOf(ctx context.Context, c client.Reader, list client.ObjectList, namesp
 	kind := list.GetObjectKind().GroupVersionKind()
 	kind.Kind += "List"
 	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		page, ok := list.DeepCopyObject().(client.ObjectList)
-		if !ok {
-			return nil, fmt.Errorf("%T is no list", list)
-		}
+		page, _ := list.DeepCopyObject().(client.ObjectList)
 		page.GetObjectKind().SetGroupVersionKind(kind)
 		return page, c.List(ctx, page, &client.ListOptions{Namespace: namespace, Limit: options.Limit, Continue: options.Continue})
 	})
 	err := pages.EachListItemWithAlloc(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
-		object, ok := item.(client.Object)
-		if !ok {
-			return fmt.Errorf("%T is no object", item)
-		}
+		object, _ := item.(client.Object)
 		return do(object)
 	})
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 // Options say what is released, and how.
 type Options struct {
-	// Namespace, WatchFilter, ManagementCluster and ProviderGroups say what Heirloom has seen to.
+	// Namespace, WatchFilter, ManagementCluster and ProviderGroups are those with which Heirloom runs.
 	Namespace, WatchFilter string
 	ManagementCluster      types.NamespacedName
 	ProviderGroups         []string
@@ -30,15 +30,15 @@ type Options struct {
 	// Both may be empty.
 	WorkloadWebhookURL string
 	WorkloadWebhookKey types.NamespacedName
-	// Concurrency is how many workload clusters are seen to at a time.
+	// Concurrency is how many workload clusters are worked on at a time.
 	Concurrency int
 
-	// DeleteWebhookConfigurations and TakeLease stop Heirloom first. Without them nothing is done while it is at work.
+	// DeleteWebhookConfigurations and TakeLease stop Heirloom first. Without them nothing is done while it runs.
 	DeleteWebhookConfigurations, TakeLease bool
 	// OnlyWebhookConfigurations ends when the webhook configurations are gone.
 	OnlyWebhookConfigurations bool
 	// OnlyWorkloadClusters takes away what admits Nodes in workload clusters and nothing else, within a bound for each and
-	// for all. PassOverUnreachable says that one which could not be seen to is named, and is no error.
+	// for all. With PassOverUnreachable, one that cannot be reached is named and is no error.
 	OnlyWorkloadClusters, PassOverUnreachable bool
 	// KeepValues leaves labels, annotations, taints and fields where they are, without an owner.
 	KeepValues bool
@@ -58,8 +58,7 @@ type Releaser struct {
 	Out, Progress io.Writer
 }
 
-// Run gives up everything. Its error names all that could not be seen to; the rest is done nevertheless, and another run
-// does what is missing.
+// Run gives up everything. Its error names what could not be done; the rest is done, and another run does what is missing.
 func (r Releaser) Run(ctx context.Context) error {
 	s := &session{Releaser: r, report: &report{out: r.Out, progress: r.Progress, dryRun: r.DryRun}}
 	s.management = s.reporting(r.Management, "")

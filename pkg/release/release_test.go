@@ -80,10 +80,10 @@ func TestScope(t *testing.T) {
 	Expect(red.hasObject(labelled("m", "red"))).To(BeTrue())
 	Expect(red.hasObject(labelled("n", "blue"))).To(BeFalse())
 	Expect(red.hasObject(labelled("o", "blue", "m"))).To(BeFalse(), "what inherits by itself needs the label itself")
-	Expect(red.hasSibling(labelled("s", "", "m"))).To(BeTrue(), "a provider need not copy the label")
-	Expect(red.hasSibling(labelled("s", "red", "n"))).To(BeFalse(), "its Machine's label counts")
-	Expect(red.hasSibling(labelled("s", "red"))).To(BeTrue())
-	Expect((&scope{}).hasSibling(labelled("s", ""))).To(BeTrue())
+	Expect(red.hasExternal(labelled("s", "", "m"))).To(BeTrue(), "a provider need not copy the label")
+	Expect(red.hasExternal(labelled("s", "red", "n"))).To(BeFalse(), "its Machine's label counts")
+	Expect(red.hasExternal(labelled("s", "red"))).To(BeTrue())
+	Expect((&scope{}).hasExternal(labelled("s", ""))).To(BeTrue())
 }
 
 func TestScopeOfNodes(t *testing.T) {

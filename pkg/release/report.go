@@ -50,9 +50,6 @@ func (r *report) note(format string, args ...any) {
 
 // failed remembers what could not be done.
 func (r *report) failed(err error) {
-	if err == nil {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failures = append(r.failures, err)
@@ -61,10 +58,11 @@ func (r *report) failed(err error) {
 func (r *report) err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.failures) == 0 {
+	err := errors.Join(r.failures...)
+	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("not everything could be released; run it again once this is mended:\n%w", errors.Join(r.failures...))
+	return fmt.Errorf("not everything could be released; run it again once this is mended:\n%w", err)
 }
 
 // reporting is a client that tells what it deletes, and deletes nothing in a dry run.

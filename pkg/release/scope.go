@@ -88,8 +88,8 @@ func (s *scope) hasObject(object metav1.Object) bool {
 	return true
 }
 
-// hasSibling reports whether an object beside a Machine is ours, which is so if its owner is.
-func (s *scope) hasSibling(object metav1.Object) bool {
+// hasExternal reports whether an InfraMachine or BootstrapConfig is ours: it is if its owner is.
+func (s *scope) hasExternal(object metav1.Object) bool {
 	if s.watchFilter == "" {
 		return true
 	}

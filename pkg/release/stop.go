@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
 const (
@@ -32,7 +33,7 @@ const (
 // errTaken says that there is a leader although the release should hold the Lease.
 var errTaken = errors.New("it has been taken away, so Heirloom is at work again,")
 
-// stopWebhooks makes sure that no webhook of the management cluster brings back what is released.
+// stopWebhooks makes sure that no webhook of the management cluster injects again what is released.
 func (s *session) stopWebhooks(ctx context.Context) error {
 	for _, configuration := range []client.Object{
 		&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{},
@@ -78,10 +79,7 @@ func (s *session) withoutLeader(ctx context.Context, work func(context.Context) 
 
 // leads reports whether somebody who is not a release holds the Lease.
 func leads(lease coordinationv1.LeaseSpec, now time.Time) bool {
-	if lease.RenewTime == nil || !led(lease) {
-		return false
-	}
-	return lease.RenewTime.Add(duration(lease)).After(now)
+	return led(lease) && lease.RenewTime != nil && lease.RenewTime.Add(duration(lease)).After(now)
 }
 
 // led reports whether a Lease names a leader, living or not.
@@ -93,8 +91,8 @@ func duration(lease coordinationv1.LeaseSpec) time.Duration {
 	return time.Duration(ptr.Deref(lease.LeaseDurationSeconds, 0)) * time.Second
 }
 
-// holdingLease takes the Lease away from whoever leads, and keeps it until the work is done and a little longer. A leader
-// that cannot renew gives up within the duration of the Lease, as for any successor; it must have passed first.
+// holdingLease takes the Lease away from the leader, and keeps it until the work is done and a little longer. A leader that
+// cannot renew gives up within the duration of the Lease, so the work begins after that.
 func (s *session) holdingLease(ctx context.Context, work func(context.Context) error) error {
 	before, err := s.takeLease(ctx, true)
 	if err != nil {
@@ -131,7 +129,7 @@ func (s *session) holdingLease(ctx context.Context, work func(context.Context) e
 // takeLease writes the release into the Lease as its holder, and returns what was there before. It takes the Lease from
 // somebody else only if that is wanted.
 func (s *session) takeLease(ctx context.Context, fromOthers bool) (before coordinationv1.LeaseSpec, err error) {
-	// What it returns is not looked at: it takes a request that was cut short for one that has succeeded.
+	// The error that it returns is useless: it is nil also after a request that has timed out.
 	_ = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		before, err = s.tryLease(ctx, fromOthers)
 		return err
@@ -143,26 +141,20 @@ func (s *session) takeLease(ctx context.Context, fromOthers bool) (before coordi
 }
 
 func (s *session) tryLease(ctx context.Context, fromOthers bool) (before coordinationv1.LeaseSpec, err error) {
-	lease := &coordinationv1.Lease{}
-	err = s.management.Get(ctx, s.Lease, lease)
-	missing := apierrors.IsNotFound(err)
-	if err != nil && !missing {
-		return before, err
-	}
-	before = *lease.Spec.DeepCopy()
-	if led(before) && !fromOthers {
-		return before, fmt.Errorf("%w by %s", errTaken, *before.HolderIdentity)
-	}
-	now := ptr.To(metav1.NowMicro())
-	if ptr.Deref(before.HolderIdentity, "") != holder {
-		lease.Spec.AcquireTime = now
-		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(before.LeaseTransitions, 0) + 1)
-	}
-	lease.Spec.HolderIdentity, lease.Spec.RenewTime = ptr.To(holder), now
-	lease.Spec.LeaseDurationSeconds = ptr.To(int32(held / time.Second))
-	if missing {
-		lease.Namespace, lease.Name = s.Lease.Namespace, s.Lease.Name
-		return before, s.Management.Create(ctx, lease)
-	}
-	return before, s.Management.Update(ctx, lease)
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: s.Lease.Namespace, Name: s.Lease.Name}}
+	_, err = controllerutil.CreateOrUpdate(ctx, s.Management, lease, func() error {
+		before = *lease.Spec.DeepCopy()
+		if led(before) && !fromOthers {
+			return fmt.Errorf("%w by %s", errTaken, *before.HolderIdentity)
+		}
+		now := ptr.To(metav1.NowMicro())
+		if ptr.Deref(before.HolderIdentity, "") != holder {
+			lease.Spec.AcquireTime = now
+			lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(before.LeaseTransitions, 0) + 1)
+		}
+		lease.Spec.HolderIdentity, lease.Spec.RenewTime = ptr.To(holder), now
+		lease.Spec.LeaseDurationSeconds = ptr.To(int32(held / time.Second))
+		return nil
+	})
+	return before, err
 }
