@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -38,17 +36,12 @@ func (c *Config) completeCertificates() error {
 	if c.WebhookCertSecret == "" {
 		return nil
 	}
-	var errs []error
-	namespace, name, ok := strings.Cut(c.WebhookCertSecret, "/")
-	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
-		errs = append(errs, fmt.Errorf("--webhook-cert-secret=%q: must be <namespace>/<name>", c.WebhookCertSecret))
-	}
-	c.WebhookCertName = types.NamespacedName{Namespace: namespace, Name: name}
-	if c.WebhookConfiguration == "" {
-		errs = append(errs, errors.New("--webhook-cert-secret needs --webhook-configuration"))
-	}
-	if len(c.WebhookCertDNSNames) == 0 {
-		errs = append(errs, errors.New("--webhook-cert-secret needs --webhook-cert-dns-names"))
+	name, nameErr := namespacedName("--webhook-cert-secret", c.WebhookCertSecret, "<namespace>/<name>")
+	c.WebhookCertName = name
+	errs := []error{
+		nameErr,
+		check(c.WebhookConfiguration != "", "--webhook-cert-secret needs --webhook-configuration"),
+		check(len(c.WebhookCertDNSNames) > 0, "--webhook-cert-secret needs --webhook-cert-dns-names"),
 	}
 	c.WebhookCertHosts = nil
 	for _, host := range c.WebhookCertDNSNames {
@@ -59,20 +52,15 @@ func (c *Config) completeCertificates() error {
 		}
 		c.WebhookCertHosts = append(c.WebhookCertHosts, host)
 	}
-	switch {
-	case c.WebhookCertCAGrace < time.Second:
-		errs = append(errs, fmt.Errorf("--webhook-cert-ca-grace=%s: must be a second or more", c.WebhookCertCAGrace))
-	case c.WebhookCertValidity/3 < c.WebhookCertCAGrace:
-		errs = append(errs, fmt.Errorf("--webhook-cert-validity=%s: must be at least three times --webhook-cert-ca-grace", c.WebhookCertValidity))
-	case c.WebhookCertCAValidity/3 < c.WebhookCertValidity:
-		errs = append(errs, fmt.Errorf("--webhook-cert-ca-validity=%s: must be at least three times --webhook-cert-validity", c.WebhookCertCAValidity))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs,
+		check(c.WebhookCertCAGrace >= time.Second, "--webhook-cert-ca-grace=%s: must be a second or more", c.WebhookCertCAGrace),
+		check(c.WebhookCertValidity/3 >= c.WebhookCertCAGrace,
+			"--webhook-cert-validity=%s: must be at least three times --webhook-cert-ca-grace", c.WebhookCertValidity),
+		check(c.WebhookCertCAValidity/3 >= c.WebhookCertValidity,
+			"--webhook-cert-ca-validity=%s: must be at least three times --webhook-cert-validity", c.WebhookCertCAValidity),
+	)...)
 }
 
 func (c *Config) validateClients() error {
-	if len(c.WebhookClientNames) > 0 && c.WebhookClientCAFile == "" {
-		return errors.New("--webhook-client-names needs --webhook-client-ca-file")
-	}
-	return nil
+	return check(len(c.WebhookClientNames) == 0 || c.WebhookClientCAFile != "", "--webhook-client-names needs --webhook-client-ca-file")
 }

@@ -23,11 +23,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// propagationAuto is the value of --cluster-api-taint-propagation that makes Heirloom find out.
-const propagationAuto = "auto"
-
-// managementClusterAuto is the value of --management-cluster that makes Heirloom find out.
-const managementClusterAuto = "auto"
+// auto is the value of --cluster-api-taint-propagation and --management-cluster that makes Heirloom find out.
+const auto = "auto"
 
 // Config is what the options mean, checked.
 type Config struct {
@@ -79,22 +76,46 @@ func (c *Config) completeRules() error {
 	labels, labelsErr := compile("--additional-sync-machine-labels", c.AdditionalSyncMachineLabels)
 	annotations, annotationsErr := compile("--additional-sync-machine-annotations", c.AdditionalSyncMachineAnnotations)
 	c.Rules = inherit.Policy{AdditionalLabels: labels, AdditionalAnnotations: annotations, WatchFilter: c.WatchFilter}
-	var err error
+	c.Rules.PaceEviction = c.NoExecuteRate > 0
+	err := check(c.NoExecuteRate >= 0 && !math.IsInf(c.NoExecuteRate, 0),
+		"--no-execute-rate=%v: must be a number of Nodes per minute, 0 or more", c.NoExecuteRate)
 	switch c.TaintPropagation {
-	case propagationAuto:
+	case auto:
 		c.DetectTaintPropagation = true
 	case inherit.PropagationEnabled.String():
 		c.Rules.ClusterAPITaints = inherit.PropagationEnabled
 	case inherit.PropagationDisabled.String():
 		c.Rules.ClusterAPITaints = inherit.PropagationDisabled
 	default:
-		err = fmt.Errorf("--cluster-api-taint-propagation=%q: must be auto, enabled or disabled", c.TaintPropagation)
+		err = errors.Join(err, fmt.Errorf("--cluster-api-taint-propagation=%q: must be auto, enabled or disabled", c.TaintPropagation))
 	}
-	if !(c.NoExecuteRate >= 0) || math.IsInf(c.NoExecuteRate, 0) {
-		err = errors.Join(err, fmt.Errorf("--no-execute-rate=%v: must be a number of Nodes per minute, 0 or more", c.NoExecuteRate))
-	}
-	c.Rules.PaceEviction = c.NoExecuteRate > 0
 	return errors.Join(labelsErr, annotationsErr, err)
+}
+
+// check returns the error unless what is asked for holds.
+func check(holds bool, format string, args ...any) error {
+	if holds {
+		return nil
+	}
+	return fmt.Errorf(format, args...)
+}
+
+// invalid returns an error for each of the messages about a flag's value.
+func invalid(flag, value string, messages []string) error {
+	var errs []error
+	for _, message := range messages {
+		errs = append(errs, fmt.Errorf("%s=%q: %s", flag, value, message))
+	}
+	return errors.Join(errs...)
+}
+
+// namespacedName reads a flag's value of the form <namespace>/<name>. allowed says what it may be.
+func namespacedName(flag, value, allowed string) (types.NamespacedName, error) {
+	namespace, name, ok := strings.Cut(value, "/")
+	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return types.NamespacedName{}, fmt.Errorf("%s=%q: must be %s", flag, value, allowed)
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}, nil
 }
 
 func compile(flag string, expressions []string) ([]*regexp.Regexp, error) {
@@ -111,52 +132,39 @@ func compile(flag string, expressions []string) ([]*regexp.Regexp, error) {
 	return compiled, errors.Join(errs...)
 }
 
-func (c *Config) completeManagementCluster() error {
+func (c *Config) completeManagementCluster() (err error) {
 	switch c.ManagementCluster {
 	case "":
-		return nil
-	case managementClusterAuto:
+	case auto:
 		c.DetectManagementCluster = true
-		return nil
+	default:
+		c.ManagementClusterKey, err = namespacedName("--management-cluster", c.ManagementCluster, "auto, <namespace>/<name> or empty")
 	}
-	namespace, name, ok := strings.Cut(c.ManagementCluster, "/")
-	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return fmt.Errorf("--management-cluster=%q: must be auto, <namespace>/<name> or empty", c.ManagementCluster)
-	}
-	c.ManagementClusterKey = types.NamespacedName{Namespace: namespace, Name: name}
-	return nil
+	return err
 }
 
 func (c *Config) completeProviderGroups() error {
 	var errs []error
 	for _, group := range c.AdditionalProviderGroups {
-		for _, msg := range validation.IsDNS1123Subdomain(group) {
-			errs = append(errs, fmt.Errorf("--additional-provider-groups=%q: %s", group, msg))
-		}
+		errs = append(errs, invalid("--additional-provider-groups", group, validation.IsDNS1123Subdomain(group)))
 	}
 	c.ProviderGroups = slices.Concat([]string{capi.InfrastructureGroup, capi.BootstrapGroup}, c.AdditionalProviderGroups)
 	return errors.Join(errs...)
 }
 
 func (c *Config) completeServers() error {
-	var errs []error
-	if c.WebhookPort < 1 || c.WebhookPort > 65535 {
-		errs = append(errs, fmt.Errorf("--webhook-port=%d: must be between 1 and 65535", c.WebhookPort))
-	}
-	if c.ShutdownDelay < 0 {
-		errs = append(errs, fmt.Errorf("--shutdown-delay=%s: must not be negative", c.ShutdownDelay))
-	}
-	if _, _, err := net.SplitHostPort(c.HealthAddr); err != nil {
-		errs = append(errs, fmt.Errorf("--health-addr=%q: must be <host>:<port> or :<port>: %w", c.HealthAddr, err))
-	}
-	if _, err := cliflag.TLSVersion(c.Diagnostics.TLSMinVersion); err != nil {
-		errs = append(errs, fmt.Errorf("--tls-min-version: %w", err))
-	}
-	if _, err := cliflag.TLSCipherSuites(c.Diagnostics.TLSCipherSuites); err != nil {
-		errs = append(errs, fmt.Errorf("--tls-cipher-suites: %w", err))
-	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
+	_, _, addrErr := net.SplitHostPort(c.HealthAddr)
+	_, versionErr := cliflag.TLSVersion(c.Diagnostics.TLSMinVersion)
+	_, suitesErr := cliflag.TLSCipherSuites(c.Diagnostics.TLSCipherSuites)
+	err := errors.Join(
+		check(c.WebhookPort >= 1 && c.WebhookPort <= 65535, "--webhook-port=%d: must be between 1 and 65535", c.WebhookPort),
+		check(c.ShutdownDelay >= 0, "--shutdown-delay=%s: must not be negative", c.ShutdownDelay),
+		check(addrErr == nil, "--health-addr=%q: must be <host>:<port> or :<port>: %w", c.HealthAddr, addrErr),
+		check(versionErr == nil, "--tls-min-version: %w", versionErr),
+		check(suitesErr == nil, "--tls-cipher-suites: %w", suitesErr),
+	)
+	if err != nil {
+		return err
 	}
 	tlsOptions, metricsOptions, err := flags.GetManagerOptions(c.Diagnostics)
 	if err != nil {
@@ -167,33 +175,24 @@ func (c *Config) completeServers() error {
 }
 
 func (c *Config) validateWatch() error {
-	var errs []error
-	if c.SyncPeriod <= 0 {
-		errs = append(errs, fmt.Errorf("--sync-period=%s: must be positive", c.SyncPeriod))
-	}
-	for _, msg := range validation.IsValidLabelValue(c.WatchFilter) {
-		errs = append(errs, fmt.Errorf("--watch-filter=%q: %s", c.WatchFilter, msg))
+	errs := []error{
+		check(c.SyncPeriod > 0, "--sync-period=%s: must be positive", c.SyncPeriod),
+		invalid("--watch-filter", c.WatchFilter, validation.IsValidLabelValue(c.WatchFilter)),
 	}
 	if c.Namespace != "" {
-		for _, msg := range validation.IsDNS1123Label(c.Namespace) {
-			errs = append(errs, fmt.Errorf("--namespace=%q: %s", c.Namespace, msg))
-		}
+		errs = append(errs, invalid("--namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace)))
 	}
 	return errors.Join(errs...)
 }
 
 func (c *Config) validateLeaderElection() error {
 	retry, renew, lease := c.LeaderElectRetryPeriod, c.LeaderElectRenewDeadline, c.LeaderElectLeaseDuration
-	if !c.LeaderElect || retry > 0 && retry < renew && renew < lease {
-		return nil
-	}
-	return errors.New("leader election: --leader-elect-retry-period must be positive and shorter than " +
-		"--leader-elect-renew-deadline, and that shorter than --leader-elect-lease-duration")
+	return check(!c.LeaderElect || retry > 0 && retry < renew && renew < lease,
+		"leader election: --leader-elect-retry-period must be positive and shorter than "+
+			"--leader-elect-renew-deadline, and that shorter than --leader-elect-lease-duration")
 }
 
 func (c *Config) validateLogs() error {
-	if err := logsv1.Validate(c.Logs, nil, nil).ToAggregate(); err != nil {
-		return fmt.Errorf("logging flags (such as --logging-format): %w", err)
-	}
-	return nil
+	err := logsv1.Validate(c.Logs, nil, nil).ToAggregate()
+	return check(err == nil, "logging flags (such as --logging-format): %w", err)
 }

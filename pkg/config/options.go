@@ -106,7 +106,7 @@ func (o *Options) addWatchFlags(fs *pflag.FlagSet) {
 		"Namespace whose Cluster API objects are watched. If unspecified, those of all namespaces are.")
 	fs.StringVar(&o.WatchFilter, "watch-filter", "",
 		"Label value that an object must carry to inherit. The label key is always "+clusterv1.WatchLabel+". If unspecified, all objects inherit.")
-	fs.StringVar(&o.ManagementCluster, "management-cluster", managementClusterAuto,
+	fs.StringVar(&o.ManagementCluster, "management-cluster", auto,
 		"The Cluster whose Nodes live in the management cluster's own API server, if it manages itself: <namespace>/<name>, or auto. "+
 			"With auto, it is the one whose kubeconfig leads an administrator to that API server; Heirloom finds it. Nodes of the management cluster inherit from Machines of this Cluster only. If empty, they inherit nothing.")
 	fs.DurationVar(&o.SyncPeriod, "sync-period", 10*time.Minute,
@@ -168,6 +168,6 @@ func (o *Options) addRuleFlags(fs *pflag.FlagSet) {
 	fs.Float64Var(&o.NoExecuteRate, "no-execute-rate", 1,
 		"Number of existing Nodes of each Cluster that get a taint with effect NoExecute per minute; of a ClusterClass that declares it, in all its Clusters together. "+
 			"Such a taint evicts Pods, so a MachineDeployment, control plane or MachinePool also gives a tenth of its Nodes a minute at most, and at least one. 0 means all Nodes at once; new Nodes never wait.")
-	fs.StringVar(&o.TaintPropagation, "cluster-api-taint-propagation", propagationAuto,
+	fs.StringVar(&o.TaintPropagation, "cluster-api-taint-propagation", auto,
 		"Whether Cluster API propagates taints itself (its feature gate MachineTaintPropagation): auto, enabled or disabled. With auto, Heirloom finds out.")
 }

@@ -5,63 +5,47 @@ package config
 import (
 	"errors"
 	"fmt"
-	"strings"
-
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/heirloom-dev/heirloom/pkg/registration"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 )
 
 func (c *Config) completeWorkloads() error {
-	errs := []error{c.completeWorkloadWebhook()}
+	errs := []error{
+		c.completeWorkloadWebhook(),
+		check(c.ClusterCacheConcurrency >= 1 && c.ClusterCacheClientBurst >= 1 && c.ClusterCacheClientQPS > 0,
+			"--clustercache-concurrency, --clustercache-client-qps and --clustercache-client-burst must be positive"),
+	}
 	switch c.WorkloadAdmission {
 	case workload.AdmitAutomatically, workload.AdmitByLoop, workload.AdmitByPolicy:
 	case workload.AdmitByWebhook:
-		if c.WorkloadWebhookURL == "" {
-			errs = append(errs, errors.New("--workload-admission=webhook needs --workload-webhook-url"))
-		}
+		errs = append(errs, check(c.WorkloadWebhookURL != "", "--workload-admission=webhook needs --workload-webhook-url"))
 	default:
 		errs = append(errs, fmt.Errorf("--workload-admission=%q: must be auto, none, webhook or policy", c.WorkloadAdmission))
 	}
-	if c.ClusterCacheConcurrency < 1 || c.ClusterCacheClientBurst < 1 || !(c.ClusterCacheClientQPS > 0) {
-		errs = append(errs, errors.New("--clustercache-concurrency, --clustercache-client-qps and --clustercache-client-burst must be positive"))
-	}
 	return errors.Join(errs...)
 }
 
+// completeWorkloadWebhook also reads the name of the Secret of keys where no URL is set: a release may need it.
 func (c *Config) completeWorkloadWebhook() error {
-	errs := []error{c.completeWorkloadWebhookKey()}
-	if c.WorkloadWebhookURL == "" {
-		return errors.Join(errs...)
-	}
-	base, err := registration.BaseURL(c.WorkloadWebhookURL)
-	if err != nil {
-		errs = append(errs, fmt.Errorf("--workload-webhook-url=%q: %w", c.WorkloadWebhookURL, err))
-	}
-	c.WorkloadWebhookURL = base
-	if c.WorkloadWebhookKeyRotation < registration.ShortestPeriod {
-		errs = append(errs, fmt.Errorf("--workload-webhook-key-rotation=%s: must be %s or more", c.WorkloadWebhookKeyRotation, registration.ShortestPeriod))
-	}
-	if c.WorkloadWebhookPort < 1 || c.WorkloadWebhookPort > 65535 || c.WorkloadWebhookPort == c.WebhookPort {
-		errs = append(errs, fmt.Errorf("--workload-webhook-port=%d: must be between 1 and 65535, and not --webhook-port", c.WorkloadWebhookPort))
-	}
-	if c.WebhookConfiguration == "" {
-		errs = append(errs, errors.New("--webhook-configuration must not be empty"))
-	}
-	return errors.Join(errs...)
-}
-
-// completeWorkloadWebhookKey reads the name of the Secret, which a release may need also where no URL is set any more.
-func (c *Config) completeWorkloadWebhookKey() error {
 	if c.WorkloadWebhookURL == "" && c.WorkloadWebhookKeySecret == "" {
 		return nil
 	}
-	namespace, name, ok := strings.Cut(c.WorkloadWebhookKeySecret, "/")
-	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return fmt.Errorf("--workload-webhook-key-secret=%q: must be <namespace>/<name>", c.WorkloadWebhookKeySecret)
+	key, keyErr := namespacedName("--workload-webhook-key-secret", c.WorkloadWebhookKeySecret, "<namespace>/<name>")
+	c.WorkloadWebhookKeyName = key
+	if c.WorkloadWebhookURL == "" {
+		return keyErr
 	}
-	c.WorkloadWebhookKeyName = types.NamespacedName{Namespace: namespace, Name: name}
-	return nil
+	base, baseErr := registration.BaseURL(c.WorkloadWebhookURL)
+	err := errors.Join(
+		keyErr,
+		check(baseErr == nil, "--workload-webhook-url=%q: %w", c.WorkloadWebhookURL, baseErr),
+		check(c.WorkloadWebhookKeyRotation >= registration.ShortestPeriod,
+			"--workload-webhook-key-rotation=%s: must be %s or more", c.WorkloadWebhookKeyRotation, registration.ShortestPeriod),
+		check(c.WorkloadWebhookPort >= 1 && c.WorkloadWebhookPort <= 65535 && c.WorkloadWebhookPort != c.WebhookPort,
+			"--workload-webhook-port=%d: must be between 1 and 65535, and not --webhook-port", c.WorkloadWebhookPort),
+		check(c.WebhookConfiguration != "", "--webhook-configuration must not be empty"),
+	)
+	c.WorkloadWebhookURL = base
+	return err
 }
