@@ -4,6 +4,7 @@ package taint
 
 import (
 	"cmp"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -70,45 +71,47 @@ type section struct {
 }
 
 // ValidateCarrier returns an error, with its field path, for each taint that the object may not declare, by type or by
-// annotation, or MostProblems of them. Of an update only what differs from old is judged; old is nil for a create. A control plane's kind is not
-// known to us: controlPlane says that the object is one.
+// annotation, or MostProblems of them. Of an update only what differs from old is judged; old is nil for a create. Kinds of
+// control planes are not known to us: controlPlane says that the object is one.
 func ValidateCarrier(object, old *Carrier, controlPlane bool) field.ErrorList {
-	if old == nil {
-		old = &Carrier{}
-	}
+	old = cmp.Or(old, &Carrier{})
 	spec := field.NewPath("spec")
 	// Machines alone say by a label which they are. In a template the label is for the Machines to come.
 	machine := Role(controlPlane)
 	if _, ok := object.Metadata.Labels[clusterv1.MachineControlPlaneLabel]; ok {
 		machine = ControlPlane
 	}
-	errs := ValidateAnnotations(field.NewPath("metadata", "annotations"), machine, object.Metadata.Annotations, old.Metadata.Annotations)
-	errs = append(errs, Validate(spec.Child("taints"), machine, object.Spec.Taints, old.Spec.Taints)...)
-	errs = append(errs, object.Spec.Template.validate(spec.Child("template"), Role(controlPlane), old.Spec.Template)...)
-	errs = append(errs, object.Spec.MachineTemplate.validate(spec.Child("machineTemplate"), ControlPlane, old.Spec.MachineTemplate)...)
-	errs = append(errs, object.Spec.Topology.validate(spec.Child("topology"), old.Spec.Topology)...)
-	return few(append(errs, object.Spec.validate(spec, old.Spec.sections)...))
+	errs := slices.Concat(
+		ValidateAnnotations(field.NewPath("metadata", "annotations"), machine, object.Metadata.Annotations, old.Metadata.Annotations),
+		Validate(spec.Child("taints"), machine, object.Spec.Taints, old.Spec.Taints),
+		object.Spec.Template.validate(spec.Child("template"), Role(controlPlane), old.Spec.Template),
+		object.Spec.MachineTemplate.validate(spec.Child("machineTemplate"), ControlPlane, old.Spec.MachineTemplate),
+		object.Spec.Topology.validate(spec.Child("topology"), old.Spec.Topology),
+		object.Spec.validate(spec, old.Spec.sections),
+	)
+	return errs[:min(len(errs), MostProblems)]
 }
 
 func (t template) validate(path *field.Path, role Role, old template) field.ErrorList {
-	errs := ValidateAnnotations(path.Child("metadata", "annotations"), role, t.Metadata.Annotations, old.Metadata.Annotations)
-	errs = append(errs, Validate(path.Child("taints"), role, t.Taints, old.Taints)...)
-	errs = append(errs, Validate(path.Child("spec", "taints"), role, t.Spec.Taints, old.Spec.Taints)...)
+	errs := slices.Concat(
+		ValidateAnnotations(path.Child("metadata", "annotations"), role, t.Metadata.Annotations, old.Metadata.Annotations),
+		Validate(path.Child("taints"), role, t.Taints, old.Taints),
+		Validate(path.Child("spec", "taints"), role, t.Spec.Taints, old.Spec.Taints),
+	)
 	if t.Spec.MachineTemplate == nil {
 		return errs
 	}
-	before := old.Spec.MachineTemplate
-	if before == nil {
-		before = &template{}
-	}
+	before := cmp.Or(old.Spec.MachineTemplate, &template{})
 	return append(errs, t.Spec.MachineTemplate.validate(path.Child("spec", "machineTemplate"), ControlPlane, *before)...)
 }
 
 func (s sections) validate(path *field.Path, old sections) field.ErrorList {
-	errs := s.ControlPlane.validate(path.Child("controlPlane"), ControlPlane, old.ControlPlane)
 	workers := path.Child("workers")
-	errs = append(errs, validateAll(workers.Child("machineDeployments"), s.Workers.MachineDeployments, old.Workers.MachineDeployments)...)
-	return append(errs, validateAll(workers.Child("machinePools"), s.Workers.MachinePools, old.Workers.MachinePools)...)
+	return slices.Concat(
+		s.ControlPlane.validate(path.Child("controlPlane"), ControlPlane, old.ControlPlane),
+		validateAll(workers.Child("machineDeployments"), s.Workers.MachineDeployments, old.Workers.MachineDeployments),
+		validateAll(workers.Child("machinePools"), s.Workers.MachinePools, old.Workers.MachinePools),
+	)
 }
 
 func validateAll(path *field.Path, all, old []section) field.ErrorList {
@@ -126,14 +129,16 @@ func validateAll(path *field.Path, all, old []section) field.ErrorList {
 	return errs
 }
 
-// id tells a section from its siblings: by name in a topology, where its class may change, and by class in a class.
+// id tells sections apart: by name in a topology, where the class may change, and by class in a ClusterClass.
 func (s section) id() string {
 	return cmp.Or(s.Name, s.Class)
 }
 
 func (s section) validate(path *field.Path, role Role, old section) field.ErrorList {
-	errs := ValidateAnnotations(path.Child("metadata", "annotations"), role, s.Metadata.Annotations, old.Metadata.Annotations)
-	errs = append(errs, ValidateAnnotations(path.Child("template", "metadata", "annotations"), role,
-		s.Template.Metadata.Annotations, old.Template.Metadata.Annotations)...)
-	return append(errs, Validate(path.Child("taints"), role, s.Taints, old.Taints)...)
+	return slices.Concat(
+		ValidateAnnotations(path.Child("metadata", "annotations"), role, s.Metadata.Annotations, old.Metadata.Annotations),
+		ValidateAnnotations(path.Child("template", "metadata", "annotations"), role,
+			s.Template.Metadata.Annotations, old.Template.Metadata.Annotations),
+		Validate(path.Child("taints"), role, s.Taints, old.Taints),
+	)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
@@ -47,15 +48,10 @@ func Sync(current []corev1.Taint, declared []clusterv1.MachineTaint, recorded []
 
 // recordsOf returns which taints the tracking entries mean. Cluster API's form has no value and means any.
 func recordsOf(entries []corev1.Taint) func(corev1.Taint) bool {
-	type valued struct {
-		ID
-		value string
+	listed := sets.New(entries...)
+	return func(t corev1.Taint) bool {
+		return listed.Has(corev1.Taint{Key: t.Key, Effect: t.Effect}) || listed.Has(corev1.Taint{Key: t.Key, Effect: t.Effect, Value: t.Value})
 	}
-	listed := map[valued]bool{}
-	for _, r := range entries {
-		listed[valued{IDOf(r), r.Value}] = true
-	}
-	return func(t corev1.Taint) bool { return listed[valued{IDOf(t), ""}] || listed[valued{IDOf(t), t.Value}] }
 }
 
 // Remove returns taints without the one that has this identity.

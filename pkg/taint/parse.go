@@ -69,17 +69,17 @@ func entriesOf(list string) []string {
 // FromAnnotations returns the taints that an object's annotations declare, Always before Initialize where both name
 // the same key and effect. Entries that cannot be read are reported in the error and left out.
 func FromAnnotations(annotations map[string]string) ([]clusterv1.MachineTaint, error) {
-	always, alwaysErr := declared(annotations, AlwaysAnnotation, clusterv1.MachineTaintPropagationAlways)
-	initialize, initializeErr := declared(annotations, InitializeAnnotation, clusterv1.MachineTaintPropagationOnInitialization)
+	always, alwaysErr := declared(annotations, AlwaysAnnotation)
+	initialize, initializeErr := declared(annotations, InitializeAnnotation)
 	return Merge(always, initialize), errors.Join(alwaysErr, initializeErr)
 }
 
-func declared(annotations map[string]string, name string, propagation clusterv1.MachineTaintPropagation) ([]clusterv1.MachineTaint, error) {
-	value, ok := annotations[name]
-	if !ok {
-		return nil, nil
+func declared(annotations map[string]string, name string) ([]clusterv1.MachineTaint, error) {
+	propagation := clusterv1.MachineTaintPropagationOnInitialization
+	if name == AlwaysAnnotation {
+		propagation = clusterv1.MachineTaintPropagationAlways
 	}
-	parsed, err := ParseList(value)
+	parsed, err := ParseList(annotations[name])
 	if err != nil {
 		err = &AnnotationError{Name: name, Err: err}
 	}
@@ -96,12 +96,10 @@ type AnnotationError struct {
 	Err  error
 }
 
-// Error implements error.
 func (e *AnnotationError) Error() string {
 	return fmt.Sprintf("annotation %s: %v", e.Name, e.Err)
 }
 
-// Unwrap implements errors' interface of the same name.
 func (e *AnnotationError) Unwrap() error {
 	return e.Err
 }

@@ -5,12 +5,10 @@ package taint
 import (
 	"errors"
 	"fmt"
-
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// MostProblems is how many problems of one list are told. Nobody reads more, and somebody who sends a review of their own could
-// fill the memory with them.
+// MostProblems is how many problems of one list are told. Nobody reads more, and a forged review could fill the memory with
+// them.
 const MostProblems = 100
 
 // Problems collects what had to be left out.
@@ -34,9 +32,4 @@ func (p *Problems) Err() error {
 		return errors.Join(p.told...)
 	}
 	return errors.Join(errors.Join(p.told...), fmt.Errorf("and %d more", p.more))
-}
-
-// few returns the first of the errors.
-func few(errs field.ErrorList) field.ErrorList {
-	return errs[:min(len(errs), MostProblems)]
 }

@@ -24,11 +24,14 @@ const (
 	ControlPlane Role = true
 )
 
-// Validate returns an error for each taint that may not be declared at path, or for the first of them. Taints that old holds unchanged are not
-// judged, so that an object which was stored before Heirloom came can still be updated.
+// Validate returns an error for each taint that may not be declared at path, or for the first of them. Taints that old holds
+// unchanged are not judged, so that an object that was stored before Heirloom was installed can still be updated.
 func Validate(path *field.Path, role Role, taints, old []clusterv1.MachineTaint) field.ErrorList {
 	var errs field.ErrorList
-	before, seen, unchanged := count(old), map[ID]int{}, sets.New(old...)
+	before, seen, unchanged := map[ID]int{}, map[ID]int{}, sets.New(old...)
+	for _, t := range old {
+		before[MachineID(t)]++
+	}
 	for i, t := range taints {
 		at, id := path.Index(i), MachineID(t)
 		if !unchanged.Has(t) {
@@ -44,31 +47,19 @@ func Validate(path *field.Path, role Role, taints, old []clusterv1.MachineTaint)
 	return errs
 }
 
-func count(taints []clusterv1.MachineTaint) map[ID]int {
-	counts := map[ID]int{}
-	for _, t := range taints {
-		counts[MachineID(t)]++
-	}
-	return counts
-}
-
 // ValidateAnnotations is Validate for the taints that annotations declare. Its errors name the annotation's path.
 func ValidateAnnotations(path *field.Path, role Role, annotations, old map[string]string) field.ErrorList {
 	var errs field.ErrorList
 	for _, name := range []string{AlwaysAnnotation, InitializeAnnotation} {
-		value, ok := annotations[name]
-		if !ok {
-			continue
-		}
-		at := path.Key(name)
+		value, at := annotations[name], path.Key(name)
 		if len(value) > longestList {
 			errs = append(errs, field.TooLong(at, "", longestList))
 			continue
 		}
 		errs = append(errs, unreadable(at, value, old[name])...)
 		// What could not be read has been judged; what remains is judged as typed taints are.
-		taints, _ := declared(annotations, name, propagationOf(name))
-		before, _ := declared(old, name, propagationOf(name))
+		taints, _ := declared(annotations, name)
+		before, _ := declared(old, name)
 		for _, e := range Validate(at, role, taints, before) {
 			errs = append(errs, &field.Error{Type: e.Type, Field: at.String(), BadValue: e.BadValue, Detail: e.Detail})
 		}
@@ -94,16 +85,9 @@ func unreadable(at *field.Path, list, old string) field.ErrorList {
 	return errs
 }
 
-func propagationOf(annotation string) clusterv1.MachineTaintPropagation {
-	if annotation == AlwaysAnnotation {
-		return clusterv1.MachineTaintPropagationAlways
-	}
-	return clusterv1.MachineTaintPropagationOnInitialization
-}
-
-// Usable splits taints into those that may reach an object and the reasons why the others may not. It is the last
-// line of defence: what validation could not refuse (because it failed open, or because the object is older) is
-// left out here, so that no write carries what the API server or Cluster API would refuse.
+// Usable splits taints into those that may reach an object and the reasons why the others may not. What validation could
+// not refuse, because it failed open or because the object is older, is left out here, so that no write carries what the API
+// server or Cluster API would refuse.
 func Usable(role Role, taints []clusterv1.MachineTaint) ([]clusterv1.MachineTaint, error) {
 	var usable []clusterv1.MachineTaint
 	var problems Problems
@@ -126,7 +110,6 @@ type UnusableError struct {
 	Reason string
 }
 
-// Error implements error.
 func (e *UnusableError) Error() string {
 	return fmt.Sprintf("taint %q: %s", e.ID, e.Reason)
 }
