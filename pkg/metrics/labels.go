@@ -3,9 +3,7 @@
 package metrics
 
 import (
-	"math"
 	"slices"
-	"time"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
@@ -15,11 +13,11 @@ type Outcome string
 
 // The outcomes of an admission request.
 const (
-	// Injected: the answer brings or keeps something that the object inherits.
+	// Injected: the answer adds or keeps something that the object inherits.
 	Injected Outcome = "injected"
 	// Unchanged: the object already is what it should be.
 	Unchanged Outcome = "unchanged"
-	// Unmatched: the object has no owner that we know, or is left alone.
+	// Unmatched: the object has no owner that is known, or is skipped.
 	Unmatched Outcome = "unmatched"
 	// Refused: validation refused the object.
 	Refused Outcome = "refused"
@@ -43,7 +41,7 @@ type Rejection string
 
 // The reasons.
 const (
-	// TooLarge: no API server sends a review as large.
+	// TooLarge: no API server sends a review of this size.
 	TooLarge Rejection = "too_large"
 	// TooMany: there was no room for it beside others.
 	TooMany Rejection = "too_many"
@@ -64,16 +62,16 @@ const (
 	Cached LookupResult = "cached"
 	// Live: the API server had it, and no informer did.
 	Live LookupResult = "live"
-	// Missing: nobody had it, or the API server was not to be asked.
+	// Missing: it was not found, or the API server was not to be asked.
 	Missing LookupResult = "missing"
 	// LookupFailed: there was an error.
 	LookupFailed LookupResult = "error"
 )
 
-// By is who writes.
+// By is what writes.
 type By string
 
-// Whoever writes.
+// What writes.
 const (
 	ByAdmission By = "admission"
 	ByResync    By = "resync"
@@ -82,7 +80,7 @@ const (
 // KeyChange is what becomes of something that is inherited.
 type KeyChange string
 
-// The changes. A new value counts as brought.
+// The changes. A new value counts as injected.
 const (
 	KeyInjected KeyChange = "injected"
 	KeyRemoved  KeyChange = "removed"
@@ -98,8 +96,8 @@ const (
 	Error    WriteResult = "error"
 )
 
-// Kind is the label for objects of that kind. Whoever can reach the webhooks can post any kind, so only those that the
-// webhooks are registered for are told apart; those of all providers count as one.
+// Kind is the label for objects of that kind. A forged request can name any kind, so only those that the webhooks are
+// registered for have a value of their own, one for those of all providers.
 func Kind(group, kind string) string {
 	switch {
 	case group == capi.ControlPlaneGroup:
@@ -113,11 +111,4 @@ func Kind(group, kind string) string {
 	default:
 		return "other"
 	}
-}
-
-func seconds(at time.Time, known bool) float64 {
-	if !known {
-		return math.NaN()
-	}
-	return float64(at.Unix())
 }

@@ -6,6 +6,7 @@ package metrics
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -179,7 +180,18 @@ func (m *Metrics) WorkloadClusters(connected, disconnected int) {
 
 // ProviderKinds adds a metric for the kinds of providers, by "<kind>.<group>", and whether each has been listed.
 func (m *Metrics) ProviderKinds(listed func() map[string]bool) error {
-	return m.register(providerKinds{listed})
+	desc := prometheus.NewDesc("heirloom_provider_kind_listed",
+		"1 where the API server has listed a provider's kind that Heirloom reads, 0 where its objects have to wait for that; as \"<kind>.<group>\".",
+		[]string{"provider_kind"}, nil)
+	return m.register(prometheus.CollectorFunc(func(metrics chan<- prometheus.Metric) {
+		for kind, isListed := range listed() {
+			value := 0.0
+			if isListed {
+				value = 1
+			}
+			metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, kind)
+		}
+	}))
 }
 
 // Certificate adds a metric for when the serving certificate expires. It is NaN while that is not known.
@@ -187,5 +199,11 @@ func (m *Metrics) Certificate(expires func() (time.Time, bool)) error {
 	return m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "heirloom_webhook_certificate_expiration_timestamp_seconds",
 		Help: "When the certificate of the webhook server expires, in seconds since 1970; NaN where it cannot be read.",
-	}, func() float64 { return seconds(expires()) }))
+	}, func() float64 {
+		at, known := expires()
+		if !known {
+			return math.NaN()
+		}
+		return float64(at.Unix())
+	}))
 }
