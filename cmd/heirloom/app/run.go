@@ -19,13 +19,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/heirloom-dev/heirloom/pkg/capabilities"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/config"
-	"github.com/heirloom-dev/heirloom/pkg/contract"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
-	"github.com/heirloom-dev/heirloom/pkg/propagation"
 	"github.com/heirloom-dev/heirloom/pkg/providers"
 	"github.com/heirloom-dev/heirloom/pkg/resync"
 	"github.com/heirloom-dev/heirloom/pkg/version"
@@ -123,17 +122,17 @@ func addPolicy(mgr ctrl.Manager, c *config.Config) (policySource, error) {
 	if !c.DetectTaintPropagation {
 		return policySource{policy: func() inherit.Policy { return rules }}, nil
 	}
-	detector := &propagation.Detector{Client: mgr.GetClient(), Interval: c.SyncPeriod}
-	if err := mgr.Add(detector); err != nil {
+	gate := &capabilities.Gate{Client: mgr.GetClient(), Interval: c.SyncPeriod}
+	if err := mgr.Add(gate); err != nil {
 		return policySource{}, fmt.Errorf("adding the taint propagation detector: %w", err)
 	}
 	return policySource{
 		policy: func() inherit.Policy {
 			policy := rules
-			policy.ClusterAPITaints = detector.State()
+			policy.ClusterAPITaints = gate.State()
 			return policy
 		},
-		changes: detector.Subscribe,
+		changes: gate.Subscribe,
 	}, nil
 }
 
@@ -150,8 +149,8 @@ func newDiscovery(mgr ctrl.Manager) (discovery.DiscoveryInterface, error) {
 
 // addSchemas starts what finds out which fields Machines and the control planes of providers have. Machines' are read now,
 // so that no admission request waits for them.
-func addSchemas(ctx context.Context, mgr ctrl.Manager, c *config.Config, discoveryClient discovery.DiscoveryInterface) (*contract.Schemas, error) {
-	schemas := &contract.Schemas{Client: discoveryClient.OpenAPIV3(), Interval: c.SyncPeriod, UnknownFor: unknownFor}
+func addSchemas(ctx context.Context, mgr ctrl.Manager, c *config.Config, discoveryClient discovery.DiscoveryInterface) (*capabilities.Schemas, error) {
+	schemas := &capabilities.Schemas{Client: discoveryClient.OpenAPIV3(), Interval: c.SyncPeriod, UnknownFor: unknownFor}
 	if err := mgr.Add(schemas); err != nil {
 		return nil, fmt.Errorf("adding the reader of schemas: %w", err)
 	}

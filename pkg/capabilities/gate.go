@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package propagation finds out whether Cluster API propagates taints itself, that is whether its feature gate
-// MachineTaintPropagation is on.
-//
-// There is no API that tells. But Cluster API's webhook refuses every Machine with taints while the gate is off, and
-// CRDs before v1.12 do not have the field. So the detector asks with a dry run: it applies one harmless taint to an existing
-// Machine or MachineSet, stores nothing, and looks at what came back. That needs no right that the loop does not have.
-package propagation
+package capabilities
 
 import (
 	"context"
@@ -39,16 +33,20 @@ const (
 	featureGate = "MachineTaintPropagation"
 	// noSuchField is in the answer to an apply where the CRD does not have the field.
 	noSuchField = "field not declared in schema"
-	// retry is how soon the detector asks again while there was nothing to ask with.
+	// retry is how soon it is asked again while nothing is known.
 	retry = 5 * time.Second
-	// atLeast is how often it asks once it knows. A gate that has been switched off makes Cluster API refuse Machines with the
-	// taints that are declared by annotation, so that is not to go unnoticed for long.
+	// atLeast is how often it is asked once it is known. A gate that has been switched off makes Cluster API refuse Machines with the
+	// taints that are declared by annotation, so this must not go unnoticed for long.
 	atLeast = time.Minute
 )
 
-// Detector holds what is known. It is a manager.Runnable that runs on every replica, because every replica answers
-// admission requests.
-type Detector struct {
+// Gate is what is known of Cluster API's feature gate MachineTaintPropagation. No API tells whether it is on. But Cluster
+// API's webhook refuses every Machine with taints while it is off, and CRDs before v1.12 do not have the field. So a dry run
+// applies one harmless taint to an existing Machine or MachineSet, and the answer shows what Cluster API does with it. That
+// needs no right that the loop does not have.
+//
+// It is a manager.Runnable that runs on every replica, because every replica answers admission requests.
+type Gate struct {
 	// Broadcaster tells whenever what is known changes.
 	broadcast.Broadcaster
 	// Client reads from the cache and writes the dry run.
@@ -60,17 +58,17 @@ type Detector struct {
 }
 
 // State returns what is known now.
-func (d *Detector) State() inherit.TaintPropagation {
-	return inherit.TaintPropagation(d.state.Load())
+func (g *Gate) State() inherit.TaintPropagation {
+	return inherit.TaintPropagation(g.state.Load())
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (*Detector) NeedLeaderElection() bool { return false }
+func (*Gate) NeedLeaderElection() bool { return false }
 
 // Start asks until ctx is done.
-func (d *Detector) Start(ctx context.Context) error {
-	_ = wait.DelayFunc(d.again).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		if err := d.detect(ctx); err != nil && ctx.Err() == nil {
+func (g *Gate) Start(ctx context.Context) error {
+	_ = wait.DelayFunc(g.again).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		if err := g.detect(ctx); err != nil && ctx.Err() == nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Failed to find out whether Cluster API propagates taints; what was known stays in force")
 		}
 		return false, nil
@@ -79,32 +77,32 @@ func (d *Detector) Start(ctx context.Context) error {
 }
 
 // again returns when to ask the next time.
-func (d *Detector) again() time.Duration {
-	interval := min(d.Interval, atLeast)
-	if d.State() == inherit.PropagationUnknown {
+func (g *Gate) again() time.Duration {
+	interval := min(g.Interval, atLeast)
+	if g.State() == inherit.PropagationUnknown {
 		interval = retry
 	}
 	return wait.Jitter(interval, 0.1)
 }
 
-func (d *Detector) detect(ctx context.Context) error {
-	object, path, err := d.example(ctx)
+func (g *Gate) detect(ctx context.Context) error {
+	object, path, err := g.example(ctx)
 	if err != nil || object == nil {
 		return err
 	}
-	state, err := d.probe(ctx, object, path)
-	if err != nil || state == d.State() {
+	state, err := g.probe(ctx, object, path)
+	if err != nil || state == g.State() {
 		return err
 	}
-	d.state.Store(int32(state)) //nolint:gosec // one of three constants
-	d.Publish()
+	g.state.Store(int32(state)) //nolint:gosec // one of three constants
+	g.Publish()
 	ctrl.LoggerFrom(ctx).Info("Found out whether Cluster API propagates taints", "clusterAPITaintPropagation", state.String())
 	return nil
 }
 
 // example returns an object to ask with and the path of its taints, or nil while there is none. One that is being deleted is
-// the last choice, but good enough: the last Machines of all may wait for what the detector finds out.
-func (d *Detector) example(ctx context.Context) (example client.Object, path []string, err error) {
+// the last choice, but good enough: the last Machines of all may wait for the answer.
+func (g *Gate) example(ctx context.Context) (example client.Object, path []string, err error) {
 	for _, kind := range []struct {
 		plural string
 		list   client.ObjectList
@@ -113,7 +111,7 @@ func (d *Detector) example(ctx context.Context) (example client.Object, path []s
 		{"Machines", &capi.MachineList{}, []string{"spec", "taints"}},
 		{"MachineSets", &capi.MachineSetList{}, []string{"spec", "template", "spec", "taints"}},
 	} {
-		if err := d.Client.List(ctx, kind.list); err != nil {
+		if err := g.Client.List(ctx, kind.list); err != nil {
 			return nil, nil, fmt.Errorf("listing %s: %w", kind.plural, err)
 		}
 		err := meta.EachListItem(kind.list, func(item runtime.Object) error {
@@ -131,8 +129,8 @@ func (d *Detector) example(ctx context.Context) (example client.Object, path []s
 }
 
 // probe applies a taint to the object, as a dry run, and tells from the answer what Cluster API does with it.
-func (d *Detector) probe(ctx context.Context, object client.Object, path []string) (inherit.TaintPropagation, error) {
-	gvk, err := apiutil.GVKForObject(object, d.Client.Scheme())
+func (g *Gate) probe(ctx context.Context, object client.Object, path []string) (inherit.TaintPropagation, error) {
+	gvk, err := apiutil.GVKForObject(object, g.Client.Scheme())
 	if err != nil {
 		return inherit.PropagationUnknown, fmt.Errorf("finding the kind of %T: %w", object, err)
 	}
@@ -145,7 +143,7 @@ func (d *Detector) probe(ctx context.Context, object client.Object, path []strin
 	if err := unstructured.SetNestedSlice(config.Object, []any{probe}, path...); err != nil {
 		return inherit.PropagationUnknown, fmt.Errorf("building the probe: %w", err)
 	}
-	err = d.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(config), client.DryRunAll, client.FieldOwner(probeManager))
+	err = g.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(config), client.DryRunAll, client.FieldOwner(probeManager))
 	switch {
 	case apierrors.IsInvalid(err) && strings.Contains(err.Error(), featureGate),
 		err != nil && strings.Contains(err.Error(), noSuchField):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package propagation
+package capabilities
 
 import (
 	"context"
@@ -69,11 +69,11 @@ func TestDetect(t *testing.T) {
 						return tc.answer
 					},
 				}).Build()
-			d := &Detector{Client: c}
-			d.state.Store(int32(tc.before))
-			changes := d.Subscribe()
+			g := &Gate{Client: c}
+			g.state.Store(int32(tc.before))
+			changes := g.Subscribe()
 
-			err := d.detect(t.Context())
+			err := g.detect(t.Context())
 
 			if tc.problem == "" {
 				Expect(err).NotTo(HaveOccurred())
@@ -81,7 +81,7 @@ func TestDetect(t *testing.T) {
 				Expect(err).To(MatchError(ContainSubstring(tc.problem)))
 			}
 			Expect(asked).To(Equal(1))
-			Expect(d.State()).To(Equal(tc.want))
+			Expect(g.State()).To(Equal(tc.want))
 			Expect(len(changes) == 1).To(Equal(tc.before != tc.want), "subscribers are told of changes only")
 		})
 	}
@@ -96,10 +96,10 @@ func TestWhomToAsk(t *testing.T) {
 		return &capi.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Finalizers: []string{"machine.cluster.x-k8s.io"}}}
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(machine("a"), machine("b")).Build()
-	d := &Detector{Client: c}
+	g := &Gate{Client: c}
 	for _, tc := range []struct{ deleted, asked string }{{"a", "b"}, {"b", "a"}} {
 		Expect(c.Delete(t.Context(), machine(tc.deleted))).To(Succeed())
-		object, path, err := d.example(t.Context())
+		object, path, err := g.example(t.Context())
 		Expect(err).NotTo(HaveOccurred())
 		Expect(object.GetName()).To(Equal(tc.asked))
 		Expect(path).To(Equal([]string{"spec", "taints"}))
@@ -109,9 +109,9 @@ func TestWhomToAsk(t *testing.T) {
 func TestNothingIsAskedWithoutAnObject(t *testing.T) {
 	scheme := runtime.NewScheme()
 	capi.AddToScheme(scheme, clusterv1.GroupVersion)
-	d := &Detector{Client: fake.NewClientBuilder().WithScheme(scheme).Build()}
-	NewWithT(t).Expect(d.detect(t.Context())).To(Succeed())
-	NewWithT(t).Expect(d.State()).To(Equal(inherit.PropagationUnknown))
+	g := &Gate{Client: fake.NewClientBuilder().WithScheme(scheme).Build()}
+	NewWithT(t).Expect(g.detect(t.Context())).To(Succeed())
+	NewWithT(t).Expect(g.State()).To(Equal(inherit.PropagationUnknown))
 }
 
 // prune drops the taints from an apply configuration, as a CRD without the field does from the answer.

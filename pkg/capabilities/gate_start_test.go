@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package propagation
+package capabilities
 
 import (
 	"context"
@@ -29,7 +29,7 @@ import (
 var _ interface {
 	manager.Runnable
 	manager.LeaderElectionRunnable
-} = &Detector{}
+} = &Gate{}
 
 // clusterAPI answers dry runs, and notes what they were.
 type clusterAPI struct {
@@ -91,9 +91,9 @@ func TestWhatIsAsked(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			c := newClusterAPI(t, tc.objects...)
-			d := &Detector{Client: c}
-			Expect(d.detect(t.Context())).To(Succeed())
-			Expect(d.State()).To(Equal(inherit.PropagationEnabled))
+			g := &Gate{Client: c}
+			Expect(g.detect(t.Context())).To(Succeed())
+			Expect(g.State()).To(Equal(inherit.PropagationEnabled))
 			Expect(c.asked).To(HaveLen(1))
 			Expect(c.asked[0].GetKind()).To(Equal(tc.kind))
 			Expect(c.asked[0].GetUID()).To(Equal(tc.uid))
@@ -118,12 +118,12 @@ func TestWhatWasKnownStaysWhileNothingCanBeRead(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			c := newClusterAPI(t)
-			d := &Detector{Client: c}
-			d.state.Store(int32(inherit.PropagationDisabled))
-			changes := d.Subscribe()
+			g := &Gate{Client: c}
+			g.state.Store(int32(inherit.PropagationDisabled))
+			changes := g.Subscribe()
 			c.lists = tc.lists
-			Expect(d.detect(t.Context())).To(MatchError(tc.problem))
-			Expect(d.State()).To(Equal(inherit.PropagationDisabled))
+			Expect(g.detect(t.Context())).To(MatchError(tc.problem))
+			Expect(g.State()).To(Equal(inherit.PropagationDisabled))
 			Expect(c.asked).To(BeEmpty())
 			Expect(changes).NotTo(Receive())
 		})
@@ -131,8 +131,8 @@ func TestWhatWasKnownStaysWhileNothingCanBeRead(t *testing.T) {
 }
 
 func TestAKindThatNobodyKnowsTellsNothing(t *testing.T) {
-	d := &Detector{Client: fake.NewClientBuilder().WithScheme(runtime.NewScheme()).Build()}
-	state, err := d.probe(t.Context(), machine("m"), []string{"spec", "taints"})
+	g := &Gate{Client: fake.NewClientBuilder().WithScheme(runtime.NewScheme()).Build()}
+	state, err := g.probe(t.Context(), machine("m"), []string{"spec", "taints"})
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("finding the kind of *capi.Machine")))
 	NewWithT(t).Expect(state).To(Equal(inherit.PropagationUnknown))
 }
@@ -154,13 +154,13 @@ func TestItIsAskedAgainAndAgain(t *testing.T) {
 				Expect := NewWithT(t).Expect
 				c := newClusterAPI(t, machine("m"))
 				c.answer = tc.answer
-				d := &Detector{Client: c, Interval: tc.interval}
-				Expect(d.NeedLeaderElection()).To(BeFalse(), "every replica answers admission requests")
+				g := &Gate{Client: c, Interval: tc.interval}
+				Expect(g.NeedLeaderElection()).To(BeFalse(), "every replica answers admission requests")
 				var logged []string
 				ctx := ctrl.LoggerInto(t.Context(), funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{}))
 				ctx, cancel := context.WithTimeout(ctx, 5*tc.wait)
 				defer cancel()
-				Expect(d.Start(ctx)).To(Succeed())
+				Expect(g.Start(ctx)).To(Succeed())
 				Expect(len(c.times)).To(BeNumerically(">=", 4))
 				for i := range c.times[1:] {
 					Expect(c.times[i+1].Sub(c.times[i])).To(And(BeNumerically(">=", tc.wait), BeNumerically("<=", tc.wait*11/10)))

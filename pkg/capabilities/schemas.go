@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package contract
+package capabilities
 
 import (
 	"context"
@@ -27,8 +27,12 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
-// Schemas holds what is known of the schemas of control planes. It is a manager.Runnable that runs on every replica,
-// because every replica answers admission requests.
+// Schemas holds what is known of the schemas of control planes. An API server drops a field that a CRD lacks without a word,
+// the two versions of the contract have the same fields at different paths, and a provider's version of the API does not tell
+// which of them it is. So the schema has to. API servers publish the schemas of all kinds as OpenAPI documents, one for each
+// group version, to every client: reading CRDs would need one more right and a cache of large objects.
+//
+// It is a manager.Runnable that runs on every replica, because every replica answers admission requests.
 type Schemas struct {
 	// Broadcaster tells when a layout that was known has changed.
 	broadcast.Broadcaster
