@@ -15,12 +15,11 @@ type NotListedError struct {
 	Kind string
 	// Since is when the list was first asked for.
 	Since time.Time
-	// Reason is why the last attempt failed; nil where that is not known. It is for the log only: it is about the objects of
-	// all namespaces, and who reads a warning or an Event may see those of one.
+	// Reason is why the last attempt failed; nil where that is not known. It is for the log only: it is about objects of all
+	// namespaces, and readers of a warning or an Event may be allowed to see those of one.
 	Reason error
 }
 
-// Error implements error.
 func (e *NotListedError) Error() string {
 	if e.Reason == nil {
 		return e.Kind + " has not been listed yet"

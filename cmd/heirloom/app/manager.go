@@ -30,7 +30,7 @@ import (
 // shutdownTimeout is shorter than the chart's terminationGracePeriodSeconds, so that the program ends by itself.
 const shutdownTimeout = 8 * time.Second
 
-// workers is how many objects of a kind are seen to at a time.
+// workers is how many objects of a kind are handled at a time.
 const workers = 10
 
 // newManager returns the manager and, because it would wait for them, beside it the cache of providers' kinds. The manager's

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -113,24 +112,18 @@ func newReleaser(c *config.Config, what release.Options) (*release.Releaser, err
 	return &release.Releaser{
 		Options: what, Management: management, Discovery: discoveryClient,
 		Workload: func(ctx context.Context, cluster types.NamespacedName) (client.Client, error) {
-			return workloadClient(ctx, management, cluster, c, restConfig)
+			theirs, err := workload.RESTConfig(ctx, management, cluster)
+			if err != nil {
+				return nil, err
+			}
+			theirs.UserAgent, theirs.QPS, theirs.Burst = restConfig.UserAgent, c.ClusterCacheClientQPS, c.ClusterCacheClientBurst
+			server, err := client.New(theirs, client.Options{Scheme: clientgoscheme.Scheme})
+			if err != nil {
+				return nil, fmt.Errorf("creating a client: %w", err)
+			}
+			return server, nil
 		},
 	}, nil
-}
-
-func workloadClient(
-	ctx context.Context, management client.Reader, cluster types.NamespacedName, c *config.Config, like *rest.Config,
-) (client.Client, error) {
-	restConfig, err := workload.RESTConfig(ctx, management, cluster)
-	if err != nil {
-		return nil, err
-	}
-	restConfig.UserAgent, restConfig.QPS, restConfig.Burst = like.UserAgent, c.ClusterCacheClientQPS, c.ClusterCacheClientBurst
-	workload, err := client.New(restConfig, client.Options{Scheme: clientgoscheme.Scheme})
-	if err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
-	}
-	return workload, nil
 }
 
 // leaseNamespace returns where the Lease of the leader is: in the Pod's own namespace, as for the program.
