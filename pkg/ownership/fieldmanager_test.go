@@ -132,7 +132,9 @@ func (customResources) New(kind schema.GroupVersionKind) (runtime.Object, error)
 	return empty, nil
 }
 
-func (customResources) Convert(_, _, _ any) error { return fmt.Errorf("field managers do not ask for this") }
+func (customResources) Convert(_, _, _ any) error {
+	return fmt.Errorf("field managers do not ask for this")
+}
 
 func (customResources) ConvertFieldLabel(_ schema.GroupVersionKind, label, value string) (string, string, error) {
 	return label, value, nil
