@@ -99,7 +99,7 @@ func (m managedFields) ofCreate() (*fieldpath.Set, bool) {
 		if !OfCreate(entry, m.created) {
 			continue
 		}
-		set, err := fieldsOf(entry)
+		set, err := m.fieldsOf(entry)
 		if err != nil {
 			return nil, false
 		}
@@ -129,7 +129,7 @@ func (p *Plan) withoutAdopted(entry metav1.ManagedFieldsEntry, set *fieldpath.Se
 	if p.adopted.Empty() || !OfCreate(entry, p.managed.created) {
 		return set
 	}
-	return set.Difference(p.adopted)
+	return set.Difference(p.managed.in(entry, p.adopted))
 }
 
 // Trimmed returns as much of an object's managed fields as a plan needs to tell what is ours, what yields, and what might be

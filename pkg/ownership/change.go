@@ -50,7 +50,7 @@ func (c Change) String() string {
 // Carried returns which changes bring what an object had already. It may be asked about any number of them.
 func Carried(object inherit.Object) func(Change) bool {
 	had := map[string]map[string]entry{}
-	for _, at := range places(object, inherit.Object{Template: &inherit.Content{}}) {
+	for _, at := range places(object, inherit.Object{}) {
 		had[strings.Join(at.path, ".")] = byName(at.current)
 	}
 	return func(c Change) bool {

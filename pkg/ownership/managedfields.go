@@ -5,47 +5,48 @@ package ownership
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 // managedFields is metadata.managedFields. Only our own entry is read at once: most admissions need no other.
 type managedFields struct {
 	entries []metav1.ManagedFieldsEntry
+	// layout is where the object has everything in the version of the API in which it is looked at.
+	layout capi.Layout
 	// ours is what our own entry lists, at position index; index is -1 where we have none.
 	ours  *fieldpath.Set
 	index int
+	// otherVersion says that our entry is in another version of the API, and cannot be told in this one.
+	otherVersion bool
 	// created is when the object was; zero while it is being created.
 	created time.Time
 	// others is what the entries of all other managers list. They are read once, and only if somebody asks.
 	others func() (*fieldpath.Set, error)
 }
 
-func readManagedFields(object metav1.Object) (managedFields, error) {
+func readManagedFields(object metav1.Object, layout capi.Layout) (managedFields, error) {
 	read := managedFields{
-		entries: object.GetManagedFields(), ours: fieldpath.NewSet(), index: -1, created: object.GetCreationTimestamp().Time,
+		entries: object.GetManagedFields(), layout: layout, ours: fieldpath.NewSet(), index: -1, created: object.GetCreationTimestamp().Time,
 	}
 	for i, entry := range read.entries {
 		if !IsOurs(entry) {
 			continue
 		}
-		set, err := fieldsOf(entry)
+		set, err := read.fieldsOf(entry)
 		if err != nil {
 			return managedFields{}, err
 		}
-		read.ours, read.index = set, i
+		_, known := moves(layout, entry)
+		read.ours, read.index, read.otherVersion = set, i, !known
 	}
-	read.others = sync.OnceValues(func() (*fieldpath.Set, error) { return fieldsExcept(read.entries, read.index) })
+	read.others = sync.OnceValues(read.fieldsOfOthers)
 	return read, nil
-}
-
-// inVersion reports whether our entry, if there is one, is in this version of the API.
-func (m managedFields) inVersion(version string) bool {
-	return m.index < 0 || version == "" || strings.HasSuffix(m.entries[m.index].APIVersion, "/"+version)
 }
 
 // shared reports whether another manager owns the field at path too.
@@ -54,19 +55,29 @@ func (m managedFields) shared(path fieldpath.Path) (bool, error) {
 	return err == nil && others.Has(path), err
 }
 
-func fieldsExcept(entries []metav1.ManagedFieldsEntry, index int) (*fieldpath.Set, error) {
+func (m managedFields) fieldsOfOthers() (*fieldpath.Set, error) {
 	all := fieldpath.NewSet()
-	for i, entry := range entries {
-		if i == index {
+	for i, entry := range m.entries {
+		if i == m.index {
 			continue
 		}
-		set, err := fieldsOf(entry)
+		set, err := m.fieldsOf(entry)
 		if err != nil {
 			return nil, err
 		}
 		all = all.Union(set)
 	}
 	return all, nil
+}
+
+// fieldsOf returns what an entry lists, at the paths of the version of the API in which the object is looked at.
+func (m managedFields) fieldsOf(entry metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
+	set, err := fieldsOf(entry)
+	if err != nil {
+		return nil, err
+	}
+	elsewhere, _ := moves(m.layout, entry)
+	return moved(set, elsewhere), nil
 }
 
 func fieldsOf(entry metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
@@ -26,7 +27,7 @@ type place struct {
 	render func([]entry) any
 	// scalar says that path leads to a single field, which is the place's only entry.
 	scalar bool
-	// taints says that the entries are taints.
+	// taints says that the entries are a Machine's own taints, which need not come from an owner.
 	taints bool
 	// versioned says that the path differs between the versions of the API.
 	versioned bool
@@ -57,10 +58,14 @@ func (e entry) equal(other entry) bool {
 // places lists every place of a child in which the rules may bring something.
 func places(current, desired inherit.Object) []place {
 	all := placesOf(current.Layout.Top, current.Top, desired.Top)
-	if desired.Template != nil && current.Template != nil {
-		all = append(all, placesOf(current.Layout.Template, *current.Template, *desired.Template)...)
+	if current.Template == nil {
+		return all
 	}
-	return all
+	template := placesOf(current.Layout.Template, *current.Template, ptr.Deref(desired.Template, inherit.Content{}))
+	for i := range template {
+		template[i].taints = false
+	}
+	return append(all, template...)
 }
 
 // placesOf leaves out what the object's layout does not have.

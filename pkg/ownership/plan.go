@@ -55,7 +55,7 @@ func NewUpdate(child metav1.Object, current, desired inherit.Object, old func() 
 func newPlan(
 	child metav1.Object, current, desired inherit.Object, old func() (inherit.Object, error), want func(place) []entry,
 ) (*Plan, error) {
-	fields, err := readManagedFields(child)
+	fields, err := readManagedFields(child, current.Layout)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func newPlan(
 	if desired.Orphan {
 		keepOwned(all, fields.ours, desired.TaintsRefused)
 	}
-	if !fields.inVersion(current.Layout.Version) {
+	if fields.otherVersion {
 		all = slices.DeleteFunc(all, func(at place) bool { return at.versioned })
 	}
 	plan.adopt(all)
@@ -244,6 +244,15 @@ func (p *Plan) release(at place, e entry, owned bool) (removed bool, err error) 
 	shared, err := p.managed.shared(at.pathTo(e))
 	if err != nil || shared {
 		return false, err
+	}
+	for leaf := range e.leaves { // somebody else may have set one of them by an update
+		theirs, err := p.managed.shared(at.leafPath(e, leaf))
+		if err != nil {
+			return false, err
+		}
+		if theirs {
+			p.overrules = append(p.overrules, at.leafPath(e, leaf))
+		}
 	}
 	p.changed(at, e.name, nil)
 	return true, nil

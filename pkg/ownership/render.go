@@ -143,7 +143,7 @@ func (p *Plan) managedFieldsPatch(apiVersion string, now time.Time) ([]jsonpatch
 	if p.owned.Empty() {
 		return []jsonpatch.Operation{jsonpatch.NewOperation("add", list, entries)}, nil
 	}
-	if p.managed.index >= 0 {
+	if p.managed.otherVersion {
 		apiVersion = p.managed.entries[p.managed.index].APIVersion
 	}
 	entry, err := withFields(metav1.ManagedFieldsEntry{
@@ -172,7 +172,7 @@ func (p *Plan) otherEntries() ([]metav1.ManagedFieldsEntry, error) {
 			if err != nil {
 				return nil, err
 			}
-			after := p.withoutAdopted(entry, set.Difference(p.overruled))
+			after := p.withoutAdopted(entry, set.Difference(p.managed.in(entry, p.overruled)))
 			if after.Empty() {
 				continue
 			}

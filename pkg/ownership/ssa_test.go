@@ -11,99 +11,45 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
-	"sigs.k8s.io/structured-merge-diff/v6/merge"
-	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
 
-// schema is that of a Machine, a MachineSet and a control plane of either contract, as far as they inherit.
-const schema = `
-types:
-- name: object
-  map:
-    fields:
-    - {name: metadata, type: {namedType: metadata}}
-    - {name: spec, type: {namedType: spec}}
-- name: metadata
-  map:
-    fields:
-    - {name: labels, type: {map: {elementType: {scalar: string}}}}
-    - {name: annotations, type: {map: {elementType: {scalar: string}}}}
-- name: spec
-  map:
-    fields:
-    - {name: taints, type: {namedType: taints}}
-    - {name: template, type: {namedType: object}}
-    - {name: deletion, type: {namedType: deletion}}
-    - {name: machineTemplate, type: {namedType: machineTemplate}}
-- name: deletion
-  map:
-    fields:
-    - {name: nodeDrainTimeoutSeconds, type: {scalar: numeric}}
-    - {name: nodeDeletionTimeoutSeconds, type: {scalar: numeric}}
-- name: machineTemplate
-  map:
-    fields:
-    - {name: metadata, type: {namedType: metadata}}
-    - {name: spec, type: {namedType: spec}}
-    - {name: taints, type: {namedType: taints}}
-    - {name: nodeDrainTimeout, type: {scalar: string}}
-- name: taints
-  list: {elementType: {namedType: taint}, elementRelationship: associative, keys: [effect, key]}
-- name: taint
-  map:
-    fields:
-    - {name: key, type: {scalar: string}}
-    - {name: value, type: {scalar: string}}
-    - {name: effect, type: {scalar: string}}
-    - {name: propagation, type: {scalar: string}}
-`
-
-// sameVersion converts nothing: labels, annotations and taints have the same paths in every version.
-type sameVersion struct{}
-
-func (sameVersion) Convert(object *typed.TypedValue, _ fieldpath.APIVersion) (*typed.TypedValue, error) {
-	return object, nil
-}
-func (sameVersion) IsMissingVersionError(error) bool { return false }
-
 // applied is what the API server makes of the plan's apply configuration: the object and who owns what of it.
 func applied(t *testing.T, plan *ownership.Plan, raw []byte) (object []byte, owners map[string]string) {
 	t.Helper()
 	Expect := NewWithT(t).Expect
-	parser, err := typed.NewParser(schema)
+	managers, err := fieldManagersOnce()
 	Expect(err).NotTo(HaveOccurred())
-	read := func(document []byte) *typed.TypedValue {
-		var object any
-		Expect(json.Unmarshal(document, &object)).To(Succeed())
-		value, err := parser.Type("object").FromUnstructured(object)
-		Expect(err).NotTo(HaveOccurred())
-		return value
-	}
-	config, err := plan.ApplyConfiguration(version, "Machine", &metav1.ObjectMeta{})
+	live := &unstructured.Unstructured{}
+	Expect(json.Unmarshal(raw, &live.Object)).To(Succeed())
+	live.SetAPIVersion(version)
+	live.SetKind(kindOf(live))
+	config, err := plan.ApplyConfiguration(version, live.GetKind(), live)
 	Expect(err).NotTo(HaveOccurred())
-	delete(config.Object, "apiVersion")
-	delete(config.Object, "kind")
 
-	managers := fieldpath.ManagedFields{}
-	for _, entry := range managedFieldsOf(t, raw) {
-		managers[entry.Manager] = fieldpath.NewVersionedSet(setOf(t, entry), version, entry.Operation == metav1.ManagedFieldsOperationApply)
-	}
-	live := read(withoutManagedFields(t, raw))
-	updater := merge.Updater{Converter: sameVersion{}} //nolint:staticcheck // the API server sets it as well
-	merged, managers, err := updater.Apply(live, read(asJSON(t, config.Object)), version, managers, ownership.Manager, true)
+	result, err := managers.applied(live, config, ownership.Manager, true)
 	Expect(err).NotTo(HaveOccurred())
-	if merged == nil {
-		merged = live
+	unstructured.RemoveNestedField(result.Object, "apiVersion")
+	unstructured.RemoveNestedField(result.Object, "kind")
+	owners = ownersOf(t, asJSON(t, result.Object))
+	if len(live.GetManagedFields()) == 0 {
+		delete(owners, "before-first-apply") // to whom API servers give what nobody has claimed yet
 	}
-	owners = map[string]string{}
-	for manager, set := range managers {
-		owners[manager] = set.Set().String()
+	return withoutManagedFields(t, asJSON(t, result.Object)), owners
+}
+
+// kindOf returns a kind that has what the object has.
+func kindOf(object *unstructured.Unstructured) string {
+	for field, kind := range map[string]string{"template": "MachineSet", "machineTemplate": anyControlPlane} {
+		if _, has, _ := unstructured.NestedMap(object.Object, "spec", field); has {
+			return kind
+		}
 	}
-	return asJSON(t, merged.AsValue().Unstructured()), owners
+	return "Machine"
 }
 
 func setOf(t *testing.T, entry metav1.ManagedFieldsEntry) *fieldpath.Set {

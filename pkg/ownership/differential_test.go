@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ownership_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"testing"
+	"time"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/ownership"
+)
+
+// TestAgainstFieldManager tells hundreds of stories of an object, and holds after each of thousands of writes, by the webhook and by the loop,
+// that the field manager of API servers has made of it what the plan announces, and what DESIGN.md §2 says. HEIRLOOM_SEED
+// chooses other stories, HEIRLOOM_STORIES how many.
+func TestAgainstFieldManager(t *testing.T) {
+	managers, err := fieldManagersOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed, stories := fromEnv(t, "HEIRLOOM_SEED", 6), fromEnv(t, "HEIRLOOM_STORIES", 600)
+	for i := range uint64(stories) {
+		told := dice{Rand: rand.New(rand.NewPCG(uint64(seed), i))}.story()
+		if tell(managers, told) == nil {
+			continue
+		}
+		told = told.shrunk(func(s story) bool { return tell(managers, s) != nil })
+		t.Fatalf("story %d of seed %d: %s\n%v", i, seed, told, tell(managers, told))
+	}
+}
+
+func fromEnv(t *testing.T, name string, otherwise int) int {
+	t.Helper()
+	number, err := strconv.Atoi(cmp.Or(os.Getenv(name), strconv.Itoa(otherwise)))
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return number
+}
+
+// world is the object of a story, as it is stored, and what its owner declares.
+type world struct {
+	managers fieldManagers
+	kind     string
+	live     *unstructured.Unstructured
+	desired  inherit.Object
+	clock    time.Time
+}
+
+func tell(managers fieldManagers, s story) (err error) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			err = fmt.Errorf("%v\n%s", panicked, debug.Stack())
+		}
+	}()
+	w := &world{managers: managers, kind: s.kind, clock: time.Date(2020, 1, 1, 12, 0, 0, 0, time.UTC)}
+	w.live = w.empty(s.stored)
+	for i, step := range s.steps {
+		if err := w.take(step); err != nil {
+			return fmt.Errorf("step %d: %w", i+1, err)
+		}
+		if step.looped || i == len(s.steps)-1 {
+			if err := w.loop(step.admitted); err != nil {
+				return fmt.Errorf("the loop after step %d: %w", i+1, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (w *world) empty(version string) *unstructured.Unstructured {
+	empty := &unstructured.Unstructured{}
+	empty.SetAPIVersion(clusterv1.GroupVersion.Group + "/" + version)
+	empty.SetKind(w.kind)
+	return empty
+}
+
+func (w *world) exists() bool { return w.live.GetUID() != "" }
+
+// take does what a step says.
+func (w *world) take(s step) error {
+	w.clock = w.clock.Add(time.Hour)
+	switch s.does {
+	case declares:
+		w.desired = s.has
+		return nil
+	case forgets:
+		w.live.SetManagedFields(nil)
+		return nil
+	case restores:
+		if !w.exists() {
+			return nil
+		}
+	}
+	before, err := converted(w.live, s.version)
+	if err != nil {
+		return err
+	}
+	before = before.DeepCopy()
+	before.SetManagedFields(w.live.GetManagedFields())
+	request, err := w.request(s, before)
+	if err != nil || request == nil {
+		return err
+	}
+	w.date(request)
+	if s.admitted {
+		if request, err = w.admit(before, request); err != nil {
+			return err
+		}
+	}
+	return w.store(request)
+}
+
+// request is the object as admission gets it: the field manager has recorded the write in it already.
+func (w *world) request(s step, before *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	layout := layoutOf(w.kind, s.version)
+	if s.does == applies || s.does == forces {
+		config := w.empty(s.version)
+		config.SetName("x")
+		if !w.exists() {
+			identify(config)
+		}
+		put(config, layout, s.has)
+		result, err := w.managers.applied(before, config, s.by, s.does == forces)
+		if err != nil {
+			return nil, nil //nolint:nilerr,nilnil // a conflict: nothing is written
+		}
+		return result, nil
+	}
+	object := before.DeepCopy()
+	switch {
+	case s.does == restores:
+		before = w.empty(s.version)
+		object.SetManagedFields(nil)
+		object.SetCreationTimestamp(metav1.Time{})
+	case !w.exists():
+		identify(object)
+		fallthrough
+	default:
+		current := contentOf(object)
+		after := inherit.Object{Top: s.after(current.Top, s.has.Top)}
+		if s.has.Template != nil && current.Template != nil {
+			template := s.after(*current.Template, *s.has.Template)
+			after.Template = &template
+		}
+		put(object, layout, after)
+	}
+	return w.managers.updated(before, object, s.by)
+}
+
+// date gives what has just been recorded the time of the story.
+func (w *world) date(object *unstructured.Unstructured) {
+	entries := object.GetManagedFields()
+	for i := range entries {
+		if entries[i].Time != nil && entries[i].Time.Year() != w.clock.Year() {
+			entries[i].Time = &metav1.Time{Time: w.clock}
+		}
+	}
+	object.SetManagedFields(entries)
+}
+
+func (w *world) store(object *unstructured.Unstructured) error {
+	w.date(object)
+	if created := object.GetCreationTimestamp(); created.IsZero() {
+		object.SetCreationTimestamp(metav1.Time{Time: w.clock})
+	}
+	object.SetUID("uid")
+	object.SetResourceVersion(w.clock.String())
+	entries := object.GetManagedFields()
+	stored, err := converted(object, w.live.GroupVersionKind().Version)
+	if err != nil {
+		return err
+	}
+	w.live = stored.DeepCopy()
+	w.live.SetManagedFields(entries)
+	return nil
+}
+
+// admit is what the webhook makes of a request. The API server stores that as it is, if its managed fields can be read: see
+// managedFieldsValidatingAdmissionController in k8s.io/apiserver.
+func (w *world) admit(before, request *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	current := contentOf(request)
+	plan, err := ownership.NewUpdate(request, current, w.desired, func() (inherit.Object, error) { return contentOf(before), nil })
+	if created := request.GetCreationTimestamp(); created.IsZero() {
+		plan, err = ownership.New(request, current, w.desired)
+	}
+	if err != nil {
+		return nil, err
+	}
+	result, err := w.patched(plan, request)
+	if err != nil {
+		return nil, err
+	}
+	if err := managedfields.ValidateManagedFields(result.GetManagedFields()); err != nil {
+		return nil, fmt.Errorf("the API server refuses the answer: %w", err)
+	}
+	if err := w.judge(request, result, plan); err != nil {
+		return nil, fmt.Errorf("the webhook: %w", err)
+	}
+	return result, w.settled(result)
+}
+
+func (w *world) patched(plan *ownership.Plan, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	raw, err := json.Marshal(object.Object)
+	if err != nil {
+		return nil, err
+	}
+	operations, err := plan.Patch(raw, object.GetAPIVersion(), w.clock)
+	if err != nil || len(operations) == 0 {
+		return object.DeepCopy(), err
+	}
+	patch, err := json.Marshal(operations)
+	if err != nil {
+		return nil, err
+	}
+	decoded, err := jsonpatch.DecodePatch(patch)
+	if err != nil {
+		return nil, err
+	}
+	if raw, err = decoded.Apply(raw); err != nil {
+		return nil, fmt.Errorf("applying %s: %w", patch, err)
+	}
+	result := &unstructured.Unstructured{}
+	return result, result.UnmarshalJSON(raw)
+}
+
+// settled holds that there is nothing left to do, and that another apply of ours would change nothing.
+func (w *world) settled(object *unstructured.Unstructured) error {
+	object = object.DeepCopy()
+	if created := object.GetCreationTimestamp(); created.IsZero() {
+		object.SetCreationTimestamp(metav1.Time{Time: w.clock})
+	}
+	plan, err := ownership.New(object, contentOf(object), w.desired)
+	if err != nil {
+		return err
+	}
+	if plan.Adopts() && len(plan.Changes()) == 0 {
+		// Only what has just been added, or has gone, made a copy of it.
+		adopted, err := w.patched(plan, object)
+		if err != nil {
+			return err
+		}
+		if err := w.judge(object, adopted, plan); err != nil {
+			return fmt.Errorf("adopted: %w", err)
+		}
+		return w.settled(adopted)
+	}
+	if plan.Needed() {
+		return fmt.Errorf("once is not enough: %v, adopts: %v, gives up: %v\n%s", plan.Changes(), plan.Adopts(), plan.GivesUp(), fieldsText(object))
+	}
+	if len(object.GetManagedFields()) == 0 || object.GetAPIVersion() != w.live.GetAPIVersion() {
+		return nil // an apply would give all of it to somebody; in another version there is none
+	}
+	config, err := plan.ApplyConfiguration(object.GetAPIVersion(), w.kind, object)
+	if err != nil {
+		return err
+	}
+	result, err := w.managers.applied(object, config, ownership.Manager, false)
+	if err != nil {
+		return fmt.Errorf("another apply: %w", err)
+	}
+	return w.unchanged(object, result)
+}
+
+// loop does what the loop does until nothing is left to do.
+func (w *world) loop(admitted bool) error {
+	if !w.exists() {
+		return nil
+	}
+	before := w.live
+	first, err := ownership.New(before, contentOf(before), w.desired)
+	if err != nil {
+		return err
+	}
+	announced, err := w.patched(first, before)
+	if err != nil {
+		return err
+	}
+	if err := w.judge(before, announced, first); err != nil {
+		return fmt.Errorf("announced: %w", err)
+	}
+	const most = 4
+	for range most {
+		plan, err := w.plan()
+		if err != nil {
+			return err
+		}
+		if !plan.Needed() {
+			if err := w.judge(before, w.live, first); err != nil {
+				return err
+			}
+			return w.settled(w.live)
+		}
+		if plan.Adopts() && !first.Adopts() { // what has gone made a copy of it
+			if err := w.judge(before, w.live, first); err != nil {
+				return err
+			}
+			before, first = w.live, plan
+		}
+		w.clock = w.clock.Add(time.Minute)
+		result, err := w.write(plan)
+		if err != nil {
+			return err
+		}
+		w.date(result)
+		if admitted {
+			if result, err = w.admit(w.live, result); err != nil {
+				return err
+			}
+		}
+		if err := w.store(result); err != nil {
+			return err
+		}
+	}
+	return errors.New("it comes to no end")
+}
+
+// plan is computed from as much of the object as the cache has, which must be enough.
+func (w *world) plan() (*ownership.Plan, error) {
+	cached := w.live.DeepCopy()
+	cached.SetManagedFields(ownership.Trimmed(cached.GetManagedFields(), cached.GetCreationTimestamp().Time))
+	plan, err := ownership.New(cached, contentOf(cached), w.desired)
+	if err != nil {
+		return nil, err
+	}
+	whole, err := ownership.New(w.live, contentOf(w.live), w.desired)
+	if err != nil {
+		return nil, err
+	}
+	if plan.Needed() != whole.Needed() || (plan.Adopts() || plan.GivesUp()) != (whole.Adopts() || whole.GivesUp()) {
+		return nil, fmt.Errorf("what the cache has is not enough: needed %v, adopts %v, gives up %v, but with all %v, %v, %v; from\n%s",
+			plan.Needed(), plan.Adopts(), plan.GivesUp(), whole.Needed(), whole.Adopts(), whole.GivesUp(), fieldsText(w.live))
+	}
+	return plan, nil
+}
+
+// write is what the API server makes of a write of the loop, before admission.
+func (w *world) write(plan *ownership.Plan) (*unstructured.Unstructured, error) {
+	if !plan.Adopts() && !plan.GivesUp() {
+		config, err := plan.ApplyConfiguration(w.live.GetAPIVersion(), w.kind, w.live)
+		if err != nil {
+			return nil, err
+		}
+		return w.managers.applied(w.live, config, ownership.Manager, true)
+	}
+	removal, err := ownership.NewRemoval(w.live, contentOf(w.live), w.desired)
+	if err != nil {
+		return nil, err
+	}
+	if !removal.Needed() {
+		return nil, fmt.Errorf("the loop stands still, though something is to be given up or adopted: %v", plan.Changes())
+	}
+	patched, err := w.patched(removal, w.live)
+	if err != nil {
+		return nil, err
+	}
+	return w.managers.updated(w.live, patched, ownership.Manager)
+}
+
+func layoutOf(kind, version string) capi.Layout {
+	if kind == "Machine" {
+		return capi.MachineLayout(version)
+	}
+	return capi.WorkersLayout(version)
+}

@@ -1,0 +1,450 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ownership_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/ownership"
+)
+
+const conversionData = "cluster.x-k8s.io/conversion-data"
+
+// identify makes an object what an API server accepts of its kind.
+func identify(object *unstructured.Unstructured) {
+	object.SetName("x")
+	object.SetNamespace("ns")
+	set := func(value any, path ...string) { _ = unstructured.SetNestedField(object.Object, value, path...) }
+	if object.GetKind() == "Machine" {
+		set("c", "spec", "clusterName")
+		set("secret", "spec", "bootstrap", "dataSecretName")
+		return
+	}
+	set("c", "spec", "clusterName")
+	set("x", "spec", "selector", "matchLabels", "set")
+	set("c", "spec", "template", "spec", "clusterName")
+	set("secret", "spec", "template", "spec", "bootstrap", "dataSecretName")
+}
+
+// contentOf is what an object has.
+func contentOf(object *unstructured.Unstructured) inherit.Object {
+	read := func(into any) {
+		raw, err := json.Marshal(object.Object)
+		if err == nil {
+			err = json.Unmarshal(raw, into)
+		}
+		if err != nil {
+			panic(err)
+		}
+	}
+	switch object.GetKind() {
+	case "Machine":
+		m := &capi.Machine{}
+		read(m)
+		return inherit.OfMachine(m)
+	case "MachineSet":
+		ms := &capi.MachineSet{}
+		read(ms)
+		return inherit.OfMachineSet(ms)
+	default:
+		md := &capi.MachineDeployment{}
+		read(md)
+		return inherit.OfMachineDeployment(md)
+	}
+}
+
+// put makes content what an object has.
+func put(object *unstructured.Unstructured, layout capi.Layout, has inherit.Object) {
+	data, converted := object.GetAnnotations()[conversionData]
+	putAt(object, layout.Top, has.Top)
+	if has.Template != nil {
+		putAt(object, layout.Template, *has.Template)
+	}
+	if converted {
+		annotations := object.GetAnnotations()
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[conversionData] = data
+		object.SetAnnotations(annotations)
+	}
+}
+
+func putAt(object *unstructured.Unstructured, at capi.Paths, has inherit.Content) {
+	set := func(path []string, value any, empty bool) {
+		if path == nil {
+			return
+		}
+		unstructured.RemoveNestedField(object.Object, path...)
+		if !empty {
+			raw, _ := json.Marshal(value)
+			var plain any
+			_ = json.Unmarshal(raw, &plain)
+			if seconds, ok := plain.(float64); ok {
+				plain = int64(seconds)
+			}
+			_ = unstructured.SetNestedField(object.Object, plain, path...)
+		}
+		if above := path[:len(path)-1]; len(above) > 1 {
+			if left, found, _ := unstructured.NestedMap(object.Object, above...); found && len(left) == 0 {
+				unstructured.RemoveNestedField(object.Object, above...)
+			}
+		}
+	}
+	set(slices.Concat(at.Metadata, []string{"labels"}), has.Labels, len(has.Labels) == 0)
+	set(slices.Concat(at.Metadata, []string{"annotations"}), has.Annotations, len(has.Annotations) == 0)
+	set(at.Taints, has.Taints, len(has.Taints) == 0)
+	set(at.ReadinessGates, has.Fields.ReadinessGates, len(has.Fields.ReadinessGates) == 0)
+	seconds := func(path []string, n *int32, durations bool) {
+		switch {
+		case n == nil:
+			set(path, nil, true)
+		case durations:
+			set(path, (time.Duration(*n) * time.Second).String(), false)
+		default:
+			set(path, *n, false)
+		}
+	}
+	seconds(at.NodeDrainTimeout, has.Fields.NodeDrainTimeout, at.Durations)
+	seconds(at.NodeVolumeDetachTimeout, has.Fields.NodeVolumeDetachTimeout, at.Durations)
+	seconds(at.NodeDeletionTimeout, has.Fields.NodeDeletionTimeout, at.Durations)
+	seconds(at.MinReadySeconds, has.Fields.MinReadySeconds, false)
+}
+
+// cell is one entry: a label, an annotation, a taint, a readiness gate or a field.
+type cell struct {
+	path fieldpath.Path
+	// leaves are its values, by the field of a list's element; those of others have no name.
+	leaves map[string]string
+	// scalar says that it is a field, which is elsewhere in another version of the API; taint, that it is a taint.
+	scalar, taint bool
+	// byDefault says that an entry which is there wins; yields, that one which somebody else owns too is not ours.
+	byDefault, yields bool
+}
+
+func (c cell) leaf(name string) fieldpath.Path {
+	if name == "" {
+		return c.path
+	}
+	return append(c.path.Copy(), fieldpath.PathElement{FieldName: &name})
+}
+
+// cellsOf lists what is in an object, by path.
+func cellsOf(layout capi.Layout, has inherit.Object) map[string]cell {
+	cells := map[string]cell{}
+	addCells(cells, layout.Top, has.Top)
+	if has.Template != nil {
+		addCells(cells, layout.Template, *has.Template)
+	}
+	return cells
+}
+
+func addCells(cells map[string]cell, at capi.Paths, has inherit.Content) {
+	pathTo := func(parts []string, more ...any) fieldpath.Path {
+		var all []any
+		for _, part := range parts {
+			all = append(all, part)
+		}
+		return fieldpath.MakePathOrDie(append(all, more...)...)
+	}
+	add := func(c cell) { cells[c.path.String()] = c }
+	taints := func(taints []clusterv1.MachineTaint, byDefault bool) {
+		for _, t := range taints {
+			leaves := map[string]string{"key": t.Key, "effect": string(t.Effect), "propagation": string(t.Propagation)}
+			if t.Value != "" {
+				leaves["value"] = t.Value
+			}
+			add(cell{path: pathTo(at.Taints, fieldpath.KeyByFields("effect", string(t.Effect), "key", t.Key)), leaves: leaves, taint: true, byDefault: byDefault})
+		}
+	}
+	annotations := func(annotations map[string]string, yields bool) {
+		for key, value := range annotations {
+			if key != conversionData {
+				add(cell{path: pathTo(at.Metadata, "annotations", key), leaves: map[string]string{"": value}, byDefault: yields, yields: yields})
+			}
+		}
+	}
+	for key, value := range has.Labels {
+		add(cell{path: pathTo(at.Metadata, "labels", key), leaves: map[string]string{"": value}})
+	}
+	annotations(has.Yielding, true)
+	annotations(has.Annotations, false)
+	if at.Taints != nil {
+		taints(has.AnnotatedTaints, true)
+		taints(has.Taints, false)
+	}
+	for _, gate := range has.Fields.ReadinessGates {
+		leaves := map[string]string{"conditionType": gate.ConditionType}
+		if gate.Polarity != "" {
+			leaves["polarity"] = string(gate.Polarity)
+		}
+		add(cell{path: pathTo(at.ReadinessGates, fieldpath.KeyByFields("conditionType", gate.ConditionType)), leaves: leaves})
+	}
+	for _, field := range []struct {
+		path []string
+		n    *int32
+	}{
+		{at.NodeDrainTimeout, has.Fields.NodeDrainTimeout}, {at.NodeVolumeDetachTimeout, has.Fields.NodeVolumeDetachTimeout},
+		{at.NodeDeletionTimeout, has.Fields.NodeDeletionTimeout}, {at.MinReadySeconds, has.Fields.MinReadySeconds},
+	} {
+		if field.path != nil && field.n != nil {
+			add(cell{path: pathTo(field.path), leaves: map[string]string{"": fmt.Sprint(*field.n)}, scalar: true})
+		}
+	}
+}
+
+// owners is who owns what of an object.
+type owners map[string]*fieldpath.Set
+
+const us = ownership.Manager + "/Apply"
+
+// ownersIn also returns what belongs to the create of the object, and whether all of it is in this object's version of the API.
+func ownersIn(object *unstructured.Unstructured) (by owners, create *fieldpath.Set, same bool) {
+	by, create, same = owners{us: fieldpath.NewSet()}, fieldpath.NewSet(), true
+	for _, entry := range object.GetManagedFields() {
+		set := fieldpath.NewSet()
+		if entry.FieldsV1 != nil {
+			if err := set.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
+				panic(err)
+			}
+		}
+		key := entry.Manager + "/" + string(entry.Operation)
+		if by[key] == nil {
+			by[key] = fieldpath.NewSet()
+		}
+		by[key] = by[key].Union(set)
+		same = same && entry.APIVersion == object.GetAPIVersion()
+		if ownership.OfCreate(entry, object.GetCreationTimestamp().Time) {
+			create = create.Union(set)
+		}
+	}
+	return by, create, same
+}
+
+// others reports whether anybody else owns a field too.
+func (o owners) others(path fieldpath.Path) bool {
+	for manager, set := range o {
+		if manager != us && set.Has(path) {
+			return true
+		}
+	}
+	return false
+}
+
+func fieldsText(object *unstructured.Unstructured) string {
+	var text strings.Builder
+	for _, entry := range object.GetManagedFields() {
+		fmt.Fprintf(&text, "  %s %s %s %s\n", entry.Manager, entry.Operation, entry.APIVersion, entry.FieldsV1.GetRawString())
+	}
+	return text.String()
+}
+
+// wanted is what is to become of a cell: its values, none if it goes, and which of them are ours.
+type wanted struct{ leaves, ours map[string]string }
+
+// judge holds that a write has come to what DESIGN.md §2 says, for every entry and every manager, and to nothing else.
+func (w *world) judge(before, after *unstructured.Unstructured, plan *ownership.Plan) error {
+	layout := layoutOf(w.kind, before.GroupVersionKind().Version)
+	had, has := cellsOf(layout, contentOf(before)), cellsOf(layout, contentOf(after))
+	owned, create, same := ownersIn(before)
+	owns, _, _ := ownersIn(after)
+	desired := w.expected(layout, had, owned)
+	lost := len(before.GetManagedFields()) == 0
+	if lost {
+		delete(owns, "before-first-apply/Update") // to whom API servers give what nobody has claimed yet
+	}
+	for _, id := range slices.Sorted(maps.Keys(merged(had, desired))) {
+		old, there := had[id]
+		want, declared := desired[id]
+		c := old
+		if !there {
+			c = want
+		}
+		if c.scalar && !same {
+			if stored := before.GetAPIVersion() == w.live.GetAPIVersion(); stored && declared && !maps.Equal(has[id].leaves, want.leaves) {
+				return fmt.Errorf("%s is %v, not %v\n%s", id, has[id].leaves, want.leaves, fieldsText(before))
+			}
+			continue
+		}
+		adopted := plan.Adopts() && declared && there && maps.Equal(old.leaves, want.leaves) && (lost || create.Has(c.path))
+		result := outcomeOf(c, old, want, there, declared, adopted, owned)
+		if got := has[id].leaves; !maps.Equal(got, result.leaves) {
+			return fmt.Errorf("%s is %v, not %v\n%s", id, got, result.leaves, fieldsText(before))
+		}
+		if !same {
+			continue
+		}
+		for name := range merged(result.ours, old.leaves) {
+			if _, ours := result.ours[name]; owns[us].Has(c.leaf(name)) != ours {
+				return fmt.Errorf("%s %s is ours: %v, but should be: %v; before\n%safter\n%s", id, name, !ours, ours, fieldsText(before), fieldsText(after))
+			}
+		}
+		if err := othersKeep(id, c, old, result, owned, owns, adopted); err != nil {
+			return fmt.Errorf("%w; before\n%safter\n%s", err, fieldsText(before), fieldsText(after))
+		}
+	}
+	if same {
+		return w.elsewhere(before, after)
+	}
+	return nil
+}
+
+// expected is what the object should inherit, with what stays in an orphan.
+func (w *world) expected(layout capi.Layout, had map[string]cell, owned owners) map[string]cell {
+	desired := cellsOf(layout, w.desired)
+	capacity := func(c cell) bool {
+		return slices.ContainsFunc(inherit.CapacityAnnotations(), func(name string) bool { return strings.HasSuffix(c.path.String(), name) })
+	}
+	var brought bool
+	for _, c := range had {
+		declarable := c.taint && w.kind == "Machine" || capacity(c) // without any owner
+		brought = brought || owned[us].Has(c.path) && !declarable
+	}
+	for id, c := range had {
+		_, declared := desired[id]
+		if w.desired.Orphan && brought && !declared && owned[us].Has(c.path) && !capacity(c) && (!c.taint || !w.desired.TaintsRefused) {
+			desired[id] = c
+		}
+	}
+	return desired
+}
+
+func outcomeOf(c, old, want cell, there, declared, adopted bool, owned owners) wanted {
+	ours := adopted || owned[us].Has(c.path) && !(want.yields && owned.others(c.path))
+	switch {
+	case !there:
+		return wanted{want.leaves, want.leaves}
+	case !declared && ours && !owned.others(c.path):
+		return wanted{}
+	case !declared, want.byDefault && !ours:
+		return wanted{leaves: old.leaves}
+	}
+	leaves := maps.Clone(want.leaves)
+	for name, value := range old.leaves {
+		stale := name != "" && owned[us].Has(c.leaf(name)) && !owned.others(c.leaf(name))
+		if _, names := leaves[name]; !names && !stale {
+			leaves[name] = value
+		}
+	}
+	if ours || !maps.Equal(leaves, old.leaves) {
+		return wanted{leaves, want.leaves}
+	}
+	return wanted{leaves: leaves}
+}
+
+// othersKeep holds that other managers own what they owned, apart from what has another value now or is gone.
+func othersKeep(id string, c, old cell, result wanted, owned, owns owners, adopted bool) error {
+	for manager := range merged(owned, owns) {
+		if manager == us || adopted && strings.HasSuffix(manager, "/Update") {
+			continue
+		}
+		for name := range merged(result.leaves, old.leaves) {
+			now, stays := result.leaves[name]
+			keeps := owned[manager] != nil && owned[manager].Has(c.leaf(name)) && stays && now == old.leaves[name]
+			if (owns[manager] != nil && owns[manager].Has(c.leaf(name))) != keeps {
+				return fmt.Errorf("%s owns %s %s: %v, but should: %v", manager, id, name, !keeps, keeps)
+			}
+		}
+	}
+	return nil
+}
+
+func merged[V any](a, b map[string]V) map[string]V {
+	all := map[string]V{}
+	maps.Copy(all, a)
+	maps.Copy(all, b)
+	return all
+}
+
+// elsewhere holds that nothing has changed but the places that inherit.
+func (w *world) elsewhere(before, after *unstructured.Unstructured) error {
+	layout := layoutOf(w.kind, before.GroupVersionKind().Version)
+	bare := func(object *unstructured.Unstructured) map[string]any {
+		object = object.DeepCopy()
+		put(object, layout, inherit.Object{Template: &inherit.Content{}})
+		for _, field := range []string{"managedFields", "resourceVersion", "creationTimestamp", "annotations"} {
+			unstructured.RemoveNestedField(object.Object, "metadata", field)
+		}
+		return withoutEmpty(object.Object)
+	}
+	if had, has := bare(before), bare(after); !reflect.DeepEqual(had, has) {
+		return fmt.Errorf("the rest of the object was\n%v\nand is\n%v", had, has)
+	}
+	var places []fieldpath.Path
+	for _, at := range []capi.Paths{layout.Top, layout.Template} {
+		for _, path := range [][]string{
+			slices.Concat(at.Metadata, []string{"labels"}), slices.Concat(at.Metadata, []string{"annotations"}), at.Taints, at.ReadinessGates,
+			at.NodeDrainTimeout, at.NodeVolumeDetachTimeout, at.NodeDeletionTimeout, at.MinReadySeconds,
+		} {
+			var place fieldpath.Path
+			for _, name := range path {
+				place = append(place, fieldpath.PathElement{FieldName: &name})
+			}
+			places = append(places, place)
+		}
+	}
+	rest := func(set *fieldpath.Set) string {
+		left := fieldpath.NewSet()
+		if set != nil {
+			set.Iterate(func(path fieldpath.Path) {
+				if !slices.ContainsFunc(places, func(place fieldpath.Path) bool {
+					shorter := min(len(place), len(path))
+					return place[:shorter].Equals(path[:shorter])
+				}) {
+					left.Insert(path.Copy())
+				}
+			})
+		}
+		return left.String()
+	}
+	owned, _, _ := ownersIn(before)
+	owns, _, _ := ownersIn(after)
+	if len(before.GetManagedFields()) == 0 {
+		delete(owns, "before-first-apply/Update")
+	}
+	for manager := range merged(owned, owns) {
+		if had, has := rest(owned[manager]), rest(owns[manager]); had != has {
+			return fmt.Errorf("%s owned %s of the rest, and owns %s", manager, had, has)
+		}
+	}
+	return nil
+}
+
+func withoutEmpty(m map[string]any) map[string]any {
+	dropNothing(m)
+	return m
+}
+
+// unchanged holds that two versions of an object are the same, whenever and in whatever order it was recorded.
+func (w *world) unchanged(before, after *unstructured.Unstructured) error {
+	layout := layoutOf(w.kind, before.GroupVersionKind().Version)
+	had, has := cellsOf(layout, contentOf(before)), cellsOf(layout, contentOf(after))
+	for id := range merged(had, has) {
+		if !maps.Equal(had[id].leaves, has[id].leaves) {
+			return fmt.Errorf("another apply makes %s %v of %v", id, has[id].leaves, had[id].leaves)
+		}
+	}
+	owned, _, same := ownersIn(before)
+	owns, _, _ := ownersIn(after)
+	if !same {
+		return nil
+	}
+	for manager := range merged(owned, owns) {
+		if owned[manager] == nil || owns[manager] == nil || !owned[manager].Equals(owns[manager]) {
+			return fmt.Errorf("another apply lets %s own %s of\n%s", manager, owns[manager], owned[manager])
+		}
+	}
+	return w.elsewhere(before, after)
+}

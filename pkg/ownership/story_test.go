@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ownership_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+// story is what happens to one object: who writes it, and what its owner declares meanwhile.
+type story struct {
+	kind string
+	// stored is the version of the API in which the object is stored, and which the loop writes.
+	stored string
+	steps  []step
+}
+
+// What a step does.
+const (
+	replaces = "replaces" // an update that leaves nothing else
+	merges   = "merges"   // an update that adds and changes
+	removes  = "removes"  // an update that takes these keys away
+	applies  = "applies"  // a server-side apply that is not forced
+	forces   = "forces"   // one that is
+	restores = "restores" // a create of what there was, without its managed fields
+	forgets  = "forgets"  // the managed fields are gone
+	declares = "declares" // the owner declares something else
+)
+
+type step struct {
+	does, by, version string
+	// has is what is written.
+	has inherit.Object
+	// admitted says that the webhook answers; looped, that the loop runs afterwards.
+	admitted, looped bool
+}
+
+// dice makes stories up.
+type dice struct {
+	*rand.Rand
+	// least is the shortest time that somebody declares. Cluster API's conversions lose some that are zero.
+	least int32
+}
+
+func (d dice) story() story {
+	s := story{kind: one(d, "Machine", "MachineSet", "MachineDeployment"), stored: one(d, "v1beta2", "v1beta2", "v1beta1")}
+	mixed := s.stored == "v1beta2" && d.once(4)
+	if mixed {
+		d.least = 30
+	}
+	for i := range 2 + d.IntN(6) {
+		next := step{
+			does:    one(d, replaces, merges, merges, removes, applies, forces, declares, declares, declares),
+			by:      one(d, "kubectl", "capi-machineset", "argo"),
+			version: s.stored, admitted: d.once(2), looped: d.once(2),
+		}
+		switch {
+		case i == 0:
+			next.does = one(d, replaces, replaces, forces, declares)
+		case d.once(15):
+			next.does = one(d, restores, forgets)
+		}
+		if mixed {
+			next.version = one(d, "v1beta1", "v1beta2")
+		}
+		next.has = d.object(s.kind)
+		if next.does == declares {
+			next.has = d.declared(s.kind)
+		}
+		s.steps = append(s.steps, next)
+	}
+	return s
+}
+
+func one[T any](d dice, all ...T) T { return all[d.IntN(len(all))] }
+
+func (d dice) once(in int) bool { return d.IntN(in) == 0 }
+
+// object is content as somebody writes it.
+func (d dice) object(kind string) inherit.Object {
+	whole := d.content()
+	if kind == "Machine" {
+		return inherit.Object{Top: whole}
+	}
+	own := d.content()
+	return inherit.Object{Top: inherit.Content{Labels: own.Labels, Annotations: own.Annotations}, Template: &whole}
+}
+
+// declared is what the rules let an object inherit.
+func (d dice) declared(kind string) inherit.Object {
+	object := d.object(kind)
+	if kind == "Machine" {
+		object.Orphan, object.TaintsRefused = d.once(6), d.once(6)
+		if object.Orphan {
+			object.Top = inherit.Content{}
+		}
+		if object.TaintsRefused {
+			object.Top.Taints = nil
+			return object
+		}
+		object.Top.AnnotatedTaints = d.taints()
+		return object
+	}
+	object.Top.Yielding = d.pairs(inherit.CapacityAnnotations()...)
+	if d.once(6) {
+		return inherit.Object{Orphan: true, Top: inherit.Content{Yielding: object.Top.Yielding}}
+	}
+	return object
+}
+
+func (d dice) content() inherit.Content {
+	return inherit.Content{
+		Labels: d.pairs("a", "b", "c"), Annotations: d.pairs("m", "n", inherit.CapacityLabelsAnnotation), Taints: d.taints(),
+		Fields: inherit.Fields{
+			NodeDrainTimeout: d.seconds(), NodeVolumeDetachTimeout: d.seconds(), NodeDeletionTimeout: d.seconds(), MinReadySeconds: d.seconds(),
+			ReadinessGates: d.gates(),
+		},
+	}
+}
+
+func (d dice) pairs(keys ...string) map[string]string {
+	var m map[string]string
+	for _, key := range keys {
+		if d.once(3) {
+			if m == nil {
+				m = map[string]string{}
+			}
+			m[key] = one(d, "1", "2")
+		}
+	}
+	return m
+}
+
+func (d dice) taints() []clusterv1.MachineTaint {
+	var taints []clusterv1.MachineTaint
+	for _, key := range []string{"gpu", "x"} {
+		for _, effect := range []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute} {
+			if d.once(4) {
+				taints = append(taints, clusterv1.MachineTaint{Key: key, Value: one(d, "", "1", "2"), Effect: effect, Propagation: one(d,
+					clusterv1.MachineTaintPropagationAlways, clusterv1.MachineTaintPropagationOnInitialization)})
+			}
+		}
+	}
+	d.Shuffle(len(taints), func(i, j int) { taints[i], taints[j] = taints[j], taints[i] })
+	return taints
+}
+
+func (d dice) seconds() *int32 {
+	return one(d, nil, nil, nil, nil, &d.least, new(int32(60)), new(int32(90)))
+}
+
+func (d dice) gates() []clusterv1.MachineReadinessGate {
+	var gates []clusterv1.MachineReadinessGate
+	for _, condition := range []string{"Warm", "Cool"} {
+		if d.once(4) {
+			gates = append(gates, clusterv1.MachineReadinessGate{ConditionType: condition, Polarity: one(d, "", clusterv1.NegativePolarityCondition)})
+		}
+	}
+	d.Shuffle(len(gates), func(i, j int) { gates[i], gates[j] = gates[j], gates[i] })
+	return gates
+}
+
+// after is what is in an object once somebody has written it.
+func (s step) after(current inherit.Content, has inherit.Content) inherit.Content {
+	if s.does == replaces {
+		return has
+	}
+	return inherit.Content{
+		Labels: s.pairs(current.Labels, has.Labels), Annotations: s.pairs(current.Annotations, has.Annotations),
+		Taints: list(s, current.Taints, has.Taints, func(t clusterv1.MachineTaint) any { return taint.MachineID(t) }),
+		Fields: inherit.Fields{
+			NodeDrainTimeout:        s.seconds(current.Fields.NodeDrainTimeout, has.Fields.NodeDrainTimeout),
+			NodeVolumeDetachTimeout: s.seconds(current.Fields.NodeVolumeDetachTimeout, has.Fields.NodeVolumeDetachTimeout),
+			NodeDeletionTimeout:     s.seconds(current.Fields.NodeDeletionTimeout, has.Fields.NodeDeletionTimeout),
+			MinReadySeconds:         s.seconds(current.Fields.MinReadySeconds, has.Fields.MinReadySeconds),
+			ReadinessGates:          list(s, current.Fields.ReadinessGates, has.Fields.ReadinessGates, func(gate clusterv1.MachineReadinessGate) any { return gate.ConditionType }),
+		},
+	}
+}
+
+func (s step) pairs(current, has map[string]string) map[string]string {
+	result := map[string]string{}
+	maps.Copy(result, current)
+	for key, value := range has {
+		if result[key] = value; s.does == removes {
+			delete(result, key)
+		}
+	}
+	return result
+}
+
+func list[T any](s step, current, has []T, key func(T) any) []T {
+	others := slices.DeleteFunc(slices.Clone(current), func(t T) bool {
+		return slices.ContainsFunc(has, func(other T) bool { return key(other) == key(t) })
+	})
+	if s.does == removes {
+		return others
+	}
+	return append(slices.Clone(has), others...)
+}
+
+func (s step) seconds(current, has *int32) *int32 {
+	switch {
+	case has == nil:
+		return current
+	case s.does == removes:
+		return nil
+	default:
+		return has
+	}
+}
+
+// String tells a story so that it can be read.
+func (s story) String() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "a %s, stored as %s", s.kind, s.stored)
+	for _, step := range s.steps {
+		fmt.Fprintf(&text, "\n  %s %s in %s (admitted: %v, looped: %v): %s", step.by, step.does, step.version, step.admitted, step.looped, asText(step.has))
+	}
+	return text.String()
+}
+
+func asText(has inherit.Object) string {
+	raw, err := json.Marshal(tree(has))
+	if err != nil {
+		return err.Error()
+	}
+	return string(raw)
+}
+
+// tree is an object as JSON has it, without what is not declared.
+func tree(has inherit.Object) map[string]any {
+	raw, err := json.Marshal(has)
+	if err != nil {
+		return nil
+	}
+	var whole map[string]any
+	if json.Unmarshal(raw, &whole) != nil {
+		return nil
+	}
+	delete(whole, "Layout")
+	dropNothing(whole)
+	return whole
+}
+
+func dropNothing(m map[string]any) {
+	maps.DeleteFunc(m, func(name string, value any) bool {
+		if below, ok := value.(map[string]any); ok {
+			dropNothing(below)
+			return len(below) == 0 && name != "Template"
+		}
+		return value == nil || value == false || value == ""
+	})
+}
+
+// shrunk returns a story that fails as well and of which nothing can be left out.
+func (s story) shrunk(fails func(story) bool) story {
+	for again := true; again; {
+		again = false
+		for _, smaller := range s.smaller() {
+			if fails(smaller) {
+				s, again = smaller, true
+				break
+			}
+		}
+	}
+	return s
+}
+
+// smaller lists the same story without one of its steps, or with a step that writes or declares less.
+func (s story) smaller() []story {
+	var all []story
+	for i := range s.steps {
+		all = append(all, story{s.kind, s.stored, slices.Delete(slices.Clone(s.steps), i, i+1)})
+	}
+	for i, whole := range s.steps {
+		with := func(change func(*step)) {
+			less := whole
+			change(&less)
+			steps := slices.Clone(s.steps)
+			steps[i] = less
+			all = append(all, story{s.kind, s.stored, steps})
+		}
+		if whole.admitted {
+			with(func(less *step) { less.admitted = false })
+		}
+		if whole.looped {
+			with(func(less *step) { less.looped = false })
+		}
+		for n := range cuts(tree(whole.has), -1) {
+			content := tree(whole.has)
+			cuts(content, n)
+			raw, err := json.Marshal(content)
+			var has inherit.Object
+			if err == nil && json.Unmarshal(raw, &has) == nil {
+				with(func(less *step) { less.has = has })
+			}
+		}
+	}
+	return all
+}
+
+// cuts counts what can be left out of a tree, and leaves out the nth.
+func cuts(value any, nth int) int {
+	count := 0
+	m, _ := value.(map[string]any)
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		switch key {
+		case "Orphan": // an object that is none inherits more than nothing
+			continue
+		case "Template":
+			count += cuts(m[key], nth-count)
+			continue
+		}
+		if count++; count-1 == nth {
+			delete(m, key)
+			continue
+		}
+		if elements, ok := m[key].([]any); ok {
+			for i := range elements {
+				if count++; count-1 == nth {
+					m[key] = slices.Delete(slices.Clone(elements), i, i+1)
+					break
+				}
+			}
+			continue
+		}
+		count += cuts(m[key], nth-count)
+	}
+	return count
+}
