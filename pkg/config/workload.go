@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/heirloom-dev/heirloom/pkg/registration"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
 func (c *Config) completeWorkloads() error {
@@ -36,13 +36,13 @@ func (c *Config) completeWorkloadWebhook() error {
 	if c.WorkloadWebhookURL == "" {
 		return errors.Join(errs...)
 	}
-	base, err := registration.BaseURL(c.WorkloadWebhookURL)
+	base, err := webhook.BaseURL(c.WorkloadWebhookURL)
 	if err != nil {
 		errs = append(errs, fmt.Errorf("--workload-webhook-url=%q: %w", c.WorkloadWebhookURL, err))
 	}
 	c.WorkloadWebhookURL = base
-	if c.WorkloadWebhookKeyRotation < registration.ShortestPeriod {
-		errs = append(errs, fmt.Errorf("--workload-webhook-key-rotation=%s: must be %s or more", c.WorkloadWebhookKeyRotation, registration.ShortestPeriod))
+	if c.WorkloadWebhookKeyRotation < webhook.ShortestPeriod {
+		errs = append(errs, fmt.Errorf("--workload-webhook-key-rotation=%s: must be %s or more", c.WorkloadWebhookKeyRotation, webhook.ShortestPeriod))
 	}
 	if c.WorkloadWebhookPort < 1 || c.WorkloadWebhookPort > 65535 || c.WorkloadWebhookPort == c.WebhookPort {
 		errs = append(errs, fmt.Errorf("--workload-webhook-port=%d: must be between 1 and 65535, and not --webhook-port", c.WorkloadWebhookPort))

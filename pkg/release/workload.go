@@ -15,12 +15,12 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/admissionpolicy"
-	"github.com/heirloom-dev/heirloom/pkg/registration"
+	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
 // workloads releases what is in workload clusters. One that cannot be reached holds up no other.
-func (s *session) workloads(ctx context.Context, keys *registration.Store) {
+func (s *session) workloads(ctx context.Context, keys *webhook.Store) {
 	clusters, err := s.clusters(ctx, s.report.note)
 	if err != nil {
 		s.report.failed(err)
@@ -28,15 +28,15 @@ func (s *session) workloads(ctx context.Context, keys *registration.Store) {
 	}
 	registrar := s.registrar(keys)
 	s.eachCluster(clusters, func(cluster *unstructured.Unstructured) {
-		identity := registration.IdentityOf(cluster)
+		identity := webhook.IdentityOf(cluster)
 		if err := s.workload(ctx, identity, registrar); err != nil {
 			s.report.failed(fmt.Errorf("workload cluster %s: %w", identity, err))
 		}
 	})
 }
 
-func (s *session) registrar(keys *registration.Store) *registration.Registrar {
-	return &registration.Registrar{Management: s.management, Installed: s.WebhookConfiguration, BaseURL: s.WorkloadWebhookURL, Keys: keys}
+func (s *session) registrar(keys *webhook.Store) *webhook.Registrar {
+	return &webhook.Registrar{Management: s.management, Installed: s.WebhookConfiguration, BaseURL: s.WorkloadWebhookURL, Keys: keys}
 }
 
 func (s *session) eachCluster(clusters []*unstructured.Unstructured, do func(*unstructured.Unstructured)) {
@@ -86,7 +86,7 @@ func provisioned(cluster *unstructured.Unstructured) bool {
 }
 
 // workload releases one workload cluster: first what admits Nodes there, then the Nodes.
-func (s *session) workload(ctx context.Context, cluster registration.Identity, registrar *registration.Registrar) error {
+func (s *session) workload(ctx context.Context, cluster webhook.Identity, registrar *webhook.Registrar) error {
 	server, err := s.withdrawFrom(ctx, cluster, registrar)
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func (s *session) workload(ctx context.Context, cluster registration.Identity, r
 }
 
 // withdrawFrom takes away what admits Nodes in a workload cluster.
-func (s *session) withdrawFrom(ctx context.Context, cluster registration.Identity, registrar *registration.Registrar) (reporting, error) {
+func (s *session) withdrawFrom(ctx context.Context, cluster webhook.Identity, registrar *webhook.Registrar) (reporting, error) {
 	c, err := s.Workload(ctx, cluster.NamespacedName)
 	if err != nil {
 		return reporting{}, err
@@ -106,21 +106,21 @@ func (s *session) withdrawFrom(ctx context.Context, cluster registration.Identit
 	if err := s.removeWebhook(ctx, server, cluster, registrar); err != nil && !apierrors.IsForbidden(err) {
 		return server, err
 	}
-	if err := (admissionpolicy.Syncer{}).Remove(ctx, server); err != nil && !apierrors.IsForbidden(err) {
+	if err := (policy.Syncer{}).Remove(ctx, server); err != nil && !apierrors.IsForbidden(err) {
 		return server, fmt.Errorf("removing the admission policy: %w", err)
 	}
 	return server, nil
 }
 
 // removeWebhook removes the webhook configuration, if it leads to this Heirloom, and says so if it does not.
-func (s *session) removeWebhook(ctx context.Context, server reporting, cluster registration.Identity, registrar *registration.Registrar) error {
+func (s *session) removeWebhook(ctx context.Context, server reporting, cluster webhook.Identity, registrar *webhook.Registrar) error {
 	if err := registrar.Remove(ctx, server, cluster); err != nil || s.DryRun {
 		return err
 	}
-	err := server.Get(ctx, types.NamespacedName{Name: registration.ObjectName}, &admissionregistrationv1.MutatingWebhookConfiguration{})
+	err := server.Get(ctx, types.NamespacedName{Name: webhook.ObjectName}, &admissionregistrationv1.MutatingWebhookConfiguration{})
 	if err == nil {
 		s.report.note("workload cluster %s: MutatingWebhookConfiguration %s is left, it leads to another Heirloom or to a URL that "+
-			"is not known any more; delete it by hand if nobody answers there", cluster, registration.ObjectName)
+			"is not known any more; delete it by hand if nobody answers there", cluster, webhook.ObjectName)
 	}
 	return client.IgnoreNotFound(err)
 }

@@ -13,11 +13,11 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/admissionpolicy"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
-	"github.com/heirloom-dev/heirloom/pkg/registration"
+	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
 // many is for how many Machines the parameters of a policy are kept in any case: twice as many as Kubernetes supports Nodes
@@ -33,18 +33,18 @@ type PolicyAdmission struct {
 }
 
 // Ensure implements NodeAdmission.
-func (a PolicyAdmission) Ensure(ctx context.Context, workload client.Client, identity registration.Identity) error {
-	policy, cluster := a.Policy(), identity.NamespacedName
-	machines, err := a.Chain.EffectiveMachines(ctx, cluster, policy)
+func (a PolicyAdmission) Ensure(ctx context.Context, workload client.Client, identity webhook.Identity) error {
+	rules, cluster := a.Policy(), identity.NamespacedName
+	machines, err := a.Chain.EffectiveMachines(ctx, cluster, rules)
 	if err != nil {
 		return err
 	}
-	syncer := admissionpolicy.Syncer{}
+	syncer := policy.Syncer{}
 	if len(machines) > many {
 		syncer.Registered = func(_ types.NamespacedName, m *capi.Machine) bool { return m.Status.NodeRef.Name != "" }
 	}
-	err = syncer.Ensure(ctx, workload, cluster, machines, policy)
-	var noRoom *admissionpolicy.NoRoomError
+	err = syncer.Ensure(ctx, workload, cluster, machines, rules)
+	var noRoom *policy.NoRoomError
 	switch {
 	case meta.IsNoMatchError(err):
 		return a.tell(ctx, cluster, reasonNoAdmissionPolicies, "The API server of the workload cluster does not serve MutatingAdmissionPolicies "+
@@ -60,7 +60,7 @@ func (a PolicyAdmission) Ensure(ctx context.Context, workload client.Client, ide
 
 // Lacking implements conditional.
 func (a PolicyAdmission) Lacking(workload client.Client) (string, error) {
-	served, err := admissionpolicy.Served(workload)
+	served, err := policy.Served(workload)
 	if err != nil || served {
 		return "", err
 	}
@@ -69,7 +69,7 @@ func (a PolicyAdmission) Lacking(workload client.Client) (string, error) {
 
 // Try implements conditional.
 func (a PolicyAdmission) Try(ctx context.Context, workload client.Client) error {
-	return admissionpolicy.Try(ctx, workload)
+	return policy.Try(ctx, workload)
 }
 
 // tell reports on the Cluster what cannot be mended by trying again.
@@ -83,8 +83,8 @@ func (a PolicyAdmission) tell(ctx context.Context, key types.NamespacedName, rea
 }
 
 // Remove implements NodeAdmission.
-func (a PolicyAdmission) Remove(ctx context.Context, workload client.Client, _ registration.Identity) error {
-	if err := (admissionpolicy.Syncer{}).Remove(ctx, workload); err != nil {
+func (a PolicyAdmission) Remove(ctx context.Context, workload client.Client, _ webhook.Identity) error {
+	if err := (policy.Syncer{}).Remove(ctx, workload); err != nil {
 		return fmt.Errorf("removing the admission policy: %w", err)
 	}
 	return nil

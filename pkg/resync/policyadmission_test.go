@@ -20,8 +20,8 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
-	"github.com/heirloom-dev/heirloom/pkg/registration"
 	"github.com/heirloom-dev/heirloom/pkg/resync"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
 // byPolicy is the way to admit Nodes by policy, and a workload cluster whose API server answers lists of policies with an
@@ -139,6 +139,6 @@ func TestAPolicyOfVeryManyMachines(t *testing.T) {
 }
 
 // theIdentity is the Cluster of that name.
-func theIdentity(name string) registration.Identity {
-	return registration.Identity{NamespacedName: key(name), UID: "c"}
+func theIdentity(name string) webhook.Identity {
+	return webhook.Identity{NamespacedName: key(name), UID: "c"}
 }

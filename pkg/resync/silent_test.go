@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
-	"github.com/heirloom-dev/heirloom/pkg/registration"
 	"github.com/heirloom-dev/heirloom/pkg/resync"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
 // Twenty clusters of six Nodes each do not answer.
@@ -183,7 +183,7 @@ type silentWay struct {
 	*silence
 }
 
-func (w silentWay) Ensure(ctx context.Context, server client.Client, cluster registration.Identity) error {
+func (w silentWay) Ensure(ctx context.Context, server client.Client, cluster webhook.Identity) error {
 	if strings.HasPrefix(cluster.Name, "silent-") {
 		w.keep(cluster.Name)
 		return nil

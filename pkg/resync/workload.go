@@ -24,16 +24,16 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/registration"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
 // NodeAdmission makes Nodes of a workload cluster inherit in the write that creates them.
 type NodeAdmission interface {
 	// Ensure sets it up. The client reads from the workload cluster's API server.
-	Ensure(ctx context.Context, server client.Client, cluster registration.Identity) error
+	Ensure(ctx context.Context, server client.Client, cluster webhook.Identity) error
 	// Remove takes it away, if it is there.
-	Remove(ctx context.Context, server client.Client, cluster registration.Identity) error
+	Remove(ctx context.Context, server client.Client, cluster webhook.Identity) error
 }
 
 // Admissions are the ways to admit the Nodes of workload clusters.
@@ -178,7 +178,7 @@ func (r workloads) asChosen(ctx context.Context, cluster *capi.Cluster, server c
 // way sets one way to admit Nodes up or takes it away, and tells so on the Cluster.
 func (r workloads) way(ctx context.Context, cluster *capi.Cluster, server client.Client, name string, chosen bool) error {
 	watched := &registrations{Client: server}
-	way, identity := r.Admissions.Ways[name], registration.IdentityOf(cluster)
+	way, identity := r.Admissions.Ways[name], webhook.IdentityOf(cluster)
 	var err error
 	if chosen {
 		err = way.Ensure(ctx, watched, identity)

@@ -20,9 +20,9 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
-	"github.com/heirloom-dev/heirloom/pkg/registration"
 	"github.com/heirloom-dev/heirloom/pkg/resync"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
 // way is a way to admit Nodes that notes what it is asked for.
@@ -44,11 +44,11 @@ func (w *way) Try(context.Context, client.Client) error {
 	return w.refused
 }
 
-func (w *way) Ensure(ctx context.Context, server client.Client, cluster registration.Identity) error {
+func (w *way) Ensure(ctx context.Context, server client.Client, cluster webhook.Identity) error {
 	return w.do(ctx, server, "ensure "+w.name+" in "+cluster.String())
 }
 
-func (w *way) Remove(ctx context.Context, server client.Client, cluster registration.Identity) error {
+func (w *way) Remove(ctx context.Context, server client.Client, cluster webhook.Identity) error {
 	return w.do(ctx, server, "remove "+w.name+" from "+cluster.String())
 }
 

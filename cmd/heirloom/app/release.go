@@ -21,7 +21,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/release"
-	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/pkg/workload/connect"
 )
 
 // namespaceFile is where a Pod finds its own namespace.
@@ -121,7 +121,7 @@ func newReleaser(c *config.Config, what release.Options) (*release.Releaser, err
 func workloadClient(
 	ctx context.Context, management client.Reader, cluster types.NamespacedName, c *config.Config, like *rest.Config,
 ) (client.Client, error) {
-	restConfig, err := workload.RESTConfig(ctx, management, cluster)
+	restConfig, err := connect.RESTConfig(ctx, management, cluster)
 	if err != nil {
 		return nil, err
 	}
