@@ -12,8 +12,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -21,66 +19,18 @@ import (
 // tells that there is something to take away, and what somebody else has added does not change it.
 const DigestAnnotation = "heirloom.dev/digest"
 
-// Changes are the writes that make what exists into what is desired.
-type Changes struct {
-	// Apply are server-side apply configurations, in the order in which they are desired.
-	Apply []*unstructured.Unstructured
-	// Delete are existing objects that are not desired, the last first.
-	Delete []client.Object
-}
-
-// Diff returns the changes. Every object must say its kind. What exists and carries all that is desired is not written.
-func Diff(desired, existing []client.Object) (Changes, error) {
-	var changes Changes
-	before := map[objectID]*unstructured.Unstructured{}
-	for _, object := range existing {
-		content, err := contentFor(object)
-		if err != nil {
-			return Changes{}, err
-		}
-		before[identify(object)] = content
-	}
-	wanted := map[objectID]bool{}
-	for _, object := range desired {
-		wanted[identify(object)] = true
-		config, err := applyConfiguration(object)
-		if err != nil {
-			return Changes{}, err
-		}
-		if has, ok := before[identify(object)]; !ok || !carries(has.Object, config.Object, false) {
-			changes.Apply = append(changes.Apply, config)
-		}
-	}
-	for _, object := range slices.Backward(existing) {
-		if !wanted[identify(object)] {
-			changes.Delete = append(changes.Delete, object)
-		}
-	}
-	return changes, nil
-}
-
-// objectID tells objects apart.
-type objectID struct {
-	kind schema.GroupKind
-	name types.NamespacedName
-}
-
-func identify(object client.Object) objectID {
-	return objectID{kind: object.GetObjectKind().GroupVersionKind().GroupKind(), name: client.ObjectKeyFromObject(object)}
-}
-
-// applyConfiguration returns the object as it is applied, with its digest.
-func applyConfiguration(object client.Object) (*unstructured.Unstructured, error) {
-	config, err := contentFor(object)
+// digested returns the object as it is applied, with its digest.
+func digested(object client.Object) (client.Object, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("converting %T %s: %w", object, object.GetName(), err)
 	}
 	// Maps are marshalled in the order of their keys.
-	text, err := json.Marshal(config.Object)
+	text, err := json.Marshal(content)
 	if err != nil {
 		return nil, fmt.Errorf("marshalling %T %s: %w", object, object.GetName(), err)
 	}
-	sum := sha256.Sum256(text)
+	sum, config := sha256.Sum256(text), &unstructured.Unstructured{Object: content}
 	annotations := config.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -90,12 +40,14 @@ func applyConfiguration(object client.Object) (*unstructured.Unstructured, error
 	return config, nil
 }
 
-func contentFor(object client.Object) (*unstructured.Unstructured, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+// upToDate reports whether an existing object carries all of one that is applied with its digest.
+func upToDate(has, wants client.Object) bool {
+	existing, err := runtime.DefaultUnstructuredConverter.ToUnstructured(has)
 	if err != nil {
-		return nil, fmt.Errorf("converting %T %s: %w", object, object.GetName(), err)
+		return false
 	}
-	return &unstructured.Unstructured{Object: content}, nil
+	desired, ok := wants.(*unstructured.Unstructured)
+	return ok && carries(existing, desired.Object, false)
 }
 
 // carries reports whether a value has all of another one: every entry of its maps and, at the same place, every item of its

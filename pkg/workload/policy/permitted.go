@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/workload/objects"
 )
 
 // Served reports whether the API server of a workload cluster knows policies of this kind. The client's mapping of kinds
@@ -32,14 +32,12 @@ func Served(workload client.Client) (bool, error) {
 // server's answer. Nothing is written: without it, parameters would come and go that no policy reads.
 func Try(ctx context.Context, workload client.Client) error {
 	for _, object := range []client.Object{AdmissionPolicy(), Binding(DefaultNamespace, 1)} {
-		config, err := applyConfiguration(object)
+		config, err := digested(object)
 		if err != nil {
 			return err
 		}
-		err = workload.Apply(ctx, client.ApplyConfigurationFromUnstructured(config),
-			client.FieldOwner(ownership.Manager), client.ForceOwnership, client.DryRunAll)
-		if err != nil {
-			return fmt.Errorf("trying to apply %s %s: %w", config.GetKind(), config.GetName(), err)
+		if err := objects.Apply(ctx, workload, config, client.DryRunAll); err != nil {
+			return fmt.Errorf("trying to apply %s %s: %w", config.GetObjectKind().GroupVersionKind().Kind, config.GetName(), err)
 		}
 	}
 	return nil

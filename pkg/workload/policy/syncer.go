@@ -13,15 +13,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/workload/objects"
 )
 
 // Syncer keeps the policy, its binding and its parameters in workload clusters. Its clients have to read from the API
@@ -63,14 +61,16 @@ func (s Syncer) Ensure(ctx context.Context, workload client.Client, cluster type
 	if ours {
 		desired = append([]client.Object{namespace(s.namespace())}, desired...)
 	}
-	changes, err := Diff(desired, existing)
-	if err != nil {
-		return err
+	for i, object := range desired {
+		if desired[i], err = digested(object); err != nil {
+			return err
+		}
 	}
+	changes := objects.Diff(desired, existing, upToDate)
 	if binding != nil && (slices.ContainsFunc(changes.Apply, isBinding) || s.now().Before(changedAt(binding).Add(handover))) {
 		changes.Delete = nil // at a later look
 	}
-	if err := changes.write(ctx, workload); err != nil {
+	if _, err := changes.Write(ctx, workload); err != nil {
 		return err
 	}
 	return noRoom
@@ -85,11 +85,8 @@ func (s Syncer) Remove(ctx context.Context, workload client.Client) error {
 	if err != nil {
 		return err
 	}
-	changes, err := Diff(nil, existing)
-	if err != nil {
-		return err
-	}
-	return changes.write(ctx, workload)
+	_, err = objects.Diff(nil, existing, upToDate).Write(ctx, workload)
+	return err
 }
 
 func (s Syncer) namespace() string {
@@ -136,7 +133,7 @@ func namespace(name string) *corev1.Namespace {
 // list returns what this package has made in the workload cluster, wherever its parameters were, in the order in which it
 // is made: what something refers to is there first.
 func list(ctx context.Context, workload client.Client) ([]client.Object, error) {
-	var objects []client.Object
+	var found []client.Object
 	for _, kind := range []client.ObjectList{
 		&corev1.NamespaceList{}, &corev1.ConfigMapList{},
 		&admissionregistrationv1.MutatingAdmissionPolicyList{}, &admissionregistrationv1.MutatingAdmissionPolicyBindingList{},
@@ -159,29 +156,12 @@ func list(ctx context.Context, workload client.Client) ([]client.Object, error) 
 			}
 			// Items of a typed list do not say their kind.
 			object.GetObjectKind().SetGroupVersionKind(gvk)
-			objects = append(objects, object)
+			found = append(found, object)
 		}
 	}
-	return objects, nil
+	return found, nil
 }
 
-func isBinding(config *unstructured.Unstructured) bool {
-	return config.GetKind() == "MutatingAdmissionPolicyBinding"
-}
-
-// write makes the changes.
-func (c Changes) write(ctx context.Context, workload client.Client) error {
-	for _, config := range c.Apply {
-		err := workload.Apply(ctx, client.ApplyConfigurationFromUnstructured(config), client.FieldOwner(ownership.Manager), client.ForceOwnership)
-		if err != nil {
-			return fmt.Errorf("applying %s %s: %w", config.GetKind(), config.GetName(), err)
-		}
-	}
-	for _, object := range c.Delete {
-		err := workload.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID())})
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting %s %s: %w", object.GetObjectKind().GroupVersionKind().Kind, object.GetName(), err)
-		}
-	}
-	return nil
+func isBinding(object client.Object) bool {
+	return object.GetObjectKind().GroupVersionKind().Kind == "MutatingAdmissionPolicyBinding"
 }

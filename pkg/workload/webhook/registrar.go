@@ -12,16 +12,13 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-)
 
-// fieldManager owns what Heirloom applies.
-const fieldManager = client.FieldOwner("heirloom")
+	"github.com/heirloom-dev/heirloom/pkg/workload/objects"
+)
 
 // Registrar keeps the webhook configurations of workload clusters. Its methods are called by the leader.
 type Registrar struct {
@@ -53,12 +50,7 @@ func (r *Registrar) Ensure(ctx context.Context, workload client.Client, cluster 
 	if err := dropForeignConditions(ctx, workload, existing, desired); err != nil {
 		return err
 	}
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(desired)
-	if err != nil {
-		return fmt.Errorf("building the webhook configuration of the workload cluster: %w", err)
-	}
-	config := client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: object})
-	if err := workload.Apply(ctx, config, fieldManager, client.ForceOwnership); err != nil {
+	if err := objects.Apply(ctx, workload, desired); err != nil {
 		return fmt.Errorf("applying the webhook configuration of the workload cluster: %w", err)
 	}
 	return nil
@@ -103,7 +95,7 @@ func (r *Registrar) Remove(ctx context.Context, workload client.Client, cluster 
 		return nil
 	}
 	seen := client.Preconditions{UID: &existing.UID, ResourceVersion: &existing.ResourceVersion}
-	if err := workload.Delete(ctx, existing, seen); client.IgnoreNotFound(err) != nil {
+	if _, err := objects.Delete(ctx, workload, existing, seen); err != nil {
 		return fmt.Errorf("deleting the webhook configuration of the workload cluster: %w", err)
 	}
 	return nil
