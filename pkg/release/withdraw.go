@@ -49,13 +49,13 @@ func (s *session) withdraw(ctx context.Context) error {
 		if clusters, err = s.clusters(ctx, func(string, ...any) {}); err != nil {
 			return err
 		}
-		registrar := s.registrar(keys)
+		admission := s.admission(keys)
 		bounded, cancel := context.WithTimeout(ctx, totalTimeout)
 		defer cancel()
 		s.eachCluster(clusters, func(cluster *unstructured.Unstructured) {
 			bounded, cancel := context.WithTimeout(bounded, clusterTimeout)
 			defer cancel()
-			if _, err := s.withdrawFrom(bounded, webhook.IdentityOf(cluster), registrar); err != nil {
+			if _, err := s.withdrawFrom(bounded, webhook.IdentityOf(cluster), admission); err != nil {
 				s.left(ctx, cluster, err)
 			}
 		})

@@ -80,7 +80,7 @@ func (s *policyScene) ensureRound() {
 	probe := declaring("probe")
 	probe.Annotations["node.cluster.x-k8s.io/round"] = s.round
 	machines, cluster := append([]*capi.Machine{probe}, s.machines...), types.NamespacedName{Namespace: "fleet", Name: "prod"}
-	s.Expect(policy.Syncer{}.Ensure(s.ctx, s.Client, cluster, machines, s.rules)).To(Succeed())
+	s.Expect(policy.Syncer{}.Ensure(s.ctx, s.Client, cluster, machines, s.rules)).Error().To(Succeed())
 	s.eventuallyRegisters(stage.Node("probe"), func(g Gomega, node *corev1.Node) {
 		g.Expect(node.Annotations).To(HaveKeyWithValue("node.cluster.x-k8s.io/round", s.round))
 	})
@@ -245,7 +245,7 @@ func testAdmissionPolicyFromTheFirstMachineToItsRemoval(t *testing.T, all *polic
 		ContainSubstring("node.cluster.x-k8s.io/uninitialized:NoSchedule"), Not(ContainSubstring("later=no"))))
 	s.Expect(node.Labels).To(And(HaveKeyWithValue("node.cluster.x-k8s.io/pool", "gpu"), HaveKey(corev1.LabelOSStable)))
 
-	s.Expect(policy.Syncer{}.Remove(s.ctx, s.Client)).To(Succeed())
+	s.Expect(policy.Syncer{}.Remove(s.ctx, s.Client)).Error().To(Succeed())
 	s.eventuallyRegisters(stage.Node("probe"), func(g Gomega, probe *corev1.Node) { g.Expect(probe.Annotations).To(BeEmpty()) })
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: policy.DefaultNamespace}}
 	s.get(namespace)

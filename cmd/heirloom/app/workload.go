@@ -103,11 +103,11 @@ func addWorkloadServer(
 	return nil
 }
 
-// admissions returns the ways to admit the Nodes of workload clusters.
-func admissions(c *config.Config, policy resync.PolicyAdmission, registrar *webhook.Registrar) resync.Admissions {
-	all := resync.Admissions{
+// nodeAdmission returns what admits the Nodes of workload clusters.
+func nodeAdmission(c *config.Config, policy workload.ByPolicy, registrar *webhook.Registrar) *workload.Admission {
+	all := &workload.Admission{
 		Default: c.WorkloadAdmission,
-		Ways:    map[string]resync.NodeAdmission{workload.AdmitByPolicy: policy},
+		Ways:    map[string]workload.Way{workload.AdmitByPolicy: policy},
 		Changes: make(chan event.GenericEvent),
 	}
 	if registrar != nil {

@@ -30,24 +30,18 @@ func digested(object client.Object) (client.Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("marshalling %T %s: %w", object, object.GetName(), err)
 	}
-	sum, config := sha256.Sum256(text), &unstructured.Unstructured{Object: content}
-	annotations := config.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
+	sum := sha256.Sum256(text)
+	if err := unstructured.SetNestedField(content, hex.EncodeToString(sum[:]), "metadata", "annotations", DigestAnnotation); err != nil {
+		return nil, fmt.Errorf("annotating %T %s: %w", object, object.GetName(), err)
 	}
-	annotations[DigestAnnotation] = hex.EncodeToString(sum[:])
-	config.SetAnnotations(annotations)
-	return config, nil
+	return &unstructured.Unstructured{Object: content}, nil
 }
 
 // upToDate reports whether an existing object carries all of one that is applied with its digest.
 func upToDate(has, wants client.Object) bool {
 	existing, err := runtime.DefaultUnstructuredConverter.ToUnstructured(has)
-	if err != nil {
-		return false
-	}
 	desired, ok := wants.(*unstructured.Unstructured)
-	return ok && carries(existing, desired.Object, false)
+	return err == nil && ok && carries(existing, desired.Object, false)
 }
 
 // carries reports whether a value has all of another one: every entry of its maps and, at the same place, every item of its

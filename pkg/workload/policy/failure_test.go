@@ -19,11 +19,13 @@ import (
 )
 
 func ensure(w *workload, machines ...*capi.Machine) error {
-	return policy.Syncer{}.Ensure(w.t.Context(), w, fleet, machines, inherit.Policy{})
+	_, err := policy.Syncer{}.Ensure(w.t.Context(), w, fleet, machines, inherit.Policy{})
+	return err
 }
 
 func remove(w *workload) error {
-	return policy.Syncer{}.Remove(w.t.Context(), w)
+	_, err := policy.Syncer{}.Remove(w.t.Context(), w)
+	return err
 }
 
 func nothing() []string {

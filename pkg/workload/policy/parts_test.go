@@ -139,7 +139,7 @@ func TestAChangeOfOneMachineWritesOnePart(t *testing.T) {
 	w := newWorkload(t)
 	var s policy.Syncer
 	machines := instances(1000)
-	w.Expect(s.Ensure(t.Context(), w, fleet, machines, inherit.Policy{})).To(Succeed())
+	w.Expect(s.Ensure(t.Context(), w, fleet, machines, inherit.Policy{})).Error().To(Succeed())
 	w.Expect(w.writes).To(HaveLen(len(everything()) + 3))
 	for _, number := range []int{0, 500, 999} {
 		machines[number].Labels = map[string]string{"node.cluster.x-k8s.io/new": ""}
@@ -158,7 +158,7 @@ func (w *workload) expectOnePart(machines []*capi.Machine) {
 	w.t.Helper()
 	var s policy.Syncer
 	w.writes, w.written = nil, 0
-	w.Expect(s.Ensure(w.t.Context(), w, fleet, machines, inherit.Policy{})).To(Succeed())
+	w.Expect(s.Ensure(w.t.Context(), w, fleet, machines, inherit.Policy{})).Error().To(Succeed())
 	w.Expect(w.writes).To(HaveExactElements(HavePrefix("apply ConfigMap nodes.heirloom.dev-")))
 	w.Expect(w.written).To(And(BeNumerically(">", 10<<10), BeNumerically("<", 100<<10)), "bytes")
 	w.expect(s, nil, machines...)
@@ -190,11 +190,11 @@ func TestANodeRegistersWhileTheNumberOfPartsChanges(t *testing.T) {
 			registers := func() {
 				w.Expect(inherit.OfNode(e.register(node, w.bound()...)).Equal(want)).To(BeTrue())
 			}
-			w.Expect(s.Ensure(t.Context(), w, fleet, instances(tc.from), inherit.Policy{})).To(Succeed())
+			w.Expect(s.Ensure(t.Context(), w, fleet, instances(tc.from), inherit.Policy{})).Error().To(Succeed())
 			old := w.bound()
 			w.Expect(old).To(HaveLen(tc.before))
 			w.before["apply ConfigMap"], w.before["apply MutatingAdmissionPolicyBinding"] = registers, registers
-			w.Expect(s.Ensure(t.Context(), w, fleet, instances(tc.to), inherit.Policy{})).To(Succeed())
+			w.Expect(s.Ensure(t.Context(), w, fleet, instances(tc.to), inherit.Policy{})).Error().To(Succeed())
 			w.Expect(w.before).To(BeEmpty())
 			registers()
 			w.Expect(w.bound()).To(HaveLen(tc.after))
@@ -204,7 +204,7 @@ func TestANodeRegistersWhileTheNumberOfPartsChanges(t *testing.T) {
 
 			w.expect(s, nil, instances(tc.to)...)
 			w.writes, s.Now = nil, muchLater
-			w.Expect(s.Ensure(t.Context(), w, fleet, instances(tc.to), inherit.Policy{})).To(Succeed())
+			w.Expect(s.Ensure(t.Context(), w, fleet, instances(tc.to), inherit.Policy{})).Error().To(Succeed())
 			w.Expect(w.writes).To(And(HaveLen(tc.before), HaveEach(HavePrefix("delete ConfigMap "))), "later they go")
 			w.expect(s, nil, instances(tc.to)...)
 			w.Expect(remove(w)).To(Succeed())

@@ -3,6 +3,7 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -41,11 +42,12 @@ const handover = time.Minute
 
 // Ensure makes the policy of a workload cluster give Nodes what these Machines declare; see Parameters about these. Where
 // all is there already, nothing is written. A workload cluster whose API server does not know such policies is answered
-// with an error for which meta.IsNoMatchError holds. After a NoRoomError everything has been written nevertheless.
-func (s Syncer) Ensure(ctx context.Context, workload client.Client, cluster types.NamespacedName, machines []*capi.Machine, policy inherit.Policy) error {
+// with an error for which meta.IsNoMatchError holds. After a NoRoomError everything has been written nevertheless. registered
+// says, also beside an error, that the API server has been told of the policy or of where its parameters are, and not of these alone.
+func (s Syncer) Ensure(ctx context.Context, workload client.Client, cluster types.NamespacedName, machines []*capi.Machine, policy inherit.Policy) (registered bool, err error) {
 	existing, err := list(ctx, workload)
 	if err != nil {
-		return err
+		return false, err
 	}
 	binding := bindingOf(existing)
 	parts, noRoom := Parameters(s.namespace(), cluster, machines, policy, s.registered(cluster), boundParts(binding))
@@ -56,37 +58,35 @@ func (s Syncer) Ensure(ctx context.Context, workload client.Client, cluster type
 	desired = append(desired, AdmissionPolicy(), Binding(s.namespace(), len(parts)))
 	ours, err := s.ownsNamespace(ctx, workload)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if ours {
 		desired = append([]client.Object{namespace(s.namespace())}, desired...)
 	}
 	for i, object := range desired {
 		if desired[i], err = digested(object); err != nil {
-			return err
+			return false, err
 		}
 	}
 	changes := objects.Diff(desired, existing, upToDate)
 	if binding != nil && (slices.ContainsFunc(changes.Apply, isBinding) || s.now().Before(changedAt(binding).Add(handover))) {
 		changes.Delete = nil // at a later look
 	}
-	if _, err := changes.Write(ctx, workload); err != nil {
-		return err
-	}
-	return noRoom
+	made, err := changes.Write(ctx, workload)
+	return slices.ContainsFunc(made.Apply, isBinding), cmp.Or(err, noRoom)
 }
 
-// Remove takes everything away. It is not an error if nothing is there, or never could be.
-func (s Syncer) Remove(ctx context.Context, workload client.Client) error {
+// Remove takes everything away, and reports whether the policy was bound. It is not an error if nothing is there, or never could be.
+func (s Syncer) Remove(ctx context.Context, workload client.Client) (removed bool, err error) {
 	existing, err := list(ctx, workload)
 	if meta.IsNoMatchError(err) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
-	_, err = objects.Diff(nil, existing, upToDate).Write(ctx, workload)
-	return err
+	made, err := objects.Diff(nil, existing, upToDate).Write(ctx, workload)
+	return slices.ContainsFunc(made.Delete, isBinding), err
 }
 
 func (s Syncer) namespace() string {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,12 +95,14 @@ func (w *workload) request(request string, do func() error) error {
 	return do()
 }
 
-// expect makes what is expected with the writes that this takes.
+// expect makes what is expected with the writes that this takes, and hears of that of the binding.
 func (w *workload) expect(s policy.Syncer, writes []string, machines ...*capi.Machine) {
 	w.t.Helper()
 	w.writes = nil
-	w.Expect(s.Ensure(w.t.Context(), w, fleet, machines, inherit.Policy{})).To(Succeed())
+	registered, err := s.Ensure(w.t.Context(), w, fleet, machines, inherit.Policy{})
+	w.Expect(err).NotTo(HaveOccurred())
 	w.Expect(w.writes).To(Equal(writes))
+	w.Expect(registered).To(Equal(slices.Contains(writes, "apply MutatingAdmissionPolicyBinding nodes.heirloom.dev")))
 }
 
 func (w *workload) parameters(namespace string) map[string]string {
@@ -218,19 +221,19 @@ func TestRemoveLeavesNothing(t *testing.T) {
 		Namespace: "heirloom-system", Name: "theirs", Labels: map[string]string{"app.kubernetes.io/managed-by": "heirloom"},
 	}}
 	w := newWorkload(t, theirs, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "heirloom-system"}})
-	w.Expect(policy.Syncer{}.Remove(t.Context(), w)).To(Succeed())
+	w.Expect(policy.Syncer{}.Remove(t.Context(), w)).To(BeFalse())
 	w.Expect(w.writes).To(BeEmpty(), "there is nothing")
 
 	w.expect(policy.Syncer{}, everything(), instance(1))
 	w.writes = nil
-	w.Expect(policy.Syncer{Namespace: "another"}.Remove(t.Context(), w)).To(Succeed())
+	w.Expect(policy.Syncer{Namespace: "another"}.Remove(t.Context(), w)).To(BeTrue())
 	w.Expect(w.writes).To(Equal([]string{
 		"delete MutatingAdmissionPolicyBinding nodes.heirloom.dev", "delete MutatingAdmissionPolicy nodes.heirloom.dev",
 		"delete ConfigMap nodes.heirloom.dev", "delete Namespace heirloom-nodes",
 	}), "what refers to something goes first")
 
 	w.expect(policy.Syncer{Namespace: "heirloom-system"}, everything()[1:], instance(1))
-	w.Expect(policy.Syncer{}.Remove(t.Context(), w)).To(Succeed())
+	w.Expect(policy.Syncer{}.Remove(t.Context(), w)).Error().To(Succeed())
 	w.Expect(w.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs)).To(Succeed())
 	w.Expect(w.Get(t.Context(), client.ObjectKey{Name: "heirloom-system"}, &corev1.Namespace{})).To(Succeed(), "a namespace of somebody else stays")
 }
@@ -238,14 +241,14 @@ func TestRemoveLeavesNothing(t *testing.T) {
 func TestAnAPIServerWithoutSuchPolicies(t *testing.T) {
 	w := newWorkload(t)
 	w.fail["list MutatingAdmissionPolicyList"] = &meta.NoKindMatchError{}
-	err := policy.Syncer{}.Ensure(t.Context(), w, fleet, nil, inherit.Policy{})
+	_, err := policy.Syncer{}.Ensure(t.Context(), w, fleet, nil, inherit.Policy{})
 	w.Expect(meta.IsNoMatchError(err)).To(BeTrue(), "%v", err)
-	w.Expect(policy.Syncer{}.Remove(t.Context(), w)).To(Succeed())
+	w.Expect(policy.Syncer{}.Remove(t.Context(), w)).Error().To(Succeed())
 	w.Expect(w.writes).To(BeEmpty())
 
 	w.fail["list MutatingAdmissionPolicyList"] = errors.New("away")
-	w.Expect(policy.Syncer{}.Ensure(t.Context(), w, fleet, nil, inherit.Policy{})).To(MatchError(ContainSubstring("away")))
-	w.Expect(policy.Syncer{}.Remove(t.Context(), w)).To(MatchError(ContainSubstring("away")))
+	w.Expect(policy.Syncer{}.Ensure(t.Context(), w, fleet, nil, inherit.Policy{})).Error().To(MatchError(ContainSubstring("away")))
+	w.Expect(policy.Syncer{}.Remove(t.Context(), w)).Error().To(MatchError(ContainSubstring("away")))
 	w.Expect(w.writes).To(BeEmpty())
 }
 

@@ -37,7 +37,7 @@ func TestWhatIsRegisteredStaysWhileNothingElseCanBeMade(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			registrar, management := newRegistrar(t)
 			workload := newAPIServer()
-			Expect(registrar.Ensure(t.Context(), workload, prod)).To(Succeed())
+			Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
 			before := workload.registered(t)
 			from := &configuration{}
 			Expect(management.Get(t.Context(), types.NamespacedName{Name: "heirloom"}, from)).To(Succeed())
@@ -48,10 +48,10 @@ func TestWhatIsRegisteredStaysWhileNothingElseCanBeMade(t *testing.T) {
 				Expect(management.Update(t.Context(), from)).To(Succeed())
 			}
 
-			Expect(registrar.Ensure(t.Context(), workload, prod)).To(MatchError(ContainSubstring(tc.problem)))
+			Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(MatchError(ContainSubstring(tc.problem)))
 			Expect(workload.registered(t)).To(Equal(before))
 			Expect(workload.writes).To(Equal([]string{"apply"}))
-			Expect(registrar.Remove(t.Context(), workload, prod)).To(Succeed(), "it takes nothing that is installed")
+			Expect(registrar.Remove(t.Context(), workload, prod)).Error().To(Succeed(), "it takes nothing that is installed")
 			Expect(workload.registered(t)).To(BeNil())
 		})
 	}
@@ -65,15 +65,15 @@ func TestAClusterMovesToAnotherManagementCluster(t *testing.T) {
 	after, _ := newRegistrar(t)
 	after.BaseURL, after.Keys = "https://new.example.com", storeWith(t, map[string][]byte{"current": key(9)})
 	workload := newAPIServer()
-	Expect(before.Ensure(t.Context(), workload, prod)).To(Succeed())
-	Expect(after.Ensure(t.Context(), workload, prod)).To(Succeed())
+	Expect(before.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
+	Expect(after.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
 	moved := workload.registered(t)
 	Expect(leadsTo(moved)).To(Equal("https://new.example.com" + Path(key(9), prod)))
 	Expect(moved.Webhooks).To(HaveLen(1))
 
-	Expect(before.Remove(t.Context(), workload, prod)).To(Succeed())
+	Expect(before.Remove(t.Context(), workload, prod)).Error().To(MatchError(ErrForeign))
 	Expect(workload.registered(t)).To(Equal(moved))
-	Expect(after.Remove(t.Context(), workload, prod)).To(Succeed())
+	Expect(after.Remove(t.Context(), workload, prod)).Error().To(Succeed())
 	Expect(workload.registered(t)).To(BeNil())
 }
 
@@ -83,11 +83,11 @@ func TestClustersHaveTheirOwnPaths(t *testing.T) {
 	registrar, _ := newRegistrar(t)
 	one, other := newAPIServer(), newAPIServer()
 	test := named(prod.Namespace, "test")
-	Expect(registrar.Ensure(t.Context(), one, prod)).To(Succeed())
-	Expect(registrar.Ensure(t.Context(), other, test)).To(Succeed())
+	Expect(registrar.Ensure(t.Context(), one, prod)).Error().To(Succeed())
+	Expect(registrar.Ensure(t.Context(), other, test)).Error().To(Succeed())
 	Expect(leadsTo(one.registered(t))).To(Equal(base + Path(key(1), prod)))
 	Expect(leadsTo(other.registered(t))).To(Equal(base + Path(key(1), test)))
-	Expect(registrar.Remove(t.Context(), one, test)).To(Succeed())
+	Expect(registrar.Remove(t.Context(), one, test)).Error().To(MatchError(ErrForeign))
 	Expect(one.registered(t)).NotTo(BeNil(), "it is another Cluster's")
 }
 
@@ -107,7 +107,7 @@ func TestAForbiddenRequestIsKnownAsSuch(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			registrar, _ := newRegistrar(t)
 			workload := newAPIServer()
-			Expect(registrar.Ensure(t.Context(), workload, prod)).To(Succeed())
+			Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
 			registrar.Keys = storeWith(t, map[string][]byte{"current": key(2), "previous": key(1)})
 			before := workload.registered(t)
 			workload.fail[tc.verb] = forbidden
@@ -120,9 +120,11 @@ func TestAForbiddenRequestIsKnownAsSuch(t *testing.T) {
 }
 
 func ensure(r *Registrar, t *testing.T, workload *apiServer) error {
-	return r.Ensure(t.Context(), workload, prod)
+	_, err := r.Ensure(t.Context(), workload, prod)
+	return err
 }
 
 func remove(r *Registrar, t *testing.T, workload *apiServer) error {
-	return r.Remove(t.Context(), workload, prod)
+	_, err := r.Remove(t.Context(), workload, prod)
+	return err
 }

@@ -31,29 +31,32 @@ type Registrar struct {
 	Keys *Store
 }
 
-// Ensure makes the API server of the Cluster call Heirloom. It writes only what is not so already.
+// ErrForeign says that a webhook configuration leads to another Heirloom.
+var ErrForeign = errors.New("it leads to another Heirloom, or to a URL that is not known any more")
+
+// Ensure makes the API server of the Cluster call Heirloom. It writes only what is not so already, and reports whether it has.
 //
 // The client reads from the API server itself: a cache of webhook configurations would cost more than it saves.
-func (r *Registrar) Ensure(ctx context.Context, workload client.Client, cluster Identity) error {
+func (r *Registrar) Ensure(ctx context.Context, workload client.Client, cluster Identity) (registered bool, err error) {
 	desired, err := r.desired(ctx, cluster)
 	if err != nil {
-		return err
+		return false, err
 	}
 	existing := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	err = workload.Get(ctx, client.ObjectKeyFromObject(desired), existing)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("getting the webhook configuration of the workload cluster: %w", err)
+		return false, fmt.Errorf("getting the webhook configuration of the workload cluster: %w", err)
 	}
 	if err == nil && upToDate(existing, desired) {
-		return nil
+		return false, nil
 	}
 	if err := dropForeignConditions(ctx, workload, existing, desired); err != nil {
-		return err
+		return false, err
 	}
 	if err := objects.Apply(ctx, workload, desired); err != nil {
-		return fmt.Errorf("applying the webhook configuration of the workload cluster: %w", err)
+		return false, fmt.Errorf("applying the webhook configuration of the workload cluster: %w", err)
 	}
-	return nil
+	return true, nil
 }
 
 // dropForeignConditions takes match conditions away that somebody else has added to the webhook. An apply leaves them, and one
@@ -80,25 +83,25 @@ func dropForeignConditions(ctx context.Context, workload client.Client, existing
 	return nil
 }
 
-// Remove makes the API server of the Cluster no longer call Heirloom. A configuration that leads to the Heirloom of
-// another management cluster is left alone: the Cluster has moved there.
-func (r *Registrar) Remove(ctx context.Context, workload client.Client, cluster Identity) error {
+// Remove makes the API server of the Cluster no longer call Heirloom, and reports whether it did. A configuration that leads
+// to the Heirloom of another management cluster is left alone, with ErrForeign: the Cluster has moved there.
+func (r *Registrar) Remove(ctx context.Context, workload client.Client, cluster Identity) (removed bool, err error) {
 	existing := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	err := workload.Get(ctx, types.NamespacedName{Name: ObjectName}, existing)
+	err = workload.Get(ctx, types.NamespacedName{Name: ObjectName}, existing)
 	if apierrors.IsNotFound(err) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return fmt.Errorf("getting the webhook configuration of the workload cluster: %w", err)
+		return false, fmt.Errorf("getting the webhook configuration of the workload cluster: %w", err)
 	}
 	if !r.leadsHere(existing, cluster) {
-		return nil
+		return false, ErrForeign
 	}
 	seen := client.Preconditions{UID: &existing.UID, ResourceVersion: &existing.ResourceVersion}
-	if _, err := objects.Delete(ctx, workload, existing, seen); err != nil {
-		return fmt.Errorf("deleting the webhook configuration of the workload cluster: %w", err)
+	if removed, err = objects.Delete(ctx, workload, existing, seen); err != nil {
+		return false, fmt.Errorf("deleting the webhook configuration of the workload cluster: %w", err)
 	}
-	return nil
+	return removed, nil
 }
 
 func (r *Registrar) desired(ctx context.Context, cluster Identity) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {

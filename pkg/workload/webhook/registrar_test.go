@@ -33,14 +33,14 @@ func TestAWorkloadClusterIsRegisteredOnce(t *testing.T) {
 	registrar, management := newRegistrar(t)
 	workload := newAPIServer()
 
-	Expect(registrar.Ensure(t.Context(), workload, prod)).To(Succeed())
+	Expect(registrar.Ensure(t.Context(), workload, prod)).To(BeTrue())
 	registered := workload.registered(t)
 	Expect(registered.Webhooks).To(HaveLen(1))
 	Expect(leadsTo(registered)).To(Equal(base + Path(key(1), prod)))
 	Expect(registered.ManagedFields).To(ConsistOf(And(HaveField("Manager", "heirloom"), HaveField("Operation", metav1.ManagedFieldsOperationApply))))
 
 	for range 3 {
-		Expect(registrar.Ensure(t.Context(), workload, prod)).To(Succeed())
+		Expect(registrar.Ensure(t.Context(), workload, prod)).To(BeFalse())
 	}
 	Expect(workload.writes).To(Equal([]string{"apply"}), "nothing has changed since")
 	Expect(management.writes).To(BeEmpty(), "the management cluster is only read")
@@ -124,7 +124,7 @@ func TestWhatDiffersIsPutRight(t *testing.T) {
 			g := NewWithT(t)
 			registrar, management := newRegistrar(t)
 			workload := newAPIServer()
-			g.Expect(registrar.Ensure(t.Context(), workload, prod)).To(Succeed())
+			g.Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
 			if tc.there != nil {
 				registered := workload.registered(t)
 				tc.there(registered)
@@ -138,9 +138,9 @@ func TestWhatDiffersIsPutRight(t *testing.T) {
 			}
 
 			workload.writes = nil
-			g.Expect(registrar.Ensure(t.Context(), workload, prod)).To(Succeed())
+			g.Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
 			tc.check(g, workload.registered(t))
-			g.Expect(registrar.Ensure(t.Context(), workload, prod)).To(Succeed())
+			g.Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
 			g.Expect(workload.writes).To(Equal([]string{"apply"}), "once is enough")
 		})
 	}
@@ -152,7 +152,7 @@ func TestWhatOthersAddIsLeftThere(t *testing.T) {
 	g := NewWithT(t)
 	registrar, _ := newRegistrar(t)
 	workload := newAPIServer()
-	g.Expect(registrar.Ensure(t.Context(), workload, prod)).To(Succeed())
+	g.Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
 	registered := workload.registered(t)
 	registered.Labels["team"] = "a"
 	registered.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
@@ -161,11 +161,11 @@ func TestWhatOthersAddIsLeftThere(t *testing.T) {
 	g.Expect(workload.Update(t.Context(), registered)).To(Succeed())
 
 	workload.writes = nil
-	g.Expect(registrar.Ensure(t.Context(), workload, prod)).To(Succeed())
+	g.Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
 	g.Expect(workload.writes).To(BeEmpty())
 
 	g.Expect(registrar.Keys.Set(secretWith(map[string][]byte{"current": key(2)}))).To(Succeed())
-	g.Expect(registrar.Ensure(t.Context(), workload, prod)).To(Succeed())
+	g.Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
 	changed := workload.registered(t)
 	g.Expect(leadsTo(changed)).To(Equal(base + Path(key(2), prod)))
 	g.Expect(changed.Labels).To(HaveKeyWithValue("team", "a"))
@@ -200,11 +200,14 @@ func TestARegistrationIsRemoved(t *testing.T) {
 				}}
 			}
 			workload := newAPIServer(there)
-			g.Expect(registrar.Remove(t.Context(), workload, prod)).To(Succeed())
+			removed, err := registrar.Remove(t.Context(), workload, prod)
+			g.Expect(removed).To(Equal(tc.gone))
 			if tc.gone {
+				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(workload.registered(t)).To(BeNil())
 				return
 			}
+			g.Expect(err).To(MatchError(ErrForeign))
 			g.Expect(workload.registered(t)).NotTo(BeNil())
 			g.Expect(workload.writes).To(BeEmpty())
 		})
@@ -217,20 +220,20 @@ func TestAClusterThatIsMadeAnewGetsANewPath(t *testing.T) {
 	registrar, _ := newRegistrar(t)
 	workload, again := newAPIServer(), prod
 	again.UID = "again"
-	Expect(registrar.Ensure(t.Context(), workload, prod)).To(Succeed())
-	Expect(registrar.Ensure(t.Context(), workload, again)).To(Succeed())
+	Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
+	Expect(registrar.Ensure(t.Context(), workload, again)).To(BeTrue())
 	Expect(leadsTo(workload.registered(t))).To(And(Equal(base+Path(key(1), again)), Not(Equal(base+Path(key(1), prod)))))
 }
 
 func TestRemovingNothing(t *testing.T) {
 	registrar, _ := newRegistrar(t)
 	workload := newAPIServer()
-	NewWithT(t).Expect(registrar.Remove(t.Context(), workload, prod)).To(Succeed())
+	NewWithT(t).Expect(registrar.Remove(t.Context(), workload, prod)).To(BeFalse())
 	NewWithT(t).Expect(workload.writes).To(BeEmpty())
 
-	NewWithT(t).Expect(registrar.Ensure(t.Context(), workload, prod)).To(Succeed())
+	NewWithT(t).Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
 	workload.fail["delete"] = apierrors.NewNotFound(schema.GroupResource{}, ObjectName)
-	NewWithT(t).Expect(registrar.Remove(t.Context(), workload, prod)).To(Succeed(), "somebody else was faster")
+	NewWithT(t).Expect(registrar.Remove(t.Context(), workload, prod)).To(BeFalse(), "somebody else was faster")
 }
 
 // What was looked at is what is deleted: between the two the Cluster may move to another management cluster.
@@ -238,13 +241,13 @@ func TestOnlyWhatWasSeenIsRemoved(t *testing.T) {
 	g := NewWithT(t)
 	registrar, _ := newRegistrar(t)
 	workload := newAPIServer()
-	g.Expect(registrar.Ensure(t.Context(), workload, prod)).To(Succeed())
+	g.Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
 	workload.before["delete"] = func() {
 		registered := workload.registered(t)
 		registered.Webhooks[0].ClientConfig.URL = ptr.To("https://new.example.com" + Path(key(9), prod))
 		g.Expect(workload.Update(t.Context(), registered)).To(Succeed())
 	}
-	g.Expect(registrar.Remove(t.Context(), workload, prod)).To(MatchError(apierrors.IsConflict, "IsConflict"))
+	g.Expect(registrar.Remove(t.Context(), workload, prod)).Error().To(MatchError(apierrors.IsConflict, "IsConflict"))
 	g.Expect(leadsTo(workload.registered(t))).To(HavePrefix("https://new.example.com/"))
 }
 
@@ -267,7 +270,7 @@ func TestNoRegistrationIsMadeFromHalfOfWhatItNeeds(t *testing.T) {
 			registrar, management := newRegistrar(t)
 			workload := newAPIServer()
 			tc.change(registrar, management, workload)
-			g.Expect(registrar.Ensure(t.Context(), workload, prod)).To(MatchError(ContainSubstring(tc.problem)))
+			g.Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(MatchError(ContainSubstring(tc.problem)))
 			delete(workload.fail, "get")
 			g.Expect(workload.registered(t)).To(BeNil())
 		})
@@ -279,8 +282,8 @@ func TestARemovalThatFailsSaysSo(t *testing.T) {
 		g := NewWithT(t)
 		registrar, _ := newRegistrar(t)
 		workload := newAPIServer()
-		g.Expect(registrar.Ensure(t.Context(), workload, prod)).To(Succeed())
+		g.Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
 		workload.fail[verb] = errors.New("broken")
-		g.Expect(registrar.Remove(t.Context(), workload, prod)).To(MatchError(ContainSubstring(problem + " of the workload cluster: broken")))
+		g.Expect(registrar.Remove(t.Context(), workload, prod)).Error().To(MatchError(ContainSubstring(problem + " of the workload cluster: broken")))
 	}
 }

@@ -42,7 +42,7 @@ func (l *leader) pass(d time.Duration) string {
 	_, err := l.rotator.Rotate(l.Context())
 	Expect(err).NotTo(HaveOccurred())
 	Expect(l.Keys.Set(stored(l.T, l.management))).To(Succeed())
-	Expect(l.Ensure(l.Context(), l.workload, prod)).To(Succeed())
+	Expect(l.Ensure(l.Context(), l.workload, prod)).Error().To(Succeed())
 	return strings.TrimPrefix(leadsTo(l.workload.registered(l.T)), base)
 }
 
@@ -113,7 +113,7 @@ func TestADeletedSecretMakesEveryPathInvalid(t *testing.T) {
 				Expect(accepts(l.Keys, stolen)).To(BeFalse())
 			}
 			Expect(l.Keys.Accepted()).To(HaveLen(1))
-			Expect(l.Remove(t.Context(), l.workload, prod)).To(Succeed())
+			Expect(l.Remove(t.Context(), l.workload, prod)).Error().To(Succeed())
 			Expect(l.workload.registered(t)).To(BeNil())
 		})
 	}
