@@ -61,7 +61,7 @@ func TestAPolicyAdmitsTheNodesOfItsCluster(t *testing.T) {
 	other := nodeMachine("other")
 	other.Spec.ClusterName = "d"
 	l, policy, server := byPolicy(t, nil, theCluster(), machineSet(pool+"=late"), machine("m", "MachineSet/ms"), other)
-	l.Expect(policy.Ensure(t.Context(), server, theIdentity("c"))).To(BeTrue())
+	l.Expect(policy.Ensure(t.Context(), server, theIdentity())).To(BeTrue())
 	l.Expect(parameters(l, server)).To(And(ContainSubstring("late"), ContainSubstring("id-m"), Not(ContainSubstring("other"))))
 	policies, bindings := &admissionregistrationv1.MutatingAdmissionPolicyList{}, &admissionregistrationv1.MutatingAdmissionPolicyBindingList{}
 	for _, list := range []client.ObjectList{policies, bindings} {
@@ -69,7 +69,7 @@ func TestAPolicyAdmitsTheNodesOfItsCluster(t *testing.T) {
 		l.Expect(meta.LenList(list)).To(Equal(1))
 	}
 
-	l.Expect(policy.Remove(t.Context(), server, theIdentity("c"))).To(BeTrue())
+	l.Expect(policy.Remove(t.Context(), server, theIdentity())).To(BeTrue())
 	for _, list := range []client.ObjectList{policies, bindings, &corev1.ConfigMapList{}} {
 		l.Expect(server.List(t.Context(), list)).To(Succeed())
 		l.Expect(meta.LenList(list)).To(BeZero())
@@ -83,14 +83,14 @@ func TestAPolicyThatCannotBe(t *testing.T) {
 	l, policy, server := byPolicy(t, unknown, theCluster())
 	l.Expect(l.seeWorkload(key("c"))).To(Succeed())
 	l.told("Warning NoAdmissionPolicies Cluster/c: The API server of the workload cluster does not serve MutatingAdmissionPolicies")
-	l.Expect(policy.Remove(t.Context(), server, theIdentity("c"))).To(BeFalse(), "there is nothing to take away")
+	l.Expect(policy.Remove(t.Context(), server, theIdentity())).To(BeFalse(), "there is nothing to take away")
 
 	failed := errors.New("no answer")
 	l, policy, server = byPolicy(t, failed, theCluster())
-	l.Expect(policy.Ensure(t.Context(), server, theIdentity("c"))).Error().To(MatchError(failed))
-	l.Expect(policy.Remove(t.Context(), server, theIdentity("c"))).Error().To(MatchError(failed))
+	l.Expect(policy.Ensure(t.Context(), server, theIdentity())).Error().To(MatchError(failed))
+	l.Expect(policy.Remove(t.Context(), server, theIdentity())).Error().To(MatchError(failed))
 	l.broken.set("Machine", errors.New("no cache"))
-	l.Expect(policy.Ensure(t.Context(), server, theIdentity("c"))).Error().To(MatchError(l.broken.of("Machine")))
+	l.Expect(policy.Ensure(t.Context(), server, theIdentity())).Error().To(MatchError(l.broken.of("Machine")))
 	l.told()
 }
 
@@ -135,13 +135,13 @@ func TestAPolicyOfVeryManyMachines(t *testing.T) {
 	} {
 		l, policy, server := byPolicy(t, nil)
 		policy.Machines = (&ownerchain.Chain{Cache: crowd{machines: machines}}).EffectiveMachines
-		l.Expect(policy.Ensure(t.Context(), server, theIdentity("c"))).To(BeTrue())
+		l.Expect(policy.Ensure(t.Context(), server, theIdentity())).To(BeTrue())
 		l.Expect(parameters(l, server)).To(admitted)
 		l.told()
 	}
 }
 
-// theIdentity is the Cluster of that name.
-func theIdentity(name string) webhook.Identity {
-	return webhook.Identity{NamespacedName: key(name), UID: "c"}
+// theIdentity is Cluster c.
+func theIdentity() webhook.Identity {
+	return webhook.Identity{NamespacedName: key("c"), UID: "c"}
 }
