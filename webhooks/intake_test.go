@@ -18,7 +18,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
-	"github.com/heirloom-dev/heirloom/pkg/registration"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
 // door is an intake whose reviews stay until they are let go. Callers say who they are.
@@ -197,7 +197,7 @@ func TestForgedPathsAreNotRead(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	s := newServer(t, abroad, nil, inherit.Policy{})
 	handler := newWorkload(s.Dependencies, someKeys{newKey(1)}, &denials{})
-	for path, read := range map[string]bool{registration.Path(newKey(9), identity(red)): false, registration.Path(newKey(1), identity(red)): true} {
+	for path, read := range map[string]bool{webhook.Path(newKey(9), identity(red)): false, webhook.Path(newKey(1), identity(red)): true} {
 		was := false
 		recorder := httptest.NewRecorder()
 		request := httptest.NewRequest(http.MethodPost, path, body{func() error {

@@ -15,11 +15,11 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
-	"github.com/heirloom-dev/heirloom/pkg/registration"
+	workloadwebhook "github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
 // WorkloadPath begins the paths that the API servers of workload clusters call about their Nodes.
-const WorkloadPath = registration.Prefix
+const WorkloadPath = workloadwebhook.Prefix
 
 // WorkloadKeys are the keys that the path of a request may have been made with, as they are now.
 type WorkloadKeys interface {
@@ -80,7 +80,7 @@ func (h workload) caller(r *http.Request) (types.NamespacedName, bool) {
 	if r.Method != http.MethodPost {
 		return types.NamespacedName{}, false
 	}
-	return registration.Verify(h.keys.Accepted(), r.URL.EscapedPath(), func(name types.NamespacedName) types.UID {
+	return workloadwebhook.Verify(h.keys.Accepted(), r.URL.EscapedPath(), func(name types.NamespacedName) types.UID {
 		cluster, err := h.chain.Cluster(r.Context(), name.Namespace, name.Name)
 		if err != nil || cluster == nil {
 			return ""

@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/registration"
+	workloadwebhook "github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
 var (
@@ -31,8 +31,8 @@ var (
 )
 
 // identity is a Cluster as the fleet has it: its UID is its name.
-func identity(cluster types.NamespacedName) registration.Identity {
-	return registration.Identity{NamespacedName: cluster, UID: types.UID(cluster.Name)}
+func identity(cluster types.NamespacedName) workloadwebhook.Identity {
+	return workloadwebhook.Identity{NamespacedName: cluster, UID: types.UID(cluster.Name)}
 }
 
 // abroad is two Clusters with a Machine each. Both have a Node node-1; their addresses, too, are the same.
@@ -50,7 +50,7 @@ type someKeys [][]byte
 
 func (k someKeys) Accepted() [][]byte { return k }
 
-func newKey(b byte) []byte { return bytes.Repeat([]byte{b}, registration.KeySize) }
+func newKey(b byte) []byte { return bytes.Repeat([]byte{b}, workloadwebhook.KeySize) }
 
 type denials struct{ atomic.Int32 }
 
@@ -140,7 +140,7 @@ func TestEachWorkloadClusterGetsItsOwnWithEveryAcceptedKey(t *testing.T) {
 		for cluster, color := range map[types.NamespacedName]string{red: "red", blue: "blue"} {
 			for _, key := range [][]byte{newKey(1), newKey(2)} {
 				// An API server adds how long it waits.
-				response := o.ask(t, registration.Path(key, identity(cluster))+"?timeout=2s", write{object: bare}, nil)
+				response := o.ask(t, workloadwebhook.Path(key, identity(cluster))+"?timeout=2s", write{object: bare}, nil)
 				Expect(response.Allowed).To(BeTrue())
 				Expect(string(response.Patch)).To(And(
 					ContainSubstring(`"node.cluster.x-k8s.io/color":"`+color+`"}`),
@@ -190,7 +190,7 @@ func TestAWorkloadClusterIsAnsweredUntouched(t *testing.T) {
 				tc.cache = abroad
 			}
 			o := newOutpost(t, newServer(t, tc.cache, nil, inherit.Policy{}), false)
-			response := o.ask(t, registration.Path(newKey(1), identity(red)), tc.request, tc.change)
+			response := o.ask(t, workloadwebhook.Path(newKey(1), identity(red)), tc.request, tc.change)
 			Expect(response.Allowed).To(BeTrue())
 			Expect(response.Patch).To(BeEmpty())
 			outcome, warnings := "unmatched", BeEmpty()
@@ -218,7 +218,7 @@ func TestNobodyIsKnownByTheAPIServerAlone(t *testing.T) {
 		Expect := NewWithT(t).Expect
 		live := &countingReader{Reader: abroad}
 		o := newOutpost(t, newServer(t, cache, live, inherit.Policy{}), false)
-		for i, path := range []string{registration.Path(newKey(1), identity(red)), "/workload/ns/red/" + strings.Repeat("0", 64)} {
+		for i, path := range []string{workloadwebhook.Path(newKey(1), identity(red)), "/workload/ns/red/" + strings.Repeat("0", 64)} {
 			Expect(o.send(t, http.MethodPost, path, nodeReview(t, write{object: bare}, nil)).status).To(Equal(http.StatusForbidden), name)
 			Expect(o.denials.Load()).To(BeEquivalentTo(i + 1))
 		}
@@ -264,7 +264,7 @@ func TestAWorkloadClusterIsAnsweredFromTheCache(t *testing.T) {
 		object: "{metadata: {name: node-1, annotations: {cluster.x-k8s.io/taints-from-machine: 'gpu:NoSchedule'}}, spec: {}}",
 		old:    "{metadata: {name: node-1}, spec: {taints: [{key: gpu, effect: NoSchedule}]}}",
 	}
-	path := registration.Path(newKey(1), identity(types.NamespacedName{Namespace: "ns", Name: "c"}))
+	path := workloadwebhook.Path(newKey(1), identity(types.NamespacedName{Namespace: "ns", Name: "c"}))
 	Expect(newOutpost(t, s, false).ask(t, path, request, nil).Warnings).To(HaveExactElements(HaveSuffix("to change it, edit Machine ns/m (spec.taints)")))
 	review, _ := post(t, mux(t, s), NodesPath, "application/json", request.review(t))
 	Expect(review.Response.Warnings).To(HaveExactElements(HaveSuffix("to change it, edit MachineDeployment ns/md (spec.template.spec.taints)")), "the others still ask")
@@ -276,18 +276,18 @@ type knock struct{ name, method, path string }
 // denied returns requests that are all answered the same, and such as the webhook server itself redirects, whatever they
 // name: with paths that are not clean.
 func denied() (clean, unclean []knock) {
-	genuine := registration.Path(newKey(1), identity(red))
+	genuine := workloadwebhook.Path(newKey(1), identity(red))
 	mac := genuine[strings.LastIndex(genuine, "/")+1:]
 	forged := strings.Repeat("0", len(mac))
 	for name, path := range map[string]string{
 		"a forged HMAC":                              "/workload/ns/red/" + forged,
-		"a foreign key's HMAC":                       registration.Path(newKey(3), identity(red)),
-		"the HMAC of no key":                         registration.Path(nil, identity(red)),
+		"a foreign key's HMAC":                       workloadwebhook.Path(newKey(3), identity(red)),
+		"the HMAC of no key":                         workloadwebhook.Path(nil, identity(red)),
 		"another Cluster's HMAC":                     "/workload/other/blue/" + mac,
-		"a Cluster that is not there":                registration.Path(newKey(1), identity(types.NamespacedName{Namespace: "ns", Name: "gone"})),
-		"that of a Cluster before, of the same name": registration.Path(newKey(1), registration.Identity{NamespacedName: red, UID: "before"}),
-		"that of no UID":                             registration.Path(newKey(1), registration.Identity{NamespacedName: red}),
-		"no UID, and no such Cluster":                registration.Path(newKey(1), registration.Identity{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "gone"}}),
+		"a Cluster that is not there":                workloadwebhook.Path(newKey(1), identity(types.NamespacedName{Namespace: "ns", Name: "gone"})),
+		"that of a Cluster before, of the same name": workloadwebhook.Path(newKey(1), workloadwebhook.Identity{NamespacedName: red, UID: "before"}),
+		"that of no UID":                             workloadwebhook.Path(newKey(1), workloadwebhook.Identity{NamespacedName: red}),
+		"no UID, and no such Cluster":                workloadwebhook.Path(newKey(1), workloadwebhook.Identity{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "gone"}}),
 		"a forged HMAC, and no such Cluster":         "/workload/ns/gone/" + forged,
 		"a short HMAC":                               genuine[:len(genuine)-2],
 		"half a byte":                                genuine[:len(genuine)-1],

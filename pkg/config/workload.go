@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/heirloom-dev/heirloom/pkg/registration"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
 func (c *Config) completeWorkloads() error {
@@ -36,12 +36,12 @@ func (c *Config) completeWorkloadWebhook() error {
 	if c.WorkloadWebhookURL == "" {
 		return keyErr
 	}
-	base, baseErr := registration.BaseURL(c.WorkloadWebhookURL)
+	base, baseErr := webhook.BaseURL(c.WorkloadWebhookURL)
 	err := errors.Join(
 		keyErr,
 		check(baseErr == nil, "--workload-webhook-url=%q: %w", c.WorkloadWebhookURL, baseErr),
-		check(c.WorkloadWebhookKeyRotation >= registration.ShortestPeriod,
-			"--workload-webhook-key-rotation=%s: must be %s or more", c.WorkloadWebhookKeyRotation, registration.ShortestPeriod),
+		check(c.WorkloadWebhookKeyRotation >= webhook.ShortestPeriod,
+			"--workload-webhook-key-rotation=%s: must be %s or more", c.WorkloadWebhookKeyRotation, webhook.ShortestPeriod),
 		check(c.WorkloadWebhookPort >= 1 && c.WorkloadWebhookPort <= 65535 && c.WorkloadWebhookPort != c.WebhookPort,
 			"--workload-webhook-port=%d: must be between 1 and 65535, and not --webhook-port", c.WorkloadWebhookPort),
 		check(c.WebhookConfiguration != "", "--webhook-configuration must not be empty"),

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/registration"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
 // Options say what is released, and how.
@@ -107,8 +107,8 @@ func (s *session) release(ctx context.Context) error {
 }
 
 // keys reads the keys that prove which webhook configurations in workload clusters lead to this Heirloom.
-func (s *session) keys(ctx context.Context) (*registration.Store, error) {
-	keys := &registration.Store{}
+func (s *session) keys(ctx context.Context) (*webhook.Store, error) {
+	keys := &webhook.Store{}
 	if s.WorkloadWebhookKey.Name == "" {
 		return keys, nil
 	}

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/admissionpolicy"
-	"github.com/heirloom-dev/heirloom/pkg/registration"
+	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
 const (
@@ -29,9 +29,9 @@ const (
 
 // byHand is what takes the same away, in a workload cluster. A kubectl command fails as a whole where one of its kinds is not
 // served, so they are two.
-const byHand = "kubectl delete --ignore-not-found mutatingwebhookconfiguration/" + registration.ObjectName +
-	" namespace/" + admissionpolicy.DefaultNamespace + "; kubectl delete --ignore-not-found mutatingadmissionpolicybinding/" +
-	admissionpolicy.Name + " mutatingadmissionpolicy/" + admissionpolicy.Name
+const byHand = "kubectl delete --ignore-not-found mutatingwebhookconfiguration/" + webhook.ObjectName +
+	" namespace/" + policy.DefaultNamespace + "; kubectl delete --ignore-not-found mutatingadmissionpolicybinding/" +
+	policy.Name + " mutatingadmissionpolicy/" + policy.Name
 
 // withdraw takes away what admits Nodes in workload clusters, while nobody is there to set it up anew. Where there are no
 // workload clusters, the leader goes on.
@@ -49,13 +49,13 @@ func (s *session) withdraw(ctx context.Context) error {
 		if clusters, err = s.clusters(ctx, func(string, ...any) {}); err != nil {
 			return err
 		}
-		registrar := s.registrar(keys)
+		admission := s.admission(keys)
 		bounded, cancel := context.WithTimeout(ctx, totalTimeout)
 		defer cancel()
 		s.eachCluster(clusters, func(cluster *unstructured.Unstructured) {
 			bounded, cancel := context.WithTimeout(bounded, clusterTimeout)
 			defer cancel()
-			if _, err := s.withdrawFrom(bounded, registration.IdentityOf(cluster), registrar); err != nil {
+			if _, err := s.withdrawFrom(bounded, webhook.IdentityOf(cluster), admission); err != nil {
 				s.left(ctx, cluster, err)
 			}
 		})

@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/admissionpolicy"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/registration"
+	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
 // withdrawing are the options of an uninstall.
@@ -41,8 +41,8 @@ func (s *apiServer) events(t *testing.T) []string {
 func TestOnlyWorkloadClusters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
-		red := holds(served, ofBoth(), calls(url+registration.Path(key, registration.IdentityOf(provisionedCluster(t, "red")))))
-		Expect(admissionpolicy.Syncer{}.Ensure(t.Context(), red.others, types.NamespacedName{}, nil, inherit.Policy{})).To(Succeed())
+		red := holds(served, ofBoth(), calls(url+webhook.Path(key, webhook.IdentityOf(provisionedCluster(t, "red")))))
+		Expect(policy.Syncer{}.Ensure(t.Context(), red.others, types.NamespacedName{}, nil, inherit.Policy{})).Error().To(Succeed())
 		f := fleet{
 			holds(served, provisionedCluster(t, "red"), keys(key), teamed(t, core, "Machine", "m"), ofBoth(), heldBy("pod", 0)),
 			map[string]*apiServer{"red": red},
@@ -86,7 +86,7 @@ func TestAWorkloadClusterThatDoesNotAnswer(t *testing.T) {
 		Expect := NewWithT(t).Expect
 		blue, green := holds(served), holds(served)
 		for _, there := range []*apiServer{blue, green} {
-			Expect(admissionpolicy.Syncer{}.Ensure(t.Context(), there.others, types.NamespacedName{}, nil, inherit.Policy{})).To(Succeed())
+			Expect(policy.Syncer{}.Ensure(t.Context(), there.others, types.NamespacedName{}, nil, inherit.Policy{})).Error().To(Succeed())
 		}
 		green.fail["delete MutatingAdmissionPolicy"] = errors.New("no way " + strings.Repeat("é", 1000))
 		f := fleet{

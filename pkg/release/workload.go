@@ -7,36 +7,34 @@ import (
 	"fmt"
 
 	"golang.org/x/sync/errgroup"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/admissionpolicy"
-	"github.com/heirloom-dev/heirloom/pkg/registration"
+	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
 // workloads releases what is in workload clusters. One that cannot be reached holds up no other.
-func (s *session) workloads(ctx context.Context, keys *registration.Store) {
+func (s *session) workloads(ctx context.Context, keys *webhook.Store) {
 	clusters, err := s.clusters(ctx, s.report.note)
 	if err != nil {
 		s.report.failed(err)
 		return
 	}
-	registrar := s.registrar(keys)
+	admission := s.admission(keys)
 	s.eachCluster(clusters, func(cluster *unstructured.Unstructured) {
-		identity := registration.IdentityOf(cluster)
-		if err := s.workload(ctx, identity, registrar); err != nil {
+		identity := webhook.IdentityOf(cluster)
+		if err := s.workload(ctx, identity, admission); err != nil {
 			s.report.failed(fmt.Errorf("workload cluster %s: %w", identity, err))
 		}
 	})
 }
 
-func (s *session) registrar(keys *registration.Store) *registration.Registrar {
-	return &registration.Registrar{Management: s.management, Installed: s.WebhookConfiguration, BaseURL: s.WorkloadWebhookURL, Keys: keys}
+func (s *session) admission(keys *webhook.Store) *workload.Admission {
+	registrar := &webhook.Registrar{Management: s.management, Installed: s.WebhookConfiguration, BaseURL: s.WorkloadWebhookURL, Keys: keys}
+	return &workload.Admission{Ways: map[string]workload.Way{workload.AdmitByWebhook: registrar, workload.AdmitByPolicy: workload.ByPolicy{}}}
 }
 
 func (s *session) eachCluster(clusters []*unstructured.Unstructured, do func(*unstructured.Unstructured)) {
@@ -86,8 +84,8 @@ func provisioned(cluster *unstructured.Unstructured) bool {
 }
 
 // workload releases one workload cluster: first what admits Nodes there, then the Nodes.
-func (s *session) workload(ctx context.Context, cluster registration.Identity, registrar *registration.Registrar) error {
-	server, err := s.withdrawFrom(ctx, cluster, registrar)
+func (s *session) workload(ctx context.Context, cluster webhook.Identity, admission *workload.Admission) error {
+	server, err := s.withdrawFrom(ctx, cluster, admission)
 	if err != nil {
 		return err
 	}
@@ -96,31 +94,18 @@ func (s *session) workload(ctx context.Context, cluster registration.Identity, r
 }
 
 // withdrawFrom takes away what admits Nodes in a workload cluster.
-func (s *session) withdrawFrom(ctx context.Context, cluster registration.Identity, registrar *registration.Registrar) (reporting, error) {
+func (s *session) withdrawFrom(ctx context.Context, cluster webhook.Identity, admission *workload.Admission) (reporting, error) {
 	c, err := s.Workload(ctx, cluster.NamespacedName)
 	if err != nil {
 		return reporting{}, err
 	}
 	server := s.reporting(c, " in workload cluster "+cluster.String())
-	// Whoever may not even look has not set it up.
-	if err := s.removeWebhook(ctx, server, cluster, registrar); err != nil && !apierrors.IsForbidden(err) {
-		return server, err
+	done, err := admission.Ensure(ctx, server, cluster, workload.AdmitByLoop)
+	for _, outcome := range done.Outcomes {
+		if outcome.Did == workload.Foreign && !s.DryRun {
+			s.report.note("workload cluster %s: MutatingWebhookConfiguration %s is left, it leads to another Heirloom or to a URL that "+
+				"is not known any more; delete it by hand if nobody answers there", cluster, webhook.ObjectName)
+		}
 	}
-	if err := (admissionpolicy.Syncer{}).Remove(ctx, server); err != nil && !apierrors.IsForbidden(err) {
-		return server, fmt.Errorf("removing the admission policy: %w", err)
-	}
-	return server, nil
-}
-
-// removeWebhook removes the webhook configuration, if it leads to this Heirloom, and says so if it does not.
-func (s *session) removeWebhook(ctx context.Context, server reporting, cluster registration.Identity, registrar *registration.Registrar) error {
-	if err := registrar.Remove(ctx, server, cluster); err != nil || s.DryRun {
-		return err
-	}
-	err := server.Get(ctx, types.NamespacedName{Name: registration.ObjectName}, &admissionregistrationv1.MutatingWebhookConfiguration{})
-	if err == nil {
-		s.report.note("workload cluster %s: MutatingWebhookConfiguration %s is left, it leads to another Heirloom or to a URL that "+
-			"is not known any more; delete it by hand if nobody answers there", cluster, registration.ObjectName)
-	}
-	return client.IgnoreNotFound(err)
+	return server, err
 }

@@ -21,12 +21,12 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/admissionpolicy"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/registration"
+	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
-var key = bytes.Repeat([]byte{7}, registration.KeySize)
+var key = bytes.Repeat([]byte{7}, webhook.KeySize)
 
 // keys is the Secret of the keys.
 func keys(current []byte) *corev1.Secret {
@@ -44,8 +44,8 @@ func provisionedCluster(t *testing.T, name string) *unstructured.Unstructured {
 // calls is the webhook configuration of a workload cluster, which calls this URL.
 func calls(url string) *admissionregistrationv1.MutatingWebhookConfiguration {
 	return &admissionregistrationv1.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: registration.ObjectName, UID: "calls"},
-		Webhooks:   []admissionregistrationv1.MutatingWebhook{{Name: registration.WebhookName, ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: ptr.To(url)}}},
+		ObjectMeta: metav1.ObjectMeta{Name: webhook.ObjectName, UID: "calls"},
+		Webhooks:   []admissionregistrationv1.MutatingWebhook{{Name: webhook.WebhookName, ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: ptr.To(url)}}},
 	}
 }
 
@@ -73,8 +73,8 @@ func (f fleet) run(options Options) *run {
 // In a workload cluster goes first what admits Nodes, and then what Nodes have inherited.
 func TestAWorkloadCluster(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	red := holds(served, ofBoth(), calls(url+registration.Path(key, registration.IdentityOf(provisionedCluster(t, "red")))))
-	Expect(admissionpolicy.Syncer{}.Ensure(t.Context(), red.others, types.NamespacedName{}, nil, inherit.Policy{})).To(Succeed())
+	red := holds(served, ofBoth(), calls(url+webhook.Path(key, webhook.IdentityOf(provisionedCluster(t, "red")))))
+	Expect(policy.Syncer{}.Ensure(t.Context(), red.others, types.NamespacedName{}, nil, inherit.Policy{})).Error().To(Succeed())
 	f := fleet{holds(served, provisionedCluster(t, "red"), keys(key)), map[string]*apiServer{"red": red}}
 
 	dry := f.run(Options{DryRun: true})
@@ -109,7 +109,7 @@ func TestAWorkloadCluster(t *testing.T) {
 // configuration is ours.
 func TestAWorkloadClusterThatCannotBeReached(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	red, blue := holds(served, ofBoth(), calls("https://old.example.com"+registration.Path(key, registration.IdentityOf(provisionedCluster(t, "red"))))), holds(served, ofBoth())
+	red, blue := holds(served, ofBoth(), calls("https://old.example.com"+webhook.Path(key, webhook.IdentityOf(provisionedCluster(t, "red"))))), holds(served, ofBoth())
 	f := fleet{holds(served, provisionedCluster(t, "red"), provisionedCluster(t, "blue"), teamed(t, core, "Machine", "m"), keys(key)), map[string]*apiServer{"blue": blue}}
 	first := f.run(Options{})
 	Expect(first.Run(t.Context())).To(MatchError(HaveSuffix("run it again once this is mended:\nworkload cluster ns/red: no route")))

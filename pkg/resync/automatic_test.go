@@ -3,7 +3,6 @@
 package resync_test
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -17,13 +16,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
-	"github.com/heirloom-dev/heirloom/pkg/resync"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 )
 
@@ -31,7 +28,7 @@ import (
 func automatically(t *testing.T) (l *loop, webhook, policy *way, asked *journal) {
 	t.Helper()
 	l, webhook, policy, asked = admitting(t, theCluster())
-	l.Admissions.Default = workload.AdmitAutomatically
+	l.Admission.Default = workload.AdmitAutomatically
 	return l, webhook, policy, asked
 }
 
@@ -71,7 +68,7 @@ func TestTheBestWayIsTaken(t *testing.T) {
 			name: "the loop where there is neither", asked: []string{},
 			setUp: func(l *loop, _, policy *way) {
 				policy.lacking = unserved
-				delete(l.Admissions.Ways, workload.AdmitByWebhook)
+				delete(l.Admission.Ways, workload.AdmitByWebhook)
 			},
 			told: []string{loopAlone + "Not by policy: it serves no policies. Not by webhook: there is no URL for it (--workload-webhook-url)."},
 		},
@@ -107,13 +104,13 @@ func TestTheBestWayIsTaken(t *testing.T) {
 		},
 		{
 			name:  "what an operator says comes first",
-			setUp: func(l *loop, _, _ *way) { l.Admissions.Default = workload.AdmitByLoop },
-			asked: []string{"remove policy from ns/c", "remove webhook from ns/c"},
+			setUp: func(l *loop, _, _ *way) { l.Admission.Default = workload.AdmitByLoop },
+			asked: []string{"remove webhook from ns/c", "remove policy from ns/c"},
 		},
 		{
 			name:  "the management cluster has its own webhooks",
 			setUp: func(l *loop, _, _ *way) { l.Chain.ManagementCluster = ownerchain.Always(key("c")) },
-			asked: []string{"remove policy from ns/c", "remove webhook from ns/c"},
+			asked: []string{"remove webhook from ns/c", "remove policy from ns/c"},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -161,30 +158,22 @@ func TestAWayThatIsThereIsNotTriedAgain(t *testing.T) {
 func TestNoMomentIsWithoutAWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, webhook, policy, asked := automatically(t)
-		register := func(kind string) func(context.Context, client.Client) error {
-			return func(ctx context.Context, server client.Client) error {
-				u := &unstructured.Unstructured{Object: map[string]any{
-					"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": map[string]any{"name": "x"},
-				}}
-				return server.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("heirloom"))
-			}
-		}
 		policy.lacking = unserved
-		delete(l.Admissions.Ways, workload.AdmitByWebhook)
+		delete(l.Admission.Ways, workload.AdmitByWebhook)
 		l.Expect(l.seeWorkload(key("c"))).To(Succeed())
 		l.told(loopAlone)
-		l.Admissions.Ways[workload.AdmitByWebhook], webhook.act = webhook, register("MutatingWebhookConfiguration")
+		l.Admission.Ways[workload.AdmitByWebhook], webhook.changed = webhook, true
 		l.Expect(l.seeWorkload(key("c"))).To(Succeed())
 		l.told("Normal WorkloadAdmissionRegistered Cluster/c: The workload cluster's API server now admits Nodes by webhook")
-		webhook.act = nil
+		webhook.changed = false
 		<-time.After(time.Minute)
 		asked.take()
 
-		policy.lacking, policy.act = "", register("MutatingAdmissionPolicyBinding")
+		policy.lacking, policy.changed = "", true
 		l.Expect(l.seeWorkload(key("c"))).To(Succeed())
 		l.told("Normal WorkloadAdmissionRegistered Cluster/c: The workload cluster's API server now admits Nodes by policy")
 		l.Expect(asked.take()).To(Equal([]string{"try policy", "ensure policy in ns/c"}))
-		policy.act = nil
+		policy.changed = false
 		l.Expect(l.again).To(Equal(10 * time.Second))
 		<-time.After(9 * time.Second)
 		l.Expect(l.seeWorkload(key("c"))).To(Succeed(), "a Machine has changed")
@@ -206,7 +195,7 @@ func TestNoMomentIsWithoutAWay(t *testing.T) {
 func TestMachinesWakeClustersThatHavePolicies(t *testing.T) {
 	l, f := awake(t)
 	l.own.Store(&client.ObjectKey{})
-	policy, ok := l.Admissions.Ways[workload.AdmitByPolicy].(*way)
+	policy, ok := l.Admission.Ways[workload.AdmitByPolicy].(*way)
 	l.Expect(ok).To(BeTrue())
 	ensured := func() []string {
 		return slices.DeleteFunc(l.asked.all(), func(line string) bool { return !strings.HasPrefix(line, "ensure") })
@@ -235,7 +224,7 @@ func TestMachinesWakeClustersThatHavePolicies(t *testing.T) {
 // The way by policy tells by the kinds of the API server whether there can be one, and finds out by dry runs whether it may be.
 func TestAPolicyIsTried(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	policy, mapper := resync.PolicyAdmission{}, meta.NewDefaultRESTMapper(nil)
+	policy, mapper := workload.ByPolicy{}, meta.NewDefaultRESTMapper(nil)
 	mapper.Add(admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicy"), meta.RESTScopeRoot)
 	server := fake.NewClientBuilder().WithRESTMapper(mapper).Build()
 	Expect(policy.Lacking(server)).To(BeEmpty())

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
-	"github.com/heirloom-dev/heirloom/pkg/resync"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 )
 
@@ -79,7 +78,7 @@ func awake(t *testing.T) (*loop, fleet) {
 		l.connect(c, f["Node/m-"+c].DeepCopyObject().(client.Object), f["Node/pooled-"+c].DeepCopyObject().(client.Object))
 		l.workloads.caches[key(c)] = newInformers(l.server.Scheme())
 	}
-	l.Admissions = resync.Admissions{Default: workload.AdmitByWebhook, Changes: l.admissions, Ways: map[string]resync.NodeAdmission{
+	l.Admission = &workload.Admission{Default: workload.AdmitByWebhook, Changes: l.admissions, Ways: map[string]workload.Way{
 		workload.AdmitByWebhook: &way{name: "webhook", journal: l.asked}, workload.AdmitByPolicy: &way{name: "policy", journal: l.asked},
 	}}
 	l.start()

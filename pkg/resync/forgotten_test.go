@@ -15,7 +15,7 @@ const noneWaits = "no_execute_waiting_nodes 0"
 func oneWaits(t *testing.T) (*loop, client.Client) {
 	t.Helper()
 	l := newLoop(t, theCluster(), machineDeployment(), machineSet(), evicting("n0", "MachineSet/ms"), evicting("n1", "MachineSet/ms"))
-	l.NoExecuteRate, l.Admissions.Changes = 1, l.admissions
+	l.NoExecuteRate, l.Admission.Changes = 1, l.admissions
 	server := l.connect("c", node("n0"), node("n1"))
 	for _, name := range []string{"n0", "n1"} {
 		_, err := l.seeNode(key("c"), name)

@@ -30,6 +30,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/resync"
+	"github.com/heirloom-dev/heirloom/pkg/workload"
 )
 
 func TestMain(m *testing.M) {
@@ -92,7 +93,7 @@ func newLoop(t *testing.T, objects ...client.Object) *loop {
 	l.Dependencies = resync.Dependencies{
 		Client: cached, Live: interceptor.NewClient(l.server, interceptor.Funcs{Get: l.getLive}),
 		Chain:   &ownerchain.Chain{Cache: cached, Mapper: l.mapper, ManagementCluster: func() types.NamespacedName { return *l.own.Load() }, Layout: l.schemas.ControlPlane},
-		Metrics: counted, Recorder: l.events, Schemas: l.schemas, Workloads: l.workloads, Providers: l.informers,
+		Metrics: counted, Recorder: l.events, Schemas: l.schemas, Workloads: l.workloads, Providers: l.informers, Admission: &workload.Admission{},
 		ProviderGroups: []string{capi.InfrastructureGroup, capi.BootstrapGroup},
 		Policy:         func() inherit.Policy { return l.policy }, PolicyChanges: l.changed.Subscribe,
 	}

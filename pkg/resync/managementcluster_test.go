@@ -12,7 +12,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/broadcast"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/resync"
+	"github.com/heirloom-dev/heirloom/pkg/workload"
 )
 
 // claims are what a detector has found out.
@@ -60,7 +60,7 @@ func TestNodesAreLookedAtOnceTheirClusterIsFound(t *testing.T) {
 	l := newLoop(t, theCluster(), machineSet(), nodeMachine("m"), node("m"))
 	found := &claims{}
 	l.ManagementCluster, l.Chain.ManagementCluster = found, found.Cluster
-	l.Admissions = resync.Admissions{Changes: l.admissions}
+	l.Admission = &workload.Admission{Changes: l.admissions}
 	l.running()
 	found.all = []types.NamespacedName{key("c")}
 	l.start()

@@ -20,15 +20,16 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
-	"github.com/heirloom-dev/heirloom/pkg/registration"
-	"github.com/heirloom-dev/heirloom/pkg/resync"
+	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
-// byPolicy is the way to admit Nodes by policy, and a workload cluster whose API server answers lists of policies with an
-// error, if there is one.
-func byPolicy(t *testing.T, err error, objects ...client.Object) (*loop, resync.PolicyAdmission, client.WithWatch) {
+// byPolicy is a loop that admits Nodes by policy, that way, and a workload cluster whose API server answers lists of policies
+// with an error, if there is one.
+func byPolicy(t *testing.T, err error, objects ...client.Object) (*loop, workload.ByPolicy, client.WithWatch) {
 	t.Helper()
 	l := newLoop(t, objects...)
+	l.own.Store(&client.ObjectKey{})
 	server := interceptor.NewClient(l.connect("c"), interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			if _, policies := list.(*admissionregistrationv1.MutatingAdmissionPolicyList); policies && err != nil {
@@ -37,7 +38,10 @@ func byPolicy(t *testing.T, err error, objects ...client.Object) (*loop, resync.
 			return c.List(ctx, list, options...)
 		},
 	})
-	return l, resync.PolicyAdmission{Chain: l.Chain, Policy: l.Policy, Recorder: l.Recorder}, server
+	policy := workload.ByPolicy{Machines: l.Chain.EffectiveMachines, Policy: l.Policy}
+	l.Admission = &workload.Admission{Default: workload.AdmitByPolicy, Ways: map[string]workload.Way{workload.AdmitByPolicy: policy}}
+	l.workloads.clients[key("c")] = server
+	return l, policy, server
 }
 
 // parameters returns those of the policy in the workload cluster, as one text.
@@ -57,7 +61,7 @@ func TestAPolicyAdmitsTheNodesOfItsCluster(t *testing.T) {
 	other := nodeMachine("other")
 	other.Spec.ClusterName = "d"
 	l, policy, server := byPolicy(t, nil, theCluster(), machineSet(pool+"=late"), machine("m", "MachineSet/ms"), other)
-	l.Expect(policy.Ensure(t.Context(), server, theIdentity("c"))).To(Succeed())
+	l.Expect(policy.Ensure(t.Context(), server, theIdentity())).To(BeTrue())
 	l.Expect(parameters(l, server)).To(And(ContainSubstring("late"), ContainSubstring("id-m"), Not(ContainSubstring("other"))))
 	policies, bindings := &admissionregistrationv1.MutatingAdmissionPolicyList{}, &admissionregistrationv1.MutatingAdmissionPolicyBindingList{}
 	for _, list := range []client.ObjectList{policies, bindings} {
@@ -65,7 +69,7 @@ func TestAPolicyAdmitsTheNodesOfItsCluster(t *testing.T) {
 		l.Expect(meta.LenList(list)).To(Equal(1))
 	}
 
-	l.Expect(policy.Remove(t.Context(), server, theIdentity("c"))).To(Succeed())
+	l.Expect(policy.Remove(t.Context(), server, theIdentity())).To(BeTrue())
 	for _, list := range []client.ObjectList{policies, bindings, &corev1.ConfigMapList{}} {
 		l.Expect(server.List(t.Context(), list)).To(Succeed())
 		l.Expect(meta.LenList(list)).To(BeZero())
@@ -77,18 +81,16 @@ func TestAPolicyAdmitsTheNodesOfItsCluster(t *testing.T) {
 func TestAPolicyThatCannotBe(t *testing.T) {
 	unknown := &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "MutatingAdmissionPolicy"}}
 	l, policy, server := byPolicy(t, unknown, theCluster())
-	l.Expect(policy.Ensure(t.Context(), server, theIdentity("c"))).To(Succeed())
+	l.Expect(l.seeWorkload(key("c"))).To(Succeed())
 	l.told("Warning NoAdmissionPolicies Cluster/c: The API server of the workload cluster does not serve MutatingAdmissionPolicies")
-	l.Expect(policy.Ensure(t.Context(), server, theIdentity("gone"))).To(Succeed())
-	l.told()
-	l.Expect(policy.Remove(t.Context(), server, theIdentity("c"))).To(Succeed(), "there is nothing to take away")
+	l.Expect(policy.Remove(t.Context(), server, theIdentity())).To(BeFalse(), "there is nothing to take away")
 
 	failed := errors.New("no answer")
 	l, policy, server = byPolicy(t, failed, theCluster())
-	l.Expect(policy.Ensure(t.Context(), server, theIdentity("c"))).To(MatchError(failed))
-	l.Expect(policy.Remove(t.Context(), server, theIdentity("c"))).To(MatchError(failed))
+	l.Expect(policy.Ensure(t.Context(), server, theIdentity())).Error().To(MatchError(failed))
+	l.Expect(policy.Remove(t.Context(), server, theIdentity())).Error().To(MatchError(failed))
 	l.broken.set("Machine", errors.New("no cache"))
-	l.Expect(policy.Ensure(t.Context(), server, theIdentity("c"))).To(MatchError(l.broken.of("Machine")))
+	l.Expect(policy.Ensure(t.Context(), server, theIdentity())).Error().To(MatchError(l.broken.of("Machine")))
 	l.told()
 }
 
@@ -99,9 +101,10 @@ func TestAPolicyThatHasNoRoom(t *testing.T) {
 		m.Annotations = map[string]string{"node.cluster.x-k8s.io/long": fmt.Sprint(i, strings.Repeat("x", 200_000))}
 		objects = append(objects, m)
 	}
-	l, policy, server := byPolicy(t, nil, objects...)
-	l.Expect(policy.Ensure(t.Context(), server, theIdentity("c"))).To(Succeed())
-	l.Expect(l.events.take()).To(ConsistOf(MatchRegexp(`^Warning AdmissionPolicyFull Cluster/c: .* have no room for \d+ Machines`)))
+	l, _, _ := byPolicy(t, nil, objects...)
+	l.Expect(l.seeWorkload(key("c"))).To(Succeed())
+	l.Expect(l.events.take()).To(ConsistOf(
+		MatchRegexp(`^Warning AdmissionPolicyFull Cluster/c: .* have no room for \d+ Machines`), HavePrefix("Normal WorkloadAdmissionRegistered Cluster/c: ")))
 }
 
 // crowd is a cache with so many Machines. The first has a Node already.
@@ -131,14 +134,14 @@ func TestAPolicyOfVeryManyMachines(t *testing.T) {
 		10_001: And(Not(ContainSubstring(pool+"=there")), ContainSubstring(pool+"=a")),
 	} {
 		l, policy, server := byPolicy(t, nil)
-		policy.Chain = &ownerchain.Chain{Cache: crowd{machines: machines}}
-		l.Expect(policy.Ensure(t.Context(), server, theIdentity("c"))).To(Succeed())
+		policy.Machines = (&ownerchain.Chain{Cache: crowd{machines: machines}}).EffectiveMachines
+		l.Expect(policy.Ensure(t.Context(), server, theIdentity())).To(BeTrue())
 		l.Expect(parameters(l, server)).To(admitted)
 		l.told()
 	}
 }
 
-// theIdentity is the Cluster of that name.
-func theIdentity(name string) registration.Identity {
-	return registration.Identity{NamespacedName: key(name), UID: "c"}
+// theIdentity is Cluster c.
+func theIdentity() webhook.Identity {
+	return webhook.Identity{NamespacedName: key("c"), UID: "c"}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/pace"
 	"github.com/heirloom-dev/heirloom/pkg/workers"
+	"github.com/heirloom-dev/heirloom/pkg/workload"
 )
 
 // Dependencies are what the controllers of all kinds need.
@@ -44,8 +45,8 @@ type Dependencies struct {
 	Workloads clustercache.ClusterCache
 	// ManagementCluster finds out which Cluster is the management cluster itself; nil where that has been said.
 	ManagementCluster ManagementCluster
-	// Admissions are the ways to admit the Nodes of workload clusters.
-	Admissions Admissions
+	// Admission admits the Nodes of workload clusters.
+	Admission *workload.Admission
 	// ProviderGroups are the API groups of infrastructure and bootstrap providers.
 	ProviderGroups []string
 	// Policy returns the rules' options as they are now.
@@ -54,10 +55,9 @@ type Dependencies struct {
 	// never does.
 	PolicyChanges func() <-chan event.GenericEvent
 
-	// settled, patience and automatic are made by Setup.
-	settled   settled
-	patience  patience
-	automatic *automatic
+	// settled and patience are made by Setup.
+	settled  settled
+	patience patience
 }
 
 // Schemas tells where a Machine and a kind of control plane have what they can inherit.
@@ -77,7 +77,7 @@ const (
 
 // Setup adds the loop's controllers to the manager.
 func Setup(mgr ctrl.Manager, d Dependencies) error {
-	d.settled, d.patience, d.automatic = newSettled(), newPatience(), newAutomatic()
+	d.settled, d.patience = newSettled(), newPatience()
 	for name, add := range map[string]func(ctrl.Manager, *builder.Builder) error{
 		"controlplane":      d.addControlPlanes,
 		"machinedeployment": d.addMachineDeployments,
@@ -176,7 +176,7 @@ func (d Dependencies) addWorkloads(mgr ctrl.Manager, b *builder.Builder, w workl
 	controller, err := b.For(&capi.Cluster{}, builder.WithPredicates(clusterChanged())).
 		WatchesRawSource(d.Workloads.GetClusterSource("workload", d.connections)).
 		Watches(&capi.Machine{}, newSpacing(parametersEvery, time.Now).handler(enqueue(d.admittedByPolicy)), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
-		WatchesRawSource(d.again(d.Admissions.Changes, &capi.ClusterList{})).
+		WatchesRawSource(d.again(d.Admission.Changes, &capi.ClusterList{})).
 		WatchesRawSource(d.policyChanges(&capi.ClusterList{})).
 		WatchesRawSource(d.again(d.changesOfManagementCluster(), &capi.ClusterList{})).
 		WithOptions(pool.Options()).

@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
-	"github.com/heirloom-dev/heirloom/pkg/registration"
 	"github.com/heirloom-dev/heirloom/pkg/resync"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
 // Twenty clusters of six Nodes each do not answer.
@@ -113,7 +113,7 @@ func TestNodesWaitForNoOtherCluster(t *testing.T) {
 		machines, nodes = append(machines, nodeMachine(name)), append(nodes, node(name))
 	}
 	l := newLoop(t, machines...)
-	l.Admissions.Changes = l.admissions
+	l.Admission.Changes = l.admissions
 	l.connect("c", nodes...)
 	s := newSilence()
 	var theirs, healthy []resync.NodeRequest
@@ -152,8 +152,8 @@ func TestNodesWaitForNoOtherCluster(t *testing.T) {
 func TestWorkloadClustersWaitForNoOther(t *testing.T) {
 	l, webhook, _, asked := admitting(t, theCluster())
 	s := newSilence()
-	l.Admissions.Changes = l.admissions
-	l.Admissions.Ways = map[string]resync.NodeAdmission{workload.AdmitByWebhook: silentWay{webhook, s}}
+	l.Admission.Changes = l.admissions
+	l.Admission.Ways = map[string]workload.Way{workload.AdmitByWebhook: silentWay{webhook, s}}
 	for c := range manySilent {
 		cluster := theCluster()
 		cluster.Name = fmt.Sprint("silent-", c)
@@ -183,10 +183,10 @@ type silentWay struct {
 	*silence
 }
 
-func (w silentWay) Ensure(ctx context.Context, server client.Client, cluster registration.Identity) error {
+func (w silentWay) Ensure(ctx context.Context, server client.Client, cluster webhook.Identity) (bool, error) {
 	if strings.HasPrefix(cluster.Name, "silent-") {
 		w.keep(cluster.Name)
-		return nil
+		return false, nil
 	}
 	return w.way.Ensure(ctx, server, cluster)
 }

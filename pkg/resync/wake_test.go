@@ -210,7 +210,7 @@ func TestAllNodesButThoseThatCannotBeRead(t *testing.T) {
 		objects = append(objects, cluster)
 	}
 	l := newLoop(t, append(objects, machineSet(), nodeMachine("m"))...)
-	l.Admissions.Changes = l.admissions
+	l.Admission.Changes = l.admissions
 	l.workloads.brokenOf[key("broken")] = errors.New("no way")
 	l.connect("c", node("m"))
 	l.workloads.clients[key("unlisted")] = interceptor.NewClient(l.connect("unlisted"), interceptor.Funcs{

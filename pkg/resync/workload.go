@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,41 +16,14 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/registration"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
-
-// NodeAdmission makes Nodes of a workload cluster inherit in the write that creates them.
-type NodeAdmission interface {
-	// Ensure sets it up. The client reads from the workload cluster's API server.
-	Ensure(ctx context.Context, server client.Client, cluster registration.Identity) error
-	// Remove takes it away, if it is there.
-	Remove(ctx context.Context, server client.Client, cluster registration.Identity) error
-}
-
-// Admissions are the ways to admit the Nodes of workload clusters.
-type Admissions struct {
-	// Default is the name of the one for Clusters that do not say.
-	Default string
-	// Ways are those that there are, by name.
-	Ways map[string]NodeAdmission
-	// Changes gets an event whenever all of them are to be looked at again.
-	Changes <-chan event.GenericEvent
-}
-
-// of returns the name of the way in which the Nodes of the Cluster are to be admitted.
-func (a Admissions) of(cluster *capi.Cluster) string {
-	if way, ok := cluster.Labels[workload.AdmissionLabel]; ok {
-		return way
-	}
-	return a.Default
-}
 
 // workloads sees to each workload cluster as a whole: once it is connected, its Nodes are watched, and admitted in the way
 // that was chosen.
@@ -77,7 +48,7 @@ func (r workloads) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 				r.nodes.ignored.set(node, false)
 			}
 			r.count(req.NamespacedName, false, false)
-			r.automatic.forget(req.NamespacedName)
+			r.Admission.Forget(req.NamespacedName)
 			r.found.set(req.NamespacedName, false)
 			r.rivals.set(req.NamespacedName, false)
 		}
@@ -124,75 +95,42 @@ func (r workloads) watch(ctx context.Context, cluster types.NamespacedName) erro
 	}))
 }
 
-// admit sets one way up and then takes the others away, once API servers have heard of the one, so that there is no moment
-// without any; again is when that is, if it is not yet. A paused Cluster is left as it is; one that is opted out or being
-// deleted has none.
+// admit has the Nodes of the Cluster admitted in the way that was chosen; again is when to look after it, if it takes time.
+// A paused Cluster is left as it is; one that is opted out or being deleted has no way.
 func (r workloads) admit(ctx context.Context, cluster *capi.Cluster) (again time.Duration, err error) {
-	if len(r.Admissions.Ways) == 0 || inherit.Paused(cluster) {
+	if len(r.Admission.Ways) == 0 || inherit.Paused(cluster) {
 		return 0, nil
 	}
-	chosen := r.Admissions.of(cluster)
-	key := client.ObjectKeyFromObject(cluster)
+	way, key := r.Admission.Of(cluster), client.ObjectKeyFromObject(cluster)
 	// The management cluster's own Nodes are admitted by the webhooks that are installed beside the program.
 	if _, skipped := r.Policy().Skips(cluster, nil); skipped || r.Chain.IsManagementCluster(key) {
-		chosen = ""
+		way = workload.AdmitByLoop
 	}
 	server, err := r.Workloads.GetUncachedClient(ctx, key)
 	if err != nil {
 		return 0, fmt.Errorf("reaching the workload cluster: %w", err)
 	}
-	others := slices.Sorted(maps.Keys(r.Admissions.Ways))
-	if chosen == workload.AdmitAutomatically {
-		if chosen, others, err = r.automatically(ctx, cluster, server); err != nil {
-			return 0, err // what is there stays
-		}
-	} else {
-		r.automatic.manual(key)
-		err = r.asChosen(ctx, cluster, server, chosen)
-	}
-	_, there := r.Admissions.Ways[chosen]
-	if again := r.automatic.hears(key); there && again > 0 {
-		return again, err
-	}
-	errs := []error{err}
-	for _, name := range others {
-		if _, there := r.Admissions.Ways[name]; there && name != chosen {
-			errs = append(errs, r.way(ctx, cluster, server, name, false))
-		}
-	}
-	return 0, errors.Join(errs...)
+	done, err := r.Admission.Ensure(ctx, server, webhook.IdentityOf(cluster), way)
+	r.tell(cluster, done)
+	return done.Again, err
 }
 
-// asChosen sets up the way that an operator has chosen.
-func (r workloads) asChosen(ctx context.Context, cluster *capi.Cluster, server client.Client, chosen string) error {
-	if _, there := r.Admissions.Ways[chosen]; there {
-		return r.way(ctx, cluster, server, chosen, true)
+// tell reports on the Cluster what has become of the way in which its Nodes are admitted.
+func (r workloads) tell(cluster *capi.Cluster, done workload.Result) {
+	reasons := map[workload.Did]string{
+		workload.Registered: reasonWorkloadAdmissionRegistered, workload.Removed: reasonWorkloadAdmissionRemoved,
+		workload.FellBack: reasonWorkloadAdmissionFallback, workload.Failed: reasonWorkloadAdmissionFailed,
+		workload.Unknown: reasonUnknownWorkloadAdmission, workload.NotServed: reasonNoAdmissionPolicies, workload.NoRoom: reasonAdmissionPolicyFull,
 	}
-	if chosen != "" && chosen != workload.AdmitByLoop {
-		r.Recorder.Eventf(cluster, nil, corev1.EventTypeWarning, reasonUnknownWorkloadAdmission, "Admit",
-			"Label %s: Nodes cannot be admitted by %q; see --workload-admission and --workload-webhook-url", workload.AdmissionLabel, chosen)
+	for _, outcome := range done.Outcomes {
+		kind := corev1.EventTypeWarning
+		if outcome.Did == workload.Registered || outcome.Did == workload.Removed {
+			kind = corev1.EventTypeNormal
+		}
+		if reason := reasons[outcome.Did]; reason != "" { // what is left to another Heirloom is that one's
+			r.Recorder.Eventf(cluster, nil, kind, reason, "Admit", "%s", outcome.Note)
+		}
 	}
-	return nil
-}
-
-// way sets one way to admit Nodes up or takes it away, and tells so on the Cluster.
-func (r workloads) way(ctx context.Context, cluster *capi.Cluster, server client.Client, name string, chosen bool) error {
-	watched := &registrations{Client: server}
-	way, identity := r.Admissions.Ways[name], registration.IdentityOf(cluster)
-	var err error
-	if chosen {
-		err = way.Ensure(ctx, watched, identity)
-	} else if err = way.Remove(ctx, watched, identity); apierrors.IsForbidden(err) {
-		err = nil // whoever may not even look has not set it up
-	}
-	if watched.written {
-		r.automatic.registered(identity.NamespacedName)
-	}
-	if r.Admissions.of(cluster) == workload.AdmitAutomatically && refused(err) {
-		return err // which is told as the reason for another way
-	}
-	watched.tell(r.Recorder, cluster, name, err)
-	return err
 }
 
 // admittedByPolicy wakes the Cluster of a Machine if the parameters of a policy are to follow the Machine.
@@ -202,14 +140,10 @@ func (d Dependencies) admittedByPolicy(ctx context.Context, object client.Object
 		return nil, fmt.Errorf("expected a Machine, got %T", object)
 	}
 	cluster, err := d.Chain.Cluster(ctx, m.Namespace, m.Spec.ClusterName)
-	if err != nil || cluster == nil {
+	if err != nil || cluster == nil || !d.Admission.FollowsMachines(cluster) {
 		return nil, err
 	}
-	key, way := client.ObjectKeyFromObject(cluster), d.Admissions.of(cluster)
-	if way != workload.AdmitByPolicy && (way != workload.AdmitAutomatically || !d.automatic.mayBe(key, workload.AdmitByPolicy)) {
-		return nil, nil
-	}
-	return []types.NamespacedName{key}, nil
+	return []types.NamespacedName{client.ObjectKeyFromObject(cluster)}, nil
 }
 
 // KubeconfigRefused returns what tells on a Cluster that its kubeconfig is refused, and why. The reader has the Clusters.

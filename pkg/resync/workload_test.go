@@ -5,14 +5,11 @@ package resync_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	. "github.com/onsi/gomega"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,18 +17,18 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
-	"github.com/heirloom-dev/heirloom/pkg/registration"
 	"github.com/heirloom-dev/heirloom/pkg/resync"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
 // way is a way to admit Nodes that notes what it is asked for.
 type way struct {
 	name string
 	*journal
-	// err is what it answers; act is what it does in the workload cluster, too.
-	err error
-	act func(ctx context.Context, server client.Client) error
+	// err is what it answers, and changed whether that changed something.
+	err     error
+	changed bool
 	// lacking is what the workload cluster lacks for it, lost why nobody knows that, and refused what a try is answered with.
 	lacking       string
 	lost, refused error
@@ -44,20 +41,14 @@ func (w *way) Try(context.Context, client.Client) error {
 	return w.refused
 }
 
-func (w *way) Ensure(ctx context.Context, server client.Client, cluster registration.Identity) error {
-	return w.do(ctx, server, "ensure "+w.name+" in "+cluster.String())
+func (w *way) Ensure(_ context.Context, _ client.Client, cluster webhook.Identity) (bool, error) {
+	w.note("ensure " + w.name + " in " + cluster.String())
+	return w.changed, w.err
 }
 
-func (w *way) Remove(ctx context.Context, server client.Client, cluster registration.Identity) error {
-	return w.do(ctx, server, "remove "+w.name+" from "+cluster.String())
-}
-
-func (w *way) do(ctx context.Context, server client.Client, what string) error {
-	w.note(what)
-	if w.act != nil {
-		return errors.Join(w.err, w.act(ctx, server))
-	}
-	return w.err
+func (w *way) Remove(_ context.Context, _ client.Client, cluster webhook.Identity) (bool, error) {
+	w.note("remove " + w.name + " from " + cluster.String())
+	return w.changed, w.err
 }
 
 // admitting is a loop that may admit the Nodes of a connected Cluster by webhook, which is the default, or by policy.
@@ -66,7 +57,7 @@ func admitting(t *testing.T, cluster *capi.Cluster) (l *loop, webhook, policy *w
 	l, asked = newLoop(t, cluster), &journal{}
 	l.own.Store(&client.ObjectKey{})
 	webhook, policy = &way{name: "webhook", journal: asked}, &way{name: "policy", journal: asked}
-	l.Admissions = resync.Admissions{Default: workload.AdmitByWebhook, Ways: map[string]resync.NodeAdmission{
+	l.Admission = &workload.Admission{Default: workload.AdmitByWebhook, Ways: map[string]workload.Way{
 		workload.AdmitByWebhook: webhook, workload.AdmitByPolicy: policy,
 	}}
 	l.connect("c")
@@ -77,7 +68,7 @@ func admitting(t *testing.T, cluster *capi.Cluster) (l *loop, webhook, policy *w
 func TestOneWayToAdmitNodesIsSetUp(t *testing.T) {
 	webhook := []string{"ensure webhook in ns/c", "remove policy from ns/c"}
 	policy := []string{"ensure policy in ns/c", "remove webhook from ns/c"}
-	none := []string{"remove policy from ns/c", "remove webhook from ns/c"}
+	none := []string{"remove webhook from ns/c", "remove policy from ns/c"}
 	for _, tc := range []struct {
 		name  string
 		setUp func(*loop, *capi.Cluster)
@@ -101,7 +92,7 @@ func TestOneWayToAdmitNodesIsSetUp(t *testing.T) {
 			c.Finalizers = []string{"cluster.cluster.x-k8s.io"}
 		}, deleted: true},
 		{name: "a paused Cluster keeps what it has", setUp: func(_ *loop, c *capi.Cluster) { c.Spec.Paused = true }},
-		{name: "nothing is asked where there are no ways", setUp: func(l *loop, _ *capi.Cluster) { l.Admissions.Ways = nil }},
+		{name: "nothing is asked where there are no ways", setUp: func(l *loop, _ *capi.Cluster) { l.Admission.Ways = nil }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			cluster := theCluster()
@@ -185,35 +176,29 @@ func TestAWayThatFails(t *testing.T) {
 	}
 }
 
-// Operators are told when an API server begins or ceases to ask about Nodes, and of nothing else that is written there.
+// Operators are told when an API server begins or ceases to ask about Nodes, and of nothing else that is done there.
 func TestWhatBecomesOfAdmissionIsTold(t *testing.T) {
-	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "x"}}
-	apply := func(kind, apiVersion string) func(context.Context, client.Client) error {
-		return func(ctx context.Context, server client.Client) error {
-			u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"name": "x", "namespace": "ns"}}}
-			return server.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("heirloom"))
-		}
-	}
+	const registered = "Normal WorkloadAdmissionRegistered Cluster/c: The workload cluster's API server now admits Nodes by "
+	const removed = "Normal WorkloadAdmissionRemoved Cluster/c: The workload cluster's API server no longer admits Nodes by "
+	const failed = "Warning WorkloadAdmissionFailed Cluster/c: "
 	for _, tc := range []struct {
-		name string
-		act  func(context.Context, client.Client) error
-		told []string
+		name            string
+		webhook, policy way
+		told            []string
 	}{
-		{name: "a configuration is written", act: apply("MutatingWebhookConfiguration", "admissionregistration.k8s.io/v1"), told: []string{
-			"Normal WorkloadAdmissionRegistered Cluster/c: The workload cluster's API server now admits Nodes by webhook"}},
-		{name: "parameters are written", act: apply("ConfigMap", "v1")},
-		{name: "a configuration is deleted", act: func(ctx context.Context, server client.Client) error { return server.Delete(ctx, configuration) }, told: []string{
-			"Normal WorkloadAdmissionRemoved Cluster/c: The workload cluster's API server no longer admits Nodes by webhook"}},
-		{name: "parameters are deleted", act: func(ctx context.Context, server client.Client) error {
-			return server.Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "old"}})
-		}},
-		{name: "nothing is written", act: func(context.Context, client.Client) error { return nil }},
+		{name: "the one is set up", webhook: way{changed: true}, told: []string{registered + "webhook"}},
+		{name: "it fails afterwards", webhook: way{changed: true, err: errors.New("no answer")}, told: []string{failed}},
+		{name: "the other is taken away", policy: way{changed: true}, told: []string{removed + "policy"}},
+		{name: "it fails, once Nodes are not admitted", policy: way{changed: true, err: errors.New("no answer")}, told: []string{failed}},
+		{name: "it is refused, once Nodes are not admitted", policy: way{changed: true, err: forbidden}, told: []string{removed + "policy"}},
+		{name: "the other is another Heirloom's", policy: way{err: webhook.ErrForeign}},
+		{name: "nothing is written"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			l, webhook, _, _ := admitting(t, theCluster())
-			l.connect("c", configuration.DeepCopy(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "old"}})
-			webhook.act = tc.act
-			l.Expect(l.seeWorkload(key("c"))).To(Succeed())
+			l, webhook, policy, _ := admitting(t, theCluster())
+			webhook.changed, webhook.err, policy.changed, policy.err = tc.webhook.changed, tc.webhook.err, tc.policy.changed, tc.policy.err
+			err := l.seeWorkload(key("c"))
+			l.Expect(err != nil).To(Equal(slices.Equal(tc.told, []string{failed})), "%v", err)
 			l.told(tc.told...)
 		})
 	}

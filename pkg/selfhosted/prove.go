@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/pkg/workload/connect"
 )
 
 // requestTimeout bounds a request to a server that a kubeconfig's writer has chosen.
@@ -35,7 +35,7 @@ type Prover struct {
 func (p Prover) Prove(ctx context.Context, cluster types.NamespacedName) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*requestTimeout)
 	defer cancel()
-	theirs, err := workload.RESTConfig(ctx, p.Live, cluster)
+	theirs, err := connect.RESTConfig(ctx, p.Live, cluster)
 	if err != nil {
 		return false, err
 	}

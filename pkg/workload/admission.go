@@ -1,6 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package workload admits the Nodes of workload clusters: by policy, by webhook, or not at all. It chooses the way, if that is
+// left to it, sets it up, takes the others away, and says what it did. Below it, connect reaches workload clusters, webhook and
+// policy are the ways, and objects writes what they keep there.
 package workload
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
+)
 
 // AdmissionLabel says of a Cluster how its Nodes are admitted; without it --workload-admission does.
 const AdmissionLabel = "heirloom.dev/workload-admission"
@@ -15,3 +39,209 @@ const (
 	AdmitByWebhook = "webhook"
 	AdmitByPolicy  = "policy"
 )
+
+// handover is how long API servers may take to act by a way to admit Nodes that was just set up. The one before stays as long.
+const handover = 10 * time.Second
+
+// Way makes Nodes of a workload cluster inherit in the write that creates them.
+type Way interface {
+	// Ensure sets it up, and reports whether the API server admits Nodes in another way than before, also beside an error.
+	// The client reads from the workload cluster's API server.
+	Ensure(ctx context.Context, server client.Client, cluster webhook.Identity) (registered bool, err error)
+	// Remove takes it away, if it is there, and reports whether it was.
+	Remove(ctx context.Context, server client.Client, cluster webhook.Identity) (removed bool, err error)
+}
+
+// Admission admits the Nodes of workload clusters. It remembers for each what it was told and chose.
+type Admission struct {
+	// Default is the way of Clusters that do not say.
+	Default string
+	// Ways are those that there are, by name.
+	Ways map[string]Way
+	// Changes gets an event whenever all of them are to be looked at again.
+	Changes <-chan event.GenericEvent
+
+	// known has a memory for each Cluster, by name. One visit at a time changes that of a Cluster.
+	known sync.Map
+}
+
+// memory is what is remembered of a Cluster.
+type memory struct {
+	// way was chosen by Heirloom; AdmitByLoop where an operator has chosen, and empty where nobody has yet.
+	way string
+	// told is the last note about a way that is not the best.
+	told string
+	// registered is when an API server was last told how to admit Nodes.
+	registered time.Time
+}
+
+func (a *Admission) memory(cluster types.NamespacedName) memory {
+	known, _ := a.known.Load(cluster)
+	m, _ := known.(memory)
+	return m
+}
+
+// Forget is for Clusters that are gone.
+func (a *Admission) Forget(cluster types.NamespacedName) { a.known.Delete(cluster) }
+
+// Of returns the name of the way in which the Nodes of the Cluster are to be admitted.
+func (a *Admission) Of(cluster metav1.Object) string {
+	if way, ok := cluster.GetLabels()[AdmissionLabel]; ok {
+		return way
+	}
+	return a.Default
+}
+
+// FollowsMachines reports whether what admits the Nodes of the Cluster has to be written anew when a Machine changes, or may have to.
+func (a *Admission) FollowsMachines(cluster metav1.Object) bool {
+	way := a.Of(cluster)
+	if way == AdmitAutomatically {
+		way = cmp.Or(a.memory(webhook.IdentityOf(cluster).NamespacedName).way, AdmitByPolicy)
+	}
+	return way == AdmitByPolicy
+}
+
+// Did is what was done about a way.
+type Did string
+
+// All that can be done.
+const (
+	// Registered and Removed say that an API server was told to admit Nodes in that way, or no longer to do so.
+	Registered Did = "Registered"
+	Removed    Did = "Removed"
+	// Foreign says that what there is belongs to another Heirloom, and was left.
+	Foreign Did = "Foreign"
+	// FellBack says that the way is not the best one, because a better one is not possible.
+	FellBack Did = "FellBack"
+	// Failed, Unknown, NotServed and NoRoom say that the way, or for some Machines at least, is not possible: by an error, because
+	// there is none of that name, because the API server does not know it, or because there are too many Machines.
+	Failed    Did = "Failed"
+	Unknown   Did = "Unknown"
+	NotServed Did = "NotServed"
+	NoRoom    Did = "NoRoom"
+)
+
+// Outcome is what was done about one way. One about which nothing was done has none.
+type Outcome struct {
+	Did Did
+	Way string
+	// Note says it to an operator: what it means and, where something is not possible, why.
+	Note string
+}
+
+// Result is what was done in a workload cluster.
+type Result struct {
+	// Outcomes are in the order in which it was done.
+	Outcomes []Outcome
+	// Again is when the ways before may be taken away; zero where nothing is left to do.
+	Again time.Duration
+}
+
+// Ensure makes a workload cluster admit its Nodes in that way and no other; with AdmitByLoop, or none, in none at all. It
+// sets one up and then takes the others away, once API servers have heard of the one, so that there is no moment without any.
+// The client reads from the workload cluster's API server.
+func (a *Admission) Ensure(ctx context.Context, server client.Client, cluster webhook.Identity, way string) (Result, error) {
+	v := &visit{Admission: a, memory: a.memory(cluster.NamespacedName), server: server, cluster: cluster, automatic: way == AdmitAutomatically}
+	others, err := preferred(), error(nil)
+	if v.automatic {
+		if way, others, err = v.best(ctx); err != nil {
+			return v.result, err // what is there stays
+		}
+	} else {
+		err = v.asChosen(ctx, way)
+	}
+	if again := time.Until(v.registered.Add(handover)); a.Ways[way] != nil && again > 0 {
+		v.result.Again = again
+		return v.result, err
+	}
+	errs := []error{err}
+	for _, name := range slices.Backward(others) {
+		if a.Ways[name] != nil && name != way {
+			errs = append(errs, v.remove(ctx, name))
+		}
+	}
+	return v.result, errors.Join(errs...)
+}
+
+// visit is one time that a workload cluster is looked at.
+type visit struct {
+	*Admission
+	memory
+	server  client.Client
+	cluster webhook.Identity
+	// automatic says that Heirloom chooses.
+	automatic bool
+	result    Result
+}
+
+// keep remembers what is known now.
+func (v *visit) keep() { v.known.Store(v.cluster.NamespacedName, v.memory) }
+
+func (v *visit) note(did Did, way, format string, args ...any) {
+	v.result.Outcomes = append(v.result.Outcomes, Outcome{Did: did, Way: way, Note: fmt.Sprintf(format, args...)})
+}
+
+// asChosen sets up the way that an operator has chosen.
+func (v *visit) asChosen(ctx context.Context, way string) error {
+	v.way, v.told = AdmitByLoop, ""
+	v.keep()
+	if v.Ways[way] != nil {
+		return v.setUp(ctx, way)
+	}
+	if way != "" && way != AdmitByLoop {
+		v.note(Unknown, way, "Label %s: Nodes cannot be admitted by %q; see --workload-admission and --workload-webhook-url", AdmissionLabel, way)
+	}
+	return nil
+}
+
+func (v *visit) setUp(ctx context.Context, way string) error {
+	registered, err := v.Ways[way].Ensure(ctx, v.server, v.cluster)
+	if registered {
+		v.registered = time.Now()
+		v.keep()
+	}
+	var noRoom *policy.NoRoomError
+	switch {
+	case meta.IsNoMatchError(err):
+		v.note(NotServed, way, "The API server of the workload cluster does not serve MutatingAdmissionPolicies "+
+			"(Kubernetes 1.36 or later does): the loop alone brings Nodes what they inherit")
+		err = nil
+	case errors.As(err, &noRoom):
+		v.note(NoRoom, way, "The parameters of the admission policy have no room for %d Machines: "+
+			"the loop alone brings their Nodes what they inherit", noRoom.Machines)
+		err = nil
+	}
+	return v.done(Registered, way, "The workload cluster's API server now admits Nodes by %s", registered, err)
+}
+
+func (v *visit) remove(ctx context.Context, way string) error {
+	removed, err := v.Ways[way].Remove(ctx, v.server, v.cluster)
+	if errors.Is(err, webhook.ErrForeign) {
+		v.note(Foreign, way, "%v", err)
+		return nil
+	}
+	if apierrors.IsForbidden(err) {
+		err = nil // whoever may not even look has not set it up
+	}
+	return v.done(Removed, way, "The workload cluster's API server no longer admits Nodes by %s", removed, err)
+}
+
+// done notes what was done about a way, if anything was, or why it could not be. Where Heirloom chooses, a refusal is told as the
+// reason for another way.
+func (v *visit) done(did Did, way, note string, done bool, err error) error {
+	switch {
+	case v.automatic && refused(err):
+	case err != nil:
+		v.failed(way, err)
+	case done:
+		v.note(did, way, note, way)
+	}
+	return err
+}
+
+// failed notes an error. A connection that is lost is told where it is made.
+func (v *visit) failed(way string, err error) {
+	if !errors.Is(err, clustercache.ErrClusterNotConnected) {
+		v.note(Failed, way, "Nodes are not admitted as they should be, the loop alone brings them what they inherit; admission by %s: %v", way, err)
+	}
+}

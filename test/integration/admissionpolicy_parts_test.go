@@ -15,9 +15,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/admissionpolicy"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -100,7 +100,7 @@ func (s *policyScene) racks(number int) {
 func (s *policyScene) parts(parts int) map[string]string {
 	s.t.Helper()
 	list := &corev1.ConfigMapList{}
-	s.Expect(s.Client.List(s.ctx, list, client.MatchingLabels{admissionpolicy.PartsLabel: fmt.Sprint(parts)})).To(Succeed())
+	s.Expect(s.Client.List(s.ctx, list, client.MatchingLabels{policy.PartsLabel: fmt.Sprint(parts)})).To(Succeed())
 	versions := map[string]string{}
 	for _, part := range list.Items {
 		versions[types.NamespacedName{Namespace: part.Namespace, Name: part.Name}.String()] = part.ResourceVersion

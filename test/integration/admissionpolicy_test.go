@@ -16,10 +16,10 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/admissionpolicy"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
@@ -80,7 +80,7 @@ func (s *policyScene) ensureRound() {
 	probe := declaring("probe")
 	probe.Annotations["node.cluster.x-k8s.io/round"] = s.round
 	machines, cluster := append([]*capi.Machine{probe}, s.machines...), types.NamespacedName{Namespace: "fleet", Name: "prod"}
-	s.Expect(admissionpolicy.Syncer{}.Ensure(s.ctx, s.Client, cluster, machines, s.rules)).To(Succeed())
+	s.Expect(policy.Syncer{}.Ensure(s.ctx, s.Client, cluster, machines, s.rules)).Error().To(Succeed())
 	s.eventuallyRegisters(stage.Node("probe"), func(g Gomega, node *corev1.Node) {
 		g.Expect(node.Annotations).To(HaveKeyWithValue("node.cluster.x-k8s.io/round", s.round))
 	})
@@ -177,7 +177,7 @@ func (s *policyScene) besideAnotherPolicy() {
 	s.t.Helper()
 	node := stage.Node("lonely")
 	want := s.expected(s.bare(node))
-	meddler := admissionpolicy.AdmissionPolicy()
+	meddler := policy.AdmissionPolicy()
 	meddler.ObjectMeta = metav1.ObjectMeta{Name: "meddler"}
 	meddler.Spec.ParamKind, meddler.Spec.Variables, meddler.Spec.MatchConditions = nil, nil, nil
 	meddler.Spec.Mutations[0].JSONPatch.Expression = `
@@ -245,9 +245,9 @@ func testAdmissionPolicyFromTheFirstMachineToItsRemoval(t *testing.T, all *polic
 		ContainSubstring("node.cluster.x-k8s.io/uninitialized:NoSchedule"), Not(ContainSubstring("later=no"))))
 	s.Expect(node.Labels).To(And(HaveKeyWithValue("node.cluster.x-k8s.io/pool", "gpu"), HaveKey(corev1.LabelOSStable)))
 
-	s.Expect(admissionpolicy.Syncer{}.Remove(s.ctx, s.Client)).To(Succeed())
+	s.Expect(policy.Syncer{}.Remove(s.ctx, s.Client)).Error().To(Succeed())
 	s.eventuallyRegisters(stage.Node("probe"), func(g Gomega, probe *corev1.Node) { g.Expect(probe.Annotations).To(BeEmpty()) })
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: admissionpolicy.DefaultNamespace}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: policy.DefaultNamespace}}
 	s.get(namespace)
 	s.Expect(namespace.DeletionTimestamp).NotTo(BeNil(), "this control plane has no controller that ends namespaces")
 	s.Expect(s.versions()).To(HaveLen(1), "only the namespace is left")
@@ -258,9 +258,9 @@ func (s *policyScene) versions() map[string]string {
 	s.t.Helper()
 	versions := map[string]string{}
 	for _, object := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: admissionpolicy.DefaultNamespace}},
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: admissionpolicy.DefaultNamespace, Name: admissionpolicy.Name}},
-		admissionpolicy.AdmissionPolicy(), admissionpolicy.Binding("", 1),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: policy.DefaultNamespace}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: policy.DefaultNamespace, Name: policy.Name}},
+		policy.AdmissionPolicy(), policy.Binding("", 1),
 	} {
 		if s.Client.Get(s.ctx, client.ObjectKeyFromObject(object), object) == nil {
 			versions[fmt.Sprintf("%T", object)] = object.GetResourceVersion()

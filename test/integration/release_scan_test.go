@@ -22,8 +22,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/registration"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
@@ -174,7 +174,7 @@ func remains(objects []unstructured.Unstructured) []string {
 				found = append(found, name+" has the guard taint")
 			}
 		}
-		if slices.Contains([]string{registration.ObjectName, "nodes.heirloom.dev", "heirloom-nodes"}, object.GetName()) {
+		if slices.Contains([]string{webhook.ObjectName, "nodes.heirloom.dev", "heirloom-nodes"}, object.GetName()) {
 			found = append(found, name+" is there")
 		}
 	}

@@ -17,11 +17,11 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/admissionpolicy"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/registration"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -108,8 +108,8 @@ func (s *scene) ways(c client.Client) []string {
 	s.t.Helper()
 	var found []string
 	for way, object := range map[string]client.Object{
-		workload.AdmitByWebhook: &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: registration.ObjectName}},
-		workload.AdmitByPolicy:  &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: admissionpolicy.Name}},
+		workload.AdmitByWebhook: &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhook.ObjectName}},
+		workload.AdmitByPolicy:  &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: policy.Name}},
 	} {
 		err := c.Get(s.ctx, client.ObjectKeyFromObject(object), object)
 		s.Expect(client.IgnoreNotFound(err)).To(Succeed())

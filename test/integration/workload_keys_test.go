@@ -17,9 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/registration"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -44,14 +44,14 @@ func TestKeysOfWorkloadClusters(t *testing.T) {
 	unanswered, stop := s.stream(a)
 	// The leader's own steps, at a time when they are due.
 	later := time.Now().Add(31 * 24 * time.Hour)
-	rotator := registration.Rotator{
+	rotator := webhook.Rotator{
 		Live: s.Client, Writer: s.Client, Secret: client.ObjectKeyFromObject(secret),
-		Period: 30 * 24 * time.Hour, Grace: registration.Grace, Now: func() time.Time { return later },
+		Period: 30 * 24 * time.Hour, Grace: webhook.Grace, Now: func() time.Time { return later },
 	}
 	for range 2 {
 		_, err := rotator.Rotate(s.ctx)
 		s.Expect(err).NotTo(HaveOccurred())
-		later = later.Add(registration.Grace)
+		later = later.Add(webhook.Grace)
 	}
 	s.get(secret)
 	s.Expect(secret.Data["current"]).NotTo(Equal(before))

@@ -16,7 +16,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/certs"
 	"github.com/heirloom-dev/heirloom/pkg/config"
-	"github.com/heirloom-dev/heirloom/pkg/registration"
+	workloadwebhook "github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
 // certificate is what the webhook servers serve, and what keeps it up to date.
@@ -46,7 +46,7 @@ func newCertificate(c *config.Config) (*certificate, error) {
 }
 
 // add starts what keeps the certificate. Workload clusters are told a new CA at once, if there is a registrar.
-func (s *certificate) add(mgr ctrl.Manager, registrar *registration.Registrar) error {
+func (s *certificate) add(mgr ctrl.Manager, registrar *workloadwebhook.Registrar) error {
 	if s.keeper != nil {
 		s.keeper.Live, s.keeper.Writer = mgr.GetAPIReader(), mgr.GetClient()
 		if registrar != nil {

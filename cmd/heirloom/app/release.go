@@ -20,7 +20,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/release"
-	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/pkg/workload/connect"
 )
 
 // namespaceFile is where a Pod finds its own namespace.
@@ -112,7 +112,7 @@ func newReleaser(c *config.Config, what release.Options) (*release.Releaser, err
 	return &release.Releaser{
 		Options: what, Management: management, Discovery: discoveryClient,
 		Workload: func(ctx context.Context, cluster types.NamespacedName) (client.Client, error) {
-			theirs, err := workload.RESTConfig(ctx, management, cluster)
+			theirs, err := connect.RESTConfig(ctx, management, cluster)
 			if err != nil {
 				return nil, err
 			}

@@ -28,6 +28,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/providers"
 	"github.com/heirloom-dev/heirloom/pkg/resync"
 	"github.com/heirloom-dev/heirloom/pkg/version"
+	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/webhooks"
 )
 
@@ -217,11 +218,11 @@ func addWebhooksAndLoop(
 	if err := addWorkloadServer(mgr, c, served, dependencies, registrar, counters); err != nil {
 		return err
 	}
-	byPolicy := resync.PolicyAdmission{Chain: &cached, Policy: from.policy, Recorder: recorder}
+	byPolicy := workload.ByPolicy{Machines: cached.EffectiveMachines, Policy: from.policy}
 	return resync.Setup(mgr, resync.Dependencies{
 		ManagementCluster: detector,
 		Client:            mgr.GetClient(), Live: mgr.GetAPIReader(), Chain: &cached, Metrics: counters, Schemas: schemas,
-		Providers: kinds, Workloads: clusterCache, Admissions: admissions(c, byPolicy, registrar), ProviderGroups: c.ProviderGroups, NoExecuteRate: c.NoExecuteRate,
+		Providers: kinds, Workloads: clusterCache, Admission: nodeAdmission(c, byPolicy, registrar), ProviderGroups: c.ProviderGroups, NoExecuteRate: c.NoExecuteRate,
 		Recorder: recorder, Policy: from.policy, PolicyChanges: from.changes,
 	})
 }

@@ -19,9 +19,10 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
-	"github.com/heirloom-dev/heirloom/pkg/registration"
 	"github.com/heirloom-dev/heirloom/pkg/resync"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/pkg/workload/connect"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 	"github.com/heirloom-dev/heirloom/webhooks"
 )
 
@@ -31,7 +32,7 @@ func addClusterCache(ctx context.Context, mgr ctrl.Manager, c *config.Config, re
 	if err != nil {
 		return nil, err
 	}
-	return workload.NewClusterCache(ctx, mgr, workload.Options{
+	return connect.NewClusterCache(ctx, mgr, connect.Options{
 		Version: version, WatchFilter: c.WatchFilter, UserAgent: mgr.GetConfig().UserAgent,
 		QPS: c.ClusterCacheClientQPS, Burst: c.ClusterCacheClientBurst, Concurrency: c.ClusterCacheConcurrency,
 		SyncPeriod: c.SyncPeriod, Nodes: ownerchain.NodeIndexes(), TrimNode: trimNode,
@@ -41,28 +42,28 @@ func addClusterCache(ctx context.Context, mgr ctrl.Manager, c *config.Config, re
 
 // addRegistration starts what the webhooks of workload clusters need: keys that all replicas share. It returns nil where
 // they have no URL.
-func addRegistration(ctx context.Context, mgr ctrl.Manager, c *config.Config) (*registration.Registrar, error) {
+func addRegistration(ctx context.Context, mgr ctrl.Manager, c *config.Config) (*webhook.Registrar, error) {
 	if c.WorkloadWebhookURL == "" {
 		return nil, nil
 	}
-	keys := &registration.Store{}
+	keys := &webhook.Store{}
 	if err := follow(ctx, mgr.GetCache(), keys); err != nil {
 		return nil, err
 	}
-	rotator := &registration.Rotator{
+	rotator := &webhook.Rotator{
 		Live: mgr.GetAPIReader(), Writer: mgr.GetClient(), Secret: c.WorkloadWebhookKeyName,
-		Period: c.WorkloadWebhookKeyRotation, Grace: registration.Grace, Now: time.Now,
+		Period: c.WorkloadWebhookKeyRotation, Grace: webhook.Grace, Now: time.Now,
 	}
 	if err := mgr.Add(rotator); err != nil {
 		return nil, fmt.Errorf("adding the rotation of keys: %w", err)
 	}
-	return &registration.Registrar{
+	return &webhook.Registrar{
 		Management: mgr.GetAPIReader(), Installed: c.WebhookConfiguration, BaseURL: c.WorkloadWebhookURL, Keys: keys,
 	}, nil
 }
 
 // follow keeps the keys as their Secret has them. The cache holds no other Secret.
-func follow(ctx context.Context, c cache.Cache, keys *registration.Store) error {
+func follow(ctx context.Context, c cache.Cache, keys *webhook.Store) error {
 	informer, err := c.GetInformer(ctx, &corev1.Secret{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("watching the Secret of the keys: %w", err)
@@ -88,7 +89,7 @@ func follow(ctx context.Context, c cache.Cache, keys *registration.Store) error 
 // addWorkloadServer starts the server that workload clusters call. It is one of its own, because those who reach it are not
 // to reach what the management cluster's API server asks.
 func addWorkloadServer(
-	mgr ctrl.Manager, c *config.Config, served *certificate, dependencies webhooks.Dependencies, registrar *registration.Registrar, counters *metrics.Metrics,
+	mgr ctrl.Manager, c *config.Config, served *certificate, dependencies webhooks.Dependencies, registrar *webhook.Registrar, counters *metrics.Metrics,
 ) error {
 	if registrar == nil {
 		return nil
@@ -102,11 +103,11 @@ func addWorkloadServer(
 	return nil
 }
 
-// admissions returns the ways to admit the Nodes of workload clusters.
-func admissions(c *config.Config, policy resync.PolicyAdmission, registrar *registration.Registrar) resync.Admissions {
-	all := resync.Admissions{
+// nodeAdmission returns what admits the Nodes of workload clusters.
+func nodeAdmission(c *config.Config, policy workload.ByPolicy, registrar *webhook.Registrar) *workload.Admission {
+	all := &workload.Admission{
 		Default: c.WorkloadAdmission,
-		Ways:    map[string]resync.NodeAdmission{workload.AdmitByPolicy: policy},
+		Ways:    map[string]workload.Way{workload.AdmitByPolicy: policy},
 		Changes: make(chan event.GenericEvent),
 	}
 	if registrar != nil {

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
+)
+
+// many is for how many Machines the parameters of a policy are kept in any case: twice as many as Kubernetes supports Nodes
+// in a cluster. Beyond it, those whose Nodes are there already are left out: if such a Node registers anew, the loop brings
+// it what it inherits.
+const many = 10_000
+
+// ByPolicy admits the Nodes of workload clusters by a MutatingAdmissionPolicy there. To remove one it needs nothing.
+type ByPolicy struct {
+	// Machines are those of a Cluster as they will be once they have inherited.
+	Machines func(ctx context.Context, cluster types.NamespacedName, policy inherit.Policy) ([]*capi.Machine, error)
+	// Policy returns the rules' options as they are now.
+	Policy func() inherit.Policy
+}
+
+// Ensure implements Way.
+func (a ByPolicy) Ensure(ctx context.Context, server client.Client, identity webhook.Identity) (bool, error) {
+	rules, cluster := a.Policy(), identity.NamespacedName
+	machines, err := a.Machines(ctx, cluster, rules)
+	if err != nil {
+		return false, err
+	}
+	syncer := policy.Syncer{}
+	if len(machines) > many {
+		syncer.Registered = func(_ types.NamespacedName, m *capi.Machine) bool { return m.Status.NodeRef.Name != "" }
+	}
+	registered, err := syncer.Ensure(ctx, server, cluster, machines, rules)
+	if err != nil {
+		return registered, fmt.Errorf("admitting Nodes by policy: %w", err)
+	}
+	return registered, nil
+}
+
+// Lacking implements conditional.
+func (a ByPolicy) Lacking(server client.Client) (string, error) {
+	served, err := policy.Served(server)
+	if err != nil || served {
+		return "", err
+	}
+	return "the workload cluster's API server does not serve MutatingAdmissionPolicies (Kubernetes 1.36 or later does)", nil
+}
+
+// Try implements conditional.
+func (a ByPolicy) Try(ctx context.Context, server client.Client) error {
+	return policy.Try(ctx, server)
+}
+
+// Remove implements Way.
+func (a ByPolicy) Remove(ctx context.Context, server client.Client, _ webhook.Identity) (bool, error) {
+	removed, err := policy.Syncer{}.Remove(ctx, server)
+	if err != nil {
+		return removed, fmt.Errorf("removing the admission policy: %w", err)
+	}
+	return removed, nil
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package connect
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+var red = types.NamespacedName{Namespace: "ns", Name: "red"}
+
+// leadsTo is a kubeconfig that leads to a server, with these credentials.
+func leadsTo(server, credentials string) string {
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}]
+users: [{name: u, user: %s}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+`, server, credentials)
+}
+
+// secret is that of the kubeconfig of red.
+func secret(kubeconfig string) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: red.Namespace, Name: "red-kubeconfig"}, Data: map[string][]byte{"value": []byte(kubeconfig)},
+	}
+}
+
+// A kubeconfig is somebody else's text: what it names is not executed, and it is not waited for without end.
+func TestKubeconfigs(t *testing.T) {
+	with := func(credentials string) string { return leadsTo("https://red.example.com", credentials) }
+	const exec = `exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, interactiveMode: Never}`
+	for _, tc := range []struct{ name, kubeconfig, problem string }{
+		{name: "credentials are used", kubeconfig: with(`{token: "t"}`)},
+		{name: "a plugin is refused", kubeconfig: with(`{` + exec + `}`), problem: `user "u" has exec, which is not supported`},
+		{name: "also beside credentials", kubeconfig: with(`{token: "t", ` + exec + `}`), problem: `user "u" has exec, which is not supported`},
+		{name: "an authentication provider is refused", kubeconfig: with(`{auth-provider: {name: gcp, config: {cmd-path: /bin/sh}}}`), problem: `has auth-provider`},
+		{name: "a token out of a file is refused", kubeconfig: with(`{tokenFile: /bin/sh}`), problem: `has tokenFile, which is not supported (use token)`},
+		{name: "also beside a token", kubeconfig: with(`{token: "t", tokenFile: /bin/sh}`), problem: `has tokenFile`},
+		{name: "so are a certificate and a key", kubeconfig: with(`{client-certificate: /bin/sh, client-key: /bin/sh}`),
+			problem: `has client-certificate, which is not supported (use client-certificate-data); user "u" has client-key, which is not supported`},
+		{name: "and a CA", kubeconfig: strings.Replace(with(`{token: "t"}`), "insecure-skip-tls-verify: true", "certificate-authority: /bin/sh", 1),
+			problem: `cluster "c" has certificate-authority, which is not supported`},
+		{name: "and what another context uses", kubeconfig: strings.Replace(with(`{token: "t"}`), "users: [", "users: [{name: v, user: {tokenFile: /bin/sh}}, ", 1),
+			problem: `user "v" has tokenFile`},
+		{name: "what is no kubeconfig is an error", kubeconfig: "no: kubeconfig", problem: "reading the kubeconfig in the Secret ns/red-kubeconfig: "},
+		{name: "so is an empty Secret", problem: "reading the kubeconfig in the Secret ns/red-kubeconfig: "},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			s := secret(tc.kubeconfig)
+			if tc.kubeconfig == "" {
+				s.Data = nil
+			}
+			config, err := RESTConfig(t.Context(), fake.NewFakeClient(s), red)
+			if tc.problem != "" {
+				Expect(err).To(MatchError(ContainSubstring(tc.problem)))
+				Expect(err).NotTo(MatchError(ContainSubstring("/bin/sh")), "what is in the Secret is not told")
+				Expect(config).To(BeNil())
+				return
+			}
+			Expect(err).NotTo(HaveOccurred())
+			Expect(config.Host).To(Equal("https://red.example.com"))
+			Expect(config.BearerToken).To(Equal("t"))
+			Expect(config.Timeout).To(Equal(10 * time.Second))
+		})
+	}
+}
+
+func TestAClusterWithoutAKubeconfig(t *testing.T) {
+	_, err := RESTConfig(t.Context(), fake.NewFakeClient(), red)
+	NewWithT(t).Expect(err).To(MatchError(ContainSubstring(`reading the kubeconfig in the Secret ns/red-kubeconfig: secrets "red-kubeconfig" not found`)))
+}
+
+func TestAKubeconfigLeadsToItsAPIServer(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer secret" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		_, _ = fmt.Fprint(w, `{"gitVersion": "v1.36.0"}`) // the client reports what is missing
+	}))
+	defer server.Close()
+	for _, token := range []string{"secret", "other"} {
+		config, err := RESTConfig(t.Context(), fake.NewFakeClient(secret(leadsTo(server.URL, "{token: "+token+"}"))), red)
+		Expect(err).NotTo(HaveOccurred())
+		d, err := discovery.NewDiscoveryClientForConfig(config)
+		Expect(err).NotTo(HaveOccurred())
+		version, err := d.ServerVersion()
+		if token == "other" {
+			Expect(err).To(HaveOccurred())
+			continue
+		}
+		Expect(err).NotTo(HaveOccurred())
+		Expect(version.GitVersion).To(Equal("v1.36.0"))
+	}
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package connect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	secretutil "sigs.k8s.io/cluster-api/util/secret"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// checkKubeconfig refuses a kubeconfig that takes anything from the machine on which Heirloom runs. Tenants may write
+// kubeconfigs, and choose the server that credentials are sent to: with a path they could have Heirloom's own token sent
+// there, and a plugin would be their program. Contexts that are not the current one are judged, too, as nobody needs them.
+func checkKubeconfig(raw []byte) error {
+	config, err := clientcmd.Load(raw)
+	if err != nil {
+		return fmt.Errorf("it cannot be read: %w", err)
+	}
+	var problems []string
+	refuse := func(kind, name, field, instead string, used bool) {
+		if used {
+			problems = append(problems, fmt.Sprintf("%s %q has %s, which is not supported (use %s)", kind, name, field, instead))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(config.Clusters)) {
+		refuse("cluster", name, "certificate-authority", "certificate-authority-data", config.Clusters[name].CertificateAuthority != "")
+	}
+	for _, name := range slices.Sorted(maps.Keys(config.AuthInfos)) {
+		user := config.AuthInfos[name]
+		refuse("user", name, "client-certificate", "client-certificate-data", user.ClientCertificate != "")
+		refuse("user", name, "client-key", "client-key-data", user.ClientKey != "")
+		refuse("user", name, "tokenFile", "token", user.TokenFile != "")
+		refuse("user", name, "exec", "credentials", user.Exec != nil)
+		refuse("user", name, "auth-provider", "credentials", user.AuthProvider != nil)
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(problems, "; "))
+}
+
+// kubeconfigs reads Secrets, and none with a kubeconfig that checkKubeconfig refuses. The ClusterCache reads through it.
+type kubeconfigs struct {
+	client.Reader
+	// refused, if there is one, is told which Cluster's was refused, and why.
+	refused func(context.Context, types.NamespacedName, error)
+}
+
+// Get implements client.Reader.
+func (k kubeconfigs) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	if err := k.Reader.Get(ctx, key, object, options...); err != nil {
+		return err
+	}
+	cluster, isKubeconfig := strings.CutSuffix(key.Name, "-"+string(secretutil.Kubeconfig))
+	stored, isSecret := object.(*corev1.Secret)
+	if !isKubeconfig || !isSecret {
+		return nil
+	}
+	err := checkKubeconfig(stored.Data[secretutil.KubeconfigDataName])
+	if err == nil {
+		return nil
+	}
+	if k.refused != nil {
+		k.refused(ctx, types.NamespacedName{Namespace: key.Namespace, Name: cluster}, err)
+	}
+	return fmt.Errorf("it is refused: %w", err)
+}

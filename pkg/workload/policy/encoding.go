@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+const (
+	// format is the version of the encoding, which the package comment describes.
+	format    = "1"
+	formatKey = "format"
+	// partKey is there where the parameters are in several parts.
+	partKey = "part"
+
+	machinePrefix, indexPrefix, contentPrefix = "m.", "i.", "c."
+
+	// ending matches the last one or two characters of those that a data key may have. The policy has it too.
+	ending = `[-._a-zA-Z0-9]{1,2}$`
+
+	// guardLine is the first line of a content that brings the guard.
+	guardLine = "guard"
+
+	// kubeletsShare is how much of the room for annotations is left to the kubelet and to others.
+	kubeletsShare = 32 << 10
+)
+
+// contentOf encodes what a Node gets from its Machine at its registration. Where there is no room for the kubelet's annotations
+// beside the Machine's, those stay away, as an API server would refuse the Node.
+func contentOf(m *capi.Machine, policy inherit.Policy) string {
+	const kubelets = "" // which is no annotation's key
+	room := map[string]string{kubelets: strings.Repeat(" ", kubeletsShare)}
+	// What is left out is reported where the Machine itself, or later its Node, is seen to.
+	state, _ := policy.Node(inherit.SourceOfMachine(m), inherit.NodeState{Annotations: room}, inherit.Kubelet)
+	delete(state.Annotations, kubelets)
+	lines := []string{"", joinMap(state.Labels), ""}
+	taints := state.Taints
+	if _, guarded := state.Annotations[inherit.UninitializedAnnotation]; guarded {
+		lines[0] = guardLine
+		taints = taint.Remove(taints, taint.IDOf(clusterv1.NodeUninitializedTaint))
+		delete(state.Annotations, inherit.UninitializedAnnotation)
+	}
+	lines[2] = joinTaints(taints)
+	escape := strings.NewReplacer("%", "%25", "\n", "%0A")
+	for _, key := range slices.Sorted(maps.Keys(state.Annotations)) {
+		lines = append(lines, key+"="+escape.Replace(state.Annotations[key]))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func joinMap(m map[string]string) string {
+	pairs := make([]string, 0, len(m))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		pairs = append(pairs, key+"="+m[key])
+	}
+	return strings.Join(pairs, ",")
+}
+
+// joinTaints keeps the order, in which the taints go to the Node. There is always an equals sign, for the policy's sake.
+func joinTaints(taints []corev1.Taint) string {
+	all := make([]string, 0, len(taints))
+	for _, t := range taints {
+		all = append(all, t.Key+"="+t.Value+":"+string(t.Effect))
+	}
+	return strings.Join(all, ",")
+}
+
+// machineLines encodes by what a Machine is found, behind the number of its content.
+func machineLines(m *capi.Machine, content string) string {
+	return strings.Join(append([]string{content, m.Spec.ProviderID, m.Status.NodeRef.Name}, namesOf(m)...), "\n")
+}
+
+// namesOf returns the names and addresses of a Machine, each once.
+func namesOf(m *capi.Machine) []string {
+	names := inherit.MachineNames(m)
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// findable reports whether a Node can be found to be this Machine. What has a line break in it is no Node's.
+func findable(m *capi.Machine) bool {
+	keys := keysOf(m)
+	return len(keys) > 0 && !slices.ContainsFunc(keys, func(key string) bool { return strings.Contains(key, "\n") })
+}
+
+// keysOf returns what a Node may bring by which it is found to be this Machine.
+func keysOf(m *capi.Machine) []string {
+	keys := append([]string{m.Spec.ProviderID, m.Status.NodeRef.Name}, namesOf(m)...)
+	return slices.DeleteFunc(keys, func(key string) bool { return key == "" })
+}
+
+// indexesOf returns the data keys under which the Machine is looked up, each once.
+func indexesOf(m *capi.Machine, ending *regexp.Regexp) []string {
+	var indexes []string
+	for _, key := range keysOf(m) {
+		first, _, _ := strings.Cut(key, ".")
+		indexes = append(indexes, indexPrefix+ending.FindString(key)+"."+ending.FindString(first))
+	}
+	slices.Sort(indexes)
+	return slices.Compact(indexes)
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
+)
+
+// TestTheFormatIsTheDocumentedOne fails with every change of the encoding. It takes another version of the format: API
+// servers go on with the policy that they have until they have seen both of the new objects.
+func TestTheFormatIsTheDocumentedOne(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	worker := instance(7)
+	worker.Labels = map[string]string{"node.cluster.x-k8s.io/a": "1", "node.cluster.x-k8s.io/b": "", "node-role.kubernetes.io/withheld": ""}
+	worker.Annotations = map[string]string{
+		"node.cluster.x-k8s.io/odd": "two\nlines, 100%", "taints.heirloom.dev/initialize": "a-b:NoExecute,a=1:NoSchedule",
+	}
+	same := worker.DeepCopy()
+	same.Name, same.Spec.ProviderID, same.Status = "workers-00008", "", capi.MachineStatus{NodeRef: capi.NodeRef{Name: "α"}}
+	controller := &capi.Machine{ObjectMeta: metav1.ObjectMeta{Name: "controller", Labels: map[string]string{clusterv1.MachineControlPlaneLabel: ""}}}
+	controller.Spec.ProviderID = "p://1/α"
+	paused := controller.DeepCopy()
+	paused.Name, paused.Annotations = "paused", map[string]string{clusterv1.PausedAnnotation: ""}
+	nobody := &capi.Machine{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}
+
+	parts, err := policy.Parameters("somewhere", fleet, []*capi.Machine{nobody, same, worker, paused, controller}, inherit.Policy{}, nil, 1)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(parts).To(HaveLen(1))
+	parameters := parts[0]
+	Expect(parameters.Namespace).To(Equal("somewhere"))
+	Expect(parameters.Annotations).To(HaveKeyWithValue("heirloom.dev/cluster", "fleet/prod"))
+	Expect(parameters.Data).To(Equal(map[string]string{
+		"format": "1",
+		"c.1":    "\n\n\ncluster.x-k8s.io/taints-from-machine=",
+		"c.2": "guard\nnode.cluster.x-k8s.io/a=1,node.cluster.x-k8s.io/b=\na=1:NoSchedule,a-b=:NoExecute,number=7:NoSchedule\n" +
+			"cluster.x-k8s.io/annotations-from-machine=node.cluster.x-k8s.io/odd\n" +
+			"cluster.x-k8s.io/labels-from-machine=node.cluster.x-k8s.io/a,node.cluster.x-k8s.io/b\n" +
+			"cluster.x-k8s.io/taints-from-machine=number:NoSchedule\n" +
+			"node.cluster.x-k8s.io/odd=two%0Alines, 100%25",
+		"m.0":     "1\np://1/α\n",
+		"m.1":     "\np://1/α\n",
+		"m.2":     "2\naws:///eu-central-1a/i-0000000000000d889\n\n10.0.0.7\nip-10-0-0-7.eu-central-1.compute.internal\nworkers-00007",
+		"m.3":     "2\n\nα",
+		"i..":     "0,1,3",
+		"i.89.89": "2",
+		"i..7.10": "2",
+		"i.al.-7": "2",
+		"i.07.07": "2",
+	}))
+}
+
+// A line break would make one Machine look like another. No Node has one in its name or its providerID.
+func TestMachinesWithLineBreaksAreLeftOut(t *testing.T) {
+	for _, change := range []func(*capi.Machine){
+		func(m *capi.Machine) { m.Spec.ProviderID = "a\nb" },
+		func(m *capi.Machine) { m.Status.NodeRef.Name = "a\nb" },
+		func(m *capi.Machine) { m.Status.Addresses[0].Address = "a\nb" },
+	} {
+		m := instance(1)
+		change(m)
+		NewWithT(t).Expect(parametersOf(t, m).Data).To(Equal(parametersOf(t).Data))
+	}
+}
+
+// A Node that an API server refuses never comes to be. Better one that has nothing but its taints.
+func TestNothingIsBroughtThatAnAPIServerWouldRefuse(t *testing.T) {
+	everything := inherit.Policy{AdditionalLabels: []*regexp.Regexp{regexp.MustCompile("")}, AdditionalAnnotations: []*regexp.Regexp{regexp.MustCompile("")}}
+	for _, tc := range []struct {
+		name   string
+		change func(*capi.Machine)
+		fine   bool
+	}{
+		{name: "many annotations", change: func(m *capi.Machine) { m.Annotations["node.cluster.x-k8s.io/a"] = strings.Repeat("a", 200<<10) }, fine: true},
+		{name: "so many annotations that there is no room for the kubelet's", change: func(m *capi.Machine) { m.Annotations["node.cluster.x-k8s.io/a"] = strings.Repeat("a", 240<<10) }},
+		{name: "so many keys that their record is too much", change: func(m *capi.Machine) {
+			for number := range 5000 {
+				m.Annotations[fmt.Sprintf("node.cluster.x-k8s.io/%d", number)] = ""
+			}
+		}},
+		{name: "a label with a value that cannot be", change: func(m *capi.Machine) { m.Labels["team"] = "a b" }},
+		{name: "a label with a comma", change: func(m *capi.Machine) { m.Labels["team"] = "a,b=c" }},
+		{name: "a label with a key that cannot be", change: func(m *capi.Machine) { m.Labels["a/b/c"] = "" }},
+		{name: "an annotation with a key that cannot be", change: func(m *capi.Machine) { m.Annotations["a=b"] = "" }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			m := instance(1)
+			m.Labels, m.Annotations = map[string]string{}, map[string]string{}
+			tc.change(m)
+			parameters, err := policy.Parameters("x", fleet, []*capi.Machine{m}, everything, nil, 1)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(parameters[0].Data).To(HaveKey("m.0"), "it is a candidate")
+			node := newEvaluator(t).register(nodeNamed(m.Name), parameters...)
+			Expect(node.Spec.Taints).To(ContainElement(HaveField("Key", "number")))
+			brought := append(slices.Collect(maps.Keys(node.Labels)), slices.Collect(maps.Keys(node.Annotations))...)
+			for _, key := range slices.Concat(slices.Collect(maps.Keys(m.Labels)), slices.Collect(maps.Keys(m.Annotations))) {
+				Expect(slices.Contains(brought, key)).To(Equal(tc.fine), key)
+			}
+			node.Annotations["kubelet"] = strings.Repeat("x", 30<<10)
+			Expect(apivalidation.ValidateAnnotations(node.Annotations, nil)).To(BeEmpty())
+			Expect(metav1validation.ValidateLabels(node.Labels, nil)).To(BeEmpty())
+		})
+	}
+}

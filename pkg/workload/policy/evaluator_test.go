@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/cel/environment"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
+)
+
+// evaluator does what an API server does with the policy, with the API server's own code.
+type evaluator struct {
+	t        *testing.T
+	compiler *cel.CompositedCompiler
+	matcher  matchconditions.Matcher
+	patcher  patch.Patcher
+}
+
+func newEvaluator(t *testing.T) *evaluator {
+	t.Helper()
+	Expect := NewWithT(t).Expect
+	p := policy.AdmissionPolicy()
+	declarations := cel.OptionalVariableDeclarations{HasParams: true, HasAuthorizer: true}
+	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	Expect(err).NotTo(HaveOccurred())
+	for _, v := range p.Spec.Variables {
+		result := compiler.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression}, declarations, environment.NewExpressions)
+		if result.Error != nil {
+			t.Fatalf("variable %s: %v", v.Name, result.Error)
+		}
+	}
+	var conditions []cel.ExpressionAccessor
+	for _, c := range p.Spec.MatchConditions {
+		conditions = append(conditions, (*matchconditions.MatchCondition)(&c))
+	}
+	matcher := matchconditions.NewMatcher(compiler.CompileCondition(conditions, declarations, environment.NewExpressions),
+		p.Spec.FailurePolicy, "policy", "mutate", p.Name)
+	declarations.HasPatchTypes = true
+	mutation := compiler.CompileMutatingEvaluator(&patch.JSONPatchCondition{Expression: p.Spec.Mutations[0].JSONPatch.Expression},
+		declarations, environment.NewExpressions)
+	Expect(mutation.CompilationErrors()).To(BeEmpty())
+	return &evaluator{t: t, compiler: compiler, matcher: matcher, patcher: patch.NewJSONPatcher(mutation)}
+}
+
+// matches reports whether the policy is for this user's create of the Node. The error is what an API server ignores.
+func (e *evaluator) matches(node *corev1.Node, parameters *corev1.ConfigMap, u user.Info) (bool, error) {
+	result := e.matcher.Match(e.context(), attributes(node, u), parameters, nil)
+	return result.Matches, result.Error
+}
+
+// register returns the Node as it is after its kubelet's create. The policy is invoked once for each part of the parameters,
+// and each time sees what the parts before have made of the Node.
+func (e *evaluator) register(node *corev1.Node, parts ...*corev1.ConfigMap) *corev1.Node {
+	e.t.Helper()
+	kubelet := &user.DefaultInfo{Name: "system:node:" + node.Name, Groups: []string{user.NodesGroup, user.AllAuthenticated}}
+	Expect := NewWithT(e.t).Expect
+	for _, parameters := range parts {
+		matches, err := e.matches(node, parameters, kubelet)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(matches).To(BeTrue())
+		node, err = e.patch(node, parameters, celconfig.RuntimeCELCostBudget)
+		Expect(err).NotTo(HaveOccurred(), "Node %+v", node)
+	}
+	return node
+}
+
+func (e *evaluator) patch(node *corev1.Node, parameters *corev1.ConfigMap, budget int64) (*corev1.Node, error) {
+	result, err := e.patcher.Patch(e.context(), patch.Request{
+		MatchedResource:     corev1.SchemeGroupVersion.WithResource("nodes"),
+		VersionedAttributes: attributes(node, &user.DefaultInfo{}),
+		ObjectInterfaces:    admission.NewObjectInterfacesFromScheme(clientgoscheme.Scheme),
+		OptionalVariables:   cel.OptionalVariableBindings{VersionedParams: parameters},
+	}, budget)
+	if err != nil {
+		return nil, err
+	}
+	return result.(*corev1.Node), nil
+}
+
+func (e *evaluator) context() context.Context {
+	return e.compiler.CreateContext(e.t.Context())
+}
+
+func attributes(node *corev1.Node, u user.Info) *admission.VersionedAttributes {
+	node = node.DeepCopy()
+	kind := corev1.SchemeGroupVersion.WithKind("Node")
+	node.SetGroupVersionKind(kind)
+	record := admission.NewAttributesRecord(node, nil, kind, "", node.Name, corev1.SchemeGroupVersion.WithResource("nodes"),
+		"", admission.Create, &metav1.CreateOptions{}, false, u)
+	return &admission.VersionedAttributes{Attributes: record, VersionedKind: kind, VersionedObject: node}
+}
+
+func TestThePolicyIsForKubeletsAndTheirOwnNodes(t *testing.T) {
+	e := newEvaluator(t)
+	parameters := parametersOf(t)
+	other := parametersOf(t)
+	other.Data["format"] = "2"
+	empty := &corev1.ConfigMap{}
+	for _, tc := range []struct {
+		name       string
+		parameters *corev1.ConfigMap
+		user       user.DefaultInfo
+		want       bool
+	}{
+		{name: "a kubelet creates its Node", parameters: parameters, user: user.DefaultInfo{Name: "system:node:a", Groups: []string{"system:authenticated", "system:nodes"}}, want: true},
+		{name: "a kubelet creates another's Node", parameters: parameters, user: user.DefaultInfo{Name: "system:node:b", Groups: []string{"system:nodes"}}},
+		{name: "an administrator creates a Node", parameters: parameters, user: user.DefaultInfo{Name: "kubernetes-admin", Groups: []string{"system:authenticated", "system:masters"}}},
+		{name: "somebody else is in the group of kubelets", parameters: parameters, user: user.DefaultInfo{Name: "a", Groups: []string{"system:nodes"}}},
+		{name: "somebody has a kubelet's name only", parameters: parameters, user: user.DefaultInfo{Name: "system:node:a", Groups: []string{"system:masters"}}},
+		{name: "somebody is in no group at all", parameters: parameters, user: user.DefaultInfo{Name: "system:node:a"}},
+		{name: "the parameters are of another format", parameters: other, user: user.DefaultInfo{Name: "system:node:a", Groups: []string{"system:nodes"}}},
+		{name: "the parameters are empty", parameters: empty, user: user.DefaultInfo{Name: "system:node:a", Groups: []string{"system:nodes"}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			matches, err := e.matches(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, tc.parameters, &tc.user)
+			NewWithT(t).Expect(err).NotTo(HaveOccurred())
+			NewWithT(t).Expect(matches).To(Equal(tc.want))
+		})
+	}
+}
+
+// A NoExecute taint counts from the time that is in it.
+func TestATaintThatIsRightIsLeftAsItIs(t *testing.T) {
+	m := instance(1)
+	m.Spec.Taints[0].Effect, m.Spec.Taints[0].Value = corev1.TaintEffectNoExecute, ""
+	node := nodeNamed(m.Name)
+	node.Spec.Taints = []corev1.Taint{{Key: m.Spec.Taints[0].Key, Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: time.Unix(1_800_000_000, 0)}}}
+	got := newEvaluator(t).register(node, parametersOf(t, m))
+	NewWithT(t).Expect(got.Spec.Taints[:1]).To(Equal(node.Spec.Taints))
+	NewWithT(t).Expect(got.Annotations).NotTo(BeEmpty(), "it has been found")
+}
+
+func TestThePolicyFailsOpenAndIsForCreatesOnly(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	p, binding := policy.AdmissionPolicy(), policy.Binding("somewhere", 4)
+	Expect(*p.Spec.FailurePolicy).To(Equal(admissionregistrationv1.Ignore))
+	Expect(p.Spec.ReinvocationPolicy).To(Equal(admissionregistrationv1.IfNeededReinvocationPolicy))
+	Expect(p.Spec.MatchConstraints.ResourceRules).To(HaveLen(1))
+	rule := p.Spec.MatchConstraints.ResourceRules[0]
+	Expect(rule.Operations).To(Equal([]admissionregistrationv1.OperationType{admissionregistrationv1.Create}))
+	Expect(rule.Resources).To(Equal([]string{"nodes"}), "never nodes/status")
+	selector, err := metav1.LabelSelectorAsSelector(p.Spec.MatchConstraints.ObjectSelector)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(selector.Matches(k8slabels.Set{"kubernetes.io/os": "linux"})).To(BeTrue())
+	Expect(selector.Matches(k8slabels.Set{inherit.IgnoreLabel: ""})).To(BeTrue(), "no kubelet can opt its Node out")
+	Expect(*binding.Spec.ParamRef.ParameterNotFoundAction).To(Equal(admissionregistrationv1.AllowAction))
+	Expect(binding.Spec.ParamRef.Namespace).To(Equal("somewhere"))
+	Expect(binding.Spec.ParamRef.Name).To(BeEmpty())
+	Expect(binding.Spec.ParamRef.Selector.MatchLabels).To(HaveKeyWithValue("heirloom.dev/parts", "4"))
+	names := make([]string, 0, len(p.Spec.Variables))
+	for _, v := range p.Spec.Variables {
+		names = append(names, v.Name)
+		Expect(v.Expression).NotTo(MatchRegexp(`[A-Z]{4,}`), "every constant is filled in")
+	}
+	slices.Sort(names)
+	Expect(slices.Compact(names)).To(HaveLen(len(p.Spec.Variables)))
+}

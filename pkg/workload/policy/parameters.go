@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+const (
+	// ClusterAnnotation names the Cluster, as <namespace>/<name>, that parameters are about.
+	ClusterAnnotation = "heirloom.dev/cluster"
+
+	// maxValues is how much the API server takes as the values of a ConfigMap.
+	maxValues = 1 << 20
+	// maxObject is less than etcd's limit of 1.5 MiB, because there is more to an object than what is counted.
+	maxObject = 1_400_000
+	// perKey is what a data key takes beside itself and its value: it is in managedFields once more.
+	perKey = 24
+)
+
+// NoRoomError says that the parameters had no room for some Machines. Their Nodes get what they inherit from the loop.
+type NoRoomError struct {
+	// Cluster is the one that has so many.
+	Cluster types.NamespacedName
+	// Machines is how many were left out.
+	Machines int
+}
+
+// Error implements error.
+func (e *NoRoomError) Error() string {
+	return fmt.Sprintf("the parameters of the admission policy of Cluster %s have no room for %d of its Machines", e.Cluster, e.Machines)
+}
+
+// Parameters returns the parameters of a Cluster: what the Node of each of its Machines gets at its registration. They are
+// in as many parts as their size asks for; bound is how many the API server looks at by now, 1 where there are none yet.
+//
+// machines are all that the Cluster has, as they will be once they have inherited; also those that are left alone, because
+// a Node that may be one of them must not be taken for another. Those of which registered says that their Node has been
+// initialized are left out; it may be nil. The error is a NoRoomError, and the parameters are good beside it.
+func Parameters(
+	namespace string, cluster types.NamespacedName, machines []*capi.Machine, policy inherit.Policy, registered func(*capi.Machine) bool, bound int,
+) ([]*corev1.ConfigMap, error) {
+	entries := entriesOf(machines, policy, registered)
+	return inParts(partsFor(entries, bound), namespace, cluster, entries)
+}
+
+// inParts returns the parameters in so many parts.
+func inParts(parts int, namespace string, cluster types.NamespacedName, entries []entry) ([]*corev1.ConfigMap, error) {
+	collected := make([]*parameters, parts)
+	for i := range collected {
+		collected[i] = newParameters()
+		if parts > 1 {
+			collected[i].set(partKey, fmt.Sprintf("%d/%d", i, parts))
+		}
+	}
+	leftOut := 0
+	for i, places := range place(entries, parts) {
+		has := true
+		for _, part := range places {
+			has = collected[part].addOrLeaveOut(entries[i]) && has
+		}
+		if !has {
+			leftOut++
+		}
+	}
+	objects := make([]*corev1.ConfigMap, 0, parts)
+	for i, p := range collected {
+		objects = append(objects, &corev1.ConfigMap{
+			TypeMeta: metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "ConfigMap"},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: namespace, Name: partName(i, parts), Labels: partLabels(parts),
+				Annotations: map[string]string{ClusterAnnotation: cluster.String()},
+			},
+			Data: p.data,
+		})
+	}
+	if leftOut > 0 {
+		return objects, &NoRoomError{Cluster: cluster, Machines: leftOut}
+	}
+	return objects, nil
+}
+
+// entry is a Machine and what its Node gets, which may be nothing.
+type entry struct {
+	machine *capi.Machine
+	content string
+}
+
+func entriesOf(machines []*capi.Machine, policy inherit.Policy, registered func(*capi.Machine) bool) []entry {
+	var entries []entry
+	for _, m := range sorted(machines) {
+		// As long as its Node exists, no kubelet can create another one that is this Machine.
+		if !findable(m) || m.Status.NodeRef.Name != "" && registered != nil && registered(m) {
+			continue
+		}
+		content := ""
+		if _, skipped := policy.SkipsNode(m, &capi.Cluster{}); !skipped { // a Cluster that is skipped gets no parameters
+			content = contentOf(m, policy)
+		}
+		entries = append(entries, entry{machine: m, content: content})
+	}
+	return entries
+}
+
+// sorted makes the numbers of Machines independent of the order in which they were listed.
+func sorted(machines []*capi.Machine) []*capi.Machine {
+	all := slices.Clone(machines)
+	slices.SortStableFunc(all, func(a, b *capi.Machine) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Spec.ProviderID, b.Spec.ProviderID))
+	})
+	return all
+}
+
+// parameters are the data of a ConfigMap while they are collected.
+type parameters struct {
+	data   map[string]string
+	ending *regexp.Regexp
+	// contents are the numbers of those that are there already. Nothing has none.
+	contents map[string]string
+	machines int
+	// values and object are how much there is by now, as the API server and etcd count it.
+	values, object int
+}
+
+func newParameters() *parameters {
+	p := &parameters{data: map[string]string{}, ending: regexp.MustCompile(ending), contents: map[string]string{"": ""}}
+	p.set(formatKey, format)
+	return p
+}
+
+// add adds a Machine with its content, which may be empty, or reports that there is no room.
+func (p *parameters) add(m *capi.Machine, content string) bool {
+	number, known := p.contents[content]
+	if !known {
+		number = strconv.Itoa(len(p.contents))
+	}
+	lines, indexes := machineLines(m, number), indexesOf(m, p.ending)
+	more, keys := len(lines), 1+len(indexes)
+	if !known {
+		more, keys = more+len(content), keys+1
+	}
+	// Numbers and keys are short; that they are a little shorter than counted here does not matter.
+	const longest = 8
+	more += longest * len(indexes)
+	if p.values+more > maxValues || p.object+more+keys*(2*longest+perKey) > maxObject {
+		return false
+	}
+	if !known {
+		p.contents[content] = number
+		p.set(contentPrefix+number, content)
+	}
+	machine := strconv.Itoa(p.machines)
+	p.machines++
+	p.set(machinePrefix+machine, lines)
+	for _, index := range indexes {
+		if list, ok := p.data[index]; ok {
+			p.set(index, list+","+machine)
+		} else {
+			p.set(index, machine)
+		}
+	}
+	return true
+}
+
+// addOrLeaveOut reports whether there was room. A Machine for which there was none still is a candidate, so that its Node is
+// not taken for another, if there is room for that at least.
+func (p *parameters) addOrLeaveOut(e entry) bool {
+	if p.add(e.machine, e.content) {
+		return true
+	}
+	p.add(e.machine, "")
+	return false
+}
+
+func (p *parameters) set(key, value string) {
+	before, ok := p.data[key]
+	if !ok {
+		p.object += 2*len(key) + perKey
+	}
+	p.values += len(value) - len(before)
+	p.object += len(value) - len(before)
+	p.data[key] = value
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"strconv"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/ownership"
+)
+
+const (
+	// PartsLabel says in how many parts the parameters are that a ConfigMap is one of. The binding selects by it, so that an
+	// API server looks at all parts of one division, and of no other.
+	PartsLabel = "heirloom.dev/parts"
+
+	// maxParts bounds how often the policy is evaluated for a Node: once for each part.
+	maxParts = 16
+	// partSize is how large a part may be on average before there are twice as many. A change of one Machine writes one part.
+	partSize = 64 << 10
+	// perMachine is what the parameters of a Machine take beside its lines and its content: keys and indexes.
+	perMachine = 64
+)
+
+// partsFor returns in how many parts the parameters are to be. When the number changes all are written, so there are fewer
+// than now only once that is likely to last.
+func partsFor(entries []entry, now int) int {
+	if now < 1 || now > maxParts {
+		now = 1
+	}
+	parts, size := 1, sizeOf(entries)
+	for parts < min(maxParts, len(entries)) && size > parts*partSize {
+		parts *= 2
+	}
+	if parts < now && size > now*partSize/4 {
+		return now
+	}
+	return parts
+}
+
+// sizeOf estimates how large the parameters are, whatever the number of parts.
+func sizeOf(entries []entry) int {
+	size, contents := 0, map[string]bool{}
+	for _, e := range entries {
+		size += perMachine + len(machineLines(e.machine, ""))
+		if !contents[e.content] {
+			contents[e.content] = true
+			size += len(e.content)
+		}
+	}
+	return size
+}
+
+// place returns for each entry the parts that it is in: one, which its name decides, so that it stays there.
+//
+// Machines that a Node could be mistaken for one another by are together, because an expression sees one part alone: they
+// have a providerID, the name of a Node, a name or an address in common. And who has a Node but no providerID is everywhere
+// with those: it counts before a Machine with the Node's providerID, which may be in any part.
+func place(entries []entry, parts int) [][]int {
+	groups := groupsOf(entries)
+	everywhere := map[int]bool{}
+	for i, e := range entries {
+		if e.machine.Status.NodeRef.Name != "" && e.machine.Spec.ProviderID == "" {
+			everywhere[groups[i]] = true
+		}
+	}
+	all := make([]int, parts)
+	for i := range all {
+		all[i] = i
+	}
+	places := make([][]int, len(entries))
+	for i := range entries {
+		if everywhere[groups[i]] {
+			places[i] = all
+			continue
+		}
+		first := entries[groups[i]].machine
+		hash := fnv.New32a()
+		_, _ = hash.Write([]byte(first.Namespace + "/" + first.Name)) // a hash takes everything
+		part := int(hash.Sum32() % uint32(parts))                     //nolint:gosec // there are few
+		places[i] = all[part : part+1]
+	}
+	return places
+}
+
+// groupsOf returns for each entry the number of the first one that it is together with: the two have something in common by
+// which a Node is found, or both have with a third.
+func groupsOf(entries []entry) []int {
+	groups, known := make([]int, len(entries)), map[string]int{}
+	root := func(i int) int {
+		for groups[i] != i {
+			groups[i] = groups[groups[i]]
+			i = groups[i]
+		}
+		return i
+	}
+	for i, e := range entries {
+		groups[i] = i
+		for _, key := range keysOf(e.machine) {
+			other, there := known[key]
+			if !there {
+				known[key] = i
+				continue
+			}
+			a, b := root(i), root(other)
+			groups[max(a, b)] = min(a, b)
+		}
+	}
+	for i := range groups {
+		groups[i] = root(i)
+	}
+	return groups
+}
+
+// partName returns the name of a part's ConfigMap.
+func partName(part, parts int) string {
+	if parts == 1 {
+		return Name
+	}
+	return fmt.Sprintf("%s-%d-of-%d", Name, part+1, parts)
+}
+
+func partLabels(parts int) map[string]string {
+	all := maps.Clone(labels())
+	all[PartsLabel] = strconv.Itoa(parts)
+	return all
+}
+
+// bindingOf returns the binding among what exists, or nil.
+func bindingOf(existing []client.Object) *admissionregistrationv1.MutatingAdmissionPolicyBinding {
+	for _, object := range existing {
+		if binding, ok := object.(*admissionregistrationv1.MutatingAdmissionPolicyBinding); ok && binding.Name == Name {
+			return binding
+		}
+	}
+	return nil
+}
+
+// changedAt returns when Heirloom changed the binding last, by the clock of its API server; zero where that is not known.
+func changedAt(binding *admissionregistrationv1.MutatingAdmissionPolicyBinding) time.Time {
+	var last time.Time
+	for _, entry := range binding.ManagedFields {
+		if entry.Manager == ownership.Manager && entry.Time != nil && entry.Time.After(last) {
+			last = entry.Time.Time
+		}
+	}
+	return last
+}
+
+// boundParts returns how many parts a binding selects; 1 where it does not say.
+func boundParts(binding *admissionregistrationv1.MutatingAdmissionPolicyBinding) int {
+	if binding == nil || binding.Spec.ParamRef == nil || binding.Spec.ParamRef.Selector == nil {
+		return 1
+	}
+	parts, err := strconv.Atoi(binding.Spec.ParamRef.Selector.MatchLabels[PartsLabel])
+	if err != nil {
+		return 1
+	}
+	return parts
+}

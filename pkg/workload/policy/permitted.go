@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"context"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/workload/objects"
+)
+
+// Served reports whether the API server of a workload cluster knows policies of this kind. The client's mapping of kinds
+// answers: once they are known that costs nothing, and until then one request.
+func Served(workload client.Client) (bool, error) {
+	kind := schema.GroupKind{Group: admissionregistrationv1.GroupName, Kind: "MutatingAdmissionPolicy"}
+	_, err := workload.RESTMapper().RESTMapping(kind, admissionregistrationv1.SchemeGroupVersion.Version)
+	if meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking for MutatingAdmissionPolicies in the workload cluster: %w", err)
+	}
+	return true, nil
+}
+
+// Try asks, by dry runs, whether the policy and its binding may be written in a workload cluster, and returns the API
+// server's answer. Nothing is written: without it, parameters would come and go that no policy reads.
+func Try(ctx context.Context, workload client.Client) error {
+	for _, object := range []client.Object{AdmissionPolicy(), Binding(DefaultNamespace, 1)} {
+		config, err := digested(object)
+		if err != nil {
+			return err
+		}
+		if err := objects.Apply(ctx, workload, config, client.DryRunAll); err != nil {
+			return fmt.Errorf("trying to apply %s %s: %w", config.GetObjectKind().GroupVersionKind().Kind, config.GetName(), err)
+		}
+	}
+	return nil
+}

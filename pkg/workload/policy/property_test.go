@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
+)
+
+var fleet = types.NamespacedName{Namespace: "fleet", Name: "prod"}
+
+func parametersOf(t *testing.T, machines ...*capi.Machine) *corev1.ConfigMap {
+	t.Helper()
+	parts := partsOf(t, machines...)
+	NewWithT(t).Expect(parts).To(HaveLen(1))
+	return parts[0]
+}
+
+// partsOf are the parameters of so many Machines that they are in several parts.
+func partsOf(t *testing.T, machines ...*capi.Machine) []*corev1.ConfigMap {
+	t.Helper()
+	parts, err := policy.Parameters("heirloom-nodes", fleet, machines, inherit.Policy{}, nil, 1)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return parts
+}
+
+// dice makes Machines and Nodes out of few words, so that they meet often.
+type dice struct{ *rand.Rand }
+
+func (d dice) pick(words ...string) string { return words[d.IntN(len(words))] }
+
+func (d dice) chance(n int) bool { return d.IntN(n) == 0 }
+
+func (d dice) providerID() string {
+	return d.pick("", "", "aws:///z/i-1", "aws:///z/i-2", "x://α/ß", "azure:///a.b/c/0", "p://-", "1")
+}
+
+func (d dice) name() string {
+	return d.pick("a", "b", "c", "ip-10-0-0-1.eu.compute.internal", "10.0.0.1", "10.0.1.1", "fd00::1", "α", "n.", "a%0Ab")
+}
+
+func (d dice) nodeName() string { return d.pick("a", "b", "c", "ip-10-0-0-1.eu.compute.internal") }
+
+func (d dice) map_(keys ...string) map[string]string {
+	m := map[string]string{}
+	for _, key := range keys {
+		if d.chance(3) {
+			m[key] = d.pick("", "1", "two")
+		}
+	}
+	return m
+}
+
+func (d dice) taints() string {
+	var taints []corev1.Taint
+	for range d.IntN(4) {
+		t, err := taint.Parse(d.pick("a", "a-b", "example.com/c") + d.pick("", "=1", "=2") + ":" + d.pick("NoSchedule", "NoExecute"))
+		if err != nil {
+			panic(err)
+		}
+		taints = append(taint.Remove(taints, taint.IDOf(t)), t)
+	}
+	return taint.FormatList(taints)
+}
+
+func (d dice) machine(number int) *capi.Machine {
+	m := &capi.Machine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "fleet", Name: fmt.Sprintf("m%d", number), UID: types.UID(fmt.Sprint(number)),
+		Labels: d.map_("node-role.kubernetes.io/w", "node-restriction.kubernetes.io/x", "node.cluster.x-k8s.io/y", "z.node.cluster.x-k8s.io/q",
+			"team", "topology.kubernetes.io/zone", clusterv1.MachineControlPlaneLabel),
+		Annotations: d.map_("node.cluster.x-k8s.io/a", "team", "other"),
+	}}
+	if d.chance(3) {
+		m.Annotations["node.cluster.x-k8s.io/odd"] = d.pick("a=b,c", "two\nlines\n", "100%0A%25", "'\"\\ α", "guard\n\n\nheirloom.dev/ignore=")
+	}
+	for name, annotation := range map[string]string{"always": taint.AlwaysAnnotation, "initialize": taint.InitializeAnnotation} {
+		if d.chance(3) {
+			m.Annotations[annotation] = d.taints() + d.pick("", ",broken", ",node.kubernetes.io/x:NoSchedule", ","+name+":PreferNoSchedule")
+		}
+	}
+	parsed, _ := taint.ParseList(d.taints())
+	for _, t := range parsed {
+		m.Spec.Taints = append(m.Spec.Taints, clusterv1.MachineTaint{
+			Key: t.Key, Value: t.Value, Effect: t.Effect, Propagation: clusterv1.MachineTaintPropagation(d.pick("Always", "OnInitialization")),
+		})
+	}
+	m.Spec.ProviderID = d.providerID()
+	if d.chance(4) {
+		m.Status.NodeRef.Name = d.nodeName()
+	}
+	for range d.IntN(3) {
+		m.Status.Addresses = append(m.Status.Addresses, clusterv1.MachineAddress{
+			Type: clusterv1.MachineAddressType(d.pick("Hostname", "InternalIP", "InternalDNS", "ExternalIP")), Address: d.name(),
+		})
+	}
+	if d.chance(8) {
+		m.Annotations[clusterv1.PausedAnnotation] = ""
+	}
+	return m
+}
+
+func (d dice) node() *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: d.nodeName()}}
+	if !d.chance(4) {
+		node.Labels = d.map_("kubernetes.io/hostname", "team", "node.cluster.x-k8s.io/y")
+	}
+	if !d.chance(3) {
+		node.Annotations = d.map_("mine", "node.cluster.x-k8s.io/a", "cluster.x-k8s.io/labels-from-machine", "cluster.x-k8s.io/annotations-from-machine",
+			"cluster.x-k8s.io/taints-from-machine", "heirloom.dev/labels-from-machine", "heirloom.dev/annotations-from-machine",
+			"heirloom.dev/taints-from-machine", "heirloom.dev/uninitialized")
+	}
+	node.Spec.ProviderID = d.providerID()
+	node.Spec.Taints, _ = taint.ParseList(d.taints() + d.pick("", ",node.cluster.x-k8s.io/uninitialized:NoSchedule",
+		",node.cluster.x-k8s.io/uninitialized:NoExecute", ",node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule"))
+	for range d.IntN(3) {
+		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{
+			Type: corev1.NodeAddressType(d.pick("Hostname", "InternalIP", "InternalDNS", "ExternalIP")), Address: d.name(),
+		})
+	}
+	return node
+}
+
+// expected is what the webhook would make of the Node: by inherit.Match and by inherit.Policy.Node.
+func expected(node *corev1.Node, machines []*capi.Machine, policy inherit.Policy) (inherit.NodeState, *capi.Machine) {
+	var all []capi.Machine
+	for _, m := range machines {
+		all = append(all, *m)
+	}
+	m := inherit.Match(node, all, true)
+	if m == nil {
+		return inherit.OfNode(node), nil
+	}
+	if _, skipped := policy.SkipsNode(m, &capi.Cluster{}); skipped {
+		return inherit.OfNode(node), nil
+	}
+	state, _ := policy.Node(inherit.SourceOfMachine(m), inherit.OfNode(node), inherit.Kubelet)
+	return state, m
+}
+
+// TestThePolicyEqualsTheRules holds for every fleet and every Node: the policy makes of the Node what the rules make of
+// it, and once more does not change it.
+func TestThePolicyEqualsTheRules(t *testing.T) {
+	t.Parallel()
+	e := newEvaluator(t)
+	d := dice{rand.New(rand.NewPCG(2026, 7))}
+	matched, ambiguous := 0, 0
+	for i := range 1000 {
+		var machines []*capi.Machine
+		for number := range d.IntN(6) {
+			machines = append(machines, d.machine(number))
+		}
+		rules := inherit.Policy{
+			ClusterAPITaints:      inherit.TaintPropagation(d.IntN(3)),
+			AdditionalLabels:      []*regexp.Regexp{regexp.MustCompile(d.pick("^$", "team", ".*"))},
+			AdditionalAnnotations: []*regexp.Regexp{regexp.MustCompile(d.pick("^$", "team", ".*"))},
+		}
+		node := d.node()
+		want, m := expected(node, machines, rules)
+		if m != nil {
+			matched++
+		} else if len(machines) > 1 {
+			ambiguous++
+		}
+		parameters, err := policy.Parameters("x", fleet, machines, rules, nil, 1)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+
+		once := e.register(node, parameters...)
+		if got := inherit.OfNode(once); !got.Equal(want) {
+			t.Fatalf("run %d: for Node %+v and Machine %+v\ngot  %+v\nwant %+v\nparameters %q", i, node, m, got, want, parameters)
+		}
+		if again := e.register(once, parameters...); !inherit.OfNode(again).Equal(want) {
+			t.Fatalf("run %d: to be invoked again changes the Node %+v\ngot  %+v\nwant %+v", i, node, inherit.OfNode(again), want)
+		}
+	}
+	NewWithT(t).Expect(matched).To(BeNumerically(">", 200), "the dice make Nodes that have Machines")
+	NewWithT(t).Expect(ambiguous).To(BeNumerically(">", 100), "the dice make Nodes that have none")
+}
+
+// TestParametersDoNotDependOnTheOrder keeps a list in another order from being written.
+func TestParametersDoNotDependOnTheOrder(t *testing.T) {
+	d := dice{rand.New(rand.NewPCG(2026, 8))}
+	var machines []*capi.Machine
+	for number := range 30 {
+		machines = append(machines, d.machine(number))
+	}
+	first := parametersOf(t, machines...)
+	for range 10 {
+		d.Shuffle(len(machines), func(i, j int) { machines[i], machines[j] = machines[j], machines[i] })
+		for _, m := range machines {
+			slices.Reverse(m.Status.Addresses)
+		}
+		NewWithT(t).Expect(parametersOf(t, machines...)).To(Equal(first))
+	}
+	NewWithT(t).Expect(slices.Collect(maps.Keys(first.Data))).To(HaveEach(MatchRegexp(`^[-._a-zA-Z0-9]+$`)))
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
+)
+
+// workload is the API server of a workload cluster that remembers what is asked of it.
+type workload struct {
+	client.WithWatch
+	*WithT
+	t             *testing.T
+	reads, writes []string
+	// written is how many bytes of parameters were applied.
+	written int
+	// fail is what a request fails with, and before what happens right before it, once; both by the request.
+	fail   map[string]error
+	before map[string]func()
+}
+
+func newWorkload(t *testing.T, objects ...client.Object) *workload {
+	t.Helper()
+	w := &workload{WithT: NewWithT(t), t: t, fail: map[string]error{}, before: map[string]func(){}}
+	w.WithWatch = fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithReturnManagedFields().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			named, ok := obj.(interface {
+				GetKind() string
+				GetName() string
+			})
+			w.Expect(ok).To(BeTrue())
+			w.writes = append(w.writes, "apply "+named.GetKind()+" "+named.GetName())
+			text, err := json.Marshal(obj)
+			w.Expect(err).NotTo(HaveOccurred())
+			w.written += len(text)
+			return w.request("apply "+named.GetKind(), func() error { return c.Apply(ctx, obj, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			kind := obj.GetObjectKind().GroupVersionKind().Kind
+			w.writes = append(w.writes, "delete "+kind+" "+obj.GetName())
+			return w.request("delete "+kind, func() error { return c.Delete(ctx, obj, opts...) })
+		},
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			return w.read("get "+typeOf(obj), func() error { return c.Get(ctx, key, obj, opts...) })
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			return w.read("list "+typeOf(list), func() error { return c.List(ctx, list, opts...) })
+		},
+	}).Build()
+	return w
+}
+
+// typeOf is the name of an object's type without its package.
+func typeOf(object any) string {
+	_, name, _ := strings.Cut(fmt.Sprintf("%T", object), ".")
+	return name
+}
+
+func (w *workload) read(request string, do func() error) error {
+	w.reads = append(w.reads, request)
+	return w.request(request, do)
+}
+
+func (w *workload) request(request string, do func() error) error {
+	if before := w.before[request]; before != nil {
+		delete(w.before, request)
+		before()
+	}
+	if err := w.fail[request]; err != nil {
+		return err
+	}
+	return do()
+}
+
+// expect makes what is expected with the writes that this takes, and hears of that of the binding.
+func (w *workload) expect(s policy.Syncer, writes []string, machines ...*capi.Machine) {
+	w.t.Helper()
+	w.writes = nil
+	registered, err := s.Ensure(w.t.Context(), w, fleet, machines, inherit.Policy{})
+	w.Expect(err).NotTo(HaveOccurred())
+	w.Expect(w.writes).To(Equal(writes))
+	w.Expect(registered).To(Equal(slices.Contains(writes, "apply MutatingAdmissionPolicyBinding nodes.heirloom.dev")))
+}
+
+func (w *workload) parameters(namespace string) map[string]string {
+	w.t.Helper()
+	parameters := &corev1.ConfigMap{}
+	w.Expect(w.Get(w.t.Context(), client.ObjectKey{Namespace: namespace, Name: policy.Name}, parameters)).To(Succeed())
+	return parameters.Data
+}
+
+func everything() []string {
+	return []string{
+		"apply Namespace heirloom-nodes", "apply ConfigMap nodes.heirloom.dev",
+		"apply MutatingAdmissionPolicy nodes.heirloom.dev", "apply MutatingAdmissionPolicyBinding nodes.heirloom.dev",
+	}
+}
+
+func parametersOnly() []string { return []string{"apply ConfigMap nodes.heirloom.dev"} }
+
+func policyOnly() []string { return []string{"apply MutatingAdmissionPolicy nodes.heirloom.dev"} }
+
+func TestOnlyWhatIsMissingOrDiffersIsWritten(t *testing.T) {
+	w := newWorkload(t)
+	var s policy.Syncer
+	machines := instances(3)
+	w.expect(s, everything(), machines...)
+	w.expect(s, nil, machines...)
+	w.expect(s, nil, machines[2], machines[0], machines[1])
+
+	machines[1].Labels = map[string]string{"node.cluster.x-k8s.io/new": ""}
+	w.expect(s, parametersOnly(), machines...)
+	w.expect(s, parametersOnly(), machines[:1]...)
+	w.Expect(w.parameters("heirloom-nodes")).To(Equal(parametersOf(t, machines[:1]...).Data), "what is not declared any more goes")
+	w.expect(s, nil, machines[:1]...)
+
+	binding := policy.Binding("", 1)
+	w.Expect(w.Delete(t.Context(), binding)).To(Succeed())
+	w.expect(s, []string{"apply MutatingAdmissionPolicyBinding nodes.heirloom.dev"}, machines[:1]...)
+	w.expect(s, nil, machines[:1]...)
+}
+
+func TestWhatSomebodyChangesIsPutBack(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		object client.Object
+		change func(client.Object)
+		writes []string
+	}{
+		{name: "parameters that are changed", object: &corev1.ConfigMap{}, change: func(o client.Object) { o.(*corev1.ConfigMap).Data["format"] = "9" }, writes: parametersOnly()},
+		{name: "parameters that are emptied", object: &corev1.ConfigMap{}, change: func(o client.Object) { o.(*corev1.ConfigMap).Data = nil }, writes: parametersOnly()},
+		{name: "parameters that are added to", object: &corev1.ConfigMap{}, change: func(o client.Object) { o.(*corev1.ConfigMap).Data["theirs"] = "1" }},
+		{name: "a label that is taken away", object: &corev1.ConfigMap{}, change: func(o client.Object) { o.SetLabels(nil) }, writes: parametersOnly()},
+		{name: "a label that is added", object: &corev1.ConfigMap{}, change: func(o client.Object) { o.GetLabels()["theirs"] = "1" }},
+		{name: "a policy that fails closed", object: &admissionregistrationv1.MutatingAdmissionPolicy{}, change: func(o client.Object) {
+			*o.(*admissionregistrationv1.MutatingAdmissionPolicy).Spec.FailurePolicy = admissionregistrationv1.Fail
+		}, writes: policyOnly()},
+		{name: "a policy for updates, too", object: &admissionregistrationv1.MutatingAdmissionPolicy{}, change: func(o client.Object) {
+			rule := &o.(*admissionregistrationv1.MutatingAdmissionPolicy).Spec.MatchConstraints.ResourceRules[0]
+			rule.Operations = append(rule.Operations, admissionregistrationv1.Update)
+		}, writes: policyOnly()},
+		{name: "a policy for the status of Nodes, too", object: &admissionregistrationv1.MutatingAdmissionPolicy{}, change: func(o client.Object) {
+			rule := &o.(*admissionregistrationv1.MutatingAdmissionPolicy).Spec.MatchConstraints.ResourceRules[0]
+			rule.Resources = append(rule.Resources, "nodes/status")
+		}, writes: policyOnly()},
+		{name: "a policy with another's mutation", object: &admissionregistrationv1.MutatingAdmissionPolicy{}, change: func(o client.Object) {
+			spec := &o.(*admissionregistrationv1.MutatingAdmissionPolicy).Spec
+			spec.Mutations = append(spec.Mutations, *spec.Mutations[0].DeepCopy())
+		}, writes: policyOnly()},
+		{name: "a policy for some Nodes only", object: &admissionregistrationv1.MutatingAdmissionPolicy{}, change: func(o client.Object) {
+			o.(*admissionregistrationv1.MutatingAdmissionPolicy).Spec.MatchConstraints.ObjectSelector.MatchLabels = map[string]string{"theirs": "1"}
+		}, writes: policyOnly()},
+		{name: "a binding that selects less", object: &admissionregistrationv1.MutatingAdmissionPolicyBinding{}, change: func(o client.Object) {
+			o.(*admissionregistrationv1.MutatingAdmissionPolicyBinding).Spec.ParamRef.Selector.MatchLabels["theirs"] = "1"
+		}, writes: []string{"apply MutatingAdmissionPolicyBinding nodes.heirloom.dev"}},
+		{name: "a policy with another's match condition", object: &admissionregistrationv1.MutatingAdmissionPolicy{}, change: func(o client.Object) {
+			spec := &o.(*admissionregistrationv1.MutatingAdmissionPolicy).Spec
+			spec.MatchConditions = append(spec.MatchConditions, admissionregistrationv1.MatchCondition{Name: "theirs", Expression: "true"})
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorkload(t)
+			var s policy.Syncer
+			w.expect(s, everything(), instance(1))
+			key := client.ObjectKey{Name: policy.Name}
+			if _, ok := tc.object.(*corev1.ConfigMap); ok {
+				key.Namespace = "heirloom-nodes"
+			}
+			w.Expect(w.Get(t.Context(), key, tc.object)).To(Succeed())
+			tc.change(tc.object)
+			w.Expect(w.Update(t.Context(), tc.object)).To(Succeed())
+			w.expect(s, tc.writes, instance(1))
+			w.expect(s, nil, instance(1))
+		})
+	}
+}
+
+func TestParametersMoveToAnotherNamespace(t *testing.T) {
+	w := newWorkload(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}})
+	w.expect(policy.Syncer{}, everything(), instance(1))
+	w.expect(policy.Syncer{Namespace: "theirs"}, []string{
+		"apply ConfigMap nodes.heirloom.dev", "apply MutatingAdmissionPolicyBinding nodes.heirloom.dev",
+	}, instance(1))
+	w.Expect(w.parameters("theirs")).NotTo(BeEmpty())
+	w.Expect(w.parameters("heirloom-nodes")).NotTo(BeEmpty(), "an API server may not have heard of it yet")
+	w.expect(policy.Syncer{Namespace: "theirs"}, nil, instance(1))
+	w.expect(policy.Syncer{Namespace: "theirs", Now: muchLater}, []string{
+		"delete ConfigMap nodes.heirloom.dev", "delete Namespace heirloom-nodes",
+	}, instance(1))
+	w.expect(policy.Syncer{Namespace: "theirs"}, nil, instance(1))
+}
+
+// muchLater is when every API server has heard of everything.
+func muchLater() time.Time { return time.Now().Add(time.Hour) }
+
+func TestRemoveLeavesNothing(t *testing.T) {
+	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "heirloom-system", Name: "theirs", Labels: map[string]string{"app.kubernetes.io/managed-by": "heirloom"},
+	}}
+	w := newWorkload(t, theirs, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "heirloom-system"}})
+	w.Expect(policy.Syncer{}.Remove(t.Context(), w)).To(BeFalse())
+	w.Expect(w.writes).To(BeEmpty(), "there is nothing")
+
+	w.expect(policy.Syncer{}, everything(), instance(1))
+	w.writes = nil
+	w.Expect(policy.Syncer{Namespace: "another"}.Remove(t.Context(), w)).To(BeTrue())
+	w.Expect(w.writes).To(Equal([]string{
+		"delete MutatingAdmissionPolicyBinding nodes.heirloom.dev", "delete MutatingAdmissionPolicy nodes.heirloom.dev",
+		"delete ConfigMap nodes.heirloom.dev", "delete Namespace heirloom-nodes",
+	}), "what refers to something goes first")
+
+	w.expect(policy.Syncer{Namespace: "heirloom-system"}, everything()[1:], instance(1))
+	w.Expect(policy.Syncer{}.Remove(t.Context(), w)).Error().To(Succeed())
+	w.Expect(w.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs)).To(Succeed())
+	w.Expect(w.Get(t.Context(), client.ObjectKey{Name: "heirloom-system"}, &corev1.Namespace{})).To(Succeed(), "a namespace of somebody else stays")
+}
+
+func TestAnAPIServerWithoutSuchPolicies(t *testing.T) {
+	w := newWorkload(t)
+	w.fail["list MutatingAdmissionPolicyList"] = &meta.NoKindMatchError{}
+	_, err := policy.Syncer{}.Ensure(t.Context(), w, fleet, nil, inherit.Policy{})
+	w.Expect(meta.IsNoMatchError(err)).To(BeTrue(), "%v", err)
+	w.Expect(policy.Syncer{}.Remove(t.Context(), w)).Error().To(Succeed())
+	w.Expect(w.writes).To(BeEmpty())
+
+	w.fail["list MutatingAdmissionPolicyList"] = errors.New("away")
+	w.Expect(policy.Syncer{}.Ensure(t.Context(), w, fleet, nil, inherit.Policy{})).Error().To(MatchError(ContainSubstring("away")))
+	w.Expect(policy.Syncer{}.Remove(t.Context(), w)).Error().To(MatchError(ContainSubstring("away")))
+	w.Expect(w.writes).To(BeEmpty())
+}
+
+func TestMachinesWhoseNodesAreInitializedAreLeftOut(t *testing.T) {
+	w := newWorkload(t)
+	machines := instances(4)
+	machines[0].Status.NodeRef.Name = "there"
+	machines[1].Status.NodeRef.Name = "gone"
+	asked := map[string]bool{}
+	s := policy.Syncer{Registered: func(cluster types.NamespacedName, m *capi.Machine) bool {
+		w.Expect(cluster).To(Equal(fleet))
+		asked[m.Name] = true
+		return m.Status.NodeRef.Name != "gone"
+	}}
+	w.expect(s, everything(), machines...)
+	w.Expect(asked).NotTo(HaveKey(machines[2].Name), "a Machine without a Node is not registered")
+	w.Expect(w.parameters("heirloom-nodes")).To(Equal(parametersOf(t, machines[1:]...).Data))
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+const (
+	// ObjectName is the name of the MutatingWebhookConfiguration in a workload cluster. A Heirloom that is installed in that
+	// cluster itself names its own like its Service, and the name of a Service has no dots. It is the same from whatever
+	// management cluster it comes: where a Cluster has moved, the new one's takes the old one's place.
+	ObjectName = "management.heirloom.dev"
+	// WebhookName is the name of the webhook for Nodes, in the installed configuration and in those made from it.
+	WebhookName = "nodes.heirloom.dev"
+
+	// longestTimeout is how many seconds a write of a Node may wait for Heirloom (DESIGN.md §4).
+	longestTimeout = 2
+)
+
+// Configuration makes the webhook configuration of a workload cluster from the one that is installed in the management
+// cluster, so that the chart stays the one source of what is called for, and how. It refuses whatever could stop a
+// cluster, because there is nobody in the workload cluster to look at it.
+func Configuration(installed *admissionregistrationv1.MutatingWebhookConfiguration, url string, caBundle []byte) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
+	found := webhookOf(installed)
+	if found == nil {
+		return nil, fmt.Errorf("the installed MutatingWebhookConfiguration %s has no webhook %s", installed.Name, WebhookName)
+	}
+	if err := errors.Join(harmless(found), usable(caBundle)); err != nil {
+		return nil, fmt.Errorf("the webhook %s of the installed MutatingWebhookConfiguration %s cannot be handed on: %w", WebhookName, installed.Name, err)
+	}
+	webhook := found.DeepCopy()
+	webhook.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: ptr.To(url), CABundle: slices.Clone(caBundle)}
+	// It does not count for Nodes, which are in no namespace, and there are clouds that write one into every configuration.
+	webhook.NamespaceSelector = nil
+	return &admissionregistrationv1.MutatingWebhookConfiguration{
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration",
+		},
+		ObjectMeta: metav1.ObjectMeta{Name: ObjectName, Labels: labels()},
+		Webhooks:   []admissionregistrationv1.MutatingWebhook{*webhook},
+	}, nil
+}
+
+// CABundle returns the CA certificates of the installed webhook for Nodes, or nil where there are none yet.
+func CABundle(installed *admissionregistrationv1.MutatingWebhookConfiguration) []byte {
+	if webhook := webhookOf(installed); webhook != nil {
+		return webhook.ClientConfig.CABundle
+	}
+	return nil
+}
+
+// labels are those of every object that Heirloom makes by itself.
+func labels() map[string]string {
+	return map[string]string{"app.kubernetes.io/name": "heirloom", "app.kubernetes.io/managed-by": "heirloom"}
+}
+
+func webhookOf(configuration *admissionregistrationv1.MutatingWebhookConfiguration) *admissionregistrationv1.MutatingWebhook {
+	for i := range configuration.Webhooks {
+		if configuration.Webhooks[i].Name == WebhookName {
+			return &configuration.Webhooks[i]
+		}
+	}
+	return nil
+}
+
+// harmless reports in what respect a webhook could stop a cluster.
+func harmless(webhook *admissionregistrationv1.MutatingWebhook) error {
+	var errs []error
+	if policy := ptr.Deref(webhook.FailurePolicy, admissionregistrationv1.Fail); policy != admissionregistrationv1.Ignore {
+		errs = append(errs, fmt.Errorf("its failurePolicy is %s, not Ignore", policy))
+	}
+	// Where it is not set, the API server waits for ten seconds.
+	if seconds := ptr.Deref(webhook.TimeoutSeconds, 10); seconds < 1 || seconds > longestTimeout {
+		errs = append(errs, fmt.Errorf("its timeoutSeconds are %d, not 1 to %d", seconds, longestTimeout))
+	}
+	if len(webhook.Rules) == 0 {
+		errs = append(errs, errors.New("it has no rules"))
+	}
+	for _, rule := range webhook.Rules {
+		if !aboutNodes(rule) {
+			errs = append(errs, fmt.Errorf("its rules ask for more than creates and updates of nodes: %v %v %v", rule.Operations, rule.APIGroups, rule.Resources))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func aboutNodes(rule admissionregistrationv1.RuleWithOperations) bool {
+	foreign := func(operation admissionregistrationv1.OperationType) bool {
+		return operation != admissionregistrationv1.Create && operation != admissionregistrationv1.Update
+	}
+	return slices.Equal(rule.APIGroups, []string{corev1.GroupName}) && slices.Equal(rule.Resources, []string{"nodes"}) &&
+		!slices.ContainsFunc(rule.Operations, foreign)
+}
+
+// usable reports why no API server could verify Heirloom's certificate with these CA certificates. Without any it would
+// trust those of its own machine, which are somebody else's choice.
+func usable(caBundle []byte) error {
+	if len(caBundle) == 0 {
+		return errors.New("it has no caBundle (yet)")
+	}
+	if !x509.NewCertPool().AppendCertsFromPEM(caBundle) {
+		return errors.New("its caBundle is no certificate in PEM")
+	}
+	return nil
+}

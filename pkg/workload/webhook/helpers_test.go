@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/yaml"
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
+
+var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// installed is the configuration of the chart as the management cluster's API server returns it.
+const installed = `
+metadata: {name: heirloom, labels: {app.kubernetes.io/managed-by: Helm}}
+webhooks:
+  - name: machines.heirloom.dev
+    clientConfig: {service: {name: heirloom-webhook, namespace: heirloom-system, path: /mutate/machines, port: 443}}
+    failurePolicy: Ignore
+  - name: nodes.heirloom.dev
+    clientConfig: {service: {name: heirloom-webhook, namespace: heirloom-system, path: /mutate/nodes, port: 443}}
+    admissionReviewVersions: [v1]
+    sideEffects: None
+    failurePolicy: Ignore
+    timeoutSeconds: 2
+    reinvocationPolicy: IfNeeded
+    matchPolicy: Equivalent
+    rules: [{apiGroups: [""], apiVersions: [v1], resources: [nodes], operations: [CREATE, UPDATE], scope: Cluster}]
+    namespaceSelector: {}
+    objectSelector: {matchExpressions: [{key: heirloom.dev/ignore, operator: DoesNotExist}]}
+    matchConditions:
+      - {name: not-deleting, expression: "!has(object.metadata.deletionTimestamp)"}
+      - {name: changed, expression: "request.operation == 'CREATE' || object.metadata.?labels != oldObject.metadata.?labels"}
+`
+
+func installedWith(t *testing.T, caBundle []byte) *admissionregistrationv1.MutatingWebhookConfiguration {
+	t.Helper()
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	NewWithT(t).Expect(yaml.UnmarshalStrict([]byte(installed), configuration)).To(Succeed())
+	for i := range configuration.Webhooks {
+		configuration.Webhooks[i].ClientConfig.CABundle = caBundle
+	}
+	return configuration
+}
+
+// newCA returns the certificate of a new CA, in PEM.
+func newCA(t *testing.T) []byte {
+	t.Helper()
+	Expect := NewWithT(t).Expect
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	Expect(err).NotTo(HaveOccurred())
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	Expect(err).NotTo(HaveOccurred())
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate})
+}
+
+// secretWith is a Secret with these keys.
+func secretWith(data map[string][]byte) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "heirloom-system", Name: "keys"}, Data: data}
+}
+
+func storeWith(t *testing.T, data map[string][]byte) *Store {
+	t.Helper()
+	store := &Store{}
+	NewWithT(t).Expect(store.Set(secretWith(data))).To(Succeed())
+	return store
+}
+
+// apiServer is the API server of a cluster, which records what is written.
+type apiServer struct {
+	client.Client
+	writes []string
+	// before is what happens right before a request, and fail what it fails with, each by the verb.
+	before map[string]func()
+	fail   map[string]error
+}
+
+func newAPIServer(objects ...client.Object) *apiServer {
+	s := &apiServer{before: map[string]func(){}, fail: map[string]error{}}
+	s.Client = fake.NewClientBuilder().WithReturnManagedFields().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+			return cmp.Or(s.fail["get"], c.Get(ctx, key, into, options...))
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, config runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			return s.write("apply", func() error { return c.Apply(ctx, config, options...) })
+		},
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			return s.write("create", func() error { return c.Create(ctx, object, options...) })
+		},
+		Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+			return s.write("update", func() error { return c.Update(ctx, object, options...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+			return s.write("delete", func() error { return c.Delete(ctx, object, options...) })
+		},
+	}).Build()
+	return s
+}
+
+func (s *apiServer) write(verb string, write func() error) error {
+	s.writes = append(s.writes, verb)
+	if before := s.before[verb]; before != nil {
+		delete(s.before, verb)
+		before()
+	}
+	if err := s.fail[verb]; err != nil {
+		return err
+	}
+	return write()
+}
+
+// registered returns the configuration in a workload cluster, or nil where there is none.
+func (s *apiServer) registered(t *testing.T) *admissionregistrationv1.MutatingWebhookConfiguration {
+	t.Helper()
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	err := s.Get(t.Context(), types.NamespacedName{Name: ObjectName}, configuration)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return configuration
+}
+
+// leadsTo returns the URL that a configuration makes an API server call.
+func leadsTo(configuration *admissionregistrationv1.MutatingWebhookConfiguration) string {
+	return ptr.Deref(configuration.Webhooks[0].ClientConfig.URL, "")
+}

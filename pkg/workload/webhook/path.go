@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+const (
+	// Prefix begins the path that the API server of a workload cluster calls.
+	Prefix = "/workload/"
+	// KeySize is the length of a key in bytes.
+	KeySize = 32
+
+	// domain separates these HMACs from any others that the same keys may ever be used for.
+	domain = "heirloom.dev/workload-webhook/v2"
+
+	// longest is the length of the longest path that can be genuine.
+	longest = len(Prefix) + validation.DNS1123LabelMaxLength + 1 + validation.DNS1123SubdomainMaxLength + 1 + 2*sha256.Size
+)
+
+// Identity is one Cluster and no other: not even one that gets its name after it has been deleted.
+type Identity struct {
+	types.NamespacedName
+	UID types.UID
+}
+
+// IdentityOf returns which Cluster an object is.
+func IdentityOf(cluster metav1.Object) Identity {
+	return Identity{NamespacedName: types.NamespacedName{Namespace: cluster.GetNamespace(), Name: cluster.GetName()}, UID: cluster.GetUID()}
+}
+
+// Path returns the path by which the API server of the Cluster calls: /workload/<namespace>/<name>/<HMAC in hex>. Whoever
+// has it can ask about the Nodes of this Cluster for as long as it exists, and of no other.
+func Path(key []byte, cluster Identity) string {
+	return directory(cluster.NamespacedName) + hex.EncodeToString(authenticate(key, cluster))
+}
+
+// Verify returns the Cluster that a path names if it was made with one of the keys. It takes the path as it is in the
+// request, still escaped: a genuine path has nothing to escape. uid returns the UID of the Cluster of a name, and nothing
+// where there is none. The HMACs are computed then, too, so that how long it takes tells nothing about the keys.
+func Verify(keys [][]byte, path string, uid func(types.NamespacedName) types.UID) (types.NamespacedName, bool) {
+	name, claimed, ok := parse(path)
+	if !ok {
+		return types.NamespacedName{}, false
+	}
+	cluster := Identity{NamespacedName: name, UID: uid(name)}
+	genuine := false
+	for _, key := range keys {
+		// Anybody can compute the HMAC of a key that is missing, and nobody is the Cluster that has no UID.
+		if hmac.Equal(authenticate(key, cluster), claimed) && len(key) == KeySize && cluster.UID != "" {
+			genuine = true // and on, so that the time does not tell which key it was
+		}
+	}
+	if !genuine {
+		return types.NamespacedName{}, false
+	}
+	return name, true
+}
+
+// directory is the part of the path that everybody may know.
+func directory(cluster types.NamespacedName) string {
+	return Prefix + cluster.Namespace + "/" + cluster.Name + "/"
+}
+
+// parse takes a path apart. Each Cluster and HMAC has exactly one path that is accepted.
+func parse(path string) (cluster types.NamespacedName, mac []byte, ok bool) {
+	rest, ok := strings.CutPrefix(path, Prefix)
+	if !ok || len(path) > longest {
+		return types.NamespacedName{}, nil, false
+	}
+	parts := strings.Split(rest, "/")
+	if len(parts) != 3 || len(validation.IsDNS1123Label(parts[0])) > 0 || len(validation.IsDNS1123Subdomain(parts[1])) > 0 {
+		return types.NamespacedName{}, nil, false
+	}
+	mac, err := hex.DecodeString(parts[2])
+	if err != nil || strings.ToLower(parts[2]) != parts[2] {
+		return types.NamespacedName{}, nil, false
+	}
+	return types.NamespacedName{Namespace: parts[0], Name: parts[1]}, mac, true
+}
+
+// authenticate returns the HMAC over the Cluster's namespace, name and UID. Their lengths go in too, so that no two Clusters
+// share an HMAC, whatever their names are made of.
+func authenticate(key []byte, cluster Identity) []byte {
+	mac := hmac.New(sha256.New, key)
+	for _, part := range []string{domain, cluster.Namespace, cluster.Name, string(cluster.UID)} {
+		mac.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		mac.Write([]byte(part))
+	}
+	return mac.Sum(nil)
+}

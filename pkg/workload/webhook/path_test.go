@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var prod = Identity{NamespacedName: types.NamespacedName{Namespace: "fleet", Name: "prod.eu-1"}, UID: "b5a2ec0c-7b5f-4f5e-9f0b-6d1f6f0c2f11"}
+
+// named is a Cluster of this name, with prod's UID.
+func named(namespace, name string) Identity {
+	return Identity{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}, UID: prod.UID}
+}
+
+// is says that there is this Cluster, and one with prod's UID of every other name.
+func is(cluster Identity) func(types.NamespacedName) types.UID {
+	return func(name types.NamespacedName) types.UID {
+		if name == cluster.NamespacedName {
+			return cluster.UID
+		}
+		return prod.UID
+	}
+}
+
+// key returns the key whose bytes are all the same.
+func key(b byte) []byte { return bytes.Repeat([]byte{b}, KeySize) }
+
+// Whoever changes how a path is made locks out every workload cluster until it is told its new path.
+func TestAPathStaysTheSame(t *testing.T) {
+	NewWithT(t).Expect(Path(key(1), prod)).To(Equal("/workload/fleet/prod.eu-1/9ba3bde23600db8f00f240431c3d910e66889930ff1a83c26a7dc5e01412f0b2"))
+}
+
+func TestAGenuinePathNamesItsCluster(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		keys [][]byte
+	}{
+		{name: "with the only key", keys: [][]byte{key(1)}},
+		{name: "with the first key", keys: [][]byte{key(1), key(2), key(3)}},
+		{name: "with the last key", keys: [][]byte{key(2), key(3), key(1)}},
+		{name: "beside a key that is missing", keys: [][]byte{nil, key(1)}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cluster, ok := Verify(tc.keys, Path(key(1), prod), is(prod))
+			NewWithT(t).Expect(ok).To(BeTrue())
+			NewWithT(t).Expect(cluster).To(Equal(prod.NamespacedName))
+		})
+	}
+}
+
+func TestWhatIsNotGenuineIsRefused(t *testing.T) {
+	genuine := Path(key(1), prod)
+	mac := genuine[len(directory(prod.NamespacedName)):]
+	for _, tc := range []struct{ name, path string }{
+		{name: "another key's", path: Path(key(2), prod)},
+		{name: "the HMAC of another name", path: directory(types.NamespacedName{Namespace: "fleet", Name: "test"}) + mac},
+		{name: "the HMAC of another namespace", path: directory(types.NamespacedName{Namespace: "other", Name: "prod.eu-1"}) + mac},
+		{name: "no HMAC", path: directory(prod.NamespacedName)},
+		{name: "no HMAC and no slash", path: strings.TrimSuffix(directory(prod.NamespacedName), "/")},
+		{name: "an HMAC cut short by a byte", path: genuine[:len(genuine)-2]},
+		{name: "an HMAC cut short by half a byte", path: genuine[:len(genuine)-1]},
+		{name: "an HMAC with a byte too many", path: genuine + "00"},
+		{name: "an HMAC in capitals", path: directory(prod.NamespacedName) + strings.ToUpper(mac)},
+		{name: "an HMAC with one capital", path: directory(prod.NamespacedName) + strings.Replace(mac, "f", "F", 1)},
+		{name: "an HMAC that is no hex", path: directory(prod.NamespacedName) + strings.Repeat("z", len(mac))},
+		{name: "a slash at the end", path: genuine + "/"},
+		{name: "a segment more", path: genuine + "/nodes"},
+		{name: "a segment between", path: strings.Replace(genuine, "fleet/", "fleet/x/", 1)},
+		{name: "an empty segment", path: strings.Replace(genuine, "fleet/", "fleet//", 1)},
+		{name: "a dot segment", path: strings.Replace(genuine, "fleet/", "fleet/./", 1)},
+		{name: "an escaped slash", path: strings.Replace(genuine, "fleet/", "fleet%2F", 1)},
+		{name: "an escaped letter", path: strings.Replace(genuine, "fleet", "fl%65et", 1)},
+		{name: "another prefix", path: strings.Replace(genuine, Prefix, "/mutate/", 1)},
+		{name: "no prefix", path: strings.TrimPrefix(genuine, "/")},
+		{name: "something before the prefix", path: "/x" + genuine},
+		{name: "a query", path: genuine + "?timeout=2s"},
+		{name: "a namespace that is none, with its own HMAC", path: Path(key(1), named("a.b", "c"))},
+		{name: "a name that is none, with its own HMAC", path: Path(key(1), named("a", ".."))},
+		{name: "a name that is two segments, with its own HMAC", path: Path(key(1), named("a", "b/c"))},
+		{name: "no names, with their own HMAC", path: Path(key(1), named("", ""))},
+		{name: "a name longer than any, with its own HMAC", path: Path(key(1), named("a", strings.Repeat("b", 254)))},
+		{name: "nothing", path: ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cluster, ok := Verify([][]byte{key(1)}, tc.path, is(prod))
+			NewWithT(t).Expect(ok).To(BeFalse(), tc.path)
+			NewWithT(t).Expect(cluster).To(BeZero(), "nobody is to go on with a name that was not proved")
+		})
+	}
+}
+
+// Anybody can compute the HMAC of a key that is not there.
+func TestAKeyThatIsMissingOrShortOpensNothing(t *testing.T) {
+	for _, short := range [][]byte{nil, {}, []byte("secret"), key(1)[1:]} {
+		_, ok := Verify([][]byte{short}, Path(short, prod), is(prod))
+		NewWithT(t).Expect(ok).To(BeFalse(), "a key of %d bytes", len(short))
+	}
+	_, ok := Verify(nil, Path(nil, prod), is(prod))
+	NewWithT(t).Expect(ok).To(BeFalse(), "no keys")
+}
+
+func TestTheLongestNamesHaveAPath(t *testing.T) {
+	label := strings.Repeat("a", 63)
+	longestNames := named(label, label+"."+label+"."+label+"."+strings.Repeat("b", 61))
+	cluster, ok := Verify([][]byte{key(1)}, Path(key(1), longestNames), is(longestNames))
+	NewWithT(t).Expect(ok).To(BeTrue())
+	NewWithT(t).Expect(cluster).To(Equal(longestNames.NamespacedName))
+}
+
+// A Cluster that is made anew under the same name is another one: what was told to the API server of the one before is no
+// good for it.
+func TestAPathIsForOneLifeOfACluster(t *testing.T) {
+	before, after := prod, prod
+	after.UID = "0d2c0c55-32e8-4d0a-8a3e-2c5b8b1f7d52"
+	for name, tc := range map[string]struct {
+		made, there Identity
+		want        bool
+	}{
+		"the Cluster is the same":                                     {made: before, there: before, want: true},
+		"the Cluster is made anew, with the path of the one before":   {made: before, there: after},
+		"the Cluster is made anew, with its own path":                 {made: after, there: after, want: true},
+		"the Cluster has gone":                                        {made: before, there: Identity{NamespacedName: prod.NamespacedName}},
+		"the Cluster has gone, and the path was made without a UID":   {made: Identity{NamespacedName: prod.NamespacedName}, there: Identity{NamespacedName: prod.NamespacedName}},
+		"the Cluster is there, and the path was made without its UID": {made: Identity{NamespacedName: prod.NamespacedName}, there: before},
+	} {
+		cluster, ok := Verify([][]byte{key(1)}, Path(key(1), tc.made), is(tc.there))
+		NewWithT(t).Expect(ok).To(Equal(tc.want), name)
+		NewWithT(t).Expect(cluster == prod.NamespacedName).To(Equal(tc.want), name)
+	}
+}
+
+// The same letters, divided otherwise among namespace, name and UID, are another Cluster.
+func TestNoTwoClustersShareAnHMAC(t *testing.T) {
+	seen := map[string]Identity{}
+	for _, cluster := range []Identity{
+		named("ab", "c"), named("a", "bc"), named("abc", ""), named("", "abc"), named("a/b", "c"), named("a", "b/c"),
+		{NamespacedName: types.NamespacedName{Namespace: "a", Name: "b"}, UID: "c"}, {NamespacedName: types.NamespacedName{Namespace: "a", Name: "bc"}},
+	} {
+		mac := string(authenticate(key(1), cluster))
+		NewWithT(t).Expect(seen).NotTo(HaveKey(mac), "%v and %v", cluster, seen[mac])
+		seen[mac] = cluster
+	}
+}

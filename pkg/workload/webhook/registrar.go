@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/workload/objects"
+)
+
+// Registrar keeps the webhook configurations of workload clusters. Its methods are called by the leader.
+type Registrar struct {
+	// Management reads the installed MutatingWebhookConfiguration, whose name is Installed.
+	Management client.Reader
+	Installed  string
+	// BaseURL is where workload clusters reach Heirloom, as BaseURL returned it.
+	BaseURL string
+	// Keys are those that paths are made with.
+	Keys *Store
+}
+
+// ErrForeign says that a webhook configuration leads to another Heirloom.
+var ErrForeign = errors.New("it leads to another Heirloom, or to a URL that is not known any more")
+
+// Ensure makes the API server of the Cluster call Heirloom. It writes only what is not so already, and reports whether it has.
+//
+// The client reads from the API server itself: a cache of webhook configurations would cost more than it saves.
+func (r *Registrar) Ensure(ctx context.Context, workload client.Client, cluster Identity) (registered bool, err error) {
+	desired, err := r.desired(ctx, cluster)
+	if err != nil {
+		return false, err
+	}
+	existing := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	err = workload.Get(ctx, client.ObjectKeyFromObject(desired), existing)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("getting the webhook configuration of the workload cluster: %w", err)
+	}
+	if err == nil && upToDate(existing, desired) {
+		return false, nil
+	}
+	if err := dropForeignConditions(ctx, workload, existing, desired); err != nil {
+		return false, err
+	}
+	if err := objects.Apply(ctx, workload, desired); err != nil {
+		return false, fmt.Errorf("applying the webhook configuration of the workload cluster: %w", err)
+	}
+	return true, nil
+}
+
+// dropForeignConditions takes match conditions away that somebody else has added to the webhook. An apply leaves them, and one
+// that is never true would switch the webhook off for good.
+func dropForeignConditions(ctx context.Context, workload client.Client, existing, desired *admissionregistrationv1.MutatingWebhookConfiguration) error {
+	webhook := webhookOf(existing)
+	if webhook == nil {
+		return nil
+	}
+	ours := sets.New[string]()
+	for _, condition := range webhookOf(desired).MatchConditions {
+		ours.Insert(condition.Name)
+	}
+	before := existing.DeepCopy()
+	webhook.MatchConditions = slices.DeleteFunc(webhook.MatchConditions, func(condition admissionregistrationv1.MatchCondition) bool {
+		return !ours.Has(condition.Name)
+	})
+	if len(webhook.MatchConditions) == len(webhookOf(before).MatchConditions) {
+		return nil
+	}
+	if err := workload.Patch(ctx, existing, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("taking foreign match conditions away from the webhook configuration of the workload cluster: %w", err)
+	}
+	return nil
+}
+
+// Remove makes the API server of the Cluster no longer call Heirloom, and reports whether it did. A configuration that leads
+// to the Heirloom of another management cluster is left alone, with ErrForeign: the Cluster has moved there.
+func (r *Registrar) Remove(ctx context.Context, workload client.Client, cluster Identity) (removed bool, err error) {
+	existing := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	err = workload.Get(ctx, types.NamespacedName{Name: ObjectName}, existing)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("getting the webhook configuration of the workload cluster: %w", err)
+	}
+	if !r.leadsHere(existing, cluster) {
+		return false, ErrForeign
+	}
+	seen := client.Preconditions{UID: &existing.UID, ResourceVersion: &existing.ResourceVersion}
+	if removed, err = objects.Delete(ctx, workload, existing, seen); err != nil {
+		return false, fmt.Errorf("deleting the webhook configuration of the workload cluster: %w", err)
+	}
+	return removed, nil
+}
+
+func (r *Registrar) desired(ctx context.Context, cluster Identity) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
+	key := r.Keys.Current()
+	if key == nil {
+		return nil, errors.New("there is no key yet to make the webhook's path with")
+	}
+	installed := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	if err := r.Management.Get(ctx, types.NamespacedName{Name: r.Installed}, installed); err != nil {
+		return nil, fmt.Errorf("getting the installed webhook configuration: %w", err)
+	}
+	return Configuration(installed, r.BaseURL+Path(key, cluster), CABundle(installed))
+}
+
+// upToDate reports whether the webhook and the labels are as they should be. What others have added does not matter.
+func upToDate(existing, desired *admissionregistrationv1.MutatingWebhookConfiguration) bool {
+	for key, value := range desired.Labels {
+		if existing.Labels[key] != value {
+			return false
+		}
+	}
+	webhook := webhookOf(existing)
+	if webhook == nil {
+		return false
+	}
+	webhook = webhook.DeepCopy()
+	webhook.NamespaceSelector = nil
+	return equality.Semantic.DeepEqual(webhook, webhookOf(desired))
+}
+
+// leadsHere reports whether a configuration makes an API server call this Heirloom about this Cluster: by its URL, or,
+// where that has changed since, by a key of ours.
+func (r *Registrar) leadsHere(configuration *admissionregistrationv1.MutatingWebhookConfiguration, cluster Identity) bool {
+	webhook := webhookOf(configuration)
+	if webhook == nil {
+		return false
+	}
+	url := ptr.Deref(webhook.ClientConfig.URL, "")
+	if strings.HasPrefix(url, r.BaseURL+directory(cluster.NamespacedName)) {
+		return true
+	}
+	at := strings.LastIndex(url, directory(cluster.NamespacedName))
+	if at < 0 {
+		return false
+	}
+	_, genuine := Verify(r.Keys.Accepted(), url[at:], func(types.NamespacedName) types.UID { return cluster.UID })
+	return genuine
+}
