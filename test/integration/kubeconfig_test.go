@@ -37,7 +37,7 @@ func TestATenantsKubeconfigGetsNothingOfHeirlooms(t *testing.T) {
 	s.Expect(os.WriteFile(file("token"), []byte("heirloom's own"), 0o600)).To(Succeed())
 	plugin := "#!/bin/sh\ntouch " + file("ran") + "\n" +
 		`echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "plugin"}}'` + "\n"
-	s.Expect(os.WriteFile(file("plugin"), []byte(plugin), 0o700)).To(Succeed()) //nolint:gosec // a program has to be executable
+	s.Expect(os.WriteFile(file("plugin"), []byte(plugin), 0o700)).To(Succeed())
 
 	var tenants []*tenant
 	for _, tc := range []struct{ credentials, why string }{
