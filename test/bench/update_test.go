@@ -22,7 +22,7 @@ import (
 // same update of a Machine that is left alone (metric ×ignored). One that takes away what the Machine inherits is decided
 // twice, the second time by owners that are read from the API server.
 func BenchmarkUpdate(b *testing.B) {
-	s := newStage(b)
+	s := newStage(b, stage.Options{WithoutLoop: true}) // its loop rests
 	machines := newMachines(b, s)
 	for _, tc := range []struct{ name, labels string }{
 		{"nothing to do", `{"touched":"%d"}`},
@@ -54,14 +54,15 @@ func timed(b *testing.B, s *stage.Stage, machine *clusterv1.Machine, patch clien
 	return time.Since(start)
 }
 
-// newStage is a control plane with Heirloom as a program, whose loop rests.
-func newStage(b *testing.B) *stage.Stage {
+// newStage is a control plane with Heirloom as a program.
+func newStage(b *testing.B, options stage.Options) *stage.Stage {
 	b.Helper()
-	program, err := controlplane.Built(b.Context(), "heirloom")
-	if err != nil {
+	var err error
+	if options.Program, err = controlplane.Built(b.Context(), "heirloom"); err != nil {
 		b.Fatal(err)
 	}
-	s, err := stage.New(b.Context(), stage.Options{Program: program, Dir: b.TempDir(), WithoutLoop: true})
+	options.Dir = b.TempDir()
+	s, err := stage.New(b.Context(), options)
 	if err != nil {
 		b.Fatal(err)
 	}

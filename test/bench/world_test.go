@@ -53,28 +53,34 @@ type world struct {
 	node      *corev1.Node
 }
 
-func newWorld() *world {
-	declared := stage.Declared{
+// declared are 15 keys and 2 taints.
+func declared() stage.Declared {
+	d := stage.Declared{
 		Labels: map[string]string{}, Annotations: map[string]string{},
 		Taints: stage.Taints(clusterv1.MachineTaintPropagationAlways, "gpu=true:NoSchedule,dedicated=ml:NoExecute"),
 	}
 	for i := range 10 {
-		declared.Labels[fmt.Sprintf("node.cluster.x-k8s.io/label-%d", i)] = "value"
+		d.Labels[fmt.Sprintf("node.cluster.x-k8s.io/label-%d", i)] = "value"
 	}
 	for i := range 5 {
-		declared.Annotations[fmt.Sprintf("node.cluster.x-k8s.io/annotation-%d", i)] = "value"
+		d.Annotations[fmt.Sprintf("node.cluster.x-k8s.io/annotation-%d", i)] = "value"
 	}
+	return d
+}
+
+func newWorld() *world {
+	d := declared()
 	cluster := stage.Cluster("default", "bench")
-	md := stage.MachineDeployment(cluster, "bench", declared)
+	md := stage.MachineDeployment(cluster, "bench", d)
 	ms := stage.MachineSet(md, "bench")
 	ms.UID = "the-machineset"
-	ms.Spec.Template.Annotations, ms.Spec.Template.Spec.Taints = declared.Annotations, declared.Taints
-	for key, value := range declared.Labels {
+	ms.Spec.Template.Annotations, ms.Spec.Template.Spec.Taints = d.Annotations, d.Taints
+	for key, value := range d.Labels {
 		ms.Spec.Template.Labels[key] = value
 	}
 	bare := stage.Machine(ms, "bench")
 	inherited := bare.DeepCopy()
-	inherited.Labels, inherited.Annotations, inherited.Spec.Taints = ms.Spec.Template.Labels, declared.Annotations, declared.Taints
+	inherited.Labels, inherited.Annotations, inherited.Spec.Taints = ms.Spec.Template.Labels, d.Annotations, d.Taints
 	return &world{
 		ms: convert[capi.MachineSet](ms), m: convert[capi.Machine](inherited),
 		bare: bare, inherited: inherited, node: stage.Node("bench"),

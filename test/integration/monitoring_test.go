@@ -22,6 +22,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
@@ -41,6 +42,7 @@ func TestWhatHappensCanBeSeen(t *testing.T) {
 	t.Run("broken tracking", func(t *testing.T) { s.in(t).testSeenBrokenTracking(a, node) })
 	t.Run("a Node without its taints", func(t *testing.T) { s.in(t).testSeenUnprotected(a, node) })
 	t.Run("admission in the workload cluster", func(t *testing.T) { s.in(t).testSeenAdmission(a) })
+	t.Run("a Node that is left out", func(t *testing.T) { s.in(t).testSeenIgnored(a) })
 	t.Run("documented metrics", func(t *testing.T) { s.in(t).testDocumentedMetrics() })
 	t.Run("a Cluster that goes", func(t *testing.T) { s.in(t).testSeenGone(a) })
 }
@@ -112,6 +114,19 @@ func (s *scene) testSeenUnprotected(a abroad, node *corev1.Node) {
 	s.expectInherited(a, node)
 }
 
+// testSeenIgnored leaves a Node out, until its Machine is gone.
+func (s *scene) testSeenIgnored(a abroad) {
+	s.Expect(s.samples()).NotTo(HaveKey(ignoredNodes(a)))
+	s.get(a.m)
+	s.update(a.m, func() { a.m.Labels[inherit.IgnoreLabel] = "" })
+	s.expectSample(ignoredNodes(a), 1)
+}
+
+// ignoredNodes is the series that counts the Nodes which are left out in a workload cluster.
+func ignoredNodes(a abroad) string {
+	return `heirloom_ignored_nodes{cluster_name="` + a.cluster.Name + `",cluster_namespace="` + a.cluster.Namespace + `"}`
+}
+
 func denyHeirloom() (*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "deny"}}
 	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
@@ -159,8 +174,8 @@ func (s *scene) testDocumentedMetrics() {
 	var missing []string
 	for _, row := range rows {
 		name := row[1]
-		if name == "heirloom_unprotected_nodes" || name == "heirloom_ignored_nodes" {
-			continue // a Cluster without such Nodes has no series; testSeenUnprotected and unit tests have seen them
+		if name == "heirloom_unprotected_nodes" {
+			continue // a Cluster without such Nodes has no series; testSeenUnprotected has seen it
 		}
 		if row[2] == "histogram" {
 			name += "_count"
@@ -182,7 +197,9 @@ func (s *scene) testSeenGone(a abroad) {
 	for _, object := range []client.Object{a.m, a.ms, a.md, a.cluster} {
 		s.Expect(s.Client.Delete(s.ctx, object)).To(Succeed())
 	}
-	s.Eventually(s.samples).WithTimeout(patience).Should(HaveKeyWithValue(`heirloom_workload_clusters{state="connected"}`, 0.0))
+	s.Eventually(s.samples).WithTimeout(patience).Should(And(
+		HaveKeyWithValue(`heirloom_workload_clusters{state="connected"}`, 0.0), Not(HaveKey(ignoredNodes(a))),
+	))
 }
 
 // updateNode changes a Node of a workload cluster as an administrator of it does.
@@ -217,15 +234,19 @@ func (s *scene) samples() map[string]float64 {
 // expectSample waits until the metrics that begin so are together as much as that, or more.
 func (s *scene) expectSample(prefix string, least float64) {
 	s.t.Helper()
-	s.Eventually(func() float64 {
-		sum := 0.0
-		for sample, value := range s.samples() {
-			if strings.HasPrefix(sample, prefix) {
-				sum += value
-			}
+	s.Eventually(func() float64 { return s.sum(prefix) }).WithTimeout(2*patience).Should(BeNumerically(">=", least), prefix)
+}
+
+// sum is how much the metrics that begin so are together.
+func (s *scene) sum(prefix string) float64 {
+	s.t.Helper()
+	sum := 0.0
+	for sample, value := range s.samples() {
+		if strings.HasPrefix(sample, prefix) {
+			sum += value
 		}
-		return sum
-	}).WithTimeout(2*patience).Should(BeNumerically(">=", least), prefix)
+	}
+	return sum
 }
 
 func (s *scene) expectEvent(reason, kind, name string, note OmegaMatcher) {

@@ -4,6 +4,7 @@ package integration
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -18,7 +19,7 @@ import (
 )
 
 // A kubelet may write each annotation of its Node, those too that say what came from the Machine. Nothing goes by its word that
-// it could not take away itself, and nothing stays that it would like to keep.
+// it could not take away itself, and nothing stays that it would like to keep. Nor can it opt its Node out.
 func TestWhatAKubeletSaysCameFromItsMachine(t *testing.T) {
 	t.Parallel()
 	const quarantine, mine = "node-restriction.kubernetes.io/quarantine", "example.com/mine"
@@ -60,6 +61,19 @@ func TestWhatAKubeletSaysCameFromItsMachine(t *testing.T) {
 			})
 			s.Expect(node.Labels).To(HaveKey(quarantine))
 			s.Expect(node.Spec.Taints).To(ConsistOf(before.Spec.Taints))
+
+			s.Expect(writeAs(s.ctx, kubelet, node, func(node *corev1.Node) { node.Labels[inherit.IgnoreLabel] = "" })).To(Succeed())
+			s.get(node)
+			s.update(node, func() { // an administrator, in whose write webhooks could bring it back
+				node.Spec.Taints = slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return t.Key == "gpu" })
+			})
+			if shared == loop {
+				s.Expect(taint.FormatList(node.Spec.Taints)).NotTo(ContainSubstring("gpu"), "it is away for a moment")
+			}
+			s.eventually(node, func(g Gomega) {
+				g.Expect(taint.FormatList(node.Spec.Taints)).To(ContainSubstring("gpu=true:NoSchedule"))
+			})
+			s.Expect(node.Labels).To(HaveKey(inherit.IgnoreLabel), "it means nothing there")
 
 			s.Expect(writeAs(s.ctx, kubelet, node, func(node *corev1.Node) {
 				for _, key := range inherit.TrackingAnnotations() {

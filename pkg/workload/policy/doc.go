@@ -51,8 +51,8 @@
 // times the Nodes that Kubernetes supports in a cluster if they share their contents. About Machines beyond that, Ensure
 // returns a NoRoomError.
 //
-// To look for a Node's Machine takes an API server some 20 milliseconds for each MiB of all parts together, which is 5000
-// Machines, and in each part less than a hundredth of the budget that it gives to expressions. It
+// To look for a Node's Machine takes an API server time in proportion to the size of all parts together (5000 Machines are a
+// MiB), and in each part less than a hundredth of the budget that it gives to expressions. It
 // takes a large part of it, and up to a second, where neither the names of all these Machines nor the first parts of these
 // names differ in their endings.
 //
