@@ -33,7 +33,7 @@ func TestAgainstFieldManager(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seed, stories := fromEnv(t, "HEIRLOOM_SEED", 6), fromEnv(t, "HEIRLOOM_STORIES", 600)
+	seed, stories := fromEnv(t, "HEIRLOOM_SEED", 6), fromEnv(t, "HEIRLOOM_STORIES", 250)
 	for i := range uint64(stories) {
 		told := dice{Rand: rand.New(rand.NewPCG(uint64(seed), i))}.story()
 		if tell(managers, told) == nil {
@@ -277,22 +277,31 @@ func (w *world) settled(object *unstructured.Unstructured) error {
 	return w.unchanged(object, result)
 }
 
+// announced returns the plan for an object, once what it announces has been judged.
+func (w *world) announced(before *unstructured.Unstructured) (*ownership.Plan, error) {
+	plan, err := ownership.New(before, contentOf(before), w.desired)
+	if err != nil {
+		return nil, err
+	}
+	after, err := w.patched(plan, before)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.judge(before, after, plan); err != nil {
+		return nil, fmt.Errorf("announced: %w", err)
+	}
+	return plan, nil
+}
+
 // loop does what the loop does until nothing is left to do.
 func (w *world) loop(admitted bool) error {
 	if !w.exists() {
 		return nil
 	}
 	before := w.live
-	first, err := ownership.New(before, contentOf(before), w.desired)
+	first, err := w.announced(before)
 	if err != nil {
 		return err
-	}
-	announced, err := w.patched(first, before)
-	if err != nil {
-		return err
-	}
-	if err := w.judge(before, announced, first); err != nil {
-		return fmt.Errorf("announced: %w", err)
 	}
 	const most = 4
 	for range most {
