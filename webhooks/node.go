@@ -26,7 +26,7 @@ const kubeletUserPrefix = "system:node:"
 // nodes brings to a Node what its Machine declares (rules 11, 12 and 13).
 //
 // It must never stop a cluster. A kubelet's own updates are not touched, because NodeRestriction runs again after us
-// and would refuse them; on its create, only what NodeRestriction accepts is added (DESIGN.md §4).
+// and would refuse them; on its create, only what NodeRestriction accepts is added (docs/design.md §4).
 type nodes struct{ Dependencies }
 
 func (h nodes) decide(ctx context.Context, req admission.Request) (answer, error) {

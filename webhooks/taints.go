@@ -17,7 +17,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// taints refuses reserved and invalid taints, typed or annotated, on every kind that can declare them (DESIGN.md §3).
+// taints refuses reserved and invalid taints, typed or annotated, on every kind that can declare them (docs/design.md §3).
 //
 // It is registered to fail open as well: a scale-up must not wait for Heirloom. Nothing is lost by that, because a taint
 // that it would have refused is left out wherever the rules hand taints down.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inherit holds the inheritance rules of DESIGN.md §1: given an owner and a child, what the child inherits.
+// Package inherit holds the inheritance rules of docs/design.md §1: given an owner and a child, what the child inherits.
 //
 // The package is pure: no client, no context, no logger. The webhooks and the resync loop both call it, so that what
 // is answered in admission and what the loop applies are the same by construction. Where each rule lives:

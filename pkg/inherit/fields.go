@@ -13,7 +13,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
-// Fields are the in-place mutable fields of a Machine's spec (DESIGN.md §1): those that Cluster API changes on existing
+// Fields are the in-place mutable fields of a Machine's spec (docs/design.md §1): those that Cluster API changes on existing
 // Machines without a rollout. A field that is nil is not declared.
 type Fields struct {
 	// The timeouts are in seconds, whatever the version of the API.

@@ -14,7 +14,7 @@ const UninitializedAnnotation = "heirloom.dev/uninitialized"
 
 // guard keeps workload off a worker Node until its restricted labels are there: a kubelet that does not bring the taint
 // node.cluster.x-k8s.io/uninitialized itself gets it, and the first privileged write, which also brings the labels,
-// takes it away again (DESIGN.md §4).
+// takes it away again (docs/design.md §4).
 //
 // An API server may ask twice about the same create, once for each webhook or policy: what has been added the first time is
 // still ours the second.

@@ -48,7 +48,7 @@ func (p Policy) Machine(ms *capi.MachineSet, m *capi.Machine) (Object, error) {
 // no owner. Labels that the owner selects by are not touched.
 //
 // Where Cluster API propagates taints itself, those that the Machine carries as annotations become typed as well, so
-// that both see one truth (DESIGN.md §3). The error lists taints that had to be left out; the rest is inherited.
+// that both see one truth (docs/design.md §3). The error lists taints that had to be left out; the rest is inherited.
 func (p Policy) MachineFrom(template *Template, m *capi.Machine) (Object, error) {
 	var inherited Content
 	if template != nil {

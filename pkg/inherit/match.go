@@ -11,7 +11,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
-// Match returns the Machine that a Node is, or nil (DESIGN.md §4): by status.nodeRef, then by spec.providerID, then by
+// Match returns the Machine that a Node is, or nil (docs/design.md §4): by status.nodeRef, then by spec.providerID, then by
 // an address. Where several Machines fit, or the one that fits is already another Node's, it is none. What the kubelet
 // says about itself in labels and annotations is never looked at.
 //

@@ -11,7 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// NeverInherited returns what no rule hands down, whoever declares it (DESIGN.md §1, "Never inherited"): single keys, and
+// NeverInherited returns what no rule hands down, whoever declares it (docs/design.md §1, "Never inherited"): single keys, and
 // domains with all of their keys. It is bookkeeping of kubectl and of Cluster API's own controllers, and tracking keys of
 // GitOps tools, which would take the child for theirs.
 func NeverInherited() (keys, domains []string) {

@@ -16,7 +16,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// Writer is who writes a Node. What may be brought in that write depends on it (DESIGN.md §4).
+// Writer is who writes a Node. What may be brought in that write depends on it (docs/design.md §4).
 type Writer bool
 
 const (

@@ -12,7 +12,7 @@ import (
 )
 
 // Tracking annotations of what only Heirloom brings to a Node. They stand apart from Cluster API's own because Cluster
-// API removes from a Node whatever its annotations list and its own rules do not bring (DESIGN.md §2).
+// API removes from a Node whatever its annotations list and its own rules do not bring (docs/design.md §2).
 const (
 	LabelsFromMachineAnnotation      = "heirloom.dev/labels-from-machine"
 	AnnotationsFromMachineAnnotation = "heirloom.dev/annotations-from-machine"
@@ -42,7 +42,7 @@ func (p Policy) additionalAnnotation(key string) bool {
 }
 
 // restricted reports whether NodeRestriction may forbid a kubelet to set this label on its own Node. The plugin runs
-// again after us and would answer 403, so that the Node could never register (DESIGN.md §4). Its short allow-list is
+// again after us and would answer 403, so that the Node could never register (docs/design.md §4). Its short allow-list is
 // not repeated here: such a label then lands in the first later write, like the others.
 func restricted(key string) bool {
 	d := domain(key)

@@ -8,7 +8,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// Policy is what an operator can choose about the rules. The zero value is the rules as DESIGN.md has them, beside a
+// Policy is what an operator can choose about the rules. The zero value is the rules as docs/design.md has them, beside a
 // Cluster API that does not propagate taints.
 type Policy struct {
 	// AdditionalLabels selects further Machine labels for the Node (rule 11); nothing is anchored, as in Cluster API.

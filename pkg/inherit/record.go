@@ -97,7 +97,7 @@ func (r Record) only(listed []corev1.Taint) []corev1.Taint {
 // anything vouches for every key.
 func anything(string) bool { return true }
 
-// initialized reports whether the Node has had its Initialize taints (DESIGN.md §3: Cluster API's annotation exists, even
+// initialized reports whether the Node has had its Initialize taints (docs/design.md §3: Cluster API's annotation exists, even
 // empty). A Node that has just registered may have brought that annotation itself. So there it counts only beside the record's
 // label, or once the Node is so old that somebody else would have written it by now. It does not count while they wait.
 func (s NodeState) initialized() bool {

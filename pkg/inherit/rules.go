@@ -6,7 +6,7 @@ import "slices"
 
 //go:generate go run ./rulesdoc ../../docs/rules.md
 
-// Rule is a row of the table of inheritance rules (DESIGN.md §1). Each stands beside the code that it is about; the page
+// Rule is a row of the table of inheritance rules (docs/design.md §1). Each stands beside the code that it is about; the page
 // docs/rules.md is made of them, and the conformance test holds the program to them.
 type Rule struct {
 	Number int

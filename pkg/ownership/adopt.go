@@ -19,7 +19,7 @@ const beforeFirstApply = "before-first-apply"
 
 // adopt makes a copy's content ours. A copy is an object that carries all that it should inherit, in the values that its
 // owner declares, exactly as one create has left it, and in which nothing is ours: it comes from a backup without managed
-// fields, or from a provider that copies a template once. Nobody would ever take those keys away again (DESIGN.md §2).
+// fields, or from a provider that copies a template once. Nobody would ever take those keys away again (docs/design.md §2).
 //
 // Whoever applies the same keys owns them too, now and later; only what belongs to the create is taken. Taints of ours do
 // not keep it from being a copy: a restored Machine gets those that it declares by annotation before it is adopted.

@@ -26,7 +26,7 @@ import (
 )
 
 // TestAgainstFieldManager tells hundreds of stories of an object, and holds after each of thousands of writes, by the webhook and by the loop,
-// that the field manager of API servers has made of it what the plan announces, and what DESIGN.md §2 says. HEIRLOOM_SEED
+// that the field manager of API servers has made of it what the plan announces, and what docs/design.md §2 says. HEIRLOOM_SEED
 // chooses other stories, HEIRLOOM_STORIES how many.
 func TestAgainstFieldManager(t *testing.T) {
 	managers, err := fieldManagersOnce()

@@ -114,7 +114,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// On the same key and effect the typed field wins (DESIGN.md §3), also where it is the child's own.
+// On the same key and effect the typed field wins (docs/design.md §3), also where it is the child's own.
 func TestAnOwnTypedTaintWinsOverAnAnnotatedOne(t *testing.T) {
 	typed := []clusterv1.MachineTaint{{Key: "gpu", Value: "typed", Effect: "NoSchedule", Propagation: "Always"}}
 	annotated := []clusterv1.MachineTaint{{Key: "gpu", Value: "annotated", Effect: "NoSchedule", Propagation: "Always"}}

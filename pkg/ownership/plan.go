@@ -142,7 +142,7 @@ func (p *Plan) Changes() []Change {
 
 // add plans one place. An owner is authoritative for what it declares and for nothing else; what the child already
 // has with the right value belongs to whoever brought it; what is ours and no longer declared goes, unless somebody
-// else owns it too (DESIGN.md §2).
+// else owns it too (docs/design.md §2).
 func (p *Plan) add(at place) error {
 	desired, present := byName(at.desired), byName(at.current)
 	var entries, ours []entry

@@ -70,7 +70,7 @@ func ownersOf(t *testing.T, raw []byte) map[string]string {
 }
 
 // TestAdmissionEqualsApply: what the webhook answers and what the loop applies lead to the same object with the same
-// owners (DESIGN.md §5), by the very library that the API server applies with.
+// owners (docs/design.md §5), by the very library that the API server applies with.
 func TestAdmissionEqualsApply(t *testing.T) {
 	const gpuOf, gpuWithValue = `{'f:spec': {'f:taints': {'k:{"effect":"NoSchedule","key":"gpu"}': {'.': {}, 'f:effect': {}, 'f:key': {}, 'f:propagation': {}}}}}`,
 		`{'f:spec': {'f:taints': {'k:{"effect":"NoSchedule","key":"gpu"}': {'.': {}, 'f:effect': {}, 'f:key': {}, 'f:propagation': {}, 'f:value': {}}}}}`

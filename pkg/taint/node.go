@@ -15,7 +15,7 @@ func ForNode(t clusterv1.MachineTaint) corev1.Taint {
 	return corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}
 }
 
-// Sync returns a Node's taints after inheritance (rule 13, DESIGN.md §1 and §3):
+// Sync returns a Node's taints after inheritance (rule 13, docs/design.md §1 and §3):
 //
 //   - Always taints are there, with their value.
 //   - Initialize taints are there if the Node has not been initialized yet; later they are neither added nor removed.

@@ -67,7 +67,7 @@ func Find(taints []corev1.Taint, id ID) int {
 }
 
 // Merge returns typed and annotated taints as one list, sorted by key and effect, each key and effect once.
-// The typed taint wins over the annotated one (DESIGN.md §3), and the first over the second within either.
+// The typed taint wins over the annotated one (docs/design.md §3), and the first over the second within either.
 func Merge(typed, annotated []clusterv1.MachineTaint) []clusterv1.MachineTaint {
 	seen := map[ID]bool{}
 	var merged []clusterv1.MachineTaint

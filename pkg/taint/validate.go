@@ -14,7 +14,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// Role says whose Nodes a taint is for. What is reserved differs between the two (DESIGN.md §3).
+// Role says whose Nodes a taint is for. What is reserved differs between the two (docs/design.md §3).
 type Role bool
 
 const (

@@ -22,7 +22,7 @@ const (
 	// WebhookName is the name of the webhook for Nodes, in the installed configuration and in those made from it.
 	WebhookName = "nodes.heirloom.dev"
 
-	// longestTimeout is how many seconds a write of a Node may wait for Heirloom (DESIGN.md §4).
+	// longestTimeout is how many seconds a write of a Node may wait for Heirloom (docs/design.md §4).
 	longestTimeout = 2
 )
 
