@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -100,15 +101,8 @@ func (s *session) holdingLease(ctx context.Context, work func(context.Context) e
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	go wait.UntilWithContext(ctx, func(ctx context.Context) {
-		_, err := s.takeLease(ctx, false)
-		switch {
-		case errors.Is(err, errTaken):
-			cancel(err)
-		case err != nil && ctx.Err() == nil:
-			s.report.note("%v", err)
-		}
-	}, renewal)
+	stop := s.renewing(ctx, cancel)
+	defer stop()
 	if led(before) {
 		s.report.note("waiting %s for the leader %s to stop", duration(before), *before.HolderIdentity)
 		select {
@@ -117,13 +111,36 @@ func (s *session) holdingLease(ctx context.Context, work func(context.Context) e
 			return context.Cause(ctx)
 		}
 	}
-	if err = work(ctx); err == nil {
+	err = work(ctx)
+	stop() // two at a time would be in each other's way
+	if err == nil {
 		_, err = s.takeLease(ctx, false)
 	}
 	if err != nil {
 		return errors.Join(context.Cause(ctx), err)
 	}
 	return nil
+}
+
+// renewing keeps the Lease until stop has returned. lost is called if somebody else has taken it.
+func (s *session) renewing(ctx context.Context, lost context.CancelCauseFunc) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var renewals sync.WaitGroup
+	renewals.Go(func() {
+		wait.UntilWithContext(ctx, func(ctx context.Context) {
+			_, err := s.takeLease(ctx, false)
+			switch {
+			case errors.Is(err, errTaken):
+				lost(err)
+			case err != nil && ctx.Err() == nil:
+				s.report.note("%v", err)
+			}
+		}, renewal)
+	})
+	return func() {
+		cancel()
+		renewals.Wait()
+	}
 }
 
 // takeLease writes the release into the Lease as its holder, and returns what was there before. It takes the Lease from
