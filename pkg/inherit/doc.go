@@ -16,6 +16,6 @@
 //	order       effective.go   a Node inherits what its Machine will carry
 //	fields      fields.go      in-place mutable fields, whatever the version of the API
 //	never       never.go       keys that no step hands down
-//	left alone  alone.go       objects that are paused, being deleted or opted out
+//	skipped     skip.go        objects that are paused, being deleted or opted out
 //	identity    match.go       which Machine a Node is
 package inherit

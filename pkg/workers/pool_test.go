@@ -39,18 +39,24 @@ func (m *oneManager) Add(runnable manager.Runnable) error {
 	return m.full
 }
 
-// work is a controller whose requests wait until they are let go. It notes them in their order.
+// work is a controller whose requests wait until they are let go. It notes them in their order, and tells of each that begins.
 type work[R comparable] struct {
 	mu     sync.Mutex
 	begun  []R
+	begins chan struct{}
 	let    chan struct{}
 	answer func(R) (reconcile.Result, error)
+}
+
+func newWork[R comparable]() *work[R] {
+	return &work[R]{begins: make(chan struct{}, 1000), let: make(chan struct{})}
 }
 
 func (w *work[R]) Reconcile(_ context.Context, request R) (reconcile.Result, error) {
 	w.mu.Lock()
 	w.begun = append(w.begun, request)
 	w.mu.Unlock()
+	w.begins <- struct{}{}
 	<-w.let
 	if w.answer != nil {
 		return w.answer(request)
@@ -97,6 +103,14 @@ func run[R comparable](t *testing.T, p *Pool[R], w *work[R], log logr.Logger) (a
 	}
 }
 
+// begunMore waits until so many more requests have begun, and whatever else follows from that.
+func (w *work[R]) begunMore(n int) {
+	for range n {
+		<-w.begins
+	}
+	synctest.Wait()
+}
+
 func named(name string) ctrl.Request {
 	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: name}}
 }
@@ -105,7 +119,7 @@ func named(name string) ctrl.Request {
 func TestThereIsAlwaysAWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
-		w := &work[string]{let: make(chan struct{})}
+		w := newWork[string]()
 		add := run(t, Shared("always", 2, 3, clusterOf, func(base logr.Logger, _ *string) logr.Logger { return base }), w, logr.Discard())
 		begin := time.Now()
 		for c := range 20 {
@@ -126,15 +140,17 @@ func TestThereIsAlwaysAWorker(t *testing.T) {
 func TestMoreWorkersAreStartedOnlyWhenAllHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
-		w := &work[ctrl.Request]{let: make(chan struct{})}
+		w := newWork[ctrl.Request]()
 		add := run(t, ForClusters("patient", 2, time.Second), w, logr.Discard())
 		for n := range 20 {
 			add(named(fmt.Sprint(n)))
 		}
-		for _, workers := range []int{2, 4, 8, 16, 20} {
+		begin, before := time.Now(), 0
+		for i, workers := range []int{2, 4, 8, 16, 20} {
+			w.begunMore(workers - before)
 			Expect(w.seen()).To(Equal(workers))
-			time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock
-			synctest.Wait()
+			Expect(time.Since(begin)).To(Equal(time.Duration(i) * time.Second))
+			before = workers
 		}
 		close(w.let)
 	})
@@ -146,7 +162,7 @@ func TestWorkersThatWereAddedTryAgain(t *testing.T) {
 		Expect := NewWithT(t).Expect
 		var mu sync.Mutex
 		var log []string
-		w := &work[ctrl.Request]{let: make(chan struct{})}
+		w := newWork[ctrl.Request]()
 		failed := map[string]bool{}
 		w.answer = func(request ctrl.Request) (reconcile.Result, error) {
 			mu.Lock()
@@ -165,8 +181,7 @@ func TestWorkersThatWereAddedTryAgain(t *testing.T) {
 		add(named("a"), named("b"), named("c"))
 		Expect(w.seen()).To(Equal(3))
 		close(w.let)
-		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
-		synctest.Wait()
+		w.begunMore(6)
 		Expect(w.seen()).To(Equal(6))
 		mu.Lock()
 		defer mu.Unlock()

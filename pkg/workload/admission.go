@@ -221,7 +221,7 @@ func (v *visit) remove(ctx context.Context, way string) error {
 		return nil
 	}
 	if apierrors.IsForbidden(err) {
-		err = nil // whoever may not even look has not set it up
+		err = nil // a user that may not even look has not set it up
 	}
 	return v.done(Removed, way, "The workload cluster's API server no longer admits Nodes by %s", removed, err)
 }

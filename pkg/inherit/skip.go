@@ -26,7 +26,7 @@ const (
 	ClusterDoesNotExist Reason = "its Cluster does not exist"
 	// NothingDeclares is why an object without an owner is skipped.
 	NothingDeclares Reason = "no topology declares anything for it"
-	// OwnerIsNotFound is why an object stays as it is whose owner declares nobody knows what.
+	// OwnerIsNotFound is why an object stays as it is while it is not known what its owner declares.
 	OwnerIsNotFound Reason = "its owner does not exist, or is not one that Cluster API gives such an object"
 	// IsNoMachine is why a Node inherits nothing.
 	IsNoMachine Reason = "it is no Machine's Node, or more than one Machine's"
