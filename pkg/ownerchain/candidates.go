@@ -18,7 +18,7 @@ import (
 // that has the providerID of one of its Nodes.
 func (c *Chain) MayBeManagementCluster(ctx context.Context) ([]*capi.Cluster, error) {
 	nodes := &corev1.NodeList{}
-	if err := c.Cache.List(ctx, nodes); err != nil {
+	if err := c.List(ctx, nodes); err != nil {
 		return nil, fmt.Errorf("listing the Nodes of the management cluster: %w", err)
 	}
 	names := sets.New[types.NamespacedName]()
@@ -51,7 +51,7 @@ func (c *Chain) clustersWith(ctx context.Context, providerID string, names sets.
 		names.Insert(types.NamespacedName{Namespace: machines[i].Namespace, Name: machines[i].Spec.ClusterName})
 	}
 	pools := &capi.MachinePoolList{}
-	if err := c.Cache.List(ctx, pools, fields); err != nil {
+	if err := c.List(ctx, pools, fields); err != nil {
 		return fmt.Errorf("listing MachinePools by providerID: %w", err)
 	}
 	for i := range pools.Items {

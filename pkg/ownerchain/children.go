@@ -65,7 +65,7 @@ func (c *Chain) NodesOfPool(ctx context.Context, nodes client.Reader, mp *capi.M
 }
 
 func (c *Chain) keys(ctx context.Context, list client.ObjectList, options ...client.ListOption) ([]types.NamespacedName, error) {
-	return keys(ctx, c.Cache, list, options...)
+	return keys(ctx, c, list, options...)
 }
 
 func keys(ctx context.Context, reader client.Reader, list client.ObjectList, options ...client.ListOption) ([]types.NamespacedName, error) {

@@ -75,7 +75,7 @@ func (c *Chain) evaluateStranger(ctx context.Context, node *corev1.Node, policy 
 		return noMachine(), nil
 	}
 	m, key := &capi.Machine{}, types.NamespacedName{Namespace: c.cluster().Namespace, Name: name}
-	found, err := get(ctx, c.Cache, key, "", m)
+	found, err := c.find(ctx, key, "", m)
 	if err != nil || !found || m.DeletionTimestamp != nil || !c.isOwn(m.Namespace, m.Spec.ClusterName) || !inherit.NoLongerMatches(node, m) {
 		return noMachine(), err
 	}
@@ -117,20 +117,19 @@ func (c *Chain) EffectiveMachines(ctx context.Context, key types.NamespacedName,
 // effective returns the Machine as it will be once its chain has inherited. Where an owner cannot be read, or an object is
 // skipped, it counts as it is; no API call is made for it.
 func (c *Chain) effective(ctx context.Context, m *capi.Machine, cluster *capi.Cluster, policy inherit.Policy) *capi.Machine {
-	cached := *c
-	cached.Live = nil
-	owner, err := cached.MachineOwner(ctx, m)
+	c = c.CallingNobody()
+	owner, err := c.MachineOwner(ctx, m)
 	if _, skipped := policy.Skips(m, cluster); err != nil || skipped {
 		return m
 	}
 	template := owner.Template
 	switch object := owner.Object.(type) {
 	case *capi.MachineSet:
-		template = inherit.TemplateOfMachineSet(cached.effectiveMachineSet(ctx, object, cluster, policy))
+		template = inherit.TemplateOfMachineSet(c.effectiveMachineSet(ctx, object, cluster, policy))
 	case *capi.MachinePool:
-		template = inherit.TemplateOfMachinePool(cached.effectiveMachinePool(ctx, object, cluster, policy))
+		template = inherit.TemplateOfMachinePool(c.effectiveMachinePool(ctx, object, cluster, policy))
 	case *unstructured.Unstructured:
-		template = cached.effectiveControlPlane(ctx, owner.controlPlane, cluster, policy)
+		template = c.effectiveControlPlane(ctx, owner.controlPlane, cluster, policy)
 	}
 	return policy.EffectiveMachine(template, m)
 }
@@ -175,7 +174,7 @@ func effectiveSection[T metav1.Object](
 	ctx context.Context, c *Chain, object T, cluster *capi.Cluster, policy inherit.Policy,
 	of func(*capi.Cluster, *capi.ClusterClass, T) *inherit.Section,
 ) *inherit.Section {
-	section, err := section(ctx, c, object, cluster, of)
+	section, _, err := section(ctx, c, object, cluster, of)
 	if _, skipped := policy.Skips(object, cluster); err != nil || skipped {
 		return nil
 	}
@@ -204,7 +203,7 @@ func (c *Chain) machines(ctx context.Context, fields client.MatchingFields, want
 		return nil, nil
 	}
 	list := &capi.MachineList{}
-	if err := c.Cache.List(ctx, list, fields); err != nil {
+	if err := c.List(ctx, list, fields); err != nil {
 		return nil, fmt.Errorf("listing Machines by %v: %w", fields, err)
 	}
 	return list.Items, nil
@@ -230,7 +229,7 @@ func (c *Chain) poolOf(ctx context.Context, node *corev1.Node) (*capi.MachinePoo
 		return nil, nil
 	}
 	pools := &capi.MachinePoolList{}
-	if err := c.Cache.List(ctx, pools, client.MatchingFields{providerIDField: node.Spec.ProviderID}); err != nil {
+	if err := c.List(ctx, pools, client.MatchingFields{providerIDField: node.Spec.ProviderID}); err != nil {
 		return nil, fmt.Errorf("listing MachinePools by providerID: %w", err)
 	}
 	own := slices.DeleteFunc(pools.Items, func(mp capi.MachinePool) bool { return !c.isOwn(mp.Namespace, mp.Spec.ClusterName) })
@@ -244,4 +243,17 @@ func (c *Chain) poolOf(ctx context.Context, node *corev1.Node) (*capi.MachinePoo
 func (c *Chain) isOwn(namespace, cluster string) bool {
 	own := c.cluster()
 	return own.Name != "" && own == types.NamespacedName{Namespace: namespace, Name: cluster}
+}
+
+// latest returns an object out of a list as a Get has it, which may know more; nil where it is gone.
+func latest[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, c *Chain, listed P) (P, error) {
+	now := P(new(T))
+	found, err := c.find(ctx, client.ObjectKeyFromObject(listed), listed.GetUID(), now)
+	if !found || err != nil {
+		return nil, err
+	}
+	return now, nil
 }

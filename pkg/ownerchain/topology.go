@@ -21,7 +21,7 @@ func (c *Chain) ClusterClass(ctx context.Context, cluster *capi.Cluster) (*capi.
 		return nil, nil
 	}
 	class, key := &capi.ClusterClass{}, classOf(cluster)
-	err := c.Cache.Get(ctx, key, class)
+	err := c.Get(ctx, key, class)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
