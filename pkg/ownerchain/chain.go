@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -102,12 +101,9 @@ func (c *Chain) Cluster(ctx context.Context, namespace, name string) (*capi.Clus
 		return nil, nil
 	}
 	cluster := &capi.Cluster{}
-	err := c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, cluster)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("getting Cluster %s/%s: %w", namespace, name, err)
+	found, err := c.find(ctx, "Cluster", types.NamespacedName{Namespace: namespace, Name: name}, "", cluster)
+	if !found || err != nil {
+		return nil, err
 	}
 	return cluster, nil
 }
@@ -124,19 +120,19 @@ func (c *Chain) owner(ctx context.Context, child metav1.Object, kind string, own
 // fetch reads the object that ref names, and reports whether it exists. Another object under the same name, told by its
 // UID, is not the owner.
 func (c *Chain) fetch(ctx context.Context, namespace string, ref *metav1.OwnerReference, owner client.Object) (bool, error) {
-	return c.find(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, ref.UID, owner, ofUID(ref.UID))
+	return c.find(ctx, "owner", types.NamespacedName{Namespace: namespace, Name: ref.Name}, ref.UID, owner, ofUID(ref.UID))
 }
 
-// find reads an object, and reports whether it exists with this UID, which may be empty.
+// find reads an object, and reports whether it exists with this UID, which may be empty. What it is, errors say.
 func (c *Chain) find(
-	ctx context.Context, key types.NamespacedName, uid types.UID, into client.Object, options ...client.GetOption,
+	ctx context.Context, what string, key types.NamespacedName, uid types.UID, into client.Object, options ...client.GetOption,
 ) (bool, error) {
 	err := c.Get(ctx, key, into, options...)
 	if isNot(uid, into, err) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("getting owner %s: %w", key, err)
+		return false, fmt.Errorf("getting %s %s: %w", what, key, err)
 	}
 	return true, nil
 }

@@ -198,24 +198,24 @@ func TestLookAgain(t *testing.T) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(names(children)).To(ConsistOf("m1", "m2"), "children by UID")
 
-	members, err := chain.Members(t.Context(), &capi.Cluster{ObjectMeta: named("c", "")}, &capi.MachineList{})
+	members, err := chain.Members(t.Context(), types.NamespacedName{Namespace: "ns", Name: "c"}, &capi.MachineList{})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(names(members)).To(ConsistOf("m1", "m2"), "members by Cluster")
 
-	all, err := chain.All(t.Context(), &capi.MachineList{})
+	all, err := Keys(t.Context(), chain, &capi.MachineList{})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(names(all)).To(ConsistOf("m1", "m2", "other"))
 
 	for _, m := range []*capi.Machine{
 		change(machine("m", ""), isNode), change(machine("m", ""), provided), change(machine("m", ""), addressed),
 	} {
-		nodes, err := chain.NodesOf(t.Context(), chain, m)
+		nodes, err := NodesOf(t.Context(), chain, m)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(names(nodes)).To(Equal([]string{"n"}))
 	}
-	Expect(chain.NodesOf(t.Context(), chain, machine("m", ""))).To(BeEmpty())
+	Expect(NodesOf(t.Context(), chain, machine("m", ""))).To(BeEmpty())
 
-	pooled, err := chain.NodesOfPool(t.Context(), chain, &capi.MachinePool{Spec: capi.MachinePoolSpec{ProviderIDList: []string{"aws:2", "aws:9"}}})
+	pooled, err := NodesOf(t.Context(), chain, &capi.MachinePool{Spec: capi.MachinePoolSpec{ProviderIDList: []string{"aws:2", "aws:9"}}})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(names(pooled)).To(Equal([]string{"n2"}))
 }

@@ -54,7 +54,9 @@ type nodes struct {
 	pacer   *pace.Pacer[NodeRequest]
 	memory  nodeMemory
 	lacking *lacking
-	ignored *ignored
+	// ignored are Nodes that inherit nothing because somebody has opted out their Machine, MachinePool or Cluster: nobody else
+	// would tell of one whose taints have been given up.
+	ignored perCluster
 }
 
 // Reconcile implements reconcile.TypedReconciler.

@@ -154,7 +154,7 @@ func (d Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
 func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 	nodes := nodes{
 		Dependencies: d, pacer: pace.New[NodeRequest](d.NoExecuteRate, time.Now), memory: newNodeMemory(),
-		lacking: newLacking(d.Metrics), ignored: newIgnored(d.Metrics),
+		lacking: newLacking(d.Metrics), ignored: newPerCluster(d.Metrics.NodesIgnored),
 	}
 	pool := workers.Shared("node", nodeWorkers, nodeShare, NodeRequest.cluster, logOf)
 	options := pool.Options()

@@ -159,7 +159,7 @@ func KubeconfigRefused(reader client.Reader, recorder events.EventRecorder) func
 
 // connections wakes a Cluster when its connection is made or lost.
 func (d Dependencies) connections(_ context.Context, cluster client.Object) []ctrl.Request {
-	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: cluster.GetNamespace(), Name: cluster.GetName()}}}
+	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(cluster)}}
 }
 
 // clusterChanged passes events of a Cluster after which its Nodes may be admitted in another way.
