@@ -18,7 +18,7 @@ import (
 
 // Chain looks along the owner chain.
 type Chain struct {
-	// Reader is a cache, with or without one of the readers of this package around it.
+	// Reader is a cache, or one of the readers of this package around it.
 	client.Reader
 	// Mapper tells which version of a provider's kind to read. Whoever wrote an owner reference may have used another, and
 	// one informer for each kind is enough.

@@ -57,8 +57,9 @@ func limits(declared *ownerchain.Declaration, cluster types.NamespacedName) []pa
 	return all
 }
 
-// forget forgets a Node that is gone or inherits nothing for now.
-func (r nodes) forget(req NodeRequest) {
+// forget forgets a Node that is gone or inherits nothing for now, perhaps because it is ignored.
+func (r nodes) forget(req NodeRequest, ignored bool) {
+	r.ignored.set(req, ignored)
 	r.lacking.forget(req)
 	r.waitsNoMore(req)
 }

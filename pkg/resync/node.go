@@ -89,8 +89,7 @@ func (r nodes) sync(ctx context.Context, nodes client.Client, chain *ownerchain.
 	node := &corev1.Node{}
 	if err := nodes.Get(ctx, types.NamespacedName{Name: req.Name}, node); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.forget(req)
-			r.ignored.set(req, false)
+			r.forget(req, false)
 		}
 		return 0, gone(err, "Node")
 	}
@@ -99,12 +98,12 @@ func (r nodes) sync(ctx context.Context, nodes client.Client, chain *ownerchain.
 	if err != nil {
 		return 0, err // what is known of the Node stays true until it can be looked at
 	}
-	r.ignored.set(req, decided.Reason.OptedOut())
 	if !decided.Inherits() {
 		ctrl.LoggerFrom(ctx).V(2).Info("The Node inherits nothing for now", "reason", decided.Reason)
-		r.forget(req)
+		r.forget(req, decided.Reason.OptedOut())
 		return 0, nil
 	}
+	r.ignored.set(req, false)
 	from := decided.Source
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(from.Kind, klog.KObj(from.Object)))
 	held, again, err := r.paced(ctx, chain, from, node, req)
