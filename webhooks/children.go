@@ -52,10 +52,8 @@ func (h children[T, P]) against(ctx context.Context, req admission.Request, obje
 	if err != nil {
 		return answer{}, err
 	}
-	return inject(req, child{
-		object: object, current: current, decided: decided.Decision,
-		sources: func() inherit.Sources { return decided.Sources(ctx) },
-		old:     func() (inherit.Object, error) { return h.before(ctx, req) },
+	return inject(ctx, req, child{
+		object: object, current: current, decided: decided, old: func() (inherit.Object, error) { return h.before(ctx, req) },
 	})
 }
 

@@ -110,9 +110,13 @@ func newServer(t testing.TB, cache client.Reader, live client.Reader, policy inh
 	registry := prometheus.NewRegistry()
 	counters, err := metrics.New(registry)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	reader := cache
+	if live != nil {
+		reader = ownerchain.CachedThenLive{Cached: ownerchain.Cached{Reader: cache}, Live: live}
+	}
 	return server{registry: registry, Dependencies: Dependencies{
 		Chain: &ownerchain.Chain{
-			Cache: cache, Live: live, ManagementCluster: ownerchain.Always(types.NamespacedName{Namespace: "ns", Name: "c"}),
+			Reader: reader, ManagementCluster: ownerchain.Always(types.NamespacedName{Namespace: "ns", Name: "c"}),
 		},
 		Metrics: counters,
 		Schemas: newer,

@@ -3,6 +3,7 @@
 package webhooks
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
 
@@ -22,15 +24,13 @@ import (
 type child struct {
 	object  metav1.Object
 	current inherit.Object
-	decided inherit.Decision
-	// sources says where what it inherits is declared. Like old, it is asked only if there is something to tell.
-	sources func() inherit.Sources
-	// old returns what the child had before an update.
+	decided ownerchain.Decision
+	// old returns what the child had before an update. It is asked only if there is something to tell.
 	old func() (inherit.Object, error)
 }
 
 // inject answers with the write that makes the child carry what it inherits and records that it is ours.
-func inject(req admission.Request, c child) (answer, error) {
+func inject(ctx context.Context, req admission.Request, c child) (answer, error) {
 	plan, err := c.plan(req)
 	if err != nil {
 		return answer{}, err
@@ -44,10 +44,10 @@ func inject(req admission.Request, c child) (answer, error) {
 	if len(patch) > 0 {
 		decided = answer{outcome: metrics.Injected, patch: patch}
 		decided.count(plan.Changes())
-		decided.warnings = c.warnings(req, plan, &decided)
+		decided.warnings = c.warnings(ctx, req, plan, &decided)
 	}
 	if leftOut := errors.Join(c.decided.Problems, plan.LeftOut()); leftOut != nil {
-		decided.warn(c.sources().Located(leftOut))
+		decided.warn(c.decided.Sources(ctx).Located(leftOut))
 	}
 	return decided, nil
 }
@@ -60,7 +60,7 @@ func (c child) plan(req admission.Request) (*ownership.Plan, error) {
 }
 
 // warnings names what the child keeps against the request, and where that can be changed.
-func (c child) warnings(req admission.Request, plan *ownership.Plan, decided *answer) []string {
+func (c child) warnings(ctx context.Context, req admission.Request, plan *ownership.Plan, decided *answer) []string {
 	kept := c.kept(req, plan)
 	if len(kept) == 0 {
 		return nil
@@ -68,7 +68,7 @@ func (c child) warnings(req admission.Request, plan *ownership.Plan, decided *an
 	for _, change := range kept {
 		decided.kept = append(decided.kept, change.What())
 	}
-	sources := c.sources()
+	sources := c.decided.Sources(ctx)
 	return warnings(kept, func(change ownership.Change) string {
 		return fmt.Sprintf("heirloom: %s of %s %s/%s was kept: it is inherited; to change it, edit %s",
 			change, req.Kind.Kind, c.object.GetNamespace(), c.object.GetName(), sources.Of(change.Entry()))

@@ -4,13 +4,10 @@ package webhooks
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"golang.org/x/time/rate"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
@@ -23,10 +20,9 @@ const (
 	rememberedClusters = 10_000
 )
 
-// limitedReader refuses what is too much. What reads with it has a cache to fall back on. A workload cluster that asks without
-// end uses up what all share, but not what another has for itself.
-type limitedReader struct {
-	client.Reader
+// reads limits what workload clusters cost. One that asks without end uses up what all share, but not what another has for
+// itself.
+type reads struct {
 	shared *rate.Limiter
 	// newOwn makes the limiter of one more Cluster.
 	newOwn func() *rate.Limiter
@@ -35,29 +31,22 @@ type limitedReader struct {
 	own *lru.Cache // a *rate.Limiter for each Cluster, by types.NamespacedName
 }
 
-func newLimitedReader(reader client.Reader) *limitedReader {
-	return &limitedReader{
-		Reader: reader, shared: rate.NewLimiter(sharedReads, sharedReads), own: lru.New(rememberedClusters),
+func newReads() *reads {
+	return &reads{
+		shared: rate.NewLimiter(sharedReads, sharedReads), own: lru.New(rememberedClusters),
 		newOwn: func() *rate.Limiter { return rate.NewLimiter(ownReads, ownReads) },
 	}
 }
 
-// Get implements client.Reader.
-func (r *limitedReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+// allow reports whether the caller may cost one more read.
+func (r *reads) allow(ctx context.Context) bool {
 	cluster, _ := callerOf(ctx)
-	if !r.ownOf(cluster).Allow() && !r.shared.Allow() {
-		return errors.New("too many reads for workload clusters")
-	}
-	return r.Reader.Get(ctx, key, object, options...)
-}
-
-func (r *limitedReader) ownOf(cluster types.NamespacedName) *rate.Limiter {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if known, ok := r.own.Get(cluster); ok {
-		return known.(*rate.Limiter) //nolint:forcetypeassert // nothing else is put there
+	own, ok := r.own.Get(cluster)
+	if !ok {
+		own = r.newOwn()
+		r.own.Add(cluster, own)
 	}
-	limiter := r.newOwn()
-	r.own.Add(cluster, limiter)
-	return limiter
+	return own.(*rate.Limiter).Allow() || r.shared.Allow() //nolint:forcetypeassert // nothing else is put there
 }

@@ -11,19 +11,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
 // Workload clusters can cost the management cluster's API server so many reads and no more. One that asks without end does not
 // use up what another has for itself.
 func TestReadsForWorkloadClustersAreLimited(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	reader := newLimitedReader(ordinary)
-	reader.shared, reader.newOwn = rate.NewLimiter(0, 3), func() *rate.Limiter { return rate.NewLimiter(0, 2) }
+	limits := newReads()
+	reader := ownerchain.Limited{Reader: ordinary, Allow: limits.allow}
+	limits.shared, limits.newOwn = rate.NewLimiter(0, 3), func() *rate.Limiter { return rate.NewLimiter(0, 2) }
 	read := func(cluster string) error {
 		ctx := context.WithValue(t.Context(), callerKey{}, types.NamespacedName{Namespace: "ns", Name: cluster})
 		return reader.Get(ctx, types.NamespacedName{Namespace: "ns", Name: "ms"}, &capi.MachineSet{})
 	}
-	const refused = "too many reads for workload clusters"
+	const refused = "too many reads"
 	for range 2 + 3 {
 		Expect(read("greedy")).To(Succeed())
 	}

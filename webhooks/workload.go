@@ -47,15 +47,13 @@ type workload struct {
 
 func newWorkload(dependencies Dependencies, keys WorkloadKeys, denials WorkloadDenials) workload {
 	// Another cluster's requests are not to become requests to the management cluster's API server, but for a few.
-	cached := *dependencies.Chain
-	cached.Live = nil
-	dependencies.Chain = &cached
+	dependencies.Chain = dependencies.Chain.CallingNobody()
 	if dependencies.Live != nil {
-		dependencies.Live = newLimitedReader(dependencies.Live)
+		dependencies.Live = ownerchain.Limited{Reader: dependencies.Live, Allow: newReads().allow}
 	}
 	reviews := newIntake(workloadRoom(), dependencies.Metrics.AdmissionRejected(metrics.WorkloadServer))
 	return workload{
-		keys: keys, denials: denials, chain: &cached,
+		keys: keys, denials: denials, chain: dependencies.Chain,
 		nodes: reviews.wrap(&admission.Webhook{Handler: namingCluster{failOpen{
 			decider: workloadNodes{dependencies}, metrics: dependencies.Metrics,
 		}}}, byCluster),

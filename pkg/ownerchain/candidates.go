@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
@@ -18,7 +17,7 @@ import (
 // that has the providerID of one of its Nodes.
 func (c *Chain) MayBeManagementCluster(ctx context.Context) ([]*capi.Cluster, error) {
 	nodes := &corev1.NodeList{}
-	if err := c.Cache.List(ctx, nodes); err != nil {
+	if err := c.List(ctx, nodes); err != nil {
 		return nil, fmt.Errorf("listing the Nodes of the management cluster: %w", err)
 	}
 	names := sets.New[types.NamespacedName]()
@@ -42,20 +41,22 @@ func (c *Chain) MayBeManagementCluster(ctx context.Context) ([]*capi.Cluster, er
 
 // clustersWith adds the Clusters with a Machine or a MachinePool that has this providerID.
 func (c *Chain) clustersWith(ctx context.Context, providerID string, names sets.Set[types.NamespacedName]) error {
-	fields := client.MatchingFields{providerIDField: providerID}
-	machines, err := c.machines(ctx, fields, providerID != "")
-	if err != nil || providerID == "" {
+	if providerID == "" {
+		return nil
+	}
+	machines, err := c.machines(ctx, providerIDField, providerID)
+	if err != nil {
 		return err
 	}
 	for i := range machines {
 		names.Insert(types.NamespacedName{Namespace: machines[i].Namespace, Name: machines[i].Spec.ClusterName})
 	}
-	pools := &capi.MachinePoolList{}
-	if err := c.Cache.List(ctx, pools, fields); err != nil {
-		return fmt.Errorf("listing MachinePools by providerID: %w", err)
+	pools, err := c.pools(ctx, providerID)
+	if err != nil {
+		return err
 	}
-	for i := range pools.Items {
-		names.Insert(types.NamespacedName{Namespace: pools.Items[i].Namespace, Name: pools.Items[i].Spec.ClusterName})
+	for i := range pools {
+		names.Insert(types.NamespacedName{Namespace: pools[i].Namespace, Name: pools[i].Spec.ClusterName})
 	}
 	return nil
 }

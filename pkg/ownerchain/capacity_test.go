@@ -74,7 +74,7 @@ func TestCapacity(t *testing.T) {
 		for kind, asks := range scaled {
 			t.Run(tc.name+" as a "+kind, func(t *testing.T) {
 				Expect := NewWithT(t).Expect
-				found, err := asks(t.Context(), &Chain{Cache: holds(t, tc.cached...)}, tc.change)
+				found, err := asks(t.Context(), &Chain{Reader: holds(t, tc.cached...)}, tc.change)
 				Expect(err).NotTo(HaveOccurred())
 				Expect(found.Untouched()).To(Equal(!tc.inherits))
 				Expect(found.Reason).To(Equal(tc.why))
@@ -104,7 +104,7 @@ func TestCapacityInATopology(t *testing.T) {
 	}
 	for _, kind := range []string{"MachineDeployment", "MachinePool"} {
 		Expect := NewWithT(t).Expect
-		found, err := scaled[kind](t.Context(), &Chain{Cache: holds(t, cluster, clusterClass())}, ofTopology)
+		found, err := scaled[kind](t.Context(), &Chain{Reader: holds(t, cluster, clusterClass())}, ofTopology)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(found.Outcome).To(Equal(inherit.Inherits))
 		Expect(found.Desired.Top.Yielding).To(Equal(map[string]string{
@@ -121,7 +121,7 @@ func TestCapacityOfAMachineDeploymentsSets(t *testing.T) {
 	ms := machineSet("MachineDeployment/md")
 	declaring(&ms.Spec.Template, "node.cluster.x-k8s.io/a")
 	annotated(clusterv1.AutoscalerMaxSizeAnnotation, "3")(ms)
-	chain := &Chain{Cache: holds(t, md)}
+	chain := &Chain{Reader: holds(t, md)}
 	found, err := MachineSets().Evaluate(t.Context(), chain, ms, inherit.Policy{})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(found.Desired.Top.Annotations).To(HaveKeyWithValue(inherit.CapacityLabelsAnnotation, "of=md"))
@@ -136,7 +136,7 @@ func TestCapacityOfAMachineDeploymentsSets(t *testing.T) {
 
 // What cannot be told is reported.
 func TestCapacitySaysWhatItLeavesOut(t *testing.T) {
-	found, err := scaled["MachinePool"](t.Context(), &Chain{Cache: holds(t)}, func(object metav1.Object) {
+	found, err := scaled["MachinePool"](t.Context(), &Chain{Reader: holds(t)}, func(object metav1.Object) {
 		annotated(clusterv1.AutoscalerMaxSizeAnnotation, "3")(object)
 		if mp, ok := object.(*capi.MachinePool); ok {
 			mp.Spec.Template.Annotations = map[string]string{"taints.heirloom.dev/always": "node.kubernetes.io/x:NoSchedule"}

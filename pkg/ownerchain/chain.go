@@ -4,11 +4,8 @@ package ownerchain
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,19 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
-	"github.com/heirloom-dev/heirloom/pkg/metrics"
-	"github.com/heirloom-dev/heirloom/pkg/providers"
 )
-
-// liveTimeout bounds the one GET that an admission request may cost. API servers wait two seconds for us.
-const liveTimeout = time.Second
 
 // Chain looks along the owner chain.
 type Chain struct {
-	// Cache answers from the informers that Prepare set up, and of kinds of providers from those of providers.Cache.
-	Cache client.Reader
-	// Live answers from the API server. It is nil where an owner that is not cached can wait for its event.
-	Live client.Reader
+	// Reader is a cache, or one of the readers of this package around it.
+	client.Reader
 	// Mapper tells which version of a provider's kind to read. Whoever wrote an owner reference may have used another, and
 	// one informer for each kind is enough.
 	Mapper meta.RESTMapper
@@ -38,13 +28,24 @@ type Chain struct {
 	ManagementCluster func() types.NamespacedName
 	// Layout tells where a kind of control plane has what it can inherit. Where it is nil, control planes count as they are.
 	Layout func(ctx context.Context, gvk schema.GroupVersionKind) (capi.Layout, error)
-	// Count counts owners that were looked up; nil where nobody wants to know.
-	Count func(metrics.LookupResult)
 
 	// within is what Within was told.
 	within types.NamespacedName
-	// again says that what was found in a list is to be read again; see Fresh.
-	again bool
+}
+
+// with returns the chain with another reader.
+func (c *Chain) with(reader client.Reader) *Chain {
+	other := *c
+	other.Reader = reader
+	return &other
+}
+
+// CallingNobody returns a chain that asks the API server for no owner that is not cached. One whose reader is Fresh stays so.
+func (c *Chain) CallingNobody() *Chain {
+	if _, fresh := c.Reader.(Fresh); fresh {
+		return c
+	}
+	return c.with(cachedBehind(c.Reader))
 }
 
 // Within returns a chain for the Nodes of that Cluster's own API server. Its Machines and MachinePools are in the same place
@@ -100,12 +101,9 @@ func (c *Chain) Cluster(ctx context.Context, namespace, name string) (*capi.Clus
 		return nil, nil
 	}
 	cluster := &capi.Cluster{}
-	err := c.Cache.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, cluster)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("getting Cluster %s/%s: %w", namespace, name, err)
+	found, err := c.find(ctx, "Cluster", types.NamespacedName{Namespace: namespace, Name: name}, "", cluster)
+	if !found || err != nil {
+		return nil, err
 	}
 	return cluster, nil
 }
@@ -122,42 +120,21 @@ func (c *Chain) owner(ctx context.Context, child metav1.Object, kind string, own
 // fetch reads the object that ref names, and reports whether it exists. Another object under the same name, told by its
 // UID, is not the owner.
 func (c *Chain) fetch(ctx context.Context, namespace string, ref *metav1.OwnerReference, owner client.Object) (bool, error) {
-	key := types.NamespacedName{Namespace: namespace, Name: ref.Name}
-	found, err := get(ctx, c.Cache, key, ref.UID, owner)
-	unlisted := errors.As(err, new(*providers.NotListedError)) // the API server may know the object all the same
-	if found || err != nil && !unlisted || c.Live == nil {
-		c.count(metrics.Cached, found, err)
-		return found, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
-	defer cancel()
-	found, err = get(ctx, c.Live, key, ref.UID, owner)
-	c.count(metrics.Live, found, err)
-	return found, err
+	return c.find(ctx, "owner", types.NamespacedName{Namespace: namespace, Name: ref.Name}, ref.UID, owner, ofUID(ref.UID))
 }
 
-// count counts an owner that was looked up, where it was found if it was.
-func (c *Chain) count(where metrics.LookupResult, found bool, err error) {
-	switch {
-	case c.Count == nil:
-	case err != nil && !meta.IsNoMatchError(err):
-		c.Count(metrics.LookupFailed)
-	case !found:
-		c.Count(metrics.Missing)
-	default:
-		c.Count(where)
-	}
-}
-
-func get(ctx context.Context, reader client.Reader, key types.NamespacedName, uid types.UID, into client.Object) (bool, error) {
-	err := reader.Get(ctx, key, into)
-	if apierrors.IsNotFound(err) {
+// find reads an object, and reports whether it exists with this UID, which may be empty. What it is, errors say.
+func (c *Chain) find(
+	ctx context.Context, what string, key types.NamespacedName, uid types.UID, into client.Object, options ...client.GetOption,
+) (bool, error) {
+	err := c.Get(ctx, key, into, options...)
+	if isNot(uid, into, err) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("getting owner %s: %w", key, err)
+		return false, fmt.Errorf("getting %s %s: %w", what, key, err)
 	}
-	return uid == "" || into.GetUID() == uid, nil
+	return true, nil
 }
 
 func groupOf(ref *metav1.OwnerReference) string {

@@ -49,9 +49,9 @@ func TestOwner(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			cache, live := holds(t, tc.cached...), holds(t, tc.live...)
-			chain := Chain{Cache: cache, Live: live}
+			chain := Chain{Reader: admission(cache, live, nil)}
 			if tc.noLive {
-				chain.Live = nil
+				chain.Reader = cache
 			}
 			ms, err := chain.MachineSet(t.Context(), machine("m", tc.owner))
 			Expect(err).NotTo(HaveOccurred())
@@ -69,15 +69,15 @@ func TestLookUpsAreCounted(t *testing.T) {
 	count := func(result metrics.LookupResult) { counted = append(counted, result) }
 	broken := &reader{err: errors.New("timeout")}
 	m := machine("m", "MachineSet/ms")
-	for _, chain := range []Chain{
-		{Cache: holds(t, machineSet("")), Live: holds(t)},
-		{Cache: holds(t), Live: holds(t, machineSet(""))},
-		{Cache: holds(t), Live: holds(t)},
-		{Cache: holds(t)},
-		{Cache: holds(t), Live: broken},
-		{Cache: broken},
+	for _, reader := range []client.Reader{
+		admission(holds(t, machineSet("")), holds(t), count),
+		admission(holds(t), holds(t, machineSet("")), count),
+		admission(holds(t), holds(t), count),
+		admission(holds(t), nil, count),
+		admission(holds(t), broken, count),
+		admission(broken, nil, count),
 	} {
-		chain.Count = count
+		chain := Chain{Reader: reader}
 		_, _ = chain.MachineSet(t.Context(), m) // the errors are others' business
 	}
 	Expect(counted).To(Equal([]metrics.LookupResult{
@@ -87,7 +87,7 @@ func TestLookUpsAreCounted(t *testing.T) {
 
 func TestMachineDeployment(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	chain := Chain{Cache: holds(t, machineDeployment("md"))}
+	chain := Chain{Reader: holds(t, machineDeployment("md"))}
 	md, err := chain.MachineDeployment(t.Context(), machineSet("MachineDeployment/md"))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(md).NotTo(BeNil())
@@ -100,12 +100,12 @@ func TestMachineDeployment(t *testing.T) {
 func TestErrorsAreReturned(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	broken := &reader{err: errors.New("timeout")}
-	cached := Chain{Cache: broken, Live: holds(t, machineSet(""))}
+	cached := Chain{Reader: admission(broken, holds(t, machineSet("")), nil)}
 	_, err := cached.MachineSet(t.Context(), machine("m", "MachineSet/ms"))
 	Expect(err).To(MatchError("getting owner ns/ms: timeout"))
 	_, err = cached.Cluster(t.Context(), "ns", "c")
 	Expect(err).To(MatchError("getting Cluster ns/c: timeout"))
-	live := Chain{Cache: holds(t), Live: broken}
+	live := Chain{Reader: admission(holds(t), broken, nil)}
 	_, err = live.MachineSet(t.Context(), machine("m", "MachineSet/ms"))
 	Expect(err).To(MatchError("getting owner ns/ms: timeout"))
 }
@@ -113,7 +113,7 @@ func TestErrorsAreReturned(t *testing.T) {
 // A chain that bites its tail is followed no further than the rules go.
 func TestCyclesAreHarmless(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	chain := Chain{Cache: holds(t, machineSet("MachineSet/ms"), machine("m", "Machine/m")), Live: holds(t)}
+	chain := Chain{Reader: admission(holds(t, machineSet("MachineSet/ms"), machine("m", "Machine/m")), holds(t), nil)}
 	ms, err := chain.MachineSet(t.Context(), machine("m", "MachineSet/ms"))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(ms).NotTo(BeNil())
@@ -124,7 +124,7 @@ func TestCyclesAreHarmless(t *testing.T) {
 func TestCluster(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	live := holds(t, &capi.Cluster{ObjectMeta: named("new", "")})
-	chain := Chain{Cache: holds(t, &capi.Cluster{ObjectMeta: named("c", "")}), Live: live}
+	chain := Chain{Reader: admission(holds(t, &capi.Cluster{ObjectMeta: named("c", "")}), live, nil)}
 	cluster, err := chain.Cluster(t.Context(), "ns", "c")
 	Expect(err).NotTo(HaveOccurred())
 	Expect(cluster).NotTo(BeNil())
@@ -152,7 +152,7 @@ func TestTheLiveOwnerIsReadAfresh(t *testing.T) {
 	before.UID = "before"
 	declaring(&before.Spec.Template, "old")
 
-	chain := Chain{Cache: holds(t, before), Live: live}
+	chain := Chain{Reader: admission(holds(t, before), live, nil)}
 	ms, err := chain.MachineSet(t.Context(), machine("m", "MachineSet/ms"))
 
 	Expect(err).NotTo(HaveOccurred())

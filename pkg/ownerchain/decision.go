@@ -5,6 +5,8 @@ package ownerchain
 import (
 	"context"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -12,6 +14,8 @@ import (
 type Decision struct {
 	inherit.Decision
 	sources func(context.Context) inherit.Sources
+	// declaredBy is what declares for the object: its owner, or a topology's Cluster and ClusterClass.
+	declaredBy []client.Object
 }
 
 // Sources says where what is inherited is declared, for a warning or an Event.

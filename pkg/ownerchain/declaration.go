@@ -157,7 +157,7 @@ func (c *Chain) nodesIn(ctx context.Context, set client.Object) (int, error) {
 }
 
 func (c *Chain) controlled(ctx context.Context, owner client.Object, list client.ObjectList) error {
-	err := c.Cache.List(ctx, list, client.InNamespace(owner.GetNamespace()), client.MatchingFields{ownerField: string(owner.GetUID())}, client.UnsafeDisableDeepCopy)
+	err := c.List(ctx, list, client.InNamespace(owner.GetNamespace()), client.MatchingFields{ownerField: string(owner.GetUID())}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return fmt.Errorf("counting the Nodes of %s/%s: %w", owner.GetNamespace(), owner.GetName(), err)
 	}

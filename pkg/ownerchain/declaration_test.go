@@ -71,7 +71,7 @@ func TestDeclaration(t *testing.T) {
 		{name: "a MachineDeployment beside the topology", from: inherit.SourceOfMachine(inUse("m", "MachineSet/ms")), objects: append(topology(drains, none), machineDeployment("md"), machineSet("MachineDeployment/md")), want: "MachineDeployment ns/md: 0 Nodes, edit MachineDeployment ns/md"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			chain := Chain{Cache: holds(t, tc.objects...)}
+			chain := Chain{Reader: holds(t, tc.objects...)}
 			d, err := chain.Declaration(t.Context(), tc.from, drain)
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
 			_, edit := d.Editable()

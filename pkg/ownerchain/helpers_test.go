@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
 )
 
 func newScheme(t *testing.T) *runtime.Scheme {
@@ -49,6 +50,15 @@ func (r *reader) Get(ctx context.Context, key client.ObjectKey, into client.Obje
 		return r.err
 	}
 	return r.Reader.Get(ctx, key, into, options...)
+}
+
+// admission is what the webhooks read with: a cache and, unless it is nil, the API server behind it.
+func admission(cache, live client.Reader, count func(metrics.LookupResult)) client.Reader {
+	cached := Cached{Reader: cache, Count: count}
+	if live == nil {
+		return cached
+	}
+	return CachedThenLive{Cached: cached, Live: live}
 }
 
 // named is an object in namespace ns. Its UID is its name; owner is "<kind>/<name>" of its controller, in short for

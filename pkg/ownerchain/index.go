@@ -70,7 +70,7 @@ func indexes() []index {
 	return all
 }
 
-// NodeIndexes returns the indexes of Nodes that a cache needs for NodesOf and NodesOfPool.
+// NodeIndexes returns the indexes of Nodes that a cache needs for NodesOf.
 func NodeIndexes() map[string]client.IndexerFunc {
 	return map[string]client.IndexerFunc{
 		providerIDField: of(func(n *corev1.Node) []string { return notEmpty(n.Spec.ProviderID) }),

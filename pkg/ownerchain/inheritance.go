@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -15,19 +16,19 @@ import (
 
 // evaluateControlPlane applies rule 1.
 func (c *Chain) evaluateControlPlane(ctx context.Context, cp *capi.ControlPlane, cluster *capi.Cluster, policy inherit.Policy) (Decision, error) {
-	section, err := section(ctx, c, cp, cluster, inherit.SectionOfControlPlane)
+	section, class, err := section(ctx, c, cp, cluster, inherit.SectionOfControlPlane)
 	if err != nil || section == nil {
 		return skip(inherit.NothingDeclares), err
 	}
 	desired, problems := policy.ControlPlane(*section)
 	return inherits(desired, problems, func(ctx context.Context) inherit.Sources {
 		return inherit.Sources{All: declaredByTopology(ctx, c.forSources(), cp, cp, clusterLabel(cp), inherit.ControlPlanes, inherit.SectionOfControlPlane)}
-	}), nil
+	}, cluster, class), nil
 }
 
 // evaluateMachineDeployment applies rules 2 and 14.
 func (c *Chain) evaluateMachineDeployment(ctx context.Context, md *capi.MachineDeployment, cluster *capi.Cluster, policy inherit.Policy) (Decision, error) {
-	section, err := section(ctx, c, md, cluster, inherit.SectionOfMachineDeployment)
+	section, class, err := section(ctx, c, md, cluster, inherit.SectionOfMachineDeployment)
 	if err != nil {
 		return Decision{}, err
 	}
@@ -36,12 +37,12 @@ func (c *Chain) evaluateMachineDeployment(ctx context.Context, md *capi.MachineD
 		return standsAlone(current, sources, policy), nil
 	}
 	desired, problems := policy.MachineDeployment(*section, md)
-	return inherits(desired, problems, sources).withCapacity(current, policy), nil
+	return inherits(desired, problems, sources, cluster, class).withCapacity(current, policy), nil
 }
 
 // evaluateMachinePool applies rules 3 and 14.
 func (c *Chain) evaluateMachinePool(ctx context.Context, mp *capi.MachinePool, cluster *capi.Cluster, policy inherit.Policy) (Decision, error) {
-	section, err := section(ctx, c, mp, cluster, inherit.SectionOfMachinePool)
+	section, class, err := section(ctx, c, mp, cluster, inherit.SectionOfMachinePool)
 	if err != nil {
 		return Decision{}, err
 	}
@@ -50,7 +51,7 @@ func (c *Chain) evaluateMachinePool(ctx context.Context, mp *capi.MachinePool, c
 		return standsAlone(current, sources, policy), nil
 	}
 	desired, problems := policy.MachinePool(*section)
-	return inherits(desired, problems, sources).withCapacity(current, policy), nil
+	return inherits(desired, problems, sources, cluster, class).withCapacity(current, policy), nil
 }
 
 // evaluateMachineSet applies rules 5 and 6, or rule 14 to a MachineSet that stands alone.
@@ -63,7 +64,7 @@ func (c *Chain) evaluateMachineSet(ctx context.Context, ms *capi.MachineSet, _ *
 		return ownerNotFound(), err
 	}
 	desired, problems := policy.MachineSet(md, ms)
-	return inherits(desired, problems, c.sourcesOfSet(ms)), nil
+	return inherits(desired, problems, c.sourcesOfSet(ms), md), nil
 }
 
 // evaluateMachine applies rules 4, 8 and 9.
@@ -79,12 +80,22 @@ func (c *Chain) evaluateMachine(ctx context.Context, m *capi.Machine, _ *capi.Cl
 	}
 	desired, problems := policy.MachineFrom(owner.Template, m)
 	decided := inherits(desired, problems, func(ctx context.Context) inherit.Sources { return c.forSources().machineSources(ctx, m, owner) })
-	decided.Outcome = owner.Outcome
-	return decided, nil
+	return decided.from(owner), nil
 }
 
-func inherits(desired inherit.Object, problems error, sources func(context.Context) inherit.Sources) Decision {
-	return Decision{Decision: inherit.Decision{Outcome: inherit.Inherits, Desired: desired, Problems: problems}, sources: sources}
+func inherits(desired inherit.Object, problems error, sources func(context.Context) inherit.Sources, declaredBy ...client.Object) Decision {
+	return Decision{
+		Decision: inherit.Decision{Outcome: inherit.Inherits, Desired: desired, Problems: problems}, sources: sources, declaredBy: declaredBy,
+	}
+}
+
+// from says who owns the Machine that the decision is about, or beside which its object is.
+func (d Decision) from(owner MachineOwner) Decision {
+	d.Outcome = owner.Outcome
+	if owner.Object != nil {
+		d.declaredBy = []client.Object{owner.Object}
+	}
+	return d
 }
 
 // standsAlone applies rule 14 to an object that has no owner. What an owner propagated to it before stays.
@@ -104,14 +115,14 @@ func (d Decision) withCapacity(current inherit.Object, policy inherit.Policy) De
 	return d
 }
 
-// section returns what the topology of the Cluster and its class declare for the object, as of finds it; nil where they declare
-// nothing.
+// section returns what the topology of the Cluster and its class declare for the object, as of finds it, and the class; nil where
+// they declare nothing.
 func section[T metav1.Object](
 	ctx context.Context, c *Chain, object T, cluster *capi.Cluster, of func(*capi.Cluster, *capi.ClusterClass, T) *inherit.Section,
-) (*inherit.Section, error) {
+) (*inherit.Section, *capi.ClusterClass, error) {
 	class, err := c.ClusterClass(ctx, cluster)
 	if err != nil || class == nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return of(cluster, class, object), nil
+	return of(cluster, class, object), class, nil
 }

@@ -127,7 +127,7 @@ func TestTopologyInherits(t *testing.T) {
 				}
 				live := holds(t, managedCluster(), clusterClass())
 
-				found, err := asks(t.Context(), &Chain{Cache: holds(t, cached...), Live: live}, tc.policy, func(object metav1.Object) {
+				found, err := asks(t.Context(), &Chain{Reader: admission(holds(t, cached...), live, nil)}, tc.policy, func(object metav1.Object) {
 					ofTopology(object)
 					if tc.object != nil {
 						tc.object(object)
@@ -156,7 +156,7 @@ func TestTopologySaysWhatItLeavesOut(t *testing.T) {
 	reserved := []clusterv1.MachineTaint{{Key: "node.kubernetes.io/x", Effect: "NoSchedule", Propagation: "Always"}}
 	class.Spec.ControlPlane.Taints, class.Spec.Workers.MachineDeployments[0].Taints, class.Spec.Workers.MachinePools[0].Taints = reserved, reserved, reserved
 	for kind, asks := range byTopology {
-		found, err := asks(t.Context(), &Chain{Cache: holds(t, managedCluster(), class)}, inherit.Policy{}, ofTopology)
+		found, err := asks(t.Context(), &Chain{Reader: holds(t, managedCluster(), class)}, inherit.Policy{}, ofTopology)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred(), kind)
 		NewWithT(t).Expect(found.Outcome).To(Equal(inherit.Inherits), kind)
 		NewWithT(t).Expect(found.Problems).To(MatchError(ContainSubstring(`taint "node.kubernetes.io/x:NoSchedule"`)), kind)
@@ -165,9 +165,9 @@ func TestTopologySaysWhatItLeavesOut(t *testing.T) {
 
 func TestTopologyThatCannotBeRead(t *testing.T) {
 	for kind, asks := range byTopology {
-		_, err := asks(t.Context(), &Chain{Cache: &reader{err: errors.New("timeout")}}, inherit.Policy{}, ofTopology)
+		_, err := asks(t.Context(), &Chain{Reader: &reader{err: errors.New("timeout")}}, inherit.Policy{}, ofTopology)
 		NewWithT(t).Expect(err).To(MatchError("getting Cluster ns/c: timeout"), kind)
-		_, err = asks(t.Context(), &Chain{Cache: withoutClasses{holds(t, managedCluster())}}, inherit.Policy{}, ofTopology)
+		_, err = asks(t.Context(), &Chain{Reader: withoutClasses{holds(t, managedCluster())}}, inherit.Policy{}, ofTopology)
 		NewWithT(t).Expect(err).To(MatchError("getting ClusterClass ns/cc: timeout"), kind)
 	}
 }
@@ -227,7 +227,7 @@ func TestOwnersInherits(t *testing.T) {
 			t.Run(tc.name+" as "+kind, func(t *testing.T) {
 				Expect := NewWithT(t).Expect
 				live := holds(t, tc.live...)
-				found, err := asks(&Chain{Cache: holds(t, tc.cached...), Live: live})
+				found, err := asks(&Chain{Reader: admission(holds(t, tc.cached...), live, nil)})
 				Expect(err).NotTo(HaveOccurred())
 				Expect(live.gets).To(Equal(tc.asked))
 				Expect(found.Untouched()).To(Equal(!tc.inherits))

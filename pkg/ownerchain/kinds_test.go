@@ -54,7 +54,7 @@ func controlPlaneKind(kind string) schema.GroupKind {
 func TestUnknownKindsAreRemembered(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	server := serving("AcmeControlPlane")
-	chain := Chain{Cache: holds(t, controlPlane("c")), Mapper: &Kinds{Discovery: server, UnknownFor: time.Hour}}
+	chain := Chain{Reader: holds(t, controlPlane("c")), Mapper: &Kinds{Discovery: server, UnknownFor: time.Hour}}
 	for i := range 500 {
 		object, _, err := chain.ControlPlane(t.Context(), "ns", &metav1.OwnerReference{APIVersion: acme, Kind: fmt.Sprintf("Forged%d", i), Name: "cp"})
 		Expect(err).NotTo(HaveOccurred())

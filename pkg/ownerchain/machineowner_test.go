@@ -67,14 +67,14 @@ func TestMachineOwner(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			m := machine("m", tc.owner)
 			m.Labels = tc.labels
-			owner, err := (&Chain{Cache: holds(t, tc.cached...)}).MachineOwner(t.Context(), m)
+			owner, err := (&Chain{Reader: holds(t, tc.cached...)}).MachineOwner(t.Context(), m)
 			if tc.problem != "" {
 				Expect(err).To(MatchError(ContainSubstring(tc.problem)))
 				return
 			}
 			Expect(err).NotTo(HaveOccurred())
 			Expect(owner.Outcome == inherit.OwnerNotFound).To(Equal(tc.missing))
-			sources := (&Chain{Cache: holds(t, tc.cached...)}).MachineSources(t.Context(), m)
+			sources := (&Chain{Reader: holds(t, tc.cached...)}).MachineSources(t.Context(), m)
 			Expect(sources.Of(inherit.Entry{What: "label", Name: tc.brings}).String()).To(Equal(cmp.Or(tc.declarer, "Machine ns/m (metadata.labels)")))
 			if tc.brings == "" {
 				Expect(owner.Template).To(BeNil())
@@ -90,11 +90,11 @@ func TestMachineOwner(t *testing.T) {
 func TestAKindThatIsGoneDeclaresNothing(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	gone := &reader{err: &apimeta.NoKindMatchError{GroupKind: schema.GroupKind{Group: capi.ControlPlaneGroup, Kind: "AcmeControlPlane"}}}
-	owner, err := (&Chain{Cache: gone}).MachineOwner(t.Context(), machine("m", acme+" AcmeControlPlane/cp"))
+	owner, err := (&Chain{Reader: gone}).MachineOwner(t.Context(), machine("m", acme+" AcmeControlPlane/cp"))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(owner.Outcome).To(Equal(inherit.OwnerNotFound))
 
-	_, err = (&Chain{Cache: &reader{err: errors.New("timeout")}}).MachineOwner(t.Context(), machine("m", acme+" AcmeControlPlane/cp"))
+	_, err = (&Chain{Reader: &reader{err: errors.New("timeout")}}).MachineOwner(t.Context(), machine("m", acme+" AcmeControlPlane/cp"))
 	Expect(err).To(MatchError(ContainSubstring("timeout")))
 }
 

@@ -45,7 +45,7 @@ func TestMachinesOfOthersHandNothingDownToTheManagementCluster(t *testing.T) {
 		{name: "a Machine of another Cluster", why: inherit.IsNoMachine, cluster: itself, cached: []client.Object{own, change(machine("m", ""), provided, elsewhere)}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			decided, err := (&Chain{Cache: holds(t, tc.cached...), ManagementCluster: tc.cluster}).EvaluateNode(t.Context(), node("n aws:1"), inherit.Policy{})
+			decided, err := (&Chain{Reader: holds(t, tc.cached...), ManagementCluster: tc.cluster}).EvaluateNode(t.Context(), node("n aws:1"), inherit.Policy{})
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
 			NewWithT(t).Expect(decided.Inherits()).To(BeFalse())
 			NewWithT(t).Expect(decided.Reason).To(Equal(tc.why))
@@ -58,7 +58,7 @@ func TestMayBeManagementCluster(t *testing.T) {
 	of := func(cluster string) func(*capi.Machine) {
 		return func(m *capi.Machine) { m.Spec.ClusterName = cluster }
 	}
-	chain := Chain{Cache: holds(t,
+	chain := Chain{Reader: holds(t,
 		node("n aws:1"), node("n2 aws:2"), node("n3"),
 		&capi.Cluster{ObjectMeta: named("c", "")}, &capi.Cluster{ObjectMeta: named("pooled", "")}, &capi.Cluster{ObjectMeta: named("other", "")},
 		change(machine("m", ""), provided), change(machine("m2", ""), provided, of("nowhere")), change(machine("m3", ""), of("other")),
@@ -125,7 +125,7 @@ func TestWhatAnAddressBroughtGoes(t *testing.T) {
 			if tc.node == nil {
 				tc.node = matched("n - 10.0.0.1")
 			}
-			decided, err := (&Chain{Cache: holds(t, tc.cached...), ManagementCluster: itself}).EvaluateNode(t.Context(), tc.node, inherit.Policy{})
+			decided, err := (&Chain{Reader: holds(t, tc.cached...), ManagementCluster: itself}).EvaluateNode(t.Context(), tc.node, inherit.Policy{})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(decided.Inherits()).To(Equal(tc.goes))
 			if !tc.goes {
@@ -176,7 +176,7 @@ func TestANodeOfAControlPlaneInheritsWhatItsTopologyDeclares(t *testing.T) {
 			cp := controlPlane("c")
 			ofTopology(cp)
 			m := change(machine("m", acme+" AcmeControlPlane/cp"), isNode)
-			chain := Chain{Cache: holds(t, managedCluster(), class, m, cp), ManagementCluster: itself, Layout: tc.layout}
+			chain := Chain{Reader: holds(t, managedCluster(), class, m, cp), ManagementCluster: itself, Layout: tc.layout}
 			decided, err := chain.EvaluateNode(t.Context(), node("n"), inherit.Policy{})
 			Expect(err).NotTo(HaveOccurred())
 			got := decided.Source
@@ -214,7 +214,7 @@ func TestIgnored(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			n := node("n aws:1")
 			n.Labels = ignored
-			got, err := (&Chain{Cache: holds(t, tc.cached...), ManagementCluster: itself}).EvaluateNode(t.Context(), n, inherit.Policy{})
+			got, err := (&Chain{Reader: holds(t, tc.cached...), ManagementCluster: itself}).EvaluateNode(t.Context(), n, inherit.Policy{})
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
 			NewWithT(t).Expect(got.Reason.OptedOut()).To(Equal(tc.want))
 		})

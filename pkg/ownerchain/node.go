@@ -75,7 +75,7 @@ func (c *Chain) evaluateStranger(ctx context.Context, node *corev1.Node, policy 
 		return noMachine(), nil
 	}
 	m, key := &capi.Machine{}, types.NamespacedName{Namespace: c.cluster().Namespace, Name: name}
-	found, err := get(ctx, c.Cache, key, "", m)
+	found, err := c.find(ctx, "owner", key, "", m)
 	if err != nil || !found || m.DeletionTimestamp != nil || !c.isOwn(m.Namespace, m.Spec.ClusterName) || !inherit.NoLongerMatches(node, m) {
 		return noMachine(), err
 	}
@@ -100,7 +100,7 @@ func (c *Chain) EffectiveMachines(ctx context.Context, key types.NamespacedName,
 		return nil, err
 	}
 	list := &capi.MachineList{}
-	if _, err := c.Members(ctx, cluster, list); err != nil {
+	if _, err := c.Members(ctx, key, list); err != nil {
 		return nil, err
 	}
 	var machines []*capi.Machine
@@ -117,20 +117,19 @@ func (c *Chain) EffectiveMachines(ctx context.Context, key types.NamespacedName,
 // effective returns the Machine as it will be once its chain has inherited. Where an owner cannot be read, or an object is
 // skipped, it counts as it is; no API call is made for it.
 func (c *Chain) effective(ctx context.Context, m *capi.Machine, cluster *capi.Cluster, policy inherit.Policy) *capi.Machine {
-	cached := *c
-	cached.Live = nil
-	owner, err := cached.MachineOwner(ctx, m)
+	c = c.CallingNobody()
+	owner, err := c.MachineOwner(ctx, m)
 	if _, skipped := policy.Skips(m, cluster); err != nil || skipped {
 		return m
 	}
 	template := owner.Template
 	switch object := owner.Object.(type) {
 	case *capi.MachineSet:
-		template = inherit.TemplateOfMachineSet(cached.effectiveMachineSet(ctx, object, cluster, policy))
+		template = inherit.TemplateOfMachineSet(c.effectiveMachineSet(ctx, object, cluster, policy))
 	case *capi.MachinePool:
-		template = inherit.TemplateOfMachinePool(cached.effectiveMachinePool(ctx, object, cluster, policy))
+		template = inherit.TemplateOfMachinePool(c.effectiveMachinePool(ctx, object, cluster, policy))
 	case *unstructured.Unstructured:
-		template = cached.effectiveControlPlane(ctx, owner.controlPlane, cluster, policy)
+		template = c.effectiveControlPlane(ctx, owner.controlPlane, cluster, policy)
 	}
 	return policy.EffectiveMachine(template, m)
 }
@@ -175,7 +174,7 @@ func effectiveSection[T metav1.Object](
 	ctx context.Context, c *Chain, object T, cluster *capi.Cluster, policy inherit.Policy,
 	of func(*capi.Cluster, *capi.ClusterClass, T) *inherit.Section,
 ) *inherit.Section {
-	section, err := section(ctx, c, object, cluster, of)
+	section, _, err := section(ctx, c, object, cluster, of)
 	if _, skipped := policy.Skips(object, cluster); err != nil || skipped {
 		return nil
 	}
@@ -184,13 +183,16 @@ func effectiveSection[T metav1.Object](
 
 // MachineOf returns the Machine of the chain's Cluster that a Node is, or nil where there is none.
 func (c *Chain) MachineOf(ctx context.Context, node *corev1.Node) (*capi.Machine, error) {
-	fields := client.MatchingFields{providerIDField: node.Spec.ProviderID}
-	candidates, err := c.machines(ctx, fields, node.Spec.ProviderID != "")
-	if err != nil {
-		return nil, err
+	var candidates []capi.Machine
+	if node.Spec.ProviderID != "" {
+		found, err := c.machines(ctx, providerIDField, node.Spec.ProviderID)
+		if err != nil {
+			return nil, err
+		}
+		candidates = found
 	}
 	for _, name := range inherit.NodeNames(node) {
-		named, err := c.machines(ctx, client.MatchingFields{nodeNameField: name}, true)
+		named, err := c.machines(ctx, nodeNameField, name)
 		if err != nil {
 			return nil, err
 		}
@@ -199,13 +201,19 @@ func (c *Chain) MachineOf(ctx context.Context, node *corev1.Node) (*capi.Machine
 	return inherit.Match(node, c.own(candidates), true), nil
 }
 
-func (c *Chain) machines(ctx context.Context, fields client.MatchingFields, wanted bool) ([]capi.Machine, error) {
-	if !wanted {
-		return nil, nil
-	}
+func (c *Chain) machines(ctx context.Context, field, value string) ([]capi.Machine, error) {
 	list := &capi.MachineList{}
-	if err := c.Cache.List(ctx, list, fields); err != nil {
-		return nil, fmt.Errorf("listing Machines by %v: %w", fields, err)
+	if err := c.List(ctx, list, client.MatchingFields{field: value}); err != nil {
+		return nil, fmt.Errorf("listing Machines by %s %s: %w", field, value, err)
+	}
+	return list.Items, nil
+}
+
+// pools returns the MachinePools that name a Node by its providerID.
+func (c *Chain) pools(ctx context.Context, providerID string) ([]capi.MachinePool, error) {
+	list := &capi.MachinePoolList{}
+	if err := c.List(ctx, list, client.MatchingFields{providerIDField: providerID}); err != nil {
+		return nil, fmt.Errorf("listing MachinePools by providerID: %w", err)
 	}
 	return list.Items, nil
 }
@@ -229,11 +237,11 @@ func (c *Chain) poolOf(ctx context.Context, node *corev1.Node) (*capi.MachinePoo
 	if node.Spec.ProviderID == "" {
 		return nil, nil
 	}
-	pools := &capi.MachinePoolList{}
-	if err := c.Cache.List(ctx, pools, client.MatchingFields{providerIDField: node.Spec.ProviderID}); err != nil {
-		return nil, fmt.Errorf("listing MachinePools by providerID: %w", err)
+	pools, err := c.pools(ctx, node.Spec.ProviderID)
+	if err != nil {
+		return nil, err
 	}
-	own := slices.DeleteFunc(pools.Items, func(mp capi.MachinePool) bool { return !c.isOwn(mp.Namespace, mp.Spec.ClusterName) })
+	own := slices.DeleteFunc(pools, func(mp capi.MachinePool) bool { return !c.isOwn(mp.Namespace, mp.Spec.ClusterName) })
 	if len(own) != 1 {
 		return nil, nil
 	}
@@ -244,4 +252,17 @@ func (c *Chain) poolOf(ctx context.Context, node *corev1.Node) (*capi.MachinePoo
 func (c *Chain) isOwn(namespace, cluster string) bool {
 	own := c.cluster()
 	return own.Name != "" && own == types.NamespacedName{Namespace: namespace, Name: cluster}
+}
+
+// latest returns an object out of a list as a Get has it, which may know more; nil where it is gone.
+func latest[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, c *Chain, listed P) (P, error) {
+	now := P(new(T))
+	found, err := c.find(ctx, "owner", client.ObjectKeyFromObject(listed), listed.GetUID(), now)
+	if !found || err != nil {
+		return nil, err
+	}
+	return now, nil
 }

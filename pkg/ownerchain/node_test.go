@@ -74,7 +74,7 @@ func TestMachineOf(t *testing.T) {
 		{name: "where the Cluster is not known the providerID proves nothing, neither: anybody may have created the Machine", node: node("n aws:1"), machines: []client.Object{change(machine("m", ""), provided)}, managementCluster: foreign},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			chain := Chain{Cache: holds(t, tc.machines...)}
+			chain := Chain{Reader: holds(t, tc.machines...)}
 			if tc.managementCluster {
 				chain.ManagementCluster = itself
 			}
@@ -134,7 +134,7 @@ func TestInherits(t *testing.T) {
 			if !tc.withoutCluster {
 				tc.cached = append(tc.cached, &capi.Cluster{ObjectMeta: named("c", "")})
 			}
-			chain := Chain{Cache: holds(t, tc.cached...), Live: live, ManagementCluster: itself}
+			chain := Chain{Reader: admission(holds(t, tc.cached...), live, nil), ManagementCluster: itself}
 			if tc.node == nil {
 				tc.node = node("n")
 			}
@@ -176,7 +176,7 @@ func TestNodesOfAPool(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			cached := append(slices.Clone(tc.cached), &capi.Cluster{ObjectMeta: named("c", "")})
-			decided, err := (&Chain{Cache: holds(t, cached...), ManagementCluster: itself}).EvaluateNode(t.Context(), tc.node, inherit.Policy{})
+			decided, err := (&Chain{Reader: holds(t, cached...), ManagementCluster: itself}).EvaluateNode(t.Context(), tc.node, inherit.Policy{})
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
 			NewWithT(t).Expect(decided.Inherits()).To(Equal(tc.want != ""))
 			if tc.want != "" {
@@ -190,7 +190,7 @@ func TestNodesOfAPool(t *testing.T) {
 func TestLookAgain(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	other := change(machine("other", "MachineSet/ms#another"), elsewhere)
-	chain := Chain{Cache: holds(t, machineSet("MachineDeployment/md"), machine("m1", "MachineSet/ms"), machine("m2", "MachineSet/ms"), other,
+	chain := Chain{Reader: holds(t, machineSet("MachineDeployment/md"), machine("m1", "MachineSet/ms"), machine("m2", "MachineSet/ms"), other,
 		node("n aws:1 10.0.0.1"), node("n2 aws:2"),
 		&capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.MachinePoolSpec{ClusterName: "c", ProviderIDList: []string{"aws:2"}}})}
 
@@ -198,24 +198,24 @@ func TestLookAgain(t *testing.T) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(names(children)).To(ConsistOf("m1", "m2"), "children by UID")
 
-	members, err := chain.Members(t.Context(), &capi.Cluster{ObjectMeta: named("c", "")}, &capi.MachineList{})
+	members, err := chain.Members(t.Context(), types.NamespacedName{Namespace: "ns", Name: "c"}, &capi.MachineList{})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(names(members)).To(ConsistOf("m1", "m2"), "members by Cluster")
 
-	all, err := chain.All(t.Context(), &capi.MachineList{})
+	all, err := Keys(t.Context(), chain, &capi.MachineList{})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(names(all)).To(ConsistOf("m1", "m2", "other"))
 
 	for _, m := range []*capi.Machine{
 		change(machine("m", ""), isNode), change(machine("m", ""), provided), change(machine("m", ""), addressed),
 	} {
-		nodes, err := chain.NodesOf(t.Context(), chain.Cache, m)
+		nodes, err := NodesOf(t.Context(), chain, m)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(names(nodes)).To(Equal([]string{"n"}))
 	}
-	Expect(chain.NodesOf(t.Context(), chain.Cache, machine("m", ""))).To(BeEmpty())
+	Expect(NodesOf(t.Context(), chain, machine("m", ""))).To(BeEmpty())
 
-	pooled, err := chain.NodesOfPool(t.Context(), chain.Cache, &capi.MachinePool{Spec: capi.MachinePoolSpec{ProviderIDList: []string{"aws:2", "aws:9"}}})
+	pooled, err := NodesOf(t.Context(), chain, &capi.MachinePool{Spec: capi.MachinePoolSpec{ProviderIDList: []string{"aws:2", "aws:9"}}})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(names(pooled)).To(Equal([]string{"n2"}))
 }

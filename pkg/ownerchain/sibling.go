@@ -39,8 +39,7 @@ func (c *Chain) evaluateSibling(
 		}
 		return inherit.Sources{All: c.forSources().ofOwner(ctx, object, name, owner)}
 	})
-	decided.Outcome = owner.Outcome
-	return decided, nil
+	return decided.from(owner), nil
 }
 
 // siblingOwner returns the owner of the sibling's Machine, and the object that says whether it is left alone: the Machine,
@@ -58,9 +57,7 @@ func (c *Chain) siblingOwner(ctx context.Context, sibling *metav1.PartialObjectM
 	if m.Spec.ClusterName != cluster || !refersTo(m, sibling) {
 		return MachineOwner{}, nil, nil
 	}
-	cached := *c
-	cached.Live = nil // the request may have cost one API call already
-	owner, err := cached.MachineOwner(ctx, m)
+	owner, err := c.CallingNobody().MachineOwner(ctx, m) // the request may have cost one API call already
 	if _, pool := owner.Object.(*capi.MachinePool); err != nil || pool {
 		return MachineOwner{}, nil, err
 	}

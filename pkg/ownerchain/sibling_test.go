@@ -134,7 +134,7 @@ func TestSiblingInherits(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			live, before := holds(t, tc.live...), tc.sibling.DeepCopy()
 
-			found, err := ExternalObjects().Evaluate(t.Context(), &Chain{Cache: holds(t, tc.cached...), Live: live}, tc.sibling, tc.policy)
+			found, err := ExternalObjects().Evaluate(t.Context(), &Chain{Reader: admission(holds(t, tc.cached...), live, nil)}, tc.sibling, tc.policy)
 
 			Expect(err).NotTo(HaveOccurred())
 			Expect(live.gets).To(Equal(tc.asked))
@@ -162,7 +162,7 @@ func TestSiblingInherits(t *testing.T) {
 
 func TestSiblingThatCannotBeLookedUp(t *testing.T) {
 	broken := &reader{err: errors.New("timeout")}
-	for name, chain := range map[string]*Chain{"a cache that fails": {Cache: broken}, "an API server that fails": {Cache: holds(t), Live: broken}} {
+	for name, chain := range map[string]*Chain{"a cache that fails": {Reader: broken}, "an API server that fails": {Reader: admission(holds(t), broken, nil)}} {
 		for _, object := range []*metav1.PartialObjectMetadata{sibling("Machine/m"), sibling("MachineSet/ms", notYet), sibling(acme+" AcmeControlPlane/cp", notYet)} {
 			found, err := ExternalObjects().Evaluate(t.Context(), chain, object, inherit.Policy{})
 			NewWithT(t).Expect(err).To(MatchError(ContainSubstring("timeout")), name)

@@ -47,7 +47,7 @@ func TestSkippedMachineGivesRefusedTaintsUp(t *testing.T) {
 				tc.change(m)
 			}
 
-			found, err := Machines().Evaluate(t.Context(), &Chain{Cache: holds(t, tc.cached...), Live: holds(t)}, m, tc.policy)
+			found, err := Machines().Evaluate(t.Context(), &Chain{Reader: admission(holds(t, tc.cached...), holds(t), nil)}, m, tc.policy)
 
 			Expect(err).NotTo(HaveOccurred())
 			if !tc.givesUp {

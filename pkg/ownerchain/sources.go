@@ -17,12 +17,7 @@ import (
 // forSources returns a chain that looks into the caches only, and counts nothing. To say in a warning where something is
 // declared costs no API call: an owner that is not cached is named without its content.
 func (c *Chain) forSources() *Chain {
-	cached := *c
-	cached.Live, cached.Count = nil, nil
-	if fresh, ok := c.Cache.(freshReader); ok {
-		cached.Cache = fresh.Reader
-	}
-	return &cached
+	return c.with(cachedBehind(c.Reader).Reader)
 }
 
 // NodeSources returns the objects that declare what a Node inherits, its Machine or MachinePool as the last.

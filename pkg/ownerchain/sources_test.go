@@ -47,14 +47,14 @@ func TestSourcesOfMachines(t *testing.T) {
 		{"MachinePool/mp", pool, annotation, "MachinePool ns/mp (spec.template.metadata.annotations)"},
 		{"MachinePool/mp", pool, timeout, "Machine ns/m (spec.deletion.nodeDrainTimeoutSeconds)"},
 	} {
-		chain := &Chain{Cache: holds(t, tc.object)}
+		chain := &Chain{Reader: holds(t, tc.object)}
 		m := machine("m", tc.owner)
 		NewWithT(t).Expect(chain.MachineSources(t.Context(), m).Of(tc.entry).String()).To(Equal(tc.want))
 	}
-	chain := &Chain{Cache: holds(t, pool)}
+	chain := &Chain{Reader: holds(t, pool)}
 	NewWithT(t).Expect(chain.NodeSources(t.Context(), inherit.SourceOfMachinePool(pool, pool)).Of(annotation).String()).To(
 		Equal("MachinePool ns/mp (spec.template.metadata.annotations)"))
-	chain = &Chain{Cache: holds(t)}
+	chain = &Chain{Reader: holds(t)}
 	NewWithT(t).Expect(chain.NodeSources(t.Context(), inherit.SourceOfMachinePool(pool, pool)).Of(annotation).String()).To(
 		Equal("MachinePool ns/mp (spec.template.metadata.annotations)"), "whether it is still there or not")
 }

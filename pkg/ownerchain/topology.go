@@ -5,9 +5,7 @@ package ownerchain
 import (
 	"cmp"
 	"context"
-	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,13 +18,10 @@ func (c *Chain) ClusterClass(ctx context.Context, cluster *capi.Cluster) (*capi.
 	if cluster == nil || cluster.Spec.Topology == nil {
 		return nil, nil
 	}
-	class, key := &capi.ClusterClass{}, classOf(cluster)
-	err := c.Cache.Get(ctx, key, class)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("getting ClusterClass %s: %w", key, err)
+	class := &capi.ClusterClass{}
+	found, err := c.find(ctx, "ClusterClass", classOf(cluster), "", class)
+	if !found || err != nil {
+		return nil, err
 	}
 	return class, nil
 }
@@ -34,7 +29,7 @@ func (c *Chain) ClusterClass(ctx context.Context, cluster *capi.Cluster) (*capi.
 // ClustersOf returns the Clusters whose topology is of the ClusterClass.
 func (c *Chain) ClustersOf(ctx context.Context, class client.Object) ([]types.NamespacedName, error) {
 	key := client.ObjectKeyFromObject(class).String()
-	return c.keys(ctx, &capi.ClusterList{}, client.MatchingFields{classField: key})
+	return Keys(ctx, c, &capi.ClusterList{}, client.MatchingFields{classField: key})
 }
 
 // classOf returns the name of the ClusterClass, which is in the Cluster's namespace unless the topology says otherwise.

@@ -39,7 +39,7 @@ func TestClusterClass(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			live := holds(t, class("ns"), class("classes"))
 			cluster := change(managedCluster(), func(c *capi.Cluster) { c.Spec.Topology = tc.topology })
-			got, err := (&Chain{Cache: holds(t, tc.cached...), Live: live}).ClusterClass(t.Context(), cluster)
+			got, err := (&Chain{Reader: admission(holds(t, tc.cached...), live, nil)}).ClusterClass(t.Context(), cluster)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(live.gets).To(BeZero(), "a ClusterClass is never worth a call")
 			if tc.want == "" {
@@ -54,7 +54,7 @@ func TestClusterClass(t *testing.T) {
 
 func TestClusterClassOfNoCluster(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	class, err := (&Chain{Cache: &reader{err: errors.New("asked")}}).ClusterClass(t.Context(), nil)
+	class, err := (&Chain{Reader: &reader{err: errors.New("asked")}}).ClusterClass(t.Context(), nil)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(class).To(BeNil())
 }
@@ -65,7 +65,7 @@ func TestClustersOf(t *testing.T) {
 	cluster := func(name string, topology *capi.Topology) *capi.Cluster {
 		return &capi.Cluster{ObjectMeta: named(name, ""), Spec: capi.ClusterSpec{Topology: topology}}
 	}
-	chain := Chain{Cache: holds(t,
+	chain := Chain{Reader: holds(t,
 		cluster("newer", &capi.Topology{ClassRef: capi.ClassRef{Name: "cc"}}),
 		cluster("older", &capi.Topology{Class: "cc"}),
 		cluster("far", &capi.Topology{ClassRef: capi.ClassRef{Name: "cc", Namespace: "classes"}}),
@@ -112,7 +112,7 @@ func TestVersionOfAControlPlane(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			cache := &versions{Reader: holds(t, controlPlane("c"))}
-			object, cp, err := (&Chain{Cache: cache, Mapper: tc.mapper}).ControlPlane(t.Context(), "ns", &metav1.OwnerReference{APIVersion: tc.apiVersion, Kind: tc.kind, Name: "cp"})
+			object, cp, err := (&Chain{Reader: cache, Mapper: tc.mapper}).ControlPlane(t.Context(), "ns", &metav1.OwnerReference{APIVersion: tc.apiVersion, Kind: tc.kind, Name: "cp"})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(cache.asked).To(Equal(tc.asked))
 			Expect(object != nil).To(Equal(tc.found))
@@ -128,7 +128,7 @@ func TestVersionOfAControlPlane(t *testing.T) {
 
 // A discovery that fails is not a kind that is gone.
 func TestVersionThatCannotBeFound(t *testing.T) {
-	chain := Chain{Cache: holds(t, controlPlane("c")), Mapper: unreachable{}}
+	chain := Chain{Reader: holds(t, controlPlane("c")), Mapper: unreachable{}}
 	_, _, err := chain.ControlPlane(t.Context(), "ns", &metav1.OwnerReference{APIVersion: acme, Kind: "AcmeControlPlane", Name: "cp"})
 	NewWithT(t).Expect(err).To(MatchError("finding the served version of AcmeControlPlane: connection refused"))
 }

@@ -48,7 +48,7 @@ func TestAControlPlaneOfAKindThatIsNotListed(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			var counted []metrics.LookupResult
-			chain := Chain{Cache: cached, Live: tc.live, Count: func(result metrics.LookupResult) { counted = append(counted, result) }}
+			chain := Chain{Reader: admission(cached, tc.live, func(result metrics.LookupResult) { counted = append(counted, result) })}
 			owner, err := chain.MachineOwner(t.Context(), m)
 			Expect(counted).To(Equal([]metrics.LookupResult{tc.counted}))
 			if tc.problem != "" {
@@ -69,7 +69,7 @@ func TestANodeDoesNotWaitForAKindThatIsNotListed(t *testing.T) {
 	m := machine("m", acme+" AcmeControlPlane/cp")
 	m.Spec.ProviderID = "id"
 	cluster := &capi.Cluster{ObjectMeta: named("c", "")}
-	chain := Chain{ManagementCluster: itself, Cache: withoutProviders{holds(t, m, cluster)}, Live: &reader{err: errors.New("it was asked")}}
+	chain := Chain{ManagementCluster: itself, Reader: admission(withoutProviders{holds(t, m, cluster)}, &reader{err: errors.New("it was asked")}, nil)}
 	found, err := chain.EvaluateNode(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{ProviderID: "id"}}, inherit.Policy{})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(found).To(HaveField("Source.String()", "Machine ns/m"))
@@ -79,7 +79,7 @@ func TestANodeDoesNotWaitForAKindThatIsNotListed(t *testing.T) {
 func TestAMachineWhoseOwnersKindIsNotListedGivesRefusedTaintsUp(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	m := machine("m", acme+" AcmeControlPlane/cp")
-	chain := Chain{Cache: withoutProviders{holds(t)}}
+	chain := Chain{Reader: withoutProviders{holds(t)}}
 	policy := inherit.Policy{ClusterAPITaints: inherit.PropagationDisabled}
 	_, err := Machines().Evaluate(t.Context(), &chain, m, policy)
 	Expect(providers.OnlyNotListed(err)).To(BeTrue())

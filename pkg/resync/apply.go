@@ -16,59 +16,54 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
 
-// bring makes a child carry what it inherits, if it has not got it. A child that has lost something is looked at again with
-// owners that are as fresh as the child: see settled. The object is the child as it is stored, where that is another type.
+// planned is what is to become of a child, and the write that makes it so; nil where it stays as it is.
+type planned struct {
+	ownerchain.Decision
+	*ownership.Plan
+	current inherit.Object
+}
+
+// bring makes a child carry what it inherits, if it has not got it. The object is the child as it is stored, where that is
+// another type.
 func bring[P metav1.Object](ctx context.Context, d Dependencies, kind ownerchain.Kind[P], child P, object client.Object) error {
-	decided, err := kind.Evaluate(ctx, d.Chain, child, d.Policy())
+	inDoubt := func(p planned) bool { return p.Plan != nil && p.Needed() && p.Behind(object) }
+	p, err := ownerchain.Recheck(ctx, d.Chain, d.fresh, inDoubt, func(ctx context.Context, chain *ownerchain.Chain) (p planned, err error) {
+		if p.Decision, err = kind.Evaluate(ctx, chain, child, d.Policy()); err != nil || p.Untouched() {
+			return p, err
+		}
+		if p.current, err = kind.Content(ctx, d.Schemas, child); err == nil {
+			p.Plan, err = ownership.New(object, p.current, p.Desired)
+		}
+		return p, err
+	})
 	if err != nil {
 		return err
 	}
-	if decided.Untouched() {
-		ctrl.LoggerFrom(ctx).V(2).Info("The object inherits nothing for now", "reason", decided.Reason)
+	if p.Untouched() {
+		ctrl.LoggerFrom(ctx).V(2).Info("The object inherits nothing for now", "reason", p.Reason)
 		return nil
 	}
-	current, err := kind.Content(ctx, d.Schemas, child)
-	if err != nil {
-		return err
+	if problems := errors.Join(p.Problems, p.LeftOut()); problems != nil {
+		d.leftOut(object, p.Sources(ctx).Located(problems))
+	}
+	if !p.Needed() {
+		return nil
 	}
 	gvk, err := apiutil.GVKForObject(object, d.Client.Scheme())
 	if err != nil {
 		return fmt.Errorf("finding the kind of %T: %w", object, err)
 	}
-	plan, err := ownership.New(object, current, decided.Desired)
-	if err != nil {
-		return err
-	}
-	if problems := errors.Join(decided.Problems, plan.LeftOut()); problems != nil {
-		d.leftOut(object, decided.Sources(ctx).Located(problems))
-	}
-	key := childKey{gvk.GroupKind(), client.ObjectKeyFromObject(object)}
-	if !plan.Needed() {
-		had := decided.Desired
-		had.Layout = current.Layout
-		d.settled.set(key, had)
-		return nil
-	}
-	if d.settled.lost(key, plan) {
-		fresh, bounded, cancel := d.Chain.Fresh(ctx, d.Live)
-		defer cancel()
-		if decided, err = kind.Evaluate(bounded, fresh, child, d.Policy()); err != nil || decided.Untouched() {
-			return err
-		}
-		if plan, err = ownership.New(object, current, decided.Desired); err != nil || !plan.Needed() {
-			return err
-		}
-	}
 	return d.patience.with(ctx, gvk.GroupKind(), func(ctx context.Context) error {
-		if plan.Adopts() || plan.GivesUp() {
-			return d.patch(ctx, object, gvk, current, decided.Desired)
+		if p.Adopts() || p.GivesUp() {
+			return d.patch(ctx, object, gvk, p.current, p.Desired)
 		}
-		return d.apply(ctx, object, gvk, plan)
+		return d.apply(ctx, object, gvk, p.Plan)
 	})
 }
 

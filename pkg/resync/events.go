@@ -18,6 +18,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
 // resumed passes those updates of a Cluster after which its objects are to be looked at again: it was paused or opted
@@ -68,7 +69,7 @@ func (d Dependencies) children(list client.ObjectList) handler.EventHandler {
 
 func (d Dependencies) members(list client.ObjectList) handler.EventHandler {
 	return enqueue(func(ctx context.Context, cluster client.Object) ([]types.NamespacedName, error) {
-		return d.Chain.Members(ctx, cluster, newList(list))
+		return d.Chain.Members(ctx, client.ObjectKeyFromObject(cluster), newList(list))
 	})
 }
 
@@ -80,10 +81,7 @@ func (d Dependencies) membersOfClass(list client.ObjectList) handler.EventHandle
 			return nil, err
 		}
 		var keys []types.NamespacedName
-		for _, key := range clusters {
-			cluster := &capi.Cluster{}
-			cluster.SetNamespace(key.Namespace)
-			cluster.SetName(key.Name)
+		for _, cluster := range clusters {
 			found, err := d.Chain.Members(ctx, cluster, newList(list))
 			if err != nil {
 				return nil, err
@@ -109,7 +107,7 @@ func (d Dependencies) changesOfPolicy() <-chan event.GenericEvent {
 // again looks at all objects of the list's kind after each event.
 func (d Dependencies) again(events <-chan event.GenericEvent, list client.ObjectList) source.Source {
 	return source.Channel(events, enqueue(func(ctx context.Context, _ client.Object) ([]types.NamespacedName, error) {
-		return d.Chain.All(ctx, newList(list))
+		return ownerchain.Keys(ctx, d.Chain, newList(list))
 	}))
 }
 

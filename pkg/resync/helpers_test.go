@@ -4,6 +4,7 @@ package resync_test
 
 import (
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -70,6 +72,8 @@ type loop struct {
 	own atomic.Pointer[client.ObjectKey]
 	// broken are what the cache cannot read.
 	broken faults
+	// latest is the latest version of an object.
+	latest atomic.Int64
 	// refuse and refuseLive are what the API server answers to writes, and to reads that no cache answers.
 	refuse, refuseLive error
 }
@@ -92,7 +96,7 @@ func newLoop(t *testing.T, objects ...client.Object) *loop {
 	l.own.Store(ptr.To(key("c")))
 	l.Dependencies = resync.Dependencies{
 		Client: cached, Live: interceptor.NewClient(l.server, interceptor.Funcs{Get: l.getLive}),
-		Chain:   &ownerchain.Chain{Cache: cached, Mapper: l.mapper, ManagementCluster: func() types.NamespacedName { return *l.own.Load() }, Layout: l.schemas.ControlPlane},
+		Chain:   &ownerchain.Chain{Reader: cached, Mapper: l.mapper, ManagementCluster: func() types.NamespacedName { return *l.own.Load() }, Layout: l.schemas.ControlPlane},
 		Metrics: counted, Recorder: l.events, Schemas: l.schemas, Workloads: l.workloads, Providers: l.informers, Admission: &workload.Admission{},
 		ProviderGroups: []string{capi.InfrastructureGroup, capi.BootstrapGroup},
 		Policy:         func() inherit.Policy { return l.policy }, PolicyChanges: l.changed.Subscribe,
@@ -180,12 +184,22 @@ func (l *loop) stored(object client.Object) client.Object {
 	return object
 }
 
-// change changes an object in the API server, as somebody else would.
+// change changes an object in the API server, as somebody else would. It gets a later version than all that were written before:
+// the fake API server counts the versions of each object by themselves, and a real one those of all.
 func (l *loop) change(object client.Object, how func()) {
 	l.t.Helper()
 	l.stored(object)
 	how()
-	l.Expect(l.server.Update(l.t.Context(), object, client.FieldOwner("somebody"))).To(Succeed())
+	for before := l.latest.Load(); l.latest.Load() <= before; l.writtenAs(object) {
+		l.Expect(l.server.Update(l.t.Context(), object, client.FieldOwner("somebody"))).To(Succeed())
+	}
+}
+
+// writtenAs notes the version of an object that has been written.
+func (l *loop) writtenAs(object metav1.Object) {
+	version, err := strconv.ParseInt(object.GetResourceVersion(), 10, 64)
+	l.Expect(err).NotTo(HaveOccurred())
+	l.latest.Store(max(l.latest.Load(), version))
 }
 
 // lag makes the cache keep an object as it is now.

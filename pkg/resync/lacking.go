@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -19,19 +18,18 @@ import (
 type lacking struct {
 	metrics *metrics.Metrics
 	// taints are Nodes without an Always taint, labels are new Nodes without labels that their kubelets may not set.
-	taints, labels *roll[NodeRequest]
+	taints perCluster
+	labels *roll[NodeRequest]
 }
 
 func newLacking(m *metrics.Metrics) *lacking {
-	return &lacking{metrics: m, taints: newRoll[NodeRequest](), labels: newRoll[NodeRequest]()}
+	return &lacking{metrics: m, taints: newPerCluster(m.NodesUnprotected), labels: newRoll[NodeRequest]()}
 }
 
 // see looks at the Node in a state that it has now.
 func (l *lacking) see(req NodeRequest, policy inherit.Policy, from inherit.NodeSource, node *corev1.Node, state inherit.NodeState) {
 	now := time.Now()
 	l.taints.set(req, len(from.Unprotected(state)) > 0)
-	l.tell(req.Cluster)
-
 	waits := policy.Unlabelled(from, state) && (l.labels.has(req) || inherit.Registering(node, now))
 	if waited := l.labels.set(req, waits); waited && !waits {
 		l.metrics.NodeLabelled(now.Sub(node.CreationTimestamp.Time))
@@ -41,18 +39,12 @@ func (l *lacking) see(req NodeRequest, policy inherit.Policy, from inherit.NodeS
 // forget forgets a Node that is gone or inherits nothing for now.
 func (l *lacking) forget(req NodeRequest) {
 	l.labels.set(req, false)
-	if l.taints.set(req, false) {
-		l.tell(req.Cluster)
-	}
+	l.taints.set(req, false)
 }
 
 // known are all Nodes that lack something.
 func (l *lacking) known() sets.Set[NodeRequest] {
 	return l.taints.all().Union(l.labels.all())
-}
-
-func (l *lacking) tell(cluster types.NamespacedName) {
-	l.metrics.NodesUnprotected(cluster, l.taints.count(func(req NodeRequest) bool { return req.Cluster == cluster }))
 }
 
 // changed counts what a write has brought to a Node, and tells on its Machine or MachinePool what had been taken away or was broken.

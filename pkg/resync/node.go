@@ -52,8 +52,11 @@ func logOf(logger logr.Logger, r *NodeRequest) logr.Logger {
 type nodes struct {
 	Dependencies
 	pacer   *pace.Pacer[NodeRequest]
+	memory  nodeMemory
 	lacking *lacking
-	ignored *ignored
+	// ignored are Nodes that inherit nothing because somebody has opted out their Machine, MachinePool or Cluster: nobody else
+	// would tell of one whose taints have been given up.
+	ignored perCluster
 }
 
 // Reconcile implements reconcile.TypedReconciler.
@@ -86,8 +89,7 @@ func (r nodes) sync(ctx context.Context, nodes client.Client, chain *ownerchain.
 	node := &corev1.Node{}
 	if err := nodes.Get(ctx, types.NamespacedName{Name: req.Name}, node); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.forget(req)
-			r.ignored.set(req, false)
+			r.forget(req, false)
 		}
 		return 0, gone(err, "Node")
 	}
@@ -96,12 +98,12 @@ func (r nodes) sync(ctx context.Context, nodes client.Client, chain *ownerchain.
 	if err != nil {
 		return 0, err // what is known of the Node stays true until it can be looked at
 	}
-	r.ignored.set(req, decided.Reason.OptedOut())
 	if !decided.Inherits() {
 		ctrl.LoggerFrom(ctx).V(2).Info("The Node inherits nothing for now", "reason", decided.Reason)
-		r.forget(req)
+		r.forget(req, decided.Reason.OptedOut())
 		return 0, nil
 	}
+	r.ignored.set(req, false)
 	from := decided.Source
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(from.Kind, klog.KObj(from.Object)))
 	held, again, err := r.paced(ctx, chain, from, node, req)
@@ -109,7 +111,7 @@ func (r nodes) sync(ctx context.Context, nodes client.Client, chain *ownerchain.
 		return 0, err
 	}
 	current := inherit.OfNode(node)
-	believed := r.settled.believed(req, current)
+	believed := r.memory.restored(req, current)
 	result, problems := policy.NodeHolding(from, held, believed, inherit.Privileged)
 	from = from.Holding(held, believed) // what waits is not lacking
 	if problems != nil {
@@ -128,28 +130,26 @@ func (r nodes) sync(ctx context.Context, nodes client.Client, chain *ownerchain.
 	return again, nil
 }
 
-// evaluate decides about the Node. One that has lost something is looked at again with owners that are as fresh as the Node: see
-// settled.
+// evaluate decides about the Node. In doubt is what would bring back to it what it had; see nodeMemory.
 func (r nodes) evaluate(
 	ctx context.Context, chain *ownerchain.Chain, node *corev1.Node, policy inherit.Policy, req NodeRequest,
 ) (ownerchain.NodeDecision, error) {
-	decided, err := chain.EvaluateNode(ctx, node, policy)
-	if err != nil || !decided.Inherits() {
-		return decided, err
+	current := inherit.OfNode(node)
+	bringsBack := func(decided ownerchain.NodeDecision) bool {
+		if !decided.Inherits() {
+			return false
+		}
+		result, _ := policy.Node(decided.Source, r.memory.restored(req, current), inherit.Privileged)
+		if result.Equal(current) {
+			inherited, _ := policy.Node(decided.Source, inherit.NodeState{}, inherit.Privileged)
+			r.memory.set(req, inherited)
+			return false
+		}
+		return r.memory.lost(req, current, result)
 	}
-	from, current := decided.Source, inherit.OfNode(node)
-	result, _ := policy.Node(from, r.settled.believed(req, current), inherit.Privileged)
-	if result.Equal(current) {
-		inherited, _ := policy.Node(from, inherit.NodeState{}, inherit.Privileged)
-		r.settled.set(req, inherited)
-		return decided, nil
-	}
-	if !r.settled.lostByNode(req, current, result) {
-		return decided, nil
-	}
-	fresh, ctx, cancel := chain.Fresh(ctx, r.Live)
-	defer cancel()
-	return fresh.EvaluateNode(ctx, node, policy)
+	return ownerchain.Recheck(ctx, chain, r.fresh, bringsBack, func(ctx context.Context, chain *ownerchain.Chain) (ownerchain.NodeDecision, error) {
+		return chain.EvaluateNode(ctx, node, policy)
+	})
 }
 
 // patchNode writes the Node's new state. Taints are an atomic list, so the patch holds only for the version that was read:

@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +20,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
 // nodeHandler makes requests about Nodes of the events of another object.
@@ -33,99 +36,112 @@ func itself(cluster types.NamespacedName) nodeHandler {
 // nodesOf are the Nodes that a Machine or a MachinePool may be, in the management cluster and in its own.
 func (d Dependencies) nodesOf() nodeHandler {
 	return wake(func(ctx context.Context, object client.Object) ([]NodeRequest, error) {
+		cluster := types.NamespacedName{Namespace: object.GetNamespace()}
 		switch o := object.(type) {
 		case *capi.Machine:
-			return d.inBoth(ctx, o, o.Spec.ClusterName, func(nodes client.Reader) ([]types.NamespacedName, error) {
-				return d.Chain.NodesOf(ctx, nodes, o)
-			})
+			cluster.Name = o.Spec.ClusterName
 		case *capi.MachinePool:
-			return d.inBoth(ctx, o, o.Spec.ClusterName, func(nodes client.Reader) ([]types.NamespacedName, error) {
-				return d.Chain.NodesOfPool(ctx, nodes, o)
-			})
+			cluster.Name = o.Spec.ClusterName
 		}
-		return nil, fmt.Errorf("expected a Machine or a MachinePool, got %T", object)
+		return d.inBoth(ctx, cluster, []runtime.Object{object})
 	})
 }
 
 // nodesOfCluster are the Nodes of all Machines and MachinePools of a Cluster.
 func (d Dependencies) nodesOfCluster() nodeHandler {
-	return wake(func(ctx context.Context, cluster client.Object) ([]NodeRequest, error) {
-		machines, pools := &capi.MachineList{}, &capi.MachinePoolList{}
-		if _, err := d.Chain.Members(ctx, cluster, machines); err != nil {
-			return nil, err
-		}
-		if _, err := d.Chain.Members(ctx, cluster, pools); err != nil {
-			return nil, err
-		}
-		return d.inBoth(ctx, cluster, cluster.GetName(), func(nodes client.Reader) ([]types.NamespacedName, error) {
-			var all []types.NamespacedName
-			for i := range machines.Items {
-				found, err := d.Chain.NodesOf(ctx, nodes, &machines.Items[i])
-				if err != nil {
-					return nil, err
-				}
-				all = append(all, found...)
+	return wake(func(ctx context.Context, object client.Object) ([]NodeRequest, error) {
+		cluster := client.ObjectKeyFromObject(object)
+		var all []runtime.Object
+		for _, list := range []client.ObjectList{&capi.MachineList{}, &capi.MachinePoolList{}} {
+			if _, err := d.Chain.Members(ctx, cluster, list); err != nil {
+				return nil, err
 			}
-			for i := range pools.Items {
-				found, err := d.Chain.NodesOfPool(ctx, nodes, &pools.Items[i])
-				if err != nil {
-					return nil, err
-				}
-				all = append(all, found...)
+			items, err := meta.ExtractList(list)
+			if err != nil {
+				return nil, fmt.Errorf("reading %T: %w", list, err)
 			}
-			return all, nil
-		})
+			all = append(all, items...)
+		}
+		return d.inBoth(ctx, cluster, all)
 	})
 }
 
-// inBoth looks Nodes up in the management cluster and in the workload cluster of that name. One that is not connected has
-// none: all of them are looked at once it is.
-func (d Dependencies) inBoth(
-	ctx context.Context, object client.Object, cluster string, find func(nodes client.Reader) ([]types.NamespacedName, error),
-) ([]NodeRequest, error) {
-	own, err := find(d.Client)
+// inBoth looks up the Nodes of Machines and MachinePools in the management cluster and in the workload cluster of that name.
+func (d Dependencies) inBoth(ctx context.Context, cluster types.NamespacedName, sources []runtime.Object) ([]NodeRequest, error) {
+	find := func(nodes client.Reader) ([]types.NamespacedName, error) {
+		var all []types.NamespacedName
+		for _, source := range sources {
+			object, _ := source.(client.Object)
+			found, err := ownerchain.NodesOf(ctx, nodes, object)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, found...)
+		}
+		return all, nil
+	}
+	own, err := d.nodesIn(ctx, types.NamespacedName{}, find)
 	if err != nil {
 		return nil, err
 	}
-	requests := nodeRequests(types.NamespacedName{}, own)
-	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: cluster}
-	reader, err := d.Workloads.GetReader(ctx, key)
-	if errors.Is(err, clustercache.ErrClusterNotConnected) {
-		return requests, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reaching the workload cluster %s: %w", key, err)
-	}
-	found, err := find(reader)
-	return append(requests, nodeRequests(key, found)...), err
+	found, err := d.nodesIn(ctx, cluster, find)
+	return append(own, found...), err
 }
 
-func nodeRequests(cluster types.NamespacedName, nodes []types.NamespacedName) []NodeRequest {
-	requests := make([]NodeRequest, 0, len(nodes))
-	for _, key := range nodes {
+// nodesIn looks Nodes up in a workload cluster, or in the management cluster if it has no name. One that is not connected has
+// none: all of them are looked at once it is.
+func (d Dependencies) nodesIn(
+	ctx context.Context, cluster types.NamespacedName, find func(nodes client.Reader) ([]types.NamespacedName, error),
+) ([]NodeRequest, error) {
+	reader := client.Reader(d.Client)
+	if cluster.Name != "" {
+		var err error
+		reader, err = d.Workloads.GetReader(ctx, cluster)
+		if errors.Is(err, clustercache.ErrClusterNotConnected) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reaching the workload cluster %s: %w", cluster, err)
+		}
+	}
+	keys, err := find(reader)
+	requests := make([]NodeRequest, 0, len(keys))
+	for _, key := range keys {
 		requests = append(requests, NodeRequest{Cluster: cluster, Name: key.Name})
 	}
-	return requests
+	return requests, err
+}
+
+// everyNodeIn are all Nodes of a cluster.
+func (d Dependencies) everyNodeIn(ctx context.Context, cluster types.NamespacedName) ([]NodeRequest, error) {
+	return d.nodesIn(ctx, cluster, func(nodes client.Reader) ([]types.NamespacedName, error) {
+		list := &corev1.NodeList{}
+		if err := nodes.List(ctx, list); err != nil {
+			return nil, fmt.Errorf("listing the Nodes of %s: %w", cluster, err)
+		}
+		keys := make([]types.NamespacedName, 0, len(list.Items))
+		for i := range list.Items {
+			keys = append(keys, client.ObjectKeyFromObject(&list.Items[i]))
+		}
+		return keys, nil
+	})
 }
 
 // everyOwnNode are all Nodes of the management cluster.
 func (d Dependencies) everyOwnNode() nodeHandler {
-	return wake(func(ctx context.Context, _ client.Object) ([]NodeRequest, error) { return d.ownNodes(ctx) })
-}
-
-func (d Dependencies) ownNodes(ctx context.Context) ([]NodeRequest, error) {
-	own, err := d.Chain.All(ctx, &corev1.NodeList{})
-	return nodeRequests(types.NamespacedName{}, own), err
+	return wake(func(ctx context.Context, _ client.Object) ([]NodeRequest, error) {
+		return d.everyNodeIn(ctx, types.NamespacedName{})
+	})
 }
 
 // everyNode are all Nodes, wherever they are. A cluster that cannot be read keeps no other from being looked at.
 func (d Dependencies) everyNode() nodeHandler {
 	return wake(func(ctx context.Context, _ client.Object) ([]NodeRequest, error) {
-		requests, err := d.ownNodes(ctx)
+		requests, err := d.everyNodeIn(ctx, types.NamespacedName{})
 		if err != nil {
 			return nil, err
 		}
-		clusters, err := d.Chain.All(ctx, &capi.ClusterList{})
+		clusters, err := ownerchain.Keys(ctx, d.Chain, &capi.ClusterList{})
 		if err != nil {
 			return requests, err
 		}
@@ -136,26 +152,6 @@ func (d Dependencies) everyNode() nodeHandler {
 		}
 		return requests, errors.Join(errs...)
 	})
-}
-
-// everyNodeIn are all Nodes of a workload cluster; none where it is not connected, as above.
-func (d Dependencies) everyNodeIn(ctx context.Context, cluster types.NamespacedName) ([]NodeRequest, error) {
-	reader, err := d.Workloads.GetReader(ctx, cluster)
-	if errors.Is(err, clustercache.ErrClusterNotConnected) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reaching the workload cluster %s: %w", cluster, err)
-	}
-	list := &corev1.NodeList{}
-	if err := reader.List(ctx, list); err != nil {
-		return nil, fmt.Errorf("listing the Nodes of %s: %w", cluster, err)
-	}
-	requests := make([]NodeRequest, 0, len(list.Items))
-	for i := range list.Items {
-		requests = append(requests, NodeRequest{Cluster: cluster, Name: list.Items[i].Name})
-	}
-	return requests, nil
 }
 
 // nodeChanged passes the events of a Node in which something changes that the rules read; a kubelet writes every few

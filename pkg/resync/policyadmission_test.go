@@ -134,7 +134,7 @@ func TestAPolicyOfVeryManyMachines(t *testing.T) {
 		10_001: And(Not(ContainSubstring(pool+"=there")), ContainSubstring(pool+"=a")),
 	} {
 		l, policy, server := byPolicy(t, nil)
-		policy.Machines = (&ownerchain.Chain{Cache: crowd{machines: machines}}).EffectiveMachines
+		policy.Machines = (&ownerchain.Chain{Reader: crowd{machines: machines}}).EffectiveMachines
 		l.Expect(policy.Ensure(t.Context(), server, theIdentity())).To(BeTrue())
 		l.Expect(parameters(l, server)).To(admitted)
 		l.told()

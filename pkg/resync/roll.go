@@ -5,6 +5,7 @@ package resync
 import (
 	"sync"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
@@ -55,4 +56,20 @@ func (r *roll[K]) all() sets.Set[K] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return sets.KeySet(r.members)
+}
+
+// perCluster is a roll of Nodes that tells of each cluster how many of its Nodes are on it.
+type perCluster struct {
+	*roll[NodeRequest]
+	tell func(cluster types.NamespacedName, nodes int)
+}
+
+func newPerCluster(tell func(types.NamespacedName, int)) perCluster {
+	return perCluster{newRoll[NodeRequest](), tell}
+}
+
+func (p perCluster) set(req NodeRequest, member bool) {
+	if was := p.roll.set(req, member); was != member {
+		p.tell(req.Cluster, p.count(func(other NodeRequest) bool { return other.Cluster == req.Cluster }))
+	}
 }

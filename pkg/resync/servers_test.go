@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -145,12 +146,24 @@ func (l *loop) listCached(ctx context.Context, c client.WithWatch, list client.O
 
 func (l *loop) apply(ctx context.Context, c client.WithWatch, config runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 	what := describeApply(l.t, config, options)
-	return l.write(what, func() error { return c.Apply(ctx, config, options...) })
+	return l.write(what, func() error {
+		err := c.Apply(ctx, config, options...)
+		if applied, ok := config.(metav1.Object); ok && err == nil {
+			l.writtenAs(applied)
+		}
+		return err
+	})
 }
 
 func (l *loop) patch(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 	what := describePatch(l.t, l.kindOf(object).Kind, object, patch, options)
-	return l.write(what, func() error { return c.Patch(ctx, object, patch, options...) })
+	return l.write(what, func() error {
+		err := c.Patch(ctx, object, patch, options...)
+		if err == nil {
+			l.writtenAs(object)
+		}
+		return err
+	})
 }
 
 // write notes a write once it has been answered.

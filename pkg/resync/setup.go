@@ -3,10 +3,12 @@
 package resync
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -55,8 +57,8 @@ type Dependencies struct {
 	// never does.
 	PolicyChanges func() <-chan event.GenericEvent
 
-	// settled and patience are made by Setup.
-	settled  settled
+	// fresh is Live for what a cache that is behind would put back; like patience, it is made by Setup.
+	fresh    client.Reader
 	patience patience
 }
 
@@ -73,11 +75,16 @@ const (
 	nodeWorkers, workloadWorkers = 16, 10
 	// nodeShare is how many Nodes of one cluster are seen to at a time.
 	nodeShare = 4
+	// freshReads is how many owners a second, and at once, the loop reads from the API server before it decides: as many as the
+	// webhooks read for all workload clusters together. Beyond that, the cache decides.
+	freshReads = 100
 )
 
 // Setup adds the loop's controllers to the manager.
 func Setup(mgr ctrl.Manager, d Dependencies) error {
-	d.settled, d.patience = newSettled(), newPatience()
+	reads := rate.NewLimiter(freshReads, freshReads)
+	d.fresh = ownerchain.Limited{Reader: d.Live, Allow: func(context.Context) bool { return reads.Allow() }}
+	d.patience = newPatience()
 	for name, add := range map[string]func(ctrl.Manager, *builder.Builder) error{
 		"controlplane":      d.addControlPlanes,
 		"machinedeployment": d.addMachineDeployments,
@@ -145,7 +152,10 @@ func (d Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
 // addNodes adds the controller of Nodes, whose requests name the cluster, too, and the one that makes it watch workload
 // clusters. Both send requests to workload clusters, of which any number may not answer.
 func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
-	nodes := nodes{Dependencies: d, pacer: pace.New[NodeRequest](d.NoExecuteRate, time.Now), lacking: newLacking(d.Metrics), ignored: newIgnored(d.Metrics)}
+	nodes := nodes{
+		Dependencies: d, pacer: pace.New[NodeRequest](d.NoExecuteRate, time.Now), memory: newNodeMemory(),
+		lacking: newLacking(d.Metrics), ignored: newPerCluster(d.Metrics.NodesIgnored),
+	}
 	pool := workers.Shared("node", nodeWorkers, nodeShare, NodeRequest.cluster, logOf)
 	options := pool.Options()
 	options.LogConstructor = func(req *NodeRequest) logr.Logger { return logOf(mgr.GetLogger(), req) }

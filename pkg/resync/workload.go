@@ -44,8 +44,7 @@ func (r workloads) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
 		if apierrors.IsNotFound(err) {
 			for _, node := range r.nodes.remembered(req.NamespacedName) {
-				r.nodes.forget(node) // nobody will ask about it again
-				r.nodes.ignored.set(node, false)
+				r.nodes.forget(node, false) // nobody will ask about it again
 			}
 			r.count(req.NamespacedName, false, false)
 			r.Admission.Forget(req.NamespacedName)
@@ -70,8 +69,7 @@ func (r workloads) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 func (r workloads) count(cluster types.NamespacedName, connected, disconnected bool) {
 	r.connected.set(cluster, connected)
 	r.disconnected.set(cluster, disconnected)
-	all := func(types.NamespacedName) bool { return true }
-	r.Metrics.WorkloadClusters(r.connected.count(all), r.disconnected.count(all))
+	r.Metrics.WorkloadClusters(r.connected.all().Len(), r.disconnected.all().Len())
 }
 
 func (r workloads) watch(ctx context.Context, cluster types.NamespacedName) error {
@@ -159,7 +157,7 @@ func KubeconfigRefused(reader client.Reader, recorder events.EventRecorder) func
 
 // connections wakes a Cluster when its connection is made or lost.
 func (d Dependencies) connections(_ context.Context, cluster client.Object) []ctrl.Request {
-	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: cluster.GetNamespace(), Name: cluster.GetName()}}}
+	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(cluster)}}
 }
 
 // clusterChanged passes events of a Cluster after which its Nodes may be admitted in another way.

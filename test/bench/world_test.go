@@ -121,7 +121,7 @@ func newServer(b *testing.B, w *world) http.Handler {
 	}
 	server := webhook.NewServer(webhook.Options{})
 	webhooks.Register(server, webhooks.Dependencies{
-		Chain: &ownerchain.Chain{Cache: w}, Metrics: counters, Schemas: newest{},
+		Chain: &ownerchain.Chain{Reader: w}, Metrics: counters, Schemas: newest{},
 		Policy: func() inherit.Policy { return inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled} },
 	})
 	server.Register(noOpPath, &admission.Webhook{

@@ -197,7 +197,7 @@ func addWebhooksAndLoop(
 	if err := served.add(mgr, registrar); err != nil {
 		return err
 	}
-	cached := ownerchain.Chain{Cache: mgr.GetClient(), Mapper: mgr.GetRESTMapper(), Layout: schemas.ControlPlane}
+	cached := ownerchain.Chain{Reader: mgr.GetClient(), Mapper: mgr.GetRESTMapper(), Layout: schemas.ControlPlane}
 	detector, err := addManagementCluster(mgr, c, &cached)
 	if err != nil {
 		return err
@@ -207,7 +207,7 @@ func addWebhooksAndLoop(
 		return err
 	}
 	admission := cached
-	admission.Live, admission.Count = live, counters.OwnerLookup
+	admission.Reader = ownerchain.CachedThenLive{Cached: ownerchain.Cached{Reader: mgr.GetClient(), Count: counters.OwnerLookup}, Live: live}
 	admission.Mapper = &ownerchain.Kinds{Discovery: discoveryClient, UnknownFor: unknownFor}
 	dependencies := webhooks.Dependencies{
 		Chain: &admission, Live: live, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: from.policy, Leaving: leaving,

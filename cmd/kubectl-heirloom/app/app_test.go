@@ -45,7 +45,7 @@ func TestFamily(t *testing.T) {
 				t.Fatal(err)
 			}
 			live := fleet(t)
-			r := reader{live: live, chain: ownerchain.Chain{Cache: live}, management: management}
+			r := reader{live: live, chain: ownerchain.Chain{Reader: live}, management: management}
 			f, err := r.family(t.Context(), test.kind, test.name)
 			if err != nil || test.wantErr != "" {
 				if test.wantErr == "" || err == nil || !strings.Contains(err.Error(), test.wantErr) {

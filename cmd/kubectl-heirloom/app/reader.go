@@ -57,7 +57,7 @@ func newReader(config *genericclioptions.ConfigFlags, warnings io.Writer) (*read
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	return &reader{live: live, chain: ownerchain.Chain{Cache: live}}, nil
+	return &reader{live: live, chain: ownerchain.Chain{Reader: live}}, nil
 }
 
 // family reads the object and everything above it.

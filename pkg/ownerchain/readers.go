@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ownerchain
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/providers"
+)
+
+// liveTimeout bounds what a question may cost in calls. API servers wait two seconds for an admission webhook.
+const liveTimeout = time.Second
+
+// ofUID is an option of a Get that follows an owner reference. A name can be used again, so another UID is another object.
+type ofUID types.UID
+
+// ApplyToGet implements client.GetOption. It is for the readers below; others answer with whatever has the name.
+func (ofUID) ApplyToGet(*client.GetOptions) {}
+
+// Cached answers from the informers that Prepare set up, and about kinds of providers from those of providers.Cache.
+type Cached struct {
+	client.Reader
+	// Count counts owners that were looked up; nil where nobody wants to know.
+	Count func(metrics.LookupResult)
+}
+
+// Get implements client.Reader.
+func (r Cached) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	err := r.Reader.Get(ctx, key, object, options...)
+	r.count(metrics.Cached, object, err, options)
+	return err
+}
+
+// count counts an owner that was looked up, where it was found if it was.
+func (r Cached) count(where metrics.LookupResult, object client.Object, err error, options []client.GetOption) {
+	uid, isOwner := ownerIn(options)
+	switch {
+	case r.Count == nil || !isOwner:
+	case isNot(uid, object, err) || meta.IsNoMatchError(err):
+		r.Count(metrics.Missing)
+	case err != nil:
+		r.Count(metrics.LookupFailed)
+	default:
+		r.Count(where)
+	}
+}
+
+// cached is promoted to the readers that have a cache behind them.
+func (r Cached) cached() Cached { return r }
+
+// cachedBehind returns the cache behind a reader, which may be one itself.
+func cachedBehind(reader client.Reader) Cached {
+	if r, ok := reader.(interface{ cached() Cached }); ok {
+		return r.cached()
+	}
+	return Cached{Reader: reader}
+}
+
+// CachedThenLive asks the API server for an owner that is not in the cache: admission cannot wait for the owner's event, as the
+// loop can. Only owners are worth the call.
+type CachedThenLive struct {
+	Cached
+	Live client.Reader
+}
+
+// Get implements client.Reader.
+func (r CachedThenLive) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	err := r.Reader.Get(ctx, key, object, options...)
+	uid, isOwner := ownerIn(options)
+	unlisted := errors.As(err, new(*providers.NotListedError)) // the API server may know the object all the same
+	if !isOwner || !unlisted && !isNot(uid, object, err) {
+		r.count(metrics.Cached, object, err, options)
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
+	defer cancel()
+	err = r.Live.Get(ctx, key, object, options...)
+	r.count(metrics.Live, object, err, options)
+	return err
+}
+
+// Fresh gets every object from the API server, and what that does not answer from the cache. It lists from the cache: to know
+// which objects there are is what the cache is for, and its indexes are not the API server's.
+type Fresh struct {
+	Cached
+	Live client.Reader
+}
+
+// Get implements client.Reader.
+func (r Fresh) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	err := r.Live.Get(ctx, key, object, options...)
+	if err != nil && !apierrors.IsNotFound(err) {
+		ctrl.LoggerFrom(ctx).V(1).Info("The API server did not tell of an owner, so the cache does", "owner", key, "reason", err.Error())
+		err = r.Reader.Get(ctx, key, object, options...)
+	}
+	r.count(metrics.Live, object, err, options)
+	return err
+}
+
+// Limited refuses reads that are too many. It is for Fresh, which has a cache to fall back on.
+type Limited struct {
+	client.Reader
+	Allow func(context.Context) bool
+}
+
+// Get implements client.Reader.
+func (r Limited) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	if !r.Allow(ctx) {
+		return errors.New("too many reads")
+	}
+	return r.Reader.Get(ctx, key, object, options...)
+}
+
+// ownerIn returns the UID of the owner that a Get with these options is about, if it is about one. It may be empty.
+func ownerIn(options []client.GetOption) (types.UID, bool) {
+	for _, option := range options {
+		if uid, ok := option.(ofUID); ok {
+			return types.UID(uid), true
+		}
+	}
+	return "", false
+}
+
+// isNot reports whether a Get has not found the object with that UID.
+func isNot(uid types.UID, object client.Object, err error) bool {
+	return apierrors.IsNotFound(err) || err == nil && uid != "" && object.GetUID() != uid
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ownerchain
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Recheck decides by what the chain knows and, if it may not know enough for that decision, once more by owners as the API
+// server has them. Webhooks and loop both decide by it.
+//
+// A cache can be behind. Cluster API takes from an object what its owner no longer declares, and whoever has not heard of the
+// owner's change yet would put it back. So a decision is in doubt if it would change an object that may have been written later
+// than the owner that the cache has: one that is being updated always, a stored one if the decision is Behind it.
+//
+// The second decision may take liveTimeout in all. Where live is nil, nothing is in doubt.
+func Recheck[D any](
+	ctx context.Context, c *Chain, live client.Reader, inDoubt func(D) bool, decide func(context.Context, *Chain) (D, error),
+) (D, error) {
+	decided, err := decide(ctx, c)
+	if err != nil || live == nil || !inDoubt(decided) {
+		return decided, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, liveTimeout)
+	defer cancel()
+	again, err := decide(bounded, c.with(Fresh{Cached: cachedBehind(c.Reader), Live: live}))
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Deciding by the cache alone")
+		return decided, nil
+	}
+	return again, nil
+}
+
+// Behind reports whether the object was written later than all that declares for it, as the chain knows that. Then the owner may
+// have changed in between, and whoever wrote the object may know. If the owner is later, the chain knows all that the owner
+// declared when the object was written.
+//
+// The versions can be compared because all these kinds are custom resources, which an API server keeps in one etcd. The object
+// also counts as later where they are no numbers.
+func (d Decision) Behind(object client.Object) bool {
+	for _, owner := range d.declaredBy {
+		order, err := resourceversion.CompareResourceVersion(owner.GetResourceVersion(), object.GetResourceVersion())
+		if err == nil && order >= 0 {
+			return false
+		}
+	}
+	return len(d.declaredBy) > 0
+}
