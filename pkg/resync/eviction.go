@@ -65,7 +65,7 @@ func (r nodes) forget(req NodeRequest) {
 
 // remembered are the Nodes of a Cluster that lack something, wait for a taint, or are left out.
 func (r nodes) remembered(cluster types.NamespacedName) []NodeRequest {
-	all := r.pacer.Known().Union(r.lacking.known()).Union(r.ignored.nodes.all())
+	all := r.pacer.Known().Union(r.lacking.known()).Union(r.ignored.all())
 	return slices.DeleteFunc(all.UnsortedList(), func(req NodeRequest) bool { return req.Cluster != cluster })
 }
 

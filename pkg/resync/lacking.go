@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -22,15 +21,14 @@ type lacking struct {
 	taints, labels *roll[NodeRequest]
 }
 
-func newLacking(m *metrics.Metrics) *lacking {
-	return &lacking{metrics: m, taints: newRoll[NodeRequest](), labels: newRoll[NodeRequest]()}
+func newLacking(m *metrics.Metrics) lacking {
+	return lacking{metrics: m, taints: newNodeRoll(m.NodesUnprotected), labels: newRoll[NodeRequest]()}
 }
 
 // see looks at the Node in a state that it has now.
-func (l *lacking) see(req NodeRequest, policy inherit.Policy, from inherit.NodeSource, node *corev1.Node, state inherit.NodeState) {
+func (l lacking) see(req NodeRequest, policy inherit.Policy, from inherit.NodeSource, node *corev1.Node, state inherit.NodeState) {
 	now := time.Now()
 	l.taints.set(req, len(from.Unprotected(state)) > 0)
-	l.tell(req.Cluster)
 
 	waits := policy.Unlabelled(from, state) && (l.labels.has(req) || inherit.Registering(node, now))
 	if waited := l.labels.set(req, waits); waited && !waits {
@@ -39,20 +37,14 @@ func (l *lacking) see(req NodeRequest, policy inherit.Policy, from inherit.NodeS
 }
 
 // forget forgets a Node that is gone or inherits nothing for now.
-func (l *lacking) forget(req NodeRequest) {
+func (l lacking) forget(req NodeRequest) {
 	l.labels.set(req, false)
-	if l.taints.set(req, false) {
-		l.tell(req.Cluster)
-	}
+	l.taints.set(req, false)
 }
 
 // known are all Nodes that lack something.
-func (l *lacking) known() sets.Set[NodeRequest] {
+func (l lacking) known() sets.Set[NodeRequest] {
 	return l.taints.all().Union(l.labels.all())
-}
-
-func (l *lacking) tell(cluster types.NamespacedName) {
-	l.metrics.NodesUnprotected(cluster, l.taints.count(func(req NodeRequest) bool { return req.Cluster == cluster }))
 }
 
 // changed counts what a write has brought to a Node, and tells on its Machine or MachinePool what had been taken away or was broken.

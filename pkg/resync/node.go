@@ -52,8 +52,10 @@ func logOf(logger logr.Logger, r *NodeRequest) logr.Logger {
 type nodes struct {
 	Dependencies
 	pacer   *pace.Pacer[NodeRequest]
-	lacking *lacking
-	ignored *ignored
+	lacking lacking
+	// ignored are Nodes whose Machine, MachinePool or Cluster somebody has opted out: nobody else would tell of one whose taints
+	// have been given up.
+	ignored *roll[NodeRequest]
 }
 
 // Reconcile implements reconcile.TypedReconciler.

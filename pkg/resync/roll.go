@@ -5,54 +5,63 @@ package resync
 import (
 	"sync"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// roll is a list of those that something is true of, for metrics.
+// roll is a set that is safe for concurrent use.
 type roll[K comparable] struct {
+	// changed is called with each member that comes or goes, while the set is locked. It may be nil.
+	changed func(K)
+
 	mu      sync.Mutex
-	members map[K]bool
+	members sets.Set[K]
 }
 
 func newRoll[K comparable]() *roll[K] {
-	return &roll[K]{members: map[K]bool{}}
+	return &roll[K]{members: sets.New[K]()}
 }
 
-// set puts one on the list or strikes it off, and reports whether it was on it.
+// newNodeRoll returns a set of Nodes that reports how many of a Cluster's are in it.
+func newNodeRoll(report func(cluster types.NamespacedName, nodes int)) *roll[NodeRequest] {
+	nodes := newRoll[NodeRequest]()
+	nodes.changed = func(of NodeRequest) {
+		count := 0
+		for req := range nodes.members {
+			if req.Cluster == of.Cluster {
+				count++
+			}
+		}
+		report(of.Cluster, count)
+	}
+	return nodes
+}
+
+// set adds or removes one, and reports whether it was in the set.
 func (r *roll[K]) set(one K, member bool) (was bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	was = r.members[one]
+	was = r.members.Has(one)
 	if member {
-		r.members[one] = true
-		return was
+		r.members.Insert(one)
+	} else {
+		r.members.Delete(one)
 	}
-	delete(r.members, one)
+	if was != member && r.changed != nil {
+		r.changed(one)
+	}
 	return was
 }
 
 func (r *roll[K]) has(one K) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.members[one]
+	return r.members.Has(one)
 }
 
-// count returns of how many on the list that holds.
-func (r *roll[K]) count(holds func(K) bool) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := 0
-	for one := range r.members {
-		if holds(one) {
-			n++
-		}
-	}
-	return n
-}
-
-// all returns who is on the list.
+// all returns a copy.
 func (r *roll[K]) all() sets.Set[K] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return sets.KeySet(r.members)
+	return r.members.Clone()
 }

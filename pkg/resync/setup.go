@@ -57,7 +57,7 @@ type Dependencies struct {
 
 	// settled and patience are made by Setup.
 	settled  settled
-	patience patience
+	patience *patience
 }
 
 // Schemas tells where a Machine and a kind of control plane have what they can inherit.
@@ -145,7 +145,10 @@ func (d Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
 // addNodes adds the controller of Nodes, whose requests name the cluster, too, and the one that makes it watch workload
 // clusters. Both send requests to workload clusters, of which any number may not answer.
 func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
-	nodes := nodes{Dependencies: d, pacer: pace.New[NodeRequest](d.NoExecuteRate, time.Now), lacking: newLacking(d.Metrics), ignored: newIgnored(d.Metrics)}
+	nodes := nodes{
+		Dependencies: d, pacer: pace.New[NodeRequest](d.NoExecuteRate, time.Now),
+		lacking: newLacking(d.Metrics), ignored: newNodeRoll(d.Metrics.NodesIgnored),
+	}
 	pool := workers.Shared("node", nodeWorkers, nodeShare, NodeRequest.cluster, logOf)
 	options := pool.Options()
 	options.LogConstructor = func(req *NodeRequest) logr.Logger { return logOf(mgr.GetLogger(), req) }

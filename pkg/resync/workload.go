@@ -70,8 +70,7 @@ func (r workloads) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 func (r workloads) count(cluster types.NamespacedName, connected, disconnected bool) {
 	r.connected.set(cluster, connected)
 	r.disconnected.set(cluster, disconnected)
-	all := func(types.NamespacedName) bool { return true }
-	r.Metrics.WorkloadClusters(r.connected.count(all), r.disconnected.count(all))
+	r.Metrics.WorkloadClusters(len(r.connected.all()), len(r.disconnected.all()))
 }
 
 func (r workloads) watch(ctx context.Context, cluster types.NamespacedName) error {
