@@ -8,8 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	kjson "sigs.k8s.io/json"
-
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
 // decode reads an object of an admission request the way the API server would: case-sensitive, unknown fields ignored.
@@ -22,16 +20,4 @@ func decode[T any](raw runtime.RawExtension) (*T, error) {
 		return nil, fmt.Errorf("decoding the object of the admission request: %w", err)
 	}
 	return into, nil
-}
-
-// decodeOld reads the object as it was before an update and returns what of makes of it.
-func decodeOld[T, R any](req admission.Request, of func(*T) R) func() (R, error) {
-	return func() (R, error) {
-		old, err := decode[T](req.OldObject)
-		if err != nil {
-			var none R
-			return none, err
-		}
-		return of(old), nil
-	}
 }

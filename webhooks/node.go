@@ -81,8 +81,8 @@ func held(req admission.Request, policy inherit.Policy, from inherit.NodeSource,
 	}
 	var before []corev1.Taint
 	if req.Operation == admissionv1.Update {
-		if old, err := decodeOld(req, inherit.OfNode)(); err == nil { // without it, the loop puts it back
-			before = old.Taints
+		if old, err := decode[corev1.Node](req.OldObject); err == nil { // without it, the loop puts it back
+			before = old.Spec.Taints
 		}
 	}
 	return from.Evicting(node, before, now)
@@ -113,11 +113,11 @@ func keptOfNode(req admission.Request, current, result inherit.NodeState) []inhe
 	if req.Operation != admissionv1.Update {
 		return nil
 	}
-	old, err := decodeOld(req, inherit.OfNode)()
+	old, err := decode[corev1.Node](req.OldObject)
 	if err != nil {
 		return nil
 	}
-	return inherit.Kept(old, current, result)
+	return inherit.Kept(inherit.OfNode(old), current, result)
 }
 
 // sorts returns what each of these is, for the metrics.

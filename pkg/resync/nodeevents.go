@@ -35,13 +35,9 @@ func (d Dependencies) nodesOf() nodeHandler {
 	return wake(func(ctx context.Context, object client.Object) ([]NodeRequest, error) {
 		switch o := object.(type) {
 		case *capi.Machine:
-			return d.inBoth(ctx, o, o.Spec.ClusterName, func(nodes client.Reader) ([]types.NamespacedName, error) {
-				return d.Chain.NodesOf(ctx, nodes, o)
-			})
+			return d.inBoth(ctx, types.NamespacedName{Namespace: o.Namespace, Name: o.Spec.ClusterName}, []capi.Machine{*o}, nil)
 		case *capi.MachinePool:
-			return d.inBoth(ctx, o, o.Spec.ClusterName, func(nodes client.Reader) ([]types.NamespacedName, error) {
-				return d.Chain.NodesOfPool(ctx, nodes, o)
-			})
+			return d.inBoth(ctx, types.NamespacedName{Namespace: o.Namespace, Name: o.Spec.ClusterName}, nil, []capi.MachinePool{*o})
 		}
 		return nil, fmt.Errorf("expected a Machine or a MachinePool, got %T", object)
 	})
@@ -51,95 +47,60 @@ func (d Dependencies) nodesOf() nodeHandler {
 func (d Dependencies) nodesOfCluster() nodeHandler {
 	return wake(func(ctx context.Context, cluster client.Object) ([]NodeRequest, error) {
 		machines, pools := &capi.MachineList{}, &capi.MachinePoolList{}
-		if _, err := d.Chain.Members(ctx, cluster, machines); err != nil {
-			return nil, err
-		}
-		if _, err := d.Chain.Members(ctx, cluster, pools); err != nil {
-			return nil, err
-		}
-		return d.inBoth(ctx, cluster, cluster.GetName(), func(nodes client.Reader) ([]types.NamespacedName, error) {
-			var all []types.NamespacedName
-			for i := range machines.Items {
-				found, err := d.Chain.NodesOf(ctx, nodes, &machines.Items[i])
-				if err != nil {
-					return nil, err
-				}
-				all = append(all, found...)
+		for _, list := range []client.ObjectList{machines, pools} {
+			if _, err := d.Chain.Members(ctx, cluster, list); err != nil {
+				return nil, err
 			}
-			for i := range pools.Items {
-				found, err := d.Chain.NodesOfPool(ctx, nodes, &pools.Items[i])
-				if err != nil {
-					return nil, err
-				}
-				all = append(all, found...)
-			}
-			return all, nil
-		})
+		}
+		return d.inBoth(ctx, client.ObjectKeyFromObject(cluster), machines.Items, pools.Items)
 	})
 }
 
-// inBoth looks Nodes up in the management cluster and in the workload cluster of that name. One that is not connected has
-// none: all of them are looked at once it is.
+// inBoth looks the Nodes of Machines and MachinePools up in the management cluster and in their own.
 func (d Dependencies) inBoth(
-	ctx context.Context, object client.Object, cluster string, find func(nodes client.Reader) ([]types.NamespacedName, error),
+	ctx context.Context, cluster types.NamespacedName, machines []capi.Machine, pools []capi.MachinePool,
 ) ([]NodeRequest, error) {
-	own, err := find(d.Client)
+	requests, err := d.below(ctx, types.NamespacedName{}, d.Client, machines, pools)
 	if err != nil {
 		return nil, err
 	}
-	requests := nodeRequests(types.NamespacedName{}, own)
-	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: cluster}
-	reader, err := d.Workloads.GetReader(ctx, key)
-	if errors.Is(err, clustercache.ErrClusterNotConnected) {
-		return requests, nil
+	nodes, err := d.nodesIn(ctx, cluster)
+	if nodes == nil || err != nil {
+		return requests, err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("reaching the workload cluster %s: %w", key, err)
-	}
-	found, err := find(reader)
-	return append(requests, nodeRequests(key, found)...), err
+	found, err := d.below(ctx, cluster, nodes, machines, pools)
+	return append(requests, found...), err
 }
 
-func nodeRequests(cluster types.NamespacedName, nodes []types.NamespacedName) []NodeRequest {
-	requests := make([]NodeRequest, 0, len(nodes))
-	for _, key := range nodes {
-		requests = append(requests, NodeRequest{Cluster: cluster, Name: key.Name})
-	}
-	return requests
-}
-
-// everyOwnNode are all Nodes of the management cluster.
-func (d Dependencies) everyOwnNode() nodeHandler {
-	return wake(func(ctx context.Context, _ client.Object) ([]NodeRequest, error) { return d.ownNodes(ctx) })
-}
-
-func (d Dependencies) ownNodes(ctx context.Context) ([]NodeRequest, error) {
-	own, err := d.Chain.All(ctx, &corev1.NodeList{})
-	return nodeRequests(types.NamespacedName{}, own), err
-}
-
-// everyNode are all Nodes, wherever they are. A cluster that cannot be read keeps no other from being looked at.
-func (d Dependencies) everyNode() nodeHandler {
-	return wake(func(ctx context.Context, _ client.Object) ([]NodeRequest, error) {
-		requests, err := d.ownNodes(ctx)
+// below looks the Nodes of Machines and MachinePools up in one cluster.
+func (d Dependencies) below(
+	ctx context.Context, cluster types.NamespacedName, nodes client.Reader, machines []capi.Machine, pools []capi.MachinePool,
+) ([]NodeRequest, error) {
+	var names []types.NamespacedName
+	for i := range machines {
+		found, err := d.Chain.NodesOf(ctx, nodes, &machines[i])
 		if err != nil {
 			return nil, err
 		}
-		clusters, err := d.Chain.All(ctx, &capi.ClusterList{})
+		names = append(names, found...)
+	}
+	for i := range pools {
+		found, err := d.Chain.NodesOfPool(ctx, nodes, &pools[i])
 		if err != nil {
-			return requests, err
+			return nil, err
 		}
-		var errs []error
-		for _, cluster := range clusters {
-			found, err := d.everyNodeIn(ctx, cluster)
-			requests, errs = append(requests, found...), append(errs, err)
-		}
-		return requests, errors.Join(errs...)
-	})
+		names = append(names, found...)
+	}
+	requests := make([]NodeRequest, 0, len(names))
+	for _, key := range names {
+		requests = append(requests, NodeRequest{Cluster: cluster, Name: key.Name})
+	}
+	return requests, nil
 }
 
-// everyNodeIn are all Nodes of a workload cluster; none where it is not connected, as above.
-func (d Dependencies) everyNodeIn(ctx context.Context, cluster types.NamespacedName) ([]NodeRequest, error) {
+// nodesIn returns what reads the Nodes of a workload cluster. It is nil while that is not connected: all Nodes are looked at
+// once it is.
+func (d Dependencies) nodesIn(ctx context.Context, cluster types.NamespacedName) (client.Reader, error) {
 	reader, err := d.Workloads.GetReader(ctx, cluster)
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return nil, nil
@@ -147,8 +108,42 @@ func (d Dependencies) everyNodeIn(ctx context.Context, cluster types.NamespacedN
 	if err != nil {
 		return nil, fmt.Errorf("reaching the workload cluster %s: %w", cluster, err)
 	}
+	return reader, nil
+}
+
+// everyOwnNode are all Nodes of the management cluster.
+func (d Dependencies) everyOwnNode() nodeHandler {
+	return wake(func(ctx context.Context, _ client.Object) ([]NodeRequest, error) {
+		return every(ctx, types.NamespacedName{}, d.Client)
+	})
+}
+
+// everyNode are all Nodes, wherever they are. A cluster that cannot be read keeps no other from being looked at.
+func (d Dependencies) everyNode() nodeHandler {
+	return wake(func(ctx context.Context, _ client.Object) ([]NodeRequest, error) {
+		requests, err := every(ctx, types.NamespacedName{}, d.Client)
+		if err != nil {
+			return nil, err
+		}
+		clusters, err := d.Chain.All(ctx, &capi.ClusterList{})
+		errs := []error{err}
+		for _, cluster := range clusters {
+			nodes, err := d.nodesIn(ctx, cluster)
+			if nodes != nil {
+				var found []NodeRequest
+				found, err = every(ctx, cluster, nodes)
+				requests = append(requests, found...)
+			}
+			errs = append(errs, err)
+		}
+		return requests, errors.Join(errs...)
+	})
+}
+
+// every are all Nodes of a cluster.
+func every(ctx context.Context, cluster types.NamespacedName, nodes client.Reader) ([]NodeRequest, error) {
 	list := &corev1.NodeList{}
-	if err := reader.List(ctx, list); err != nil {
+	if err := nodes.List(ctx, list); err != nil {
 		return nil, fmt.Errorf("listing the Nodes of %s: %w", cluster, err)
 	}
 	requests := make([]NodeRequest, 0, len(list.Items))

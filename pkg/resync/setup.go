@@ -51,8 +51,7 @@ type Dependencies struct {
 	ProviderGroups []string
 	// Policy returns the rules' options as they are now.
 	Policy func() inherit.Policy
-	// PolicyChanges returns a channel that gets an event whenever Policy answers differently from before; nil where it
-	// never does.
+	// PolicyChanges returns a channel that gets an event whenever Policy answers differently from before.
 	PolicyChanges func() <-chan event.GenericEvent
 
 	// settled and patience are made by Setup.
@@ -157,7 +156,7 @@ func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 		Watches(&capi.Machine{}, d.nodesOf()).
 		Watches(&capi.MachinePool{}, d.nodesOf()).
 		Watches(&capi.Cluster{}, d.nodesOfCluster(), builder.WithPredicates(createdOrResumed())).
-		WatchesRawSource(source.TypedChannel(d.changesOfPolicy(), d.everyNode())).
+		WatchesRawSource(source.TypedChannel(d.PolicyChanges(), d.everyNode())).
 		WatchesRawSource(source.TypedChannel(d.changesOfManagementCluster(), d.everyOwnNode())).
 		WithOptions(options).
 		Build(nodes)
