@@ -24,7 +24,7 @@ const WorkloadPath = workloadwebhook.Prefix
 // RegisterWorkload adds the webhook for the Nodes of workload clusters to the server. The path of a request must have been made
 // with one of the accepted keys, as they are then.
 func RegisterWorkload(server webhook.Server, dependencies Dependencies, accepted func() [][]byte) {
-	server.Register(WorkloadPath, leaving{told: dependencies.Leaving, Handler: newWorkload(dependencies, accepted)})
+	server.Register(WorkloadPath, draining{told: dependencies.Draining, Handler: newWorkload(dependencies, accepted)})
 }
 
 // workload answers API servers that are not trusted: each may ask about the Nodes of its own Cluster, which its path names

@@ -18,11 +18,11 @@ import (
 type lacking struct {
 	metrics *metrics.Metrics
 	// taints are Nodes without an Always taint, labels are new Nodes without labels that their kubelets may not set.
-	taints, labels *roll[NodeRequest]
+	taints, labels *tracked[NodeRequest]
 }
 
 func newLacking(m *metrics.Metrics) lacking {
-	return lacking{metrics: m, taints: newNodeRoll(m.NodesUnprotected), labels: newRoll[NodeRequest]()}
+	return lacking{metrics: m, taints: newTrackedNodes(m.NodesUnprotected), labels: newTracked[NodeRequest]()}
 }
 
 // see looks at the Node in a state that it has now.

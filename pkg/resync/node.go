@@ -55,7 +55,7 @@ type nodes struct {
 	lacking lacking
 	// ignored are Nodes whose Machine, MachinePool or Cluster somebody has opted out: nobody else would tell of one whose taints
 	// have been given up.
-	ignored *roll[NodeRequest]
+	ignored *tracked[NodeRequest]
 }
 
 // Reconcile implements reconcile.TypedReconciler.

@@ -146,7 +146,7 @@ func (d Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
 func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 	nodes := nodes{
 		Dependencies: d, pacer: pace.New[NodeRequest](d.NoExecuteRate, time.Now),
-		lacking: newLacking(d.Metrics), ignored: newNodeRoll(d.Metrics.NodesIgnored),
+		lacking: newLacking(d.Metrics), ignored: newTrackedNodes(d.Metrics.NodesIgnored),
 	}
 	pool := workers.Shared("node", nodeWorkers, nodeShare, NodeRequest.cluster, logOf)
 	options := pool.Options()
@@ -168,8 +168,8 @@ func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 	}
 	return d.addWorkloads(mgr, b, workloads{
 		Dependencies: d, watches: watches, nodes: nodes,
-		connected: newRoll[types.NamespacedName](), disconnected: newRoll[types.NamespacedName](),
-		found: newRoll[types.NamespacedName](), rivals: newRoll[types.NamespacedName](),
+		connected: newTracked[types.NamespacedName](), disconnected: newTracked[types.NamespacedName](),
+		found: newTracked[types.NamespacedName](), rivals: newTracked[types.NamespacedName](),
 	})
 }
 

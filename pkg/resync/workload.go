@@ -33,9 +33,9 @@ type workloads struct {
 	watches clustercache.SourceWatcher[NodeRequest]
 	nodes   nodes
 	// connected and disconnected are all Clusters there are.
-	connected, disconnected *roll[types.NamespacedName]
+	connected, disconnected *tracked[types.NamespacedName]
 	// found and rivals are those of which has been told that they are the management cluster itself, or seem to be.
-	found, rivals *roll[types.NamespacedName]
+	found, rivals *tracked[types.NamespacedName]
 }
 
 // Reconcile implements reconcile.Reconciler.

@@ -40,8 +40,8 @@ const unknownFor = 5 * time.Second
 
 // run wires everything and blocks until a while after ctx is done.
 func run(ctx context.Context, c *config.Config) error {
-	leaving := ctx.Done()
-	ctx, end := outlive(ctx, c.ShutdownDelay)
+	draining := ctx.Done()
+	ctx, end := drain(ctx, c.ShutdownDelay)
 	defer end()
 	ctrl.Log.Info("Starting Heirloom", "version", version.String())
 	limitMemory(memlimit.FromCgroup)
@@ -60,7 +60,7 @@ func run(ctx context.Context, c *config.Config) error {
 	if err := ownerchain.Prepare(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	if err := addWebhooksAndLoop(ctx, leaving, mgr, kinds, c, served); err != nil {
+	if err := addWebhooksAndLoop(ctx, draining, mgr, kinds, c, served); err != nil {
 		return err
 	}
 	if err := addChecks(mgr, served); err != nil {
@@ -157,7 +157,7 @@ func addMetrics(served *certificate, kinds *providers.Cache) (*metrics.Metrics, 
 }
 
 func addWebhooksAndLoop(
-	ctx context.Context, leaving <-chan struct{}, mgr ctrl.Manager, kinds *providers.Cache, c *config.Config, served *certificate,
+	ctx context.Context, draining <-chan struct{}, mgr ctrl.Manager, kinds *providers.Cache, c *config.Config, served *certificate,
 ) error {
 	policy, policyChanges, err := addPolicy(mgr, c)
 	if err != nil {
@@ -200,7 +200,7 @@ func addWebhooksAndLoop(
 	admission.Live, admission.Count = live, counters.OwnerLookup
 	admission.Mapper = &ownerchain.Kinds{Discovery: discoveryClient, UnknownFor: unknownFor}
 	dependencies := webhooks.Dependencies{
-		Chain: &admission, Live: live, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: policy, Leaving: leaving,
+		Chain: &admission, Live: live, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: policy, Draining: draining,
 	}
 	if err := addWebhooks(mgr, c, dependencies); err != nil {
 		return err
