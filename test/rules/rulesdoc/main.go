@@ -25,7 +25,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(args[1], page, 0o644); err != nil { //nolint:gosec // a page of the documentation is for everybody
+	if err := os.WriteFile(args[1], page, 0o644); err != nil {
 		return fmt.Errorf("writing the page: %w", err)
 	}
 	return nil
