@@ -31,8 +31,8 @@ type Dependencies struct {
 	Namespace string
 	// Policy returns the rules' options as they are now.
 	Policy func() inherit.Policy
-	// Leaving is closed when the program has been told to stop. nil never is.
-	Leaving <-chan struct{}
+	// Draining is closed when the program has been told to stop. nil never is.
+	Draining <-chan struct{}
 }
 
 // answer is what a handler decided. The zero value allows the request untouched.

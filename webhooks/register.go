@@ -35,7 +35,7 @@ func Register(server webhook.Server, dependencies Dependencies) {
 		NodesPath:              nodes{dependencies},
 		TaintsPath:             taints{},
 	} {
-		server.Register(path, leaving{told: dependencies.Leaving, Handler: reviews.wrap(&admission.Webhook{Handler: failOpen{
+		server.Register(path, draining{told: dependencies.Draining, Handler: reviews.wrap(&admission.Webhook{Handler: failOpen{
 			decider: d, metrics: dependencies.Metrics, namespace: dependencies.Namespace,
 		}}, byAddress)})
 	}

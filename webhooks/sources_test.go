@@ -10,6 +10,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/test/rules"
 )
 
 // Everything that a class and a Cluster can declare for one kind. What comes from the class has a name with class in it.
@@ -162,7 +163,7 @@ func TestWarningsNameTheFieldToEdit(t *testing.T) {
 		})
 	}
 	seen[4], seen[9] = true, true // owners of other kinds, where rule 8 has a MachineSet; TestMachineOwner has them all
-	for _, rule := range append(inherit.Rules(), inherit.RuleOfCapacity()) {
+	for _, rule := range append(rules.All(), rules.Capacity()) {
 		if rule.Code != "" {
 			NewWithT(t).Expect(seen).To(HaveKey(rule.Number), "no warning about rule %d is tested", rule.Number)
 		}

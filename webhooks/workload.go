@@ -21,31 +21,22 @@ import (
 // WorkloadPath begins the paths that the API servers of workload clusters call about their Nodes.
 const WorkloadPath = workloadwebhook.Prefix
 
-// WorkloadKeys are the keys that the path of a request may have been made with, as they are now.
-type WorkloadKeys interface {
-	Accepted() [][]byte
-}
-
-// WorkloadDenials counts requests that were denied. It is not told why: a difference would tell others what exists.
-type WorkloadDenials interface {
-	WorkloadDenied()
-}
-
-// RegisterWorkload adds the webhook for the Nodes of workload clusters to the server.
-func RegisterWorkload(server webhook.Server, dependencies Dependencies, keys WorkloadKeys, denials WorkloadDenials) {
-	server.Register(WorkloadPath, leaving{told: dependencies.Leaving, Handler: newWorkload(dependencies, keys, denials)})
+// RegisterWorkload adds the webhook for the Nodes of workload clusters to the server. The path of a request must have been made
+// with one of the accepted keys, as they are then.
+func RegisterWorkload(server webhook.Server, dependencies Dependencies, accepted func() [][]byte) {
+	server.Register(WorkloadPath, draining{told: dependencies.Draining, Handler: newWorkload(dependencies, accepted)})
 }
 
 // workload answers API servers that are not trusted: each may ask about the Nodes of its own Cluster, which its path names
 // and proves. Whatever else is asked gets one and the same answer, that tells nothing about what there is.
 type workload struct {
-	keys    WorkloadKeys
-	denials WorkloadDenials
-	chain   *ownerchain.Chain
-	nodes   http.Handler
+	accepted func() [][]byte
+	metrics  *metrics.Metrics
+	chain    *ownerchain.Chain
+	nodes    http.Handler
 }
 
-func newWorkload(dependencies Dependencies, keys WorkloadKeys, denials WorkloadDenials) workload {
+func newWorkload(dependencies Dependencies, accepted func() [][]byte) workload {
 	// Another cluster's requests are not to become requests to the management cluster's API server, but for a few.
 	dependencies.Chain = dependencies.Chain.CallingNobody()
 	if dependencies.Live != nil {
@@ -53,10 +44,10 @@ func newWorkload(dependencies Dependencies, keys WorkloadKeys, denials WorkloadD
 	}
 	reviews := newIntake(workloadRoom(), dependencies.Metrics.AdmissionRejected(metrics.WorkloadServer))
 	return workload{
-		keys: keys, denials: denials, chain: dependencies.Chain,
-		nodes: reviews.wrap(&admission.Webhook{Handler: namingCluster{failOpen{
+		accepted: accepted, metrics: dependencies.Metrics, chain: dependencies.Chain,
+		nodes: reviews.wrap(&admission.Webhook{Handler: failOpen{
 			decider: workloadNodes{dependencies}, metrics: dependencies.Metrics,
-		}}}, byCluster),
+		}}, byCluster),
 	}
 }
 
@@ -64,7 +55,7 @@ func newWorkload(dependencies Dependencies, keys WorkloadKeys, denials WorkloadD
 func (h workload) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	cluster, ok := h.caller(r)
 	if !ok {
-		h.denials.WorkloadDenied()
+		h.metrics.WorkloadDenied() // not why: a difference would tell others what exists
 		http.Error(w, http.StatusText(http.StatusForbidden), http.StatusForbidden)
 		return
 	}
@@ -78,7 +69,7 @@ func (h workload) caller(r *http.Request) (types.NamespacedName, bool) {
 	if r.Method != http.MethodPost {
 		return types.NamespacedName{}, false
 	}
-	return workloadwebhook.Verify(h.keys.Accepted(), r.URL.EscapedPath(), func(name types.NamespacedName) types.UID {
+	return workloadwebhook.Verify(h.accepted(), r.URL.EscapedPath(), func(name types.NamespacedName) types.UID {
 		cluster, err := h.chain.Cluster(r.Context(), name.Namespace, name.Name)
 		if err != nil || cluster == nil {
 			return ""
@@ -95,17 +86,6 @@ func callerOf(ctx context.Context) (types.NamespacedName, bool) {
 	return cluster, ok
 }
 
-// namingCluster adds the Cluster to what is logged about a request.
-type namingCluster struct{ failOpen }
-
-// Handle implements admission.Handler.
-func (h namingCluster) Handle(ctx context.Context, req admission.Request) admission.Response {
-	if cluster, ok := callerOf(ctx); ok {
-		ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Cluster", klog.KRef(cluster.Namespace, cluster.Name)))
-	}
-	return h.failOpen.Handle(ctx, req)
-}
-
 // workloadNodes is nodes, for the Nodes of the caller.
 type workloadNodes struct{ Dependencies }
 
@@ -114,6 +94,7 @@ func (h workloadNodes) decide(ctx context.Context, req admission.Request) (answe
 	if !ok || !aboutNode(req) {
 		return unmatched(), nil
 	}
+	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Cluster", klog.KRef(cluster.Namespace, cluster.Name)))
 	own := h.Dependencies
 	own.Chain = h.Chain.Within(cluster)
 	decided, err := failOpen{decider: nodes{own}, namespace: h.Namespace}.guarded(ctx, req)

@@ -45,38 +45,39 @@ var abroad = fleet{
 	},
 }
 
-// someKeys is what keys are accepted.
-type someKeys [][]byte
-
-func (k someKeys) Accepted() [][]byte { return k }
+// someKeys returns what keys are accepted.
+func someKeys(keys ...[]byte) func() [][]byte {
+	return func() [][]byte { return keys }
+}
 
 func newKey(b byte) []byte { return bytes.Repeat([]byte{b}, workloadwebhook.KeySize) }
-
-type denials struct{ atomic.Int32 }
-
-func (d *denials) WorkloadDenied() { d.Add(1) }
 
 // outpost is the handler for workload clusters behind an HTTP server, as API servers meet it.
 type outpost struct {
 	server
-	denials *denials
-	http    *httptest.Server
+	http *httptest.Server
 }
 
 // newOutpost serves with the keys 1 and 2, either the handler alone or as it is wired, on the webhook server.
 func newOutpost(t *testing.T, s server, onServer bool) outpost {
 	t.Helper()
-	o := outpost{server: s, denials: &denials{}}
-	keys := someKeys{newKey(1), newKey(2)}
-	var handler http.Handler = newWorkload(s.Dependencies, keys, o.denials)
+	o := outpost{server: s}
+	keys := someKeys(newKey(1), newKey(2))
+	var handler http.Handler = newWorkload(s.Dependencies, keys)
 	if onServer {
 		webhookServer := webhook.NewServer(webhook.Options{})
-		RegisterWorkload(webhookServer, s.Dependencies, keys, o.denials)
+		RegisterWorkload(webhookServer, s.Dependencies, keys)
 		handler = webhookServer.WebhookMux()
 	}
 	o.http = httptest.NewServer(handler)
 	t.Cleanup(o.http.Close)
 	return o
+}
+
+// denied is how many requests were denied.
+func (o outpost) denied(t *testing.T) int {
+	t.Helper()
+	return len(o.countedIn(t, "heirloom_workload_admission_denied_total"))
 }
 
 // answered is all that a caller gets to see.
@@ -148,7 +149,7 @@ func TestEachWorkloadClusterGetsItsOwnWithEveryAcceptedKey(t *testing.T) {
 				))
 			}
 		}
-		Expect(o.denials.Load()).To(BeZero())
+		Expect(o.denied(t)).To(BeZero())
 		Expect(o.counted(t)).To(And(HaveLen(4), HaveEach("Node CREATE injected")))
 	}
 }
@@ -199,7 +200,7 @@ func TestAWorkloadClusterIsAnsweredUntouched(t *testing.T) {
 			}
 			Expect(response.Warnings).To(warnings)
 			Expect(o.counted(t)).To(HaveExactElements(HaveSuffix(" " + outcome)))
-			Expect(o.denials.Load()).To(BeZero())
+			Expect(o.denied(t)).To(BeZero())
 		})
 	}
 }
@@ -220,7 +221,7 @@ func TestNobodyIsKnownByTheAPIServerAlone(t *testing.T) {
 		o := newOutpost(t, newServer(t, cache, live, inherit.Policy{}), false)
 		for i, path := range []string{workloadwebhook.Path(newKey(1), identity(red)), "/workload/ns/red/" + strings.Repeat("0", 64)} {
 			Expect(o.send(t, http.MethodPost, path, nodeReview(t, write{object: bare}, nil)).status).To(Equal(http.StatusForbidden), name)
-			Expect(o.denials.Load()).To(BeEquivalentTo(i + 1))
+			Expect(o.denied(t)).To(BeEquivalentTo(i + 1))
 		}
 		Expect(live.reads.Load()).To(BeZero(), name)
 	}
@@ -334,7 +335,7 @@ func TestWhoeverMayNotAskGetsOneAndTheSameAnswer(t *testing.T) {
 		for i, k := range knocks {
 			got := o.send(t, k.method, k.path, nodeReview(t, write{object: bare}, nil))
 			NewWithT(t).Expect(got).To(Equal(want), "%s: %s %s", k.name, k.method, k.path)
-			NewWithT(t).Expect(o.denials.Load()).To(BeEquivalentTo(i+1), "%s: it is counted", k.name)
+			NewWithT(t).Expect(o.denied(t)).To(BeEquivalentTo(i+1), "%s: it is counted", k.name)
 		}
 		NewWithT(t).Expect(o.counted(t)).To(BeEmpty(), "no decider has seen a request")
 	}

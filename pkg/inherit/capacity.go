@@ -31,18 +31,6 @@ func CapacityAnnotations() []string {
 	return []string{CapacityLabelsAnnotation, CapacityTaintsAnnotation}
 }
 
-// RuleOfCapacity is rule 14. It is no row of the table of rules, because nothing gets from one object to another by it.
-func RuleOfCapacity() Rule {
-	return Rule{
-		Number: 14, From: "MachineDeployment, MachinePool, and MachineSet without a MachineDeployment: `spec.template`",
-		To: "its own `metadata.annotations`",
-		Annotations: carried("labels in `" + CapacityLabelsAnnotation + "`, taints in `" + CapacityTaintsAnnotation + "`; " +
-			"those that rules 11 and 13 would bring to a new Node"),
-		Source: "[Scale from zero](https://github.com/kubernetes/autoscaler/tree/master/cluster-autoscaler/cloudprovider/clusterapi#scale-from-zero-support)",
-		Code:   "Policy.Capacity",
-	}
-}
-
 // TellsCapacity reports whether an object carries one of these annotations, whoever wrote it.
 func TellsCapacity(object Object) bool {
 	return slices.ContainsFunc(CapacityAnnotations(), func(name string) bool { return has(object.Top.Annotations, name) })

@@ -5,7 +5,6 @@
 // The package is pure: no client, no context, no logger. The webhooks and the resync loop both call it, so that what
 // is answered in admission and what the loop applies are the same by construction. Where each rule lives:
 //
-//	the table   rules.go       made of the rows beside each rule
 //	rules 1-3   topology.go    ClusterClass and Cluster topology → control plane, MachineDeployment, MachinePool
 //	            section.go     which part of a class and a topology is about an object
 //	rules 5, 6  machineset.go  MachineDeployment → MachineSet

@@ -14,27 +14,6 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// rulesOfMachine are rules 4, 8 and 9.
-func rulesOfMachine() []Rule {
-	return []Rule{
-		{
-			Number: 4, From: "ControlPlane `spec.machineTemplate`", To: "Machine, and `metadata` of its InfraMachine and BootstrapConfig",
-			Labels: carried(""), Annotations: carried(""), Taints: carried("Machine `spec.taints`"), Fields: carried("Machine"),
-			Source: metadataBook, Code: "Policy.MachineFrom, Policy.Sibling",
-		},
-		{
-			Number: 8, From: "MachineSet `spec.template`", To: "Machine, and `metadata` of its InfraMachine and BootstrapConfig",
-			Labels: carried(""), Annotations: carried(""), Taints: carried("Machine `spec.taints`"), Fields: carried("Machine"),
-			Source: metadataBook, Code: "Policy.MachineFrom, Policy.Sibling",
-		},
-		{
-			Number: 9, From: "MachinePool `spec.template`", To: "Machines of the MachinePool, or Nodes where the provider has no Machines",
-			Labels: carried(""), Annotations: carried(""), Taints: carried("annotated, and typed where there are any"), Fields: carried("Machine"),
-			Source: metadataBook + "; Cluster API itself leaves it to providers", Code: "Policy.MachineFrom, SourceOfMachinePool",
-		},
-	}
-}
-
 // Machine is rule 8: what a Machine inherits from the template of its MachineSet, which is nil for a Machine that has
 // none.
 func (p Policy) Machine(ms *capi.MachineSet, m *capi.Machine) (Object, error) {

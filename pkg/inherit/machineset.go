@@ -7,22 +7,6 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// rulesOfMachineSet are rules 5 and 6.
-func rulesOfMachineSet() []Rule {
-	return []Rule{
-		{
-			Number: 5, From: "MachineDeployment `metadata`", To: "MachineSet `metadata`",
-			Annotations: carried("without those that are never inherited, and without bookkeeping"),
-			Source:      metadataBook, Code: "Policy.MachineSet",
-		},
-		{
-			Number: 6, From: "MachineDeployment `spec.template`", To: "MachineSet `spec.template`, and `metadata` for labels",
-			Labels: carried(""), Annotations: carried("template to template only"), Taints: carried("`spec.template.spec.taints`"),
-			Fields: carried(""), Source: metadataBook, Code: "Policy.MachineSet",
-		},
-	}
-}
-
 // MachineSet is rules 5 and 6: what a MachineSet inherits from its MachineDeployment.
 //
 // Rule 5: the MachineDeployment's own annotations reach the MachineSet's own; its labels reach nothing. Rule 6: the

@@ -52,29 +52,6 @@ func (s NodeState) Equal(other NodeState) bool {
 		})
 }
 
-// rulesOfNode are rules 11, 12 and 13.
-func rulesOfNode() []Rule {
-	return []Rule{
-		{
-			Number: 11, From: "Machine `metadata.labels`", To: "Node labels",
-			Labels: carried("prefix `node-role.kubernetes.io`; domains `node-restriction.kubernetes.io` and `node.cluster.x-k8s.io` " +
-				"with their subdomains; keys that a regex of `--additional-sync-machine-labels` matches"),
-			Source: metadataBook, Code: "Policy.Node",
-		},
-		{
-			Number: 12, From: "Machine `metadata.annotations`", To: "Node annotations",
-			Annotations: carried("domain `node.cluster.x-k8s.io` with its subdomains; keys that a regex of " +
-				"`--additional-sync-machine-annotations` matches"),
-			Source: metadataBook, Code: "Policy.Node",
-		},
-		{
-			Number: 13, From: "Machine `spec.taints` and taint annotations", To: "Node `spec.taints`",
-			Taints: carried("`Always`, and `Initialize` (also called `OnInitialization`)"),
-			Source: taintsProposal + "; declared by annotation they are Heirloom's own", Code: "Policy.Node",
-		},
-	}
-}
-
 // Node is rules 11, 12 and 13: the state of a Node after it has inherited in a write by writer. The error says what had to be left
 // out; the state is right without it.
 func (p Policy) Node(from NodeSource, current NodeState, writer Writer) (NodeState, error) {

@@ -14,39 +14,6 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// rulesOfTopology are rules 1 to 3.
-func rulesOfTopology() []Rule {
-	labels, annotations := carried("merged, the Cluster's win"), carried("merged, the Cluster's win")
-	return []Rule{
-		{
-			Number: 1, From: "ClusterClass `spec.controlPlane` + Cluster `spec.topology.controlPlane`",
-			To:     "ControlPlane `metadata`, and `spec.machineTemplate.metadata` if the class has `machineInfrastructure`",
-			Labels: labels, Annotations: annotations,
-			Taints: carried("the Cluster's list replaces the ClusterClass's; into `spec.machineTemplate.spec.taints`, or " +
-				"`spec.machineTemplate.taints` by the v1beta1 contract, whichever the kind has"),
-			Fields: carried("node drain, volume detach and deletion timeouts, readiness gates; the Cluster's replace the ClusterClass's"),
-			Source: clusterClassBook, Code: "Policy.ControlPlane",
-		},
-		{
-			Number: 2, From: "ClusterClass `spec.workers.machineDeployments[class]` + Cluster `spec.topology.workers.machineDeployments[name]`",
-			To:     "MachineDeployment `metadata` and `spec.template.metadata`",
-			Labels: labels, Annotations: annotations,
-			Taints: carried("as in rule 1, into `spec.template.spec.taints`"),
-			Fields: carried("as in rule 1, and `minReadySeconds`"),
-			Source: clusterClassBook, Code: "Policy.MachineDeployment",
-		},
-		{
-			Number: 3, From: "ClusterClass `spec.workers.machinePools[class]` + Cluster `spec.topology.workers.machinePools[name]`",
-			To:     "MachinePool `metadata` and `spec.template.metadata`",
-			Labels: labels, Annotations: annotations,
-			Taints: carried("as in rule 1, but as annotations of `spec.template.metadata`: Cluster API refuses typed taints there"),
-			Fields: carried("as in rule 2, without readiness gates"),
-			Source: clusterClassBook + ", as for MachineDeployments; Cluster API's own topology controller fails on typed taints of a MachinePool",
-			Code:   "Policy.MachinePool",
-		},
-	}
-}
-
 // Section is what a ClusterClass and the topology of a Cluster declare for one object. Labels and annotations of both are
 // merged, and the Cluster's win; every other thing that the Cluster declares replaces the ClusterClass's.
 type Section struct {

@@ -94,14 +94,7 @@ func (d Dependencies) membersOfClass(list client.ObjectList) handler.EventHandle
 
 // policyChanges looks at all objects of the list's kind again when the rules' options have changed.
 func (d Dependencies) policyChanges(list client.ObjectList) source.Source {
-	return d.again(d.changesOfPolicy(), list)
-}
-
-func (d Dependencies) changesOfPolicy() <-chan event.GenericEvent {
-	if d.PolicyChanges == nil {
-		return make(chan event.GenericEvent)
-	}
-	return d.PolicyChanges()
+	return d.again(d.PolicyChanges(), list)
 }
 
 // again looks at all objects of the list's kind after each event.

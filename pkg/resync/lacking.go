@@ -18,16 +18,15 @@ import (
 type lacking struct {
 	metrics *metrics.Metrics
 	// taints are Nodes without an Always taint, labels are new Nodes without labels that their kubelets may not set.
-	taints perCluster
-	labels *roll[NodeRequest]
+	taints, labels *tracked[NodeRequest]
 }
 
-func newLacking(m *metrics.Metrics) *lacking {
-	return &lacking{metrics: m, taints: newPerCluster(m.NodesUnprotected), labels: newRoll[NodeRequest]()}
+func newLacking(m *metrics.Metrics) lacking {
+	return lacking{metrics: m, taints: newTrackedNodes(m.NodesUnprotected), labels: newTracked[NodeRequest]()}
 }
 
 // see looks at the Node in a state that it has now.
-func (l *lacking) see(req NodeRequest, policy inherit.Policy, from inherit.NodeSource, node *corev1.Node, state inherit.NodeState) {
+func (l lacking) see(req NodeRequest, policy inherit.Policy, from inherit.NodeSource, node *corev1.Node, state inherit.NodeState) {
 	now := time.Now()
 	l.taints.set(req, len(from.Unprotected(state)) > 0)
 	waits := policy.Unlabelled(from, state) && (l.labels.has(req) || inherit.Registering(node, now))
@@ -37,13 +36,13 @@ func (l *lacking) see(req NodeRequest, policy inherit.Policy, from inherit.NodeS
 }
 
 // forget forgets a Node that is gone or inherits nothing for now.
-func (l *lacking) forget(req NodeRequest) {
+func (l lacking) forget(req NodeRequest) {
 	l.labels.set(req, false)
 	l.taints.set(req, false)
 }
 
 // known are all Nodes that lack something.
-func (l *lacking) known() sets.Set[NodeRequest] {
+func (l lacking) known() sets.Set[NodeRequest] {
 	return l.taints.all().Union(l.labels.all())
 }
 

@@ -53,10 +53,10 @@ type nodes struct {
 	Dependencies
 	pacer   *pace.Pacer[NodeRequest]
 	memory  nodeMemory
-	lacking *lacking
-	// ignored are Nodes that inherit nothing because somebody has opted out their Machine, MachinePool or Cluster: nobody else
-	// would tell of one whose taints have been given up.
-	ignored perCluster
+	lacking lacking
+	// ignored are Nodes whose Machine, MachinePool or Cluster somebody has opted out: nobody else would tell of one whose taints
+	// have been given up.
+	ignored *tracked[NodeRequest]
 }
 
 // Reconcile implements reconcile.TypedReconciler.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,33 +21,52 @@ const (
 	mostForLate = 2
 )
 
-// errLate is what becomes of a write that is not tried, because enough workers wait for others of its kind already.
+// errLate is the error of a write that is not tried, because enough workers wait for others of its kind already.
 var errLate = errors.New("others of this kind wait for an answer of the API server")
 
 // patience bounds what the writes of a provider's kind cost when nobody answers them: each a while, and after the first only
 // few workers at a time.
 type patience struct {
-	share *share
-	late  *roll[schema.GroupKind]
+	mu sync.Mutex
+	// writing is how many workers write objects of a kind, late whether the last such write was not answered.
+	writing map[schema.GroupKind]int
+	late    map[schema.GroupKind]bool
 }
 
-func newPatience() patience {
-	return patience{share: newShare(mostForLate), late: newRoll[schema.GroupKind]()}
+func newPatience() *patience {
+	return &patience{writing: map[schema.GroupKind]int{}, late: map[schema.GroupKind]bool{}}
 }
 
 // with writes an object of that kind. Cluster API's own kinds are not bounded: without them there is nothing to do.
-func (p patience) with(ctx context.Context, kind schema.GroupKind, write func(context.Context) error) error {
+func (p *patience) with(ctx context.Context, kind schema.GroupKind, write func(context.Context) error) error {
 	if kind.Group == clusterv1.GroupVersion.Group {
 		return write(ctx)
 	}
-	if p.share.take(kind) {
-		defer p.share.give(kind)
-	} else if p.late.has(kind) {
+	if !p.begin(kind) {
 		return fmt.Errorf("writing a %s: %w", kind, errLate)
 	}
 	bounded, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
+	late := false
+	defer func() { p.end(kind, late) }()
 	err := write(bounded)
-	p.late.set(kind, err != nil && errors.Is(bounded.Err(), context.DeadlineExceeded))
+	late = err != nil && errors.Is(bounded.Err(), context.DeadlineExceeded)
 	return err
+}
+
+func (p *patience) begin(kind schema.GroupKind) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.late[kind] && p.writing[kind] >= mostForLate {
+		return false
+	}
+	p.writing[kind]++
+	return true
+}
+
+func (p *patience) end(kind schema.GroupKind, late bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.writing[kind]--
+	p.late[kind] = late
 }

@@ -45,12 +45,23 @@ func TestAKindThatDoesNotAnswerLeavesWorkersToOthers(t *testing.T) {
 		Expect(took).To(Equal(answerTimeout))
 		late, unanswered, _ = all(10)
 		Expect([]int{late, unanswered}).To(Equal([]int{10 - mostForLate, mostForLate}))
+		for range mostForLate {
+			go func() { _ = p.with(t.Context(), dead, waits) }()
+		}
+		synctest.Wait()
+		other := schema.GroupKind{Group: capi.InfrastructureGroup, Kind: "OtherMachine"}
+		for range 10 {
+			Expect(p.with(t.Context(), other, func(context.Context) error { return nil })).To(Succeed(), "those of another kind find a worker")
+			Expect(p.with(t.Context(), dead, waits)).To(MatchError(errLate))
+		}
+		<-time.After(answerTimeout)
+		synctest.Wait()
 
 		refused := errors.New("refused")
 		Expect(p.with(t.Context(), dead, func(context.Context) error { return refused })).To(MatchError(refused))
 		late, unanswered, _ = all(10)
 		Expect([]int{late, unanswered}).To(Equal([]int{0, 10}), "an answer is an answer")
-		Expect(p.share.taken).To(BeEmpty())
+		Expect(p.writing[dead]).To(BeZero())
 	})
 }
 
@@ -71,5 +82,5 @@ func TestPatienceIsForProvidersOnly(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	Expect(p.with(ctx, own, look)).To(MatchError(context.Canceled))
-	Expect(p.late.has(own)).To(BeFalse())
+	Expect(p.late[own]).To(BeFalse())
 }

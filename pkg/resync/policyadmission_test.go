@@ -14,6 +14,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -101,7 +102,16 @@ func TestAPolicyThatHasNoRoom(t *testing.T) {
 		m.Annotations = map[string]string{"node.cluster.x-k8s.io/long": fmt.Sprint(i, strings.Repeat("x", 200_000))}
 		objects = append(objects, m)
 	}
-	l, _, _ := byPolicy(t, nil, objects...)
+	l, _, server := byPolicy(t, nil, objects...)
+	// Nobody reads the parameters here, and to store so many megabytes takes the fake ten seconds.
+	l.workloads.clients[key("c")] = interceptor.NewClient(server, interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, config runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			if kinded, ok := config.(interface{ GetKind() string }); ok && kinded.GetKind() == "ConfigMap" {
+				return nil
+			}
+			return c.Apply(ctx, config, options...)
+		},
+	})
 	l.Expect(l.seeWorkload(key("c"))).To(Succeed())
 	l.Expect(l.events.take()).To(ConsistOf(
 		MatchRegexp(`^Warning AdmissionPolicyFull Cluster/c: .* have no room for \d+ Machines`), HavePrefix("Normal WorkloadAdmissionRegistered Cluster/c: ")))

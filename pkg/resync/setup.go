@@ -53,13 +53,12 @@ type Dependencies struct {
 	ProviderGroups []string
 	// Policy returns the rules' options as they are now.
 	Policy func() inherit.Policy
-	// PolicyChanges returns a channel that gets an event whenever Policy answers differently from before; nil where it
-	// never does.
+	// PolicyChanges returns a channel that gets an event whenever Policy answers differently from before.
 	PolicyChanges func() <-chan event.GenericEvent
 
 	// fresh is Live for what a cache that is behind would put back; like patience, it is made by Setup.
 	fresh    client.Reader
-	patience patience
+	patience *patience
 }
 
 // Schemas tells where a Machine and a kind of control plane have what they can inherit.
@@ -154,7 +153,7 @@ func (d Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
 func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 	nodes := nodes{
 		Dependencies: d, pacer: pace.New[NodeRequest](d.NoExecuteRate, time.Now), memory: newNodeMemory(),
-		lacking: newLacking(d.Metrics), ignored: newPerCluster(d.Metrics.NodesIgnored),
+		lacking: newLacking(d.Metrics), ignored: newTrackedNodes(d.Metrics.NodesIgnored),
 	}
 	pool := workers.Shared("node", nodeWorkers, nodeShare, NodeRequest.cluster, logOf)
 	options := pool.Options()
@@ -164,7 +163,7 @@ func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 		Watches(&capi.Machine{}, d.nodesOf()).
 		Watches(&capi.MachinePool{}, d.nodesOf()).
 		Watches(&capi.Cluster{}, d.nodesOfCluster(), builder.WithPredicates(createdOrResumed())).
-		WatchesRawSource(source.TypedChannel(d.changesOfPolicy(), d.everyNode())).
+		WatchesRawSource(source.TypedChannel(d.PolicyChanges(), d.everyNode())).
 		WatchesRawSource(source.TypedChannel(d.changesOfManagementCluster(), d.everyOwnNode())).
 		WithOptions(options).
 		Build(nodes)
@@ -176,8 +175,8 @@ func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 	}
 	return d.addWorkloads(mgr, b, workloads{
 		Dependencies: d, watches: watches, nodes: nodes,
-		connected: newRoll[types.NamespacedName](), disconnected: newRoll[types.NamespacedName](),
-		found: newRoll[types.NamespacedName](), rivals: newRoll[types.NamespacedName](),
+		connected: newTracked[types.NamespacedName](), disconnected: newTracked[types.NamespacedName](),
+		found: newTracked[types.NamespacedName](), rivals: newTracked[types.NamespacedName](),
 	})
 }
 

@@ -33,9 +33,9 @@ type workloads struct {
 	watches clustercache.SourceWatcher[NodeRequest]
 	nodes   nodes
 	// connected and disconnected are all Clusters there are.
-	connected, disconnected *roll[types.NamespacedName]
+	connected, disconnected *tracked[types.NamespacedName]
 	// found and rivals are those of which has been told that they are the management cluster itself, or seem to be.
-	found, rivals *roll[types.NamespacedName]
+	found, rivals *tracked[types.NamespacedName]
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -69,7 +69,7 @@ func (r workloads) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 func (r workloads) count(cluster types.NamespacedName, connected, disconnected bool) {
 	r.connected.set(cluster, connected)
 	r.disconnected.set(cluster, disconnected)
-	r.Metrics.WorkloadClusters(r.connected.all().Len(), r.disconnected.all().Len())
+	r.Metrics.WorkloadClusters(len(r.connected.all()), len(r.disconnected.all()))
 }
 
 func (r workloads) watch(ctx context.Context, cluster types.NamespacedName) error {

@@ -28,46 +28,41 @@ type carrierSpec struct {
 	// Taints are those of a Machine.
 	Taints []clusterv1.MachineTaint `json:"taints"`
 	// Template is that of a MachineSet, MachineDeployment or MachinePool.
-	Template template `json:"template"`
+	Template place `json:"template"`
 	// MachineTemplate is that of a control plane.
-	MachineTemplate template `json:"machineTemplate"`
+	MachineTemplate place `json:"machineTemplate"`
 	// Topology is that of a Cluster.
 	Topology sections `json:"topology"`
 	// The sections of a ClusterClass.
 	sections `json:",inline"`
 }
 
-// template holds what is declared for Machines. Control planes of the v1beta1 contract have the taints beside the
-// metadata, those of v1beta2 in spec.
-type template struct {
-	Metadata metadata                 `json:"metadata"`
-	Taints   []clusterv1.MachineTaint `json:"taints"`
-	Spec     struct {
-		Taints []clusterv1.MachineTaint `json:"taints"`
-		// MachineTemplate is that of a control plane's template, which a ClusterClass refers to.
-		MachineTemplate *template `json:"machineTemplate"`
-	} `json:"spec"`
-}
-
 // sections are those of a ClusterClass or of a Cluster's topology.
 type sections struct {
-	ControlPlane section `json:"controlPlane"`
+	ControlPlane place `json:"controlPlane"`
 	Workers      struct {
-		MachineDeployments []section `json:"machineDeployments"`
-		MachinePools       []section `json:"machinePools"`
+		MachineDeployments []place `json:"machineDeployments"`
+		MachinePools       []place `json:"machinePools"`
 	} `json:"workers"`
 }
 
-type section struct {
+// place holds what is declared for Machines: a template, or a section of a ClusterClass or a topology.
+type place struct {
 	// Name is set in a topology, Class in a ClusterClass.
-	Name     string                   `json:"name"`
-	Class    string                   `json:"class"`
-	Metadata metadata                 `json:"metadata"`
-	Taints   []clusterv1.MachineTaint `json:"taints"`
+	Name     string   `json:"name"`
+	Class    string   `json:"class"`
+	Metadata metadata `json:"metadata"`
+	// Taints are those of a section, and of a control plane of the v1beta1 contract.
+	Taints []clusterv1.MachineTaint `json:"taints"`
 	// Template has the metadata of a ClusterClass of v1beta1.
 	Template struct {
 		Metadata metadata `json:"metadata"`
 	} `json:"template"`
+	Spec struct {
+		Taints []clusterv1.MachineTaint `json:"taints"`
+		// MachineTemplate is that of a control plane's template, which a ClusterClass refers to.
+		MachineTemplate *place `json:"machineTemplate"`
+	} `json:"spec"`
 }
 
 // ValidateCarrier returns an error, with its field path, for each taint that the object may not declare, by type or by
@@ -92,19 +87,6 @@ func ValidateCarrier(object, old *Carrier, controlPlane bool) field.ErrorList {
 	return errs[:min(len(errs), MostProblems)]
 }
 
-func (t template) validate(path *field.Path, role Role, old template) field.ErrorList {
-	errs := slices.Concat(
-		ValidateAnnotations(path.Child("metadata", "annotations"), role, t.Metadata.Annotations, old.Metadata.Annotations),
-		Validate(path.Child("taints"), role, t.Taints, old.Taints),
-		Validate(path.Child("spec", "taints"), role, t.Spec.Taints, old.Spec.Taints),
-	)
-	if t.Spec.MachineTemplate == nil {
-		return errs
-	}
-	before := cmp.Or(old.Spec.MachineTemplate, &template{})
-	return append(errs, t.Spec.MachineTemplate.validate(path.Child("spec", "machineTemplate"), ControlPlane, *before)...)
-}
-
 func (s sections) validate(path *field.Path, old sections) field.ErrorList {
 	workers := path.Child("workers")
 	return slices.Concat(
@@ -114,14 +96,14 @@ func (s sections) validate(path *field.Path, old sections) field.ErrorList {
 	)
 }
 
-func validateAll(path *field.Path, all, old []section) field.ErrorList {
-	before := map[string]section{}
-	for _, s := range old {
-		before[s.id()] = s
+func validateAll(path *field.Path, all, old []place) field.ErrorList {
+	before := map[string]place{}
+	for _, p := range old {
+		before[p.id()] = p
 	}
 	var errs field.ErrorList
-	for i, s := range all {
-		errs = append(errs, s.validate(path.Index(i), Worker, before[s.id()])...)
+	for i, p := range all {
+		errs = append(errs, p.validate(path.Index(i), Worker, before[p.id()])...)
 		if len(errs) >= MostProblems {
 			break
 		}
@@ -130,15 +112,21 @@ func validateAll(path *field.Path, all, old []section) field.ErrorList {
 }
 
 // id tells sections apart: by name in a topology, where the class may change, and by class in a ClusterClass.
-func (s section) id() string {
-	return cmp.Or(s.Name, s.Class)
+func (p place) id() string {
+	return cmp.Or(p.Name, p.Class)
 }
 
-func (s section) validate(path *field.Path, role Role, old section) field.ErrorList {
-	return slices.Concat(
-		ValidateAnnotations(path.Child("metadata", "annotations"), role, s.Metadata.Annotations, old.Metadata.Annotations),
+func (p place) validate(path *field.Path, role Role, old place) field.ErrorList {
+	errs := slices.Concat(
+		ValidateAnnotations(path.Child("metadata", "annotations"), role, p.Metadata.Annotations, old.Metadata.Annotations),
 		ValidateAnnotations(path.Child("template", "metadata", "annotations"), role,
-			s.Template.Metadata.Annotations, old.Template.Metadata.Annotations),
-		Validate(path.Child("taints"), role, s.Taints, old.Taints),
+			p.Template.Metadata.Annotations, old.Template.Metadata.Annotations),
+		Validate(path.Child("taints"), role, p.Taints, old.Taints),
+		Validate(path.Child("spec", "taints"), role, p.Spec.Taints, old.Spec.Taints),
 	)
+	if p.Spec.MachineTemplate == nil {
+		return errs
+	}
+	before := cmp.Or(old.Spec.MachineTemplate, &place{})
+	return append(errs, p.Spec.MachineTemplate.validate(path.Child("spec", "machineTemplate"), ControlPlane, *before)...)
 }

@@ -9,8 +9,8 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/test/rules"
 )
 
 // column is one of those that the table of rules has for content.
@@ -28,8 +28,8 @@ func columns() []column {
 }
 
 // flow is what a row of the table says in a column.
-func (c column) flow(rule inherit.Rule) inherit.Flow {
-	return map[column]inherit.Flow{
+func (c column) flow(rule rules.Rule) rules.Flow {
+	return map[column]rules.Flow{
 		labelColumn: rule.Labels, annotationColumn: rule.Annotations, taintColumn: rule.Taints, fieldColumn: rule.Fields,
 	}[c]
 }

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
+	"github.com/heirloom-dev/heirloom/test/rules"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -62,7 +62,7 @@ func TestConformance(t *testing.T) {
 func conform(t *testing.T, on *controlplane.Lent, release controlplane.Release, path path) {
 	d := dialect(release.Version)
 	cases := slices.Concat(d.topologyCases(), d.controlPlaneCases(), d.workerCases(), d.poolCases(), d.nodeCases(), d.nothingCases())
-	for _, rule := range inherit.Rules() {
+	for _, rule := range rules.All() {
 		expectCases(t, rule, cases)
 	}
 	args := []string{
@@ -101,7 +101,7 @@ func conform(t *testing.T, on *controlplane.Lent, release controlplane.Release, 
 
 // expectCases fails where the table has a row that nothing holds the program to, or says that a row carries what no case
 // declares.
-func expectCases(t *testing.T, rule inherit.Rule, cases []conformanceCase) {
+func expectCases(t *testing.T, rule rules.Rule, cases []conformanceCase) {
 	t.Helper()
 	ofRule := slices.DeleteFunc(slices.Clone(cases), func(c conformanceCase) bool { return c.rule != rule.Number })
 	if len(ofRule) == 0 {
@@ -116,11 +116,11 @@ func expectCases(t *testing.T, rule inherit.Rule, cases []conformanceCase) {
 }
 
 // ruleOf returns the row of that number. A case without one would be about nothing.
-func ruleOf(number int) inherit.Rule {
-	rules := inherit.Rules()
-	i := slices.IndexFunc(rules, func(rule inherit.Rule) bool { return rule.Number == number })
+func ruleOf(number int) rules.Rule {
+	all := rules.All()
+	i := slices.IndexFunc(all, func(rule rules.Rule) bool { return rule.Number == number })
 	if i < 0 {
 		panic(fmt.Sprintf("there is no rule %d", number))
 	}
-	return rules[i]
+	return all[i]
 }

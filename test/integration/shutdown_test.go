@@ -74,7 +74,7 @@ func TestRequestsAreFinished(t *testing.T) {
 
 	stopped := make(chan error, 1)
 	go func() { stopped <- replica.Stop() }()
-	s.Eventually(func() string { return s.read(log) }).WithTimeout(patience).Should(ContainSubstring("Shutting down webhook server"))
+	s.Eventually(func() string { return s.read(log) }).WithTimeout(patience).Should(ContainSubstring(`"shutting down server" name="webhooks"`))
 	s.Expect(stopped).NotTo(Receive())
 	_, err = connection.Write(body[len(body)/2:])
 	s.Expect(err).NotTo(HaveOccurred())

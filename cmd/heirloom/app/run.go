@@ -40,8 +40,8 @@ const unknownFor = 5 * time.Second
 
 // run wires everything and blocks until a while after ctx is done.
 func run(ctx context.Context, c *config.Config) error {
-	leaving := ctx.Done()
-	ctx, end := outlive(ctx, c.ShutdownDelay)
+	draining := ctx.Done()
+	ctx, end := drain(ctx, c.ShutdownDelay)
 	defer end()
 	ctrl.Log.Info("Starting Heirloom", "version", version.String())
 	limitMemory(memlimit.FromCgroup)
@@ -60,11 +60,7 @@ func run(ctx context.Context, c *config.Config) error {
 	if err := ownerchain.Prepare(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	policy, err := addPolicy(mgr, c)
-	if err != nil {
-		return err
-	}
-	if err := addWebhooksAndLoop(ctx, leaving, mgr, kinds, c, policy, served); err != nil {
+	if err := addWebhooksAndLoop(ctx, draining, mgr, kinds, c, served); err != nil {
 		return err
 	}
 	if err := addChecks(mgr, served); err != nil {
@@ -110,31 +106,21 @@ func restConfigOf(c *config.Config) (*rest.Config, error) {
 	return restConfig, nil
 }
 
-// policySource is where webhooks and loop read the rules' options from.
-type policySource struct {
-	policy func() inherit.Policy
-	// changes is nil where the policy never changes.
-	changes func() <-chan event.GenericEvent
-}
-
-// addPolicy starts what finds out those options that an operator left to us.
-func addPolicy(mgr ctrl.Manager, c *config.Config) (policySource, error) {
-	rules := c.Rules
-	if !c.DetectTaintPropagation {
-		return policySource{policy: func() inherit.Policy { return rules }}, nil
-	}
+// addPolicy returns where webhooks and loop read the rules' options from, and starts what finds out those that an operator left
+// to Heirloom.
+func addPolicy(mgr ctrl.Manager, c *config.Config) (policy func() inherit.Policy, changes func() <-chan event.GenericEvent, err error) {
 	gate := &capabilities.Gate{Client: mgr.GetClient(), Interval: c.SyncPeriod}
-	if err := mgr.Add(gate); err != nil {
-		return policySource{}, fmt.Errorf("adding the taint propagation detector: %w", err)
+	if !c.DetectTaintPropagation {
+		return func() inherit.Policy { return c.Rules }, gate.Subscribe, nil // it is not started, so nothing changes
 	}
-	return policySource{
-		policy: func() inherit.Policy {
-			policy := rules
-			policy.ClusterAPITaints = gate.State()
-			return policy
-		},
-		changes: gate.Subscribe,
-	}, nil
+	if err := mgr.Add(gate); err != nil {
+		return nil, nil, fmt.Errorf("adding the taint propagation detector: %w", err)
+	}
+	return func() inherit.Policy {
+		policy := c.Rules
+		policy.ClusterAPITaints = gate.State()
+		return policy
+	}, gate.Subscribe, nil
 }
 
 // newDiscovery returns a client whose requests end by themselves: they have no context to do so.
@@ -171,8 +157,12 @@ func addMetrics(served *certificate, kinds *providers.Cache) (*metrics.Metrics, 
 }
 
 func addWebhooksAndLoop(
-	ctx context.Context, leaving <-chan struct{}, mgr ctrl.Manager, kinds *providers.Cache, c *config.Config, from policySource, served *certificate,
+	ctx context.Context, draining <-chan struct{}, mgr ctrl.Manager, kinds *providers.Cache, c *config.Config, served *certificate,
 ) error {
+	policy, policyChanges, err := addPolicy(mgr, c)
+	if err != nil {
+		return err
+	}
 	counters, err := addMetrics(served, kinds)
 	if err != nil {
 		return err
@@ -210,20 +200,20 @@ func addWebhooksAndLoop(
 	admission.Reader = ownerchain.CachedThenLive{Cached: ownerchain.Cached{Reader: mgr.GetClient(), Count: counters.OwnerLookup}, Live: live}
 	admission.Mapper = &ownerchain.Kinds{Discovery: discoveryClient, UnknownFor: unknownFor}
 	dependencies := webhooks.Dependencies{
-		Chain: &admission, Live: live, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: from.policy, Leaving: leaving,
+		Chain: &admission, Live: live, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: policy, Draining: draining,
 	}
 	if err := addWebhooks(mgr, c, dependencies); err != nil {
 		return err
 	}
-	if err := addWorkloadServer(mgr, c, served, dependencies, registrar, counters); err != nil {
+	if err := addWorkloadServer(mgr, c, served, dependencies, registrar); err != nil {
 		return err
 	}
-	byPolicy := workload.ByPolicy{Machines: cached.EffectiveMachines, Policy: from.policy}
+	byPolicy := workload.ByPolicy{Machines: cached.EffectiveMachines, Policy: policy}
 	return resync.Setup(mgr, resync.Dependencies{
 		ManagementCluster: detector,
 		Client:            mgr.GetClient(), Live: mgr.GetAPIReader(), Chain: &cached, Metrics: counters, Schemas: schemas,
 		Providers: kinds, Workloads: clusterCache, Admission: nodeAdmission(c, byPolicy, registrar), ProviderGroups: c.ProviderGroups, NoExecuteRate: c.NoExecuteRate,
-		Recorder: recorder, Policy: from.policy, PolicyChanges: from.changes,
+		Recorder: recorder, Policy: policy, PolicyChanges: policyChanges,
 	})
 }
 

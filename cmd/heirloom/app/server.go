@@ -13,8 +13,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	ctrl "sigs.k8s.io/controller-runtime"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
@@ -82,22 +83,10 @@ func (s *server) serve(ctx context.Context, listener net.Listener) error {
 		MaxHeaderBytes: mostHeaders,
 		HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: mostStreams, MaxReceiveBufferPerConnection: unreadBytes, MaxReceiveBufferPerStream: unreadBytes},
 	}
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		<-ctx.Done()
-		ctrl.Log.Info("Shutting down webhook server", "timeout", time.Minute.String())
-		ending, cancel := context.WithTimeout(unending, time.Minute)
-		defer cancel()
-		if err := served.Shutdown(ending); err != nil {
-			ctrl.Log.Error(err, "Failed to end the webhook server")
-		}
-	}()
-	ctrl.Log.Info("Serving webhooks", "address", s.address())
-	if err := served.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	running := &manager.Server{Name: "webhooks", Server: served, Listener: listener, ShutdownTimeout: ptr.To(time.Minute)}
+	if err := running.Start(ctx); err != nil {
 		return fmt.Errorf("serving webhooks: %w", err)
 	}
-	<-closed
 	return nil
 }
 

@@ -89,14 +89,14 @@ func follow(ctx context.Context, c cache.Cache, keys *webhook.Store) error {
 // addWorkloadServer starts the server that workload clusters call. It is one of its own, because those who reach it are not
 // to reach what the management cluster's API server asks.
 func addWorkloadServer(
-	mgr ctrl.Manager, c *config.Config, served *certificate, dependencies webhooks.Dependencies, registrar *webhook.Registrar, counters *metrics.Metrics,
+	mgr ctrl.Manager, c *config.Config, served *certificate, dependencies webhooks.Dependencies, registrar *webhook.Registrar,
 ) error {
 	if registrar == nil {
 		return nil
 	}
-	server, rejected := served.server(c, c.WorkloadWebhookPort), counters.AdmissionRejected(metrics.WorkloadServer)
+	server, rejected := served.server(c, c.WorkloadWebhookPort), dependencies.Metrics.AdmissionRejected(metrics.WorkloadServer)
 	server.refused = func() { rejected(metrics.TooManyConnections) }
-	webhooks.RegisterWorkload(server, dependencies, registrar.Keys, counters)
+	webhooks.RegisterWorkload(server, dependencies, registrar.Keys.Accepted)
 	if err := mgr.Add(server); err != nil {
 		return fmt.Errorf("adding the webhook server of workload clusters: %w", err)
 	}

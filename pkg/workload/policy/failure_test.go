@@ -151,6 +151,7 @@ func TestALookReadsLittleAndWritesNothing(t *testing.T) {
 func TestWithoutRoomItIsSaidEachTimeAndWrittenOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorkload(t)
+	w.huge = true
 	machines := verbose(tooMany)
 	var first, again *policy.NoRoomError
 	w.Expect(errors.As(ensure(w, machines...), &first)).To(BeTrue())

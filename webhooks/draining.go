@@ -4,21 +4,21 @@ package webhooks
 
 import "net/http"
 
-// leaving closes the connection after each answer, once the program has been told to stop, so that its clients come back on
+// draining closes the connection after each answer, once the program has been told to stop, so that its clients come back on
 // a new connection, which leads to another replica. An API server keeps connections for a long time, also to a Pod that the
 // Service no longer leads to, and what it sends in the moment in which such a connection is closed is lost: the request would
 // pass untouched.
-type leaving struct {
+type draining struct {
 	http.Handler
 	told <-chan struct{}
 }
 
 // ServeHTTP implements http.Handler.
-func (l leaving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d draining) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	select {
-	case <-l.told:
+	case <-d.told:
 		w.Header().Set("Connection", "close")
 	default:
 	}
-	l.Handler.ServeHTTP(w, r)
+	d.Handler.ServeHTTP(w, r)
 }

@@ -13,7 +13,7 @@ import (
 func TestConnectionsAreClosedOnceToldToStop(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	told := make(chan struct{})
-	server := httptest.NewServer(leaving{http.NotFoundHandler(), told})
+	server := httptest.NewServer(draining{http.NotFoundHandler(), told})
 	defer server.Close()
 	closed := func() bool {
 		response, err := http.Get(server.URL)

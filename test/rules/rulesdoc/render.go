@@ -13,6 +13,7 @@ import (
 	"text/template"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/test/rules"
 )
 
 //go:embed page.md.tmpl
@@ -20,8 +21,8 @@ var templates embed.FS
 
 // page is what the template is filled with.
 type page struct {
-	Rules                   []inherit.Rule
-	Capacity                inherit.Rule
+	Rules                   []rules.Rule
+	Capacity                rules.Rule
 	NeverKeys, NeverDomains []string
 	// BookkeepingDomains are meant without their subdomains, BookkeepingFamilies with them.
 	BookkeepingDomains, BookkeepingFamilies []string
@@ -53,7 +54,7 @@ func way(from, to string) (string, error) {
 }
 
 func currentPage() page {
-	p := page{Rules: inherit.Rules(), Capacity: inherit.RuleOfCapacity(), FamilyLabels: inherit.FamilyLabels(), TopologyLabels: inherit.TopologyLabels()}
+	p := page{Rules: rules.All(), Capacity: rules.Capacity(), FamilyLabels: inherit.FamilyLabels(), TopologyLabels: inherit.TopologyLabels()}
 	p.NeverKeys, p.NeverDomains = inherit.NeverInherited()
 	p.BookkeepingDomains, p.BookkeepingFamilies = inherit.Bookkeeping()
 	return p
@@ -84,7 +85,7 @@ func cell(text string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ").Replace(text)
 }
 
-func flow(f inherit.Flow) string {
+func flow(f rules.Flow) string {
 	switch {
 	case !f.Carried:
 		return nothing
@@ -105,7 +106,7 @@ type linker struct {
 
 // links returns a link for each function that a rule names. One that is gone is an error, because then the rule is not
 // what the code is about any more.
-func (l linker) links(rule inherit.Rule) (string, error) {
+func (l linker) links(rule rules.Rule) (string, error) {
 	if rule.Code == "" {
 		return nothing, nil
 	}

@@ -11,12 +11,12 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-func TestOutlive(t *testing.T) {
+func TestRequestsAreAnsweredForAWhileAfterTheEnd(t *testing.T) {
 	for _, delay := range []time.Duration{0, 5 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			ctx, cancel := context.WithCancel(t.Context())
-			later, end := outlive(ctx, delay)
+			later, end := drain(ctx, delay)
 			defer end()
 			synctest.Wait()
 			Expect(later.Err()).NotTo(HaveOccurred())

@@ -9,8 +9,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// outlive returns a context that is done a while after ctx, or when the function that it returns is called.
-func outlive(ctx context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
+// drain returns a context that is done a while after ctx, or when the function that it returns is called.
+func drain(ctx context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
 	later, end := context.WithCancel(context.WithoutCancel(ctx))
 	forget := context.AfterFunc(ctx, func() {
 		ctrl.Log.Info("Told to stop; requests are still answered", "for", delay)

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rules describes every inheritance rule, for people: docs/rules.md is made of it, and the conformance test holds
+// the program to it, row by row. The program does not link it.
+package rules
+
+import "github.com/heirloom-dev/heirloom/pkg/inherit"
+
+//go:generate go run ./rulesdoc ../../pkg/inherit ../../docs/rules.md
+
+// Rule is a row of the table.
+type Rule struct {
+	Number int
+	// From is the owner, To the child, with the paths of v1beta2.
+	From, To string
+	// What is inherited.
+	Labels, Annotations, Taints, Fields Flow
+	// Source is where Cluster API says or does the same, or why Heirloom does more.
+	Source string
+	// Code names the functions of pkg/inherit that are the rule, or is empty where nothing is inherited.
+	Code string
+}
+
+// Flow says how one sort of content is inherited.
+type Flow struct {
+	// Carried says whether it is at all.
+	Carried bool
+	// How says more, for people.
+	How string
+}
+
+// The pages of Cluster API's book that the rules come from.
+const (
+	metadataBook     = "[Metadata propagation](https://cluster-api.sigs.k8s.io/reference/api/metadata-propagation)"
+	clusterClassBook = metadataBook + " and [ClusterClass](https://cluster-api.sigs.k8s.io/tasks/experimental-features/cluster-class/)"
+	taintsProposal   = "[Machine taints](https://github.com/kubernetes-sigs/cluster-api/blob/main/docs/proposals/20250513-propogate-taints.md)"
+	scaleFromZero    = "[Scale from zero](https://github.com/kubernetes/autoscaler/tree/master/cluster-autoscaler/cloudprovider/clusterapi#scale-from-zero-support)"
+)
+
+func carried(how string) Flow { return Flow{Carried: true, How: how} }
+
+// All returns every rule by which an object inherits from another, by number.
+func All() []Rule {
+	return append(topology(), workers()...)
+}
+
+// topology is what a ClusterClass and the topology of a Cluster declare.
+func topology() []Rule {
+	labels, annotations := carried("merged, the Cluster's win"), carried("merged, the Cluster's win")
+	return []Rule{
+		{
+			Number: 1, From: "ClusterClass `spec.controlPlane` + Cluster `spec.topology.controlPlane`",
+			To:     "ControlPlane `metadata`, and `spec.machineTemplate.metadata` if the class has `machineInfrastructure`",
+			Labels: labels, Annotations: annotations,
+			Taints: carried("the Cluster's list replaces the ClusterClass's; into `spec.machineTemplate.spec.taints`, or " +
+				"`spec.machineTemplate.taints` by the v1beta1 contract, whichever the kind has"),
+			Fields: carried("node drain, volume detach and deletion timeouts, readiness gates; the Cluster's replace the ClusterClass's"),
+			Source: clusterClassBook, Code: "Policy.ControlPlane",
+		},
+		{
+			Number: 2, From: "ClusterClass `spec.workers.machineDeployments[class]` + Cluster `spec.topology.workers.machineDeployments[name]`",
+			To:     "MachineDeployment `metadata` and `spec.template.metadata`",
+			Labels: labels, Annotations: annotations,
+			Taints: carried("as in rule 1, into `spec.template.spec.taints`"),
+			Fields: carried("as in rule 1, and `minReadySeconds`"),
+			Source: clusterClassBook, Code: "Policy.MachineDeployment",
+		},
+		{
+			Number: 3, From: "ClusterClass `spec.workers.machinePools[class]` + Cluster `spec.topology.workers.machinePools[name]`",
+			To:     "MachinePool `metadata` and `spec.template.metadata`",
+			Labels: labels, Annotations: annotations,
+			Taints: carried("as in rule 1, but as annotations of `spec.template.metadata`: Cluster API refuses typed taints there"),
+			Fields: carried("as in rule 2, without readiness gates"),
+			Source: clusterClassBook + ", as for MachineDeployments; Cluster API's own topology controller fails on typed taints of a MachinePool",
+			Code:   "Policy.MachinePool",
+		},
+	}
+}
+
+// workers is what reaches Machines and, from them, Nodes.
+func workers() []Rule {
+	return []Rule{
+		{
+			Number: 4, From: "ControlPlane `spec.machineTemplate`", To: "Machine, and `metadata` of its InfraMachine and BootstrapConfig",
+			Labels: carried(""), Annotations: carried(""), Taints: carried("Machine `spec.taints`"), Fields: carried("Machine"),
+			Source: metadataBook, Code: "Policy.MachineFrom, Policy.Sibling",
+		},
+		{
+			Number: 5, From: "MachineDeployment `metadata`", To: "MachineSet `metadata`",
+			Annotations: carried("without those that are never inherited, and without bookkeeping"),
+			Source:      metadataBook, Code: "Policy.MachineSet",
+		},
+		{
+			Number: 6, From: "MachineDeployment `spec.template`", To: "MachineSet `spec.template`, and `metadata` for labels",
+			Labels: carried(""), Annotations: carried("template to template only"), Taints: carried("`spec.template.spec.taints`"),
+			Fields: carried(""), Source: metadataBook, Code: "Policy.MachineSet",
+		},
+		{Number: 7, From: "MachineSet `metadata`", To: "nothing", Source: metadataBook},
+		{
+			Number: 8, From: "MachineSet `spec.template`", To: "Machine, and `metadata` of its InfraMachine and BootstrapConfig",
+			Labels: carried(""), Annotations: carried(""), Taints: carried("Machine `spec.taints`"), Fields: carried("Machine"),
+			Source: metadataBook, Code: "Policy.MachineFrom, Policy.Sibling",
+		},
+		{
+			Number: 9, From: "MachinePool `spec.template`", To: "Machines of the MachinePool, or Nodes where the provider has no Machines",
+			Labels: carried(""), Annotations: carried(""), Taints: carried("annotated, and typed where there are any"), Fields: carried("Machine"),
+			Source: metadataBook + "; Cluster API itself leaves it to providers", Code: "Policy.MachineFrom, SourceOfMachinePool",
+		},
+		{
+			Number: 10, From: "ControlPlane, MachineDeployment and MachinePool `metadata`, apart from the above",
+			To: "nothing", Source: metadataBook,
+		},
+		{
+			Number: 11, From: "Machine `metadata.labels`", To: "Node labels",
+			Labels: carried("prefix `node-role.kubernetes.io`; domains `node-restriction.kubernetes.io` and `node.cluster.x-k8s.io` " +
+				"with their subdomains; keys that a regex of `--additional-sync-machine-labels` matches"),
+			Source: metadataBook, Code: "Policy.Node",
+		},
+		{
+			Number: 12, From: "Machine `metadata.annotations`", To: "Node annotations",
+			Annotations: carried("domain `node.cluster.x-k8s.io` with its subdomains; keys that a regex of " +
+				"`--additional-sync-machine-annotations` matches"),
+			Source: metadataBook, Code: "Policy.Node",
+		},
+		{
+			Number: 13, From: "Machine `spec.taints` and taint annotations", To: "Node `spec.taints`",
+			Taints: carried("`Always`, and `Initialize` (also called `OnInitialization`)"),
+			Source: taintsProposal + "; declared by annotation they are Heirloom's own", Code: "Policy.Node",
+		},
+	}
+}
+
+// Capacity is the rule about cluster-autoscaler. It is no row of the table: nothing gets from one object to another by it.
+func Capacity() Rule {
+	return Rule{
+		Number: 14, From: "MachineDeployment, MachinePool, and MachineSet without a MachineDeployment: `spec.template`",
+		To: "its own `metadata.annotations`",
+		Annotations: carried("labels in `" + inherit.CapacityLabelsAnnotation + "`, taints in `" + inherit.CapacityTaintsAnnotation + "`; " +
+			"those that rules 11 and 13 would bring to a new Node"),
+		Source: scaleFromZero, Code: "Policy.Capacity",
+	}
+}
