@@ -54,9 +54,9 @@ func inject(req admission.Request, c child) (answer, error) {
 
 func (c child) plan(req admission.Request) (*ownership.Plan, error) {
 	if req.Operation == admissionv1.Update {
-		return ownership.NewUpdate(c.object, c.current, c.decided.Desired, c.old)
+		return ownership.NewUpdate(c.object, c.current, c.decided, c.old)
 	}
-	return ownership.New(c.object, c.current, c.decided.Desired)
+	return ownership.New(c.object, c.current, c.decided)
 }
 
 // warnings names what the child keeps against the request, and where that can be changed.

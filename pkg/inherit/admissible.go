@@ -154,7 +154,7 @@ func (a *admission) validGates(gates []clusterv1.MachineReadinessGate) []cluster
 // fits reports whether there is room for everything at first sight: as if all that the child has stays, and is something else.
 func (a *admission) fits() bool {
 	return size(a.desired.Labels) <= mostBytes && size(a.current.Annotations)+size(a.desired.Annotations) <= mostBytes &&
-		len(a.current.Taints)+len(a.desired.Taints)+len(a.desired.AnnotatedTaints) <= mostTaints &&
+		len(a.current.Taints)+len(a.desired.Taints) <= mostTaints &&
 		len(a.current.Fields.ReadinessGates)+len(a.desired.Fields.ReadinessGates) <= mostGates
 }
 
@@ -167,10 +167,13 @@ func (a *admission) crowded() {
 			"there is no room for it: an API server accepts no more than 256 KiB of annotations")
 	}
 	if a.paths.Taints != nil {
-		a.taints()
+		a.desired.Taints = first(a, taintKey, "taints", mostTaints, a.stays.Taints, a.byRank(), func(t clusterv1.MachineTaint) string {
+			return taint.MachineID(t).String()
+		})
 	}
 	if a.paths.ReadinessGates != nil {
-		a.gates()
+		a.desired.Fields.ReadinessGates = first(a, fieldKey, "readiness gates", mostGates,
+			a.stays.Fields.ReadinessGates, a.desired.Fields.ReadinessGates, func(gate clusterv1.MachineReadinessGate) string { return gate.ConditionType })
 	}
 }
 
@@ -212,45 +215,30 @@ func declaresTaints(annotation string) bool {
 	return annotation == taint.AlwaysAnnotation || annotation == taint.InitializeAnnotation
 }
 
-// taints leaves out taints for which there is no room: rather those of annotations than typed ones, and rather those that a
-// Node gets once than those that it keeps.
-func (a *admission) taints() {
-	there := map[taint.ID]bool{}
-	for _, t := range a.stays.Taints {
-		there[taint.MachineID(t)] = true
-	}
-	admit := func(taints []clusterv1.MachineTaint) []clusterv1.MachineTaint {
-		sorted := taint.Merge(taints, nil)
-		slices.SortStableFunc(sorted, func(x, y clusterv1.MachineTaint) int { return last(!taint.Always(x), !taint.Always(y)) })
-		return slices.DeleteFunc(sorted, func(t clusterv1.MachineTaint) bool {
-			id := taint.MachineID(t)
-			if there[id] {
-				return false
-			}
-			if len(there) >= mostTaints {
-				a.leaveOut(taintKey, id.String(), "", fmt.Sprintf("there is no room for it: an API server accepts no more than %d taints", mostTaints))
-				return true
-			}
-			there[id] = true
-			return false
-		})
-	}
-	a.desired.Taints = admit(a.desired.Taints)
-	a.desired.AnnotatedTaints = admit(a.desired.AnnotatedTaints)
+// byRank returns the desired taints so that those which there has to be room for come first: typed ones before those of
+// annotations, and those that a Node keeps before those that it gets once.
+func (a *admission) byRank() []clusterv1.MachineTaint {
+	return slices.SortedStableFunc(slices.Values(taint.Merge(a.desired.Taints, nil)), func(x, y clusterv1.MachineTaint) int {
+		return cmp.Or(cmp.Compare(a.claim(x), a.claim(y)), last(!taint.Always(x), !taint.Always(y)))
+	})
 }
 
-// gates leaves out readiness gates for which there is no room: the last ones.
-func (a *admission) gates() {
-	there := map[string]bool{}
-	for _, gate := range a.stays.Fields.ReadinessGates {
-		there[gate.ConditionType] = true
+func (a *admission) claim(t clusterv1.MachineTaint) Claim {
+	return a.desired.Claims[taint.MachineID(t).String()]
+}
+
+// first returns the first items of a list, as many as there is room for beside what stays.
+func first[T any](a *admission, what, many string, most int, stays, desired []T, name func(T) string) []T {
+	there := sets.New[string]()
+	for _, item := range stays {
+		there.Insert(name(item))
 	}
-	a.desired.Fields.ReadinessGates = slices.DeleteFunc(slices.Clone(a.desired.Fields.ReadinessGates), func(gate clusterv1.MachineReadinessGate) bool {
-		if there[gate.ConditionType] || len(there) < mostGates {
-			there[gate.ConditionType] = true
+	return slices.DeleteFunc(slices.Clone(desired), func(item T) bool {
+		if there.Has(name(item)) || there.Len() < most {
+			there.Insert(name(item))
 			return false
 		}
-		a.leaveOut(fieldKey, gate.ConditionType, "", fmt.Sprintf("there is no room for it: an API server accepts no more than %d readiness gates", mostGates))
+		a.leaveOut(what, name(item), "", fmt.Sprintf("there is no room for it: an API server accepts no more than %d %s", most, many))
 		return true
 	})
 }

@@ -110,8 +110,8 @@ func TestAdmissible(t *testing.T) {
 		},
 		{
 			name:     "typed taints come before those of annotations",
-			declared: inherit.Content{Taints: taintsFrom("typed", 64, once), AnnotatedTaints: append(taintsFrom("typed", 1, always), taintsFrom("annotated", 1, always)...)},
-			want:     inherit.Content{Taints: taintsFrom("typed", 64, once), AnnotatedTaints: taintsFrom("typed", 1, always)},
+			declared: inherit.Content{Taints: append(taintsFrom("annotated", 1, always), taintsFrom("typed", 64, once)...), Claims: map[string]inherit.Claim{"annotated000:NoSchedule": inherit.Default}},
+			want:     inherit.Content{Taints: taintsFrom("typed", 64, once)},
 			problems: []string{`taint "annotated000:NoSchedule": there is no room for it`},
 		},
 		{
@@ -136,7 +136,6 @@ func TestAdmissible(t *testing.T) {
 			Expect(maps.Equal(got.Top.Labels, tc.want.Labels)).To(BeTrue(), "%v", got.Top.Labels)
 			Expect(maps.Equal(got.Top.Annotations, tc.want.Annotations)).To(BeTrue(), "%v", slices.Collect(maps.Keys(got.Top.Annotations)))
 			Expect(got.Top.Taints).To(Equal(tc.want.Taints))
-			Expect(got.Top.AnnotatedTaints).To(Equal(tc.want.AnnotatedTaints))
 			Expect(got.Top.Fields).To(Equal(tc.want.Fields))
 			problems := inherit.Problems(err)
 			Expect(problems).To(HaveLen(len(tc.problems)), "%v", err)
@@ -256,7 +255,7 @@ func after(has, inherits inherit.Content) inherit.Content {
 	merged := inherit.Content{Labels: maps.Clone(has.Labels), Annotations: maps.Clone(has.Annotations), Fields: inherits.Fields}
 	maps.Copy(merged.Labels, inherits.Labels)
 	maps.Copy(merged.Annotations, inherits.Annotations)
-	merged.Taints = taint.Merge(slices.Concat(inherits.Taints, has.Taints), inherits.AnnotatedTaints)
+	merged.Taints = taint.Merge(inherits.Taints, has.Taints)
 	merged.Fields.ReadinessGates = slices.Clone(inherits.Fields.ReadinessGates)
 	for _, gate := range has.Fields.ReadinessGates {
 		if !slices.ContainsFunc(merged.Fields.ReadinessGates, func(g clusterv1.MachineReadinessGate) bool { return g.ConditionType == gate.ConditionType }) {

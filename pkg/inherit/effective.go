@@ -60,9 +60,9 @@ func (p Policy) EffectiveMachine(template *Template, m *capi.Machine) *capi.Mach
 		return m
 	}
 	effective := m.DeepCopy()
-	inherited, _ := p.MachineFrom(template, m) // as above
+	inherited, _ := p.fromTemplate(template, m) // as above
 	has := OfMachine(m)
-	after := overlay(has.Top, has.admits(inherited).Top)
+	after := overlay(has.Top, has.admits(Object{Top: inherited}).Top)
 	effective.Labels, effective.Annotations, effective.Spec.Taints = after.Labels, after.Annotations, after.Taints
 	return effective
 }

@@ -50,20 +50,31 @@ func (p Policy) Machine(ms *capi.MachineSet, m *capi.Machine) (Object, error) {
 // Where Cluster API propagates taints itself, those that the Machine carries as annotations become typed as well, so
 // that both see one truth (docs/design.md §3). The error lists taints that had to be left out; the rest is inherited.
 func (p Policy) MachineFrom(template *Template, m *capi.Machine) (Object, error) {
-	var inherited Content
-	if template != nil {
-		inherited = Content{
-			Labels:      withoutSelected(inheritable(template.Labels), template.Selector),
-			Annotations: inheritable(template.Annotations),
-			Taints:      p.typed(template.Taints),
-			Fields:      template.Fields,
-		}
-	}
-	typed, typedErr := taint.Usable(roleOf(m), inherited.Taints)
+	inherited, typedErr := p.fromTemplate(template, m)
 	annotated, annotatedErr := p.annotated(inherited, m)
-	inherited.Taints, inherited.AnnotatedTaints = typed, annotated
-	object := Object{Top: inherited, Orphan: template == nil, TaintsRefused: p.ClusterAPITaints == PropagationDisabled}
-	return object, errors.Join(typedErr, annotatedErr)
+	inherited.Claims = make(map[string]Claim, len(annotated))
+	for _, t := range annotated {
+		inherited.Claims[taint.MachineID(t).String()] = Default
+	}
+	for _, t := range inherited.Taints {
+		delete(inherited.Claims, taint.MachineID(t).String())
+	}
+	inherited.Taints = taint.Merge(inherited.Taints, annotated)
+	return Object{Top: inherited}, errors.Join(typedErr, annotatedErr)
+}
+
+// fromTemplate returns what the template declares for the Machine.
+func (p Policy) fromTemplate(template *Template, m *capi.Machine) (Content, error) {
+	if template == nil {
+		return Content{}, nil
+	}
+	taints, err := taint.Usable(roleOf(m), p.typed(template.Taints))
+	return Content{
+		Labels:      withoutSelected(inheritable(template.Labels), template.Selector),
+		Annotations: inheritable(template.Annotations),
+		Taints:      taints,
+		Fields:      template.Fields,
+	}, err
 }
 
 // SkipMachine decides about a Machine that is not to inherit for now, or whose owner is not known, and leaves it as it is. But when
@@ -71,7 +82,7 @@ func (p Policy) MachineFrom(template *Template, m *capi.Machine) (Object, error)
 // takes the last finalizer away and those of clusterctl move. What we have made typed must not hold anybody up there, so it goes.
 func (p Policy) SkipMachine(m *capi.Machine, d Decision) Decision {
 	if p.ClusterAPITaints == PropagationDisabled && len(m.Spec.Taints) > 0 && !p.notOurs(m) {
-		d.Outcome, d.Desired = NoOwner, Object{Orphan: true, TaintsRefused: true}
+		d.Outcome, d.TaintsRefused = NoOwner, true
 	}
 	return d
 }

@@ -74,13 +74,13 @@ func TestMachine(t *testing.T) {
 }
 
 // docs/design.md §3: on the same key and effect the typed field wins. Here somebody set the Machine's own typed field, so the
-// annotated taint is handed on apart; package ownership lets the child's own win over it.
+// annotated taint is handed on as Default; package ownership lets the child's own win over it.
 func TestAMachinesOwnTypedTaintWinsOverItsAnnotation(t *testing.T) {
 	m := content{taints: "gpu=typed:NoSchedule", annotations: "taints.heirloom.dev/always=gpu=annotated:NoSchedule"}.machine()
 	got, err := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}.Machine(nil, m)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	NewWithT(t).Expect(got.Top.Taints).To(BeEmpty())
-	NewWithT(t).Expect(got.Top.AnnotatedTaints).To(HaveLen(1))
+	NewWithT(t).Expect(got.Top.Taints).To(HaveLen(1))
+	NewWithT(t).Expect(got.Top.Claims).To(Equal(map[string]inherit.Claim{"gpu:NoSchedule": inherit.Default}))
 }
 
 func TestContentOf(t *testing.T) {

@@ -46,7 +46,6 @@ func TestControlPlane(t *testing.T) {
 			got, err := inherit.Policy{}.MachineFrom(inherit.TemplateOfControlPlane(tc.owner), content{}.controller())
 			Expect(err).NotTo(HaveOccurred())
 			Expect(describeContent(&got.Top)).To(Equal(tc.want.want()))
-			Expect(got.Orphan).To(BeFalse())
 		})
 	}
 }

@@ -58,7 +58,7 @@ type world struct {
 	managers fieldManagers
 	kind     string
 	live     *unstructured.Unstructured
-	desired  inherit.Object
+	desired  inherit.Decision
 	clock    time.Time
 }
 
@@ -68,7 +68,7 @@ func tell(managers fieldManagers, s story) (err error) {
 			err = fmt.Errorf("%v\n%s", panicked, debug.Stack())
 		}
 	}()
-	w := &world{managers: managers, kind: s.kind, clock: time.Date(2020, 1, 1, 12, 0, 0, 0, time.UTC)}
+	w := &world{managers: managers, kind: s.kind, desired: fromOwner(inherit.Object{}), clock: time.Date(2020, 1, 1, 12, 0, 0, 0, time.UTC)}
 	w.live = w.empty(s.stored)
 	for i, step := range s.steps {
 		if err := w.take(step); err != nil {
@@ -97,7 +97,7 @@ func (w *world) take(s step) error {
 	w.clock = w.clock.Add(time.Hour)
 	switch s.does {
 	case declares:
-		w.desired = s.has
+		w.desired = s.has.decision()
 		return nil
 	case forgets:
 		w.live.SetManagedFields(nil)
@@ -135,7 +135,7 @@ func (w *world) request(s step, before *unstructured.Unstructured) (*unstructure
 		if !w.exists() {
 			identify(config)
 		}
-		put(config, layout, s.has)
+		put(config, layout, s.has.Object)
 		result, err := w.managers.applied(before, config, s.by, s.does == forces)
 		if err != nil {
 			return nil, nil //nolint:nilerr,nilnil // a conflict: nothing is written
@@ -342,7 +342,7 @@ func (w *world) loop(admitted bool) error {
 // plan is computed from as much of the object as the cache has, which must be enough.
 func (w *world) plan() (*ownership.Plan, error) {
 	cached := w.live.DeepCopy()
-	cached.SetManagedFields(ownership.Trimmed(cached.GetManagedFields(), cached.GetCreationTimestamp().Time))
+	cached.SetManagedFields(trimmed(cached.GetManagedFields(), cached.GetCreationTimestamp().Time))
 	plan, err := ownership.New(cached, contentOf(cached), w.desired)
 	if err != nil {
 		return nil, err

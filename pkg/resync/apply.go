@@ -40,7 +40,7 @@ func bring[P metav1.Object](ctx context.Context, d Dependencies, kind ownerchain
 	if err != nil {
 		return fmt.Errorf("finding the kind of %T: %w", object, err)
 	}
-	plan, err := ownership.New(object, current, decided.Desired)
+	plan, err := ownership.New(object, current, decided.Decision)
 	if err != nil {
 		return err
 	}
@@ -60,13 +60,13 @@ func bring[P metav1.Object](ctx context.Context, d Dependencies, kind ownerchain
 		if decided, err = kind.Evaluate(bounded, fresh, child, d.Policy()); err != nil || decided.Untouched() {
 			return err
 		}
-		if plan, err = ownership.New(object, current, decided.Desired); err != nil || !plan.Needed() {
+		if plan, err = ownership.New(object, current, decided.Decision); err != nil || !plan.Needed() {
 			return err
 		}
 	}
 	return d.patience.with(ctx, gvk.GroupKind(), func(ctx context.Context) error {
 		if plan.Adopts() || plan.GivesUp() {
-			return d.patch(ctx, object, gvk, current, decided.Desired)
+			return d.patch(ctx, object, gvk, current, decided.Decision)
 		}
 		return d.apply(ctx, object, gvk, plan)
 	})
