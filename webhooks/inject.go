@@ -25,13 +25,13 @@ type child struct {
 	decided inherit.Decision
 	// sources says where what it inherits is declared. Like old, it is asked only if there is something to tell.
 	sources func() inherit.Sources
-	// old returns what the child had before an update.
+	// old returns what the child had before an update, and an error where it is being created.
 	old func() (inherit.Object, error)
 }
 
 // inject answers with the write that makes the child carry what it inherits and records that it is ours.
 func inject(req admission.Request, c child) (answer, error) {
-	plan, err := c.plan(req)
+	plan, err := ownership.New(c.object, c.current, c.decided, c.old)
 	if err != nil {
 		return answer{}, err
 	}
@@ -50,13 +50,6 @@ func inject(req admission.Request, c child) (answer, error) {
 		decided.warn(c.sources().Located(leftOut))
 	}
 	return decided, nil
-}
-
-func (c child) plan(req admission.Request) (*ownership.Plan, error) {
-	if req.Operation == admissionv1.Update {
-		return ownership.NewUpdate(c.object, c.current, c.decided, c.old)
-	}
-	return ownership.New(c.object, c.current, c.decided)
 }
 
 // warnings names what the child keeps against the request, and where that can be changed.

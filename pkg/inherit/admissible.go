@@ -72,8 +72,8 @@ type admission struct {
 
 // entries leaves out what is not valid by itself. What the child has already has been accepted.
 func (a *admission) entries() {
-	a.desired.Labels = a.valid(labelKey, a.desired.Labels, a.current.Labels, labelProblems)
-	a.desired.Annotations = a.valid(annotationKey, a.desired.Annotations, a.current.Annotations, annotationProblems)
+	a.desired.Labels = a.valid(labelKey, a.desired.Labels, a.current.Labels)
+	a.desired.Annotations = a.valid(annotationKey, a.desired.Annotations, a.current.Annotations)
 	fields := &a.desired.Fields
 	fields.NodeDrainTimeout = a.notNegative(a.paths.NodeDrainTimeout, fields.NodeDrainTimeout)
 	fields.NodeVolumeDetachTimeout = a.notNegative(a.paths.NodeVolumeDetachTimeout, fields.NodeVolumeDetachTimeout)
@@ -89,13 +89,13 @@ func (a *admission) leaveOut(what, name, value, reason string) {
 }
 
 // valid returns desired, or a copy without what is wrong in it.
-func (a *admission) valid(what string, desired, current map[string]string, problems func(key, value string) []string) map[string]string {
+func (a *admission) valid(what string, desired, current map[string]string) map[string]string {
 	if a.paths.Metadata == nil {
 		return desired
 	}
 	var wrong []string
 	for key, value := range desired {
-		if now, had := current[key]; (!had || now != value) && len(problems(key, value)) > 0 {
+		if now, had := current[key]; (!had || now != value) && len(refused(what, key, value)) > 0 {
 			wrong = append(wrong, key)
 		}
 	}
@@ -109,7 +109,7 @@ func (a *admission) valid(what string, desired, current map[string]string, probl
 		if what == labelKey {
 			value = desired[key]
 		}
-		a.leaveOut(what, key, value, "an API server would refuse it: "+strings.Join(problems(key, desired[key]), "; "))
+		a.leaveOut(what, key, value, "an API server would refuse it: "+strings.Join(refused(what, key, desired[key]), "; "))
 		delete(valid, key)
 	}
 	return valid

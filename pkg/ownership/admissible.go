@@ -33,7 +33,7 @@ func (p *Plan) notOnlyOurs(current inherit.Object) sets.Set[inherit.Entry] {
 	for _, at := range places(current, inherit.Object{}) {
 		for _, e := range at.current {
 			if path := at.pathTo(e); !p.managed.ours.Has(path) || p.shared(path) {
-				stays.Insert(at.change(e.name, nil).Entry())
+				stays.Insert(at.called(e))
 			}
 		}
 	}

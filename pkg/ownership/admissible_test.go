@@ -67,7 +67,7 @@ func TestRoomThatIsNotKnown(t *testing.T) {
 	large := strings.Repeat("x", 200<<10)
 	broken := theirs("{'k:rubbish': {}}")
 	_, err := ownership.New(child(entries(broken, ours("{'f:metadata': {'f:annotations': {'f:old': {}}}}"))),
-		content{annotations: "old=" + large}.top(), fromOwner(content{annotations: "b=" + large}.top()))
+		content{annotations: "old=" + large}.top(), fromOwner(content{annotations: "b=" + large}.top()), nil)
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring(`metadata.managedFields of manager "capi-machineset"`)))
 }
 
@@ -87,12 +87,12 @@ func TestAnUpdateDoesNotPushOut(t *testing.T) {
 		{old: content{}},
 		{old: filled, leftOut: true},
 	} {
-		plan, err := ownership.NewUpdate(child(nil), filled.top(), fromOwner(zone.top()), func() (inherit.Object, error) { return tc.old.top(), nil })
+		plan, err := ownership.New(child(nil), filled.top(), fromOwner(zone.top()), func() (inherit.Object, error) { return tc.old.top(), nil })
 		Expect(err).NotTo(HaveOccurred())
 		Expect(plan.LeftOut() != nil).To(Equal(tc.leftOut))
 		Expect(len(plan.Changes())).To(Equal(map[bool]int{false: 1, true: 0}[tc.leftOut]))
 	}
-	plan, err := ownership.NewUpdate(child(nil), filled.top(), fromOwner(zone.top()), func() (inherit.Object, error) { return inherit.Object{}, errors.New("unreadable") })
+	plan, err := ownership.New(child(nil), filled.top(), fromOwner(zone.top()), func() (inherit.Object, error) { return inherit.Object{}, errors.New("unreadable") })
 	Expect(err).NotTo(HaveOccurred())
 	Expect(plan.LeftOut()).To(HaveOccurred(), "without the old object nobody knows who was first")
 }

@@ -57,7 +57,7 @@ func TestAdoption(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			plan, err := ownership.New(tc.object, tc.current.top(), fromOwner(tc.desired.top()))
+			plan, err := ownership.New(tc.object, tc.current.top(), fromOwner(tc.desired.top()), nil)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(plan.Adopts()).To(Equal(tc.adopts))
 			Expect(tc.adopts && len(plan.Changes()) > 0).To(BeFalse(), "an adoption changes no content")
@@ -72,7 +72,7 @@ func TestWhatIsAdoptedCanBeRemoved(t *testing.T) {
 	object := created(time.Hour, theirs(labelB), restored)
 	raw := document(t, "{metadata: {labels: {a: '1', b: '2'}}}", object.ManagedFields)
 
-	plan, err := ownership.New(object, content{labels: "a=1,b=2"}.top(), fromOwner(content{labels: "a=1,b=2"}.top()))
+	plan, err := ownership.New(object, content{labels: "a=1,b=2"}.top(), fromOwner(content{labels: "a=1,b=2"}.top()), nil)
 	Expect(err).NotTo(HaveOccurred())
 	there := patched(t, plan, raw)
 	Expect(withoutManagedFields(t, there)).To(MatchYAML("{metadata: {labels: {a: '1', b: '2'}}}"))
@@ -80,7 +80,7 @@ func TestWhatIsAdoptedCanBeRemoved(t *testing.T) {
 	Expect(object.ManagedFields).To(ConsistOf(HaveField("Manager", "capi-machineset"), HaveField("Manager", "heirloom")),
 		"nothing is left of the create's entry")
 
-	plan, err = ownership.New(object, content{labels: "a=1,b=2"}.top(), fromOwner(content{}.top()))
+	plan, err = ownership.New(object, content{labels: "a=1,b=2"}.top(), fromOwner(content{}.top()), nil)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(withoutManagedFields(t, patched(t, plan, there))).To(MatchYAML("{metadata: {labels: {b: '2'}}}"))
 }
@@ -96,7 +96,7 @@ func TestTaintsOfAnOrphanDoNotPreventAdoption(t *testing.T) {
 	annotate(&wants.Top, declared("gpu:NoSchedule"))
 	raw := document(t, "{metadata: {labels: {a: '1', b: '2'}}, spec: {taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}}", object.ManagedFields)
 
-	plan, err := ownership.New(object, has, fromOwner(wants))
+	plan, err := ownership.New(object, has, fromOwner(wants), nil)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(plan.Adopts()).To(BeTrue())
 	Expect(plan.Changes()).To(BeEmpty())
@@ -104,7 +104,7 @@ func TestTaintsOfAnOrphanDoNotPreventAdoption(t *testing.T) {
 	Expect(object.ManagedFields).To(ConsistOf(HaveField("Manager", "heirloom")))
 
 	wants.Top.Labels = nil
-	plan, err = ownership.New(object, has, fromOwner(wants))
+	plan, err = ownership.New(object, has, fromOwner(wants), nil)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(plan.Changes()).To(HaveLen(2), "both labels go, the taint stays")
 }
@@ -148,7 +148,7 @@ func TestTrimmed(t *testing.T) {
 		part := whole.DeepCopy()
 		part.ManagedFields = trimmed(fields, age)
 		for _, object := range []*metav1.ObjectMeta{whole, part} {
-			plan, err := ownership.New(object, content{labels: "a=1"}.top(), fromOwner(content{labels: "a=1"}.top()))
+			plan, err := ownership.New(object, content{labels: "a=1"}.top(), fromOwner(content{labels: "a=1"}.top()), nil)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(plan.Adopts()).To(Equal(len(fields) == 0 || fields[0].Manager == "velero"))
 		}
@@ -163,7 +163,7 @@ func TestRemovalsAreApart(t *testing.T) {
 	has, wants := content{labels: "a=1,b=1", taints: "gpu=x:NoSchedule"}, content{labels: "a=2,c=3", taints: "gpu:NoSchedule@OnInitialization"}
 	raw := document(t, "{metadata: {labels: {a: '1', b: '1'}}, spec: {taints: [{key: gpu, value: x, effect: NoSchedule, propagation: Always}]}}", object.ManagedFields)
 
-	plan, err := ownership.New(object, has.top(), fromOwner(wants.top()))
+	plan, err := ownership.New(object, has.top(), fromOwner(wants.top()), nil)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(plan.GivesUp()).To(BeTrue())
 	removal, err := ownership.NewRemoval(object, has.top(), fromOwner(wants.top()))
@@ -172,7 +172,7 @@ func TestRemovalsAreApart(t *testing.T) {
 	Expect(withoutManagedFields(t, there)).To(MatchYAML("{metadata: {labels: {a: '1'}}, spec: {taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}}"))
 
 	object.ManagedFields = managedFieldsOf(t, there)
-	plan, err = ownership.New(object, content{labels: "a=1", taints: "gpu:NoSchedule"}.top(), fromOwner(wants.top()))
+	plan, err = ownership.New(object, content{labels: "a=1", taints: "gpu:NoSchedule"}.top(), fromOwner(wants.top()), nil)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(plan.GivesUp()).To(BeFalse(), "one removal is enough")
 	Expect(plan.Changes()).To(HaveLen(3), "label a, label c and the taint")

@@ -30,7 +30,7 @@ func TestBrokenManagedFields(t *testing.T) {
 		}
 
 		for _, plans := range []func() (*ownership.Plan, error){
-			func() (*ownership.Plan, error) { return ownership.New(object, current, decided) },
+			func() (*ownership.Plan, error) { return ownership.New(object, current, decided, nil) },
 			func() (*ownership.Plan, error) { return ownership.NewRemoval(object, current, decided) },
 		} {
 			plan, err := plans()

@@ -58,7 +58,7 @@ func Carried(object inherit.Object) func(Change) bool {
 	had := sets.New[Change]()
 	for _, at := range places(object, inherit.Object{}) {
 		for _, e := range at.current {
-			had.Insert(at.change(e.name, e.value))
+			had.Insert(at.change(e, e.value))
 		}
 	}
 	return had.Has

@@ -195,9 +195,9 @@ func (w *world) store(object *unstructured.Unstructured) error {
 // managedFieldsValidatingAdmissionController in k8s.io/apiserver.
 func (w *world) admit(before, request *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	current := contentOf(request)
-	plan, err := ownership.NewUpdate(request, current, w.desired, func() (inherit.Object, error) { return contentOf(before), nil })
+	plan, err := ownership.New(request, current, w.desired, func() (inherit.Object, error) { return contentOf(before), nil })
 	if created := request.GetCreationTimestamp(); created.IsZero() {
-		plan, err = ownership.New(request, current, w.desired)
+		plan, err = ownership.New(request, current, w.desired, nil)
 	}
 	if err != nil {
 		return nil, err
@@ -245,7 +245,7 @@ func (w *world) settled(object *unstructured.Unstructured) error {
 	if created := object.GetCreationTimestamp(); created.IsZero() {
 		object.SetCreationTimestamp(metav1.Time{Time: w.clock})
 	}
-	plan, err := ownership.New(object, contentOf(object), w.desired)
+	plan, err := ownership.New(object, contentOf(object), w.desired, nil)
 	if err != nil {
 		return err
 	}
@@ -279,7 +279,7 @@ func (w *world) settled(object *unstructured.Unstructured) error {
 
 // announced returns the plan for an object, once what it announces has been judged.
 func (w *world) announced(before *unstructured.Unstructured) (*ownership.Plan, error) {
-	plan, err := ownership.New(before, contentOf(before), w.desired)
+	plan, err := ownership.New(before, contentOf(before), w.desired, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -343,11 +343,11 @@ func (w *world) loop(admitted bool) error {
 func (w *world) plan() (*ownership.Plan, error) {
 	cached := w.live.DeepCopy()
 	cached.SetManagedFields(trimmed(cached.GetManagedFields(), cached.GetCreationTimestamp().Time))
-	plan, err := ownership.New(cached, contentOf(cached), w.desired)
+	plan, err := ownership.New(cached, contentOf(cached), w.desired, nil)
 	if err != nil {
 		return nil, err
 	}
-	whole, err := ownership.New(w.live, contentOf(w.live), w.desired)
+	whole, err := ownership.New(w.live, contentOf(w.live), w.desired, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -88,7 +88,7 @@ func TestFields(t *testing.T) {
 					APIVersion: "cluster.x-k8s.io/v1beta2", FieldsV1: metav1.NewFieldsV1(tc.ours),
 				}}
 			}
-			plan, err := ownership.New(child(managed), tc.current, fromOwner(tc.desired))
+			plan, err := ownership.New(child(managed), tc.current, fromOwner(tc.desired), nil)
 			Expect(err).NotTo(HaveOccurred())
 			operations, err := plan.Patch([]byte(tc.before), "cluster.x-k8s.io/v1beta2", time.Unix(0, 0))
 			Expect(err).NotTo(HaveOccurred())
@@ -121,7 +121,7 @@ func TestAnOwnTypedTaintWinsOverAnAnnotatedOne(t *testing.T) {
 	var wants inherit.Content
 	annotate(&wants, annotated)
 	plan, err := ownership.New(child(entries(theirs("{}"))),
-		inherit.Object{Layout: capi.MachineLayout("v1beta2"), Top: inherit.Content{Taints: typed}}, fromOwner(inherit.Object{Top: wants}))
+		inherit.Object{Layout: capi.MachineLayout("v1beta2"), Top: inherit.Content{Taints: typed}}, fromOwner(inherit.Object{Top: wants}), nil)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	NewWithT(t).Expect(plan.Needed()).To(BeFalse())
 }

@@ -141,7 +141,7 @@ func newPlan(t *testing.T, current, desired inherit.Object, fields []metav1.Mana
 
 func planOf(t *testing.T, current inherit.Object, decided inherit.Decision, fields []metav1.ManagedFieldsEntry) *ownership.Plan {
 	t.Helper()
-	plan, err := ownership.New(child(fields), current, decided)
+	plan, err := ownership.New(child(fields), current, decided, nil)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return plan
 }

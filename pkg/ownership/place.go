@@ -157,9 +157,13 @@ func (p place) among(set *fieldpath.Set) []entry {
 	return slices.DeleteFunc(slices.Clone(p.current), func(e entry) bool { return !set.Has(p.pathTo(e)) })
 }
 
-// change describes what becomes of an entry.
-func (p place) change(name string, to any) Change {
-	return Change{Place: strings.Join(p.path, "."), Name: name, Value: to}
+// change describes what becomes of an entry, and called says what the rules call it.
+func (p place) change(e entry, to any) Change {
+	return Change{Place: strings.Join(p.path, "."), Name: e.name, Value: to}
+}
+
+func (p place) called(e entry) inherit.Entry {
+	return p.change(e, nil).Entry()
 }
 
 // fieldPath returns the path of the place itself.

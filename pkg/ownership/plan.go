@@ -38,14 +38,11 @@ type result struct {
 }
 
 // New computes the plan for a child. It returns an error where the child's managed fields cannot be read.
-func New(child metav1.Object, current inherit.Object, decided inherit.Decision) (*Plan, error) {
-	return NewUpdate(child, current, decided, nil)
-}
-
-// NewUpdate computes the plan for a child that somebody is updating. old returns what the child had before. What the update
+//
+// While somebody is updating the child, old returns what it had before; otherwise it is nil, or returns an error. What the update
 // itself adds has no claim to the room that inherited things need: whoever fills a Machine with taints of their own cannot push
 // inherited ones out with that. Then the API server refuses the update.
-func NewUpdate(
+func New(
 	child metav1.Object, current inherit.Object, decided inherit.Decision, old func() (inherit.Object, error),
 ) (*Plan, error) {
 	return newPlan(child, current, decided, old, func(at place) []entry { return at.desired })
@@ -102,7 +99,7 @@ func (p *Plan) keepOwned(all []place, decided inherit.Decision) {
 	for i, at := range all {
 		declared := byName(at.desired)
 		for _, e := range at.among(p.managed.ours) {
-			if _, ok := declared[e.name]; !ok && decided.Keeps(at.change(e.name, nil).Entry()) {
+			if _, ok := declared[e.name]; !ok && decided.Keeps(at.called(e)) {
 				all[i].desired = append(all[i].desired, e)
 			}
 		}
@@ -112,7 +109,7 @@ func (p *Plan) keepOwned(all []place, decided inherit.Decision) {
 // hadOwner reports whether some of what is ours can only have come from an owner.
 func (p *Plan) hadOwner(all []place) bool {
 	return slices.ContainsFunc(all, func(at place) bool {
-		return slices.ContainsFunc(at.among(p.managed.ours), func(e entry) bool { return at.change(e.name, nil).Entry().FromOwner() })
+		return slices.ContainsFunc(at.among(p.managed.ours), func(e entry) bool { return at.called(e).FromOwner() })
 	})
 }
 
@@ -156,7 +153,7 @@ func (p *Plan) add(at place) {
 	for _, want := range at.desired {
 		if _, ok := present[want.name]; !ok {
 			entries, ours = append(entries, want), append(ours, want)
-			p.changes = append(p.changes, at.change(want.name, want.value))
+			p.changes = append(p.changes, at.change(want, want.value))
 		}
 	}
 	if len(ours) > 0 {
@@ -210,7 +207,7 @@ func (p *Plan) merge(at place, e, want entry) (merged entry, changed bool) {
 	if merged.equal(e) {
 		return e, false
 	}
-	p.changes = append(p.changes, at.change(want.name, want.value))
+	p.changes = append(p.changes, at.change(want, want.value))
 	return merged, true
 }
 
@@ -224,7 +221,7 @@ func (p *Plan) release(at place, e entry) bool {
 			p.overrules = append(p.overrules, path)
 		}
 	}
-	p.changes = append(p.changes, at.change(e.name, nil))
+	p.changes = append(p.changes, at.change(e, nil))
 	return true
 }
 

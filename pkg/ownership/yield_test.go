@@ -64,7 +64,7 @@ func TestYielding(t *testing.T) {
 				Expect := NewWithT(t).Expect
 				age := now.Add(-time.Hour)
 				object := &metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: age}, ManagedFields: trim(tc.fields, age)}
-				plan, err := ownership.New(object, toldTop(tc.has), tells(tc.want))
+				plan, err := ownership.New(object, toldTop(tc.has), tells(tc.want), nil)
 				Expect(err).NotTo(HaveOccurred())
 				Expect(plan.Needed()).To(Equal(tc.needed), name)
 				Expect(changed(plan, tc.has)).To(Equal(tc.after), name)
@@ -104,7 +104,7 @@ func TestWhatYieldsIsGivenUpByPatch(t *testing.T) {
 	raw := document(t, "{metadata: {annotations: {capacity.cluster-autoscaler.kubernetes.io/labels: a=1}}}", object.ManagedFields)
 	object.ManagedFields = managedFieldsOf(t, patched(t, removal, raw))
 	Expect(object.ManagedFields).To(ConsistOf(HaveField("Manager", "capi-machineset")))
-	plan, err := ownership.New(object, toldTop("a=1"), tells("a=2"))
+	plan, err := ownership.New(object, toldTop("a=1"), tells("a=2"), nil)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(plan.Needed()).To(BeFalse())
 }
@@ -127,7 +127,7 @@ func TestWhatIsToldIsFromNoOwner(t *testing.T) {
 	object := &metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: age}, ManagedFields: trimmed(entries(ours(told), restored), age)}
 	has, wants := toldTop("t=1"), tells("t=1")
 	has.Top.Labels, wants.Desired.Top.Labels, wants.Outcome = pairs("a=1"), pairs("a=1"), inherit.Inherits
-	plan, err := ownership.New(object, has, wants)
+	plan, err := ownership.New(object, has, wants, nil)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(plan.Adopts()).To(BeTrue())
 

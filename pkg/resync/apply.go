@@ -40,7 +40,7 @@ func bring[P metav1.Object](ctx context.Context, d Dependencies, kind ownerchain
 	if err != nil {
 		return fmt.Errorf("finding the kind of %T: %w", object, err)
 	}
-	plan, err := ownership.New(object, current, decided.Decision)
+	plan, err := ownership.New(object, current, decided.Decision, nil)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func bring[P metav1.Object](ctx context.Context, d Dependencies, kind ownerchain
 		if decided, err = kind.Evaluate(bounded, fresh, child, d.Policy()); err != nil || decided.Untouched() {
 			return err
 		}
-		if plan, err = ownership.New(object, current, decided.Decision); err != nil || !plan.Needed() {
+		if plan, err = ownership.New(object, current, decided.Decision, nil); err != nil || !plan.Needed() {
 			return err
 		}
 	}
