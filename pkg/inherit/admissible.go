@@ -34,27 +34,28 @@ const mostBytes = apivalidation.TotalAnnotationSizeLimitB
 // Admissible returns as much of desired as API servers accept in a child that has current, and a Problem for everything else.
 // One entry that they do not accept would stop every write of the child, so it is left out like one that nobody declares.
 //
-// stays returns what remains in the child whatever it inherits: all that is not Heirloom's alone. It has the first claim to
-// the room that there is, and is asked for only where it is short. Who wins the rest does not depend on what the
-// child has inherited before: taint annotations, and then what takes least.
-func Admissible(current, desired Object, stays func() Object) (Object, error) {
+// before returns the child without what it gets just now, and stays reports what of that remains whatever the child inherits:
+// all that is not Heirloom's alone; nil is everything. It has the first claim to the room that there is. Both are asked only where
+// room is short. Who wins the rest does not depend on what the child has inherited before: taint annotations, and then what takes
+// least.
+func Admissible(current, desired Object, before func() Object, stays func(Entry) bool) (Object, error) {
 	template := current.Template != nil && desired.Template != nil
-	parts := []*admission{{current: current.Top, desired: &desired.Top, paths: current.Layout.Top, own: true}}
+	parts := []*admission{{current: current.Top, desired: &desired.Top, paths: current.Layout.Top, own: true, stays: stays}}
 	if template {
 		copied := *desired.Template
 		desired.Template = &copied
-		parts = append(parts, &admission{current: *current.Template, desired: &copied, paths: current.Layout.Template})
+		parts = append(parts, &admission{current: *current.Template, desired: &copied, paths: current.Layout.Template, stays: stays})
 	}
 	var problems []error
 	for _, part := range parts {
 		part.entries()
 		if !part.fits() {
-			remains := stays()
-			part.stays = remains.Top
-			if !part.own {
-				part.stays = ptr.Deref(remains.Template, Content{})
+			had := before()
+			if part.own {
+				part.crowded(had.Top)
+			} else {
+				part.crowded(ptr.Deref(had.Template, Content{}))
 			}
-			part.crowded()
 		}
 		problems = append(problems, part.problems...)
 	}
@@ -63,11 +64,16 @@ func Admissible(current, desired Object, stays func() Object) (Object, error) {
 
 // admission is the part of a child that is judged: its top, or its Machine template.
 type admission struct {
-	current, stays Content
-	desired        *Content
-	paths          capi.Paths
-	own            bool
-	problems       []error
+	current  Content
+	desired  *Content
+	paths    capi.Paths
+	own      bool
+	stays    func(Entry) bool
+	problems []error
+}
+
+func (a *admission) entry(what, name string) Entry {
+	return Entry{What: what, Name: name, Own: a.own}
 }
 
 // entries leaves out what is not valid by itself. What the child has already has been accepted.
@@ -85,7 +91,7 @@ func (a *admission) entries() {
 }
 
 func (a *admission) leaveOut(what, name, value, reason string) {
-	a.problems = append(a.problems, &Problem{Entry: Entry{What: what, Name: name, Own: a.own}, Value: value, Reason: reason})
+	a.problems = append(a.problems, &Problem{Entry: a.entry(what, name), Value: value, Reason: reason})
 }
 
 // valid returns desired, or a copy without what is wrong in it.
@@ -93,16 +99,13 @@ func (a *admission) valid(what string, desired, current map[string]string) map[s
 	if a.paths.Metadata == nil {
 		return desired
 	}
-	var wrong []string
-	for key, value := range desired {
-		if now, had := current[key]; (!had || now != value) && len(refused(what, key, value)) > 0 {
-			wrong = append(wrong, key)
-		}
-	}
+	wrong := invalid(what, desired, func(key string) bool {
+		now, had := current[key]
+		return !had || now != desired[key]
+	})
 	if len(wrong) == 0 {
 		return desired
 	}
-	slices.Sort(wrong)
 	valid := maps.Clone(desired)
 	for _, key := range wrong {
 		value := ""
@@ -158,27 +161,28 @@ func (a *admission) fits() bool {
 		len(a.current.Fields.ReadinessGates)+len(a.desired.Fields.ReadinessGates) <= mostGates
 }
 
-// crowded leaves out what there is no room for.
-func (a *admission) crowded() {
+// crowded leaves out what there is no room for beside that which stays of what was there before.
+func (a *admission) crowded(before Content) {
 	if a.paths.Metadata != nil {
 		a.desired.Labels = a.room(labelKey, a.desired.Labels, nil,
 			"there is no room for it: of labels no more than 256 KiB are inherited")
-		a.desired.Annotations = a.room(annotationKey, a.desired.Annotations, a.stays.Annotations,
+		a.desired.Annotations = a.room(annotationKey, a.desired.Annotations, before.Annotations,
 			"there is no room for it: an API server accepts no more than 256 KiB of annotations")
 	}
 	if a.paths.Taints != nil {
-		a.desired.Taints = first(a, taintKey, "taints", mostTaints, a.stays.Taints, a.byRank(), func(t clusterv1.MachineTaint) string {
+		a.desired.Taints = first(a, taintKey, "taints", mostTaints, before.Taints, a.byRank(), func(t clusterv1.MachineTaint) string {
 			return taint.MachineID(t).String()
 		})
 	}
 	if a.paths.ReadinessGates != nil {
 		a.desired.Fields.ReadinessGates = first(a, fieldKey, "readiness gates", mostGates,
-			a.stays.Fields.ReadinessGates, a.desired.Fields.ReadinessGates, func(gate clusterv1.MachineReadinessGate) string { return gate.ConditionType })
+			before.Fields.ReadinessGates, a.desired.Fields.ReadinessGates, func(gate clusterv1.MachineReadinessGate) string { return gate.ConditionType })
 	}
 }
 
-// room returns as much of desired as there is room for beside what stays.
-func (a *admission) room(what string, desired, stays map[string]string, reason string) map[string]string {
+// room returns as much of desired as there is room for beside what stays of before.
+func (a *admission) room(what string, desired, before map[string]string, reason string) map[string]string {
+	stays := filter(before, func(key string) bool { return a.stays == nil || a.stays(a.entry(what, key)) })
 	total := size(stays)
 	more := func(key string) int {
 		if before, there := stays[key]; there {
@@ -227,11 +231,13 @@ func (a *admission) claim(t clusterv1.MachineTaint) Claim {
 	return a.desired.Claims[taint.MachineID(t).String()]
 }
 
-// first returns the first items of a list, as many as there is room for beside what stays.
-func first[T any](a *admission, what, many string, most int, stays, desired []T, name func(T) string) []T {
+// first returns the first items of a list, as many as there is room for beside what stays of before.
+func first[T any](a *admission, what, many string, most int, before, desired []T, name func(T) string) []T {
 	there := sets.New[string]()
-	for _, item := range stays {
-		there.Insert(name(item))
+	for _, item := range before {
+		if a.stays == nil || a.stays(a.entry(what, name(item))) {
+			there.Insert(name(item))
+		}
 	}
 	return slices.DeleteFunc(slices.Clone(desired), func(item T) bool {
 		if there.Has(name(item)) || there.Len() < most {

@@ -4,15 +4,12 @@ package inherit
 
 import (
 	"maps"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
-	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
 // Claim says what becomes of an entry that the child has from somebody else.
@@ -60,24 +57,6 @@ type Object struct {
 	Top Content
 	// Template is in the object's Machine template, where it has one.
 	Template *Content
-}
-
-// Only returns the annotations, taints and readiness gates that keep reports: all of which an object has room for so many only.
-func (o Object) Only(keep func(Entry) bool) Object {
-	only := func(c Content, own bool) Content {
-		kept := func(what, name string) bool { return keep(Entry{What: what, Name: name, Own: own}) }
-		return Content{
-			Annotations: filter(c.Annotations, func(key string) bool { return kept(annotationKey, key) }),
-			Taints: slices.DeleteFunc(slices.Clone(c.Taints), func(t clusterv1.MachineTaint) bool {
-				return !kept(taintKey, taint.MachineID(t).String())
-			}),
-			Fields: Fields{ReadinessGates: slices.DeleteFunc(slices.Clone(c.Fields.ReadinessGates), func(gate clusterv1.MachineReadinessGate) bool {
-				return !kept(fieldKey, gate.ConditionType)
-			})},
-		}
-	}
-	template := only(ptr.Deref(o.Template, Content{}), false)
-	return Object{Top: only(o.Top, true), Template: &template}
 }
 
 // OfMachineSet returns the content that the MachineSet has.

@@ -75,7 +75,7 @@ func inheriting(template capi.MachineTemplate, has, inherited Object) capi.Machi
 
 // admits returns what of inherited can reach the object, all of which stays.
 func (o Object) admits(inherited Object) Object {
-	admissible, _ := Admissible(o, inherited, func() Object { return o }) // as above
+	admissible, _ := Admissible(o, inherited, func() Object { return o }, nil) // as above
 	return admissible
 }
 

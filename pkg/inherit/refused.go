@@ -25,22 +25,28 @@ func refused(what, key, value string) []string {
 	return slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(value))
 }
 
-// invalid returns those keys of labels or annotations that reach a Node and that no Node can carry.
-func invalid(what string, m map[string]string, reaches func(key string) bool) (sets.Set[string], error) {
-	found := sets.New[string]()
-	var told taint.Problems
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		if !reaches(key) {
-			continue
-		}
-		if wrong := refused(what, key, m[key]); len(wrong) > 0 {
-			found.Insert(key)
-			told.Add(&Problem{
-				Entry: Entry{What: what, Name: key, Own: true}, Value: m[key], Reason: "no Node can carry it: " + strings.Join(wrong, "; "),
-			})
+// invalid returns the keys of labels or annotations that count and that an API server would refuse, sorted.
+func invalid(what string, m map[string]string, counts func(key string) bool) []string {
+	var wrong []string
+	for key, value := range m {
+		if counts(key) && len(refused(what, key, value)) > 0 {
+			wrong = append(wrong, key)
 		}
 	}
-	return found, told.Err()
+	slices.Sort(wrong)
+	return wrong
+}
+
+// notOfNode returns those keys of labels or annotations that reach a Node and that no Node can carry.
+func notOfNode(what string, m map[string]string, reaches func(key string) bool) (sets.Set[string], error) {
+	wrong := invalid(what, m, reaches)
+	var told taint.Problems
+	for _, key := range wrong {
+		told.Add(&Problem{
+			Entry: Entry{What: what, Name: key, Own: true}, Value: m[key], Reason: "no Node can carry it: " + strings.Join(refused(what, key, m[key]), "; "),
+		})
+	}
+	return sets.New(wrong...), told.Err()
 }
 
 // tooLarge returns an error if there are more bytes of annotations than an API server accepts. It takes more to record a

@@ -3,25 +3,27 @@
 package ownership
 
 import (
+	"sync"
+
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // admissible leaves out of what is desired what an API server would refuse in the child, once what is stale has gone from it. old
-// returns what the child had before an update; it is nil where there is none.
+// returns what the child had before an update; it may be nil.
 func (p *Plan) admissible(current inherit.Object, decided inherit.Decision, old func() (inherit.Object, error)) inherit.Object {
-	admitted, leftOut := inherit.Admissible(current, decided.Desired, func() inherit.Object {
-		if decided.Outcome == inherit.NoOwner {
-			return current // an orphan gives nothing up
-		}
-		before := current
-		if old != nil {
+	before := func() inherit.Object {
+		if old != nil && decided.Outcome != inherit.NoOwner {
 			if known, err := old(); err == nil {
-				before = known
+				return known
 			}
 		}
-		return before.Only(p.notOnlyOurs(current).Has)
+		return current
+	}
+	stays := sync.OnceValue(func() sets.Set[inherit.Entry] { return p.notOnlyOurs(current) })
+	admitted, leftOut := inherit.Admissible(current, decided.Desired, before, func(e inherit.Entry) bool {
+		return decided.Outcome == inherit.NoOwner || stays().Has(e) // without an owner nothing is given up
 	})
 	p.leftOut = leftOut
 	return admitted

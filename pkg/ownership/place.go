@@ -24,6 +24,8 @@ type place struct {
 	path []string
 	// current is what the child has, in its order; desired is what it should inherit, sorted.
 	current, desired []entry
+	// after is what is there after the write, and ours what we own of it then.
+	after, ours []entry
 }
 
 // form is how a place has its entries: as members of a map, as elements of a list, or as the one value of a field.

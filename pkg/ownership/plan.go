@@ -18,8 +18,8 @@ const Manager = "heirloom"
 // Plan is the write that makes a child carry what it inherits, and own no more than that.
 type Plan struct {
 	changes []Change
-	// results holds every place that changes, with its entries after the write; ownedEntries, what we own of each place then.
-	results, ownedEntries []result
+	// changing are the places that change, and applied those of which we own something after the write.
+	changing, applied []place
 	// owned is what we own after the write. The write takes overruled from other managers, because it changes their value, and
 	// adopted from the create of the object, which had them right.
 	owned, overruled, adopted *fieldpath.Set
@@ -30,11 +30,6 @@ type Plan struct {
 	leftOut error
 	// unreadable says why it cannot be told what other managers own, where that mattered.
 	unreadable error
-}
-
-type result struct {
-	place   place
-	entries []entry
 }
 
 // New computes the plan for a child. It returns an error where the child's managed fields cannot be read.
@@ -133,37 +128,36 @@ func (p *Plan) Changes() []Change {
 // else owns it too (docs/design.md §2).
 func (p *Plan) add(at place) {
 	desired, present := byName(at.desired), byName(at.current)
-	var entries, ours []entry
 	for _, e := range at.current {
 		want, declared := desired[e.name]
 		owned := p.ownsNow(at, e, want)
 		switch {
 		case declared && want.claim != inherit.Owned && !owned:
-			entries = append(entries, e)
+			at.after = append(at.after, e)
 		case declared:
 			merged, changed := p.merge(at, e, want)
-			entries = append(entries, merged)
+			at.after = append(at.after, merged)
 			if changed || owned {
-				ours = append(ours, want)
+				at.ours = append(at.ours, want)
 			}
 		case !owned || !p.release(at, e):
-			entries = append(entries, e)
+			at.after = append(at.after, e)
 		}
 	}
 	for _, want := range at.desired {
 		if _, ok := present[want.name]; !ok {
-			entries, ours = append(entries, want), append(ours, want)
+			at.after, at.ours = append(at.after, want), append(at.ours, want)
 			p.changes = append(p.changes, at.change(want, want.value))
 		}
 	}
-	if len(ours) > 0 {
-		p.ownedEntries = append(p.ownedEntries, result{place: at, entries: ours})
-	}
-	for _, e := range ours {
+	for _, e := range at.ours {
 		p.owns = append(p.owns, at.pathsOf(e)...)
 	}
-	if !slices.EqualFunc(entries, at.current, entry.equal) {
-		p.results = append(p.results, result{place: at, entries: entries})
+	if len(at.ours) > 0 {
+		p.applied = append(p.applied, at)
+	}
+	if !slices.EqualFunc(at.after, at.current, entry.equal) {
+		p.changing = append(p.changing, at)
 	}
 }
 
