@@ -4,7 +4,6 @@ package inherit
 
 import (
 	"errors"
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -33,15 +32,6 @@ func rulesOfMachine() []Rule {
 			Source: metadataBook + "; Cluster API itself leaves it to providers", Code: "Policy.MachineFrom, SourceOfMachinePool",
 		},
 	}
-}
-
-// Machine is rule 8: what a Machine inherits from the template of its MachineSet, which is nil for a Machine that has
-// none.
-func (p Policy) Machine(ms *capi.MachineSet, m *capi.Machine) (Object, error) {
-	if ms == nil {
-		return p.MachineFrom(nil, m)
-	}
-	return p.MachineFrom(TemplateOfMachineSet(ms), m)
 }
 
 // MachineFrom is rules 4, 8 and 9: what a Machine inherits from its owner's template, which is nil for a Machine that has
@@ -93,10 +83,7 @@ func (p Policy) annotated(inherited Content, m *capi.Machine) ([]clusterv1.Machi
 	if p.ClusterAPITaints == PropagationDisabled {
 		return nil, nil
 	}
-	annotations := map[string]string{}
-	maps.Copy(annotations, m.Annotations)
-	maps.Copy(annotations, inherited.Annotations)
-	declared, parseErr := taint.FromAnnotations(annotations)
+	declared, parseErr := taint.FromAnnotations(mergeMaps(m.Annotations, inherited.Annotations))
 	usable, err := taint.Usable(roleOf(m), declared)
 	if p.ClusterAPITaints == PropagationUnknown {
 		carried := sets.New(m.Spec.Taints...)

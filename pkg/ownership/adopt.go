@@ -68,24 +68,13 @@ func NewRemoval(child metav1.Object, current inherit.Object, decided inherit.Dec
 		var kept []entry
 		for _, want := range at.desired {
 			if e, ok := has[want.name]; ok {
-				e = e.without(want)
-				e.claim = want.claim
+				e.claim, e.leaves = want.claim, maps.Clone(e.leaves)
+				maps.DeleteFunc(e.leaves, func(leaf string, _ any) bool { _, wanted := want.leaves[leaf]; return !wanted })
 				kept = append(kept, e)
 			}
 		}
 		return kept
 	})
-}
-
-// without returns an entry as it is, apart from the fields that another one lacks.
-func (e entry) without(other entry) entry {
-	if e.leaves == nil {
-		return e
-	}
-	leaves := maps.Clone(e.leaves)
-	maps.DeleteFunc(leaves, func(leaf string, _ any) bool { _, ok := other.leaves[leaf]; return !ok })
-	e.leaves = leaves
-	return e
 }
 
 // ofCreate returns what belongs to the create of the object. It is not known where managed fields cannot be read, or where

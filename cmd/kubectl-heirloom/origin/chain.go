@@ -96,7 +96,7 @@ func (c chain) template() place {
 // machine is the Machine (rule 8). A taint declared by annotation becomes typed, unless the Machine has another.
 func (c chain) machine() place {
 	p := place{object: ownerchain.Name("Machine", c.Machine), has: contentOf(inherit.OfMachine(c.Machine).Top)}
-	desired, _ := c.rules.Machine(c.MachineSet, c.Machine) // notes tells what was left out
+	desired, _ := c.rules.MachineFrom(inherit.TemplateOfMachineSet(c.MachineSet), c.Machine) // notes tells what was left out
 	declared, byAnnotation := contentOf(desired.Top), content{}
 	for i, v := range declared {
 		if i.kind == Taint && desired.Top.Claims[taint.ID{Key: i.key, Effect: i.effect}.String()] == inherit.Default {
