@@ -39,9 +39,8 @@ const mostBytes = apivalidation.TotalAnnotationSizeLimitB
 // room is short. Who wins the rest does not depend on what the child has inherited before: taint annotations, and then what takes
 // least.
 func Admissible(current, desired Object, before func() Object, stays func(Entry) bool) (Object, error) {
-	template := current.Template != nil && desired.Template != nil
 	parts := []*admission{{current: current.Top, desired: &desired.Top, paths: current.Layout.Top, own: true, stays: stays}}
-	if template {
+	if current.Template != nil && desired.Template != nil {
 		copied := *desired.Template
 		desired.Template = &copied
 		parts = append(parts, &admission{current: *current.Template, desired: &copied, paths: current.Layout.Template, stays: stays})
