@@ -47,13 +47,13 @@ func (d Decision) Untouched() bool {
 // Keeps reports whether an entry that is Heirloom's, and not desired, stays in the object. That is what an owner brought, while
 // none is known. What the object told cluster-autoscaler of itself goes.
 func (d Decision) Keeps(e Entry) bool {
-	return d.Outcome == NoOwner && !capacity(e) && !(d.TaintsRefused && e.What == taintKey)
+	return d.Outcome == NoOwner && !capacity(e) && (!d.TaintsRefused || e.What != taintKey)
 }
 
 // FromOwner reports whether Heirloom can have brought an entry only because an owner declares it. A Machine may declare its
 // taints itself, by annotation.
 func (e Entry) FromOwner() bool {
-	return !capacity(e) && !(e.Own && e.What == taintKey)
+	return !capacity(e) && (!e.Own || e.What != taintKey)
 }
 
 func capacity(e Entry) bool {
