@@ -25,13 +25,13 @@ type child struct {
 	object  metav1.Object
 	current inherit.Object
 	decided ownerchain.Decision
-	// old returns what the child had before an update. It is asked only if there is something to tell.
+	// old returns what the child had before an update, and an error if it is being created.
 	old func() (inherit.Object, error)
 }
 
 // inject answers with the write that makes the child carry what it inherits and records that it is ours.
 func inject(ctx context.Context, req admission.Request, c child) (answer, error) {
-	plan, err := c.plan(req)
+	plan, err := ownership.New(c.object, c.current, c.decided.Decision, c.old)
 	if err != nil {
 		return answer{}, err
 	}
@@ -50,13 +50,6 @@ func inject(ctx context.Context, req admission.Request, c child) (answer, error)
 		decided.warn(c.decided.Sources(ctx).Located(leftOut))
 	}
 	return decided, nil
-}
-
-func (c child) plan(req admission.Request) (*ownership.Plan, error) {
-	if req.Operation == admissionv1.Update {
-		return ownership.NewUpdate(c.object, c.current, c.decided.Desired, c.old)
-	}
-	return ownership.New(c.object, c.current, c.decided.Desired)
 }
 
 // warnings names what the child keeps against the request, and where that can be changed.

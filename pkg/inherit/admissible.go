@@ -34,27 +34,27 @@ const mostBytes = apivalidation.TotalAnnotationSizeLimitB
 // Admissible returns as much of desired as API servers accept in a child that has current, and a Problem for everything else.
 // One entry that they do not accept would stop every write of the child, so it is left out like one that nobody declares.
 //
-// stays returns what remains in the child whatever it inherits: all that is not Heirloom's alone. It has the first claim to
-// the room that there is, and is asked for only where it is short. Who wins the rest does not depend on what the
-// child has inherited before: taint annotations, and then what takes least.
-func Admissible(current, desired Object, stays func() Object) (Object, error) {
-	template := current.Template != nil && desired.Template != nil
-	parts := []*admission{{current: current.Top, desired: &desired.Top, paths: current.Layout.Top, own: true}}
-	if template {
+// before returns the child without what it gets just now, and stays reports what of that remains whatever the child inherits:
+// all that is not Heirloom's alone; nil is everything. It has the first claim to the room that there is. Both are asked only where
+// room is short. Who wins the rest does not depend on what the child has inherited before: taint annotations, and then what takes
+// least.
+func Admissible(current, desired Object, before func() Object, stays func(Entry) bool) (Object, error) {
+	parts := []*admission{{current: current.Top, desired: &desired.Top, paths: current.Layout.Top, own: true, stays: stays}}
+	if current.Template != nil && desired.Template != nil {
 		copied := *desired.Template
 		desired.Template = &copied
-		parts = append(parts, &admission{current: *current.Template, desired: &copied, paths: current.Layout.Template})
+		parts = append(parts, &admission{current: *current.Template, desired: &copied, paths: current.Layout.Template, stays: stays})
 	}
 	var problems []error
 	for _, part := range parts {
 		part.entries()
 		if !part.fits() {
-			remains := stays()
-			part.stays = remains.Top
-			if !part.own {
-				part.stays = ptr.Deref(remains.Template, Content{})
+			had := before()
+			if part.own {
+				part.crowded(had.Top)
+			} else {
+				part.crowded(ptr.Deref(had.Template, Content{}))
 			}
-			part.crowded()
 		}
 		problems = append(problems, part.problems...)
 	}
@@ -63,17 +63,22 @@ func Admissible(current, desired Object, stays func() Object) (Object, error) {
 
 // admission is the part of a child that is judged: its top, or its Machine template.
 type admission struct {
-	current, stays Content
-	desired        *Content
-	paths          capi.Paths
-	own            bool
-	problems       []error
+	current  Content
+	desired  *Content
+	paths    capi.Paths
+	own      bool
+	stays    func(Entry) bool
+	problems []error
+}
+
+func (a *admission) entry(what, name string) Entry {
+	return Entry{What: what, Name: name, Own: a.own}
 }
 
 // entries leaves out what is not valid by itself. What the child has already has been accepted.
 func (a *admission) entries() {
-	a.desired.Labels = a.valid(labelKey, a.desired.Labels, a.current.Labels, labelProblems)
-	a.desired.Annotations = a.valid(annotationKey, a.desired.Annotations, a.current.Annotations, annotationProblems)
+	a.desired.Labels = a.valid(labelKey, a.desired.Labels, a.current.Labels)
+	a.desired.Annotations = a.valid(annotationKey, a.desired.Annotations, a.current.Annotations)
 	fields := &a.desired.Fields
 	fields.NodeDrainTimeout = a.notNegative(a.paths.NodeDrainTimeout, fields.NodeDrainTimeout)
 	fields.NodeVolumeDetachTimeout = a.notNegative(a.paths.NodeVolumeDetachTimeout, fields.NodeVolumeDetachTimeout)
@@ -85,31 +90,28 @@ func (a *admission) entries() {
 }
 
 func (a *admission) leaveOut(what, name, value, reason string) {
-	a.problems = append(a.problems, &Problem{Entry: Entry{What: what, Name: name, Own: a.own}, Value: value, Reason: reason})
+	a.problems = append(a.problems, &Problem{Entry: a.entry(what, name), Value: value, Reason: reason})
 }
 
 // valid returns desired, or a copy without what is wrong in it.
-func (a *admission) valid(what string, desired, current map[string]string, problems func(key, value string) []string) map[string]string {
+func (a *admission) valid(what string, desired, current map[string]string) map[string]string {
 	if a.paths.Metadata == nil {
 		return desired
 	}
-	var wrong []string
-	for key, value := range desired {
-		if now, had := current[key]; (!had || now != value) && len(problems(key, value)) > 0 {
-			wrong = append(wrong, key)
-		}
-	}
+	wrong := invalid(what, desired, func(key string) bool {
+		now, had := current[key]
+		return !had || now != desired[key]
+	})
 	if len(wrong) == 0 {
 		return desired
 	}
-	slices.Sort(wrong)
 	valid := maps.Clone(desired)
 	for _, key := range wrong {
 		value := ""
 		if what == labelKey {
 			value = desired[key]
 		}
-		a.leaveOut(what, key, value, "an API server would refuse it: "+strings.Join(problems(key, desired[key]), "; "))
+		a.leaveOut(what, key, value, "an API server would refuse it: "+strings.Join(refused(what, key, desired[key]), "; "))
 		delete(valid, key)
 	}
 	return valid
@@ -154,28 +156,32 @@ func (a *admission) validGates(gates []clusterv1.MachineReadinessGate) []cluster
 // fits reports whether there is room for everything at first sight: as if all that the child has stays, and is something else.
 func (a *admission) fits() bool {
 	return size(a.desired.Labels) <= mostBytes && size(a.current.Annotations)+size(a.desired.Annotations) <= mostBytes &&
-		len(a.current.Taints)+len(a.desired.Taints)+len(a.desired.AnnotatedTaints) <= mostTaints &&
+		len(a.current.Taints)+len(a.desired.Taints) <= mostTaints &&
 		len(a.current.Fields.ReadinessGates)+len(a.desired.Fields.ReadinessGates) <= mostGates
 }
 
-// crowded leaves out what there is no room for.
-func (a *admission) crowded() {
+// crowded leaves out what there is no room for beside that which stays of what was there before.
+func (a *admission) crowded(before Content) {
 	if a.paths.Metadata != nil {
 		a.desired.Labels = a.room(labelKey, a.desired.Labels, nil,
 			"there is no room for it: of labels no more than 256 KiB are inherited")
-		a.desired.Annotations = a.room(annotationKey, a.desired.Annotations, a.stays.Annotations,
+		a.desired.Annotations = a.room(annotationKey, a.desired.Annotations, before.Annotations,
 			"there is no room for it: an API server accepts no more than 256 KiB of annotations")
 	}
 	if a.paths.Taints != nil {
-		a.taints()
+		a.desired.Taints = first(a, taintKey, "taints", mostTaints, before.Taints, a.byRank(), func(t clusterv1.MachineTaint) string {
+			return taint.MachineID(t).String()
+		})
 	}
 	if a.paths.ReadinessGates != nil {
-		a.gates()
+		a.desired.Fields.ReadinessGates = first(a, fieldKey, "readiness gates", mostGates,
+			before.Fields.ReadinessGates, a.desired.Fields.ReadinessGates, func(gate clusterv1.MachineReadinessGate) string { return gate.ConditionType })
 	}
 }
 
-// room returns as much of desired as there is room for beside what stays.
-func (a *admission) room(what string, desired, stays map[string]string, reason string) map[string]string {
+// room returns as much of desired as there is room for beside what stays of before.
+func (a *admission) room(what string, desired, before map[string]string, reason string) map[string]string {
+	stays := filter(before, func(key string) bool { return a.stays == nil || a.stays(a.entry(what, key)) })
 	total := size(stays)
 	more := func(key string) int {
 		if before, there := stays[key]; there {
@@ -212,45 +218,32 @@ func declaresTaints(annotation string) bool {
 	return annotation == taint.AlwaysAnnotation || annotation == taint.InitializeAnnotation
 }
 
-// taints leaves out taints for which there is no room: rather those of annotations than typed ones, and rather those that a
-// Node gets once than those that it keeps.
-func (a *admission) taints() {
-	there := map[taint.ID]bool{}
-	for _, t := range a.stays.Taints {
-		there[taint.MachineID(t)] = true
-	}
-	admit := func(taints []clusterv1.MachineTaint) []clusterv1.MachineTaint {
-		sorted := taint.Merge(taints, nil)
-		slices.SortStableFunc(sorted, func(x, y clusterv1.MachineTaint) int { return last(!taint.Always(x), !taint.Always(y)) })
-		return slices.DeleteFunc(sorted, func(t clusterv1.MachineTaint) bool {
-			id := taint.MachineID(t)
-			if there[id] {
-				return false
-			}
-			if len(there) >= mostTaints {
-				a.leaveOut(taintKey, id.String(), "", fmt.Sprintf("there is no room for it: an API server accepts no more than %d taints", mostTaints))
-				return true
-			}
-			there[id] = true
-			return false
-		})
-	}
-	a.desired.Taints = admit(a.desired.Taints)
-	a.desired.AnnotatedTaints = admit(a.desired.AnnotatedTaints)
+// byRank returns the desired taints so that those which there has to be room for come first: typed ones before those of
+// annotations, and those that a Node keeps before those that it gets once.
+func (a *admission) byRank() []clusterv1.MachineTaint {
+	return slices.SortedStableFunc(slices.Values(taint.Merge(a.desired.Taints, nil)), func(x, y clusterv1.MachineTaint) int {
+		return cmp.Or(cmp.Compare(a.claim(x), a.claim(y)), last(!taint.Always(x), !taint.Always(y)))
+	})
 }
 
-// gates leaves out readiness gates for which there is no room: the last ones.
-func (a *admission) gates() {
-	there := map[string]bool{}
-	for _, gate := range a.stays.Fields.ReadinessGates {
-		there[gate.ConditionType] = true
+func (a *admission) claim(t clusterv1.MachineTaint) Claim {
+	return a.desired.Claims[taint.MachineID(t).String()]
+}
+
+// first returns the first items of a list, as many as there is room for beside what stays of before.
+func first[T any](a *admission, what, many string, most int, before, desired []T, name func(T) string) []T {
+	there := sets.New[string]()
+	for _, item := range before {
+		if a.stays == nil || a.stays(a.entry(what, name(item))) {
+			there.Insert(name(item))
+		}
 	}
-	a.desired.Fields.ReadinessGates = slices.DeleteFunc(slices.Clone(a.desired.Fields.ReadinessGates), func(gate clusterv1.MachineReadinessGate) bool {
-		if there[gate.ConditionType] || len(there) < mostGates {
-			there[gate.ConditionType] = true
+	return slices.DeleteFunc(slices.Clone(desired), func(item T) bool {
+		if there.Has(name(item)) || there.Len() < most {
+			there.Insert(name(item))
 			return false
 		}
-		a.leaveOut(fieldKey, gate.ConditionType, "", fmt.Sprintf("there is no room for it: an API server accepts no more than %d readiness gates", mostGates))
+		a.leaveOut(what, name(item), "", fmt.Sprintf("there is no room for it: an API server accepts no more than %d %s", most, many))
 		return true
 	})
 }

@@ -110,8 +110,8 @@ func TestAdmissible(t *testing.T) {
 		},
 		{
 			name:     "typed taints come before those of annotations",
-			declared: inherit.Content{Taints: taintsFrom("typed", 64, once), AnnotatedTaints: append(taintsFrom("typed", 1, always), taintsFrom("annotated", 1, always)...)},
-			want:     inherit.Content{Taints: taintsFrom("typed", 64, once), AnnotatedTaints: taintsFrom("typed", 1, always)},
+			declared: inherit.Content{Taints: append(taintsFrom("annotated", 1, always), taintsFrom("typed", 64, once)...), Claims: map[string]inherit.Claim{"annotated000:NoSchedule": inherit.Default}},
+			want:     inherit.Content{Taints: taintsFrom("typed", 64, once)},
 			problems: []string{`taint "annotated000:NoSchedule": there is no room for it`},
 		},
 		{
@@ -132,11 +132,10 @@ func TestAdmissible(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			has := inherit.Object{Layout: capi.MachineLayout("v1beta2"), Top: tc.has}
-			got, err := inherit.Admissible(has, inherit.Object{Top: tc.declared}, func() inherit.Object { return has })
+			got, err := inherit.Admissible(has, inherit.Object{Top: tc.declared}, func() inherit.Object { return has }, nil)
 			Expect(maps.Equal(got.Top.Labels, tc.want.Labels)).To(BeTrue(), "%v", got.Top.Labels)
 			Expect(maps.Equal(got.Top.Annotations, tc.want.Annotations)).To(BeTrue(), "%v", slices.Collect(maps.Keys(got.Top.Annotations)))
 			Expect(got.Top.Taints).To(Equal(tc.want.Taints))
-			Expect(got.Top.AnnotatedTaints).To(Equal(tc.want.AnnotatedTaints))
 			Expect(got.Top.Fields).To(Equal(tc.want.Fields))
 			problems := inherit.Problems(err)
 			Expect(problems).To(HaveLen(len(tc.problems)), "%v", err)
@@ -153,12 +152,12 @@ func TestAdmissible(t *testing.T) {
 func TestAdmissibleLeavesTheRestAlone(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	bad := inherit.Content{Labels: map[string]string{"a b": ""}, Taints: taintsFrom("x", 100, "Always"), Fields: inherit.Fields{MinReadySeconds: ptr.To[int32](-1)}}
-	_, err := inherit.Admissible(inherit.Object{Layout: capi.MetadataLayout("v1")}, inherit.Object{Template: &bad}, nil)
+	_, err := inherit.Admissible(inherit.Object{Layout: capi.MetadataLayout("v1")}, inherit.Object{Template: &bad}, nil, nil)
 	Expect(err).NotTo(HaveOccurred(), "an object without a Machine template inherits none")
-	_, err = inherit.Admissible(inherit.Object{}, inherit.Object{Top: bad}, func() inherit.Object { return inherit.Object{} })
+	_, err = inherit.Admissible(inherit.Object{}, inherit.Object{Top: bad}, func() inherit.Object { return inherit.Object{} }, nil)
 	Expect(err).NotTo(HaveOccurred(), "a control plane without these fields inherits none")
 	machineSet := inherit.Object{Layout: capi.WorkersLayout("v1beta2"), Template: &inherit.Content{}}
-	_, err = inherit.Admissible(machineSet, inherit.Object{Top: bad, Template: &bad}, func() inherit.Object { return machineSet })
+	_, err = inherit.Admissible(machineSet, inherit.Object{Top: bad, Template: &bad}, func() inherit.Object { return machineSet }, nil)
 	problems := inherit.Problems(err)
 	Expect(problems).To(HaveLen(1 + 1 + 1 + 36))
 	Expect(problems[0]).To(MatchError(HavePrefix(`label "a b": `)))
@@ -216,18 +215,18 @@ func TestAdmissibleProperties(t *testing.T) {
 	for range 500 {
 		Expect := NewWithT(t).Expect
 		owner := d.garbage()
-		has, _ := inherit.Admissible(inherit.Object{Layout: capi.MachineLayout("v1beta2")}, inherit.Object{Top: usable(d.garbage())}, func() inherit.Object { return inherit.Object{} })
+		has, _ := inherit.Admissible(inherit.Object{Layout: capi.MachineLayout("v1beta2")}, inherit.Object{Top: usable(d.garbage())}, func() inherit.Object { return inherit.Object{} }, nil)
 		has.Layout = capi.MachineLayout("v1beta2")
 		stays := func() inherit.Object { return has }
 		declared, before := inherit.Object{Top: usable(owner)}, fmt.Sprint(owner)
 
-		once, leftOut := inherit.Admissible(has, declared, stays)
+		once, leftOut := inherit.Admissible(has, declared, stays, nil)
 		result := has
 		result.Top = after(has.Top, once.Top)
 		expectAccepted(t, result.Top)
 		Expect(fmt.Sprint(owner)).To(Equal(before), "an input was mutated")
 
-		again, _ := inherit.Admissible(result, declared, stays)
+		again, _ := inherit.Admissible(result, declared, stays, nil)
 		Expect(brief(again.Top)).To(Equal(brief(once.Top)), "it depends on what was inherited before")
 		if len(inherit.Problems(leftOut)) == 0 {
 			Expect(len(once.Top.Labels)+len(once.Top.Annotations)+len(once.Top.Taints)).To(
@@ -256,7 +255,7 @@ func after(has, inherits inherit.Content) inherit.Content {
 	merged := inherit.Content{Labels: maps.Clone(has.Labels), Annotations: maps.Clone(has.Annotations), Fields: inherits.Fields}
 	maps.Copy(merged.Labels, inherits.Labels)
 	maps.Copy(merged.Annotations, inherits.Annotations)
-	merged.Taints = taint.Merge(slices.Concat(inherits.Taints, has.Taints), inherits.AnnotatedTaints)
+	merged.Taints = taint.Merge(inherits.Taints, has.Taints)
 	merged.Fields.ReadinessGates = slices.Clone(inherits.Fields.ReadinessGates)
 	for _, gate := range has.Fields.ReadinessGates {
 		if !slices.ContainsFunc(merged.Fields.ReadinessGates, func(g clusterv1.MachineReadinessGate) bool { return g.ConditionType == gate.ConditionType }) {
@@ -298,7 +297,7 @@ func TestMoreLabelsThanAnObjectHasRoomFor(t *testing.T) {
 		many[fmt.Sprintf("example.com/label-%d", i)] = strings.Repeat("x", 60)
 	}
 	machine := inherit.Object{Layout: capi.MachineLayout("v1beta2")}
-	admitted, err := inherit.Admissible(machine, inherit.Object{Top: inherit.Content{Labels: many}}, func() inherit.Object { return machine })
+	admitted, err := inherit.Admissible(machine, inherit.Object{Top: inherit.Content{Labels: many}}, func() inherit.Object { return machine }, nil)
 	NewWithT(t).Expect(len(admitted.Top.Labels)).To(And(BeNumerically(">", 3_000), BeNumerically("<", 4_000)))
 	NewWithT(t).Expect(inherit.Problems(err)).To(HaveLen(5_000 - len(admitted.Top.Labels)))
 }
@@ -317,7 +316,7 @@ func TestGarbageWithoutEnd(t *testing.T) {
 		Annotations: map[string]string{taint.AlwaysAnnotation: strings.Join(annotated, ",")},
 	}
 	machine := inherit.Object{Layout: capi.MachineLayout("v1beta2")}
-	admitted, err := inherit.Admissible(machine, inherit.Object{Top: declared}, func() inherit.Object { return machine })
+	admitted, err := inherit.Admissible(machine, inherit.Object{Top: declared}, func() inherit.Object { return machine }, nil)
 	Expect(admitted.Top.Taints).To(HaveLen(64))
 	Expect(admitted.Top.Fields.ReadinessGates).To(HaveLen(32))
 	said := inherit.Sources{All: []inherit.Declaration{{Object: "ControlPlane ns/cp", Content: declared, Paths: machine.Layout.Top}}}.Located(err)

@@ -3,9 +3,25 @@
 package inherit
 
 import (
+	"maps"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
+)
+
+// Claim says what becomes of an entry that the child has from somebody else.
+type Claim int
+
+const (
+	// Owned entries are as the owner declares them: another value is overruled.
+	Owned Claim = iota
+	// Default entries give way to what the child has of its own.
+	Default
+	// Yielding entries are Default, and Heirloom gives them up as soon as somebody else owns them, too.
+	Yielding
 )
 
 // Content is what can be inherited at one place of an object: at its top, or in the Machine template inside it.
@@ -14,10 +30,22 @@ type Content struct {
 	Annotations map[string]string
 	Taints      []clusterv1.MachineTaint
 	Fields      Fields
-	// AnnotatedTaints are to become typed, unless the child has a typed taint of its own with the same key and effect.
-	AnnotatedTaints []clusterv1.MachineTaint
-	// Yielding are annotations that give way to everybody else who owns them.
-	Yielding map[string]string
+	// Claims has those annotations and taints that are not Owned, by key and by "<key>:<effect>".
+	Claims map[string]Claim
+}
+
+// WithYielding returns the content with these annotations, too. What is among its own annotations wins.
+func (c Content) WithYielding(annotations map[string]string) Content {
+	claims := map[string]Claim{}
+	maps.Copy(claims, c.Claims)
+	for key := range annotations {
+		if !has(c.Annotations, key) {
+			claims[key] = Yielding
+		}
+	}
+	c.Claims = claims
+	c.Annotations = mergeMaps(annotations, c.Annotations)
+	return c
 }
 
 // Object is the inheritable content of a whole object.
@@ -25,12 +53,6 @@ type Content struct {
 type Object struct {
 	// Layout says where the object has all this. A result has none: its child's counts.
 	Layout capi.Layout
-	// Orphan says of a result that the child names no owner. What an owner brought before stays until there is one again:
-	// owner references are lost in a backup and come back later.
-	Orphan bool
-	// TaintsRefused says of a result that Cluster API refuses every write of an object that still has taints in its spec. Of
-	// ours none stay, not even in an orphan.
-	TaintsRefused bool
 	// Top is at metadata and spec.
 	Top Content
 	// Template is in the object's Machine template, where it has one.
@@ -39,30 +61,23 @@ type Object struct {
 
 // OfMachineSet returns the content that the MachineSet has.
 func OfMachineSet(ms *capi.MachineSet) Object {
-	template := contentOf(ms.Spec.Template, ms.Spec.MinReadySeconds)
-	return Object{
-		Layout:   capi.WorkersLayout(ms.GroupVersionKind().Version),
-		Top:      Content{Labels: ms.Labels, Annotations: ms.Annotations},
-		Template: &template,
-	}
+	return ofWorkers(ms, ms.GroupVersionKind(), contentOf(ms.Spec.Template, ms.Spec.MinReadySeconds))
 }
 
 // OfMachineDeployment returns the content that the MachineDeployment has.
 func OfMachineDeployment(md *capi.MachineDeployment) Object {
-	template := contentOf(md.Spec.Template, md.Spec.MinReadySeconds)
-	return Object{
-		Layout:   capi.WorkersLayout(md.GroupVersionKind().Version),
-		Top:      Content{Labels: md.Labels, Annotations: md.Annotations},
-		Template: &template,
-	}
+	return ofWorkers(md, md.GroupVersionKind(), contentOf(md.Spec.Template, md.Spec.MinReadySeconds))
 }
 
 // OfMachinePool returns the content that the MachinePool has.
 func OfMachinePool(mp *capi.MachinePool) Object {
-	template := contentOf(mp.Spec.Template, mp.Spec.MinReadySeconds)
+	return ofWorkers(mp, mp.GroupVersionKind(), contentOf(mp.Spec.Template, mp.Spec.MinReadySeconds))
+}
+
+func ofWorkers(object metav1.Object, gvk schema.GroupVersionKind, template Content) Object {
 	return Object{
-		Layout:   capi.WorkersLayout(mp.GroupVersionKind().Version),
-		Top:      Content{Labels: mp.Labels, Annotations: mp.Annotations},
+		Layout:   capi.WorkersLayout(gvk.Version),
+		Top:      Content{Labels: object.GetLabels(), Annotations: object.GetAnnotations()},
 		Template: &template,
 	}
 }

@@ -2,6 +2,8 @@
 
 package inherit
 
+import "slices"
+
 // Outcome says what is to become of an object.
 type Outcome int
 
@@ -25,6 +27,9 @@ type Decision struct {
 	Reason Reason
 	// Desired is what the object should have by the rules, where the outcome is NoOwner or Inherits.
 	Desired Object
+	// TaintsRefused says that Cluster API refuses every write of an object that still has taints in its spec. Of Heirloom's none
+	// stay then, not even without an owner.
+	TaintsRefused bool
 	// Problems says what may not reach the object, and why.
 	Problems error
 }
@@ -37,4 +42,20 @@ func Skip(why Reason) Decision {
 // Untouched reports whether the object stays as it is, because it is skipped or its owner is not known.
 func (d Decision) Untouched() bool {
 	return d.Outcome == Skipped || d.Outcome == OwnerNotFound
+}
+
+// Keeps reports whether an entry that is Heirloom's, and not desired, stays in the object. That is what an owner brought, while
+// none is known. What the object told cluster-autoscaler of itself goes.
+func (d Decision) Keeps(e Entry) bool {
+	return d.Outcome == NoOwner && !capacity(e) && (!d.TaintsRefused || e.What != taintKey)
+}
+
+// FromOwner reports whether Heirloom can have brought an entry only because an owner declares it. A Machine may declare its
+// taints itself, by annotation.
+func (e Entry) FromOwner() bool {
+	return !capacity(e) && (!e.Own || e.What != taintKey)
+}
+
+func capacity(e Entry) bool {
+	return slices.Contains(CapacityAnnotations(), e.Name)
 }

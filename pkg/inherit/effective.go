@@ -60,9 +60,9 @@ func (p Policy) EffectiveMachine(template *Template, m *capi.Machine) *capi.Mach
 		return m
 	}
 	effective := m.DeepCopy()
-	inherited, _ := p.MachineFrom(template, m) // as above
+	inherited, _ := p.fromTemplate(template, m) // as above
 	has := OfMachine(m)
-	after := overlay(has.Top, has.admits(inherited).Top)
+	after := overlay(has.Top, has.admits(Object{Top: inherited}).Top)
 	effective.Labels, effective.Annotations, effective.Spec.Taints = after.Labels, after.Annotations, after.Taints
 	return effective
 }
@@ -75,7 +75,7 @@ func inheriting(template capi.MachineTemplate, has, inherited Object) capi.Machi
 
 // admits returns what of inherited can reach the object, all of which stays.
 func (o Object) admits(inherited Object) Object {
-	admissible, _ := Admissible(o, inherited, func() Object { return o }) // as above
+	admissible, _ := Admissible(o, inherited, func() Object { return o }, nil) // as above
 	return admissible
 }
 

@@ -47,7 +47,7 @@ func TestFields(t *testing.T) {
 			Expect(set.Top.Fields).To(Equal(inherit.Fields{}), "a MachineSet has them in its template only")
 			Expect(set.Template.Fields).To(Equal(tc.want))
 
-			m, err := inherit.Policy{}.Machine(ms, &capi.Machine{})
+			m, err := inherit.Policy{}.MachineFrom(inherit.TemplateOfMachineSet(ms), &capi.Machine{})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(m.Top.Fields).To(Equal(tc.want))
 

@@ -158,7 +158,7 @@ func describeContent(c *inherit.Content) []string {
 		return nil
 	}
 	lines := slices.Concat(describeMap("label", c.Labels), describeMap("annotation", c.Annotations))
-	for _, t := range taint.Merge(c.Taints, c.AnnotatedTaints) {
+	for _, t := range taint.Merge(c.Taints, nil) {
 		lines = append(lines, fmt.Sprintf("taint %s=%s:%s@%s", t.Key, t.Value, t.Effect, t.Propagation))
 	}
 	return lines

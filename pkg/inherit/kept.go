@@ -54,9 +54,10 @@ func Removed(current, result NodeState) []NodeKey {
 // Lost names what the Node has had, as its tracking annotations say, and lacks, although it still inherits it: what
 // somebody took away. What only has another value may be what an owner declared before, and does not count.
 func Lost(current, result NodeState) []NodeKey {
+	list := func(name string) []string { return splitKeys(current.Annotations[name]) }
 	recorded := map[string]sets.Set[string]{
-		labelKey:      tracked(current, clusterv1.LabelsFromMachineAnnotation, LabelsFromMachineAnnotation),
-		annotationKey: tracked(current, clusterv1.AnnotationsFromMachineAnnotation, AnnotationsFromMachineAnnotation),
+		labelKey:      sets.New(list(clusterv1.LabelsFromMachineAnnotation)...).Insert(list(LabelsFromMachineAnnotation)...),
+		annotationKey: sets.New(list(clusterv1.AnnotationsFromMachineAnnotation)...).Insert(list(AnnotationsFromMachineAnnotation)...),
 		taintKey:      sets.New[string](),
 	}
 	for _, t := range recordedTaints(current.Annotations) {
@@ -112,15 +113,6 @@ func brought(without, with NodeState, counts func(what, key, value string) bool)
 	}
 	for _, t := range with.Taints {
 		add(taintKey, taint.IDOf(t).String(), t.Value, taint.Format(t))
-	}
-	return keys
-}
-
-// tracked returns the keys that these annotations list.
-func tracked(node NodeState, names ...string) sets.Set[string] {
-	keys := sets.New[string]()
-	for _, name := range names {
-		keys.Insert(splitKeys(node.Annotations[name])...)
 	}
 	return keys
 }

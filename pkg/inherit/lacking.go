@@ -28,10 +28,9 @@ func (s NodeSource) Unprotected(node NodeState) []taint.ID {
 // Unlabelled reports whether the Node lacks a label that it inherits and that its kubelet may not set itself.
 func (p Policy) Unlabelled(from NodeSource, node NodeState) bool {
 	for key, value := range from.Labels {
-		if restricted(key) && (nodeLabel(key) || p.additionalLabel(key)) {
-			if now, ok := node.Labels[key]; !ok || now != value {
-				return true
-			}
+		now, ok := node.Labels[key]
+		if (!ok || now != value) && restricted(key) && (nodeLabel(key) || p.additionalLabel(key)) {
+			return true
 		}
 	}
 	return false

@@ -4,7 +4,6 @@ package inherit
 
 import (
 	"errors"
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -14,35 +13,37 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// Machine is rule 8: what a Machine inherits from the template of its MachineSet, which is nil for a Machine that has
-// none.
-func (p Policy) Machine(ms *capi.MachineSet, m *capi.Machine) (Object, error) {
-	if ms == nil {
-		return p.MachineFrom(nil, m)
-	}
-	return p.MachineFrom(TemplateOfMachineSet(ms), m)
-}
-
 // MachineFrom is rules 4, 8 and 9: what a Machine inherits from its owner's template, which is nil for a Machine that has
 // no owner. Labels that the owner selects by are not touched.
 //
 // Where Cluster API propagates taints itself, those that the Machine carries as annotations become typed as well, so
 // that both see one truth (docs/design.md §3). The error lists taints that had to be left out; the rest is inherited.
 func (p Policy) MachineFrom(template *Template, m *capi.Machine) (Object, error) {
-	var inherited Content
-	if template != nil {
-		inherited = Content{
-			Labels:      withoutSelected(inheritable(template.Labels), template.Selector),
-			Annotations: inheritable(template.Annotations),
-			Taints:      p.typed(template.Taints),
-			Fields:      template.Fields,
-		}
-	}
-	typed, typedErr := taint.Usable(roleOf(m), inherited.Taints)
+	inherited, typedErr := p.fromTemplate(template, m)
 	annotated, annotatedErr := p.annotated(inherited, m)
-	inherited.Taints, inherited.AnnotatedTaints = typed, annotated
-	object := Object{Top: inherited, Orphan: template == nil, TaintsRefused: p.ClusterAPITaints == PropagationDisabled}
-	return object, errors.Join(typedErr, annotatedErr)
+	inherited.Claims = make(map[string]Claim, len(annotated))
+	for _, t := range annotated {
+		inherited.Claims[taint.MachineID(t).String()] = Default
+	}
+	for _, t := range inherited.Taints {
+		delete(inherited.Claims, taint.MachineID(t).String())
+	}
+	inherited.Taints = taint.Merge(inherited.Taints, annotated)
+	return Object{Top: inherited}, errors.Join(typedErr, annotatedErr)
+}
+
+// fromTemplate returns what the template declares for the Machine.
+func (p Policy) fromTemplate(template *Template, m *capi.Machine) (Content, error) {
+	if template == nil {
+		return Content{}, nil
+	}
+	taints, err := taint.Usable(roleOf(m), p.typed(template.Taints))
+	return Content{
+		Labels:      withoutSelected(inheritable(template.Labels), template.Selector),
+		Annotations: inheritable(template.Annotations),
+		Taints:      taints,
+		Fields:      template.Fields,
+	}, err
 }
 
 // SkipMachine decides about a Machine that is not to inherit for now, or whose owner is not known, and leaves it as it is. But when
@@ -50,7 +51,7 @@ func (p Policy) MachineFrom(template *Template, m *capi.Machine) (Object, error)
 // takes the last finalizer away and those of clusterctl move. What we have made typed must not hold anybody up there, so it goes.
 func (p Policy) SkipMachine(m *capi.Machine, d Decision) Decision {
 	if p.ClusterAPITaints == PropagationDisabled && len(m.Spec.Taints) > 0 && !p.notOurs(m) {
-		d.Outcome, d.Desired = NoOwner, Object{Orphan: true, TaintsRefused: true}
+		d.Outcome, d.TaintsRefused = NoOwner, true
 	}
 	return d
 }
@@ -61,10 +62,7 @@ func (p Policy) annotated(inherited Content, m *capi.Machine) ([]clusterv1.Machi
 	if p.ClusterAPITaints == PropagationDisabled {
 		return nil, nil
 	}
-	annotations := map[string]string{}
-	maps.Copy(annotations, m.Annotations)
-	maps.Copy(annotations, inherited.Annotations)
-	declared, parseErr := taint.FromAnnotations(annotations)
+	declared, parseErr := taint.FromAnnotations(mergeMaps(m.Annotations, inherited.Annotations))
 	usable, err := taint.Usable(roleOf(m), declared)
 	if p.ClusterAPITaints == PropagationUnknown {
 		carried := sets.New(m.Spec.Taints...)

@@ -62,7 +62,7 @@ func TestMachine(t *testing.T) {
 			}
 			msBefore, mBefore := ms.DeepCopy(), m.DeepCopy()
 
-			got, err := inherit.Policy{ClusterAPITaints: tc.taints}.Machine(ms, m)
+			got, err := inherit.Policy{ClusterAPITaints: tc.taints}.MachineFrom(inherit.TemplateOfMachineSet(ms), m)
 
 			expectProblem(t, err, tc.problem)
 			Expect(describeContent(&got.Top)).To(Equal(tc.want.want()))
@@ -74,13 +74,13 @@ func TestMachine(t *testing.T) {
 }
 
 // docs/design.md §3: on the same key and effect the typed field wins. Here somebody set the Machine's own typed field, so the
-// annotated taint is handed on apart; package ownership lets the child's own win over it.
+// annotated taint is handed on as Default; package ownership lets the child's own win over it.
 func TestAMachinesOwnTypedTaintWinsOverItsAnnotation(t *testing.T) {
 	m := content{taints: "gpu=typed:NoSchedule", annotations: "taints.heirloom.dev/always=gpu=annotated:NoSchedule"}.machine()
-	got, err := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}.Machine(nil, m)
+	got, err := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}.MachineFrom(nil, m)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	NewWithT(t).Expect(got.Top.Taints).To(BeEmpty())
-	NewWithT(t).Expect(got.Top.AnnotatedTaints).To(HaveLen(1))
+	NewWithT(t).Expect(got.Top.Taints).To(HaveLen(1))
+	NewWithT(t).Expect(got.Top.Claims).To(Equal(map[string]inherit.Claim{"gpu:NoSchedule": inherit.Default}))
 }
 
 func TestContentOf(t *testing.T) {
@@ -126,7 +126,7 @@ func TestTaintsThatEvictBecomeTypedInNewMachinesOnly(t *testing.T) {
 			}
 			m := content{annotations: tc.annotations, taints: tc.typed}.machine()
 			m.Status.NodeRef.Name, m.Spec.ProviderID = tc.nodeRef, tc.providerID
-			got, err := policy.Machine(nil, m)
+			got, err := policy.MachineFrom(nil, m)
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
 			NewWithT(t).Expect(describeContent(&got.Top)).To(Equal(content{taints: tc.want}.want()))
 		})

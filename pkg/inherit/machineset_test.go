@@ -104,7 +104,7 @@ func TestNeverInherited(t *testing.T) {
 			Expect(describeContent(&set.Top)).To(Equal(content{labels: "ok=1", annotations: "ok=1"}.want()), "rules 5 and 6, metadata")
 			Expect(describeContent(set.Template)).To(Equal(content{labels: "ok=1", annotations: "ok=1"}.want()), "rule 6, template")
 
-			m, err := inherit.Policy{}.Machine(ms, &capi.Machine{})
+			m, err := inherit.Policy{}.MachineFrom(inherit.TemplateOfMachineSet(ms), &capi.Machine{})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(describeContent(&m.Top)).To(Equal(content{labels: "ok=1", annotations: "ok=1"}.want()), "rule 8")
 

@@ -106,7 +106,7 @@ func (n nodeSync) metadata() (result NodeState, err error) {
 		rules:    current.Annotations[clusterv1.LabelsFromMachineAnnotation],
 		operator: current.Annotations[LabelsFromMachineAnnotation],
 	}
-	noLabels, labelsErr := invalidLabels(from.Labels, labels.brings)
+	noLabels, labelsErr := notOfNode(labelKey, from.Labels, labels.brings)
 	labels.withhold = func(key string) bool { return noLabels.Has(key) || n.writer == Kubelet && restricted(key) }
 	annotations := mapSync{
 		current: current.Annotations, declared: from.Annotations, vouches: anything,
@@ -114,7 +114,7 @@ func (n nodeSync) metadata() (result NodeState, err error) {
 		rules:    current.Annotations[clusterv1.AnnotationsFromMachineAnnotation],
 		operator: current.Annotations[AnnotationsFromMachineAnnotation],
 	}
-	noAnnotations, annotationsErr := invalidAnnotations(from.Annotations, annotations.brings)
+	noAnnotations, annotationsErr := notOfNode(annotationKey, from.Annotations, annotations.brings)
 	annotations.withhold = noAnnotations.Has
 
 	var labelKeys, extraLabels, annotationKeys, extraAnnotations string

@@ -127,7 +127,7 @@ func TestTenThousandKeys(t *testing.T) {
 	}
 	ms.Spec.Template.Labels, ms.Spec.Template.Annotations = m.Labels, m.Annotations
 
-	inherited, err := inherit.Policy{}.Machine(ms, &capi.Machine{})
+	inherited, err := inherit.Policy{}.MachineFrom(inherit.TemplateOfMachineSet(ms), &capi.Machine{})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(inherited.Top.Labels).To(HaveLen(10_000))
 	Expect(inherited.Top.Annotations).To(HaveLen(10_000))

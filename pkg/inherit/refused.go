@@ -17,41 +17,36 @@ import (
 // An API server refuses a Node for one invalid label: a kubelet could never register it, and nobody change it. A Machine's
 // own metadata has been checked, that of a template perhaps never.
 
-// invalidLabels returns those keys of labels that reach a Node and that no Node can carry.
-func invalidLabels(labels map[string]string, reaches func(key string) bool) (sets.Set[string], error) {
-	return invalid(labelKey, labels, reaches, labelProblems)
-}
-
-// invalidAnnotations is the same for annotations, whose values may be anything.
-func invalidAnnotations(annotations map[string]string, reaches func(key string) bool) (sets.Set[string], error) {
-	return invalid(annotationKey, annotations, reaches, annotationProblems)
-}
-
-func labelProblems(key, value string) []string {
+// refused says what is wrong with a label or an annotation. The value of an annotation may be anything.
+func refused(what, key, value string) []string {
+	if what == annotationKey {
+		return validation.IsQualifiedName(strings.ToLower(key))
+	}
 	return slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(value))
 }
 
-func annotationProblems(key, _ string) []string {
-	return validation.IsQualifiedName(strings.ToLower(key))
-}
-
-func invalid(
-	what string, m map[string]string, reaches func(key string) bool, problems func(key, value string) []string,
-) (sets.Set[string], error) {
-	found := sets.New[string]()
-	var told taint.Problems
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		if !reaches(key) {
-			continue
-		}
-		if wrong := problems(key, m[key]); len(wrong) > 0 {
-			found.Insert(key)
-			told.Add(&Problem{
-				Entry: Entry{What: what, Name: key, Own: true}, Value: m[key], Reason: "no Node can carry it: " + strings.Join(wrong, "; "),
-			})
+// invalid returns the keys of labels or annotations that count and that an API server would refuse, sorted.
+func invalid(what string, m map[string]string, counts func(key string) bool) []string {
+	var wrong []string
+	for key, value := range m {
+		if counts(key) && len(refused(what, key, value)) > 0 {
+			wrong = append(wrong, key)
 		}
 	}
-	return found, told.Err()
+	slices.Sort(wrong)
+	return wrong
+}
+
+// notOfNode returns those keys of labels or annotations that reach a Node and that no Node can carry.
+func notOfNode(what string, m map[string]string, reaches func(key string) bool) (sets.Set[string], error) {
+	wrong := invalid(what, m, reaches)
+	var told taint.Problems
+	for _, key := range wrong {
+		told.Add(&Problem{
+			Entry: Entry{What: what, Name: key, Own: true}, Value: m[key], Reason: "no Node can carry it: " + strings.Join(refused(what, key, m[key]), "; "),
+		})
+	}
+	return sets.New(wrong...), told.Err()
 }
 
 // tooLarge returns an error if there are more bytes of annotations than an API server accepts. It takes more to record a

@@ -31,12 +31,7 @@ func Release(current NodeState, keepValues bool) NodeState {
 	if has(listed, UninitializedAnnotation) {
 		result.Taints = taint.Remove(result.Taints, taint.IDOf(clusterv1.NodeUninitializedTaint))
 	}
-	for _, key := range []string{
-		LabelsFromMachineAnnotation, AnnotationsFromMachineAnnotation, TaintsFromMachineAnnotation, UninitializedAnnotation, RecordAnnotation,
-		MatchedByAddressAnnotation,
-	} {
-		delete(result.Annotations, key)
-	}
+	maps.DeleteFunc(result.Annotations, func(key, _ string) bool { return tracks(key) && domain(key) == "heirloom.dev" })
 	delete(result.Labels, RecordLabel)
 	delete(result.Labels, InitializationLabel)
 	if list, ok := listed[clusterv1.TaintsFromMachineAnnotation]; ok {

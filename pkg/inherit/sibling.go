@@ -15,7 +15,7 @@ import (
 // provider's. Labels that the owner selects Machines by are not touched.
 func (Policy) Sibling(template *Template) Object {
 	if template == nil {
-		return Object{Orphan: true}
+		return Object{}
 	}
 	return Object{Top: Content{
 		Labels:      withoutSelected(inheritable(template.Labels), template.Selector),

@@ -42,7 +42,6 @@ func TestSibling(t *testing.T) {
 			Expect(describeContent(&got.Top)).To(Equal(tc.want.want()))
 			Expect(got.Top.Fields).To(Equal(inherit.Fields{}))
 			Expect(got.Template).To(BeNil())
-			Expect(got.Orphan).To(BeFalse())
 			Expect(ms).To(Equal(before), "the input is not mutated")
 		})
 	}
@@ -58,9 +57,9 @@ func TestSiblingNeverInherits(t *testing.T) {
 	}
 }
 
-// A sibling of a Machine without an owner keeps what an owner brought before.
+// A sibling of a Machine without an owner inherits nothing. What it has from an owner it keeps: see TestKeeps.
 func TestSiblingOfAnOrphan(t *testing.T) {
-	NewWithT(t).Expect(inherit.Policy{}.Sibling(nil)).To(Equal(inherit.Object{Orphan: true}))
+	NewWithT(t).Expect(inherit.Policy{}.Sibling(nil)).To(Equal(inherit.Object{}))
 }
 
 func TestOfSibling(t *testing.T) {

@@ -19,8 +19,11 @@ type Template struct {
 	Selector metav1.LabelSelector
 }
 
-// TemplateOfMachineSet returns the template of rule 8.
+// TemplateOfMachineSet returns the template of rule 8; nil where there is no MachineSet.
 func TemplateOfMachineSet(ms *capi.MachineSet) *Template {
+	if ms == nil {
+		return nil
+	}
 	return &Template{Content: contentOf(ms.Spec.Template, ms.Spec.MinReadySeconds), Selector: ms.Spec.Selector}
 }
 

@@ -46,7 +46,6 @@ func TestControlPlane(t *testing.T) {
 			got, err := inherit.Policy{}.MachineFrom(inherit.TemplateOfControlPlane(tc.owner), content{}.controller())
 			Expect(err).NotTo(HaveOccurred())
 			Expect(describeContent(&got.Top)).To(Equal(tc.want.want()))
-			Expect(got.Orphan).To(BeFalse())
 		})
 	}
 }
@@ -55,7 +54,7 @@ func TestControlPlane(t *testing.T) {
 func TestLabelsThatTheMachineSetSetsAreNotTouched(t *testing.T) {
 	template := content{labels: "cluster.x-k8s.io/cluster-name=other,cluster.x-k8s.io/set-name=other,cluster.x-k8s.io/deployment-name=other,team=a"}
 	ms := &capi.MachineSet{Spec: capi.MachineSetSpec{Selector: selector("pool=x", ""), Template: template.template()}}
-	got, err := inherit.Policy{}.Machine(ms, content{}.machine())
+	got, err := inherit.Policy{}.MachineFrom(inherit.TemplateOfMachineSet(ms), content{}.machine())
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	NewWithT(t).Expect(describeContent(&got.Top)).To(Equal(content{labels: "team=a"}.want()))
 }

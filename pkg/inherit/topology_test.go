@@ -89,7 +89,6 @@ func TestTopologyMetadata(t *testing.T) {
 				Expect(err).NotTo(HaveOccurred())
 				Expect(describeContent(&got.Top)).To(Equal(tc.want.want()))
 				Expect(describeContent(got.Template)).To(Equal(tc.want.want()))
-				Expect(got.Orphan).To(BeFalse())
 				expectUnchanged()
 			})
 		}

@@ -85,10 +85,11 @@ func TestCapacity(t *testing.T) {
 				source := found.Sources(t.Context()).Of(inherit.Entry{What: "annotation", Name: inherit.CapacityLabelsAnnotation, Own: true})
 				Expect(source.String()).To(ContainSubstring(tc.declarer))
 				if !tc.tells {
-					Expect(found.Desired.Top.Yielding).To(BeEmpty())
+					Expect(found.Desired.Top.Annotations).To(BeEmpty())
 					return
 				}
-				Expect(found.Desired.Top.Yielding).To(Equal(map[string]string{inherit.CapacityLabelsAnnotation: "node.cluster.x-k8s.io/a=1"}))
+				Expect(found.Desired.Top.Annotations).To(Equal(map[string]string{inherit.CapacityLabelsAnnotation: "node.cluster.x-k8s.io/a=1"}))
+				Expect(found.Desired.Top.Claims).To(Equal(map[string]inherit.Claim{inherit.CapacityLabelsAnnotation: inherit.Yielding}))
 			})
 		}
 	}
@@ -107,8 +108,12 @@ func TestCapacityInATopology(t *testing.T) {
 		found, err := scaled[kind](t.Context(), &Chain{Reader: holds(t, cluster, clusterClass())}, ofTopology)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(found.Outcome).To(Equal(inherit.Inherits))
-		Expect(found.Desired.Top.Yielding).To(Equal(map[string]string{
+		Expect(found.Desired.Top.Annotations).To(Equal(map[string]string{
 			inherit.CapacityLabelsAnnotation: "node.cluster.x-k8s.io/a=1,node.cluster.x-k8s.io/b=2", inherit.CapacityTaintsAnnotation: "gpu:NoSchedule",
+			clusterv1.AutoscalerMaxSizeAnnotation: "3",
+		}), kind)
+		Expect(found.Desired.Top.Claims).To(Equal(map[string]inherit.Claim{
+			inherit.CapacityLabelsAnnotation: inherit.Yielding, inherit.CapacityTaintsAnnotation: inherit.Yielding,
 		}), kind)
 	}
 }
@@ -125,7 +130,7 @@ func TestCapacityOfAMachineDeploymentsSets(t *testing.T) {
 	found, err := MachineSets().Evaluate(t.Context(), chain, ms, inherit.Policy{})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(found.Desired.Top.Annotations).To(HaveKeyWithValue(inherit.CapacityLabelsAnnotation, "of=md"))
-	Expect(found.Desired.Top.Yielding).To(BeEmpty())
+	Expect(found.Desired.Top.Claims).To(BeEmpty())
 
 	label(clusterv1.MachineDeploymentNameLabel, "md")(ms)
 	ms.OwnerReferences = nil

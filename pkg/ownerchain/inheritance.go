@@ -80,6 +80,7 @@ func (c *Chain) evaluateMachine(ctx context.Context, m *capi.Machine, _ *capi.Cl
 	}
 	desired, problems := policy.MachineFrom(owner.Template, m)
 	decided := inherits(desired, problems, func(ctx context.Context) inherit.Sources { return c.forSources().machineSources(ctx, m, owner) })
+	decided.TaintsRefused = policy.ClusterAPITaints == inherit.PropagationDisabled
 	return decided.from(owner), nil
 }
 
@@ -100,8 +101,8 @@ func (d Decision) from(owner MachineOwner) Decision {
 
 // standsAlone applies rule 14 to an object that has no owner. What an owner propagated to it before stays.
 func standsAlone(current inherit.Object, sources func(context.Context) inherit.Sources, policy inherit.Policy) Decision {
-	decided := inherits(inherit.Object{Orphan: true}, nil, sources).withCapacity(current, policy)
-	if len(decided.Desired.Top.Yielding) == 0 && !inherit.TellsCapacity(current) {
+	decided := inherits(inherit.Object{}, nil, sources).withCapacity(current, policy)
+	if len(decided.Desired.Top.Annotations) == 0 && !inherit.TellsCapacity(current) {
 		return skip(inherit.NothingDeclares)
 	}
 	decided.Outcome = inherit.NoOwner
@@ -111,7 +112,7 @@ func standsAlone(current inherit.Object, sources func(context.Context) inherit.S
 // withCapacity adds what the object tells cluster-autoscaler, once it has inherited the rest (rule 14).
 func (d Decision) withCapacity(current inherit.Object, policy inherit.Policy) Decision {
 	capacity, problems := policy.Capacity(current, d.Desired)
-	d.Desired.Top.Yielding, d.Problems = capacity, errors.Join(d.Problems, problems)
+	d.Desired.Top, d.Problems = d.Desired.Top.WithYielding(capacity), errors.Join(d.Problems, problems)
 	return d
 }
 

@@ -85,5 +85,5 @@ func TestAMachineWhoseOwnersKindIsNotListedGivesRefusedTaintsUp(t *testing.T) {
 	Expect(providers.OnlyNotListed(err)).To(BeTrue())
 
 	m.Spec.Taints = []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}
-	Expect(Machines().Evaluate(t.Context(), &chain, m, policy)).To(HaveField("Desired.TaintsRefused", true))
+	Expect(Machines().Evaluate(t.Context(), &chain, m, policy)).To(HaveField("TaintsRefused", true))
 }

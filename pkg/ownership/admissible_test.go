@@ -43,8 +43,11 @@ func TestPlansAreAdmissible(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			desired := inherit.Object{Top: tc.desired.content(), Orphan: tc.orphan}
-			plan := newPlan(t, tc.current.top(), desired, tc.fields)
+			decided := fromOwner(inherit.Object{Top: tc.desired.content()})
+			if tc.orphan {
+				decided.Outcome = inherit.NoOwner
+			}
+			plan := planOf(t, tc.current.top(), decided, tc.fields)
 			var changes []string
 			for _, change := range plan.Changes() {
 				changes = append(changes, change.String())
@@ -64,7 +67,7 @@ func TestRoomThatIsNotKnown(t *testing.T) {
 	large := strings.Repeat("x", 200<<10)
 	broken := theirs("{'k:rubbish': {}}")
 	_, err := ownership.New(child(entries(broken, ours("{'f:metadata': {'f:annotations': {'f:old': {}}}}"))),
-		content{annotations: "old=" + large}.top(), content{annotations: "b=" + large}.top())
+		content{annotations: "old=" + large}.top(), fromOwner(content{annotations: "b=" + large}.top()), nil)
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring(`metadata.managedFields of manager "capi-machineset"`)))
 }
 
@@ -75,21 +78,21 @@ func TestAnUpdateDoesNotPushOut(t *testing.T) {
 	for i := range 64 {
 		many = append(many, fmt.Sprintf("taint-%02d:NoSchedule", i))
 	}
-	filled, inherits := content{taints: strings.Join(many, ",")}, content{taints: "zone:NoSchedule"}
+	filled, zone := content{taints: strings.Join(many, ",")}, content{taints: "zone:NoSchedule"}
 	for _, tc := range []struct {
 		old     content
 		leftOut bool
 	}{
-		{old: inherits},
+		{old: zone},
 		{old: content{}},
 		{old: filled, leftOut: true},
 	} {
-		plan, err := ownership.NewUpdate(child(nil), filled.top(), inherits.top(), func() (inherit.Object, error) { return tc.old.top(), nil })
+		plan, err := ownership.New(child(nil), filled.top(), fromOwner(zone.top()), func() (inherit.Object, error) { return tc.old.top(), nil })
 		Expect(err).NotTo(HaveOccurred())
 		Expect(plan.LeftOut() != nil).To(Equal(tc.leftOut))
 		Expect(len(plan.Changes())).To(Equal(map[bool]int{false: 1, true: 0}[tc.leftOut]))
 	}
-	plan, err := ownership.NewUpdate(child(nil), filled.top(), inherits.top(), func() (inherit.Object, error) { return inherit.Object{}, errors.New("unreadable") })
+	plan, err := ownership.New(child(nil), filled.top(), fromOwner(zone.top()), func() (inherit.Object, error) { return inherit.Object{}, errors.New("unreadable") })
 	Expect(err).NotTo(HaveOccurred())
 	Expect(plan.LeftOut()).To(HaveOccurred(), "without the old object nobody knows who was first")
 }

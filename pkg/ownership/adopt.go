@@ -24,7 +24,7 @@ const beforeFirstApply = "before-first-apply"
 // Whoever applies the same keys owns them too, now and later; only what belongs to the create is taken. Taints of ours do
 // not keep it from being a copy: a restored Machine gets those that it declares by annotation before it is adopted.
 func (p *Plan) adopt(all []place) {
-	if hadOwner(all, p.managed.ours) {
+	if p.hadOwner(all) {
 		return
 	}
 	created, known := p.managed.ofCreate()
@@ -37,16 +37,13 @@ func (p *Plan) adopt(all []place) {
 		for _, want := range at.desired {
 			e, present := has[want.name]
 			same := present && want.equal(e) && (p.managed.lost() || created.Has(at.pathTo(e)))
-			if !same && want.weak {
+			if !same && want.claim != inherit.Owned {
 				continue
 			}
 			if !same {
 				return
 			}
-			adopted = append(adopted, at.pathTo(e))
-			for leaf := range e.leaves {
-				adopted = append(adopted, at.leafPath(e, leaf))
-			}
+			adopted = append(adopted, at.pathsOf(e)...)
 		}
 	}
 	p.adopted = setOf(adopted)
@@ -65,30 +62,19 @@ func (p *Plan) GivesUp() bool {
 
 // NewRemoval computes a plan that only gives up, and adopts, what New's does: nothing is added and no value changes. Whoever
 // patches an object owns as Update what the patch adds or changes, so those are left to an apply.
-func NewRemoval(child metav1.Object, current, desired inherit.Object) (*Plan, error) {
-	return newPlan(child, current, desired, nil, func(at place) []entry {
+func NewRemoval(child metav1.Object, current inherit.Object, decided inherit.Decision) (*Plan, error) {
+	return newPlan(child, current, decided, nil, func(at place) []entry {
 		has := byName(at.current)
 		var kept []entry
 		for _, want := range at.desired {
 			if e, ok := has[want.name]; ok {
-				e = e.without(want)
-				e.yields = want.yields
+				e.claim, e.leaves = want.claim, maps.Clone(e.leaves)
+				maps.DeleteFunc(e.leaves, func(leaf string, _ any) bool { _, wanted := want.leaves[leaf]; return !wanted })
 				kept = append(kept, e)
 			}
 		}
 		return kept
 	})
-}
-
-// without returns an entry as it is, apart from the fields that another one lacks.
-func (e entry) without(other entry) entry {
-	if e.leaves == nil {
-		return e
-	}
-	leaves := maps.Clone(e.leaves)
-	maps.DeleteFunc(leaves, func(leaf string, _ any) bool { _, ok := other.leaves[leaf]; return !ok })
-	e.leaves = leaves
-	return e
 }
 
 // ofCreate returns what belongs to the create of the object. It is not known where managed fields cannot be read, or where
@@ -133,13 +119,13 @@ func (p *Plan) withoutAdopted(entry metav1.ManagedFieldsEntry, set *fieldpath.Se
 }
 
 // Trimmed returns as much of an object's managed fields as a plan needs to tell what is ours, what yields, and what might be
-// adopted. Whether it is, only all of them can tell.
-func Trimmed(entries []metav1.ManagedFieldsEntry, created time.Time) []metav1.ManagedFieldsEntry {
+// adopted. Whether it is, only all of them can tell. yielding are the annotations that need no owner and yield.
+func Trimmed(entries []metav1.ManagedFieldsEntry, created time.Time, yielding []string) []metav1.ManagedFieldsEntry {
 	i := slices.IndexFunc(entries, IsOurs)
-	adoptable := i < 0 || ofNoOwner(entries[i])
+	adoptable := i < 0 || ofNoOwner(entries[i], yielding)
 	var kept []metav1.ManagedFieldsEntry
 	for j, entry := range entries {
-		if j == i || i >= 0 && mayYield(entry) || adoptable && OfCreate(entry, created) {
+		if j == i || i >= 0 && names(entry, yielding) || adoptable && OfCreate(entry, created) {
 			kept = append(kept, entry)
 		}
 	}
@@ -149,21 +135,21 @@ func Trimmed(entries []metav1.ManagedFieldsEntry, created time.Time) []metav1.Ma
 	return kept
 }
 
-// mayYield reports whether an entry is of a field to which one of ours yields.
-func mayYield(entry metav1.ManagedFieldsEntry) bool {
-	return entry.FieldsV1 != nil && slices.ContainsFunc(inherit.CapacityAnnotations(), func(name string) bool {
+// names reports whether an entry may have one of these fields.
+func names(entry metav1.ManagedFieldsEntry, fields []string) bool {
+	return entry.FieldsV1 != nil && slices.ContainsFunc(fields, func(name string) bool {
 		return strings.Contains(entry.FieldsV1.GetRawString(), `"f:`+name+`"`)
 	})
 }
 
-// ofNoOwner reports whether an entry has nothing that comes from an owner: only taints, and what cluster-autoscaler is told.
-func ofNoOwner(managed metav1.ManagedFieldsEntry) bool {
+// ofNoOwner reports whether an entry has nothing that must come from an owner: only taints, and what yields.
+func ofNoOwner(managed metav1.ManagedFieldsEntry, yielding []string) bool {
 	set, err := fieldsOf(managed)
 	only := err == nil
 	if only {
 		set.Iterate(func(path fieldpath.Path) {
 			only = only && slices.ContainsFunc(path, func(e fieldpath.PathElement) bool {
-				return e.FieldName != nil && (*e.FieldName == "taints" || entry{name: *e.FieldName}.ofNoOwner())
+				return e.FieldName != nil && (*e.FieldName == "taints" || slices.Contains(yielding, *e.FieldName))
 			})
 		})
 	}

@@ -57,7 +57,7 @@ func TestAdoption(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			plan, err := ownership.New(tc.object, tc.current.top(), tc.desired.top())
+			plan, err := ownership.New(tc.object, tc.current.top(), fromOwner(tc.desired.top()), nil)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(plan.Adopts()).To(Equal(tc.adopts))
 			Expect(tc.adopts && len(plan.Changes()) > 0).To(BeFalse(), "an adoption changes no content")
@@ -72,7 +72,7 @@ func TestWhatIsAdoptedCanBeRemoved(t *testing.T) {
 	object := created(time.Hour, theirs(labelB), restored)
 	raw := document(t, "{metadata: {labels: {a: '1', b: '2'}}}", object.ManagedFields)
 
-	plan, err := ownership.New(object, content{labels: "a=1,b=2"}.top(), content{labels: "a=1,b=2"}.top())
+	plan, err := ownership.New(object, content{labels: "a=1,b=2"}.top(), fromOwner(content{labels: "a=1,b=2"}.top()), nil)
 	Expect(err).NotTo(HaveOccurred())
 	there := patched(t, plan, raw)
 	Expect(withoutManagedFields(t, there)).To(MatchYAML("{metadata: {labels: {a: '1', b: '2'}}}"))
@@ -80,7 +80,7 @@ func TestWhatIsAdoptedCanBeRemoved(t *testing.T) {
 	Expect(object.ManagedFields).To(ConsistOf(HaveField("Manager", "capi-machineset"), HaveField("Manager", "heirloom")),
 		"nothing is left of the create's entry")
 
-	plan, err = ownership.New(object, content{labels: "a=1,b=2"}.top(), content{}.top())
+	plan, err = ownership.New(object, content{labels: "a=1,b=2"}.top(), fromOwner(content{}.top()), nil)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(withoutManagedFields(t, patched(t, plan, there))).To(MatchYAML("{metadata: {labels: {b: '2'}}}"))
 }
@@ -91,12 +91,12 @@ func TestTaintsOfAnOrphanDoNotPreventAdoption(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	restored := managed("velero", metav1.ManagedFieldsOperationUpdate, labelsAB)
 	object := created(time.Hour, ours(gpu), restored)
-	object.ManagedFields = ownership.Trimmed(object.ManagedFields, object.CreationTimestamp.Time)
+	object.ManagedFields = trimmed(object.ManagedFields, object.CreationTimestamp.Time)
 	has, wants := content{labels: "a=1,b=2", taints: "gpu:NoSchedule"}.top(), content{labels: "a=1,b=2"}.top()
-	wants.Top.AnnotatedTaints = declared("gpu:NoSchedule")
+	annotate(&wants.Top, declared("gpu:NoSchedule"))
 	raw := document(t, "{metadata: {labels: {a: '1', b: '2'}}, spec: {taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}}", object.ManagedFields)
 
-	plan, err := ownership.New(object, has, wants)
+	plan, err := ownership.New(object, has, fromOwner(wants), nil)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(plan.Adopts()).To(BeTrue())
 	Expect(plan.Changes()).To(BeEmpty())
@@ -104,7 +104,7 @@ func TestTaintsOfAnOrphanDoNotPreventAdoption(t *testing.T) {
 	Expect(object.ManagedFields).To(ConsistOf(HaveField("Manager", "heirloom")))
 
 	wants.Top.Labels = nil
-	plan, err = ownership.New(object, has, wants)
+	plan, err = ownership.New(object, has, fromOwner(wants), nil)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(plan.Changes()).To(HaveLen(2), "both labels go, the taint stays")
 }
@@ -113,17 +113,22 @@ func TestTaintsOfAnOrphanDoNotPreventAdoption(t *testing.T) {
 func TestAnOrphanGivesRefusedTaintsUp(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	has := content{labels: "a=1,mine=1", taints: "gpu:NoSchedule,foreign:NoExecute"}.top()
-	refused := inherit.Object{Orphan: true, TaintsRefused: true}
+	refused := orphan(inherit.Object{})
+	refused.TaintsRefused = true
 	gone := []ownership.Change{{Place: "spec.taints", Name: "gpu:NoSchedule"}}
 
-	plan := newPlan(t, has, refused, entries(ours(gpu)))
+	plan := planOf(t, has, refused, entries(ours(gpu)))
 	Expect(plan.Changes()).To(Equal(gone))
 	Expect(plan.Adopts()).To(BeFalse())
-	plan = newPlan(t, has, refused, entries(ours(`{'f:metadata': {'f:labels': {'f:a': {}}}, `+gpu[1:])))
+	plan = planOf(t, has, refused, entries(ours(`{'f:metadata': {'f:labels': {'f:a': {}}}, `+gpu[1:])))
 	Expect(plan.Changes()).To(Equal(gone), "what an owner has brought stays, and stays ours")
 
 	refused.TaintsRefused = false
-	Expect(newPlan(t, has, refused, entries(ours(`{'f:metadata': {'f:labels': {'f:a': {}}}, `+gpu[1:]))).Needed()).To(BeFalse())
+	Expect(planOf(t, has, refused, entries(ours(`{'f:metadata': {'f:labels': {'f:a': {}}}, `+gpu[1:]))).Needed()).To(BeFalse())
+}
+
+func trimmed(fields []metav1.ManagedFieldsEntry, created time.Time) []metav1.ManagedFieldsEntry {
+	return ownership.Trimmed(fields, created, inherit.CapacityAnnotations())
 }
 
 // The cache keeps enough to tell whether there may be something to adopt.
@@ -133,17 +138,17 @@ func TestTrimmed(t *testing.T) {
 	age := now.Add(-time.Hour)
 	restored, later := managed("velero", update, labelA), after(managed("kubectl", update, labelB), time.Minute)
 
-	Expect(ownership.Trimmed(entries(restored, ours(labelA)), age)).To(Equal(entries(ours(labelA))))
-	Expect(ownership.Trimmed(entries(restored, later, ours(gpu)), age)).To(Equal(entries(restored, ours(gpu))), "taints alone tell nothing")
-	Expect(ownership.Trimmed(entries(theirs(labelA), restored, later), age)).To(Equal(entries(restored)))
-	Expect(ownership.Trimmed(entries(theirs(labelA)), age)).To(HaveLen(1), "none is not the same as none of interest")
-	Expect(ownership.Trimmed(nil, age)).To(BeEmpty())
+	Expect(trimmed(entries(restored, ours(labelA)), age)).To(Equal(entries(ours(labelA))))
+	Expect(trimmed(entries(restored, later, ours(gpu)), age)).To(Equal(entries(restored, ours(gpu))), "taints alone tell nothing")
+	Expect(trimmed(entries(theirs(labelA), restored, later), age)).To(Equal(entries(restored)))
+	Expect(trimmed(entries(theirs(labelA)), age)).To(HaveLen(1), "none is not the same as none of interest")
+	Expect(trimmed(nil, age)).To(BeEmpty())
 	for _, fields := range [][]metav1.ManagedFieldsEntry{entries(restored), entries(theirs(labelA)), entries(ours(labelA)), nil} {
 		whole := &metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: age}, ManagedFields: fields}
-		trimmed := whole.DeepCopy()
-		trimmed.ManagedFields = ownership.Trimmed(fields, age)
-		for _, object := range []*metav1.ObjectMeta{whole, trimmed} {
-			plan, err := ownership.New(object, content{labels: "a=1"}.top(), content{labels: "a=1"}.top())
+		part := whole.DeepCopy()
+		part.ManagedFields = trimmed(fields, age)
+		for _, object := range []*metav1.ObjectMeta{whole, part} {
+			plan, err := ownership.New(object, content{labels: "a=1"}.top(), fromOwner(content{labels: "a=1"}.top()), nil)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(plan.Adopts()).To(Equal(len(fields) == 0 || fields[0].Manager == "velero"))
 		}
@@ -158,16 +163,16 @@ func TestRemovalsAreApart(t *testing.T) {
 	has, wants := content{labels: "a=1,b=1", taints: "gpu=x:NoSchedule"}, content{labels: "a=2,c=3", taints: "gpu:NoSchedule@OnInitialization"}
 	raw := document(t, "{metadata: {labels: {a: '1', b: '1'}}, spec: {taints: [{key: gpu, value: x, effect: NoSchedule, propagation: Always}]}}", object.ManagedFields)
 
-	plan, err := ownership.New(object, has.top(), wants.top())
+	plan, err := ownership.New(object, has.top(), fromOwner(wants.top()), nil)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(plan.GivesUp()).To(BeTrue())
-	removal, err := ownership.NewRemoval(object, has.top(), wants.top())
+	removal, err := ownership.NewRemoval(object, has.top(), fromOwner(wants.top()))
 	Expect(err).NotTo(HaveOccurred())
 	there := patched(t, removal, raw)
 	Expect(withoutManagedFields(t, there)).To(MatchYAML("{metadata: {labels: {a: '1'}}, spec: {taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}}"))
 
 	object.ManagedFields = managedFieldsOf(t, there)
-	plan, err = ownership.New(object, content{labels: "a=1", taints: "gpu:NoSchedule"}.top(), wants.top())
+	plan, err = ownership.New(object, content{labels: "a=1", taints: "gpu:NoSchedule"}.top(), fromOwner(wants.top()), nil)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(plan.GivesUp()).To(BeFalse(), "one removal is enough")
 	Expect(plan.Changes()).To(HaveLen(3), "label a, label c and the taint")

@@ -25,7 +25,7 @@ func TestManagedFieldsFarOutOfOrderAreNotRead(t *testing.T) {
 	read := func(elements ...string) error {
 		mine := ours("{}")
 		mine.FieldsV1 = metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{` + strings.Join(elements, ",") + "}}}")
-		_, err := ownership.New(child(entries(mine)), content{}.top(), inherit.Object{})
+		_, err := ownership.New(child(entries(mine)), content{}.top(), inherit.Decision{}, nil)
 		return err
 	}
 	Expect := NewWithT(t).Expect

@@ -23,15 +23,15 @@ func TestBrokenManagedFields(t *testing.T) {
 		identify(object)
 		put(object, layoutOf(kind, version), d.object(kind))
 		object.SetManagedFields(d.broken())
-		current, desired := contentOf(object), d.declared(kind)
+		current, decided := contentOf(object), d.declared(kind).decision()
 		raw, err := json.Marshal(object.Object)
 		if err != nil {
 			t.Fatal(err)
 		}
 
 		for _, plans := range []func() (*ownership.Plan, error){
-			func() (*ownership.Plan, error) { return ownership.New(object, current, desired) },
-			func() (*ownership.Plan, error) { return ownership.NewRemoval(object, current, desired) },
+			func() (*ownership.Plan, error) { return ownership.New(object, current, decided, nil) },
+			func() (*ownership.Plan, error) { return ownership.NewRemoval(object, current, decided) },
 		} {
 			plan, err := plans()
 			if err != nil {
@@ -51,7 +51,7 @@ func TestBrokenManagedFields(t *testing.T) {
 				t.Errorf("%d: what could be read no longer can: %v", i, err)
 			}
 		}
-		ownership.Trimmed(object.GetManagedFields(), now)
+		trimmed(object.GetManagedFields(), now)
 		_, _, _ = ownership.Release(object, d.once(2)) // an error is an answer, too
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -35,13 +37,17 @@ func (c Change) What() string {
 
 // Entry names what changes.
 func (c Change) Entry() inherit.Entry {
-	return inherit.Entry{What: c.What(), Name: c.Name, Own: strings.HasPrefix(c.Place, "metadata.")}
+	return inherit.Entry{What: c.What(), Name: c.Name, Own: !c.inTemplate()}
+}
+
+func (c Change) inTemplate() bool {
+	return strings.HasPrefix(c.Place, "spec.template.") || strings.HasPrefix(c.Place, "spec.machineTemplate.")
 }
 
 // String describes a change in the words of a warning, such as `label "team"`.
 func (c Change) String() string {
 	kind := c.What()
-	if strings.HasPrefix(c.Place, "spec.template.") || strings.HasPrefix(c.Place, "spec.machineTemplate.") {
+	if c.inTemplate() {
 		kind = "template " + kind
 	}
 	return fmt.Sprintf("%s %q", kind, c.Name)
@@ -49,12 +55,11 @@ func (c Change) String() string {
 
 // Carried returns which changes bring what an object had already. It may be asked about any number of them.
 func Carried(object inherit.Object) func(Change) bool {
-	had := map[string]map[string]entry{}
+	had := sets.New[Change]()
 	for _, at := range places(object, inherit.Object{}) {
-		had[strings.Join(at.path, ".")] = byName(at.current)
+		for _, e := range at.current {
+			had.Insert(at.change(e, e.value))
+		}
 	}
-	return func(c Change) bool {
-		e, ok := had[c.Place][c.Name]
-		return ok && e.value == c.Value
-	}
+	return had.Has
 }

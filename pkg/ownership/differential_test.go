@@ -58,7 +58,7 @@ type world struct {
 	managers fieldManagers
 	kind     string
 	live     *unstructured.Unstructured
-	desired  inherit.Object
+	desired  inherit.Decision
 	clock    time.Time
 }
 
@@ -68,7 +68,7 @@ func tell(managers fieldManagers, s story) (err error) {
 			err = fmt.Errorf("%v\n%s", panicked, debug.Stack())
 		}
 	}()
-	w := &world{managers: managers, kind: s.kind, clock: time.Date(2020, 1, 1, 12, 0, 0, 0, time.UTC)}
+	w := &world{managers: managers, kind: s.kind, desired: fromOwner(inherit.Object{}), clock: time.Date(2020, 1, 1, 12, 0, 0, 0, time.UTC)}
 	w.live = w.empty(s.stored)
 	for i, step := range s.steps {
 		if err := w.take(step); err != nil {
@@ -97,7 +97,7 @@ func (w *world) take(s step) error {
 	w.clock = w.clock.Add(time.Hour)
 	switch s.does {
 	case declares:
-		w.desired = s.has
+		w.desired = s.has.decision()
 		return nil
 	case forgets:
 		w.live.SetManagedFields(nil)
@@ -135,7 +135,7 @@ func (w *world) request(s step, before *unstructured.Unstructured) (*unstructure
 		if !w.exists() {
 			identify(config)
 		}
-		put(config, layout, s.has)
+		put(config, layout, s.has.Object)
 		result, err := w.managers.applied(before, config, s.by, s.does == forces)
 		if err != nil {
 			return nil, nil //nolint:nilerr,nilnil // a conflict: nothing is written
@@ -195,9 +195,9 @@ func (w *world) store(object *unstructured.Unstructured) error {
 // managedFieldsValidatingAdmissionController in k8s.io/apiserver.
 func (w *world) admit(before, request *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	current := contentOf(request)
-	plan, err := ownership.NewUpdate(request, current, w.desired, func() (inherit.Object, error) { return contentOf(before), nil })
+	plan, err := ownership.New(request, current, w.desired, func() (inherit.Object, error) { return contentOf(before), nil })
 	if created := request.GetCreationTimestamp(); created.IsZero() {
-		plan, err = ownership.New(request, current, w.desired)
+		plan, err = ownership.New(request, current, w.desired, nil)
 	}
 	if err != nil {
 		return nil, err
@@ -245,7 +245,7 @@ func (w *world) settled(object *unstructured.Unstructured) error {
 	if created := object.GetCreationTimestamp(); created.IsZero() {
 		object.SetCreationTimestamp(metav1.Time{Time: w.clock})
 	}
-	plan, err := ownership.New(object, contentOf(object), w.desired)
+	plan, err := ownership.New(object, contentOf(object), w.desired, nil)
 	if err != nil {
 		return err
 	}
@@ -279,7 +279,7 @@ func (w *world) settled(object *unstructured.Unstructured) error {
 
 // announced returns the plan for an object, once what it announces has been judged.
 func (w *world) announced(before *unstructured.Unstructured) (*ownership.Plan, error) {
-	plan, err := ownership.New(before, contentOf(before), w.desired)
+	plan, err := ownership.New(before, contentOf(before), w.desired, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -342,12 +342,12 @@ func (w *world) loop(admitted bool) error {
 // plan is computed from as much of the object as the cache has, which must be enough.
 func (w *world) plan() (*ownership.Plan, error) {
 	cached := w.live.DeepCopy()
-	cached.SetManagedFields(ownership.Trimmed(cached.GetManagedFields(), cached.GetCreationTimestamp().Time))
-	plan, err := ownership.New(cached, contentOf(cached), w.desired)
+	cached.SetManagedFields(trimmed(cached.GetManagedFields(), cached.GetCreationTimestamp().Time))
+	plan, err := ownership.New(cached, contentOf(cached), w.desired, nil)
 	if err != nil {
 		return nil, err
 	}
-	whole, err := ownership.New(w.live, contentOf(w.live), w.desired)
+	whole, err := ownership.New(w.live, contentOf(w.live), w.desired, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
 const conversionData = "cluster.x-k8s.io/conversion-data"
@@ -158,30 +158,22 @@ func addCells(cells map[string]cell, at capi.Paths, has inherit.Content) {
 		return fieldpath.MakePathOrDie(append(all, more...)...)
 	}
 	add := func(c cell) { cells[c.path.String()] = c }
-	taints := func(taints []clusterv1.MachineTaint, byDefault bool) {
-		for _, t := range taints {
+	if at.Taints != nil {
+		for _, t := range has.Taints {
 			leaves := map[string]string{"key": t.Key, "effect": string(t.Effect), "propagation": string(t.Propagation)}
 			if t.Value != "" {
 				leaves["value"] = t.Value
 			}
-			add(cell{path: pathTo(at.Taints, fieldpath.KeyByFields("effect", string(t.Effect), "key", t.Key)), leaves: leaves, taint: true, byDefault: byDefault})
+			add(cell{path: pathTo(at.Taints, fieldpath.KeyByFields("effect", string(t.Effect), "key", t.Key)), leaves: leaves, taint: true, byDefault: has.Claims[taint.MachineID(t).String()] == inherit.Default})
 		}
 	}
-	annotations := func(annotations map[string]string, yields bool) {
-		for key, value := range annotations {
-			if key != conversionData {
-				add(cell{path: pathTo(at.Metadata, "annotations", key), leaves: map[string]string{"": value}, byDefault: yields, yields: yields})
-			}
+	for key, value := range has.Annotations {
+		if yields := has.Claims[key] == inherit.Yielding; key != conversionData {
+			add(cell{path: pathTo(at.Metadata, "annotations", key), leaves: map[string]string{"": value}, byDefault: yields, yields: yields})
 		}
 	}
 	for key, value := range has.Labels {
 		add(cell{path: pathTo(at.Metadata, "labels", key), leaves: map[string]string{"": value}})
-	}
-	annotations(has.Yielding, true)
-	annotations(has.Annotations, false)
-	if at.Taints != nil {
-		taints(has.AnnotatedTaints, true)
-		taints(has.Taints, false)
 	}
 	for _, gate := range has.Fields.ReadinessGates {
 		leaves := map[string]string{"conditionType": gate.ConditionType}

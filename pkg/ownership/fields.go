@@ -7,8 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
-	"sigs.k8s.io/structured-merge-diff/v6/value"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -37,17 +35,11 @@ func scalarPlace(path []string, current, desired *int32, of func(int32) any) pla
 		}
 		return []entry{{name: path[len(path)-1], value: of(*n)}}
 	}
-	return place{
-		path: path, scalar: true, versioned: true, current: entries(current), desired: entries(desired),
-		render: func(e []entry) any { return e[0].value },
-	}
+	return place{form: single{}, path: path, current: entries(current), desired: entries(desired)}
 }
 
-// gatePlace is a list map: Cluster API's CRDs declare conditionType as its key.
 func gatePlace(at capi.Paths, current, desired []clusterv1.MachineReadinessGate) place {
-	return place{
-		path: at.ReadinessGates, versioned: at.ListsMove, current: gateEntries(current), desired: gateEntries(desired), render: renderList,
-	}
+	return place{form: elements{"conditionType"}, path: at.ReadinessGates, current: gateEntries(current), desired: gateEntries(desired)}
 }
 
 func gateEntries(gates []clusterv1.MachineReadinessGate) []entry {
@@ -62,12 +54,7 @@ func gateEntries(gates []clusterv1.MachineReadinessGate) []entry {
 		if gate.Polarity != "" {
 			leaves["polarity"] = string(gate.Polarity)
 		}
-		entries = append(entries, entry{
-			name:    gate.ConditionType,
-			element: fieldpath.PathElement{Key: &value.FieldList{{Name: "conditionType", Value: value.NewValueInterface(gate.ConditionType)}}},
-			value:   gate,
-			leaves:  leaves,
-		})
+		entries = append(entries, entry{name: gate.ConditionType, value: gate, leaves: leaves})
 	}
 	return entries
 }

@@ -88,7 +88,7 @@ func TestFields(t *testing.T) {
 					APIVersion: "cluster.x-k8s.io/v1beta2", FieldsV1: metav1.NewFieldsV1(tc.ours),
 				}}
 			}
-			plan, err := ownership.New(child(managed), tc.current, tc.desired)
+			plan, err := ownership.New(child(managed), tc.current, fromOwner(tc.desired), nil)
 			Expect(err).NotTo(HaveOccurred())
 			operations, err := plan.Patch([]byte(tc.before), "cluster.x-k8s.io/v1beta2", time.Unix(0, 0))
 			Expect(err).NotTo(HaveOccurred())
@@ -118,8 +118,10 @@ func TestFields(t *testing.T) {
 func TestAnOwnTypedTaintWinsOverAnAnnotatedOne(t *testing.T) {
 	typed := []clusterv1.MachineTaint{{Key: "gpu", Value: "typed", Effect: "NoSchedule", Propagation: "Always"}}
 	annotated := []clusterv1.MachineTaint{{Key: "gpu", Value: "annotated", Effect: "NoSchedule", Propagation: "Always"}}
+	var wants inherit.Content
+	annotate(&wants, annotated)
 	plan, err := ownership.New(child(entries(theirs("{}"))),
-		inherit.Object{Layout: capi.MachineLayout("v1beta2"), Top: inherit.Content{Taints: typed}}, inherit.Object{Top: inherit.Content{AnnotatedTaints: annotated}})
+		inherit.Object{Layout: capi.MachineLayout("v1beta2"), Top: inherit.Content{Taints: typed}}, fromOwner(inherit.Object{Top: wants}), nil)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	NewWithT(t).Expect(plan.Needed()).To(BeFalse())
 }

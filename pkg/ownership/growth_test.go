@@ -54,7 +54,7 @@ func planning(t *testing.T, has, inherits map[string]string, fields []metav1.Man
 	current, desired := content{}.top(), content{}.top()
 	current.Top.Labels, desired.Top.Labels = has, inherits
 	return func() {
-		plan, err := ownership.New(child(fields), current, desired)
+		plan, err := ownership.New(child(fields), current, fromOwner(desired), nil)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 		operations(t, plan, raw)
 	}

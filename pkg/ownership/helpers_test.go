@@ -136,9 +136,35 @@ func patched(t *testing.T, plan *ownership.Plan, raw []byte) []byte {
 
 func newPlan(t *testing.T, current, desired inherit.Object, fields []metav1.ManagedFieldsEntry) *ownership.Plan {
 	t.Helper()
-	plan, err := ownership.New(child(fields), current, desired)
+	return planOf(t, current, fromOwner(desired), fields)
+}
+
+func planOf(t *testing.T, current inherit.Object, decided inherit.Decision, fields []metav1.ManagedFieldsEntry) *ownership.Plan {
+	t.Helper()
+	plan, err := ownership.New(child(fields), current, decided, nil)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return plan
+}
+
+// fromOwner is the decision about an object whose owner is known, orphan that about one which names none.
+func fromOwner(desired inherit.Object) inherit.Decision {
+	return inherit.Decision{Outcome: inherit.Inherits, Desired: desired}
+}
+
+func orphan(desired inherit.Object) inherit.Decision {
+	return inherit.Decision{Outcome: inherit.NoOwner, Desired: desired}
+}
+
+// annotate makes these taints of a Machine's those that it declares by annotation.
+func annotate(c *inherit.Content, annotated []clusterv1.MachineTaint) {
+	c.Claims = map[string]inherit.Claim{}
+	for _, t := range annotated {
+		c.Claims[taint.MachineID(t).String()] = inherit.Default
+	}
+	for _, t := range c.Taints { // what is typed wins
+		delete(c.Claims, taint.MachineID(t).String())
+	}
+	c.Taints = taint.Merge(c.Taints, annotated)
 }
 
 // child is an object that was created long ago.

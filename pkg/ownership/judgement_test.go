@@ -96,7 +96,7 @@ func (j judgement) ownersOf(id string, c, old cell, result wanted, adopted bool)
 
 // expected is what the object should inherit, with what stays in an orphan.
 func (w *world) expected(layout capi.Layout, had map[string]cell, owned owners) map[string]cell {
-	desired := cellsOf(layout, w.desired)
+	desired := cellsOf(layout, w.desired.Desired)
 	capacity := func(c cell) bool {
 		return slices.ContainsFunc(inherit.CapacityAnnotations(), func(name string) bool { return strings.HasSuffix(c.path.String(), name) })
 	}
@@ -107,7 +107,7 @@ func (w *world) expected(layout capi.Layout, had map[string]cell, owned owners) 
 	}
 	for id, c := range had {
 		_, declared := desired[id]
-		if w.desired.Orphan && brought && !declared && owned[us].Has(c.path) && !capacity(c) && (!c.taint || !w.desired.TaintsRefused) {
+		if w.desired.Outcome == inherit.NoOwner && brought && !declared && owned[us].Has(c.path) && !capacity(c) && (!c.taint || !w.desired.TaintsRefused) {
 			desired[id] = c
 		}
 	}

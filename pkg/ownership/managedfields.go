@@ -49,12 +49,6 @@ func readManagedFields(object metav1.Object, layout capi.Layout) (managedFields,
 	return read, nil
 }
 
-// shared reports whether another manager owns the field at path too.
-func (m managedFields) shared(path fieldpath.Path) (bool, error) {
-	others, err := m.others()
-	return err == nil && others.Has(path), err
-}
-
 func (m managedFields) fieldsOfOthers() (*fieldpath.Set, error) {
 	all := fieldpath.NewSet()
 	for i, entry := range m.entries {

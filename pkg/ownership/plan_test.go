@@ -82,7 +82,7 @@ func TestManagedFieldsThatCannotBeRead(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			plan, err := ownership.New(child(tc.fields), tc.current.top(), tc.desired.top())
+			plan, err := ownership.New(child(tc.fields), tc.current.top(), fromOwner(tc.desired.top()), nil)
 			if err == nil {
 				_, err = plan.Patch([]byte(`{"metadata":{"labels":{"a":"2"}}}`), version, now)
 			}

@@ -3,6 +3,7 @@
 package ownership
 
 import (
+	"iter"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -139,14 +140,11 @@ func elementOf(item any, fields *fieldpath.Set) (fieldpath.PathElement, bool) {
 			return !ok || !value.Equals(value.NewValueInterface(has), key.Value)
 		})
 	}
-	for element := range fields.Members.All() {
-		if means(element) {
-			return element, true
-		}
-	}
-	for element := range fields.Children.All() {
-		if means(element) {
-			return element, true
+	for _, all := range []iter.Seq[fieldpath.PathElement]{fields.Members.All(), fields.Children.All()} {
+		for element := range all {
+			if means(element) {
+				return element, true
+			}
 		}
 	}
 	return fieldpath.PathElement{}, false

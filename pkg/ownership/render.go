@@ -22,8 +22,8 @@ import (
 // the object has already, and must not bring back what Cluster API has just taken from it.
 func (p *Plan) ApplyConfiguration(apiVersion, kind string, object metav1.Object) (*unstructured.Unstructured, error) {
 	config := &unstructured.Unstructured{Object: map[string]any{}}
-	for _, owned := range p.ownedEntries {
-		if err := unstructured.SetNestedField(config.Object, owned.place.render(owned.entries), owned.place.path...); err != nil {
+	for _, at := range p.applied {
+		if err := unstructured.SetNestedField(config.Object, at.render(at.ours), at.path...); err != nil {
 			return nil, fmt.Errorf("building the apply configuration: %w", err)
 		}
 	}
@@ -43,23 +43,26 @@ func (p *Plan) Patch(raw []byte, apiVersion string, now time.Time) ([]jsonpatch.
 	if !p.Needed() {
 		return nil, nil
 	}
-	operations := make([]jsonpatch.Operation, 0, len(p.results)+1)
+	operations := make([]jsonpatch.Operation, 0, len(p.changing)+1)
 	done := map[string]bool{}
-	for _, r := range p.results {
-		missing, err := missingParents(raw, r.place.path, done)
+	for _, at := range p.changing {
+		missing, err := missingParents(raw, at.path, done)
 		if err != nil {
 			return nil, err
 		}
 		operations = append(operations, missing...)
-		at := r.place.path
-		if len(r.entries) == 0 && p.empties(raw, at[:len(at)-1]) {
-			at = at[:len(at)-1]
-			if done[pointer(at)] {
-				continue
-			}
-			done[pointer(at)] = true
+		if len(at.after) > 0 {
+			operations = append(operations, jsonpatch.NewOperation("add", pointer(at.path), at.render(at.after)))
+			continue
 		}
-		operations = append(operations, r.operation(at))
+		gone := at.path
+		if above := gone[:len(gone)-1]; p.empties(raw, above) {
+			gone = above
+		}
+		if !done[pointer(gone)] {
+			done[pointer(gone)] = true
+			operations = append(operations, jsonpatch.NewOperation("remove", pointer(gone), nil))
+		}
 	}
 	fields, err := p.managedFieldsPatch(apiVersion, now)
 	if err != nil {
@@ -68,18 +71,10 @@ func (p *Plan) Patch(raw []byte, apiVersion string, now time.Time) ([]jsonpatch.
 	return append(operations, fields...), nil
 }
 
-func (r result) operation(at []string) jsonpatch.Operation {
-	if len(r.entries) == 0 {
-		return jsonpatch.NewOperation("remove", pointer(at), nil)
-	}
-	return jsonpatch.NewOperation("add", pointer(at), r.place.render(r.entries))
-}
-
 // empties reports whether the plan takes every field out of the object at path. Cluster API's CRDs do not accept the empty
 // object that would stay behind where all fields are optional: a deletion, or the metadata of a template.
 func (p *Plan) empties(raw []byte, path []string) bool {
-	optional := len(path) > 1 && slices.Contains([]string{"deletion", "metadata"}, path[len(path)-1])
-	if !optional {
+	if len(path) < 2 || !slices.Contains([]string{"deletion", "metadata"}, path[len(path)-1]) {
 		return false
 	}
 	var object map[string]any
@@ -90,12 +85,12 @@ func (p *Plan) empties(raw []byte, path []string) bool {
 	if err != nil {
 		return false
 	}
-	for _, r := range p.results {
-		if last := len(r.place.path) - 1; slices.Equal(r.place.path[:last], path) {
-			if len(r.entries) > 0 {
+	for _, at := range p.changing {
+		if last := len(at.path) - 1; slices.Equal(at.path[:last], path) {
+			if len(at.after) > 0 {
 				return false
 			}
-			delete(fields, r.place.path[last])
+			delete(fields, at.path[last])
 		}
 	}
 	return len(fields) == 0

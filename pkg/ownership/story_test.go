@@ -39,10 +39,25 @@ const (
 
 type step struct {
 	does, by, version string
-	// has is what is written.
-	has inherit.Object
+	// has is what is written or declared.
+	has declaration
 	// admitted says that the webhook answers; looped, that the loop runs afterwards.
 	admitted, looped bool
+}
+
+// declaration is content, and what else is decided where it is what an object should inherit.
+type declaration struct {
+	inherit.Object
+	Orphan, TaintsRefused bool
+}
+
+func (d declaration) decision() inherit.Decision {
+	decided := fromOwner(d.Object)
+	if d.Orphan {
+		decided.Outcome = inherit.NoOwner
+	}
+	decided.TaintsRefused = d.TaintsRefused
+	return decided
 }
 
 // dice makes stories up.
@@ -73,7 +88,7 @@ func (d dice) story() story {
 		if mixed {
 			next.version = one(d, "v1beta1", "v1beta2")
 		}
-		next.has = d.object(s.kind)
+		next.has.Object = d.object(s.kind)
 		if next.does == declares {
 			next.has = d.declared(s.kind)
 		}
@@ -97,8 +112,8 @@ func (d dice) object(kind string) inherit.Object {
 }
 
 // declared is what the rules let an object inherit.
-func (d dice) declared(kind string) inherit.Object {
-	object := d.object(kind)
+func (d dice) declared(kind string) declaration {
+	object := declaration{Object: d.object(kind)}
 	if kind == "Machine" {
 		object.Orphan, object.TaintsRefused = d.once(6), d.once(6)
 		if object.Orphan {
@@ -108,13 +123,14 @@ func (d dice) declared(kind string) inherit.Object {
 			object.Top.Taints = nil
 			return object
 		}
-		object.Top.AnnotatedTaints = d.taints()
+		annotate(&object.Top, d.taints())
 		return object
 	}
-	object.Top.Yielding = d.pairs(inherit.CapacityAnnotations()...)
+	told := d.pairs(inherit.CapacityAnnotations()...)
 	if d.once(6) {
-		return inherit.Object{Orphan: true, Top: inherit.Content{Yielding: object.Top.Yielding}}
+		return declaration{Orphan: true, Object: inherit.Object{Top: inherit.Content{}.WithYielding(told)}}
 	}
+	object.Top = object.Top.WithYielding(told)
 	return object
 }
 
@@ -230,7 +246,7 @@ func (s story) String() string {
 	return text.String()
 }
 
-func asText(has inherit.Object) string {
+func asText(has declaration) string {
 	raw, err := json.Marshal(tree(has))
 	if err != nil {
 		return err.Error()
@@ -239,7 +255,7 @@ func asText(has inherit.Object) string {
 }
 
 // tree is an object as JSON has it, without what is not declared.
-func tree(has inherit.Object) map[string]any {
+func tree(has declaration) map[string]any {
 	raw, err := json.Marshal(has)
 	if err != nil {
 		return nil
@@ -301,7 +317,7 @@ func (s story) smaller() []story {
 			content := tree(whole.has)
 			cuts(content, n)
 			raw, err := json.Marshal(content)
-			var has inherit.Object
+			var has declaration
 			if err == nil && json.Unmarshal(raw, &has) == nil {
 				with(func(less *step) { less.has = has })
 			}

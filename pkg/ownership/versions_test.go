@@ -44,7 +44,7 @@ func TestAnOrphanKeepsWhatIsInItsTemplate(t *testing.T) {
 		"'f:metadata': {'f:labels': {'f:a': {}}}": {labels: "a=1"},
 		`'f:spec': {'f:taints': {'k:{"effect":"NoSchedule","key":"gpu"}': {'.': {}, 'f:effect': {}, 'f:key': {}, 'f:propagation': {}}}}`: {taints: "gpu:NoSchedule"},
 	} {
-		plan := newPlan(t, has.template(), tells("a=1"), entries(ours("{'f:spec': {'f:template': {"+fields+"}}}")))
+		plan := planOf(t, has.template(), tells("a=1"), entries(ours("{'f:spec': {'f:template': {"+fields+"}}}")))
 		Expect(plan.GivesUp()).To(BeFalse())
 		config, err := plan.ApplyConfiguration(version, "MachineSet", &metav1.ObjectMeta{})
 		Expect(err).NotTo(HaveOccurred())

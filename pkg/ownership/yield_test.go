@@ -25,11 +25,10 @@ func toldTop(value string) inherit.Object {
 }
 
 // tells is what such an object inherits that has no owner.
-func tells(value string) inherit.Object {
-	object := toldTop(value)
-	object.Top.Annotations, object.Top.Yielding = nil, object.Top.Annotations
-	object.Orphan = true
-	return object
+func tells(value string) inherit.Decision {
+	object := content{}.top()
+	object.Top = object.Top.WithYielding(toldTop(value).Top.Annotations)
+	return orphan(object)
 }
 
 // What cluster-autoscaler is told is ours for as long as nobody else says it, too.
@@ -60,12 +59,12 @@ func TestYielding(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			for name, trim := range map[string]func([]metav1.ManagedFieldsEntry, time.Time) []metav1.ManagedFieldsEntry{
 				"in admission": func(fields []metav1.ManagedFieldsEntry, _ time.Time) []metav1.ManagedFieldsEntry { return fields },
-				"in the loop":  ownership.Trimmed,
+				"in the loop":  trimmed,
 			} {
 				Expect := NewWithT(t).Expect
 				age := now.Add(-time.Hour)
 				object := &metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: age}, ManagedFields: trim(tc.fields, age)}
-				plan, err := ownership.New(object, toldTop(tc.has), tells(tc.want))
+				plan, err := ownership.New(object, toldTop(tc.has), tells(tc.want), nil)
 				Expect(err).NotTo(HaveOccurred())
 				Expect(plan.Needed()).To(Equal(tc.needed), name)
 				Expect(changed(plan, tc.has)).To(Equal(tc.after), name)
@@ -105,7 +104,7 @@ func TestWhatYieldsIsGivenUpByPatch(t *testing.T) {
 	raw := document(t, "{metadata: {annotations: {capacity.cluster-autoscaler.kubernetes.io/labels: a=1}}}", object.ManagedFields)
 	object.ManagedFields = managedFieldsOf(t, patched(t, removal, raw))
 	Expect(object.ManagedFields).To(ConsistOf(HaveField("Manager", "capi-machineset")))
-	plan, err := ownership.New(object, toldTop("a=1"), tells("a=2"))
+	plan, err := ownership.New(object, toldTop("a=1"), tells("a=2"), nil)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(plan.Needed()).To(BeFalse())
 }
@@ -113,9 +112,9 @@ func TestWhatYieldsIsGivenUpByPatch(t *testing.T) {
 // What a topology declares by the same name is the operator's word, and no suggestion.
 func TestWhatIsDeclaredDoesNotYield(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	desired := tells("a=1")
-	desired.Top.Annotations = map[string]string{inherit.CapacityLabelsAnnotation: "declared=1"}
-	plan := newPlan(t, toldTop("mine=1"), desired, entries(theirs(told)))
+	desired := tells("")
+	desired.Desired.Top = toldTop("declared=1").Top.WithYielding(toldTop("a=1").Top.Annotations)
+	plan := planOf(t, toldTop("mine=1"), desired, entries(theirs(told)))
 	Expect(changed(plan, "mine=1")).To(Equal("declared=1"))
 }
 
@@ -125,14 +124,13 @@ func TestWhatIsToldIsFromNoOwner(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	restored := managed("velero", metav1.ManagedFieldsOperationUpdate, labelA)
 	age := now.Add(-time.Hour)
-	object := &metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: age}, ManagedFields: ownership.Trimmed(entries(ours(told), restored), age)}
+	object := &metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: age}, ManagedFields: trimmed(entries(ours(told), restored), age)}
 	has, wants := toldTop("t=1"), tells("t=1")
-	has.Top.Labels, wants.Top.Labels, wants.Orphan = pairs("a=1"), pairs("a=1"), false
-	plan, err := ownership.New(object, has, wants)
+	has.Top.Labels, wants.Desired.Top.Labels, wants.Outcome = pairs("a=1"), pairs("a=1"), inherit.Inherits
+	plan, err := ownership.New(object, has, wants, nil)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(plan.Adopts()).To(BeTrue())
 
 	both := ours("{'f:metadata': {'f:labels': {'f:a': {}}, 'f:annotations': {'f:capacity.cluster-autoscaler.kubernetes.io/labels': {}}}}")
-	orphan := newPlan(t, has, tells(""), entries(both))
-	Expect(orphan.Changes()).To(HaveLen(1), "only what cluster-autoscaler is told goes")
+	Expect(planOf(t, has, tells(""), entries(both)).Changes()).To(HaveLen(1), "only what cluster-autoscaler is told goes")
 }

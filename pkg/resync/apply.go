@@ -38,7 +38,7 @@ func bring[P metav1.Object](ctx context.Context, d Dependencies, kind ownerchain
 			return p, err
 		}
 		if p.current, err = kind.Content(ctx, d.Schemas, child); err == nil {
-			p.Plan, err = ownership.New(object, p.current, p.Desired)
+			p.Plan, err = ownership.New(object, p.current, p.Decision.Decision, nil)
 		}
 		return p, err
 	})
@@ -61,7 +61,7 @@ func bring[P metav1.Object](ctx context.Context, d Dependencies, kind ownerchain
 	}
 	return d.patience.with(ctx, gvk.GroupKind(), func(ctx context.Context) error {
 		if p.Adopts() || p.GivesUp() {
-			return d.patch(ctx, object, gvk, p.current, p.Desired)
+			return d.patch(ctx, object, gvk, p.current, p.Decision.Decision)
 		}
 		return d.apply(ctx, object, gvk, p.Plan)
 	})

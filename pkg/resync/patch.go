@@ -24,7 +24,9 @@ import (
 // object without managed fields, the whole spec. What is to be added is left to the apply that the patch's event leads to.
 //
 // The cache has but a part of the object, which is why it is read first.
-func (d Dependencies) patch(ctx context.Context, object client.Object, gvk schema.GroupVersionKind, current, desired inherit.Object) error {
+func (d Dependencies) patch(
+	ctx context.Context, object client.Object, gvk schema.GroupVersionKind, current inherit.Object, decided inherit.Decision,
+) error {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(gvk)
 	if err := d.Live.Get(ctx, client.ObjectKeyFromObject(object), live); err != nil {
@@ -33,7 +35,7 @@ func (d Dependencies) patch(ctx context.Context, object client.Object, gvk schem
 	if live.GetResourceVersion() != object.GetResourceVersion() {
 		return nil // it has changed, and will be looked at again for that
 	}
-	plan, err := ownership.NewRemoval(live, current, desired)
+	plan, err := ownership.NewRemoval(live, current, decided)
 	if err != nil || !plan.Needed() {
 		return err
 	}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/config"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 	"github.com/heirloom-dev/heirloom/pkg/providers"
 )
@@ -137,7 +138,7 @@ func trim(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	o.SetManagedFields(ownership.Trimmed(o.GetManagedFields(), o.GetCreationTimestamp().Time))
+	o.SetManagedFields(ownership.Trimmed(o.GetManagedFields(), o.GetCreationTimestamp().Time, inherit.CapacityAnnotations()))
 	if u, ok := object.(*unstructured.Unstructured); ok {
 		trimControlPlane(u)
 	}

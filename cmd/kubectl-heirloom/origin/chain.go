@@ -96,12 +96,17 @@ func (c chain) template() place {
 // machine is the Machine (rule 8). A taint declared by annotation becomes typed, unless the Machine has another.
 func (c chain) machine() place {
 	p := place{object: ownerchain.Name("Machine", c.Machine), has: contentOf(inherit.OfMachine(c.Machine).Top)}
-	desired, _ := c.rules.Machine(c.MachineSet, c.Machine) // notes tells what was left out
-	p.inherits = bring(contentOf(desired.Top), c.template().sources())
-	byAnnotation := contentOf(inherit.Content{Taints: desired.Top.AnnotatedTaints})
+	desired, _ := c.rules.MachineFrom(inherit.TemplateOfMachineSet(c.MachineSet), c.Machine) // notes tells what was left out
+	declared, byAnnotation := contentOf(desired.Top), content{}
+	for i, v := range declared {
+		if i.kind == Taint && desired.Top.Claims[taint.ID{Key: i.key, Effect: i.effect}.String()] == inherit.Default {
+			byAnnotation[i] = v
+			delete(declared, i)
+		}
+	}
+	p.inherits = bring(declared, c.template().sources())
 	for i, from := range bring(byAnnotation, annotated(c.Machine, p.sources())) {
-		_, typed := p.inherits[i]
-		if current, ok := p.has[i]; !typed && (!ok || current == from.value) {
+		if current, ok := p.has[i]; !ok || current == from.value {
 			p.inherits[i] = from
 		}
 	}

@@ -77,9 +77,9 @@ func (c chain) leftOut() string {
 	if c.Machine == nil {
 		return ""
 	}
-	inherited, err := c.rules.Machine(c.MachineSet, c.Machine)
+	inherited, err := c.rules.MachineFrom(inherit.TemplateOfMachineSet(c.MachineSet), c.Machine)
 	has := inherit.OfMachine(c.Machine)
-	_, refused := inherit.Admissible(has, inherited, func() inherit.Object { return has })
+	_, refused := inherit.Admissible(has, inherited, func() inherit.Object { return has }, nil)
 	err = errors.Join(err, refused)
 	if c.Node != nil {
 		_, err = c.rules.Node(inherit.SourceOfMachine(c.Machine), inherit.NodeState{}, inherit.Privileged)
