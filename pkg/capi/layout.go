@@ -3,12 +3,16 @@
 package capi
 
 import (
+	"cmp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Layout says where an object has what it can inherit. It differs between kinds, between versions of the API and, for
 // control planes, between providers.
+//
+// +kubebuilder:object:generate=false
 type Layout struct {
 	// Version is the version of the object's API. Where our managed fields are of another one, paths that differ between
 	// versions cannot be compared.
@@ -18,51 +22,23 @@ type Layout struct {
 }
 
 // Paths lead to the parts that inherit, as field names. What the object does not have is nil.
+//
+// +kubebuilder:object:generate=false
 type Paths struct {
-	Metadata, Taints, ReadinessGates                               []string
-	NodeDrainTimeout, NodeVolumeDetachTimeout, NodeDeletionTimeout []string
-	MinReadySeconds                                                []string
+	Metadata, Taints []string
+	Fields           [fields][]string
 	// Durations says that timeouts are durations such as "1m30s", as in v1beta1, and not seconds.
 	Durations bool
 	// ListsMove says that taints and readiness gates are elsewhere in another version of the API.
 	ListsMove bool
 }
 
-// Names of in-place fields, as v1beta1 has them; v1beta2 says the unit behind those of timeouts.
-const (
-	NodeDrainTimeout        = "nodeDrainTimeout"
-	NodeVolumeDetachTimeout = "nodeVolumeDetachTimeout"
-	NodeDeletionTimeout     = "nodeDeletionTimeout"
-	MinReadySeconds         = "minReadySeconds"
-	ReadinessGates          = "readinessGates"
-)
-
-// FieldOf returns which in-place field has this name in any version of the API. What is none of them is the type of a
-// readiness gate's condition.
-func FieldOf(name string) string {
-	if name == MinReadySeconds {
-		return MinReadySeconds
+// Value returns so many seconds as a field has them.
+func (p Paths) Value(f Field, seconds int32) any {
+	if p.Durations && table()[f].v1beta1 != "" {
+		return (time.Duration(seconds) * time.Second).String()
 	}
-	switch short := strings.TrimSuffix(name, "Seconds"); short {
-	case NodeDrainTimeout, NodeVolumeDetachTimeout, NodeDeletionTimeout:
-		return short
-	}
-	return ReadinessGates
-}
-
-// Field returns the path of the in-place field that has this name in any version of the API, or of the readiness gates.
-func (p Paths) Field(name string) []string {
-	switch FieldOf(name) {
-	case NodeDrainTimeout:
-		return p.NodeDrainTimeout
-	case NodeVolumeDetachTimeout:
-		return p.NodeVolumeDetachTimeout
-	case NodeDeletionTimeout:
-		return p.NodeDeletionTimeout
-	case MinReadySeconds:
-		return p.MinReadySeconds
-	}
-	return p.ReadinessGates
+	return int64(seconds)
 }
 
 // SectionPaths are those of a section of a ClusterClass or of a topology, which has the metadata where it says and the rest
@@ -91,11 +67,13 @@ func WorkersLayout(version string) Layout {
 	}
 }
 
-// Only returns the layout without what the schema of the object's kind does not have: releases of Cluster API before v1.12
+// Only returns the layout of a Machine without what the schema of its kind does not have: releases of Cluster API before v1.12
 // have no taints, those before v1.9 no readiness gates.
 func (l Layout) Only(has func(path ...string) bool) Layout {
-	l.Top.Taints, l.Top.ReadinessGates = only(l.Top.Taints, has), only(l.Top.ReadinessGates, has)
-	l.Template.Taints, l.Template.ReadinessGates = only(l.Template.Taints, has), only(l.Template.ReadinessGates, has)
+	l.Top.Taints = only(l.Top.Taints, has)
+	for f, path := range l.Top.Fields {
+		l.Top.Fields[f] = only(path, has)
+	}
 	return l
 }
 
@@ -121,41 +99,41 @@ func ControlPlaneLayout(version string, has func(path ...string) bool) Layout {
 		}
 		return nil
 	}
-	layout := Layout{Version: version, Top: Paths{Metadata: []string{"metadata"}}, Template: Paths{
-		Metadata:       first(below(template, "metadata")),
-		Taints:         first(newer.Taints, older.Taints),
-		ReadinessGates: first(newer.ReadinessGates, older.ReadinessGates),
-		ListsMove:      true,
-	}}
-	layout.Template.NodeDrainTimeout = first(newer.NodeDrainTimeout)
-	layout.Template.NodeVolumeDetachTimeout = first(newer.NodeVolumeDetachTimeout)
-	layout.Template.NodeDeletionTimeout = first(newer.NodeDeletionTimeout)
-	if layout.Template.NodeDrainTimeout == nil && layout.Template.NodeVolumeDetachTimeout == nil && layout.Template.NodeDeletionTimeout == nil {
-		layout.Template.Durations = true
-		layout.Template.NodeDrainTimeout = first(older.NodeDrainTimeout)
-		layout.Template.NodeVolumeDetachTimeout = first(older.NodeVolumeDetachTimeout)
-		layout.Template.NodeDeletionTimeout = first(older.NodeDeletionTimeout)
+	at := Paths{Metadata: first(below(template, "metadata")), Taints: first(newer.Taints, older.Taints), ListsMove: true, Durations: true}
+	for f, row := range table() {
+		if row.v1beta1 != "" && first(newer.Fields[f]) != nil {
+			at.Durations = false // units differ, so the two forms are not mixed
+		}
 	}
-	return layout
+	for f, row := range table() {
+		switch {
+		case row.ofWorkers != nil:
+		case row.v1beta1 == "":
+			at.Fields[f] = first(newer.Fields[f], older.Fields[f])
+		case at.Durations:
+			at.Fields[f] = first(older.Fields[f])
+		default:
+			at.Fields[f] = first(newer.Fields[f])
+		}
+	}
+	return Layout{Version: version, Top: Paths{Metadata: []string{"metadata"}}, Template: at}
 }
 
-// machinePaths returns the paths of a Machine's metadata and spec. around is the spec of the object around a template,
-// where v1beta1 has minReadySeconds; a Machine of v1beta1 has none.
+// machinePaths returns the paths of a Machine's metadata and spec. around is the spec of the object around a template; a
+// Machine of v1beta1 has none of the fields that are there.
 func machinePaths(version string, metadata, spec, around []string) Paths {
-	paths := Paths{Metadata: metadata, Taints: below(spec, "taints"), ReadinessGates: below(spec, "readinessGates")}
-	if version != "v1beta1" {
-		paths.NodeDrainTimeout = below(spec, "deletion", "nodeDrainTimeoutSeconds")
-		paths.NodeVolumeDetachTimeout = below(spec, "deletion", "nodeVolumeDetachTimeoutSeconds")
-		paths.NodeDeletionTimeout = below(spec, "deletion", "nodeDeletionTimeoutSeconds")
-		paths.MinReadySeconds = below(spec, "minReadySeconds")
-		return paths
-	}
-	paths.Durations = true
-	paths.NodeDrainTimeout = below(spec, "nodeDrainTimeout")
-	paths.NodeVolumeDetachTimeout = below(spec, "nodeVolumeDetachTimeout")
-	paths.NodeDeletionTimeout = below(spec, "nodeDeletionTimeout")
-	if around != nil {
-		paths.MinReadySeconds = below(around, "minReadySeconds")
+	paths := Paths{Metadata: metadata, Taints: below(spec, "taints"), Durations: version == "v1beta1"}
+	for f, row := range table() {
+		in, path := spec, row.path
+		if version == "v1beta1" {
+			path = cmp.Or(row.v1beta1, path)
+			if row.ofWorkers != nil {
+				in = around
+			}
+		}
+		if in != nil {
+			paths.Fields[f] = below(in, strings.Split(path, ".")...)
+		}
 	}
 	return paths
 }

@@ -67,8 +67,7 @@ type MachineDeploymentSpec struct {
 	Selector    metav1.LabelSelector `json:"selector,omitempty"`
 	Template    MachineTemplate      `json:"template,omitempty"`
 
-	// MinReadySeconds is here in v1beta1 and in the template in v1beta2.
-	MinReadySeconds *int32 `json:"minReadySeconds,omitempty"`
+	WorkerFields `json:",inline"`
 }
 
 // MachineSet is a trimmed MachineSet.
@@ -87,8 +86,7 @@ type MachineSetSpec struct {
 	Selector    metav1.LabelSelector `json:"selector,omitempty"`
 	Template    MachineTemplate      `json:"template,omitempty"`
 
-	// MinReadySeconds is here in v1beta1 and in the template in v1beta2.
-	MinReadySeconds *int32 `json:"minReadySeconds,omitempty"`
+	WorkerFields `json:",inline"`
 }
 
 // Machine is a trimmed Machine.
@@ -110,6 +108,7 @@ type MachineSpec struct {
 	Bootstrap         Bootstrap `json:"bootstrap,omitempty"`
 
 	MachineFields `json:",inline"`
+	WorkerFields  `json:",inline"`
 }
 
 // Bootstrap is a trimmed Bootstrap.
@@ -131,21 +130,6 @@ func (r ObjectRef) GroupKind() schema.GroupKind {
 		return schema.GroupKind{Group: r.APIGroup, Kind: r.Kind}
 	}
 	return schema.FromAPIVersionAndKind(r.APIVersion, r.Kind).GroupKind()
-}
-
-// MachineFields are the fields of a Machine's spec that inherit.
-type MachineFields struct {
-	Taints         []clusterv1.MachineTaint         `json:"taints,omitempty"`
-	ReadinessGates []clusterv1.MachineReadinessGate `json:"readinessGates,omitempty"`
-
-	// The rest of the in-place mutable fields, as v1beta2 has them.
-	Deletion        clusterv1.MachineDeletionSpec `json:"deletion,omitempty"`
-	MinReadySeconds *int32                        `json:"minReadySeconds,omitempty"`
-
-	// The same timeouts as v1beta1 has them.
-	NodeDrainTimeout        *metav1.Duration `json:"nodeDrainTimeout,omitempty"`
-	NodeVolumeDetachTimeout *metav1.Duration `json:"nodeVolumeDetachTimeout,omitempty"`
-	NodeDeletionTimeout     *metav1.Duration `json:"nodeDeletionTimeout,omitempty"`
 }
 
 // MachineStatus is a trimmed MachineStatus.
@@ -182,8 +166,7 @@ type MachinePoolSpec struct {
 	Template       MachineTemplate `json:"template,omitempty"`
 	ProviderIDList []string        `json:"providerIDList,omitempty"`
 
-	// MinReadySeconds is here in v1beta1 and in the template in v1beta2.
-	MinReadySeconds *int32 `json:"minReadySeconds,omitempty"`
+	WorkerFields `json:",inline"`
 }
 
 // MachinePoolStatus is a trimmed MachinePoolStatus.

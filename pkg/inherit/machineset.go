@@ -39,7 +39,7 @@ func (p Policy) MachineSet(md *capi.MachineDeployment, ms *capi.MachineSet) (Obj
 			Labels:      labels,
 			Annotations: inheritable(template.Annotations),
 			Taints:      taints,
-			Fields:      fieldsOf(template.Spec.MachineFields, md.Spec.MinReadySeconds),
+			Fields:      fieldsOf(template.Spec.MachineFields, template.Spec.WorkerFields, md.Spec.WorkerFields),
 		},
 	}, err
 }

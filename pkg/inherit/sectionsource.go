@@ -61,6 +61,6 @@ func contentOfSection(s capi.Section) Content {
 		Labels:      mergeMaps(s.Template.Labels, s.Labels),
 		Annotations: mergeMaps(s.Template.Annotations, s.Annotations),
 		Taints:      s.Taints,
-		Fields:      fieldsOf(s.MachineFields, nil),
+		Fields:      fieldsOf(s.MachineFields, s.WorkerFields),
 	}
 }

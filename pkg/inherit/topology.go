@@ -3,10 +3,10 @@
 package inherit
 
 import (
-	"cmp"
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -17,6 +17,8 @@ import (
 // rulesOfTopology are rules 1 to 3.
 func rulesOfTopology() []Rule {
 	labels, annotations := carried("merged, the Cluster's win"), carried("merged, the Cluster's win")
+	fields, ofWorkers := capi.FieldNames()
+	quoted := func(names []string) string { return "`" + strings.Join(names, "`, `") + "`" }
 	return []Rule{
 		{
 			Number: 1, From: "ClusterClass `spec.controlPlane` + Cluster `spec.topology.controlPlane`",
@@ -24,7 +26,7 @@ func rulesOfTopology() []Rule {
 			Labels: labels, Annotations: annotations,
 			Taints: carried("the Cluster's list replaces the ClusterClass's; into `spec.machineTemplate.spec.taints`, or " +
 				"`spec.machineTemplate.taints` by the v1beta1 contract, whichever the kind has"),
-			Fields: carried("node drain, volume detach and deletion timeouts, readiness gates; the Cluster's replace the ClusterClass's"),
+			Fields: carried(quoted(fields) + "; the Cluster's replace the ClusterClass's"),
 			Source: clusterClassBook, Code: "Policy.ControlPlane",
 		},
 		{
@@ -32,7 +34,7 @@ func rulesOfTopology() []Rule {
 			To:     "MachineDeployment `metadata` and `spec.template.metadata`",
 			Labels: labels, Annotations: annotations,
 			Taints: carried("as in rule 1, into `spec.template.spec.taints`"),
-			Fields: carried("as in rule 1, and `minReadySeconds`"),
+			Fields: carried("as in rule 1, and " + quoted(ofWorkers)),
 			Source: clusterClassBook, Code: "Policy.MachineDeployment",
 		},
 		{
@@ -88,20 +90,13 @@ func (Policy) MachinePool(s Section) (Object, error) {
 
 // content returns all that the section declares.
 func (s Section) content() Content {
-	class, topology := fieldsOf(s.Class.MachineFields, nil), fieldsOf(s.Topology.MachineFields, nil)
 	return Content{
 		Labels: filter(mergeMaps(mergeMaps(s.Class.Template.Labels, s.Class.Labels), s.Topology.Labels), func(key string) bool {
 			return !never(key) && !identifies(key) && !managed(key)
 		}),
 		Annotations: inheritable(mergeMaps(mergeMaps(s.Class.Template.Annotations, s.Class.Annotations), s.Topology.Annotations)),
 		Taints:      instead(s.Topology.Taints, s.Class.Taints),
-		Fields: Fields{
-			NodeDrainTimeout:        cmp.Or(topology.NodeDrainTimeout, class.NodeDrainTimeout),
-			NodeVolumeDetachTimeout: cmp.Or(topology.NodeVolumeDetachTimeout, class.NodeVolumeDetachTimeout),
-			NodeDeletionTimeout:     cmp.Or(topology.NodeDeletionTimeout, class.NodeDeletionTimeout),
-			MinReadySeconds:         cmp.Or(topology.MinReadySeconds, class.MinReadySeconds),
-			ReadinessGates:          instead(topology.ReadinessGates, class.ReadinessGates),
-		},
+		Fields:      fieldsOf(s.Topology.MachineFields, s.Topology.WorkerFields).or(fieldsOf(s.Class.MachineFields, s.Class.WorkerFields)),
 	}
 }
 

@@ -3,8 +3,6 @@
 package ownership
 
 import (
-	"time"
-
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -16,26 +14,20 @@ import (
 
 // fieldPlaces lists the in-place mutable fields.
 func fieldPlaces(at capi.Paths, current, desired inherit.Fields) []place {
-	whole := func(n int32) any { return int64(n) }
-	timeout := whole
-	if at.Durations {
-		timeout = func(seconds int32) any { return (time.Duration(seconds) * time.Second).String() }
+	var all []place
+	for f := range current.Seconds {
+		all = append(all, scalarPlace(at, capi.Field(f), current.Seconds[f], desired.Seconds[f]))
 	}
-	return []place{
-		scalarPlace(at.NodeDrainTimeout, current.NodeDrainTimeout, desired.NodeDrainTimeout, timeout),
-		scalarPlace(at.NodeVolumeDetachTimeout, current.NodeVolumeDetachTimeout, desired.NodeVolumeDetachTimeout, timeout),
-		scalarPlace(at.NodeDeletionTimeout, current.NodeDeletionTimeout, desired.NodeDeletionTimeout, timeout),
-		scalarPlace(at.MinReadySeconds, current.MinReadySeconds, desired.MinReadySeconds, whole),
-		gatePlace(at, current.ReadinessGates, desired.ReadinessGates),
-	}
+	return append(all, gatePlace(at, current.ReadinessGates, desired.ReadinessGates))
 }
 
-func scalarPlace(path []string, current, desired *int32, of func(int32) any) place {
-	entries := func(n *int32) []entry {
-		if n == nil || path == nil {
+func scalarPlace(at capi.Paths, f capi.Field, current, desired *int32) place {
+	path := at.Fields[f]
+	entries := func(seconds *int32) []entry {
+		if seconds == nil || path == nil {
 			return nil
 		}
-		return []entry{{name: path[len(path)-1], value: of(*n)}}
+		return []entry{{name: path[len(path)-1], value: at.Value(f, *seconds)}}
 	}
 	return place{
 		path: path, scalar: true, versioned: true, current: entries(current), desired: entries(desired),
@@ -46,7 +38,8 @@ func scalarPlace(path []string, current, desired *int32, of func(int32) any) pla
 // gatePlace is a list map: Cluster API's CRDs declare conditionType as its key.
 func gatePlace(at capi.Paths, current, desired []clusterv1.MachineReadinessGate) place {
 	return place{
-		path: at.ReadinessGates, versioned: at.ListsMove, current: gateEntries(current), desired: gateEntries(desired), render: renderList,
+		path: at.Fields[capi.ReadinessGates], versioned: at.ListsMove,
+		current: gateEntries(current), desired: gateEntries(desired), render: renderList,
 	}
 }
 
