@@ -33,9 +33,9 @@ type row struct {
 	v1beta1 string
 	// key tells the items of a list apart.
 	key string
-	// ofMachines reads the number that is declared for a Machine, as either version has it.
-	ofMachines func(MachineFields) (*int32, *metav1.Duration)
-	// ofWorkers does the same for a field that only workers have. v1beta1 has those in the spec around a template.
+	// read returns the number that is declared for a Machine, as either version has it.
+	read func(MachineFields) (*int32, *metav1.Duration)
+	// ofWorkers is the same for a field that only workers have. v1beta1 has those in the spec around a template.
 	ofWorkers func(WorkerFields) *int32
 }
 
@@ -44,19 +44,19 @@ func table() [fields]row {
 	return [fields]row{
 		NodeDrainTimeout: {
 			path: "deletion.nodeDrainTimeoutSeconds", v1beta1: "nodeDrainTimeout",
-			ofMachines: func(m MachineFields) (*int32, *metav1.Duration) {
+			read: func(m MachineFields) (*int32, *metav1.Duration) {
 				return m.Deletion.NodeDrainTimeoutSeconds, m.NodeDrainTimeout
 			},
 		},
 		NodeVolumeDetachTimeout: {
 			path: "deletion.nodeVolumeDetachTimeoutSeconds", v1beta1: "nodeVolumeDetachTimeout",
-			ofMachines: func(m MachineFields) (*int32, *metav1.Duration) {
+			read: func(m MachineFields) (*int32, *metav1.Duration) {
 				return m.Deletion.NodeVolumeDetachTimeoutSeconds, m.NodeVolumeDetachTimeout
 			},
 		},
 		NodeDeletionTimeout: {
 			path: "deletion.nodeDeletionTimeoutSeconds", v1beta1: "nodeDeletionTimeout",
-			ofMachines: func(m MachineFields) (*int32, *metav1.Duration) {
+			read: func(m MachineFields) (*int32, *metav1.Duration) {
 				return m.Deletion.NodeDeletionTimeoutSeconds, m.NodeDeletionTimeout
 			},
 		},
@@ -93,8 +93,8 @@ func SecondsOf(machine MachineFields, workers ...WorkerFields) Seconds {
 	var declared Seconds
 	for f, row := range table() {
 		switch {
-		case row.ofMachines != nil:
-			declared[f] = either(row.ofMachines(machine))
+		case row.read != nil:
+			declared[f] = either(row.read(machine))
 		case row.ofWorkers != nil:
 			for _, worker := range workers {
 				declared[f] = cmp.Or(declared[f], row.ofWorkers(worker))

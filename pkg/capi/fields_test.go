@@ -32,7 +32,8 @@ func declaring(t *testing.T, f capi.Field, version string) string {
 // Each row says of its field what Cluster API's own types and their conversion say.
 func TestFieldsInClusterAPI(t *testing.T) {
 	for f := range capi.ReadinessGates {
-		older, newer := own[clusterv1beta1.MachineDeployment](t, declaring(t, f, "v1beta1")), own[clusterv1.MachineDeployment](t, declaring(t, f, "v1beta2"))
+		older := own[clusterv1beta1.MachineDeployment](t, declaring(t, f, "v1beta1"))
+		newer := own[clusterv1.MachineDeployment](t, declaring(t, f, "v1beta2"))
 		converted, back := &clusterv1.MachineDeployment{}, &clusterv1beta1.MachineDeployment{}
 		NewWithT(t).Expect(clusterv1beta1.Convert_v1beta1_MachineDeployment_To_v1beta2_MachineDeployment(older, converted, nil)).To(Succeed())
 		NewWithT(t).Expect(clusterv1beta1.Convert_v1beta2_MachineDeployment_To_v1beta1_MachineDeployment(newer, back, nil)).To(Succeed())
@@ -73,7 +74,7 @@ func describeField(f capi.Field) string {
 func TestFieldsAreComplete(t *testing.T) {
 	known := []string{"spec.taints"}
 	for _, version := range []string{"v1beta1", "v1beta2"} {
-		for _, path := range capi.SectionPaths(version, []string{"spec"}, nil).Fields {
+		for _, path := range capi.MachinePaths(version, nil, []string{"spec"}, []string{"spec"}).Fields {
 			known = append(known, strings.Join(path, "."))
 		}
 	}

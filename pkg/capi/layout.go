@@ -41,12 +41,6 @@ func (p Paths) Value(f Field, seconds int32) any {
 	return int64(seconds)
 }
 
-// SectionPaths are those of a section of a ClusterClass or of a topology, which has the metadata where it says and the rest
-// in itself.
-func SectionPaths(version string, section, metadata []string) Paths {
-	return machinePaths(version, metadata, section, section)
-}
-
 // MetadataLayout is that of an object of which only metadata inherits: an InfraMachine or a BootstrapConfig.
 func MetadataLayout(version string) Layout {
 	return Layout{Version: version, Top: Paths{Metadata: []string{"metadata"}}}
@@ -54,7 +48,7 @@ func MetadataLayout(version string) Layout {
 
 // MachineLayout is that of a Machine.
 func MachineLayout(version string) Layout {
-	return Layout{Version: version, Top: machinePaths(version, []string{"metadata"}, []string{"spec"}, nil)}
+	return Layout{Version: version, Top: MachinePaths(version, []string{"metadata"}, []string{"spec"}, nil)}
 }
 
 // WorkersLayout is that of a MachineDeployment, MachineSet or MachinePool.
@@ -63,25 +57,28 @@ func WorkersLayout(version string) Layout {
 	return Layout{
 		Version:  version,
 		Top:      Paths{Metadata: []string{"metadata"}},
-		Template: machinePaths(version, below(template, "metadata"), below(template, "spec"), []string{"spec"}),
+		Template: MachinePaths(version, below(template, "metadata"), below(template, "spec"), []string{"spec"}),
 	}
 }
 
 // Only returns the layout of a Machine without what the schema of its kind does not have: releases of Cluster API before v1.12
 // have no taints, those before v1.9 no readiness gates.
 func (l Layout) Only(has func(path ...string) bool) Layout {
-	l.Top.Taints = only(l.Top.Taints, has)
+	l.Top.Taints = first(has, l.Top.Taints)
 	for f, path := range l.Top.Fields {
-		l.Top.Fields[f] = only(path, has)
+		l.Top.Fields[f] = first(has, path)
 	}
 	return l
 }
 
-func only(path []string, has func(path ...string) bool) []string {
-	if path == nil || !has(path...) {
-		return nil
+// first returns the first of the paths that there is.
+func first(has func(path ...string) bool, paths ...[]string) []string {
+	for _, path := range paths {
+		if len(path) > 0 && has(path...) {
+			return path
+		}
 	}
-	return path
+	return nil
 }
 
 // ControlPlaneLayout is that of a provider's control plane. Cluster API's contract has two forms of it: in v1beta2 a
@@ -89,39 +86,33 @@ func only(path []string, has func(path ...string) bool) []string {
 // has reports whether the schema of the object's kind has a field.
 func ControlPlaneLayout(version string, has func(path ...string) bool) Layout {
 	template := []string{"spec", "machineTemplate"}
-	newer := machinePaths("v1beta2", nil, below(template, "spec"), nil)
-	older := machinePaths("v1beta1", nil, template, nil)
-	first := func(paths ...[]string) []string {
-		for _, path := range paths {
-			if len(path) > 0 && has(path...) {
-				return path
-			}
-		}
-		return nil
-	}
-	at := Paths{Metadata: first(below(template, "metadata")), Taints: first(newer.Taints, older.Taints), ListsMove: true, Durations: true}
+	newer := MachinePaths("v1beta2", nil, below(template, "spec"), nil)
+	older := MachinePaths("v1beta1", nil, template, nil)
+	timeouts := older // or newer: the two are not mixed, since their units differ
 	for f, row := range table() {
-		if row.v1beta1 != "" && first(newer.Fields[f]) != nil {
-			at.Durations = false // units differ, so the two forms are not mixed
+		if row.v1beta1 != "" && first(has, newer.Fields[f]) != nil {
+			timeouts = newer
 		}
+	}
+	at := Paths{
+		Metadata: first(has, below(template, "metadata")), Taints: first(has, newer.Taints, older.Taints),
+		Durations: timeouts.Durations, ListsMove: true,
 	}
 	for f, row := range table() {
 		switch {
 		case row.ofWorkers != nil:
-		case row.v1beta1 == "":
-			at.Fields[f] = first(newer.Fields[f], older.Fields[f])
-		case at.Durations:
-			at.Fields[f] = first(older.Fields[f])
+		case row.v1beta1 != "":
+			at.Fields[f] = first(has, timeouts.Fields[f])
 		default:
-			at.Fields[f] = first(newer.Fields[f])
+			at.Fields[f] = first(has, newer.Fields[f], older.Fields[f])
 		}
 	}
 	return Layout{Version: version, Top: Paths{Metadata: []string{"metadata"}}, Template: at}
 }
 
-// machinePaths returns the paths of a Machine's metadata and spec. around is the spec of the object around a template; a
-// Machine of v1beta1 has none of the fields that are there.
-func machinePaths(version string, metadata, spec, around []string) Paths {
+// MachinePaths returns the paths of what Machines inherit: metadata, and fields in spec. around is where v1beta1 has the fields of
+// workers: the spec around a template, or the section of a topology itself. A Machine has none.
+func MachinePaths(version string, metadata, spec, around []string) Paths {
 	paths := Paths{Metadata: metadata, Taints: below(spec, "taints"), Durations: version == "v1beta1"}
 	for f, row := range table() {
 		in, path := spec, row.path

@@ -58,16 +58,19 @@ type MachineDeployment struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec MachineDeploymentSpec `json:"spec,omitempty"`
+	Spec WorkersSpec `json:"spec,omitempty"`
 }
 
-// MachineDeploymentSpec is a trimmed MachineDeploymentSpec.
-type MachineDeploymentSpec struct {
-	ClusterName string               `json:"clusterName,omitempty"`
-	Selector    metav1.LabelSelector `json:"selector,omitempty"`
-	Template    MachineTemplate      `json:"template,omitempty"`
+// WorkersSpec is the trimmed spec of a MachineDeployment, MachineSet or MachinePool.
+type WorkersSpec struct {
+	ClusterName string          `json:"clusterName,omitempty"`
+	Template    MachineTemplate `json:"template,omitempty"`
 
 	WorkerFields `json:",inline"`
+
+	// Selector is that of a MachineDeployment or MachineSet, ProviderIDList that of a MachinePool.
+	Selector       metav1.LabelSelector `json:"selector,omitempty"`
+	ProviderIDList []string             `json:"providerIDList,omitempty"`
 }
 
 // MachineSet is a trimmed MachineSet.
@@ -77,16 +80,7 @@ type MachineSet struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec MachineSetSpec `json:"spec,omitempty"`
-}
-
-// MachineSetSpec is a trimmed MachineSetSpec.
-type MachineSetSpec struct {
-	ClusterName string               `json:"clusterName,omitempty"`
-	Selector    metav1.LabelSelector `json:"selector,omitempty"`
-	Template    MachineTemplate      `json:"template,omitempty"`
-
-	WorkerFields `json:",inline"`
+	Spec WorkersSpec `json:"spec,omitempty"`
 }
 
 // Machine is a trimmed Machine.
@@ -156,17 +150,8 @@ type MachinePool struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   MachinePoolSpec   `json:"spec,omitempty"`
+	Spec   WorkersSpec       `json:"spec,omitempty"`
 	Status MachinePoolStatus `json:"status,omitempty"`
-}
-
-// MachinePoolSpec is a trimmed MachinePoolSpec.
-type MachinePoolSpec struct {
-	ClusterName    string          `json:"clusterName,omitempty"`
-	Template       MachineTemplate `json:"template,omitempty"`
-	ProviderIDList []string        `json:"providerIDList,omitempty"`
-
-	WorkerFields `json:",inline"`
 }
 
 // MachinePoolStatus is a trimmed MachinePoolStatus.

@@ -39,7 +39,7 @@ type Object struct {
 
 // OfMachineSet returns the content that the MachineSet has.
 func OfMachineSet(ms *capi.MachineSet) Object {
-	template := contentOf(ms.Spec.Template, ms.Spec.WorkerFields)
+	template := contentOf(ms.Spec)
 	return Object{
 		Layout:   capi.WorkersLayout(ms.GroupVersionKind().Version),
 		Top:      Content{Labels: ms.Labels, Annotations: ms.Annotations},
@@ -49,7 +49,7 @@ func OfMachineSet(ms *capi.MachineSet) Object {
 
 // OfMachineDeployment returns the content that the MachineDeployment has.
 func OfMachineDeployment(md *capi.MachineDeployment) Object {
-	template := contentOf(md.Spec.Template, md.Spec.WorkerFields)
+	template := contentOf(md.Spec)
 	return Object{
 		Layout:   capi.WorkersLayout(md.GroupVersionKind().Version),
 		Top:      Content{Labels: md.Labels, Annotations: md.Annotations},
@@ -59,7 +59,7 @@ func OfMachineDeployment(md *capi.MachineDeployment) Object {
 
 // OfMachinePool returns the content that the MachinePool has.
 func OfMachinePool(mp *capi.MachinePool) Object {
-	template := contentOf(mp.Spec.Template, mp.Spec.WorkerFields)
+	template := contentOf(mp.Spec)
 	return Object{
 		Layout:   capi.WorkersLayout(mp.GroupVersionKind().Version),
 		Top:      Content{Labels: mp.Labels, Annotations: mp.Annotations},

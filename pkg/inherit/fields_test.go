@@ -38,9 +38,9 @@ func TestFields(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			md := &capi.MachineDeployment{Spec: capi.MachineDeploymentSpec{WorkerFields: tc.around}}
+			md := &capi.MachineDeployment{Spec: capi.WorkersSpec{WorkerFields: tc.around}}
 			md.Spec.Template.Spec.MachineFields, md.Spec.Template.Spec.WorkerFields = tc.spec, tc.inside
-			ms := &capi.MachineSet{Spec: capi.MachineSetSpec{WorkerFields: tc.around}}
+			ms := &capi.MachineSet{Spec: capi.WorkersSpec{WorkerFields: tc.around}}
 			ms.Spec.Template.Spec.MachineFields, ms.Spec.Template.Spec.WorkerFields = tc.spec, tc.inside
 
 			set, err := inherit.Policy{}.MachineSet(md, &capi.MachineSet{})

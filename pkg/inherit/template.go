@@ -18,7 +18,7 @@ type Template struct {
 
 // TemplateOfMachineSet returns the template of rule 8.
 func TemplateOfMachineSet(ms *capi.MachineSet) *Template {
-	return &Template{Content: contentOf(ms.Spec.Template, ms.Spec.WorkerFields), Selector: ms.Spec.Selector}
+	return &Template{Content: contentOf(ms.Spec), Selector: ms.Spec.Selector}
 }
 
 // TemplateOfControlPlane returns the template of rule 4, from wherever the provider's version of the contract has it.
@@ -34,14 +34,15 @@ func TemplateOfControlPlane(cp *capi.ControlPlane) *Template {
 
 // TemplateOfMachinePool returns the template of rule 9.
 func TemplateOfMachinePool(mp *capi.MachinePool) *Template {
-	return &Template{Content: contentOf(mp.Spec.Template, mp.Spec.WorkerFields)}
+	return &Template{Content: contentOf(mp.Spec)}
 }
 
-func contentOf(template capi.MachineTemplate, around capi.WorkerFields) Content {
+func contentOf(spec capi.WorkersSpec) Content {
+	template := spec.Template
 	return Content{
 		Labels:      template.Labels,
 		Annotations: template.Annotations,
 		Taints:      template.Spec.Taints,
-		Fields:      fieldsOf(template.Spec.MachineFields, template.Spec.WorkerFields, around),
+		Fields:      fieldsOf(template.Spec.MachineFields, template.Spec.WorkerFields, spec.WorkerFields),
 	}
 }

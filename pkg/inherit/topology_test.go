@@ -196,7 +196,7 @@ func TestMachinePoolTaints(t *testing.T) {
 // Labels that the MachineDeployment selects by are its own. A topology's controller selects by labels of its own anyway.
 func TestMachineDeploymentSelector(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	md := &capi.MachineDeployment{Spec: capi.MachineDeploymentSpec{Selector: selector("app=x", "tier")}}
+	md := &capi.MachineDeployment{Spec: capi.WorkersSpec{Selector: selector("app=x", "tier")}}
 	before := md.DeepCopy()
 	s := inherit.Section{Class: content{labels: "app=y,team=a"}.section(), Topology: content{labels: "tier=z", annotations: "app=y"}.section()}
 	got, err := inherit.Policy{}.MachineDeployment(s, md)
