@@ -114,8 +114,7 @@ func TestKubeadmControlPlane(t *testing.T) {
 	} {
 		got, err := s.ControlPlane(t.Context(), kindOf(version, "KubeadmControlPlane"))
 		Expect(err).NotTo(HaveOccurred())
-		known := func(path string) bool { return want(path) && !strings.Contains(path, "nodeStartup") } // which is made up
-		Expect(got).To(Equal(layout(version, known)), version)
+		Expect(got).To(Equal(layout(version, want)), version)
 	}
 }
 

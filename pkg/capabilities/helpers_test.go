@@ -128,11 +128,11 @@ func object(fields ...string) string {
 
 // newer and older are the fields that each version of the contract has.
 func newer() string {
-	return "machineTemplate: " + object(metadata, "spec: "+object(taints, readinessGates, seconds, "nodeStartupTimeoutSeconds: {type: integer}"))
+	return "machineTemplate: " + object(metadata, "spec: "+object(taints, readinessGates, seconds))
 }
 
 func older() string {
-	return "machineTemplate: " + object(metadata, taints, readinessGates, durations, "nodeStartupTimeout: {type: string}")
+	return "machineTemplate: " + object(metadata, taints, readinessGates, durations)
 }
 
 func kindOf(version, kind string) schema.GroupVersionKind {

@@ -21,7 +21,6 @@ const (
 	NodeVolumeDetachTimeout
 	NodeDeletionTimeout
 	MinReadySeconds
-	NodeStartupTimeout
 	ReadinessGates
 	fields
 )
@@ -62,13 +61,7 @@ func table() [fields]row {
 			},
 		},
 		MinReadySeconds: {path: "minReadySeconds", ofWorkers: func(w WorkerFields) *int32 { return w.MinReadySeconds }},
-		NodeStartupTimeout: {
-			path: "nodeStartupTimeoutSeconds", v1beta1: "nodeStartupTimeout",
-			read: func(m MachineFields) (*int32, *metav1.Duration) {
-				return m.NodeStartupTimeoutSeconds, m.NodeStartupTimeout
-			},
-		},
-		ReadinessGates: {path: "readinessGates", key: "conditionType"},
+		ReadinessGates:  {path: "readinessGates", key: "conditionType"},
 	}
 }
 
@@ -79,10 +72,7 @@ type MachineFields struct {
 
 	Deletion clusterv1.MachineDeletionSpec `json:"deletion,omitempty"`
 
-	NodeStartupTimeoutSeconds *int32 `json:"nodeStartupTimeoutSeconds,omitempty"`
-
 	// The same timeouts as v1beta1 has them.
-	NodeStartupTimeout      *metav1.Duration `json:"nodeStartupTimeout,omitempty"`
 	NodeDrainTimeout        *metav1.Duration `json:"nodeDrainTimeout,omitempty"`
 	NodeVolumeDetachTimeout *metav1.Duration `json:"nodeVolumeDetachTimeout,omitempty"`
 	NodeDeletionTimeout     *metav1.Duration `json:"nodeDeletionTimeout,omitempty"`

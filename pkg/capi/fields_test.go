@@ -32,9 +32,6 @@ func declaring(t *testing.T, f capi.Field, version string) string {
 // Each row says of its field what Cluster API's own types and their conversion say.
 func TestFieldsInClusterAPI(t *testing.T) {
 	for f := range capi.ReadinessGates {
-		if f == capi.NodeStartupTimeout { // which is made up
-			continue
-		}
 		older := own[clusterv1beta1.MachineDeployment](t, declaring(t, f, "v1beta1"))
 		newer := own[clusterv1.MachineDeployment](t, declaring(t, f, "v1beta2"))
 		converted, back := &clusterv1.MachineDeployment{}, &clusterv1beta1.MachineDeployment{}

@@ -277,16 +277,6 @@ func (in *MachineFields) DeepCopyInto(out *MachineFields) {
 		copy(*out, *in)
 	}
 	in.Deletion.DeepCopyInto(&out.Deletion)
-	if in.NodeStartupTimeoutSeconds != nil {
-		in, out := &in.NodeStartupTimeoutSeconds, &out.NodeStartupTimeoutSeconds
-		*out = new(int32)
-		**out = **in
-	}
-	if in.NodeStartupTimeout != nil {
-		in, out := &in.NodeStartupTimeout, &out.NodeStartupTimeout
-		*out = new(v1.Duration)
-		**out = **in
-	}
 	if in.NodeDrainTimeout != nil {
 		in, out := &in.NodeDrainTimeout, &out.NodeDrainTimeout
 		*out = new(v1.Duration)

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -124,9 +123,7 @@ func (d dice) content() inherit.Content {
 		Labels: d.pairs("a", "b", "c"), Annotations: d.pairs("m", "n", inherit.CapacityLabelsAnnotation), Taints: d.taints(),
 	}
 	for f := range content.Fields.Seconds {
-		if capi.Field(f) != capi.NodeStartupTimeout { // which is made up, so that no CRD has it
-			content.Fields.Seconds[f] = d.seconds()
-		}
+		content.Fields.Seconds[f] = d.seconds()
 	}
 	content.Fields.ReadinessGates = d.gates()
 	return content
