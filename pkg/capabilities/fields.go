@@ -58,16 +58,17 @@ type schemas map[string]*spec.Schema
 // has reports whether we can write a field of an object without losing it or taking more than our own part of it.
 func (s schemas) has(object *spec.Schema, path []string) bool {
 	field := s.find(object, path)
-	switch path[len(path)-1] {
+	switch name := path[len(path)-1]; name {
 	case "taints":
 		return isListBy(field, "key", "effect")
-	case "readinessGates":
-		return isListBy(field, "conditionType")
 	case "metadata":
 		// An object that is only named, as in CRDs of old, keeps nothing.
 		return len(s.find(object, slices.Concat(path, []string{"labels"}))) > 0 &&
 			len(s.find(object, slices.Concat(path, []string{"annotations"}))) > 0
 	default:
+		if key := capi.FieldOf(name).ListKey(); key != "" {
+			return isListBy(field, key)
+		}
 		return len(field) > 0
 	}
 }

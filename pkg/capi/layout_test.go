@@ -17,7 +17,7 @@ import (
 // describe lists where a layout has something, with what else it says.
 func describe(p capi.Paths) []string {
 	var lines []string
-	for _, path := range [][]string{p.Metadata, p.Taints, p.ReadinessGates, p.NodeDrainTimeout, p.NodeVolumeDetachTimeout, p.NodeDeletionTimeout, p.MinReadySeconds} {
+	for _, path := range append([][]string{p.Metadata, p.Taints, p.Fields[capi.ReadinessGates]}, p.Fields[:capi.ReadinessGates]...) {
 		if path != nil {
 			lines = append(lines, strings.Join(path, "."))
 		}

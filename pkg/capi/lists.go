@@ -4,64 +4,40 @@ package capi
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// ClusterList is a list of Clusters.
+// The lists of each kind.
+type (
+	ClusterList           = List[Cluster, *Cluster]
+	ClusterClassList      = List[ClusterClass, *ClusterClass]
+	MachineDeploymentList = List[MachineDeployment, *MachineDeployment]
+	MachineSetList        = List[MachineSet, *MachineSet]
+	MachineList           = List[Machine, *Machine]
+	MachinePoolList       = List[MachinePool, *MachinePool]
+)
+
+// List is a list of objects of one kind.
 //
-// +kubebuilder:object:root=true
-type ClusterList struct {
+// +kubebuilder:object:generate=false
+type List[T any, P interface {
+	*T
+	DeepCopyInto(into *T)
+}] struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
 
-	Items []Cluster `json:"items"`
+	Items []T `json:"items"`
 }
 
-// MachineDeploymentList is a list of MachineDeployments.
-//
-// +kubebuilder:object:root=true
-type MachineDeploymentList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	Items []MachineDeployment `json:"items"`
-}
-
-// MachineSetList is a list of MachineSets.
-//
-// +kubebuilder:object:root=true
-type MachineSetList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	Items []MachineSet `json:"items"`
-}
-
-// MachineList is a list of Machines.
-//
-// +kubebuilder:object:root=true
-type MachineList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	Items []Machine `json:"items"`
-}
-
-// MachinePoolList is a list of MachinePools.
-//
-// +kubebuilder:object:root=true
-type MachinePoolList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	Items []MachinePool `json:"items"`
-}
-
-// ClusterClassList is a list of ClusterClasses.
-//
-// +kubebuilder:object:root=true
-type ClusterClassList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	Items []ClusterClass `json:"items"`
+// DeepCopyObject implements runtime.Object.
+func (l *List[T, P]) DeepCopyObject() runtime.Object {
+	copied := &List[T, P]{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
+	if l.Items != nil {
+		copied.Items = make([]T, len(l.Items))
+	}
+	for i := range l.Items {
+		P(&l.Items[i]).DeepCopyInto(&copied.Items[i])
+	}
+	return copied
 }

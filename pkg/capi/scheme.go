@@ -44,13 +44,12 @@ func Version(mapper meta.RESTMapper) (schema.GroupVersion, error) {
 
 // AddToScheme registers the trimmed types under version.
 func AddToScheme(scheme *runtime.Scheme, version schema.GroupVersion) {
-	scheme.AddKnownTypes(version,
-		&Cluster{}, &ClusterList{},
-		&ClusterClass{}, &ClusterClassList{},
-		&MachineDeployment{}, &MachineDeploymentList{},
-		&MachineSet{}, &MachineSetList{},
-		&Machine{}, &MachineList{},
-		&MachinePool{}, &MachinePoolList{},
-	)
+	scheme.AddKnownTypes(version, &Cluster{}, &ClusterClass{}, &MachineDeployment{}, &MachineSet{}, &Machine{}, &MachinePool{})
+	for kind, list := range map[string]runtime.Object{
+		"Cluster": &ClusterList{}, "ClusterClass": &ClusterClassList{}, "MachineDeployment": &MachineDeploymentList{},
+		"MachineSet": &MachineSetList{}, "Machine": &MachineList{}, "MachinePool": &MachinePoolList{},
+	} {
+		scheme.AddKnownTypeWithName(version.WithKind(kind+"List"), list)
+	}
 	metav1.AddToGroupVersion(scheme, version)
 }

@@ -59,6 +59,7 @@ type Section struct {
 	MachineInfrastructure *MachineInfrastructure `json:"machineInfrastructure,omitempty"`
 
 	MachineFields `json:",inline"`
+	WorkerFields  `json:",inline"`
 }
 
 // SectionTemplate is a trimmed template of a section.

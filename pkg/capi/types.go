@@ -58,17 +58,19 @@ type MachineDeployment struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec MachineDeploymentSpec `json:"spec,omitempty"`
+	Spec WorkersSpec `json:"spec,omitempty"`
 }
 
-// MachineDeploymentSpec is a trimmed MachineDeploymentSpec.
-type MachineDeploymentSpec struct {
-	ClusterName string               `json:"clusterName,omitempty"`
-	Selector    metav1.LabelSelector `json:"selector,omitempty"`
-	Template    MachineTemplate      `json:"template,omitempty"`
+// WorkersSpec is the trimmed spec of a MachineDeployment, MachineSet or MachinePool.
+type WorkersSpec struct {
+	ClusterName string          `json:"clusterName,omitempty"`
+	Template    MachineTemplate `json:"template,omitempty"`
 
-	// MinReadySeconds is here in v1beta1 and in the template in v1beta2.
-	MinReadySeconds *int32 `json:"minReadySeconds,omitempty"`
+	WorkerFields `json:",inline"`
+
+	// Selector is that of a MachineDeployment or MachineSet, ProviderIDList that of a MachinePool.
+	Selector       metav1.LabelSelector `json:"selector,omitempty"`
+	ProviderIDList []string             `json:"providerIDList,omitempty"`
 }
 
 // MachineSet is a trimmed MachineSet.
@@ -78,17 +80,7 @@ type MachineSet struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec MachineSetSpec `json:"spec,omitempty"`
-}
-
-// MachineSetSpec is a trimmed MachineSetSpec.
-type MachineSetSpec struct {
-	ClusterName string               `json:"clusterName,omitempty"`
-	Selector    metav1.LabelSelector `json:"selector,omitempty"`
-	Template    MachineTemplate      `json:"template,omitempty"`
-
-	// MinReadySeconds is here in v1beta1 and in the template in v1beta2.
-	MinReadySeconds *int32 `json:"minReadySeconds,omitempty"`
+	Spec WorkersSpec `json:"spec,omitempty"`
 }
 
 // Machine is a trimmed Machine.
@@ -110,6 +102,7 @@ type MachineSpec struct {
 	Bootstrap         Bootstrap `json:"bootstrap,omitempty"`
 
 	MachineFields `json:",inline"`
+	WorkerFields  `json:",inline"`
 }
 
 // Bootstrap is a trimmed Bootstrap.
@@ -131,21 +124,6 @@ func (r ObjectRef) GroupKind() schema.GroupKind {
 		return schema.GroupKind{Group: r.APIGroup, Kind: r.Kind}
 	}
 	return schema.FromAPIVersionAndKind(r.APIVersion, r.Kind).GroupKind()
-}
-
-// MachineFields are the fields of a Machine's spec that inherit.
-type MachineFields struct {
-	Taints         []clusterv1.MachineTaint         `json:"taints,omitempty"`
-	ReadinessGates []clusterv1.MachineReadinessGate `json:"readinessGates,omitempty"`
-
-	// The rest of the in-place mutable fields, as v1beta2 has them.
-	Deletion        clusterv1.MachineDeletionSpec `json:"deletion,omitempty"`
-	MinReadySeconds *int32                        `json:"minReadySeconds,omitempty"`
-
-	// The same timeouts as v1beta1 has them.
-	NodeDrainTimeout        *metav1.Duration `json:"nodeDrainTimeout,omitempty"`
-	NodeVolumeDetachTimeout *metav1.Duration `json:"nodeVolumeDetachTimeout,omitempty"`
-	NodeDeletionTimeout     *metav1.Duration `json:"nodeDeletionTimeout,omitempty"`
 }
 
 // MachineStatus is a trimmed MachineStatus.
@@ -172,18 +150,8 @@ type MachinePool struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   MachinePoolSpec   `json:"spec,omitempty"`
+	Spec   WorkersSpec       `json:"spec,omitempty"`
 	Status MachinePoolStatus `json:"status,omitempty"`
-}
-
-// MachinePoolSpec is a trimmed MachinePoolSpec.
-type MachinePoolSpec struct {
-	ClusterName    string          `json:"clusterName,omitempty"`
-	Template       MachineTemplate `json:"template,omitempty"`
-	ProviderIDList []string        `json:"providerIDList,omitempty"`
-
-	// MinReadySeconds is here in v1beta1 and in the template in v1beta2.
-	MinReadySeconds *int32 `json:"minReadySeconds,omitempty"`
 }
 
 // MachinePoolStatus is a trimmed MachinePoolStatus.

@@ -80,11 +80,10 @@ func (a *admission) entries() {
 	a.desired.Labels = a.valid(labelKey, a.desired.Labels, a.current.Labels)
 	a.desired.Annotations = a.valid(annotationKey, a.desired.Annotations, a.current.Annotations)
 	fields := &a.desired.Fields
-	fields.NodeDrainTimeout = a.notNegative(a.paths.NodeDrainTimeout, fields.NodeDrainTimeout)
-	fields.NodeVolumeDetachTimeout = a.notNegative(a.paths.NodeVolumeDetachTimeout, fields.NodeVolumeDetachTimeout)
-	fields.NodeDeletionTimeout = a.notNegative(a.paths.NodeDeletionTimeout, fields.NodeDeletionTimeout)
-	fields.MinReadySeconds = a.notNegative(a.paths.MinReadySeconds, fields.MinReadySeconds)
-	if a.paths.ReadinessGates != nil {
+	for f, seconds := range fields.Seconds {
+		fields.Seconds[f] = a.notNegative(a.paths.Fields[f], seconds)
+	}
+	if a.paths.Fields[capi.ReadinessGates] != nil {
 		fields.ReadinessGates = a.validGates(fields.ReadinessGates)
 	}
 }
@@ -173,7 +172,7 @@ func (a *admission) crowded(before Content) {
 			return taint.MachineID(t).String()
 		})
 	}
-	if a.paths.ReadinessGates != nil {
+	if a.paths.Fields[capi.ReadinessGates] != nil {
 		a.desired.Fields.ReadinessGates = first(a, fieldKey, "readiness gates", mostGates,
 			before.Fields.ReadinessGates, a.desired.Fields.ReadinessGates, func(gate clusterv1.MachineReadinessGate) string { return gate.ConditionType })
 	}

@@ -56,8 +56,8 @@ func TestAdmissible(t *testing.T) {
 		{name: "nothing"},
 		{
 			name:     "what is valid arrives",
-			declared: inherit.Content{Labels: labels("a=1"), Annotations: map[string]string{"Example.com/a": "any\x00 thing"}, Fields: inherit.Fields{MinReadySeconds: ptr.To[int32](0)}},
-			want:     inherit.Content{Labels: labels("a=1"), Annotations: map[string]string{"Example.com/a": "any\x00 thing"}, Fields: inherit.Fields{MinReadySeconds: ptr.To[int32](0)}},
+			declared: inherit.Content{Labels: labels("a=1"), Annotations: map[string]string{"Example.com/a": "any\x00 thing"}, Fields: inherit.Fields{Seconds: capi.Seconds{capi.MinReadySeconds: ptr.To[int32](0)}}},
+			want:     inherit.Content{Labels: labels("a=1"), Annotations: map[string]string{"Example.com/a": "any\x00 thing"}, Fields: inherit.Fields{Seconds: capi.Seconds{capi.MinReadySeconds: ptr.To[int32](0)}}},
 		},
 		{
 			name:     "an invalid label is left out, and the rest arrives",
@@ -79,8 +79,8 @@ func TestAdmissible(t *testing.T) {
 		},
 		{
 			name:     "timeouts are not negative",
-			declared: inherit.Content{Fields: inherit.Fields{NodeDrainTimeout: ptr.To[int32](-1), NodeVolumeDetachTimeout: ptr.To[int32](-2), NodeDeletionTimeout: ptr.To[int32](7), MinReadySeconds: ptr.To[int32](-3)}},
-			want:     inherit.Content{Fields: inherit.Fields{NodeDeletionTimeout: ptr.To[int32](7)}},
+			declared: inherit.Content{Fields: inherit.Fields{Seconds: capi.Seconds{capi.NodeDrainTimeout: ptr.To[int32](-1), capi.NodeVolumeDetachTimeout: ptr.To[int32](-2), capi.NodeDeletionTimeout: ptr.To[int32](7), capi.MinReadySeconds: ptr.To[int32](-3)}}},
+			want:     inherit.Content{Fields: inherit.Fields{Seconds: capi.Seconds{capi.NodeDeletionTimeout: ptr.To[int32](7)}}},
 			problems: []string{`field "nodeDrainTimeoutSeconds": an API server would refuse -1`, `field "nodeVolumeDetachTimeoutSeconds": `, `field "minReadySeconds": `},
 		},
 		{
@@ -151,7 +151,7 @@ func TestAdmissible(t *testing.T) {
 // What yields, and what has no place in the child, is nobody's problem.
 func TestAdmissibleLeavesTheRestAlone(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	bad := inherit.Content{Labels: map[string]string{"a b": ""}, Taints: taintsFrom("x", 100, "Always"), Fields: inherit.Fields{MinReadySeconds: ptr.To[int32](-1)}}
+	bad := inherit.Content{Labels: map[string]string{"a b": ""}, Taints: taintsFrom("x", 100, "Always"), Fields: inherit.Fields{Seconds: capi.Seconds{capi.MinReadySeconds: ptr.To[int32](-1)}}}
 	_, err := inherit.Admissible(inherit.Object{Layout: capi.MetadataLayout("v1")}, inherit.Object{Template: &bad}, nil, nil)
 	Expect(err).NotTo(HaveOccurred(), "an object without a Machine template inherits none")
 	_, err = inherit.Admissible(inherit.Object{}, inherit.Object{Top: bad}, func() inherit.Object { return inherit.Object{} }, nil)
@@ -195,7 +195,9 @@ func (d dice) garbage() inherit.Content {
 	}
 	c := inherit.Content{
 		Labels: pairs(word), Annotations: pairs(func() string { return strings.Repeat(word(), 1+d.IntN(300)) }), Taints: taints(),
-		Fields: inherit.Fields{NodeDrainTimeout: number(), NodeVolumeDetachTimeout: number(), NodeDeletionTimeout: number(), MinReadySeconds: number()},
+	}
+	for f := range c.Fields.Seconds {
+		c.Fields.Seconds[f] = number()
 	}
 	for range d.IntN(60) {
 		c.Fields.ReadinessGates = append(c.Fields.ReadinessGates, clusterv1.MachineReadinessGate{
@@ -282,7 +284,7 @@ func expectAccepted(t *testing.T, c inherit.Content) {
 		Expect(gate.ConditionType).To(MatchRegexp(qualified))
 		Expect(string(gate.Polarity)).To(BeElementOf("", "Positive", "Negative"))
 	}
-	for _, n := range []*int32{c.Fields.NodeDrainTimeout, c.Fields.NodeVolumeDetachTimeout, c.Fields.NodeDeletionTimeout, c.Fields.MinReadySeconds} {
+	for _, n := range c.Fields.Seconds {
 		Expect(ptr.Deref(n, 0)).To(BeNumerically(">=", 0))
 	}
 }

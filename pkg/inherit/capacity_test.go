@@ -56,11 +56,11 @@ func TestCapacity(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			md := &capi.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Annotations: bounds("0 to 3")}}
 			md.Spec.Template = tc.template.template()
-			inherits := inherit.OfMachineDeployment(&capi.MachineDeployment{Spec: capi.MachineDeploymentSpec{Template: tc.inherit.template()}})
+			inherits := inherit.OfMachineDeployment(&capi.MachineDeployment{Spec: capi.WorkersSpec{Template: tc.inherit.template()}})
 			for _, has := range []inherit.Object{
 				inherit.OfMachineDeployment(md),
-				inherit.OfMachineSet(&capi.MachineSet{ObjectMeta: md.ObjectMeta, Spec: capi.MachineSetSpec{Template: md.Spec.Template}}),
-				inherit.OfMachinePool(&capi.MachinePool{ObjectMeta: md.ObjectMeta, Spec: capi.MachinePoolSpec{Template: md.Spec.Template}}),
+				inherit.OfMachineSet(&capi.MachineSet{ObjectMeta: md.ObjectMeta, Spec: capi.WorkersSpec{Template: md.Spec.Template}}),
+				inherit.OfMachinePool(&capi.MachinePool{ObjectMeta: md.ObjectMeta, Spec: capi.WorkersSpec{Template: md.Spec.Template}}),
 			} {
 				told, err := tc.policy.Capacity(has, inherits)
 				expectProblem(t, err, tc.problem)

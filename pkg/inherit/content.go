@@ -61,17 +61,17 @@ type Object struct {
 
 // OfMachineSet returns the content that the MachineSet has.
 func OfMachineSet(ms *capi.MachineSet) Object {
-	return ofWorkers(ms, ms.GroupVersionKind(), contentOf(ms.Spec.Template, ms.Spec.MinReadySeconds))
+	return ofWorkers(ms, ms.GroupVersionKind(), contentOf(ms.Spec))
 }
 
 // OfMachineDeployment returns the content that the MachineDeployment has.
 func OfMachineDeployment(md *capi.MachineDeployment) Object {
-	return ofWorkers(md, md.GroupVersionKind(), contentOf(md.Spec.Template, md.Spec.MinReadySeconds))
+	return ofWorkers(md, md.GroupVersionKind(), contentOf(md.Spec))
 }
 
 // OfMachinePool returns the content that the MachinePool has.
 func OfMachinePool(mp *capi.MachinePool) Object {
-	return ofWorkers(mp, mp.GroupVersionKind(), contentOf(mp.Spec.Template, mp.Spec.MinReadySeconds))
+	return ofWorkers(mp, mp.GroupVersionKind(), contentOf(mp.Spec))
 }
 
 func ofWorkers(object metav1.Object, gvk schema.GroupVersionKind, template Content) Object {
@@ -95,6 +95,6 @@ func OfControlPlane(cp *capi.ControlPlane, layout capi.Layout) Object {
 func OfMachine(m *capi.Machine) Object {
 	return Object{
 		Layout: capi.MachineLayout(m.GroupVersionKind().Version),
-		Top:    Content{Labels: m.Labels, Annotations: m.Annotations, Taints: m.Spec.Taints, Fields: fieldsOf(m.Spec.MachineFields, nil)},
+		Top:    Content{Labels: m.Labels, Annotations: m.Annotations, Taints: m.Spec.Taints, Fields: fieldsOf(m.Spec.MachineFields, m.Spec.WorkerFields)},
 	}
 }

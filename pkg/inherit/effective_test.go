@@ -18,7 +18,7 @@ func TestNodesInheritWhatTheirMachineWillCarry(t *testing.T) {
 	declares := content{
 		labels: "node.cluster.x-k8s.io/a=1", annotations: "taints.heirloom.dev/initialize=warm:NoSchedule", taints: "gpu=new:NoSchedule",
 	}
-	md := &capi.MachineDeployment{Spec: capi.MachineDeploymentSpec{Template: declares.template()}}
+	md := &capi.MachineDeployment{Spec: capi.WorkersSpec{Template: declares.template()}}
 	bare := &capi.MachineSet{}
 	m := content{labels: "mine=1", taints: "gpu=old:NoSchedule,own:NoSchedule"}.machine()
 	policy := inherit.Policy{}

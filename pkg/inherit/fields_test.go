@@ -23,24 +23,25 @@ func TestFields(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		spec   capi.MachineFields
-		around *int32
+		inside capi.WorkerFields
+		around capi.WorkerFields
 		want   inherit.Fields
 	}{
 		{name: "what is not declared is not inherited"},
-		{name: "v1beta2 has timeouts in seconds", spec: capi.MachineFields{Deletion: deletion(1, 2, 3)}, want: inherit.Fields{NodeDrainTimeout: new(int32(1)), NodeVolumeDetachTimeout: new(int32(2)), NodeDeletionTimeout: new(int32(3))}},
-		{name: "v1beta1 has durations", spec: capi.MachineFields{NodeDrainTimeout: lasts("1s"), NodeVolumeDetachTimeout: lasts("2m"), NodeDeletionTimeout: lasts("1h")}, want: inherit.Fields{NodeDrainTimeout: new(int32(1)), NodeVolumeDetachTimeout: new(int32(120)), NodeDeletionTimeout: new(int32(3600))}},
-		{name: "parts of a second do not count, as in Cluster API", spec: capi.MachineFields{NodeDrainTimeout: lasts("1900ms")}, want: inherit.Fields{NodeDrainTimeout: new(int32(1))}},
-		{name: "a timeout of zero is declared", spec: capi.MachineFields{NodeDrainTimeout: lasts("0s")}, want: inherit.Fields{NodeDrainTimeout: new(int32(0))}},
-		{name: "v1beta2 has minReadySeconds in the template", spec: capi.MachineFields{MinReadySeconds: new(int32(5))}, want: inherit.Fields{MinReadySeconds: new(int32(5))}},
-		{name: "v1beta1 has it around the template", around: new(int32(5)), want: inherit.Fields{MinReadySeconds: new(int32(5))}},
+		{name: "v1beta2 has timeouts in seconds", spec: capi.MachineFields{Deletion: deletion(1, 2, 3)}, want: inherit.Fields{Seconds: capi.Seconds{capi.NodeDrainTimeout: new(int32(1)), capi.NodeVolumeDetachTimeout: new(int32(2)), capi.NodeDeletionTimeout: new(int32(3))}}},
+		{name: "v1beta1 has durations", spec: capi.MachineFields{NodeDrainTimeout: lasts("1s"), NodeVolumeDetachTimeout: lasts("2m"), NodeDeletionTimeout: lasts("1h")}, want: inherit.Fields{Seconds: capi.Seconds{capi.NodeDrainTimeout: new(int32(1)), capi.NodeVolumeDetachTimeout: new(int32(120)), capi.NodeDeletionTimeout: new(int32(3600))}}},
+		{name: "parts of a second do not count, as in Cluster API", spec: capi.MachineFields{NodeDrainTimeout: lasts("1900ms")}, want: inherit.Fields{Seconds: capi.Seconds{capi.NodeDrainTimeout: new(int32(1))}}},
+		{name: "a timeout of zero is declared", spec: capi.MachineFields{NodeDrainTimeout: lasts("0s")}, want: inherit.Fields{Seconds: capi.Seconds{capi.NodeDrainTimeout: new(int32(0))}}},
+		{name: "v1beta2 has minReadySeconds in the template", inside: capi.WorkerFields{MinReadySeconds: new(int32(5))}, want: inherit.Fields{Seconds: capi.Seconds{capi.MinReadySeconds: new(int32(5))}}},
+		{name: "v1beta1 has it around the template", around: capi.WorkerFields{MinReadySeconds: new(int32(5))}, want: inherit.Fields{Seconds: capi.Seconds{capi.MinReadySeconds: new(int32(5))}}},
 		{name: "readiness gates are inherited", spec: capi.MachineFields{ReadinessGates: gates}, want: inherit.Fields{ReadinessGates: gates}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			md := &capi.MachineDeployment{Spec: capi.MachineDeploymentSpec{MinReadySeconds: tc.around}}
-			md.Spec.Template.Spec.MachineFields = tc.spec
-			ms := &capi.MachineSet{Spec: capi.MachineSetSpec{MinReadySeconds: tc.around}}
-			ms.Spec.Template.Spec.MachineFields = tc.spec
+			md := &capi.MachineDeployment{Spec: capi.WorkersSpec{WorkerFields: tc.around}}
+			md.Spec.Template.Spec.MachineFields, md.Spec.Template.Spec.WorkerFields = tc.spec, tc.inside
+			ms := &capi.MachineSet{Spec: capi.WorkersSpec{WorkerFields: tc.around}}
+			ms.Spec.Template.Spec.MachineFields, ms.Spec.Template.Spec.WorkerFields = tc.spec, tc.inside
 
 			set, err := inherit.Policy{}.MachineSet(md, &capi.MachineSet{})
 			Expect(err).NotTo(HaveOccurred())

@@ -52,7 +52,7 @@ func TestMachine(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			ms := &capi.MachineSet{Spec: capi.MachineSetSpec{Selector: selector(tc.selects, ""), Template: tc.template.template()}}
+			ms := &capi.MachineSet{Spec: capi.WorkersSpec{Selector: selector(tc.selects, ""), Template: tc.template.template()}}
 			if tc.orphan {
 				ms = nil
 			}
@@ -91,7 +91,7 @@ func TestContentOf(t *testing.T) {
 	Expect(describeContent(&m.Top)).To(Equal(has.want()))
 	Expect(m.Template).To(BeNil())
 
-	ms := &capi.MachineSet{Spec: capi.MachineSetSpec{Template: has.template()}}
+	ms := &capi.MachineSet{Spec: capi.WorkersSpec{Template: has.template()}}
 	ms.Labels, ms.Annotations = labels("c=3"), annotations("d=4")
 	set := inherit.OfMachineSet(ms)
 	Expect(describeContent(&set.Top)).To(Equal(content{labels: "c=3", annotations: "d=4"}.want()))

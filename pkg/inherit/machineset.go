@@ -14,18 +14,12 @@ import (
 // template only. Old MachineSets inherit like the newest, as Cluster API has it. Labels of either selector are not
 // touched. The error lists taints that had to be left out; the rest is inherited.
 func (p Policy) MachineSet(md *capi.MachineDeployment, ms *capi.MachineSet) (Object, error) {
-	template := md.Spec.Template
-	labels := withoutSelected(inheritable(template.Labels), md.Spec.Selector, ms.Spec.Selector)
-	taints, err := taint.Usable(taint.Worker, p.typed(template.Spec.Taints))
-	return Object{
-		Top: Content{Labels: labels, Annotations: ownAnnotations(md.Annotations)},
-		Template: &Content{
-			Labels:      labels,
-			Annotations: inheritable(template.Annotations),
-			Taints:      taints,
-			Fields:      fieldsOf(template.Spec.MachineFields, md.Spec.MinReadySeconds),
-		},
-	}, err
+	template := contentOf(md.Spec)
+	template.Labels = withoutSelected(inheritable(template.Labels), md.Spec.Selector, ms.Spec.Selector)
+	template.Annotations = inheritable(template.Annotations)
+	var err error
+	template.Taints, err = taint.Usable(taint.Worker, p.typed(template.Taints))
+	return Object{Top: Content{Labels: template.Labels, Annotations: ownAnnotations(md.Annotations)}, Template: &template}, err
 }
 
 // ownAnnotations returns those of an owner's annotations that are not about the owner itself.

@@ -48,9 +48,9 @@ func TestMachineSet(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			md := &capi.MachineDeployment{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels(tc.deployment.labels), Annotations: annotations(tc.deployment.annotations)},
-				Spec:       capi.MachineDeploymentSpec{Selector: selector(tc.mdSelects, ""), Template: tc.template.template()},
+				Spec:       capi.WorkersSpec{Selector: selector(tc.mdSelects, ""), Template: tc.template.template()},
 			}
-			ms := &capi.MachineSet{Spec: capi.MachineSetSpec{Selector: selector(tc.msSelects, tc.msExpresses)}}
+			ms := &capi.MachineSet{Spec: capi.WorkersSpec{Selector: selector(tc.msSelects, tc.msExpresses)}}
 			mdBefore, msBefore := md.DeepCopy(), ms.DeepCopy()
 
 			got, err := tc.policy.MachineSet(md, ms)
@@ -95,9 +95,9 @@ func TestNeverInherited(t *testing.T) {
 		t.Run(key, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			both := content{labels: key + "=x,ok=1", annotations: key + "=x; ok=1"}
-			md := &capi.MachineDeployment{Spec: capi.MachineDeploymentSpec{Template: both.template()}}
+			md := &capi.MachineDeployment{Spec: capi.WorkersSpec{Template: both.template()}}
 			md.Annotations = annotations(key + "=x; ok=1")
-			ms := &capi.MachineSet{Spec: capi.MachineSetSpec{Template: both.template()}}
+			ms := &capi.MachineSet{Spec: capi.WorkersSpec{Template: both.template()}}
 
 			set, err := inherit.Policy{}.MachineSet(md, &capi.MachineSet{})
 			Expect(err).NotTo(HaveOccurred())

@@ -122,7 +122,7 @@ func TestSectionOfControlPlane(t *testing.T) {
 // A Node does not wait for a MachineDeployment to inherit from its topology.
 func TestEffectiveMachineDeployment(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	md := &capi.MachineDeployment{Spec: capi.MachineDeploymentSpec{Selector: selector("app=x", ""), Template: content{
+	md := &capi.MachineDeployment{Spec: capi.WorkersSpec{Selector: selector("app=x", ""), Template: content{
 		labels: "app=x,mine=1,team=old", annotations: "mine=1", taints: "own:NoSchedule,gpu=old:NoSchedule",
 	}.template()}}
 	md.Name, md.Spec.ClusterName = "md", "c"
@@ -144,7 +144,7 @@ func TestEffectiveMachineDeployment(t *testing.T) {
 // Nor does the Node of a MachinePool, whose typed taints come by annotation, whatever Cluster API's feature gate says.
 func TestEffectiveMachinePool(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	mp := &capi.MachinePool{Spec: capi.MachinePoolSpec{Template: content{labels: "node.cluster.x-k8s.io/mine=1", annotations: "mine=1"}.template()}}
+	mp := &capi.MachinePool{Spec: capi.WorkersSpec{Template: content{labels: "node.cluster.x-k8s.io/mine=1", annotations: "mine=1"}.template()}}
 	before := mp.DeepCopy()
 	s := inherit.Section{Class: content{labels: "node.cluster.x-k8s.io/a=1", taints: "gpu:NoSchedule,warm:NoSchedule@OnInitialization"}.section()}
 	policy := inherit.Policy{ClusterAPITaints: inherit.PropagationDisabled}

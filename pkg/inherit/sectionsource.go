@@ -33,7 +33,7 @@ func (s Section) Declarations(list SectionList, cluster *capi.Cluster, class *ca
 	topology, own := list.path([]string{"spec", "topology"}, s.Topology.Name), list.path([]string{"spec"}, s.Class.Class)
 	inCluster := Declaration{
 		Object:    "Cluster " + cluster.Namespace + "/" + cluster.Name,
-		Paths:     capi.SectionPaths(cluster.GroupVersionKind().Version, topology, append(slices.Clone(topology), "metadata")),
+		Paths:     capi.MachinePaths(cluster.GroupVersionKind().Version, append(slices.Clone(topology), "metadata"), topology, topology),
 		Content:   contentOfSection(s.Topology),
 		Annotates: list == MachinePools,
 	}
@@ -43,7 +43,7 @@ func (s Section) Declarations(list SectionList, cluster *capi.Cluster, class *ca
 	}
 	inClass := Declaration{
 		Object:    "ClusterClass " + class.Namespace + "/" + class.Name,
-		Paths:     capi.SectionPaths(class.GroupVersionKind().Version, own, metadata),
+		Paths:     capi.MachinePaths(class.GroupVersionKind().Version, metadata, own, own),
 		Content:   contentOfSection(s.Class),
 		Annotates: list == MachinePools,
 	}
@@ -61,6 +61,6 @@ func contentOfSection(s capi.Section) Content {
 		Labels:      mergeMaps(s.Template.Labels, s.Labels),
 		Annotations: mergeMaps(s.Template.Annotations, s.Annotations),
 		Taints:      s.Taints,
-		Fields:      fieldsOf(s.MachineFields, nil),
+		Fields:      fieldsOf(s.MachineFields, s.WorkerFields),
 	}
 }

@@ -33,7 +33,7 @@ func TestSibling(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			ms := &capi.MachineSet{Spec: capi.MachineSetSpec{Selector: selector(tc.selects, tc.expresses), Template: tc.template.template()}}
+			ms := &capi.MachineSet{Spec: capi.WorkersSpec{Selector: selector(tc.selects, tc.expresses), Template: tc.template.template()}}
 			ms.Spec.Template.Spec.MinReadySeconds = new(int32(5))
 			before := ms.DeepCopy()
 

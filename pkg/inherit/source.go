@@ -131,7 +131,7 @@ func (d Declaration) field(e Entry) string {
 		}
 		return cmp.Or(taints, annotations)
 	case fieldKey:
-		return cmp.Or(strings.Join(d.Paths.Field(e.Name), "."), strings.Join(d.Paths.Metadata, "."))
+		return cmp.Or(strings.Join(d.Paths.Fields[capi.FieldOf(e.Name)], "."), strings.Join(d.Paths.Metadata, "."))
 	}
 	return strings.Join(d.Paths.Metadata, ".")
 }
@@ -158,15 +158,8 @@ func (d Declaration) annotates(id string) string {
 
 // declare reports whether a field is declared that has this name in any version of the API, or a readiness gate of this type.
 func (f Fields) declare(name string) bool {
-	switch capi.FieldOf(name) {
-	case capi.NodeDrainTimeout:
-		return f.NodeDrainTimeout != nil
-	case capi.NodeVolumeDetachTimeout:
-		return f.NodeVolumeDetachTimeout != nil
-	case capi.NodeDeletionTimeout:
-		return f.NodeDeletionTimeout != nil
-	case capi.MinReadySeconds:
-		return f.MinReadySeconds != nil
+	if field := capi.FieldOf(name); field != capi.ReadinessGates {
+		return f.Seconds[field] != nil
 	}
 	return slices.ContainsFunc(f.ReadinessGates, func(gate clusterv1.MachineReadinessGate) bool { return gate.ConditionType == name })
 }

@@ -3,11 +3,8 @@
 package inherit
 
 import (
-	"cmp"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
@@ -24,45 +21,31 @@ func TemplateOfMachineSet(ms *capi.MachineSet) *Template {
 	if ms == nil {
 		return nil
 	}
-	return &Template{Content: contentOf(ms.Spec.Template, ms.Spec.MinReadySeconds), Selector: ms.Spec.Selector}
+	return &Template{Content: contentOf(ms.Spec), Selector: ms.Spec.Selector}
 }
 
 // TemplateOfControlPlane returns the template of rule 4, from wherever the provider's version of the contract has it.
 func TemplateOfControlPlane(cp *capi.ControlPlane) *Template {
 	template := ptr.Deref(cp.Spec.MachineTemplate, capi.ControlPlaneMachineTemplate{})
-	fields, older := fieldsOf(template.Spec, nil), fieldsOf(template.MachineFields, nil)
 	return &Template{Content: Content{
 		Labels:      template.Labels,
 		Annotations: template.Annotations,
-		Taints:      firstList(template.Spec.Taints, template.Taints),
-		Fields: Fields{
-			NodeDrainTimeout:        cmp.Or(fields.NodeDrainTimeout, older.NodeDrainTimeout),
-			NodeVolumeDetachTimeout: cmp.Or(fields.NodeVolumeDetachTimeout, older.NodeVolumeDetachTimeout),
-			NodeDeletionTimeout:     cmp.Or(fields.NodeDeletionTimeout, older.NodeDeletionTimeout),
-			ReadinessGates:          firstList(fields.ReadinessGates, older.ReadinessGates),
-		},
+		Taints:      instead(template.Spec.Taints, template.Taints),
+		Fields:      fieldsOf(template.Spec).or(fieldsOf(template.MachineFields)),
 	}}
 }
 
 // TemplateOfMachinePool returns the template of rule 9.
 func TemplateOfMachinePool(mp *capi.MachinePool) *Template {
-	return &Template{Content: contentOf(mp.Spec.Template, mp.Spec.MinReadySeconds)}
+	return &Template{Content: contentOf(mp.Spec)}
 }
 
-func contentOf(template capi.MachineTemplate, minReadySeconds *int32) Content {
+func contentOf(spec capi.WorkersSpec) Content {
+	template := spec.Template
 	return Content{
 		Labels:      template.Labels,
 		Annotations: template.Annotations,
 		Taints:      template.Spec.Taints,
-		Fields:      fieldsOf(template.Spec.MachineFields, minReadySeconds),
+		Fields:      fieldsOf(template.Spec.MachineFields, template.Spec.WorkerFields, spec.WorkerFields),
 	}
-}
-
-func firstList[T clusterv1.MachineTaint | clusterv1.MachineReadinessGate](lists ...[]T) []T {
-	for _, list := range lists {
-		if len(list) > 0 {
-			return list
-		}
-	}
-	return nil
 }

@@ -53,7 +53,7 @@ func TestControlPlane(t *testing.T) {
 // A MachineSet sets these itself, whatever its template says, also where its selector does not use them.
 func TestLabelsThatTheMachineSetSetsAreNotTouched(t *testing.T) {
 	template := content{labels: "cluster.x-k8s.io/cluster-name=other,cluster.x-k8s.io/set-name=other,cluster.x-k8s.io/deployment-name=other,team=a"}
-	ms := &capi.MachineSet{Spec: capi.MachineSetSpec{Selector: selector("pool=x", ""), Template: template.template()}}
+	ms := &capi.MachineSet{Spec: capi.WorkersSpec{Selector: selector("pool=x", ""), Template: template.template()}}
 	got, err := inherit.Policy{}.MachineFrom(inherit.TemplateOfMachineSet(ms), content{}.machine())
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	NewWithT(t).Expect(describeContent(&got.Top)).To(Equal(content{labels: "team=a"}.want()))

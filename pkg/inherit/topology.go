@@ -3,7 +3,6 @@
 package inherit
 
 import (
-	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -55,20 +54,13 @@ func (Policy) MachinePool(s Section) (Object, error) {
 
 // content returns all that the section declares.
 func (s Section) content() Content {
-	class, topology := fieldsOf(s.Class.MachineFields, nil), fieldsOf(s.Topology.MachineFields, nil)
 	return Content{
 		Labels: filter(mergeMaps(mergeMaps(s.Class.Template.Labels, s.Class.Labels), s.Topology.Labels), func(key string) bool {
 			return !never(key) && !identifies(key) && !managed(key)
 		}),
 		Annotations: inheritable(mergeMaps(mergeMaps(s.Class.Template.Annotations, s.Class.Annotations), s.Topology.Annotations)),
 		Taints:      instead(s.Topology.Taints, s.Class.Taints),
-		Fields: Fields{
-			NodeDrainTimeout:        cmp.Or(topology.NodeDrainTimeout, class.NodeDrainTimeout),
-			NodeVolumeDetachTimeout: cmp.Or(topology.NodeVolumeDetachTimeout, class.NodeVolumeDetachTimeout),
-			NodeDeletionTimeout:     cmp.Or(topology.NodeDeletionTimeout, class.NodeDeletionTimeout),
-			MinReadySeconds:         cmp.Or(topology.MinReadySeconds, class.MinReadySeconds),
-			ReadinessGates:          instead(topology.ReadinessGates, class.ReadinessGates),
-		},
+		Fields:      fieldsOf(s.Topology.MachineFields, s.Topology.WorkerFields).or(fieldsOf(s.Class.MachineFields, s.Class.WorkerFields)),
 	}
 }
 

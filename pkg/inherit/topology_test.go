@@ -195,7 +195,7 @@ func TestMachinePoolTaints(t *testing.T) {
 // Labels that the MachineDeployment selects by are its own. A topology's controller selects by labels of its own anyway.
 func TestMachineDeploymentSelector(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	md := &capi.MachineDeployment{Spec: capi.MachineDeploymentSpec{Selector: selector("app=x", "tier")}}
+	md := &capi.MachineDeployment{Spec: capi.WorkersSpec{Selector: selector("app=x", "tier")}}
 	before := md.DeepCopy()
 	s := inherit.Section{Class: content{labels: "app=y,team=a"}.section(), Topology: content{labels: "tier=z", annotations: "app=y"}.section()}
 	got, err := inherit.Policy{}.MachineDeployment(s, md)
@@ -214,13 +214,16 @@ func TestControlPlaneWithoutMachines(t *testing.T) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(describeContent(&got.Top)).To(Equal(content{labels: "a=1", annotations: "n=1"}.want()))
 	Expect(describeContent(got.Template)).To(Equal(content{taints: "gpu:NoSchedule"}.want()), "what counts is the ClusterClass's machineInfrastructure")
-	Expect(got.Template.Fields).To(Equal(inherit.Fields{NodeDrainTimeout: new(int32(5))}))
+	Expect(got.Template.Fields).To(Equal(inherit.Fields{Seconds: capi.Seconds{capi.NodeDrainTimeout: new(int32(5))}}))
 }
 
 // TestTopologyFields: in-place fields reach the template; each that the Cluster declares replaces the ClusterClass's.
 func TestTopologyFields(t *testing.T) {
-	drain := func(seconds int32) capi.MachineFields {
-		return capi.MachineFields{Deletion: clusterv1.MachineDeletionSpec{NodeDrainTimeoutSeconds: &seconds}}
+	drain := func(seconds int32) capi.Section {
+		return capi.Section{MachineFields: capi.MachineFields{Deletion: clusterv1.MachineDeletionSpec{NodeDrainTimeoutSeconds: &seconds}}}
+	}
+	within := func(ready int32, machines capi.MachineFields) capi.Section {
+		return capi.Section{MachineFields: machines, WorkerFields: capi.WorkerFields{MinReadySeconds: &ready}}
 	}
 	gates := func(conditions ...string) []clusterv1.MachineReadinessGate {
 		list := []clusterv1.MachineReadinessGate{}
@@ -229,36 +232,40 @@ func TestTopologyFields(t *testing.T) {
 		}
 		return list
 	}
-	whole := capi.MachineFields{ReadinessGates: gates("a"), MinReadySeconds: new(int32(4)), Deletion: clusterv1.MachineDeletionSpec{
-		NodeDrainTimeoutSeconds: new(int32(1)), NodeVolumeDetachTimeoutSeconds: new(int32(2)), NodeDeletionTimeoutSeconds: new(int32(3)),
-	}}
-	fields := inherit.Fields{
-		NodeDrainTimeout: new(int32(1)), NodeVolumeDetachTimeout: new(int32(2)), NodeDeletionTimeout: new(int32(3)),
-		MinReadySeconds: new(int32(4)), ReadinessGates: gates("a"),
+	only := func(conditions ...string) capi.Section {
+		return capi.Section{MachineFields: capi.MachineFields{ReadinessGates: gates(conditions...)}}
 	}
-	older := capi.MachineFields{NodeDrainTimeout: lasts("1s"), NodeVolumeDetachTimeout: lasts("2s"), NodeDeletionTimeout: lasts("3s"), MinReadySeconds: new(int32(4)), ReadinessGates: gates("a")}
+	whole := within(4, capi.MachineFields{ReadinessGates: gates("a"), Deletion: clusterv1.MachineDeletionSpec{
+		NodeDrainTimeoutSeconds: new(int32(1)), NodeVolumeDetachTimeoutSeconds: new(int32(2)), NodeDeletionTimeoutSeconds: new(int32(3)),
+	}})
+	fields := inherit.Fields{
+		Seconds:        capi.Seconds{capi.NodeDrainTimeout: new(int32(1)), capi.NodeVolumeDetachTimeout: new(int32(2)), capi.NodeDeletionTimeout: new(int32(3)), capi.MinReadySeconds: new(int32(4))},
+		ReadinessGates: gates("a"),
+	}
+	older := within(4, capi.MachineFields{NodeDrainTimeout: lasts("1s"), NodeVolumeDetachTimeout: lasts("2s"), NodeDeletionTimeout: lasts("3s"), ReadinessGates: gates("a")})
 	for _, tc := range []struct {
 		name            string
-		class, topology capi.MachineFields
+		class, topology capi.Section
 		want            inherit.Fields
 	}{
 		{name: "what is not declared is not inherited"},
 		{name: "what the ClusterClass declares is inherited", class: whole, want: fields},
 		{name: "what the Cluster declares is inherited", topology: whole, want: fields},
 		{name: "so are durations of v1beta1", class: older, want: fields},
-		{name: "the Cluster's win", topology: whole, class: capi.MachineFields{ReadinessGates: gates("b"), MinReadySeconds: new(int32(9)), Deletion: clusterv1.MachineDeletionSpec{
+		{name: "the Cluster's win", topology: whole, class: within(9, capi.MachineFields{ReadinessGates: gates("b"), Deletion: clusterv1.MachineDeletionSpec{
 			NodeDrainTimeoutSeconds: new(int32(9)), NodeVolumeDetachTimeoutSeconds: new(int32(9)), NodeDeletionTimeoutSeconds: new(int32(9)),
-		}}, want: fields},
+		}}), want: fields},
 		{name: "each for itself", class: whole, topology: drain(9), want: inherit.Fields{
-			NodeDrainTimeout: new(int32(9)), NodeVolumeDetachTimeout: new(int32(2)), NodeDeletionTimeout: new(int32(3)), MinReadySeconds: new(int32(4)), ReadinessGates: gates("a"),
+			Seconds:        capi.Seconds{capi.NodeDrainTimeout: new(int32(9)), capi.NodeVolumeDetachTimeout: new(int32(2)), capi.NodeDeletionTimeout: new(int32(3)), capi.MinReadySeconds: new(int32(4))},
+			ReadinessGates: gates("a"),
 		}},
-		{name: "a timeout of zero wins, too", class: drain(9), topology: drain(0), want: inherit.Fields{NodeDrainTimeout: new(int32(0))}},
-		{name: "the Cluster's gates replace the ClusterClass's", class: capi.MachineFields{ReadinessGates: gates("a", "b")}, topology: capi.MachineFields{ReadinessGates: gates("c")}, want: inherit.Fields{ReadinessGates: gates("c")}},
-		{name: "an explicitly empty list of gates replaces them, too", class: capi.MachineFields{ReadinessGates: gates("a")}, topology: capi.MachineFields{ReadinessGates: gates()}, want: inherit.Fields{ReadinessGates: gates()}},
+		{name: "a timeout of zero wins, too", class: drain(9), topology: drain(0), want: inherit.Fields{Seconds: capi.Seconds{capi.NodeDrainTimeout: new(int32(0))}}},
+		{name: "the Cluster's gates replace the ClusterClass's", class: only("a", "b"), topology: only("c"), want: inherit.Fields{ReadinessGates: gates("c")}},
+		{name: "an explicitly empty list of gates replaces them, too", class: only("a"), topology: only(), want: inherit.Fields{ReadinessGates: gates()}},
 	} {
 		for rule, of := range rules {
 			t.Run(tc.name+" by "+rule, func(t *testing.T) {
-				s := inherit.Section{Class: capi.Section{MachineFields: tc.class}, Topology: capi.Section{MachineFields: tc.topology}}
+				s := inherit.Section{Class: tc.class, Topology: tc.topology}
 				expectUnchanged := unchanged(t, s)
 				got, err := of(inherit.Policy{}, s)
 				NewWithT(t).Expect(err).NotTo(HaveOccurred())

@@ -24,13 +24,13 @@ var scaled = map[string]func(context.Context, *Chain, func(metav1.Object)) (Deci
 		return MachineDeployments().Evaluate(ctx, c, md, inherit.Policy{})
 	},
 	"MachinePool": func(ctx context.Context, c *Chain, change func(metav1.Object)) (Decision, error) {
-		mp := &capi.MachinePool{ObjectMeta: named("x", ""), Spec: capi.MachinePoolSpec{ClusterName: "c"}}
+		mp := &capi.MachinePool{ObjectMeta: named("x", ""), Spec: capi.WorkersSpec{ClusterName: "c"}}
 		declaring(&mp.Spec.Template, "node.cluster.x-k8s.io/a")
 		change(mp)
 		return MachinePools().Evaluate(ctx, c, mp, inherit.Policy{})
 	},
 	"MachineSet": func(ctx context.Context, c *Chain, change func(metav1.Object)) (Decision, error) {
-		ms := &capi.MachineSet{ObjectMeta: named("x", ""), Spec: capi.MachineSetSpec{ClusterName: "c"}}
+		ms := &capi.MachineSet{ObjectMeta: named("x", ""), Spec: capi.WorkersSpec{ClusterName: "c"}}
 		declaring(&ms.Spec.Template, "node.cluster.x-k8s.io/a")
 		change(ms)
 		return MachineSets().Evaluate(ctx, c, ms, inherit.Policy{})

@@ -32,7 +32,7 @@ func TestDeclaration(t *testing.T) {
 		return object
 	}
 	pool := func() *capi.MachinePool {
-		return &capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.MachinePoolSpec{ClusterName: "c", ProviderIDList: []string{"a", "b", "c"}}}
+		return &capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.WorkersSpec{ClusterName: "c", ProviderIDList: []string{"a", "b", "c"}}}
 	}
 	managedPool := pool()
 	managed(managedPool)
@@ -56,7 +56,7 @@ func TestDeclaration(t *testing.T) {
 			name: "a MachineDeployment with two MachineSets", from: inherit.SourceOfMachine(inUse("m", "MachineSet/ms")), want: "MachineDeployment ns/md: 2 Nodes, edit MachineDeployment ns/md",
 			objects: []client.Object{
 				machineDeployment("md"), machineSet("MachineDeployment/md"), inUse("m", "MachineSet/ms"), machine("to-come", "MachineSet/ms"),
-				&capi.MachineSet{ObjectMeta: named("old", "MachineDeployment/md"), Spec: capi.MachineSetSpec{ClusterName: "c"}}, inUse("n", "MachineSet/old"), inUse("other", "MachineSet/other"),
+				&capi.MachineSet{ObjectMeta: named("old", "MachineDeployment/md"), Spec: capi.WorkersSpec{ClusterName: "c"}}, inUse("n", "MachineSet/old"), inUse("other", "MachineSet/other"),
 			},
 		},
 		{name: "a MachineSet that stands alone", from: inherit.SourceOfMachine(inUse("m", "MachineSet/ms")), objects: []client.Object{machineSet(""), inUse("m", "MachineSet/ms")}, want: "MachineSet ns/ms: 1 Nodes, edit MachineSet ns/ms"},

@@ -90,11 +90,11 @@ func machine(name, owner string) *capi.Machine {
 }
 
 func machineSet(owner string) *capi.MachineSet {
-	return &capi.MachineSet{ObjectMeta: named("ms", owner), Spec: capi.MachineSetSpec{ClusterName: "c"}}
+	return &capi.MachineSet{ObjectMeta: named("ms", owner), Spec: capi.WorkersSpec{ClusterName: "c"}}
 }
 
 func machineDeployment(name string) *capi.MachineDeployment {
-	return &capi.MachineDeployment{ObjectMeta: named(name, ""), Spec: capi.MachineDeploymentSpec{ClusterName: "c"}}
+	return &capi.MachineDeployment{ObjectMeta: named(name, ""), Spec: capi.WorkersSpec{ClusterName: "c"}}
 }
 
 // declaring gives an owner a label for its Machines.

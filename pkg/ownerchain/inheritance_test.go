@@ -55,7 +55,7 @@ var byTopology = map[string]func(context.Context, *Chain, inherit.Policy, func(m
 		return MachineDeployments().Evaluate(ctx, c, md, p)
 	},
 	"a MachinePool": func(ctx context.Context, c *Chain, p inherit.Policy, change func(metav1.Object)) (Decision, error) {
-		mp := &capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.MachinePoolSpec{ClusterName: "c"}}
+		mp := &capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.WorkersSpec{ClusterName: "c"}}
 		change(mp)
 		return MachinePools().Evaluate(ctx, c, mp, p)
 	},

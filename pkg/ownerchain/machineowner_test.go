@@ -34,7 +34,7 @@ func controlPlane(cluster string) *unstructured.Unstructured {
 }
 
 func TestMachineOwner(t *testing.T) {
-	set, pool := machineSet("MachineDeployment/md"), &capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.MachinePoolSpec{ClusterName: "c"}}
+	set, pool := machineSet("MachineDeployment/md"), &capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.WorkersSpec{ClusterName: "c"}}
 	declaring(&set.Spec.Template, "fromMachineSet")
 	declaring(&pool.Spec.Template, "fromMachinePool")
 	broken := controlPlane("c")

@@ -28,7 +28,7 @@ func TestMachinesOfOthersHandNothingDownToTheManagementCluster(t *testing.T) {
 		o.SetNamespace("tenant")
 		return o
 	}
-	pool := &capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.MachinePoolSpec{ClusterName: "c", ProviderIDList: []string{"aws:1"}}}
+	pool := &capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.WorkersSpec{ClusterName: "c", ProviderIDList: []string{"aws:1"}}}
 	unknown := func() types.NamespacedName { return types.NamespacedName{} }
 	for _, tc := range []struct {
 		name    string
@@ -62,7 +62,7 @@ func TestMayBeManagementCluster(t *testing.T) {
 		node("n aws:1"), node("n2 aws:2"), node("n3"),
 		&capi.Cluster{ObjectMeta: named("c", "")}, &capi.Cluster{ObjectMeta: named("pooled", "")}, &capi.Cluster{ObjectMeta: named("other", "")},
 		change(machine("m", ""), provided), change(machine("m2", ""), provided, of("nowhere")), change(machine("m3", ""), of("other")),
-		&capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.MachinePoolSpec{ClusterName: "pooled", ProviderIDList: []string{"aws:2"}}},
+		&capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.WorkersSpec{ClusterName: "pooled", ProviderIDList: []string{"aws:2"}}},
 	)}
 	clusters, err := chain.MayBeManagementCluster(t.Context())
 	Expect(err).NotTo(HaveOccurred())
@@ -195,7 +195,7 @@ func TestANodeOfAControlPlaneInheritsWhatItsTopologyDeclares(t *testing.T) {
 func TestIgnored(t *testing.T) {
 	ignored := map[string]string{inherit.IgnoreLabel: ""}
 	cluster := func() *capi.Cluster { return &capi.Cluster{ObjectMeta: named("c", "")} }
-	pool := &capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.MachinePoolSpec{ClusterName: "c", ProviderIDList: []string{"aws:1"}}}
+	pool := &capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.WorkersSpec{ClusterName: "c", ProviderIDList: []string{"aws:1"}}}
 	label := func(o client.Object) client.Object {
 		o.SetLabels(ignored)
 		return o

@@ -157,7 +157,7 @@ func TestInherits(t *testing.T) {
 
 func TestNodesOfAPool(t *testing.T) {
 	pool := func(name string) *capi.MachinePool {
-		mp := &capi.MachinePool{ObjectMeta: named(name, ""), Spec: capi.MachinePoolSpec{ClusterName: "c", ProviderIDList: []string{"aws:1", "aws:2"}}}
+		mp := &capi.MachinePool{ObjectMeta: named(name, ""), Spec: capi.WorkersSpec{ClusterName: "c", ProviderIDList: []string{"aws:1", "aws:2"}}}
 		declaring(&mp.Spec.Template, "from-"+name)
 		return mp
 	}
@@ -192,7 +192,7 @@ func TestLookAgain(t *testing.T) {
 	other := change(machine("other", "MachineSet/ms#another"), elsewhere)
 	chain := Chain{Reader: holds(t, machineSet("MachineDeployment/md"), machine("m1", "MachineSet/ms"), machine("m2", "MachineSet/ms"), other,
 		node("n aws:1 10.0.0.1"), node("n2 aws:2"),
-		&capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.MachinePoolSpec{ClusterName: "c", ProviderIDList: []string{"aws:2"}}})}
+		&capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.WorkersSpec{ClusterName: "c", ProviderIDList: []string{"aws:2"}}})}
 
 	children, err := chain.Children(t.Context(), machineSet(""), &capi.MachineList{})
 	Expect(err).NotTo(HaveOccurred())
@@ -215,7 +215,7 @@ func TestLookAgain(t *testing.T) {
 	}
 	Expect(NodesOf(t.Context(), chain, machine("m", ""))).To(BeEmpty())
 
-	pooled, err := NodesOf(t.Context(), chain, &capi.MachinePool{Spec: capi.MachinePoolSpec{ProviderIDList: []string{"aws:2", "aws:9"}}})
+	pooled, err := NodesOf(t.Context(), chain, &capi.MachinePool{Spec: capi.WorkersSpec{ProviderIDList: []string{"aws:2", "aws:9"}}})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(names(pooled)).To(Equal([]string{"n2"}))
 }

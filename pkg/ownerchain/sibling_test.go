@@ -60,7 +60,7 @@ func TestSiblingInherits(t *testing.T) {
 	}
 	also := func(c func(metav1.Object)) func(*capi.Machine) { return func(m *capi.Machine) { c(m) } }
 	set := change(machineSet("MachineDeployment/md"), func(ms *capi.MachineSet) { declaring(&ms.Spec.Template, "fromMachineSet") })
-	pool := &capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.MachinePoolSpec{ClusterName: "c"}}
+	pool := &capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.WorkersSpec{ClusterName: "c"}}
 	declaring(&pool.Spec.Template, "fromMachinePool")
 	pausedSet := change(set.DeepCopy(), func(ms *capi.MachineSet) { pause(ms) })
 	watchedSet := change(set.DeepCopy(), func(ms *capi.MachineSet) { label(clusterv1.WatchLabel, "blue")(ms) })

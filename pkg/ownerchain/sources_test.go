@@ -25,7 +25,7 @@ func TestSourcesOfMachines(t *testing.T) {
 	}
 	newer := controlPlaneOf("{metadata: {annotations: {a: '1'}}, spec: {taints: [{key: a, effect: NoSchedule, propagation: Always}], deletion: {nodeDrainTimeoutSeconds: 1}}}")
 	older := controlPlaneOf("{metadata: {annotations: {a: '1'}}, taints: [{key: a, effect: NoSchedule, propagation: Always}], nodeDrainTimeout: 1s}")
-	pool := &capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.MachinePoolSpec{ClusterName: "c", Template: capi.MachineTemplate{
+	pool := &capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.WorkersSpec{ClusterName: "c", Template: capi.MachineTemplate{
 		ObjectMeta: clusterv1.ObjectMeta{Annotations: map[string]string{"a": "1"}},
 	}}}
 	pool.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachinePool"))

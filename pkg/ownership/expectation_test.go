@@ -104,21 +104,18 @@ func putAt(object *unstructured.Unstructured, at capi.Paths, has inherit.Content
 	set(slices.Concat(at.Metadata, []string{"labels"}), has.Labels, len(has.Labels) == 0)
 	set(slices.Concat(at.Metadata, []string{"annotations"}), has.Annotations, len(has.Annotations) == 0)
 	set(at.Taints, has.Taints, len(has.Taints) == 0)
-	set(at.ReadinessGates, has.Fields.ReadinessGates, len(has.Fields.ReadinessGates) == 0)
-	seconds := func(path []string, n *int32, durations bool) {
+	set(at.Fields[capi.ReadinessGates], has.Fields.ReadinessGates, len(has.Fields.ReadinessGates) == 0)
+	for f, n := range has.Fields.Seconds {
+		path := at.Fields[f]
 		switch {
 		case n == nil:
 			set(path, nil, true)
-		case durations:
+		case at.Durations && len(path) > 0 && strings.HasSuffix(path[len(path)-1], "Timeout"):
 			set(path, (time.Duration(*n) * time.Second).String(), false)
 		default:
 			set(path, *n, false)
 		}
 	}
-	seconds(at.NodeDrainTimeout, has.Fields.NodeDrainTimeout, at.Durations)
-	seconds(at.NodeVolumeDetachTimeout, has.Fields.NodeVolumeDetachTimeout, at.Durations)
-	seconds(at.NodeDeletionTimeout, has.Fields.NodeDeletionTimeout, at.Durations)
-	seconds(at.MinReadySeconds, has.Fields.MinReadySeconds, false)
 }
 
 // cell is one entry: a label, an annotation, a taint, a readiness gate or a field.
@@ -180,17 +177,11 @@ func addCells(cells map[string]cell, at capi.Paths, has inherit.Content) {
 		if gate.Polarity != "" {
 			leaves["polarity"] = string(gate.Polarity)
 		}
-		add(cell{path: pathTo(at.ReadinessGates, fieldpath.KeyByFields("conditionType", gate.ConditionType)), leaves: leaves})
+		add(cell{path: pathTo(at.Fields[capi.ReadinessGates], fieldpath.KeyByFields("conditionType", gate.ConditionType)), leaves: leaves})
 	}
-	for _, field := range []struct {
-		path []string
-		n    *int32
-	}{
-		{at.NodeDrainTimeout, has.Fields.NodeDrainTimeout}, {at.NodeVolumeDetachTimeout, has.Fields.NodeVolumeDetachTimeout},
-		{at.NodeDeletionTimeout, has.Fields.NodeDeletionTimeout}, {at.MinReadySeconds, has.Fields.MinReadySeconds},
-	} {
-		if field.path != nil && field.n != nil {
-			add(cell{path: pathTo(field.path), leaves: map[string]string{"": fmt.Sprint(*field.n)}, scalar: true})
+	for f, n := range has.Fields.Seconds {
+		if path := at.Fields[f]; path != nil && n != nil {
+			add(cell{path: pathTo(path), leaves: map[string]string{"": fmt.Sprint(*n)}, scalar: true})
 		}
 	}
 }

@@ -3,8 +3,6 @@
 package ownership
 
 import (
-	"time"
-
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -14,32 +12,26 @@ import (
 
 // fieldPlaces lists the in-place mutable fields.
 func fieldPlaces(at capi.Paths, current, desired inherit.Fields) []place {
-	whole := func(n int32) any { return int64(n) }
-	timeout := whole
-	if at.Durations {
-		timeout = func(seconds int32) any { return (time.Duration(seconds) * time.Second).String() }
+	var all []place
+	for f := range current.Seconds {
+		all = append(all, scalarPlace(at, capi.Field(f), current.Seconds[f], desired.Seconds[f]))
 	}
-	return []place{
-		scalarPlace(at.NodeDrainTimeout, current.NodeDrainTimeout, desired.NodeDrainTimeout, timeout),
-		scalarPlace(at.NodeVolumeDetachTimeout, current.NodeVolumeDetachTimeout, desired.NodeVolumeDetachTimeout, timeout),
-		scalarPlace(at.NodeDeletionTimeout, current.NodeDeletionTimeout, desired.NodeDeletionTimeout, timeout),
-		scalarPlace(at.MinReadySeconds, current.MinReadySeconds, desired.MinReadySeconds, whole),
-		gatePlace(at, current.ReadinessGates, desired.ReadinessGates),
-	}
+	return append(all, gatePlace(at, current.ReadinessGates, desired.ReadinessGates))
 }
 
-func scalarPlace(path []string, current, desired *int32, of func(int32) any) place {
-	entries := func(n *int32) []entry {
-		if n == nil || path == nil {
+func scalarPlace(at capi.Paths, f capi.Field, current, desired *int32) place {
+	path := at.Fields[f]
+	entries := func(seconds *int32) []entry {
+		if seconds == nil || path == nil {
 			return nil
 		}
-		return []entry{{name: path[len(path)-1], value: of(*n)}}
+		return []entry{{name: path[len(path)-1], value: at.Value(f, *seconds)}}
 	}
 	return place{form: single{}, path: path, current: entries(current), desired: entries(desired)}
 }
 
 func gatePlace(at capi.Paths, current, desired []clusterv1.MachineReadinessGate) place {
-	return place{form: elements{"conditionType"}, path: at.ReadinessGates, current: gateEntries(current), desired: gateEntries(desired)}
+	return place{form: elements{"conditionType"}, path: at.Fields[capi.ReadinessGates], current: gateEntries(current), desired: gateEntries(desired)}
 }
 
 func gateEntries(gates []clusterv1.MachineReadinessGate) []entry {

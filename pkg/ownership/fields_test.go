@@ -21,7 +21,7 @@ import (
 // In-place fields are where the child's version of the API has them, and so are their owners.
 func TestFields(t *testing.T) {
 	declared := inherit.Fields{
-		NodeDrainTimeout: ptr.To(int32(90)), MinReadySeconds: ptr.To(int32(5)),
+		Seconds:        capi.Seconds{capi.NodeDrainTimeout: ptr.To(int32(90)), capi.MinReadySeconds: ptr.To(int32(5))},
 		ReadinessGates: []clusterv1.MachineReadinessGate{{ConditionType: "example.com/Ready", Polarity: clusterv1.NegativePolarityCondition}},
 	}
 	for _, tc := range []struct {
@@ -48,21 +48,23 @@ func TestFields(t *testing.T) {
 		{
 			name:    "a MachineSet of v1beta1 has minReadySeconds beside its template",
 			current: inherit.Object{Layout: capi.WorkersLayout("v1beta1"), Template: &inherit.Content{}},
-			desired: inherit.Object{Template: &inherit.Content{Fields: inherit.Fields{MinReadySeconds: ptr.To(int32(5))}}},
+			desired: inherit.Object{Template: &inherit.Content{Fields: inherit.Fields{Seconds: capi.Seconds{capi.MinReadySeconds: ptr.To(int32(5))}}}},
 			before:  `{"metadata":{},"spec":{"template":{}}}`, after: `{"spec":{"template":{},"minReadySeconds":5}}`,
 			afterOurs: `{"f:spec":{"f:minReadySeconds":{}}}`,
 		},
 		{
 			name: "the last timeout that goes takes spec.deletion with it, which may not be empty",
 			current: inherit.Object{Layout: capi.MachineLayout("v1beta2"), Top: inherit.Content{Fields: inherit.Fields{
-				NodeDrainTimeout: ptr.To(int32(90)), NodeDeletionTimeout: ptr.To(int32(1))}}},
+				Seconds: capi.Seconds{capi.NodeDrainTimeout: ptr.To(int32(90)), capi.NodeDeletionTimeout: ptr.To(int32(1))},
+			}}},
 			before: `{"metadata":{},"spec":{"deletion":{"nodeDrainTimeoutSeconds":90,"nodeDeletionTimeoutSeconds":1}}}`, after: `{"spec":{}}`,
 			ours: `{"f:spec":{"f:deletion":{"f:nodeDrainTimeoutSeconds":{},"f:nodeDeletionTimeoutSeconds":{}}}}`,
 		},
 		{
 			name: "a timeout that is not ours stays, and spec.deletion with it",
 			current: inherit.Object{Layout: capi.MachineLayout("v1beta2"), Top: inherit.Content{Fields: inherit.Fields{
-				NodeDrainTimeout: ptr.To(int32(90)), NodeDeletionTimeout: ptr.To(int32(1))}}},
+				Seconds: capi.Seconds{capi.NodeDrainTimeout: ptr.To(int32(90)), capi.NodeDeletionTimeout: ptr.To(int32(1))},
+			}}},
 			before: `{"metadata":{},"spec":{"deletion":{"nodeDrainTimeoutSeconds":90,"nodeDeletionTimeoutSeconds":1}}}`,
 			after:  `{"spec":{"deletion":{"nodeDeletionTimeoutSeconds":1}}}`,
 			ours:   `{"f:spec":{"f:deletion":{"f:nodeDrainTimeoutSeconds":{}}}}`,
@@ -70,9 +72,9 @@ func TestFields(t *testing.T) {
 		{
 			name: "a request in another version than our entry does not touch the fields, nor who owns them",
 			current: inherit.Object{Layout: capi.MachineLayout("v1beta1"), Top: inherit.Content{
-				Labels: map[string]string{"a": "1"}, Fields: inherit.Fields{NodeDrainTimeout: ptr.To(int32(90))}}},
+				Labels: map[string]string{"a": "1"}, Fields: inherit.Fields{Seconds: capi.Seconds{capi.NodeDrainTimeout: ptr.To(int32(90))}}}},
 			desired: inherit.Object{Top: inherit.Content{
-				Labels: map[string]string{"a": "2"}, Fields: inherit.Fields{NodeDrainTimeout: ptr.To(int32(60))}}},
+				Labels: map[string]string{"a": "2"}, Fields: inherit.Fields{Seconds: capi.Seconds{capi.NodeDrainTimeout: ptr.To(int32(60))}}}},
 			before:    `{"metadata":{"labels":{"a":"1"}},"spec":{"nodeDrainTimeout":"1m30s"}}`,
 			after:     `{"spec":{"nodeDrainTimeout":"1m30s"}}`,
 			ours:      `{"f:spec":{"f:deletion":{"f:nodeDrainTimeoutSeconds":{}}}}`,

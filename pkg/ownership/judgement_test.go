@@ -184,10 +184,9 @@ func (w *world) elsewhere(before, after *unstructured.Unstructured) error {
 	}
 	var places []fieldpath.Path
 	for _, at := range []capi.Paths{layout.Top, layout.Template} {
-		for _, path := range [][]string{
-			slices.Concat(at.Metadata, []string{"labels"}), slices.Concat(at.Metadata, []string{"annotations"}), at.Taints, at.ReadinessGates,
-			at.NodeDrainTimeout, at.NodeVolumeDetachTimeout, at.NodeDeletionTimeout, at.MinReadySeconds,
-		} {
+		for _, path := range append([][]string{
+			slices.Concat(at.Metadata, []string{"labels"}), slices.Concat(at.Metadata, []string{"annotations"}), at.Taints,
+		}, at.Fields[:]...) {
 			var place fieldpath.Path
 			for _, name := range path {
 				place = append(place, fieldpath.PathElement{FieldName: &name})

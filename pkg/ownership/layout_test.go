@@ -50,7 +50,7 @@ type inherits struct {
 
 func (i inherits) object() inherit.Object {
 	template := i.template.content()
-	template.Fields = inherit.Fields{NodeDrainTimeout: i.drain, NodeDeletionTimeout: i.deletion}
+	template.Fields = inherit.Fields{Seconds: capi.Seconds{capi.NodeDrainTimeout: i.drain, capi.NodeDeletionTimeout: i.deletion}}
 	return inherit.Object{Top: i.top.content(), Template: &template}
 }
 

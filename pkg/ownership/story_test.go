@@ -135,13 +135,14 @@ func (d dice) declared(kind string) declaration {
 }
 
 func (d dice) content() inherit.Content {
-	return inherit.Content{
+	content := inherit.Content{
 		Labels: d.pairs("a", "b", "c"), Annotations: d.pairs("m", "n", inherit.CapacityLabelsAnnotation), Taints: d.taints(),
-		Fields: inherit.Fields{
-			NodeDrainTimeout: d.seconds(), NodeVolumeDetachTimeout: d.seconds(), NodeDeletionTimeout: d.seconds(), MinReadySeconds: d.seconds(),
-			ReadinessGates: d.gates(),
-		},
 	}
+	for f := range content.Fields.Seconds {
+		content.Fields.Seconds[f] = d.seconds()
+	}
+	content.Fields.ReadinessGates = d.gates()
+	return content
 }
 
 func (d dice) pairs(keys ...string) map[string]string {
@@ -191,17 +192,17 @@ func (s step) after(current inherit.Content, has inherit.Content) inherit.Conten
 	if s.does == replaces {
 		return has
 	}
-	return inherit.Content{
+	after := inherit.Content{
 		Labels: s.pairs(current.Labels, has.Labels), Annotations: s.pairs(current.Annotations, has.Annotations),
 		Taints: list(s, current.Taints, has.Taints, func(t clusterv1.MachineTaint) any { return taint.MachineID(t) }),
 		Fields: inherit.Fields{
-			NodeDrainTimeout:        s.seconds(current.Fields.NodeDrainTimeout, has.Fields.NodeDrainTimeout),
-			NodeVolumeDetachTimeout: s.seconds(current.Fields.NodeVolumeDetachTimeout, has.Fields.NodeVolumeDetachTimeout),
-			NodeDeletionTimeout:     s.seconds(current.Fields.NodeDeletionTimeout, has.Fields.NodeDeletionTimeout),
-			MinReadySeconds:         s.seconds(current.Fields.MinReadySeconds, has.Fields.MinReadySeconds),
-			ReadinessGates:          list(s, current.Fields.ReadinessGates, has.Fields.ReadinessGates, func(gate clusterv1.MachineReadinessGate) any { return gate.ConditionType }),
+			ReadinessGates: list(s, current.Fields.ReadinessGates, has.Fields.ReadinessGates, func(gate clusterv1.MachineReadinessGate) any { return gate.ConditionType }),
 		},
 	}
+	for f := range after.Fields.Seconds {
+		after.Fields.Seconds[f] = s.seconds(current.Fields.Seconds[f], has.Fields.Seconds[f])
+	}
+	return after
 }
 
 func (s step) pairs(current, has map[string]string) map[string]string {

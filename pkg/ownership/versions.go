@@ -29,12 +29,9 @@ func moves(here capi.Layout, entry metav1.ManagedFieldsEntry) (all []move, known
 		there = capi.WorkersLayout(version)
 	}
 	for _, at := range [][2]capi.Paths{{there.Top, here.Top}, {there.Template, here.Template}} {
-		for _, m := range []move{
-			{at[0].NodeDrainTimeout, at[1].NodeDrainTimeout}, {at[0].NodeVolumeDetachTimeout, at[1].NodeVolumeDetachTimeout},
-			{at[0].NodeDeletionTimeout, at[1].NodeDeletionTimeout}, {at[0].MinReadySeconds, at[1].MinReadySeconds},
-		} {
-			if m.from != nil && m.to != nil {
-				all = append(all, m)
+		for f, from := range at[0].Fields {
+			if to := at[1].Fields[f]; from != nil && to != nil {
+				all = append(all, move{from, to})
 			}
 		}
 	}

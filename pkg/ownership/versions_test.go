@@ -20,8 +20,8 @@ func TestWhatIsOursInAnOlderVersion(t *testing.T) {
 	entry := ours("{'f:metadata': {'f:labels': {'f:a': {}}}, 'f:spec': {'f:nodeDrainTimeout': {}}}")
 	entry.APIVersion = "cluster.x-k8s.io/v1beta1"
 	has, wants := content{labels: "a=1"}.top(), content{labels: "a=1,b=1"}.top()
-	has.Top.Fields.NodeDrainTimeout = ptr.To(int32(60))
-	wants.Top.Fields.NodeDrainTimeout, wants.Top.Fields.NodeDeletionTimeout = ptr.To(int32(60)), ptr.To(int32(90))
+	has.Top.Fields.Seconds[capi.NodeDrainTimeout] = ptr.To(int32(60))
+	wants.Top.Fields.Seconds[capi.NodeDrainTimeout], wants.Top.Fields.Seconds[capi.NodeDeletionTimeout] = ptr.To(int32(60)), ptr.To(int32(90))
 
 	plan := newPlan(t, has, wants, entries(entry))
 	Expect(plan.GivesUp()).To(BeFalse())

@@ -67,17 +67,17 @@ func theCluster() *capi.Cluster {
 }
 
 func machineDeployment(labels ...string) *capi.MachineDeployment {
-	return &capi.MachineDeployment{ObjectMeta: named("md"), Spec: capi.MachineDeploymentSpec{ClusterName: "c", Template: template(labels...)}}
+	return &capi.MachineDeployment{ObjectMeta: named("md"), Spec: capi.WorkersSpec{ClusterName: "c", Template: template(labels...)}}
 }
 
 func machineSet(labels ...string) *capi.MachineSet {
-	return &capi.MachineSet{ObjectMeta: ownedBy("ms", "MachineDeployment/md"), Spec: capi.MachineSetSpec{ClusterName: "c", Template: template(labels...)}}
+	return &capi.MachineSet{ObjectMeta: ownedBy("ms", "MachineDeployment/md"), Spec: capi.WorkersSpec{ClusterName: "c", Template: template(labels...)}}
 }
 
 func machinePool(labels ...string) *capi.MachinePool {
 	return &capi.MachinePool{
 		ObjectMeta: named("mp"),
-		Spec:       capi.MachinePoolSpec{ClusterName: "c", Template: template(labels...), ProviderIDList: []string{"id-pooled"}},
+		Spec:       capi.WorkersSpec{ClusterName: "c", Template: template(labels...), ProviderIDList: []string{"id-pooled"}},
 	}
 }
 

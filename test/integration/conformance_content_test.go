@@ -6,9 +6,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"testing"
 
+	. "github.com/onsi/gomega"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/test/rules"
 )
@@ -139,6 +142,19 @@ func scriptOfTaints() script {
 		mine:  content{taintColumn: {"mine:NoSchedule": "yes|Always", "gpu:NoExecute": "mine|Always"}, annotationColumn: {mineKey: "yes"}},
 		again: content{taintColumn: {"spare:NoSchedule": "by-a-user|Always"}},
 	}
+}
+
+// expectFields expects the program's table of fields to be the one that is tested here: what is new in it needs a name in
+// place.field and values in the script.
+func expectFields(t *testing.T) {
+	t.Helper()
+	var tested []string
+	for _, name := range timeoutNames("minReadySeconds", gate) {
+		path, _ := newerFields().field(name)
+		tested = append(tested, strings.Join(path, "."))
+	}
+	all, ofWorkers := capi.FieldNames()
+	NewWithT(t).Expect(slices.Concat(all, ofWorkers)).To(ConsistOf(tested))
 }
 
 func scriptOfFields() script {

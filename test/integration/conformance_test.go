@@ -65,6 +65,7 @@ func conform(t *testing.T, on *controlplane.Lent, release controlplane.Release, 
 	for _, rule := range rules.All() {
 		expectCases(t, rule, cases)
 	}
+	expectFields(t)
 	args := []string{
 		"--additional-provider-groups=infrastructure.example.com",
 		`--additional-sync-machine-labels=^extra\.example\.com/`, `--additional-sync-machine-annotations=^extra\.example\.com/`,

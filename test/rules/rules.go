@@ -4,7 +4,12 @@
 // the program to it, row by row. The program does not link it.
 package rules
 
-import "github.com/heirloom-dev/heirloom/pkg/inherit"
+import (
+	"strings"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
 
 //go:generate go run ./rulesdoc ../../pkg/inherit ../../docs/rules.md
 
@@ -47,6 +52,8 @@ func All() []Rule {
 // topology is what a ClusterClass and the topology of a Cluster declare.
 func topology() []Rule {
 	labels, annotations := carried("merged, the Cluster's win"), carried("merged, the Cluster's win")
+	fields, ofWorkers := capi.FieldNames()
+	quoted := func(names []string) string { return "`" + strings.Join(names, "`, `") + "`" }
 	return []Rule{
 		{
 			Number: 1, From: "ClusterClass `spec.controlPlane` + Cluster `spec.topology.controlPlane`",
@@ -54,7 +61,7 @@ func topology() []Rule {
 			Labels: labels, Annotations: annotations,
 			Taints: carried("the Cluster's list replaces the ClusterClass's; into `spec.machineTemplate.spec.taints`, or " +
 				"`spec.machineTemplate.taints` by the v1beta1 contract, whichever the kind has"),
-			Fields: carried("node drain, volume detach and deletion timeouts, readiness gates; the Cluster's replace the ClusterClass's"),
+			Fields: carried(quoted(fields) + "; the Cluster's replace the ClusterClass's"),
 			Source: clusterClassBook, Code: "Policy.ControlPlane",
 		},
 		{
@@ -62,7 +69,7 @@ func topology() []Rule {
 			To:     "MachineDeployment `metadata` and `spec.template.metadata`",
 			Labels: labels, Annotations: annotations,
 			Taints: carried("as in rule 1, into `spec.template.spec.taints`"),
-			Fields: carried("as in rule 1, and `minReadySeconds`"),
+			Fields: carried("as in rule 1, and " + quoted(ofWorkers)),
 			Source: clusterClassBook, Code: "Policy.MachineDeployment",
 		},
 		{

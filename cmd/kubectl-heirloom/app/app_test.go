@@ -78,8 +78,8 @@ func fleet(t *testing.T) client.Reader {
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{ProviderID: "id"}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "ref"}},
 		&capi.Cluster{ObjectMeta: owned("c", "", "")},
-		&capi.MachineDeployment{ObjectMeta: owned("md", "", ""), Spec: capi.MachineDeploymentSpec{ClusterName: "c"}},
-		&capi.MachineSet{ObjectMeta: owned("ms", "MachineDeployment", "md"), Spec: capi.MachineSetSpec{ClusterName: "c"}},
+		&capi.MachineDeployment{ObjectMeta: owned("md", "", ""), Spec: capi.WorkersSpec{ClusterName: "c"}},
+		&capi.MachineSet{ObjectMeta: owned("ms", "MachineDeployment", "md"), Spec: capi.WorkersSpec{ClusterName: "c"}},
 		&capi.Machine{ObjectMeta: owned("m", "MachineSet", "ms"), Spec: capi.MachineSpec{ClusterName: "c", ProviderID: "id"}},
 		&capi.Machine{
 			ObjectMeta: owned("by-ref", "", ""), Spec: capi.MachineSpec{ClusterName: "c"},

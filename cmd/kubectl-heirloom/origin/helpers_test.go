@@ -30,11 +30,11 @@ func (f family) build(t *testing.T) origin.Family {
 	t.Helper()
 	var built origin.Family
 	if exists(f.md) {
-		built.MachineDeployment = &capi.MachineDeployment{ObjectMeta: named("md", ""), Spec: capi.MachineDeploymentSpec{Template: template(t, f.md)}}
+		built.MachineDeployment = &capi.MachineDeployment{ObjectMeta: named("md", ""), Spec: capi.WorkersSpec{Template: template(t, f.md)}}
 		built.MachineDeployment.Labels, built.MachineDeployment.Annotations, _ = read(t, f.mdTop)
 	}
 	if exists(f.ms) || exists(f.msTop) {
-		built.MachineSet = &capi.MachineSet{ObjectMeta: named("ms", "MachineDeployment/md"), Spec: capi.MachineSetSpec{Template: template(t, f.ms)}}
+		built.MachineSet = &capi.MachineSet{ObjectMeta: named("ms", "MachineDeployment/md"), Spec: capi.WorkersSpec{Template: template(t, f.ms)}}
 		built.MachineSet.Labels, built.MachineSet.Annotations, _ = read(t, f.msTop)
 		built.MachineSet.ManagedFields = managedFields(t, f.managed)
 	}
