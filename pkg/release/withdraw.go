@@ -30,7 +30,7 @@ const (
 // byHand is what takes the same away, in a workload cluster. A kubectl command fails as a whole where one of its kinds is not
 // served, so they are two.
 const byHand = "kubectl delete --ignore-not-found mutatingwebhookconfiguration/" + webhook.ObjectName +
-	" namespace/" + policy.DefaultNamespace + "; kubectl delete --ignore-not-found mutatingadmissionpolicybinding/" +
+	" namespace/" + policy.Namespace + "; kubectl delete --ignore-not-found mutatingadmissionpolicybinding/" +
 	policy.Name + " mutatingadmissionpolicy/" + policy.Name
 
 // withdraw takes away what admits Nodes in workload clusters, while nobody is there to set it up anew. Where there are no

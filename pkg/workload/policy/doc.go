@@ -46,8 +46,8 @@
 //
 // # Limits
 //
-// Machines whose Nodes have registered and been initialized may be left out (see Syncer.Registered), so that what is kept is
-// about the Nodes to come. A ConfigMap holds 1 MiB of values, and etcd takes objects of 1.5 MiB. 16 of them are room for many
+// In very large clusters, Machines whose Nodes are there already are left out, so that what is kept is about the Nodes to
+// come. A ConfigMap holds 1 MiB of values, and etcd takes objects of 1.5 MiB. 16 of them are room for many
 // times the Nodes that Kubernetes supports in a cluster if they share their contents. About Machines beyond that, Ensure
 // returns a NoRoomError.
 //

@@ -21,9 +21,11 @@ const (
 	// their names.
 	Name = "nodes.heirloom.dev"
 
-	// DefaultNamespace is where the parameters are in a workload cluster. It is not that of Heirloom's chart: it is removed
+	// Namespace is where the parameters are in a workload cluster. It is not that of Heirloom's chart: it is removed
 	// with the parameters, also from a cluster that has become a management cluster since.
-	DefaultNamespace = "heirloom-nodes"
+	Namespace = "heirloom-nodes"
+
+	bindingKind = "MutatingAdmissionPolicyBinding"
 )
 
 //go:embed policy.yaml
@@ -57,19 +59,17 @@ func AdmissionPolicy() *admissionregistrationv1.MutatingAdmissionPolicy {
 	return policy
 }
 
-// Binding returns the binding of the policy to the parameters in this namespace that are in so many parts. The policy is
-// evaluated for each. Where there are none, nothing happens.
-func Binding(namespace string, parts int) *admissionregistrationv1.MutatingAdmissionPolicyBinding {
+// Binding returns the binding of the policy to the parameters in so many parts. The policy is evaluated for each. Where there
+// are none, nothing happens.
+func Binding(parts int) *admissionregistrationv1.MutatingAdmissionPolicyBinding {
 	return &admissionregistrationv1.MutatingAdmissionPolicyBinding{
-		TypeMeta: metav1.TypeMeta{
-			APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingAdmissionPolicyBinding",
-		},
+		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: bindingKind},
 		ObjectMeta: metav1.ObjectMeta{Name: Name, Labels: labels()},
 		Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{
 			PolicyName: Name,
 			ParamRef: &admissionregistrationv1.ParamRef{
 				Selector:  &metav1.LabelSelector{MatchLabels: partLabels(parts)},
-				Namespace: namespace, ParameterNotFoundAction: ptr.To(admissionregistrationv1.AllowAction),
+				Namespace: Namespace, ParameterNotFoundAction: ptr.To(admissionregistrationv1.AllowAction),
 			},
 		},
 	}

@@ -12,12 +12,13 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/workload/objects"
+	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
 
 // Registrar keeps the webhook configurations of workload clusters. Its methods are called by the leader.
@@ -53,7 +54,12 @@ func (r *Registrar) Ensure(ctx context.Context, workload client.Client, cluster 
 	if err := dropForeignConditions(ctx, workload, existing, desired); err != nil {
 		return false, err
 	}
-	if err := objects.Apply(ctx, workload, desired); err != nil {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(desired)
+	if err != nil {
+		return false, fmt.Errorf("converting the webhook configuration of the workload cluster: %w", err)
+	}
+	config := client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: content})
+	if err := workload.Apply(ctx, config, client.FieldOwner(ownership.Manager), client.ForceOwnership); err != nil {
 		return false, fmt.Errorf("applying the webhook configuration of the workload cluster: %w", err)
 	}
 	return true, nil
@@ -62,17 +68,14 @@ func (r *Registrar) Ensure(ctx context.Context, workload client.Client, cluster 
 // dropForeignConditions takes match conditions away that somebody else has added to the webhook. An apply leaves them, and one
 // that is never true would switch the webhook off for good.
 func dropForeignConditions(ctx context.Context, workload client.Client, existing, desired *admissionregistrationv1.MutatingWebhookConfiguration) error {
-	webhook := webhookOf(existing)
+	webhook, before := webhookOf(existing), existing.DeepCopy()
 	if webhook == nil {
 		return nil
 	}
-	ours := sets.New[string]()
-	for _, condition := range webhookOf(desired).MatchConditions {
-		ours.Insert(condition.Name)
-	}
-	before := existing.DeepCopy()
-	webhook.MatchConditions = slices.DeleteFunc(webhook.MatchConditions, func(condition admissionregistrationv1.MatchCondition) bool {
-		return !ours.Has(condition.Name)
+	webhook.MatchConditions = slices.DeleteFunc(webhook.MatchConditions, func(theirs admissionregistrationv1.MatchCondition) bool {
+		return !slices.ContainsFunc(webhookOf(desired).MatchConditions, func(ours admissionregistrationv1.MatchCondition) bool {
+			return ours.Name == theirs.Name
+		})
 	})
 	if len(webhook.MatchConditions) == len(webhookOf(before).MatchConditions) {
 		return nil
@@ -97,11 +100,11 @@ func (r *Registrar) Remove(ctx context.Context, workload client.Client, cluster 
 	if !r.leadsHere(existing, cluster) {
 		return false, ErrForeign
 	}
-	seen := client.Preconditions{UID: &existing.UID, ResourceVersion: &existing.ResourceVersion}
-	if removed, err = objects.Delete(ctx, workload, existing, seen); err != nil {
+	err = workload.Delete(ctx, existing, client.Preconditions{UID: &existing.UID, ResourceVersion: &existing.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("deleting the webhook configuration of the workload cluster: %w", err)
 	}
-	return removed, nil
+	return err == nil, nil
 }
 
 func (r *Registrar) desired(ctx context.Context, cluster Identity) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
