@@ -7,14 +7,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,24 +22,22 @@ import (
 // fieldManager owns the CA bundles that are published.
 const fieldManager = client.FieldOwner("heirloom")
 
+// of is what the Secret holds.
+const of = "the serving certificate"
+
 // soon is when to look again after another replica was faster, or when there is more to do.
 const soon = 200 * time.Millisecond
 
 // Keeper keeps Heirloom's own CA and serving certificate. It is a manager.Runnable that runs on every replica.
 type Keeper struct {
 	Schedule
+	// Shared is where CA and certificate are kept.
+	rotation.Shared
 
-	// Live reads from the API server itself, never from a cache: what is decided rests on the order of reads and writes.
-	Live   client.Reader
-	Writer client.Writer
-	// Secret is where CA and certificate are kept.
-	Secret types.NamespacedName
 	// Configuration is the name of the webhook configurations, one of either kind, in which the CA bundle is published.
 	Configuration string
 	// Published, unless nil, is called when another CA bundle is published than was before.
 	Published func()
-	// Now is the clock.
-	Now func() time.Time
 
 	serving   atomic.Pointer[tls.Certificate]
 	published []byte
@@ -88,10 +83,9 @@ func (k *Keeper) keep(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	secret := &corev1.Secret{}
-	err = k.Live.Get(ctx, k.Secret, secret)
-	if client.IgnoreNotFound(err) != nil {
-		return 0, fmt.Errorf("getting the Secret of the serving certificate: %w", err)
+	secret, err := k.Read(ctx, of, corev1.SecretTypeTLS)
+	if err != nil {
+		return 0, err
 	}
 	before, err := stateIn(secret)
 	if err != nil {
@@ -154,22 +148,11 @@ func (k *Keeper) write(ctx context.Context, secret *corev1.Secret, st state) err
 	if err := st.put(secret); err != nil {
 		return err
 	}
-	if secret.ResourceVersion != "" {
-		if err := k.Writer.Update(ctx, secret, fieldManager); err != nil {
-			return fmt.Errorf("updating the Secret of the serving certificate: %w", err)
-		}
-	} else {
-		secret.ObjectMeta = metav1.ObjectMeta{
-			Namespace: k.Secret.Namespace, Name: k.Secret.Name, Annotations: secret.Annotations,
-			Labels: map[string]string{"app.kubernetes.io/name": "heirloom", "app.kubernetes.io/managed-by": "heirloom"},
-		}
-		secret.Type = corev1.SecretTypeTLS
-		if err := k.Writer.Create(ctx, secret, fieldManager); err != nil {
-			return fmt.Errorf("creating the Secret of the serving certificate: %w", err)
-		}
+	if err := k.Write(ctx, of, secret); err != nil {
+		return err
 	}
 	ctrl.LoggerFrom(ctx).Info("Took a step in the rotation of the serving certificate", "Secret", klog.KObj(secret),
-		"certificateUntil", st.leaf.Leaf.NotAfter, "caUntil", st.current.certificate.NotAfter, "cas", len(st.cas()))
+		"certificateUntil", st.leaf.Leaf.NotAfter, "caUntil", st.current.Leaf.NotAfter, "cas", len(st.cas()))
 	return nil
 }
 

@@ -7,12 +7,17 @@ package rotation
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
 
 const (
@@ -21,6 +26,45 @@ const (
 	// Retry is how soon a step that failed is tried again.
 	Retry = 10 * time.Second
 )
+
+// Shared is a Secret that replicas share.
+type Shared struct {
+	// Live reads from the API server itself, never from a cache: what is decided rests on the order of reads and writes.
+	Live   client.Reader
+	Writer client.Writer
+	// Secret is its name.
+	Secret types.NamespacedName
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// Read returns the Secret, or a new one of that type, which has no version yet. of says what it holds, as a part of a sentence.
+func (s Shared) Read(ctx context.Context, of string, kind corev1.SecretType) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	err := s.Live.Get(ctx, s.Secret, secret)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("getting the Secret of %s: %w", of, err)
+	}
+	if err != nil {
+		secret.Namespace, secret.Name, secret.Type = s.Secret.Namespace, s.Secret.Name, kind
+		secret.Labels = map[string]string{"app.kubernetes.io/name": "heirloom", "app.kubernetes.io/managed-by": "heirloom"}
+	}
+	return secret, nil
+}
+
+// Write stores the Secret, unless it is no longer as it was read.
+func (s Shared) Write(ctx context.Context, of string, secret *corev1.Secret) error {
+	if secret.ResourceVersion == "" {
+		if err := s.Writer.Create(ctx, secret, client.FieldOwner(ownership.Manager)); err != nil {
+			return fmt.Errorf("creating the Secret of %s: %w", of, err)
+		}
+		return nil
+	}
+	if err := s.Writer.Update(ctx, secret, client.FieldOwner(ownership.Manager)); err != nil {
+		return fmt.Errorf("updating the Secret of %s: %w", of, err)
+	}
+	return nil
+}
 
 // Loop takes steps, each when it is due.
 type Loop struct {
