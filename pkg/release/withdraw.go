@@ -41,7 +41,7 @@ func (s *session) withdraw(ctx context.Context) error {
 		return err
 	}
 	return s.withoutLeader(ctx, func(ctx context.Context) error {
-		keys, err := s.keys(ctx)
+		keys, _, err := s.keys(ctx)
 		if err != nil {
 			return err
 		}
