@@ -28,6 +28,8 @@ import (
 )
 
 const (
+	// requestTimeout bounds each request to a workload cluster but those that a cache lists and watches with.
+	requestTimeout = 10 * time.Second
 	// retryInterval is how soon a workload cluster that could not be reached is tried again.
 	retryInterval = 5 * time.Second
 	// patience is for how long all that see to connections may be busy before there are more of them. A connection that is made
