@@ -44,14 +44,14 @@ type Keeper struct {
 }
 
 // Source is what servers get their certificate from.
-func (k *Keeper) Source() *Source {
-	return &Source{get: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (k *Keeper) Source() Source {
+	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		certificate := k.serving.Load()
 		if certificate == nil {
 			return nil, errNone
 		}
 		return certificate, nil
-	}}
+	}
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -59,10 +59,7 @@ func (*Keeper) NeedLeaderElection() bool { return false }
 
 // Start keeps the certificate until ctx is done.
 func (k *Keeper) Start(ctx context.Context) error {
-	rotation.Loop{
-		Step: k.Keep, Look: k.look(),
-		Failed: "Failed to see to the serving certificate; the one known stays in force",
-	}.Run(ctx)
+	rotation.Run(ctx, k.look(), "Failed to see to the serving certificate; the one known stays in force", k.Keep)
 	return nil
 }
 

@@ -54,36 +54,28 @@ func (s Shared) Read(ctx context.Context, of string, kind corev1.SecretType) (*c
 
 // Write stores the Secret, unless it is no longer as it was read.
 func (s Shared) Write(ctx context.Context, of string, secret *corev1.Secret) error {
-	if secret.ResourceVersion == "" {
-		if err := s.Writer.Create(ctx, secret, client.FieldOwner(ownership.Manager)); err != nil {
-			return fmt.Errorf("creating the Secret of %s: %w", of, err)
-		}
-		return nil
+	var err error
+	verb := "updating"
+	if secret.ResourceVersion != "" {
+		err = s.Writer.Update(ctx, secret, client.FieldOwner(ownership.Manager))
+	} else {
+		verb, err = "creating", s.Writer.Create(ctx, secret, client.FieldOwner(ownership.Manager))
 	}
-	if err := s.Writer.Update(ctx, secret, client.FieldOwner(ownership.Manager)); err != nil {
-		return fmt.Errorf("updating the Secret of %s: %w", of, err)
+	if err != nil {
+		return fmt.Errorf("%s the Secret of %s: %w", verb, of, err)
 	}
 	return nil
 }
 
-// Loop takes steps, each when it is due.
-type Loop struct {
-	// Step takes the step that is due, if any, and returns how long to wait until the next one is.
-	Step func(context.Context) (time.Duration, error)
-	// Look bounds that wait.
-	Look time.Duration
-	// Failed is what the log says when a step has failed.
-	Failed string
-}
-
-// Run takes steps until ctx is done.
-func (l Loop) Run(ctx context.Context) {
+// Run takes steps until ctx is done, each when it is due. A step takes what is due, if anything, and returns how long to wait
+// until the next one is; look bounds that. failed is what the log says when a step has failed.
+func Run(ctx context.Context, look time.Duration, failed string, step func(context.Context) (time.Duration, error)) {
 	var again time.Duration
-	delay := wait.DelayFunc(func() time.Duration { return wait.Jitter(min(again, l.Look), 0.1) })
+	delay := wait.DelayFunc(func() time.Duration { return wait.Jitter(min(again, look), 0.1) })
 	_ = delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		var err error
-		if again, err = l.Step(ctx); err != nil && ctx.Err() == nil {
-			ctrl.LoggerFrom(ctx).Error(err, l.Failed)
+		if again, err = step(ctx); err != nil && ctx.Err() == nil {
+			ctrl.LoggerFrom(ctx).Error(err, failed)
 			again = Retry
 		}
 		return false, nil

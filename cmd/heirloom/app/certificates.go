@@ -22,7 +22,7 @@ import (
 
 // certificate is what the webhook servers serve, and what keeps it up to date.
 type certificate struct {
-	*certs.Source
+	certs.Source
 
 	updater manager.Runnable
 	// keeper is the updater where the certificate is Heirloom's own, else nil.

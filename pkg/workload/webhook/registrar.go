@@ -116,7 +116,7 @@ func (r *Registrar) desired(ctx context.Context, cluster Identity) (*admissionre
 	if err := r.Management.Get(ctx, types.NamespacedName{Name: r.Installed}, installed); err != nil {
 		return nil, fmt.Errorf("getting the installed webhook configuration: %w", err)
 	}
-	return Configuration(installed, r.BaseURL+Path(key, cluster), CABundle(installed))
+	return Configuration(installed, r.BaseURL+Path(key, cluster))
 }
 
 // upToDate reports whether the webhook and the labels are as they should be. What others have added does not matter.

@@ -36,10 +36,7 @@ func (*Rotator) NeedLeaderElection() bool { return true }
 
 // Start rotates until ctx is done.
 func (r *Rotator) Start(ctx context.Context) error {
-	rotation.Loop{
-		Step: r.Rotate, Look: rotation.Look,
-		Failed: "Failed to see to the keys of workload clusters' webhooks; those known stay in force",
-	}.Run(ctx)
+	rotation.Run(ctx, rotation.Look, "Failed to see to the keys of workload clusters' webhooks; those known stay in force", r.Rotate)
 	return nil
 }
 
