@@ -84,43 +84,42 @@ func (k *Keeper) keep(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	before, err := stateIn(secret)
+	st, err := stateIn(secret)
 	if err != nil {
 		return 0, err
 	}
-	k.serve(ctx, before)
-	after, changed, publishErr := k.publish(ctx, before, installed)
+	k.serve(ctx, st)
+	changed, publishErr := k.publish(ctx, &st, installed)
 	if apierrors.IsConflict(publishErr) {
 		return 0, publishErr
 	}
 	// While the bundle cannot be published, the certificate is renewed all the same.
-	after, advanced, err := k.advance(after, k.Now())
+	st, advanced, err := k.advance(st, k.Now())
 	if err != nil || !advanced && !changed {
 		return k.look(), errors.Join(publishErr, err)
 	}
-	if err := k.write(ctx, secret, after); err != nil {
+	if err := k.write(ctx, secret, st); err != nil {
 		return 0, err
 	}
-	k.serve(ctx, after)
+	k.serve(ctx, st)
 	return soon, publishErr
 }
 
-// publish makes all CAs known to API servers. It returns the state with the time since when they are, and whether that is a
-// change.
-func (k *Keeper) publish(ctx context.Context, st state, installed []client.Object) (state, bool, error) {
+// publish makes all CAs known to API servers. It notes in the state since when they are, and returns whether that is a change.
+func (k *Keeper) publish(ctx context.Context, st *state, installed []client.Object) (bool, error) {
 	if st.current == nil {
-		return st, false, nil
+		return false, nil
 	}
 	bundle, err := st.bundle()
 	if err != nil {
-		return st, false, err
+		return false, err
 	}
 	changed := false
 	for _, configuration := range installed {
 		did, err := publishIn(ctx, k.Writer, configuration, bundle)
 		if err != nil {
 			st.nextPublished = time.Time{}
-			return st, false, err
+			return false, err
 		}
 		changed = changed || did
 	}
@@ -135,9 +134,9 @@ func (k *Keeper) publish(ctx context.Context, st state, installed []client.Objec
 	}
 	if now := k.Now(); st.next != nil && (changed || rotation.Unknown(st.nextPublished, now)) {
 		st.nextPublished = now
-		return st, true, nil
+		return true, nil
 	}
-	return st, false, nil
+	return false, nil
 }
 
 // write stores the state, unless the Secret is no longer as it was read.

@@ -23,7 +23,7 @@ const (
 	// unless it is told otherwise, and the leader has to stop before.
 	clusterTimeout = 10 * time.Second
 	totalTimeout   = 2 * time.Minute
-	// reasonLeft is that of the Event on a Cluster that was not seen to. docs/monitoring.md says what it means.
+	// reasonLeft is that of the Event on a Cluster that was passed over. docs/monitoring.md says what it means.
 	reasonLeft = "WorkloadAdmissionLeft"
 )
 

@@ -66,6 +66,6 @@
 //
 // In a workload cluster it takes the right to get, list, create, patch and delete Namespaces and all ConfigMaps, and to list,
 // create, patch and delete MutatingAdmissionPolicies and MutatingAdmissionPolicyBindings. An API server lets only those
-// create a policy who may get every object of the kind that its parameters are. Whoever can write the ConfigMaps decides
-// which taints, annotations and labels new Nodes get.
+// create a policy who may get every object of the kind that its parameters are. Those who can write the ConfigMaps
+// decide which taints, annotations and labels new Nodes get.
 package policy

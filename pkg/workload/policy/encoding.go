@@ -40,7 +40,7 @@ const (
 func contentOf(m *capi.Machine, rules inherit.Policy) string {
 	const kubelets = "" // which is no annotation's key
 	room := map[string]string{kubelets: strings.Repeat(" ", kubeletsShare)}
-	// What is left out is reported where the Machine itself, or later its Node, is seen to.
+	// What is left out is reported where the Machine itself, or later its Node, is reconciled.
 	state, _ := rules.Node(inherit.SourceOfMachine(m), inherit.NodeState{Annotations: room}, inherit.Kubelet)
 	delete(state.Annotations, kubelets)
 	lines := []string{"", joinMap(state.Labels), ""}

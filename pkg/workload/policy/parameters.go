@@ -44,7 +44,7 @@ func (e *NoRoomError) Error() string {
 // Parameters returns the parameters of a Cluster: what the Node of each of its Machines gets at its registration. They are
 // in as many parts as their size asks for; bound is how many the API server looks at by now, 1 where there are none yet.
 //
-// machines are all that the Cluster has, as they will be once they have inherited; also those that are left alone, because
+// machines are all that the Cluster has, as they will be once they have inherited; also those that are skipped, because
 // a Node that may be one of them must not be taken for another. The error is a NoRoomError, and the parameters are good
 // beside it.
 func Parameters(cluster types.NamespacedName, machines []*capi.Machine, rules inherit.Policy, bound int) ([]*corev1.ConfigMap, error) {
@@ -65,7 +65,11 @@ func inParts(parts int, cluster types.NamespacedName, entries []entry) ([]*corev
 	for i, places := range place(entries, parts) {
 		has := true
 		for _, part := range places {
-			has = collected[part].addOrLeaveOut(entries[i]) && has
+			if !collected[part].add(entries[i].machine, entries[i].content) {
+				// It still is a candidate, so that its Node is not taken for another, if there is room for that at least.
+				collected[part].add(entries[i].machine, "")
+				has = false
+			}
 		}
 		if !has {
 			leftOut++
@@ -96,7 +100,11 @@ type entry struct {
 
 func entriesOf(machines []*capi.Machine, rules inherit.Policy) []entry {
 	var entries []entry
-	for _, m := range sorted(machines) {
+	// The numbers of Machines do not depend on the order in which they were listed.
+	sorted := slices.SortedStableFunc(slices.Values(machines), func(a, b *capi.Machine) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Spec.ProviderID, b.Spec.ProviderID))
+	})
+	for _, m := range sorted {
 		// As long as its Node exists, no kubelet can create another one that is this Machine.
 		if !findable(m) || len(machines) > many && m.Status.NodeRef.Name != "" {
 			continue
@@ -108,15 +116,6 @@ func entriesOf(machines []*capi.Machine, rules inherit.Policy) []entry {
 		entries = append(entries, entry{machine: m, content: content})
 	}
 	return entries
-}
-
-// sorted makes the numbers of Machines independent of the order in which they were listed.
-func sorted(machines []*capi.Machine) []*capi.Machine {
-	all := slices.Clone(machines)
-	slices.SortStableFunc(all, func(a, b *capi.Machine) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Spec.ProviderID, b.Spec.ProviderID))
-	})
-	return all
 }
 
 // parameters are the data of a ConfigMap while they are collected.
@@ -168,16 +167,6 @@ func (p *parameters) add(m *capi.Machine, content string) bool {
 		}
 	}
 	return true
-}
-
-// addOrLeaveOut reports whether there was room. A Machine for which there was none still is a candidate, so that its Node is
-// not taken for another, if there is room for that at least.
-func (p *parameters) addOrLeaveOut(e entry) bool {
-	if p.add(e.machine, e.content) {
-		return true
-	}
-	p.add(e.machine, "")
-	return false
 }
 
 func (p *parameters) set(key, value string) {

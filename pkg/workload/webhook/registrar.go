@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -35,7 +36,7 @@ type Registrar struct {
 // ErrForeign says that a webhook configuration leads to another Heirloom.
 var ErrForeign = errors.New("it leads to another Heirloom, or to a URL that is not known any more")
 
-// Ensure makes the API server of the Cluster call Heirloom. It writes only what is not so already, and reports whether it has.
+// Ensure makes the API server of the Cluster call Heirloom. It writes only what differs, and reports whether it has.
 //
 // The client reads from the API server itself: a cache of webhook configurations would cost more than it saves.
 func (r *Registrar) Ensure(ctx context.Context, workload client.Client, cluster Identity) (registered bool, err error) {
@@ -67,7 +68,9 @@ func (r *Registrar) Ensure(ctx context.Context, workload client.Client, cluster 
 
 // dropForeignConditions takes match conditions away that somebody else has added to the webhook. An apply leaves them, and one
 // that is never true would switch the webhook off for good.
-func dropForeignConditions(ctx context.Context, workload client.Client, existing, desired *admissionregistrationv1.MutatingWebhookConfiguration) error {
+func dropForeignConditions(
+	ctx context.Context, workload client.Client, existing, desired *admissionregistrationv1.MutatingWebhookConfiguration,
+) error {
 	webhook, before := webhookOf(existing), existing.DeepCopy()
 	if webhook == nil {
 		return nil
@@ -87,7 +90,7 @@ func dropForeignConditions(ctx context.Context, workload client.Client, existing
 }
 
 // Remove makes the API server of the Cluster no longer call Heirloom, and reports whether it did. A configuration that leads
-// to the Heirloom of another management cluster is left alone, with ErrForeign: the Cluster has moved there.
+// to the Heirloom of another management cluster stays, with ErrForeign: the Cluster has moved there.
 func (r *Registrar) Remove(ctx context.Context, workload client.Client, cluster Identity) (removed bool, err error) {
 	existing := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	err = workload.Get(ctx, types.NamespacedName{Name: ObjectName}, existing)
@@ -121,13 +124,8 @@ func (r *Registrar) desired(ctx context.Context, cluster Identity) (*admissionre
 
 // upToDate reports whether the webhook and the labels are as they should be. What others have added does not matter.
 func upToDate(existing, desired *admissionregistrationv1.MutatingWebhookConfiguration) bool {
-	for key, value := range desired.Labels {
-		if existing.Labels[key] != value {
-			return false
-		}
-	}
 	webhook := webhookOf(existing)
-	if webhook == nil {
+	if webhook == nil || !k8slabels.SelectorFromSet(desired.Labels).Matches(k8slabels.Set(existing.Labels)) {
 		return false
 	}
 	webhook = webhook.DeepCopy()
