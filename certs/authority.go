@@ -3,7 +3,6 @@
 package certs
 
 import (
-	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -20,47 +19,21 @@ import (
 // skew is how far a clock may be behind ours and still find valid what has just been made.
 const skew = time.Hour
 
-// authority is a CA.
-type authority struct {
-	certificate *x509.Certificate
-	key         crypto.Signer
-}
-
 // newAuthority makes a CA that is valid for that long from now on.
-func newAuthority(now time.Time, validity time.Duration) (*authority, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("making the key of a CA: %w", err)
-	}
-	template := &x509.Certificate{
-		Subject:   pkix.Name{Organization: []string{"heirloom.dev"}, CommonName: "heirloom-webhook-ca"},
-		NotBefore: now.Add(-skew), NotAfter: now.Add(validity),
-		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
+func newAuthority(now time.Time, validity time.Duration) (*tls.Certificate, error) {
+	return issue(&x509.Certificate{
+		Subject: pkix.Name{Organization: []string{"heirloom.dev"}, CommonName: "heirloom-webhook-ca"},
+		IsCA:    true, MaxPathLenZero: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign | x509.KeyUsageDigitalSignature,
-	}
-	a := &authority{certificate: template, key: key}
-	a.certificate, err = a.sign(template, key.Public())
-	if err != nil {
-		return nil, fmt.Errorf("making a CA: %w", err)
-	}
-	return a, nil
+	}, nil, now, validity)
 }
 
-// issue makes a serving certificate for DNS names and IP addresses. It never outlives its CA.
-func (a *authority) issue(hosts []string, now time.Time, validity time.Duration) (*tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("making the key of a serving certificate: %w", err)
-	}
+// newServing makes a serving certificate for DNS names and IP addresses.
+func newServing(ca *tls.Certificate, hosts []string, now time.Time, validity time.Duration) (*tls.Certificate, error) {
 	template := &x509.Certificate{
-		Subject:   pkix.Name{Organization: []string{"heirloom.dev"}, CommonName: "heirloom-webhook"},
-		NotBefore: now.Add(-skew), NotAfter: now.Add(validity),
-		BasicConstraintsValid: true,
-		KeyUsage:              x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	if template.NotAfter.After(a.certificate.NotAfter) {
-		template.NotAfter = a.certificate.NotAfter
+		Subject:     pkix.Name{Organization: []string{"heirloom.dev"}, CommonName: "heirloom-webhook"},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	for _, host := range hosts {
 		if ip := net.ParseIP(host); ip != nil {
@@ -69,19 +42,30 @@ func (a *authority) issue(hosts []string, now time.Time, validity time.Duration)
 			template.DNSNames = append(template.DNSNames, host)
 		}
 	}
-	certificate, err := a.sign(template, key.Public())
-	if err != nil {
-		return nil, fmt.Errorf("making a serving certificate: %w", err)
-	}
-	return &tls.Certificate{Certificate: [][]byte{certificate.Raw}, PrivateKey: key, Leaf: certificate}, nil
+	return issue(template, ca, now, validity)
 }
 
-func (a *authority) sign(template *x509.Certificate, public crypto.PublicKey) (*x509.Certificate, error) {
-	raw, err := x509.CreateCertificate(rand.Reader, template, a.certificate, public, a.key)
+// issue makes a certificate with a key of its own, signed by that CA or, without one, by itself. It never outlives its CA.
+func issue(template *x509.Certificate, ca *tls.Certificate, now time.Time, validity time.Duration) (*tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("making the key of %s: %w", template.Subject.CommonName, err)
 	}
-	return x509.ParseCertificate(raw)
+	template.NotBefore, template.NotAfter, template.BasicConstraintsValid = now.Add(-skew), now.Add(validity), true
+	if ca == nil {
+		ca = &tls.Certificate{Leaf: template, PrivateKey: key}
+	} else if template.NotAfter.After(ca.Leaf.NotAfter) {
+		template.NotAfter = ca.Leaf.NotAfter
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, ca.Leaf, key.Public(), ca.PrivateKey)
+	if err != nil {
+		return nil, fmt.Errorf("making the certificate of %s: %w", template.Subject.CommonName, err)
+	}
+	leaf, err := x509.ParseCertificate(raw)
+	if err != nil {
+		return nil, fmt.Errorf("reading the certificate of %s: %w", template.Subject.CommonName, err)
+	}
+	return &tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key, Leaf: leaf}, nil
 }
 
 func validAt(certificate *x509.Certificate, now time.Time) bool {

@@ -130,7 +130,7 @@ func simulate(t *testing.T, seed uint64, late time.Duration) (refused, leaves, c
 		refused += s.refused()
 		latest := s.secrets[len(s.secrets)-1].value
 		seen[latest.leaf.Leaf.SerialNumber.String()] = true
-		authorities[latest.current.certificate.SerialNumber.String()] = true
+		authorities[latest.current.Leaf.SerialNumber.String()] = true
 	}
 	return refused, len(seen), len(authorities)
 }

@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/heirloom-dev/heirloom/pkg/rotation"
 )
 
 func TestMain(m *testing.M) {
@@ -138,7 +140,9 @@ type clock struct{ now time.Time }
 func (c *clock) Now() time.Time { return c.now }
 
 func newKeeper(server *apiServer, c *clock) *Keeper {
-	return &Keeper{Schedule: usual, Live: server, Writer: server, Secret: secretKey, Configuration: "heirloom", Now: c.Now}
+	return &Keeper{
+		Schedule: usual, Shared: rotation.Shared{Live: server, Writer: server, Secret: secretKey, Now: c.Now}, Configuration: "heirloom",
+	}
 }
 
 // settle lets a keeper do all that is due now.

@@ -7,14 +7,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,38 +22,36 @@ import (
 // fieldManager owns the CA bundles that are published.
 const fieldManager = client.FieldOwner("heirloom")
 
+// of is what the Secret holds.
+const of = "the serving certificate"
+
 // soon is when to look again after another replica was faster, or when there is more to do.
 const soon = 200 * time.Millisecond
 
 // Keeper keeps Heirloom's own CA and serving certificate. It is a manager.Runnable that runs on every replica.
 type Keeper struct {
 	Schedule
+	// Shared is where CA and certificate are kept.
+	rotation.Shared
 
-	// Live reads from the API server itself, never from a cache: what is decided rests on the order of reads and writes.
-	Live   client.Reader
-	Writer client.Writer
-	// Secret is where CA and certificate are kept.
-	Secret types.NamespacedName
 	// Configuration is the name of the webhook configurations, one of either kind, in which the CA bundle is published.
 	Configuration string
 	// Published, unless nil, is called when another CA bundle is published than was before.
 	Published func()
-	// Now is the clock.
-	Now func() time.Time
 
 	serving   atomic.Pointer[tls.Certificate]
 	published []byte
 }
 
 // Source is what servers get their certificate from.
-func (k *Keeper) Source() *Source {
-	return &Source{get: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (k *Keeper) Source() Source {
+	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		certificate := k.serving.Load()
 		if certificate == nil {
 			return nil, errNone
 		}
 		return certificate, nil
-	}}
+	}
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -64,10 +59,7 @@ func (*Keeper) NeedLeaderElection() bool { return false }
 
 // Start keeps the certificate until ctx is done.
 func (k *Keeper) Start(ctx context.Context) error {
-	rotation.Loop{
-		Step: k.Keep, Look: k.look(),
-		Failed: "Failed to see to the serving certificate; the one known stays in force",
-	}.Run(ctx)
+	rotation.Run(ctx, k.look(), "Failed to see to the serving certificate; the one known stays in force", k.Keep)
 	return nil
 }
 
@@ -88,48 +80,46 @@ func (k *Keeper) keep(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	secret := &corev1.Secret{}
-	err = k.Live.Get(ctx, k.Secret, secret)
-	if client.IgnoreNotFound(err) != nil {
-		return 0, fmt.Errorf("getting the Secret of the serving certificate: %w", err)
-	}
-	before, err := stateIn(secret)
+	secret, err := k.Read(ctx, of, corev1.SecretTypeTLS)
 	if err != nil {
 		return 0, err
 	}
-	k.serve(ctx, before)
-	after, changed, publishErr := k.publish(ctx, before, installed)
+	st, err := stateIn(secret)
+	if err != nil {
+		return 0, err
+	}
+	k.serve(ctx, st)
+	changed, publishErr := k.publish(ctx, &st, installed)
 	if apierrors.IsConflict(publishErr) {
 		return 0, publishErr
 	}
 	// While the bundle cannot be published, the certificate is renewed all the same.
-	after, advanced, err := k.advance(after, k.Now())
+	st, advanced, err := k.advance(st, k.Now())
 	if err != nil || !advanced && !changed {
 		return k.look(), errors.Join(publishErr, err)
 	}
-	if err := k.write(ctx, secret, after); err != nil {
+	if err := k.write(ctx, secret, st); err != nil {
 		return 0, err
 	}
-	k.serve(ctx, after)
+	k.serve(ctx, st)
 	return soon, publishErr
 }
 
-// publish makes all CAs known to API servers. It returns the state with the time since when they are, and whether that is a
-// change.
-func (k *Keeper) publish(ctx context.Context, st state, installed []client.Object) (state, bool, error) {
+// publish makes all CAs known to API servers. It notes in the state since when they are, and returns whether that is a change.
+func (k *Keeper) publish(ctx context.Context, st *state, installed []client.Object) (bool, error) {
 	if st.current == nil {
-		return st, false, nil
+		return false, nil
 	}
 	bundle, err := st.bundle()
 	if err != nil {
-		return st, false, err
+		return false, err
 	}
 	changed := false
 	for _, configuration := range installed {
 		did, err := publishIn(ctx, k.Writer, configuration, bundle)
 		if err != nil {
 			st.nextPublished = time.Time{}
-			return st, false, err
+			return false, err
 		}
 		changed = changed || did
 	}
@@ -144,9 +134,9 @@ func (k *Keeper) publish(ctx context.Context, st state, installed []client.Objec
 	}
 	if now := k.Now(); st.next != nil && (changed || rotation.Unknown(st.nextPublished, now)) {
 		st.nextPublished = now
-		return st, true, nil
+		return true, nil
 	}
-	return st, false, nil
+	return false, nil
 }
 
 // write stores the state, unless the Secret is no longer as it was read.
@@ -154,22 +144,11 @@ func (k *Keeper) write(ctx context.Context, secret *corev1.Secret, st state) err
 	if err := st.put(secret); err != nil {
 		return err
 	}
-	if secret.ResourceVersion != "" {
-		if err := k.Writer.Update(ctx, secret, fieldManager); err != nil {
-			return fmt.Errorf("updating the Secret of the serving certificate: %w", err)
-		}
-	} else {
-		secret.ObjectMeta = metav1.ObjectMeta{
-			Namespace: k.Secret.Namespace, Name: k.Secret.Name, Annotations: secret.Annotations,
-			Labels: map[string]string{"app.kubernetes.io/name": "heirloom", "app.kubernetes.io/managed-by": "heirloom"},
-		}
-		secret.Type = corev1.SecretTypeTLS
-		if err := k.Writer.Create(ctx, secret, fieldManager); err != nil {
-			return fmt.Errorf("creating the Secret of the serving certificate: %w", err)
-		}
+	if err := k.Write(ctx, of, secret); err != nil {
+		return err
 	}
 	ctrl.LoggerFrom(ctx).Info("Took a step in the rotation of the serving certificate", "Secret", klog.KObj(secret),
-		"certificateUntil", st.leaf.Leaf.NotAfter, "caUntil", st.current.certificate.NotAfter, "cas", len(st.cas()))
+		"certificateUntil", st.leaf.Leaf.NotAfter, "caUntil", st.current.Leaf.NotAfter, "cas", len(st.cas()))
 	return nil
 }
 

@@ -86,13 +86,13 @@ func TestTheOrderOfARotation(t *testing.T) {
 	prepared := pass(7 * time.Hour)
 	Expect(prepared.cas()).To(HaveLen(2))
 	Expect(prepared.nextPublished).To(Equal(c.now))
-	Expect(prepared.current.certificate.Equal(first.current.certificate)).To(BeTrue())
+	Expect(prepared.current.Leaf.Equal(first.current.Leaf)).To(BeTrue())
 	Expect(pass(usual.Grace - time.Second).cas()).To(Equal(prepared.cas()))
 
 	promoted := pass(time.Second)
-	Expect(promoted.current.certificate.Equal(prepared.next.certificate)).To(BeTrue())
-	Expect(promoted.previous.Equal(first.current.certificate)).To(BeTrue())
-	Expect(promoted.leaf.Leaf.CheckSignatureFrom(promoted.current.certificate)).To(Succeed())
+	Expect(promoted.current.Leaf.Equal(prepared.next.Leaf)).To(BeTrue())
+	Expect(promoted.previous.Equal(first.current.Leaf)).To(BeTrue())
+	Expect(promoted.leaf.Leaf.CheckSignatureFrom(promoted.current.Leaf)).To(Succeed())
 	bundle, err := promoted.bundle()
 	Expect(err).NotTo(HaveOccurred())
 	Expect(server.bundles(t)).To(HaveEach(string(bundle)))
@@ -150,7 +150,7 @@ func TestWithoutPublishingNoCAIsUsed(t *testing.T) {
 				Expect(k.Source().check(c.now)).To(Succeed())
 			}
 			Expect(err).To(MatchError(Or(ContainSubstring("forbidden"), ContainSubstring("remove the annotation"))))
-			Expect(server.stored(t).current.certificate.Equal(first.current.certificate)).To(BeTrue())
+			Expect(server.stored(t).current.Leaf.Equal(first.current.Leaf)).To(BeTrue())
 			Expect(server.stored(t).next).NotTo(BeNil())
 		})
 	}

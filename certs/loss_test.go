@@ -54,7 +54,7 @@ func TestADeletedSecretIsMadeAnew(t *testing.T) {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(server.bundles(t)).To(HaveEach(string(bundle)))
 			for _, ca := range before.cas() {
-				Expect(ca.Equal(after.current.certificate)).To(BeFalse())
+				Expect(ca.Equal(after.current.Leaf)).To(BeFalse())
 				Expect(after.leaf.Leaf.CheckSignatureFrom(ca)).NotTo(Succeed())
 			}
 			Expect(told).To(Equal(1), "whoever hands the bundle on is told")
@@ -88,7 +88,7 @@ func TestASecretThatIsDeletedMeanwhileStaysDeleted(t *testing.T) {
 	_, err := k.Keep(t.Context())
 	Expect(err).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
 	k.settle(t)
-	Expect(server.stored(t).current.certificate.Equal(before.current.certificate)).To(BeFalse())
+	Expect(server.stored(t).current.Leaf.Equal(before.current.Leaf)).To(BeFalse())
 	Expect(k.Source().check(c.now)).To(Succeed())
 }
 

@@ -16,7 +16,7 @@ import (
 type state struct {
 	// current has made leaf, or will. next is published and makes nothing yet. What previous has made may still be served
 	// by a replica that sees the Secret late; its key is gone.
-	current, next *authority
+	current, next *tls.Certificate
 	previous      *x509.Certificate
 	leaf          *tls.Certificate
 	// currentSince is when the current CA became that; nextPublished since when API servers can know the next one. Zero:
@@ -27,9 +27,9 @@ type state struct {
 // cas are the certificates by which what is or will soon be served can be verified.
 func (s state) cas() []*x509.Certificate {
 	var cas []*x509.Certificate
-	for _, a := range []*authority{s.current, s.next} {
+	for _, a := range []*tls.Certificate{s.current, s.next} {
 		if a != nil {
-			cas = append(cas, a.certificate)
+			cas = append(cas, a.Leaf)
 		}
 	}
 	if s.previous != nil {
@@ -64,10 +64,10 @@ func (s Schedule) advance(st state, now time.Time) (result state, changed bool, 
 
 // begin makes a CA where there is none that anybody would accept: there was no time to publish it before.
 func (s Schedule) begin(st *state, now time.Time) (bool, error) {
-	if st.current != nil && validAt(st.current.certificate, now) {
+	if st.current != nil && validAt(st.current.Leaf, now) {
 		return false, nil
 	}
-	if st.next != nil && validAt(st.next.certificate, now) {
+	if st.next != nil && validAt(st.next.Leaf, now) {
 		*st = state{current: st.next, currentSince: now}
 		return true, nil
 	}
@@ -93,8 +93,8 @@ func (s Schedule) retire(st *state, now time.Time) (bool, error) {
 
 // prepare makes the next CA.
 func (s Schedule) prepare(st *state, now time.Time) (bool, error) {
-	due := now.After(st.current.certificate.NotAfter.Add(-s.CAValidity / 3))
-	if st.next == nil && !due || st.next != nil && validAt(st.next.certificate, now) {
+	due := now.After(st.current.Leaf.NotAfter.Add(-s.CAValidity / 3))
+	if st.next == nil && !due || st.next != nil && validAt(st.next.Leaf, now) {
 		return false, nil
 	}
 	next, err := newAuthority(now, s.CAValidity)
@@ -107,7 +107,7 @@ func (s Schedule) promote(st *state, now time.Time) (bool, error) {
 	if st.next == nil || rotation.Unknown(st.nextPublished, now) || now.Sub(st.nextPublished) < s.Grace {
 		return false, nil
 	}
-	st.previous, st.current, st.currentSince = st.current.certificate, st.next, now
+	st.previous, st.current, st.currentSince = st.current.Leaf, st.next, now
 	st.next, st.nextPublished = nil, time.Time{}
 	return true, nil
 }
@@ -116,7 +116,7 @@ func (s Schedule) promote(st *state, now time.Time) (bool, error) {
 // valid for long enough.
 func (s Schedule) renew(st *state, now time.Time) (bool, error) {
 	hosts := sets.New(s.Hosts...)
-	if st.leaf != nil && s.lasts(st.leaf.Leaf, st.current.certificate, now) {
+	if st.leaf != nil && s.lasts(st.leaf.Leaf, st.current.Leaf, now) {
 		served := hostsOf(st.leaf.Leaf)
 		if served.IsSuperset(hosts) {
 			return false, nil
@@ -124,7 +124,7 @@ func (s Schedule) renew(st *state, now time.Time) (bool, error) {
 		// In a rolling update there are replicas with other hosts, which would take ours away again.
 		hosts = hosts.Union(served)
 	}
-	leaf, err := st.current.issue(sets.List(hosts), now, s.Validity)
+	leaf, err := newServing(st.current, sets.List(hosts), now, s.Validity)
 	st.leaf = leaf
 	return true, err
 }

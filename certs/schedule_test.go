@@ -3,6 +3,7 @@
 package certs
 
 import (
+	"crypto/tls"
 	"testing"
 	"time"
 
@@ -20,7 +21,7 @@ func TestWhatIsDue(t *testing.T) {
 		// leaf and cas say whether there is another serving certificate, and how many CAs there are then.
 		unchanged, leaf bool
 		cas             int
-		current         func(before state) *authority
+		current         func(before state) *tls.Certificate
 	}{
 		{name: "nothing at first", at: noon.Add(time.Second), unchanged: true, cas: 1},
 		{name: "nothing while more than a third is left", at: noon.Add(80 * time.Minute), unchanged: true, cas: 1},
@@ -34,17 +35,17 @@ func TestWhatIsDue(t *testing.T) {
 		{name: "not a next CA that a clock which is ahead calls published", change: with(nil), at: noon.Add(-time.Minute), unchanged: true, cas: 2},
 		{
 			name: "a next CA that is published for the grace", change: with(nil), at: noon.Add(usual.Grace), leaf: true, cas: 2,
-			current: func(before state) *authority { return before.next },
+			current: func(before state) *tls.Certificate { return before.next },
 		},
 		{name: "not a previous CA for the grace", change: replaced(noon), at: noon.Add(usual.Grace - time.Second), unchanged: true, cas: 2},
 		{name: "a previous CA after the grace", change: replaced(noon), at: noon.Add(usual.Grace), cas: 1},
 		{name: "a previous CA of which nobody knows since when", change: replaced(time.Time{}), at: noon.Add(usual.Grace), cas: 2},
 		{name: "a previous CA that is so since tomorrow", change: replaced(noon.Add(24 * time.Hour)), at: noon, cas: 2},
 		{name: "not a certificate that ends with its CA", change: func(st *state) { st.leaf.Leaf.NotAfter = last }, at: last.Add(-time.Minute), cas: 2},
-		{name: "everything, when the CA has ended", at: last.Add(time.Second), leaf: true, cas: 1, current: func(state) *authority { return nil }},
-		{name: "everything, when the CA has ended and there is one before it", change: replaced(noon), at: last.Add(time.Second), leaf: true, cas: 1, current: func(state) *authority { return nil }},
+		{name: "everything, when the CA has ended", at: last.Add(time.Second), leaf: true, cas: 1, current: func(state) *tls.Certificate { return nil }},
+		{name: "everything, when the CA has ended and there is one before it", change: replaced(noon), at: last.Add(time.Second), leaf: true, cas: 1, current: func(state) *tls.Certificate { return nil }},
 		{name: "a next CA, when the current one has ended", change: with(func(st *state) { st.nextPublished = time.Time{} }),
-			at: last.Add(time.Second), leaf: true, cas: 1, current: func(before state) *authority { return before.next }},
+			at: last.Add(time.Second), leaf: true, cas: 1, current: func(before state) *tls.Certificate { return before.next }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
@@ -57,8 +58,8 @@ func TestWhatIsDue(t *testing.T) {
 			Expect(changed).To(Equal(!tc.unchanged))
 			Expect(after.leaf == before.leaf).To(Equal(!tc.leaf), "the serving certificate")
 			Expect(after.cas()).To(HaveLen(tc.cas))
-			Expect(after.leaf.Leaf.CheckSignatureFrom(after.current.certificate)).To(Succeed())
-			Expect(after.leaf.Leaf.NotAfter.After(after.current.certificate.NotAfter)).To(BeFalse())
+			Expect(after.leaf.Leaf.CheckSignatureFrom(after.current.Leaf)).To(Succeed())
+			Expect(after.leaf.Leaf.NotAfter.After(after.current.Leaf.NotAfter)).To(BeFalse())
 			switch {
 			case tc.current == nil:
 				Expect(after.current).To(BeIdenticalTo(before.current))
@@ -92,7 +93,7 @@ func replaced(since time.Time) func(*state) {
 		if err != nil {
 			panic(err)
 		}
-		st.previous, st.currentSince = previous.certificate, since
+		st.previous, st.currentSince = previous.Leaf, since
 	}
 }
 
@@ -119,7 +120,7 @@ func TestReplicasWithOtherHostsAgree(t *testing.T) {
 func TestClocksMayBeBehind(t *testing.T) {
 	st := begun(t, noon)
 	NewWithT(t).Expect(validAt(st.leaf.Leaf, noon.Add(-skew))).To(BeTrue())
-	NewWithT(t).Expect(validAt(st.current.certificate, noon.Add(-skew))).To(BeTrue())
+	NewWithT(t).Expect(validAt(st.current.Leaf, noon.Add(-skew))).To(BeTrue())
 }
 
 func TestHowOftenToLook(t *testing.T) {

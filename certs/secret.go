@@ -35,7 +35,7 @@ const (
 // cannot be read, or is not by the current CA, is none: a new one can be made, unlike a CA.
 func stateIn(secret *corev1.Secret) (state, error) {
 	var errs []error
-	read := func(name, keyName string) *authority {
+	read := func(name, keyName string) *tls.Certificate {
 		if _, found := secret.Data[name]; !found {
 			return nil
 		}
@@ -63,27 +63,19 @@ func stateIn(secret *corev1.Secret) (state, error) {
 	if err := errors.Join(errs...); err != nil {
 		return state{}, fmt.Errorf("the Secret %s/%s has no usable CA (once it is deleted, a new one is made): %w", secret.Namespace, secret.Name, err)
 	}
-	if st.leaf != nil && (st.current == nil || st.leaf.Leaf.CheckSignatureFrom(st.current.certificate) != nil) {
+	if st.leaf != nil && (st.current == nil || st.leaf.Leaf.CheckSignatureFrom(st.current.Leaf) != nil) {
 		st.leaf = nil
 	}
 	return st, nil
 }
 
-func authorityIn(certificatePEM, keyPEM []byte) (*authority, error) {
-	certificate, err := certificateIn(certificatePEM)
-	if err != nil {
+func authorityIn(certificatePEM, keyPEM []byte) (*tls.Certificate, error) {
+	if _, err := certificateIn(certificatePEM); err != nil {
 		return nil, err
 	}
-	// X509KeyPair, too, finds out whether key and certificate belong together.
+	// It also finds out whether key and certificate belong together.
 	pair, err := tls.X509KeyPair(certificatePEM, keyPEM)
-	if err != nil {
-		return nil, err
-	}
-	key, ok := pair.PrivateKey.(crypto.Signer)
-	if !ok {
-		return nil, errors.New("the key cannot sign")
-	}
-	return &authority{certificate: certificate, key: key}, nil
+	return &pair, err
 }
 
 func certificateIn(pem []byte) (*x509.Certificate, error) {
@@ -107,12 +99,12 @@ func leafIn(secret *corev1.Secret) *tls.Certificate {
 
 // put writes the state into the Secret, and leaves alone whatever else is there.
 func (s state) put(secret *corev1.Secret) error {
-	keys := map[string]crypto.PrivateKey{corev1.TLSPrivateKeyKey: s.leaf.PrivateKey, currentKeyData: s.current.key}
+	keys := map[string]crypto.PrivateKey{corev1.TLSPrivateKeyKey: s.leaf.PrivateKey, currentKeyData: s.current.PrivateKey}
 	certificates := map[string][]*x509.Certificate{
-		corev1.TLSCertKey: {s.leaf.Leaf}, bundleData: s.cas(), currentData: {s.current.certificate},
+		corev1.TLSCertKey: {s.leaf.Leaf}, bundleData: s.cas(), currentData: {s.current.Leaf},
 	}
 	if s.next != nil {
-		keys[nextKeyData], certificates[nextData] = s.next.key, []*x509.Certificate{s.next.certificate}
+		keys[nextKeyData], certificates[nextData] = s.next.PrivateKey, []*x509.Certificate{s.next.Leaf}
 	}
 	if s.previous != nil {
 		certificates[previousData] = []*x509.Certificate{s.previous}

@@ -28,8 +28,8 @@ func TestTheSecretHoldsTheState(t *testing.T) {
 	after, err := stateIn(secret)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(after.cas()).To(Equal(before.cas()))
-	Expect(after.current.key).To(Equal(before.current.key))
-	Expect(after.next.key).To(Equal(before.next.key))
+	Expect(after.current.PrivateKey).To(Equal(before.current.PrivateKey))
+	Expect(after.next.PrivateKey).To(Equal(before.next.PrivateKey))
 	Expect(after.leaf.PrivateKey).To(Equal(before.leaf.PrivateKey))
 	Expect(after.leaf.Leaf.Equal(before.leaf.Leaf)).To(BeTrue())
 	Expect(after.currentSince).To(Equal(before.currentSince))
@@ -103,7 +103,7 @@ func FuzzSecret(f *testing.F) {
 			}
 			st, _, err = usual.advance(st, noon.Add(time.Minute))
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
-			NewWithT(t).Expect(st.leaf.Leaf.CheckSignatureFrom(st.current.certificate)).To(Succeed())
+			NewWithT(t).Expect(st.leaf.Leaf.CheckSignatureFrom(st.current.Leaf)).To(Succeed())
 		}
 	})
 }

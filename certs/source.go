@@ -20,26 +20,24 @@ const (
 )
 
 // Source is where servers have their certificate from: the memory of this process.
-type Source struct {
-	get func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-}
+type Source func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 
 // FromFiles returns the source of the certificate in a directory, and what loads it again when it changes. While
 // it cannot be loaded, the one before is served.
-func FromFiles(dir string) (*Source, *certwatcher.CertWatcher, error) {
+func FromFiles(dir string) (Source, *certwatcher.CertWatcher, error) {
 	watcher, err := certwatcher.New(filepath.Join(dir, CertName), filepath.Join(dir, KeyName))
 	if err != nil {
 		return nil, nil, fmt.Errorf("loading the serving certificate: %w", err)
 	}
-	return &Source{get: watcher.GetCertificate}, watcher, nil
+	return watcher.GetCertificate, watcher, nil
 }
 
 // Serve makes a server take its certificate from here.
-func (s *Source) Serve(config *tls.Config) { config.GetCertificate = s.get }
+func (s Source) Serve(config *tls.Config) { config.GetCertificate = s }
 
 // NotAfter returns until when the certificate that is served is valid, if there is one yet.
-func (s *Source) NotAfter() (time.Time, bool) {
-	certificate, err := s.get(nil)
+func (s Source) NotAfter() (time.Time, bool) {
+	certificate, err := s(nil)
 	if err != nil {
 		return time.Time{}, false
 	}
@@ -47,10 +45,10 @@ func (s *Source) NotAfter() (time.Time, bool) {
 }
 
 // Check reports whether there is a certificate that is valid now. It is a healthz.Checker.
-func (s *Source) Check(*http.Request) error { return s.check(time.Now()) }
+func (s Source) Check(*http.Request) error { return s.check(time.Now()) }
 
-func (s *Source) check(now time.Time) error {
-	certificate, err := s.get(nil)
+func (s Source) check(now time.Time) error {
+	certificate, err := s(nil)
 	if err != nil {
 		return err
 	}

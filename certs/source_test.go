@@ -19,7 +19,7 @@ func create(t *testing.T, dir string, from time.Time, validity time.Duration) {
 	Expect := NewWithT(t).Expect
 	ca, err := newAuthority(from, 10*validity)
 	Expect(err).NotTo(HaveOccurred())
-	leaf, err := ca.issue([]string{"localhost"}, from, validity)
+	leaf, err := newServing(ca, []string{"localhost"}, from, validity)
 	Expect(err).NotTo(HaveOccurred())
 	certificate, err := cert.EncodeCertificates(leaf.Leaf)
 	Expect(err).NotTo(HaveOccurred())

@@ -22,17 +22,14 @@ import (
 func (s *session) kinds() ([]schema.GroupVersionKind, error) {
 	lists, err := discovery.ServerPreferredResources(s.Discovery)
 	var failed *discovery.ErrGroupDiscoveryFailed
-	if errors.As(err, &failed) && !slices.ContainsFunc(slices.Collect(maps.Keys(failed.Groups)), s.isOurs) {
+	ours := func(gv schema.GroupVersion) bool { return slices.Contains(s.groups(), gv.Group) }
+	if errors.As(err, &failed) && !slices.ContainsFunc(slices.Collect(maps.Keys(failed.Groups)), ours) {
 		err = nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("discovering the API server's kinds: %w", err)
 	}
 	return s.chosen(lists), nil
-}
-
-func (s *session) isOurs(gv schema.GroupVersion) bool {
-	return slices.Contains(s.groups(), gv.Group)
 }
 
 // groups returns the API groups of what inherits, those of owners first.

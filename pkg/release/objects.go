@@ -101,11 +101,10 @@ func (s *session) each(
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(gvk)
 	what := gvk.GroupKind().String() + c.where
-	err := eachOf(ctx, c, list, namespace, func(item client.Object) error {
+	err := eachOf(ctx, c, list, namespace, func(object *metav1.PartialObjectMetadata) {
 		total++
-		object, ok := item.(*metav1.PartialObjectMetadata)
-		if !ok || !wanted(object) {
-			return nil
+		if !wanted(object) {
+			return
 		}
 		workers.Go(func() error {
 			if err := again(ctx, func() error {
@@ -119,7 +118,6 @@ func (s *session) each(
 			}
 			return nil
 		})
-		return nil
 	})
 	_ = workers.Wait() // they report for themselves
 	if err != nil {
@@ -143,33 +141,37 @@ func again(ctx context.Context, work func() error) error {
 }
 
 // eachOf goes through the objects of a kind, in pages. list is of the kind, and gets no items.
-func eachOf(ctx context.Context, c client.Reader, list client.ObjectList, namespace string, do func(client.Object) error) error {
-	kind := list.GetObjectKind().GroupVersionKind()
-	kind.Kind += "List"
+func eachOf[T runtime.Object](ctx context.Context, c client.Reader, list client.ObjectList, namespace string, do func(T)) error {
+	gvk := list.GetObjectKind().GroupVersionKind()
 	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		page, _ := list.DeepCopyObject().(client.ObjectList)
-		page.GetObjectKind().SetGroupVersionKind(kind)
+		page.GetObjectKind().SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 		return page, c.List(ctx, page, &client.ListOptions{Namespace: namespace, Limit: options.Limit, Continue: options.Continue})
 	})
 	err := pages.EachListItemWithAlloc(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
-		object, _ := item.(client.Object)
-		return do(object)
+		if object, ok := item.(T); ok {
+			do(object)
+		}
+		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("listing %s: %w", list.GetObjectKind().GroupVersionKind().GroupKind(), err)
+		return fmt.Errorf("listing %s: %w", gvk.GroupKind(), err)
 	}
 	return nil
 }
 
-// servedKind returns a kind of Cluster API in the version that is read, or nothing where Cluster API is not there.
-func (s *session) servedKind(kind string) (schema.GroupVersionKind, error) {
+// eachServed goes through the objects of a kind of Cluster API in the version that is read, of which there are none where Cluster
+// API is not there.
+func (s *session) eachServed(ctx context.Context, kind string, do func(*unstructured.Unstructured)) error {
 	gk := schema.GroupKind{Group: clusterv1.GroupVersion.Group, Kind: kind}
 	mapping, err := s.management.RESTMapper().RESTMapping(gk, capi.ServedVersions()...)
 	if meta.IsNoMatchError(err) {
-		return schema.GroupVersionKind{}, nil
+		return nil
 	}
 	if err != nil {
-		return schema.GroupVersionKind{}, fmt.Errorf("finding the served version of %s: %w", gk, err)
+		return fmt.Errorf("finding the served version of %s: %w", gk, err)
 	}
-	return mapping.GroupVersionKind, nil
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(mapping.GroupVersionKind)
+	return eachOf(ctx, s.management, list, s.Namespace, do)
 }

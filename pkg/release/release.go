@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -87,7 +88,7 @@ func (s *session) release(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	keys, err := s.keys(ctx)
+	keys, secret, err := s.keys(ctx)
 	if err != nil {
 		return err
 	}
@@ -100,42 +101,30 @@ func (s *session) release(ctx context.Context) error {
 	})
 	both.Go(func() { s.workloads(ctx, keys) })
 	both.Wait()
-	if err := s.report.err(); err != nil {
+	if err := s.report.err(); err != nil || secret == nil {
 		return err // the keys prove, next time, which webhook configurations are ours
 	}
-	return s.deleteKeys(ctx)
-}
-
-// keys reads the keys that prove which webhook configurations in workload clusters lead to this Heirloom.
-func (s *session) keys(ctx context.Context) (*webhook.Store, error) {
-	keys := &webhook.Store{}
-	if s.WorkloadWebhookKey.Name == "" {
-		return keys, nil
-	}
-	secret := &corev1.Secret{}
-	err := s.management.Get(ctx, s.WorkloadWebhookKey, secret)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("reading the keys of workload clusters' webhooks: %w", err)
-	}
-	if err == nil {
-		if err := keys.Set(secret); err != nil {
-			s.report.note("%v; webhook configurations in workload clusters are told by --workload-webhook-url alone", err)
-		}
-	}
-	return keys, nil
-}
-
-func (s *session) deleteKeys(ctx context.Context) error {
-	if s.WorkloadWebhookKey.Name == "" {
-		return nil
-	}
-	secret := &corev1.Secret{}
-	err := s.management.Get(ctx, s.WorkloadWebhookKey, secret)
-	if err == nil {
-		err = s.management.Delete(ctx, secret, client.Preconditions{UID: &secret.UID})
-	}
+	err = s.management.Delete(ctx, secret, client.Preconditions{UID: &secret.UID})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting the keys of workload clusters' webhooks: %w", err)
 	}
 	return nil
+}
+
+// keys reads the keys that prove which webhook configurations in workload clusters lead to this Heirloom, and their Secret, if
+// there is one.
+func (s *session) keys(ctx context.Context) (*webhook.Store, *corev1.Secret, error) {
+	keys, secret := &webhook.Store{}, &corev1.Secret{}
+	if s.WorkloadWebhookKey.Name == "" {
+		return keys, nil, nil
+	}
+	if err := s.management.Get(ctx, s.WorkloadWebhookKey, secret); apierrors.IsNotFound(err) {
+		return keys, nil, nil
+	} else if err != nil {
+		return nil, nil, fmt.Errorf("reading the keys of workload clusters' webhooks: %w", err)
+	}
+	if err := keys.Set(secret); err != nil {
+		s.report.note("%v; webhook configurations in workload clusters are told by --workload-webhook-url alone", err)
+	}
+	return keys, secret, nil
 }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // scope says which objects are this Heirloom's, where others share the management cluster.
@@ -35,20 +34,10 @@ func (s *session) scope(ctx context.Context) (*scope, error) {
 		return all, nil
 	}
 	for _, kind := range []string{"Machine", "MachinePool"} {
-		gvk, err := s.servedKind(kind)
-		if err != nil {
-			return nil, err
-		}
-		if gvk.Empty() {
-			continue
-		}
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(gvk)
-		err = eachOf(ctx, s.management, list, s.Namespace, func(object client.Object) error {
-			if u, ok := object.(*unstructured.Unstructured); ok && all.labelled(u) {
-				all.addNodes(u, s.ManagementCluster)
+		err := s.eachServed(ctx, kind, func(owner *unstructured.Unstructured) {
+			if all.labelled(owner) {
+				all.addNodes(owner, s.ManagementCluster)
 			}
-			return nil
 		})
 		if err != nil {
 			return nil, err

@@ -148,30 +148,25 @@ func (s *session) renewing(ctx context.Context, lost context.CancelCauseFunc) (s
 func (s *session) takeLease(ctx context.Context, fromOthers bool) (before coordinationv1.LeaseSpec, err error) {
 	// The error that it returns is useless: it is nil also after a request that has timed out.
 	_ = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		before, err = s.tryLease(ctx, fromOthers)
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: s.Lease.Namespace, Name: s.Lease.Name}}
+		_, err = controllerutil.CreateOrUpdate(ctx, s.Management, lease, func() error {
+			before = *lease.Spec.DeepCopy()
+			if led(before) && !fromOthers {
+				return fmt.Errorf("%w by %s", errTaken, *before.HolderIdentity)
+			}
+			now := ptr.To(metav1.NowMicro())
+			if ptr.Deref(before.HolderIdentity, "") != holder {
+				lease.Spec.AcquireTime = now
+				lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(before.LeaseTransitions, 0) + 1)
+			}
+			lease.Spec.HolderIdentity, lease.Spec.RenewTime = ptr.To(holder), now
+			lease.Spec.LeaseDurationSeconds = ptr.To(int32(held / time.Second))
+			return nil
+		})
 		return err
 	})
 	if err != nil {
 		return before, fmt.Errorf("holding the Lease %s of Heirloom's leader: %w", s.Lease, err)
 	}
 	return before, nil
-}
-
-func (s *session) tryLease(ctx context.Context, fromOthers bool) (before coordinationv1.LeaseSpec, err error) {
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: s.Lease.Namespace, Name: s.Lease.Name}}
-	_, err = controllerutil.CreateOrUpdate(ctx, s.Management, lease, func() error {
-		before = *lease.Spec.DeepCopy()
-		if led(before) && !fromOthers {
-			return fmt.Errorf("%w by %s", errTaken, *before.HolderIdentity)
-		}
-		now := ptr.To(metav1.NowMicro())
-		if ptr.Deref(before.HolderIdentity, "") != holder {
-			lease.Spec.AcquireTime = now
-			lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(before.LeaseTransitions, 0) + 1)
-		}
-		lease.Spec.HolderIdentity, lease.Spec.RenewTime = ptr.To(holder), now
-		lease.Spec.LeaseDurationSeconds = ptr.To(int32(held / time.Second))
-		return nil
-	})
-	return before, err
 }

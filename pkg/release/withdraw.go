@@ -23,14 +23,14 @@ const (
 	// unless it is told otherwise, and the leader has to stop before.
 	clusterTimeout = 10 * time.Second
 	totalTimeout   = 2 * time.Minute
-	// reasonLeft is that of the Event on a Cluster that was not seen to. docs/monitoring.md says what it means.
+	// reasonLeft is that of the Event on a Cluster that was passed over. docs/monitoring.md says what it means.
 	reasonLeft = "WorkloadAdmissionLeft"
 )
 
 // byHand is what takes the same away, in a workload cluster. A kubectl command fails as a whole where one of its kinds is not
 // served, so they are two.
 const byHand = "kubectl delete --ignore-not-found mutatingwebhookconfiguration/" + webhook.ObjectName +
-	" namespace/" + policy.DefaultNamespace + "; kubectl delete --ignore-not-found mutatingadmissionpolicybinding/" +
+	" namespace/" + policy.Namespace + "; kubectl delete --ignore-not-found mutatingadmissionpolicybinding/" +
 	policy.Name + " mutatingadmissionpolicy/" + policy.Name
 
 // withdraw takes away what admits Nodes in workload clusters, while nobody is there to set it up anew. Where there are no
@@ -41,7 +41,7 @@ func (s *session) withdraw(ctx context.Context) error {
 		return err
 	}
 	return s.withoutLeader(ctx, func(ctx context.Context) error {
-		keys, err := s.keys(ctx)
+		keys, _, err := s.keys(ctx)
 		if err != nil {
 			return err
 		}

@@ -25,10 +25,14 @@ func (s *session) workloads(ctx context.Context, keys *webhook.Store) {
 	}
 	admission := s.admission(keys)
 	s.eachCluster(clusters, func(cluster *unstructured.Unstructured) {
+		// First what admits Nodes there, then the Nodes.
 		identity := webhook.IdentityOf(cluster)
-		if err := s.workload(ctx, identity, admission); err != nil {
+		server, err := s.withdrawFrom(ctx, identity, admission)
+		if err != nil {
 			s.report.failed(fmt.Errorf("workload cluster %s: %w", identity, err))
+			return
 		}
+		s.nodes(ctx, server, func(*corev1.Node) bool { return true })
 	})
 }
 
@@ -51,27 +55,19 @@ func (s *session) eachCluster(clusters []*unstructured.Unstructured, do func(*un
 
 // clusters returns the Clusters whose workload clusters Heirloom has reached, and says which it passes over.
 func (s *session) clusters(ctx context.Context, say func(format string, args ...any)) ([]*unstructured.Unstructured, error) {
-	gvk, err := s.servedKind("Cluster")
-	if err != nil || gvk.Empty() {
-		return nil, err
-	}
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(gvk)
 	var clusters []*unstructured.Unstructured
-	err = eachOf(ctx, s.management, list, s.Namespace, func(object client.Object) error {
-		cluster, ok := object.(*unstructured.Unstructured)
-		key := client.ObjectKeyFromObject(object)
+	err := s.eachServed(ctx, "Cluster", func(cluster *unstructured.Unstructured) {
+		key := client.ObjectKeyFromObject(cluster)
 		switch {
-		case !ok || key == s.ManagementCluster: // its Nodes are those of the management cluster
-		case s.WatchFilter != "" && object.GetLabels()[clusterv1.WatchLabel] != s.WatchFilter:
-		case object.GetDeletionTimestamp() != nil:
+		case key == s.ManagementCluster: // its Nodes are those of the management cluster
+		case s.WatchFilter != "" && cluster.GetLabels()[clusterv1.WatchLabel] != s.WatchFilter:
+		case cluster.GetDeletionTimestamp() != nil:
 			say("workload cluster %s: passed over, it is being deleted", key)
 		case !provisioned(cluster):
 			say("workload cluster %s: passed over, it has never been provisioned", key)
 		default:
 			clusters = append(clusters, cluster)
 		}
-		return nil
 	})
 	return clusters, err
 }
@@ -81,16 +77,6 @@ func provisioned(cluster *unstructured.Unstructured) bool {
 	now, _, _ := unstructured.NestedBool(cluster.Object, "status", "initialization", "infrastructureProvisioned")
 	before, _, _ := unstructured.NestedBool(cluster.Object, "status", "infrastructureReady")
 	return now || before
-}
-
-// workload releases one workload cluster: first what admits Nodes there, then the Nodes.
-func (s *session) workload(ctx context.Context, cluster webhook.Identity, admission *workload.Admission) error {
-	server, err := s.withdrawFrom(ctx, cluster, admission)
-	if err != nil {
-		return err
-	}
-	s.nodes(ctx, server, func(*corev1.Node) bool { return true })
-	return nil
 }
 
 // withdrawFrom takes away what admits Nodes in a workload cluster.

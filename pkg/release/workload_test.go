@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -74,7 +75,7 @@ func (f fleet) run(options Options) *run {
 func TestAWorkloadCluster(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	red := holds(served, ofBoth(), calls(url+webhook.Path(key, webhook.IdentityOf(provisionedCluster(t, "red")))))
-	Expect(policy.Syncer{}.Ensure(t.Context(), red.others, types.NamespacedName{}, nil, inherit.Policy{})).Error().To(Succeed())
+	Expect(policy.Ensure(t.Context(), red.others, types.NamespacedName{}, nil, inherit.Policy{}, time.Now())).Error().To(Succeed())
 	f := fleet{holds(served, provisionedCluster(t, "red"), keys(key)), map[string]*apiServer{"red": red}}
 
 	dry := f.run(Options{DryRun: true})

@@ -33,7 +33,7 @@ func byPolicy(t *testing.T, err error, objects ...client.Object) (*loop, workloa
 	l.own.Store(&client.ObjectKey{})
 	server := interceptor.NewClient(l.connect("c"), interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-			if _, policies := list.(*admissionregistrationv1.MutatingAdmissionPolicyList); policies && err != nil {
+			if list.GetObjectKind().GroupVersionKind().Kind == "MutatingAdmissionPolicyList" && err != nil {
 				return err
 			}
 			return c.List(ctx, list, options...)

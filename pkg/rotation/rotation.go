@@ -7,12 +7,17 @@ package rotation
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
 
 const (
@@ -22,24 +27,55 @@ const (
 	Retry = 10 * time.Second
 )
 
-// Loop takes steps, each when it is due.
-type Loop struct {
-	// Step takes the step that is due, if any, and returns how long to wait until the next one is.
-	Step func(context.Context) (time.Duration, error)
-	// Look bounds that wait.
-	Look time.Duration
-	// Failed is what the log says when a step has failed.
-	Failed string
+// Shared is a Secret that replicas share.
+type Shared struct {
+	// Live reads from the API server itself, never from a cache: what is decided rests on the order of reads and writes.
+	Live   client.Reader
+	Writer client.Writer
+	// Secret is its name.
+	Secret types.NamespacedName
+	// Now is the clock.
+	Now func() time.Time
 }
 
-// Run takes steps until ctx is done.
-func (l Loop) Run(ctx context.Context) {
+// Read returns the Secret, or a new one of that type, which has no version yet. of says what it holds, as a part of a sentence.
+func (s Shared) Read(ctx context.Context, of string, kind corev1.SecretType) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	err := s.Live.Get(ctx, s.Secret, secret)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("getting the Secret of %s: %w", of, err)
+	}
+	if err != nil {
+		secret.Namespace, secret.Name, secret.Type = s.Secret.Namespace, s.Secret.Name, kind
+		secret.Labels = map[string]string{"app.kubernetes.io/name": "heirloom", "app.kubernetes.io/managed-by": "heirloom"}
+	}
+	return secret, nil
+}
+
+// Write stores the Secret, unless it is no longer as it was read.
+func (s Shared) Write(ctx context.Context, of string, secret *corev1.Secret) error {
+	var err error
+	verb := "updating"
+	if secret.ResourceVersion != "" {
+		err = s.Writer.Update(ctx, secret, client.FieldOwner(ownership.Manager))
+	} else {
+		verb, err = "creating", s.Writer.Create(ctx, secret, client.FieldOwner(ownership.Manager))
+	}
+	if err != nil {
+		return fmt.Errorf("%s the Secret of %s: %w", verb, of, err)
+	}
+	return nil
+}
+
+// Run takes steps until ctx is done, each when it is due. A step takes what is due, if anything, and returns how long to wait
+// until the next one is; look bounds that. failed is what the log says when a step has failed.
+func Run(ctx context.Context, look time.Duration, failed string, step func(context.Context) (time.Duration, error)) {
 	var again time.Duration
-	delay := wait.DelayFunc(func() time.Duration { return wait.Jitter(min(again, l.Look), 0.1) })
+	delay := wait.DelayFunc(func() time.Duration { return wait.Jitter(min(again, look), 0.1) })
 	_ = delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		var err error
-		if again, err = l.Step(ctx); err != nil && ctx.Err() == nil {
-			ctrl.LoggerFrom(ctx).Error(err, l.Failed)
+		if again, err = step(ctx); err != nil && ctx.Err() == nil {
+			ctrl.LoggerFrom(ctx).Error(err, failed)
 			again = Retry
 		}
 		return false, nil

@@ -33,12 +33,12 @@ func TestALoopTakesEachStepWhenItIsDue(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				begin, steps := time.Now(), 0
-				Loop{Look: Look, Step: func(context.Context) (time.Duration, error) {
+				Run(ctx, Look, "Failed", func(context.Context) (time.Duration, error) {
 					if steps++; steps == 2 {
 						cancel()
 					}
 					return tc.again, tc.err
-				}}.Run(ctx)
+				})
 				NewWithT(t).Expect(time.Since(begin)).To(And(BeNumerically(">=", tc.from), BeNumerically("<=", tc.upTo)))
 			})
 		})

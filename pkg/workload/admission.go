@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package workload admits the Nodes of workload clusters: by policy, by webhook, or not at all. It chooses the way, if that is
-// left to it, sets it up, takes the others away, and says what it did. Below it, connect reaches workload clusters, webhook and
-// policy are the ways, and objects writes what they keep there.
+// left to it, sets it up, takes the others away, and says what it did. Below it, connect reaches workload clusters, and webhook
+// and policy are the ways.
 package workload
 
 import (

@@ -26,63 +26,56 @@ type conditional interface {
 	Try(ctx context.Context, server client.Client) error
 }
 
-// obstacle is why a way is not taken.
-type obstacle struct {
-	way, why string
-	// refused says that the workload cluster could have it, but does not let the kubeconfig's user set it up.
-	refused bool
-}
-
 // best sets up the best way that the workload cluster can have, and returns its name and those that are to be taken
 // away: the worse ones. A better one that is refused now is left, and so is one that an API server does not serve just now,
 // as in the middle of an upgrade: it would not work any more when it came back (see docs/workload-clusters.md#limits). With
 // an error nobody knows which one is the best.
 func (v *visit) best(ctx context.Context) (way string, worse []string, err error) {
-	var obstacles []obstacle
+	var reasons []string
+	mend := false
 	for i, name := range preferred() {
-		missing, err := v.obstacle(ctx, name)
+		why, forbidden, err := v.obstacle(ctx, name)
 		if err != nil {
 			v.failed(name, err)
 			return "", nil, err
 		}
-		if missing == nil {
+		if why == "" {
 			v.way = name
 			v.keep() // first, so that each Machine that changes from now on wakes the Cluster
 			err := v.setUp(ctx, name)
 			if !refused(err) {
-				v.fallBack(name, obstacles)
+				v.fallBack(name, reasons, mend)
 				return name, preferred()[i+1:], err
 			}
-			missing = &obstacle{way: name, why: err.Error(), refused: true}
+			why, forbidden = err.Error(), true
 		}
-		obstacles = append(obstacles, *missing)
+		reasons = append(reasons, fmt.Sprintf("Not by %s: %s.", name, why))
+		mend = mend || forbidden
 	}
 	v.way = AdmitByLoop
-	v.fallBack(AdmitByLoop, obstacles)
+	v.fallBack(AdmitByLoop, reasons, true)
 	return AdmitByLoop, nil, nil
 }
 
-// obstacle returns why the workload cluster cannot have a way to admit its Nodes, or nil if it can.
-func (v *visit) obstacle(ctx context.Context, name string) (*obstacle, error) {
+// obstacle returns why the workload cluster cannot have a way to admit its Nodes, or nothing if it can. forbidden says that it
+// could, but does not let the kubeconfig's user set it up.
+func (v *visit) obstacle(ctx context.Context, name string) (why string, forbidden bool, err error) {
 	way, there := v.Ways[name]
 	if !there {
-		return &obstacle{way: name, why: "there is no URL for it (--workload-webhook-url)"}, nil
+		return "there is no URL for it (--workload-webhook-url)", false, nil
 	}
 	able, ok := way.(conditional)
 	if !ok {
-		return nil, nil
+		return "", false, nil
 	}
-	if why, err := able.Lacking(v.server); err != nil || why != "" {
-		return &obstacle{way: name, why: why}, err
+	why, err = able.Lacking(v.server)
+	if err != nil || why != "" || v.way == name { // which has been set up
+		return why, false, err
 	}
-	if v.way == name {
-		return nil, nil // it has been set up
+	if err = able.Try(ctx, v.server); refused(err) {
+		return err.Error(), true, nil
 	}
-	err := able.Try(ctx, v.server)
-	if refused(err) {
-		return &obstacle{way: name, why: err.Error(), refused: true}, nil
-	}
-	return nil, err
+	return "", false, err
 }
 
 // refused reports whether an API server does not let the kubeconfig's user do something. What is not possible because a
@@ -91,15 +84,9 @@ func refused(err error) bool {
 	return (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// fallBack notes, when that changes, that Nodes are not admitted in the best way, what that means, and what would mend it.
-// That a webhook is called where there are no policies is nothing to mend.
-func (v *visit) fallBack(way string, obstacles []obstacle) {
-	var why []string
-	mend := way == AdmitByLoop
-	for _, o := range obstacles {
-		why = append(why, fmt.Sprintf("Not by %s: %s.", o.way, o.why))
-		mend = mend || o.refused
-	}
+// fallBack notes, when that changes, that Nodes are not admitted in the best way, what that means, and what would mend it. That a
+// webhook is called where there are no policies is nothing to mend.
+func (v *visit) fallBack(way string, reasons []string, mend bool) {
 	note := ""
 	if mend {
 		note = "Nodes are admitted by webhook. "
@@ -107,7 +94,7 @@ func (v *visit) fallBack(way string, obstacles []obstacle) {
 			note = "The loop alone brings new Nodes what they inherit, a moment after they register: until then Pods can be scheduled " +
 				"that their taints keep away. Label " + AdmissionLabel + "=none accepts that. "
 		}
-		note += strings.Join(why, " ")
+		note += strings.Join(reasons, " ")
 	}
 	if note != "" && note != v.told {
 		v.note(FellBack, way, "%s", note)

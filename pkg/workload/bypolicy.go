@@ -5,6 +5,7 @@ package workload
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,11 +15,6 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
-
-// many is for how many Machines the parameters of a policy are kept in any case: twice as many as Kubernetes supports Nodes
-// in a cluster. Beyond it, those whose Nodes are there already are left out: if such a Node registers anew, the loop brings
-// it what it inherits.
-const many = 10_000
 
 // ByPolicy admits the Nodes of workload clusters by a MutatingAdmissionPolicy there. To remove one it needs nothing.
 type ByPolicy struct {
@@ -30,16 +26,12 @@ type ByPolicy struct {
 
 // Ensure implements Way.
 func (a ByPolicy) Ensure(ctx context.Context, server client.Client, identity webhook.Identity) (bool, error) {
-	rules, cluster := a.Policy(), identity.NamespacedName
-	machines, err := a.Machines(ctx, cluster, rules)
+	rules := a.Policy()
+	machines, err := a.Machines(ctx, identity.NamespacedName, rules)
 	if err != nil {
 		return false, err
 	}
-	syncer := policy.Syncer{}
-	if len(machines) > many {
-		syncer.Registered = func(_ types.NamespacedName, m *capi.Machine) bool { return m.Status.NodeRef.Name != "" }
-	}
-	registered, err := syncer.Ensure(ctx, server, cluster, machines, rules)
+	registered, err := policy.Ensure(ctx, server, identity.NamespacedName, machines, rules, time.Now())
 	if err != nil {
 		return registered, fmt.Errorf("admitting Nodes by policy: %w", err)
 	}
@@ -62,7 +54,7 @@ func (a ByPolicy) Try(ctx context.Context, server client.Client) error {
 
 // Remove implements Way.
 func (a ByPolicy) Remove(ctx context.Context, server client.Client, _ webhook.Identity) (bool, error) {
-	removed, err := policy.Syncer{}.Remove(ctx, server)
+	removed, err := policy.Remove(ctx, server)
 	if err != nil {
 		return removed, fmt.Errorf("removing the admission policy: %w", err)
 	}

@@ -80,7 +80,7 @@ func (s *policyScene) ensureRound() {
 	probe := declaring("probe")
 	probe.Annotations["node.cluster.x-k8s.io/round"] = s.round
 	machines, cluster := append([]*capi.Machine{probe}, s.machines...), types.NamespacedName{Namespace: "fleet", Name: "prod"}
-	s.Expect(policy.Syncer{}.Ensure(s.ctx, s.Client, cluster, machines, s.rules)).Error().To(Succeed())
+	s.Expect(policy.Ensure(s.ctx, s.Client, cluster, machines, s.rules, time.Now())).Error().To(Succeed())
 	s.eventuallyRegisters(stage.Node("probe"), func(g Gomega, node *corev1.Node) {
 		g.Expect(node.Annotations).To(HaveKeyWithValue("node.cluster.x-k8s.io/round", s.round))
 	})
@@ -245,9 +245,9 @@ func testAdmissionPolicyFromTheFirstMachineToItsRemoval(t *testing.T, all *polic
 		ContainSubstring("node.cluster.x-k8s.io/uninitialized:NoSchedule"), Not(ContainSubstring("later=no"))))
 	s.Expect(node.Labels).To(And(HaveKeyWithValue("node.cluster.x-k8s.io/pool", "gpu"), HaveKey(corev1.LabelOSStable)))
 
-	s.Expect(policy.Syncer{}.Remove(s.ctx, s.Client)).Error().To(Succeed())
+	s.Expect(policy.Remove(s.ctx, s.Client)).Error().To(Succeed())
 	s.eventuallyRegisters(stage.Node("probe"), func(g Gomega, probe *corev1.Node) { g.Expect(probe.Annotations).To(BeEmpty()) })
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: policy.DefaultNamespace}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: policy.Namespace}}
 	s.get(namespace)
 	s.Expect(namespace.DeletionTimestamp).NotTo(BeNil(), "this control plane has no controller that ends namespaces")
 	s.Expect(s.versions()).To(HaveLen(1), "only the namespace is left")
@@ -258,9 +258,9 @@ func (s *policyScene) versions() map[string]string {
 	s.t.Helper()
 	versions := map[string]string{}
 	for _, object := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: policy.DefaultNamespace}},
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: policy.DefaultNamespace, Name: policy.Name}},
-		policy.AdmissionPolicy(), policy.Binding("", 1),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: policy.Namespace}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: policy.Namespace, Name: policy.Name}},
+		policy.AdmissionPolicy(), policy.Binding(1),
 	} {
 		if s.Client.Get(s.ctx, client.ObjectKeyFromObject(object), object) == nil {
 			versions[fmt.Sprintf("%T", object)] = object.GetResourceVersion()

@@ -39,7 +39,7 @@ func TestHelmUninstall(t *testing.T) {
 	for _, release := range []string{"false", "true"} {
 		for _, a := range []abroad{red, blue} {
 			cluster := client.ObjectKeyFromObject(a.cluster)
-			s.Expect(policy.Syncer{}.Ensure(s.ctx, a.Client, cluster, nil, inherit.Policy{})).Error().To(Succeed())
+			s.Expect(policy.Ensure(s.ctx, a.Client, cluster, nil, inherit.Policy{}, time.Now())).Error().To(Succeed())
 			s.Expect(s.ways(a.Client)).To(Equal([]string{workload.AdmitByPolicy}))
 		}
 		name := "farewell-" + release
@@ -80,7 +80,7 @@ func TestHelmUninstall(t *testing.T) {
 // endNamespace does what the namespace controller would with that of the parameters.
 func (s *scene) endNamespace(a abroad) {
 	s.t.Helper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: policy.DefaultNamespace}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: policy.Namespace}}
 	s.Expect(a.Client.Get(s.ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
 	s.Expect(namespace.DeletionTimestamp).NotTo(BeNil())
 	namespace.Spec.Finalizers = nil

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/pkg/rotation"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
@@ -45,8 +46,10 @@ func TestKeysOfWorkloadClusters(t *testing.T) {
 	// The leader's own steps, at a time when they are due.
 	later := time.Now().Add(31 * 24 * time.Hour)
 	rotator := webhook.Rotator{
-		Live: s.Client, Writer: s.Client, Secret: client.ObjectKeyFromObject(secret),
-		Period: 30 * 24 * time.Hour, Grace: webhook.Grace, Now: func() time.Time { return later },
+		Shared: rotation.Shared{
+			Live: s.Client, Writer: s.Client, Secret: client.ObjectKeyFromObject(secret), Now: func() time.Time { return later },
+		},
+		Period: 30 * 24 * time.Hour, Grace: webhook.Grace,
 	}
 	for range 2 {
 		_, err := rotator.Rotate(s.ctx)

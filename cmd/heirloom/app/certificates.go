@@ -16,12 +16,13 @@ import (
 
 	"github.com/heirloom-dev/heirloom/certs"
 	"github.com/heirloom-dev/heirloom/pkg/config"
+	"github.com/heirloom-dev/heirloom/pkg/rotation"
 	workloadwebhook "github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
 // certificate is what the webhook servers serve, and what keeps it up to date.
 type certificate struct {
-	*certs.Source
+	certs.Source
 
 	updater manager.Runnable
 	// keeper is the updater where the certificate is Heirloom's own, else nil.
@@ -40,7 +41,7 @@ func newCertificate(c *config.Config) (*certificate, error) {
 		Schedule: certs.Schedule{
 			Hosts: c.WebhookCertHosts, Validity: c.WebhookCertValidity, CAValidity: c.WebhookCertCAValidity, Grace: c.WebhookCertCAGrace,
 		},
-		Secret: c.WebhookCertName, Configuration: c.WebhookConfiguration, Now: time.Now,
+		Shared: rotation.Shared{Secret: c.WebhookCertName, Now: time.Now}, Configuration: c.WebhookConfiguration,
 	}
 	return &certificate{Source: keeper.Source(), updater: keeper, keeper: keeper}, nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/resync"
+	"github.com/heirloom-dev/heirloom/pkg/rotation"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/pkg/workload/connect"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
@@ -51,8 +52,8 @@ func addRegistration(ctx context.Context, mgr ctrl.Manager, c *config.Config) (*
 		return nil, err
 	}
 	rotator := &webhook.Rotator{
-		Live: mgr.GetAPIReader(), Writer: mgr.GetClient(), Secret: c.WorkloadWebhookKeyName,
-		Period: c.WorkloadWebhookKeyRotation, Grace: webhook.Grace, Now: time.Now,
+		Shared: rotation.Shared{Live: mgr.GetAPIReader(), Writer: mgr.GetClient(), Secret: c.WorkloadWebhookKeyName, Now: time.Now},
+		Period: c.WorkloadWebhookKeyRotation, Grace: webhook.Grace,
 	}
 	if err := mgr.Add(rotator); err != nil {
 		return nil, fmt.Errorf("adding the rotation of keys: %w", err)

@@ -28,9 +28,11 @@ import (
 )
 
 const (
+	// requestTimeout bounds each request to a workload cluster but those that a cache lists and watches with.
+	requestTimeout = 10 * time.Second
 	// retryInterval is how soon a workload cluster that could not be reached is tried again.
 	retryInterval = 5 * time.Second
-	// patience is for how long all that see to connections may be busy before there are more of them. A connection that is made
+	// patience is for how long all workers may be busy before there are more. A connection that is made
 	// takes less; one to an API server that does not answer takes five seconds up to a minute.
 	patience = 2 * time.Second
 )
@@ -42,7 +44,7 @@ type Options struct {
 	// WatchFilter is the value of the label that Clusters must carry; empty means all.
 	WatchFilter string
 	UserAgent   string
-	// QPS and Burst bound the requests to each workload cluster, Concurrency the Clusters that are seen to at a time, as long as
+	// QPS and Burst bound the requests to each workload cluster, Concurrency the Clusters that are connected at a time, as long as
 	// API servers answer. Those that do not answer keep no others waiting.
 	QPS         float32
 	Burst       int

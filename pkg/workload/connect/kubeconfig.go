@@ -12,7 +12,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	secretutil "sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -73,4 +75,19 @@ func (k kubeconfigs) Get(ctx context.Context, key client.ObjectKey, object clien
 		k.refused(ctx, types.NamespacedName{Namespace: key.Namespace, Name: cluster}, err)
 	}
 	return fmt.Errorf("it is refused: %w", err)
+}
+
+// RESTConfig says how a workload cluster is reached once, without a ClusterCache: with the same kubeconfig, and under the
+// same conditions.
+func RESTConfig(ctx context.Context, management client.Reader, cluster types.NamespacedName) (*rest.Config, error) {
+	raw, err := kubeconfig.FromSecret(ctx, kubeconfigs{Reader: management}, cluster)
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig in the Secret %s-kubeconfig: %w", cluster, err)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(raw)
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig in the Secret %s-kubeconfig: %w", cluster, err)
+	}
+	config.Timeout = requestTimeout
+	return config, nil
 }

@@ -86,7 +86,7 @@ func TestWhatANodeGetsAtItsRegistration(t *testing.T) {
 	e := newEvaluator(t)
 	additional := []*regexp.Regexp{regexp.MustCompile("team|zone|^note")}
 	rules, machines := inherit.Policy{AdditionalLabels: additional, AdditionalAnnotations: additional}, inventory()
-	parameters, err := policy.Parameters("heirloom-nodes", fleet, machines, rules, nil, 1)
+	parameters, err := policy.Parameters(fleet, machines, rules, 1)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	for _, tc := range []struct {
 		name string

@@ -19,29 +19,26 @@ import (
 // tells that there is something to take away, and what somebody else has added does not change it.
 const DigestAnnotation = "heirloom.dev/digest"
 
-// digested returns the object as it is applied, with its digest.
-func digested(object client.Object) (client.Object, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		return nil, fmt.Errorf("converting %T %s: %w", object, object.GetName(), err)
+// digested returns the objects as they are applied, with their digests.
+func digested(objects ...client.Object) ([]*unstructured.Unstructured, error) {
+	all := make([]*unstructured.Unstructured, 0, len(objects))
+	for _, object := range objects {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+		if err != nil {
+			return nil, fmt.Errorf("converting %T %s: %w", object, object.GetName(), err)
+		}
+		// Maps are marshalled in the order of their keys.
+		text, err := json.Marshal(content)
+		if err != nil {
+			return nil, fmt.Errorf("marshalling %T %s: %w", object, object.GetName(), err)
+		}
+		sum := sha256.Sum256(text)
+		if err := unstructured.SetNestedField(content, hex.EncodeToString(sum[:]), "metadata", "annotations", DigestAnnotation); err != nil {
+			return nil, fmt.Errorf("annotating %T %s: %w", object, object.GetName(), err)
+		}
+		all = append(all, &unstructured.Unstructured{Object: content})
 	}
-	// Maps are marshalled in the order of their keys.
-	text, err := json.Marshal(content)
-	if err != nil {
-		return nil, fmt.Errorf("marshalling %T %s: %w", object, object.GetName(), err)
-	}
-	sum := sha256.Sum256(text)
-	if err := unstructured.SetNestedField(content, hex.EncodeToString(sum[:]), "metadata", "annotations", DigestAnnotation); err != nil {
-		return nil, fmt.Errorf("annotating %T %s: %w", object, object.GetName(), err)
-	}
-	return &unstructured.Unstructured{Object: content}, nil
-}
-
-// upToDate reports whether an existing object carries all of one that is applied with its digest.
-func upToDate(has, wants client.Object) bool {
-	existing, err := runtime.DefaultUnstructuredConverter.ToUnstructured(has)
-	desired, ok := wants.(*unstructured.Unstructured)
-	return err == nil && ok && carries(existing, desired.Object, false)
+	return all, nil
 }
 
 // carries reports whether a value has all of another one: every entry of its maps and, at the same place, every item of its

@@ -46,8 +46,8 @@
 //
 // # Limits
 //
-// Machines whose Nodes have registered and been initialized may be left out (see Syncer.Registered), so that what is kept is
-// about the Nodes to come. A ConfigMap holds 1 MiB of values, and etcd takes objects of 1.5 MiB. 16 of them are room for many
+// In very large clusters, Machines whose Nodes are there already are left out, so that what is kept is about the Nodes to
+// come. A ConfigMap holds 1 MiB of values, and etcd takes objects of 1.5 MiB. 16 of them are room for many
 // times the Nodes that Kubernetes supports in a cluster if they share their contents. About Machines beyond that, Ensure
 // returns a NoRoomError.
 //
@@ -66,6 +66,6 @@
 //
 // In a workload cluster it takes the right to get, list, create, patch and delete Namespaces and all ConfigMaps, and to list,
 // create, patch and delete MutatingAdmissionPolicies and MutatingAdmissionPolicyBindings. An API server lets only those
-// create a policy who may get every object of the kind that its parameters are. Whoever can write the ConfigMaps decides
-// which taints, annotations and labels new Nodes get.
+// create a policy who may get every object of the kind that its parameters are. Those who can write the ConfigMaps
+// decide which taints, annotations and labels new Nodes get.
 package policy

@@ -37,11 +37,11 @@ const (
 
 // contentOf encodes what a Node gets from its Machine at its registration. Where there is no room for the kubelet's annotations
 // beside the Machine's, those stay away, as an API server would refuse the Node.
-func contentOf(m *capi.Machine, policy inherit.Policy) string {
+func contentOf(m *capi.Machine, rules inherit.Policy) string {
 	const kubelets = "" // which is no annotation's key
 	room := map[string]string{kubelets: strings.Repeat(" ", kubeletsShare)}
-	// What is left out is reported where the Machine itself, or later its Node, is seen to.
-	state, _ := policy.Node(inherit.SourceOfMachine(m), inherit.NodeState{Annotations: room}, inherit.Kubelet)
+	// What is left out is reported where the Machine itself, or later its Node, is reconciled.
+	state, _ := rules.Node(inherit.SourceOfMachine(m), inherit.NodeState{Annotations: room}, inherit.Kubelet)
 	delete(state.Annotations, kubelets)
 	lines := []string{"", joinMap(state.Labels), ""}
 	taints := state.Taints

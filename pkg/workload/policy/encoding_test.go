@@ -38,11 +38,11 @@ func TestTheFormatIsTheDocumentedOne(t *testing.T) {
 	paused.Name, paused.Annotations = "paused", map[string]string{clusterv1.PausedAnnotation: ""}
 	nobody := &capi.Machine{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}
 
-	parts, err := policy.Parameters("somewhere", fleet, []*capi.Machine{nobody, same, worker, paused, controller}, inherit.Policy{}, nil, 1)
+	parts, err := policy.Parameters(fleet, []*capi.Machine{nobody, same, worker, paused, controller}, inherit.Policy{}, 1)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(parts).To(HaveLen(1))
 	parameters := parts[0]
-	Expect(parameters.Namespace).To(Equal("somewhere"))
+	Expect(parameters.Namespace).To(Equal(policy.Namespace))
 	Expect(parameters.Annotations).To(HaveKeyWithValue("heirloom.dev/cluster", "fleet/prod"))
 	Expect(parameters.Data).To(Equal(map[string]string{
 		"format": "1",
@@ -102,7 +102,7 @@ func TestNothingIsBroughtThatAnAPIServerWouldRefuse(t *testing.T) {
 			m := instance(1)
 			m.Labels, m.Annotations = map[string]string{}, map[string]string{}
 			tc.change(m)
-			parameters, err := policy.Parameters("x", fleet, []*capi.Machine{m}, everything, nil, 1)
+			parameters, err := policy.Parameters(fleet, []*capi.Machine{m}, everything, 1)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(parameters[0].Data).To(HaveKey("m.0"), "it is a candidate")
 			node := newEvaluator(t).register(nodeNamed(m.Name), parameters...)

@@ -151,7 +151,7 @@ func TestATaintThatIsRightIsLeftAsItIs(t *testing.T) {
 
 func TestThePolicyFailsOpenAndIsForCreatesOnly(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	p, binding := policy.AdmissionPolicy(), policy.Binding("somewhere", 4)
+	p, binding := policy.AdmissionPolicy(), policy.Binding(4)
 	Expect(*p.Spec.FailurePolicy).To(Equal(admissionregistrationv1.Ignore))
 	Expect(p.Spec.ReinvocationPolicy).To(Equal(admissionregistrationv1.IfNeededReinvocationPolicy))
 	Expect(p.Spec.MatchConstraints.ResourceRules).To(HaveLen(1))
@@ -163,7 +163,7 @@ func TestThePolicyFailsOpenAndIsForCreatesOnly(t *testing.T) {
 	Expect(selector.Matches(k8slabels.Set{"kubernetes.io/os": "linux"})).To(BeTrue())
 	Expect(selector.Matches(k8slabels.Set{inherit.IgnoreLabel: ""})).To(BeTrue(), "no kubelet can opt its Node out")
 	Expect(*binding.Spec.ParamRef.ParameterNotFoundAction).To(Equal(admissionregistrationv1.AllowAction))
-	Expect(binding.Spec.ParamRef.Namespace).To(Equal("somewhere"))
+	Expect(binding.Spec.ParamRef.Namespace).To(Equal(policy.Namespace))
 	Expect(binding.Spec.ParamRef.Name).To(BeEmpty())
 	Expect(binding.Spec.ParamRef.Selector.MatchLabels).To(HaveKeyWithValue("heirloom.dev/parts", "4"))
 	names := make([]string, 0, len(p.Spec.Variables))

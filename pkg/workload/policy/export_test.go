@@ -12,5 +12,5 @@ import (
 
 // InParts returns the parameters in so many parts, however large they are.
 func InParts(parts int, cluster types.NamespacedName, machines []*capi.Machine, policy inherit.Policy) ([]*corev1.ConfigMap, error) {
-	return inParts(parts, "x", cluster, entriesOf(machines, policy, nil))
+	return inParts(parts, cluster, entriesOf(machines, policy))
 }

@@ -14,17 +14,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
-	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 )
 
 func ensure(w *workload, machines ...*capi.Machine) error {
-	_, err := policy.Syncer{}.Ensure(w.t.Context(), w, fleet, machines, inherit.Policy{})
+	_, err := w.ensure(machines...)
 	return err
 }
 
 func remove(w *workload) error {
-	_, err := policy.Syncer{}.Remove(w.t.Context(), w)
+	_, err := policy.Remove(w.t.Context(), w)
 	return err
 }
 
@@ -61,8 +60,8 @@ func TestASetUpThatFailsHalfway(t *testing.T) {
 			w.Expect(err).To(MatchError(ContainSubstring(tc.problem)))
 			w.Expect(err).To(MatchError(apierrors.IsForbidden, "IsForbidden"), "the loop can tell")
 			delete(w.fail, tc.request)
-			w.expect(policy.Syncer{}, everything()[tc.done:], instance(1))
-			w.expect(policy.Syncer{}, nil, instance(1))
+			w.expect(everything()[tc.done:], instance(1))
+			w.expect(nil, instance(1))
 		})
 	}
 }
@@ -78,7 +77,7 @@ func TestARemovalThatFailsHalfway(t *testing.T) {
 	} {
 		t.Run(tc.request, func(t *testing.T) {
 			w := newWorkload(t)
-			w.expect(policy.Syncer{}, everything(), instance(1))
+			w.expect(everything(), instance(1))
 			w.writes, w.fail[tc.request] = nil, forbidden
 			w.Expect(remove(w)).To(And(MatchError(apierrors.IsForbidden, "IsForbidden"), MatchError(ContainSubstring(tc.problem))))
 			w.Expect(w.writes).To(Equal(nothing()[:done+1]))
@@ -92,7 +91,7 @@ func TestARemovalThatFailsHalfway(t *testing.T) {
 
 func TestWhatSomebodyElseHasJustDeletedIsGone(t *testing.T) {
 	w := newWorkload(t)
-	w.expect(policy.Syncer{}, everything(), instance(1))
+	w.expect(everything(), instance(1))
 	w.before["delete MutatingAdmissionPolicy"] = func() {
 		w.Expect(w.WithWatch.Delete(t.Context(), policy.AdmissionPolicy())).To(Succeed())
 	}
@@ -122,15 +121,15 @@ func TestWhatIsThereBefore(t *testing.T) {
 				Data:       map[string]string{"format": "0", "m.0": "\x00", "i..": ",,"},
 			}, writes: everything(),
 		},
-		{name: "a binding that leads elsewhere", object: policy.Binding("elsewhere", 1), writes: everything()},
+		{name: "a binding that leads elsewhere", object: bindingTo("elsewhere"), writes: everything()},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorkload(t, tc.object)
-			w.expect(policy.Syncer{}, tc.writes, instance(1))
+			w.expect(tc.writes, instance(1))
 			for key, value := range parametersOf(t, instance(1)).Data {
 				w.Expect(w.parameters("heirloom-nodes")).To(HaveKeyWithValue(key, value))
 			}
-			w.expect(policy.Syncer{}, nil, instance(1))
+			w.expect(nil, instance(1))
 			w.Expect(remove(w)).To(Succeed())
 			err := w.Get(t.Context(), client.ObjectKeyFromObject(tc.object), tc.object)
 			w.Expect(err == nil).To(Equal(tc.stays), "%v", err)
@@ -138,14 +137,14 @@ func TestWhatIsThereBefore(t *testing.T) {
 	}
 }
 
-// A look at a cluster in which all is right costs five reads.
+// A look at a cluster in which all is right costs four reads.
 func TestALookReadsLittleAndWritesNothing(t *testing.T) {
 	w := newWorkload(t)
-	w.expect(policy.Syncer{}, everything(), instances(3)...)
+	w.expect(everything(), instances(3)...)
 	w.reads = nil
-	w.expect(policy.Syncer{}, nil, instances(3)...)
+	w.expect(nil, instances(3)...)
 	w.Expect(w.reads).To(ConsistOf("list NamespaceList", "list ConfigMapList", "list MutatingAdmissionPolicyList",
-		"list MutatingAdmissionPolicyBindingList", "get Namespace"))
+		"list MutatingAdmissionPolicyBindingList"))
 }
 
 func TestWithoutRoomItIsSaidEachTimeAndWrittenOnce(t *testing.T) {

@@ -21,6 +21,10 @@ const (
 	// ClusterAnnotation names the Cluster, as <namespace>/<name>, that parameters are about.
 	ClusterAnnotation = "heirloom.dev/cluster"
 
+	// many is for how many Machines parameters are kept in any case: twice as many as Kubernetes supports Nodes in a cluster.
+	// Beyond it, those whose Nodes are there already are left out: if such a Node registers anew, the loop brings it what it
+	// inherits.
+	many = 10_000
 	// maxValues is how much the API server takes as the values of a ConfigMap.
 	maxValues = 1 << 20
 	// maxObject is less than etcd's limit of 1.5 MiB, because there is more to an object than what is counted.
@@ -29,34 +33,27 @@ const (
 	perKey = 24
 )
 
-// NoRoomError says that the parameters had no room for some Machines. Their Nodes get what they inherit from the loop.
-type NoRoomError struct {
-	// Cluster is the one that has so many.
-	Cluster types.NamespacedName
-	// Machines is how many were left out.
-	Machines int
-}
+// NoRoomError says for how many Machines the parameters had no room. Their Nodes get what they inherit from the loop.
+type NoRoomError struct{ Machines int }
 
 // Error implements error.
 func (e *NoRoomError) Error() string {
-	return fmt.Sprintf("the parameters of the admission policy of Cluster %s have no room for %d of its Machines", e.Cluster, e.Machines)
+	return fmt.Sprintf("the parameters of the admission policy have no room for %d Machines", e.Machines)
 }
 
 // Parameters returns the parameters of a Cluster: what the Node of each of its Machines gets at its registration. They are
 // in as many parts as their size asks for; bound is how many the API server looks at by now, 1 where there are none yet.
 //
-// machines are all that the Cluster has, as they will be once they have inherited; also those that are left alone, because
-// a Node that may be one of them must not be taken for another. Those of which registered says that their Node has been
-// initialized are left out; it may be nil. The error is a NoRoomError, and the parameters are good beside it.
-func Parameters(
-	namespace string, cluster types.NamespacedName, machines []*capi.Machine, policy inherit.Policy, registered func(*capi.Machine) bool, bound int,
-) ([]*corev1.ConfigMap, error) {
-	entries := entriesOf(machines, policy, registered)
-	return inParts(partsFor(entries, bound), namespace, cluster, entries)
+// machines are all that the Cluster has, as they will be once they have inherited; also those that are skipped, because
+// a Node that may be one of them must not be taken for another. The error is a NoRoomError, and the parameters are good
+// beside it.
+func Parameters(cluster types.NamespacedName, machines []*capi.Machine, rules inherit.Policy, bound int) ([]*corev1.ConfigMap, error) {
+	entries := entriesOf(machines, rules)
+	return inParts(partsFor(entries, bound), cluster, entries)
 }
 
 // inParts returns the parameters in so many parts.
-func inParts(parts int, namespace string, cluster types.NamespacedName, entries []entry) ([]*corev1.ConfigMap, error) {
+func inParts(parts int, cluster types.NamespacedName, entries []entry) ([]*corev1.ConfigMap, error) {
 	collected := make([]*parameters, parts)
 	for i := range collected {
 		collected[i] = newParameters()
@@ -68,7 +65,11 @@ func inParts(parts int, namespace string, cluster types.NamespacedName, entries 
 	for i, places := range place(entries, parts) {
 		has := true
 		for _, part := range places {
-			has = collected[part].addOrLeaveOut(entries[i]) && has
+			if !collected[part].add(entries[i].machine, entries[i].content) {
+				// It still is a candidate, so that its Node is not taken for another, if there is room for that at least.
+				collected[part].add(entries[i].machine, "")
+				has = false
+			}
 		}
 		if !has {
 			leftOut++
@@ -79,14 +80,14 @@ func inParts(parts int, namespace string, cluster types.NamespacedName, entries 
 		objects = append(objects, &corev1.ConfigMap{
 			TypeMeta: metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "ConfigMap"},
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: namespace, Name: partName(i, parts), Labels: partLabels(parts),
+				Namespace: Namespace, Name: partName(i, parts), Labels: partLabels(parts),
 				Annotations: map[string]string{ClusterAnnotation: cluster.String()},
 			},
 			Data: p.data,
 		})
 	}
 	if leftOut > 0 {
-		return objects, &NoRoomError{Cluster: cluster, Machines: leftOut}
+		return objects, &NoRoomError{Machines: leftOut}
 	}
 	return objects, nil
 }
@@ -97,29 +98,24 @@ type entry struct {
 	content string
 }
 
-func entriesOf(machines []*capi.Machine, policy inherit.Policy, registered func(*capi.Machine) bool) []entry {
+func entriesOf(machines []*capi.Machine, rules inherit.Policy) []entry {
 	var entries []entry
-	for _, m := range sorted(machines) {
+	// The numbers of Machines do not depend on the order in which they were listed.
+	sorted := slices.SortedStableFunc(slices.Values(machines), func(a, b *capi.Machine) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Spec.ProviderID, b.Spec.ProviderID))
+	})
+	for _, m := range sorted {
 		// As long as its Node exists, no kubelet can create another one that is this Machine.
-		if !findable(m) || m.Status.NodeRef.Name != "" && registered != nil && registered(m) {
+		if !findable(m) || len(machines) > many && m.Status.NodeRef.Name != "" {
 			continue
 		}
 		content := ""
-		if _, skipped := policy.SkipsNode(m, &capi.Cluster{}); !skipped { // a Cluster that is skipped gets no parameters
-			content = contentOf(m, policy)
+		if _, skipped := rules.SkipsNode(m, &capi.Cluster{}); !skipped { // a Cluster that is skipped gets no parameters
+			content = contentOf(m, rules)
 		}
 		entries = append(entries, entry{machine: m, content: content})
 	}
 	return entries
-}
-
-// sorted makes the numbers of Machines independent of the order in which they were listed.
-func sorted(machines []*capi.Machine) []*capi.Machine {
-	all := slices.Clone(machines)
-	slices.SortStableFunc(all, func(a, b *capi.Machine) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Spec.ProviderID, b.Spec.ProviderID))
-	})
-	return all
 }
 
 // parameters are the data of a ConfigMap while they are collected.
@@ -171,16 +167,6 @@ func (p *parameters) add(m *capi.Machine, content string) bool {
 		}
 	}
 	return true
-}
-
-// addOrLeaveOut reports whether there was room. A Machine for which there was none still is a candidate, so that its Node is
-// not taken for another, if there is room for that at least.
-func (p *parameters) addOrLeaveOut(e entry) bool {
-	if p.add(e.machine, e.content) {
-		return true
-	}
-	p.add(e.machine, "")
-	return false
 }
 
 func (p *parameters) set(key, value string) {

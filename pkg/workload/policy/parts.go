@@ -9,8 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
@@ -31,9 +30,6 @@ const (
 // partsFor returns in how many parts the parameters are to be. When the number changes all are written, so there are fewer
 // than now only once that is likely to last.
 func partsFor(entries []entry, now int) int {
-	if now < 1 || now > maxParts {
-		now = 1
-	}
 	parts, size := 1, sizeOf(entries)
 	for parts < min(maxParts, len(entries)) && size > parts*partSize {
 		parts *= 2
@@ -132,20 +128,10 @@ func partLabels(parts int) map[string]string {
 	return all
 }
 
-// bindingOf returns the binding among what exists, or nil.
-func bindingOf(existing []client.Object) *admissionregistrationv1.MutatingAdmissionPolicyBinding {
-	for _, object := range existing {
-		if binding, ok := object.(*admissionregistrationv1.MutatingAdmissionPolicyBinding); ok && binding.Name == Name {
-			return binding
-		}
-	}
-	return nil
-}
-
 // changedAt returns when Heirloom changed the binding last, by the clock of its API server; zero where that is not known.
-func changedAt(binding *admissionregistrationv1.MutatingAdmissionPolicyBinding) time.Time {
+func changedAt(binding *unstructured.Unstructured) time.Time {
 	var last time.Time
-	for _, entry := range binding.ManagedFields {
+	for _, entry := range binding.GetManagedFields() {
 		if entry.Manager == ownership.Manager && entry.Time != nil && entry.Time.After(last) {
 			last = entry.Time.Time
 		}
@@ -153,13 +139,14 @@ func changedAt(binding *admissionregistrationv1.MutatingAdmissionPolicyBinding) 
 	return last
 }
 
-// boundParts returns how many parts a binding selects; 1 where it does not say.
-func boundParts(binding *admissionregistrationv1.MutatingAdmissionPolicyBinding) int {
-	if binding == nil || binding.Spec.ParamRef == nil || binding.Spec.ParamRef.Selector == nil {
+// boundParts returns how many parts a binding selects; 1 where there is none or it does not say.
+func boundParts(binding *unstructured.Unstructured) int {
+	if binding == nil {
 		return 1
 	}
-	parts, err := strconv.Atoi(binding.Spec.ParamRef.Selector.MatchLabels[PartsLabel])
-	if err != nil {
+	selected, _, _ := unstructured.NestedString(binding.Object, "spec", "paramRef", "selector", "matchLabels", PartsLabel)
+	parts, err := strconv.Atoi(selected)
+	if err != nil || parts < 1 || parts > maxParts {
 		return 1
 	}
 	return parts

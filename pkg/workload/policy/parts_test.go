@@ -137,9 +137,8 @@ func TestMachinesWithSomethingInCommonAreTogether(t *testing.T) {
 func TestAChangeOfOneMachineWritesOnePart(t *testing.T) {
 	t.Parallel()
 	w := newWorkload(t)
-	var s policy.Syncer
 	machines := instances(1000)
-	w.Expect(s.Ensure(t.Context(), w, fleet, machines, inherit.Policy{})).Error().To(Succeed())
+	w.Expect(w.ensure(machines...)).Error().To(Succeed())
 	w.Expect(w.writes).To(HaveLen(len(everything()) + 3))
 	for _, number := range []int{0, 500, 999} {
 		machines[number].Labels = map[string]string{"node.cluster.x-k8s.io/new": ""}
@@ -156,18 +155,17 @@ func TestAChangeOfOneMachineWritesOnePart(t *testing.T) {
 
 func (w *workload) expectOnePart(machines []*capi.Machine) {
 	w.t.Helper()
-	var s policy.Syncer
 	w.writes, w.written = nil, 0
-	w.Expect(s.Ensure(w.t.Context(), w, fleet, machines, inherit.Policy{})).Error().To(Succeed())
+	w.Expect(w.ensure(machines...)).Error().To(Succeed())
 	w.Expect(w.writes).To(HaveExactElements(HavePrefix("apply ConfigMap nodes.heirloom.dev-")))
 	w.Expect(w.written).To(And(BeNumerically(">", 10<<10), BeNumerically("<", 100<<10)), "bytes")
-	w.expect(s, nil, machines...)
+	w.expect(nil, machines...)
 }
 
 // bound returns the parameters that the binding selects, as an API server does.
 func (w *workload) bound() []*corev1.ConfigMap {
 	w.t.Helper()
-	binding, all := policy.Binding("", 1), &corev1.ConfigMapList{}
+	binding, all := policy.Binding(1), &corev1.ConfigMapList{}
 	w.Expect(w.WithWatch.Get(w.t.Context(), client.ObjectKeyFromObject(binding), binding)).To(Succeed())
 	w.Expect(w.WithWatch.List(w.t.Context(), all, client.InNamespace(binding.Spec.ParamRef.Namespace),
 		client.MatchingLabels(binding.Spec.ParamRef.Selector.MatchLabels))).To(Succeed())
@@ -184,17 +182,16 @@ func TestANodeRegistersWhileTheNumberOfPartsChanges(t *testing.T) {
 	for _, tc := range []struct{ from, to, before, after int }{{10, 1000, 1, 4}, {1000, 5000, 4, 16}, {5000, 10, 16, 1}} {
 		t.Run(fmt.Sprintf("from %d to %d", tc.before, tc.after), func(t *testing.T) {
 			w, e := newWorkload(t), newEvaluator(t)
-			var s policy.Syncer
 			node := nodeNamed("workers-00007")
 			want, _ := expected(node, instances(10), inherit.Policy{})
 			registers := func() {
 				w.Expect(inherit.OfNode(e.register(node, w.bound()...)).Equal(want)).To(BeTrue())
 			}
-			w.Expect(s.Ensure(t.Context(), w, fleet, instances(tc.from), inherit.Policy{})).Error().To(Succeed())
+			w.Expect(w.ensure(instances(tc.from)...)).Error().To(Succeed())
 			old := w.bound()
 			w.Expect(old).To(HaveLen(tc.before))
 			w.before["apply ConfigMap"], w.before["apply MutatingAdmissionPolicyBinding"] = registers, registers
-			w.Expect(s.Ensure(t.Context(), w, fleet, instances(tc.to), inherit.Policy{})).Error().To(Succeed())
+			w.Expect(w.ensure(instances(tc.to)...)).Error().To(Succeed())
 			w.Expect(w.before).To(BeEmpty())
 			registers()
 			w.Expect(w.bound()).To(HaveLen(tc.after))
@@ -202,11 +199,11 @@ func TestANodeRegistersWhileTheNumberOfPartsChanges(t *testing.T) {
 				w.Expect(w.WithWatch.Get(t.Context(), client.ObjectKeyFromObject(part), part)).To(Succeed(), "an API server may still look at it")
 			}
 
-			w.expect(s, nil, instances(tc.to)...)
-			w.writes, s.Now = nil, muchLater
-			w.Expect(s.Ensure(t.Context(), w, fleet, instances(tc.to), inherit.Policy{})).Error().To(Succeed())
+			w.expect(nil, instances(tc.to)...)
+			w.writes, w.now = nil, muchLater
+			w.Expect(w.ensure(instances(tc.to)...)).Error().To(Succeed())
 			w.Expect(w.writes).To(And(HaveLen(tc.before), HaveEach(HavePrefix("delete ConfigMap "))), "later they go")
-			w.expect(s, nil, instances(tc.to)...)
+			w.expect(nil, instances(tc.to)...)
 			w.Expect(remove(w)).To(Succeed())
 			all := &corev1.ConfigMapList{}
 			w.Expect(w.List(t.Context(), all)).To(Succeed())
@@ -220,7 +217,7 @@ func TestTheNumberOfPartsStays(t *testing.T) {
 	bound := 1
 	var seen []int
 	for _, count := range []int{300, 400, 420, 380, 300, 250, 150, 90, 150, 300, 400} {
-		parts, err := policy.Parameters("x", fleet, instances(count), inherit.Policy{}, nil, bound)
+		parts, err := policy.Parameters(fleet, instances(count), inherit.Policy{}, bound)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 		bound = len(parts)
 		seen = append(seen, bound)
@@ -232,14 +229,13 @@ func TestTheNumberOfPartsStays(t *testing.T) {
 func TestABindingToSomethingElse(t *testing.T) {
 	for _, parts := range []string{"0", "-1", "17", "many", ""} {
 		w := newWorkload(t)
-		var s policy.Syncer
-		w.expect(s, everything(), instance(1))
-		binding := policy.Binding("", 1)
+		w.expect(everything(), instance(1))
+		binding := policy.Binding(1)
 		w.Expect(w.Get(t.Context(), client.ObjectKeyFromObject(binding), binding)).To(Succeed())
 		binding.Spec.ParamRef.Selector.MatchLabels["heirloom.dev/parts"] = parts
 		w.Expect(w.Update(t.Context(), binding)).To(Succeed())
-		w.expect(s, []string{"apply MutatingAdmissionPolicyBinding nodes.heirloom.dev"}, instance(1))
-		w.expect(s, nil, instance(1))
+		w.expect([]string{"apply MutatingAdmissionPolicyBinding nodes.heirloom.dev"}, instance(1))
+		w.expect(nil, instance(1))
 	}
 }
 

@@ -10,8 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/heirloom-dev/heirloom/pkg/workload/objects"
 )
 
 // Served reports whether the API server of a workload cluster knows policies of this kind. The client's mapping of kinds
@@ -31,14 +29,12 @@ func Served(workload client.Client) (bool, error) {
 // Try asks, by dry runs, whether the policy and its binding may be written in a workload cluster, and returns the API
 // server's answer. Nothing is written: without it, parameters would come and go that no policy reads.
 func Try(ctx context.Context, workload client.Client) error {
-	for _, object := range []client.Object{AdmissionPolicy(), Binding(DefaultNamespace, 1)} {
-		config, err := digested(object)
-		if err != nil {
-			return err
-		}
-		if err := objects.Apply(ctx, workload, config, client.DryRunAll); err != nil {
-			return fmt.Errorf("trying to apply %s %s: %w", config.GetObjectKind().GroupVersionKind().Kind, config.GetName(), err)
-		}
+	desired, err := digested(AdmissionPolicy(), Binding(1))
+	if err != nil {
+		return err
+	}
+	if _, err := apply(ctx, workload, desired, nil, client.DryRunAll); err != nil {
+		return fmt.Errorf("trying: %w", err)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func parametersOf(t *testing.T, machines ...*capi.Machine) *corev1.ConfigMap {
 // partsOf are the parameters of so many Machines that they are in several parts.
 func partsOf(t *testing.T, machines ...*capi.Machine) []*corev1.ConfigMap {
 	t.Helper()
-	parts, err := policy.Parameters("heirloom-nodes", fleet, machines, inherit.Policy{}, nil, 1)
+	parts, err := policy.Parameters(fleet, machines, inherit.Policy{}, 1)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return parts
 }
@@ -176,7 +176,7 @@ func TestThePolicyEqualsTheRules(t *testing.T) {
 		} else if len(machines) > 1 {
 			ambiguous++
 		}
-		parameters, err := policy.Parameters("x", fleet, machines, rules, nil, 1)
+		parameters, err := policy.Parameters(fleet, machines, rules, 1)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 
 		once := e.register(node, parameters...)

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -43,11 +42,13 @@ type workload struct {
 	// huge says that new ConfigMaps are stored as they are applied, without managed fields: to work these out, the fake reads
 	// megabytes as YAML.
 	huge bool
+	// now is the time at which it is looked at.
+	now func() time.Time
 }
 
 func newWorkload(t *testing.T, objects ...client.Object) *workload {
 	t.Helper()
-	w := &workload{WithT: NewWithT(t), t: t, fail: map[string]error{}, before: map[string]func(){}}
+	w := &workload{WithT: NewWithT(t), t: t, fail: map[string]error{}, before: map[string]func(){}, now: time.Now}
 	w.WithWatch = fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithReturnManagedFields().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			named, ok := obj.(interface {
@@ -83,8 +84,11 @@ func newWorkload(t *testing.T, objects ...client.Object) *workload {
 	return w
 }
 
-// typeOf is the name of an object's type without its package.
-func typeOf(object any) string {
+// typeOf is the kind of an object, or the name of its type without its package.
+func typeOf(object runtime.Object) string {
+	if kind := object.GetObjectKind().GroupVersionKind().Kind; kind != "" {
+		return kind
+	}
 	_, name, _ := strings.Cut(fmt.Sprintf("%T", object), ".")
 	return name
 }
@@ -105,11 +109,15 @@ func (w *workload) request(request string, do func() error) error {
 	return do()
 }
 
+func (w *workload) ensure(machines ...*capi.Machine) (bool, error) {
+	return policy.Ensure(w.t.Context(), w, fleet, machines, inherit.Policy{}, w.now())
+}
+
 // expect makes what is expected with the writes that this takes, and hears of that of the binding.
-func (w *workload) expect(s policy.Syncer, writes []string, machines ...*capi.Machine) {
+func (w *workload) expect(writes []string, machines ...*capi.Machine) {
 	w.t.Helper()
 	w.writes = nil
-	registered, err := s.Ensure(w.t.Context(), w, fleet, machines, inherit.Policy{})
+	registered, err := w.ensure(machines...)
 	w.Expect(err).NotTo(HaveOccurred())
 	w.Expect(w.writes).To(Equal(writes))
 	w.Expect(registered).To(Equal(slices.Contains(writes, "apply MutatingAdmissionPolicyBinding nodes.heirloom.dev")))
@@ -135,22 +143,21 @@ func policyOnly() []string { return []string{"apply MutatingAdmissionPolicy node
 
 func TestOnlyWhatIsMissingOrDiffersIsWritten(t *testing.T) {
 	w := newWorkload(t)
-	var s policy.Syncer
 	machines := instances(3)
-	w.expect(s, everything(), machines...)
-	w.expect(s, nil, machines...)
-	w.expect(s, nil, machines[2], machines[0], machines[1])
+	w.expect(everything(), machines...)
+	w.expect(nil, machines...)
+	w.expect(nil, machines[2], machines[0], machines[1])
 
 	machines[1].Labels = map[string]string{"node.cluster.x-k8s.io/new": ""}
-	w.expect(s, parametersOnly(), machines...)
-	w.expect(s, parametersOnly(), machines[:1]...)
+	w.expect(parametersOnly(), machines...)
+	w.expect(parametersOnly(), machines[:1]...)
 	w.Expect(w.parameters("heirloom-nodes")).To(Equal(parametersOf(t, machines[:1]...).Data), "what is not declared any more goes")
-	w.expect(s, nil, machines[:1]...)
+	w.expect(nil, machines[:1]...)
 
-	binding := policy.Binding("", 1)
+	binding := policy.Binding(1)
 	w.Expect(w.Delete(t.Context(), binding)).To(Succeed())
-	w.expect(s, []string{"apply MutatingAdmissionPolicyBinding nodes.heirloom.dev"}, machines[:1]...)
-	w.expect(s, nil, machines[:1]...)
+	w.expect([]string{"apply MutatingAdmissionPolicyBinding nodes.heirloom.dev"}, machines[:1]...)
+	w.expect(nil, machines[:1]...)
 }
 
 func TestWhatSomebodyChangesIsPutBack(t *testing.T) {
@@ -193,8 +200,7 @@ func TestWhatSomebodyChangesIsPutBack(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorkload(t)
-			var s policy.Syncer
-			w.expect(s, everything(), instance(1))
+			w.expect(everything(), instance(1))
 			key := client.ObjectKey{Name: policy.Name}
 			if _, ok := tc.object.(*corev1.ConfigMap); ok {
 				key.Namespace = "heirloom-nodes"
@@ -202,25 +208,30 @@ func TestWhatSomebodyChangesIsPutBack(t *testing.T) {
 			w.Expect(w.Get(t.Context(), key, tc.object)).To(Succeed())
 			tc.change(tc.object)
 			w.Expect(w.Update(t.Context(), tc.object)).To(Succeed())
-			w.expect(s, tc.writes, instance(1))
-			w.expect(s, nil, instance(1))
+			w.expect(tc.writes, instance(1))
+			w.expect(nil, instance(1))
 		})
 	}
 }
 
-func TestParametersMoveToAnotherNamespace(t *testing.T) {
-	w := newWorkload(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}})
-	w.expect(policy.Syncer{}, everything(), instance(1))
-	w.expect(policy.Syncer{Namespace: "theirs"}, []string{
-		"apply ConfigMap nodes.heirloom.dev", "apply MutatingAdmissionPolicyBinding nodes.heirloom.dev",
-	}, instance(1))
-	w.Expect(w.parameters("theirs")).NotTo(BeEmpty())
-	w.Expect(w.parameters("heirloom-nodes")).NotTo(BeEmpty(), "an API server may not have heard of it yet")
-	w.expect(policy.Syncer{Namespace: "theirs"}, nil, instance(1))
-	w.expect(policy.Syncer{Namespace: "theirs", Now: muchLater}, []string{
-		"delete ConfigMap nodes.heirloom.dev", "delete Namespace heirloom-nodes",
-	}, instance(1))
-	w.expect(policy.Syncer{Namespace: "theirs"}, nil, instance(1))
+// bindingTo is the binding as it would be if the parameters were in another namespace.
+func bindingTo(namespace string) *admissionregistrationv1.MutatingAdmissionPolicyBinding {
+	binding := policy.Binding(1)
+	binding.Spec.ParamRef.Namespace = namespace
+	return binding
+}
+
+func TestParametersMoveFromAnotherNamespace(t *testing.T) {
+	before := parametersOf(t, instance(1))
+	before.Namespace = "elsewhere"
+	w := newWorkload(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere", Labels: policy.Binding(1).Labels}}, before, bindingTo("elsewhere"))
+	w.expect(everything(), instance(1))
+	w.Expect(w.parameters("heirloom-nodes")).NotTo(BeEmpty())
+	w.Expect(w.parameters("elsewhere")).NotTo(BeEmpty(), "an API server may not have heard of it yet")
+	w.expect(nil, instance(1))
+	w.now = muchLater
+	w.expect([]string{"delete ConfigMap nodes.heirloom.dev", "delete Namespace elsewhere"}, instance(1))
+	w.expect(nil, instance(1))
 }
 
 // muchLater is when every API server has heard of everything.
@@ -231,49 +242,30 @@ func TestRemoveLeavesNothing(t *testing.T) {
 		Namespace: "heirloom-system", Name: "theirs", Labels: map[string]string{"app.kubernetes.io/managed-by": "heirloom"},
 	}}
 	w := newWorkload(t, theirs, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "heirloom-system"}})
-	w.Expect(policy.Syncer{}.Remove(t.Context(), w)).To(BeFalse())
+	w.Expect(policy.Remove(t.Context(), w)).To(BeFalse())
 	w.Expect(w.writes).To(BeEmpty(), "there is nothing")
 
-	w.expect(policy.Syncer{}, everything(), instance(1))
+	w.expect(everything(), instance(1))
 	w.writes = nil
-	w.Expect(policy.Syncer{Namespace: "another"}.Remove(t.Context(), w)).To(BeTrue())
+	w.Expect(policy.Remove(t.Context(), w)).To(BeTrue())
 	w.Expect(w.writes).To(Equal([]string{
 		"delete MutatingAdmissionPolicyBinding nodes.heirloom.dev", "delete MutatingAdmissionPolicy nodes.heirloom.dev",
 		"delete ConfigMap nodes.heirloom.dev", "delete Namespace heirloom-nodes",
 	}), "what refers to something goes first")
 
-	w.expect(policy.Syncer{Namespace: "heirloom-system"}, everything()[1:], instance(1))
-	w.Expect(policy.Syncer{}.Remove(t.Context(), w)).Error().To(Succeed())
 	w.Expect(w.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs)).To(Succeed())
-	w.Expect(w.Get(t.Context(), client.ObjectKey{Name: "heirloom-system"}, &corev1.Namespace{})).To(Succeed(), "a namespace of somebody else stays")
 }
 
 func TestAnAPIServerWithoutSuchPolicies(t *testing.T) {
 	w := newWorkload(t)
 	w.fail["list MutatingAdmissionPolicyList"] = &meta.NoKindMatchError{}
-	_, err := policy.Syncer{}.Ensure(t.Context(), w, fleet, nil, inherit.Policy{})
+	_, err := w.ensure()
 	w.Expect(meta.IsNoMatchError(err)).To(BeTrue(), "%v", err)
-	w.Expect(policy.Syncer{}.Remove(t.Context(), w)).Error().To(Succeed())
+	w.Expect(policy.Remove(t.Context(), w)).Error().To(Succeed())
 	w.Expect(w.writes).To(BeEmpty())
 
 	w.fail["list MutatingAdmissionPolicyList"] = errors.New("away")
-	w.Expect(policy.Syncer{}.Ensure(t.Context(), w, fleet, nil, inherit.Policy{})).Error().To(MatchError(ContainSubstring("away")))
-	w.Expect(policy.Syncer{}.Remove(t.Context(), w)).Error().To(MatchError(ContainSubstring("away")))
+	w.Expect(w.ensure()).Error().To(MatchError(ContainSubstring("away")))
+	w.Expect(policy.Remove(t.Context(), w)).Error().To(MatchError(ContainSubstring("away")))
 	w.Expect(w.writes).To(BeEmpty())
-}
-
-func TestMachinesWhoseNodesAreInitializedAreLeftOut(t *testing.T) {
-	w := newWorkload(t)
-	machines := instances(4)
-	machines[0].Status.NodeRef.Name = "there"
-	machines[1].Status.NodeRef.Name = "gone"
-	asked := map[string]bool{}
-	s := policy.Syncer{Registered: func(cluster types.NamespacedName, m *capi.Machine) bool {
-		w.Expect(cluster).To(Equal(fleet))
-		asked[m.Name] = true
-		return m.Status.NodeRef.Name != "gone"
-	}}
-	w.expect(s, everything(), machines...)
-	w.Expect(asked).NotTo(HaveKey(machines[2].Name), "a Machine without a Node is not registered")
-	w.Expect(w.parameters("heirloom-nodes")).To(Equal(parametersOf(t, machines[1:]...).Data))
 }

@@ -29,16 +29,16 @@ const (
 // Configuration makes the webhook configuration of a workload cluster from the one that is installed in the management
 // cluster, so that the chart stays the one source of what is called for, and how. It refuses whatever could stop a
 // cluster, because there is nobody in the workload cluster to look at it.
-func Configuration(installed *admissionregistrationv1.MutatingWebhookConfiguration, url string, caBundle []byte) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
+func Configuration(installed *admissionregistrationv1.MutatingWebhookConfiguration, url string) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
 	found := webhookOf(installed)
 	if found == nil {
 		return nil, fmt.Errorf("the installed MutatingWebhookConfiguration %s has no webhook %s", installed.Name, WebhookName)
 	}
-	if err := errors.Join(harmless(found), usable(caBundle)); err != nil {
+	if err := errors.Join(harmless(found), usable(found.ClientConfig.CABundle)); err != nil {
 		return nil, fmt.Errorf("the webhook %s of the installed MutatingWebhookConfiguration %s cannot be handed on: %w", WebhookName, installed.Name, err)
 	}
 	webhook := found.DeepCopy()
-	webhook.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: ptr.To(url), CABundle: slices.Clone(caBundle)}
+	webhook.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: ptr.To(url), CABundle: slices.Clone(found.ClientConfig.CABundle)}
 	// It does not count for Nodes, which are in no namespace, and there are clouds that write one into every configuration.
 	webhook.NamespaceSelector = nil
 	return &admissionregistrationv1.MutatingWebhookConfiguration{
@@ -48,14 +48,6 @@ func Configuration(installed *admissionregistrationv1.MutatingWebhookConfigurati
 		ObjectMeta: metav1.ObjectMeta{Name: ObjectName, Labels: labels()},
 		Webhooks:   []admissionregistrationv1.MutatingWebhook{*webhook},
 	}, nil
-}
-
-// CABundle returns the CA certificates of the installed webhook for Nodes, or nil where there are none yet.
-func CABundle(installed *admissionregistrationv1.MutatingWebhookConfiguration) []byte {
-	if webhook := webhookOf(installed); webhook != nil {
-		return webhook.ClientConfig.CABundle
-	}
-	return nil
 }
 
 // labels are those of every object that Heirloom makes by itself.

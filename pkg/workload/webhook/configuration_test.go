@@ -17,7 +17,7 @@ func TestTheChartSaysWhatIsCalledFor(t *testing.T) {
 	from := installedWith(t, ca)
 	untouched := from.DeepCopy()
 
-	made, err := Configuration(from, "https://heirloom.example.com/workload/a/b/c", ca)
+	made, err := Configuration(from, "https://heirloom.example.com/workload/a/b/c")
 	Expect(err).NotTo(HaveOccurred())
 	Expect(from).To(Equal(untouched))
 
@@ -70,14 +70,14 @@ func TestWhatCouldStopAClusterIsRefused(t *testing.T) {
 		{name: "CA certificates that are none", caBundle: []byte("Cg=="), problem: "no certificate in PEM"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			from := installedWith(t, ca)
-			if tc.change != nil {
-				tc.change(&from.Webhooks[1])
-			}
 			if tc.caBundle == nil {
 				tc.caBundle = ca
 			}
-			made, err := Configuration(from, "https://heirloom.example.com/workload/a/b/c", tc.caBundle)
+			from := installedWith(t, tc.caBundle)
+			if tc.change != nil {
+				tc.change(&from.Webhooks[1])
+			}
+			made, err := Configuration(from, "https://heirloom.example.com/workload/a/b/c")
 			NewWithT(t).Expect(err).To(MatchError(And(ContainSubstring("MutatingWebhookConfiguration heirloom"), ContainSubstring(tc.problem))))
 			NewWithT(t).Expect(made).To(BeNil())
 		})

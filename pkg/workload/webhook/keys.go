@@ -3,10 +3,27 @@
 package webhook
 
 import (
+	"bytes"
 	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/heirloom-dev/heirloom/pkg/broadcast"
 	"github.com/heirloom-dev/heirloom/pkg/rotation"
+)
+
+// The keys' names in the Secret, and the annotations with their times.
+const (
+	currentData  = "current"
+	nextData     = "next"
+	previousData = "previous"
+
+	currentSinceAnnotation = "heirloom.dev/current-since"
+	nextSinceAnnotation    = "heirloom.dev/next-since"
 )
 
 // Keys are the keys of paths. Of a rotation's two steps, the first writes the next key, which every replica then accepts
@@ -17,9 +34,6 @@ type Keys struct {
 	// currentSince is when the current key became that, nextSince when the next one was made. Zero: nobody knows.
 	currentSince, nextSince time.Time
 }
-
-// Current returns the key to make paths with, or nil while there is none.
-func (k Keys) Current() []byte { return k.current }
 
 // Accepted returns the keys that a path may have been made with.
 func (k Keys) Accepted() [][]byte {
@@ -64,4 +78,81 @@ func randomKey() []byte {
 	key := make([]byte, KeySize)
 	_, _ = rand.Read(key) // never returns an error
 	return key
+}
+
+// keysIn reads the keys from their Secret. Its error names what is wrong with it and never what is in it.
+func keysIn(secret *corev1.Secret) (Keys, error) {
+	var errs []error
+	read := func(name string) []byte {
+		key, found := secret.Data[name]
+		if !found {
+			return nil
+		}
+		if len(key) != KeySize {
+			errs = append(errs, fmt.Errorf("its %q has %d bytes instead of %d", name, len(key), KeySize))
+		}
+		return key
+	}
+	k := Keys{
+		current: read(currentData), next: read(nextData), previous: read(previousData),
+		currentSince: rotation.TimeIn(secret, currentSinceAnnotation), nextSince: rotation.TimeIn(secret, nextSinceAnnotation),
+	}
+	if k.current == nil {
+		errs = append(errs, fmt.Errorf("it has no %q", currentData))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return Keys{}, fmt.Errorf("the Secret %s/%s has no usable keys (once it is deleted, new ones are made): %w", secret.Namespace, secret.Name, err)
+	}
+	return k, nil
+}
+
+// put writes the keys into the Secret, and leaves alone whatever else is there.
+func (k Keys) put(secret *corev1.Secret) {
+	if secret.Data == nil {
+		secret.Data = map[string][]byte{}
+	}
+	for name, key := range map[string][]byte{currentData: k.current, nextData: k.next, previousData: k.previous} {
+		if key == nil {
+			delete(secret.Data, name)
+		} else {
+			secret.Data[name] = key
+		}
+	}
+	rotation.PutTime(secret, currentSinceAnnotation, k.currentSince)
+	rotation.PutTime(secret, nextSinceAnnotation, k.nextSince)
+}
+
+// Store holds the keys in the memory of one replica. The zero value has none, and accepts no path.
+type Store struct {
+	// Broadcaster tells whenever there is another key to make paths with.
+	broadcast.Broadcaster
+
+	keys atomic.Pointer[Keys]
+}
+
+// Set takes the keys from their Secret, in the order of its versions. While it returns an error, the keys known before
+// stay in force.
+func (s *Store) Set(secret *corev1.Secret) error {
+	keys, err := keysIn(secret.DeepCopy())
+	if err != nil {
+		return err
+	}
+	before := s.keys.Swap(&keys)
+	if before == nil || !bytes.Equal(before.current, keys.current) {
+		s.Publish()
+	}
+	return nil
+}
+
+// Current returns the key to make paths with, or nil while there is none.
+func (s *Store) Current() []byte { return s.load().current }
+
+// Accepted returns the keys that a path may have been made with.
+func (s *Store) Accepted() [][]byte { return s.load().Accepted() }
+
+func (s *Store) load() Keys {
+	if keys := s.keys.Load(); keys != nil {
+		return *keys
+	}
+	return Keys{}
 }

@@ -38,8 +38,8 @@ func IdentityOf(cluster metav1.Object) Identity {
 	return Identity{NamespacedName: types.NamespacedName{Namespace: cluster.GetNamespace(), Name: cluster.GetName()}, UID: cluster.GetUID()}
 }
 
-// Path returns the path by which the API server of the Cluster calls: /workload/<namespace>/<name>/<HMAC in hex>. Whoever
-// has it can ask about the Nodes of this Cluster for as long as it exists, and of no other.
+// Path returns the path by which the API server of the Cluster calls: /workload/<namespace>/<name>/<HMAC in hex>. It is
+// good for the Nodes of this Cluster for as long as it exists, and of no other.
 func Path(key []byte, cluster Identity) string {
 	return directory(cluster.NamespacedName) + hex.EncodeToString(authenticate(key, cluster))
 }

@@ -12,12 +12,14 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/workload/objects"
+	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
 
 // Registrar keeps the webhook configurations of workload clusters. Its methods are called by the leader.
@@ -34,7 +36,7 @@ type Registrar struct {
 // ErrForeign says that a webhook configuration leads to another Heirloom.
 var ErrForeign = errors.New("it leads to another Heirloom, or to a URL that is not known any more")
 
-// Ensure makes the API server of the Cluster call Heirloom. It writes only what is not so already, and reports whether it has.
+// Ensure makes the API server of the Cluster call Heirloom. It writes only what differs, and reports whether it has.
 //
 // The client reads from the API server itself: a cache of webhook configurations would cost more than it saves.
 func (r *Registrar) Ensure(ctx context.Context, workload client.Client, cluster Identity) (registered bool, err error) {
@@ -53,7 +55,12 @@ func (r *Registrar) Ensure(ctx context.Context, workload client.Client, cluster 
 	if err := dropForeignConditions(ctx, workload, existing, desired); err != nil {
 		return false, err
 	}
-	if err := objects.Apply(ctx, workload, desired); err != nil {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(desired)
+	if err != nil {
+		return false, fmt.Errorf("converting the webhook configuration of the workload cluster: %w", err)
+	}
+	config := client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: content})
+	if err := workload.Apply(ctx, config, client.FieldOwner(ownership.Manager), client.ForceOwnership); err != nil {
 		return false, fmt.Errorf("applying the webhook configuration of the workload cluster: %w", err)
 	}
 	return true, nil
@@ -61,18 +68,17 @@ func (r *Registrar) Ensure(ctx context.Context, workload client.Client, cluster 
 
 // dropForeignConditions takes match conditions away that somebody else has added to the webhook. An apply leaves them, and one
 // that is never true would switch the webhook off for good.
-func dropForeignConditions(ctx context.Context, workload client.Client, existing, desired *admissionregistrationv1.MutatingWebhookConfiguration) error {
-	webhook := webhookOf(existing)
+func dropForeignConditions(
+	ctx context.Context, workload client.Client, existing, desired *admissionregistrationv1.MutatingWebhookConfiguration,
+) error {
+	webhook, before := webhookOf(existing), existing.DeepCopy()
 	if webhook == nil {
 		return nil
 	}
-	ours := sets.New[string]()
-	for _, condition := range webhookOf(desired).MatchConditions {
-		ours.Insert(condition.Name)
-	}
-	before := existing.DeepCopy()
-	webhook.MatchConditions = slices.DeleteFunc(webhook.MatchConditions, func(condition admissionregistrationv1.MatchCondition) bool {
-		return !ours.Has(condition.Name)
+	webhook.MatchConditions = slices.DeleteFunc(webhook.MatchConditions, func(theirs admissionregistrationv1.MatchCondition) bool {
+		return !slices.ContainsFunc(webhookOf(desired).MatchConditions, func(ours admissionregistrationv1.MatchCondition) bool {
+			return ours.Name == theirs.Name
+		})
 	})
 	if len(webhook.MatchConditions) == len(webhookOf(before).MatchConditions) {
 		return nil
@@ -84,7 +90,7 @@ func dropForeignConditions(ctx context.Context, workload client.Client, existing
 }
 
 // Remove makes the API server of the Cluster no longer call Heirloom, and reports whether it did. A configuration that leads
-// to the Heirloom of another management cluster is left alone, with ErrForeign: the Cluster has moved there.
+// to the Heirloom of another management cluster stays, with ErrForeign: the Cluster has moved there.
 func (r *Registrar) Remove(ctx context.Context, workload client.Client, cluster Identity) (removed bool, err error) {
 	existing := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	err = workload.Get(ctx, types.NamespacedName{Name: ObjectName}, existing)
@@ -97,11 +103,11 @@ func (r *Registrar) Remove(ctx context.Context, workload client.Client, cluster 
 	if !r.leadsHere(existing, cluster) {
 		return false, ErrForeign
 	}
-	seen := client.Preconditions{UID: &existing.UID, ResourceVersion: &existing.ResourceVersion}
-	if removed, err = objects.Delete(ctx, workload, existing, seen); err != nil {
+	err = workload.Delete(ctx, existing, client.Preconditions{UID: &existing.UID, ResourceVersion: &existing.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("deleting the webhook configuration of the workload cluster: %w", err)
 	}
-	return removed, nil
+	return err == nil, nil
 }
 
 func (r *Registrar) desired(ctx context.Context, cluster Identity) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
@@ -113,18 +119,13 @@ func (r *Registrar) desired(ctx context.Context, cluster Identity) (*admissionre
 	if err := r.Management.Get(ctx, types.NamespacedName{Name: r.Installed}, installed); err != nil {
 		return nil, fmt.Errorf("getting the installed webhook configuration: %w", err)
 	}
-	return Configuration(installed, r.BaseURL+Path(key, cluster), CABundle(installed))
+	return Configuration(installed, r.BaseURL+Path(key, cluster))
 }
 
 // upToDate reports whether the webhook and the labels are as they should be. What others have added does not matter.
 func upToDate(existing, desired *admissionregistrationv1.MutatingWebhookConfiguration) bool {
-	for key, value := range desired.Labels {
-		if existing.Labels[key] != value {
-			return false
-		}
-	}
 	webhook := webhookOf(existing)
-	if webhook == nil {
+	if webhook == nil || !k8slabels.SelectorFromSet(desired.Labels).Matches(k8slabels.Set(existing.Labels)) {
 		return false
 	}
 	webhook = webhook.DeepCopy()

@@ -32,7 +32,9 @@ func (c *clock) Now() time.Time { return c.now }
 
 func newRotator(server *apiServer) (*Rotator, *clock) {
 	c := &clock{now: start}
-	return &Rotator{Live: server, Writer: server, Secret: secretKey, Period: 720 * time.Hour, Grace: Grace, Now: c.Now}, c
+	return &Rotator{
+		Shared: rotation.Shared{Live: server, Writer: server, Secret: secretKey, Now: c.Now}, Period: 720 * time.Hour, Grace: Grace,
+	}, c
 }
 
 func stored(t *testing.T, server *apiServer) *corev1.Secret {

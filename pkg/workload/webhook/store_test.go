@@ -25,7 +25,6 @@ func TestKeysComeBackFromTheirSecret(t *testing.T) {
 			secret := &corev1.Secret{}
 			tc.keys.put(secret)
 			Expect(keysIn(secret)).To(Equal(tc.keys))
-			Expect(secret.Labels).To(HaveKeyWithValue("app.kubernetes.io/managed-by", "heirloom"))
 
 			// What was there before goes, what is somebody else's stays.
 			full := &corev1.Secret{
