@@ -23,7 +23,7 @@ func (c *Chain) MayBeManagementCluster(ctx context.Context) ([]*capi.Cluster, er
 	}
 	names := sets.New[types.NamespacedName]()
 	for i := range nodes.Items {
-		if err := c.clustersWith(ctx, nodes.Items[i].Spec.ProviderID, names); err != nil {
+		if err := c.ClustersWith(ctx, nodes.Items[i].Spec.ProviderID, names); err != nil {
 			return nil, err
 		}
 	}
@@ -40,8 +40,8 @@ func (c *Chain) MayBeManagementCluster(ctx context.Context) ([]*capi.Cluster, er
 	return clusters, nil
 }
 
-// clustersWith adds the Clusters with a Machine or a MachinePool that has this providerID.
-func (c *Chain) clustersWith(ctx context.Context, providerID string, names sets.Set[types.NamespacedName]) error {
+// ClustersWith adds the Clusters with a Machine or a MachinePool that has this providerID.
+func (c *Chain) ClustersWith(ctx context.Context, providerID string, names sets.Set[types.NamespacedName]) error {
 	fields := client.MatchingFields{providerIDField: providerID}
 	machines, err := c.machines(ctx, fields, providerID != "")
 	if err != nil || providerID == "" {
