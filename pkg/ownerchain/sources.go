@@ -63,13 +63,12 @@ func (c *Chain) machineSetSources(ctx context.Context, ms *capi.MachineSet) inhe
 	return found
 }
 
-// declared returns what an owner declares, and those above it. What a topology is taken to manage where its section is not
-// found, the object says for whom this is: the owner's child, or the owner.
+// declared returns what an owner declares, and those above it. object is the owner itself or one below it: it says whether there is
+// a topology above, where the topology's section cannot be found.
 func (c *Chain) declared(ctx context.Context, object metav1.Object, cluster string, owner MachineOwner) inherit.Sources {
 	switch o := owner.Object.(type) {
 	case *capi.MachineSet:
-		above := c.aboveMachineSet(ctx, object, o)
-		return with(above, declaration("MachineSet", o, inherit.OfMachineSet(o)))
+		return with(c.aboveMachineSet(ctx, object, o), declaration("MachineSet", o, inherit.OfMachineSet(o)))
 	case *capi.MachineDeployment:
 		return with(c.byTopology(ctx, object, cluster, o), declaration("MachineDeployment", o, inherit.OfMachineDeployment(o)))
 	case *capi.MachinePool:
@@ -105,14 +104,17 @@ func (c *Chain) aboveMachineSet(ctx context.Context, object metav1.Object, ms *c
 // byTopology is what a topology declares for what it manages, which may be nil. Where the section cannot be found, the topology
 // of the object's Cluster is taken to declare everything, if the object is one of a topology.
 func (c *Chain) byTopology(ctx context.Context, object metav1.Object, name string, managed metav1.Object) inherit.Sources {
-	cluster, err := c.Cluster(ctx, object.GetNamespace(), name)
-	class, classErr := c.ClusterClass(ctx, cluster)
-	if managed != nil && class != nil {
-		if section := inherit.SectionOf(cluster, class, managed); section != nil {
-			return inherit.Sources{All: section.Declarations(cluster, class)}
+	var found inherit.Sources
+	if managed != nil {
+		cluster, err := c.Cluster(ctx, object.GetNamespace(), name)
+		class, classErr := c.ClusterClass(ctx, cluster)
+		if class != nil {
+			if section := inherit.SectionOf(cluster, class, managed); section != nil {
+				return inherit.Sources{All: section.Declarations(cluster, class)}
+			}
 		}
+		found.Err = errors.Join(err, classErr)
 	}
-	found := inherit.Sources{Err: errors.Join(err, classErr)}
 	if !isOfTopology(object) {
 		return found
 	}
