@@ -321,7 +321,7 @@ func TestGarbageWithoutEnd(t *testing.T) {
 	admitted, err := inherit.Admissible(machine, inherit.Object{Top: declared}, func() inherit.Object { return machine }, nil)
 	Expect(admitted.Top.Taints).To(HaveLen(64))
 	Expect(admitted.Top.Fields.ReadinessGates).To(HaveLen(32))
-	said := inherit.Sources{All: []inherit.Declaration{{Object: "ControlPlane ns/cp", Content: declared, Paths: machine.Layout.Top}}}.Located(err)
+	said := inherit.Sources{All: []inherit.Declaration{{Ref: inherit.Ref{Kind: "ControlPlane", Object: &capi.Machine{}}, Content: declared, Paths: machine.Layout.Top}}}.Located(err)
 	Expect(inherit.Problems(said)).To(HaveLen(11))
 	Expect(inherit.Problems(said)[10]).To(MatchError(fmt.Sprint(len(inherit.Problems(err))-10, " more")))
 }

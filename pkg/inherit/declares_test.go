@@ -14,7 +14,7 @@ import (
 )
 
 // Who declares a taint of those that a topology's object hands down: the class, the Cluster, both or neither.
-func TestSectionDeclare(t *testing.T) {
+func TestSectionDeclares(t *testing.T) {
 	const always, initialize = "taints.heirloom.dev/always=", "taints.heirloom.dev/initialize="
 	for _, tc := range []struct {
 		name            string
@@ -40,8 +40,9 @@ func TestSectionDeclare(t *testing.T) {
 			if tc.older {
 				s.Class.Template.ObjectMeta, s.Class.ObjectMeta = s.Class.ObjectMeta, clusterv1.ObjectMeta{}
 			}
-			class, topology := s.Declare([]taint.ID{{Key: "drain", Effect: "NoExecute"}})
-			NewWithT(t).Expect([]bool{class, topology}).To(Equal(tc.want))
+			drain, all := inherit.TaintEntry(taint.ID{Key: "drain", Effect: "NoExecute"}), s.Declarations(&capi.Cluster{}, &capi.ClusterClass{})
+			NewWithT(t).Expect(all).To(HaveExactElements(HaveField("Kind", "Cluster"), HaveField("Kind", "ClusterClass")))
+			NewWithT(t).Expect([]bool{all[1].Declares(drain), all[0].Declares(drain)}).To(Equal(tc.want))
 		})
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -19,9 +17,8 @@ import (
 // NodeSource is what a Node inherits from: its Machine, as that will be once it has itself inherited, or its MachinePool where the
 // provider has no Machines.
 type NodeSource struct {
-	// Kind is Machine or MachinePool, Object the Machine or the MachinePool.
-	Kind   string
-	Object NodeOwner
+	// Ref is the Machine or the MachinePool.
+	Ref
 	// Cluster names the Cluster of the Node.
 	Cluster types.NamespacedName
 	// Labels and Annotations are all that the object has, not only what rules 11 and 12 propagate.
@@ -38,21 +35,10 @@ type NodeSource struct {
 	withheld bool
 }
 
-// NodeOwner is a Machine or a MachinePool.
-type NodeOwner interface {
-	metav1.Object
-	runtime.Object
-}
-
-// String names the object, "<kind> <namespace>/<name>".
-func (s NodeSource) String() string {
-	return s.Kind + " " + s.Object.GetNamespace() + "/" + s.Object.GetName()
-}
-
 // SourceOfMachine returns what the Node of this Machine inherits from.
 func SourceOfMachine(m *capi.Machine) NodeSource {
 	s := sourceOf(m.Labels, m.Annotations, m.Spec.Taints)
-	s.Kind, s.Object, s.Cluster = "Machine", m, types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.ClusterName}
+	s.Ref, s.Cluster = Ref{"Machine", m}, types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.ClusterName}
 	return s
 }
 
@@ -61,7 +47,7 @@ func SourceOfMachine(m *capi.Machine) NodeSource {
 func SourceOfMachinePool(mp, effective *capi.MachinePool) NodeSource {
 	template := effective.Spec.Template
 	s := sourceOf(inheritable(template.Labels), inheritable(template.Annotations), template.Spec.Taints)
-	s.Kind, s.Object, s.Cluster = "MachinePool", mp, types.NamespacedName{Namespace: mp.Namespace, Name: mp.Spec.ClusterName}
+	s.Ref, s.Cluster = Ref{"MachinePool", mp}, types.NamespacedName{Namespace: mp.Namespace, Name: mp.Spec.ClusterName}
 	return s
 }
 

@@ -17,6 +17,9 @@ type Policy struct {
 	AdditionalAnnotations []*regexp.Regexp
 	// WatchFilter is the value of the label cluster.x-k8s.io/watch-filter that objects must carry; empty means all.
 	WatchFilter string
+	// SkipNothing says that objects which are paused, opted out or being deleted inherit all the same: kubectl heirloom explain
+	// tells what they would.
+	SkipNothing bool
 	// PaceEviction says that taints which evict Pods reach existing Nodes at a pace that the loop keeps.
 	PaceEviction bool
 	// ClusterAPITaints says whether Cluster API propagates taints itself.

@@ -75,7 +75,7 @@ func (s Sources) Located(err error) error {
 			all = append(all, fmt.Errorf("%d more", len(problems)-i))
 			break
 		}
-		if source := s.Of(entryOf(problem)); source.Object != "" {
+		if source := s.Of(entryOf(problem)); source.Object != nil {
 			problem = fmt.Errorf("%s: %w", source, problem)
 		}
 		all = append(all, problem)
@@ -92,7 +92,7 @@ func entryOf(err error) Entry {
 	case errors.As(err, &problem):
 		return problem.Entry
 	case errors.As(err, &unusable):
-		return Entry{What: taintKey, Name: unusable.ID.String()}
+		return TaintEntry(unusable.ID)
 	case errors.As(err, &unreadable):
 		return Entry{What: annotationKey, Name: unreadable.Name}
 	}

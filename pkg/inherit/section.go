@@ -11,34 +11,27 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
-// SectionOfControlPlane returns what is declared for the control plane, or nil if the Cluster's topology does not manage it.
-// Cluster API creates a control plane before the Cluster refers to it.
-func SectionOfControlPlane(cluster *capi.Cluster, class *capi.ClusterClass, cp *capi.ControlPlane) *Section {
-	if !managedBy(cluster, cp) {
+// SectionOf returns what is declared for a control plane, MachineDeployment or MachinePool, or nil if the Cluster's topology does
+// not manage it.
+func SectionOf(cluster *capi.Cluster, class *capi.ClusterClass, object metav1.Object) *Section {
+	if !managedBy(cluster, object) {
 		return nil
 	}
-	if ref := cluster.Spec.ControlPlaneRef; ref.Name != "" && (ref.Name != cp.Name || ref.GroupKind() != cp.GroupVersionKind().GroupKind()) {
-		return nil
+	topology, labels := cluster.Spec.Topology, object.GetLabels()
+	switch o := object.(type) {
+	case *capi.ControlPlane: // Cluster API creates it before the Cluster refers to it
+		if ref := cluster.Spec.ControlPlaneRef; ref.Name != "" && (ref.Name != o.Name || ref.GroupKind() != o.GroupVersionKind().GroupKind()) {
+			return nil
+		}
+		return &Section{Class: class.Spec.ControlPlane, Topology: topology.ControlPlane, list: controlPlane}
+	case *capi.MachineDeployment:
+		name := labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel]
+		return sectionNamed(name, machineDeployments, topology.Workers.MachineDeployments, class.Spec.Workers.MachineDeployments)
+	case *capi.MachinePool:
+		name := labels[clusterv1.ClusterTopologyMachinePoolNameLabel]
+		return sectionNamed(name, machinePools, topology.Workers.MachinePools, class.Spec.Workers.MachinePools)
 	}
-	return &Section{Class: class.Spec.ControlPlane, Topology: cluster.Spec.Topology.ControlPlane}
-}
-
-// SectionOfMachineDeployment returns what is declared for the MachineDeployment, or nil if no topology manages it.
-func SectionOfMachineDeployment(cluster *capi.Cluster, class *capi.ClusterClass, md *capi.MachineDeployment) *Section {
-	if !managedBy(cluster, md) {
-		return nil
-	}
-	return sectionNamed(md.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel],
-		cluster.Spec.Topology.Workers.MachineDeployments, class.Spec.Workers.MachineDeployments)
-}
-
-// SectionOfMachinePool returns what is declared for the MachinePool, or nil if no topology manages it.
-func SectionOfMachinePool(cluster *capi.Cluster, class *capi.ClusterClass, mp *capi.MachinePool) *Section {
-	if !managedBy(cluster, mp) {
-		return nil
-	}
-	return sectionNamed(mp.Labels[clusterv1.ClusterTopologyMachinePoolNameLabel],
-		cluster.Spec.Topology.Workers.MachinePools, class.Spec.Workers.MachinePools)
+	return nil
 }
 
 // managedBy reports whether the object is one that the Cluster's topology manages.
@@ -49,7 +42,7 @@ func managedBy(cluster *capi.Cluster, object metav1.Object) bool {
 
 // sectionNamed returns the topology's section of that name with the section of the class that it refers to. Without both
 // it is not known what is declared.
-func sectionNamed(name string, topology, class []capi.Section) *Section {
+func sectionNamed(name string, list sectionList, topology, class []capi.Section) *Section {
 	t := slices.IndexFunc(topology, func(s capi.Section) bool { return name != "" && s.Name == name })
 	if t < 0 {
 		return nil
@@ -58,5 +51,5 @@ func sectionNamed(name string, topology, class []capi.Section) *Section {
 	if c < 0 {
 		return nil
 	}
-	return &Section{Class: class[c], Topology: topology[t]}
+	return &Section{Class: class[c], Topology: topology[t], list: list}
 }

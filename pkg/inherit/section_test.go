@@ -71,8 +71,8 @@ func TestSectionOfWorkers(t *testing.T) {
 			md, mp := &capi.MachineDeployment{}, &capi.MachinePool{}
 			md.Labels = labels(strings.NewReplacer("KIND", "deployment", "OTHER", "pool").Replace(tc.labels))
 			mp.Labels = labels(strings.NewReplacer("KIND", "pool", "OTHER", "deployment").Replace(tc.labels))
-			Expect(describeSection(inherit.SectionOfMachineDeployment(cluster, class, md))).To(Equal(tc.want))
-			Expect(describeSection(inherit.SectionOfMachinePool(cluster, class, mp))).To(Equal(tc.want))
+			Expect(describeSection(inherit.SectionOf(cluster, class, md))).To(Equal(tc.want))
+			Expect(describeSection(inherit.SectionOf(cluster, class, mp))).To(Equal(tc.want))
 		})
 	}
 }
@@ -86,8 +86,8 @@ func TestSectionsOfOneName(t *testing.T) {
 	class.Spec.Workers.MachinePools = []capi.Section{{Class: "small", Name: "pools"}}
 	md, mp := &capi.MachineDeployment{}, &capi.MachinePool{}
 	md.Labels, mp.Labels = labels(ofCluster+",topology.cluster.x-k8s.io/deployment-name=a"), labels(ofCluster+",topology.cluster.x-k8s.io/pool-name=a")
-	Expect(inherit.SectionOfMachineDeployment(cluster, class, md).Class.Name).To(Equal("deployments"))
-	Expect(inherit.SectionOfMachinePool(cluster, class, mp).Class.Name).To(Equal("pools"))
+	Expect(inherit.SectionOf(cluster, class, md).Class.Name).To(Equal("deployments"))
+	Expect(inherit.SectionOf(cluster, class, mp).Class.Name).To(Equal("pools"))
 }
 
 func TestSectionOfControlPlane(t *testing.T) {
@@ -114,7 +114,7 @@ func TestSectionOfControlPlane(t *testing.T) {
 			cluster.Name = "c"
 			cp := &capi.ControlPlane{}
 			cp.APIVersion, cp.Kind, cp.Name, cp.Labels = group+"/v1beta2", "AcmeControlPlane", "x", labels(tc.labels)
-			NewWithT(t).Expect(describeSection(inherit.SectionOfControlPlane(cluster, classes(""), cp))).To(Equal(tc.want))
+			NewWithT(t).Expect(describeSection(inherit.SectionOf(cluster, classes(""), cp))).To(Equal(tc.want))
 		})
 	}
 }

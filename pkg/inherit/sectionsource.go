@@ -4,56 +4,56 @@ package inherit
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
-// SectionList is a field of a topology and of a ClusterClass in which sections are.
-type SectionList string
+// sectionList is a field of a topology and of a ClusterClass in which sections are.
+type sectionList string
 
 // The fields with the sections for each kind.
 const (
-	ControlPlanes      SectionList = "controlPlane"
-	MachineDeployments SectionList = "machineDeployments"
-	MachinePools       SectionList = "machinePools"
+	controlPlane       sectionList = "controlPlane"
+	machineDeployments sectionList = "machineDeployments"
+	machinePools       sectionList = "machinePools"
 )
 
 // path returns the path of a section below the sections of its object. Of a list, it is the one of that name.
-func (l SectionList) path(above []string, name string) []string {
-	if l == ControlPlanes {
-		return append(slices.Clone(above), string(l))
+func (l sectionList) path(name string, above ...string) []string {
+	if l == controlPlane {
+		return append(above, string(l))
 	}
-	return append(slices.Clone(above), "workers", fmt.Sprintf("%s[%s]", l, name))
+	return append(above, "workers", fmt.Sprintf("%s[%s]", l, name))
 }
 
 // Declarations says what the section declares, and where: in the Cluster, and in the ClusterClass what the Cluster does not
 // replace.
-func (s Section) Declarations(list SectionList, cluster *capi.Cluster, class *capi.ClusterClass) []Declaration {
-	topology, own := list.path([]string{"spec", "topology"}, s.Topology.Name), list.path([]string{"spec"}, s.Class.Class)
-	inCluster := Declaration{
-		Object:    "Cluster " + cluster.Namespace + "/" + cluster.Name,
-		Paths:     capi.MachinePaths(cluster.GroupVersionKind().Version, append(slices.Clone(topology), "metadata"), topology, topology),
-		Content:   contentOfSection(s.Topology),
-		Annotates: list == MachinePools,
-	}
-	metadata := append(slices.Clone(own), "metadata")
-	if len(s.Class.Template.Labels)+len(s.Class.Template.Annotations) > 0 {
-		metadata = append(slices.Clone(own), "template", "metadata")
-	}
-	inClass := Declaration{
-		Object:    "ClusterClass " + class.Namespace + "/" + class.Name,
-		Paths:     capi.MachinePaths(class.GroupVersionKind().Version, metadata, own, own),
-		Content:   contentOfSection(s.Class),
-		Annotates: list == MachinePools,
-	}
+func (s Section) Declarations(cluster *capi.Cluster, class *capi.ClusterClass) []Declaration {
+	inCluster, inClass := contentOfSection(s.Topology), contentOfSection(s.Class)
+	maps.DeleteFunc(inClass.Annotations, func(name, _ string) bool { return has(s.Topology.Annotations, name) })
 	if s.Topology.Taints != nil {
 		inClass.Taints = nil
 	}
 	if s.Topology.ReadinessGates != nil {
 		inClass.Fields.ReadinessGates = nil
 	}
-	return []Declaration{inCluster, inClass}
+	topology, own := s.list.path(s.Topology.Name, "spec", "topology"), s.list.path(s.Class.Class, "spec")
+	metadata := own
+	if len(s.Class.Template.Labels)+len(s.Class.Template.Annotations) > 0 {
+		metadata = append(slices.Clone(own), "template")
+	}
+	return []Declaration{
+		{
+			Ref: Ref{"Cluster", cluster}, Content: inCluster, Annotates: s.list == machinePools,
+			Paths: capi.MachinePaths(cluster.GroupVersionKind().Version, append(slices.Clone(topology), "metadata"), topology, topology),
+		},
+		{
+			Ref: Ref{"ClusterClass", class}, Content: inClass, Annotates: s.list == machinePools,
+			Paths: capi.MachinePaths(class.GroupVersionKind().Version, append(slices.Clone(metadata), "metadata"), own, own),
+		},
+	}
 }
 
 func contentOfSection(s capi.Section) Content {

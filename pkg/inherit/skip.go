@@ -46,6 +46,8 @@ func (r Reason) OptedOut() bool {
 // filter leaves to another instance. The cluster is nil where there is none.
 func (p Policy) Skips(object metav1.Object, cluster *capi.Cluster) (Reason, bool) {
 	switch {
+	case p.SkipNothing:
+		return "", false
 	case p.notOurs(object):
 		return Reason("it does not carry the label " + clusterv1.WatchLabel + "=" + p.WatchFilter), true
 	case object.GetDeletionTimestamp() != nil:

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
@@ -23,6 +25,11 @@ type Entry struct {
 	Own bool
 }
 
+// TaintEntry names a taint.
+func TaintEntry(id taint.ID) Entry {
+	return Entry{What: taintKey, Name: id.String()}
+}
+
 // Entry names a Node's key as the Machine and those above it declare it.
 func (k NodeKey) Entry() Entry {
 	name := k.Name
@@ -32,23 +39,44 @@ func (k NodeKey) Entry() Entry {
 	return Entry{What: k.What, Name: name}
 }
 
+// Owner is an object that declares something for others.
+type Owner interface {
+	metav1.Object
+	runtime.Object
+}
+
+// Ref is an object of that kind. Of one that could not be read, the Object has no more than its name.
+type Ref struct {
+	Kind   string
+	Object Owner
+}
+
+// String names the object, "<kind> <namespace>/<name>".
+func (r Ref) String() string {
+	return r.Kind + " " + r.Object.GetNamespace() + "/" + r.Object.GetName()
+}
+
 // Source is where an entry is declared: what a warning or an Event tells you to edit.
 type Source struct {
-	// Object is "<kind> <namespace>/<name>".
-	Object string
-	// Field is a path in that object, such as spec.template.metadata.labels.
+	Ref
+	// Field is a path in that object, such as spec.template.metadata.labels; empty for the object as a whole.
 	Field string
 }
 
 // String returns "<kind> <namespace>/<name> (<field>)".
 func (s Source) String() string {
-	return s.Object + " (" + s.Field + ")"
+	switch {
+	case s.Object == nil:
+		return "an owner that is not known"
+	case s.Field == "":
+		return s.Ref.String()
+	}
+	return s.Ref.String() + " (" + s.Field + ")"
 }
 
 // Declaration is what one object of an owner chain declares for others, and where it does.
 type Declaration struct {
-	// Object is "<kind> <namespace>/<name>".
-	Object string
+	Ref
 	// Paths lead to what the object declares.
 	Paths capi.Paths
 	Content
@@ -60,45 +88,59 @@ type Declaration struct {
 	Whole string
 	// Annotates says that the object's taints are inherited as annotations (rule 3).
 	Annotates bool
+	// Metadata declares the annotations in the metadata of an object that also has a Machine template: those of a MachineSet
+	// come from the metadata of its MachineDeployment (rule 5).
+	Metadata *Content
 }
 
 // Sources are the objects that declare what an object inherits. The top of the owner chain is the first: a change further
 // down would be undone.
 type Sources struct {
 	All []Declaration
-	// Own replaces All for annotations in the metadata of an object that also has a Machine template: those of a MachineSet
-	// come from the metadata of its MachineDeployment (rule 5).
-	Own []Declaration
+	// Err says what could not be read.
+	Err error
 }
 
 // Of returns where an entry is declared. What nobody is found to declare is taken to come from an object that is not known, or
 // else to be declared by the last. The source is empty where there are no objects.
 func (s Sources) Of(e Entry) Source {
-	all := s.All
-	if e.Own && e.What == annotationKey && s.Own != nil {
-		all = s.Own
-	}
-	if len(all) == 0 {
+	if len(s.All) == 0 {
 		return Source{}
 	}
-	known := slices.IndexFunc(all, func(d Declaration) bool { return d.declares(e) })
-	unread := slices.IndexFunc(all, func(d Declaration) bool { return d.Unread })
-	declarer := all[len(all)-1]
+	known := slices.IndexFunc(s.All, func(d Declaration) bool { return d.Declares(e) })
+	unread := slices.IndexFunc(s.All, func(d Declaration) bool { return d.Unread })
+	declarer := s.All[len(s.All)-1]
 	switch {
-	case unread >= 0 && (known < 0 || unread < known && !all[known].Itself):
-		declarer = all[unread]
+	case unread >= 0 && (known < 0 || unread < known && !s.All[known].Itself):
+		declarer = s.All[unread]
 	case known >= 0:
-		declarer = all[known]
+		declarer = s.All[known]
 	}
-	return Source{Object: declarer.Object, Field: declarer.field(e)}
+	return Source{declarer.Ref, declarer.field(e)}
 }
 
-// declares reports whether the object is known to declare an entry.
-func (d Declaration) declares(e Entry) bool {
+// Top is where you change what the object and those like it inherit: the uppermost object of the chain, with all that it
+// declares. The source is empty where there are no objects.
+func (s Sources) Top() Source {
+	if len(s.All) == 0 {
+		return Source{}
+	}
+	top, field := s.All[0], s.All[0].Whole
+	if metadata := top.Paths.Metadata; field == "" && len(metadata) > 0 {
+		field = strings.Join(metadata[:len(metadata)-1], ".")
+	}
+	return Source{top.Ref, field}
+}
+
+// Declares reports whether the object is known to declare an entry.
+func (d Declaration) Declares(e Entry) bool {
 	switch e.What {
 	case labelKey:
 		return has(d.Labels, e.Name)
 	case annotationKey:
+		if d.Metadata != nil && e.Own {
+			return has(d.Metadata.Annotations, e.Name)
+		}
 		return has(d.Annotations, e.Name) || d.Annotates && has(taint.ToAnnotations(d.Taints), e.Name)
 	case taintKey:
 		return d.types(e.Name) || d.annotates(e.Name) != ""
@@ -110,30 +152,39 @@ func (d Declaration) declares(e Entry) bool {
 
 // field returns the path of an entry that the object declares, or would declare.
 func (d Declaration) field(e Entry) string {
-	if d.Whole != "" {
+	labels, annotations := d.metadata("labels"), d.metadata("annotations")
+	taints, metadata := cmp.Or(strings.Join(d.Paths.Taints, "."), annotations), strings.Join(d.Paths.Metadata, ".")
+	switch {
+	case d.Whole != "":
 		return d.Whole
-	}
-	taints, annotations := strings.Join(d.Paths.Taints, "."), d.metadata("annotations")
-	switch e.What {
-	case labelKey:
-		return d.metadata("labels")
-	case annotationKey:
-		switch { // rule 14 repeats what the template declares
-		case e.Name == CapacityLabelsAnnotation && !has(d.Annotations, e.Name):
-			return d.metadata("labels")
-		case e.Name == CapacityTaintsAnnotation && !has(d.Annotations, e.Name), d.Annotates && !has(d.Annotations, e.Name) && len(d.Taints) > 0:
-			return cmp.Or(taints, annotations)
-		}
-		return annotations
-	case taintKey:
+	case e.What == labelKey:
+		return labels
+	case e.What == annotationKey:
+		return d.annotation(e, labels, annotations, taints)
+	case e.What == taintKey:
 		if name := d.annotates(e.Name); name != "" && !d.types(e.Name) {
 			return annotations + "[" + name + "]"
 		}
-		return cmp.Or(taints, annotations)
-	case fieldKey:
-		return cmp.Or(strings.Join(d.Paths.Fields[capi.FieldOf(e.Name)], "."), strings.Join(d.Paths.Metadata, "."))
+		return taints
+	case e.What == fieldKey:
+		return cmp.Or(strings.Join(d.Paths.Fields[capi.FieldOf(e.Name)], "."), metadata)
 	}
-	return strings.Join(d.Paths.Metadata, ".")
+	return metadata
+}
+
+// annotation returns the path of an annotation. What rule 14 says in one, the template has as labels and taints.
+func (d Declaration) annotation(e Entry, labels, annotations, taints string) string {
+	switch {
+	case d.Metadata != nil && e.Own:
+		return "metadata.annotations"
+	case has(d.Annotations, e.Name):
+		return annotations
+	case e.Name == CapacityLabelsAnnotation:
+		return labels
+	case e.Name == CapacityTaintsAnnotation, d.Annotates && len(d.Taints) > 0:
+		return taints
+	}
+	return annotations
 }
 
 func (d Declaration) metadata(name string) string {

@@ -17,6 +17,7 @@ import (
 // merged, and the Cluster's win; every other thing that the Cluster declares replaces the ClusterClass's.
 type Section struct {
 	Class, Topology capi.Section
+	list            sectionList
 }
 
 // ControlPlane is rule 1: what a control plane inherits. It declares metadata for its Machines only if the ClusterClass

@@ -43,7 +43,7 @@ func (p Policy) SourceFor(node *corev1.Node, m *capi.Machine) NodeSource {
 
 // SourceForStranger returns what a Node inherits from a Machine that it once matched by a name or an address and has never been.
 func SourceForStranger(m *capi.Machine) NodeSource {
-	return NodeSource{Kind: "Machine", Object: m, Cluster: types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.ClusterName}}
+	return NodeSource{Ref: Ref{"Machine", m}, Cluster: types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.ClusterName}}
 }
 
 // MatchedBefore returns the name of the Machine that a Node says it has been matched with by a name or an address, or "".

@@ -22,7 +22,7 @@ func (c *Chain) MayBeManagementCluster(ctx context.Context) ([]*capi.Cluster, er
 	}
 	names := sets.New[types.NamespacedName]()
 	for i := range nodes.Items {
-		if err := c.clustersWith(ctx, nodes.Items[i].Spec.ProviderID, names); err != nil {
+		if err := c.ClustersWith(ctx, nodes.Items[i].Spec.ProviderID, names); err != nil {
 			return nil, err
 		}
 	}
@@ -39,8 +39,8 @@ func (c *Chain) MayBeManagementCluster(ctx context.Context) ([]*capi.Cluster, er
 	return clusters, nil
 }
 
-// clustersWith adds the Clusters with a Machine or a MachinePool that has this providerID.
-func (c *Chain) clustersWith(ctx context.Context, providerID string, names sets.Set[types.NamespacedName]) error {
+// ClustersWith adds the Clusters with a Machine or a MachinePool that has this providerID.
+func (c *Chain) ClustersWith(ctx context.Context, providerID string, names sets.Set[types.NamespacedName]) error {
 	if providerID == "" {
 		return nil
 	}

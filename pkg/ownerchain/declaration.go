@@ -3,11 +3,14 @@
 package ownerchain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
@@ -18,110 +21,67 @@ import (
 // Declaration is where taints that a Machine brings to its Node are declared, and which Nodes are alike.
 type Declaration struct {
 	// Set is what the Machine is of: a MachineDeployment, control plane, MachinePool, or MachineSet that stands alone; the
-	// Machine itself, where it has none. Kind is its kind.
-	Set  client.Object
-	Kind string
+	// Machine itself, where it has none.
+	Set inherit.Ref
 	// Nodes is how many Nodes the Set has, as far as that is known.
 	Nodes int
-	// Class is the ClusterClass if it declares one of the taints, and Topology the Cluster if its topology does; otherwise nil.
-	Class    *capi.ClusterClass
-	Topology *capi.Cluster
-}
-
-// Name names the Set.
-func (d *Declaration) Name() string {
-	return Name(d.Kind, d.Set)
-}
-
-// Editable returns the object where an operator changes the taints, and its name. Of several it is the one that is about
-// most Nodes.
-func (d *Declaration) Editable() (client.Object, string) {
-	switch {
-	case d.Class != nil:
-		return d.Class, Name("ClusterClass", d.Class)
-	case d.Topology != nil:
-		return d.Topology, Name("Cluster", d.Topology)
-	}
-	return d.Set, d.Name()
+	// Class is the ClusterClass if it declares one of the taints.
+	Class inherit.Ref
+	// Edit is the object where an operator changes the taints. Of several it is the one that is about most Nodes.
+	Edit inherit.Ref
 }
 
 // Declaration returns where these taints of a Node are declared.
 func (c *Chain) Declaration(ctx context.Context, from inherit.NodeSource, ids []taint.ID) (*Declaration, error) {
-	d, err := c.setOf(ctx, from)
-	if err != nil {
-		return nil, err
+	found := c.NodeSources(ctx, from)
+	if found.Err != nil {
+		return nil, found.Err
 	}
-	if d.Nodes, err = c.nodesIn(ctx, d.Set); err != nil {
-		return nil, err
+	d, topology := &Declaration{}, inherit.Ref{}
+	for _, one := range found.All {
+		declares := slices.ContainsFunc(ids, func(id taint.ID) bool { return one.Declares(inherit.TaintEntry(id)) })
+		switch one.Object.(type) {
+		case *capi.ClusterClass:
+			if declares {
+				d.Class = one.Ref
+			}
+		case *capi.Cluster:
+			if declares {
+				topology = one.Ref
+			}
+		case *metav1.PartialObjectMetadata: // no more is known than its name
+		default:
+			if d.Set.Object == nil {
+				d.Set = one.Ref
+			}
+		}
 	}
-	cluster, err := c.Cluster(ctx, from.Cluster.Namespace, from.Cluster.Name)
-	if err != nil {
-		return nil, err
+	var err error
+	if topology.Object == nil && d.Class.Object == nil {
+		if d.Class, err = c.classBehind(ctx, d.Set, from.Cluster); err != nil {
+			return nil, err
+		}
 	}
-	class, err := c.ClusterClass(ctx, cluster)
-	if err != nil || class == nil {
-		return d, err
-	}
-	byClass, byTopology, err := declares(cluster, class, d.Set, ids)
-	if byClass {
-		d.Class = class
-	}
-	if byTopology {
-		d.Topology = cluster
-	}
+	d.Edit = cmp.Or(d.Class, topology, d.Set)
+	d.Nodes, err = c.nodesIn(ctx, d.Set.Object)
 	return d, err
 }
 
-// declares reports whether the class and whether the topology declare one of the taints for the set.
-func declares(cluster *capi.Cluster, class *capi.ClusterClass, set client.Object, ids []taint.ID) (byClass, byTopology bool, err error) {
-	var section *inherit.Section
-	switch set := set.(type) {
-	case *capi.MachineDeployment:
-		section = inherit.SectionOfMachineDeployment(cluster, class, set)
-	case *capi.MachinePool:
-		section = inherit.SectionOfMachinePool(cluster, class, set)
-	case *unstructured.Unstructured:
-		cp := &capi.ControlPlane{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(set.Object, cp); err != nil {
-			return false, false, fmt.Errorf("reading %s: %w", Name(set.GetKind(), set), err)
-		}
-		if section = inherit.SectionOfControlPlane(cluster, class, cp); section == nil {
-			return inherit.TopologyManages(cluster, cp), false, nil
-		}
-		byClass, byTopology = section.Declare(ids)
-		return byClass || !byTopology, byTopology, nil
+// classBehind returns the ClusterClass of a control plane that a topology manages: what such a control plane declares beyond its
+// section comes from the template that its ClusterClass names.
+func (c *Chain) classBehind(ctx context.Context, set inherit.Ref, name types.NamespacedName) (inherit.Ref, error) {
+	if _, provided := set.Object.(*unstructured.Unstructured); !provided || !isOfTopology(set.Object) {
+		return inherit.Ref{}, nil
 	}
-	if section == nil {
-		return false, false, nil
-	}
-	byClass, byTopology = section.Declare(ids)
-	return byClass, byTopology, nil
-}
-
-// setOf returns what the Node is of.
-func (c *Chain) setOf(ctx context.Context, from inherit.NodeSource) (*Declaration, error) {
-	m, ok := from.Object.(*capi.Machine)
-	if !ok {
-		return &Declaration{Set: from.Object, Kind: from.Kind}, nil
-	}
-	owner, err := c.MachineOwner(ctx, m)
+	cluster, err := c.Cluster(ctx, name.Namespace, name.Name)
 	if err != nil {
-		return nil, err
+		return inherit.Ref{}, err
 	}
-	switch object := owner.Object.(type) {
-	case nil:
-		return &Declaration{Set: m, Kind: "Machine"}, nil
-	case *capi.MachineSet:
-		md, err := c.MachineDeployment(ctx, object)
-		if err != nil || md == nil {
-			return &Declaration{Set: object, Kind: "MachineSet"}, err
-		}
-		return &Declaration{Set: md, Kind: "MachineDeployment"}, nil
-	case *capi.MachinePool:
-		return &Declaration{Set: object, Kind: "MachinePool"}, nil
-	default:
-		return &Declaration{Set: object, Kind: object.GetObjectKind().GroupVersionKind().Kind}, nil
+	class, err := c.ClusterClass(ctx, cluster)
+	if err != nil || class == nil {
+		return inherit.Ref{}, err
 	}
+	return inherit.Ref{Kind: "ClusterClass", Object: class}, nil
 }
 
 // nodesIn returns how many Nodes the Machines of a set have, or a MachinePool names. Nothing of what is listed is changed,
@@ -157,7 +117,8 @@ func (c *Chain) nodesIn(ctx context.Context, set client.Object) (int, error) {
 }
 
 func (c *Chain) controlled(ctx context.Context, owner client.Object, list client.ObjectList) error {
-	err := c.List(ctx, list, client.InNamespace(owner.GetNamespace()), client.MatchingFields{ownerField: string(owner.GetUID())}, client.UnsafeDisableDeepCopy)
+	fields := client.MatchingFields{ownerField: string(owner.GetUID())}
+	err := c.List(ctx, list, client.InNamespace(owner.GetNamespace()), fields, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return fmt.Errorf("counting the Nodes of %s/%s: %w", owner.GetNamespace(), owner.GetName(), err)
 	}

@@ -40,10 +40,17 @@ func TestDeclaration(t *testing.T) {
 		section := capi.Section{Class: "worker", ObjectMeta: byClass}
 		class := &capi.ClusterClass{ObjectMeta: named("class", "")}
 		class.Spec.Workers = capi.Workers{MachineDeployments: []capi.Section{section}, MachinePools: []capi.Section{section}}
+		class.Spec.ControlPlane = section
 		section.Name, section.ObjectMeta = "w", byCluster
 		cluster := &capi.Cluster{ObjectMeta: named("c", ""), Spec: capi.ClusterSpec{Topology: &capi.Topology{ClassRef: capi.ClassRef{Name: "class"}}}}
+		cluster.Spec.Topology.ControlPlane = section
 		cluster.Spec.Topology.Workers = capi.Workers{MachineDeployments: []capi.Section{section}, MachinePools: []capi.Section{section}}
 		return []client.Object{class, cluster}
+	}
+	ofControlPlane := func() inherit.NodeSource { return inherit.SourceOfMachine(inUse("m", acme+" AcmeControlPlane/cp")) }
+	another := func(objects []client.Object) []client.Object {
+		objects[1].(*capi.Cluster).Spec.ControlPlaneRef = capi.ObjectRef{APIGroup: capi.ControlPlaneGroup, Kind: "AcmeControlPlane", Name: "another"}
+		return objects
 	}
 	var none clusterv1.ObjectMeta
 	for _, tc := range []struct {
@@ -68,14 +75,18 @@ func TestDeclaration(t *testing.T) {
 		{name: "for a MachinePool", from: inherit.SourceOfMachinePool(managedPool, managedPool), objects: append(topology(drains, none), managedPool), want: "MachinePool ns/mp: 3 Nodes, edit ClusterClass ns/class"},
 		{name: "a Cluster that declares it", from: inherit.SourceOfMachine(inUse("m", "MachineSet/ms")), objects: append(topology(drains, drains), managed(machineDeployment("md")), machineSet("MachineDeployment/md")), want: "MachineDeployment ns/md: 0 Nodes, edit Cluster ns/c"},
 		{name: "a topology that does not", from: inherit.SourceOfMachine(inUse("m", "MachineSet/ms")), objects: append(topology(none, none), managed(machineDeployment("md")), machineSet("MachineDeployment/md")), want: "MachineDeployment ns/md: 0 Nodes, edit MachineDeployment ns/md"},
+		{name: "a control plane on its own", from: ofControlPlane(), objects: append(topology(drains, drains), controlPlane("c")), want: "AcmeControlPlane ns/cp: 0 Nodes, edit AcmeControlPlane ns/cp"},
+		{name: "a class that declares it for a control plane", from: ofControlPlane(), objects: append(topology(drains, none), managed(controlPlane("c"))), want: "AcmeControlPlane ns/cp: 0 Nodes, edit ClusterClass ns/class"},
+		{name: "a Cluster that declares it for a control plane", from: ofControlPlane(), objects: append(topology(none, drains), managed(controlPlane("c"))), want: "AcmeControlPlane ns/cp: 0 Nodes, edit Cluster ns/c"},
+		{name: "a control plane whose class has it in a template", from: ofControlPlane(), objects: append(topology(none, none), managed(controlPlane("c"))), want: "AcmeControlPlane ns/cp: 0 Nodes, edit ClusterClass ns/class"},
+		{name: "one to which the Cluster refers no more", from: ofControlPlane(), objects: append(another(topology(none, none)), managed(controlPlane("c"))), want: "AcmeControlPlane ns/cp: 0 Nodes, edit ClusterClass ns/class"},
 		{name: "a MachineDeployment beside the topology", from: inherit.SourceOfMachine(inUse("m", "MachineSet/ms")), objects: append(topology(drains, none), machineDeployment("md"), machineSet("MachineDeployment/md")), want: "MachineDeployment ns/md: 0 Nodes, edit MachineDeployment ns/md"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			chain := Chain{Reader: holds(t, tc.objects...)}
 			d, err := chain.Declaration(t.Context(), tc.from, drain)
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
-			_, edit := d.Editable()
-			NewWithT(t).Expect(fmt.Sprintf("%s: %d Nodes, edit %s", d.Name(), d.Nodes, edit)).To(Equal(tc.want))
+			NewWithT(t).Expect(fmt.Sprintf("%s: %d Nodes, edit %s", d.Set, d.Nodes, d.Edit)).To(Equal(tc.want))
 		})
 	}
 }

@@ -5,6 +5,7 @@ package ownerchain
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,6 +44,12 @@ func Prepare(ctx context.Context, c cache.Cache) error {
 		}
 	}
 	return nil
+}
+
+// Indexed reports whether an index has the object under a value of that field. A reader that has no indexes can answer a Chain's
+// lists by that.
+func Indexed(object client.Object, field, value string) bool {
+	return slices.ContainsFunc(indexes(), func(i index) bool { return i.field == field && slices.Contains(i.values(object), value) })
 }
 
 type index struct {

@@ -16,23 +16,23 @@ import (
 
 // evaluateControlPlane applies rule 1.
 func (c *Chain) evaluateControlPlane(ctx context.Context, cp *capi.ControlPlane, cluster *capi.Cluster, policy inherit.Policy) (Decision, error) {
-	section, class, err := section(ctx, c, cp, cluster, inherit.SectionOfControlPlane)
+	section, class, err := c.section(ctx, cp, cluster)
 	if err != nil || section == nil {
 		return skip(inherit.NothingDeclares), err
 	}
 	desired, problems := policy.ControlPlane(*section)
 	return inherits(desired, problems, func(ctx context.Context) inherit.Sources {
-		return inherit.Sources{All: declaredByTopology(ctx, c.forSources(), cp, cp, clusterLabel(cp), inherit.ControlPlanes, inherit.SectionOfControlPlane)}
+		return c.forSources().byTopology(ctx, cp, clusterLabel(cp), cp)
 	}, cluster, class), nil
 }
 
 // evaluateMachineDeployment applies rules 2 and 14.
 func (c *Chain) evaluateMachineDeployment(ctx context.Context, md *capi.MachineDeployment, cluster *capi.Cluster, policy inherit.Policy) (Decision, error) {
-	section, class, err := section(ctx, c, md, cluster, inherit.SectionOfMachineDeployment)
+	section, class, err := c.section(ctx, md, cluster)
 	if err != nil {
 		return Decision{}, err
 	}
-	current, sources := inherit.OfMachineDeployment(md), c.sourcesOfDeployment(md)
+	current, sources := inherit.OfMachineDeployment(md), c.sources(md, md.Spec.ClusterName, MachineOwner{Object: md})
 	if section == nil {
 		return standsAlone(current, sources, policy), nil
 	}
@@ -42,11 +42,11 @@ func (c *Chain) evaluateMachineDeployment(ctx context.Context, md *capi.MachineD
 
 // evaluateMachinePool applies rules 3 and 14.
 func (c *Chain) evaluateMachinePool(ctx context.Context, mp *capi.MachinePool, cluster *capi.Cluster, policy inherit.Policy) (Decision, error) {
-	section, class, err := section(ctx, c, mp, cluster, inherit.SectionOfMachinePool)
+	section, class, err := c.section(ctx, mp, cluster)
 	if err != nil {
 		return Decision{}, err
 	}
-	current, sources := inherit.OfMachinePool(mp), c.sourcesOfPool(mp)
+	current, sources := inherit.OfMachinePool(mp), c.sources(mp, mp.Spec.ClusterName, MachineOwner{Object: mp})
 	if section == nil {
 		return standsAlone(current, sources, policy), nil
 	}
@@ -56,15 +56,16 @@ func (c *Chain) evaluateMachinePool(ctx context.Context, mp *capi.MachinePool, c
 
 // evaluateMachineSet applies rules 5 and 6, or rule 14 to a MachineSet that stands alone.
 func (c *Chain) evaluateMachineSet(ctx context.Context, ms *capi.MachineSet, _ *capi.Cluster, policy inherit.Policy) (Decision, error) {
+	sources := func(ctx context.Context) inherit.Sources { return c.forSources().machineSetSources(ctx, ms) }
 	if !inherit.OfMachineDeployments(ms) {
-		return standsAlone(inherit.OfMachineSet(ms), c.sourcesOfSet(ms), policy), nil
+		return standsAlone(inherit.OfMachineSet(ms), sources, policy), nil
 	}
 	md, err := c.MachineDeployment(ctx, ms)
 	if err != nil || md == nil {
 		return ownerNotFound(), err
 	}
 	desired, problems := policy.MachineSet(md, ms)
-	return inherits(desired, problems, c.sourcesOfSet(ms), md), nil
+	return inherits(desired, problems, sources, md), nil
 }
 
 // evaluateMachine applies rules 4, 8 and 9.
@@ -79,7 +80,7 @@ func (c *Chain) evaluateMachine(ctx context.Context, m *capi.Machine, _ *capi.Cl
 		return ownerNotFound(), err
 	}
 	desired, problems := policy.MachineFrom(owner.Template, m)
-	decided := inherits(desired, problems, func(ctx context.Context) inherit.Sources { return c.forSources().machineSources(ctx, m, owner) })
+	decided := inherits(desired, problems, func(ctx context.Context) inherit.Sources { return c.forSources().machineSources(ctx, m, owner, nil) })
 	decided.TaintsRefused = policy.ClusterAPITaints == inherit.PropagationDisabled
 	return decided.from(owner), nil
 }
@@ -116,14 +117,12 @@ func (d Decision) withCapacity(current inherit.Object, policy inherit.Policy) De
 	return d
 }
 
-// section returns what the topology of the Cluster and its class declare for the object, as of finds it, and the class; nil where
-// they declare nothing.
-func section[T metav1.Object](
-	ctx context.Context, c *Chain, object T, cluster *capi.Cluster, of func(*capi.Cluster, *capi.ClusterClass, T) *inherit.Section,
-) (*inherit.Section, *capi.ClusterClass, error) {
+// section returns what the topology of the Cluster and its class declare for the object, and the class; nil where they declare
+// nothing.
+func (c *Chain) section(ctx context.Context, object metav1.Object, cluster *capi.Cluster) (*inherit.Section, *capi.ClusterClass, error) {
 	class, err := c.ClusterClass(ctx, cluster)
 	if err != nil || class == nil {
 		return nil, nil, err
 	}
-	return of(cluster, class, object), class, nil
+	return inherit.SectionOf(cluster, class, object), class, nil
 }

@@ -74,7 +74,7 @@ func TestMachineOwner(t *testing.T) {
 			}
 			Expect(err).NotTo(HaveOccurred())
 			Expect(owner.Outcome == inherit.OwnerNotFound).To(Equal(tc.missing))
-			sources := (&Chain{Reader: holds(t, tc.cached...)}).MachineSources(t.Context(), m)
+			sources := (&Chain{Reader: holds(t, tc.cached...)}).NodeSources(t.Context(), inherit.SourceOfMachine(m))
 			Expect(sources.Of(inherit.Entry{What: "label", Name: tc.brings}).String()).To(Equal(cmp.Or(tc.declarer, "Machine ns/m (metadata.labels)")))
 			if tc.brings == "" {
 				Expect(owner.Template).To(BeNil())
@@ -98,24 +98,33 @@ func TestAKindThatIsGoneDeclaresNothing(t *testing.T) {
 	Expect(err).To(MatchError(ContainSubstring("timeout")))
 }
 
-func TestDeclarerOf(t *testing.T) {
+// The object to edit is the top of the chain, because a change further down would be undone.
+func TestTopOfTheChain(t *testing.T) {
 	owned := map[string]string{"topology.cluster.x-k8s.io/owned": ""}
-	inTopology, setInTopology := machine("m", ""), machineSet("MachineDeployment/md")
-	inTopology.Labels, setInTopology.Labels = owned, owned
+	inTopology, managed := machine("m", ""), machine("m", "MachineSet/ms")
+	inTopology.Labels, managed.Labels = owned, owned
+	cluster, md := managedCluster(), machineDeployment("md")
+	managedDeployment := machineDeployment("md")
+	ofTopology(managedDeployment)
 	for _, tc := range []struct {
-		name string
-		m    *capi.Machine
-		ms   *capi.MachineSet
-		want string
+		name   string
+		m      *capi.Machine
+		cached []client.Object
+		want   string
 	}{
 		{name: "a Machine on its own", m: machine("m", ""), want: "Machine ns/m"},
 		{name: "a Machine of a topology", m: inTopology, want: "Cluster ns/c (spec.topology)"},
-		{name: "a Machine of a MachineSet on its own", m: machine("m", "MachineSet/ms"), ms: machineSet(""), want: "MachineSet ns/ms (spec.template)"},
-		{name: "a Machine of a MachineDeployment", m: machine("m", "MachineSet/ms"), ms: machineSet("MachineDeployment/md"), want: "MachineDeployment ns/md (spec.template)"},
-		{name: "a Machine whose MachineSet is in a topology", m: machine("m", "MachineSet/ms"), ms: setInTopology, want: "Cluster ns/c (spec.topology)"},
+		{name: "a Machine of a MachineSet on its own", m: machine("m", "MachineSet/ms"), cached: []client.Object{machineSet("")}, want: "MachineSet ns/ms (spec.template)"},
+		{name: "a Machine of a MachineDeployment", m: machine("m", "MachineSet/ms"), cached: []client.Object{machineSet("MachineDeployment/md"), md}, want: "MachineDeployment ns/md (spec.template)"},
+		{name: "one that cannot be read", m: machine("m", "MachineSet/ms"), cached: []client.Object{machineSet("MachineDeployment/md")}, want: "MachineDeployment ns/md (spec.template)"},
+		{name: "a Machine of a control plane", m: machine("m", acme+" AcmeControlPlane/cp"), cached: []client.Object{controlPlane("c")}, want: "AcmeControlPlane ns/cp (spec.machineTemplate)"},
+		{name: "a Machine whose MachineDeployment is in a topology", m: managed, cached: []client.Object{machineSet("MachineDeployment/md"), managedDeployment, cluster, clusterClass()}, want: "Cluster ns/c (spec.topology.workers.machineDeployments[a])"},
+		{name: "a Machine in a topology of which not all can be read", m: managed, cached: []client.Object{machineSet("MachineDeployment/md")}, want: "Cluster ns/c (spec.topology)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			NewWithT(t).Expect(DeclarerOf(tc.m, tc.ms)).To(Equal(tc.want))
+			chain := &Chain{Reader: holds(t, tc.cached...)}
+			NewWithT(t).Expect(chain.NodeSources(t.Context(), inherit.SourceOfMachine(tc.m)).Top().String()).To(Equal(tc.want))
 		})
 	}
+	NewWithT(t).Expect(inherit.Sources{}.Top().String()).To(Equal("an owner that is not known"))
 }

@@ -139,14 +139,14 @@ func (c *Chain) effectiveMachineSet(ctx context.Context, ms *capi.MachineSet, cl
 	if _, skipped := policy.Skips(ms, cluster); err != nil || md == nil || skipped {
 		return ms
 	}
-	if section := effectiveSection(ctx, c, md, cluster, policy, inherit.SectionOfMachineDeployment); section != nil {
+	if section := c.effectiveSection(ctx, md, cluster, policy); section != nil {
 		md = policy.EffectiveMachineDeployment(*section, md)
 	}
 	return policy.EffectiveMachineSet(md, ms)
 }
 
 func (c *Chain) effectiveMachinePool(ctx context.Context, mp *capi.MachinePool, cluster *capi.Cluster, policy inherit.Policy) *capi.MachinePool {
-	section := effectiveSection(ctx, c, mp, cluster, policy, inherit.SectionOfMachinePool)
+	section := c.effectiveSection(ctx, mp, cluster, policy)
 	if section == nil {
 		return mp
 	}
@@ -156,7 +156,7 @@ func (c *Chain) effectiveMachinePool(ctx context.Context, mp *capi.MachinePool, 
 // effectiveControlPlane returns what the control plane will declare once rule 1 has reached it. The first look at a kind waits
 // for its schema, as that of an admission request about one does.
 func (c *Chain) effectiveControlPlane(ctx context.Context, cp *capi.ControlPlane, cluster *capi.Cluster, policy inherit.Policy) *inherit.Template {
-	section := effectiveSection(ctx, c, cp, cluster, policy, inherit.SectionOfControlPlane)
+	section := c.effectiveSection(ctx, cp, cluster, policy)
 	if section == nil || c.Layout == nil {
 		return inherit.TemplateOfControlPlane(cp)
 	}
@@ -170,11 +170,8 @@ func (c *Chain) effectiveControlPlane(ctx context.Context, cp *capi.ControlPlane
 }
 
 // effectiveSection returns what a topology declares for the object; nil where that is nothing, or where the object is skipped.
-func effectiveSection[T metav1.Object](
-	ctx context.Context, c *Chain, object T, cluster *capi.Cluster, policy inherit.Policy,
-	of func(*capi.Cluster, *capi.ClusterClass, T) *inherit.Section,
-) *inherit.Section {
-	section, _, err := section(ctx, c, object, cluster, of)
+func (c *Chain) effectiveSection(ctx context.Context, object metav1.Object, cluster *capi.Cluster, policy inherit.Policy) *inherit.Section {
+	section, _, err := c.section(ctx, object, cluster)
 	if _, skipped := policy.Skips(object, cluster); err != nil || skipped {
 		return nil
 	}

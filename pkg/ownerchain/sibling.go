@@ -32,13 +32,11 @@ func (c *Chain) evaluateSibling(
 	if why, skipped := policy.Skips(instance, cluster); skipped {
 		return skip(why), nil
 	}
-	decided := inherits(policy.Sibling(owner.Template), nil, func(ctx context.Context) inherit.Sources {
-		object := instance
-		if topologyOf(sibling, name) != "" {
-			object = sibling
-		}
-		return inherit.Sources{All: c.forSources().ofOwner(ctx, object, name, owner)}
-	})
+	object := instance
+	if isOfTopology(sibling) {
+		object = sibling
+	}
+	decided := inherits(policy.Sibling(owner.Template), nil, c.sources(object, name, owner))
 	return decided.from(owner), nil
 }
 

@@ -4,11 +4,11 @@ package ownerchain
 
 import (
 	"context"
-	"slices"
+	"errors"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -20,148 +20,122 @@ func (c *Chain) forSources() *Chain {
 	return c.with(cachedBehind(c.Reader).Reader)
 }
 
-// NodeSources returns the objects that declare what a Node inherits, its Machine or MachinePool as the last.
-func (c *Chain) NodeSources(ctx context.Context, from inherit.NodeSource) inherit.Sources {
-	switch object := from.Object.(type) {
-	case *capi.Machine:
-		return c.MachineSources(ctx, object)
-	case *capi.MachinePool:
-		return c.sourcesOfPool(object)(ctx)
-	}
-	return inherit.Sources{}
-}
-
-// MachineSources returns the objects that declare what a Machine has for its Node, the Machine itself as the last. The Machine's
+// NodeSources returns the objects that declare what a Node inherits, its Machine or MachinePool as the last. The Machine's
 // owner may cost an API call.
-func (c *Chain) MachineSources(ctx context.Context, m *capi.Machine) inherit.Sources {
-	owner, err := c.MachineOwner(ctx, m)
-	if err != nil {
-		owner = MachineOwner{}
+func (c *Chain) NodeSources(ctx context.Context, from inherit.NodeSource) inherit.Sources {
+	if m, ok := from.Object.(*capi.Machine); ok {
+		owner, err := c.MachineOwner(ctx, m)
+		return c.forSources().machineSources(ctx, m, owner, err)
 	}
-	return c.forSources().machineSources(ctx, m, owner)
+	return c.forSources().declared(ctx, from.Object, from.Cluster.Name, MachineOwner{Object: from.Object})
 }
 
-func (c *Chain) machineSources(ctx context.Context, m *capi.Machine, owner MachineOwner) inherit.Sources {
-	return inherit.Sources{All: append(c.ofOwner(ctx, m, m.Spec.ClusterName, owner), inherit.Declaration{
-		Object: Name("Machine", m), Itself: true,
-		Paths: capi.MachineLayout(m.GroupVersionKind().Version).Top, Content: inherit.OfMachine(m).Top,
-	})}
+// sources returns what finds the sources of an object by its owner, or by itself where it has a template of its own.
+func (c *Chain) sources(object metav1.Object, cluster string, owner MachineOwner) func(context.Context) inherit.Sources {
+	return func(ctx context.Context) inherit.Sources { return c.forSources().declared(ctx, object, cluster, owner) }
 }
 
-// sourcesOfSet returns what finds the sources of a MachineSet: its own annotations come from elsewhere than the rest (rule 5).
-// What it tells cluster-autoscaler it declares itself.
-func (c *Chain) sourcesOfSet(ms *capi.MachineSet) func(context.Context) inherit.Sources {
-	return func(ctx context.Context) inherit.Sources {
-		c := c.forSources()
-		itself := inherit.Declaration{Object: Name("MachineSet", ms), Paths: templateOf(ms), Content: *inherit.OfMachineSet(ms).Template}
-		found := inherit.Sources{All: append(c.ofMachineSet(ctx, ms, ms), itself)}
-		if len(found.All) == 1 {
-			return found
+// machineSources are those of a Machine whose owner is known, or could not be read.
+func (c *Chain) machineSources(ctx context.Context, m *capi.Machine, owner MachineOwner, err error) inherit.Sources {
+	found := c.declared(ctx, m, m.Spec.ClusterName, owner)
+	found.Err = errors.Join(err, found.Err)
+	itself := declaration("Machine", m, inherit.OfMachine(m))
+	itself.Itself = true
+	found.All = append(found.All, itself)
+	return found
+}
+
+// machineSetSources are those of a MachineSet. Its own annotations come from elsewhere than the rest (rule 5), and what it tells
+// cluster-autoscaler it declares itself.
+func (c *Chain) machineSetSources(ctx context.Context, ms *capi.MachineSet) inherit.Sources {
+	found := c.declared(ctx, ms, ms.Spec.ClusterName, MachineOwner{Object: ms})
+	if last := len(found.All) - 2; last >= 0 && found.All[last].Whole == "" {
+		found.All[last].Metadata = &inherit.Content{}
+		if md, ok := found.All[last].Object.(*capi.MachineDeployment); ok {
+			found.All[last].Metadata.Annotations = md.Annotations
 		}
-		above := found.All[:len(found.All)-1]
-		md := above[len(above)-1]
-		if md.Whole != "" {
-			return found
-		}
-		md.Paths = capi.Paths{Metadata: []string{"metadata"}}
-		if known, err := c.MachineDeployment(ctx, ms); err == nil && known != nil {
-			md.Content = inherit.OfMachineDeployment(known).Top
-		}
-		found.Own = append(slices.Clone(above[:len(above)-1]), md)
-		return found
 	}
+	return found
 }
 
-// sourcesOfDeployment and sourcesOfPool return what finds the sources of a MachineDeployment or MachinePool: a topology, and for
-// what it tells cluster-autoscaler its own template.
-func (c *Chain) sourcesOfDeployment(md *capi.MachineDeployment) func(context.Context) inherit.Sources {
-	return func(ctx context.Context) inherit.Sources {
-		return inherit.Sources{All: append(c.forSources().ofMachineDeployment(ctx, md, md), inherit.Declaration{
-			Object: Name("MachineDeployment", md), Paths: templateOf(md), Content: *inherit.OfMachineDeployment(md).Template,
-		})}
-	}
-}
-
-func (c *Chain) sourcesOfPool(mp *capi.MachinePool) func(context.Context) inherit.Sources {
-	return func(ctx context.Context) inherit.Sources {
-		return inherit.Sources{All: c.forSources().ofOwner(ctx, mp, mp.Spec.ClusterName, MachineOwner{Object: mp})}
-	}
-}
-
-// ofOwner are the declarations of the owner of a Machine, and of those above it. object is the Machine or one beside it.
-func (c *Chain) ofOwner(ctx context.Context, object metav1.Object, cluster string, owner MachineOwner) []inherit.Declaration {
+// declared returns what an owner declares, and those above it. object is the owner itself or one below it: it says whether there is
+// a topology above, where the topology's section cannot be found.
+func (c *Chain) declared(ctx context.Context, object metav1.Object, cluster string, owner MachineOwner) inherit.Sources {
 	switch o := owner.Object.(type) {
 	case *capi.MachineSet:
-		return append(c.ofMachineSet(ctx, object, o), inherit.Declaration{
-			Object: Name("MachineSet", o), Paths: templateOf(o), Content: inherit.TemplateOfMachineSet(o).Content,
-		})
+		return with(c.aboveMachineSet(ctx, object, o), declaration("MachineSet", o, inherit.OfMachineSet(o)))
+	case *capi.MachineDeployment:
+		return with(c.byTopology(ctx, object, cluster, o), declaration("MachineDeployment", o, inherit.OfMachineDeployment(o)))
 	case *capi.MachinePool:
-		return append(declaredByTopology(ctx, c, object, o, o.Spec.ClusterName, inherit.MachinePools, inherit.SectionOfMachinePool), inherit.Declaration{
-			Object: Name("MachinePool", o), Paths: templateOf(o), Content: inherit.TemplateOfMachinePool(o).Content,
-		})
+		return with(c.byTopology(ctx, object, cluster, o), declaration("MachinePool", o, inherit.OfMachinePool(o)))
 	case *unstructured.Unstructured:
-		cp := &capi.ControlPlane{
-			TypeMeta:   metav1.TypeMeta{APIVersion: o.GetAPIVersion(), Kind: o.GetKind()},
-			ObjectMeta: metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), Labels: o.GetLabels()},
-		}
 		layout := capi.ControlPlaneLayout("", func(path ...string) bool {
 			_, found, err := unstructured.NestedFieldNoCopy(o.Object, path...)
 			return found && err == nil
 		})
-		return append(declaredByTopology(ctx, c, object, cp, clusterLabel(o), inherit.ControlPlanes, inherit.SectionOfControlPlane), inherit.Declaration{
-			Object: Name(o.GetKind(), o), Paths: layout.Template, Content: owner.Template.Content,
+		return with(c.byTopology(ctx, object, cluster, owner.controlPlane), inherit.Declaration{
+			Ref: inherit.Ref{Kind: o.GetKind(), Object: o}, Paths: layout.Template, Content: owner.Template.Content,
 		})
 	}
-	return declaredByTopology[*capi.MachineDeployment](ctx, c, object, nil, cluster, "", nil)
+	return c.byTopology(ctx, object, cluster, nil)
 }
 
-// ofMachineSet are the declarations of the MachineDeployment of a MachineSet, and of those above it. object is the MachineSet
-// or one below it.
-func (c *Chain) ofMachineSet(ctx context.Context, object metav1.Object, ms *capi.MachineSet) []inherit.Declaration {
+// aboveMachineSet is the MachineDeployment of a MachineSet, and what is above that.
+func (c *Chain) aboveMachineSet(ctx context.Context, object metav1.Object, ms *capi.MachineSet) inherit.Sources {
 	md, err := c.MachineDeployment(ctx, ms)
 	if err == nil && md != nil {
-		return append(c.ofMachineDeployment(ctx, object, md), inherit.Declaration{
-			Object: Name("MachineDeployment", md), Paths: templateOf(md), Content: *inherit.OfMachineDeployment(md).Template,
+		return c.declared(ctx, object, ms.Spec.ClusterName, MachineOwner{Object: md})
+	}
+	found := c.byTopology(ctx, object, ms.Spec.ClusterName, nil)
+	found.Err = errors.Join(err, found.Err)
+	if ref := metav1.GetControllerOfNoCopy(ms); ref != nil {
+		return with(found, inherit.Declaration{
+			Ref: refTo(ref.Kind, ms.Namespace, ref.Name), Paths: inherit.OfMachineSet(ms).Layout.Template, Unread: true,
 		})
 	}
-	all := declaredByTopology[*capi.MachineDeployment](ctx, c, object, nil, ms.Spec.ClusterName, "", nil)
-	if ref := metav1.GetControllerOfNoCopy(ms); ref != nil {
-		named := &metav1.ObjectMeta{Namespace: ms.Namespace, Name: ref.Name}
-		all = append(all, inherit.Declaration{Object: Name(ref.Kind, named), Paths: templateOf(ms), Unread: true})
-	}
-	return all
+	return found
 }
 
-func (c *Chain) ofMachineDeployment(ctx context.Context, object metav1.Object, md *capi.MachineDeployment) []inherit.Declaration {
-	return declaredByTopology(ctx, c, object, md, md.Spec.ClusterName, inherit.MachineDeployments, inherit.SectionOfMachineDeployment)
-}
-
-// templateOf returns the paths of the Machine template in a MachineDeployment, MachineSet or MachinePool.
-func templateOf(owner client.Object) capi.Paths {
-	return capi.WorkersLayout(owner.GetObjectKind().GroupVersionKind().Version).Template
-}
-
-// declaredByTopology are the declarations of a topology for what it manages, which is managed if object is. Where the section cannot
-// be found, the topology as a whole is taken to declare everything.
-func declaredByTopology[T metav1.Object](
-	ctx context.Context, c *Chain, object metav1.Object, managed T, name string, list inherit.SectionList,
-	of func(*capi.Cluster, *capi.ClusterClass, T) *inherit.Section,
-) []inherit.Declaration {
-	whole := topologyOf(object, name)
-	if of != nil {
+// byTopology is what a topology declares for what it manages, which may be nil. Where the section cannot be found, the topology
+// of the object's Cluster is taken to declare everything, if the object is one of a topology.
+func (c *Chain) byTopology(ctx context.Context, object metav1.Object, name string, managed metav1.Object) inherit.Sources {
+	var found inherit.Sources
+	if managed != nil {
 		cluster, err := c.Cluster(ctx, object.GetNamespace(), name)
-		if err == nil && cluster != nil {
-			class, err := c.ClusterClass(ctx, cluster)
-			if err == nil && class != nil {
-				if section := of(cluster, class, managed); section != nil {
-					return section.Declarations(list, cluster, class)
-				}
+		class, classErr := c.ClusterClass(ctx, cluster)
+		if class != nil {
+			if section := inherit.SectionOf(cluster, class, managed); section != nil {
+				return inherit.Sources{All: section.Declarations(cluster, class)}
 			}
 		}
+		found.Err = errors.Join(err, classErr)
 	}
-	if whole == "" {
-		return nil
+	if !isOfTopology(object) {
+		return found
 	}
-	cluster := &metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: name}
-	return []inherit.Declaration{{Object: Name("Cluster", cluster), Whole: "spec.topology", Unread: true}}
+	return with(found, inherit.Declaration{Ref: refTo("Cluster", object.GetNamespace(), name), Whole: "spec.topology", Unread: true})
+}
+
+func isOfTopology(object metav1.Object) bool {
+	_, owned := object.GetLabels()[clusterv1.ClusterTopologyOwnedLabel]
+	return owned
+}
+
+func with(above inherit.Sources, one inherit.Declaration) inherit.Sources {
+	above.All = append(above.All, one)
+	return above
+}
+
+// declaration is what an object declares: in its Machine template or, where it has none, as a whole.
+func declaration(kind string, object inherit.Owner, has inherit.Object) inherit.Declaration {
+	d := inherit.Declaration{Ref: inherit.Ref{Kind: kind, Object: object}, Paths: has.Layout.Top, Content: has.Top}
+	if has.Template != nil {
+		d.Paths, d.Content = has.Layout.Template, *has.Template
+	}
+	return d
+}
+
+// refTo is an object of which no more is known than its name.
+func refTo(kind, namespace, name string) inherit.Ref {
+	return inherit.Ref{Kind: kind, Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}}
 }

@@ -49,7 +49,7 @@ func TestSourcesOfMachines(t *testing.T) {
 	} {
 		chain := &Chain{Reader: holds(t, tc.object)}
 		m := machine("m", tc.owner)
-		NewWithT(t).Expect(chain.MachineSources(t.Context(), m).Of(tc.entry).String()).To(Equal(tc.want))
+		NewWithT(t).Expect(chain.NodeSources(t.Context(), inherit.SourceOfMachine(m)).Of(tc.entry).String()).To(Equal(tc.want))
 	}
 	chain := &Chain{Reader: holds(t, pool)}
 	NewWithT(t).Expect(chain.NodeSources(t.Context(), inherit.SourceOfMachinePool(pool, pool)).Of(annotation).String()).To(

@@ -31,8 +31,7 @@ func (r nodes) paced(
 	if err != nil {
 		return nil, 0, fmt.Errorf("finding out with whom the Node shares its taints: %w", err)
 	}
-	_, about := declared.Editable()
-	answer := r.pacer.Pass(req, about, limits(declared, from.Cluster)...)
+	answer := r.pacer.Pass(req, declared.Edit.String(), limits(declared, from.Cluster)...)
 	r.Metrics.NoExecuteWaiting(r.pacer.Waiting())
 	if answer.OK || answer.Waiting == 1 {
 		r.report(declared, evicting, answer)
@@ -48,11 +47,11 @@ func (r nodes) paced(
 // ClusterClass which declares them in all Clusters at once.
 func limits(declared *ownerchain.Declaration, cluster types.NamespacedName) []pace.Limit {
 	all := []pace.Limit{
-		pace.ShareOf(declared.Name(), declared.Nodes),
+		pace.ShareOf(declared.Set.String(), declared.Nodes),
 		{Name: "Cluster " + cluster.String()},
 	}
-	if declared.Class != nil {
-		all = append(all, pace.Limit{Name: ownerchain.Name("ClusterClass", declared.Class)})
+	if declared.Class.Object != nil {
+		all = append(all, pace.Limit{Name: declared.Class.String()})
 	}
 	return all
 }
@@ -89,6 +88,5 @@ func (r nodes) report(declared *ownerchain.Declaration, evicting []taint.ID, ans
 	if answer.Waiting == 0 {
 		reason, note = reasonNoExecuteTaintsRolledOut, fmt.Sprintf("Taints %v are on all %d Nodes that had to wait for them", evicting, answer.Passed)
 	}
-	object, _ := declared.Editable()
-	r.Recorder.Eventf(object, nil, corev1.EventTypeNormal, reason, "Inherit", "%s", note)
+	r.Recorder.Eventf(declared.Edit.Object, nil, corev1.EventTypeNormal, reason, "Inherit", "%s", note)
 }

@@ -47,7 +47,7 @@ func (l lacking) known() sets.Set[NodeRequest] {
 }
 
 // changed counts what a write has brought to a Node, and tells on its Machine or MachinePool what had been taken away or was broken.
-func (r nodes) changed(from inherit.NodeOwner, node *corev1.Node, before, after inherit.NodeState) {
+func (r nodes) changed(from inherit.Owner, node *corev1.Node, before, after inherit.NodeState) {
 	for _, key := range inherit.Brought(before, after) {
 		r.Metrics.Key(metrics.ByResync, "Node", key.What, metrics.KeyInjected)
 	}

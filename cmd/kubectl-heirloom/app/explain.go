@@ -25,15 +25,16 @@ func newExplainCommand(config *genericclioptions.ConfigFlags) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "explain (TYPE/NAME | TYPE NAME)",
 		Short: "Tell where each label, annotation and taint of an object comes from",
-		Long: `Tell where each label, annotation and taint of a MachineSet, a Machine or a Node comes from.
+		Long: `Tell where each label, annotation and taint of an object comes from: of a control plane, MachineDeployment,
+MachinePool, MachineSet, Machine, InfraMachine, BootstrapConfig or Node.
 
-What is inherited is followed up to the object that declares it. For the rest, metadata.managedFields tells who set it.
+What is inherited is followed up to the object that declares it, if need be to the Cluster's topology and its ClusterClass. For the rest, metadata.managedFields tells who set it.
 The Cluster API objects and the Node are read from the same API server, that of the management cluster.`,
 		Example: `  # A Machine, in the namespace of the current context
   kubectl heirloom explain machine/md-0-x7k2p
 
-  # A MachineSet, with what it hands down in its template
-  kubectl heirloom explain machineset md-0-abcde -n fleet
+  # A MachineDeployment, with what its template declares for its Machines
+  kubectl heirloom explain machinedeployment md-0 -n fleet
 
   # A Node that names its instance in spec.providerID
   kubectl heirloom explain node/worker-1
@@ -68,21 +69,17 @@ func (o *explainOptions) explain(cmd *cobra.Command, args []string) (*origin.Exp
 	if err != nil {
 		return nil, err
 	}
-	reader, err := newReader(o.config, cmd.ErrOrStderr())
+	explainer, err := connect(o.config, cmd.ErrOrStderr())
 	if err != nil {
 		return nil, err
 	}
-	reader.management = management
+	explainer.ManagementCluster = management
 	info, err := o.resolve(args)
 	if err != nil {
 		return nil, err
 	}
 	key := types.NamespacedName{Namespace: info.Namespace, Name: info.Name}
-	family, err := reader.family(cmd.Context(), info.Mapping.GroupVersionKind.GroupKind(), key)
-	if err != nil {
-		return nil, err
-	}
-	return origin.Explain(family)
+	return explainer.Explain(cmd.Context(), info.Mapping.GroupVersionKind, key)
 }
 
 // resolve finds out which object is meant, in kubectl's own way, without reading it.

@@ -2,13 +2,14 @@
 
 // Package origin tells where each label, annotation and taint of an object comes from.
 //
-// The rules are those of pkg/inherit: what they bring to a child is compared with what the child has, one step of the
-// owner chain after the other. What they do not bring was set on the object itself, and metadata.managedFields tells by
-// whom. The package is pure: no client, no context, no logger.
+// It asks what webhooks and loop ask, package ownerchain: what the object inherits, and where that is declared. The answer is
+// compared with what the object has. The rest was set on the object itself, and metadata.managedFields tells by whom.
 //
-//	explain.go   the answer: entries and notes
-//	chain.go     the steps of the owner chain, by calling the rules
+//	explain.go   objects of Cluster API and of providers
+//	node.go      Nodes
+//	result.go    the answer: entries and notes
 //	place.go     one place of an object: what it has and what it inherits
 //	managers.go  metadata.managedFields
 //	notes.go     what else a reader should know
+//	reader.go    the API server in place of the caches
 package origin

@@ -3,103 +3,123 @@
 package origin
 
 import (
-	"cmp"
-	"errors"
-	"slices"
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
-// Family is an object and its owners, as far as they are known. The object is the first of Node, Machine and
-// MachineSet that is not nil.
-type Family struct {
-	Node              *corev1.Node
-	Machine           *capi.Machine
-	MachineSet        *capi.MachineSet
-	MachineDeployment *capi.MachineDeployment
-	Cluster           *capi.Cluster
+// Explainer tells where everything on an object comes from.
+type Explainer struct {
+	// ManagementCluster is the Cluster of the management cluster itself, where the user has said which that is.
+	ManagementCluster types.NamespacedName
+
+	reader  client.Reader
+	chain   ownerchain.Chain
+	schemas ownerchain.Schemas
 }
 
-// Explanation is the answer for one object.
-type Explanation struct {
-	metav1.TypeMeta `json:",inline"`
-
-	// Object is what is explained, "<kind> <namespace>/<name>".
-	Object string `json:"object"`
-	// Entries are sorted by kind and key.
-	Entries []Entry `json:"entries"`
-	// Notes are sentences about the whole object.
-	Notes []string `json:"notes,omitempty"`
-}
-
-// Kind says what an entry is.
-type Kind string
-
-// The kinds of entries, in the order in which they are shown. Those of a template are below spec.template.
-const (
-	Label              Kind = "label"
-	Annotation         Kind = "annotation"
-	Taint              Kind = "taint"
-	TemplateLabel      Kind = "template label"
-	TemplateAnnotation Kind = "template annotation"
-	TemplateTaint      Kind = "template taint"
-)
-
-// Entry is one label, annotation or taint and where it comes from.
-type Entry struct {
-	Kind Kind `json:"kind"`
-	// Key is "<key>:<effect>" for a taint.
-	Key   string `json:"key"`
-	Value string `json:"value"`
-	// Propagation is that of a Machine's taint.
-	Propagation string `json:"propagation,omitempty"`
-	// From is where it comes from, in words.
-	From string `json:"from"`
-	// Inherited says that From is an object further up, and the field there.
-	Inherited bool `json:"inherited"`
-	// Managers are the field managers that own it here.
-	Managers []string `json:"managers,omitempty"`
-	// OwnedByHeirloom says that one of them is Heirloom.
-	OwnedByHeirloom bool `json:"ownedByHeirloom"`
-}
-
-// Explain returns where everything on the family's object comes from.
-func Explain(f Family) (*Explanation, error) {
-	var object metav1.Object
-	var places []place
-	c := chain{Family: f, rules: rulesFor(f.Node)}
-	switch {
-	case f.Node != nil && f.Machine != nil:
-		object, places = f.Node, []place{c.node()}
-	case f.Machine != nil:
-		object, places = f.Machine, []place{c.machine()}
-	case f.MachineSet != nil:
-		object, places = f.MachineSet, []place{c.machineSet(), c.template()}
-	default:
-		return nil, errors.New("there is nothing to explain: no Machine and no MachineSet")
+// New returns an Explainer that reads from the management cluster's API server.
+func New(live client.Client, schemas ownerchain.Schemas) *Explainer {
+	reader := liveReader{Client: live, lists: map[reflect.Type][]runtime.Object{}}
+	return &Explainer{
+		reader: reader, schemas: schemas,
+		chain: ownerchain.Chain{Reader: reader, Mapper: live.RESTMapper(), Layout: schemas.ControlPlane},
 	}
-	owners, err := readManagers(object.GetManagedFields())
+}
+
+// Explain returns where everything on an object comes from.
+func (x *Explainer) Explain(ctx context.Context, gvk schema.GroupVersionKind, key types.NamespacedName) (*Explanation, error) {
+	switch kind := gvk.GroupKind(); {
+	case kind == corev1.SchemeGroupVersion.WithKind("Node").GroupKind():
+		node := &corev1.Node{}
+		if err := x.get(ctx, gvk.Kind, key, node); err != nil {
+			return nil, err
+		}
+		return x.node(ctx, node)
+	case inherit.IsTemplate(kind.Kind):
+	case kind.Group == capi.ControlPlaneGroup:
+		return x.controlPlane(ctx, gvk, key)
+	case kind.Group == clusterv1.GroupVersionInfrastructure.Group, kind.Group == clusterv1.GroupVersionBootstrap.Group:
+		object := &metav1.PartialObjectMetadata{}
+		object.SetGroupVersionKind(gvk)
+		return explain(ctx, x, ownerchain.ExternalObjects(), gvk.Kind, key, object)
+	case kind.Group != clusterv1.GroupVersion.Group:
+	case kind.Kind == "MachineDeployment":
+		return explain(ctx, x, ownerchain.MachineDeployments(), kind.Kind, key, &capi.MachineDeployment{})
+	case kind.Kind == "MachinePool":
+		return explain(ctx, x, ownerchain.MachinePools(), kind.Kind, key, &capi.MachinePool{})
+	case kind.Kind == "MachineSet":
+		return explain(ctx, x, ownerchain.MachineSets(), kind.Kind, key, &capi.MachineSet{})
+	case kind.Kind == "Machine":
+		return explain(ctx, x, ownerchain.Machines(), kind.Kind, key, &capi.Machine{})
+	}
+	return nil, fmt.Errorf("cannot explain a %s: choose a control plane, machinedeployment, machinepool, machineset, machine or node, or the "+
+		"infrastructure or bootstrap of a machine; if another API group has the same name, write it like machines.%s", gvk.GroupKind(), clusterv1.GroupVersion.Group)
+}
+
+func (x *Explainer) get(ctx context.Context, kind string, key types.NamespacedName, into client.Object) error {
+	if err := x.reader.Get(ctx, key, into); err != nil {
+		return fmt.Errorf("getting %s %s: %w", kind, strings.TrimPrefix(key.String(), "/"), err)
+	}
+	return nil
+}
+
+// controlPlane explains a control plane of any provider.
+func (x *Explainer) controlPlane(ctx context.Context, gvk schema.GroupVersionKind, key types.NamespacedName) (*Explanation, error) {
+	ref := &metav1.OwnerReference{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Name: key.Name}
+	_, cp, err := x.chain.ControlPlane(ctx, key.Namespace, ref)
 	if err != nil {
 		return nil, err
 	}
-	e := &Explanation{
-		TypeMeta: metav1.TypeMeta{APIVersion: "cli.heirloom.dev/v1alpha1", Kind: "Explanation"},
-		Object:   places[0].object,
-		Entries:  []Entry{},
-		Notes:    c.notes(),
+	if cp == nil {
+		return nil, fmt.Errorf("there is no %s %s", gvk.Kind, key)
 	}
-	for _, p := range places {
-		e.Entries = append(e.Entries, p.entries(owners)...)
-	}
-	return e, nil
+	return compared(ctx, x, ownerchain.ControlPlanes(), inherit.Ref{Kind: gvk.Kind, Object: cp}, cp)
 }
 
-func sortEntries(entries []Entry) {
-	order := []Kind{Label, Annotation, Taint, TemplateLabel, TemplateAnnotation, TemplateTaint}
-	slices.SortFunc(entries, func(a, b Entry) int {
-		return cmp.Or(cmp.Compare(slices.Index(order, a.Kind), slices.Index(order, b.Kind)), cmp.Compare(a.Key, b.Key))
-	})
+func explain[P client.Object](
+	ctx context.Context, x *Explainer, kind ownerchain.Kind[P], name string, key types.NamespacedName, object P,
+) (*Explanation, error) {
+	if err := x.get(ctx, name, key, object); err != nil {
+		return nil, err
+	}
+	return compared(ctx, x, kind, inherit.Ref{Kind: name, Object: object}, object)
+}
+
+// compared compares what an object has with what is decided about it. The rules are as wide as they may be in force, because only
+// what an object has is looked up in what they bring: taints flow as if Cluster API propagated them.
+func compared[P client.Object](ctx context.Context, x *Explainer, kind ownerchain.Kind[P], ref inherit.Ref, object P) (*Explanation, error) {
+	current, err := kind.Content(ctx, x.schemas, object)
+	if err != nil {
+		return nil, err
+	}
+	policy := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}
+	decided, err := kind.Evaluate(ctx, &x.chain, object, policy)
+	var notes []string
+	if err == nil && decided.Outcome == inherit.Skipped {
+		notes = append(notes, leftAlone(decided.Reason))
+		policy.SkipNothing = true
+		decided, err = kind.Evaluate(ctx, &x.chain, object, policy)
+	}
+	sources := decided.Sources(ctx)
+	notes = append(notes, unfollowed(ref, decided.Outcome, err, sources)...)
+	if err == nil && !decided.Untouched() {
+		_, refused := inherit.Admissible(current, decided.Desired, func() inherit.Object { return current }, nil)
+		notes = append(notes, leftOut(sources, decided.Problems, refused)...)
+		notes = append(notes, whereToEdit(ref, sources)...)
+	}
+	return explanation(object, ref.String(), notes, places(current, decided.Desired, sources)...)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package origin_test
+package origin
 
 import (
 	"strings"
@@ -8,8 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/origin"
 )
 
 const (
@@ -67,7 +65,7 @@ func TestExplain(t *testing.T) {
 			`label team=mine <- set here by kubectl; ` + mdTemplate + `metadata.labels declares "ml"`,
 		},
 		"another propagation than the declared one is not inherited, and says so": {
-			family{ms: "taint gpu=true:NoSchedule@OnInitialization", m: "taint gpu=true:NoSchedule@Always"},
+			family{md: ".", ms: "taint gpu=true:NoSchedule@OnInitialization", m: "taint gpu=true:NoSchedule@Always"},
 			`taint gpu:NoSchedule=true <- unknown; ` + msTemplate + `spec.taints declares "true" (OnInitialization)`,
 		},
 		"bookkeeping is not inherited, though the owner has the same": {
@@ -126,7 +124,7 @@ func TestExplain(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, err := origin.Explain(test.build(t))
+			e, err := test.build(t).explain(t)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -144,7 +142,7 @@ func TestExplain(t *testing.T) {
 func TestNotes(t *testing.T) {
 	for name, test := range map[string]struct {
 		family
-		change func(origin.Family)
+		change func(*objects)
 		want   []string
 	}{
 		"the object to edit is the top of the chain": {
@@ -153,14 +151,17 @@ func TestNotes(t *testing.T) {
 		},
 		"the object to edit is the Cluster where a ClusterClass is at work": {
 			family: family{md: ".", ms: ".", m: "label topology.cluster.x-k8s.io/owned="},
-			change: func(f origin.Family) { f.Machine.Spec.ClusterName = "c" },
-			want:   []string{"To change what is inherited, edit Cluster default/c (spec.topology)."},
+			change: func(f *objects) { f.machine.Spec.ClusterName = "c" },
+			want: []string{
+				"What Cluster default/c declares is not known: it does not exist any more, or does not name the objects below it.",
+				"To change what is inherited, edit Cluster default/c (spec.topology).",
+			},
 		},
-		"a control plane is named as the end of the way": {
+		"an owner that does not exist is named as the end of the way": {
 			family: family{m: "."},
-			change: func(f origin.Family) { f.Machine.OwnerReferences[0].Kind = "KubeadmControlPlane" },
-			want: []string{"Machine default/m is controlled by KubeadmControlPlane ms, which this command cannot look into yet: " +
-				"what came from there is shown as set on Machine default/m."},
+			change: func(f *objects) { f.machine.OwnerReferences[0].Kind = "KubeadmControlPlane" },
+			want: []string{"Machine default/m is controlled by KubeadmControlPlane ms, which does not exist any more, belongs to another Cluster " +
+				"or is no owner of such an object: what came from there is shown as set on Machine default/m."},
 		},
 		"an object that is left alone says why": {
 			family: family{md: ".", ms: ".", m: "annotation cluster.x-k8s.io/paused=", node: "."},
@@ -171,8 +172,8 @@ func TestNotes(t *testing.T) {
 		},
 		"taints that may not be inherited are named": {
 			family: family{m: "annotation taints.heirloom.dev/always=gpu"},
-			change: func(f origin.Family) { f.Machine.OwnerReferences = nil },
-			want: []string{`Left out: annotation taints.heirloom.dev/always: taint "gpu" has no effect: ` +
+			change: func(f *objects) { f.machine.OwnerReferences = nil },
+			want: []string{`Left out: Machine default/m (metadata.annotations): annotation taints.heirloom.dev/always: taint "gpu" has no effect: ` +
 				"expected <key>=<value>:<effect> or <key>:<effect>."},
 		},
 	} {
@@ -181,7 +182,7 @@ func TestNotes(t *testing.T) {
 			if test.change != nil {
 				test.change(f)
 			}
-			e, err := origin.Explain(f)
+			e, err := f.explain(t)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -192,13 +193,10 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeExplainedIsAnError(t *testing.T) {
-	if _, err := origin.Explain(origin.Family{}); err == nil {
-		t.Error("no object: want an error")
-	}
+func TestManagedFieldsThatCannotBeRead(t *testing.T) {
 	f := family{m: "."}.build(t)
-	f.Machine.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x", FieldsV1: metav1.NewFieldsV1("{")}}
-	if _, err := origin.Explain(f); err == nil || !strings.Contains(err.Error(), `manager "x"`) {
+	f.machine.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x", FieldsV1: metav1.NewFieldsV1("{")}}
+	if _, err := readManagers(f.machine.ManagedFields); err == nil || !strings.Contains(err.Error(), `manager "x"`) {
 		t.Errorf("broken managed fields: got %v", err)
 	}
 }

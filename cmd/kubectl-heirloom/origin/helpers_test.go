@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package origin_test
+package origin
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/origin"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -26,43 +32,98 @@ type family struct {
 	managed string
 }
 
-func (f family) build(t *testing.T) origin.Family {
+// objects are those of a family, as the API server has them.
+type objects struct {
+	node       *corev1.Node
+	machine    *capi.Machine
+	machineSet *capi.MachineSet
+	others     []client.Object
+}
+
+func (f family) build(t *testing.T) *objects {
 	t.Helper()
-	var built origin.Family
+	built := &objects{others: []client.Object{&capi.Cluster{ObjectMeta: named("c", "")}}}
 	if exists(f.md) {
-		built.MachineDeployment = &capi.MachineDeployment{ObjectMeta: named("md", ""), Spec: capi.WorkersSpec{Template: template(t, f.md)}}
-		built.MachineDeployment.Labels, built.MachineDeployment.Annotations, _ = read(t, f.mdTop)
+		md := &capi.MachineDeployment{ObjectMeta: named("md", ""), Spec: capi.WorkersSpec{ClusterName: "c", Template: template(t, f.md)}}
+		md.Labels, md.Annotations, _ = read(t, f.mdTop)
+		built.others = append(built.others, md)
 	}
 	if exists(f.ms) || exists(f.msTop) {
-		built.MachineSet = &capi.MachineSet{ObjectMeta: named("ms", "MachineDeployment/md"), Spec: capi.WorkersSpec{Template: template(t, f.ms)}}
-		built.MachineSet.Labels, built.MachineSet.Annotations, _ = read(t, f.msTop)
-		built.MachineSet.ManagedFields = managedFields(t, f.managed)
+		built.machineSet = &capi.MachineSet{ObjectMeta: named("ms", "MachineDeployment/md"), Spec: capi.WorkersSpec{ClusterName: "c", Template: template(t, f.ms)}}
+		built.machineSet.Labels, built.machineSet.Annotations, _ = read(t, f.msTop)
+		if !exists(f.m) {
+			built.machineSet.ManagedFields = managedFields(t, f.managed)
+		}
 	}
 	if exists(f.m) {
-		built.Machine = &capi.Machine{ObjectMeta: named("m", "MachineSet/ms")}
-		built.Machine.Labels, built.Machine.Annotations, built.Machine.Spec.Taints = read(t, f.m)
-		built.Machine.ManagedFields = managedFields(t, f.managed)
+		built.machine = &capi.Machine{ObjectMeta: named("m", "MachineSet/ms"), Spec: capi.MachineSpec{ClusterName: "c", ProviderID: "id"}}
+		built.machine.Labels, built.machine.Annotations, built.machine.Spec.Taints = read(t, f.m)
+		if !exists(f.node) {
+			built.machine.ManagedFields = managedFields(t, f.managed)
+		}
 	}
 	if exists(f.node) {
-		built.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", ManagedFields: managedFields(t, f.managed)}}
+		built.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", ManagedFields: managedFields(t, f.managed)}, Spec: corev1.NodeSpec{ProviderID: "id"}}
 		var taints []clusterv1.MachineTaint
-		built.Node.Labels, built.Node.Annotations, taints = read(t, f.node)
+		built.node.Labels, built.node.Annotations, taints = read(t, f.node)
 		for _, declared := range taints {
-			built.Node.Spec.Taints = append(built.Node.Spec.Taints, taint.ForNode(declared))
+			built.node.Spec.Taints = append(built.node.Spec.Taints, taint.ForNode(declared))
 		}
 	}
 	return built
+}
+
+// explain explains the lowest of the objects.
+func (o *objects) explain(t *testing.T) (*Explanation, error) {
+	t.Helper()
+	all, kind, key := o.others, "", types.NamespacedName{Namespace: "default"}
+	if o.machineSet != nil {
+		all, kind, key.Name = append(all, o.machineSet), "MachineSet", "ms"
+	}
+	if o.machine != nil {
+		all, kind, key.Name = append(all, o.machine), "Machine", "m"
+	}
+	gvk := clusterv1.GroupVersion.WithKind(kind)
+	if o.node != nil {
+		all, gvk, key = append(all, o.node), corev1.SchemeGroupVersion.WithKind("Node"), types.NamespacedName{Name: "n"}
+	}
+	return New(serves(t, all...), layouts{}).Explain(t.Context(), gvk, key)
+}
+
+func serves(t *testing.T, all ...client.Object) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	capi.AddToScheme(scheme, clusterv1.GroupVersion)
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: capi.ControlPlaneGroup, Version: "v1beta2"}})
+	mapper.Add(schema.GroupVersionKind{Group: capi.ControlPlaneGroup, Version: "v1beta2", Kind: "AcmeControlPlane"}, meta.RESTScopeNamespace)
+	return fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(all...).WithReturnManagedFields().Build()
+}
+
+// layouts are those of kinds that have all fields.
+type layouts struct{}
+
+func (layouts) ControlPlane(context.Context, schema.GroupVersionKind) (capi.Layout, error) {
+	return capi.ControlPlaneLayout("v1beta2", func(...string) bool { return true }), nil
+}
+
+func (layouts) Machine(context.Context, schema.GroupVersionKind) capi.Layout {
+	return capi.MachineLayout("v1beta2")
 }
 
 func exists(s string) bool { return s != "" && s != "-" }
 
 // named returns the metadata of an object in namespace default; controller is "<kind>/<name>".
 func named(name, controller string) metav1.ObjectMeta {
-	meta := metav1.ObjectMeta{Namespace: "default", Name: name}
+	object := metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}
 	if kind, owner, ok := strings.Cut(controller, "/"); ok {
-		meta.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: owner, Controller: new(true)}}
+		object.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: clusterv1.GroupVersion.String(), Kind: kind, Name: owner, UID: types.UID(owner), Controller: new(true),
+		}}
 	}
-	return meta
+	return object
 }
 
 func template(t *testing.T, s string) capi.MachineTemplate {
@@ -116,7 +177,7 @@ func managedFields(t *testing.T, s string) []metav1.ManagedFieldsEntry {
 			continue
 		}
 		entries = append(entries, metav1.ManagedFieldsEntry{
-			Manager: words[0], Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
+			Manager: words[0], Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1", APIVersion: "v1",
 			FieldsV1: metav1.NewFieldsV1(field(t, words[1:])),
 		})
 	}
@@ -141,7 +202,7 @@ func field(t *testing.T, words []string) string {
 }
 
 // lines writes an explanation down, one line per entry; entries that Heirloom owns have a star.
-func lines(e *origin.Explanation) []string {
+func lines(e *Explanation) []string {
 	var all []string
 	for _, entry := range e.Entries {
 		star := ""

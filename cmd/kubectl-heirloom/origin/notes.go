@@ -10,98 +10,57 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
-// notes returns what a reader of the entries should know about the whole object.
-func (c chain) notes() []string {
+// leftAlone says why Heirloom does not touch the object now.
+func leftAlone(why inherit.Reason) string {
+	return "Heirloom leaves the object alone for now, because " + string(why) + "."
+}
+
+// unfollowed names an owner at which the way up ends early.
+func unfollowed(object inherit.Ref, outcome inherit.Outcome, err error, sources inherit.Sources) []string {
+	if err != nil {
+		return []string{fmt.Sprintf("What %s inherits is not known, because not all of its owners can be read: %s. "+
+			"What came from there is shown as set on %s.", object, oneLine(err), object)}
+	}
+	if ref := metav1.GetControllerOfNoCopy(object.Object); ref != nil && outcome == inherit.OwnerNotFound {
+		return []string{fmt.Sprintf("%s is controlled by %s %s, which does not exist any more, belongs to another Cluster or is no owner of such an object: "+
+			"what came from there is shown as set on %s.", object, ref.Kind, ref.Name, object)}
+	}
+	return unread(sources)
+}
+
+// unread says which owners further up could not be read.
+func unread(sources inherit.Sources) []string {
 	var notes []string
-	for _, note := range []string{c.unfollowed(), c.leftAlone(), c.leftOut(), c.declarer()} {
-		if note != "" {
-			notes = append(notes, note)
+	if sources.Err != nil {
+		notes = append(notes, "Not all owners can be read, so what they declare is shown as far as it is known: "+oneLine(sources.Err)+".")
+	}
+	for _, d := range sources.All {
+		if d.Unread && sources.Err == nil {
+			notes = append(notes, fmt.Sprintf("What %s declares is not known: it does not exist any more, or does not name the objects below it.", d.Ref))
 		}
 	}
 	return notes
 }
 
-// unfollowed names an owner at which the way up ends early.
-func (c chain) unfollowed() string {
-	switch {
-	case c.Machine != nil && c.MachineSet == nil:
-		return endsAt(ownerchain.Name("Machine", c.Machine), c.Machine)
-	case c.MachineSet != nil && c.MachineDeployment == nil:
-		return endsAt(ownerchain.Name("MachineSet", c.MachineSet), c.MachineSet)
+// leftOut lists what is declared and may not be inherited, and where.
+func leftOut(sources inherit.Sources, problems ...error) []string {
+	if located := sources.Located(errors.Join(problems...)); located != nil {
+		return []string{"Left out: " + oneLine(located) + "."}
 	}
-	return ""
+	return nil
 }
 
-func endsAt(name string, object metav1.Object) string {
-	ref := metav1.GetControllerOfNoCopy(object)
-	if ref == nil {
-		return ""
+// whereToEdit names the object to edit, unless it is the one that is explained.
+func whereToEdit(object inherit.Ref, sources inherit.Sources) []string {
+	top := sources.Top()
+	if top.Object == nil || top.Ref == object {
+		return nil
 	}
-	why := "which this command cannot look into yet"
-	if ref.Kind == "MachineSet" || ref.Kind == "MachineDeployment" {
-		why = "which does not exist any more or belongs to another Cluster"
-	}
-	return fmt.Sprintf("%s is controlled by %s %s, %s: what came from there is shown as set on %s.", name, ref.Kind, ref.Name, why, name)
+	return []string{"To change what is inherited, edit " + top.String() + "."}
 }
 
-// leftAlone says why Heirloom does not touch the object now.
-func (c chain) leftAlone() string {
-	why, skipped := c.skipped()
-	if !skipped {
-		return ""
-	}
-	return "Heirloom leaves the object alone for now, because " + why + "."
-}
-
-func (c chain) skipped() (why string, skipped bool) {
-	var reason inherit.Reason
-	switch {
-	case c.Node != nil && inherit.Deleting(c.Node):
-		return string(inherit.IsDeleted), true
-	case c.Node != nil:
-		reason, skipped = c.rules.SkipsNode(c.Machine, c.Cluster)
-		return "of " + ownerchain.Name("Machine", c.Machine) + ": " + string(reason), skipped
-	case c.Machine != nil:
-		reason, skipped = c.rules.Skips(c.Machine, c.Cluster)
-	default:
-		reason, skipped = c.rules.Skips(c.MachineSet, c.Cluster)
-	}
-	return string(reason), skipped
-}
-
-// leftOut lists what is declared and may not be inherited.
-func (c chain) leftOut() string {
-	if c.Machine == nil {
-		return ""
-	}
-	inherited, err := c.rules.MachineFrom(inherit.TemplateOfMachineSet(c.MachineSet), c.Machine)
-	has := inherit.OfMachine(c.Machine)
-	_, refused := inherit.Admissible(has, inherited, func() inherit.Object { return has }, nil)
-	err = errors.Join(err, refused)
-	if c.Node != nil {
-		_, err = c.rules.Node(inherit.SourceOfMachine(c.Machine), inherit.NodeState{}, inherit.Privileged)
-	}
-	if err == nil {
-		return ""
-	}
-	return "Left out: " + strings.ReplaceAll(err.Error(), "\n", "; ") + "."
-}
-
-// declarer names the object to edit.
-func (c chain) declarer() string {
-	edit := ""
-	switch {
-	case c.Machine != nil && c.MachineSet == nil && metav1.GetControllerOfNoCopy(c.Machine) != nil:
-		return "" // a control plane, for example; unfollowed names it
-	case c.Machine != nil && (c.Node != nil || c.MachineSet != nil):
-		edit = ownerchain.DeclarerOf(c.Machine, c.MachineSet)
-	case c.MachineSet != nil && c.MachineDeployment != nil:
-		edit = ownerchain.DeclarerOfMachineSet(c.MachineSet)
-	default:
-		return ""
-	}
-	return "To change what is inherited, edit " + edit + "."
+func oneLine(err error) string {
+	return strings.ReplaceAll(err.Error(), "\n", "; ")
 }

@@ -4,12 +4,14 @@ package origin
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
@@ -57,61 +59,53 @@ func contentOfMaps(labels, annotations map[string]string) content {
 	return all
 }
 
-// sources says of entries where they are declared, "<kind> <namespace>/<name> <field>".
-type sources map[id]string
-
-// inherited is an entry that the rules bring, and its source.
-type inherited struct {
-	value
-	from string
-}
-
-// place is one place of an object, its top or its template.
+// place is one place of an object, its top or its Machine template.
 type place struct {
-	// object is "<kind> <namespace>/<name>"; path leads to the place.
-	object string
-	path   []string
-	// has is what is there, inherits what the rules bring.
-	has      content
-	inherits map[id]inherited
-	// records says what the entries are for that the rules write about what they bring.
-	records sources
+	template bool
+	paths    capi.Paths
+	// has is what is there, desired what the rules bring.
+	has, desired content
+	// from says where what the rules bring is declared; or, if it is not inherited, what it is for.
+	from func(inherit.Entry) (from string, inherited bool)
 	// atomicTaints says that all taints are one field for the API server.
 	atomicTaints bool
 }
 
-// bring makes the place inherit what the rules bring, as far as it has a source.
-func bring(brought content, from sources) map[id]inherited {
-	all := map[id]inherited{}
-	for i, v := range brought {
-		if source, ok := from[i]; ok {
-			all[i] = inherited{v, source}
-		}
+// places are those of an object of Cluster API.
+func places(current, desired inherit.Object, sources inherit.Sources) []place {
+	from := func(e inherit.Entry) (string, bool) { return describe(sources.Of(e)), true }
+	top := place{paths: current.Layout.Top, has: contentOf(current.Top), desired: contentOf(desired.Top), from: from}
+	maps.DeleteFunc(top.desired, func(i id, v value) bool { // the object's own taint wins
+		claim := desired.Top.Claims[taint.ID{Key: i.key, Effect: i.effect}.String()]
+		return i.kind == Taint && claim == inherit.Default && top.has[i] != v
+	})
+	if current.Template == nil {
+		return []place{top}
 	}
-	return all
+	template := place{template: true, paths: current.Layout.Template, has: contentOf(*current.Template), from: from}
+	if desired.Template != nil {
+		template.desired = contentOf(*desired.Template)
+	}
+	return []place{top, template}
 }
 
-// sources returns where everything at this place comes from, for those who inherit it from here.
-func (p place) sources() sources {
-	all := sources{}
-	for i, v := range p.has {
-		all[i] = p.object + " " + strings.Join(p.field(i), ".")
-		if from, ok := p.inherits[i]; ok && from.value == v {
-			all[i] = from.from
-		}
+// describe returns "<kind> <namespace>/<name> <field>".
+func describe(s inherit.Source) string {
+	if s.Object == nil {
+		return s.String()
 	}
-	return all
+	return strings.TrimSpace(s.Ref.String() + " " + s.Field)
 }
 
 // field returns the map or list of an entry.
 func (p place) field(i id) []string {
 	switch i.kind {
 	case Label:
-		return slices.Concat(p.path, []string{"metadata", "labels"})
+		return slices.Concat(p.paths.Metadata, []string{"labels"})
 	case Annotation:
-		return slices.Concat(p.path, []string{"metadata", "annotations"})
+		return slices.Concat(p.paths.Metadata, []string{"annotations"})
 	default:
-		return slices.Concat(p.path, []string{"spec", "taints"})
+		return p.paths.Taints
 	}
 }
 
@@ -149,20 +143,17 @@ func (p place) entry(i id, v value, owners []string) Entry {
 	if i.kind == Taint {
 		e.Key = taint.ID{Key: i.key, Effect: i.effect}.String()
 	}
-	if len(p.path) > 0 {
+	e.From = setHere(owners, whole)
+	if want, declared := p.desired[i]; declared {
+		from, inherited := p.from(inherit.Entry{What: string(i.kind), Name: e.Key, Own: !p.template && i.kind != Taint})
+		if !inherited || want == v {
+			e.From, e.Inherited = from, inherited
+		} else {
+			e.From += fmt.Sprintf("; %s declares %s", from, want)
+		}
+	}
+	if p.template {
 		e.Kind = "template " + i.kind
-	}
-	from, declared := p.inherits[i]
-	switch record := p.records[i]; {
-	case declared && from.value == v:
-		e.From, e.Inherited = from.from, true
-	case record != "":
-		e.From = record
-	default:
-		e.From = setHere(owners, whole)
-	}
-	if declared && !e.Inherited {
-		e.From += fmt.Sprintf("; %s declares %s", from.from, from.value)
 	}
 	return e
 }
