@@ -2,6 +2,8 @@ module github.com/heirloom-dev/heirloom/test/tools/image
 
 go 1.26.3
 
+tool github.com/google/go-containerregistry/cmd/crane
+
 require (
 	github.com/google/go-containerregistry v0.21.7
 	github.com/google/ko v0.19.1
@@ -102,5 +104,3 @@ require (
 	gotest.tools/v3 v3.5.2 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 )
-
-tool github.com/google/go-containerregistry/cmd/crane
