@@ -13,7 +13,7 @@ FUZZTIME ?= 30s
 # Further flags for go test, such as -v or -run.
 GOTESTFLAGS ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -s -w -X github.com/heirloom-dev/heirloom/pkg/version.version=$(VERSION)
+LDFLAGS = -s -w -X github.com/heirloom-dev/heirloom/pkg/version.version=$(VERSION)
 
 # programs(SETS): exports where the helper programs of these sets are, and brings them first where need be.
 programs = programs="$$(test/tools/build.sh --env $(1))"; eval "$$programs"
@@ -66,6 +66,7 @@ test-all: ## Run every test: also all of test-e2e, each benchmark once, and test
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go.
 	$(GO) test -race $(GOTESTFLAGS) $(unit)
+	$(GO) -C test/tools/release test $(GOTESTFLAGS) ./...
 
 .PHONY: test-monitoring
 test-monitoring: ## Run the tests of alerts and dashboard, with Prometheus' own parser and promtool.
@@ -152,7 +153,7 @@ DIST ?= $(CURDIR)/dist
 # What one commit makes is the same on every machine: its time is the time of all that is made.
 image components binaries release: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 released = $(shell awk '$$1 == "appVersion:" { print $$2 }' deploy/chart/heirloom/Chart.yaml)
-image components binaries release test-cluster: VERSION = $(released)
+image components binaries notes release check-release push test-cluster: VERSION = $(released)
 revision = $(shell git rev-parse HEAD 2>/dev/null || echo unknown)$(shell git diff --quiet HEAD 2>/dev/null || echo -dirty)
 
 .PHONY: image
@@ -169,21 +170,51 @@ components: ## Package the chart, and render addon-components.yaml and metadata.
 		--values deploy/clusterctl/values.yaml --skip-schema-validation >'$(DIST)/addon-components.yaml'
 	cp deploy/clusterctl/metadata.yaml '$(DIST)/'
 
+PLATFORMS ?= linux-amd64 linux-arm64 darwin-amd64 darwin-arm64 windows-amd64 windows-arm64
+
+# release-files(COMMAND,ARGUMENTS): what is neither image nor chart.
+release-files = $(GO) -C test/tools/release run . $(1) --source '$(CURDIR)' --out '$(DIST)' \
+	--version '$(VERSION)' $(2)
+
 .PHONY: binaries
-binaries: ## Build the programs for each platform: Heirloom for Linux, the kubectl plugin also for macOS.
-	for platform in linux-amd64 linux-arm64 darwin-amd64 darwin-arm64; do \
-		for program in heirloom kubectl-heirloom; do \
-			[[ $$program-$$platform != heirloom-darwin-* ]] || continue; \
-			CGO_ENABLED=0 GOOS="$${platform%-*}" GOARCH="$${platform#*-}" $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' \
-				-o "$(DIST)/$$program-$$platform" "./cmd/$$program"; \
-		done; \
+binaries: ## Build the programs and their SBOMs for PLATFORMS: Heirloom for Linux; archives of the kubectl plugin, and krew's manifest.
+	for platform in $(PLATFORMS); do \
+		programs=./cmd/kubectl-heirloom; \
+		[[ $$platform != linux-* ]] || programs+=' ./cmd/heirloom'; \
+		CGO_ENABLED=0 GOOS="$${platform%-*}" GOARCH="$${platform#*-}" $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' \
+			-o "bin/$$platform/" $$programs; \
 	done
+	$(call release-files,package,--created '$(SOURCE_DATE_EPOCH)' $(PLATFORMS))
+
+.PHONY: notes
+notes: ## Cut the release notes of VERSION out of the changelog.
+	@mkdir -p '$(DIST)'
+	$(call release-files,notes)
 
 .PHONY: release
 release: ## Build all that a release consists of, from nothing.
 	@if [[ '$(DIST)' == '$(CURDIR)/dist' ]]; then rm -rf dist; fi
-	@$(MAKE) --no-print-directory image components binaries VERSION='$(VERSION)'
+	@$(MAKE) --no-print-directory image components binaries notes VERSION='$(VERSION)'
 	cd '$(DIST)' && sha256sum -- * >SHA256SUMS
+
+.PHONY: check-release
+check-release: ## Check that the sources may be tagged with VERSION.
+	$(call release-files,check)
+
+REGISTRY ?= ghcr.io/heirloom-dev
+# Further flags for helm push, such as --plain-http.
+PUSHFLAGS ?=
+
+.PHONY: push
+push: ## Push image and chart out of DIST to REGISTRY; the lines printed are their names and digests.
+	@$(call programs,helm); \
+	image='$(REGISTRY)/heirloom' chart='$(REGISTRY)/charts/heirloom'; \
+	layout=$$(mktemp -d); trap 'rm -rf "$$layout"' EXIT; \
+	tar -xf '$(DIST)/heirloom-$(VERSION)-oci.tar' -C "$$layout"; \
+	$(GO) -C test/tools/image tool crane push "$$layout" "$$image:$(VERSION)" | sed 's/.*@/image-digest=/'; \
+	"$$HEIRLOOM_HELM/helm" push '$(DIST)/heirloom-$(VERSION:v%=%).tgz' "oci://$${chart%/*}" $(PUSHFLAGS) 2>&1 | \
+		tee /dev/stderr | sed -n 's/^Digest: /chart-digest=/p'; \
+	printf '%s\n' "image=$$image" "chart=$$chart"
 
 ##@ Helper programs (brought once, into the user's cache directory)
 

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"archive/tar"
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"debug/elf"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -20,8 +22,8 @@ import (
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
-// Two copies of the sources in different directories make the same images, SBOMs, chart and components, byte for byte.
-// Neither is a git checkout.
+// Two copies of the sources in different directories make the same images, SBOMs, chart, components, programs, archives and
+// notes, byte for byte. Neither is a git checkout. Programs for other systems take minutes to compile, so one stands for all.
 func TestReleaseIsReproducible(t *testing.T) {
 	t.Parallel()
 	Expect := NewWithT(t).Expect
@@ -42,10 +44,13 @@ func TestReleaseIsReproducible(t *testing.T) {
 		"heirloom-v1.2.3-linux-arm64.tar", "heirloom-v1.2.3-linux-arm64.spdx.json",
 		"heirloom-v1.2.3-oci.tar", "heirloom-v1.2.3-index.spdx.json",
 		"heirloom-1.2.3.tgz", "addon-components.yaml", "metadata.yaml",
+		"heirloom-linux-amd64", "heirloom-linux-amd64.cdx.json", "heirloom.yaml", "release-notes.md",
+		"kubectl-heirloom-v1.2.3-linux-amd64.tar.gz", "kubectl-heirloom-v1.2.3-linux-amd64.cdx.json",
 	))
 	for arch, machine := range map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64} {
 		t.Run(arch, func(t *testing.T) { checkImage(t, first, arch, machine) })
 	}
+	t.Run("pushed", func(t *testing.T) { checkPush(t, first) })
 }
 
 // makeRelease copies the sources and returns the directory of what is made of them.
@@ -58,13 +63,13 @@ func makeRelease(t *testing.T) (dist string) {
 	for _, dir := range []string{"cmd", "pkg", "webhooks", "certs", "deploy", "test/tools"} {
 		Expect(os.CopyFS(filepath.Join(source, dir), os.DirFS(filepath.Join(root, dir)))).To(Succeed())
 	}
-	for _, file := range []string{"go.mod", "go.sum", "Makefile"} {
+	for _, file := range []string{"go.mod", "go.sum", "Makefile", "LICENSE", "CHANGELOG.md"} {
 		content, err := os.ReadFile(filepath.Join(root, file))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(os.WriteFile(filepath.Join(source, file), content, 0o600)).To(Succeed())
 	}
-	out, err := exec.CommandContext(t.Context(), "make", "-C", source, "image", "components",
-		"VERSION=v1.2.3", "revision=0123abc", "SOURCE_DATE_EPOCH=1700000000", "DIST="+dist).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "make", "-C", source, "image", "components", "binaries", "notes",
+		"VERSION=v1.2.3", "PLATFORMS=linux-amd64", "revision=0123abc", "SOURCE_DATE_EPOCH=1700000000", "DIST="+dist).CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s", out)
 	return dist
 }
@@ -118,6 +123,57 @@ func checkImage(t *testing.T, dist, arch string, machine elf.Machine) {
 	digest := bytes.TrimPrefix([]byte(document.Name), []byte("sbom-sha256:"))
 	Expect(untar(t, filepath.Join(dist, "heirloom-v1.2.3-oci.tar"))).To(HaveKey("blobs/sha256/" + string(digest)))
 	Expect(string(sbom)).To(ContainSubstring(`"name": "sigs.k8s.io/controller-runtime"`))
+}
+
+// checkPush pushes image and chart to a registry of the test. It has to get what the files of the release say.
+func checkPush(t *testing.T, dist string) {
+	Expect := NewWithT(t).Expect
+	root, err := controlplane.RepositoryRoot(t.Context())
+	Expect(err).NotTo(HaveOccurred())
+	registry := serveRegistry(t, filepath.Join(root, "test", "tools", "image"))
+	push := exec.CommandContext(t.Context(), "make", "--silent", "-C", root, "push",
+		"VERSION=v1.2.3", "DIST="+dist, "REGISTRY="+registry, "PUSHFLAGS=--plain-http")
+	push.Stderr = t.Output()
+	said, err := push.Output()
+	Expect(err).NotTo(HaveOccurred())
+
+	var index struct{ Manifests []struct{ Digest string } }
+	Expect(json.Unmarshal(untar(t, filepath.Join(dist, "heirloom-v1.2.3-oci.tar"))["index.json"], &index)).To(Succeed())
+	Expect(index.Manifests).To(HaveLen(1))
+	lines := strings.Split(strings.TrimSpace(string(said)), "\n")
+	Expect(lines).To(ConsistOf(
+		"image="+registry+"/heirloom", "image-digest="+index.Manifests[0].Digest,
+		"chart="+registry+"/charts/heirloom", HavePrefix("chart-digest=sha256:"),
+	))
+
+	pulled := t.TempDir()
+	_, _, err = controlplane.Helm(t.Context(), "", "pull", "oci://"+registry+"/charts/heirloom", "--version", "1.2.3",
+		"--plain-http", "--destination", pulled)
+	Expect(err).NotTo(HaveOccurred())
+	chart, err := os.ReadFile(filepath.Join(dist, "heirloom-1.2.3.tgz"))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(os.ReadFile(filepath.Join(pulled, "heirloom-1.2.3.tgz"))).To(Equal(chart))
+}
+
+// serveRegistry runs crane's registry until the test ends, and returns where the repositories of a release are.
+func serveRegistry(t *testing.T, module string) string {
+	t.Helper()
+	Expect := NewWithT(t).Expect
+	crane := filepath.Join(t.TempDir(), "crane")
+	out, err := exec.CommandContext(t.Context(), "go", "-C", module, "build", "-o", crane,
+		"github.com/google/go-containerregistry/cmd/crane").CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "%s", out)
+	registry := exec.CommandContext(t.Context(), crane, "registry", "serve", "--address", "127.0.0.1:0")
+	log, err := registry.StderrPipe()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(registry.Start()).To(Succeed())
+	t.Cleanup(func() { _ = registry.Wait() })
+	lines := bufio.NewScanner(log)
+	Expect(lines.Scan()).To(BeTrue())
+	_, port, found := strings.Cut(lines.Text(), "serving on port ")
+	Expect(found).To(BeTrue(), lines.Text())
+	go func() { _, _ = io.Copy(io.Discard, log) }()
+	return "127.0.0.1:" + port + "/heirloom-dev"
 }
 
 // untar returns the files of a tar by name.

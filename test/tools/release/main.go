@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const repository = "https://github.com/heirloom-dev/heirloom"
+
+// release is what one run checks or writes.
+type release struct {
+	source  string // directory of Heirloom's module
+	out     string
+	version string
+	created time.Time
+}
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("release: ")
+	if err := run(os.Args[1:]); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(args []string) error {
+	if len(args) == 0 {
+		return errors.New("say what to do: check, package or notes")
+	}
+	r := &release{}
+	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
+	flags.StringVar(&r.source, "source", "../../..", "directory of Heirloom's module")
+	flags.StringVar(&r.out, "out", "../../../dist", "directory to write to")
+	flags.StringVar(&r.version, "version", "", "version, such as v1.2.3")
+	epoch := flags.Int64("created", 0, "time that files in archives bear, in seconds since 1970")
+	if err := flags.Parse(args[1:]); err != nil {
+		return err
+	}
+	if r.version == "" {
+		return errors.New("--version is needed: use make, which knows it")
+	}
+	r.created = time.Unix(*epoch, 0).UTC()
+	switch args[0] {
+	case "check":
+		return r.check()
+	case "package":
+		return r.pack(flags.Args())
+	case "notes":
+		return r.writeNotes()
+	}
+	return fmt.Errorf("%q is none of check, package and notes", args[0])
+}
+
+// pack packs the programs in bin/<platform> of the sources: the plugin as an archive that krew and people unpack, Heirloom
+// itself, which is there for Linux, as it is.
+func (r *release) pack(platforms []string) error {
+	if err := os.MkdirAll(r.out, 0o755); err != nil {
+		return err
+	}
+	manifest := newManifest(r.version)
+	for _, platform := range platforms {
+		system, architecture, _ := strings.Cut(platform, "-")
+		program := "kubectl-heirloom"
+		if system == "windows" {
+			program += ".exe"
+		}
+		name := fmt.Sprintf("kubectl-heirloom-%s-%s", r.version, platform)
+		built := filepath.Join(r.source, "bin", platform, program)
+		if err := r.writeSBOM(built, name); err != nil {
+			return err
+		}
+		checksum, err := r.writeArchive(name+".tar.gz", built, filepath.Join(r.source, "LICENSE"))
+		if err != nil {
+			return fmt.Errorf("packing the plugin for %s: %w", platform, err)
+		}
+		manifest.add(system, architecture, name+".tar.gz", checksum, program)
+		if system == "linux" {
+			if err := r.copyProgram(platform); err != nil {
+				return err
+			}
+		}
+	}
+	return manifest.write(filepath.Join(r.out, "heirloom.yaml"))
+}
+
+func (r *release) copyProgram(platform string) error {
+	built := filepath.Join(r.source, "bin", platform, "heirloom")
+	content, err := os.ReadFile(built)
+	if err != nil {
+		return err
+	}
+	name := "heirloom-" + platform
+	if err := os.WriteFile(filepath.Join(r.out, name), content, 0o755); err != nil {
+		return err
+	}
+	return r.writeSBOM(built, name)
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
+	"github.com/CycloneDX/cyclonedx-gomod/pkg/generate/bin"
+	"github.com/rs/zerolog"
+)
+
+// writeSBOM writes which modules a program is made of, as the program itself says. It is cyclonedx-gomod as a library, as
+// the command also writes the time, and a checksum of itself that differs between machines.
+func (r *release) writeSBOM(program, name string) error {
+	generator, err := bin.NewGenerator(program,
+		bin.WithIncludeStdlib(true), bin.WithVersionOverride(r.version), bin.WithLogger(zerolog.Nop()))
+	if err != nil {
+		return err
+	}
+	bom, err := generator.Generate()
+	if err != nil {
+		return fmt.Errorf("reading which modules %s is made of: %w", program, err)
+	}
+	file, err := os.Create(filepath.Join(r.out, name+".cdx.json"))
+	if err != nil {
+		return err
+	}
+	return errors.Join(cdx.NewBOMEncoder(file, cdx.BOMFileFormatJSON).SetPretty(true).Encode(bom), file.Close())
+}
