@@ -91,8 +91,9 @@ type Seconds [ReadinessGates]*int32
 // SecondsOf returns what is declared for a Machine. Of several workers' fields, the first that declare one count.
 func SecondsOf(machine MachineFields, workers ...WorkerFields) Seconds {
 	var declared Seconds
-	for f, row := range table() {
-		switch {
+	rows := table()
+	for f := range declared {
+		switch row := rows[f]; {
 		case row.read != nil:
 			declared[f] = either(row.read(machine))
 		case row.ofWorkers != nil:

@@ -7,14 +7,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// The lists of each kind.
 type (
-	ClusterList           = List[Cluster, *Cluster]
-	ClusterClassList      = List[ClusterClass, *ClusterClass]
+	// ClusterList is a list of Clusters.
+	ClusterList = List[Cluster, *Cluster]
+	// ClusterClassList is a list of ClusterClasses.
+	ClusterClassList = List[ClusterClass, *ClusterClass]
+	// MachineDeploymentList is a list of MachineDeployments.
 	MachineDeploymentList = List[MachineDeployment, *MachineDeployment]
-	MachineSetList        = List[MachineSet, *MachineSet]
-	MachineList           = List[Machine, *Machine]
-	MachinePoolList       = List[MachinePool, *MachinePool]
+	// MachineSetList is a list of MachineSets.
+	MachineSetList = List[MachineSet, *MachineSet]
+	// MachineList is a list of Machines.
+	MachineList = List[Machine, *Machine]
+	// MachinePoolList is a list of MachinePools.
+	MachinePoolList = List[MachinePool, *MachinePool]
 )
 
 // List is a list of objects of one kind.
@@ -32,7 +37,8 @@ type List[T any, P interface {
 
 // DeepCopyObject implements runtime.Object.
 func (l *List[T, P]) DeepCopyObject() runtime.Object {
-	copied := &List[T, P]{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
+	metadata := l.ListMeta
+	copied := &List[T, P]{TypeMeta: l.TypeMeta, ListMeta: *metadata.DeepCopy()}
 	if l.Items != nil {
 		copied.Items = make([]T, len(l.Items))
 	}
