@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// example is what becomes of a directory of docs/examples.
+type example struct {
+	dir, node string
+	// machine creates what Cluster API's controllers would, and returns the Node's Machine. It is nil if the Node has none.
+	machine func(s *examples, name string) *clusterv1.Machine
+	// cluster is the workload cluster of the Node, if it is not the management cluster.
+	cluster string
+	// onMachine are labels of the Machine that do not reach the Node.
+	onMachine, labels, annotations map[string]string
+	always, initialize             string
+	// also checks what is special about the example.
+	also func(s *examples, e example, node *corev1.Node)
+}
+
+// examples is a scene with the directories of docs/examples.
+type examples struct {
+	*scene
+	root, kubeconfig string
+}
+
+// TestExamples applies each example as it stands, and checks the Machine and the Node that come of it.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	// The feature gate is off by default, and the examples are for Cluster API as it is by default.
+	s := &examples{scene: newScene(t, stage.Options{
+		WorkloadWebhook: true, Args: []string{taintGate + "disabled", "--management-cluster=fleet/prod"},
+	})}
+	root, err := controlplane.RepositoryRoot(s.ctx)
+	s.Expect(err).NotTo(HaveOccurred())
+	s.root, s.kubeconfig = filepath.Join(root, "docs", "examples"), filepath.Join(s.dir, "admin.kubeconfig")
+	s.Expect(s.WriteKubeconfig(s.kubeconfig, "admin", "system:masters")).To(Succeed())
+	s.ensureNamespace("fleet")
+	s.apply("clusterclass") // it has the Cluster that the others are for
+
+	tested := map[string]bool{"README.md": true}
+	for _, e := range allExamples() {
+		tested[e.dir] = true
+		t.Run(e.dir+"/"+e.node, func(t *testing.T) {
+			within := *s
+			within.scene = s.in(t)
+			within.expect(s.scene, e)
+		})
+	}
+	s.Expect(os.ReadDir(s.root)).To(HaveEach(WithTransform(os.DirEntry.Name, BeKeyOf(tested))), "docs/examples has what no test applies")
+}
+
+func allExamples() []example {
+	is := func(value string) map[string]string { return map[string]string{"node.cluster.x-k8s.io/pool": value} }
+	return []example{
+		{
+			dir: "gpu-pool", node: "gpu-1", machine: ofDeployment("gpu"), onMachine: map[string]string{"cost-center": "research"},
+			labels: merged(is("gpu"), map[string]string{"node-role.kubernetes.io/gpu": ""}), always: "nvidia.com/gpu=present:NoSchedule",
+			annotations: map[string]string{"node.cluster.x-k8s.io/contact": "gpu-oncall@example.com"}, also: (*examples).expectPodFits,
+		},
+		{
+			dir: "tenant-pool", node: "tenant-acme-1", machine: ofDeployment("tenant-acme"), always: "tenant=acme:NoSchedule",
+			labels: map[string]string{"node-restriction.kubernetes.io/tenant": "acme"}, also: (*examples).expectPodFits,
+		},
+		{
+			dir: "control-plane", node: "prod-1", machine: ofControlPlane, labels: is("control-plane"), always: "dedicated=control-plane:NoSchedule",
+			also: (*examples).expectDrainTimeout,
+		},
+		{
+			dir: "clusterclass", node: "prod-general-1", machine: ofTopology("general"), always: "batch:PreferNoSchedule",
+			labels: merged(is("general"), map[string]string{"node.cluster.x-k8s.io/tier": "standard"}),
+		},
+		{
+			dir: "clusterclass", node: "prod-gpu-1", machine: ofTopology("gpu"), always: "nvidia.com/gpu=present:NoSchedule",
+			labels: merged(is("gpu"), map[string]string{"node.cluster.x-k8s.io/tier": "standard"}),
+		},
+		{dir: "machinepool", node: "spot-1", machine: ofPool(true), labels: is("spot"), always: "spot:NoSchedule"},
+		{dir: "machinepool", node: "spot-2", machine: ofPool(false), labels: is("spot"), always: "spot:NoSchedule"},
+		{
+			dir: "startup-taints", node: "cilium-1", machine: ofDeployment("cilium"), always: "dedicated=web:NoSchedule",
+			initialize: "node.cilium.io/agent-not-ready=true:NoExecute", also: (*examples).expectRemovable,
+		},
+		{
+			dir: "autoscale-from-zero", node: "burst-1", machine: ofDeployment("burst"), labels: is("burst"), always: "burst:NoSchedule",
+			also: (*examples).expectCapacity,
+		},
+		{
+			dir: "workload-webhook", node: "red-1", machine: ofDeployment("red-web"), cluster: "red",
+			labels: is("web"), always: "dedicated=web:NoSchedule", also: (*examples).expectValues,
+		},
+		{
+			dir: "workload-policy", node: "blue-1", machine: ofDeployment("blue-web"), cluster: "blue",
+			labels: is("web"), always: "dedicated=web:NoSchedule",
+		},
+	}
+}
+
+// apply applies what is for the management cluster, as an operator does.
+func (s *examples) apply(dir string) {
+	s.t.Helper()
+	files, err := filepath.Glob(filepath.Join(s.root, dir, "*.yaml"))
+	s.Expect(err).NotTo(HaveOccurred())
+	elsewhere := func(file string) bool {
+		return slices.Contains([]string{"values.yaml", "pod.yaml"}, filepath.Base(file))
+	}
+	for _, file := range slices.DeleteFunc(files, elsewhere) {
+		_, stderr, err := controlplane.Kubectl(s.ctx, s.kubeconfig, "apply", "--filename", file)
+		s.Expect(err).NotTo(HaveOccurred())
+		s.Expect(stderr).NotTo(ContainSubstring("Warning"), file)
+	}
+}
+
+// expect applies an example and checks what comes of it. A workload cluster is there until all examples are done.
+func (s *examples) expect(all *scene, e example) {
+	s.t.Helper()
+	s.apply(e.dir)
+	of := *s.scene
+	if e.cluster != "" {
+		cluster := stage.Cluster("fleet", e.cluster)
+		s.get(cluster)
+		w := all.workload(cluster)
+		of.Stage = &stage.Stage{ControlPlane: w.ControlPlane, Client: w.Client}
+	}
+	if m := e.machine(s, e.node); m != nil {
+		s.create(m)
+		s.eventually(m, func(g Gomega) {
+			g.Expect(m.Labels).To(And(haveAll(e.onMachine), haveAll(e.labels)))
+			g.Expect(m.Annotations).To(haveAll(e.annotations))
+			g.Expect(m.Annotations[taint.AlwaysAnnotation]).To(Equal(e.always))
+			g.Expect(m.Annotations[taint.InitializeAnnotation]).To(Equal(e.initialize))
+		})
+	}
+	node := of.expectNode(e)
+	if e.also != nil {
+		e.also(s, e, node)
+	}
+}
+
+// expectNode registers the Node as a kubelet does. It has its taints in the very first version, and the rest soon.
+func (s *scene) expectNode(e example) *corev1.Node {
+	s.t.Helper()
+	node, kubelet := stage.Node(e.node), s.kubelet(e.node)
+	taints := strings.Split(strings.Trim(e.always+","+e.initialize, ","), ",")
+	has := func(g Gomega, node *corev1.Node) {
+		g.Expect(strings.Split(taint.FormatList(node.Spec.Taints), ",")).To(ContainElements(taints))
+	}
+	s.Eventually(func(g Gomega) { // a cache has to have the Machine, or an API server the policy's parameters
+		dry := node.DeepCopy()
+		g.Expect(kubelet.Create(s.ctx, dry, client.DryRunAll)).To(Succeed())
+		has(g, dry)
+	}).WithTimeout(patience).WithPolling(polling).Should(Succeed())
+	s.Expect(kubelet.Create(s.ctx, node)).To(Succeed())
+	has(s, node)
+	s.eventually(node, func(g Gomega) {
+		has(g, node)
+		g.Expect(node.Labels).To(haveAll(e.labels))
+		g.Expect(node.Annotations).To(haveAll(e.annotations))
+		for key := range e.onMachine {
+			g.Expect(node.Labels).NotTo(HaveKey(key))
+		}
+		g.Expect(taint.Find(node.Spec.Taints, taint.IDOf(clusterv1.NodeUninitializedTaint))).To(Equal(-1))
+	})
+	return node
+}
+
+func haveAll(entries map[string]string) OmegaMatcher {
+	var all []OmegaMatcher
+	for key, value := range entries {
+		all = append(all, HaveKeyWithValue(key, value))
+	}
+	return And(all...)
+}
+
+func (s *examples) deployment(name string) *clusterv1.MachineDeployment {
+	s.t.Helper()
+	md := &clusterv1.MachineDeployment{}
+	md.Namespace, md.Name = "fleet", name
+	s.get(md)
+	return md
+}
+
+func ofDeployment(name string) func(*examples, string) *clusterv1.Machine {
+	return func(s *examples, machine string) *clusterv1.Machine { return s.below(s.deployment(name), machine) }
+}
+
+// ofTopology makes a MachineDeployment of the section of that name, without anything that it inherits.
+func ofTopology(section string) func(*examples, string) *clusterv1.Machine {
+	return func(s *examples, machine string) *clusterv1.Machine {
+		md := stage.MachineDeployment(stage.Cluster("fleet", "prod"), "prod-"+section, stage.Declared{})
+		maps.Copy(md.Labels, map[string]string{clusterv1.ClusterTopologyOwnedLabel: "", clusterv1.ClusterTopologyMachineDeploymentNameLabel: section})
+		s.create(md)
+		return s.below(md, machine)
+	}
+}
+
+// below makes the MachineSet of a MachineDeployment, and returns a Machine of it.
+func (s *examples) below(md *clusterv1.MachineDeployment, machine string) *clusterv1.Machine {
+	s.t.Helper()
+	ms := stage.MachineSet(md, md.Name)
+	s.create(ms)
+	return stage.Machine(ms, machine)
+}
+
+// withoutSet is a Machine of no MachineSet.
+func withoutSet(name string) *clusterv1.Machine {
+	none := &clusterv1.MachineSet{}
+	none.Namespace, none.Spec.ClusterName = "fleet", "prod"
+	return stage.Machine(none, name)
+}
+
+func ofControlPlane(s *examples, machine string) *clusterv1.Machine {
+	cp := kubeadmControlPlane("prod")
+	cp.SetNamespace("fleet")
+	s.get(cp)
+	return machineOf(cp, withoutSet(machine))
+}
+
+// ofPool is for a provider with Machines, or for one without, which lists the Node in the MachinePool.
+func ofPool(machines bool) func(*examples, string) *clusterv1.Machine {
+	return func(s *examples, node string) *clusterv1.Machine {
+		mp, m := &clusterv1.MachinePool{}, withoutSet(node)
+		mp.Namespace, mp.Name = "fleet", "spot"
+		s.get(mp)
+		if !machines {
+			s.update(mp, func() { mp.Spec.ProviderIDList = []string{stage.ProviderID(node)} })
+			return nil
+		}
+		m.OwnerReferences[0] = stage.ControlledBy(mp, "MachinePool")
+		return m
+	}
+}
+
+// expectPodFits checks that the example's Pod selects the Node and tolerates all that keeps others away.
+func (s *examples) expectPodFits(e example, node *corev1.Node) {
+	s.t.Helper()
+	pod := &corev1.Pod{}
+	s.Expect(yaml.UnmarshalStrict([]byte(s.read(filepath.Join(s.root, e.dir, "pod.yaml"))), pod)).To(Succeed())
+	s.Expect(node.Labels).To(haveAll(pod.Spec.NodeSelector))
+	inherited, err := taint.ParseList(e.always)
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(pod.Spec.Tolerations[0].ToleratesTaint(klog.Background(), &inherited[0], false)).To(BeTrue())
+}
+
+func (s *examples) expectDrainTimeout(e example, _ *corev1.Node) {
+	m := withoutSet(e.node)
+	s.eventually(m, func(g Gomega) { g.Expect(m.Spec.Deletion.NodeDrainTimeoutSeconds).To(HaveValue(BeEquivalentTo(600))) })
+}
+
+// expectRemovable removes all taints. The Always taint is back at once; the other one stays away, also when the loop next writes.
+func (s *examples) expectRemovable(e example, node *corev1.Node) {
+	s.t.Helper()
+	s.update(node, func() { node.Spec.Taints = nil })
+	s.Expect(taint.FormatList(node.Spec.Taints)).To(Equal(e.always))
+	md := s.deployment("cilium")
+	s.update(md, func() { md.Spec.Template.Labels["node.cluster.x-k8s.io/touched"] = "yes" })
+	s.eventually(node, func(g Gomega) { g.Expect(node.Labels).To(HaveKey("node.cluster.x-k8s.io/touched")) })
+	s.Expect(taint.FormatList(node.Spec.Taints)).To(Equal(e.always))
+}
+
+func (s *examples) expectCapacity(_ example, _ *corev1.Node) {
+	md := s.deployment("burst")
+	s.eventually(md, func(g Gomega) {
+		g.Expect(md.Annotations).To(And(HaveKeyWithValue(inherit.CapacityLabelsAnnotation, "node.cluster.x-k8s.io/pool=burst"),
+			HaveKeyWithValue(inherit.CapacityTaintsAnnotation, "burst:NoSchedule")))
+	})
+}
+
+// expectValues checks that the chart takes the example's values.
+func (s *examples) expectValues(e example, _ *corev1.Node) {
+	s.t.Helper()
+	values := map[string]any{}
+	s.Expect(yaml.UnmarshalStrict([]byte(s.read(filepath.Join(s.root, e.dir, "values.yaml"))), &values)).To(Succeed())
+	rendered, err := render(s.t, nil, values)
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(fmt.Sprint(rendered)).To(ContainSubstring("--workload-webhook-url=https://heirloom.example.com"))
+}
