@@ -9,37 +9,35 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// EffectiveMachineDeployment returns the MachineDeployment as it will be once it has inherited from its topology.
-func (p Policy) EffectiveMachineDeployment(s Section, md *capi.MachineDeployment) *capi.MachineDeployment {
+// EffectiveMachineDeployment returns the MachineDeployment as it will be once it has inherited this.
+func EffectiveMachineDeployment(md *capi.MachineDeployment, inherited Object) *capi.MachineDeployment {
 	effective := md.DeepCopy()
-	inherited, _ := p.MachineDeployment(s, md) // what is left out here is reported where the object itself is seen to
 	effective.Spec.Template = inheriting(effective.Spec.Template, OfMachineDeployment(md), inherited)
 	return effective
 }
 
-// EffectiveMachinePool returns the MachinePool as it will be once it has inherited from its topology.
-func (p Policy) EffectiveMachinePool(s Section, mp *capi.MachinePool) *capi.MachinePool {
+// EffectiveMachinePool returns the MachinePool as it will be once it has inherited this.
+func EffectiveMachinePool(mp *capi.MachinePool, inherited Object) *capi.MachinePool {
 	effective := mp.DeepCopy()
-	inherited, _ := p.MachinePool(s) // as above
 	effective.Spec.Template = inheriting(effective.Spec.Template, OfMachinePool(mp), inherited)
 	return effective
 }
 
-// EffectiveControlPlane returns what the control plane will declare for its Machines once it has inherited from its topology:
-// only what the schema of its kind has room for.
-func (p Policy) EffectiveControlPlane(s Section, cp *capi.ControlPlane, layout capi.Layout) *Template {
+// EffectiveControlPlane returns what the control plane will declare for its Machines once it has inherited this: only what the
+// schema of its kind has room for.
+func EffectiveControlPlane(cp *capi.ControlPlane, inherited Object, layout capi.Layout) *Template {
 	template := TemplateOfControlPlane(cp)
 	if cp.Spec.MachineTemplate == nil {
 		return template
 	}
-	inherited, _ := p.ControlPlane(s) // as above
+	declared := *inherited.Template
 	if layout.Template.Metadata == nil {
-		inherited.Template.Labels, inherited.Template.Annotations = nil, nil
+		declared.Labels, declared.Annotations = nil, nil
 	}
 	if layout.Template.Taints == nil {
-		inherited.Template.Taints = nil
+		declared.Taints = nil
 	}
-	after := overlay(template.Content, *inherited.Template)
+	after := overlay(template.Content, declared)
 	template.Labels, template.Annotations, template.Taints = after.Labels, after.Annotations, after.Taints
 	return template
 }
@@ -47,7 +45,7 @@ func (p Policy) EffectiveControlPlane(s Section, cp *capi.ControlPlane, layout c
 // EffectiveMachineSet returns the MachineSet as it will be once it has inherited from its MachineDeployment.
 func (p Policy) EffectiveMachineSet(md *capi.MachineDeployment, ms *capi.MachineSet) *capi.MachineSet {
 	effective := ms.DeepCopy()
-	inherited, _ := p.MachineSet(md, ms) // as above
+	inherited, _ := p.MachineSet(md, ms) // the object's own evaluation reports what is left out
 	effective.Spec.Template = inheriting(effective.Spec.Template, OfMachineSet(ms), inherited)
 	return effective
 }

@@ -129,8 +129,12 @@ func TestEffectiveMachineDeployment(t *testing.T) {
 	before := md.DeepCopy()
 	s := inherit.Section{Class: content{labels: "app=y,team=new", taints: "gpu=new:NoSchedule"}.section(), Topology: content{annotations: "note=1"}.section()}
 
-	effective := inherit.Policy{}.EffectiveMachineDeployment(s, md)
-	untyped := inherit.Policy{ClusterAPITaints: inherit.PropagationDisabled}.EffectiveMachineDeployment(s, md)
+	effectiveBy := func(policy inherit.Policy) *capi.MachineDeployment {
+		inherited, err := policy.MachineDeployment(s, md)
+		Expect(err).NotTo(HaveOccurred())
+		return inherit.EffectiveMachineDeployment(md, inherited)
+	}
+	effective, untyped := effectiveBy(inherit.Policy{}), effectiveBy(inherit.Policy{ClusterAPITaints: inherit.PropagationDisabled})
 
 	want := content{labels: "app=x,mine=1,team=new", annotations: "mine=1; note=1", taints: "own:NoSchedule,gpu=new:NoSchedule"}
 	Expect(describeContent(inherit.OfMachineDeployment(effective).Template)).To(Equal(want.want()))
@@ -149,7 +153,9 @@ func TestEffectiveMachinePool(t *testing.T) {
 	s := inherit.Section{Class: content{labels: "node.cluster.x-k8s.io/a=1", taints: "gpu:NoSchedule,warm:NoSchedule@OnInitialization"}.section()}
 	policy := inherit.Policy{ClusterAPITaints: inherit.PropagationDisabled}
 
-	effective := policy.EffectiveMachinePool(s, mp)
+	inherited, err := policy.MachinePool(s)
+	Expect(err).NotTo(HaveOccurred())
+	effective := inherit.EffectiveMachinePool(mp, inherited)
 
 	Expect(describeContent(inherit.OfMachinePool(effective).Template)).To(Equal(content{
 		labels:      "node.cluster.x-k8s.io/a=1,node.cluster.x-k8s.io/mine=1",

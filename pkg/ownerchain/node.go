@@ -139,25 +139,24 @@ func (c *Chain) effectiveMachineSet(ctx context.Context, ms *capi.MachineSet, cl
 	if _, skipped := policy.Skips(ms, cluster); err != nil || md == nil || skipped {
 		return ms
 	}
-	if section := c.effectiveSection(ctx, md, cluster, policy); section != nil {
-		md = policy.EffectiveMachineDeployment(*section, md)
+	if inherited, ok := desired(ctx, c, MachineDeployments(), md, cluster, policy); ok {
+		md = inherit.EffectiveMachineDeployment(md, inherited)
 	}
 	return policy.EffectiveMachineSet(md, ms)
 }
 
 func (c *Chain) effectiveMachinePool(ctx context.Context, mp *capi.MachinePool, cluster *capi.Cluster, policy inherit.Policy) *capi.MachinePool {
-	section := c.effectiveSection(ctx, mp, cluster, policy)
-	if section == nil {
-		return mp
+	if inherited, ok := desired(ctx, c, MachinePools(), mp, cluster, policy); ok {
+		return inherit.EffectiveMachinePool(mp, inherited)
 	}
-	return policy.EffectiveMachinePool(*section, mp)
+	return mp
 }
 
 // effectiveControlPlane returns what the control plane will declare once rule 1 has reached it. The first look at a kind waits
 // for its schema, as that of an admission request about one does.
 func (c *Chain) effectiveControlPlane(ctx context.Context, cp *capi.ControlPlane, cluster *capi.Cluster, policy inherit.Policy) *inherit.Template {
-	section := c.effectiveSection(ctx, cp, cluster, policy)
-	if section == nil || c.Layout == nil {
+	inherited, ok := desired(ctx, c, ControlPlanes(), cp, cluster, policy)
+	if !ok || c.Layout == nil {
 		return inherit.TemplateOfControlPlane(cp)
 	}
 	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
@@ -166,16 +165,13 @@ func (c *Chain) effectiveControlPlane(ctx context.Context, cp *capi.ControlPlane
 	if err != nil {
 		return inherit.TemplateOfControlPlane(cp)
 	}
-	return policy.EffectiveControlPlane(*section, cp, layout)
+	return inherit.EffectiveControlPlane(cp, inherited, layout)
 }
 
-// effectiveSection returns what a topology declares for the object; nil where that is nothing, or where the object is skipped.
-func (c *Chain) effectiveSection(ctx context.Context, object metav1.Object, cluster *capi.Cluster, policy inherit.Policy) *inherit.Section {
-	section, _, err := c.section(ctx, object, cluster)
-	if _, skipped := policy.Skips(object, cluster); err != nil || skipped {
-		return nil
-	}
-	return section
+// desired returns what an object inherits, and whether it inherits anything now.
+func desired[P metav1.Object](ctx context.Context, c *Chain, kind Kind[P], object P, cluster *capi.Cluster, policy inherit.Policy) (inherit.Object, bool) {
+	decided, err := kind.decide(ctx, c, object, cluster, policy)
+	return decided.Desired, err == nil && decided.Outcome == inherit.Inherits
 }
 
 // MachineOf returns the Machine of the chain's Cluster that a Node is, or nil where there is none.
