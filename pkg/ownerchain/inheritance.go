@@ -33,17 +33,11 @@ func (c *Chain) evaluateMachineDeployment(ctx context.Context, md *capi.MachineD
 		return Decision{}, err
 	}
 	current, sources := inherit.OfMachineDeployment(md), c.sources(md, md.Spec.ClusterName, MachineOwner{Object: md})
-	if section == nil && (cluster == nil || cluster.Spec.Topology != nil) { // what the topology declares is not known
+	if section == nil {
 		return standsAlone(current, sources, policy), nil
 	}
-	var desired inherit.Object
-	var problems error
-	declaredBy := []client.Object{cluster}
-	if section != nil {
-		desired, problems = policy.MachineDeployment(*section, md)
-		declaredBy = append(declaredBy, class)
-	}
-	return inherits(desired.WithClusterLabels(cluster, md), problems, sources, declaredBy...).withCapacity(current, policy), nil
+	desired, problems := policy.MachineDeployment(*section, md)
+	return inherits(desired, problems, sources, cluster, class).withCapacity(current, policy), nil
 }
 
 // evaluateMachinePool applies rules 3 and 14.

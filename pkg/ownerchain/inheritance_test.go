@@ -112,9 +112,6 @@ func TestTopologyInherits(t *testing.T) {
 		}},
 	} {
 		for kind, asks := range byTopology {
-			if kind == "a MachineDeployment" && tc.name == "an object of a Cluster without a topology inherits nothing" {
-				continue // its Cluster may declare labels for it
-			}
 			t.Run(tc.name+" as "+kind, func(t *testing.T) {
 				Expect := NewWithT(t).Expect
 				cluster := managedCluster()

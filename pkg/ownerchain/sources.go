@@ -65,14 +65,7 @@ func (c *Chain) declared(ctx context.Context, object metav1.Object, cluster stri
 	case *capi.MachineSet:
 		return with(c.aboveMachineSet(ctx, object, o), declaration("MachineSet", o, inherit.OfMachineSet(o)))
 	case *capi.MachineDeployment:
-		found := c.byTopology(ctx, object, cluster, o)
-		if of, err := c.Cluster(ctx, o.Namespace, cluster); err == nil && of != nil {
-			found = with(found, inherit.Declaration{
-				Ref: inherit.Ref{Kind: "Cluster", Object: of}, Paths: capi.Paths{Metadata: []string{"metadata"}},
-				Content: inherit.Content{Labels: inherit.ClusterLabels(of)},
-			})
-		}
-		return with(found, declaration("MachineDeployment", o, inherit.OfMachineDeployment(o)))
+		return with(c.byTopology(ctx, object, cluster, o), declaration("MachineDeployment", o, inherit.OfMachineDeployment(o)))
 	case *capi.MachinePool:
 		return with(c.byTopology(ctx, object, cluster, o), declaration("MachinePool", o, inherit.OfMachinePool(o)))
 	case *unstructured.Unstructured:
