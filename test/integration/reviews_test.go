@@ -58,8 +58,9 @@ func TestMachinesInheritBesideHugeReviews(t *testing.T) {
 	s.Eventually(flood.seen).WithTimeout(2*patience).Should(HaveKey("200"), "some are answered")
 	flood.stop()
 
-	for status := range flood.seen() {
-		s.Expect(status).To(Or(Equal("200"), MatchRegexp("^[45]..$")))
+	for answer := range flood.seen() {
+		// Under load, a sender may still be sending half a second after its answer, when the server closes the connection.
+		s.Expect(answer).To(Or(Equal("200"), MatchRegexp("^[45]..$"), MatchRegexp("write: (connection reset by peer|broken pipe)$")))
 	}
 	s.Expect(s.sum(`heirloom_admission_requests_rejected_total{`)).To(BeEquivalentTo(flood.turnedAway()))
 	s.Expect(s.Heirloom.Done()).NotTo(BeClosed())
