@@ -191,9 +191,10 @@ type owners map[string]*fieldpath.Set
 
 const us = ownership.Manager + "/Apply"
 
-// ownersIn also returns what belongs to the create of the object, and whether all of it is in this object's version of the API.
-func ownersIn(object *unstructured.Unstructured) (by owners, create *fieldpath.Set, same bool) {
-	by, create, same = owners{us: fieldpath.NewSet()}, fieldpath.NewSet(), true
+// ownersIn also returns what belongs to the create of the object and what others own since, and whether all of it is in this object's
+// version of the API.
+func ownersIn(object *unstructured.Unstructured) (by owners, create, later *fieldpath.Set, same bool) {
+	by, create, later, same = owners{us: fieldpath.NewSet()}, fieldpath.NewSet(), fieldpath.NewSet(), true
 	for _, entry := range object.GetManagedFields() {
 		set := fieldpath.NewSet()
 		if entry.FieldsV1 != nil {
@@ -209,9 +210,11 @@ func ownersIn(object *unstructured.Unstructured) (by owners, create *fieldpath.S
 		same = same && entry.APIVersion == object.GetAPIVersion()
 		if ownership.OfCreate(entry, object.GetCreationTimestamp().Time) {
 			create = create.Union(set)
+		} else if key != us {
+			later = later.Union(set)
 		}
 	}
-	return by, create, same
+	return by, create, later, same
 }
 
 // others reports whether anybody else owns a field too.

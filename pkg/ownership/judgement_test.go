@@ -28,7 +28,7 @@ type judgement struct {
 	had, has      map[string]cell
 	desired       map[string]cell
 	owned, owns   owners
-	create        *fieldpath.Set
+	create, later *fieldpath.Set
 	// lost says that there were no managed fields, same that they are all of the object's version.
 	lost, same bool
 }
@@ -60,8 +60,8 @@ func (w *world) judgement(before, after *unstructured.Unstructured, plan *owners
 	layout := layoutOf(w.kind, before.GroupVersionKind().Version)
 	j := judgement{world: w, before: before, after: after, plan: plan, lost: len(before.GetManagedFields()) == 0}
 	j.had, j.has = cellsOf(layout, contentOf(before)), cellsOf(layout, contentOf(after))
-	j.owned, j.create, j.same = ownersIn(before)
-	j.owns, _, _ = ownersIn(after)
+	j.owned, j.create, j.later, j.same = ownersIn(before)
+	j.owns, _, _, _ = ownersIn(after)
 	j.desired = w.expected(layout, j.had, j.owned)
 	return j, w.handOver(before, j.owned, j.owns)
 }
@@ -93,7 +93,7 @@ func (w *world) handOver(before *unstructured.Unstructured, owned, owns owners) 
 	if err != nil {
 		return err
 	}
-	claimed, _, _ := ownersIn(all)
+	claimed, _, _, _ := ownersIn(all)
 	owned[first] = claimed[first].Difference(owned[us])
 	return nil
 }
@@ -113,7 +113,7 @@ func (j judgement) cell(id string) error {
 		}
 		return nil
 	}
-	adopted := j.plan.Adopts() && declared && there && maps.Equal(old.leaves, want.leaves) && (j.lost || j.create.Has(c.path))
+	adopted := j.plan.Adopts() && declared && there && maps.Equal(old.leaves, want.leaves) && (j.lost || j.create.Has(c.path)) && (!want.yields || !j.later.Has(c.path))
 	result := outcomeOf(c, old, want, there, declared, adopted, j.owned)
 	if got := j.has[id].leaves; !maps.Equal(got, result.leaves) {
 		return fmt.Errorf("%s is %v, not %v\n%s", id, got, result.leaves, fieldsText(j.before))
@@ -251,8 +251,8 @@ func (w *world) elsewhere(before, after *unstructured.Unstructured) error {
 		}
 		return left.String()
 	}
-	owned, _, _ := ownersIn(before)
-	owns, _, _ := ownersIn(after)
+	owned, _, _, _ := ownersIn(before)
+	owns, _, _, _ := ownersIn(after)
 	if err := w.handOver(before, owned, owns); err != nil {
 		return err
 	}
@@ -278,8 +278,8 @@ func (w *world) unchanged(before, after *unstructured.Unstructured) error {
 			return fmt.Errorf("another apply makes %s %v of %v", id, has[id].leaves, had[id].leaves)
 		}
 	}
-	owned, _, same := ownersIn(before)
-	owns, _, _ := ownersIn(after)
+	owned, _, _, same := ownersIn(before)
+	owns, _, _, _ := ownersIn(after)
 	if !same {
 		return nil
 	}
