@@ -33,6 +33,7 @@ func TestAgainstFieldManager(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // little lives longer than a story
 	seed, stories := fromEnv(t, "HEIRLOOM_SEED", 6), fromEnv(t, "HEIRLOOM_STORIES", 250)
 	for i := range uint64(stories) {
 		told := dice{Rand: rand.New(rand.NewPCG(uint64(seed), i))}.story()

@@ -38,8 +38,12 @@ func identify(object *unstructured.Unstructured) {
 
 // contentOf is what an object has.
 func contentOf(object *unstructured.Unstructured) inherit.Object {
+	metadata, _ := object.Object["metadata"].(map[string]any)
 	read := func(into any) {
-		raw, err := json.Marshal(object.Object)
+		raw, err := json.Marshal(map[string]any{ // managed fields, which would take longest, are no content
+			"apiVersion": object.Object["apiVersion"], "kind": object.Object["kind"], "spec": object.Object["spec"],
+			"metadata": map[string]any{"labels": metadata["labels"], "annotations": metadata["annotations"]},
+		})
 		if err == nil {
 			err = json.Unmarshal(raw, into)
 		}
