@@ -36,7 +36,8 @@ func (p *Plan) adopt(all []place) {
 		has := byName(at.current)
 		for _, want := range at.desired {
 			e, present := has[want.name]
-			same := present && want.equal(e) && (p.managed.lost() || created.Has(at.pathTo(e)))
+			same := present && want.equal(e) && (p.managed.lost() || created.Has(at.pathTo(e))) &&
+				(want.claim != inherit.Yielding || !p.managed.sinceCreate(at.pathTo(e))) // else it would be given up again at once
 			if !same && want.claim != inherit.Owned {
 				continue
 			}
@@ -94,6 +95,17 @@ func (m managedFields) ofCreate() (*fieldpath.Set, bool) {
 	return all, m.lost() || !all.Empty()
 }
 
+// sinceCreate reports whether somebody else has come to own a field since the create, or whether that cannot be told.
+func (m managedFields) sinceCreate(path fieldpath.Path) bool {
+	return slices.ContainsFunc(m.entries, func(entry metav1.ManagedFieldsEntry) bool {
+		if IsOurs(entry) || OfCreate(entry, m.created) {
+			return false
+		}
+		set, err := m.fieldsOf(entry)
+		return err != nil || set.Has(path)
+	})
+}
+
 // lost reports whether the object has lost its managed fields. The API server keeps some for every object that it creates.
 func (m managedFields) lost() bool {
 	return len(m.entries) == 0 && !m.created.IsZero()
@@ -125,7 +137,7 @@ func Trimmed(entries []metav1.ManagedFieldsEntry, created time.Time, yielding []
 	adoptable := i < 0 || ofNoOwner(entries[i], yielding)
 	var kept []metav1.ManagedFieldsEntry
 	for j, entry := range entries {
-		if j == i || i >= 0 && names(entry, yielding) || adoptable && OfCreate(entry, created) {
+		if j == i || names(entry, yielding) || adoptable && OfCreate(entry, created) {
 			kept = append(kept, entry)
 		}
 	}

@@ -33,6 +33,7 @@ func TestAgainstFieldManager(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // little lives longer than a story
 	seed, stories := fromEnv(t, "HEIRLOOM_SEED", 6), fromEnv(t, "HEIRLOOM_STORIES", 250)
 	for i := range uint64(stories) {
 		told := dice{Rand: rand.New(rand.NewPCG(uint64(seed), i))}.story()
@@ -315,18 +316,22 @@ func (w *world) loop(admitted bool) error {
 			}
 			return w.settled(w.live)
 		}
-		if plan.Adopts() && !first.Adopts() { // what has gone made a copy of it
-			if err := w.judge(before, w.live, first); err != nil {
-				return err
-			}
-			before, first = w.live, plan
-		}
 		w.clock = w.clock.Add(time.Minute)
 		result, err := w.write(plan)
 		if err != nil {
 			return err
 		}
 		w.date(result)
+		next, err := ownership.New(result, contentOf(result), w.desired, nil)
+		if err != nil {
+			return err
+		}
+		if next.Adopts() && !first.Adopts() { // what has gone made a copy of it
+			if err := w.judgeRemoval(before, result, first); err != nil {
+				return err
+			}
+			before, first = result, next
+		}
 		if admitted {
 			if result, err = w.admit(w.live, result); err != nil {
 				return err

@@ -38,8 +38,12 @@ func identify(object *unstructured.Unstructured) {
 
 // contentOf is what an object has.
 func contentOf(object *unstructured.Unstructured) inherit.Object {
+	metadata, _ := object.Object["metadata"].(map[string]any)
 	read := func(into any) {
-		raw, err := json.Marshal(object.Object)
+		raw, err := json.Marshal(map[string]any{ // managed fields, which would take longest, are no content
+			"apiVersion": object.Object["apiVersion"], "kind": object.Object["kind"], "spec": object.Object["spec"],
+			"metadata": map[string]any{"labels": metadata["labels"], "annotations": metadata["annotations"]},
+		})
 		if err == nil {
 			err = json.Unmarshal(raw, into)
 		}
@@ -191,9 +195,10 @@ type owners map[string]*fieldpath.Set
 
 const us = ownership.Manager + "/Apply"
 
-// ownersIn also returns what belongs to the create of the object, and whether all of it is in this object's version of the API.
-func ownersIn(object *unstructured.Unstructured) (by owners, create *fieldpath.Set, same bool) {
-	by, create, same = owners{us: fieldpath.NewSet()}, fieldpath.NewSet(), true
+// ownersIn also returns what belongs to the create of the object and what others own since, and whether all of it is in this object's
+// version of the API.
+func ownersIn(object *unstructured.Unstructured) (by owners, create, later *fieldpath.Set, same bool) {
+	by, create, later, same = owners{us: fieldpath.NewSet()}, fieldpath.NewSet(), fieldpath.NewSet(), true
 	for _, entry := range object.GetManagedFields() {
 		set := fieldpath.NewSet()
 		if entry.FieldsV1 != nil {
@@ -209,9 +214,11 @@ func ownersIn(object *unstructured.Unstructured) (by owners, create *fieldpath.S
 		same = same && entry.APIVersion == object.GetAPIVersion()
 		if ownership.OfCreate(entry, object.GetCreationTimestamp().Time) {
 			create = create.Union(set)
+		} else if key != us {
+			later = later.Union(set)
 		}
 	}
-	return by, create, same
+	return by, create, later, same
 }
 
 // others reports whether anybody else owns a field too.

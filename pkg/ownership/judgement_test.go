@@ -28,30 +28,73 @@ type judgement struct {
 	had, has      map[string]cell
 	desired       map[string]cell
 	owned, owns   owners
-	create        *fieldpath.Set
+	create, later *fieldpath.Set
 	// lost says that there were no managed fields, same that they are all of the object's version.
 	lost, same bool
 }
 
 // judge holds that a write has come to what docs/design.md §2 says, for every entry and every manager, and to nothing else.
 func (w *world) judge(before, after *unstructured.Unstructured, plan *ownership.Plan) error {
-	layout := layoutOf(w.kind, before.GroupVersionKind().Version)
-	j := judgement{world: w, before: before, after: after, plan: plan}
-	j.had, j.has = cellsOf(layout, contentOf(before)), cellsOf(layout, contentOf(after))
-	j.owned, j.create, j.same = ownersIn(before)
-	j.owns, _, _ = ownersIn(after)
-	j.desired = w.expected(layout, j.had, j.owned)
-	if j.lost = len(before.GetManagedFields()) == 0; j.lost {
-		delete(j.owns, "before-first-apply/Update") // to whom API servers give what nobody has claimed yet
+	j, err := w.judgement(before, after, plan)
+	if err != nil {
+		return err
 	}
+	return j.hold()
+}
+
+// judgeRemoval judges what the loop has removed, where that has made a copy of the object which is to be adopted before anything is
+// added. If no managed fields are left, that need not be all: taints by annotation and what yields do not keep it from being a copy.
+func (w *world) judgeRemoval(before, after *unstructured.Unstructured, plan *ownership.Plan) error {
+	j, err := w.judgement(before, after, plan)
+	if err != nil {
+		return err
+	}
+	maps.DeleteFunc(j.desired, func(id string, want cell) bool {
+		_, there := j.had[id]
+		return len(after.GetManagedFields()) == 0 && want.byDefault && !there
+	})
+	return j.hold()
+}
+
+func (w *world) judgement(before, after *unstructured.Unstructured, plan *ownership.Plan) (judgement, error) {
+	layout := layoutOf(w.kind, before.GroupVersionKind().Version)
+	j := judgement{world: w, before: before, after: after, plan: plan, lost: len(before.GetManagedFields()) == 0}
+	j.had, j.has = cellsOf(layout, contentOf(before)), cellsOf(layout, contentOf(after))
+	j.owned, j.create, j.later, j.same = ownersIn(before)
+	j.owns, _, _, _ = ownersIn(after)
+	j.desired = w.expected(layout, j.had, j.owned)
+	return j, w.handOver(before, j.owned, j.owns)
+}
+
+func (j judgement) hold() error {
 	for _, id := range slices.Sorted(maps.Keys(merged(j.had, j.desired))) {
 		if err := j.cell(id); err != nil {
 			return err
 		}
 	}
 	if j.same {
-		return w.elsewhere(before, after)
+		return j.elsewhere(j.before, j.after)
 	}
+	return nil
+}
+
+// handOver lets before-first-apply own what nobody else does, if that is what the API server has made of an apply. The field manager
+// gives it all of an object that has no managed fields. Such an object may have had some of ours, if it had no others and all of them
+// have been given up: the loop removes first, and the field manager drops an entry that has become empty. Nothing that the loop
+// could write prevents that. What a patch adds would be ours as Update too, and an apply that gives up takes unowned fields with it.
+func (w *world) handOver(before *unstructured.Unstructured, owned, owns owners) error {
+	const first = "before-first-apply/Update"
+	if owns[first] == nil || len(owned) > 1 || !owned[us].Intersection(owns[us]).Empty() {
+		return nil
+	}
+	unclaimed := before.DeepCopy()
+	unclaimed.SetManagedFields(nil)
+	all, err := w.managers.updated(w.empty(before.GroupVersionKind().Version), unclaimed, "before-first-apply")
+	if err != nil {
+		return err
+	}
+	claimed, _, _, _ := ownersIn(all)
+	owned[first] = claimed[first].Difference(owned[us])
 	return nil
 }
 
@@ -70,7 +113,7 @@ func (j judgement) cell(id string) error {
 		}
 		return nil
 	}
-	adopted := j.plan.Adopts() && declared && there && maps.Equal(old.leaves, want.leaves) && (j.lost || j.create.Has(c.path))
+	adopted := j.plan.Adopts() && declared && there && maps.Equal(old.leaves, want.leaves) && (j.lost || j.create.Has(c.path)) && (!want.yields || !j.later.Has(c.path))
 	result := outcomeOf(c, old, want, there, declared, adopted, j.owned)
 	if got := j.has[id].leaves; !maps.Equal(got, result.leaves) {
 		return fmt.Errorf("%s is %v, not %v\n%s", id, got, result.leaves, fieldsText(j.before))
@@ -208,10 +251,10 @@ func (w *world) elsewhere(before, after *unstructured.Unstructured) error {
 		}
 		return left.String()
 	}
-	owned, _, _ := ownersIn(before)
-	owns, _, _ := ownersIn(after)
-	if len(before.GetManagedFields()) == 0 {
-		delete(owns, "before-first-apply/Update")
+	owned, _, _, _ := ownersIn(before)
+	owns, _, _, _ := ownersIn(after)
+	if err := w.handOver(before, owned, owns); err != nil {
+		return err
 	}
 	for manager := range merged(owned, owns) {
 		if had, has := rest(owned[manager]), rest(owns[manager]); had != has {
@@ -235,8 +278,8 @@ func (w *world) unchanged(before, after *unstructured.Unstructured) error {
 			return fmt.Errorf("another apply makes %s %v of %v", id, has[id].leaves, had[id].leaves)
 		}
 	}
-	owned, _, same := ownersIn(before)
-	owns, _, _ := ownersIn(after)
+	owned, _, _, same := ownersIn(before)
+	owns, _, _, _ := ownersIn(after)
 	if !same {
 		return nil
 	}

@@ -276,6 +276,9 @@ func dropNothing(m map[string]any) {
 			dropNothing(below)
 			return len(below) == 0 && name != "Template"
 		}
+		if elements, ok := value.([]any); ok {
+			return !slices.ContainsFunc(elements, func(element any) bool { return element != nil })
+		}
 		return value == nil || value == false || value == ""
 	})
 }
@@ -333,7 +336,7 @@ func cuts(value any, nth int) int {
 	m, _ := value.(map[string]any)
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		switch key {
-		case "Orphan": // an object that is none inherits more than nothing
+		case "Orphan", "Claims": // an object that is none inherits more than nothing, and an orphan nothing that would be owned
 			continue
 		case "Template":
 			count += cuts(m[key], nth-count)
@@ -344,9 +347,14 @@ func cuts(value any, nth int) int {
 			continue
 		}
 		if elements, ok := m[key].([]any); ok {
-			for i := range elements {
+			for i, element := range elements {
+				if element == nil {
+					continue
+				}
 				if count++; count-1 == nth {
-					m[key] = slices.Delete(slices.Clone(elements), i, i+1)
+					if elements[i] = nil; key != "Seconds" { // which has a place for each field
+						m[key] = slices.Delete(elements, i, i+1)
+					}
 					break
 				}
 			}

@@ -54,6 +54,10 @@ func TestYielding(t *testing.T) {
 		{name: "also where nothing is to be told", has: "a=1", fields: entries(ours(told), theirs(told)), after: "a=1", needed: true},
 		{name: "once it is gone, ours comes back", want: "a=1", fields: entries(theirs(labelB)), after: "a=1", needed: true, ours: true},
 		{name: "a restored one is ours again", has: "a=1", want: "a=1", fields: entries(managed("velero", update, told)), after: "a=1", needed: true, ours: true},
+		{
+			name: "one of the create that somebody applies since is theirs", has: "a=1", want: "a=1",
+			fields: entries(theirs(told), managed("velero", update, told)), after: "a=1",
+		},
 		{name: "a restored one that says something else is not", has: "a=1", want: "a=2", fields: entries(managed("velero", update, told)), after: "a=1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
