@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// skew is how far a clock may be behind ours and still find valid what has just been made.
+// skew is how far a clock may be behind ours and still accept a new certificate.
 const skew = time.Hour
 
 // newAuthority makes a CA that is valid for that long from now on.
@@ -45,7 +45,7 @@ func newServing(ca *tls.Certificate, hosts []string, now time.Time, validity tim
 	return issue(template, ca, now, validity)
 }
 
-// issue makes a certificate with a key of its own, signed by that CA or, without one, by itself. It never outlives its CA.
+// issue makes a certificate with a new key, signed by that CA or, without one, by itself. It expires no later than its CA.
 func issue(template *x509.Certificate, ca *tls.Certificate, now time.Time, validity time.Duration) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -5,7 +5,7 @@
 //
 // Its own CA and the certificate are in one Secret that all replicas share. The replica that finds a step due takes it, and
 // the Secret's version lets one win. No leader is needed: in a rolling update the leader may be a Pod that does not know this
-// Secret yet, and that would not go before a new one is ready.
+// Secret yet, and that is not replaced before a new one is ready.
 //
 // A CA is replaced without a moment at which an API server cannot verify the certificate that is served. First the next CA
 // is written and published in the webhook configurations beside the current one. After a while it becomes the current one,

@@ -25,18 +25,18 @@ const fieldManager = client.FieldOwner("heirloom")
 // of is what the Secret holds.
 const of = "the serving certificate"
 
-// soon is when to look again after another replica was faster, or when there is more to do.
+// soon is how long to wait after another replica was faster, or when there is more to do.
 const soon = 200 * time.Millisecond
 
 // Keeper keeps Heirloom's own CA and serving certificate. It is a manager.Runnable that runs on every replica.
 type Keeper struct {
 	Schedule
-	// Shared is where CA and certificate are kept.
+	// Shared is the Secret with the CA and the certificate.
 	rotation.Shared
 
 	// Configuration is the name of the webhook configurations, one of either kind, in which the CA bundle is published.
 	Configuration string
-	// Published, unless nil, is called when another CA bundle is published than was before.
+	// Published, unless nil, is called when a new CA bundle is published.
 	Published func()
 
 	serving   atomic.Pointer[tls.Certificate]
@@ -59,7 +59,7 @@ func (*Keeper) NeedLeaderElection() bool { return false }
 
 // Start keeps the certificate until ctx is done.
 func (k *Keeper) Start(ctx context.Context) error {
-	rotation.Run(ctx, k.look(), "Failed to see to the serving certificate; the one known stays in force", k.Keep)
+	rotation.Run(ctx, k.look(), "Failed to maintain the serving certificate; the known one stays in force", k.Keep)
 	return nil
 }
 
@@ -67,15 +67,15 @@ func (k *Keeper) Start(ctx context.Context) error {
 func (k *Keeper) Keep(ctx context.Context) (time.Duration, error) {
 	again, err := k.keep(ctx)
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		ctrl.LoggerFrom(ctx).V(1).Info("Another replica was faster to see to the serving certificate", "reason", err.Error())
+		ctrl.LoggerFrom(ctx).V(1).Info("Another replica was faster to update the serving certificate", "reason", err.Error())
 		return soon, nil
 	}
 	return again, err
 }
 
 func (k *Keeper) keep(ctx context.Context) (time.Duration, error) {
-	// The configurations are read before the Secret. So what is published never is an older bundle than what another
-	// replica has published meanwhile: that would be a conflict.
+	// The configurations are read before the Secret. So this never publishes an older bundle than another replica has
+	// published meanwhile: that would be a conflict.
 	installed, err := read(ctx, k.Live, k.Configuration)
 	if err != nil {
 		return 0, err
@@ -105,7 +105,7 @@ func (k *Keeper) keep(ctx context.Context) (time.Duration, error) {
 	return soon, publishErr
 }
 
-// publish makes all CAs known to API servers. It notes in the state since when they are, and returns whether that is a change.
+// publish makes all CAs known to API servers. It records in the state since when, and returns whether the state changed.
 func (k *Keeper) publish(ctx context.Context, st *state, installed []client.Object) (bool, error) {
 	if st.current == nil {
 		return false, nil
@@ -139,7 +139,7 @@ func (k *Keeper) publish(ctx context.Context, st *state, installed []client.Obje
 	return false, nil
 }
 
-// write stores the state, unless the Secret is no longer as it was read.
+// write stores the state, unless the Secret has changed since it was read.
 func (k *Keeper) write(ctx context.Context, secret *corev1.Secret, st state) error {
 	if err := st.put(secret); err != nil {
 		return err

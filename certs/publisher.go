@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// injected is the annotation by which cert-manager's injector keeps the CA bundles of a webhook configuration.
+// injected is the annotation that lets cert-manager's injector manage the CA bundles of a webhook configuration.
 const injected = "cert-manager.io/inject-ca-from"
 
 // read reads the webhook configurations of that name, as far as they exist.
@@ -48,8 +48,8 @@ func clientConfigs(configuration client.Object) []*admissionregistrationv1.Webho
 	return configs
 }
 
-// publishIn gives all webhooks of a configuration the CA bundle, if it is still as it was read, and reports whether
-// it was different before.
+// publishIn writes the CA bundle to all webhooks of a configuration, unless it has changed since it was read, and reports
+// whether the bundle was different before.
 func publishIn(ctx context.Context, writer client.Writer, configuration client.Object, bundle []byte) (bool, error) {
 	name := configuration.GetName()
 	if from, found := configuration.GetAnnotations()[injected]; found {
@@ -66,7 +66,7 @@ func publishIn(ctx context.Context, writer client.Writer, configuration client.O
 	if !changed {
 		return false, nil
 	}
-	// A strategic merge patch names the bundles and nothing else: who has installed the webhooks keeps all other fields.
+	// A strategic merge patch names the bundles and nothing else: the installer of the webhooks keeps all other fields.
 	patch := client.StrategicMergeFrom(before, client.MergeFromWithOptimisticLock{})
 	if err := writer.Patch(ctx, configuration, patch, fieldManager); err != nil {
 		return false, fmt.Errorf("publishing the CA bundle in the webhook configuration %s: %w", name, err)

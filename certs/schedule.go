@@ -14,17 +14,17 @@ import (
 
 // state is what the Secret holds. The zero value is that of a new one.
 type state struct {
-	// current has made leaf, or will. next is published and makes nothing yet. What previous has made may still be served
-	// by a replica that sees the Secret late; its key is gone.
+	// current signs leaf. next is published and signs nothing yet. A replica that sees the Secret late may still serve a
+	// certificate of previous, whose key is gone.
 	current, next *tls.Certificate
 	previous      *x509.Certificate
 	leaf          *tls.Certificate
-	// currentSince is when the current CA became that; nextPublished since when API servers can know the next one. Zero:
-	// nobody knows.
+	// currentSince is when the current CA became current; nextPublished is since when API servers can know the next one.
+	// Zero: unknown.
 	currentSince, nextPublished time.Time
 }
 
-// cas are the certificates by which what is or will soon be served can be verified.
+// cas returns the CA certificates that verify every certificate that is or will soon be served.
 func (s state) cas() []*x509.Certificate {
 	var cas []*x509.Certificate
 	for _, a := range []*tls.Certificate{s.current, s.next} {
@@ -38,14 +38,14 @@ func (s state) cas() []*x509.Certificate {
 	return cas
 }
 
-// Schedule says when certificates are replaced: a CA and a serving certificate each when a third of its validity is left.
+// Schedule says when certificates are replaced: each when a third of its validity is left.
 type Schedule struct {
 	// Hosts are the DNS names and IP addresses that the serving certificate is for.
 	Hosts []string
 	// Validity and CAValidity are how long a serving certificate and a CA are valid.
 	Validity, CAValidity time.Duration
-	// Grace is how long a CA is published before it is used, and after. Replicas see a change of the Secret within it, and
-	// API servers one of the CA bundle.
+	// Grace is how long a CA is published before and after its use. Within it, replicas see a change of the Secret, and API
+	// servers a change of the CA bundle.
 	Grace time.Duration
 }
 
@@ -62,7 +62,7 @@ func (s Schedule) advance(st state, now time.Time) (result state, changed bool, 
 	return st, changed, nil
 }
 
-// begin makes a CA where there is none that anybody would accept: there was no time to publish it before.
+// begin makes a CA at once if there is no valid one. It cannot be published first.
 func (s Schedule) begin(st *state, now time.Time) (bool, error) {
 	if st.current != nil && validAt(st.current.Leaf, now) {
 		return false, nil
@@ -76,7 +76,7 @@ func (s Schedule) begin(st *state, now time.Time) (bool, error) {
 	return true, err
 }
 
-// retire forgets the previous CA when nobody can serve a certificate of it any more.
+// retire drops the previous CA when no replica can serve a certificate of it any more.
 func (s Schedule) retire(st *state, now time.Time) (bool, error) {
 	switch {
 	case st.previous == nil:
@@ -112,7 +112,7 @@ func (s Schedule) promote(st *state, now time.Time) (bool, error) {
 	return true, nil
 }
 
-// renew makes a serving certificate where there is none, or none that is of the current CA, for all of our hosts and
+// renew makes a serving certificate, unless there is one that is signed by the current CA, is for all of our hosts and is
 // valid for long enough.
 func (s Schedule) renew(st *state, now time.Time) (bool, error) {
 	hosts := sets.New(s.Hosts...)
@@ -129,8 +129,8 @@ func (s Schedule) renew(st *state, now time.Time) (bool, error) {
 	return true, err
 }
 
-// lasts reports whether a serving certificate is of that CA and need not be renewed yet. One that ends with its CA gains
-// nothing by it.
+// lasts reports whether a serving certificate is of that CA and need not be renewed yet. Renewing one that expires with its
+// CA would gain nothing.
 func (s Schedule) lasts(leaf, ca *x509.Certificate, now time.Time) bool {
 	if leaf.CheckSignatureFrom(ca) != nil || !validAt(leaf, now) {
 		return false
@@ -138,8 +138,8 @@ func (s Schedule) lasts(leaf, ca *x509.Certificate, now time.Time) bool {
 	return leaf.NotAfter.Equal(ca.NotAfter) || !now.After(leaf.NotAfter.Add(-s.Validity/3))
 }
 
-// look is how often to look whether a step is due, or was taken by another replica: often enough for each to notice a step
-// well before the next one.
+// look is how often to check whether a step is due, or was taken by another replica: often enough to notice each step well
+// before the next one.
 func (s Schedule) look() time.Duration {
 	return min(rotation.Look, s.Grace/4, s.Validity/12)
 }

@@ -19,7 +19,7 @@ import (
 
 // The names in the Secret of what is not in every Secret of type kubernetes.io/tls, and the annotations with the times.
 const (
-	// bundleData is what is published. It is there for people: what counts are the CAs themselves.
+	// bundleData is the published bundle. It is only for people to read: Heirloom uses the CAs themselves.
 	bundleData     = "ca.crt"
 	currentData    = "current-ca.crt"
 	currentKeyData = "current-ca.key"
@@ -31,8 +31,8 @@ const (
 	nextPublishedAnnotation = "heirloom.dev/next-published"
 )
 
-// stateIn reads what the Secret holds. Its error names what is wrong and never what is in it. A serving certificate that
-// cannot be read, or is not by the current CA, is none: a new one can be made, unlike a CA.
+// stateIn reads the Secret. Its error says what is wrong and never quotes the content. A serving certificate that cannot be
+// read, or is not signed by the current CA, is ignored: unlike a CA, it can be made again.
 func stateIn(secret *corev1.Secret) (state, error) {
 	var errs []error
 	read := func(name, keyName string) *tls.Certificate {
@@ -73,7 +73,7 @@ func authorityIn(certificatePEM, keyPEM []byte) (*tls.Certificate, error) {
 	if _, err := certificateIn(certificatePEM); err != nil {
 		return nil, err
 	}
-	// It also finds out whether key and certificate belong together.
+	// This also checks that key and certificate belong together.
 	pair, err := tls.X509KeyPair(certificatePEM, keyPEM)
 	return &pair, err
 }
@@ -97,7 +97,7 @@ func leafIn(secret *corev1.Secret) *tls.Certificate {
 	return &pair
 }
 
-// put writes the state into the Secret, and leaves alone whatever else is there.
+// put writes the state into the Secret, and keeps everything else in it.
 func (s state) put(secret *corev1.Secret) error {
 	keys := map[string]crypto.PrivateKey{corev1.TLSPrivateKeyKey: s.leaf.PrivateKey, currentKeyData: s.current.PrivateKey}
 	certificates := map[string][]*x509.Certificate{
@@ -133,7 +133,7 @@ func (s state) put(secret *corev1.Secret) error {
 	return nil
 }
 
-// bundle is what is published.
+// bundle returns the CA certificates to publish.
 func (s state) bundle() ([]byte, error) {
 	pem, err := cert.EncodeCertificates(s.cas()...)
 	if err != nil {

@@ -19,11 +19,11 @@ const (
 	KeyName  = "tls.key"
 )
 
-// Source is where servers have their certificate from: the memory of this process.
+// Source is where servers get their certificate from: the memory of this process.
 type Source func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 
-// FromFiles returns the source of the certificate in a directory, and what loads it again when it changes. While
-// it cannot be loaded, the one before is served.
+// FromFiles returns the source of the certificate in a directory, and a watcher that reloads it when it changes. If it
+// cannot be reloaded, the previous one is served.
 func FromFiles(dir string) (Source, *certwatcher.CertWatcher, error) {
 	watcher, err := certwatcher.New(filepath.Join(dir, CertName), filepath.Join(dir, KeyName))
 	if err != nil {
@@ -35,7 +35,7 @@ func FromFiles(dir string) (Source, *certwatcher.CertWatcher, error) {
 // Serve makes a server take its certificate from here.
 func (s Source) Serve(config *tls.Config) { config.GetCertificate = s }
 
-// NotAfter returns until when the certificate that is served is valid, if there is one yet.
+// NotAfter returns when the served certificate expires, if there is one yet.
 func (s Source) NotAfter() (time.Time, bool) {
 	certificate, err := s(nil)
 	if err != nil {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package broadcast tells controllers that something has changed which is no object of the API server: an option of the
-// rules, a schema.
+// Package broadcast tells controllers about changes of things that are not API objects: an option of the rules, a schema.
 package broadcast
 
 import (
@@ -22,7 +21,7 @@ func (b *Broadcaster) Subscribe() <-chan event.GenericEvent {
 	return subscriber
 }
 
-// Publish does not wait: an event that nobody has taken yet stands for the next one, too.
+// Publish does not wait: an event that has not been received yet stands for the next one, too.
 func (b *Broadcaster) Publish() {
 	for _, subscriber := range b.subscribers {
 		select {

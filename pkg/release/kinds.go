@@ -17,8 +17,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// kinds returns the kinds whose objects Heirloom may have written, owners before what they own. It does not matter if other
-// groups cannot be discovered, such as those of an aggregated API server that is down.
+// kinds returns the kinds whose objects Heirloom may have written, owners before what they own. It ignores other groups that
+// cannot be discovered, such as those of an aggregated API server that is down.
 func (s *session) kinds() ([]schema.GroupVersionKind, error) {
 	lists, err := discovery.ServerPreferredResources(s.Discovery)
 	var failed *discovery.ErrGroupDiscoveryFailed

@@ -52,7 +52,7 @@ func (s *session) node(ctx context.Context, c reporting, name string, ours func(
 	if !s.DryRun {
 		released, err := patchNode(ctx, c, node, after)
 		if err == nil && ownership.Recorded(released.ManagedFields) {
-			// Taints are one field, which is ours now because we have changed it.
+			// Taints are one field, which is now ours because the first patch changed it.
 			released, err = patchNode(ctx, c, released, after)
 		}
 		if err != nil {
@@ -77,7 +77,7 @@ func patchNode(ctx context.Context, c client.Client, node *corev1.Node, state in
 	return released, c.Patch(ctx, released, patch, client.FieldOwner(ownership.Manager))
 }
 
-// lost names what a Node does not have any more, in the form in which a field path names it.
+// lost names what a Node no longer has, as field paths.
 func lost(before, after inherit.NodeState) []string {
 	var names []string
 	for _, part := range []struct {

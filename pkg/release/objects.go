@@ -33,7 +33,7 @@ const writers = 10
 // errReclaimed says that what has just been released is there again.
 var errReclaimed = errors.New("what was released has come back in the same write: another Heirloom is still at work")
 
-// objects releases all objects of a kind. The list has their metadata only; of most, that is enough to pass them over.
+// objects releases all objects of a kind. The list has only their metadata, which is enough to skip most of them.
 func (s *session) objects(ctx context.Context, gvk schema.GroupVersionKind, scope *scope) {
 	ours := scope.hasObject
 	if slices.Contains(s.ProviderGroups, gvk.Group) {
@@ -63,7 +63,7 @@ func (s *session) object(ctx context.Context, gvk schema.GroupVersionKind, liste
 		return false, err
 	}
 	if !s.DryRun {
-		// Lists are replaced as a whole, which is right for none but the version that was read.
+		// Lists are replaced as a whole, so the patch holds only for the version that was read.
 		patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
 		if err := s.management.Patch(ctx, released, patch, client.FieldOwner(ownership.Manager)); err != nil {
 			return false, client.IgnoreNotFound(err)
@@ -89,7 +89,7 @@ func (s *session) recordedIn(gvk schema.GroupVersionKind, object metav1.Object) 
 	return gv.WithKind(gvk.Kind)
 }
 
-// each does its work for those objects of a kind that are wanted, and tries again where somebody else was faster.
+// each does its work for the wanted objects of a kind, and retries conflicts.
 func (s *session) each(
 	ctx context.Context, c reporting, gvk schema.GroupVersionKind, namespace string,
 	wanted func(*metav1.PartialObjectMetadata) bool, work func(context.Context, *metav1.PartialObjectMetadata) (bool, error),
@@ -129,7 +129,7 @@ func (s *session) each(
 	}
 }
 
-// again repeats what failed because the object had changed, or because a webhook that is on its way out was still called.
+// again retries work that failed because the object had changed, or because a webhook that is being removed was still called.
 func again(ctx context.Context, work func() error) error {
 	var last error
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 8}
@@ -160,8 +160,7 @@ func eachOf[T runtime.Object](ctx context.Context, c client.Reader, list client.
 	return nil
 }
 
-// eachServed goes through the objects of a kind of Cluster API in the version that is read, of which there are none where Cluster
-// API is not there.
+// eachServed goes through the objects of a kind of Cluster API in the served version. Without Cluster API, there are none.
 func (s *session) eachServed(ctx context.Context, kind string, do func(*unstructured.Unstructured)) error {
 	gk := schema.GroupKind{Group: clusterv1.GroupVersion.Group, Kind: kind}
 	mapping, err := s.management.RESTMapper().RESTMapping(gk, capi.ServedVersions()...)

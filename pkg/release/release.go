@@ -19,7 +19,7 @@ import (
 
 // Options say what is released, and how.
 type Options struct {
-	// Namespace, WatchFilter, ManagementCluster and ProviderGroups are those with which Heirloom runs.
+	// Namespace, WatchFilter, ManagementCluster and ProviderGroups are the same as Heirloom's own.
 	Namespace, WatchFilter string
 	ManagementCluster      types.NamespacedName
 	ProviderGroups         []string
@@ -38,8 +38,8 @@ type Options struct {
 	DeleteWebhookConfigurations, TakeLease bool
 	// OnlyWebhookConfigurations ends when the webhook configurations are gone.
 	OnlyWebhookConfigurations bool
-	// OnlyWorkloadClusters takes away what admits Nodes in workload clusters and nothing else, within a bound for each and
-	// for all. With PassOverUnreachable, one that cannot be reached is named and is no error.
+	// OnlyWorkloadClusters removes only what admits Nodes in workload clusters, within a time limit for each and for all.
+	// With PassOverUnreachable, an unreachable one is reported and is no error.
 	OnlyWorkloadClusters, PassOverUnreachable bool
 	// KeepValues leaves labels, annotations, taints and fields where they are, without an owner.
 	KeepValues bool
@@ -55,11 +55,11 @@ type Releaser struct {
 	Discovery  discovery.DiscoveryInterface
 	// Workload makes a client of a Cluster's workload cluster.
 	Workload func(ctx context.Context, cluster types.NamespacedName) (client.Client, error)
-	// Out gets a line for each object that is written, Progress what a person at the terminal wants to know beside it.
+	// Out gets a line for each object that is written, Progress everything else that helps a person at the terminal.
 	Out, Progress io.Writer
 }
 
-// Run gives up everything. Its error names what could not be done; the rest is done, and another run does what is missing.
+// Run gives up everything. Its error names what failed; the rest is done, and another run does what is missing.
 func (r Releaser) Run(ctx context.Context) error {
 	s := &session{Releaser: r, report: &report{out: r.Out, progress: r.Progress, dryRun: r.DryRun}}
 	s.management = s.reporting(r.Management, "")

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// report collects what has been done, for all who work at the same time.
+// report collects what has been done. It is safe for concurrent use.
 type report struct {
 	dryRun bool
 
@@ -35,13 +35,13 @@ func (r *report) did(verb string, kind schema.GroupKind, object client.Object, w
 	if r.dryRun {
 		line += " (dry run)"
 	}
-	_, _ = fmt.Fprintln(r.out, line) // who reads it has gone: nothing can be said any more
+	_, _ = fmt.Fprintln(r.out, line) // if it fails, the reader is gone
 	for _, detail := range details {
 		_, _ = fmt.Fprintln(r.out, "  "+detail)
 	}
 }
 
-// note tells a person how far it is.
+// note reports progress to a person.
 func (r *report) note(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,7 +65,7 @@ func (r *report) err() error {
 	return fmt.Errorf("not everything could be released; run it again once this is mended:\n%w", err)
 }
 
-// reporting is a client that tells what it deletes, and deletes nothing in a dry run.
+// reporting is a client that reports what it deletes, and deletes nothing in a dry run.
 type reporting struct {
 	client.Client
 	report *report
@@ -77,7 +77,7 @@ func (s *session) reporting(c client.Client, where string) reporting {
 	return reporting{Client: c, report: s.report, where: where}
 }
 
-// Delete implements client.Client. An object that is on its way out already is left to go.
+// Delete implements client.Client. It skips an object that is already being deleted.
 func (c reporting) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
 	if object.GetDeletionTimestamp() != nil {
 		return nil

@@ -14,7 +14,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// scope says which objects are this Heirloom's, where others share the management cluster.
+// scope says which objects belong to this Heirloom, if others share the management cluster.
 type scope struct {
 	watchFilter string
 	// owners are the objects seen so far that are ours: a provider need not copy the label of a watch filter.

@@ -24,14 +24,14 @@ import (
 const (
 	// holder is in the Lease as long as a release holds it.
 	holder = "heirloom-release"
-	// held is how long the Lease stays taken after the last renewal: no replica becomes the leader in the time that it
-	// takes to delete the Deployment.
+	// held is how long the Lease stays taken after the last renewal: no replica becomes the leader while the Deployment is
+	// being deleted.
 	held = time.Minute
 	// renewal is how often it is renewed.
 	renewal = 10 * time.Second
 )
 
-// errTaken says that there is a leader although the release should hold the Lease.
+// errTaken says that another holder has the Lease that the release should hold.
 var errTaken = errors.New("it has been taken away, so Heirloom is at work again,")
 
 // stopWebhooks makes sure that no webhook of the management cluster injects again what is released.
@@ -78,7 +78,7 @@ func (s *session) withoutLeader(ctx context.Context, work func(context.Context) 
 	return work(ctx)
 }
 
-// leads reports whether somebody who is not a release holds the Lease.
+// leads reports whether a replica of Heirloom, and not a release, holds the Lease.
 func leads(lease coordinationv1.LeaseSpec, now time.Time) bool {
 	return led(lease) && lease.RenewTime != nil && lease.RenewTime.Add(duration(lease)).After(now)
 }
@@ -112,7 +112,7 @@ func (s *session) holdingLease(ctx context.Context, work func(context.Context) e
 		}
 	}
 	err = work(ctx)
-	stop() // two at a time would be in each other's way
+	stop() // two writers would conflict
 	if err == nil {
 		_, err = s.takeLease(ctx, false)
 	}
@@ -122,7 +122,7 @@ func (s *session) holdingLease(ctx context.Context, work func(context.Context) e
 	return nil
 }
 
-// renewing keeps the Lease until stop has returned. lost is called if somebody else has taken it.
+// renewing keeps the Lease until stop has returned. It calls lost if another holder has taken the Lease.
 func (s *session) renewing(ctx context.Context, lost context.CancelCauseFunc) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var renewals sync.WaitGroup
@@ -144,7 +144,7 @@ func (s *session) renewing(ctx context.Context, lost context.CancelCauseFunc) (s
 }
 
 // takeLease writes the release into the Lease as its holder, and returns what was there before. It takes the Lease from
-// somebody else only if that is wanted.
+// another holder only with fromOthers.
 func (s *session) takeLease(ctx context.Context, fromOthers bool) (before coordinationv1.LeaseSpec, err error) {
 	// The error that it returns is useless: it is nil also after a request that has timed out.
 	_ = retry.RetryOnConflict(retry.DefaultBackoff, func() error {

@@ -23,18 +23,18 @@ const (
 	// unless it is told otherwise, and the leader has to stop before.
 	clusterTimeout = 10 * time.Second
 	totalTimeout   = 2 * time.Minute
-	// reasonLeft is that of the Event on a Cluster that was passed over. docs/monitoring.md says what it means.
+	// reasonLeft is the reason of the Event on a Cluster that was passed over. docs/monitoring.md says what it means.
 	reasonLeft = "WorkloadAdmissionLeft"
 )
 
-// byHand is what takes the same away, in a workload cluster. A kubectl command fails as a whole where one of its kinds is not
-// served, so they are two.
+// byHand removes the same from a workload cluster. There are two commands, because kubectl fails as a whole if one kind is not
+// served.
 const byHand = "kubectl delete --ignore-not-found mutatingwebhookconfiguration/" + webhook.ObjectName +
 	" namespace/" + policy.Namespace + "; kubectl delete --ignore-not-found mutatingadmissionpolicybinding/" +
 	policy.Name + " mutatingadmissionpolicy/" + policy.Name
 
-// withdraw takes away what admits Nodes in workload clusters, while nobody is there to set it up anew. Where there are no
-// workload clusters, the leader goes on.
+// withdraw removes what admits Nodes in workload clusters, while no leader can set it up again. If there are no workload
+// clusters, the leader goes on.
 func (s *session) withdraw(ctx context.Context) error {
 	clusters, err := s.clusters(ctx, s.report.note)
 	if err != nil || len(clusters) == 0 {
@@ -63,8 +63,8 @@ func (s *session) withdraw(ctx context.Context) error {
 	})
 }
 
-// left says that something may be left in a workload cluster, and how to take it away. The log of a hook that has succeeded
-// may be gone soon, so an Event on the Cluster says it, too.
+// left reports that something may be left in a workload cluster, and how to remove it. The log of a successful hook may be
+// gone soon, so there is an Event on the Cluster, too.
 func (s *session) left(ctx context.Context, cluster *unstructured.Unstructured, cause error) {
 	key := client.ObjectKeyFromObject(cluster)
 	if !s.PassOverUnreachable {

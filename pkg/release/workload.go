@@ -16,7 +16,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
-// workloads releases what is in workload clusters. One that cannot be reached holds up no other.
+// workloads releases what is in workload clusters. An unreachable one does not hold up the others.
 func (s *session) workloads(ctx context.Context, keys *webhook.Store) {
 	clusters, err := s.clusters(ctx, s.report.note)
 	if err != nil {
@@ -53,7 +53,7 @@ func (s *session) eachCluster(clusters []*unstructured.Unstructured, do func(*un
 	_ = workers.Wait() // they report for themselves
 }
 
-// clusters returns the Clusters whose workload clusters Heirloom has reached, and says which it passes over.
+// clusters returns the Clusters whose workload clusters Heirloom may have reached, and reports which ones it skips.
 func (s *session) clusters(ctx context.Context, say func(format string, args ...any)) ([]*unstructured.Unstructured, error) {
 	var clusters []*unstructured.Unstructured
 	err := s.eachServed(ctx, "Cluster", func(cluster *unstructured.Unstructured) {
@@ -79,7 +79,7 @@ func provisioned(cluster *unstructured.Unstructured) bool {
 	return now || before
 }
 
-// withdrawFrom takes away what admits Nodes in a workload cluster.
+// withdrawFrom removes what admits Nodes in a workload cluster.
 func (s *session) withdrawFrom(ctx context.Context, cluster webhook.Identity, admission *workload.Admission) (reporting, error) {
 	c, err := s.Workload(ctx, cluster.NamespacedName)
 	if err != nil {

@@ -22,16 +22,15 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
 
-// planned is what is to become of a child, and the write that makes it so; nil where it stays as it is.
+// planned is the decision about a child and the write that carries it out; nil if nothing changes.
 type planned struct {
 	ownerchain.Decision
 	*ownership.Plan
 	current inherit.Object
 }
 
-// bring makes a child carry what it inherits, if it has not got it. The object is the child as it is stored, where that is
-// another type.
-func bring[P metav1.Object](ctx context.Context, d Dependencies, kind ownerchain.Kind[P], child P, object client.Object) error {
+// applyTo writes what a child inherits, if that is missing. The object is the child as it is stored, which may be another type.
+func applyTo[P metav1.Object](ctx context.Context, d Dependencies, kind ownerchain.Kind[P], child P, object client.Object) error {
 	inDoubt := func(p planned) bool { return p.Plan != nil && p.Needed() && p.Behind(object) }
 	p, err := ownerchain.Recheck(ctx, d.Chain, d.fresh, inDoubt, func(ctx context.Context, chain *ownerchain.Chain) (p planned, err error) {
 		if p.Decision, err = kind.Evaluate(ctx, chain, child, d.Policy()); err != nil || p.Untouched() {
@@ -84,7 +83,7 @@ func (d Dependencies) apply(ctx context.Context, object client.Object, gvk schem
 	return nil
 }
 
-// written counts a write and what it has changed, and tells whoever looks at the object that it failed.
+// written counts a write and what it changed, and reports a failure on the object.
 func (d Dependencies) written(object client.Object, gvk schema.GroupVersionKind, plan *ownership.Plan, err error) {
 	kind := metrics.Kind(gvk.Group, gvk.Kind)
 	d.Metrics.Write(kind, result(err))
@@ -112,15 +111,14 @@ func result(err error) metrics.WriteResult {
 	}
 }
 
-// failed tells whoever looks at the object that it could not be written. A conflict mends itself, and what is gone needs
-// nothing.
+// failed reports on the object that it could not be written. A conflict resolves itself, and a deleted object needs nothing.
 func (d Dependencies) failed(object runtime.Object, err error) {
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		d.Recorder.Eventf(object, nil, corev1.EventTypeWarning, reasonInheritanceFailed, "Inherit", "Failed to write what is inherited: %v", err)
 	}
 }
 
-// leftOut tells whoever looks at the object what it could not inherit.
+// leftOut reports on the object what it could not inherit.
 func (d Dependencies) leftOut(object runtime.Object, problems error) {
 	if problems != nil {
 		d.Recorder.Eventf(object, nil, corev1.EventTypeWarning, reasonNotInherited, "Inherit", "%v", problems)

@@ -43,7 +43,7 @@ var (
 
 const (
 	unserved  = "it serves no policies"
-	loopAlone = "Warning WorkloadAdmissionFallback Cluster/c: The loop alone brings new Nodes what they inherit, a moment after they register: " +
+	loopAlone = "Warning WorkloadAdmissionFallback Cluster/c: The loop alone applies what new Nodes inherit, a moment after they register: " +
 		"until then Pods can be scheduled that their taints keep away. Label heirloom.dev/workload-admission=none accepts that. "
 )
 

@@ -25,8 +25,7 @@ type object[T any] interface {
 type children[T any, P object[T]] struct {
 	Dependencies
 	kind ownerchain.Kind[P]
-	// before does what has to be done also for an object that inherits nothing for now, and also what else a change of the
-	// object or its owner leads to. They may be nil.
+	// before runs even for an object that inherits nothing for now; also runs after the apply. Either may be nil.
 	before, also func(context.Context, P) error
 }
 
@@ -44,14 +43,14 @@ func (r children[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 			return ctrl.Result{}, err
 		}
 	}
-	err := bring(ctx, r.Dependencies, r.kind, child, child)
+	err := applyTo(ctx, r.Dependencies, r.kind, child, child)
 	if r.also != nil {
 		err = errors.Join(err, r.also(ctx, child))
 	}
 	return r.unlessNotListed(ctx, req.Namespace, child.GetLabels()[clusterv1.ClusterNameLabel], err)
 }
 
-// gone passes over an object that does not exist any more.
+// gone ignores the error of an object that no longer exists.
 func gone(err error, kind string) error {
 	if client.IgnoreNotFound(err) == nil {
 		return nil

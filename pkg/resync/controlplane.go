@@ -18,8 +18,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
-// controlPlanes applies rule 1. A request is about a Cluster, because a control plane's kind is known only from the Cluster
-// that refers to it.
+// controlPlanes applies to control planes what their topology declares. A request names a Cluster, because only the Cluster
+// tells the kind of its control plane.
 type controlPlanes struct {
 	Dependencies
 	tracker *external.ObjectTracker
@@ -48,7 +48,7 @@ func (r controlPlanes) sync(ctx context.Context, cluster *capi.Cluster, ref capi
 		return err
 	}
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(ref.Kind, klog.KObj(object)))
-	return bring(ctx, r.Dependencies, ownerchain.ControlPlanes(), cp, object)
+	return applyTo(ctx, r.Dependencies, ownerchain.ControlPlanes(), cp, object)
 }
 
 // clusterOf wakes the Cluster of a control plane.

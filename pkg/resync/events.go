@@ -21,8 +21,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
-// resumed passes those updates of a Cluster after which its objects are to be looked at again: it was paused or opted
-// out before.
+// resumed passes updates of a Cluster that is no longer paused or opted out, so its objects need another look.
 func resumed() predicate.Predicate {
 	held := func(object client.Object) bool {
 		cluster, ok := object.(*capi.Cluster)
@@ -36,8 +35,8 @@ func resumed() predicate.Predicate {
 	}
 }
 
-// createdOrResumed passes those events of a Cluster after which its Nodes are to be looked at again: it has not been there
-// before, is resumed, or is opted out now, which is counted.
+// createdOrResumed passes events of a Cluster whose Nodes need another look: it is new, is resumed, or is now opted out,
+// which is counted.
 func createdOrResumed() predicate.Predicate {
 	optedOut := predicate.Funcs{
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
@@ -49,14 +48,14 @@ func createdOrResumed() predicate.Predicate {
 	return predicate.Or[client.Object](resumed(), optedOut)
 }
 
-// resynced passes the events in which nothing changes: those of the sync period, and the first of each object.
+// resynced passes events without a change: those of the sync period, and the first of each object.
 func resynced() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()
 	}}
 }
 
-// declaredAnew passes those events of a Cluster after which its topology's objects are to be looked at again.
+// declaredAnew passes events of a Cluster after which its topology's objects need another look.
 func declaredAnew() predicate.Predicate {
 	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, resumed())
 }
@@ -73,7 +72,7 @@ func (d Dependencies) members(list client.ObjectList) handler.EventHandler {
 	})
 }
 
-// membersOfClass are the objects of all Clusters whose topology is of a ClusterClass.
+// membersOfClass wakes the objects of all Clusters that use a ClusterClass.
 func (d Dependencies) membersOfClass(list client.ObjectList) handler.EventHandler {
 	return enqueue(func(ctx context.Context, class client.Object) ([]types.NamespacedName, error) {
 		clusters, err := d.Chain.ClustersOf(ctx, class)
@@ -92,12 +91,12 @@ func (d Dependencies) membersOfClass(list client.ObjectList) handler.EventHandle
 	})
 }
 
-// policyChanges looks at all objects of the list's kind again when the rules' options have changed.
+// policyChanges wakes all objects of the list's kind when the rules' options have changed.
 func (d Dependencies) policyChanges(list client.ObjectList) source.Source {
 	return d.again(d.PolicyChanges(), list)
 }
 
-// again looks at all objects of the list's kind after each event.
+// again wakes all objects of the list's kind after each event.
 func (d Dependencies) again(events <-chan event.GenericEvent, list client.ObjectList) source.Source {
 	return source.Channel(events, enqueue(func(ctx context.Context, _ client.Object) ([]types.NamespacedName, error) {
 		return ownerchain.Keys(ctx, d.Chain, newList(list))
@@ -116,7 +115,7 @@ func enqueue(lookUp func(context.Context, client.Object) ([]types.NamespacedName
 	})
 }
 
-// wake makes an event handler out of a look-up. One that fails is logged: the next resync repeats it.
+// wake makes an event handler out of a look-up. A failed look-up is only logged, because the next resync repeats it.
 func wake[R comparable](lookUp func(context.Context, client.Object) ([]R, error)) handler.TypedEventHandler[client.Object, R] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []R {
 		requests, err := lookUp(ctx, object)

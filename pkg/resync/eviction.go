@@ -19,7 +19,7 @@ import (
 )
 
 // paced returns the taints that would evict the Node's Pods before its turn has come, and when to ask again.
-func (r nodes) paced(
+func (r nodeReconciler) paced(
 	ctx context.Context, chain *ownerchain.Chain, from inherit.NodeSource, node *corev1.Node, req NodeRequest,
 ) ([]taint.ID, time.Duration, error) {
 	evicting := from.Evicting(node, nil, time.Now())
@@ -29,7 +29,7 @@ func (r nodes) paced(
 	}
 	declared, err := chain.Declaration(ctx, from, evicting)
 	if err != nil {
-		return nil, 0, fmt.Errorf("finding out with whom the Node shares its taints: %w", err)
+		return nil, 0, fmt.Errorf("finding the Nodes that share this Node's taints: %w", err)
 	}
 	answer := r.pacer.Pass(req, declared.Edit.String(), limits(declared, from.Cluster)...)
 	r.Metrics.NoExecuteWaiting(r.pacer.Waiting())
@@ -43,8 +43,8 @@ func (r nodes) paced(
 	return evicting, answer.Again, nil
 }
 
-// limits are all that bound how fast the Nodes of a set get taints: its own share, its Cluster's rate, and that of a
-// ClusterClass which declares them in all Clusters at once.
+// limits bound how fast the Nodes of a set get taints: the set's own share, its Cluster's rate, and the rate of a
+// ClusterClass that declares them in all its Clusters at once.
 func limits(declared *ownerchain.Declaration, cluster types.NamespacedName) []pace.Limit {
 	all := []pace.Limit{
 		pace.ShareOf(declared.Set.String(), declared.Nodes),
@@ -57,28 +57,28 @@ func limits(declared *ownerchain.Declaration, cluster types.NamespacedName) []pa
 }
 
 // forget forgets a Node that is gone or inherits nothing for now, perhaps because it is ignored.
-func (r nodes) forget(req NodeRequest, ignored bool) {
+func (r nodeReconciler) forget(req NodeRequest, ignored bool) {
 	r.ignored.set(req, ignored)
-	r.lacking.forget(req)
+	r.missing.forget(req)
 	r.waitsNoMore(req)
 }
 
-// remembered are the Nodes of a Cluster that lack something, wait for a taint, or are left out.
-func (r nodes) remembered(cluster types.NamespacedName) []NodeRequest {
-	all := r.pacer.Known().Union(r.lacking.known()).Union(r.ignored.all())
+// remembered returns the Nodes of a Cluster that miss something, wait for a taint, or are ignored.
+func (r nodeReconciler) remembered(cluster types.NamespacedName) []NodeRequest {
+	all := r.pacer.Known().Union(r.missing.known()).Union(r.ignored.all())
 	return slices.DeleteFunc(all.UnsortedList(), func(req NodeRequest) bool { return req.Cluster != cluster })
 }
 
-// waitsNoMore takes a Node that has nothing to wait for out of the count.
-func (r nodes) waitsNoMore(req NodeRequest) {
+// waitsNoMore no longer counts the Node as waiting.
+func (r nodeReconciler) waitsNoMore(req NodeRequest) {
 	r.pacer.Forget(req)
 	r.Metrics.NoExecuteWaiting(r.pacer.Waiting())
 }
 
-// report tells on the object that operators edit how far its taints have come.
-func (r nodes) report(declared *ownerchain.Declaration, evicting []taint.ID, answer pace.Answer) {
+// report records progress on the object that declares the taints, because that is the one operators edit.
+func (r nodeReconciler) report(declared *ownerchain.Declaration, evicting []taint.ID, answer pace.Answer) {
 	if answer.Waiting == 0 && answer.Passed <= 1 {
-		return // it is one Node, and had not to wait
+		return // it is one Node, and did not have to wait
 	}
 	reason, note := reasonNoExecuteTaintsRollingOut, fmt.Sprintf("Taints %v evict Pods: %d Nodes have them, %d wait for their turn (--no-execute-rate)",
 		evicting, answer.Passed, answer.Waiting)

@@ -22,14 +22,14 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
-// family sees to what is around a Machine and of a provider's kind, which is not known before a Machine names it: its
-// control plane, which is watched, and its InfraMachine and BootstrapConfig, which inherit beside it (rules 4 and 8).
+// family handles a Machine's objects of providers' kinds, which are known only once a Machine names them. It watches the
+// control plane, and applies to the InfraMachine and BootstrapConfig what they inherit.
 type family struct {
 	Dependencies
 	controlPlanes, siblings *external.ObjectTracker
 }
 
-// watch makes a change of the Machine's control plane wake the Machine; also where there is none yet, as in a restore.
+// watch makes a change of the Machine's control plane wake the Machine, even if it does not exist yet, as in a restore.
 func (r family) watch(ctx context.Context, m *capi.Machine) error {
 	ref := metav1.GetControllerOfNoCopy(m)
 	if ref == nil {
@@ -42,8 +42,8 @@ func (r family) watch(ctx context.Context, m *capi.Machine) error {
 	return r.watchControlPlanes(ctx, r.controlPlanes, gvk, r.children(&capi.MachineList{}))
 }
 
-// watchControlPlanes watches control planes of that kind, in the version that the API server prefers. A kind that it does
-// not serve has none.
+// watchControlPlanes watches control planes of that kind, in the version that the API server prefers. It ignores a kind
+// that is not served.
 func (d Dependencies) watchControlPlanes(
 	ctx context.Context, tracker *external.ObjectTracker, gvk schema.GroupVersionKind, wake handler.EventHandler,
 ) error {
@@ -60,7 +60,7 @@ func (d Dependencies) watchControlPlanes(
 }
 
 // bring brings the Machine's siblings what they inherit. What is wrong with one does not keep the other waiting.
-func (r family) bring(ctx context.Context, m *capi.Machine) error {
+func (r family) applyToExternal(ctx context.Context, m *capi.Machine) error {
 	var errs []error
 	for _, ref := range ownerchain.Siblings(m) {
 		errs = append(errs, r.sibling(ctx, m, ref))
@@ -87,7 +87,7 @@ func (r family) sibling(ctx context.Context, m *capi.Machine, ref capi.ObjectRef
 		return gone(err, ref.Kind)
 	}
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(ref.Kind, klog.KObj(object)))
-	return bring(ctx, r.Dependencies, ownerchain.ExternalObjects(), object, object)
+	return applyTo(ctx, r.Dependencies, ownerchain.ExternalObjects(), object, object)
 }
 
 // machineOf wakes the Machine that controls a sibling.

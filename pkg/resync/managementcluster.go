@@ -15,7 +15,7 @@ import (
 
 // ManagementCluster finds out which Cluster is the management cluster itself.
 type ManagementCluster interface {
-	// Claims returns the Clusters that have shown to be it. If they are several, none of them counts.
+	// Claims returns the Clusters that have been found to be it. If there are several, none of them counts.
 	Claims() []types.NamespacedName
 	// Subscribe returns a channel that gets an event whenever Claims answers differently from before.
 	Subscribe() <-chan event.GenericEvent
@@ -29,8 +29,8 @@ func (d Dependencies) changesOfManagementCluster() <-chan event.GenericEvent {
 	return d.ManagementCluster.Subscribe()
 }
 
-// tellClaim tells on a Cluster, once, that it is the management cluster itself, or why it does not count as that.
-func (r workloads) tellClaim(cluster *capi.Cluster) {
+// tellClaim reports on a Cluster, once, that it is the management cluster itself, or why it does not count as that.
+func (r workloadReconciler) tellClaim(cluster *capi.Cluster) {
 	if r.ManagementCluster == nil {
 		return
 	}

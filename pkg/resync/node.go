@@ -48,19 +48,18 @@ func logOf(logger logr.Logger, r *NodeRequest) logr.Logger {
 	return logger.WithValues("Node", klog.KRef("", r.Name))
 }
 
-// nodes applies rules 11, 12 and 13 to the Nodes of the management cluster itself and of all workload clusters.
-type nodes struct {
+// nodeReconciler applies to Nodes what they inherit, in the management cluster itself and in all workload clusters.
+type nodeReconciler struct {
 	Dependencies
 	pacer   *pace.Pacer[NodeRequest]
 	memory  nodeMemory
-	lacking lacking
-	// ignored are Nodes whose Machine, MachinePool or Cluster somebody has opted out: nobody else would tell of one whose taints
-	// have been given up.
+	missing missing
+	// ignored are Nodes whose Machine, MachinePool or Cluster is opted out. Nothing else reports that their taints are given up.
 	ignored *tracked[NodeRequest]
 }
 
 // Reconcile implements reconcile.TypedReconciler.
-func (r nodes) Reconcile(ctx context.Context, req NodeRequest) (ctrl.Result, error) {
+func (r nodeReconciler) Reconcile(ctx context.Context, req NodeRequest) (ctrl.Result, error) {
 	nodes, chain, err := r.clusterOf(ctx, req.Cluster)
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return ctrl.Result{}, nil // all its Nodes are looked at once it is connected
@@ -73,7 +72,7 @@ func (r nodes) Reconcile(ctx context.Context, req NodeRequest) (ctrl.Result, err
 }
 
 // clusterOf returns a client of the cluster that a Node is in, and the chain that knows its Machines.
-func (r nodes) clusterOf(ctx context.Context, cluster types.NamespacedName) (client.Client, *ownerchain.Chain, error) {
+func (r nodeReconciler) clusterOf(ctx context.Context, cluster types.NamespacedName) (client.Client, *ownerchain.Chain, error) {
 	if cluster == (types.NamespacedName{}) {
 		return r.Client, r.Chain, nil
 	}
@@ -84,8 +83,8 @@ func (r nodes) clusterOf(ctx context.Context, cluster types.NamespacedName) (cli
 	return c, r.Chain.Within(cluster), nil
 }
 
-// sync brings the Node what it inherits, and returns when to look again if something has to wait.
-func (r nodes) sync(ctx context.Context, nodes client.Client, chain *ownerchain.Chain, req NodeRequest) (time.Duration, error) {
+// sync applies to the Node what it inherits, and returns when to look again if something has to wait.
+func (r nodeReconciler) sync(ctx context.Context, nodes client.Client, chain *ownerchain.Chain, req NodeRequest) (time.Duration, error) {
 	node := &corev1.Node{}
 	if err := nodes.Get(ctx, types.NamespacedName{Name: req.Name}, node); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -113,11 +112,11 @@ func (r nodes) sync(ctx context.Context, nodes client.Client, chain *ownerchain.
 	current := inherit.OfNode(node)
 	believed := r.memory.restored(req, current)
 	result, problems := policy.NodeHolding(from, held, believed, inherit.Privileged)
-	from = from.Holding(held, believed) // what waits is not lacking
+	from = from.Holding(held, believed) // what waits is not missing
 	if problems != nil {
 		r.leftOut(from.Object, r.Chain.NodeSources(ctx, from).Located(problems))
 	}
-	r.lacking.see(req, policy, from, node, current)
+	r.missing.see(req, policy, from, node, current)
 	if result.Equal(current) {
 		return again, nil
 	}
@@ -125,13 +124,13 @@ func (r nodes) sync(ctx context.Context, nodes client.Client, chain *ownerchain.
 		r.failed(from.Object, err)
 		return again, err
 	}
-	r.lacking.see(req, policy, from, node, result)
+	r.missing.see(req, policy, from, node, result)
 	r.changed(from.Object, node, current, result)
 	return again, nil
 }
 
-// evaluate decides about the Node. In doubt is what would bring back to it what it had; see nodeMemory.
-func (r nodes) evaluate(
+// evaluate decides about the Node. A result that would restore something to it is in doubt; see nodeMemory.
+func (r nodeReconciler) evaluate(
 	ctx context.Context, chain *ownerchain.Chain, node *corev1.Node, policy inherit.Policy, req NodeRequest,
 ) (ownerchain.NodeDecision, error) {
 	current := inherit.OfNode(node)
@@ -154,7 +153,7 @@ func (r nodes) evaluate(
 
 // patchNode writes the Node's new state. Taints are an atomic list, so the patch holds only for the version that was read:
 // a conflict is retried from a fresh one.
-func (r nodes) patchNode(ctx context.Context, nodes client.Client, node *corev1.Node, state inherit.NodeState) error {
+func (r nodeReconciler) patchNode(ctx context.Context, nodes client.Client, node *corev1.Node, state inherit.NodeState) error {
 	changed := node.DeepCopy()
 	changed.Labels, changed.Annotations, changed.Spec.Taints = state.Labels, state.Annotations, state.Taints
 	err := nodes.Patch(ctx, changed, client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{}))

@@ -23,17 +23,17 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
-// nodeHandler makes requests about Nodes of the events of another object.
+// nodeHandler turns events of any object into requests about Nodes.
 type nodeHandler = handler.TypedEventHandler[client.Object, NodeRequest]
 
-// itself makes a request about the Node of that cluster which the event is about.
+// itself makes a request about the event's own Node, which is in that cluster.
 func itself(cluster types.NamespacedName) nodeHandler {
 	return wake(func(_ context.Context, node client.Object) ([]NodeRequest, error) {
 		return []NodeRequest{{Cluster: cluster, Name: node.GetName()}}, nil
 	})
 }
 
-// nodesOf are the Nodes that a Machine or a MachinePool may be, in the management cluster and in its own.
+// nodesOf wakes the Nodes that a Machine or a MachinePool may have, in the management cluster and in its own.
 func (d Dependencies) nodesOf() nodeHandler {
 	return wake(func(ctx context.Context, object client.Object) ([]NodeRequest, error) {
 		cluster := types.NamespacedName{Namespace: object.GetNamespace()}
@@ -47,7 +47,7 @@ func (d Dependencies) nodesOf() nodeHandler {
 	})
 }
 
-// nodesOfCluster are the Nodes of all Machines and MachinePools of a Cluster.
+// nodesOfCluster wakes the Nodes of all Machines and MachinePools of a Cluster.
 func (d Dependencies) nodesOfCluster() nodeHandler {
 	return wake(func(ctx context.Context, object client.Object) ([]NodeRequest, error) {
 		cluster := client.ObjectKeyFromObject(object)
@@ -88,8 +88,8 @@ func (d Dependencies) inBoth(ctx context.Context, cluster types.NamespacedName, 
 	return append(own, found...), err
 }
 
-// nodesIn looks Nodes up in a workload cluster, or in the management cluster if it has no name. One that is not connected has
-// none: all of them are looked at once it is.
+// nodesIn looks up Nodes in a workload cluster, or in the management cluster if the name is empty. A cluster that is not
+// connected yields none: its Nodes are all reconciled once it is.
 func (d Dependencies) nodesIn(
 	ctx context.Context, cluster types.NamespacedName, find func(nodes client.Reader) ([]types.NamespacedName, error),
 ) ([]NodeRequest, error) {
@@ -112,7 +112,7 @@ func (d Dependencies) nodesIn(
 	return requests, err
 }
 
-// everyNodeIn are all Nodes of a cluster.
+// everyNodeIn returns all Nodes of a cluster.
 func (d Dependencies) everyNodeIn(ctx context.Context, cluster types.NamespacedName) ([]NodeRequest, error) {
 	return d.nodesIn(ctx, cluster, func(nodes client.Reader) ([]types.NamespacedName, error) {
 		list := &corev1.NodeList{}
@@ -127,14 +127,14 @@ func (d Dependencies) everyNodeIn(ctx context.Context, cluster types.NamespacedN
 	})
 }
 
-// everyOwnNode are all Nodes of the management cluster.
+// everyOwnNode wakes all Nodes of the management cluster.
 func (d Dependencies) everyOwnNode() nodeHandler {
 	return wake(func(ctx context.Context, _ client.Object) ([]NodeRequest, error) {
 		return d.everyNodeIn(ctx, types.NamespacedName{})
 	})
 }
 
-// everyNode are all Nodes, wherever they are. A cluster that cannot be read keeps no other from being looked at.
+// everyNode wakes the Nodes of all clusters. A cluster that cannot be read does not hold up the others.
 func (d Dependencies) everyNode() nodeHandler {
 	return wake(func(ctx context.Context, _ client.Object) ([]NodeRequest, error) {
 		requests, err := d.everyNodeIn(ctx, types.NamespacedName{})
@@ -154,8 +154,8 @@ func (d Dependencies) everyNode() nodeHandler {
 	})
 }
 
-// nodeChanged passes the events of a Node in which something changes that the rules read; a kubelet writes every few
-// minutes that it is alive. A resync changes nothing and passes.
+// nodeChanged passes events that change something that the rules read, and resyncs. It drops the heartbeats that a kubelet
+// writes every few minutes.
 func nodeChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*corev1.Node)

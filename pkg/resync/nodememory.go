@@ -8,11 +8,10 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// remembered is of how many Nodes the loop knows what they had, so that its memory has a bound. Of those that it has forgotten
-// it believes what the cache says.
+// remembered is how many Nodes the loop remembers, so that its memory has a bound. For the others it trusts the cache.
 const remembered = 50_000
 
-// nodeMemory remembers what each Node inherited when it last had all of that. No Node says so itself: its version cannot be
+// nodeMemory remembers what each Node inherited when it last had all of it. The Node itself cannot tell: its version cannot be
 // compared with that of its Machine, which another API server may store, and its kubelet may write its annotations.
 type nodeMemory struct{ had *lru.Cache }
 
@@ -20,7 +19,7 @@ func newNodeMemory() nodeMemory {
 	return nodeMemory{had: lru.New(remembered)}
 }
 
-// set says that the Node has all this, which is what it inherits.
+// set records that the Node has everything that it inherits.
 func (m nodeMemory) set(node NodeRequest, inherited inherit.NodeState) {
 	m.had.Add(node, inherited)
 }
@@ -31,8 +30,8 @@ func (m nodeMemory) of(node NodeRequest) inherit.NodeState {
 	return had
 }
 
-// lost reports whether the result brings back to a Node what it had. Then somebody may have taken it away who may not, or
-// Cluster API, which knows already that the Machine no longer has it.
+// lost reports whether the result restores something that the Node had. Either it was removed wrongly, or by Cluster API,
+// which already knows that the Machine no longer has it.
 func (m nodeMemory) lost(node NodeRequest, current, result inherit.NodeState) bool {
 	return len(inherit.Kept(m.of(node), current, result)) > 0
 }

@@ -145,7 +145,7 @@ func TestABrokenRecordIsMended(t *testing.T) {
 	n.Annotations = map[string]string{clusterv1.TaintsFromMachineAnnotation: ":::"}
 	l := newLoop(t, theCluster(), machineSet(), nodeMachine("m"), n)
 	l.Expect(l.seeOwn("m")).To(Succeed())
-	l.told("Warning TrackingAnnotationBroken Machine/m: Node m did not say rightly which taints come from its Machine")
+	l.told("Warning TrackingAnnotationBroken Machine/m: Node m had a wrong record of which taints come from its Machine")
 	l.Expect(l.stored(n).GetAnnotations()).To(HaveKeyWithValue(clusterv1.TaintsFromMachineAnnotation, "gpu:NoSchedule"))
 	l.Expect(l.seeOwn("m")).To(Succeed())
 	l.told()

@@ -19,11 +19,11 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
 
-// patch gives up what the object no longer inherits, or takes what it does from who created it. An apply cannot take
-// anything away from an Update, and one that gives fields up removes with them whatever around them nobody owns: of an
-// object without managed fields, the whole spec. What is to be added is left to the apply that the patch's event leads to.
+// patch gives up what the object no longer inherits, or adopts what it does inherit from its creator. An apply cannot take
+// fields over from an Update. An apply that gives up fields also removes parents that have no owner: of an object without
+// managed fields, the whole spec. Additions are left to the apply that follows the patch's event.
 //
-// The cache has but a part of the object, which is why it is read first.
+// The object is read first, because the cache has only a part of it.
 func (d Dependencies) patch(
 	ctx context.Context, object client.Object, gvk schema.GroupVersionKind, current inherit.Object, decided inherit.Decision,
 ) error {

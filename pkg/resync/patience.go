@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// answerTimeout is how long the API server may take to write an object of a provider's kind. It asks the provider's own
-	// webhooks, for each of which it waits half a minute.
+	// answerTimeout is how long the API server may take to write an object of a provider's kind. It calls the provider's own
+	// webhooks, and may wait half a minute for each.
 	answerTimeout = 10 * time.Second
 	// mostForLate is how many workers of a controller a kind may occupy while its writes are not answered.
 	mostForLate = 2
 )
 
-// errLate is the error of a write that is not tried, because enough workers wait for others of its kind already.
-var errLate = errors.New("others of this kind wait for an answer of the API server")
+// errLate is returned for a write that is not tried, because enough workers already wait for others of its kind.
+var errLate = errors.New("other writes of this kind still wait for the API server to answer")
 
-// patience bounds what the writes of a provider's kind cost when nobody answers them: each a while, and after the first only
-// few workers at a time.
+// patience bounds what unanswered writes of a provider's kind cost: each times out, and after the first only a few workers
+// wait at a time.
 type patience struct {
 	mu sync.Mutex
-	// writing is how many workers write objects of a kind, late whether the last such write was not answered.
+	// writing is how many workers write objects of a kind; late is whether the last such write went unanswered.
 	writing map[schema.GroupKind]int
 	late    map[schema.GroupKind]bool
 }

@@ -11,13 +11,13 @@ import (
 )
 
 // noteLimit is how many bytes the note of an Event can have. API servers refuse longer ones (NoteLengthLimit in Kubernetes'
-// pkg/apis/core/validation), and recorders of client-go do not cut them off.
+// pkg/apis/core/validation), and client-go's recorders do not truncate them.
 const noteLimit = 1024
 
-// brief is a recorder of Events that are never refused for the length of their note.
+// brief records Events whose notes are never too long.
 type brief struct{ events.EventRecorder }
 
-// Brief returns a recorder that cuts off what is too much of a note: a long error, or one that names a thousand labels.
+// Brief returns a recorder that truncates long notes, such as an error that names a thousand labels.
 func Brief(recorder events.EventRecorder) events.EventRecorder {
 	return brief{recorder}
 }

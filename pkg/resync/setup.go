@@ -33,7 +33,7 @@ import (
 // Dependencies are what the controllers of all kinds need.
 type Dependencies struct {
 	Client client.Client
-	// Live reads from the API server. Only what caches do not hold, or may hold too late, is read with it.
+	// Live reads from the API server. It is only for objects that caches do not hold, or may hold too late.
 	Live     client.Reader
 	Chain    *ownerchain.Chain
 	Metrics  *metrics.Metrics
@@ -45,7 +45,7 @@ type Dependencies struct {
 	NoExecuteRate float64
 	// Workloads reaches the workload clusters.
 	Workloads clustercache.ClusterCache
-	// ManagementCluster finds out which Cluster is the management cluster itself; nil where that has been said.
+	// ManagementCluster finds out which Cluster is the management cluster itself; nil if the operator has said it.
 	ManagementCluster ManagementCluster
 	// Admission admits the Nodes of workload clusters.
 	Admission *workload.Admission
@@ -56,12 +56,12 @@ type Dependencies struct {
 	// PolicyChanges returns a channel that gets an event whenever Policy answers differently from before.
 	PolicyChanges func() <-chan event.GenericEvent
 
-	// fresh is Live for what a cache that is behind would put back; like patience, it is made by Setup.
+	// fresh is Live for decisions in which a stale cache would undo a removal. Setup makes it, and patience.
 	fresh    client.Reader
 	patience *patience
 }
 
-// Schemas tells where a Machine and a kind of control plane have what they can inherit.
+// Schemas tells which fields a Machine and a kind of control plane can inherit.
 type Schemas interface {
 	ownerchain.Schemas
 	// Subscribe returns a channel that gets an event whenever a layout has changed.
@@ -69,12 +69,12 @@ type Schemas interface {
 }
 
 const (
-	// nodeWorkers and workloadWorkers are how many Nodes and workload clusters are seen to at a time, as long as their API
-	// servers answer. Those that do not answer make them more.
+	// nodeWorkers and workloadWorkers are how many Nodes and workload clusters are reconciled at a time while their API
+	// servers answer. API servers that do not answer make Heirloom start more workers.
 	nodeWorkers, workloadWorkers = 16, 10
-	// nodeShare is how many Nodes of one cluster are seen to at a time.
+	// nodeShare is how many Nodes of one cluster are reconciled at a time.
 	nodeShare = 4
-	// freshReads is how many owners a second, and at once, the loop reads from the API server before it decides: as many as the
+	// freshReads is the rate and burst at which the loop reads owners from the API server before it decides: as many as the
 	// webhooks read for all workload clusters together. Beyond that, the cache decides.
 	freshReads = 100
 )
@@ -137,7 +137,7 @@ func (d Dependencies) addMachineSets(_ ctrl.Manager, b *builder.Builder) error {
 func (d Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
 	around := family{Dependencies: d, controlPlanes: d.tracker(mgr), siblings: d.tracker(mgr)}
 	machines := childrenOf(d, ownerchain.Machines())
-	machines.before, machines.also = around.watch, around.bring
+	machines.before, machines.also = around.watch, around.applyToExternal
 	controller, err := b.For(&capi.Machine{}).
 		Watches(&capi.MachineSet{}, d.children(&capi.MachineList{})).
 		Watches(&capi.MachinePool{}, d.children(&capi.MachineList{})).
@@ -148,12 +148,12 @@ func (d Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
 	return err
 }
 
-// addNodes adds the controller of Nodes, whose requests name the cluster, too, and the one that makes it watch workload
-// clusters. Both send requests to workload clusters, of which any number may not answer.
+// addNodes adds the controller of Nodes, whose requests also name the cluster, and the one that makes it watch workload
+// clusters. Both send requests to workload clusters, any number of which may not answer.
 func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
-	nodes := nodes{
+	nodes := nodeReconciler{
 		Dependencies: d, pacer: pace.New[NodeRequest](d.NoExecuteRate, time.Now), memory: newNodeMemory(),
-		lacking: newLacking(d.Metrics), ignored: newTrackedNodes(d.Metrics.NodesIgnored),
+		missing: newMissing(d.Metrics), ignored: newTrackedNodes(d.Metrics.NodesIgnored),
 	}
 	pool := workers.Shared("node", nodeWorkers, nodeShare, NodeRequest.cluster, logOf)
 	options := pool.Options()
@@ -173,14 +173,14 @@ func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 	if err := pool.Serve(mgr, watches); err != nil {
 		return err
 	}
-	return d.addWorkloads(mgr, b, workloads{
+	return d.addWorkloads(mgr, b, workloadReconciler{
 		Dependencies: d, watches: watches, nodes: nodes,
 		connected: newTracked[types.NamespacedName](), disconnected: newTracked[types.NamespacedName](),
 		found: newTracked[types.NamespacedName](), rivals: newTracked[types.NamespacedName](),
 	})
 }
 
-func (d Dependencies) addWorkloads(mgr ctrl.Manager, b *builder.Builder, w workloads) error {
+func (d Dependencies) addWorkloads(mgr ctrl.Manager, b *builder.Builder, w workloadReconciler) error {
 	pool := workers.ForClusters("workload", workloadWorkers, 0)
 	controller, err := b.For(&capi.Cluster{}, builder.WithPredicates(clusterChanged())).
 		WatchesRawSource(d.Workloads.GetClusterSource("workload", d.connections)).

@@ -15,28 +15,28 @@ import (
 )
 
 const (
-	// parametersEvery is how often at most changes of Machines make a policy's parameters be written. A new Machine is to be
-	// among them before its Node registers, so it is short.
+	// parametersEvery is the shortest time between two writes of a policy's parameters. A new Machine must be among them
+	// before its Node registers, so it is short.
 	parametersEvery = time.Second
-	// spacedClusters is of how many Clusters it is known when they were woken last.
+	// spacedClusters is how many Clusters' last wake-ups are remembered.
 	spacedClusters = 10_000
 )
 
-// spacing wakes those that a handler finds at once, and then once in a period for all that happens meanwhile. Requests that fail
-// are repeated as ever.
+// spacing lets a handler's first request pass at once, and then one per period for everything that happens meanwhile. Failed
+// requests are retried as usual.
 type spacing struct {
 	every time.Duration
 	now   func() time.Time
 
 	mu   sync.Mutex // guards get and add as one
-	woke *lru.Cache // when each is woken for the last time by now, a time.Time by reconcile.Request
+	woke *lru.Cache // the last time at which each is or will be woken, a time.Time by reconcile.Request
 }
 
 func newSpacing(every time.Duration, now func() time.Time) *spacing {
 	return &spacing{every: every, now: now, woke: lru.New(spacedClusters)}
 }
 
-// wait returns after which time an event is to wake this one. It is never more than a period.
+// wait returns how long to wait before an event wakes this one, at most a period.
 func (s *spacing) wait(one reconcile.Request) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +55,7 @@ func (s *spacing) wait(one reconcile.Request) time.Duration {
 	return at.Sub(now)
 }
 
-// handler returns what does as this handler does, with space between.
+// handler returns the handler with space between its requests.
 func (s *spacing) handler(of handler.EventHandler) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{

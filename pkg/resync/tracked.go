@@ -11,7 +11,7 @@ import (
 
 // tracked is a set that is safe for concurrent use.
 type tracked[K comparable] struct {
-	// changed is called with each member that comes or goes, while the set is locked. It may be nil.
+	// changed is called with each member that is added or removed, while the set is locked. It may be nil.
 	changed func(K)
 
 	mu      sync.Mutex

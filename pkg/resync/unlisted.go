@@ -16,22 +16,22 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/providers"
 )
 
-// unlisted and unexplained are how soon, at the earliest, an object is looked at again that waits for the list of a provider's
-// kind. The list itself wakes it, too: this is for what the list does not have, and to tell the reason once it is known.
+// unlisted and unexplained are how soon, at the earliest, Heirloom retries an object that waits for the list of a provider's
+// kind. The list itself wakes it, too: this is for objects that are not in the list, and to report the reason once it is known.
 const (
 	unlisted    = time.Minute
 	unexplained = 5 * time.Second
 )
 
-// unlessNotListed returns what a reconcile ends with. An object that waits for nothing but the list of a provider's kind is no
-// failure, which would be tried again and again. An Event on its Cluster says why it waits.
+// unlessNotListed returns the result of a reconcile. Waiting for the list of a provider's kind is no failure, which would be
+// retried again and again. An Event on the Cluster says why the object waits.
 func (d Dependencies) unlessNotListed(ctx context.Context, namespace, clusterName string, err error) (ctrl.Result, error) {
 	if !providers.OnlyNotListed(err) {
 		return ctrl.Result{}, err
 	}
 	var notListed *providers.NotListedError
 	errors.As(err, &notListed)
-	ctrl.LoggerFrom(ctx).V(1).Info("Waits for the list of a provider's kind", "kind", notListed.Kind, "since", notListed.Since)
+	ctrl.LoggerFrom(ctx).V(1).Info("Waiting for the list of a provider's kind", "kind", notListed.Kind, "since", notListed.Since)
 	if notListed.Reason == nil {
 		return ctrl.Result{RequeueAfter: wait.Jitter(unexplained, 1)}, nil
 	}

@@ -25,26 +25,26 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
-// workloads sees to each workload cluster as a whole: once it is connected, its Nodes are watched, and admitted in the way
-// that was chosen.
-type workloads struct {
+// workloadReconciler handles each workload cluster as a whole: once it is connected, Heirloom watches its Nodes, and admits
+// them in the way that was chosen.
+type workloadReconciler struct {
 	Dependencies
 	// watches is the controller of Nodes, and nodes what it runs.
 	watches clustercache.SourceWatcher[NodeRequest]
-	nodes   nodes
+	nodes   nodeReconciler
 	// connected and disconnected are all Clusters there are.
 	connected, disconnected *tracked[types.NamespacedName]
-	// found and rivals are those of which has been told that they are the management cluster itself, or seem to be.
+	// found and rivals are Clusters with an Event that they are the management cluster itself, or that several claim to be.
 	found, rivals *tracked[types.NamespacedName]
 }
 
 // Reconcile implements reconcile.Reconciler.
-func (r workloads) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+func (r workloadReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &capi.Cluster{}
 	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
 		if apierrors.IsNotFound(err) {
 			for _, node := range r.nodes.remembered(req.NamespacedName) {
-				r.nodes.forget(node, false) // nobody will ask about it again
+				r.nodes.forget(node, false) // nothing will ask about it again
 			}
 			r.count(req.NamespacedName, false, false)
 			r.Admission.Forget(req.NamespacedName)
@@ -66,13 +66,13 @@ func (r workloads) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	return ctrl.Result{RequeueAfter: again}, err
 }
 
-func (r workloads) count(cluster types.NamespacedName, connected, disconnected bool) {
+func (r workloadReconciler) count(cluster types.NamespacedName, connected, disconnected bool) {
 	r.connected.set(cluster, connected)
 	r.disconnected.set(cluster, disconnected)
 	r.Metrics.WorkloadClusters(len(r.connected.all()), len(r.disconnected.all()))
 }
 
-func (r workloads) watch(ctx context.Context, cluster types.NamespacedName) error {
+func (r workloadReconciler) watch(ctx context.Context, cluster types.NamespacedName) error {
 	err := r.Workloads.Watch(ctx, cluster, clustercache.NewWatcher(clustercache.TypedWatcherOptions[client.Object, NodeRequest]{
 		Name: "heirloom-nodes", Watcher: r.watches, Kind: &corev1.Node{}, EventHandler: itself(cluster),
 		Predicates: []predicate.Predicate{nodeChanged()},
@@ -80,7 +80,7 @@ func (r workloads) watch(ctx context.Context, cluster types.NamespacedName) erro
 	if err != nil {
 		return fmt.Errorf("watching the Nodes of the workload cluster: %w", err)
 	}
-	// Nobody tells of Nodes that went while there was no connection, so those that are remembered are looked at.
+	// No event reports Nodes that were deleted while there was no connection, so the remembered ones are reconciled.
 	remembered := r.nodes.remembered(cluster)
 	if len(remembered) == 0 {
 		return nil
@@ -93,9 +93,9 @@ func (r workloads) watch(ctx context.Context, cluster types.NamespacedName) erro
 	}))
 }
 
-// admit has the Nodes of the Cluster admitted in the way that was chosen; again is when to look after it, if it takes time.
-// A paused Cluster is left as it is; one that is opted out or being deleted has no way.
-func (r workloads) admit(ctx context.Context, cluster *capi.Cluster) (again time.Duration, err error) {
+// admit sets up the chosen way to admit the Nodes of the Cluster; again is when to check, if it takes time. A paused Cluster
+// stays as it is; one that is opted out or being deleted is left to the loop.
+func (r workloadReconciler) admit(ctx context.Context, cluster *capi.Cluster) (again time.Duration, err error) {
 	if len(r.Admission.Ways) == 0 || inherit.Paused(cluster) {
 		return 0, nil
 	}
@@ -113,8 +113,8 @@ func (r workloads) admit(ctx context.Context, cluster *capi.Cluster) (again time
 	return done.Again, err
 }
 
-// tell reports on the Cluster what has become of the way in which its Nodes are admitted.
-func (r workloads) tell(cluster *capi.Cluster, done workload.Result) {
+// tell reports on the Cluster what was done about the way in which its Nodes are admitted.
+func (r workloadReconciler) tell(cluster *capi.Cluster, done workload.Result) {
 	reasons := map[workload.Did]string{
 		workload.Registered: reasonWorkloadAdmissionRegistered, workload.Removed: reasonWorkloadAdmissionRemoved,
 		workload.FellBack: reasonWorkloadAdmissionFallback, workload.Failed: reasonWorkloadAdmissionFailed,
@@ -125,13 +125,13 @@ func (r workloads) tell(cluster *capi.Cluster, done workload.Result) {
 		if outcome.Did == workload.Registered || outcome.Did == workload.Removed {
 			kind = corev1.EventTypeNormal
 		}
-		if reason := reasons[outcome.Did]; reason != "" { // what is left to another Heirloom is that one's
+		if reason := reasons[outcome.Did]; reason != "" { // Foreign has none: it belongs to another Heirloom
 			r.Recorder.Eventf(cluster, nil, kind, reason, "Admit", "%s", outcome.Note)
 		}
 	}
 }
 
-// admittedByPolicy wakes the Cluster of a Machine if the parameters of a policy are to follow the Machine.
+// admittedByPolicy wakes the Cluster of a Machine if the parameters of a policy must follow the Machine.
 func (d Dependencies) admittedByPolicy(ctx context.Context, object client.Object) ([]types.NamespacedName, error) {
 	m, ok := object.(*capi.Machine)
 	if !ok {
@@ -144,11 +144,11 @@ func (d Dependencies) admittedByPolicy(ctx context.Context, object client.Object
 	return []types.NamespacedName{client.ObjectKeyFromObject(cluster)}, nil
 }
 
-// KubeconfigRefused returns what tells on a Cluster that its kubeconfig is refused, and why. The reader has the Clusters.
+// KubeconfigRefused returns a function that reports on a Cluster why its kubeconfig is refused. The reader has the Clusters.
 func KubeconfigRefused(reader client.Reader, recorder events.EventRecorder) func(context.Context, types.NamespacedName, error) {
 	return func(ctx context.Context, key types.NamespacedName, err error) {
 		cluster := &capi.Cluster{}
-		if reader.Get(ctx, key, cluster) == nil { // otherwise there is nothing to tell it on; the log has it, too
+		if reader.Get(ctx, key, cluster) == nil { // otherwise there is no object for the Event; the log has it, too
 			recorder.Eventf(cluster, nil, corev1.EventTypeWarning, reasonKubeconfigRefused, "Connect",
 				"The kubeconfig in the Secret %s-kubeconfig is refused, so no Node of the workload cluster inherits: %v", key.Name, err)
 		}

@@ -149,7 +149,7 @@ func TestAWorkloadClusterThatCannotBeSeenToIsTriedAgain(t *testing.T) {
 // What goes wrong with one way is told on the Cluster and tried again, and does not keep the other from being taken away.
 func TestAWayThatFails(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "x", errors.New("no rights"))
-	const event = "Warning WorkloadAdmissionFailed Cluster/c: Nodes are not admitted as they should be, the loop alone brings them what they inherit; admission by "
+	const event = "Warning WorkloadAdmissionFailed Cluster/c: Nodes are not admitted as they should be, the loop alone applies what they inherit; admission by "
 	for _, tc := range []struct {
 		name            string
 		webhook, policy error

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rotation has what all rotations of things that replicas share in a Secret need: keys, certificates. One step is
-// taken at a time. The Secret says when it was taken, so that any replica can take the next one, and the Secret's version
-// lets one of them win.
+// Package rotation rotates keys and certificates that replicas share in a Secret. One step is taken at a time. The Secret
+// says when, so that any replica can take the next one, and the Secret's version lets one of them win.
 package rotation
 
 import (
@@ -29,7 +28,7 @@ const (
 
 // Shared is a Secret that replicas share.
 type Shared struct {
-	// Live reads from the API server itself, never from a cache: what is decided rests on the order of reads and writes.
+	// Live reads from the API server itself, never from a cache: decisions depend on the order of reads and writes.
 	Live   client.Reader
 	Writer client.Writer
 	// Secret is its name.
@@ -52,7 +51,7 @@ func (s Shared) Read(ctx context.Context, of string, kind corev1.SecretType) (*c
 	return secret, nil
 }
 
-// Write stores the Secret, unless it is no longer as it was read.
+// Write stores the Secret, unless it has changed since it was read.
 func (s Shared) Write(ctx context.Context, of string, secret *corev1.Secret) error {
 	var err error
 	verb := "updating"
@@ -67,8 +66,8 @@ func (s Shared) Write(ctx context.Context, of string, secret *corev1.Secret) err
 	return nil
 }
 
-// Run takes steps until ctx is done, each when it is due. A step takes what is due, if anything, and returns how long to wait
-// until the next one is; look bounds that. failed is what the log says when a step has failed.
+// Run takes steps until ctx is done, each when it is due. A step returns how long to wait until the next one; look bounds
+// that. failed is the log message for a failed step.
 func Run(ctx context.Context, look time.Duration, failed string, step func(context.Context) (time.Duration, error)) {
 	var again time.Duration
 	delay := wait.DelayFunc(func() time.Duration { return wait.Jitter(min(again, look), 0.1) })
@@ -82,7 +81,7 @@ func Run(ctx context.Context, look time.Duration, failed string, step func(conte
 	})
 }
 
-// TimeIn returns the time in an annotation, or zero where there is none that can be read.
+// TimeIn returns the time in an annotation, or zero if it is missing or unreadable.
 func TimeIn(secret *corev1.Secret, annotation string) time.Time {
 	t, _ := time.Parse(time.RFC3339Nano, secret.Annotations[annotation])
 	return t
@@ -97,7 +96,7 @@ func PutTime(secret *corev1.Secret, annotation string, t time.Time) {
 	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, annotation, t.UTC().Format(time.RFC3339Nano))
 }
 
-// Unknown reports whether a time cannot be counted from: there is none, or a clock that was ahead has written it.
+// Unknown reports whether a time cannot be used: it is zero, or in the future because a fast clock wrote it.
 func Unknown(since, now time.Time) bool {
 	return since.IsZero() || since.After(now)
 }

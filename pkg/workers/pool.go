@@ -22,7 +22,7 @@ import (
 // Pool is the workers of one controller, whose requests an R names.
 type Pool[R comparable] struct {
 	name string
-	// first is how many workers there are to begin with, patience for how long all may be busy before there are more.
+	// first is how many workers there are to begin with, patience how long all may be busy before there are more.
 	first    int
 	patience time.Duration
 	log      func(base logr.Logger, request *R) logr.Logger
@@ -32,8 +32,8 @@ type Pool[R comparable] struct {
 	base       logr.Logger
 }
 
-// ForClusters returns the workers of a controller whose requests name Clusters, of which each is one cluster's whole share.
-// There are first workers to begin with, and as many again whenever all have been busy for as long as patience.
+// ForClusters returns the workers of a controller whose requests name Clusters, so that each cluster has one worker at most.
+// There are first workers to begin with, and their number doubles whenever all have been busy for as long as patience.
 func ForClusters(name string, first int, patience time.Duration) *Pool[ctrl.Request] {
 	return &Pool[ctrl.Request]{
 		name: name, first: first, patience: patience, queue: &queue[ctrl.Request]{taken: make(chan struct{}, 1)},
@@ -47,8 +47,9 @@ func ForClusters(name string, first int, patience time.Duration) *Pool[ctrl.Requ
 	}
 }
 
-// Shared returns the workers of a controller whose requests are sent to the clusters that cluster tells. At most share of one
-// cluster's are worked on at a time. There are first workers to begin with, and as many again whenever all are busy.
+// Shared returns the workers of a controller whose requests are about the cluster that the function returns. At most share
+// requests of one cluster are handled at a time. There are first workers to begin with, and their number doubles whenever all
+// are busy.
 func Shared[R comparable](
 	name string, first, share int, cluster func(R) types.NamespacedName, log func(base logr.Logger, request *R) logr.Logger,
 ) *Pool[R] {
@@ -57,7 +58,7 @@ func Shared[R comparable](
 	}
 }
 
-// Options returns the options that make a controller use these workers. Serve has to follow.
+// Options returns the options that make a controller use these workers. Serve must follow.
 func (p *Pool[R]) Options() controller.TypedOptions[R] {
 	return controller.TypedOptions[R]{MaxConcurrentReconciles: p.first, NewQueue: p.open}
 }

@@ -12,12 +12,12 @@ import (
 // queue is a controller's queue that hands out no more requests of one cluster than its share, and counts workers.
 type queue[R comparable] struct {
 	priorityqueue.PriorityQueue[R]
-	// shares is nil where each request is of a cluster of its own.
+	// shares is nil if each request is about a different cluster.
 	shares *shares[R]
 	// busy is how many workers have a request, and taken gets something whenever one takes it.
 	busy  atomic.Int64
 	taken chan struct{}
-	// down is there because each group of workers shuts down what it believes to be its own queue.
+	// down makes shutting down idempotent, because each group of workers shuts down the queue that they share.
 	down sync.Once
 }
 
@@ -36,7 +36,7 @@ func (q *queue[R]) GetWithPriority() (request R, priority int, shutdown bool) {
 	q.busy.Add(1)
 	select {
 	case q.taken <- struct{}{}:
-	default: // there is something already that nobody has looked at
+	default: // one is already waiting to be read
 	}
 	return request, priority, false
 }

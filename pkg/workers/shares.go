@@ -11,14 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// shares bounds how many requests of one cluster are worked on at a time, and knows those that wait for their turn.
+// shares bounds how many requests of one cluster are handled at a time, and keeps those that wait for their turn.
 type shares[R comparable] struct {
 	most    int
 	cluster func(R) types.NamespacedName
 
 	mu    sync.Mutex
 	taken map[types.NamespacedName]int
-	// lines are where those that wait are; granted are those that have waited, and whose place is kept for them.
+	// lines holds waiting requests by cluster; granted holds requests that have waited and whose place is reserved.
 	lines   map[types.NamespacedName]*line[R]
 	granted sets.Set[R]
 }
@@ -30,7 +30,7 @@ func newShares[R comparable](most int, cluster func(R) types.NamespacedName) *sh
 	}
 }
 
-// take reports whether the request may be worked on. Otherwise it waits, until give returns it.
+// take reports whether the request may be handled now. Otherwise it waits until give returns it.
 func (s *shares[R]) take(request R, priority int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,7 +50,7 @@ func (s *shares[R]) take(request R, priority int) bool {
 	return true
 }
 
-// give says that a request has been worked on. If one of the same cluster waits, it returns that, for which the place is kept.
+// give says that a request has been handled. If another one of the same cluster waits, it reserves the place and returns it.
 func (s *shares[R]) give(request R) (next R, priority int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *shares[R]) give(request R) (next R, priority int, ok bool) {
 	return next, 0, false
 }
 
-// line is who waits, each once: by priority, and those of one priority in their order.
+// line holds waiting requests, each once: by priority, and within a priority in order of arrival.
 type line[R comparable] struct {
 	priorities map[R]int
 	// waiting may have a request at a lower priority, too, from before it was raised.
@@ -84,7 +84,7 @@ func (l *line[R]) add(request R, priority int) {
 	l.waiting[priority] = append(l.waiting[priority], request)
 }
 
-// pop returns the first. There has to be one.
+// pop returns the first. The line must not be empty.
 func (l *line[R]) pop() (request R, priority int) {
 	for {
 		priority = slices.Max(slices.Collect(maps.Keys(l.waiting)))

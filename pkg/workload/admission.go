@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package workload admits the Nodes of workload clusters: by policy, by webhook, or not at all. It chooses the way, if that is
-// left to it, sets it up, takes the others away, and says what it did. Below it, connect reaches workload clusters, and webhook
-// and policy are the ways.
+// Package workload admits the Nodes of workload clusters: by policy, by webhook, or not at all. It chooses the way if the
+// operator has not, sets it up, removes the others, and reports what it did. Its subpackage connect reaches workload clusters;
+// webhook and policy are the ways.
 package workload
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
-// AdmissionLabel says of a Cluster how its Nodes are admitted; without it --workload-admission does.
+// AdmissionLabel on a Cluster says how its Nodes are admitted. The default is --workload-admission.
 const AdmissionLabel = "heirloom.dev/workload-admission"
 
 // The ways to admit the Nodes of workload clusters: values of AdmissionLabel and of --workload-admission.
@@ -34,42 +34,42 @@ const (
 	// AdmitAutomatically leaves the choice to Heirloom: by policy where the workload cluster can have one, otherwise by
 	// webhook where there is a URL for it, otherwise by the loop.
 	AdmitAutomatically = "auto"
-	// AdmitByLoop means that nothing is done in admission: the loop brings a Node what it inherits.
+	// AdmitByLoop means that nothing is done in admission: the loop applies what a Node inherits.
 	AdmitByLoop    = "none"
 	AdmitByWebhook = "webhook"
 	AdmitByPolicy  = "policy"
 )
 
-// handover is how long API servers may take to act by a way to admit Nodes that was just set up. The one before stays as long.
+// handover is how long API servers may take to use a way that was just set up. The previous way stays that long.
 const handover = 10 * time.Second
 
 // Way makes Nodes of a workload cluster inherit in the write that creates them.
 type Way interface {
-	// Ensure sets it up, and reports whether the API server admits Nodes in another way than before, also beside an error.
+	// Ensure sets it up, and reports, even with an error, whether the API server was told anything new about how to admit Nodes.
 	// The client reads from the workload cluster's API server.
 	Ensure(ctx context.Context, server client.Client, cluster webhook.Identity) (registered bool, err error)
-	// Remove takes it away, if it is there, and reports whether it was.
+	// Remove removes it, and reports whether it was there.
 	Remove(ctx context.Context, server client.Client, cluster webhook.Identity) (removed bool, err error)
 }
 
-// Admission admits the Nodes of workload clusters. It remembers for each what it was told and chose.
+// Admission admits the Nodes of workload clusters. It remembers what it chose and reported for each.
 type Admission struct {
-	// Default is the way of Clusters that do not say.
+	// Default is the way of Clusters without AdmissionLabel.
 	Default string
-	// Ways are those that there are, by name.
+	// Ways are the available ways, by name.
 	Ways map[string]Way
-	// Changes gets an event whenever all of them are to be looked at again.
+	// Changes gets an event whenever all workload clusters need another look.
 	Changes <-chan event.GenericEvent
 
-	// known has a memory for each Cluster, by name. One visit at a time changes that of a Cluster.
+	// known has a memory for each Cluster, by name. Only one visit at a time changes a Cluster's memory.
 	known sync.Map
 }
 
 // memory is what is remembered of a Cluster.
 type memory struct {
-	// way was chosen by Heirloom; AdmitByLoop where an operator has chosen, and empty where nobody has yet.
+	// way was chosen by Heirloom; AdmitByLoop if an operator has chosen, and empty if there is no choice yet.
 	way string
-	// told is the last note about a way that is not the best.
+	// told is the last note that the way is not the best one.
 	told string
 	// registered is when an API server was last told how to admit Nodes.
 	registered time.Time
@@ -81,10 +81,10 @@ func (a *Admission) memory(cluster types.NamespacedName) memory {
 	return m
 }
 
-// Forget is for Clusters that are gone.
+// Forget drops the memory of a Cluster that is gone.
 func (a *Admission) Forget(cluster types.NamespacedName) { a.known.Delete(cluster) }
 
-// Of returns the name of the way in which the Nodes of the Cluster are to be admitted.
+// Of returns the name of the way in which the Nodes of the Cluster should be admitted.
 func (a *Admission) Of(cluster metav1.Object) string {
 	if way, ok := cluster.GetLabels()[AdmissionLabel]; ok {
 		return way
@@ -92,7 +92,7 @@ func (a *Admission) Of(cluster metav1.Object) string {
 	return a.Default
 }
 
-// FollowsMachines reports whether what admits the Nodes of the Cluster has to be written anew when a Machine changes, or may have to.
+// FollowsMachines reports whether a change of a Machine may require a new write of what admits the Nodes of the Cluster.
 func (a *Admission) FollowsMachines(cluster metav1.Object) bool {
 	way := a.Of(cluster)
 	if way == AdmitAutomatically {
@@ -104,24 +104,24 @@ func (a *Admission) FollowsMachines(cluster metav1.Object) bool {
 // Did is what was done about a way.
 type Did string
 
-// All that can be done.
+// The values of Did.
 const (
-	// Registered and Removed say that an API server was told to admit Nodes in that way, or no longer to do so.
+	// Registered and Removed say that an API server was told to start, or to stop, admitting Nodes in that way.
 	Registered Did = "Registered"
 	Removed    Did = "Removed"
-	// Foreign says that what there is belongs to another Heirloom, and was left.
+	// Foreign says that the existing configuration belongs to another Heirloom, and was kept.
 	Foreign Did = "Foreign"
 	// FellBack says that the way is not the best one, because a better one is not possible.
 	FellBack Did = "FellBack"
-	// Failed, Unknown, NotServed and NoRoom say that the way, or for some Machines at least, is not possible: by an error, because
-	// there is none of that name, because the API server does not know it, or because there are too many Machines.
+	// Failed, Unknown, NotServed and NoRoom say that the way is not possible, at least for some Machines: because of an error,
+	// because no way has that name, because the API server does not know it, or because there are too many Machines.
 	Failed    Did = "Failed"
 	Unknown   Did = "Unknown"
 	NotServed Did = "NotServed"
 	NoRoom    Did = "NoRoom"
 )
 
-// Outcome is what was done about one way. One about which nothing was done has none.
+// Outcome is what was done about one way. A way about which nothing was done has no Outcome.
 type Outcome struct {
 	Did Did
 	Way string
@@ -131,21 +131,21 @@ type Outcome struct {
 
 // Result is what was done in a workload cluster.
 type Result struct {
-	// Outcomes are in the order in which it was done.
+	// Outcomes are in the order in which things were done.
 	Outcomes []Outcome
-	// Again is when the ways before may be taken away; zero where nothing is left to do.
+	// Again is when the previous ways may be removed; zero if nothing is left to do.
 	Again time.Duration
 }
 
-// Ensure makes a workload cluster admit its Nodes in that way and no other; with AdmitByLoop, or none, in none at all. It
-// sets one up and then takes the others away, once API servers have heard of the one, so that there is no moment without any.
+// Ensure makes a workload cluster admit its Nodes in that way only; with AdmitByLoop, or none, not at all. It sets the way up,
+// and removes the others once API servers have heard of it, so that there is no moment without any.
 // The client reads from the workload cluster's API server.
 func (a *Admission) Ensure(ctx context.Context, server client.Client, cluster webhook.Identity, way string) (Result, error) {
 	v := &visit{Admission: a, memory: a.memory(cluster.NamespacedName), server: server, cluster: cluster, automatic: way == AdmitAutomatically}
 	others, err := preferred(), error(nil)
 	if v.automatic {
 		if way, others, err = v.best(ctx); err != nil {
-			return v.result, err // what is there stays
+			return v.result, err // the existing ways stay
 		}
 	} else {
 		err = v.asChosen(ctx, way)
@@ -163,7 +163,7 @@ func (a *Admission) Ensure(ctx context.Context, server client.Client, cluster we
 	return v.result, errors.Join(errs...)
 }
 
-// visit is one time that a workload cluster is looked at.
+// visit is one reconcile of a workload cluster.
 type visit struct {
 	*Admission
 	memory
@@ -204,11 +204,11 @@ func (v *visit) setUp(ctx context.Context, way string) error {
 	switch {
 	case meta.IsNoMatchError(err):
 		v.note(NotServed, way, "The API server of the workload cluster does not serve MutatingAdmissionPolicies "+
-			"(Kubernetes 1.36 or later does): the loop alone brings Nodes what they inherit")
+			"(Kubernetes 1.36 or later does): the loop alone applies what Nodes inherit")
 		err = nil
 	case errors.As(err, &noRoom):
 		v.note(NoRoom, way, "The parameters of the admission policy have no room for %d Machines: "+
-			"the loop alone brings their Nodes what they inherit", noRoom.Machines)
+			"the loop alone applies what their Nodes inherit", noRoom.Machines)
 		err = nil
 	}
 	return v.done(Registered, way, "The workload cluster's API server now admits Nodes by %s", registered, err)
@@ -221,12 +221,12 @@ func (v *visit) remove(ctx context.Context, way string) error {
 		return nil
 	}
 	if apierrors.IsForbidden(err) {
-		err = nil // a user that may not even look has not set it up
+		err = nil // a user without the right to look cannot have set it up
 	}
 	return v.done(Removed, way, "The workload cluster's API server no longer admits Nodes by %s", removed, err)
 }
 
-// done notes what was done about a way, if anything was, or why it could not be. Where Heirloom chooses, a refusal is told as the
+// done notes what was done about a way, if anything, or why it failed. If Heirloom chooses, a refusal is reported as the
 // reason for another way.
 func (v *visit) done(did Did, way, note string, done bool, err error) error {
 	switch {
@@ -239,9 +239,9 @@ func (v *visit) done(did Did, way, note string, done bool, err error) error {
 	return err
 }
 
-// failed notes an error. A connection that is lost is told where it is made.
+// failed notes an error. A lost connection is reported elsewhere, where connections are made.
 func (v *visit) failed(way string, err error) {
 	if !errors.Is(err, clustercache.ErrClusterNotConnected) {
-		v.note(Failed, way, "Nodes are not admitted as they should be, the loop alone brings them what they inherit; admission by %s: %v", way, err)
+		v.note(Failed, way, "Nodes are not admitted as they should be, the loop alone applies what they inherit; admission by %s: %v", way, err)
 	}
 }

@@ -19,17 +19,17 @@ func preferred() []string {
 
 // conditional is a Way that not every workload cluster can have.
 type conditional interface {
-	// Lacking says what a workload cluster lacks for it, as a part of a sentence; nothing if it lacks nothing. It is asked
+	// Lacking says what a workload cluster lacks for it, as a part of a sentence; nothing if it lacks nothing. It is called
 	// often, and makes no request as long as nothing is lacking.
 	Lacking(server client.Client) (string, error)
 	// Try finds out whether the kubeconfig's user may set it up, and sets up nothing.
 	Try(ctx context.Context, server client.Client) error
 }
 
-// best sets up the best way that the workload cluster can have, and returns its name and those that are to be taken
-// away: the worse ones. A better one that is refused now is left, and so is one that an API server does not serve just now,
-// as in the middle of an upgrade: it would not work any more when it came back (see docs/workload-clusters.md#limits). With
-// an error nobody knows which one is the best.
+// best sets up the best way that the workload cluster can have. It returns its name, and the worse ones, which are to be
+// removed. It keeps a better one that is refused now, or that an API server does not serve now, as in the middle of an upgrade:
+// otherwise it would not work when the API server serves it again (see docs/workload-clusters.md#limits). With an error, the
+// best one is unknown.
 func (v *visit) best(ctx context.Context) (way string, worse []string, err error) {
 	var reasons []string
 	mend := false
@@ -41,7 +41,7 @@ func (v *visit) best(ctx context.Context) (way string, worse []string, err error
 		}
 		if why == "" {
 			v.way = name
-			v.keep() // first, so that each Machine that changes from now on wakes the Cluster
+			v.keep() // first, so that every later change of a Machine wakes the Cluster
 			err := v.setUp(ctx, name)
 			if !refused(err) {
 				v.fallBack(name, reasons, mend)
@@ -57,8 +57,8 @@ func (v *visit) best(ctx context.Context) (way string, worse []string, err error
 	return AdmitByLoop, nil, nil
 }
 
-// obstacle returns why the workload cluster cannot have a way to admit its Nodes, or nothing if it can. forbidden says that it
-// could, but does not let the kubeconfig's user set it up.
+// obstacle returns why the workload cluster cannot have a way to admit its Nodes, or nothing if it can. forbidden says that
+// only the rights of the kubeconfig's user are missing.
 func (v *visit) obstacle(ctx context.Context, name string) (why string, forbidden bool, err error) {
 	way, there := v.Ways[name]
 	if !there {
@@ -69,7 +69,7 @@ func (v *visit) obstacle(ctx context.Context, name string) (why string, forbidde
 		return "", false, nil
 	}
 	why, err = able.Lacking(v.server)
-	if err != nil || why != "" || v.way == name { // which has been set up
+	if err != nil || why != "" || v.way == name { // it has been set up
 		return why, false, err
 	}
 	if err = able.Try(ctx, v.server); refused(err) {
@@ -78,20 +78,20 @@ func (v *visit) obstacle(ctx context.Context, name string) (why string, forbidde
 	return "", false, err
 }
 
-// refused reports whether an API server does not let the kubeconfig's user do something. What is not possible because a
-// namespace is on its way out will be.
+// refused reports whether an API server does not let the kubeconfig's user do something. A refusal because a namespace is
+// terminating is only temporary, and does not count.
 func refused(err error) bool {
 	return (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// fallBack notes, when that changes, that Nodes are not admitted in the best way, what that means, and what would mend it. That a
-// webhook is called where there are no policies is nothing to mend.
+// fallBack notes, once per change, that Nodes are not admitted in the best way, what that means, and what would help. A webhook
+// in a cluster that has no policies is fine.
 func (v *visit) fallBack(way string, reasons []string, mend bool) {
 	note := ""
 	if mend {
 		note = "Nodes are admitted by webhook. "
 		if way == AdmitByLoop {
-			note = "The loop alone brings new Nodes what they inherit, a moment after they register: until then Pods can be scheduled " +
+			note = "The loop alone applies what new Nodes inherit, a moment after they register: until then Pods can be scheduled " +
 				"that their taints keep away. Label " + AdmissionLabel + "=none accepts that. "
 		}
 		note += strings.Join(reasons, " ")

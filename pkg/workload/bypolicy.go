@@ -16,7 +16,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
-// ByPolicy admits the Nodes of workload clusters by a MutatingAdmissionPolicy there. To remove one it needs nothing.
+// ByPolicy admits the Nodes of workload clusters by a MutatingAdmissionPolicy there. Remove needs none of its fields.
 type ByPolicy struct {
 	// Machines are those of a Cluster as they will be once they have inherited.
 	Machines func(ctx context.Context, cluster types.NamespacedName, policy inherit.Policy) ([]*capi.Machine, error)

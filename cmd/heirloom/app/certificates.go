@@ -46,7 +46,7 @@ func newCertificate(c *config.Config) (*certificate, error) {
 	return &certificate{Source: keeper.Source(), updater: keeper, keeper: keeper}, nil
 }
 
-// add starts what keeps the certificate. Workload clusters are told a new CA at once, if there is a registrar.
+// add starts the updater of the certificate. If there is a registrar, workload clusters learn of a new CA at once.
 func (s *certificate) add(mgr ctrl.Manager, registrar *workloadwebhook.Registrar) error {
 	if s.keeper != nil {
 		s.keeper.Live, s.keeper.Writer = mgr.GetAPIReader(), mgr.GetClient()
@@ -55,7 +55,7 @@ func (s *certificate) add(mgr ctrl.Manager, registrar *workloadwebhook.Registrar
 		}
 	}
 	if err := mgr.Add(s.updater); err != nil {
-		return fmt.Errorf("adding what keeps the serving certificate: %w", err)
+		return fmt.Errorf("adding the keeper of the serving certificate: %w", err)
 	}
 	return nil
 }
@@ -67,8 +67,8 @@ func (s *certificate) server(c *config.Config, port int) *server {
 	})
 }
 
-// once makes a check of the server that passes while there is no certificate, without which no connection can be made: a
-// restart of the program would not bring one.
+// once makes a check of the server that passes while there is no certificate. Without one, no connection can be made, but a
+// restart of the program would not help.
 func (s *certificate) once(check healthz.Checker) healthz.Checker {
 	return func(req *http.Request) error {
 		if _, loaded := s.NotAfter(); !loaded {

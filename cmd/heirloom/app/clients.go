@@ -23,7 +23,7 @@ type clients struct {
 	authenticator.Request
 }
 
-// newClients returns nil where everybody may call.
+// newClients returns nil if every client may call.
 func newClients(c *config.Config) (*clients, error) {
 	if c.WebhookClientCAFile == "" {
 		return nil, nil
@@ -48,8 +48,8 @@ func (c *clients) Start(ctx context.Context) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (*clients) NeedLeaderElection() bool { return false }
 
-// guard makes a server ask for certificates. They are judged by the request and not by the handshake, so that the program's
-// own probes need none.
+// guard makes a server ask for certificates. It checks them in the request and not in the handshake, so that the program's own
+// probes need none.
 func (c *clients) guard(s *server, rejected func(metrics.Rejection)) {
 	s.Options.TLSOpts = append(s.Options.TLSOpts, func(config *tls.Config) { config.ClientAuth = tls.RequestClientCert })
 	s.handler = func(webhooks http.Handler) http.Handler {

@@ -23,7 +23,7 @@ func NewCommand() *cobra.Command {
 		Short: "Labels, annotations and taints for Cluster API, inherited in the write that creates or changes an object",
 		Long: `Heirloom is a mutating admission webhook server, with a resync loop behind it, for Kubernetes Cluster API.
 
-It brings to every MachineSet, Machine and Node the labels, annotations and taints that its owners declare, in the same
+It injects the labels, annotations and taints that owners declare into every MachineSet, Machine and Node, in the same
 API write that creates or changes it, and keeps Always taints there. It fails open: without it, clusters go on.`,
 		Args:          cobra.NoArgs,
 		Version:       version.String(),

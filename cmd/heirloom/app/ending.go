@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
-// loopTimeout is how long the loop may take to end, and before it what works beside it. Together they leave the webhook
+// loopTimeout is how long the loop may take to end, and, before it, the runnables beside it. Together they leave the webhook
 // servers a quarter of shutdownTimeout, which is as long as a request about a Node may take.
 const loopTimeout = 3 * time.Second
 
@@ -25,9 +25,9 @@ const loopTimeout = 3 * time.Second
 // an error. It happens under load: up to v0.24, the queue of controller-runtime can lock up for good if it is shut down
 // while it hands out work (its issue 3538).
 //
-// What has not ended in time is left behind instead, and the log says so. That is no failure of the program. The context of
-// what is left behind is done, so that it sends nothing to an API server any more. The next leader does what it has not
-// done. A request that is not answered in time is a failure, and remains one.
+// A runnable that has not ended in time is left behind instead, and the log says so. That is no failure of the program. Its
+// context is done, so it sends nothing more to an API server, and the next leader does the rest of its work. A request that
+// is not answered in time is a failure, and remains one.
 type orderly struct {
 	ctrl.Manager
 }
@@ -42,7 +42,7 @@ func (m orderly) Add(runnable manager.Runnable) error {
 	}
 }
 
-// bounded is something that is waited for until loopTimeout after it was told to end, and no longer.
+// bounded is a runnable that has at most loopTimeout to end.
 type bounded struct {
 	manager.Runnable
 	log logr.Logger

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// limitedListener is a listener with a limit to its connections. What is one too many is closed at once, so that an API server need not
-// wait to find that out. One address can have half of them: somebody who opens as many as they can keeps nobody else out.
+// limitedListener limits its connections. It closes one that is too many at once, so that an API server need not wait to find
+// out. One address can have half of them, so that one client cannot lock out the others.
 type limitedListener struct {
 	net.Listener
 	most    int

@@ -14,8 +14,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/selfhosted"
 )
 
-// addManagementCluster tells the chain which Cluster is the management cluster itself, and starts what finds that out where an
-// operator left it to us. It returns nil where nothing is to be found out.
+// addManagementCluster tells the chain which Cluster is the management cluster itself. It starts the detection and returns it if
+// the operator left that to Heirloom, and otherwise returns nil.
 func addManagementCluster(mgr ctrl.Manager, c *config.Config, chain *ownerchain.Chain) (resync.ManagementCluster, error) {
 	if !c.DetectManagementCluster {
 		chain.ManagementCluster = ownerchain.Always(c.ManagementClusterKey)

@@ -10,12 +10,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// memoryShare is how much of the container's memory the Go runtime may use before it collects garbage all the time. The rest is
-// for what it does not count.
+// memoryShare is how much of the container's memory the Go runtime may use before it collects garbage all the time. The rest
+// is for memory that the runtime does not count.
 const memoryShare = 0.9
 
-// limitMemory tells the Go runtime of the limit that its container has, unless the environment variable GOMEMLIMIT does.
-// Without that, garbage alone may reach it, and the program is killed.
+// limitMemory tells the Go runtime its container's memory limit, unless the environment variable GOMEMLIMIT does. Otherwise
+// garbage alone may reach the limit, and the program is killed.
 func limitMemory(of memlimit.Provider) {
 	limit, err := memlimit.Set(memlimit.WithRatio(memoryShare), memlimit.WithProvider(of))
 	switch {

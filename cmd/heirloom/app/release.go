@@ -35,7 +35,7 @@ func newReleaseCommand() *cobra.Command {
 		Short: "Give up everything that Heirloom owns, so that nothing of it is left when it is uninstalled",
 		Long: `Release gives up everything that Heirloom owns or tracks:
 
-* In objects of Cluster API and of its providers, the fields of field manager heirloom. What nobody else owns goes.
+* In objects of Cluster API and of its providers, the fields of field manager heirloom. Fields without another owner are removed.
 * On Nodes, of the management cluster and of every workload cluster, the labels, annotations and taints that the
   annotations heirloom.dev/*-from-machine list, these annotations, and the taint node.cluster.x-k8s.io/uninitialized
   where Heirloom added it. What cluster.x-k8s.io/*-from-machine lists is Cluster API's, and stays.
@@ -44,10 +44,10 @@ func newReleaseCommand() *cobra.Command {
 
 With --only-workload-clusters it is the third of these alone.
 
-Where a taint goes from a Node, Pods can be scheduled there that it kept away; --keep-values leaves it. Try --dry-run.
+When a taint is removed from a Node, Pods that it kept away can be scheduled there; --keep-values keeps it. Try --dry-run.
 
-Heirloom must not be at work meanwhile. Give the flags with which it runs. A second run changes nothing. It ends with
-an error if anything could not be seen to, such as a workload cluster that does not answer, and does the rest.`,
+Heirloom must not run meanwhile. Give the same flags as Heirloom's own. A second run changes nothing. If something
+cannot be released, such as in a workload cluster that does not answer, the command does the rest and ends with an error.`,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -69,8 +69,8 @@ an error if anything could not be seen to, such as a workload cluster that does 
 	options.AddReleaseFlags(fs)
 	fs.BoolVar(&what.DryRun, "dry-run", false, "Write nothing; print what would be written.")
 	fs.BoolVar(&what.KeepValues, "keep-values", false,
-		"Leave labels, annotations, taints and fields where they are and give up only who owns and tracks them. "+
-			"Nobody removes them any more by itself, also when they are not declared any more.")
+		"Keep labels, annotations, taints and fields, and give up only their ownership and tracking. "+
+			"Nothing removes them automatically after that, even when they are no longer declared.")
 	fs.BoolVar(&what.DeleteWebhookConfigurations, "delete-webhook-configurations", false,
 		"Delete the webhook configurations of --webhook-configuration first. Without it, nothing is done while they are there.")
 	fs.BoolVar(&what.TakeLease, "take-lease", false,
@@ -82,7 +82,7 @@ an error if anything could not be seen to, such as a workload cluster that does 
 		"Take away what Heirloom has made in workload clusters to admit their Nodes, and leave what objects and Nodes have inherited. "+
 			"Each workload cluster may take ten seconds, and all of them two minutes.")
 	fs.BoolVar(&what.PassOverUnreachable, "pass-over-unreachable", false,
-		"With --only-workload-clusters: a workload cluster that could not be seen to is named, also in an Event on its Cluster, and is no error.")
+		"With --only-workload-clusters: a workload cluster that could not be handled is reported, also in an Event on its Cluster, and is no error.")
 	command.MarkFlagsMutuallyExclusive("only-workload-clusters", "only-webhook-configurations")
 	return command
 }

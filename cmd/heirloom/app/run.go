@@ -35,7 +35,7 @@ import (
 // discoveryTimeout bounds the requests for schemas and kinds.
 const discoveryTimeout = 30 * time.Second
 
-// unknownFor is how long a kind that the API server does not serve counts as unknown for those who send admission requests.
+// unknownFor is how long a kind that the API server does not serve counts as unknown in admission.
 const unknownFor = 5 * time.Second
 
 // run wires everything and blocks until a while after ctx is done.
@@ -69,9 +69,9 @@ func run(ctx context.Context, c *config.Config) error {
 	return start(ctx, mgr)
 }
 
-// start blocks until ctx is done and everything has ended. Until its caches are filled, a manager cannot be stopped: it goes
-// on to wait for them, which is for ever where a right or a CustomResourceDefinition is missing. It has nothing to finish
-// either, as nobody asks a program that is not ready, so it is left behind.
+// start blocks until ctx is done and everything has ended. Until its caches are filled, a manager cannot be stopped: it keeps
+// waiting for them, forever if a right or a CustomResourceDefinition is missing. It has nothing to finish either, because a
+// program that is not ready gets no requests, so it is left behind.
 func start(ctx context.Context, mgr ctrl.Manager) error {
 	ended, filled := make(chan error, 1), make(chan struct{})
 	go func() { ended <- mgr.Start(ctx) }()
@@ -106,8 +106,8 @@ func restConfigOf(c *config.Config) (*rest.Config, error) {
 	return restConfig, nil
 }
 
-// addPolicy returns where webhooks and loop read the rules' options from, and starts what finds out those that an operator left
-// to Heirloom.
+// addPolicy returns where webhooks and loop read the rules' options from, and starts the detection of options that the operator
+// left to Heirloom.
 func addPolicy(mgr ctrl.Manager, c *config.Config) (policy func() inherit.Policy, changes func() <-chan event.GenericEvent, err error) {
 	gate := &capabilities.Gate{Client: mgr.GetClient(), Interval: c.SyncPeriod}
 	if !c.DetectTaintPropagation {
@@ -134,8 +134,8 @@ func newDiscovery(mgr ctrl.Manager) (discovery.DiscoveryInterface, error) {
 	return client, nil
 }
 
-// addSchemas starts what finds out which fields Machines and the control planes of providers have. Machines' are read now,
-// so that no admission request waits for them.
+// addSchemas starts the reader of the schemas of Machines and control planes. It reads Machines' now, so that no admission
+// request waits for them.
 func addSchemas(ctx context.Context, mgr ctrl.Manager, c *config.Config, discoveryClient discovery.DiscoveryInterface) (*capabilities.Schemas, error) {
 	schemas := &capabilities.Schemas{Client: discoveryClient.OpenAPIV3(), Interval: c.SyncPeriod, UnknownFor: unknownFor}
 	if err := mgr.Add(schemas); err != nil {
@@ -232,12 +232,12 @@ func addWebhooks(mgr ctrl.Manager, c *config.Config, dependencies webhooks.Depen
 	}
 	accepted.guard(limited, rejected)
 	if err := mgr.Add(accepted); err != nil {
-		return fmt.Errorf("adding what follows the CAs of the webhooks' clients: %w", err)
+		return fmt.Errorf("adding the watcher of the CAs of the webhooks' clients: %w", err)
 	}
 	return nil
 }
 
-// newReader returns a client with a rate limit of its own: whatever the webhooks are asked, the loop goes on to read.
+// newReader returns a client with a rate limit of its own, so that admission requests never keep the loop from reading.
 func newReader(mgr ctrl.Manager) (client.Reader, error) {
 	reader, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
@@ -248,7 +248,7 @@ func newReader(mgr ctrl.Manager) (client.Reader, error) {
 
 // addChecks makes the probes tell the truth: ready means that the caches are filled, the webhook server answers and the
 // certificate that it serves is valid. The caches are the manager's, which hold what admission needs in any case. Kinds of
-// providers are not among them: one that cannot be listed would leave no replica to answer for all others.
+// providers are not among them: one that cannot be listed would leave no replica ready to answer for the others.
 func addChecks(mgr ctrl.Manager, served *certificate) error {
 	synced := func(req *http.Request) error {
 		if !mgr.GetCache().WaitForCacheSync(req.Context()) {

@@ -75,7 +75,7 @@ func follow(ctx context.Context, c cache.Cache, keys *webhook.Store) error {
 			return
 		}
 		if err := keys.Set(secret); err != nil {
-			ctrl.Log.Error(err, "Failed to read the keys of workload clusters' webhooks; those known stay in force")
+			ctrl.Log.Error(err, "Failed to read the keys of workload clusters' webhooks; the known keys stay in force")
 		}
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
@@ -87,8 +87,8 @@ func follow(ctx context.Context, c cache.Cache, keys *webhook.Store) error {
 	return nil
 }
 
-// addWorkloadServer starts the server that workload clusters call. It is one of its own, because those who reach it are not
-// to reach what the management cluster's API server asks.
+// addWorkloadServer starts the server that workload clusters call. It is a separate one, because its clients must not reach the
+// webhooks of the management cluster.
 func addWorkloadServer(
 	mgr ctrl.Manager, c *config.Config, served *certificate, dependencies webhooks.Dependencies, registrar *webhook.Registrar,
 ) error {

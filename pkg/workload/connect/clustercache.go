@@ -28,12 +28,12 @@ import (
 )
 
 const (
-	// requestTimeout bounds each request to a workload cluster but those that a cache lists and watches with.
+	// requestTimeout bounds each request to a workload cluster, except a cache's lists and watches.
 	requestTimeout = 10 * time.Second
 	// retryInterval is how soon a workload cluster that could not be reached is tried again.
 	retryInterval = 5 * time.Second
-	// patience is for how long all workers may be busy before there are more. A connection that is made
-	// takes less; one to an API server that does not answer takes five seconds up to a minute.
+	// patience is how long all workers may be busy before there are more. A successful connection takes less; one to an API
+	// server that does not answer takes five seconds up to a minute.
 	patience = 2 * time.Second
 )
 
@@ -45,7 +45,7 @@ type Options struct {
 	WatchFilter string
 	UserAgent   string
 	// QPS and Burst bound the requests to each workload cluster, Concurrency the Clusters that are connected at a time, as long as
-	// API servers answer. Those that do not answer keep no others waiting.
+	// API servers answer. API servers that do not answer do not hold up the others.
 	QPS         float32
 	Burst       int
 	Concurrency int
@@ -53,7 +53,7 @@ type Options struct {
 	// Nodes are the indexes of the Nodes that are cached, TrimNode what is kept of each.
 	Nodes    map[string]client.IndexerFunc
 	TrimNode toolscache.TransformFunc
-	// Refused is told when the kubeconfig of a Cluster asks for what none may have, such as a file of this machine. May be nil.
+	// Refused is called for a kubeconfig that asks for something forbidden, such as a file of this machine. It may be nil.
 	Refused func(ctx context.Context, cluster types.NamespacedName, err error)
 }
 
@@ -83,7 +83,7 @@ func NewClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clusterc
 	if err != nil {
 		return nil, fmt.Errorf("setting up the cache of workload clusters: %w", err)
 	}
-	// Cluster API has half a minute here, which for us is the time that a Node has waited for its taints.
+	// Cluster API waits half a minute here. For Heirloom, a Node would wait that long for its taints.
 	if c, ok := clusterCache.(interface{ SetConnectionCreationRetryInterval(time.Duration) }); ok {
 		c.SetConnectionCreationRetryInterval(retryInterval)
 	}
@@ -148,8 +148,8 @@ func (c clusterClient) Get(ctx context.Context, key client.ObjectKey, object cli
 	return nil
 }
 
-// clusterEvents is the program's cache, whose events of trimmed Clusters do where those of Clusters are asked for: who
-// handles them looks at metadata only.
+// clusterEvents is the program's cache. It serves events of trimmed Clusters in place of those of full ones, because their
+// handlers look at metadata only.
 type clusterEvents struct{ cache.Cache }
 
 // GetInformer implements cache.Informers.

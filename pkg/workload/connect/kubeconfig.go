@@ -21,7 +21,7 @@ import (
 
 // checkKubeconfig refuses a kubeconfig that takes anything from the machine on which Heirloom runs. Tenants may write
 // kubeconfigs, and choose the server that credentials are sent to: with a path they could have Heirloom's own token sent
-// there, and a plugin would be their program. Contexts that are not the current one are judged, too, as nobody needs them.
+// there, and a plugin would be their program. Contexts other than the current one are checked, too, because none is needed.
 func checkKubeconfig(raw []byte) error {
 	config, err := clientcmd.Load(raw)
 	if err != nil {
@@ -50,10 +50,10 @@ func checkKubeconfig(raw []byte) error {
 	return errors.New(strings.Join(problems, "; "))
 }
 
-// kubeconfigs reads Secrets, and none with a kubeconfig that checkKubeconfig refuses. The ClusterCache reads through it.
+// kubeconfigs reads Secrets, but no kubeconfig that checkKubeconfig refuses. The ClusterCache reads through it.
 type kubeconfigs struct {
 	client.Reader
-	// refused, if there is one, is told which Cluster's was refused, and why.
+	// refused, unless nil, is called with the Cluster whose kubeconfig was refused, and why.
 	refused func(context.Context, types.NamespacedName, error)
 }
 
@@ -77,8 +77,8 @@ func (k kubeconfigs) Get(ctx context.Context, key client.ObjectKey, object clien
 	return fmt.Errorf("it is refused: %w", err)
 }
 
-// RESTConfig says how a workload cluster is reached once, without a ClusterCache: with the same kubeconfig, and under the
-// same conditions.
+// RESTConfig returns how to reach a workload cluster without a ClusterCache: with the same kubeconfig, and under the same
+// conditions.
 func RESTConfig(ctx context.Context, management client.Reader, cluster types.NamespacedName) (*rest.Config, error) {
 	raw, err := kubeconfig.FromSecret(ctx, kubeconfigs{Reader: management}, cluster)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// DigestAnnotation is a hash of what was applied. An apply takes away again what the one before it brought; the digest
-// tells that there is something to take away, and what somebody else has added does not change it.
+// DigestAnnotation is a hash of what was applied. An apply removes what the previous one added and it does not; the digest
+// tells that there is something to remove. What others have added does not change it.
 const DigestAnnotation = "heirloom.dev/digest"
 
 // digested returns the objects as they are applied, with their digests.
@@ -42,9 +42,9 @@ func digested(objects ...client.Object) ([]*unstructured.Unstructured, error) {
 }
 
 // carries reports whether a value has all of another one: every entry of its maps and, at the same place, every item of its
-// lists. An empty map is had by anything that could hold it, because it may have been dropped. Others may add items that
-// have names, and an apply leaves those there; any other list is one value, which an apply puts back. So is a selector: with
-// a label more it would select nothing. whole says that the values are part of one.
+// lists. An empty map may be missing, because the API server may have dropped it. Others may add items that have names, and an
+// apply keeps those; any other list is one value, which an apply restores. So is a selector: with one label more it would
+// select nothing. whole says that the values are part of a selector.
 func carries(has, wants any, whole bool) bool {
 	switch wants := wants.(type) {
 	case map[string]any:

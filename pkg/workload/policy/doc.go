@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package policy gives the Nodes of a workload cluster what their Machines declare in the write by which their
-// kubelets create them, without a webhook: for workload clusters whose API server cannot call out to the management
+// kubelets create them, without a webhook: for workload clusters whose API server cannot reach the management
 // cluster, and for the time in which the management cluster is down. It keeps a MutatingAdmissionPolicy, its binding and
-// ConfigMaps with parameters in the workload cluster, which has to be of Kubernetes 1.36 or later.
+// ConfigMaps with parameters in the workload cluster, which needs Kubernetes 1.36 or later.
 //
 // What a Node gets is computed here, by the same rules as everywhere (inherit.Policy.Node for a kubelet); the policy only
 // finds the Machine that a Node is, in the way of inherit.Match, and merges. It is for the CREATE of a Node by its own
@@ -21,8 +21,8 @@
 //   - A Machine that has a Node and no providerID, which Cluster API does not make, is in all parts, with those that it has
 //     something in common with.
 //   - Where there are several parts, a Node that is found by names or addresses alone gets something only if it brings no
-//     providerID, and no name and no address that its Machine does not have. With one more it might be another's, and
-//     nobody sees that. A Node that is found by its providerID or because it was there before is found in any case.
+//     providerID, and no name and no address that its Machine does not have. With one more it might be another's, and no
+//     part alone can tell. A Node that is found by its providerID or because it was there before is found in any case.
 //
 // So all parts together say what one would say, or nothing. The binding selects the parts by a label that says how many they
 // are. When their number changes, all parts are there before the binding selects them, and those before stay for a minute:
@@ -31,7 +31,7 @@
 //
 // Data keys are
 //
-//	format      the version of all that follows, "1". A policy leaves parameters of another format alone.
+//	format      the version of all that follows, "1". A policy ignores parameters of another format.
 //	part        only where there are several: which of how many this is.
 //	m.<number>  a Machine, in lines: the number of its content (empty: it counts as a candidate and gives nothing),
 //	            spec.providerID, status.nodeRef.name (both may be empty), then its names and addresses.
@@ -65,7 +65,7 @@
 // # Rights
 //
 // In a workload cluster it takes the right to get, list, create, patch and delete Namespaces and all ConfigMaps, and to list,
-// create, patch and delete MutatingAdmissionPolicies and MutatingAdmissionPolicyBindings. An API server lets only those
-// create a policy who may get every object of the kind that its parameters are. Those who can write the ConfigMaps
-// decide which taints, annotations and labels new Nodes get.
+// create, patch and delete MutatingAdmissionPolicies and MutatingAdmissionPolicyBindings. An API server lets a user create a
+// policy only with the right to get every object of its parameters' kind. A user who can write the ConfigMaps decides which
+// taints, annotations and labels new Nodes get.
 package policy

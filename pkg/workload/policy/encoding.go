@@ -28,15 +28,15 @@ const (
 	// ending matches the last one or two characters of those that a data key may have. The policy has it too.
 	ending = `[-._a-zA-Z0-9]{1,2}$`
 
-	// guardLine is the first line of a content that brings the guard.
+	// guardLine is the first line of a content with the guard.
 	guardLine = "guard"
 
 	// kubeletsShare is how much of the room for annotations is left to the kubelet and to others.
 	kubeletsShare = 32 << 10
 )
 
-// contentOf encodes what a Node gets from its Machine at its registration. Where there is no room for the kubelet's annotations
-// beside the Machine's, those stay away, as an API server would refuse the Node.
+// contentOf encodes what a Node gets from its Machine at its registration. If the Machine's annotations leave no room for the
+// kubelet's, they are left out, because an API server would refuse the Node.
 func contentOf(m *capi.Machine, rules inherit.Policy) string {
 	const kubelets = "" // which is no annotation's key
 	room := map[string]string{kubelets: strings.Repeat(" ", kubeletsShare)}
@@ -75,7 +75,7 @@ func joinTaints(taints []corev1.Taint) string {
 	return strings.Join(all, ",")
 }
 
-// machineLines encodes by what a Machine is found, behind the number of its content.
+// machineLines encodes the number of a Machine's content, and everything by which the Machine is found.
 func machineLines(m *capi.Machine, content string) string {
 	return strings.Join(append([]string{content, m.Spec.ProviderID, m.Status.NodeRef.Name}, namesOf(m)...), "\n")
 }
@@ -87,13 +87,13 @@ func namesOf(m *capi.Machine) []string {
 	return slices.Compact(names)
 }
 
-// findable reports whether a Node can be found to be this Machine. What has a line break in it is no Node's.
+// findable reports whether a Node can match this Machine. No Node has a line break in what it is found by.
 func findable(m *capi.Machine) bool {
 	keys := keysOf(m)
 	return len(keys) > 0 && !slices.ContainsFunc(keys, func(key string) bool { return strings.Contains(key, "\n") })
 }
 
-// keysOf returns what a Node may bring by which it is found to be this Machine.
+// keysOf returns everything by which a Node can match this Machine.
 func keysOf(m *capi.Machine) []string {
 	keys := append([]string{m.Spec.ProviderID, m.Status.NodeRef.Name}, namesOf(m)...)
 	return slices.DeleteFunc(keys, func(key string) bool { return key == "" })

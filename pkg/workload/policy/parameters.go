@@ -21,19 +21,18 @@ const (
 	// ClusterAnnotation names the Cluster, as <namespace>/<name>, that parameters are about.
 	ClusterAnnotation = "heirloom.dev/cluster"
 
-	// many is for how many Machines parameters are kept in any case: twice as many as Kubernetes supports Nodes in a cluster.
-	// Beyond it, those whose Nodes are there already are left out: if such a Node registers anew, the loop brings it what it
-	// inherits.
+	// many is up to how many Machines all have parameters: twice as many as Kubernetes supports Nodes in a cluster. Beyond it,
+	// Machines that already have Nodes are left out: if such a Node registers anew, the loop applies what it inherits.
 	many = 10_000
-	// maxValues is how much the API server takes as the values of a ConfigMap.
+	// maxValues is how many bytes of values the API server accepts in a ConfigMap.
 	maxValues = 1 << 20
 	// maxObject is less than etcd's limit of 1.5 MiB, because there is more to an object than what is counted.
 	maxObject = 1_400_000
-	// perKey is what a data key takes beside itself and its value: it is in managedFields once more.
+	// perKey is the size of a data key beyond itself and its value: managedFields name it once more.
 	perKey = 24
 )
 
-// NoRoomError says for how many Machines the parameters had no room. Their Nodes get what they inherit from the loop.
+// NoRoomError says for how many Machines the parameters had no room. The loop applies what their Nodes inherit.
 type NoRoomError struct{ Machines int }
 
 // Error implements error.
@@ -41,18 +40,17 @@ func (e *NoRoomError) Error() string {
 	return fmt.Sprintf("the parameters of the admission policy have no room for %d Machines", e.Machines)
 }
 
-// Parameters returns the parameters of a Cluster: what the Node of each of its Machines gets at its registration. They are
-// in as many parts as their size asks for; bound is how many the API server looks at by now, 1 where there are none yet.
+// Parameters returns the parameters of a Cluster: what the Node of each of its Machines gets at its registration. Their size
+// decides the number of parts; bound is how many parts the API server uses now, 1 if there are none yet.
 //
-// machines are all that the Cluster has, as they will be once they have inherited; also those that are skipped, because
-// a Node that may be one of them must not be taken for another. The error is a NoRoomError, and the parameters are good
-// beside it.
+// machines are all Machines of the Cluster, as they will be once they have inherited, including skipped ones, because their
+// Nodes must not be taken for others'. The error is a NoRoomError, and the parameters are valid nevertheless.
 func Parameters(cluster types.NamespacedName, machines []*capi.Machine, rules inherit.Policy, bound int) ([]*corev1.ConfigMap, error) {
 	entries := entriesOf(machines, rules)
 	return inParts(partsFor(entries, bound), cluster, entries)
 }
 
-// inParts returns the parameters in so many parts.
+// inParts returns the parameters in that many parts.
 func inParts(parts int, cluster types.NamespacedName, entries []entry) ([]*corev1.ConfigMap, error) {
 	collected := make([]*parameters, parts)
 	for i := range collected {
@@ -66,7 +64,7 @@ func inParts(parts int, cluster types.NamespacedName, entries []entry) ([]*corev
 		has := true
 		for _, part := range places {
 			if !collected[part].add(entries[i].machine, entries[i].content) {
-				// It still is a candidate, so that its Node is not taken for another, if there is room for that at least.
+				// It stays a candidate if there is room for that at least, so that its Node is not taken for another's.
 				collected[part].add(entries[i].machine, "")
 				has = false
 			}
@@ -122,10 +120,10 @@ func entriesOf(machines []*capi.Machine, rules inherit.Policy) []entry {
 type parameters struct {
 	data   map[string]string
 	ending *regexp.Regexp
-	// contents are the numbers of those that are there already. Nothing has none.
+	// contents are the numbers of the contents so far. The empty content has none.
 	contents map[string]string
 	machines int
-	// values and object are how much there is by now, as the API server and etcd count it.
+	// values and object are the sizes so far, as the API server and etcd count them.
 	values, object int
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// PartsLabel says in how many parts the parameters are that a ConfigMap is one of. The binding selects by it, so that an
+	// PartsLabel on a ConfigMap says into how many parts the parameters are divided. The binding selects by it, so that an
 	// API server looks at all parts of one division, and of no other.
 	PartsLabel = "heirloom.dev/parts"
 
@@ -23,12 +23,12 @@ const (
 	maxParts = 16
 	// partSize is how large a part may be on average before there are twice as many. A change of one Machine writes one part.
 	partSize = 64 << 10
-	// perMachine is what the parameters of a Machine take beside its lines and its content: keys and indexes.
+	// perMachine is the size of a Machine's parameters beyond its lines and its content: keys and indexes.
 	perMachine = 64
 )
 
-// partsFor returns in how many parts the parameters are to be. When the number changes all are written, so there are fewer
-// than now only once that is likely to last.
+// partsFor returns into how many parts to divide the parameters. A new number rewrites all of them, so it falls only once that
+// is likely to last.
 func partsFor(entries []entry, now int) int {
 	parts, size := 1, sizeOf(entries)
 	for parts < min(maxParts, len(entries)) && size > parts*partSize {
@@ -55,9 +55,9 @@ func sizeOf(entries []entry) int {
 
 // place returns for each entry the parts that it is in: one, which its name decides, so that it stays there.
 //
-// Machines that a Node could be mistaken for one another by are together, because an expression sees one part alone: they
-// have a providerID, the name of a Node, a name or an address in common. And who has a Node but no providerID is everywhere
-// with those: it counts before a Machine with the Node's providerID, which may be in any part.
+// Machines that could be mistaken for one another are together, because an expression sees one part alone: they have a
+// providerID, the name of a Node, a name or an address in common. A Machine that has a Node but no providerID is in all parts,
+// with its whole group: it takes precedence over a Machine with the Node's providerID, which may be in any part.
 func place(entries []entry, parts int) [][]int {
 	groups := groupsOf(entries)
 	everywhere := map[int]bool{}
@@ -85,8 +85,8 @@ func place(entries []entry, parts int) [][]int {
 	return places
 }
 
-// groupsOf returns for each entry the number of the first one that it is together with: the two have something in common by
-// which a Node is found, or both have with a third.
+// groupsOf returns for each entry the number of the first one in its group. Two entries are in one group if they share
+// something by which a Node is found, or both share it with a third.
 func groupsOf(entries []entry) []int {
 	groups, known := make([]int, len(entries)), map[string]int{}
 	root := func(i int) int {
@@ -128,7 +128,7 @@ func partLabels(parts int) map[string]string {
 	return all
 }
 
-// changedAt returns when Heirloom changed the binding last, by the clock of its API server; zero where that is not known.
+// changedAt returns when Heirloom last changed the binding, by the clock of its API server; zero if unknown.
 func changedAt(binding *unstructured.Unstructured) time.Time {
 	var last time.Time
 	for _, entry := range binding.GetManagedFields() {

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Served reports whether the API server of a workload cluster knows policies of this kind. The client's mapping of kinds
-// answers: once they are known that costs nothing, and until then one request.
+// Served reports whether the API server of a workload cluster knows policies of this kind. It asks the client's mapping of
+// kinds: that costs nothing once they are known, and one request until then.
 func Served(workload client.Client) (bool, error) {
 	kind := schema.GroupKind{Group: admissionregistrationv1.GroupName, Kind: "MutatingAdmissionPolicy"}
 	_, err := workload.RESTMapper().RESTMapping(kind, admissionregistrationv1.SchemeGroupVersion.Version)
@@ -27,7 +27,7 @@ func Served(workload client.Client) (bool, error) {
 }
 
 // Try asks, by dry runs, whether the policy and its binding may be written in a workload cluster, and returns the API
-// server's answer. Nothing is written: without it, parameters would come and go that no policy reads.
+// server's answer. It writes nothing; a real attempt would create and delete parameters that no policy reads.
 func Try(ctx context.Context, workload client.Client) error {
 	desired, err := digested(AdmissionPolicy(), Binding(1))
 	if err != nil {

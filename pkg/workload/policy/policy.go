@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// Name is that of the policy, of its binding and of the ConfigMap with its parameters. Where these are in several, it begins
-	// their names.
+	// Name is the name of the policy, of its binding and of the ConfigMap with its parameters. If there are several
+	// ConfigMaps, their names begin with it.
 	Name = "nodes.heirloom.dev"
 
-	// Namespace is where the parameters are in a workload cluster. It is not that of Heirloom's chart: it is removed
-	// with the parameters, also from a cluster that has become a management cluster since.
+	// Namespace is where the parameters are in a workload cluster. It is not the one of Heirloom's chart, because it is removed
+	// with the parameters, even from a cluster that has become a management cluster since.
 	Namespace = "heirloom-nodes"
 
 	bindingKind = "MutatingAdmissionPolicyBinding"
@@ -31,7 +31,7 @@ const (
 //go:embed policy.yaml
 var manifest string
 
-// labels are those of every object that this package makes, and selects by. Nothing else carries all of them.
+// labels are on every object that this package makes, and select it. Nothing else has all of them.
 func labels() map[string]string {
 	return map[string]string{
 		"app.kubernetes.io/name":       "heirloom",
@@ -59,8 +59,8 @@ func AdmissionPolicy() *admissionregistrationv1.MutatingAdmissionPolicy {
 	return policy
 }
 
-// Binding returns the binding of the policy to the parameters in so many parts. The policy is evaluated for each. Where there
-// are none, nothing happens.
+// Binding returns the binding of the policy to parameters in that many parts. The policy is evaluated for each. Without
+// parameters, nothing happens.
 func Binding(parts int) *admissionregistrationv1.MutatingAdmissionPolicyBinding {
 	return &admissionregistrationv1.MutatingAdmissionPolicyBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: bindingKind},

@@ -24,17 +24,17 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
 
-// handover is for how long what a binding has selected is kept after it has been made to select something else: an API server
-// looks for policies and bindings once a second, and may be late to hear of them.
+// handover is how long a binding's previous parameters are kept after it selects others: an API server looks for policies
+// and bindings once a second, and may hear of them late.
 const handover = time.Minute
 
-// Ensure makes the policy of a workload cluster give Nodes what these Machines declare; see Parameters about these. Where
-// all is there already, nothing is written. A workload cluster whose API server does not know such policies is answered
-// with an error for which meta.IsNoMatchError holds. After a NoRoomError everything has been written nevertheless. registered
-// says, also beside an error, that the API server has been told of the policy or of where its parameters are, and not of these alone.
+// Ensure makes the policy of a workload cluster give Nodes what these Machines declare; see Parameters about these. It writes
+// only what differs. If the API server does not know such policies, meta.IsNoMatchError holds for the error. After a
+// NoRoomError everything has been written nevertheless. registered says, even with an error, that the policy or its binding
+// was written, and not the parameters alone.
 //
-// The client has to read from the API server itself, as that of Remove: one that reads from a cache would fill it with every
-// ConfigMap of the workload cluster.
+// The client must read from the API server itself, as that of Remove: a cache would be filled with every ConfigMap of the
+// workload cluster.
 func Ensure(
 	ctx context.Context, workload client.Client, cluster types.NamespacedName, machines []*capi.Machine, rules inherit.Policy, now time.Time,
 ) (registered bool, err error) {
@@ -62,7 +62,7 @@ func Ensure(
 	return registered, cmp.Or(err, noRoom)
 }
 
-// Remove takes everything away, and reports whether the policy was bound. It is not an error if nothing is there, or never could be.
+// Remove deletes everything, and reports whether the policy was bound. It is not an error if nothing is there, or never could be.
 func Remove(ctx context.Context, workload client.Client) (removed bool, err error) {
 	existing, err := list(ctx, workload)
 	if meta.IsNoMatchError(err) {
@@ -74,8 +74,8 @@ func Remove(ctx context.Context, workload client.Client) (removed bool, err erro
 	return remove(ctx, workload, existing, nil)
 }
 
-// ownNamespace returns the namespace of the parameters, or nothing if it is somebody else's. One that is not there yet becomes
-// Heirloom's: Remove deletes it, with all that is in it.
+// ownNamespace returns the namespace of the parameters, or nothing if others have made it. A new one becomes Heirloom's:
+// Remove deletes it, with everything in it.
 func ownNamespace(ctx context.Context, workload client.Client, existing []*unstructured.Unstructured) ([]client.Object, error) {
 	namespace := &corev1.Namespace{
 		TypeMeta:   metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Namespace"},
@@ -93,8 +93,8 @@ func ownNamespace(ctx context.Context, workload client.Client, existing []*unstr
 	return []client.Object{namespace}, nil
 }
 
-// list returns what this package has made in the workload cluster, wherever its parameters were, in the order in which it
-// is made: what something refers to is there first.
+// list returns everything that this package has made in the workload cluster, in the order in which it is made: referenced
+// objects come before the objects that refer to them.
 func list(ctx context.Context, workload client.Client) ([]*unstructured.Unstructured, error) {
 	var found []*unstructured.Unstructured
 	for _, kind := range []schema.GroupVersionKind{
@@ -114,7 +114,7 @@ func list(ctx context.Context, workload client.Client) ([]*unstructured.Unstruct
 	return found, nil
 }
 
-// apply writes what does not exist as it is desired, in that order, and reports whether that was the binding, too.
+// apply writes the desired objects that do not exist like that, in order, and reports whether it wrote the binding.
 func apply(
 	ctx context.Context, workload client.Client, desired, existing []*unstructured.Unstructured, options ...client.ApplyOption,
 ) (bound bool, err error) {
@@ -131,8 +131,8 @@ func apply(
 	return bound, nil
 }
 
-// remove deletes what exists and is not desired, the last first, and reports, also beside an error, whether that was the
-// binding, too.
+// remove deletes what exists and is not desired, the last first, and reports, even with an error, whether it deleted the
+// binding.
 func remove(ctx context.Context, workload client.Client, existing, desired []*unstructured.Unstructured) (unbound bool, err error) {
 	for _, object := range slices.Backward(existing) {
 		if find(desired, object) != nil {
@@ -147,7 +147,7 @@ func remove(ctx context.Context, workload client.Client, existing, desired []*un
 	return unbound, nil
 }
 
-// find returns that of the objects which is of the same kind and name, or nil.
+// find returns the object of the same kind and name, or nil.
 func find(objects []*unstructured.Unstructured, same client.Object) *unstructured.Unstructured {
 	i := slices.IndexFunc(objects, func(u *unstructured.Unstructured) bool {
 		return u.GetKind() == same.GetObjectKind().GroupVersionKind().Kind && client.ObjectKeyFromObject(u) == client.ObjectKeyFromObject(same)

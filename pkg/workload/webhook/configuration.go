@@ -16,8 +16,8 @@ import (
 
 const (
 	// ObjectName is the name of the MutatingWebhookConfiguration in a workload cluster. A Heirloom that is installed in that
-	// cluster itself names its own like its Service, and the name of a Service has no dots. It is the same from whatever
-	// management cluster it comes: where a Cluster has moved, the new one's takes the old one's place.
+	// cluster itself names its own like its Service, and the name of a Service has no dots. All management clusters use the
+	// same name: if a Cluster moves, the new one's configuration replaces the old one's.
 	ObjectName = "management.heirloom.dev"
 	// WebhookName is the name of the webhook for Nodes, in the installed configuration and in those made from it.
 	WebhookName = "nodes.heirloom.dev"
@@ -27,8 +27,8 @@ const (
 )
 
 // Configuration makes the webhook configuration of a workload cluster from the one that is installed in the management
-// cluster, so that the chart stays the one source of what is called for, and how. It refuses whatever could stop a
-// cluster, because there is nobody in the workload cluster to look at it.
+// cluster, so that the chart alone decides which requests call Heirloom, and how. It refuses anything that could stop a
+// cluster, because no operator may be watching the workload cluster.
 func Configuration(installed *admissionregistrationv1.MutatingWebhookConfiguration, url string) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
 	found := webhookOf(installed)
 	if found == nil {
@@ -39,7 +39,7 @@ func Configuration(installed *admissionregistrationv1.MutatingWebhookConfigurati
 	}
 	webhook := found.DeepCopy()
 	webhook.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: ptr.To(url), CABundle: slices.Clone(found.ClientConfig.CABundle)}
-	// It does not count for Nodes, which are in no namespace, and there are clouds that write one into every configuration.
+	// It has no effect on Nodes, which are in no namespace, but some clouds write one into every configuration.
 	webhook.NamespaceSelector = nil
 	return &admissionregistrationv1.MutatingWebhookConfiguration{
 		TypeMeta: metav1.TypeMeta{
@@ -64,7 +64,7 @@ func webhookOf(configuration *admissionregistrationv1.MutatingWebhookConfigurati
 	return nil
 }
 
-// harmless reports in what respect a webhook could stop a cluster.
+// harmless returns how a webhook could stop a cluster, or nil.
 func harmless(webhook *admissionregistrationv1.MutatingWebhook) error {
 	var errs []error
 	if policy := ptr.Deref(webhook.FailurePolicy, admissionregistrationv1.Fail); policy != admissionregistrationv1.Ignore {
@@ -93,8 +93,8 @@ func aboutNodes(rule admissionregistrationv1.RuleWithOperations) bool {
 		!slices.ContainsFunc(rule.Operations, foreign)
 }
 
-// usable reports why no API server could verify Heirloom's certificate with these CA certificates. Without any it would
-// trust those of its own machine, which are somebody else's choice.
+// usable returns why no API server could verify Heirloom's certificate with these CA certificates, or nil. Without any, an
+// API server would trust those of its own machine, which Heirloom does not choose.
 func usable(caBundle []byte) error {
 	if len(caBundle) == 0 {
 		return errors.New("it has no caBundle (yet)")

@@ -26,12 +26,12 @@ const (
 	nextSinceAnnotation    = "heirloom.dev/next-since"
 )
 
-// Keys are the keys of paths. Of a rotation's two steps, the first writes the next key, which every replica then accepts
-// and nobody uses; the second, when all replicas have seen it, makes it the current one. The key before stays accepted
-// until the next rotation begins, so that there is time to tell all API servers the new path.
+// Keys are the keys of paths. A rotation has two steps. The first writes the next key, which replicas accept but do not use
+// yet. The second makes it the current one, when all replicas have seen it. The previous key stays accepted until the next
+// rotation begins, so that there is time to tell all API servers the new path.
 type Keys struct {
 	current, next, previous []byte
-	// currentSince is when the current key became that, nextSince when the next one was made. Zero: nobody knows.
+	// currentSince is when the current key became that, nextSince when the next one was made. Zero: unknown.
 	currentSince, nextSince time.Time
 }
 
@@ -80,7 +80,7 @@ func randomKey() []byte {
 	return key
 }
 
-// keysIn reads the keys from their Secret. Its error names what is wrong with it and never what is in it.
+// keysIn reads the keys from their Secret. Its error says what is wrong with the Secret and never quotes its content.
 func keysIn(secret *corev1.Secret) (Keys, error) {
 	var errs []error
 	read := func(name string) []byte {
@@ -106,7 +106,7 @@ func keysIn(secret *corev1.Secret) (Keys, error) {
 	return k, nil
 }
 
-// put writes the keys into the Secret, and leaves alone whatever else is there.
+// put writes the keys into the Secret, and keeps everything else in it.
 func (k Keys) put(secret *corev1.Secret) {
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{}
@@ -124,14 +124,13 @@ func (k Keys) put(secret *corev1.Secret) {
 
 // Store holds the keys in the memory of one replica. The zero value has none, and accepts no path.
 type Store struct {
-	// Broadcaster tells whenever there is another key to make paths with.
+	// Broadcaster sends an event whenever there is a new key to make paths with.
 	broadcast.Broadcaster
 
 	keys atomic.Pointer[Keys]
 }
 
-// Set takes the keys from their Secret, in the order of its versions. While it returns an error, the keys known before
-// stay in force.
+// Set takes the keys from their Secret, whose versions must come in order. After an error, the known keys stay in force.
 func (s *Store) Set(secret *corev1.Secret) error {
 	keys, err := keysIn(secret.DeepCopy())
 	if err != nil {

@@ -27,26 +27,26 @@ const (
 	longest = len(Prefix) + validation.DNS1123LabelMaxLength + 1 + validation.DNS1123SubdomainMaxLength + 1 + 2*sha256.Size
 )
 
-// Identity is one Cluster and no other: not even one that gets its name after it has been deleted.
+// Identity is one Cluster and no other, not even a later Cluster of the same name.
 type Identity struct {
 	types.NamespacedName
 	UID types.UID
 }
 
-// IdentityOf returns which Cluster an object is.
+// IdentityOf returns the identity of a Cluster.
 func IdentityOf(cluster metav1.Object) Identity {
 	return Identity{NamespacedName: types.NamespacedName{Namespace: cluster.GetNamespace(), Name: cluster.GetName()}, UID: cluster.GetUID()}
 }
 
-// Path returns the path by which the API server of the Cluster calls: /workload/<namespace>/<name>/<HMAC in hex>. It is
-// good for the Nodes of this Cluster for as long as it exists, and of no other.
+// Path returns the path that the API server of the Cluster calls: /workload/<namespace>/<name>/<HMAC in hex>. It is valid
+// for the Nodes of this Cluster only, and as long as the Cluster exists.
 func Path(key []byte, cluster Identity) string {
 	return directory(cluster.NamespacedName) + hex.EncodeToString(authenticate(key, cluster))
 }
 
 // Verify returns the Cluster that a path names if it was made with one of the keys. It takes the path as it is in the
-// request, still escaped: a genuine path has nothing to escape. uid returns the UID of the Cluster of a name, and nothing
-// where there is none. The HMACs are computed then, too, so that how long it takes tells nothing about the keys.
+// request, still escaped: a genuine path has nothing to escape. uid returns the UID of the Cluster of a name, or nothing if
+// there is none. The HMACs are computed even then, so that the duration reveals nothing about the keys.
 func Verify(keys [][]byte, path string, uid func(types.NamespacedName) types.UID) (types.NamespacedName, bool) {
 	name, claimed, ok := parse(path)
 	if !ok {
@@ -55,9 +55,9 @@ func Verify(keys [][]byte, path string, uid func(types.NamespacedName) types.UID
 	cluster := Identity{NamespacedName: name, UID: uid(name)}
 	genuine := false
 	for _, key := range keys {
-		// Anybody can compute the HMAC of a key that is missing, and nobody is the Cluster that has no UID.
+		// Anyone can compute the HMAC of an empty key, and a Cluster without a UID does not exist.
 		if hmac.Equal(authenticate(key, cluster), claimed) && len(key) == KeySize && cluster.UID != "" {
-			genuine = true // and on, so that the time does not tell which key it was
+			genuine = true // no break, so that the time does not reveal which key it was
 		}
 	}
 	if !genuine {
@@ -66,7 +66,7 @@ func Verify(keys [][]byte, path string, uid func(types.NamespacedName) types.UID
 	return name, true
 }
 
-// directory is the part of the path that everybody may know.
+// directory is the part of the path that is not secret.
 func directory(cluster types.NamespacedName) string {
 	return Prefix + cluster.Namespace + "/" + cluster.Name + "/"
 }

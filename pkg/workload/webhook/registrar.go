@@ -29,7 +29,7 @@ type Registrar struct {
 	Installed  string
 	// BaseURL is where workload clusters reach Heirloom, as BaseURL returned it.
 	BaseURL string
-	// Keys are those that paths are made with.
+	// Keys are the keys that paths are made with.
 	Keys *Store
 }
 
@@ -66,8 +66,8 @@ func (r *Registrar) Ensure(ctx context.Context, workload client.Client, cluster 
 	return true, nil
 }
 
-// dropForeignConditions takes match conditions away that somebody else has added to the webhook. An apply leaves them, and one
-// that is never true would switch the webhook off for good.
+// dropForeignConditions removes match conditions that others have added to the webhook. An apply leaves them, and one that is
+// never true would switch the webhook off for good.
 func dropForeignConditions(
 	ctx context.Context, workload client.Client, existing, desired *admissionregistrationv1.MutatingWebhookConfiguration,
 ) error {
@@ -84,13 +84,13 @@ func dropForeignConditions(
 		return nil
 	}
 	if err := workload.Patch(ctx, existing, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("taking foreign match conditions away from the webhook configuration of the workload cluster: %w", err)
+		return fmt.Errorf("removing foreign match conditions from the webhook configuration of the workload cluster: %w", err)
 	}
 	return nil
 }
 
-// Remove makes the API server of the Cluster no longer call Heirloom, and reports whether it did. A configuration that leads
-// to the Heirloom of another management cluster stays, with ErrForeign: the Cluster has moved there.
+// Remove makes the API server of the Cluster no longer call Heirloom, and reports whether it removed anything. It keeps a
+// configuration that leads to the Heirloom of another management cluster, with ErrForeign: the Cluster has moved there.
 func (r *Registrar) Remove(ctx context.Context, workload client.Client, cluster Identity) (removed bool, err error) {
 	existing := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	err = workload.Get(ctx, types.NamespacedName{Name: ObjectName}, existing)

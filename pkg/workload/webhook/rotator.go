@@ -21,7 +21,7 @@ const (
 	ShortestPeriod = time.Hour
 )
 
-// Rotator makes the keys and replaces them. It is a manager.Runnable that runs on the leader. Should there be two for a
+// Rotator makes the keys and replaces them. It is a manager.Runnable that runs on the leader. If there are two leaders for a
 // moment, the Secret's version lets one of them win.
 type Rotator struct {
 	rotation.Shared
@@ -36,7 +36,7 @@ func (*Rotator) NeedLeaderElection() bool { return true }
 
 // Start rotates until ctx is done.
 func (r *Rotator) Start(ctx context.Context) error {
-	rotation.Run(ctx, rotation.Look, "Failed to see to the keys of workload clusters' webhooks; those known stay in force", r.Rotate)
+	rotation.Run(ctx, rotation.Look, "Failed to rotate the keys of workload clusters' webhooks; the known keys stay in force", r.Rotate)
 	return nil
 }
 
