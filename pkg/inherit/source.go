@@ -109,14 +109,14 @@ func (s Sources) Of(e Entry) Source {
 	}
 	known := slices.IndexFunc(s.All, func(d Declaration) bool { return d.Declares(e) })
 	unread := slices.IndexFunc(s.All, func(d Declaration) bool { return d.Unread })
-	declarer := s.All[len(s.All)-1]
+	found := s.All[len(s.All)-1]
 	switch {
 	case unread >= 0 && (known < 0 || unread < known && !s.All[known].Itself):
-		declarer = s.All[unread]
+		found = s.All[unread]
 	case known >= 0:
-		declarer = s.All[known]
+		found = s.All[known]
 	}
-	return Source{declarer.Ref, declarer.field(e)}
+	return Source{found.Ref, found.field(e)}
 }
 
 // Top is where you change what the object and those like it inherit: the uppermost object of the chain, with all that it

@@ -122,9 +122,9 @@ func Machines() Kind[*capi.Machine] {
 func ExternalObjects() Kind[*metav1.PartialObjectMetadata] {
 	return Kind[*metav1.PartialObjectMetadata]{
 		Name:        "external object",
-		Content:     always(inherit.OfSibling),
+		Content:     always(inherit.OfExternal),
 		clusterName: func(object *metav1.PartialObjectMetadata) string { return clusterLabel(object) },
-		evaluate:    (*Chain).evaluateSibling,
+		evaluate:    (*Chain).evaluateExternal,
 		unlabelled:  true,
 	}
 }

@@ -59,13 +59,13 @@ func limits(declared *ownerchain.Declaration, cluster types.NamespacedName) []pa
 // forget forgets a Node that is gone or inherits nothing for now, perhaps because it is ignored.
 func (r nodes) forget(req NodeRequest, ignored bool) {
 	r.ignored.set(req, ignored)
-	r.lacking.forget(req)
+	r.missing.forget(req)
 	r.waitsNoMore(req)
 }
 
 // remembered are the Nodes of a Cluster that lack something, wait for a taint, or are left out.
 func (r nodes) remembered(cluster types.NamespacedName) []NodeRequest {
-	all := r.pacer.Known().Union(r.lacking.known()).Union(r.ignored.all())
+	all := r.pacer.Known().Union(r.missing.known()).Union(r.ignored.all())
 	return slices.DeleteFunc(all.UnsortedList(), func(req NodeRequest) bool { return req.Cluster != cluster })
 }
 

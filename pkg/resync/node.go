@@ -53,7 +53,7 @@ type nodes struct {
 	Dependencies
 	pacer   *pace.Pacer[NodeRequest]
 	memory  nodeMemory
-	lacking lacking
+	missing missing
 	// ignored are Nodes whose Machine, MachinePool or Cluster somebody has opted out: nobody else would tell of one whose taints
 	// have been given up.
 	ignored *tracked[NodeRequest]
@@ -113,11 +113,11 @@ func (r nodes) sync(ctx context.Context, nodes client.Client, chain *ownerchain.
 	current := inherit.OfNode(node)
 	believed := r.memory.restored(req, current)
 	result, problems := policy.NodeHolding(from, held, believed, inherit.Privileged)
-	from = from.Holding(held, believed) // what waits is not lacking
+	from = from.Holding(held, believed) // what waits is not missing
 	if problems != nil {
 		r.leftOut(from.Object, r.Chain.NodeSources(ctx, from).Located(problems))
 	}
-	r.lacking.see(req, policy, from, node, current)
+	r.missing.see(req, policy, from, node, current)
 	if result.Equal(current) {
 		return again, nil
 	}
@@ -125,7 +125,7 @@ func (r nodes) sync(ctx context.Context, nodes client.Client, chain *ownerchain.
 		r.failed(from.Object, err)
 		return again, err
 	}
-	r.lacking.see(req, policy, from, node, result)
+	r.missing.see(req, policy, from, node, result)
 	r.changed(from.Object, node, current, result)
 	return again, nil
 }

@@ -13,16 +13,16 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// evaluateSibling applies rules 4 and 8 to an InfraMachine or a BootstrapConfig. Cluster API creates them before their
+// evaluateExternal applies rules 4 and 8 to an InfraMachine or a BootstrapConfig. Cluster API creates them before their
 // Machine, and lets the Machine's owner own them until then.
-func (c *Chain) evaluateSibling(
-	ctx context.Context, sibling *metav1.PartialObjectMetadata, cluster *capi.Cluster, policy inherit.Policy,
+func (c *Chain) evaluateExternal(
+	ctx context.Context, external *metav1.PartialObjectMetadata, cluster *capi.Cluster, policy inherit.Policy,
 ) (Decision, error) {
-	name := clusterLabel(sibling)
-	if name == "" || inherit.IsTemplate(sibling.Kind) {
+	name := clusterLabel(external)
+	if name == "" || inherit.IsTemplate(external.Kind) {
 		return skip(inherit.NotOfMachine), nil
 	}
-	owner, instance, err := c.siblingOwner(ctx, sibling, name)
+	owner, instance, err := c.externalOwner(ctx, external, name)
 	if err != nil || owner.Outcome == inherit.OwnerNotFound {
 		return ownerNotFound(), err
 	}
@@ -33,26 +33,26 @@ func (c *Chain) evaluateSibling(
 		return skip(why), nil
 	}
 	object := instance
-	if isOfTopology(sibling) {
-		object = sibling
+	if isOfTopology(external) {
+		object = external
 	}
-	decided := inherits(policy.Sibling(owner.Template), nil, c.sources(object, name, owner))
+	decided := inherits(policy.External(owner.Template), nil, c.sources(object, name, owner))
 	return decided.from(owner), nil
 }
 
-// siblingOwner returns the owner of the sibling's Machine, and the object that says whether it is left alone: the Machine,
+// externalOwner returns the owner of the external object's Machine, and the object that says whether it is left alone: the Machine,
 // or its owner as long as there is none. A provider need not copy the label of a watch filter. That object is nil where
-// the sibling is none of a Machine. MachinePools own objects of infrastructure and bootstrap, too, which are not a Machine's.
-func (c *Chain) siblingOwner(ctx context.Context, sibling *metav1.PartialObjectMetadata, cluster string) (MachineOwner, metav1.Object, error) {
+// the external object is none of a Machine. MachinePools own objects of infrastructure and bootstrap, too, which are not a Machine's.
+func (c *Chain) externalOwner(ctx context.Context, external *metav1.PartialObjectMetadata, cluster string) (MachineOwner, metav1.Object, error) {
 	m := &capi.Machine{}
-	found, err := c.owner(ctx, sibling, "Machine", m)
+	found, err := c.owner(ctx, external, "Machine", m)
 	if err != nil {
 		return MachineOwner{}, nil, err
 	}
 	if !found {
-		return c.creator(ctx, sibling, cluster)
+		return c.creator(ctx, external, cluster)
 	}
-	if m.Spec.ClusterName != cluster || !refersTo(m, sibling) {
+	if m.Spec.ClusterName != cluster || !refersTo(m, external) {
 		return MachineOwner{}, nil, nil
 	}
 	owner, err := c.CallingNobody().MachineOwner(ctx, m) // the request may have cost one API call already
@@ -62,20 +62,20 @@ func (c *Chain) siblingOwner(ctx context.Context, sibling *metav1.PartialObjectM
 	return owner, m, nil
 }
 
-// creator returns the MachineSet or control plane that has created the sibling for a Machine to come.
-func (c *Chain) creator(ctx context.Context, sibling *metav1.PartialObjectMetadata, cluster string) (MachineOwner, metav1.Object, error) {
-	if metav1.GetControllerOfNoCopy(sibling) != nil {
+// creator returns the MachineSet or control plane that has created the external object for a Machine to come.
+func (c *Chain) creator(ctx context.Context, external *metav1.PartialObjectMetadata, cluster string) (MachineOwner, metav1.Object, error) {
+	if metav1.GetControllerOfNoCopy(external) != nil {
 		return MachineOwner{}, nil, nil
 	}
-	for _, ref := range sibling.OwnerReferences {
+	for _, ref := range external.OwnerReferences {
 		group := groupOf(&ref)
 		if group != capi.ControlPlaneGroup && (group != clusterv1.GroupVersion.Group || ref.Kind != "MachineSet") || inherit.IsTemplate(ref.Kind) {
 			continue
 		}
-		// It owns the sibling as it will own the Machine.
+		// It owns the external object as it will own the Machine.
 		ref.Controller = new(true)
 		m := &capi.Machine{ObjectMeta: metav1.ObjectMeta{
-			Namespace: sibling.Namespace, Name: sibling.Name, Labels: sibling.Labels, OwnerReferences: []metav1.OwnerReference{ref},
+			Namespace: external.Namespace, Name: external.Name, Labels: external.Labels, OwnerReferences: []metav1.OwnerReference{ref},
 		}}
 		m.Spec.ClusterName = cluster
 		owner, err := c.MachineOwner(ctx, m)
@@ -85,18 +85,18 @@ func (c *Chain) creator(ctx context.Context, sibling *metav1.PartialObjectMetada
 }
 
 // refersTo reports whether the Machine says that this is its InfraMachine or its BootstrapConfig.
-func refersTo(m *capi.Machine, sibling *metav1.PartialObjectMetadata) bool {
-	kind := sibling.GroupVersionKind().GroupKind()
-	for _, ref := range Siblings(m) {
-		if ref.GroupKind() == kind && ref.Name == sibling.Name {
+func refersTo(m *capi.Machine, external *metav1.PartialObjectMetadata) bool {
+	kind := external.GroupVersionKind().GroupKind()
+	for _, ref := range ExternalRefs(m) {
+		if ref.GroupKind() == kind && ref.Name == external.Name {
 			return true
 		}
 	}
 	return false
 }
 
-// Siblings returns the references of a Machine to its InfraMachine and its BootstrapConfig.
-func Siblings(m *capi.Machine) []capi.ObjectRef {
+// ExternalRefs returns the references of a Machine to its InfraMachine and its BootstrapConfig.
+func ExternalRefs(m *capi.Machine) []capi.ObjectRef {
 	var refs []capi.ObjectRef
 	for _, ref := range []capi.ObjectRef{m.Spec.InfrastructureRef, m.Spec.Bootstrap.ConfigRef} {
 		if ref.GroupKind() != (schema.GroupKind{}) && ref.Name != "" {

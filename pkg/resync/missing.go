@@ -14,19 +14,19 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 )
 
-// lacking knows which Nodes lack what they should have by now, as far as the loop has seen them.
-type lacking struct {
+// missing knows which Nodes lack what they should have by now, as far as the loop has seen them.
+type missing struct {
 	metrics *metrics.Metrics
 	// taints are Nodes without an Always taint, labels are new Nodes without labels that their kubelets may not set.
 	taints, labels *tracked[NodeRequest]
 }
 
-func newLacking(m *metrics.Metrics) lacking {
-	return lacking{metrics: m, taints: newTrackedNodes(m.NodesUnprotected), labels: newTracked[NodeRequest]()}
+func newMissing(m *metrics.Metrics) missing {
+	return missing{metrics: m, taints: newTrackedNodes(m.NodesUnprotected), labels: newTracked[NodeRequest]()}
 }
 
 // see looks at the Node in a state that it has now.
-func (l lacking) see(req NodeRequest, policy inherit.Policy, from inherit.NodeSource, node *corev1.Node, state inherit.NodeState) {
+func (l missing) see(req NodeRequest, policy inherit.Policy, from inherit.NodeSource, node *corev1.Node, state inherit.NodeState) {
 	now := time.Now()
 	l.taints.set(req, len(from.Unprotected(state)) > 0)
 	waits := policy.Unlabelled(from, state) && (l.labels.has(req) || inherit.Registering(node, now))
@@ -36,13 +36,13 @@ func (l lacking) see(req NodeRequest, policy inherit.Policy, from inherit.NodeSo
 }
 
 // forget forgets a Node that is gone or inherits nothing for now.
-func (l lacking) forget(req NodeRequest) {
+func (l missing) forget(req NodeRequest) {
 	l.labels.set(req, false)
 	l.taints.set(req, false)
 }
 
 // known are all Nodes that lack something.
-func (l lacking) known() sets.Set[NodeRequest] {
+func (l missing) known() sets.Set[NodeRequest] {
 	return l.taints.all().Union(l.labels.all())
 }
 
