@@ -13,8 +13,8 @@
 //	rules 11-13 node.go, nodelabels.go  Machine → Node
 //	rule 14     capacity.go    what cluster-autoscaler is told of Nodes to come
 //	order       effective.go   a Node inherits what its Machine will carry
-//	fields      fields.go      in-place mutable fields, whatever the version of the API
-//	never       never.go       keys that no step hands down
+//	fields      fields.go      in-place mutable fields, in any version of the API
+//	never       never.go       keys that no rule propagates
 //	skipped     skip.go        objects that are paused, being deleted or opted out
 //	identity    match.go       which Machine a Node is
 package inherit

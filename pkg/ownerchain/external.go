@@ -40,9 +40,9 @@ func (c *Chain) evaluateExternal(
 	return decided.from(owner), nil
 }
 
-// externalOwner returns the owner of the external object's Machine, and the object that says whether it is left alone: the Machine,
-// or its owner as long as there is none. A provider need not copy the label of a watch filter. That object is nil where
-// the external object is none of a Machine. MachinePools own objects of infrastructure and bootstrap, too, which are not a Machine's.
+// externalOwner returns the owner of the external object's Machine, and the object that decides whether to skip it: the Machine, or
+// its owner while there is no Machine yet. The external object cannot decide, because providers need not copy the label of a watch
+// filter. The result is nil if the external object belongs to no Machine, as those that a MachinePool owns.
 func (c *Chain) externalOwner(ctx context.Context, external *metav1.PartialObjectMetadata, cluster string) (MachineOwner, metav1.Object, error) {
 	m := &capi.Machine{}
 	found, err := c.owner(ctx, external, "Machine", m)
