@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhooks answers admission requests, one file per kind. A handler decodes the request, finds the owner in the
-// informer caches, calls the pure rules and answers with JSON patch operations.
+// Package webhooks answers admission requests. One handler serves every kind of Cluster API in the table of pkg/ownerchain; Nodes
+// and the validation of taints have their own. A mutating handler decodes the request, finds the owner in the informer caches,
+// calls the pure rules and answers with JSON patch operations.
 //
-// Every mutating webhook fails open, in the registration (failurePolicy: Ignore) and here: what cannot be decoded, found
-// or computed is allowed as it came, with a warning and a metric, because a cluster must go on without Heirloom and the
-// resync loop repairs. The validating webhook refuses what it has judged, and nothing else.
+// Every mutating webhook fails open, in the registration (failurePolicy: Ignore) and here: clusters must go on without Heirloom,
+// and the resync loop repairs. A request that cannot be decoded or answered is allowed unchanged, with a warning and a metric. The
+// validating webhook refuses only taints that it has judged.
 package webhooks

@@ -4,10 +4,9 @@ package webhooks
 
 import "net/http"
 
-// draining closes the connection after each answer, once the program has been told to stop, so that its clients come back on
-// a new connection, which leads to another replica. An API server keeps connections for a long time, also to a Pod that the
-// Service no longer leads to, and what it sends in the moment in which such a connection is closed is lost: the request would
-// pass untouched.
+// draining closes the connection after each answer once Heirloom has been told to stop. The client then reconnects to another
+// replica. API servers keep connections for a long time, even to a Pod that has left the Service. A request that is sent just
+// when such a connection closes is lost, and its object would pass untouched.
 type draining struct {
 	http.Handler
 	told <-chan struct{}

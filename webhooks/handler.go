@@ -23,15 +23,15 @@ import (
 type Dependencies struct {
 	Chain   *ownerchain.Chain
 	Metrics *metrics.Metrics
-	// Live answers from the API server, where the cache may be behind. nil: the cache has the last word.
+	// Live answers from the API server if the cache may be behind; if it is nil, the cache has the last word.
 	Live client.Reader
 	// Schemas tells which of the contract's fields a provider's control plane has.
 	Schemas ownerchain.Schemas
-	// Namespace is the only one whose objects are watched, and so answered for; empty means all.
+	// Namespace is the only one whose objects are watched and answered for; empty means all.
 	Namespace string
 	// Policy returns the rules' options as they are now.
 	Policy func() inherit.Policy
-	// Draining is closed when the program has been told to stop. nil never is.
+	// Draining is closed when Heirloom has been told to stop. nil is never closed.
 	Draining <-chan struct{}
 }
 
@@ -40,18 +40,18 @@ type answer struct {
 	outcome  metrics.Outcome
 	patch    []jsonpatch.Operation
 	warnings []string
-	// What the patch brings, takes away, and, of what it brings, the update had taken away: label, annotation and so on.
+	// What the patch injects, what it removes, and what of the injected the update had removed: label, annotation and so on.
 	brought, removed, kept []string
 	// refusal is a complete response of its own.
 	refusal *admission.Response
 }
 
-// unmatched allows an object that is none of our business.
+// unmatched allows an object that Heirloom does not handle.
 func unmatched() answer {
 	return answer{outcome: metrics.Unmatched}
 }
 
-// untouched allows an object that inherits nothing for now; there is a reason if it is skipped.
+// untouched allows an object that inherits nothing for now. If it is skipped, there is a reason.
 func untouched(ctx context.Context, why inherit.Reason) answer {
 	ctrl.LoggerFrom(ctx).V(2).Info("Nothing is inherited by this write", "reason", why)
 	return unmatched()
@@ -128,11 +128,11 @@ func (a *answer) warn(leftOut error) {
 	}
 }
 
-// mostWarnings is of how many things that were kept an answer warns one by one. API servers hand on four KiB of warnings and
-// drop the rest without a word.
+// mostWarnings is how many kept entries a response reports one by one. API servers pass on 4 KiB of warnings and silently drop the
+// rest.
 const mostWarnings = 10
 
-// warnings warns of each thing that was kept, or of the first few and how many more there are.
+// warnings warns of each entry that was kept, or of the first few and how many more there are.
 func warnings[T any](kept []T, text func(T) string) []string {
 	var all []string
 	for i, one := range kept {
@@ -144,10 +144,10 @@ func warnings[T any](kept []T, text func(T) string) []string {
 	return all
 }
 
-// longestWarning is of how many bytes of an error a warning tells.
+// longestWarning is how many bytes of an error a warning repeats.
 const longestWarning = 2 << 10
 
-// oneLine is what an HTTP header, which carries a warning, has room for.
+// oneLine fits an error into an HTTP header, which carries a warning.
 func oneLine(err error) string {
 	text := err.Error()
 	if len(text) > longestWarning {

@@ -18,7 +18,7 @@ import (
 
 // paths are those of every handler; the last one refuses, the others must not.
 var paths = []string{
-	ControlPlanesPath, MachineDeploymentsPath, MachinePoolsPath, MachineSetsPath, MachinesPath, SiblingsPath, NodesPath, TaintsPath,
+	ControlPlanesPath, MachineDeploymentsPath, MachinePoolsPath, MachineSetsPath, MachinesPath, ExternalPath, NodesPath, TaintsPath,
 }
 
 // mux is the webhook server as it is wired, without its listener.

@@ -25,11 +25,11 @@ type child struct {
 	object  metav1.Object
 	current inherit.Object
 	decided ownerchain.Decision
-	// old returns what the child had before an update, and an error if it is being created.
+	// old returns what the child had before an update, and an error if the request is a create.
 	old func() (inherit.Object, error)
 }
 
-// inject answers with the write that makes the child carry what it inherits and records that it is ours.
+// inject answers with the write that gives the child what it inherits and records that as ours.
 func inject(ctx context.Context, req admission.Request, c child) (answer, error) {
 	plan, err := ownership.New(c.object, c.current, c.decided.Decision, c.old)
 	if err != nil {
@@ -68,7 +68,7 @@ func (c child) warnings(ctx context.Context, req admission.Request, plan *owners
 	})
 }
 
-// count notes what changes for the metrics.
+// count counts the changes for the metrics.
 func (a *answer) count(changes []ownership.Change) {
 	for _, change := range changes {
 		if change.Value == nil {
@@ -79,8 +79,8 @@ func (a *answer) count(changes []ownership.Change) {
 	}
 }
 
-// kept returns what the child inherits and the request tried to take away. Whoever did that is told where to change it
-// instead. Without the old object nobody can tell, and the answer is right all the same.
+// kept returns what the child inherits and the request tried to remove. The warning says where to change it instead. Without the
+// old object this is not known, but the answer is right all the same.
 func (c child) kept(req admission.Request, plan *ownership.Plan) []ownership.Change {
 	if req.Operation != admissionv1.Update {
 		return nil

@@ -16,24 +16,24 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 )
 
-// What is read of reviews at once, in bytes. To decode and answer one takes 50 times its size at most.
+// Limits of concurrent reviews, in bytes. To decode and answer a review takes at most 50 times its size.
 const (
 	// largestReview is the largest that controller-runtime reads. No API server sends more.
 	largestReview = 7<<20 - 1
-	// ordinaryReview is how large reviews are that have room which larger ones cannot use up: those of a Node with its
-	// images, of a Machine, or of a MachineSet, before and after.
+	// ordinaryReview is the size up to which a review has room that larger ones cannot use up. It suffices for an update of a Node
+	// with its images, of a Machine, or of a MachineSet, with the old and the new object.
 	ordinaryReview = 256 << 10
-	// patience is how long a review waits for room, and its body may take. API servers wait two seconds for the answer.
+	// patience is how long a review waits for room, and how long its body may take. API servers wait two seconds for the answer.
 	patience = time.Second
-	// mostRequests is how many there may be at once, with those that wait; a caller can have half of them.
+	// mostRequests is how many requests there may be at once, including waiting ones; one caller can have half of them.
 	mostRequests = 1000
 )
 
-// room is how many bytes of reviews there may be at once.
+// room is how many bytes of reviews may be read at once.
 type room struct {
 	// ordinary is for reviews up to ordinaryReview; caller is how much of it one caller can have.
 	ordinary, caller int64
-	// large is for all others. One that is larger than that has all of it.
+	// large is for all others. A review larger than that takes all of it.
 	large int64
 }
 
@@ -41,9 +41,9 @@ type room struct {
 func managementRoom() room { return room{ordinary: 3 << 20, caller: 3 << 19, large: 4 << 20} }
 func workloadRoom() room   { return room{ordinary: 2 << 20, caller: 1 << 19, large: 3 << 20} }
 
-// intake reads reviews, and turns away those for which there is no room: with a status that no API server takes for an
-// answer, so that their failure policy holds. Without it, a few dozen large reviews at once would take the memory of the one
-// process on which all clusters rely. Nothing of a review is read before there is room for it.
+// intake reads reviews, and turns away those that have no room: with a status that no API server takes for an answer, so that its
+// failure policy applies. Otherwise a few dozen large reviews at once could exhaust the memory of the one process that all clusters
+// rely on. Nothing of a review is read before it has room.
 type intake struct {
 	size room
 	// rejected counts reviews that are turned away.
@@ -56,7 +56,7 @@ type intake struct {
 	requests int
 }
 
-// caller is the part of the room that one caller may have, while it has requests.
+// caller is the part of the room that one caller may use while it has requests.
 type caller struct {
 	*semaphore.Weighted
 	requests int
@@ -96,7 +96,7 @@ func (i *intake) wrap(next http.Handler, callerOf func(*http.Request) string) ht
 	})
 }
 
-// turnAway must not say when to try again: API servers would, and a client waits for them meanwhile.
+// turnAway must not say when to try again: an API server would, and keep a client waiting.
 func (i *intake) turnAway(w http.ResponseWriter, r *http.Request, status int, why metrics.Rejection) {
 	i.rejected(why)
 	if r.ProtoMajor == 1 {
@@ -105,7 +105,7 @@ func (i *intake) turnAway(w http.ResponseWriter, r *http.Request, status int, wh
 	http.Error(w, http.StatusText(status), status)
 }
 
-// enter waits for room for a review of that many bytes, which are -1 where nobody has said how many.
+// enter waits for room for a review of that many bytes; -1 if the size is unknown.
 func (i *intake) enter(ctx context.Context, name string, size int64) (leave func(), ok bool) {
 	own := i.begin(name)
 	if own == nil {
@@ -136,7 +136,7 @@ func (i *intake) enter(ctx context.Context, name string, size int64) (leave func
 	}, true
 }
 
-// begin returns the part of a caller, or nil where there are too many requests.
+// begin returns the part of a caller, or nil if there are too many requests.
 func (i *intake) begin(name string) *caller {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -153,7 +153,7 @@ func (i *intake) begin(name string) *caller {
 	return own
 }
 
-// end forgets a request, and its caller with the last.
+// end ends a request, and forgets a caller with its last request.
 func (i *intake) end(name string, own *caller) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -163,10 +163,10 @@ func (i *intake) end(name string, own *caller) {
 	}
 }
 
-// read returns the whole body. One that comes too slowly must not keep the room from others.
+// read returns the whole body. A slow body must not keep the room from others.
 func (i *intake) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	connection := http.NewResponseController(w)
-	// Where that is not supported, there is no connection either.
+	// If that is not supported, there is no connection either.
 	_ = connection.SetReadDeadline(time.Now().Add(i.patience))
 	defer func() { _ = connection.SetReadDeadline(time.Time{}) }()
 	if r.ContentLength < 0 {
@@ -177,7 +177,7 @@ func (i *intake) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, err
 }
 
-// byAddress tells callers apart by where they call from. What is in front of the program may hide that; then all are one.
+// byAddress tells callers apart by their address. A proxy in front of Heirloom may hide that; then all count as one.
 func byAddress(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -186,7 +186,7 @@ func byAddress(r *http.Request) string {
 	return host
 }
 
-// byCluster tells callers apart by the Cluster that they have proved to be of.
+// byCluster tells callers apart by the Cluster that they have proved to belong to.
 func byCluster(r *http.Request) string {
 	cluster, _ := callerOf(r.Context())
 	return cluster.String()

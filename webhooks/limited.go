@@ -11,17 +11,16 @@ import (
 )
 
 const (
-	// sharedReads is how many reads a second, and at once, all workload clusters together may cost the management cluster's API
-	// server. Cluster API writes at most 20 Nodes a second and workload cluster; more than this is somebody else's doing.
+	// sharedReads is how many reads a second, and at once, all workload clusters together may cause on the management cluster's API
+	// server. Cluster API writes at most 20 Nodes a second and workload cluster; more must come from another client.
 	sharedReads = 100
-	// ownReads is how many each workload cluster may cost besides, whatever the others do.
+	// ownReads is how many reads each workload cluster may cause besides, independently of the others.
 	ownReads = 20
-	// rememberedClusters is for how many workload clusters at a time that is known.
+	// rememberedClusters is how many workload clusters have a limiter of their own at a time.
 	rememberedClusters = 10_000
 )
 
-// reads limits what workload clusters cost. One that asks without end uses up what all share, but not what another has for
-// itself.
+// reads limits the reads that workload clusters cause. One that asks without end uses up the shared reads, but not another's own.
 type reads struct {
 	shared *rate.Limiter
 	// newOwn makes the limiter of one more Cluster.

@@ -23,10 +23,10 @@ import (
 // kubeletUserPrefix is followed by the name of the kubelet's Node.
 const kubeletUserPrefix = "system:node:"
 
-// nodes brings to a Node what its Machine declares (rules 11, 12 and 13).
+// nodes injects into a Node what its Machine declares (rules 11, 12 and 13).
 //
-// It must never stop a cluster. A kubelet's own updates are not touched, because NodeRestriction runs again after us
-// and would refuse them; on its create, only what NodeRestriction accepts is added (docs/design.md §4).
+// It must never stop a cluster. It does not touch a kubelet's own updates, because NodeRestriction runs again after us and would
+// refuse them. On a kubelet's create, it adds only what NodeRestriction accepts (docs/design.md §4).
 type nodes struct{ Dependencies }
 
 func (h nodes) decide(ctx context.Context, req admission.Request) (answer, error) {
@@ -72,8 +72,8 @@ func (h nodes) against(ctx context.Context, req admission.Request, node *corev1.
 	return decided, nil
 }
 
-// held returns the taints that would evict Pods of a Node in use: at their own pace, the loop brings them. What the Node is
-// stored with already evicts nobody when it is put back.
+// held returns the taints that would evict Pods of a Node in use: the loop applies them at their own pace. A taint that the Node is
+// stored with evicts no Pods when it is put back.
 func held(req admission.Request, policy inherit.Policy, from inherit.NodeSource, node *corev1.Node) []taint.ID {
 	now := time.Now()
 	if !policy.PaceEviction || len(from.Evicting(node, nil, now)) == 0 {
@@ -107,8 +107,8 @@ func patchNode(current, result inherit.NodeState) []jsonpatch.Operation {
 	return patch
 }
 
-// keptOfNode returns what the Node inherits and the request tried to take away. Without the old object nobody can tell, and
-// the answer is right all the same.
+// keptOfNode returns what the Node inherits and the request tried to remove. Without the old object this is not known, but the
+// answer is right all the same.
 func keptOfNode(req admission.Request, current, result inherit.NodeState) []inherit.NodeKey {
 	if req.Operation != admissionv1.Update {
 		return nil
@@ -129,7 +129,7 @@ func sorts(keys []inherit.NodeKey) []string {
 	return what
 }
 
-// warnings tells whoever tried to take that away where to change it instead.
+// warnings tells the writer where to change what was kept.
 func (h nodes) warnings(ctx context.Context, from inherit.NodeSource, kept []inherit.NodeKey) []string {
 	if len(kept) == 0 {
 		return nil

@@ -11,9 +11,9 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
-// recheck decides by the cache and, if that would change an update, once more by the API server. An object that has all it
-// inherits needs no change, so what an update lacks may be what Cluster API has just taken away. Creates are never in doubt:
-// they always lack something, and no key can come back with them.
+// recheck decides by the cache and, if that would change an update, once more by the API server. An object that has all it inherits
+// needs no change, so what an update lacks may be what Cluster API has just removed. Creates are never in doubt: they always lack
+// something, and cannot restore an outdated key.
 func (d Dependencies) recheck(
 	ctx context.Context, req admission.Request, decide func(context.Context, *ownerchain.Chain) (answer, error),
 ) (answer, error) {

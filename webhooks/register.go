@@ -17,7 +17,7 @@ const (
 	MachinePoolsPath       = "/mutate/machinepools"
 	MachineSetsPath        = "/mutate/machinesets"
 	MachinesPath           = "/mutate/machines"
-	SiblingsPath           = "/mutate/siblings"
+	ExternalPath           = "/mutate/siblings"
 	NodesPath              = "/mutate/nodes"
 	TaintsPath             = "/validate/taints"
 )
@@ -31,7 +31,7 @@ func Register(server webhook.Server, dependencies Dependencies) {
 		MachinePoolsPath:       childrenOf(dependencies, ownerchain.MachinePools()),
 		MachineSetsPath:        childrenOf(dependencies, ownerchain.MachineSets()),
 		MachinesPath:           childrenOf(dependencies, ownerchain.Machines()),
-		SiblingsPath:           childrenOf(dependencies, ownerchain.ExternalObjects()),
+		ExternalPath:           childrenOf(dependencies, ownerchain.ExternalObjects()),
 		NodesPath:              nodes{dependencies},
 		TaintsPath:             taints{},
 	} {

@@ -19,8 +19,8 @@ import (
 
 // taints refuses reserved and invalid taints, typed or annotated, on every kind that can declare them (docs/design.md §3).
 //
-// It is registered to fail open as well: a scale-up must not wait for Heirloom. Nothing is lost by that, because a taint
-// that it would have refused is left out wherever the rules hand taints down.
+// It is registered to fail open as well: a scale-up must not wait for Heirloom. Nothing is lost by that, because the rules do not
+// propagate a taint that it would have refused.
 type taints struct{}
 
 func (taints) decide(_ context.Context, req admission.Request) (answer, error) {

@@ -232,7 +232,7 @@ func TestControlPlanes(t *testing.T) {
 	}
 }
 
-func TestSiblings(t *testing.T) {
+func TestExternal(t *testing.T) {
 	const byMachine, bySetYet = "ownerReferences: [{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, name: m, uid: m, controller: true}]",
 		"ownerReferences: [{apiVersion: cluster.x-k8s.io/v1beta2, kind: MachineSet, name: ms, uid: ms}]"
 	infra := func(kind, labels, metadata string) string {

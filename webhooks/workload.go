@@ -27,8 +27,8 @@ func RegisterWorkload(server webhook.Server, dependencies Dependencies, accepted
 	server.Register(WorkloadPath, draining{told: dependencies.Draining, Handler: newWorkload(dependencies, accepted)})
 }
 
-// workload answers API servers that are not trusted: each may ask about the Nodes of its own Cluster, which its path names
-// and proves. Whatever else is asked gets one and the same answer, that tells nothing about what there is.
+// workload answers API servers that are not trusted: each may ask about the Nodes of its own Cluster, which its path names and
+// proves. All other requests get the same answer, which does not tell what exists.
 type workload struct {
 	accepted func() [][]byte
 	metrics  *metrics.Metrics
@@ -37,7 +37,7 @@ type workload struct {
 }
 
 func newWorkload(dependencies Dependencies, accepted func() [][]byte) workload {
-	// Another cluster's requests are not to become requests to the management cluster's API server, but for a few.
+	// Requests of workload clusters must cause only a few requests to the management cluster's API server.
 	dependencies.Chain = dependencies.Chain.CallingNobody()
 	if dependencies.Live != nil {
 		dependencies.Live = ownerchain.Limited{Reader: dependencies.Live, Allow: newReads().allow}
@@ -51,7 +51,7 @@ func newWorkload(dependencies Dependencies, accepted func() [][]byte) workload {
 	}
 }
 
-// ServeHTTP implements http.Handler. Of a request that proves no Cluster, nothing but the path is read.
+// ServeHTTP implements http.Handler. If a request proves no Cluster, only its path is read.
 func (h workload) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	cluster, ok := h.caller(r)
 	if !ok {
@@ -62,9 +62,9 @@ func (h workload) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.nodes.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, cluster)))
 }
 
-// caller returns the Cluster whose API server has sent the request, if it has shown that. What is known of Clusters comes
-// from the cache alone: nobody who has shown nothing yet makes the management cluster's API server be asked. So a replica whose cache
-// does not have a new Cluster yet, or fails, denies, and the API server lets the Node pass.
+// caller returns the Cluster whose API server has sent the request, if the request proves that. Clusters are read from the cache
+// only, so that an unproven caller cannot cause requests to the management cluster's API server. A replica whose cache does not have
+// a new Cluster yet, or fails, denies the request, and the API server lets the Node pass.
 func (h workload) caller(r *http.Request) (types.NamespacedName, bool) {
 	if r.Method != http.MethodPost {
 		return types.NamespacedName{}, false
@@ -99,15 +99,15 @@ func (h workloadNodes) decide(ctx context.Context, req admission.Request) (answe
 	own.Chain = h.Chain.Within(cluster)
 	decided, err := failOpen{decider: nodes{own}, namespace: h.Namespace}.guarded(ctx, req)
 	if err != nil {
-		// What is wrong in the management cluster is not for others to read.
+		// Workload clusters must not read errors about the management cluster.
 		ctrl.LoggerFrom(ctx).Error(err, "Admission request of a workload cluster allowed untouched", "operation", req.Operation)
 		return answer{outcome: metrics.Failed, warnings: []string{"heirloom: nothing was inherited by this write"}}, nil
 	}
 	return decided, nil
 }
 
-// aboutNode reports whether a request is about a Node as a whole. The configuration registers nothing else, but whoever
-// has the path can send what they like.
+// aboutNode reports whether a request is about a Node as a whole. The configuration registers nothing else, but a client that knows
+// the path can send anything.
 func aboutNode(req admission.Request) bool {
 	return req.Resource.Group == corev1.GroupName && req.Resource.Resource == "nodes" && req.SubResource == ""
 }

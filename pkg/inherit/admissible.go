@@ -26,18 +26,16 @@ const (
 	mostGates  = 32
 )
 
-// mostBytes is how much all annotations of an object may have, keys and values together. API servers have no such limit for
-// labels, but etcd has one of 1.5 MiB for an object, in which managed fields repeat each key that is ours. So of labels no
-// more than as much is inherited.
+// mostBytes is the most that all annotations of an object may take, keys and values together. API servers have no such limit for
+// labels. But etcd limits an object to 1.5 MiB, and managed fields repeat each of our keys. So labels have the same limit here.
 const mostBytes = apivalidation.TotalAnnotationSizeLimitB
 
 // Admissible returns as much of desired as API servers accept in a child that has current, and a Problem for everything else.
-// One entry that they do not accept would stop every write of the child, so it is left out like one that nobody declares.
+// One entry that they do not accept would stop every write of the child, so it is left out as if it were not declared.
 //
-// before returns the child without what it gets just now, and stays reports what of that remains whatever the child inherits:
-// all that is not Heirloom's alone; nil is everything. It has the first claim to the room that there is. Both are asked only where
-// room is short. Who wins the rest does not depend on what the child has inherited before: taint annotations, and then what takes
-// least.
+// before returns the child without what this write injects. stays reports which of those entries remain whatever the child inherits:
+// all that are not Heirloom's alone; nil means all. They have the first claim to the room. Both are called only if room is short.
+// What the child inherited before does not decide about the rest: taint annotations come first, and then what takes the least room.
 func Admissible(current, desired Object, before func() Object, stays func(Entry) bool) (Object, error) {
 	parts := []*admission{{current: current.Top, desired: &desired.Top, paths: current.Layout.Top, own: true, stays: stays}}
 	if current.Template != nil && desired.Template != nil {
@@ -152,14 +150,14 @@ func (a *admission) validGates(gates []clusterv1.MachineReadinessGate) []cluster
 	return valid
 }
 
-// fits reports whether there is room for everything at first sight: as if all that the child has stays, and is something else.
+// fits reports whether there is surely room for everything: it takes all that the child has to stay, and to be something else.
 func (a *admission) fits() bool {
 	return size(a.desired.Labels) <= mostBytes && size(a.current.Annotations)+size(a.desired.Annotations) <= mostBytes &&
 		len(a.current.Taints)+len(a.desired.Taints) <= mostTaints &&
 		len(a.current.Fields.ReadinessGates)+len(a.desired.Fields.ReadinessGates) <= mostGates
 }
 
-// crowded leaves out what there is no room for beside that which stays of what was there before.
+// crowded leaves out what has no room beside the entries of before that stay.
 func (a *admission) crowded(before Content) {
 	if a.paths.Metadata != nil {
 		a.desired.Labels = a.room(labelKey, a.desired.Labels, nil,
@@ -202,7 +200,7 @@ func (a *admission) room(what string, desired, before map[string]string, reason 
 	return admitted
 }
 
-// last sorts what is false before what is true.
+// last sorts false before true.
 func last(x, y bool) int {
 	switch {
 	case x == y:
@@ -217,8 +215,8 @@ func declaresTaints(annotation string) bool {
 	return annotation == taint.AlwaysAnnotation || annotation == taint.InitializeAnnotation
 }
 
-// byRank returns the desired taints so that those which there has to be room for come first: typed ones before those of
-// annotations, and those that a Node keeps before those that it gets once.
+// byRank returns the desired taints in the order of their claim to room: typed ones before annotated ones, and those that a Node
+// keeps before those that it gets once.
 func (a *admission) byRank() []clusterv1.MachineTaint {
 	return slices.SortedStableFunc(slices.Values(taint.Merge(a.desired.Taints, nil)), func(x, y clusterv1.MachineTaint) int {
 		return cmp.Or(cmp.Compare(a.claim(x), a.claim(y)), last(!taint.Always(x), !taint.Always(y)))

@@ -19,8 +19,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// Annotations in which cluster-autoscaler reads what a new Node of a MachineDeployment, MachineSet or MachinePool would
-// carry, while there is none that it could look at.
+// Annotations that tell cluster-autoscaler what a new Node of a MachineDeployment, MachineSet or MachinePool would carry. It reads
+// them as long as there is no Node to look at.
 const (
 	CapacityLabelsAnnotation = "capacity.cluster-autoscaler.kubernetes.io/labels"
 	CapacityTaintsAnnotation = "capacity.cluster-autoscaler.kubernetes.io/taints"
@@ -31,14 +31,14 @@ func CapacityAnnotations() []string {
 	return []string{CapacityLabelsAnnotation, CapacityTaintsAnnotation}
 }
 
-// TellsCapacity reports whether an object carries one of these annotations, whoever wrote it.
+// TellsCapacity reports whether an object carries one of these annotations, from any manager.
 func TellsCapacity(object Object) bool {
 	return slices.ContainsFunc(CapacityAnnotations(), func(name string) bool { return has(object.Top.Annotations, name) })
 }
 
-// Capacity is rule 14: what an object whose replicas cluster-autoscaler decides tells it of the Nodes to come. That is what
-// rules 11 and 13 would bring to a Node that registers now, once the object itself has inherited; labels and taints of which
-// there are none have no annotation. The error lists what had to be left out.
+// Capacity is rule 14: what an object that cluster-autoscaler scales tells it about Nodes to come. These are the labels and taints
+// that rules 11 and 13 would give to a Node that registers now, once the object itself has inherited. An empty list has no
+// annotation. The error lists what had to be left out.
 func (p Policy) Capacity(current, inherits Object) (map[string]string, error) {
 	if !autoscaled(mergeMaps(current.Top.Annotations, inherits.Top.Annotations)) {
 		return nil, nil
@@ -55,9 +55,9 @@ func (p Policy) Capacity(current, inherits Object) (map[string]string, error) {
 	return told, leftOut
 }
 
-// autoscaled reports whether cluster-autoscaler takes an object with these annotations for a group of Nodes: it reads bounds
-// that are not there as 0, and passes over a group that could never have a Node. The lower bound need not be 0, because a
-// group has no Nodes to look at before its first one either.
+// autoscaled reports whether cluster-autoscaler takes an object with these annotations for a group of Nodes. It reads a missing
+// bound as 0, and ignores a group that could never have a Node. The lower bound may be above 0: before its first Node, such a
+// group has none to look at either.
 func autoscaled(annotations map[string]string) bool {
 	least, leastErr := bound(annotations, clusterv1.AutoscalerMinSizeAnnotation)
 	most, mostErr := bound(annotations, clusterv1.AutoscalerMaxSizeAnnotation)
@@ -81,9 +81,9 @@ func formatLabels(labels map[string]string) string {
 	return strings.Join(formatted, ",")
 }
 
-// OfMachineDeployments reports whether a MachineSet is one of a MachineDeployment, if only by its label, as after a restore
-// without owner references. It tells cluster-autoscaler nothing by itself: its MachineDeployment does, whose annotations it
-// inherits (rule 5).
+// OfMachineDeployments reports whether a MachineSet belongs to a MachineDeployment. The label is enough: after a restore there may
+// be no owner references. Such a MachineSet tells cluster-autoscaler nothing itself, but inherits the annotations of its
+// MachineDeployment (rule 5).
 func OfMachineDeployments(ms *capi.MachineSet) bool {
 	return has(ms.Labels, clusterv1.MachineDeploymentNameLabel) || slices.ContainsFunc(ms.OwnerReferences, func(ref metav1.OwnerReference) bool {
 		return ref.Kind == "MachineDeployment"

@@ -12,15 +12,15 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
-// Claim says what becomes of an entry that the child has from somebody else.
+// Claim says what happens to an entry that the child has from another manager.
 type Claim int
 
 const (
-	// Owned entries are as the owner declares them: another value is overruled.
+	// Owned entries are as the owner declares them and replace another value.
 	Owned Claim = iota
-	// Default entries give way to what the child has of its own.
+	// Default entries give way to the child's own value.
 	Default
-	// Yielding entries are Default, and Heirloom gives them up as soon as somebody else owns them, too.
+	// Yielding entries are Default, and Heirloom gives them up as soon as another manager owns them, too.
 	Yielding
 )
 
@@ -30,11 +30,11 @@ type Content struct {
 	Annotations map[string]string
 	Taints      []clusterv1.MachineTaint
 	Fields      Fields
-	// Claims has those annotations and taints that are not Owned, by key and by "<key>:<effect>".
+	// Claims holds the annotations and taints that are not Owned, by key and by "<key>:<effect>".
 	Claims map[string]Claim
 }
 
-// WithYielding returns the content with these annotations, too. What is among its own annotations wins.
+// WithYielding adds these annotations to the content, whose own annotations win.
 func (c Content) WithYielding(annotations map[string]string) Content {
 	claims := map[string]Claim{}
 	maps.Copy(claims, c.Claims)
@@ -51,11 +51,11 @@ func (c Content) WithYielding(annotations map[string]string) Content {
 // Object is the inheritable content of a whole object.
 // As a result it is what the child inherits; as an input it is what the child has.
 type Object struct {
-	// Layout says where the object has all this. A result has none: its child's counts.
+	// Layout says where the object has all this. A result has none: the child's layout counts.
 	Layout capi.Layout
 	// Top is at metadata and spec.
 	Top Content
-	// Template is in the object's Machine template, where it has one.
+	// Template is in the object's Machine template, if it has one.
 	Template *Content
 }
 
@@ -82,7 +82,7 @@ func ofWorkers(object metav1.Object, gvk schema.GroupVersionKind, template Conte
 	}
 }
 
-// OfControlPlane returns the content that the control plane has; where it has that differs between providers.
+// OfControlPlane returns the content that the control plane has. Its place differs between providers.
 func OfControlPlane(cp *capi.ControlPlane, layout capi.Layout) Object {
 	object := Object{Layout: layout, Top: Content{Labels: cp.Labels, Annotations: cp.Annotations}}
 	if cp.Spec.MachineTemplate != nil {

@@ -23,8 +23,8 @@ func EffectiveMachinePool(mp *capi.MachinePool, inherited Object) *capi.MachineP
 	return effective
 }
 
-// EffectiveControlPlane returns what the control plane will declare for its Machines once it has inherited this: only what the
-// schema of its kind has room for.
+// EffectiveControlPlane returns what the control plane will declare for its Machines once it has inherited this. The schema of its
+// kind decides what it has room for.
 func EffectiveControlPlane(cp *capi.ControlPlane, inherited Object, layout capi.Layout) *Template {
 	template := TemplateOfControlPlane(cp)
 	if cp.Spec.MachineTemplate == nil {
@@ -50,9 +50,8 @@ func (p Policy) EffectiveMachineSet(md *capi.MachineDeployment, ms *capi.Machine
 	return effective
 }
 
-// EffectiveMachine returns the Machine as it will be once it has inherited from its owner. A Node inherits from that: it
-// gets its Initialize taints with its first sync only, which must not depend on who is quicker, the Node or the Machine's
-// own inheritance.
+// EffectiveMachine returns the Machine as it will be once it has inherited from its owner. Nodes inherit from this, because a Node
+// gets Initialize taints with its first sync only. That must not depend on whether the Node or the Machine inherits first.
 func (p Policy) EffectiveMachine(template *Template, m *capi.Machine) *capi.Machine {
 	if template == nil {
 		return m
@@ -71,7 +70,7 @@ func inheriting(template capi.MachineTemplate, has, inherited Object) capi.Machi
 	return template
 }
 
-// admits returns what of inherited can reach the object, all of which stays.
+// admits returns the part of inherited that can reach the object, all of whose own content stays.
 func (o Object) admits(inherited Object) Object {
 	admissible, _ := Admissible(o, inherited, func() Object { return o }, nil) // as above
 	return admissible

@@ -13,19 +13,19 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// registration is how long a Node counts as new. Whatever it runs then, it has just been given.
+// registration is how long a Node counts as new. Pods that it runs by then have only just started.
 const registration = 10 * time.Minute
 
-// InitializationLabel is on a Node in use that waits for its Initialize taints, because one of them evicts its Pods. Until its
-// turn has come, it counts as never initialized, whatever else says that it is: so it gets them then. As the record's label it
-// is one that a kubelet can neither set nor remove.
+// InitializationLabel is on a Node in use that waits for its Initialize taints, because one of them evicts its Pods. Until its turn
+// comes it counts as never initialized, despite all other signs, so that it gets them then. As with the record's label, a kubelet
+// can neither set nor remove it.
 const InitializationLabel = "heirloom.node-restriction.kubernetes.io/initialization"
 
-// Evicting returns the taints with effect NoExecute that are declared and that a Node in use would get now, Always or
-// Initialize. Bringing one evicts Pods, also in place of one with another value. before are the taints that the Node is
-// stored with, where a write is about to change it: what it has already evicts nobody.
+// Evicting returns the declared taints with effect NoExecute, Always or Initialize, that a Node in use would get now. To add one or
+// to change its value evicts Pods. before are the taints that the Node is stored with, if a write is about to change it: a taint
+// that is already there evicts no Pods.
 //
-// Not among them is an Always taint that the Node has had from its Machine and that somebody took away: it is put back.
+// An Always taint that the Node had from its Machine and that was taken away is not among them: it is put back at once.
 func (s NodeSource) Evicting(node *corev1.Node, before []corev1.Taint, now time.Time) []taint.ID {
 	current := OfNode(node)
 	isNew := node.CreationTimestamp.IsZero() || !current.initialized() && now.Sub(node.CreationTimestamp.Time) < registration
@@ -48,20 +48,20 @@ func (s NodeSource) Evicting(node *corev1.Node, before []corev1.Taint, now time.
 	return evicting
 }
 
-// evicts reports whether bringing the taint to a Node evicts Pods.
+// evicts reports whether adding the taint to a Node evicts Pods.
 func evicts(t clusterv1.MachineTaint) bool {
 	return t.Effect == corev1.TaintEffectNoExecute
 }
 
-// wasTakenAway reports whether the Node has had the taint from its Machine. One that is there with another value has been
-// changed by somebody only if the record knows the value: otherwise the owner may have.
+// wasTakenAway reports whether the Node has had the taint from its Machine. If it is there with another value, it counts only if the
+// record knows the value: otherwise the owner may have changed it.
 func wasTakenAway(t corev1.Taint, current, recorded taintsByID) bool {
 	_, known := recorded[taint.IDOf(t)]
 	_, present := current[taint.IDOf(t)]
 	return known && (!present || t.Value != "" && recorded.same(t))
 }
 
-// taintsByID are taints to look up; of several with one identity, the first.
+// taintsByID are taints to look up; of several with one identity, the first counts.
 type taintsByID map[taint.ID]corev1.Taint
 
 func byID(taints []corev1.Taint) taintsByID {
@@ -80,8 +80,8 @@ func (ts taintsByID) same(t corev1.Taint) bool {
 	return ok && found.Value == t.Value
 }
 
-// NodeHolding is Node for a Node that these taints have to wait for: as if they were not declared yet, see Holding. A Node
-// whose Initialize taints wait has a label that says so.
+// NodeHolding is Node while these taints wait: as if they were not declared yet, see Holding. A Node whose Initialize taints wait
+// has a label that says so.
 func (p Policy) NodeHolding(from NodeSource, held []taint.ID, current NodeState, writer Writer) (NodeState, error) {
 	result, err := p.Node(from.Holding(held, current), current, writer)
 	if !from.holdsInitialization(held, current) {
@@ -92,8 +92,8 @@ func (p Policy) NodeHolding(from NodeSource, held []taint.ID, current NodeState,
 }
 
 // Holding returns the source as it counts for a Node while these taints wait: without them, or with the value that the Node has
-// from an earlier declaration. If an Initialize taint is among them, all those that the Node lacks wait for it: a Node gets them
-// once and together.
+// from an earlier declaration. If one of them is an Initialize taint, all Initialize taints wait with it: a Node gets them once and
+// together.
 func (s NodeSource) Holding(held []taint.ID, current NodeState) NodeSource {
 	if len(held) == 0 {
 		return s
@@ -105,7 +105,7 @@ func (s NodeSource) Holding(held []taint.ID, current NodeState) NodeSource {
 	return s
 }
 
-// withhold returns the declared taints without those that are held. What the Node has of them, from its Machine, stays.
+// withhold returns the declared taints without the held ones. What the Node already has of these from its Machine stays.
 func withhold(declared []clusterv1.MachineTaint, held []taint.ID, current NodeState) []clusterv1.MachineTaint {
 	recorded, has, waiting := byID(RecordOf(current).Taints), byID(current.Taints), sets.New(held...)
 	var rest []clusterv1.MachineTaint
@@ -123,7 +123,7 @@ func withhold(declared []clusterv1.MachineTaint, held []taint.ID, current NodeSt
 	return rest
 }
 
-// holdsInitialization reports whether one of the held taints is to come with the Node's initialization.
+// holdsInitialization reports whether one of the held taints belongs to the Node's initialization.
 func (s NodeSource) holdsInitialization(held []taint.ID, current NodeState) bool {
 	return len(held) > 0 && !current.initialized() && slices.ContainsFunc(s.initializing(), sets.New(held...).Has)
 }

@@ -14,7 +14,7 @@ type Fields struct {
 	ReadinessGates []clusterv1.MachineReadinessGate
 }
 
-// fieldsOf returns the fields of a Machine's spec, or of that in a template. In v1beta1 those of workers are around it.
+// fieldsOf returns the fields of a Machine's spec, or of a template's. In v1beta1, fields of workers are around the template.
 func fieldsOf(machine capi.MachineFields, workers ...capi.WorkerFields) Fields {
 	return Fields{Seconds: capi.SecondsOf(machine, workers...), ReadinessGates: machine.ReadinessGates}
 }

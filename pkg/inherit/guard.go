@@ -12,12 +12,12 @@ import (
 // its bootstrap provider did not. Only where it is present does Heirloom remove that taint again.
 const UninitializedAnnotation = "heirloom.dev/uninitialized"
 
-// guard keeps workload off a worker Node until its restricted labels are there: a kubelet that does not bring the taint
-// node.cluster.x-k8s.io/uninitialized itself gets it, and the first privileged write, which also brings the labels,
-// takes it away again (docs/design.md §4).
+// guard keeps workload off a worker Node until its restricted labels are there. If the kubelet registers without the taint
+// node.cluster.x-k8s.io/uninitialized, Heirloom adds it. The first privileged write, which also sets the labels, removes it again
+// (docs/design.md §4).
 //
-// An API server may ask twice about the same create, once for each webhook or policy: what has been added the first time is
-// still ours the second.
+// An API server may ask twice about the same create, once for each webhook or policy. What the first answer added is still ours in
+// the second.
 func (n nodeSync) guard(result NodeState) NodeState {
 	uninitialized := clusterv1.NodeUninitializedTaint
 	present := taint.Find(n.current.Taints, taint.IDOf(uninitialized)) >= 0

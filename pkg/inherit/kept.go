@@ -26,8 +26,8 @@ func (k NodeKey) String() string {
 	return fmt.Sprintf("%s %q", k.What, k.Name)
 }
 
-// Kept names what an update of a Node tried to take away or to change and inheritance put back: what the old object and the
-// result have and the requested object has not.
+// Kept names what an update of a Node tried to remove or to change and inheritance put back: what the old object and the result
+// have and the requested object lacks.
 func Kept(old, requested, result NodeState) []NodeKey {
 	oldValue := old.values()
 	return brought(requested, result, func(what, key, value string) bool {
@@ -36,8 +36,8 @@ func Kept(old, requested, result NodeState) []NodeKey {
 	})
 }
 
-// Brought names what the result has and the Node has not, and Removed the other way round, without the annotations that
-// track it. A new value is brought.
+// Brought names what the result adds to the Node or changes there, without the annotations that track it; Removed names what the
+// result takes away.
 func Brought(current, result NodeState) []NodeKey {
 	return brought(current, result, func(what, key, _ string) bool { return !records(what, key) })
 }
@@ -51,8 +51,8 @@ func Removed(current, result NodeState) []NodeKey {
 	})
 }
 
-// Lost names what the Node has had, as its tracking annotations say, and lacks, although it still inherits it: what
-// somebody took away. What only has another value may be what an owner declared before, and does not count.
+// Lost names what the Node still inherits and had, as its tracking annotations say, but no longer has: another manager removed it.
+// A different value does not count, because an owner may have declared it before.
 func Lost(current, result NodeState) []NodeKey {
 	list := func(name string) []string { return splitKeys(current.Annotations[name]) }
 	recorded := map[string]sets.Set[string]{
@@ -82,8 +82,7 @@ func records(what, key string) bool {
 	return what == annotationKey && tracks(key) || what == labelKey && marks(key)
 }
 
-// values returns what tells the value of a label, an annotation or, by its identity, a taint. It may be asked any number of
-// times.
+// values returns a function that looks up the value of a label, an annotation or, by its identity, a taint.
 func (s NodeState) values() func(what, key string) (string, bool) {
 	taints := make(map[string]string, len(s.Taints))
 	for _, t := range slices.Backward(s.Taints) { // of several, the first counts
@@ -96,7 +95,7 @@ func (s NodeState) values() func(what, key string) (string, bool) {
 	}
 }
 
-// brought names what the one state has and the other has not, or with another value, if it counts.
+// brought names what only the second state has, or has with another value, if it counts.
 func brought(without, with NodeState, counts func(what, key, value string) bool) []NodeKey {
 	var keys []NodeKey
 	had := without.values()

@@ -13,11 +13,11 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// MachineFrom is rules 4, 8 and 9: what a Machine inherits from its owner's template, which is nil for a Machine that has
-// no owner. Labels that the owner selects by are not touched.
+// MachineFrom is rules 4, 8 and 9: what a Machine inherits from its owner's template, which is nil if there is no owner. Labels that
+// the owner selects by are not touched.
 //
-// Where Cluster API propagates taints itself, those that the Machine carries as annotations become typed as well, so
-// that both see one truth (docs/design.md §3). The error lists taints that had to be left out; the rest is inherited.
+// If Cluster API propagates taints itself, the taints that the Machine carries as annotations become typed as well, so that both
+// work from the same list (docs/design.md §3). The error lists taints that had to be left out; the rest is inherited.
 func (p Policy) MachineFrom(template *Template, m *capi.Machine) (Object, error) {
 	inherited, typedErr := p.fromTemplate(template, m)
 	annotated, annotatedErr := p.annotated(inherited, m)
@@ -46,9 +46,9 @@ func (p Policy) fromTemplate(template *Template, m *capi.Machine) (Content, erro
 	}, err
 }
 
-// SkipMachine decides about a Machine that is not to inherit for now, or whose owner is not known, and leaves it as it is. But when
-// Cluster API's gate goes off, its webhooks refuse every write of a Machine that still has taints in its spec, also the one that
-// takes the last finalizer away and those of clusterctl move. What we have made typed must not hold anybody up there, so it goes.
+// SkipMachine decides about a Machine that is skipped or whose owner is not known, and leaves it as it is, with one exception. When
+// Cluster API's gate goes off, its webhooks refuse every write of a Machine that still has taints in its spec, even the removal of the
+// last finalizer and the writes of clusterctl move. The taints that Heirloom made typed must not block those, so they go.
 func (p Policy) SkipMachine(m *capi.Machine, d Decision) Decision {
 	if p.ClusterAPITaints == PropagationDisabled && len(m.Spec.Taints) > 0 && !p.notOurs(m) {
 		d.Outcome, d.TaintsRefused = NoOwner, true
@@ -56,8 +56,8 @@ func (p Policy) SkipMachine(m *capi.Machine, d Decision) Decision {
 	return d
 }
 
-// annotated returns the taints that the Machine declares by annotation, now or once it has inherited. They are handed on
-// only if Cluster API accepts typed taints; until that is known, those that the Machine has stay.
+// annotated returns the taints that the Machine declares by annotation, now or once it has inherited. They are propagated only if
+// Cluster API accepts typed taints. While that is not known, those that the Machine has stay.
 func (p Policy) annotated(inherited Content, m *capi.Machine) ([]clusterv1.MachineTaint, error) {
 	if p.ClusterAPITaints == PropagationDisabled {
 		return nil, nil
@@ -75,13 +75,12 @@ func (p Policy) annotated(inherited Content, m *capi.Machine) ([]clusterv1.Machi
 	return usable, errors.Join(parseErr, err)
 }
 
-// mayHaveNode reports whether the Machine is in use, or may be: that of a Machine which comes from a backup, or was moved,
-// is not known at first.
+// mayHaveNode reports whether the Machine is or may be in use: after a restore or a move, its nodeRef is not known at first.
 func mayHaveNode(m *capi.Machine) bool {
 	return m.Status.NodeRef.Name != "" || m.Spec.ProviderID != ""
 }
 
-// typedIn returns which taints the Machine has in its spec, so that Cluster API has brought them to the Node.
+// typedIn tells which taints the Machine has in its spec, so that Cluster API has added them to the Node.
 func typedIn(m *capi.Machine) func(clusterv1.MachineTaint) bool {
 	always := map[taint.ID]bool{}
 	for _, t := range m.Spec.Taints {

@@ -11,11 +11,11 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
-// Match returns the Machine that a Node is, or nil (docs/design.md §4): by status.nodeRef, then by spec.providerID, then by
-// an address. Where several Machines fit, or the one that fits is already another Node's, it is none. What the kubelet
-// says about itself in labels and annotations is never looked at.
+// Match returns the Machine that a Node is, or nil (docs/design.md §4): by status.nodeRef, then by spec.providerID, then by an
+// address. If several Machines fit, or the one that fits already is another Node, the result is nil. Labels and annotations do not
+// count, because the kubelet writes them.
 //
-// A name or an address is no proof: see Policy.AsMatched.
+// A name or an address is no proof: see Policy.SourceFor.
 //
 // sameCluster says that all machines belong to the Cluster that the Node is in. Without that knowledge, names and
 // addresses prove nothing, because Clusters may reuse them: then only an equal providerID counts.
@@ -37,7 +37,7 @@ func Match(node *corev1.Node, machines []capi.Machine, sameCluster bool) *capi.M
 	return nil
 }
 
-// contradicts reports whether both sides name an instance, and not the same: a Node that took over an old Node's name.
+// contradicts reports whether both sides name different instances, as when a new Node took over an old Node's name.
 func contradicts(node *corev1.Node, m *capi.Machine) bool {
 	return m.Spec.ProviderID != "" && node.Spec.ProviderID != "" && m.Spec.ProviderID != node.Spec.ProviderID ||
 		m.Status.NodeRef.Name != "" && m.Status.NodeRef.Name != node.Name
@@ -60,7 +60,7 @@ func single(machines []*capi.Machine) *capi.Machine {
 	return machines[0]
 }
 
-// mostAddresses is how many addresses of a Node are looked at. Kubelets and cloud providers report a few; each costs a look-up.
+// mostAddresses is how many addresses of a Node count. Kubelets and cloud providers report a few; each costs a look-up.
 const mostAddresses = 64
 
 // NodeNames returns the names and addresses by which a Node is known inside its cluster, each once.

@@ -11,9 +11,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// NeverInherited returns what no rule hands down, whoever declares it (docs/design.md §1, "Never inherited"): single keys, and
-// domains with all of their keys. It is bookkeeping of kubectl and of Cluster API's own controllers, and tracking keys of
-// GitOps tools, which would take the child for theirs.
+// NeverInherited returns what no rule propagates (docs/design.md §1, "Never inherited"): single keys, and domains with all of their
+// keys. These are bookkeeping of kubectl and of Cluster API's own controllers, and tracking keys of GitOps tools, which would
+// mistake the child for an object of their own.
 func NeverInherited() (keys, domains []string) {
 	return []string{
 			"cluster.x-k8s.io/conversion-data",
@@ -26,20 +26,20 @@ func NeverInherited() (keys, domains []string) {
 		}
 }
 
-// never reports whether a key is handed down by no rule.
+// never reports whether no rule propagates a key.
 func never(key string) bool {
 	keys, domains := NeverInherited()
 	return slices.Contains(keys, key) || slices.Contains(domains, domain(key))
 }
 
-// Bookkeeping returns the domains whose keys tell about the object that carries them, and those where the same is true of
-// their subdomains (families). Such a key is inherited only if the owner put it into a template or a topology on purpose; an
-// operator's regex for Nodes does not reach it.
+// Bookkeeping returns the domains whose keys describe the object that carries them, and families: domains whose subdomains count,
+// too. Such a key is inherited only from a template or a topology, where the owner put it on purpose. An operator's regex for Nodes
+// does not select it.
 func Bookkeeping() (domains, families []string) {
 	return []string{"cluster.x-k8s.io", "topology.cluster.x-k8s.io"}, []string{"heirloom.dev"}
 }
 
-// bookkeeping reports whether a key tells about the object that carries it.
+// bookkeeping reports whether a key describes the object that carries it.
 func bookkeeping(key string) bool {
 	d := domain(key)
 	domains, families := Bookkeeping()
@@ -58,13 +58,13 @@ func within(domain, parent string) bool {
 	return domain == parent || strings.HasSuffix(domain, "."+parent)
 }
 
-// inheritable returns the entries of declared that may be handed down.
+// inheritable returns the entries of declared that may be inherited.
 func inheritable(declared map[string]string) map[string]string {
 	return filter(declared, func(key string) bool { return !never(key) })
 }
 
-// withoutSelected returns labels without the keys that one of the selectors uses or that identify an object. A label that
-// the chain selects by is set by the controller that owns the selector: changing it would make a MachineSet lose or adopt Machines.
+// withoutSelected returns labels without the keys that one of the selectors uses or that identify an object. The controller that owns
+// a selector sets its labels. To change one would make a MachineSet lose or adopt Machines.
 func withoutSelected(labels map[string]string, selectors ...metav1.LabelSelector) map[string]string {
 	selected := sets.New[string]()
 	for _, selector := range selectors {
@@ -86,8 +86,8 @@ func filter(m map[string]string, keep func(key string) bool) map[string]string {
 	return kept
 }
 
-// FamilyLabels returns the labels by which Cluster API's controllers find an object's family. They set them themselves,
-// whatever a template says, and also where no selector names them.
+// FamilyLabels returns the labels by which Cluster API's controllers find an object's family. The controllers set these labels
+// themselves, despite any template and even if no selector names them.
 func FamilyLabels() []string {
 	return []string{
 		clusterv1.ClusterNameLabel, clusterv1.MachineSetNameLabel, clusterv1.MachineDeploymentNameLabel,

@@ -16,13 +16,13 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// Writer is who writes a Node. What may be brought in that write depends on it (docs/design.md §4).
+// Writer is the writer of a Node. It decides what may be injected in that write (docs/design.md §4).
 type Writer bool
 
 const (
 	// Kubelet creates its own Node, under NodeRestriction.
 	Kubelet Writer = true
-	// Privileged is everybody else: Cluster API, the resync loop, an administrator.
+	// Privileged is every other writer: Cluster API, the resync loop, an administrator.
 	Privileged Writer = false
 )
 
@@ -52,7 +52,7 @@ func (s NodeState) Equal(other NodeState) bool {
 		})
 }
 
-// Node is rules 11, 12 and 13: the state of a Node after it has inherited in a write by writer. The error says what had to be left
+// Node is rules 11, 12 and 13: the state of a Node after it has inherited in a write by writer. The error lists what had to be left
 // out; the state is right without it.
 func (p Policy) Node(from NodeSource, current NodeState, writer Writer) (NodeState, error) {
 	n := nodeSync{policy: p, from: from, claimed: current.Annotations, current: current, writer: writer}
@@ -78,7 +78,7 @@ func (p Policy) Node(from NodeSource, current NodeState, writer Writer) (NodeSta
 type nodeSync struct {
 	policy Policy
 	from   NodeSource
-	// claimed are the annotations with which a kubelet comes, current the Node without those that it cannot know.
+	// claimed are the annotations that a kubelet registers with; current is the Node without those that a kubelet cannot know.
 	claimed map[string]string
 	current NodeState
 	// record is what came from the Machine before.
@@ -86,8 +86,7 @@ type nodeSync struct {
 	writer Writer
 }
 
-// completed returns a state that has its metadata with all the rest: taints, the guard, and the record, which a kubelet cannot
-// write.
+// completed adds the rest to a state with its metadata: taints, the guard, and the record, which a kubelet cannot write.
 func (n nodeSync) completed(metadata NodeState) NodeState {
 	result := n.guard(n.withTaints(metadata))
 	if n.writer == Privileged {
@@ -141,9 +140,9 @@ func (n nodeSync) withTaints(result NodeState) NodeState {
 	return result
 }
 
-// divideTyped returns the typed taints for Cluster API's record, and those that stay in our own: a taint that was declared by
-// annotation and has become typed is ours until Cluster API lists it. Cluster API may not have heard of the Machine's typed
-// taints yet, and removes from the Node what its record lists beyond those that it knows.
+// divideTyped divides the typed taints between Cluster API's record and our own. A taint that was declared by annotation and has
+// become typed stays ours until Cluster API lists it. Before that, Cluster API may not know the Machine's typed taints, and it
+// removes from the Node what its record lists and it does not know.
 func (p Policy) divideTyped(typed []corev1.Taint, annotations map[string]string) (listed, held []corev1.Taint) {
 	byClusterAPI, _ := taint.ParseList(annotations[clusterv1.TaintsFromMachineAnnotation])
 	byHeirloom, _ := taint.ParseList(annotations[TaintsFromMachineAnnotation])
@@ -170,10 +169,10 @@ func always(taints []clusterv1.MachineTaint) []corev1.Taint {
 	return kept
 }
 
-// formatTyped returns the tracking annotation of typed taints: in Cluster API's form, which cannot recover from any
-// other, unless Cluster API does not read it. Then it has the value too, which tells our taint from a foreign one with
-// the same key and effect. What says the same in Cluster API's form stays all the same: its gate may have been switched on
-// a moment ago, and nobody is to fight over a form.
+// formatTyped returns the tracking annotation of typed taints in Cluster API's form. Cluster API cannot recover from any other. If
+// it does not read the annotation, the values are added: they tell our taint from a foreign one with the same key and effect. But
+// an annotation in Cluster API's form that lists the same taints stays: the gate may have been switched on a moment ago, and the
+// two must not fight over a form.
 func (p Policy) formatTyped(taints []corev1.Taint, recorded string) string {
 	ids := taint.FormatIDs(taints)
 	if p.ClusterAPITaints != PropagationDisabled || recorded == ids {
@@ -182,16 +181,15 @@ func (p Policy) formatTyped(taints []corev1.Taint, recorded string) string {
 	return taint.FormatList(taints)
 }
 
-// recordedTaints reads both tracking annotations, in both forms. An entry that is broken is passed over, and gone with
-// the write that this computation leads to.
+// recordedTaints reads both tracking annotations, in both forms. A broken entry is skipped, and the next write removes it.
 func recordedTaints(annotations map[string]string) []corev1.Taint {
 	byClusterAPI, _ := taint.ParseList(annotations[clusterv1.TaintsFromMachineAnnotation])
 	byHeirloom, _ := taint.ParseList(annotations[TaintsFromMachineAnnotation])
 	return slices.Concat(byClusterAPI, byHeirloom)
 }
 
-// tracks reports whether an annotation records what came from the Machine. A kubelet that registers knows nothing of
-// that: what it claims, such as to have had its Initialize taints, does not count.
+// tracks reports whether an annotation records what came from the Machine. A kubelet that registers cannot know this, so its claims,
+// such as having had its Initialize taints, do not count.
 func tracks(key string) bool {
 	return slices.Contains(TrackingAnnotations(), key)
 }
@@ -205,14 +203,14 @@ func TrackingAnnotations() []string {
 	}
 }
 
-// setTracking records keys in one of Cluster API's annotations, which never goes away once it is there.
+// setTracking records keys in one of Cluster API's annotations, which stays once it exists.
 func setTracking(annotations map[string]string, key, value string) {
 	if annotations[key] != value {
 		annotations[key] = value
 	}
 }
 
-// setOwnTracking records keys in one of our own annotations, which is there only while it lists something.
+// setOwnTracking records keys in one of our own annotations, which exists only while it lists something.
 func setOwnTracking(annotations map[string]string, key, value string) {
 	if value == "" {
 		delete(annotations, key)

@@ -11,15 +11,15 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// Tracking annotations of what only Heirloom brings to a Node. They stand apart from Cluster API's own because Cluster
-// API removes from a Node whatever its annotations list and its own rules do not bring (docs/design.md §2).
+// Tracking annotations of what only Heirloom propagates to a Node. They are separate from Cluster API's annotations because Cluster
+// API removes from a Node what its own annotations list and its own rules do not propagate (docs/design.md §2).
 const (
 	LabelsFromMachineAnnotation      = "heirloom.dev/labels-from-machine"
 	AnnotationsFromMachineAnnotation = "heirloom.dev/annotations-from-machine"
 	TaintsFromMachineAnnotation      = "heirloom.dev/taints-from-machine"
 )
 
-// nodeLabel is rule 11: whether every Cluster API hands this Machine label to the Node.
+// nodeLabel is rule 11: whether every Cluster API propagates this Machine label to the Node.
 func nodeLabel(key string) bool {
 	d := domain(key)
 	return d == clusterv1.NodeRoleLabelPrefix ||
@@ -27,12 +27,12 @@ func nodeLabel(key string) bool {
 		within(d, clusterv1.ManagedNodeLabelDomain)
 }
 
-// nodeAnnotation is rule 12: whether every Cluster API hands this Machine annotation to the Node.
+// nodeAnnotation is rule 12: whether every Cluster API propagates this Machine annotation to the Node.
 func nodeAnnotation(key string) bool {
 	return within(domain(key), clusterv1.ManagedNodeAnnotationDomain)
 }
 
-// additional reports whether an operator's regex brings a key that the rules alone do not.
+// additionalLabel reports whether only an operator's regex propagates a label, and not the rules.
 func (p Policy) additionalLabel(key string) bool {
 	return !nodeLabel(key) && !marks(key) && matchesAny(p.AdditionalLabels, key) && !never(key) && !bookkeeping(key)
 }
@@ -41,9 +41,9 @@ func (p Policy) additionalAnnotation(key string) bool {
 	return !nodeAnnotation(key) && matchesAny(p.AdditionalAnnotations, key) && !never(key) && !bookkeeping(key)
 }
 
-// restricted reports whether NodeRestriction may forbid a kubelet to set this label on its own Node. The plugin runs
-// again after us and would answer 403, so that the Node could never register (docs/design.md §4). Its short allow-list is
-// not repeated here: such a label then lands in the first later write, like the others.
+// restricted reports whether NodeRestriction may forbid a kubelet to set this label on its own Node. The plugin runs again after us
+// and would answer 403, so that the Node could never register (docs/design.md §4). Its short allow-list is not repeated here: such a
+// label is added by the first later write, like the others.
 func restricted(key string) bool {
 	d := domain(key)
 	return within(d, "kubernetes.io") || within(d, "k8s.io")
@@ -55,12 +55,12 @@ type mapSync struct {
 	current map[string]string
 	// declared is what the Machine has.
 	declared map[string]string
-	// byRule says which keys Cluster API's rules bring, byOperator which ones only we bring.
+	// byRule says which keys Cluster API's rules propagate, byOperator which ones only we do.
 	byRule, byOperator func(key string) bool
 	// withhold says which keys may not be written now.
 	withhold func(key string) bool
-	// rules and operator are the tracking annotations of the two, as they stand, and vouches says of which of their keys that
-	// can be believed. recorded are keys that came from the Machine, whatever they list.
+	// rules and operator are the two tracking annotations as they stand. vouches says which of their keys to believe. recorded are
+	// keys that came from the Machine even if neither lists them.
 	rules, operator string
 	vouches         func(key string) bool
 	recorded        sets.Set[string]
@@ -86,14 +86,13 @@ func (s mapSync) sync() (result map[string]string, rules, operator string) {
 	return result, joinKeys(rulesTracked), joinKeys(operatorTracked)
 }
 
-// brings reports whether the Machine declares a key and it is one that reaches the Node.
+// brings reports whether the Machine declares a key that reaches the Node.
 func (s mapSync) brings(key string) bool {
 	return has(s.declared, key) && (s.byRule(key) || s.byOperator(key))
 }
 
-// pruneRules removes what Cluster API's annotation lists and the Machine no longer declares, and returns the keys that
-// stay listed. Cluster API lists keys of its own there too (interruptible instances, its own regexes): those stay its
-// business.
+// pruneRules removes keys that Cluster API's annotation lists and the Machine no longer declares, and returns those that stay
+// listed. Cluster API also lists keys of its own there (interruptible instances, its own regexes), which it manages itself.
 func (s mapSync) pruneRules(result map[string]string) []string {
 	var kept []string
 	for _, key := range splitKeys(s.rules) {
@@ -107,8 +106,8 @@ func (s mapSync) pruneRules(result map[string]string) []string {
 	return kept
 }
 
-// pruneOperator removes what our own annotation lists and the Machine no longer brings: because it does not declare it
-// any more, or because the operator took the regex away.
+// pruneOperator removes keys that our own annotation lists and that no longer reach the Node: the Machine no longer declares them,
+// or the operator removed the regex.
 func (s mapSync) pruneOperator(result map[string]string) {
 	for _, key := range splitKeys(s.operator) {
 		if !s.brings(key) && s.vouches(key) {
@@ -117,8 +116,8 @@ func (s mapSync) pruneOperator(result map[string]string) {
 	}
 }
 
-// splitKeys reads a tracking annotation. Blanks and empty entries are passed over: the annotation is Cluster API's and
-// anybody may have edited it.
+// splitKeys reads a tracking annotation. It skips blanks and empty entries: the annotation is Cluster API's, and users may have
+// edited it.
 func splitKeys(s string) []string {
 	if len(s) > apivalidation.TotalAnnotationSizeLimitB {
 		return nil // no API server has stored it

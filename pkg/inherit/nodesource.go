@@ -14,7 +14,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// NodeSource is what a Node inherits from: its Machine, as that will be once it has itself inherited, or its MachinePool where the
+// NodeSource is what a Node inherits from: its Machine as it will be once it has inherited itself, or its MachinePool if the
 // provider has no Machines.
 type NodeSource struct {
 	// Ref is the Machine or the MachinePool.
@@ -26,10 +26,10 @@ type NodeSource struct {
 	// ControlPlane says that the Node is one of the control plane.
 	ControlPlane bool
 
-	// taints are those that a Node can have, and problems says which it cannot.
+	// taints are those that a Node can have; problems lists the others.
 	taints   declaredTaints
 	problems error
-	// matched is the value of MatchedByAddressAnnotation, of a Node that only has a name or an address of the Machine; withheld says
+	// matched is the value of MatchedByAddressAnnotation, if only a name or an address says that the Node is the Machine; withheld says
 	// that the Node does not get all labels for that reason.
 	matched  string
 	withheld bool
@@ -42,8 +42,8 @@ func SourceOfMachine(m *capi.Machine) NodeSource {
 	return s
 }
 
-// SourceOfMachinePool returns what the Nodes of a MachinePool inherit from whose provider has no Machines (rule 9). effective is the
-// MachinePool as it will be once it has itself inherited.
+// SourceOfMachinePool returns what the Nodes of a MachinePool inherit from if its provider has no Machines (rule 9). effective is
+// the MachinePool as it will be once it has inherited itself.
 func SourceOfMachinePool(mp, effective *capi.MachinePool) NodeSource {
 	template := effective.Spec.Template
 	s := sourceOf(inheritable(template.Labels), inheritable(template.Annotations), template.Spec.Taints)
@@ -51,14 +51,14 @@ func SourceOfMachinePool(mp, effective *capi.MachinePool) NodeSource {
 	return s
 }
 
-// sourceOf returns what a Node inherits from that which has these.
+// sourceOf returns the source with these labels, annotations and typed taints.
 func sourceOf(labels, annotations map[string]string, typed []clusterv1.MachineTaint) NodeSource {
 	s := NodeSource{Labels: labels, Annotations: annotations, ControlPlane: has(labels, clusterv1.MachineControlPlaneLabel)}
 	s.taints, s.problems = taintsOf(taint.Role(s.ControlPlane), typed, annotations)
 	return s
 }
 
-// declaredTaints are taints for a Node by the way in which they are declared.
+// declaredTaints are taints for a Node, divided by how they are declared.
 type declaredTaints struct {
 	typed, annotated []clusterv1.MachineTaint
 }

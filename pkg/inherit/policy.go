@@ -8,8 +8,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// Policy is what an operator can choose about the rules. The zero value is the rules as docs/design.md has them, beside a
-// Cluster API that does not propagate taints.
+// Policy holds the operator's options for the rules. The zero value is the rules of docs/design.md beside a Cluster API that does
+// not propagate taints.
 type Policy struct {
 	// AdditionalLabels selects further Machine labels for the Node (rule 11); nothing is anchored, as in Cluster API.
 	AdditionalLabels []*regexp.Regexp
@@ -18,9 +18,9 @@ type Policy struct {
 	// WatchFilter is the value of the label cluster.x-k8s.io/watch-filter that objects must carry; empty means all.
 	WatchFilter string
 	// SkipNothing says that objects which are paused, opted out or being deleted inherit all the same: kubectl heirloom explain
-	// tells what they would.
+	// shows what they would inherit.
 	SkipNothing bool
-	// PaceEviction says that taints which evict Pods reach existing Nodes at a pace that the loop keeps.
+	// PaceEviction says that the loop limits how fast taints which evict Pods reach existing Nodes.
 	PaceEviction bool
 	// ClusterAPITaints says whether Cluster API propagates taints itself.
 	ClusterAPITaints TaintPropagation
@@ -30,10 +30,10 @@ type Policy struct {
 type TaintPropagation int
 
 const (
-	// PropagationUnknown is so until Cluster API could be asked. Typed taints that an owner has flow on, because Cluster
-	// API must have accepted them there.
+	// PropagationUnknown holds until Cluster API could be asked. Typed taints of an owner propagate, because Cluster API must have
+	// accepted them there.
 	PropagationUnknown TaintPropagation = iota
-	// PropagationEnabled means that Cluster API accepts spec.taints, brings them to Nodes and tracks them in its form.
+	// PropagationEnabled means that Cluster API accepts spec.taints, propagates them to Nodes and tracks them in its form.
 	PropagationEnabled
 	// PropagationDisabled means that Cluster API refuses every object with spec.taints, or that its CRDs drop them.
 	PropagationDisabled
@@ -51,7 +51,7 @@ func (t TaintPropagation) String() string {
 	}
 }
 
-// typed returns the taints that may be handed down in spec.taints: none where Cluster API would refuse the object.
+// typed returns the taints that may be propagated in spec.taints: none if Cluster API would refuse the object.
 func (p Policy) typed(taints []clusterv1.MachineTaint) []clusterv1.MachineTaint {
 	if p.ClusterAPITaints == PropagationDisabled {
 		return nil

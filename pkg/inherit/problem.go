@@ -10,19 +10,19 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// fieldKey is what an in-place field is called where labels, annotations and taints are called so.
+// fieldKey names the sort of in-place fields, beside labelKey, annotationKey and taintKey.
 const fieldKey = "field"
 
 // Problem is an entry that an object does not inherit, and why.
 type Problem struct {
 	Entry
-	// Value is that of a label; it is said only if it is what is wrong.
+	// Value is the value of a label, if it is what is wrong.
 	Value string
 	// Reason is the rest of a sentence.
 	Reason string
 }
 
-// longest is how many bytes of a name or a value a message repeats. They are anybody's, and of any length.
+// longest is how many bytes of a name or a value a message repeats. Users choose them, and they may be of any length.
 const longest = 128
 
 // Error implements error.
@@ -61,12 +61,11 @@ func Problems(err error) []error {
 	return all
 }
 
-// mostSaid is of how many problems somebody is told one by one: warnings and Events have little room, and an owner may declare
-// any number of them.
+// mostSaid is how many problems are reported one by one: warnings and Events have little room, and an owner may have any number.
 const mostSaid = 10
 
-// Located returns an error that says of each problem where it is declared, and how many more there are. The source comes first,
-// because API servers cut long warnings off. What is about no single entry is told of the metadata of the last source.
+// Located returns an error that says where each problem is declared, and how many more there are. The source comes first, because
+// API servers cut long warnings off. A problem about no single entry names the metadata of the last source.
 func (s Sources) Located(err error) error {
 	var all []error
 	problems := Problems(err)

@@ -15,14 +15,14 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// A kubelet may write every annotation of its own Node, also those that record what came from the Machine. So these are
-// believed only about what the kubelet could take away without them: labels that are not restricted, and annotations. What it
-// may not, restricted labels and taints, is in a record of its own, which the kubelet cannot change unnoticed.
+// A kubelet may write every annotation of its own Node, including those that record what came from the Machine. So they are believed
+// only about what the kubelet could remove anyway: unrestricted labels, and annotations. Restricted labels and taints, which it may
+// not remove, are in a separate record that the kubelet cannot change unnoticed.
 const (
 	// RecordAnnotation lists the restricted labels and the Always taints that came from the Machine: keys, a semicolon, taints.
 	RecordAnnotation = "heirloom.dev/record-from-machine"
 	// RecordLabel has a digest of that annotation. NodeRestriction forbids a kubelet to set, change or remove a label of this
-	// domain, so a record that fits it was written by somebody else, and a Node that has it has been written by Heirloom since
+	// domain. So the kubelet did not write a record that fits the label, and a Node with the label has been written by Heirloom since
 	// it registered.
 	RecordLabel = "heirloom.node-restriction.kubernetes.io/record"
 )
@@ -35,7 +35,7 @@ type Record struct {
 	Taints []corev1.Taint
 }
 
-// RecordOf returns the record of a Node. It is empty for a Node that has none, or one that its kubelet has changed.
+// RecordOf returns the record of a Node. It is empty if the Node has none, or if its kubelet has changed it.
 func RecordOf(node NodeState) Record {
 	text := node.Annotations[RecordAnnotation]
 	if node.Labels[RecordLabel] != digest(text) {
@@ -46,8 +46,8 @@ func RecordOf(node NodeState) Record {
 	return Record{Labels: splitKeys(labels), Taints: parsed}
 }
 
-// Restored returns the Node with the record that it is known to have had, if its kubelet has changed it since. That it is the
-// right one can be seen by the label, which only others than the kubelet may have changed.
+// Restored returns the Node with the record that it is known to have had, if its kubelet has changed it since. The label, which the
+// kubelet cannot have changed, shows that the record is the right one.
 func Restored(node, known NodeState) NodeState {
 	text := known.Annotations[RecordAnnotation]
 	if text == node.Annotations[RecordAnnotation] || node.Labels[RecordLabel] != digest(text) {
@@ -58,7 +58,7 @@ func Restored(node, known NodeState) NodeState {
 	return node
 }
 
-// Recorded returns the Node with this record instead of its own. It writes into the Node's maps.
+// Recorded returns the Node with this record in place of its own. It writes into the Node's maps.
 func (r Record) Recorded(node NodeState) NodeState {
 	text := ""
 	if len(r.Labels)+len(r.Taints) > 0 {
@@ -81,14 +81,14 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// vouches reports whether a label that a tracking annotation lists did come from the Machine. Of one that the kubelet could
-// take away itself, its word is enough.
+// vouches tells whether a label that a tracking annotation lists really came from the Machine. For a label that the kubelet could
+// remove itself, its word is enough.
 func (r Record) vouches() func(key string) bool {
 	labels := sets.New(r.Labels...)
 	return func(key string) bool { return !restricted(key) || labels.Has(key) }
 }
 
-// only returns those of the listed taints that did come from the Machine.
+// only returns the listed taints that really came from the Machine.
 func (r Record) only(listed []corev1.Taint) []corev1.Taint {
 	recorded := taint.Positions(r.Taints)
 	return slices.DeleteFunc(listed, func(t corev1.Taint) bool { _, ok := recorded[taint.IDOf(t)]; return !ok })
@@ -98,8 +98,8 @@ func (r Record) only(listed []corev1.Taint) []corev1.Taint {
 func anything(string) bool { return true }
 
 // initialized reports whether the Node has had its Initialize taints (docs/design.md §3: Cluster API's annotation exists, even
-// empty). A Node that has just registered may have brought that annotation itself. So there it counts only beside the record's
-// label, or once the Node is so old that somebody else would have written it by now. It does not count while they wait.
+// empty). The kubelet of a new Node may have written that annotation itself. So on a new Node it counts only beside the record's
+// label. On an older one, another manager would have written it by now. It does not count while Initialize taints wait.
 func (s NodeState) initialized() bool {
 	return has(s.Annotations, clusterv1.TaintsFromMachineAnnotation) && (has(s.Labels, RecordLabel) || !s.New) &&
 		!has(s.Labels, InitializationLabel)
@@ -110,8 +110,8 @@ func marks(key string) bool {
 	return key == RecordLabel || key == InitializationLabel
 }
 
-// recorded returns the state of a Node with a record of what is there from its Machine. One that has to wait for longer gets the
-// label that says so anew.
+// recorded returns the state of a Node with a record of what is there from its Machine. A caller whose Node still has to wait sets
+// InitializationLabel again.
 func (n nodeSync) recorded(state NodeState) NodeState {
 	r := Record{Taints: always(n.from.taints.all())}
 	for key, value := range n.from.Labels {

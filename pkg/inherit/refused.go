@@ -14,8 +14,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// An API server refuses a Node for one invalid label: a kubelet could never register it, and nobody change it. A Machine's
-// own metadata has been checked, that of a template perhaps never.
+// An API server refuses a Node for one invalid label: its kubelet could never register it, and no one could change it. A Machine's
+// own metadata has been validated; a template's may never have been.
 
 // refused says what is wrong with a label or an annotation. The value of an annotation may be anything.
 func refused(what, key, value string) []string {
@@ -49,8 +49,8 @@ func notOfNode(what string, m map[string]string, reaches func(key string) bool) 
 	return sets.New(wrong...), told.Err()
 }
 
-// tooLarge returns an error if there are more bytes of annotations than an API server accepts. It takes more to record a
-// label than to have it, so a Machine may have more than its Node has room for.
+// tooLarge returns an error if there are more bytes of annotations than an API server accepts. A record of a label takes more than
+// the label itself, so a Machine may have more than its Node has room for.
 func tooLarge(current, result NodeState) error {
 	if maps.Equal(current.Annotations, result.Annotations) {
 		return nil

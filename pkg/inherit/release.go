@@ -13,12 +13,11 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// Release is the state of a Node once Heirloom has given up what it tracks there, for good: without the keys and taints
-// that its own annotations list, without these annotations, and without the guard taint that it added. keepValues leaves
-// keys and taints there; the guard taint always goes, because nobody else would take it away.
+// Release is the state of a Node once Heirloom has given up for good what it tracks there: without the keys and taints that its
+// own annotations list, without these annotations, and without the guard taint that it added. keepValues keeps the keys and
+// taints. The guard taint always goes, because nothing else would remove it.
 //
-// What Cluster API's annotations list is Cluster API's to manage. Taints among that come to be listed in the only form
-// that it can read.
+// Cluster API manages what its own annotations list. Taints among that are then listed in the only form that it can read.
 func Release(current NodeState, keepValues bool) NodeState {
 	result := NodeState{Labels: maps.Clone(current.Labels), Annotations: maps.Clone(current.Annotations), Taints: current.Taints}
 	listed := current.Annotations
@@ -41,7 +40,7 @@ func Release(current NodeState, keepValues bool) NodeState {
 	return result
 }
 
-// forget removes the keys that we list and Cluster API does not, as far as the list can be believed.
+// forget removes the keys that we list and Cluster API does not, if the list can be believed.
 func forget(m map[string]string, believed func(key string) bool, ours, theirs string) {
 	others := sets.New(splitKeys(theirs)...)
 	for _, key := range splitKeys(ours) {

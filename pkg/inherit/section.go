@@ -11,8 +11,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
-// SectionOf returns what is declared for a control plane, MachineDeployment or MachinePool, or nil if the Cluster's topology does
-// not manage it.
+// SectionOf returns what is declared for a control plane, MachineDeployment or MachinePool; nil if the Cluster's topology does not
+// manage it.
 func SectionOf(cluster *capi.Cluster, class *capi.ClusterClass, object metav1.Object) *Section {
 	if !managedBy(cluster, object) {
 		return nil
@@ -40,8 +40,8 @@ func managedBy(cluster *capi.Cluster, object metav1.Object) bool {
 		has(object.GetLabels(), clusterv1.ClusterTopologyOwnedLabel)
 }
 
-// sectionNamed returns the topology's section of that name with the section of the class that it refers to. Without both
-// it is not known what is declared.
+// sectionNamed returns the topology's section of that name with the class's section that it refers to. If either is missing, what
+// they declare is not known.
 func sectionNamed(name string, list sectionList, topology, class []capi.Section) *Section {
 	t := slices.IndexFunc(topology, func(s capi.Section) bool { return name != "" && s.Name == name })
 	if t < 0 {

@@ -20,7 +20,7 @@ const (
 	machinePools       sectionList = "machinePools"
 )
 
-// path returns the path of a section below the sections of its object. Of a list, it is the one of that name.
+// path returns the path of a section below its object's sections; in a list, of the item with that name.
 func (l sectionList) path(name string, above ...string) []string {
 	if l == controlPlane {
 		return append(above, string(l))
@@ -28,8 +28,8 @@ func (l sectionList) path(name string, above ...string) []string {
 	return append(above, "workers", fmt.Sprintf("%s[%s]", l, name))
 }
 
-// Declarations says what the section declares, and where: in the Cluster, and in the ClusterClass what the Cluster does not
-// replace.
+// Declarations says what the section declares, and where: in the Cluster, and in the ClusterClass if the Cluster does not replace
+// it.
 func (s Section) Declarations(cluster *capi.Cluster, class *capi.ClusterClass) []Declaration {
 	inCluster, inClass := contentOfSection(s.Topology), contentOfSection(s.Class)
 	maps.DeleteFunc(inClass.Annotations, func(name, _ string) bool { return has(s.Topology.Annotations, name) })

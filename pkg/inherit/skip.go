@@ -9,8 +9,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
-// IgnoreLabel opts an object of Cluster API out of inheritance; on a Machine also its Node, on a Cluster everything that
-// belongs to the Cluster. On a Node it means nothing.
+// IgnoreLabel opts an object of Cluster API out of inheritance. On a Machine it includes the Node, on a Cluster everything that
+// belongs to it. On a Node it means nothing.
 const IgnoreLabel = "heirloom.dev/ignore"
 
 // Reason says why an object is skipped, as the end of a sentence about it.
@@ -26,13 +26,13 @@ const (
 	ClusterDoesNotExist Reason = "its Cluster does not exist"
 	// NothingDeclares is why an object without an owner is skipped.
 	NothingDeclares Reason = "no topology declares anything for it"
-	// OwnerIsNotFound is why an object stays as it is while it is not known what its owner declares.
+	// OwnerIsNotFound is why an object stays as it is: what its owner declares is not known.
 	OwnerIsNotFound Reason = "its owner does not exist, or is not one that Cluster API gives such an object"
 	// IsNoMachine is why a Node inherits nothing.
 	IsNoMachine Reason = "it is no Machine's Node, or more than one Machine's"
-	// NotOfMachine is why an object of infrastructure or bootstrap is skipped that is none of a Machine.
+	// NotOfMachine is why an infrastructure or bootstrap object is skipped that belongs to no Machine.
 	NotOfMachine Reason = "it is not the InfraMachine or BootstrapConfig of a Machine"
-	// NotOfManagementCluster is why a Node is skipped whose API server is no Cluster's, as far as is known.
+	// NotOfManagementCluster is why a Node is skipped: no Cluster is known to have its API server.
 	NotOfManagementCluster Reason = "no Cluster is known to be the management cluster"
 )
 
@@ -41,9 +41,9 @@ func (r Reason) OptedOut() bool {
 	return r == IsIgnored || r == ClusterIsIgnored
 }
 
-// Skips reports whether an object of Cluster API inherits nothing for now, and why (docs/design.md §5): objects that are being
-// deleted, paused or opted out are not touched, so that clusterctl move, backup and restore work; neither are those that a watch
-// filter leaves to another instance. The cluster is nil where there is none.
+// Skips reports whether an object of Cluster API inherits nothing for now, and why (docs/design.md §5). Objects that are being
+// deleted, paused or opted out are not touched, so that clusterctl move, backup and restore work. Nor are objects that a watch
+// filter leaves to another instance. The cluster is nil if there is none.
 func (p Policy) Skips(object metav1.Object, cluster *capi.Cluster) (Reason, bool) {
 	switch {
 	case p.SkipNothing:
@@ -69,7 +69,7 @@ func (p Policy) notOurs(object metav1.Object) bool {
 	return p.WatchFilter != "" && object.GetLabels()[clusterv1.WatchLabel] != p.WatchFilter
 }
 
-// Paused reports whether a Cluster is paused, and everything that belongs to it with that.
+// Paused reports whether a Cluster, and with it everything that belongs to it, is paused.
 func Paused(cluster *capi.Cluster) bool {
 	return cluster.Spec.Paused || has(cluster.Annotations, clusterv1.PausedAnnotation)
 }
@@ -79,10 +79,10 @@ func has(m map[string]string, key string) bool {
 	return ok
 }
 
-// SkipsNode reports whether the Node of this Machine inherits nothing for now, and why. A Machine that is being deleted keeps its
-// Node as it is declared until the Node is gone, as Cluster API does.
+// SkipsNode reports whether the Node of this Machine inherits nothing for now, and why. While a Machine is being deleted, its Node
+// keeps inheriting until it is gone, as in Cluster API.
 //
-// Where there is no Cluster, it inherits nothing: nobody has to be allowed to create one to create a Machine that names it.
+// Without a Cluster, the Node inherits nothing: creating a Machine takes no right to create the Cluster that it names.
 func (p Policy) SkipsNode(m *capi.Machine, cluster *capi.Cluster) (Reason, bool) {
 	declared := m.ObjectMeta
 	declared.DeletionTimestamp = nil
@@ -95,8 +95,8 @@ func (p Policy) SkipsNode(m *capi.Machine, cluster *capi.Cluster) (Reason, bool)
 	return "", false
 }
 
-// Deleting reports whether a Node is being deleted, so that it is not touched, whatever its Machine says. The opt-out label
-// means nothing on a Node: a kubelet may write it there, and must not shed its taints with it.
+// Deleting reports whether a Node is being deleted, so that it is not touched. The opt-out label means nothing on a Node: a kubelet
+// may write it there, and must not shed its taints with it.
 func Deleting(node metav1.Object) bool {
 	return node.GetDeletionTimestamp() != nil
 }

@@ -21,7 +21,7 @@ type Entry struct {
 	What string
 	// Name is the key, "<key>:<effect>" of a taint, the name of a field, and the type of a readiness gate's condition.
 	Name string
-	// Own says that it is in the metadata of the object itself, not in its Machine template.
+	// Own says that the entry is in the metadata of the object itself, not in its Machine template.
 	Own bool
 }
 
@@ -45,7 +45,7 @@ type Owner interface {
 	runtime.Object
 }
 
-// Ref is an object of that kind. Of one that could not be read, the Object has no more than its name.
+// Ref is an object of that kind. If it could not be read, the Object has only its name.
 type Ref struct {
 	Kind   string
 	Object Owner
@@ -80,11 +80,11 @@ type Declaration struct {
 	// Paths lead to what the object declares.
 	Paths capi.Paths
 	Content
-	// Unread says that the content is not known. The object is taken to declare what those below it have from an owner.
+	// Unread says that the content is not known. The object then counts as the source of all that those below it have from an owner.
 	Unread bool
-	// Itself says that it is the object that inherits.
+	// Itself says that this is the object that inherits.
 	Itself bool
-	// Whole is the field that stands for all others, where it is not known which of them there are.
+	// Whole is the field to name for every entry, if the single fields are not known.
 	Whole string
 	// Annotates says that the object's taints are inherited as annotations (rule 3).
 	Annotates bool
@@ -93,34 +93,34 @@ type Declaration struct {
 	Metadata *Content
 }
 
-// Sources are the objects that declare what an object inherits. The top of the owner chain is the first: a change further
-// down would be undone.
+// Sources are the objects that declare what an object inherits, from the top of the owner chain: a change further down would be
+// undone.
 type Sources struct {
 	All []Declaration
 	// Err says what could not be read.
 	Err error
 }
 
-// Of returns where an entry is declared. What nobody is found to declare is taken to come from an object that is not known, or
-// else to be declared by the last. The source is empty where there are no objects.
+// Of returns where an entry is declared. If no object is known to declare it, the source is one that could not be read, or else the
+// last. The source is empty if there are no objects.
 func (s Sources) Of(e Entry) Source {
 	if len(s.All) == 0 {
 		return Source{}
 	}
 	known := slices.IndexFunc(s.All, func(d Declaration) bool { return d.Declares(e) })
 	unread := slices.IndexFunc(s.All, func(d Declaration) bool { return d.Unread })
-	declarer := s.All[len(s.All)-1]
+	found := s.All[len(s.All)-1]
 	switch {
 	case unread >= 0 && (known < 0 || unread < known && !s.All[known].Itself):
-		declarer = s.All[unread]
+		found = s.All[unread]
 	case known >= 0:
-		declarer = s.All[known]
+		found = s.All[known]
 	}
-	return Source{declarer.Ref, declarer.field(e)}
+	return Source{found.Ref, found.field(e)}
 }
 
 // Top is where you change what the object and those like it inherit: the uppermost object of the chain, with all that it
-// declares. The source is empty where there are no objects.
+// declares. The source is empty if there are no objects.
 func (s Sources) Top() Source {
 	if len(s.All) == 0 {
 		return Source{}
@@ -172,7 +172,7 @@ func (d Declaration) field(e Entry) string {
 	return metadata
 }
 
-// annotation returns the path of an annotation. What rule 14 says in one, the template has as labels and taints.
+// annotation returns the path of an annotation. Rule 14's annotations come from the template's labels and taints.
 func (d Declaration) annotation(e Entry, labels, annotations, taints string) string {
 	switch {
 	case d.Metadata != nil && e.Own:
@@ -207,7 +207,7 @@ func (d Declaration) annotates(id string) string {
 	return ""
 }
 
-// declare reports whether a field is declared that has this name in any version of the API, or a readiness gate of this type.
+// declare reports whether a field of this name in any version of the API, or a readiness gate of this type, is declared.
 func (f Fields) declare(name string) bool {
 	if field := capi.FieldOf(name); field != capi.ReadinessGates {
 		return f.Seconds[field] != nil

@@ -9,7 +9,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
-// Template is what an owner of Machines declares for them. Rules 4, 8 and 9 differ only in who that owner is.
+// Template is what an owner of Machines declares for them. Rules 4, 8 and 9 differ only in the kind of owner.
 type Template struct {
 	Content
 	// Selector is what the owner selects its Machines by.
@@ -24,7 +24,7 @@ func TemplateOfMachineSet(ms *capi.MachineSet) *Template {
 	return &Template{Content: contentOf(ms.Spec), Selector: ms.Spec.Selector}
 }
 
-// TemplateOfControlPlane returns the template of rule 4, from wherever the provider's version of the contract has it.
+// TemplateOfControlPlane returns the template of rule 4, from the place that the provider's version of the contract gives it.
 func TemplateOfControlPlane(cp *capi.ControlPlane) *Template {
 	template := ptr.Deref(cp.Spec.MachineTemplate, capi.ControlPlaneMachineTemplate{})
 	return &Template{Content: Content{

@@ -13,15 +13,15 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// Section is what a ClusterClass and the topology of a Cluster declare for one object. Labels and annotations of both are
-// merged, and the Cluster's win; every other thing that the Cluster declares replaces the ClusterClass's.
+// Section is what a ClusterClass and the topology of a Cluster declare for one object. Labels and annotations of both are merged,
+// and the Cluster's win. Everything else that the Cluster declares replaces what the ClusterClass declares.
 type Section struct {
 	Class, Topology capi.Section
 	list            sectionList
 }
 
-// ControlPlane is rule 1: what a control plane inherits. It declares metadata for its Machines only if the ClusterClass
-// says that it consists of Machines, as Cluster API has it. The error lists taints that had to be left out.
+// ControlPlane is rule 1: what a control plane inherits. As in Cluster API, it declares metadata for its Machines only if the
+// ClusterClass says that it consists of Machines. The error lists taints that had to be left out.
 func (p Policy) ControlPlane(s Section) (Object, error) {
 	declared := s.content()
 	metadata := Content{Labels: declared.Labels, Annotations: declared.Annotations}
@@ -42,8 +42,8 @@ func (p Policy) MachineDeployment(s Section, md *capi.MachineDeployment) (Object
 	return Object{Top: Content{Labels: declared.Labels, Annotations: declared.Annotations}, Template: &declared}, err
 }
 
-// MachinePool is rule 3: what a MachinePool inherits. Cluster API refuses typed taints there, whatever its feature gate
-// says, so they are declared by annotation. The error lists taints that had to be left out.
+// MachinePool is rule 3: what a MachinePool inherits. Cluster API refuses typed taints there even with its feature gate on, so they
+// are declared by annotation. The error lists taints that had to be left out.
 func (Policy) MachinePool(s Section) (Object, error) {
 	template := s.content()
 	top := Content{Labels: template.Labels, Annotations: template.Annotations}
@@ -65,7 +65,7 @@ func (s Section) content() Content {
 	}
 }
 
-// instead returns the first list if it is declared, if only as empty, and the second otherwise.
+// instead returns the first list if it is declared, even if empty, and the second otherwise.
 func instead[T any](list, otherwise []T) []T {
 	if list != nil {
 		return list
@@ -86,8 +86,7 @@ func managed(key string) bool {
 	return slices.Contains(TopologyLabels(), key)
 }
 
-// annotate returns the annotations with the typed taints among them. On the same key and effect these win over taints that
-// the annotations declare already.
+// annotate adds the typed taints to the annotations. They win over taints with the same key and effect that the annotations declare.
 func annotate(annotations map[string]string, typed []clusterv1.MachineTaint) (map[string]string, error) {
 	typed, typedErr := taint.Usable(taint.Worker, typed)
 	if len(typed) == 0 {

@@ -14,19 +14,19 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
-// MatchedByAddressAnnotation is on a Node that carries what it inherits from a Machine which it is known to be by a name or an
-// address only. Its value, "<name of the Machine>.<HMAC>", names the Machine. A kubelet may write annotations of its Node, so
-// the HMAC is one over the Node's name, with the Machine's UID as its key: no kubelet knows the UID of a Machine.
+// MatchedByAddressAnnotation is on a Node that inherits from a Machine it was matched with only by a name or an address. Its value,
+// "<name of the Machine>.<HMAC>", names the Machine. A kubelet may write annotations of its Node, so the HMAC covers the Node's
+// name and its key is the Machine's UID, which no kubelet knows.
 const MatchedByAddressAnnotation = "heirloom.dev/matched-by-address"
 
-// proven reports whether a Node is this Machine by more than a name or an address. Kubelets choose their addresses, but
-// nobody but Cluster API writes status.nodeRef, and a providerID that is set never changes.
+// proven reports whether more than a name or an address shows that a Node is this Machine. Kubelets choose their addresses, but only
+// Cluster API writes status.nodeRef, and a providerID never changes once it is set.
 func proven(node *corev1.Node, m *capi.Machine) bool {
 	return node.Name != "" && m.Status.NodeRef.Name == node.Name || m.Spec.ProviderID != "" && m.Spec.ProviderID == node.Spec.ProviderID
 }
 
-// SourceFor returns what a Node inherits from the Machine that it matches. Where only a name or an address says that the Node is
-// this Machine, the source has no labels that a kubelet may not set itself: taints restrict the Node, these labels may be privileges.
+// SourceFor returns what a Node inherits from the Machine that it matches. If only a name or an address says that the Node is this
+// Machine, the source has no labels that a kubelet may not set itself: taints restrict the Node, but these labels may be privileges.
 func (p Policy) SourceFor(node *corev1.Node, m *capi.Machine) NodeSource {
 	if proven(node, m) {
 		return SourceOfMachine(m)
@@ -41,13 +41,13 @@ func (p Policy) SourceFor(node *corev1.Node, m *capi.Machine) NodeSource {
 	return s
 }
 
-// SourceForStranger returns what a Node inherits from a Machine that it once matched by a name or an address and has never been.
+// SourceForStranger returns what a Node inherits from a Machine that it only matched by a name or an address and never was: nothing.
 func SourceForStranger(m *capi.Machine) NodeSource {
 	return NodeSource{Ref: Ref{"Machine", m}, Cluster: types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.ClusterName}}
 }
 
-// MatchedBefore returns the name of the Machine that a Node says it has been matched with by a name or an address, or "".
-// Whether it has been, NoLongerMatches tells.
+// MatchedBefore returns the name of the Machine that a Node claims to have been matched with by a name or an address, or "".
+// NoLongerMatches checks the claim.
 func MatchedBefore(node *corev1.Node) string {
 	record := node.Annotations[MatchedByAddressAnnotation]
 	end := strings.LastIndexByte(record, '.')
@@ -57,8 +57,8 @@ func MatchedBefore(node *corev1.Node) string {
 	return record[:end]
 }
 
-// NoLongerMatches reports whether the Node carries what it has inherited from this Machine by a name or an address, and the
-// Machine is another Node or has another address now. A Machine that says nothing about itself contradicts nothing.
+// NoLongerMatches reports whether the Node carries what it has inherited from this Machine by a name or an address, while the
+// Machine now is another Node or has another address. A Machine that reports no addresses contradicts nothing.
 func NoLongerMatches(node *corev1.Node, m *capi.Machine) bool {
 	if !hmac.Equal([]byte(node.Annotations[MatchedByAddressAnnotation]), []byte(recordOf(node, m))) {
 		return false

@@ -59,13 +59,13 @@ func TestCapacity(t *testing.T) {
 		cached []client.Object
 		// inherits says that there is an answer; tells, that there is something to tell.
 		inherits, tells bool
-		declarer        string
+		source          string
 		why             inherit.Reason
 	}{
-		{name: "one that is scaled tells", change: autoscaled, inherits: true, tells: true, declarer: "ns/x (spec.template.metadata.labels)"},
-		{name: "in a topology the Cluster is to be edited", change: both(autoscaled, label(clusterv1.ClusterTopologyOwnedLabel, "")), inherits: true, tells: true, declarer: "Cluster ns/c (spec.topology)"},
+		{name: "one that is scaled tells", change: autoscaled, inherits: true, tells: true, source: "ns/x (spec.template.metadata.labels)"},
+		{name: "in a topology the Cluster is to be edited", change: both(autoscaled, label(clusterv1.ClusterTopologyOwnedLabel, "")), inherits: true, tells: true, source: "Cluster ns/c (spec.topology)"},
 		{name: "one that is not scaled has nothing to do with it", change: func(metav1.Object) {}, why: inherit.NothingDeclares},
-		{name: "one that is scaled no more gives up what it told", change: annotated(inherit.CapacityLabelsAnnotation, "x"), inherits: true, declarer: "ns/x (spec.template.metadata.labels)"},
+		{name: "one that is scaled no more gives up what it told", change: annotated(inherit.CapacityLabelsAnnotation, "x"), inherits: true, source: "ns/x (spec.template.metadata.labels)"},
 		{name: "one that opted out is skipped", change: both(autoscaled, label(inherit.IgnoreLabel, "")), why: inherit.IsIgnored},
 		{name: "one that is paused is skipped", change: both(autoscaled, func(o metav1.Object) { o.GetAnnotations()[clusterv1.PausedAnnotation] = "" }), why: inherit.IsPaused},
 		{name: "one of a paused Cluster is skipped", change: autoscaled, cached: []client.Object{paused}, why: inherit.ClusterIsPaused},
@@ -83,7 +83,7 @@ func TestCapacity(t *testing.T) {
 				}
 				Expect(found.Outcome).To(Equal(inherit.NoOwner), "what an owner propagated before stays")
 				source := found.Sources(t.Context()).Of(inherit.Entry{What: "annotation", Name: inherit.CapacityLabelsAnnotation, Own: true})
-				Expect(source.String()).To(ContainSubstring(tc.declarer))
+				Expect(source.String()).To(ContainSubstring(tc.source))
 				if !tc.tells {
 					Expect(found.Desired.Top.Annotations).To(BeEmpty())
 					return

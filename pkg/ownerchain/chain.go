@@ -20,16 +20,16 @@ import (
 type Chain struct {
 	// Reader is a cache, or one of the readers of this package around it.
 	client.Reader
-	// Mapper tells which version of a provider's kind to read. Whoever wrote an owner reference may have used another, and
-	// one informer for each kind is enough.
+	// Mapper tells which version of a provider's kind to read. An owner reference may name another version, and one informer for each
+	// kind is enough.
 	Mapper meta.RESTMapper
-	// ManagementCluster names the Cluster whose Nodes live in the same API server as the Cluster API objects. It is nil where
-	// there is none, and its answer empty as long as it is not known: then no Node of that API server inherits.
+	// ManagementCluster names the Cluster whose Nodes live in the same API server as the Cluster API objects. It is nil if there is
+	// none. Its answer is empty while that is not known: then no Node of that API server inherits.
 	ManagementCluster func() types.NamespacedName
-	// Layout tells where a kind of control plane has what it can inherit. Where it is nil, control planes count as they are.
+	// Layout tells where a kind of control plane has what it can inherit. If it is nil, control planes count as they are.
 	Layout func(ctx context.Context, gvk schema.GroupVersionKind) (capi.Layout, error)
 
-	// within is what Within was told.
+	// within is the argument of Within.
 	within types.NamespacedName
 }
 
@@ -40,7 +40,7 @@ func (c *Chain) with(reader client.Reader) *Chain {
 	return &other
 }
 
-// CallingNobody returns a chain that asks the API server for no owner that is not cached. One whose reader is Fresh stays so.
+// CallingNobody returns a chain that does not ask the API server for owners that are not cached. If its reader is Fresh, it stays so.
 func (c *Chain) CallingNobody() *Chain {
 	if _, fresh := c.Reader.(Fresh); fresh {
 		return c
@@ -48,16 +48,16 @@ func (c *Chain) CallingNobody() *Chain {
 	return c.with(cachedBehind(c.Reader))
 }
 
-// Within returns a chain for the Nodes of that Cluster's own API server. Its Machines and MachinePools are in the same place
-// as all others.
+// Within returns a chain for the Nodes of that Cluster's own API server. The chain finds all Machines and MachinePools where they
+// were.
 func (c *Chain) Within(cluster types.NamespacedName) *Chain {
 	within := *c
 	within.within = cluster
 	return &within
 }
 
-// cluster returns the Cluster whose Nodes are asked about: the one that the chain is within, or the management cluster's own;
-// empty where it is not known.
+// cluster returns the Cluster whose Nodes are asked about: the one that the chain is within, or the management cluster's own. It is
+// empty if that is not known.
 func (c *Chain) cluster() types.NamespacedName {
 	if c.within.Name != "" || c.ManagementCluster == nil {
 		return c.within
@@ -70,7 +70,7 @@ func (c *Chain) IsManagementCluster(cluster types.NamespacedName) bool {
 	return c.ManagementCluster != nil && cluster.Name != "" && c.ManagementCluster() == cluster
 }
 
-// Always returns what names one Cluster all the time.
+// Always returns a function that always names the same Cluster.
 func Always(cluster types.NamespacedName) func() types.NamespacedName {
 	return func() types.NamespacedName { return cluster }
 }
@@ -117,13 +117,13 @@ func (c *Chain) owner(ctx context.Context, child metav1.Object, kind string, own
 	return c.fetch(ctx, child.GetNamespace(), ref, owner)
 }
 
-// fetch reads the object that ref names, and reports whether it exists. Another object under the same name, told by its
-// UID, is not the owner.
+// fetch reads the object that ref names, and reports whether it exists. An object with the same name and another UID is not the
+// owner.
 func (c *Chain) fetch(ctx context.Context, namespace string, ref *metav1.OwnerReference, owner client.Object) (bool, error) {
 	return c.find(ctx, "owner", types.NamespacedName{Namespace: namespace, Name: ref.Name}, ref.UID, owner, ofUID(ref.UID))
 }
 
-// find reads an object, and reports whether it exists with this UID, which may be empty. What it is, errors say.
+// find reads an object, and reports whether it exists with this UID, which may be empty. Errors call it what.
 func (c *Chain) find(
 	ctx context.Context, what string, key types.NamespacedName, uid types.UID, into client.Object, options ...client.GetOption,
 ) (bool, error) {

@@ -25,8 +25,7 @@ func (c *Chain) Members(ctx context.Context, cluster types.NamespacedName, list 
 	return Keys(ctx, c, list, client.InNamespace(cluster.Namespace), client.MatchingFields{clusterField: cluster.Name})
 }
 
-// NodesOf returns those of the Nodes in a cache that the Machine may be, or that the MachinePool names. Which it is, MachineOf
-// decides.
+// NodesOf returns the Nodes in a cache that the Machine may be, or that the MachinePool names. MachineOf decides which it is.
 func NodesOf(ctx context.Context, nodes client.Reader, source client.Object) ([]types.NamespacedName, error) {
 	byField := map[string][]string{}
 	switch o := source.(type) {

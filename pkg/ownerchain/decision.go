@@ -10,11 +10,11 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// Decision is what is to become of an object of Cluster API, and where that is declared.
+// Decision says what happens to an object of Cluster API, and where that is declared.
 type Decision struct {
 	inherit.Decision
 	sources func(context.Context) inherit.Sources
-	// declaredBy is what declares for the object: its owner, or a topology's Cluster and ClusterClass.
+	// declaredBy are the objects that declare for this one: its owner, or a topology's Cluster and ClusterClass.
 	declaredBy []client.Object
 }
 
@@ -34,7 +34,7 @@ func ownerNotFound() Decision {
 	return Decision{Decision: inherit.Decision{Outcome: inherit.OwnerNotFound, Reason: inherit.OwnerIsNotFound}}
 }
 
-// NodeDecision is what is to become of a Node: one that is skipped, that is no Machine's (NoOwner), or that inherits.
+// NodeDecision says what happens to a Node: it is skipped, it is no Machine's (NoOwner), or it inherits.
 type NodeDecision struct {
 	Outcome inherit.Outcome
 	// Reason says why a Node stays as it is.

@@ -18,16 +18,16 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// Declaration is where taints that a Machine brings to its Node are declared, and which Nodes are alike.
+// Declaration says where the taints that a Node inherits are declared, and which Nodes are alike.
 type Declaration struct {
-	// Set is what the Machine is of: a MachineDeployment, control plane, MachinePool, or MachineSet that stands alone; the
-	// Machine itself, where it has none.
+	// Set is the Machine's MachineDeployment, control plane, MachinePool, or MachineSet that stands alone; the Machine itself if it
+	// has none.
 	Set inherit.Ref
 	// Nodes is how many Nodes the Set has, as far as that is known.
 	Nodes int
 	// Class is the ClusterClass if it declares one of the taints.
 	Class inherit.Ref
-	// Edit is the object where an operator changes the taints. Of several it is the one that is about most Nodes.
+	// Edit is the object where an operator changes the taints. If there are several, it is the one that affects most Nodes.
 	Edit inherit.Ref
 }
 

@@ -29,9 +29,8 @@ const (
 	nodeNameField = "nodeName"
 )
 
-// Prepare makes the cache hold every kind that a Chain reads, indexed by the fields that it looks objects up by. It is
-// called before the cache starts, on every replica: an informer that only the first request starts would make that
-// request wait.
+// Prepare makes the cache hold every kind that a Chain reads, with the indexes that it uses. It is called before the cache starts,
+// on every replica: otherwise the first request would start the informer and wait for it.
 func Prepare(ctx context.Context, c cache.Cache) error {
 	for _, object := range []client.Object{&capi.Cluster{}, &capi.ClusterClass{}} {
 		if _, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
@@ -46,8 +45,8 @@ func Prepare(ctx context.Context, c cache.Cache) error {
 	return nil
 }
 
-// Indexed reports whether an index has the object under a value of that field. A reader that has no indexes can answer a Chain's
-// lists by that.
+// Indexed reports whether an index has the object under a value of that field. With it, a reader without indexes can answer a
+// Chain's lists.
 func Indexed(object client.Object, field, value string) bool {
 	return slices.ContainsFunc(indexes(), func(i index) bool { return i.field == field && slices.Contains(i.values(object), value) })
 }

@@ -91,7 +91,7 @@ func inherits(desired inherit.Object, problems error, sources func(context.Conte
 	}
 }
 
-// from says who owns the Machine that the decision is about, or beside which its object is.
+// from is the owner of the decision's Machine, or of the Machine that the external object belongs to.
 func (d Decision) from(owner MachineOwner) Decision {
 	d.Outcome = owner.Outcome
 	if owner.Object != nil {
@@ -117,7 +117,7 @@ func (d Decision) withCapacity(current inherit.Object, policy inherit.Policy) De
 	return d
 }
 
-// section returns what the topology of the Cluster and its class declare for the object, and the class; nil where they declare
+// section returns what the topology of the Cluster and its class declare for the object, and the class; nil if they declare
 // nothing.
 func (c *Chain) section(ctx context.Context, object metav1.Object, cluster *capi.Cluster) (*inherit.Section, *capi.ClusterClass, error) {
 	class, err := c.ClusterClass(ctx, cluster)

@@ -14,15 +14,14 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// Kinds is the RESTMapper of a chain that answers admission requests, in which anybody may have made up the kind of an owner.
-// A mapper of controller-runtime looks at a group anew for each kind that it does not know, one request after the other and
-// however long that takes. This one looks at what there is for all who ask at the same time, and for a while not again.
-// Nothing but RESTMapping works.
+// Kinds is the RESTMapper of a chain that answers admission requests. Such a request may name an invented kind of owner. For each
+// unknown kind, a mapper of controller-runtime discovers the group anew, one request after the other and without a time limit. Kinds
+// discovers once for all concurrent requests, and then not again for a while. It implements only RESTMapping.
 type Kinds struct {
 	meta.RESTMapper
 	// Discovery needs a timeout of its own.
 	Discovery discovery.DiscoveryInterface
-	// UnknownFor is how long a kind counts as unknown that was not served when somebody looked.
+	// UnknownFor is how long a kind counts as unknown after discovery did not find it.
 	UnknownFor time.Duration
 
 	looks singleflight.Group
@@ -30,7 +29,7 @@ type Kinds struct {
 	last  look
 }
 
-// look is what was served at a time.
+// look is the result of one discovery.
 type look struct {
 	mapper meta.RESTMapper
 	err    error
@@ -63,7 +62,7 @@ func (k *Kinds) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.REST
 	}
 }
 
-// look looks at all that is served. What was known stays where that fails.
+// look discovers all that is served. If that fails, what was known stays.
 func (k *Kinds) look() (any, error) {
 	at := time.Now()
 	groups, err := restmapper.GetAPIGroupResources(k.Discovery)

@@ -17,17 +17,17 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// MachineOwner is who controls a Machine, and what it declares for it.
+// MachineOwner is the controller of a Machine, and what it declares for the Machine.
 type MachineOwner struct {
-	// Outcome is what is to become of the Machine for its owner's sake: Inherits, NoOwner where it names none, and OwnerNotFound
-	// where it names one that does not exist, or that is no owner of Machines.
+	// Outcome is what the owner means for the Machine: Inherits, NoOwner if the Machine names none, and OwnerNotFound if it names one
+	// that does not exist or cannot own Machines.
 	Outcome inherit.Outcome
-	// Template is what the owner declares; nil where there is none.
+	// Template is what the owner declares; nil if there is none.
 	Template *inherit.Template
 	// Object is the owner itself: a MachineSet, MachinePool or a provider's control plane (unstructured).
 	Object client.Object
 
-	// controlPlane is the owner as the contract has it, where it is a control plane.
+	// controlPlane is the owner in the form of the contract, if it is a control plane.
 	controlPlane *capi.ControlPlane
 }
 
@@ -74,7 +74,7 @@ func (c *Chain) machinePool(ctx context.Context, m *capi.Machine) (MachineOwner,
 	return MachineOwner{Template: inherit.TemplateOfMachinePool(mp), Object: mp}, nil
 }
 
-// controlPlane reads the control plane that owns the Machine, of whatever kind.
+// controlPlane reads the control plane of any kind that owns the Machine.
 func (c *Chain) controlPlane(ctx context.Context, m *capi.Machine, ref *metav1.OwnerReference) (MachineOwner, error) {
 	object, cp, err := c.ControlPlane(ctx, m.Namespace, ref)
 	if err != nil || object == nil || clusterLabel(object) != m.Spec.ClusterName {
@@ -83,10 +83,10 @@ func (c *Chain) controlPlane(ctx context.Context, m *capi.Machine, ref *metav1.O
 	return MachineOwner{Template: inherit.TemplateOfControlPlane(cp), Object: object, controlPlane: cp}, nil
 }
 
-// ControlPlane reads the control plane that a reference names, as it is stored and as the contract has it; both are nil
-// where it does not exist. The UID of the reference may be empty. The first look at a kind starts its informer; while that
-// has no list, the API server is asked where it may be, and else the error is a providers.NotListedError. All of it is
-// bounded in time. A kind that the API server no longer serves declares nothing.
+// ControlPlane reads the control plane that a reference names, as it is stored and in the form of the contract. Both are nil if it
+// does not exist. The UID of the reference may be empty. The first read of a kind starts its informer. Until that has a list, the
+// API server is asked if the reader may ask it; otherwise the error is a providers.NotListedError. All of this is bounded in time.
+// A kind that the API server no longer serves declares nothing.
 func (c *Chain) ControlPlane(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*unstructured.Unstructured, *capi.ControlPlane, error) {
 	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()

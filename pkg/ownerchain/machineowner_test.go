@@ -40,20 +40,20 @@ func TestMachineOwner(t *testing.T) {
 	broken := controlPlane("c")
 	broken.Object["spec"] = map[string]any{"machineTemplate": "text"}
 	for _, tc := range []struct {
-		name     string
-		owner    string
-		labels   map[string]string
-		cached   []client.Object
-		missing  bool
-		brings   string
-		declarer string
-		problem  string
+		name    string
+		owner   string
+		labels  map[string]string
+		cached  []client.Object
+		missing bool
+		brings  string
+		source  string
+		problem string
 	}{
 		{name: "a Machine on its own declares for itself"},
-		{name: "a MachineSet's template counts, its MachineDeployment is to be edited", owner: "MachineSet/ms", cached: []client.Object{set}, brings: "fromMachineSet", declarer: "MachineDeployment ns/md (spec.template.metadata.labels)"},
-		{name: "a MachinePool's template counts", owner: "MachinePool/mp", cached: []client.Object{pool}, brings: "fromMachinePool", declarer: "MachinePool ns/mp (spec.template.metadata.labels)"},
-		{name: "a control plane's template counts, whoever provides it", owner: acme + " AcmeControlPlane/cp", cached: []client.Object{controlPlane("c")}, brings: "fromControlPlane", declarer: "AcmeControlPlane ns/cp (spec.machineTemplate.metadata.labels)"},
-		{name: "in a topology the Cluster is to be edited", owner: "MachineSet/ms", labels: map[string]string{"topology.cluster.x-k8s.io/owned": ""}, cached: []client.Object{set}, brings: "fromMachineSet", declarer: "Cluster ns/c (spec.topology)"},
+		{name: "a MachineSet's template counts, its MachineDeployment is to be edited", owner: "MachineSet/ms", cached: []client.Object{set}, brings: "fromMachineSet", source: "MachineDeployment ns/md (spec.template.metadata.labels)"},
+		{name: "a MachinePool's template counts", owner: "MachinePool/mp", cached: []client.Object{pool}, brings: "fromMachinePool", source: "MachinePool ns/mp (spec.template.metadata.labels)"},
+		{name: "a control plane's template counts, whoever provides it", owner: acme + " AcmeControlPlane/cp", cached: []client.Object{controlPlane("c")}, brings: "fromControlPlane", source: "AcmeControlPlane ns/cp (spec.machineTemplate.metadata.labels)"},
+		{name: "in a topology the Cluster is to be edited", owner: "MachineSet/ms", labels: map[string]string{"topology.cluster.x-k8s.io/owned": ""}, cached: []client.Object{set}, brings: "fromMachineSet", source: "Cluster ns/c (spec.topology)"},
 		{name: "a MachineSet that is not there is missing", owner: "MachineSet/ms", missing: true},
 		{name: "a control plane that is not there is missing", owner: acme + " AcmeControlPlane/cp", missing: true},
 		{name: "a control plane of another Cluster is missing", owner: acme + " AcmeControlPlane/cp", cached: []client.Object{controlPlane("elsewhere")}, missing: true},
@@ -75,7 +75,7 @@ func TestMachineOwner(t *testing.T) {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(owner.Outcome == inherit.OwnerNotFound).To(Equal(tc.missing))
 			sources := (&Chain{Reader: holds(t, tc.cached...)}).NodeSources(t.Context(), inherit.SourceOfMachine(m))
-			Expect(sources.Of(inherit.Entry{What: "label", Name: tc.brings}).String()).To(Equal(cmp.Or(tc.declarer, "Machine ns/m (metadata.labels)")))
+			Expect(sources.Of(inherit.Entry{What: "label", Name: tc.brings}).String()).To(Equal(cmp.Or(tc.source, "Machine ns/m (metadata.labels)")))
 			if tc.brings == "" {
 				Expect(owner.Template).To(BeNil())
 				return

@@ -17,7 +17,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// EvaluateNode decides what is to become of a Node of the chain's Cluster, and what it inherits from.
+// EvaluateNode decides what happens to a Node of the chain's Cluster, and what it inherits from.
 func (c *Chain) EvaluateNode(ctx context.Context, node *corev1.Node, policy inherit.Policy) (NodeDecision, error) {
 	switch {
 	case inherit.Deleting(node):
@@ -45,7 +45,7 @@ func (c *Chain) EvaluateNode(ctx context.Context, node *corev1.Node, policy inhe
 	return nodeInherits(policy.SourceFor(node, c.effective(ctx, m, cluster, policy))), nil
 }
 
-// evaluateNodeOfPool decides about a Node that no Machine is.
+// evaluateNodeOfPool decides about a Node that belongs to no Machine.
 func (c *Chain) evaluateNodeOfPool(ctx context.Context, node *corev1.Node, policy inherit.Policy) (NodeDecision, error) {
 	pool, err := c.poolOf(ctx, node)
 	if err != nil {
@@ -67,8 +67,8 @@ func (c *Chain) evaluateNodeOfPool(ctx context.Context, node *corev1.Node, polic
 	return nodeInherits(inherit.SourceOfMachinePool(pool, c.effectiveMachinePool(ctx, pool, cluster, policy))), nil
 }
 
-// evaluateStranger takes from a Node what it got because of a name or an address, where that Machine is another Node or has another
-// address now. Where the Machine is gone, on its way out or skipped, the Node keeps all.
+// evaluateStranger takes from a Node what it got because of a name or an address, if that Machine now is another Node or has another
+// address. If the Machine is gone, being deleted or skipped, the Node keeps everything.
 func (c *Chain) evaluateStranger(ctx context.Context, node *corev1.Node, policy inherit.Policy) (NodeDecision, error) {
 	name := inherit.MatchedBefore(node)
 	if name == "" {
@@ -92,8 +92,8 @@ func (c *Chain) evaluateStranger(ctx context.Context, node *corev1.Node, policy 
 	return nodeInherits(inherit.SourceForStranger(m)), nil
 }
 
-// EffectiveMachines returns the Machines of a Cluster, each as it will be once it has inherited itself, or as it is if it is
-// left alone.
+// EffectiveMachines returns the Machines of a Cluster, each as it will be once it has inherited itself. A skipped Machine is returned
+// as it is.
 func (c *Chain) EffectiveMachines(ctx context.Context, key types.NamespacedName, policy inherit.Policy) ([]*capi.Machine, error) {
 	cluster, err := c.Cluster(ctx, key.Namespace, key.Name)
 	if err != nil || cluster == nil {
@@ -114,8 +114,8 @@ func (c *Chain) EffectiveMachines(ctx context.Context, key types.NamespacedName,
 	return machines, nil
 }
 
-// effective returns the Machine as it will be once its chain has inherited. Where an owner cannot be read, or an object is
-// skipped, it counts as it is; no API call is made for it.
+// effective returns the Machine as it will be once its chain has inherited. If an owner cannot be read, or an object is skipped,
+// it counts as it is; no API call is made for it.
 func (c *Chain) effective(ctx context.Context, m *capi.Machine, cluster *capi.Cluster, policy inherit.Policy) *capi.Machine {
 	c = c.CallingNobody()
 	owner, err := c.MachineOwner(ctx, m)
@@ -152,8 +152,8 @@ func (c *Chain) effectiveMachinePool(ctx context.Context, mp *capi.MachinePool, 
 	return mp
 }
 
-// effectiveControlPlane returns what the control plane will declare once rule 1 has reached it. The first look at a kind waits
-// for its schema, as that of an admission request about one does.
+// effectiveControlPlane returns what the control plane will declare once rule 1 has reached it. The first look at a kind waits for
+// its schema, as does an admission request about one.
 func (c *Chain) effectiveControlPlane(ctx context.Context, cp *capi.ControlPlane, cluster *capi.Cluster, policy inherit.Policy) *inherit.Template {
 	inherited, ok := desired(ctx, c, ControlPlanes(), cp, cluster, policy)
 	if !ok || c.Layout == nil {
@@ -224,8 +224,8 @@ func (c *Chain) own(machines []capi.Machine) []capi.Machine {
 	return own
 }
 
-// poolOf returns the MachinePool that a Node is of, where its provider has no Machines, or nil. The pool names its Nodes by
-// providerID; where several pools name the same, it is none's.
+// poolOf returns the MachinePool of a Node whose provider has no Machines, or nil. The pool names its Nodes by providerID. If several
+// pools name the same Node, it belongs to none of them.
 func (c *Chain) poolOf(ctx context.Context, node *corev1.Node) (*capi.MachinePool, error) {
 	if node.Spec.ProviderID == "" {
 		return nil, nil
@@ -247,7 +247,7 @@ func (c *Chain) isOwn(namespace, cluster string) bool {
 	return own.Name != "" && own == types.NamespacedName{Namespace: namespace, Name: cluster}
 }
 
-// latest returns an object out of a list as a Get has it, which may know more; nil where it is gone.
+// latest returns a listed object as a Get returns it, which may know more; nil if it is gone.
 func latest[T any, P interface {
 	*T
 	client.Object

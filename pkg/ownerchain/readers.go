@@ -17,19 +17,19 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/providers"
 )
 
-// liveTimeout bounds what a question may cost in calls. API servers wait two seconds for an admission webhook.
+// liveTimeout bounds the time that API calls for one question may take. API servers wait two seconds for an admission webhook.
 const liveTimeout = time.Second
 
 // ofUID is an option of a Get that follows an owner reference. A name can be used again, so another UID is another object.
 type ofUID types.UID
 
-// ApplyToGet implements client.GetOption. It is for the readers below; others answer with whatever has the name.
+// ApplyToGet implements client.GetOption. It is for the readers below; other readers return any object with the name.
 func (ofUID) ApplyToGet(*client.GetOptions) {}
 
-// Cached answers from the informers that Prepare set up, and about kinds of providers from those of providers.Cache.
+// Cached answers from the informers that Prepare set up, and about providers' kinds from those of providers.Cache.
 type Cached struct {
 	client.Reader
-	// Count counts owners that were looked up; nil where nobody wants to know.
+	// Count counts owner look-ups; nil counts none.
 	Count func(metrics.LookupResult)
 }
 
@@ -40,7 +40,7 @@ func (r Cached) Get(ctx context.Context, key client.ObjectKey, object client.Obj
 	return err
 }
 
-// count counts an owner that was looked up, where it was found if it was.
+// count counts the look-up of an owner and where it was found.
 func (r Cached) count(where metrics.LookupResult, object client.Object, err error, options []client.GetOption) {
 	uid, isOwner := ownerIn(options)
 	switch {
@@ -65,8 +65,8 @@ func cachedBehind(reader client.Reader) Cached {
 	return Cached{Reader: reader}
 }
 
-// CachedThenLive asks the API server for an owner that is not in the cache: admission cannot wait for the owner's event, as the
-// loop can. Only owners are worth the call.
+// CachedThenLive asks the API server for an owner that is not in the cache. Unlike the loop, admission cannot wait for the owner's
+// event. Only owners are worth the call.
 type CachedThenLive struct {
 	Cached
 	Live client.Reader
@@ -88,8 +88,8 @@ func (r CachedThenLive) Get(ctx context.Context, key client.ObjectKey, object cl
 	return err
 }
 
-// Fresh gets every object from the API server, and what that does not answer from the cache. It lists from the cache: to know
-// which objects there are is what the cache is for, and its indexes are not the API server's.
+// Fresh gets every object from the API server, and falls back to the cache if that does not answer. Lists come from the cache: it
+// knows which objects there are, and the API server does not have its indexes.
 type Fresh struct {
 	Cached
 	Live client.Reader
@@ -106,7 +106,7 @@ func (r Fresh) Get(ctx context.Context, key client.ObjectKey, object client.Obje
 	return err
 }
 
-// Limited refuses reads that are too many. It is for Fresh, which has a cache to fall back on.
+// Limited refuses reads beyond a limit. It is for Fresh, which has a cache to fall back on.
 type Limited struct {
 	client.Reader
 	Allow func(context.Context) bool
@@ -120,7 +120,7 @@ func (r Limited) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 	return r.Reader.Get(ctx, key, object, options...)
 }
 
-// ownerIn returns the UID of the owner that a Get with these options is about, if it is about one. It may be empty.
+// ownerIn returns the UID of the owner, which may be empty, if a Get with these options follows an owner reference.
 func ownerIn(options []client.GetOption) (types.UID, bool) {
 	for _, option := range options {
 		if uid, ok := option.(ofUID); ok {

@@ -10,14 +10,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Recheck decides by what the chain knows and, if it may not know enough for that decision, once more by owners as the API
-// server has them. Webhooks and loop both decide by it.
+// Recheck decides by what the chain knows. If that may be too old for the decision, it decides once more by owners as the API server
+// has them. Webhooks and loop both use it.
 //
-// A cache can be behind. Cluster API takes from an object what its owner no longer declares, and whoever has not heard of the
-// owner's change yet would put it back. So a decision is in doubt if it would change an object that may have been written later
-// than the owner that the cache has: one that is being updated always, a stored one if the decision is Behind it.
+// A cache can be behind. Cluster API takes from an object what its owner no longer declares. A cache without the owner's change
+// would make Heirloom put it back. So a decision is in doubt if it would change an object that may have been written later than the
+// cached owner: an update always may, a stored object if the decision is Behind it.
 //
-// The second decision may take liveTimeout in all. Where live is nil, nothing is in doubt.
+// The second decision may take liveTimeout in all. If live is nil, nothing is in doubt.
 func Recheck[D any](
 	ctx context.Context, c *Chain, live client.Reader, inDoubt func(D) bool, decide func(context.Context, *Chain) (D, error),
 ) (D, error) {
@@ -35,12 +35,12 @@ func Recheck[D any](
 	return again, nil
 }
 
-// Behind reports whether the object was written later than all that declares for it, as the chain knows that. Then the owner may
-// have changed in between, and whoever wrote the object may know. If the owner is later, the chain knows all that the owner
-// declared when the object was written.
+// Behind reports whether the object was written later than all that declares for it, as the chain knows them. Then the owner may
+// have changed in between, and the object's writer may know. If the owner is later, the chain knows all that the owner declared
+// when the object was written.
 //
-// The versions can be compared because all these kinds are custom resources, which an API server keeps in one etcd. The object
-// also counts as later where they are no numbers.
+// The versions can be compared because all these kinds are custom resources, which an API server keeps in one etcd. If they are
+// not numbers, the object counts as later.
 func (d Decision) Behind(object client.Object) bool {
 	for _, owner := range d.declaredBy {
 		order, err := resourceversion.CompareResourceVersion(owner.GetResourceVersion(), object.GetResourceVersion())

@@ -14,14 +14,14 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// forSources returns a chain that looks into the caches only, and counts nothing. To say in a warning where something is
-// declared costs no API call: an owner that is not cached is named without its content.
+// forSources returns a chain that reads only caches, and counts nothing. A warning's source is not worth an API call: an owner that
+// is not cached is named without its content.
 func (c *Chain) forSources() *Chain {
 	return c.with(cachedBehind(c.Reader).Reader)
 }
 
-// NodeSources returns the objects that declare what a Node inherits, its Machine or MachinePool as the last. The Machine's
-// owner may cost an API call.
+// NodeSources returns the objects that declare what a Node inherits; its Machine or MachinePool is the last. The Machine's owner may
+// cost an API call.
 func (c *Chain) NodeSources(ctx context.Context, from inherit.NodeSource) inherit.Sources {
 	if m, ok := from.Object.(*capi.Machine); ok {
 		owner, err := c.MachineOwner(ctx, m)
@@ -30,12 +30,12 @@ func (c *Chain) NodeSources(ctx context.Context, from inherit.NodeSource) inheri
 	return c.forSources().declared(ctx, from.Object, from.Cluster.Name, MachineOwner{Object: from.Object})
 }
 
-// sources returns what finds the sources of an object by its owner, or by itself where it has a template of its own.
+// sources returns a function that finds the sources of an object by its owner, or by itself if it has a template of its own.
 func (c *Chain) sources(object metav1.Object, cluster string, owner MachineOwner) func(context.Context) inherit.Sources {
 	return func(ctx context.Context) inherit.Sources { return c.forSources().declared(ctx, object, cluster, owner) }
 }
 
-// machineSources are those of a Machine whose owner is known, or could not be read.
+// machineSources are those of a Machine whose owner is known or could not be read.
 func (c *Chain) machineSources(ctx context.Context, m *capi.Machine, owner MachineOwner, err error) inherit.Sources {
 	found := c.declared(ctx, m, m.Spec.ClusterName, owner)
 	found.Err = errors.Join(err, found.Err)
@@ -45,8 +45,8 @@ func (c *Chain) machineSources(ctx context.Context, m *capi.Machine, owner Machi
 	return found
 }
 
-// machineSetSources are those of a MachineSet. Its own annotations come from elsewhere than the rest (rule 5), and what it tells
-// cluster-autoscaler it declares itself.
+// machineSetSources are those of a MachineSet. Its own annotations have another source than the rest (rule 5). It is itself the
+// source of what it tells cluster-autoscaler.
 func (c *Chain) machineSetSources(ctx context.Context, ms *capi.MachineSet) inherit.Sources {
 	found := c.declared(ctx, ms, ms.Spec.ClusterName, MachineOwner{Object: ms})
 	if last := len(found.All) - 2; last >= 0 && found.All[last].Whole == "" {
@@ -58,8 +58,8 @@ func (c *Chain) machineSetSources(ctx context.Context, ms *capi.MachineSet) inhe
 	return found
 }
 
-// declared returns what an owner declares, and those above it. object is the owner itself or one below it: it says whether there is
-// a topology above, where the topology's section cannot be found.
+// declared returns what an owner and the objects above it declare. object is the owner or one below it: it tells whether there is a
+// topology above if the topology's section cannot be found.
 func (c *Chain) declared(ctx context.Context, object metav1.Object, cluster string, owner MachineOwner) inherit.Sources {
 	switch o := owner.Object.(type) {
 	case *capi.MachineSet:
@@ -96,8 +96,8 @@ func (c *Chain) aboveMachineSet(ctx context.Context, object metav1.Object, ms *c
 	return found
 }
 
-// byTopology is what a topology declares for what it manages, which may be nil. Where the section cannot be found, the topology
-// of the object's Cluster is taken to declare everything, if the object is one of a topology.
+// byTopology is what a topology declares for the object that it manages, which may be nil. If the section cannot be found and the
+// object belongs to a topology, the topology of its Cluster counts as the source of everything.
 func (c *Chain) byTopology(ctx context.Context, object metav1.Object, name string, managed metav1.Object) inherit.Sources {
 	var found inherit.Sources
 	if managed != nil {
@@ -126,7 +126,7 @@ func with(above inherit.Sources, one inherit.Declaration) inherit.Sources {
 	return above
 }
 
-// declaration is what an object declares: in its Machine template or, where it has none, as a whole.
+// declaration is what an object declares: in its Machine template or, if it has none, as a whole.
 func declaration(kind string, object inherit.Owner, has inherit.Object) inherit.Declaration {
 	d := inherit.Declaration{Ref: inherit.Ref{Kind: kind, Object: object}, Paths: has.Layout.Top, Content: has.Top}
 	if has.Template != nil {
@@ -135,7 +135,7 @@ func declaration(kind string, object inherit.Owner, has inherit.Object) inherit.
 	return d
 }
 
-// refTo is an object of which no more is known than its name.
+// refTo is an object of which only the name is known.
 func refTo(kind, namespace, name string) inherit.Ref {
 	return inherit.Ref{Kind: kind, Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}}
 }

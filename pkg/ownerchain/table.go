@@ -18,8 +18,8 @@ type Schemas interface {
 	Machine(ctx context.Context, gvk schema.GroupVersionKind) capi.Layout
 }
 
-// Kind is a row of the table of kinds: all that differs between them for those who ask what an object inherits. The functions
-// below are the table. P is the type into which objects of the kind are decoded.
+// Kind is a row of the table of kinds: all that differs between kinds when Heirloom decides what an object inherits. The functions
+// below are the table. P is the type that objects of the kind are decoded into.
 type Kind[P metav1.Object] struct {
 	// Name is the kind's, or that of its role in Cluster API's contract.
 	Name string
@@ -29,14 +29,14 @@ type Kind[P metav1.Object] struct {
 	clusterName func(object P) string
 	// evaluate finds the object's owner and applies the rules to an object that is not skipped. The Cluster may be nil.
 	evaluate func(c *Chain, ctx context.Context, object P, cluster *capi.Cluster, policy inherit.Policy) (Decision, error)
-	// untouched decides once more about an object that would stay as it is. nil: it does.
+	// untouched decides once more about an object that would stay as it is; if it is nil, the object does.
 	untouched func(policy inherit.Policy, object P, decided inherit.Decision) inherit.Decision
-	// unlabelled says that a watch filter does not count for the object itself, because providers need not copy the label.
+	// unlabelled says that the object itself needs no watch filter label, because providers need not copy it.
 	unlabelled bool
 }
 
-// Evaluate decides what is to become of an object, by what the chain knows. Webhooks and loop both ask it, so that they agree
-// also on when an object is skipped and on who its owner is.
+// Evaluate decides what happens to an object, by what the chain knows. Webhooks and loop both call it, so that they also agree on
+// which objects are skipped and who owns them.
 func (k Kind[P]) Evaluate(ctx context.Context, c *Chain, object P, policy inherit.Policy) (Decision, error) {
 	cluster, err := c.Cluster(ctx, object.GetNamespace(), k.clusterName(object))
 	if err != nil {
@@ -60,7 +60,7 @@ func (k Kind[P]) decide(ctx context.Context, c *Chain, object P, cluster *capi.C
 	return k.evaluate(c, ctx, object, cluster, policy)
 }
 
-// ControlPlanes are those of all providers (rule 1). Where one has what it inherits depends on its kind's schema.
+// ControlPlanes are those of all providers (rule 1). The kind's schema says where one has what it inherits.
 func ControlPlanes() Kind[*capi.ControlPlane] {
 	return Kind[*capi.ControlPlane]{
 		Name: "ControlPlane",
@@ -122,9 +122,9 @@ func Machines() Kind[*capi.Machine] {
 func ExternalObjects() Kind[*metav1.PartialObjectMetadata] {
 	return Kind[*metav1.PartialObjectMetadata]{
 		Name:        "external object",
-		Content:     always(inherit.OfSibling),
+		Content:     always(inherit.OfExternal),
 		clusterName: func(object *metav1.PartialObjectMetadata) string { return clusterLabel(object) },
-		evaluate:    (*Chain).evaluateSibling,
+		evaluate:    (*Chain).evaluateExternal,
 		unlabelled:  true,
 	}
 }

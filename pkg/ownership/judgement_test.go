@@ -98,6 +98,11 @@ func (w *world) handOver(before *unstructured.Unstructured, owned, owns owners) 
 	return nil
 }
 
+// adopts reports whether a field that is as it should be is taken from the create.
+func (j judgement) adopts(c, want cell) bool {
+	return j.plan.Adopts() && (j.lost || j.create.Has(c.path)) && (!want.yields || !j.later.Has(c.path))
+}
+
 // cell judges one entry.
 func (j judgement) cell(id string) error {
 	old, there := j.had[id]
@@ -113,7 +118,7 @@ func (j judgement) cell(id string) error {
 		}
 		return nil
 	}
-	adopted := j.plan.Adopts() && declared && there && maps.Equal(old.leaves, want.leaves) && (j.lost || j.create.Has(c.path)) && (!want.yields || !j.later.Has(c.path))
+	adopted := declared && there && maps.Equal(old.leaves, want.leaves) && j.adopts(c, want)
 	result := outcomeOf(c, old, want, there, declared, adopted, j.owned)
 	if got := j.has[id].leaves; !maps.Equal(got, result.leaves) {
 		return fmt.Errorf("%s is %v, not %v\n%s", id, got, result.leaves, fieldsText(j.before))

@@ -61,13 +61,13 @@ func TestTheBestWayIsTaken(t *testing.T) {
 			asked: []string{"try policy", "ensure policy in ns/c", "remove webhook from ns/c"},
 		},
 		{
-			name: "a webhook where there are no policies", setUp: func(_ *loop, _, policy *way) { policy.lacking = unserved },
+			name: "a webhook where there are no policies", setUp: func(_ *loop, _, policy *way) { policy.missing = unserved },
 			asked: []string{"try webhook", "ensure webhook in ns/c"},
 		},
 		{
 			name: "the loop where there is neither", asked: []string{},
 			setUp: func(l *loop, _, policy *way) {
-				policy.lacking = unserved
+				policy.missing = unserved
 				delete(l.Admission.Ways, workload.AdmitByWebhook)
 			},
 			told: []string{loopAlone + "Not by policy: it serves no policies. Not by webhook: there is no URL for it (--workload-webhook-url)."},
@@ -158,7 +158,7 @@ func TestAWayThatIsThereIsNotTriedAgain(t *testing.T) {
 func TestNoMomentIsWithoutAWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, webhook, policy, asked := automatically(t)
-		policy.lacking = unserved
+		policy.missing = unserved
 		delete(l.Admission.Ways, workload.AdmitByWebhook)
 		l.Expect(l.seeWorkload(key("c"))).To(Succeed())
 		l.told(loopAlone)
@@ -169,7 +169,7 @@ func TestNoMomentIsWithoutAWay(t *testing.T) {
 		<-time.After(time.Minute)
 		asked.take()
 
-		policy.lacking, policy.changed = "", true
+		policy.missing, policy.changed = "", true
 		l.Expect(l.seeWorkload(key("c"))).To(Succeed())
 		l.told("Normal WorkloadAdmissionRegistered Cluster/c: The workload cluster's API server now admits Nodes by policy")
 		l.Expect(asked.take()).To(Equal([]string{"try policy", "ensure policy in ns/c"}))
@@ -184,7 +184,7 @@ func TestNoMomentIsWithoutAWay(t *testing.T) {
 		l.Expect(asked.take()).To(Equal([]string{"ensure policy in ns/c", "remove webhook from ns/c"}))
 		l.Expect(l.again).To(BeZero())
 
-		policy.lacking = unserved
+		policy.missing = unserved
 		l.Expect(l.seeWorkload(key("c"))).To(Succeed())
 		l.Expect(asked.take()).To(Equal([]string{"try webhook", "ensure webhook in ns/c"}))
 		l.told()
@@ -211,7 +211,7 @@ func TestMachinesWakeClustersThatHavePolicies(t *testing.T) {
 	l.updated(f["m-c"], something)
 	l.eventually(l.asked.all).Should(Equal([]string{"ensure policy in ns/c", "remove webhook from ns/c"}))
 
-	policy.lacking = unserved
+	policy.missing = unserved
 	l.asked.take()
 	l.updated(f["d"], labelled)
 	l.eventually(ensured).Should(ConsistOf("ensure webhook in ns/d"))
@@ -227,9 +227,9 @@ func TestAPolicyIsTried(t *testing.T) {
 	policy, mapper := workload.ByPolicy{}, meta.NewDefaultRESTMapper(nil)
 	mapper.Add(admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicy"), meta.RESTScopeRoot)
 	server := fake.NewClientBuilder().WithRESTMapper(mapper).Build()
-	Expect(policy.Lacking(server)).To(BeEmpty())
+	Expect(policy.Missing(server)).To(BeEmpty())
 	Expect(policy.Try(t.Context(), server)).To(Succeed())
 
 	older := fake.NewClientBuilder().WithRESTMapper(meta.NewDefaultRESTMapper(nil)).Build()
-	Expect(policy.Lacking(older)).To(Equal("the workload cluster's API server does not serve MutatingAdmissionPolicies (Kubernetes 1.36 or later does)"))
+	Expect(policy.Missing(older)).To(Equal("the workload cluster's API server does not serve MutatingAdmissionPolicies (Kubernetes 1.36 or later does)"))
 }

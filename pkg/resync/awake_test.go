@@ -29,7 +29,7 @@ func newFleet(c string) fleet {
 	ms.OwnerReferences = ownedBy("ms", "MachineDeployment/md-"+c).OwnerReferences
 	mp.Spec.ProviderIDList = []string{"id-pooled-" + c}
 	m, cluster := machine("m-"+c, "MachineSet/ms-"+c), managedCluster()
-	m.Labels[pool], m.Spec.InfrastructureRef, m.Spec.Bootstrap = "a", withSibling("FakeMachine").Spec.InfrastructureRef, withSibling("FakeConfig").Spec.Bootstrap
+	m.Labels[pool], m.Spec.InfrastructureRef, m.Spec.Bootstrap = "a", withExternal("FakeMachine").Spec.InfrastructureRef, withExternal("FakeConfig").Spec.Bootstrap
 	m.Spec.InfrastructureRef.Name, m.Spec.Bootstrap.ConfigRef.Name = "infra-"+c, "config-"+c
 	cluster.Spec.ControlPlaneRef.Name = "cp-" + c
 	for name, object := range map[string]client.Object{

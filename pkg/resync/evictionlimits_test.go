@@ -175,15 +175,15 @@ func TestASetGivesATenthOfItsNodesAMinute(t *testing.T) {
 
 // A control plane has what it declares from the ClusterClass's template, unless the Cluster's topology declares it.
 func TestAControlPlanesTaintsComeFromItsClass(t *testing.T) {
-	for declarer, byTopology := range map[string]map[string]string{"ClusterClass/class": nil, "Cluster/c": {taint.AlwaysAnnotation: drains}} {
-		t.Run(declarer, func(t *testing.T) {
+	for source, byTopology := range map[string]map[string]string{"ClusterClass/class": nil, "Cluster/c": {taint.AlwaysAnnotation: drains}} {
+		t.Run(source, func(t *testing.T) {
 			cluster := managedCluster()
 			cluster.Spec.Topology.ControlPlane.Annotations = byTopology
 			l := newLoop(t, cluster, clusterClass(), managed(controlPlane()), evicting("n0", "FakeControlPlane/cp"), evicting("n1", "FakeControlPlane/cp"), node("n0"), node("n1"))
 			l.NoExecuteRate = 1
 			l.taintsOf("n0")
 			l.taintsOf("n1")
-			l.told("Normal NoExecuteTaintsRollingOut " + declarer + ": ")
+			l.told("Normal NoExecuteTaintsRollingOut " + source + ": ")
 		})
 	}
 }

@@ -26,7 +26,7 @@ import (
 // control plane, and applies to the InfraMachine and BootstrapConfig what they inherit.
 type family struct {
 	Dependencies
-	controlPlanes, siblings *external.ObjectTracker
+	controlPlanes, externals *external.ObjectTracker
 }
 
 // watch makes a change of the Machine's control plane wake the Machine, even if it does not exist yet, as in a restore.
@@ -59,18 +59,18 @@ func (d Dependencies) watchControlPlanes(
 	return nil
 }
 
-// bring brings the Machine's siblings what they inherit. What is wrong with one does not keep the other waiting.
+// applyToExternal applies to the Machine's external objects what they inherit. What is wrong with one does not keep the other waiting.
 func (r family) applyToExternal(ctx context.Context, m *capi.Machine) error {
 	var errs []error
-	for _, ref := range ownerchain.Siblings(m) {
-		errs = append(errs, r.sibling(ctx, m, ref))
+	for _, ref := range ownerchain.ExternalRefs(m) {
+		errs = append(errs, r.external(ctx, m, ref))
 	}
 	return errors.Join(errs...)
 }
 
-// sibling brings an InfraMachine or a BootstrapConfig what it inherits. Kinds of groups that the operator has not named are
+// external applies to an InfraMachine or a BootstrapConfig what it inherits. Kinds of groups that the operator has not named are
 // none of ours: there are no rights to read them.
-func (r family) sibling(ctx context.Context, m *capi.Machine, ref capi.ObjectRef) error {
+func (r family) external(ctx context.Context, m *capi.Machine, ref capi.ObjectRef) error {
 	if !slices.Contains(r.ProviderGroups, ref.GroupKind().Group) || inherit.IsTemplate(ref.Kind) {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (r family) sibling(ctx context.Context, m *capi.Machine, ref capi.ObjectRef
 	}
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(gvk)
-	if err := r.siblings.Watch(ctrl.LoggerFrom(ctx), object, r.machineOf()); err != nil {
+	if err := r.externals.Watch(ctrl.LoggerFrom(ctx), object, r.machineOf()); err != nil {
 		return fmt.Errorf("watching %s: %w", ref.Kind, err)
 	}
 	if err := r.Client.Get(ctx, types.NamespacedName{Namespace: m.Namespace, Name: ref.Name}, object); err != nil {
@@ -90,7 +90,7 @@ func (r family) sibling(ctx context.Context, m *capi.Machine, ref capi.ObjectRef
 	return applyTo(ctx, r.Dependencies, ownerchain.ExternalObjects(), object, object)
 }
 
-// machineOf wakes the Machine that controls a sibling.
+// machineOf wakes the Machine that controls an external object.
 func (r family) machineOf() handler.EventHandler {
 	return handler.EnqueueRequestForOwner(r.Client.Scheme(), r.Client.RESTMapper(), &capi.Machine{}, handler.OnlyControllerOwner())
 }

@@ -92,7 +92,7 @@ func TestAKindThatCannotBeLookedUpIsTriedAgain(t *testing.T) {
 	})
 }
 
-// Of a Machine's siblings, only those of a provider that the operator has named are read.
+// Of a Machine's external objects, only those of a provider that the operator has named are read.
 func TestOnlyProvidersOfTheOperatorAreRead(t *testing.T) {
 	for name, change := range map[string]func(*loop, *capi.Machine){
 		"its group is not named": func(l *loop, _ *capi.Machine) { l.ProviderGroups = []string{"example.com"} },
@@ -108,8 +108,8 @@ func TestOnlyProvidersOfTheOperatorAreRead(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := withSibling("FakeMachine")
-			l := newLoop(t, theCluster(), machineSet("team=ml"), sibling("FakeMachine"))
+			m := withExternal("FakeMachine")
+			l := newLoop(t, theCluster(), machineSet("team=ml"), externalObject("FakeMachine"))
 			change(l, m)
 			l.Expect(l.server.Create(t.Context(), m)).To(Succeed())
 			l.Expect(l.see(m)).To(Succeed())
@@ -118,12 +118,12 @@ func TestOnlyProvidersOfTheOperatorAreRead(t *testing.T) {
 	}
 }
 
-// What is wrong with a Machine or with one of its siblings does not keep the others waiting.
-func TestOneSiblingDoesNotWaitForTheOther(t *testing.T) {
+// What is wrong with a Machine or with one of its external objects does not keep the others waiting.
+func TestOneExternalDoesNotWaitForTheOther(t *testing.T) {
 	m := machine("m", "MachineSet/ms")
-	m.Spec.InfrastructureRef = withSibling("FakeMachine").Spec.InfrastructureRef
-	m.Spec.Bootstrap = withSibling("FakeConfig").Spec.Bootstrap
-	l := newLoop(t, theCluster(), machineSet("team=ml"), m, sibling("FakeMachine"), sibling("FakeConfig"))
+	m.Spec.InfrastructureRef = withExternal("FakeMachine").Spec.InfrastructureRef
+	m.Spec.Bootstrap = withExternal("FakeConfig").Spec.Bootstrap
+	l := newLoop(t, theCluster(), machineSet("team=ml"), m, externalObject("FakeMachine"), externalObject("FakeConfig"))
 	l.refuse = errors.New("no rights")
 	l.Expect(l.see(m)).To(MatchError(l.refuse))
 	l.wrote("heirloom applies Machine ns/m@999 "+top, "heirloom applies FakeMachine ns/beside@999 "+top, "heirloom applies FakeConfig ns/beside@999 "+top)
@@ -131,7 +131,7 @@ func TestOneSiblingDoesNotWaitForTheOther(t *testing.T) {
 	l.broken.set("FakeMachine", errors.New("no cache"))
 	l.Expect(l.see(m)).To(MatchError(l.broken.of("FakeMachine")))
 	l.wrote("heirloom applies Machine ns/m@999 "+top, "heirloom applies FakeConfig ns/beside@999 "+top)
-	for _, object := range []client.Object{m, sibling("FakeConfig")} {
+	for _, object := range []client.Object{m, externalObject("FakeConfig")} {
 		l.Expect(l.stored(object).GetLabels()).To(HaveKey("team"))
 	}
 }

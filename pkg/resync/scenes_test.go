@@ -42,8 +42,8 @@ func scenes() []scene {
 		{name: "a Machine of a MachineSet", owner: machineSet("team=ml"), child: machine("m", "MachineSet/ms"), body: top},
 		{name: "a Machine of a MachinePool", owner: machinePool("team=ml"), child: machine("m", "MachinePool/mp"), body: top},
 		{name: "a Machine of a control plane", owner: controlPlane("team=ml"), child: machine("m", "FakeControlPlane/cp"), body: top, provider: true},
-		{name: "an InfraMachine", owner: machineSet("team=ml"), child: sibling("FakeMachine"), about: withSibling("FakeMachine"), body: top, kind: "InfraMachine", provider: true},
-		{name: "a BootstrapConfig", owner: machineSet("team=ml"), child: sibling("FakeConfig"), about: withSibling("FakeConfig"), body: top, kind: "BootstrapConfig", provider: true},
+		{name: "an InfraMachine", owner: machineSet("team=ml"), child: externalObject("FakeMachine"), about: withExternal("FakeMachine"), body: top, kind: "InfraMachine", provider: true},
+		{name: "a BootstrapConfig", owner: machineSet("team=ml"), child: externalObject("FakeConfig"), about: withExternal("FakeConfig"), body: top, kind: "BootstrapConfig", provider: true},
 	}
 	for i := range scenes {
 		if scenes[i].about == nil {
@@ -104,13 +104,13 @@ func controlPlane(labels ...string) *unstructured.Unstructured {
 	return cp
 }
 
-// sibling is an InfraMachine or a BootstrapConfig of Machine m.
-func sibling(kind string) *unstructured.Unstructured {
+// externalObject is an InfraMachine or a BootstrapConfig of Machine m.
+func externalObject(kind string) *unstructured.Unstructured {
 	return provider(kind, ownedBy("beside", "Machine/m"))
 }
 
-// withSibling is Machine m, which carries what it inherits and refers to that sibling.
-func withSibling(kind string) *capi.Machine {
+// withExternal is Machine m, which carries what it inherits and refers to that external object.
+func withExternal(kind string) *capi.Machine {
 	m := machine("m", "MachineSet/ms")
 	m.Labels["team"] = "ml"
 	if kind == "FakeMachine" {

@@ -111,15 +111,15 @@ func (d Dependencies) addControlPlanes(mgr ctrl.Manager, b *builder.Builder) err
 }
 
 func (d Dependencies) addMachineDeployments(_ ctrl.Manager, b *builder.Builder) error {
-	return d.declarers(b.For(&capi.MachineDeployment{}), &capi.MachineDeploymentList{}).Complete(childrenOf(d, ownerchain.MachineDeployments()))
+	return d.topologies(b.For(&capi.MachineDeployment{}), &capi.MachineDeploymentList{}).Complete(childrenOf(d, ownerchain.MachineDeployments()))
 }
 
 func (d Dependencies) addMachinePools(_ ctrl.Manager, b *builder.Builder) error {
-	return d.declarers(b.For(&capi.MachinePool{}), &capi.MachinePoolList{}).Complete(childrenOf(d, ownerchain.MachinePools()))
+	return d.topologies(b.For(&capi.MachinePool{}), &capi.MachinePoolList{}).Complete(childrenOf(d, ownerchain.MachinePools()))
 }
 
-// declarers wakes the objects of the list's kind when what a topology declares for them changes.
-func (d Dependencies) declarers(b *builder.Builder, list client.ObjectList) *builder.Builder {
+// topologies wakes the objects of the list's kind when what a topology declares for them changes.
+func (d Dependencies) topologies(b *builder.Builder, list client.ObjectList) *builder.Builder {
 	return b.
 		Watches(&capi.Cluster{}, d.members(list), builder.WithPredicates(declaredAnew())).
 		Watches(&capi.ClusterClass{}, d.membersOfClass(list), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -135,7 +135,7 @@ func (d Dependencies) addMachineSets(_ ctrl.Manager, b *builder.Builder) error {
 }
 
 func (d Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
-	around := family{Dependencies: d, controlPlanes: d.tracker(mgr), siblings: d.tracker(mgr)}
+	around := family{Dependencies: d, controlPlanes: d.tracker(mgr), externals: d.tracker(mgr)}
 	machines := childrenOf(d, ownerchain.Machines())
 	machines.before, machines.also = around.watch, around.applyToExternal
 	controller, err := b.For(&capi.Machine{}).
@@ -144,7 +144,7 @@ func (d Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
 		Watches(&capi.Cluster{}, d.members(&capi.MachineList{}), builder.WithPredicates(resumed())).
 		WatchesRawSource(d.policyChanges(&capi.MachineList{})).
 		Build(machines)
-	around.controlPlanes.Controller, around.siblings.Controller = controller, controller
+	around.controlPlanes.Controller, around.externals.Controller = controller, controller
 	return err
 }
 

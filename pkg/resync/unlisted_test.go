@@ -26,12 +26,12 @@ func (l *loop) look(m client.Object) (ctrl.Result, error) {
 }
 
 // A kind that cannot be listed keeps what is of this kind waiting, and tells why on the Cluster. The Machine and its other
-// sibling get theirs. It is no failure, which would be tried again at once.
+// external object get theirs. It is no failure, which would be tried again at once.
 func TestAKindThatIsNotListedCostsOnlyItsOwn(t *testing.T) {
 	m := machine("m", "MachineSet/ms")
-	m.Spec.InfrastructureRef = withSibling("FakeMachine").Spec.InfrastructureRef
-	m.Spec.Bootstrap = withSibling("FakeConfig").Spec.Bootstrap
-	l := newLoop(t, theCluster(), machineSet("team=ml"), m, sibling("FakeMachine"), sibling("FakeConfig"))
+	m.Spec.InfrastructureRef = withExternal("FakeMachine").Spec.InfrastructureRef
+	m.Spec.Bootstrap = withExternal("FakeConfig").Spec.Bootstrap
+	l := newLoop(t, theCluster(), machineSet("team=ml"), m, externalObject("FakeMachine"), externalObject("FakeConfig"))
 	l.broken.set("FakeMachine", notListed(apierrors.NewInternalError(errors.New("the object of another namespace"))))
 	result, err := l.look(m)
 	l.Expect(err).NotTo(HaveOccurred())
@@ -68,7 +68,7 @@ func TestAKindThatIsBeingListedIsNoEvent(t *testing.T) {
 // What else is wrong is tried again as ever.
 func TestAFailureBesideAKindThatIsNotListedIsOne(t *testing.T) {
 	m := machine("m", "MachineSet/ms")
-	m.Spec.InfrastructureRef = withSibling("FakeMachine").Spec.InfrastructureRef
+	m.Spec.InfrastructureRef = withExternal("FakeMachine").Spec.InfrastructureRef
 	l := newLoop(t, theCluster(), machineSet("team=ml"), m)
 	l.broken.set("FakeMachine", notListed(nil))
 	l.refuse = errors.New("no rights")

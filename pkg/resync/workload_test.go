@@ -29,12 +29,12 @@ type way struct {
 	// err is what it answers, and changed whether that changed something.
 	err     error
 	changed bool
-	// lacking is what the workload cluster lacks for it, lost why nobody knows that, and refused what a try is answered with.
-	lacking       string
+	// missing is what the workload cluster lacks for it, lost why nobody knows that, and refused what a try is answered with.
+	missing       string
 	lost, refused error
 }
 
-func (w *way) Lacking(client.Client) (string, error) { return w.lacking, w.lost }
+func (w *way) Missing(client.Client) (string, error) { return w.missing, w.lost }
 
 func (w *way) Try(context.Context, client.Client) error {
 	w.note("try " + w.name)

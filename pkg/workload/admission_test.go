@@ -29,7 +29,7 @@ var cluster = webhook.Identity{NamespacedName: types.NamespacedName{Namespace: "
 type answer struct {
 	changed bool
 	err     error
-	lacking string
+	missing string
 }
 
 func (a *answer) Ensure(context.Context, client.Client, webhook.Identity) (bool, error) {
@@ -40,7 +40,7 @@ func (a *answer) Remove(context.Context, client.Client, webhook.Identity) (bool,
 	return a.changed, a.err
 }
 
-func (a *answer) Lacking(client.Client) (string, error)    { return a.lacking, nil }
+func (a *answer) Missing(client.Client) (string, error)    { return a.missing, nil }
 func (a *answer) Try(context.Context, client.Client) error { return nil }
 
 // did is what was done, as "<what> <way>".
@@ -74,9 +74,9 @@ func TestEnsureSaysWhatItDid(t *testing.T) {
 		{name: "it is refused", way: "policy", policy: answer{err: forbidden}, did: []string{"Failed policy"}, fails: forbidden},
 		{name: "the connection is lost", way: "policy", policy: answer{err: clustercache.ErrClusterNotConnected}, fails: clustercache.ErrClusterNotConnected},
 		{name: "the best way is taken", way: "auto", policy: answer{changed: true}, did: []string{"Registered policy"}},
-		{name: "the next one is taken", way: "auto", policy: answer{lacking: "no policies"}, webhook: answer{changed: true}, did: []string{"Registered webhook"}},
+		{name: "the next one is taken", way: "auto", policy: answer{missing: "no policies"}, webhook: answer{changed: true}, did: []string{"Registered webhook"}},
 		{name: "the next one is taken after a refusal", way: "auto", policy: answer{err: forbidden}, did: []string{"FellBack webhook"}},
-		{name: "there is none", way: "auto", policy: answer{err: forbidden}, webhook: answer{lacking: "no webhooks"}, did: []string{"FellBack none"}},
+		{name: "there is none", way: "auto", policy: answer{err: forbidden}, webhook: answer{missing: "no webhooks"}, did: []string{"FellBack none"}},
 		{name: "the best way fails", way: "auto", policy: answer{err: broken}, webhook: answer{changed: true}, did: []string{"Failed policy"}, fails: broken},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestMachinesAreFollowedForPolicies(t *testing.T) {
 	Expect(a.FollowsMachines(object)).To(BeTrue(), "nobody knows yet")
 	Expect(a.Ensure(t.Context(), nil, cluster, "auto")).Error().To(Succeed())
 	Expect(a.FollowsMachines(object)).To(BeTrue())
-	policies.lacking = "no policies"
+	policies.missing = "no policies"
 	Expect(a.Ensure(t.Context(), nil, cluster, "auto")).Error().To(Succeed())
 	Expect(a.FollowsMachines(object)).To(BeFalse())
 	a.Forget(cluster.NamespacedName)

@@ -19,9 +19,9 @@ func preferred() []string {
 
 // conditional is a Way that not every workload cluster can have.
 type conditional interface {
-	// Lacking says what a workload cluster lacks for it, as a part of a sentence; nothing if it lacks nothing. It is called
-	// often, and makes no request as long as nothing is lacking.
-	Lacking(server client.Client) (string, error)
+	// Missing says what a workload cluster lacks for it, as a part of a sentence; nothing if it lacks nothing. It is called
+	// often, and makes no request as long as nothing is missing.
+	Missing(server client.Client) (string, error)
 	// Try finds out whether the kubeconfig's user may set it up, and sets up nothing.
 	Try(ctx context.Context, server client.Client) error
 }
@@ -68,7 +68,7 @@ func (v *visit) obstacle(ctx context.Context, name string) (why string, forbidde
 	if !ok {
 		return "", false, nil
 	}
-	why, err = able.Lacking(v.server)
+	why, err = able.Missing(v.server)
 	if err != nil || why != "" || v.way == name { // it has been set up
 		return why, false, err
 	}

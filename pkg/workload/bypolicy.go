@@ -38,8 +38,8 @@ func (a ByPolicy) Ensure(ctx context.Context, server client.Client, identity web
 	return registered, nil
 }
 
-// Lacking implements conditional.
-func (a ByPolicy) Lacking(server client.Client) (string, error) {
+// Missing implements conditional.
+func (a ByPolicy) Missing(server client.Client) (string, error) {
 	served, err := policy.Served(server)
 	if err != nil || served {
 		return "", err

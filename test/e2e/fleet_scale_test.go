@@ -43,14 +43,14 @@ func (f *fleet) testScale(count int) {
 	f.Eventually(func(g Gomega) {
 		list := &corev1.NodeList{}
 		g.Expect(f.blue.Client.List(f.ctx, list)).To(Succeed())
-		var lacking []string
+		var missing []string
 		for i := range list.Items {
 			if list.Items[i].Labels[ring] != "outer" {
-				lacking = append(lacking, list.Items[i].Name)
+				missing = append(missing, list.Items[i].Name)
 			}
 		}
 		g.Expect(len(list.Items)).To(BeNumerically(">=", count))
-		g.Expect(lacking).To(BeEmpty())
+		g.Expect(missing).To(BeEmpty())
 	}).WithTimeout(5 * time.Minute).WithPolling(500 * time.Millisecond).Should(Succeed())
 }
 

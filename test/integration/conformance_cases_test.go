@@ -185,7 +185,7 @@ func (d dialect) workerCases() []conformanceCase {
 	machineSet := func(l *descent) *unstructured.Unstructured {
 		return l.owns(l.workers("MachineSet"), l.from(l.template(), selected))
 	}
-	for _, kind := range []siblingKind{fakeMachine(), exampleMachine(), d.kubeadmConfig()} {
+	for _, kind := range []externalKind{fakeMachine(), exampleMachine(), d.kubeadmConfig()} {
 		cases = append(cases, early(8, "", machineSet, kind))
 	}
 	return append(cases, d.childrenOf(8, "", machineSet, fakeMachine(), exampleMachine(), d.kubeadmConfig())...)
@@ -223,16 +223,16 @@ func (d dialect) controlPlaneCases() []conformanceCase {
 }
 
 // childrenOf are the Machine of an owner and the objects beside it.
-func (d dialect) childrenOf(rule int, of string, owner func(*descent) *unstructured.Unstructured, siblings ...siblingKind) []conformanceCase {
+func (d dialect) childrenOf(rule int, of string, owner func(*descent) *unstructured.Unstructured, externals ...externalKind) []conformanceCase {
 	cases := []conformanceCase{{rule: rule, child: "Machine" + of, declares: columns(), set: func(l *descent) {
 		l.create(l.cluster())
 		l.child = l.machineOf(owner(l), fakeMachine())
 		l.into = []target{{l.machine(), alsoTyped}}
 	}}}
-	for _, kind := range siblings {
+	for _, kind := range externals {
 		cases = append(cases, conformanceCase{rule: rule, child: kind.kind + of, declares: columns(), set: func(l *descent) {
 			l.create(l.cluster())
-			l.siblingOf(owner(l), kind)
+			l.externalOf(owner(l), kind)
 		}})
 	}
 	return cases
@@ -240,17 +240,17 @@ func (d dialect) childrenOf(rule int, of string, owner func(*descent) *unstructu
 
 // early is an object that Cluster API creates for a Machine to come. Until then the Machine's owner owns it, and nothing
 // tells the loop of it.
-func early(rule int, of string, owner func(*descent) *unstructured.Unstructured, kind siblingKind) conformanceCase {
+func early(rule int, of string, owner func(*descent) *unstructured.Unstructured, kind externalKind) conformanceCase {
 	name := kind.kind + of + " before its Machine"
 	return conformanceCase{rule: rule, child: name, declares: columns(), onlyAdmission: true, set: func(l *descent) {
 		l.create(l.cluster())
-		l.child = controlledBy(l.sibling(kind), owner(l), false)
+		l.child = controlledBy(l.externalObject(kind), owner(l), false)
 		l.into = []target{{metadataPlace(), everything}}
 	}}
 }
 
 // machineOf is a Machine with nothing but what its owner's controller needs.
-func (l *descent) machineOf(owner *unstructured.Unstructured, infrastructure siblingKind) *unstructured.Unstructured {
+func (l *descent) machineOf(owner *unstructured.Unstructured, infrastructure externalKind) *unstructured.Unstructured {
 	m := controlledBy(l.bareMachine(infrastructure), owner, true)
 	labels := m.GetLabels()
 	if owner.GetKind() == "MachineSet" {
@@ -262,8 +262,8 @@ func (l *descent) machineOf(owner *unstructured.Unstructured, infrastructure sib
 	return m
 }
 
-// siblingOf makes the child an object beside a Machine. Another one there is a template, which inherits nothing.
-func (l *descent) siblingOf(owner *unstructured.Unstructured, kind siblingKind) {
+// externalOf makes the child an object beside a Machine. Another one there is a template, which inherits nothing.
+func (l *descent) externalOf(owner *unstructured.Unstructured, kind externalKind) {
 	l.cached = true
 	infrastructure := fakeMachine()
 	if kind.kind == exampleMachine().kind {
@@ -271,7 +271,7 @@ func (l *descent) siblingOf(owner *unstructured.Unstructured, kind siblingKind) 
 	}
 	m := l.machineOf(owner, infrastructure)
 	l.create(m)
-	l.child = controlledBy(l.sibling(kind), m, true)
+	l.child = controlledBy(l.externalObject(kind), m, true)
 	l.into = []target{{metadataPlace(), everything}}
 	template := l.object(fakeMachine().apiVersion, "FakeMachineTemplate", map[string]any{
 		"template": map[string]any{"spec": map[string]any{"providerID": "none"}},

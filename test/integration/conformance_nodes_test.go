@@ -97,11 +97,11 @@ func (d dialect) nothingCases() []conformanceCase {
 			l.cached = true
 			return l.owns(l.controlPlane(p), l.fromMetadata(p.template))
 		}
-		var siblings []siblingKind
+		var externals []externalKind
 		if p.kind == "KubeadmControlPlane" {
-			siblings = []siblingKind{fakeMachine(), d.kubeadmConfig()}
+			externals = []externalKind{fakeMachine(), d.kubeadmConfig()}
 		}
-		cases = append(cases, d.childrenOf(10, " of "+p.kind, owner, siblings...)...)
+		cases = append(cases, d.childrenOf(10, " of "+p.kind, owner, externals...)...)
 	}
 	cases = append(cases,
 		conformanceCase{rule: 10, child: "MachineSet of MachineDeployment", set: func(l *descent) {

@@ -162,22 +162,22 @@ func (l *descent) cluster() *unstructured.Unstructured {
 }
 
 // kind is that of the objects beside a Machine.
-type siblingKind struct{ apiVersion, kind string }
+type externalKind struct{ apiVersion, kind string }
 
-func fakeMachine() siblingKind {
-	return siblingKind{capi.InfrastructureGroup + "/v1beta2", "FakeMachine"}
+func fakeMachine() externalKind {
+	return externalKind{capi.InfrastructureGroup + "/v1beta2", "FakeMachine"}
 }
 
-func exampleMachine() siblingKind {
-	return siblingKind{"infrastructure.example.com/v1", "ExampleMachine"}
+func exampleMachine() externalKind {
+	return externalKind{"infrastructure.example.com/v1", "ExampleMachine"}
 }
 
-func (d dialect) kubeadmConfig() siblingKind {
-	return siblingKind{capi.BootstrapGroup + "/" + string(d), "KubeadmConfig"}
+func (d dialect) kubeadmConfig() externalKind {
+	return externalKind{capi.BootstrapGroup + "/" + string(d), "KubeadmConfig"}
 }
 
-// machineSpec is the spec of a Machine or that in a template. The Machine's siblings have its name.
-func (l *descent) machineSpec(infrastructure siblingKind) map[string]any {
+// machineSpec is the spec of a Machine or that in a template. The Machine's external objects have its name.
+func (l *descent) machineSpec(infrastructure externalKind) map[string]any {
 	config := l.kubeadmConfig()
 	return map[string]any{
 		"clusterName":       l.clusterName(),
@@ -187,7 +187,7 @@ func (l *descent) machineSpec(infrastructure siblingKind) map[string]any {
 }
 
 // bareMachine is a Machine without an owner.
-func (l *descent) bareMachine(infrastructure siblingKind) *unstructured.Unstructured {
+func (l *descent) bareMachine(infrastructure externalKind) *unstructured.Unstructured {
 	m := l.core("Machine", l.machineSpec(infrastructure))
 	set(m.Object, stage.ProviderID(l.namespace+"-"+l.name), "spec", "providerID")
 	return m
@@ -231,8 +231,8 @@ func (l *descent) controlPlane(p provider) *unstructured.Unstructured {
 	return cp
 }
 
-// sibling is an InfraMachine or a BootstrapConfig.
-func (l *descent) sibling(kind siblingKind) *unstructured.Unstructured {
+// externalObject is an InfraMachine or a BootstrapConfig.
+func (l *descent) externalObject(kind externalKind) *unstructured.Unstructured {
 	return l.object(kind.apiVersion, kind.kind, map[string]any{"verbosity": int64(4)})
 }
 

@@ -90,7 +90,7 @@ func workers() []Rule {
 		{
 			Number: 4, From: "ControlPlane `spec.machineTemplate`", To: "Machine, and `metadata` of its InfraMachine and BootstrapConfig",
 			Labels: carried(""), Annotations: carried(""), Taints: carried("Machine `spec.taints`"), Fields: carried("Machine"),
-			Source: metadataBook, Code: "Policy.MachineFrom, Policy.Sibling",
+			Source: metadataBook, Code: "Policy.MachineFrom, Policy.External",
 		},
 		{
 			Number: 5, From: "MachineDeployment `metadata`", To: "MachineSet `metadata`",
@@ -106,7 +106,7 @@ func workers() []Rule {
 		{
 			Number: 8, From: "MachineSet `spec.template`", To: "Machine, and `metadata` of its InfraMachine and BootstrapConfig",
 			Labels: carried(""), Annotations: carried(""), Taints: carried("Machine `spec.taints`"), Fields: carried("Machine"),
-			Source: metadataBook, Code: "Policy.MachineFrom, Policy.Sibling",
+			Source: metadataBook, Code: "Policy.MachineFrom, Policy.External",
 		},
 		{
 			Number: 9, From: "MachinePool `spec.template`", To: "Machines of the MachinePool, or Nodes where the provider has no Machines",

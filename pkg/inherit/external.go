@@ -10,10 +10,10 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
-// Sibling is rules 4 and 8 for the objects beside a Machine: what an InfraMachine or a BootstrapConfig inherits from the
+// External is rules 4 and 8 for the objects beside a Machine: what an InfraMachine or a BootstrapConfig inherits from the
 // template of the Machine's owner, which is nil where there is none. That is labels and annotations: the spec is the
 // provider's. Labels that the owner selects Machines by are not touched.
-func (Policy) Sibling(template *Template) Object {
+func (Policy) External(template *Template) Object {
 	if template == nil {
 		return Object{}
 	}
@@ -23,8 +23,8 @@ func (Policy) Sibling(template *Template) Object {
 	}}
 }
 
-// OfSibling returns what an InfraMachine or a BootstrapConfig has.
-func OfSibling(object *metav1.PartialObjectMetadata) Object {
+// OfExternal returns what an InfraMachine or a BootstrapConfig has.
+func OfExternal(object *metav1.PartialObjectMetadata) Object {
 	return Object{
 		Layout: capi.MetadataLayout(object.GroupVersionKind().Version),
 		Top:    Content{Labels: object.Labels, Annotations: object.Annotations},

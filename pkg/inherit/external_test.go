@@ -12,8 +12,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// TestSibling is rules 4 and 8 for InfraMachine and BootstrapConfig: template → metadata.
-func TestSibling(t *testing.T) {
+// TestExternal is rules 4 and 8 for InfraMachine and BootstrapConfig: template → metadata.
+func TestExternal(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
 		template  content
@@ -37,7 +37,7 @@ func TestSibling(t *testing.T) {
 			ms.Spec.Template.Spec.MinReadySeconds = new(int32(5))
 			before := ms.DeepCopy()
 
-			got := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}.Sibling(inherit.TemplateOfMachineSet(ms))
+			got := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}.External(inherit.TemplateOfMachineSet(ms))
 
 			Expect(describeContent(&got.Top)).To(Equal(tc.want.want()))
 			Expect(got.Top.Fields).To(Equal(inherit.Fields{}))
@@ -47,24 +47,24 @@ func TestSibling(t *testing.T) {
 	}
 }
 
-func TestSiblingNeverInherits(t *testing.T) {
+func TestExternalNeverInherits(t *testing.T) {
 	for _, key := range neverInherited {
 		t.Run(key, func(t *testing.T) {
 			owner := controlPlane(content{labels: key + "=x,ok=1", annotations: key + "=x; ok=1"}, "", "")
-			got := inherit.Policy{}.Sibling(inherit.TemplateOfControlPlane(owner))
+			got := inherit.Policy{}.External(inherit.TemplateOfControlPlane(owner))
 			NewWithT(t).Expect(describeContent(&got.Top)).To(Equal(content{labels: "ok=1", annotations: "ok=1"}.want()))
 		})
 	}
 }
 
-// A sibling of a Machine without an owner inherits nothing. What it has from an owner it keeps: see TestKeeps.
-func TestSiblingOfAnOrphan(t *testing.T) {
-	NewWithT(t).Expect(inherit.Policy{}.Sibling(nil)).To(Equal(inherit.Object{}))
+// An external object of a Machine without an owner inherits nothing. What it has from an owner it keeps: see TestKeeps.
+func TestExternalOfAnOrphan(t *testing.T) {
+	NewWithT(t).Expect(inherit.Policy{}.External(nil)).To(Equal(inherit.Object{}))
 }
 
-func TestOfSibling(t *testing.T) {
+func TestOfExternal(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	got := inherit.OfSibling(&metav1.PartialObjectMetadata{
+	got := inherit.OfExternal(&metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "infrastructure.cluster.x-k8s.io/v1alpha7", Kind: "AcmeMachine"},
 		ObjectMeta: metav1.ObjectMeta{Labels: labels("team=a"), Annotations: annotations("note=x")},
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// Unprotected returns the Always taints that are declared for a Node and that it does not carry.
+// Unprotected returns the Always taints that are declared for a Node and missing there.
 func (s NodeSource) Unprotected(node NodeState) []taint.ID {
 	var missing []taint.ID
 	at := taint.Positions(node.Taints)
@@ -25,7 +25,7 @@ func (s NodeSource) Unprotected(node NodeState) []taint.ID {
 	return missing
 }
 
-// Unlabelled reports whether the Node lacks a label that it inherits and that its kubelet may not set itself.
+// Unlabelled reports whether the Node still lacks an inherited label that its kubelet may not set itself.
 func (p Policy) Unlabelled(from NodeSource, node NodeState) bool {
 	for key, value := range from.Labels {
 		now, ok := node.Labels[key]
@@ -36,7 +36,7 @@ func (p Policy) Unlabelled(from NodeSource, node NodeState) bool {
 	return false
 }
 
-// Registering reports whether a Node is new, or has never had all that Cluster API brings to a new Node.
+// Registering reports whether a Node is new, or has not yet received all that Cluster API gives to a new Node.
 func Registering(node *corev1.Node, now time.Time) bool {
 	return now.Sub(node.CreationTimestamp.Time) < registration ||
 		taint.Find(node.Spec.Taints, taint.IDOf(clusterv1.NodeUninitializedTaint)) >= 0
