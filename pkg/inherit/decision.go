@@ -10,13 +10,13 @@ type Outcome int
 const (
 	// Skipped objects stay as they are; the decision says why.
 	Skipped Outcome = iota
-	// OwnerNotFound: the object names an owner that does not exist, or that cannot own it. What the owner declares is not known, so
+	// OwnerNotFound means that the object names an owner that does not exist, or that cannot own it. What the owner declares is not known, so
 	// the object stays as it is.
 	OwnerNotFound
-	// NoOwner: the object gets only what it declares itself. What an owner propagated before stays until there is an owner again,
+	// NoOwner means that the object gets only what it declares itself. What an owner propagated before stays until there is an owner again,
 	// because a backup loses owner references and they come back later.
 	NoOwner
-	// Inherits: of what Heirloom manages, the object gets what is desired and nothing else.
+	// Inherits means that of what Heirloom manages, the object gets what is desired and nothing else.
 	Inherits
 )
 
