@@ -26,7 +26,7 @@ const (
 )
 
 // layouts returns the layouts of the kinds of a group version, by kind: of a Machine, or what a kind has of a control plane's.
-// Most kinds are no control planes and have none of the fields; nobody asks for those.
+// Most kinds are no control planes and have none of the fields; nothing asks for those.
 func layouts(document *spec3.OpenAPI, gv schema.GroupVersion) map[string]capi.Layout {
 	byKind := map[string]capi.Layout{}
 	if document.Components == nil {
@@ -74,7 +74,7 @@ func (s schemas) has(object *spec.Schema, path []string) bool {
 }
 
 // find returns the schemas that a field must match, or none if it is not declared. It does not look into maps that
-// server-side apply takes for one value: whoever applies a part of such a map owns and replaces all of it.
+// server-side apply treats as one value: an apply of a part of such a map owns and replaces all of it.
 func (s schemas) find(object *spec.Schema, path []string) []*spec.Schema {
 	level := s.parts(object, sets.New[string]())
 	for _, name := range path {
@@ -107,7 +107,7 @@ func (s schemas) parts(of *spec.Schema, followed sets.Set[string]) []*spec.Schem
 }
 
 // isListBy reports whether a field is a list whose items have owners of their own, told apart by exactly these keys.
-// Whoever applies an item to another kind of list owns the whole list.
+// An apply of an item to any other kind of list owns the whole list.
 func isListBy(field []*spec.Schema, keys ...string) bool {
 	return slices.ContainsFunc(field, func(part *spec.Schema) bool {
 		listType, _ := part.Extensions.GetString(listTypeExtension)

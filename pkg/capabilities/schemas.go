@@ -41,8 +41,8 @@ type Schemas struct {
 	Client openapi.Client
 	// Interval is how often the API server is asked whether the schemas have changed.
 	Interval time.Duration
-	// UnknownFor is how long what the API server does not publish counts as unknown, before it is asked again. Whoever can send
-	// admission requests chooses what is asked about.
+	// UnknownFor is how long a kind that the API server does not publish counts as unknown before Heirloom asks again: anyone
+	// who can send admission requests chooses what it asks about.
 	UnknownFor time.Duration
 
 	fetches singleflight.Group
@@ -163,9 +163,9 @@ func (s *Schemas) paths(ctx context.Context, age time.Duration) (map[string]open
 	return paths, nil
 }
 
-// fetch reads the document of a group version, once for all who need it at the same time. If what is known is not what
-// the caller has seen, then somebody else has just read it; and what the caller has seen need not be read again while it is
-// what is published. A group version that is not published costs no request, but for the index.
+// fetch reads the document of a group version, once for all callers that need it at the same time. If the known document is not
+// the one that the caller has seen, another caller has just read it. What the caller has seen is not read again while it is still
+// published. A group version that is not published costs no request except for the index.
 func (s *Schemas) fetch(ctx context.Context, gv schema.GroupVersion, seen *document) (*document, error) {
 	paths, err := s.paths(ctx, s.UnknownFor)
 	if err != nil {
@@ -194,8 +194,8 @@ func (s *Schemas) fetch(ctx context.Context, gv schema.GroupVersion, seen *docum
 	return doc, nil
 }
 
-// share returns what read returns, to all who ask for the same key while it runs. The client's requests take no context:
-// whoever cannot wait any longer leaves, and the request goes on for the others.
+// share returns what read returns to all callers that ask for the same key while it runs. The client's requests take no context:
+// a caller that cannot wait any longer leaves, and the request continues for the others.
 func share[T any](ctx context.Context, group *singleflight.Group, key string, read func() (T, error)) (T, error) {
 	result := group.DoChan(key, func() (any, error) { return read() })
 	var value T
@@ -258,8 +258,8 @@ func (s *Schemas) keep(ctx context.Context, gv schema.GroupVersion, doc *documen
 	}
 }
 
-// differs reports whether a kind has another layout in the other document. Kinds that come or go do not count: nobody
-// was told anything else about them.
+// differs reports whether a kind has another layout in the other document. Kinds that come or go do not count,
+// because no caller was told anything else about them.
 func (d *document) differs(other *document) bool {
 	for kind, layout := range d.layouts {
 		if now, ok := other.layouts[kind]; ok && !reflect.DeepEqual(layout, now) {

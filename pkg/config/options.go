@@ -85,8 +85,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	logsv1.AddFlags(o.Logs, fs)
 }
 
-// AddReleaseFlags adds those of the program's flags that say what Heirloom has seen to, and how it is reached: what releases
-// it has to know the same.
+// AddReleaseFlags adds the program's flags that say which objects Heirloom handles and how to reach them: a release has to know
+// the same.
 func (o *Options) AddReleaseFlags(fs *pflag.FlagSet) {
 	all := pflag.NewFlagSet("heirloom", pflag.ContinueOnError)
 	o.AddFlags(all)
@@ -120,11 +120,11 @@ func (o *Options) addWatchFlags(fs *pflag.FlagSet) {
 
 func (o *Options) addWorkloadFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.WorkloadAdmission, "workload-admission", workload.AdmitAutomatically,
-		"How Nodes of workload clusters are admitted whose Cluster does not have the label "+workload.AdmissionLabel+": auto (by policy where the workload cluster can have one, else by webhook where there is a URL), none (the loop alone brings what they inherit), webhook (by --workload-webhook-url) or policy (a generated MutatingAdmissionPolicy).")
+		"How Nodes of workload clusters are admitted whose Cluster does not have the label "+workload.AdmissionLabel+": auto (by policy where the workload cluster can have one, else by webhook where there is a URL), none (the loop alone applies what they inherit), webhook (by --workload-webhook-url) or policy (a generated MutatingAdmissionPolicy).")
 	fs.StringVar(&o.WorkloadWebhookURL, "workload-webhook-url", "",
 		"URL under which the API servers of workload clusters reach --workload-webhook-port, https://<host>[:<port>][/<path>]. If unspecified, no webhook is registered in workload clusters.")
 	fs.IntVar(&o.WorkloadWebhookPort, "workload-webhook-port", 9444,
-		"The port that answers workload clusters. Nothing else is served there: who reaches it cannot ask for the management cluster.")
+		"The port that answers workload clusters. Nothing else is served there: its clients cannot ask about the management cluster.")
 	fs.StringVar(&o.WorkloadWebhookKeySecret, "workload-webhook-key-secret", "",
 		"<namespace>/<name> of the Secret in which replicas share the keys of the paths that workload clusters call. Needed with --workload-webhook-url; Heirloom creates it.")
 	fs.DurationVar(&o.WorkloadWebhookKeyRotation, "workload-webhook-key-rotation", 30*24*time.Hour,
@@ -132,7 +132,7 @@ func (o *Options) addWorkloadFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.WebhookConfiguration, "webhook-configuration", "heirloom",
 		"Name of the installed MutatingWebhookConfiguration, from which those of workload clusters are made. With --webhook-cert-secret, the CA is published in it and in the ValidatingWebhookConfiguration of the same name.")
 	fs.IntVar(&o.ClusterCacheConcurrency, "clustercache-concurrency", 100,
-		"Number of workload clusters whose connection is seen to at a time. If all of these keep it waiting for two seconds, twice as many are, and so on.")
+		"Number of workload clusters whose connections are reconciled at a time. If all of them stay busy for two seconds, the number doubles, and so on.")
 	fs.Float32Var(&o.ClusterCacheClientQPS, "clustercache-client-qps", 100,
 		"Maximum queries per second from the client to the API server of each workload cluster.")
 	fs.IntVar(&o.ClusterCacheClientBurst, "clustercache-client-burst", 200,

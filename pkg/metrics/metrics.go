@@ -57,8 +57,8 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 				"what it is (label, annotation, taint, field) and the change (injected, removed).",
 			"by", "kind", "what", "change"),
 		drift: counter("heirloom_drift_repaired_total",
-			"Inherited labels, annotations, taints and fields that somebody took away or changed and that were put back, "+
-				"by who did it (admission, resync), kind and what it is.", "by", "kind", "what"),
+			"Inherited labels, annotations, taints and fields that were removed or changed by others and put back, "+
+				"by what put them back (admission, resync), kind and what it is.", "by", "kind", "what"),
 		writes: counter("heirloom_resync_writes_total",
 			"Writes sent by the resync loop, by kind and result (applied, conflict, error).", "kind", "result"),
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{

@@ -19,10 +19,10 @@ const beforeFirstApply = "before-first-apply"
 
 // adopt makes a copy's content ours. A copy is an object that carries all that it should inherit, in the values that its
 // owner declares, exactly as one create has left it, and in which nothing is ours: it comes from a backup without managed
-// fields, or from a provider that copies a template once. Nobody would ever take those keys away again (docs/design.md §2).
+// fields, or from a provider that copies a template once. Nothing would ever remove those keys again (docs/design.md §2).
 //
-// Whoever applies the same keys owns them too, now and later; only what belongs to the create is taken. Taints of ours do
-// not keep it from being a copy: a restored Machine gets those that it declares by annotation before it is adopted.
+// Managers that apply the same keys own them too, now and later; only what belongs to the create is taken. An object with taints
+// of ours can still be a copy: a restored Machine gets those that it declares by annotation before it is adopted.
 func (p *Plan) adopt(all []place) {
 	if p.hadOwner(all) {
 		return
@@ -47,11 +47,12 @@ func (p *Plan) adopt(all []place) {
 			adopted = append(adopted, at.pathsOf(e)...)
 		}
 	}
-	p.adopted = setOf(adopted)
+	if set := setOf(adopted); !set.Difference(p.managed.ours).Empty() { // a taint may be ours and the create's
+		p.adopted = set
+	}
 }
 
-// Adopts reports whether the plan takes content that is there already from whoever created the object. Such a plan changes
-// no content.
+// Adopts reports whether the plan takes existing content from the create of the object. Such a plan changes no content.
 func (p *Plan) Adopts() bool {
 	return !p.adopted.Empty()
 }
@@ -61,8 +62,8 @@ func (p *Plan) GivesUp() bool {
 	return !p.managed.ours.Difference(p.owned).Empty()
 }
 
-// NewRemoval computes a plan that only gives up, and adopts, what New's does: nothing is added and no value changes. Whoever
-// patches an object owns as Update what the patch adds or changes, so those are left to an apply.
+// NewRemoval computes a plan that only gives up, and adopts, what New's does: nothing is added and no value changes. A
+// patch makes its sender own as Update what it adds or changes, so those are left to an apply.
 func NewRemoval(child metav1.Object, current inherit.Object, decided inherit.Decision) (*Plan, error) {
 	return newPlan(child, current, decided, nil, func(at place) []entry {
 		has := byName(at.current)
@@ -95,7 +96,7 @@ func (m managedFields) ofCreate() (*fieldpath.Set, bool) {
 	return all, m.lost() || !all.Empty()
 }
 
-// sinceCreate reports whether somebody else has come to own a field since the create, or whether that cannot be told.
+// sinceCreate reports whether another manager has come to own a field since the create, or whether that cannot be told.
 func (m managedFields) sinceCreate(path fieldpath.Path) bool {
 	return slices.ContainsFunc(m.entries, func(entry metav1.ManagedFieldsEntry) bool {
 		if IsOurs(entry) || OfCreate(entry, m.created) {

@@ -109,6 +109,21 @@ func TestTaintsOfAnOrphanDoNotPreventAdoption(t *testing.T) {
 	Expect(plan.Changes()).To(HaveLen(2), "both labels go, the taint stays")
 }
 
+// A taint whose value an owner has overruled is ours and still the create's. That is no adoption to be made, which would keep the loop
+// from adding another one.
+func TestATaintThatIsOursAndTheCreatesIsNotAdoptedAgain(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	object := created(time.Hour, ours(gpu), managed("velero", metav1.ManagedFieldsOperationUpdate, gpu))
+	wants := content{taints: "gpu:NoSchedule"}.top()
+	annotate(&wants.Top, declared("another:NoSchedule"))
+
+	plan, err := ownership.New(object, content{taints: "gpu:NoSchedule"}.top(), fromOwner(wants), nil)
+
+	Expect(err).NotTo(HaveOccurred())
+	Expect(plan.Changes()).To(HaveLen(1))
+	Expect(plan.Adopts()).To(BeFalse())
+}
+
 // Where Cluster API refuses taints, an orphan gives up those that are ours, and nothing else.
 func TestAnOrphanGivesRefusedTaintsUp(t *testing.T) {
 	Expect := NewWithT(t).Expect

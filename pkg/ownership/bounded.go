@@ -19,8 +19,7 @@ const (
 )
 
 // bounded returns an error where it would take far more than its length to read the JSON of managed fields. Each element that
-// is not in order moves all of its siblings that come after it, so that somebody who sends a review of their own could keep a
-// CPU busy for minutes.
+// is not in order moves all those after it on its level, so a forged review could keep a CPU busy for minutes.
 func bounded(fields []byte) error {
 	if len(fields) <= surelyCheap {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// Change is one label, annotation or taint that a plan brings, replaces or removes.
+// Change is one label, annotation or taint that a plan adds, replaces or removes.
 type Change struct {
 	// Place is the dotted path of the map or list, such as "metadata.labels".
 	Place string
@@ -53,7 +53,7 @@ func (c Change) String() string {
 	return fmt.Sprintf("%s %q", kind, c.Name)
 }
 
-// Carried returns which changes bring what an object had already. It may be asked about any number of them.
+// Carried returns a function that reports whether a change adds what an object had already. It takes any number of changes.
 func Carried(object inherit.Object) func(Change) bool {
 	had := sets.New[Change]()
 	for _, at := range places(object, inherit.Object{}) {

@@ -26,7 +26,7 @@ type managedFields struct {
 	otherVersion bool
 	// created is when the object was; zero while it is being created.
 	created time.Time
-	// others is what the entries of all other managers list. They are read once, and only if somebody asks.
+	// others is what the entries of all other managers list. They are read once, and only when needed.
 	others func() (*fieldpath.Set, error)
 }
 

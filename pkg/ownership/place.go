@@ -104,7 +104,7 @@ func (single) render(entries []entry) any { return entries[0].value }
 
 func (single) versioned(capi.Layout) bool { return true }
 
-// places lists every place of a child in which the rules may bring something.
+// places lists every place of a child in which it may inherit.
 func places(current, desired inherit.Object) []place {
 	all := placesOf(current.Layout.Top, current.Top, desired.Top)
 	if current.Template == nil {

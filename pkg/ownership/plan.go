@@ -34,9 +34,9 @@ type Plan struct {
 
 // New computes the plan for a child. It returns an error where the child's managed fields cannot be read.
 //
-// While somebody is updating the child, old returns what it had before; otherwise it is nil, or returns an error. What the update
-// itself adds has no claim to the room that inherited things need: whoever fills a Machine with taints of their own cannot push
-// inherited ones out with that. Then the API server refuses the update.
+// During an update of the child, old returns what it had before; otherwise it is nil, or returns an error. What the update itself
+// adds has no claim to the room that inherited entries need: an update that fills a Machine with taints cannot push inherited
+// ones out. Then the API server refuses the update.
 func New(
 	child metav1.Object, current inherit.Object, decided inherit.Decision, old func() (inherit.Object, error),
 ) (*Plan, error) {
@@ -124,8 +124,8 @@ func (p *Plan) Changes() []Change {
 }
 
 // add plans one place. An owner is authoritative for what it declares and for nothing else; what the child already
-// has with the right value belongs to whoever brought it; what is ours and no longer declared goes, unless somebody
-// else owns it too (docs/design.md §2).
+// has with the right value belongs to the manager that set it; what is ours and no longer declared goes, unless another manager
+// owns it too (docs/design.md §2).
 func (p *Plan) add(at place) {
 	desired, present := byName(at.desired), byName(at.current)
 	for _, e := range at.current {
@@ -161,7 +161,7 @@ func (p *Plan) add(at place) {
 	}
 }
 
-// ownsNow reports whether an entry that is there is ours to change. One that yields is not while somebody else owns it too.
+// ownsNow reports whether an entry that is there is ours to change. One that yields is not while another manager owns it too.
 func (p *Plan) ownsNow(at place, e, want entry) bool {
 	path := at.pathTo(e)
 	return p.adopted.Has(path) || p.managed.ours.Has(path) && (want.claim != inherit.Yielding || !p.shared(path))
@@ -210,7 +210,7 @@ func (p *Plan) release(at place, e entry) bool {
 	if p.shared(at.pathTo(e)) {
 		return false
 	}
-	for leaf := range e.leaves { // somebody else may have set one of them by an update
+	for leaf := range e.leaves { // another manager may have set one of them by an update
 		if path := at.leafPath(e, leaf); p.shared(path) {
 			p.overrules = append(p.overrules, path)
 		}

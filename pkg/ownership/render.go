@@ -19,7 +19,7 @@ import (
 
 // ApplyConfiguration returns everything that we own after the write, for a server-side apply that is forced. It has the
 // object's UID, so that an object which is gone meanwhile is not created again, and its version: an apply also names what
-// the object has already, and must not bring back what Cluster API has just taken from it.
+// the object has already, and must not restore what Cluster API has just removed from it.
 func (p *Plan) ApplyConfiguration(apiVersion, kind string, object metav1.Object) (*unstructured.Unstructured, error) {
 	config := &unstructured.Unstructured{Object: map[string]any{}}
 	for _, at := range p.applied {

@@ -205,8 +205,7 @@ func (p *Pacer[N]) rate(limit Limit) rate.Limit {
 	return rate.Limit(perMinute / 60)
 }
 
-// sweep forgets limiters that have room again, which are as good as new, and tallies of nobody for whom it matters any more
-// how many have passed.
+// sweep forgets limiters that have room again, which are as good as new, and tallies that nothing waits for any more.
 func (p *Pacer[N]) sweep(now time.Time) {
 	for name, limiter := range p.limiters {
 		if limiter.TokensAt(now) >= 1 {

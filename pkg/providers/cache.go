@@ -29,7 +29,7 @@ const (
 	probing = 5 * time.Second
 )
 
-// Cache has an informer for each kind of a provider that somebody has asked for. A read of a kind that has not been listed
+// Cache has an informer for each requested kind of a provider. A read of a kind that has not been listed
 // yet fails with a NotListedError, at once or within the kind's grace. Its GetInformer is as that of any cache: unless it
 // is told otherwise, it waits for the list, as a controller's source does, which adds its handler only then.
 type Cache struct {
@@ -82,7 +82,7 @@ func (c *Cache) Get(ctx context.Context, key client.ObjectKey, into client.Objec
 	return c.Cache.Get(ctx, key, into, options...)
 }
 
-// Listed returns the kinds that somebody has asked for, as "<kind>.<group>", and whether the API server has listed each.
+// Listed returns the requested kinds, as "<kind>.<group>", and whether the API server has listed each.
 func (c *Cache) Listed() map[string]bool {
 	listed := map[string]bool{}
 	for _, k := range c.all() {

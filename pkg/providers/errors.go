@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// NotListedError says that the objects of a kind are not known yet, so that nobody can tell whether one exists. It does not
+// NotListedError says that the objects of a kind are not known yet, so that no one can tell whether one exists. It does not
 // wrap its reason, which is about the list and not about what was read.
 type NotListedError struct {
 	// Kind is "<kind>.<group>".

@@ -59,7 +59,7 @@ type candidate struct {
 type finding struct {
 	// is says that it is the management cluster itself.
 	is bool
-	// due is when it is asked again, and pause how long one that is not it is left alone.
+	// due is when it is asked again, and pause how long a Cluster that is not it is not asked.
 	due   time.Time
 	pause time.Duration
 }

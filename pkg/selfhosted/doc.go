@@ -6,5 +6,5 @@
 // It is the one whose kubeconfig leads to the API server that the Cluster API objects are in. Tenants may write Clusters,
 // Machines and kubeconfigs, and choose the server of these, so it takes two things: that server has the same Namespace
 // kube-system, by its UID; and our own API server says that the credentials of the kubeconfig are an administrator's there.
-// A server may lie about the first, but whoever can show the second has nothing to gain.
+// A server may lie about the first, but a tenant who can show the second has nothing to gain.
 package selfhosted

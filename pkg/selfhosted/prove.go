@@ -89,7 +89,7 @@ func (p Prover) administrates(ctx context.Context, theirs *rest.Config) (bool, e
 	return review.Status.Allowed, nil
 }
 
-// refused reports whether an API server has answered that somebody may not do this.
+// refused reports whether an API server has answered that the user may not do this.
 func refused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 }

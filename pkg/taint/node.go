@@ -19,8 +19,8 @@ func ForNode(t clusterv1.MachineTaint) corev1.Taint {
 //
 //   - Always taints are there, with their value.
 //   - Initialize taints are there if the Node has not been initialized yet; later they are neither added nor removed.
-//   - A taint that is recorded as ours and no longer declared is gone, unless somebody gave it another value since.
-//   - Every other taint is left alone.
+//   - A taint that is recorded as ours and no longer declared is gone, unless it has been given another value since.
+//   - Every other taint stays as it is.
 //
 // Order is kept and what is new comes last, so that equal input gives equal output.
 func Sync(current []corev1.Taint, declared []clusterv1.MachineTaint, recorded []corev1.Taint, initialized bool) []corev1.Taint {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// MostProblems is how many problems of one list are told. Nobody reads more, and a forged review could fill the memory with
+// MostProblems is how many problems of one list are reported. No one reads more, and a forged review could fill the memory with
 // them.
 const MostProblems = 100
 

@@ -140,7 +140,7 @@ func effects() []corev1.TaintEffect {
 	return []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
 }
 
-// reserved says why nobody may declare a taint with this key, or "" where anybody may.
+// reserved says why no one may declare a taint with this key, or "" if anyone may.
 func reserved(role Role, key string) string {
 	switch {
 	case key == clusterv1.NodeUninitializedTaint.Key, key == clusterv1.NodeOutdatedRevisionTaint.Key:

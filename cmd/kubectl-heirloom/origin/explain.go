@@ -99,8 +99,8 @@ func explain[P client.Object](
 	return compared(ctx, x, kind, inherit.Ref{Kind: name, Object: object}, object)
 }
 
-// compared compares what an object has with what is decided about it. The rules are as wide as they may be in force, because only
-// what an object has is looked up in what they bring: taints flow as if Cluster API propagated them.
+// compared compares what an object has with what is decided about it. The rules are applied as widely as they can
+// be in force, because only what the object has is looked up: taints flow as if Cluster API propagated them.
 func compared[P client.Object](ctx context.Context, x *Explainer, kind ownerchain.Kind[P], ref inherit.Ref, object P) (*Explanation, error) {
 	current, err := kind.Content(ctx, x.schemas, object)
 	if err != nil {

@@ -63,9 +63,9 @@ func contentOfMaps(labels, annotations map[string]string) content {
 type place struct {
 	template bool
 	paths    capi.Paths
-	// has is what is there, desired what the rules bring.
+	// has is what is there; desired is what the rules give it.
 	has, desired content
-	// from says where what the rules bring is declared; or, if it is not inherited, what it is for.
+	// from says where an inherited entry is declared, or what an entry is for that is not inherited.
 	from func(inherit.Entry) (from string, inherited bool)
 	// atomicTaints says that all taints are one field for the API server.
 	atomicTaints bool
