@@ -122,8 +122,13 @@ func MachinePaths(version string, metadata, spec, around []string) Paths {
 				in = around
 			}
 		}
-		if in != nil {
-			paths.Fields[f] = below(in, strings.Split(path, ".")...)
+		if in == nil {
+			continue
+		}
+		paths.Fields[f] = make([]string, len(in), len(in)+2) // one allocation for each: admission asks for these paths
+		copy(paths.Fields[f], in)
+		for name := range strings.SplitSeq(path, ".") {
+			paths.Fields[f] = append(paths.Fields[f], name)
 		}
 	}
 	return paths

@@ -36,6 +36,9 @@ type Content struct {
 
 // WithYielding adds these annotations to the content, whose own annotations win.
 func (c Content) WithYielding(annotations map[string]string) Content {
+	if len(annotations) == 0 {
+		return c
+	}
 	claims := map[string]Claim{}
 	maps.Copy(claims, c.Claims)
 	for key := range annotations {

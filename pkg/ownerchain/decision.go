@@ -16,6 +16,8 @@ type Decision struct {
 	sources func(context.Context) inherit.Sources
 	// declaredBy are the objects that declare for this one: its owner, or a topology's Cluster and ClusterClass.
 	declaredBy []client.Object
+	// current returns what the object has now, if it tells cluster-autoscaler of its Nodes (rule 14); otherwise it is nil.
+	current func() inherit.Object
 }
 
 // Sources says where what is inherited is declared, for a warning or an Event.

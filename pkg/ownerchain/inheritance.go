@@ -32,12 +32,13 @@ func (c *Chain) evaluateMachineDeployment(ctx context.Context, md *capi.MachineD
 	if err != nil {
 		return Decision{}, err
 	}
-	current, sources := inherit.OfMachineDeployment(md), c.sources(md, md.Spec.ClusterName, MachineOwner{Object: md})
+	current := func() inherit.Object { return inherit.OfMachineDeployment(md) }
+	sources := c.sources(md, md.Spec.ClusterName, MachineOwner{Object: md})
 	if section == nil {
-		return standsAlone(current, sources, policy), nil
+		return standsAlone(current, sources), nil
 	}
 	desired, problems := policy.MachineDeployment(*section, md)
-	return inherits(desired, problems, sources, cluster, class).withCapacity(current, policy), nil
+	return inherits(desired, problems, sources, cluster, class).tells(current), nil
 }
 
 // evaluateMachinePool applies rules 3 and 14.
@@ -46,19 +47,20 @@ func (c *Chain) evaluateMachinePool(ctx context.Context, mp *capi.MachinePool, c
 	if err != nil {
 		return Decision{}, err
 	}
-	current, sources := inherit.OfMachinePool(mp), c.sources(mp, mp.Spec.ClusterName, MachineOwner{Object: mp})
+	current := func() inherit.Object { return inherit.OfMachinePool(mp) }
+	sources := c.sources(mp, mp.Spec.ClusterName, MachineOwner{Object: mp})
 	if section == nil {
-		return standsAlone(current, sources, policy), nil
+		return standsAlone(current, sources), nil
 	}
 	desired, problems := policy.MachinePool(*section)
-	return inherits(desired, problems, sources, cluster, class).withCapacity(current, policy), nil
+	return inherits(desired, problems, sources, cluster, class).tells(current), nil
 }
 
 // evaluateMachineSet applies rules 5 and 6, or rule 14 to a MachineSet that stands alone.
 func (c *Chain) evaluateMachineSet(ctx context.Context, ms *capi.MachineSet, _ *capi.Cluster, policy inherit.Policy) (Decision, error) {
 	sources := func(ctx context.Context) inherit.Sources { return c.forSources().machineSetSources(ctx, ms) }
 	if !inherit.OfMachineDeployments(ms) {
-		return standsAlone(inherit.OfMachineSet(ms), sources, policy), nil
+		return standsAlone(func() inherit.Object { return inherit.OfMachineSet(ms) }, sources), nil
 	}
 	md, err := c.MachineDeployment(ctx, ms)
 	if err != nil || md == nil {
@@ -100,19 +102,30 @@ func (d Decision) from(owner MachineOwner) Decision {
 	return d
 }
 
-// standsAlone applies rule 14 to an object that has no owner. What an owner propagated to it before stays.
-func standsAlone(current inherit.Object, sources func(context.Context) inherit.Sources, policy inherit.Policy) Decision {
-	decided := inherits(inherit.Object{}, nil, sources).withCapacity(current, policy)
-	if len(decided.Desired.Top.Annotations) == 0 && !inherit.TellsCapacity(current) {
-		return skip(inherit.NothingDeclares)
-	}
+// standsAlone is the decision about an object that has no owner. What an owner propagated to it before stays.
+func standsAlone(current func() inherit.Object, sources func(context.Context) inherit.Sources) Decision {
+	decided := inherits(inherit.Object{}, nil, sources).tells(current)
 	decided.Outcome = inherit.NoOwner
 	return decided
 }
 
-// withCapacity adds what the object tells cluster-autoscaler, once it has inherited the rest (rule 14).
-func (d Decision) withCapacity(current inherit.Object, policy inherit.Policy) Decision {
+// tells says that rule 14 is about the object, which has this now.
+func (d Decision) tells(current func() inherit.Object) Decision {
+	d.current = current
+	return d
+}
+
+// withCapacity adds what the object tells cluster-autoscaler, once it has inherited the rest (rule 14). It is apart from the other
+// rules because Nodes, which ask what their Machines' owners will be, have no use for it.
+func (d Decision) withCapacity(policy inherit.Policy) Decision {
+	if d.current == nil {
+		return d
+	}
+	current := d.current()
 	capacity, problems := policy.Capacity(current, d.Desired)
+	if d.Outcome == inherit.NoOwner && len(capacity) == 0 && !inherit.TellsCapacity(current) {
+		return skip(inherit.NothingDeclares)
+	}
 	d.Desired.Top, d.Problems = d.Desired.Top.WithYielding(capacity), errors.Join(d.Problems, problems)
 	return d
 }

@@ -35,8 +35,8 @@ type Kind[P metav1.Object] struct {
 	unlabelled bool
 }
 
-// Evaluate decides what happens to an object, by what the chain knows. Webhooks and loop both call it, so that they also agree on
-// which objects are skipped and who owns them.
+// Evaluate decides what happens to an object, by what the chain knows. Webhooks, loop and plugin all call it, so that they also
+// agree on which objects are skipped and who owns them.
 func (k Kind[P]) Evaluate(ctx context.Context, c *Chain, object P, policy inherit.Policy) (Decision, error) {
 	cluster, err := c.Cluster(ctx, object.GetNamespace(), k.clusterName(object))
 	if err != nil {
@@ -46,9 +46,10 @@ func (k Kind[P]) Evaluate(ctx context.Context, c *Chain, object P, policy inheri
 	if err == nil && decided.Untouched() && k.untouched != nil {
 		decided.Decision = k.untouched(policy, object, decided.Decision)
 	}
-	return decided, err
+	return decided.withCapacity(policy), err
 }
 
+// decide is Evaluate for an object whose Cluster is known, without what the object tells cluster-autoscaler.
 func (k Kind[P]) decide(ctx context.Context, c *Chain, object P, cluster *capi.Cluster, policy inherit.Policy) (Decision, error) {
 	check := policy
 	if k.unlabelled {
