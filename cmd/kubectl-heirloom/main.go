@@ -1,19 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kubectl-heirloom is the kubectl plugin: kubectl heirloom.
+// Command kubectl-heirloom is a kubectl plugin that explains what Cluster API objects and their Nodes inherit.
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
 
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // the ways to log in that a kubeconfig may name
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/app"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 )
 
 func main() {
-	if err := app.NewCommand().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
-		os.Exit(1)
+	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
+	err := app.NewCommand(streams).ExecuteContext(ctrl.SetupSignalHandler())
+	if err != nil && !errors.Is(err, cli.ErrFound) {
+		fmt.Fprintln(os.Stderr, "error:", err)
 	}
+	os.Exit(cli.ExitCode(err))
 }

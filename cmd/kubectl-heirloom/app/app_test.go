@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/origin"
 )
@@ -35,7 +36,7 @@ func TestPrint(t *testing.T) {
 				t.Fatal(err)
 			}
 			var out bytes.Buffer
-			command := NewCommand()
+			command := NewCommand(genericiooptions.NewTestIOStreamsDiscard())
 			command.SetOut(&out)
 			command.SetErr(&out)
 			if err := show(command, e); err != nil {
@@ -50,7 +51,7 @@ func TestPrint(t *testing.T) {
 
 func TestWrongFlagsAreRefusedBeforeAnythingIsRead(t *testing.T) {
 	for _, flag := range []string{"--output=wide", "--management-cluster=mgmt", "--management-cluster=a/b/c"} {
-		command := NewCommand()
+		command := NewCommand(genericiooptions.NewTestIOStreamsDiscard())
 		command.SetArgs([]string{"explain", "node/n", flag, "--server=https://127.0.0.1:1"})
 		command.SetOut(&bytes.Buffer{})
 		command.SetErr(&bytes.Buffer{})

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package app is the kubectl plugin: its commands, what they read from the API server, and how they print it.
-// What they say is computed in package origin.
+// Package app wires the kubectl plugin: commands, flags and output.
 package app
 
 import (
@@ -9,33 +8,54 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/pkg/version"
 )
 
-// NewCommand returns the command kubectl heirloom.
-func NewCommand() *cobra.Command {
+// NewCommand returns the plugin's root command. kubectl runs it as "kubectl heirloom".
+func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	command := &cobra.Command{
 		Use:               "kubectl-heirloom",
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl heirloom"},
 		Short:             "Look at what Cluster API objects and their Nodes inherit",
 		Version:           version.String(),
 		SilenceUsage:      true,
+		SilenceErrors:     true, // main prints them
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	config := genericclioptions.NewConfigFlags(true)
-	config.AddFlags(command.PersistentFlags())
-	command.AddCommand(newExplainCommand(config), newVersionCommand())
+	command.SetIn(streams.In)
+	command.SetOut(streams.Out)
+	command.SetErr(streams.ErrOut)
+	f := &cli.Factory{IOStreams: streams, Config: genericclioptions.NewConfigFlags(true)}
+	command.PersistentPreRunE = func(*cobra.Command, []string) error { return f.Validate() }
+	fs := command.PersistentFlags()
+	f.Config.AddFlags(fs)
+	f.Settings.AddFlags(fs)
+	fs.StringVar(&f.ManagementCluster, "management-cluster", "",
+		"<namespace>/<name> of the Cluster whose Nodes live in the management cluster's own API server, instead of what the server knows.")
+	fs.StringVar(&f.WorkloadKubeconfig, "workload-kubeconfig", "",
+		"Kubeconfig for the workload cluster, instead of the one that Cluster API keeps for the Cluster.")
+	command.AddCommand(
+		newExplainCommand(f),
+		newTreeCommand(f),
+		newDiffCommand(f),
+		newLintCommand(f),
+		newCheckCommand(f),
+		newReleaseCommand(f),
+		newVersionCommand(f),
+	)
 	return command
 }
 
-func newVersionCommand() *cobra.Command {
+func newVersionCommand(f *cli.Factory) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this plugin",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), version.String())
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(f.Out, version.String())
 			return err
 		},
 	}

@@ -8,20 +8,20 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/resource"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/origin"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 )
 
 type explainOptions struct {
-	config            *genericclioptions.ConfigFlags
-	managementCluster string
-	output            string
+	*cli.Factory
+	output string
 }
 
-func newExplainCommand(config *genericclioptions.ConfigFlags) *cobra.Command {
-	o := &explainOptions{config: config}
+func newExplainCommand(f *cli.Factory) *cobra.Command {
+	o := &explainOptions{Factory: f}
 	command := &cobra.Command{
 		Use:   "explain (TYPE/NAME | TYPE NAME)",
 		Short: "Tell where each label, annotation and taint of an object comes from",
@@ -58,22 +58,20 @@ The Cluster API objects and the Node are read from the same API server, that of 
 		},
 	}
 	command.Flags().StringVarP(&o.output, "output", "o", "", "Output format: json, yaml or kyaml. If unspecified, a table.")
-	command.Flags().StringVar(&o.managementCluster, "management-cluster", "",
-		"<namespace>/<name> of the Cluster whose Nodes live in the management cluster's own API server, if it manages itself. "+
-			"Its Nodes are then matched with Machines by nodeRef, providerID and addresses. If unspecified, by providerID only; Heirloom itself then finds the Cluster, and looks at no other Cluster's Machines.")
 	return command
 }
 
 func (o *explainOptions) explain(cmd *cobra.Command, args []string) (*origin.Explanation, error) {
-	management, err := parseManagementCluster(o.managementCluster)
+	management, err := o.Management()
 	if err != nil {
 		return nil, err
 	}
-	explainer, err := connect(o.config, cmd.ErrOrStderr())
+	settings, err := o.ReadSettings(cmd.Context(), management)
 	if err != nil {
 		return nil, err
 	}
-	explainer.ManagementCluster = management
+	explainer := origin.New(snapshot.New(management, management.Schemas))
+	explainer.ManagementCluster = settings.Config.ManagementClusterKey
 	info, err := o.resolve(args)
 	if err != nil {
 		return nil, err
@@ -84,11 +82,11 @@ func (o *explainOptions) explain(cmd *cobra.Command, args []string) (*origin.Exp
 
 // resolve finds out which object is meant, in kubectl's own way, without reading it.
 func (o *explainOptions) resolve(args []string) (*resource.Info, error) {
-	namespace, _, err := o.config.ToRawKubeConfigLoader().Namespace()
+	namespace, err := o.Namespace()
 	if err != nil {
-		return nil, fmt.Errorf("finding the namespace in the kubeconfig: %w", err)
+		return nil, err
 	}
-	infos, err := resource.NewBuilder(o.config).Unstructured().
+	infos, err := resource.NewBuilder(o.Config).Unstructured().
 		NamespaceParam(namespace).DefaultNamespace().
 		ResourceTypeOrNameArgs(false, args...).
 		RequireObject(false).
@@ -100,15 +98,4 @@ func (o *explainOptions) resolve(args []string) (*resource.Info, error) {
 		return nil, fmt.Errorf("%q are %d objects: explain takes one at a time", strings.Join(args, " "), len(infos))
 	}
 	return infos[0], nil
-}
-
-func parseManagementCluster(s string) (types.NamespacedName, error) {
-	if s == "" {
-		return types.NamespacedName{}, nil
-	}
-	namespace, name, ok := strings.Cut(s, "/")
-	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return types.NamespacedName{}, fmt.Errorf("--management-cluster=%q: must be <namespace>/<name>", s)
-	}
-	return types.NamespacedName{Namespace: namespace, Name: name}, nil
 }

@@ -11,5 +11,4 @@
 //	place.go     one place of an object: what it has and what it inherits
 //	managers.go  metadata.managedFields
 //	notes.go     what else a reader should know
-//	reader.go    the API server in place of the caches
 package origin

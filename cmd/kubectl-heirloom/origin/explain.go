@@ -5,17 +5,16 @@ package origin
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
@@ -31,13 +30,9 @@ type Explainer struct {
 	schemas ownerchain.Schemas
 }
 
-// New returns an Explainer that reads from the management cluster's API server.
-func New(live client.Client, schemas ownerchain.Schemas) *Explainer {
-	reader := liveReader{Client: live, lists: map[reflect.Type][]runtime.Object{}}
-	return &Explainer{
-		reader: reader, schemas: schemas,
-		chain: ownerchain.Chain{Reader: reader, Mapper: live.RESTMapper(), Layout: schemas.ControlPlane},
-	}
+// New returns an Explainer that reads the management cluster.
+func New(from *snapshot.Snapshot) *Explainer {
+	return &Explainer{reader: from, schemas: from.Schemas(), chain: *from.Chain()}
 }
 
 // Explain returns where everything on an object comes from.

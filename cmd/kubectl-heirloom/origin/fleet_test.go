@@ -18,6 +18,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
@@ -123,7 +124,7 @@ func TestEveryKindIsFollowedToItsTopology(t *testing.T) {
 		{kind: node, name: "pooled", management: "c", section: pools},
 	} {
 		t.Run(tc.kind.Kind+" "+tc.name+" "+tc.management, func(t *testing.T) {
-			x := New(serves(t, fleet()...), layouts{})
+			x := New(snapshot.New(serves(t, fleet()...), layouts{}))
 			key := types.NamespacedName{Namespace: "default", Name: tc.name}
 			if tc.kind == node {
 				key.Namespace = ""
@@ -173,7 +174,7 @@ func TestWhatIsExplained(t *testing.T) {
 		"a Machine of another API group is refused":      {kind: schema.GroupVersionKind{Group: "machine.openshift.io", Version: "v1beta1", Kind: "Machine"}, name: in("m"), wantErr: "machines.cluster.x-k8s.io"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := New(serves(t, fleet()...), layouts{})
+			x := New(snapshot.New(serves(t, fleet()...), layouts{}))
 			if test.management != "" {
 				x.ManagementCluster = in(test.management)
 			}
@@ -211,7 +212,7 @@ func TestAnOwnerThatCannotBeReadIsNamed(t *testing.T) {
 			"What came from there is shown as set on Machine default/cp-m.",
 		"ClusterClass": "Not all owners can be read, so what they declare is shown as far as it is known: getting ClusterClass default/class: forbidden.",
 	} {
-		x := New(refuses{serves(t, fleet()...), kind}, layouts{})
+		x := New(snapshot.New(refuses{serves(t, fleet()...), kind}, layouts{}))
 		e, err := x.Explain(t.Context(), capiKind("Machine"), types.NamespacedName{Namespace: "default", Name: "cp-m"})
 		if err != nil {
 			t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -87,7 +88,7 @@ func (o *objects) explain(t *testing.T) (*Explanation, error) {
 	if o.node != nil {
 		all, gvk, key = append(all, o.node), corev1.SchemeGroupVersion.WithKind("Node"), types.NamespacedName{Name: "n"}
 	}
-	return New(serves(t, all...), layouts{}).Explain(t.Context(), gvk, key)
+	return New(snapshot.New(serves(t, all...), layouts{})).Explain(t.Context(), gvk, key)
 }
 
 func serves(t *testing.T, all ...client.Object) client.Client {

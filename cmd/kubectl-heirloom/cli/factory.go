@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli is what all commands of the plugin share: the connection to the management cluster and to workload clusters, the
+// server's settings, output, progress and exit codes.
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
+	"github.com/heirloom-dev/heirloom/pkg/capabilities"
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/version"
+	"github.com/heirloom-dev/heirloom/pkg/workload/connect"
+)
+
+// Factory gives a command what its flags say.
+type Factory struct {
+	genericiooptions.IOStreams
+	Config   *genericclioptions.ConfigFlags
+	Settings settings.Flags
+	// ManagementCluster is --management-cluster, "<namespace>/<name>"; empty means what the settings say.
+	ManagementCluster string
+	// WorkloadKubeconfig is --workload-kubeconfig: how to reach workload clusters instead of Cluster API's kubeconfigs.
+	WorkloadKubeconfig string
+}
+
+// Management is the management cluster's API server.
+type Management struct {
+	client.Client
+	REST    *rest.Config
+	Schemas *capabilities.Schemas
+}
+
+// Validate checks the flags, before anything is read.
+func (f *Factory) Validate() error {
+	if f.ManagementCluster == "" {
+		return nil
+	}
+	_, err := ParseCluster("--management-cluster", f.ManagementCluster)
+	return err
+}
+
+// Namespace returns the namespace of --namespace or of the kubeconfig's context.
+func (f *Factory) Namespace() (string, error) {
+	namespace, _, err := f.Config.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return "", fmt.Errorf("finding the namespace in the kubeconfig: %w", err)
+	}
+	return namespace, nil
+}
+
+// Management connects to the management cluster. It fails if that API server does not serve Cluster API.
+func (f *Factory) Management() (*Management, error) {
+	restConfig, err := f.Config.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("loading the kubeconfig: %w", err)
+	}
+	restConfig.UserAgent = "kubectl-heirloom/" + version.String()
+	restConfig.QPS, restConfig.Burst = -1, -1 // API Priority and Fairness limits the plugin, as it does kubectl
+	restConfig.WarningHandler = rest.NewWarningWriter(f.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
+	mapper, err := f.Config.ToRESTMapper()
+	if err != nil {
+		return nil, fmt.Errorf("discovering the API server's kinds: %w", err)
+	}
+	served, err := capi.Version(mapper)
+	if err != nil {
+		return nil, fmt.Errorf("looking for Cluster API at %s (--context or --kubeconfig chooses another cluster): %w", restConfig.Host, err)
+	}
+	discovery, err := f.Config.ToDiscoveryClient()
+	if err != nil {
+		return nil, fmt.Errorf("making a client of the API server's discovery: %w", err)
+	}
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("registering Kubernetes' types: %w", err)
+	}
+	capi.AddToScheme(scheme, served)
+	live, err := client.New(restConfig, client.Options{Scheme: scheme, Mapper: mapper})
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return &Management{Client: live, REST: restConfig, Schemas: &capabilities.Schemas{Client: discovery.OpenAPIV3()}}, nil
+}
+
+// ReadSettings returns the server's settings, with --management-cluster in place of what the server has.
+func (f *Factory) ReadSettings(ctx context.Context, m *Management) (settings.Settings, error) {
+	read, err := f.Settings.Read(ctx, m)
+	if err != nil {
+		return settings.Settings{}, err
+	}
+	if f.ManagementCluster == "" {
+		return read, nil
+	}
+	read.Config.ManagementClusterKey, err = ParseCluster("--management-cluster", f.ManagementCluster)
+	read.Config.DetectManagementCluster = false
+	return read, err
+}
+
+// Workload returns a client of a Cluster's workload cluster. It knows Kubernetes' own kinds.
+func (f *Factory) Workload(ctx context.Context, m *Management, cluster types.NamespacedName) (client.Client, error) {
+	restConfig, err := f.workloadConfig(ctx, m, cluster)
+	if err != nil {
+		return nil, err
+	}
+	restConfig.UserAgent, restConfig.QPS, restConfig.Burst = m.REST.UserAgent, -1, -1
+	restConfig.WarningHandler = m.REST.WarningHandler
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("registering Kubernetes' types: %w", err)
+	}
+	workload, err := client.New(restConfig, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to workload cluster %s: %w", cluster, err)
+	}
+	return workload, nil
+}
+
+func (f *Factory) workloadConfig(ctx context.Context, m *Management, cluster types.NamespacedName) (*rest.Config, error) {
+	if f.WorkloadKubeconfig == "" {
+		return connect.RESTConfig(ctx, m, cluster)
+	}
+	restConfig, err := clientcmd.BuildConfigFromFlags("", f.WorkloadKubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("--workload-kubeconfig=%q: %w", f.WorkloadKubeconfig, err)
+	}
+	return restConfig, nil
+}
+
+// ParseCluster reads "<namespace>/<name>", the value of this flag.
+func ParseCluster(flag, s string) (types.NamespacedName, error) {
+	namespace, name, ok := strings.Cut(s, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return types.NamespacedName{}, fmt.Errorf("%s=%q: must be <namespace>/<name>", flag, s)
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}, nil
+}

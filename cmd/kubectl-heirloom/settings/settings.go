@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package settings finds out how the server is configured. Every answer of the plugin depends on that: on the regexes, the watch
+// filter, the management cluster, the provider groups, and on Cluster API's feature gate.
+package settings
+
+import (
+	"github.com/heirloom-dev/heirloom/pkg/config"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// Settings are the server's configuration, as far as it is known.
+type Settings struct {
+	// Config is what the server's flags mean. What is not known has the flag's default.
+	Config *config.Config
+	// Known says that Config is the server's own or was given by the user. Otherwise it has the defaults.
+	Known bool
+	// Origin says where Config comes from, such as "Deployment heirloom-system/heirloom" or "--values prod.yaml".
+	Origin string
+	// Version is the server's, ClusterAPI that of Cluster API's core manager. Each is empty if it is not known.
+	Version, ClusterAPI string
+	// Propagation says whether Cluster API propagates taints itself.
+	Propagation inherit.TaintPropagation
+	// Notes are sentences about what is not known, and about a plugin that is older or newer than the server.
+	Notes []string
+}
+
+// Policy returns the options of the rules.
+func (s Settings) Policy() inherit.Policy {
+	policy := s.Config.Rules
+	policy.ClusterAPITaints = s.Propagation
+	return policy
+}
