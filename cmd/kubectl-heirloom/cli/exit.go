@@ -16,7 +16,7 @@ const (
 )
 
 // ErrFound ends a command with ExitFound. The command has already said what it found.
-var ErrFound = errors.New("something is not as it should be") //nolint:gochecknoglobals // a sentinel error
+var ErrFound = errors.New("something is not as it should be")
 
 // ExitCode returns the exit code for a command's error.
 func ExitCode(err error) int {

@@ -34,6 +34,8 @@ type Factory struct {
 	ManagementCluster string
 	// WorkloadKubeconfig is --workload-kubeconfig: how to reach workload clusters instead of Cluster API's kubeconfigs.
 	WorkloadKubeconfig string
+	// Color is --color: auto, always or never.
+	Color string
 }
 
 // Management is the management cluster's API server.
@@ -45,6 +47,9 @@ type Management struct {
 
 // Validate checks the flags, before anything is read.
 func (f *Factory) Validate() error {
+	if err := validateColor(f.Color); err != nil {
+		return err
+	}
 	if f.ManagementCluster == "" {
 		return nil
 	}

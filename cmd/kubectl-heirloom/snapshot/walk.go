@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -160,7 +161,7 @@ func (w *walk) machinePools(ctx context.Context, cluster *capi.Cluster) ([]*Memb
 		if err != nil {
 			return all, err
 		}
-		m.Children = append(machines, w.nodesOf[mp.UID]...)
+		m.Children = slices.Concat(machines, w.nodesOf[mp.UID])
 		all = append(all, m)
 	}
 	return all, nil
@@ -219,7 +220,7 @@ func (w *walk) each(ctx context.Context, list *capi.MachineList, wanted func(*ca
 			if err != nil {
 				return all, err
 			}
-			one.Children = append(external, w.nodesOf[m.UID]...)
+			one.Children = slices.Concat(external, w.nodesOf[m.UID])
 			all = append(all, one)
 		}
 	}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/printers"
+)
+
+// Result is a command's answer.
+type Result interface {
+	// Table is the answer for people. A wide one has more columns.
+	Table(wide bool) *metav1.Table
+}
+
+// PrintFlags are --output and what belongs to it: table, wide, json, yaml, kyaml, name, jsonpath, go-template and their files.
+type PrintFlags struct {
+	flags *genericclioptions.PrintFlags
+}
+
+// NewPrintFlags returns the flags with a table as default.
+func NewPrintFlags() *PrintFlags {
+	flags := genericclioptions.NewPrintFlags("")
+	flags.OutputFormat = new("")
+	return &PrintFlags{flags: flags}
+}
+
+// AddFlags adds the flags to a command.
+func (p *PrintFlags) AddFlags(command *cobra.Command) {
+	p.flags.AddFlags(command)
+	if output := command.Flags().Lookup("output"); output != nil {
+		output.Usage = "Output format. One of: (table, wide, " + strings.Join(p.flags.AllowedFormats(), ", ") + ")."
+	}
+}
+
+// ForPeople reports whether the output is a table, to which a command may add notes; a program reads all other formats.
+func (p *PrintFlags) ForPeople() bool {
+	switch *p.flags.OutputFormat {
+	case "", "table", "wide":
+		return true
+	}
+	return false
+}
+
+// Validate checks the flags, before anything is read.
+func (p *PrintFlags) Validate() error {
+	if p.ForPeople() {
+		return nil
+	}
+	if _, err := p.flags.ToPrinter(); err != nil {
+		return fmt.Errorf("--output=%q: must be one of table, wide, %s", *p.flags.OutputFormat, strings.Join(p.flags.AllowedFormats(), ", "))
+	}
+	return nil
+}
+
+// Print prints a command's answer.
+func (p *PrintFlags) Print(w io.Writer, result Result) error {
+	if p.ForPeople() {
+		table := result.Table(*p.flags.OutputFormat == "wide")
+		if err := printers.NewTablePrinter(printers.PrintOptions{Wide: true}).PrintObj(table, w); err != nil {
+			return fmt.Errorf("printing the table: %w", err)
+		}
+		return nil
+	}
+	printer, err := p.flags.ToPrinter()
+	if err != nil {
+		return err
+	}
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(result)
+	if err != nil {
+		return fmt.Errorf("converting the answer: %w", err)
+	}
+	return printer.PrintObj(&unstructured.Unstructured{Object: object}, w)
+}
