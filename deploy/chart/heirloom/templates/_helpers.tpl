@@ -133,10 +133,50 @@ because it matches when the old or the new object matches. */ -}}
 - name: changed
   expression: >-
     request.operation == 'CREATE'
-    || object.metadata.?labels != oldObject.metadata.?labels
-    || object.metadata.?annotations != oldObject.metadata.?annotations
-    || object.metadata.?ownerReferences != oldObject.metadata.?ownerReferences
     || object.?spec != oldObject.?spec
+    || {{ include "heirloom.metadataChanged" . | nindent 4 | trim }}
+{{- end }}
+
+{{- /* The metadata has changed in something that the rules read. A key that is new may be one that the owner declares, and one that
+goes may have stood in place of the owner's. Another value does not count if the key was its writer's alone before and is now, which
+the managed fields tell, and means nothing to Heirloom or Cluster API. So a controller that keeps a value of its own in an annotation
+costs no call. An object without fields of Heirloom may lack anything. */ -}}
+{{- define "heirloom.metadataChanged" -}}
+object.metadata.?ownerReferences != oldObject.metadata.?ownerReferences
+{{- range $map := list "labels" "annotations" }}
+{{- $new := printf "object.metadata.?%s.orValue({})" $map }}
+{{- $old := printf "oldObject.metadata.?%s.orValue({})" $map }}
+{{- $owns := printf "('f:' + k) in %%s.?fieldsV1[?'f:metadata'][?'f:%s'].orValue({})" $map }}
+|| object.metadata.?{{ $map }} != oldObject.metadata.?{{ $map }}
+&& ({{ $new }}.exists(k, !(k in {{ $old }}))
+|| !oldObject.metadata.?managedFields.orValue([]).exists(m, m.?manager.orValue('') == 'heirloom')
+|| {{ $old }}.exists(k,
+{{ $new }}[?k] != {{ $old }}[?k]
+&& (!(k in {{ $new }}) || k.contains('heirloom') || k.contains('x-k8s.io') || k.contains('cluster-autoscaler')
+|| !oldObject.metadata.managedFields.exists_one(m, {{ printf $owns "m" }})
+|| !object.metadata.?managedFields.orValue([]).exists_one(m, m.?manager.orValue('') != 'heirloom'
+&& {{ printf $owns "m" }}
+&& oldObject.metadata.managedFields.exists(n, n.?manager == m.?manager && {{ printf $owns "n" }})))))
+{{- end }}
+{{- end }}
+
+{{- /* The same for a Node, whose tracking annotations tell what came from its Machine. Heirloom has not seen a Node without them. */ -}}
+{{- define "heirloom.nodeMetadataChanged" -}}
+{{- range $map := list "labels" "annotations" }}
+{{- $new := printf "object.metadata.?%s.orValue({})" $map }}
+{{- $old := printf "oldObject.metadata.?%s.orValue({})" $map }}
+{{- $tracking := list (printf "cluster.x-k8s.io/%s-from-machine" $map) (printf "heirloom.dev/%s-from-machine" $map) "heirloom.dev/record-from-machine" }}
+{{- if eq $map "annotations" }}
+|| {{ end -}}
+object.metadata.?{{ $map }} != oldObject.metadata.?{{ $map }}
+&& ({{ $new }}.exists(k, !(k in {{ $old }}))
+|| !('cluster.x-k8s.io/labels-from-machine' in oldObject.metadata.?annotations.orValue({}))
+|| {{ $old }}.exists(k,
+{{ $new }}[?k] != {{ $old }}[?k]
+&& (!(k in {{ $new }}) || k.contains('heirloom') || k.contains('x-k8s.io')
+|| [{{ range $i, $name := $tracking }}{{ if $i }}, {{ end }}'{{ $name }}'{{ end }}]
+.exists(a, oldObject.metadata.annotations[?a].orValue('').contains(k)))))
+{{- end }}
 {{- end }}
 
 {{- /* Templates of providers inherit nothing. Cluster API's contract says how their kinds are named. */ -}}
@@ -200,4 +240,27 @@ namespaceSelector:
 {{- range $constraints }}
 - {{ (hasKey . "labelSelector" | ternary . (merge (dict) . $ours)) | toYaml | nindent 2 | trim }}
 {{- end }}
+{{- end }}
+
+{{- /* Typed taints that the validating webhook might refuse. The test is rough, so that API servers can afford it: whatever it lets
+pass is right, and the webhook judges the rest. The argument is a list of taints. */ -}}
+{{- define "heirloom.questionableTaints" -}}
+type({{ . }}) != list || {{ . }}.size() > 16
+|| {{ . }}.exists(t,
+type(t) != map || type(t.?key.orValue('')) != string || type(t.?value.orValue('')) != string
+|| !t.?key.orValue('').matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')
+|| t.?key.orValue('').size() > 63 || t.key.contains('kubernetes.io/') || t.key.contains('x-k8s.io/')
+|| t.?value.orValue('').size() > 63
+|| !t.?value.orValue('').matches('^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$')
+|| !(t.?effect.orValue('') in ['NoSchedule', 'PreferNoSchedule', 'NoExecute'])
+|| !(t.?propagation.orValue('') in ['Always', 'OnInitialization'])
+|| !{{ . }}.exists_one(u, u.?key.orValue('') == t.key && u.?effect.orValue('') == t.effect))
+{{- end }}
+
+{{- /* The same for the value of an annotation, in which each key is there once. */ -}}
+{{- define "heirloom.questionableAnnotation" -}}
+{{ . }}.size() > 250 || {{ . }}.contains('kubernetes.io/') || {{ . }}.contains('x-k8s.io/')
+|| !{{ . }}.split(',').all(t,
+t.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?(=([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?)?:(NoSchedule|PreferNoSchedule|NoExecute)$')
+&& {{ . }}.split(',').exists_one(u, u.split(':')[0].split('=')[0] == t.split(':')[0].split('=')[0]))
 {{- end }}

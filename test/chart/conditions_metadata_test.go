@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package chart
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/ownership"
+)
+
+// Heirloom is called for an update that changes what it put there, and not for one of a value that is somebody else's.
+func TestUpdatesOfForeignValuesAreNotAsked(t *testing.T) {
+	machine := settled(t, &inherit.Template{Content: inherit.Content{
+		Labels: map[string]string{"team": "ml"}, Annotations: map[string]string{"note": "inherited"},
+	}}, newMachine(t, map[string]string{"own": "1", "cluster.x-k8s.io/cluster-name": "c"}, map[string]string{"example.com/seen": "10:00"}))
+	node := settledNode(t, sourceOf(t, map[string]string{"node.cluster.x-k8s.io/pool": "a"}, nil),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"own": "1"}, Annotations: map[string]string{"example.com/seen": "10:00"}}})
+	for _, tc := range []struct {
+		webhook string
+		before  *unstructured.Unstructured
+		asked   map[string]bool
+	}{
+		{"machines.heirloom.dev", machine, map[string]bool{
+			"labels/own=2": false, "annotations/example.com/seen=10:01": false, "labels/team=other": true, "labels/team": true, "annotations/note=x": true,
+			"labels/own": true, "labels/new=1": true, "annotations/taints.heirloom.dev/always=a:NoSchedule": true, "labels/cluster.x-k8s.io/cluster-name=d": true,
+		}},
+		{"nodes.heirloom.dev", node, map[string]bool{
+			"labels/own=2": false, "annotations/example.com/seen=10:01": false, "labels/node.cluster.x-k8s.io/pool=b": true, "labels/node.cluster.x-k8s.io/pool": true,
+			"labels/new=1": true, "annotations/heirloom.dev/record-from-machine=x": true, "annotations/cluster.x-k8s.io/labels-from-machine": true,
+		}},
+	} {
+		asked := conditionsOf(t, "MutatingWebhookConfiguration", tc.webhook)
+		for change, want := range tc.asked {
+			t.Run(tc.webhook+"/"+change, func(t *testing.T) {
+				after := tc.before.DeepCopy()
+				where, entry, _ := strings.Cut(change, "/")
+				key, value, set := strings.Cut(entry, "=")
+				if set {
+					NewWithT(t).Expect(unstructured.SetNestedField(after.Object, value, "metadata", where, key)).To(Succeed())
+				} else {
+					unstructured.RemoveNestedField(after.Object, "metadata", where, key)
+				}
+				NewWithT(t).Expect(asked.match(t, tc.before, after)).To(Equal(want))
+			})
+		}
+	}
+	t.Run("another writer's value", func(t *testing.T) {
+		before, after := machine.DeepCopy(), machine.DeepCopy()
+		NewWithT(t).Expect(unstructured.SetNestedField(after.Object, "2", "metadata", "labels", "own")).To(Succeed())
+		entries := after.GetManagedFields()
+		for i := range entries {
+			if entries[i].Manager == "somebody" {
+				entries[i].Manager = "somebody else"
+			}
+		}
+		after.SetManagedFields(entries)
+		NewWithT(t).Expect(conditionsOf(t, "MutatingWebhookConfiguration", "machines.heirloom.dev").match(t, before, after)).To(BeTrue())
+	})
+	t.Run("an object that Heirloom has not seen", func(t *testing.T) {
+		before := newMachine(t, nil, map[string]string{"example.com/seen": "10:00"})
+		after := newMachine(t, nil, map[string]string{"example.com/seen": "10:01"})
+		NewWithT(t).Expect(conditionsOf(t, "MutatingWebhookConfiguration", "machines.heirloom.dev").match(t, before, after)).To(BeTrue())
+	})
+}
+
+// Whatever API servers do not ask about changes nothing that is inherited.
+func TestConditionsMissNoChangeOfWhatIsInherited(t *testing.T) {
+	machines := conditionsOf(t, "MutatingWebhookConfiguration", "machines.heirloom.dev")
+	nodes := conditionsOf(t, "MutatingWebhookConfiguration", "nodes.heirloom.dev")
+	for seed := range uint64(3) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		kept := 0
+		for range 200 {
+			template := &inherit.Template{Content: inherit.Content{Labels: metadata(r), Annotations: metadata(r)}}
+			machine := settled(t, template, newMachine(t, metadata(r), metadata(r)))
+			if after := changedAtRandom(t, r, machine); !machines.match(t, machine, after) {
+				kept++
+				for _, change := range planOf(t, template, after).Changes() {
+					if !ownedBy(t, machine, "somebody", change) { // the writer may change its own value, which the loop puts right
+						t.Fatalf("nobody is asked about a change from\n%v to\n%v, which needs %v", machine, after, change)
+					}
+				}
+			}
+			source := sourceOf(t, metadata(r), metadata(r))
+			node := settledNode(t, source, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: metadata(r), Annotations: metadata(r)}})
+			if after := changedAtRandom(t, r, node); !nodes.match(t, node, after) {
+				kept++
+				was := stateOf(t, after)
+				if becomes, _ := (inherit.Policy{}).Node(source, was, inherit.Privileged); !becomes.Equal(was) {
+					t.Fatalf("nobody is asked about a change from\n%v to\n%v, which needs\n%+v", node, after, becomes)
+				}
+			}
+		}
+		NewWithT(t).Expect(kept).To(BeNumerically(">", 40), "the conditions keep nothing away")
+	}
+}
+
+// metadata returns labels or annotations of few keys, so that owner and object often have the same.
+func metadata(r *rand.Rand) map[string]string {
+	m := map[string]string{}
+	for range r.IntN(5) {
+		m[pick(r, "a", "b", "c", "node.cluster.x-k8s.io/a", "node-restriction.kubernetes.io/b", "cluster-autoscaler.example.com/c")] = pick(r, "1", "2")
+	}
+	return m
+}
+
+// ownedBy reports whether managed fields give what a plan changes to this manager alone.
+func ownedBy(t *testing.T, object *unstructured.Unstructured, manager string, change ownership.Change) bool {
+	t.Helper()
+	owners := sets.New[string]()
+	where, _ := strings.CutPrefix(change.Place, "metadata.")
+	for _, entry := range object.GetManagedFields() {
+		fields := fieldpath.NewSet()
+		NewWithT(t).Expect(fields.FromJSON(entry.FieldsV1.GetRawReader())).To(Succeed())
+		if fields.Has(fieldpath.MakePathOrDie("metadata", where, change.Name)) {
+			owners.Insert(entry.Manager)
+		}
+	}
+	return owners.Equal(sets.New(manager))
+}
+
+func changedAtRandom(t *testing.T, r *rand.Rand, before *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	after := before.DeepCopy()
+	labels, annotations := after.GetLabels(), after.GetAnnotations()
+	for _, m := range []map[string]string{labels, annotations} {
+		for key := range m {
+			switch r.IntN(12) {
+			case 0:
+				delete(m, key)
+			case 1, 2:
+				m[key] = "3"
+			}
+		}
+	}
+	after.SetLabels(labels)
+	after.SetAnnotations(annotations)
+	return after
+}
+
+func newMachine(t *testing.T, labels, annotations map[string]string) *unstructured.Unstructured {
+	m := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"clusterName": "c"}}}
+	m.SetAPIVersion(clusterv1.GroupVersion.String())
+	m.SetKind("Machine")
+	m.SetNamespace("default")
+	m.SetName("m")
+	m.SetLabels(labels)
+	m.SetAnnotations(annotations)
+	fields := fieldpath.NewSet()
+	for where, all := range map[string]map[string]string{"labels": labels, "annotations": annotations} {
+		for key := range all {
+			fields.Insert(fieldpath.MakePathOrDie("metadata", where, key))
+		}
+	}
+	raw, err := fields.ToJSON()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	m.SetManagedFields([]metav1.ManagedFieldsEntry{{
+		Manager: "somebody", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: clusterv1.GroupVersion.String(), FieldsType: "FieldsV1",
+		FieldsV1: metav1.NewFieldsV1(string(raw)),
+	}})
+	return m
+}
+
+// settled returns a Machine once it has inherited from a template.
+func settled(t *testing.T, template *inherit.Template, m *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	Expect := NewWithT(t).Expect
+	raw, err := json.Marshal(m)
+	Expect(err).NotTo(HaveOccurred())
+	operations, err := planOf(t, template, m).Patch(raw, clusterv1.GroupVersion.String(), time.Unix(0, 0))
+	Expect(err).NotTo(HaveOccurred())
+	encoded, err := json.Marshal(operations)
+	Expect(err).NotTo(HaveOccurred())
+	patch, err := jsonpatch.DecodePatch(encoded)
+	Expect(err).NotTo(HaveOccurred())
+	if len(operations) > 0 {
+		raw, err = patch.Apply(raw)
+		Expect(err).NotTo(HaveOccurred())
+	}
+	return read(t, string(raw))
+}
+
+func planOf(t *testing.T, template *inherit.Template, object *unstructured.Unstructured) *ownership.Plan {
+	t.Helper()
+	Expect := NewWithT(t).Expect
+	m := &capi.Machine{}
+	Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, m)).To(Succeed())
+	desired, problems := inherit.Policy{}.MachineFrom(template, m)
+	plan, err := ownership.New(m, inherit.OfMachine(m), inherit.Decision{Outcome: inherit.Inherits, Desired: desired, Problems: problems}, nil)
+	Expect(err).NotTo(HaveOccurred())
+	return plan
+}
+
+func sourceOf(t *testing.T, labels, annotations map[string]string) inherit.NodeSource {
+	t.Helper()
+	m := &capi.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "m", Labels: labels, Annotations: annotations}}
+	m.Spec.ClusterName, m.Status.NodeRef.Name = "c", "n"
+	return inherit.Policy{}.SourceFor(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, m)
+}
+
+func settledNode(t *testing.T, source inherit.NodeSource, node *corev1.Node) *unstructured.Unstructured {
+	t.Helper()
+	state, err := (inherit.Policy{}).Node(source, inherit.OfNode(node), inherit.Privileged)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred(), fmt.Sprint(node))
+	node.Labels, node.Annotations, node.Spec.Taints = state.Labels, state.Annotations, state.Taints
+	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(node)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return &unstructured.Unstructured{Object: object}
+}
+
+func stateOf(t *testing.T, object *unstructured.Unstructured) inherit.NodeState {
+	t.Helper()
+	node := &corev1.Node{}
+	NewWithT(t).Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, node)).To(Succeed())
+	return inherit.OfNode(node)
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package chart
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+// API servers ask about taints only if the request changes some, and if something can be wrong with them.
+func TestTaintsAreJudgedWhereSomethingMayBeWrong(t *testing.T) {
+	asked := conditionsOf(t, "ValidatingWebhookConfiguration", "taints.heirloom.dev")
+	machine := func(metadata, spec string) *unstructured.Unstructured {
+		return read(t, fmt.Sprintf(`{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"Machine","metadata":{"name":"m","namespace":"n"%s},"spec":{%s}}`, metadata, spec))
+	}
+	annotated := func(value string) *unstructured.Unstructured {
+		return machine(fmt.Sprintf(`,"annotations":{"taints.heirloom.dev/always":%q}`, value), "")
+	}
+	typed := func(taints string) *unstructured.Unstructured { return machine("", `"taints":[`+taints+`]`) }
+	gpu := `{"key":"example.com/gpu","value":"true","effect":"NoSchedule","propagation":"Always"}`
+	for _, tc := range []struct {
+		name        string
+		old, object *unstructured.Unstructured
+		want        bool
+	}{
+		{"a Machine without taints", nil, machine("", ""), false},
+		{"an ordinary taint", nil, typed(gpu), false},
+		{"an ordinary annotation", nil, annotated("gpu=true:NoSchedule,example.com/team:NoExecute"), false},
+		{"a reserved taint", nil, typed(strings.Replace(gpu, "example.com/gpu", "node.kubernetes.io/unreachable", 1)), true},
+		{"a reserved taint of Cluster API", nil, annotated("node.cluster.x-k8s.io/uninitialized:NoSchedule"), true},
+		{"an unknown effect", nil, annotated("gpu:Never"), true},
+		{"two taints with one key", nil, annotated("gpu:NoSchedule,gpu=a:NoSchedule"), true},
+		{"the same twice", nil, typed(gpu + "," + gpu), true},
+		{"a huge list", nil, annotated(strings.Repeat("gpu:NoSchedule,", 20000)), true},
+		{"something else than a list", nil, machine("", `"taints":"none"`), true},
+		{"something else than taints", nil, machine("", `"taints":[1]`), true},
+		{"a reserved taint that stays", annotated("node.kubernetes.io/x:NoSchedule"), machine(
+			`,"annotations":{"taints.heirloom.dev/always":"node.kubernetes.io/x:NoSchedule","other":"1"}`, `"providerID":"a"`), false},
+		{"a reserved taint that comes", machine("", ""), annotated("node.kubernetes.io/x:NoSchedule"), true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			NewWithT(t).Expect(asked.match(t, tc.old, tc.object)).To(Equal(tc.want))
+		})
+	}
+}
+
+// What API servers do not ask about is right: the conditions and the webhook never disagree.
+func TestConditionsLetNoWrongTaintPass(t *testing.T) {
+	asked := conditionsOf(t, "ValidatingWebhookConfiguration", "taints.heirloom.dev")
+	for seed := range uint64(5) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		passed := 0
+		for range 400 {
+			var old *unstructured.Unstructured
+			kind := pick(r, "Machine", "MachineSet", "AcmeControlPlane", "AcmeControlPlaneTemplate")
+			if r.IntN(2) == 0 {
+				old = carrier(t, r, kind)
+			}
+			object := carrier(t, r, kind)
+			if asked.match(t, old, object) {
+				continue
+			}
+			passed++
+			if errs := taint.ValidateCarrier(decoded(t, object), decoded(t, old), object.GroupVersionKind().Group == capi.ControlPlaneGroup); len(errs) > 0 {
+				t.Fatalf("nobody is asked about %v, after %v: %v", object, old, errs)
+			}
+		}
+		NewWithT(t).Expect(passed).To(BeNumerically(">", 20), "the conditions keep nothing away")
+	}
+}
+
+func decoded(t *testing.T, object *unstructured.Unstructured) *taint.Carrier {
+	t.Helper()
+	if object == nil {
+		return nil
+	}
+	raw, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &taint.Carrier{}
+	if err := json.Unmarshal(raw, c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func pick[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
+
+// carrier returns an object with taints in some of the places where one of its kind can have them.
+func carrier(t *testing.T, r *rand.Rand, kind string) *unstructured.Unstructured {
+	t.Helper()
+	group := map[bool]string{true: capi.ControlPlaneGroup, false: "cluster.x-k8s.io"}[strings.HasPrefix(kind, "Acme")]
+	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": group + "/v1beta2", "kind": kind}}
+	object.SetName("x")
+	typed := map[string][][]string{
+		"Machine": {{"spec"}}, "MachineSet": {{"spec", "template", "spec"}},
+		"AcmeControlPlane":         {{"spec", "machineTemplate"}, {"spec", "machineTemplate", "spec"}},
+		"AcmeControlPlaneTemplate": {{"spec", "template", "spec", "machineTemplate"}, {"spec", "template", "spec", "machineTemplate", "spec"}},
+	}
+	annotated := map[string][][]string{
+		"MachineSet": {{"spec", "template"}}, "AcmeControlPlane": {{"spec", "machineTemplate"}},
+		"AcmeControlPlaneTemplate": {{"spec", "template"}, {"spec", "template", "spec", "machineTemplate"}},
+	}
+	set := func(value any, path ...string) {
+		if err := unstructured.SetNestedField(object.Object, value, path...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, place := range typed[kind] {
+		if r.IntN(2) == 0 {
+			set(typedTaints(r), append(place, "taints")...)
+		}
+	}
+	for _, place := range append(annotated[kind], nil) {
+		if r.IntN(3) == 0 {
+			set(annotatedTaints(r), append(place, "metadata", "annotations", pick(r, taint.AlwaysAnnotation, taint.InitializeAnnotation))...)
+		}
+	}
+	if r.IntN(4) == 0 {
+		set("", "metadata", "labels", "cluster.x-k8s.io/control-plane")
+	}
+	return object
+}
+
+func typedTaints(r *rand.Rand) []any {
+	taints := []any{}
+	for range r.IntN(4) {
+		taints = append(taints, map[string]any{"key": key(r), "value": value(r), "effect": effect(r), "propagation": pick(r, "Always", "Always", "OnInitialization", "Sometimes")})
+	}
+	return taints
+}
+
+func annotatedTaints(r *rand.Rand) string {
+	var entries []string
+	for range r.IntN(4) {
+		entries = append(entries, pick(r, key(r), key(r)+"="+value(r))+pick(r, ":", ":", ":", "=", "")+effect(r)+pick(r, "", "", "", " ", ":"))
+	}
+	return strings.Join(entries, pick(r, ",", ",", ", ", ",,"))
+}
+
+// Most of these are right, or hardly any object would have only such.
+func key(r *rand.Rand) string {
+	if r.IntN(4) > 0 {
+		return pick(r, "gpu", "example.com/gpu", "a.b-c.example.com/Team_1", "x")
+	}
+	return pick(r, "node.kubernetes.io/x", "node.kubernetes.io/out-of-service", "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master",
+		"node.cluster.x-k8s.io/uninitialized", "node.cluster.x-k8s.io/outdated-revision", "node.cloudprovider.kubernetes.io/y", "", "a..b/c", "A.example.com/x", "-x", "x-",
+		"a/b/c", "/x", "x/", "ü", strings.Repeat("k", 64), strings.Repeat("p", 63)+".example.com/k", strings.Repeat("long.", 60)+"example.com/k", "x y", "x\n")
+}
+
+func value(r *rand.Rand) string {
+	if r.IntN(4) > 0 {
+		return pick(r, "", "true", "a.b_c-D")
+	}
+	return pick(r, "-", strings.Repeat("v", 64), "a=b", "a b", "ü", "a\n")
+}
+
+func effect(r *rand.Rand) string {
+	if r.IntN(8) > 0 {
+		return pick(r, "NoSchedule", "PreferNoSchedule", "NoExecute")
+	}
+	return pick(r, "", "noschedule", "Never")
+}
