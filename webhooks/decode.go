@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	"k8s.io/apimachinery/pkg/runtime"
 	kjson "sigs.k8s.io/json"
 )
@@ -16,6 +17,10 @@ func decode[T any](raw runtime.RawExtension) (*T, error) {
 		return nil, errors.New("the admission request has no object")
 	}
 	into := new(T)
+	if jsonv2.Unmarshal(raw.Raw, into) == nil {
+		return into, nil
+	}
+	*into = *new(T) // the slower library says what is wrong, and reads what the other finds too odd, such as a name that is there twice
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw.Raw, into); err != nil {
 		return nil, fmt.Errorf("decoding the object of the admission request: %w", err)
 	}

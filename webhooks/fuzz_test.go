@@ -13,14 +13,15 @@ import (
 )
 
 // FuzzAdmissionReview: whatever is posted to a handler is answered with a review; a review that can be read is never
-// denied by a mutating handler; and the patch of an answer fits the object that it is for.
+// denied by a mutating handler; the answer is controller-runtime's; and the patch of an answer fits the object that it is for.
 func FuzzAdmissionReview(f *testing.F) {
 	known := ordinary.with(func(f *fleet) {
 		f.machines = map[string]string{
 			"ns/m": "{metadata: {" + bySet + ", labels: {node.cluster.x-k8s.io/a: '1'}}, spec: {clusterName: c, providerID: 'aws://1', taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}, status: {nodeRef: {name: node-1}}}",
 		}
 	})
-	handler := mux(f, newServer(f, known, fleet{}, inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}))
+	s := newServer(f, known, fleet{}, inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled})
+	handler := mux(f, s)
 	for _, seed := range []write{
 		{kind: "Machine", object: machine(bySet)},
 		{kind: "Machine", object: machine(bySet + ", " + ownsTeam), old: machine(bySet + ", labels: {team: a}, " + ownsTeam)},
@@ -42,6 +43,7 @@ func FuzzAdmissionReview(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, path := range paths {
 			review, _ := post(t, handler, path, "application/json", body)
+			sameAnswer(t, s, path, body)
 			if review.Kind == "" && review.APIVersion == "" {
 				continue // controller-runtime could not read the review and said so
 			}

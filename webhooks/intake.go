@@ -90,7 +90,7 @@ func (i *intake) wrap(next http.Handler, callerOf func(*http.Request) string) ht
 			return
 		}
 		if len(body) > 0 {
-			r.Body = io.NopCloser(bytes.NewReader(body))
+			r.Body = &wholeBody{Reader: bytes.NewReader(body), bytes: body}
 		}
 		next.ServeHTTP(w, r)
 	})

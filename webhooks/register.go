@@ -25,7 +25,17 @@ const (
 // Register adds every webhook to the server.
 func Register(server webhook.Server, dependencies Dependencies) {
 	reviews := newIntake(managementRoom(), dependencies.Metrics.AdmissionRejected(metrics.ManagementServer))
-	for path, d := range map[string]decider{
+	for path, d := range handlersOf(dependencies) {
+		handler := reviewer{&admission.Webhook{Handler: failOpen{
+			decider: d, metrics: dependencies.Metrics, namespace: dependencies.Namespace,
+		}}}
+		server.Register(path, draining{told: dependencies.Draining, Handler: reviews.wrap(handler, byAddress)})
+	}
+}
+
+// handlersOf returns those of all webhooks, by their paths.
+func handlersOf(dependencies Dependencies) map[string]decider {
+	return map[string]decider{
 		ControlPlanesPath:      childrenOf(dependencies, ownerchain.ControlPlanes()),
 		MachineDeploymentsPath: childrenOf(dependencies, ownerchain.MachineDeployments()),
 		MachinePoolsPath:       childrenOf(dependencies, ownerchain.MachinePools()),
@@ -34,9 +44,5 @@ func Register(server webhook.Server, dependencies Dependencies) {
 		ExternalPath:           childrenOf(dependencies, ownerchain.ExternalObjects()),
 		NodesPath:              nodes{dependencies},
 		TaintsPath:             taints{},
-	} {
-		server.Register(path, draining{told: dependencies.Draining, Handler: reviews.wrap(&admission.Webhook{Handler: failOpen{
-			decider: d, metrics: dependencies.Metrics, namespace: dependencies.Namespace,
-		}}, byAddress)})
 	}
 }

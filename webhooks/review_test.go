@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// TestReviewsAreAnsweredAsByControllerRuntime: reading a review at once changes nothing of the answer, whatever the review is.
+func TestReviewsAreAnsweredAsByControllerRuntime(t *testing.T) {
+	s := newServer(t, ordinary, nil, inherit.Policy{})
+	whole := string(write{kind: "Machine", object: machine(bySet + ", " + ownsTeam), old: machine(bySet + ", labels: {team: a}, " + ownsTeam)}.review(t))
+	for name, body := range map[string]string{
+		"an update":                whole,
+		"a create":                 string(write{kind: "MachineSet", object: "{metadata: {namespace: ns, " + byDeployment + "}, " + inCluster + "}"}.review(t)),
+		"a kubelet's Node":         string(write{kind: "Node", object: "{metadata: {name: node-1}, spec: {}}", user: "system:node:node-1"}.review(t)),
+		"a refused taint":          string(write{kind: "Machine", object: "{spec: {taints: [{key: node.kubernetes.io/x, effect: NoSchedule}]}}"}.review(t)),
+		"another version":          strings.Replace(whole, "admission.k8s.io/v1", "admission.k8s.io/v1beta1", 1),
+		"another kind":             strings.Replace(whole, "AdmissionReview", "Pod", 1),
+		"a name that comes twice":  strings.Replace(whole, `"uid":"uid"`, `"uid":"first","uid":"uid"`, 1),
+		"a label that comes twice": strings.Replace(whole, `"labels":{`, `"labels":{"team":"first",`, 1),
+		"no text":                  strings.Replace(whole, `"uid":"uid"`, `"uid":"\xff"`, 1),
+		"other letters":            strings.Replace(whole, `"request"`, `"Request"`, 1),
+		"a response, too":          strings.Replace(whole, `"request"`, `"response":{"uid":"u"},"request"`, 1),
+		"no object":                `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","object":null}}`,
+		"null":                     `null`,
+		"nothing of it":            `{}`,
+		"half of it":               whole[:len(whole)/2],
+		"YAML":                     "apiVersion: admission.k8s.io/v1\nkind: AdmissionReview\nrequest: {uid: u, object: {}}\n",
+		"more after it":            whole + "{}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, path := range paths {
+				sameAnswer(t, s, path, []byte(body))
+			}
+		})
+	}
+}
+
+// sameAnswer compares the answer to a review with that of controller-runtime's handler. The time in it may differ by a second.
+func sameAnswer(t *testing.T, s server, path string, body []byte) {
+	t.Helper()
+	plain := &admission.Webhook{Handler: failOpen{decider: handlersOf(s.Dependencies)[path], metrics: s.Metrics}}
+	ask := func(handler http.Handler) string {
+		request := httptest.NewRequest(http.MethodPost, path, &wholeBody{Reader: bytes.NewReader(body), bytes: body})
+		request.Header.Set("Content-Type", "application/json")
+		recorder := httptest.NewRecorder()
+		handler.ServeHTTP(recorder, request)
+		answer, err := io.ReadAll(recorder.Result().Body)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		return string(answer)
+	}
+	before, ours, after := ask(plain), ask(reviewer{plain}), ask(plain)
+	NewWithT(t).Expect(ours).To(Or(Equal(before), Equal(after)))
+}
+
+// TestOrdinaryReviewsAreReadAtOnce: otherwise nothing would be gained.
+func TestOrdinaryReviewsAreReadAtOnce(t *testing.T) {
+	body := write{kind: "Machine", object: machine(bySet)}.review(t)
+	request := httptest.NewRequest(http.MethodPost, MachinesPath, nil)
+	request.Body = &wholeBody{Reader: bytes.NewReader(body), bytes: body}
+	request.Header.Set("Content-Type", "application/json")
+	req, read := readReview(request)
+	NewWithT(t).Expect(read).To(BeTrue())
+	NewWithT(t).Expect(req.UID).To(BeEquivalentTo("uid"))
+	NewWithT(t).Expect(req.Object.Raw).NotTo(BeEmpty())
+	NewWithT(t).Expect(req.OldObject.Raw).To(BeEmpty())
+}
