@@ -20,8 +20,9 @@ import (
 // place is one map, list or field of a child that inherits, with what is there and what should be.
 type place struct {
 	form
-	// path leads there, as field names.
-	path []string
+	// path leads there, as field names; fields is the same as managed fields have it.
+	path   []string
+	fields fieldpath.Path
 	// current is what the child has, in its order; desired is what it should inherit, sorted.
 	current, desired []entry
 	// after is what is there after the write, and ours what we own of it then.
@@ -30,8 +31,8 @@ type place struct {
 
 // form is how a place has its entries: as members of a map, as elements of a list, or as the one value of a field.
 type form interface {
-	// below returns the path from the place to an entry.
-	below(e entry) fieldpath.Path
+	// below appends the path from the place to an entry.
+	below(path fieldpath.Path, e entry) fieldpath.Path
 	// render returns the JSON value of a place with these entries.
 	render(entries []entry) any
 	// versioned reports whether the place is elsewhere in another version of the API.
@@ -59,8 +60,9 @@ func (e entry) equal(other entry) bool {
 // members are those of a map of labels or annotations.
 type members struct{}
 
-func (members) below(e entry) fieldpath.Path {
-	return fieldpath.Path{{FieldName: &e.name}}
+func (members) below(path fieldpath.Path, e entry) fieldpath.Path {
+	name := e.name // not the whole entry goes to the heap
+	return append(path, fieldpath.PathElement{FieldName: &name})
 }
 
 func (members) render(entries []entry) any {
@@ -76,12 +78,12 @@ func (members) versioned(capi.Layout) bool { return false }
 // elements are those of a list. It has the names of the fields that Cluster API's CRDs declare as the list's keys, sorted.
 type elements []string
 
-func (keys elements) below(e entry) fieldpath.Path {
+func (keys elements) below(path fieldpath.Path, e entry) fieldpath.Path {
 	key := make(value.FieldList, 0, len(keys))
 	for _, name := range keys {
 		key = append(key, value.Field{Name: name, Value: value.NewValueInterface(e.leaves[name])})
 	}
-	return fieldpath.Path{{Key: &key}}
+	return append(path, fieldpath.PathElement{Key: &key})
 }
 
 func (elements) render(entries []entry) any {
@@ -98,7 +100,7 @@ func (elements) versioned(layout capi.Layout) bool { return layout.Template.List
 // single is the one value of a field.
 type single struct{}
 
-func (single) below(entry) fieldpath.Path { return nil }
+func (single) below(path fieldpath.Path, _ entry) fieldpath.Path { return path }
 
 func (single) render(entries []entry) any { return entries[0].value }
 
@@ -130,7 +132,11 @@ func placesOf(at capi.Paths, current, desired inherit.Content) []place {
 		current: taintEntries(current.Taints, nil), desired: taintEntries(taint.Merge(desired.Taints, nil), desired.Claims),
 	})
 	all = append(all, fieldPlaces(at, current.Fields, desired.Fields)...)
-	return slices.DeleteFunc(all, func(p place) bool { return p.path == nil })
+	all = slices.DeleteFunc(all, func(p place) bool { return p.path == nil })
+	for i := range all {
+		all[i].fields = fieldPathOf(all[i].path)
+	}
+	return all
 }
 
 func mapEntries(m map[string]string, claims map[string]inherit.Claim) []entry {
@@ -168,18 +174,17 @@ func (p place) called(e entry) inherit.Entry {
 	return p.change(e, nil).Entry()
 }
 
-// fieldPath returns the path of the place itself.
-func (p place) fieldPath() fieldpath.Path {
-	path := make(fieldpath.Path, 0, len(p.path)+1)
-	for _, name := range p.path {
-		path = append(path, fieldpath.PathElement{FieldName: &name})
+func fieldPathOf(names []string) fieldpath.Path {
+	path := make(fieldpath.Path, len(names))
+	for i := range names {
+		path[i].FieldName = &names[i]
 	}
 	return path
 }
 
 // pathTo returns the field path of an entry.
 func (p place) pathTo(e entry) fieldpath.Path {
-	return append(p.fieldPath(), p.below(e)...)
+	return p.below(append(make(fieldpath.Path, 0, len(p.fields)+2), p.fields...), e)
 }
 
 // pathsOf returns the paths of an entry and of its fields.

@@ -74,7 +74,7 @@ func newPlan(
 func (p *Plan) keepUnknown(all []place) {
 	known := fieldpath.NewSet()
 	for _, at := range all {
-		known.Insert(at.fieldPath())
+		known.Insert(at.fields)
 	}
 	p.managed.ours.Iterate(func(path fieldpath.Path) {
 		for i := range path {
@@ -104,7 +104,7 @@ func (p *Plan) keepOwned(all []place, decided inherit.Decision) {
 // hadOwner reports whether some of what is ours can only have come from an owner.
 func (p *Plan) hadOwner(all []place) bool {
 	return slices.ContainsFunc(all, func(at place) bool {
-		return slices.ContainsFunc(at.among(p.managed.ours), func(e entry) bool { return at.called(e).FromOwner() })
+		return slices.ContainsFunc(at.current, func(e entry) bool { return p.managed.ours.Has(at.pathTo(e)) && at.called(e).FromOwner() })
 	})
 }
 

@@ -42,8 +42,8 @@ func moves(here capi.Layout, entry metav1.ManagedFieldsEntry) (all []move, known
 func moved(set *fieldpath.Set, moves []move) *fieldpath.Set {
 	var from, to []fieldpath.Path
 	for _, m := range moves {
-		if path := (place{path: m.from}).fieldPath(); set.Has(path) {
-			from, to = append(from, path), append(to, place{path: m.to}.fieldPath())
+		if path := fieldPathOf(m.from); set.Has(path) {
+			from, to = append(from, path), append(to, fieldPathOf(m.to))
 		}
 	}
 	if len(from) == 0 {
