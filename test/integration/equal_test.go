@@ -21,8 +21,8 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// touched is a label that the test writes so that admission sees a child again.
-const touched = "test/touched"
+// touched is a label that the test writes so that admission sees a child again. API servers ask about every change in this domain.
+const touched = "test.x-k8s.io/touched"
 
 // outcome is what a child carries, and which of it is ours.
 type outcome struct {

@@ -115,7 +115,7 @@ func TestLostOwnersTakeNothingAway(t *testing.T) {
 	f := s.settle(s.own("lost"), declared())
 	reference := f.m.OwnerReferences
 	s.update(f.m, func() { f.m.OwnerReferences = nil })
-	s.update(f.m, func() { f.m.Labels["touched"] = "1" })
+	s.update(f.m, func() { f.m.Labels[touched] = "1" })
 	s.Expect(f.m.Labels).To(HaveKeyWithValue("team", "ml"))
 	s.Expect(f.m.Spec.Taints).To(ContainElement(HaveField("Key", "gpu")))
 
@@ -123,7 +123,7 @@ func TestLostOwnersTakeNothingAway(t *testing.T) {
 		f.m.OwnerReferences = []metav1.OwnerReference{reference[0]}
 		f.m.OwnerReferences[0].UID = "00000000-0000-0000-0000-000000000000"
 	})
-	s.update(f.m, func() { f.m.Labels["touched"] = "2" })
+	s.update(f.m, func() { f.m.Labels[touched] = "2" })
 	s.Expect(f.m.Labels).To(HaveKeyWithValue("team", "ml"))
 	s.Expect(f.m.Annotations).To(HaveKeyWithValue("note", "for humans"))
 }

@@ -130,7 +130,7 @@ func (s *scene) lookedAt(child client.Object, labels ...string) {
 	before, touch := s.samples()[looks], 0
 	s.Eventually(func(g Gomega) {
 		touch++
-		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"touched":"%d"}}}`, touch))
+		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"test.x-k8s.io/touched":"%d"}}}`, touch))
 		g.Expect(s.Client.Patch(s.ctx, child, patch)).To(Succeed())
 		g.Expect(s.samples()[looks]).To(BeNumerically(">=", before+2))
 	}).WithTimeout(patience).WithPolling(polling).Should(Succeed())
