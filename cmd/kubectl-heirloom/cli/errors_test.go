@@ -68,7 +68,11 @@ func TestSentence(t *testing.T) {
 		"both forms": {errors.New("there is no need to specify a resource type as a separate argument when passing arguments in resource/name form " +
 			"(e.g. 'kubectl-heirloom get resource/<resource_name>' instead of 'kubectl-heirloom get resource resource/<resource_name>'"),
 			"write TYPE/NAME or TYPE NAME, not both"},
-		"interrupted": {context.Canceled, "interrupted"},
+		"interrupted":       {context.Canceled, "interrupted"},
+		"too few arguments": {errors.New("accepts between 1 and 2 arg(s), received 0"), "accepts between 1 and 2 arguments, and got 0: --help says which"},
+		"no such command":   {errors.New(`unknown command "x" for "kubectl heirloom"`), `"kubectl heirloom" has no command "x": --help lists those that it has`},
+		"no such flag": {errors.New("unknown flag: --x"),
+			`unknown flag: --x: --help lists the flags of this command, and "kubectl heirloom options" those of all`},
 		"several": {errors.Join(errors.New("a"), errors.Join(missing, missing)),
 			"a\n" + `there is no "x" among the machines.cluster.x-k8s.io of that namespace: -n chooses another`},
 		"our own": {errors.New("--color=\"red\": must be auto, always or never"), "--color=\"red\": must be auto, always or never"},

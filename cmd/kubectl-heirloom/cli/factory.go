@@ -116,7 +116,7 @@ func noClusterAPI(host string, err error) error {
 	)
 	switch {
 	case errors.As(err, &unreached):
-		return fmt.Errorf("the management cluster does not answer (%s): %w", other, unreached)
+		return fmt.Errorf("looking for the management cluster (%s): %w", other, unreached)
 	case errors.As(err, &status):
 		return fmt.Errorf("asking %s for its kinds: %w", host, err)
 	}
