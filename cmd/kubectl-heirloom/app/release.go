@@ -54,8 +54,9 @@ A second run changes nothing. If something cannot be released, the command does 
 
   # One object; what it has stays
   kubectl heirloom release machinedeployment/md-0 -n fleet --keep-values`,
-		Args: cobra.MaximumNArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
+		Args:              cobra.MaximumNArgs(2),
+		ValidArgsFunction: f.CompleteObjects(),
+		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
 	fs := command.Flags()
 	fs.BoolVar(&o.what.DryRun, "dry-run", false, "Write nothing; print what would be written.")

@@ -10,10 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/selfhosted"
@@ -55,7 +53,7 @@ func (s *Settings) FindManagementCluster(
 		},
 		Now: time.Now,
 	}
-	if err := detector.Detect(ctrl.LoggerInto(ctx, logr.Discard())); err != nil {
+	if err := detector.Detect(ctx); err != nil {
 		return err
 	}
 	s.Config.ManagementClusterKey = detector.Cluster()
