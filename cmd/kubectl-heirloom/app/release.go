@@ -157,5 +157,5 @@ func (o *releaseOptions) only(args []string) (*release.Only, error) {
 // terminal reports whether somebody can answer.
 func (o *releaseOptions) terminal() bool {
 	file, isFile := o.In.(*os.File)
-	return isFile && term.IsTerminal(int(file.Fd())) //nolint:gosec // file descriptors are small
+	return isFile && term.IsTerminal(int(file.Fd()))
 }

@@ -68,10 +68,10 @@ func Describe(s settings.Settings, what release.Options) string {
 }
 
 func describeOnly(say func(string, ...any), only release.Only) {
-	switch {
-	case only.Kind == "Cluster":
+	switch only.Kind {
+	case "Cluster":
 		say("This gives up what Heirloom owns in all objects of Cluster %s and on its Nodes.", only.NamespacedName)
-	case only.Kind == "Machine":
+	case "Machine":
 		say("This gives up what Heirloom owns in %s and on its Node.", only)
 	default:
 		say("This gives up what Heirloom owns in %s. Objects below it then inherit only what is left in it.", only)

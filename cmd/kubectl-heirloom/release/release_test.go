@@ -29,12 +29,12 @@ func given(t *testing.T, flags string) settings.Settings {
 	return s
 }
 
-func only(group, kind string) *release.Only {
-	return &release.Only{GroupVersionKind: schema.GroupVersionKind{Group: group, Kind: kind}, NamespacedName: types.NamespacedName{Namespace: "fleet", Name: "x"}}
+func only(kind string) *release.Only {
+	return &release.Only{GroupVersionKind: schema.GroupVersionKind{Group: "cluster.x-k8s.io", Kind: kind}, NamespacedName: types.NamespacedName{Namespace: "fleet", Name: "x"}}
 }
 
 func TestCheck(t *testing.T) {
-	one := release.Options{Only: only("cluster.x-k8s.io", "Machine")}
+	one := release.Options{Only: only("Machine")}
 	for _, tc := range []struct {
 		name    string
 		flags   string
@@ -90,9 +90,9 @@ func TestDescribe(t *testing.T) {
 				"It deletes the webhook configurations \"heirloom\" first.\n" +
 				"It stops Heirloom's leader by taking the Lease hs/leader-election-heirloom-9e36cab4. Remove Heirloom within a minute after the end, or another one leads.\n" + kept,
 		},
-		{what: release.Options{Only: only("cluster.x-k8s.io", "Cluster")}, want: "This gives up what Heirloom owns in all objects of Cluster fleet/x and on its Nodes.\n" + removed},
-		{what: release.Options{Only: only("cluster.x-k8s.io", "Machine")}, want: "This gives up what Heirloom owns in machine.cluster.x-k8s.io/x in namespace fleet and on its Node.\n" + removed},
-		{what: release.Options{Only: only("cluster.x-k8s.io", "MachineSet")}, want: "This gives up what Heirloom owns in machineset.cluster.x-k8s.io/x in namespace fleet. Objects below it then inherit only what is left in it.\n" + removed},
+		{what: release.Options{Only: only("Cluster")}, want: "This gives up what Heirloom owns in all objects of Cluster fleet/x and on its Nodes.\n" + removed},
+		{what: release.Options{Only: only("Machine")}, want: "This gives up what Heirloom owns in machine.cluster.x-k8s.io/x in namespace fleet and on its Node.\n" + removed},
+		{what: release.Options{Only: only("MachineSet")}, want: "This gives up what Heirloom owns in machineset.cluster.x-k8s.io/x in namespace fleet. Objects below it then inherit only what is left in it.\n" + removed},
 	} {
 		NewWithT(t).Expect(Describe(given(t, tc.flags), tc.what)).To(Equal(tc.want))
 	}
