@@ -27,7 +27,7 @@ func testKubectlErrors(t *testing.T, w *kubectlWorld) {
 		run  pluginRun
 		says string
 	}{
-		"no such kind":       {pluginRun{args: []string{"explain", "foo/x"}}, `the API server has no kind "foo"`},
+		"no such kind":       {pluginRun{args: []string{"explain", "foo/x"}}, `"foo`},
 		"no such object":     {pluginRun{args: []string{"explain", "machine/x"}}, "machine"},
 		"another namespace":  {pluginRun{args: []string{"explain", "machine/prod-gpu-1", "-n", "elsewhere"}}, "elsewhere"},
 		"no server":          {pluginRun{args: []string{"explain", "machine/x", "--server=" + closed}}, closed + " cannot be reached: connection refused"},

@@ -173,11 +173,11 @@ func missingRight(message string) string {
 func ofKind(err error) (cause, words string) {
 	var kind *meta.NoKindMatchError
 	if errors.As(err, &kind) {
-		return kind.Error(), fmt.Sprintf("the API server has no kind %s: kubectl api-resources lists those that it has", kind.GroupKind)
+		return kind.Error(), fmt.Sprintf("the API server knows no kind %s; kubectl api-resources lists all that it knows", kind.GroupKind)
 	}
 	var resource *meta.NoResourceMatchError
 	if errors.As(err, &resource) {
-		return resource.Error(), fmt.Sprintf("the API server has no kind %q: kubectl api-resources lists those that it has", resource.PartialResource.Resource)
+		return resource.Error(), fmt.Sprintf("the API server knows no kind %q; kubectl api-resources lists all that it knows", resource.PartialResource.Resource)
 	}
 	return "", ""
 }
@@ -185,7 +185,7 @@ func ofKind(err error) (cause, words string) {
 // inOwnWords replaces what kubectl's packages say in words that fit only kubectl's own commands, and have no type for.
 func inOwnWords(line string) string {
 	for _, of := range []struct{ theirs, ours string }{
-		{`the server doesn't have a resource type ("[^"]*")`, `the API server has no kind $1: kubectl api-resources lists those that it has`},
+		{`the server doesn't have a resource type ("[^"]*")`, `the API server knows no kind $1; kubectl api-resources lists all that it knows`},
 		{`there is no need to specify a resource type as a separate argument when passing arguments in resource/name form .*`,
 			`write TYPE/NAME or TYPE NAME, not both`},
 		{`arguments in resource/name form may not have more than one slash`, `write TYPE/NAME, with one slash; -n chooses the namespace`},
