@@ -30,11 +30,14 @@ func (d Decision) Sources(ctx context.Context) inherit.Sources {
 	return d.sources(ctx)
 }
 
+// CapacityRule is the number of the rule by which an object tells cluster-autoscaler of its Nodes. It has no owner.
+const CapacityRule = 14
+
 // Rule returns the number of the rule, as docs/rules.md has it, by which the object inherits an entry; 0 if there is none.
 func (d Decision) Rule(e inherit.Entry) int {
 	switch {
 	case d.current != nil && e.Own && d.Desired.Top.Claims[e.Name] == inherit.Yielding:
-		return 14
+		return CapacityRule
 	case d.rule == nil:
 		return 0
 	}
