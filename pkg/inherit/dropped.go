@@ -194,3 +194,8 @@ func unusableIn(problems error, id string) Dropped {
 func (c Content) TypedTaint(id string) bool {
 	return slices.ContainsFunc(c.Taints, func(t clusterv1.MachineTaint) bool { return taint.MachineID(t).String() == id })
 }
+
+// WhyNotOwn says why no rule brings a label or an annotation from the metadata of an owner itself, wherever it goes.
+func WhyNotOwn(key string) Dropped {
+	return droppedOwn(key)
+}
