@@ -22,6 +22,9 @@ const (
 	machinePools       sectionList = "machinePools"
 )
 
+// classKind is the kind of a class of topologies.
+const classKind = "ClusterClass"
+
 // path returns the path of a section below its object's sections; in a list, of the item with that name.
 func (l sectionList) path(name string, above ...string) []string {
 	if l == controlPlane {
@@ -41,20 +44,54 @@ func (s Section) Declarations(cluster *capi.Cluster, class *capi.ClusterClass) [
 	if s.Topology.ReadinessGates != nil {
 		inClass.Fields.ReadinessGates = nil
 	}
-	topology, own := s.list.path(s.Topology.Name, "spec", "topology"), s.list.path(s.Class.Class, "spec")
-	metadata := own
-	if len(s.Class.Template.Labels)+len(s.Class.Template.Annotations) > 0 {
-		metadata = append(slices.Clone(own), "template")
+	return []Declaration{s.list.ofCluster(cluster, s.Topology, inCluster), s.list.ofClass(class, s.Class, inClass)}
+}
+
+// DeclarationsOfCluster says what the topology of a Cluster declares, section by section.
+func DeclarationsOfCluster(cluster *capi.Cluster) []Declaration {
+	if cluster.Spec.Topology == nil {
+		return nil
 	}
-	return []Declaration{
-		{
-			Ref: Ref{"Cluster", cluster}, Content: inCluster, Annotates: s.list == machinePools,
-			Paths: capi.MachinePaths(cluster.GroupVersionKind().Version, append(slices.Clone(topology), "metadata"), topology, topology),
-		},
-		{
-			Ref: Ref{"ClusterClass", class}, Content: inClass, Annotates: s.list == machinePools,
-			Paths: capi.MachinePaths(class.GroupVersionKind().Version, append(slices.Clone(metadata), "metadata"), own, own),
-		},
+	return declarations(cluster.Spec.Topology.Sections, func(l sectionList, s capi.Section) Declaration {
+		return l.ofCluster(cluster, s, contentOfSection(s))
+	})
+}
+
+// DeclarationsOfClass says what a ClusterClass declares, section by section.
+func DeclarationsOfClass(class *capi.ClusterClass) []Declaration {
+	return declarations(class.Spec, func(l sectionList, s capi.Section) Declaration { return l.ofClass(class, s, contentOfSection(s)) })
+}
+
+func declarations(all capi.Sections, of func(sectionList, capi.Section) Declaration) []Declaration {
+	declared := []Declaration{of(controlPlane, all.ControlPlane)}
+	for _, s := range all.Workers.MachineDeployments {
+		declared = append(declared, of(machineDeployments, s))
+	}
+	for _, s := range all.Workers.MachinePools {
+		declared = append(declared, of(machinePools, s))
+	}
+	return declared
+}
+
+// ofCluster is what a section of a Cluster's topology declares.
+func (l sectionList) ofCluster(cluster *capi.Cluster, s capi.Section, content Content) Declaration {
+	at := l.path(s.Name, "spec", "topology")
+	return Declaration{
+		Ref: Ref{"Cluster", cluster}, Content: content, Annotates: l == machinePools,
+		Paths: capi.MachinePaths(cluster.GroupVersionKind().Version, append(slices.Clone(at), "metadata"), at, at),
+	}
+}
+
+// ofClass is what a section of a ClusterClass declares. v1beta1 has the metadata of workers in a template.
+func (l sectionList) ofClass(class *capi.ClusterClass, s capi.Section, content Content) Declaration {
+	at := l.path(s.Class, "spec")
+	metadata := at
+	if len(s.Template.Labels)+len(s.Template.Annotations) > 0 {
+		metadata = append(slices.Clone(at), "template")
+	}
+	return Declaration{
+		Ref: Ref{classKind, class}, Content: content, Annotates: l == machinePools,
+		Paths: capi.MachinePaths(class.GroupVersionKind().Version, append(slices.Clone(metadata), "metadata"), at, at),
 	}
 }
 

@@ -18,8 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -88,7 +90,22 @@ func (o *objects) explain(t *testing.T) (*Explanation, error) {
 	if o.node != nil {
 		all, gvk, key = append(all, o.node), corev1.SchemeGroupVersion.WithKind("Node"), types.NamespacedName{Name: "n"}
 	}
-	return New(snapshot.New(serves(t, all...), layouts{})).Explain(t.Context(), gvk, key)
+	return New(snapshot.New(serves(t, all...), layouts{}), server(t, "")).Explain(t.Context(), gvk, key)
+}
+
+// server returns the settings of a server that has not been asked, beside a Cluster API that propagates taints. management is the
+// name of the management cluster's own Cluster, if that is known.
+func server(t *testing.T, management string) settings.Settings {
+	t.Helper()
+	s, err := (&settings.Flags{}).Offline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Propagation = inherit.PropagationEnabled
+	if management != "" {
+		s.Config.ManagementClusterKey = types.NamespacedName{Namespace: "default", Name: management}
+	}
+	return s
 }
 
 func serves(t *testing.T, all ...client.Object) client.Client {
@@ -207,7 +224,12 @@ func lines(e *Explanation) []string {
 	var all []string
 	for _, entry := range e.Entries {
 		star := ""
-		if entry.OwnedByHeirloom {
+		switch {
+		case entry.Status == Missing:
+			star = "MISSING "
+		case entry.Status == Differs:
+			star = "DIFFERS "
+		case entry.OwnedByHeirloom:
 			star = "*"
 		}
 		all = append(all, fmt.Sprintf("%s%s %s=%s <- %s", star, entry.Kind, entry.Key, entry.Value, entry.From))
