@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
@@ -15,7 +16,7 @@ import (
 
 // absencesOfNode returns what is declared for a Node and what it has not got. The chain is that of its Cluster.
 func absencesOfNode(ctx context.Context, q question, node *corev1.Node, now time.Time) ([]Absence, error) {
-	policy := q.settings.Policy()
+	policy := q.policy
 	decided, err := q.chain.EvaluateNode(ctx, node, policy)
 	if err != nil {
 		return nil, err
@@ -48,7 +49,11 @@ func absencesOfNode(ctx context.Context, q question, node *corev1.Node, now time
 		now, there := f.has(d.Entry)
 		return there && now == d.value
 	})
-	return f.sorted(), nil
+	has := inherit.Content{Labels: f.state.Labels, Annotations: f.state.Annotations}
+	for _, t := range f.state.Taints {
+		has.Taints = append(has.Taints, clusterv1.MachineTaint{Key: t.Key, Value: t.Value, Effect: t.Effect})
+	}
+	return f.answer(has), nil
 }
 
 // nodeFinder collects what is missing on a Node.
@@ -70,7 +75,7 @@ func (f *nodeFinder) missing(d declared) (verdict, bool) {
 	if now, there := f.has(d.Entry); there && (now == d.value || d.metadata) {
 		return verdict{}, false
 	}
-	why := f.policy().WhyNotNode(f.would.Source, f.state, f.writer(d.Entry), d.Entry)
+	why := f.policy.WhyNotNode(f.would.Source, f.state, f.writer(d.Entry), d.Entry)
 	switch {
 	case d.metadata:
 		return f.missingMetadata(d, why)
@@ -79,7 +84,7 @@ func (f *nodeFinder) missing(d declared) (verdict, bool) {
 	case f.value(d.Entry) != d.value && why != inherit.DropUnproven:
 		return f.above(d), true
 	case why == inherit.DropReserved || why == inherit.DropInvalid:
-		_, problems := f.policy().Node(f.would.Source, f.state, inherit.Privileged)
+		_, problems := f.policy.Node(f.would.Source, f.state, inherit.Privileged)
 		return verdict{why: why, at: f.ref, of: problemOf(problems, d.Entry)}, true
 	case why != "":
 		return verdict{why: why, at: f.ref}, true
@@ -124,8 +129,6 @@ func (f *nodeFinder) missingMetadata(d declared, why inherit.Dropped) (verdict, 
 	}
 	return verdict{why: inherit.DropElsewhere, at: d.by.Ref}, true
 }
-
-func (f *nodeFinder) policy() inherit.Policy { return f.settings.Policy() }
 
 // writer is the last writer of the Node as far as it can be seen: a privileged one leaves a record.
 func (f *nodeFinder) writer(e inherit.Entry) inherit.Writer {
