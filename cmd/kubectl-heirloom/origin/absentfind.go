@@ -72,7 +72,7 @@ func shown(e inherit.Entry) string {
 
 // add notes an absence, unless no one would miss the key and no one has asked for it.
 func (f *finder) add(d declared, v verdict) {
-	if f.key == "" && (v.why == inherit.DropBookkeeping || v.why == inherit.DropIdentifies || d.metadata && v.why == inherit.DropNever) {
+	if f.key == "" && quiet(d, v.why) {
 		return
 	}
 	kind := Kind(d.What)
@@ -82,6 +82,19 @@ func (f *finder) add(d declared, v verdict) {
 	f.found = append(f.found, Absence{
 		Kind: kind, Key: shown(d.Entry), Value: d.value, Source: d.source, From: describe(d.source), Reason: string(v.why), Message: f.message(d, v),
 	})
+}
+
+// quiet reports whether no one misses a key.
+func quiet(d declared, why inherit.Dropped) bool {
+	switch why {
+	case inherit.DropBookkeeping, inherit.DropIdentifies:
+		return true
+	case inherit.DropNever:
+		return d.metadata
+	case inherit.DropOutside:
+		return ofControllers(d.Name)
+	}
+	return false
 }
 
 // answer returns what was found. If it is nothing, and the object that has all this lacks the key of interest, an owner whose own
