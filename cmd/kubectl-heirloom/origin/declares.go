@@ -11,6 +11,7 @@ import (
 // declares explains an object that inherits nothing: what it declares for others, section by section.
 func declares(ref inherit.Ref, sections []inherit.Declaration) *Explanation {
 	e := newExplanation(ref.String(), nil)
+	e.declares = true
 	for _, section := range sections {
 		p := place{paths: section.Paths, has: contentOf(section.Content, section.Paths)}
 		for i, v := range p.has {

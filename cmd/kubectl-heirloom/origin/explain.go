@@ -31,7 +31,11 @@ type Explainer struct {
 	// Namespace is the only one in which Machines name a Node, if the user has said so.
 	Namespace string
 
+	// Key is the only key of interest, if the user has named one.
+	Key string
+
 	settings settings.Settings
+	prefetch func(context.Context) error
 	reader   client.Reader
 	chain    ownerchain.Chain
 	schemas  ownerchain.Schemas
@@ -39,7 +43,7 @@ type Explainer struct {
 
 // New returns an Explainer that reads the management cluster of a server with these settings.
 func New(from *snapshot.Snapshot, server settings.Settings) *Explainer {
-	return &Explainer{reader: from, schemas: from.Schemas(), chain: *from.Chain(), settings: server}
+	return &Explainer{reader: from, schemas: from.Schemas(), chain: *from.Chain(), settings: server, prefetch: from.Prefetch}
 }
 
 // Explain returns where everything on an object comes from.

@@ -144,6 +144,14 @@ func named(name, controller string) metav1.ObjectMeta {
 	return object
 }
 
+func gates(types ...string) []clusterv1.MachineReadinessGate {
+	var all []clusterv1.MachineReadinessGate
+	for _, name := range types {
+		all = append(all, clusterv1.MachineReadinessGate{ConditionType: name})
+	}
+	return all
+}
+
 func template(t *testing.T, s string) capi.MachineTemplate {
 	t.Helper()
 	var result capi.MachineTemplate
@@ -212,6 +220,9 @@ func field(t *testing.T, words []string) string {
 	case "taint":
 		key, effect, _ := strings.Cut(words[1], ":")
 		return fmt.Sprintf(`{"f:spec":{"f:taints":{"k:{\"effect\":\"%s\",\"key\":\"%s\"}":{".":{},"f:key":{}}}}}`, effect, key)
+	case "field":
+		names := strings.Split(words[1], ".")
+		return `{"f:spec":{"f:` + strings.Join(names, `":{"f:`) + `":{}` + strings.Repeat("}", len(names)-1) + `}}`
 	case "taints":
 		return `{"f:spec":{"f:taints":{}}}`
 	}

@@ -34,6 +34,9 @@ func (e *Entry) is(key string) bool {
 
 // Nowhere says that neither the object nor one above it has a key.
 func (e *Explanation) Nowhere(key string) string {
+	if e.declares {
+		return fmt.Sprintf("%s does not declare %q.", e.Object, key)
+	}
 	if len(e.owners) == 0 {
 		return fmt.Sprintf("%s has no %q and no owner that declares it.", e.Object, key)
 	}

@@ -23,14 +23,10 @@ type Explanation struct {
 
 	// owners are the objects that may declare something for this one, from the top.
 	owners []string `json:"-"`
-}
-
-// List is the answer for several objects.
-type List struct {
-	metav1.TypeMeta `json:",inline"`
-	Items           []*Explanation `json:"items"`
-	// Notes are sentences about all of them.
-	Notes []string `json:"notes,omitempty"`
+	// declares says that the object inherits nothing, and declares for others.
+	declares bool `json:"-"`
+	// paint colours a text by the status of its entry.
+	paint func(Status, string) string `json:"-"`
 }
 
 // Kind says what an entry is.

@@ -11,16 +11,11 @@ import (
 // widestValue is how much of a value the table shows, in characters. Annotations can be long.
 const widestValue = 48
 
-// NewList returns the answer for several objects.
-func NewList(all []*Explanation, notes ...string) *List {
-	return &List{TypeMeta: metav1.TypeMeta{APIVersion: "cli.heirloom.dev/v1alpha1", Kind: "ExplanationList"}, Items: all, Notes: notes}
-}
-
 // Table implements cli.Result.
 func (e *Explanation) Table(wide bool) *metav1.Table {
 	t := &metav1.Table{ColumnDefinitions: columns(wide)}
 	for _, entry := range e.Entries {
-		t.Rows = append(t.Rows, metav1.TableRow{Cells: entry.cells(wide)})
+		t.Rows = append(t.Rows, metav1.TableRow{Cells: entry.cells(wide, e.paint)})
 	}
 	return t
 }
@@ -30,7 +25,7 @@ func (l *List) Table(wide bool) *metav1.Table {
 	t := &metav1.Table{ColumnDefinitions: append([]metav1.TableColumnDefinition{column("Object")}, columns(wide)...)}
 	for _, e := range l.Items {
 		for _, entry := range e.Entries {
-			t.Rows = append(t.Rows, metav1.TableRow{Cells: append([]any{e.Object}, entry.cells(wide)...)})
+			t.Rows = append(t.Rows, metav1.TableRow{Cells: append([]any{e.Object}, entry.cells(wide, l.Paint)...)})
 		}
 	}
 	return t
@@ -52,7 +47,8 @@ func column(name string) metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{Name: name, Type: "string"}
 }
 
-func (e *Entry) cells(wide bool) []any {
+// cells are those of a row. Only the last one of the narrow table has a colour, because the others are aligned by their length.
+func (e *Entry) cells(wide bool, paint func(Status, string) string) []any {
 	from := e.From
 	if e.OwnedByHeirloom && e.Status == AsDeclared {
 		from += " (owned by heirloom)"
@@ -63,6 +59,9 @@ func (e *Entry) cells(wide bool) []any {
 	text := e.Value
 	if e.Propagation != "" && e.Propagation != "Always" {
 		text = strings.TrimSpace(text + " (" + e.Propagation + ")")
+	}
+	if !wide && paint != nil {
+		from = paint(e.Status, from)
 	}
 	cells := []any{string(e.Kind), e.Key, shorten(text), e.Status.words(), from}
 	if !wide {
