@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
@@ -100,4 +102,30 @@ func contentOfSection(s capi.Section) Content {
 		Taints:      s.Taints,
 		Fields:      fieldsOf(s.MachineFields, s.WorkerFields),
 	}
+}
+
+// Overridden returns what the ClusterClass declares and does not count, because the Cluster's topology declares something else instead.
+func (s Section) Overridden() Content {
+	class, topology, counts := contentOfSection(s.Class), contentOfSection(s.Topology), s.declared()
+	other := func(in, now map[string]string) func(key string) bool {
+		return func(key string) bool { value, ok := now[key]; return !ok || value != in[key] }
+	}
+	over := Content{
+		Labels:      filter(class.Labels, other(class.Labels, counts.Labels)),
+		Annotations: filter(class.Annotations, other(class.Annotations, counts.Annotations)),
+	}
+	if topology.Taints != nil {
+		over.Taints = slices.DeleteFunc(slices.Clone(class.Taints), func(t clusterv1.MachineTaint) bool { return slices.Contains(topology.Taints, t) })
+	}
+	if gates := topology.Fields.ReadinessGates; gates != nil {
+		over.Fields.ReadinessGates = slices.DeleteFunc(slices.Clone(class.Fields.ReadinessGates), func(gate clusterv1.MachineReadinessGate) bool {
+			return slices.Contains(gates, gate)
+		})
+	}
+	for f, seconds := range class.Fields.Seconds {
+		if now := topology.Fields.Seconds[f]; seconds != nil && now != nil && *now != *seconds {
+			over.Fields.Seconds[f] = seconds
+		}
+	}
+	return over
 }
