@@ -23,10 +23,7 @@ func addAbsences[P client.Object](
 ) (*Explanation, error) {
 	q := question{chain: &x.chain, schemas: x.schemas, settings: x.settings, policy: x.settings.Policy(), key: key}
 	found, err := absences(ctx, q, kind, ref, object)
-	if err != nil {
-		return nil, err
-	}
-	e.add(found)
+	e.add(found, err)
 	return e, nil
 }
 
@@ -34,18 +31,18 @@ func addAbsences[P client.Object](
 func (x *Explainer) addAbsencesOfNode(ctx context.Context, e *Explanation, chain *ownerchain.Chain, node *corev1.Node, key string) (*Explanation, error) {
 	q := question{chain: chain, schemas: x.schemas, settings: x.settings, policy: x.policyFor(node), key: key}
 	found, err := absencesOfNode(ctx, q, node, time.Now())
-	if err != nil {
-		return nil, err
-	}
-	e.add(found)
+	e.add(found, err)
 	return e, nil
 }
 
-// add merges absences into the entries: an entry that is missing or differs gets its reason, and the rest become entries.
-func (e *Explanation) add(found []Absence) {
+// add merges absences into the entries: an entry that is missing or differs gets its reason, and the rest become entries. The notes
+// say already which owner is not known or cannot be read, unless it is one further up.
+func (e *Explanation) add(found []Absence, err error) {
+	if err != nil && !slices.ContainsFunc(e.Notes, func(note string) bool { return strings.Contains(note, oneLine(err)) }) {
+		e.Notes = append(e.Notes, "Why something is missing is not known: "+oneLine(err)+".")
+	}
 	for _, a := range found {
 		if a.Key == "" {
-			e.Notes = append(e.Notes, a.Message)
 			continue
 		}
 		at := slices.IndexFunc(e.Entries, func(entry Entry) bool {

@@ -167,7 +167,7 @@ func compared[P client.Object](ctx context.Context, x *Explainer, kind ownerchai
 		return nil, err
 	}
 	e.owners = ownersIn(sources, ref)
-	return x.guessed(e), nil
+	return addAbsences(ctx, x, x.guessed(e), kind, ref, object, x.Key)
 }
 
 // widest returns what an object may have inherited: as long as it is not known whether Cluster API propagates taints, what the object

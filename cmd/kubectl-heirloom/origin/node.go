@@ -58,7 +58,7 @@ func (x *Explainer) node(ctx context.Context, chain *ownerchain.Chain, node *cor
 		return nil, err
 	}
 	e.Cluster, e.owners = decided.Source.Cluster.String(), ownersIn(sources, inherit.Ref{Kind: "Node", Object: node})
-	return x.guessed(e), nil
+	return x.addAbsencesOfNode(ctx, x.guessed(e), chain, node, x.Key)
 }
 
 // inheritNode adds what a Node inherits to its place. A new Node inherits more than an old one, which had its Initialize taints
