@@ -53,7 +53,7 @@ func (e *Entry) cells(wide bool, paint func(Status, string) string) []any {
 	if e.OwnedByHeirloom && e.Status == AsDeclared {
 		from += " (owned by heirloom)"
 	}
-	if e.Reason != "" {
+	if e.Reason != "" && e.Reason != string(notYet) { // the status says it
 		from += " (" + e.Reason + ")"
 	}
 	text := e.Value
