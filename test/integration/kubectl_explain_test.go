@@ -89,6 +89,11 @@ func testKubectlExplain(t *testing.T, w *kubectlWorld) {
 			errOut: []string{`No owner of Node prod-gpu-1 declares "nothing"`, "MachineDeployment fleet/prod-gpu"},
 		},
 		{
+			name: "a key that does not reach Nodes", args: []string{"node/prod-gpu-1", "cost-center"}, code: 1,
+			out:    []string{"label cost-center research absent Cluster fleet/prod " + gpuSection + ".metadata.labels (OutsideSyncedDomains)"},
+			errOut: []string{"--additional-sync-machine-labels='^cost-center$'"},
+		},
+		{
 			name: "a Node without a Machine", args: []string{"node/prod-stranger", "--workload-cluster=fleet/prod"}, code: 2,
 			errOut: []string{"no Machine or MachinePool, or more than one, of Cluster fleet/prod matches Node prod-stranger"},
 		},
@@ -108,6 +113,7 @@ func testKubectlExplain(t *testing.T, w *kubectlWorld) {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
 			out, errOut, code := w.kubectl(t, append([]string{"explain"}, tc.args...)...)
+			t.Logf("%s\n%s%s", strings.Join(tc.args, " "), out, errOut)
 			for _, part := range tc.out {
 				g.Expect(strings.Join(strings.Fields(out), " ")).To(ContainSubstring(part), out)
 			}
