@@ -29,7 +29,7 @@ func (x *Explainer) node(ctx context.Context, chain *ownerchain.Chain, node *cor
 	if err != nil {
 		return nil, err
 	}
-	if decided.Outcome == inherit.NoOwner {
+	if decided.Outcome == inherit.NoOwner && x.Key == "" {
 		return nil, errNoMachine
 	}
 	var notes []string
@@ -46,7 +46,11 @@ func (x *Explainer) node(ctx context.Context, chain *ownerchain.Chain, node *cor
 	}
 	name := "Node " + node.Name
 	if !decided.Inherits() {
-		return explanation(node, name, notes, top)
+		e, err := explanation(node, name, notes, top)
+		if err != nil {
+			return nil, err
+		}
+		return x.addAbsencesOfNode(ctx, e, chain, node, x.Key)
 	}
 	sources := chain.NodeSources(ctx, decided.Source)
 	problems := top.inheritNode(policy, decided, current, sources)
