@@ -48,6 +48,15 @@ func New(from *snapshot.Snapshot, server settings.Settings) *Explainer {
 
 // Explain returns where everything on an object comes from.
 func (x *Explainer) Explain(ctx context.Context, gvk schema.GroupVersionKind, key types.NamespacedName) (*Explanation, error) {
+	e, err := x.explain(ctx, gvk, key)
+	if err != nil {
+		return nil, err
+	}
+	e.shareReasons()
+	return e, nil
+}
+
+func (x *Explainer) explain(ctx context.Context, gvk schema.GroupVersionKind, key types.NamespacedName) (*Explanation, error) {
 	switch kind := gvk.GroupKind(); {
 	case IsNode(gvk):
 		return x.findNode(ctx, key.Name)
