@@ -14,6 +14,7 @@ import (
 // testKubectlManners is about what all commands have in common: what they say when they cannot answer, and completion.
 func testKubectlManners(t *testing.T, w *kubectlWorld) {
 	t.Run("errors", func(t *testing.T) { testKubectlErrors(t, w.in(t)) })
+	t.Run("formats", func(t *testing.T) { testKubectlFormats(t, w.in(t)) })
 	t.Run("completion", func(t *testing.T) { testKubectlCompletion(t, w.in(t)) })
 }
 
@@ -48,6 +49,17 @@ func testKubectlErrors(t *testing.T, w *kubectlWorld) {
 			g.Expect(said).To(And(MatchRegexp(`^error: [^\n]+\n$`), ContainSubstring(tc.says)))
 			g.Expect(said).NotTo(Or(ContainSubstring("kubectl-heirloom get"), ContainSubstring("memcache"), ContainSubstring("arg(s)")))
 		})
+	}
+}
+
+func testKubectlFormats(t *testing.T, w *kubectlWorld) {
+	for output, want := range map[string]string{
+		"name":                    "machine.cluster.x-k8s.io/edge-web-1\n",
+		"jsonpath={.object}":      "Machine fleet/edge-web-1",
+		"go-template={{.object}}": "Machine fleet/edge-web-1",
+	} {
+		out, said, _ := w.kubectl(t, "explain", "machine/edge-web-1", "-o", output)
+		w.Expect(out).To(Equal(want), said)
 	}
 }
 

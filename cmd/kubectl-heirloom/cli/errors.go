@@ -21,10 +21,13 @@ import (
 )
 
 // Sentence says in the plugin's own words what went wrong and what to do about it. What a command has wrapped around the error of
-// a library stays before it. Several joined errors become several lines, each only once.
+// a library stays before it. Several joined errors become several lines, each only once. ErrFound becomes nothing.
 func Sentence(err error) string {
 	lines, said := []string{}, sets.New[string]()
 	for _, one := range joined(err) {
+		if errors.Is(one, ErrFound) {
+			continue // the command has said it
+		}
 		line := one.Error()
 		if cause, words := ownWords(one); cause != "" {
 			line = strings.Replace(line, cause, words, 1)
@@ -38,8 +41,11 @@ func Sentence(err error) string {
 	return strings.Join(lines, "\n")
 }
 
-// joined returns the errors of errors.Join, or the error itself.
+// joined returns the errors of errors.Join, or the error itself; of no error, none.
 func joined(err error) []error {
+	if err == nil {
+		return nil
+	}
 	several, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // what is below may be wrapped in words of its own
 	if !ok {
 		return []error{err}

@@ -75,8 +75,24 @@ func TestSentence(t *testing.T) {
 			`unknown flag: --x: --help lists the flags of this command, and "kubectl heirloom options" those of all`},
 		"several": {errors.Join(errors.New("a"), errors.Join(missing, missing)),
 			"a\n" + `there is no "x" among the machines.cluster.x-k8s.io of that namespace: -n chooses another`},
-		"our own": {errors.New("--color=\"red\": must be auto, always or never"), "--color=\"red\": must be auto, always or never"},
+		"found and failed": {errors.Join(ErrFound, errors.New("a")), "a"},
+		"found":            {fmt.Errorf("two: %w", ErrFound), ""},
+		"nothing":          {nil, ""},
+		"our own":          {errors.New("--color=\"red\": must be auto, always or never"), "--color=\"red\": must be auto, always or never"},
 	} {
 		t.Run(name, func(t *testing.T) { NewWithT(t).Expect(Sentence(tc.err)).To(Equal(tc.want)) })
+	}
+}
+
+func TestExitCode(t *testing.T) {
+	failed := errors.New("no answer")
+	for _, tc := range []struct {
+		err  error
+		want int
+	}{
+		{nil, 0}, {ErrFound, 1}, {fmt.Errorf("two findings: %w", ErrFound), 1}, {errors.Join(ErrFound, nil), 1},
+		{failed, 2}, {errors.Join(ErrFound, failed), 2}, {errors.Join(failed, ErrFound), 2},
+	} {
+		NewWithT(t).Expect(ExitCode(tc.err)).To(Equal(tc.want), "%v", tc.err)
 	}
 }
