@@ -8,8 +8,17 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 )
 
-// complete completes the values of the flags that all commands have. Each command completes its own arguments and flags.
+// complete completes the values of the flags that all commands have, and the objects that commands are about. A command that
+// completes its arguments itself keeps that.
 func complete(root *cobra.Command, f *cli.Factory) {
+	objects := map[string]cobra.CompletionFunc{
+		"explain": f.CompleteObjects(), "tree": f.CompleteClusters, "release": f.CompleteObjects(),
+	}
+	for _, command := range root.Commands() {
+		if command.ValidArgsFunction == nil && len(command.ValidArgs) == 0 {
+			command.ValidArgsFunction = objects[command.Name()]
+		}
+	}
 	for flag, values := range map[string]cobra.CompletionFunc{
 		"namespace":          f.CompleteNamespaces,
 		"context":            f.CompleteContexts,
