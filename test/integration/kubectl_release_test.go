@@ -55,13 +55,18 @@ func ownCluster(w *kubectlWorld, name string) (*clusterv1.Cluster, *clusterv1.Ma
 	ms.Spec.Template.Annotations = nil
 	w.createAs("capi-machinedeployment", ms)
 	w.eventually(ms, func(g Gomega) { g.Expect(ours(ms)).NotTo(BeEmpty()) })
+	w.t.Cleanup(func() {
+		for _, object := range []client.Object{ms, md, cluster} {
+			w.Expect(w.Client.Delete(w.ctx, object)).To(Succeed())
+		}
+	})
 	return cluster, ms
 }
 
 // While Heirloom runs, it must first be told to leave the object alone.
 func releasesOneObject(t *testing.T, w *kubectlWorld) {
 	w = w.in(t)
-	cluster, ms := ownCluster(w, "release-one")
+	_, ms := ownCluster(w, "release-one")
 	object := "machineset/" + ms.Name
 	_, errOut, code := w.kubectl(t, "release", object, "--yes")
 	w.Expect(code).To(Equal(2))
@@ -79,7 +84,6 @@ func releasesOneObject(t *testing.T, w *kubectlWorld) {
 
 	w.update(ms, func() { delete(ms.Labels, inherit.IgnoreLabel) })
 	w.eventually(ms, func(g Gomega) { g.Expect(ours(ms)).NotTo(BeEmpty(), "it inherits again") })
-	w.Expect(w.Client.Delete(w.ctx, cluster)).To(Succeed())
 }
 
 func releasesOneCluster(t *testing.T, w *kubectlWorld) {
@@ -96,7 +100,6 @@ func releasesOneCluster(t *testing.T, w *kubectlWorld) {
 	w.Expect(ours(ms)).To(BeEmpty())
 	w.Expect(ms.Spec.Template.Annotations).To(HaveKeyWithValue("note", "for humans"))
 	w.Expect(ours(w.prodSet())).To(Equal(before), "other Clusters keep what they have")
-	w.Expect(w.Client.Delete(w.ctx, cluster)).To(Succeed())
 }
 
 // prodSet is the MachineSet of Cluster prod.

@@ -11,12 +11,13 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/cli-runtime/pkg/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	ask "github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/release"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/target"
 	"github.com/heirloom-dev/heirloom/pkg/release"
 )
 
@@ -80,7 +81,7 @@ func (o *releaseOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if o.what.Only, err = o.only(args); err != nil {
+	if o.what.Only, err = o.only(management.RESTMapper(), args); err != nil {
 		return err
 	}
 	s, err := o.ReadSettings(ctx, management)
@@ -128,29 +129,25 @@ func (o *releaseOptions) validate(args []string) error {
 	return nil
 }
 
-// only finds out which object is meant, in kubectl's own way, without reading it. Without arguments, it is nil.
-func (o *releaseOptions) only(args []string) (*release.Only, error) {
+// only finds out which object is meant, without reading it. Without arguments, it is nil.
+func (o *releaseOptions) only(mapper meta.RESTMapper, args []string) (*release.Only, error) {
 	if len(args) == 0 {
 		return nil, nil
+	}
+	request, err := target.Parse(mapper, args, false)
+	if err != nil {
+		return nil, err
+	}
+	if len(request.Objects) != 1 || request.Key != "" {
+		return nil, fmt.Errorf("%q: release takes one object at a time, as <kind>/<name>", strings.Join(args, " "))
 	}
 	namespace, err := o.Namespace()
 	if err != nil {
 		return nil, err
 	}
-	infos, err := resource.NewBuilder(o.Config).Unstructured().
-		NamespaceParam(namespace).DefaultNamespace().
-		ResourceTypeOrNameArgs(false, args...).
-		RequireObject(false).
-		Do().Infos()
-	if err != nil {
-		return nil, fmt.Errorf("finding out what %q is: %w", strings.Join(args, " "), err)
-	}
-	if len(infos) != 1 {
-		return nil, fmt.Errorf("%q are %d objects: release takes one at a time", strings.Join(args, " "), len(infos))
-	}
+	object := request.Objects[0]
 	return &release.Only{
-		GroupVersionKind: infos[0].Mapping.GroupVersionKind,
-		NamespacedName:   types.NamespacedName{Namespace: infos[0].Namespace, Name: infos[0].Name},
+		GroupVersionKind: object.Kind.GroupVersionKind, NamespacedName: types.NamespacedName{Namespace: namespace, Name: object.Name},
 	}, nil
 }
 
