@@ -106,7 +106,7 @@ func newReleaser(c *config.Config, what release.Options) (*release.Releaser, err
 	}
 	what.Namespace, what.WatchFilter, what.ManagementCluster = c.Namespace, c.WatchFilter, c.ManagementClusterKey
 	what.ProviderGroups, what.Concurrency = c.ProviderGroups, c.ClusterCacheConcurrency
-	what.WebhookConfiguration, what.Lease = c.WebhookConfiguration, types.NamespacedName{Namespace: namespace, Name: leaderElectionID(c)}
+	what.WebhookConfiguration, what.Lease = c.WebhookConfiguration, types.NamespacedName{Namespace: namespace, Name: c.LeaderElectionID()}
 	what.WorkloadWebhookURL, what.WorkloadWebhookKey = c.WorkloadWebhookURL, c.WorkloadWebhookKeyName
 	what.DeleteWebhookConfigurations = what.DeleteWebhookConfigurations || what.OnlyWebhookConfigurations
 	return &release.Releaser{
