@@ -17,12 +17,12 @@ import (
 // mistake the child for an object of their own.
 func NeverInherited() (keys, domains []string) {
 	return []string{
-			"cluster.x-k8s.io/conversion-data",
-			clusterv1.RevisionAnnotation, "machinedeployment.clusters.x-k8s.io/revision-history",
-			clusterv1.DesiredReplicasAnnotation, clusterv1.MaxReplicasAnnotation,
-			clusterv1.ClusterTopologyHoldUpgradeSequenceAnnotation, clusterv1.ClusterTopologyDeferUpgradeAnnotation,
-			"app.kubernetes.io/managed-by", "helm.sh/chart",
-		}, slices.Concat([]string{"kubectl.kubernetes.io"}, gitOps(), []string{"meta.helm.sh"})
+		"cluster.x-k8s.io/conversion-data",
+		clusterv1.RevisionAnnotation, "machinedeployment.clusters.x-k8s.io/revision-history",
+		clusterv1.DesiredReplicasAnnotation, clusterv1.MaxReplicasAnnotation,
+		clusterv1.ClusterTopologyHoldUpgradeSequenceAnnotation, clusterv1.ClusterTopologyDeferUpgradeAnnotation,
+		"app.kubernetes.io/managed-by", "helm.sh/chart",
+	}, slices.Concat([]string{"kubectl.kubernetes.io"}, gitOps(), []string{"meta.helm.sh"})
 }
 
 // gitOps are the domains by whose keys GitOps tools recognize the objects that they keep as they are in Git.

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/check"
@@ -124,8 +125,15 @@ func (o *checkOptions) once(ctx context.Context) (*check.Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client of the API server's discovery: %w", err)
 	}
+	// Dry runs provoke warnings, which are no news.
+	quiet := rest.CopyConfig(management.REST)
+	quiet.WarningHandler = rest.NoWarnings{}
+	live, err := client.New(quiet, client.Options{Scheme: management.Scheme(), Mapper: management.RESTMapper()})
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
 	checker := &check.Checker{
-		Client: management, Schemas: management.Schemas, Kubernetes: discovery.ServerVersion,
+		Client: live, Schemas: management.Schemas, Kubernetes: discovery.ServerVersion,
 		Settings: func(ctx context.Context) (settings.Settings, error) { return o.ReadSettings(ctx, management) },
 		Workload: func(ctx context.Context, cluster types.NamespacedName) (client.Client, error) {
 			return o.Workload(ctx, management, cluster)

@@ -124,6 +124,14 @@ func (s clusterState) each(call func(*snapshot.Member)) {
 	}
 }
 
+// nameOf names an object of a Cluster.
+func (s clusterState) nameOf(m *snapshot.Member) string {
+	if m.Node != nil {
+		return fmt.Sprintf("Node %s of Cluster %s", m.Object.GetName(), s)
+	}
+	return m.String()
+}
+
 // unread describes the Clusters that could not be evaluated.
 func (f *fleet) unread() []string {
 	var all []string

@@ -18,7 +18,9 @@ import (
 )
 
 // partOf selects what the chart makes.
-func partOf() client.MatchingLabels { return client.MatchingLabels{"app.kubernetes.io/part-of": "heirloom"} }
+func partOf() client.MatchingLabels {
+	return client.MatchingLabels{"app.kubernetes.io/part-of": "heirloom"}
+}
 
 // installation is what is installed of Heirloom. What could not be read has an error in its place.
 type installation struct {
@@ -122,7 +124,9 @@ func (i *installation) findDeployments(ctx context.Context, c client.Reader) err
 			return fmt.Errorf("listing Deployments in namespace %s: %w", key.Namespace, err)
 		}
 		for _, one := range behind.Items {
-			known := slices.ContainsFunc(i.deployments, func(d appsv1.Deployment) bool { return d.UID == one.UID && d.Name == one.Name && d.Namespace == one.Namespace })
+			known := slices.ContainsFunc(i.deployments, func(d appsv1.Deployment) bool {
+				return d.UID == one.UID && d.Name == one.Name && d.Namespace == one.Namespace
+			})
 			if !known && len(service.Spec.Selector) > 0 && labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(one.Spec.Template.Labels)) {
 				i.deployments = append(i.deployments, one)
 			}

@@ -46,7 +46,7 @@ func machines(_ context.Context, w *world) Result {
 	case total == 0:
 		return skipped("There is no Machine.")
 	}
-	return ok("None of %s is paused or opted out.", count(total, "Machine"))
+	return ok("%s, none paused or opted out.", count(total, "Machine"))
 }
 
 // untouchedFor says why a Machine inherits nothing, or "".

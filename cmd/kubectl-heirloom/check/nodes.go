@@ -44,10 +44,9 @@ func workloadClusters(_ context.Context, w *world) Result {
 // nodesFound is what was found about the Nodes of all Clusters.
 type nodesFound struct {
 	healthy, registering int
-	// unmatched are the Nodes that are no Machine's, by Cluster. lacking and evaluating describe single Nodes.
-	unmatched, waiting []string
-	strangers          int
-	lacking, broken    []string
+	strangers            int
+	// unmatched and waiting describe the Nodes of a Cluster that are no Machine's or wait for their turn, lacking and broken single Nodes.
+	unmatched, waiting, lacking, broken []string
 }
 
 func nodes(_ context.Context, w *world) Result {
@@ -136,7 +135,7 @@ func (w *world) lacks(m *snapshot.Member, policy inherit.Policy) (missing []stri
 func (f *nodesFound) result() Result {
 	var words []string
 	if f.healthy > 0 {
-		words = append(words, fmt.Sprintf("%s %s all that they inherit", count(f.healthy, "Node"), have(f.healthy)))
+		words = append(words, fmt.Sprintf("%s %s", count(f.healthy, "Node"), verb(f.healthy, "has all that it inherits", "have all that they inherit")))
 	}
 	if f.registering > 0 {
 		words = append(words, fmt.Sprintf("%s %s still registering", count(f.registering, "Node"), are(f.registering)))
@@ -166,7 +165,6 @@ func (f *nodesFound) result() Result {
 	return ok("%s", message).with(details...)
 }
 
-func have(n int) string { return verb(n, "has", "have") }
 func are(n int) string  { return verb(n, "is", "are") }
 func lack(n int) string { return verb(n, "lacks", "lack") }
 

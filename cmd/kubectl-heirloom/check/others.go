@@ -75,7 +75,9 @@ func laterWebhooks(found *installation) []string {
 
 // watched returns what a webhook sees when it is created or updated, of all that inherits.
 func watched(rules []admissionv1.RuleWithOperations) []string {
-	matches := func(patterns []string, what string) bool { return slices.Contains(patterns, what) || slices.Contains(patterns, "*") }
+	matches := func(patterns []string, what string) bool {
+		return slices.Contains(patterns, what) || slices.Contains(patterns, "*")
+	}
 	var seen []string
 	for _, kind := range []struct{ group, resource string }{
 		{clusterv1.GroupVersion.Group, "machinedeployments"}, {clusterv1.GroupVersion.Group, "machinesets"},
@@ -101,11 +103,11 @@ func (w *world) foreign(all *fleet) (managers, tracked []string) {
 		c.each(func(m *snapshot.Member) {
 			for _, path := range w.drifted(m, all.policy) {
 				for _, name := range owners(m.Object.GetManagedFields(), path) {
-					of[name] = append(of[name], fmt.Sprintf("%s (%s)", m, path))
+					of[name] = append(of[name], fmt.Sprintf("%s (%s)", c.nameOf(m), path))
 				}
 			}
 			if key := inherit.TrackedBy(m.Object); key != "" && made(m) {
-				tracked = append(tracked, fmt.Sprintf("%s is made by Cluster API, and %s says that it is kept in Git", m, key))
+				tracked = append(tracked, fmt.Sprintf("%s is made by Cluster API, and %s says that it is kept in Git", c.nameOf(m), key))
 			}
 		})
 	}

@@ -127,8 +127,8 @@ func kindRegistered(kind string, all []configuration, expected []expectation, kn
 				findings = append(findings, fmt.Sprintf("%s: webhook %s is missing", c, e.chart.Name))
 				continue
 			}
-			for _, difference := range e.differences(live, known) {
-				findings = append(findings, fmt.Sprintf("%s, webhook %s: %s", c, e.chart.Name, difference))
+			if differences := e.differences(live, known); len(differences) > 0 {
+				findings = append(findings, fmt.Sprintf("%s, webhook %s: %s", c, e.chart.Name, strings.Join(differences, "; ")))
 			}
 		}
 		for _, live := range c.webhooks {
@@ -182,6 +182,9 @@ func withGroups(rules []admissionv1.RuleWithOperations, groups []string) []admis
 
 // inNamespace puts a namespace in place of the one that stands for it.
 func inNamespace(selector *metav1.LabelSelector, namespace string) *metav1.LabelSelector {
+	if selector == nil {
+		return nil // that of a kind without a namespace
+	}
 	selector = selector.DeepCopy()
 	for key, value := range selector.MatchLabels {
 		selector.MatchLabels[key] = strings.ReplaceAll(value, anyNamespace, namespace)

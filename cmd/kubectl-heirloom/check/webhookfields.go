@@ -102,7 +102,9 @@ func conditions(all []admissionv1.MatchCondition) string {
 }
 
 // expression returns a condition's expression. How it is broken into lines means nothing.
-func expression(c admissionv1.MatchCondition) string { return strings.Join(strings.Fields(c.Expression), " ") }
+func expression(c admissionv1.MatchCondition) string {
+	return strings.Join(strings.Fields(c.Expression), " ")
+}
 
 // conditionDifferences names the conditions that differ: their expressions are long.
 func conditionDifferences(want, has []admissionv1.MatchCondition) []string {
