@@ -16,7 +16,7 @@ import (
 // root is the repository.
 const root = "../../.."
 
-// docs/kubectl.md has the table of checks.
+// docs/kubectl.md has the table of checks, and real output.
 func TestDocs(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	page, err := os.ReadFile(filepath.Join(root, "docs", "kubectl.md"))
@@ -27,6 +27,9 @@ func TestDocs(t *testing.T) {
 		fmt.Fprintf(&table, "| `%s` | %s |\n", check.Name, check.Asks)
 	}
 	Expect(string(page)).To(ContainSubstring(table.String()))
+	example, err := os.ReadFile(filepath.Join("testdata", "page.golden"))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(string(page)).To(ContainSubstring("```text\n"+string(example)+"```\n"), "the example is testdata/page.golden")
 }
 
 // Every page that a check sends people to exists.

@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // UPDATE=1 writes the golden files.
@@ -25,6 +28,14 @@ func golden(t *testing.T, name, got string) {
 	Expect(got).To(Equal(string(want)))
 }
 
+// page is a fleet with something to tell.
+func page(s *scenery) {
+	s.node.Spec.Taints = nil
+	s.nodes = append(s.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-7", UID: "worker-7"}})
+	s.flag("--additional-sync-machine-labels=^team$")
+	s.mutating.Webhooks[0].FailurePolicy = new(admissionv1.Fail)
+}
+
 func TestReport(t *testing.T) {
 	for name, change := range map[string]func(*scenery){
 		"healthy.golden": func(*scenery) {},
@@ -35,6 +46,8 @@ func TestReport(t *testing.T) {
 			s.mute = true
 			s.node.Spec.Taints = nil
 		},
+		// docs/kubectl.md has this one.
+		"page.golden": page,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScenery(t)
