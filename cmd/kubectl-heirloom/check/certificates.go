@@ -216,7 +216,8 @@ func describe(what string, c *x509.Certificate) string {
 	for _, ip := range c.IPAddresses {
 		hosts = append(hosts, ip.String())
 	}
-	text := fmt.Sprintf("%s: %s, valid from %s to %s", what, c.Subject, c.NotBefore.UTC().Format(time.DateOnly), c.NotAfter.UTC().Format(time.DateOnly))
+	from, to := c.NotBefore.UTC().Format(time.DateOnly), c.NotAfter.UTC().Format(time.DateOnly)
+	text := fmt.Sprintf("%s: %s, valid from %s to %s", what, c.Subject, from, to)
 	if len(hosts) > 0 {
 		text += ", for " + strings.Join(hosts, ", ")
 	}

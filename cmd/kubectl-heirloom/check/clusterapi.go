@@ -62,8 +62,8 @@ func clusterAPI(ctx context.Context, w *world) Result {
 		return warning("Cluster API and Heirloom are told different things.").with(doubtful...).with(told...).
 			next("Give both the same values: docs/configuration.md")
 	}
-	return ok("Feature gate, flags and watch filter of Cluster API's core manager agree with Heirloom's: MachineTaintPropagation is %s.", known.Propagation).
-		with(told...)
+	const agree = "Feature gate, flags and watch filter of Cluster API's core manager agree with Heirloom's: MachineTaintPropagation is %s."
+	return ok(agree, known.Propagation).with(told...)
 }
 
 func notes(known settings.Settings) []string { return known.Notes }
@@ -85,7 +85,8 @@ func flagsOf(d *appsv1.Deployment) (coreFlags, error) {
 func (f coreFlags) disagree(name string, known settings.Settings) []string {
 	var all []string
 	if ours := known.Config.WatchFilter; f.watchFilter != ours {
-		all = append(all, fmt.Sprintf("%s has --watch-filter=%q, and Heirloom %q: what only one of them watches is not handled by both", name, f.watchFilter, ours))
+		all = append(all, fmt.Sprintf("%s has --watch-filter=%q, and Heirloom %q: what only one of them watches is not handled by both",
+			name, f.watchFilter, ours))
 	}
 	for _, one := range only(f.labels, known.Config.AdditionalSyncMachineLabels) {
 		all = append(all, fmt.Sprintf("%s syncs labels %q, and Heirloom does not: a new Node gets them only after it has registered", name, one))
@@ -119,11 +120,11 @@ func gateDisagrees(name string, gate inherit.TaintPropagation, known settings.Se
 	switch {
 	case known.Config.DetectTaintPropagation, told == gate:
 	case gate == inherit.PropagationUnknown:
-		doubtful = append(doubtful, fmt.Sprintf("Heirloom was told that MachineTaintPropagation is %s, and whether that is so in %s is not known", told, name))
+		doubtful = append(doubtful, fmt.Sprintf("Heirloom was told that MachineTaintPropagation is %s, and what it is in %s is not known", told, name))
 	case gate == inherit.PropagationDisabled:
-		wrong = append(wrong, fmt.Sprintf("%s has MachineTaintPropagation off, and Heirloom was told that it is on: Cluster API refuses what Heirloom writes", name))
+		wrong = append(wrong, name+" has MachineTaintPropagation off, and Heirloom was told that it is on: Cluster API refuses what Heirloom writes")
 	default:
-		doubtful = append(doubtful, fmt.Sprintf("%s has MachineTaintPropagation on, and Heirloom was told that it is off: typed taints are not inherited", name))
+		doubtful = append(doubtful, name+" has MachineTaintPropagation on, and Heirloom was told that it is off: typed taints are not inherited")
 	}
 	return wrong, doubtful
 }

@@ -67,7 +67,8 @@ func (w *world) running(ctx context.Context, d *appsv1.Deployment) Result {
 	pods := fmt.Sprintf("kubectl --namespace %s describe pods --selector app.kubernetes.io/name=heirloom", d.Namespace)
 	switch {
 	case wanted == 0:
-		return failed("%s has been scaled to 0 replicas.", name).next("Scale it up: kubectl --namespace %s scale deployment %s --replicas=2", d.Namespace, d.Name)
+		return failed("%s has been scaled to 0 replicas.", name).
+			next("Scale it up: kubectl --namespace %s scale deployment %s --replicas=2", d.Namespace, d.Name)
 	case has.AvailableReplicas == 0:
 		return failed("%s: none of %d replicas is available.", name, wanted).next("Look at its Pods: %s", pods)
 	case has.AvailableReplicas < wanted:

@@ -161,8 +161,8 @@ func validation(ctx context.Context, w *world) Result {
 	err = w.Client.Create(ctx, machine, client.DryRunAll, client.FieldOwner(prober))
 	switch {
 	case err == nil:
-		return failed("A Machine with the reserved taint %s was accepted (dry run): the webhook %s is not called, or does not answer.", reserved, refuser).
-			next("See %s.", notCalledPage)
+		const accepted = "A Machine with the reserved taint %s was accepted (dry run): the webhook %s is not called, or does not answer."
+		return failed(accepted, reserved, refuser).next("See %s.", notCalledPage)
 	case !strings.Contains(err.Error(), `"`+refuser+`"`):
 		return unknown("A Machine could not be created in a dry run: %v", err)
 	}

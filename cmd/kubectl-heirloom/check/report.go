@@ -5,6 +5,7 @@ package check
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -92,9 +93,12 @@ func result(status Status, format string, args ...any) Result {
 	return Result{Status: status, Message: fmt.Sprintf(format, args...)}
 }
 
-// next returns the result with what to do about it.
+// pages is where people read the repository's directory docs.
+const pages = "https://github.com/heirloom-dev/heirloom/blob/main/docs/"
+
+// next returns the result with what to do about it. A page is named as in the repository.
 func (r Result) next(format string, args ...any) Result {
-	r.Next = fmt.Sprintf(format, args...)
+	r.Next = strings.ReplaceAll(fmt.Sprintf(format, args...), "docs/", pages)
 	return r
 }
 

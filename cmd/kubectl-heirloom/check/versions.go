@@ -27,7 +27,8 @@ func versions(_ context.Context, w *world) Result {
 	} else {
 		describe += ", server " + known.Version
 		if !sameMinor(w.Plugin, known.Version) {
-			doubtful = append(doubtful, fmt.Sprintf("the plugin is %s and the server %s: the plugin may explain other rules than the server follows", w.Plugin, known.Version))
+			doubtful = append(doubtful, fmt.Sprintf("the plugin is %s and the server %s: the plugin may explain other rules than the server follows",
+				w.Plugin, known.Version))
 		}
 	}
 	if known.ClusterAPI == "" {
