@@ -6,9 +6,12 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -19,8 +22,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/capabilities"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/selfhosted"
 	"github.com/heirloom-dev/heirloom/pkg/version"
 	"github.com/heirloom-dev/heirloom/pkg/workload/connect"
 )
@@ -36,6 +41,8 @@ type Factory struct {
 	WorkloadKubeconfig string
 	// Color is --color: auto, always or never.
 	Color string
+	// Verbosity is -v.
+	Verbosity int
 }
 
 // Management is the management cluster's API server.
@@ -48,6 +55,9 @@ type Management struct {
 // Validate checks the flags, before anything is read.
 func (f *Factory) Validate() error {
 	if err := validateColor(f.Color); err != nil {
+		return err
+	}
+	if err := f.showLogs(); err != nil {
 		return err
 	}
 	if f.ManagementCluster == "" {
@@ -81,7 +91,7 @@ func (f *Factory) Management() (*Management, error) {
 	}
 	served, err := capi.Version(mapper)
 	if err != nil {
-		return nil, fmt.Errorf("looking for Cluster API at %s (--context or --kubeconfig chooses another cluster): %w", restConfig.Host, err)
+		return nil, noClusterAPI(restConfig.Host, err)
 	}
 	discovery, err := f.Config.ToDiscoveryClient()
 	if err != nil {
@@ -99,14 +109,34 @@ func (f *Factory) Management() (*Management, error) {
 	return &Management{Client: live, REST: restConfig, Schemas: &capabilities.Schemas{Client: discovery.OpenAPIV3()}}, nil
 }
 
+// noClusterAPI says why Cluster API was not found.
+func noClusterAPI(host string, err error) error {
+	const other = "--context or --kubeconfig chooses another"
+	var (
+		unreached *url.Error
+		status    apierrors.APIStatus
+	)
+	switch {
+	case errors.As(err, &unreached):
+		return fmt.Errorf("looking for the management cluster (%s): %w", other, unreached)
+	case errors.As(err, &status):
+		return fmt.Errorf("asking %s for its kinds: %w", host, err)
+	}
+	return fmt.Errorf("there is no Cluster API at %s (%s cluster): %w", host, other, err)
+}
+
 // ReadSettings returns the server's settings, with --management-cluster in place of what the server has.
 func (f *Factory) ReadSettings(ctx context.Context, m *Management) (settings.Settings, error) {
+	defer f.Progress("Reading the settings of Heirloom and of Cluster API")()
 	read, err := f.Settings.Read(ctx, m)
 	if err != nil {
 		return settings.Settings{}, err
 	}
 	if f.ManagementCluster == "" {
-		return read, nil
+		chain := snapshot.New(m, m.Schemas).Chain()
+		prover := selfhosted.Prover{Live: m, Config: m.REST}
+		err := read.FindManagementCluster(ctx, chain.MayBeManagementCluster, prover.Prove)
+		return read, err
 	}
 	read.Config.ManagementClusterKey, err = ParseCluster("--management-cluster", f.ManagementCluster)
 	read.Config.DetectManagementCluster = false

@@ -61,7 +61,8 @@ func (f *Flags) Read(ctx context.Context, reader client.Reader) (Settings, error
 	if err != nil {
 		return Settings{}, err
 	}
-	return s, s.readClusterAPI(ctx, reader)
+	err = s.readClusterAPI(ctx, reader)
+	return s, err
 }
 
 // fromFlags returns what --values and --server-flags say. Here, a mistake is the user's.
