@@ -35,10 +35,10 @@ func clusterAPI(ctx context.Context, w *world) Result {
 		return unknown("Cluster API's Deployments could not be read: %v", err)
 	}
 	if len(list.Items) == 0 {
-		return unknown("No Deployment of Cluster API's core manager was found.").with(notes(known)...)
+		return unknown("No Deployment of Cluster API's core manager was found.").with(known.Notes...)
 	}
 	if !known.Known {
-		return unknown("The server's settings are not known.").with(notes(known)...).next("Give them with --values or --server-flags.")
+		return unknown("The server's settings are not known.").with(known.Notes...).next("Give them with --values or --server-flags.")
 	}
 	var wrong, doubtful, told []string
 	for i := range list.Items {
@@ -65,8 +65,6 @@ func clusterAPI(ctx context.Context, w *world) Result {
 	const agree = "Feature gate, flags and watch filter of Cluster API's core manager agree with Heirloom's: MachineTaintPropagation is %s."
 	return ok(agree, known.Propagation).with(told...)
 }
-
-func notes(known settings.Settings) []string { return known.Notes }
 
 // flagsOf reads the flags of a core manager.
 func flagsOf(d *appsv1.Deployment) (coreFlags, error) {

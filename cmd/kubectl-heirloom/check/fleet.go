@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// atOnce is how many Clusters are looked at at a time. Most of it is waiting for those that do not answer.
+	// atOnce bounds how many Clusters are walked together. Most of it is waiting for those that do not answer.
 	atOnce = 100
 	// most is how many names of a sort are listed.
 	most = 10

@@ -24,9 +24,9 @@ import (
 // The chart's webhook configurations, with its own values and with all others that an operator may set.
 var (
 	//go:embed registrations/default.yaml
-	defaultRegistrations []byte //nolint:gochecknoglobals // embedded
+	defaultRegistrations []byte
 	//go:embed registrations/others.yaml
-	otherRegistrations []byte //nolint:gochecknoglobals // embedded
+	otherRegistrations []byte
 )
 
 // What registrations/others.yaml has in place of an operator's values.

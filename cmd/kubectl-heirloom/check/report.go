@@ -87,7 +87,7 @@ func failed(format string, args ...any) Result { return result(Failed, format, a
 
 func unknown(format string, args ...any) Result { return result(Unknown, format, args...) }
 
-func skipped(format string, args ...any) Result { return result(Skipped, format, args...) }
+func skipped(message string) Result { return Result{Status: Skipped, Message: message} }
 
 func result(status Status, format string, args ...any) Result {
 	return Result{Status: status, Message: fmt.Sprintf(format, args...)}
