@@ -3,6 +3,7 @@
 package inherit
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -15,14 +16,29 @@ import (
 // mistake the child for an object of their own.
 func NeverInherited() (keys, domains []string) {
 	return []string{
-			"cluster.x-k8s.io/conversion-data",
-			clusterv1.RevisionAnnotation, "machinedeployment.clusters.x-k8s.io/revision-history",
-			clusterv1.DesiredReplicasAnnotation, clusterv1.MaxReplicasAnnotation,
-			clusterv1.ClusterTopologyHoldUpgradeSequenceAnnotation, clusterv1.ClusterTopologyDeferUpgradeAnnotation,
-			"app.kubernetes.io/managed-by", "helm.sh/chart",
-		}, []string{
-			"kubectl.kubernetes.io", "argocd.argoproj.io", "kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io", "meta.helm.sh",
+		"cluster.x-k8s.io/conversion-data",
+		clusterv1.RevisionAnnotation, "machinedeployment.clusters.x-k8s.io/revision-history",
+		clusterv1.DesiredReplicasAnnotation, clusterv1.MaxReplicasAnnotation,
+		clusterv1.ClusterTopologyHoldUpgradeSequenceAnnotation, clusterv1.ClusterTopologyDeferUpgradeAnnotation,
+		"app.kubernetes.io/managed-by", "helm.sh/chart",
+	}, slices.Concat([]string{"kubectl.kubernetes.io"}, gitOps(), []string{"meta.helm.sh"})
+}
+
+// gitOps are the domains by whose keys GitOps tools recognize the objects that they keep as they are in Git.
+func gitOps() []string {
+	return []string{"argocd.argoproj.io", "kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io"}
+}
+
+// TrackedBy returns a label or an annotation by which a GitOps tool recognizes the object as one of its own, or "".
+func TrackedBy(object metav1.Object) string {
+	for _, keys := range []map[string]string{object.GetLabels(), object.GetAnnotations()} {
+		for _, key := range slices.Sorted(maps.Keys(keys)) {
+			if slices.Contains(gitOps(), domain(key)) {
+				return key
+			}
 		}
+	}
+	return ""
 }
 
 // never reports whether no rule propagates a key.

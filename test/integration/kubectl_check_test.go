@@ -2,8 +2,88 @@
 
 package integration
 
-import "testing"
+import (
+	"encoding/json"
+	"maps"
+	"testing"
 
-func testKubectlCheck(t *testing.T, _ *kubectlWorld) {
-	t.Skip("not written yet")
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/check"
+)
+
+// testKubectlCheck puts right again whatever it breaks.
+func testKubectlCheck(t *testing.T, w *kubectlWorld) {
+	well := map[string]check.Status{
+		"installed": check.OK, "versions": check.OK, "registered": check.OK, "certificates": check.OK, "mutation": check.OK, "validation": check.OK,
+		"cluster-api": check.OK, "workload-clusters": check.OK, "nodes": check.Warning, "machines": check.OK, "others": check.OK,
+	}
+	t.Run("all is well", func(t *testing.T) {
+		w := w.in(t)
+		before := w.countMachines()
+		found := w.checks(t, 0, well, nil)
+		w.Expect(found["nodes"].Message).To(Equal("6 Nodes have all that they inherit, 2 Nodes are no Machine's."))
+		w.Expect(found["nodes"].Details).To(ConsistOf("fleet/edge: no Machine's: edge-stranger", "fleet/prod: no Machine's: prod-stranger"))
+		out, stderr, code := w.kubectl(t, "check", "--wait=1m")
+		w.Expect(code).To(BeZero(), stderr)
+		w.Expect(out).To(ContainSubstring("\n10 ok, 1 warning\n"))
+		w.Expect(stderr).NotTo(ContainSubstring("Warning"), "the dry runs provoke warnings, which are no news")
+		w.Expect(w.countMachines()).To(Equal(before), "a dry run stores nothing")
+	})
+	t.Run("a user without rights", func(t *testing.T) {
+		w := w.in(t)
+		out, stderr, code := w.run(t, pluginRun{args: []string{"check"}, kubeconfig: w.kubeconfigOf(t, "nobody")})
+		w.Expect(code).To(Equal(2), out)
+		w.Expect(out).To(ContainSubstring(`User "nobody" cannot`))
+		w.Expect(stderr).To(ContainSubstring("nothing could be found out"))
+	})
+	t.Run("a webhook that someone has changed", func(t *testing.T) {
+		w := w.in(t)
+		configuration := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "heirloom"}}
+		w.Expect(w.Client.Get(w.ctx, client.ObjectKeyFromObject(configuration), configuration)).To(Succeed())
+		configuration.Webhooks[0].MatchConditions = nil
+		name := configuration.Webhooks[0].Name
+		w.Expect(w.Client.Update(w.ctx, configuration)).To(Succeed())
+		defer func() { w.Expect(w.InstallWebhooks(w.ctx, w.WebhookURL)).To(Succeed()) }()
+		found := w.checks(t, 1, well, map[string]check.Status{"registered": check.Failed})
+		w.Expect(found["registered"].Details).To(ConsistOf(HavePrefix("MutatingWebhookConfiguration heirloom, webhook " + name + ": match condition ")))
+	})
+	t.Run("a program that has stopped", func(t *testing.T) {
+		w := w.in(t)
+		w.Expect(w.StopHeirloom()).To(Succeed())
+		defer func() { w.Expect(w.StartHeirloom(w.ctx)).To(Succeed()) }()
+		w.checks(t, 1, well, map[string]check.Status{
+			"installed": check.Failed, "certificates": check.Unknown, "mutation": check.Failed, "validation": check.Failed,
+		})
+	})
+}
+
+// checks runs all checks. Their statuses must be those that are usual, apart from some.
+func (w *kubectlWorld) checks(t *testing.T, exitCode int, usual, apartFrom map[string]check.Status) map[string]check.Result {
+	t.Helper()
+	out, stderr, code := w.kubectl(t, "check", "-o", "json")
+	w.Expect(code).To(Equal(exitCode), stderr)
+	report := &check.Report{}
+	w.Expect(json.Unmarshal([]byte(out), report)).To(Succeed())
+	w.Expect(report.Kind).To(Equal("CheckReport"))
+	want := maps.Clone(usual)
+	maps.Copy(want, apartFrom)
+	found := map[string]check.Result{}
+	statuses := map[string]check.Status{}
+	for _, one := range report.Checks {
+		found[one.Name], statuses[one.Name] = one, one.Status
+	}
+	w.Expect(statuses).To(Equal(want), out)
+	return found
+}
+
+func (w *kubectlWorld) countMachines() int {
+	w.t.Helper()
+	machines := &clusterv1.MachineList{}
+	w.Expect(w.Client.List(w.ctx, machines)).To(Succeed())
+	return len(machines.Items)
 }

@@ -12,25 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/config"
 )
-
-func TestLeaderElectionID(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	seen := map[string]string{}
-	for _, filter := range []string{"", "blue", "green", "Blue", "Team_A", "team.a", "team-a"} {
-		c := &config.Config{}
-		c.WatchFilter = filter
-		id := c.LeaderElectionID()
-		Expect(validation.IsDNS1123Subdomain(id)).To(BeEmpty(), "%q must be the name of a Lease", id)
-		Expect(seen).NotTo(HaveKey(id), "instances with the watch filters %q and %q would elect one leader", filter, seen[id])
-		seen[id] = filter
-	}
-}
 
 func TestWhatCachesKeep(t *testing.T) {
 	Expect := NewWithT(t).Expect

@@ -40,7 +40,7 @@ func TestHelp(t *testing.T) {
 	}
 	out, _, err := ran(t)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(out).To(And(ContainSubstring("Exit codes"), ContainSubstring("\nLook:\n  explain "), ContainSubstring("\nOther:\n  options ")))
+	Expect(out).To(And(ContainSubstring("Exit codes"), ContainSubstring("\nLook:\n"), ContainSubstring("\n  explain "), ContainSubstring("\nOther:\n  options ")))
 	Expect(strings.Count(out, "\n")).To(BeNumerically("<", 35), "it fits on a screen")
 
 	out, _, err = ran(t, "options")

@@ -50,13 +50,13 @@ func (s *Settings) readClusterAPI(ctx context.Context, reader client.Reader) err
 		}
 		return nil
 	}
-	s.ClusterAPI = versionOf(managerOf(&found[0]).Image, "")
+	s.ClusterAPI = versionOf(ManagerOf(&found[0]).Image, "")
 	if known {
 		return nil
 	}
-	s.Propagation = propagationOf(&found[0])
+	s.Propagation = PropagationOf(&found[0])
 	for i := range found {
-		if propagationOf(&found[i]) != s.Propagation {
+		if PropagationOf(&found[i]) != s.Propagation {
 			s.Propagation = inherit.PropagationUnknown
 			s.note("Whether Cluster API propagates taints itself is unknown, because its Deployments %s and %s differ in that: %s",
 				client.ObjectKeyFromObject(&found[0]), client.ObjectKeyFromObject(&found[i]), sayPropagation)
@@ -70,9 +70,9 @@ func (s *Settings) readClusterAPI(ctx context.Context, reader client.Reader) err
 	return nil
 }
 
-// propagationOf reads the feature gate of a core manager.
-func propagationOf(d *appsv1.Deployment) inherit.TaintPropagation {
-	manager := managerOf(d)
+// PropagationOf reads the feature gate of a core manager.
+func PropagationOf(d *appsv1.Deployment) inherit.TaintPropagation {
+	manager := ManagerOf(d)
 	gates := map[string]bool{}
 	fs := pflag.NewFlagSet("cluster-api", pflag.ContinueOnError)
 	fs.ParseErrorsAllowlist.UnknownFlags = true

@@ -85,7 +85,7 @@ func deployments(ctx context.Context, reader client.Reader, namespace, usual str
 // ofDeployments returns the settings of the first Deployment.
 func ofDeployments(found []appsv1.Deployment) Settings {
 	d := found[0]
-	manager := managerOf(&d)
+	manager := ManagerOf(&d)
 	parsed := parseLeniently(slices.Concat(manager.Command[min(1, len(manager.Command)):], manager.Args))
 	s := Settings{
 		Config: parsed.config, Known: true, Deployment: client.ObjectKeyFromObject(&d),
@@ -126,8 +126,8 @@ func (s *Settings) noteFlags(parsed lenient, arguments []string) {
 	}
 }
 
-// managerOf returns the container of a manager.
-func managerOf(d *appsv1.Deployment) corev1.Container {
+// ManagerOf returns the container of a manager.
+func ManagerOf(d *appsv1.Deployment) corev1.Container {
 	containers := d.Spec.Template.Spec.Containers
 	if at := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == component }); at >= 0 {
 		return containers[at]

@@ -61,7 +61,7 @@ func TestValuesMeanWhatTheChartMakesOfThem(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			files, merged := write(t, tc.files)
-			fromChart := parseLeniently(managerOf(rendered(t, merged)).Args)
+			fromChart := parseLeniently(ManagerOf(rendered(t, merged)).Args)
 			Expect(fromChart.unknown).To(BeEmpty())
 			Expect(fromChart.refused).To(BeEmpty())
 			flags, err := fromValues(files)

@@ -62,7 +62,7 @@ func TestClusterAPIsDefault(t *testing.T) {
 	NewWithT(t).Expect(newerThanKnown("v1.14.9")).To(BeFalse())
 	NewWithT(t).Expect(newerThanKnown("v1.15.0")).To(BeTrue())
 	NewWithT(t).Expect(newerThanKnown("latest")).To(BeFalse())
-	NewWithT(t).Expect(propagationOf(core("x/y r/c:v1.13.0 --feature-gates=AllAlpha=true")).String()).To(Equal("enabled"))
+	NewWithT(t).Expect(PropagationOf(core("x/y r/c:v1.13.0 --feature-gates=AllAlpha=true")).String()).To(Equal("enabled"))
 }
 
 func TestSplit(t *testing.T) {

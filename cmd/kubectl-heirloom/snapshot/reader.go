@@ -89,7 +89,7 @@ func (s *Snapshot) Prefetch(ctx context.Context) error {
 		&capi.MachineList{},
 	} {
 		if _, err := s.all(ctx, list); err != nil && !meta.IsNoMatchError(err) {
-			return fmt.Errorf("listing %T: %w", list, err)
+			return fmt.Errorf("listing all objects of Cluster API: %w", err)
 		}
 	}
 	return nil
