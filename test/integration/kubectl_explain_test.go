@@ -64,12 +64,12 @@ func testKubectlExplain(t *testing.T, w *kubectlWorld) {
 			out: []string{"label " + poolKey + " gpu as declared Cluster fleet/prod " + gpuSection + ".metadata.labels"},
 		},
 		{
-			name: "what a topology declares", args: []string{"cluster/prod", poolKey},
-			out: []string{"label " + poolKey + " gpu declares " + gpuSection + ".metadata.labels"},
+			name: "what a topology declares, and who wrote it", args: []string{"cluster/prod", poolKey, "-o", "wide"},
+			out: []string{"label " + poolKey + " gpu declares " + gpuSection + ".metadata.labels <none> kubectl <none>"},
 		},
 		{
-			name: "what a class declares", args: []string{"clusterclass/standard", "nodeDrainTimeout"},
-			out: []string{"field nodeDrainTimeoutSeconds 300 declares " + workersOfType + ".deletion.nodeDrainTimeoutSeconds"},
+			name: "what a class declares", args: []string{"clusterclass/standard", "nodeDrainTimeout", "-o", "wide"},
+			out: []string{"field nodeDrainTimeoutSeconds 300 declares " + workersOfType + ".deletion.nodeDrainTimeoutSeconds <none> kubectl <none>"},
 		},
 		{
 			name: "a selector", args: []string{"machines", "-l", clusterv1.ClusterNameLabel + "=prod", poolKey},
@@ -89,6 +89,11 @@ func testKubectlExplain(t *testing.T, w *kubectlWorld) {
 			errOut: []string{`No owner of Node prod-gpu-1 declares "nothing"`, "MachineDeployment fleet/prod-gpu"},
 		},
 		{
+			name: "a key that does not reach Nodes", args: []string{"node/prod-gpu-1", "cost-center"}, code: 1,
+			out:    []string{"label cost-center research absent Cluster fleet/prod " + gpuSection + ".metadata.labels (OutsideSyncedDomains)"},
+			errOut: []string{"--additional-sync-machine-labels='^cost-center$'"},
+		},
+		{
 			name: "a Node without a Machine", args: []string{"node/prod-stranger", "--workload-cluster=fleet/prod"}, code: 2,
 			errOut: []string{"no Machine or MachinePool, or more than one, of Cluster fleet/prod matches Node prod-stranger"},
 		},
@@ -103,11 +108,16 @@ func testKubectlExplain(t *testing.T, w *kubectlWorld) {
 		{name: "an unknown Node", args: []string{"node/none", "key"}, code: 2, errOut: []string{"there is no Node none", "--workload-cluster="}},
 		{name: "an unknown kind", args: []string{"unknown/x", "key"}, code: 2, errOut: []string{`the API server knows no kind "unknown"`}},
 		{name: "an unknown object", args: []string{"machine/none"}, code: 2, errOut: []string{"none"}},
+		{
+			name: "one object of several is unknown", args: []string{"machine/prod-gpu-1", "machine/none"}, code: 2,
+			out: []string{"Machine fleet/prod-gpu-1 label " + poolKey + " gpu as declared"}, errOut: []string{`"none" not found`},
+		},
 		{name: "a kind of no chain", args: []string{"namespace/fleet"}, code: 2, errOut: []string{"cannot explain a Namespace"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
 			out, errOut, code := w.kubectl(t, append([]string{"explain"}, tc.args...)...)
+			t.Logf("%s\n%s%s", strings.Join(tc.args, " "), out, errOut)
 			for _, part := range tc.out {
 				g.Expect(strings.Join(strings.Fields(out), " ")).To(ContainSubstring(part), out)
 			}

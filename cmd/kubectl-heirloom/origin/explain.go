@@ -48,6 +48,15 @@ func New(from *snapshot.Snapshot, server settings.Settings) *Explainer {
 
 // Explain returns where everything on an object comes from.
 func (x *Explainer) Explain(ctx context.Context, gvk schema.GroupVersionKind, key types.NamespacedName) (*Explanation, error) {
+	e, err := x.explain(ctx, gvk, key)
+	if err != nil {
+		return nil, err
+	}
+	e.shareReasons()
+	return e, nil
+}
+
+func (x *Explainer) explain(ctx context.Context, gvk schema.GroupVersionKind, key types.NamespacedName) (*Explanation, error) {
 	switch kind := gvk.GroupKind(); {
 	case IsNode(gvk):
 		return x.findNode(ctx, key.Name)
@@ -72,13 +81,13 @@ func (x *Explainer) ofClusterAPI(ctx context.Context, kind schema.GroupKind, key
 		if err := x.get(ctx, kind.Kind, key, cluster); err != nil {
 			return nil, err
 		}
-		return declares(inherit.Ref{Kind: kind.Kind, Object: cluster}, inherit.DeclarationsOfCluster(cluster)), nil
+		return declares(inherit.Ref{Kind: kind.Kind, Object: cluster}, "name", inherit.DeclarationsOfCluster(cluster))
 	case "ClusterClass":
 		class := &capi.ClusterClass{}
 		if err := x.get(ctx, kind.Kind, key, class); err != nil {
 			return nil, err
 		}
-		return declares(inherit.Ref{Kind: kind.Kind, Object: class}, inherit.DeclarationsOfClass(class)), nil
+		return declares(inherit.Ref{Kind: kind.Kind, Object: class}, "class", inherit.DeclarationsOfClass(class))
 	case "MachineDeployment":
 		return explain(ctx, x, ownerchain.MachineDeployments(), kind.Kind, key, &capi.MachineDeployment{})
 	case "MachinePool":

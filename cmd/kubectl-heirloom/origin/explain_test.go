@@ -195,6 +195,22 @@ func TestNotes(t *testing.T) {
 	}
 }
 
+// A MachineSet that is left alone lacks a label at its top and in its template, for the same reason.
+func TestAReasonIsThatOfAllPlaces(t *testing.T) {
+	e := &Explanation{Entries: []Entry{
+		{Kind: Label, Key: "team", Status: Missing}, {Kind: Label, Key: "other", Status: Missing}, {Kind: Annotation, Key: "team", Status: Missing},
+		{Kind: TemplateLabel, Key: "team", Status: Differs, Reason: "Paused", Message: "Because."},
+	}}
+	e.shareReasons()
+	var got []string
+	for _, entry := range e.Entries {
+		got = append(got, entry.Reason+entry.Message)
+	}
+	if diff := cmp.Diff([]string{"PausedBecause.", "", "", "PausedBecause."}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 func TestManagedFieldsThatCannotBeRead(t *testing.T) {
 	f := family{m: "."}.build(t)
 	f.machine.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x", FieldsV1: metav1.NewFieldsV1("{")}}

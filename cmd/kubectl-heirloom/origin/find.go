@@ -56,7 +56,8 @@ func (x *Explainer) findNode(ctx context.Context, name string) (*Explanation, er
 	case len(clusters) == 1 && (x.Nodes != nil || node == nil):
 		e, err := x.nodeOf(ctx, clusters[0], name)
 		if err != nil && node != nil {
-			err = fmt.Errorf("%w; the management cluster has a Node of this name too: if you mean that one, pass --management-cluster=%s", err, clusters[0])
+			err = fmt.Errorf("%w; the management cluster has a Node of this name too: if you mean that one, pass --management-cluster=%s",
+				err, clusters[0])
 		}
 		return e, err
 	case node != nil:
@@ -222,6 +223,7 @@ func (x *Explainer) noMachine(cluster types.NamespacedName, node *corev1.Node) e
 			cluster, node.Name, cluster.Namespace, node.Spec.ProviderID)
 	}
 	return fmt.Errorf("no Machine or MachinePool, or more than one, has the spec.providerID of Node %s, %q: "+
-		"if the Node belongs to a management cluster that manages itself, pass --management-cluster=<namespace>/<name>, so that names and addresses count too",
+		"if the Node belongs to a management cluster that manages itself, pass --management-cluster=<namespace>/<name>, "+
+		"so that names and addresses count too",
 		node.Name, node.Spec.ProviderID)
 }

@@ -110,18 +110,20 @@ func TestEveryKindIsFollowedToItsTopology(t *testing.T) {
 		name       string
 		management string
 		section    string
+		// rule is that of the ClusterClass's label.
+		rule string
 	}{
-		{kind: controlPlane, name: "cp", section: controlPlanes},
-		{kind: capiKind("MachineDeployment"), name: "md", section: deployments},
-		{kind: capiKind("MachinePool"), name: "mp", section: pools},
-		{kind: capiKind("MachineSet"), name: "ms", section: deployments},
-		{kind: capiKind("Machine"), name: "m", section: deployments},
-		{kind: capiKind("Machine"), name: "cp-m", section: controlPlanes},
-		{kind: infra, name: "m", section: deployments},
-		{kind: node, name: "n", section: deployments},
-		{kind: node, name: "n", management: "c", section: deployments},
-		{kind: node, name: "pooled", section: pools},
-		{kind: node, name: "pooled", management: "c", section: pools},
+		{kind: controlPlane, name: "cp", section: controlPlanes, rule: "ClusterClass → AcmeControlPlane (rule 1)"},
+		{kind: capiKind("MachineDeployment"), name: "md", section: deployments, rule: "ClusterClass → MachineDeployment (rule 2)"},
+		{kind: capiKind("MachinePool"), name: "mp", section: pools, rule: "ClusterClass → MachinePool (rule 3)"},
+		{kind: capiKind("MachineSet"), name: "ms", section: deployments, rule: "MachineDeployment → MachineSet (rule 6)"},
+		{kind: capiKind("Machine"), name: "m", section: deployments, rule: "MachineSet → Machine (rule 8)"},
+		{kind: capiKind("Machine"), name: "cp-m", section: controlPlanes, rule: "AcmeControlPlane → Machine (rule 4)"},
+		{kind: infra, name: "m", section: deployments, rule: "MachineSet → AcmeMachine (rule 8)"},
+		{kind: node, name: "n", section: deployments, rule: "Machine → Node (rule 11)"},
+		{kind: node, name: "n", management: "c", section: deployments, rule: "Machine → Node (rule 11)"},
+		{kind: node, name: "pooled", section: pools, rule: "MachinePool → Node (rule 11)"},
+		{kind: node, name: "pooled", management: "c", section: pools, rule: "MachinePool → Node (rule 11)"},
 	} {
 		t.Run(tc.kind.Kind+" "+tc.name+" "+tc.management, func(t *testing.T) {
 			x := New(snapshot.New(serves(t, fleet()...), layouts{}), server(t, tc.management))
@@ -140,6 +142,10 @@ func TestEveryKindIsFollowedToItsTopology(t *testing.T) {
 				if !slices.Contains(lines(e), want) {
 					t.Errorf("got\n%s\nwant\n%s", strings.Join(lines(e), "\n"), want)
 				}
+			}
+			entry := e.Entries[slices.IndexFunc(e.Entries, func(entry Entry) bool { return entry.Key == labelOfClass })]
+			if entry.Rule != tc.rule {
+				t.Errorf("rule %q, want %q", entry.Rule, tc.rule)
 			}
 			if want := fmt.Sprintf("To change what is inherited, edit Cluster default/c (spec.topology.%s).", tc.section); !slices.Contains(e.Notes, want) {
 				t.Errorf("notes %q, want %q", e.Notes, want)

@@ -21,6 +21,8 @@ type List struct {
 	// Notes are sentences about all of them.
 	Notes []string `json:"notes,omitempty"`
 
+	// key is the only key of interest, if there is one.
+	key string `json:"-"`
 	// Paint colours a text by the status of its entry.
 	Paint func(Status, string) string `json:"-"`
 }
@@ -65,6 +67,7 @@ func (l *List) Wrong() bool {
 // Only keeps the entries of one key, and reports whether it is missing, differs or is absent somewhere. Notes name the objects that
 // do not know the key.
 func (l *List) Only(key string) (wrong bool) {
+	l.key = key
 	var nowhere []string
 	for _, e := range l.Items {
 		if !e.Only(key) {
@@ -96,7 +99,7 @@ func (l *List) AllNotes() []string {
 	about := map[string][]string{}
 	var order []string
 	for _, e := range l.Items {
-		for _, note := range e.Notes {
+		for _, note := range append(l.reasons(e), e.Notes...) {
 			if len(about[note]) == 0 {
 				order = append(order, note)
 			}
@@ -111,6 +114,20 @@ func (l *List) AllNotes() []string {
 		notes = append(notes, note)
 	}
 	return notes
+}
+
+// reasons says in sentences why the key of interest is not there. For several keys, the table says it in one word.
+func (l *List) reasons(e *Explanation) []string {
+	if l.key == "" {
+		return nil
+	}
+	var reasons []string
+	for _, entry := range e.Entries {
+		if entry.Message != "" {
+			reasons = append(reasons, fmt.Sprintf("%s %s: %s", entry.Kind, entry.Key, entry.Message))
+		}
+	}
+	return reasons
 }
 
 // some names the first objects, and says how many more there are.

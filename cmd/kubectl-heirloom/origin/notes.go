@@ -66,7 +66,7 @@ func ownersIn(sources inherit.Sources, object inherit.Ref) []string {
 	var names []string
 	for _, d := range sources.All {
 		if !d.Same(object) {
-			names = append(names, d.Ref.String())
+			names = append(names, d.String())
 		}
 	}
 	return names

@@ -5,6 +5,7 @@ package origin
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -107,6 +108,27 @@ type Source struct {
 // AsItShould reports whether nothing is missing and nothing differs from what is declared.
 func (e *Explanation) AsItShould() bool {
 	return !slices.ContainsFunc(e.Entries, func(e Entry) bool { return e.Status == Missing || e.Status == Differs })
+}
+
+// shareReasons gives the reason why a key is missing in a Machine template to the same key beside it, and the other way round.
+func (e *Explanation) shareReasons() {
+	for i := range e.Entries {
+		entry := &e.Entries[i]
+		if entry.Reason != "" || entry.Status != Missing && entry.Status != Differs {
+			continue
+		}
+		same := slices.IndexFunc(e.Entries, func(other Entry) bool {
+			return other.Reason != "" && other.Status != Absent && other.Key == entry.Key && other.Kind.atTop() == entry.Kind.atTop()
+		})
+		if same >= 0 {
+			entry.Reason, entry.Message = e.Entries[same].Reason, e.Entries[same].Message
+		}
+	}
+}
+
+// atTop is the kind without the template that it is in.
+func (k Kind) atTop() Kind {
+	return Kind(strings.TrimPrefix(string(k), "template "))
 }
 
 func newExplanation(name string, notes []string) *Explanation {

@@ -50,10 +50,13 @@ func column(name string) metav1.TableColumnDefinition {
 // cells are those of a row. Only the last one of the narrow table has a colour, because the others are aligned by their length.
 func (e *Entry) cells(wide bool, paint func(Status, string) string) []any {
 	from := e.From
+	if e.Status == Own {
+		from = strings.TrimPrefix(from, "set here ") // the status says it
+	}
 	if e.OwnedByHeirloom && e.Status == AsDeclared {
 		from += " (owned by heirloom)"
 	}
-	if e.Reason != "" {
+	if e.Reason != "" && e.Reason != string(notYet) { // the status says it
 		from += " (" + e.Reason + ")"
 	}
 	text := e.Value

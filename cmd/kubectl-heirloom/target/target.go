@@ -77,7 +77,8 @@ func ofKind(mapper meta.RESTMapper, args []string, choosing bool) (*Request, err
 	rest := args[1:]
 	switch {
 	case choosing && len(rest) > 1, len(rest) > 2:
-		return nil, fmt.Errorf("after %s there is too much: expected <kind>/<name>... [key], <kind> <name> [key], or <kind> -l <selector> [key]", args[0])
+		return nil, fmt.Errorf("after %s there is too much: expected <kind>/<name>... [key], <kind> <name> [key], or <kind> -l <selector> [key]",
+			args[0])
 	case choosing && len(rest) == 1:
 		return &Request{All: kind, Key: rest[0]}, nil
 	case len(rest) == 0:
