@@ -53,6 +53,7 @@ func (x *Explainer) Explain(ctx context.Context, gvk schema.GroupVersionKind, ke
 		return nil, err
 	}
 	e.shareReasons()
+	e.name = (&schema.GroupKind{Group: gvk.Group, Kind: strings.ToLower(gvk.Kind)}).String() + "/" + key.Name
 	return e, nil
 }
 

@@ -22,6 +22,8 @@ type Explanation struct {
 	// Notes are sentences about the whole object.
 	Notes []string `json:"notes,omitempty"`
 
+	// name is the object's for --output=name.
+	name string `json:"-"`
 	// owners are the objects that may declare something for this one, from the top.
 	owners []string `json:"-"`
 	// declares says that the object inherits nothing, and declares for others.
