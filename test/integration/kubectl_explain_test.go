@@ -107,10 +107,10 @@ func testKubectlExplain(t *testing.T, w *kubectlWorld) {
 		},
 		{name: "an unknown Node", args: []string{"node/none", "key"}, code: 2, errOut: []string{"there is no Node none", "--workload-cluster="}},
 		{name: "an unknown kind", args: []string{"unknown/x", "key"}, code: 2, errOut: []string{`the API server knows no kind "unknown"`}},
-		{name: "an unknown object", args: []string{"machine/none"}, code: 2, errOut: []string{"none"}},
+		{name: "an unknown object", args: []string{"machine/none"}, code: 2, errOut: []string{"Machine fleet/none"}},
 		{
 			name: "one object of several is unknown", args: []string{"machine/prod-gpu-1", "machine/none"}, code: 2,
-			out: []string{"Machine fleet/prod-gpu-1 label " + poolKey + " gpu as declared"}, errOut: []string{`"none" not found`},
+			out: []string{"Machine fleet/prod-gpu-1 label " + poolKey + " gpu as declared"}, errOut: []string{`Machine fleet/none`},
 		},
 		{name: "a kind of no chain", args: []string{"namespace/fleet"}, code: 2, errOut: []string{"cannot explain a Namespace"}},
 	} {
