@@ -64,12 +64,12 @@ func testKubectlExplain(t *testing.T, w *kubectlWorld) {
 			out: []string{"label " + poolKey + " gpu as declared Cluster fleet/prod " + gpuSection + ".metadata.labels"},
 		},
 		{
-			name: "what a topology declares", args: []string{"cluster/prod", poolKey},
-			out: []string{"label " + poolKey + " gpu declares " + gpuSection + ".metadata.labels"},
+			name: "what a topology declares, and who wrote it", args: []string{"cluster/prod", poolKey, "-o", "wide"},
+			out: []string{"label " + poolKey + " gpu declares " + gpuSection + ".metadata.labels <none> kubectl <none>"},
 		},
 		{
-			name: "what a class declares", args: []string{"clusterclass/standard", "nodeDrainTimeout"},
-			out: []string{"field nodeDrainTimeoutSeconds 300 declares " + workersOfType + ".deletion.nodeDrainTimeoutSeconds"},
+			name: "what a class declares", args: []string{"clusterclass/standard", "nodeDrainTimeout", "-o", "wide"},
+			out: []string{"field nodeDrainTimeoutSeconds 300 declares " + workersOfType + ".deletion.nodeDrainTimeoutSeconds <none> kubectl <none>"},
 		},
 		{
 			name: "a selector", args: []string{"machines", "-l", clusterv1.ClusterNameLabel + "=prod", poolKey},
@@ -107,7 +107,11 @@ func testKubectlExplain(t *testing.T, w *kubectlWorld) {
 		},
 		{name: "an unknown Node", args: []string{"node/none", "key"}, code: 2, errOut: []string{"there is no Node none", "--workload-cluster="}},
 		{name: "an unknown kind", args: []string{"unknown/x", "key"}, code: 2, errOut: []string{`the API server knows no kind "unknown"`}},
-		{name: "an unknown object", args: []string{"machine/none"}, code: 2, errOut: []string{"none"}},
+		{name: "an unknown object", args: []string{"machine/none"}, code: 2, errOut: []string{"Machine fleet/none"}},
+		{
+			name: "one object of several is unknown", args: []string{"machine/prod-gpu-1", "machine/none"}, code: 2,
+			out: []string{"Machine fleet/prod-gpu-1 label " + poolKey + " gpu as declared"}, errOut: []string{`Machine fleet/none`},
+		},
 		{name: "a kind of no chain", args: []string{"namespace/fleet"}, code: 2, errOut: []string{"cannot explain a Namespace"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

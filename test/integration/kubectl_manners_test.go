@@ -65,16 +65,16 @@ func testKubectlFormats(t *testing.T, w *kubectlWorld) {
 
 func testKubectlCompletion(t *testing.T, w *kubectlWorld) {
 	for line, want := range map[string]string{
-		"explain machine/prod-gpu-":                     "machine/prod-gpu-1\nmachine/prod-gpu-2\nmachine/prod-gpu-3\n:4\n",
-		"explain machine edge":                          "edge-web-1\n:4\n",
-		"explain node/prod-cp":                          "node/prod-cp-1\n:4\n",
-		"explain kubeadmcontrol":                        "kubeadmcontrolplane/\n:6\n",
-		"explain kubeadmcontrolplane/":                  "kubeadmcontrolplane/prod-cp\n:4\n",
-		"explain machine/x -n fle":                      "fleet\n:4\n",
-		"explain machine/x --management-cluster f":      "fleet/edge\nfleet/prod\n:4\n",
-		"explain machine/x --color a":                   "auto\nalways\nnever\n:4\n",
-		"explain machine/x --context the":               "the-only-one\n:4\n",
-		"--server=https://127.0.0.1:1 explain machine/": ":4\n",
+		"explain machine/prod-gpu-":                       "machine/prod-gpu-1\nmachine/prod-gpu-2\nmachine/prod-gpu-3\n:4\n",
+		"explain machine edge-web":                        "edge-web-1\n:4\n",
+		"explain node/prod-cp":                            "node/prod-cp-1\n:4\n",
+		"explain kubeadmcontrol":                          "kubeadmcontrolplane/\n:6\n",
+		"explain kubeadmcontrolplane/":                    "kubeadmcontrolplane/prod-cp\n:4\n",
+		"explain machine/x -n fle":                        "fleet\n:4\n",
+		"explain machine/x --management-cluster fleet/pr": "fleet/prod\n:4\n",
+		"explain machine/x --color a":                     "auto\nalways\nnever\n:4\n",
+		"explain machine/x --context the":                 "the-only-one\n:4\n",
+		"--server=https://127.0.0.1:1 explain machine/":   ":4\n",
 	} {
 		t.Run(line, func(t *testing.T) {
 			// As kubectl asks: it runs the program kubectl_complete-heirloom, which runs the plugin.

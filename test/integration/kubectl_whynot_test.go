@@ -67,7 +67,7 @@ func testKubectlWhyNot(t *testing.T, w *kubectlWorld) {
 			{"Reserved", "declared past the validating webhook", "machine/edge-whynot-1", "node.kubernetes.io/unreachable", nil, "No one may declare this key"},
 			{"Reserved", "the same, on its Node", "node/edge-whynot-1", "node.kubernetes.io/unreachable", u.edgeOnly(), "No one may declare this key"},
 			{"NotYet", "declared meanwhile", "machine/edge-whynot-1", "node.cluster.x-k8s.io/late", nil, "within 10m0s"},
-			{"NotYet", "the same, on its Node", "node/edge-whynot-1", "node.cluster.x-k8s.io/late", u.edgeOnly(), "MachineSet fleet/edge-whynot"},
+			{"NotYet", "the same, on its Node", "node/edge-whynot-1", "node.cluster.x-k8s.io/late", u.edgeOnly(), "Node edge-whynot-1"},
 			{"RestrictedUntilPrivilegedWrite", "only a kubelet has written the Node", "node/edge-late", special, u.edgeOnly(), "first write by Cluster API or the loop"},
 		} {
 			t.Run(a.reason+": "+a.how, func(t *testing.T) { u.explained(t, a) })
@@ -249,13 +249,14 @@ func (u *unhappy) withoutServer(t *testing.T, check func()) {
 	u.Expect(u.StopHeirloom()).To(Succeed())
 	defer func() { u.Expect(u.StartHeirloom(u.ctx)).To(Succeed()) }()
 	u.addNode(stage.Machine(u.edgeMS, "edge-late"), stage.Node("edge-late"))
-	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: fleetName, Name: "edge-whynot-1"}}
-	u.get(m)
-	u.update(m, func() {
-		m.Annotations = merged(m.Annotations, map[string]string{taint.AlwaysAnnotation: "node.kubernetes.io/unreachable:NoExecute,drain:NoExecute"})
-	})
+	declare := func(template *clusterv1.MachineTemplateSpec) {
+		template.Annotations[taint.AlwaysAnnotation] = "node.kubernetes.io/unreachable:NoExecute,drain:NoExecute"
+		template.Labels["node.cluster.x-k8s.io/late"] = "1"
+	}
+	u.get(u.edgeMD)
+	u.update(u.edgeMD, func() { declare(&u.edgeMD.Spec.Template) })
 	u.get(u.edgeMS)
-	u.update(u.edgeMS, func() { u.edgeMS.Spec.Template.Labels["node.cluster.x-k8s.io/late"] = "1" })
+	u.update(u.edgeMS, func() { declare(&u.edgeMS.Spec.Template) })
 	check()
 }
 

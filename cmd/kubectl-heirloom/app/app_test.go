@@ -11,7 +11,7 @@ import (
 )
 
 func TestWrongFlagsAreRefusedBeforeAnythingIsRead(t *testing.T) {
-	for _, flag := range []string{"--output=wild", "--management-cluster=mgmt", "--management-cluster=a/b/c"} {
+	for _, flag := range []string{"--output=wild", "--management-cluster=mgmt", "--management-cluster=a/b/c", "--workload-cluster=prod", "--selector=a b"} {
 		command := NewCommand(genericiooptions.NewTestIOStreamsDiscard())
 		command.SetArgs([]string{"explain", "node/n", flag, "--server=https://127.0.0.1:1"})
 		command.SetOut(&bytes.Buffer{})

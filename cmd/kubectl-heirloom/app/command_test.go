@@ -15,14 +15,14 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 )
 
-// ran is what the plugin prints and returns with these arguments.
-func ran(t *testing.T, args ...string) (out, errOut string, err error) {
+// ran is what the plugin prints to standard output and returns with these arguments.
+func ran(t *testing.T, args ...string) (out string, err error) {
 	t.Helper()
-	streams, _, stdout, stderr := genericiooptions.NewTestIOStreams()
+	streams, _, stdout, _ := genericiooptions.NewTestIOStreams()
 	command := NewCommand(streams)
 	command.SetArgs(args)
 	err = command.ExecuteContext(t.Context())
-	return stdout.String(), stderr.String(), err
+	return stdout.String(), err
 }
 
 // A command's help has its own flags, and says where the others are.
@@ -32,18 +32,18 @@ func TestHelp(t *testing.T) {
 		if !command.IsAvailableCommand() || command.Name() == "help" {
 			continue
 		}
-		out, _, err := ran(t, command.Name(), "--help")
+		out, err := ran(t, command.Name(), "--help")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(out).To(ContainSubstring(`Use "kubectl heirloom options" for the flags that all commands have.`), command.Name())
 		Expect(out).NotTo(Or(ContainSubstring("--as-group"), ContainSubstring("--color")), command.Name())
 		Expect(command.GroupID).NotTo(BeEmpty(), "%s is below no title", command.Name())
 	}
-	out, _, err := ran(t)
+	out, err := ran(t)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(out).To(And(ContainSubstring("Exit codes"), ContainSubstring("\nLook:\n"), ContainSubstring("\n  explain "), ContainSubstring("\nOther:\n  options ")))
 	Expect(strings.Count(out, "\n")).To(BeNumerically("<", 35), "it fits on a screen")
 
-	out, _, err = ran(t, "options")
+	out, err = ran(t, "options")
 	Expect(err).NotTo(HaveOccurred())
 	Expect(out).To(And(ContainSubstring("--as-group"), ContainSubstring("--color"), ContainSubstring("--management-cluster"), ContainSubstring("-v, --v")))
 }
@@ -51,7 +51,7 @@ func TestHelp(t *testing.T) {
 // What is wrong with the command line means that the question could not be answered.
 func TestWrongCommandLines(t *testing.T) {
 	for _, line := range []string{"bogus", "version x", "version --bogus", "version --color=red", "options -o json"} {
-		_, _, err := ran(t, strings.Fields(line)...)
+		_, err := ran(t, strings.Fields(line)...)
 		NewWithT(t).Expect(cli.ExitCode(err)).To(Equal(cli.ExitFailed), line)
 	}
 }
@@ -76,7 +76,7 @@ func TestCompletion(t *testing.T) {
 		if args[len(args)-1] == "|" {
 			args[len(args)-1] = ""
 		}
-		out, _, err := ran(t, append([]string{"__complete"}, args...)...)
+		out, err := ran(t, append([]string{"__complete"}, args...)...)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 		var offered bytes.Buffer
 		for _, completion := range strings.SplitAfter(out, "\n") {

@@ -4,7 +4,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -25,9 +24,11 @@ type explainOptions struct {
 	*cli.Factory
 	print *cli.PrintFlags
 
-	selector        string
-	allNamespaces   bool
+	selector      string
+	allNamespaces bool
+	// workloadCluster is --workload-cluster, and cluster what it means.
 	workloadCluster string
+	cluster         types.NamespacedName
 	// key is --key, or the last argument.
 	key string
 }
@@ -75,12 +76,9 @@ answered.`,
 }
 
 func (o *explainOptions) run(ctx context.Context, args []string) error {
-	if err := o.print.Validate(); err != nil {
-		return err
-	}
-	selector, err := labels.Parse(o.selector)
+	selector, err := o.validate()
 	if err != nil {
-		return fmt.Errorf("--selector=%q: %w", o.selector, err)
+		return err
 	}
 	management, err := o.Management()
 	if err != nil {
@@ -97,10 +95,7 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	explainer, err := o.explainer(management, server)
-	if err != nil {
-		return err
-	}
+	explainer := o.explainer(management, server)
 	objects, err := o.objects(ctx, management, explainer, request, selector)
 	if err != nil {
 		return err
@@ -108,12 +103,33 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 	done := o.Progress("Reading the owners of %d objects", len(objects))
 	found, err := explainer.All(ctx, objects)
 	done()
-	return errors.Join(o.show(found, request.All != nil || len(objects) > 1, server), err)
+	if shown := o.show(found, request.All != nil || len(objects) > 1, server); err == nil {
+		return shown
+	}
+	return err // a question that was not answered counts for more than what was found
 }
 
-func (o *explainOptions) explainer(management *cli.Management, server settings.Settings) (*origin.Explainer, error) {
+// validate checks the flags, before anything is read.
+func (o *explainOptions) validate() (labels.Selector, error) {
+	if err := o.print.Validate(); err != nil {
+		return nil, err
+	}
+	if o.workloadCluster != "" {
+		var err error
+		if o.cluster, err = cli.ParseCluster("--workload-cluster", o.workloadCluster); err != nil {
+			return nil, err
+		}
+	}
+	selector, err := labels.Parse(o.selector)
+	if err != nil {
+		return nil, fmt.Errorf("--selector=%q: %w", o.selector, err)
+	}
+	return selector, nil
+}
+
+func (o *explainOptions) explainer(management *cli.Management, server settings.Settings) *origin.Explainer {
 	explainer := origin.New(snapshot.New(management, management.Schemas), server)
-	explainer.Key = o.key
+	explainer.Key, explainer.Cluster = o.key, o.cluster
 	explainer.Nodes = func(ctx context.Context, cluster types.NamespacedName) (client.Reader, error) {
 		defer o.Progress("Connecting to the workload cluster of Cluster %s", cluster)()
 		return o.Workload(ctx, management, cluster)
@@ -121,12 +137,7 @@ func (o *explainOptions) explainer(management *cli.Management, server settings.S
 	if given := o.Config.Namespace; given != nil {
 		explainer.Namespace = *given
 	}
-	if o.workloadCluster == "" {
-		return explainer, nil
-	}
-	var err error
-	explainer.Cluster, err = cli.ParseCluster("--workload-cluster", o.workloadCluster)
-	return explainer, err
+	return explainer
 }
 
 // objects returns the objects that are asked for.

@@ -46,7 +46,7 @@ func joined(err error) []error {
 	if err == nil {
 		return nil
 	}
-	several, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // what is below may be wrapped in words of its own
+	several, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return []error{err}
 	}
@@ -107,7 +107,8 @@ func ofConnection(err error) (cause, words string) {
 	case at.Timeout():
 		why = "no answer in time"
 	case errors.As(at, &unknown), errors.As(at, &invalid), errors.As(at, &host):
-		return at.Error(), fmt.Sprintf("%s shows a certificate that the kubeconfig does not trust: %s", server, strings.TrimPrefix(why, "tls: "))
+		why = strings.TrimPrefix(why, "tls: ")
+		return at.Error(), fmt.Sprintf("%s shows a certificate that the kubeconfig does not trust: %s", server, why)
 	case errors.As(at, &operation):
 		why = operation.Err.Error()
 		if _, last, ok := strings.Cut(why, ": "); ok {
@@ -118,8 +119,9 @@ func ofConnection(err error) (cause, words string) {
 }
 
 // forbidden is how the API server's authorizer says that a right is missing.
-var forbidden = regexp.MustCompile( //nolint:gochecknoglobals // compiled once
-	`User "([^"]*)" cannot (\S+) (?:resource "([^"]*)" in API group "([^"]*)"|path "([^"]*)")(?: (?:in the namespace "([^"]*)"|at the cluster scope))?`)
+var forbidden = regexp.MustCompile(
+	`User "([^"]*)" cannot (\S+) (?:resource "([^"]*)" in API group "([^"]*)"|path "([^"]*)")` +
+		`(?: (?:in the namespace "([^"]*)"|at the cluster scope))?`)
 
 // ofStatus is about what an API server has answered.
 func ofStatus(err error) (cause, words string) {
@@ -135,7 +137,8 @@ func ofStatus(err error) (cause, words string) {
 		return cause, missingRight(cause)
 	case metav1.StatusReasonNotFound:
 		if details := status.Status().Details; details != nil && details.Name != "" {
-			return cause, fmt.Sprintf("there is no %q among the %s%s", details.Name, resourceName(details.Kind, details.Group), elsewhere(details.Kind))
+			kind := resourceName(details.Kind, details.Group)
+			return cause, fmt.Sprintf("there is no %q among the %s%s", details.Name, kind, elsewhere(details.Kind))
 		}
 	}
 	return "", ""
@@ -183,7 +186,8 @@ func ofKind(err error) (cause, words string) {
 	}
 	var resource *meta.NoResourceMatchError
 	if errors.As(err, &resource) {
-		return resource.Error(), fmt.Sprintf("the API server knows no kind %q; kubectl api-resources lists all that it knows", resource.PartialResource.Resource)
+		name := resource.PartialResource.Resource
+		return resource.Error(), fmt.Sprintf("the API server knows no kind %q; kubectl api-resources lists all that it knows", name)
 	}
 	return "", ""
 }

@@ -253,6 +253,10 @@ func TestAbsences(t *testing.T) {
 			w.throughout("node.cluster.x-k8s.io/a", "")
 			w.inClass.Labels = map[string]string{"node.cluster.x-k8s.io/a": "2"}
 		}, "node", "node.cluster.x-k8s.io/a", "OverriddenAbove", "Cluster default/c"},
+		{"an annotation with taints further up", func(_ *testing.T, w *topologyOf) {
+			w.inTopo.Annotations = map[string]string{"taints.heirloom.dev/always": "a:NoSchedule"}
+			w.m.Annotations = map[string]string{"taints.heirloom.dev/always": "b:NoSchedule"}
+		}, "m", "b", "OverriddenAbove", "instead of what Machine default/m declares"},
 		{"a MachineDeployment's own label", func(_ *testing.T, w *topologyOf) { w.md.Labels["team"] = "1" }, "m", "team",
 			"NotPropagatedFromHere", "in spec.template.metadata"},
 		{"a Cluster's own label", func(_ *testing.T, w *topologyOf) { w.cluster.Labels = map[string]string{"team": "1"} }, "node", "team",

@@ -27,7 +27,11 @@ func (f *finder) declared(missing func(declared) (verdict, bool)) {
 			return
 		}
 		seen[d.Entry] = true
-		if v, yes := missing(d); yes {
+		v, yes := missing(d)
+		if above, shadowed := f.shadowed(d); yes && shadowed {
+			v.why, v.at = overriddenAbove, above
+		}
+		if yes {
 			f.add(d, v)
 		}
 	}
@@ -47,6 +51,20 @@ func (f *finder) declared(missing func(declared) (verdict, bool)) {
 			look(declared{Entry: e, value: value, by: by, at: at, metadata: true, source: source})
 		}
 	}
+}
+
+// shadowed reports whether an annotation that declares a taint gives way to the same annotation of an object further up.
+func (f *finder) shadowed(d declared) (inherit.Ref, bool) {
+	name := d.by.TaintAnnotation(d.Name)
+	if d.What != string(Taint) || name == "" {
+		return inherit.Ref{}, false
+	}
+	for _, above := range f.sources.All[:d.at] {
+		if _, declares := above.Annotations[name]; declares {
+			return above.Ref, true
+		}
+	}
+	return inherit.Ref{}, false
 }
 
 // metadataOf returns what an owner has in its own metadata, where most rules take nothing from.

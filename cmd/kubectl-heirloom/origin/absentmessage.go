@@ -54,7 +54,7 @@ func keyMessage(d declared, v verdict) string {
 		return fmt.Sprintf("%s has no field for it: the CRD of its kind lacks the field, or its section is not set. "+
 			"Upgrade the provider or Cluster API, or declare it where the field exists.", name(v.at))
 	case overriddenAbove:
-		return fmt.Sprintf("%s declares something else in its topology, which counts instead. Edit it there, or remove it there so that the ClusterClass counts.", name(v.at))
+		return fmt.Sprintf("%s declares something else, which counts instead of what %s declares. Edit it there, or remove it there.", name(v.at), name(d.by.Ref))
 	}
 	return elsewhere(d)
 }

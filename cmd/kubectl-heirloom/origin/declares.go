@@ -4,20 +4,29 @@ package origin
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
 
-// declares explains an object that inherits nothing: what it declares for others, section by section.
-func declares(ref inherit.Ref, sections []inherit.Declaration) *Explanation {
+// declares explains an object that inherits nothing: what it declares for others, section by section. listKey is the field that tells
+// sections apart.
+func declares(ref inherit.Ref, listKey string, sections []inherit.Declaration) (*Explanation, error) {
+	owners, err := readManagers(ref.Object.GetManagedFields())
+	if err != nil {
+		return nil, err
+	}
 	e := newExplanation(ref.String(), nil)
 	e.declares = true
 	for _, section := range sections {
-		p := place{paths: section.Paths, has: contentOf(section.Content, section.Paths)}
+		p := place{listKey: listKey, paths: section.Paths, has: contentOf(section.Content, section.Paths)}
 		for i, v := range p.has {
 			source := inherit.Sources{All: []inherit.Declaration{section}}.Of(p.named(i))
 			entry := p.newEntry(i, v)
 			entry.Status, entry.From, entry.Source = Declares, source.Field, structured(source)
+			entry.Managers = owners.of(p.fieldPath(i))
+			entry.OwnedByHeirloom = slices.Contains(entry.Managers, ownership.Manager)
 			e.Entries = append(e.Entries, entry)
 		}
 	}
@@ -25,5 +34,5 @@ func declares(ref inherit.Ref, sections []inherit.Declaration) *Explanation {
 	if len(e.Entries) == 0 {
 		e.Notes = append(e.Notes, fmt.Sprintf("%s declares nothing that is inherited.", ref))
 	}
-	return e
+	return e, nil
 }

@@ -82,13 +82,13 @@ func (x *Explainer) ofClusterAPI(ctx context.Context, kind schema.GroupKind, key
 		if err := x.get(ctx, kind.Kind, key, cluster); err != nil {
 			return nil, err
 		}
-		return declares(inherit.Ref{Kind: kind.Kind, Object: cluster}, inherit.DeclarationsOfCluster(cluster)), nil
+		return declares(inherit.Ref{Kind: kind.Kind, Object: cluster}, "name", inherit.DeclarationsOfCluster(cluster))
 	case "ClusterClass":
 		class := &capi.ClusterClass{}
 		if err := x.get(ctx, kind.Kind, key, class); err != nil {
 			return nil, err
 		}
-		return declares(inherit.Ref{Kind: kind.Kind, Object: class}, inherit.DeclarationsOfClass(class)), nil
+		return declares(inherit.Ref{Kind: kind.Kind, Object: class}, "class", inherit.DeclarationsOfClass(class))
 	case "MachineDeployment":
 		return explain(ctx, x, ownerchain.MachineDeployments(), kind.Kind, key, &capi.MachineDeployment{})
 	case "MachinePool":

@@ -36,6 +36,7 @@ func TestOutput(t *testing.T) {
 		{golden: "machine.key", key: "node.cluster.x-k8s.io/a"},
 		{golden: "list.table", several: true},
 		{golden: "list.yaml", format: "yaml", several: true, key: "nodeDrainTimeout"},
+		{golden: "list.wide", format: "wide", several: true, key: labelOfCluster},
 		{golden: "list.key", several: true, key: "drained"},
 	} {
 		t.Run(tc.golden, func(t *testing.T) {
@@ -83,6 +84,8 @@ func explainAll(t *testing.T, several bool) []*Explanation {
 		switch o := object.(type) {
 		case *capi.ClusterClass:
 			o.Spec.Workers.MachineDeployments[0].Deletion.NodeDrainTimeoutSeconds = ptr.To(int32(30))
+		case *capi.Cluster:
+			o.ManagedFields = managedFields(t, "argocd topology.workers.machineDeployments name a label "+labelOfCluster)
 		case *capi.MachineDeployment:
 			o.Spec.Template.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To(int32(30))
 			o.Spec.Template.Spec.ReadinessGates = gates("example.com/warm")

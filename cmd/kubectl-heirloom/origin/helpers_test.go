@@ -213,6 +213,9 @@ func managedFields(t *testing.T, s string) []metav1.ManagedFieldsEntry {
 func field(t *testing.T, words []string) string {
 	t.Helper()
 	switch words[0] {
+	case "topology.workers.machineDeployments":
+		item := fmt.Sprintf(`{"k:{\"%s\":\"%s\"}":%s}`, words[1], words[2], field(t, words[3:]))
+		return `{"f:spec":{"f:topology":{"f:workers":{"f:machineDeployments":` + item + `}}}}`
 	case "template":
 		return fmt.Sprintf(`{"f:spec":{"f:template":%s}}`, field(t, words[1:]))
 	case "label", "annotation":

@@ -28,6 +28,8 @@ type place struct {
 	origin func(inherit.Entry) origin
 	// records returns the annotations of a Node that list an entry; nil for other objects.
 	records func(inherit.Entry) []string
+	// listKey is the field that tells the sections of a topology or a class apart.
+	listKey string
 	// atomicTaints says that all taints are one field for the API server.
 	atomicTaints bool
 }
@@ -109,7 +111,11 @@ func (p place) field(i id) []string {
 func (p place) fieldPath(i id) fieldpath.Path {
 	var path fieldpath.Path
 	for _, name := range p.field(i) {
-		path = append(path, fieldpath.PathElement{FieldName: &name})
+		list, item, isItem := strings.Cut(strings.TrimSuffix(name, "]"), "[")
+		path = append(path, fieldpath.PathElement{FieldName: &list})
+		if isItem {
+			path = append(path, fieldpath.PathElement{Key: fieldpath.KeyByFields(p.listKey, item)})
+		}
 	}
 	switch {
 	case i.gate:
