@@ -37,7 +37,11 @@ func NewPrintFlags() *PrintFlags {
 func (p *PrintFlags) AddFlags(command *cobra.Command) {
 	p.flags.AddFlags(command)
 	if output := command.Flags().Lookup("output"); output != nil {
-		output.Usage = "Output format. One of: (table, wide, " + strings.Join(p.flags.AllowedFormats(), ", ") + ")."
+		formats := append([]string{"table", "wide"}, p.flags.AllowedFormats()...)
+		output.Usage = "Output format. One of: (" + strings.Join(formats, ", ") + ")."
+		if err := command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+			panic(err) // somebody else completes this flag: a fault of the command
+		}
 	}
 }
 
