@@ -19,7 +19,7 @@ func (c *Chain) ClusterClass(ctx context.Context, cluster *capi.Cluster) (*capi.
 		return nil, nil
 	}
 	class := &capi.ClusterClass{}
-	found, err := c.find(ctx, "ClusterClass", classOf(cluster), "", class)
+	found, err := c.find(ctx, "ClusterClass", ClassOf(cluster), "", class)
 	if !found || err != nil {
 		return nil, err
 	}
@@ -32,8 +32,8 @@ func (c *Chain) ClustersOf(ctx context.Context, class client.Object) ([]types.Na
 	return Keys(ctx, c, &capi.ClusterList{}, client.MatchingFields{classField: key})
 }
 
-// classOf returns the name of the ClusterClass, which is in the Cluster's namespace unless the topology says otherwise.
-func classOf(cluster *capi.Cluster) types.NamespacedName {
+// ClassOf returns the name of the ClusterClass of a topology, which is in the Cluster's namespace unless the topology says otherwise.
+func ClassOf(cluster *capi.Cluster) types.NamespacedName {
 	topology := cluster.Spec.Topology
 	return types.NamespacedName{
 		Namespace: cmp.Or(topology.ClassRef.Namespace, topology.ClassNamespace, cluster.Namespace),
@@ -45,5 +45,5 @@ func classKey(cluster *capi.Cluster) string {
 	if cluster.Spec.Topology == nil {
 		return ""
 	}
-	return classOf(cluster).String()
+	return ClassOf(cluster).String()
 }

@@ -33,6 +33,7 @@ func TestKubectl(t *testing.T) {
 		{"whynot", testKubectlWhyNot},
 		{"tree", testKubectlTree},
 		{"diff", testKubectlDiff},
+		{"lint", testKubectlLint},
 		{"check", testKubectlCheck},
 		{"release", testKubectlRelease},
 		{"manners", testKubectlManners},

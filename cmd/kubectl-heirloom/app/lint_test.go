@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/yaml"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
+)
+
+// lintRun runs lint as a shell would, with no kubeconfig anywhere.
+func lintRun(t *testing.T, stdin string, args ...string) (stdout, stderr string, exitCode int) {
+	t.Helper()
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "missing"))
+	var out, errOut bytes.Buffer
+	command := NewCommand(genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &errOut})
+	command.SetArgs(append([]string{"lint"}, args...))
+	err := command.ExecuteContext(t.Context())
+	if cli.ExitCode(err) == cli.ExitFailed {
+		errOut.WriteString("error: " + err.Error())
+	}
+	return out.String(), errOut.String(), cli.ExitCode(err)
+}
+
+func lintFile(rule string) string {
+	return filepath.Join("..", "lint", "testdata", rule+".yaml")
+}
+
+func TestLint(t *testing.T) {
+	content, err := os.ReadFile(lintFile("HL002"))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	broken, empty := filepath.Join(t.TempDir(), "broken.yaml"), filepath.Join(t.TempDir(), "empty.yaml")
+	NewWithT(t).Expect(os.WriteFile(broken, []byte("a: [\n"), 0o600)).To(Succeed())
+	NewWithT(t).Expect(os.WriteFile(empty, nil, 0o600)).To(Succeed())
+	for name, c := range map[string]struct {
+		args        []string
+		stdin       string
+		out, errOut string
+		code        int
+		silent      bool
+	}{
+		"clean":               {args: []string{"-f", lintFile("HL002-not")}, errOut: "0 errors", silent: true},
+		"an error":            {args: []string{"-f", lintFile("HL002")}, out: "HL002.yaml:14: error HL002 MachinePool fleet/spot: ", errOut: "1 error,", code: 1},
+		"a warning":           {args: []string{"-f", lintFile("HL005")}, out: "warning HL005", code: 1},
+		"a note":              {args: []string{"-f", lintFile("HL006")}, out: "note HL006"},
+		"only errors fail":    {args: []string{"-f", lintFile("HL005"), "--fail-on=error"}, out: "warning HL005"},
+		"errors still fail":   {args: []string{"-f", lintFile("HL002"), "--fail-on=error"}, out: "error HL002", code: 1},
+		"nothing fails":       {args: []string{"-f", lintFile("HL002"), "--fail-on=never"}, out: "error HL002"},
+		"stdin":               {args: []string{"-f", "-"}, stdin: string(content), out: "<stdin>:14: error HL002", code: 1},
+		"as pre-commit does":  {args: []string{"-f", lintFile("HL006"), lintFile("HL002"), lintFile("HL005")}, out: "HL005.yaml:17", errOut: "in 3 objects", code: 1},
+		"arguments alone":     {args: []string{lintFile("HL002")}, out: "HL002.yaml:14", code: 1},
+		"json":                {args: []string{lintFile("HL002"), "-o", "json"}, out: `"kind": "LintReport"`, code: 1},
+		"yaml":                {args: []string{lintFile("HL002"), "-o", "yaml"}, out: "rule: HL002", code: 1},
+		"jsonpath":            {args: []string{lintFile("HL002"), "-o", "jsonpath={.findings[0].line}"}, out: "14", code: 1},
+		"sarif":               {args: []string{lintFile("HL002"), "-o", "sarif"}, out: `"startLine": 14`, code: 1},
+		"table":               {args: []string{lintFile("HL002"), "-o", "table"}, out: "SEVERITY", code: 1},
+		"colours":             {args: []string{lintFile("HL002"), "--color=always"}, out: "\x1b[31merror\x1b[0m", code: 1},
+		"settings":            {args: []string{lintFile("HL006"), "--server-flags=--additional-sync-machine-labels=^cost-"}, out: "annotation example.com/contact", errOut: "1 note"},
+		"the gate":            {args: []string{lintFile("HL003"), "--server-flags=--cluster-api-taint-propagation=disabled"}, out: "error HL003", code: 1},
+		"an empty file":       {args: []string{empty}, errOut: "0 objects", silent: true},
+		"no file":             {code: 2, errOut: "name the files to read", silent: true},
+		"a file that is gone": {args: []string{"gone.yaml"}, code: 2, errOut: "gone.yaml", silent: true},
+		"half is broken":      {args: []string{lintFile("HL002"), broken}, code: 2, out: "error HL002", errOut: "broken.yaml:1: cannot read"},
+		"wrong settings":      {args: []string{lintFile("HL002"), "--server-flags=--nonsense"}, code: 2, errOut: "--server-flags", silent: true},
+		"a wrong format":      {args: []string{lintFile("HL002"), "-o", "xml"}, code: 2, errOut: `--output="xml"`, silent: true},
+		"no names":            {args: []string{lintFile("HL002"), "-o", "name"}, code: 2, errOut: "--output=name", silent: true},
+		"a wrong severity":    {args: []string{lintFile("HL002"), "--fail-on=note"}, code: 2, errOut: `--fail-on="note"`, silent: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			stdout, stderr, code := lintRun(t, c.stdin, c.args...)
+			g.Expect(code).To(Equal(c.code), stderr)
+			g.Expect(stdout).To(ContainSubstring(c.out))
+			g.Expect(stderr).To(ContainSubstring(c.errOut))
+			g.Expect(stdout == "").To(Equal(c.silent), stdout)
+		})
+	}
+}
+
+// TestPreCommitHook runs the hook of the repository as pre-commit does: the entry, then the args of the user's configuration, then
+// the names of changed files.
+func TestPreCommitHook(t *testing.T) {
+	g := NewWithT(t)
+	content, err := os.ReadFile(filepath.Join("..", "..", "..", ".pre-commit-hooks.yaml"))
+	g.Expect(err).NotTo(HaveOccurred())
+	var hooks []struct {
+		ID, Name, Entry, Language, Files, Description string
+		RequireSerial                                 bool `json:"require_serial"`
+	}
+	g.Expect(yaml.UnmarshalStrict(content, &hooks)).To(Succeed())
+	g.Expect(hooks).To(HaveLen(1))
+	hook := hooks[0]
+	g.Expect(hook.Language).To(Equal("golang")) // pre-commit installs every program of the module
+	entry := strings.Fields(hook.Entry)
+	g.Expect(entry[:2]).To(Equal([]string{"kubectl-heirloom", "lint"})) // the program is called as its directory
+	files := regexp.MustCompile(hook.Files)
+	g.Expect(files.MatchString("clusters/prod.yaml")).To(BeTrue())
+	g.Expect(files.MatchString("clusters/prod.yml")).To(BeTrue())
+	g.Expect(files.MatchString("README.md")).To(BeFalse())
+
+	args := append(slices.Clone(entry[2:]), "--server-flags=--additional-sync-machine-labels=^cost-")
+	stdout, _, code := lintRun(t, "", append(slices.Clone(args), lintFile("HL001-not"), lintFile("HL006"))...)
+	g.Expect(code).To(Equal(cli.ExitOK))
+	g.Expect(stdout).NotTo(ContainSubstring("cost-center"))
+	stdout, _, code = lintRun(t, "", append(args, lintFile("HL001-not"), lintFile("HL001"))...)
+	g.Expect(code).To(Equal(cli.ExitFound))
+	g.Expect(stdout).To(ContainSubstring("HL001"))
+}

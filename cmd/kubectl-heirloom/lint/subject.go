@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/manifest"
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+// subject is an object of a file that is judged.
+type subject struct {
+	*manifest.Object
+	// chained is the object as the owner chain reads it: trimmed, or unstructured if it is a control plane. It is nil for the template
+	// of a control plane, which inherits nothing.
+	chained client.Object
+	// carrier is the object as the validating webhook reads it.
+	carrier *taint.Carrier
+}
+
+func (s *subject) name() string {
+	return nameOf(s.GetKind(), s)
+}
+
+// nameOf names an object, "<kind> <namespace>/<name>". In a file it may have no namespace.
+func nameOf(kind string, object metav1.Object) string {
+	if object.GetNamespace() == "" {
+		return kind + " " + object.GetName()
+	}
+	return kind + " " + object.GetNamespace() + "/" + object.GetName()
+}
+
+func (s *subject) isControlPlane() bool {
+	return s.GroupVersionKind().Group == capi.ControlPlaneGroup
+}
+
+// add adds an object of a file to the world.
+func (w *world) add(s *subject) {
+	if s.chained != nil {
+		w.files[idOf(s.chained)] = s
+		w.put(s.chained)
+	}
+}
+
+// subjectOf returns the object if it is of a kind that declares something for others, and can be read.
+func (l *linter) subjectOf(object *manifest.Object) *subject {
+	gvk := object.GroupVersionKind()
+	s := &subject{Object: object, carrier: &taint.Carrier{}}
+	var into client.Object
+	switch {
+	case gvk.Group == capi.ControlPlaneGroup:
+	case gvk.Group != clusterv1.GroupVersion.Group || !slices.Contains(capi.ServedVersions(), gvk.Version):
+		return nil
+	default:
+		known, err := l.world.scheme.New(clusterv1.GroupVersion.WithKind(gvk.Kind))
+		typed, ok := known.(client.Object)
+		if err != nil || !ok {
+			return nil
+		}
+		into = typed
+	}
+	if err := s.read(into); err != nil {
+		l.unreadable(s, err)
+		return nil
+	}
+	return s
+}
+
+// read decodes the object in the ways in which it is judged.
+func (s *subject) read(into client.Object) error {
+	raw, err := json.Marshal(s.Object.Object)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(raw, s.carrier); err != nil {
+		return err
+	}
+	if into != nil {
+		s.chained = into
+		return json.Unmarshal(raw, into)
+	}
+	if err := json.Unmarshal(raw, &capi.ControlPlane{}); err != nil {
+		return err
+	}
+	if !inherit.IsTemplate(s.GetKind()) {
+		s.chained = &unstructured.Unstructured{Object: s.Object.DeepCopy().Object}
+	}
+	return nil
+}
+
+// unreadable reports an object with a field of the wrong type. In a template, that may be a variable.
+func (l *linter) unreadable(s *subject, err error) {
+	path, message := "", err.Error()
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		path = fieldIn(wrong)
+		message = fmt.Sprintf("%s: a %s where a %s has to be", path, wrong.Value, kindOf(wrong.Type))
+	}
+	if raw, _ := json.Marshal(s.Object.Object); manifest.Placeholder(string(raw)) {
+		l.found(unfilledTemplate, s, path, fillIn, "the object was not judged: %s", message)
+		return
+	}
+	l.found(unreadableObject, s, path, "In labels and annotations, put numbers in quotation marks, and words such as true, yes, on and y.",
+		"%s", message)
+}
+
+// fieldIn is the path of the field, without the names of the Go structs that the decoder puts in.
+func fieldIn(wrong *json.UnmarshalTypeError) string {
+	steps := slices.DeleteFunc(strings.Split(wrong.Field, "."), func(step string) bool { return step != "" && unicode.IsUpper(rune(step[0])) })
+	return strings.Join(steps, ".")
+}
+
+func kindOf(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "string"
+	case reflect.Bool:
+		return "boolean"
+	case reflect.Slice:
+		return "list"
+	case reflect.Struct, reflect.Map:
+		return "object"
+	default:
+		return "number"
+	}
+}
