@@ -38,6 +38,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	fs.StringVar(&f.WorkloadKubeconfig, "workload-kubeconfig", "",
 		"Kubeconfig for the workload cluster, instead of the one that Cluster API keeps for the Cluster.")
 	fs.StringVar(&f.Color, "color", "auto", "When to use colours: auto, always or never. auto means on a terminal, unless NO_COLOR is set.")
+	fs.IntVarP(&f.Verbosity, "v", "v", 0, "Log to standard error what the plugin does, up to this level. 6 shows each request.")
 	command.AddCommand(
 		newExplainCommand(f),
 		newTreeCommand(f),
