@@ -67,15 +67,15 @@ func (w write) put(ctx context.Context, plan *ownership.Plan, sources inherit.So
 			return err
 		}
 		o = newObject(stored, w.cluster)
-		o.set = w.set
+		o.Set = w.set
 		w.all = append(w.all, o)
 	}
-	after, err := carryOut(plan, o.merged)
+	after, err := carryOut(plan, o.Merged)
 	if err != nil {
 		return err
 	}
 	o.Changes = append(o.Changes, inherited(plan, sources)...)
-	o.merged = after
+	o.Merged = after
 	w.from.Put(after)
 	return nil
 }

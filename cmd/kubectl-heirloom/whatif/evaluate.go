@@ -92,12 +92,12 @@ func (e *evaluation) apply(ctx context.Context) ([]types.NamespacedName, error) 
 		if err != nil {
 			return nil, err
 		}
-		e.from.Put(o.merged)
-		e.applied[idOf(o.merged)] = o
+		e.from.Put(o.Merged)
+		e.applied[idOf(o.Merged)] = o
 		e.all = append(e.all, o)
 	}
 	for _, o := range e.all {
-		of, err := e.clustersOf(ctx, o.merged)
+		of, err := e.clustersOf(ctx, o.Merged)
 		if err != nil {
 			return nil, err
 		}
@@ -109,14 +109,14 @@ func (e *evaluation) apply(ctx context.Context) ([]types.NamespacedName, error) 
 	// Those of a Cluster come when the walk meets them.
 	e.all = slices.DeleteFunc(e.all, func(o *Object) bool { return !top(o) })
 	for _, o := range e.all {
-		delete(e.applied, idOf(o.merged))
+		delete(e.applied, idOf(o.Merged))
 	}
 	return e.watched(sorted(slices.Clone(clusters))), nil
 }
 
 // top reports whether an object is above all that inherits.
 func top(o *Object) bool {
-	return o.merged.GetKind() == "ClusterClass" || o.merged.GetKind() == "Cluster"
+	return o.Merged.GetKind() == "ClusterClass" || o.Merged.GetKind() == "Cluster"
 }
 
 // ranked returns the files from the top of the owner chain to its end, without those that are not in it.
@@ -202,8 +202,8 @@ func (e *evaluation) below(ctx context.Context, chain *ownerchain.Chain, cluster
 func (e *evaluation) member(ctx context.Context, chain *ownerchain.Chain, cluster types.NamespacedName, m *snapshot.Member, set string) error {
 	w := write{evaluation: e, chain: chain, cluster: cluster, gvk: m.GVK, set: set}
 	if applied, ok := e.applied[id{m.GVK.GroupKind(), client.ObjectKeyFromObject(m.Object)}]; ok {
-		w.gvk, w.into = applied.merged.GroupVersionKind(), applied // the version of the file
-		delete(e.applied, idOf(applied.merged))
+		w.gvk, w.into = applied.Merged.GroupVersionKind(), applied // the version of the file
+		delete(e.applied, idOf(applied.Merged))
 		e.all = append(e.all, applied)
 	}
 	switch o := m.Object.(type) {

@@ -55,9 +55,9 @@ func (a Apply) applied(ctx context.Context, live client.Client, file *unstructur
 	}
 	merged.SetGroupVersionKind(file.GroupVersionKind())
 	o := newObject(merged, types.NamespacedName{})
-	o.Applied, o.New, o.live = true, isNew, stored
+	o.Applied, o.New, o.Live = true, isNew, stored
 	if isNew {
-		o.live = nil
+		o.Live = nil
 	}
 	o.Changes, err = changedByFiles(o)
 	return o, err

@@ -18,7 +18,7 @@ func grouped(objects []*Object, all bool) ([]shownObject, error) {
 	var result []shownObject
 	at := map[string]int{}
 	for _, o := range objects {
-		if all || o.Applied || o.set == "" {
+		if all || o.Applied || o.Set == "" {
 			result = append(result, shownObject{Object: o})
 			continue
 		}
@@ -38,17 +38,17 @@ func grouped(objects []*Object, all bool) ([]shownObject, error) {
 
 // likeness is the same for objects of a set whose changes are the same, there and back.
 func likeness(o *Object) (string, error) {
-	there, err := difference(o.live, o.merged)
+	there, err := difference(o.Live, o.Merged)
 	if err != nil {
 		return "", err
 	}
-	back, err := difference(o.merged, o.live)
+	back, err := difference(o.Merged, o.Live)
 	if err != nil {
 		return "", err
 	}
-	text, err := json.Marshal([]any{o.Cluster, o.set, o.APIVersion, o.Kind, there, back})
+	text, err := json.Marshal([]any{o.Cluster, o.Set, o.APIVersion, o.Kind, there, back})
 	if err != nil {
-		return "", fmt.Errorf("comparing %s: %w", nameOf(o.live), err)
+		return "", fmt.Errorf("comparing %s: %w", nameOf(o.Live), err)
 	}
 	return string(text), nil
 }

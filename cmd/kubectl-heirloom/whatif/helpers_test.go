@@ -76,7 +76,9 @@ func small() *world {
 }
 
 func ofTopology(object metav1.ObjectMeta) metav1.ObjectMeta {
-	object.Labels = map[string]string{clusterv1.ClusterTopologyOwnedLabel: "", clusterv1.ClusterTopologyMachineDeploymentNameLabel: "a"}
+	object.Labels = map[string]string{
+		clusterv1.ClusterNameLabel: "c", clusterv1.ClusterTopologyOwnedLabel: "", clusterv1.ClusterTopologyMachineDeploymentNameLabel: "a",
+	}
 	return object
 }
 
@@ -105,11 +107,12 @@ func (w *world) snapshot(t *testing.T) *snapshot.Snapshot {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	capi.AddToScheme(scheme, clusterv1.GroupVersion)
-	mapper := meta.NewDefaultRESTMapper(nil)
+	provider := schema.GroupVersion{Group: capi.InfrastructureGroup, Version: "v1beta2"}
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{clusterv1.GroupVersion, provider})
 	for _, kind := range []string{"ClusterClass", "Cluster", "MachineDeployment", "MachinePool", "MachineSet", "Machine"} {
 		mapper.Add(clusterv1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
-	mapper.Add(schema.GroupVersionKind{Group: capi.InfrastructureGroup, Version: "v1beta2", Kind: "AcmeMachine"}, meta.RESTScopeNamespace)
+	mapper.Add(provider.WithKind("AcmeMachine"), meta.RESTScopeNamespace)
 	with := func(objects ...client.Object) *fake.ClientBuilder {
 		return fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(objects...).WithReturnManagedFields()
 	}

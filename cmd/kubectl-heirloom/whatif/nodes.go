@@ -79,10 +79,10 @@ func (e *evaluation) node(ctx context.Context, chain *ownerchain.Chain, cluster 
 		return nil, err
 	}
 	o := newObject(live, cluster)
-	if o.merged, err = unstructuredNode(after); err != nil {
+	if o.Merged, err = unstructuredNode(after); err != nil {
 		return nil, err
 	}
-	o.set = e.sets[decided.Source.Object.GetUID()]
+	o.Set = e.sets[decided.Source.Object.GetUID()]
 	o.Changes = changesOfNode(current, result, sources)
 	e.all = append(e.all, o)
 	return &changedNode{

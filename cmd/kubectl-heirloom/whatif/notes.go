@@ -33,7 +33,7 @@ func (e *evaluation) result() (*Result, error) {
 		Objects:  []*Object{}, Taints: e.taints, Notes: append([]string{}, e.notes...),
 	}
 	for _, o := range e.all {
-		if o.live == nil || !reflect.DeepEqual(shown(o.live), shown(o.merged)) {
+		if o.Live == nil || !reflect.DeepEqual(shown(o.Live), shown(o.Merged)) {
 			r.Objects = append(r.Objects, o)
 		}
 	}

@@ -42,9 +42,11 @@ type Object struct {
 	New     bool     `json:"new,omitempty"`
 	Changes []Change `json:"changes"`
 
-	live, merged *unstructured.Unstructured
-	// set is the object whose Machines and Nodes are alike.
-	set string
+	// Live is the object as it is stored, nil if it is New; Merged is what it would become.
+	Live   *unstructured.Unstructured `json:"-"`
+	Merged *unstructured.Unstructured `json:"-"`
+	// Set is the object whose Machines and Nodes are alike.
+	Set string `json:"-"`
 }
 
 // Change is one thing that changes in an object.
@@ -149,7 +151,7 @@ func (o *Object) key() string {
 func newObject(live *unstructured.Unstructured, cluster types.NamespacedName) *Object {
 	return &Object{
 		APIVersion: live.GetAPIVersion(), Kind: live.GetKind(), Namespace: live.GetNamespace(), Name: live.GetName(),
-		Cluster: strings.Trim(cluster.String(), "/"), live: live, merged: live,
+		Cluster: strings.Trim(cluster.String(), "/"), Live: live, Merged: live,
 	}
 }
 

@@ -42,7 +42,7 @@ func (p Program) Show(ctx context.Context, objects []*Object, all bool) error {
 	}
 	for i, o := range list {
 		name := o.file(i + 1)
-		if err := errors.Join(store(live, name, o.live), store(merged, name, o.merged)); err != nil {
+		if err := errors.Join(store(live, name, o.Live), store(merged, name, o.Merged)); err != nil {
 			return err
 		}
 	}
@@ -55,7 +55,10 @@ func (o shownObject) file(number int) string {
 	if o.Kind == "Node" {
 		name += ".of." + strings.ReplaceAll(o.Cluster, "/", ".")
 	}
-	if o.others > 0 {
+	switch {
+	case o.others == 1:
+		name += ".and-1-other-like-it"
+	case o.others > 1:
 		name += fmt.Sprintf(".and-%d-others-like-it", o.others)
 	}
 	return name

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
@@ -151,7 +152,7 @@ func (c *Consequence) Lines() []string {
 	for _, seconds := range slices.Sorted(slices.Values(after)) {
 		when := "at once"
 		if seconds > 0 {
-			when = "after " + (time.Duration(seconds) * time.Second).String()
+			when = "after " + duration.HumanDuration(time.Duration(seconds)*time.Second)
 		}
 		lines = append(lines, fmt.Sprintf("  evicts %s %s: %s", many(len(by[seconds]), "Pod"), when, some(by[seconds], shownPods)))
 	}
@@ -163,10 +164,10 @@ func (c *Consequence) Lines() []string {
 		for _, pod := range c.Unschedulable {
 			names = append(names, pod.String())
 		}
-		lines = append(lines, fmt.Sprintf("  %s would not fit there any more after a restart: %s", many(len(names), "Pod"), some(names, shownPods)))
+		lines = append(lines, fmt.Sprintf("  keeps %s from coming back to their Nodes after a restart: %s", many(len(names), "Pod"), some(names, shownPods)))
 	}
 	if len(c.IgnoredBudgets) > 0 {
-		lines = append(lines, "  taints evict without asking PodDisruptionBudgets, here "+some(c.IgnoredBudgets, shownPods))
+		lines = append(lines, "  ignores "+many(len(c.IgnoredBudgets), "PodDisruptionBudget")+", as all taints do: "+some(c.IgnoredBudgets, shownPods))
 	}
 	return lines
 }
@@ -180,5 +181,5 @@ func (p *Pace) String() string {
 		return fmt.Sprintf("%s would get taints that evict Pods all at once, because --no-execute-rate is 0.", many(p.Nodes, "Node"))
 	}
 	return fmt.Sprintf("%s would get taints that evict Pods one after the other: the last after %s (--no-execute-rate=%v).",
-		many(p.Nodes, "Node"), time.Duration(p.LastAfterSeconds)*time.Second, p.NodesAMinute)
+		many(p.Nodes, "Node"), duration.HumanDuration(time.Duration(p.LastAfterSeconds)*time.Second), p.NodesAMinute)
 }

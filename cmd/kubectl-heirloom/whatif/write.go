@@ -3,8 +3,10 @@
 package whatif
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,6 +71,7 @@ func difference(from, to *unstructured.Unstructured) ([]operations.Operation, er
 	if err != nil {
 		return nil, fmt.Errorf("comparing %s: %w", nameOf(to), err)
 	}
+	slices.SortStableFunc(list, func(a, b operations.Operation) int { return cmp.Compare(a.Path, b.Path) }) // a map has any order
 	return list, nil
 }
 
@@ -77,7 +80,7 @@ func changedByFiles(o *Object) ([]Change, error) {
 	if o.New {
 		return []Change{{Place: "", Value: "created", Source: fromFiles}}, nil
 	}
-	list, err := difference(o.live, o.merged)
+	list, err := difference(o.Live, o.Merged)
 	if err != nil {
 		return nil, err
 	}
