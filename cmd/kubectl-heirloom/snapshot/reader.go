@@ -39,9 +39,8 @@ type Snapshot struct {
 	objects map[reflect.Type]map[client.ObjectKey]client.Object
 	// got are objects that were read one by one.
 	got map[read]client.Object
-	// instead are objects that stand in front of those that are stored, and merged all objects with these, by the type of their list.
+	// instead are objects that stand in front of those that are stored.
 	instead map[id]client.Object
-	merged  map[reflect.Type][]runtime.Object
 }
 
 // read is an object as it was read into a type.
@@ -61,7 +60,6 @@ func New(live client.Client, schemas ownerchain.Schemas) *Snapshot {
 	return &Snapshot{
 		live: live, schemas: schemas, instead: map[id]client.Object{}, got: map[read]client.Object{},
 		lists: map[reflect.Type][]runtime.Object{}, objects: map[reflect.Type]map[client.ObjectKey]client.Object{},
-		merged: map[reflect.Type][]runtime.Object{},
 	}
 }
 
@@ -82,7 +80,6 @@ func (s *Snapshot) Put(object *unstructured.Unstructured) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.instead[idOf(object.GroupVersionKind(), client.ObjectKeyFromObject(object))] = object.DeepCopy()
-	clear(s.merged)
 }
 
 // Prefetch lists all objects of Cluster API, so that what follows makes no call for each of them.
@@ -161,14 +158,7 @@ func (s *Snapshot) all(ctx context.Context, list client.ObjectList) ([]runtime.O
 			return nil, err
 		}
 	}
-	if _, known := s.merged[of]; !known {
-		merged, err := s.withPut(list, s.lists[of])
-		if err != nil {
-			return nil, err
-		}
-		s.merged[of] = merged
-	}
-	return slices.Clone(s.merged[of]), nil
+	return s.withPut(list, s.lists[of])
 }
 
 // read lists all objects of a list's type.
@@ -209,12 +199,6 @@ func (s *Snapshot) withPut(list client.ObjectList, stored []runtime.Object) ([]r
 		return nil, fmt.Errorf("finding the kind of %T: %w", list, err)
 	}
 	gvk := listKind.GroupVersion().WithKind(strings.TrimSuffix(listKind.Kind, "List"))
-	at := map[client.ObjectKey]int{}
-	for i, object := range all {
-		if stored, ok := object.(client.Object); ok {
-			at[client.ObjectKeyFromObject(stored)] = i
-		}
-	}
 	for of, put := range s.instead {
 		if of.GroupKind != gvk.GroupKind() {
 			continue
@@ -230,15 +214,16 @@ func (s *Snapshot) withPut(list client.ObjectList, stored []runtime.Object) ([]r
 		if err := convert(put, typed, gvk); err != nil {
 			return nil, err
 		}
-		if i, stored := at[of.ObjectKey]; stored {
-			all[i] = typed
-		} else {
+		at := slices.IndexFunc(all, func(o runtime.Object) bool {
+			stored, ok := o.(client.Object)
+			return ok && client.ObjectKeyFromObject(stored) == of.ObjectKey
+		})
+		if at < 0 {
 			all = append(all, typed)
+		} else {
+			all[at] = typed
 		}
 	}
-	slices.SortFunc(all[len(stored):], func(a, b runtime.Object) int { // those that are new, which a map has in any order
-		return strings.Compare(keyOf(a), keyOf(b))
-	})
 	return all, nil
 }
 
@@ -253,13 +238,6 @@ func convert(from, into client.Object, gvk schema.GroupVersionKind) error {
 	}
 	into.GetObjectKind().SetGroupVersionKind(gvk)
 	return nil
-}
-
-func keyOf(object runtime.Object) string {
-	if o, ok := object.(client.Object); ok {
-		return client.ObjectKeyFromObject(o).String()
-	}
-	return ""
 }
 
 func idOf(gvk schema.GroupVersionKind, key client.ObjectKey) id { return id{gvk.GroupKind(), key} }

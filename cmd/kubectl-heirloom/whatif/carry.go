@@ -34,7 +34,7 @@ func carry[P client.Object](ctx context.Context, w write, kind ownerchain.Kind[P
 	what := inherit.Ref{Kind: w.gvk.Kind, Object: object}
 	decided, err := kind.Evaluate(ctx, w.chain, object, w.policy)
 	if err != nil {
-		w.note("%s is not shown, because its owners cannot be read: %v", what, err)
+		w.note("%s is not shown, because its owners cannot be read: %s", what, oneLine(err))
 		return nil
 	}
 	if decided.Untouched() {

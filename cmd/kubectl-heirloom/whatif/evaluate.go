@@ -169,12 +169,24 @@ func (e *evaluation) cluster(ctx context.Context, key types.NamespacedName) erro
 		return err
 	}
 	chain := e.from.Chain().Within(key)
+	chain.Reader = within{e.from, key.Namespace}
 	for _, child := range tree.Children {
 		if err := e.below(ctx, chain, key, child, ""); err != nil {
 			return err
 		}
 	}
 	return e.nodes(ctx, chain, key)
+}
+
+// within lists only what is in the namespace of a Cluster, as all that belongs to it.
+type within struct {
+	client.Reader
+	namespace string
+}
+
+// List implements client.Reader.
+func (r within) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	return r.Reader.List(ctx, list, append([]client.ListOption{client.InNamespace(r.namespace)}, options...)...)
 }
 
 // below evaluates an object and then those below it.
@@ -200,6 +212,10 @@ func (e *evaluation) below(ctx context.Context, chain *ownerchain.Chain, cluster
 
 // member evaluates an object by the row of its kind.
 func (e *evaluation) member(ctx context.Context, chain *ownerchain.Chain, cluster types.NamespacedName, m *snapshot.Member, set string) error {
+	if m.Err != nil {
+		e.note("%s is not shown, because it or its owners cannot be read: %s", m, oneLine(m.Err))
+		return nil
+	}
 	w := write{evaluation: e, chain: chain, cluster: cluster, gvk: m.GVK, set: set}
 	if applied, ok := e.applied[id{m.GVK.GroupKind(), client.ObjectKeyFromObject(m.Object)}]; ok {
 		w.gvk, w.into = applied.Merged.GroupVersionKind(), applied // the version of the file
