@@ -66,6 +66,13 @@ func testKubectlDiff(t *testing.T, w *kubectlWorld) {
 	w.diffRefuses(t)
 }
 
+// diff runs the plugin with the server's flags.
+func (w *kubectlWorld) diff(t *testing.T, stdin string, env []string, args ...string) (stdout, stderr string, exitCode int) {
+	t.Helper()
+	args = append([]string{"diff", "--server-flags=--additional-sync-machine-labels=" + alsoSynced}, args...)
+	return w.run(t, pluginRun{args: args, stdin: strings.NewReader(stdin), env: env})
+}
+
 // growBatch adds a MachineDeployment with two Machines to Cluster edge, until the test ends.
 func (w *kubectlWorld) growBatch(t *testing.T) {
 	t.Helper()
@@ -93,7 +100,7 @@ func (w *kubectlWorld) growBatch(t *testing.T) {
 func (w *kubectlWorld) pendingIsNothing(t *testing.T) {
 	t.Helper()
 	w.Eventually(func(g Gomega) {
-		out, stderr, code := w.kubectl(t, "diff", "--all")
+		out, stderr, code := w.diff(t, "", nil, "--all")
 		g.Expect(out).To(BeEmpty())
 		g.Expect(stderr).To(HavePrefix("Nothing would change.\n"))
 		g.Expect(code).To(BeZero())
@@ -105,10 +112,13 @@ func (w *kubectlWorld) classReachesNodes(t *testing.T) {
 	t.Helper()
 	class := &clusterv1.ClusterClass{ObjectMeta: metav1.ObjectMeta{Namespace: fleetName, Name: "standard"}}
 	w.Expect(w.Client.Get(w.ctx, client.ObjectKeyFromObject(class), class)).To(Succeed())
-	out, stderr, code := w.run(t, pluginRun{args: []string{"diff", "-"}, stdin: strings.NewReader(goldClass)})
+	out, stderr, code := w.diff(t, goldClass, nil, "-")
 	w.Expect(code).To(Equal(1), stderr)
 	w.Expect(stderr).To(HavePrefix("1 ClusterClass, 1 KubeadmControlPlane, 1 Machine, "))
 	w.Expect(stderr).To(ContainSubstring("and 1 Node would change."))
+	_, applied, code := w.diff(t, goldClass, nil, "-f", "-", "--server-side")
+	w.Expect(code).To(Equal(1), applied)
+	w.Expect(applied).To(Equal(stderr), "both ways to apply give the same")
 	w.Expect(out).To(MatchRegexp(`(?s)\.ClusterClass\.fleet\.standard.*KubeadmControlPlane\.fleet\.prod-cp.*Machine\.fleet\.prod-cp-1.*Node\.prod-cp-1\.of\.fleet\.prod`))
 	w.Expect(out).To(ContainSubstring("+    node.cluster.x-k8s.io/tier: gold\n"))
 	now := class.DeepCopy()
@@ -127,7 +137,7 @@ func (w *kubectlWorld) evictionIsTold(t *testing.T) {
 		t.Cleanup(func() { w.Expect(w.edge.Client.Delete(w.ctx, object, client.GracePeriodSeconds(0))).To(Succeed()) })
 	}
 	file := strings.ReplaceAll(batch, ":NoSchedule", ":NoExecute")
-	_, stderr, code := w.run(t, pluginRun{args: []string{"diff", "-f", "-"}, stdin: strings.NewReader(file)})
+	_, stderr, code := w.diff(t, file, nil, "-f", "-")
 	w.Expect(code).To(Equal(1), stderr)
 	w.Expect(stderr).To(ContainSubstring("Taint batch=yes:NoExecute is new on 2 Nodes of Cluster fleet/edge: edge-batch-1 and edge-batch-2\n" +
 		"  evicts 1 Pod at once: default/report\n" +
@@ -141,10 +151,7 @@ func (w *kubectlWorld) writesWhatDiffSays(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "keep")
 	w.Expect(os.WriteFile(program, []byte("#!/bin/sh\ncp -R \"$2\" \"$KEEP\"\nexit 1\n"), 0o700)).To(Succeed())
-	_, stderr, code := w.run(t, pluginRun{
-		args: []string{"diff", "-f", "-", "--show-all"}, stdin: strings.NewReader(batch),
-		env: []string{"KUBECTL_EXTERNAL_DIFF=" + program, "KEEP=" + filepath.Join(dir, "MERGED")},
-	})
+	_, stderr, code := w.diff(t, batch, []string{"KUBECTL_EXTERNAL_DIFF=" + program, "KEEP=" + filepath.Join(dir, "MERGED")}, "-f", "-", "--show-all")
 	w.Expect(code).To(Equal(1), stderr)
 	announced := announcedIn(t, filepath.Join(dir, "MERGED"))
 	w.Expect(announced).To(HaveLen(1+1+2+2+2+2), "MachineDeployment, MachineSet, and two each of Machines, InfraMachines, BootstrapConfigs, Nodes")

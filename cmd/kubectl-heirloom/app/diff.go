@@ -113,6 +113,9 @@ func (o *diffOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	result.Notes = append(result.Notes, question.Settings.Notes...)
+	if !question.Settings.Known && len(question.Settings.Notes) == 0 {
+		result.Notes = append(result.Notes, "The server's settings are not known, so that its defaults count. Give them with --values or --server-flags.")
+	}
 	if err := o.show(ctx, result); err != nil {
 		return err
 	}

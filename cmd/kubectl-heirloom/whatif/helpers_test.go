@@ -113,6 +113,8 @@ func (w *world) snapshot(t *testing.T) *snapshot.Snapshot {
 		mapper.Add(clusterv1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
 	mapper.Add(provider.WithKind("AcmeMachine"), meta.RESTScopeNamespace)
+	scheme.AddKnownTypeWithName(provider.WithKind("AcmeMachine"), &unstructured.Unstructured{})
+	scheme.AddKnownTypeWithName(provider.WithKind("AcmeMachineList"), &unstructured.UnstructuredList{})
 	with := func(objects ...client.Object) *fake.ClientBuilder {
 		return fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(objects...).WithReturnManagedFields()
 	}
