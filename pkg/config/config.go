@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"math"
 	"net"
 	"regexp"
@@ -70,6 +71,15 @@ func (o *Options) Complete() (*Config, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// LeaderElectionID is the name of the leader's Lease. It differs between instances that share a management cluster with disjoint
+// watch filters. A filter is a label value, which a Lease's name may not contain as it is; so it is hashed.
+func (c *Config) LeaderElectionID() string {
+	if c.WatchFilter == "" {
+		return "leader-election-heirloom"
+	}
+	return fmt.Sprintf("leader-election-heirloom-%08x", crc32.ChecksumIEEE([]byte(c.WatchFilter)))
 }
 
 func (c *Config) completeRules() error {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
@@ -33,6 +34,9 @@ type Options struct {
 	WorkloadWebhookKey types.NamespacedName
 	// Concurrency is how many workload clusters are worked on at a time.
 	Concurrency int
+
+	// Only is what a release of one object or of one Cluster is about; without it, everything is released.
+	Only *Only
 
 	// DeleteWebhookConfigurations and TakeLease stop Heirloom first. Without them nothing is done while it runs.
 	DeleteWebhookConfigurations, TakeLease bool
@@ -59,10 +63,25 @@ type Releaser struct {
 	Out, Progress io.Writer
 }
 
+// New returns a Releaser for the Heirloom with this configuration. It still needs to know where to report and, unless only webhook
+// configurations go, how workload clusters are reached.
+func New(c *config.Config, what Options, management client.Client, d discovery.DiscoveryInterface) *Releaser {
+	what.Namespace, what.WatchFilter, what.ManagementCluster = c.Namespace, c.WatchFilter, c.ManagementClusterKey
+	what.ProviderGroups, what.Concurrency = c.ProviderGroups, c.ClusterCacheConcurrency
+	what.WebhookConfiguration = c.WebhookConfiguration
+	what.Lease = types.NamespacedName{Namespace: c.LeaderElectNamespace, Name: c.LeaderElectionID()}
+	what.WorkloadWebhookURL, what.WorkloadWebhookKey = c.WorkloadWebhookURL, c.WorkloadWebhookKeyName
+	what.DeleteWebhookConfigurations = what.DeleteWebhookConfigurations || what.OnlyWebhookConfigurations
+	return &Releaser{Options: what, Management: management, Discovery: d}
+}
+
 // Run gives up everything. Its error names what failed; the rest is done, and another run does what is missing.
 func (r Releaser) Run(ctx context.Context) error {
 	s := &session{Releaser: r, report: &report{out: r.Out, progress: r.Progress, dryRun: r.DryRun}}
 	s.management = s.reporting(r.Management, "")
+	if r.Only != nil {
+		return s.only(ctx)
+	}
 	if err := s.stopWebhooks(ctx); err != nil || r.OnlyWebhookConfigurations {
 		return err
 	}

@@ -17,6 +17,8 @@ import (
 // scope says which objects belong to this Heirloom, if others share the management cluster.
 type scope struct {
 	watchFilter string
+	// cluster is the only Cluster whose objects are released, or empty.
+	cluster string
 	// owners are the objects seen so far that are ours: a provider need not copy the label of a watch filter.
 	owners sets.Set[types.UID]
 	// someNodes says that only these Nodes of the management cluster are ours.
@@ -29,6 +31,9 @@ func (s *session) scope(ctx context.Context) (*scope, error) {
 	all := &scope{
 		watchFilter: s.WatchFilter, owners: sets.New[types.UID](), someNodes: s.WatchFilter != "" || s.Namespace != "",
 		providerIDs: sets.New[string](), nodeNames: sets.New[string](),
+	}
+	if s.Only != nil {
+		all.cluster, all.someNodes = s.Only.Name, true
 	}
 	if !all.someNodes {
 		return all, nil
@@ -79,7 +84,7 @@ func (s *scope) hasObject(object metav1.Object) bool {
 
 // hasExternal reports whether an InfraMachine or BootstrapConfig is ours: it is if its owner is.
 func (s *scope) hasExternal(object metav1.Object) bool {
-	if s.watchFilter == "" {
+	if s.watchFilter == "" && s.ofCluster(object) {
 		return true
 	}
 	owners := object.GetOwnerReferences()
@@ -90,5 +95,10 @@ func (s *scope) hasExternal(object metav1.Object) bool {
 }
 
 func (s *scope) labelled(object metav1.Object) bool {
-	return s.watchFilter == "" || object.GetLabels()[clusterv1.WatchLabel] == s.watchFilter
+	return (s.watchFilter == "" || object.GetLabels()[clusterv1.WatchLabel] == s.watchFilter) && s.ofCluster(object)
+}
+
+// ofCluster reports whether an object is of the only Cluster that is released. Cluster API labels all objects of a Cluster.
+func (s *scope) ofCluster(object metav1.Object) bool {
+	return s.cluster == "" || object.GetLabels()[clusterv1.ClusterNameLabel] == s.cluster
 }

@@ -34,6 +34,9 @@ const (
 // errTaken says that another holder has the Lease that the release should hold.
 var errTaken = errors.New("it has been taken away, so Heirloom is at work again,")
 
+// errRunning says why a release does not begin while Heirloom runs.
+var errRunning = errors.New("what is released now would be inherited again")
+
 // stopWebhooks makes sure that no webhook of the management cluster injects again what is released.
 func (s *session) stopWebhooks(ctx context.Context) error {
 	for _, configuration := range []client.Object{
@@ -52,8 +55,8 @@ func (s *session) stopWebhooks(ctx context.Context) error {
 				return fmt.Errorf("deleting Heirloom's webhook configurations: %w", err)
 			}
 		case !s.DryRun:
-			return fmt.Errorf("the webhook configurations %q are still there, so that what is released now would be inherited again: "+
-				"stop Heirloom first, and delete them or use --delete-webhook-configurations", s.WebhookConfiguration)
+			return fmt.Errorf("the webhook configurations %q are still there, so that %w: "+
+				"stop Heirloom first, and delete them or use --delete-webhook-configurations", s.WebhookConfiguration, errRunning)
 		}
 	}
 	return nil
@@ -67,15 +70,23 @@ func (s *session) withoutLeader(ctx context.Context, work func(context.Context) 
 	if s.TakeLease {
 		return s.holdingLease(ctx, work)
 	}
+	if err := s.noLeader(ctx); err != nil {
+		return err
+	}
+	return work(ctx)
+}
+
+// noLeader makes sure that no replica of Heirloom leads.
+func (s *session) noLeader(ctx context.Context) error {
 	lease := &coordinationv1.Lease{}
 	if err := s.management.Get(ctx, s.Lease, lease); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("looking for the Lease of Heirloom's leader: %w", err)
 	}
 	if leads(lease.Spec, time.Now()) {
-		return fmt.Errorf("%s leads Heirloom (Lease %s), so that what is released now would be inherited again: "+
-			"scale Heirloom down to 0 and wait for its Pods to be gone, or use --take-lease", *lease.Spec.HolderIdentity, s.Lease)
+		return fmt.Errorf("%s leads Heirloom (Lease %s), so that %w: "+
+			"scale Heirloom down to 0 and wait for its Pods to be gone, or use --take-lease", *lease.Spec.HolderIdentity, s.Lease, errRunning)
 	}
-	return work(ctx)
+	return nil
 }
 
 // leads reports whether a replica of Heirloom, and not a release, holds the Lease.

@@ -24,16 +24,18 @@ func (s *session) workloads(ctx context.Context, keys *webhook.Store) {
 		return
 	}
 	admission := s.admission(keys)
-	s.eachCluster(clusters, func(cluster *unstructured.Unstructured) {
-		// First what admits Nodes there, then the Nodes.
-		identity := webhook.IdentityOf(cluster)
-		server, err := s.withdrawFrom(ctx, identity, admission)
-		if err != nil {
-			s.report.failed(fmt.Errorf("workload cluster %s: %w", identity, err))
-			return
-		}
-		s.nodes(ctx, server, func(*corev1.Node) bool { return true })
-	})
+	s.eachCluster(clusters, func(cluster *unstructured.Unstructured) { s.workload(ctx, cluster, admission) })
+}
+
+// workload releases what is in one workload cluster: first what admits Nodes there, then the Nodes.
+func (s *session) workload(ctx context.Context, cluster *unstructured.Unstructured, admission *workload.Admission) {
+	identity := webhook.IdentityOf(cluster)
+	server, err := s.withdrawFrom(ctx, identity, admission)
+	if err != nil {
+		s.report.failed(fmt.Errorf("workload cluster %s: %w", identity, err))
+		return
+	}
+	s.nodes(ctx, server, func(*corev1.Node) bool { return true })
 }
 
 func (s *session) admission(keys *webhook.Store) *workload.Admission {
@@ -57,19 +59,30 @@ func (s *session) eachCluster(clusters []*unstructured.Unstructured, do func(*un
 func (s *session) clusters(ctx context.Context, say func(format string, args ...any)) ([]*unstructured.Unstructured, error) {
 	var clusters []*unstructured.Unstructured
 	err := s.eachServed(ctx, "Cluster", func(cluster *unstructured.Unstructured) {
-		key := client.ObjectKeyFromObject(cluster)
-		switch {
-		case key == s.ManagementCluster: // its Nodes are those of the management cluster
-		case s.WatchFilter != "" && cluster.GetLabels()[clusterv1.WatchLabel] != s.WatchFilter:
-		case cluster.GetDeletionTimestamp() != nil:
-			say("workload cluster %s: passed over, it is being deleted", key)
-		case !provisioned(cluster):
-			say("workload cluster %s: passed over, it has never been provisioned", key)
-		default:
+		if s.WatchFilter != "" && cluster.GetLabels()[clusterv1.WatchLabel] != s.WatchFilter {
+			return
+		}
+		if s.hasWorkload(cluster, say) {
 			clusters = append(clusters, cluster)
 		}
 	})
 	return clusters, err
+}
+
+// hasWorkload reports whether there is a workload cluster to work in, and reports why it is skipped.
+func (s *session) hasWorkload(cluster *unstructured.Unstructured, say func(format string, args ...any)) bool {
+	key := client.ObjectKeyFromObject(cluster)
+	switch {
+	case key == s.ManagementCluster: // its Nodes are those of the management cluster
+		return false
+	case cluster.GetDeletionTimestamp() != nil:
+		say("workload cluster %s: passed over, it is being deleted", key)
+		return false
+	case !provisioned(cluster):
+		say("workload cluster %s: passed over, it has never been provisioned", key)
+		return false
+	}
+	return true
 }
 
 // provisioned reports whether a Cluster has an API server, in both versions of the API.

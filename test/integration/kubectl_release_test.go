@@ -2,8 +2,107 @@
 
 package integration
 
-import "testing"
+import (
+	"testing"
 
-func testKubectlRelease(t *testing.T, _ *kubectlWorld) {
-	t.Skip("not written yet")
+	. "github.com/onsi/gomega"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+func testKubectlRelease(t *testing.T, w *kubectlWorld) {
+	t.Run("everything", func(t *testing.T) { releasesNothingUnasked(t, w) })
+	t.Run("one object", func(t *testing.T) { releasesOneObject(t, w) })
+	t.Run("one Cluster", func(t *testing.T) { releasesOneCluster(t, w) })
+}
+
+// A release of everything knows the server's settings, and does nothing unless it is asked to and Heirloom has stopped.
+func releasesNothingUnasked(t *testing.T, w *kubectlWorld) {
+	g := NewWithT(t)
+	out, errOut, code := w.kubectl(t, "release", "--dry-run")
+	g.Expect(code).To(Equal(0), errOut)
+	g.Expect(errOut).NotTo(ContainSubstring("Note:"), "all settings are known")
+	g.Expect(out).To(And(
+		ContainSubstring("machineset.cluster.x-k8s.io/prod-gpu-7x2kq released in namespace fleet (dry run)\n"),
+		ContainSubstring("node/prod-gpu-1 released in workload cluster fleet/prod (dry run)\n"),
+		ContainSubstring("node/edge-web-1 released in workload cluster fleet/edge (dry run)\n")))
+
+	_, errOut, code = w.kubectl(t, "release")
+	g.Expect(code).To(Equal(2))
+	g.Expect(errOut).To(ContainSubstring("error: there is no terminal to ask on: give --yes"))
+
+	out, errOut, code = w.kubectl(t, "release", "--yes")
+	g.Expect(code).To(Equal(2))
+	g.Expect(out).To(BeEmpty())
+	g.Expect(errOut).To(ContainSubstring(`the webhook configurations "heirloom" are still there`))
+
+	again, errOut, code := w.kubectl(t, "release", "--dry-run")
+	g.Expect(code).To(Equal(0), errOut)
+	g.Expect(again).To(ContainSubstring("node/prod-gpu-1 released"))
+}
+
+// ownCluster makes a Cluster of the test's own with a MachineSet that has inherited something.
+func ownCluster(w *kubectlWorld, name string) (*clusterv1.Cluster, *clusterv1.MachineSet) {
+	w.t.Helper()
+	cluster := stage.Cluster(fleetName, name)
+	md := stage.MachineDeployment(cluster, name+"-md", stage.Declared{Labels: map[string]string{"node.cluster.x-k8s.io/pool": name}})
+	md.Spec.Template.Annotations = map[string]string{"note": "for humans"}
+	w.createAs("kubectl", cluster, md)
+	ms := stage.MachineSet(md, name+"-ms")
+	ms.Spec.Template.Annotations = nil
+	w.createAs("capi-machinedeployment", ms)
+	w.eventually(ms, func(g Gomega) { g.Expect(ours(ms)).NotTo(BeEmpty()) })
+	return cluster, ms
+}
+
+// While Heirloom runs, it must first be told to leave the object alone.
+func releasesOneObject(t *testing.T, w *kubectlWorld) {
+	w = w.in(t)
+	cluster, ms := ownCluster(w, "release-one")
+	object := "machineset/" + ms.Name
+	_, errOut, code := w.kubectl(t, "release", object, "--yes")
+	w.Expect(code).To(Equal(2))
+	w.Expect(errOut).To(ContainSubstring("  kubectl label machineset.cluster.x-k8s.io " + ms.Name + " --namespace fleet heirloom.dev/ignore=\n"))
+	w.get(ms)
+	w.Expect(ours(ms)).NotTo(BeEmpty())
+
+	w.update(ms, func() { ms.Labels[inherit.IgnoreLabel] = "" })
+	out, errOut, code := w.kubectl(t, "release", object, "--yes")
+	w.Expect(code).To(Equal(0), errOut)
+	w.Expect(out).To(Equal("machineset.cluster.x-k8s.io/" + ms.Name + " released in namespace fleet\n"))
+	w.get(ms)
+	w.Expect(ours(ms)).To(BeEmpty())
+	w.Expect(ms.Spec.Template.Annotations).NotTo(HaveKey("note"))
+
+	w.update(ms, func() { delete(ms.Labels, inherit.IgnoreLabel) })
+	w.eventually(ms, func(g Gomega) { g.Expect(ours(ms)).NotTo(BeEmpty(), "it inherits again") })
+	w.Expect(w.Client.Delete(w.ctx, cluster)).To(Succeed())
+}
+
+func releasesOneCluster(t *testing.T, w *kubectlWorld) {
+	w = w.in(t)
+	cluster, ms := ownCluster(w, "release-all")
+	before := ours(w.prodSet())
+	w.Expect(before).NotTo(BeEmpty())
+	w.get(cluster)
+	w.update(cluster, func() { cluster.Labels = map[string]string{inherit.IgnoreLabel: ""} })
+	out, errOut, code := w.kubectl(t, "release", "cluster/release-all", "--yes", "--keep-values")
+	w.Expect(code).To(Equal(0), errOut)
+	w.Expect(out).To(Equal("machineset.cluster.x-k8s.io/" + ms.Name + " released in namespace fleet\n"))
+	w.get(ms)
+	w.Expect(ours(ms)).To(BeEmpty())
+	w.Expect(ms.Spec.Template.Annotations).To(HaveKeyWithValue("note", "for humans"))
+	w.Expect(ours(w.prodSet())).To(Equal(before), "other Clusters keep what they have")
+	w.Expect(w.Client.Delete(w.ctx, cluster)).To(Succeed())
+}
+
+// prodSet is the MachineSet of Cluster prod.
+func (w *kubectlWorld) prodSet() *clusterv1.MachineSet {
+	w.t.Helper()
+	ms := &clusterv1.MachineSet{}
+	w.Expect(w.Client.Get(w.ctx, client.ObjectKey{Namespace: fleetName, Name: "prod-gpu-7x2kq"}, ms)).To(Succeed())
+	return ms
 }

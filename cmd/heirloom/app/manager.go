@@ -4,7 +4,6 @@ package app
 
 import (
 	"fmt"
-	"hash/crc32"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,7 +59,7 @@ func newManager(restConfig *rest.Config, c *config.Config, served *certificate) 
 		Metrics:                       c.Metrics,
 		HealthProbeBindAddress:        c.HealthAddr,
 		LeaderElection:                c.LeaderElect,
-		LeaderElectionID:              leaderElectionID(c),
+		LeaderElectionID:              c.LeaderElectionID(),
 		LeaderElectionNamespace:       c.LeaderElectNamespace,
 		LeaseDuration:                 &c.LeaderElectLeaseDuration,
 		RenewDeadline:                 &c.LeaderElectRenewDeadline,
@@ -100,15 +99,6 @@ func newScheme(restConfig *rest.Config) (*runtime.Scheme, error) {
 	}
 	capi.AddToScheme(scheme, version)
 	return scheme, nil
-}
-
-// leaderElectionID differs between instances that share a management cluster with disjoint watch filters. A filter is a
-// label value, which a Lease's name may not contain as it is; so it is hashed.
-func leaderElectionID(c *config.Config) string {
-	if c.WatchFilter == "" {
-		return "leader-election-heirloom"
-	}
-	return fmt.Sprintf("leader-election-heirloom-%08x", crc32.ChecksumIEEE([]byte(c.WatchFilter)))
 }
 
 // cacheOptions keeps in memory only what the rules read.

@@ -25,7 +25,7 @@ func TestLeaderElectionID(t *testing.T) {
 	for _, filter := range []string{"", "blue", "green", "Blue", "Team_A", "team.a", "team-a"} {
 		c := &config.Config{}
 		c.WatchFilter = filter
-		id := leaderElectionID(c)
+		id := c.LeaderElectionID()
 		Expect(validation.IsDNS1123Subdomain(id)).To(BeEmpty(), "%q must be the name of a Lease", id)
 		Expect(seen).NotTo(HaveKey(id), "instances with the watch filters %q and %q would elect one leader", filter, seen[id])
 		seen[id] = filter

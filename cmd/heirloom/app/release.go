@@ -104,26 +104,21 @@ func newReleaser(c *config.Config, what release.Options) (*release.Releaser, err
 	if err != nil {
 		return nil, fmt.Errorf("creating the discovery client: %w", err)
 	}
-	what.Namespace, what.WatchFilter, what.ManagementCluster = c.Namespace, c.WatchFilter, c.ManagementClusterKey
-	what.ProviderGroups, what.Concurrency = c.ProviderGroups, c.ClusterCacheConcurrency
-	what.WebhookConfiguration, what.Lease = c.WebhookConfiguration, types.NamespacedName{Namespace: namespace, Name: leaderElectionID(c)}
-	what.WorkloadWebhookURL, what.WorkloadWebhookKey = c.WorkloadWebhookURL, c.WorkloadWebhookKeyName
-	what.DeleteWebhookConfigurations = what.DeleteWebhookConfigurations || what.OnlyWebhookConfigurations
-	return &release.Releaser{
-		Options: what, Management: management, Discovery: discoveryClient,
-		Workload: func(ctx context.Context, cluster types.NamespacedName) (client.Client, error) {
-			theirs, err := connect.RESTConfig(ctx, management, cluster)
-			if err != nil {
-				return nil, err
-			}
-			theirs.UserAgent, theirs.QPS, theirs.Burst = restConfig.UserAgent, c.ClusterCacheClientQPS, c.ClusterCacheClientBurst
-			server, err := client.New(theirs, client.Options{Scheme: clientgoscheme.Scheme})
-			if err != nil {
-				return nil, fmt.Errorf("creating a client: %w", err)
-			}
-			return server, nil
-		},
-	}, nil
+	c.LeaderElectNamespace = namespace
+	releaser := release.New(c, what, management, discoveryClient)
+	releaser.Workload = func(ctx context.Context, cluster types.NamespacedName) (client.Client, error) {
+		theirs, err := connect.RESTConfig(ctx, management, cluster)
+		if err != nil {
+			return nil, err
+		}
+		theirs.UserAgent, theirs.QPS, theirs.Burst = restConfig.UserAgent, c.ClusterCacheClientQPS, c.ClusterCacheClientBurst
+		server, err := client.New(theirs, client.Options{Scheme: clientgoscheme.Scheme})
+		if err != nil {
+			return nil, fmt.Errorf("creating a client: %w", err)
+		}
+		return server, nil
+	}
+	return releaser, nil
 }
 
 // leaseNamespace returns where the Lease of the leader is: in the Pod's own namespace, as for the program.

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -21,6 +22,12 @@ type Result interface {
 	Table(wide bool) *metav1.Table
 }
 
+// Named is an answer about objects that have names, for --output=name.
+type Named interface {
+	// Names returns "<kind>.<group>/<name>" for each object, as kubectl prints it, with a lower-case kind.
+	Names() []string
+}
+
 // PrintFlags are --output and what belongs to it: table, wide, json, yaml, kyaml, name, jsonpath, go-template and their files.
 type PrintFlags struct {
 	flags *genericclioptions.PrintFlags
@@ -37,7 +44,11 @@ func NewPrintFlags() *PrintFlags {
 func (p *PrintFlags) AddFlags(command *cobra.Command) {
 	p.flags.AddFlags(command)
 	if output := command.Flags().Lookup("output"); output != nil {
-		output.Usage = "Output format. One of: (table, wide, " + strings.Join(p.flags.AllowedFormats(), ", ") + ")."
+		formats := append([]string{"table", "wide"}, p.flags.AllowedFormats()...)
+		output.Usage = "Output format. One of: (" + strings.Join(formats, ", ") + ")."
+		if err := command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+			panic(err) // somebody else completes this flag: a fault of the command
+		}
 	}
 }
 
@@ -55,8 +66,12 @@ func (p *PrintFlags) Validate() error {
 	if p.ForPeople() {
 		return nil
 	}
-	if _, err := p.flags.ToPrinter(); err != nil {
+	_, err := p.flags.ToPrinter()
+	if genericclioptions.IsNoCompatiblePrinterError(err) {
 		return fmt.Errorf("--output=%q: must be one of table, wide, %s", *p.flags.OutputFormat, strings.Join(p.flags.AllowedFormats(), ", "))
+	}
+	if err != nil {
+		return fmt.Errorf("--output=%q: %w", *p.flags.OutputFormat, err)
 	}
 	return nil
 }
@@ -70,6 +85,9 @@ func (p *PrintFlags) Print(w io.Writer, result Result) error {
 		}
 		return nil
 	}
+	if *p.flags.OutputFormat == "name" {
+		return printNames(w, result)
+	}
 	printer, err := p.flags.ToPrinter()
 	if err != nil {
 		return err
@@ -79,4 +97,17 @@ func (p *PrintFlags) Print(w io.Writer, result Result) error {
 		return fmt.Errorf("converting the answer: %w", err)
 	}
 	return printer.PrintObj(&unstructured.Unstructured{Object: object}, w)
+}
+
+func printNames(w io.Writer, result Result) error {
+	named, ok := result.(Named)
+	if !ok {
+		return errors.New("--output=name: this answer is not about objects that have names, so choose another format")
+	}
+	for _, name := range named.Names() {
+		if _, err := fmt.Fprintln(w, name); err != nil {
+			return fmt.Errorf("printing names: %w", err)
+		}
+	}
+	return nil
 }

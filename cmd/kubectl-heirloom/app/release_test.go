@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// Flags that do not go together are refused before an API server is asked.
+func TestReleaseRefusesFlags(t *testing.T) {
+	for _, tc := range []struct {
+		args    []string
+		problem string
+	}{
+		{[]string{"--namespace=fleet"}, "--namespace limits no release of everything: "},
+		{[]string{"--workload-kubeconfig=x"}, "--workload-kubeconfig leads to one workload cluster: "},
+		{[]string{"cluster/prod", "--take-lease"}, "--delete-webhook-configurations and --take-lease stop Heirloom for all objects, "},
+		{[]string{"cluster/prod", "--delete-webhook-configurations"}, "--delete-webhook-configurations and --take-lease stop Heirloom for all objects, "},
+		{[]string{"a", "b", "c"}, "accepts at most 2 arg(s)"},
+	} {
+		command := NewCommand(genericiooptions.NewTestIOStreamsDiscard())
+		command.SetArgs(append([]string{"release", "--server=https://127.0.0.1:1"}, tc.args...))
+		NewWithT(t).Expect(command.ExecuteContext(t.Context())).To(MatchError(HavePrefix(tc.problem)))
+	}
+}

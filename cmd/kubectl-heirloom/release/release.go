@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package release is the command of that name for people at a terminal: it takes the settings from the running server, says what it
+// is about to do, and asks. What it does is in pkg/release, as for the server's own command.
+package release
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
+	"github.com/heirloom-dev/heirloom/pkg/release"
+)
+
+// Check makes sure that enough is known of the server. Everything else pkg/release checks itself.
+func Check(ctx context.Context, reader client.Reader, s settings.Settings, what release.Options) error {
+	if !s.Known {
+		return fmt.Errorf(`a release must know the settings that Heirloom has or had. %s `+
+			`If all of them were the defaults, give --server-flags=""`, strings.Join(s.Notes, " "))
+	}
+	if len(s.Others) > 0 {
+		return fmt.Errorf("there are several Heirlooms, such as %s and %s: choose one with --heirloom-namespace", s.Deployment, s.Others[0])
+	}
+	if what.DryRun || what.Only != nil {
+		return nil
+	}
+	if s.Config.LeaderElectNamespace == "" {
+		return errors.New("where the Lease of Heirloom's leader is must be known: " +
+			"give the namespace in which Heirloom is or was installed with --heirloom-namespace")
+	}
+	if s.Config.LeaderElect || s.Deployment.Name == "" {
+		return nil
+	}
+	d := &appsv1.Deployment{}
+	if err := reader.Get(ctx, s.Deployment, d); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("looking whether Heirloom runs: %w", err)
+	}
+	if d.Status.Replicas > 0 {
+		return fmt.Errorf("without leader election, no Lease tells Heirloom to stop; stop it first:\n"+
+			"  kubectl scale deployment %s --namespace %s --replicas=0", d.Name, d.Namespace)
+	}
+	return nil
+}
+
+// Describe says what a release is about to do.
+func Describe(s settings.Settings, what release.Options) string {
+	var lines []string
+	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	if what.Only != nil {
+		describeOnly(say, *what.Only)
+	} else {
+		describeAll(say, s, what)
+	}
+	if what.KeepValues {
+		say("Labels, annotations, taints and fields stay, and nobody owns them: nothing removes them later, even if nothing declares them any more.")
+	} else {
+		say("Labels, annotations, taints and fields that nobody else owns are removed. Pods can then be scheduled where a taint kept them away.")
+	}
+	say("--dry-run shows each of them.")
+	return strings.Join(lines, "\n")
+}
+
+func describeOnly(say func(string, ...any), only release.Only) {
+	switch only.Kind {
+	case "Cluster":
+		say("This gives up what Heirloom owns in all objects of Cluster %s and on its Nodes.", only.NamespacedName)
+	case "Machine":
+		say("This gives up what Heirloom owns in %s and on its Node.", only)
+	default:
+		say("This gives up what Heirloom owns in %s. Objects below it then inherit only what is left in it.", only)
+	}
+}
+
+func describeAll(say func(string, ...any), s settings.Settings, what release.Options) {
+	scope := "in all namespaces"
+	if s.Config.Namespace != "" {
+		scope = "in namespace " + s.Config.Namespace
+	}
+	if s.Config.WatchFilter != "" {
+		scope += ", with watch filter " + s.Config.WatchFilter
+	}
+	say("This gives up everything that Heirloom owns in this management cluster and on the Nodes of all workload clusters (%s; settings of %s).",
+		scope, s.Origin)
+	if what.DeleteWebhookConfigurations {
+		say("It deletes the webhook configurations %q first.", s.Config.WebhookConfiguration)
+	}
+	if what.TakeLease {
+		say("It stops Heirloom's leader by taking the Lease %s/%s. Remove Heirloom within a minute after the end, or another one leads.",
+			s.Config.LeaderElectNamespace, s.Config.LeaderElectionID())
+	}
+}
+
+// ErrDeclined says that the user does not want it.
+var ErrDeclined = errors.New("you did not answer yes, so nothing was released")
+
+// Ask asks whether to go on.
+func Ask(in io.Reader, out io.Writer, terminal bool, description string) error {
+	if !terminal {
+		return errors.New("there is no terminal to ask on: give --yes to release without being asked, or --dry-run to look first")
+	}
+	if _, err := fmt.Fprintf(out, "%s\n\nContinue? [y/N] ", description); err != nil {
+		return err
+	}
+	answer, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("reading your answer: %w", err)
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return ErrDeclined
+}

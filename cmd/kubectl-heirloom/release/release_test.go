@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package release
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
+	"github.com/heirloom-dev/heirloom/pkg/release"
+)
+
+// given are the settings of a server in namespace hs with these flags.
+func given(t *testing.T, flags string) settings.Settings {
+	t.Helper()
+	s, err := (&settings.Flags{ServerFlags: []string{flags}}).Offline()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	s.Deployment = types.NamespacedName{Namespace: "hs", Name: "own"}
+	s.Origin = "Deployment hs/own"
+	return s
+}
+
+func only(kind string) *release.Only {
+	return &release.Only{GroupVersionKind: schema.GroupVersionKind{Group: "cluster.x-k8s.io", Kind: kind}, NamespacedName: types.NamespacedName{Namespace: "fleet", Name: "x"}}
+}
+
+func TestCheck(t *testing.T) {
+	one := release.Options{Only: only("Machine")}
+	for _, tc := range []struct {
+		name    string
+		flags   string
+		change  func(*settings.Settings)
+		what    release.Options
+		running int32
+		problem string
+	}{
+		{name: "all is known", flags: "--leader-elect --leader-elect-namespace=hs", running: 2},
+		{name: "no settings", change: func(s *settings.Settings) { s.Known, s.Notes = false, []string{"They are unknown."} }, what: one,
+			problem: `a release must know the settings that Heirloom has or had. They are unknown. If all of them were the defaults, give --server-flags=""`},
+		{name: "several", change: func(s *settings.Settings) { s.Others = []types.NamespacedName{{Namespace: "b", Name: "two"}} }, what: release.Options{DryRun: true},
+			problem: "there are several Heirlooms, such as hs/own and b/two: choose one with --heirloom-namespace"},
+		{name: "no namespace of the Lease", problem: "where the Lease of Heirloom's leader is must be known: give the namespace in which Heirloom is or was installed with --heirloom-namespace"},
+		{name: "which a dry run does not need", what: release.Options{DryRun: true}},
+		{name: "nor does one object", what: one},
+		{name: "a server without leader election", flags: "--leader-elect-namespace=hs", running: 1,
+			problem: "without leader election, no Lease tells Heirloom to stop; stop it first:\n  kubectl scale deployment own --namespace hs --replicas=0"},
+		{name: "which has stopped", flags: "--leader-elect-namespace=hs"},
+		{name: "which runs elsewhere", flags: "--leader-elect-namespace=hs", running: 1, change: func(s *settings.Settings) { s.Deployment = types.NamespacedName{} }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "hs", Name: "own"}, Status: appsv1.DeploymentStatus{Replicas: tc.running}}
+			s := given(t, tc.flags)
+			if tc.change != nil {
+				tc.change(&s)
+			}
+			err := Check(t.Context(), fake.NewClientBuilder().WithObjects(d).Build(), s, tc.what)
+			if tc.problem == "" {
+				NewWithT(t).Expect(err).NotTo(HaveOccurred())
+			} else {
+				NewWithT(t).Expect(err).To(MatchError(tc.problem))
+			}
+		})
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	const (
+		removed = "Labels, annotations, taints and fields that nobody else owns are removed. Pods can then be scheduled where a taint kept them away.\n--dry-run shows each of them."
+		kept    = "Labels, annotations, taints and fields stay, and nobody owns them: nothing removes them later, even if nothing declares them any more.\n--dry-run shows each of them."
+	)
+	for _, tc := range []struct {
+		flags string
+		what  release.Options
+		want  string
+	}{
+		{want: "This gives up everything that Heirloom owns in this management cluster and on the Nodes of all workload clusters (in all namespaces; settings of Deployment hs/own).\n" + removed},
+		{
+			flags: "--namespace=fleet --watch-filter=blue --leader-elect-namespace=hs",
+			what:  release.Options{DeleteWebhookConfigurations: true, TakeLease: true, KeepValues: true},
+			want: "This gives up everything that Heirloom owns in this management cluster and on the Nodes of all workload clusters (in namespace fleet, with watch filter blue; settings of Deployment hs/own).\n" +
+				"It deletes the webhook configurations \"heirloom\" first.\n" +
+				"It stops Heirloom's leader by taking the Lease hs/leader-election-heirloom-9e36cab4. Remove Heirloom within a minute after the end, or another one leads.\n" + kept,
+		},
+		{what: release.Options{Only: only("Cluster")}, want: "This gives up what Heirloom owns in all objects of Cluster fleet/x and on its Nodes.\n" + removed},
+		{what: release.Options{Only: only("Machine")}, want: "This gives up what Heirloom owns in machine.cluster.x-k8s.io/x in namespace fleet and on its Node.\n" + removed},
+		{what: release.Options{Only: only("MachineSet")}, want: "This gives up what Heirloom owns in machineset.cluster.x-k8s.io/x in namespace fleet. Objects below it then inherit only what is left in it.\n" + removed},
+	} {
+		NewWithT(t).Expect(Describe(given(t, tc.flags), tc.what)).To(Equal(tc.want))
+	}
+}
+
+func TestAsk(t *testing.T) {
+	for answer, want := range map[string]error{"y\n": nil, " Yes \n": nil, "yes": nil, "n\n": ErrDeclined, "\n": ErrDeclined, "": ErrDeclined, "yesterday\n": ErrDeclined} {
+		var out bytes.Buffer
+		err := Ask(strings.NewReader(answer), &out, true, "What it does.")
+		NewWithT(t).Expect(errors.Is(err, want)).To(BeTrue(), "%q: %v", answer, err)
+		NewWithT(t).Expect(out.String()).To(Equal("What it does.\n\nContinue? [y/N] "))
+	}
+	var out bytes.Buffer
+	NewWithT(t).Expect(Ask(strings.NewReader("y\n"), &out, false, "What it does.")).
+		To(MatchError("there is no terminal to ask on: give --yes to release without being asked, or --dry-run to look first"))
+	NewWithT(t).Expect(out.String()).To(BeEmpty())
+}
