@@ -66,11 +66,10 @@ func testKubectlDiff(t *testing.T, w *kubectlWorld) {
 	w.diffRefuses(t)
 }
 
-// diff runs the plugin with the server's flags.
+// diff runs the plugin.
 func (w *kubectlWorld) diff(t *testing.T, stdin string, env []string, args ...string) (stdout, stderr string, exitCode int) {
 	t.Helper()
-	args = append([]string{"diff", "--server-flags=--additional-sync-machine-labels=" + alsoSynced}, args...)
-	return w.run(t, pluginRun{args: args, stdin: strings.NewReader(stdin), env: env})
+	return w.run(t, pluginRun{args: append([]string{"diff"}, args...), stdin: strings.NewReader(stdin), env: env})
 }
 
 // growBatch adds a MachineDeployment with two Machines to Cluster edge, until the test ends.

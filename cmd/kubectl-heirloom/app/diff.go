@@ -113,9 +113,6 @@ func (o *diffOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	result.Notes = append(result.Notes, question.Settings.Notes...)
-	if !question.Settings.Known && len(question.Settings.Notes) == 0 {
-		result.Notes = append(result.Notes, "The server's settings are not known, so that its defaults count. Give them with --values or --server-flags.")
-	}
 	if err := o.show(ctx, result); err != nil {
 		return err
 	}
@@ -134,8 +131,14 @@ func (o *diffOptions) validate(args []string) ([]types.NamespacedName, error) {
 		args, o.files.Filenames = nil, append(o.files.Filenames, "-")
 	}
 	hasFiles := len(o.files.Filenames) > 0 || o.files.Kustomize != ""
+	given := 0
+	for _, one := range []bool{hasFiles, len(args) > 0, o.all} {
+		if one {
+			given++
+		}
+	}
 	switch {
-	case hasFiles && (o.all || len(args) > 0), o.all && len(args) > 0, !hasFiles && !o.all && len(args) == 0:
+	case given != 1:
 		return nil, fmt.Errorf("choose one: files (-f, -k or -), names of Clusters, or --all")
 	case o.allNamespaces && !o.all:
 		return nil, fmt.Errorf("--all-namespaces needs --all")
@@ -143,17 +146,19 @@ func (o *diffOptions) validate(args []string) ([]types.NamespacedName, error) {
 		return nil, fmt.Errorf("--force-conflicts needs --server-side")
 	}
 	if o.apply.FieldManager == "" {
-		o.apply.FieldManager = whatif.ApplyManager
-		if o.apply.ServerSide {
-			o.apply.FieldManager = "kubectl"
-		}
+		o.apply.FieldManager = o.apply.DefaultManager()
 	}
+	return o.clusters(args)
+}
+
+// clusters returns the Clusters that are named.
+func (o *diffOptions) clusters(names []string) ([]types.NamespacedName, error) {
 	namespace, err := o.Namespace()
 	if err != nil {
 		return nil, err
 	}
 	var clusters []types.NamespacedName
-	for _, name := range args {
+	for _, name := range names {
 		name = strings.TrimPrefix(strings.TrimPrefix(name, "clusters/"), "cluster/")
 		if name == "" || strings.Contains(name, "/") {
 			return nil, fmt.Errorf("%q is no name of a Cluster: write cluster/NAME or NAME, and choose its namespace with -n", name)

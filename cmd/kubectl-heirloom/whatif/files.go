@@ -29,8 +29,13 @@ type Apply struct {
 	FieldManager               string
 }
 
-// ApplyManager is kubectl's own field manager for what it applies.
-const ApplyManager = "kubectl-client-side-apply"
+// DefaultManager returns the field manager that kubectl apply has without --field-manager.
+func (a Apply) DefaultManager() string {
+	if a.ServerSide {
+		return "kubectl"
+	}
+	return "kubectl-client-side-apply"
+}
 
 // applied asks the API server what a file's object would become. Webhooks, defaults and validation are real.
 func (a Apply) applied(ctx context.Context, live client.Client, file *unstructured.Unstructured) (*Object, error) {

@@ -167,7 +167,7 @@ func (w *world) ask(t *testing.T, from *snapshot.Snapshot, files ...string) (*wh
 	read, err := w.flags.Offline()
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	read.Propagation = inherit.PropagationEnabled
-	question := whatif.Question{Settings: read, Nodes: w.nodes(t), Apply: whatif.Apply{FieldManager: whatif.ApplyManager}}
+	question := whatif.Question{Settings: read, Nodes: w.nodes(t), Apply: whatif.Apply{FieldManager: "kubectl"}}
 	if len(files) == 0 {
 		question.Clusters = []types.NamespacedName{{Namespace: "default", Name: "c"}}
 	}

@@ -12,7 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
 // Result is what would be written.
@@ -69,15 +72,23 @@ const fromFiles = "the files, with what admission adds"
 // Differs reports whether anything would change.
 func (r *Result) Differs() bool { return len(r.Objects) > 0 }
 
-// Table implements cli.Result.
-func (r *Result) Table(bool) *metav1.Table {
+// Table implements cli.Result. Of objects of one set that change alike it has one, unless it is wide.
+func (r *Result) Table(wide bool) *metav1.Table {
 	t := &metav1.Table{}
 	for _, name := range []string{"Kind", "Name", "Change", "Declared by"} {
 		t.ColumnDefinitions = append(t.ColumnDefinitions, metav1.TableColumnDefinition{Name: name, Type: "string"})
 	}
-	for _, o := range r.Objects {
+	list, err := grouped(r.Objects, wide)
+	if err != nil { // then none are alike
+		list, _ = grouped(r.Objects, true)
+	}
+	for _, o := range list {
+		name := o.key()
+		if o.others > 0 {
+			name += fmt.Sprintf(" and %d like it", o.others)
+		}
 		for _, c := range o.Changes {
-			t.Rows = append(t.Rows, metav1.TableRow{Cells: []any{o.Kind, o.key(), c.String(), c.Source}})
+			t.Rows = append(t.Rows, metav1.TableRow{Cells: []any{o.Kind, name, c.String(), c.Source}})
 		}
 	}
 	return t
@@ -89,8 +100,16 @@ func (c Change) String() string {
 	if c.Removed {
 		return "- " + words
 	}
-	if text, ok := c.Value.(string); ok {
-		return "+ " + words + "=" + text
+	switch value := c.Value.(type) {
+	case string:
+		if strings.HasSuffix(c.Place, "taints") { // a Node's, as a whole
+			return "+ " + c.Place + " " + value
+		}
+		return "+ " + words + "=" + value
+	case clusterv1.MachineTaint:
+		return "+ " + c.Place + " " + taint.Format(taint.ForNode(value)) + " (" + string(value.Propagation) + ")"
+	case bool, int32, int64, float64:
+		return fmt.Sprintf("+ %s=%v", words, value)
 	}
 	return "+ " + words
 }

@@ -42,3 +42,18 @@ func TestTheAnswerForPrograms(t *testing.T) {
 	Expect(err).NotTo(HaveOccurred())
 	expectGolden(t, "answer", string(text)+"\n")
 }
+
+func TestTheTable(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	result := small().answer(t, declaring("gpu=yes:NoExecute"))
+	row := func(wide bool, i int) []any { return result.Table(wide).Rows[i].Cells }
+	Expect(result.Table(true).Rows).To(HaveLen(11))
+	Expect(result.Table(false).Rows).To(HaveLen(5))
+	const source = "MachineDeployment default/md (spec.template.metadata.annotations"
+	Expect(row(false, 2)).To(Equal([]any{
+		"Machine", "default/m-0 and 2 like it", "+ metadata.annotations taints.heirloom.dev/always=gpu=yes:NoExecute", source + ")",
+	}))
+	Expect(row(false, 4)).To(Equal([]any{
+		"Node", "m-0 and 2 like it", "+ spec.taints gpu=yes:NoExecute", source + "[taints.heirloom.dev/always])",
+	}))
+}
