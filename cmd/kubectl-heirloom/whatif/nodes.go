@@ -104,7 +104,7 @@ func changesOfNode(current, result inherit.NodeState, sources inherit.Sources) [
 	}
 	for _, key := range inherit.Removed(current, result) {
 		change := changeOf(key, sources)
-		change.Value, change.Removed = nil, true
+		change.Value, change.Source, change.Removed = nil, "", true
 		all = append(all, change)
 	}
 	if len(all) == 0 {

@@ -94,3 +94,11 @@ func TestTheRateOfTheServer(t *testing.T) {
 		NewWithT(t).Expect(w.answer(t, declaring("gpu=yes:NoExecute")).Lines()).To(ContainElement(want))
 	}
 }
+
+// Nobody declares what goes.
+func TestWhatIsRemoved(t *testing.T) {
+	w := small()
+	w.node("m-0").Labels["node.cluster.x-k8s.io/old"] = "x"
+	w.node("m-0").Annotations["cluster.x-k8s.io/labels-from-machine"] = "node.cluster.x-k8s.io/old"
+	NewWithT(t).Expect(lines(w.answer(t))).To(Equal([]string{"Node m-0: - metadata.labels node.cluster.x-k8s.io/old <- "}))
+}

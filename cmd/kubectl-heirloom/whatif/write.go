@@ -50,9 +50,11 @@ func carryOut(plan *ownership.Plan, object *unstructured.Unstructured) (*unstruc
 func inherited(plan *ownership.Plan, sources inherit.Sources) []Change {
 	var all []Change
 	for _, change := range plan.Changes() {
-		all = append(all, Change{
-			Place: change.Place, Key: change.Name, Value: change.Value, Removed: change.Value == nil, Source: sources.Of(change.Entry()).String(),
-		})
+		one := Change{Place: change.Place, Key: change.Name, Value: change.Value, Removed: change.Value == nil}
+		if !one.Removed { // nobody declares what goes
+			one.Source = sources.Of(change.Entry()).String()
+		}
+		all = append(all, one)
 	}
 	return all
 }
