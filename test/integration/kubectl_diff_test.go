@@ -118,7 +118,8 @@ func (w *kubectlWorld) classReachesNodes(t *testing.T) {
 	_, applied, code := w.diff(t, goldClass, nil, "-f", "-", "--server-side")
 	w.Expect(code).To(Equal(1), applied)
 	w.Expect(applied).To(Equal(stderr), "both ways to apply give the same")
-	w.Expect(out).To(MatchRegexp(`(?s)\.ClusterClass\.fleet\.standard.*KubeadmControlPlane\.fleet\.prod-cp.*Machine\.fleet\.prod-cp-1.*Node\.prod-cp-1\.of\.fleet\.prod`))
+	w.Expect(out).To(MatchRegexp(`(?s)\.ClusterClass\.fleet\.standard.*KubeadmControlPlane\.fleet\.prod-cp.*` +
+		`Machine\.fleet\.prod-cp-1.*Node\.prod-cp-1\.of\.fleet\.prod`))
 	w.Expect(out).To(ContainSubstring("+    node.cluster.x-k8s.io/tier: gold\n"))
 	now := class.DeepCopy()
 	w.Expect(w.Client.Get(w.ctx, client.ObjectKeyFromObject(class), now)).To(Succeed())
@@ -130,7 +131,8 @@ func (w *kubectlWorld) evictionIsTold(t *testing.T) {
 	t.Helper()
 	of := metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "report", Labels: map[string]string{"app": "report"}}
 	pod := &corev1.Pod{ObjectMeta: of, Spec: corev1.PodSpec{NodeName: "edge-batch-1", Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
-	budget := &policyv1.PodDisruptionBudget{ObjectMeta: of, Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: of.Labels}}}
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: of}
+	budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: of.Labels}
 	for _, object := range []client.Object{pod, budget} {
 		w.Expect(w.edge.Client.Create(w.ctx, object)).To(Succeed())
 		t.Cleanup(func() { w.Expect(w.edge.Client.Delete(w.ctx, object, client.GracePeriodSeconds(0))).To(Succeed()) })
@@ -150,7 +152,8 @@ func (w *kubectlWorld) writesWhatDiffSays(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "keep")
 	w.Expect(os.WriteFile(program, []byte("#!/bin/sh\ncp -R \"$2\" \"$KEEP\"\nexit 1\n"), 0o700)).To(Succeed())
-	_, stderr, code := w.diff(t, batch, []string{"KUBECTL_EXTERNAL_DIFF=" + program, "KEEP=" + filepath.Join(dir, "MERGED")}, "-f", "-", "--show-all")
+	env := []string{"KUBECTL_EXTERNAL_DIFF=" + program, "KEEP=" + filepath.Join(dir, "MERGED")}
+	_, stderr, code := w.diff(t, batch, env, "-f", "-", "--show-all")
 	w.Expect(code).To(Equal(1), stderr)
 	announced := announcedIn(t, filepath.Join(dir, "MERGED"))
 	w.Expect(announced).To(HaveLen(1+1+2+2+2+2), "MachineDeployment, MachineSet, and two each of Machines, InfraMachines, BootstrapConfigs, Nodes")

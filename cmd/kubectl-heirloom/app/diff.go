@@ -65,7 +65,8 @@ controllers write what they manage.`,
 	}
 	flags := command.Flags()
 	(&genericclioptions.FileNameFlags{
-		Usage: "File, directory or URL with what you are about to apply.", Filenames: &o.files.Filenames, Kustomize: &o.files.Kustomize, Recursive: &o.files.Recursive,
+		Usage:     "File, directory or URL with what you are about to apply.",
+		Filenames: &o.files.Filenames, Kustomize: &o.files.Kustomize, Recursive: &o.files.Recursive,
 	}).AddFlags(flags)
 	flags.BoolVar(&o.all, "all", false, "Without files: look at all Clusters of the namespace.")
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "With --all: look at the Clusters of all namespaces.")

@@ -52,7 +52,8 @@ func small() *world {
 	w := &world{management: []client.Object{
 		&capi.ClusterClass{ObjectMeta: named("class", "")},
 		&capi.Cluster{ObjectMeta: named("c", ""), Spec: capi.ClusterSpec{Topology: &capi.Topology{
-			ClassRef: capi.ClassRef{Name: "class"}, Sections: capi.Sections{Workers: capi.Workers{MachineDeployments: []capi.Section{{Name: "a", Class: "a"}}}},
+			ClassRef: capi.ClassRef{Name: "class"},
+			Sections: capi.Sections{Workers: capi.Workers{MachineDeployments: []capi.Section{{Name: "a", Class: "a"}}}},
 		}}},
 		&capi.MachineDeployment{ObjectMeta: ofTopology(named("md", "")), Spec: capi.WorkersSpec{ClusterName: "c"}},
 		&capi.MachineSet{ObjectMeta: named("ms", "MachineDeployment/md"), Spec: capi.WorkersSpec{ClusterName: "c"}},

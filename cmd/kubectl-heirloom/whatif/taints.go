@@ -164,7 +164,8 @@ func (c *Consequence) Lines() []string {
 		for _, pod := range c.Unschedulable {
 			names = append(names, pod.String())
 		}
-		lines = append(lines, fmt.Sprintf("  keeps %s from coming back to their Nodes after a restart: %s", many(len(names), "Pod"), some(names, shownPods)))
+		lines = append(lines, fmt.Sprintf("  keeps %s from coming back to their Nodes after a restart: %s",
+			many(len(names), "Pod"), some(names, shownPods)))
 	}
 	if len(c.IgnoredBudgets) > 0 {
 		lines = append(lines, "  ignores "+many(len(c.IgnoredBudgets), "PodDisruptionBudget")+", as all taints do: "+some(c.IgnoredBudgets, shownPods))

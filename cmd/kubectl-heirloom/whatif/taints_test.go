@@ -17,7 +17,8 @@ import (
 
 // declaring is the file of MachineDeployment md with these taints.
 func declaring(list string) string {
-	return strings.Replace(machineDeployment, "labels: {node.cluster.x-k8s.io/team: ml}", "annotations: {taints.heirloom.dev/always: '"+list+"'}", 1)
+	annotations := "annotations: {taints.heirloom.dev/always: '" + list + "'}"
+	return strings.Replace(machineDeployment, "labels: {node.cluster.x-k8s.io/team: ml}", annotations, 1)
 }
 
 func pod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod {
@@ -70,7 +71,8 @@ func TestTaintsThatKeepPodsAway(t *testing.T) {
 	result := busy().answer(t, declaring("gpu=yes:NoSchedule"))
 	NewWithT(t).Expect(result.Pace).To(BeNil())
 	NewWithT(t).Expect(result.Taints).To(HaveLen(1))
-	NewWithT(t).Expect(strings.Join(result.Taints[0].Lines(), "\n")).To(Equal(`Taint gpu=yes:NoSchedule is new on 3 Nodes of Cluster default/c: m-0, m-1 and m-2
+	text := strings.Join(result.Taints[0].Lines(), "\n")
+	NewWithT(t).Expect(text).To(Equal(`Taint gpu=yes:NoSchedule is new on 3 Nodes of Cluster default/c: m-0, m-1 and m-2
   keeps 3 Pods from coming back to their Nodes after a restart: default/web, default/picky and default/agent (DaemonSet)`))
 }
 

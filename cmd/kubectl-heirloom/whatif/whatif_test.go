@@ -3,6 +3,7 @@
 package whatif_test
 
 import (
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -34,6 +35,12 @@ spec:
       metadata:
         labels: {node.cluster.x-k8s.io/tier: gold, node.cluster.x-k8s.io/team: all}
 `
+	newOne = `
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineDeployment
+metadata: {name: new, namespace: default}
+spec: {clusterName: c}
+`
 	cluster = `
 apiVersion: cluster.x-k8s.io/v1beta2
 kind: Cluster
@@ -62,7 +69,8 @@ func TestFilesCountTogether(t *testing.T) {
 	expectGolden(t, "clusterclass", printed(t, result, false))
 	NewWithT(t).Expect(lines(result)).To(ContainElements(
 		"Node m-2: + metadata.labels node.cluster.x-k8s.io/team=ml <- Cluster default/c (spec.topology.workers.machineDeployments[a].metadata.labels)",
-		"Node m-2: + metadata.labels node.cluster.x-k8s.io/tier=gold <- ClusterClass default/class (spec.workers.machineDeployments[a].metadata.labels)",
+		"Node m-2: + metadata.labels node.cluster.x-k8s.io/tier=gold <- "+
+			"ClusterClass default/class (spec.workers.machineDeployments[a].metadata.labels)",
 	))
 }
 
@@ -116,7 +124,7 @@ func TestWhatIsLeftOut(t *testing.T) {
 			notes:  "Cluster default/c is not looked at, because the server only watches namespace other.",
 		},
 		"a Cluster that does not exist": {
-			files: []string{"apiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeployment\nmetadata: {name: new, namespace: default}\nspec: {clusterName: d}"},
+			files: []string{strings.Replace(newOne, "clusterName: c", "clusterName: d", 1)},
 			notes: "Cluster default/d does not exist, so that nothing below the files is known.",
 		},
 	} {
@@ -145,7 +153,7 @@ func TestWhatCannotBeAnswered(t *testing.T) {
 
 // A new object has all of it as a difference, and nothing below it yet.
 func TestAnObjectThatIsNew(t *testing.T) {
-	result := small().answer(t, "apiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeployment\nmetadata: {name: new, namespace: default}\nspec: {clusterName: c}")
+	result := small().answer(t, newOne)
 	NewWithT(t).Expect(result.Summary()).To(Equal("1 MachineDeployment would change."))
 	NewWithT(t).Expect(result.Objects[0].New).To(BeTrue())
 	NewWithT(t).Expect(printed(t, result, false)).To(And(ContainSubstring("+kind: MachineDeployment"), Not(MatchRegexp(`(?m)^-[^-]`))))
