@@ -15,6 +15,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/pace"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -65,6 +66,19 @@ func (c *Chain) Declaration(ctx context.Context, from inherit.NodeSource, ids []
 	d.Edit = cmp.Or(d.Class, topology, d.Set)
 	d.Nodes, err = c.nodesIn(ctx, d.Set.Object)
 	return d, err
+}
+
+// Limits bound how fast the Nodes of the set get these taints, if they evict Pods: the set's own share, its Cluster's rate, and the
+// rate of a ClusterClass that declares them in all its Clusters at once.
+func (d *Declaration) Limits(cluster types.NamespacedName) []pace.Limit {
+	all := []pace.Limit{
+		pace.ShareOf(d.Set.String(), d.Nodes),
+		{Name: "Cluster " + cluster.String()},
+	}
+	if d.Class.Object != nil {
+		all = append(all, pace.Limit{Name: d.Class.String()})
+	}
+	return all
 }
 
 // classBehind returns the ClusterClass of a control plane that a topology manages: what such a control plane declares beyond its

@@ -31,7 +31,7 @@ func (r nodeReconciler) paced(
 	if err != nil {
 		return nil, 0, fmt.Errorf("finding the Nodes that share this Node's taints: %w", err)
 	}
-	answer := r.pacer.Pass(req, declared.Edit.String(), limits(declared, from.Cluster)...)
+	answer := r.pacer.Pass(req, declared.Edit.String(), declared.Limits(from.Cluster)...)
 	r.Metrics.NoExecuteWaiting(r.pacer.Waiting())
 	if answer.OK || answer.Waiting == 1 {
 		r.report(declared, evicting, answer)
@@ -41,19 +41,6 @@ func (r nodeReconciler) paced(
 	}
 	ctrl.LoggerFrom(ctx).V(2).Info("A taint that evicts Pods waits for its turn", "taints", evicting, "after", answer.Again, "limitOf", answer.HeldBy)
 	return evicting, answer.Again, nil
-}
-
-// limits bound how fast the Nodes of a set get taints: the set's own share, its Cluster's rate, and the rate of a
-// ClusterClass that declares them in all its Clusters at once.
-func limits(declared *ownerchain.Declaration, cluster types.NamespacedName) []pace.Limit {
-	all := []pace.Limit{
-		pace.ShareOf(declared.Set.String(), declared.Nodes),
-		{Name: "Cluster " + cluster.String()},
-	}
-	if declared.Class.Object != nil {
-		all = append(all, pace.Limit{Name: declared.Class.String()})
-	}
-	return all
 }
 
 // forget forgets a Node that is gone or inherits nothing for now, perhaps because it is ignored.

@@ -2,8 +2,215 @@
 
 package integration
 
-import "testing"
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
 
-func testKubectlDiff(t *testing.T, _ *kubectlWorld) {
-	t.Skip("not written yet")
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+const (
+	// batch is a change of MachineDeployment edge-batch.
+	batch = `
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineDeployment
+metadata:
+  name: edge-batch
+spec:
+  template:
+    metadata:
+      labels:
+        node.cluster.x-k8s.io/purpose: nightly
+        team: batch
+      annotations:
+        taints.heirloom.dev/always: batch=yes:NoSchedule
+    spec:
+      deletion:
+        nodeDrainTimeoutSeconds: 900
+`
+	// goldClass is a change of ClusterClass standard.
+	goldClass = `
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: ClusterClass
+metadata:
+  name: standard
+spec:
+  controlPlane:
+    metadata:
+      labels:
+        node.cluster.x-k8s.io/tier: gold
+`
+)
+
+func testKubectlDiff(t *testing.T, w *kubectlWorld) {
+	w.growBatch(t)
+	w.pendingIsNothing(t)
+	w.classReachesNodes(t)
+	w.evictionIsTold(t)
+	w.writesWhatDiffSays(t)
+	w.pendingIsNothing(t)
+	w.diffRefuses(t)
+}
+
+// diff runs the plugin.
+func (w *kubectlWorld) diff(t *testing.T, stdin string, env []string, args ...string) (stdout, stderr string, exitCode int) {
+	t.Helper()
+	return w.run(t, pluginRun{args: append([]string{"diff"}, args...), stdin: strings.NewReader(stdin), env: env})
+}
+
+// growBatch adds a MachineDeployment with two Machines to Cluster edge, until the test ends.
+func (w *kubectlWorld) growBatch(t *testing.T) {
+	t.Helper()
+	md := stage.MachineDeployment(w.edge.Cluster, "edge-batch", stage.Declared{Labels: map[string]string{"team": "batch"}})
+	md.Spec.Replicas = ptr.To(int32(2))
+	w.createAs("kubectl", md)
+	ms := stage.MachineSet(md, "edge-batch-2v6mz")
+	w.createAs("capi-machinedeployment", ms)
+	made := []client.Object{ms, md}
+	for _, name := range []string{"edge-batch-1", "edge-batch-2"} {
+		m := stage.Machine(ms, name)
+		w.addMachine(w.edge, m)
+		w.inherits(w.edge, name, "", "team", "batch")
+		made = append(made, m)
+		t.Cleanup(func() { w.Expect(w.edge.Client.Delete(w.ctx, stage.Node(name))).To(Succeed()) })
+	}
+	t.Cleanup(func() {
+		for _, object := range made {
+			w.Expect(w.Client.Delete(w.ctx, object)).To(Succeed())
+		}
+	})
+}
+
+// pendingIsNothing shows that the plugin agrees with the server: once all is inherited, there is nothing left to write.
+func (w *kubectlWorld) pendingIsNothing(t *testing.T) {
+	t.Helper()
+	w.Eventually(func(g Gomega) {
+		out, stderr, code := w.diff(t, "", nil, "--all")
+		g.Expect(out).To(BeEmpty())
+		g.Expect(stderr).To(HavePrefix("Nothing would change.\n"))
+		g.Expect(code).To(BeZero())
+	}).WithTimeout(patience).Should(Succeed())
+}
+
+// classReachesNodes asks about a ClusterClass, which is not applied.
+func (w *kubectlWorld) classReachesNodes(t *testing.T) {
+	t.Helper()
+	class := &clusterv1.ClusterClass{ObjectMeta: metav1.ObjectMeta{Namespace: fleetName, Name: "standard"}}
+	w.Expect(w.Client.Get(w.ctx, client.ObjectKeyFromObject(class), class)).To(Succeed())
+	out, stderr, code := w.diff(t, goldClass, nil, "-")
+	w.Expect(code).To(Equal(1), stderr)
+	w.Expect(stderr).To(HavePrefix("1 ClusterClass, 1 KubeadmControlPlane, 1 Machine, "))
+	w.Expect(stderr).To(ContainSubstring("and 1 Node would change."))
+	_, applied, code := w.diff(t, goldClass, nil, "-f", "-", "--server-side")
+	w.Expect(code).To(Equal(1), applied)
+	w.Expect(applied).To(Equal(stderr), "both ways to apply give the same")
+	w.Expect(out).To(MatchRegexp(`(?s)\.ClusterClass\.fleet\.standard.*KubeadmControlPlane\.fleet\.prod-cp.*` +
+		`Machine\.fleet\.prod-cp-1.*Node\.prod-cp-1\.of\.fleet\.prod`))
+	w.Expect(out).To(ContainSubstring("+    node.cluster.x-k8s.io/tier: gold\n"))
+	now := class.DeepCopy()
+	w.Expect(w.Client.Get(w.ctx, client.ObjectKeyFromObject(class), now)).To(Succeed())
+	w.Expect(now.ResourceVersion).To(Equal(class.ResourceVersion), "nothing is written")
+}
+
+// evictionIsTold asks about a taint that evicts, which is not applied.
+func (w *kubectlWorld) evictionIsTold(t *testing.T) {
+	t.Helper()
+	of := metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "report", Labels: map[string]string{"app": "report"}}
+	pod := &corev1.Pod{ObjectMeta: of, Spec: corev1.PodSpec{NodeName: "edge-batch-1", Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: of}
+	budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: of.Labels}
+	for _, object := range []client.Object{pod, budget} {
+		w.Expect(w.edge.Client.Create(w.ctx, object)).To(Succeed())
+		t.Cleanup(func() { w.Expect(w.edge.Client.Delete(w.ctx, object, client.GracePeriodSeconds(0))).To(Succeed()) })
+	}
+	file := strings.ReplaceAll(batch, ":NoSchedule", ":NoExecute")
+	_, stderr, code := w.diff(t, file, nil, "-f", "-")
+	w.Expect(code).To(Equal(1), stderr)
+	w.Expect(stderr).To(ContainSubstring("Taint batch=yes:NoExecute is new on 2 Nodes of Cluster fleet/edge: edge-batch-1 and edge-batch-2\n" +
+		"  evicts 1 Pod at once: default/report\n" +
+		"  ignores 1 PodDisruptionBudget, as all taints do: default/report\n" +
+		"2 Nodes would get taints that evict Pods one after the other: the last after 60s (--no-execute-rate=1).\n"))
+}
+
+// writesWhatDiffSays applies the file, and expects every object as it was announced.
+func (w *kubectlWorld) writesWhatDiffSays(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	program := filepath.Join(dir, "keep")
+	w.Expect(os.WriteFile(program, []byte("#!/bin/sh\ncp -R \"$2\" \"$KEEP\"\nexit 1\n"), 0o700)).To(Succeed())
+	env := []string{"KUBECTL_EXTERNAL_DIFF=" + program, "KEEP=" + filepath.Join(dir, "MERGED")}
+	_, stderr, code := w.diff(t, batch, env, "-f", "-", "--show-all")
+	w.Expect(code).To(Equal(1), stderr)
+	announced := announcedIn(t, filepath.Join(dir, "MERGED"))
+	w.Expect(announced).To(HaveLen(1+1+2+2+2+2), "MachineDeployment, MachineSet, and two each of Machines, InfraMachines, BootstrapConfigs, Nodes")
+
+	var file map[string]any
+	w.Expect(yaml.Unmarshal([]byte(batch), &file)).To(Succeed())
+	patch, err := (&unstructured.Unstructured{Object: file}).MarshalJSON()
+	w.Expect(err).NotTo(HaveOccurred())
+	md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: fleetName, Name: "edge-batch"}}
+	w.Expect(w.Client.Patch(w.ctx, md, client.RawPatch(types.MergePatchType, patch), client.FieldOwner("kubectl"))).To(Succeed())
+	for _, want := range announced {
+		from := w.Client
+		if want.GetKind() == "Node" {
+			from = w.edge.Client
+		}
+		w.Eventually(func(g Gomega) {
+			now := &unstructured.Unstructured{}
+			now.SetGroupVersionKind(want.GroupVersionKind())
+			g.Expect(from.Get(w.ctx, client.ObjectKeyFromObject(want), now)).To(Succeed())
+			g.Expect(writable(t, now)).To(Equal(writable(t, want)))
+		}).WithTimeout(patience).WithPolling(polling).Should(Succeed(), want.GetKind()+" "+want.GetName())
+	}
+	node := stage.Node("edge-batch-2")
+	w.Expect(w.edge.Client.Get(w.ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
+	w.Expect(taint.FormatList(node.Spec.Taints)).To(ContainSubstring("batch=yes:NoSchedule"))
+	w.Expect(node.Labels).To(HaveKeyWithValue("node.cluster.x-k8s.io/purpose", "nightly"))
+}
+
+// announcedIn reads the objects that the plugin gave to a program.
+func announcedIn(t *testing.T, dir string) []*unstructured.Unstructured {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	var all []*unstructured.Unstructured
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		object := &unstructured.Unstructured{}
+		NewWithT(t).Expect(yaml.Unmarshal(text, &object.Object)).To(Succeed())
+		all = append(all, object)
+	}
+	return all
+}
+
+// writable is what a write of Heirloom's can change. The spec is text, because numbers have other types in a file.
+func writable(t *testing.T, object *unstructured.Unstructured) map[string]any {
+	t.Helper()
+	spec, err := yaml.Marshal(object.Object["spec"])
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return map[string]any{"labels": object.GetLabels(), "annotations": object.GetAnnotations(), "spec": string(spec)}
+}
+
+func (w *kubectlWorld) diffRefuses(t *testing.T) {
+	t.Helper()
+	for _, args := range [][]string{{"diff"}, {"diff", "--all", "edge"}, {"diff", "-f", "no-such-file"}, {"diff", "no-such-cluster"}} {
+		_, stderr, code := w.kubectl(t, args...)
+		w.Expect(code).To(Equal(2), strings.Join(args, " "))
+		w.Expect(stderr).To(HavePrefix("error: "))
+	}
 }
