@@ -155,12 +155,19 @@ func (w *kubectlWorld) makeExplained() {
 	w.t.Helper()
 	first, second := stage.Cluster(fleetName, "explained"), stage.Cluster(fleetName, "explained-too")
 	md := stage.MachineDeployment(first, "explained", stage.Declared{Labels: map[string]string{"team": "a", "tier": "gold"}})
+	made := []client.Object{first, second, md}
+	w.t.Cleanup(func() {
+		for _, object := range made {
+			w.Expect(client.IgnoreNotFound(w.Client.Delete(w.ctx, object))).To(Succeed())
+		}
+	})
 	w.createAs("kubectl", first, second, md)
 	ms := stage.MachineSet(md, "explained")
 	ms.Labels = merged(ms.Labels, map[string]string{inherit.IgnoreLabel: ""})
 	ms.Spec.Template.Labels = merged(ms.Spec.Template.Labels, map[string]string{"tier": "mine"})
 	delete(ms.Spec.Template.Labels, "team")
 	w.createAs("capi-machinedeployment", ms)
+	made = append(made, ms)
 	for _, node := range []struct{ cluster, machine, node string }{
 		{"explained", "explained-1", "twin"}, {"explained-too", "explained-2", "twin"}, {"explained", "explained-3", "alone"},
 	} {
@@ -169,6 +176,7 @@ func (w *kubectlWorld) makeExplained() {
 		}, node.machine)
 		m.OwnerReferences = nil
 		w.createAs("capi-machineset", m)
+		made = append(made, m)
 		before := m.DeepCopy()
 		m.Status.NodeRef.Name = node.node
 		w.Expect(w.Client.Status().Patch(w.ctx, m, client.MergeFrom(before))).To(Succeed())
