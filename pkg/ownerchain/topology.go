@@ -32,6 +32,14 @@ func (c *Chain) ClustersOf(ctx context.Context, class client.Object) ([]types.Na
 	return Keys(ctx, c, &capi.ClusterList{}, client.MatchingFields{classField: key})
 }
 
+// ClassOf returns the name of the ClusterClass of the Cluster's topology, and whether it has a topology.
+func ClassOf(cluster *capi.Cluster) (types.NamespacedName, bool) {
+	if cluster.Spec.Topology == nil {
+		return types.NamespacedName{}, false
+	}
+	return classOf(cluster), true
+}
+
 // classOf returns the name of the ClusterClass, which is in the Cluster's namespace unless the topology says otherwise.
 func classOf(cluster *capi.Cluster) types.NamespacedName {
 	topology := cluster.Spec.Topology
