@@ -76,7 +76,7 @@ test-monitoring: ## Run the tests of alerts and dashboard, with Prometheus' own 
 	$(GO) -C test/tools/prometheus test -count=1 $(GOTESTFLAGS) ./...
 
 .PHONY: test-integration
-test-integration: ## Run the tests against a real API server.
+test-integration: build ## Run the tests against a real API server.
 	@# Much of such a test is waiting, hence -parallel.
 	@$(call programs,controlplane tools helm); \
 		$(call cluster-test,$(call packages,test/controlplane test/chart test/integration),-parallel=4)

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import "testing"
+
+func testKubectlCheck(t *testing.T, _ *kubectlWorld) {
+	t.Skip("not written yet")
+}
