@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -115,11 +116,12 @@ func (s *Snapshot) make(list client.ObjectList, gvk schema.GroupVersionKind) (cl
 	return object, nil
 }
 
-// listed returns what is known of a scope: it was listed, or all namespaces were. It is nil if neither was.
+// listed returns what is known of a scope: it was listed, or all namespaces were. It is nil if neither was. Those who may not list
+// all namespaces may still list one.
 func (s *Snapshot) listed(at scope) *listing {
 	everywhere := at
 	everywhere.namespace = ""
-	if all := s.listings[everywhere]; all != nil && (all.err == nil || at.namespace == "") {
+	if all := s.listings[everywhere]; all != nil && (at.namespace == "" || !apierrors.IsForbidden(all.err)) {
 		return all
 	}
 	return s.listings[at]
