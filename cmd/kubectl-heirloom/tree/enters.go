@@ -5,13 +5,11 @@ package tree
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -28,10 +26,9 @@ type object struct {
 	types.NamespacedName
 }
 
-// declared are the entries of one object, in the order in which they were found, and where they are.
+// declared are the entries of one object.
 type declared struct {
 	entries []Entry
-	at      map[[2]string]int
 }
 
 // inherited is one entry that an object inherits.
@@ -50,7 +47,7 @@ func (b Builder) entering(ctx context.Context, t *snapshot.Tree) entering {
 	kinds := []string{labelWord, annotationWord, taintWord}
 	for _, found := range e {
 		slices.SortStableFunc(found.entries, func(a, b Entry) int {
-			return cmp.Or(cmp.Compare(place(kinds, a.Kind), place(kinds, b.Kind)), cmp.Compare(a.Key, b.Key))
+			return cmp.Or(cmp.Compare(place(kinds, a.Kind), place(kinds, b.Kind)), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Value, b.Value))
 		})
 		for i := range found.entries {
 			if len(found.entries[i].For) == len(t.Children) && len(t.Children) > 1 {
@@ -133,28 +130,51 @@ const (
 	taintWord      = "taint"
 )
 
-// add adds an entry to the object that declares it. A taint that is declared by annotation enters as that annotation.
+// add adds an entry to the object that declares it. A taint that is declared by annotation enters as that annotation, and an
+// annotation that a topology declares as a taint enters as the taint.
 func (e entering) add(one inherited, sources inherit.Sources, branch string) {
 	source := sources.Of(one.Entry)
 	if source.Object == nil || strings.HasSuffix(source.Field, "["+taint.AlwaysAnnotation+"]") || strings.HasSuffix(source.Field, "["+taint.InitializeAnnotation+"]") {
 		return
 	}
-	of := nameOf(source.Ref)
-	found := e[of]
+	found := e[nameOf(source.Ref)]
 	if found == nil {
-		found = &declared{at: map[[2]string]int{}}
-		e[of] = found
+		found = &declared{}
+		e[nameOf(source.Ref)] = found
 	}
-	at, known := found.at[[2]string{one.What, one.Name}]
-	if !known {
-		at = len(found.entries)
-		found.at[[2]string{one.What, one.Name}] = at
-		found.entries = append(found.entries, entryOf(one, sources, source))
+	at := slices.IndexFunc(sources.All, func(d inherit.Declaration) bool { return d.Ref == source.Ref })
+	for _, entry := range entriesAt(sources.All[at], one) {
+		entry.Fields = []string{source.Field}
+		if source.Kind == clusterKind || source.Kind == classKind {
+			entry.For = []string{branch}
+		}
+		found.add(entry)
 	}
-	entry := &found.entries[at]
-	if (of.kind == clusterKind || of.kind == classKind) && !slices.Contains(entry.For, branch) {
-		entry.For = append(entry.For, branch)
+}
+
+// add adds an entry. One that is declared for several objects of a topology is there once.
+func (d *declared) add(entry Entry) {
+	at := slices.IndexFunc(d.entries, func(known Entry) bool { return known.same(entry) })
+	if at < 0 {
+		d.entries = append(d.entries, entry)
+		return
 	}
+	known := &d.entries[at]
+	known.Fields, known.For = union(known.Fields, entry.Fields), union(known.For, entry.For)
+}
+
+func union(a, b []string) []string {
+	for _, one := range b {
+		if !slices.Contains(a, one) {
+			a = append(a, one)
+		}
+	}
+	return a
+}
+
+// same reports whether two entries say the same.
+func (e Entry) same(other Entry) bool {
+	return e.Kind == other.Kind && e.Key == other.Key && e.Value == other.Value && e.Propagation == other.Propagation
 }
 
 // at returns what enters at an object.
@@ -168,66 +188,4 @@ func (e entering) at(ref inherit.Ref) []Entry {
 
 func nameOf(ref inherit.Ref) object {
 	return object{ref.Kind, types.NamespacedName{Namespace: ref.Object.GetNamespace(), Name: ref.Object.GetName()}}
-}
-
-// entryOf describes an entry as the object that declares it has it: an object further down may have drifted.
-func entryOf(one inherited, sources inherit.Sources, source inherit.Source) Entry {
-	e := Entry{Kind: one.What, Key: one.Name, Field: source.Field}
-	for _, d := range sources.All {
-		if d.Ref != source.Ref {
-			continue
-		}
-		if value, ok := d.Labels[one.Name]; ok && one.What == labelWord {
-			one.value = value
-		}
-		if value, ok := d.Annotations[one.Name]; ok && one.What == annotationWord {
-			one.value = value
-		}
-		for _, t := range d.Taints {
-			if one.What == taintWord && taint.MachineID(t).String() == one.Name {
-				one.value = t
-			}
-		}
-	}
-	switch value := one.value.(type) {
-	case clusterv1.MachineTaint:
-		e.Value, e.Propagation = value.Value, string(value.Propagation)
-	case clusterv1.MachineReadinessGate:
-		e.Value = string(value.Polarity)
-	case string:
-		e.Value = value
-		if parsed, err := taint.Parse(value); err == nil && one.What == taintWord {
-			e.Value = parsed.Value
-		}
-	default:
-		e.Value = fmt.Sprint(value)
-	}
-	return e
-}
-
-// String returns the entry as people write it.
-func (e Entry) String() string {
-	text := e.Kind + " " + e.Key
-	id, effect, isTaint := strings.Cut(e.Key, ":")
-	switch {
-	case e.Kind == taintWord && isTaint && e.Value != "":
-		text = fmt.Sprintf("%s %s=%s:%s", e.Kind, id, shorten(e.Value), effect)
-	case e.Kind != taintWord && e.Value != "":
-		text += "=" + shorten(e.Value)
-	}
-	if e.Propagation == string(clusterv1.MachineTaintPropagationOnInitialization) {
-		text += " (once)"
-	}
-	return text
-}
-
-// widest is how much of a value a line shows, in characters. Annotations can be long.
-const widest = 48
-
-func shorten(value string) string {
-	value = strings.Join(strings.Fields(value), " ")
-	if runes := []rune(value); len(runes) > widest {
-		return string(runes[:widest-1]) + "…"
-	}
-	return value
 }

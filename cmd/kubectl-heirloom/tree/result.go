@@ -79,8 +79,8 @@ type Entry struct {
 	Value string `json:"value"`
 	// Propagation is that of a taint.
 	Propagation string `json:"propagation,omitempty"`
-	// Field is the path in the object that declares it.
-	Field string `json:"field,omitempty"`
+	// Fields are the paths in the object that declare it.
+	Fields []string `json:"fields,omitempty"`
 	// For names the objects of a topology for which a Cluster or a ClusterClass declares it, if there are others.
 	For []string `json:"for,omitempty"`
 }

@@ -76,7 +76,7 @@ func (t *table) row(l *line, first bool, name string, i int, enters, states []st
 	if t.wide {
 		field := ""
 		if i < len(l.Enters) {
-			field = l.Enters[i].Field
+			field = few(l.Enters[i].Fields)
 		}
 		cells = append(cells, field)
 	}
