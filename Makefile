@@ -42,6 +42,7 @@ help: ## Show this help.
 .PHONY: build
 build: ## Build bin/heirloom and bin/kubectl-heirloom (VERSION is what git describe says).
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/heirloom ./cmd/kubectl-heirloom
+	install -m 755 cmd/kubectl-heirloom/kubectl_complete-heirloom bin/
 
 .PHONY: demo
 demo: build ## Show Heirloom at work on a local control plane (KEEP=1: leave it running until Ctrl-C).
@@ -137,6 +138,11 @@ generate: ## Regenerate all generated files.
 	@$(call programs,dev); \
 	said="$$("$$HEIRLOOM_DEV/helm-docs" --chart-search-root=deploy/chart --sort-values-order=file --log-level=warning 2>&1)" && \
 		[[ -z $$said ]] || { echo "$$said" >&2; exit 1; }
+
+.PHONY: update-docs
+update-docs: build ## Write what the plugin prints in its test world into docs/kubectl.md.
+	@$(call programs,controlplane tools helm); \
+		HEIRLOOM_UPDATE_DOCS=1 $(GO) test -count=1 -run '^TestKubectl$$/^docs$$' ./test/integration/
 
 .PHONY: lint
 lint: ## Run golangci-lint, which also holds the import rules.

@@ -17,10 +17,11 @@ import (
 )
 
 func main() {
+	cli.SilenceLogs()
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
 	err := app.NewCommand(streams).ExecuteContext(ctrl.SetupSignalHandler())
 	if err != nil && !errors.Is(err, cli.ErrFound) {
-		fmt.Fprintln(os.Stderr, "error:", err)
+		fmt.Fprintln(os.Stderr, "error:", cli.Sentence(err))
 	}
 	os.Exit(cli.ExitCode(err))
 }

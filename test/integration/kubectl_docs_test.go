@@ -3,13 +3,70 @@
 package integration
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
 
+// updateDocs is the variable with which the test writes what it would otherwise expect; make update-docs sets it.
+const updateDocs = "HEIRLOOM_UPDATE_DOCS"
+
+// testKubectlDocs runs the commands of docs/kubectl.md as a reader would, through kubectl, in the directory testdata/kubectl: the
+// page shows what they print. A command without output on the page is new; the update fills it in.
 func testKubectlDocs(t *testing.T, w *kubectlWorld) {
-	out, stderr, code := w.kubectl(t, "explain", "machine/prod-gpu-1")
-	w.Expect(code).To(BeZero(), stderr)
-	t.Log(out, stderr)
+	root, err := controlplane.RepositoryRoot(w.ctx)
+	w.Expect(err).NotTo(HaveOccurred())
+	file := filepath.Join(root, "docs", "kubectl.md")
+	shown := readPage(w.read(file))
+	w.Expect(shown.commands).NotTo(BeEmpty())
+	update := os.Getenv(updateDocs) != ""
+	code := 0
+	for i, command := range shown.commands {
+		var output string
+		output, code = w.shell(t, command.line, code)
+		asked := i+1 < len(shown.commands) && shown.commands[i+1].line == "echo $?"
+		switch {
+		case code > 1 && !asked:
+			t.Errorf("%s:%d: %q ends with exit code %d and prints\n%s", file, command.number, command.line, code, output)
+		case alike(output, command.output):
+		case update:
+			command.output = steady(output)
+		default:
+			t.Errorf("%s:%d: %q prints\n%s\nand not\n%s\nmake update-docs writes what it prints into the page",
+				file, command.number, command.line, steady(output), command.output)
+		}
+	}
+	if update && !t.Failed() {
+		w.Expect(os.WriteFile(file, []byte(shown.write()), 0o644)).To(Succeed())
+	}
+}
+
+// shell runs a line as a terminal does, after a command with that exit code, and returns all that appears on it.
+func (w *kubectlWorld) shell(t *testing.T, line string, before int) (output string, exitCode int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(w.ctx, 2*patience)
+	defer cancel()
+	command := exec.CommandContext(ctx, "sh", "-c", fmt.Sprintf("(exit %d); %s", before, line))
+	command.Env = append(os.Environ(), "KUBECONFIG="+w.kubeconfig, "HOME="+w.dir, "PATH="+w.path())
+	command.Dir = filepath.Join("testdata", "kubectl")
+	out, err := command.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && (!errors.As(err, &exit) || ctx.Err() != nil) {
+		t.Fatalf("%s: %v (%v)\n%s", line, err, ctx.Err(), out)
+	}
+	return string(out), command.ProcessState.ExitCode()
+}
+
+// path has kubectl and, as make build leaves it, the plugin.
+func (w *kubectlWorld) path() string {
+	list := filepath.Dir(w.plugin) + string(os.PathListSeparator) + os.Getenv("PATH")
+	return os.Getenv("HEIRLOOM_TOOLS") + string(os.PathListSeparator) + list
 }

@@ -35,6 +35,7 @@ func TestKubectl(t *testing.T) {
 		{"diff", testKubectlDiff},
 		{"check", testKubectlCheck},
 		{"release", testKubectlRelease},
+		{"manners", testKubectlManners},
 		{"docs", testKubectlDocs},
 	} {
 		t.Run(command.name, func(t *testing.T) { command.run(t, w.in(t)) })

@@ -4,8 +4,6 @@
 package app
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -20,6 +18,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		Use:               "kubectl-heirloom",
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl heirloom"},
 		Short:             "Look at what Cluster API objects and their Nodes inherit",
+		Long:              long,
 		Version:           version.String(),
 		SilenceUsage:      true,
 		SilenceErrors:     true, // main prints them
@@ -38,26 +37,12 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	fs.StringVar(&f.WorkloadKubeconfig, "workload-kubeconfig", "",
 		"Kubeconfig for the workload cluster, instead of the one that Cluster API keeps for the Cluster.")
 	fs.StringVar(&f.Color, "color", "auto", "When to use colours: auto, always or never. auto means on a terminal, unless NO_COLOR is set.")
-	command.AddCommand(
-		newExplainCommand(f),
-		newTreeCommand(f),
-		newDiffCommand(f),
-		newLintCommand(f),
-		newCheckCommand(f),
-		newReleaseCommand(f),
-		newVersionCommand(f),
-	)
+	fs.IntVarP(&f.Verbosity, "v", "v", 0, "Log to standard error what the plugin does, up to this level. 6 shows each request.")
+	addCommands(command, "Look:", newExplainCommand(f), newTreeCommand(f), newCheckCommand(f))
+	addCommands(command, "Before you change something:", newLintCommand(f), newDiffCommand(f))
+	addCommands(command, "Leave:", newReleaseCommand(f))
+	addCommands(command, "Other:", newOptionsCommand(f), newVersionCommand(f))
+	complete(command, f)
+	setHelp(command)
 	return command
-}
-
-func newVersionCommand(f *cli.Factory) *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version of this plugin",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(f.Out, version.String())
-			return err
-		},
-	}
 }

@@ -54,7 +54,8 @@ Without a name, you get all Clusters of the namespace. If a workload cluster doe
   # A picture for a ticket or a page
   kubectl heirloom tree prod -o mermaid
   kubectl heirloom tree prod -o dot | dot -Tsvg > prod.svg`,
-		Args: cobra.MaximumNArgs(1),
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: f.CompleteClusters,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.print.Validate(); err != nil {
 				return err

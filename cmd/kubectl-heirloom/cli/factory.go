@@ -6,9 +6,12 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -36,6 +39,8 @@ type Factory struct {
 	WorkloadKubeconfig string
 	// Color is --color: auto, always or never.
 	Color string
+	// Verbosity is -v.
+	Verbosity int
 }
 
 // Management is the management cluster's API server.
@@ -48,6 +53,9 @@ type Management struct {
 // Validate checks the flags, before anything is read.
 func (f *Factory) Validate() error {
 	if err := validateColor(f.Color); err != nil {
+		return err
+	}
+	if err := f.showLogs(); err != nil {
 		return err
 	}
 	if f.ManagementCluster == "" {
@@ -81,7 +89,7 @@ func (f *Factory) Management() (*Management, error) {
 	}
 	served, err := capi.Version(mapper)
 	if err != nil {
-		return nil, fmt.Errorf("looking for Cluster API at %s (--context or --kubeconfig chooses another cluster): %w", restConfig.Host, err)
+		return nil, noClusterAPI(restConfig.Host, err)
 	}
 	discovery, err := f.Config.ToDiscoveryClient()
 	if err != nil {
@@ -97,6 +105,22 @@ func (f *Factory) Management() (*Management, error) {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
 	return &Management{Client: live, REST: restConfig, Schemas: &capabilities.Schemas{Client: discovery.OpenAPIV3()}}, nil
+}
+
+// noClusterAPI says why Cluster API was not found.
+func noClusterAPI(host string, err error) error {
+	const other = "--context or --kubeconfig chooses another"
+	var (
+		unreached *url.Error
+		status    apierrors.APIStatus
+	)
+	switch {
+	case errors.As(err, &unreached):
+		return fmt.Errorf("looking for the management cluster (%s): %w", other, unreached)
+	case errors.As(err, &status):
+		return fmt.Errorf("asking %s for its kinds: %w", host, err)
+	}
+	return fmt.Errorf("there is no Cluster API at %s (%s cluster): %w", host, other, err)
 }
 
 // ReadSettings returns the server's settings, with --management-cluster in place of what the server has.

@@ -46,12 +46,16 @@ func NewPrintFlags(own ...string) *PrintFlags {
 func (p *PrintFlags) AddFlags(command *cobra.Command) {
 	p.flags.AddFlags(command)
 	if output := command.Flags().Lookup("output"); output != nil {
-		output.Usage = "Output format. One of: (table, wide, " + p.formats() + ")."
+		formats := p.formats()
+		output.Usage = "Output format. One of: (" + strings.Join(formats, ", ") + ")."
+		if err := command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+			panic(err) // somebody else completes this flag: a fault of the command
+		}
 	}
 }
 
-func (p *PrintFlags) formats() string {
-	return strings.Join(append(p.flags.AllowedFormats(), p.own...), ", ")
+func (p *PrintFlags) formats() []string {
+	return slices.Concat([]string{"table", "wide"}, p.flags.AllowedFormats(), p.own)
 }
 
 // Format returns the format.
@@ -72,7 +76,7 @@ func (p *PrintFlags) Validate() error {
 		return nil
 	}
 	if _, err := p.flags.ToPrinter(); err != nil {
-		return fmt.Errorf("--output=%q: must be one of table, wide, %s", *p.flags.OutputFormat, p.formats())
+		return fmt.Errorf("--output=%q: must be one of %s", *p.flags.OutputFormat, strings.Join(p.formats(), ", "))
 	}
 	return nil
 }

@@ -13,26 +13,29 @@ import (
 	"path/filepath"
 )
 
-// writeArchive packs files, the first of which is a program, and returns the archive's checksum. The archive says nothing of
-// the machine that it was made on.
-func (r *release) writeArchive(name string, files ...string) (checksum string, err error) {
+// entry is a file in an archive.
+type entry struct {
+	path string
+	mode int64
+}
+
+// writeArchive packs files and returns the archive's checksum. The archive says nothing of the machine that it was made on.
+func (r *release) writeArchive(name string, files ...entry) (checksum string, err error) {
 	var archive bytes.Buffer
 	compressed := gzip.NewWriter(&archive)
 	w := tar.NewWriter(compressed)
-	mode := int64(0o755)
 	for _, file := range files {
-		content, err := os.ReadFile(file)
+		content, err := os.ReadFile(file.path)
 		if err != nil {
 			return "", err
 		}
-		header := &tar.Header{Name: filepath.Base(file), Mode: mode, Size: int64(len(content)), ModTime: r.created}
+		header := &tar.Header{Name: filepath.Base(file.path), Mode: file.mode, Size: int64(len(content)), ModTime: r.created}
 		if err := w.WriteHeader(header); err != nil {
 			return "", err
 		}
 		if _, err := w.Write(content); err != nil {
 			return "", err
 		}
-		mode = 0o644
 	}
 	if err := errors.Join(w.Close(), compressed.Close()); err != nil {
 		return "", err

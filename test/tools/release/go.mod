@@ -3,7 +3,10 @@ module github.com/heirloom-dev/heirloom/test/tools/release
 
 go 1.26.0
 
-tool sigs.k8s.io/krew/cmd/krew
+tool (
+	sigs.k8s.io/krew/cmd/krew
+	sigs.k8s.io/krew/cmd/validate-krew-manifest
+)
 
 require (
 	github.com/CycloneDX/cyclonedx-go v0.9.3

@@ -23,18 +23,26 @@ func newManifest(version string) *manifest {
 			Homepage:         repository,
 			ShortDescription: "Explain what Cluster API objects inherit",
 			Description: "Says of each label, annotation, taint and in-place field of a Machine, a Node or\n" +
-				"another object of a Cluster API fleet where it was declared, and who brings it.\n" +
-				"It reads the management cluster and writes nothing.\n",
+				"another object of a Cluster API fleet where it was declared, who brings it, and why one\n" +
+				"did not arrive. Shows what a change would write, and what is wrong with manifests or with\n" +
+				"an installation. Only its command release writes anything.\n",
+			Caveats: "For the Tab key, put kubectl_complete-heirloom on your PATH: it is beside the program,\n" +
+				"in the directory store/heirloom below krew's.\n",
 		},
 	}}
 }
 
-func (m *manifest) add(system, architecture, archive, checksum, program string) {
+// add adds a platform, with the program and what else is taken out of its archive.
+func (m *manifest) add(system, architecture, archive, checksum, program string, others ...string) {
+	var files []index.FileOperation
+	for _, file := range append([]string{program, "LICENSE"}, others...) {
+		files = append(files, index.FileOperation{From: file, To: "."})
+	}
 	m.Spec.Platforms = append(m.Spec.Platforms, index.Platform{
 		URI:      repository + "/releases/download/" + m.Spec.Version + "/" + archive,
 		Sha256:   checksum,
 		Bin:      program,
-		Files:    []index.FileOperation{{From: program, To: "."}, {From: "LICENSE", To: "."}},
+		Files:    files,
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"os": system, "arch": architecture}},
 	})
 }

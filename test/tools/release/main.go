@@ -59,8 +59,8 @@ func run(args []string) error {
 	return fmt.Errorf("%q is none of check, package and notes", args[0])
 }
 
-// pack packs the programs in bin/<platform> of the sources: the plugin as an archive that krew and people unpack, Heirloom
-// itself, which is there for Linux, as it is.
+// pack packs the programs in bin/<platform> of the sources: the plugin as an archive that krew and people unpack, with what
+// kubectl runs to complete its arguments, Heirloom itself, which is there for Linux, as it is.
 func (r *release) pack(platforms []string) error {
 	if err := os.MkdirAll(r.out, 0o755); err != nil {
 		return err
@@ -68,20 +68,23 @@ func (r *release) pack(platforms []string) error {
 	manifest := newManifest(r.version)
 	for _, platform := range platforms {
 		system, architecture, _ := strings.Cut(platform, "-")
-		program := "kubectl-heirloom"
+		program, completion := "kubectl-heirloom", "kubectl_complete-heirloom"
 		if system == "windows" {
-			program += ".exe"
+			program, completion = program+".exe", completion+".cmd"
 		}
 		name := fmt.Sprintf("kubectl-heirloom-%s-%s", r.version, platform)
 		built := filepath.Join(r.source, "bin", platform, program)
 		if err := r.writeSBOM(built, name); err != nil {
 			return err
 		}
-		checksum, err := r.writeArchive(name+".tar.gz", built, filepath.Join(r.source, "LICENSE"))
+		checksum, err := r.writeArchive(name+".tar.gz",
+			entry{built, 0o755},
+			entry{filepath.Join(r.source, "cmd", "kubectl-heirloom", completion), 0o755},
+			entry{filepath.Join(r.source, "LICENSE"), 0o644})
 		if err != nil {
 			return fmt.Errorf("packing the plugin for %s: %w", platform, err)
 		}
-		manifest.add(system, architecture, name+".tar.gz", checksum, program)
+		manifest.add(system, architecture, name+".tar.gz", checksum, program, completion)
 		if system == "linux" {
 			if err := r.copyProgram(platform); err != nil {
 				return err

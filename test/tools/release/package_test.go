@@ -32,9 +32,9 @@ func TestPackage(t *testing.T) {
 		"kubectl-heirloom-v1.2.3-windows-amd64.tar.gz", "kubectl-heirloom-v1.2.3-windows-amd64.cdx.json",
 	))
 	Expect(archived(t, filepath.Join(out, "kubectl-heirloom-v1.2.3-linux-arm64.tar.gz"))).
-		To(HaveExactElements("-rwxr-xr-x kubectl-heirloom 2023-11-14", "-rw-r--r-- LICENSE 2023-11-14"))
+		To(HaveExactElements("-rwxr-xr-x kubectl-heirloom 2023-11-14", "-rwxr-xr-x kubectl_complete-heirloom 2023-11-14", "-rw-r--r-- LICENSE 2023-11-14"))
 	Expect(archived(t, filepath.Join(out, "kubectl-heirloom-v1.2.3-windows-amd64.tar.gz"))).
-		To(HaveExactElements("-rwxr-xr-x kubectl-heirloom.exe 2023-11-14", "-rw-r--r-- LICENSE 2023-11-14"))
+		To(HaveExactElements("-rwxr-xr-x kubectl-heirloom.exe 2023-11-14", "-rwxr-xr-x kubectl_complete-heirloom.cmd 2023-11-14", "-rw-r--r-- LICENSE 2023-11-14"))
 
 	content, err := os.ReadFile(filepath.Join(out, "heirloom-linux-arm64.cdx.json"))
 	Expect(err).NotTo(HaveOccurred())
@@ -56,12 +56,15 @@ func TestPackage(t *testing.T) {
 	))
 }
 
-// krew takes the manifest, and finds in each archive what the manifest says, licence included.
+// krew's own check, which its index runs, accepts the manifest; krew takes it, and finds in each archive what the manifest says, licence included.
 func TestKrewInstalls(t *testing.T) {
 	out := packed(t)
-	for platform, program := range map[[2]string]string{
-		{"linux", "arm64"}:   "kubectl-heirloom",
-		{"windows", "amd64"}: "kubectl-heirloom.exe",
+	validated, err := exec.CommandContext(t.Context(), "go", "tool", "validate-krew-manifest",
+		"-skip-install", "-manifest", filepath.Join(out, "heirloom.yaml")).CombinedOutput()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred(), "%s", validated)
+	for platform, files := range map[[2]string][]string{
+		{"linux", "arm64"}:   {"kubectl-heirloom", "kubectl_complete-heirloom"},
+		{"windows", "amd64"}: {"kubectl-heirloom.exe", "kubectl_complete-heirloom.cmd"},
 	} {
 		t.Run(platform[0], func(t *testing.T) {
 			Expect := NewWithT(t).Expect
@@ -73,8 +76,9 @@ func TestKrewInstalls(t *testing.T) {
 			said, err := krew.CombinedOutput()
 			Expect(err).NotTo(HaveOccurred(), "%s", said)
 			installed := filepath.Join(root, "store", "heirloom", "v1.2.3")
-			Expect(filepath.Join(installed, program)).To(BeARegularFile())
-			Expect(filepath.Join(installed, "LICENSE")).To(BeARegularFile())
+			for _, file := range append(files, "LICENSE") {
+				Expect(filepath.Join(installed, file)).To(BeARegularFile())
+			}
 		})
 	}
 }
@@ -91,6 +95,11 @@ func packed(t *testing.T) (out string) {
 	} {
 		Expect(os.MkdirAll(filepath.Join(source, filepath.Dir(file)), 0o755)).To(Succeed())
 		Expect(os.Symlink(self, filepath.Join(source, file))).To(Succeed())
+	}
+	completion := filepath.Join(source, "cmd", "kubectl-heirloom")
+	Expect(os.MkdirAll(completion, 0o755)).To(Succeed())
+	for _, file := range []string{"kubectl_complete-heirloom", "kubectl_complete-heirloom.cmd"} {
+		Expect(os.WriteFile(filepath.Join(completion, file), []byte("#!/bin/sh\n"), 0o600)).To(Succeed())
 	}
 	Expect(os.WriteFile(filepath.Join(source, "LICENSE"), []byte("a licence"), 0o600)).To(Succeed())
 	Expect(run([]string{"package", "--source", source, "--out", out, "--version", "v1.2.3", "--created", "1700000000",

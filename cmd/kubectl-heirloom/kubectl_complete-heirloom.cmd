@@ -1,0 +1,2 @@
+@rem SPDX-License-Identifier: Apache-2.0
+@kubectl heirloom __complete %*

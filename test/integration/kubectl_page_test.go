@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+// page is a Markdown page with blocks of a terminal:
+//
+//	```console
+//	$ kubectl heirloom version
+//	v0.1.0
+//	```
+type page struct {
+	// lines are those of the page, in order. Where a command is, its output has been taken out.
+	lines    []string
+	commands []*shown
+}
+
+// shown is a command of a page and the output that the page shows.
+type shown struct {
+	line, output string
+	// at is the index of the command's line, number what an editor calls it.
+	at, number int
+}
+
+// readPage finds the commands of a page.
+func readPage(text string) *page {
+	p := &page{}
+	var current *shown
+	inside := false
+	for i, line := range strings.Split(text, "\n") {
+		command, isCommand := strings.CutPrefix(line, "$ ")
+		switch {
+		case line == "```console":
+			inside = true
+		case inside && line == "```":
+			inside, current = false, nil
+		case inside && isCommand:
+			current = &shown{line: command, at: len(p.lines), number: i + 1}
+			p.commands = append(p.commands, current)
+		case inside && current != nil:
+			current.output += line + "\n"
+			continue
+		}
+		p.lines = append(p.lines, line)
+	}
+	return p
+}
+
+// write is the page with the output that its commands have by now.
+func (p *page) write() string {
+	var text strings.Builder
+	next := 0
+	for i, line := range p.lines {
+		text.WriteString(line)
+		if i < len(p.lines)-1 {
+			text.WriteString("\n")
+		}
+		if next < len(p.commands) && p.commands[next].at == i {
+			text.WriteString(p.commands[next].output)
+			next++
+		}
+	}
+	return text.String()
+}
+
+// steady replaces what differs each time. What it makes of a text it leaves as it is.
+func steady(output string) string {
+	for _, varies := range []struct{ what, becomes string }{
+		{`127\.0\.0\.1:\d+`, "127.0.0.1:6443"},
+		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`, "2026-01-01T00:00:00Z"},
+		{`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`, "00000000-0000-0000-0000-000000000000"},
+		{`(?m)[ \t]+$`, ""},
+	} {
+		output = regexp.MustCompile(varies.what).ReplaceAllString(output, varies.becomes)
+	}
+	if output != "" && !strings.HasSuffix(output, "\n") {
+		output += "\n"
+	}
+	return output
+}
+
+// alike says whether two outputs differ only in the width of columns, which depends on what varies.
+func alike(a, b string) bool {
+	columns := regexp.MustCompile(` {2,}`)
+	return columns.ReplaceAllString(steady(a), "  ") == columns.ReplaceAllString(steady(b), "  ")
+}
+
+func TestPage(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	const text = "# Title\n\n```console\n$ a --flag\none\n\n$ b\n```\n\n$ prose\n\n```yaml\n$ c\n```\n\n```console\n$ d\n$ e\ntwo\n```\n"
+	p := readPage(text)
+	var lines []string
+	for _, command := range p.commands {
+		lines = append(lines, command.line)
+	}
+	Expect(lines).To(Equal([]string{"a --flag", "b", "d", "e"}))
+	Expect(p.commands[0].output).To(Equal("one\n\n"))
+	Expect(p.commands[0].number).To(Equal(4))
+	Expect(p.commands[1].output).To(BeEmpty())
+	Expect(p.write()).To(Equal(text))
+	p.commands[1].output = "new\n"
+	Expect(p.write()).To(Equal(strings.Replace(text, "$ b\n", "$ b\nnew\n", 1)))
+
+	Expect(alike("NAME  AT\nx   127.0.0.1:1234 \n", "NAME   AT\nx    127.0.0.1:99")).To(BeTrue())
+	Expect(alike("a\n", "b\n")).To(BeFalse())
+}
