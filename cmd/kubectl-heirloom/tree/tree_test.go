@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -65,6 +66,7 @@ func TestEveryObject(t *testing.T) {
 	forest := prod(2).forest(t, View{ShowAll: true})
 	golden(t, "showall", text(t, forest, false))
 	golden(t, "wide", text(t, forest, true))
+	golden(t, "namespaces", text(t, prod(2).forest(t, View{Namespaces: true}), false))
 }
 
 // drifted is a world in which something of every sort is not as it should be.
@@ -107,4 +109,23 @@ func TestAPausedClusterSaysWhatIsDeclared(t *testing.T) {
 	w.cluster.Spec.Paused = true
 	w.nodesErr = errors.New("no route\nto host")
 	golden(t, "paused", text(t, w.forest(t, View{}), false))
+}
+
+// Colours are in the last column only: the table aligns the others by their length.
+func TestColours(t *testing.T) {
+	g := NewWithT(t)
+	for _, row := range drifted().forest(t, View{Painter: true}).Table(false).Rows {
+		for i, cell := range row.Cells {
+			g.Expect(cell).To(Or(BeEmpty(), WithTransform(func(c any) bool { return strings.HasPrefix(fmt.Sprint(c), "\x1b[") }, Equal(i == 2))), "%v", row.Cells)
+		}
+	}
+}
+
+// What cannot be inherited, and what cannot be read, is said where it is missing.
+func TestWhatIsLeftOutAndWhatCannotBeRead(t *testing.T) {
+	w := prod(2)
+	w.deployment.Spec.Template.Labels["bad"] = "no label value"
+	w.cluster.Spec.Topology.ClassRef.Name = "gone"
+	w.nodes = nil
+	golden(t, "leftout", text(t, w.forest(t, View{}), false))
 }
