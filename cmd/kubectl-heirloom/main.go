@@ -4,7 +4,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 
@@ -20,8 +19,8 @@ func main() {
 	cli.SilenceLogs()
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
 	err := app.NewCommand(streams).ExecuteContext(ctrl.SetupSignalHandler())
-	if err != nil && !errors.Is(err, cli.ErrFound) {
-		fmt.Fprintln(os.Stderr, "error:", cli.Sentence(err))
+	if says := cli.Sentence(err); says != "" {
+		fmt.Fprintln(os.Stderr, "error:", says)
 	}
 	os.Exit(cli.ExitCode(err))
 }

@@ -132,6 +132,12 @@ func FieldOf(name string) Field {
 	return ReadinessGates
 }
 
+// Name returns what the field is called in v1beta2, without its path.
+func (f Field) Name() string {
+	path := table()[f].path
+	return path[strings.LastIndex(path, ".")+1:]
+}
+
 // ListKey returns the key that tells a field's items apart, or "" if it is no list.
 func (f Field) ListKey() string {
 	return table()[f].key

@@ -18,9 +18,30 @@ func (Policy) External(template *Template) Object {
 		return Object{}
 	}
 	return Object{Top: Content{
-		Labels:      withoutSelected(inheritable(template.Labels), template.Selector),
+		Labels:      inheritableLabels(template.Labels, template.Selector),
 		Annotations: inheritable(template.Annotations),
 	}}
+}
+
+// WhyNotExternal says why rules 4 and 8 do not bring an entry that the template declares to an InfraMachine or a BootstrapConfig.
+func (t *Template) WhyNotExternal(e Entry) Dropped {
+	if e.What != labelKey && e.What != annotationKey {
+		return DropElsewhere
+	}
+	return t.dropped(e)
+}
+
+// dropped says why the template's owner does not hand down an entry, unless it is a taint.
+func (t *Template) dropped(e Entry) Dropped {
+	switch {
+	case t == nil || !t.declares(e):
+		return DropElsewhere
+	case e.What == labelKey:
+		return droppedLabel(e.Name, selectedBy(t.Selector))
+	case e.What == annotationKey:
+		return droppedKey(e.Name)
+	}
+	return ""
 }
 
 // OfExternal returns what an InfraMachine or a BootstrapConfig has.

@@ -54,20 +54,58 @@ func Removed(current, result NodeState) []NodeKey {
 // Lost names what the Node still inherits and had, as its tracking annotations say, but no longer has: another manager removed it.
 // A different value does not count, because an owner may have declared it before.
 func Lost(current, result NodeState) []NodeKey {
-	list := func(name string) []string { return splitKeys(current.Annotations[name]) }
-	recorded := map[string]sets.Set[string]{
-		labelKey:      sets.New(list(clusterv1.LabelsFromMachineAnnotation)...).Insert(list(LabelsFromMachineAnnotation)...),
-		annotationKey: sets.New(list(clusterv1.AnnotationsFromMachineAnnotation)...).Insert(list(AnnotationsFromMachineAnnotation)...),
-		taintKey:      sets.New[string](),
-	}
-	for _, t := range recordedTaints(current.Annotations) {
-		recorded[taintKey].Insert(taint.IDOf(t).String())
+	recorded := map[string]sets.Set[string]{}
+	for what, names := range trackedBy() {
+		recorded[what] = current.lists(what, names[0]).Union(current.lists(what, names[1]))
 	}
 	value := current.values()
 	return brought(current, result, func(what, key, _ string) bool {
 		_, present := value(what, key)
 		return !present && recorded[what].Has(key)
 	})
+}
+
+// ListedIn returns the annotations that record an entry of a Node as its Machine's.
+func (s NodeState) ListedIn(e Entry) []string {
+	var names []string
+	for _, name := range trackedBy()[e.What] {
+		if s.lists(e.What, name).Has(e.Name) {
+			names = append(names, name)
+		}
+	}
+	record := RecordOf(s)
+	taints := taint.Positions(record.Taints)
+	for id := range taints {
+		if e.What == taintKey && id.String() == e.Name {
+			return append(names, RecordAnnotation)
+		}
+	}
+	if e.What == labelKey && slices.Contains(record.Labels, e.Name) {
+		names = append(names, RecordAnnotation)
+	}
+	return names
+}
+
+// trackedBy returns the annotations that list what came from the Machine: Cluster API's and our own.
+func trackedBy() map[string][2]string {
+	return map[string][2]string{
+		labelKey:      {clusterv1.LabelsFromMachineAnnotation, LabelsFromMachineAnnotation},
+		annotationKey: {clusterv1.AnnotationsFromMachineAnnotation, AnnotationsFromMachineAnnotation},
+		taintKey:      {clusterv1.TaintsFromMachineAnnotation, TaintsFromMachineAnnotation},
+	}
+}
+
+// lists returns the keys that one of these annotations lists; of taints, "<key>:<effect>".
+func (s NodeState) lists(what, annotation string) sets.Set[string] {
+	if what != taintKey {
+		return sets.New(splitKeys(s.Annotations[annotation])...)
+	}
+	listed := sets.New[string]()
+	taints, _ := taint.ParseList(s.Annotations[annotation]) // BrokenTracking reports the rest
+	for _, t := range taints {
+		listed.Insert(taint.IDOf(t).String())
+	}
+	return listed
 }
 
 // The sorts of keys that a Node has.

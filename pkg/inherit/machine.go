@@ -39,7 +39,7 @@ func (p Policy) fromTemplate(template *Template, m *capi.Machine) (Content, erro
 	}
 	taints, err := taint.Usable(roleOf(m), p.typed(template.Taints))
 	return Content{
-		Labels:      withoutSelected(inheritable(template.Labels), template.Selector),
+		Labels:      inheritableLabels(template.Labels, template.Selector),
 		Annotations: inheritable(template.Annotations),
 		Taints:      taints,
 		Fields:      template.Fields,
@@ -64,15 +64,56 @@ func (p Policy) annotated(inherited Content, m *capi.Machine) ([]clusterv1.Machi
 	}
 	declared, parseErr := taint.FromAnnotations(mergeMaps(m.Annotations, inherited.Annotations))
 	usable, err := taint.Usable(roleOf(m), declared)
-	if p.ClusterAPITaints == PropagationUnknown {
-		carried := sets.New(m.Spec.Taints...)
-		usable = slices.DeleteFunc(usable, func(t clusterv1.MachineTaint) bool { return !carried.Has(t) })
-	}
-	if p.PaceEviction && mayHaveNode(m) {
-		typed := typedIn(m)
-		usable = slices.DeleteFunc(usable, func(t clusterv1.MachineTaint) bool { return evicts(t) && !typed(t) })
+	if len(usable) > 0 {
+		stays := p.staysAnnotation(m)
+		usable = slices.DeleteFunc(usable, func(t clusterv1.MachineTaint) bool { return stays(t) != "" })
 	}
 	return usable, errors.Join(parseErr, err)
+}
+
+// staysAnnotation says why a taint that is declared by annotation does not become typed in this Machine.
+func (p Policy) staysAnnotation(m *capi.Machine) func(clusterv1.MachineTaint) Dropped {
+	var carried sets.Set[clusterv1.MachineTaint]
+	if p.ClusterAPITaints == PropagationUnknown {
+		carried = sets.New(m.Spec.Taints...)
+	}
+	var typed func(clusterv1.MachineTaint) bool
+	if p.PaceEviction && mayHaveNode(m) {
+		typed = typedIn(m)
+	}
+	return func(t clusterv1.MachineTaint) Dropped {
+		switch {
+		case p.ClusterAPITaints == PropagationDisabled, carried != nil && !carried.Has(t):
+			return DropTaints
+		case typed != nil && evicts(t) && !typed(t):
+			return DropPaced
+		}
+		return ""
+	}
+}
+
+// WhyNotMachine says why rules 4, 8 and 9 do not bring an entry that the template declares, which is nil if there is no owner, or why
+// a taint that the Machine has by annotation does not become typed.
+func (p Policy) WhyNotMachine(template *Template, m *capi.Machine, e Entry) Dropped {
+	if e.What != taintKey {
+		return template.dropped(e)
+	}
+	why, annotations := DropElsewhere, m.Annotations
+	if template != nil {
+		annotations = mergeMaps(annotations, inheritable(template.Annotations))
+		if why = p.droppedTyped(roleOf(m), template.Taints, e.Name); why == "" {
+			return ""
+		}
+	}
+	annotated, _ := taint.FromAnnotations(annotations)
+	byAnnotation := droppedTaint(roleOf(m), annotated, e.Name)
+	if t, _ := findTaint(annotated, e.Name); byAnnotation == "" {
+		byAnnotation = p.staysAnnotation(m)(t)
+	}
+	if why == DropElsewhere || byAnnotation == "" {
+		return byAnnotation
+	}
+	return why
 }
 
 // mayHaveNode reports whether the Machine is or may be in use: after a restore or a move, its nodeRef is not known at first.

@@ -15,7 +15,7 @@ import (
 // touched. The error lists taints that had to be left out; the rest is inherited.
 func (p Policy) MachineSet(md *capi.MachineDeployment, ms *capi.MachineSet) (Object, error) {
 	template := contentOf(md.Spec)
-	template.Labels = withoutSelected(inheritable(template.Labels), md.Spec.Selector, ms.Spec.Selector)
+	template.Labels = inheritableLabels(template.Labels, md.Spec.Selector, ms.Spec.Selector)
 	template.Annotations = inheritable(template.Annotations)
 	var err error
 	template.Taints, err = taint.Usable(taint.Worker, p.typed(template.Taints))
@@ -24,5 +24,24 @@ func (p Policy) MachineSet(md *capi.MachineDeployment, ms *capi.MachineSet) (Obj
 
 // ownAnnotations returns those of an owner's annotations that are not about the owner itself.
 func ownAnnotations(annotations map[string]string) map[string]string {
-	return filter(annotations, func(key string) bool { return !never(key) && !bookkeeping(key) })
+	return filter(annotations, func(key string) bool { return droppedOwn(key) == "" })
+}
+
+// WhyNotMachineSet says why rules 5 and 6 do not bring an entry that the MachineDeployment has or declares. Own says that the question
+// is about the MachineSet's own metadata.
+func (p Policy) WhyNotMachineSet(md *capi.MachineDeployment, ms *capi.MachineSet, e Entry) Dropped {
+	template := contentOf(md.Spec)
+	switch {
+	case e.Own && e.What == annotationKey && has(md.Annotations, e.Name):
+		return droppedOwn(e.Name)
+	case e.Own && e.What != labelKey, !template.declares(e):
+		return DropElsewhere
+	case e.What == labelKey:
+		return droppedLabel(e.Name, selectedBy(md.Spec.Selector, ms.Spec.Selector))
+	case e.What == annotationKey:
+		return droppedKey(e.Name)
+	case e.What == taintKey:
+		return p.droppedTyped(taint.Worker, template.Taints, e.Name)
+	}
+	return ""
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
@@ -60,20 +59,20 @@ func within(domain, parent string) bool {
 
 // inheritable returns the entries of declared that may be inherited.
 func inheritable(declared map[string]string) map[string]string {
-	return filter(declared, func(key string) bool { return !never(key) })
+	return filter(declared, func(key string) bool { return droppedKey(key) == "" })
 }
 
 // withoutSelected returns labels without the keys that one of the selectors uses or that identify an object. The controller that owns
 // a selector sets its labels. To change one would make a MachineSet lose or adopt Machines.
 func withoutSelected(labels map[string]string, selectors ...metav1.LabelSelector) map[string]string {
-	selected := sets.New[string]()
-	for _, selector := range selectors {
-		selected = selected.Union(sets.KeySet(selector.MatchLabels))
-		for _, requirement := range selector.MatchExpressions {
-			selected.Insert(requirement.Key)
-		}
-	}
-	return filter(labels, func(key string) bool { return !identifies(key) && !selected.Has(key) })
+	selected := selectedBy(selectors...)
+	return filter(labels, func(key string) bool { return droppedSelected(key, selected) == "" })
+}
+
+// inheritableLabels returns the labels of a template that may be inherited where these selectors are in use.
+func inheritableLabels(labels map[string]string, selectors ...metav1.LabelSelector) map[string]string {
+	selected := selectedBy(selectors...)
+	return filter(labels, func(key string) bool { return droppedLabel(key, selected) == "" })
 }
 
 func filter(m map[string]string, keep func(key string) bool) map[string]string {

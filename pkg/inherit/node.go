@@ -55,10 +55,7 @@ func (s NodeState) Equal(other NodeState) bool {
 // Node is rules 11, 12 and 13: the state of a Node after it has inherited in a write by writer. The error lists what had to be left
 // out; the state is right without it.
 func (p Policy) Node(from NodeSource, current NodeState, writer Writer) (NodeState, error) {
-	n := nodeSync{policy: p, from: from, claimed: current.Annotations, current: current, writer: writer}
-	if writer == Kubelet {
-		n.current.Annotations = filter(current.Annotations, func(key string) bool { return !tracks(key) })
-	}
+	n := nodeSync{policy: p, from: from, claimed: current.Annotations, current: writer.believed(current), writer: writer}
 	n.record = RecordOf(n.current)
 	metadata, metadataErr := n.metadata()
 	result, err := n.completed(metadata), errors.Join(metadataErr, from.problems)
@@ -72,6 +69,14 @@ func (p Policy) Node(from NodeSource, current NodeState, writer Writer) (NodeSta
 		return n.current, err
 	}
 	return result, err
+}
+
+// believed returns the Node without what a kubelet that registers cannot know.
+func (w Writer) believed(node NodeState) NodeState {
+	if w == Kubelet {
+		node.Annotations = filter(node.Annotations, func(key string) bool { return !tracks(key) })
+	}
+	return node
 }
 
 // nodeSync is one write of a Node, with what is known of it and of what it inherits from.

@@ -34,11 +34,11 @@ func nodeAnnotation(key string) bool {
 
 // additionalLabel reports whether only an operator's regex propagates a label, and not the rules.
 func (p Policy) additionalLabel(key string) bool {
-	return !nodeLabel(key) && !marks(key) && matchesAny(p.AdditionalLabels, key) && !never(key) && !bookkeeping(key)
+	return !nodeLabel(key) && matchesAny(p.AdditionalLabels, key) && droppedByRegex(key) == ""
 }
 
 func (p Policy) additionalAnnotation(key string) bool {
-	return !nodeAnnotation(key) && matchesAny(p.AdditionalAnnotations, key) && !never(key) && !bookkeeping(key)
+	return !nodeAnnotation(key) && matchesAny(p.AdditionalAnnotations, key) && droppedOwn(key) == ""
 }
 
 // restricted reports whether NodeRestriction may forbid a kubelet to set this label on its own Node. The plugin runs again after us

@@ -36,6 +36,9 @@ const (
 	NotOfManagementCluster Reason = "no Cluster is known to be the management cluster"
 )
 
+// notFiltered begins the reason of an object that a watch filter leaves to another instance.
+const notFiltered = "it does not carry the label " + clusterv1.WatchLabel + "="
+
 // OptedOut reports whether the reason is the label that opts an object or a Cluster out.
 func (r Reason) OptedOut() bool {
 	return r == IsIgnored || r == ClusterIsIgnored
@@ -49,7 +52,7 @@ func (p Policy) Skips(object metav1.Object, cluster *capi.Cluster) (Reason, bool
 	case p.SkipNothing:
 		return "", false
 	case p.notOurs(object):
-		return Reason("it does not carry the label " + clusterv1.WatchLabel + "=" + p.WatchFilter), true
+		return Reason(notFiltered + p.WatchFilter), true
 	case object.GetDeletionTimestamp() != nil:
 		return IsDeleted, true
 	case has(object.GetLabels(), IgnoreLabel):

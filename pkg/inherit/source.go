@@ -56,6 +56,11 @@ func (r Ref) String() string {
 	return r.Kind + " " + r.Object.GetNamespace() + "/" + r.Object.GetName()
 }
 
+// Same reports whether both name the same object.
+func (r Ref) Same(other Ref) bool {
+	return r.Kind == other.Kind && r.Object.GetNamespace() == other.Object.GetNamespace() && r.Object.GetName() == other.Object.GetName()
+}
+
 // Source is where an entry is declared: what a warning or an Event tells you to edit.
 type Source struct {
 	Ref
@@ -104,19 +109,44 @@ type Sources struct {
 // Of returns where an entry is declared. If no object is known to declare it, the source is one that could not be read, or else the
 // last. The source is empty if there are no objects.
 func (s Sources) Of(e Entry) Source {
-	if len(s.All) == 0 {
+	at := s.indexOf(e)
+	if at < 0 {
 		return Source{}
 	}
+	found := s.All[at]
+	return Source{found.Ref, found.field(e)}
+}
+
+// Path returns the objects through which an entry reaches an object that inherits it: the one that declares it, and those between
+// the two, from the top. A Cluster and its ClusterClass both declare for the objects of a topology, so neither is between.
+func (s Sources) Path(e Entry, object Ref) []Ref {
+	at := s.indexOf(e)
+	if at < 0 {
+		return nil
+	}
+	var path []Ref
+	for i, d := range s.All[at:] {
+		if d.Same(object) {
+			break
+		}
+		if i == 0 || d.Kind != classKind {
+			path = append(path, d.Ref)
+		}
+	}
+	return path
+}
+
+// indexOf returns which of the objects declares an entry, or -1 if there are none.
+func (s Sources) indexOf(e Entry) int {
 	known := slices.IndexFunc(s.All, func(d Declaration) bool { return d.Declares(e) })
 	unread := slices.IndexFunc(s.All, func(d Declaration) bool { return d.Unread })
-	found := s.All[len(s.All)-1]
 	switch {
 	case unread >= 0 && (known < 0 || unread < known && !s.All[known].Itself):
-		found = s.All[unread]
+		return unread
 	case known >= 0:
-		found = s.All[known]
+		return known
 	}
-	return Source{found.Ref, found.field(e)}
+	return len(s.All) - 1
 }
 
 // Top is where you change what the object and those like it inherit: the uppermost object of the chain, with all that it

@@ -55,14 +55,77 @@ func (Policy) MachinePool(s Section) (Object, error) {
 
 // content returns all that the section declares.
 func (s Section) content() Content {
+	declared := s.declared()
+	declared.Labels = filter(declared.Labels, func(key string) bool { return droppedSection(key) == "" })
+	declared.Annotations = inheritable(declared.Annotations)
+	return declared
+}
+
+// declared returns all that the section declares, with what no rule propagates.
+func (s Section) declared() Content {
 	return Content{
-		Labels: filter(mergeMaps(mergeMaps(s.Class.Template.Labels, s.Class.Labels), s.Topology.Labels), func(key string) bool {
-			return !never(key) && !identifies(key) && !managed(key)
-		}),
-		Annotations: inheritable(mergeMaps(mergeMaps(s.Class.Template.Annotations, s.Class.Annotations), s.Topology.Annotations)),
+		Labels:      mergeMaps(mergeMaps(s.Class.Template.Labels, s.Class.Labels), s.Topology.Labels),
+		Annotations: mergeMaps(mergeMaps(s.Class.Template.Annotations, s.Class.Annotations), s.Topology.Annotations),
 		Taints:      instead(s.Topology.Taints, s.Class.Taints),
 		Fields:      fieldsOf(s.Topology.MachineFields, s.Topology.WorkerFields).or(fieldsOf(s.Class.MachineFields, s.Class.WorkerFields)),
 	}
+}
+
+// whyNot says why a section does not hand down an entry that it declares, unless it is a taint.
+func (s Section) whyNot(e Entry) Dropped {
+	declared := s.declared()
+	switch {
+	case !declared.declares(e):
+		return DropElsewhere
+	case e.What == labelKey:
+		return droppedSection(e.Name)
+	case e.What == annotationKey:
+		return droppedKey(e.Name)
+	}
+	return ""
+}
+
+// WhyNotControlPlane says why rule 1 does not bring an entry that the section declares. Own says that the question is about the
+// control plane's own metadata.
+func (p Policy) WhyNotControlPlane(s Section, e Entry) Dropped {
+	metadata := e.What == labelKey || e.What == annotationKey
+	if e.Own != metadata && e.Own || !e.Own && metadata && s.Class.MachineInfrastructure == nil {
+		return DropElsewhere
+	}
+	if e.What == taintKey {
+		return p.droppedTyped(taint.ControlPlane, s.declared().Taints, e.Name)
+	}
+	return s.whyNot(e)
+}
+
+// WhyNotMachineDeployment says why rule 2 does not bring an entry that the section declares. Own says that the question is about the
+// MachineDeployment's own metadata.
+func (p Policy) WhyNotMachineDeployment(s Section, md *capi.MachineDeployment, e Entry) Dropped {
+	switch why := s.whyNot(e); {
+	case e.Own && e.What != labelKey && e.What != annotationKey:
+		return DropElsewhere
+	case e.What == taintKey:
+		return p.droppedTyped(taint.Worker, s.declared().Taints, e.Name)
+	case why == "" && e.What == labelKey:
+		return droppedSelected(e.Name, selectedBy(md.Spec.Selector))
+	default:
+		return why
+	}
+}
+
+// WhyNotMachinePool says why rule 3 does not bring an entry that the section declares. Own says that the question is about the
+// MachinePool's own metadata. Typed taints become annotations.
+func (p Policy) WhyNotMachinePool(s Section, e Entry) Dropped {
+	switch {
+	case e.Own && e.What != labelKey && e.What != annotationKey:
+		return DropElsewhere
+	case e.What != taintKey:
+		return s.whyNot(e)
+	}
+	if why := droppedTaint(taint.Worker, s.declared().Taints, e.Name); why != "" {
+		return why
+	}
+	return DropTaints
 }
 
 // instead returns the first list if it is declared, even if empty, and the second otherwise.

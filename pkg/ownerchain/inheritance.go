@@ -23,7 +23,7 @@ func (c *Chain) evaluateControlPlane(ctx context.Context, cp *capi.ControlPlane,
 	desired, problems := policy.ControlPlane(*section)
 	return inherits(desired, problems, func(ctx context.Context) inherit.Sources {
 		return c.forSources().byTopology(ctx, cp, clusterLabel(cp), cp)
-	}, cluster, class), nil
+	}, cluster, class).by(1), nil
 }
 
 // evaluateMachineDeployment applies rules 2 and 14.
@@ -38,7 +38,7 @@ func (c *Chain) evaluateMachineDeployment(ctx context.Context, md *capi.MachineD
 		return standsAlone(current, sources), nil
 	}
 	desired, problems := policy.MachineDeployment(*section, md)
-	return inherits(desired, problems, sources, cluster, class).tells(current), nil
+	return inherits(desired, problems, sources, cluster, class).by(2).tells(current), nil
 }
 
 // evaluateMachinePool applies rules 3 and 14.
@@ -53,7 +53,7 @@ func (c *Chain) evaluateMachinePool(ctx context.Context, mp *capi.MachinePool, c
 		return standsAlone(current, sources), nil
 	}
 	desired, problems := policy.MachinePool(*section)
-	return inherits(desired, problems, sources, cluster, class).tells(current), nil
+	return inherits(desired, problems, sources, cluster, class).by(3).tells(current), nil
 }
 
 // evaluateMachineSet applies rules 5 and 6, or rule 14 to a MachineSet that stands alone.
@@ -67,7 +67,17 @@ func (c *Chain) evaluateMachineSet(ctx context.Context, ms *capi.MachineSet, _ *
 		return ownerNotFound(), err
 	}
 	desired, problems := policy.MachineSet(md, ms)
-	return inherits(desired, problems, sources, md), nil
+	decided := inherits(desired, problems, sources, md)
+	decided.rule = machineSetRule
+	return decided, nil
+}
+
+// machineSetRule is rule 5 for a MachineSet's own annotations, and rule 6 for the rest.
+func machineSetRule(e inherit.Entry) int {
+	if e.Own && e.What == "annotation" {
+		return 5
+	}
+	return 6
 }
 
 // evaluateMachine applies rules 4, 8 and 9.
@@ -95,6 +105,7 @@ func inherits(desired inherit.Object, problems error, sources func(context.Conte
 
 // from is the owner of the decision's Machine, or of the Machine that the external object belongs to.
 func (d Decision) from(owner MachineOwner) Decision {
+	d = d.by(owner.rule)
 	d.Outcome = owner.Outcome
 	if owner.Object != nil {
 		d.declaredBy = []client.Object{owner.Object}

@@ -27,6 +27,8 @@ type MachineOwner struct {
 	// Object is the owner itself: a MachineSet, MachinePool or a provider's control plane (unstructured).
 	Object client.Object
 
+	// rule is the number of the rule by which the owner declares for Machines, and for the objects beside them.
+	rule int
 	// controlPlane is the owner in the form of the contract, if it is a control plane.
 	controlPlane *capi.ControlPlane
 }
@@ -62,7 +64,7 @@ func (c *Chain) machineOwner(ctx context.Context, m *capi.Machine) (MachineOwner
 	if err != nil || ms == nil {
 		return MachineOwner{}, err
 	}
-	return MachineOwner{Template: inherit.TemplateOfMachineSet(ms), Object: ms}, nil
+	return MachineOwner{Template: inherit.TemplateOfMachineSet(ms), Object: ms, rule: 8}, nil
 }
 
 func (c *Chain) machinePool(ctx context.Context, m *capi.Machine) (MachineOwner, error) {
@@ -71,7 +73,7 @@ func (c *Chain) machinePool(ctx context.Context, m *capi.Machine) (MachineOwner,
 	if err != nil || !found || mp.Spec.ClusterName != m.Spec.ClusterName {
 		return MachineOwner{}, err
 	}
-	return MachineOwner{Template: inherit.TemplateOfMachinePool(mp), Object: mp}, nil
+	return MachineOwner{Template: inherit.TemplateOfMachinePool(mp), Object: mp, rule: 9}, nil
 }
 
 // controlPlane reads the control plane of any kind that owns the Machine.
@@ -80,7 +82,7 @@ func (c *Chain) controlPlane(ctx context.Context, m *capi.Machine, ref *metav1.O
 	if err != nil || object == nil || clusterLabel(object) != m.Spec.ClusterName {
 		return MachineOwner{}, err
 	}
-	return MachineOwner{Template: inherit.TemplateOfControlPlane(cp), Object: object, controlPlane: cp}, nil
+	return MachineOwner{Template: inherit.TemplateOfControlPlane(cp), Object: object, controlPlane: cp, rule: 4}, nil
 }
 
 // ControlPlane reads the control plane that a reference names, as it is stored and in the form of the contract. Both are nil if it

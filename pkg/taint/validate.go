@@ -92,8 +92,8 @@ func Usable(role Role, taints []clusterv1.MachineTaint) ([]clusterv1.MachineTain
 	var usable []clusterv1.MachineTaint
 	var problems Problems
 	for _, t := range taints {
-		if errs := check(nil, role, t); len(errs) > 0 {
-			problems.Add(&UnusableError{ID: MachineID(t), Reason: errs[0].Detail})
+		if unusable := Unusable(role, t); unusable != nil {
+			problems.Add(unusable)
 			continue
 		}
 		if Initialize(t) {
@@ -104,10 +104,20 @@ func Usable(role Role, taints []clusterv1.MachineTaint) ([]clusterv1.MachineTain
 	return usable, problems.Err()
 }
 
+// Unusable says why a taint may not reach an object; nil if it may.
+func Unusable(role Role, t clusterv1.MachineTaint) *UnusableError {
+	if errs := check(nil, role, t); len(errs) > 0 {
+		return &UnusableError{ID: MachineID(t), Reason: errs[0].Detail, Reserved: reserved(role, t.Key) != ""}
+	}
+	return nil
+}
+
 // UnusableError says why a taint may not reach an object.
 type UnusableError struct {
 	ID     ID
 	Reason string
+	// Reserved says that no one may declare a taint with this key.
+	Reserved bool
 }
 
 func (e *UnusableError) Error() string {

@@ -2,8 +2,171 @@
 
 package integration
 
-import "testing"
+import (
+	"encoding/json"
+	"strings"
+	"testing"
 
-func testKubectlExplain(t *testing.T, _ *kubectlWorld) {
-	t.Skip("not written yet")
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/origin"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+const (
+	poolKey       = "node.cluster.x-k8s.io/pool"
+	gpuSection    = "spec.topology.workers.machineDeployments[gpu]"
+	workersOfType = "spec.workers.machineDeployments[worker]"
+)
+
+// Where everything is from, through the built plugin: of every kind, and of a Node of a workload cluster.
+func testKubectlExplain(t *testing.T, w *kubectlWorld) {
+	w.makeExplained()
+	for _, tc := range []struct {
+		name string
+		args []string
+		code int
+		// out are parts of the output, in which any number of blanks counts as one; errOut are parts of what is said beside it.
+		out, errOut []string
+	}{
+		{
+			name: "a Node of a workload cluster", args: []string{"node/prod-gpu-1"},
+			out: []string{
+				"label " + poolKey + " gpu as declared Cluster fleet/prod " + gpuSection + ".metadata.labels",
+				"label node.cluster.x-k8s.io/tier standard as declared ClusterClass fleet/standard " + workersOfType + ".metadata.labels",
+				"taint nvidia.com/gpu:NoSchedule present as declared Cluster fleet/prod " + gpuSection + ".taints",
+				"taint batch:PreferNoSchedule as declared ClusterClass fleet/standard " + workersOfType + ".metadata.annotations[taints.heirloom.dev/always]",
+			},
+			errOut: []string{"edit Cluster fleet/prod (" + gpuSection + ")"},
+		},
+		{
+			name: "a Node of a MachinePool without Machines", args: []string{"node/prod-spot-1", poolKey, "--workload-cluster=fleet/prod"},
+			out: []string{"label " + poolKey + " spot as declared Cluster fleet/prod spec.topology.workers.machinePools[spot].metadata.labels"},
+		},
+		{
+			name: "a control plane of any provider", args: []string{"kubeadmcontrolplane", "prod-cp"},
+			out: []string{
+				"label team platform as declared ClusterClass fleet/standard spec.controlPlane.metadata.labels (owned by heirloom)",
+				"template taint dedicated:NoSchedule control-plane as declared Cluster fleet/prod spec.topology.controlPlane.taints",
+				"template field nodeDrainTimeoutSeconds 600 as declared ClusterClass fleet/standard spec.controlPlane.deletion.nodeDrainTimeoutSeconds",
+			},
+		},
+		{
+			name: "rule, managers and steps", args: []string{"machine/prod-gpu-1", "nvidia.com/gpu", "-o", "wide"},
+			out: []string{"MachineSet → Machine (rule 8) heirloom MachineDeployment fleet/prod-gpu → MachineSet fleet/prod-gpu-7x2kq"},
+		},
+		{
+			name: "an external object", args: []string{"kubeadmconfig/prod-gpu-1", poolKey},
+			out: []string{"label " + poolKey + " gpu as declared Cluster fleet/prod " + gpuSection + ".metadata.labels"},
+		},
+		{
+			name: "what a topology declares", args: []string{"cluster/prod", poolKey},
+			out: []string{"label " + poolKey + " gpu declares " + gpuSection + ".metadata.labels"},
+		},
+		{
+			name: "what a class declares", args: []string{"clusterclass/standard", "nodeDrainTimeout"},
+			out: []string{"field nodeDrainTimeoutSeconds 300 declares " + workersOfType + ".deletion.nodeDrainTimeoutSeconds"},
+		},
+		{
+			name: "a selector", args: []string{"machines", "-l", clusterv1.ClusterNameLabel + "=prod", poolKey},
+			out: []string{"OBJECT KIND KEY", "Machine fleet/prod-cp-1 label " + poolKey + " control-plane", "Machine fleet/prod-gpu-3 label " + poolKey + " gpu"},
+		},
+		{
+			name: "several objects", args: []string{"machine/prod-gpu-1", "machine/prod-gpu-2", poolKey},
+			out: []string{"Machine fleet/prod-gpu-1 label", "Machine fleet/prod-gpu-2 label"},
+		},
+		{
+			name: "what is missing and what differs", args: []string{"machineset/explained"}, code: 1,
+			out:    []string{"template label team a missing MachineDeployment fleet/explained spec.template.metadata.labels", `template label tier mine differs`, `declares "gold"`},
+			errOut: []string{"because it carries the label heirloom.dev/ignore"},
+		},
+		{
+			name: "a key that is nowhere", args: []string{"node/prod-gpu-1", "nothing"}, code: 1,
+			errOut: []string{`No owner of Node prod-gpu-1 declares "nothing"`, "MachineDeployment fleet/prod-gpu"},
+		},
+		{
+			name: "a key that does not reach Nodes", args: []string{"node/prod-gpu-1", "cost-center"}, code: 1,
+			out:    []string{"label cost-center research absent Cluster fleet/prod " + gpuSection + ".metadata.labels (OutsideSyncedDomains)"},
+			errOut: []string{"--additional-sync-machine-labels='^cost-center$'"},
+		},
+		{
+			name: "a Node without a Machine", args: []string{"node/prod-stranger", "--workload-cluster=fleet/prod"}, code: 2,
+			errOut: []string{"no Machine or MachinePool, or more than one, of Cluster fleet/prod matches Node prod-stranger"},
+		},
+		{
+			name: "a Node in several Clusters", args: []string{"node/twin"}, code: 2,
+			errOut: []string{"fleet/explained, fleet/explained-too", "--workload-cluster=<namespace>/<name>", "-n"},
+		},
+		{
+			name: "a workload cluster without a kubeconfig", args: []string{"node/alone"}, code: 2,
+			errOut: []string{"connecting to the workload cluster of Cluster fleet/explained", "--workload-kubeconfig"},
+		},
+		{name: "an unknown Node", args: []string{"node/none", "key"}, code: 2, errOut: []string{"there is no Node none", "--workload-cluster="}},
+		{name: "an unknown kind", args: []string{"unknown/x", "key"}, code: 2, errOut: []string{`the API server knows no kind "unknown"`}},
+		{name: "an unknown object", args: []string{"machine/none"}, code: 2, errOut: []string{"none"}},
+		{name: "a kind of no chain", args: []string{"namespace/fleet"}, code: 2, errOut: []string{"cannot explain a Namespace"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := NewWithT(t)
+			out, errOut, code := w.kubectl(t, append([]string{"explain"}, tc.args...)...)
+			t.Logf("%s\n%s%s", strings.Join(tc.args, " "), out, errOut)
+			for _, part := range tc.out {
+				g.Expect(strings.Join(strings.Fields(out), " ")).To(ContainSubstring(part), out)
+			}
+			for _, part := range tc.errOut {
+				g.Expect(errOut).To(ContainSubstring(part))
+			}
+			g.Expect(errOut).NotTo(ContainSubstring("kubectl-heirloom get"))
+			g.Expect(code).To(Equal(tc.code), out+errOut)
+		})
+	}
+	t.Run("for programs", func(t *testing.T) {
+		g := NewWithT(t)
+		out, errOut, code := w.kubectl(t, "explain", "node/prod-gpu-1", "node/edge-web-1", "dedicated:NoSchedule", "-o", "json")
+		list := origin.List{}
+		g.Expect(json.Unmarshal([]byte(out), &list)).To(Succeed(), errOut)
+		g.Expect(list.Kind).To(Equal("ExplanationList"))
+		g.Expect(list.Items).To(HaveLen(2))
+		g.Expect(list.Items[0].Entries).To(BeEmpty())
+		g.Expect(list.Items[1].Cluster).To(Equal("fleet/edge"))
+		g.Expect(list.Items[1].Entries).To(HaveLen(1))
+		entry := list.Items[1].Entries[0]
+		g.Expect(entry.Status).To(Equal(origin.AsDeclared))
+		g.Expect(entry.Source).To(Equal(&origin.Source{
+			Kind: "MachineDeployment", Namespace: fleetName, Name: "edge-web", Field: "spec.template.metadata.annotations[taints.heirloom.dev/always]",
+		}))
+		g.Expect(entry.Rule).To(Equal("Machine → Node (rule 13)"))
+		g.Expect(entry.Steps).To(Equal([]string{"MachineSet fleet/edge-web-9b4ts", "Machine fleet/edge-web-1"}))
+		g.Expect(entry.Records).NotTo(BeEmpty())
+		g.Expect(code).To(Equal(1)) // one of the Nodes has no such taint
+	})
+}
+
+// makeExplained makes two Clusters without workload clusters, with Machines of one Node's name, and a MachineSet that is left alone.
+func (w *kubectlWorld) makeExplained() {
+	w.t.Helper()
+	first, second := stage.Cluster(fleetName, "explained"), stage.Cluster(fleetName, "explained-too")
+	md := stage.MachineDeployment(first, "explained", stage.Declared{Labels: map[string]string{"team": "a", "tier": "gold"}})
+	w.createAs("kubectl", first, second, md)
+	ms := stage.MachineSet(md, "explained")
+	ms.Labels = merged(ms.Labels, map[string]string{inherit.IgnoreLabel: ""})
+	ms.Spec.Template.Labels = merged(ms.Spec.Template.Labels, map[string]string{"tier": "mine"})
+	delete(ms.Spec.Template.Labels, "team")
+	w.createAs("capi-machinedeployment", ms)
+	for _, node := range []struct{ cluster, machine, node string }{
+		{"explained", "explained-1", "twin"}, {"explained-too", "explained-2", "twin"}, {"explained", "explained-3", "alone"},
+	} {
+		m := stage.Machine(&clusterv1.MachineSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: fleetName}, Spec: clusterv1.MachineSetSpec{ClusterName: node.cluster},
+		}, node.machine)
+		m.OwnerReferences = nil
+		w.createAs("capi-machineset", m)
+		before := m.DeepCopy()
+		m.Status.NodeRef.Name = node.node
+		w.Expect(w.Client.Status().Patch(w.ctx, m, client.MergeFrom(before))).To(Succeed())
+	}
 }

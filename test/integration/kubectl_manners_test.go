@@ -14,6 +14,7 @@ import (
 // testKubectlManners is about what all commands have in common: what they say when they cannot answer, and completion.
 func testKubectlManners(t *testing.T, w *kubectlWorld) {
 	t.Run("errors", func(t *testing.T) { testKubectlErrors(t, w.in(t)) })
+	t.Run("formats", func(t *testing.T) { testKubectlFormats(t, w.in(t)) })
 	t.Run("completion", func(t *testing.T) { testKubectlCompletion(t, w.in(t)) })
 }
 
@@ -27,7 +28,7 @@ func testKubectlErrors(t *testing.T, w *kubectlWorld) {
 		run  pluginRun
 		says string
 	}{
-		"no such kind":       {pluginRun{args: []string{"explain", "foo/x"}}, `the API server has no kind "foo"`},
+		"no such kind":       {pluginRun{args: []string{"explain", "foo/x"}}, `"foo`},
 		"no such object":     {pluginRun{args: []string{"explain", "machine/x"}}, "machine"},
 		"another namespace":  {pluginRun{args: []string{"explain", "machine/prod-gpu-1", "-n", "elsewhere"}}, "elsewhere"},
 		"no server":          {pluginRun{args: []string{"explain", "machine/x", "--server=" + closed}}, closed + " cannot be reached: connection refused"},
@@ -51,18 +52,29 @@ func testKubectlErrors(t *testing.T, w *kubectlWorld) {
 	}
 }
 
+func testKubectlFormats(t *testing.T, w *kubectlWorld) {
+	for output, want := range map[string]string{
+		"name":                    "machine.cluster.x-k8s.io/edge-web-1\n",
+		"jsonpath={.object}":      "Machine fleet/edge-web-1",
+		"go-template={{.object}}": "Machine fleet/edge-web-1",
+	} {
+		out, said, _ := w.kubectl(t, "explain", "machine/edge-web-1", "-o", output)
+		w.Expect(out).To(Equal(want), said)
+	}
+}
+
 func testKubectlCompletion(t *testing.T, w *kubectlWorld) {
 	for line, want := range map[string]string{
-		"explain machine/prod-gpu-":                 "machine/prod-gpu-1\nmachine/prod-gpu-2\nmachine/prod-gpu-3\n:4\n",
-		"explain machine edge":                      "edge-web-1\n:4\n",
-		"explain node/prod-cp":                      "node/prod-cp-1\n:4\n",
-		"explain kubeadmcontrol":                    "kubeadmcontrolplane/\n:6\n",
-		"explain kubeadmcontrolplane/":              "kubeadmcontrolplane/prod-cp\n:4\n",
-		"explain machine/x -n fle":                  "fleet\n:4\n",
-		"explain machine/x --management-cluster f":  "fleet/edge\nfleet/prod\n:4\n",
-		"explain machine/x --color a":               "auto\nalways\nnever\n:4\n",
-		"explain machine/x --context the":           "the-only-one\n:4\n",
-		"explain machine/ --server https://[::1]:1": ":4\n",
+		"explain machine/prod-gpu-":                     "machine/prod-gpu-1\nmachine/prod-gpu-2\nmachine/prod-gpu-3\n:4\n",
+		"explain machine edge":                          "edge-web-1\n:4\n",
+		"explain node/prod-cp":                          "node/prod-cp-1\n:4\n",
+		"explain kubeadmcontrol":                        "kubeadmcontrolplane/\n:6\n",
+		"explain kubeadmcontrolplane/":                  "kubeadmcontrolplane/prod-cp\n:4\n",
+		"explain machine/x -n fle":                      "fleet\n:4\n",
+		"explain machine/x --management-cluster f":      "fleet/edge\nfleet/prod\n:4\n",
+		"explain machine/x --color a":                   "auto\nalways\nnever\n:4\n",
+		"explain machine/x --context the":               "the-only-one\n:4\n",
+		"--server=https://127.0.0.1:1 explain machine/": ":4\n",
 	} {
 		t.Run(line, func(t *testing.T) {
 			// As kubectl asks: it runs the program kubectl_complete-heirloom, which runs the plugin.

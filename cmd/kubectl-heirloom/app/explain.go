@@ -3,99 +3,219 @@
 package app
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/cli-runtime/pkg/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/origin"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/target"
 )
 
 type explainOptions struct {
 	*cli.Factory
-	output string
+	print *cli.PrintFlags
+
+	selector        string
+	allNamespaces   bool
+	workloadCluster string
+	// key is --key, or the last argument.
+	key string
 }
 
 func newExplainCommand(f *cli.Factory) *cobra.Command {
-	o := &explainOptions{Factory: f}
+	o := &explainOptions{Factory: f, print: cli.NewPrintFlags()}
 	command := &cobra.Command{
-		Use:   "explain (TYPE/NAME | TYPE NAME)",
-		Short: "Tell where each label, annotation and taint of an object comes from",
-		Long: `Tell where each label, annotation and taint of an object comes from: of a control plane, MachineDeployment,
-MachinePool, MachineSet, Machine, InfraMachine, BootstrapConfig or Node.
+		Use:   "explain (KIND/NAME... | KIND NAME | KIND [-l SELECTOR] [-A]) [KEY]",
+		Short: "Tell where labels, annotations, taints and fields come from, and why one did not arrive",
+		Long: `Tell where each label, annotation, taint and in-place field of an object comes from: the object and the field that declare
+it, the rule by which it is inherited, and who owns it here. What is inherited and not there is listed as missing, and what differs from
+what is declared says both values. With a KEY, only that key is explained.
 
-What is inherited is followed up to the object that declares it, if need be to the Cluster's topology and its ClusterClass. For the rest, metadata.managedFields tells who set it.
-The Cluster API objects and the Node are read from the same API server, that of the management cluster.`,
+The kinds are Cluster, ClusterClass, any control plane, MachineDeployment, MachinePool, MachineSet, Machine, any InfraMachine and
+BootstrapConfig, and Node. A Node is looked for in the management cluster if that is a Cluster itself, and otherwise in the workload
+cluster of the Machine that names it in status.nodeRef.
+
+The exit code is 0 if all is as declared, 1 if something is missing or differs or the KEY is nowhere, and 2 if the question could not be
+answered.`,
 		Example: `  # A Machine, in the namespace of the current context
   kubectl heirloom explain machine/md-0-x7k2p
-
-  # A MachineDeployment, with what its template declares for its Machines
-  kubectl heirloom explain machinedeployment md-0 -n fleet
-
-  # A Node that names its instance in spec.providerID
-  kubectl heirloom explain node/worker-1
-
+  # One label of a Node: where is it from, or why is it not there?
+  kubectl heirloom explain node/worker-1 team
+  # One taint
+  kubectl heirloom explain node/worker-1 dedicated:NoSchedule
+  # All Machines of a MachineDeployment
+  kubectl heirloom explain machines -l cluster.x-k8s.io/deployment-name=md-0 -n fleet
+  # What a Cluster's topology declares
+  kubectl heirloom explain cluster/prod
+  # A Node whose name exists in several workload clusters
+  kubectl heirloom explain node/worker-1 --workload-cluster=fleet/prod
   # A Node of a management cluster that manages itself as Cluster fleet/mgmt
   kubectl heirloom explain node/worker-1 --management-cluster=fleet/mgmt
-
   # For a program
   kubectl heirloom explain machine/md-0-x7k2p -o json`,
-		Args: cobra.RangeArgs(1, 2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			show, err := printerFor(o.output)
-			if err != nil {
-				return err
-			}
-			explanation, err := o.explain(cmd, args)
-			if err != nil {
-				return err
-			}
-			return show(cmd, explanation)
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
-	command.Flags().StringVarP(&o.output, "output", "o", "", "Output format: json, yaml or kyaml. If unspecified, a table.")
+	o.print.AddFlags(command)
+	flags := command.Flags()
+	flags.StringVarP(&o.selector, "selector", "l", "", "Label selector: explain all objects of the kind that it matches.")
+	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Explain the objects of the kind in all namespaces.")
+	flags.StringVar(&o.workloadCluster, "workload-cluster", "", "<namespace>/<name> of the Cluster whose Nodes you mean.")
+	flags.StringVar(&o.key, "key", "", "The same as the argument KEY, for a key that looks like an object.")
 	return command
 }
 
-func (o *explainOptions) explain(cmd *cobra.Command, args []string) (*origin.Explanation, error) {
+func (o *explainOptions) run(ctx context.Context, args []string) error {
+	if err := o.print.Validate(); err != nil {
+		return err
+	}
+	selector, err := labels.Parse(o.selector)
+	if err != nil {
+		return fmt.Errorf("--selector=%q: %w", o.selector, err)
+	}
 	management, err := o.Management()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	settings, err := o.ReadSettings(cmd.Context(), management)
+	request, err := target.Parse(management.RESTMapper(), args, o.selector != "" || o.allNamespaces)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	explainer := origin.New(snapshot.New(management, management.Schemas))
-	explainer.ManagementCluster = settings.Config.ManagementClusterKey
-	info, err := o.resolve(args)
+	if o.key == "" {
+		o.key = request.Key
+	}
+	server, err := o.ReadSettings(ctx, management)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	key := types.NamespacedName{Namespace: info.Namespace, Name: info.Name}
-	return explainer.Explain(cmd.Context(), info.Mapping.GroupVersionKind, key)
+	explainer, err := o.explainer(management, server)
+	if err != nil {
+		return err
+	}
+	objects, err := o.objects(ctx, management, explainer, request, selector)
+	if err != nil {
+		return err
+	}
+	done := o.Progress("Reading the owners of %d objects", len(objects))
+	found, err := explainer.All(ctx, objects)
+	done()
+	return errors.Join(o.show(found, request.All != nil || len(objects) > 1, server), err)
 }
 
-// resolve finds out which object is meant, in kubectl's own way, without reading it.
-func (o *explainOptions) resolve(args []string) (*resource.Info, error) {
+func (o *explainOptions) explainer(management *cli.Management, server settings.Settings) (*origin.Explainer, error) {
+	explainer := origin.New(snapshot.New(management, management.Schemas), server)
+	explainer.Key = o.key
+	explainer.Nodes = func(ctx context.Context, cluster types.NamespacedName) (client.Reader, error) {
+		defer o.Progress("Connecting to the workload cluster of Cluster %s", cluster)()
+		return o.Workload(ctx, management, cluster)
+	}
+	if given := o.Config.Namespace; given != nil {
+		explainer.Namespace = *given
+	}
+	if o.workloadCluster == "" {
+		return explainer, nil
+	}
+	var err error
+	explainer.Cluster, err = cli.ParseCluster("--workload-cluster", o.workloadCluster)
+	return explainer, err
+}
+
+// objects returns the objects that are asked for.
+func (o *explainOptions) objects(
+	ctx context.Context, management *cli.Management, explainer *origin.Explainer, request *target.Request, selector labels.Selector,
+) ([]origin.Object, error) {
 	namespace, err := o.Namespace()
 	if err != nil {
 		return nil, err
 	}
-	infos, err := resource.NewBuilder(o.Config).Unstructured().
-		NamespaceParam(namespace).DefaultNamespace().
-		ResourceTypeOrNameArgs(false, args...).
-		RequireObject(false).
-		Do().Infos()
-	if err != nil {
-		return nil, fmt.Errorf("finding out what %q is: %w", strings.Join(args, " "), err)
+	var objects []origin.Object
+	for _, named := range request.Objects {
+		object := origin.Object{GroupVersionKind: named.Kind.GroupVersionKind, Key: types.NamespacedName{Namespace: namespace, Name: named.Name}}
+		if named.Kind.Scope.Name() == meta.RESTScopeNameRoot {
+			object.Key.Namespace = ""
+		}
+		objects = append(objects, object)
 	}
-	if len(infos) != 1 {
-		return nil, fmt.Errorf("%q are %d objects: explain takes one at a time", strings.Join(args, " "), len(infos))
+	if request.All == nil {
+		return objects, nil
 	}
-	return infos[0], nil
+	gvk := request.All.GroupVersionKind
+	defer o.Progress("Listing all objects of kind %s", gvk.Kind)()
+	if origin.IsNode(gvk) {
+		names, err := explainer.NodeNames(ctx, selector)
+		for _, name := range names {
+			objects = append(objects, origin.Object{GroupVersionKind: gvk, Key: types.NamespacedName{Name: name}})
+		}
+		return objects, err
+	}
+	if o.allNamespaces {
+		namespace = ""
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(gvk)
+	if err := management.List(ctx, list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("listing all objects of kind %s: %w", gvk.Kind, err)
+	}
+	for i := range list.Items {
+		objects = append(objects, origin.Object{GroupVersionKind: gvk, Key: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return objects, nil
+}
+
+// show prints the explanations, and says by the error whether all is as it should be.
+func (o *explainOptions) show(found []*origin.Explanation, several bool, server settings.Settings) error {
+	if len(found) == 0 && !several {
+		return nil // an error says why
+	}
+	list := origin.NewList(found, server.Notes...)
+	wrong := list.Wrong()
+	if o.key != "" {
+		wrong = list.Only(o.key)
+	}
+	paint := o.Painter(o.Out)
+	list.Paint = func(status origin.Status, text string) string { return paint.Paint(style(status), text) }
+	var result cli.Result = list
+	if !several {
+		result = list.Single()
+	}
+	rows := len(result.Table(false).Rows)
+	if rows > 0 || !o.print.ForPeople() {
+		if err := o.print.Print(o.Out, result); err != nil {
+			return err
+		}
+	}
+	if o.print.ForPeople() {
+		notes := list.AllNotes()
+		if rows == 0 && len(notes) == 0 {
+			notes = []string{"There is nothing to explain."}
+		}
+		for _, note := range notes {
+			if _, err := fmt.Fprintln(o.ErrOut, "Note: "+note); err != nil {
+				return err
+			}
+		}
+	}
+	if wrong {
+		return cli.ErrFound
+	}
+	return nil
+}
+
+func style(status origin.Status) cli.Style {
+	switch status {
+	case origin.Missing, origin.Differs:
+		return cli.Bad
+	case origin.Absent:
+		return cli.Warn
+	}
+	return ""
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/target"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
@@ -173,15 +174,7 @@ func (f *Factory) list(ctx context.Context, kind, namespace string) []unstructur
 	if err != nil {
 		return nil
 	}
-	gvr, err := mapper.ResourceFor(schema.ParseGroupResource(kind).WithVersion(""))
-	if err != nil {
-		return nil
-	}
-	gvk, err := mapper.KindFor(gvr)
-	if err != nil {
-		return nil
-	}
-	mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	mapping, err := target.Kind(mapper, kind)
 	if err != nil {
 		return nil
 	}
@@ -193,9 +186,9 @@ func (f *Factory) list(ctx context.Context, kind, namespace string) []unstructur
 	if err != nil {
 		return nil
 	}
-	var resource dynamic.ResourceInterface = client.Resource(gvr)
+	var resource dynamic.ResourceInterface = client.Resource(mapping.Resource)
 	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-		resource = client.Resource(gvr).Namespace(namespace)
+		resource = client.Resource(mapping.Resource).Namespace(namespace)
 	}
 	found, err := resource.List(ctx, metav1.ListOptions{Limit: mostCompletions})
 	if err != nil {

@@ -21,10 +21,13 @@ import (
 )
 
 // Sentence says in the plugin's own words what went wrong and what to do about it. What a command has wrapped around the error of
-// a library stays before it. Several joined errors become several lines, each only once.
+// a library stays before it. Several joined errors become several lines, each only once. ErrFound becomes nothing.
 func Sentence(err error) string {
 	lines, said := []string{}, sets.New[string]()
 	for _, one := range joined(err) {
+		if errors.Is(one, ErrFound) {
+			continue // the command has said it
+		}
 		line := one.Error()
 		if cause, words := ownWords(one); cause != "" {
 			line = strings.Replace(line, cause, words, 1)
@@ -38,8 +41,11 @@ func Sentence(err error) string {
 	return strings.Join(lines, "\n")
 }
 
-// joined returns the errors of errors.Join, or the error itself.
+// joined returns the errors of errors.Join, or the error itself; of no error, none.
 func joined(err error) []error {
+	if err == nil {
+		return nil
+	}
 	several, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // what is below may be wrapped in words of its own
 	if !ok {
 		return []error{err}
@@ -173,11 +179,11 @@ func missingRight(message string) string {
 func ofKind(err error) (cause, words string) {
 	var kind *meta.NoKindMatchError
 	if errors.As(err, &kind) {
-		return kind.Error(), fmt.Sprintf("the API server has no kind %s: kubectl api-resources lists those that it has", kind.GroupKind)
+		return kind.Error(), fmt.Sprintf("the API server knows no kind %s; kubectl api-resources lists all that it knows", kind.GroupKind)
 	}
 	var resource *meta.NoResourceMatchError
 	if errors.As(err, &resource) {
-		return resource.Error(), fmt.Sprintf("the API server has no kind %q: kubectl api-resources lists those that it has", resource.PartialResource.Resource)
+		return resource.Error(), fmt.Sprintf("the API server knows no kind %q; kubectl api-resources lists all that it knows", resource.PartialResource.Resource)
 	}
 	return "", ""
 }
@@ -185,7 +191,7 @@ func ofKind(err error) (cause, words string) {
 // inOwnWords replaces what kubectl's packages say in words that fit only kubectl's own commands, and have no type for.
 func inOwnWords(line string) string {
 	for _, of := range []struct{ theirs, ours string }{
-		{`the server doesn't have a resource type ("[^"]*")`, `the API server has no kind $1: kubectl api-resources lists those that it has`},
+		{`the server doesn't have a resource type ("[^"]*")`, `the API server knows no kind $1; kubectl api-resources lists all that it knows`},
 		{`there is no need to specify a resource type as a separate argument when passing arguments in resource/name form .*`,
 			`write TYPE/NAME or TYPE NAME, not both`},
 		{`arguments in resource/name form may not have more than one slash`, `write TYPE/NAME, with one slash; -n chooses the namespace`},

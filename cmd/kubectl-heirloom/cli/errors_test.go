@@ -60,11 +60,11 @@ func TestSentence(t *testing.T) {
 			"loading the kubeconfig: there is no kubeconfig: --kubeconfig or the variable KUBECONFIG names one"},
 		"no such context": {noContext, `context "nope" does not exist: kubectl config get-contexts lists those of the kubeconfig`},
 		"no such kind": {&meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "a.b", Kind: "C"}},
-			"the API server has no kind C.a.b: kubectl api-resources lists those that it has"},
+			"the API server knows no kind C.a.b; kubectl api-resources lists all that it knows"},
 		"no such resource": {&meta.NoResourceMatchError{PartialResource: schema.GroupVersionResource{Resource: "foos"}},
-			`the API server has no kind "foos": kubectl api-resources lists those that it has`},
+			`the API server knows no kind "foos"; kubectl api-resources lists all that it knows`},
 		"no such type": {errors.New(`finding out what "foo/x" is: the server doesn't have a resource type "foo"`),
-			`finding out what "foo/x" is: the API server has no kind "foo": kubectl api-resources lists those that it has`},
+			`finding out what "foo/x" is: the API server knows no kind "foo"; kubectl api-resources lists all that it knows`},
 		"both forms": {errors.New("there is no need to specify a resource type as a separate argument when passing arguments in resource/name form " +
 			"(e.g. 'kubectl-heirloom get resource/<resource_name>' instead of 'kubectl-heirloom get resource resource/<resource_name>'"),
 			"write TYPE/NAME or TYPE NAME, not both"},
@@ -75,8 +75,24 @@ func TestSentence(t *testing.T) {
 			`unknown flag: --x: --help lists the flags of this command, and "kubectl heirloom options" those of all`},
 		"several": {errors.Join(errors.New("a"), errors.Join(missing, missing)),
 			"a\n" + `there is no "x" among the machines.cluster.x-k8s.io of that namespace: -n chooses another`},
-		"our own": {errors.New("--color=\"red\": must be auto, always or never"), "--color=\"red\": must be auto, always or never"},
+		"found and failed": {errors.Join(ErrFound, errors.New("a")), "a"},
+		"found":            {fmt.Errorf("two: %w", ErrFound), ""},
+		"nothing":          {nil, ""},
+		"our own":          {errors.New("--color=\"red\": must be auto, always or never"), "--color=\"red\": must be auto, always or never"},
 	} {
 		t.Run(name, func(t *testing.T) { NewWithT(t).Expect(Sentence(tc.err)).To(Equal(tc.want)) })
+	}
+}
+
+func TestExitCode(t *testing.T) {
+	failed := errors.New("no answer")
+	for _, tc := range []struct {
+		err  error
+		want int
+	}{
+		{nil, 0}, {ErrFound, 1}, {fmt.Errorf("two findings: %w", ErrFound), 1}, {errors.Join(ErrFound, nil), 1},
+		{failed, 2}, {errors.Join(ErrFound, failed), 2}, {errors.Join(failed, ErrFound), 2},
+	} {
+		NewWithT(t).Expect(ExitCode(tc.err)).To(Equal(tc.want), "%v", tc.err)
 	}
 }

@@ -2,7 +2,10 @@
 
 package cli
 
-import "errors"
+import (
+	"errors"
+	"slices"
+)
 
 // Exit codes of all commands, as those of kubectl diff.
 const (
@@ -18,14 +21,13 @@ const (
 // ErrFound ends a command with ExitFound. The command has already said what it found.
 var ErrFound = errors.New("something is not as it should be")
 
-// ExitCode returns the exit code for a command's error.
+// ExitCode returns the exit code for a command's error. One that was found and one that failed, joined, is one that failed.
 func ExitCode(err error) int {
 	switch {
 	case err == nil:
 		return ExitOK
-	case errors.Is(err, ErrFound):
-		return ExitFound
-	default:
+	case slices.ContainsFunc(joined(err), func(one error) bool { return !errors.Is(one, ErrFound) }):
 		return ExitFailed
 	}
+	return ExitFound
 }

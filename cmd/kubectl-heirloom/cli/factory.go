@@ -22,8 +22,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/capabilities"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/selfhosted"
 	"github.com/heirloom-dev/heirloom/pkg/version"
 	"github.com/heirloom-dev/heirloom/pkg/workload/connect"
 )
@@ -125,12 +127,16 @@ func noClusterAPI(host string, err error) error {
 
 // ReadSettings returns the server's settings, with --management-cluster in place of what the server has.
 func (f *Factory) ReadSettings(ctx context.Context, m *Management) (settings.Settings, error) {
+	defer f.Progress("Reading the settings of Heirloom and of Cluster API")()
 	read, err := f.Settings.Read(ctx, m)
 	if err != nil {
 		return settings.Settings{}, err
 	}
 	if f.ManagementCluster == "" {
-		return read, nil
+		chain := snapshot.New(m, m.Schemas).Chain()
+		prover := selfhosted.Prover{Live: m, Config: m.REST}
+		err := read.FindManagementCluster(ctx, chain.MayBeManagementCluster, prover.Prove)
+		return read, err
 	}
 	read.Config.ManagementClusterKey, err = ParseCluster("--management-cluster", f.ManagementCluster)
 	read.Config.DetectManagementCluster = false

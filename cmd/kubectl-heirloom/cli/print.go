@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -26,6 +27,12 @@ type Result interface {
 type Painted interface {
 	Result
 	Colours() Painter
+}
+
+// Named is an answer about objects that have names, for --output=name.
+type Named interface {
+	// Names returns "<kind>.<group>/<name>" for each object, as kubectl prints it, with a lower-case kind.
+	Names() []string
 }
 
 // PrintFlags are --output and what belongs to it: table, wide, json, yaml, kyaml, name, jsonpath, go-template and their files.
@@ -75,8 +82,12 @@ func (p *PrintFlags) Validate() error {
 	if p.ForPeople() || slices.Contains(p.own, p.Format()) {
 		return nil
 	}
-	if _, err := p.flags.ToPrinter(); err != nil {
+	_, err := p.flags.ToPrinter()
+	if genericclioptions.IsNoCompatiblePrinterError(err) {
 		return fmt.Errorf("--output=%q: must be one of %s", *p.flags.OutputFormat, strings.Join(p.formats(), ", "))
+	}
+	if err != nil {
+		return fmt.Errorf("--output=%q: %w", *p.flags.OutputFormat, err)
 	}
 	return nil
 }
@@ -85,6 +96,9 @@ func (p *PrintFlags) Validate() error {
 func (p *PrintFlags) Print(w io.Writer, result Result) error {
 	if p.ForPeople() {
 		return printTable(w, result, *p.flags.OutputFormat == "wide")
+	}
+	if *p.flags.OutputFormat == "name" {
+		return printNames(w, result)
 	}
 	printer, err := p.flags.ToPrinter()
 	if err != nil {
@@ -114,4 +128,17 @@ func printTable(w io.Writer, result Result, wide bool) error {
 	}
 	_, err := strings.NewReplacer(harmless...).WriteString(w, text.String())
 	return err
+}
+
+func printNames(w io.Writer, result Result) error {
+	named, ok := result.(Named)
+	if !ok {
+		return errors.New("--output=name: this answer is not about objects that have names, so choose another format")
+	}
+	for _, name := range named.Names() {
+		if _, err := fmt.Fprintln(w, name); err != nil {
+			return fmt.Errorf("printing names: %w", err)
+		}
+	}
+	return nil
 }

@@ -4,6 +4,8 @@ package cli
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -11,49 +13,102 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// answer has a value that looks like a colour.
+// answer is one as commands give it.
 type answer struct {
 	metav1.TypeMeta `json:",inline"`
-	Value           string  `json:"value"`
-	Painter         Painter `json:"-"`
+	Items           []item `json:"items"`
 }
 
-func (a *answer) Table(bool) *metav1.Table {
-	return &metav1.Table{
-		ColumnDefinitions: []metav1.TableColumnDefinition{{Name: "Value", Type: "string"}, {Name: "State", Type: "string"}},
-		Rows:              []metav1.TableRow{{Cells: []any{a.Value, a.Painter.Paint(Good, "ok")}}},
+type item struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+func (a *answer) Table(wide bool) *metav1.Table {
+	t := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{{Name: "Key", Type: "string"}}}
+	if wide {
+		t.ColumnDefinitions = append(t.ColumnDefinitions, metav1.TableColumnDefinition{Name: "Value", Type: "string"})
+	}
+	for _, item := range a.Items {
+		t.Rows = append(t.Rows, metav1.TableRow{Cells: []any{item.Key, item.Value}[:len(t.ColumnDefinitions)]})
+	}
+	return t
+}
+
+// namedAnswer also has names.
+type namedAnswer struct{ answer }
+
+func (namedAnswer) Names() []string { return []string{"machine.cluster.x-k8s.io/a", "node/b"} }
+
+func example() answer {
+	return answer{
+		TypeMeta: metav1.TypeMeta{APIVersion: "cli.heirloom.dev/v1alpha1", Kind: "Answer"},
+		Items:    []item{{"pool", "gpu"}, {"a-long-key", "x"}},
 	}
 }
 
-func (a *answer) Colours() Painter { return a.Painter }
-
-func TestTheColoursOfATableAreThePaintersOwn(t *testing.T) {
-	for painter, want := range map[Painter]string{
-		true:  "VALUE         STATE\na^[]0;hello   \x1b[32mok\x1b[0m\n",
-		false: "VALUE         STATE\na^[]0;hello   ok\n",
-	} {
-		g := NewWithT(t)
-		var out bytes.Buffer
-		g.Expect(NewPrintFlags().Print(&out, &answer{Value: "a\x1b]0;hello", Painter: painter})).To(Succeed())
-		g.Expect(out.String()).To(Equal(want))
-	}
-	g := NewWithT(t)
-	var out bytes.Buffer
-	g.Expect(NewPrintFlags().Print(&out, &answer{Value: "^[[31mred"})).To(Succeed())
-	g.Expect(out.String()).To(ContainSubstring("^[[31mred"), "what only looks like a colour stays as it is")
-}
-
-func TestFormatsThatACommandPrintsItself(t *testing.T) {
-	g := NewWithT(t)
-	flags := NewPrintFlags("mermaid")
-	command := &cobra.Command{}
+// printed is what a command prints with that --output.
+func printed(t *testing.T, result Result, output string) (string, error) {
+	t.Helper()
+	flags, command := NewPrintFlags(), &cobra.Command{}
 	flags.AddFlags(command)
-	g.Expect(command.Flags().Lookup("output").Usage).To(And(ContainSubstring("table, wide, "), ContainSubstring(", mermaid)")))
-	g.Expect(command.Flags().Set("output", "mermaid")).To(Succeed())
-	g.Expect(flags.Validate()).To(Succeed())
-	g.Expect(flags.ForPeople()).To(BeFalse())
-	g.Expect(flags.Format()).To(Equal("mermaid"))
-	g.Expect(command.Flags().Set("output", "dot")).To(Succeed())
-	g.Expect(flags.Validate()).To(MatchError(`--output="dot": must be one of table, wide, ` + "json, yaml, kyaml, name, go-template, go-template-file, template, " +
-		"templatefile, jsonpath, jsonpath-as-json, jsonpath-file, mermaid"))
+	NewWithT(t).Expect(command.ParseFlags([]string{"--output=" + output})).To(Succeed())
+	if err := flags.Validate(); err != nil {
+		return "", err
+	}
+	var out bytes.Buffer
+	err := flags.Print(&out, result)
+	return out.String(), err
+}
+
+func TestPrintFormats(t *testing.T) {
+	template := filepath.Join(t.TempDir(), "template")
+	NewWithT(t).Expect(os.WriteFile(template, []byte("{{len .items}} items\n"), 0o600)).To(Succeed())
+	const table = "KEY\npool\na-long-key\n"
+	for output, want := range map[string]string{
+		"":      table,
+		"table": table,
+		"wide":  "KEY          VALUE\npool         gpu\na-long-key   x\n",
+		"json": `{
+    "apiVersion": "cli.heirloom.dev/v1alpha1",
+    "items": [
+        {
+            "key": "pool",
+            "value": "gpu"
+        },
+        {
+            "key": "a-long-key",
+            "value": "x"
+        }
+    ],
+    "kind": "Answer"
+}
+`,
+		"yaml":                              "apiVersion: cli.heirloom.dev/v1alpha1\nitems:\n- key: pool\n  value: gpu\n- key: a-long-key\n  value: x\nkind: Answer\n",
+		"jsonpath={.items[0].value}":        "gpu",
+		"go-template={{.kind}}":             "Answer",
+		"go-template-file=" + template:      "2 items\n",
+		`jsonpath={.items[*]['key']}{"\n"}`: "pool a-long-key\n",
+		"name":                              "machine.cluster.x-k8s.io/a\nnode/b\n",
+	} {
+		t.Run(output, func(t *testing.T) {
+			g := NewWithT(t)
+			out, err := printed(t, &namedAnswer{example()}, output)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(out).To(Equal(want))
+		})
+	}
+}
+
+func TestWrongFormatsAreRefused(t *testing.T) {
+	plain := example()
+	for output, says := range map[string]string{
+		"xml":        `--output="xml": must be one of table, wide, `,
+		"jsonpath={": `--output="jsonpath={": `,
+		"name":       "--output=name: this answer is not about objects that have names",
+	} {
+		out, err := printed(t, &plain, output)
+		NewWithT(t).Expect(err).To(MatchError(HavePrefix(says)), output)
+		NewWithT(t).Expect(out).To(BeEmpty())
+	}
 }

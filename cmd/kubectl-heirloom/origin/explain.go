@@ -14,36 +14,53 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
 
 // Explainer tells where everything on an object comes from.
 type Explainer struct {
-	// ManagementCluster is the Cluster of the management cluster itself, where the user has said which that is.
-	ManagementCluster types.NamespacedName
+	// Nodes connects to the workload cluster of a Cluster. Without it, only Nodes of the management cluster can be explained.
+	Nodes func(ctx context.Context, cluster types.NamespacedName) (client.Reader, error)
+	// Cluster is the one whose Nodes are meant, if the user has said so.
+	Cluster types.NamespacedName
+	// Namespace is the only one in which Machines name a Node, if the user has said so.
+	Namespace string
 
-	reader  client.Reader
-	chain   ownerchain.Chain
-	schemas ownerchain.Schemas
+	// Key is the only key of interest, if the user has named one.
+	Key string
+
+	settings settings.Settings
+	prefetch func(context.Context) error
+	reader   client.Reader
+	chain    ownerchain.Chain
+	schemas  ownerchain.Schemas
 }
 
-// New returns an Explainer that reads the management cluster.
-func New(from *snapshot.Snapshot) *Explainer {
-	return &Explainer{reader: from, schemas: from.Schemas(), chain: *from.Chain()}
+// New returns an Explainer that reads the management cluster of a server with these settings.
+func New(from *snapshot.Snapshot, server settings.Settings) *Explainer {
+	return &Explainer{reader: from, schemas: from.Schemas(), chain: *from.Chain(), settings: server, prefetch: from.Prefetch}
 }
 
 // Explain returns where everything on an object comes from.
 func (x *Explainer) Explain(ctx context.Context, gvk schema.GroupVersionKind, key types.NamespacedName) (*Explanation, error) {
+	e, err := x.explain(ctx, gvk, key)
+	if err != nil {
+		return nil, err
+	}
+	e.shareReasons()
+	e.name = (&schema.GroupKind{Group: gvk.Group, Kind: strings.ToLower(gvk.Kind)}).String() + "/" + key.Name
+	return e, nil
+}
+
+func (x *Explainer) explain(ctx context.Context, gvk schema.GroupVersionKind, key types.NamespacedName) (*Explanation, error) {
 	switch kind := gvk.GroupKind(); {
-	case kind == corev1.SchemeGroupVersion.WithKind("Node").GroupKind():
-		node := &corev1.Node{}
-		if err := x.get(ctx, gvk.Kind, key, node); err != nil {
-			return nil, err
-		}
-		return x.node(ctx, node)
+	case IsNode(gvk):
+		return x.findNode(ctx, key.Name)
 	case inherit.IsTemplate(kind.Kind):
 	case kind.Group == capi.ControlPlaneGroup:
 		return x.controlPlane(ctx, gvk, key)
@@ -51,18 +68,48 @@ func (x *Explainer) Explain(ctx context.Context, gvk schema.GroupVersionKind, ke
 		object := &metav1.PartialObjectMetadata{}
 		object.SetGroupVersionKind(gvk)
 		return explain(ctx, x, ownerchain.ExternalObjects(), gvk.Kind, key, object)
-	case kind.Group != clusterv1.GroupVersion.Group:
-	case kind.Kind == "MachineDeployment":
+	case kind.Group == clusterv1.GroupVersion.Group:
+		return x.ofClusterAPI(ctx, kind, key)
+	}
+	return nil, cannotExplain(gvk.GroupKind())
+}
+
+// ofClusterAPI explains an object of Cluster API's own kinds.
+func (x *Explainer) ofClusterAPI(ctx context.Context, kind schema.GroupKind, key types.NamespacedName) (*Explanation, error) {
+	switch kind.Kind {
+	case "Cluster":
+		cluster := &capi.Cluster{}
+		if err := x.get(ctx, kind.Kind, key, cluster); err != nil {
+			return nil, err
+		}
+		return declares(inherit.Ref{Kind: kind.Kind, Object: cluster}, inherit.DeclarationsOfCluster(cluster)), nil
+	case "ClusterClass":
+		class := &capi.ClusterClass{}
+		if err := x.get(ctx, kind.Kind, key, class); err != nil {
+			return nil, err
+		}
+		return declares(inherit.Ref{Kind: kind.Kind, Object: class}, inherit.DeclarationsOfClass(class)), nil
+	case "MachineDeployment":
 		return explain(ctx, x, ownerchain.MachineDeployments(), kind.Kind, key, &capi.MachineDeployment{})
-	case kind.Kind == "MachinePool":
+	case "MachinePool":
 		return explain(ctx, x, ownerchain.MachinePools(), kind.Kind, key, &capi.MachinePool{})
-	case kind.Kind == "MachineSet":
+	case "MachineSet":
 		return explain(ctx, x, ownerchain.MachineSets(), kind.Kind, key, &capi.MachineSet{})
-	case kind.Kind == "Machine":
+	case "Machine":
 		return explain(ctx, x, ownerchain.Machines(), kind.Kind, key, &capi.Machine{})
 	}
-	return nil, fmt.Errorf("cannot explain a %s: choose a control plane, machinedeployment, machinepool, machineset, machine or node, or the "+
-		"infrastructure or bootstrap of a machine; if another API group has the same name, write it like machines.%s", gvk.GroupKind(), clusterv1.GroupVersion.Group)
+	return nil, cannotExplain(kind)
+}
+
+func cannotExplain(kind schema.GroupKind) error {
+	return fmt.Errorf("cannot explain a %s: choose a cluster, clusterclass, control plane, machinedeployment, machinepool, machineset, machine or "+
+		"node, or the infrastructure or bootstrap of a machine; if another API group has the same name, write it like machines.%s",
+		kind, clusterv1.GroupVersion.Group)
+}
+
+// IsNode reports whether a kind is that of Nodes.
+func IsNode(gvk schema.GroupVersionKind) bool {
+	return gvk.GroupKind() == corev1.SchemeGroupVersion.WithKind("Node").GroupKind()
 }
 
 func (x *Explainer) get(ctx context.Context, kind string, key types.NamespacedName, into client.Object) error {
@@ -94,14 +141,13 @@ func explain[P client.Object](
 	return compared(ctx, x, kind, inherit.Ref{Kind: name, Object: object}, object)
 }
 
-// compared compares what an object has with what is decided about it. The rules are applied as widely as they can
-// be in force, because only what the object has is looked up: taints flow as if Cluster API propagated them.
+// compared compares what an object has with what is decided about it, and with what the next write would change.
 func compared[P client.Object](ctx context.Context, x *Explainer, kind ownerchain.Kind[P], ref inherit.Ref, object P) (*Explanation, error) {
 	current, err := kind.Content(ctx, x.schemas, object)
 	if err != nil {
 		return nil, err
 	}
-	policy := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}
+	policy := x.settings.Policy()
 	decided, err := kind.Evaluate(ctx, &x.chain, object, policy)
 	var notes []string
 	if err == nil && decided.Outcome == inherit.Skipped {
@@ -111,10 +157,53 @@ func compared[P client.Object](ctx context.Context, x *Explainer, kind ownerchai
 	}
 	sources := decided.Sources(ctx)
 	notes = append(notes, unfollowed(ref, decided.Outcome, err, sources)...)
+	var desired inherit.Object
+	var changes []ownership.Change
 	if err == nil && !decided.Untouched() {
-		_, refused := inherit.Admissible(current, decided.Desired, func() inherit.Object { return current }, nil)
+		plan, err := ownership.New(object, current, decided.Decision, nil)
+		if err != nil {
+			return nil, fmt.Errorf("comparing %s with what it inherits: %w", ref, err)
+		}
+		if desired, err = widest(ctx, x, kind, object, policy, decided); err != nil {
+			return nil, err
+		}
+		admitted, refused := inherit.Admissible(current, desired, func() inherit.Object { return current }, nil)
+		desired, changes = admitted, plan.Changes()
 		notes = append(notes, leftOut(sources, decided.Problems, refused)...)
 		notes = append(notes, whereToEdit(ref, sources)...)
 	}
-	return explanation(object, ref.String(), notes, places(current, decided.Desired, sources)...)
+	e, err := explanation(object, ref.String(), notes, places(current, desired, changes, follow(ref, sources, decided.Rule))...)
+	if err != nil {
+		return nil, err
+	}
+	e.owners = ownersIn(sources, ref)
+	return addAbsences(ctx, x, x.guessed(e), kind, ref, object, x.Key)
+}
+
+// widest returns what an object may have inherited: as long as it is not known whether Cluster API propagates taints, what the object
+// has counts as inherited if it would be with the gate on.
+func widest[P client.Object](
+	ctx context.Context, x *Explainer, kind ownerchain.Kind[P], object P, policy inherit.Policy, decided ownerchain.Decision,
+) (inherit.Object, error) {
+	if policy.ClusterAPITaints != inherit.PropagationUnknown {
+		return decided.Desired, nil
+	}
+	policy.ClusterAPITaints, policy.PaceEviction = inherit.PropagationEnabled, false
+	wide, err := kind.Evaluate(ctx, &x.chain, object, policy)
+	return wide.Desired, err
+}
+
+// guessed adds a note to an explanation with taints that are shown by a guess.
+func (x *Explainer) guessed(e *Explanation) *Explanation {
+	if x.settings.Propagation != inherit.PropagationUnknown {
+		return e
+	}
+	for _, entry := range e.Entries {
+		if entry.Kind == Taint || entry.Kind == TemplateTaint {
+			e.Notes = append(e.Notes, "It is not known whether Cluster API propagates taints (its feature gate MachineTaintPropagation): "+
+				"taints are shown as if it did.")
+			break
+		}
+	}
+	return e
 }

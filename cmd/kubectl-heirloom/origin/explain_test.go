@@ -38,7 +38,9 @@ func TestExplain(t *testing.T) {
 				msTop: "label team=ml | annotation note=own", managed: "kubectl label team",
 			},
 			`label team=ml <- set here by kubectl
-			 annotation note=own <- MachineDeployment default/md metadata.annotations`,
+			 MISSING annotation deployment.kubernetes.io/revision=1 <- MachineDeployment default/md metadata.annotations
+			 annotation note=own <- MachineDeployment default/md metadata.annotations
+			 MISSING template annotation note=template <- ` + mdTemplate + `metadata.annotations`,
 		},
 		"a MachineSet without a MachineDeployment inherits nothing": {
 			family{ms: "label team=ml", msTop: "label team=ml", managed: "kubectl label team | kubectl template label team"},
@@ -60,13 +62,13 @@ func TestExplain(t *testing.T) {
 			 annotation gone=x <- unknown
 			 taint mine:NoExecute= <- set here by kubectl`,
 		},
-		"another value than the declared one is not inherited, and says so": {
+		"another value than the declared one says so": {
 			family{md: "label team=ml", ms: "label team=ml", m: "label team=mine", managed: "kubectl label team"},
-			`label team=mine <- set here by kubectl; ` + mdTemplate + `metadata.labels declares "ml"`,
+			`DIFFERS label team=mine <- set here by kubectl; ` + mdTemplate + `metadata.labels declares "ml"`,
 		},
-		"another propagation than the declared one is not inherited, and says so": {
+		"another propagation than the declared one says so": {
 			family{md: ".", ms: "taint gpu=true:NoSchedule@OnInitialization", m: "taint gpu=true:NoSchedule@Always"},
-			`taint gpu:NoSchedule=true <- unknown; ` + msTemplate + `spec.taints declares "true" (OnInitialization)`,
+			`DIFFERS taint gpu:NoSchedule=true <- unknown; ` + msTemplate + `spec.taints declares "true" (OnInitialization)`,
 		},
 		"bookkeeping is not inherited, though the owner has the same": {
 			family{ms: "annotation kubectl.kubernetes.io/x=1", m: "annotation kubectl.kubernetes.io/x=1", managed: "kubectl annotation kubectl.kubernetes.io/x"},
@@ -190,6 +192,22 @@ func TestNotes(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
+	}
+}
+
+// A MachineSet that is left alone lacks a label at its top and in its template, for the same reason.
+func TestAReasonIsThatOfAllPlaces(t *testing.T) {
+	e := &Explanation{Entries: []Entry{
+		{Kind: Label, Key: "team", Status: Missing}, {Kind: Label, Key: "other", Status: Missing}, {Kind: Annotation, Key: "team", Status: Missing},
+		{Kind: TemplateLabel, Key: "team", Status: Differs, Reason: "Paused", Message: "Because."},
+	}}
+	e.shareReasons()
+	var got []string
+	for _, entry := range e.Entries {
+		got = append(got, entry.Reason+entry.Message)
+	}
+	if diff := cmp.Diff([]string{"PausedBecause.", "", "", "PausedBecause."}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 

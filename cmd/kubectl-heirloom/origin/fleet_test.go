@@ -110,27 +110,26 @@ func TestEveryKindIsFollowedToItsTopology(t *testing.T) {
 		name       string
 		management string
 		section    string
+		// rule is that of the ClusterClass's label.
+		rule string
 	}{
-		{kind: controlPlane, name: "cp", section: controlPlanes},
-		{kind: capiKind("MachineDeployment"), name: "md", section: deployments},
-		{kind: capiKind("MachinePool"), name: "mp", section: pools},
-		{kind: capiKind("MachineSet"), name: "ms", section: deployments},
-		{kind: capiKind("Machine"), name: "m", section: deployments},
-		{kind: capiKind("Machine"), name: "cp-m", section: controlPlanes},
-		{kind: infra, name: "m", section: deployments},
-		{kind: node, name: "n", section: deployments},
-		{kind: node, name: "n", management: "c", section: deployments},
-		{kind: node, name: "pooled", section: pools},
-		{kind: node, name: "pooled", management: "c", section: pools},
+		{kind: controlPlane, name: "cp", section: controlPlanes, rule: "ClusterClass → AcmeControlPlane (rule 1)"},
+		{kind: capiKind("MachineDeployment"), name: "md", section: deployments, rule: "ClusterClass → MachineDeployment (rule 2)"},
+		{kind: capiKind("MachinePool"), name: "mp", section: pools, rule: "ClusterClass → MachinePool (rule 3)"},
+		{kind: capiKind("MachineSet"), name: "ms", section: deployments, rule: "MachineDeployment → MachineSet (rule 6)"},
+		{kind: capiKind("Machine"), name: "m", section: deployments, rule: "MachineSet → Machine (rule 8)"},
+		{kind: capiKind("Machine"), name: "cp-m", section: controlPlanes, rule: "AcmeControlPlane → Machine (rule 4)"},
+		{kind: infra, name: "m", section: deployments, rule: "MachineSet → AcmeMachine (rule 8)"},
+		{kind: node, name: "n", section: deployments, rule: "Machine → Node (rule 11)"},
+		{kind: node, name: "n", management: "c", section: deployments, rule: "Machine → Node (rule 11)"},
+		{kind: node, name: "pooled", section: pools, rule: "MachinePool → Node (rule 11)"},
+		{kind: node, name: "pooled", management: "c", section: pools, rule: "MachinePool → Node (rule 11)"},
 	} {
 		t.Run(tc.kind.Kind+" "+tc.name+" "+tc.management, func(t *testing.T) {
-			x := New(snapshot.New(serves(t, fleet()...), layouts{}))
+			x := New(snapshot.New(serves(t, fleet()...), layouts{}), server(t, tc.management))
 			key := types.NamespacedName{Namespace: "default", Name: tc.name}
 			if tc.kind == node {
 				key.Namespace = ""
-			}
-			if tc.management != "" {
-				x.ManagementCluster = types.NamespacedName{Namespace: "default", Name: tc.management}
 			}
 			e, err := x.Explain(t.Context(), tc.kind, key)
 			if err != nil {
@@ -143,6 +142,10 @@ func TestEveryKindIsFollowedToItsTopology(t *testing.T) {
 				if !slices.Contains(lines(e), want) {
 					t.Errorf("got\n%s\nwant\n%s", strings.Join(lines(e), "\n"), want)
 				}
+			}
+			entry := e.Entries[slices.IndexFunc(e.Entries, func(entry Entry) bool { return entry.Key == labelOfClass })]
+			if entry.Rule != tc.rule {
+				t.Errorf("rule %q, want %q", entry.Rule, tc.rule)
 			}
 			if want := fmt.Sprintf("To change what is inherited, edit Cluster default/c (spec.topology.%s).", tc.section); !slices.Contains(e.Notes, want) {
 				t.Errorf("notes %q, want %q", e.Notes, want)
@@ -169,15 +172,12 @@ func TestWhatIsExplained(t *testing.T) {
 		"Machines of another Cluster do not count":       {kind: node, name: types.NamespacedName{Name: "ref"}, management: "d", wantErr: "more than one, of Cluster default/d"},
 		"an object that is not there is named":           {kind: capiKind("Machine"), name: in("none"), wantErr: "getting Machine default/none"},
 		"so is a control plane":                          {kind: schema.FromAPIVersionAndKind(acme, "AcmeControlPlane"), name: in("none"), wantErr: "there is no AcmeControlPlane default/none"},
-		"another kind is refused":                        {kind: capiKind("Cluster"), name: in("c"), wantErr: "choose a control plane, machinedeployment, machinepool, machineset, machine or node"},
+		"another kind is refused":                        {kind: capiKind("MachineHealthCheck"), name: in("c"), wantErr: "choose a cluster, clusterclass, control plane, machinedeployment, machinepool, machineset, machine or node"},
 		"a template is refused":                          {kind: schema.FromAPIVersionAndKind(acme, "AcmeControlPlaneTemplate"), name: in("c"), wantErr: "cannot explain a AcmeControlPlaneTemplate"},
 		"a Machine of another API group is refused":      {kind: schema.GroupVersionKind{Group: "machine.openshift.io", Version: "v1beta1", Kind: "Machine"}, name: in("m"), wantErr: "machines.cluster.x-k8s.io"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := New(snapshot.New(serves(t, fleet()...), layouts{}))
-			if test.management != "" {
-				x.ManagementCluster = in(test.management)
-			}
+			x := New(snapshot.New(serves(t, fleet()...), layouts{}), server(t, test.management))
 			e, err := x.Explain(t.Context(), test.kind, test.name)
 			if err != nil || test.wantErr != "" {
 				if test.wantErr == "" || err == nil || !strings.Contains(err.Error(), test.wantErr) {
@@ -212,7 +212,7 @@ func TestAnOwnerThatCannotBeReadIsNamed(t *testing.T) {
 			"What came from there is shown as set on Machine default/cp-m.",
 		"ClusterClass": "Not all owners can be read, so what they declare is shown as far as it is known: getting ClusterClass default/class: forbidden.",
 	} {
-		x := New(snapshot.New(refuses{serves(t, fleet()...), kind}, layouts{}))
+		x := New(snapshot.New(refuses{serves(t, fleet()...), kind}, layouts{}), server(t, ""))
 		e, err := x.Explain(t.Context(), capiKind("Machine"), types.NamespacedName{Namespace: "default", Name: "cp-m"})
 		if err != nil {
 			t.Fatal(err)

@@ -18,8 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -88,7 +90,22 @@ func (o *objects) explain(t *testing.T) (*Explanation, error) {
 	if o.node != nil {
 		all, gvk, key = append(all, o.node), corev1.SchemeGroupVersion.WithKind("Node"), types.NamespacedName{Name: "n"}
 	}
-	return New(snapshot.New(serves(t, all...), layouts{})).Explain(t.Context(), gvk, key)
+	return New(snapshot.New(serves(t, all...), layouts{}), server(t, "")).Explain(t.Context(), gvk, key)
+}
+
+// server returns the settings of a server that has not been asked, beside a Cluster API that propagates taints. management is the
+// name of the management cluster's own Cluster, if that is known.
+func server(t *testing.T, management string) settings.Settings {
+	t.Helper()
+	s, err := (&settings.Flags{}).Offline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Propagation = inherit.PropagationEnabled
+	if management != "" {
+		s.Config.ManagementClusterKey = types.NamespacedName{Namespace: "default", Name: management}
+	}
+	return s
 }
 
 func serves(t *testing.T, all ...client.Object) client.Client {
@@ -125,6 +142,14 @@ func named(name, controller string) metav1.ObjectMeta {
 		}}
 	}
 	return object
+}
+
+func gates(types ...string) []clusterv1.MachineReadinessGate {
+	var all []clusterv1.MachineReadinessGate
+	for _, name := range types {
+		all = append(all, clusterv1.MachineReadinessGate{ConditionType: name})
+	}
+	return all
 }
 
 func template(t *testing.T, s string) capi.MachineTemplate {
@@ -195,6 +220,9 @@ func field(t *testing.T, words []string) string {
 	case "taint":
 		key, effect, _ := strings.Cut(words[1], ":")
 		return fmt.Sprintf(`{"f:spec":{"f:taints":{"k:{\"effect\":\"%s\",\"key\":\"%s\"}":{".":{},"f:key":{}}}}}`, effect, key)
+	case "field":
+		names := strings.Split(words[1], ".")
+		return `{"f:spec":{"f:` + strings.Join(names, `":{"f:`) + `":{}` + strings.Repeat("}", len(names)-1) + `}}`
 	case "taints":
 		return `{"f:spec":{"f:taints":{}}}`
 	}
@@ -207,7 +235,12 @@ func lines(e *Explanation) []string {
 	var all []string
 	for _, entry := range e.Entries {
 		star := ""
-		if entry.OwnedByHeirloom {
+		switch {
+		case entry.Status == Missing:
+			star = "MISSING "
+		case entry.Status == Differs:
+			star = "DIFFERS "
+		case entry.OwnedByHeirloom:
 			star = "*"
 		}
 		all = append(all, fmt.Sprintf("%s%s %s=%s <- %s", star, entry.Kind, entry.Key, entry.Value, entry.From))

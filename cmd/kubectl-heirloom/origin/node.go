@@ -4,13 +4,11 @@ package origin
 
 import (
 	"context"
-	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
@@ -18,18 +16,9 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
-// node explains a Node of the management cluster. What the operator's own regexes select for it, which are not known here, is read
-// from what was recorded there.
-func (x *Explainer) node(ctx context.Context, node *corev1.Node) (*Explanation, error) {
-	chain, err := x.chainOf(ctx, node)
-	if err != nil {
-		return nil, err
-	}
-	policy := inherit.Policy{
-		ClusterAPITaints:      inherit.PropagationEnabled,
-		AdditionalLabels:      recorded(node, clusterv1.LabelsFromMachineAnnotation, inherit.LabelsFromMachineAnnotation),
-		AdditionalAnnotations: recorded(node, clusterv1.AnnotationsFromMachineAnnotation, inherit.AnnotationsFromMachineAnnotation),
-	}
+// node explains a Node of the chain's Cluster.
+func (x *Explainer) node(ctx context.Context, chain *ownerchain.Chain, node *corev1.Node) (*Explanation, error) {
+	policy := x.policyFor(node)
 	decided, err := chain.EvaluateNode(ctx, node, policy)
 	why := decided.Reason
 	if err == nil && decided.Outcome == inherit.Skipped {
@@ -37,11 +26,11 @@ func (x *Explainer) node(ctx context.Context, node *corev1.Node) (*Explanation, 
 		kept.DeletionTimestamp, policy.SkipNothing = nil, true
 		decided, err = chain.EvaluateNode(ctx, kept, policy)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case decided.Outcome == inherit.NoOwner:
-		return nil, x.noMachine(node)
+	}
+	if decided.Outcome == inherit.NoOwner && x.Key == "" {
+		return nil, errNoMachine
 	}
 	var notes []string
 	if why != "" {
@@ -50,29 +39,74 @@ func (x *Explainer) node(ctx context.Context, node *corev1.Node) (*Explanation, 
 		}
 		notes = append(notes, leftAlone(why))
 	}
-	name := "Node " + node.Name
-	top := place{paths: capi.Paths{Metadata: []string{"metadata"}, Taints: []string{"spec", "taints"}}, has: contentOfNode(inherit.OfNode(node)), atomicTaints: true}
-	if !decided.Inherits() {
-		return explanation(node, name, notes, top)
+	current := inherit.OfNode(node)
+	top := place{
+		paths: capi.Paths{Metadata: []string{"metadata"}, Taints: []string{"spec", "taints"}}, has: contentOfNode(current),
+		records: current.ListedIn, atomicTaints: true,
 	}
-	from := decided.Source
-	state, problems := policy.Node(from, inherit.NodeState{}, inherit.Privileged)
-	sources := chain.NodeSources(ctx, from)
-	top.desired, top.from = contentOfNode(state), func(e inherit.Entry) (string, bool) { return nodeSource(from, sources, e) }
+	name := "Node " + node.Name
+	if !decided.Inherits() {
+		e, err := explanation(node, name, notes, top)
+		if err != nil {
+			return nil, err
+		}
+		return x.addAbsencesOfNode(ctx, e, chain, node, x.Key)
+	}
+	sources := chain.NodeSources(ctx, decided.Source)
+	problems := top.inheritNode(policy, decided, current, sources)
 	notes = append(notes, unread(sources)...)
 	notes = append(notes, leftOut(sources, problems)...)
 	notes = append(notes, whereToEdit(inherit.Ref{}, sources)...)
-	return explanation(node, name, notes, top)
+	e, err := explanation(node, name, notes, top)
+	if err != nil {
+		return nil, err
+	}
+	e.Cluster, e.owners = decided.Source.Cluster.String(), ownersIn(sources, inherit.Ref{Kind: "Node", Object: node})
+	return x.addAbsencesOfNode(ctx, x.guessed(e), chain, node, x.Key)
 }
 
-// nodeSource says where what a Node inherits is declared. Beside what its Machine has, the rules record there what came from it.
-func nodeSource(from inherit.NodeSource, sources inherit.Sources, e inherit.Entry) (string, bool) {
-	_, label := from.Labels[e.Name]
-	_, annotation := from.Annotations[e.Name]
-	if e.What == string(Label) && !label || e.What == string(Annotation) && !annotation {
-		return "records what came from " + from.String(), false
+// inheritNode adds what a Node inherits to its place. A new Node inherits more than an old one, which had its Initialize taints
+// before; so what is there is compared with a new Node, and what is not with the Node itself.
+func (p *place) inheritNode(policy inherit.Policy, decided ownerchain.NodeDecision, current inherit.NodeState, sources inherit.Sources) error {
+	from := decided.Source
+	asNew, _ := policy.Node(from, inherit.NodeState{}, inherit.Privileged) // the next line has the problems
+	now, problems := policy.Node(from, current, inherit.Privileged)
+	p.desired, p.changes = contentOfNode(asNew), map[inherit.Entry]bool{}
+	next := contentOfNode(now)
+	for _, key := range slices.Concat(inherit.Brought(current, now), inherit.Removed(current, now)) {
+		changed := key.Entry()
+		changed.Own = changed.What != string(Taint)
+		p.changes[changed] = true
 	}
-	return describe(sources.Of(e)), true
+	for i, v := range next {
+		if p.changes[p.named(i)] {
+			p.desired[i] = v
+		}
+	}
+	trace := follow(inherit.Ref{Kind: "Node", Object: &corev1.Node{}}, sources, decided.Rule)
+	p.origin = func(e inherit.Entry) origin {
+		_, label := from.Labels[e.Name]
+		_, annotation := from.Annotations[e.Name]
+		if e.What == string(Label) && !label || e.What == string(Annotation) && !annotation {
+			return origin{record: "records what came from " + from.String()}
+		}
+		return trace(e)
+	}
+	return problems
+}
+
+// policyFor returns the options of the rules for a Node. What an operator's own regexes select is read from what was recorded on the
+// Node if the server's settings are not known.
+func (x *Explainer) policyFor(node *corev1.Node) inherit.Policy {
+	policy := x.settings.Policy()
+	if policy.ClusterAPITaints == inherit.PropagationUnknown {
+		policy.ClusterAPITaints = inherit.PropagationEnabled
+	}
+	if !x.settings.Known {
+		policy.AdditionalLabels = recorded(node, clusterv1.LabelsFromMachineAnnotation, inherit.LabelsFromMachineAnnotation)
+		policy.AdditionalAnnotations = recorded(node, clusterv1.AnnotationsFromMachineAnnotation, inherit.AnnotationsFromMachineAnnotation)
+	}
+	return policy
 }
 
 // recorded returns regexes for exactly the keys that tracking annotations list.
@@ -86,32 +120,4 @@ func recorded(node *corev1.Node, annotations ...string) []*regexp.Regexp {
 		}
 	}
 	return exact
-}
-
-// chainOf returns a chain for the Cluster of a Node. Unless the user has named it, it is the only one with the Node's providerID.
-func (x *Explainer) chainOf(ctx context.Context, node *corev1.Node) (*ownerchain.Chain, error) {
-	if x.ManagementCluster.Name != "" {
-		return x.chain.Within(x.ManagementCluster), nil
-	}
-	clusters := sets.New[types.NamespacedName]()
-	if err := x.chain.ClustersWith(ctx, node.Spec.ProviderID, clusters); err != nil {
-		return nil, fmt.Errorf("finding the Machine that is the Node: %w", err)
-	}
-	if clusters.Len() != 1 {
-		return nil, x.noMachine(node)
-	}
-	cluster, _ := clusters.PopAny()
-	return x.chain.Within(cluster), nil
-}
-
-// noMachine says why a Node has no Machine and what can be done about it.
-func (x *Explainer) noMachine(node *corev1.Node) error {
-	if management := x.ManagementCluster; management.Name != "" {
-		return fmt.Errorf("no Machine or MachinePool, or more than one, of Cluster %s matches Node %s by status.nodeRef, spec.providerID or address: "+
-			"compare them (kubectl get machines -n %s -o wide) with the Node, whose spec.providerID is %q",
-			management, node.Name, management.Namespace, node.Spec.ProviderID)
-	}
-	return fmt.Errorf("no Machine or MachinePool, or more than one, has the spec.providerID of Node %s, %q: "+
-		"if the Node belongs to a management cluster that manages itself, pass --management-cluster=<namespace>/<name>, so that names and addresses count too",
-		node.Name, node.Spec.ProviderID)
 }

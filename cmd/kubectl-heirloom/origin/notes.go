@@ -61,6 +61,17 @@ func whereToEdit(object inherit.Ref, sources inherit.Sources) []string {
 	return []string{"To change what is inherited, edit " + top.String() + "."}
 }
 
+// ownersIn names the objects that may declare something for an object.
+func ownersIn(sources inherit.Sources, object inherit.Ref) []string {
+	var names []string
+	for _, d := range sources.All {
+		if !d.Same(object) {
+			names = append(names, d.String())
+		}
+	}
+	return names
+}
+
 func oneLine(err error) string {
 	return strings.ReplaceAll(err.Error(), "\n", "; ")
 }

@@ -8,56 +8,13 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
-	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
-
-// id names an entry within a place. Only taints have an effect; the kind is never one of a template.
-type id struct {
-	kind   Kind
-	key    string
-	effect corev1.TaintEffect
-}
-
-// value is what an entry says. Only taints of Machines have a propagation.
-type value struct {
-	text, propagation string
-}
-
-// content is all that can be inherited at one place.
-type content map[id]value
-
-func contentOf(c inherit.Content) content {
-	all := contentOfMaps(c.Labels, c.Annotations)
-	for _, t := range c.Taints {
-		all[id{Taint, t.Key, t.Effect}] = value{t.Value, string(t.Propagation)}
-	}
-	return all
-}
-
-func contentOfNode(s inherit.NodeState) content {
-	all := contentOfMaps(s.Labels, s.Annotations)
-	for _, t := range s.Taints {
-		all[id{Taint, t.Key, t.Effect}] = value{text: t.Value}
-	}
-	return all
-}
-
-func contentOfMaps(labels, annotations map[string]string) content {
-	all := content{}
-	for key, text := range labels {
-		all[id{kind: Label, key: key}] = value{text: text}
-	}
-	for key, text := range annotations {
-		all[id{kind: Annotation, key: key}] = value{text: text}
-	}
-	return all
-}
 
 // place is one place of an object, its top or its Machine template.
 type place struct {
@@ -65,28 +22,55 @@ type place struct {
 	paths    capi.Paths
 	// has is what is there; desired is what the rules give it.
 	has, desired content
-	// from says where an inherited entry is declared, or what an entry is for that is not inherited.
-	from func(inherit.Entry) (from string, inherited bool)
+	// changes are the entries that the next write would add, replace or remove.
+	changes map[inherit.Entry]bool
+	// origin says where an inherited entry comes from.
+	origin func(inherit.Entry) origin
+	// records returns the annotations of a Node that list an entry; nil for other objects.
+	records func(inherit.Entry) []string
 	// atomicTaints says that all taints are one field for the API server.
 	atomicTaints bool
 }
 
+// origin is where an inherited entry comes from, and how.
+type origin struct {
+	inherit.Source
+	rule  string
+	steps []string
+	// record says what an entry is for that is bookkeeping; then there is no source.
+	record string
+}
+
 // places are those of an object of Cluster API.
-func places(current, desired inherit.Object, sources inherit.Sources) []place {
-	from := func(e inherit.Entry) (string, bool) { return describe(sources.Of(e)), true }
-	top := place{paths: current.Layout.Top, has: contentOf(current.Top), desired: contentOf(desired.Top), from: from}
+func places(current, desired inherit.Object, changes []ownership.Change, from func(inherit.Entry) origin) []place {
+	changing := map[inherit.Entry]bool{}
+	for _, change := range changes {
+		changing[sameIn(change.Entry())] = true
+	}
+	layout := current.Layout
+	top := place{
+		paths: layout.Top, has: contentOf(current.Top, layout.Top), desired: contentOf(desired.Top, layout.Top), origin: from, changes: changing,
+	}
 	maps.DeleteFunc(top.desired, func(i id, v value) bool { // the object's own taint wins
-		claim := desired.Top.Claims[taint.ID{Key: i.key, Effect: i.effect}.String()]
-		return i.kind == Taint && claim == inherit.Default && top.has[i] != v
+		has, there := top.has[i]
+		return i.kind == Taint && there && desired.Top.Claims[i.name()] == inherit.Default && has != v
 	})
 	if current.Template == nil {
 		return []place{top}
 	}
-	template := place{template: true, paths: current.Layout.Template, has: contentOf(*current.Template), from: from}
+	template := place{template: true, paths: layout.Template, has: contentOf(*current.Template, layout.Template), origin: from, changes: changing}
 	if desired.Template != nil {
-		template.desired = contentOf(*desired.Template)
+		template.desired = contentOf(*desired.Template, layout.Template)
 	}
 	return []place{top, template}
+}
+
+// sameIn drops where an entry is if an object can have it in one place only: taints and fields.
+func sameIn(e inherit.Entry) inherit.Entry {
+	if e.What == string(Taint) || e.What == string(Field) {
+		e.Own = false
+	}
+	return e
 }
 
 // describe returns "<kind> <namespace>/<name> <field>".
@@ -97,13 +81,25 @@ func describe(s inherit.Source) string {
 	return strings.TrimSpace(s.Ref.String() + " " + s.Field)
 }
 
-// field returns the map or list of an entry.
+// structured returns a source for programs.
+func structured(s inherit.Source) *Source {
+	if s.Object == nil {
+		return nil
+	}
+	return &Source{Kind: s.Kind, Namespace: s.Object.GetNamespace(), Name: s.Object.GetName(), Field: s.Field}
+}
+
+// field returns the path of an entry's map or list, or of a field itself.
 func (p place) field(i id) []string {
-	switch i.kind {
-	case Label:
+	switch {
+	case i.kind == Label:
 		return slices.Concat(p.paths.Metadata, []string{"labels"})
-	case Annotation:
+	case i.kind == Annotation:
 		return slices.Concat(p.paths.Metadata, []string{"annotations"})
+	case i.gate:
+		return p.paths.Fields[capi.ReadinessGates]
+	case i.kind == Field:
+		return p.paths.Fields[capi.FieldOf(i.key)]
 	default:
 		return p.paths.Taints
 	}
@@ -116,46 +112,97 @@ func (p place) fieldPath(i id) fieldpath.Path {
 		path = append(path, fieldpath.PathElement{FieldName: &name})
 	}
 	switch {
-	case i.kind != Taint:
-		return append(path, fieldpath.PathElement{FieldName: &i.key})
-	case p.atomicTaints:
+	case i.gate:
+		return append(path, fieldpath.PathElement{Key: fieldpath.KeyByFields("conditionType", i.key)})
+	case i.kind == Field, i.kind == Taint && p.atomicTaints:
 		return path
-	default:
+	case i.kind == Taint:
 		return append(path, fieldpath.PathElement{Key: fieldpath.KeyByFields("effect", string(i.effect), "key", i.key)})
+	default:
+		return append(path, fieldpath.PathElement{FieldName: &i.key})
 	}
 }
 
 func (p place) entries(owners managers) []Entry {
-	all := make([]Entry, 0, len(p.has))
+	var all []Entry
 	for i, v := range p.has {
 		all = append(all, p.entry(i, v, owners.of(p.fieldPath(i))))
 	}
-	sortEntries(all)
+	for i, want := range p.desired {
+		if _, there := p.has[i]; !there && p.changes[sameIn(p.named(i))] {
+			all = append(all, p.missing(i, want))
+		}
+	}
 	return all
 }
 
-func (p place) entry(i id, v value, owners []string) Entry {
-	whole := p.atomicTaints && i.kind == Taint
-	e := Entry{
-		Kind: i.kind, Key: i.key, Value: v.text, Propagation: v.propagation, Managers: owners,
-		OwnedByHeirloom: !whole && slices.Contains(owners, ownership.Manager),
-	}
-	if i.kind == Taint {
-		e.Key = taint.ID{Key: i.key, Effect: i.effect}.String()
-	}
-	e.From = setHere(owners, whole)
-	if want, declared := p.desired[i]; declared {
-		from, inherited := p.from(inherit.Entry{What: string(i.kind), Name: e.Key, Own: !p.template && i.kind != Taint})
-		if !inherited || want == v {
-			e.From, e.Inherited = from, inherited
-		} else {
-			e.From += fmt.Sprintf("; %s declares %s", from, want)
-		}
-	}
+// named is what the rules call an entry of the place.
+func (p place) named(i id) inherit.Entry {
+	return inherit.Entry{What: string(i.kind), Name: i.name(), Own: !p.template && i.kind != Taint}
+}
+
+// missing is an entry that the object inherits and does not have.
+func (p place) missing(i id, want value) Entry {
+	e := p.newEntry(i, want)
+	e.Status = Missing
+	e.comesFrom(p.origin(p.named(i)))
+	return e
+}
+
+func (p place) newEntry(i id, v value) Entry {
+	e := Entry{Kind: i.kind, Key: i.shown(), Value: v.text, Propagation: v.propagation}
 	if p.template {
 		e.Kind = "template " + i.kind
 	}
 	return e
+}
+
+// entry is one that the object has.
+func (p place) entry(i id, v value, owners []string) Entry {
+	whole := p.atomicTaints && i.kind == Taint
+	e := p.newEntry(i, v)
+	e.Status, e.Managers, e.From = Own, owners, setHere(owners, whole)
+	e.OwnedByHeirloom = !whole && slices.Contains(owners, ownership.Manager)
+	if p.records != nil {
+		e.Records = p.records(p.named(i))
+	}
+	want, declared := p.desired[i]
+	changes := p.changes[sameIn(p.named(i))]
+	switch {
+	case !declared && changes:
+		e.Status = Differs
+		e.From += "; no owner declares it any more"
+	case !declared:
+	case p.origin(p.named(i)).record != "":
+		e.Status, e.From = Record, p.origin(p.named(i)).record
+	case want == v || !changes && keepsValue(i, v, want):
+		e.Status = AsDeclared
+		e.comesFrom(p.origin(p.named(i)))
+	default:
+		e.declaredAs(p.origin(p.named(i)), want, changes)
+	}
+	return e
+}
+
+// comesFrom says where an entry is declared.
+func (e *Entry) comesFrom(o origin) {
+	e.From, e.Source, e.Rule, e.Steps = describe(o.Source), structured(o.Source), o.rule, o.steps
+}
+
+// declaredAs says that an owner declares another value, which the next write will bring if the object inherits it.
+func (e *Entry) declaredAs(o origin, want value, inherits bool) {
+	from := e.From
+	e.comesFrom(o)
+	e.From = fmt.Sprintf("%s; %s declares %s", from, e.From, want)
+	e.Declared, e.DeclaredPropagation = &want.text, want.propagation
+	if inherits {
+		e.Status = Differs
+	}
+}
+
+// keepsValue reports whether a taint is declared without a value, so that it keeps the one that it has.
+func keepsValue(i id, has, want value) bool {
+	return i.kind == Taint && want.text == "" && has.propagation == want.propagation
 }
 
 // setHere says who set an entry that is not inherited. Who wrote a list last need not have put every taint into it.
@@ -170,10 +217,24 @@ func setHere(owners []string, whole bool) string {
 	}
 }
 
-// String returns the value as people read it.
-func (v value) String() string {
-	if v.propagation == "" {
-		return fmt.Sprintf("%q", v.text)
+// follow returns a function that says where entries of an object come from, and by which rule.
+func follow(object inherit.Ref, sources inherit.Sources, rule func(inherit.Entry) int) func(inherit.Entry) origin {
+	return func(e inherit.Entry) origin {
+		o := origin{Source: sources.Of(e)}
+		path := sources.Path(e, object)
+		if len(path) > 0 {
+			for _, step := range path[1:] {
+				o.steps = append(o.steps, step.String())
+			}
+		}
+		number := rule(e)
+		switch {
+		case number == 0:
+		case len(path) > 0:
+			o.rule = fmt.Sprintf("%s → %s (rule %d)", path[len(path)-1].Kind, object.Kind, number)
+		case number == ownerchain.CapacityRule:
+			o.rule = fmt.Sprintf("rule %d", number)
+		}
+		return o
 	}
-	return fmt.Sprintf("%q (%s)", v.text, v.propagation)
 }

@@ -5,6 +5,10 @@
 package settings
 
 import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
@@ -17,6 +21,9 @@ type Settings struct {
 	Known bool
 	// Origin says where Config comes from, such as "Deployment heirloom-system/heirloom" or "--values prod.yaml".
 	Origin string
+	// Deployment is the server's, and Others are those of other Heirlooms in this cluster. Both are empty if none was found.
+	Deployment types.NamespacedName
+	Others     []types.NamespacedName
 	// Version is the server's, ClusterAPI that of Cluster API's core manager. Each is empty if it is not known.
 	Version, ClusterAPI string
 	// Propagation says whether Cluster API propagates taints itself.
@@ -30,4 +37,8 @@ func (s Settings) Policy() inherit.Policy {
 	policy := s.Config.Rules
 	policy.ClusterAPITaints = s.Propagation
 	return policy
+}
+
+func (s *Settings) note(format string, args ...any) {
+	s.Notes = append(s.Notes, fmt.Sprintf(format, args...))
 }

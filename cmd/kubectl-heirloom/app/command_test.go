@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
+)
+
+// ran is what the plugin prints and returns with these arguments.
+func ran(t *testing.T, args ...string) (out, errOut string, err error) {
+	t.Helper()
+	streams, _, stdout, stderr := genericiooptions.NewTestIOStreams()
+	command := NewCommand(streams)
+	command.SetArgs(args)
+	err = command.ExecuteContext(t.Context())
+	return stdout.String(), stderr.String(), err
+}
+
+// A command's help has its own flags, and says where the others are.
+func TestHelp(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	for _, command := range NewCommand(genericiooptions.NewTestIOStreamsDiscard()).Commands() {
+		if !command.IsAvailableCommand() || command.Name() == "help" {
+			continue
+		}
+		out, _, err := ran(t, command.Name(), "--help")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(out).To(ContainSubstring(`Use "kubectl heirloom options" for the flags that all commands have.`), command.Name())
+		Expect(out).NotTo(Or(ContainSubstring("--as-group"), ContainSubstring("--color")), command.Name())
+		Expect(command.GroupID).NotTo(BeEmpty(), "%s is below no title", command.Name())
+	}
+	out, _, err := ran(t)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(out).To(And(ContainSubstring("Exit codes"), ContainSubstring("\nLook:\n  explain "), ContainSubstring("\nOther:\n  options ")))
+	Expect(strings.Count(out, "\n")).To(BeNumerically("<", 35), "it fits on a screen")
+
+	out, _, err = ran(t, "options")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(out).To(And(ContainSubstring("--as-group"), ContainSubstring("--color"), ContainSubstring("--management-cluster"), ContainSubstring("-v, --v")))
+}
+
+// What is wrong with the command line means that the question could not be answered.
+func TestWrongCommandLines(t *testing.T) {
+	for _, line := range []string{"bogus", "version x", "version --bogus", "version --color=red", "options -o json"} {
+		_, _, err := ran(t, strings.Fields(line)...)
+		NewWithT(t).Expect(cli.ExitCode(err)).To(Equal(cli.ExitFailed), line)
+	}
+}
+
+// What needs no API server is completed without one.
+func TestCompletion(t *testing.T) {
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	NewWithT(t).Expect(os.WriteFile(kubeconfig, []byte(`{apiVersion: v1, kind: Config, current-context: prod,
+		clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}], users: [{name: u, user: {}}],
+		contexts: [{name: prod, context: {cluster: c, user: u}}, {name: test, context: {cluster: c, user: u}}]}`), 0o600)).To(Succeed())
+	for line, want := range map[string]string{
+		"version --context |":   "prod\ntest\n:4\n",
+		"version --context te":  "test\n:4\n",
+		"version --cluster |":   "c\n:4\n",
+		"version --user |":      "u\n:4\n",
+		"version --color |":     "auto\nalways\nnever\n:4\n",
+		"explain mach":          "machine/\nmachinedeployment/\nmachinepool/\nmachineset/\n:6\n",
+		"explain machine/":      ":4\n", // nobody answers
+		"version --namespace |": ":4\n",
+	} {
+		args := append([]string{"--kubeconfig", kubeconfig, "--cache-dir", t.TempDir()}, strings.Fields(line)...)
+		if args[len(args)-1] == "|" {
+			args[len(args)-1] = ""
+		}
+		out, _, err := ran(t, append([]string{"__complete"}, args...)...)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		var offered bytes.Buffer
+		for _, completion := range strings.SplitAfter(out, "\n") {
+			name, _, _ := strings.Cut(strings.TrimSuffix(completion, "\n"), "\t")
+			if name != "" && !strings.HasPrefix(name, "Completion ended") {
+				offered.WriteString(name + "\n")
+			}
+		}
+		NewWithT(t).Expect(offered.String()).To(Equal(want), line)
+	}
+}

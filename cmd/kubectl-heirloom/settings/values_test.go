@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package settings
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/yaml"
+
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+)
+
+// unimportant are flags of the chart's Deployment that no answer of the plugin depends on, with the reason.
+func unimportant() sets.Set[string] {
+	const (
+		serving = "webhook-port webhook-cert-dir webhook-cert-secret webhook-cert-dns-names webhook-cert-validity webhook-cert-ca-validity " +
+			"webhook-cert-ca-grace webhook-client-ca-file webhook-client-names workload-webhook-port tls-min-version tls-cipher-suites " +
+			"tls-curve-preferences health-addr diagnostics-address insecure-diagnostics shutdown-delay"
+		logging = "v vmodule logging-format log-flush-frequency"
+		pace    = "leader-elect-lease-duration leader-elect-renew-deadline leader-elect-retry-period kube-api-qps kube-api-burst"
+	)
+	return sets.New(strings.Fields(serving + " " + logging + " " + pace)...)
+}
+
+const allValues = `
+namespace: fleet
+watchFilter: blue
+syncPeriod: 1h30m
+noExecuteRate: 0.5
+managementCluster: fleet/self
+clusterAPITaintPropagation: enabled
+additionalSyncMachineLabels: ['^example\.com/', "b"]
+additionalSyncMachineAnnotations: [note$]
+additionalProviderGroups: [infrastructure.example.com]
+workloadClusters: {admission: webhook, webhookURL: "https://heirloom.example.com:8443/base", webhookKeyRotation: 24h, concurrency: 2000000, clientQPS: 0.5, clientBurst: 2000000}
+`
+
+// What the chart's Deployment passes to the server, and what the plugin makes of the same values, is the same.
+func TestValuesMeanWhatTheChartMakesOfThem(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		files []string
+	}{
+		{"the chart's own", []string{"{}"}},
+		{"everything", []string{allValues}},
+		{"further arguments", []string{allValues, `extraArgs: ["--namespace=other", "--no-execute-rate=7"]`}},
+		{"another name", []string{allValues, "nameOverride: inherit"}},
+		{"another whole name", []string{allValues, "fullnameOverride: inherit"}},
+		{"a later file", []string{allValues, `{workloadClusters: {concurrency: 3, clientQPS: null}, additionalSyncMachineLabels: [c], leaderElection: {enabled: false}, manager: {replicas: 1}}`}},
+		{"empty ones", []string{`{namespace: "", watchFilter: "", managementCluster: "", workloadClusters: {webhookURL: ""}}`}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			files, merged := write(t, tc.files)
+			fromChart := parseLeniently(managerOf(rendered(t, merged)).Args)
+			Expect(fromChart.unknown).To(BeEmpty())
+			Expect(fromChart.refused).To(BeEmpty())
+			flags, err := fromValues(files)
+			Expect(err).NotTo(HaveOccurred())
+			ours := newParser()
+			Expect(ours.fs.Parse(flags)).To(Succeed())
+			fromChart.fs.Visit(func(flag *pflag.Flag) {
+				if !unimportant().Has(flag.Name) {
+					Expect(ours.fs.Lookup(flag.Name).Value.String()).To(Equal(flag.Value.String()), "--%s", flag.Name)
+				}
+			})
+			ours.fs.Visit(func(flag *pflag.Flag) {
+				if flag.Name == "webhook-configuration" || flag.Name == "workload-webhook-key-secret" {
+					return // the chart passes them only where the server needs them
+				}
+				Expect(fromChart.fs.Lookup(flag.Name).Value.String()).To(Equal(flag.Value.String()), "--%s", flag.Name)
+			})
+		})
+	}
+}
+
+func TestFromFiles(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	files, _ := write(t, []string{allValues})
+	s, err := (&Flags{Values: files, ServerFlags: []string{"--watch-filter=red"}}).Offline()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(s.Config.WatchFilter).To(Equal("red"))
+	Expect(s.Config.ProviderGroups).To(ContainElement("infrastructure.example.com"))
+	Expect(s.Known).To(BeTrue())
+	Expect(s.Origin).To(Equal("--values " + files[0] + ", --server-flags"))
+
+	_, err = (&Flags{Values: []string{"nowhere.yaml"}}).Offline()
+	Expect(err).To(MatchError(HavePrefix("--values nowhere.yaml: ")))
+	files, _ = write(t, []string{"leaderElection: 3"})
+	_, err = (&Flags{Values: files}).Offline()
+	Expect(err).To(MatchError(HavePrefix("--values: leaderElection.enabled: ")))
+	files, _ = write(t, []string{"noExecuteRate: often"})
+	_, err = (&Flags{Values: files}).Offline()
+	Expect(err).To(MatchError(HavePrefix("--values " + files[0] + `: invalid argument "often" for "--no-execute-rate"`)))
+}
+
+// write returns files with these values, and what Helm makes of all of them together.
+func write(t *testing.T, contents []string) (files []string, merged map[string]any) {
+	t.Helper()
+	merged = map[string]any{}
+	for _, content := range contents {
+		file := filepath.Join(t.TempDir(), "values.yaml")
+		NewWithT(t).Expect(os.WriteFile(file, []byte(content), 0o600)).To(Succeed())
+		files = append(files, file)
+		values := map[string]any{}
+		NewWithT(t).Expect(yaml.Unmarshal([]byte(content), &values)).To(Succeed())
+		merge(merged, values)
+	}
+	return files, merged
+}
+
+func rendered(t *testing.T, values map[string]any) *appsv1.Deployment {
+	t.Helper()
+	Expect := NewWithT(t).Expect
+	root, err := controlplane.RepositoryRoot(t.Context())
+	Expect(err).NotTo(HaveOccurred())
+	objects, err := controlplane.RenderChart(t.Context(), filepath.Join(root, "deploy", "chart", "heirloom"),
+		controlplane.ChartOptions{Namespace: usual, Values: values})
+	Expect(err).NotTo(HaveOccurred())
+	d := &appsv1.Deployment{}
+	for _, object := range objects {
+		if object.GetKind() == "Deployment" {
+			Expect(fromUnstructured(object, d)).To(Succeed())
+		}
+	}
+	Expect(d.Name).NotTo(BeEmpty())
+	return d
+}
+
+func fromUnstructured(object unstructured.Unstructured, into any) error {
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into)
+}
+
+// The plugin finds the Deployment that the chart makes, however its labels and names are chosen.
+func TestTheChartsDeploymentIsFound(t *testing.T) {
+	for _, values := range []map[string]any{
+		{}, {"nameOverride": "inherit"}, {"commonLabels": map[string]any{partOfLabel: "platform"}}, {"fullnameOverride": "inherit"},
+	} {
+		Expect := NewWithT(t).Expect
+		d := rendered(t, values)
+		s, err := (&Flags{}).Read(t.Context(), with(nil, d, core(gateOn)))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(s.Known).To(BeTrue())
+		Expect(s.Config.WebhookConfiguration).To(Equal(d.Name))
+		Expect(s.Version).NotTo(BeEmpty())
+	}
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// declarations makes what owners declare out of keys that the rules treat differently.
+type declarations struct{ dice }
+
+func (d declarations) key() string {
+	return d.pick("team", "cost.example.com/e", "node-role.kubernetes.io/a", "node.cluster.x-k8s.io/c", "helm.sh/chart", "kubectl.kubernetes.io/x",
+		"cluster.x-k8s.io/cluster-name", "cluster.x-k8s.io/interruptible", "topology.cluster.x-k8s.io/owned", "topology.cluster.x-k8s.io/defer-upgrade",
+		"heirloom.dev/f", "heirloom.node-restriction.kubernetes.io/record", "selected", "expressed", "topology.kubernetes.io/zone", "not valid!",
+		"node.cluster.x-k8s.io/not valid!")
+}
+
+func (d declarations) pairs() map[string]string {
+	all := map[string]string{}
+	for range d.IntN(6) {
+		all[d.key()] = d.pick("", "1", "not valid!")
+	}
+	return all
+}
+
+func (d declarations) taints() []clusterv1.MachineTaint {
+	return declared(d.some(",", func() string {
+		return d.pick("a", "node.kubernetes.io/x", "node-role.kubernetes.io/control-plane", "-bad-") + d.pick("", "=1") + ":" +
+			d.pick("NoSchedule", "NoExecute", "Never") + d.pick("", "@OnInitialization", "@Sometimes")
+	}))
+}
+
+func (d declarations) annotations() map[string]string {
+	all := d.pairs()
+	if d.IntN(2) > 0 {
+		all["taints.heirloom.dev/always"] = d.some(",", d.taint)
+	}
+	return all
+}
+
+func (d declarations) metadata() clusterv1.ObjectMeta {
+	return clusterv1.ObjectMeta{Labels: d.pairs(), Annotations: d.annotations()}
+}
+
+func (d declarations) workers() capi.WorkersSpec {
+	spec := capi.WorkersSpec{Selector: d.selector()}
+	spec.Template.ObjectMeta, spec.Template.Spec.Taints = d.metadata(), d.taints()
+	return spec
+}
+
+func (d declarations) selector() metav1.LabelSelector {
+	if d.IntN(2) > 0 {
+		return metav1.LabelSelector{}
+	}
+	return metav1.LabelSelector{
+		MatchLabels:      map[string]string{"selected": "1"},
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "expressed", Operator: metav1.LabelSelectorOpExists}},
+	}
+}
+
+func (d declarations) section() inherit.Section {
+	s := inherit.Section{Class: capi.Section{ObjectMeta: d.metadata()}, Topology: capi.Section{ObjectMeta: d.metadata()}}
+	if d.IntN(2) > 0 {
+		s.Class.MachineInfrastructure = &capi.MachineInfrastructure{}
+	}
+	s.Class.Taints = d.taints()
+	if d.IntN(2) > 0 {
+		s.Topology.Taints = d.taints()
+	}
+	return s
+}
+
+// all is what the section declares, without what the topology replaces.
+func (d declarations) all(s inherit.Section) inherit.Content {
+	all := inherit.Content{Labels: map[string]string{}, Annotations: map[string]string{}, Taints: s.Class.Taints}
+	for _, from := range []capi.Section{s.Class, s.Topology} {
+		for key, value := range from.Labels {
+			all.Labels[key] = value
+		}
+		for key, value := range from.Annotations {
+			all.Annotations[key] = value
+		}
+	}
+	if s.Topology.Taints != nil {
+		all.Taints = s.Topology.Taints
+	}
+	return all
+}
+
+func (d declarations) machine() *capi.Machine {
+	m := &capi.Machine{}
+	m.Labels, m.Annotations, m.Spec.Taints = d.pairs(), d.annotations(), d.taints()
+	m.Spec.ProviderID = d.pick("", "id")
+	if d.IntN(2) > 0 {
+		m.Labels[clusterv1.MachineControlPlaneLabel] = ""
+	}
+	return m
+}
+
+// judged fails unless each declared entry is either inherited or explained.
+func judged(t *testing.T, rule string, declares, desired inherit.Content, own bool, whyNot func(inherit.Entry) inherit.Dropped) {
+	t.Helper()
+	for _, entry := range declares.Entries() {
+		if entry.What == "taint" && !declares.TypedTaint(entry.Name) {
+			continue // its annotation is an entry
+		}
+		entry.Own = own
+		_, inherited := desired.Value(entry)
+		if entry.What == "taint" {
+			inherited = desired.TypedTaint(entry.Name)
+		}
+		if why := whyNot(entry); inherited != (why == "") {
+			t.Fatalf("%s: %+v of\n%+v\nin\n%+v\ninherited: %t, and why not: %q", rule, entry, declares, desired, inherited, why)
+		}
+	}
+}
+
+// TestWhyNotAgreesWithTheRules holds for whatever owners declare: each entry is inherited, or one reason says why it is not, and never
+// both.
+func TestWhyNotAgreesWithTheRules(t *testing.T) {
+	d := declarations{dice{rand.New(rand.NewPCG(2026, 12))}}
+	for range 2000 {
+		p := d.policy()
+		p.PaceEviction = d.IntN(2) > 0
+		section := d.section()
+		all := d.all(section)
+		md, ms, m := &capi.MachineDeployment{Spec: d.workers()}, &capi.MachineSet{Spec: d.workers()}, d.machine()
+		md.Labels, md.Annotations = d.pairs(), d.pairs()
+
+		cp, _ := p.ControlPlane(section)
+		judged(t, "rule 1", all, *cp.Template, false, func(e inherit.Entry) inherit.Dropped { return p.WhyNotControlPlane(section, e) })
+		judged(t, "rule 1", all, cp.Top, true, func(e inherit.Entry) inherit.Dropped { return p.WhyNotControlPlane(section, e) })
+		deployment, _ := p.MachineDeployment(section, md)
+		judged(t, "rule 2", all, *deployment.Template, false, func(e inherit.Entry) inherit.Dropped { return p.WhyNotMachineDeployment(section, md, e) })
+		judged(t, "rule 2", all, deployment.Top, true, func(e inherit.Entry) inherit.Dropped { return p.WhyNotMachineDeployment(section, md, e) })
+		judgePool(t, p, section, all)
+
+		set, _ := p.MachineSet(md, ms)
+		whyNotSet := func(e inherit.Entry) inherit.Dropped { return p.WhyNotMachineSet(md, ms, e) }
+		template := *inherit.OfMachineDeployment(md).Template
+		judged(t, "rule 6", template, *set.Template, false, whyNotSet)
+		judged(t, "rule 6", template, set.Top, true, whyNotSet)
+		judged(t, "rule 5", inherit.Content{Labels: md.Labels, Annotations: md.Annotations}, set.Top, true, whyNotSet)
+		judgeMachine(t, p, inherit.TemplateOfMachineSet(ms), m)
+		judgeNode(t, d, p)
+	}
+}
+
+// judgePool leaves out annotations that declare taints: rule 3 adds to them.
+func judgePool(t *testing.T, p inherit.Policy, section inherit.Section, all inherit.Content) {
+	t.Helper()
+	pool, _ := p.MachinePool(section)
+	delete(all.Annotations, "taints.heirloom.dev/always")
+	whyNot := func(e inherit.Entry) inherit.Dropped { return p.WhyNotMachinePool(section, e) }
+	judged(t, "rule 3", all, *pool.Template, false, whyNot)
+	judged(t, "rule 3", all, pool.Top, true, whyNot)
+}
+
+func judgeMachine(t *testing.T, p inherit.Policy, template *inherit.Template, m *capi.Machine) {
+	t.Helper()
+	machine, _ := p.MachineFrom(template, m)
+	whyNot := func(e inherit.Entry) inherit.Dropped { return p.WhyNotMachine(template, m, e) }
+	judged(t, "rule 8", template.Content, machine.Top, false, whyNot)
+	external := p.External(template)
+	judged(t, "rule 8", template.Content, external.Top, false, template.WhyNotExternal)
+
+	// The taints that the Machine itself declares by annotation become typed, or it is said why not.
+	for _, entry := range (inherit.Content{Annotations: m.Annotations}).Entries() {
+		if entry.What == "taint" && machine.Top.TypedTaint(entry.Name) != (whyNot(entry) == "") {
+			t.Fatalf("taint %s by annotation: typed in %+v, and why not: %q", entry.Name, machine.Top.Taints, whyNot(entry))
+		}
+	}
+}
+
+// judgeNode compares with a Node that has nothing itself: what it has already is there whatever the rules say.
+func judgeNode(t *testing.T, d declarations, p inherit.Policy) {
+	t.Helper()
+	m := d.machine()
+	node := content{annotations: d.pick("", "capi/taints=")}.node()
+	for _, writer := range []inherit.Writer{inherit.Kubelet, inherit.Privileged} {
+		from := inherit.SourceOfMachine(m)
+		state, _ := p.Node(from, node, writer)
+		for _, entry := range inherit.OfMachine(m).Top.Entries() {
+			why := p.WhyNotNode(from, node, writer, entry)
+			if inherited := reaches(entry, state, from); inherited != (why == "") {
+				t.Fatalf("rules 11 to 13 (kubelet: %t): %+v of %+v in %q: inherited: %t, and why not: %q", writer, entry, m, describe(state), inherited, why)
+			}
+		}
+	}
+}
+
+func reaches(e inherit.Entry, state inherit.NodeState, from inherit.NodeSource) bool {
+	now := inherit.Content{Labels: state.Labels, Annotations: state.Annotations}
+	for _, t := range state.Taints {
+		now.Taints = append(now.Taints, clusterv1.MachineTaint{Key: t.Key, Value: t.Value, Effect: t.Effect})
+	}
+	value, there := now.Value(e)
+	want := from.Labels[e.Name]
+	switch e.What {
+	case "annotation":
+		want = from.Annotations[e.Name]
+	case "taint":
+		return now.TypedTaint(e.Name)
+	}
+	return there && value == want
+}
