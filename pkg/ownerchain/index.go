@@ -5,7 +5,6 @@ package ownerchain
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,10 +44,16 @@ func Prepare(ctx context.Context, c cache.Cache) error {
 	return nil
 }
 
-// Indexed reports whether an index has the object under a value of that field. With it, a reader without indexes can answer a
+// IndexValues returns the values of a field by which the indexes have an object. With it, a reader without indexes can answer a
 // Chain's lists.
-func Indexed(object client.Object, field, value string) bool {
-	return slices.ContainsFunc(indexes(), func(i index) bool { return i.field == field && slices.Contains(i.values(object), value) })
+func IndexValues(object client.Object, field string) []string {
+	var values []string
+	for _, i := range indexes() {
+		if i.field == field {
+			values = append(values, i.values(object)...)
+		}
+	}
+	return values
 }
 
 type index struct {

@@ -47,7 +47,7 @@ func (c *Chain) EvaluateNode(ctx context.Context, node *corev1.Node, policy inhe
 
 // evaluateNodeOfPool decides about a Node that belongs to no Machine.
 func (c *Chain) evaluateNodeOfPool(ctx context.Context, node *corev1.Node, policy inherit.Policy) (NodeDecision, error) {
-	pool, err := c.poolOf(ctx, node)
+	pool, err := c.PoolOf(ctx, node)
 	if err != nil {
 		return NodeDecision{}, err
 	}
@@ -224,9 +224,9 @@ func (c *Chain) own(machines []capi.Machine) []capi.Machine {
 	return own
 }
 
-// poolOf returns the MachinePool of a Node whose provider has no Machines, or nil. The pool names its Nodes by providerID. If several
+// PoolOf returns the MachinePool of a Node whose provider has no Machines, or nil. The pool names its Nodes by providerID. If several
 // pools name the same Node, it belongs to none of them.
-func (c *Chain) poolOf(ctx context.Context, node *corev1.Node) (*capi.MachinePool, error) {
+func (c *Chain) PoolOf(ctx context.Context, node *corev1.Node) (*capi.MachinePool, error) {
 	if node.Spec.ProviderID == "" {
 		return nil, nil
 	}

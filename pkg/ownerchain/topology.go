@@ -15,11 +15,15 @@ import (
 // ClusterClass returns the ClusterClass of the Cluster's topology, or nil where there is none. No API call is made for it:
 // Cluster API, too, works from its cache here.
 func (c *Chain) ClusterClass(ctx context.Context, cluster *capi.Cluster) (*capi.ClusterClass, error) {
-	if cluster == nil || cluster.Spec.Topology == nil {
+	if cluster == nil {
+		return nil, nil
+	}
+	name, declared := ClassOf(cluster)
+	if !declared {
 		return nil, nil
 	}
 	class := &capi.ClusterClass{}
-	found, err := c.find(ctx, "ClusterClass", ClassOf(cluster), "", class)
+	found, err := c.find(ctx, "ClusterClass", name, "", class)
 	if !found || err != nil {
 		return nil, err
 	}
@@ -32,18 +36,23 @@ func (c *Chain) ClustersOf(ctx context.Context, class client.Object) ([]types.Na
 	return Keys(ctx, c, &capi.ClusterList{}, client.MatchingFields{classField: key})
 }
 
-// ClassOf returns the name of the ClusterClass of a topology, which is in the Cluster's namespace unless the topology says otherwise.
-func ClassOf(cluster *capi.Cluster) types.NamespacedName {
+// ClassOf returns the name of the ClusterClass of the Cluster's topology, and whether it has a topology. The class is in the
+// Cluster's namespace unless the topology says otherwise.
+func ClassOf(cluster *capi.Cluster) (types.NamespacedName, bool) {
 	topology := cluster.Spec.Topology
+	if topology == nil {
+		return types.NamespacedName{}, false
+	}
 	return types.NamespacedName{
 		Namespace: cmp.Or(topology.ClassRef.Namespace, topology.ClassNamespace, cluster.Namespace),
 		Name:      cmp.Or(topology.ClassRef.Name, topology.Class),
-	}
+	}, true
 }
 
 func classKey(cluster *capi.Cluster) string {
-	if cluster.Spec.Topology == nil {
+	name, declared := ClassOf(cluster)
+	if !declared {
 		return ""
 	}
-	return ClassOf(cluster).String()
+	return name.String()
 }

@@ -3,11 +3,204 @@
 package app
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/tree"
+	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
-func newTreeCommand(_ *cli.Factory) *cobra.Command {
-	return &cobra.Command{Use: "tree", Hidden: true}
+type treeOptions struct {
+	*cli.Factory
+	print         *cli.PrintFlags
+	showAll       bool
+	allNamespaces bool
+}
+
+func newTreeCommand(f *cli.Factory) *cobra.Command {
+	o := &treeOptions{Factory: f, print: cli.NewPrintFlags(tree.Mermaid, tree.Dot)}
+	command := &cobra.Command{
+		Use:   "tree [cluster/NAME | NAME]",
+		Short: "Show a Cluster's chain of owners, what enters at each step, and what is missing",
+		Long: `Show a Cluster's chain of owners from its ClusterClass down to its Nodes. Each object has what enters there: the labels, annotations,
+taints and fields that it declares for the objects below it and that nothing above it declares. An object that does not have what
+it inherits is marked with "!" and the keys. One that is paused or opted out has the reason.
+
+Equal Machines of one owner share a line, and their infrastructure and bootstrap objects appear only if something is wrong with
+them. --show-all shows each object. JSON and YAML always have all of them.
+
+Without a name, you get all Clusters of the namespace. If a workload cluster does not answer, its tree ends at the Machines.`,
+		Example: `  # The Cluster prod in the namespace of the current context
+  kubectl heirloom tree prod
+
+  # All Clusters, each object on a line of its own
+  kubectl heirloom tree -A --show-all
+
+  # Where each entry is declared, and who declares what is missing
+  kubectl heirloom tree cluster/prod -n fleet -o wide
+
+  # A picture for a ticket or a page
+  kubectl heirloom tree prod -o mermaid
+  kubectl heirloom tree prod -o dot | dot -Tsvg > prod.svg`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: f.CompleteClusters,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.print.Validate(); err != nil {
+				return err
+			}
+			name, err := clusterArgument(args)
+			if err != nil {
+				return err
+			}
+			return o.run(cmd.Context(), name)
+		},
+	}
+	o.print.AddFlags(command)
+	command.Flags().BoolVar(&o.showAll, "show-all", false, "Show each object on a line of its own, with infrastructure and bootstrap objects.")
+	command.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Show the Clusters of all namespaces.")
+	return command
+}
+
+// clusterArgument returns the name of a Cluster from "cluster/NAME" or "NAME", or "" if there is no argument.
+func clusterArgument(args []string) (string, error) {
+	if len(args) == 0 {
+		return "", nil
+	}
+	kind, name, typed := strings.Cut(args[0], "/")
+	if !typed {
+		kind, name = "cluster", args[0]
+	}
+	switch resource, _, _ := strings.Cut(strings.ToLower(kind), "."); {
+	case name == "" || strings.Contains(name, "/"):
+		return "", fmt.Errorf("%q: must be cluster/NAME or NAME; -n NAMESPACE chooses the namespace", args[0])
+	case resource != "cluster" && resource != "clusters":
+		return "", fmt.Errorf("tree shows Clusters, and %q is none: write cluster/NAME; kubectl heirloom explain %s tells about another object",
+			args[0], args[0])
+	}
+	return name, nil
+}
+
+func (o *treeOptions) run(ctx context.Context, name string) error {
+	if name != "" && o.allNamespaces {
+		return errors.New("a Cluster is in one namespace: give either its name or --all-namespaces")
+	}
+	management, err := o.Management()
+	if err != nil {
+		return err
+	}
+	read, err := o.ReadSettings(ctx, management)
+	if err != nil {
+		return err
+	}
+	from := snapshot.New(management, management.Schemas)
+	clusters, err := o.clusters(ctx, from, name)
+	if err != nil {
+		return err
+	}
+	forest := tree.New(tree.View{Painter: o.Painter(o.Out), ShowAll: o.showAll, Namespaces: o.allNamespaces})
+	forest.Notes = append(forest.Notes, read.Notes...)
+	for _, cluster := range clusters {
+		if err := o.add(ctx, forest, from, management, read, cluster); err != nil {
+			return err
+		}
+	}
+	return o.show(forest)
+}
+
+// clusters returns the Clusters to show.
+func (o *treeOptions) clusters(ctx context.Context, from *snapshot.Snapshot, name string) ([]types.NamespacedName, error) {
+	namespace, err := o.Namespace()
+	if err != nil {
+		return nil, err
+	}
+	if name != "" {
+		return []types.NamespacedName{{Namespace: namespace, Name: name}}, nil
+	}
+	if o.allNamespaces {
+		namespace = metav1.NamespaceAll
+		done := o.Progress("Reading all objects of Cluster API")
+		err := from.Prefetch(ctx)
+		done()
+		if err != nil {
+			return nil, err
+		}
+	}
+	list := &capi.ClusterList{}
+	if err := from.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing the Clusters: %w", err)
+	}
+	var all []types.NamespacedName
+	for i := range list.Items {
+		all = append(all, client.ObjectKeyFromObject(&list.Items[i]))
+	}
+	if len(all) == 0 && o.allNamespaces {
+		return nil, errors.New("there are no Clusters")
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("there are no Clusters in namespace %s: choose another one with --namespace, or all of them with --all-namespaces", namespace)
+	}
+	return all, nil
+}
+
+// add adds the tree of one Cluster.
+func (o *treeOptions) add(
+	ctx context.Context, forest *tree.Forest, from *snapshot.Snapshot, m *cli.Management, read settings.Settings, cluster types.NamespacedName,
+) error {
+	defer o.Progress("Reading Cluster %s and its Nodes", cluster)()
+	nodes := snapshot.Nodes(func(ctx context.Context, key types.NamespacedName) (client.Reader, error) {
+		if key == read.Config.ManagementClusterKey {
+			return m.Client, nil
+		}
+		return o.Workload(ctx, m, key)
+	}).Once()
+	policy := read.Policy()
+	walked, err := from.Walk(ctx, cluster, policy, nodes)
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("there is no Cluster %s in namespace %s: kubectl get clusters --all-namespaces lists those that there are",
+			cluster.Name, cluster.Namespace)
+	}
+	if err != nil {
+		return err
+	}
+	policy.SkipNothing = true
+	all, err := from.Walk(ctx, cluster, policy, nodes)
+	if err != nil {
+		return err
+	}
+	forest.Add(ctx, tree.Builder{Policy: policy, Now: time.Now()}, walked, all)
+	return nil
+}
+
+func (o *treeOptions) show(forest *tree.Forest) error {
+	switch format := o.print.Format(); format {
+	case tree.Mermaid, tree.Dot:
+		if err := forest.Draw(o.Out, format); err != nil {
+			return err
+		}
+	default:
+		if err := o.print.Print(o.Out, forest); err != nil {
+			return err
+		}
+		if !o.print.ForPeople() {
+			return nil
+		}
+	}
+	for _, note := range forest.Notes {
+		if _, err := fmt.Fprintln(o.ErrOut, "Note: "+note); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -168,7 +168,7 @@ func (w *world) controlPlaneOf(cluster *capi.Cluster) client.Object {
 // classOf returns the ClusterClass of a topology, or nil if none of the files has it.
 func (w *world) classOf(cluster *capi.Cluster) *capi.ClusterClass {
 	class := &capi.ClusterClass{TypeMeta: typeOf("ClusterClass")}
-	name := ownerchain.ClassOf(cluster)
+	name, _ := ownerchain.ClassOf(cluster)
 	class.Namespace, class.Name = name.Namespace, name.Name
 	if w.files[idOf(class)] == nil {
 		return nil
@@ -183,7 +183,7 @@ func (w *world) ensureClass(cluster *capi.Cluster) {
 		return
 	}
 	class := &capi.ClusterClass{TypeMeta: typeOf("ClusterClass")}
-	name := ownerchain.ClassOf(cluster)
+	name, _ := ownerchain.ClassOf(cluster)
 	class.Namespace, class.Name = name.Namespace, name.Name
 	class.Spec.ControlPlane.MachineInfrastructure = &capi.MachineInfrastructure{}
 	for _, section := range cluster.Spec.Topology.Workers.MachineDeployments {
@@ -198,8 +198,8 @@ func (w *world) ensureClass(cluster *capi.Cluster) {
 // anyClusterOf returns a Cluster with a section for each of the class, unless a file has a Cluster of the class.
 func (w *world) anyClusterOf(class *capi.ClusterClass) *capi.Cluster {
 	for of, object := range w.objects {
-		if cluster, ok := object.(*capi.Cluster); ok && w.files[of] != nil && cluster.Spec.Topology != nil {
-			if ownerchain.ClassOf(cluster) == client.ObjectKeyFromObject(class) {
+		if cluster, ok := object.(*capi.Cluster); ok && w.files[of] != nil {
+			if name, declared := ownerchain.ClassOf(cluster); declared && name == client.ObjectKeyFromObject(class) {
 				return nil
 			}
 		}

@@ -7,17 +7,16 @@ package snapshot
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,17 +27,17 @@ import (
 // patience bounds one read. The owner chain bounds it by what API servers wait for a webhook, and people wait longer.
 const patience = 10 * time.Second
 
-// Snapshot reads each list and each object once. It answers lists by the indexes of an owner chain, and its objects have their kind.
+// Snapshot reads each list and each object once, and remembers what does not exist or cannot be read, too. It answers lists by the
+// indexes of an owner chain, and its objects have their kind. What it lists must not be changed.
 type Snapshot struct {
 	live    client.Client
 	schemas ownerchain.Schemas
 
 	mu sync.Mutex
-	// lists are all objects by the type of their list, objects the same by their own type.
-	lists   map[reflect.Type][]runtime.Object
-	objects map[reflect.Type]map[client.ObjectKey]client.Object
+	// listings are all objects of a kind, in a namespace or in all of them.
+	listings map[scope]*listing
 	// got are objects that were read one by one.
-	got map[read]client.Object
+	got map[read]got
 	// instead are objects that stand in front of those that are stored.
 	instead map[id]client.Object
 }
@@ -47,6 +46,12 @@ type Snapshot struct {
 type read struct {
 	id
 	as reflect.Type
+}
+
+// got is what came of reading an object.
+type got struct {
+	client.Object
+	err error
 }
 
 // id names an object, in whatever version and type it is read.
@@ -58,8 +63,7 @@ type id struct {
 // New returns a snapshot of the management cluster.
 func New(live client.Client, schemas ownerchain.Schemas) *Snapshot {
 	return &Snapshot{
-		live: live, schemas: schemas, instead: map[id]client.Object{}, got: map[read]client.Object{},
-		lists: map[reflect.Type][]runtime.Object{}, objects: map[reflect.Type]map[client.ObjectKey]client.Object{},
+		live: live, schemas: schemas, instead: map[id]client.Object{}, got: map[read]got{}, listings: map[scope]*listing{},
 	}
 }
 
@@ -79,17 +83,26 @@ func (s *Snapshot) Live() client.Client { return s.live }
 func (s *Snapshot) Put(object *unstructured.Unstructured) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.instead[idOf(object.GroupVersionKind(), client.ObjectKeyFromObject(object))] = object.DeepCopy()
+	of := idOf(object.GroupVersionKind(), client.ObjectKeyFromObject(object))
+	s.instead[of] = object.DeepCopy()
+	for at, listed := range s.listings {
+		if at.kind.GroupKind() == of.GroupKind {
+			listed.shown = nil
+		}
+	}
 }
 
-// Prefetch lists all objects of Cluster API, so that what follows makes no call for each of them.
-func (s *Snapshot) Prefetch(ctx context.Context) error {
+// Prefetch lists all objects of Cluster API, so that what follows makes no call for each of them. A walk through one Cluster lists
+// only its namespace, unless this was called before.
+func (s *Snapshot) Prefetch(ctx context.Context) error { return s.prefetch(ctx, metav1.NamespaceAll) }
+
+func (s *Snapshot) prefetch(ctx context.Context, namespace string) error {
 	for _, list := range []client.ObjectList{
 		&capi.ClusterList{}, &capi.ClusterClassList{}, &capi.MachineDeploymentList{}, &capi.MachinePoolList{}, &capi.MachineSetList{},
 		&capi.MachineList{},
 	} {
-		if _, err := s.all(ctx, list); err != nil && !meta.IsNoMatchError(err) {
-			return fmt.Errorf("listing all objects of Cluster API: %w", err)
+		if err := s.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			return fmt.Errorf("listing the objects of Cluster API: %w", err)
 		}
 	}
 	return nil
@@ -101,134 +114,73 @@ func (s *Snapshot) Get(ctx context.Context, key client.ObjectKey, object client.
 	if err != nil {
 		return fmt.Errorf("finding the kind of %T: %w", object, err)
 	}
-	if found, known := s.known(gvk, key, object); known {
-		if found == nil {
-			return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name)
-		}
-		return convert(found, object, gvk)
+	known, err := s.known(gvk, key, object)
+	if known == nil && err == nil {
+		known, err = s.get(ctx, gvk, key, object)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-	defer cancel()
-	if err := s.live.Get(ctx, key, object); err != nil {
+	if err != nil {
 		return err
 	}
-	object.GetObjectKind().SetGroupVersionKind(gvk)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	copied, _ := object.DeepCopyObject().(client.Object)
-	s.got[read{idOf(gvk, key), reflect.TypeOf(object)}] = copied
-	return nil
+	return convert(known, object, gvk)
 }
 
-// known returns an object that needs no call. It is nil if all objects of its type are known, and it is none of them.
-func (s *Snapshot) known(gvk schema.GroupVersionKind, key client.ObjectKey, object client.Object) (client.Object, bool) {
+// get reads an object from the API server.
+func (s *Snapshot) get(ctx context.Context, gvk schema.GroupVersionKind, key client.ObjectKey, as client.Object) (client.Object, error) {
+	ctx, cancel := patiently(ctx)
+	defer cancel()
+	as, _ = as.DeepCopyObject().(client.Object)
+	err := s.live.Get(ctx, key, as)
+	if errors.Is(err, context.Canceled) {
+		return nil, err
+	}
+	as.GetObjectKind().SetGroupVersionKind(gvk)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.got[read{idOf(gvk, key), reflect.TypeOf(as)}] = got{as, err}
+	return as, err
+}
+
+// patiently returns a context in which a read may take longer than its caller allows, unless the command ends.
+func patiently(ctx context.Context) (context.Context, context.CancelFunc) {
+	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	stop := context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			cancel()
+		}
+	})
+	return patient, func() { stop(); cancel() }
+}
+
+// known returns what needs no call: an object, or an error that says that it does not exist or cannot be read.
+func (s *Snapshot) known(gvk schema.GroupVersionKind, key client.ObjectKey, object client.Object) (client.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if put, ok := s.instead[idOf(gvk, key)]; ok {
-		return put, true
+		return put, nil
 	}
-	if got, ok := s.got[read{idOf(gvk, key), reflect.TypeOf(object)}]; ok {
-		return got, true
+	as := reflect.TypeOf(object)
+	if before, ok := s.got[read{idOf(gvk, key), as}]; ok {
+		return before.Object, before.err
 	}
-	of, listed := s.objects[reflect.TypeOf(object)]
-	return of[key], listed
+	listed := s.listed(scope{kind: gvk, as: as, namespace: key.Namespace})
+	switch {
+	case listed == nil, apierrors.IsForbidden(listed.err), meta.IsNoMatchError(listed.err):
+		return nil, nil // one object may be readable if the list is not
+	case listed.err != nil:
+		return nil, listed.err
+	}
+	if found, ok := listed.byKey[key]; ok {
+		return found, nil
+	}
+	return nil, apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name)
 }
 
-// List implements client.Reader. An API server does not know the caches' indexes, so that all objects are read, once.
-func (s *Snapshot) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	all, err := s.all(ctx, list)
-	if err != nil {
-		return err
-	}
-	by := (&client.ListOptions{}).ApplyOptions(options)
-	found := slices.DeleteFunc(all, func(object runtime.Object) bool {
-		one, ok := object.(client.Object)
-		return !ok || !matches(one, by)
-	})
-	return meta.SetList(list, found)
-}
-
-// all returns all objects of a list's type.
-func (s *Snapshot) all(ctx context.Context, list client.ObjectList) ([]runtime.Object, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	of := reflect.TypeOf(list)
-	if _, listed := s.lists[of]; !listed {
-		if err := s.read(ctx, list); err != nil {
-			return nil, err
-		}
-	}
-	return s.withPut(list, s.lists[of])
-}
-
-// read lists all objects of a list's type.
-func (s *Snapshot) read(ctx context.Context, list client.ObjectList) error {
-	if err := s.live.List(ctx, list); err != nil {
-		return err
-	}
-	all, err := meta.ExtractList(list)
-	if err != nil {
-		return fmt.Errorf("reading %T: %w", list, err)
-	}
-	byKey := map[client.ObjectKey]client.Object{}
-	for _, item := range all {
-		object, ok := item.(client.Object)
-		if !ok {
-			return fmt.Errorf("reading %T: expected objects, got %T", list, item)
-		}
-		gvk, err := s.live.GroupVersionKindFor(object)
-		if err != nil {
-			return fmt.Errorf("finding the kind of %T: %w", object, err)
-		}
-		object.GetObjectKind().SetGroupVersionKind(gvk)
-		byKey[client.ObjectKeyFromObject(object)] = object
-		s.objects[reflect.TypeOf(object)] = byKey
-	}
-	s.lists[reflect.TypeOf(list)] = all
-	return nil
-}
-
-// withPut returns the objects of a list with those that were put in front of them. The result is the caller's own.
-func (s *Snapshot) withPut(list client.ObjectList, stored []runtime.Object) ([]runtime.Object, error) {
-	all := slices.Clone(stored)
-	if len(s.instead) == 0 {
-		return all, nil
-	}
-	listKind, err := s.live.GroupVersionKindFor(list)
-	if err != nil {
-		return nil, fmt.Errorf("finding the kind of %T: %w", list, err)
-	}
-	gvk := listKind.GroupVersion().WithKind(strings.TrimSuffix(listKind.Kind, "List"))
-	for of, put := range s.instead {
-		if of.GroupKind != gvk.GroupKind() {
-			continue
-		}
-		object, err := s.live.Scheme().New(gvk)
-		if err != nil {
-			return nil, fmt.Errorf("making a %s: %w", gvk.Kind, err)
-		}
-		typed, ok := object.(client.Object)
-		if !ok {
-			return nil, fmt.Errorf("making a %s: got a %T", gvk.Kind, object)
-		}
-		if err := convert(put, typed, gvk); err != nil {
-			return nil, err
-		}
-		at := slices.IndexFunc(all, func(o runtime.Object) bool {
-			stored, ok := o.(client.Object)
-			return ok && client.ObjectKeyFromObject(stored) == of.ObjectKey
-		})
-		if at < 0 {
-			all = append(all, typed)
-		} else {
-			all[at] = typed
-		}
-	}
-	return all, nil
-}
-
-// convert writes an object into one of another Go type.
+// convert writes an object into one that is the caller's own, and may be of another Go type.
 func convert(from, into client.Object, gvk schema.GroupVersionKind) error {
+	if reflect.TypeOf(from) == reflect.TypeOf(into) {
+		reflect.ValueOf(into).Elem().Set(reflect.ValueOf(from.DeepCopyObject()).Elem())
+		return nil
+	}
 	raw, err := json.Marshal(from)
 	if err == nil {
 		err = json.Unmarshal(raw, into)
@@ -241,19 +193,3 @@ func convert(from, into client.Object, gvk schema.GroupVersionKind) error {
 }
 
 func idOf(gvk schema.GroupVersionKind, key client.ObjectKey) id { return id{gvk.GroupKind(), key} }
-
-// matches reports whether an object is in a namespace and in the indexes that are asked for.
-func matches(object client.Object, by *client.ListOptions) bool {
-	if by.Namespace != "" && by.Namespace != object.GetNamespace() {
-		return false
-	}
-	if by.FieldSelector == nil {
-		return true
-	}
-	for _, field := range by.FieldSelector.Requirements() {
-		if !ownerchain.Indexed(object, field.Field, field.Value) {
-			return false
-		}
-	}
-	return true
-}
