@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
@@ -98,11 +97,7 @@ func (w *topologyOf) declares(t *testing.T, s string) {
 // missing asks why a key is missing on an object.
 func (w *topologyOf) missing(t *testing.T, object, key string) []Absence {
 	t.Helper()
-	all := []client.Object{w.class, w.cluster}
-	for _, o := range []client.Object{w.md, w.mp, w.ms, w.m} {
-		all = append(all, o)
-	}
-	from := snapshot.New(serves(t, all...), layouts{})
+	from := snapshot.New(serves(t, w.class, w.cluster, w.md, w.mp, w.ms, w.m), layouts{})
 	q := question{chain: from.Chain(), schemas: layouts{}, settings: server(t, ""), policy: w.policy, key: key}
 	q.settings.Known, q.settings.Propagation = w.known, w.policy.ClusterAPITaints
 	var found []Absence
@@ -280,4 +275,36 @@ func TestAbsences(t *testing.T) {
 			Expect(found[0].Message).To(ContainSubstring(tc.says))
 		})
 	}
+}
+
+// Without a key, nothing is listed that no one would miss: what tells about the object that carries it, and labels of controllers.
+func TestAbsencesOfAllKeys(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	w := newTopology()
+	w.throughout("node.cluster.x-k8s.io/a", "")
+	w.throughout("team", "node")
+	w.md.Annotations = map[string]string{"cluster.x-k8s.io/own": "1", "kubectl.kubernetes.io/last-applied-configuration": "{}"}
+	w.ms.Spec.Template.Labels[clusterv1.MachineDeploymentUniqueLabel], w.m.Labels[clusterv1.MachineDeploymentUniqueLabel] = "x", "x"
+	w.m.Annotations = map[string]string{"controlplane.cluster.x-k8s.io/remediation-for": "x", "taints.heirloom.dev/always": "gpu:NoSchedule"}
+	w.m.Spec.Taints, w.node.Spec.Taints = stageTaints(t, "taint gpu:NoSchedule"), []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+	w.md.Labels["node.cluster.x-k8s.io/a"], w.md.Labels["team"] = "1", "1"
+	w.ms.Labels["node.cluster.x-k8s.io/a"], w.ms.Labels["team"] = "1", "1"
+	for _, object := range []string{"md", "ms", "m"} {
+		Expect(w.missing(t, object, "")).To(BeEmpty(), object)
+	}
+	found := w.missing(t, "node", "")
+	Expect(found).To(HaveLen(1), fmt.Sprint(found))
+	Expect(found[0]).To(And(HaveField("Kind", Label), HaveField("Key", "team"), HaveField("Value", "1"), HaveField("Reason", "OutsideSyncedDomains"),
+		HaveField("From", "Cluster default/c spec.topology.workers.machineDeployments[md].metadata.labels")))
+
+	w.m.Annotations, w.m.Spec.Taints = nil, nil
+	w.node.Spec.Taints = nil
+	w.mp.Spec.Template.Labels = map[string]string{"b": "1"}
+	Expect(w.missing(t, "mp", "")).To(BeEmpty(), "what the object declares itself is there")
+}
+
+func stageTaints(t *testing.T, s string) []clusterv1.MachineTaint {
+	t.Helper()
+	_, _, taints := read(t, s)
+	return taints
 }
