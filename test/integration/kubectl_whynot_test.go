@@ -214,8 +214,9 @@ func (u *unhappy) addNodeByAddress(name string) {
 	m.Status.Addresses = clusterv1.MachineAddresses{{Type: clusterv1.MachineHostName, Address: name}}
 	u.Expect(u.Client.Status().Patch(u.ctx, m, client.MergeFrom(before))).To(Succeed())
 	u.Expect(u.edge.Client.Create(u.ctx, node, client.FieldOwner("kubelet"))).To(Succeed())
+	registered := node.DeepCopy() // Heirloom may write it meanwhile
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}}
-	u.Expect(u.edge.Client.Status().Update(u.ctx, node)).To(Succeed())
+	u.Expect(u.edge.Client.Status().Patch(u.ctx, node, client.MergeFrom(registered))).To(Succeed())
 }
 
 func (u *unhappy) hasArrived(name, label string) {
