@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
@@ -105,9 +106,15 @@ func (d declarations) machine() *capi.Machine {
 	return m
 }
 
-// judged fails unless each declared entry is either inherited or explained.
-func judged(t *testing.T, rule string, declares, desired inherit.Content, own bool, whyNot func(inherit.Entry) inherit.Dropped) {
-	t.Helper()
+// judge remembers the reasons that it has seen.
+type judge struct {
+	*testing.T
+	seen sets.Set[inherit.Dropped]
+}
+
+// rule fails unless each declared entry is either inherited or explained.
+func (j judge) rule(rule string, declares, desired inherit.Content, own bool, whyNot func(inherit.Entry) inherit.Dropped) {
+	j.Helper()
 	for _, entry := range declares.Entries() {
 		if entry.What == "taint" && !declares.TypedTaint(entry.Name) {
 			continue // its annotation is an entry
@@ -117,8 +124,10 @@ func judged(t *testing.T, rule string, declares, desired inherit.Content, own bo
 		if entry.What == "taint" {
 			inherited = desired.TypedTaint(entry.Name)
 		}
-		if why := whyNot(entry); inherited != (why == "") {
-			t.Fatalf("%s: %+v of\n%+v\nin\n%+v\ninherited: %t, and why not: %q", rule, entry, declares, desired, inherited, why)
+		why := whyNot(entry)
+		j.seen.Insert(why)
+		if inherited != (why == "") {
+			j.Fatalf("%s: %+v of\n%+v\nin\n%+v\ninherited: %t, and why not: %q", rule, entry, declares, desired, inherited, why)
 		}
 	}
 }
@@ -126,7 +135,8 @@ func judged(t *testing.T, rule string, declares, desired inherit.Content, own bo
 // TestWhyNotAgreesWithTheRules holds for whatever owners declare: each entry is inherited, or one reason says why it is not, and never
 // both.
 func TestWhyNotAgreesWithTheRules(t *testing.T) {
-	d := declarations{dice{rand.New(rand.NewPCG(2026, 12))}}
+	d, seen := declarations{dice{rand.New(rand.NewPCG(2026, 12))}}, sets.New[inherit.Dropped]()
+	j := judge{t, seen}
 	for range 2000 {
 		p := d.policy()
 		p.PaceEviction = d.IntN(2) > 0
@@ -136,53 +146,65 @@ func TestWhyNotAgreesWithTheRules(t *testing.T) {
 		md.Labels, md.Annotations = d.pairs(), d.pairs()
 
 		cp, _ := p.ControlPlane(section)
-		judged(t, "rule 1", all, *cp.Template, false, func(e inherit.Entry) inherit.Dropped { return p.WhyNotControlPlane(section, e) })
-		judged(t, "rule 1", all, cp.Top, true, func(e inherit.Entry) inherit.Dropped { return p.WhyNotControlPlane(section, e) })
+		j.rule("rule 1", all, *cp.Template, false, func(e inherit.Entry) inherit.Dropped { return p.WhyNotControlPlane(section, e) })
+		j.rule("rule 1", all, cp.Top, true, func(e inherit.Entry) inherit.Dropped { return p.WhyNotControlPlane(section, e) })
 		deployment, _ := p.MachineDeployment(section, md)
-		judged(t, "rule 2", all, *deployment.Template, false, func(e inherit.Entry) inherit.Dropped { return p.WhyNotMachineDeployment(section, md, e) })
-		judged(t, "rule 2", all, deployment.Top, true, func(e inherit.Entry) inherit.Dropped { return p.WhyNotMachineDeployment(section, md, e) })
-		judgePool(t, p, section, all)
+		j.rule("rule 2", all, *deployment.Template, false, func(e inherit.Entry) inherit.Dropped { return p.WhyNotMachineDeployment(section, md, e) })
+		j.rule("rule 2", all, deployment.Top, true, func(e inherit.Entry) inherit.Dropped { return p.WhyNotMachineDeployment(section, md, e) })
+		j.pool(p, section, all)
 
 		set, _ := p.MachineSet(md, ms)
 		whyNotSet := func(e inherit.Entry) inherit.Dropped { return p.WhyNotMachineSet(md, ms, e) }
 		template := *inherit.OfMachineDeployment(md).Template
-		judged(t, "rule 6", template, *set.Template, false, whyNotSet)
-		judged(t, "rule 6", template, set.Top, true, whyNotSet)
-		judged(t, "rule 5", inherit.Content{Labels: md.Labels, Annotations: md.Annotations}, set.Top, true, whyNotSet)
-		judgeMachine(t, p, inherit.TemplateOfMachineSet(ms), m)
-		judgeNode(t, d, p)
+		j.rule("rule 6", template, *set.Template, false, whyNotSet)
+		j.rule("rule 6", template, set.Top, true, whyNotSet)
+		j.rule("rule 5", inherit.Content{Labels: md.Labels, Annotations: md.Annotations}, set.Top, true, whyNotSet)
+		j.machine(p, inherit.TemplateOfMachineSet(ms), m)
+		j.node(d, p)
 	}
-}
-
-// judgePool leaves out annotations that declare taints: rule 3 adds to them.
-func judgePool(t *testing.T, p inherit.Policy, section inherit.Section, all inherit.Content) {
-	t.Helper()
-	pool, _ := p.MachinePool(section)
-	delete(all.Annotations, "taints.heirloom.dev/always")
-	whyNot := func(e inherit.Entry) inherit.Dropped { return p.WhyNotMachinePool(section, e) }
-	judged(t, "rule 3", all, *pool.Template, false, whyNot)
-	judged(t, "rule 3", all, pool.Top, true, whyNot)
-}
-
-func judgeMachine(t *testing.T, p inherit.Policy, template *inherit.Template, m *capi.Machine) {
-	t.Helper()
-	machine, _ := p.MachineFrom(template, m)
-	whyNot := func(e inherit.Entry) inherit.Dropped { return p.WhyNotMachine(template, m, e) }
-	judged(t, "rule 8", template.Content, machine.Top, false, whyNot)
-	external := p.External(template)
-	judged(t, "rule 8", template.Content, external.Top, false, template.WhyNotExternal)
-
-	// The taints that the Machine itself declares by annotation become typed, or it is said why not.
-	for _, entry := range (inherit.Content{Annotations: m.Annotations}).Entries() {
-		if entry.What == "taint" && machine.Top.TypedTaint(entry.Name) != (whyNot(entry) == "") {
-			t.Fatalf("taint %s by annotation: typed in %+v, and why not: %q", entry.Name, machine.Top.Taints, whyNot(entry))
+	for _, why := range []inherit.Dropped{
+		inherit.DropNever, inherit.DropBookkeeping, inherit.DropSelected, inherit.DropIdentifies, inherit.DropOutside, inherit.DropReserved,
+		inherit.DropInvalid, inherit.DropRestricted, inherit.DropTaints, inherit.DropPaced, inherit.DropOnce, inherit.DropElsewhere,
+	} {
+		if !seen.Has(why) {
+			t.Errorf("no declaration was left out as %s", why)
 		}
 	}
 }
 
-// judgeNode compares with a Node that has nothing itself: what it has already is there whatever the rules say.
-func judgeNode(t *testing.T, d declarations, p inherit.Policy) {
-	t.Helper()
+// pool leaves out annotations that declare taints: rule 3 adds to them.
+func (j judge) pool(p inherit.Policy, section inherit.Section, all inherit.Content) {
+	j.Helper()
+	pool, _ := p.MachinePool(section)
+	delete(all.Annotations, "taints.heirloom.dev/always")
+	whyNot := func(e inherit.Entry) inherit.Dropped { return p.WhyNotMachinePool(section, e) }
+	j.rule("rule 3", all, *pool.Template, false, whyNot)
+	j.rule("rule 3", all, pool.Top, true, whyNot)
+}
+
+func (j judge) machine(p inherit.Policy, template *inherit.Template, m *capi.Machine) {
+	j.Helper()
+	machine, _ := p.MachineFrom(template, m)
+	whyNot := func(e inherit.Entry) inherit.Dropped { return p.WhyNotMachine(template, m, e) }
+	j.rule("rule 8", template.Content, machine.Top, false, whyNot)
+	external := p.External(template)
+	j.rule("rule 8", template.Content, external.Top, false, template.WhyNotExternal)
+
+	// The taints that the Machine itself declares by annotation become typed, or it is said why not.
+	for _, entry := range (inherit.Content{Annotations: m.Annotations}).Entries() {
+		why := whyNot(entry)
+		if entry.What == "taint" {
+			j.seen.Insert(why)
+		}
+		if entry.What == "taint" && machine.Top.TypedTaint(entry.Name) != (why == "") {
+			j.Fatalf("taint %s by annotation: typed in %+v, and why not: %q", entry.Name, machine.Top.Taints, why)
+		}
+	}
+}
+
+// node compares with a Node that has nothing itself: what it has already is there whatever the rules say.
+func (j judge) node(d declarations, p inherit.Policy) {
+	j.Helper()
 	m := d.machine()
 	node := content{annotations: d.pick("", "capi/taints=")}.node()
 	for _, writer := range []inherit.Writer{inherit.Kubelet, inherit.Privileged} {
@@ -190,8 +212,9 @@ func judgeNode(t *testing.T, d declarations, p inherit.Policy) {
 		state, _ := p.Node(from, node, writer)
 		for _, entry := range inherit.OfMachine(m).Top.Entries() {
 			why := p.WhyNotNode(from, node, writer, entry)
+			j.seen.Insert(why)
 			if inherited := reaches(entry, state, from); inherited != (why == "") {
-				t.Fatalf("rules 11 to 13 (kubelet: %t): %+v of %+v in %q: inherited: %t, and why not: %q", writer, entry, m, describe(state), inherited, why)
+				j.Fatalf("rules 11 to 13 (kubelet: %t): %+v of %+v in %q: inherited: %t, and why not: %q", writer, entry, m, describe(state), inherited, why)
 			}
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
@@ -98,11 +97,7 @@ func (w *topologyOf) declares(t *testing.T, s string) {
 // missing asks why a key is missing on an object.
 func (w *topologyOf) missing(t *testing.T, object, key string) []Absence {
 	t.Helper()
-	all := []client.Object{w.class, w.cluster}
-	for _, o := range []client.Object{w.md, w.mp, w.ms, w.m} {
-		all = append(all, o)
-	}
-	from := snapshot.New(serves(t, all...), layouts{})
+	from := snapshot.New(serves(t, w.class, w.cluster, w.md, w.mp, w.ms, w.m), layouts{})
 	q := question{chain: from.Chain(), schemas: layouts{}, settings: server(t, ""), policy: w.policy, key: key}
 	q.settings.Known, q.settings.Propagation = w.known, w.policy.ClusterAPITaints
 	var found []Absence

@@ -22,7 +22,7 @@ func (q question) message(d declared, v verdict) string {
 	case inherit.DropTaints, inherit.DropPaced, inherit.DropReserved, inherit.DropInvalid, waiting, inherit.DropOnce:
 		return q.taintMessage(d, v)
 	case inherit.DropRestricted, inherit.DropUnproven:
-		return nodeMessage(d, v)
+		return nodeMessage(v)
 	case notYet:
 		return fmt.Sprintf("Nothing keeps %s from inheriting it. It has not been written yet, for example because the webhook was not reachable. "+
 			"The loop writes it within %s: if it is still missing then, look at the Events of %s and at the log of Heirloom.",
@@ -156,7 +156,7 @@ func (q question) notTyped(d declared, v verdict) string {
 		"Declare the taint by the annotation taints.heirloom.dev/always, or switch the gate on.", name(v.at))
 }
 
-func nodeMessage(d declared, v verdict) string {
+func nodeMessage(v verdict) string {
 	if v.why == inherit.DropUnproven {
 		return fmt.Sprintf("%s is matched with its Machine only by a name or an address, which a kubelet chooses. The label may be a privilege, "+
 			"so it comes when the Machine has a status.nodeRef, or both have the same spec.providerID.", name(v.at))
