@@ -128,7 +128,7 @@ func matches(object client.Object, by *client.ListOptions) bool {
 		return false
 	}
 	return by.FieldSelector == nil || !slices.ContainsFunc(by.FieldSelector.Requirements(), func(field fields.Requirement) bool {
-		return !ownerchain.Indexed(object, field.Field, field.Value)
+		return !slices.Contains(ownerchain.IndexValues(object, field.Field), field.Value)
 	})
 }
 

@@ -99,7 +99,7 @@ func TestDescribe(t *testing.T) {
 }
 
 func TestAsk(t *testing.T) {
-	for answer, want := range map[string]error{"y\n": nil, " Yes \n": nil, "yes": nil, "n\n": ErrDeclined, "\n": ErrDeclined, "": ErrDeclined, "yesterday\n": ErrDeclined} {
+	for answer, want := range map[string]error{"y\n": nil, "\tYes\n": nil, "yes": nil, "n\n": ErrDeclined, "\n": ErrDeclined, "": ErrDeclined, "yesterday\n": ErrDeclined} {
 		var out bytes.Buffer
 		err := Ask(strings.NewReader(answer), &out, true, "What it does.")
 		NewWithT(t).Expect(errors.Is(err, want)).To(BeTrue(), "%q: %v", answer, err)
