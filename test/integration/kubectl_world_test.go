@@ -29,12 +29,12 @@ func TestKubectl(t *testing.T) {
 		name string
 		run  func(t *testing.T, w *kubectlWorld)
 	}{
+		{"check", testKubectlCheck}, // first, because it judges the world as a whole
 		{"explain", testKubectlExplain},
 		{"whynot", testKubectlWhyNot},
 		{"tree", testKubectlTree},
 		{"diff", testKubectlDiff},
 		{"lint", testKubectlLint},
-		{"check", testKubectlCheck},
 		{"release", testKubectlRelease},
 		{"manners", testKubectlManners},
 		{"docs", testKubectlDocs},
