@@ -3,54 +3,49 @@
 package main
 
 import (
+	"bytes"
+	"fmt"
 	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/template"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/krew/pkg/constants"
 	"sigs.k8s.io/krew/pkg/index"
 	"sigs.k8s.io/yaml"
 )
 
-// manifest tells krew where the plugin is for each platform.
-type manifest struct{ index.Plugin }
-
-func newManifest(version string) *manifest {
-	return &manifest{index.Plugin{
-		TypeMeta:   metav1.TypeMeta{APIVersion: constants.CurrentAPIVersion, Kind: constants.PluginKind},
-		ObjectMeta: metav1.ObjectMeta{Name: "heirloom"},
-		Spec: index.PluginSpec{
-			Version:          version,
-			Homepage:         repository,
-			ShortDescription: "Explain what Cluster API objects inherit",
-			Description: "Says of each label, annotation, taint and in-place field of a Machine, a Node or\n" +
-				"another object of a Cluster API fleet where it was declared, who brings it, and why one\n" +
-				"did not arrive. Shows what a change would write, and what is wrong with manifests or with\n" +
-				"an installation. Only its command release writes anything.\n",
-			Caveats: "For the Tab key, put kubectl_complete-heirloom on your PATH: it is beside the program,\n" +
-				"in the directory store/heirloom below krew's.\n",
-		},
-	}}
-}
-
-// add adds a platform, with the program and what else is taken out of its archive.
-func (m *manifest) add(system, architecture, archive, checksum, program string, others ...string) {
-	var files []index.FileOperation
-	for _, file := range append([]string{program, "LICENSE"}, others...) {
-		files = append(files, index.FileOperation{From: file, To: "."})
-	}
-	m.Spec.Platforms = append(m.Spec.Platforms, index.Platform{
-		URI:      repository + "/releases/download/" + m.Spec.Version + "/" + archive,
-		Sha256:   checksum,
-		Bin:      program,
-		Files:    files,
-		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"os": system, "arch": architecture}},
-	})
-}
-
-func (m *manifest) write(path string) error {
-	content, err := yaml.Marshal(m.Plugin)
+// writeManifest fills in .krew.yaml, which tells krew where the plugin is, as krew-release-bot does. checksums are those of the
+// archives that were made, by their names; a platform without an archive is left out.
+func (r *release) writeManifest(checksums map[string]string) error {
+	const name = ".krew.yaml"
+	content, err := os.ReadFile(filepath.Join(r.source, name))
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, content, 0o644)
+	tag := map[string]string{"TagName": r.version}
+	parsed, err := template.New(name).Option("missingkey=error").Funcs(template.FuncMap{"addURIAndSha": func(uri, _ string) string {
+		uri = strings.ReplaceAll(uri, "{{ .TagName }}", r.version)
+		return fmt.Sprintf("uri: %s\n      sha256: %q", uri, checksums[path.Base(uri)])
+	}}).Parse(string(content))
+	if err != nil {
+		return err
+	}
+	var filled bytes.Buffer
+	if err := parsed.Execute(&filled, tag); err != nil {
+		return err
+	}
+	var plugin index.Plugin
+	if err := yaml.UnmarshalStrict(filled.Bytes(), &plugin); err != nil {
+		return fmt.Errorf("reading %s: %w", name, err)
+	}
+	plugin.Spec.Platforms = slices.DeleteFunc(plugin.Spec.Platforms, func(p index.Platform) bool { return p.Sha256 == "" })
+	if len(plugin.Spec.Platforms) != len(checksums) {
+		return fmt.Errorf("%s has %d of %d platforms for which there are archives", name, len(plugin.Spec.Platforms), len(checksums))
+	}
+	if content, err = yaml.Marshal(plugin); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(r.out, "heirloom.yaml"), content, 0o644)
 }

@@ -65,9 +65,9 @@ func (r *release) pack(platforms []string) error {
 	if err := os.MkdirAll(r.out, 0o755); err != nil {
 		return err
 	}
-	manifest := newManifest(r.version)
+	checksums := map[string]string{}
 	for _, platform := range platforms {
-		system, architecture, _ := strings.Cut(platform, "-")
+		system, _, _ := strings.Cut(platform, "-")
 		program, completion := "kubectl-heirloom", "kubectl_complete-heirloom"
 		if system == "windows" {
 			program, completion = program+".exe", completion+".cmd"
@@ -84,14 +84,14 @@ func (r *release) pack(platforms []string) error {
 		if err != nil {
 			return fmt.Errorf("packing the plugin for %s: %w", platform, err)
 		}
-		manifest.add(system, architecture, name+".tar.gz", checksum, program, completion)
+		checksums[name+".tar.gz"] = checksum
 		if system == "linux" {
 			if err := r.copyProgram(platform); err != nil {
 				return err
 			}
 		}
 	}
-	return manifest.write(filepath.Join(r.out, "heirloom.yaml"))
+	return r.writeManifest(checksums)
 }
 
 func (r *release) copyProgram(platform string) error {

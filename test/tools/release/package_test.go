@@ -102,6 +102,9 @@ func packed(t *testing.T) (out string) {
 		Expect(os.WriteFile(filepath.Join(completion, file), []byte("#!/bin/sh\n"), 0o600)).To(Succeed())
 	}
 	Expect(os.WriteFile(filepath.Join(source, "LICENSE"), []byte("a licence"), 0o600)).To(Succeed())
+	krew, err := os.ReadFile(filepath.Join("..", "..", "..", ".krew.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(os.WriteFile(filepath.Join(source, ".krew.yaml"), krew, 0o600)).To(Succeed())
 	Expect(run([]string{"package", "--source", source, "--out", out, "--version", "v1.2.3", "--created", "1700000000",
 		"linux-arm64", "windows-amd64"})).To(Succeed())
 	return out
