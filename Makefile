@@ -140,7 +140,7 @@ generate: ## Regenerate all generated files.
 		[[ -z $$said ]] || { echo "$$said" >&2; exit 1; }
 
 .PHONY: update-docs
-update-docs: build ## Write what the plugin prints in its test world into docs/kubectl.md.
+update-docs: build ## Write what the plugin prints in its test world into README.md and docs/kubectl.md.
 	@$(call programs,controlplane tools helm); \
 		HEIRLOOM_UPDATE_DOCS=1 $(GO) test -count=1 -run '^TestKubectl$$/^docs$$' ./test/integration/
 

@@ -19,12 +19,18 @@ import (
 // updateDocs is the variable with which the test writes what it would otherwise expect; make update-docs sets it.
 const updateDocs = "HEIRLOOM_UPDATE_DOCS"
 
-// testKubectlDocs runs the commands of docs/kubectl.md as a reader would, through kubectl, in the directory testdata/kubectl: the
-// page shows what they print. A command without output on the page is new; the update fills it in.
+// testKubectlDocs runs the commands of README.md and docs/kubectl.md as a reader would, through kubectl, in the directory
+// testdata/kubectl: the pages show what they print. A command without output on the page is new; the update fills it in.
 func testKubectlDocs(t *testing.T, w *kubectlWorld) {
 	root, err := controlplane.RepositoryRoot(w.ctx)
 	w.Expect(err).NotTo(HaveOccurred())
-	file := filepath.Join(root, "docs", "kubectl.md")
+	for _, page := range []string{"README.md", filepath.Join("docs", "kubectl.md")} {
+		t.Run(page, func(t *testing.T) { w.in(t).expectPage(t, filepath.Join(root, page)) })
+	}
+}
+
+func (w *kubectlWorld) expectPage(t *testing.T, file string) {
+	t.Helper()
 	shown := readPage(w.read(file))
 	w.Expect(shown.commands).NotTo(BeEmpty())
 	update := os.Getenv(updateDocs) != ""
