@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
 )
@@ -33,6 +34,12 @@ type Painted interface {
 type Named interface {
 	// Names returns "<kind>.<group>/<name>" for each object, as kubectl prints it, with a lower-case kind.
 	Names() []string
+}
+
+// NameOf returns the name of an object for Named.
+func NameOf(kind schema.GroupKind, name string) string {
+	kind.Kind = strings.ToLower(kind.Kind)
+	return kind.String() + "/" + name
 }
 
 // PrintFlags are --output and what belongs to it: table, wide, json, yaml, kyaml, name, jsonpath, go-template and their files.

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -53,7 +54,7 @@ func (x *Explainer) Explain(ctx context.Context, gvk schema.GroupVersionKind, ke
 		return nil, err
 	}
 	e.shareReasons()
-	e.name = (&schema.GroupKind{Group: gvk.Group, Kind: strings.ToLower(gvk.Kind)}).String() + "/" + key.Name
+	e.name = cli.NameOf(gvk.GroupKind(), key.Name)
 	return e, nil
 }
 

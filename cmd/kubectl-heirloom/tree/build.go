@@ -48,7 +48,7 @@ func (f *Forest) Add(ctx context.Context, b Builder, walked, all *snapshot.Tree)
 // item makes an item of a member and of all below it.
 func (b Builder) item(ctx context.Context, m *snapshot.Member, e entering) *Item {
 	i := &Item{
-		Kind: m.Kind, Namespace: m.Object.GetNamespace(), Name: m.Object.GetName(), Enters: e.at(m.Ref),
+		APIVersion: m.GVK.GroupVersion().String(), Kind: m.Kind, Namespace: m.Object.GetNamespace(), Name: m.Object.GetName(), Enters: e.at(m.Ref),
 	}
 	switch {
 	case m.Err != nil:

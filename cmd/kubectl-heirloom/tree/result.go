@@ -4,6 +4,7 @@ package tree
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 )
@@ -31,9 +32,10 @@ type View struct {
 
 // Item is one object.
 type Item struct {
-	Kind      string `json:"kind"`
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
+	APIVersion string `json:"apiVersion,omitempty"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
 	// State sums up the rest.
 	State State `json:"state"`
 	// Enters is what objects below inherit from this one and from nothing above it.
@@ -109,6 +111,17 @@ const (
 	// Waiting taints evict Pods, so Nodes in use get them one after the other.
 	Waiting Difference = "waiting"
 )
+
+// Names implements cli.Named.
+func (f *Forest) Names() []string {
+	var names []string
+	for _, top := range f.Trees {
+		top.each(func(i *Item) {
+			names = append(names, cli.NameOf(schema.FromAPIVersionAndKind(i.APIVersion, i.Kind).GroupKind(), i.Name))
+		})
+	}
+	return names
+}
 
 // each calls a function for an item and all below it.
 func (i *Item) each(do func(*Item)) {

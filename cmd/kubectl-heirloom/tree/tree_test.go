@@ -69,6 +69,14 @@ func TestEveryObject(t *testing.T) {
 	golden(t, "namespaces", text(t, prod(2).forest(t, View{Namespaces: true}), false))
 }
 
+// -o name lists every object, such as for xargs.
+func TestNames(t *testing.T) {
+	NewWithT(t).Expect(prod(1).forest(t, View{}).Names()).To(ContainElements(
+		"clusterclass.cluster.x-k8s.io/quick", "cluster.cluster.x-k8s.io/prod", HavePrefix("machinedeployment.cluster.x-k8s.io/"), HavePrefix("machine.cluster.x-k8s.io/"),
+		HavePrefix("node/"),
+	))
+}
+
 // drifted is a world in which something of every sort is not as it should be.
 func drifted() *world {
 	w := prod(8)

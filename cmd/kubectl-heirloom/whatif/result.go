@@ -15,6 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -71,6 +72,15 @@ const fromFiles = "the files, with what admission adds"
 
 // Differs reports whether anything would change.
 func (r *Result) Differs() bool { return len(r.Objects) > 0 }
+
+// Names implements cli.Named.
+func (r *Result) Names() []string {
+	names := make([]string, 0, len(r.Objects))
+	for _, o := range r.Objects {
+		names = append(names, cli.NameOf(schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).GroupKind(), o.Name))
+	}
+	return names
+}
 
 // Table implements cli.Result. Of objects of one set that change alike it has one, unless it is wide.
 func (r *Result) Table(wide bool) *metav1.Table {

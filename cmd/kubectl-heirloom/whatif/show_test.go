@@ -57,3 +57,9 @@ func TestTheTable(t *testing.T) {
 		"Node", "m-0 and 2 like it", "+ spec.taints gpu=yes:NoExecute", source + "[taints.heirloom.dev/always])",
 	}))
 }
+
+func TestNames(t *testing.T) {
+	names := small().answer(t, declaring("gpu=yes:NoExecute")).Names()
+	NewWithT(t).Expect(names[0]).To(Equal("machinedeployment.cluster.x-k8s.io/md"))
+	NewWithT(t).Expect(names).To(ContainElement(HavePrefix("node/")))
+}
