@@ -14,7 +14,6 @@ require (
 	github.com/onsi/gomega v1.42.1
 	github.com/rs/zerolog v1.34.0
 	golang.org/x/mod v0.36.0
-	k8s.io/apimachinery v0.34.1
 	sigs.k8s.io/krew v0.5.0
 	sigs.k8s.io/yaml v1.6.0
 )
@@ -62,6 +61,7 @@ require (
 	golang.org/x/text v0.38.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/warnings.v0 v0.1.2 // indirect
+	k8s.io/apimachinery v0.34.1 // indirect
 	k8s.io/client-go v0.34.1 // indirect
 	k8s.io/klog/v2 v2.130.1 // indirect
 	k8s.io/utils v0.0.0-20250604170112-4c0f3b243397 // indirect
