@@ -68,7 +68,7 @@ func (w *kubectlWorld) shell(t *testing.T, line string, before int) (output stri
 	if err != nil && (!errors.As(err, &exit) || ctx.Err() != nil) {
 		t.Fatalf("%s: %v (%v)\n%s", line, err, ctx.Err(), out)
 	}
-	return string(out), command.ProcessState.ExitCode()
+	return withoutProgress(string(out)), command.ProcessState.ExitCode()
 }
 
 // path has kubectl and, as make build leaves it, the plugin.

@@ -124,7 +124,7 @@ func (w *kubectlWorld) run(t *testing.T, run pluginRun) (stdout, stderr string, 
 	if err != nil && (!errors.As(err, &exit) || ctx.Err() != nil) {
 		t.Fatalf("kubectl heirloom %s: %v (%v)\n%s", strings.Join(run.args, " "), err, ctx.Err(), errOut.String())
 	}
-	return out.String(), errOut.String(), command.ProcessState.ExitCode()
+	return out.String(), withoutProgress(errOut.String()), command.ProcessState.ExitCode()
 }
 
 // kubeconfigOf writes a kubeconfig of another user, who has only the rights that the test gives.

@@ -100,7 +100,7 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	done := o.Progress("Reading the owners of %d objects", len(objects))
+	done := o.Progress("Reading owners")
 	found, err := explainer.All(ctx, objects)
 	done()
 	if shown := o.show(found, request.All != nil || len(objects) > 1, server); err == nil {
