@@ -63,7 +63,7 @@ func makeRelease(t *testing.T) (dist string) {
 	for _, dir := range []string{"cmd", "pkg", "webhooks", "certs", "deploy", "test/tools"} {
 		Expect(os.CopyFS(filepath.Join(source, dir), os.DirFS(filepath.Join(root, dir)))).To(Succeed())
 	}
-	for _, file := range []string{"go.mod", "go.sum", "Makefile", "LICENSE", "CHANGELOG.md"} {
+	for _, file := range []string{"go.mod", "go.sum", "Makefile", "LICENSE", "CHANGELOG.md", ".krew.yaml"} {
 		content, err := os.ReadFile(filepath.Join(root, file))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(os.WriteFile(filepath.Join(source, file), content, 0o600)).To(Succeed())
