@@ -68,7 +68,7 @@ func newCluster(t *testing.T) *cluster {
 func TestObjectsAreValid(t *testing.T) {
 	c := newCluster(t)
 	outside := values{
-		"manager": values{"enabled": false}, "webhooks": values{"url": "https://127.0.0.1:9443"},
+		"deployment": values{"enabled": false}, "webhooks": values{"url": "https://127.0.0.1:9443"},
 		"certificates": values{"mode": "provided", "provided": values{"caBundle": aCABundle(t)}},
 	}
 	provided := values{"certificates": values{"mode": "provided", "provided": values{"caBundle": aCABundle(t), "secretName": "tls"}}}
@@ -86,11 +86,11 @@ func TestObjectsAreValid(t *testing.T) {
 		{"one namespace", values{"namespace": fleetNamespace}, []string{"Role"}},
 		{"another certificate", provided, []string{"Deployment"}},
 		{"outside of the cluster", outside, []string{"ClusterRole"}},
-		{"one replica", values{"manager": values{
-			"replicas": 1, "drainSeconds": 0, "updateStrategy": values{"type": "Recreate"}, "hostNetwork": false,
-		}}, []string{"Deployment"}},
+		{"one replica", values{
+			"replicaCount": 1, "drainSeconds": 0, "strategy": values{"type": "Recreate"}, "hostNetwork": false,
+		}, []string{"Deployment"}},
 		{"another ServiceAccount", values{"serviceAccount": values{"create": false, "name": "there"}}, []string{"ClusterRole"}},
-		{"OpenShift", values{"manager": values{"podSecurityContext": values{"runAsUser": nil, "runAsGroup": nil, "fsGroup": nil}}}, nil},
+		{"OpenShift", values{"podSecurityContext": values{"runAsUser": nil, "runAsGroup": nil, "fsGroup": nil}}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
@@ -112,7 +112,7 @@ func TestObjectsAreValid(t *testing.T) {
 		})
 	}
 	t.Run("what is not restricted is refused", func(t *testing.T) {
-		objects, err := render(t, values{"manager": values{"securityContext": values{"allowPrivilegeEscalation": true}}})
+		objects, err := render(t, values{"securityContext": values{"allowPrivilegeEscalation": true}})
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 		err = c.client.Create(t.Context(), podOf(t, deployment(t, objects)), client.DryRunAll)
 		NewWithT(t).Expect(apierrors.IsForbidden(err)).To(BeTrue(), "got %v", err)
@@ -161,7 +161,7 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 	Expect(running.Spec.Template.Spec.TerminationGracePeriodSeconds).To(HaveValue(BeEquivalentTo(15)), "the program needs 10 more to end")
 	Expect(c.client.Get(t.Context(), key, budget)).To(Succeed())
 
-	helm("upgrade", "heirloom", chartDir(t), "--wait=false", "--set", "manager.replicas=1", "--set", "namespace="+fleetNamespace)
+	helm("upgrade", "heirloom", chartDir(t), "--wait=false", "--set", "replicaCount=1", "--set", "namespace="+fleetNamespace)
 	Expect(c.client.Get(t.Context(), key, running)).To(Succeed())
 	Expect(running.Spec.Replicas).To(HaveValue(BeEquivalentTo(1)))
 	Expect(running.Spec.Template.Spec.Containers[0].Args).To(ContainElement("--namespace=" + fleetNamespace))

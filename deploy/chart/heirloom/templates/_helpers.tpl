@@ -63,19 +63,22 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- include "heirloom.fullname" . }}-workload-webhook
 {{- end }}
 
+{{- /* The image, in the registry that wins: global.imageRegistry, then image.registry. Without one, the repository is all of its name. */ -}}
 {{- define "heirloom.image" -}}
+{{- $registry := (.Values.global).imageRegistry | default .Values.image.registry | trimSuffix "/" }}
+{{- $name := list $registry .Values.image.repository | compact | join "/" }}
 {{- if .Values.image.digest }}
-{{- printf "%s@%s" .Values.image.repository .Values.image.digest }}
+{{- printf "%s@%s" $name .Values.image.digest }}
 {{- else }}
-{{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}
+{{- printf "%s:%s" $name (.Values.image.tag | default .Chart.AppVersion) }}
 {{- end }}
 {{- end }}
 
 {{- /* Fails on values that are valid each, but not together. */ -}}
 {{- define "heirloom.validate" -}}
 {{- include "heirloom.validateProgram" . }}
-{{- if and (not .Values.manager.enabled) (not .Values.webhooks.url) }}
-{{- fail "manager.enabled=false needs webhooks.url: the API server must be told where Heirloom runs" }}
+{{- if and (not .Values.deployment.enabled) (not .Values.webhooks.url) }}
+{{- fail "deployment.enabled=false needs webhooks.url: the API server must be told where Heirloom runs" }}
 {{- end }}
 {{- if and (eq .Values.workloadClusters.admission "webhook") (not .Values.workloadClusters.webhookURL) }}
 {{- fail "workloadClusters.admission=webhook needs workloadClusters.webhookURL: API servers must be told where Heirloom is" }}
@@ -227,7 +230,7 @@ namespaceSelector:
 {{- end }}
 
 {{- define "heirloom.topologySpreadConstraints" -}}
-{{- $constraints := .Values.manager.topologySpreadConstraints }}
+{{- $constraints := .Values.topologySpreadConstraints }}
 {{- if not $constraints }}
 {{- range $key := list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
 {{- $constraints = append $constraints (dict "topologyKey" $key "maxSkew" 1 "whenUnsatisfiable" "ScheduleAnyway") }}
