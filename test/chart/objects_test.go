@@ -81,7 +81,12 @@ func TestObjectsAreValid(t *testing.T) {
 			"Certificate", "ClusterRole", "ClusterRoleBinding", "Deployment", "Issuer", "MutatingWebhookConfiguration",
 			"PodDisruptionBudget", "Role", "RoleBinding", "Service", "ServiceAccount", "ValidatingWebhookConfiguration",
 		}},
-		{"everything", everything(), []string{"NetworkPolicy", "PodDisruptionBudget", "Deployment", "ServiceMonitor", "PrometheusRule", "ConfigMap"}},
+		{"everything", everything(), []string{
+			"NetworkPolicy", "PodDisruptionBudget", "Deployment", "ServiceMonitor", "PrometheusRule", "ConfigMap", "Secret",
+		}},
+		{"a PodMonitor", podMonitored(), []string{"PodMonitor"}},
+		{"excluded namespaces", values{"webhooks": values{"excludeNamespaces": []any{"kube-system", "azure"}}}, []string{"MutatingWebhookConfiguration"}},
+		{"a token of its own", values{"automountServiceAccountToken": false}, []string{"Deployment"}},
 		{"its own certificate", values{"certificates": values{"mode": "self"}}, []string{"Deployment"}},
 		{"one namespace", values{"namespace": fleetNamespace}, []string{"Role"}},
 		{"another certificate", provided, []string{"Deployment"}},
@@ -117,6 +122,16 @@ func TestObjectsAreValid(t *testing.T) {
 		err = c.client.Create(t.Context(), podOf(t, deployment(t, objects)), client.DryRunAll)
 		NewWithT(t).Expect(apierrors.IsForbidden(err)).To(BeTrue(), "got %v", err)
 	})
+}
+
+// podMonitored has a PodMonitor with everything that it can have.
+func podMonitored() values {
+	relabeling := []any{values{"action": "labeldrop", "regex": "pod"}}
+	return values{"monitoring": values{"podMonitor": values{
+		"enabled": true, "labels": values{"release": "prometheus"}, "annotations": values{"a": "b"}, "interval": "30s", "scrapeTimeout": "10s",
+		"authorization": values{"credentials": values{"name": "prometheus-token", "key": "token"}},
+		"tlsConfig":     values{"insecureSkipVerify": true}, "relabelings": relabeling, "metricRelabelings": relabeling,
+	}}}
 }
 
 // podOf is a Pod as a Deployment's controllers would create it.

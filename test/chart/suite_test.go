@@ -45,6 +45,11 @@ func everything() values {
 		"workloadClusters": values{
 			"admission": "webhook", "webhookURL": "https://heirloom.example.com:8443/base", "webhookKeyRotation": "24h",
 			"concurrency": 2000000, "clientQPS": 0.5, "clientBurst": 2000000,
+			"service": values{
+				"type": "LoadBalancer", "annotations": values{"example.com/internal": "true"}, "labels": values{"a": "b"}, "nodePort": 30443,
+				"loadBalancerClass": "example.com/internal", "loadBalancerSourceRanges": []any{"192.0.2.0/24", "2001:db8::/32"},
+				"externalTrafficPolicy": "Local", "ipFamilyPolicy": "SingleStack", "ipFamilies": []any{"IPv4"},
+			},
 		},
 		"kubeAPI":        values{"qps": 2000000, "burst": 2000000},
 		"leaderElection": values{"enabled": true, "leaseDurationSeconds": 60, "renewDeadlineSeconds": 40, "retryPeriodSeconds": 5},
@@ -61,14 +66,29 @@ func everything() values {
 		"affinity":                  values{"podAntiAffinity": values{"requiredDuringSchedulingIgnoredDuringExecution": []any{values{"topologyKey": "kubernetes.io/hostname"}}}},
 		"podLabels":                 values{"team": "platform"}, "podAnnotations": values{"example.com/note": "x"},
 		"extraEnv":         []any{values{"name": "HTTPS_PROXY", "value": "http://proxy.example.com:3128"}},
-		"imagePullSecrets": []any{values{"name": "registry"}}, "image": values{"digest": "sha256:" + strings.Repeat("a", 64)},
-		"serviceAccount": values{"name": "other", "annotations": values{"example.com/role": "x"}},
-		"webhooks":       values{"clientCA": values{"configMapName": "clients", "key": "clients.pem", "names": []any{"api-server"}}, "validation": values{"failurePolicy": "Fail", "timeoutSeconds": 10}},
-		"certificates":   values{"certManager": values{"issuerRef": values{"name": "ca", "kind": "ClusterIssuer"}}},
+		"imagePullSecrets": []any{values{"name": "registry"}, "other"}, "image": values{"digest": "sha256:" + strings.Repeat("a", 64)},
+		"global": values{
+			"imageRegistry": "registry.example.com/proxy", "imagePullSecrets": []any{"other", values{"name": "all"}},
+			"nodeSelector": values{"pool": "system"}, "tolerations": []any{values{"key": "system", "operator": "Exists"}},
+		},
+		"volumes":      []any{values{"name": "bundle", "configMap": values{"name": "bundle"}}},
+		"volumeMounts": []any{values{"name": "bundle", "mountPath": "/etc/ssl/certs", "readOnly": true}},
+		"extraObjects": []any{
+			values{"apiVersion": "v1", "kind": "ConfigMap", "metadata": values{"name": "{{ include \"heirloom.fullname\" . }}-more", "namespace": "{{ .Release.Namespace }}"}},
+			"apiVersion: v1\nkind: Secret\nmetadata:\n  name: {{ .Release.Name }}-more\n  namespace: {{ .Release.Namespace }}\n",
+		},
+		"commonAnnotations": values{"example.com/owner": "platform"}, "deploymentAnnotations": values{"example.com/reload": "true"},
+		"revisionHistoryLimit": 5, "automountServiceAccountToken": true,
+		"service": values{"annotations": values{"example.com/a": "b"}, "labels": values{"a": "b"}, "ipFamilyPolicy": "PreferDualStack", "ipFamilies": []any{"IPv4"}},
+		"serviceAccount": values{
+			"name": "other", "annotations": values{"example.com/role": "x"}, "labels": values{"a": "b"}, "automountServiceAccountToken": false,
+		},
+		"webhooks":     values{"annotations": values{"admissions.enforcer/disabled": "true"}, "clientCA": values{"configMapName": "clients", "key": "clients.pem", "names": []any{"api-server"}}, "validation": values{"failurePolicy": "Fail", "timeoutSeconds": 10}},
+		"certificates": values{"certManager": values{"issuerRef": values{"name": "ca", "kind": "ClusterIssuer"}}},
 		"monitoring": values{
 			"readers":        []any{values{"name": "prometheus", "namespace": "monitoring"}},
-			"serviceMonitor": values{"enabled": true, "interval": "30s", "labels": values{"release": "prometheus"}},
-			"prometheusRule": values{"enabled": true}, "dashboard": values{"enabled": true},
+			"serviceMonitor": values{"enabled": true, "interval": "30s", "labels": values{"release": "prometheus"}, "annotations": values{"a": "b"}},
+			"prometheusRule": values{"enabled": true, "annotations": values{"a": "b"}}, "dashboard": values{"enabled": true},
 		},
 	}
 }

@@ -34,7 +34,7 @@
 {{- define "heirloom.validateDeployment" -}}
 {{- /* Names of owners on ghcr.io have no dot and no colon, so this is a registry in the wrong place. */ -}}
 {{- $first := .Values.image.repository | splitList "/" | first }}
-{{- if and (eq .Values.image.registry "ghcr.io") (not (.Values.global).imageRegistry) (regexMatch "[.:]|^localhost$" $first) }}
+{{- if and (eq .Values.image.registry "ghcr.io") (hasPrefix "ghcr.io/" (include "heirloom.image" .)) (regexMatch "[.:]|^localhost$" $first) }}
 {{- fail (printf "image.repository=%s begins with a registry: set image.registry=%s and image.repository=%s" .Values.image.repository $first (trimPrefix (printf "%s/" $first) .Values.image.repository)) }}
 {{- end }}
 {{- if and (gt (int .Values.replicaCount) 1) (not .Values.leaderElection.enabled) }}
