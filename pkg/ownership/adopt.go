@@ -71,7 +71,7 @@ func NewRemoval(child metav1.Object, current inherit.Object, decided inherit.Dec
 		for _, want := range at.desired {
 			if e, ok := has[want.name]; ok {
 				e.claim, e.leaves = want.claim, maps.Clone(e.leaves)
-				maps.DeleteFunc(e.leaves, func(leaf string, _ any) bool { _, wanted := want.leaves[leaf]; return !wanted })
+				maps.DeleteFunc(e.leaves, func(leaf, _ string) bool { _, wanted := want.leaves[leaf]; return !wanted })
 				kept = append(kept, e)
 			}
 		}

@@ -46,7 +46,7 @@ type entry struct {
 	value any
 	claim inherit.Claim
 	// leaves are the fields of a list's element, which are owned with it. Members of maps have none.
-	leaves map[string]any
+	leaves map[string]string
 	// path leads to it.
 	path fieldpath.Path
 }
@@ -90,7 +90,11 @@ func (keys elements) below(path fieldpath.Path, e *entry) fieldpath.Path {
 func (elements) render(entries []entry) any {
 	list := make([]any, 0, len(entries))
 	for _, e := range entries {
-		list = append(list, e.leaves)
+		element := make(map[string]any, len(e.leaves))
+		for name, leaf := range e.leaves {
+			element[name] = leaf
+		}
+		list = append(list, element)
 	}
 	return list
 }
@@ -145,16 +149,17 @@ func placesOf(at capi.Paths, current, desired inherit.Content) []place {
 
 func mapEntries(m map[string]string, claims map[string]inherit.Claim) []entry {
 	entries := make([]entry, 0, len(m))
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		entries = append(entries, entry{name: key, value: m[key], claim: claims[key]})
+	for key, value := range m {
+		entries = append(entries, entry{name: key, value: value, claim: claims[key]})
 	}
+	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
 	return entries
 }
 
 func taintEntries(taints []clusterv1.MachineTaint, claims map[string]inherit.Claim) []entry {
 	entries := make([]entry, 0, len(taints))
 	for _, t := range taints {
-		leaves := map[string]any{"effect": string(t.Effect), "key": t.Key, "propagation": string(t.Propagation)}
+		leaves := map[string]string{"effect": string(t.Effect), "key": t.Key, "propagation": string(t.Propagation)}
 		if t.Value != "" {
 			leaves["value"] = t.Value
 		}
