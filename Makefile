@@ -138,6 +138,7 @@ generate: ## Regenerate all generated files.
 	@$(call programs,dev); \
 	said="$$("$$HEIRLOOM_DEV/helm-docs" --chart-search-root=deploy/chart --sort-values-order=file --log-level=warning 2>&1)" && \
 		[[ -z $$said ]] || { echo "$$said" >&2; exit 1; }
+	$(GO) run ./test/chart/schema deploy/chart/heirloom
 
 .PHONY: update-docs
 update-docs: build ## Write what the plugin prints in its test world into README.md and docs/kubectl.md.

@@ -37,7 +37,7 @@ func TestEveryFlagHasAValue(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	changed := everything()
 	changed["leaderElection"].(values)["enabled"] = false
-	changed["manager"].(values)["replicas"] = 1
+	changed["replicaCount"] = 1
 	standard, other := arguments(t, nil), arguments(t, changed)
 	// For the text format only.
 	other["vmodule"] = arguments(t, values{"logging": values{"vmodule": "node=5,machine=6"}})["vmodule"]

@@ -26,7 +26,7 @@ func TestTheHook(t *testing.T) {
 		{"a release", values{"uninstall": values{"release": true}}, []string{stops, "--keep-values=false"}, []string{only, passes, "--only-workload-clusters"}, []string{"ClusterRole heirloom-uninstall"}},
 		{"workload clusters are left", values{"uninstall": values{"workloadClusters": false}}, []string{only}, []string{stops, passes}, nil},
 		{
-			"nobody can stop the loop", values{"leaderElection": values{"enabled": false}, "manager": values{"replicas": 1}},
+			"nobody can stop the loop", values{"leaderElection": values{"enabled": false}, "replicaCount": 1},
 			[]string{only}, []string{stops, passes}, nil,
 		},
 	} {

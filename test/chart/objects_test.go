@@ -68,7 +68,7 @@ func newCluster(t *testing.T) *cluster {
 func TestObjectsAreValid(t *testing.T) {
 	c := newCluster(t)
 	outside := values{
-		"manager": values{"enabled": false}, "webhooks": values{"url": "https://127.0.0.1:9443"},
+		"deployment": values{"enabled": false}, "webhooks": values{"url": "https://127.0.0.1:9443"},
 		"certificates": values{"mode": "provided", "provided": values{"caBundle": aCABundle(t)}},
 	}
 	provided := values{"certificates": values{"mode": "provided", "provided": values{"caBundle": aCABundle(t), "secretName": "tls"}}}
@@ -81,16 +81,21 @@ func TestObjectsAreValid(t *testing.T) {
 			"Certificate", "ClusterRole", "ClusterRoleBinding", "Deployment", "Issuer", "MutatingWebhookConfiguration",
 			"PodDisruptionBudget", "Role", "RoleBinding", "Service", "ServiceAccount", "ValidatingWebhookConfiguration",
 		}},
-		{"everything", everything(), []string{"NetworkPolicy", "PodDisruptionBudget", "Deployment", "ServiceMonitor", "PrometheusRule", "ConfigMap"}},
+		{"everything", everything(), []string{
+			"NetworkPolicy", "PodDisruptionBudget", "Deployment", "ServiceMonitor", "PrometheusRule", "ConfigMap", "Secret",
+		}},
+		{"a PodMonitor", podMonitored(), []string{"PodMonitor"}},
+		{"excluded namespaces", values{"webhooks": values{"excludeNamespaces": []any{"kube-system", "azure"}}}, []string{"MutatingWebhookConfiguration"}},
+		{"a token of its own", values{"automountServiceAccountToken": false}, []string{"Deployment"}},
 		{"its own certificate", values{"certificates": values{"mode": "self"}}, []string{"Deployment"}},
 		{"one namespace", values{"namespace": fleetNamespace}, []string{"Role"}},
 		{"another certificate", provided, []string{"Deployment"}},
 		{"outside of the cluster", outside, []string{"ClusterRole"}},
-		{"one replica", values{"manager": values{
-			"replicas": 1, "drainSeconds": 0, "updateStrategy": values{"type": "Recreate"}, "hostNetwork": false,
-		}}, []string{"Deployment"}},
+		{"one replica", values{
+			"replicaCount": 1, "drainSeconds": 0, "strategy": values{"type": "Recreate"}, "hostNetwork": false,
+		}, []string{"Deployment"}},
 		{"another ServiceAccount", values{"serviceAccount": values{"create": false, "name": "there"}}, []string{"ClusterRole"}},
-		{"OpenShift", values{"manager": values{"podSecurityContext": values{"runAsUser": nil, "runAsGroup": nil, "fsGroup": nil}}}, nil},
+		{"OpenShift", values{"podSecurityContext": values{"runAsUser": nil, "runAsGroup": nil, "fsGroup": nil}}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
@@ -112,11 +117,21 @@ func TestObjectsAreValid(t *testing.T) {
 		})
 	}
 	t.Run("what is not restricted is refused", func(t *testing.T) {
-		objects, err := render(t, values{"manager": values{"securityContext": values{"allowPrivilegeEscalation": true}}})
+		objects, err := render(t, values{"securityContext": values{"allowPrivilegeEscalation": true}})
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 		err = c.client.Create(t.Context(), podOf(t, deployment(t, objects)), client.DryRunAll)
 		NewWithT(t).Expect(apierrors.IsForbidden(err)).To(BeTrue(), "got %v", err)
 	})
+}
+
+// podMonitored has a PodMonitor with everything that it can have.
+func podMonitored() values {
+	relabeling := []any{values{"action": "labeldrop", "regex": "pod"}}
+	return values{"monitoring": values{"podMonitor": values{
+		"enabled": true, "labels": values{"release": "prometheus"}, "annotations": values{"a": "b"}, "interval": "30s", "scrapeTimeout": "10s",
+		"authorization": values{"credentials": values{"name": "prometheus-token", "key": "token"}},
+		"tlsConfig":     values{"insecureSkipVerify": true}, "relabelings": relabeling, "metricRelabelings": relabeling,
+	}}}
 }
 
 // podOf is a Pod as a Deployment's controllers would create it.
@@ -161,7 +176,7 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 	Expect(running.Spec.Template.Spec.TerminationGracePeriodSeconds).To(HaveValue(BeEquivalentTo(15)), "the program needs 10 more to end")
 	Expect(c.client.Get(t.Context(), key, budget)).To(Succeed())
 
-	helm("upgrade", "heirloom", chartDir(t), "--wait=false", "--set", "manager.replicas=1", "--set", "namespace="+fleetNamespace)
+	helm("upgrade", "heirloom", chartDir(t), "--wait=false", "--set", "replicaCount=1", "--set", "namespace="+fleetNamespace)
 	Expect(c.client.Get(t.Context(), key, running)).To(Succeed())
 	Expect(running.Spec.Replicas).To(HaveValue(BeEquivalentTo(1)))
 	Expect(running.Spec.Template.Spec.Containers[0].Args).To(ContainElement("--namespace=" + fleetNamespace))

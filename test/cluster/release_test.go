@@ -41,9 +41,11 @@ func newRelease(t *testing.T, values ...string) *release {
 	t.Cleanup(cancel)
 	r := &release{WithT: gomega.NewWithT(t), t: t, ctx: ctx}
 	r.createNamespace()
-	repository, tag, _ := strings.Cut(shared.Image, ":")
+	registry, image, _ := strings.Cut(shared.Image, "/")
+	repository, tag, _ := strings.Cut(image, ":")
 	r.values = append([]string{
-		"--set", "image.repository=" + repository, "--set", "image.tag=" + tag, "--set", "networkPolicy.enabled=true",
+		"--set", "image.registry=" + registry, "--set", "image.repository=" + repository, "--set", "image.tag=" + tag,
+		"--set", "networkPolicy.enabled=true",
 		// On a busy machine an answer may take its time. What a write must not do is to pass without one.
 		"--set", "webhooks.machineSets.timeoutSeconds=10", "--set", "webhooks.machines.timeoutSeconds=10",
 	}, values...)

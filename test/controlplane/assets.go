@@ -122,7 +122,7 @@ func PrometheusOperatorCRDs(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	prefix := filepath.Join(dir, "example", "prometheus-operator-crd", "monitoring.coreos.com_")
-	return []string{prefix + "prometheusrules.yaml", prefix + "servicemonitors.yaml"}, nil
+	return []string{prefix + "podmonitors.yaml", prefix + "prometheusrules.yaml", prefix + "servicemonitors.yaml"}, nil
 }
 
 // moduleDir returns where the go command keeps the files of a module.

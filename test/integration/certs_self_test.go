@@ -118,7 +118,7 @@ func TestAHelmUpgradeLeavesThePublishedCA(t *testing.T) {
 		seconds := 3 + i
 		values := filepath.Join(s.dir, "values.yaml")
 		raw, err := json.Marshal(map[string]any{
-			"manager": map[string]any{"enabled": i == 1}, "certificates": map[string]any{"mode": "self"},
+			"deployment": map[string]any{"enabled": i == 1}, "certificates": map[string]any{"mode": "self"},
 			"webhooks": map[string]any{"url": s.WebhookURL, "machines": map[string]any{"timeoutSeconds": seconds}},
 		})
 		s.Expect(err).NotTo(HaveOccurred())

@@ -179,8 +179,8 @@ func (s *Stage) install(ctx context.Context) error {
 		return err
 	}
 	values := map[string]any{
-		"manager":  map[string]any{"enabled": false},
-		"webhooks": map[string]any{"url": s.WebhookURL},
+		"deployment": map[string]any{"enabled": false},
+		"webhooks":   map[string]any{"url": s.WebhookURL},
 		"certificates": map[string]any{
 			"mode":     "provided",
 			"provided": map[string]any{"caBundle": base64.StdEncoding.EncodeToString(ca)},

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
@@ -145,6 +146,9 @@ func kindRegistered(kind string, all []configuration, expected []expectation, kn
 func (e expectation) differences(live admissionv1.MutatingWebhook, known settings.Settings) []string {
 	want := *e.chart.DeepCopy()
 	settled := map[string]bool{}
+	if e.others.NamespaceSelector != nil {
+		live.NamespaceSelector = withoutExclusions(live.NamespaceSelector)
+	}
 	if known.Known {
 		want.Rules = withGroups(e.others.Rules, known.Config.AdditionalProviderGroups)
 		if known.Config.Namespace != "" {
@@ -189,5 +193,17 @@ func inNamespace(selector *metav1.LabelSelector, namespace string) *metav1.Label
 	for key, value := range selector.MatchLabels {
 		selector.MatchLabels[key] = strings.ReplaceAll(value, anyNamespace, namespace)
 	}
+	return selector
+}
+
+// withoutExclusions leaves out the namespaces that an operator keeps from webhooks, which no setting of the server says.
+func withoutExclusions(selector *metav1.LabelSelector) *metav1.LabelSelector {
+	if selector == nil {
+		return nil
+	}
+	selector = selector.DeepCopy()
+	selector.MatchExpressions = slices.DeleteFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
+		return r.Key == corev1.LabelMetadataName && r.Operator == metav1.LabelSelectorOpNotIn
+	})
 	return selector
 }

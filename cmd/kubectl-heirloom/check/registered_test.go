@@ -25,6 +25,13 @@ func webhook(change func(*hook), name ...string) func(*scenery) {
 	}
 }
 
+// excluding selects all namespaces but one, as the chart does for webhooks.excludeNamespaces.
+func excluding(namespace string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{namespace}},
+	}}
+}
+
 func TestRegistered(t *testing.T) {
 	const of = "MutatingWebhookConfiguration heirloom, webhook machines.heirloom.dev: "
 	for name, tc := range map[string]struct {
@@ -39,6 +46,10 @@ func TestRegistered(t *testing.T) {
 		"a namespace of which the server knows nothing": {func(w *hook) {
 			w.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 		}, "namespaceSelector is a=b, and should be everything"},
+		"namespaces excluded by another label": {func(w *hook) {
+			w.NamespaceSelector = excluding("kube-system")
+			w.NamespaceSelector.MatchExpressions[0].Key = "team"
+		}, "namespaceSelector is team notin (kube-system), and should be everything"},
 		"objectSelector":    {func(w *hook) { w.ObjectSelector = nil }, "objectSelector is everything, and should be !heirloom.dev/ignore"},
 		"path":              {func(w *hook) { w.ClientConfig.Service.Path = new("/mutate/nodes") }, "path is /mutate/nodes, and should be /mutate/machines"},
 		"a condition less":  {func(w *hook) { w.MatchConditions = w.MatchConditions[1:] }, "match condition not-ignored is missing"},
@@ -59,6 +70,7 @@ func TestRegistered(t *testing.T) {
 			})(s)
 			s.validating.Webhooks[0].FailurePolicy = new(admissionv1.Fail)
 		}, status: OK},
+		{name: "namespaces that the operator excludes", change: webhook(func(w *hook) { w.NamespaceSelector = excluding("kube-system") }), status: OK},
 		{name: "by URL", change: (*scenery).byURL, status: OK},
 		{name: "one is missing", change: func(s *scenery) { s.mutating.Webhooks = s.mutating.Webhooks[1:] }, status: Failed, message: wrongly,
 			detail: "MutatingWebhookConfiguration heirloom: webhook machinedeployments.heirloom.dev is missing", next: "helm upgrade"},

@@ -55,7 +55,7 @@ func TestValuesMeanWhatTheChartMakesOfThem(t *testing.T) {
 		{"further arguments", []string{allValues, `extraArgs: ["--namespace=other", "--no-execute-rate=7"]`}},
 		{"another name", []string{allValues, "nameOverride: inherit"}},
 		{"another whole name", []string{allValues, "fullnameOverride: inherit"}},
-		{"a later file", []string{allValues, `{workloadClusters: {concurrency: 3, clientQPS: null}, additionalSyncMachineLabels: [c], leaderElection: {enabled: false}, manager: {replicas: 1}}`}},
+		{"a later file", []string{allValues, `{workloadClusters: {concurrency: 3, clientQPS: null}, additionalSyncMachineLabels: [c], leaderElection: {enabled: false}, replicaCount: 1}`}},
 		{"empty ones", []string{`{namespace: "", watchFilter: "", managementCluster: "", workloadClusters: {webhookURL: ""}}`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

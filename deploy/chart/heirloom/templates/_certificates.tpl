@@ -39,7 +39,7 @@
 {{- if not (contains "-----BEGIN CERTIFICATE-----" ($certificates.provided.caBundle | nospace | b64dec)) }}
 {{- fail "certificates.provided.caBundle must be CA certificates in PEM, as base64" }}
 {{- end }}
-{{- if and .Values.manager.enabled (not $certificates.provided.secretName) }}
+{{- if and .Values.deployment.enabled (not $certificates.provided.secretName) }}
 {{- fail "certificates.mode=provided needs certificates.provided.secretName: the serving certificate" }}
 {{- end }}
 {{- else }}

@@ -37,11 +37,33 @@ app.kubernetes.io/component: manager
 {{ merge (dict "app.kubernetes.io/component" "uninstall") (include "heirloom.labels" . | fromYaml) | toYaml }}
 {{- end }}
 
-{{- /* Annotations of what helm uninstall creates first, in the order of the weight. A Job that has failed stays, for its log. */ -}}
-{{- define "heirloom.preDelete" -}}
-helm.sh/hook: pre-delete
-helm.sh/hook-weight: {{ . | quote }}
-helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- /* Labels and annotations of an object: those of all objects, and its own. Takes a list: the root context, the object's labels and
+its annotations. Its annotations go over commonAnnotations, its labels do not go over the chart's. */ -}}
+{{- define "heirloom.metadata" -}}
+{{- $root := index . 0 -}}
+labels:
+  {{- merge (include "heirloom.labels" $root | fromYaml) (index . 1) | toYaml | nindent 2 }}
+{{- with merge (dict) (index . 2) $root.Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /* The same for what helm uninstall creates first. Takes a list: the root context and the weight, in whose order it does so. A Job
+that has failed stays, for its log. Helm 4 prints the log, which names what is left; a Job that has succeeded is gone then. */ -}}
+{{- define "heirloom.hookMetadata" -}}
+{{- $root := index . 0 -}}
+labels:
+  {{- include "heirloom.hookLabels" $root | nindent 2 }}
+annotations:
+  {{- $own := dict
+    "helm.sh/hook" "pre-delete"
+    "helm.sh/hook-weight" (index . 1)
+    "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded" }}
+  {{- if eq (index . 1) "0" }}
+  {{- $_ := set $own "helm.sh/hook-output-log-policy" "hook-succeeded,hook-failed" }}
+  {{- end }}
+  {{- merge $own $root.Values.commonAnnotations | toYaml | nindent 2 }}
 {{- end }}
 
 {{- define "heirloom.serviceAccountName" -}}
@@ -63,19 +85,11 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- include "heirloom.fullname" . }}-workload-webhook
 {{- end }}
 
-{{- define "heirloom.image" -}}
-{{- if .Values.image.digest }}
-{{- printf "%s@%s" .Values.image.repository .Values.image.digest }}
-{{- else }}
-{{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}
-{{- end }}
-{{- end }}
-
 {{- /* Fails on values that are valid each, but not together. */ -}}
 {{- define "heirloom.validate" -}}
 {{- include "heirloom.validateProgram" . }}
-{{- if and (not .Values.manager.enabled) (not .Values.webhooks.url) }}
-{{- fail "manager.enabled=false needs webhooks.url: the API server must be told where Heirloom runs" }}
+{{- if and (not .Values.deployment.enabled) (not .Values.webhooks.url) }}
+{{- fail "deployment.enabled=false needs webhooks.url: the API server must be told where Heirloom runs" }}
 {{- end }}
 {{- if and (eq .Values.workloadClusters.admission "webhook") (not .Values.workloadClusters.webhookURL) }}
 {{- fail "workloadClusters.admission=webhook needs workloadClusters.webhookURL: API servers must be told where Heirloom is" }}
@@ -84,17 +98,18 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- fail "uninstall.release needs leaderElection.enabled: the release stops the loop by taking the leader's Lease" }}
 {{- end }}
 {{- include "heirloom.validateCertificates" . }}
+{{- include "heirloom.validateServices" . }}
+{{- include "heirloom.validateMonitors" . }}
 {{- end }}
 
 {{- /* Metadata of both webhook configurations. */ -}}
 {{- define "heirloom.webhookConfigurationMetadata" -}}
 name: {{ include "heirloom.fullname" . }}
-labels:
-  {{- include "heirloom.labels" . | nindent 2 }}
+{{- $own := dict }}
 {{- if eq .Values.certificates.mode "cert-manager" }}
-annotations:
-  cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/{{ include "heirloom.webhookName" . }}
+{{- $own = dict "cert-manager.io/inject-ca-from" (printf "%s/%s" .Release.Namespace (include "heirloom.webhookName" .)) }}
 {{- end }}
+{{ include "heirloom.metadata" (list . dict (merge $own .Values.webhooks.annotations)) }}
 {{- end }}
 
 {{- /* The clientConfig of a webhook. Takes a list: the root context and the webhook's path. */ -}}
@@ -216,30 +231,20 @@ matchExpressions:
     operator: DoesNotExist
 {{- end }}
 
-{{- /* What the program does not watch it is not asked about. Does not concern cluster-scoped objects. */ -}}
+{{- /* What the program does not watch it is not asked about, and neither about what is excluded. Does not concern cluster-scoped objects. */ -}}
 {{- define "heirloom.watchedNamespace" -}}
 namespaceSelector:
   {{- if .Values.namespace }}
   matchLabels:
     kubernetes.io/metadata.name: {{ .Values.namespace }}
+  {{- else if .Values.webhooks.excludeNamespaces }}
+  matchExpressions:
+    - key: kubernetes.io/metadata.name
+      operator: NotIn
+      values:
+        {{- toYaml .Values.webhooks.excludeNamespaces | nindent 8 }}
   {{- else }} {}
   {{- end }}
-{{- end }}
-
-{{- define "heirloom.topologySpreadConstraints" -}}
-{{- $constraints := .Values.manager.topologySpreadConstraints }}
-{{- if not $constraints }}
-{{- range $key := list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
-{{- $constraints = append $constraints (dict "topologyKey" $key "maxSkew" 1 "whenUnsatisfiable" "ScheduleAnyway") }}
-{{- end }}
-{{- end }}
-{{- /* By the hash, Pods of a revision that is on its way out do not count. */ -}}
-{{- $ours := dict
-  "labelSelector" (dict "matchLabels" (include "heirloom.selectorLabels" . | fromYaml))
-  "matchLabelKeys" (list "pod-template-hash") }}
-{{- range $constraints }}
-- {{ (hasKey . "labelSelector" | ternary . (merge (dict) . $ours)) | toYaml | nindent 2 | trim }}
-{{- end }}
 {{- end }}
 
 {{- /* Typed taints that the validating webhook might refuse. The test is rough, so that API servers can afford it: whatever it lets

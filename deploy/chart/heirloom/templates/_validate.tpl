@@ -28,36 +28,40 @@
 {{- if and .Values.webhooks.clientCA.names (not .Values.webhooks.clientCA.configMapName) }}
 {{- fail "webhooks.clientCA.names needs webhooks.clientCA.configMapName: the CAs of these clients" }}
 {{- end }}
-{{- include "heirloom.validateManager" . }}
+{{- include "heirloom.validateDeployment" . }}
 {{- end }}
 
-{{- define "heirloom.validateManager" -}}
-{{- $manager := .Values.manager }}
-{{- if and (gt (int $manager.replicas) 1) (not .Values.leaderElection.enabled) }}
-{{- fail (printf "manager.replicas=%v needs leaderElection.enabled: two resync loops would do everything twice" $manager.replicas) }}
+{{- define "heirloom.validateDeployment" -}}
+{{- /* Names of owners on ghcr.io have no dot and no colon, so this is a registry in the wrong place. */ -}}
+{{- $first := .Values.image.repository | splitList "/" | first }}
+{{- if and (eq .Values.image.registry "ghcr.io") (hasPrefix "ghcr.io/" (include "heirloom.image" .)) (regexMatch "[.:]|^localhost$" $first) }}
+{{- fail (printf "image.repository=%s begins with a registry: set image.registry=%s and image.repository=%s" .Values.image.repository $first (trimPrefix (printf "%s/" $first) .Values.image.repository)) }}
+{{- end }}
+{{- if and (gt (int .Values.replicaCount) 1) (not .Values.leaderElection.enabled) }}
+{{- fail (printf "replicaCount=%v needs leaderElection.enabled: two resync loops would do everything twice" .Values.replicaCount) }}
 {{- end }}
 {{- $seen := dict }}
-{{- range $name, $port := $manager.ports }}
+{{- range $name, $port := .Values.ports }}
 {{- $port := toString $port }}
 {{- if hasKey $seen $port }}
-{{- fail (printf "manager.ports.%s and manager.ports.%s are both %s" (get $seen $port) $name $port) }}
+{{- fail (printf "ports.%s and ports.%s are both %s" (get $seen $port) $name $port) }}
 {{- end }}
 {{- $_ := set $seen $port $name }}
 {{- end }}
-{{- $strategy := $manager.updateStrategy }}
+{{- $strategy := .Values.strategy }}
 {{- if and (eq $strategy.type "RollingUpdate") (has (toString $strategy.rollingUpdate.maxUnavailable) (list "0" "0%")) (has (toString $strategy.rollingUpdate.maxSurge) (list "0" "0%")) }}
-{{- fail "manager.updateStrategy.rollingUpdate.maxUnavailable and .maxSurge are both 0: no Pod could ever be replaced" }}
+{{- fail "strategy.rollingUpdate.maxUnavailable and .maxSurge are both 0: no Pod could ever be replaced" }}
 {{- end }}
-{{- $minAvailable := toString $manager.podDisruptionBudget.minAvailable }}
-{{- if and (ne $minAvailable "") (not (hasSuffix "%" $minAvailable)) (gt (int $manager.replicas) 1) (ge (int $minAvailable) (int $manager.replicas)) }}
-{{- fail (printf "manager.podDisruptionBudget.minAvailable=%s must be less than manager.replicas=%v: no Node could be drained" $minAvailable $manager.replicas) }}
+{{- $minAvailable := toString .Values.podDisruptionBudget.minAvailable }}
+{{- if and (ne $minAvailable "") (not (hasSuffix "%" $minAvailable)) (gt (int .Values.replicaCount) 1) (ge (int $minAvailable) (int .Values.replicaCount)) }}
+{{- fail (printf "podDisruptionBudget.minAvailable=%s must be less than replicaCount=%v: no Node could be drained" $minAvailable .Values.replicaCount) }}
 {{- end }}
-{{- if has (toString $manager.podDisruptionBudget.maxUnavailable) (list "0" "0%") }}
-{{- if and (eq $minAvailable "") $manager.podDisruptionBudget.enabled }}
-{{- fail "manager.podDisruptionBudget.maxUnavailable must not be 0: no Node could be drained" }}
+{{- if has (toString .Values.podDisruptionBudget.maxUnavailable) (list "0" "0%") }}
+{{- if and (eq $minAvailable "") .Values.podDisruptionBudget.enabled }}
+{{- fail "podDisruptionBudget.maxUnavailable must not be 0: no Node could be drained" }}
 {{- end }}
 {{- end }}
-{{- if and .Values.networkPolicy.enabled $manager.hostNetwork }}
-{{- fail "networkPolicy.enabled has no effect with manager.hostNetwork: NetworkPolicies do not reach the network of Nodes" }}
+{{- if and .Values.networkPolicy.enabled .Values.hostNetwork }}
+{{- fail "networkPolicy.enabled has no effect with hostNetwork: NetworkPolicies do not reach the network of Nodes" }}
 {{- end }}
 {{- end }}
