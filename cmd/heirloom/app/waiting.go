@@ -25,8 +25,9 @@ const (
 	remindInterval = 5 * time.Minute
 )
 
-// awaitClusterAPI returns the version of Cluster API that the API server serves. While there is none, it waits: GitOps tools install
-// both at once, and a restart would not help. If the API server cannot be asked at all, it returns an error. Once ctx is done, it returns nothing.
+// awaitClusterAPI returns the version of Cluster API that the API server serves. While there is none, it waits: GitOps tools
+// install both at once, and a restart would not help. If the API server cannot be asked at all, it returns an error. Once ctx is
+// done, it returns nothing.
 func awaitClusterAPI(ctx context.Context, restConfig *rest.Config, healthAddr string) (schema.GroupVersion, error) {
 	version, err := installedVersion(restConfig)
 	var missing *capi.NotServedError
@@ -80,7 +81,8 @@ func (w waiting) wait(ctx context.Context, healthAddr string, why error) error {
 	}
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
-	probes := &manager.Server{Name: "probes while waiting", Server: &http.Server{Handler: unready(), ReadHeaderTimeout: headerTimeout}, Listener: listener}
+	server := &http.Server{Handler: unready(), ReadHeaderTimeout: headerTimeout}
+	probes := &manager.Server{Name: "probes while waiting", Server: server, Listener: listener}
 	go func() { ended <- probes.Start(serving) }()
 
 	w.untilFound(ctx, why)

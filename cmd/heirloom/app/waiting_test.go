@@ -38,14 +38,15 @@ func (d *discoverable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	kinds := metav1.APIResourceList{GroupVersion: "cluster.x-k8s.io/v1beta2"}
 	for _, kind := range *d.kinds.Load() {
 		kinds.APIResources = append(kinds.APIResources, metav1.APIResource{Name: kind, Kind: kind, Namespaced: true})
-		group.Groups = []metav1.APIGroup{{Name: "cluster.x-k8s.io", Versions: []metav1.GroupVersionForDiscovery{{GroupVersion: "cluster.x-k8s.io/v1beta2", Version: "v1beta2"}}}}
+		version := metav1.GroupVersionForDiscovery{GroupVersion: "cluster.x-k8s.io/v1beta2", Version: "v1beta2"}
+		group.Groups = []metav1.APIGroup{{Name: "cluster.x-k8s.io", Versions: []metav1.GroupVersionForDiscovery{version}}}
 	}
-	answer, ok := map[string]any{"/api": metav1.APIVersions{}, "/apis": group, "/apis/cluster.x-k8s.io": nil, "/apis/cluster.x-k8s.io/v1beta2": kinds}[r.URL.Path]
+	answer := map[string]any{"/api": metav1.APIVersions{}, "/apis": group, "/apis/cluster.x-k8s.io/v1beta2": kinds}[r.URL.Path]
 	if r.URL.Path == "/apis/cluster.x-k8s.io" && len(group.Groups) > 0 {
 		answer = group.Groups[0]
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if !ok || answer == nil {
+	if answer == nil {
 		w.WriteHeader(http.StatusNotFound)
 		answer = metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound}
 	}

@@ -176,7 +176,8 @@ func (c *controller) diffConfig() (argodiff.DiffConfig, func(), error) {
 		return nil, nil, fmt.Errorf("preparing dry runs: %w", err)
 	}
 	config, err := argodiff.NewDiffConfigBuilder().
-		WithDiffSettings(c.app.Spec.IgnoreDifferences, overrides, options.IgnoreAggregatedRoles, normalizers.IgnoreNormalizerOpts{JQExecutionTimeout: time.Second}).
+		WithDiffSettings(c.app.Spec.IgnoreDifferences, overrides, options.IgnoreAggregatedRoles,
+			normalizers.IgnoreNormalizerOpts{JQExecutionTimeout: time.Second}).
 		WithTracking(key, method).WithNoCache().WithGVKParser(parser).WithManager(common.ArgoCDSSAManager).
 		WithIgnoreMutationWebhook(!resourceutil.HasAnnotationOption(&c.app, common.AnnotationCompareOptions, "IncludeMutationWebhook=true")).
 		WithServerSideDiff(resourceutil.HasAnnotationOption(&c.app, common.AnnotationCompareOptions, "ServerSideDiff=true")).

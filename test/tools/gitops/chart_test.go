@@ -98,7 +98,7 @@ func TestTheChartIsAsInGit(t *testing.T) {
 				s := s.in(t)
 				git := s.installChart(tool, certificates)
 				s.settle(tool, git)
-				s.Expect(kinds(git)).To(ContainElements("Deployment", "Service", "ClusterRole", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"))
+				s.Expect(kinds(git)).To(ContainElements("Deployment", "Service", "ClusterRole", "MutatingWebhookConfiguration"))
 				s.remove(git)
 			})
 		}

@@ -91,6 +91,7 @@ func (s *scene) renders(manifest map[string]any, path ...string) {
 	values, found, err := unstructured.NestedMap(manifest, path...)
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(found).To(BeTrue())
-	_, err = controlplane.RenderChart(s.ctx, filepath.Join("deploy", "chart", "heirloom"), controlplane.ChartOptions{Namespace: stage.Namespace, Values: values})
+	options := controlplane.ChartOptions{Namespace: stage.Namespace, Values: values}
+	_, err = controlplane.RenderChart(s.ctx, filepath.Join("deploy", "chart", "heirloom"), options)
 	s.Expect(err).NotTo(HaveOccurred())
 }

@@ -169,17 +169,9 @@ func change(s *scene, object map[string]any, values map[string]any, path ...stri
 	}
 	if len(declared) == 0 {
 		unstructured.RemoveNestedField(object, path...)
-		if parent := path[:len(path)-1]; isEmpty(object, parent) {
-			unstructured.RemoveNestedField(object, parent...) // an empty metadata is not allowed
-		}
 		return
 	}
 	s.Expect(unstructured.SetNestedMap(object, declared, path...)).To(Succeed())
-}
-
-func isEmpty(object map[string]any, path []string) bool {
-	parent, _, err := unstructured.NestedMap(object, path...)
-	return err == nil && len(parent) == 0
 }
 
 // inherits waits until every object below has these labels and annotations; those with an empty value it has not.

@@ -109,7 +109,8 @@ func (h helmRelease) drift(s *scene, objects []*unstructured.Unstructured) []str
 	s.Expect(normalize.UnstructuredListWithScheme(objects, s.Client.Scheme())).To(Succeed())
 	dry, err := client.New(s.AdminConfig(), client.Options{DryRun: new(true)})
 	s.Expect(err).NotTo(HaveOccurred())
-	set, err := jsondiff.UnstructuredList(s.ctx, dry, objects, jsondiff.FieldOwner("helm-controller"), jsondiff.Rationalize(true), jsondiff.Graceful(true))
+	set, err := jsondiff.UnstructuredList(s.ctx, dry, objects,
+		jsondiff.FieldOwner("helm-controller"), jsondiff.Rationalize(true), jsondiff.Graceful(true))
 	s.Expect(err).NotTo(HaveOccurred())
 	var drifted []string
 	for _, diff := range set {

@@ -23,7 +23,8 @@ func bareScene(t *testing.T) *scene {
 // rendered returns the chart's objects as they are, with those of its hooks.
 func rendered(s *scene) []*unstructured.Unstructured {
 	s.t.Helper()
-	all, err := controlplane.RenderChart(s.ctx, filepath.Join("deploy", "chart", "heirloom"), controlplane.ChartOptions{Namespace: stage.Namespace, Hooks: true})
+	options := controlplane.ChartOptions{Namespace: stage.Namespace, Hooks: true}
+	all, err := controlplane.RenderChart(s.ctx, filepath.Join("deploy", "chart", "heirloom"), options)
 	s.Expect(err).NotTo(HaveOccurred())
 	var objects []*unstructured.Unstructured
 	for i := range all {
@@ -68,12 +69,16 @@ func TestHealth(t *testing.T) {
 		flux       status.Status
 	}{
 		{"Pods wait for Cluster API", "Deployment",
-			with(conditions("Available", "False", "MinimumReplicasUnavailable", "Progressing", "True", "ReplicaSetUpdated"), counts(0)), "Progressing", status.InProgressStatus},
+			with(counts(0), conditions("Available", "False", "MinimumReplicasUnavailable", "Progressing", "True", "ReplicaSetUpdated")),
+			"Progressing", status.InProgressStatus},
 		{"Pods wait for too long", "Deployment",
-			with(conditions("Available", "False", "MinimumReplicasUnavailable", "Progressing", "False", "ProgressDeadlineExceeded"), counts(0)), "Degraded", status.FailedStatus},
+			with(counts(0), conditions("Available", "False", "MinimumReplicasUnavailable", "Progressing", "False", "ProgressDeadlineExceeded")),
+			"Degraded", status.FailedStatus},
 		{"Pods are ready", "Deployment",
-			with(conditions("Available", "True", "MinimumReplicasAvailable", "Progressing", "True", "NewReplicaSetAvailable"), counts(2)), "Healthy", status.CurrentStatus},
-		{"no certificate yet", "Certificate", conditions("Ready", "False", "DoesNotExist", "Issuing", "True", "DoesNotExist"), "Progressing", status.InProgressStatus},
+			with(counts(2), conditions("Available", "True", "MinimumReplicasAvailable", "Progressing", "True", "NewReplicaSetAvailable")),
+			"Healthy", status.CurrentStatus},
+		{"no certificate yet", "Certificate",
+			conditions("Ready", "False", "DoesNotExist", "Issuing", "True", "DoesNotExist"), "Progressing", status.InProgressStatus},
 		{"certificate", "Certificate", conditions("Ready", "True", "Ready"), "Healthy", status.CurrentStatus},
 		{"issuer", "Issuer", conditions("Ready", "True", "KeyPairVerified"), "Healthy", status.CurrentStatus},
 		{"no CA yet", "Issuer", conditions("Ready", "False", "SecretMissing"), "Degraded", status.InProgressStatus},
