@@ -76,6 +76,10 @@ test-monitoring: ## Run the tests of alerts and dashboard, with Prometheus' own 
 		"$$promtool" test rules deploy/monitoring/alerts_test.yaml
 	$(GO) -C test/tools/prometheus test -count=1 $(GOTESTFLAGS) ./...
 
+.PHONY: test-gitops
+test-gitops: build ## Run the tests beside Argo CD and Flux, with their own code (a first run compiles Argo CD, about 5 min).
+	@$(call programs,controlplane); $(GO) -C test/tools/gitops test -count=1 -timeout=20m $(GOTESTFLAGS) ./...
+
 .PHONY: test-integration
 test-integration: build ## Run the tests against a real API server.
 	@# Much of such a test is waiting, hence -parallel.
