@@ -68,6 +68,8 @@ test-all: ## Run every test: also all of test-e2e, each benchmark once, and test
 test-unit: ## Run the tests that need nothing but Go.
 	$(GO) test -race $(GOTESTFLAGS) $(unit)
 	$(GO) -C test/tools/release test $(GOTESTFLAGS) ./...
+	@# -count=1: the test cache does not see a file that is gone.
+	$(GO) -C test/tools/site test -count=1 $(GOTESTFLAGS) ./links
 
 .PHONY: test-monitoring
 test-monitoring: ## Run the tests of alerts and dashboard, with Prometheus' own parser and promtool.
@@ -110,6 +112,12 @@ test-cluster: ## Run the tests of the image and the chart in a real cluster of o
 	fi; \
 	$(call cluster-test,./test/cluster/...,-v)
 
+.PHONY: test-site
+test-site: ## Test the site of the documentation in a headless Chromium (installed with apt-get as root; else some are skipped).
+	@test/tools/site/prepare.sh || true
+	@$(MAKE) --no-print-directory site SITE='$(CURDIR)/dist/site'
+	HEIRLOOM_SITE_DIR='$(CURDIR)/dist/site' $(GO) -C test/tools/site test -count=1 -timeout=15m $(GOTESTFLAGS) ./browser
+
 # What a package's tests need is what its directory says.
 flaky-programs = $(if $(filter ./test/%,$(PKG)),$(call programs,controlplane tools helm cluster-api);)
 
@@ -148,6 +156,12 @@ generate: ## Regenerate all generated files.
 update-docs: build ## Write what the plugin prints in its test world into README.md and docs/kubectl.md.
 	@$(call programs,controlplane tools helm); \
 		HEIRLOOM_UPDATE_DOCS=1 $(GO) test -count=1 -run '^TestKubectl$$/^docs$$' ./test/integration/
+
+SITE ?= $(CURDIR)/dist/site
+
+.PHONY: site
+site: ## Build the site of the documentation, with every release, into dist/site (SITE; SERVE=1: serve it while you write).
+	@test/tools/site.sh $(if $(filter 1,$(SERVE)),--serve,'$(SITE)')
 
 .PHONY: lint
 lint: ## Run golangci-lint, which also holds the import rules.
@@ -239,4 +253,4 @@ tools: ## Bring kubectl and kubemark; the last line printed is their directory.
 
 .PHONY: programs
 programs: ## Bring every helper program, so that no test has to wait for one; the lines printed are their directories.
-	@test/tools/build.sh controlplane tools node helm cluster-api lint dev monitoring
+	@test/tools/build.sh controlplane tools node helm cluster-api lint dev monitoring site

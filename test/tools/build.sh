@@ -60,7 +60,8 @@ programs() {
 		;;
 	envtest) echo "setup-envtest dev sigs.k8s.io/controller-runtime/tools/setup-envtest" ;;
 	monitoring) echo "promtool prometheus github.com/prometheus/prometheus/cmd/promtool" ;;
-	*) die "there is no set $1; usage: build.sh [--env] controlplane|tools|node|helm|cluster-api|lint|dev|envtest|monitoring ..." ;;
+	site) echo "hugo hugo github.com/gohugoio/hugo" ;;
+	*) die "there is no set $1; usage: build.sh [--env] controlplane|tools|node|helm|cluster-api|lint|dev|envtest|monitoring|site ..." ;;
 	esac
 }
 
@@ -73,6 +74,7 @@ versions() {
 	cluster-api) version cluster-api-v1.14 sigs.k8s.io/cluster-api ;;
 	lint) version golangci-lint github.com/golangci/golangci-lint/v2 ;;
 	monitoring) version prometheus github.com/prometheus/prometheus ;;
+	site) version hugo github.com/gohugoio/hugo ;;
 	envtest) version dev sigs.k8s.io/controller-runtime/tools/setup-envtest ;;
 	dev)
 		echo "$(version dev sigs.k8s.io/controller-tools)-$(version dev github.com/norwoodj/helm-docs)-$(version dev golang.org/x/vuln)-$(version dev github.com/rhysd/actionlint)"
