@@ -107,11 +107,11 @@ test-cluster: ## Run the tests of the image and the chart in a real cluster of o
 	$(call cluster-test,./test/cluster/...,-v)
 
 .PHONY: test-versions
-test-versions: build ## Run the integration tests on the oldest supported Kubernetes, the newest, and mixtures (VERSIONS, such as oldest:newest).
+test-versions: build ## Run the integration tests on the oldest and the newest Kubernetes, and on mixtures (VERSIONS=oldest:newest).
 	@$(call programs,tools helm cluster-api); test/tools/account.sh test/tools/versions.sh $(GOTESTFLAGS) $(VERSIONS)
 
 .PHONY: test-forward
-test-forward: ## Build with the next Kubernetes libraries and controller-runtime, and run the unit tests (PRERELEASES=1: also of versions to come).
+test-forward: ## Build with newer Kubernetes libraries than go.mod has, and run the unit tests (PRERELEASES=1: pre-releases too).
 	test/tools/forward.sh $(if $(filter 1,$(PRERELEASES)),--prereleases) $(unit)
 
 # What a package's tests need is what its directory says.

@@ -10,6 +10,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/discovery"
 )
 
@@ -37,7 +38,7 @@ func (cp *ControlPlane) ask(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making a client for discovery: %w", err)
 	}
-	version, err := c.ServerVersion()
+	info, err := c.ServerVersion()
 	if err != nil {
 		return fmt.Errorf("asking for the API server's version: %w", err)
 	}
@@ -45,7 +46,7 @@ func (cp *ControlPlane) ask(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("asking what kinds of admission the API server serves: %w", err)
 	}
-	cp.served = served{version: version.GitVersion, policies: slices.ContainsFunc(list.APIResources, func(resource metav1.APIResource) bool {
+	cp.served = served{version: info.GitVersion, policies: slices.ContainsFunc(list.APIResources, func(resource metav1.APIResource) bool {
 		return resource.Kind == "MutatingAdmissionPolicy"
 	})}
 	return ctx.Err()
@@ -54,6 +55,12 @@ func (cp *ControlPlane) ask(ctx context.Context) error {
 // Version is what the API server says that it is, such as v1.36.3.
 func (cp *ControlPlane) Version() string {
 	return cp.served.version
+}
+
+// AtLeast reports whether the API server is of Kubernetes 1.<minor> or later.
+func (cp *ControlPlane) AtLeast(minor uint) bool {
+	parsed, err := version.ParseGeneric(cp.served.version)
+	return err == nil && parsed.AtLeast(version.MajorMinor(1, minor))
 }
 
 // ServesAdmissionPolicies reports whether the API server serves MutatingAdmissionPolicies. Kubernetes does from 1.36 on.

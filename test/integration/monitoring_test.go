@@ -152,7 +152,7 @@ func (s *scene) testSeenAdmission(a abroad) {
 	}
 	if !a.ServesAdmissionPolicies() {
 		choose("policy")
-		s.expectEvent("NoAdmissionPolicies", "Cluster", a.cluster.Name, ContainSubstring("the loop alone applies what Nodes inherit"))
+		s.Expect(s.refusedPolicy(a)).To(BeTrue())
 		choose("auto")
 		s.expectEvent("WorkloadAdmissionRegistered", "Cluster", a.cluster.Name, ContainSubstring("by webhook"))
 		choose("none")

@@ -44,6 +44,15 @@ func (s *scene) admittedByLoop(a abroad) {
 	s.Eventually(func() []string { return s.ways(a.Client) }).WithTimeout(patience).Should(BeEmpty())
 }
 
+// refusedPolicy reports whether a workload cluster cannot have the policy that its Cluster asks for. Then the Cluster says so.
+func (s *scene) refusedPolicy(a abroad) bool {
+	s.t.Helper()
+	if !a.ServesAdmissionPolicies() {
+		s.expectEvent("NoAdmissionPolicies", "Cluster", a.cluster.Name, ContainSubstring("the loop alone applies what Nodes inherit"))
+	}
+	return !a.ServesAdmissionPolicies()
+}
+
 // admitBefore makes a workload cluster admit its Nodes in that way, as a program did that has gone.
 func (s *scene) admitBefore(a abroad) {
 	s.t.Helper()

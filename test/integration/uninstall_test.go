@@ -117,7 +117,11 @@ func (s *scene) playJob(name string, uninstalled <-chan error) ended {
 	job.Status = batchv1.JobStatus{
 		StartTime: &now, CompletionTime: &now, Succeeded: 1, UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{},
 	}
-	for _, condition := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobComplete} {
+	conditions := []batchv1.JobConditionType{batchv1.JobComplete}
+	if s.AtLeast(31) { // before, only Jobs with a successPolicy may have it
+		conditions = append(conditions, batchv1.JobSuccessCriteriaMet)
+	}
+	for _, condition := range conditions {
 		job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{
 			Type: condition, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-time.Second)),
 		})

@@ -50,7 +50,19 @@ printf '  %s\n' "${newer[@]}"
 go get -modfile="$copy/go.mod" "${wanted[@]}"
 echo "taken:"
 required "$copy/go.mod" | sed 's/^/  /'
-go build -modfile="$copy/go.mod" ./...
-go vet -modfile="$copy/go.mod" ./...
-go test -modfile="$copy/go.mod" "$@"
-echo "Heirloom builds with these versions, and the tests that need nothing but Go pass."
+failed=()
+# try WHAT COMMAND...: runs the command, also after another has failed.
+try() {
+	local what=$1
+	shift
+	echo "== $what"
+	"$@" || failed+=("$what")
+}
+try "the programs build" go build -modfile="$copy/go.mod" ./cmd/...
+try "everything compiles, tests as well" go vet -modfile="$copy/go.mod" ./...
+try "tests that need nothing but Go pass" go test -modfile="$copy/go.mod" "$@"
+if ((${#failed[@]} > 0)); then
+	printf 'with these versions, this does not hold: %s\n' "${failed[@]}" >&2
+	exit 1
+fi
+echo "with these versions, all of that holds"

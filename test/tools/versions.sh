@@ -29,7 +29,10 @@ assets() {
 	case $1 in
 	default) test/tools/build.sh controlplane ;;
 	oldest | newest) test/tools/build.sh "controlplane-$1" ;;
-	*) echo "error: there is no version $1; usage: versions.sh [FLAG-OF-GO-TEST]... [oldest|default|newest:oldest|default|newest]..." >&2; exit 1 ;;
+	*)
+		echo "error: \"$1\" is not oldest, default or newest; usage: versions.sh [FLAG-OF-GO-TEST]... [MANAGEMENT:WORKLOAD]..." >&2
+		exit 1
+		;;
 	esac
 }
 
@@ -54,6 +57,11 @@ tests() {
 # count LOG WORD: how many top-level tests ended like that.
 count() { grep -c "^--- $2: " "$1" || true; }
 
+# notable LOG: which tests failed or were skipped, these with their reason, which is the line above.
+notable() {
+	awk '/^ *--- FAIL: / { print } /^ *--- SKIP: / { print; print above } { above = $0 }' "$1"
+}
+
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 summary=() status=0
@@ -64,13 +72,13 @@ for pair in "${pairs[@]}"; do
 	tests "$pair" 2>&1 | tee "$log" || status=1
 	# A package that does not build, or whose TestMain gives up, has no failed test.
 	broken=$(grep -cE $'^FAIL\t' "$log" || true)
-	summary+=("$(printf '%-18s %-18s %3d passed, %d failed (in %d packages), %d skipped, %d min %02d s' "$management" "$workload" \
-		"$(count "$log" PASS)" "$(count "$log" FAIL)" "$broken" "$(count "$log" SKIP)" $(((SECONDS - started) / 60)) $(((SECONDS - started) % 60)))")
+	summary+=("$(printf '%-20s %-20s %d passed, %d failed, %d skipped, %d packages failed, %d s' "$management" "$workload" \
+		"$(count "$log" PASS)" "$(count "$log" FAIL)" "$(count "$log" SKIP)" "$broken" $((SECONDS - started)))")
 	while read -r line; do
 		summary+=("  $line")
-	done < <(grep -E '^ *--- (FAIL|SKIP): ' "$log" || true; grep -oE '_test\.go:[0-9]+: Kubernetes .* does not serve .*' "$log" | sed 's/^[^ ]* //' | sort -u || true)
+	done < <(notable "$log")
 done
 
-printf '\n%-18s %s\n' management workload
+printf '\n%-20s %s\n' management workload
 printf '%s\n' "${summary[@]}"
 exit "$status"
