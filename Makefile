@@ -118,6 +118,14 @@ test-site: ## Test the site of the documentation in a headless Chromium (install
 	@$(MAKE) --no-print-directory site SITE='$(CURDIR)/dist/site'
 	HEIRLOOM_SITE_DIR='$(CURDIR)/dist/site' $(GO) -C test/tools/site test -count=1 -timeout=15m $(GOTESTFLAGS) ./browser
 
+.PHONY: test-versions
+test-versions: build ## Run the integration tests on the oldest and the newest Kubernetes, and on mixtures (VERSIONS=oldest:newest).
+	@$(call programs,tools helm cluster-api); test/tools/account.sh test/tools/versions.sh $(GOTESTFLAGS) $(VERSIONS)
+
+.PHONY: test-forward
+test-forward: ## Build with newer Kubernetes libraries than go.mod has, and run the unit tests (PRERELEASES=1: pre-releases too).
+	test/tools/forward.sh $(if $(filter 1,$(PRERELEASES)),--prereleases) $(unit)
+
 # What a package's tests need is what its directory says.
 flaky-programs = $(if $(filter ./test/%,$(PKG)),$(call programs,controlplane tools helm cluster-api);)
 
