@@ -61,8 +61,8 @@ test: ## Run the tests of every part, and one walk from the chart to the Node.
 	@test/tools/account.sh $(MAKE) --no-print-directory test-unit test-monitoring test-integration test-walk
 
 .PHONY: test-all
-test-all: ## Run every test: also all of test-e2e, each benchmark once, and test-cluster.
-	@test/tools/account.sh $(MAKE) --no-print-directory test-unit test-monitoring test-integration test-bench test-e2e test-cluster
+test-all: ## Run every test: also all of test-e2e, each benchmark once, test-site and test-cluster.
+	@test/tools/account.sh $(MAKE) --no-print-directory test-unit test-monitoring test-integration test-bench test-e2e test-site test-cluster
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go.

@@ -10,7 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// No page has anything to complain about, asks anybody else for anything, or is wider than a phone.
+// No page has anything to complain about, asks another host for anything, or is wider than a phone.
 func TestBrowserPages(t *testing.T) {
 	tab := open(t, phone)
 	for page := range load(t) {
@@ -67,7 +67,7 @@ func TestBrowserSearch(t *testing.T) {
 	}
 }
 
-// The sidebar is out of sight on a phone until one asks for it, and leads to the other pages.
+// The sidebar is out of sight on a phone until you open it, and leads to the other pages.
 func TestBrowserSidebar(t *testing.T) {
 	tab := open(t, phone)
 	tab.Expect(tab.visit("configuration/")).To(BeEmpty())
