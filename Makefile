@@ -106,7 +106,10 @@ test-e2e: build ## Run the tests of the built programs, from the chart to the No
 test-cluster: ## Run the tests of the image and the chart in a real cluster of one Node (Linux, root; else they are skipped).
 	@$(call programs,controlplane tools helm); \
 	if test/cluster/prepare.sh; then \
+		$(MAKE) --no-print-directory build; \
 		$(MAKE) --no-print-directory image VERSION='$(VERSION)'; \
+		$(GO) -C test/tools/image tool -n crane >/dev/null; \
+		$(GO) -C test/tools/cert-manager build -trimpath -o '$(CURDIR)/bin/cert-manager' .; \
 		$(call programs,node); \
 		export HEIRLOOM_IMAGE="$(CURDIR)/dist/heirloom-$(VERSION)-linux-$$($(GO) env GOHOSTARCH).tar"; \
 	fi; \
@@ -186,7 +189,7 @@ DIST ?= $(CURDIR)/dist
 # What one commit makes is the same on every machine: its time is the time of all that is made.
 image components binaries release: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 released = $(shell awk '$$1 == "appVersion:" { print $$2 }' deploy/chart/heirloom/Chart.yaml)
-image components binaries notes release check-release push test-cluster: VERSION = $(released)
+image components binaries notes release check-release push-image push test-cluster: VERSION = $(released)
 revision = $(shell git rev-parse HEAD 2>/dev/null || echo unknown)$(shell git diff --quiet HEAD 2>/dev/null || echo -dirty)
 
 .PHONY: image
@@ -238,16 +241,21 @@ REGISTRY ?= ghcr.io/heirloom-dev
 # Further flags for helm push, such as --plain-http.
 PUSHFLAGS ?=
 
-.PHONY: push
-push: ## Push image and chart out of DIST to REGISTRY; the lines printed are their names and digests.
-	@$(call programs,helm); \
-	image='$(REGISTRY)/heirloom' chart='$(REGISTRY)/charts/heirloom'; \
+.PHONY: push-image
+push-image: ## Push the image out of DIST to REGISTRY, with your login to it; the lines printed are its name and digest.
+	@image='$(REGISTRY)/heirloom'; \
 	layout=$$(mktemp -d); trap 'rm -rf "$$layout"' EXIT; \
 	tar -xf '$(DIST)/heirloom-$(VERSION)-oci.tar' -C "$$layout"; \
 	$(GO) -C test/tools/image tool crane push "$$layout" "$$image:$(VERSION)" | sed 's/.*@/image-digest=/'; \
+	echo "image=$$image"
+
+.PHONY: push
+push: push-image ## Push image and chart out of DIST to REGISTRY; the lines printed are their names and digests.
+	@$(call programs,helm); \
+	chart='$(REGISTRY)/charts/heirloom'; \
 	"$$HEIRLOOM_HELM/helm" push '$(DIST)/heirloom-$(VERSION:v%=%).tgz' "oci://$${chart%/*}" $(PUSHFLAGS) 2>&1 | \
 		tee /dev/stderr | sed -n 's/^Digest: /chart-digest=/p'; \
-	printf '%s\n' "image=$$image" "chart=$$chart"
+	echo "chart=$$chart"
 
 ##@ Helper programs (brought once, into the user's cache directory)
 

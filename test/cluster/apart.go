@@ -83,7 +83,8 @@ func runApart() (code int, err error) {
 	defer runtime.UnlockOSThread()
 	child := exec.CommandContext(ctx, "/proc/self/exe", os.Args[1:]...)
 	child.Args[0] = os.Args[0]
-	child.Env = append(os.Environ(), dirVariable+"="+dir, "TMPDIR="+dir)
+	// No proxy of this machine can be reached.
+	child.Env = append(os.Environ(), dirVariable+"="+dir, "TMPDIR="+dir, "NO_PROXY=*")
 	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
 	child.SysProcAttr = namespaces()
 	if err := child.Start(); err != nil {

@@ -6,10 +6,15 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"net"
+	"net/url"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
@@ -58,6 +63,43 @@ func waitForContainerd(ctx context.Context) error {
 		return fmt.Errorf("waiting for containerd: %w: %s", err, out)
 	}
 	return nil
+}
+
+// Trust lets the Node pull images from a registry, by HTTPS, whose certificate is of the CA in this file.
+func (c *Cluster) Trust(host, ca string) error {
+	dir := c.path(filepath.Join("registries", host))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("making the Node trust %s: %w", host, err)
+	}
+	content := fmt.Sprintf("[host.%q]\n  capabilities = [\"pull\", \"resolve\"]\n  ca = %q\n", "https://"+host, ca)
+	if err := os.WriteFile(filepath.Join(dir, "hosts.toml"), []byte(content), 0o600); err != nil {
+		return fmt.Errorf("making the Node trust %s: %w", host, err)
+	}
+	return nil
+}
+
+// PodKubeconfig is a kubeconfig of an administrator that leads to the API server from Pods, too.
+func (c *Cluster) PodKubeconfig() ([]byte, error) {
+	raw, err := c.ControlPlane.Kubeconfig("pods", "system:masters")
+	if err != nil {
+		return nil, err
+	}
+	kubeconfig, err := clientcmd.Load(raw)
+	if err != nil {
+		return nil, fmt.Errorf("reading a kubeconfig: %w", err)
+	}
+	ca, err := os.ReadFile(c.path("ca.crt"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the CA of the API server: %w", err)
+	}
+	for _, cluster := range kubeconfig.Clusters {
+		server, err := url.Parse(cluster.Server)
+		if err != nil {
+			return nil, fmt.Errorf("reading the address of the API server: %w", err)
+		}
+		cluster.Server, cluster.CertificateAuthorityData = "https://"+net.JoinHostPort(nodeAddress, server.Port()), ca
+	}
+	return clientcmd.Write(*kubeconfig)
 }
 
 // startNode starts kube-proxy and the kubelet.

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//go:build linux
+
+package cluster_test
+
+import (
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	gettingStarted = "docs/getting-started.md"
+	readme         = "README.md"
+)
+
+// documented is what this test knows of the blocks of the pages: which are not run, and what follows from the others.
+func documented() []step {
+	return append(gettingStartedSteps(), readmeSteps()...)
+}
+
+func gettingStartedSteps() []step {
+	return []step{
+		{page: gettingStarted, starts: "git clone", passed: "the sources are there, and nothing leads out of this network"},
+		{page: gettingStarted, starts: "make image", passed: "`make test-cluster` runs it; see linkImages"},
+		{page: gettingStarted, starts: "make build", passed: "`make test-cluster` runs it"},
+		{page: gettingStarted, starts: "make push-image", follows: func(w *walk, printed string) {
+			w.Expect(printed).To(ContainSubstring("image=" + registryHost + "/heirloom"))
+		}},
+		{page: gettingStarted, starts: "helm install", follows: func(w *walk, printed string) {
+			w.Expect(printed).To(ContainSubstring("successfully rolled out"))
+			w.expectImage()
+		}},
+		{page: gettingStarted, starts: "kubectl --namespace fleet edit", follows: func(w *walk, _ string) {
+			w.expectArrived(map[string]string{"node.cluster.x-k8s.io/pool": "gpu"},
+				corev1.Taint{Key: "dedicated", Value: "ml", Effect: corev1.TaintEffectNoSchedule})
+		}},
+		{page: gettingStarted, starts: "kubectl --namespace fleet get machines", follows: func(w *walk, printed string) {
+			w.Expect(printed).To(ContainSubstring(fleetNode))
+		}},
+		{page: gettingStarted, starts: "kubectl heirloom tree", follows: func(w *walk, printed string) {
+			w.Expect(printed).To(MatchRegexp(`Node/` + fleetNode + ` +ok`))
+		}},
+		{page: gettingStarted, starts: "kubectl heirloom explain", follows: func(w *walk, printed string) {
+			w.Expect(printed).To(MatchRegexp(`taint +dedicated.*MachineDeployment fleet/workers`))
+		}},
+		{page: gettingStarted, starts: "kubectl --namespace fleet label", follows: func(w *walk, printed string) {
+			w.Expect(printed).To(MatchRegexp(`Warning: heirloom: label .* was kept: .* edit MachineDeployment fleet/workers`))
+			w.expectArrived(map[string]string{"node.cluster.x-k8s.io/pool": "gpu"})
+		}},
+		{page: gettingStarted, starts: "kubectl --namespace fleet patch", exits: 1, follows: func(w *walk, printed string) {
+			w.Expect(printed).To(ContainSubstring("+    node.cluster.x-k8s.io/pool: large"))
+		}},
+		{page: gettingStarted, starts: "kubectl --namespace fleet get machine <machine>", follows: func(w *walk, printed string) {
+			w.Expect(printed).To(ContainSubstring("manager: heirloom"))
+		}},
+		{page: gettingStarted, starts: "kubectl get node", follows: func(w *walk, printed string) {
+			w.Expect(printed).To(ContainSubstring("labels-from-machine"))
+		}},
+	}
+}
+
+func readmeSteps() []step {
+	const seen = "TestKubectl/docs runs it in the fleet that it shows, and compares every character"
+	return []step{
+		{page: readme, starts: "MachineDeployment ──►", passed: "a picture"},
+		{page: readme, starts: "kubectl heirloom explain node/prod-gpu-1", passed: seen},
+		{page: readme, starts: "kubectl heirloom tree prod", passed: seen},
+		{page: readme, starts: "make demo\nmake test\n", passed: "CI runs both"},
+		{page: readme, starts: "3. An Always taint cannot", passed: "what make demo prints; TestDemo compares it"},
+		{page: readme, starts: "apiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeployment", follows: func(w *walk, _ string) {
+			w.expectArrived(map[string]string{"node-role.kubernetes.io/worker": "", "node.cluster.x-k8s.io/pool": "gpu"},
+				corev1.Taint{Key: "licensed", Effect: corev1.TaintEffectNoExecute},
+				corev1.Taint{Key: "gpu", Value: "true", Effect: corev1.TaintEffectNoSchedule})
+		}},
+	}
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//go:build linux
+
+package cluster_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/heirloom-dev/heirloom/test/cluster"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// walk is a reader's way through the pages: every block is run as it is written, in order.
+type walk struct {
+	*release
+	*session
+	steps []step
+	// met are the steps that a block of the pages has begun with.
+	met map[string]bool
+}
+
+// step is what this test knows of a block.
+type step struct {
+	// page is the page of the block, starts how its text begins.
+	page, starts string
+	// passed says why it is not run here. Whatever else a page has is run.
+	passed string
+	// exits is the exit code that the page announces.
+	exits int
+	// follows checks what the page says of it.
+	follows func(w *walk, printed string)
+}
+
+// The commands of README.md and of the pages for the first hour do what the pages say, for a reader who types them one after
+// the other: on a real Node, with cert-manager's controllers, and with the image in a registry.
+func TestTheDocumentedCommands(t *testing.T) {
+	if shared.Cluster == nil {
+		t.Skip(cluster.Missing())
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	t.Cleanup(cancel)
+	r := &release{WithT: NewWithT(t), t: t, ctx: ctx}
+	w := &walk{release: r, session: newSession(ctx, t), steps: documented(), met: map[string]bool{}}
+	w.session.env = append(w.session.env, "SSL_CERT_FILE="+serveRegistry(t, w.root))
+	w.startCertManager()
+	w.createFleet()
+	t.Cleanup(r.remove)
+	started := time.Now()
+	for i, page := range []string{gettingStarted, readme} {
+		if i > 0 {
+			r.step("between two pages", r.uninstalled)
+		}
+		w.follow(page)
+	}
+	t.Logf("all commands: %.1f s", time.Since(started).Seconds())
+	for _, step := range w.steps {
+		r.Expect(w.met[step.page+step.starts]).To(BeTrue(), "no block of %s begins so any more: %s", step.page, step.starts)
+	}
+}
+
+// follow runs all blocks of a page.
+func (w *walk) follow(page string) {
+	w.release.t.Helper()
+	content, err := os.ReadFile(filepath.Join(w.root, page))
+	w.Expect(err).NotTo(HaveOccurred())
+	blocks := readBlocks(page, string(content))
+	w.Expect(blocks).NotTo(BeEmpty())
+	for i, b := range blocks {
+		var change string
+		if i+1 < len(blocks) && isChange(blocks[i+1]) {
+			change = blocks[i+1].text
+		}
+		w.do(b, change)
+	}
+}
+
+// do runs a block, with the change that the block below it shows.
+func (w *walk) do(b block, change string) {
+	w.release.t.Helper()
+	known := w.stepOf(b)
+	if known.passed != "" {
+		return
+	}
+	commands := w.filled(b)
+	switch {
+	case isChange(b):
+		w.Expect(w.change).NotTo(BeEmpty())
+		return // has been made by the block above
+	case b.language == "yaml":
+		commands = "kubectl apply --server-side --force-conflicts --filename - <<'END-OF-BLOCK'\n" + commands + "END-OF-BLOCK"
+	case strings.Contains(commands, " edit "):
+		w.Expect(change).NotTo(BeEmpty(), "%s:%d: no block below shows the change", b.page, b.line)
+		w.edits(change)
+	default:
+		w.Expect(b.language).To(BeElementOf("", "sh", "console"), "%s:%d", b.page, b.line)
+	}
+	w.release.t.Logf("%s:%d:\n%s", b.page, b.line, commands)
+	started := time.Now()
+	printed, code := w.run(w.ctx, commands)
+	w.release.t.Logf("%.1f s:\n%s", time.Since(started).Seconds(), printed)
+	w.Expect(code).To(Equal(known.exits), "%s:%d:\n%s\n%s", b.page, b.line, commands, printed)
+	if known.follows != nil {
+		known.follows(w, printed)
+	}
+}
+
+// isChange says whether a block is a part of an object, for the editor that the block above it opens.
+func isChange(b block) bool {
+	return b.language == "yaml" && !strings.HasPrefix(b.text, "apiVersion:") && b.page == "docs/getting-started.md"
+}
+
+// stepOf is what is known of a block, if anything is.
+func (w *walk) stepOf(b block) step {
+	w.release.t.Helper()
+	var found []step
+	for _, step := range w.steps {
+		if step.page == b.page && strings.HasPrefix(b.commands(), step.starts) {
+			found = append(found, step)
+		}
+	}
+	w.Expect(len(found)).To(BeNumerically("<", 2), "%s:%d: %s", b.page, b.line, b.text)
+	if len(found) == 0 {
+		return step{}
+	}
+	w.met[b.page+found[0].starts] = true
+	return found[0]
+}
+
+// filled is a block with the reader's own names in it.
+func (w *walk) filled(b block) string {
+	w.release.t.Helper()
+	names := map[string]string{
+		"<namespace>": fleet, "<cluster>": fleetCluster, "<machine>": fleetNode, "<node>": fleetNode,
+	}
+	return regexp.MustCompile(`<[a-z][a-z -]*>`).ReplaceAllStringFunc(b.commands(), func(placeholder string) string {
+		w.Expect(names).To(HaveKey(placeholder), "%s:%d", b.page, b.line)
+		return names[placeholder]
+	})
+}
+
+// uninstalled removes the release, if it is still there, and waits until its namespace has gone.
+func (r *release) uninstalled() {
+	r.t.Helper()
+	r.remove()
+	r.Expect(stage.Namespace).To(Equal("heirloom-system"), "as the pages have it")
+}
