@@ -174,6 +174,11 @@ SITE ?= $(CURDIR)/dist/site
 site: ## Build the site of the documentation, with every release, into dist/site (SITE; SERVE=1: serve it while you write).
 	@test/tools/site.sh $(if $(filter 1,$(SERVE)),--serve,'$(SITE)')
 
+.PHONY: screenshots
+screenshots: build ## Run the demo, and draw docs/images/demo.svg from what it prints.
+	@$(call programs,controlplane tools freeze); \
+		HEIRLOOM_UPDATE_DOCS=1 $(GO) test -count=1 -run '^TestDemo$$' ./test/e2e/
+
 .PHONY: lint
 lint: ## Run golangci-lint, which also holds the import rules.
 	@$(call programs,lint); "$$HEIRLOOM_LINT/golangci-lint" run

@@ -65,7 +65,8 @@ programs() {
 	envtest) echo "setup-envtest dev sigs.k8s.io/controller-runtime/tools/setup-envtest" ;;
 	monitoring) echo "promtool prometheus github.com/prometheus/prometheus/cmd/promtool" ;;
 	site) echo "hugo hugo github.com/gohugoio/hugo" ;;
-	*) die "there is no set $1; usage: build.sh [--env] controlplane[-oldest|-newest]|tools|node|helm|cluster-api|lint|dev|envtest|monitoring|site ..." ;;
+	freeze) echo "freeze freeze github.com/charmbracelet/freeze" ;;
+	*) die "there is no set $1; usage: build.sh [--env] controlplane[-oldest|-newest]|tools|node|helm|cluster-api|lint|dev|envtest|monitoring|site|freeze ..." ;;
 	esac
 }
 
@@ -79,6 +80,7 @@ versions() {
 	lint) version golangci-lint github.com/golangci/golangci-lint/v2 ;;
 	monitoring) version prometheus github.com/prometheus/prometheus ;;
 	site) version hugo github.com/gohugoio/hugo ;;
+	freeze) version freeze github.com/charmbracelet/freeze ;;
 	envtest) version dev sigs.k8s.io/controller-runtime/tools/setup-envtest ;;
 	dev)
 		echo "$(version dev sigs.k8s.io/controller-tools)-$(version dev github.com/norwoodj/helm-docs)-$(version dev golang.org/x/vuln)-$(version dev github.com/rhysd/actionlint)"
