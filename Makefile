@@ -61,13 +61,15 @@ test: ## Run the tests of every part, and one walk from the chart to the Node.
 	@test/tools/account.sh $(MAKE) --no-print-directory test-unit test-monitoring test-integration test-walk
 
 .PHONY: test-all
-test-all: ## Run every test: also all of test-e2e, each benchmark once, and test-cluster.
-	@test/tools/account.sh $(MAKE) --no-print-directory test-unit test-monitoring test-integration test-bench test-e2e test-cluster
+test-all: ## Run every test: also all of test-e2e, each benchmark once, test-site and test-cluster.
+	@test/tools/account.sh $(MAKE) --no-print-directory test-unit test-monitoring test-integration test-bench test-e2e test-site test-cluster
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go.
 	$(GO) test -race $(GOTESTFLAGS) $(unit)
 	$(GO) -C test/tools/release test $(GOTESTFLAGS) ./...
+	@# -count=1: the test cache does not see a file that is gone.
+	$(GO) -C test/tools/site test -count=1 $(GOTESTFLAGS) ./links
 
 .PHONY: test-monitoring
 test-monitoring: ## Run the tests of alerts and dashboard, with Prometheus' own parser and promtool.
@@ -75,6 +77,10 @@ test-monitoring: ## Run the tests of alerts and dashboard, with Prometheus' own 
 		"$$promtool" check rules --lint=all --lint-fatal deploy/monitoring/alerts.yaml; \
 		"$$promtool" test rules deploy/monitoring/alerts_test.yaml
 	$(GO) -C test/tools/prometheus test -count=1 $(GOTESTFLAGS) ./...
+
+.PHONY: test-gitops
+test-gitops: build ## Run the tests beside Argo CD and Flux, with their own code (a first run compiles Argo CD, about 5 min).
+	@$(call programs,controlplane); $(GO) -C test/tools/gitops test -count=1 -timeout=20m $(GOTESTFLAGS) ./...
 
 .PHONY: test-integration
 test-integration: build ## Run the tests against a real API server.
@@ -108,6 +114,20 @@ test-cluster: ## Run the tests of the image and the chart in a real cluster of o
 		export HEIRLOOM_IMAGE="$(CURDIR)/dist/heirloom-$(VERSION)-linux-$$($(GO) env GOHOSTARCH).tar"; \
 	fi; \
 	$(call cluster-test,./test/cluster/...,-v)
+
+.PHONY: test-site
+test-site: ## Test the site of the documentation in a headless Chromium (installed with apt-get as root; else some are skipped).
+	@test/tools/site/prepare.sh || true
+	@$(MAKE) --no-print-directory site SITE='$(CURDIR)/dist/site'
+	HEIRLOOM_SITE_DIR='$(CURDIR)/dist/site' $(GO) -C test/tools/site test -count=1 -timeout=15m $(GOTESTFLAGS) ./browser
+
+.PHONY: test-versions
+test-versions: build ## Run the integration tests on the oldest and the newest Kubernetes, and on mixtures (VERSIONS=oldest:newest).
+	@$(call programs,tools helm cluster-api); test/tools/account.sh test/tools/versions.sh $(GOTESTFLAGS) $(VERSIONS)
+
+.PHONY: test-forward
+test-forward: ## Build with newer Kubernetes libraries than go.mod has, and run the unit tests (PRERELEASES=1: pre-releases too).
+	test/tools/forward.sh $(if $(filter 1,$(PRERELEASES)),--prereleases) $(unit)
 
 # What a package's tests need is what its directory says.
 flaky-programs = $(if $(filter ./test/%,$(PKG)),$(call programs,controlplane tools helm cluster-api);)
@@ -147,6 +167,17 @@ generate: ## Regenerate all generated files.
 update-docs: build ## Write what the plugin prints in its test world into README.md and docs/kubectl.md.
 	@$(call programs,controlplane tools helm); \
 		HEIRLOOM_UPDATE_DOCS=1 $(GO) test -count=1 -run '^TestKubectl$$/^docs$$' ./test/integration/
+
+SITE ?= $(CURDIR)/dist/site
+
+.PHONY: site
+site: ## Build the site of the documentation, with every release, into dist/site (SITE; SERVE=1: serve it while you write).
+	@test/tools/site.sh $(if $(filter 1,$(SERVE)),--serve,'$(SITE)')
+
+.PHONY: screenshots
+screenshots: build ## Run the demo, and draw docs/images/demo.svg from what it prints.
+	@$(call programs,controlplane tools freeze); \
+		HEIRLOOM_UPDATE_DOCS=1 $(GO) test -count=1 -run '^TestDemo$$' ./test/e2e/
 
 .PHONY: lint
 lint: ## Run golangci-lint, which also holds the import rules.
@@ -243,4 +274,4 @@ tools: ## Bring kubectl and kubemark; the last line printed is their directory.
 
 .PHONY: programs
 programs: ## Bring every helper program, so that no test has to wait for one; the lines printed are their directories.
-	@test/tools/build.sh controlplane tools node helm cluster-api lint dev monitoring
+	@test/tools/build.sh controlplane tools node helm cluster-api lint dev monitoring site

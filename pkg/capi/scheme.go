@@ -4,6 +4,7 @@ package capi
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,8 +25,20 @@ func ServedVersions() []string {
 	return []string{"v1beta2", "v1beta1"}
 }
 
+// NotServedError says that the API server does not serve Cluster API, or not all of it yet.
+type NotServedError struct {
+	// Kinds are missing, each with its group; or Machine alone, if it is in no version that Heirloom understands.
+	Kinds []string
+}
+
+// Error implements error.
+func (e *NotServedError) Error() string {
+	return fmt.Sprintf("the API server serves no %s in any of the versions %v: install Cluster API v1.8 or later first",
+		strings.Join(e.Kinds, ", "), ServedVersions())
+}
+
 // Version returns the version of cluster.x-k8s.io to read and write: the best that the API server serves.
-// It returns an error that says what to do when Cluster API is not installed there.
+// It returns a NotServedError, which says what to do, when Cluster API is not installed there.
 func Version(mapper meta.RESTMapper) (schema.GroupVersion, error) {
 	kind := schema.GroupKind{Group: clusterv1.GroupVersion.Group, Kind: "Machine"}
 	for _, version := range ServedVersions() {
@@ -38,8 +51,30 @@ func Version(mapper meta.RESTMapper) (schema.GroupVersion, error) {
 		}
 		return mapping.GroupVersionKind.GroupVersion(), nil
 	}
-	return schema.GroupVersion{}, fmt.Errorf(
-		"the API server serves no %s in any of the versions %v: install Cluster API v1.8 or later first", kind, ServedVersions())
+	return schema.GroupVersion{}, &NotServedError{Kinds: []string{kind.String()}}
+}
+
+// Installed is Version for a program that needs all kinds: it also returns a NotServedError while only some of them are there.
+func Installed(mapper meta.RESTMapper) (schema.GroupVersion, error) {
+	version, err := Version(mapper)
+	if err != nil {
+		return schema.GroupVersion{}, err
+	}
+	var missing []string
+	for _, name := range []string{"Cluster", "ClusterClass", "MachineDeployment", "MachinePool", "MachineSet"} {
+		kind := version.WithKind(name).GroupKind()
+		_, err := mapper.RESTMapping(kind, version.Version)
+		switch {
+		case meta.IsNoMatchError(err):
+			missing = append(missing, kind.String())
+		case err != nil:
+			return schema.GroupVersion{}, fmt.Errorf("finding out whether %s is served: %w", kind, err)
+		}
+	}
+	if len(missing) > 0 {
+		return schema.GroupVersion{}, &NotServedError{Kinds: missing}
+	}
+	return version, nil
 }
 
 // AddToScheme registers the trimmed types under version.

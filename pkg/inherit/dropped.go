@@ -4,7 +4,6 @@ package inherit
 
 import (
 	"errors"
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -192,7 +191,8 @@ func unusableIn(problems error, id string) Dropped {
 
 // TypedTaint reports whether the content has the taint "<key>:<effect>" as such, not by annotation.
 func (c Content) TypedTaint(id string) bool {
-	return slices.ContainsFunc(c.Taints, func(t clusterv1.MachineTaint) bool { return taint.MachineID(t).String() == id })
+	_, ok := findTaint(c.Taints, id)
+	return ok
 }
 
 // WhyNotOwn says why no rule brings a label or an annotation from the metadata of an owner itself, wherever it goes.

@@ -15,13 +15,21 @@ import (
 // keys. These are bookkeeping of kubectl and of Cluster API's own controllers, and tracking keys of GitOps tools, which would
 // mistake the child for an object of their own.
 func NeverInherited() (keys, domains []string) {
+	return neverKeys(), slices.Insert(toolDomains(), 1, gitOps()...)
+}
+
+func neverKeys() []string {
 	return []string{
 		"cluster.x-k8s.io/conversion-data",
 		clusterv1.RevisionAnnotation, "machinedeployment.clusters.x-k8s.io/revision-history",
 		clusterv1.DesiredReplicasAnnotation, clusterv1.MaxReplicasAnnotation,
 		clusterv1.ClusterTopologyHoldUpgradeSequenceAnnotation, clusterv1.ClusterTopologyDeferUpgradeAnnotation,
 		"app.kubernetes.io/managed-by", "helm.sh/chart",
-	}, slices.Concat([]string{"kubectl.kubernetes.io"}, gitOps(), []string{"meta.helm.sh"})
+	}
+}
+
+func toolDomains() []string {
+	return []string{"kubectl.kubernetes.io", "meta.helm.sh"}
 }
 
 // gitOps are the domains by whose keys GitOps tools recognize the objects that they keep as they are in Git.
@@ -43,8 +51,8 @@ func TrackedBy(object metav1.Object) string {
 
 // never reports whether no rule propagates a key.
 func never(key string) bool {
-	keys, domains := NeverInherited()
-	return slices.Contains(keys, key) || slices.Contains(domains, domain(key))
+	d := domain(key)
+	return slices.Contains(neverKeys(), key) || slices.Contains(toolDomains(), d) || slices.Contains(gitOps(), d)
 }
 
 // Bookkeeping returns the domains whose keys describe the object that carries them, and families: domains whose subdomains count,

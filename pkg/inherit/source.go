@@ -173,7 +173,7 @@ func (d Declaration) Declares(e Entry) bool {
 		}
 		return has(d.Annotations, e.Name) || d.Annotates && has(taint.ToAnnotations(d.Taints), e.Name)
 	case taintKey:
-		return d.types(e.Name) || d.annotates(e.Name) != ""
+		return d.TypedTaint(e.Name) || d.annotates(e.Name) != ""
 	case fieldKey:
 		return d.Fields.declare(e.Name)
 	}
@@ -192,7 +192,7 @@ func (d Declaration) field(e Entry) string {
 	case e.What == annotationKey:
 		return d.annotation(e, labels, annotations, taints)
 	case e.What == taintKey:
-		if name := d.annotates(e.Name); name != "" && !d.types(e.Name) {
+		if name := d.annotates(e.Name); name != "" && !d.TypedTaint(e.Name) {
 			return annotations + "[" + name + "]"
 		}
 		return taints
@@ -221,16 +221,11 @@ func (d Declaration) metadata(name string) string {
 	return strings.Join(append(slices.Clone(d.Paths.Metadata), name), ".")
 }
 
-// types reports whether the object declares the taint "<key>:<effect>" as such.
-func (d Declaration) types(id string) bool {
-	return slices.ContainsFunc(d.Taints, func(t clusterv1.MachineTaint) bool { return taint.MachineID(t).String() == id })
-}
-
 // annotates returns the annotation by which the object declares the taint "<key>:<effect>", or "".
 func (d Declaration) annotates(id string) string {
 	for _, name := range []string{taint.AlwaysAnnotation, taint.InitializeAnnotation} {
 		declared, _ := taint.FromAnnotations(map[string]string{name: d.Annotations[name]})
-		if slices.ContainsFunc(declared, func(t clusterv1.MachineTaint) bool { return taint.MachineID(t).String() == id }) {
+		if _, ok := findTaint(declared, id); ok {
 			return name
 		}
 	}

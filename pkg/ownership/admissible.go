@@ -34,7 +34,7 @@ func (p *Plan) notOnlyOurs(current inherit.Object) sets.Set[inherit.Entry] {
 	stays := sets.New[inherit.Entry]()
 	for _, at := range places(current, inherit.Object{}) {
 		for _, e := range at.current {
-			if path := at.pathTo(e); !p.managed.ours.Has(path) || p.shared(path) {
+			if !p.managed.ours.Has(e.path) || p.shared(e.path) {
 				stays.Insert(at.called(e))
 			}
 		}

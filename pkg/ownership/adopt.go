@@ -36,15 +36,15 @@ func (p *Plan) adopt(all []place) {
 		has := byName(at.current)
 		for _, want := range at.desired {
 			e, present := has[want.name]
-			same := present && want.equal(e) && (p.managed.lost() || created.Has(at.pathTo(e))) &&
-				(want.claim != inherit.Yielding || !p.managed.sinceCreate(at.pathTo(e))) // else it would be given up again at once
+			same := present && want.equal(e) && (p.managed.lost() || created.Has(e.path)) &&
+				(want.claim != inherit.Yielding || !p.managed.sinceCreate(e.path)) // else it would be given up again at once
 			if !same && want.claim != inherit.Owned {
 				continue
 			}
 			if !same {
 				return
 			}
-			adopted = append(adopted, at.pathsOf(e)...)
+			adopted = pathsOf(adopted, e)
 		}
 	}
 	if set := setOf(adopted); !set.Difference(p.managed.ours).Empty() { // a taint may be ours and the create's
@@ -71,7 +71,7 @@ func NewRemoval(child metav1.Object, current inherit.Object, decided inherit.Dec
 		for _, want := range at.desired {
 			if e, ok := has[want.name]; ok {
 				e.claim, e.leaves = want.claim, maps.Clone(e.leaves)
-				maps.DeleteFunc(e.leaves, func(leaf string, _ any) bool { _, wanted := want.leaves[leaf]; return !wanted })
+				maps.DeleteFunc(e.leaves, func(leaf, _ string) bool { _, wanted := want.leaves[leaf]; return !wanted })
 				kept = append(kept, e)
 			}
 		}

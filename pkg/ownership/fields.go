@@ -42,7 +42,7 @@ func gateEntries(gates []clusterv1.MachineReadinessGate) []entry {
 			continue
 		}
 		seen.Insert(gate.ConditionType)
-		leaves := map[string]any{"conditionType": gate.ConditionType}
+		leaves := map[string]string{"conditionType": gate.ConditionType}
 		if gate.Polarity != "" {
 			leaves["polarity"] = string(gate.Polarity)
 		}

@@ -31,8 +31,8 @@ type place struct {
 
 // form is how a place has its entries: as members of a map, as elements of a list, or as the one value of a field.
 type form interface {
-	// below appends the path from the place to an entry.
-	below(path fieldpath.Path, e entry) fieldpath.Path
+	// below appends the path from the place to an entry, which it may point to.
+	below(path fieldpath.Path, e *entry) fieldpath.Path
 	// render returns the JSON value of a place with these entries.
 	render(entries []entry) any
 	// versioned reports whether the place is elsewhere in another version of the API.
@@ -46,7 +46,9 @@ type entry struct {
 	value any
 	claim inherit.Claim
 	// leaves are the fields of a list's element, which are owned with it. Members of maps have none.
-	leaves map[string]any
+	leaves map[string]string
+	// path leads to it.
+	path fieldpath.Path
 }
 
 // equal reports whether two entries are stored as the same.
@@ -60,9 +62,8 @@ func (e entry) equal(other entry) bool {
 // members are those of a map of labels or annotations.
 type members struct{}
 
-func (members) below(path fieldpath.Path, e entry) fieldpath.Path {
-	name := e.name // not the whole entry goes to the heap
-	return append(path, fieldpath.PathElement{FieldName: &name})
+func (members) below(path fieldpath.Path, e *entry) fieldpath.Path {
+	return append(path, fieldpath.PathElement{FieldName: &e.name})
 }
 
 func (members) render(entries []entry) any {
@@ -78,7 +79,7 @@ func (members) versioned(capi.Layout) bool { return false }
 // elements are those of a list. It has the names of the fields that Cluster API's CRDs declare as the list's keys, sorted.
 type elements []string
 
-func (keys elements) below(path fieldpath.Path, e entry) fieldpath.Path {
+func (keys elements) below(path fieldpath.Path, e *entry) fieldpath.Path {
 	key := make(value.FieldList, 0, len(keys))
 	for _, name := range keys {
 		key = append(key, value.Field{Name: name, Value: value.NewValueInterface(e.leaves[name])})
@@ -89,7 +90,11 @@ func (keys elements) below(path fieldpath.Path, e entry) fieldpath.Path {
 func (elements) render(entries []entry) any {
 	list := make([]any, 0, len(entries))
 	for _, e := range entries {
-		list = append(list, e.leaves)
+		element := make(map[string]any, len(e.leaves))
+		for name, leaf := range e.leaves {
+			element[name] = leaf
+		}
+		list = append(list, element)
 	}
 	return list
 }
@@ -100,7 +105,7 @@ func (elements) versioned(layout capi.Layout) bool { return layout.Template.List
 // single is the one value of a field.
 type single struct{}
 
-func (single) below(path fieldpath.Path, _ entry) fieldpath.Path { return path }
+func (single) below(path fieldpath.Path, _ *entry) fieldpath.Path { return path }
 
 func (single) render(entries []entry) any { return entries[0].value }
 
@@ -134,23 +139,27 @@ func placesOf(at capi.Paths, current, desired inherit.Content) []place {
 	all = append(all, fieldPlaces(at, current.Fields, desired.Fields)...)
 	all = slices.DeleteFunc(all, func(p place) bool { return p.path == nil })
 	for i := range all {
-		all[i].fields = fieldPathOf(all[i].path)
+		fields := fieldPathOf(all[i].path)
+		locate(all[i].form, fields, all[i].current)
+		locate(all[i].form, fields, all[i].desired)
+		all[i].fields = fields
 	}
 	return all
 }
 
 func mapEntries(m map[string]string, claims map[string]inherit.Claim) []entry {
 	entries := make([]entry, 0, len(m))
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		entries = append(entries, entry{name: key, value: m[key], claim: claims[key]})
+	for key, value := range m {
+		entries = append(entries, entry{name: key, value: value, claim: claims[key]})
 	}
+	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
 	return entries
 }
 
 func taintEntries(taints []clusterv1.MachineTaint, claims map[string]inherit.Claim) []entry {
 	entries := make([]entry, 0, len(taints))
 	for _, t := range taints {
-		leaves := map[string]any{"effect": string(t.Effect), "key": t.Key, "propagation": string(t.Propagation)}
+		leaves := map[string]string{"effect": string(t.Effect), "key": t.Key, "propagation": string(t.Propagation)}
 		if t.Value != "" {
 			leaves["value"] = t.Value
 		}
@@ -162,7 +171,7 @@ func taintEntries(taints []clusterv1.MachineTaint, claims map[string]inherit.Cla
 
 // among returns those of the current entries that a set of fields has.
 func (p place) among(set *fieldpath.Set) []entry {
-	return slices.DeleteFunc(slices.Clone(p.current), func(e entry) bool { return !set.Has(p.pathTo(e)) })
+	return slices.DeleteFunc(slices.Clone(p.current), func(e entry) bool { return !set.Has(e.path) })
 }
 
 // change describes what becomes of an entry, and called says what the rules call it.
@@ -182,21 +191,26 @@ func fieldPathOf(names []string) fieldpath.Path {
 	return path
 }
 
-// pathTo returns the field path of an entry.
-func (p place) pathTo(e entry) fieldpath.Path {
-	return p.below(append(make(fieldpath.Path, 0, len(p.fields)+2), p.fields...), e)
+// locate gives entries of a place their paths, which share one array: a plan asks for each of them several times.
+func locate(form form, place fieldpath.Path, entries []entry) {
+	paths := make(fieldpath.Path, 0, len(entries)*(len(place)+1))
+	for i := range entries {
+		start := len(paths)
+		paths = form.below(append(paths, place...), &entries[i])
+		entries[i].path = slices.Clip(paths[start:])
+	}
 }
 
-// pathsOf returns the paths of an entry and of its fields.
-func (p place) pathsOf(e entry) []fieldpath.Path {
-	paths := []fieldpath.Path{p.pathTo(e)}
+// pathsOf appends the paths of an entry and of its fields.
+func pathsOf(paths []fieldpath.Path, e entry) []fieldpath.Path {
+	paths = append(paths, e.path)
 	for leaf := range e.leaves {
-		paths = append(paths, p.leafPath(e, leaf))
+		paths = append(paths, leafPath(e, leaf))
 	}
 	return paths
 }
 
 // leafPath returns the path of a field of an entry.
-func (p place) leafPath(e entry, leaf string) fieldpath.Path {
-	return append(p.pathTo(e), fieldpath.PathElement{FieldName: &leaf})
+func leafPath(e entry, leaf string) fieldpath.Path {
+	return append(e.path, fieldpath.PathElement{FieldName: &leaf})
 }

@@ -104,7 +104,7 @@ func (p *Plan) keepOwned(all []place, decided inherit.Decision) {
 // hadOwner reports whether some of what is ours can only have come from an owner.
 func (p *Plan) hadOwner(all []place) bool {
 	return slices.ContainsFunc(all, func(at place) bool {
-		return slices.ContainsFunc(at.current, func(e entry) bool { return p.managed.ours.Has(at.pathTo(e)) && at.called(e).FromOwner() })
+		return slices.ContainsFunc(at.current, func(e entry) bool { return p.managed.ours.Has(e.path) && at.called(e).FromOwner() })
 	})
 }
 
@@ -130,7 +130,7 @@ func (p *Plan) add(at place) {
 	desired, present := byName(at.desired), byName(at.current)
 	for _, e := range at.current {
 		want, declared := desired[e.name]
-		owned := p.ownsNow(at, e, want)
+		owned := p.ownsNow(e, want)
 		switch {
 		case declared && want.claim != inherit.Owned && !owned:
 			at.after = append(at.after, e)
@@ -151,7 +151,7 @@ func (p *Plan) add(at place) {
 		}
 	}
 	for _, e := range at.ours {
-		p.owns = append(p.owns, at.pathsOf(e)...)
+		p.owns = pathsOf(p.owns, e)
 	}
 	if len(at.ours) > 0 {
 		p.applied = append(p.applied, at)
@@ -162,9 +162,8 @@ func (p *Plan) add(at place) {
 }
 
 // ownsNow reports whether an entry that is there is ours to change. One that yields is not while another manager owns it too.
-func (p *Plan) ownsNow(at place, e, want entry) bool {
-	path := at.pathTo(e)
-	return p.adopted.Has(path) || p.managed.ours.Has(path) && (want.claim != inherit.Yielding || !p.shared(path))
+func (p *Plan) ownsNow(e, want entry) bool {
+	return p.adopted.Has(e.path) || p.managed.ours.Has(e.path) && (want.claim != inherit.Yielding || !p.shared(e.path))
 }
 
 // shared reports whether another manager owns the field at path too.
@@ -183,18 +182,21 @@ func (p *Plan) merge(at place, e, want entry) (merged entry, changed bool) {
 	merged = want
 	if len(e.leaves) == 0 {
 		if want.value != e.value {
-			p.overrules = append(p.overrules, at.pathTo(e))
+			p.overrules = append(p.overrules, e.path)
 		}
 	} else {
 		merged.leaves = maps.Clone(want.leaves)
 	}
 	for leaf, before := range e.leaves {
-		path := at.leafPath(e, leaf)
 		now, declared := want.leaves[leaf]
+		if declared && now == before {
+			continue
+		}
+		path := leafPath(e, leaf)
 		switch {
-		case declared && now != before:
+		case declared:
 			p.overrules = append(p.overrules, path)
-		case !declared && (!p.managed.ours.Has(path) || p.shared(path)):
+		case !p.managed.ours.Has(path) || p.shared(path):
 			merged.leaves[leaf] = before
 		}
 	}
@@ -207,11 +209,11 @@ func (p *Plan) merge(at place, e, want entry) (merged entry, changed bool) {
 
 // release gives up an entry that is no longer declared, and reports whether it goes from the child with that.
 func (p *Plan) release(at place, e entry) bool {
-	if p.shared(at.pathTo(e)) {
+	if p.shared(e.path) {
 		return false
 	}
 	for leaf := range e.leaves { // another manager may have set one of them by an update
-		if path := at.leafPath(e, leaf); p.shared(path) {
+		if path := leafPath(e, leaf); p.shared(path) {
 			p.overrules = append(p.overrules, path)
 		}
 	}

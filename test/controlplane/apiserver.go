@@ -13,7 +13,7 @@ import (
 
 // startServer starts a kube-apiserver that keeps its objects in that etcd.
 func (cp *ControlPlane) startServer(ctx context.Context, etcd string, options Options) error {
-	path, err := program(assetsVariable, "kube-apiserver")
+	path, err := options.program("kube-apiserver")
 	if err != nil {
 		return err
 	}

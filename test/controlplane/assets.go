@@ -41,9 +41,21 @@ func program(variable, name string) (string, error) {
 		return "", fmt.Errorf("%s is not set, so there is no %s to run: use `make test` (or one of its parts), which builds it and sets that",
 			variable, name)
 	}
+	return inside(dir, variable, name)
+}
+
+// program returns the path of a program of the control plane.
+func (o Options) program(name string) (string, error) {
+	if o.Assets == "" {
+		return program(assetsVariable, name)
+	}
+	return inside(o.Assets, o.Assets, name)
+}
+
+func inside(dir, called, name string) (string, error) {
 	path, err := exec.LookPath(filepath.Join(dir, name))
 	if err != nil {
-		return "", fmt.Errorf("%s has no %s: %w", variable, name, err)
+		return "", fmt.Errorf("%s has no %s: %w", called, name, err)
 	}
 	return path, nil
 }

@@ -27,6 +27,8 @@ type Options struct {
 	APIServerArgs map[string][]string
 	// AuditLog is a file to which the API server writes one line of JSON per request that it has answered.
 	AuditLog string
+	// Assets is the directory with etcd and kube-apiserver. Empty: the one that KUBEBUILDER_ASSETS names.
+	Assets string
 	// LogDir is where etcd.log and kube-apiserver.log are written. Empty: nowhere that stays.
 	LogDir string
 }
@@ -34,11 +36,12 @@ type Options struct {
 // ControlPlane is an etcd and a kube-apiserver with the authorizers Node and RBAC and the admission plugin
 // NodeRestriction, as a real cluster has them. It is safe for concurrent use.
 type ControlPlane struct {
-	dir   string // of certificates and data
-	host  string
-	ca    *keyPair // of clients and of the API server
-	admin *rest.Config
-	store store
+	dir    string // of certificates and data
+	host   string
+	ca     *keyPair // of clients and of the API server
+	admin  *rest.Config
+	store  store
+	served served
 	// initial are the keys of what is stored from the start.
 	initial map[string]bool
 
@@ -71,7 +74,7 @@ func (cp *ControlPlane) start(ctx context.Context, options Options) error {
 	if err := cp.makeCertificates(); err != nil {
 		return err
 	}
-	if cp.store.url, err = cp.startEtcd(ctx, options.LogDir); err != nil {
+	if cp.store.url, err = cp.startEtcd(ctx, options); err != nil {
 		return err
 	}
 	if err := cp.startServer(ctx, cp.store.url, options); err != nil {
@@ -81,6 +84,9 @@ func (cp *ControlPlane) start(ctx context.Context, options Options) error {
 		return err
 	}
 	if err := cp.waitReady(ctx); err != nil {
+		return err
+	}
+	if err := cp.ask(ctx); err != nil {
 		return err
 	}
 	if err := cp.remember(ctx); err != nil {
@@ -105,8 +111,8 @@ func (cp *ControlPlane) waitReady(ctx context.Context) error {
 }
 
 // startEtcd returns where it serves.
-func (cp *ControlPlane) startEtcd(ctx context.Context, logDir string) (url string, err error) {
-	path, err := program(assetsVariable, "etcd")
+func (cp *ControlPlane) startEtcd(ctx context.Context, options Options) (url string, err error) {
+	path, err := options.program("etcd")
 	if err != nil {
 		return "", err
 	}
@@ -121,7 +127,7 @@ func (cp *ControlPlane) startEtcd(ctx context.Context, logDir string) (url strin
 	cp.etcd, err = StartProcess(context.WithoutCancel(ctx), path, []string{
 		"--data-dir=" + filepath.Join(cp.dir, "etcd"), "--unsafe-no-fsync",
 		"--listen-client-urls=" + urls[0], "--advertise-client-urls=" + urls[0], "--listen-peer-urls=" + urls[1],
-	}, filepath.Join(logDir, "etcd.log"))
+	}, filepath.Join(options.LogDir, "etcd.log"))
 	if err != nil {
 		return "", err
 	}

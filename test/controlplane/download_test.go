@@ -28,25 +28,30 @@ func TestControlPlaneIsDownloaded(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	root, err := controlplane.RepositoryRoot(t.Context())
 	Expect(err).NotTo(HaveOccurred())
-	pinned, err := os.ReadFile(filepath.Join(root, "test", "tools", "kubernetes", "go.mod"))
-	Expect(err).NotTo(HaveOccurred())
-	version := regexp.MustCompile(`k8s.io/kubernetes (v\S+)`).FindSubmatch(pinned)
-	Expect(version).NotTo(BeNil())
-
 	cache := t.TempDir()
-	build := exec.CommandContext(t.Context(), filepath.Join(root, "test", "tools", "build.sh"), "controlplane")
-	build.Env = append(os.Environ(), "KUBEBUILDER_ASSETS=", "XDG_CACHE_HOME="+cache, "HEIRLOOM_ENVTEST_INDEX="+serveIndex(t, string(version[1])))
-	var stderr bytes.Buffer
-	build.Stderr = &stderr
-	directory, err := build.Output()
-	Expect(err).NotTo(HaveOccurred(), "%s", &stderr)
-	for _, name := range []string{"kube-apiserver", "etcd"} {
-		content, err := os.ReadFile(filepath.Join(string(bytes.TrimSpace(directory)), name))
+	for set, module := range map[string]string{
+		"controlplane": "kubernetes", "controlplane-oldest": "kubernetes-oldest", "controlplane-newest": "kubernetes-newest",
+	} {
+		pinned, err := os.ReadFile(filepath.Join(root, "test", "tools", module, "go.mod"))
 		Expect(err).NotTo(HaveOccurred())
-		Expect(string(content)).To(Equal("the released " + name))
+		version := regexp.MustCompile(`k8s.io/kubernetes (v\S+)`).FindSubmatch(pinned)
+		Expect(version).NotTo(BeNil())
+		build := exec.CommandContext(t.Context(), filepath.Join(root, "test", "tools", "build.sh"), set)
+		build.Env = append(os.Environ(), "KUBEBUILDER_ASSETS=", "XDG_CACHE_HOME="+cache, "HEIRLOOM_ENVTEST_INDEX="+serveIndex(t, string(version[1])))
+		var stderr bytes.Buffer
+		build.Stderr = &stderr
+		output, err := build.Output()
+		Expect(err).NotTo(HaveOccurred(), "%s", &stderr)
+		directory := string(bytes.TrimSpace(output))
+		Expect(directory).To(ContainSubstring(set + "-" + string(version[1])))
+		for _, name := range []string{"kube-apiserver", "etcd"} {
+			content, err := os.ReadFile(filepath.Join(directory, name))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(string(content)).To(Equal("the released " + name + " " + string(version[1])))
+		}
+		Expect(stderr.String()).NotTo(ContainSubstring("kube-apiserver, etcd (about"), "something was built")
 	}
 	Expect(filepath.Glob(filepath.Join(cache, "heirloom", "tools-*", "kubectl"))).To(HaveLen(1))
-	Expect(stderr.String()).NotTo(ContainSubstring("kube-apiserver, etcd (about"), "something was built")
 }
 
 // serveIndex serves an index in the form of Kubernetes' with one release, and returns its URL.
@@ -56,7 +61,7 @@ func serveIndex(t *testing.T, version string) string {
 	compressed := gzip.NewWriter(&archive)
 	files := tar.NewWriter(compressed)
 	for _, name := range []string{"kube-apiserver", "etcd", "kubectl"} {
-		content := "the released " + name
+		content := "the released " + name + " " + version
 		header := &tar.Header{Name: "controller-tools/envtest/" + name, Typeflag: tar.TypeReg, Mode: 0o755, Size: int64(len(content))}
 		NewWithT(t).Expect(files.WriteHeader(header)).To(Succeed())
 		_, err := files.Write([]byte(content))

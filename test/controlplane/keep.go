@@ -17,6 +17,9 @@ import (
 // nothing. When the last one with parameters of a kind is deleted, Kubernetes v1.36 stops to watch that kind and never begins
 // again, so that policies of the test that comes next would do nothing.
 func (cp *ControlPlane) keepParameters(ctx context.Context) error {
+	if !cp.ServesAdmissionPolicies() {
+		return nil // nor will it read any parameters
+	}
 	c, err := client.New(cp.admin, client.Options{})
 	if err != nil {
 		return fmt.Errorf("making an administrator's client: %w", err)

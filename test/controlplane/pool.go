@@ -29,10 +29,10 @@ type Lent struct {
 	kind, of string // what can be lent in its place, and the directory of its logs
 }
 
-// Lend returns a control plane with these CRDs and flags, in which there is nothing; it starts one only if there is none. Logs
-// are where the pool wants them.
+// Lend returns a control plane of these programs, CRDs and flags, in which there is nothing; it starts one only if there is
+// none. Logs are where the pool wants them.
 func (p *Pool) Lend(ctx context.Context, options Options) (*Lent, error) {
-	kind := fmt.Sprint(options.CRDPaths, options.APIServerArgs)
+	kind := fmt.Sprint(options.Assets, options.CRDPaths, options.APIServerArgs)
 	if free := p.take(kind); free != nil {
 		return free, nil
 	}

@@ -48,7 +48,7 @@ func (d *demo) children(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.say("Its MachineSet is created as its controller would do it without Heirloom, with an owner reference and the " +
+	d.say("The demo creates its MachineSet as the controller would without Heirloom, with an owner reference and the " +
 		"labels that it selects by:")
 	sets, err := create[clusterv1.MachineSet](ctx, d, "machineset.yaml", md.UID)
 	if err != nil {
@@ -56,7 +56,7 @@ func (d *demo) children(ctx context.Context) error {
 	}
 	ms := sets[0].got
 	added := ofTemplate(ms.Spec.Template).without(ofTemplate(sets[0].sent.Spec.Template))
-	d.say("The API server's answer has, in spec.template, what nobody has sent:")
+	d.say("In spec.template, the API server's answer has what the request did not:")
 	added.show()
 	d.check("MachineSet: the answer to its create has every label, annotation and taint of the template",
 		ofTemplate(ms.Spec.Template).missing(d.declared.content)...)
@@ -83,7 +83,7 @@ func (d *demo) declare(ctx context.Context) (*clusterv1.MachineDeployment, error
 		return nil, err
 	}
 	d.declared = declaredBy(md)
-	d.say("MachineDeployment workers declares, in spec.template, what follows. Two taints are in spec.taints, two in " +
+	d.say("MachineDeployment workers declares the following in spec.template. Two taints are in spec.taints, two in " +
 		"annotations; of each two one is to be kept (Always) and one to be given once (Initialize, which Cluster API " +
 		"calls OnInitialization). Its own annotation, runbook, is for its MachineSets.")
 	d.declared.show()
@@ -92,13 +92,13 @@ func (d *demo) declare(ctx context.Context) (*clusterv1.MachineDeployment, error
 
 // machines creates the Machines.
 func (d *demo) machines(ctx context.Context, owner types.UID) error {
-	d.say("Then two Machines, just as bare:")
+	d.say("Then it creates two Machines, just as bare:")
 	machines, err := create[clusterv1.Machine](ctx, d, "machines.yaml", owner)
 	if err != nil {
 		return err
 	}
 	added := func(i int) content { return ofMachine(&machines[i].got).without(ofMachine(&machines[i].sent)) }
-	d.say("The answer for worker-1 has what nobody has sent:")
+	d.say("The answer for worker-1 has what the request did not:")
 	added(0).show()
 	for i := range machines {
 		m := &machines[i].got

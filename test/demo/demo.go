@@ -35,23 +35,23 @@ type demo struct {
 type step struct {
 	title string
 	play  func(*demo, context.Context) error
-	// needed says that nothing after it makes sense without it.
+	// needed: without this step, the later ones make no sense.
 	needed bool
 }
 
 func steps() []step {
 	return []step{
-		{"MachineSet and Machines inherit in the very write that creates them", (*demo).children, true},
-		{"Nodes carry their taints from the first moment on", (*demo).registration, true},
+		{"MachineSet and Machines inherit in the write that creates them", (*demo).children, true},
+		{"Nodes have their taints from the first moment", (*demo).registration, true},
 		{"An Always taint cannot be removed by accident", (*demo).always, false},
-		{"An Initialize taint is given once: removed, it stays away", (*demo).initialize, false},
-		{"A reserved taint is refused where it is declared", (*demo).reserved, false},
-		{"What is no longer declared disappears, what others have set stays", (*demo).removal, false},
-		{"The fleet goes on without Heirloom, and Heirloom repairs what it has missed", (*demo).outage, false},
+		{"A Node gets an Initialize taint once; after you remove it, it stays away", (*demo).initialize, false},
+		{"A reserved taint is rejected where you declare it", (*demo).reserved, false},
+		{"What you no longer declare disappears; what others set stays", (*demo).removal, false},
+		{"The fleet works without Heirloom, and Heirloom then repairs what it missed", (*demo).outage, false},
 	}
 }
 
-// play plays the steps. One that cannot be played to its end counts as a failed check.
+// play runs the steps. A step that cannot be finished counts as a failed check.
 func (d *demo) play(ctx context.Context) {
 	for _, s := range steps() {
 		d.headline(s.title)
@@ -60,7 +60,7 @@ func (d *demo) play(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			d.check("This step could be played to its end", err.Error())
+			d.check("This step could be finished", err.Error())
 			if s.needed {
 				return
 			}
@@ -91,9 +91,9 @@ func setUp(ctx context.Context, r *report, program, dir string) (*demo, error) {
 	if err := d.begin(ctx); err != nil {
 		return nil, errors.Join(err, d.tearDown())
 	}
-	d.say("These are the real programs. heirloom is a process of its own, with the rights that its chart gives it. Cluster " +
-		"API's controllers are not there: this demo creates a MachineSet and Machines in their place, and bare, so that " +
-		"whatever else they have is Heirloom's work. The manifests are in test/demo/manifests.")
+	d.say("These are the real programs. heirloom runs as a process with the rights that its chart gives it. Cluster API's " +
+		"controllers do not run: the demo creates a bare MachineSet and bare Machines in their place, so that everything " +
+		"else on them comes from Heirloom. The manifests are in test/demo/manifests.")
 	return d, nil
 }
 

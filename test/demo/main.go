@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo shows Heirloom at work, step by step, on a control plane that it starts on this machine, and checks
+// Command demo shows Heirloom at work, step by step, on a control plane that it starts on your machine. It checks
 // everything that it says. "make demo" builds what it needs and runs it.
 package main
 
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 )
 
 func main() {
@@ -26,6 +27,8 @@ func main() {
 type options struct {
 	program string
 	keep    bool
+	color   bool
+	width   int
 }
 
 func execute() error {
@@ -33,6 +36,8 @@ func execute() error {
 	flags := pflag.NewFlagSet("demo", pflag.ContinueOnError)
 	flags.StringVar(&o.program, "heirloom", "bin/heirloom", "path of the heirloom binary to show")
 	flags.BoolVar(&o.keep, "keep", false, "leave everything running after the last step, until Ctrl-C")
+	flags.BoolVar(&o.color, "color", os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(os.Stdout.Fd())), "print in colour")
+	flags.IntVar(&o.width, "width", 100, "how many columns a line may have")
 	if err := flags.Parse(os.Args[1:]); err != nil {
 		return err
 	}
@@ -55,7 +60,7 @@ func (o options) run(ctx context.Context) (err error) {
 		return fmt.Errorf("making a directory for logs and kubeconfigs: %w", err)
 	}
 	defer func() { err = errors.Join(err, o.cleanUp(dir, err != nil)) }()
-	r := &report{}
+	r := &report{width: o.width, color: o.color}
 	d, err := setUp(ctx, r, o.program, dir)
 	if err != nil {
 		return err
@@ -71,7 +76,7 @@ func (o options) run(ctx context.Context) (err error) {
 	return verdict
 }
 
-// cleanUp removes the demo's directory, unless somebody may want to look into it.
+// cleanUp removes the demo's directory, unless you may want to look into it.
 func (o options) cleanUp(dir string, failed bool) error {
 	if failed || o.keep {
 		fmt.Printf("Logs, kubeconfigs and manifests are in %s\n", dir)

@@ -32,7 +32,7 @@ func (d *demo) outage(ctx context.Context) error {
 	} {
 		d.check("Succeeds without Heirloom", failure(d.do(ctx, args...))...)
 	}
-	d.say("A new kubelet comes, too:")
+	d.say("A new kubelet registers, too:")
 	d.check("Node worker-3 registers without Heirloom", failure(d.register(ctx, "worker-3"))...)
 	node := &corev1.Node{ObjectMeta: in("", "worker-3")}
 	if err := d.get(ctx, node); err != nil {
@@ -72,7 +72,7 @@ func (d *demo) repaired(ctx context.Context) {
 		return ofNode(changed).missing(content{taints: d.declared.always})
 	})...)
 	initialized := &corev1.Node{ObjectMeta: in("", "worker-1")}
-	d.check("Node worker-1 has not got its Initialize taints back", d.await(ctx, initialized, func() []string {
+	d.check("Node worker-1 did not get its Initialize taints back", d.await(ctx, initialized, func() []string {
 		return ofNode(initialized).unwanted(content{taints: d.declared.initialize})
 	})...)
 }

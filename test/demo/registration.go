@@ -57,12 +57,12 @@ func (d *demo) registration(ctx context.Context) error {
 
 // restricted looks at the labels that a kubelet may not set.
 func (d *demo) restricted(ctx context.Context, names []string) error {
-	d.say("Its labels under node-role.kubernetes.io and node-restriction.kubernetes.io no kubelet may set:")
+	d.say("No kubelet may set the labels under node-role.kubernetes.io and node-restriction.kubernetes.io:")
 	_, stderr, err := d.kubectl(ctx, "--kubeconfig", "worker-1.kubeconfig",
 		"label", "node", "worker-1", "node-role.kubernetes.io/infra=")
 	d.output(stderr)
 	d.check("The kubelet itself is refused", unlessFailed(err)...)
-	d.say("So they come with the first privileged write, which here is that of Heirloom's loop.")
+	d.say("So they come with the first privileged write. Here, Heirloom's loop makes it.")
 	for _, name := range names {
 		if err := d.complete(ctx, name); err != nil {
 			return err
@@ -98,7 +98,7 @@ func (d *demo) first(ctx context.Context, name string, show bool) error {
 		return err
 	}
 	first := versions[0]
-	d.say("Node %s, in the first version that the API server has stored (resourceVersion %s):", name, first.ResourceVersion)
+	d.say("The first version of Node %s that the API server stored (resourceVersion %s):", name, first.ResourceVersion)
 	has := ofNode(first)
 	if show {
 		has.under("node.cluster.x-k8s.io", "cluster.x-k8s.io", "heirloom.dev").show()

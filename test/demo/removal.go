@@ -13,7 +13,7 @@ import (
 // removal is the step in which the MachineDeployment stops declaring a label.
 func (d *demo) removal(ctx context.Context) error {
 	label := content{labels: []string{"node.cluster.x-k8s.io/pool=gpu"}}
-	d.say("First a user sets a label on a Machine and another on its Node, by hand:")
+	d.say("First a user sets a label on a Machine and another one on its Node:")
 	if err := d.do(ctx, "label", "machine", "worker-1", "ticket=4711"); err != nil {
 		return err
 	}
@@ -51,6 +51,6 @@ func (d *demo) others(ctx context.Context) error {
 	ticket, rack := content{labels: []string{"ticket=4711"}}, content{labels: []string{"rack=r7"}}
 	d.check("What the user set by hand stays: ticket on the Machine", ofMachine(m).missing(ticket)...)
 	d.check("What the user set by hand stays: rack on the Node", ofNode(node).missing(rack)...)
-	d.check("All else that is declared stays on the Machine", ofMachine(m).missing(d.declared.content)...)
+	d.check("Everything else that is declared stays on the Machine", ofMachine(m).missing(d.declared.content)...)
 	return nil
 }

@@ -11,55 +11,79 @@ import (
 	"unicode/utf8"
 )
 
-// width is that of the terminals which everything is made to fit.
-const width = 100
+// The styles of a terminal. Colour never says anything that the words do not.
+const (
+	bold   = "\x1b[1m"
+	green  = "\x1b[32m"
+	yellow = "\x1b[33m"
+	red    = "\x1b[31m"
+	reset  = "\x1b[0m"
+)
 
-// report writes down what the demo does, and counts what it has checked.
+// report prints what the demo does, and counts what it has checked.
 type report struct {
+	// width is how many columns a line may have.
+	width                 int
+	color                 bool
 	steps, passed, failed int
 }
 
-// headline begins a step.
+// paint returns each line of the text in a style.
+func (r *report) paint(style, text string) string {
+	if !r.color {
+		return text
+	}
+	return style + strings.ReplaceAll(text, "\n", reset+"\n"+style) + reset
+}
+
+// headline starts a step.
 func (r *report) headline(title string) {
 	r.steps++
 	heading := fmt.Sprintf("%d. %s", r.steps, title)
-	fmt.Printf("\n%s\n%s\n", heading, strings.Repeat("─", utf8.RuneCountInString(heading)))
+	fmt.Printf("\n%s\n%s\n", r.paint(bold, heading), strings.Repeat("─", utf8.RuneCountInString(heading)))
 }
 
-// say writes a paragraph.
+// say prints a paragraph.
 func (r *report) say(format string, args ...any) {
-	fmt.Printf("\n%s\n", wrap(fmt.Sprintf(format, args...), "", ""))
+	fmt.Printf("\n%s\n", r.wrap(fmt.Sprintf(format, args...), "", ""))
 }
 
-// command writes a command line as a user types it.
+// command prints a command line as you would type it.
 func (r *report) command(args ...string) {
-	fmt.Printf("\n%s\n", strings.ReplaceAll(wrap(strings.Join(args, " "), "  $ ", "      "), "\n", " \\\n"))
+	line := strings.ReplaceAll(r.wrap(strings.Join(args, " "), "  $ ", "      "), "\n", " \\\n")
+	fmt.Printf("\n%s\n", r.paint(bold, line))
 }
 
-// output writes what a program has printed.
+// output prints what a program has printed.
 func (r *report) output(text string) {
 	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line != "" {
-			fmt.Println(wrap(line, "  | ", "  |   "))
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
 		}
+		text := r.wrap(line, "  | ", "  |   ")
+		if strings.HasPrefix(line, "Warning:") {
+			text = r.paint(yellow, text)
+		}
+		fmt.Println(text)
 	}
 }
 
-// check writes what was to be observed and, as it was not, the problems.
+// check prints what was expected and, if it did not happen, the problems.
 func (r *report) check(what string, problems ...string) {
 	if len(problems) == 0 {
 		r.passed++
-		fmt.Println(wrap(what, "  ✓ ", "    "))
+		fmt.Println(r.paint(green, "  ✓") + r.wrap(what, " ", "    "))
 		return
 	}
 	r.failed++
-	fmt.Println(wrap(what, "  ✗ ", "    "))
+	fmt.Println(r.paint(red, "  ✗") + r.wrap(what, " ", "    "))
 	for _, problem := range problems {
-		fmt.Println(wrap(problem, "      ", "      "))
+		fmt.Println(r.wrap(problem, "      ", "      "))
 	}
 }
 
-// progress says what is being done and how long it took.
+// progress prints what the demo is doing and how long it took.
 func progress(what string, do func() error) error {
 	fmt.Printf("%s … ", what)
 	started := time.Now()
@@ -72,7 +96,7 @@ func progress(what string, do func() error) error {
 	return nil
 }
 
-// verdict sums up. It returns an error unless all that is to be checked was observed.
+// verdict prints the totals. It returns an error unless every check passed.
 func (r *report) verdict(ctx context.Context, elapsed time.Duration) error {
 	fmt.Printf("\n%d checks passed, %d failed (%.0f s)\n", r.passed, r.failed, elapsed.Seconds())
 	switch {
@@ -85,8 +109,8 @@ func (r *report) verdict(ctx context.Context, elapsed time.Duration) error {
 	}
 }
 
-// wrap breaks a text between words.
-func wrap(text, first, others string) string {
+// wrap breaks lines between words.
+func (r *report) wrap(text, first, others string) string {
 	var b strings.Builder
 	b.WriteString(first)
 	column := utf8.RuneCountInString(first)
@@ -94,7 +118,7 @@ func wrap(text, first, others string) string {
 		length := utf8.RuneCountInString(word)
 		switch {
 		case i == 0:
-		case column+1+length > width-2: // a command line may need " \"
+		case column+1+length > r.width-2: // a command line may need " \"
 			b.WriteString("\n" + others)
 			column = utf8.RuneCountInString(others)
 		default:

@@ -22,11 +22,11 @@ func untaint(node string, taints []string) []string {
 	return args
 }
 
-// always is the step in which somebody removes Always taints.
+// always is the step in which a user removes Always taints.
 func (d *demo) always(ctx context.Context) error {
 	const name = "worker-1"
-	d.say("Somebody removes both Always taints from Node %s. kubectl believes to have done so; the warnings are the API "+
-		"server's:", name)
+	d.say("A user removes both Always taints from Node %s. kubectl reports success, but the API server answers with "+
+		"warnings:", name)
 	stdout, stderr, err := d.kubectl(ctx, untaint(name, d.declared.always)...)
 	d.output(stdout)
 	d.output(stderr)
@@ -34,7 +34,7 @@ func (d *demo) always(ctx context.Context) error {
 		return err
 	}
 	for _, t := range d.declared.always {
-		d.check(fmt.Sprintf("A warning says of %s that it was kept, whose it is and where to change it", keyOf(t)),
+		d.check(fmt.Sprintf("A warning says that %s was kept, where it comes from and where to change it", keyOf(t)),
 			notWarned(stderr, t, "Machine default/"+name, "edit MachineDeployment default/workers")...)
 	}
 	versions, err := d.versions(ctx, name)
@@ -47,8 +47,7 @@ func (d *demo) always(ctx context.Context) error {
 			without = append(without, fmt.Sprintf("version %d (resourceVersion %s): %s", i+1, v.ResourceVersion, problem))
 		}
 	}
-	d.check(fmt.Sprintf("Not one of the %d versions of the Node stored so far is without them: they were put back "+
-		"in the same write", len(versions)), without...)
+	d.check("Every stored version of the Node has both taints: Heirloom put them back in the same write", without...)
 	return nil
 }
 
@@ -69,7 +68,7 @@ func notWarned(stderr, t string, wanted ...string) []string {
 	return []string{"there is no warning about " + t}
 }
 
-// initialize is the step in which somebody removes Initialize taints.
+// initialize is the step in which a user removes Initialize taints.
 func (d *demo) initialize(ctx context.Context) error {
 	const name, shift = "worker-1", "node.cluster.x-k8s.io/shift=night"
 	removed := content{taints: d.declared.initialize}
@@ -77,7 +76,7 @@ func (d *demo) initialize(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.say("The workload of Node %s has warmed up, so somebody removes its Initialize taints:", name)
+	d.say("The workload of Node %s has warmed up, so a user removes its Initialize taints:", name)
 	if err := d.do(ctx, untaint(name, d.declared.initialize)...); err != nil {
 		return err
 	}
@@ -86,7 +85,7 @@ func (d *demo) initialize(ctx context.Context) error {
 		return err
 	}
 	d.check("They are gone", ofNode(node).unwanted(removed)...)
-	d.say("A change of its Machine makes Heirloom sync the Node again:")
+	d.say("A change to its Machine makes Heirloom sync the Node again:")
 	if err := d.do(ctx, "label", "machine", name, shift); err != nil {
 		return err
 	}
@@ -101,11 +100,11 @@ func (d *demo) initialize(ctx context.Context) error {
 	return nil
 }
 
-// back says what was gone from a Node in one version and there in a later one.
+// back names what was absent from a Node in one version and present in a later one.
 func back(versions []*corev1.Node, removed content) []string {
 	gone := slices.IndexFunc(versions, func(v *corev1.Node) bool { return len(ofNode(v).unwanted(removed)) == 0 })
 	if gone < 0 {
-		return []string{"they have never been gone"}
+		return []string{"they were never removed"}
 	}
 	var problems []string
 	for _, v := range versions[gone:] {
@@ -114,10 +113,10 @@ func back(versions []*corev1.Node, removed content) []string {
 	return problems
 }
 
-// reserved is the step in which somebody declares a taint that nobody may declare.
+// reserved is the step in which a user declares a taint that is reserved.
 func (d *demo) reserved(ctx context.Context) error {
-	d.say("MachineDeployment reserved declares the taint node.kubernetes.io/unreachable twice: in spec.taints and in " +
-		"an annotation.")
+	d.say("MachineDeployment reserved declares the taint node.kubernetes.io/unreachable in spec.taints and in an " +
+		"annotation.")
 	if err := d.write("reserved.yaml"); err != nil {
 		return err
 	}

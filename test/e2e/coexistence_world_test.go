@@ -127,7 +127,7 @@ func auditLogIn(dir string) string { return filepath.Join(dir, "audit.log") }
 // startWorkload starts the workload cluster.
 func (w *world) startWorkload() error {
 	starting <- struct{}{}
-	cp, err := controlplane.Start(w.ctx, controlplane.Options{})
+	cp, err := controlplane.Start(w.ctx, controlplane.ForWorkload(controlplane.Options{}))
 	<-starting
 	if err != nil {
 		return err

@@ -36,7 +36,9 @@ type policyScene struct {
 // deleted, Kubernetes v1.36 stops to watch that kind, and never begins again.
 func newPolicyScene(t *testing.T) *policyScene {
 	t.Helper()
-	s := sceneOn(t, lendLast(t, controlplane.Options{}), stage.Options{WithoutWebhooks: true, WithoutProgram: true})
+	lent := lendLast(t, controlplane.ForWorkload(controlplane.Options{}))
+	needsPolicies(t, lent.ControlPlane)
+	s := sceneOn(t, lent, stage.Options{WithoutWebhooks: true, WithoutProgram: true})
 	t.Cleanup(func() { s.Expect(refusedKubeletRequests(t, s.audit, "")).To(BeEmpty(), "no create may ever fail") })
 	additional := []*regexp.Regexp{regexp.MustCompile("team|zone|^note")}
 	return &policyScene{scene: s, rules: inherit.Policy{AdditionalLabels: additional, AdditionalAnnotations: additional}}

@@ -139,6 +139,9 @@ func (s *examples) expect(all *scene, e example) {
 		cluster := stage.Cluster("fleet", e.cluster)
 		s.get(cluster)
 		w := all.workload(cluster)
+		if e.dir == "workload-policy" && s.refusedPolicy(abroad{family: family{cluster: cluster}, Workload: w}) {
+			return
+		}
 		of.Stage = &stage.Stage{ControlPlane: w.ControlPlane, Client: w.Client}
 	}
 	if m := e.machine(s, e.node); m != nil {

@@ -86,7 +86,7 @@ func (s *scene) testOldWorkloadCluster() {
 		"conditions":     []any{map[string]any{"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-22T08:00:00Z"}},
 	}
 	s.Expect(s.Client.Status().Patch(s.ctx, far, client.MergeFrom(before))).To(Succeed())
-	w, err := s.GiveKubeconfig(s.ctx, client.ObjectKeyFromObject(far), lend(s.t, controlplane.Options{}).ControlPlane)
+	w, err := s.GiveKubeconfig(s.ctx, client.ObjectKeyFromObject(far), lend(s.t, controlplane.ForWorkload(controlplane.Options{})).ControlPlane)
 	s.Expect(err).NotTo(HaveOccurred())
 	s.t.Cleanup(w.Door.Shut)
 	m := old("Machine", "far", nil, oldMachineSpec(map[string]any{"clusterName": "far", "providerID": stage.ProviderID("far")}))

@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
@@ -38,15 +37,15 @@ func TestHelmUninstall(t *testing.T) {
 	red, blue := s.abroad("red"), s.abroad("blue")
 	for _, release := range []string{"false", "true"} {
 		for _, a := range []abroad{red, blue} {
-			cluster := client.ObjectKeyFromObject(a.cluster)
-			s.Expect(policy.Ensure(s.ctx, a.Client, cluster, nil, inherit.Policy{}, time.Now())).Error().To(Succeed())
-			s.Expect(s.ways(a.Client)).To(Equal([]string{workload.AdmitByPolicy}))
+			s.admitBefore(a)
+			s.Expect(s.ways(a.Client)).To(Equal([]string{a.byDefault()}))
 		}
 		name := "farewell-" + release
 		_, _, err = controlplane.Helm(s.ctx, kubeconfig, "install", name, filepath.Join(root, "deploy", "chart", "heirloom"),
 			"--namespace", name, "--create-namespace", "--set", "fullnameOverride="+name, "--set", "uninstall.release="+release,
 			"--set", "certificates.mode=provided", "--set", "certificates.provided.secretName=tls",
-			"--set", "certificates.provided.caBundle="+base64.StdEncoding.EncodeToString(ca))
+			"--set", "certificates.provided.caBundle="+base64.StdEncoding.EncodeToString(ca),
+			"--set", "workloadClusters.webhookURL="+s.WorkloadURL)
 		s.Expect(err).NotTo(HaveOccurred())
 		uninstalled := make(chan error, 1)
 		go func() {
@@ -77,9 +76,12 @@ func TestHelmUninstall(t *testing.T) {
 	}
 }
 
-// endNamespace does what the namespace controller would with that of the parameters.
+// endNamespace does what the namespace controller would with that of the parameters, if a policy had any.
 func (s *scene) endNamespace(a abroad) {
 	s.t.Helper()
+	if a.byDefault() != workload.AdmitByPolicy {
+		return
+	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: policy.Namespace}}
 	s.Expect(a.Client.Get(s.ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
 	s.Expect(namespace.DeletionTimestamp).NotTo(BeNil())
@@ -115,7 +117,11 @@ func (s *scene) playJob(name string, uninstalled <-chan error) ended {
 	job.Status = batchv1.JobStatus{
 		StartTime: &now, CompletionTime: &now, Succeeded: 1, UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{},
 	}
-	for _, condition := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobComplete} {
+	conditions := []batchv1.JobConditionType{batchv1.JobComplete}
+	if s.AtLeast(31) { // before, only Jobs with a successPolicy may have it
+		conditions = append(conditions, batchv1.JobSuccessCriteriaMet)
+	}
+	for _, condition := range conditions {
 		job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{
 			Type: condition, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-time.Second)),
 		})

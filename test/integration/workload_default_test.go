@@ -15,7 +15,7 @@ import (
 )
 
 // Without any flag or label, a Node of a workload cluster has in its very first version what it inherits and its kubelet may
-// set, and is kept free until the rest has come.
+// set, and is kept free until the rest has come. Where the workload cluster is too old for that, the loop brings it.
 func TestNodesAreAdmittedByDefault(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, stage.Options{})
@@ -38,6 +38,10 @@ func TestNodesAreAdmittedByDefault(t *testing.T) {
 		m := stage.Machine(a.ms, fmt.Sprint("served-", i))
 		s.create(m)
 		names = append(names, m.Name)
+	}
+	if !a.ServesAdmissionPolicies() {
+		s.expectTheLoopAlone(a, names, asKubelet)
+		return
 	}
 	for _, name := range names { // the API server has to hear of the policy, and of all parameters
 		kubelet := asKubelet(name)

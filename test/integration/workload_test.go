@@ -34,7 +34,7 @@ func (s *scene) abroad(name string) abroad {
 // workload makes an API server that no other test uses meanwhile that of a Cluster. In the end, the Cluster is forgotten.
 func (s *scene) workload(cluster *clusterv1.Cluster) *stage.Workload {
 	s.t.Helper()
-	w, err := s.UseWorkload(s.ctx, cluster, lend(s.t, controlplane.Options{}).ControlPlane)
+	w, err := s.UseWorkload(s.ctx, cluster, lend(s.t, controlplane.ForWorkload(controlplane.Options{})).ControlPlane)
 	s.Expect(err).NotTo(HaveOccurred())
 	s.t.Cleanup(func() {
 		w.Door.Shut() // whoever has the API server next is not disturbed

@@ -38,7 +38,7 @@ func TestWorkloadClustersCallByURL(t *testing.T) {
 		s.get(a.cluster)
 		s.update(a.cluster, func() { a.cluster.Labels = map[string]string{workload.AdmissionLabel: way} })
 	}
-	s.Eventually(func() []string { return s.ways(a.Client) }).WithTimeout(patience).Should(Equal([]string{workload.AdmitByPolicy}), "by default")
+	s.Eventually(func() []string { return s.ways(a.Client) }).WithTimeout(patience).Should(Equal([]string{a.byDefault()}), "by default")
 	s.admitted(a, workload.AdmitByWebhook)
 
 	kubelet, err := a.User("system:node:"+a.m.Name, "system:nodes")

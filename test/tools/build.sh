@@ -5,8 +5,8 @@
 # lines to eval. What is there already is not brought again; a directory's name carries the versions in the go.mod files
 # beside this script, so that a bump there makes a new one.
 #
-# The control plane is downloaded with setup-envtest where its index can be reached, which takes seconds. Everything else
-# is built from Go modules, and so is the control plane elsewhere: that takes minutes and always works.
+# Control planes are downloaded with setup-envtest where its index can be reached, which takes seconds. Everything else
+# is built from Go modules, and so are control planes elsewhere: that takes minutes and always works.
 #
 # usage: build.sh [--env] SET...
 
@@ -32,6 +32,10 @@ programs() {
 	case $1 in
 	controlplane)
 		echo "kube-apiserver kubernetes k8s.io/kubernetes/cmd/kube-apiserver"
+		echo "etcd kubernetes go.etcd.io/etcd/server/v3"
+		;;
+	controlplane-oldest | controlplane-newest)
+		echo "kube-apiserver kubernetes-${1#*-} k8s.io/kubernetes/cmd/kube-apiserver"
 		echo "etcd kubernetes go.etcd.io/etcd/server/v3"
 		;;
 	tools)
@@ -60,19 +64,23 @@ programs() {
 		;;
 	envtest) echo "setup-envtest dev sigs.k8s.io/controller-runtime/tools/setup-envtest" ;;
 	monitoring) echo "promtool prometheus github.com/prometheus/prometheus/cmd/promtool" ;;
-	*) die "there is no set $1; usage: build.sh [--env] controlplane|tools|node|helm|cluster-api|lint|dev|envtest|monitoring ..." ;;
+	site) echo "hugo hugo github.com/gohugoio/hugo" ;;
+	freeze) echo "freeze freeze github.com/charmbracelet/freeze" ;;
+	*) die "there is no set $1; usage: build.sh [--env] controlplane[-oldest|-newest]|tools|node|helm|cluster-api|lint|dev|envtest|monitoring|site|freeze ..." ;;
 	esac
 }
 
 # versions SET: what its directory is named after.
 versions() {
 	case $1 in
-	controlplane) echo "$(version kubernetes k8s.io/kubernetes)-$(version kubernetes go.etcd.io/etcd/server/v3)" ;;
+	controlplane*) echo "$(version "kubernetes${1#controlplane}" k8s.io/kubernetes)-$(version kubernetes go.etcd.io/etcd/server/v3)" ;;
 	tools | node) version kubernetes k8s.io/kubernetes ;;
 	helm) version helm helm.sh/helm/v4 ;;
 	cluster-api) version cluster-api-v1.14 sigs.k8s.io/cluster-api ;;
 	lint) version golangci-lint github.com/golangci/golangci-lint/v2 ;;
 	monitoring) version prometheus github.com/prometheus/prometheus ;;
+	site) version hugo github.com/gohugoio/hugo ;;
+	freeze) version freeze github.com/charmbracelet/freeze ;;
 	envtest) version dev sigs.k8s.io/controller-runtime/tools/setup-envtest ;;
 	dev)
 		echo "$(version dev sigs.k8s.io/controller-tools)-$(version dev github.com/norwoodj/helm-docs)-$(version dev golang.org/x/vuln)-$(version dev github.com/rhysd/actionlint)"
@@ -93,6 +101,7 @@ directory() {
 takes() {
 	case $1 in
 	kubernetes) echo "5 to 7 min" ;;
+	kubernetes-*) echo "3 to 5 min" ;;
 	helm | golangci-lint | prometheus) echo "3 min" ;;
 	cluster-api-v1.14) echo "3 min" ;;
 	*) echo "1 min" ;;
@@ -112,13 +121,14 @@ missing() {
 
 # compile MODULE_DIR LOG TARGET PACKAGE...: builds the packages into a directory and says how far it is.
 compile() {
-	local module=$1 log=$2 target=$3 started=$SECONDS said=$SECONDS all status=0
+	local module=$1 log=$2 target=$3 started=$SECONDS said=$SECONDS all kubernetes status=0
 	shift 3
+	kubernetes=$(version "$module" k8s.io/kubernetes)
 	all=$(go -C "$here/$module" list -deps "$@" 2>>"$log" | wc -l) || { cat "$log" >&2; die "the packages of $module cannot be loaded"; }
 	# Without a version the API server calls itself v0.0.0. promtool tests rules without the service discovery of every
 	# cloud; nobody else knows the tag.
 	go -C "$here/$module" build -v -trimpath -tags remove_all_sd -o "$target/" \
-		-ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$(version kubernetes k8s.io/kubernetes)" \
+		-ldflags "-s -w${kubernetes:+ -X k8s.io/component-base/version.gitVersion=$kubernetes}" \
 		"$@" >>"$log" 2>&1 9>&- &
 	compiler=$!
 	while kill -0 "$compiler" 2>/dev/null; do
@@ -171,10 +181,11 @@ reachable() {
 	timeout 5 bash -c 'exec 3<>/dev/tcp/raw.githubusercontent.com/443' 2>/dev/null
 }
 
-# download: kube-apiserver, etcd and kubectl as Kubernetes releases them for tests. Fails where they cannot be had.
+# download SET: kube-apiserver and etcd as Kubernetes releases them for tests, with the default ones also kubectl. Fails where
+# they cannot be had.
 download() {
 	local kubernetes assets minor limit=()
-	kubernetes=$(version kubernetes k8s.io/kubernetes)
+	kubernetes=$(version "kubernetes${1#controlplane}" k8s.io/kubernetes)
 	minor=${kubernetes#v} minor=${minor%.*}
 	reachable || return 1
 	bring envtest
@@ -182,9 +193,9 @@ download() {
 	! command -v timeout >/dev/null || limit=(timeout 120)
 	assets=$(${limit[@]+"${limit[@]}"} "$(directory envtest)/setup-envtest" use "$minor.x!" --bin-dir "$cache/envtest" -p path \
 		${HEIRLOOM_ENVTEST_INDEX:+--index "$HEIRLOOM_ENVTEST_INDEX"} 2>/dev/null) || return 1
-	mkdir -p "$(directory controlplane)" "$(directory tools)"
-	install -m 0755 "$assets/kube-apiserver" "$assets/etcd" "$(directory controlplane)/" &&
-		install -m 0755 "$assets/kubectl" "$(directory tools)/"
+	mkdir -p "$(directory "$1")" "$(directory tools)"
+	install -m 0755 "$assets/kube-apiserver" "$assets/etcd" "$(directory "$1")/" || return 1
+	[[ $1 != controlplane ]] || install -m 0755 "$assets/kubectl" "$(directory tools)/"
 }
 
 # bring SET...: builds what is missing of them.
@@ -227,9 +238,11 @@ if [[ -n $(missing "$@") ]]; then
 	if command -v flock >/dev/null; then
 		flock 9
 	fi
-	if [[ " $* " == *" controlplane "* && -n $(missing controlplane) && ${HEIRLOOM_DOWNLOAD:-yes} == yes ]]; then
-		download || say "kube-apiserver, etcd and kubectl cannot be downloaded from here, so they are built"
-	fi
+	for set in "$@"; do
+		if [[ $set == controlplane* && -n $(missing "$set") && ${HEIRLOOM_DOWNLOAD:-yes} == yes ]]; then
+			download "$set" || say "kube-apiserver, etcd and kubectl cannot be downloaded from here, so they are built"
+		fi
+	done
 	bring "$@"
 fi
 
@@ -239,7 +252,7 @@ for set in "$@"; do
 		continue
 	fi
 	case $set in
-	controlplane) name=KUBEBUILDER_ASSETS ;;
+	controlplane*) name=KUBEBUILDER_ASSETS ;;
 	cluster-api) name=HEIRLOOM_CLUSTER_API ;;
 	*) name=HEIRLOOM_$(tr '[:lower:]' '[:upper:]' <<<"$set") ;;
 	esac

@@ -11,13 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
@@ -35,8 +35,10 @@ const workers = 10
 
 // newManager returns the manager and, because it would wait for them, beside it the cache of providers' kinds. The manager's
 // client reads from both.
-func newManager(restConfig *rest.Config, c *config.Config, served *certificate) (ctrl.Manager, *providers.Cache, error) {
-	scheme, err := newScheme(restConfig)
+func newManager(
+	restConfig *rest.Config, version schema.GroupVersion, c *config.Config, served *certificate,
+) (ctrl.Manager, *providers.Cache, error) {
+	scheme, err := newScheme(version)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -79,20 +81,7 @@ func newManager(restConfig *rest.Config, c *config.Config, served *certificate) 
 }
 
 // newScheme registers the types under the version of Cluster API that the API server serves.
-func newScheme(restConfig *rest.Config) (*runtime.Scheme, error) {
-	httpClient, err := rest.HTTPClientFor(restConfig)
-	if err != nil {
-		return nil, fmt.Errorf("creating the HTTP client: %w", err)
-	}
-	mapper, err := apiutil.NewDynamicRESTMapper(restConfig, httpClient)
-	if err != nil {
-		return nil, fmt.Errorf("discovering the API server's kinds: %w", err)
-	}
-	version, err := capi.Version(mapper)
-	if err != nil {
-		return nil, err
-	}
-	ctrl.Log.Info("Found Cluster API", "version", version.String())
+func newScheme(version schema.GroupVersion) (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("registering Kubernetes' types: %w", err)

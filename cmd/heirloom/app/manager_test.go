@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/config"
@@ -84,7 +85,7 @@ func TestTheProgramStopsInOrder(t *testing.T) {
 	defer server.Close()
 	c := &config.Config{}
 	c.Metrics.BindAddress = "0"
-	mgr, kinds, err := newManager(&rest.Config{Host: server.URL}, c, &certificate{})
+	mgr, kinds, err := newManager(&rest.Config{Host: server.URL}, clusterv1.GroupVersion, c, &certificate{})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(mgr).To(BeAssignableToTypeOf(orderly{}))
 	Expect(kinds).NotTo(BeNil())

@@ -40,7 +40,7 @@ const unknownFor = 5 * time.Second
 
 // run wires everything and blocks until a while after ctx is done.
 func run(ctx context.Context, c *config.Config) error {
-	draining := ctx.Done()
+	signalled := ctx
 	ctx, end := drain(ctx, c.ShutdownDelay)
 	defer end()
 	ctrl.Log.Info("Starting Heirloom", "version", version.String())
@@ -53,14 +53,18 @@ func run(ctx context.Context, c *config.Config) error {
 	if err != nil {
 		return err
 	}
-	mgr, kinds, err := newManager(restConfig, c, served)
+	version, err := awaitClusterAPI(signalled, restConfig, c.HealthAddr)
+	if err != nil || signalled.Err() != nil {
+		return err
+	}
+	mgr, kinds, err := newManager(restConfig, version, c, served)
 	if err != nil {
 		return err
 	}
 	if err := ownerchain.Prepare(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	if err := addWebhooksAndLoop(ctx, draining, mgr, kinds, c, served); err != nil {
+	if err := addWebhooksAndLoop(ctx, signalled.Done(), mgr, kinds, c, served); err != nil {
 		return err
 	}
 	if err := addChecks(mgr, served); err != nil {

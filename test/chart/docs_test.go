@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package chart
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/yaml"
+
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+)
+
+// Every example of values in docs/configuration.md is one that the chart accepts.
+func TestExamplesOfValues(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	_, tasks, found := strings.Cut(document(t, "docs", "configuration.md"), "\n## Values by task\n")
+	Expect(found).To(BeTrue())
+	tasks, _, _ = strings.Cut(tasks, "\n## ")
+	examples := regexp.MustCompile("(?s)\n```yaml\n(.*?)```\n").FindAllStringSubmatch(tasks, -1)
+	Expect(len(examples)).To(BeNumerically(">", 10))
+	for _, example := range examples {
+		over := values{}
+		Expect(yaml.UnmarshalStrict([]byte(example[1]), &over)).To(Succeed())
+		_, err := render(t, over)
+		Expect(err).NotTo(HaveOccurred(), example[1])
+	}
+}
+
+// The schema has values in the order in which values.yaml has them, for editors that propose them.
+func TestSchemaHasTheSameOrder(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	var documented []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Za-z]+)[.`]").FindAllStringSubmatch(document(t, "deploy", "chart", "heirloom", "README.md"), -1) {
+		if len(documented) == 0 || documented[len(documented)-1] != row[1] {
+			documented = append(documented, row[1])
+		}
+	}
+	schema := document(t, "deploy", "chart", "heirloom", "values.schema.json")
+	_, properties, found := strings.Cut(schema, "\n  \"properties\": {\n")
+	Expect(found).To(BeTrue())
+	var ordered []string
+	for _, name := range regexp.MustCompile(`(?m)^    "([A-Za-z]+)": `).FindAllStringSubmatch(properties, -1) {
+		ordered = append(ordered, name[1])
+	}
+	Expect(ordered).To(Equal(append(documented, "enabled")))
+}
+
+// What Artifact Hub shows is true: the image is the rendered one, and the kind of version is that of its number.
+func TestArtifactHub(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	chart := struct {
+		Version     string            `json:"version"`
+		Annotations map[string]string `json:"annotations"`
+	}{}
+	Expect(yaml.Unmarshal([]byte(document(t, "deploy", "chart", "heirloom", "Chart.yaml")), &chart)).To(Succeed())
+	about := func(name string) string {
+		Expect(chart.Annotations).To(HaveKey("artifacthub.io/" + name))
+		return chart.Annotations["artifacthub.io/"+name]
+	}
+
+	var images []struct{ Name, Image string }
+	Expect(yaml.Unmarshal([]byte(about("images")), &images)).To(Succeed())
+	var named []any
+	for _, image := range images {
+		named = append(named, image.Image)
+	}
+	objects := renderWithHook(t, everythingThatHasAnImage())
+	rendered := map[any]bool{}
+	for _, object := range objects {
+		raw, err := json.Marshal(object.Object)
+		Expect(err).NotTo(HaveOccurred())
+		for _, image := range regexp.MustCompile(`"image":"([^"]+)"`).FindAllStringSubmatch(string(raw), -1) {
+			rendered[image[1]] = true
+		}
+	}
+	Expect(rendered).To(HaveLen(len(named)))
+	for _, image := range named {
+		Expect(rendered).To(HaveKey(image))
+	}
+
+	var changes []struct{ Kind, Description string }
+	Expect(yaml.Unmarshal([]byte(about("changes")), &changes)).To(Succeed())
+	Expect(changes).NotTo(BeEmpty())
+	for _, change := range changes {
+		Expect(change.Kind).To(BeElementOf("added", "changed", "deprecated", "removed", "fixed", "security"))
+		Expect(change.Description).NotTo(BeEmpty())
+	}
+	Expect(about("prerelease")).To(Equal(map[bool]string{true: "true", false: "false"}[strings.Contains(chart.Version, "-")]))
+	for _, object := range objects {
+		Expect(object.GetKind()).NotTo(Equal("CustomResourceDefinition"), "the annotations list none")
+	}
+}
+
+// everythingThatHasAnImage is everything, with the chart's own image.
+func everythingThatHasAnImage() values {
+	all := everything()
+	delete(all, "image")
+	delete(all, "global")
+	return all
+}
+
+// document returns a file of the repository.
+func document(t *testing.T, path ...string) string {
+	t.Helper()
+	root, err := controlplane.RepositoryRoot(t.Context())
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	content, err := os.ReadFile(filepath.Join(append([]string{root}, path...)...))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return string(content)
+}

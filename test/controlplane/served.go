@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/client-go/discovery"
+)
+
+// workloadAssetsVariable names a directory as KUBEBUILDER_ASSETS does. Control planes of workload clusters are run from it, so
+// that they can have another version of Kubernetes than the management cluster.
+const workloadAssetsVariable = "HEIRLOOM_WORKLOAD_ASSETS"
+
+// served is what an API server says about itself.
+type served struct {
+	version  string
+	policies bool
+}
+
+// ForWorkload returns options of a control plane that is a workload cluster's.
+func ForWorkload(options Options) Options {
+	if options.Assets == "" {
+		options.Assets = os.Getenv(workloadAssetsVariable)
+	}
+	return options
+}
+
+// ask asks the API server what it is and serves.
+func (cp *ControlPlane) ask(ctx context.Context) error {
+	c, err := discovery.NewDiscoveryClientForConfig(cp.admin)
+	if err != nil {
+		return fmt.Errorf("making a client for discovery: %w", err)
+	}
+	info, err := c.ServerVersion()
+	if err != nil {
+		return fmt.Errorf("asking for the API server's version: %w", err)
+	}
+	list, err := c.ServerResourcesForGroupVersion(admissionregistrationv1.SchemeGroupVersion.String())
+	if err != nil {
+		return fmt.Errorf("asking what kinds of admission the API server serves: %w", err)
+	}
+	cp.served = served{version: info.GitVersion, policies: slices.ContainsFunc(list.APIResources, func(resource metav1.APIResource) bool {
+		return resource.Kind == "MutatingAdmissionPolicy"
+	})}
+	return ctx.Err()
+}
+
+// Version is what the API server says that it is, such as v1.36.3.
+func (cp *ControlPlane) Version() string {
+	return cp.served.version
+}
+
+// AtLeast reports whether the API server is of Kubernetes 1.<minor> or later.
+func (cp *ControlPlane) AtLeast(minor uint) bool {
+	parsed, err := version.ParseGeneric(cp.served.version)
+	return err == nil && parsed.AtLeast(version.MajorMinor(1, minor))
+}
+
+// ServesAdmissionPolicies reports whether the API server serves MutatingAdmissionPolicies. Kubernetes does from 1.36 on.
+func (cp *ControlPlane) ServesAdmissionPolicies() bool {
+	return cp.served.policies
+}
