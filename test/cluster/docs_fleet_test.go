@@ -51,8 +51,12 @@ func (w *walk) createFleet() {
 	create(ms)
 	node := stage.Node(fleetNode)
 	create(stage.Machine(ms, fleetNode), node)
-	// The context of the test has ended by then.
-	w.release.t.Cleanup(func() { w.Expect(shared.Delete(context.WithoutCancel(w.ctx), node)).To(Succeed()) })
+	w.release.t.Cleanup(func() {
+		// The context of the test has ended by then. To the Heirlooms of other tests, this would be a Cluster like any other.
+		for _, object := range []client.Object{node, owner, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fleet}}} {
+			w.Expect(shared.Delete(context.WithoutCancel(w.ctx), object)).To(Succeed())
+		}
+	})
 }
 
 // startCertManager runs cert-manager's controllers, as long as the test runs.
