@@ -12,6 +12,8 @@ import (
 // block is a block of code of a Markdown page: fenced, or indented by four spaces below an empty line.
 type block struct {
 	page string
+	// section is the heading above.
+	section string
 	// language is what a fence says, "" without a fence.
 	language string
 	line     int
@@ -22,8 +24,12 @@ type block struct {
 func readBlocks(page, content string) []block {
 	var blocks []block
 	lines := strings.Split(content, "\n")
+	section := ""
 	for i := 0; i < len(lines); i++ {
-		found := block{page: page, line: i + 1}
+		if level, heading, ok := strings.Cut(lines[i], " "); ok && level != "" && strings.Trim(level, "#") == "" {
+			section = heading
+		}
+		found := block{page: page, section: section, line: i + 1}
 		end := i
 		switch fence, language, fenced := fenceOf(lines[i]); {
 		case fenced:
@@ -106,6 +112,7 @@ func TestBlocks(t *testing.T) {
 		texts = append(texts, b.language+":"+b.commands())
 	}
 	Expect(texts).To(Equal([]string{":one \\\n  --flag\n\ntwo\n", "console:three\nfour\n", ":five\n", "yaml:a:\n  b: c\n"}))
+	Expect(blocks).To(HaveEach(HaveField("section", "Title")))
 	Expect(blocks[0].line).To(Equal(4))
 	Expect(blocks[1].line).To(Equal(11))
 }

@@ -4,6 +4,8 @@
 package cluster_test
 
 import (
+	"slices"
+
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -11,11 +13,12 @@ import (
 const (
 	gettingStarted = "docs/getting-started.md"
 	readme         = "README.md"
+	uninstall      = "docs/uninstall.md"
 )
 
 // documented is what this test knows of the blocks of the pages: which are not run, and what follows from the others.
 func documented() []step {
-	return append(gettingStartedSteps(), readmeSteps()...)
+	return slices.Concat(gettingStartedSteps(), readmeSteps(), uninstallSteps())
 }
 
 func gettingStartedSteps() []step {
@@ -71,6 +74,25 @@ func readmeSteps() []step {
 			w.expectArrived(map[string]string{"node-role.kubernetes.io/worker": "", "node.cluster.x-k8s.io/pool": "gpu"},
 				corev1.Taint{Key: "licensed", Effect: corev1.TaintEffectNoExecute},
 				corev1.Taint{Key: "gpu", Value: "true", Effect: corev1.TaintEffectNoSchedule})
+		}},
+	}
+}
+
+func uninstallSteps() []step {
+	const machine, node = "machine.cluster.x-k8s.io/" + fleetNode + " released", "node/" + fleetNode + " released"
+	return []step{
+		{page: uninstall, starts: "kubectl heirloom release --dry-run", follows: func(w *walk, printed string) {
+			w.Expect(printed).To(And(ContainSubstring(machine), ContainSubstring(node), ContainSubstring("(dry run)")))
+			w.expectArrived(map[string]string{"node.cluster.x-k8s.io/pool": "gpu"})
+		}},
+		{page: uninstall, starts: "kubectl heirloom release --delete", follows: func(w *walk, printed string) {
+			w.Expect(printed).To(And(ContainSubstring(machine), ContainSubstring(node), Not(ContainSubstring("(dry run)"))))
+			w.expectReleased()
+		}},
+		{page: uninstall, starts: "kubectl --namespace heirloom-system wait job", follows: func(w *walk, printed string) {
+			// A second run finds nothing left.
+			w.Expect(printed).To(And(ContainSubstring("condition met"), ContainSubstring("Machine.cluster.x-k8s.io: 0 of 1 released")))
+			w.expectReleased()
 		}},
 	}
 }

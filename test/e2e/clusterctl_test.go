@@ -5,19 +5,26 @@ package e2e
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/test/controlplane"
+	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
 // What `make components` makes is a provider for the real clusterctl: it installs, configures, upgrades and deletes it.
@@ -44,6 +51,7 @@ func TestClusterctl(t *testing.T) {
 	m.run("upgrade", "apply", "--addon", "heirloom-system/heirloom:v0.1.1")
 	m.installed("heirloom-system", "v0.1.1")
 
+	m.releases()
 	m.run("delete", "--addon", "heirloom")
 	m.deleted("heirloom-system", "v0.1.1")
 
@@ -149,6 +157,43 @@ func (m *managementCluster) deleted(namespace, version string) {
 		m.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%s %s: %v", object.GetKind(), object.GetName(), err)
 	}
 	m.Expect(m.providers()).To(BeEmpty())
+}
+
+// releases gives up what Heirloom owns, with the command that the page has, while everything is still installed.
+func (m *managementCluster) releases() {
+	m.t.Helper()
+	ofCore := client.MatchingLabels{clusterv1.ProviderNameLabel: "cluster-api"}
+	const command = "kubectl heirloom release --delete-webhook-configurations --take-lease --yes"
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "clusterctl.md"))
+	m.Expect(err).NotTo(HaveOccurred())
+	m.Expect(string(page)).To(MatchRegexp(`(?s)\n    ` + command + `\n.*\n    clusterctl delete --addon heirloom\n`))
+
+	// No manager of Cluster API answers here.
+	m.Expect(m.client.DeleteAllOf(m.ctx, &admissionv1.MutatingWebhookConfiguration{}, ofCore)).To(Succeed())
+	m.Expect(m.client.DeleteAllOf(m.ctx, &admissionv1.ValidatingWebhookConfiguration{}, ofCore)).To(Succeed())
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}}
+	md := stage.MachineDeployment(stage.Cluster("fleet", "fleet"), "workers", stage.Declared{})
+	m.Expect(m.client.Create(m.ctx, namespace)).To(Succeed())
+	m.Expect(m.client.Create(m.ctx, md)).To(Succeed())
+	own := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": clusterv1.GroupVersion.String(), "kind": "MachineDeployment",
+		"metadata": map[string]any{"namespace": "fleet", "name": "workers", "labels": map[string]any{"inherited": "yes"}},
+	}}
+	m.Expect(m.client.Apply(m.ctx, client.ApplyConfigurationFromUnstructured(own), client.FieldOwner("heirloom"))).To(Succeed())
+
+	args := strings.Fields(command)[2:]
+	released := exec.CommandContext(m.ctx, binary(m.t, "kubectl-heirloom"), args...)
+	released.Env = append(os.Environ(), "KUBECONFIG="+m.clusterctl.Kubeconfig, "HOME="+m.dir)
+	out, err := released.CombinedOutput()
+	m.Expect(err).NotTo(HaveOccurred(), "%s", out)
+	m.Expect(m.client.Get(m.ctx, client.ObjectKeyFromObject(md), md)).To(Succeed())
+	m.Expect(md.Labels).NotTo(HaveKey("inherited"), "%s", out)
+	for _, configuration := range []client.Object{
+		&admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{},
+	} {
+		err := m.client.Get(m.ctx, client.ObjectKey{Name: "heirloom"}, configuration)
+		m.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
+	}
 }
 
 func (m *managementCluster) deployment(namespace string) *appsv1.Deployment {
