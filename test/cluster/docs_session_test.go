@@ -47,7 +47,7 @@ func newSession(ctx context.Context, t *testing.T) *session {
 	const merge = "#!/usr/bin/env bash\nset -euo pipefail\n" +
 		`kubectl patch --local --filename "$1" --type merge --patch-file "$CHANGE" --output yaml >"$1.changed"` + "\n" +
 		`mv "$1.changed" "$1"` + "\n"
-	Expect(os.WriteFile(editor, []byte(merge), 0o700)).To(Succeed()) //nolint:gosec // it is run
+	Expect(os.WriteFile(editor, []byte(merge), 0o700)).To(Succeed())
 	s.env = append(os.Environ(),
 		"KUBECONFIG="+shared.Kubeconfig, "KUBE_EDITOR="+editor, "CHANGE="+s.change, "STATE="+s.state, "CLONE="+s.dir,
 		"PATH="+strings.Join([]string{os.Getenv("HEIRLOOM_HELM"), os.Getenv("HEIRLOOM_TOOLS"), os.Getenv("PATH")}, ":"))

@@ -48,7 +48,7 @@ func TestTheDocumentedCommands(t *testing.T) {
 	t.Cleanup(cancel)
 	r := &release{WithT: NewWithT(t), t: t, ctx: ctx}
 	w := &walk{release: r, session: newSession(ctx, t), steps: documented()}
-	w.session.env = append(w.session.env, "SSL_CERT_FILE="+serveRegistry(t, w.root))
+	w.env = append(w.env, "SSL_CERT_FILE="+serveRegistry(t, w.root))
 	w.startCertManager()
 	w.createFleet()
 	t.Cleanup(func() {
