@@ -110,9 +110,9 @@ func TestBlocks(t *testing.T) {
 	var texts []string
 	for _, b := range blocks {
 		texts = append(texts, b.language+":"+b.commands())
+		Expect(b.section).To(Equal("Title"))
 	}
 	Expect(texts).To(Equal([]string{":one \\\n  --flag\n\ntwo\n", "console:three\nfour\n", ":five\n", "yaml:a:\n  b: c\n"}))
-	Expect(blocks).To(HaveEach(HaveField("section", "Title")))
 	Expect(blocks[0].line).To(Equal(4))
 	Expect(blocks[1].line).To(Equal(11))
 }

@@ -78,7 +78,7 @@ func (s *session) linkImages() {
 func (s *session) run(ctx context.Context, text string) (out string, exitCode int) {
 	s.t.Helper()
 	script := "set -euo pipefail\n[[ ! -f $STATE ]] || . \"$STATE\"\ncd \"$CLONE\"\n" + text + "\nexport -p >\"$STATE\"\n"
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()
 	command := exec.CommandContext(ctx, "bash", "-c", script)
 	command.Env, command.WaitDelay = s.env, time.Second
