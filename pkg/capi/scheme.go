@@ -26,6 +26,8 @@ func ServedVersions() []string {
 }
 
 // NotServedError says that the API server does not serve Cluster API, or not all of it yet.
+//
+// +kubebuilder:object:generate=false
 type NotServedError struct {
 	// Kinds are missing, each with its group; or Machine alone, if it is in no version that Heirloom understands.
 	Kinds []string

@@ -15,7 +15,7 @@ import (
 )
 
 // Kinds is the RESTMapper of a chain that answers admission requests. Such a request may name an invented kind of owner. For each
-// unknown kind, a mapper of controller-runtime discovers the group anew, one request after the other and without a time limit. Kinds
+// unknown kind, a mapper of controller-runtime discovers the group again, one request after the other and without a time limit. Kinds
 // discovers once for all concurrent requests, and then not again for a while. It implements only RESTMapping.
 type Kinds struct {
 	meta.RESTMapper

@@ -102,8 +102,8 @@ func (s *session) withdrawFrom(ctx context.Context, cluster webhook.Identity, ad
 	done, err := admission.Ensure(ctx, server, cluster, workload.AdmitByLoop)
 	for _, outcome := range done.Outcomes {
 		if outcome.Did == workload.Foreign && !s.DryRun {
-			s.report.note("workload cluster %s: MutatingWebhookConfiguration %s is left, it leads to another Heirloom or to a URL that "+
-				"is not known any more; delete it by hand if nobody answers there", cluster, webhook.ObjectName)
+			s.report.note("workload cluster %s: MutatingWebhookConfiguration %s stays: it leads to another Heirloom, or to a URL that "+
+				"Heirloom no longer knows; delete it by hand if nothing answers there", cluster, webhook.ObjectName)
 		}
 	}
 	return server, err

@@ -165,7 +165,7 @@ func TestAnotherHeirloomsConfiguration(t *testing.T) {
 	r := f.run(Options{})
 	Expect(r.Run(t.Context())).To(Succeed())
 	Expect(red.written()).To(BeEmpty())
-	Expect(r.progress.String()).To(ContainSubstring("workload cluster ns/red: MutatingWebhookConfiguration management.heirloom.dev is left, it leads to another Heirloom"))
+	Expect(r.progress.String()).To(ContainSubstring("workload cluster ns/red: MutatingWebhookConfiguration management.heirloom.dev stays: it leads to another Heirloom"))
 }
 
 func TestWhatAWorkloadClusterRefuses(t *testing.T) {

@@ -49,7 +49,7 @@ type Detector struct {
 	claims []candidate
 }
 
-// candidate is a Cluster. One that is created anew under the same name is another one.
+// candidate is a Cluster. A new one with the same name is another candidate.
 type candidate struct {
 	name types.NamespacedName
 	uid  types.UID

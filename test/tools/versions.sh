@@ -19,7 +19,11 @@ flags=() pairs=()
 for argument in "$@"; do
 	case $argument in
 	-*) flags+=("$argument") ;;
-	*) pairs+=("$argument") ;;
+	oldest:* | default:* | newest:*) pairs+=("$argument") ;;
+	*)
+		echo "error: \"$argument\" is no flag (-run=NAME, not -run NAME), and no pair of oldest, default and newest, such as oldest:newest" >&2
+		exit 1
+		;;
 	esac
 done
 ((${#pairs[@]} > 0)) || pairs=(oldest:oldest newest:newest default:oldest oldest:newest newest:oldest)

@@ -50,7 +50,7 @@ func awaitClusterAPI(ctx context.Context, restConfig *rest.Config, healthAddr st
 	return version, nil
 }
 
-// installedVersion asks anew each time: a RESTMapper remembers what was not there.
+// installedVersion asks again each time: a RESTMapper remembers what was not there.
 func installedVersion(restConfig *rest.Config) (schema.GroupVersion, error) {
 	restConfig = rest.CopyConfig(restConfig)
 	restConfig.Timeout = discoveryTimeout

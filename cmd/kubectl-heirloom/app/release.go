@@ -151,7 +151,7 @@ func (o *releaseOptions) only(mapper meta.RESTMapper, args []string) (*release.O
 	}, nil
 }
 
-// terminal reports whether somebody can answer.
+// terminal reports whether you can answer.
 func (o *releaseOptions) terminal() bool {
 	file, isFile := o.In.(*os.File)
 	return isFile && term.IsTerminal(int(file.Fd()))

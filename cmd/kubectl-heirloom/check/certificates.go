@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// aWeek is how long a certificate that nobody renews should still be valid, as the alert HeirloomCertificateExpiring says.
+	// aWeek is how long a certificate that is not renewed automatically should still be valid, as the alert HeirloomCertificateExpiring says.
 	aWeek = 7 * 24 * time.Hour
 	// issuedAnnotation is cert-manager's, on a Secret that it renews.
 	issuedAnnotation = "cert-manager.io/certificate-name"

@@ -110,7 +110,7 @@ func (w *world) leader(ctx context.Context, namespace string) (string, *Result) 
 	valid := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0))*time.Second + skew
 	switch {
 	case holder == "":
-		return "", ptr.To(failed("None of them leads: nobody holds Lease %s.", key).next("See %s.", runbook))
+		return "", ptr.To(failed("None of them leads: Lease %s has no holder.", key).next("See %s.", runbook))
 	case renewed == nil || w.Now().Sub(renewed.Time) > valid:
 		return "", ptr.To(failed("None of them leads: %s no longer renews Lease %s.", pod(holder), key).next("See %s.", runbook))
 	}

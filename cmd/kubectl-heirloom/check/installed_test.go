@@ -74,7 +74,7 @@ func TestInstalled(t *testing.T) {
 		{name: "an update", change: func(s *scenery) { s.deployment.Status.UpdatedReplicas = 1 }, status: Warning,
 			message: "1 of 2 replicas are new", next: "rollout status"},
 		{name: "nobody leads", change: func(s *scenery) { s.lease.Spec.HolderIdentity = new("") }, status: Failed,
-			message: replicas + "None of them leads: nobody holds", next: "HeirloomNotLeading"},
+			message: replicas + "None of them leads: Lease heirloom-system/leader-election-heirloom has no holder.", next: "HeirloomNotLeading"},
 		{name: "the leader is gone", change: func(s *scenery) { s.lease.Spec.RenewTime = &metav1.MicroTime{Time: now().Add(-2 * time.Minute)} },
 			status: Failed, message: "heirloom-5d8f no longer renews", next: "HeirloomNotLeading"},
 		{name: "a clock that differs", change: func(s *scenery) { s.lease.Spec.RenewTime = &metav1.MicroTime{Time: now().Add(-time.Minute)} },

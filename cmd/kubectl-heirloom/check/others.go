@@ -118,7 +118,7 @@ func (w *world) foreign(all *fleet) (managers, tracked []string) {
 	return managers, tracked
 }
 
-// made reports whether Cluster API makes an object, so that nobody declares it.
+// made reports whether Cluster API makes an object, so that it declares nothing of yours.
 func made(m *snapshot.Member) bool {
 	if m.Kind == "MachineDeployment" || m.Kind == "MachinePool" {
 		_, managed := m.Object.GetLabels()[clusterv1.ClusterTopologyOwnedLabel]

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// patience is how long somebody who has pressed Tab waits, at most, for an API server; in kubectl's syntax.
+	// patience is how long completion waits for an API server, at most; in kubectl's syntax.
 	patience = "3s"
 	// mostCompletions is how many objects are read for one completion.
 	mostCompletions = 500

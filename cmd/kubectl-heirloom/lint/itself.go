@@ -76,7 +76,7 @@ func (l *linter) skipped(s *subject) {
 }
 
 // ownMetadata reports what the object's own metadata declares for Nodes, and what reaches nothing. What the template has too is there
-// because a topology, or whoever wrote the object, put it in both places.
+// because a topology, or the author of the object, put it in both places.
 func (l *linter) ownMetadata(s *subject) {
 	if _, ok := s.chained.(*capi.Machine); ok {
 		return // a Node inherits from it

@@ -40,7 +40,7 @@ func (e *Explanation) Nowhere(key string) string {
 	if len(e.owners) == 0 {
 		return fmt.Sprintf("%s has no %q and no owner that declares it.", e.Object, key)
 	}
-	return fmt.Sprintf("No owner of %s declares %q, and nobody has set it there. The owners are: %s.", e.Object, key, strings.Join(e.owners, ", "))
+	return fmt.Sprintf("No owner of %s declares %q, and no one has set it there. The owners are: %s.", e.Object, key, strings.Join(e.owners, ", "))
 }
 
 // AllAbsent reports whether there are only entries that the object does not inherit.

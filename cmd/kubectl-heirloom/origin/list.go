@@ -44,7 +44,7 @@ const many = 5
 // All explains objects, as far as it can.
 func (x *Explainer) All(ctx context.Context, objects []Object) ([]*Explanation, error) {
 	if len(objects) >= many {
-		_ = x.prefetch(ctx) // whoever may not list objects may still get each of them
+		_ = x.prefetch(ctx) // you may be allowed to get each object, but not to list them
 	}
 	var found []*Explanation
 	var errs []error

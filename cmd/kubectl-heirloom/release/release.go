@@ -59,9 +59,9 @@ func Describe(s settings.Settings, what release.Options) string {
 		describeAll(say, s, what)
 	}
 	if what.KeepValues {
-		say("Labels, annotations, taints and fields stay, and nobody owns them: nothing removes them later, even if nothing declares them any more.")
+		say("Labels, annotations, taints and fields stay without an owner: nothing removes them later, even if you no longer declare them.")
 	} else {
-		say("Labels, annotations, taints and fields that nobody else owns are removed. Pods can then be scheduled where a taint kept them away.")
+		say("Labels, annotations, taints and fields that no one else owns are removed. Pods can then be scheduled where a taint kept them away.")
 	}
 	say("--dry-run shows each of them.")
 	return strings.Join(lines, "\n")

@@ -74,8 +74,8 @@ func TestCheck(t *testing.T) {
 
 func TestDescribe(t *testing.T) {
 	const (
-		removed = "Labels, annotations, taints and fields that nobody else owns are removed. Pods can then be scheduled where a taint kept them away.\n--dry-run shows each of them."
-		kept    = "Labels, annotations, taints and fields stay, and nobody owns them: nothing removes them later, even if nothing declares them any more.\n--dry-run shows each of them."
+		removed = "Labels, annotations, taints and fields that no one else owns are removed. Pods can then be scheduled where a taint kept them away.\n--dry-run shows each of them."
+		kept    = "Labels, annotations, taints and fields stay without an owner: nothing removes them later, even if you no longer declare them.\n--dry-run shows each of them."
 	)
 	for _, tc := range []struct {
 		flags string

@@ -35,7 +35,7 @@ func (f *Flags) AddFlags(fs *pflag.FlagSet) {
 		"Namespace in which Heirloom is installed. If unspecified, the plugin looks in all namespaces.")
 }
 
-// Given reports whether you gave the settings, so that nobody has to ask the running server.
+// Given reports whether you gave the settings, so that no one has to ask the running server.
 func (f *Flags) Given() bool { return len(f.Values) > 0 || len(f.ServerFlags) > 0 }
 
 // Offline returns the settings without asking an API server.

@@ -58,7 +58,7 @@
 //
 // A Node gets nothing, and then all of it from the loop, if the parameters were not there yet when it registered, or did not
 // name its providerID, its name or one of its addresses yet; if there are several parts and it brings what its Machine does
-// not have, as above; if it registers anew while its Machine is left out; if there
+// not have, as above; if it registers again while its Machine is left out; if there
 // was no room; if an API server would refuse a Node with as many annotations; and if the API server, just started, has not
 // read the policy or the parameters yet.
 //

@@ -22,7 +22,7 @@ const (
 	ClusterAnnotation = "heirloom.dev/cluster"
 
 	// many is up to how many Machines all have parameters: twice as many as Kubernetes supports Nodes in a cluster. Beyond it,
-	// Machines that already have Nodes are left out: if such a Node registers anew, the loop applies what it inherits.
+	// Machines that already have Nodes are left out: if such a Node registers again, the loop applies what it inherits.
 	many = 10_000
 	// maxValues is how many bytes of values the API server accepts in a ConfigMap.
 	maxValues = 1 << 20

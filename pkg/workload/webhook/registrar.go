@@ -34,7 +34,7 @@ type Registrar struct {
 }
 
 // ErrForeign says that a webhook configuration leads to another Heirloom.
-var ErrForeign = errors.New("it leads to another Heirloom, or to a URL that is not known any more")
+var ErrForeign = errors.New("it leads to another Heirloom, or to a URL that Heirloom no longer knows")
 
 // Ensure makes the API server of the Cluster call Heirloom. It writes only what differs, and reports whether it has.
 //
