@@ -34,7 +34,8 @@ func newSession(ctx context.Context, t *testing.T) *session {
 	Expect := NewWithT(t).Expect
 	root, err := controlplane.RepositoryRoot(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	s := &session{t: t, root: root, dir: t.TempDir(), state: filepath.Join(t.TempDir(), "exported"), change: filepath.Join(t.TempDir(), "change.yaml")}
+	own := t.TempDir()
+	s := &session{t: t, root: root, dir: t.TempDir(), state: filepath.Join(own, "exported"), change: filepath.Join(own, "change.yaml")}
 	entries, err := os.ReadDir(root)
 	Expect(err).NotTo(HaveOccurred())
 	for _, entry := range entries {
