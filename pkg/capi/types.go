@@ -58,7 +58,14 @@ type MachineDeployment struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec WorkersSpec `json:"spec,omitempty"`
+	Spec   WorkersSpec `json:"spec,omitempty"`
+	Status Observed    `json:"status,omitempty"`
+}
+
+// Observed is the part of a status that says how far the object's controller in Cluster API is.
+type Observed struct {
+	// ObservedGeneration is the last generation that the controller has handled; 0 if no controller has handled any.
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
 // WorkersSpec is the trimmed spec of a MachineDeployment, MachineSet or MachinePool.
@@ -80,7 +87,8 @@ type MachineSet struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec WorkersSpec `json:"spec,omitempty"`
+	Spec   WorkersSpec `json:"spec,omitempty"`
+	Status Observed    `json:"status,omitempty"`
 }
 
 // Machine is a trimmed Machine.
@@ -156,6 +164,8 @@ type MachinePool struct {
 
 // MachinePoolStatus is a trimmed MachinePoolStatus.
 type MachinePoolStatus struct {
+	Observed `json:",inline"`
+
 	NodeRefs []NodeRef `json:"nodeRefs,omitempty"`
 }
 

@@ -50,8 +50,9 @@ func (p Policy) EffectiveMachineSet(md *capi.MachineDeployment, ms *capi.Machine
 	return effective
 }
 
-// EffectiveMachine returns the Machine as it will be once it has inherited from its owner. Nodes inherit from this, because a Node
-// gets Initialize taints with its first sync only. That must not depend on whether the Node or the Machine inherits first.
+// EffectiveMachine returns the Machine with what it will have once it has inherited from its owner. Nodes inherit from this, so that a
+// change at the top reaches them at once. And a Node gets Initialize taints with its first sync only: that must not depend on whether
+// the Node or the Machine inherits first.
 func (p Policy) EffectiveMachine(template *Template, m *capi.Machine) *capi.Machine {
 	if template == nil {
 		return m
@@ -59,7 +60,7 @@ func (p Policy) EffectiveMachine(template *Template, m *capi.Machine) *capi.Mach
 	effective := m.DeepCopy()
 	inherited, _ := p.fromTemplate(template, m) // as above
 	has := OfMachine(m)
-	after := overlay(has.Top, has.admits(Object{Top: inherited}).Top)
+	after := whileUnchanged(has.Top, overlay(has.Top, has.admits(Object{Top: inherited}).Top))
 	effective.Labels, effective.Annotations, effective.Spec.Taints = after.Labels, after.Annotations, after.Taints
 	return effective
 }

@@ -106,7 +106,7 @@ func (n nodeSync) metadata() (result NodeState, err error) {
 	from, current := n.from, n.current
 	labels := mapSync{
 		current: current.Labels, declared: from.Labels, recorded: sets.New(n.record.Labels...), vouches: n.record.vouches(),
-		byRule: nodeLabel, byOperator: n.policy.additionalLabel,
+		byRule: nodeLabel, byOperator: n.policy.additionalLabel, ahead: from.ahead.label,
 		rules:    current.Annotations[clusterv1.LabelsFromMachineAnnotation],
 		operator: current.Annotations[LabelsFromMachineAnnotation],
 	}
@@ -114,7 +114,7 @@ func (n nodeSync) metadata() (result NodeState, err error) {
 	labels.withhold = func(key string) bool { return noLabels.Has(key) || n.writer == Kubelet && restricted(key) }
 	annotations := mapSync{
 		current: current.Annotations, declared: from.Annotations, vouches: anything,
-		byRule: nodeAnnotation, byOperator: n.policy.additionalAnnotation,
+		byRule: nodeAnnotation, byOperator: n.policy.additionalAnnotation, ahead: from.ahead.annotation,
 		rules:    current.Annotations[clusterv1.AnnotationsFromMachineAnnotation],
 		operator: current.Annotations[AnnotationsFromMachineAnnotation],
 	}
@@ -139,23 +139,23 @@ func (n nodeSync) withTaints(result NodeState) NodeState {
 	if result.Annotations == nil {
 		result.Annotations = map[string]string{}
 	}
-	typed, held := p.divideTyped(always(n.from.taints.typed), current.Annotations)
+	typed, held := p.divideTyped(always(n.from.taints.typed), current.Annotations, n.from.ahead)
 	result.Annotations[clusterv1.TaintsFromMachineAnnotation] = p.formatTyped(typed, current.Annotations[clusterv1.TaintsFromMachineAnnotation])
 	setOwnTracking(result.Annotations, TaintsFromMachineAnnotation, taint.FormatList(append(always(n.from.taints.annotated), held...)))
 	return result
 }
 
-// divideTyped divides the typed taints between Cluster API's record and our own. A taint that was declared by annotation and has
-// become typed stays ours until Cluster API lists it. Before that, Cluster API may not know the Machine's typed taints, and it
-// removes from the Node what its record lists and it does not know.
-func (p Policy) divideTyped(typed []corev1.Taint, annotations map[string]string) (listed, held []corev1.Taint) {
+// divideTyped divides the typed taints between Cluster API's record and our own. A taint that the Machine does not have yet is ours, and
+// one that was declared by annotation and has become typed stays ours until Cluster API lists it. Before that, Cluster API may not know
+// the Machine's typed taints, and it removes from the Node what its record lists and it does not know.
+func (p Policy) divideTyped(typed []corev1.Taint, annotations map[string]string, ahead ahead) (listed, held []corev1.Taint) {
 	byClusterAPI, _ := taint.ParseList(annotations[clusterv1.TaintsFromMachineAnnotation])
 	byHeirloom, _ := taint.ParseList(annotations[TaintsFromMachineAnnotation])
 	ours, theirs := taint.Positions(byHeirloom), taint.Positions(byClusterAPI)
 	for _, t := range typed {
 		_, listedByUs := ours[taint.IDOf(t)]
 		_, listedByThem := theirs[taint.IDOf(t)]
-		if listedByUs && !listedByThem && p.ClusterAPITaints != PropagationDisabled {
+		if ahead.taint(t) || listedByUs && !listedByThem && p.ClusterAPITaints != PropagationDisabled {
 			held = append(held, t)
 		} else {
 			listed = append(listed, t)

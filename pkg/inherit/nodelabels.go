@@ -57,8 +57,8 @@ type mapSync struct {
 	declared map[string]string
 	// byRule says which keys Cluster API's rules propagate, byOperator which ones only we do.
 	byRule, byOperator func(key string) bool
-	// withhold says which keys may not be written now.
-	withhold func(key string) bool
+	// withhold says which keys may not be written now, ahead which ones the Machine does not have yet.
+	withhold, ahead func(key string) bool
 	// rules and operator are the two tracking annotations as they stand. vouches says which of their keys to believe. recorded are
 	// keys that came from the Machine even if neither lists them.
 	rules, operator string
@@ -77,7 +77,7 @@ func (s mapSync) sync() (result map[string]string, rules, operator string) {
 			continue
 		}
 		result[key] = value
-		if s.byRule(key) {
+		if s.byRule(key) && !s.ahead(key) {
 			rulesTracked = append(rulesTracked, key)
 		} else {
 			operatorTracked = append(operatorTracked, key)
@@ -99,7 +99,7 @@ func (s mapSync) pruneRules(result map[string]string) []string {
 		switch {
 		case s.byRule(key) && !s.brings(key) && s.vouches(key):
 			delete(result, key)
-		case has(result, key):
+		case has(result, key) && !(s.brings(key) && s.ahead(key)):
 			kept = append(kept, key)
 		}
 	}

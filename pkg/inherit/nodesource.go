@@ -33,6 +33,7 @@ type NodeSource struct {
 	// that the Node does not get all labels for that reason.
 	matched  string
 	withheld bool
+	ahead    ahead
 }
 
 // SourceOfMachine returns what the Node of this Machine inherits from.

@@ -60,7 +60,8 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 			"Inherited labels, annotations, taints and fields that were removed or changed by others and put back, "+
 				"by what put them back (admission, resync), kind and what it is.", "by", "kind", "what"),
 		writes: counter("heirloom_resync_writes_total",
-			"Writes sent by the resync loop, by kind and result (applied, conflict, error).", "kind", "result"),
+			"Writes sent by the resync loop, by kind, result (applied, conflict, error) and reason: why the loop did not leave it to "+
+				"Cluster API (ahead, unpropagated, late).", "kind", "result", "reason"),
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "heirloom_no_execute_waiting_nodes",
 			Help: "Existing Nodes that wait for their turn to get a taint which evicts Pods (--no-execute-rate).",
@@ -139,8 +140,8 @@ func (m *Metrics) Drift(by By, kind, what string) {
 }
 
 // Write counts a write of the resync loop.
-func (m *Metrics) Write(kind string, result WriteResult) {
-	m.writes.WithLabelValues(kind, string(result)).Inc()
+func (m *Metrics) Write(kind string, result WriteResult, why WriteReason) {
+	m.writes.WithLabelValues(kind, string(result), string(why)).Inc()
 }
 
 // NoExecuteWaiting sets how many Nodes wait for a taint that evicts Pods.

@@ -37,7 +37,7 @@ func exercise(t *testing.T, registry *prometheus.Registry) {
 	m.Key(metrics.ByAdmission, "Machine", "label", metrics.KeyInjected)
 	m.Key(metrics.ByResync, "Node", "taint", metrics.KeyRemoved)
 	m.Drift(metrics.ByResync, "Node", "taint")
-	m.Write("Node", metrics.Conflict)
+	m.Write("Node", metrics.Conflict, metrics.Ahead)
 	m.NoExecuteWaiting(7)
 	m.NoExecuteWaiting(3)
 	m.NodesUnprotected(types.NamespacedName{}, 2)
@@ -71,7 +71,7 @@ func TestMetrics(t *testing.T) {
 		`heirloom_inherited_keys_total{by="admission",change="injected",kind="Machine",what="label"} 1`,
 		`heirloom_inherited_keys_total{by="resync",change="removed",kind="Node",what="taint"} 1`,
 		`heirloom_drift_repaired_total{by="resync",kind="Node",what="taint"} 1`,
-		`heirloom_resync_writes_total{kind="Node",result="conflict"} 1`,
+		`heirloom_resync_writes_total{kind="Node",reason="ahead",result="conflict"} 1`,
 		`heirloom_no_execute_waiting_nodes 3`,
 		`heirloom_unprotected_nodes{cluster_name="",cluster_namespace=""} 2`,
 		`heirloom_unprotected_nodes{cluster_name="red",cluster_namespace="fleet"} 4`,

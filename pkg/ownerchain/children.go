@@ -20,6 +20,40 @@ func (c *Chain) Children(ctx context.Context, owner client.Object, list client.O
 	return Keys(ctx, c, list, client.InNamespace(owner.GetNamespace()), client.MatchingFields{ownerField: string(owner.GetUID())})
 }
 
+// MachinesBelow returns the Machines of a MachineSet, or of all MachineSets of a MachineDeployment. They must not be changed.
+func (c *Chain) MachinesBelow(ctx context.Context, owner client.Object) ([]capi.Machine, error) {
+	sets := []client.Object{owner}
+	if _, ok := owner.(*capi.MachineDeployment); ok {
+		list := &capi.MachineSetList{}
+		if err := c.controlled(ctx, owner, list); err != nil {
+			return nil, err
+		}
+		sets = nil
+		for i := range list.Items {
+			sets = append(sets, &list.Items[i])
+		}
+	}
+	var machines []capi.Machine
+	for _, set := range sets {
+		list := &capi.MachineList{}
+		if err := c.controlled(ctx, set, list); err != nil {
+			return nil, err
+		}
+		machines = append(machines, list.Items...)
+	}
+	return machines, nil
+}
+
+// controlled lists what an owner controls, as the cache has it. It must not be changed.
+func (c *Chain) controlled(ctx context.Context, owner client.Object, list client.ObjectList) error {
+	fields := client.MatchingFields{ownerField: string(owner.GetUID())}
+	err := c.List(ctx, list, client.InNamespace(owner.GetNamespace()), fields, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return fmt.Errorf("listing what %s/%s controls: %w", owner.GetNamespace(), owner.GetName(), err)
+	}
+	return nil
+}
+
 // Members returns the objects of the list's kind that belong to a Cluster.
 func (c *Chain) Members(ctx context.Context, cluster types.NamespacedName, list client.ObjectList) ([]types.NamespacedName, error) {
 	return Keys(ctx, c, list, client.InNamespace(cluster.Namespace), client.MatchingFields{clusterField: cluster.Name})
@@ -39,7 +73,7 @@ func NodesOf(ctx context.Context, nodes client.Reader, source client.Object) ([]
 	var all []types.NamespacedName
 	for _, field := range []string{providerIDField, nodeNameField} {
 		for _, value := range byField[field] {
-			found, err := Keys(ctx, nodes, &corev1.NodeList{}, client.MatchingFields{field: value})
+			found, err := Keys(ctx, nodes, &corev1.NodeList{}, client.MatchingFields{field: value}, client.UnsafeDisableDeepCopy)
 			if err != nil {
 				return nil, err
 			}

@@ -98,43 +98,20 @@ func (c *Chain) classBehind(ctx context.Context, set inherit.Ref, name types.Nam
 	return inherit.Ref{Kind: "ClusterClass", Object: class}, nil
 }
 
-// nodesIn returns how many Nodes the Machines of a set have, or a MachinePool names. Nothing of what is listed is changed,
-// so nothing is copied.
+// nodesIn returns how many Nodes the Machines of a set have, or a MachinePool names.
 func (c *Chain) nodesIn(ctx context.Context, set client.Object) (int, error) {
-	owners := []client.Object{set}
-	if _, ok := set.(*capi.MachineDeployment); ok {
-		sets := &capi.MachineSetList{}
-		if err := c.controlled(ctx, set, sets); err != nil {
-			return 0, err
-		}
-		owners = nil
-		for i := range sets.Items {
-			owners = append(owners, &sets.Items[i])
-		}
+	machines, err := c.MachinesBelow(ctx, set)
+	if err != nil {
+		return 0, fmt.Errorf("counting the Nodes of a set: %w", err)
 	}
 	nodes := 0
-	for _, owner := range owners {
-		machines := &capi.MachineList{}
-		if err := c.controlled(ctx, owner, machines); err != nil {
-			return 0, err
-		}
-		for i := range machines.Items {
-			if machines.Items[i].Status.NodeRef.Name != "" {
-				nodes++
-			}
+	for i := range machines {
+		if machines[i].Status.NodeRef.Name != "" {
+			nodes++
 		}
 	}
 	if mp, ok := set.(*capi.MachinePool); ok {
 		nodes = max(nodes, len(mp.Spec.ProviderIDList))
 	}
 	return nodes, nil
-}
-
-func (c *Chain) controlled(ctx context.Context, owner client.Object, list client.ObjectList) error {
-	fields := client.MatchingFields{ownerField: string(owner.GetUID())}
-	err := c.List(ctx, list, client.InNamespace(owner.GetNamespace()), fields, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return fmt.Errorf("counting the Nodes of %s/%s: %w", owner.GetNamespace(), owner.GetName(), err)
-	}
-	return nil
 }

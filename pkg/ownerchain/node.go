@@ -42,7 +42,7 @@ func (c *Chain) EvaluateNode(ctx context.Context, node *corev1.Node, policy inhe
 	if why, skipped := policy.SkipsNode(m, cluster); skipped {
 		return skipNode(why), nil
 	}
-	return nodeInherits(policy.SourceFor(node, c.effective(ctx, m, cluster, policy))), nil
+	return nodeInherits(policy.SourceFor(node, c.effective(ctx, m, cluster, policy)).AheadOf(m)), nil
 }
 
 // evaluateNodeOfPool decides about a Node that belongs to no Machine.

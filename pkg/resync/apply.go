@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,9 +30,14 @@ type planned struct {
 	current inherit.Object
 }
 
-// applyTo writes what a child inherits, if that is missing. The object is the child as it is stored, which may be another type.
-func applyTo[P metav1.Object](ctx context.Context, d Dependencies, kind ownerchain.Kind[P], child P, object client.Object) error {
-	inDoubt := func(p planned) bool { return p.Plan != nil && p.Needed() && p.Behind(object) }
+// applyTo writes what a child inherits, if that is missing, and returns when to look again if it leaves that to Cluster API for now. The
+// object is the child as it is stored, which may be another type.
+func applyTo[P metav1.Object](
+	ctx context.Context, d Dependencies, kind ownerchain.Kind[P], child P, object client.Object,
+) (again time.Duration, err error) {
+	inDoubt := func(p planned) bool {
+		return p.Plan != nil && p.Needed() && p.Behind(object) && !d.deferral.defers(p.Propagation())
+	}
 	p, err := ownerchain.Recheck(ctx, d.Chain, d.fresh, inDoubt, func(ctx context.Context, chain *ownerchain.Chain) (p planned, err error) {
 		if p.Decision, err = kind.Evaluate(ctx, chain, child, d.Policy()); err != nil || p.Untouched() {
 			return p, err
@@ -42,40 +48,53 @@ func applyTo[P metav1.Object](ctx context.Context, d Dependencies, kind ownercha
 		return p, err
 	})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if p.Untouched() {
 		ctrl.LoggerFrom(ctx).V(2).Info("The object inherits nothing for now", "reason", p.Reason)
-		return nil
+		return 0, nil
 	}
 	if problems := errors.Join(p.Problems, p.LeftOut()); problems != nil {
 		d.leftOut(object, p.Sources(ctx).Located(problems))
 	}
 	if !p.Needed() {
-		return nil
+		d.deferral.upToDate(p.Propagation())
+		return 0, nil
 	}
+	again, why := d.deferral.wait(p.Propagation())
+	if again > 0 {
+		ctrl.LoggerFrom(ctx).V(2).Info("Cluster API is about to write what the object inherits", "wait", again)
+		return again, nil
+	}
+	return 0, d.write(ctx, object, p, why)
+}
+
+// write carries out a plan that changes something.
+func (d Dependencies) write(ctx context.Context, object client.Object, p planned, why metrics.WriteReason) error {
 	gvk, err := apiutil.GVKForObject(object, d.Client.Scheme())
 	if err != nil {
 		return fmt.Errorf("finding the kind of %T: %w", object, err)
 	}
 	return d.patience.with(ctx, gvk.GroupKind(), func(ctx context.Context) error {
 		if p.Adopts() || p.GivesUp() {
-			return d.patch(ctx, object, gvk, p.current, p.Decision.Decision)
+			return d.patch(ctx, object, gvk, p, why)
 		}
-		return d.apply(ctx, object, gvk, p.Plan)
+		return d.apply(ctx, object, gvk, p.Plan, why)
 	})
 }
 
 // apply sends what a child should inherit as a server-side apply. It is forced: an owner is authoritative for what it
 // declares.
-func (d Dependencies) apply(ctx context.Context, object client.Object, gvk schema.GroupVersionKind, plan *ownership.Plan) error {
+func (d Dependencies) apply(
+	ctx context.Context, object client.Object, gvk schema.GroupVersionKind, plan *ownership.Plan, why metrics.WriteReason,
+) error {
 	config, err := plan.ApplyConfiguration(gvk.GroupVersion().String(), gvk.Kind, object)
 	if err != nil {
 		return err
 	}
 	err = d.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(config),
 		client.FieldOwner(ownership.Manager), client.ForceOwnership)
-	d.written(object, gvk, plan, err)
+	d.written(object, gvk, plan, why, err)
 	if err != nil {
 		return fmt.Errorf("applying what the %s inherits: %w", gvk.Kind, err)
 	}
@@ -84,9 +103,11 @@ func (d Dependencies) apply(ctx context.Context, object client.Object, gvk schem
 }
 
 // written counts a write and what it changed, and reports a failure on the object.
-func (d Dependencies) written(object client.Object, gvk schema.GroupVersionKind, plan *ownership.Plan, err error) {
+func (d Dependencies) written(
+	object client.Object, gvk schema.GroupVersionKind, plan *ownership.Plan, why metrics.WriteReason, err error,
+) {
 	kind := metrics.Kind(gvk.Group, gvk.Kind)
-	d.Metrics.Write(kind, result(err))
+	d.Metrics.Write(kind, result(err), why)
 	d.failed(object, err)
 	if err != nil {
 		return

@@ -58,10 +58,17 @@ func everything(c string) []string {
 	all := []string{
 		"FakeConfig/config-" + c, "FakeControlPlane/cp-" + c, "FakeMachine/infra-" + c,
 		"Machine/k-" + c, "Machine/m-" + c, "Machine/p-" + c, "MachineDeployment/md-" + c, "MachinePool/mp-" + c, "MachineSet/ms-" + c,
-		"in " + c + ": Node/m-" + c, "in " + c + ": Node/pooled-" + c,
 	}
-	if c == "c" {
-		all = append(all, "Node/m-c", "Node/pooled-c")
+	return append(all, nodes(c)...)
+}
+
+// nodes are all Nodes of those Clusters.
+func nodes(clusters ...string) (all []string) {
+	for _, c := range clusters {
+		all = append(all, "in "+c+": Node/m-"+c, "in "+c+": Node/pooled-"+c)
+		if c == "c" {
+			all = append(all, "Node/m-c", "Node/pooled-c")
+		}
 	}
 	return all
 }

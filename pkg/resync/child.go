@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -25,8 +26,10 @@ type object[T any] interface {
 type children[T any, P object[T]] struct {
 	Dependencies
 	kind ownerchain.Kind[P]
-	// before runs even for an object that inherits nothing for now; also runs after the apply. Either may be nil.
-	before, also func(context.Context, P) error
+	// before runs even for an object that inherits nothing for now. It may be nil.
+	before func(context.Context, P) error
+	// also runs after the apply, and returns when to look again. It may be nil.
+	also func(context.Context, P) (time.Duration, error)
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -43,11 +46,23 @@ func (r children[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 			return ctrl.Result{}, err
 		}
 	}
-	err := applyTo(ctx, r.Dependencies, r.kind, child, child)
+	again, err := applyTo(ctx, r.Dependencies, r.kind, child, child)
 	if r.also != nil {
-		err = errors.Join(err, r.also(ctx, child))
+		alsoAgain, alsoErr := r.also(ctx, child)
+		again, err = sooner(again, alsoAgain), errors.Join(err, alsoErr)
 	}
-	return r.unlessNotListed(ctx, req.Namespace, child.GetLabels()[clusterv1.ClusterNameLabel], err)
+	if err != nil {
+		return r.unlessNotListed(ctx, req.Namespace, child.GetLabels()[clusterv1.ClusterNameLabel], err)
+	}
+	return ctrl.Result{RequeueAfter: again}, nil
+}
+
+// sooner returns the shorter time to wait; 0 is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // gone ignores the error of an object that no longer exists.

@@ -26,7 +26,7 @@ func TestAChildInheritsWhatItsOwnerDeclares(t *testing.T) {
 		l.wrote(fmt.Sprintf("heirloom applies %s ns/%s@999 %s", l.kindOf(s.child).Kind, s.child.GetName(), s.body))
 		l.Expect(l.stored(s.child).GetLabels()).To(HaveKeyWithValue("team", "ml"))
 		l.counted(
-			fmt.Sprintf(`resync_writes_total{kind="%s",result="applied"} 1`, s.kind),
+			fmt.Sprintf(`resync_writes_total{kind="%s",reason="ahead",result="applied"} 1`, s.kind),
 			fmt.Sprintf(`inherited_keys_total{by="resync",change="injected",kind="%s",what="label"} %d`, s.kind, strings.Count(s.body, "team")),
 		)
 

@@ -48,7 +48,8 @@ func (r controlPlanes) sync(ctx context.Context, cluster *capi.Cluster, ref capi
 		return err
 	}
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(ref.Kind, klog.KObj(object)))
-	return applyTo(ctx, r.Dependencies, ownerchain.ControlPlanes(), cp, object)
+	_, err = applyTo(ctx, r.Dependencies, ownerchain.ControlPlanes(), cp, object) // what a topology declares is never left to Cluster API
+	return err
 }
 
 // clusterOf wakes the Cluster of a control plane.

@@ -60,6 +60,16 @@ func declaredAnew() predicate.Predicate {
 	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, resumed())
 }
 
+// declaresElse passes updates of an owner that change what it declares. Nodes are woken by those of all owners above them, so that they
+// need not wait for each level to inherit from the one above.
+func declaresElse() predicate.Predicate {
+	return predicate.And[client.Object](predicate.GenerationChangedPredicate{}, predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	})
+}
+
 func (d Dependencies) children(list client.ObjectList) handler.EventHandler {
 	return enqueue(func(ctx context.Context, owner client.Object) ([]types.NamespacedName, error) {
 		return d.Chain.Children(ctx, owner, newList(list))

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -60,31 +61,31 @@ func (d Dependencies) watchControlPlanes(
 }
 
 // applyToExternal applies to the Machine's external objects what they inherit. What is wrong with one does not keep the other waiting.
-func (r family) applyToExternal(ctx context.Context, m *capi.Machine) error {
-	var errs []error
+func (r family) applyToExternal(ctx context.Context, m *capi.Machine) (again time.Duration, err error) {
 	for _, ref := range ownerchain.ExternalRefs(m) {
-		errs = append(errs, r.external(ctx, m, ref))
+		refAgain, refErr := r.external(ctx, m, ref)
+		again, err = sooner(again, refAgain), errors.Join(err, refErr)
 	}
-	return errors.Join(errs...)
+	return again, err
 }
 
 // external applies to an InfraMachine or a BootstrapConfig what it inherits. Kinds of groups that the operator has not named are
 // none of ours: there are no rights to read them.
-func (r family) external(ctx context.Context, m *capi.Machine, ref capi.ObjectRef) error {
+func (r family) external(ctx context.Context, m *capi.Machine, ref capi.ObjectRef) (time.Duration, error) {
 	if !slices.Contains(r.ProviderGroups, ref.GroupKind().Group) || inherit.IsTemplate(ref.Kind) {
-		return nil
+		return 0, nil
 	}
 	gvk, served, err := r.Chain.Served(ref.GroupKind().WithVersion(""))
 	if err != nil || !served {
-		return err
+		return 0, err
 	}
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(gvk)
 	if err := r.externals.Watch(ctrl.LoggerFrom(ctx), object, r.machineOf()); err != nil {
-		return fmt.Errorf("watching %s: %w", ref.Kind, err)
+		return 0, fmt.Errorf("watching %s: %w", ref.Kind, err)
 	}
 	if err := r.Client.Get(ctx, types.NamespacedName{Namespace: m.Namespace, Name: ref.Name}, object); err != nil {
-		return gone(err, ref.Kind)
+		return 0, gone(err, ref.Kind)
 	}
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(ref.Kind, klog.KObj(object)))
 	return applyTo(ctx, r.Dependencies, ownerchain.ExternalObjects(), object, object)

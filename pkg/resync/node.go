@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/pace"
 )
@@ -157,7 +158,7 @@ func (r nodeReconciler) patchNode(ctx context.Context, nodes client.Client, node
 	changed := node.DeepCopy()
 	changed.Labels, changed.Annotations, changed.Spec.Taints = state.Labels, state.Annotations, state.Taints
 	err := nodes.Patch(ctx, changed, client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{}))
-	r.Metrics.Write("Node", result(err))
+	r.Metrics.Write("Node", result(err), metrics.Ahead)
 	if err != nil {
 		return fmt.Errorf("patching what the Node inherits: %w", err)
 	}

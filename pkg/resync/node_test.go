@@ -55,7 +55,7 @@ func TestANodeInheritsFromItsMachine(t *testing.T) {
 	l.Expect(l.seeOwn("m")).To(Succeed())
 	l.wrote("patches Node /m@999 " + inheritedByNode)
 	l.counted(
-		`resync_writes_total{kind="Node",result="applied"} 1`,
+		`resync_writes_total{kind="Node",reason="ahead",result="applied"} 1`,
 		`inherited_keys_total{by="resync",change="injected",kind="Node",what="label"} 1`,
 		`inherited_keys_total{by="resync",change="injected",kind="Node",what="taint"} 1`,
 	)

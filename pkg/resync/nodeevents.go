@@ -47,23 +47,54 @@ func (d Dependencies) nodesOf() nodeHandler {
 	})
 }
 
+// nodesBelow wakes the Nodes of all Machines below a MachineDeployment or a MachineSet.
+func (d Dependencies) nodesBelow() nodeHandler {
+	return wake(func(ctx context.Context, object client.Object) ([]NodeRequest, error) {
+		machines, err := d.Chain.MachinesBelow(ctx, object)
+		if err != nil || len(machines) == 0 {
+			return nil, err
+		}
+		all := make([]runtime.Object, 0, len(machines))
+		for i := range machines {
+			all = append(all, &machines[i])
+		}
+		return d.inBoth(ctx, types.NamespacedName{Namespace: object.GetNamespace(), Name: machines[0].Spec.ClusterName}, all)
+	})
+}
+
+// nodesOfClass wakes the Nodes of all Clusters of a ClusterClass.
+func (d Dependencies) nodesOfClass() nodeHandler {
+	return wake(func(ctx context.Context, class client.Object) ([]NodeRequest, error) {
+		clusters, err := d.Chain.ClustersOf(ctx, class)
+		var requests []NodeRequest
+		for _, cluster := range clusters {
+			found, clusterErr := d.nodesOfMembers(ctx, cluster)
+			requests, err = append(requests, found...), errors.Join(err, clusterErr)
+		}
+		return requests, err
+	})
+}
+
 // nodesOfCluster wakes the Nodes of all Machines and MachinePools of a Cluster.
 func (d Dependencies) nodesOfCluster() nodeHandler {
 	return wake(func(ctx context.Context, object client.Object) ([]NodeRequest, error) {
-		cluster := client.ObjectKeyFromObject(object)
-		var all []runtime.Object
-		for _, list := range []client.ObjectList{&capi.MachineList{}, &capi.MachinePoolList{}} {
-			if _, err := d.Chain.Members(ctx, cluster, list); err != nil {
-				return nil, err
-			}
-			items, err := meta.ExtractList(list)
-			if err != nil {
-				return nil, fmt.Errorf("reading %T: %w", list, err)
-			}
-			all = append(all, items...)
-		}
-		return d.inBoth(ctx, cluster, all)
+		return d.nodesOfMembers(ctx, client.ObjectKeyFromObject(object))
 	})
+}
+
+func (d Dependencies) nodesOfMembers(ctx context.Context, cluster types.NamespacedName) ([]NodeRequest, error) {
+	var all []runtime.Object
+	for _, list := range []client.ObjectList{&capi.MachineList{}, &capi.MachinePoolList{}} {
+		if _, err := d.Chain.Members(ctx, cluster, list); err != nil {
+			return nil, err
+		}
+		items, err := meta.ExtractList(list)
+		if err != nil {
+			return nil, fmt.Errorf("reading %T: %w", list, err)
+		}
+		all = append(all, items...)
+	}
+	return d.inBoth(ctx, cluster, all)
 }
 
 // inBoth looks up the Nodes of Machines and MachinePools in the management cluster and in the workload cluster of that name.

@@ -31,7 +31,7 @@ func TestANodeWhoseWriteIsRefused(t *testing.T) {
 			l.refuse = tc.err
 			l.Expect(l.seeIn("c", "m")).To(MatchError(tc.err))
 			l.counted(
-				fmt.Sprintf(`resync_writes_total{kind="Node",result="%s"} 1`, tc.result),
+				fmt.Sprintf(`resync_writes_total{kind="Node",reason="ahead",result="%s"} 1`, tc.result),
 				`unprotected_nodes{cluster_name="c",cluster_namespace="ns"} 1`,
 			)
 			if tc.tells {
@@ -110,7 +110,7 @@ func TestANodeThatHasChangedSinceIsAConflict(t *testing.T) {
 	l.lag(n)
 	l.change(n, func() { n.Spec.Taints = []corev1.Taint{{Key: "mine", Effect: corev1.TaintEffectNoSchedule}} })
 	l.Expect(apierrors.IsConflict(l.seeOwn("m"))).To(BeTrue())
-	l.counted(`resync_writes_total{kind="Node",result="conflict"} 1`)
+	l.counted(`resync_writes_total{kind="Node",reason="ahead",result="conflict"} 1`)
 	l.stored(n)
 	l.Expect(taint.FormatList(n.Spec.Taints)).To(Equal("mine:NoSchedule"))
 	l.told()

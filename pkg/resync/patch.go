@@ -15,7 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
 
@@ -25,7 +25,7 @@ import (
 //
 // The object is read first, because the cache has only a part of it.
 func (d Dependencies) patch(
-	ctx context.Context, object client.Object, gvk schema.GroupVersionKind, current inherit.Object, decided inherit.Decision,
+	ctx context.Context, object client.Object, gvk schema.GroupVersionKind, p planned, why metrics.WriteReason,
 ) error {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(gvk)
@@ -35,7 +35,7 @@ func (d Dependencies) patch(
 	if live.GetResourceVersion() != object.GetResourceVersion() {
 		return nil // it has changed, and will be looked at again for that
 	}
-	plan, err := ownership.NewRemoval(live, current, decided)
+	plan, err := ownership.NewRemoval(live, p.current, p.Decision.Decision)
 	if err != nil || !plan.Needed() {
 		return err
 	}
@@ -44,7 +44,7 @@ func (d Dependencies) patch(
 		return err
 	}
 	err = d.Client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(ownership.Manager))
-	d.written(object, gvk, plan, err)
+	d.written(object, gvk, plan, why, err)
 	if err != nil {
 		return fmt.Errorf("patching what the %s inherits: %w", gvk.Kind, err)
 	}

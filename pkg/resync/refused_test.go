@@ -46,7 +46,7 @@ func TestAWriteThatIsRefused(t *testing.T) {
 					l.Expect(err).To(MatchError(tc.err))
 					l.Expect(err).To(MatchError(ContainSubstring(what + " what the " + kind + " inherits")))
 					l.Expect(l.writes.take()).To(HaveLen(1))
-					l.counted(fmt.Sprintf(`resync_writes_total{kind="%s",result="%s"} %d`, s.kind, tc.result, times))
+					l.counted(fmt.Sprintf(`resync_writes_total{kind="%s",reason="ahead",result="%s"} %d`, s.kind, tc.result, times))
 					l.Expect(samplesOf(l.t, l.registry)).NotTo(ContainElement(ContainSubstring("removed")))
 					if tc.tells {
 						l.told(fmt.Sprintf("Warning InheritanceFailed %s/%s: Failed to write what is inherited: %v", kind, name, tc.err))
@@ -77,7 +77,7 @@ func TestAnApplyHoldsOnlyForTheVersionThatWasSeen(t *testing.T) {
 		l.Expect(apierrors.IsConflict(l.see(s.about))).To(BeTrue())
 		l.Expect(l.writes.take()).To(ConsistOf(ContainSubstring("@999 ")))
 		l.Expect(l.stored(s.child).GetLabels()).NotTo(HaveKey("team"))
-		l.counted(fmt.Sprintf(`resync_writes_total{kind="%s",result="conflict"} 1`, s.kind))
+		l.counted(fmt.Sprintf(`resync_writes_total{kind="%s",reason="ahead",result="conflict"} 1`, s.kind))
 		l.told()
 	})
 }

@@ -56,9 +56,10 @@ type Dependencies struct {
 	// PolicyChanges returns a channel that gets an event whenever Policy answers differently from before.
 	PolicyChanges func() <-chan event.GenericEvent
 
-	// fresh is Live for decisions in which a stale cache would undo a removal. Setup makes it, and patience.
+	// fresh is Live for decisions in which a stale cache would undo a removal. Setup makes it, patience and deferral.
 	fresh    client.Reader
 	patience *patience
+	deferral *deferral
 }
 
 // Schemas tells which fields a Machine and a kind of control plane can inherit.
@@ -83,7 +84,7 @@ const (
 func Setup(mgr ctrl.Manager, d Dependencies) error {
 	reads := rate.NewLimiter(freshReads, freshReads)
 	d.fresh = ownerchain.Limited{Reader: d.Live, Allow: func(context.Context) bool { return reads.Allow() }}
-	d.patience = newPatience()
+	d.patience, d.deferral = newPatience(), newDeferral(time.Now)
 	for name, add := range map[string]func(ctrl.Manager, *builder.Builder) error{
 		"controlplane":      d.addControlPlanes,
 		"machinedeployment": d.addMachineDeployments,
@@ -162,7 +163,10 @@ func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 		Watches(&corev1.Node{}, itself(types.NamespacedName{}), builder.WithPredicates(nodeChanged())).
 		Watches(&capi.Machine{}, d.nodesOf()).
 		Watches(&capi.MachinePool{}, d.nodesOf()).
-		Watches(&capi.Cluster{}, d.nodesOfCluster(), builder.WithPredicates(createdOrResumed())).
+		Watches(&capi.MachineSet{}, d.nodesBelow(), builder.WithPredicates(declaresElse())).
+		Watches(&capi.MachineDeployment{}, d.nodesBelow(), builder.WithPredicates(declaresElse())).
+		Watches(&capi.ClusterClass{}, d.nodesOfClass(), builder.WithPredicates(declaresElse())).
+		Watches(&capi.Cluster{}, d.nodesOfCluster(), builder.WithPredicates(predicate.Or(createdOrResumed(), declaresElse()))).
 		WatchesRawSource(source.TypedChannel(d.PolicyChanges(), d.everyNode())).
 		WatchesRawSource(source.TypedChannel(d.changesOfManagementCluster(), d.everyOwnNode())).
 		WithOptions(options).

@@ -39,14 +39,16 @@ func TestWhatAnEventLeadsTo(t *testing.T) {
 		change       func(before, after metav1.Object)
 		leadsTo      []string
 	}{
-		{"a ClusterClass", "class", generation, []string{"FakeControlPlane/cp-c", "FakeControlPlane/cp-d", "MachineDeployment/md-c", "MachineDeployment/md-d", "MachinePool/mp-c", "MachinePool/mp-d"}},
-		{"a Cluster", "c", generation, []string{"FakeControlPlane/cp-c", "MachineDeployment/md-c", "MachinePool/mp-c"}},
+		{"a ClusterClass", "class", generation, append(nodes("c", "d"), "FakeControlPlane/cp-c", "FakeControlPlane/cp-d", "MachineDeployment/md-c", "MachineDeployment/md-d", "MachinePool/mp-c", "MachinePool/mp-d")},
+		{"a Cluster", "c", generation, append(nodes("c"), "FakeControlPlane/cp-c", "MachineDeployment/md-c", "MachinePool/mp-c")},
 		{"a Cluster that is resumed", "c", resumed, everything("c")},
 		{"a Cluster that is resumed by annotation", "c", resumedByAnnotation, everything("c")},
 		{"a Cluster again", "c", resynced, []string{"FakeControlPlane/cp-c"}},
 		{"a control plane", "cp-c", something, []string{"FakeControlPlane/cp-c", "Machine/k-c"}},
 		{"a MachineDeployment", "md-c", something, []string{"MachineDeployment/md-c", "MachineSet/ms-c"}},
+		{"a MachineDeployment that declares something else", "md-c", generation, []string{"MachineDeployment/md-c", "MachineSet/ms-c", "Node/m-c", "in c: Node/m-c"}},
 		{"a MachineSet", "ms-c", something, []string{"FakeConfig/config-c", "FakeMachine/infra-c", "Machine/m-c", "MachineSet/ms-c"}},
+		{"a MachineSet that declares something else", "ms-c", generation, []string{"FakeConfig/config-c", "FakeMachine/infra-c", "Machine/m-c", "MachineSet/ms-c", "Node/m-c", "in c: Node/m-c"}},
 		{"a MachinePool", "mp-c", something, []string{"Machine/p-c", "MachinePool/mp-c", "Node/pooled-c", "in c: Node/pooled-c"}},
 		{"a Machine", "m-c", something, []string{"FakeConfig/config-c", "FakeMachine/infra-c", "Machine/m-c", "Node/m-c", "in c: Node/m-c"}},
 		{"an InfraMachine", "infra-c", something, []string{"FakeConfig/config-c", "FakeMachine/infra-c", "Machine/m-c"}},
