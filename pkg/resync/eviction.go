@@ -47,6 +47,7 @@ func (r nodeReconciler) paced(
 func (r nodeReconciler) forget(req NodeRequest, ignored bool) {
 	r.ignored.set(req, ignored)
 	r.missing.forget(req)
+	r.courtesy.forget(req)
 	r.waitsNoMore(req)
 }
 

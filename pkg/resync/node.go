@@ -52,9 +52,10 @@ func logOf(logger logr.Logger, r *NodeRequest) logr.Logger {
 // nodeReconciler applies to Nodes what they inherit, in the management cluster itself and in all workload clusters.
 type nodeReconciler struct {
 	Dependencies
-	pacer   *pace.Pacer[NodeRequest]
-	memory  nodeMemory
-	missing missing
+	pacer    *pace.Pacer[NodeRequest]
+	memory   nodeMemory
+	courtesy *courtesy
+	missing  missing
 	// ignored are Nodes whose Machine, MachinePool or Cluster is opted out. Nothing else reports that their taints are given up.
 	ignored *tracked[NodeRequest]
 }
@@ -119,12 +120,17 @@ func (r nodeReconciler) sync(ctx context.Context, nodes client.Client, chain *ow
 	}
 	r.missing.see(req, policy, from, node, current)
 	if result.Equal(current) {
+		r.courtesy.forget(req)
 		return again, nil
+	}
+	if wait := r.leaves(req, from, current, result); wait > 0 {
+		return sooner(again, wait), nil
 	}
 	if err := r.patchNode(ctx, nodes, node, result); err != nil {
 		r.failed(from.Object, err)
 		return again, err
 	}
+	r.courtesy.forget(req)
 	r.missing.see(req, policy, from, node, result)
 	r.changed(from.Object, node, current, result)
 	return again, nil
@@ -145,11 +151,19 @@ func (r nodeReconciler) evaluate(
 			r.memory.set(req, inherited)
 			return false
 		}
-		return r.memory.lost(req, current, result)
+		return r.leaves(req, decided.Source, current, result) == 0 && r.memory.lost(req, current, result)
 	}
 	return ownerchain.Recheck(ctx, chain, r.fresh, bringsBack, func(ctx context.Context, chain *ownerchain.Chain) (ownerchain.NodeDecision, error) {
 		return chain.EvaluateNode(ctx, node, policy)
 	})
+}
+
+// leaves returns how long to leave to Cluster API what would become of the Node.
+func (r nodeReconciler) leaves(req NodeRequest, from inherit.NodeSource, current, result inherit.NodeState) time.Duration {
+	if !inherit.LeftToClusterAPI(from, current, result) {
+		return 0
+	}
+	return r.courtesy.wait(req)
 }
 
 // patchNode writes the Node's new state. Taints are an atomic list, so the patch holds only for the version that was read:

@@ -153,7 +153,7 @@ func (d Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
 // clusters. Both send requests to workload clusters, any number of which may not answer.
 func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 	nodes := nodeReconciler{
-		Dependencies: d, pacer: pace.New[NodeRequest](d.NoExecuteRate, time.Now), memory: newNodeMemory(),
+		Dependencies: d, pacer: pace.New[NodeRequest](d.NoExecuteRate, time.Now), memory: newNodeMemory(), courtesy: newCourtesy(time.Now),
 		missing: newMissing(d.Metrics), ignored: newTrackedNodes(d.Metrics.NodesIgnored),
 	}
 	pool := workers.Shared("node", nodeWorkers, nodeShare, NodeRequest.cluster, logOf)

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// LeftToClusterAPI reports whether Cluster API's Machine controller is about to write everything that would become of a Node: labels and
+// annotations that it propagates or that its lists record, and what Heirloom adds to any write of the Node, which are its records.
+// Taints are not left to it, nor what the Machine does not have yet.
+func LeftToClusterAPI(from NodeSource, current, result NodeState) bool {
+	if from.ahead.machine == nil || !(NodeState{Taints: current.Taints}).Equal(NodeState{Taints: result.Taints}) {
+		return false
+	}
+	labels := keysLeft{nodeLabel, from.ahead.machine.Labels, from.Labels, current.Annotations[clusterv1.LabelsFromMachineAnnotation]}
+	annotations := keysLeft{
+		nodeAnnotation, from.ahead.machine.Annotations, from.Annotations, current.Annotations[clusterv1.AnnotationsFromMachineAnnotation],
+	}
+	changedLabels := slices.DeleteFunc(changed(current.Labels, result.Labels), func(key string) bool { return key == RecordLabel })
+	changedAnnotations := slices.DeleteFunc(changed(current.Annotations, result.Annotations), tracks)
+	writes := len(changedLabels)+len(changedAnnotations) > 0 || awaitsClusterAPI(current)
+	return writes && labels.all(changedLabels) && annotations.all(changedAnnotations)
+}
+
+// keysLeft tells which keys of a Node's map Cluster API writes: those that its rules propagate, if the Machine has them or if the Machine
+// will not have them and Cluster API's annotation lists them.
+type keysLeft struct {
+	byRule        func(key string) bool
+	has, declared map[string]string
+	listed        string
+}
+
+func (k keysLeft) all(changed []string) bool {
+	return !slices.ContainsFunc(changed, func(key string) bool {
+		removes := !has(k.declared, key) && slices.Contains(splitKeys(k.listed), key)
+		return !k.byRule(key) || !has(k.has, key) && !removes
+	})
+}
+
+// awaitsClusterAPI reports whether Cluster API has yet to write a Node for the first time.
+func awaitsClusterAPI(node NodeState) bool {
+	return slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&clusterv1.NodeUninitializedTaint) })
+}
+
+// changed returns the keys that two maps do not have in common with the same value.
+func changed(a, b map[string]string) []string {
+	var keys []string
+	for key := range maps.Keys(mergeMaps(a, b)) {
+		before, had := a[key]
+		after, has := b[key]
+		if had != has || before != after {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resync_test
+
+import (
+	"regexp"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// What Cluster API is about to write on a Node is left to it for half a second; everything else is written at once.
+func TestClusterAPIMayWriteANodeFirst(t *testing.T) {
+	gpu := []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}
+	listed := map[string]string{clusterv1.LabelsFromMachineAnnotation: pool, clusterv1.TaintsFromMachineAnnotation: ""}
+	for _, tc := range []struct {
+		name  string
+		ms    *capi.MachineSet
+		has   func(m *capi.Machine, n *corev1.Node)
+		waits bool
+	}{
+		{"a label that the Machine has", machineSet(), func(m *capi.Machine, _ *corev1.Node) { m.Labels[pool] = "a" }, true},
+		{"a label that the Machine has lost", machineSet(), func(_ *capi.Machine, n *corev1.Node) {
+			n.Labels, n.Annotations = pairs(pool+"=a"), listed
+		}, true},
+		{"a Node that Cluster API has yet to write", machineSet(), func(_ *capi.Machine, n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{clusterv1.NodeUninitializedTaint}
+		}, true},
+		{"records alone", machineSet(), func(*capi.Machine, *corev1.Node) {}, false},
+		{"a label that the Machine does not have yet", machineSet(pool + "=a"), func(*capi.Machine, *corev1.Node) {}, false},
+		{"a label that only Heirloom's list has", machineSet(), func(_ *capi.Machine, n *corev1.Node) {
+			n.Labels, n.Annotations = pairs(pool+"=a"), map[string]string{inherit.LabelsFromMachineAnnotation: pool}
+		}, false},
+		{"a label of an additional regular expression", machineSet(), func(m *capi.Machine, _ *corev1.Node) { m.Labels["team"] = "ml" }, false},
+		{"a taint", machineSet(), func(m *capi.Machine, n *corev1.Node) {
+			m.Labels[pool], m.Spec.Taints, n.Spec.Taints = "a", gpu, []corev1.Taint{clusterv1.NodeUninitializedTaint}
+		}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, n := machine("m", "MachineSet/ms"), node("m")
+				tc.has(m, n)
+				l := newLoop(t, theCluster(), tc.ms, m, n)
+				l.policy.AdditionalLabels = []*regexp.Regexp{regexp.MustCompile("^team$")}
+				look := func() time.Duration {
+					result, err := l.seeNode(client.ObjectKey{}, "m")
+					l.Expect(err).NotTo(HaveOccurred())
+					return result.RequeueAfter
+				}
+				if tc.waits {
+					l.Expect(look()).To(Equal(500 * time.Millisecond))
+					time.Sleep(300 * time.Millisecond)
+					l.Expect(look()).To(Equal(200 * time.Millisecond))
+					l.wrote()
+					time.Sleep(200 * time.Millisecond)
+				}
+				l.Expect(look()).To(BeZero())
+				l.Expect(l.writes.take()).To(HaveLen(1))
+			})
+		})
+	}
+}
