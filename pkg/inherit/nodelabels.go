@@ -99,7 +99,7 @@ func (s mapSync) pruneRules(result map[string]string) []string {
 		switch {
 		case s.byRule(key) && !s.brings(key) && s.vouches(key):
 			delete(result, key)
-		case has(result, key) && !(s.brings(key) && s.ahead(key)):
+		case has(result, key) && (!s.brings(key) || !s.ahead(key)):
 			kept = append(kept, key)
 		}
 	}

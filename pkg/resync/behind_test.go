@@ -101,7 +101,7 @@ func TestANodeThatHasLostSomethingIsSeenWithFreshOwners(t *testing.T) {
 					return
 				}
 				Expect(l.live.take()).To(BeEmpty(), "Cluster API may write first")
-				time.Sleep(result.RequeueAfter)
+				<-time.After(result.RequeueAfter)
 			}
 		}
 		see()

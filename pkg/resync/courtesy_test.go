@@ -57,10 +57,10 @@ func TestClusterAPIMayWriteANodeFirst(t *testing.T) {
 				}
 				if tc.waits {
 					l.Expect(look()).To(Equal(500 * time.Millisecond))
-					time.Sleep(300 * time.Millisecond)
+					<-time.After(300 * time.Millisecond)
 					l.Expect(look()).To(Equal(200 * time.Millisecond))
 					l.wrote()
-					time.Sleep(200 * time.Millisecond)
+					<-time.After(200 * time.Millisecond)
 				}
 				l.Expect(look()).To(BeZero())
 				l.Expect(l.writes.take()).To(HaveLen(1))

@@ -54,12 +54,12 @@ func TestWhatClusterAPIIsAboutToWriteIsLeftToIt(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLoop(t, theCluster(), tc.owner, tc.child)
 				l.Expect(l.againAt(tc.child, tc.controller)).To(Equal(10 * time.Second))
-				time.Sleep(4 * time.Second)
+				<-time.After(4 * time.Second)
 				l.Expect(l.againAt(tc.child, tc.controller)).To(Equal(6 * time.Second))
 				l.wrote()
 				l.Expect(l.live.take()).To(BeEmpty())
 
-				time.Sleep(6 * time.Second)
+				<-time.After(6 * time.Second)
 				l.Expect(l.againAt(tc.child, tc.controller)).To(BeZero())
 				l.Expect(l.writes.take()).To(HaveLen(1), "the controller gets nowhere")
 				l.counted(`resync_writes_total{kind="` + l.kindOf(tc.child).Kind + `",reason="late",result="applied"} 1`)
@@ -87,7 +87,7 @@ func TestWhatClusterAPIDoesNotPropagateIsWritten(t *testing.T) {
 		l.change(ms, func() { handled(ms, 3, 3) })
 		l.Expect(l.againAt(m, "machine")).To(Equal(time.Second))
 		l.wrote()
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		l.Expect(l.againAt(m, "machine")).To(BeZero())
 		l.Expect(l.writes.take()).To(HaveLen(1))
 		l.counted(`resync_writes_total{kind="Machine",reason="unpropagated",result="applied"} 1`)
@@ -109,7 +109,7 @@ func TestAControllerThatGetsSomewhereHasMoreTime(t *testing.T) {
 		l := newLoop(t, theCluster(), handled(machineSet("team=ml"), 3, 2), done, waits)
 		var waited time.Duration
 		for l.againAt(waits, "machine") > 0 {
-			time.Sleep(8 * time.Second)
+			<-time.After(8 * time.Second)
 			waited += 8 * time.Second
 			l.Expect(l.againAt(done, "machine")).To(BeZero())
 			l.Expect(waited).To(BeNumerically("<", 2*time.Minute))
@@ -125,7 +125,7 @@ func TestAnotherGenerationHasATimeOfItsOwn(t *testing.T) {
 		ms, m := handled(machineSet("team=ml"), 3, 2), machine("m", "MachineSet/ms")
 		l := newLoop(t, theCluster(), ms, m)
 		l.againAt(m, "machine")
-		time.Sleep(9 * time.Second)
+		<-time.After(9 * time.Second)
 		l.change(ms, func() { handled(ms, 4, 2) })
 		l.Expect(l.againAt(m, "machine")).To(Equal(10 * time.Second))
 	})
