@@ -133,9 +133,9 @@ func (o *Options) addWorkloadFlags(fs *pflag.FlagSet) {
 		"Name of the installed MutatingWebhookConfiguration, from which those of workload clusters are made. With --webhook-cert-secret, the CA is published in it and in the ValidatingWebhookConfiguration of the same name.")
 	fs.IntVar(&o.ClusterCacheConcurrency, "clustercache-concurrency", 100,
 		"Number of workload clusters whose connections are reconciled at a time. If all of them stay busy for two seconds, the number doubles, and so on.")
-	fs.Float32Var(&o.ClusterCacheClientQPS, "clustercache-client-qps", 100,
+	fs.Float32Var(&o.ClusterCacheClientQPS, "clustercache-client-qps", 500,
 		"Maximum queries per second from the client to the API server of each workload cluster.")
-	fs.IntVar(&o.ClusterCacheClientBurst, "clustercache-client-burst", 200,
+	fs.IntVar(&o.ClusterCacheClientBurst, "clustercache-client-burst", 1000,
 		"Maximum number of queries in one burst to the API server of each workload cluster.")
 }
 

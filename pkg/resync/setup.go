@@ -73,8 +73,9 @@ const (
 	// nodeWorkers and workloadWorkers are how many Nodes and workload clusters are reconciled at a time while their API
 	// servers answer. API servers that do not answer make Heirloom start more workers.
 	nodeWorkers, workloadWorkers = 16, 10
-	// nodeShare is how many Nodes of one cluster are reconciled at a time.
-	nodeShare = 4
+	// nodeShare is how many Nodes of one cluster are reconciled at a time, as in Cluster API's own Machine controller. It bounds the
+	// requests in flight, so that a slow API server gets fewer of them.
+	nodeShare = 10
 	// freshReads is the rate and burst at which the loop reads owners from the API server before it decides: as many as the
 	// webhooks read for all workload clusters together. Beyond that, the cache decides.
 	freshReads = 100
