@@ -64,7 +64,9 @@ func (s *slow) count() int {
 	return s.reads
 }
 
-func toSet() reference { return refer(client.ObjectKey{Namespace: "ns", Name: "ms"}, &capi.MachineSet{}) }
+func toSet() reference {
+	return refer(client.ObjectKey{Namespace: "ns", Name: "ms"}, &capi.MachineSet{})
+}
 
 // However many ask, two reads in a row answer all of them, and no answer is older than its question.
 func TestSharedReads(t *testing.T) {

@@ -75,7 +75,7 @@ func stored(object client.Object) {
 	}
 	object.SetManagedFields([]metav1.ManagedFieldsEntry{{
 		Manager: "manager", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: clusterv1.GroupVersion.String(), Time: new(metav1.Now()),
-		FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{` + fields.String() + `"f:last":{}}`)},
+		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{` + fields.String() + `"f:last":{}}`),
 	}})
 }
 
@@ -169,7 +169,7 @@ func TestServeFleet(t *testing.T) {
 	}
 	objects := newFleet(size).byPath()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 		w.Header().Set("Content-Type", "application/json")
 		if _, err := w.Write(objects[req.URL.Path]); err != nil {
 			t.Error(err)
