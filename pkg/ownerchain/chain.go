@@ -42,8 +42,11 @@ func (c *Chain) with(reader client.Reader) *Chain {
 
 // CallingNobody returns a chain that does not ask the API server for owners that are not cached. If its reader is Fresh, it stays so.
 func (c *Chain) CallingNobody() *Chain {
-	if _, fresh := c.Reader.(Fresh); fresh {
+	switch reader := c.Reader.(type) {
+	case Fresh:
 		return c
+	case noting:
+		return c.with(noting{Reader: cachedBehind(reader.Reader), notes: reader.notes})
 	}
 	return c.with(cachedBehind(c.Reader))
 }

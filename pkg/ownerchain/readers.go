@@ -106,7 +106,8 @@ func (r Fresh) Get(ctx context.Context, key client.ObjectKey, object client.Obje
 	return err
 }
 
-// Limited refuses reads beyond a limit. It is for Fresh, which has a cache to fall back on.
+// Limited refuses reads beyond a limit. It is for Fresh, which has a cache to fall back on. If its reader is Shared, only those
+// reads count that would not be made otherwise: an answer that others wait for, too, costs the API server nothing more.
 type Limited struct {
 	client.Reader
 	Allow func(context.Context) bool
@@ -114,10 +115,16 @@ type Limited struct {
 
 // Get implements client.Reader.
 func (r Limited) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	if !r.Allow(ctx) {
-		return errors.New("too many reads")
+	return r.ask(ctx, refer(key, object)).copyTo(ctx, object, options...)
+}
+
+// ask implements asker.
+func (r Limited) ask(ctx context.Context, to reference) *read {
+	shared, ok := r.Reader.(*Shared)
+	if !ok {
+		shared = &Shared{Reader: r.Reader}
 	}
-	return r.Reader.Get(ctx, key, object, options...)
+	return shared.askIf(to, func() bool { return r.Allow(ctx) })
 }
 
 // ownerIn returns the UID of the owner, which may be empty, if a Get with these options follows an owner reference.

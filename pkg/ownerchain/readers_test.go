@@ -16,10 +16,10 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 )
 
-// labelled is the MachineSet with a label that says who has answered.
+// labelled is the MachineSet with a label that says who has answered. The API server has another version than the cache.
 func labelled(by string) *capi.MachineSet {
 	ms := machineSet("")
-	ms.Labels = map[string]string{"by": by}
+	ms.Labels, ms.ResourceVersion = map[string]string{"by": by}, map[string]string{"cache": "1", "live": "2"}[by]
 	return ms
 }
 

@@ -17,17 +17,27 @@ import (
 // would make Heirloom put it back. So a decision is in doubt if it would change an object that may have been written later than the
 // cached owner: an update always may, a stored object if the decision is Behind it.
 //
-// The second decision may take liveTimeout in all. If live is nil, nothing is in doubt.
+// The second decision may take liveTimeout in all. It reads what the first one has read, all at once and each object once, and
+// only what else it turns out to need one by one. If live is nil, nothing is in doubt.
 func Recheck[D any](
 	ctx context.Context, c *Chain, live client.Reader, inDoubt func(D) bool, decide func(context.Context, *Chain) (D, error),
 ) (D, error) {
-	decided, err := decide(ctx, c)
-	if err != nil || live == nil || !inDoubt(decided) {
+	if live == nil {
+		return decide(ctx, c)
+	}
+	first := takeNotes(c.Reader)
+	decided, err := decide(ctx, c.with(first))
+	if err != nil || !inDoubt(decided) {
 		return decided, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
-	again, err := decide(bounded, c.with(Fresh{Cached: cachedBehind(c.Reader), Live: live}))
+	cached, answers := cachedBehind(c.Reader), first.askAgain(bounded, live)
+	if first.hold(bounded, answers) {
+		first.count(cached)
+		return decided, nil
+	}
+	again, err := decide(bounded, c.with(Fresh{Cached: cached, Live: answers}))
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Deciding by the cache alone")
 		return decided, nil

@@ -84,7 +84,7 @@ const (
 // Setup adds the loop's controllers to the manager.
 func Setup(mgr ctrl.Manager, d Dependencies) error {
 	reads := rate.NewLimiter(freshReads, freshReads)
-	d.fresh = ownerchain.Limited{Reader: d.Live, Allow: func(context.Context) bool { return reads.Allow() }}
+	d.fresh = ownerchain.Limited{Reader: &ownerchain.Shared{Reader: d.Live}, Allow: func(context.Context) bool { return reads.Allow() }}
 	d.patience, d.deferral = newPatience(), newDeferral(time.Now)
 	for name, add := range map[string]func(ctrl.Manager, *builder.Builder) error{
 		"controlplane":      d.addControlPlanes,

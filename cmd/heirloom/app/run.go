@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -239,15 +238,6 @@ func addWebhooks(mgr ctrl.Manager, c *config.Config, dependencies webhooks.Depen
 		return fmt.Errorf("adding the watcher of the CAs of the webhooks' clients: %w", err)
 	}
 	return nil
-}
-
-// newReader returns a client with a rate limit of its own, so that admission requests never keep the loop from reading.
-func newReader(mgr ctrl.Manager) (client.Reader, error) {
-	reader, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
-	if err != nil {
-		return nil, fmt.Errorf("creating the webhooks' client: %w", err)
-	}
-	return reader, nil
 }
 
 // addChecks makes the probes tell the truth: ready means that the caches are filled, the webhook server answers and the
