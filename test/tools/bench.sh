@@ -5,7 +5,7 @@
 #
 # usage: bench.sh FILE DIRECTORY...
 # environment: RUN, COUNT, BENCHTIME: go test's -bench, -count and -benchtime
-#              BENCH_SIZES, BENCH_MACHINES, BENCH_QUIET: sizes, and how long to watch an idle program (see test/bench)
+#              BENCH_...: sizes, see test/bench
 
 set -euo pipefail
 file=${1:?say into which file}
@@ -40,5 +40,5 @@ mkdir -p "$(dirname "$file")"
 go test -exec true "${packages[@]}" >/dev/null
 {
 	facts
-	go test -run '^$' -bench "$RUN" -benchmem -count "$COUNT" -benchtime "$BENCHTIME" -timeout 2h "${packages[@]}"
+	go test -run '^$' -bench "$RUN" -v -count "$COUNT" -benchtime "$BENCHTIME" -timeout 2h "${packages[@]}"
 } | tee "$file"

@@ -72,7 +72,7 @@ func chart(s *section, rows []*row, c *contents) ([]byte, error) {
 }
 
 func isRatio(rows []*row) bool {
-	return !slices.ContainsFunc(rows, func(r *row) bool { return !strings.HasPrefix(r.metric, "×") })
+	return !slices.ContainsFunc(rows, func(r *row) bool { return !strings.Contains(r.metric, "×") })
 }
 
 // scale begins at zero, or is logarithmic where that would leave most bars too small to see.
@@ -150,8 +150,8 @@ type beyond struct{ plot.Plotter }
 
 // name is what stands above a bar.
 func name(s *section, r *row) string {
-	_, of, has := strings.Cut(r.benchmark, "/")
-	if !has || len(s.Benchmarks) > 1 {
+	of := strings.TrimPrefix(strings.TrimPrefix(r.benchmark, s.prefix(r)), "/")
+	if of == "" || len(s.Benchmarks) > 1 {
 		of = r.benchmark
 	}
 	if len(s.Chart) > 1 {

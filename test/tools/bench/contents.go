@@ -27,7 +27,7 @@ type section struct {
 	Alt string `json:"alt"`
 	// Axis is what the chart's numbers are.
 	Axis string `json:"axis"`
-	// Benchmarks are functions, without "Benchmark".
+	// Benchmarks are functions, without "Benchmark", or parts of one: "Function/part".
 	Benchmarks []string `json:"benchmarks"`
 	// Chart are the metrics that the chart shows. Table are those that stand in the table only.
 	Chart []string `json:"chart"`
@@ -66,10 +66,19 @@ func (c *contents) target(r *row) (target, bool) {
 // rows returns those of a section with one of these metrics.
 func (s *section) rows(all []*row, metrics []string) (of []*row) {
 	for _, r := range all {
-		function, _, _ := strings.Cut(r.benchmark, "/")
-		if slices.Contains(s.Benchmarks, function) && slices.Contains(metrics, r.metric) {
+		if s.prefix(r) != "" && slices.Contains(metrics, r.metric) {
 			of = append(of, r)
 		}
 	}
 	return of
+}
+
+// prefix returns which of a section's benchmarks a row is of, or nothing.
+func (s *section) prefix(r *row) string {
+	for _, benchmark := range s.Benchmarks {
+		if strings.HasPrefix(r.benchmark+"/", benchmark+"/") {
+			return benchmark
+		}
+	}
+	return ""
 }
