@@ -68,8 +68,8 @@ test-all: ## Run every test: also all of test-e2e, each benchmark once, test-sit
 test-unit: ## Run the tests that need nothing but Go.
 	$(GO) test -race $(GOTESTFLAGS) $(unit)
 	$(GO) -C test/tools/release test $(GOTESTFLAGS) ./...
-	$(GO) -C test/tools/bench test $(GOTESTFLAGS) ./...
-	@# -count=1: the test cache does not see a file that is gone.
+	@# -count=1: the test cache sees neither a file that is gone nor one of another module.
+	$(GO) -C test/tools/bench test -count=1 $(GOTESTFLAGS) ./...
 	$(GO) -C test/tools/site test -count=1 $(GOTESTFLAGS) ./links
 
 .PHONY: test-monitoring
