@@ -36,8 +36,10 @@ func BenchmarkResidentMemory(b *testing.B) {
 		large.grow(b, machines)
 		b.Run(fmt.Sprintf("machines=%d", machines), func(b *testing.B) {
 			loaded := large.started(b, machines)
-			b.ReportMetric(loaded/idle, "×idle")
-			b.ReportMetric((loaded-idle)/float64(machines)/(1<<10), "KiB/Machine")
+			if idle > 0 { // not if -bench has left it out
+				b.ReportMetric(loaded/idle, "×idle")
+				b.ReportMetric((loaded-idle)/float64(machines)/(1<<10), "KiB/Machine")
+			}
 		})
 		if machines == quietSize(many) {
 			b.Run(fmt.Sprintf("quiet, machines=%d", machines), large.stayQuiet)
