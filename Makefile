@@ -68,7 +68,8 @@ test-all: ## Run every test: also all of test-e2e, each benchmark once, test-sit
 test-unit: ## Run the tests that need nothing but Go.
 	$(GO) test -race $(GOTESTFLAGS) $(unit)
 	$(GO) -C test/tools/release test $(GOTESTFLAGS) ./...
-	@# -count=1: the test cache does not see a file that is gone.
+	@# -count=1: the test cache sees neither a file that is gone nor one of another module.
+	$(GO) -C test/tools/bench test -count=1 $(GOTESTFLAGS) ./...
 	$(GO) -C test/tools/site test -count=1 $(GOTESTFLAGS) ./links
 
 .PHONY: test-monitoring
@@ -137,9 +138,27 @@ flaky: build ## Run the tests of PKG N (20) times beside busy loops; RUN is a re
 	@[[ -n '$(PKG)' ]] || { echo "say which package: make flaky PKG=./pkg/resync [N=20] [RUN=TestName]" >&2; exit 1; }
 	@$(flaky-programs) test/tools/flaky.sh '$(PKG)' '$(or $(N),20)' $(if $(RUN),-test.run='$(RUN)')
 
+# A run for the documentation. For a quick one: make bench SIZES=50 MACHINES=100 QUIET=5s COUNT=1.
+COUNT ?= 3
+BENCHTIME ?= 1s
+SIZES ?= 50 200 500
+MACHINES ?= 500 1000 2000 10000
+QUIET ?= 60s
+# Quartiles of fewer results say nothing, so the page is left as it is.
+AT_LEAST ?= 3
+
 .PHONY: bench
-bench: build ## Run the benchmarks.
-	@$(call programs,controlplane tools); $(GO) test -run '^$$' -bench . -benchmem $(call packages,pkg test/bench)
+bench: build ## Run the benchmarks, print their medians and quartiles, and draw docs/performance (RUN, COUNT, SIZES, MACHINES, QUIET).
+	@$(call programs,controlplane tools cluster-api); \
+		export RUN='$(or $(RUN),.)' COUNT='$(COUNT)' BENCHTIME='$(BENCHTIME)'; \
+		export BENCH_SIZES='$(SIZES)' BENCH_MACHINES='$(MACHINES)' BENCH_QUIET='$(QUIET)'; \
+		export BENCH_FEW=100 BENCH_REQUESTS=2000; \
+		test/tools/bench.sh dist/bench.txt $(wildcard cmd pkg webhooks test/bench)
+	@$(MAKE) --no-print-directory bench-report
+
+.PHONY: bench-report
+bench-report: ## Print and draw what the last `make bench` left in dist/bench.txt (AT_LEAST: results a chart needs, 3).
+	@$(GO) -C test/tools/bench run . -input '$(CURDIR)/dist/bench.txt' -page '$(CURDIR)/docs/performance/README.md' -at-least '$(AT_LEAST)'
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (30s).

@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -14,13 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
 // BenchmarkUpdate reports what an update of a Machine costs whoever writes it, through a real API server, as a multiple of the
-// same update of a Machine that is left alone (metric ×ignored). About a value of somebody else's, API servers do not ask. One that takes away what the Machine inherits is decided
-// twice, the second time by owners that are read from the API server.
+// same update of a Machine that is left alone (metric ×ignored). About a value of somebody else's, API servers do not ask. One that
+// takes away what the Machine inherits is decided twice, the second time by owners that are read from the API server.
 func BenchmarkUpdate(b *testing.B) {
 	s := newStage(b, stage.Options{WithoutLoop: true}) // its loop rests
 	machines := newMachines(b, s)
@@ -35,8 +35,11 @@ func BenchmarkUpdate(b *testing.B) {
 			for b.Loop() {
 				number++
 				patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":`+tc.labels+`}}`, number))
-				baseline += timed(b, s, machines["ignored"], patch)
-				subject += timed(b, s, machines["inherited"], patch)
+				write := func(name string) time.Duration {
+					return timed(b, func(ctx context.Context) error { return s.Client.Patch(ctx, machines[name], patch) })
+				}
+				baseline += write("ignored")
+				subject += write("inherited")
 			}
 			if machines["inherited"].Labels["team"] != "ml" || machines["ignored"].Labels["touched"] != fmt.Sprint(number) {
 				b.Fatalf("unexpected labels: %v and %v", machines["inherited"].Labels, machines["ignored"].Labels)
@@ -44,35 +47,6 @@ func BenchmarkUpdate(b *testing.B) {
 			b.ReportMetric(float64(subject)/float64(baseline), "×ignored")
 		})
 	}
-}
-
-func timed(b *testing.B, s *stage.Stage, machine *clusterv1.Machine, patch client.Patch) time.Duration {
-	b.Helper()
-	start := time.Now()
-	if err := s.Client.Patch(b.Context(), machine, patch); err != nil {
-		b.Fatal(err)
-	}
-	return time.Since(start)
-}
-
-// newStage is a control plane with Heirloom as a program.
-func newStage(b *testing.B, options stage.Options) *stage.Stage {
-	b.Helper()
-	var err error
-	if options.Program, err = controlplane.Built(b.Context(), "heirloom"); err != nil {
-		b.Fatal(err)
-	}
-	options.Dir = b.TempDir()
-	s, err := stage.New(b.Context(), options)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := s.Stop(); err != nil {
-			b.Error(err)
-		}
-	})
-	return s
 }
 
 // newMachines creates two Machines of one MachineSet: one that inherits from it, and one that is left alone.

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// residents are a stage with Machines of one MachineSet that declares what a world does, each with its Node. The stage's own API
+// server has the Nodes.
+type residents struct {
+	*stage.Stage
+	set *clusterv1.MachineSet
+	// machines are how many there are with a Node, others how many have been made beside them.
+	machines, others int
+	auditLog         string
+}
+
+func newResidents(b *testing.B, options stage.Options) *residents {
+	b.Helper()
+	// How much is logged is what it is by default.
+	options.Args = append(options.Args, "-v=0", "--no-execute-rate=0")
+	f := &residents{}
+	f.Stage, f.auditLog = newAuditedStage(b, options)
+	cluster := stage.Cluster(stage.Home, stage.Home)
+	md := stage.MachineDeployment(cluster, "bench", declared())
+	for _, object := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: stage.Home}}, cluster, md} {
+		if err := f.Client.Create(b.Context(), object); err != nil {
+			b.Fatal(err)
+		}
+	}
+	f.set = stage.MachineSet(md, "bench")
+	if err := f.Client.Create(b.Context(), f.set); err != nil {
+		b.Fatal(err)
+	}
+	return f
+}
+
+// grow creates Machines and their Nodes until there are that many.
+func (f *residents) grow(b *testing.B, machines int) {
+	b.Helper()
+	creating, ctx := errgroup.WithContext(b.Context())
+	creating.SetLimit(10)
+	for ; f.machines < machines; f.machines++ {
+		name := fmt.Sprintf("bench-%d", f.machines)
+		creating.Go(func() error {
+			if err := f.Client.Create(ctx, stage.Machine(f.set, name)); err != nil {
+				return err
+			}
+			return f.Client.Create(ctx, stage.Node(name))
+		})
+	}
+	if err := creating.Wait(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// timed returns how long a call takes.
+func timed(b *testing.B, call func(context.Context) error) time.Duration {
+	b.Helper()
+	start := time.Now()
+	err := call(b.Context())
+	took := time.Since(start)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return took
+}
+
+// median is half of the values' upper bound.
+func median(values []time.Duration) time.Duration {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/heirloom-dev/heirloom/test/stage"
+	"github.com/heirloom-dev/heirloom/webhooks"
+)
+
+// BenchmarkResidentMemory reports what the leader needs to start: how much memory is resident once it has looked at everything,
+// in MiB, as a multiple of a leader's with no Machines (metric ×idle) and what each Machine with its Node adds; how long it took
+// until it was ready, and until it had looked at everything. At the largest size up to a thousand Machines, it then lets it run for
+// a while in which nothing happens; at the largest of all, it compares admission with that of a program with few Machines.
+func BenchmarkResidentMemory(b *testing.B) {
+	small := newResidents(b, stage.Options{})
+	large := newResidents(b, stage.Options{})
+	few := sizes(b, "BENCH_FEW", 2)[0]
+	many := sizes(b, "BENCH_MACHINES", 4, 8)
+	var idle float64
+	b.Run("no Machines", func(b *testing.B) { idle = small.started(b, 0) })
+	for _, machines := range many {
+		// While it runs, so that its webhooks write what is inherited: the loop would take longer.
+		large.grow(b, machines)
+		b.Run(fmt.Sprintf("machines=%d", machines), func(b *testing.B) {
+			loaded := large.started(b, machines)
+			if idle > 0 { // not if -bench has left it out
+				b.ReportMetric(loaded/idle, "×idle")
+				b.ReportMetric((loaded-idle)/float64(machines)/(1<<10), "KiB/Machine")
+			}
+		})
+		if machines == quietSize(many) {
+			b.Run(fmt.Sprintf("quiet, machines=%d", machines), large.stayQuiet)
+		}
+	}
+	small.grow(b, few)
+	small.restart(b, few)
+	b.Run(fmt.Sprintf("admission, machines=%d", many[len(many)-1]), func(b *testing.B) { large.admissionBeside(b, small, few) })
+}
+
+// quietSize is the largest size up to a thousand, or the first one.
+func quietSize(sizes []int) int {
+	quiet := sizes[0]
+	for _, size := range sizes {
+		if size <= 1000 {
+			quiet = max(quiet, size)
+		}
+	}
+	return quiet
+}
+
+// started starts the leader again and again, and reports and returns how much memory was resident on average.
+func (f *residents) started(b *testing.B, machines int) float64 {
+	b.Helper()
+	var resident float64
+	var ready, done time.Duration
+	for b.Loop() {
+		r, d, bytes := f.restart(b, machines)
+		ready, done, resident = ready+r, done+d, resident+bytes
+	}
+	resident /= float64(b.N)
+	b.ReportMetric(resident/(1<<20), "MiB")
+	b.ReportMetric(ready.Seconds()/float64(b.N), "s-until-ready")
+	b.ReportMetric(done.Seconds()/float64(b.N), "s-until-done")
+	b.ReportMetric(0, "ns/op")
+	return resident
+}
+
+// restart stops the program, starts it and waits until it leads, has looked at that many Machines and Nodes and has nothing left to
+// do.
+func (f *residents) restart(b *testing.B, machines int) (ready, done time.Duration, resident float64) {
+	b.Helper()
+	if err := f.StopHeirloom(); err != nil {
+		b.Fatal(err)
+	}
+	start := time.Now()
+	if err := f.StartHeirloom(context.WithoutCancel(b.Context())); err != nil {
+		b.Fatal(err)
+	}
+	ready = time.Since(start)
+	objects := float64(machines)
+	err := wait.PollUntilContextTimeout(b.Context(), 100*time.Millisecond, 5*time.Minute, true, func(context.Context) (bool, error) {
+		now, err := samples(f.MetricsURL)
+		resident = now["process_resident_memory_bytes"]
+		done := now["leader_election_master_status"] == 1 && now["workqueue_depth"] == 0 && now["controller_runtime_active_workers"] == 0 &&
+			now["controller_runtime_reconcile_total machine"] >= objects && now["controller_runtime_reconcile_total node"] >= objects
+		return done, err
+	})
+	if err != nil {
+		b.Fatalf("waiting for the leader to be done: %v", err)
+	}
+	return ready, time.Since(start), resident
+}
+
+// admissionBeside reports how long the webhook takes for a new Machine of here, half of the time at most, as a multiple of
+// what it takes in another program for one of a smaller one. The requests take turns.
+func (f *residents) admissionBeside(b *testing.B, other *residents, few int) {
+	review := func(f *residents) *caller {
+		request := create("Machine", stage.Machine(f.set, "new"))
+		body, err := json.Marshal(admissionv1.AdmissionReview{
+			TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: &request,
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		asks := newCaller(f.WebhookURL+webhooks.MachinesPath, body)
+		asks.expect(b, true)
+		return asks
+	}
+	here, there := review(f), review(other)
+	var many, less []time.Duration
+	for b.Loop() {
+		less = append(less, there.took(b))
+		many = append(many, here.took(b))
+	}
+	b.ReportMetric(float64(median(many))/float64(median(less)), fmt.Sprintf("×machines=%d", few))
+	b.ReportMetric(0, "ns/op")
+}
+
+// samples returns the sum of each metric, and of those that have a label "controller" also the sum for each.
+func samples(url string) (map[string]float64, error) {
+	response, err := http.Get(url)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	sums := map[string]float64{}
+	for name, family := range families {
+		for _, metric := range family.GetMetric() {
+			value := metric.GetGauge().GetValue() + metric.GetCounter().GetValue()
+			sums[name] += value
+			for _, label := range metric.GetLabel() {
+				if label.GetName() == "controller" {
+					sums[name+" "+label.GetValue()] += value
+				}
+			}
+		}
+	}
+	return sums, nil
+}

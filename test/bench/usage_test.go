@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/test/stage"
+	"github.com/heirloom-dev/heirloom/webhooks"
+)
+
+// callers are how many requests are on their way at a time, so that the server always has something to do.
+const callers = 8
+
+// BenchmarkWebhookCPU reports what a request costs Heirloom's process, over TLS, as a multiple of what the same request costs a
+// process of controller-runtime's no-op webhook (metric ×no-op). The processes take turns.
+func BenchmarkWebhookCPU(b *testing.B) {
+	f := newResidents(b, stage.Options{WithoutLoop: true})
+	n := startNoOp(b)
+	requests := sizes(b, "BENCH_REQUESTS", 20)[0]
+	bare := stage.Machine(f.set, "bare")
+	stored := f.stored(b, "stored")
+	touched, lost := stored.DeepCopy(), stored.DeepCopy()
+	touched.Labels["bench.x-k8s.io/touched"] = "yes"
+	delete(lost.Labels, "node.cluster.x-k8s.io/label-0")
+	node := stage.Node(stored.Name)
+	for _, tc := range []struct {
+		name, path string
+		request    admissionv1.AdmissionRequest
+		mutates    bool
+	}{
+		{"Machine, create", webhooks.MachinesPath, create("Machine", bare), true},
+		{"Node, create by its kubelet", webhooks.NodesPath, registering(node), true},
+		{"Machine, unchanged update", webhooks.MachinesPath, update("Machine", touched, stored), false},
+		{"Machine, update that loses an inherited label", webhooks.MachinesPath, update("Machine", lost, stored), true},
+	} {
+		body := encode(admissionv1.AdmissionReview{
+			TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: &tc.request,
+		})
+		b.Run(tc.name, func(b *testing.B) {
+			subject, baseline := newCaller(f.WebhookURL+tc.path, body), newCaller(n.url+noOpPath, body)
+			subject.expect(b, tc.mutates)
+			baseline.expect(b, false)
+			var ours, theirs float64
+			for b.Loop() {
+				start := n.usage(b).CPU
+				baseline.saturate(b, requests)
+				theirs += (n.usage(b).CPU - start).Seconds()
+				before := f.cpu(b)
+				subject.saturate(b, requests)
+				ours += f.cpu(b) - before
+			}
+			b.ReportMetric(ours/theirs, "×no-op")
+			b.ReportMetric(ours/float64(b.N*requests)*1e6, "µs-CPU")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// stored creates a Machine and returns it as it is stored, with all that it inherits and who owns what of it.
+func (f *residents) stored(b *testing.B, name string) *clusterv1.Machine {
+	b.Helper()
+	machine := stage.Machine(f.set, name)
+	if err := f.Client.Create(b.Context(), machine); err != nil {
+		b.Fatal(err)
+	}
+	if err := f.Client.Get(b.Context(), client.ObjectKeyFromObject(machine), machine); err != nil {
+		b.Fatal(err)
+	}
+	machine.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+	return machine
+}
+
+// registering is a kubelet's request to create its Node.
+func registering(node *corev1.Node) admissionv1.AdmissionRequest {
+	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
+	request := create("Node", node)
+	request.Kind.Group, request.Kind.Version = "", "v1"
+	return by(authenticationv1.UserInfo{Username: "system:node:" + node.Name, Groups: []string{"system:nodes"}}, request)
+}
+
+// cpu returns how many seconds of a core the program has used.
+func (f *residents) cpu(b *testing.B) float64 {
+	b.Helper()
+	now, err := samples(f.MetricsURL)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return now["process_cpu_seconds_total"]
+}
+
+// caller asks a webhook, as an API server does.
+type caller struct {
+	client *http.Client
+	url    string
+	body   []byte
+}
+
+func newCaller(url string, body []byte) *caller {
+	transport := utilnet.SetTransportDefaults(&http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConnsPerHost: callers})
+	return &caller{client: &http.Client{Transport: transport}, url: url, body: body}
+}
+
+func (c *caller) ask(ctx context.Context) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(c.body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := c.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", response.Status, answer)
+	}
+	return answer, err
+}
+
+// expect keeps a benchmark from measuring something else.
+func (c *caller) expect(b *testing.B, mutates bool) {
+	b.Helper()
+	answer, err := c.ask(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(answer, &review); err != nil {
+		b.Fatal(err)
+	}
+	if !review.Response.Allowed || (len(review.Response.Patch) > 0) != mutates {
+		b.Fatalf("unexpected answer: %s", answer)
+	}
+}
+
+// saturate asks that many times, several at a time.
+func (c *caller) saturate(b *testing.B, requests int) {
+	b.Helper()
+	asking, ctx := errgroup.WithContext(b.Context())
+	asking.SetLimit(callers)
+	for range requests {
+		asking.Go(func() error {
+			_, err := c.ask(ctx)
+			return err
+		})
+	}
+	if err := asking.Wait(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// took returns how long one request took.
+func (c *caller) took(b *testing.B) time.Duration {
+	b.Helper()
+	return timed(b, func(ctx context.Context) error {
+		_, err := c.ask(ctx)
+		return err
+	})
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// The ways that an object can take into the store: past nothing, past the no-op webhook, past a policy that adds a label, or past
+// Heirloom. An object says in this label which way it takes. One without it takes Heirloom's.
+const (
+	wayLabel = "way"
+
+	byNothing  = "nothing"
+	byNoOp     = "no-op"
+	byPolicy   = "policy"
+	byHeirloom = "Heirloom"
+)
+
+// take makes an object take a way.
+func take(object client.Object, way string) {
+	if way == byHeirloom {
+		return
+	}
+	labels := object.GetLabels()
+	labels[wayLabel], labels[inherit.IgnoreLabel] = way, ""
+}
+
+// laneRules are the requests that all ways are for.
+func laneRules() []admissionregistrationv1.RuleWithOperations {
+	both := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
+	return []admissionregistrationv1.RuleWithOperations{
+		{Operations: both, Rule: admissionregistrationv1.Rule{
+			APIGroups: []string{clusterv1.GroupVersion.Group}, APIVersions: []string{clusterv1.GroupVersion.Version}, Resources: []string{"machines"},
+		}},
+		{Operations: both, Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"nodes"}}},
+	}
+}
+
+// openWays puts the no-op webhook and the policy beside Heirloom, and waits until each object takes its own way.
+func (f *residents) openWays(b *testing.B, n *noOp) {
+	b.Helper()
+	for _, object := range append(policyWay(), noOpWay(n)) {
+		if err := f.Client.Create(b.Context(), object); err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() {
+			if err := f.Client.Delete(context.Background(), object); err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	f.keepNodesApart(b)
+	err := wait.PollUntilContextTimeout(b.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		return f.waysAreOpen(b, ctx, n)
+	})
+	if err != nil {
+		b.Fatalf("waiting for webhooks and policy: %v", err)
+	}
+}
+
+func noOpWay(n *noOp) client.Object {
+	return &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: byNoOp},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name:                    "no-op.bench.heirloom.dev",
+			ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: ptr.To(n.url + noOpPath), CABundle: n.ca},
+			Rules:                   laneRules(),
+			ObjectSelector:          &metav1.LabelSelector{MatchLabels: map[string]string{wayLabel: byNoOp}},
+			SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
+			AdmissionReviewVersions: []string{"v1"},
+		}},
+	}
+}
+
+func policyWay() []client.Object {
+	rules := make([]admissionregistrationv1.NamedRuleWithOperations, 0, 2)
+	for _, rule := range laneRules() {
+		rules = append(rules, admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: rule})
+	}
+	return []client.Object{
+		&admissionregistrationv1.MutatingAdmissionPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: byPolicy},
+			Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+				ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
+				MatchConstraints: &admissionregistrationv1.MatchResources{
+					ResourceRules: rules, ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{wayLabel: byPolicy}},
+				},
+				Mutations: []admissionregistrationv1.Mutation{{
+					PatchType: admissionregistrationv1.PatchTypeJSONPatch,
+					JSONPatch: &admissionregistrationv1.JSONPatch{
+						Expression: `[JSONPatch{op: "add", path: "/metadata/labels/added", value: "by-policy"}]`,
+					},
+				}},
+			},
+		},
+		&admissionregistrationv1.MutatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: byPolicy},
+			Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: byPolicy},
+		},
+	}
+}
+
+// keepNodesApart makes Heirloom's webhook leave Nodes alone that take another way: they cannot be opted out.
+func (f *residents) keepNodesApart(b *testing.B) {
+	b.Helper()
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	if err := f.Client.Get(b.Context(), client.ObjectKey{Name: "heirloom"}, configuration); err != nil {
+		b.Fatal(err)
+	}
+	before := configuration.DeepCopy()
+	for i := range configuration.Webhooks {
+		if configuration.Webhooks[i].Name == "nodes.heirloom.dev" {
+			configuration.Webhooks[i].ObjectSelector = &metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: wayLabel, Operator: metav1.LabelSelectorOpDoesNotExist}},
+			}
+		}
+	}
+	if err := f.Client.Patch(b.Context(), configuration, client.MergeFrom(before)); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// waysAreOpen creates objects without storing them, and looks what has happened to them on their way.
+func (f *residents) waysAreOpen(b *testing.B, ctx context.Context, n *noOp) (bool, error) {
+	b.Helper()
+	before := n.usage(b).Requests
+	open := true
+	for _, way := range []string{byNothing, byNoOp, byPolicy, byHeirloom} {
+		for _, object := range []client.Object{f.machine(way), f.node(way)} {
+			if err := f.Client.Create(ctx, object, client.DryRunAll); err != nil {
+				return false, fmt.Errorf("by %s: %w", way, err)
+			}
+			labels := object.GetLabels()
+			open = open && (labels["node.cluster.x-k8s.io/label-0"] != "") == (way == byHeirloom) && (labels["added"] != "") == (way == byPolicy)
+		}
+	}
+	return open && n.usage(b).Requests-before == 2, nil
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	_ "embed"
+	"fmt"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+//go:embed contents.yaml
+var contentsYAML []byte
+
+// contents says what the page shows of the results, and what they have to reach.
+type contents struct {
+	Sections []section `json:"sections"`
+	Targets  []target  `json:"targets"`
+}
+
+// section is a chart and a table, between markers of the section's name.
+type section struct {
+	Name string `json:"name"`
+	// Alt is read out in place of the chart.
+	Alt string `json:"alt"`
+	// Axis is what the chart's numbers are.
+	Axis string `json:"axis"`
+	// Benchmarks are functions, without "Benchmark", or parts of one: "Function/part".
+	Benchmarks []string `json:"benchmarks"`
+	// Chart are the metrics that the chart shows. Table are those that stand in the table only.
+	Chart []string `json:"chart"`
+	Table []string `json:"table"`
+	// Variables are those of make bench, beside COUNT, that this depends on.
+	Variables []string `json:"variables"`
+}
+
+// target is the most that a metric's median may be.
+type target struct {
+	Benchmark string  `json:"benchmark"`
+	Metric    string  `json:"metric"`
+	AtMost    float64 `json:"atMost"`
+}
+
+func loadContents() (*contents, error) { return parseContents(contentsYAML) }
+
+func parseContents(text []byte) (*contents, error) {
+	parsed := &contents{}
+	if err := yaml.UnmarshalStrict(text, parsed); err != nil {
+		return nil, fmt.Errorf("reading contents.yaml: %w", err)
+	}
+	return parsed, nil
+}
+
+// target returns what a row has to reach.
+func (c *contents) target(r *row) (target, bool) {
+	for _, t := range c.Targets {
+		if t.Benchmark == r.benchmark && t.Metric == r.metric {
+			return t, true
+		}
+	}
+	return target{}, false
+}
+
+// rows returns those of a section with one of these metrics.
+func (s *section) rows(all []*row, metrics []string) (of []*row) {
+	for _, r := range all {
+		if s.prefix(r) != "" && slices.Contains(metrics, r.metric) {
+			of = append(of, r)
+		}
+	}
+	return of
+}
+
+// prefix returns which of a section's benchmarks a row is of, or nothing.
+func (s *section) prefix(r *row) string {
+	for _, benchmark := range s.Benchmarks {
+		if strings.HasPrefix(r.benchmark+"/", benchmark+"/") {
+			return benchmark
+		}
+	}
+	return ""
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// heading names what cells returns.
+func heading() []string {
+	return []string{"Benchmark", "Metric", "Median", "Quartiles", "n", "Target"}
+}
+
+func cells(r *row, c *contents) []string {
+	goal := ""
+	if t, is := c.target(r); is {
+		goal = "≤ " + number(t.AtMost)
+		if r.quantile(0.5) > t.AtMost {
+			goal += ", missed"
+		}
+	}
+	return []string{
+		r.benchmark, r.metric, number(r.quantile(0.5)),
+		number(r.quantile(0.25)) + " – " + number(r.quantile(0.75)), strconv.Itoa(r.n()), goal,
+	}
+}
+
+// number rounds to three digits, which is more than any of this repeats to.
+func number(value float64) string {
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(value, 'g', 3, 64), 64)
+	if err != nil {
+		return strconv.FormatFloat(value, 'g', -1, 64)
+	}
+	text := strconv.FormatFloat(rounded, 'f', -1, 64)
+	whole, fraction, has := strings.Cut(text, ".")
+	for at := len(whole) - 3; at > 0 && whole[at-1] != '-'; at -= 3 {
+		whole = whole[:at] + "," + whole[at:]
+	}
+	if has {
+		return whole + "." + fraction
+	}
+	return whole
+}
+
+// printTable prints every metric of every benchmark.
+func printTable(out io.Writer, rows []*row, c *contents) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	line := func(cells []string) {
+		fmt.Fprintln(table, strings.TrimRight(strings.Join(cells, "\t"), "\t")) // Flush has the error, if there is one
+	}
+	line(heading())
+	for _, r := range rows {
+		line(cells(r, c))
+	}
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("printing the table: %w", err)
+	}
+	return nil
+}
+
+// markdown is a table of these rows.
+func markdown(rows []*row, c *contents) string {
+	var text strings.Builder
+	line := func(cells []string) { text.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
+	line(heading())
+	line([]string{"---", "---", "--:", "--:", "--:", "---"})
+	for _, r := range rows {
+		of := cells(r, c)
+		for i := range of {
+			of[i] = strings.ReplaceAll(of[i], "|", `\|`)
+		}
+		line(of)
+	}
+	return text.String()
+}
