@@ -11,7 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
@@ -64,7 +66,11 @@ func (e *evaluation) node(ctx context.Context, chain *ownerchain.Chain, cluster 
 		return nil, nil
 	}
 	current := inherit.OfNode(node)
-	result, problems := e.policy.Node(decided.Source, current, inherit.Privileged)
+	meanwhile, err := e.meanwhile(decided.Source, current)
+	if err != nil {
+		return nil, err
+	}
+	result, problems := e.policy.Node(decided.Source, meanwhile, inherit.Privileged)
 	sources := chain.NodeSources(ctx, decided.Source)
 	if problems != nil {
 		e.leftOut(fmt.Sprintf("Node %s of Cluster %s", node.Name, cluster), sources.Located(problems))
@@ -89,6 +95,26 @@ func (e *evaluation) node(ctx context.Context, chain *ownerchain.Chain, cluster 
 		Node: node, source: decided.Source, taints: added(current.Taints, result.Taints),
 		paced: decided.Source.Evicting(node, nil, time.Now()),
 	}, nil
+}
+
+// meanwhile returns what becomes of a Node before its Machine has inherited: the loop writes Nodes first.
+func (e *evaluation) meanwhile(source inherit.NodeSource, current inherit.NodeState) (inherit.NodeState, error) {
+	m, ok := source.Object.(*capi.Machine)
+	if !ok {
+		return current, nil
+	}
+	for of, objects := range e.stored { // only kinds of which something changes are there
+		stored := objects[client.ObjectKeyFromObject(m)]
+		if of.Kind != "Machine" || stored == nil {
+			continue
+		}
+		before := &capi.Machine{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(stored.Object, before); err != nil {
+			return current, fmt.Errorf("reading Machine %s/%s: %w", m.Namespace, m.Name, err)
+		}
+		current, _ = e.policy.Node(source.AheadOf(before), current, inherit.Privileged) // the second step reports problems
+	}
+	return current, nil
 }
 
 // changesOfNode lists what a Node gets and loses. What only changes in the annotations that track it is one entry.
