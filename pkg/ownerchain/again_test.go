@@ -88,13 +88,19 @@ func TestASecondDecision(t *testing.T) {
 		want     string
 		counted  []metrics.LookupResult
 	}{
-		{name: "nothing is new", live: cached, names: []string{"a", "b"}, want: "a1 b1 ", counted: []metrics.LookupResult{metrics.Live, metrics.Live}},
+		{
+			name: "nothing is new", live: cached, names: []string{"a", "b"}, want: "a1 b1 ",
+			counted: []metrics.LookupResult{metrics.Live, metrics.Live},
+		},
 		{name: "one has changed", live: map[string]string{"a": "1", "b": "2"}, names: []string{"a", "b"}, twice: true, want: "a1 b2 "},
 		{name: "one is older than the cache", live: map[string]string{"a": "1", "b": "0"}, names: []string{"a", "b"}, twice: true, want: "a1 b0 "},
 		{name: "one is another object", live: cached, uids: map[string]types.UID{"b": "another"}, names: []string{"a", "b"}, twice: true, want: "a1 b1 "},
 		{name: "one is gone", live: map[string]string{"a": "1"}, names: []string{"a", "b"}, twice: true, want: "a1 b? "},
 		{name: "one is new", live: map[string]string{"a": "1", "c": "1"}, names: []string{"a", "c"}, twice: true, want: "a1 c1 "},
-		{name: "one is nowhere", live: map[string]string{"a": "1"}, names: []string{"a", "c"}, want: "a1 c? ", counted: []metrics.LookupResult{metrics.Live, metrics.Missing}},
+		{
+			name: "one is nowhere", live: map[string]string{"a": "1"}, names: []string{"a", "c"}, want: "a1 c? ",
+			counted: []metrics.LookupResult{metrics.Live, metrics.Missing},
+		},
 		{name: "the API server does not answer", live: cached, err: errors.New("refused"), names: []string{"a"}, twice: true, want: "a1 "},
 		{name: "the cache cannot list the kind", live: map[string]string{"a": "1"}, cacheErr: unlisted, names: []string{"a"}, twice: true, want: "a1 "},
 		{name: "neither says anything", err: errors.New("refused"), cacheErr: unlisted, names: []string{"a"}, twice: true, want: "a? "},

@@ -115,7 +115,8 @@ type cacheOf struct {
 
 func (f *fleet) cache() cacheOf {
 	c := cacheOf{objects: map[string]client.Object{}, machines: map[string][]*capi.Machine{}}
-	for _, object := range []client.Object{convert[capi.Cluster](f.cluster), convert[capi.MachineDeployment](f.md), convert[capi.MachineSet](f.ms)} {
+	owners := []client.Object{convert[capi.Cluster](f.cluster), convert[capi.MachineDeployment](f.md), convert[capi.MachineSet](f.ms)}
+	for _, object := range owners {
 		c.objects[fmt.Sprintf("%T %s", object, object.GetName())] = object
 	}
 	for _, machine := range f.machines {
