@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kept
+
+import "sync"
+
+// recent remembers values that were seen lately, so that an equal one can be replaced by the one that is known. Each value has one
+// place, which its hash tells, and the next value with that place takes it over. So the memory has a bound, and what many objects
+// have in common stays: it comes again soon. The package unique has no bound but forgets what is unused; for values that only one
+// object has, such as names, it takes more memory than the values themselves (BenchmarkKept).
+type recent[V any] struct {
+	equal func(a, b V) bool
+
+	mu     sync.Mutex
+	places []place[V]
+}
+
+type place[V any] struct {
+	taken bool
+	hash  uint64
+	value V
+}
+
+func newRecent[V any](places int, equal func(a, b V) bool) *recent[V] {
+	return &recent[V]{equal: equal, places: make([]place[V], places)}
+}
+
+// find returns the known value that equals this one.
+func (r *recent[V]) find(hash uint64, value V) (known V, found bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.places[hash%uint64(len(r.places))]
+	if p.taken && p.hash == hash && r.equal(p.value, value) {
+		return p.value, true
+	}
+	return known, false
+}
+
+// remember makes the value a known one.
+func (r *recent[V]) remember(hash uint64, value V) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.places[hash%uint64(len(r.places))] = place[V]{taken: true, hash: hash, value: value}
+}
