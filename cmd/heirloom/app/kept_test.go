@@ -36,7 +36,7 @@ const perSet = 100
 // come as an API server sends them: with the managed fields of five managers, conditions, images and what kubelets and others
 // write on Nodes.
 func BenchmarkKept(b *testing.B) {
-	const count = 2000
+	const count = 10_000
 	for name, sent := range map[string]func(n int) []byte{"Machine": machineSent, "Node": nodeSent} {
 		b.Run(name, func(b *testing.B) {
 			total := uint64(0)
