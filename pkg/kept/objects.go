@@ -30,7 +30,7 @@ func (s *Shared) Object(object any) (any, error) {
 	}
 	if accessor, ok := object.(metav1.ObjectMetaAccessor); ok {
 		if metadata, ok := accessor.GetObjectMeta().(*metav1.ObjectMeta); ok {
-			s.metadata(metadata)
+			s.metadata(metadata, s.textMap)
 		}
 	}
 	return object, nil
@@ -58,18 +58,19 @@ func (s *Shared) machine(m *capi.Machine) {
 }
 
 // Node is the transform of Nodes. It keeps metadata, taints, the providerID, and the addresses by which a Machine may know the Node.
-// The annotations are all there, because their size counts.
+// Of the labels it keeps those that are read; the annotations are all there, because their size counts. A patch names only what
+// differs, so it leaves alone what is not kept.
 func (s *Shared) Node(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
 		return object, nil
 	}
-	node.ManagedFields = nil
+	node.ManagedFields, node.Labels = nil, s.policy.LabelsRead(node)
 	node.Spec = corev1.NodeSpec{ProviderID: s.text(node.Spec.ProviderID), Taints: s.nodeTaints(node.Spec.Taints)}
 	node.Status = corev1.NodeStatus{Addresses: slices.Clip(inherit.NodeAddresses(node))}
 	for i := range node.Status.Addresses {
 		s.texts((*string)(&node.Status.Addresses[i].Type), &node.Status.Addresses[i].Address)
 	}
-	s.metadata(&node.ObjectMeta)
+	s.metadata(&node.ObjectMeta, s.ownMap) // its name is among them
 	return node, nil
 }

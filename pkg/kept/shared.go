@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 const (
@@ -23,27 +25,29 @@ const (
 
 // Shared replaces parts of objects by equal parts of other objects. It is safe for concurrent use.
 type Shared struct {
+	policy  inherit.Policy
 	seed    maphash.Seed
-	strings *recent[string]
-	maps    *recent[map[string]string]
-	owners  *recent[[]metav1.OwnerReference]
-	lists   *recent[[]string]
-	taints  *recent[[]corev1.Taint]
-	typed   *recent[[]clusterv1.MachineTaint]
-	fields  *recent[*metav1.FieldsV1]
+	strings *Recent[string]
+	maps    *Recent[map[string]string]
+	owners  *Recent[[]metav1.OwnerReference]
+	lists   *Recent[[]string]
+	taints  *Recent[[]corev1.Taint]
+	typed   *Recent[[]clusterv1.MachineTaint]
+	fields  *Recent[*metav1.FieldsV1]
 }
 
-// New returns a Shared that knows nothing yet.
-func New() *Shared {
+// New returns a Shared that knows nothing yet. The policy says which labels of Nodes are read.
+func New(policy inherit.Policy) *Shared {
 	return &Shared{
+		policy:  policy,
 		seed:    maphash.MakeSeed(),
-		strings: newRecent(rememberedStrings, func(a, b string) bool { return a == b }),
-		maps:    newRecent(rememberedOthers, maps.Equal[map[string]string, map[string]string]),
-		owners:  newRecent(rememberedOthers, equalLists[metav1.OwnerReference]),
-		lists:   newRecent(rememberedOthers, slices.Equal[[]string]),
-		taints:  newRecent(rememberedOthers, equalLists[corev1.Taint]),
-		typed:   newRecent(rememberedOthers, slices.Equal[[]clusterv1.MachineTaint]),
-		fields:  newRecent(rememberedOthers, func(a, b *metav1.FieldsV1) bool { return bytes.Equal(a.GetRawBytes(), b.GetRawBytes()) }),
+		strings: NewRecent(rememberedStrings, func(a, b string) bool { return a == b }),
+		maps:    NewRecent(rememberedOthers, maps.Equal[map[string]string, map[string]string]),
+		owners:  NewRecent(rememberedOthers, equalLists[metav1.OwnerReference]),
+		lists:   NewRecent(rememberedOthers, slices.Equal[[]string]),
+		taints:  NewRecent(rememberedOthers, equalLists[corev1.Taint]),
+		typed:   NewRecent(rememberedOthers, slices.Equal[[]clusterv1.MachineTaint]),
+		fields:  NewRecent(rememberedOthers, func(a, b *metav1.FieldsV1) bool { return bytes.Equal(a.GetRawBytes(), b.GetRawBytes()) }),
 	}
 }
 
@@ -56,12 +60,7 @@ func (s *Shared) text(text string) string {
 	if text == "" || len(text) > longest {
 		return text
 	}
-	hash := maphash.String(s.seed, text)
-	if known, ok := s.strings.find(hash, text); ok {
-		return known
-	}
-	s.strings.remember(hash, text)
-	return text
+	return s.strings.Same(maphash.String(s.seed, text), text)
 }
 
 // texts replaces strings by equal ones.
@@ -71,29 +70,44 @@ func (s *Shared) texts(all ...*string) {
 	}
 }
 
-// textMap returns an equal map. It is nil or empty where the given one is.
+// textMap returns an equal map, which is nil if it is empty.
 func (s *Shared) textMap(of map[string]string) map[string]string {
 	if len(of) == 0 {
-		return of
+		return nil
 	}
-	hash := uint64(len(of))
-	for key, value := range of { // in any order
-		hash += maphash.String(s.seed, key) * (maphash.String(s.seed, value) | 1)
-	}
+	hash := HashOfMap(s.seed, of)
 	if known, ok := s.maps.find(hash, of); ok {
 		return known
+	}
+	own := s.ownMap(of)
+	s.maps.remember(hash, own)
+	return own
+}
+
+// ownMap returns an equal map that only its strings share. It is for maps that no other object has.
+func (s *Shared) ownMap(of map[string]string) map[string]string {
+	if len(of) == 0 {
+		return nil
 	}
 	own := make(map[string]string, len(of))
 	for key, value := range of {
 		own[s.text(key)] = s.text(value)
 	}
-	s.maps.remember(hash, own)
 	return own
+}
+
+// HashOfMap returns the hash of a map.
+func HashOfMap(seed maphash.Seed, of map[string]string) uint64 {
+	hash := uint64(len(of))
+	for key, value := range of { // in any order
+		hash += maphash.String(seed, key) * (maphash.String(seed, value) | 1)
+	}
+	return hash
 }
 
 // list returns an equal list: the one that is known, or one with exactly as much room as it needs, whose items have been made
 // to share what they can.
-func list[T any](known *recent[[]T], hash uint64, of []T, share func(*T)) []T {
+func list[T any](known *Recent[[]T], hash uint64, of []T, share func(*T)) []T {
 	if len(of) == 0 {
 		return of
 	}
@@ -124,10 +138,5 @@ func (s *Shared) fieldSet(of *metav1.FieldsV1) *metav1.FieldsV1 {
 	if of == nil {
 		return nil
 	}
-	hash := maphash.Bytes(s.seed, of.GetRawBytes())
-	if known, ok := s.fields.find(hash, of); ok {
-		return known
-	}
-	s.fields.remember(hash, of)
-	return of
+	return s.fields.Same(maphash.Bytes(s.seed, of.GetRawBytes()), of)
 }

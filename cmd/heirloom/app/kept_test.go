@@ -25,6 +25,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/config"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/kept"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
@@ -77,7 +78,7 @@ func newFilled(tb testing.TB, ctx context.Context, kind string, count int, sent 
 	if err != nil {
 		tb.Fatal(err)
 	}
-	options := cacheOptions(&config.Config{}, kept.New())
+	options := cacheOptions(&config.Config{}, kept.New(inherit.Policy{}))
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range []string{"Cluster", "ClusterClass", "MachineDeployment", "MachineSet", "MachinePool", "Machine"} {
 		mapper.Add(clusterv1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)

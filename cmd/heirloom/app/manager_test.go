@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/config"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/kept"
 )
 
@@ -28,13 +30,13 @@ func TestWhatCachesKeep(t *testing.T) {
 		{Manager: "heirloom", Operation: "Update"},
 	}
 
-	keep := kept.New()
+	keep := kept.New(inherit.Policy{AdditionalLabels: []*regexp.Regexp{regexp.MustCompile("^a$")}})
 	m, err := keep.Object(&capi.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", ManagedFields: fields}})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(m).To(Equal(&capi.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", ManagedFields: fields[1:2]}}), "our own entry says what we may remove")
 
 	n, err := keep.Node(&corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": "1"}, Annotations: map[string]string{"b": "2"}, ManagedFields: fields},
+		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": "1", corev1.LabelArchStable: "amd64"}, Annotations: map[string]string{"b": "2"}, ManagedFields: fields},
 		Spec:       corev1.NodeSpec{ProviderID: "aws://1", PodCIDR: "10.0.0.0/24", Taints: []corev1.Taint{{Key: "gpu"}}},
 		Status: corev1.NodeStatus{
 			Addresses: []corev1.NodeAddress{{Type: "Hostname", Address: "h"}},
@@ -87,7 +89,7 @@ func TestTheProgramStopsInOrder(t *testing.T) {
 	defer server.Close()
 	c := &config.Config{}
 	c.Metrics.BindAddress = "0"
-	mgr, kinds, err := newManager(&rest.Config{Host: server.URL}, clusterv1.GroupVersion, c, &certificate{}, kept.New())
+	mgr, kinds, err := newManager(&rest.Config{Host: server.URL}, clusterv1.GroupVersion, c, &certificate{}, kept.New(inherit.Policy{}))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(mgr).To(BeAssignableToTypeOf(orderly{}))
 	Expect(kinds).NotTo(BeNil())

@@ -58,7 +58,7 @@ func run(ctx context.Context, c *config.Config) error {
 	if err != nil || signalled.Err() != nil {
 		return err
 	}
-	keep := kept.New()
+	keep := kept.New(c.Rules)
 	mgr, kinds, err := newManager(restConfig, version, c, served, keep)
 	if err != nil {
 		return err
