@@ -4,8 +4,8 @@ package inherit_test
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,43 +13,72 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// TestLabelsReadDecideAll holds for every Machine and Node: with only the labels that the rules read, a Node gets and loses the same.
-func TestLabelsReadDecideAll(t *testing.T) {
+// TestWhatIsReadOfANodeDecides holds for every Machine and Node: with only the labels and annotations that the rules read, the same
+// patch is made and the same is left out.
+func TestWhatIsReadOfANodeDecides(t *testing.T) {
 	d := dice{rand.New(rand.NewPCG(2026, 14))}
-	dropped := 0
+	unread := 0
 	for i := range 4000 {
-		machine, node, policy := d.content(false), d.content(true), d.policy()
-		for range d.IntN(4) {
-			node.labels += "," + d.pick("kubernetes.io/arch", "team", "topology.kubernetes.io/zone", "cost.example.com/e") + "=" + d.pick("1", "2")
-		}
-		full := node.node()
+		machine, stored, policy := d.content(false), d.content(true), d.policy()
+		stored.labels += "," + d.some(",", d.foreign)
+		stored.annotations += ";" + d.some(";", d.foreign)
+		m, full := machine.machine(), stored.node()
 		if d.IntN(2) > 0 { // as the loop leaves it, with its records
-			full, _ = policy.Node(inherit.SourceOfMachine(machine.machine()), full, inherit.Privileged)
-			machine, policy = d.content(false), d.policy()
+			full, _ = policy.Node(inherit.SourceOfMachine(m), full, inherit.Privileged)
+			m, policy = d.content(false).machine(), d.policy()
 		}
-		trimmed := full
-		stored := &corev1.Node{}
-		stored.Labels, stored.Annotations = full.Labels, full.Annotations
-		trimmed.Labels = policy.LabelsRead(stored)
-		dropped += len(full.Labels) - len(trimmed.Labels)
+		if d.IntN(20) == 0 { // the Node has hardly room for both
+			m.Annotations["node.cluster.x-k8s.io/c"] = strings.Repeat("x", 256<<10-sizeOf(full.Annotations)-d.IntN(400))
+		}
+		node := &corev1.Node{}
+		node.Labels, node.Annotations = full.Labels, full.Annotations
+		read := full
+		read.Labels, read.Annotations = policy.LabelsRead(node), policy.AnnotationsRead(node)
+		unread += len(full.Labels) + len(full.Annotations) - len(read.Labels) - len(read.Annotations)
 
-		from := inherit.SourceOfMachine(machine.machine())
+		from := inherit.SourceOfMachine(m)
 		whole, problems := policy.Node(from, full, inherit.Privileged)
-		part, sameProblems := policy.Node(from, trimmed, inherit.Privileged)
-		maps.DeleteFunc(whole.Labels, func(key, value string) bool {
-			_, kept := trimmed.Labels[key]
-			now, had := full.Labels[key]
-			return had && !kept && now == value // it was not read, and it stays
-		})
-		if !part.Equal(whole) || fmt.Sprint(problems) != fmt.Sprint(sameProblems) {
-			t.Fatalf("run %d: Machine %+v\nNode %q\nread %q\nbecomes %q\nand with all labels %q", i, machine, describe(full), describe(trimmed),
-				describe(part), describe(whole))
+		part, sameProblems := policy.Node(from, read, inherit.Privileged)
+		if made, want := patchOf(read, part), patchOf(full, whole); made != want || fmt.Sprint(problems) != fmt.Sprint(sameProblems) {
+			t.Fatalf("run %d: Machine %+v\nNode %+v\nmade %.2000s: %v\nwant %.2000s: %v", i, machine, stored, made, sameProblems, want, problems)
 		}
-		if fmt.Sprint(policy.Unlabelled(from, full)) != fmt.Sprint(policy.Unlabelled(from, trimmed)) {
-			t.Fatalf("run %d: another Node misses labels", i)
+		if policy.Unlabelled(from, full) != policy.Unlabelled(from, read) || part.Equal(read) != whole.Equal(full) {
+			t.Fatalf("run %d: the Node seems to miss something else", i)
 		}
 	}
-	if dropped < 1000 {
-		t.Fatalf("only %d labels were not read", dropped)
+	if unread < 4000 {
+		t.Fatalf("only %d labels and annotations were not read", unread)
 	}
+}
+
+// foreign is a label or an annotation that others write.
+func (d dice) foreign() string {
+	key := d.pick("kubernetes.io/arch", "team", "topology.kubernetes.io/zone", "csi.volume.kubernetes.io/nodeid", "cluster.x-k8s.io/machine")
+	return key + "=" + d.pick("1", "2", strings.Repeat("3", 60))
+}
+
+func sizeOf(annotations map[string]string) int {
+	size := 0
+	for key, value := range annotations {
+		size += len(key) + len(value)
+	}
+	return size
+}
+
+// patchOf is what turns a state into another.
+func patchOf(from, to inherit.NodeState) string {
+	changes := map[string]string{}
+	for name, maps := range map[string][2]map[string]string{"label ": {from.Labels, to.Labels}, "annotation ": {from.Annotations, to.Annotations}} {
+		for key := range maps[0] {
+			if _, stays := maps[1][key]; !stays {
+				changes[name+key] = "removed"
+			}
+		}
+		for key, value := range maps[1] {
+			if now, had := maps[0][key]; !had || now != value {
+				changes[name+key] = "set to " + value
+			}
+		}
+	}
+	return fmt.Sprint(changes, to.Taints)
 }

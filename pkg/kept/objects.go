@@ -58,14 +58,13 @@ func (s *Shared) machine(m *capi.Machine) {
 }
 
 // Node is the transform of Nodes. It keeps metadata, taints, the providerID, and the addresses by which a Machine may know the Node.
-// Of the labels it keeps those that are read; the annotations are all there, because their size counts. A patch names only what
-// differs, so it leaves alone what is not kept.
+// Of labels and annotations it keeps those that are read. A patch names only what differs, so it leaves alone what is not kept.
 func (s *Shared) Node(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
 		return object, nil
 	}
-	node.ManagedFields, node.Labels = nil, s.policy.LabelsRead(node)
+	node.ManagedFields, node.Labels, node.Annotations = nil, s.policy.LabelsRead(node), s.policy.AnnotationsRead(node)
 	node.Spec = corev1.NodeSpec{ProviderID: s.text(node.Spec.ProviderID), Taints: s.nodeTaints(node.Spec.Taints)}
 	node.Status = corev1.NodeStatus{Addresses: slices.Clip(inherit.NodeAddresses(node))}
 	for i := range node.Status.Addresses {
