@@ -5,9 +5,8 @@ package kept
 import "sync"
 
 // Recent remembers values that were seen lately, so that an equal one can be replaced by the one that is known. Each value has one
-// place, which its hash tells, and the next value with that place takes it over. So the memory has a bound, and what many objects
-// have in common stays: it comes again soon. The package unique has no bound but forgets what is unused; for values that only one
-// object has, such as names, it takes more memory than the values themselves (BenchmarkKept).
+// place, which its hash tells, and the next value with that place takes it over. So the memory has a bound, whatever comes, and what
+// many objects have in common stays: it comes again soon (BenchmarkKept in cmd/heirloom/app).
 type Recent[V any] struct {
 	equal func(a, b V) bool
 
