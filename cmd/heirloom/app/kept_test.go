@@ -300,6 +300,7 @@ func TestLookUpsReturnCopies(t *testing.T) {
 		before, err := chain.MachineOf(t.Context(), node)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(before).To(HaveField("Name", machineName(n)))
+		before = before.DeepCopy()
 		now, err := chain.MachineOf(t.Context(), node)
 		g.Expect(err).NotTo(HaveOccurred())
 		clear(now.Labels)
