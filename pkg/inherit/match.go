@@ -66,26 +66,44 @@ const mostAddresses = 64
 // NodeNames returns the names and addresses by which a Node is known inside its cluster, each once.
 func NodeNames(node *corev1.Node) []string {
 	names := []string{node.Name}
-	for _, address := range node.Status.Addresses[:min(len(node.Status.Addresses), mostAddresses)] {
-		switch address.Type {
-		case corev1.NodeHostName, corev1.NodeInternalDNS, corev1.NodeInternalIP:
-			names = append(names, address.Address)
-		}
+	for _, address := range NodeAddresses(node) {
+		names = append(names, address.Address)
 	}
 	slices.Sort(names)
 	return slices.Compact(notEmpty(names))
 }
 
+// NodeAddresses returns those of a Node's addresses by which it is known inside its cluster.
+func NodeAddresses(node *corev1.Node) []corev1.NodeAddress {
+	var inside []corev1.NodeAddress
+	for _, address := range node.Status.Addresses[:min(len(node.Status.Addresses), mostAddresses)] {
+		switch address.Type {
+		case corev1.NodeHostName, corev1.NodeInternalDNS, corev1.NodeInternalIP:
+			inside = append(inside, address)
+		}
+	}
+	return inside
+}
+
 // MachineNames returns the names and addresses by which a Machine is known inside its cluster.
 func MachineNames(m *capi.Machine) []string {
 	var names []string
+	for _, address := range MachineAddresses(m) {
+		names = append(names, address.Address)
+	}
+	return notEmpty(names)
+}
+
+// MachineAddresses returns those of a Machine's addresses by which it is known inside its cluster.
+func MachineAddresses(m *capi.Machine) []clusterv1.MachineAddress {
+	var inside []clusterv1.MachineAddress
 	for _, address := range m.Status.Addresses {
 		switch address.Type {
 		case clusterv1.MachineHostName, clusterv1.MachineInternalDNS, clusterv1.MachineInternalIP:
-			names = append(names, address.Address)
+			inside = append(inside, address)
 		}
 	}
-	return notEmpty(names)
+	return inside
 }
 
 func notEmpty(names []string) []string {

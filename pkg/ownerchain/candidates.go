@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
@@ -17,7 +18,7 @@ import (
 // that has the providerID of one of its Nodes.
 func (c *Chain) MayBeManagementCluster(ctx context.Context) ([]*capi.Cluster, error) {
 	nodes := &corev1.NodeList{}
-	if err := c.List(ctx, nodes); err != nil {
+	if err := c.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil { // every few seconds
 		return nil, fmt.Errorf("listing the Nodes of the management cluster: %w", err)
 	}
 	names := sets.New[types.NamespacedName]()

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -60,7 +59,7 @@ func (c *Chain) Members(ctx context.Context, cluster types.NamespacedName, list 
 }
 
 // NodesOf returns the Nodes in a cache that the Machine may be, or that the MachinePool names. MachineOf decides which it is.
-func NodesOf(ctx context.Context, nodes client.Reader, source client.Object) ([]types.NamespacedName, error) {
+func NodesOf(ctx context.Context, cache client.Reader, source client.Object) ([]types.NamespacedName, error) {
 	byField := map[string][]string{}
 	switch o := source.(type) {
 	case *capi.Machine:
@@ -73,7 +72,7 @@ func NodesOf(ctx context.Context, nodes client.Reader, source client.Object) ([]
 	var all []types.NamespacedName
 	for _, field := range []string{providerIDField, nodeNameField} {
 		for _, value := range byField[field] {
-			found, err := Keys(ctx, nodes, &corev1.NodeList{}, client.MatchingFields{field: value}, client.UnsafeDisableDeepCopy)
+			found, err := nodes(ctx, cache, field, value)
 			if err != nil {
 				return nil, err
 			}

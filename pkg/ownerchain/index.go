@@ -22,9 +22,9 @@ const (
 	clusterField = "clusterName"
 	// classField indexes Clusters by the ClusterClass of their topology, as "<namespace>/<name>".
 	classField = "clusterClass"
-	// providerIDField indexes Machines and Nodes by spec.providerID.
+	// providerIDField indexes Machines, MachinePools and Nodes by the buckets of their providerIDs.
 	providerIDField = "providerID"
-	// nodeNameField indexes Machines and Nodes by the names and addresses that a Node may have.
+	// nodeNameField indexes Machines and Nodes by the buckets of the names and addresses that a Node may have.
 	nodeNameField = "nodeName"
 )
 
@@ -70,10 +70,10 @@ func indexes() []index {
 		{&capi.MachineSet{}, clusterField, of(func(ms *capi.MachineSet) []string { return notEmpty(ms.Spec.ClusterName) })},
 		{&capi.Machine{}, ownerField, ownerUID},
 		{&capi.Machine{}, clusterField, of(func(m *capi.Machine) []string { return notEmpty(m.Spec.ClusterName) })},
-		{&capi.Machine{}, providerIDField, of(func(m *capi.Machine) []string { return notEmpty(m.Spec.ProviderID) })},
-		{&capi.Machine{}, nodeNameField, of(machineNodeNames)},
+		{&capi.Machine{}, providerIDField, bucketsOf(of(func(m *capi.Machine) []string { return notEmpty(m.Spec.ProviderID) }))},
+		{&capi.Machine{}, nodeNameField, bucketsOf(of(machineNodeNames))},
 		{&capi.MachinePool{}, clusterField, of(func(mp *capi.MachinePool) []string { return notEmpty(mp.Spec.ClusterName) })},
-		{&capi.MachinePool{}, providerIDField, of(func(mp *capi.MachinePool) []string { return mp.Spec.ProviderIDList })},
+		{&capi.MachinePool{}, providerIDField, bucketsOf(of(func(mp *capi.MachinePool) []string { return mp.Spec.ProviderIDList }))},
 	}
 	for field, values := range NodeIndexes() {
 		all = append(all, index{&corev1.Node{}, field, values})
@@ -84,8 +84,8 @@ func indexes() []index {
 // NodeIndexes returns the indexes of Nodes that a cache needs for NodesOf.
 func NodeIndexes() map[string]client.IndexerFunc {
 	return map[string]client.IndexerFunc{
-		providerIDField: of(func(n *corev1.Node) []string { return notEmpty(n.Spec.ProviderID) }),
-		nodeNameField:   of(inherit.NodeNames),
+		providerIDField: bucketsOf(of(func(n *corev1.Node) []string { return notEmpty(n.Spec.ProviderID) })),
+		nodeNameField:   bucketsOf(of(inherit.NodeNames)),
 	}
 }
 

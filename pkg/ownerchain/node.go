@@ -4,7 +4,6 @@ package ownerchain
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -192,23 +191,6 @@ func (c *Chain) MachineOf(ctx context.Context, node *corev1.Node) (*capi.Machine
 		candidates = append(candidates, named...)
 	}
 	return inherit.Match(node, c.own(candidates), true), nil
-}
-
-func (c *Chain) machines(ctx context.Context, field, value string) ([]capi.Machine, error) {
-	list := &capi.MachineList{}
-	if err := c.List(ctx, list, client.MatchingFields{field: value}); err != nil {
-		return nil, fmt.Errorf("listing Machines by %s %s: %w", field, value, err)
-	}
-	return list.Items, nil
-}
-
-// pools returns the MachinePools that name a Node by its providerID.
-func (c *Chain) pools(ctx context.Context, providerID string) ([]capi.MachinePool, error) {
-	list := &capi.MachinePoolList{}
-	if err := c.List(ctx, list, client.MatchingFields{providerIDField: providerID}); err != nil {
-		return nil, fmt.Errorf("listing MachinePools by providerID: %w", err)
-	}
-	return list.Items, nil
 }
 
 // own returns the Machines that belong to the chain's Cluster, each once.

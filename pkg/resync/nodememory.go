@@ -3,31 +3,49 @@
 package resync
 
 import (
+	"hash/maphash"
+
 	"k8s.io/utils/lru"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/kept"
 )
 
 // remembered is how many Nodes the loop remembers, so that its memory has a bound. For the others it trusts the cache.
 const remembered = 50_000
 
+// distinct is how many different things that Nodes inherit are known at a time. The Nodes of a Machine's set inherit the same, which
+// is remembered once (BenchmarkNodeMemory).
+const distinct = 1024
+
 // nodeMemory remembers what each Node inherited when it last had all of it. The Node itself cannot tell: its version cannot be
 // compared with that of its Machine, which another API server may store, and its kubelet may write its annotations.
-type nodeMemory struct{ had *lru.Cache }
-
-func newNodeMemory() nodeMemory {
-	return nodeMemory{had: lru.New(remembered)}
+type nodeMemory struct {
+	had    *lru.Cache
+	states *kept.Recent[*inherit.NodeState]
+	seed   maphash.Seed
 }
 
-// set records that the Node has everything that it inherits.
+func newNodeMemory() nodeMemory {
+	same := func(a, b *inherit.NodeState) bool { return a.New == b.New && a.Equal(*b) }
+	return nodeMemory{had: lru.New(remembered), states: kept.NewRecent(distinct, same), seed: maphash.MakeSeed()}
+}
+
+// set records that the Node has everything that it inherits. Nothing may change that state afterwards.
 func (m nodeMemory) set(node NodeRequest, inherited inherit.NodeState) {
-	m.had.Add(node, inherited)
+	hash := kept.HashOfMap(m.seed, inherited.Labels) + 3*kept.HashOfMap(m.seed, inherited.Annotations)
+	for _, taint := range inherited.Taints {
+		hash = 31*hash + maphash.String(m.seed, taint.Key)
+	}
+	m.had.Add(node, m.states.Same(hash, &inherited))
 }
 
 func (m nodeMemory) of(node NodeRequest) inherit.NodeState {
 	known, _ := m.had.Get(node)
-	had, _ := known.(inherit.NodeState)
-	return had
+	if had, ok := known.(*inherit.NodeState); ok {
+		return *had
+	}
+	return inherit.NodeState{}
 }
 
 // lost reports whether the result restores something that the Node had. Either it was removed wrongly, or by Cluster API,

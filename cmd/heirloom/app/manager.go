@@ -7,8 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,8 +20,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/config"
-	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/kept"
 	"github.com/heirloom-dev/heirloom/pkg/providers"
 )
 
@@ -36,7 +33,7 @@ const workers = 10
 // newManager returns the manager and, because it would wait for them, beside it the cache of providers' kinds. The manager's
 // client reads from both.
 func newManager(
-	restConfig *rest.Config, version schema.GroupVersion, c *config.Config, served *certificate,
+	restConfig *rest.Config, version schema.GroupVersion, c *config.Config, served *certificate, keep *kept.Shared,
 ) (ctrl.Manager, *providers.Cache, error) {
 	scheme, err := newScheme(version)
 	if err != nil {
@@ -45,7 +42,7 @@ func newManager(
 	var kinds *providers.Cache
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme: scheme,
-		Cache:  cacheOptions(c),
+		Cache:  cacheOptions(c, keep),
 		NewCache: func(restConfig *rest.Config, options cache.Options) (cache.Cache, error) {
 			var err error
 			if kinds, err = providers.New(restConfig, options); err != nil {
@@ -91,11 +88,11 @@ func newScheme(version schema.GroupVersion) (*runtime.Scheme, error) {
 }
 
 // cacheOptions keeps in memory only what the rules read.
-func cacheOptions(c *config.Config) cache.Options {
+func cacheOptions(c *config.Config, keep *kept.Shared) cache.Options {
 	options := cache.Options{
 		SyncPeriod:       &c.SyncPeriod,
-		DefaultTransform: trim,
-		ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: trimNode}},
+		DefaultTransform: keep.Object,
+		ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: keep.Node}},
 	}
 	if key := c.WorkloadWebhookKeyName; key.Name != "" {
 		options.ByObject[&corev1.Secret{}] = cache.ByObject{Namespaces: map[string]cache.Config{
@@ -108,39 +105,4 @@ func cacheOptions(c *config.Config) cache.Options {
 		options.ByObject[&capi.ClusterClass{}] = cache.ByObject{Namespaces: map[string]cache.Config{cache.AllNamespaces: {}}}
 	}
 	return options
-}
-
-// trim keeps of the managed fields what tells which fields we may remove, and of a provider's control plane what
-// it declares for its Machines.
-func trim(object any) (any, error) {
-	o, ok := object.(metav1.Object)
-	if !ok {
-		return object, nil
-	}
-	o.SetManagedFields(ownership.Trimmed(o.GetManagedFields(), o.GetCreationTimestamp().Time, inherit.CapacityAnnotations()))
-	if u, ok := object.(*unstructured.Unstructured); ok {
-		trimControlPlane(u)
-	}
-	return object, nil
-}
-
-func trimControlPlane(u *unstructured.Unstructured) {
-	template, found, err := unstructured.NestedMap(u.Object, "spec", "machineTemplate")
-	delete(u.Object, "status")
-	delete(u.Object, "spec")
-	if found && err == nil {
-		u.Object["spec"] = map[string]any{"machineTemplate": template}
-	}
-}
-
-// trimNode keeps metadata, taints, the providerID and addresses.
-func trimNode(object any) (any, error) {
-	node, ok := object.(*corev1.Node)
-	if !ok {
-		return object, nil
-	}
-	node.ManagedFields = nil
-	node.Spec = corev1.NodeSpec{ProviderID: node.Spec.ProviderID, Taints: node.Spec.Taints}
-	node.Status = corev1.NodeStatus{Addresses: node.Status.Addresses}
-	return node, nil
 }

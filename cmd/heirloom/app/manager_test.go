@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -17,6 +18,8 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/config"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/kept"
 )
 
 func TestWhatCachesKeep(t *testing.T) {
@@ -27,12 +30,13 @@ func TestWhatCachesKeep(t *testing.T) {
 		{Manager: "heirloom", Operation: "Update"},
 	}
 
-	m, err := trim(&capi.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", ManagedFields: fields}})
+	keep := kept.New(inherit.Policy{AdditionalLabels: []*regexp.Regexp{regexp.MustCompile("^a$")}})
+	m, err := keep.Object(&capi.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", ManagedFields: fields}})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(m).To(Equal(&capi.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", ManagedFields: fields[1:2]}}), "our own entry says what we may remove")
 
-	n, err := trimNode(&corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": "1"}, Annotations: map[string]string{"b": "2"}, ManagedFields: fields},
+	n, err := keep.Node(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": "1", corev1.LabelArchStable: "amd64"}, Annotations: map[string]string{"b": "2"}, ManagedFields: fields},
 		Spec:       corev1.NodeSpec{ProviderID: "aws://1", PodCIDR: "10.0.0.0/24", Taints: []corev1.Taint{{Key: "gpu"}}},
 		Status: corev1.NodeStatus{
 			Addresses: []corev1.NodeAddress{{Type: "Hostname", Address: "h"}},
@@ -46,7 +50,7 @@ func TestWhatCachesKeep(t *testing.T) {
 		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: "Hostname", Address: "h"}}},
 	}))
 
-	cp, err := trim(&unstructured.Unstructured{Object: map[string]any{
+	cp, err := keep.Object(&unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"name": "cp"}, "status": map[string]any{"ready": true},
 		"spec": map[string]any{"secret": "x", "machineTemplate": map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "1"}}}},
 	}})
@@ -56,11 +60,11 @@ func TestWhatCachesKeep(t *testing.T) {
 	})), "of a provider's control plane only what it declares for Machines")
 	Expect(cp).To(HaveField("Object", Not(HaveKey("status"))))
 
-	bare, err := trim(&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{}, "spec": "text"}})
+	bare, err := keep.Object(&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{}, "spec": "text"}})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(bare).To(HaveField("Object", Not(HaveKey("spec"))), "a control plane that breaks the contract does no harm")
 
-	for _, trim := range []func(any) (any, error){trim, trimNode} {
+	for _, trim := range []func(any) (any, error){keep.Object, keep.Node} {
 		tombstone, err := trim("a tombstone")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(tombstone).To(Equal("a tombstone"), "what is no object passes")
@@ -85,7 +89,7 @@ func TestTheProgramStopsInOrder(t *testing.T) {
 	defer server.Close()
 	c := &config.Config{}
 	c.Metrics.BindAddress = "0"
-	mgr, kinds, err := newManager(&rest.Config{Host: server.URL}, clusterv1.GroupVersion, c, &certificate{})
+	mgr, kinds, err := newManager(&rest.Config{Host: server.URL}, clusterv1.GroupVersion, c, &certificate{}, kept.New(inherit.Policy{}))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(mgr).To(BeAssignableToTypeOf(orderly{}))
 	Expect(kinds).NotTo(BeNil())

@@ -22,6 +22,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/kept"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/providers"
@@ -56,14 +57,15 @@ func run(ctx context.Context, c *config.Config) error {
 	if err != nil || signalled.Err() != nil {
 		return err
 	}
-	mgr, kinds, err := newManager(restConfig, version, c, served)
+	keep := kept.New(c.Rules)
+	mgr, kinds, err := newManager(restConfig, version, c, served, keep)
 	if err != nil {
 		return err
 	}
 	if err := ownerchain.Prepare(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	if err := addWebhooksAndLoop(ctx, signalled.Done(), mgr, kinds, c, served); err != nil {
+	if err := addWebhooksAndLoop(ctx, signalled.Done(), mgr, kinds, c, served, keep); err != nil {
 		return err
 	}
 	if err := addChecks(mgr, served); err != nil {
@@ -161,6 +163,7 @@ func addMetrics(served *certificate, kinds *providers.Cache) (*metrics.Metrics, 
 
 func addWebhooksAndLoop(
 	ctx context.Context, draining <-chan struct{}, mgr ctrl.Manager, kinds *providers.Cache, c *config.Config, served *certificate,
+	keep *kept.Shared,
 ) error {
 	policy, policyChanges, err := addPolicy(mgr, c)
 	if err != nil {
@@ -179,7 +182,7 @@ func addWebhooksAndLoop(
 		return err
 	}
 	recorder := resync.Brief(mgr.GetEventRecorder("heirloom"))
-	clusterCache, err := addClusterCache(ctx, mgr, c, recorder)
+	clusterCache, err := addClusterCache(ctx, mgr, c, keep, recorder)
 	if err != nil {
 		return err
 	}

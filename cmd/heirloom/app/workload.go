@@ -17,6 +17,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/config"
+	"github.com/heirloom-dev/heirloom/pkg/kept"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/resync"
@@ -28,7 +29,9 @@ import (
 )
 
 // addClusterCache starts what connects to workload clusters.
-func addClusterCache(ctx context.Context, mgr ctrl.Manager, c *config.Config, recorder events.EventRecorder) (clustercache.ClusterCache, error) {
+func addClusterCache(
+	ctx context.Context, mgr ctrl.Manager, c *config.Config, keep *kept.Shared, recorder events.EventRecorder,
+) (clustercache.ClusterCache, error) {
 	version, err := capi.Version(mgr.GetRESTMapper())
 	if err != nil {
 		return nil, err
@@ -36,7 +39,7 @@ func addClusterCache(ctx context.Context, mgr ctrl.Manager, c *config.Config, re
 	return connect.NewClusterCache(ctx, mgr, connect.Options{
 		Version: version, WatchFilter: c.WatchFilter, UserAgent: mgr.GetConfig().UserAgent,
 		QPS: c.ClusterCacheClientQPS, Burst: c.ClusterCacheClientBurst, Concurrency: c.ClusterCacheConcurrency,
-		SyncPeriod: c.SyncPeriod, Nodes: ownerchain.NodeIndexes(), TrimNode: trimNode,
+		SyncPeriod: c.SyncPeriod, Nodes: ownerchain.NodeIndexes(), TrimNode: keep.Node,
 		Refused: resync.KubeconfigRefused(mgr.GetClient(), recorder),
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
 func key(name string) types.NamespacedName {
@@ -150,7 +151,8 @@ func TestIndexes(t *testing.T) {
 	m, err := chain.Within(key("prod")).MachineOf(t.Context(), node("single"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(m.Name).To(Equal("single"))
-	both := client.MatchingFields{"providerID": "acme://single", "clusterName": "prod"}
+	both := ownerchain.InBucket("providerID", "acme://single")
+	both["clusterName"] = "prod"
 	g.Expect(s.Snapshot.List(t.Context(), machines, both)).To(Succeed())
 	g.Expect(names(machines.Items)).To(Equal([]string{"same", "single"}))
 	g.Expect(s.Snapshot.List(t.Context(), machines, both, client.InNamespace("fleet"))).To(Succeed())
