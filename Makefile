@@ -91,7 +91,7 @@ test-integration: build ## Run the tests against a real API server.
 .PHONY: test-bench
 test-bench: build ## Run each benchmark once: one that fails measures nothing.
 	@$(call programs,controlplane tools); \
-		$(call cluster-test,$(call packages,pkg test/bench),-run '^$$' -bench . -benchtime 1x)
+		$(call cluster-test,$(call packages,pkg) ./test/bench/,-run '^$$' -bench . -benchtime 1x)
 
 .PHONY: test-walk
 test-walk: build ## Walk from the chart to the Node once, with real kubelets and Cluster API's core manager.
@@ -139,7 +139,7 @@ flaky: build ## Run the tests of PKG N (20) times beside busy loops; RUN is a re
 
 .PHONY: bench
 bench: build ## Run the benchmarks.
-	@$(call programs,controlplane tools); $(GO) test -run '^$$' -bench . -benchmem $(call packages,pkg test/bench)
+	@$(call programs,controlplane tools); $(GO) test -run '^$$' -bench . -benchmem $(call packages,pkg) ./test/bench/
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (30s).
