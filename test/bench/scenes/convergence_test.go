@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -46,7 +45,6 @@ type converging struct {
 	fleets []*fleet // alone, and with Heirloom
 	// names are those of the Machines and Nodes, for each fleet and the floor.
 	names map[string][]string
-	idle  map[string]float64
 	round int
 }
 
@@ -65,42 +63,29 @@ func benchmarkConvergence(b *testing.B, s *scenes, sizes []int) {
 // converge makes the fleets, all at once: nothing is measured yet.
 func (s *scenes) converge(ctx context.Context, size int) (*converging, error) {
 	tell("convergence: making %d Machines with Nodes in each world", size)
-	c := &converging{scenes: s, size: size, fleets: make([]*fleet, 2), names: map[string][]string{}, idle: map[string]float64{}}
+	c := &converging{scenes: s, size: size, fleets: make([]*fleet, 2), names: map[string][]string{}}
 	for _, name := range []string{floorNodes, floorBoth} {
 		for i := range size {
 			c.names[name] = append(c.names[name], fmt.Sprintf("%s-%d-%d", name, size, i))
 		}
 	}
-	made, idle := make([][]string, 2), make([]float64, 2)
-	both := func(do func(ctx context.Context, i int, w *world) error) error {
-		both, ctx := errgroup.WithContext(ctx)
-		for i, w := range []*world{s.alone, s.with} {
-			both.Go(func() error { return do(ctx, i, w) })
-		}
-		return both.Wait()
-	}
-	err := both(func(ctx context.Context, i int, w *world) (err error) {
+	made := make([][]string, 2)
+	err := s.both(ctx, func(ctx context.Context, i int, w *world) (err error) {
 		if c.fleets[i], err = w.addFleet(ctx, fmt.Sprintf("converging-%d", size)); err == nil {
 			made[i], err = c.fleets[i].populate(ctx, size)
 		}
 		return err
 	})
-	if err == nil {
-		err = s.floor.add(ctx, slices.Concat(c.names[floorNodes], c.names[floorBoth]), declared())
-	}
-	if err == nil {
-		tell("convergence: measuring what idle API servers cost")
-		err = both(func(ctx context.Context, i int, w *world) (err error) {
-			idle[i], err = w.idle(ctx, 5*time.Second)
-			return err
-		})
+	if err != nil {
+		return nil, err
 	}
 	for i, f := range c.fleets {
-		if f != nil {
-			c.names[f.name], c.idle[f.name] = made[i], idle[i]
-		}
+		c.names[f.name] = made[i]
 	}
-	return c, err
+	if err := s.floor.add(ctx, slices.Concat(c.names[floorNodes], c.names[floorBoth]), declared()); err != nil {
+		return nil, err
+	}
+	return c, s.rest(ctx)
 }
 
 // benchmark measures changes in all worlds, one world after the other.
@@ -117,14 +102,10 @@ func (c *converging) benchmark(b *testing.B, changes []change) {
 	r.report(b)
 }
 
-// measure measures one change. Who comes first changes from round to round.
+// measure measures one change in all worlds.
 func (c *converging) measure(ctx context.Context, r results, change change) error {
 	in := map[string]measured{}
-	order := slices.Clone(c.fleets)
-	if c.round%2 == 0 {
-		slices.Reverse(order)
-	}
-	for _, f := range order {
+	for _, f := range inTurn(c.fleets, c.round) {
 		m, err := c.follow(ctx, f, change)
 		if err != nil {
 			return fmt.Errorf("world %s, %s: %w", f.name, change.step, err)
@@ -152,26 +133,16 @@ func (c *converging) tell(change change, variant string, took time.Duration) {
 }
 
 // follow changes a MachineDeployment and measures until all its Nodes look so.
-func (c *converging) follow(ctx context.Context, f *fleet, change change) (m measured, err error) {
-	if err := f.nodes.expect(c.names[f.name], change.looks); err != nil {
-		return m, err
-	}
-	before, err := f.usage(ctx)
+func (c *converging) follow(ctx context.Context, f *fleet, change change) (measured, error) {
+	expected, err := f.nodes.expect(c.names[f.name], change.looks)
 	if err != nil {
-		return m, err
+		return measured{}, err
 	}
-	begun := time.Now()
-	if err := f.patch(ctx, change.deployment); err != nil {
-		return m, err
-	}
-	if _, err := f.nodes.wait(ctx); err != nil {
-		return m, err
-	}
-	m.took = time.Since(begun)
-	if err := f.settle(ctx); err != nil {
-		return m, err
-	}
-	after, err := f.usage(ctx)
-	m.used = after.minus(before, c.idle[f.name])
-	return m, err
+	return f.measure(ctx, func(ctx context.Context) (time.Time, error) {
+		if err := f.patch(ctx, change.deployment); err != nil {
+			return time.Time{}, err
+		}
+		_, last, err := f.nodes.wait(ctx, expected)
+		return last, err
+	})
 }

@@ -74,11 +74,12 @@ func (f *floor) add(ctx context.Context, names []string, d stage.Declared) error
 
 // write patches all Nodes, and the Machines as well if there is a patch for them, and returns how long it takes until all Nodes look so.
 func (f *floor) write(ctx context.Context, names []string, change change, both bool) (time.Duration, error) {
-	if err := f.nodes.expect(names, change.looks); err != nil {
+	expected, err := f.nodes.expect(names, change.looks)
+	if err != nil {
 		return 0, err
 	}
 	begun := time.Now()
-	err := each(ctx, names, inParallel, func(ctx context.Context, name string) error {
+	err = each(ctx, names, inParallel, func(ctx context.Context, name string) error {
 		if both {
 			machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 			if err := f.client.Patch(ctx, machine, client.RawPatch(types.MergePatchType, change.machine)); err != nil {
@@ -90,8 +91,8 @@ func (f *floor) write(ctx context.Context, names []string, change change, both b
 	if err != nil {
 		return 0, fmt.Errorf("writing what the floor writes: %w", err)
 	}
-	_, err = f.nodes.wait(ctx)
-	return time.Since(begun), err
+	_, last, err := f.nodes.wait(ctx, expected)
+	return last.Sub(begun), err
 }
 
 // each calls a function for each name, so many at a time.

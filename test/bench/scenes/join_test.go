@@ -5,7 +5,12 @@ package scenes
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -33,4 +38,69 @@ func (w *world) register(ctx context.Context, name string) error {
 		return fmt.Errorf("creating Node %s: %w", name, err)
 	}
 	return nil
+}
+
+// inheritsLabels and inheritsAll tell what a Node has by now. A kubelet may set neither the restricted label nor the taint's like.
+func inheritsLabels(node *corev1.Node) bool {
+	_, role := node.Labels[roleLabel]
+	return role && node.Labels[poolLabel] != ""
+}
+
+func inheritsAll(node *corev1.Node) bool {
+	return inheritsLabels(node) && slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == alwaysTaint })
+}
+
+// join lets all Nodes join at once, and returns when the last had what it inherits in this world: Cluster API alone knows no taints by
+// annotation. It notes how long after they were created Nodes had it, in seconds.
+func (f *fleet) join(ctx context.Context, delays map[string]float64, names []string) (last time.Time, err error) {
+	awaited := map[string]*awaited{}
+	looks := map[string]func(*corev1.Node) bool{"labels": inheritsLabels}
+	if f.heirloom {
+		looks["taint-too"] = inheritsAll
+	}
+	for what, looks := range looks {
+		if awaited[what], err = f.nodes.expect(names, looks); err != nil {
+			return last, err
+		}
+	}
+	answered, err := f.registerAll(ctx, names)
+	if err != nil {
+		return last, err
+	}
+	for what := range looks {
+		at, end, err := f.nodes.wait(ctx, awaited[what])
+		if err != nil {
+			return last, err
+		}
+		last = slices.MaxFunc([]time.Time{last, end}, time.Time.Compare)
+		took := make([]float64, 0, len(names))
+		for name := range at {
+			took = append(took, max(0, at[name].Sub(answered[name]).Seconds())) // what was there from the start took no time
+		}
+		slices.Sort(took)
+		for name, share := range map[string]float64{"p50": 0.5, "p99": 0.99, "max": 1} {
+			delays[what+"-"+name] = took[int(math.Ceil(share*float64(len(took))))-1]
+		}
+	}
+	return last, nil
+}
+
+// registerAll creates all Nodes at once, and returns when each was there.
+func (f *fleet) registerAll(ctx context.Context, names []string) (map[string]time.Time, error) {
+	kubelets := map[string]*corev1client.CoreV1Client{}
+	for _, name := range names {
+		var err error
+		if kubelets[name], err = f.kubelet(name); err != nil {
+			return nil, err
+		}
+	}
+	var mu sync.Mutex
+	answered := map[string]time.Time{}
+	return answered, each(ctx, names, len(names), func(ctx context.Context, name string) error {
+		_, err := kubelets[name].Nodes().Create(ctx, registered(name), metav1.CreateOptions{})
+		mu.Lock()
+		defer mu.Unlock()
+		answered[name] = time.Now()
+		return err
+	})
 }

@@ -5,6 +5,8 @@ package scenes
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,18 +23,18 @@ import (
 type nodes struct {
 	cancel context.CancelFunc
 
-	mu    sync.Mutex
-	known map[string]*corev1.Node
-	await *awaited
+	mu      sync.Mutex
+	known   map[string]*corev1.Node
+	awaited []*awaited
 }
 
-// awaited are Nodes that are to look in some way.
+// awaited are Nodes that are to look in some way. It is guarded by the lock of the Nodes that it belongs to.
 type awaited struct {
-	looks func(*corev1.Node) bool
-	// since is when each of those began that still have to look so; took is how long it took the others.
-	since map[string]time.Time
-	took  map[string]time.Duration
-	done  chan struct{}
+	looks   func(*corev1.Node) bool
+	missing map[string]bool
+	// at is when those were seen that look so.
+	at   map[string]time.Time
+	done chan struct{}
 }
 
 func watchNodes(config *rest.Config) (*nodes, error) {
@@ -68,7 +70,9 @@ func (n *nodes) saw(node *corev1.Node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.known[node.Name] = node
-	n.await.see(node)
+	for _, awaited := range n.awaited {
+		awaited.saw(node)
+	}
 }
 
 func (n *nodes) gone(object any) {
@@ -80,49 +84,46 @@ func (n *nodes) gone(object any) {
 	delete(n.known, object.(*corev1.Node).Name)
 }
 
-func (a *awaited) see(node *corev1.Node) {
-	if a == nil {
+func (a *awaited) saw(node *corev1.Node) {
+	if !a.missing[node.Name] || !a.looks(node) {
 		return
 	}
-	since, waiting := a.since[node.Name]
-	if !waiting || !a.looks(node) {
-		return
-	}
-	delete(a.since, node.Name)
-	a.took[node.Name] = max(0, time.Since(since))
-	if len(a.since) == 0 {
+	delete(a.missing, node.Name)
+	a.at[node.Name] = time.Now()
+	if len(a.missing) == 0 {
 		close(a.done)
 	}
 }
 
-// expect begins to await that these Nodes look in a way in which none does yet. A Node that does not exist is one of them as soon as it does.
-func (n *nodes) expect(names []string, looks func(*corev1.Node) bool) error {
+// expect begins to await that these Nodes look in a way in which none of them does yet; there need not be any of them yet.
+func (n *nodes) expect(names []string, looks func(*corev1.Node) bool) (*awaited, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	now := time.Now()
-	n.await = &awaited{looks: looks, since: map[string]time.Time{}, took: map[string]time.Duration{}, done: make(chan struct{})}
+	a := &awaited{looks: looks, missing: map[string]bool{}, at: map[string]time.Time{}, done: make(chan struct{})}
 	for _, name := range names {
 		if node := n.known[name]; node != nil && looks(node) {
-			return fmt.Errorf("node %s looks already as it is expected to: nothing would be measured", name)
+			return nil, fmt.Errorf("node %s looks already as it is expected to: nothing would be measured", name)
 		}
-		n.await.since[name] = now
+		a.missing[name] = true
 	}
-	return nil
+	n.awaited = append(n.awaited, a)
+	return a, nil
 }
 
-// wait waits until all expected Nodes look so, and returns how long each of them took.
-func (n *nodes) wait(ctx context.Context) (map[string]time.Duration, error) {
-	n.mu.Lock()
-	await := n.await
-	n.mu.Unlock()
+// wait waits until all of these Nodes look so, and returns when each of them was seen to, and when the last of them.
+func (n *nodes) wait(ctx context.Context, a *awaited) (at map[string]time.Time, last time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	select {
-	case <-await.done:
-		return await.took, nil
+	case <-a.done:
 	case <-ctx.Done():
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		return nil, fmt.Errorf("%d of %d Nodes do not look as expected: %w", len(await.since), len(await.since)+len(await.took), ctx.Err())
+		err = ctx.Err()
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.awaited = slices.DeleteFunc(n.awaited, func(other *awaited) bool { return other == a })
+	if err != nil {
+		return nil, last, fmt.Errorf("%d of %d Nodes do not look as expected: %w", len(a.missing), len(a.missing)+len(a.at), err)
+	}
+	return a.at, slices.MaxFunc(slices.Collect(maps.Values(a.at)), time.Time.Compare), nil
 }

@@ -23,6 +23,7 @@ func BenchmarkBesideClusterAPI(b *testing.B) {
 	sizes := sizes(b)
 	s := newScenes(b)
 	b.Run("convergence", func(b *testing.B) { benchmarkConvergence(b, s, sizes) })
+	b.Run("life", func(b *testing.B) { benchmarkLife(b, s, sizes) })
 }
 
 // sizes are the numbers of Machines that were asked for.

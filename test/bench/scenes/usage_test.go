@@ -98,7 +98,7 @@ func (w *world) programs() map[string]string {
 	return urls
 }
 
-// idle measures what the management cluster's API server and etcd use while nobody changes anything, in CPU time per time.
+// idle measures what the management cluster's API server and etcd use while nobody changes anything.
 func (w *world) idle(ctx context.Context, during time.Duration) (float64, error) {
 	before, err := w.usage(ctx)
 	if err != nil {

@@ -42,6 +42,8 @@ type world struct {
 	cluster  *clusterv1.Cluster
 	// audits are of the management cluster and of the workload cluster.
 	audits []*auditLog
+	// idles is what its management cluster's API server and etcd use while nobody changes anything, in CPU time per time.
+	idles float64
 }
 
 // newScenes starts the worlds; they end with the benchmark.
