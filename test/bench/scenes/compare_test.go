@@ -66,8 +66,8 @@ func (s *scenes) rest(ctx context.Context) error {
 }
 
 // compare adds the metrics of a step: of both worlds, and how many times as much it was with Heirloom.
-func (r results) compare(step string, alone, with measured) {
-	for variant, m := range map[string]measured{"alone": alone, "with": with} {
+func (r results) compare(step string, in map[string]measured) {
+	for variant, m := range in {
 		r.add(m.took.Seconds(), step, variant, "sec")
 		r.add(m.used.server, step, variant, "server-cpu-sec")
 		r.add(m.used.requests.all, step, variant, "capi-requests")
@@ -84,6 +84,10 @@ func (r results) compare(step string, alone, with measured) {
 				r.add(written, step, variant, "heirloom-writes", kind)
 			}
 		}
+	}
+	alone, with := in["alone"], in["with"]
+	if len(in) < 2 {
+		return // there is nothing to compare it with
 	}
 	for which, delay := range alone.delays {
 		r.ratio(with.delays[which], delay, step, "with", which, "sec×alone")

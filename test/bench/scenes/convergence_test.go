@@ -10,6 +10,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
 // change is something that a MachineDeployment declares from now on, or no longer.
@@ -19,6 +21,8 @@ type change struct {
 	// floor writes itself.
 	deployment, machine, node []byte
 	looks                     func(*corev1.Node) bool
+	// byHeirloom says that Cluster API alone does nothing of it to Nodes.
+	byHeirloom bool
 }
 
 // labels are the changes of a label.
@@ -35,6 +39,39 @@ func labels() []change {
 	return []change{
 		of("added", `"yes"`, has),
 		of("removed", "null", func(node *corev1.Node) bool { return !has(node) }),
+	}
+}
+
+// changing is the key of the taint that comes and goes.
+const changing = "changes"
+
+// taints are the changes of a taint: of a typed one, which Cluster API itself propagates if its gate is on, or of one by annotation.
+func taints(typed bool) []change {
+	of := func(step, taints, machine string, looks func(*corev1.Node) bool) change {
+		return change{
+			step: step, byHeirloom: !typed, machine: []byte(machine), looks: looks,
+			node: fmt.Appendf(nil, `{"spec":{"taints":%s}}`, taints), deployment: fmt.Appendf(nil, `{"spec":{"template":%s}}`, machine),
+		}
+	}
+	has := func(node *corev1.Node) bool {
+		return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == changing })
+	}
+	hasNot := func(node *corev1.Node) bool { return !has(node) }
+	one := fmt.Sprintf(`[{"key":%q,"value":"yes","effect":"NoSchedule"}]`, changing)
+	if typed {
+		always := fmt.Sprintf(`[{"key":%q,"value":"yes","effect":"NoSchedule","propagation":"Always"}]`, changing)
+		return []change{
+			of("added", one, fmt.Sprintf(`{"spec":{"taints":%s}}`, always), has),
+			of("removed", "null", `{"spec":{"taints":null}}`, hasNot),
+		}
+	}
+	before := declared().Annotations[taint.AlwaysAnnotation]
+	annotated := func(value string) string {
+		return fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, taint.AlwaysAnnotation, value)
+	}
+	return []change{
+		of("added", one, annotated(before+","+changing+"=yes:NoSchedule"), has),
+		of("removed", "null", annotated(before), hasNot),
 	}
 }
 
@@ -57,11 +94,39 @@ func benchmarkConvergence(b *testing.B, s *scenes, sizes []int) {
 			b.Fatal(err)
 		}
 		b.Run(fmt.Sprintf("label/nodes=%d", size), func(b *testing.B) { c.benchmark(b, labels()) })
+		b.Run(fmt.Sprintf("taint/nodes=%d", size), func(b *testing.B) { c.benchmark(b, taints(false)) })
 	}
 }
 
-// converge makes the fleets, all at once: nothing is measured yet.
+// benchmarkTyped measures the same of a typed taint, with Cluster API's gate MachineTaintPropagation on. It comes last: what Cluster
+// API costs otherwise is what it costs by default.
+func benchmarkTyped(b *testing.B, s *scenes, sizes []int) {
+	b.Helper()
+	for _, size := range sizes {
+		if _, err := s.converge(b.Context(), size); err != nil {
+			b.Fatal(err)
+		}
+	}
+	tell("switching MachineTaintPropagation on")
+	err := s.both(b.Context(), func(ctx context.Context, _ int, w *world) error {
+		if err := w.managers.Switch(b.Context(), true); err != nil { // the managers outlive ctx
+			return err
+		}
+		return w.settle(ctx)
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, size := range sizes {
+		b.Run(fmt.Sprintf("typed-taint/nodes=%d", size), func(b *testing.B) { s.converging[size].benchmark(b, taints(true)) })
+	}
+}
+
+// converge makes the fleets, all at once: nothing is measured yet. It makes them once.
 func (s *scenes) converge(ctx context.Context, size int) (*converging, error) {
+	if s.converging[size] != nil {
+		return s.converging[size], nil
+	}
 	tell("convergence: making %d Machines with Nodes in each world", size)
 	c := &converging{scenes: s, size: size, fleets: make([]*fleet, 2), names: map[string][]string{}}
 	for _, name := range []string{floorNodes, floorBoth} {
@@ -85,6 +150,7 @@ func (s *scenes) converge(ctx context.Context, size int) (*converging, error) {
 	if err := s.floor.add(ctx, slices.Concat(c.names[floorNodes], c.names[floorBoth]), declared()); err != nil {
 		return nil, err
 	}
+	s.converging[size] = c
 	return c, s.rest(ctx)
 }
 
@@ -106,6 +172,9 @@ func (c *converging) benchmark(b *testing.B, changes []change) {
 func (c *converging) measure(ctx context.Context, r results, change change) error {
 	in := map[string]measured{}
 	for _, f := range inTurn(c.fleets, c.round) {
+		if change.byHeirloom && !f.heirloom {
+			continue
+		}
 		m, err := c.follow(ctx, f, change)
 		if err != nil {
 			return fmt.Errorf("world %s, %s: %w", f.name, change.step, err)
@@ -113,8 +182,7 @@ func (c *converging) measure(ctx context.Context, r results, change change) erro
 		c.tell(change, f.name, m.took)
 		in[f.name] = m
 	}
-	alone, with := in["alone"], in["with"]
-	r.compare(change.step, alone, with)
+	r.compare(change.step, in)
 	for _, name := range []string{floorNodes, floorBoth} {
 		took, err := c.floor.write(ctx, c.names[name], change, name == floorBoth)
 		if err != nil {
@@ -122,8 +190,9 @@ func (c *converging) measure(ctx context.Context, r results, change change) erro
 		}
 		c.tell(change, name, took)
 		r.add(took.Seconds(), change.step, name, "sec")
-		r.ratio(alone.took.Seconds(), took.Seconds(), change.step, "alone-sec×"+name)
-		r.ratio(with.took.Seconds(), took.Seconds(), change.step, "with-sec×"+name)
+		for variant, m := range in {
+			r.ratio(m.took.Seconds(), took.Seconds(), change.step, variant+"-sec×"+name)
+		}
 	}
 	return nil
 }

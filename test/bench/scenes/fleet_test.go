@@ -48,7 +48,7 @@ func (w *world) addFleet(ctx context.Context, name string) (*fleet, error) {
 	if err := w.Client.Create(ctx, md); err != nil {
 		return nil, fmt.Errorf("creating MachineDeployment %s: %w", name, err)
 	}
-	return &fleet{world: w, md: md}, w.settle(ctx)
+	return &fleet{world: w, md: md}, nil
 }
 
 // patch changes the MachineDeployment.
@@ -101,9 +101,11 @@ func (f *fleet) populate(ctx context.Context, count int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	tell("%s: %d Machines exist", f.name, count)
 	if err := f.provision(ctx, names); err != nil {
 		return nil, err
 	}
+	tell("%s: %d Machines are provisioned", f.name, count)
 	if err := each(ctx, names, inParallel, f.register); err != nil {
 		return nil, err
 	}
@@ -111,6 +113,7 @@ func (f *fleet) populate(ctx context.Context, count int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	tell("%s: %d Machines have Nodes", f.name, count)
 	return names, f.settle(ctx)
 }
 

@@ -63,7 +63,7 @@ func (f *fleet) join(ctx context.Context, delays map[string]float64, names []str
 			return last, err
 		}
 	}
-	answered, err := f.registerAll(ctx, names)
+	answered, err := f.registerAll(ctx, delays, names)
 	if err != nil {
 		return last, err
 	}
@@ -77,16 +77,21 @@ func (f *fleet) join(ctx context.Context, delays map[string]float64, names []str
 		for name := range at {
 			took = append(took, max(0, at[name].Sub(answered[name]).Seconds())) // what was there from the start took no time
 		}
-		slices.Sort(took)
-		for name, share := range map[string]float64{"p50": 0.5, "p99": 0.99, "max": 1} {
-			delays[what+"-"+name] = took[int(math.Ceil(share*float64(len(took))))-1]
-		}
+		quantiles(delays, what, took)
 	}
 	return last, nil
 }
 
-// registerAll creates all Nodes at once, and returns when each was there.
-func (f *fleet) registerAll(ctx context.Context, names []string) (map[string]time.Time, error) {
+// quantiles notes quantiles of durations in seconds.
+func quantiles(into map[string]float64, what string, took []float64) {
+	slices.Sort(took)
+	for name, share := range map[string]float64{"p50": 0.5, "p99": 0.99, "max": 1} {
+		into[what+"-"+name] = took[int(math.Ceil(share*float64(len(took))))-1]
+	}
+}
+
+// registerAll creates all Nodes at once, and returns when each was there. It notes how long kubelets waited for that.
+func (f *fleet) registerAll(ctx context.Context, delays map[string]float64, names []string) (map[string]time.Time, error) {
 	kubelets := map[string]*corev1client.CoreV1Client{}
 	for _, name := range names {
 		var err error
@@ -95,12 +100,15 @@ func (f *fleet) registerAll(ctx context.Context, names []string) (map[string]tim
 		}
 	}
 	var mu sync.Mutex
-	answered := map[string]time.Time{}
-	return answered, each(ctx, names, len(names), func(ctx context.Context, name string) error {
+	answered, took := map[string]time.Time{}, []float64{}
+	err := each(ctx, names, len(names), func(ctx context.Context, name string) error {
+		begun := time.Now()
 		_, err := kubelets[name].Nodes().Create(ctx, registered(name), metav1.CreateOptions{})
 		mu.Lock()
 		defer mu.Unlock()
-		answered[name] = time.Now()
+		answered[name], took = time.Now(), append(took, time.Since(begun).Seconds())
 		return err
 	})
+	quantiles(delays, "create", took)
+	return answered, err
 }

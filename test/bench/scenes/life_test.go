@@ -67,7 +67,7 @@ func (l *living) benchmark(b *testing.B) {
 			}
 		}
 		for step, in := range steps {
-			r.compare(step, in["alone"], in["with"])
+			r.compare(step, in)
 		}
 	}
 	r.report(b)

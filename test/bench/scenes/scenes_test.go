@@ -24,6 +24,7 @@ func BenchmarkBesideClusterAPI(b *testing.B) {
 	s := newScenes(b)
 	b.Run("convergence", func(b *testing.B) { benchmarkConvergence(b, s, sizes) })
 	b.Run("life", func(b *testing.B) { benchmarkLife(b, s, sizes) })
+	b.Run("gate-on", func(b *testing.B) { benchmarkTyped(b, s, sizes) })
 }
 
 // sizes are the numbers of Machines that were asked for.

@@ -28,6 +28,8 @@ const namespace = "fleet"
 type scenes struct {
 	alone, with *world
 	floor       *floor
+	// converging are those that there are, by size.
+	converging map[int]*converging
 }
 
 // world is a management cluster with Cluster API's core manager and a workload cluster without kubelets.
@@ -49,7 +51,7 @@ type world struct {
 // newScenes starts the worlds; they end with the benchmark.
 func newScenes(b *testing.B) *scenes {
 	b.Helper()
-	s := &scenes{alone: &world{name: "alone"}, with: &world{name: "with", heirloom: true}, floor: &floor{}}
+	s := &scenes{alone: &world{name: "alone"}, with: &world{name: "with", heirloom: true}, floor: &floor{}, converging: map[int]*converging{}}
 	b.Cleanup(func() {
 		if b.Failed() {
 			s.alone.logs(b)
