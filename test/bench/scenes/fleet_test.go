@@ -41,10 +41,8 @@ func (w *world) addFleet(ctx context.Context, name string) (*fleet, error) {
 	md := stage.MachineDeployment(w.cluster, name, declared())
 	md.Spec.Replicas = ptr.To(int32(0))
 	spec := &md.Spec.Template.Spec
-	spec.InfrastructureRef.Kind, spec.InfrastructureRef.Name = "FakeMachineTemplate", namespace
-	spec.Bootstrap = clusterv1.Bootstrap{
-		ConfigRef: clusterv1.ContractVersionedObjectReference{APIGroup: bootstrapGroup, Kind: "KubeadmConfigTemplate", Name: namespace},
-	}
+	spec.InfrastructureRef = reference(infrastructureGroup, "FakeMachineTemplate")
+	spec.Bootstrap = clusterv1.Bootstrap{ConfigRef: reference(bootstrapGroup, "KubeadmConfigTemplate")}
 	if err := w.Client.Create(ctx, md); err != nil {
 		return nil, fmt.Errorf("creating MachineDeployment %s: %w", name, err)
 	}
@@ -123,8 +121,5 @@ func (f *fleet) provision(ctx context.Context, names []string) error {
 		return err
 	}
 	_, err := f.awaitMachines(ctx, "have a providerID", len(names), func(m *clusterv1.Machine) bool { return m.Spec.ProviderID != "" })
-	if err != nil {
-		return err
-	}
-	return f.settle(ctx)
+	return err
 }

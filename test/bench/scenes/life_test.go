@@ -91,6 +91,9 @@ func (l *living) live(ctx context.Context, f *mortal, steps map[string]map[strin
 	if err := f.provision(ctx, names); err != nil {
 		return err
 	}
+	if err := f.prepare(ctx); err != nil {
+		return err
+	}
 	delays := map[string]float64{}
 	joined, err := f.measure(ctx, func(ctx context.Context) (time.Time, error) { return f.join(ctx, delays, names) })
 	joined.delays = delays

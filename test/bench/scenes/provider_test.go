@@ -34,6 +34,11 @@ func provided(group, kind, name string, spec map[string]any) *unstructured.Unstr
 	return object
 }
 
+// reference refers to what there is one of.
+func reference(group, kind string) clusterv1.ContractVersionedObjectReference {
+	return clusterv1.ContractVersionedObjectReference{APIGroup: group, Kind: kind, Name: namespace}
+}
+
 func inTemplate(spec map[string]any) map[string]any {
 	return map[string]any{"template": map[string]any{"spec": spec}}
 }

@@ -113,12 +113,24 @@ func (w *world) idle(ctx context.Context, during time.Duration) (float64, error)
 	return after.minus(before, 0).server / after.at.Sub(before.at).Seconds(), err
 }
 
-// settle waits until nobody has anything left to do. It asks the programs and not the API servers, whose work is measured.
+// settle waits until nobody has anything left to do.
 func (w *world) settle(ctx context.Context) error {
+	return w.settled(ctx, w.programs())
+}
+
+// prepare waits until Heirloom has nothing left to do. Cluster API looks for each Node that is not there again and again.
+func (w *world) prepare(ctx context.Context) error {
+	programs := w.programs()
+	delete(programs, "capi")
+	return w.settled(ctx, programs)
+}
+
+// settled waits until these programs are calm. It asks them and not the API servers, whose work is measured.
+func (w *world) settled(ctx context.Context, programs map[string]string) error {
 	last, since := -1.0, time.Now()
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		done := 0.0
-		for _, url := range w.programs() {
+		for _, url := range programs {
 			now, err := samples(ctx, url)
 			if err != nil {
 				return false, err

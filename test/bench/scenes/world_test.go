@@ -123,8 +123,8 @@ func (w *world) addCluster(ctx context.Context) error {
 	secret := &corev1.Secret{ObjectMeta: inCluster(namespace + "-kubeconfig"), Type: clusterv1.ClusterSecretType}
 	secret.Data = map[string][]byte{"value": kubeconfig}
 	w.cluster = stage.Cluster(namespace, namespace)
-	w.cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrastructureGroup, Kind: "FakeCluster", Name: namespace}
-	w.cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: controlPlaneGroup, Kind: "ModernControlPlane", Name: namespace}
+	w.cluster.Spec.InfrastructureRef = reference(infrastructureGroup, "FakeCluster")
+	w.cluster.Spec.ControlPlaneRef = reference(controlPlaneGroup, "ModernControlPlane")
 	w.cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "127.0.0.1", Port: 6443}
 	infrastructure := provided(infrastructureGroup, "FakeCluster", namespace, map[string]any{})
 	controlPlane := provided(controlPlaneGroup, "ModernControlPlane", namespace, map[string]any{})
