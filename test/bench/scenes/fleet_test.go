@@ -74,7 +74,7 @@ func (f *fleet) machines(ctx context.Context) ([]clusterv1.Machine, error) {
 // awaitMachines polls, and is not for what is measured. It returns the names of so many Machines that are as they should be.
 func (f *fleet) awaitMachines(ctx context.Context, what string, count int, are func(*clusterv1.Machine) bool) ([]string, error) {
 	var names []string
-	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 2*time.Second, patience, true, func(ctx context.Context) (bool, error) {
 		machines, err := f.machines(ctx)
 		names = nil
 		for i := range machines {
@@ -100,11 +100,11 @@ func (f *fleet) populate(ctx context.Context, count int) ([]string, error) {
 		return nil, err
 	}
 	tell("%s: %d Machines exist", f.name, count)
-	if err := f.provision(ctx, names); err != nil {
+	// Nodes come first: as long as there is none, Cluster API looks for it again and again.
+	if err := each(ctx, names, inParallel, f.register); err != nil {
 		return nil, err
 	}
-	tell("%s: %d Machines are provisioned", f.name, count)
-	if err := each(ctx, names, inParallel, f.register); err != nil {
+	if err := each(ctx, names, inParallel, f.provide); err != nil {
 		return nil, err
 	}
 	_, err = f.awaitMachines(ctx, "have Nodes", count, func(m *clusterv1.Machine) bool { return m.Status.NodeRef.IsDefined() })
