@@ -87,7 +87,8 @@ func (w *world) start(ctx context.Context) error {
 	}
 	w.Stage, err = stage.New(ctx, stage.Options{
 		Program: program, Dir: w.dir, WithoutWebhooks: !w.heirloom, WithoutProgram: !w.heirloom, ControlPlane: audited,
-		Args: []string{"--v=0"}, // as the chart has it
+		// The chart logs as little. On a busy machine, to renew a lease may take longer than one lasts there.
+		Args: []string{"--v=0", "--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=45s"},
 	})
 	if err != nil {
 		return err
