@@ -95,7 +95,7 @@ test-integration: build ## Run the tests against a real API server.
 .PHONY: test-bench
 test-bench: build ## Run each benchmark once: one that fails measures nothing.
 	@$(call programs,controlplane tools); \
-		$(call cluster-test,$(call packages,pkg test/bench),-run '^$$' -bench . -benchtime 1x)
+		$(call cluster-test,$(call packages,pkg) ./test/bench/,-run '^$$' -bench . -benchtime 1x)
 
 .PHONY: test-walk
 test-walk: build ## Walk from the chart to the Node once, with real kubelets and Cluster API's core manager.

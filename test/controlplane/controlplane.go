@@ -182,3 +182,10 @@ func answers(ctx context.Context, c *http.Client, url string) error {
 	}
 	return response.Body.Close()
 }
+
+// PIDs are the numbers of the processes of the API server and of its etcd.
+func (cp *ControlPlane) PIDs() []int {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	return []int{cp.server.PID(), cp.etcd.PID()}
+}

@@ -141,3 +141,6 @@ func (p *Process) wait(ctx context.Context, what string, check func(context.Cont
 		return fmt.Errorf("waiting for %s, %s: %w", p.name, what, err)
 	}
 }
+
+// PID is the number of the process.
+func (p *Process) PID() int { return p.pid }

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scenes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+// change is something that a MachineDeployment declares from now on, or no longer.
+type change struct {
+	step string
+	// deployment, machine and node are merge patches: of the MachineDeployment, from which others make the rest, and of what the
+	// floor writes itself.
+	deployment, machine, node []byte
+	looks                     func(*corev1.Node) bool
+	// byHeirloom says that Cluster API alone does nothing of it to Nodes.
+	byHeirloom bool
+}
+
+// labels are the changes of a label.
+func labels() []change {
+	const key = "node.cluster.x-k8s.io/changes"
+	of := func(step, value string, looks func(*corev1.Node) bool) change {
+		labels := fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, key, value)
+		return change{
+			step: step, machine: []byte(labels), node: []byte(labels), looks: looks,
+			deployment: fmt.Appendf(nil, `{"spec":{"template":%s}}`, labels),
+		}
+	}
+	has := func(node *corev1.Node) bool { return node.Labels[key] == "yes" }
+	return []change{
+		of("added", `"yes"`, has),
+		of("removed", "null", func(node *corev1.Node) bool { return !has(node) }),
+	}
+}
+
+// changing is the key of the taint that comes and goes.
+const changing = "changes"
+
+// taints are the changes of a taint: of a typed one, which Cluster API itself propagates if its gate is on, or of one by annotation.
+func taints(typed bool) []change {
+	of := func(step, taints, machine string, looks func(*corev1.Node) bool) change {
+		return change{
+			step: step, byHeirloom: !typed, machine: []byte(machine), looks: looks,
+			node: fmt.Appendf(nil, `{"spec":{"taints":%s}}`, taints), deployment: fmt.Appendf(nil, `{"spec":{"template":%s}}`, machine),
+		}
+	}
+	has := func(node *corev1.Node) bool {
+		return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == changing })
+	}
+	hasNot := func(node *corev1.Node) bool { return !has(node) }
+	one := fmt.Sprintf(`[{"key":%q,"value":"yes","effect":"NoSchedule"}]`, changing)
+	if typed {
+		always := fmt.Sprintf(`[{"key":%q,"value":"yes","effect":"NoSchedule","propagation":"Always"}]`, changing)
+		return []change{
+			of("added", one, fmt.Sprintf(`{"spec":{"taints":%s}}`, always), has),
+			of("removed", "null", `{"spec":{"taints":null}}`, hasNot),
+		}
+	}
+	before := declared().Annotations[taint.AlwaysAnnotation]
+	annotated := func(value string) string {
+		return fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, taint.AlwaysAnnotation, value)
+	}
+	return []change{
+		of("added", one, annotated(before+","+changing+"=yes:NoSchedule"), has),
+		of("removed", "null", annotated(before), hasNot),
+	}
+}
+
+// converging are fleets of one size in all worlds.
+type converging struct {
+	*scenes
+	size   int
+	fleets []*fleet // alone, and with Heirloom
+	// names are those of the Machines and Nodes, for each fleet and the floor.
+	names map[string][]string
+	round int
+}
+
+// benchmarkConvergence measures how long it takes until a change of a MachineDeployment has reached all Nodes.
+func benchmarkConvergence(b *testing.B, s *scenes, sizes []int) {
+	b.Helper()
+	for _, size := range sizes {
+		c, err := s.converge(b.Context(), size)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(fmt.Sprintf("label/nodes=%d", size), func(b *testing.B) { c.benchmark(b, labels()) })
+		b.Run(fmt.Sprintf("taint/nodes=%d", size), func(b *testing.B) { c.benchmark(b, taints(false)) })
+	}
+}
+
+// benchmarkTyped measures the same of a typed taint, with Cluster API's gate MachineTaintPropagation on. It comes last: what Cluster
+// API costs otherwise is what it costs by default.
+func benchmarkTyped(b *testing.B, s *scenes, sizes []int) {
+	b.Helper()
+	for _, size := range sizes {
+		if _, err := s.converge(b.Context(), size); err != nil {
+			b.Fatal(err)
+		}
+	}
+	tell("switching MachineTaintPropagation on")
+	err := s.both(b.Context(), func(ctx context.Context, _ int, w *world) error {
+		if err := w.managers.Switch(b.Context(), true); err != nil { // the managers outlive ctx
+			return err
+		}
+		return w.settle(ctx)
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, size := range sizes {
+		b.Run(fmt.Sprintf("typed-taint/nodes=%d", size), func(b *testing.B) { s.converging[size].benchmark(b, taints(true)) })
+	}
+}
+
+// converge makes the fleets, all at once: nothing is measured yet. It makes them once.
+func (s *scenes) converge(ctx context.Context, size int) (*converging, error) {
+	if s.converging[size] != nil {
+		return s.converging[size], nil
+	}
+	tell("convergence: making %d Machines with Nodes in each world", size)
+	c := &converging{scenes: s, size: size, fleets: make([]*fleet, 2), names: map[string][]string{}}
+	for _, name := range []string{floorNodes, floorBoth} {
+		for i := range size {
+			c.names[name] = append(c.names[name], fmt.Sprintf("%s-%d-%d", name, size, i))
+		}
+	}
+	made := make([][]string, 2)
+	err := s.both(ctx, func(ctx context.Context, i int, w *world) (err error) {
+		if c.fleets[i], err = w.addFleet(ctx, fmt.Sprintf("converging-%d", size)); err == nil {
+			made[i], err = c.fleets[i].populate(ctx, size)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, f := range c.fleets {
+		c.names[f.name] = made[i]
+	}
+	if err := s.floor.add(ctx, slices.Concat(c.names[floorNodes], c.names[floorBoth]), declared()); err != nil {
+		return nil, err
+	}
+	s.converging[size] = c
+	return c, s.rest(ctx)
+}
+
+// benchmark measures changes in all worlds, one world after the other.
+func (c *converging) benchmark(b *testing.B, changes []change) {
+	r := results{}
+	for range b.N {
+		c.round++
+		for _, change := range changes {
+			if err := c.measure(b.Context(), r, change); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	r.report(b)
+}
+
+// measure measures one change in all worlds.
+func (c *converging) measure(ctx context.Context, r results, change change) error {
+	in := map[string]measured{}
+	for _, f := range inTurn(c.fleets, c.round) {
+		if change.byHeirloom && !f.heirloom {
+			continue
+		}
+		m, err := c.follow(ctx, f, change)
+		if err != nil {
+			return fmt.Errorf("world %s, %s: %w", f.name, change.step, err)
+		}
+		c.tell(change, f.name, m.took)
+		in[f.name] = m
+	}
+	r.compare(change.step, in)
+	for _, name := range []string{floorNodes, floorBoth} {
+		took, err := c.floor.write(ctx, c.names[name], change, name == floorBoth)
+		if err != nil {
+			return err
+		}
+		c.tell(change, name, took)
+		r.add(took.Seconds(), change.step, name, "sec")
+		for variant, m := range in {
+			r.ratio(m.took.Seconds(), took.Seconds(), change.step, variant+"-sec×"+name)
+		}
+	}
+	return nil
+}
+
+func (c *converging) tell(change change, variant string, took time.Duration) {
+	tell("convergence, %d Nodes, round %d, %s, %s: %s", c.size, c.round, change.step, variant, took.Round(time.Millisecond))
+}
+
+// follow changes a MachineDeployment and measures until all its Nodes look so.
+func (c *converging) follow(ctx context.Context, f *fleet, change change) (measured, error) {
+	expected, err := f.nodes.expect(c.names[f.name], change.looks)
+	if err != nil {
+		return measured{}, err
+	}
+	return f.measure(ctx, func(ctx context.Context) (time.Time, error) {
+		if err := f.patch(ctx, change.deployment); err != nil {
+			return time.Time{}, err
+		}
+		_, last, err := f.nodes.wait(ctx, expected)
+		return last, err
+	})
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scenes
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// fleet is a MachineDeployment in a world.
+type fleet struct {
+	*world
+	md *clusterv1.MachineDeployment
+}
+
+const (
+	poolLabel, roleLabel = "node.cluster.x-k8s.io/pool", "node-role.kubernetes.io/worker"
+	alwaysTaint          = "dedicated"
+)
+
+// declared is what every MachineDeployment declares: labels that a Node inherits, of which a kubelet may set only the first, and a taint.
+func declared() stage.Declared {
+	return stage.Declared{
+		Labels:      map[string]string{poolLabel: "bench", roleLabel: "", "team": "bench"},
+		Annotations: map[string]string{"node.cluster.x-k8s.io/note": "bench", taint.AlwaysAnnotation: alwaysTaint + "=bench:NoSchedule"},
+	}
+}
+
+// addFleet creates a MachineDeployment without Machines.
+func (w *world) addFleet(ctx context.Context, name string) (*fleet, error) {
+	md := stage.MachineDeployment(w.cluster, name, declared())
+	md.Spec.Replicas = ptr.To(int32(0))
+	spec := &md.Spec.Template.Spec
+	spec.InfrastructureRef = reference(infrastructureGroup, "FakeMachineTemplate")
+	spec.Bootstrap = clusterv1.Bootstrap{ConfigRef: reference(bootstrapGroup, "KubeadmConfigTemplate")}
+	if err := w.Client.Create(ctx, md); err != nil {
+		return nil, fmt.Errorf("creating MachineDeployment %s: %w", name, err)
+	}
+	return &fleet{world: w, md: md}, nil
+}
+
+// patch changes the MachineDeployment.
+func (f *fleet) patch(ctx context.Context, patch []byte) error {
+	if err := f.Client.Patch(ctx, f.md, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("changing MachineDeployment %s: %w", f.md.Name, err)
+	}
+	return nil
+}
+
+func (f *fleet) scale(ctx context.Context, replicas int) error {
+	return f.patch(ctx, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas))
+}
+
+// machines returns the Machines.
+func (f *fleet) machines(ctx context.Context) ([]clusterv1.Machine, error) {
+	list := &clusterv1.MachineList{}
+	err := f.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: f.md.Name})
+	if err != nil {
+		return nil, fmt.Errorf("listing Machines: %w", err)
+	}
+	return list.Items, nil
+}
+
+// awaitMachines polls, and is not for what is measured. It returns the names of so many Machines that are as they should be.
+func (f *fleet) awaitMachines(ctx context.Context, what string, count int, are func(*clusterv1.Machine) bool) ([]string, error) {
+	var names []string
+	err := wait.PollUntilContextTimeout(ctx, 2*time.Second, patience, true, func(ctx context.Context) (bool, error) {
+		machines, err := f.machines(ctx)
+		names = nil
+		for i := range machines {
+			if are(&machines[i]) {
+				names = append(names, machines[i].Name)
+			}
+		}
+		return len(names) == count && len(machines) == count, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("waiting until %d Machines of %s in world %s %s, and %d do: %w", count, f.md.Name, f.name, what, len(names), err)
+	}
+	return names, nil
+}
+
+// populate makes so many Machines that are provisioned and have Nodes, and returns their names.
+func (f *fleet) populate(ctx context.Context, count int) ([]string, error) {
+	if err := f.scale(ctx, count); err != nil {
+		return nil, err
+	}
+	names, err := f.awaitMachines(ctx, "exist", count, func(*clusterv1.Machine) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	tell("%s: %d Machines exist", f.name, count)
+	// Nodes come first: as long as there is none, Cluster API looks for it again and again.
+	if err := each(ctx, names, inParallel, f.register); err != nil {
+		return nil, err
+	}
+	if err := each(ctx, names, inParallel, f.provide); err != nil {
+		return nil, err
+	}
+	_, err = f.awaitMachines(ctx, "have Nodes", count, func(m *clusterv1.Machine) bool { return m.Status.NodeRef.IsDefined() })
+	if err != nil {
+		return nil, err
+	}
+	tell("%s: %d Machines have Nodes", f.name, count)
+	return names, f.settle(ctx)
+}
+
+// provision does what providers do, and waits until Cluster API has taken it over.
+func (f *fleet) provision(ctx context.Context, names []string) error {
+	if err := each(ctx, names, inParallel, f.provide); err != nil {
+		return err
+	}
+	_, err := f.awaitMachines(ctx, "have a providerID", len(names), func(m *clusterv1.Machine) bool { return m.Spec.ProviderID != "" })
+	return err
+}

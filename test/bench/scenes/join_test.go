@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scenes
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+)
+
+// kubelet returns a client with the rights of a Node's kubelet.
+func (w *world) kubelet(name string) (*corev1client.CoreV1Client, error) {
+	config := w.workload.AdminConfig()
+	// For authorization and admission, it comes to the same as a certificate of its own, and takes no key.
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:node:" + name, Groups: []string{"system:nodes"}}
+	kubelet, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for a kubelet: %w", err)
+	}
+	return kubelet, nil
+}
+
+// register creates a Machine's Node as its kubelet does.
+func (w *world) register(ctx context.Context, name string) error {
+	kubelet, err := w.kubelet(name)
+	if err != nil {
+		return err
+	}
+	if _, err := kubelet.Nodes().Create(ctx, registered(name), metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating Node %s: %w", name, err)
+	}
+	return nil
+}
+
+// inheritsLabels and inheritsAll tell what a Node has by now. A kubelet may set neither the restricted label nor the taint's like.
+func inheritsLabels(node *corev1.Node) bool {
+	_, role := node.Labels[roleLabel]
+	return role && node.Labels[poolLabel] != ""
+}
+
+func inheritsAll(node *corev1.Node) bool {
+	return inheritsLabels(node) && slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == alwaysTaint })
+}
+
+// join lets all Nodes join at once, and returns when the last had what it inherits in this world: Cluster API alone knows no taints by
+// annotation. It notes how long after they were created Nodes had it, in seconds.
+func (f *fleet) join(ctx context.Context, delays map[string]float64, names []string) (last time.Time, err error) {
+	awaited := map[string]*awaited{}
+	looks := map[string]func(*corev1.Node) bool{"labels": inheritsLabels}
+	if f.heirloom {
+		looks["taint-too"] = inheritsAll
+	}
+	for what, looks := range looks {
+		if awaited[what], err = f.nodes.expect(names, looks); err != nil {
+			return last, err
+		}
+	}
+	answered, err := f.registerAll(ctx, delays, names)
+	if err != nil {
+		return last, err
+	}
+	for what := range looks {
+		at, end, err := f.nodes.wait(ctx, awaited[what])
+		if err != nil {
+			return last, err
+		}
+		last = slices.MaxFunc([]time.Time{last, end}, time.Time.Compare)
+		took := make([]float64, 0, len(names))
+		for name := range at {
+			took = append(took, max(0, at[name].Sub(answered[name]).Seconds())) // what was there from the start took no time
+		}
+		quantiles(delays, what, took)
+	}
+	return last, nil
+}
+
+// quantiles notes quantiles of durations in seconds.
+func quantiles(into map[string]float64, what string, took []float64) {
+	slices.Sort(took)
+	for name, share := range map[string]float64{"p50": 0.5, "p99": 0.99, "max": 1} {
+		into[what+"-"+name] = took[int(math.Ceil(share*float64(len(took))))-1]
+	}
+}
+
+// registerAll creates all Nodes at once, and returns when each was there. It notes how long kubelets waited for that.
+func (f *fleet) registerAll(ctx context.Context, delays map[string]float64, names []string) (map[string]time.Time, error) {
+	kubelets := map[string]*corev1client.CoreV1Client{}
+	for _, name := range names {
+		var err error
+		if kubelets[name], err = f.kubelet(name); err != nil {
+			return nil, err
+		}
+	}
+	var mu sync.Mutex
+	answered, took := map[string]time.Time{}, []float64{}
+	err := each(ctx, names, len(names), func(ctx context.Context, name string) error {
+		begun := time.Now()
+		_, err := kubelets[name].Nodes().Create(ctx, registered(name), metav1.CreateOptions{})
+		mu.Lock()
+		defer mu.Unlock()
+		answered[name], took = time.Now(), append(took, time.Since(begun).Seconds())
+		return err
+	})
+	quantiles(delays, "create", took)
+	return answered, err
+}

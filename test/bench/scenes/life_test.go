@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scenes
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// mortal is a fleet whose Machines come, get Nodes and go.
+type mortal struct {
+	*fleet
+	machines *population
+}
+
+// living are such fleets in both worlds.
+type living struct {
+	*scenes
+	size   int
+	fleets []*mortal
+	round  int
+}
+
+// benchmarkLife measures how long it takes until Machines exist, until their Nodes that join have what they inherit, and until
+// all of them are gone again.
+func benchmarkLife(b *testing.B, s *scenes, sizes []int) {
+	b.Helper()
+	for _, size := range sizes {
+		l := &living{scenes: s, size: size, fleets: make([]*mortal, 2)}
+		err := s.both(b.Context(), func(ctx context.Context, i int, w *world) error {
+			f, err := w.addFleet(ctx, fmt.Sprintf("living-%d", size))
+			if err != nil {
+				return err
+			}
+			machines, err := f.watchMachines()
+			l.fleets[i] = &mortal{f, machines}
+			return err
+		})
+		if err == nil {
+			err = s.rest(b.Context())
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(fmt.Sprintf("machines=%d", size), l.benchmark)
+		for _, f := range l.fleets {
+			f.machines.cancel()
+		}
+	}
+}
+
+func (l *living) benchmark(b *testing.B) {
+	r := results{}
+	for range b.N {
+		l.round++
+		steps := map[string]map[string]measured{"created": {}, "joined": {}, "removed": {}}
+		for _, f := range inTurn(l.fleets, l.round) {
+			if err := l.live(b.Context(), f, steps); err != nil {
+				b.Fatalf("world %s: %v", f.name, err)
+			}
+		}
+		for step, in := range steps {
+			r.compare(step, in)
+		}
+	}
+	r.report(b)
+}
+
+// live is one life of a fleet.
+func (l *living) live(ctx context.Context, f *mortal, steps map[string]map[string]measured) (err error) {
+	note := func(step string, m measured) {
+		tell("life, %d Machines, round %d, %s, %s: %s", l.size, l.round, step, f.name, m.took.Round(time.Millisecond))
+		steps[step][f.name] = m
+	}
+	created, err := f.measure(ctx, f.scaleTo(l.size))
+	if err != nil {
+		return err
+	}
+	note("created", created)
+	names, err := f.complete(ctx, l.size)
+	if err != nil {
+		return err
+	}
+	if err := f.provision(ctx, names); err != nil {
+		return err
+	}
+	if err := f.prepare(ctx); err != nil {
+		return err
+	}
+	delays := map[string]float64{}
+	joined, err := f.measure(ctx, func(ctx context.Context) (time.Time, error) { return f.join(ctx, delays, names) })
+	joined.delays = delays
+	if err != nil {
+		return err
+	}
+	note("joined", joined)
+	removed, err := f.measure(ctx, f.scaleTo(0))
+	note("removed", removed)
+	return err
+}
+
+// scaleTo scales the MachineDeployment and returns when it has so many Machines.
+func (f *mortal) scaleTo(count int) func(context.Context) (time.Time, error) {
+	return func(ctx context.Context) (time.Time, error) {
+		if err := f.scale(ctx, count); err != nil {
+			return time.Time{}, err
+		}
+		return f.machines.wait(ctx, count)
+	}
+}
+
+// complete checks that every Machine has come with what belongs to it, and returns their names.
+func (f *mortal) complete(ctx context.Context, count int) ([]string, error) {
+	for _, gvk := range []schema.GroupVersionKind{
+		{Group: infrastructureGroup, Version: "v1beta2", Kind: "FakeMachine"}, {Group: bootstrapGroup, Version: "v1beta2", Kind: "KubeadmConfig"},
+	} {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(gvk)
+		err := f.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: f.md.Name})
+		if err != nil {
+			return nil, fmt.Errorf("listing kind %s: %w", gvk.Kind, err)
+		}
+		if len(list.Items) != count {
+			return nil, fmt.Errorf("%d Machines have come with %d of kind %s", count, len(list.Items), gvk.Kind)
+		}
+	}
+	return f.awaitMachines(ctx, "exist", count, func(*clusterv1.Machine) bool { return true })
+}

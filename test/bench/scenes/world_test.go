@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scenes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/test/clusterapi"
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// namespace is where everything of Cluster API is, and the name of the only Cluster.
+const namespace = "fleet"
+
+// scenes are the worlds in which everything is played.
+type scenes struct {
+	alone, with *world
+	floor       *floor
+	// converging are those that there are, by size.
+	converging map[int]*converging
+}
+
+// world is a management cluster with Cluster API's core manager and a workload cluster without kubelets.
+type world struct {
+	*stage.Stage
+	name     string
+	dir      string
+	heirloom bool
+	managers *clusterapi.Managers
+	workload *controlplane.ControlPlane
+	nodes    *nodes
+	cluster  *clusterv1.Cluster
+	// audits are of the management cluster and of the workload cluster.
+	audits []*auditLog
+	// idles is what its management cluster's API server and etcd use while nobody changes anything, in CPU time per time.
+	idles float64
+}
+
+// newScenes starts the worlds; they end with the benchmark.
+func newScenes(b *testing.B) *scenes {
+	b.Helper()
+	s := &scenes{alone: &world{name: "alone"}, with: &world{name: "with", heirloom: true}, floor: &floor{}, converging: map[int]*converging{}}
+	b.Cleanup(func() {
+		if b.Failed() {
+			s.alone.logs(b)
+			s.with.logs(b)
+		}
+		if err := errors.Join(s.alone.end(), s.with.end(), s.floor.end()); err != nil {
+			b.Error(err)
+		}
+	})
+	tell("starting five API servers, Cluster API's core manager twice, and Heirloom")
+	var starts errgroup.Group
+	starts.SetLimit(2)
+	for _, start := range []func(context.Context) error{s.alone.start, s.with.start, s.floor.start} {
+		starts.Go(func() error { return start(b.Context()) })
+	}
+	if err := starts.Wait(); err != nil {
+		b.Fatal(err)
+	}
+	return s
+}
+
+func (w *world) start(ctx context.Context) error {
+	program, err := controlplane.Built(ctx, "heirloom")
+	if err != nil {
+		return err
+	}
+	if w.dir, err = controlplane.TempDir("scenes"); err != nil {
+		return err
+	}
+	audited, err := w.audit("management")
+	if err != nil {
+		return err
+	}
+	w.Stage, err = stage.New(ctx, stage.Options{
+		Program: program, Dir: w.dir, WithoutWebhooks: !w.heirloom, WithoutProgram: !w.heirloom, ControlPlane: audited,
+		// The chart logs as little. On a busy machine, to renew a lease may take longer than one lasts there.
+		Args: []string{"--v=0", "--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=45s"},
+	})
+	if err != nil {
+		return err
+	}
+	if err := w.startWorkload(ctx); err != nil {
+		return err
+	}
+	w.managers, err = clusterapi.Start(ctx, w.ControlPlane, clusterapi.Options{Dir: w.dir})
+	if err != nil {
+		return err
+	}
+	return w.addCluster(ctx)
+}
+
+func (w *world) startWorkload(ctx context.Context) error {
+	audited, err := w.audit("workload")
+	if err != nil {
+		return err
+	}
+	if w.workload, err = controlplane.Start(ctx, controlplane.ForWorkload(audited)); err != nil {
+		return err
+	}
+	w.nodes, err = watchNodes(w.workload.AdminConfig())
+	return err
+}
+
+// addCluster creates the Cluster, and what providers would say of it. Its Machines have templates of both kinds.
+func (w *world) addCluster(ctx context.Context) error {
+	kubeconfig, err := w.workload.Kubeconfig(clusterAPI, "system:masters")
+	if err != nil {
+		return err
+	}
+	secret := &corev1.Secret{ObjectMeta: inCluster(namespace + "-kubeconfig"), Type: clusterv1.ClusterSecretType}
+	secret.Data = map[string][]byte{"value": kubeconfig}
+	w.cluster = stage.Cluster(namespace, namespace)
+	w.cluster.Spec.InfrastructureRef = reference(infrastructureGroup, "FakeCluster")
+	w.cluster.Spec.ControlPlaneRef = reference(controlPlaneGroup, "ModernControlPlane")
+	w.cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "127.0.0.1", Port: 6443}
+	infrastructure := provided(infrastructureGroup, "FakeCluster", namespace, map[string]any{})
+	controlPlane := provided(controlPlaneGroup, "ModernControlPlane", namespace, map[string]any{})
+	if err := w.acceptBootstrap(ctx); err != nil {
+		return err
+	}
+	for _, object := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, secret, infrastructure, controlPlane, w.cluster,
+		provided(infrastructureGroup, "FakeMachineTemplate", namespace, inTemplate(map[string]any{"size": "small"})),
+		provided(bootstrapGroup, "KubeadmConfigTemplate", namespace, inTemplate(map[string]any{"format": "cloud-config"})),
+	} {
+		if err := w.Client.Create(ctx, object); err != nil {
+			return fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)
+		}
+	}
+	err = w.patchStatus(ctx, infrastructure, map[string]any{"ready": true, "initialization": map[string]any{"provisioned": true}})
+	if err != nil {
+		return err
+	}
+	return w.patchStatus(ctx, controlPlane, map[string]any{
+		"externalManagedControlPlane": true, "initialization": map[string]any{"controlPlaneInitialized": true},
+	})
+}
+
+// logs shows what the programs have said at last.
+func (w *world) logs(b *testing.B) {
+	b.Helper()
+	const last = 4_000
+	for _, name := range []string{"core.log", "heirloom.log"} {
+		if log, err := os.ReadFile(filepath.Join(w.dir, name)); err == nil {
+			b.Logf("%s, the end of %s:\n%s", w.name, name, log[max(0, len(log)-last):])
+		}
+	}
+}
+
+// end stops whatever has been started.
+func (w *world) end() error {
+	var errs []error
+	w.nodes.stop()
+	if w.managers != nil {
+		errs = append(errs, w.managers.Stop())
+	}
+	if w.Stage != nil {
+		errs = append(errs, w.Stop())
+	}
+	if w.workload != nil {
+		errs = append(errs, w.workload.Stop())
+	}
+	return errors.Join(append(errs, os.RemoveAll(w.dir))...)
+}
