@@ -23,8 +23,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
-// Twenty clusters of six Nodes each do not answer.
-const manySilent, theirNodes = 20, 6
+// Twenty clusters of twelve Nodes each do not answer, ten of which are asked about at a time.
+const manySilent, theirNodes, theirShare = 20, 12, 10
 
 // silence is what clusters answer until it is over: nothing.
 type silence struct {
@@ -131,12 +131,12 @@ func TestNodesWaitForNoOtherCluster(t *testing.T) {
 	t.Cleanup(s.end)
 	success, again := reconciled(t, "success"), reconciled(t, "requeue_after")
 	l.ask(theirs...)
-	l.eventually(s.asked.all).Should(HaveLen(manySilent*4), "each has its share of requests that wait for an answer")
+	l.eventually(s.asked.all).Should(HaveLen(manySilent*theirShare), "each has its share of requests that wait for an answer")
 	l.ask(healthy...)
 	l.eventually(l.writes.all).Should(HaveLen(theirNodes))
 	l.eventually(func() float64 { return reconciled(t, "success") - success }).Should(BeEquivalentTo(theirNodes))
 
-	l.Expect(s.asked.all()).To(HaveLen(manySilent * 4))
+	l.Expect(s.asked.all()).To(HaveLen(manySilent * theirShare))
 	l.Expect(reconciled(t, "requeue_after")-again).To(BeZero(), "those that wait are not looked at")
 	for _, name := range l.writes.all() {
 		l.Expect(name).To(HavePrefix("in c: "))
