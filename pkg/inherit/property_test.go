@@ -72,8 +72,9 @@ func (d dice) policy() inherit.Policy {
 	}
 }
 
-// TestNodeProperties holds for every Machine and Node: to inherit twice is to inherit once, nothing that was handed in
-// changes, and a kubelet's write brings no label that NodeRestriction would refuse.
+// TestNodeProperties holds for every Machine and Node: to inherit twice is to inherit once, also ahead of the Machine, nothing that was
+// handed in changes, and a kubelet's write brings no label that NodeRestriction would refuse. No write leaves a Node without labels or
+// annotations: a merge patch would take away all of them, also those that the cache does not have.
 func TestNodeProperties(t *testing.T) {
 	d := dice{rand.New(rand.NewPCG(2026, 11))}
 	for i := range 2000 {
@@ -83,13 +84,19 @@ func TestNodeProperties(t *testing.T) {
 		once, _ := policy.Node(inherit.SourceOfMachine(m), before, inherit.Privileged)
 		twice, _ := policy.Node(inherit.SourceOfMachine(m), once, inherit.Privileged)
 		registered, _ := policy.Node(inherit.SourceOfMachine(m), before, inherit.Kubelet)
+		ahead := inherit.SourceOfMachine(m).AheadOf(d.content(false).machine())
+		first, _ := policy.Node(ahead, before, inherit.Privileged)
+		second, _ := policy.Node(ahead, first, inherit.Privileged)
 
 		fail := func(reason string) {
 			t.Fatalf("run %d: %s\nMachine %+v\nNode %+v\nonce %q\ntwice %q\nregistered %q", i, reason, machine, node,
 				describe(once), describe(twice), describe(registered))
 		}
-		if !twice.Equal(once) {
+		if !twice.Equal(once) || !second.Equal(first) {
 			fail("to inherit twice is not to inherit once")
+		}
+		if !once.Equal(before) && (len(once.Labels) == 0 || len(once.Annotations) == 0) {
+			fail("a write leaves the Node without labels or annotations")
 		}
 		if fmt.Sprint(m) != fmt.Sprint(machine.machine()) || !before.Equal(node.node()) {
 			fail("an input was mutated")
