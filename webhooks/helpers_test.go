@@ -110,7 +110,8 @@ func newServer(t testing.TB, cache client.Reader, live client.Reader, policy inh
 	registry := prometheus.NewRegistry()
 	counters, err := metrics.New(registry)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	reader := cache
+	var reader client.Reader = &unchanging{t: t, Reader: cache}
+	cache = reader
 	if live != nil {
 		reader = ownerchain.CachedThenLive{Cached: ownerchain.Cached{Reader: cache}, Live: live}
 	}
