@@ -89,35 +89,72 @@ func (p *Prepared) first(child metav1.Object, current inherit.Object) *Plan {
 		overruled: fieldpath.NewSet(), adopted: fieldpath.NewSet(),
 		managed: managedFields{entries: child.GetManagedFields(), layout: current.Layout, ours: fieldpath.NewSet(), index: -1, created: child.GetCreationTimestamp().Time},
 	}
-	all := places(current, inherit.Object{})
-	for i, at := range all {
-		at.desired, at.after = p.places[i].desired, at.current
-		for _, want := range at.desired {
-			has := slices.IndexFunc(at.current, func(e entry) bool { return e.name == want.name })
-			switch {
-			case has < 0:
-				at.ours = append(at.ours, want)
-			case !at.current[has].equal(want):
-				return nil
-			}
+	number := 0
+	for _, at := range p.places {
+		at.current = p.current(at, current.Top)
+		lacked, ok := at.lacked()
+		if !ok {
+			return nil
 		}
-		if len(at.ours) == 0 {
+		if len(lacked) == 0 {
 			continue
 		}
-		at.after = slices.Concat(at.current, at.ours)
-		plan.changing, plan.applied = append(plan.changing, at), append(plan.applied, at)
+		at.ours, at.after = lacked, slices.Concat(at.current, lacked)
+		plan.changing, number = append(plan.changing, at), number+len(lacked)
+	}
+	plan.applied = plan.changing
+	switch number {
+	case 0:
+		return nil
+	case len(p.changes):
+		plan.owned, plan.rendered, plan.changes = p.all, p.fields, p.changes
+		return plan
+	}
+	for _, at := range plan.changing {
 		for _, e := range at.ours {
 			plan.owns = pathsOf(plan.owns, e)
 			plan.changes = append(plan.changes, at.change(e, e.value))
 		}
 	}
-	switch len(plan.changes) {
-	case 0:
-		return nil
-	case len(p.changes):
-		plan.owned, plan.rendered = p.all, p.fields
-	default:
-		plan.owned = setOf(plan.owns)
-	}
+	plan.owned = setOf(plan.owns)
 	return plan
+}
+
+// lacked returns those of what is desired that the place does not have. ok is false if it has another value for one of them.
+func (p place) lacked() (lacked []entry, ok bool) {
+	for _, want := range p.desired {
+		has := slices.IndexFunc(p.current, func(e entry) bool { return e.name == want.name })
+		switch {
+		case has < 0:
+			lacked = append(lacked, want)
+		case !p.current[has].equal(want):
+			return nil, false
+		}
+	}
+	return lacked, true
+}
+
+// current returns the entries that an object has at a place where something is desired, in its order. They have no paths: a plan that
+// only adds does not ask for them.
+func (p *Prepared) current(at place, has inherit.Content) []entry {
+	paths := p.layout.Top
+	_, isMap := at.form.(members)
+	switch {
+	case len(at.desired) == 0:
+		return nil
+	case isMap && at.path[len(at.path)-1] == "labels":
+		return mapEntries(has.Labels, nil)
+	case isMap:
+		return mapEntries(has.Annotations, nil)
+	case slices.Equal(at.path, paths.Taints):
+		return taintEntries(has.Taints, nil)
+	case slices.Equal(at.path, paths.Fields[capi.ReadinessGates]):
+		return gateEntries(has.Fields.ReadinessGates)
+	}
+	for f, seconds := range has.Fields.Seconds {
+		if slices.Equal(at.path, paths.Fields[f]) {
+			return scalarPlace(paths, capi.Field(f), seconds, nil).current
+		}
+	}
+	return nil
 }

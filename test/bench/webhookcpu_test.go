@@ -18,9 +18,9 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/heirloom-dev/heirloom/webhooks"
 )

@@ -117,12 +117,13 @@ func (w *world) List(_ context.Context, into client.ObjectList, _ ...client.List
 }
 
 // newest is the Schemas of an API server that has Cluster API's newest version.
-type newest struct{ ownerchain.Schemas }
+type newest struct {
+	ownerchain.Schemas
+	machine capi.Layout
+}
 
 // Machine implements ownerchain.Schemas.
-func (newest) Machine(context.Context, schema.GroupVersionKind) capi.Layout {
-	return capi.MachineLayout(clusterv1.GroupVersion.Version)
-}
+func (n newest) Machine(context.Context, schema.GroupVersionKind) capi.Layout { return n.machine }
 
 // newServer is Heirloom's webhook server with a no-op webhook beside its own.
 func newServer(b *testing.B, w *world) http.Handler {
@@ -133,7 +134,7 @@ func newServer(b *testing.B, w *world) http.Handler {
 	}
 	server := webhook.NewServer(webhook.Options{})
 	webhooks.Register(server, webhooks.Dependencies{
-		Chain: &ownerchain.Chain{Reader: w}, Metrics: counters, Schemas: newest{},
+		Chain: &ownerchain.Chain{Reader: w}, Metrics: counters, Schemas: newest{machine: capi.MachineLayout(clusterv1.GroupVersion.Version)},
 		Policy: func() inherit.Policy { return inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled} },
 	})
 	server.Register(noOpPath, &admission.Webhook{
