@@ -123,12 +123,18 @@ func (p *Prepared) first(child metav1.Object, current inherit.Object) *Plan {
 // lacked returns those of what is desired that the place does not have. ok is false if it has another value for one of them.
 func (p place) lacked() (lacked []entry, ok bool) {
 	for _, want := range p.desired {
-		has := slices.IndexFunc(p.current, func(e entry) bool { return e.name == want.name })
-		switch {
-		case has < 0:
+		there := false
+		for _, e := range p.current { // a list may have it twice, until it is validated
+			if e.name != want.name {
+				continue
+			}
+			if !e.equal(want) {
+				return nil, false
+			}
+			there = true
+		}
+		if !there {
 			lacked = append(lacked, want)
-		case !p.current[has].equal(want):
-			return nil, false
 		}
 	}
 	return lacked, true
