@@ -41,15 +41,7 @@ func created(b *testing.B, object client.Object) *unstructured.Unstructured {
 // patched is the object of a request with the answer's patch.
 func patched(b *testing.B, handler http.Handler, path string, request admissionv1.AdmissionRequest) *unstructured.Unstructured {
 	b.Helper()
-	recorder := httptest.NewRecorder()
-	post := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(reviewOf(b, request)))
-	post.Header.Set("Content-Type", "application/json")
-	handler.ServeHTTP(recorder, post)
-	var review admissionv1.AdmissionReview
-	if err := json.Unmarshal(recorder.Body.Bytes(), &review); err != nil {
-		b.Fatal(err)
-	}
-	patch, err := jsonpatch.DecodePatch(review.Response.Patch)
+	patch, err := jsonpatch.DecodePatch(answered(b, handler, path, reviewOf(b, request)).Response.Patch)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -58,6 +50,20 @@ func patched(b *testing.B, handler http.Handler, path string, request admissionv
 		b.Fatal(err)
 	}
 	return convertRaw[unstructured.Unstructured](after)
+}
+
+// answered posts a review and returns the answer.
+func answered(b *testing.B, handler http.Handler, path string, body []byte) admissionv1.AdmissionReview {
+	b.Helper()
+	recorder := httptest.NewRecorder()
+	post := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body))
+	post.Header.Set("Content-Type", "application/json")
+	handler.ServeHTTP(recorder, post)
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(recorder.Body.Bytes(), &review); err != nil {
+		b.Fatal(err)
+	}
+	return review
 }
 
 func reviewOf(b *testing.B, request admissionv1.AdmissionRequest) []byte {

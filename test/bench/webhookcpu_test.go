@@ -50,7 +50,9 @@ func BenchmarkWebhookCPU(b *testing.B) {
 	} {
 		b.Run(tc.name, func(b *testing.B) {
 			body := reviewOf(b, tc.request)
-			expectAllowed(b, handler, tc.path, body)
+			if patch := answered(b, handler, tc.path, body).Response.Patch; tc.request.Operation == admissionv1.Create == (len(patch) == 0) {
+				b.Fatalf("the patch is %q", patch)
+			}
 			caller := callFrom(b, handler)
 			var subject, baseline time.Duration
 			caller.cpu(b, noOpPath, body) // warm

@@ -55,6 +55,7 @@ func TestMain(m *testing.M) {
 type world struct {
 	client.Reader // nothing but Get and List is called
 
+	cluster   *capi.Cluster
 	ms        *capi.MachineSet
 	m         *capi.Machine
 	bare      *clusterv1.Machine
@@ -94,16 +95,25 @@ func newWorld() *world {
 	inherited := bare.DeepCopy()
 	inherited.Labels, inherited.Annotations, inherited.Spec.Taints = ms.Spec.Template.Labels, d.Annotations, d.Taints
 	return &world{
-		ms: convert[capi.MachineSet](ms), m: convert[capi.Machine](inherited),
+		cluster: convert[capi.Cluster](cluster), ms: convert[capi.MachineSet](ms), m: convert[capi.Machine](inherited),
 		bare: bare, inherited: inherited, node: stage.Node("bench"),
 	}
 }
 
 // Get implements client.Reader.
 func (w *world) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	if ms, ok := into.(*capi.MachineSet); ok && key.Name == w.ms.Name {
-		*ms = *w.ms
+	switch object := into.(type) {
+	case *capi.Cluster:
+		*object = *w.cluster
 		return nil
+	case *capi.Machine:
+		*object = *w.m
+		return nil
+	case *capi.MachineSet:
+		if key.Name == w.ms.Name {
+			*object = *w.ms
+			return nil
+		}
 	}
 	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 }
@@ -134,7 +144,7 @@ func newServer(b *testing.B, w *world) http.Handler {
 	}
 	server := webhook.NewServer(webhook.Options{})
 	webhooks.Register(server, webhooks.Dependencies{
-		Chain: &ownerchain.Chain{Reader: w}, Metrics: counters, Schemas: newest{machine: capi.MachineLayout(clusterv1.GroupVersion.Version)},
+		Chain: &ownerchain.Chain{Reader: w, ManagementCluster: ownerchain.Always(client.ObjectKeyFromObject(w.cluster))}, Metrics: counters, Schemas: newest{machine: capi.MachineLayout(clusterv1.GroupVersion.Version)},
 		Policy: func() inherit.Policy { return inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled} },
 	})
 	server.Register(noOpPath, &admission.Webhook{
