@@ -21,12 +21,13 @@ type object[T any] interface {
 // children is the webhook for one kind of object that inherits from an owner in Cluster API.
 type children[T any, P object[T]] struct {
 	Dependencies
-	kind ownerchain.Kind[P]
+	kind     ownerchain.Kind[P]
+	prepared prepared
 }
 
 // childrenOf returns the webhook for a kind of the table.
 func childrenOf[T any, P object[T]](d Dependencies, kind ownerchain.Kind[P]) children[T, P] {
-	return children[T, P]{d, kind}
+	return children[T, P]{d, kind, newPrepared()}
 }
 
 func (h children[T, P]) decide(ctx context.Context, req admission.Request) (answer, error) {
@@ -53,7 +54,7 @@ func (h children[T, P]) against(ctx context.Context, req admission.Request, obje
 		return answer{}, err
 	}
 	return inject(ctx, req, child{
-		object: object, current: current, decided: decided, old: func() (inherit.Object, error) { return h.before(ctx, req) },
+		object: object, current: current, decided: decided, prepared: h.prepared, old: func() (inherit.Object, error) { return h.before(ctx, req) },
 	})
 }
 

@@ -6,8 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -96,6 +98,7 @@ func (f fleet) read(name, document string, into client.Object) error {
 	into.SetNamespace(namespace)
 	into.SetName(short)
 	into.SetUID(types.UID(short))
+	into.SetResourceVersion(strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(document))), 10)) // what has a version is prepared
 	return nil
 }
 
@@ -110,7 +113,8 @@ func newServer(t testing.TB, cache client.Reader, live client.Reader, policy inh
 	registry := prometheus.NewRegistry()
 	counters, err := metrics.New(registry)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	reader := cache
+	var reader client.Reader = &unchanging{t: t, Reader: cache}
+	cache = reader
 	if live != nil {
 		reader = ownerchain.CachedThenLive{Cached: ownerchain.Cached{Reader: cache}, Live: live}
 	}

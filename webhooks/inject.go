@@ -27,15 +27,27 @@ type child struct {
 	decided ownerchain.Decision
 	// old returns what the child had before an update, and an error if the request is a create.
 	old func() (inherit.Object, error)
+	// prepared are the plans for objects like this one.
+	prepared prepared
+}
+
+// plan returns the write that gives the child what it inherits.
+func (c child) plan(apiVersion, kind string) (*ownership.Plan, error) {
+	if ready := c.prepared.of(c, apiVersion, kind); ready != nil {
+		if plan := ready.Plan(c.object, c.current); plan != nil {
+			return plan, nil
+		}
+	}
+	return ownership.New(c.object, c.current, c.decided.Decision, c.old)
 }
 
 // inject answers with the write that gives the child what it inherits and records that as ours.
 func inject(ctx context.Context, req admission.Request, c child) (answer, error) {
-	plan, err := ownership.New(c.object, c.current, c.decided.Decision, c.old)
+	apiVersion := schema.GroupVersion{Group: req.Kind.Group, Version: req.Kind.Version}.String()
+	plan, err := c.plan(apiVersion, req.Kind.Kind)
 	if err != nil {
 		return answer{}, err
 	}
-	apiVersion := schema.GroupVersion{Group: req.Kind.Group, Version: req.Kind.Version}.String()
 	patch, err := plan.Patch(req.Object.Raw, apiVersion, time.Now())
 	if err != nil {
 		return answer{}, err

@@ -34,7 +34,7 @@ func (h nodes) decide(ctx context.Context, req admission.Request) (answer, error
 	if writer == inherit.Kubelet && req.Operation != admissionv1.Create {
 		return unmatched(), nil
 	}
-	node, err := decode[corev1.Node](req.Object)
+	node, err := decodeNode(req.Object)
 	if err != nil {
 		return answer{}, err
 	}
@@ -81,7 +81,7 @@ func held(req admission.Request, policy inherit.Policy, from inherit.NodeSource,
 	}
 	var before []corev1.Taint
 	if req.Operation == admissionv1.Update {
-		if old, err := decode[corev1.Node](req.OldObject); err == nil { // without it, the loop puts it back
+		if old, err := decodeNode(req.OldObject); err == nil { // without it, the loop puts it back
 			before = old.Spec.Taints
 		}
 	}
@@ -113,7 +113,7 @@ func keptOfNode(req admission.Request, current, result inherit.NodeState) []inhe
 	if req.Operation != admissionv1.Update {
 		return nil
 	}
-	old, err := decode[corev1.Node](req.OldObject)
+	old, err := decodeNode(req.OldObject)
 	if err != nil {
 		return nil
 	}

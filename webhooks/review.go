@@ -29,11 +29,33 @@ type review struct {
 	Request    *struct {
 		admissionv1.AdmissionRequest `json:",inline"`
 
-		Object    jsontext.Value `json:"object"`
-		OldObject jsontext.Value `json:"oldObject"`
-		Options   jsontext.Value `json:"options"`
+		Object    part `json:"object"`
+		OldObject part `json:"oldObject"`
+		Options   part `json:"options"`
 	} `json:"request"`
-	Response jsontext.Value `json:"response"`
+	Response part `json:"response"`
+}
+
+// part is where in a body a value is. The objects are most of a body; they are not copied.
+type part struct{ from, to int64 }
+
+// UnmarshalJSONFrom implements json.UnmarshalerFrom.
+func (p *part) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
+	value, err := decoder.ReadValue()
+	if err != nil {
+		return err //nolint:wrapcheck // nobody reads it: the body is left to controller-runtime then
+	}
+	p.to = decoder.InputOffset()
+	p.from = p.to - int64(len(value))
+	return nil
+}
+
+// of returns the value, if it is there and not null.
+func (p part) of(body []byte) runtime.RawExtension {
+	if p.to == 0 || body[p.from] == 'n' {
+		return runtime.RawExtension{}
+	}
+	return runtime.RawExtension{Raw: body[p.from:p.to:p.to]}
 }
 
 // ServeHTTP implements http.Handler.
@@ -59,19 +81,12 @@ func readReview(r *http.Request) (admission.Request, bool) {
 	}
 	var read review
 	err := jsonv2.Unmarshal(whole.bytes, &read)
-	if err != nil || read.Request == nil || read.Response != nil || read.Kind != "AdmissionReview" || read.APIVersion != admissionv1.SchemeGroupVersion.String() {
+	if err != nil || read.Request == nil || read.Response != (part{}) || read.Kind != "AdmissionReview" || read.APIVersion != admissionv1.SchemeGroupVersion.String() {
 		return admission.Request{}, false
 	}
 	req := admission.Request{AdmissionRequest: read.Request.AdmissionRequest}
-	req.Object, req.OldObject, req.Options = extension(read.Request.Object), extension(read.Request.OldObject), extension(read.Request.Options)
+	req.Object, req.OldObject, req.Options = read.Request.Object.of(whole.bytes), read.Request.OldObject.of(whole.bytes), read.Request.Options.of(whole.bytes)
 	return req, true
-}
-
-func extension(value jsontext.Value) runtime.RawExtension {
-	if value.Kind() == 'n' {
-		return runtime.RawExtension{}
-	}
-	return runtime.RawExtension{Raw: value}
 }
 
 // wholeBody is a body that has been read.

@@ -95,7 +95,7 @@ func (tc topologyCase) run(t *testing.T) {
 	}[tc.request.kind], strings.TrimPrefix(tc.request.kind, "Acme")
 
 	req := tc.request.request(t)
-	response := failOpen{decider: handler, metrics: s.Metrics}.Handle(t.Context(), req)
+	response := s.decides(t, handler, req)
 
 	Expect(response.Allowed).To(BeTrue())
 	Expect(patch(t, response)).To(Equal(tc.want))

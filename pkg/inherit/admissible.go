@@ -150,6 +150,11 @@ func (a *admission) validGates(gates []clusterv1.MachineReadinessGate) []cluster
 	return valid
 }
 
+// Fits reports whether there is surely room in an object for all that is desired at its top.
+func Fits(current, desired Object) bool {
+	return (&admission{current: current.Top, desired: &desired.Top}).fits()
+}
+
 // fits reports whether there is surely room for everything: it takes all that the child has to stay, and to be something else.
 func (a *admission) fits() bool {
 	return size(a.desired.Labels) <= mostBytes && size(a.current.Annotations)+size(a.desired.Annotations) <= mostBytes &&
@@ -209,6 +214,11 @@ func last(x, y bool) int {
 		return 1
 	}
 	return -1
+}
+
+// AnnotatesTaints reports whether annotations declare taints.
+func AnnotatesTaints(annotations map[string]string) bool {
+	return has(annotations, taint.AlwaysAnnotation) || has(annotations, taint.InitializeAnnotation)
 }
 
 func declaresTaints(annotation string) bool {

@@ -96,8 +96,13 @@ func OfControlPlane(cp *capi.ControlPlane, layout capi.Layout) Object {
 
 // OfMachine returns the content that the Machine has.
 func OfMachine(m *capi.Machine) Object {
+	return OfMachineIn(capi.MachineLayout(m.GroupVersionKind().Version), m)
+}
+
+// OfMachineIn is OfMachine for a Machine whose layout is known.
+func OfMachineIn(layout capi.Layout, m *capi.Machine) Object {
 	return Object{
-		Layout: capi.MachineLayout(m.GroupVersionKind().Version),
+		Layout: layout,
 		Top:    Content{Labels: m.Labels, Annotations: m.Annotations, Taints: m.Spec.Taints, Fields: fieldsOf(m.Spec.MachineFields, m.Spec.WorkerFields)},
 	}
 }

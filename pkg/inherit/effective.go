@@ -57,7 +57,8 @@ func (p Policy) EffectiveMachine(template *Template, m *capi.Machine) *capi.Mach
 	if template == nil {
 		return m
 	}
-	effective := m.DeepCopy()
+	copied := *m // the rest is shared and not changed
+	effective := &copied
 	inherited, _ := p.fromTemplate(template, m) // as above
 	has := OfMachine(m)
 	after := whileUnchanged(has.Top, overlay(has.Top, has.admits(Object{Top: inherited}).Top))

@@ -3,8 +3,8 @@
 package inherit
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -137,19 +137,24 @@ func (s NodeState) values() func(what, key string) (string, bool) {
 func brought(without, with NodeState, counts func(what, key, value string) bool) []NodeKey {
 	var keys []NodeKey
 	had := without.values()
-	add := func(what, key, value, name string) {
-		if before, had := had(what, key); (!had || before != value) && counts(what, key, value) {
-			keys = append(keys, NodeKey{What: what, Name: name})
+	brings := func(what, key, value string) bool {
+		before, had := had(what, key)
+		return (!had || before != value) && counts(what, key, value)
+	}
+	for what, all := range map[string]map[string]string{labelKey: with.Labels, annotationKey: with.Annotations} {
+		for key, value := range all {
+			if brings(what, key, value) {
+				keys = append(keys, NodeKey{What: what, Name: key})
+			}
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(with.Labels)) {
-		add(labelKey, key, with.Labels[key], key)
-	}
-	for _, key := range slices.Sorted(maps.Keys(with.Annotations)) {
-		add(annotationKey, key, with.Annotations[key], key)
-	}
+	slices.SortFunc(keys, func(a, b NodeKey) int { // labels first
+		return cmp.Or(-cmp.Compare(a.What, b.What), cmp.Compare(a.Name, b.Name))
+	})
 	for _, t := range with.Taints {
-		add(taintKey, taint.IDOf(t).String(), t.Value, taint.Format(t))
+		if brings(taintKey, taint.IDOf(t).String(), t.Value) {
+			keys = append(keys, NodeKey{What: taintKey, Name: taint.Format(t)})
+		}
 	}
 	return keys
 }

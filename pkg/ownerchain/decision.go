@@ -18,6 +18,8 @@ type Decision struct {
 	rule func(inherit.Entry) int
 	// declaredBy are the objects that declare for this one: its owner, or a topology's Cluster and ClusterClass.
 	declaredBy []client.Object
+	// version names what is desired, if that depends on the owner alone.
+	version Version
 	// current returns what the object has now, if it tells cluster-autoscaler of its Nodes (rule 14); otherwise it is nil.
 	current func() inherit.Object
 }

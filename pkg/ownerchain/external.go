@@ -37,6 +37,7 @@ func (c *Chain) evaluateExternal(
 		object = external
 	}
 	decided := inherits(policy.External(owner.Template), nil, c.sources(object, name, owner))
+	decided.version = owner.versionForExternal()
 	return decided.from(owner), nil
 }
 

@@ -94,6 +94,7 @@ func (c *Chain) evaluateMachine(ctx context.Context, m *capi.Machine, _ *capi.Cl
 	desired, problems := policy.MachineFrom(owner.Template, m)
 	decided := inherits(desired, problems, func(ctx context.Context) inherit.Sources { return c.forSources().machineSources(ctx, m, owner, nil) })
 	decided.TaintsRefused = policy.ClusterAPITaints == inherit.PropagationDisabled
+	decided.version = owner.versionFor(m, policy)
 	return decided.from(owner), nil
 }
 

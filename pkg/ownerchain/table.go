@@ -109,9 +109,7 @@ func Machines() Kind[*capi.Machine] {
 	return Kind[*capi.Machine]{
 		Name: "Machine",
 		Content: func(ctx context.Context, schemas Schemas, m *capi.Machine) (inherit.Object, error) {
-			object := inherit.OfMachine(m)
-			object.Layout = schemas.Machine(ctx, m.GroupVersionKind())
-			return object, nil
+			return inherit.OfMachineIn(schemas.Machine(ctx, m.GroupVersionKind()), m), nil
 		},
 		clusterName: func(m *capi.Machine) string { return m.Spec.ClusterName },
 		evaluate:    (*Chain).evaluateMachine,

@@ -28,6 +28,8 @@ type Plan struct {
 	// managed is what the object's managed fields say now.
 	managed managedFields
 	leftOut error
+	// rendered is owned as managed fields have it, if that is known.
+	rendered string
 	// unreadable says why it cannot be told what other managers own, where that mattered.
 	unreadable error
 }

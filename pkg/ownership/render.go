@@ -141,10 +141,7 @@ func (p *Plan) managedFieldsPatch(apiVersion string, now time.Time) ([]jsonpatch
 	if p.managed.otherVersion {
 		apiVersion = p.managed.entries[p.managed.index].APIVersion
 	}
-	entry, err := withFields(metav1.ManagedFieldsEntry{
-		Manager: Manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: apiVersion,
-		Time: &metav1.Time{Time: now}, FieldsType: "FieldsV1",
-	}, p.owned)
+	entry, err := p.ourEntry(apiVersion, now)
 	if err != nil {
 		return nil, err
 	}
@@ -153,6 +150,19 @@ func (p *Plan) managedFieldsPatch(apiVersion string, now time.Time) ([]jsonpatch
 		return []jsonpatch.Operation{jsonpatch.NewOperation("add", list+"/"+strconv.Itoa(at), entry)}, nil
 	}
 	return []jsonpatch.Operation{jsonpatch.NewOperation("add", list, slices.Insert(entries, at, entry))}, nil
+}
+
+// ourEntry returns the entry for what is owned.
+func (p *Plan) ourEntry(apiVersion string, now time.Time) (metav1.ManagedFieldsEntry, error) {
+	entry := metav1.ManagedFieldsEntry{
+		Manager: Manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: apiVersion,
+		Time: &metav1.Time{Time: now}, FieldsType: "FieldsV1",
+	}
+	if p.rendered == "" {
+		return withFields(entry, p.owned)
+	}
+	entry.FieldsV1 = metav1.NewFieldsV1(p.rendered)
+	return entry, nil
 }
 
 // otherEntries returns the entries of other managers, without what the plan takes from them.

@@ -203,7 +203,9 @@ func addWebhooksAndLoop(
 		return err
 	}
 	admission := cached
-	admission.Reader = ownerchain.CachedThenLive{Cached: ownerchain.Cached{Reader: mgr.GetClient(), Count: counters.OwnerLookup}, Live: live}
+	admission.Reader = ownerchain.CachedThenLive{Cached: ownerchain.Cached{
+		Reader: ownerchain.Uncopied{Reader: mgr.GetClient(), Scheme: mgr.GetScheme()}, Count: counters.OwnerLookup,
+	}, Live: live}
 	admission.Mapper = &ownerchain.Kinds{Discovery: discoveryClient, UnknownFor: unknownFor}
 	dependencies := webhooks.Dependencies{
 		Chain: &admission, Live: live, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: policy, Draining: draining,
