@@ -89,7 +89,7 @@ func fullNode(node *corev1.Node) *corev1.Node {
 	}
 	for i := range 10 {
 		full.Status.Images = append(full.Status.Images, corev1.ContainerImage{
-			Names: []string{fmt.Sprintf("registry.example.com/image-%d@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", i)}, SizeBytes: 1 << 20,
+			Names: []string{fmt.Sprintf("registry.example.com/image-%d@sha256:%064d", i, i)}, SizeBytes: 1 << 20,
 		})
 	}
 	return full

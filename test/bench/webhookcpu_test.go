@@ -140,7 +140,7 @@ func cpuTime(b *testing.B) time.Duration {
 // call is the program of a caller: it takes turns until its input ends.
 func call(server string) error {
 	client := &http.Client{Transport: &http.Transport{
-		ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // it is a server of this test
+		ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}
 	turns := json.NewDecoder(os.Stdin)
 	for {
