@@ -23,7 +23,7 @@ func TestPatchesAreRenderedAsByEncodingJSON(t *testing.T) {
 	html, timeless, of := entry, entry, entry
 	html.FieldsV1, timeless.Time, of.Subresource = metav1.NewFieldsV1(`{"f:<":{}}`), nil, "status"
 	for name, value := range map[string]any{
-		"HTML": map[string]string{"a": "<", "b": ">", "c": "&", "d": "\"", "e": "\\", "f": "\x7f", "g": "\u2028"},
+		"HTML":  map[string]string{"a": "<", "b": ">", "c": "&", "d": "\"", "e": "\\", "f": "\x7f", "g": "\u2028"},
 		"texts": map[string]string{"b": odd, "a": "1", odd: ""}, "values": map[string]any{"b": odd, "a": "", "n": int64(3), "m": nil},
 		"nothing": nil, "no map": map[string]string(nil), "an empty map": map[string]any{}, "a text": odd, "a number": int64(5),
 		"taints": []corev1.Taint{{Key: "a", Effect: "NoSchedule"}}, "our entry": entry, "an entry with HTML": html,
