@@ -87,7 +87,9 @@ func (p *Prepared) Plan(child metav1.Object, current inherit.Object) *Plan {
 func (p *Prepared) first(child metav1.Object, current inherit.Object) *Plan {
 	plan := &Plan{
 		overruled: fieldpath.NewSet(), adopted: fieldpath.NewSet(),
-		managed: managedFields{entries: child.GetManagedFields(), layout: current.Layout, ours: fieldpath.NewSet(), index: -1, created: child.GetCreationTimestamp().Time},
+		managed: managedFields{
+			entries: child.GetManagedFields(), layout: current.Layout, ours: fieldpath.NewSet(), index: -1, created: child.GetCreationTimestamp().Time,
+		},
 	}
 	number := 0
 	for _, at := range p.places {

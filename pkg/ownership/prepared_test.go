@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -24,11 +25,14 @@ func TestPreparedPlansAsNew(t *testing.T) {
 	layout := capi.MachineLayout("v1beta2")
 	settled, bare := 0, 0
 	for seed := range uint64(1000) {
-		d := drawn{rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // the same draws each time
+		d := drawn{rand.New(rand.NewPCG(seed, 1))}
 		desired := d.content()
 		prepared := ownership.Prepare(layout, inherit.Object{Top: desired})
 		NewWithT(t).Expect(prepared).NotTo(BeNil())
-		m := d.machine()
+		m := d.machine(desired)
+		if d.IntN(2) == 0 { // a Machine that declares its taints itself has them before it has an owner
+			m = inheriting(t, m, inherit.Content{Taints: desired.Taints})
+		}
 		for range 3 { // as it is, once it has inherited, and after somebody has changed it
 			raw := encoded(t, m)
 			plan, err := ownership.New(m, inherit.OfMachine(m), inherit.Decision{Outcome: inherit.Inherits, Desired: inherit.Object{Top: desired}}, nil)
@@ -50,6 +54,30 @@ func TestPreparedPlansAsNew(t *testing.T) {
 	}
 	NewWithT(t).Expect(settled).To(BeNumerically(">", 300))
 	NewWithT(t).Expect(bare).To(BeNumerically(">", 150))
+}
+
+// TestACopyIsAdopted: a Machine may have taints of ours that it declares itself, and still be a copy.
+func TestACopyIsAdopted(t *testing.T) {
+	desired := content{labels: "a=1", taints: "gpu=true:NoSchedule"}.content()
+	m := &capi.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", CreationTimestamp: metav1.NewTime(now)}}
+	m.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+	m = inheriting(t, m, inherit.Content{Taints: desired.Taints})
+	created := m.ManagedFields[0]
+	created.Manager, created.Operation = "creator", metav1.ManagedFieldsOperationUpdate
+	created.FieldsV1 = metav1.NewFieldsV1(strings.Replace(created.FieldsV1.GetRawString(), `{`, `{"f:metadata":{"f:labels":{"f:a":{}}},`, 1))
+	m.ManagedFields, m.Labels = append(m.ManagedFields, created), desired.Labels
+	plan, err := ownership.New(m, inherit.OfMachine(m), inherit.Decision{Outcome: inherit.Inherits, Desired: inherit.Object{Top: desired}}, nil)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	NewWithT(t).Expect(plan.Adopts()).To(BeTrue())
+	quick := ownership.Prepare(capi.MachineLayout("v1beta2"), inherit.Object{Top: desired}).Plan(m, inherit.OfMachine(m))
+	NewWithT(t).Expect(quick).To(BeNil(), "only New can adopt")
+}
+
+func inheriting(t *testing.T, m *capi.Machine, desired inherit.Content) *capi.Machine {
+	t.Helper()
+	plan, err := ownership.New(m, inherit.OfMachine(m), inherit.Decision{Outcome: inherit.Inherits, Desired: inherit.Object{Top: desired}}, nil)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return written(t, plan, encoded(t, m))
 }
 
 // said is all that a plan says.
@@ -97,7 +125,8 @@ func (d drawn) content() inherit.Content {
 	c := inherit.Content{Labels: d.pairs(), Annotations: d.pairs()}
 	for range d.IntN(3) {
 		c.Taints = append(c.Taints, clusterv1.MachineTaint{
-			Key: string(rune('a' + d.IntN(3))), Value: []string{"", "", "1"}[d.IntN(3)], Effect: "NoSchedule", Propagation: clusterv1.MachineTaintPropagationAlways,
+			Key: string(rune('a' + d.IntN(3))), Value: []string{"", "", "1"}[d.IntN(3)],
+			Effect: "NoSchedule", Propagation: clusterv1.MachineTaintPropagationAlways,
 		})
 	}
 	for f := range c.Fields.Seconds {
@@ -111,12 +140,12 @@ func (d drawn) content() inherit.Content {
 	return c
 }
 
-// machine is one that its creator has made, with managed fields or without.
-func (d drawn) machine() *capi.Machine {
+// machine is one that its creator has made, with managed fields or without. It may be a copy of what is desired.
+func (d drawn) machine(desired inherit.Content) *capi.Machine {
 	m := &capi.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m"}}
 	m.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
 	if d.IntN(2) == 0 {
-		c := d.content()
+		c := []inherit.Content{d.content(), desired}[d.IntN(2)]
 		m.Labels, m.Annotations, m.Spec.Taints, m.Spec.ReadinessGates = c.Labels, c.Annotations, c.Taints, c.Fields.ReadinessGates
 		m.Spec.Deletion.NodeDrainTimeoutSeconds = c.Fields.Seconds[capi.NodeDrainTimeout]
 	}
@@ -124,7 +153,10 @@ func (d drawn) machine() *capi.Machine {
 		m.CreationTimestamp = metav1.NewTime(now)
 	}
 	if d.IntN(4) > 0 {
-		fields := `{"f:metadata":{"f:labels":{"f:a":{},"f:b":{}},"f:annotations":{"f:a":{},"f:c":{}}},"f:spec":{"f:deletion":{"f:nodeDrainTimeoutSeconds":{}}}}`
+		fields := `{"f:metadata":{"f:labels":{"f:a":{},"f:b":{}},"f:annotations":{"f:a":{},"f:c":{}}},` +
+			`"f:spec":{"f:deletion":{"f:nodeDrainTimeoutSeconds":{}},` +
+			`"f:taints":{"k:{\"effect\":\"NoSchedule\",\"key\":\"a\"}":{".":{},"f:key":{}},` +
+			`"k:{\"effect\":\"NoSchedule\",\"key\":\"b\"}":{".":{},"f:key":{}}}}}`
 		m.ManagedFields = []metav1.ManagedFieldsEntry{{
 			Manager: "creator", Operation: []metav1.ManagedFieldsOperationType{"Update", "Apply"}[d.IntN(2)], APIVersion: version,
 			Time: new(metav1.NewTime(now)), FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
@@ -135,7 +167,12 @@ func (d drawn) machine() *capi.Machine {
 
 // disturb is somebody else's write.
 func (d drawn) disturb(m *capi.Machine) {
-	switch d.IntN(5) {
+	switch d.IntN(6) {
+	case 5: // what no API server stores, and a request can still have
+		m.ManagedFields = append(m.ManagedFields, metav1.ManagedFieldsEntry{
+			Manager: ownership.Manager, Operation: "Apply", APIVersion: version, FieldsType: "FieldsV1",
+			FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:b":{}}}}`),
+		})
 	case 0:
 		m.Labels = d.pairs()
 	case 1:

@@ -92,7 +92,8 @@ func sameFields(at capi.Paths, all, some inherit.Fields) bool {
 		}
 	}
 	return at.Fields[capi.ReadinessGates] == nil || !slices.ContainsFunc(some.ReadinessGates, func(want clusterv1.MachineReadinessGate) bool {
-		first := slices.IndexFunc(all.ReadinessGates, func(gate clusterv1.MachineReadinessGate) bool { return gate.ConditionType == want.ConditionType })
+		same := func(gate clusterv1.MachineReadinessGate) bool { return gate.ConditionType == want.ConditionType }
+		first := slices.IndexFunc(all.ReadinessGates, same)
 		return first < 0 || all.ReadinessGates[first] != want
 	})
 }
