@@ -95,7 +95,7 @@ func TestNodeProperties(t *testing.T) {
 		if !twice.Equal(once) || !second.Equal(first) {
 			fail("to inherit twice is not to inherit once")
 		}
-		if !once.Equal(before) && (len(once.Labels) == 0 || len(once.Annotations) == 0) {
+		if bare(before, once) {
 			fail("a write leaves the Node without labels or annotations")
 		}
 		if fmt.Sprint(m) != fmt.Sprint(machine.machine()) || !before.Equal(node.node()) {
@@ -110,6 +110,11 @@ func TestNodeProperties(t *testing.T) {
 			fail("a taint is there twice")
 		}
 	}
+}
+
+// bare reports whether a write leaves a Node without any labels or annotations.
+func bare(before, after inherit.NodeState) bool {
+	return !after.Equal(before) && (len(after.Labels) == 0 || len(after.Annotations) == 0)
 }
 
 // hasTwice reports whether two taints have one key and effect, which an API server refuses.

@@ -203,9 +203,7 @@ func addWebhooksAndLoop(
 		return err
 	}
 	admission := cached
-	admission.Reader = ownerchain.CachedThenLive{Cached: ownerchain.Cached{
-		Reader: ownerchain.Uncopied{Reader: mgr.GetClient(), Scheme: mgr.GetScheme()}, Count: counters.OwnerLookup,
-	}, Live: live}
+	admission.Reader = ownersOfReviews(mgr, live, counters)
 	admission.Mapper = &ownerchain.Kinds{Discovery: discoveryClient, UnknownFor: unknownFor}
 	dependencies := webhooks.Dependencies{
 		Chain: &admission, Live: live, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: policy, Draining: draining,
@@ -223,6 +221,12 @@ func addWebhooksAndLoop(
 		Providers: kinds, Workloads: clusterCache, Admission: nodeAdmission(c, byPolicy, registrar), ProviderGroups: c.ProviderGroups, NoExecuteRate: c.NoExecuteRate,
 		Recorder: recorder, Policy: policy, PolicyChanges: policyChanges,
 	})
+}
+
+// ownersOfReviews reads the owners of objects in admission.
+func ownersOfReviews(mgr ctrl.Manager, live client.Reader, counters *metrics.Metrics) client.Reader {
+	cached := ownerchain.Uncopied{Reader: mgr.GetClient(), Scheme: mgr.GetScheme()}
+	return ownerchain.CachedThenLive{Cached: ownerchain.Cached{Reader: cached, Count: counters.OwnerLookup}, Live: live}
 }
 
 // addWebhooks adds the webhooks that the management cluster's API servers call, and says who else may call them.
