@@ -26,9 +26,9 @@ const (
 func Register(server webhook.Server, dependencies Dependencies) {
 	reviews := newIntake(managementRoom(), dependencies.Metrics.AdmissionRejected(metrics.ManagementServer))
 	for path, d := range handlersOf(dependencies) {
-		handler := reviewer{&admission.Webhook{Handler: rendered{failOpen{
+		handler := reviewer{&admission.Webhook{Handler: failOpen{
 			decider: d, metrics: dependencies.Metrics, namespace: dependencies.Namespace,
-		}}}}
+		}}}
 		server.Register(path, draining{told: dependencies.Draining, Handler: reviews.wrap(handler, byAddress)})
 	}
 }

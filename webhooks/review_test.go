@@ -52,7 +52,7 @@ func sameAnswer(t *testing.T, s server, path string, body []byte) {
 	t.Helper()
 	decides := handlersOf(s.Dependencies)[path]
 	plain := &admission.Webhook{Handler: failOpen{decider: plain(decides), metrics: s.Metrics}}
-	quick := reviewer{&admission.Webhook{Handler: rendered{failOpen{decider: decides, metrics: s.Metrics}}}}
+	quick := reviewer{&admission.Webhook{Handler: failOpen{decider: decides, metrics: s.Metrics}}}
 	ask := func(handler http.Handler) string {
 		request := httptest.NewRequest(http.MethodPost, path, &wholeBody{Reader: bytes.NewReader(body), bytes: body})
 		request.Header.Set("Content-Type", "application/json")
