@@ -12,9 +12,9 @@ import (
 
 // LeftToClusterAPI reports whether Cluster API's Machine controller is about to write everything that would become of a Node: labels and
 // annotations that it propagates or that its lists record, and what Heirloom adds to any write of the Node, which are its records.
-// Taints are not left to it, nor what the Machine does not have yet.
+// Taints are not left to it, nor what the Machine does not have yet, nor a Node that could lose track of its taints.
 func LeftToClusterAPI(from NodeSource, current, result NodeState) bool {
-	if from.ahead.machine == nil || !(NodeState{Taints: current.Taints}).Equal(NodeState{Taints: result.Taints}) {
+	if from.ahead.machine == nil || from.unrecorded(current) || !(NodeState{Taints: current.Taints}).Equal(NodeState{Taints: result.Taints}) {
 		return false
 	}
 	labels := keysLeft{nodeLabel, from.ahead.machine.Labels, from.Labels, current.Annotations[clusterv1.LabelsFromMachineAnnotation]}
@@ -40,6 +40,12 @@ func (k keysLeft) all(changed []string) bool {
 		removes := !has(k.declared, key) && slices.Contains(splitKeys(k.listed), key)
 		return !k.byRule(key) || !has(k.has, key) && !removes
 	})
+}
+
+// unrecorded reports whether a Node may have Always taints of its Machine that no record confirms, because only its kubelet has written
+// it. If the Machine lost one of them now, the Node would keep it.
+func (s NodeSource) unrecorded(node NodeState) bool {
+	return !has(node.Labels, RecordLabel) && len(always(s.taints.all())) > 0
 }
 
 // awaitsClusterAPI reports whether Cluster API has yet to write a Node for the first time.

@@ -40,6 +40,11 @@ func TestClusterAPIMayWriteANodeFirst(t *testing.T) {
 			n.Labels, n.Annotations = pairs(pool+"=a"), map[string]string{inherit.LabelsFromMachineAnnotation: pool}
 		}, false},
 		{"a label of an additional regular expression", machineSet(), func(m *capi.Machine, _ *corev1.Node) { m.Labels["team"] = "ml" }, false},
+		{"a Node whose taints no record confirms", machineSet(), func(m *capi.Machine, n *corev1.Node) {
+			m.Labels[pool], m.Spec.Taints = "a", gpu
+			n.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: "NoSchedule"}, clusterv1.NodeUninitializedTaint}
+			n.Annotations = map[string]string{clusterv1.TaintsFromMachineAnnotation: "gpu:NoSchedule"}
+		}, false},
 		{"a taint", machineSet(), func(m *capi.Machine, n *corev1.Node) {
 			m.Labels[pool], m.Spec.Taints, n.Spec.Taints = "a", gpu, []corev1.Taint{clusterv1.NodeUninitializedTaint}
 		}, false},
