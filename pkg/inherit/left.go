@@ -8,13 +8,23 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
 // LeftToClusterAPI reports whether Cluster API's Machine controller is about to write everything that would become of a Node: labels and
-// annotations that it propagates or that its lists record, and what Heirloom adds to any write of the Node, which are its records.
-// Taints are not left to it, nor what the Machine does not have yet, nor a Node that could lose track of its taints.
-func LeftToClusterAPI(from NodeSource, current, result NodeState) bool {
-	if from.ahead.machine == nil || from.unrecorded(current) || !(NodeState{Taints: current.Taints}).Equal(NodeState{Taints: result.Taints}) {
+// annotations that it propagates or that its lists record, taints that it takes away, and what Heirloom adds to any write of the Node,
+// which are its records. No new taint is left to it, nor what the Machine does not have yet, nor a Node that could lose track of its
+// taints.
+//
+// A taint that Heirloom took away first could stay for good: a reconcile that has begun with the Machine as it was puts it back, and then
+// no record says that it comes from the Machine.
+func (p Policy) LeftToClusterAPI(from NodeSource, current, result NodeState) bool {
+	if from.ahead.machine == nil || from.unrecorded(current) {
+		return false
+	}
+	gone, only := p.takesAway(current, result)
+	if !only {
 		return false
 	}
 	labels := keysLeft{nodeLabel, from.ahead.machine.Labels, from.Labels, current.Annotations[clusterv1.LabelsFromMachineAnnotation]}
@@ -23,7 +33,7 @@ func LeftToClusterAPI(from NodeSource, current, result NodeState) bool {
 	}
 	changedLabels := slices.DeleteFunc(changed(current.Labels, result.Labels), func(key string) bool { return key == RecordLabel })
 	changedAnnotations := slices.DeleteFunc(changed(current.Annotations, result.Annotations), tracks)
-	writes := len(changedLabels)+len(changedAnnotations) > 0 || awaitsClusterAPI(current)
+	writes := gone+len(changedLabels)+len(changedAnnotations) > 0 || awaitsClusterAPI(current)
 	return writes && labels.all(changedLabels) && annotations.all(changedAnnotations)
 }
 
@@ -40,6 +50,18 @@ func (k keysLeft) all(changed []string) bool {
 		removes := !has(k.declared, key) && slices.Contains(splitKeys(k.listed), key)
 		return !k.byRule(key) || !has(k.has, key) && !removes
 	})
+}
+
+// takesAway returns how many taints the Node would lose, and whether all that would become of its taints is that Cluster API takes these
+// away: it does so if its list has them.
+func (p Policy) takesAway(current, result NodeState) (gone int, only bool) {
+	listed, _ := taint.ParseList(current.Annotations[clusterv1.TaintsFromMachineAnnotation])
+	byClusterAPI := taint.Positions(listed)
+	rest := slices.DeleteFunc(slices.Clone(current.Taints), func(t corev1.Taint) bool {
+		_, is := byClusterAPI[taint.IDOf(t)]
+		return is && p.ClusterAPITaints == PropagationEnabled && taint.Find(result.Taints, taint.IDOf(t)) < 0
+	})
+	return len(current.Taints) - len(rest), (NodeState{Taints: rest}).Equal(NodeState{Taints: result.Taints})
 }
 
 // unrecorded reports whether a Node may have Always taints of its Machine that no record confirms, because only its kubelet has written

@@ -17,9 +17,16 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
+// recordGPU records that taint gpu has come from the Machine.
+func recordGPU(n *corev1.Node) {
+	recorded := inherit.Record{Taints: []corev1.Taint{{Key: "gpu", Effect: "NoSchedule"}}}.Recorded(inherit.OfNode(n))
+	n.Labels, n.Annotations = recorded.Labels, recorded.Annotations
+}
+
 // What Cluster API is about to write on a Node is left to it for half a second; everything else is written at once.
 func TestClusterAPIMayWriteANodeFirst(t *testing.T) {
 	gpu := []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}
+	onlyGPU := []corev1.Taint{{Key: "gpu", Effect: "NoSchedule"}}
 	listed := map[string]string{clusterv1.LabelsFromMachineAnnotation: pool, clusterv1.TaintsFromMachineAnnotation: ""}
 	for _, tc := range []struct {
 		name  string
@@ -45,6 +52,16 @@ func TestClusterAPIMayWriteANodeFirst(t *testing.T) {
 			n.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: "NoSchedule"}, clusterv1.NodeUninitializedTaint}
 			n.Annotations = map[string]string{clusterv1.TaintsFromMachineAnnotation: "gpu:NoSchedule"}
 		}, false},
+		{"a taint that the Machine has lost and Cluster API lists", machineSet(), func(_ *capi.Machine, n *corev1.Node) {
+			n.Spec.Taints = onlyGPU
+			n.Annotations = map[string]string{clusterv1.TaintsFromMachineAnnotation: "gpu:NoSchedule"}
+			recordGPU(n)
+		}, true},
+		{"a taint that the Machine has lost and only Heirloom lists", machineSet(), func(_ *capi.Machine, n *corev1.Node) {
+			n.Spec.Taints = onlyGPU
+			n.Annotations = map[string]string{clusterv1.TaintsFromMachineAnnotation: "", inherit.TaintsFromMachineAnnotation: "gpu:NoSchedule"}
+			recordGPU(n)
+		}, false},
 		{"a taint", machineSet(), func(m *capi.Machine, n *corev1.Node) {
 			m.Labels[pool], m.Spec.Taints, n.Spec.Taints = "a", gpu, []corev1.Taint{clusterv1.NodeUninitializedTaint}
 		}, false},
@@ -54,6 +71,7 @@ func TestClusterAPIMayWriteANodeFirst(t *testing.T) {
 				m, n := machine("m", "MachineSet/ms"), node("m")
 				tc.has(m, n)
 				l := newLoop(t, theCluster(), tc.ms, m, n)
+				l.policy.ClusterAPITaints = inherit.PropagationEnabled
 				l.policy.AdditionalLabels = []*regexp.Regexp{regexp.MustCompile("^team$")}
 				look := func() time.Duration {
 					result, err := l.seeNode(client.ObjectKey{}, "m")

@@ -160,7 +160,7 @@ func (r nodeReconciler) evaluate(
 
 // leaves returns how long to leave to Cluster API what would become of the Node.
 func (r nodeReconciler) leaves(req NodeRequest, from inherit.NodeSource, current, result inherit.NodeState) time.Duration {
-	if !inherit.LeftToClusterAPI(from, current, result) {
+	if !r.Policy().LeftToClusterAPI(from, current, result) {
 		return 0
 	}
 	return r.courtesy.wait(req)
