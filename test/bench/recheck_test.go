@@ -149,7 +149,7 @@ func (f *fleet) server(b *testing.B, live client.Reader) http.Handler {
 			Reader:            ownerchain.CachedThenLive{Cached: cached, Live: live},
 			ManagementCluster: ownerchain.Always(client.ObjectKeyFromObject(f.cluster)),
 		},
-		Live: live, Metrics: counters, Schemas: newest{},
+		Live: live, Metrics: counters, Schemas: newestSchemas(),
 		Policy: func() inherit.Policy { return inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled} },
 	})
 	server.Register(noOpPath, &admission.Webhook{
@@ -168,7 +168,6 @@ func (f *fleet) losing(b *testing.B, kind string) [][]byte {
 		if kind == "Node" {
 			node := inherited(b, handler, kind, nodeOf(m))
 			request = update(kind, without(node), node)
-			request.Kind = metav1.GroupVersionKind{Version: "v1", Kind: kind}
 		} else {
 			machine := inherited(b, handler, kind, m)
 			request = update(kind, without(machine), machine)

@@ -90,10 +90,7 @@ func (f *residents) stored(b *testing.B, name string) *clusterv1.Machine {
 
 // registering is a kubelet's request to create its Node.
 func registering(node *corev1.Node) admissionv1.AdmissionRequest {
-	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
-	request := create("Node", node)
-	request.Kind.Group, request.Kind.Version = "", "v1"
-	return by(authenticationv1.UserInfo{Username: "system:node:" + node.Name, Groups: []string{"system:nodes"}}, request)
+	return by(authenticationv1.UserInfo{Username: "system:node:" + node.Name, Groups: []string{"system:nodes"}}, create("Node", node))
 }
 
 // cpu returns how many seconds of a core the program has used.

@@ -110,10 +110,14 @@ func (w *world) List(_ context.Context, into client.ObjectList, _ ...client.List
 	return nil
 }
 
-// newest is the Schemas of an API server that has Cluster API's newest version.
+// newest is the Schemas of an API server that has Cluster API's newest version. Its layout is computed once, as the program's are.
 type newest struct {
 	ownerchain.Schemas
 	machine capi.Layout
+}
+
+func newestSchemas() newest {
+	return newest{machine: capi.MachineLayout(clusterv1.GroupVersion.Version)}
 }
 
 // Machine implements ownerchain.Schemas.
@@ -128,7 +132,8 @@ func newServer(b *testing.B, w *world) http.Handler {
 	}
 	server := webhook.NewServer(webhook.Options{})
 	webhooks.Register(server, webhooks.Dependencies{
-		Chain: &ownerchain.Chain{Reader: w, ManagementCluster: ownerchain.Always(client.ObjectKeyFromObject(w.cluster))}, Metrics: counters, Schemas: newest{machine: capi.MachineLayout(clusterv1.GroupVersion.Version)},
+		Chain:   &ownerchain.Chain{Reader: w, ManagementCluster: ownerchain.Always(client.ObjectKeyFromObject(w.cluster))},
+		Metrics: counters, Schemas: newestSchemas(),
 		Policy: func() inherit.Policy { return inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled} },
 	})
 	server.Register(noOpPath, &admission.Webhook{
@@ -162,9 +167,14 @@ func expectAllowed(b *testing.B, server http.Handler, path string, body []byte) 
 }
 
 func create(kind string, object client.Object) admissionv1.AdmissionRequest {
+	gvk := clusterv1.GroupVersion.WithKind(kind)
+	if kind == "Node" {
+		gvk = corev1.SchemeGroupVersion.WithKind(kind)
+	}
+	object.GetObjectKind().SetGroupVersionKind(gvk) // an API server sends it
 	return admissionv1.AdmissionRequest{
 		UID: "bench", Operation: admissionv1.Create, Namespace: object.GetNamespace(), Name: object.GetName(),
-		Kind:   metav1.GroupVersionKind{Group: clusterv1.GroupVersion.Group, Version: clusterv1.GroupVersion.Version, Kind: kind},
+		Kind:   metav1.GroupVersionKind(gvk),
 		Object: runtime.RawExtension{Raw: encode(object)},
 	}
 }
