@@ -94,6 +94,9 @@ func (l *living) live(ctx context.Context, f *mortal, steps map[string]map[strin
 	if err := f.prepare(ctx); err != nil {
 		return err
 	}
+	if err := l.first(ctx, f); err != nil {
+		return err
+	}
 	delays := map[string]float64{}
 	joined, err := f.measure(ctx, func(ctx context.Context) (time.Time, error) { return f.join(ctx, delays, names) })
 	joined.delays = delays
@@ -104,6 +107,15 @@ func (l *living) live(ctx context.Context, f *mortal, steps map[string]map[strin
 	removed, err := f.measure(ctx, f.scaleTo(0))
 	note("removed", removed)
 	return err
+}
+
+// first lets a Node join alone, as a new cluster's first one does. When an API server first evaluates a policy for a Node, it parses
+// the schema of Nodes, and each request that comes meanwhile parses it again.
+func (l *living) first(ctx context.Context, f *mortal) error {
+	if l.round > 1 {
+		return nil
+	}
+	return f.register(ctx, f.md.Name+"-first")
 }
 
 // scaleTo scales the MachineDeployment and returns when it has so many Machines.
