@@ -100,7 +100,7 @@ func (s *Shared) ownMap(of map[string]string) map[string]string {
 func HashOfMap(seed maphash.Seed, of map[string]string) uint64 {
 	hash := uint64(len(of))
 	for key, value := range of { // in any order
-		hash += maphash.String(seed, key) * (maphash.String(seed, value) | 1)
+		hash += maphash.Comparable(seed, [2]uint64{maphash.String(seed, key), maphash.String(seed, value)})
 	}
 	return hash
 }

@@ -33,7 +33,8 @@ func newNodeMemory() nodeMemory {
 
 // set records that the Node has everything that it inherits. Nothing may change that state afterwards.
 func (m nodeMemory) set(node NodeRequest, inherited inherit.NodeState) {
-	hash := kept.HashOfMap(m.seed, inherited.Labels) + 3*kept.HashOfMap(m.seed, inherited.Annotations)
+	// Labels and annotations often differ by the same entry, which must not be the same difference twice.
+	hash := maphash.Comparable(m.seed, [2]uint64{kept.HashOfMap(m.seed, inherited.Labels), kept.HashOfMap(m.seed, inherited.Annotations)})
 	for _, taint := range inherited.Taints {
 		hash = 31*hash + maphash.String(m.seed, taint.Key)
 	}
