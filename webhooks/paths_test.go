@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -61,11 +62,13 @@ func (p play) through(kind string, user state) (injected int) {
 	machine, node := string(raw(p.t, user.machine()).Raw), "{metadata: {name: node-1, labels: {kubernetes.io/hostname: node-1}}, spec: {providerID: 'aws://1'}}"
 	for _, s := range append(states(), states()[0]) {
 		p.now.Reader = &unchanging{t: p.t, Reader: s.below(kind, machine)}
+		machine = p.ask(write{kind: "Machine", object: machine, old: machine})
 		for _, w := range []write{
 			{kind: "Machine", object: user.machine()},
 			{kind: "Machine", object: machine, old: machine},
 			{kind: "Machine", object: p.without("labels", machine), old: machine},
 			{kind: "Machine", object: s.machine(), old: machine},
+			{kind: "Machine", object: strings.Replace(machine, `"node-role.kubernetes.io/tier":"`, `"node-role.kubernetes.io/tier":"not-`, 1), old: machine},
 			{kind: "InfraMachine", object: external},
 			{kind: "MachineSet", object: s.below(kind, machine).sets["ns/ms"]},
 			{kind: "Node", object: node, user: "system:node:node-1"},
@@ -76,7 +79,6 @@ func (p play) through(kind string, user state) (injected int) {
 				injected++
 			}
 		}
-		machine = p.ask(write{kind: "Machine", object: machine, old: machine})
 		p.now.Reader = &unchanging{t: p.t, Reader: s.below(kind, machine)}
 		node = p.ask(write{kind: "Node", object: node, old: node})
 	}

@@ -181,7 +181,7 @@ func desired[P metav1.Object](ctx context.Context, c *Chain, kind Kind[P], objec
 	return decided, err == nil && decided.Outcome == inherit.Inherits
 }
 
-// MachineOf returns the Machine of the chain's Cluster that a Node is, or nil where there is none.
+// MachineOf returns the Machine of the chain's Cluster that a Node is, or nil where there is none. It must not be changed.
 func (c *Chain) MachineOf(ctx context.Context, node *corev1.Node) (*capi.Machine, error) {
 	var candidates []capi.Machine
 	if node.Spec.ProviderID != "" {
