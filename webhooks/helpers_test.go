@@ -91,7 +91,11 @@ func (f fleet) List(_ context.Context, into client.ObjectList, _ ...client.ListO
 
 // read fills an object from YAML. Its UID is its name, so that owner references are easy to write.
 func (f fleet) read(name, document string, into client.Object) error {
-	if err := yaml.Unmarshal([]byte(document), into); err != nil {
+	unmarshal := func() error { return yaml.Unmarshal([]byte(document), into) }
+	if json.Valid([]byte(document)) {
+		unmarshal = func() error { return json.Unmarshal([]byte(document), into) }
+	}
+	if err := unmarshal(); err != nil {
 		return fmt.Errorf("bad fixture %s: %w", name, err)
 	}
 	namespace, short, _ := strings.Cut(name, "/")
@@ -118,10 +122,9 @@ func newServer(t testing.TB, cache client.Reader, live client.Reader, policy inh
 	if live != nil {
 		reader = ownerchain.CachedThenLive{Cached: ownerchain.Cached{Reader: cache}, Live: live}
 	}
+	chain := &ownerchain.Chain{Reader: reader, ManagementCluster: ownerchain.Always(types.NamespacedName{Namespace: "ns", Name: "c"})}
 	return server{registry: registry, Dependencies: Dependencies{
-		Chain: &ownerchain.Chain{
-			Reader: reader, ManagementCluster: ownerchain.Always(types.NamespacedName{Namespace: "ns", Name: "c"}),
-		},
+		Chain:   chain.Remembering(),
 		Metrics: counters,
 		Schemas: newer,
 		Policy:  func() inherit.Policy { return policy },

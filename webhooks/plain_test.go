@@ -13,19 +13,30 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
-// plain is the decider with none of the tricks that make admission fast: it prepares nothing. It is what the answers are compared with.
+// plain is the decider with none of the tricks that make admission fast: it prepares and remembers nothing. It is what the answers are
+// compared with.
 func plain(d decider) decider {
 	switch h := d.(type) {
 	case children[capi.Machine, *capi.Machine]:
-		h.prepared = prepared{}
+		h.prepared, h.Chain = prepared{}, forgetting(h.Chain)
 		return h
 	case children[metav1.PartialObjectMetadata, *metav1.PartialObjectMetadata]:
 		h.prepared = prepared{}
 		return h
+	case nodes:
+		h.Chain = forgetting(h.Chain)
+		return h
 	}
 	return d
+}
+
+func forgetting(chain *ownerchain.Chain) *ownerchain.Chain {
+	other := *chain
+	other.Remembered = nil
+	return &other
 }
 
 // decides asks a decider, and the plain one, which must answer the same. The second time it asks, more has been prepared.

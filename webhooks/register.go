@@ -24,6 +24,7 @@ const (
 
 // Register adds every webhook to the server.
 func Register(server webhook.Server, dependencies Dependencies) {
+	dependencies.Chain = dependencies.Chain.Remembering()
 	reviews := newIntake(managementRoom(), dependencies.Metrics.AdmissionRejected(metrics.ManagementServer))
 	for path, d := range handlersOf(dependencies) {
 		handler := reviewer{&admission.Webhook{Handler: failOpen{

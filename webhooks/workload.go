@@ -38,7 +38,7 @@ type workload struct {
 
 func newWorkload(dependencies Dependencies, accepted func() [][]byte) workload {
 	// Requests of workload clusters must cause only a few requests to the management cluster's API server.
-	dependencies.Chain = dependencies.Chain.CallingNobody()
+	dependencies.Chain = dependencies.Chain.CallingNobody().Remembering()
 	if dependencies.Live != nil {
 		dependencies.Live = ownerchain.Limited{Reader: dependencies.Live, Allow: newReads().allow}
 	}

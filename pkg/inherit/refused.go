@@ -29,7 +29,7 @@ func refused(what, key, value string) []string {
 func invalid(what string, m map[string]string, counts func(key string) bool) []string {
 	var wrong []string
 	for key, value := range m {
-		if counts(key) && len(refused(what, key, value)) > 0 {
+		if counts(key) && !ordinary(what, key, value) && len(refused(what, key, value)) > 0 {
 			wrong = append(wrong, key)
 		}
 	}

@@ -46,27 +46,35 @@ func InBucket(field, value string) client.MatchingFields {
 	return client.MatchingFields{field: bucketOf(value)}
 }
 
-// machines returns the Machines with this value. They are the caller's own.
+// machines returns the Machines with this value. They share their content with the cache and must not be changed.
 func (c *Chain) machines(ctx context.Context, field, value string) ([]capi.Machine, error) {
 	list := &capi.MachineList{}
 	if err := c.List(ctx, list, InBucket(field, value), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing Machines by %s %s: %w", field, value, err)
 	}
-	return copies(list.Items, func(m *capi.Machine) bool {
-		if field == providerIDField {
-			return m.Spec.ProviderID == value
+	var found []capi.Machine
+	for i := range list.Items {
+		m := &list.Items[i]
+		if field == providerIDField && m.Spec.ProviderID == value || field == nodeNameField && slices.Contains(machineNodeNames(m), value) {
+			found = append(found, *m)
 		}
-		return slices.Contains(machineNodeNames(m), value)
-	}), nil
+	}
+	return found, nil
 }
 
-// pools returns the MachinePools that name a Node by its providerID. They are the caller's own.
+// pools returns the MachinePools that name a Node by its providerID. They share their content with the cache and must not be changed.
 func (c *Chain) pools(ctx context.Context, providerID string) ([]capi.MachinePool, error) {
 	list := &capi.MachinePoolList{}
 	if err := c.List(ctx, list, InBucket(providerIDField, providerID), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing MachinePools by providerID: %w", err)
 	}
-	return copies(list.Items, func(mp *capi.MachinePool) bool { return slices.Contains(mp.Spec.ProviderIDList, providerID) }), nil
+	var found []capi.MachinePool
+	for _, mp := range list.Items {
+		if slices.Contains(mp.Spec.ProviderIDList, providerID) {
+			found = append(found, mp)
+		}
+	}
+	return found, nil
 }
 
 // nodes returns the Nodes in a cache with this value.
@@ -83,19 +91,4 @@ func nodes(ctx context.Context, cache client.Reader, field, value string) ([]typ
 		}
 	}
 	return all, nil
-}
-
-// copies returns copies of those that are wanted.
-func copies[T any, P interface {
-	*T
-	DeepCopyInto(*T)
-}](all []T, wanted func(P) bool) []T {
-	var found []T
-	for i := range all {
-		if wanted(&all[i]) {
-			found = append(found, *new(T))
-			P(&all[i]).DeepCopyInto(&found[len(found)-1])
-		}
-	}
-	return found
 }

@@ -28,6 +28,8 @@ type Chain struct {
 	ManagementCluster func() types.NamespacedName
 	// Layout tells where a kind of control plane has what it can inherit. If it is nil, control planes count as they are.
 	Layout func(ctx context.Context, gvk schema.GroupVersionKind) (capi.Layout, error)
+	// Remembered keeps what follows from owners; nil keeps nothing. Remembering sets it.
+	Remembered *Remembered
 
 	// within is the argument of Within.
 	within types.NamespacedName

@@ -91,10 +91,11 @@ func (c *Chain) evaluateMachine(ctx context.Context, m *capi.Machine, _ *capi.Cl
 	if err != nil || owner.Outcome == inherit.OwnerNotFound {
 		return ownerNotFound(), err
 	}
-	desired, problems := policy.MachineFrom(owner.Template, m)
+	version := owner.versionFor(m, policy)
+	desired, problems := c.Remembered.desired(version, func() (inherit.Object, error) { return policy.MachineFrom(owner.Template, m) })
 	decided := inherits(desired, problems, func(ctx context.Context) inherit.Sources { return c.forSources().machineSources(ctx, m, owner, nil) })
 	decided.TaintsRefused = policy.ClusterAPITaints == inherit.PropagationDisabled
-	decided.version = owner.versionFor(m, policy)
+	decided.version = version
 	return decided.from(owner), nil
 }
 

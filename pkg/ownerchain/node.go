@@ -124,7 +124,7 @@ func (c *Chain) effective(ctx context.Context, m *capi.Machine, cluster *capi.Cl
 	template := owner.Template
 	switch object := owner.Object.(type) {
 	case *capi.MachineSet:
-		template = inherit.TemplateOfMachineSet(c.effectiveMachineSet(ctx, object, cluster, policy))
+		template = c.effectiveTemplate(ctx, object, cluster, policy)
 	case *capi.MachinePool:
 		template = inherit.TemplateOfMachinePool(c.effectiveMachinePool(ctx, object, cluster, policy))
 	case *unstructured.Unstructured:
@@ -133,20 +133,28 @@ func (c *Chain) effective(ctx context.Context, m *capi.Machine, cluster *capi.Cl
 	return policy.EffectiveMachine(template, m)
 }
 
-func (c *Chain) effectiveMachineSet(ctx context.Context, ms *capi.MachineSet, cluster *capi.Cluster, policy inherit.Policy) *capi.MachineSet {
+// effectiveTemplate returns what a MachineSet will declare.
+func (c *Chain) effectiveTemplate(ctx context.Context, ms *capi.MachineSet, cluster *capi.Cluster, policy inherit.Policy) *inherit.Template {
 	md, err := c.MachineDeployment(ctx, ms)
 	if _, skipped := policy.Skips(ms, cluster); err != nil || md == nil || skipped {
-		return ms
+		return inherit.TemplateOfMachineSet(ms)
 	}
-	if inherited, ok := desired(ctx, c, MachineDeployments(), md, cluster, policy); ok {
-		md = inherit.EffectiveMachineDeployment(md, inherited)
+	decided, inherits := desired(ctx, c, MachineDeployments(), md, cluster, policy)
+	var above []client.Object
+	if inherits {
+		above = decided.declaredBy
 	}
-	return policy.EffectiveMachineSet(md, ms)
+	return c.Remembered.template(setVersionOf(ms, md, above, policy), func() *inherit.Template {
+		if inherits {
+			md = inherit.EffectiveMachineDeployment(md, decided.Desired)
+		}
+		return inherit.TemplateOfMachineSet(policy.EffectiveMachineSet(md, ms))
+	})
 }
 
 func (c *Chain) effectiveMachinePool(ctx context.Context, mp *capi.MachinePool, cluster *capi.Cluster, policy inherit.Policy) *capi.MachinePool {
-	if inherited, ok := desired(ctx, c, MachinePools(), mp, cluster, policy); ok {
-		return inherit.EffectiveMachinePool(mp, inherited)
+	if decided, ok := desired(ctx, c, MachinePools(), mp, cluster, policy); ok {
+		return inherit.EffectiveMachinePool(mp, decided.Desired)
 	}
 	return mp
 }
@@ -154,7 +162,7 @@ func (c *Chain) effectiveMachinePool(ctx context.Context, mp *capi.MachinePool, 
 // effectiveControlPlane returns what the control plane will declare once rule 1 has reached it. The first look at a kind waits for
 // its schema, as does an admission request about one.
 func (c *Chain) effectiveControlPlane(ctx context.Context, cp *capi.ControlPlane, cluster *capi.Cluster, policy inherit.Policy) *inherit.Template {
-	inherited, ok := desired(ctx, c, ControlPlanes(), cp, cluster, policy)
+	decided, ok := desired(ctx, c, ControlPlanes(), cp, cluster, policy)
 	if !ok || c.Layout == nil {
 		return inherit.TemplateOfControlPlane(cp)
 	}
@@ -164,16 +172,16 @@ func (c *Chain) effectiveControlPlane(ctx context.Context, cp *capi.ControlPlane
 	if err != nil {
 		return inherit.TemplateOfControlPlane(cp)
 	}
-	return inherit.EffectiveControlPlane(cp, inherited, layout)
+	return inherit.EffectiveControlPlane(cp, decided.Desired, layout)
 }
 
 // desired returns what an object inherits, and whether it inherits anything now.
-func desired[P metav1.Object](ctx context.Context, c *Chain, kind Kind[P], object P, cluster *capi.Cluster, policy inherit.Policy) (inherit.Object, bool) {
+func desired[P metav1.Object](ctx context.Context, c *Chain, kind Kind[P], object P, cluster *capi.Cluster, policy inherit.Policy) (Decision, bool) {
 	decided, err := kind.decide(ctx, c, object, cluster, policy)
-	return decided.Desired, err == nil && decided.Outcome == inherit.Inherits
+	return decided, err == nil && decided.Outcome == inherit.Inherits
 }
 
-// MachineOf returns the Machine of the chain's Cluster that a Node is, or nil where there is none.
+// MachineOf returns the Machine of the chain's Cluster that a Node is, or nil where there is none. It must not be changed.
 func (c *Chain) MachineOf(ctx context.Context, node *corev1.Node) (*capi.Machine, error) {
 	var candidates []capi.Machine
 	if node.Spec.ProviderID != "" {

@@ -75,7 +75,7 @@ func (f *residents) machine(way string) *clusterv1.Machine {
 
 // node is the Node of a Machine that oneOfEachWay creates.
 func (f *residents) node(way string) *corev1.Node {
-	node := stage.Node("node-" + strings.ToLower(way))
+	node := kubeletsNode("node-" + strings.ToLower(way))
 	take(node, way)
 	return node
 }

@@ -235,7 +235,7 @@ func newClient(b *testing.B, url string) client.Reader {
 
 // nodeOf returns the Node of a Machine, before it has inherited.
 func nodeOf(m *clusterv1.Machine) *corev1.Node {
-	node := stage.Node(m.Name)
+	node := kubeletsNode(m.Name)
 	stored(node)
 	return node
 }

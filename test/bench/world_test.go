@@ -80,7 +80,7 @@ func newWorld() *world {
 	inherited.Labels, inherited.Annotations, inherited.Spec.Taints = ms.Spec.Template.Labels, d.Annotations, d.Taints
 	return &world{
 		cluster: convert[capi.Cluster](cluster), ms: convert[capi.MachineSet](ms), m: convert[capi.Machine](inherited),
-		bare: bare, inherited: inherited, node: stage.Node("bench"),
+		bare: bare, inherited: inherited, node: sentByKubelet(kubeletsNode("bench")),
 	}
 }
 

@@ -204,7 +204,7 @@ func addWebhooksAndLoop(
 		return err
 	}
 	admission := cached
-	admission.Reader = ownersOfReviews(mgr, live, counters)
+	admission.Reader = ownersOfReviews(mgr, kinds, live, counters)
 	admission.Mapper = &ownerchain.Kinds{Discovery: discoveryClient, UnknownFor: unknownFor}
 	dependencies := webhooks.Dependencies{
 		Chain: &admission, Live: live, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: policy, Draining: draining,
@@ -224,9 +224,10 @@ func addWebhooksAndLoop(
 	})
 }
 
-// ownersOfReviews reads the owners of objects in admission.
-func ownersOfReviews(mgr ctrl.Manager, live client.Reader, counters *metrics.Metrics) client.Reader {
-	cached := ownerchain.Uncopied{Reader: mgr.GetClient(), Scheme: mgr.GetScheme()}
+// ownersOfReviews reads the owners of objects in admission. It asks the caches that the manager's client reads from: the client would
+// look up once more, for each of several owners, whether their kinds are cached.
+func ownersOfReviews(mgr ctrl.Manager, kinds *providers.Cache, live client.Reader, counters *metrics.Metrics) client.Reader {
+	cached := ownerchain.Uncopied{Reader: providers.Reader{Reader: mgr.GetCache(), Providers: kinds}, Scheme: mgr.GetScheme()}
 	return ownerchain.CachedThenLive{Cached: ownerchain.Cached{Reader: cached, Count: counters.OwnerLookup}, Live: live}
 }
 
