@@ -78,6 +78,8 @@ func conform(t *testing.T, on *controlplane.Lent, release controlplane.Release, 
 		WithoutLoop: path.admission, WithoutWebhooks: !path.admission,
 		Values: map[string]any{"additionalProviderGroups": []any{"infrastructure.example.com"}},
 		Args:   args,
+		// Much is read from the caches without copies. If any of that is changed, the program ends.
+		Env: []string{"KUBE_CACHE_MUTATION_DETECTOR=true"},
 	})
 	for i, c := range cases {
 		if c.onlyAdmission && !path.admission {

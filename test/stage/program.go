@@ -20,7 +20,8 @@ type program struct {
 	// WebhookURL, WorkloadURL, HealthURL and MetricsURL are where it answers.
 	WebhookURL, WorkloadURL, HealthURL, MetricsURL string
 
-	arguments []string
+	arguments []string // and env, NAME=value, are what it is started with
+	env       []string
 	log       string
 }
 
@@ -62,6 +63,7 @@ func (s *Stage) newProgram(name string, args []string) (*program, error) {
 		HealthURL:   fmt.Sprintf("http://127.0.0.1:%d", ports[1]),
 		MetricsURL:  fmt.Sprintf("http://127.0.0.1:%d/metrics", ports[2]),
 		log:         filepath.Join(s.options.Dir, name+".log"),
+		env:         s.options.Env,
 		arguments: slices.Concat([]string{
 			"--kubeconfig=" + s.kubeconfig(),
 			"--webhook-host=127.0.0.1", fmt.Sprintf("--webhook-port=%d", ports[0]), "--webhook-cert-dir=" + s.options.Dir,
@@ -74,7 +76,7 @@ func (s *Stage) newProgram(name string, args []string) (*program, error) {
 }
 
 func (p *program) start(ctx context.Context, binary string) error {
-	process, err := controlplane.StartProcess(ctx, binary, p.arguments, p.log)
+	process, err := controlplane.StartProcess(ctx, binary, p.arguments, p.log, p.env...)
 	if err != nil {
 		return err
 	}

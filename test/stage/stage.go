@@ -40,6 +40,8 @@ type Options struct {
 	Values map[string]any
 	// Args are further arguments for the program.
 	Args []string
+	// Env are further variables of its environment, each NAME=value.
+	Env []string
 	// WorkloadWebhook gives workload clusters a URL of the webhooks.
 	WorkloadWebhook bool
 	// WithoutWebhooks leaves the webhook configurations out, so that only the loop acts.

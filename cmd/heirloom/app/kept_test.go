@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -287,27 +286,4 @@ func nodeSent(n int) []byte {
 		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeConditionType(fmt.Sprintf("C%d", i)), Message: "fine"})
 	}
 	return encoded(node)
-}
-
-// What is looked up in the cache is a copy, which its reader may change.
-func TestLookUpsReturnCopies(t *testing.T) {
-	g := NewWithT(t)
-	c := newFilled(t, t.Context(), "Machine", 50, machineSent)
-	chain := (&ownerchain.Chain{Reader: c}).Within(types.NamespacedName{Namespace: "fleet", Name: "prod"})
-	for _, n := range []int{0, 17} {
-		node := &corev1.Node{}
-		g.Expect(json.Unmarshal(nodeSent(n), node)).To(Succeed())
-		before, err := chain.MachineOf(t.Context(), node)
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(before).To(HaveField("Name", machineName(n)))
-		before = before.DeepCopy()
-		now, err := chain.MachineOf(t.Context(), node)
-		g.Expect(err).NotTo(HaveOccurred())
-		clear(now.Labels)
-		clear(now.Spec.Taints)
-		clear(now.Status.Addresses)
-		clear(now.OwnerReferences)
-		clear(now.ManagedFields[0].FieldsV1.GetRawBytes())
-		g.Expect(chain.MachineOf(t.Context(), node)).To(Equal(before))
-	}
 }
