@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// starting is a replica that starts, as a thrift sees it.
+type starting struct {
+	thrift
+	filled, elected chan struct{}
+	working         bool
+	unknown         error
+	released        int
+}
+
+func newStarting(t *testing.T) *starting {
+	t.Helper()
+	s := &starting{filled: make(chan struct{}), elected: make(chan struct{}), working: true}
+	s.thrift = thrift{
+		log: logr.Discard(), elected: s.elected,
+		filled: func(ctx context.Context) bool {
+			select {
+			case <-s.filled:
+				return true
+			case <-ctx.Done():
+				return false
+			}
+		},
+		busy:    func() (bool, error) { return s.working, s.unknown },
+		release: func() { s.released++ },
+	}
+	go func() { _ = s.Start(t.Context()) }()
+	return s
+}
+
+func later() {
+	time.Sleep(time.Minute)
+	synctest.Wait()
+}
+
+// The leader returns memory when it has gone through everything for the first time, and not again.
+func TestTheLeaderReturnsMemoryOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		s := newStarting(t)
+		s.working = false
+		later()
+		Expect(s.released).To(Equal(0), "its caches are not filled")
+		s.working = true
+		close(s.filled)
+		close(s.elected)
+		later()
+		Expect(s.released).To(Equal(0), "it has not gone through everything")
+		s.working, s.unknown = false, errors.New("unknown")
+		later()
+		Expect(s.released).To(Equal(0), "it may not have gone through everything")
+		s.unknown = nil
+		later()
+		Expect(s.released).To(Equal(1))
+		s.working = true
+		later()
+		s.working = false
+		later()
+		Expect(s.released).To(Equal(1))
+	})
+}
+
+// A queue is empty for a moment between two steps of the start. That does not count.
+func TestAMomentWithoutWorkIsNotTheEndOfTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		s := newStarting(t)
+		looks := 0
+		s.busy = func() (bool, error) {
+			looks++
+			return looks%2 == 0 && looks < 10, nil
+		}
+		close(s.filled)
+		time.Sleep(9*settling + settling/2)
+		synctest.Wait()
+		Expect(s.released).To(Equal(0))
+		later()
+		Expect(s.released).To(Equal(1))
+	})
+}
+
+// A replica that does not lead returns memory when its caches are filled, and once more when it has become the leader.
+func TestAReplicaReturnsMemoryBeforeItLeads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		s := newStarting(t)
+		s.working = false
+		close(s.filled)
+		later()
+		Expect(s.released).To(Equal(1))
+		s.working = true
+		close(s.elected)
+		later()
+		Expect(s.released).To(Equal(1))
+		s.working = false
+		later()
+		Expect(s.released).To(Equal(2))
+	})
+}
+
+// A program that is stopped while it starts ends at once.
+func TestReturningMemoryEndsWithTheProgram(t *testing.T) {
+	for name, at := range map[string]func(*starting){
+		"caches":   func(*starting) {},
+		"work":     func(s *starting) { close(s.filled) },
+		"election": func(s *starting) { close(s.filled); s.working = false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				Expect := NewWithT(t).Expect
+				s := newStarting(t)
+				at(s)
+				later()
+				released := s.released
+				ctx, stop := context.WithCancel(t.Context())
+				stop()
+				Expect(s.Start(ctx)).To(Succeed())
+				Expect(s.released).To(Equal(released))
+			})
+		})
+	}
+}
+
+// Work is what waits in a queue, and what a worker is at.
+func TestBusy(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	registry := prometheus.NewRegistry()
+	for _, name := range []string{"workqueue_depth", "controller_runtime_active_workers", "workqueue_adds_total"} {
+		gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name}, []string{"controller"})
+		registry.MustRegister(gauge)
+		gauge.WithLabelValues("machine").Set(0)
+		gauge.WithLabelValues("node").Set(1)
+		Expect(busy(registry)).To(Equal(name != "workqueue_adds_total"), name)
+		gauge.WithLabelValues("node").Set(0)
+		Expect(busy(registry)).To(BeFalse(), name)
+	}
+}
