@@ -25,7 +25,7 @@ type thrift struct {
 	filled  func(context.Context) bool
 	elected <-chan struct{}
 	// busy reports whether anything waits to be handled, or is being handled.
-	busy func() (bool, error)
+	busy    func() (bool, error)
 	release func()
 }
 

@@ -5,6 +5,7 @@ package app
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,14 +19,15 @@ import (
 type starting struct {
 	thrift
 	filled, elected chan struct{}
-	working         bool
-	unknown         error
-	released        int
+	// working is whether there is something to do, and unknown whether that cannot be told.
+	working, unknown atomic.Bool
+	released         int
 }
 
 func newStarting(t *testing.T) *starting {
 	t.Helper()
-	s := &starting{filled: make(chan struct{}), elected: make(chan struct{}), working: true}
+	s := &starting{filled: make(chan struct{}), elected: make(chan struct{})}
+	s.working.Store(true)
 	s.thrift = thrift{
 		log: logr.Discard(), elected: s.elected,
 		filled: func(ctx context.Context) bool {
@@ -36,7 +38,12 @@ func newStarting(t *testing.T) *starting {
 				return false
 			}
 		},
-		busy:    func() (bool, error) { return s.working, s.unknown },
+		busy: func() (bool, error) {
+			if s.unknown.Load() {
+				return false, errors.New("unknown")
+			}
+			return s.working.Load(), nil
+		},
 		release: func() { s.released++ },
 	}
 	go func() { _ = s.Start(t.Context()) }()
@@ -44,7 +51,7 @@ func newStarting(t *testing.T) *starting {
 }
 
 func later() {
-	time.Sleep(time.Minute)
+	<-time.After(time.Minute) // in the time of the test
 	synctest.Wait()
 }
 
@@ -53,23 +60,24 @@ func TestTheLeaderReturnsMemoryOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
 		s := newStarting(t)
-		s.working = false
+		s.working.Store(false)
 		later()
 		Expect(s.released).To(Equal(0), "its caches are not filled")
-		s.working = true
+		s.working.Store(true)
 		close(s.filled)
 		close(s.elected)
 		later()
 		Expect(s.released).To(Equal(0), "it has not gone through everything")
-		s.working, s.unknown = false, errors.New("unknown")
+		s.working.Store(false)
+		s.unknown.Store(true)
 		later()
 		Expect(s.released).To(Equal(0), "it may not have gone through everything")
-		s.unknown = nil
+		s.unknown.Store(false)
 		later()
 		Expect(s.released).To(Equal(1))
-		s.working = true
+		s.working.Store(true)
 		later()
-		s.working = false
+		s.working.Store(false)
 		later()
 		Expect(s.released).To(Equal(1))
 	})
@@ -86,7 +94,7 @@ func TestAMomentWithoutWorkIsNotTheEndOfTheStart(t *testing.T) {
 			return looks%2 == 0 && looks < 10, nil
 		}
 		close(s.filled)
-		time.Sleep(9*settling + settling/2)
+		<-time.After(9*settling + settling/2) // in the time of the test
 		synctest.Wait()
 		Expect(s.released).To(Equal(0))
 		later()
@@ -99,15 +107,15 @@ func TestAReplicaReturnsMemoryBeforeItLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
 		s := newStarting(t)
-		s.working = false
+		s.working.Store(false)
 		close(s.filled)
 		later()
 		Expect(s.released).To(Equal(1))
-		s.working = true
+		s.working.Store(true)
 		close(s.elected)
 		later()
 		Expect(s.released).To(Equal(1))
-		s.working = false
+		s.working.Store(false)
 		later()
 		Expect(s.released).To(Equal(2))
 	})
@@ -118,7 +126,7 @@ func TestReturningMemoryEndsWithTheProgram(t *testing.T) {
 	for name, at := range map[string]func(*starting){
 		"caches":   func(*starting) {},
 		"work":     func(s *starting) { close(s.filled) },
-		"election": func(s *starting) { close(s.filled); s.working = false },
+		"election": func(s *starting) { close(s.filled); s.working.Store(false) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
