@@ -21,11 +21,10 @@ type starting struct {
 	filled, elected chan struct{}
 	// working is whether there is something to do, and unknown whether that cannot be told.
 	working, unknown atomic.Bool
-	released         int
+	released         atomic.Int64
 }
 
-func newStarting(t *testing.T) *starting {
-	t.Helper()
+func newStarting() *starting {
 	s := &starting{filled: make(chan struct{}), elected: make(chan struct{})}
 	s.working.Store(true)
 	s.thrift = thrift{
@@ -44,11 +43,12 @@ func newStarting(t *testing.T) *starting {
 			}
 			return s.working.Load(), nil
 		},
-		release: func() { s.released++ },
+		release: func() { s.released.Add(1) },
 	}
-	go func() { _ = s.Start(t.Context()) }()
 	return s
 }
+
+func (s *starting) start(t *testing.T) { go func() { _ = s.Start(t.Context()) }() }
 
 func later() {
 	<-time.After(time.Minute) // in the time of the test
@@ -59,27 +59,28 @@ func later() {
 func TestTheLeaderReturnsMemoryOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
-		s := newStarting(t)
+		s := newStarting()
+		s.start(t)
 		s.working.Store(false)
 		later()
-		Expect(s.released).To(Equal(0), "its caches are not filled")
+		Expect(s.released.Load()).To(BeEquivalentTo(0), "its caches are not filled")
 		s.working.Store(true)
 		close(s.filled)
 		close(s.elected)
 		later()
-		Expect(s.released).To(Equal(0), "it has not gone through everything")
+		Expect(s.released.Load()).To(BeEquivalentTo(0), "it has not gone through everything")
 		s.working.Store(false)
 		s.unknown.Store(true)
 		later()
-		Expect(s.released).To(Equal(0), "it may not have gone through everything")
+		Expect(s.released.Load()).To(BeEquivalentTo(0), "it may not have gone through everything")
 		s.unknown.Store(false)
 		later()
-		Expect(s.released).To(Equal(1))
+		Expect(s.released.Load()).To(BeEquivalentTo(1))
 		s.working.Store(true)
 		later()
 		s.working.Store(false)
 		later()
-		Expect(s.released).To(Equal(1))
+		Expect(s.released.Load()).To(BeEquivalentTo(1))
 	})
 }
 
@@ -87,18 +88,19 @@ func TestTheLeaderReturnsMemoryOnce(t *testing.T) {
 func TestAMomentWithoutWorkIsNotTheEndOfTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
-		s := newStarting(t)
+		s := newStarting()
 		looks := 0
 		s.busy = func() (bool, error) {
 			looks++
 			return looks%2 == 0 && looks < 10, nil
 		}
+		s.start(t)
 		close(s.filled)
 		<-time.After(9*settling + settling/2) // in the time of the test
 		synctest.Wait()
-		Expect(s.released).To(Equal(0))
+		Expect(s.released.Load()).To(BeEquivalentTo(0))
 		later()
-		Expect(s.released).To(Equal(1))
+		Expect(s.released.Load()).To(BeEquivalentTo(1))
 	})
 }
 
@@ -106,18 +108,19 @@ func TestAMomentWithoutWorkIsNotTheEndOfTheStart(t *testing.T) {
 func TestAReplicaReturnsMemoryBeforeItLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
-		s := newStarting(t)
+		s := newStarting()
+		s.start(t)
 		s.working.Store(false)
 		close(s.filled)
 		later()
-		Expect(s.released).To(Equal(1))
+		Expect(s.released.Load()).To(BeEquivalentTo(1))
 		s.working.Store(true)
 		close(s.elected)
 		later()
-		Expect(s.released).To(Equal(1))
+		Expect(s.released.Load()).To(BeEquivalentTo(1))
 		s.working.Store(false)
 		later()
-		Expect(s.released).To(Equal(2))
+		Expect(s.released.Load()).To(BeEquivalentTo(2))
 	})
 }
 
@@ -131,14 +134,15 @@ func TestReturningMemoryEndsWithTheProgram(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				Expect := NewWithT(t).Expect
-				s := newStarting(t)
+				s := newStarting()
+				s.start(t)
 				at(s)
 				later()
-				released := s.released
+				released := s.released.Load()
 				ctx, stop := context.WithCancel(t.Context())
 				stop()
 				Expect(s.Start(ctx)).To(Succeed())
-				Expect(s.released).To(Equal(released))
+				Expect(s.released.Load()).To(Equal(released))
 			})
 		})
 	}
