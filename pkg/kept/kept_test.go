@@ -121,6 +121,26 @@ func TestCopiesShareNothing(t *testing.T) {
 	Expect(third).To(Equal(before), "nor does an object that comes later get what a reader wrote")
 }
 
+// An informer transforms each Machine of its first list twice. The second time changes nothing, whoever else has fields of it.
+func TestMachinesAreKeptAlikeEachTime(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	s := kept.New(inherit.Policy{})
+	others := metav1.ManagedFieldsEntry{Manager: "manager", Operation: "Update", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)}
+	ours := machine("blue", 1).ManagedFields[0]
+	for name, tc := range map[string]struct{ sent, kept []metav1.ManagedFieldsEntry }{
+		"ours":         {[]metav1.ManagedFieldsEntry{ours}, []metav1.ManagedFieldsEntry{ours}},
+		"both":         {[]metav1.ManagedFieldsEntry{others, ours}, []metav1.ManagedFieldsEntry{ours}},
+		"only others'": {[]metav1.ManagedFieldsEntry{others}, []metav1.ManagedFieldsEntry{{}}},
+		"none":         {},
+	} {
+		m := machine("blue", 1)
+		m.CreationTimestamp, m.ManagedFields = metav1.Unix(1, 0), tc.sent
+		once := keep(t, s.Object, m).(*capi.Machine).DeepCopy()
+		Expect(once.ManagedFields).To(Equal(tc.kept), name)
+		Expect(keep(t, s.Object, m)).To(Equal(once), name)
+	}
+}
+
 // A Node that comes again, such as after a lost connection, is kept as it was.
 func TestNodesAreKeptAlikeEachTime(t *testing.T) {
 	Expect := NewWithT(t).Expect
@@ -144,6 +164,7 @@ func TestNodesAreKeptAlikeEachTime(t *testing.T) {
 
 	other := keep(t, s.Node, node()).(*corev1.Node)
 	Expect(&other.Spec.Taints[0]).To(BeIdenticalTo(&once.Spec.Taints[0]))
+	Expect(fmt.Sprintf("%p %p", other.Labels, other.Annotations)).To(Equal(fmt.Sprintf("%p %p", once.Labels, once.Annotations)))
 	tainted := node()
 	tainted.Spec.Taints[0].TimeAdded = ptr.To(metav1.Unix(1, 0))
 	Expect(keep(t, s.Node, tainted).(*corev1.Node).Spec.Taints).To(Equal(tainted.Spec.Taints), "when a taint was added counts")

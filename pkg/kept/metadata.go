@@ -8,10 +8,10 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// metadata makes the metadata of an object share what it can; textMap tells for labels and annotations. UIDs and versions are its own.
-func (s *Shared) metadata(m *metav1.ObjectMeta, textMap func(map[string]string) map[string]string) {
+// metadata makes the metadata of an object share what it can. UIDs and versions are its own.
+func (s *Shared) metadata(m *metav1.ObjectMeta) {
 	s.texts(&m.Name, &m.GenerateName, &m.Namespace)
-	m.Labels, m.Annotations = textMap(m.Labels), textMap(m.Annotations)
+	m.Labels, m.Annotations = s.textMap(m.Labels), s.textMap(m.Annotations)
 	m.OwnerReferences = s.ownerReferences(m.OwnerReferences)
 	m.Finalizers = list(s.lists, s.hashOf(m.Finalizers...), m.Finalizers, func(name *string) { s.texts(name) })
 	for i := range m.ManagedFields { // Trimmed has made the list

@@ -21,7 +21,10 @@ func (s *Shared) Object(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	o.SetManagedFields(ownership.Trimmed(o.GetManagedFields(), o.GetCreationTimestamp().Time, inherit.CapacityAnnotations()))
+	// An informer transforms each object of its first list twice. Then only our own entry is left, mostly.
+	if entries := o.GetManagedFields(); len(entries) != 1 || !ownership.IsOurs(entries[0]) {
+		o.SetManagedFields(ownership.Trimmed(entries, o.GetCreationTimestamp().Time, inherit.CapacityAnnotations()))
+	}
 	switch typed := object.(type) {
 	case *unstructured.Unstructured:
 		trimControlPlane(typed)
@@ -30,7 +33,7 @@ func (s *Shared) Object(object any) (any, error) {
 	}
 	if accessor, ok := object.(metav1.ObjectMetaAccessor); ok {
 		if metadata, ok := accessor.GetObjectMeta().(*metav1.ObjectMeta); ok {
-			s.metadata(metadata, s.textMap)
+			s.metadata(metadata)
 		}
 	}
 	return object, nil
@@ -70,6 +73,6 @@ func (s *Shared) Node(object any) (any, error) {
 	for i := range node.Status.Addresses {
 		s.texts((*string)(&node.Status.Addresses[i].Type), &node.Status.Addresses[i].Address)
 	}
-	s.metadata(&node.ObjectMeta, s.ownMap) // its name is among them
+	s.metadata(&node.ObjectMeta)
 	return node, nil
 }

@@ -79,20 +79,11 @@ func (s *Shared) textMap(of map[string]string) map[string]string {
 	if known, ok := s.maps.find(hash, of); ok {
 		return known
 	}
-	own := s.ownMap(of)
-	s.maps.remember(hash, own)
-	return own
-}
-
-// ownMap returns an equal map that only its strings share. It is for maps that no other object has.
-func (s *Shared) ownMap(of map[string]string) map[string]string {
-	if len(of) == 0 {
-		return nil
-	}
-	own := make(map[string]string, len(of))
+	own := make(map[string]string, len(of)) // with only as much room as it needs
 	for key, value := range of {
 		own[s.text(key)] = s.text(value)
 	}
+	s.maps.remember(hash, own)
 	return own
 }
 

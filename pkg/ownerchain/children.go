@@ -14,7 +14,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
-// Children returns the objects of the list's kind that owner controls.
+// Children returns the objects of the list's kind that owner controls. As with Keys, the list must not be changed.
 func (c *Chain) Children(ctx context.Context, owner client.Object, list client.ObjectList) ([]types.NamespacedName, error) {
 	return Keys(ctx, c, list, client.InNamespace(owner.GetNamespace()), client.MatchingFields{ownerField: string(owner.GetUID())})
 }
@@ -53,9 +53,13 @@ func (c *Chain) controlled(ctx context.Context, owner client.Object, list client
 	return nil
 }
 
-// Members returns the objects of the list's kind that belong to a Cluster.
+// Members returns the objects of the list's kind that belong to a Cluster. As with Keys, the list must not be changed.
 func (c *Chain) Members(ctx context.Context, cluster types.NamespacedName, list client.ObjectList) ([]types.NamespacedName, error) {
-	return Keys(ctx, c, list, client.InNamespace(cluster.Namespace), client.MatchingFields{clusterField: cluster.Name})
+	return Keys(ctx, c, list, membersOf(cluster)...)
+}
+
+func membersOf(cluster types.NamespacedName) []client.ListOption {
+	return []client.ListOption{client.InNamespace(cluster.Namespace), client.MatchingFields{clusterField: cluster.Name}}
 }
 
 // NodesOf returns the Nodes in a cache that the Machine may be, or that the MachinePool names. MachineOf decides which it is.
@@ -82,9 +86,10 @@ func NodesOf(ctx context.Context, cache client.Reader, source client.Object) ([]
 	return all, nil
 }
 
-// Keys returns the objects of the list's kind that a reader lists.
+// Keys returns the objects of the list's kind that a reader lists. The list shares its content with a cache, and must not be changed:
+// when the loop starts, several of all Machines would be in memory at the same time (BenchmarkResidentMemory).
 func Keys(ctx context.Context, reader client.Reader, list client.ObjectList, options ...client.ListOption) ([]types.NamespacedName, error) {
-	if err := reader.List(ctx, list, options...); err != nil {
+	if err := reader.List(ctx, list, append(options[:len(options):len(options)], client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil, fmt.Errorf("listing %T: %w", list, err)
 	}
 	var all []types.NamespacedName

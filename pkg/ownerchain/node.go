@@ -4,6 +4,7 @@ package ownerchain
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -99,8 +100,8 @@ func (c *Chain) EffectiveMachines(ctx context.Context, key types.NamespacedName,
 		return nil, err
 	}
 	list := &capi.MachineList{}
-	if _, err := c.Members(ctx, key, list); err != nil {
-		return nil, err
+	if err := c.List(ctx, list, membersOf(key)...); err != nil {
+		return nil, fmt.Errorf("listing the Machines of Cluster %s: %w", key, err)
 	}
 	var machines []*capi.Machine
 	for i := range list.Items {

@@ -147,7 +147,7 @@ func (d Dependencies) nodesIn(
 func (d Dependencies) everyNodeIn(ctx context.Context, cluster types.NamespacedName) ([]NodeRequest, error) {
 	return d.nodesIn(ctx, cluster, func(nodes client.Reader) ([]types.NamespacedName, error) {
 		list := &corev1.NodeList{}
-		if err := nodes.List(ctx, list); err != nil {
+		if err := nodes.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil { // only their names are read
 			return nil, fmt.Errorf("listing the Nodes of %s: %w", cluster, err)
 		}
 		keys := make([]types.NamespacedName, 0, len(list.Items))

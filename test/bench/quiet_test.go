@@ -28,7 +28,7 @@ func (f *residents) stayQuiet(b *testing.B) {
 	f.restart(b, f.machines)
 	var reads, writes, used, took float64
 	for b.Loop() {
-		start, from, before := time.Now(), f.audited(b), f.cpu(b)
+		start, from, before := time.Now(), sizeOf(b, f.auditLog), f.cpu(b)
 		select {
 		case <-time.After(quiet): // not a wait for something: this is what is measured
 		case <-b.Context().Done():
@@ -45,31 +45,38 @@ func (f *residents) stayQuiet(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// audited returns how long the audit log is.
-func (f *residents) audited(b *testing.B) int64 {
+// sizeOf returns how long a log is.
+func sizeOf(b *testing.B, log string) int64 {
 	b.Helper()
-	info, err := os.Stat(f.auditLog)
+	info, err := os.Stat(log)
 	if err != nil {
 		b.Fatal(err)
 	}
 	return info.Size()
 }
 
+// readFrom returns what was added to a log since it was that long.
+func readFrom(b *testing.B, log string, from int64) []byte {
+	b.Helper()
+	file, err := os.Open(log)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.Seek(from, io.SeekStart); err != nil {
+		b.Fatal(err)
+	}
+	added, err := io.ReadAll(file)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return added
+}
+
 // requests counts what the program has asked the API server since the audit log was that long.
 func (f *residents) requests(b *testing.B, from int64) (reads, writes float64) {
 	b.Helper()
-	log, err := os.Open(f.auditLog)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer log.Close()
-	if _, err := log.Seek(from, io.SeekStart); err != nil {
-		b.Fatal(err)
-	}
-	content, err := io.ReadAll(log)
-	if err != nil {
-		b.Fatal(err)
-	}
+	content := readFrom(b, f.auditLog, from)
 	for line := range bytes.Lines(content[:bytes.LastIndexByte(content, '\n')+1]) {
 		var event auditv1.Event
 		if err := json.Unmarshal(line, &event); err != nil {

@@ -4,6 +4,7 @@ package app
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -20,6 +22,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/kept"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
 func TestWhatCachesKeep(t *testing.T) {
@@ -93,4 +96,17 @@ func TestTheProgramStopsInOrder(t *testing.T) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(mgr).To(BeAssignableToTypeOf(orderly{}))
 	Expect(kinds).NotTo(BeNil())
+}
+
+// Only keys are read of what they are looked up for, so nothing is copied.
+func TestKeysCopyNothing(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	c := newFilled(t, t.Context(), "Machine", 2, machineSent)
+	chain, labels := &ownerchain.Chain{Reader: c}, map[string]bool{}
+	for range 2 {
+		list := &capi.MachineList{}
+		Expect(chain.Members(t.Context(), types.NamespacedName{Namespace: "fleet", Name: "prod"}, list)).To(HaveLen(2))
+		labels[fmt.Sprintf("%p", list.Items[0].Labels)] = true
+	}
+	Expect(labels).To(HaveLen(1))
 }
