@@ -69,7 +69,7 @@ func run(ctx context.Context, c *config.Config) error {
 	if err := addWebhooksAndLoop(ctx, signalled.Done(), mgr, kinds, c, served, keep); err != nil {
 		return err
 	}
-	if err := errors.Join(addChecks(mgr, served), addThrift(mgr)); err != nil {
+	if err := errors.Join(addChecks(mgr, served), addMemoryReturn(mgr)); err != nil {
 		return err
 	}
 	return start(ctx, mgr)

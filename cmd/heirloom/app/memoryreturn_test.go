@@ -15,9 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// starting is a replica that starts, as a thrift sees it.
+// starting is a replica that starts, as a memoryReturn sees it.
 type starting struct {
-	thrift
+	memoryReturn
 	filled, elected chan struct{}
 	// working is whether there is something to do, and unknown whether that cannot be told.
 	working, unknown atomic.Bool
@@ -27,7 +27,7 @@ type starting struct {
 func newStarting() *starting {
 	s := &starting{filled: make(chan struct{}), elected: make(chan struct{})}
 	s.working.Store(true)
-	s.thrift = thrift{
+	s.memoryReturn = memoryReturn{
 		log: logr.Discard(), elected: s.elected,
 		filled: func(ctx context.Context) bool {
 			select {

@@ -17,9 +17,9 @@ import (
 // settling is how often it is looked whether there is work. A replica has settled once there was none twice in a row.
 const settling = 500 * time.Millisecond
 
-// thrift returns to the operating system what a start took: once the caches are filled, and once the replica, as the leader, has
+// memoryReturn returns to the operating system what a start took: once the caches are filled, and once the replica, as the leader, has
 // gone through everything for the first time. Go itself would keep about as much in reserve as the caches need.
-type thrift struct {
+type memoryReturn struct {
 	log logr.Logger
 	// filled waits for the caches, and elected is closed when the replica leads.
 	filled  func(context.Context) bool
@@ -29,8 +29,8 @@ type thrift struct {
 	release func()
 }
 
-func addThrift(mgr ctrl.Manager) error {
-	err := mgr.Add(&thrift{
+func addMemoryReturn(mgr ctrl.Manager) error {
+	err := mgr.Add(&memoryReturn{
 		log: ctrl.Log, filled: mgr.GetCache().WaitForCacheSync, elected: mgr.Elected(),
 		busy: func() (bool, error) { return busy(ctrlmetrics.Registry) }, release: debug.FreeOSMemory,
 	})
@@ -41,35 +41,35 @@ func addThrift(mgr ctrl.Manager) error {
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (*thrift) NeedLeaderElection() bool { return false }
+func (*memoryReturn) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable.
-func (t *thrift) Start(ctx context.Context) error {
-	if !t.filled(ctx) {
+func (m *memoryReturn) Start(ctx context.Context) error {
+	if !m.filled(ctx) {
 		return nil
 	}
 	for leads := false; !leads; {
-		if !t.settle(ctx) {
+		if !m.settle(ctx) {
 			return nil
 		}
-		leads = t.leads()
-		t.release()
-		t.log.Info("Returned the memory that the start took", "leader", leads)
+		leads = m.leads()
+		m.release()
+		m.log.Info("Returned the memory that the start took", "leader", leads)
 		if leads {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-t.elected:
+		case <-m.elected:
 		}
 	}
 	return nil
 }
 
-func (t *thrift) leads() bool {
+func (m *memoryReturn) leads() bool {
 	select {
-	case <-t.elected:
+	case <-m.elected:
 		return true
 	default:
 		return false
@@ -77,7 +77,7 @@ func (t *thrift) leads() bool {
 }
 
 // settle waits until there is nothing to do, and reports whether that came before ctx was done.
-func (t *thrift) settle(ctx context.Context) bool {
+func (m *memoryReturn) settle(ctx context.Context) bool {
 	ticker := time.NewTicker(settling)
 	defer ticker.Stop()
 	for idle := 0; idle < 2; {
@@ -87,7 +87,7 @@ func (t *thrift) settle(ctx context.Context) bool {
 		case <-ticker.C:
 		}
 		idle++
-		if busy, err := t.busy(); err != nil || busy {
+		if busy, err := m.busy(); err != nil || busy {
 			idle = 0
 		}
 	}
