@@ -36,8 +36,8 @@ func TestNodesInheritWhatTheirMachineWillCarry(t *testing.T) {
 	Expect(policy.EffectiveMachine(nil, m)).To(Equal(m), "a Machine without an owner is what it is")
 }
 
-// To look at a Machine that has all that its owner declares is a short cut: it must lead to the same as the way round, which a Machine
-// takes that lacks one label.
+// A Machine that has everything that its owner declares is returned as it is. That must be the same as what is computed for a Machine that
+// lacks one label.
 func TestMachinesThatHaveItAllAreEffective(t *testing.T) {
 	const lacking = "node.cluster.x-k8s.io/lacking"
 	d, cut := dice{rand.New(rand.NewPCG(2026, 12))}, 0

@@ -10,8 +10,8 @@ import (
 // longestOrdinary is how many characters a name of a key, or a label's value, may have.
 const longestOrdinary = 63
 
-// ordinary reports whether a label or an annotation is surely valid. Nearly all are. To tell that with the library's regular expressions
-// takes some percent of the CPU of a Node's request (BenchmarkWebhookCPU). So it only judges the others, and says what is wrong with them.
+// ordinary reports whether a label or an annotation is certainly valid, as nearly all are. The library's regular expressions are
+// a noticeable part of what the rules cost in a Node's request (BenchmarkWebhookCPU). So the library judges only the others.
 func ordinary(what, key, value string) bool {
 	domain, name, prefixed := strings.Cut(key, "/")
 	if !prefixed {

@@ -52,14 +52,12 @@ func (c *Chain) machines(ctx context.Context, field, value string) ([]capi.Machi
 	if err := c.List(ctx, list, InBucket(field, value), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing Machines by %s %s: %w", field, value, err)
 	}
-	var found []capi.Machine
-	for i := range list.Items {
-		m := &list.Items[i]
-		if field == providerIDField && m.Spec.ProviderID == value || field == nodeNameField && slices.Contains(machineNodeNames(m), value) {
-			found = append(found, *m)
+	return slices.DeleteFunc(list.Items, func(m capi.Machine) bool {
+		if field == providerIDField {
+			return m.Spec.ProviderID != value
 		}
-	}
-	return found, nil
+		return !slices.Contains(machineNodeNames(&m), value)
+	}), nil
 }
 
 // pools returns the MachinePools that name a Node by its providerID. They share their content with the cache and must not be changed.
@@ -68,13 +66,7 @@ func (c *Chain) pools(ctx context.Context, providerID string) ([]capi.MachinePoo
 	if err := c.List(ctx, list, InBucket(providerIDField, providerID), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing MachinePools by providerID: %w", err)
 	}
-	var found []capi.MachinePool
-	for _, mp := range list.Items {
-		if slices.Contains(mp.Spec.ProviderIDList, providerID) {
-			found = append(found, mp)
-		}
-	}
-	return found, nil
+	return slices.DeleteFunc(list.Items, func(mp capi.MachinePool) bool { return !slices.Contains(mp.Spec.ProviderIDList, providerID) }), nil
 }
 
 // nodes returns the Nodes in a cache with this value.

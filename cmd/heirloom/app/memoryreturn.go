@@ -14,7 +14,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// settling is how often it is looked whether there is work. A replica has settled once there was none twice in a row.
+// settling is how often a replica checks whether it has work. It has settled once it had none twice in a row.
 const settling = 500 * time.Millisecond
 
 // memoryReturn returns to the operating system what a start took: once the caches are filled, and once the replica, as the leader, has
