@@ -14,13 +14,13 @@ import (
 
 // LeftToClusterAPI reports whether Cluster API's Machine controller is about to write everything that would become of a Node: labels and
 // annotations that it propagates or that its lists record, taints that it takes away, and what Heirloom adds to any write of the Node,
-// which are its records. No new taint is left to it, nor what the Machine does not have yet, nor a Node that could lose track of its
-// taints.
+// which are its records. No new taint is left to it, nor what the Machine does not have yet. A record that waits for this must be
+// remembered (Remembering), so that the Machine can lose a taint meanwhile.
 //
 // A taint that Heirloom took away first could stay for good: a reconcile that has begun with the Machine as it was puts it back, and then
 // no record says that it comes from the Machine.
 func (p Policy) LeftToClusterAPI(from NodeSource, current, result NodeState) bool {
-	if from.ahead.machine == nil || from.unrecorded(current) {
+	if from.ahead.machine == nil {
 		return false
 	}
 	gone, only := p.takesAway(current, result)
@@ -62,12 +62,6 @@ func (p Policy) takesAway(current, result NodeState) (gone int, only bool) {
 		return is && p.ClusterAPITaints == PropagationEnabled && taint.Find(result.Taints, taint.IDOf(t)) < 0
 	})
 	return len(current.Taints) - len(rest), (NodeState{Taints: rest}).Equal(NodeState{Taints: result.Taints})
-}
-
-// unrecorded reports whether a Node may have Always taints of its Machine that no record confirms, because only its kubelet has written
-// it. If the Machine lost one of them now, the Node would keep it.
-func (s NodeSource) unrecorded(node NodeState) bool {
-	return !has(node.Labels, RecordLabel) && len(always(s.taints.all())) > 0
 }
 
 // awaitsClusterAPI reports whether Cluster API has yet to write a Node for the first time.

@@ -51,7 +51,7 @@ func TestClusterAPIMayWriteANodeFirst(t *testing.T) {
 			m.Labels[pool], m.Spec.Taints = "a", gpu
 			n.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: "NoSchedule"}, clusterv1.NodeUninitializedTaint}
 			n.Annotations = map[string]string{clusterv1.TaintsFromMachineAnnotation: "gpu:NoSchedule"}
-		}, false},
+		}, true},
 		{"a taint that the Machine has lost and Cluster API lists", machineSet(), func(_ *capi.Machine, n *corev1.Node) {
 			n.Spec.Taints = onlyGPU
 			n.Annotations = map[string]string{clusterv1.TaintsFromMachineAnnotation: "gpu:NoSchedule"}

@@ -91,6 +91,7 @@ func (r nodeReconciler) sync(ctx context.Context, nodes client.Client, chain *ow
 	if err := nodes.Get(ctx, types.NamespacedName{Name: req.Name}, node); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(req, false)
+			r.memory.written(req)
 		}
 		return 0, gone(err, "Node")
 	}
@@ -120,17 +121,18 @@ func (r nodeReconciler) sync(ctx context.Context, nodes client.Client, chain *ow
 	}
 	r.missing.see(req, policy, from, node, current)
 	if result.Equal(current) {
-		r.courtesy.forget(req)
+		r.settled(req)
 		return again, nil
 	}
 	if wait := r.leaves(req, from, current, result); wait > 0 {
+		r.memory.postpone(req, believed, result)
 		return sooner(again, wait), nil
 	}
 	if err := r.patchNode(ctx, nodes, node, result); err != nil {
 		r.failed(from.Object, err)
 		return again, err
 	}
-	r.courtesy.forget(req)
+	r.settled(req)
 	r.missing.see(req, policy, from, node, result)
 	r.changed(from.Object, node, current, result)
 	return again, nil
@@ -164,6 +166,12 @@ func (r nodeReconciler) leaves(req NodeRequest, from inherit.NodeSource, current
 		return 0
 	}
 	return r.courtesy.wait(req)
+}
+
+// settled ends what was remembered while the Node was left to Cluster API.
+func (r nodeReconciler) settled(req NodeRequest) {
+	r.courtesy.forget(req)
+	r.memory.written(req)
 }
 
 // patchNode writes the Node's new state. Taints are an atomic list, so the patch holds only for the version that was read:

@@ -5,6 +5,7 @@ package resync
 import (
 	"hash/maphash"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/lru"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -24,11 +25,15 @@ type nodeMemory struct {
 	had    *lru.Cache
 	states *kept.Recent[*inherit.NodeState]
 	seed   maphash.Seed
+	// unwritten are the taints of records that wait until Cluster API has written their Nodes: []corev1.Taint by NodeRequest.
+	unwritten *lru.Cache
 }
 
 func newNodeMemory() nodeMemory {
 	same := func(a, b *inherit.NodeState) bool { return a.New == b.New && a.Equal(*b) }
-	return nodeMemory{had: lru.New(remembered), states: kept.NewRecent(distinct, same), seed: maphash.MakeSeed()}
+	return nodeMemory{
+		had: lru.New(remembered), states: kept.NewRecent(distinct, same), seed: maphash.MakeSeed(), unwritten: lru.New(remembered),
+	}
 }
 
 // set records that the Node has everything that it inherits. Nothing may change that state afterwards.
@@ -55,7 +60,25 @@ func (m nodeMemory) lost(node NodeRequest, current, result inherit.NodeState) bo
 	return len(inherit.Kept(m.of(node), current, result)) > 0
 }
 
-// restored returns the state of a Node with the record that it had, if its kubelet has changed that.
+// postpone remembers the record of a Node that is not written for now. It also has what the Node is believed to have from its Machine,
+// which the Machine may have lost.
+func (m nodeMemory) postpone(node NodeRequest, believed, result inherit.NodeState) {
+	all := inherit.Remembering(result, inherit.RecordOf(believed).Taints)
+	m.unwritten.Add(node, inherit.RecordOf(all).Taints)
+}
+
+// written ends that: the Node has its record, or is gone.
+func (m nodeMemory) written(node NodeRequest) {
+	m.unwritten.Remove(node)
+}
+
+// restored returns the state of a Node with the record that it had, if its kubelet has changed that, and with one that is not written
+// yet.
 func (m nodeMemory) restored(node NodeRequest, current inherit.NodeState) inherit.NodeState {
-	return inherit.Restored(current, m.of(node))
+	state := inherit.Restored(current, m.of(node))
+	known, ok := m.unwritten.Get(node)
+	if !ok {
+		return state
+	}
+	return inherit.Remembering(state, known.([]corev1.Taint)) //nolint:forcetypeassert // nothing else is put there
 }

@@ -30,11 +30,16 @@ rules:
 - {level: None}
 `
 
-// requests are numbers of Cluster API's requests, without watches, leases and events.
-type requests struct{ all, writes, conflicts float64 }
+// requests are numbers of Cluster API's requests, without watches, leases and events. onNodes are those conflicts that writes of Nodes
+// have: Cluster API has others with itself, when it writes the status of Machines.
+type requests struct{ all, writes, conflicts, onNodes float64 }
+
+func (r requests) plus(other requests) requests {
+	return requests{r.all + other.all, r.writes + other.writes, r.conflicts + other.conflicts, r.onNodes + other.onNodes}
+}
 
 func (r requests) minus(earlier requests) requests {
-	return requests{r.all - earlier.all, r.writes - earlier.writes, r.conflicts - earlier.conflicts}
+	return requests{r.all - earlier.all, r.writes - earlier.writes, r.conflicts - earlier.conflicts, r.onNodes - earlier.onNodes}
 }
 
 // auditLog counts what Cluster API asks of an API server.
@@ -62,7 +67,7 @@ func (w *world) requests() (requests, error) {
 		if err := log.read(); err != nil {
 			return sum, err
 		}
-		sum = requests{sum.all + log.counted.all, sum.writes + log.counted.writes, sum.conflicts + log.counted.conflicts}
+		sum = sum.plus(log.counted)
 	}
 	return sum, nil
 }
@@ -97,6 +102,7 @@ func (l *auditLog) read() error {
 // auditEvent is what is needed of an entry of the audit log.
 type auditEvent struct {
 	Verb, UserAgent string
+	ObjectRef       struct{ Resource string }
 	ResponseStatus  struct{ Code int }
 }
 
@@ -108,7 +114,11 @@ func (l *auditLog) count(event auditEvent) {
 	if slices.Contains([]string{"create", "update", "patch", "delete"}, event.Verb) {
 		l.counted.writes++
 	}
-	if event.ResponseStatus.Code == http.StatusConflict {
-		l.counted.conflicts++
+	if event.ResponseStatus.Code != http.StatusConflict {
+		return
+	}
+	l.counted.conflicts++
+	if event.ObjectRef.Resource == "nodes" {
+		l.counted.onNodes++
 	}
 }

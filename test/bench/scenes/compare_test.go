@@ -73,6 +73,7 @@ func (r results) compare(step string, in map[string]measured) {
 		r.add(m.used.requests.all, step, variant, "capi-requests")
 		r.add(m.used.requests.writes, step, variant, "capi-writes")
 		r.add(m.used.requests.conflicts, step, variant, "capi-conflicts")
+		r.add(m.used.requests.onNodes, step, variant, "capi-conflicts-on-nodes")
 		for which, delay := range m.delays {
 			r.add(delay, step, variant, which, "sec")
 		}
