@@ -53,13 +53,14 @@ func (k keysLeft) all(changed []string) bool {
 }
 
 // takesAway returns how many taints the Node would lose, and whether all that would become of its taints is that Cluster API takes these
-// away: it does so if its list has them.
+// away: those that its list has, and the one that keeps workload away until it has written the Node.
 func (p Policy) takesAway(current, result NodeState) (gone int, only bool) {
 	listed, _ := taint.ParseList(current.Annotations[clusterv1.TaintsFromMachineAnnotation])
 	byClusterAPI := taint.Positions(listed)
 	rest := slices.DeleteFunc(slices.Clone(current.Taints), func(t corev1.Taint) bool {
 		_, is := byClusterAPI[taint.IDOf(t)]
-		return is && p.ClusterAPITaints == PropagationEnabled && taint.Find(result.Taints, taint.IDOf(t)) < 0
+		is = is && p.ClusterAPITaints == PropagationEnabled || t.MatchTaint(&clusterv1.NodeUninitializedTaint)
+		return is && taint.Find(result.Taints, taint.IDOf(t)) < 0
 	})
 	return len(current.Taints) - len(rest), (NodeState{Taints: rest}).Equal(NodeState{Taints: result.Taints})
 }

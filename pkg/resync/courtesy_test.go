@@ -41,6 +41,11 @@ func TestClusterAPIMayWriteANodeFirst(t *testing.T) {
 		{"a Node that Cluster API has yet to write", machineSet(), func(_ *capi.Machine, n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{clusterv1.NodeUninitializedTaint}
 		}, true},
+		{"a Node that admission keeps free of workload until then", machineSet(), func(m *capi.Machine, n *corev1.Node) {
+			m.Labels["node-role.kubernetes.io/worker"] = ""
+			n.Spec.Taints = []corev1.Taint{clusterv1.NodeUninitializedTaint}
+			n.Annotations = map[string]string{inherit.UninitializedAnnotation: "added"}
+		}, true},
 		{"records alone", machineSet(), func(*capi.Machine, *corev1.Node) {}, false},
 		{"a label that the Machine does not have yet", machineSet(pool + "=a"), func(*capi.Machine, *corev1.Node) {}, false},
 		{"a label that only Heirloom's list has", machineSet(), func(_ *capi.Machine, n *corev1.Node) {

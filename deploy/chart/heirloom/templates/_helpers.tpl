@@ -158,6 +158,19 @@ the managed fields tell, and means nothing to Heirloom or Cluster API. So a cont
 costs no call. An object without fields of Heirloom may lack anything. */ -}}
 {{- define "heirloom.metadataChanged" -}}
 object.metadata.?ownerReferences != oldObject.metadata.?ownerReferences
+{{- include "heirloom.keysChanged" . }}
+{{- end }}
+
+{{- /* The same for an object beside a Machine. Cluster API creates it for a MachineSet or a control plane, from whose template it inherits,
+and later puts the Machine in that owner's place. The template stays the same. */ -}}
+{{- define "heirloom.siblingChanged" -}}
+object.metadata.?ownerReferences != oldObject.metadata.?ownerReferences
+&& !oldObject.metadata.?ownerReferences.orValue([]).exists(o,
+o.kind == 'MachineSet' || o.apiVersion.startsWith('controlplane.cluster.x-k8s.io/'))
+{{- include "heirloom.keysChanged" . }}
+{{- end }}
+
+{{- define "heirloom.keysChanged" -}}
 {{- range $map := list "labels" "annotations" }}
 {{- $new := printf "object.metadata.?%s.orValue({})" $map }}
 {{- $old := printf "oldObject.metadata.?%s.orValue({})" $map }}
