@@ -14,22 +14,23 @@ import (
 
 // LeftToClusterAPI reports whether Cluster API's Machine controller is about to write everything that would become of a Node: labels and
 // annotations that it propagates or that its lists record, taints that it takes away, and what Heirloom adds to any write of the Node,
-// which are its records. No new taint is left to it, nor what the Machine does not have yet. A record that waits for this must be
-// remembered (Remembering), so that the Machine can lose a taint meanwhile.
+// which are its records. No new taint is left to it, nor what the Machine does not have yet, nor a Node that has not its Machine's
+// providerID. A record that waits for this must be remembered (Remembering), so that the Machine can lose a taint meanwhile.
 //
 // A taint that Heirloom took away first could stay for good: a reconcile that has begun with the Machine as it was puts it back, and then
 // no record says that it comes from the Machine.
-func (p Policy) LeftToClusterAPI(from NodeSource, current, result NodeState) bool {
-	if from.ahead.machine == nil {
+func (p Policy) LeftToClusterAPI(from NodeSource, node *corev1.Node, result NodeState) bool {
+	m, current := from.ahead.machine, OfNode(node)
+	if m == nil || m.Spec.ProviderID == "" || m.Spec.ProviderID != node.Spec.ProviderID {
 		return false
 	}
 	gone, only := p.takesAway(current, result)
 	if !only {
 		return false
 	}
-	labels := keysLeft{nodeLabel, from.ahead.machine.Labels, from.Labels, current.Annotations[clusterv1.LabelsFromMachineAnnotation]}
+	labels := keysLeft{nodeLabel, m.Labels, from.Labels, current.Annotations[clusterv1.LabelsFromMachineAnnotation]}
 	annotations := keysLeft{
-		nodeAnnotation, from.ahead.machine.Annotations, from.Annotations, current.Annotations[clusterv1.AnnotationsFromMachineAnnotation],
+		nodeAnnotation, m.Annotations, from.Annotations, current.Annotations[clusterv1.AnnotationsFromMachineAnnotation],
 	}
 	changedLabels := slices.DeleteFunc(changed(current.Labels, result.Labels), func(key string) bool { return key == RecordLabel })
 	changedAnnotations := slices.DeleteFunc(changed(current.Annotations, result.Annotations), tracks)

@@ -23,7 +23,7 @@ func recordGPU(n *corev1.Node) {
 	n.Labels, n.Annotations = recorded.Labels, recorded.Annotations
 }
 
-// What Cluster API is about to write on a Node is left to it for half a second; everything else is written at once.
+// What Cluster API is about to write on a Node is left to it for a second; everything else is written at once.
 func TestClusterAPIMayWriteANodeFirst(t *testing.T) {
 	gpu := []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}
 	onlyGPU := []corev1.Taint{{Key: "gpu", Effect: "NoSchedule"}}
@@ -46,6 +46,9 @@ func TestClusterAPIMayWriteANodeFirst(t *testing.T) {
 			n.Spec.Taints = []corev1.Taint{clusterv1.NodeUninitializedTaint}
 			n.Annotations = map[string]string{inherit.UninitializedAnnotation: "added"}
 		}, true},
+		{"a Node that has not the Machine's providerID", machineSet(), func(m *capi.Machine, n *corev1.Node) {
+			m.Labels[pool], m.Spec.ProviderID, m.Status.NodeRef.Name = "a", "", n.Name
+		}, false},
 		{"records alone", machineSet(), func(*capi.Machine, *corev1.Node) {}, false},
 		{"a label that the Machine does not have yet", machineSet(pool + "=a"), func(*capi.Machine, *corev1.Node) {}, false},
 		{"a label that only Heirloom's list has", machineSet(), func(_ *capi.Machine, n *corev1.Node) {
@@ -84,11 +87,11 @@ func TestClusterAPIMayWriteANodeFirst(t *testing.T) {
 					return result.RequeueAfter
 				}
 				if tc.waits {
-					l.Expect(look()).To(Equal(500 * time.Millisecond))
+					l.Expect(look()).To(Equal(time.Second))
 					<-time.After(300 * time.Millisecond)
-					l.Expect(look()).To(Equal(200 * time.Millisecond))
+					l.Expect(look()).To(Equal(700 * time.Millisecond))
 					l.wrote()
-					<-time.After(200 * time.Millisecond)
+					<-time.After(700 * time.Millisecond)
 				}
 				l.Expect(look()).To(BeZero())
 				l.Expect(l.writes.take()).To(HaveLen(1))

@@ -121,10 +121,11 @@ func (r nodeReconciler) sync(ctx context.Context, nodes client.Client, chain *ow
 	}
 	r.missing.see(req, policy, from, node, current)
 	if result.Equal(current) {
-		r.settled(req)
+		r.courtesy.written(req)
+		r.memory.written(req)
 		return again, nil
 	}
-	if wait := r.leaves(req, from, current, result); wait > 0 {
+	if wait := r.leaves(req, from, node, result); wait > 0 {
 		r.memory.postpone(req, believed, result)
 		return sooner(again, wait), nil
 	}
@@ -132,7 +133,8 @@ func (r nodeReconciler) sync(ctx context.Context, nodes client.Client, chain *ow
 		r.failed(from.Object, err)
 		return again, err
 	}
-	r.settled(req)
+	r.courtesy.forget(req)
+	r.memory.written(req)
 	r.missing.see(req, policy, from, node, result)
 	r.changed(from.Object, node, current, result)
 	return again, nil
@@ -153,7 +155,7 @@ func (r nodeReconciler) evaluate(
 			r.memory.set(req, inherited)
 			return false
 		}
-		return r.leaves(req, decided.Source, current, result) == 0 && r.memory.lost(req, current, result)
+		return r.leaves(req, decided.Source, node, result) == 0 && r.memory.lost(req, current, result)
 	}
 	return ownerchain.Recheck(ctx, chain, r.fresh, bringsBack, func(ctx context.Context, chain *ownerchain.Chain) (ownerchain.NodeDecision, error) {
 		return chain.EvaluateNode(ctx, node, policy)
@@ -161,17 +163,12 @@ func (r nodeReconciler) evaluate(
 }
 
 // leaves returns how long to leave to Cluster API what would become of the Node.
-func (r nodeReconciler) leaves(req NodeRequest, from inherit.NodeSource, current, result inherit.NodeState) time.Duration {
-	if !r.Policy().LeftToClusterAPI(from, current, result) {
+func (r nodeReconciler) leaves(req NodeRequest, from inherit.NodeSource, node *corev1.Node, result inherit.NodeState) time.Duration {
+	if !r.Policy().LeftToClusterAPI(from, node, result) {
+		r.courtesy.written(req)
 		return 0
 	}
 	return r.courtesy.wait(req)
-}
-
-// settled ends what was remembered while the Node was left to Cluster API.
-func (r nodeReconciler) settled(req NodeRequest) {
-	r.courtesy.forget(req)
-	r.memory.written(req)
 }
 
 // patchNode writes the Node's new state. Taints are an atomic list, so the patch holds only for the version that was read:

@@ -18,7 +18,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// A Node that has just registered is left to Cluster API for half a second, so nothing on it records its taints yet. Meanwhile, its
+// A Node that has just registered is left to Cluster API for a second or more, so nothing on it records its taints yet. Meanwhile, its
 // Machine may lose them.
 func TestARecordThatIsNotWrittenYetCounts(t *testing.T) {
 	for _, tc := range []struct {
@@ -34,7 +34,7 @@ func TestARecordThatIsNotWrittenYetCounts(t *testing.T) {
 		}, 0, "boot:NoSchedule,node.cluster.x-k8s.io/uninitialized:NoSchedule", ""},
 		{"the Machine loses a taint that Cluster API is about to take away", inherit.PropagationEnabled, func(l *loop, m *capi.Machine, _ *corev1.Node) {
 			l.change(m, func() { m.Spec.Taints = m.Spec.Taints[1:] })
-		}, 300 * time.Millisecond, "boot:NoSchedule,node.cluster.x-k8s.io/uninitialized:NoSchedule", ""},
+		}, 800 * time.Millisecond, "boot:NoSchedule,node.cluster.x-k8s.io/uninitialized:NoSchedule", ""},
 		{"the Machine loses its taint, and admission records what is left", inherit.PropagationDisabled, func(l *loop, m *capi.Machine, n *corev1.Node) {
 			l.change(m, func() { m.Spec.Taints = m.Spec.Taints[1:] })
 			l.change(n, func() {
@@ -44,14 +44,14 @@ func TestARecordThatIsNotWrittenYetCounts(t *testing.T) {
 		}, 0, "boot:NoSchedule,node.cluster.x-k8s.io/uninitialized:NoSchedule", ""},
 		{"the Node is initialized", inherit.PropagationDisabled, func(l *loop, _ *capi.Machine, n *corev1.Node) {
 			l.change(n, func() { n.Spec.Taints = n.Spec.Taints[:1] })
-		}, 300 * time.Millisecond, "gpu:NoSchedule", "gpu:NoSchedule"},
+		}, 800 * time.Millisecond, "gpu:NoSchedule", "gpu:NoSchedule"},
 		{"another Node has its name", inherit.PropagationDisabled, func(l *loop, m *capi.Machine, n *corev1.Node) {
 			l.Expect(l.server.Delete(l.t.Context(), n)).To(Succeed())
 			l.Expect(l.seeOwn("m")).To(Succeed())
 			l.change(m, func() { m.Spec.Taints = nil })
 			n.ResourceVersion, n.Annotations = "", nil
 			l.Expect(l.server.Create(l.t.Context(), n)).To(Succeed())
-		}, 500 * time.Millisecond, "boot:NoSchedule,gpu:NoSchedule,node.cluster.x-k8s.io/uninitialized:NoSchedule", ""},
+		}, time.Second, "boot:NoSchedule,gpu:NoSchedule,node.cluster.x-k8s.io/uninitialized:NoSchedule", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestARecordThatIsNotWrittenYetCounts(t *testing.T) {
 					l.Expect(err).NotTo(HaveOccurred())
 					return result.RequeueAfter
 				}
-				l.Expect(look()).To(Equal(500 * time.Millisecond))
+				l.Expect(look()).To(Equal(time.Second))
 				<-time.After(200 * time.Millisecond)
 				tc.meanwhile(l, m, n)
 				l.Expect(look()).To(Equal(tc.waits))
