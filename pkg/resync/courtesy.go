@@ -7,47 +7,50 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
 )
 
 // Cluster API writes a burst of some thirty Nodes of a workload cluster and then twenty a second. It reads a Node before it waits for its
 // turn, so a write of the loop in between makes its write a conflict. These are the defaults of its core manager.
 const (
 	// inHand is how many Nodes of a cluster Cluster API has read at a time (--machine-concurrency). The loop leaves it so many. Beyond
-	// them, the loop is in nobody's way, and saves Cluster API the write.
+	// them, the loop is in nobody's way.
 	inHand = 100
-	// courtesyOfNodes is how long the loop leaves a Node to Cluster API: as long as that takes for so many.
-	courtesyOfNodes = 6 * time.Second
-	// quietOfNodes is how long the loop waits while Cluster API writes none of the cluster's Nodes.
-	quietOfNodes = time.Second
+	// courtesyOfNodes is how long the loop leaves a Node to Cluster API if that has written another Node of the cluster in such a time.
+	courtesyOfNodes = 10 * time.Second
+	// silenceOfNodes is how long the loop leaves a Node to it otherwise.
+	silenceOfNodes = time.Second
+	// rememberedClusters is how many clusters are remembered. For the others the time begins anew.
+	rememberedClusters = 10_000
 )
 
 // courtesy remembers which Nodes are left to Cluster API.
 type courtesy struct {
 	now func() time.Time
 
-	mu       sync.Mutex
-	clusters map[types.NamespacedName]*leftNodes
+	mu       sync.Mutex // guards the entries, too
+	clusters *lru.Cache // *leftNodes by the cluster's name
 }
 
 // leftNodes are Nodes of one cluster.
 type leftNodes struct {
 	since map[string]time.Time // by the Node's name
-	// progress is when Cluster API was last seen to have written one of them.
-	progress time.Time
+	// written is when Cluster API was last seen to have written one of them.
+	written time.Time
 }
 
 func newCourtesy(now func() time.Time) *courtesy {
-	return &courtesy{now: now, clusters: map[types.NamespacedName]*leftNodes{}}
+	return &courtesy{now: now, clusters: lru.New(rememberedClusters)}
 }
 
 // wait returns how long the Node still has to wait.
 func (c *courtesy) wait(node NodeRequest) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now, left := c.now(), c.clusters[node.Cluster]
+	now, left := c.now(), c.of(node.Cluster)
 	if left == nil {
 		left = &leftNodes{since: map[string]time.Time{}}
-		c.clusters[node.Cluster] = left
+		c.clusters.Add(node.Cluster, left)
 	}
 	since, known := left.since[node.Name]
 	if !known {
@@ -57,17 +60,14 @@ func (c *courtesy) wait(node NodeRequest) time.Duration {
 		since = now
 		left.since[node.Name] = now
 	}
-	until := since.Add(quietOfNodes)
-	if last := left.progress.Add(quietOfNodes); last.After(until) {
-		until = last
+	patience := silenceOfNodes
+	if !left.written.IsZero() && now.Sub(left.written) < courtesyOfNodes {
+		patience = courtesyOfNodes
 	}
-	if most := since.Add(courtesyOfNodes); until.After(most) {
-		until = most
-	}
-	return max(0, until.Sub(now))
+	return max(0, since.Add(patience).Sub(now))
 }
 
-// waiting returns how many Nodes may still wait. It forgets those that have waited for so long that nobody asks about them.
+// waiting returns how many Nodes may still wait. It forgets those that nobody has asked about for long.
 func (l *leftNodes) waiting(now time.Time) int {
 	count := 0
 	for name, since := range l.since {
@@ -81,7 +81,7 @@ func (l *leftNodes) waiting(now time.Time) int {
 	return count
 }
 
-// written ends the waiting of a Node that no longer has to be left to Cluster API, because it has been written.
+// written ends the waiting of a Node that no longer has to be left to Cluster API, because that has written it.
 func (c *courtesy) written(node NodeRequest) {
 	c.end(node, true)
 }
@@ -91,21 +91,21 @@ func (c *courtesy) forget(node NodeRequest) {
 	c.end(node, false)
 }
 
-func (c *courtesy) end(node NodeRequest, progress bool) {
+func (c *courtesy) end(node NodeRequest, written bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	left := c.clusters[node.Cluster]
+	left := c.of(node.Cluster)
 	if left == nil {
 		return
 	}
-	if _, known := left.since[node.Name]; !known {
-		return
+	if _, known := left.since[node.Name]; known && written {
+		left.written = c.now()
 	}
 	delete(left.since, node.Name)
-	if progress {
-		left.progress = c.now()
-	}
-	if len(left.since) == 0 {
-		delete(c.clusters, node.Cluster)
-	}
+}
+
+func (c *courtesy) of(cluster types.NamespacedName) *leftNodes {
+	known, _ := c.clusters.Get(cluster)
+	left, _ := known.(*leftNodes)
+	return left
 }

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A Node is left to Cluster API as long as that writes Nodes of the same cluster, and not longer than it takes for all that it has in hand.
+// A Node is left to Cluster API for a second, and for ten if Cluster API writes Nodes of the same cluster.
 func TestHowLongNodesAreLeft(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	now := time.Unix(0, 0)
@@ -19,34 +19,29 @@ func TestHowLongNodesAreLeft(t *testing.T) {
 	other := NodeRequest{Cluster: types.NamespacedName{Namespace: "ns", Name: "staging"}, Name: "node-0"}
 
 	Expect(c.wait(nodeOf(0))).To(Equal(time.Second))
-	for n := range 5 {
-		after(900 * time.Millisecond)
-		Expect(c.wait(nodeOf(1+n))).To(Equal(time.Second), "it is new")
-		c.written(nodeOf(1 + n))
-		Expect(c.wait(nodeOf(0))).To(Equal(time.Second), "another Node has been written")
-	}
-	after(700 * time.Millisecond)
-	Expect(c.wait(nodeOf(0))).To(Equal(300 * time.Millisecond))
-	c.forget(nodeOf(6))
-	c.written(nodeOf(7)) // which was not left
-	Expect(c.wait(nodeOf(0))).To(Equal(300 * time.Millisecond))
-	Expect(c.wait(nodeOf(6))).To(Equal(time.Second))
-	after(200 * time.Millisecond)
-	c.written(nodeOf(6))
-	Expect(c.wait(nodeOf(0))).To(Equal(600*time.Millisecond), "six seconds are the most")
+	after(300 * time.Millisecond)
+	Expect(c.wait(nodeOf(0))).To(Equal(700 * time.Millisecond))
+	Expect(c.wait(nodeOf(1))).To(Equal(time.Second))
 	Expect(c.wait(other)).To(Equal(time.Second))
-	after(600 * time.Millisecond)
+	c.forget(nodeOf(1))
+	c.written(nodeOf(2)) // which was not left
+	Expect(c.wait(nodeOf(0))).To(Equal(700*time.Millisecond), "Cluster API has written nothing")
+	after(700 * time.Millisecond)
 	Expect(c.wait(nodeOf(0))).To(BeZero())
-	Expect(c.wait(other)).To(Equal(400*time.Millisecond), "what is written elsewhere tells nothing")
-	c.forget(nodeOf(0))
-	Expect(c.wait(nodeOf(0))).To(Equal(time.Second), "it begins anew")
-	for _, node := range []NodeRequest{nodeOf(0), other} {
-		c.forget(node)
-	}
-	Expect(c.clusters).To(BeEmpty())
+
+	Expect(c.wait(nodeOf(1))).To(Equal(time.Second), "it begins anew")
+	c.written(nodeOf(1))
+	Expect(c.wait(nodeOf(0))).To(Equal(9 * time.Second))
+	Expect(c.wait(other)).To(Equal(300*time.Millisecond), "what is written elsewhere tells nothing")
+	after(8 * time.Second)
+	Expect(c.wait(nodeOf(3))).To(Equal(10 * time.Second))
+	after(time.Second)
+	Expect(c.wait(nodeOf(0))).To(BeZero())
+	after(time.Second)
+	Expect(c.wait(nodeOf(3))).To(BeZero(), "Cluster API has written nothing for ten seconds")
 }
 
-// Cluster API has so many Nodes of a cluster in hand and no more. Those that nobody asks about any more count for a minute at most.
+// Cluster API has so many Nodes of a cluster in hand and no more. Those that nobody asks about any more are forgotten.
 func TestHowManyNodesAreLeft(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	now := time.Unix(0, 0)
@@ -56,7 +51,7 @@ func TestHowManyNodesAreLeft(t *testing.T) {
 	}
 	Expect(c.wait(nodeOf(inHand))).To(BeZero())
 	Expect(c.wait(nodeOf(0))).To(Equal(time.Second), "it is one of them")
-	c.written(nodeOf(0))
+	c.forget(nodeOf(0))
 	Expect(c.wait(nodeOf(inHand))).To(Equal(time.Second))
 	Expect(c.wait(nodeOf(inHand + 1))).To(BeZero())
 
@@ -65,5 +60,5 @@ func TestHowManyNodesAreLeft(t *testing.T) {
 	Expect(c.wait(nodeOf(inHand+1))).To(Equal(time.Second), "the others have waited long enough")
 	now = now.Add(10 * courtesyOfNodes)
 	Expect(c.wait(nodeOf(inHand + 2))).To(Equal(time.Second))
-	Expect(c.clusters[nodeOf(0).Cluster].since).To(HaveLen(2))
+	Expect(c.of(nodeOf(0).Cluster).since).To(HaveLen(2))
 }
