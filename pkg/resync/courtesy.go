@@ -60,8 +60,13 @@ func (c *courtesy) wait(node NodeRequest) time.Duration {
 		since = now
 		left.since[node.Name] = now
 	}
+	return left.rest(since, now)
+}
+
+// rest returns how long a Node still has to wait that waits since then.
+func (l *leftNodes) rest(since, now time.Time) time.Duration {
 	patience := silenceOfNodes
-	if !left.written.IsZero() && now.Sub(left.written) < courtesyOfNodes {
+	if !l.written.IsZero() && now.Sub(l.written) < courtesyOfNodes {
 		patience = courtesyOfNodes
 	}
 	return max(0, since.Add(patience).Sub(now))
@@ -81,27 +86,28 @@ func (l *leftNodes) waiting(now time.Time) int {
 	return count
 }
 
-// written ends the waiting of a Node that no longer has to be left to Cluster API, because that has written it.
+// written ends the waiting of a Node that no longer has to be left to Cluster API, before its time is over: so Cluster API has written it.
 func (c *courtesy) written(node NodeRequest) {
-	c.end(node, true)
-}
-
-// forget ends the waiting of a Node.
-func (c *courtesy) forget(node NodeRequest) {
-	c.end(node, false)
-}
-
-func (c *courtesy) end(node NodeRequest, written bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	left := c.of(node.Cluster)
 	if left == nil {
 		return
 	}
-	if _, known := left.since[node.Name]; known && written {
-		left.written = c.now()
+	now := c.now()
+	if since, known := left.since[node.Name]; known && left.rest(since, now) > 0 {
+		left.written = now
+		delete(left.since, node.Name)
 	}
-	delete(left.since, node.Name)
+}
+
+// forget ends the waiting of a Node.
+func (c *courtesy) forget(node NodeRequest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if left := c.of(node.Cluster); left != nil {
+		delete(left.since, node.Name)
+	}
 }
 
 func (c *courtesy) of(cluster types.NamespacedName) *leftNodes {

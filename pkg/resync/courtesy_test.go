@@ -99,3 +99,34 @@ func TestClusterAPIMayWriteANodeFirst(t *testing.T) {
 		})
 	}
 }
+
+// A Node may wait for Cluster API and for the turn of a taint that evicts Pods, each for as long as it takes.
+func TestANodeWaitsForClusterAPIAndForItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := evictions(t, "MachineSet/ms", 2, machineDeployment(), machineSet())
+		for _, name := range []string{"n0", "n1"} {
+			n := node(name)
+			l.change(n, func() {
+				n.Annotations = map[string]string{clusterv1.TaintsFromMachineAnnotation: ""}
+				n.Labels = map[string]string{inherit.RecordLabel: "x"}
+			}) // it is not new
+			for range 2 {
+				l.taintsOf(name)
+				<-time.After(time.Second)
+			}
+		}
+		m := machine("n1", "MachineSet/ms")
+		l.change(m, func() { m.Labels[pool] = "b" })
+		l.writes.take()
+		for _, waits := range []time.Duration{time.Second, 500 * time.Millisecond} {
+			taints, again := l.taintsOf("n1")
+			l.Expect(taints).To(Equal(withoutDrain))
+			l.Expect(again).To(Equal(waits))
+			<-time.After(500 * time.Millisecond)
+		}
+		l.wrote()
+		l.taintsOf("n1")
+		l.Expect(l.writes.take()).To(HaveLen(1))
+		l.Expect(l.stored(node("n1")).GetLabels()).To(HaveKeyWithValue(pool, "b"))
+	})
+}

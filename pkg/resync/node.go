@@ -122,19 +122,19 @@ func (r nodeReconciler) sync(ctx context.Context, nodes client.Client, chain *ow
 	r.missing.see(req, policy, from, node, current)
 	if result.Equal(current) {
 		r.courtesy.written(req)
-		r.memory.written(req)
+		r.settled(req)
 		return again, nil
 	}
 	if wait := r.leaves(req, from, node, result); wait > 0 {
 		r.memory.postpone(req, believed, result)
 		return sooner(again, wait), nil
 	}
+	r.courtesy.written(req)
 	if err := r.patchNode(ctx, nodes, node, result); err != nil {
 		r.failed(from.Object, err)
 		return again, err
 	}
-	r.courtesy.forget(req)
-	r.memory.written(req)
+	r.settled(req)
 	r.missing.see(req, policy, from, node, result)
 	r.changed(from.Object, node, current, result)
 	return again, nil
@@ -165,10 +165,15 @@ func (r nodeReconciler) evaluate(
 // leaves returns how long to leave to Cluster API what would become of the Node.
 func (r nodeReconciler) leaves(req NodeRequest, from inherit.NodeSource, node *corev1.Node, result inherit.NodeState) time.Duration {
 	if !r.Policy().LeftToClusterAPI(from, node, result) {
-		r.courtesy.written(req)
 		return 0
 	}
 	return r.courtesy.wait(req)
+}
+
+// settled ends what was remembered while the Node was left to Cluster API.
+func (r nodeReconciler) settled(req NodeRequest) {
+	r.courtesy.forget(req)
+	r.memory.written(req)
 }
 
 // patchNode writes the Node's new state. Taints are an atomic list, so the patch holds only for the version that was read:
