@@ -14,7 +14,7 @@ import (
 
 // LeftToClusterAPI reports whether Cluster API's Machine controller is about to write everything that would become of a Node: labels and
 // annotations that it propagates or that its lists record, taints that it takes away, and what Heirloom adds to any write of the Node,
-// which are its records. No new taint is left to it, nor what the Machine does not have yet, nor a Node that has not its Machine's
+// which are its records. No new taint is left to it, nor what the Machine does not have yet, nor a Node without its Machine's
 // providerID. A record that waits for this must be remembered (Remembering), so that the Machine can lose a taint meanwhile.
 //
 // A taint that Heirloom took away first could stay for good: a reconcile that has begun with the Machine as it was puts it back, and then

@@ -13,10 +13,10 @@ import (
 // Cluster API writes a burst of some thirty Nodes of a workload cluster and then twenty a second. It reads a Node before it waits for its
 // turn, so a write of the loop in between makes its write a conflict. These are the defaults of its core manager.
 const (
-	// inHand is how many Nodes of a cluster Cluster API has read at a time (--machine-concurrency). The loop leaves it so many. Beyond
-	// them, the loop is in nobody's way.
+	// inHand is how many Nodes of a cluster Cluster API has read at a time (--machine-concurrency). The loop leaves it this many.
+	// Cluster API has not read the others yet, so the loop can write them.
 	inHand = 100
-	// courtesyOfNodes is how long the loop leaves a Node to Cluster API if that has written another Node of the cluster in such a time.
+	// courtesyOfNodes is how long the loop leaves a Node to Cluster API if that has written another one of the cluster within that time.
 	courtesyOfNodes = 10 * time.Second
 	// silenceOfNodes is how long the loop leaves a Node to it otherwise.
 	silenceOfNodes = time.Second
@@ -86,7 +86,7 @@ func (l *leftNodes) waiting(now time.Time) int {
 	return count
 }
 
-// written ends the waiting of a Node that no longer has to be left to Cluster API, before its time is over: so Cluster API has written it.
+// written ends the waiting of a Node that no longer has to be left to Cluster API. If its time is not over, Cluster API has written it.
 func (c *courtesy) written(node NodeRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -46,7 +46,7 @@ func TestClusterAPIMayWriteANodeFirst(t *testing.T) {
 			n.Spec.Taints = []corev1.Taint{clusterv1.NodeUninitializedTaint}
 			n.Annotations = map[string]string{inherit.UninitializedAnnotation: "added"}
 		}, true},
-		{"a Node that has not the Machine's providerID", machineSet(), func(m *capi.Machine, n *corev1.Node) {
+		{"a Node without the Machine's providerID", machineSet(), func(m *capi.Machine, n *corev1.Node) {
 			m.Labels[pool], m.Spec.ProviderID, m.Status.NodeRef.Name = "a", "", n.Name
 		}, false},
 		{"records alone", machineSet(), func(*capi.Machine, *corev1.Node) {}, false},
