@@ -61,14 +61,18 @@ func Restored(node, known NodeState) NodeState {
 // Remembering returns the Node as it would be if a record that has not been written yet had been written: with a record that lists
 // these taints, too.
 func Remembering(node NodeState, taints []corev1.Taint) NodeState {
-	record := RecordOf(node)
-	known := taint.Positions(record.Taints)
-	record.Taints = slices.Concat(record.Taints, slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool {
+	node.Labels, node.Annotations = mergeMaps(node.Labels, nil), mergeMaps(node.Annotations, nil)
+	return RecordOf(node).With(taints).Recorded(node)
+}
+
+// With returns the record with these taints, too.
+func (r Record) With(taints []corev1.Taint) Record {
+	known := taint.Positions(r.Taints)
+	r.Taints = slices.Concat(r.Taints, slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool {
 		_, is := known[taint.IDOf(t)]
 		return is
 	}))
-	node.Labels, node.Annotations = mergeMaps(node.Labels, nil), mergeMaps(node.Annotations, nil)
-	return record.Recorded(node)
+	return r
 }
 
 // Recorded returns the Node with this record in place of its own. It writes into the Node's maps.

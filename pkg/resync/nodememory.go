@@ -63,8 +63,7 @@ func (m nodeMemory) lost(node NodeRequest, current, result inherit.NodeState) bo
 // postpone remembers the record of a Node that is not written for now. It also has what the Node is believed to have from its Machine,
 // which the Machine may have lost.
 func (m nodeMemory) postpone(node NodeRequest, believed, result inherit.NodeState) {
-	all := inherit.Remembering(result, inherit.RecordOf(believed).Taints)
-	m.unwritten.Add(node, inherit.RecordOf(all).Taints)
+	m.unwritten.Add(node, inherit.RecordOf(result).With(inherit.RecordOf(believed).Taints).Taints)
 }
 
 // written ends that: the Node has its record, or is gone.

@@ -58,7 +58,8 @@ func TestARecordThatIsNotWrittenYetCounts(t *testing.T) {
 				m, n := machine("m", "MachineSet/ms"), node("m")
 				m.Labels[pool] = "a"
 				m.Spec.Taints = []clusterv1.MachineTaint{
-					{Key: "gpu", Effect: "NoSchedule", Propagation: clusterv1.MachineTaintPropagationAlways}, {Key: "boot", Effect: "NoSchedule", Propagation: clusterv1.MachineTaintPropagationOnInitialization},
+					{Key: "gpu", Effect: "NoSchedule", Propagation: clusterv1.MachineTaintPropagationAlways},
+					{Key: "boot", Effect: "NoSchedule", Propagation: clusterv1.MachineTaintPropagationOnInitialization},
 				}
 				registered := []corev1.Taint{{Key: "gpu", Effect: "NoSchedule"}, {Key: "boot", Effect: "NoSchedule"}, clusterv1.NodeUninitializedTaint}
 				n.CreationTimestamp, n.Spec.Taints = metav1.Now(), registered

@@ -9,10 +9,12 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
-// An InfraMachine that gets its Machine for an owner in place of the MachineSet or control plane that created it inherits from the same template as before. Any other
-// change of owners counts.
+// An InfraMachine whose Machine becomes its owner, in place of the MachineSet or control plane that it was created for, inherits from the
+// same template as before. Any other change of owners counts.
 func TestNewOwnersAreAskedAboutIfTheTemplateMayBeAnother(t *testing.T) {
 	asked := conditionsOf(t, "MutatingWebhookConfiguration", "siblings.heirloom.dev")
 	for _, tc := range []struct {
@@ -26,6 +28,7 @@ func TestNewOwnersAreAskedAboutIfTheTemplateMayBeAnother(t *testing.T) {
 		{"the Machine, and a label less", []string{"MachineSet"}, []string{"Machine"}, true, true},
 		{"the Machine of a control plane", []string{"KubeadmControlPlane"}, []string{"Machine"}, false, false},
 		{"the Machine of a MachinePool", []string{"FakeMachinePool"}, []string{"Machine"}, false, true},
+		{"another MachineSet", []string{"MachineSet"}, []string{"MachineSet", "MachineSet"}, false, true},
 		{"a first owner", nil, []string{"Machine"}, false, true},
 		{"another Machine", []string{"Machine"}, []string{"Machine", "Machine"}, false, true},
 		{"the same owners", []string{"Machine"}, []string{"Machine"}, false, false},
@@ -46,7 +49,7 @@ func TestNewOwnersAreAskedAboutIfTheTemplateMayBeAnother(t *testing.T) {
 
 func references(kinds []string) []metav1.OwnerReference {
 	var refs []metav1.OwnerReference
-	groups := map[string]string{"KubeadmControlPlane": "controlplane." + clusterv1.GroupVersion.Group, "FakeMachinePool": "infrastructure." + clusterv1.GroupVersion.Group}
+	groups := map[string]string{"KubeadmControlPlane": capi.ControlPlaneGroup, "FakeMachinePool": capi.InfrastructureGroup}
 	for _, kind := range kinds {
 		group := cmp.Or(groups[kind], clusterv1.GroupVersion.Group)
 		refs = append(refs, metav1.OwnerReference{APIVersion: group + "/v1beta2", Kind: kind, Name: "o", UID: "o"})

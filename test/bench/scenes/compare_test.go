@@ -99,6 +99,8 @@ func (r results) compare(step string, in map[string]measured) {
 	r.ratio(with.used.requests.all, alone.used.requests.all, step, "with-capi-requests×alone")
 	r.ratio(with.used.requests.writes, alone.used.requests.writes, step, "with-capi-writes×alone")
 	r.ratio(with.used.requests.conflicts, alone.used.requests.conflicts, step, "with-capi-conflicts×alone")
+	// Of no conflicts there is no multiple.
+	r.add(with.used.requests.conflicts-alone.used.requests.conflicts, step, "with-capi-conflicts-more-than-alone")
 }
 
 // ratio adds how many times as much as the other one is. Of nothing there is no multiple: where neither is anything, it is once as much.

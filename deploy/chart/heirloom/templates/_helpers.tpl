@@ -152,10 +152,7 @@ because it matches when the old or the new object matches. */ -}}
     || {{ include "heirloom.metadataChanged" . | nindent 4 | trim }}
 {{- end }}
 
-{{- /* The metadata has changed in something that the rules read. A key that is new may be one that the owner declares, and one that
-goes may have stood in place of the owner's. Another value does not count if the key was its writer's alone before and is now, which
-the managed fields tell, and means nothing to Heirloom or Cluster API. So a controller that keeps a value of its own in an annotation
-costs no call. An object without fields of Heirloom may lack anything. */ -}}
+{{- /* The metadata has changed in something that the rules read. */ -}}
 {{- define "heirloom.metadataChanged" -}}
 object.metadata.?ownerReferences != oldObject.metadata.?ownerReferences
 {{- include "heirloom.keysChanged" . }}
@@ -165,11 +162,16 @@ object.metadata.?ownerReferences != oldObject.metadata.?ownerReferences
 and later puts the Machine in that owner's place. The template stays the same. */ -}}
 {{- define "heirloom.siblingChanged" -}}
 object.metadata.?ownerReferences != oldObject.metadata.?ownerReferences
-&& !oldObject.metadata.?ownerReferences.orValue([]).exists(o,
-o.kind == 'MachineSet' || o.apiVersion.startsWith('controlplane.cluster.x-k8s.io/'))
+&& !(object.metadata.?ownerReferences.orValue([]).exists(o, o.kind == 'Machine')
+&& oldObject.metadata.?ownerReferences.orValue([]).exists(o,
+o.kind == 'MachineSet' || o.apiVersion.startsWith('controlplane.cluster.x-k8s.io/')))
 {{- include "heirloom.keysChanged" . }}
 {{- end }}
 
+{{- /* Labels or annotations have changed in something that the rules read. A key that is new may be one that the owner declares, and one that
+goes may have stood in place of the owner's. Another value does not count if the key was its writer's alone before and is now, which
+the managed fields tell, and means nothing to Heirloom or Cluster API. So a controller that keeps a value of its own in an annotation
+costs no call. An object without fields of Heirloom may lack anything. */ -}}
 {{- define "heirloom.keysChanged" -}}
 {{- range $map := list "labels" "annotations" }}
 {{- $new := printf "object.metadata.?%s.orValue({})" $map }}
