@@ -17,8 +17,10 @@ import (
 //
 //   - What the Machine has counts until it changes there. Otherwise Cluster API would set the old value again, or put back what was
 //     removed (whileUnchanged).
-//   - What the Machine does not have yet reaches the Node at once, and an annotation of Heirloom lists it until the Machine has it.
-//     Cluster API removes from a Node what its own annotation lists and the Machine does not have (ahead).
+//   - What the Machine does not have yet reaches the Node at once, and an annotation of Heirloom lists it. Cluster API removes from a Node
+//     what its own annotation lists and the Machine does not have (ahead). Once the Machine has it, Cluster API finds it on the Node and
+//     writes nothing. So it stays listed there until Cluster API lists it in another write of the Node; moving it would be a second write
+//     (held).
 
 // whileUnchanged returns the content that a Machine will have, with the values that it has now. Only Heirloom reads the annotations
 // that declare taints, so those count as they will be.

@@ -70,20 +70,29 @@ type mapSync struct {
 func (s mapSync) sync() (result map[string]string, rules, operator string) {
 	result = filter(s.current, func(key string) bool { return s.brings(key) || !s.recorded.Has(key) })
 	s.pruneOperator(result)
-	rulesTracked := s.pruneRules(result)
+	rulesTracked, held := s.pruneRules(result), s.held()
 	var operatorTracked []string
 	for key, value := range s.declared {
 		if !s.brings(key) || s.withhold(key) {
 			continue
 		}
 		result[key] = value
-		if s.byRule(key) && !s.ahead(key) {
+		if s.byRule(key) && !s.ahead(key) && !held.Has(key) {
 			rulesTracked = append(rulesTracked, key)
 		} else {
 			operatorTracked = append(operatorTracked, key)
 		}
 	}
 	return result, joinKeys(rulesTracked), joinKeys(operatorTracked)
+}
+
+// held are the keys that our own annotation lists and Cluster API's does not. They stay there until Cluster API lists them, which it does
+// in its next write of the Node: it makes none for what the Node already has.
+func (s mapSync) held() sets.Set[string] {
+	if s.operator == "" {
+		return nil
+	}
+	return sets.New(splitKeys(s.operator)...).Delete(splitKeys(s.rules)...)
 }
 
 // brings reports whether the Machine declares a key that reaches the Node.

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
@@ -17,14 +16,22 @@ import (
 // own annotations list, without these annotations, and without the guard taint that it added. keepValues keeps the keys and
 // taints. The guard taint always goes, because nothing else would remove it.
 //
-// Cluster API manages what its own annotations list. Taints among that are then listed in the only form that it can read.
+// Cluster API manages what its own annotations list. Taints among that are then listed in the only form that it can read. Keys that its
+// rules propagate too are added to its list, so that it removes them as soon as the Machine no longer has them.
 func Release(current NodeState, keepValues bool) NodeState {
 	result := NodeState{Labels: maps.Clone(current.Labels), Annotations: maps.Clone(current.Annotations), Taints: current.Taints}
-	listed := current.Annotations
+	listed, record := current.Annotations, RecordOf(current)
+	labels := released{result.Labels, nodeLabel, record.vouches()}
+	labelsLeft, moved := labels.release(listed[LabelsFromMachineAnnotation], listed[clusterv1.LabelsFromMachineAnnotation], keepValues)
+	if moved {
+		result.Annotations[clusterv1.LabelsFromMachineAnnotation] = labelsLeft
+	}
+	annotations := released{result.Annotations, nodeAnnotation, anything}
+	annotationsLeft, moved := annotations.release(listed[AnnotationsFromMachineAnnotation], listed[clusterv1.AnnotationsFromMachineAnnotation], keepValues)
+	if moved {
+		result.Annotations[clusterv1.AnnotationsFromMachineAnnotation] = annotationsLeft
+	}
 	if !keepValues {
-		record := RecordOf(current)
-		forget(result.Labels, record.vouches(), listed[LabelsFromMachineAnnotation], listed[clusterv1.LabelsFromMachineAnnotation])
-		forget(result.Annotations, anything, listed[AnnotationsFromMachineAnnotation], listed[clusterv1.AnnotationsFromMachineAnnotation])
 		result.Taints = taint.Sync(result.Taints, nil, record.only(onlyOurTaints(listed)), true)
 	}
 	if has(listed, UninitializedAnnotation) {
@@ -40,14 +47,28 @@ func Release(current NodeState, keepValues bool) NodeState {
 	return result
 }
 
-// forget removes the keys that we list and Cluster API does not, if the list can be believed.
-func forget(m map[string]string, believed func(key string) bool, ours, theirs string) {
-	others := sets.New(splitKeys(theirs)...)
+// released is a map of a Node that Heirloom gives up.
+type released struct {
+	values map[string]string
+	// byRule says which keys Cluster API propagates, too, believed which ones our list can be believed about.
+	byRule, believed func(key string) bool
+}
+
+// release gives up the keys that we list and Cluster API does not: Cluster API's list gets those that it propagates, and the others go,
+// unless their values are to stay. It returns that list, and whether it has changed.
+func (r released) release(ours, theirs string, keepValues bool) (list string, changed bool) {
+	keys := splitKeys(theirs)
+	before := len(keys)
 	for _, key := range splitKeys(ours) {
-		if !others.Has(key) && believed(key) {
-			delete(m, key)
+		switch {
+		case slices.Contains(keys, key) || !has(r.values, key) || !r.believed(key):
+		case r.byRule(key):
+			keys = append(keys, key)
+		case !keepValues:
+			delete(r.values, key)
 		}
 	}
+	return joinKeys(keys), len(keys) > before
 }
 
 // onlyOurTaints returns the taints that we list and Cluster API does not.

@@ -130,3 +130,28 @@ func TestANodeWaitsForClusterAPIAndForItsTurn(t *testing.T) {
 		l.Expect(l.stored(node("n1")).GetLabels()).To(HaveKeyWithValue(pool, "b"))
 	})
 }
+
+// A label that comes and goes costs one write of the Node each time, whatever Cluster API does. Cluster API writes nothing in between,
+// because the Node already has what the Machine gets.
+func TestALabelCostsOneWriteOfTheNode(t *testing.T) {
+	l := newLoop(t, theCluster(), machineSet(pool+"=a"), machine("m", "MachineSet/ms"), node("m"))
+	labels := func() map[string]string {
+		_, err := l.seeNode(client.ObjectKey{}, "m")
+		l.Expect(err).NotTo(HaveOccurred())
+		return l.stored(node("m")).GetLabels()
+	}
+	l.Expect(labels()).To(HaveKeyWithValue(pool, "a"))
+	l.Expect(l.writes.take()).To(HaveLen(1))
+
+	m, ms := machine("m", "MachineSet/ms"), machineSet(pool+"=a")
+	l.change(m, func() { m.Labels[pool] = "a" })
+	labels()
+	l.wrote()
+
+	l.change(ms, func() { ms.Spec.Template.Labels = nil })
+	l.Expect(labels()).To(HaveKey(pool), "the Machine still has it")
+	l.wrote()
+	l.change(m, func() { delete(m.Labels, pool) })
+	l.Expect(labels()).NotTo(HaveKey(pool))
+	l.Expect(l.writes.take()).To(HaveLen(1))
+}
