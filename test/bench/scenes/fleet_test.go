@@ -4,10 +4,12 @@ package scenes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -74,24 +76,44 @@ func (f *fleet) machines(ctx context.Context) ([]clusterv1.Machine, error) {
 // awaitMachines polls, and is not for what is measured. It returns the names of so many Machines that are as they should be.
 func (f *fleet) awaitMachines(ctx context.Context, what string, count int, are func(*clusterv1.Machine) bool) ([]string, error) {
 	var names []string
+	var failed error // an API server that has much to do may fail once
 	err := wait.PollUntilContextTimeout(ctx, 2*time.Second, patience, true, func(ctx context.Context) (bool, error) {
-		machines, err := f.machines(ctx)
+		var machines []clusterv1.Machine
+		if machines, failed = f.machines(ctx); failed != nil {
+			return false, nil
+		}
 		names = nil
 		for i := range machines {
 			if are(&machines[i]) {
 				names = append(names, machines[i].Name)
 			}
 		}
-		return len(names) == count && len(machines) == count, err
+		return len(names) == count && len(machines) == count, nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("waiting until %d Machines of %s in world %s %s, and %d do: %w", count, f.md.Name, f.name, what, len(names), err)
+		return nil, fmt.Errorf("waiting until %d Machines of %s in world %s %s, and %d do: %w",
+			count, f.md.Name, f.name, what, len(names), errors.Join(err, failed))
 	}
 	return names, nil
 }
 
+// atOnce is how many Machines are made at a time where nothing is measured: fewer than Cluster API reconciles at a time. With more on a
+// small machine, its writes can overtake its cache, and then each of them is a conflict, for minutes.
+const atOnce = 50
+
 // populate makes so many Machines that are provisioned and have Nodes, and returns their names.
-func (f *fleet) populate(ctx context.Context, count int) ([]string, error) {
+func (f *fleet) populate(ctx context.Context, count int) (names []string, err error) {
+	for len(names) < count {
+		if names, err = f.grow(ctx, names, min(count, len(names)+atOnce)); err != nil {
+			return nil, err
+		}
+		tell("%s: %d Machines have Nodes", f.name, len(names))
+	}
+	return names, f.settle(ctx)
+}
+
+// grow makes so many Machines out of those that it has, and returns the names of all.
+func (f *fleet) grow(ctx context.Context, known []string, count int) ([]string, error) {
 	if err := f.scale(ctx, count); err != nil {
 		return nil, err
 	}
@@ -99,20 +121,15 @@ func (f *fleet) populate(ctx context.Context, count int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	tell("%s: %d Machines exist", f.name, count)
+	added := sets.List(sets.New(names...).Delete(known...))
 	// Nodes come first: as long as there is none, Cluster API looks for it again and again.
-	if err := each(ctx, names, inParallel, f.register); err != nil {
+	if err := each(ctx, added, inParallel, f.register); err != nil {
 		return nil, err
 	}
-	if err := each(ctx, names, inParallel, f.provide); err != nil {
+	if err := each(ctx, added, inParallel, f.provide); err != nil {
 		return nil, err
 	}
-	_, err = f.awaitMachines(ctx, "have Nodes", count, func(m *clusterv1.Machine) bool { return m.Status.NodeRef.IsDefined() })
-	if err != nil {
-		return nil, err
-	}
-	tell("%s: %d Machines have Nodes", f.name, count)
-	return names, f.settle(ctx)
+	return f.awaitMachines(ctx, "have Nodes", count, func(m *clusterv1.Machine) bool { return m.Status.NodeRef.IsDefined() })
 }
 
 // provision does what providers do, and waits until Cluster API has taken it over.
