@@ -17,19 +17,15 @@ import (
 // taints. The guard taint always goes, because nothing else would remove it.
 //
 // Cluster API manages what its own annotations list. Taints among that are then listed in the only form that it can read. Keys that its
-// rules propagate too are added to its list, so that it removes them as soon as the Machine no longer has them.
+// rules propagate as well are added to its list, so that it removes them as soon as the Machine no longer has them.
 func Release(current NodeState, keepValues bool) NodeState {
 	result := NodeState{Labels: maps.Clone(current.Labels), Annotations: maps.Clone(current.Annotations), Taints: current.Taints}
 	listed, record := current.Annotations, RecordOf(current)
-	labels := released{result.Labels, nodeLabel, record.vouches()}
-	labelsLeft, moved := labels.release(listed[LabelsFromMachineAnnotation], listed[clusterv1.LabelsFromMachineAnnotation], keepValues)
-	if moved {
-		result.Annotations[clusterv1.LabelsFromMachineAnnotation] = labelsLeft
-	}
-	annotations := released{result.Annotations, nodeAnnotation, anything}
-	annotationsLeft, moved := annotations.release(listed[AnnotationsFromMachineAnnotation], listed[clusterv1.AnnotationsFromMachineAnnotation], keepValues)
-	if moved {
-		result.Annotations[clusterv1.AnnotationsFromMachineAnnotation] = annotationsLeft
+	for _, m := range []released{
+		{result.Labels, nodeLabel, record.vouches(), LabelsFromMachineAnnotation, clusterv1.LabelsFromMachineAnnotation},
+		{result.Annotations, nodeAnnotation, anything, AnnotationsFromMachineAnnotation, clusterv1.AnnotationsFromMachineAnnotation},
+	} {
+		m.release(result.Annotations, keepValues)
 	}
 	if !keepValues {
 		result.Taints = taint.Sync(result.Taints, nil, record.only(onlyOurTaints(listed)), true)
@@ -50,25 +46,26 @@ func Release(current NodeState, keepValues bool) NodeState {
 // released is a map of a Node that Heirloom gives up.
 type released struct {
 	values map[string]string
-	// byRule says which keys Cluster API propagates, too, believed which ones our list can be believed about.
+	// byRule says which keys Cluster API propagates as well, believed which ones our list can be believed about.
 	byRule, believed func(key string) bool
+	// ours and theirs are the annotations that list keys: Heirloom's and Cluster API's.
+	ours, theirs string
 }
 
 // release gives up the keys that we list and Cluster API does not: Cluster API's list gets those that it propagates, and the others go,
-// unless their values are to stay. It returns that list, and whether it has changed.
-func (r released) release(ours, theirs string, keepValues bool) (list string, changed bool) {
-	keys := splitKeys(theirs)
-	before := len(keys)
-	for _, key := range splitKeys(ours) {
+// unless their values are to stay.
+func (r released) release(annotations map[string]string, keepValues bool) {
+	theirs := splitKeys(annotations[r.theirs])
+	for _, key := range splitKeys(annotations[r.ours]) {
 		switch {
-		case slices.Contains(keys, key) || !has(r.values, key) || !r.believed(key):
+		case slices.Contains(theirs, key) || !has(r.values, key) || !r.believed(key):
 		case r.byRule(key):
-			keys = append(keys, key)
+			theirs = append(theirs, key)
+			annotations[r.theirs] = joinKeys(theirs)
 		case !keepValues:
 			delete(r.values, key)
 		}
 	}
-	return joinKeys(keys), len(keys) > before
 }
 
 // onlyOurTaints returns the taints that we list and Cluster API does not.

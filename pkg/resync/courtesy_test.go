@@ -131,8 +131,8 @@ func TestANodeWaitsForClusterAPIAndForItsTurn(t *testing.T) {
 	})
 }
 
-// A label that comes and goes costs one write of the Node each time, whatever Cluster API does. Cluster API writes nothing in between,
-// because the Node already has what the Machine gets.
+// A label that a Node gets before its Machine costs one write of the Node when it is added and one when it is removed, and none when the
+// Machine gets it.
 func TestALabelCostsOneWriteOfTheNode(t *testing.T) {
 	l := newLoop(t, theCluster(), machineSet(pool+"=a"), machine("m", "MachineSet/ms"), node("m"))
 	labels := func() map[string]string {

@@ -112,7 +112,7 @@ func (f *fleet) populate(ctx context.Context, count int) (names []string, err er
 	return names, f.settle(ctx)
 }
 
-// grow makes so many Machines out of those that it has, and returns the names of all.
+// grow scales up to so many Machines, gives Nodes to those that are not known, and returns the names of all.
 func (f *fleet) grow(ctx context.Context, known []string, count int) ([]string, error) {
 	if err := f.scale(ctx, count); err != nil {
 		return nil, err
