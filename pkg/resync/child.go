@@ -26,8 +26,8 @@ type object[T any] interface {
 type children[T any, P object[T]] struct {
 	Dependencies
 	kind ownerchain.Kind[P]
-	// before runs even for an object that inherits nothing for now. It may be nil.
-	before func(context.Context, P) error
+	// before runs even for an object that inherits nothing for now, and returns when to look again. It may be nil.
+	before func(context.Context, P) (time.Duration, error)
 	// also runs after the apply, and returns when to look again. It may be nil.
 	also func(context.Context, P) (time.Duration, error)
 }
@@ -41,12 +41,15 @@ func (r children[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	if cluster := child.GetLabels()[clusterv1.ClusterNameLabel]; cluster != "" {
 		ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Cluster", klog.KRef(req.Namespace, cluster)))
 	}
+	var first time.Duration
 	if r.before != nil {
-		if err := r.before(ctx, child); err != nil {
+		var err error
+		if first, err = r.before(ctx, child); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
 	again, err := applyTo(ctx, r.Dependencies, r.kind, child, child)
+	again = sooner(first, again)
 	if r.also != nil {
 		alsoAgain, alsoErr := r.also(ctx, child)
 		again, err = sooner(again, alsoAgain), errors.Join(err, alsoErr)

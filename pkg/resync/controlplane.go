@@ -4,6 +4,7 @@ package resync
 
 import (
 	"context"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,21 +36,26 @@ func (r controlPlanes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Re
 	if cluster.Spec.Topology == nil || ref.GroupKind().Group != capi.ControlPlaneGroup {
 		return ctrl.Result{}, nil
 	}
-	return r.unlessNotListed(ctx, cluster.Namespace, cluster.Name, r.sync(ctx, cluster, ref))
+	again, err := r.sync(ctx, cluster, ref)
+	if err != nil {
+		return r.unlessNotListed(ctx, cluster.Namespace, cluster.Name, err)
+	}
+	return ctrl.Result{RequeueAfter: again}, nil
 }
 
-func (r controlPlanes) sync(ctx context.Context, cluster *capi.Cluster, ref capi.ObjectRef) error {
-	if err := r.watchControlPlanes(ctx, r.tracker, ref.GroupKind().WithVersion(""), clusterOf()); err != nil {
-		return err
+func (r controlPlanes) sync(ctx context.Context, cluster *capi.Cluster, ref capi.ObjectRef) (again time.Duration, err error) {
+	again, err = r.watchControlPlanes(ctx, r.tracker, ref.GroupKind().WithVersion(""), clusterOf())
+	if err != nil {
+		return 0, err
 	}
 	apiVersion := ref.GroupKind().WithVersion("").GroupVersion().String()
 	object, cp, err := r.Chain.ControlPlane(ctx, cluster.Namespace, &metav1.OwnerReference{APIVersion: apiVersion, Kind: ref.Kind, Name: ref.Name})
 	if err != nil || object == nil {
-		return err
+		return again, err
 	}
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(ref.Kind, klog.KObj(object)))
 	_, err = applyTo(ctx, r.Dependencies, ownerchain.ControlPlanes(), cp, object) // what a topology declares is never left to Cluster API
-	return err
+	return 0, err
 }
 
 // clusterOf wakes the Cluster of a control plane.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/cluster-api/controllers/external"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -30,34 +31,40 @@ type family struct {
 	controlPlanes, externals *external.ObjectTracker
 }
 
+// unserved is when, at the earliest, to look again at a Machine that names a kind that the API server does not serve.
+const unserved = 10 * time.Minute
+
 // watch makes a change of the Machine's control plane wake the Machine, even if it does not exist yet, as in a restore.
-func (r family) watch(ctx context.Context, m *capi.Machine) error {
+func (r family) watch(ctx context.Context, m *capi.Machine) (again time.Duration, err error) {
 	ref := metav1.GetControllerOfNoCopy(m)
 	if ref == nil {
-		return nil
+		return 0, nil
 	}
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 	if gvk.Group != capi.ControlPlaneGroup {
-		return nil
+		return 0, nil
 	}
 	return r.watchControlPlanes(ctx, r.controlPlanes, gvk, r.children(&capi.MachineList{}))
 }
 
-// watchControlPlanes watches control planes of that kind, in the version that the API server prefers. It ignores a kind
-// that is not served.
+// watchControlPlanes watches control planes of that kind, in the version that the API server prefers. Of a kind that is not served it
+// returns when to look again.
 func (d Dependencies) watchControlPlanes(
 	ctx context.Context, tracker *external.ObjectTracker, gvk schema.GroupVersionKind, wake handler.EventHandler,
-) error {
+) (again time.Duration, err error) {
 	gvk, served, err := d.Chain.Served(gvk)
-	if err != nil || !served {
-		return err
+	if err != nil {
+		return 0, err
+	}
+	if !served {
+		return wait.Jitter(unserved, 1), nil
 	}
 	kind := &unstructured.Unstructured{}
 	kind.SetGroupVersionKind(gvk)
-	if err := tracker.Watch(ctrl.LoggerFrom(ctx), kind, wake); err != nil {
-		return fmt.Errorf("watching control planes: %w", err)
+	if err := tracker.Watch(ctrl.LoggerFrom(ctx), kind, wake, changed()); err != nil {
+		return 0, fmt.Errorf("watching control planes: %w", err)
 	}
-	return nil
+	return 0, nil
 }
 
 // applyToExternal applies to the Machine's external objects what they inherit. What is wrong with one does not keep the other waiting.
@@ -76,12 +83,15 @@ func (r family) external(ctx context.Context, m *capi.Machine, ref capi.ObjectRe
 		return 0, nil
 	}
 	gvk, served, err := r.Chain.Served(ref.GroupKind().WithVersion(""))
-	if err != nil || !served {
+	if err != nil {
 		return 0, err
+	}
+	if !served {
+		return wait.Jitter(unserved, 1), nil
 	}
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(gvk)
-	if err := r.externals.Watch(ctrl.LoggerFrom(ctx), object, r.machineOf()); err != nil {
+	if err := r.externals.Watch(ctrl.LoggerFrom(ctx), object, r.machineOf(), changed()); err != nil {
 		return 0, fmt.Errorf("watching %s: %w", ref.Kind, err)
 	}
 	if err := r.Client.Get(ctx, types.NamespacedName{Namespace: m.Namespace, Name: ref.Name}, object); err != nil {

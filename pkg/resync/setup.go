@@ -94,7 +94,7 @@ func Setup(mgr ctrl.Manager, d Dependencies) error {
 		"machine":           d.addMachines,
 		"workload":          d.addNodes,
 	} {
-		if err := add(mgr, ctrl.NewControllerManagedBy(mgr).Named(name)); err != nil {
+		if err := add(mgr, ctrl.NewControllerManagedBy(mgr).Named(name).WithEventFilter(changed())); err != nil {
 			return fmt.Errorf("setting up the %s controller: %w", name, err)
 		}
 	}
@@ -160,7 +160,7 @@ func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 	pool := workers.Shared("node", nodeWorkers, nodeShare, NodeRequest.cluster, logOf)
 	options := pool.Options()
 	options.LogConstructor = func(req *NodeRequest) logr.Logger { return logOf(mgr.GetLogger(), req) }
-	watches, err := builder.TypedControllerManagedBy[NodeRequest](mgr).Named("node").
+	watches, err := builder.TypedControllerManagedBy[NodeRequest](mgr).Named("node").WithEventFilter(changed()).
 		Watches(&corev1.Node{}, itself(types.NamespacedName{}), builder.WithPredicates(nodeChanged())).
 		Watches(&capi.Machine{}, d.nodesOf()).
 		Watches(&capi.MachinePool{}, d.nodesOf()).

@@ -24,7 +24,8 @@ import (
 )
 
 // The changes of an event.
-func something(metav1.Object, metav1.Object) {}
+func status(metav1.Object, metav1.Object)    {} // nothing of it is kept
+func something(before, _ metav1.Object)      { before.SetFinalizers([]string{"another"}) }
 func generation(before, after metav1.Object) { after.SetGeneration(before.GetGeneration() + 1) }
 func resynced(before, after metav1.Object)   { before.SetResourceVersion(after.GetResourceVersion()) }
 func paused(_, after metav1.Object)          { after.(*capi.Cluster).Spec.Paused = true }
@@ -92,11 +93,18 @@ func TestWhatWakesNobody(t *testing.T) {
 		name, object string
 		change       func(before, after metav1.Object)
 	}{
-		{"a Cluster's status", "c", something},
+		{"a Cluster's status", "c", status},
 		{"a Cluster's labels", "c", labelled},
 		{"a Cluster that is paused", "c", paused},
-		{"a ClusterClass's status", "class", something},
-		{"a Node's heartbeat", "Node/m-c", something},
+		{"a ClusterClass's status", "class", status},
+		{"a control plane's status", "cp-c", status},
+		{"a MachineDeployment's status", "md-c", status},
+		{"a MachineSet's status", "ms-c", status},
+		{"a MachinePool's status", "mp-c", status},
+		{"a Machine's status", "m-c", status},
+		{"an InfraMachine's status", "infra-c", status},
+		{"a BootstrapConfig's status", "config-c", status},
+		{"a Node's heartbeat", "Node/m-c", status},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l, f := awake(t)
@@ -144,12 +152,16 @@ func TestWhatWakesAWorkloadCluster(t *testing.T) {
 		{"its Cluster again", func(l *loop, f fleet) { l.updated(f["c"], resynced) }, []string{byWebhook + "c"}},
 		{"the ways themselves", func(l *loop, _ fleet) { l.admissions <- event.GenericEvent{Object: &capi.Cluster{}} }, []string{byWebhook + "c", byWebhook + "d"}},
 		{"its Machine, if it is admitted by policy", machines(something), []string{byPolicy + "c"}},
+		{"not its Machine's status", func(l *loop, f fleet) {
+			machines(status)(l, f)
+			l.updated(f["d"], generation)
+		}, []string{byWebhook + "d"}},
 		{"not a Machine again", func(l *loop, f fleet) {
 			machines(resynced)(l, f)
 			l.updated(f["d"], generation)
 		}, []string{byWebhook + "d"}},
 		{"not its Cluster's status", func(l *loop, f fleet) {
-			l.updated(f["c"], something)
+			l.updated(f["c"], status)
 			l.updated(f["d"], generation)
 		}, []string{byWebhook + "d"}},
 	} {

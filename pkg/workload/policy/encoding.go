@@ -35,11 +35,11 @@ const (
 	kubeletsShare = 32 << 10
 )
 
-// contentOf encodes what a Node gets from its Machine at its registration. If the Machine's annotations leave no room for the
-// kubelet's, they are left out, because an API server would refuse the Node.
-func contentOf(m *capi.Machine, rules inherit.Policy) string {
+// contentOf encodes what a Node gets from its Machine at its registration. If the Machine's annotations leave no room for those of the
+// kubelet, which share is as long as, they are left out, because an API server would refuse the Node.
+func contentOf(m *capi.Machine, rules inherit.Policy, share string) string {
 	const kubelets = "" // which is no annotation's key
-	room := map[string]string{kubelets: strings.Repeat(" ", kubeletsShare)}
+	room := map[string]string{kubelets: share}
 	// What is left out is reported where the Machine itself, or later its Node, is reconciled.
 	state, _ := rules.Node(inherit.SourceOfMachine(m), inherit.NodeState{Annotations: room}, inherit.Kubelet)
 	delete(state.Annotations, kubelets)

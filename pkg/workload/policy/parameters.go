@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -98,6 +99,7 @@ type entry struct {
 
 func entriesOf(machines []*capi.Machine, rules inherit.Policy) []entry {
 	var entries []entry
+	share := strings.Repeat(" ", kubeletsShare)
 	// The numbers of Machines do not depend on the order in which they were listed.
 	sorted := slices.SortedStableFunc(slices.Values(machines), func(a, b *capi.Machine) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Spec.ProviderID, b.Spec.ProviderID))
@@ -109,7 +111,7 @@ func entriesOf(machines []*capi.Machine, rules inherit.Policy) []entry {
 		}
 		content := ""
 		if _, skipped := rules.SkipsNode(m, &capi.Cluster{}); !skipped { // a Cluster that is skipped gets no parameters
-			content = contentOf(m, rules)
+			content = contentOf(m, rules, share)
 		}
 		entries = append(entries, entry{machine: m, content: content})
 	}

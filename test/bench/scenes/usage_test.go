@@ -128,7 +128,7 @@ func (w *world) prepare(ctx context.Context) error {
 // settled waits until these programs are calm. It asks them and not the API servers, whose work is measured.
 func (w *world) settled(ctx context.Context, programs map[string]string) error {
 	last, since := -1.0, time.Now()
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, time.Second, patience, true, func(ctx context.Context) (bool, error) {
 		done := 0.0
 		for _, url := range programs {
 			now, err := samples(ctx, url)
