@@ -107,11 +107,17 @@ func newLoop(t *testing.T, objects ...client.Object) *loop {
 // see makes the loop look at an object. Of a Cluster, it looks at the control plane.
 func (l *loop) see(object client.Object) error {
 	l.t.Helper()
-	_, err := l.controller(map[string]string{
+	_, err := l.reconcile(object)
+	return err
+}
+
+// reconcile makes the loop look at an object, or at the control plane of a Cluster.
+func (l *loop) reconcile(object client.Object) (ctrl.Result, error) {
+	l.t.Helper()
+	return l.controller(map[string]string{
 		"MachineDeployment": "machinedeployment", "MachineSet": "machineset", "MachinePool": "machinepool", "Machine": "machine",
 		"Cluster": "controlplane",
 	}[l.kindOf(object).Kind]).Reconcile(l.t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(object)})
-	return err
 }
 
 // seeWorkload makes the loop look at the workload cluster as a whole, and notes when it wants to do so again.

@@ -5,6 +5,7 @@ package resync_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -90,6 +91,35 @@ func TestAKindThatCannotBeLookedUpIsTriedAgain(t *testing.T) {
 		l.Expect(l.see(s.about)).To(MatchError(unanswered))
 		l.wrote()
 	})
+}
+
+// A kind that is not served may be served later, and no event tells of it.
+func TestAKindThatIsNotServedIsLookedForAgain(t *testing.T) {
+	for name, about := range map[string]func() client.Object{
+		"of an InfraMachine": func() client.Object {
+			m := withExternal("FakeMachine")
+			m.Spec.InfrastructureRef.Kind = "Unknown"
+			return m
+		},
+		"of a Machine's control plane": func() client.Object {
+			m := machine("m", "FakeControlPlane/cp")
+			m.OwnerReferences[0].Kind = "UnknownControlPlane"
+			return m
+		},
+		"of a Cluster's control plane": func() client.Object {
+			cluster := managedCluster()
+			cluster.Spec.ControlPlaneRef.Kind = "UnknownControlPlane"
+			return cluster
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := about()
+			l := newLoop(t, object)
+			result, err := l.reconcile(object)
+			l.Expect(err).NotTo(HaveOccurred())
+			l.Expect(result.RequeueAfter).To(BeNumerically("~", 15*time.Minute, 5*time.Minute))
+		})
+	}
 }
 
 // Of a Machine's external objects, only those of a provider that the operator has named are read.

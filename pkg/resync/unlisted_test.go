@@ -9,20 +9,12 @@ import (
 
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/providers"
 )
 
 func notListed(reason error) error {
 	return &providers.NotListedError{Kind: "FakeMachine.infrastructure.cluster.x-k8s.io", Since: time.Now(), Reason: reason}
-}
-
-// look makes the loop look at a Machine, and returns all that it answers.
-func (l *loop) look(m client.Object) (ctrl.Result, error) {
-	l.t.Helper()
-	return l.controller("machine").Reconcile(l.t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(m)})
 }
 
 // A kind that cannot be listed keeps what is of this kind waiting, and tells why on the Cluster. The Machine and its other
@@ -33,7 +25,7 @@ func TestAKindThatIsNotListedCostsOnlyItsOwn(t *testing.T) {
 	m.Spec.Bootstrap = withExternal("FakeConfig").Spec.Bootstrap
 	l := newLoop(t, theCluster(), machineSet("team=ml"), m, externalObject("FakeMachine"), externalObject("FakeConfig"))
 	l.broken.set("FakeMachine", notListed(apierrors.NewInternalError(errors.New("the object of another namespace"))))
-	result, err := l.look(m)
+	result, err := l.reconcile(m)
 	l.Expect(err).NotTo(HaveOccurred())
 	l.Expect(result.RequeueAfter).To(BeNumerically(">=", time.Minute))
 	l.wrote("heirloom applies Machine ns/m@999 "+top, "heirloom applies FakeConfig ns/beside@999 "+top)
@@ -72,6 +64,6 @@ func TestAFailureBesideAKindThatIsNotListedIsOne(t *testing.T) {
 	l := newLoop(t, theCluster(), machineSet("team=ml"), m)
 	l.broken.set("FakeMachine", notListed(nil))
 	l.refuse = errors.New("no rights")
-	_, err := l.look(m)
+	_, err := l.reconcile(m)
 	l.Expect(err).To(MatchError(l.refuse))
 }

@@ -56,6 +56,7 @@ func TestWhatAnEventLeadsTo(t *testing.T) {
 		{"a BootstrapConfig", "config-c", something, []string{"FakeConfig/config-c", "FakeMachine/infra-c", "Machine/m-c"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel() // most of the time the loop leaves Nodes to Cluster API
 			l, f := awake(t)
 			l.updated(f[tc.object], tc.change)
 			l.eventually(l.written).Should(ConsistOf(tc.leadsTo))
@@ -107,6 +108,7 @@ func TestWhatWakesNobody(t *testing.T) {
 		{"a Node's heartbeat", "Node/m-c", status},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel() // most of the time the loop leaves Nodes to Cluster API
 			l, f := awake(t)
 			l.updated(f[tc.object], tc.change)
 			l.updated(f["d"], resumed)
@@ -203,6 +205,7 @@ func TestAnEventWhoseObjectsCannotBeFound(t *testing.T) {
 		{"the Nodes of a Machine", "m-c", "Node", "Node/m-c"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel() // most of the time the loop leaves Nodes to Cluster API
 			l, f := awake(t)
 			l.broken.set(tc.kind, failed)
 			l.updated(f[tc.object], resumedOrChanged)
