@@ -151,10 +151,11 @@ QUIET ?= 60s
 AT_LEAST ?= 3
 
 .PHONY: bench
-bench: build ## Run the benchmarks, print their medians and quartiles, and draw docs/performance (RUN, COUNT, SIZES, MACHINES, QUIET).
+bench: build ## Run the benchmarks, print their medians and quartiles, and draw docs/performance (RUN, COUNT, SIZES, MACHINES, QUIET, PROFILES).
 	@$(call programs,controlplane tools cluster-api); \
 		export RUN='$(or $(RUN),.)' COUNT='$(COUNT)' BENCHTIME='$(BENCHTIME)'; \
-		export BENCH_SIZES='$(SIZES)' BENCH_MACHINES='$(MACHINES)' BENCH_QUIET='$(QUIET)'; \
+		export BENCH_SIZES='$(SIZES)' BENCH_MACHINES='$(MACHINES)' BENCH_QUIET='$(QUIET)' BENCH_PROFILES='$(abspath $(PROFILES))'; \
+		$(if $(PROFILES),mkdir -p '$(PROFILES)';) \
 		export BENCH_FEW=100 BENCH_REQUESTS=2000; \
 		test/tools/bench.sh dist/bench.txt $(wildcard cmd pkg webhooks test/bench)
 	@$(MAKE) --no-print-directory bench-report

@@ -4,6 +4,7 @@ package scenes
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -18,12 +19,14 @@ type measured struct {
 	delays map[string]float64
 }
 
-// measure measures what somebody does in a world who returns when it was done.
-func (w *world) measure(ctx context.Context, do func(context.Context) (time.Time, error)) (m measured, err error) {
+// measure measures a step: what somebody does in a world who returns when it was done.
+func (w *world) measure(ctx context.Context, step string, do func(context.Context) (time.Time, error)) (m measured, err error) {
 	before, err := w.usage(ctx)
 	if err != nil {
 		return m, err
 	}
+	stop := w.profile(ctx, step)
+	defer func() { err = errors.Join(err, stop()) }()
 	begun := time.Now()
 	done, err := do(ctx)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 // change is something that a MachineDeployment declares from now on, or no longer.
 type change struct {
-	step string
+	of, step string
 	// deployment, machine and node are merge patches: of the MachineDeployment, from which others make the rest, and of what the
 	// floor writes itself.
 	deployment, machine, node []byte
@@ -31,7 +31,7 @@ func labels() []change {
 	of := func(step, value string, looks func(*corev1.Node) bool) change {
 		labels := fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, key, value)
 		return change{
-			step: step, machine: []byte(labels), node: []byte(labels), looks: looks,
+			of: "label", step: step, machine: []byte(labels), node: []byte(labels), looks: looks,
 			deployment: fmt.Appendf(nil, `{"spec":{"template":%s}}`, labels),
 		}
 	}
@@ -49,7 +49,7 @@ const changing = "changes"
 func taints(typed bool) []change {
 	of := func(step, taints, machine string, looks func(*corev1.Node) bool) change {
 		return change{
-			step: step, byHeirloom: !typed, machine: []byte(machine), looks: looks,
+			of: "taint", step: step, byHeirloom: !typed, machine: []byte(machine), looks: looks,
 			node: fmt.Appendf(nil, `{"spec":{"taints":%s}}`, taints), deployment: fmt.Appendf(nil, `{"spec":{"template":%s}}`, machine),
 		}
 	}
@@ -207,7 +207,7 @@ func (c *converging) follow(ctx context.Context, f *fleet, change change) (measu
 	if err != nil {
 		return measured{}, err
 	}
-	return f.measure(ctx, func(ctx context.Context) (time.Time, error) {
+	return f.measure(ctx, fmt.Sprintf("%s-%d-%s-%d", change.of, c.size, change.step, c.round), func(ctx context.Context) (time.Time, error) {
 		if err := f.patch(ctx, change.deployment); err != nil {
 			return time.Time{}, err
 		}

@@ -79,7 +79,7 @@ func (l *living) live(ctx context.Context, f *mortal, steps map[string]map[strin
 		tell("life, %d Machines, round %d, %s, %s: %s", l.size, l.round, step, f.name, m.took.Round(time.Millisecond))
 		steps[step][f.name] = m
 	}
-	created, err := f.measure(ctx, f.scaleTo(l.size))
+	created, err := f.measure(ctx, l.step("created"), f.scaleTo(l.size))
 	if err != nil {
 		return err
 	}
@@ -98,16 +98,19 @@ func (l *living) live(ctx context.Context, f *mortal, steps map[string]map[strin
 		return err
 	}
 	delays := map[string]float64{}
-	joined, err := f.measure(ctx, func(ctx context.Context) (time.Time, error) { return f.join(ctx, delays, names) })
+	joined, err := f.measure(ctx, l.step("joined"), func(ctx context.Context) (time.Time, error) { return f.join(ctx, delays, names) })
 	joined.delays = delays
 	if err != nil {
 		return err
 	}
 	note("joined", joined)
-	removed, err := f.measure(ctx, f.scaleTo(0))
+	removed, err := f.measure(ctx, l.step("removed"), f.scaleTo(0))
 	note("removed", removed)
 	return err
 }
+
+// step is a name for a step of this round.
+func (l *living) step(of string) string { return fmt.Sprintf("life-%d-%s-%d", l.size, of, l.round) }
 
 // first lets a Node join alone, as a new cluster's first one does. When an API server first evaluates a policy for a Node, it parses
 // the schema of Nodes, and each request that comes meanwhile parses it again.

@@ -5,7 +5,6 @@ package scenes
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -44,7 +43,7 @@ func (w *world) usage(ctx context.Context) (usage, error) {
 		u.server += used
 	}
 	for name, url := range w.programs() {
-		now, err := samples(ctx, url)
+		now, err := w.samples(ctx, url)
 		if err != nil {
 			return u, err
 		}
@@ -131,7 +130,7 @@ func (w *world) settled(ctx context.Context, programs map[string]string) error {
 	err := wait.PollUntilContextTimeout(ctx, time.Second, patience, true, func(ctx context.Context) (bool, error) {
 		done := 0.0
 		for _, url := range programs {
-			now, err := samples(ctx, url)
+			now, err := w.samples(ctx, url)
 			if err != nil {
 				return false, err
 			}
@@ -157,14 +156,10 @@ func routine(controller string) bool {
 }
 
 // samples returns the sum of each metric over all its labels, and of Heirloom's writes also that of each kind.
-func samples(ctx context.Context, url string) (map[string]float64, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+func (w *world) samples(ctx context.Context, url string) (map[string]float64, error) {
+	response, err := w.get(ctx, url)
 	if err != nil {
-		return nil, fmt.Errorf("asking for metrics: %w", err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("asking for metrics: %w", err)
+		return nil, err
 	}
 	defer response.Body.Close()
 	parser := expfmt.NewTextParser(model.UTF8Validation)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -44,6 +45,8 @@ type world struct {
 	cluster  *clusterv1.Cluster
 	// audits are of the management cluster and of the workload cluster.
 	audits []*auditLog
+	// http asks programs for their diagnostics.
+	http *http.Client
 	// idles is what its management cluster's API server and etcd use while nobody changes anything, in CPU time per time.
 	idles float64
 }
@@ -85,13 +88,22 @@ func (w *world) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	w.http = http.DefaultClient
 	w.Stage, err = stage.New(ctx, stage.Options{
 		Program: program, Dir: w.dir, WithoutWebhooks: !w.heirloom, WithoutProgram: !w.heirloom, ControlPlane: audited,
 		// The chart logs as little. On a busy machine, to renew a lease may take longer than one lasts there.
-		Args: []string{"--v=0", "--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=45s"},
+		Args: []string{
+			"--v=0", "--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=45s",
+			fmt.Sprintf("--insecure-diagnostics=%t", !profiled()),
+		},
 	})
 	if err != nil {
 		return err
+	}
+	if w.heirloom && profiled() {
+		if err := w.authenticate(ctx); err != nil {
+			return err
+		}
 	}
 	if err := w.startWorkload(ctx); err != nil {
 		return err
