@@ -12,7 +12,8 @@ import (
 )
 
 // changed passes updates that change something that the caches keep, which is what the rules read, and resyncs. It drops most writes of
-// status: while Cluster API makes a Machine, it writes that many times, and each one would be looked at with its external objects.
+// status, such as the heartbeats of kubelets. While Cluster API makes a Machine, it writes that many times, and each time the Machine would
+// be looked at with its external objects.
 func changed() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		version := e.ObjectNew.GetResourceVersion()

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,12 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
-	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
@@ -183,17 +179,4 @@ func (d Dependencies) everyNode() nodeHandler {
 		}
 		return requests, errors.Join(errs...)
 	})
-}
-
-// nodeChanged passes events that change something that the rules read, and resyncs. It drops the heartbeats that a kubelet
-// writes every few minutes.
-func nodeChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*corev1.Node)
-		after, alsoOK := e.ObjectNew.(*corev1.Node)
-		return !ok || !alsoOK || before.ResourceVersion == after.ResourceVersion ||
-			!inherit.OfNode(before).Equal(inherit.OfNode(after)) || before.Spec.ProviderID != after.Spec.ProviderID ||
-			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
-			!slices.Equal(before.Status.Addresses, after.Status.Addresses)
-	}}
 }

@@ -161,7 +161,7 @@ func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 	options := pool.Options()
 	options.LogConstructor = func(req *NodeRequest) logr.Logger { return logOf(mgr.GetLogger(), req) }
 	watches, err := builder.TypedControllerManagedBy[NodeRequest](mgr).Named("node").WithEventFilter(changed()).
-		Watches(&corev1.Node{}, itself(types.NamespacedName{}), builder.WithPredicates(nodeChanged())).
+		Watches(&corev1.Node{}, itself(types.NamespacedName{})).
 		Watches(&capi.Machine{}, d.nodesOf()).
 		Watches(&capi.MachinePool{}, d.nodesOf()).
 		Watches(&capi.MachineSet{}, d.nodesBelow(), builder.WithPredicates(declaresElse())).

@@ -75,7 +75,7 @@ func (r workloadReconciler) count(cluster types.NamespacedName, connected, disco
 func (r workloadReconciler) watch(ctx context.Context, cluster types.NamespacedName) error {
 	err := r.Workloads.Watch(ctx, cluster, clustercache.NewWatcher(clustercache.TypedWatcherOptions[client.Object, NodeRequest]{
 		Name: "heirloom-nodes", Watcher: r.watches, Kind: &corev1.Node{}, EventHandler: itself(cluster),
-		Predicates: []predicate.Predicate{nodeChanged()},
+		Predicates: []predicate.Predicate{changed()},
 	}))
 	if err != nil {
 		return fmt.Errorf("watching the Nodes of the workload cluster: %w", err)
