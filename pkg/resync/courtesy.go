@@ -10,16 +10,20 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// Cluster API writes a burst of some thirty Nodes of a workload cluster and then twenty a second. It reads a Node before it waits for its
+// Cluster API writes a burst of thirty Nodes of a workload cluster and then twenty a second. It reads a Node before it waits for its
 // turn, so a write of the loop in between makes its write a conflict. These are the defaults of its core manager.
 const (
-	// inHand is how many Nodes of a cluster Cluster API has read at a time (--machine-concurrency). The loop leaves it this many.
-	// Cluster API has not read the others yet, so the loop can write them.
-	inHand = 100
-	// courtesyOfNodes is how long the loop leaves a Node to Cluster API if that has written another one of the cluster within that time.
+	// inHand is how many Nodes of a cluster Cluster API may have read: one by each worker (--machine-concurrency), and the burst. The loop
+	// leaves it this many. Most of the others Cluster API has not read yet, so the loop can write them.
+	inHand = 100 + 30
+	// silenceOfNodes is how long the loop leaves a Node to Cluster API if that writes no Node of the cluster. It takes Cluster API longer
+	// than a second to begin if hundreds of Nodes join.
+	silenceOfNodes = 2 * time.Second
+	// courtesyOfNodes is how long the loop leaves a Node to it after it has written another one of the cluster.
 	courtesyOfNodes = 10 * time.Second
-	// silenceOfNodes is how long the loop leaves a Node to it otherwise.
-	silenceOfNodes = time.Second
+	// patienceWithNodes is how long the loop leaves a Node to it altogether. Cluster API writes 1,200 Nodes in that time, in an order that
+	// it alone knows.
+	patienceWithNodes = time.Minute
 	// rememberedClusters is how many clusters are remembered. For the others the time begins anew.
 	rememberedClusters = 10_000
 )
@@ -65,11 +69,14 @@ func (c *courtesy) wait(node NodeRequest) time.Duration {
 
 // rest returns how long a Node still has to wait that waits since then.
 func (l *leftNodes) rest(since, now time.Time) time.Duration {
-	patience := silenceOfNodes
+	end := since.Add(silenceOfNodes)
 	if !l.written.IsZero() && now.Sub(l.written) < courtesyOfNodes {
-		patience = courtesyOfNodes
+		end = l.written.Add(courtesyOfNodes)
 	}
-	return max(0, since.Add(patience).Sub(now))
+	if last := since.Add(patienceWithNodes); end.After(last) {
+		end = last
+	}
+	return max(0, end.Sub(now))
 }
 
 // waiting returns how many Nodes may still wait. It forgets those that nobody has asked about for long.
@@ -77,9 +84,9 @@ func (l *leftNodes) waiting(now time.Time) int {
 	count := 0
 	for name, since := range l.since {
 		switch waited := now.Sub(since); {
-		case waited < courtesyOfNodes:
+		case waited < patienceWithNodes:
 			count++
-		case waited > 10*courtesyOfNodes:
+		case waited > 2*patienceWithNodes:
 			delete(l.since, name)
 		}
 	}

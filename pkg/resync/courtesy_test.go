@@ -23,7 +23,7 @@ func recordGPU(n *corev1.Node) {
 	n.Labels, n.Annotations = recorded.Labels, recorded.Annotations
 }
 
-// What Cluster API is about to write on a Node is left to it for a second; everything else is written at once.
+// What Cluster API is about to write on a Node is left to it for two seconds; everything else is written at once.
 func TestClusterAPIMayWriteANodeFirst(t *testing.T) {
 	gpu := []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}
 	onlyGPU := []corev1.Taint{{Key: "gpu", Effect: "NoSchedule"}}
@@ -87,11 +87,11 @@ func TestClusterAPIMayWriteANodeFirst(t *testing.T) {
 					return result.RequeueAfter
 				}
 				if tc.waits {
-					l.Expect(look()).To(Equal(time.Second))
+					l.Expect(look()).To(Equal(2 * time.Second))
 					<-time.After(300 * time.Millisecond)
-					l.Expect(look()).To(Equal(700 * time.Millisecond))
+					l.Expect(look()).To(Equal(1700 * time.Millisecond))
 					l.wrote()
-					<-time.After(700 * time.Millisecond)
+					<-time.After(1700 * time.Millisecond)
 				}
 				l.Expect(look()).To(BeZero())
 				l.Expect(l.writes.take()).To(HaveLen(1))
@@ -112,17 +112,17 @@ func TestANodeWaitsForClusterAPIAndForItsTurn(t *testing.T) {
 			}) // it is not new
 			for range 2 {
 				l.taintsOf(name)
-				<-time.After(time.Second)
+				<-time.After(2 * time.Second)
 			}
 		}
 		m := machine("n1", "MachineSet/ms")
 		l.change(m, func() { m.Labels[pool] = "b" })
 		l.writes.take()
-		for _, waits := range []time.Duration{time.Second, 500 * time.Millisecond} {
+		for _, waits := range []time.Duration{2 * time.Second, time.Second} {
 			taints, again := l.taintsOf("n1")
 			l.Expect(taints).To(Equal(withoutDrain))
 			l.Expect(again).To(Equal(waits))
-			<-time.After(500 * time.Millisecond)
+			<-time.After(time.Second)
 		}
 		l.wrote()
 		l.taintsOf("n1")

@@ -34,7 +34,7 @@ func TestARecordThatIsNotWrittenYetCounts(t *testing.T) {
 		}, 0, "boot:NoSchedule,node.cluster.x-k8s.io/uninitialized:NoSchedule", ""},
 		{"the Machine loses a taint that Cluster API is about to take away", inherit.PropagationEnabled, func(l *loop, m *capi.Machine, _ *corev1.Node) {
 			l.change(m, func() { m.Spec.Taints = m.Spec.Taints[1:] })
-		}, 800 * time.Millisecond, "boot:NoSchedule,node.cluster.x-k8s.io/uninitialized:NoSchedule", ""},
+		}, 1800 * time.Millisecond, "boot:NoSchedule,node.cluster.x-k8s.io/uninitialized:NoSchedule", ""},
 		{"the Machine loses its taint, and admission records what is left", inherit.PropagationDisabled, func(l *loop, m *capi.Machine, n *corev1.Node) {
 			l.change(m, func() { m.Spec.Taints = m.Spec.Taints[1:] })
 			l.change(n, func() {
@@ -44,14 +44,14 @@ func TestARecordThatIsNotWrittenYetCounts(t *testing.T) {
 		}, 0, "boot:NoSchedule,node.cluster.x-k8s.io/uninitialized:NoSchedule", ""},
 		{"the Node is initialized", inherit.PropagationDisabled, func(l *loop, _ *capi.Machine, n *corev1.Node) {
 			l.change(n, func() { n.Spec.Taints = n.Spec.Taints[:1] })
-		}, 800 * time.Millisecond, "gpu:NoSchedule", "gpu:NoSchedule"},
+		}, 1800 * time.Millisecond, "gpu:NoSchedule", "gpu:NoSchedule"},
 		{"another Node has its name", inherit.PropagationDisabled, func(l *loop, m *capi.Machine, n *corev1.Node) {
 			l.Expect(l.server.Delete(l.t.Context(), n)).To(Succeed())
 			l.Expect(l.seeOwn("m")).To(Succeed())
 			l.change(m, func() { m.Spec.Taints = nil })
 			n.ResourceVersion, n.Annotations = "", nil
 			l.Expect(l.server.Create(l.t.Context(), n)).To(Succeed())
-		}, time.Second, "boot:NoSchedule,gpu:NoSchedule,node.cluster.x-k8s.io/uninitialized:NoSchedule", ""},
+		}, 2 * time.Second, "boot:NoSchedule,gpu:NoSchedule,node.cluster.x-k8s.io/uninitialized:NoSchedule", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestARecordThatIsNotWrittenYetCounts(t *testing.T) {
 					l.Expect(err).NotTo(HaveOccurred())
 					return result.RequeueAfter
 				}
-				l.Expect(look()).To(Equal(time.Second))
+				l.Expect(look()).To(Equal(2 * time.Second))
 				<-time.After(200 * time.Millisecond)
 				tc.meanwhile(l, m, n)
 				l.Expect(look()).To(Equal(tc.waits))
