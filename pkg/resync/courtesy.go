@@ -70,8 +70,8 @@ func (c *courtesy) wait(node NodeRequest) time.Duration {
 // rest returns how long a Node still has to wait that waits since then.
 func (l *leftNodes) rest(since, now time.Time) time.Duration {
 	end := since.Add(silenceOfNodes)
-	if !l.written.IsZero() && now.Sub(l.written) < courtesyOfNodes {
-		end = l.written.Add(courtesyOfNodes)
+	if busy := l.written.Add(courtesyOfNodes); busy.After(end) {
+		end = busy
 	}
 	if last := since.Add(patienceWithNodes); end.After(last) {
 		end = last
