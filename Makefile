@@ -65,7 +65,13 @@ test: ## Run the tests of every part, and one walk from the chart to the Node.
 
 .PHONY: test-all
 test-all: ## Run every test: also all of test-e2e, each benchmark once, test-site and test-cluster.
-	@test/tools/account.sh $(MAKE) --no-print-directory test-unit test-monitoring test-integration test-bench test-e2e test-site test-cluster
+	@test/tools/account.sh $(MAKE) --no-print-directory test-beside test-monitoring test-integration test-bench test-e2e test-site
+
+# The one computes, the other mostly waits, and they share nothing.
+.PHONY: test-beside
+test-beside:
+	@echo "test-unit and test-cluster run side by side: what each prints follows once it has ended"
+	@$(MAKE) --no-print-directory --file=test/tools/beside.mk --jobs=2 --output-sync=recurse test-unit test-cluster
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go.
