@@ -112,9 +112,8 @@ test-e2e: build ## Run the tests of the built programs, from the chart to the No
 	@# More than two at a time would need more inotify instances than Linux gives a user (128), and starve each other.
 	@$(call programs,controlplane tools helm cluster-api); $(call cluster-test,./test/e2e/...,-parallel=2)
 
-.PHONY: test-cluster
-test-cluster: ## Run the tests of the image and the chart in a real cluster of one Node (Linux, root; else they are skipped).
-	@$(call programs,controlplane tools helm); \
+# Programs and image of the tests in a cluster. Where there can be none, prepare.sh says why, and they are skipped.
+cluster-programs = $(call programs,controlplane tools helm); \
 	if test/cluster/prepare.sh; then \
 		$(MAKE) --no-print-directory build; \
 		$(MAKE) --no-print-directory image VERSION='$(VERSION)'; \
@@ -122,8 +121,11 @@ test-cluster: ## Run the tests of the image and the chart in a real cluster of o
 		$(GO) -C test/tools/cert-manager build -trimpath -o '$(CURDIR)/bin/cert-manager' .; \
 		$(call programs,node); \
 		export HEIRLOOM_IMAGE="$(CURDIR)/dist/heirloom-$(VERSION)-linux-$$($(GO) env GOHOSTARCH).tar"; \
-	fi; \
-	$(call cluster-test,./test/cluster/...,-v)
+	fi
+
+.PHONY: test-cluster
+test-cluster: ## Run the tests of the image and the chart in a real cluster of one Node (Linux, root; else they are skipped).
+	@$(cluster-programs); $(call cluster-test,./test/cluster/...,-v)
 
 .PHONY: test-site
 test-site: ## Test the site of the documentation in a headless Chromium (installed with apt-get as root; else some are skipped).
@@ -139,13 +141,13 @@ test-versions: build ## Run the integration tests on the oldest and the newest K
 test-forward: ## Build with newer Kubernetes libraries than go.mod has, and run the unit tests (PRERELEASES=1: pre-releases too).
 	test/tools/forward.sh $(if $(filter 1,$(PRERELEASES)),--prereleases) $(unit)
 
-# What a package's tests need is what its directory says.
-flaky-programs = $(if $(filter ./test/%,$(PKG)),$(call programs,controlplane tools helm cluster-api);)
+# What a package's tests need is what its directory says. Tests that are skipped would pass twenty times, too.
+flaky-programs = $(if $(filter ./test/cluster%,$(PKG)),test/cluster/prepare.sh; $(cluster-programs);,$(if $(filter ./test/%,$(PKG)),$(call programs,controlplane tools helm cluster-api);))
 
 .PHONY: flaky
 flaky: build ## Run the tests of PKG N (20) times beside busy loops; RUN is a regular expression of tests.
 	@[[ -n '$(PKG)' ]] || { echo "say which package: make flaky PKG=./pkg/resync [N=20] [RUN=TestName]" >&2; exit 1; }
-	@$(flaky-programs) test/tools/flaky.sh '$(PKG)' '$(or $(N),20)' $(if $(RUN),-test.run='$(RUN)')
+	@$(flaky-programs) test/tools/flaky.sh '$(PKG)' '$(or $(N),20)' $(if $(RUN),-test.run='$(value RUN)')
 
 # A run for the documentation. For a quick one: make bench SIZES=50 MACHINES=100 QUIET=5s COUNT=1.
 COUNT ?= 3
@@ -159,7 +161,7 @@ AT_LEAST ?= 3
 .PHONY: bench
 bench: build ## Run the benchmarks, print their medians and quartiles, and draw docs/performance (RUN, COUNT, SIZES, MACHINES, QUIET, PROFILES).
 	@$(call programs,controlplane tools cluster-api); \
-		export RUN='$(or $(RUN),.)' COUNT='$(COUNT)' BENCHTIME='$(BENCHTIME)'; \
+		export RUN='$(or $(value RUN),.)' COUNT='$(COUNT)' BENCHTIME='$(BENCHTIME)'; \
 		export BENCH_SIZES='$(SIZES)' BENCH_MACHINES='$(MACHINES)' BENCH_QUIET='$(QUIET)' BENCH_PROFILES='$(abspath $(PROFILES))'; \
 		$(if $(PROFILES),mkdir -p '$(PROFILES)';) \
 		export BENCH_FEW=100 BENCH_REQUESTS=2000; \
