@@ -100,8 +100,8 @@ const (
 type WriteReason string
 
 const (
-	// Ahead is a write for which the loop does not wait: to a Node, of what a topology or a control plane declares, or where no controller
-	// of Cluster API has ever handled the owner.
+	// Ahead is a write for which the loop does not wait: to a Node that it does not leave to Cluster API, of what a topology or a control
+	// plane declares, or where no controller of Cluster API has ever handled the owner.
 	Ahead WriteReason = "ahead"
 	// Unpropagated is something that Cluster API's controller did not write although it has handled what the owner declares.
 	Unpropagated WriteReason = "unpropagated"

@@ -14,9 +14,10 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// Kinds is the RESTMapper of a chain that answers admission requests. Such a request may name an invented kind of owner. For each
-// unknown kind, a mapper of controller-runtime discovers the group again, one request after the other and without a time limit. Kinds
-// discovers once for all concurrent requests, and then not again for a while. It implements only RESTMapping.
+// Kinds is the RESTMapper of a chain. A mapper of controller-runtime does not notice that a group has got another version, unless it is
+// asked for that version. For each unknown kind, such as an invented owner in an admission request, it discovers the group again, one
+// request after the other and without a time limit. Kinds discovers all groups once for all concurrent requests, and then not again for a
+// while. It implements only RESTMapping.
 type Kinds struct {
 	meta.RESTMapper
 	// Discovery needs a timeout of its own.

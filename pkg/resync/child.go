@@ -55,7 +55,7 @@ func (r children[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 		again, err = sooner(again, alsoAgain), errors.Join(err, alsoErr)
 	}
 	if err != nil {
-		return r.unlessNotListed(ctx, req.Namespace, child.GetLabels()[clusterv1.ClusterNameLabel], err)
+		return r.unlessNotListed(ctx, req.Namespace, child.GetLabels()[clusterv1.ClusterNameLabel], err, again)
 	}
 	return ctrl.Result{RequeueAfter: again}, nil
 }

@@ -38,7 +38,7 @@ func (r controlPlanes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Re
 	}
 	again, err := r.sync(ctx, cluster, ref)
 	if err != nil {
-		return r.unlessNotListed(ctx, cluster.Namespace, cluster.Name, err)
+		return r.unlessNotListed(ctx, cluster.Namespace, cluster.Name, err, again)
 	}
 	return ctrl.Result{RequeueAfter: again}, nil
 }

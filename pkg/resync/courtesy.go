@@ -108,6 +108,18 @@ func (c *courtesy) written(node NodeRequest) {
 	}
 }
 
+// late reports whether the Node was left to Cluster API, which has not written it in time.
+func (c *courtesy) late(node NodeRequest) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	left := c.of(node.Cluster)
+	if left == nil {
+		return false
+	}
+	since, known := left.since[node.Name]
+	return known && left.rest(since, c.now()) == 0
+}
+
 // forget ends the waiting of a Node.
 func (c *courtesy) forget(node NodeRequest) {
 	c.mu.Lock()

@@ -86,7 +86,9 @@ func TestClusterAPIMayWriteANodeFirst(t *testing.T) {
 					l.Expect(err).NotTo(HaveOccurred())
 					return result.RequeueAfter
 				}
+				why := "ahead"
 				if tc.waits {
+					why = "late"
 					l.Expect(look()).To(Equal(2 * time.Second))
 					<-time.After(300 * time.Millisecond)
 					l.Expect(look()).To(Equal(1700 * time.Millisecond))
@@ -95,6 +97,7 @@ func TestClusterAPIMayWriteANodeFirst(t *testing.T) {
 				}
 				l.Expect(look()).To(BeZero())
 				l.Expect(l.writes.take()).To(HaveLen(1))
+				l.counted(`resync_writes_total{kind="Node",reason="` + why + `",result="applied"} 1`)
 			})
 		})
 	}

@@ -60,8 +60,8 @@ func declaredAnew() predicate.Predicate {
 	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, resumed())
 }
 
-// declaresElse passes updates of an owner that change what it declares. Nodes are woken by those of all owners above them, so that they
-// need not wait for each level to inherit from the one above.
+// declaresElse passes updates of an owner that change what it declares. Nodes are woken by those of all owners above them but
+// control planes, so that they need not wait for each level to inherit from the one above.
 func declaresElse() predicate.Predicate {
 	return predicate.And[client.Object](predicate.GenerationChangedPredicate{}, predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },

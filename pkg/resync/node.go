@@ -113,7 +113,7 @@ func (r nodeReconciler) sync(ctx context.Context, nodes client.Client, chain *ow
 		return 0, err
 	}
 	current := inherit.OfNode(node)
-	believed := r.memory.restored(req, current)
+	believed := r.memory.restored(req, node)
 	result, problems := policy.NodeHolding(from, held, believed, inherit.Privileged)
 	from = from.Holding(held, believed) // what waits is not missing
 	if problems != nil {
@@ -126,11 +126,15 @@ func (r nodeReconciler) sync(ctx context.Context, nodes client.Client, chain *ow
 		return again, nil
 	}
 	if wait := r.leaves(req, from, node, result); wait > 0 {
-		r.memory.postpone(req, believed, result)
+		r.memory.postpone(req, node, believed, result)
 		return sooner(again, wait), nil
 	}
+	why := metrics.Ahead
+	if r.courtesy.late(req) {
+		why = metrics.Late
+	}
 	r.courtesy.written(req)
-	if err := r.patchNode(ctx, nodes, node, result); err != nil {
+	if err := r.patchNode(ctx, nodes, node, result, why); err != nil {
 		r.failed(from.Object, err)
 		return again, err
 	}
@@ -149,7 +153,7 @@ func (r nodeReconciler) evaluate(
 		if !decided.Inherits() {
 			return false
 		}
-		result, _ := policy.Node(decided.Source, r.memory.restored(req, current), inherit.Privileged)
+		result, _ := policy.Node(decided.Source, r.memory.restored(req, node), inherit.Privileged)
 		if result.Equal(current) {
 			inherited, _ := policy.Node(decided.Source, inherit.NodeState{}, inherit.Privileged)
 			r.memory.set(req, inherited)
@@ -178,11 +182,13 @@ func (r nodeReconciler) settled(req NodeRequest) {
 
 // patchNode writes the Node's new state. Taints are an atomic list, so the patch holds only for the version that was read:
 // a conflict is retried from a fresh one.
-func (r nodeReconciler) patchNode(ctx context.Context, nodes client.Client, node *corev1.Node, state inherit.NodeState) error {
+func (r nodeReconciler) patchNode(
+	ctx context.Context, nodes client.Client, node *corev1.Node, state inherit.NodeState, why metrics.WriteReason,
+) error {
 	changed := node.DeepCopy()
 	changed.Labels, changed.Annotations, changed.Spec.Taints = state.Labels, state.Annotations, state.Taints
 	err := nodes.Patch(ctx, changed, client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{}))
-	r.Metrics.Write("Node", result(err), metrics.Ahead)
+	r.Metrics.Write("Node", result(err), why)
 	if err != nil {
 		return fmt.Errorf("patching what the Node inherits: %w", err)
 	}

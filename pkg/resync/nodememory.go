@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -25,8 +26,15 @@ type nodeMemory struct {
 	had    *lru.Cache
 	states *kept.Recent[*inherit.NodeState]
 	seed   maphash.Seed
-	// unwritten are the taints of records that wait until Cluster API has written their Nodes: []corev1.Taint by NodeRequest.
+	// unwritten are records that wait until Cluster API has written their Nodes: unwritten by NodeRequest.
 	unwritten *lru.Cache
+}
+
+// unwritten is a record that is not written yet.
+type unwritten struct {
+	// of is the UID of its Node. Another Node may get the same name.
+	of     types.UID
+	taints []corev1.Taint
 }
 
 func newNodeMemory() nodeMemory {
@@ -62,8 +70,8 @@ func (m nodeMemory) lost(node NodeRequest, current, result inherit.NodeState) bo
 
 // postpone remembers the record of a Node that is not written for now. It also has what the Node is believed to have from its Machine,
 // which the Machine may have lost.
-func (m nodeMemory) postpone(node NodeRequest, believed, result inherit.NodeState) {
-	m.unwritten.Add(node, inherit.RecordOf(result).With(inherit.RecordOf(believed).Taints).Taints)
+func (m nodeMemory) postpone(req NodeRequest, node *corev1.Node, believed, result inherit.NodeState) {
+	m.unwritten.Add(req, unwritten{of: node.UID, taints: inherit.RecordOf(result).With(inherit.RecordOf(believed).Taints).Taints})
 }
 
 // written ends that: the Node has its record, or is gone.
@@ -73,11 +81,11 @@ func (m nodeMemory) written(node NodeRequest) {
 
 // restored returns the state of a Node with the record that it had, if its kubelet has changed that, and with one that is not written
 // yet.
-func (m nodeMemory) restored(node NodeRequest, current inherit.NodeState) inherit.NodeState {
-	state := inherit.Restored(current, m.of(node))
-	known, ok := m.unwritten.Get(node)
-	if !ok {
-		return state
+func (m nodeMemory) restored(req NodeRequest, node *corev1.Node) inherit.NodeState {
+	state := inherit.Restored(inherit.OfNode(node), m.of(req))
+	known, _ := m.unwritten.Get(req)
+	if record, ok := known.(unwritten); ok && record.of == node.UID {
+		return inherit.Remembering(state, record.taints)
 	}
-	return inherit.Remembering(state, known.([]corev1.Taint)) //nolint:forcetypeassert // nothing else is put there
+	return state
 }

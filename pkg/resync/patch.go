@@ -5,10 +5,12 @@ package resync
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	"gomodules.xyz/jsonpatch/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,7 +35,7 @@ func (d Dependencies) patch(
 		return gone(err, gvk.Kind)
 	}
 	if live.GetResourceVersion() != object.GetResourceVersion() {
-		return nil // it has changed, and will be looked at again for that
+		return changedMeanwhile(gvk, object) // no event may come for that: what it changes may be nothing that the cache keeps
 	}
 	plan, err := ownership.NewRemoval(live, p.current, p.Decision.Decision)
 	if err != nil || !plan.Needed() {
@@ -50,6 +52,12 @@ func (d Dependencies) patch(
 	}
 	ctrl.LoggerFrom(ctx).Info("Patched away what the object no longer inherits, or adopted what it does", "changes", len(plan.Changes()))
 	return nil
+}
+
+// changedMeanwhile makes the object be looked at again, like a write that failed because of a conflict.
+func changedMeanwhile(gvk schema.GroupVersionKind, object client.Object) error {
+	resource := schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}
+	return apierrors.NewConflict(resource, object.GetName(), errors.New("the cache has another version of the object")) //nolint:wrapcheck // it is our own
 }
 
 // patchOf holds only for the version that was read: a conflict is retried from a fresh one.

@@ -24,8 +24,11 @@ const (
 )
 
 // unlessNotListed returns the result of a reconcile. Waiting for the list of a provider's kind is no failure, which would be
-// retried again and again. An Event on the Cluster says why the object waits.
-func (d Dependencies) unlessNotListed(ctx context.Context, namespace, clusterName string, err error) (ctrl.Result, error) {
+// retried again and again. An Event on the Cluster says why the object waits. again is when to look again for another reason; 0 is
+// never.
+func (d Dependencies) unlessNotListed(
+	ctx context.Context, namespace, clusterName string, err error, again time.Duration,
+) (ctrl.Result, error) {
 	if !providers.OnlyNotListed(err) {
 		return ctrl.Result{}, err
 	}
@@ -33,15 +36,18 @@ func (d Dependencies) unlessNotListed(ctx context.Context, namespace, clusterNam
 	errors.As(err, &notListed)
 	ctrl.LoggerFrom(ctx).V(1).Info("Waiting for the list of a provider's kind", "kind", notListed.Kind, "since", notListed.Since)
 	if notListed.Reason == nil {
-		return ctrl.Result{RequeueAfter: wait.Jitter(unexplained, 1)}, nil
+		return ctrl.Result{RequeueAfter: sooner(again, wait.Jitter(unexplained, 1))}, nil
 	}
-	again := ctrl.Result{RequeueAfter: wait.Jitter(unlisted, 1)}
 	cluster, err := d.Chain.Cluster(ctx, namespace, clusterName)
-	if err != nil || cluster == nil {
-		return again, err
+	if err != nil {
+		return ctrl.Result{}, err //nolint:wrapcheck // it says what it is about
+	}
+	result := ctrl.Result{RequeueAfter: sooner(again, wait.Jitter(unlisted, 1))}
+	if cluster == nil {
+		return result, nil
 	}
 	d.Recorder.Eventf(cluster, nil, corev1.EventTypeWarning, reasonProviderKindNotListed, "Inherit",
 		"What depends on a %s inherits nothing for now, because the API server cannot list this kind (%s); Heirloom's log says why",
 		notListed.Kind, cmp.Or(apierrors.ReasonForError(notListed.Reason), "Unknown"))
-	return again, nil
+	return result, nil
 }

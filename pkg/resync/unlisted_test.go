@@ -5,6 +5,7 @@ package resync_test
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	. "github.com/onsi/gomega"
@@ -35,6 +36,20 @@ func TestAKindThatIsNotListedCostsOnlyItsOwn(t *testing.T) {
 	l.broken.clear("FakeMachine")
 	l.Expect(l.see(m)).To(Succeed())
 	l.wrote("heirloom applies FakeMachine ns/beside@999 " + top)
+}
+
+// Nor does it keep the Machine waiting for longer than that is left to Cluster API.
+func TestAKindThatIsNotListedDelaysNoOtherWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := machine("m", "MachineSet/ms")
+		m.Spec.InfrastructureRef = withExternal("FakeMachine").Spec.InfrastructureRef
+		l := newLoop(t, theCluster(), handled(machineSet("team=ml"), 3, 2), m, externalObject("FakeMachine"))
+		l.broken.set("FakeMachine", notListed(apierrors.NewInternalError(errors.New("no conversion"))))
+		l.Expect(l.againAt(m, "machine")).To(Equal(10 * time.Second))
+		<-time.After(10 * time.Second)
+		l.Expect(l.againAt(m, "machine")).To(BeNumerically(">=", time.Minute))
+		l.wrote("heirloom applies Machine ns/m@999 " + top)
+	})
 }
 
 // As long as nobody knows why, there is nothing to tell, and it is looked at again soon.

@@ -52,6 +52,12 @@ func TestARecordThatIsNotWrittenYetCounts(t *testing.T) {
 			n.ResourceVersion, n.Annotations = "", nil
 			l.Expect(l.server.Create(l.t.Context(), n)).To(Succeed())
 		}, 2 * time.Second, "boot:NoSchedule,gpu:NoSchedule,node.cluster.x-k8s.io/uninitialized:NoSchedule", ""},
+		{"another Node has its name, and nobody has told that the first is gone", inherit.PropagationDisabled, func(l *loop, m *capi.Machine, n *corev1.Node) {
+			l.Expect(l.server.Delete(l.t.Context(), n)).To(Succeed())
+			l.change(m, func() { m.Spec.Taints = nil })
+			n.UID, n.ResourceVersion, n.Annotations = "another", "", nil
+			l.Expect(l.server.Create(l.t.Context(), n)).To(Succeed())
+		}, 1800 * time.Millisecond, "boot:NoSchedule,gpu:NoSchedule,node.cluster.x-k8s.io/uninitialized:NoSchedule", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
