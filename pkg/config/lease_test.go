@@ -12,12 +12,14 @@ import (
 func TestLeaderElectionID(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	seen := map[string]string{}
-	for _, filter := range []string{"", "blue", "green", "Blue", "Team_A", "team.a", "team-a"} {
-		c := &Config{}
-		c.WatchFilter = filter
-		id := c.LeaderElectionID()
-		Expect(validation.IsDNS1123Subdomain(id)).To(BeEmpty(), "%q must be the name of a Lease", id)
-		Expect(seen).NotTo(HaveKey(id), "instances with the watch filters %q and %q would elect one leader", filter, seen[id])
-		seen[id] = filter
+	for _, namespace := range []string{"", "blue", "team-a"} {
+		for _, filter := range []string{"", "blue", "green", "Blue", "Team_A", "team.a", "team-a"} {
+			c := &Config{}
+			c.Namespace, c.WatchFilter = namespace, filter
+			id, what := c.LeaderElectionID(), namespace+"/"+filter
+			Expect(validation.IsDNS1123Subdomain(id)).To(BeEmpty(), "%q must be the name of a Lease", id)
+			Expect(seen).NotTo(HaveKey(id), "instances for %q and %q would elect one leader", what, seen[id])
+			seen[id] = what
+		}
 	}
 }

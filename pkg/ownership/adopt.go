@@ -82,7 +82,7 @@ func NewRemoval(child metav1.Object, current inherit.Object, decided inherit.Dec
 // ofCreate returns what belongs to the create of the object. It is not known where managed fields cannot be read, or where
 // the object was created by an apply.
 func (m managedFields) ofCreate() (*fieldpath.Set, bool) {
-	all := fieldpath.NewSet()
+	var sets []*fieldpath.Set
 	for _, entry := range m.entries {
 		if !OfCreate(entry, m.created) {
 			continue
@@ -91,8 +91,9 @@ func (m managedFields) ofCreate() (*fieldpath.Set, bool) {
 		if err != nil {
 			return nil, false
 		}
-		all = all.Union(set)
+		sets = append(sets, set)
 	}
+	all := union(sets)
 	return all, m.lost() || !all.Empty()
 }
 

@@ -4,6 +4,8 @@ package ownership_test
 
 import (
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,6 +49,23 @@ func TestCostGrowsWithTheLabels(t *testing.T) {
 	}
 }
 
+// A forged object may have managed fields of very many managers, beside one with very many fields.
+func TestCostGrowsWithTheManagers(t *testing.T) {
+	size := func(n int) float64 {
+		const creator = "before-first-apply"
+		fields := slices.Repeat(entries(metav1.ManagedFieldsEntry{Manager: creator, Operation: metav1.ManagedFieldsOperationUpdate}), n)
+		fields[0] = managed(creator, metav1.ManagedFieldsOperationUpdate, "{"+membersOf(n)+"}") // of the top, which is what a union copies
+		plan := planning(t, nil, nil, fields)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		plan()
+		runtime.ReadMemStats(&after)
+		return float64(after.TotalAlloc - before.TotalAlloc)
+	}
+	few, eightfold := size(250), size(2000)
+	NewWithT(t).Expect(eightfold/few).To(BeNumerically("<", 16), "%v bytes for 250 managers and fields, %v for 2000", few, eightfold)
+}
+
 // planning computes the plan and the patch of a Machine that has some labels and should inherit others.
 func planning(t *testing.T, has, inherits map[string]string, fields []metav1.ManagedFieldsEntry) func() {
 	t.Helper()
@@ -70,9 +89,13 @@ func many(n int) map[string]string {
 
 // fieldsOf are the managed fields of that many labels.
 func fieldsOf(n int) string {
+	return "'f:metadata': {'f:labels': {" + membersOf(n) + "}}"
+}
+
+func membersOf(n int) string {
 	var all strings.Builder
 	for key := range many(n) {
 		fmt.Fprintf(&all, "'f:%s': {}, ", key)
 	}
-	return "'f:metadata': {'f:labels': {" + all.String() + "}}"
+	return all.String()
 }

@@ -18,6 +18,8 @@ const (
 	mostPrepared = 256
 	// rememberedFields is how many different lists of what is ours are remembered. Objects of one owner have the same few.
 	rememberedFields = 8
+	// longestRemembered is how many bytes such a list may have. A forged request can have any.
+	longestRemembered = 4 << 10
 )
 
 // Prepared is what all objects of one owner desire, with everything that can be computed without looking at an object. It makes the

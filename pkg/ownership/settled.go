@@ -34,7 +34,7 @@ func (p *Prepared) holds(entry metav1.ManagedFieldsEntry) bool {
 		return known == true
 	}
 	held := p.again(entry)
-	if len(fields) <= surelyCheap {
+	if len(fields) <= longestRemembered {
 		p.settled.Add(strings.Clone(fields), held) // the original keeps the whole request
 	}
 	return held

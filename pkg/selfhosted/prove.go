@@ -5,6 +5,7 @@ package selfhosted
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -19,8 +20,12 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload/connect"
 )
 
-// requestTimeout bounds a request to a server that a kubeconfig's writer has chosen.
-const requestTimeout = 5 * time.Second
+// Bounds of a request to a server that a kubeconfig's writer has chosen.
+const (
+	requestTimeout = 5 * time.Second
+	// largestAnswer is how many bytes are read of its answer, which is a Namespace.
+	largestAnswer = 1 << 20
+)
 
 // Prover proves which Cluster is the management cluster itself, by its kubeconfig.
 type Prover struct {
@@ -40,6 +45,7 @@ func (p Prover) Prove(ctx context.Context, cluster types.NamespacedName) (bool, 
 		return false, err
 	}
 	theirs.Timeout, theirs.UserAgent = requestTimeout, p.Config.UserAgent
+	theirs.Wrap(func(next http.RoundTripper) http.RoundTripper { return limited{next} })
 	ours := &corev1.Namespace{}
 	if err := p.Live.Get(ctx, types.NamespacedName{Name: metav1.NamespaceSystem}, ours); err != nil {
 		return false, fmt.Errorf("reading our own Namespace %s: %w", metav1.NamespaceSystem, err)
@@ -48,6 +54,19 @@ func (p Prover) Prove(ctx context.Context, cluster types.NamespacedName) (bool, 
 		return false, err
 	}
 	return p.administrates(ctx, theirs)
+}
+
+// limited reads no more of an answer than there may be. Without it, a server could answer without an end, and use up the memory of each
+// replica.
+type limited struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (l limited) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := l.RoundTripper.RoundTrip(request)
+	if err == nil {
+		response.Body = http.MaxBytesReader(nil, response.Body, largestAnswer)
+	}
+	return response, err //nolint:wrapcheck // it is the caller's own
 }
 
 // leadsTo reports whether the API server's Namespace kube-system has this UID.

@@ -32,6 +32,8 @@ type apiServer struct {
 	uid types.UID
 	// generous lets everybody do everything, as a tenant's server may say.
 	generous bool
+	// endless makes it answer until its client has had enough.
+	endless bool
 	mu       sync.Mutex
 	tokens   []string
 }
@@ -50,6 +52,11 @@ func (s *apiServer) answer(w http.ResponseWriter, r *http.Request) {
 	s.tokens = append(s.tokens, token)
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
+	for s.endless {
+		if _, err := w.Write(make([]byte, 1<<16)); err != nil {
+			return
+		}
+	}
 	var body any
 	switch {
 	case !s.generous && token != "admin" && token != "reader":
@@ -96,6 +103,8 @@ func TestProve(t *testing.T) {
 	theirs := newAPIServer(t, "theirs")
 	liar := newAPIServer(t, "ours")
 	liar.generous = true
+	babbler := newAPIServer(t, "ours")
+	babbler.endless = true
 	away := newAPIServer(t, "ours")
 	awayConfig := away.kubeconfig(t, "admin", nil)
 	away.Close()
@@ -113,6 +122,7 @@ func TestProve(t *testing.T) {
 		{name: "our own API server with a user that may only read", kubeconfig: ours.kubeconfig(t, "reader", nil)},
 		{name: "our own API server with a user that it does not know", kubeconfig: ours.kubeconfig(t, "tenant", nil)},
 		{name: "a server that does not answer", kubeconfig: awayConfig, problem: "asking the API server that the kubeconfig leads to"},
+		{name: "a server that answers without end", kubeconfig: babbler.kubeconfig(t, "tenant", nil), problem: "too large"},
 		{name: "a kubeconfig that names a file of ours", problem: "has tokenFile", kubeconfig: ours.kubeconfig(t, "", func(c *clientcmdapi.Config) {
 			c.AuthInfos["u"].TokenFile = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 		})},
