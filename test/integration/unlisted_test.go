@@ -121,28 +121,19 @@ func (s *scene) brokenKind(group, kind string, broken func(http.ResponseWriter, 
 	})
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	plural := strings.ToLower(kind) + "s"
-	version := func(name string, storage bool) any {
-		anything := map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
-		return map[string]any{"name": name, "served": true, "storage": storage, "schema": map[string]any{"openAPIV3Schema": anything}}
-	}
-	crd := &unstructured.Unstructured{Object: map[string]any{
+	s.establish(&unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 		"metadata": map[string]any{"name": plural + "." + group},
 		"spec": map[string]any{
 			"group": group, "scope": "Namespaced",
 			"names":    map[string]any{"kind": kind, "listKind": kind + "List", "plural": plural, "singular": strings.ToLower(kind)},
-			"versions": []any{version("v1beta1", true), version("v1beta2", false)},
+			"versions": []any{anyVersion("v1beta1", true), anyVersion("v1beta2", false)},
 			"conversion": map[string]any{"strategy": "Webhook", "webhook": map[string]any{
 				"clientConfig":             map[string]any{"url": server.URL, "caBundle": base64.StdEncoding.EncodeToString(ca)},
 				"conversionReviewVersions": []any{"v1"},
 			}},
 		},
-	}}
-	s.create(crd)
-	s.eventually(crd, func(g Gomega) {
-		conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
-		g.Expect(conditions).To(ContainElement(And(HaveKeyWithValue("type", "Established"), HaveKeyWithValue("status", "True"))))
-	})
+	}})
 	return p
 }
 

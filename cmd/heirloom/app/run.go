@@ -36,7 +36,7 @@ import (
 // discoveryTimeout bounds the requests for schemas and kinds.
 const discoveryTimeout = 30 * time.Second
 
-// unknownFor is how long a kind that the API server does not serve counts as unknown.
+// unknownFor is how long a kind that the API server does not serve counts as unknown in admission.
 const unknownFor = 5 * time.Second
 
 // run wires everything and blocks until a while after ctx is done.
@@ -194,8 +194,8 @@ func addWebhooksAndLoop(
 	if err := served.add(mgr, registrar); err != nil {
 		return err
 	}
-	mapper := &ownerchain.Kinds{Discovery: discoveryClient, UnknownFor: unknownFor}
-	cached := ownerchain.Chain{Reader: mgr.GetClient(), Mapper: mapper, Layout: schemas.ControlPlane}
+	// A kind that is unknown is asked for each time: the loop would wait for minutes.
+	cached := ownerchain.Chain{Reader: mgr.GetClient(), Mapper: &ownerchain.Kinds{Discovery: discoveryClient}, Layout: schemas.ControlPlane}
 	detector, err := addManagementCluster(mgr, c, &cached)
 	if err != nil {
 		return err
@@ -206,6 +206,7 @@ func addWebhooksAndLoop(
 	}
 	admission := cached
 	admission.Reader = ownersOfReviews(mgr, kinds, live, counters)
+	admission.Mapper = &ownerchain.Kinds{Discovery: discoveryClient, UnknownFor: unknownFor}
 	dependencies := webhooks.Dependencies{
 		Chain: &admission, Live: live, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: policy, Draining: draining,
 	}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/test/controlplane"
+	"github.com/heirloom-dev/heirloom/test/stage"
+)
+
+// A provider may come after Heirloom, and serve its kinds in a version that no other kind of the group has. The loop finds them.
+func TestKindsInAVersionThatComesLater(t *testing.T) {
+	t.Parallel()
+	s := sceneOn(t, lendLast(t, controlplane.Options{}), stage.Options{WithoutWebhooks: true})
+	f := s.settle("later", declared())
+	s.inherits("team", "ml", f.m)
+
+	for _, group := range []string{capi.InfrastructureGroup, capi.BootstrapGroup, capi.ControlPlaneGroup} {
+		s.install(group, "Late", "v1alpha1")
+	}
+	late := func(group, name string, owners ...metav1.OwnerReference) *unstructured.Unstructured {
+		u := brokenKind{group: group, kind: "Late"}.object(name, f.cluster.Name, owners...)
+		u.SetAPIVersion(group + "/v1alpha1")
+		return u
+	}
+	cp := late(capi.ControlPlaneGroup, "cp")
+	s.create(cp)
+	m := stage.Machine(f.ms, "late")
+	m.Spec.InfrastructureRef.Kind, m.Spec.InfrastructureRef.Name = "Late", "late"
+	m.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: capi.BootstrapGroup, Kind: "Late", Name: "late"}
+	s.create(m)
+	for _, group := range []string{capi.InfrastructureGroup, capi.BootstrapGroup} {
+		external := late(group, "late", *metav1.NewControllerRef(m, clusterv1.GroupVersion.WithKind("Machine")))
+		s.create(external)
+		s.eventually(external, func(g Gomega) { g.Expect(external.GetLabels()).To(HaveKeyWithValue("team", "ml"), group) })
+	}
+	controlled := stage.Machine(f.ms, "controlled")
+	controlled.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(cp, cp.GroupVersionKind())}
+	s.create(controlled)
+	s.inherits("declared", "Late", controlled)
+}
+
+// install installs a kind that takes anything, in one version.
+func (s *scene) install(group, kind, version string) {
+	s.t.Helper()
+	plural := strings.ToLower(kind) + "s"
+	s.establish(&unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": plural + "." + group},
+		"spec": map[string]any{
+			"group": group, "scope": "Namespaced",
+			"names":    map[string]any{"kind": kind, "listKind": kind + "List", "plural": plural, "singular": strings.ToLower(kind)},
+			"versions": []any{anyVersion(version, true)},
+		},
+	}})
+}
+
+// anyVersion is a version of a kind that takes anything.
+func anyVersion(name string, storage bool) any {
+	anything := map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
+	return map[string]any{"name": name, "served": true, "storage": storage, "schema": map[string]any{"openAPIV3Schema": anything}}
+}
+
+// establish installs a kind, and waits until the API server serves it.
+func (s *scene) establish(crd *unstructured.Unstructured) {
+	s.t.Helper()
+	s.create(crd)
+	s.eventually(crd, func(g Gomega) {
+		conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
+		g.Expect(conditions).To(ContainElement(And(HaveKeyWithValue("type", "Established"), HaveKeyWithValue("status", "True"))))
+	})
+}
