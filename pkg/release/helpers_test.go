@@ -284,7 +284,9 @@ func discovers(kinds map[string][]string) discovery.DiscoveryInterface {
 	for version, names := range kinds {
 		list := &metav1.APIResourceList{GroupVersion: version}
 		for _, kind := range names {
-			list.APIResources = append(list.APIResources, metav1.APIResource{Name: strings.ToLower(kind) + "s", Kind: kind, Verbs: metav1.Verbs{"list", "patch"}})
+			list.APIResources = append(list.APIResources, metav1.APIResource{
+				Name: strings.ToLower(kind) + "s", Kind: kind, Verbs: metav1.Verbs{"list", "patch"}, Namespaced: kind != "Node",
+			})
 		}
 		d.Resources = append(d.Resources, list)
 	}

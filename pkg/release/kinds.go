@@ -37,7 +37,8 @@ func (s *session) groups() []string {
 	return slices.Concat([]string{capi.ControlPlaneGroup, clusterv1.GroupVersion.Group}, s.ProviderGroups)
 }
 
-// chosen returns those kinds of a discovery that can inherit.
+// chosen returns those kinds of a discovery that can inherit. What has no namespace cannot, such as a provider's identities: with
+// --namespace, Heirloom may not even list it.
 func (s *session) chosen(lists []*metav1.APIResourceList) []schema.GroupVersionKind {
 	lists = discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "patch"}}, lists)
 	var kinds []schema.GroupVersionKind
@@ -48,7 +49,7 @@ func (s *session) chosen(lists []*metav1.APIResourceList) []schema.GroupVersionK
 				continue
 			}
 			for _, resource := range list.APIResources {
-				if inherits(group, resource.Kind) {
+				if resource.Namespaced && inherits(group, resource.Kind) {
 					kinds = append(kinds, gv.WithKind(resource.Kind))
 				}
 			}

@@ -48,16 +48,16 @@ func TestChosenKinds(t *testing.T) {
 	all := metav1.Verbs{"get", "list", "patch"}
 	chosen := s.chosen([]*metav1.APIResourceList{
 		{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "nodes", Kind: "Node", Verbs: all}}},
-		{GroupVersion: "infra.example.com/v1", APIResources: []metav1.APIResource{{Name: "metals", Kind: "Metal", Verbs: all}}},
+		{GroupVersion: "infra.example.com/v1", APIResources: []metav1.APIResource{{Name: "metals", Kind: "Metal", Verbs: all, Namespaced: true}}},
 		{GroupVersion: "infrastructure.cluster.x-k8s.io/v1beta1", APIResources: []metav1.APIResource{
-			{Name: "fakemachines", Kind: "FakeMachine", Verbs: all}, {Name: "fakemachinetemplates", Kind: "FakeMachineTemplate", Verbs: all},
-			{Name: "reviews", Kind: "Review", Verbs: metav1.Verbs{"create"}},
+			{Name: "fakemachines", Kind: "FakeMachine", Verbs: all, Namespaced: true}, {Name: "fakemachinetemplates", Kind: "FakeMachineTemplate", Verbs: all, Namespaced: true},
+			{Name: "reviews", Kind: "Review", Verbs: metav1.Verbs{"create"}, Namespaced: true}, {Name: "identities", Kind: "Identity", Verbs: all},
 		}},
 		{GroupVersion: "cluster.x-k8s.io/v1beta2", APIResources: []metav1.APIResource{
-			{Name: "clusters", Kind: "Cluster", Verbs: all}, {Name: "machines", Kind: "Machine", Verbs: all},
+			{Name: "clusters", Kind: "Cluster", Verbs: all, Namespaced: true}, {Name: "machines", Kind: "Machine", Verbs: all, Namespaced: true},
 		}},
-		{GroupVersion: "controlplane.cluster.x-k8s.io/v1beta2", APIResources: []metav1.APIResource{{Name: "cps", Kind: "CP", Verbs: all}}},
-		{GroupVersion: "other.example.com/v1", APIResources: []metav1.APIResource{{Name: "others", Kind: "Other", Verbs: all}}},
+		{GroupVersion: "controlplane.cluster.x-k8s.io/v1beta2", APIResources: []metav1.APIResource{{Name: "cps", Kind: "CP", Verbs: all, Namespaced: true}}},
+		{GroupVersion: "other.example.com/v1", APIResources: []metav1.APIResource{{Name: "others", Kind: "Other", Verbs: all, Namespaced: true}}},
 	})
 	NewWithT(t).Expect(chosen).To(Equal([]schema.GroupVersionKind{
 		{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Kind: "CP"},

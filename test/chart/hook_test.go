@@ -3,10 +3,15 @@
 package chart
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
@@ -57,4 +62,75 @@ func TestTheHook(t *testing.T) {
 			Expect(secrets).To(Equal(tc.secrets))
 		})
 	}
+}
+
+// The rights that the hook has, by the namespace in which it has them: with namespace, it changes objects only there. Each role is
+// bound to the hook's ServiceAccount and to nothing else, and comes and goes with the hook.
+func TestTheRightsOfTheHook(t *testing.T) {
+	const configurations = "admissionregistration.k8s.io mutatingwebhookconfigurations,validatingwebhookconfigurations [heirloom]: get,delete"
+	const leases, nodes = "coordination.k8s.io leases []: get,create,update", " nodes []: get,list,patch"
+	withdraw := []string{"cluster.x-k8s.io clusters []: list", " secrets []: get"}
+	report := append(slices.Clone(withdraw), "events.k8s.io events []: create")
+	objects := []string{
+		"cluster.x-k8s.io machinedeployments,machinepools,machinesets,machines []: get,list,patch",
+		"controlplane.cluster.x-k8s.io,infrastructure.cluster.x-k8s.io,bootstrap.cluster.x-k8s.io,infra.example.com * []: get,list,patch",
+	}
+	release, groups := values{"release": true}, []any{"infra.example.com"}
+	for _, tc := range []struct {
+		name   string
+		over   values
+		rights map[string][]string
+	}{
+		{"all namespaces", nil, map[string][]string{"": slices.Concat([]string{configurations}, report), releaseNamespace: {leases}}},
+		{"one namespace", values{"namespace": fleetNamespace}, map[string][]string{
+			"": {configurations}, releaseNamespace: {leases}, fleetNamespace: report,
+		}},
+		{"a release in all namespaces", values{"uninstall": release, "additionalProviderGroups": groups}, map[string][]string{
+			"": slices.Concat([]string{configurations}, objects, []string{nodes}, withdraw), releaseNamespace: {leases},
+		}},
+		{"a release in one namespace", values{"uninstall": release, "additionalProviderGroups": groups, "namespace": fleetNamespace}, map[string][]string{
+			"": {configurations, nodes}, releaseNamespace: {leases}, fleetNamespace: slices.Concat(objects, withdraw),
+		}},
+		{"one namespace, whose workload clusters are left", values{"uninstall": values{"workloadClusters": false}, "namespace": fleetNamespace}, map[string][]string{
+			"": {configurations},
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			granted := map[string][]string{}
+			roles, bound := []string{}, []string{}
+			for _, object := range renderWithHook(t, tc.over) {
+				if object.GetAnnotations()["helm.sh/hook"] != "pre-delete" || object.GroupVersionKind().Group != rbacv1.GroupName {
+					continue
+				}
+				Expect(object.GetAnnotations()).To(And(HaveKeyWithValue("helm.sh/hook-weight", "-10"),
+					HaveKeyWithValue("helm.sh/hook-delete-policy", "before-hook-creation,hook-succeeded")), object.GetName())
+				name := object.GetNamespace() + "/" + object.GetName()
+				switch object.GetKind() {
+				case "ClusterRole", "Role":
+					// Both kinds have the same rules.
+					role := &rbacv1.ClusterRole{}
+					Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, role)).To(Succeed())
+					roles = append(roles, object.GetKind()+" "+name)
+					for _, rule := range role.Rules {
+						granted[object.GetNamespace()] = append(granted[object.GetNamespace()], said(rule))
+					}
+				case "ClusterRoleBinding", "RoleBinding":
+					binding := &rbacv1.ClusterRoleBinding{}
+					Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, binding)).To(Succeed())
+					Expect(binding.Subjects).To(Equal([]rbacv1.Subject{{Kind: "ServiceAccount", Name: "heirloom-uninstall", Namespace: releaseNamespace}}))
+					Expect(binding.RoleRef.Name).To(Equal(object.GetName()))
+					bound = append(bound, binding.RoleRef.Kind+" "+name)
+				}
+			}
+			Expect(granted).To(Equal(tc.rights))
+			Expect(bound).To(ConsistOf(roles))
+		})
+	}
+}
+
+// said is a rule as text: groups, resources, names and verbs.
+func said(rule rbacv1.PolicyRule) string {
+	return fmt.Sprintf("%s %s [%s]: %s", strings.Join(rule.APIGroups, ","), strings.Join(rule.Resources, ","),
+		strings.Join(rule.ResourceNames, ","), strings.Join(rule.Verbs, ","))
 }
