@@ -110,11 +110,12 @@ func (o *Options) addWatchFlags(fs *pflag.FlagSet) {
 		"The Cluster whose Nodes live in the management cluster's own API server, if it manages itself: <namespace>/<name>, or auto. "+
 			"With auto, it is the one whose kubeconfig leads an administrator to that API server; Heirloom finds it. Nodes of the management cluster inherit from Machines of this Cluster only. If empty, they inherit nothing.")
 	fs.DurationVar(&o.SyncPeriod, "sync-period", 10*time.Minute,
-		"The minimum interval at which watched objects are looked at again (e.g. 15m).")
+		"The longest time until a watched object is reconciled again (e.g. 15m).")
 	fs.StringVar(&o.HealthAddr, "health-addr", ":9440", "The address the health endpoint binds to.")
 	fs.DurationVar(&o.ShutdownDelay, "shutdown-delay", 0,
 		"How long to go on after SIGTERM. Requests are answered meanwhile, and connections closed with the answer, so that clients go to other replicas.")
-	fs.Float32Var(&o.KubeAPIQPS, "kube-api-qps", 100, "Maximum queries per second from the client to the management cluster's API server.")
+	fs.Float32Var(&o.KubeAPIQPS, "kube-api-qps", 100,
+		"Maximum queries per second from the client to the management cluster's API server for each kind of object.")
 	fs.IntVar(&o.KubeAPIBurst, "kube-api-burst", 200, "Maximum number of queries in one burst to the management cluster's API server.")
 }
 
@@ -167,7 +168,7 @@ func (o *Options) addRuleFlags(fs *pflag.FlagSet) {
 			capi.InfrastructureGroup+" and "+capi.BootstrapGroup+".")
 	fs.Float64Var(&o.NoExecuteRate, "no-execute-rate", 1,
 		"Number of existing Nodes of each Cluster that get a taint with effect NoExecute per minute; of a ClusterClass that declares it, in all its Clusters together. "+
-			"Such a taint evicts Pods, so a MachineDeployment, control plane or MachinePool also gives a tenth of its Nodes a minute at most, and at least one. 0 means all Nodes at once; new Nodes never wait.")
+			"Such a taint evicts Pods, so a MachineDeployment, control plane or MachinePool taints at most a tenth of its Nodes a minute, rounded up. 0 means all Nodes at once; new Nodes never wait.")
 	fs.StringVar(&o.TaintPropagation, "cluster-api-taint-propagation", auto,
 		"Whether Cluster API propagates taints itself (its feature gate MachineTaintPropagation): auto, enabled or disabled. With auto, Heirloom finds out.")
 }

@@ -42,7 +42,7 @@ from the top, by the same rules as the server's. With the name of a Cluster or -
 to write. For taints you also see which Pods they would evict.
 
 The differences are shown by "diff -u -N", or by the program in KUBECTL_EXTERNAL_DIFF. Machines and Nodes of one set that change alike are
-shown once. The exit code is 0 if nothing would change, 1 if something would, and greater than 1 if that is not known.
+shown once. The exit code is 0 if nothing would change, 1 if something would, and 2 if that is not known.
 
 It does not show what others do: Cluster API replaces Machines if you change a version or a template of infrastructure, and other
 controllers write what they manage.`,
