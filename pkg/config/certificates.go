@@ -26,7 +26,7 @@ func (o *Options) addCertificateFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.WebhookCertCAGrace, "webhook-cert-ca-grace", 24*time.Hour,
 		"How long a new CA is published before a certificate by it is served, and the old one after. API servers, those of workload clusters too, have this time to follow.")
 	fs.StringVar(&o.WebhookClientCAFile, "webhook-client-ca-file", "",
-		"Path to CA certificates. If specified, only clients with a certificate by one of them are answered on --webhook-port: API servers that have one in the kubeconfig of their admission configuration. It is loaded again when it changes.")
+		"Path to CA certificates. If specified, only clients whose certificate one of these CAs signed are answered on --webhook-port: API servers that have one in the kubeconfig of their admission configuration. It is loaded again when it changes.")
 	fs.StringSliceVar(&o.WebhookClientNames, "webhook-client-names", nil,
 		"List of common names, one of which a client's certificate must have. If unspecified, every certificate by --webhook-client-ca-file is accepted.")
 }

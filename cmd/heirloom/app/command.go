@@ -24,7 +24,7 @@ func NewCommand() *cobra.Command {
 		Long: `Heirloom is a mutating admission webhook server, with a resync loop behind it, for Kubernetes Cluster API.
 
 It injects the labels, annotations and taints that owners declare into every MachineSet, Machine and Node, in the same
-API write that creates or changes it, and keeps Always taints there. It fails open: without it, clusters go on.`,
+API write that creates or changes it, and keeps Always taints there. It fails open: clusters keep working without it.`,
 		Args:          cobra.NoArgs,
 		Version:       version.String(),
 		SilenceUsage:  true,

@@ -40,7 +40,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	fs.IntVarP(&f.Verbosity, "v", "v", 0, "Log to standard error what the plugin does, up to this level. 6 shows each request.")
 	addCommands(command, "Look:", newExplainCommand(f), newTreeCommand(f), newCheckCommand(f))
 	addCommands(command, "Before you change something:", newLintCommand(f), newDiffCommand(f))
-	addCommands(command, "Leave:", newReleaseCommand(f))
+	addCommands(command, "Before you uninstall:", newReleaseCommand(f))
 	addCommands(command, "Other:", newOptionsCommand(f), newVersionCommand(f))
 	complete(command, f)
 	setHelp(command)

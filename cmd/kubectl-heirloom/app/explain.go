@@ -39,8 +39,8 @@ func newExplainCommand(f *cli.Factory) *cobra.Command {
 		Use:   "explain (KIND/NAME... | KIND NAME | KIND [-l SELECTOR] [-A]) [KEY]",
 		Short: "Tell where labels, annotations, taints and fields come from, and why one did not arrive",
 		Long: `Tell where each label, annotation, taint and in-place field of an object comes from: the object and the field that declare
-it, the rule by which it is inherited, and who owns it here. What is inherited and not there is listed as missing, and what differs from
-what is declared says both values. With a KEY, only that key is explained.
+it, the rule by which it is inherited, and who owns it here. What is inherited and not there is listed as missing. For an entry that
+differs from what is declared, you see both values. With a KEY, only that key is explained.
 
 The kinds are Cluster, ClusterClass, any control plane, MachineDeployment, MachinePool, MachineSet, Machine, any InfraMachine and
 BootstrapConfig, and Node. A Node is looked for in the management cluster if that is a Cluster itself, and otherwise in the workload

@@ -41,7 +41,7 @@ func newLintCommand(f *cli.Factory) *cobra.Command {
 never reach a Node and the flag that would let them, topologies that replace what their ClusterClass declares, and more.
 
 All files are judged together, so give a Cluster with its ClusterClass. Every answer depends on the settings of your server: --values or
---server-flags say them; without, the defaults count. Documents that are not of Cluster API are skipped.
+--server-flags say them; without them, lint uses the defaults. Documents that are not of Cluster API are skipped.
 
 The exit code is 0 if nothing was found that --fail-on names, 1 if something was, and 2 if a file could not be read.`,
 		Example: `  # The manifests of a directory and of those below it
