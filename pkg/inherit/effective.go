@@ -12,6 +12,9 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
+// Machine is a Machine as it is, and as it will be once it has inherited itself. Both are the same object if it has everything already.
+type Machine struct{ Actual, Effective *capi.Machine }
+
 // EffectiveMachineDeployment returns the MachineDeployment as it will be once it has inherited this.
 func EffectiveMachineDeployment(md *capi.MachineDeployment, inherited Object) *capi.MachineDeployment {
 	effective := md.DeepCopy()

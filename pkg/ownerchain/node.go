@@ -92,9 +92,9 @@ func (c *Chain) evaluateStranger(ctx context.Context, node *corev1.Node, policy 
 	return nodeInherits(inherit.SourceForStranger(m)), nil
 }
 
-// EffectiveMachines returns the Machines of a Cluster, each as it will be once it has inherited itself. A skipped Machine is returned
-// as it is.
-func (c *Chain) EffectiveMachines(ctx context.Context, key types.NamespacedName, policy inherit.Policy) ([]*capi.Machine, error) {
+// EffectiveMachines returns the Machines of a Cluster, each as it is and as it will be once it has inherited itself. A skipped Machine
+// stays as it is.
+func (c *Chain) EffectiveMachines(ctx context.Context, key types.NamespacedName, policy inherit.Policy) ([]inherit.Machine, error) {
 	cluster, err := c.Cluster(ctx, key.Namespace, key.Name)
 	if err != nil || cluster == nil {
 		return nil, err
@@ -103,11 +103,11 @@ func (c *Chain) EffectiveMachines(ctx context.Context, key types.NamespacedName,
 	if err := c.List(ctx, list, membersOf(key)...); err != nil {
 		return nil, fmt.Errorf("listing the Machines of Cluster %s: %w", key, err)
 	}
-	var machines []*capi.Machine
+	machines := make([]inherit.Machine, 0, len(list.Items))
 	for i := range list.Items {
-		m := &list.Items[i]
-		if _, skipped := policy.SkipsNode(m, cluster); !skipped {
-			m = c.effective(ctx, m, cluster, policy)
+		m := inherit.Machine{Actual: &list.Items[i], Effective: &list.Items[i]}
+		if _, skipped := policy.SkipsNode(m.Actual, cluster); !skipped {
+			m.Effective = c.effective(ctx, m.Actual, cluster, policy)
 		}
 		machines = append(machines, m)
 	}

@@ -155,6 +155,26 @@ func TestInherits(t *testing.T) {
 	}
 }
 
+// What Nodes inherit before their Machines have it is told apart from the rest only by the Machine as it is.
+func TestEffectiveMachinesAreBesideTheActualOnes(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	set := change(machineSet(""), func(ms *capi.MachineSet) { declaring(&ms.Spec.Template, "new") })
+	has := func(m *capi.Machine) { m.Labels = map[string]string{"new": "1"} }
+	opted := func(m *capi.Machine) { m.Labels = map[string]string{inherit.IgnoreLabel: ""} }
+	chain := Chain{Reader: holds(t, &capi.Cluster{ObjectMeta: named("c", "")}, set, machine("behind", "MachineSet/ms"),
+		change(machine("complete", "MachineSet/ms"), has), change(machine("skipped", "MachineSet/ms"), opted), change(machine("other", "MachineSet/ms"), elsewhere))}
+
+	machines, err := chain.EffectiveMachines(t.Context(), types.NamespacedName{Namespace: "ns", Name: "c"}, inherit.Policy{})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(machines).To(HaveLen(3))
+	behind, complete, skipped := machines[0], machines[1], machines[2]
+	Expect(behind.Actual.Labels).To(BeEmpty())
+	Expect(behind.Effective.Labels).To(HaveKey("new"))
+	Expect(complete.Actual.Labels).To(HaveKey("new"))
+	Expect(complete.Effective).To(BeIdenticalTo(complete.Actual), "nothing is copied for one that has everything")
+	Expect(skipped.Effective).To(BeIdenticalTo(skipped.Actual))
+}
+
 func TestNodesOfAPool(t *testing.T) {
 	pool := func(name string) *capi.MachinePool {
 		mp := &capi.MachinePool{ObjectMeta: named(name, ""), Spec: capi.WorkersSpec{ClusterName: "c", ProviderIDList: []string{"aws:1", "aws:2"}}}

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
@@ -64,6 +65,7 @@ func TestAPolicyAdmitsTheNodesOfItsCluster(t *testing.T) {
 	l, policy, server := byPolicy(t, nil, theCluster(), machineSet(pool+"=late"), machine("m", "MachineSet/ms"), other)
 	l.Expect(policy.Ensure(t.Context(), server, theIdentity())).To(BeTrue())
 	l.Expect(parameters(l, server)).To(And(ContainSubstring("late"), ContainSubstring("id-m"), Not(ContainSubstring("other"))))
+	l.Expect(parameters(l, server)).To(ContainSubstring(inherit.LabelsFromMachineAnnotation+"="+pool), "the Machine does not have it yet")
 	policies, bindings := &admissionregistrationv1.MutatingAdmissionPolicyList{}, &admissionregistrationv1.MutatingAdmissionPolicyBindingList{}
 	for _, list := range []client.ObjectList{policies, bindings} {
 		l.Expect(server.List(t.Context(), list)).To(Succeed())

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
@@ -18,8 +17,8 @@ import (
 
 // ByPolicy admits the Nodes of workload clusters by a MutatingAdmissionPolicy there. Remove needs none of its fields.
 type ByPolicy struct {
-	// Machines are those of a Cluster as they will be once they have inherited.
-	Machines func(ctx context.Context, cluster types.NamespacedName, policy inherit.Policy) ([]*capi.Machine, error)
+	// Machines are those of a Cluster, as they are and as they will be once they have inherited.
+	Machines func(ctx context.Context, cluster types.NamespacedName, policy inherit.Policy) ([]inherit.Machine, error)
 	// Policy returns the rules' options as they are now.
 	Policy func() inherit.Policy
 }

@@ -81,7 +81,11 @@ func (s *policyScene) ensureRound() {
 	s.t.Helper()
 	probe := declaring("probe")
 	probe.Annotations["node.cluster.x-k8s.io/round"] = s.round
-	machines, cluster := append([]*capi.Machine{probe}, s.machines...), types.NamespacedName{Namespace: "fleet", Name: "prod"}
+	var machines []inherit.Machine
+	for _, m := range append([]*capi.Machine{probe}, s.machines...) {
+		machines = append(machines, inherit.Machine{Actual: m, Effective: m})
+	}
+	cluster := types.NamespacedName{Namespace: "fleet", Name: "prod"}
 	s.Expect(policy.Ensure(s.ctx, s.Client, cluster, machines, s.rules, time.Now())).Error().To(Succeed())
 	s.eventuallyRegisters(stage.Node("probe"), func(g Gomega, node *corev1.Node) {
 		g.Expect(node.Annotations).To(HaveKeyWithValue("node.cluster.x-k8s.io/round", s.round))

@@ -85,7 +85,7 @@ func inventory() []*capi.Machine {
 func TestWhatANodeGetsAtItsRegistration(t *testing.T) {
 	e := newEvaluator(t)
 	additional := []*regexp.Regexp{regexp.MustCompile("team|zone|^note")}
-	rules, machines := inherit.Policy{AdditionalLabels: additional, AdditionalAnnotations: additional}, inventory()
+	rules, machines := inherit.Policy{AdditionalLabels: additional, AdditionalAnnotations: additional}, complete(inventory()...)
 	parameters, err := policy.Parameters(fleet, machines, rules, 1)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	for _, tc := range []struct {
@@ -149,7 +149,7 @@ func TestAnotherPolicyChangesTheNodeInBetween(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	e, machines := newEvaluator(t), inventory()
 	node, parameters := registering("all", nil), parametersOf(t, machines...)
-	want, _ := expected(node, machines, inherit.Policy{})
+	want, _ := expected(node, complete(machines...), inherit.Policy{})
 	for round := range 3 {
 		node = e.register(node, parameters)
 		node.Annotations["rounds"] += "x"

@@ -35,13 +35,15 @@ const (
 	kubeletsShare = 32 << 10
 )
 
-// contentOf encodes what a Node gets from its Machine at its registration. If the Machine's annotations leave no room for those of the
-// kubelet, which share is as long as, they are left out, because an API server would refuse the Node.
-func contentOf(m *capi.Machine, rules inherit.Policy, share string) string {
+// contentOf encodes what a Node gets from its Machine at its registration. What the Machine does not have yet is listed in Heirloom's
+// annotations, as the webhook and the loop do: Cluster API would remove what its own list has and the Machine does not
+// (docs/design.md §5). If the Machine's annotations leave no room for those of the kubelet, which share is as long as, they are left
+// out, because an API server would refuse the Node.
+func contentOf(m inherit.Machine, rules inherit.Policy, share string) string {
 	const kubelets = "" // which is no annotation's key
 	room := map[string]string{kubelets: share}
 	// What is left out is reported where the Machine itself, or later its Node, is reconciled.
-	state, _ := rules.Node(inherit.SourceOfMachine(m), inherit.NodeState{Annotations: room}, inherit.Kubelet)
+	state, _ := rules.Node(inherit.SourceOfMachine(m.Effective).AheadOf(m.Actual), inherit.NodeState{Annotations: room}, inherit.Kubelet)
 	delete(state.Annotations, kubelets)
 	lines := []string{"", joinMap(state.Labels), ""}
 	taints := state.Taints

@@ -38,7 +38,7 @@ func TestTheFormatIsTheDocumentedOne(t *testing.T) {
 	paused.Name, paused.Annotations = "paused", map[string]string{clusterv1.PausedAnnotation: ""}
 	nobody := &capi.Machine{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}
 
-	parts, err := policy.Parameters(fleet, []*capi.Machine{nobody, same, worker, paused, controller}, inherit.Policy{}, 1)
+	parts, err := policy.Parameters(fleet, complete(nobody, same, worker, paused, controller), inherit.Policy{}, 1)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(parts).To(HaveLen(1))
 	parameters := parts[0]
@@ -62,6 +62,74 @@ func TestTheFormatIsTheDocumentedOne(t *testing.T) {
 		"i.al.-7": "2",
 		"i.07.07": "2",
 	}))
+}
+
+// Cluster API removes from a Node what its own annotations list and the Machine does not have, so these list nothing else. What the
+// Machine has counts as ever.
+func TestWhatAMachineDoesNotHaveYetIsListedAsHeirlooms(t *testing.T) {
+	const (
+		key, other, note = "node.cluster.x-k8s.io/a", "node.cluster.x-k8s.io/b", "node.cluster.x-k8s.io/note"
+		noTaints         = "cluster.x-k8s.io/taints-from-machine="
+	)
+	for _, tc := range []struct {
+		name string
+		// has is what the Machine has of what it will have.
+		has  func(*capi.Machine)
+		want []string
+	}{
+		{name: "nothing", has: func(m *capi.Machine) { m.Labels, m.Annotations, m.Spec.Taints = nil, nil, nil }, want: []string{
+			noTaints, "heirloom.dev/annotations-from-machine=" + note, "heirloom.dev/labels-from-machine=" + key + "," + other,
+			"heirloom.dev/taints-from-machine=gpu=yes:NoSchedule",
+		}},
+		{name: "one label of two", has: func(m *capi.Machine) { m.Labels = map[string]string{other: "2"} }, want: []string{
+			"cluster.x-k8s.io/annotations-from-machine=" + note, "cluster.x-k8s.io/labels-from-machine=" + other,
+			"cluster.x-k8s.io/taints-from-machine=gpu:NoSchedule", "heirloom.dev/labels-from-machine=" + key,
+		}},
+		{name: "no taint", has: func(m *capi.Machine) { m.Spec.Taints = nil }, want: []string{
+			"cluster.x-k8s.io/annotations-from-machine=" + note, "cluster.x-k8s.io/labels-from-machine=" + key + "," + other, noTaints,
+			"heirloom.dev/taints-from-machine=gpu=yes:NoSchedule",
+		}},
+		{name: "everything", has: func(*capi.Machine) {}, want: []string{
+			"cluster.x-k8s.io/annotations-from-machine=" + note, "cluster.x-k8s.io/labels-from-machine=" + key + "," + other,
+			"cluster.x-k8s.io/taints-from-machine=gpu:NoSchedule",
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			m := declaring("m")
+			m.Labels, m.Annotations = map[string]string{key: "1", other: "2"}, map[string]string{note: "ours"}
+			m.Spec.Taints = []clusterv1.MachineTaint{
+				{Key: "gpu", Value: "yes", Effect: "NoSchedule", Propagation: "Always"},
+				{Key: "once", Effect: "NoSchedule", Propagation: "OnInitialization"},
+			}
+			actual := m.DeepCopy()
+			tc.has(actual)
+			parts, err := policy.Parameters(fleet, []inherit.Machine{{Actual: actual, Effective: m}}, inherit.Policy{}, 1)
+			Expect(err).NotTo(HaveOccurred())
+			lines := strings.Split(parts[0].Data["c.1"], "\n")
+			Expect(lines[:3]).To(Equal([]string{"guard", key + "=1," + other + "=2", "gpu=yes:NoSchedule,once=:NoSchedule"}), "the Node gets all of it")
+			Expect(lines[3:]).To(ConsistOf(append(tc.want, note+"=ours")))
+		})
+	}
+}
+
+// The label that opts a Machine out counts once the Machine has it, as for the webhook.
+func TestAMachineThatWillBeSkippedIsNotYet(t *testing.T) {
+	now := declaring("m")
+	later := now.DeepCopy()
+	later.Labels[inherit.IgnoreLabel] = ""
+	for _, tc := range []struct {
+		machine inherit.Machine
+		brings  bool
+	}{
+		{machine: inherit.Machine{Actual: now, Effective: later}, brings: true},
+		{machine: inherit.Machine{Actual: later, Effective: later}},
+	} {
+		parts, err := policy.Parameters(fleet, []inherit.Machine{tc.machine}, inherit.Policy{}, 1)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		_, brings := parts[0].Data["c.1"]
+		NewWithT(t).Expect(brings).To(Equal(tc.brings))
+	}
 }
 
 // A line break would make one Machine look like another. No Node has one in its name or its providerID.
@@ -102,7 +170,7 @@ func TestNothingIsBroughtThatAnAPIServerWouldRefuse(t *testing.T) {
 			m := instance(1)
 			m.Labels, m.Annotations = map[string]string{}, map[string]string{}
 			tc.change(m)
-			parameters, err := policy.Parameters(fleet, []*capi.Machine{m}, everything, 1)
+			parameters, err := policy.Parameters(fleet, complete(m), everything, 1)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(parameters[0].Data).To(HaveKey("m.0"), "it is a candidate")
 			node := newEvaluator(t).register(nodeNamed(m.Name), parameters...)

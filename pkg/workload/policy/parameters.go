@@ -44,9 +44,9 @@ func (e *NoRoomError) Error() string {
 // Parameters returns the parameters of a Cluster: what the Node of each of its Machines gets at its registration. Their size
 // decides the number of parts; bound is how many parts the API server uses now, 1 if there are none yet.
 //
-// machines are all Machines of the Cluster, as they will be once they have inherited, including skipped ones, because their
-// Nodes must not be taken for others'. The error is a NoRoomError, and the parameters are valid nevertheless.
-func Parameters(cluster types.NamespacedName, machines []*capi.Machine, rules inherit.Policy, bound int) ([]*corev1.ConfigMap, error) {
+// machines are all Machines of the Cluster, including skipped ones, because their Nodes must not be taken for others'. The error
+// is a NoRoomError, and the parameters are valid nevertheless.
+func Parameters(cluster types.NamespacedName, machines []inherit.Machine, rules inherit.Policy, bound int) ([]*corev1.ConfigMap, error) {
 	entries := entriesOf(machines, rules)
 	return inParts(partsFor(entries, bound), cluster, entries)
 }
@@ -97,23 +97,24 @@ type entry struct {
 	content string
 }
 
-func entriesOf(machines []*capi.Machine, rules inherit.Policy) []entry {
+func entriesOf(machines []inherit.Machine, rules inherit.Policy) []entry {
 	var entries []entry
 	share := strings.Repeat(" ", kubeletsShare)
 	// The numbers of Machines do not depend on the order in which they were listed.
-	sorted := slices.SortedStableFunc(slices.Values(machines), func(a, b *capi.Machine) int {
+	sorted := slices.SortedStableFunc(slices.Values(machines), func(x, y inherit.Machine) int {
+		a, b := x.Actual, y.Actual
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Spec.ProviderID, b.Spec.ProviderID))
 	})
 	for _, m := range sorted {
 		// As long as its Node exists, no kubelet can create another one that is this Machine.
-		if !findable(m) || len(machines) > many && m.Status.NodeRef.Name != "" {
+		if !findable(m.Actual) || len(machines) > many && m.Actual.Status.NodeRef.Name != "" {
 			continue
 		}
 		content := ""
-		if _, skipped := rules.SkipsNode(m, &capi.Cluster{}); !skipped { // a Cluster that is skipped gets no parameters
+		if _, skipped := rules.SkipsNode(m.Actual, &capi.Cluster{}); !skipped { // a Cluster that is skipped gets no parameters
 			content = contentOf(m, rules, share)
 		}
-		entries = append(entries, entry{machine: m, content: content})
+		entries = append(entries, entry{machine: m.Actual, content: content})
 	}
 	return entries
 }

@@ -42,9 +42,9 @@ func TestPartsNeverContradictTheRules(t *testing.T) {
 	d := dice{rand.New(rand.NewPCG(2026, 9))}
 	served, left := 0, 0
 	for i := range 400 {
-		var machines []*capi.Machine
+		var machines []inherit.Machine
 		for range 1 + d.IntN(6) {
-			machines = append(machines, d.machine(d.IntN(1000)))
+			machines = append(machines, d.behind(d.machine(d.IntN(1000))))
 		}
 		rules := inherit.Policy{AdditionalLabels: []*regexp.Regexp{regexp.MustCompile(d.pick("^$", "team"))}}
 		node := d.node()
@@ -109,7 +109,7 @@ func TestWhatANodeOfALargeFleetGets(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			want, m := expected(tc.node, machines, inherit.Policy{})
+			want, m := expected(tc.node, complete(machines...), inherit.Policy{})
 			got := inherit.OfNode(e.register(tc.node, parts...))
 			Expect(got.Equal(inherit.OfNode(tc.node))).To(Equal(!tc.want))
 			if tc.want {
@@ -183,7 +183,7 @@ func TestANodeRegistersWhileTheNumberOfPartsChanges(t *testing.T) {
 		t.Run(fmt.Sprintf("from %d to %d", tc.before, tc.after), func(t *testing.T) {
 			w, e := newWorkload(t), newEvaluator(t)
 			node := nodeNamed("workers-00007")
-			want, _ := expected(node, instances(10), inherit.Policy{})
+			want, _ := expected(node, complete(instances(10)...), inherit.Policy{})
 			registers := func() {
 				w.Expect(inherit.OfNode(e.register(node, w.bound()...)).Equal(want)).To(BeTrue())
 			}
@@ -217,7 +217,7 @@ func TestTheNumberOfPartsStays(t *testing.T) {
 	bound := 1
 	var seen []int
 	for _, count := range []int{300, 400, 420, 380, 300, 250, 150, 90, 150, 300, 400} {
-		parts, err := policy.Parameters(fleet, instances(count), inherit.Policy{}, bound)
+		parts, err := policy.Parameters(fleet, complete(instances(count)...), inherit.Policy{}, bound)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 		bound = len(parts)
 		seen = append(seen, bound)

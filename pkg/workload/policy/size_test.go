@@ -101,7 +101,7 @@ func TestMachinesForWhichThereIsNoRoomAreReported(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			parameters, err := policy.InParts(1, fleet, tc.machines, inherit.Policy{})
+			parameters, err := policy.InParts(1, fleet, complete(tc.machines...), inherit.Policy{})
 			var noRoom *policy.NoRoomError
 			Expect(errors.As(err, &noRoom)).To(BeTrue())
 			Expect(noRoom.Machines).To(And(BeNumerically(">", 0), BeNumerically("<=", len(tc.machines)-tc.room)))
@@ -112,7 +112,7 @@ func TestMachinesForWhichThereIsNoRoomAreReported(t *testing.T) {
 			served, e := 0, newEvaluator(t)
 			for i := 0; i < len(tc.machines); i += max(1, len(tc.machines)/6) {
 				node := nodeNamed(tc.machines[i].Name)
-				want, _ := expected(node, tc.machines, inherit.Policy{})
+				want, _ := expected(node, complete(tc.machines...), inherit.Policy{})
 				got := inherit.OfNode(e.register(node, parameters...))
 				if got.Equal(want) {
 					served++
@@ -133,7 +133,7 @@ func TestNoRoomDoesNotMakeAnotherMachineTheOnlyOne(t *testing.T) {
 	}
 	last := machines[len(machines)-1]
 	machines[0].Status.Addresses = append(machines[0].Status.Addresses, last.Status.Addresses...)
-	parameters, err := policy.InParts(1, fleet, machines, inherit.Policy{})
+	parameters, err := policy.InParts(1, fleet, complete(machines...), inherit.Policy{})
 	NewWithT(t).Expect(err).To(HaveOccurred())
 	e := newEvaluator(t)
 	NewWithT(t).Expect(e.register(nodeNamed(machines[0].Name), parameters...).Annotations).NotTo(BeEmpty(), "the first has room")

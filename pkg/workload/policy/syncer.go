@@ -19,7 +19,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
@@ -36,7 +35,7 @@ const handover = time.Minute
 // The client must read from the API server itself, as that of Remove: a cache would be filled with every ConfigMap of the
 // workload cluster.
 func Ensure(
-	ctx context.Context, workload client.Client, cluster types.NamespacedName, machines []*capi.Machine, rules inherit.Policy, now time.Time,
+	ctx context.Context, workload client.Client, cluster types.NamespacedName, machines []inherit.Machine, rules inherit.Policy, now time.Time,
 ) (registered bool, err error) {
 	existing, err := list(ctx, workload)
 	if err != nil {

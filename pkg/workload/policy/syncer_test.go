@@ -110,7 +110,7 @@ func (w *workload) request(request string, do func() error) error {
 }
 
 func (w *workload) ensure(machines ...*capi.Machine) (bool, error) {
-	return policy.Ensure(w.t.Context(), w, fleet, machines, inherit.Policy{}, w.now())
+	return policy.Ensure(w.t.Context(), w, fleet, complete(machines...), inherit.Policy{}, w.now())
 }
 
 // expect makes what is expected with the writes that this takes, and hears of that of the binding.
