@@ -31,7 +31,7 @@ const (
 //go:embed policy.yaml
 var manifest string
 
-// labels are on every object that this package makes, and select it. Nothing else has all of them.
+// labels are on every object that this package makes, and select it. Others may have all of them, too: see list.
 func labels() map[string]string {
 	return map[string]string{
 		"app.kubernetes.io/name":       "heirloom",

@@ -93,7 +93,8 @@ func ownNamespace(ctx context.Context, workload client.Client, existing []*unstr
 }
 
 // list returns everything that this package has made in the workload cluster, in the order in which it is made: referenced
-// objects come before the objects that refer to them.
+// objects come before the objects that refer to them. What it returns may be deleted, and labels alone do not tell whose it is: a
+// user of the workload cluster may be allowed to label a Namespace and not to delete it.
 func list(ctx context.Context, workload client.Client) ([]*unstructured.Unstructured, error) {
 	var found []*unstructured.Unstructured
 	for _, kind := range []schema.GroupVersionKind{
@@ -107,10 +108,25 @@ func list(ctx context.Context, workload client.Client) ([]*unstructured.Unstruct
 			return nil, fmt.Errorf("listing what Heirloom has made in the workload cluster: %w", err)
 		}
 		for i := range objects.Items {
-			found = append(found, &objects.Items[i])
+			if object := &objects.Items[i]; ownName(object) {
+				found = append(found, object)
+			}
 		}
 	}
 	return found, nil
+}
+
+// ownName reports whether an object is where this package makes one of its kind. The names of ConfigMaps depend on the number of
+// parts, which was another before.
+func ownName(object *unstructured.Unstructured) bool {
+	switch object.GetKind() {
+	case "Namespace":
+		return object.GetName() == Namespace
+	case "ConfigMap":
+		return object.GetNamespace() == Namespace
+	default:
+		return object.GetName() == Name
+	}
 }
 
 // apply writes the desired objects that do not exist like that, in order, and reports whether it wrote the binding.

@@ -221,17 +221,33 @@ func bindingTo(namespace string) *admissionregistrationv1.MutatingAdmissionPolic
 	return binding
 }
 
-func TestParametersMoveFromAnotherNamespace(t *testing.T) {
-	before := parametersOf(t, instance(1))
-	before.Namespace = "elsewhere"
-	w := newWorkload(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere", Labels: policy.Binding(1).Labels}}, before, bindingTo("elsewhere"))
+// Whoever may label a Namespace of the workload cluster need not have the right to delete it. Heirloom deletes it for nobody.
+func TestLabelsAloneDoNotMakeAnythingHeirlooms(t *testing.T) {
+	labelled := metav1.ObjectMeta{Namespace: "theirs", Name: "theirs", Labels: policy.Binding(1).Labels}
+	global := labelled
+	global.Namespace = ""
+	parameters, aPolicy, binding := parametersOf(t, instance(1)), policy.AdmissionPolicy(), policy.Binding(1)
+	parameters.Namespace, aPolicy.Name, binding.Name = "theirs", "theirs", "theirs"
+	theirs := []client.Object{&corev1.Namespace{ObjectMeta: global}, &corev1.ConfigMap{ObjectMeta: labelled}, parameters, aPolicy, binding}
+	w := newWorkload(t, theirs...)
 	w.expect(everything(), instance(1))
-	w.Expect(w.parameters("heirloom-nodes")).NotTo(BeEmpty())
-	w.Expect(w.parameters("elsewhere")).NotTo(BeEmpty(), "an API server may not have heard of it yet")
-	w.expect(nil, instance(1))
 	w.now = muchLater
-	w.expect([]string{"delete ConfigMap nodes.heirloom.dev", "delete Namespace elsewhere"}, instance(1))
 	w.expect(nil, instance(1))
+
+	w.writes = nil
+	w.Expect(policy.Remove(t.Context(), w)).To(BeTrue())
+	w.Expect(w.writes).To(Equal(nothing()))
+	for _, object := range theirs {
+		w.Expect(w.Get(t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
+	}
+}
+
+// The parts of another number of parts are Heirloom's all the same.
+func TestParametersOfAnotherNumberOfPartsGo(t *testing.T) {
+	older := parametersOf(t, instance(1))
+	older.Name, older.Labels[policy.PartsLabel] = "nodes.heirloom.dev-2-of-2", "2"
+	w := newWorkload(t, older)
+	w.expect(append(everything(), "delete ConfigMap nodes.heirloom.dev-2-of-2"), instance(1))
 }
 
 // muchLater is when every API server has heard of everything.
