@@ -62,6 +62,10 @@
 // was no room; if an API server would refuse a Node with as many annotations; and if the API server, just started, has not
 // read the policy or the parameters yet.
 //
+// That a Node was found by a name or an address alone is not recorded in inherit.MatchedByAddressAnnotation: its HMAC covers the
+// Node's name, which the parameters do not know. The loop records it; if the Machine gets another Node before that, as while
+// Heirloom is down, the first Node keeps what it got.
+//
 // # Rights
 //
 // In a workload cluster it takes the right to get, list, create, patch and delete Namespaces and all ConfigMaps, and to list,
