@@ -34,8 +34,8 @@ type apiServer struct {
 	generous bool
 	// endless makes it answer until its client has had enough.
 	endless bool
-	mu       sync.Mutex
-	tokens   []string
+	mu      sync.Mutex
+	tokens  []string
 }
 
 func newAPIServer(t *testing.T, uid types.UID) *apiServer {
