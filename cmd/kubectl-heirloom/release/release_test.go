@@ -88,7 +88,7 @@ func TestDescribe(t *testing.T) {
 			what:  release.Options{DeleteWebhookConfigurations: true, TakeLease: true, KeepValues: true},
 			want: "This gives up everything that Heirloom owns in this management cluster and on the Nodes of all workload clusters (in namespace fleet, with watch filter blue; settings of Deployment hs/own).\n" +
 				"It deletes the webhook configurations \"heirloom\" first.\n" +
-				"It stops Heirloom's leader by taking the Lease hs/leader-election-heirloom-9e36cab4. Remove Heirloom within a minute after the end, or another one leads.\n" + kept,
+				"It stops Heirloom's leader by taking the Lease hs/leader-election-heirloom-a8f141c6. Remove Heirloom within a minute after the end, or another one leads.\n" + kept,
 		},
 		{what: release.Options{Only: only("Cluster")}, want: "This gives up what Heirloom owns in all objects of Cluster fleet/x and on its Nodes.\n" + removed},
 		{what: release.Options{Only: only("Machine")}, want: "This gives up what Heirloom owns in machine.cluster.x-k8s.io/x in namespace fleet and on its Node.\n" + removed},
