@@ -35,14 +35,14 @@ func TestHelmUninstall(t *testing.T) {
 	ca, err := controlplane.ServingCertificate(t.TempDir(), "127.0.0.1")
 	s.Expect(err).NotTo(HaveOccurred())
 	red, blue := s.abroad("red"), s.abroad("blue")
-	for _, release := range []string{"false", "true"} {
+	for _, tc := range []struct{ name, release, namespace string }{{"false", "false", ""}, {"within", "true", "red"}, {"true", "true", ""}} {
 		for _, a := range []abroad{red, blue} {
 			s.admitBefore(a)
 			s.Expect(s.ways(a.Client)).To(Equal([]string{a.byDefault()}))
 		}
-		name := "farewell-" + release
+		name := "farewell-" + tc.name
 		_, _, err = controlplane.Helm(s.ctx, kubeconfig, "install", name, filepath.Join(root, "deploy", "chart", "heirloom"),
-			"--namespace", name, "--create-namespace", "--set", "fullnameOverride="+name, "--set", "uninstall.release="+release,
+			"--namespace", name, "--create-namespace", "--set", "fullnameOverride="+name, "--set", "uninstall.release="+tc.release, "--set", "namespace="+tc.namespace,
 			"--set", "certificates.mode=provided", "--set", "certificates.provided.secretName=tls",
 			"--set", "certificates.provided.caBundle="+base64.StdEncoding.EncodeToString(ca),
 			"--set", "workloadClusters.webhookURL="+s.WorkloadURL)
@@ -52,7 +52,7 @@ func TestHelmUninstall(t *testing.T) {
 			_, _, err := controlplane.Helm(s.ctx, kubeconfig, "uninstall", name, "--namespace", name, "--timeout", "2m")
 			uninstalled <- err
 		}()
-		if release == "false" {
+		if tc.release == "false" {
 			blue.Door.Shut()
 		}
 		ended := s.playJob(name, uninstalled)
@@ -64,8 +64,12 @@ func TestHelmUninstall(t *testing.T) {
 		}
 		s.Expect(s.ways(red.Client)).To(BeEmpty())
 		s.endNamespace(red)
-		if release == "true" {
-			s.Expect(s.ways(blue.Client)).To(BeEmpty())
+		if tc.release == "true" {
+			remains := BeEmpty()
+			if tc.namespace != "" {
+				remains = Not(BeEmpty()) // it is in another namespace
+			}
+			s.Expect(s.ways(blue.Client)).To(remains)
 			continue
 		}
 		s.Expect(s.ways(blue.Client)).NotTo(BeEmpty(), "it did not answer")
