@@ -21,11 +21,12 @@ import (
 
 // What a client can make a webhook server hold. API servers wait 30 seconds for an answer at most, and two for Heirloom's.
 const (
-	headerTimeout  = 5 * time.Second
-	requestTimeout = 10 * time.Second
-	answerTimeout  = 30 * time.Second
-	idleTimeout    = 90 * time.Second // as long as an API server keeps a connection
-	mostHeaders    = 64 << 10
+	answerTimeout = 30 * time.Second
+	// unusedTimeout is how long a connection may be unused, also before its first request: an API server opens some that it does not need
+	// at once. It keeps them for 90 seconds and speaks HTTP/1.1 to a Service, so if we closed one first, a request that it sends just then
+	// would be lost. From the first byte on, intake has its own limits.
+	unusedTimeout = 2 * time.Minute
+	mostHeaders   = 64 << 10
 	// mostConnections is how many there may be; half of them from one address. What is sent and not read yet takes at most
 	// unreadBytes of memory for each.
 	mostConnections = 1000
@@ -79,7 +80,7 @@ func (s *server) serve(ctx context.Context, listener net.Listener) error {
 	unending := context.WithoutCancel(ctx) // requests are finished once the server is told to stop
 	served := &http.Server{
 		BaseContext: func(net.Listener) context.Context { return unending }, Handler: s.handler(s.Options.WebhookMux),
-		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: answerTimeout, IdleTimeout: idleTimeout,
+		ReadHeaderTimeout: unusedTimeout, ReadTimeout: unusedTimeout, WriteTimeout: answerTimeout, IdleTimeout: unusedTimeout,
 		MaxHeaderBytes: mostHeaders,
 		HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: mostStreams, MaxReceiveBufferPerConnection: unreadBytes, MaxReceiveBufferPerStream: unreadBytes},
 	}

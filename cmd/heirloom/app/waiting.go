@@ -23,6 +23,8 @@ import (
 const (
 	lookInterval   = 2 * time.Second
 	remindInterval = 5 * time.Minute
+	// headerTimeout is how long a probe may take to ask.
+	headerTimeout = 5 * time.Second
 )
 
 // awaitClusterAPI returns the version of Cluster API that the API server serves. While there is none, it waits: GitOps tools
