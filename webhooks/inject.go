@@ -82,6 +82,7 @@ func (c child) warnings(ctx context.Context, req admission.Request, plan *owners
 
 // count counts the changes for the metrics.
 func (a *answer) count(changes []ownership.Change) {
+	a.brought = make([]string, 0, len(changes))
 	for _, change := range changes {
 		if change.Value == nil {
 			a.removed = append(a.removed, change.What())

@@ -4,7 +4,6 @@ package webhooks
 
 import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
@@ -27,9 +26,7 @@ func Register(server webhook.Server, dependencies Dependencies) {
 	dependencies.Chain = dependencies.Chain.Remembering()
 	reviews := newIntake(managementRoom(), dependencies.Metrics.AdmissionRejected(metrics.ManagementServer))
 	for path, d := range handlersOf(dependencies) {
-		handler := reviewer{&admission.Webhook{Handler: failOpen{
-			decider: d, metrics: dependencies.Metrics, namespace: dependencies.Namespace,
-		}}}
+		handler := newReviewer(failOpen{decider: d, metrics: dependencies.Metrics, namespace: dependencies.Namespace})
 		server.Register(path, draining{told: dependencies.Draining, Handler: reviews.wrap(handler, byAddress)})
 	}
 }

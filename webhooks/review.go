@@ -4,6 +4,7 @@ package webhooks
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 
@@ -22,18 +23,40 @@ type reviewer struct {
 	*admission.Webhook
 }
 
+func newReviewer(h failOpen) reviewer {
+	return reviewer{&admission.Webhook{Handler: written{h}}}
+}
+
 // review is an AdmissionReview as API servers send it. The objects stay as they are until they are needed.
 type review struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Request    *struct {
+	APIVersion string  `json:"apiVersion"`
+	Kind       string  `json:"kind"`
+	Request    request `json:"request"`
+	Response   part    `json:"response"`
+}
+
+// errTwice is about a name that comes twice, where it would matter which of them counts.
+var errTwice = errors.New("it comes twice")
+
+// request is that of a review; read is nil if it is null.
+type request struct {
+	there bool
+	read  *struct {
 		admissionv1.AdmissionRequest `json:",inline"`
 
 		Object    part `json:"object"`
 		OldObject part `json:"oldObject"`
 		Options   part `json:"options"`
-	} `json:"request"`
-	Response part `json:"response"`
+	}
+}
+
+// UnmarshalJSONFrom implements json.UnmarshalerFrom.
+func (r *request) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
+	if r.there {
+		return errTwice
+	}
+	r.there = true
+	return jsonv2.UnmarshalDecode(decoder, &r.read) //nolint:wrapcheck // nobody reads it: the body is left to controller-runtime then
 }
 
 // part is where in a body a value is. The objects are most of a body; they are not copied.
@@ -41,9 +64,12 @@ type part struct{ from, to int64 }
 
 // UnmarshalJSONFrom implements json.UnmarshalerFrom.
 func (p *part) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
+	if p.to != 0 {
+		return errTwice
+	}
 	value, err := decoder.ReadValue()
 	if err != nil {
-		return err //nolint:wrapcheck // nobody reads it: the body is left to controller-runtime then
+		return err //nolint:wrapcheck // as above
 	}
 	p.to = decoder.InputOffset()
 	p.from = p.to - int64(len(value))
@@ -80,12 +106,15 @@ func readReview(r *http.Request) (admission.Request, bool) {
 		return admission.Request{}, false
 	}
 	var read review
-	err := jsonv2.Unmarshal(whole.bytes, &read)
-	if err != nil || read.Request == nil || read.Response != (part{}) || read.Kind != "AdmissionReview" || read.APIVersion != admissionv1.SchemeGroupVersion.String() {
+	// To look for names that come twice takes half of the time. In the objects it is done when they are decoded; around them the last
+	// one counts, as for controller-runtime.
+	err := jsonv2.Unmarshal(whole.bytes, &read, jsontext.AllowDuplicateNames(true))
+	if err != nil || read.Request.read == nil || read.Response != (part{}) || read.Kind != "AdmissionReview" || read.APIVersion != admissionv1.SchemeGroupVersion.String() {
 		return admission.Request{}, false
 	}
-	req := admission.Request{AdmissionRequest: read.Request.AdmissionRequest}
-	req.Object, req.OldObject, req.Options = read.Request.Object.of(whole.bytes), read.Request.OldObject.of(whole.bytes), read.Request.Options.of(whole.bytes)
+	sent := read.Request.read
+	req := admission.Request{AdmissionRequest: sent.AdmissionRequest}
+	req.Object, req.OldObject, req.Options = sent.Object.of(whole.bytes), sent.OldObject.of(whole.bytes), sent.Options.of(whole.bytes)
 	return req, true
 }
 

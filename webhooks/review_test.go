@@ -28,6 +28,16 @@ func TestReviewsAreAnsweredAsByControllerRuntime(t *testing.T) {
 		"another version":          strings.Replace(whole, "admission.k8s.io/v1", "admission.k8s.io/v1beta1", 1),
 		"another kind":             strings.Replace(whole, "AdmissionReview", "Pod", 1),
 		"a name that comes twice":  strings.Replace(whole, `"uid":"uid"`, `"uid":"first","uid":"uid"`, 1),
+		"a kind that comes twice":  strings.Replace(whole, `"kind":{`, `"kind":{"group":"g","version":"v"},"kind":{`, 1),
+		"a user who comes twice":   strings.Replace(whole, `"userInfo":`, `"userInfo":{"username":"first","groups":["a","b"],"extra":{"a":["b"]}},"userInfo":`, 1),
+		"a group that comes twice": strings.Replace(whole, `"userInfo":{`, `"userInfo":{"extra":{"a":["b","c"],"a":["d"]},"groups":["a","b"],"groups":["c"],`, 1),
+		"an object twice":          strings.Replace(whole, `"object":`, `"object":{"metadata":{}},"object":`, 1),
+		"an object, then null":     strings.Replace(whole, `"oldObject":`, `"object":null,"oldObject":`, 1),
+		"null, then an object":     strings.Replace(whole, `"object":`, `"object":null,"object":`, 1),
+		"two requests":             strings.Replace(whole, `"request":`, `"request":{"uid":"first","name":"first"},"request":`, 1),
+		"a request, then null":     strings.TrimSuffix(whole, "}") + `,"request":null}`,
+		"a request, then another":  strings.TrimSuffix(whole, "}") + `,"request":{"uid":"other"}}`,
+		"null, then a request":     strings.Replace(whole, `"request":`, `"request":null,"request":`, 1),
 		"a label that comes twice": strings.Replace(whole, `"labels":{`, `"labels":{"team":"first",`, 1),
 		"no text":                  strings.Replace(whole, `"uid":"uid"`, `"uid":"\xff"`, 1),
 		"other letters":            strings.Replace(whole, `"request"`, `"Request"`, 1),
@@ -58,7 +68,7 @@ func sameAnswer(t *testing.T, s server, path string, body []byte) {
 func (s server) sameAnswerBy(t *testing.T, decides decider, path string, body []byte) string {
 	t.Helper()
 	plain := &admission.Webhook{Handler: failOpen{decider: plain(decides), metrics: s.Metrics}}
-	quick := reviewer{&admission.Webhook{Handler: failOpen{decider: decides, metrics: s.Metrics}}}
+	quick := newReviewer(failOpen{decider: decides, metrics: s.Metrics})
 	ask := func(handler http.Handler) string {
 		request := httptest.NewRequest(http.MethodPost, path, &wholeBody{Reader: bytes.NewReader(body), bytes: body})
 		request.Header.Set("Content-Type", "application/json")

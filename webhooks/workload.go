@@ -45,9 +45,7 @@ func newWorkload(dependencies Dependencies, accepted func() [][]byte) workload {
 	reviews := newIntake(workloadRoom(), dependencies.Metrics.AdmissionRejected(metrics.WorkloadServer))
 	return workload{
 		accepted: accepted, metrics: dependencies.Metrics, chain: dependencies.Chain,
-		nodes: reviews.wrap(reviewer{&admission.Webhook{Handler: failOpen{
-			decider: workloadNodes{dependencies}, metrics: dependencies.Metrics,
-		}}}, byCluster),
+		nodes: reviews.wrap(newReviewer(failOpen{decider: workloadNodes{dependencies}, metrics: dependencies.Metrics}), byCluster),
 	}
 }
 

@@ -29,7 +29,7 @@ const (
 type Prepared struct {
 	layout  capi.Layout
 	desired inherit.Object
-	// places have what is desired, in the order in which a plan has them.
+	// places are those where something is desired, in the order in which a plan has them.
 	places []place
 	// all is what New would own in an object that has nothing of it; fields is the same as managed fields have it.
 	all     *fieldpath.Set
@@ -50,7 +50,8 @@ func Prepare(layout capi.Layout, desired inherit.Object) *Prepared {
 	if leftOut != nil {
 		return nil
 	}
-	p := &Prepared{layout: layout, desired: admitted, places: places(bare, admitted), settled: lru.New(rememberedFields)}
+	p := &Prepared{layout: layout, desired: admitted, settled: lru.New(rememberedFields)}
+	p.places = slices.DeleteFunc(places(bare, admitted), func(at place) bool { return len(at.desired) == 0 })
 	var paths []fieldpath.Path
 	for _, at := range p.places {
 		for _, e := range at.desired {
@@ -89,6 +90,7 @@ func (p *Prepared) Plan(child metav1.Object, current inherit.Object) *Plan {
 func (p *Prepared) first(child metav1.Object, current inherit.Object) *Plan {
 	plan := &Plan{
 		overruled: fieldpath.NewSet(), adopted: fieldpath.NewSet(),
+		changing: make([]place, 0, len(p.places)),
 		managed: managedFields{
 			entries: child.GetManagedFields(), layout: current.Layout, ours: fieldpath.NewSet(), index: -1, created: child.GetCreationTimestamp().Time,
 		},
@@ -103,7 +105,10 @@ func (p *Prepared) first(child metav1.Object, current inherit.Object) *Plan {
 		if len(lacked) == 0 {
 			continue
 		}
-		at.ours, at.after = lacked, slices.Concat(at.current, lacked)
+		at.ours, at.after = lacked, lacked
+		if len(at.current) > 0 {
+			at.after = slices.Concat(at.current, lacked)
+		}
 		plan.changing, number = append(plan.changing, at), number+len(lacked)
 	}
 	plan.applied = plan.changing
@@ -126,6 +131,10 @@ func (p *Prepared) first(child metav1.Object, current inherit.Object) *Plan {
 
 // lacked returns those of what is desired that the place does not have. ok is false if it has another value for one of them.
 func (p place) lacked() (lacked []entry, ok bool) {
+	if len(p.current) == 0 {
+		return p.desired, true
+	}
+	lacked = make([]entry, 0, len(p.desired))
 	for _, want := range p.desired {
 		there := false
 		for _, e := range p.current { // a list may have it twice, until it is validated
@@ -150,8 +159,6 @@ func (p *Prepared) current(at place, has inherit.Content) []entry {
 	paths := p.layout.Top
 	_, isMap := at.form.(members)
 	switch {
-	case len(at.desired) == 0:
-		return nil
 	case isMap && at.path[len(at.path)-1] == "labels":
 		return mapEntries(has.Labels, nil)
 	case isMap:
