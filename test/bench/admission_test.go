@@ -35,14 +35,14 @@ func BenchmarkAdmission(b *testing.B) {
 		name, path string
 		request    admissionv1.AdmissionRequest
 	}{
-		{"Machine/create, 15 keys and 2 taints injected", webhooks.MachinesPath, create("Machine", world.bare)},
+		{"Machine/create, 15 keys and 2 taints injected", webhooks.MachinesPath, create("Machine", sentByClusterAPI(world.bare))},
 		{"Machine/update, nothing to do", webhooks.MachinesPath, update("Machine", world.inherited, world.inherited)},
 		{"Node/create by its kubelet", webhooks.NodesPath, by(kubelet, create("Node", world.node))},
 	} {
 		b.Run(tc.name, func(b *testing.B) { pair(b, server, tc.path, tc.request) })
 	}
 	b.Run("Machine/create, 10,000 labels injected", func(b *testing.B) {
-		pair(b, newServer(b, labelled), webhooks.MachinesPath, create("Machine", labelled.bare))
+		pair(b, newServer(b, labelled), webhooks.MachinesPath, create("Machine", sentByClusterAPI(labelled.bare)))
 	})
 }
 

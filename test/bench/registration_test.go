@@ -76,15 +76,3 @@ func kubeletsImages() []corev1.ContainerImage {
 	}
 	return images
 }
-
-// sentByKubelet adds what the API server adds to a Node of a kubelet before it asks the webhooks.
-func sentByKubelet(node *corev1.Node) *corev1.Node {
-	node.ManagedFields = []metav1.ManagedFieldsEntry{{
-		Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: new(metav1.Now()), FieldsType: "FieldsV1",
-		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{".":{},"f:volumes.kubernetes.io/controller-managed-attach-detach":{}},` +
-			`"f:labels":{".":{},"f:beta.kubernetes.io/arch":{},"f:beta.kubernetes.io/os":{},"f:kubernetes.io/arch":{},"f:kubernetes.io/hostname":{},` +
-			`"f:kubernetes.io/os":{}}},"f:spec":{"f:providerID":{}}}`),
-	}}
-	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule})
-	return node
-}

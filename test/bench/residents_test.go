@@ -15,6 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/test/bench/profiles"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -26,14 +27,19 @@ type residents struct {
 	// machines are how many there are with a Node, others how many have been made beside them.
 	machines, others int
 	auditLog         string
+	diagnostics      *profiles.Reader
 }
 
 func newResidents(b *testing.B, options stage.Options) *residents {
 	b.Helper()
 	// How much is logged is what it is by default.
-	options.Args = append(options.Args, "-v=0", "--no-execute-rate=0")
+	options.Args = append(options.Args, "-v=0", "--no-execute-rate=0", profiles.Flag())
 	f := &residents{}
 	f.Stage, f.auditLog = newAuditedStage(b, options)
+	var err error
+	if f.diagnostics, err = profiles.New(b.Context(), f.Stage); err != nil {
+		b.Fatal(err)
+	}
 	cluster := stage.Cluster(stage.Home, stage.Home)
 	md := stage.MachineDeployment(cluster, "bench", declared())
 	for _, object := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: stage.Home}}, cluster, md} {

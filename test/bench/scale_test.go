@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"testing"
 	"time"
 
@@ -94,7 +93,7 @@ func (f *residents) restart(b *testing.B, machines int) (ready, done time.Durati
 	ready = time.Since(start)
 	objects := float64(machines)
 	err := wait.PollUntilContextTimeout(b.Context(), 100*time.Millisecond, 5*time.Minute, true, func(context.Context) (bool, error) {
-		now, err := samples(f.MetricsURL)
+		now, err := f.samples(b.Context())
 		done := now["leader_election_master_status"] == 1 && now["workqueue_depth"] == 0 && now["controller_runtime_active_workers"] == 0 &&
 			now["controller_runtime_reconcile_total machine"] >= objects && now["controller_runtime_reconcile_total node"] >= objects
 		return done, err
@@ -110,7 +109,7 @@ func (f *residents) restart(b *testing.B, machines int) (ready, done time.Durati
 	if err != nil {
 		b.Fatalf("waiting for the leader to return memory: %v", err)
 	}
-	now, err := samples(f.MetricsURL)
+	now, err := f.samples(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -143,8 +142,8 @@ func (f *residents) admissionBeside(b *testing.B, other *residents, few int) {
 }
 
 // samples returns the sum of each metric, and of those that have a label "controller" also the sum for each.
-func samples(url string) (map[string]float64, error) {
-	response, err := http.Get(url)
+func (f *residents) samples(ctx context.Context) (map[string]float64, error) {
+	response, err := f.diagnostics.Get(ctx, f.diagnostics.MetricsURL)
 	if err != nil {
 		return nil, err
 	}

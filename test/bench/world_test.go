@@ -15,11 +15,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -164,30 +161,6 @@ func expectAllowed(b *testing.B, server http.Handler, path string, body []byte) 
 	if !review.Response.Allowed || len(review.Response.Warnings) > 0 {
 		b.Fatalf("unexpected answer: %s", recorder.Body)
 	}
-}
-
-func create(kind string, object client.Object) admissionv1.AdmissionRequest {
-	gvk := clusterv1.GroupVersion.WithKind(kind)
-	if kind == "Node" {
-		gvk = corev1.SchemeGroupVersion.WithKind(kind)
-	}
-	object.GetObjectKind().SetGroupVersionKind(gvk) // an API server sends it
-	return admissionv1.AdmissionRequest{
-		UID: "bench", Operation: admissionv1.Create, Namespace: object.GetNamespace(), Name: object.GetName(),
-		Kind:   metav1.GroupVersionKind(gvk),
-		Object: runtime.RawExtension{Raw: encode(object)},
-	}
-}
-
-func update(kind string, object, old client.Object) admissionv1.AdmissionRequest {
-	request := create(kind, object)
-	request.Operation, request.OldObject = admissionv1.Update, runtime.RawExtension{Raw: encode(old)}
-	return request
-}
-
-func by(user authenticationv1.UserInfo, request admissionv1.AdmissionRequest) admissionv1.AdmissionRequest {
-	request.UserInfo = user
-	return request
 }
 
 func encode(object any) []byte {

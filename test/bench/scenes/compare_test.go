@@ -25,7 +25,7 @@ func (w *world) measure(ctx context.Context, step string, do func(context.Contex
 	if err != nil {
 		return m, err
 	}
-	stop := w.profile(ctx, step)
+	stop := w.diagnostics.Profile(ctx, step)
 	defer func() { err = errors.Join(err, stop()) }()
 	begun := time.Now()
 	done, err := do(ctx)

@@ -92,7 +92,7 @@ func cpuTime(pid int) (float64, error) {
 func (w *world) programs() map[string]string {
 	urls := map[string]string{"capi": w.managers.MetricsURLs()[0]}
 	if w.heirloom {
-		urls["heirloom"] = w.MetricsURL
+		urls["heirloom"] = w.diagnostics.MetricsURL
 	}
 	return urls
 }
@@ -157,7 +157,7 @@ func routine(controller string) bool {
 
 // samples returns the sum of each metric over all its labels, and of Heirloom's writes also that of each kind.
 func (w *world) samples(ctx context.Context, url string) (map[string]float64, error) {
-	response, err := w.get(ctx, url)
+	response, err := w.diagnostics.Get(ctx, url)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/test/bench/profiles"
 	"github.com/heirloom-dev/heirloom/test/clusterapi"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
@@ -45,8 +45,8 @@ type world struct {
 	cluster  *clusterv1.Cluster
 	// audits are of the management cluster and of the workload cluster.
 	audits []*auditLog
-	// http asks programs for their diagnostics.
-	http *http.Client
+	// diagnostics asks programs for theirs.
+	diagnostics *profiles.Reader
 	// idles is what its management cluster's API server and etcd use while nobody changes anything, in CPU time per time.
 	idles float64
 }
@@ -88,20 +88,20 @@ func (w *world) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.http = http.DefaultClient
 	w.Stage, err = stage.New(ctx, stage.Options{
 		Program: program, Dir: w.dir, WithoutWebhooks: !w.heirloom, WithoutProgram: !w.heirloom, ControlPlane: audited,
 		// The chart logs as little. On a busy machine, to renew a lease may take longer than one lasts there.
 		Args: []string{
 			"--v=0", "--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=45s",
-			fmt.Sprintf("--insecure-diagnostics=%t", !profiled()),
+			profiles.Flag(),
 		},
 	})
 	if err != nil {
 		return err
 	}
-	if w.heirloom && profiled() {
-		if err := w.authenticate(ctx); err != nil {
+	w.diagnostics = &profiles.Reader{}
+	if w.heirloom {
+		if w.diagnostics, err = profiles.New(ctx, w.Stage); err != nil {
 			return err
 		}
 	}
