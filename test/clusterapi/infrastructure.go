@@ -45,8 +45,11 @@ type Infrastructure struct {
 // Start starts the provider's controllers.
 func (i *Infrastructure) Start(ctx context.Context, management *rest.Config) error {
 	mgr, err := ctrl.NewManager(management, ctrl.Options{
-		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 4},
+		Metrics: metricsserver.Options{BindAddress: "0"},
+		Controller: ctrlconfig.Controller{
+			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 4,
+			UsePriorityQueue: ptr.To(false), // up to controller-runtime v0.24 it can lock up when it is shut down (its issue 3538)
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("creating the manager of the infrastructure provider: %w", err)

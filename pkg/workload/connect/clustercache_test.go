@@ -162,7 +162,10 @@ func started(t *testing.T, s *apiServers, concurrency int, refused func(context.
 	Expect(corev1.AddToScheme(scheme)).To(Succeed())
 	mgr, err := ctrl.NewManager(&rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, ctrl.Options{
 		Scheme: scheme, Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{"ns": {}}},
-		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
+		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: ctrlconfig.Controller{
+			SkipNameValidation: ptr.To(true),
+			UsePriorityQueue:   ptr.To(false), // up to controller-runtime v0.24 it can lock up when it is shut down (its issue 3538)
+		},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	clusters, err := NewClusterCache(t.Context(), mgr, Options{
