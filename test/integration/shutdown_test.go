@@ -67,9 +67,15 @@ func TestRequestsAreFinished(t *testing.T) {
 	connection, err := tls.Dial("tcp", strings.TrimPrefix(replica.WebhookURL, "https://"), &tls.Config{InsecureSkipVerify: true})
 	s.Expect(err).NotTo(HaveOccurred())
 	defer connection.Close()
-	begin := fmt.Sprintf("POST /mutate/machines HTTP/1.1\r\nHost: heirloom\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		len(body), body[:len(body)/2])
-	_, err = connection.Write([]byte(begin))
+	answers := bufio.NewReader(connection)
+	_, err = fmt.Fprintf(connection, "POST /mutate/machines HTTP/1.1\r\nHost: heirloom\r\nContent-Type: application/json\r\n"+
+		"Content-Length: %d\r\nExpect: 100-continue\r\n\r\n", len(body))
+	s.Expect(err).NotTo(HaveOccurred())
+	begun, err := http.ReadResponse(answers, nil)
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(begun.StatusCode).To(Equal(http.StatusContinue), "it has asked for the body: what has not begun is dropped")
+	s.Expect(begun.Body.Close()).To(Succeed())
+	_, err = connection.Write(body[:len(body)/2])
 	s.Expect(err).NotTo(HaveOccurred())
 
 	stopped := make(chan error, 1)
@@ -78,7 +84,7 @@ func TestRequestsAreFinished(t *testing.T) {
 	s.Expect(stopped).NotTo(Receive())
 	_, err = connection.Write(body[len(body)/2:])
 	s.Expect(err).NotTo(HaveOccurred())
-	response, err := http.ReadResponse(bufio.NewReader(connection), nil)
+	response, err := http.ReadResponse(answers, nil)
 	s.Expect(err).NotTo(HaveOccurred())
 	defer response.Body.Close()
 	var review admissionv1.AdmissionReview
