@@ -162,10 +162,8 @@ func started(t *testing.T, s *apiServers, concurrency int, refused func(context.
 	Expect(corev1.AddToScheme(scheme)).To(Succeed())
 	mgr, err := ctrl.NewManager(&rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, ctrl.Options{
 		Scheme: scheme, Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{"ns": {}}},
-		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: ctrlconfig.Controller{
-			SkipNameValidation: ptr.To(true),
-			UsePriorityQueue:   ptr.To(false), // up to controller-runtime v0.24 it can lock up when it is shut down (its issue 3538)
-		},
+		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
+		GracefulShutdownTimeout: ptr.To(3 * time.Second),
 	})
 	Expect(err).NotTo(HaveOccurred())
 	clusters, err := NewClusterCache(t.Context(), mgr, Options{
@@ -183,7 +181,9 @@ func started(t *testing.T, s *apiServers, concurrency int, refused func(context.
 	go func() { ended <- mgr.Start(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		Expect(<-ended).To(Succeed())
+		// Up to v0.24, the queue of controller-runtime can lock up for good when it is shut down (its issue 3538). The program
+		// leaves such a controller behind.
+		Expect(<-ended).To(Or(Succeed(), MatchError(ContainSubstring("within grace period"))))
 	})
 	return clusters
 }
