@@ -130,9 +130,11 @@ func testKubelet(t *testing.T, cp *controlplane.ControlPlane, dir string) {
 	Expect(kubelet.Stop()).To(Succeed())
 	output, err := os.ReadFile(filepath.Join(dir, "node-0.log"))
 	Expect(err).NotTo(HaveOccurred())
-	root := regexp.MustCompile(`Using (\S+) as root dir`).FindSubmatch(output)
-	Expect(root).NotTo(BeNil())
-	Expect(string(root[1])).NotTo(BeADirectory(), "nothing may be left behind")
+	for _, named := range []string{`Using (\S+) as root dir`, `endpoint="unix://(\S+)"`} {
+		file := regexp.MustCompile(named).FindSubmatch(output)
+		Expect(file).NotTo(BeNil(), named)
+		Expect(string(file[1])).NotTo(BeAnExistingFile(), "nothing may be left behind")
+	}
 	Expect(recorder.Stop()).To(Succeed())
 
 	versions := recorder.Versions("", "node-0")

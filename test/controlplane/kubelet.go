@@ -34,6 +34,9 @@ type KubeletOptions struct {
 	Dir string
 }
 
+// kubeletFiles is a regular expression, for Go and for grep -E, of what kubemark keeps in /tmp. Its log names them.
+const kubeletFiles = `/tmp/(hollow-kubelet\.[0-9]+|kubelet_remote_[0-9]+\.sock)`
+
 // Kubelet is a kubelet with a fake container runtime (kubemark). It registers and reports its Node as any kubelet does.
 type Kubelet struct {
 	*Process
@@ -69,7 +72,7 @@ func (cp *ControlPlane) StartKubelet(ctx context.Context, options KubeletOptions
 		return nil, err
 	}
 	kubelet := &Kubelet{Process: process, name: options.Name, kubeconfig: kubeconfig, log: log}
-	kubelet.stop = sync.OnceValue(func() error { return errors.Join(process.Stop(), kubelet.removeRoot()) })
+	kubelet.stop = sync.OnceValue(func() error { return errors.Join(process.Stop(), kubelet.removeFiles()) })
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
 	cp.kubelets = append(cp.kubelets, kubelet)
@@ -95,6 +98,7 @@ func kubeletArgs(options KubeletOptions, kubeconfig string) ([]string, error) {
 		"--kubelet-read-only-port=0",
 		// Otherwise it asks the containerd of this machine for images.
 		"--use-host-image-service=false",
+		"--vmodule=remote_runtime=3", // so that its log names its socket
 	}, nil
 }
 
@@ -103,14 +107,14 @@ func (k *Kubelet) Stop() error {
 	return k.stop()
 }
 
-// removeRoot removes the directories in which kubemark keeps a kubelet's files: always in /tmp, and never removed by it.
-func (k *Kubelet) removeRoot() error {
+// removeFiles removes what kubemark keeps of a kubelet, always in /tmp, and never removes: a directory and a socket.
+func (k *Kubelet) removeFiles() error {
 	log, err := os.ReadFile(k.log)
 	if err != nil {
 		return fmt.Errorf("looking for the files of kubelet %s: %w", k.name, err)
 	}
-	for _, root := range regexp.MustCompile(`/tmp/hollow-kubelet\.[0-9]+ as root dir`).FindAllString(string(log), -1) {
-		if err := os.RemoveAll(strings.TrimSuffix(root, " as root dir")); err != nil {
+	for _, file := range regexp.MustCompile(kubeletFiles).FindAllString(string(log), -1) {
+		if err := os.RemoveAll(file); err != nil {
 			return fmt.Errorf("removing the files of kubelet %s: %w", k.name, err)
 		}
 	}

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// beVictim says which port it has claimed and which directory its kubelet has made, once all is running.
+// beVictim says which port it has claimed and which directory and socket its kubelet has made, once all is running.
 func beVictim() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -67,11 +67,11 @@ func beVictim() error {
 	if err != nil {
 		return err
 	}
-	root := regexp.MustCompile(`Using (\S+) as root dir`).FindSubmatch(log)
-	if root == nil {
-		return errors.New("the kubelet has made no directory")
+	files := regexp.MustCompile(`(?s)Using (\S+) as root dir.*endpoint="unix://(\S+)"`).FindSubmatch(log)
+	if files == nil {
+		return errors.New("the kubelet has made no directory, or no socket")
 	}
-	fmt.Println(port, string(root[1]))
+	fmt.Println(port, string(files[1]), string(files[2]))
 	<-ctx.Done()
 	return errors.New("nobody has killed it")
 }
@@ -94,12 +94,13 @@ func TestNothingIsLeftOfAProcessThatIsKilled(t *testing.T) {
 			line, err := bufio.NewReader(out).ReadString('\n')
 			Expect(err).NotTo(HaveOccurred())
 			var port int
-			var ofKubelet string
-			_, err = fmt.Sscan(line, &port, &ofKubelet)
+			var directory, socket string
+			_, err = fmt.Sscan(line, &port, &directory, &socket)
 			Expect(err).NotTo(HaveOccurred())
 			children := childrenOf(t, victim.Process.Pid)
 			Expect(len(children)).To(BeNumerically(">=", 5), "etcd, kube-apiserver, kubelet, sleep and what removes files")
-			Expect(ofKubelet).To(BeADirectory())
+			Expect(directory).To(BeADirectory())
+			Expect(socket).To(BeAnExistingFile())
 			Expect(os.ReadDir(temporary)).NotTo(BeEmpty())
 
 			Expect(syscall.Kill(-victim.Process.Pid, signal)).To(Succeed(), "its whole process group, as a terminal does")
@@ -110,7 +111,8 @@ func TestNothingIsLeftOfAProcessThatIsKilled(t *testing.T) {
 				}
 				g.Expect(os.ReadDir(temporary)).To(BeEmpty())
 				g.Expect(os.ReadDir(cache)).To(BeEmpty())
-				g.Expect(ofKubelet).NotTo(BeADirectory())
+				g.Expect(directory).NotTo(BeAnExistingFile())
+				g.Expect(socket).NotTo(BeAnExistingFile())
 				claim, err := net.ListenPacket("udp4", fmt.Sprintf("127.0.0.1:%d", port))
 				g.Expect(err).NotTo(HaveOccurred(), "the port")
 				g.Expect(claim.Close()).To(Succeed())

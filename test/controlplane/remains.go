@@ -35,7 +35,7 @@ trap '' INT TERM HUP
 while IFS= read -r line; do set -- "$@" "$line"; done
 for line; do
 	case $line in
-	log\ *) sed -n 's|.*\(/tmp/hollow-kubelet\.[0-9]*\) as root dir.*|\1|p' "${line#log }" | xargs rm -rf ;;
+	log\ *) grep -oE '` + kubeletFiles + `' "${line#log }" | xargs rm -rf ;;
 	esac
 done 2>/dev/null
 for line; do
