@@ -169,19 +169,14 @@ func freePorts(n int) ([]int, error) {
 	return ports, nil
 }
 
-// Stop stops the managers, all at once. That one had to be killed is no error: up to v0.24 the queue of controller-runtime,
-// with which this release is built, can lock up for good when it is shut down (its issue 3538).
+// Stop stops the managers, all at once.
 func (m *Managers) Stop() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	stops := make([]error, len(m.running))
 	var all sync.WaitGroup
 	for i, r := range m.running {
-		all.Go(func() {
-			if err := r.Stop(); !errors.Is(err, controlplane.ErrKilled) {
-				stops[i] = err
-			}
-		})
+		all.Go(func() { stops[i] = r.Stop() })
 	}
 	all.Wait()
 	m.running = nil

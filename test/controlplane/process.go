@@ -21,9 +21,6 @@ const (
 	pollInterval = 50 * time.Millisecond
 )
 
-// ErrKilled is why a program has ended that was stopped and had to be killed.
-var ErrKilled = errors.New("it had not ended in time and was killed")
-
 // Process is a program that runs until it is stopped.
 type Process struct {
 	name string
@@ -74,15 +71,11 @@ func (p *Process) verdict(state *os.ProcessState, asked bool, err error) error {
 	if state.Success() {
 		return nil
 	}
-	status, ok := state.Sys().(syscall.WaitStatus)
-	switch {
-	case ok && status.Signaled() && status.Signal() == syscall.SIGTERM: // it has no handler for it, which is as good
+	// Programs without a handler for SIGTERM die of it, which is as good.
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGTERM {
 		return nil
-	case ok && status.Signaled() && status.Signal() == syscall.SIGKILL:
-		return fmt.Errorf("%s did not stop cleanly: %w", p.name, ErrKilled)
-	default:
-		return fmt.Errorf("%s did not stop cleanly: %s", p.name, state)
 	}
+	return fmt.Errorf("%s did not stop cleanly: %s", p.name, state)
 }
 
 // Stop sends SIGTERM, after 20 seconds SIGKILL, and waits for the end. It returns an error when the program had

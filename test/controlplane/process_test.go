@@ -8,9 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -48,20 +46,6 @@ func TestProcess(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A program that has not ended in time is killed, and that can be told from other faults.
-func TestProcessIsKilled(t *testing.T) {
-	g := NewWithT(t)
-	log := filepath.Join(t.TempDir(), "log")
-	ctx, cancel := context.WithCancel(t.Context())
-	process, err := controlplane.StartProcess(ctx, "/bin/sh", []string{"-c", "trap '' TERM; echo up; while :; do sleep 0.01; done"}, log)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Eventually(os.ReadFile).WithArguments(log).Should(BeEquivalentTo("up\n"))
-	cancel()
-	g.Consistently(process.Done()).WithTimeout(100 * time.Millisecond).ShouldNot(BeClosed())
-	g.Expect(syscall.Kill(process.PID(), syscall.SIGKILL)).To(Succeed(), "as it is after the time that a program has")
-	g.Expect(process.Stop()).To(MatchError(controlplane.ErrKilled))
 }
 
 func TestProcessStopsWithContext(t *testing.T) {
