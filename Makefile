@@ -29,7 +29,7 @@ cluster-test = $(GO) test -race -exec true $(1) >/dev/null; \
 	GOGC=300 test/tools/account.sh $(GO) test -race -count=1 -p=1 -timeout=60m $(2) $(GOTESTFLAGS) $(1)
 
 # Packages whose tests need nothing but Go.
-unit = $(call packages,cmd pkg webhooks certs test/rules)
+unit = $(call packages,cmd pkg webhooks certs test/rules test/lockup)
 
 # Go package patterns for those of these directories that exist.
 packages = $(patsubst %,./%/...,$(wildcard $(1)))
