@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -81,10 +82,12 @@ func TestAKindThatCannotBeListedKeepsNothingElseWaiting(t *testing.T) {
 	s.inherits("team", "web", append(waiting, before.m)...)
 	s.expectReady(next.HealthURL)
 	s.expectEvent("ProviderKindNotListed", "Cluster", before.cluster.Name, ContainSubstring("cannot list this kind"))
-	s.Expect(s.read(filepath.Join(s.dir, "next.log"))).To(ContainSubstring("out of order"), "the reason")
+	// The Event may be of the first replica, and the next one only now finds out why.
+	s.Eventually(func() string { return s.read(filepath.Join(s.dir, "next.log")) }).
+		WithTimeout(patience).WithPolling(polling).Should(ContainSubstring("out of order"), "the reason")
 
-	close(refusing.repaired)
-	close(silent.repaired)
+	refusing.repair()
+	silent.repair()
 	for _, m := range waiting {
 		s.eventuallyListed(refusing.object(m.Name, before.cluster.Name), "team", "web")
 	}
@@ -98,25 +101,27 @@ func TestAKindThatCannotBeListedKeepsNothingElseWaiting(t *testing.T) {
 // list asks for the newer.
 type brokenKind struct {
 	group, kind string
-	// repaired is closed when the webhook is to work.
-	repaired chan struct{}
+	// repair makes the webhook work.
+	repair func()
 }
 
 // brokenKind installs a kind whose conversion webhook does as it likes until it is repaired.
 func (s *scene) brokenKind(group, kind string, broken func(http.ResponseWriter, *http.Request, <-chan struct{})) brokenKind {
 	s.t.Helper()
-	p := brokenKind{group: group, kind: kind, repaired: make(chan struct{})}
+	repaired := make(chan struct{})
+	p := brokenKind{group: group, kind: kind, repair: sync.OnceFunc(func() { close(repaired) })}
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
-		case <-p.repaired:
+		case <-repaired:
 		default:
-			broken(w, r, p.repaired)
+			broken(w, r, repaired)
 			return
 		}
 		convert(w, r)
 	}))
 	s.t.Cleanup(func() {
-		server.CloseClientConnections() // a request may still wait for the repair
+		p.repair() // the server ends with its last request, and one may still wait for the repair
+		server.CloseClientConnections()
 		server.Close()
 	})
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
