@@ -3,9 +3,6 @@
 package integration
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -104,19 +101,13 @@ func expectTaintsInEveryVersion(s *scene, versions []controlplane.Version) {
 // or a conflict; an empty name is that of any Node. A hollow kubelet's GET before it registers is answered 404.
 func refusedKubeletRequests(t *testing.T, audit tail, node string) []string {
 	t.Helper()
-	lines, err := audit.lines()
+	events, err := audit.events()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var refused []string
 	requests := 0
-	scanner := bufio.NewScanner(bytes.NewReader(lines))
-	scanner.Buffer(nil, 1<<24)
-	for scanner.Scan() {
-		var event auditv1.Event
-		if err := json.Unmarshal(scanner.Bytes(), &event); err != nil {
-			t.Fatal(err)
-		}
+	for _, event := range events {
 		if !isKubeletsWrite(event, node) {
 			continue
 		}

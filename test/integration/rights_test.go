@@ -3,10 +3,7 @@
 package integration
 
 import (
-	"bufio"
-	"bytes"
 	"crypto/tls"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -19,7 +16,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -221,13 +217,9 @@ func rightsIn(namespace string, rules []rbacv1.PolicyRule) []right {
 
 // requests reads from the audit log what the program has asked for, and what was refused it.
 func requests(g Gomega, audit tail) (used []right, refused []string) {
-	lines, err := audit.lines()
+	events, err := audit.events()
 	g.Expect(err).NotTo(HaveOccurred())
-	scanner := bufio.NewScanner(bytes.NewReader(lines))
-	scanner.Buffer(nil, 1<<24)
-	for scanner.Scan() {
-		var event auditv1.Event
-		g.Expect(json.Unmarshal(scanner.Bytes(), &event)).To(Succeed())
+	for _, event := range events {
 		if event.User.Username != stage.ServiceAccount || event.ObjectRef == nil {
 			continue
 		}

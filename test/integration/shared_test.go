@@ -5,12 +5,15 @@ package integration
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"sync"
 	"testing"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
@@ -156,6 +159,23 @@ func (t tail) read() ([]byte, error) {
 func (t tail) lines() ([]byte, error) {
 	content, err := t.read()
 	return content[:bytes.LastIndexByte(content, '\n')+1], err
+}
+
+// events are the requests in an audit log.
+func (t tail) events() ([]auditv1.Event, error) {
+	lines, err := t.lines()
+	if err != nil {
+		return nil, err
+	}
+	var events []auditv1.Event
+	for line := range bytes.Lines(lines) {
+		var event auditv1.Event
+		if err := json.Unmarshal(line, &event); err != nil {
+			return nil, fmt.Errorf("%s: %w", t.path, err)
+		}
+		events = append(events, event)
+	}
+	return events, nil
 }
 
 // faults are what a log of the program must not have.
