@@ -115,7 +115,7 @@ func (p *Process) waitAnswer(ctx context.Context, c *http.Client, url string) er
 	return p.wait(ctx, "answering 200 at "+url, func(ctx context.Context) error { return answers(ctx, c, url) })
 }
 
-// wait calls a check until it returns no error, the program has ended or ctx is done. Each call has a second.
+// wait calls a check until it returns no error, the program has ended or ctx is done. Each call has ten seconds.
 func (p *Process) wait(ctx context.Context, what string, check func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
@@ -124,7 +124,7 @@ func (p *Process) wait(ctx context.Context, what string, check func(context.Cont
 			return false, p.err
 		default:
 		}
-		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
 		err := check(ctx)
 		if last == nil || err == nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {

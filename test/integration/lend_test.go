@@ -18,8 +18,11 @@ func lend(t *testing.T, options controlplane.Options) *controlplane.Lent {
 	t.Helper()
 	lent := take(t, options)
 	t.Cleanup(func() {
-		if t.Failed() {
-			return // nobody knows what goes on in it
+		if t.Failed() { // nobody knows what goes on in it
+			if err := lent.Stop(); err != nil {
+				t.Error(err)
+			}
+			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
