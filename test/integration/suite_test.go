@@ -235,9 +235,16 @@ func (s *scene) settleIn(cluster, name string, d stage.Declared) family {
 	return f
 }
 
-// admit creates an object as soon as the program's cache has what it takes for it to inherit in that write. There may be no
-// loop that would make up for it.
+// admit creates an object as soon as it inherits in that write.
 func (s *scene) admit(c client.Client, object client.Object) {
+	s.t.Helper()
+	s.awaitAdmission(c, object)
+	s.Expect(c.Create(s.ctx, object)).To(gomega.Succeed())
+}
+
+// awaitAdmission waits until the program's cache has what it takes for an object to inherit in the write that creates it. There may
+// be no loop that would make up for it, and what is not in the cache an API server may take too long to tell.
+func (s *scene) awaitAdmission(c client.Client, object client.Object) {
 	s.t.Helper()
 	s.Eventually(func(g gomega.Gomega) {
 		probe, ok := object.DeepCopyObject().(client.Object)
@@ -246,7 +253,6 @@ func (s *scene) admit(c client.Client, object client.Object) {
 		_, tracked := probe.GetAnnotations()[clusterv1.TaintsFromMachineAnnotation]
 		g.Expect(tracked || ours(probe) != "").To(gomega.BeTrue(), "it has inherited nothing yet")
 	}).WithTimeout(patience).WithPolling(polling).Should(gomega.Succeed())
-	s.Expect(c.Create(s.ctx, object)).To(gomega.Succeed())
 }
 
 // startKubelet starts a kubelet that is stopped with the test at the latest.
