@@ -40,7 +40,7 @@ var (
 		Args:            []string{"--no-execute-rate=12"}, // of each Cluster, so that it matters to no other test
 	}}
 	// admission has webhooks only.
-	admission = &sharedStage{name: "admission", options: stage.Options{WithoutLoop: true, Args: ofTwins()}}
+	admission = &sharedStage{name: "admission", options: stage.Options{WithoutLoop: true, PatientWebhooks: true, Args: ofTwins()}}
 	// loop is as admission, but for what brings things.
 	loop = &sharedStage{name: "loop", options: stage.Options{WithoutWebhooks: true, Args: ofTwins()}}
 )

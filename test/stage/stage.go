@@ -42,6 +42,9 @@ type Options struct {
 	Args []string
 	// Env are further variables of its environment, each NAME=value.
 	Env []string
+	// PatientWebhooks make API servers wait ten seconds for an answer, for tests of what is answered: the chart's two seconds a busy
+	// machine may need. Nodes have two in any case.
+	PatientWebhooks bool
 	// WorkloadWebhook gives workload clusters a URL of the webhooks.
 	WorkloadWebhook bool
 	// WithoutWebhooks leaves the webhook configurations out, so that only the loop acts.
@@ -182,7 +185,7 @@ func (s *Stage) install(ctx context.Context) error {
 	}
 	values := map[string]any{
 		"deployment": map[string]any{"enabled": false},
-		"webhooks":   map[string]any{"url": s.WebhookURL},
+		"webhooks":   s.webhookValues(),
 		"certificates": map[string]any{
 			"mode":     "provided",
 			"provided": map[string]any{"caBundle": base64.StdEncoding.EncodeToString(ca)},
@@ -211,6 +214,16 @@ func (s *Stage) install(ctx context.Context) error {
 		objects = slices.DeleteFunc(objects, isWebhookConfiguration)
 	}
 	return controlplane.Apply(ctx, s.Client, objects)
+}
+
+func (s *Stage) webhookValues() map[string]any {
+	values := map[string]any{"url": s.WebhookURL}
+	if s.options.PatientWebhooks {
+		for _, of := range []string{"controlPlanes", "machineDeployments", "machinePools", "machineSets", "machines", "siblings", "validation"} {
+			values[of] = map[string]any{"timeoutSeconds": 10}
+		}
+	}
+	return values
 }
 
 func isWebhookConfiguration(object unstructured.Unstructured) bool {
