@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// startTimeout only ends what hangs; a program that exits ends the wait at once. To start takes ten seconds of CPU, of which there may
-// be little: a dozen may start at the same time.
+// startTimeout only ends what hangs; a program that exits ends the wait at once. A start takes ten seconds of CPU, and a dozen API
+// servers may start at the same time.
 const startTimeout = 5 * time.Minute
 
 // Options says how a ControlPlane differs from the plain one. The zero value is that plain one.

@@ -243,7 +243,7 @@ func (s *scene) admit(c client.Client, object client.Object) {
 }
 
 // awaitAdmission waits until the program's cache has what it takes for an object to inherit in the write that creates it. There may
-// be no loop that would make up for it, and what is not in the cache an API server may take too long to tell.
+// be no loop to make up for it, and the API server may take too long to answer about an owner that is not in the cache.
 func (s *scene) awaitAdmission(c client.Client, object client.Object) {
 	s.t.Helper()
 	s.Eventually(func(g gomega.Gomega) {

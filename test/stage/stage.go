@@ -42,8 +42,8 @@ type Options struct {
 	Args []string
 	// Env are further variables of its environment, each NAME=value.
 	Env []string
-	// PatientWebhooks make API servers wait ten seconds for an answer, for tests of what is answered: the chart's two seconds a busy
-	// machine may need. Nodes have two in any case.
+	// PatientWebhooks makes API servers wait ten seconds for an answer instead of the chart's two, which a busy machine may need. It
+	// is for tests of what is answered. About a Node they always wait for two.
 	PatientWebhooks bool
 	// WorkloadWebhook gives workload clusters a URL of the webhooks.
 	WorkloadWebhook bool
