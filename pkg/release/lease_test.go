@@ -144,7 +144,8 @@ func TestTheLeaseIsHeld(t *testing.T) {
 
 // As soon as another leader is seen, nothing more is written: it would all be inherited again.
 func TestALeaseThatIsLost(t *testing.T) {
-	const problem = "holding the Lease heirloom-system/leader of Heirloom's leader: it has been taken away, so Heirloom is at work again, by thief"
+	const problem = "holding the Lease heirloom-system/leader of Heirloom's leader: it has been taken away, so Heirloom is at work again, by thief: " +
+		"run this again when none of its Pods is starting or stopping"
 	for _, tc := range []struct {
 		name                  string
 		leader, before, after string

@@ -163,7 +163,7 @@ func (s *session) takeLease(ctx context.Context, fromOthers bool) (before coordi
 		_, err = controllerutil.CreateOrUpdate(ctx, s.Management, lease, func() error {
 			before = *lease.Spec.DeepCopy()
 			if led(before) && !fromOthers {
-				return fmt.Errorf("%w by %s", errTaken, *before.HolderIdentity)
+				return fmt.Errorf("%w by %s: run this again when none of its Pods is starting or stopping", errTaken, *before.HolderIdentity)
 			}
 			now := ptr.To(metav1.NowMicro())
 			if ptr.Deref(before.HolderIdentity, "") != holder {
