@@ -75,7 +75,7 @@ func conform(t *testing.T, on *controlplane.Lent, release controlplane.Release, 
 		args = append(args, taintGate+"auto") // there are no taints of which it could be told
 	}
 	s := sceneOn(t, on, stage.Options{
-		WithoutLoop: path.admission, WithoutWebhooks: !path.admission, PatientWebhooks: true,
+		WithoutLoop: path.admission, WithoutWebhooks: !path.admission,
 		Values: map[string]any{"additionalProviderGroups": []any{"infrastructure.example.com"}},
 		Args:   args,
 		// Much is read from the caches without copies. If any of that is changed, the program ends.
