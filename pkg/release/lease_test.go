@@ -25,6 +25,13 @@ func heldBy(leader string, renewed time.Duration) *coordinationv1.Lease {
 	}}
 }
 
+// deposed is the Lease of a release that was interrupted while its leader had so much time left to stop.
+func deposed(left time.Duration) *coordinationv1.Lease {
+	lease := heldBy(holder, time.Second)
+	lease.Spec.AcquireTime = ptr.To(metav1.NewMicroTime(time.Now().Add(left)))
+	return lease
+}
+
 // lease returns the Lease as it is.
 func (s *apiServer) lease(t *testing.T) coordinationv1.LeaseSpec {
 	t.Helper()
@@ -38,7 +45,7 @@ func (s *apiServer) takes(t *testing.T, who string) {
 	t.Helper()
 	lease := heldBy("", 0)
 	NewWithT(t).Expect(s.others.Get(t.Context(), client.ObjectKeyFromObject(lease), lease)).To(Succeed())
-	lease.Spec.HolderIdentity = &who
+	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &who, ptr.To(int32(15))
 	NewWithT(t).Expect(s.others.Update(t.Context(), lease)).To(Succeed())
 }
 
@@ -53,11 +60,13 @@ func TestWhileSomebodyLeads(t *testing.T) {
 		problem string
 	}{
 		{name: "it refuses to begin", lease: func() *coordinationv1.Lease { return heldBy("pod", time.Second) },
-			problem: "pod leads Heirloom (Lease heirloom-system/leader), so that what is released now would be inherited again: " +
+			problem: "the leader pod is at work (Lease heirloom-system/leader), so that what is released now would be inherited again: " +
 				"scale Heirloom down to 0 and wait for its Pods to be gone, or use --take-lease"},
 		{name: "a dry run does not mind", lease: func() *coordinationv1.Lease { return heldBy("pod", time.Second) }, options: Options{DryRun: true}},
 		{name: "nor one that would take the Lease", lease: func() *coordinationv1.Lease { return heldBy("pod", time.Second) }, options: Options{DryRun: true, TakeLease: true}},
 		{name: "a leader that is gone does not matter", lease: func() *coordinationv1.Lease { return heldBy("pod", time.Minute) }, writes: []string{"patch Machine m"}},
+		{name: "one that a release has deposed may still be at work", lease: func() *coordinationv1.Lease { return deposed(3 * time.Second) },
+			problem: "the leader that an interrupted release has deposed is at work (Lease heirloom-system/leader), so that "},
 		{name: "nor one that has given the Lease back", lease: func() *coordinationv1.Lease { return heldBy("", time.Second) }, writes: []string{"patch Machine m"}},
 		{name: "it must be known", lease: func() *coordinationv1.Lease { return heldBy("", time.Second) }, fail: forbidden, problem: "looking for the Lease of Heirloom's leader: "},
 	} {
@@ -93,6 +102,7 @@ func TestTakingTheLease(t *testing.T) {
 		{"from one that is gone, as far as clocks agree", func() client.Object { return heldBy("pod", time.Hour) }, 15 * time.Second, 4, "update"},
 		{"that was given back", func() client.Object { return heldBy("", time.Second) }, 0, 4, "update"},
 		{"that an earlier release has held", func() client.Object { return heldBy(holder, time.Second) }, 0, 3, "update"},
+		{"that an interrupted release has taken from a leader", func() client.Object { return deposed(3 * time.Second) }, 3 * time.Second, 3, "update"},
 		{"where nobody has ever led", func() client.Object { return teamed(t, core, "MachineSet", "unrelated") }, 0, 1, "create"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -106,13 +116,17 @@ func TestTakingTheLease(t *testing.T) {
 				Expect(r.Run(t.Context())).To(Succeed(), r.progress.String())
 				Expect(released).To(Equal(tc.waits))
 				Expect(management.written()[0]).To(Equal(tc.verb + " Lease leader"))
-				note := ContainSubstring("waiting 15s for the leader pod to stop\n")
-				if tc.waits == 0 {
-					note = Not(ContainSubstring("waiting"))
+				switch tc.waits {
+				case 15 * time.Second:
+					Expect(r.progress.String()).To(ContainSubstring("waiting 15s for the leader pod to stop\n"))
+				case 0:
+					Expect(r.progress.String()).NotTo(ContainSubstring("waiting"))
+				default:
+					Expect(r.progress.String()).To(ContainSubstring("waiting 3s for the leader that an interrupted release has deposed to stop\n"))
 				}
-				Expect(r.progress.String()).To(note)
 
 				after := management.lease(t)
+				Expect(after.AcquireTime.Time).NotTo(BeTemporally(">", begun.Add(released)), "an interrupted release would have waited as long")
 				Expect(after.HolderIdentity).To(HaveValue(Equal("heirloom-release")))
 				Expect(after.LeaseDurationSeconds).To(HaveValue(Equal(int32(60))), "nobody leads while the Deployment is being deleted")
 				Expect(after.RenewTime.Time).To(BeTemporally("~", time.Now(), time.Millisecond))
@@ -142,24 +156,24 @@ func TestTheLeaseIsHeld(t *testing.T) {
 	})
 }
 
+const lostLease = "holding the Lease heirloom-system/leader of Heirloom's leader: it has been taken away, so Heirloom is at work again, by thief: " +
+	"run this again when none of its Pods is starting or stopping"
+
 // As soon as another leader is seen, nothing more is written: it would all be inherited again.
 func TestALeaseThatIsLost(t *testing.T) {
-	const problem = "holding the Lease heirloom-system/leader of Heirloom's leader: it has been taken away, so Heirloom is at work again, by thief: " +
-		"run this again when none of its Pods is starting or stopping"
 	for _, tc := range []struct {
-		name                  string
-		leader, before, after string
-		writes                []string
+		name          string
+		before, after string
+		writes        []string
 	}{
-		{"while the leader is waited for", "pod", "", "", []string{}},
-		{"in the middle of the work", "", "get Machine", "", []string{}},
-		{"while the last object is written", "", "", "patch Machine", []string{"patch Machine m"}},
-		{"after the last write", "", "", "delete Secret", []string{"patch Machine m", "delete Secret keys"}},
+		{"in the middle of the work", "get Machine", "", []string{}},
+		{"while the last object is written", "", "patch Machine", []string{"patch Machine m"}},
+		{"after the last write", "", "delete Secret", []string{"patch Machine m", "delete Secret keys"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				Expect := NewWithT(t).Expect
-				management := holds(served, heldBy(tc.leader, time.Second), teamed(t, core, "Machine", "m"), keys(key))
+				management := holds(served, heldBy("", time.Second), teamed(t, core, "Machine", "m"), keys(key))
 				steal := func() {
 					<-time.After(time.Second)
 					management.takes(t, "thief")
@@ -167,14 +181,48 @@ func TestALeaseThatIsLost(t *testing.T) {
 				}
 				management.before[tc.before] = steal
 				management.after[tc.after] = func(client.Object) { steal() }
-				if tc.leader != "" {
-					time.AfterFunc(time.Second, func() { management.takes(t, "thief") })
-				}
 				options := Options{TakeLease: true, WorkloadWebhookKey: client.ObjectKeyFromObject(keys(key))}
-				Expect(releasing(management, options).Run(t.Context())).To(MatchError(ContainSubstring(problem)))
+				Expect(releasing(management, options).Run(t.Context())).To(MatchError(ContainSubstring(lostLease)))
 				written := slices.DeleteFunc(management.written(), func(write string) bool { return write == "update Lease leader" })
 				Expect(written).To(Equal(tc.writes))
 				Expect(management.lease(t).HolderIdentity).To(HaveValue(Equal("thief")), "it is not taken a second time")
+			})
+		})
+	}
+}
+
+// Until something has been released, the Lease is taken again: a leader that is told to stop hands on what it no longer has.
+func TestALeaseThatIsHandedOn(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		times    int
+		released time.Duration
+	}{
+		{"once", 1, renewal + 15*time.Second},
+		{"twice", 2, 2*renewal + 15*time.Second},
+		{"again and again", takings, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				Expect := NewWithT(t).Expect
+				management := holds(served, heldBy("pod", time.Second), teamed(t, core, "Machine", "m"))
+				for i := range tc.times {
+					time.AfterFunc(time.Duration(i)*renewal+time.Second, func() { management.takes(t, "thief") })
+				}
+				begun := time.Now()
+				var released time.Duration
+				management.before["patch Machine"] = func() { released = time.Since(begun) }
+				r := releasing(management, Options{TakeLease: true})
+				err := r.Run(t.Context())
+				Expect(released).To(Equal(tc.released), "the last leader has had the time to stop")
+				if tc.released == 0 {
+					Expect(err).To(MatchError(lostLease))
+					return
+				}
+				Expect(err).NotTo(HaveOccurred())
+				Expect(management.lease(t).HolderIdentity).To(HaveValue(Equal("heirloom-release")))
+				Expect(r.progress.String()).To(ContainSubstring("waiting 15s for the leader pod to stop\n"))
+				Expect(r.progress.String()).To(ContainSubstring("waiting 15s for the leader thief to stop\n"))
 			})
 		})
 	}

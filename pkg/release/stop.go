@@ -29,6 +29,8 @@ const (
 	held = time.Minute
 	// renewal is how often it is renewed.
 	renewal = 10 * time.Second
+	// takings is how many leaders a release takes the Lease from, one after the other, before it gives up.
+	takings = 3
 )
 
 // errTaken says that another holder has the Lease that the release should hold.
@@ -83,15 +85,18 @@ func (s *session) noLeader(ctx context.Context) error {
 		return fmt.Errorf("looking for the Lease of Heirloom's leader: %w", err)
 	}
 	if leads(lease.Spec, time.Now()) {
-		return fmt.Errorf("%s leads Heirloom (Lease %s), so that %w: "+
-			"scale Heirloom down to 0 and wait for its Pods to be gone, or use --take-lease", *lease.Spec.HolderIdentity, s.Lease, errRunning)
+		return fmt.Errorf("%s is at work (Lease %s), so that %w: "+
+			"scale Heirloom down to 0 and wait for its Pods to be gone, or use --take-lease", leader(lease.Spec), s.Lease, errRunning)
 	}
 	return nil
 }
 
-// leads reports whether a replica of Heirloom, and not a release, holds the Lease.
+// leads reports whether a replica of Heirloom may be at work: it holds the Lease, or has lost it to a release just now.
 func leads(lease coordinationv1.LeaseSpec, now time.Time) bool {
-	return led(lease) && lease.RenewTime != nil && lease.RenewTime.Add(duration(lease)).After(now)
+	if !led(lease) {
+		return stopping(lease, now) > 0
+	}
+	return lease.RenewTime != nil && lease.RenewTime.Add(duration(lease)).After(now)
 }
 
 // led reports whether a Lease names a leader, living or not.
@@ -99,38 +104,80 @@ func led(lease coordinationv1.LeaseSpec) bool {
 	return ptr.Deref(lease.HolderIdentity, "") != "" && *lease.HolderIdentity != holder
 }
 
+// stopping returns how long the leader may still work when the release takes the Lease: as long as it lasts. A release that has
+// taken it says in AcquireTime when it has it to itself, for the next one if it is interrupted before.
+func stopping(lease coordinationv1.LeaseSpec, now time.Time) time.Duration {
+	switch {
+	case led(lease):
+		return duration(lease)
+	case ptr.Deref(lease.HolderIdentity, "") == holder && lease.AcquireTime != nil:
+		return max(0, lease.AcquireTime.Sub(now))
+	default:
+		return 0
+	}
+}
+
+// leader names the leader for which a release has to wait.
+func leader(lease coordinationv1.LeaseSpec) string {
+	if led(lease) {
+		return "the leader " + *lease.HolderIdentity
+	}
+	return "the leader that an interrupted release has deposed"
+}
+
 func duration(lease coordinationv1.LeaseSpec) time.Duration {
 	return time.Duration(ptr.Deref(lease.LeaseDurationSeconds, 0)) * time.Second
 }
 
-// holdingLease takes the Lease away from the leader, and keeps it until the work is done and a little longer. A leader that
-// cannot renew gives up within the duration of the Lease, so the work begins after that.
+// holdingLease does its work while the release has the Lease.
 func (s *session) holdingLease(ctx context.Context, work func(context.Context) error) error {
-	before, err := s.takeLease(ctx, true)
-	if err != nil {
+	if err := s.depose(ctx); err != nil {
 		return err
 	}
+	return s.keepingLease(ctx, work)
+}
+
+// depose takes the Lease away from the leader and waits until it has given up, which it does within the duration of the Lease
+// once it cannot renew. If it is told to stop meanwhile, it may hand on a Lease that it no longer has: client-go decides
+// by what it has last observed. As nothing has been released yet, the Lease is then taken from its successor, too.
+func (s *session) depose(ctx context.Context) error {
+	for taken := 1; ; taken++ {
+		before, err := s.takeLease(ctx, true)
+		left := stopping(before, time.Now())
+		if err != nil || left <= 0 {
+			return err
+		}
+		s.report.note("waiting %s for %s to stop", left.Round(time.Second), leader(before))
+		err = s.keepingLease(ctx, func(ctx context.Context) error {
+			select {
+			case <-time.After(left):
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+		if !errors.Is(err, errTaken) || taken == takings {
+			return err
+		}
+	}
+}
+
+// keepingLease renews the Lease until the work is done, and once more after that. If another holder takes it, the work is
+// told to end.
+func (s *session) keepingLease(ctx context.Context, work func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop := s.renewing(ctx, cancel)
 	defer stop()
-	if led(before) {
-		s.report.note("waiting %s for the leader %s to stop", duration(before), *before.HolderIdentity)
-		select {
-		case <-time.After(duration(before)):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	err = work(ctx)
+	err := work(ctx)
 	stop() // two writers would conflict
 	if err == nil {
 		_, err = s.takeLease(ctx, false)
 	}
-	if err != nil {
-		return errors.Join(context.Cause(ctx), err)
+	if cause := context.Cause(ctx); err != nil && !errors.Is(err, cause) {
+		return errors.Join(cause, err)
 	}
-	return nil
+	return err
 }
 
 // renewing keeps the Lease until stop has returned. It calls lost if another holder has taken the Lease.
@@ -167,7 +214,7 @@ func (s *session) takeLease(ctx context.Context, fromOthers bool) (before coordi
 			}
 			now := ptr.To(metav1.NowMicro())
 			if ptr.Deref(before.HolderIdentity, "") != holder {
-				lease.Spec.AcquireTime = now
+				lease.Spec.AcquireTime = ptr.To(metav1.NewMicroTime(now.Add(stopping(before, now.Time))))
 				lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(before.LeaseTransitions, 0) + 1)
 			}
 			lease.Spec.HolderIdentity, lease.Spec.RenewTime = ptr.To(holder), now

@@ -61,7 +61,7 @@ func TestTheDocumentedCommands(t *testing.T) {
 	})
 	started := time.Now()
 	w.follow(gettingStarted)
-	r.settle() // that page ends with an upgrade, and the next says to wait until it is over
+	r.settle() // that page ends with an upgrade, which is over before a reader has read the next
 	w.follow(uninstall, "From your computer")
 	w.follow(uninstall, "In the cluster")
 	r.step("it is removed", r.discard)

@@ -26,16 +26,11 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// quickLease makes a leader that has lost its Lease stop soon.
-func quickLease(args ...string) []string {
-	return append(args, "--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms")
-}
-
 // What the chart's hook does while Heirloom is at work: afterwards nothing of Heirloom is in any object of any kind, in
 // either cluster, and what is other people's is as it was. All with the rights of the hook's ServiceAccount.
 func TestReleaseLeavesNothing(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{WorkloadWebhook: true, Args: quickLease("--additional-sync-machine-labels=^team$", "--additional-sync-machine-annotations=^note$")})
+	s := newScene(t, stage.Options{WorkloadWebhook: true, Args: []string{"--additional-sync-machine-labels=^team$", "--additional-sync-machine-annotations=^note$"}})
 	fleet := newFleet(s, fleetName)
 	home, red, blue := s.settle("home", declared()), s.abroad("red"), s.abroad("blue")
 	s.admitted(red, workload.AdmitByWebhook)
@@ -190,7 +185,7 @@ func TestReleaseKeepsValues(t *testing.T) {
 	s.Expect(refused.released()).To(HaveLen(2))
 	refused = admin.run()
 	s.Expect(refused.err).To(HaveOccurred())
-	s.Expect(refused.stderr).To(And(ContainSubstring("the-stage leads Heirloom"), ContainSubstring("--take-lease")))
+	s.Expect(refused.stderr).To(And(ContainSubstring("the leader the-stage is at work"), ContainSubstring("--take-lease")))
 	s.get(f.m)
 	s.Expect(ours(f.m)).NotTo(BeEmpty(), "nothing has been done")
 

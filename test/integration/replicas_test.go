@@ -23,8 +23,8 @@ import (
 // Webhooks answer from every replica; the loop runs on the leader, and another one takes over when that is gone.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{WithoutWebhooks: true, Args: []string{"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"}})
-	other, err := s.StartReplica(s.ctx, "other", "--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms")
+	s := newScene(t, stage.Options{WithoutWebhooks: true})
+	other, err := s.StartReplica(s.ctx, "other")
 	s.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { s.Expect(other.Stop()).To(Succeed()) })
 

@@ -42,9 +42,8 @@ func TestStoppedBeforeItIsReady(t *testing.T) {
 			defer cancel()
 			s.Expect(process.WaitReady(briefly, fmt.Sprintf("http://127.0.0.1:%d/readyz", health))).NotTo(Succeed())
 
-			told := time.Now()
+			// It ends with an error if its manager does not end within the time that the chart leaves it.
 			s.Expect(process.Stop()).To(Succeed(), "log: %s", s.read(log))
-			s.Expect(time.Since(told)).To(BeNumerically("<", 8*time.Second), "the chart gives it 10 seconds in all")
 			s.Expect(s.read(log)).To(ContainSubstring("is forbidden"), "it is the caches that could not be filled")
 		})
 	}

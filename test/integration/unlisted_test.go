@@ -37,7 +37,6 @@ func TestAKindThatCannotBeListedKeepsNothingElseWaiting(t *testing.T) {
 	t.Parallel()
 	s := sceneOn(t, lendLast(t, controlplane.Options{}), stage.Options{WithoutWebhooks: true, WithoutProgram: true})
 	s.needsStreamedLists()
-	quick := []string{"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"}
 
 	refusing := s.brokenKind(capi.InfrastructureGroup, "RefusingMachine", func(w http.ResponseWriter, _ *http.Request, _ <-chan struct{}) {
 		http.Error(w, "out of order", http.StatusInternalServerError)
@@ -49,7 +48,7 @@ func TestAKindThatCannotBeListedKeepsNothingElseWaiting(t *testing.T) {
 	for _, m := range waiting {
 		s.create(refusing.object(m.Name, before.cluster.Name, *metav1.NewControllerRef(m, clusterv1.GroupVersion.WithKind("Machine"))))
 	}
-	first, err := s.StartReplica(s.ctx, "first", quick...)
+	first, err := s.StartReplica(s.ctx, "first")
 	s.Expect(err).NotTo(HaveOccurred(), "it becomes ready")
 	t.Cleanup(func() { _ = first.Stop() })
 	s.HealthURL, s.MetricsURL = first.HealthURL, first.MetricsURL
@@ -72,7 +71,7 @@ func TestAKindThatCannotBeListedKeepsNothingElseWaiting(t *testing.T) {
 	s.inherits("team", "ml", after.m)
 	s.expectReady(first.HealthURL)
 
-	next, err := s.StartReplica(s.ctx, "next", quick...)
+	next, err := s.StartReplica(s.ctx, "next")
 	s.Expect(err).NotTo(HaveOccurred(), "it becomes ready")
 	t.Cleanup(func() { _ = next.Stop() })
 	s.HealthURL, s.MetricsURL = next.HealthURL, next.MetricsURL

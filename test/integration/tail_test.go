@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+)
+
+// tail is what is added to a file from some time on.
+type tail struct {
+	path string
+	from int64
+}
+
+func tailOf(path string) tail {
+	t := tail{path: path}
+	if info, err := os.Stat(path); err == nil {
+		t.from = info.Size()
+	}
+	return t
+}
+
+func (t tail) fromStart() tail {
+	return tail{path: t.path}
+}
+
+func (t tail) read() ([]byte, error) {
+	file, err := os.Open(t.path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if _, err := file.Seek(t.from, io.SeekStart); err != nil {
+		return nil, err
+	}
+	return io.ReadAll(file)
+}
+
+// lines are those that have been begun since then and written to their end.
+func (t tail) lines() ([]byte, error) {
+	whole := t.from == 0
+	if !whole {
+		t.from-- // this is the end of a line, or the middle of one that was being written
+	}
+	content, err := t.read()
+	if !whole {
+		_, content, _ = bytes.Cut(content, []byte{'\n'})
+	}
+	return content[:bytes.LastIndexByte(content, '\n')+1], err
+}
+
+// events are the requests in an audit log.
+func (t tail) events() ([]auditv1.Event, error) {
+	lines, err := t.lines()
+	if err != nil {
+		return nil, err
+	}
+	var events []auditv1.Event
+	for line := range bytes.Lines(lines) {
+		var event auditv1.Event
+		if err := json.Unmarshal(line, &event); err != nil {
+			return nil, fmt.Errorf("%s: %w", t.path, err)
+		}
+		events = append(events, event)
+	}
+	return events, nil
+}
+
+// faults are what a log of the program must not have.
+func (t tail) faults() []string {
+	log, _ := t.read() // a program that was never started has none
+	var faults []string
+	for _, fault := range []string{"DATA RACE", "Panic in an admission handler", "Observed a panic"} {
+		if bytes.Contains(log, []byte(fault)) {
+			faults = append(faults, fault)
+		}
+	}
+	return faults
+}
+
+func showLog(t *testing.T, log tail) {
+	if content, err := log.read(); err == nil {
+		t.Logf("%s:\n%s", log.path, content)
+	}
+}
+
+func expectNoRace(t *testing.T, log tail) {
+	for _, fault := range log.faults() {
+		t.Errorf("%s has %q", log.path, fault)
+		showLog(t, log)
+	}
+}
+
+func TestTail(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ name, before, after, lines string }{
+		{"of a file that is not there yet", "", "a\nb\n", "a\nb\n"},
+		{"from the end of a line", "a\n", "b\n", "b\n"},
+		{"from the middle of a line", "a\nb", "b\nc\n", "c\n"},
+		{"to the middle of a line", "a\n", "b\nc", "b\n"},
+		{"without a whole line", "a", "b", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			path := filepath.Join(t.TempDir(), "log")
+			if tc.before != "" {
+				Expect(os.WriteFile(path, []byte(tc.before), 0o600)).To(Succeed())
+			}
+			tail := tailOf(path)
+			Expect(os.WriteFile(path, []byte(tc.before+tc.after), 0o600)).To(Succeed())
+			Expect(tail.lines()).To(BeEquivalentTo(tc.lines))
+		})
+	}
+}
