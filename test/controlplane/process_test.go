@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -33,9 +34,9 @@ func TestProcess(t *testing.T) {
 			process, err := controlplane.StartProcess(t.Context(), "/bin/sh", []string{"-c", test.script}, log, "WORD=up")
 			Expect(err).NotTo(HaveOccurred())
 			if test.err == "" || test.err == "exit status 3" {
-				NewWithT(t).Eventually(os.ReadFile).WithArguments(log).Should(BeEquivalentTo("up\n"))
+				NewWithT(t).Eventually(os.ReadFile).WithArguments(log).WithTimeout(time.Minute).Should(BeEquivalentTo("up\n"))
 			} else {
-				NewWithT(t).Eventually(process.Done()).Should(BeClosed())
+				NewWithT(t).Eventually(process.Done()).WithTimeout(time.Minute).Should(BeClosed())
 			}
 			for range 2 {
 				if test.err == "" {
@@ -52,7 +53,7 @@ func TestProcessStopsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	process := startSleep(ctx, t, "60")
 	cancel()
-	NewWithT(t).Eventually(process.Done()).Should(BeClosed())
+	NewWithT(t).Eventually(process.Done()).WithTimeout(time.Minute).Should(BeClosed())
 	NewWithT(t).Expect(process.Stop()).To(Succeed())
 }
 

@@ -70,9 +70,7 @@ func testGateOff(t *testing.T) {
 func testGateSwitched(t *testing.T) {
 	p := newPair(t, setting{
 		Options: clusterapi.Options{Kubeadm: true}, heirloom: true,
-		// So much runs here that two cores may take longer to renew a lease than it lasts otherwise. The gate is asked for as
-		// often as objects are looked at again.
-		args: []string{"--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=45s", "--sync-period=15s"},
+		args: []string{"--sync-period=15s"}, // the gate is asked for as often as objects are looked at again
 	})
 	p.do(func(w *world) {
 		w.deploy(declared())

@@ -28,7 +28,7 @@ var authority = types.NamespacedName{Namespace: stage.Namespace, Name: "heirloom
 func selfScene(t *testing.T, args ...string) (*scene, []string) {
 	t.Helper()
 	args = append([]string{"--webhook-cert-secret=" + authority.String(), "--webhook-cert-dns-names=127.0.0.1"}, args...)
-	return newScene(t, stage.Options{Args: args, Values: map[string]any{"certificates": map[string]any{"mode": "self"}}}), args
+	return newScene(t, stage.Options{PatientWebhooks: true, Args: args, Values: map[string]any{"certificates": map[string]any{"mode": "self"}}}), args
 }
 
 // Serving certificate and CA are replaced several times over while two replicas answer. No call fails, and no object is

@@ -117,7 +117,11 @@ func (r *stream) call(ctx context.Context, url string, bundle []byte) error {
 	pool.AppendCertsFromPEM(bundle)
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool}}
 	defer transport.CloseIdleConnections()
-	body, err := json.Marshal(reviewOf(stage.Machine(r.f.ms, "asked")))
+	review, err := reviewOf(stage.Machine(r.f.ms, "asked"))
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(review)
 	if err != nil {
 		return err
 	}
@@ -126,16 +130,16 @@ func (r *stream) call(ctx context.Context, url string, bundle []byte) error {
 		return err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	response, err := (&http.Client{Transport: transport, Timeout: 2 * time.Second}).Do(request)
+	response, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Do(request)
 	if err != nil {
 		return fmt.Errorf("calling: %w", err)
 	}
 	defer response.Body.Close()
-	var review admissionv1.AdmissionReview
-	if err := json.NewDecoder(response.Body).Decode(&review); err != nil {
+	var answer admissionv1.AdmissionReview
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
 		return fmt.Errorf("reading the answer of %s: %w", url, err)
 	}
-	if review.Response == nil || !strings.Contains(string(review.Response.Patch), `"team":"ml"`) {
+	if answer.Response == nil || !strings.Contains(string(answer.Response.Patch), `"team":"ml"`) {
 		return fmt.Errorf("%s does not say what a Machine inherits", url)
 	}
 	leaf := response.TLS.PeerCertificates[0]

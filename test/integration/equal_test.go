@@ -104,6 +104,10 @@ func TestWebhookAndLoopAgree(t *testing.T) {
 					g.Expect(f.m.Labels).To(HaveLen(3 + len(tc.before.Labels)))
 					g.Expect(len(f.m.Spec.Taints)).To(BeNumerically(">=", len(tc.before.Taints)))
 				})
+				// Of what its cache does not have on the Machine yet, it would keep a record of its own.
+				m.Eventually(func() string { return string(m.review(m.WebhookURL+"/mutate/nodes", stage.Node(name)).Patch) }).
+					WithTimeout(patience).WithPolling(polling).Should(
+					And(ContainSubstring("from-machine"), Not(MatchRegexp(`heirloom\.dev(/|~1)(labels|annotations)-from-machine`))))
 				m.create(stage.Node(name))
 			}
 			expectAgreement(a, b, tc.before)

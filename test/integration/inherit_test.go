@@ -55,7 +55,7 @@ func TestChildrenInheritInTheWriteThatCreatesThem(t *testing.T) {
 	s.Expect(f.m.Spec.Taints).To(ContainElements(d.Taints))
 
 	node := stage.Node(f.m.Name)
-	s.Expect(s.kubelet(node.Name).Create(s.ctx, node)).To(Succeed())
+	s.admit(s.kubelet(node.Name), node)
 	s.Expect(taint.FormatList(node.Spec.Taints)).To(Equal("annotated=yes:NoSchedule,booting=yes:PreferNoSchedule," +
 		"gpu=true:NoSchedule,node.cluster.x-k8s.io/uninitialized:NoSchedule,node.kubernetes.io/not-ready:NoSchedule,warming=up:NoSchedule"))
 	s.Expect(node.Labels).To(HaveKeyWithValue("node.cluster.x-k8s.io/pool", "gpu"))

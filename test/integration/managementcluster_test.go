@@ -52,6 +52,7 @@ func TestTheManagementClusterIsFound(t *testing.T) {
 	s.expectEvent("ManagementClusterFound", "Cluster", own.cluster.Name, Not(BeEmpty()))
 	for _, name := range []string{weak.m.Name, nowhere.Name} {
 		other := stage.Node(name)
+		s.looksAgain(other, func() { s.touch(other) })
 		s.get(other)
 		s.Expect(other.Annotations).NotTo(HaveKey(clusterv1.TaintsFromMachineAnnotation))
 	}

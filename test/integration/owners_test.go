@@ -92,7 +92,7 @@ func TestMachinePools(t *testing.T) {
 	s.Expect(machine.Annotations).To(HaveKeyWithValue(taint.AlwaysAnnotation, "gpu=true:NoSchedule"))
 
 	node := stage.Node(nodeName)
-	s.Expect(s.kubelet(nodeName).Create(s.ctx, node)).To(Succeed())
+	s.admit(s.kubelet(nodeName), node)
 	s.Expect(node.Labels).To(HaveKeyWithValue("node.cluster.x-k8s.io/pool", "a"))
 	s.Expect(taint.FormatList(node.Spec.Taints)).To(ContainSubstring("gpu=true:NoSchedule"))
 	s.eventually(node, func(g Gomega) { g.Expect(node.Labels).To(HaveKey("node-role.kubernetes.io/worker")) })

@@ -93,9 +93,11 @@ func TestThePaceOfTaintsThatEvict(t *testing.T) {
 	s.update(md, func() { md.Spec.Template.Annotations[taint.AlwaysAnnotation] = evicts })
 	s.Eventually(s.drained(other)).WithTimeout(patience).Should(Equal(1), "after five seconds at most")
 
+	waiting := func() float64 { return s.samples()["heirloom_no_execute_waiting_nodes"] }
+	s.Expect(waiting()).To(BeNumerically(">=", 2), "a set keeps its Nodes for a minute")
 	declare(plain)
 	s.Eventually(s.drained(nodes...)).WithTimeout(patience).Should(BeZero())
-	s.Consistently(s.drained(nodes...)).WithTimeout(6*time.Second).Should(BeZero(), "nobody waits for it any more")
+	s.Eventually(waiting).WithTimeout(patience).WithPolling(polling).Should(BeZero(), "nobody waits for it any more")
 	for _, node := range append(nodes, fresh) {
 		s.eventually(node, func(g Gomega) {
 			g.Expect(taint.FormatList(node.Spec.Taints)).To(ContainSubstring(plain))

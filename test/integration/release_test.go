@@ -4,11 +4,11 @@ package integration
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -30,7 +30,10 @@ import (
 // either cluster, and what is other people's is as it was. All with the rights of the hook's ServiceAccount.
 func TestReleaseLeavesNothing(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{WorkloadWebhook: true, Args: []string{"--additional-sync-machine-labels=^team$", "--additional-sync-machine-annotations=^note$"}})
+	s := newScene(t, stage.Options{WorkloadWebhook: true, Args: []string{
+		"--additional-sync-machine-labels=^team$", "--additional-sync-machine-annotations=^note$",
+		"--leader-elect-lease-duration=30s", "--leader-elect-renew-deadline=25s", // for so long the release waits
+	}})
 	fleet := newFleet(s, fleetName)
 	home, red, blue := s.settle("home", declared()), s.abroad("red"), s.abroad("blue")
 	s.admitted(red, workload.AdmitByWebhook)
@@ -74,7 +77,11 @@ func TestReleaseLeavesNothing(t *testing.T) {
 	s.Expect(done.released()).To(Equal(dry.released()), "a dry run says what happens")
 	s.losesTheLease()
 	s.Expect(s.StartHeirloom(s.ctx)).To(Succeed(), "as the Deployment would, before Helm deletes it")
-	s.Consistently(func() []string { return remains(all()) }).WithTimeout(3 * time.Second).WithPolling(time.Second).Should(BeEmpty())
+	lease := &coordinationv1.Lease{}
+	s.Expect(s.Client.Get(s.ctx, client.ObjectKey{Namespace: stage.Namespace, Name: "leader-election-heirloom"}, lease)).To(Succeed())
+	s.Expect(lease.Spec.HolderIdentity).To(HaveValue(Equal("heirloom-release")), "so no replica leads")
+	s.Expect(lease.Spec.LeaseDurationSeconds).To(HaveValue(Equal(int32(60))))
+	s.Expect(remains(all())).To(BeEmpty())
 
 	s.expectOnlyOthers(home)
 	for _, child := range fleet.children {
@@ -168,7 +175,7 @@ func (s *scene) expectOnlyOthers(f family) {
 // stop Heirloom, nothing is done while it is at work.
 func TestReleaseKeepsValues(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{WithoutLoop: true})
+	s := newScene(t, stage.Options{WithoutLoop: true, PatientWebhooks: true})
 	f := s.settle("kept", declared())
 	node := stage.Node("kept")
 	s.admit(s.kubelet("kept"), node)
@@ -203,7 +210,7 @@ func TestReleaseKeepsValues(t *testing.T) {
 // Where several share a management cluster, each gives up its own.
 func TestReleaseWithinItsScope(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{WithoutLoop: true, Args: []string{taintGate + "disabled", "--management-cluster=mine/mine"}})
+	s := newScene(t, stage.Options{WithoutLoop: true, PatientWebhooks: true, Args: []string{taintGate + "disabled", "--management-cluster=mine/mine"}})
 	mine, theirs := s.settleIn("mine", "mine", declared()), s.settleIn("theirs", "theirs", declared())
 	registered := stage.Node("mine")
 	s.admit(s.kubelet("mine"), registered)

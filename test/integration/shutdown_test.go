@@ -38,13 +38,14 @@ func TestStoppedBeforeItIsReady(t *testing.T) {
 			}, log)
 			s.Expect(err).NotTo(HaveOccurred())
 			s.Expect(process.WaitReady(s.ctx, fmt.Sprintf("http://127.0.0.1:%d/healthz", health))).To(Succeed())
-			briefly, cancel := context.WithTimeout(s.ctx, 2*time.Second)
+			s.Eventually(func() string { return s.read(log) }).WithTimeout(patience).WithPolling(polling).
+				Should(ContainSubstring("is forbidden"), "the caches cannot be filled")
+			briefly, cancel := context.WithTimeout(s.ctx, time.Second)
 			defer cancel()
 			s.Expect(process.WaitReady(briefly, fmt.Sprintf("http://127.0.0.1:%d/readyz", health))).NotTo(Succeed())
 
 			// It ends with an error if its manager does not end within the time that the chart leaves it.
 			s.Expect(process.Stop()).To(Succeed(), "log: %s", s.read(log))
-			s.Expect(s.read(log)).To(ContainSubstring("is forbidden"), "it is the caches that could not be filled")
 		})
 	}
 }

@@ -112,7 +112,7 @@ func emptyScene(t *testing.T) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute) // for what hangs only
 	t.Cleanup(func() {
 		cancel()
 		if err := os.RemoveAll(dir); err != nil {

@@ -70,6 +70,8 @@ func (s *Stage) newProgram(name string, args []string) (*program, error) {
 			fmt.Sprintf("--health-addr=127.0.0.1:%d", ports[1]),
 			fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[2]), "--insecure-diagnostics",
 			"--leader-elect", "--leader-elect-namespace=" + Namespace, "-v=2",
+			// A busy machine may take longer to renew a Lease than it lasts by default, and a leader without it ends.
+			"--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=45s",
 			"--management-cluster=" + Home + "/" + Home,
 		}, args),
 	}, nil
