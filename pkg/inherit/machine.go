@@ -50,7 +50,7 @@ func (p Policy) fromTemplate(template *Template, m *capi.Machine) (Content, erro
 // Cluster API's gate goes off, its webhooks refuse every write of a Machine that still has taints in its spec, even the removal of the
 // last finalizer and the writes of clusterctl move. The taints that Heirloom made typed must not block those, so they go.
 func (p Policy) SkipMachine(m *capi.Machine, d Decision) Decision {
-	if p.ClusterAPITaints == PropagationDisabled && len(m.Spec.Taints) > 0 && !p.notOurs(m) {
+	if p.ClusterAPITaints == PropagationDisabled && len(m.Spec.Taints) > 0 && !p.LeftToAnother(m) {
 		d.Outcome, d.TaintsRefused = NoOwner, true
 	}
 	return d

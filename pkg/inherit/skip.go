@@ -29,7 +29,7 @@ const (
 	// OwnerIsNotFound is why an object stays as it is: what its owner declares is not known.
 	OwnerIsNotFound Reason = "its owner does not exist, or is not one that Cluster API gives such an object"
 	// IsNoMachine is why a Node inherits nothing.
-	IsNoMachine Reason = "it is no Machine's Node, or more than one Machine's"
+	IsNoMachine Reason = "no Machine matches it, or several do"
 	// NotOfMachine is why an infrastructure or bootstrap object is skipped that belongs to no Machine.
 	NotOfMachine Reason = "it is not the InfraMachine or BootstrapConfig of a Machine"
 	// NotOfManagementCluster is why a Node is skipped: no Cluster is known to have its API server.
@@ -51,7 +51,7 @@ func (p Policy) Skips(object metav1.Object, cluster *capi.Cluster) (Reason, bool
 	switch {
 	case p.SkipNothing:
 		return "", false
-	case p.notOurs(object):
+	case p.LeftToAnother(object):
 		return Reason(notFiltered + p.WatchFilter), true
 	case object.GetDeletionTimestamp() != nil:
 		return IsDeleted, true
@@ -67,8 +67,8 @@ func (p Policy) Skips(object metav1.Object, cluster *capi.Cluster) (Reason, bool
 	return "", false
 }
 
-// notOurs reports whether a watch filter leaves the object to another instance.
-func (p Policy) notOurs(object metav1.Object) bool {
+// LeftToAnother reports whether a watch filter leaves the object to another instance.
+func (p Policy) LeftToAnother(object metav1.Object) bool {
 	return p.WatchFilter != "" && object.GetLabels()[clusterv1.WatchLabel] != p.WatchFilter
 }
 

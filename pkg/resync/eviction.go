@@ -63,7 +63,9 @@ func (r nodeReconciler) waitsNoMore(req NodeRequest) {
 	r.Metrics.NoExecuteWaiting(r.pacer.Waiting())
 }
 
-// report records progress on the object that declares the taints, because that is the one operators edit.
+// report records progress on the object that declares the taints, because that is the one operators edit. If that is a
+// ClusterClass of a namespace in which an instance with --namespace may not record Events, the Nodes' MachineDeployment or the like
+// stands for it.
 func (r nodeReconciler) report(declared *ownerchain.Declaration, evicting []taint.ID, answer pace.Answer) {
 	if answer.Waiting == 0 && answer.Passed <= 1 {
 		return // it is one Node, and did not have to wait
@@ -76,5 +78,9 @@ func (r nodeReconciler) report(declared *ownerchain.Declaration, evicting []tain
 	if answer.Waiting == 0 {
 		reason, note = reasonNoExecuteTaintsRolledOut, fmt.Sprintf("Taints %v are on all %d Nodes that had to wait for them", evicting, answer.Passed)
 	}
-	r.Recorder.Eventf(declared.Edit.Object, nil, corev1.EventTypeNormal, reason, "Inherit", "%s", note)
+	about := declared.Edit.Object
+	if r.Namespace != "" && about.GetNamespace() != r.Namespace {
+		about = declared.Set.Object
+	}
+	r.Recorder.Eventf(about, nil, corev1.EventTypeNormal, reason, "Inherit", "%s", note)
 }

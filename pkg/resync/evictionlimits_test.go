@@ -117,6 +117,21 @@ func TestAClassEvictsAtOnePaceInAllClusters(t *testing.T) {
 	})
 }
 
+// An instance with --namespace may not record Events about a ClusterClass of another namespace.
+func TestASetStandsForAClassOfAnotherNamespace(t *testing.T) {
+	for namespace, about := range map[string]string{"": "ClusterClass/class", "ns": "MachineDeployment/c0-md", "classes": "ClusterClass/class"} {
+		t.Run("--namespace="+namespace, func(t *testing.T) {
+			class, cluster := declaring(map[string]string{taint.AlwaysAnnotation: drains}), clusterNamed("c0")
+			class.SetNamespace("classes")
+			cluster.Spec.Topology.ClassRef.Namespace = class.GetNamespace()
+			l := newLoop(t, append(family("c0", "c0-md", 2), class, cluster)...)
+			l.NoExecuteRate, l.Namespace = 1, namespace
+			l.Expect(l.drained([]string{"c0-md-0", "c0-md-1"})).To(Equal(1))
+			l.told("Normal NoExecuteTaintsRollingOut " + about + ": ")
+		})
+	}
+}
+
 // What a Cluster's topology declares is the Cluster's own business, and so is what one of its MachineDeployments declares.
 func TestClustersHaveAPaceOfTheirOwn(t *testing.T) {
 	for name, declare := range map[string]func(cluster *capi.Cluster, md *capi.MachineDeployment){

@@ -32,9 +32,10 @@ func TestNodesOfAClusterThatIsGoneAreForgotten(t *testing.T) {
 	l.counted(noneWaits)
 }
 
-// No event tells of a Node that was deleted while there was no connection.
+// No event tells of a Node that was deleted while there was no connection. As long as there is one, events do.
 func TestNodesThatWentWithoutAWordAreForgotten(t *testing.T) {
 	l, server := oneWaits(t)
+	l.workloads.caches[key("c")] = newInformers(l.server.Scheme())
 	l.start()
 	l.Expect(server.Delete(t.Context(), node("n1"))).To(Succeed())
 	l.Expect(l.seeWorkload(key("c"))).To(Succeed())

@@ -47,6 +47,8 @@ type Dependencies struct {
 	Workloads clustercache.ClusterCache
 	// ManagementCluster finds out which Cluster is the management cluster itself; nil if the operator has said it.
 	ManagementCluster ManagementCluster
+	// Namespace is the only one whose Clusters are handled; empty for all.
+	Namespace string
 	// Admission admits the Nodes of workload clusters.
 	Admission *workload.Admission
 	// ProviderGroups are the API groups of infrastructure and bootstrap providers.

@@ -74,18 +74,30 @@ func (r workloadReconciler) count(cluster types.NamespacedName, connected, disco
 
 func (r workloadReconciler) watch(ctx context.Context, cluster types.NamespacedName) error {
 	err := r.Workloads.Watch(ctx, cluster, clustercache.NewWatcher(clustercache.TypedWatcherOptions[client.Object, NodeRequest]{
-		Name: "heirloom-nodes", Watcher: r.watches, Kind: &corev1.Node{}, EventHandler: itself(cluster),
+		Name: "heirloom-nodes", Watcher: reconnected{r.watches, r.nodes, cluster}, Kind: &corev1.Node{}, EventHandler: itself(cluster),
 		Predicates: []predicate.Predicate{changed()},
 	}))
 	if err != nil {
 		return fmt.Errorf("watching the Nodes of the workload cluster: %w", err)
 	}
-	// No event reports Nodes that were deleted while there was no connection, so the remembered ones are reconciled.
-	remembered := r.nodes.remembered(cluster)
-	if len(remembered) == 0 {
-		return nil
+	return nil
+}
+
+// reconnected watches the Nodes of a workload cluster, which happens once for each connection. No event reports Nodes that were
+// deleted while there was none, so the remembered ones are reconciled.
+type reconnected struct {
+	clustercache.SourceWatcher[NodeRequest]
+	nodes   nodeReconciler
+	cluster types.NamespacedName
+}
+
+// Watch implements clustercache.SourceWatcher.
+func (w reconnected) Watch(nodes source.TypedSource[NodeRequest]) error {
+	if err := w.SourceWatcher.Watch(nodes); err != nil {
+		return err
 	}
-	return r.watches.Watch(source.TypedFunc[NodeRequest](func(_ context.Context, queue workqueue.TypedRateLimitingInterface[NodeRequest]) error {
+	remembered := w.nodes.remembered(w.cluster)
+	return w.SourceWatcher.Watch(source.TypedFunc[NodeRequest](func(_ context.Context, queue workqueue.TypedRateLimitingInterface[NodeRequest]) error {
 		for _, node := range remembered {
 			queue.Add(node)
 		}
@@ -93,10 +105,11 @@ func (r workloadReconciler) watch(ctx context.Context, cluster types.NamespacedN
 	}))
 }
 
-// admit sets up the chosen way to admit the Nodes of the Cluster; again is when to check, if it takes time. A paused Cluster
-// stays as it is; one that is opted out or being deleted is left to the loop.
+// admit sets up the chosen way to admit the Nodes of the Cluster; again is when to check, if it takes time. A Cluster that is
+// paused, or that a watch filter leaves to another instance, stays as it is; one that is opted out or being deleted is left to
+// the loop.
 func (r workloadReconciler) admit(ctx context.Context, cluster *capi.Cluster) (again time.Duration, err error) {
-	if len(r.Admission.Ways) == 0 || inherit.Paused(cluster) {
+	if len(r.Admission.Ways) == 0 || inherit.Paused(cluster) || r.Policy().LeftToAnother(cluster) {
 		return 0, nil
 	}
 	way, key := r.Admission.Of(cluster), client.ObjectKeyFromObject(cluster)

@@ -86,7 +86,7 @@ func TestOneWayToAdmitNodesIsSetUp(t *testing.T) {
 			told:  []string{`Warning UnknownWorkloadAdmission Cluster/c: Label heirloom.dev/workload-admission: Nodes cannot be admitted by "magic"`},
 		},
 		{name: "none for a Cluster that is opted out", setUp: func(_ *loop, c *capi.Cluster) { c.Labels = pairs(inherit.IgnoreLabel) }, asked: none},
-		{name: "none for a Cluster of another instance", setUp: func(l *loop, _ *capi.Cluster) { l.policy.WatchFilter = "another" }, asked: none},
+		{name: "a Cluster of another instance keeps what that has set up", setUp: func(l *loop, _ *capi.Cluster) { l.policy.WatchFilter = "another" }},
 		{name: "none for the management cluster, whose webhooks are installed with the program", setUp: func(l *loop, _ *capi.Cluster) { l.Chain.ManagementCluster = ownerchain.Always(key("c")) }, asked: none},
 		{name: "none for a Cluster that is being deleted", asked: none, setUp: func(_ *loop, c *capi.Cluster) {
 			c.Finalizers = []string{"cluster.cluster.x-k8s.io"}
@@ -146,20 +146,21 @@ func TestAWorkloadClusterThatCannotBeSeenToIsTriedAgain(t *testing.T) {
 	l.told()
 }
 
-// What goes wrong with one way is told on the Cluster and tried again, and does not keep the other from being taken away.
+// What goes wrong with one way is told on the Cluster and tried again. The other is taken away only once the one is there.
 func TestAWayThatFails(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "x", errors.New("no rights"))
-	const event = "Warning WorkloadAdmissionFailed Cluster/c: Nodes are not admitted as they should be, the loop alone applies what they inherit; admission by "
+	const event = "Warning WorkloadAdmissionFailed Cluster/c: Nodes are not admitted as they should be, so the loop applies what they inherit; admission by "
 	for _, tc := range []struct {
 		name            string
 		webhook, policy error
 		fails           error
+		asked           int
 		told            []string
 	}{
-		{name: "it cannot be set up", webhook: forbidden, fails: forbidden, told: []string{event + "webhook: "}},
-		{name: "the other cannot be taken away", policy: errors.New("no answer"), fails: errors.New("no answer"), told: []string{event + "policy: no answer"}},
-		{name: "whoever may not even look has not set it up", policy: forbidden},
-		{name: "the connection broke", webhook: clustercache.ErrClusterNotConnected},
+		{name: "it cannot be set up", webhook: forbidden, fails: forbidden, asked: 1, told: []string{event + "webhook: "}},
+		{name: "the other cannot be taken away", policy: errors.New("no answer"), fails: errors.New("no answer"), asked: 2, told: []string{event + "policy: no answer"}},
+		{name: "whoever may not even look has not set it up", policy: forbidden, asked: 2},
+		{name: "the connection broke", webhook: clustercache.ErrClusterNotConnected, asked: 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l, webhook, policy, asked := admitting(t, theCluster())
@@ -170,7 +171,7 @@ func TestAWayThatFails(t *testing.T) {
 			} else {
 				l.Expect(err).To(MatchError(ContainSubstring(tc.fails.Error())))
 			}
-			l.Expect(asked.take()).To(HaveLen(2))
+			l.Expect(asked.take()).To(HaveLen(tc.asked))
 			l.told(tc.told...)
 		})
 	}

@@ -138,23 +138,25 @@ type Result struct {
 }
 
 // Ensure makes a workload cluster admit its Nodes in that way only; with AdmitByLoop, or none, not at all. It sets the way up,
-// and removes the others once API servers have heard of it, so that there is no moment without any.
+// and removes the others once API servers have heard of it, so that there is no moment without any. If the way cannot be set up,
+// they stay.
 // The client reads from the workload cluster's API server.
 func (a *Admission) Ensure(ctx context.Context, server client.Client, cluster webhook.Identity, way string) (Result, error) {
 	v := &visit{Admission: a, memory: a.memory(cluster.NamespacedName), server: server, cluster: cluster, automatic: way == AdmitAutomatically}
 	others, err := preferred(), error(nil)
 	if v.automatic {
-		if way, others, err = v.best(ctx); err != nil {
-			return v.result, err // the existing ways stay
-		}
+		way, others, err = v.best(ctx)
 	} else {
 		err = v.asChosen(ctx, way)
 	}
-	if again := time.Until(v.registered.Add(handover)); a.Ways[way] != nil && again > 0 {
-		v.result.Again = again
+	if err != nil {
 		return v.result, err
 	}
-	errs := []error{err}
+	if again := time.Until(v.registered.Add(handover)); a.Ways[way] != nil && again > 0 {
+		v.result.Again = again
+		return v.result, nil
+	}
+	var errs []error
 	for _, name := range slices.Backward(others) {
 		if a.Ways[name] != nil && name != way {
 			errs = append(errs, v.remove(ctx, name))
@@ -242,6 +244,6 @@ func (v *visit) done(did Did, way, note string, done bool, err error) error {
 // failed notes an error. A lost connection is reported elsewhere, where connections are made.
 func (v *visit) failed(way string, err error) {
 	if !errors.Is(err, clustercache.ErrClusterNotConnected) {
-		v.note(Failed, way, "Nodes are not admitted as they should be, the loop alone applies what they inherit; admission by %s: %v", way, err)
+		v.note(Failed, way, "Nodes are not admitted as they should be, so the loop applies what they inherit; admission by %s: %v", way, err)
 	}
 }

@@ -142,7 +142,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 
 		// Valid each, but not together.
 		{values{"image": values{"repository": "registry.example.com/a/heirloom"}}, "set image.registry=registry.example.com and image.repository=a/heirloom"},
-		{values{"additionalSyncMachineLabels": []any{"a("}}, `additionalSyncMachineLabels: "a(" is no regular expression`},
+		{values{"additionalSyncMachineLabels": []any{"a("}}, `additionalSyncMachineLabels: "a(" is not a valid Go regular expression`},
 		{values{"managementCluster": "a/self", "namespace": "b"}, "managementCluster=a/self is not in the only namespace"},
 		{values{"leaderElection": values{"renewDeadlineSeconds": 15}}, "leaderElection.renewDeadlineSeconds"},
 		{values{"leaderElection": values{"enabled": false}}, "replicaCount=2 needs leaderElection.enabled"},
@@ -150,6 +150,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{values{"serviceAccount": values{"create": false}}, "serviceAccount.create=false needs serviceAccount.name"},
 		{values{"ports": values{"webhook": 8443}}, "ports.metrics and ports.webhook are both 8443"},
 		{values{"strategy": values{"rollingUpdate": values{"maxSurge": 0}}}, "no Pod could ever be replaced"},
+		{values{"podDisruptionBudget": values{"minAvailable": "51%"}}, "podDisruptionBudget.minAvailable=51% must be less than replicaCount=2"},
 		{values{"podDisruptionBudget": values{"minAvailable": 2}}, "podDisruptionBudget.minAvailable=2 must be less than replicaCount=2"},
 		{values{"podDisruptionBudget": values{"maxUnavailable": 0}}, "podDisruptionBudget.maxUnavailable must not be 0"},
 		{values{"hostNetwork": true, "networkPolicy": values{"enabled": true}}, "networkPolicy.enabled has no effect with hostNetwork"},

@@ -220,7 +220,7 @@ func addWebhooksAndLoop(
 	return resync.Setup(mgr, resync.Dependencies{
 		ManagementCluster: detector,
 		Client:            mgr.GetClient(), Live: mgr.GetAPIReader(), Chain: &cached, Metrics: counters, Schemas: schemas,
-		Providers: kinds, Workloads: clusterCache, Admission: nodeAdmission(c, byPolicy, registrar), ProviderGroups: c.ProviderGroups, NoExecuteRate: c.NoExecuteRate,
+		Providers: kinds, Workloads: clusterCache, Admission: nodeAdmission(c, byPolicy, registrar), ProviderGroups: c.ProviderGroups, NoExecuteRate: c.NoExecuteRate, Namespace: c.Namespace,
 		Recorder: recorder, Policy: policy, PolicyChanges: policyChanges,
 	})
 }

@@ -6,7 +6,7 @@
 {{- range index $.Values $name }}
 {{- /* With nothing as an alternative, whatever is valid matches nothing. */ -}}
 {{- if not (regexMatch (printf "(?:%s)|" .) "") }}
-{{- fail (printf "%s: %q is no regular expression of Go" $name .) }}
+{{- fail (printf "%s: %q is not a valid Go regular expression" $name .) }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -53,7 +53,11 @@
 {{- fail "strategy.rollingUpdate.maxUnavailable and .maxSurge are both 0: no Pod could ever be replaced" }}
 {{- end }}
 {{- $minAvailable := toString .Values.podDisruptionBudget.minAvailable }}
-{{- if and (ne $minAvailable "") (not (hasSuffix "%" $minAvailable)) (gt (int .Values.replicaCount) 1) (ge (int $minAvailable) (int .Values.replicaCount)) }}
+{{- $least := int $minAvailable }}
+{{- if hasSuffix "%" $minAvailable }}
+{{- $least = int (ceil (divf (mulf (trimSuffix "%" $minAvailable) .Values.replicaCount) 100)) }}
+{{- end }}
+{{- if and (ne $minAvailable "") (gt (int .Values.replicaCount) 1) (ge $least (int .Values.replicaCount)) }}
 {{- fail (printf "podDisruptionBudget.minAvailable=%s must be less than replicaCount=%v: no Node could be drained" $minAvailable .Values.replicaCount) }}
 {{- end }}
 {{- if has (toString .Values.podDisruptionBudget.maxUnavailable) (list "0" "0%") }}
