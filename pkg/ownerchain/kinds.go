@@ -24,6 +24,9 @@ type Kinds struct {
 	Discovery discovery.DiscoveryInterface
 	// UnknownFor is how long a kind counts as unknown after discovery did not find it.
 	UnknownFor time.Duration
+	// KnownFor is how long a kind is known in a version before discovery looks again, which keeps nobody waiting: an upgrade of a
+	// provider may take the version away. 0: for ever.
+	KnownFor time.Duration
 
 	looks singleflight.Group
 	mu    sync.RWMutex
@@ -44,6 +47,9 @@ func (k *Kinds) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.REST
 	k.mu.RUnlock()
 	recent := !last.at.IsZero() && time.Since(last.at) < k.UnknownFor
 	if last.mapper != nil {
+		if k.KnownFor > 0 && time.Since(last.at) >= k.KnownFor {
+			k.looks.DoChan("", k.look)
+		}
 		mapping, err := last.mapper.RESTMapping(gk, versions...)
 		if recent && last.err == nil || !meta.IsNoMatchError(err) {
 			return mapping, err

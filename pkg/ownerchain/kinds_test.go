@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	. "github.com/onsi/gomega"
@@ -81,6 +82,39 @@ func TestKindsThatComeLater(t *testing.T) {
 	_, err = kinds.RESTMapping(controlPlaneKind("AcmeControlPlane"))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(server.asked.Load()).To(BeEquivalentTo(2))
+}
+
+// A provider may be upgraded to another version while Heirloom runs. Nobody waits for the look that finds it.
+func TestKindsThatAreServedInAnotherVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		server := serving("AcmeControlPlane")
+		kinds := &Kinds{Discovery: server, KnownFor: time.Minute}
+		version := func() string {
+			mapping, err := kinds.RESTMapping(controlPlaneKind("AcmeControlPlane"))
+			Expect(err).NotTo(HaveOccurred())
+			return mapping.GroupVersionKind.Version
+		}
+		Expect(version()).To(Equal("v1beta1"))
+		server.Resources[0].GroupVersion = "controlplane.cluster.x-k8s.io/v1beta2"
+		<-time.After(time.Minute - 1)
+		Expect(version()).To(Equal("v1beta1"))
+		synctest.Wait()
+		Expect(server.asked.Load()).To(BeEquivalentTo(1))
+		<-time.After(1)
+		Expect(version()).To(Equal("v1beta1"), "it does not wait")
+		synctest.Wait()
+		Expect(version()).To(Equal("v1beta2"))
+		Expect(server.asked.Load()).To(BeEquivalentTo(2))
+
+		server.err = errors.New("away")
+		<-time.After(time.Minute)
+		for range 3 {
+			Expect(version()).To(Equal("v1beta2"), "what was known stays")
+			synctest.Wait()
+		}
+		Expect(server.asked.Load()).To(BeEquivalentTo(3))
+	})
 }
 
 // A discovery that fails is no kind that is gone, and is not tried by each request.

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/controllers/external"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -23,7 +22,7 @@ import (
 // tells the kind of its control plane.
 type controlPlanes struct {
 	Dependencies
-	tracker *external.ObjectTracker
+	tracker *tracker
 }
 
 // Reconcile implements reconcile.Reconciler.

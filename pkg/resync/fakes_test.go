@@ -71,7 +71,7 @@ type informers struct {
 	index  func(client.Object, string, client.IndexerFunc)
 
 	mu     sync.Mutex
-	byKind map[schema.GroupKind]*informer
+	byKind map[schema.GroupVersionKind]*informer
 }
 
 // informer may get its handlers from several goroutines.
@@ -81,7 +81,7 @@ type informer struct {
 }
 
 func newInformers(scheme *runtime.Scheme) *informers {
-	return &informers{scheme: scheme, byKind: map[schema.GroupKind]*informer{}}
+	return &informers{scheme: scheme, byKind: map[schema.GroupVersionKind]*informer{}}
 }
 
 func (i *informers) GetInformer(_ context.Context, object client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
@@ -103,11 +103,17 @@ func (i *informers) of(object client.Object) *informer {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	kind := gvk.GroupKind()
-	if i.byKind[kind] == nil {
-		i.byKind[kind] = &informer{FakeInformer: controllertest.NewFakeInformer(controllertest.Synced)}
+	if i.byKind[gvk] == nil {
+		i.byKind[gvk] = &informer{FakeInformer: controllertest.NewFakeInformer(controllertest.Synced)}
 	}
-	return i.byKind[kind]
+	return i.byKind[gvk]
+}
+
+// asked reports whether there is an informer of that kind.
+func (i *informers) asked(gvk schema.GroupVersionKind) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.byKind[gvk] != nil
 }
 
 func (i *informer) AddEventHandlerWithOptions(handler toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/cluster-api/controllers/external"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
@@ -28,7 +27,7 @@ import (
 // control plane, and applies to the InfraMachine and BootstrapConfig what they inherit.
 type family struct {
 	Dependencies
-	controlPlanes, externals *external.ObjectTracker
+	controlPlanes, externals *tracker
 }
 
 // unserved is when, at the earliest, to look again at a Machine that names a kind that the API server does not serve.
@@ -50,7 +49,7 @@ func (r family) watch(ctx context.Context, m *capi.Machine) (again time.Duration
 // watchControlPlanes watches control planes of that kind, in the version that the API server prefers. Of a kind that is not served it
 // returns when to look again.
 func (d Dependencies) watchControlPlanes(
-	ctx context.Context, tracker *external.ObjectTracker, gvk schema.GroupVersionKind, wake handler.EventHandler,
+	ctx context.Context, watches *tracker, gvk schema.GroupVersionKind, wake handler.EventHandler,
 ) (again time.Duration, err error) {
 	gvk, served, err := d.Chain.Served(gvk)
 	if err != nil {
@@ -61,7 +60,7 @@ func (d Dependencies) watchControlPlanes(
 	}
 	kind := &unstructured.Unstructured{}
 	kind.SetGroupVersionKind(gvk)
-	if err := tracker.Watch(ctrl.LoggerFrom(ctx), kind, wake, changed()); err != nil {
+	if err := watches.Watch(ctrl.LoggerFrom(ctx), kind, wake, changed()); err != nil {
 		return 0, fmt.Errorf("watching control planes: %w", err)
 	}
 	return 0, nil
@@ -104,9 +103,4 @@ func (r family) external(ctx context.Context, m *capi.Machine, ref capi.ObjectRe
 // machineOf wakes the Machine that controls an external object.
 func (r family) machineOf() handler.EventHandler {
 	return handler.EnqueueRequestForOwner(r.Client.Scheme(), r.Client.RESTMapper(), &capi.Machine{}, handler.OnlyControllerOwner())
-}
-
-func (d Dependencies) tracker(mgr ctrl.Manager) *external.ObjectTracker {
-	log := mgr.GetLogger()
-	return &external.ObjectTracker{Cache: d.Providers, Scheme: mgr.GetScheme(), PredicateLogger: &log}
 }

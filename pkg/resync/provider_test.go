@@ -4,11 +4,13 @@ package resync_test
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,6 +26,55 @@ type silent struct {
 
 func (s silent) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, error) {
 	return nil, s.err
+}
+
+// upgraded is a mapper of an API server in which a provider serves another version in place of the first.
+type upgraded struct {
+	meta.RESTMapper
+	to atomic.Value
+}
+
+func (u *upgraded) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	mapping, err := u.RESTMapper.RESTMapping(kind, versions...)
+	if version, ok := u.to.Load().(string); ok && err == nil {
+		newer := *mapping
+		newer.GroupVersionKind.Version = version
+		return &newer, nil
+	}
+	return mapping, err
+}
+
+func TestAProviderIsWatchedInEachVersionThatItServes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		objects []client.Object
+		kind    schema.GroupVersionKind
+	}{
+		"an InfraMachine": {
+			[]client.Object{withExternal("FakeMachine"), provider("FakeMachine", ownedBy("m", "Machine/m"))},
+			schema.GroupVersionKind{Group: capi.InfrastructureGroup, Kind: "FakeMachine"},
+		},
+		"a Machine's control plane": {
+			[]client.Object{machine("m", "FakeControlPlane/cp"), controlPlane()},
+			schema.GroupVersionKind{Group: capi.ControlPlaneGroup, Kind: "FakeControlPlane"},
+		},
+		"a Cluster's control plane": {
+			[]client.Object{managedCluster(), clusterClass("team=ml"), managed(controlPlane())},
+			schema.GroupVersionKind{Group: capi.ControlPlaneGroup, Kind: "FakeControlPlane"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLoop(t, tc.objects...)
+			mapper := &upgraded{RESTMapper: l.mapper}
+			l.Chain.Mapper, l.Admission.Changes = mapper, l.admissions
+			l.server.Scheme().AddKnownTypeWithName(tc.kind.GroupKind().WithVersion("v1beta3"), &unstructured.Unstructured{}) // or the fake client does, late
+			l.start()
+			for _, version := range []string{"v1beta2", "v1beta3"} {
+				mapper.to.Store(version)
+				_, _ = l.reconcile(tc.objects[0]) // nothing is stored in that version
+				l.eventually(func() bool { return l.informers.asked(tc.kind.GroupKind().WithVersion(version)) }).Should(BeTrue(), version)
+			}
+		})
+	}
 }
 
 func TestAControlPlaneThatNoTopologyManagesIsNotRead(t *testing.T) {

@@ -110,7 +110,7 @@ func (d Dependencies) addControlPlanes(mgr ctrl.Manager, b *builder.Builder) err
 		WatchesRawSource(d.again(d.Schemas.Subscribe(), &capi.ClusterList{})).
 		WatchesRawSource(d.policyChanges(&capi.ClusterList{})).
 		Build(controlPlanes)
-	controlPlanes.tracker.Controller = controller
+	controlPlanes.tracker.controller = controller
 	return err
 }
 
@@ -148,7 +148,7 @@ func (d Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
 		Watches(&capi.Cluster{}, d.members(&capi.MachineList{}), builder.WithPredicates(resumed())).
 		WatchesRawSource(d.policyChanges(&capi.MachineList{})).
 		Build(machines)
-	around.controlPlanes.Controller, around.externals.Controller = controller, controller
+	around.controlPlanes.controller, around.externals.controller = controller, controller
 	return err
 }
 

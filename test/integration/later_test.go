@@ -3,13 +3,16 @@
 package integration
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
@@ -48,11 +51,38 @@ func TestKindsInAVersionThatComesLater(t *testing.T) {
 	s.inherits("declared", "Late", controlled)
 }
 
+// An upgrade of a provider may take away the version that Heirloom has read for long. It goes on in the one that is served now.
+func TestAProviderThatServesAnotherVersion(t *testing.T) {
+	t.Parallel()
+	s := sceneOn(t, lendLast(t, controlplane.Options{}), stage.Options{WithoutWebhooks: true, Args: []string{"--sync-period=5s"}})
+	f := s.settle("upgraded", declared())
+	crd := s.install(capi.ControlPlaneGroup, "Upgraded", "v1alpha1")
+	cp := brokenKind{group: capi.ControlPlaneGroup, kind: "Upgraded"}.object("cp", f.cluster.Name)
+	cp.SetAPIVersion(capi.ControlPlaneGroup + "/v1alpha1")
+	s.create(cp)
+	m := stage.Machine(f.ms, "controlled")
+	m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(cp, cp.GroupVersionKind())}
+	s.create(m)
+	s.inherits("declared", "Upgraded", m)
+
+	before, old := crd.DeepCopy(), anyVersion("v1alpha1", false)
+	old["served"] = false
+	s.Expect(unstructured.SetNestedSlice(crd.Object, []any{anyVersion("v1beta1", true), old}, "spec", "versions")).To(Succeed())
+	s.Expect(s.Client.Patch(s.ctx, crd, client.MergeFrom(before))).To(Succeed())
+	cp.SetAPIVersion(capi.ControlPlaneGroup + "/v1beta1")
+	for _, value := range []string{"once", "twice"} {
+		patch := fmt.Appendf(nil, `{"spec":{"machineTemplate":{"metadata":{"labels":{"declared":%q}}}}}`, value)
+		s.Eventually(func() error { return s.Client.Patch(s.ctx, cp, client.RawPatch(types.MergePatchType, patch)) }).
+			WithTimeout(patience).WithPolling(polling).Should(Succeed(), "it is served")
+		s.inherits("declared", value, m)
+	}
+}
+
 // install installs a kind that takes anything, in one version.
-func (s *scene) install(group, kind, version string) {
+func (s *scene) install(group, kind, version string) *unstructured.Unstructured {
 	s.t.Helper()
 	plural := strings.ToLower(kind) + "s"
-	s.establish(&unstructured.Unstructured{Object: map[string]any{
+	crd := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 		"metadata": map[string]any{"name": plural + "." + group},
 		"spec": map[string]any{
@@ -60,11 +90,13 @@ func (s *scene) install(group, kind, version string) {
 			"names":    map[string]any{"kind": kind, "listKind": kind + "List", "plural": plural, "singular": strings.ToLower(kind)},
 			"versions": []any{anyVersion(version, true)},
 		},
-	}})
+	}}
+	s.establish(crd)
+	return crd
 }
 
 // anyVersion is a version of a kind that takes anything.
-func anyVersion(name string, storage bool) any {
+func anyVersion(name string, storage bool) map[string]any {
 	anything := map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
 	return map[string]any{"name": name, "served": true, "storage": storage, "schema": map[string]any{"openAPIV3Schema": anything}}
 }

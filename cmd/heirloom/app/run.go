@@ -195,7 +195,7 @@ func addWebhooksAndLoop(
 		return err
 	}
 	// A kind that is unknown is asked for each time: the loop would wait for minutes.
-	cached := ownerchain.Chain{Reader: mgr.GetClient(), Mapper: &ownerchain.Kinds{Discovery: discoveryClient}, Layout: schemas.ControlPlane}
+	cached := ownerchain.Chain{Reader: mgr.GetClient(), Mapper: &ownerchain.Kinds{Discovery: discoveryClient, KnownFor: c.SyncPeriod}, Layout: schemas.ControlPlane}
 	detector, err := addManagementCluster(mgr, c, &cached)
 	if err != nil {
 		return err
@@ -206,7 +206,7 @@ func addWebhooksAndLoop(
 	}
 	admission := cached
 	admission.Reader = ownersOfReviews(mgr, kinds, live, counters)
-	admission.Mapper = &ownerchain.Kinds{Discovery: discoveryClient, UnknownFor: unknownFor}
+	admission.Mapper = &ownerchain.Kinds{Discovery: discoveryClient, UnknownFor: unknownFor, KnownFor: c.SyncPeriod}
 	dependencies := webhooks.Dependencies{
 		Chain: &admission, Live: live, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: policy, Draining: draining,
 	}
