@@ -74,10 +74,11 @@ func (h failOpen) Handle(ctx context.Context, req admission.Request) admission.R
 	decided, err := h.guarded(ctx, req)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Admission request allowed untouched", "operation", req.Operation)
-		decided = answer{
-			outcome:  metrics.Failed,
-			warnings: []string{"heirloom: nothing was inherited by this write: " + oneLine(err)},
+		missed := "nothing was inherited by this write"
+		if _, checks := h.decider.(taints); checks {
+			missed = "the taints of this write were not checked"
 		}
+		decided = answer{outcome: metrics.Failed, warnings: []string{"heirloom: " + missed + ": " + oneLine(err)}}
 	}
 	h.count(req, decided)
 	return decided.response()

@@ -62,6 +62,16 @@ func TestTaints(t *testing.T) {
 	}
 }
 
+func TestTaintsThatCannotBeReadAreAllowed(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	s := newServer(t, fleet{}, nil, inherit.Policy{})
+	req := write{kind: "Machine", object: "{spec: {taints: {}}}"}.request(t)
+	response := failOpen{decider: taints{}, metrics: s.Metrics}.Handle(t.Context(), req)
+	Expect(response.Allowed).To(BeTrue())
+	Expect(response.Warnings).To(HaveExactElements(HavePrefix("heirloom: the taints of this write were not checked: ")))
+	Expect(s.counted(t)).To(HaveExactElements(HaveSuffix(" failed")))
+}
+
 func TestARefusalReadsLikeTheAPIServersOwn(t *testing.T) {
 	s := newServer(t, fleet{}, nil, inherit.Policy{})
 	req := write{kind: "Machine", object: "{spec: {taints: [{key: a, effect: NoSchedule, propagation: Once}]}}"}.request(t)

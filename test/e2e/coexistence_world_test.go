@@ -73,7 +73,7 @@ func newWorld(t *testing.T, s setting) *world {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "world")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Minute)
 	w := &world{whole: t, ctx: ctx, dir: dir}
 	w.in(t)
 	t.Cleanup(func() { w.end(cancel) })
@@ -95,7 +95,9 @@ func newWorld(t *testing.T, s setting) *world {
 // in makes a test the one that fails with what happens in the world.
 func (w *world) in(t *testing.T) {
 	w.t, w.WithT = t, NewWithT(t)
-	w.SetDefaultEventuallyTimeout(5 * patience)
+	// After a restore on a busy machine, Cluster API may miss that a Cluster's infrastructure is ready. Its controllers look again
+	// after their sync period of ten minutes.
+	w.SetDefaultEventuallyTimeout(15 * patience)
 	w.SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
 }
 

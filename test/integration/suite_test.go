@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	patience = 30 * time.Second
+	patience = time.Minute
 	polling  = 50 * time.Millisecond
 )
 
