@@ -211,7 +211,7 @@ screenshots: build ## Run the demo, and draw docs/images/demo.svg from what it p
 		HEIRLOOM_UPDATE_DOCS=1 $(GO) test -count=1 -run '^TestDemo$$' ./test/e2e/
 
 .PHONY: lint
-lint: ## Run golangci-lint, which also holds the import rules.
+lint: ## Run golangci-lint, which also enforces the import rules.
 	@$(call programs,lint); "$$HEIRLOOM_LINT/golangci-lint" run
 
 .PHONY: verify
@@ -264,7 +264,7 @@ notes: ## Cut the release notes of VERSION out of the changelog.
 	$(call release-files,notes)
 
 .PHONY: release
-release: ## Build all that a release consists of, from nothing.
+release: ## Build all that a release consists of, from scratch.
 	@if [[ '$(DIST)' == '$(CURDIR)/dist' ]]; then rm -rf dist; fi
 	@$(MAKE) --no-print-directory image components binaries notes VERSION='$(VERSION)'
 	cd '$(DIST)' && sha256sum -- * >SHA256SUMS
@@ -293,16 +293,16 @@ push: push-image ## Push image and chart out of DIST to REGISTRY; the lines prin
 		tee /dev/stderr | sed -n 's/^Digest: /chart-digest=/p'; \
 	echo "chart=$$chart"
 
-##@ Helper programs (brought once, into the user's cache directory)
+##@ Helper programs (installed once, into the user's cache directory)
 
 .PHONY: controlplane
-controlplane: ## Bring etcd and kube-apiserver, or use KUBEBUILDER_ASSETS; the last line printed is their directory.
+controlplane: ## Install etcd and kube-apiserver, or use KUBEBUILDER_ASSETS; the last line printed is their directory.
 	@test/tools/build.sh controlplane
 
 .PHONY: tools
-tools: ## Bring kubectl and kubemark; the last line printed is their directory.
+tools: ## Install kubectl and kubemark; the last line printed is their directory.
 	@test/tools/build.sh tools
 
 .PHONY: programs
-programs: ## Bring every helper program, so that no test has to wait for one; the lines printed are their directories.
+programs: ## Install every helper program, so that no test has to wait for one; the lines printed are their directories.
 	@test/tools/build.sh controlplane tools node helm cluster-api lint dev monitoring site

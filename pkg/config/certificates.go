@@ -24,11 +24,11 @@ func (o *Options) addCertificateFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.WebhookCertCAValidity, "webhook-cert-ca-validity", 365*24*time.Hour,
 		"How long the CA in --webhook-cert-secret is valid. It is replaced when a third of that is left.")
 	fs.DurationVar(&o.WebhookCertCAGrace, "webhook-cert-ca-grace", 24*time.Hour,
-		"How long a new CA is published before a certificate by it is served, and the old one after. API servers, those of workload clusters too, have this time to follow.")
+		"How long a new CA is published before a certificate signed by it is served, and how long the old CA stays published after that. API servers, including those of workload clusters, have this long to follow.")
 	fs.StringVar(&o.WebhookClientCAFile, "webhook-client-ca-file", "",
 		"Path to CA certificates. If specified, only clients whose certificate one of these CAs signed are answered on --webhook-port: API servers that have one in the kubeconfig of their admission configuration. It is loaded again when it changes.")
 	fs.StringSliceVar(&o.WebhookClientNames, "webhook-client-names", nil,
-		"List of common names, one of which a client's certificate must have. If unspecified, every certificate by --webhook-client-ca-file is accepted.")
+		"List of common names, one of which a client's certificate must have. If unspecified, every certificate signed by a CA in --webhook-client-ca-file is accepted.")
 }
 
 // completeCertificates makes sure that each thing is replaced in time: what a CA has made ends before the CA does.

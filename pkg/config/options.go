@@ -82,6 +82,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.addLeaderElectionFlags(fs)
 	o.addRuleFlags(fs)
 	flags.AddManagerOptions(fs, &o.Diagnostics)
+	// Cluster API's own text lacks a space between two words.
+	fs.Lookup("diagnostics-address").Usage = "The address the diagnostics endpoint binds to. " +
+		"By default it serves metrics over HTTPS, with authentication and authorization, and also pprof and an endpoint to change the log level. " +
+		"With --insecure-diagnostics it serves only metrics, over HTTP and without authentication and authorization."
 	logsv1.AddFlags(o.Logs, fs)
 }
 
@@ -108,7 +112,7 @@ func (o *Options) addWatchFlags(fs *pflag.FlagSet) {
 		"Label value that an object must carry to inherit. The label key is always "+clusterv1.WatchLabel+". If unspecified, all objects inherit.")
 	fs.StringVar(&o.ManagementCluster, "management-cluster", auto,
 		"The Cluster whose Nodes live in the management cluster's own API server, if it manages itself: <namespace>/<name>, or auto. "+
-			"With auto, it is the one whose kubeconfig leads an administrator to that API server; Heirloom finds it. Nodes of the management cluster inherit from Machines of this Cluster only. If empty, they inherit nothing.")
+			"With auto, it is the one whose kubeconfig has administrator credentials for that API server. Nodes of the management cluster inherit from Machines of this Cluster only. If empty, they inherit nothing.")
 	fs.DurationVar(&o.SyncPeriod, "sync-period", 10*time.Minute,
 		"The longest time until a watched object is reconciled again (e.g. 15m).")
 	fs.StringVar(&o.HealthAddr, "health-addr", ":9440", "The address the health endpoint binds to.")
@@ -129,7 +133,7 @@ func (o *Options) addWorkloadFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.WorkloadWebhookKeySecret, "workload-webhook-key-secret", "",
 		"<namespace>/<name> of the Secret in which replicas share the keys of the paths that workload clusters call. Needed with --workload-webhook-url; Heirloom creates it.")
 	fs.DurationVar(&o.WorkloadWebhookKeyRotation, "workload-webhook-key-rotation", 30*24*time.Hour,
-		"How long such a key is used before it is replaced.")
+		"How long a key for the webhook paths of workload clusters is used before it is replaced; one hour at least.")
 	fs.StringVar(&o.WebhookConfiguration, "webhook-configuration", "heirloom",
 		"Name of the installed MutatingWebhookConfiguration, from which those of workload clusters are made. With --webhook-cert-secret, the CA is published in it and in the ValidatingWebhookConfiguration of the same name.")
 	fs.IntVar(&o.ClusterCacheConcurrency, "clustercache-concurrency", 100,
@@ -164,7 +168,7 @@ func (o *Options) addRuleFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.AdditionalSyncMachineAnnotations, "additional-sync-machine-annotations", nil,
 		"List of regexes to select an additional set of annotations to sync from a Machine to its Node. An annotation is synced as long as it matches at least one of the regexes.")
 	fs.StringSliceVar(&o.AdditionalProviderGroups, "additional-provider-groups", nil,
-		"List of API groups of infrastructure and bootstrap providers whose objects inherit beside their Machines, beside "+
+		"List of API groups of infrastructure and bootstrap providers whose objects inherit what their Machines do, in addition to "+
 			capi.InfrastructureGroup+" and "+capi.BootstrapGroup+".")
 	fs.Float64Var(&o.NoExecuteRate, "no-execute-rate", 1,
 		"Number of existing Nodes of each Cluster that get a taint with effect NoExecute per minute; of a ClusterClass that declares it, in all its Clusters together. "+

@@ -74,7 +74,7 @@ func (s Sources) Located(err error) error {
 			all = append(all, fmt.Errorf("%d more", len(problems)-i))
 			break
 		}
-		if source := s.Of(entryOf(problem)); source.Object != nil {
+		if source := s.Of(EntryOf(problem)); source.Object != nil {
 			problem = fmt.Errorf("%s: %w", source, problem)
 		}
 		all = append(all, problem)
@@ -82,8 +82,8 @@ func (s Sources) Located(err error) error {
 	return errors.Join(all...)
 }
 
-// entryOf returns the entry that an error is about.
-func entryOf(err error) Entry {
+// EntryOf returns the entry that an error is about. It is empty if the error is about no single one.
+func EntryOf(err error) Entry {
 	var problem *Problem
 	var unusable *taint.UnusableError
 	var unreadable *taint.AnnotationError

@@ -50,7 +50,7 @@ func (w *kubectlWorld) treeOfProd(t *testing.T) {
 		"3 Nodes: prod-gpu-1, prod-gpu-2, prod-gpu-3 ok",
 		"MachinePool/prod-spot ok",
 		"Node/prod-spot-1 ok",
-		"Node/prod-stranger ? it is no Machine's Node, or more than one Machine's",
+		"Node/prod-stranger ? no Machine matches it, or several do",
 	))
 	w.Expect(rows(out)).To(ContainElements(
 		"Cluster/prod +label cost-center=research for prod-gpu",

@@ -42,7 +42,7 @@ func newReleaseCommand() *cobra.Command {
 * In workload clusters, the webhook configuration, or the admission policy with its parameters.
 * The Secret of --workload-webhook-key-secret.
 
-With --only-workload-clusters it is the third of these alone.
+--only-workload-clusters does only the third of these.
 
 When a taint is removed from a Node, Pods that it kept away can be scheduled there; --keep-values keeps it. Try --dry-run.
 

@@ -31,7 +31,7 @@ type checkOptions struct {
 }
 
 func newCheckCommand(f *cli.Factory) *cobra.Command {
-	o := &checkOptions{Factory: f, print: cli.NewPrintFlags()}
+	o := &checkOptions{Factory: f, print: cli.NewPrintFlags().WithoutNames()}
 	command := &cobra.Command{
 		Use:   "check",
 		Short: "Find out whether Heirloom is installed and works",
@@ -133,7 +133,7 @@ func (o *checkOptions) once(ctx context.Context) (*check.Report, error) {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
 	checker := &check.Checker{
-		Client: live, Schemas: management.Schemas, Kubernetes: discovery.ServerVersion,
+		Client: live, Schemas: management.Schemas, Kubernetes: discovery.ServerVersion, Namespace: o.Settings.Namespace,
 		Settings: func(ctx context.Context) (settings.Settings, error) { return o.ReadSettings(ctx, management) },
 		Workload: func(ctx context.Context, cluster types.NamespacedName) (client.Client, error) {
 			return o.Workload(ctx, management, cluster)

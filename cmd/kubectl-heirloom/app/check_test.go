@@ -16,6 +16,7 @@ func TestCheckCannotAsk(t *testing.T) {
 	for _, tc := range []struct{ flag, want string }{
 		{"--wait=-1s", "--wait=-1s: must not be negative"},
 		{"--output=x", `--output="x"`},
+		{"--output=name", `--output="name": must be one of table, wide, json`}, // before anything is asked: checks have no objects
 		{"--server=https://127.0.0.1:1", "127.0.0.1:1"},
 	} {
 		t.Run(tc.flag, func(t *testing.T) {

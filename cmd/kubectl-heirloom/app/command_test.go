@@ -63,11 +63,14 @@ func TestCompletion(t *testing.T) {
 		clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}], users: [{name: u, user: {}}],
 		contexts: [{name: prod, context: {cluster: c, user: u}}, {name: test, context: {cluster: c, user: u}}]}`), 0o600)).To(Succeed())
 	for line, want := range map[string]string{
-		"version --context |":   "prod\ntest\n:4\n",
-		"version --context te":  "test\n:4\n",
-		"version --cluster |":   "c\n:4\n",
-		"version --user |":      "u\n:4\n",
-		"version --color |":     "auto\nalways\nnever\n:4\n",
+		"version --context |":  "prod\ntest\n:4\n",
+		"version --context te": "test\n:4\n",
+		"version --cluster |":  "c\n:4\n",
+		"version --user |":     "u\n:4\n",
+		"version --color |":    "auto\nalways\nnever\n:4\n",
+		// Not name: findings have none.
+		"lint --output |": "table\nwide\njson\nyaml\nkyaml\ngo-template\ngo-template-file\ntemplate\ntemplatefile\njsonpath\njsonpath-as-json\njsonpath-file\n" +
+			"text\nsarif\n:4\n",
 		"explain mach":          "machine/\nmachinedeployment/\nmachinepool/\nmachineset/\n:6\n",
 		"explain machine/":      ":4\n", // nobody answers
 		"version --namespace |": ":4\n",

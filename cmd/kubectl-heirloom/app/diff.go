@@ -37,9 +37,9 @@ func newDiffCommand(f *cli.Factory) *cobra.Command {
 		Short: "Show what a change would write, down to the Nodes, without writing it",
 		Long: `Show what a change would write, object by object, down to the Nodes, without writing anything.
 
-The API server is asked by a dry run what your files would become. Then all objects of the Clusters that they are about are worked out
-from the top, by the same rules as the server's. With the name of a Cluster or --all instead of files, you see what the server has yet
-to write. For taints you also see which Pods they would evict.
+Your files are sent to the API server as a dry run. Then every object of the Clusters they affect is computed from the top down, by the
+server's rules. With the name of a Cluster or --all instead of files, you see what the server has yet to write. For taints you also see
+which Pods they would evict.
 
 The differences are shown by "diff -u -N", or by the program in KUBECTL_EXTERNAL_DIFF. Machines and Nodes of one set that change alike are
 shown once. The exit code is 0 if nothing would change, 1 if something would, and 2 if that is not known.
@@ -162,7 +162,7 @@ func (o *diffOptions) clusters(names []string) ([]types.NamespacedName, error) {
 	for _, name := range names {
 		name = strings.TrimPrefix(strings.TrimPrefix(name, "clusters/"), "cluster/")
 		if name == "" || strings.Contains(name, "/") {
-			return nil, fmt.Errorf("%q is no name of a Cluster: write cluster/NAME or NAME, and choose its namespace with -n", name)
+			return nil, fmt.Errorf("%q is not the name of a Cluster: write cluster/NAME or NAME, and choose its namespace with -n", name)
 		}
 		clusters = append(clusters, types.NamespacedName{Namespace: namespace, Name: name})
 	}

@@ -46,8 +46,8 @@ The kinds are Cluster, ClusterClass, any control plane, MachineDeployment, Machi
 BootstrapConfig, and Node. A Node is looked for in the management cluster if that is a Cluster itself, and otherwise in the workload
 cluster of the Machine that names it in status.nodeRef.
 
-The exit code is 0 if all is as declared, 1 if something is missing or differs or the KEY is nowhere, and 2 if the question could not be
-answered.`,
+The exit code is 0 if all is as declared, 1 if something is missing or differs or the KEY is absent or nowhere, and 2 if the question
+could not be answered.`,
 		Example: `  # A Machine, in the namespace of the current context
   kubectl heirloom explain machine/md-0-x7k2p
   # One label of a Node: where is it from, or why is it not there?
@@ -130,10 +130,10 @@ func (o *explainOptions) validate() (labels.Selector, error) {
 func (o *explainOptions) explainer(management *cli.Management, server settings.Settings) *origin.Explainer {
 	explainer := origin.New(snapshot.New(management, management.Schemas), server)
 	explainer.Key, explainer.Cluster = o.key, o.cluster
-	explainer.Nodes = func(ctx context.Context, cluster types.NamespacedName) (client.Reader, error) {
+	explainer.Nodes = snapshot.Nodes(func(ctx context.Context, cluster types.NamespacedName) (client.Reader, error) {
 		defer o.Progress("Connecting to the workload cluster of Cluster %s", cluster)()
 		return o.Workload(ctx, management, cluster)
-	}
+	}).Once()
 	if given := o.Config.Namespace; given != nil {
 		explainer.Namespace = *given
 	}

@@ -30,7 +30,7 @@ type lintOptions struct {
 }
 
 func newLintCommand(f *cli.Factory) *cobra.Command {
-	o := &lintOptions{Factory: f, print: cli.NewPrintFlags(), files: genericclioptions.FileNameFlags{
+	o := &lintOptions{Factory: f, print: cli.NewPrintFlags(formatText, formatSARIF).WithoutNames(), files: genericclioptions.FileNameFlags{
 		Filenames: &[]string{}, Kustomize: new(""), Recursive: new(false),
 	}}
 	o.files.Usage = "File or directory with the manifests; - is the standard input. You can also name them as arguments."
@@ -40,8 +40,8 @@ func newLintCommand(f *cli.Factory) *cobra.Command {
 		Long: `Find what is wrong with manifests of Cluster API, without an API server: taints that will be refused, labels that will
 never reach a Node and the flag that would let them, topologies that replace what their ClusterClass declares, and more.
 
-All files are judged together, so give a Cluster with its ClusterClass. Every answer depends on the settings of your server: --values or
---server-flags say them; without them, lint uses the defaults. Documents that are not of Cluster API are skipped.
+All files are judged together, so give a Cluster with its ClusterClass. Every answer depends on the settings of your server: give them
+with --values or --server-flags; without them, lint uses the defaults. Documents that are not of Cluster API are skipped.
 
 The exit code is 0 if nothing was found that --fail-on names, 1 if something was, and 2 if a file could not be read.`,
 		Example: `  # The manifests of a directory and of those below it
@@ -63,7 +63,7 @@ The exit code is 0 if nothing was found that --fail-on names, 1 if something was
 	o.files.AddFlags(command.Flags())
 	o.print.AddFlags(command)
 	if output := command.Flags().Lookup("output"); output != nil {
-		output.Usage += " And: text (a line for each finding, the default), sarif."
+		output.Usage += " text (a line for each finding) is the default."
 	}
 	command.Flags().StringVar(&o.failOn, "fail-on", string(lint.Warning), "The least severity that makes the exit code 1: error, warning or never.")
 	return command

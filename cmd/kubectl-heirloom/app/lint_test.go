@@ -72,7 +72,8 @@ func TestLint(t *testing.T) {
 		"a file that is gone": {args: []string{"gone.yaml"}, code: 2, errOut: "gone.yaml", silent: true},
 		"half is broken":      {args: []string{lintFile("HL002"), broken}, code: 2, out: "error HL002", errOut: "broken.yaml:1: cannot read"},
 		"wrong settings":      {args: []string{lintFile("HL002"), "--server-flags=--nonsense"}, code: 2, errOut: "--server-flags", silent: true},
-		"a wrong format":      {args: []string{lintFile("HL002"), "-o", "xml"}, code: 2, errOut: `--output="xml"`, silent: true},
+		"a wrong format":      {args: []string{lintFile("HL002"), "-o", "xml"}, code: 2, errOut: `--output="xml": must be one of table, wide, json, yaml, kyaml, go-template, `, silent: true},
+		"the formats":         {args: []string{"--help"}, out: "text, sarif). text (a line for each finding) is the default."},
 		"no names":            {args: []string{lintFile("HL002"), "-o", "name"}, code: 2, errOut: "--output=name", silent: true},
 		"a wrong severity":    {args: []string{lintFile("HL002"), "--fail-on=note"}, code: 2, errOut: `--fail-on="note"`, silent: true},
 	} {

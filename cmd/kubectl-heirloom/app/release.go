@@ -119,7 +119,7 @@ func (o *releaseOptions) run(ctx context.Context, args []string) error {
 func (o *releaseOptions) validate(args []string) error {
 	switch {
 	case len(args) == 0 && o.Config.Namespace != nil && *o.Config.Namespace != "":
-		return errors.New("--namespace limits no release of everything: name a Cluster or an object, " +
+		return errors.New("--namespace has no effect on a release of everything: name a Cluster or an object, " +
 			"or say with --heirloom-namespace which Heirloom you mean")
 	case len(args) == 0 && o.WorkloadKubeconfig != "":
 		return errors.New("--workload-kubeconfig leads to one workload cluster: name its Cluster")

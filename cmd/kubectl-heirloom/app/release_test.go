@@ -15,7 +15,7 @@ func TestReleaseRefusesFlags(t *testing.T) {
 		args    []string
 		problem string
 	}{
-		{[]string{"--namespace=fleet"}, "--namespace limits no release of everything: "},
+		{[]string{"--namespace=fleet"}, "--namespace has no effect on a release of everything: "},
 		{[]string{"--workload-kubeconfig=x"}, "--workload-kubeconfig leads to one workload cluster: "},
 		{[]string{"cluster/prod", "--take-lease"}, "--delete-webhook-configurations and --take-lease stop Heirloom for all objects, "},
 		{[]string{"cluster/prod", "--delete-webhook-configurations"}, "--delete-webhook-configurations and --take-lease stop Heirloom for all objects, "},

@@ -86,7 +86,7 @@ func clusterArgument(args []string) (string, error) {
 	case name == "" || strings.Contains(name, "/"):
 		return "", fmt.Errorf("%q: must be cluster/NAME or NAME; -n NAMESPACE chooses the namespace", args[0])
 	case resource != "cluster" && resource != "clusters":
-		return "", fmt.Errorf("tree shows Clusters, and %q is none: write cluster/NAME; kubectl heirloom explain %s tells about another object",
+		return "", fmt.Errorf("tree shows Clusters, and %q is not one: write cluster/NAME; kubectl heirloom explain %s tells about another object",
 			args[0], args[0])
 	}
 	return name, nil
@@ -166,7 +166,7 @@ func (o *treeOptions) add(
 		return o.Workload(ctx, m, key)
 	}).Once()
 	policy := read.Policy()
-	walked, err := from.Walk(ctx, cluster, policy, nodes)
+	walked, err := from.Walk(ctx, cluster, read, policy, nodes)
 	if apierrors.IsNotFound(err) {
 		return fmt.Errorf("there is no Cluster %s in namespace %s: kubectl get clusters --all-namespaces lists those that there are",
 			cluster.Name, cluster.Namespace)
@@ -175,7 +175,7 @@ func (o *treeOptions) add(
 		return err
 	}
 	policy.SkipNothing = true
-	all, err := from.Walk(ctx, cluster, policy, nodes)
+	all, err := from.Walk(ctx, cluster, read, policy, nodes)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ func TestClusterArgument(t *testing.T) {
 		"cluster/prod":                 {name: "prod"},
 		"Clusters/prod":                {name: "prod"},
 		"cluster.cluster.x-k8s.io/x.y": {name: "x.y"},
-		"machine/m":                    {problem: "tree shows Clusters, and \"machine/m\" is none"},
+		"machine/m":                    {problem: "tree shows Clusters, and \"machine/m\" is not one"},
 		"cluster/":                     {problem: "must be cluster/NAME or NAME"},
 		"fleet/prod/x":                 {problem: "must be cluster/NAME or NAME"},
 		"":                             {problem: "must be cluster/NAME or NAME"},

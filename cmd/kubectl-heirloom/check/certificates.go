@@ -55,7 +55,7 @@ func certificates(ctx context.Context, w *world) Result {
 	if len(endpoints) == 0 {
 		return skipped("No webhook is registered.")
 	}
-	worst := ok("The serving certificate is valid and by the registered CA.")
+	worst := ok("The serving certificate is valid and signed by the registered CA.")
 	for _, e := range endpoints {
 		if one := w.endpoint(ctx, e, found); rank(one.Status) > rank(worst.Status) || one.Status == OK {
 			worst = one
@@ -162,23 +162,22 @@ func secretOf(namespace string, found *installation, known settings.Settings) (t
 	if found.deploymentErr != nil {
 		return types.NamespacedName{}, found.deploymentErr
 	}
-	for _, d := range found.deployments {
-		pod := d.Spec.Template.Spec
-		if d.Namespace != namespace {
-			continue
-		}
-		for _, container := range pod.Containers {
-			for _, mount := range container.VolumeMounts {
-				if path.Clean(mount.MountPath) != path.Clean(known.Config.WebhookCertDir) {
-					continue
-				}
-				if i := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name && v.Secret != nil }); i >= 0 {
-					return types.NamespacedName{Namespace: namespace, Name: pod.Volumes[i].Secret.SecretName}, nil
-				}
+	missing := errors.New("no Deployment mounts a Secret with it")
+	if found.deployment == nil || found.deployment.Namespace != namespace {
+		return types.NamespacedName{}, missing
+	}
+	pod := found.deployment.Spec.Template.Spec
+	for _, container := range pod.Containers {
+		for _, mount := range container.VolumeMounts {
+			if path.Clean(mount.MountPath) != path.Clean(known.Config.WebhookCertDir) {
+				continue
+			}
+			if i := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name && v.Secret != nil }); i >= 0 {
+				return types.NamespacedName{Namespace: namespace, Name: pod.Volumes[i].Secret.SecretName}, nil
 			}
 		}
 	}
-	return types.NamespacedName{}, errors.New("no Deployment mounts a Secret with it")
+	return types.NamespacedName{}, missing
 }
 
 // judge verifies a serving certificate as an API server does.
@@ -200,7 +199,7 @@ func (w *world) judge(e endpoint, roots []*x509.Certificate, served chain) Resul
 		return warning("%s expires in %s.", what, days(left)).with(describe("serving certificate", leaf)).
 			next("It should have been replaced by now. See %s.", certificatePage)
 	}
-	return ok("%s is valid until %s, for %s, and by the registered CA.", what, end.UTC().Format(time.DateOnly), e.serverName)
+	return ok("%s is valid until %s, for %s, and is signed by the registered CA.", what, end.UTC().Format(time.DateOnly), e.serverName)
 }
 
 func pool(certificates []*x509.Certificate) *x509.CertPool {

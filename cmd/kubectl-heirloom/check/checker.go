@@ -32,6 +32,8 @@ type Checker struct {
 	Schemas ownerchain.Schemas
 	// Kubernetes returns the version of the management cluster's API server.
 	Kubernetes func() (*version.Info, error)
+	// Namespace is the one in which Heirloom is installed; empty if it may be any.
+	Namespace string
 	// Settings returns the server's settings.
 	Settings func(context.Context) (settings.Settings, error)
 	// Workload returns a client of a Cluster's workload cluster.
@@ -58,7 +60,7 @@ func Checks() []Check {
 		{"installed", "Is Heirloom running, with all its replicas and a leader?", quick, installed},
 		{"versions", "Do the versions of plugin, server, Cluster API and Kubernetes go together?", quick, versions},
 		{"registered", "Are the webhooks registered as the chart says?", quick, registered},
-		{"certificates", "Is the serving certificate valid, and by the CA that the webhooks are registered with?", quick, certificates},
+		{"certificates", "Is the serving certificate valid, and signed by the CA that the webhooks are registered with?", quick, certificates},
 		{"mutation", "Does the API server call the mutating webhook, and does it answer?", quick, mutation},
 		{"validation", "Does the API server call the validating webhook, and does it answer?", quick, validation},
 		{"cluster-api", "Do Cluster API's feature gate, flags and watch filter agree with Heirloom's?", quick, clusterAPI},
@@ -126,7 +128,13 @@ type world struct {
 func (c *Checker) world(ctx context.Context) *world {
 	w := &world{Checker: c, snapshot: snapshot.New(c.Client, c.Schemas)}
 	w.settings = sync.OnceValues(func() (settings.Settings, error) { return c.Settings(ctx) })
-	w.installation = sync.OnceValues(func() (*installation, error) { return findInstallation(ctx, c.Client) })
+	w.installation = sync.OnceValues(func() (*installation, error) {
+		known, err := w.settings()
+		if err != nil {
+			known = settings.Settings{} // other checks report the error
+		}
+		return findInstallation(ctx, c.Client, c.Namespace, known)
+	})
 	w.fleet = sync.OnceValues(func() (*fleet, error) { return w.walkFleet(ctx) })
 	return w
 }

@@ -9,15 +9,10 @@ import (
 
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
-
-// coreManager is the value of Cluster API's provider label on its core manager.
-const coreManager = "cluster-api"
 
 // coreFlags are those flags of Cluster API's core manager that say the same as Heirloom's.
 type coreFlags struct {
@@ -30,19 +25,19 @@ func clusterAPI(ctx context.Context, w *world) Result {
 	if err != nil {
 		return unknown("The server's settings could not be read: %v", err)
 	}
-	list := &appsv1.DeploymentList{}
-	if err := w.Client.List(ctx, list, client.MatchingLabels{clusterv1.ProviderNameLabel: coreManager}); err != nil {
+	managers, err := settings.CoreManagers(ctx, w.Client)
+	if err != nil {
 		return unknown("Cluster API's Deployments could not be read: %v", err)
 	}
-	if len(list.Items) == 0 {
+	if len(managers) == 0 {
 		return unknown("No Deployment of Cluster API's core manager was found.").with(known.Notes...)
 	}
 	if !known.Known {
 		return unknown("The server's settings are not known.").with(known.Notes...).next("Give them with --values or --server-flags.")
 	}
 	var wrong, doubtful, told []string
-	for i := range list.Items {
-		d := &list.Items[i]
+	for i := range managers {
+		d := &managers[i]
 		name := fmt.Sprintf("Deployment %s/%s", d.Namespace, d.Name)
 		flags, err := flagsOf(d)
 		if err != nil {
@@ -69,7 +64,7 @@ func clusterAPI(ctx context.Context, w *world) Result {
 // flagsOf reads the flags of a core manager.
 func flagsOf(d *appsv1.Deployment) (coreFlags, error) {
 	read := coreFlags{}
-	fs := pflag.NewFlagSet(coreManager, pflag.ContinueOnError)
+	fs := pflag.NewFlagSet("cluster-api", pflag.ContinueOnError)
 	fs.ParseErrorsAllowlist.UnknownFlags = true
 	fs.Usage = func() {}
 	fs.StringSliceVar(&read.labels, "additional-sync-machine-labels", nil, "")

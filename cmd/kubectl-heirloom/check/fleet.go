@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -58,7 +59,7 @@ func (w *world) walkFleet(ctx context.Context) (*fleet, error) {
 	group.SetLimit(atOnce)
 	for i := range list.Items {
 		group.Go(func() error {
-			all.clusters[i] = w.walk(ctx, &list.Items[i], all.policy)
+			all.clusters[i] = w.walk(ctx, &list.Items[i], known)
 			return nil
 		})
 	}
@@ -69,9 +70,9 @@ func (w *world) walkFleet(ctx context.Context) (*fleet, error) {
 	return all, nil
 }
 
-func (w *world) walk(ctx context.Context, cluster *capi.Cluster, policy inherit.Policy) clusterState {
+func (w *world) walk(ctx context.Context, cluster *capi.Cluster, known settings.Settings) clusterState {
 	state := clusterState{NamespacedName: client.ObjectKeyFromObject(cluster), withoutAPIServer: !cluster.Status.HasAPIServer()}
-	state.tree, state.err = w.snapshot.Walk(ctx, state.NamespacedName, policy, w.nodes)
+	state.tree, state.err = w.snapshot.Walk(ctx, state.NamespacedName, known, known.Policy(), w.nodes)
 	return state
 }
 
@@ -159,12 +160,4 @@ func first(lines []string) []string {
 		return append(slices.Clone(lines[:most]), fmt.Sprintf("and %d more", more))
 	}
 	return lines
-}
-
-// count is a number with its noun.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

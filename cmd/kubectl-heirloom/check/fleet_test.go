@@ -50,7 +50,7 @@ func TestNodes(t *testing.T) {
 		{name: "all well", status: OK, message: "1 Node has all that it inherits."},
 		{name: "a taint is missing", change: func(s *scenery) { s.node.Spec.Taints = nil }, status: Failed,
 			message: "1 Node lacks something that Machines declare.",
-			detail:  `fleet/c, Node n has not, or with another value: taint "gpu:NoSchedule"`, next: runbook},
+			detail:  `fleet/c, Node n lacks, or has with another value: taint "gpu:NoSchedule"`, next: runbook},
 		{name: "a label has another value", change: func(s *scenery) { s.node.Labels[nodePool] = "cpu" }, status: Failed, message: "1 Node lacks",
 			detail: `label "` + nodePool + `"`, next: runbook},
 		{name: "it has just registered", change: func(s *scenery) {
@@ -65,8 +65,8 @@ func TestNodes(t *testing.T) {
 			for i := range 12 {
 				s.nodes = append(s.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("x%02d", i), UID: "x"}})
 			}
-		}, status: Warning, message: "1 Node has all that it inherits, 12 Nodes are no Machine's.",
-			detail: "fleet/c: no Machine's: x00, x01, x02, x03, x04, x05, x06, x07, x08, x09 and 2 more", next: "spec.providerID"},
+		}, status: Warning, message: "1 Node has all that it inherits, 12 Nodes belong to no Machine.",
+			detail: "fleet/c: without a Machine: x00, x01, x02, x03, x04, x05, x06, x07, x08, x09 and 2 more", next: "spec.providerID"},
 		{name: "its Machine is opted out", change: func(s *scenery) {
 			s.machine.Labels = map[string]string{inherit.IgnoreLabel: ""}
 			s.node.Spec.Taints = nil

@@ -15,22 +15,29 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 )
 
-// partOf selects what the chart makes.
-func partOf() client.MatchingLabels {
-	return client.MatchingLabels{"app.kubernetes.io/part-of": "heirloom"}
-}
+// The kinds of webhook configurations.
+const (
+	mutatingKind   = "MutatingWebhookConfiguration"
+	validatingKind = "ValidatingWebhookConfiguration"
+)
 
-// installation is what is installed of Heirloom. What could not be read has an error in its place.
+// installation is the Heirloom that the settings are about: several can share a management cluster, and each is judged by its own
+// settings alone. What could not be read has an error in its place.
 type installation struct {
-	// configurations are the webhook configurations that have one of the chart's webhooks.
-	configurations []configuration
-	configErr      error
-	// others are the mutating webhook configurations that are not ours.
+	// namespace is that of --heirloom-namespace, or empty.
+	namespace string
+	// configurations are its webhook configurations, strange those that also have one of the chart's webhooks and are not its own.
+	configurations, strange []configuration
+	configErr               error
+	// others are the mutating webhook configurations that have none of the chart's webhooks.
 	others []admissionv1.MutatingWebhookConfiguration
-	// deployments run the program.
-	deployments   []appsv1.Deployment
+	// deployment runs the program, if there is one. neighbours are those of other Heirlooms.
+	deployment    *appsv1.Deployment
+	neighbours    []types.NamespacedName
 	deploymentErr error
 }
 
@@ -64,15 +71,76 @@ func (i *installation) services() []types.NamespacedName {
 	return slices.Compact(all)
 }
 
-func findInstallation(ctx context.Context, c client.Reader) (*installation, error) {
-	found := &installation{}
+// findInstallation finds what is installed in the namespace, or in all. Without settings, what the chart's names say must do.
+func findInstallation(ctx context.Context, c client.Reader, namespace string, known settings.Settings) (*installation, error) {
+	found := &installation{namespace: namespace}
 	expected, err := expectations()
 	if err != nil {
 		return nil, err
 	}
+	deployments, err := settings.Deployments(ctx, c, namespace)
+	if err != nil {
+		found.deploymentErr = fmt.Errorf("listing Deployments: %w", err)
+	}
+	found.choose(deployments)
 	found.configErr = found.findConfigurations(ctx, c, expected)
-	found.deploymentErr = found.findDeployments(ctx, c)
+	found.chooseConfigurations(known)
+	if found.deployment == nil && found.deploymentErr == nil {
+		deployments, found.deploymentErr = found.behindServices(ctx, c)
+		found.choose(deployments)
+	}
 	return found, nil
+}
+
+// choose takes the first Deployment, as the settings do.
+func (i *installation) choose(deployments []appsv1.Deployment) {
+	for at := range deployments {
+		if at == 0 {
+			i.deployment = &deployments[at]
+		} else {
+			i.neighbours = append(i.neighbours, client.ObjectKeyFromObject(&deployments[at]))
+		}
+	}
+}
+
+// chooseConfigurations keeps the configurations that the settings name. If there are none, because the names are not the chart's or
+// the settings are not known, it keeps all that are not named after another Heirloom.
+func (i *installation) chooseConfigurations(known settings.Settings) {
+	var names []string
+	if known.Config != nil {
+		names = append(names, known.Config.WebhookConfiguration)
+	}
+	if i.deployment != nil {
+		names = append(names, i.deployment.Name)
+	}
+	ours := func(c configuration) bool {
+		return !slices.ContainsFunc(i.neighbours, func(other types.NamespacedName) bool { return other.Name == c.name })
+	}
+	for _, name := range names {
+		named := func(c configuration) bool { return c.name == name }
+		if slices.ContainsFunc(i.configurations, named) {
+			ours = named
+			break
+		}
+	}
+	all := i.configurations
+	i.configurations = nil
+	for _, c := range all {
+		if ours(c) {
+			i.configurations = append(i.configurations, c)
+		} else {
+			i.strange = append(i.strange, c)
+		}
+	}
+}
+
+// strangers names the configurations that are not judged.
+func (i *installation) strangers() []string {
+	var all []string
+	for _, c := range i.strange {
+		all = append(all, fmt.Sprintf("%s has webhooks of Heirloom too, and is not checked: it belongs to another Heirloom, or is left over", c))
+	}
+	return all
 }
 
 func (i *installation) findConfigurations(ctx context.Context, c client.Reader, expected []expectation) error {
@@ -105,42 +173,39 @@ func (i *installation) findConfigurations(ctx context.Context, c client.Reader, 
 	return nil
 }
 
-// findDeployments finds what the chart has labelled, and what the Services lead to that webhooks are called through.
-func (i *installation) findDeployments(ctx context.Context, c client.Reader) error {
-	list := &appsv1.DeploymentList{}
-	if err := c.List(ctx, list, partOf()); err != nil {
-		return fmt.Errorf("listing Deployments: %w", err)
-	}
-	i.deployments = list.Items
+// behindServices finds the Deployments that webhooks are called through, for one that does not have the chart's labels.
+func (i *installation) behindServices(ctx context.Context, c client.Reader) ([]appsv1.Deployment, error) {
+	var found []appsv1.Deployment
 	for _, key := range i.services() {
 		service := &corev1.Service{}
+		if i.namespace != "" && key.Namespace != i.namespace {
+			continue
+		}
 		if err := c.Get(ctx, key, service); apierrors.IsNotFound(err) {
 			continue
 		} else if err != nil {
-			return fmt.Errorf("getting Service %s: %w", key, err)
+			return nil, fmt.Errorf("getting Service %s: %w", key, err)
 		}
 		behind := &appsv1.DeploymentList{}
 		if err := c.List(ctx, behind, client.InNamespace(key.Namespace)); err != nil {
-			return fmt.Errorf("listing Deployments in namespace %s: %w", key.Namespace, err)
+			return nil, fmt.Errorf("listing Deployments in namespace %s: %w", key.Namespace, err)
 		}
 		for _, one := range behind.Items {
-			known := slices.ContainsFunc(i.deployments, func(d appsv1.Deployment) bool {
-				return d.UID == one.UID && d.Name == one.Name && d.Namespace == one.Namespace
-			})
+			known := slices.ContainsFunc(found, func(d appsv1.Deployment) bool { return d.Name == one.Name && d.Namespace == one.Namespace })
 			if !known && len(service.Spec.Selector) > 0 && labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(one.Spec.Template.Labels)) {
-				i.deployments = append(i.deployments, one)
+				found = append(found, one)
 			}
 		}
 	}
-	return nil
+	return found, nil
 }
 
 func ofMutating(c admissionv1.MutatingWebhookConfiguration) configuration {
-	return configuration{kind: "MutatingWebhookConfiguration", name: c.Name, webhooks: c.Webhooks}
+	return configuration{kind: mutatingKind, name: c.Name, webhooks: c.Webhooks}
 }
 
 func ofValidating(c admissionv1.ValidatingWebhookConfiguration) configuration {
-	all := configuration{kind: "ValidatingWebhookConfiguration", name: c.Name}
+	all := configuration{kind: validatingKind, name: c.Name}
 	for _, w := range c.Webhooks {
 		all.webhooks = append(all.webhooks, admissionv1.MutatingWebhook{
 			Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy, MatchPolicy: w.MatchPolicy,

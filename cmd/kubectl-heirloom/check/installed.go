@@ -13,6 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 )
 
 // skew is how much the clocks of this machine and the leader's may differ.
@@ -26,23 +29,14 @@ func installed(ctx context.Context, w *world) Result {
 	if err != nil {
 		return unknown("The Deployments could not be read: %v", err)
 	}
-	if len(found.deployments) == 0 {
+	if found.deployment == nil {
 		return notHere(found)
 	}
-	worst := Result{}
-	var running []string
-	for i := range found.deployments {
-		one := w.running(ctx, &found.deployments[i])
-		running = append(running, one.Message)
-		if worst.Status == "" || rank(one.Status) > rank(worst.Status) {
-			worst = one
-		}
+	result := w.running(ctx, found.deployment)
+	if len(found.neighbours) > 0 {
+		result = result.with(settings.Several(client.ObjectKeyFromObject(found.deployment), found.neighbours))
 	}
-	if len(running) > 1 {
-		worst.Message = fmt.Sprintf("There are %d Deployments of Heirloom.", len(running))
-		worst.Details = running
-	}
-	return worst
+	return result
 }
 
 // notHere says what it means that there is no Deployment.
@@ -56,6 +50,9 @@ func notHere(found *installation) Result {
 	case len(found.services()) == 0:
 		return unknown("There is no Deployment of Heirloom: its webhooks are called by URL, so that it runs elsewhere.").
 			next("Look at the checks mutation and validation, and at Heirloom's log and metrics where it runs.")
+	case found.namespace != "":
+		return failed("There is no Deployment of Heirloom in namespace %s, but its webhooks are registered.", found.namespace).
+			next("Give the namespace in which Heirloom is installed with --heirloom-namespace, or leave the flag out.")
 	}
 	return failed("There is no Deployment of Heirloom, but its webhooks are registered.").
 		next(`Run "helm upgrade" with the same values, or "helm uninstall" and docs/uninstall.md.`)

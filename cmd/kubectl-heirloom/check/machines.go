@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
@@ -39,14 +40,14 @@ func machines(_ context.Context, w *world) Result {
 	details = slices.Concat(first(details), first(all.unread()))
 	switch {
 	case untouched > 0:
-		return warning("%d of %s %s nothing.", untouched, count(total, "Machine"), verb(untouched, "inherits", "inherit")).with(details...).
+		return warning("%d of %s %s nothing.", untouched, cli.Count(total, "Machine"), verb(untouched, "inherits", "inherit")).with(details...).
 			next("If that is not meant: unpause, or remove the label %s.", inherit.IgnoreLabel)
 	case len(details) > 0:
 		return unknown("Not all Machines could be read.").with(details...)
 	case total == 0:
 		return skipped("There is no Machine.")
 	}
-	return ok("%s, none paused or opted out.", count(total, "Machine"))
+	return ok("%s, none paused or opted out.", cli.Count(total, "Machine"))
 }
 
 // untouchedFor says why a Machine inherits nothing, or "".

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
@@ -35,17 +36,17 @@ func workloadClusters(_ context.Context, w *world) Result {
 	case len(all.clusters) == 0:
 		return skipped("There is no Cluster.")
 	case len(unreachable) > 0:
-		return warning("%s cannot be reached from here.", count(len(unreachable), "workload cluster")).with(first(unreachable)...).with(details...).
+		return warning("%s cannot be reached from here.", cli.Count(len(unreachable), "workload cluster")).with(first(unreachable)...).with(details...).
 			next("If Heirloom cannot reach them either (its log says \"Connect failed\"), see docs/runbooks/HeirloomWorkloadClusterDisconnected.md.")
 	}
-	return ok("%s could be reached.", count(len(all.clusters)-len(waiting), "workload cluster")).with(details...)
+	return ok("%s could be reached.", cli.Count(len(all.clusters)-len(waiting), "workload cluster")).with(details...)
 }
 
 // nodesFound is what was found about the Nodes of all Clusters.
 type nodesFound struct {
 	healthy, registering int
 	strangers            int
-	// unmatched and waiting describe the Nodes of a Cluster that are no Machine's or wait for their turn, lacking and broken single Nodes.
+	// unmatched and waiting describe the Nodes of a Cluster that belong to no Machine or wait for their turn, lacking and broken single Nodes.
 	unmatched, waiting, lacking, broken []string
 }
 
@@ -85,7 +86,7 @@ func waits(nodes int) string {
 	return fmt.Sprintf("%d Nodes wait for their turn to get", nodes)
 }
 
-// strangersOf adds the Nodes of a Cluster that are no Machine's.
+// strangersOf adds the Nodes of a Cluster that belong to no Machine.
 func (f *nodesFound) strangersOf(c clusterState) {
 	var names []string
 	for _, stranger := range c.tree.Strangers {
@@ -93,7 +94,7 @@ func (f *nodesFound) strangersOf(c clusterState) {
 	}
 	if len(names) > 0 {
 		f.strangers += len(names)
-		f.unmatched = append(f.unmatched, fmt.Sprintf("%s: no Machine's: %s", c, some(names)))
+		f.unmatched = append(f.unmatched, fmt.Sprintf("%s: without a Machine: %s", c, some(names)))
 	}
 }
 
@@ -113,7 +114,7 @@ func (w *world) node(f *nodesFound, c clusterState, m *snapshot.Member, policy i
 	case inherit.Registering(m.Node.Node, w.Now()):
 		f.registering++
 	default:
-		f.lacking = append(f.lacking, fmt.Sprintf("%s, Node %s has not, or with another value: %s", c, m.Object.GetName(), some(lacks)))
+		f.lacking = append(f.lacking, fmt.Sprintf("%s, Node %s lacks, or has with another value: %s", c, m.Object.GetName(), some(lacks)))
 	}
 	return waits
 }
@@ -135,19 +136,19 @@ func (w *world) lacks(m *snapshot.Member, policy inherit.Policy) (missing []stri
 func (f *nodesFound) result() Result {
 	var words []string
 	if f.healthy > 0 {
-		words = append(words, fmt.Sprintf("%s %s", count(f.healthy, "Node"), verb(f.healthy, "has all that it inherits", "have all that they inherit")))
+		words = append(words, fmt.Sprintf("%s %s", cli.Count(f.healthy, "Node"), verb(f.healthy, "has all that it inherits", "have all that they inherit")))
 	}
 	if f.registering > 0 {
-		words = append(words, fmt.Sprintf("%s %s still registering", count(f.registering, "Node"), are(f.registering)))
+		words = append(words, fmt.Sprintf("%s %s still registering", cli.Count(f.registering, "Node"), are(f.registering)))
 	}
 	if len(f.lacking) > 0 {
-		words = append(words, fmt.Sprintf("%s %s something that Machines declare", count(len(f.lacking), "Node"), lack(len(f.lacking))))
+		words = append(words, fmt.Sprintf("%s %s something that Machines declare", cli.Count(len(f.lacking), "Node"), lack(len(f.lacking))))
 	}
 	if len(f.broken) > 0 {
-		words = append(words, fmt.Sprintf("%s could not be evaluated", count(len(f.broken), "Node")))
+		words = append(words, fmt.Sprintf("%s could not be evaluated", cli.Count(len(f.broken), "Node")))
 	}
 	if f.strangers > 0 {
-		words = append(words, fmt.Sprintf("%s %s no Machine's", count(f.strangers, "Node"), are(f.strangers)))
+		words = append(words, fmt.Sprintf("%s %s to no Machine", cli.Count(f.strangers, "Node"), verb(f.strangers, "belongs", "belong")))
 	}
 	if len(words) == 0 {
 		return skipped("There is no Node of a Machine.")

@@ -54,7 +54,7 @@ func others(_ context.Context, w *world) Result {
 func laterWebhooks(found *installation) []string {
 	ours := ""
 	for _, c := range found.configurations {
-		if c.kind == "MutatingWebhookConfiguration" && (ours == "" || c.name < ours) {
+		if c.kind == mutatingKind && (ours == "" || c.name < ours) {
 			ours = c.name
 		}
 	}

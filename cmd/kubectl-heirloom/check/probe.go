@@ -28,8 +28,9 @@ const (
 	prober = "kubectl-heirloom-check"
 	// reserved is a taint that the validating webhook refuses.
 	reserved = "node.cluster.x-k8s.io/uninitialized:NoSchedule"
-	// refuser is the name of the webhook that refuses it.
+	// refuser is the name of the webhook that refuses it, and giver that of the one by which Machines inherit.
 	refuser = "taints.heirloom.dev"
+	giver   = "machines.heirloom.dev"
 
 	notCalledPage = "docs/runbooks/HeirloomWebhooksNotCalled.md"
 )
@@ -42,7 +43,8 @@ func mutation(ctx context.Context, w *world) Result {
 		return unknown("No dry run could be made: %v", err)
 	}
 	if machine == nil {
-		return unknown("No MachineSet declares anything that a new Machine would inherit, so that an answer would change nothing.").
+		return unknown("No MachineSet in a namespace for which the webhook is called declares anything that a new Machine would inherit, " +
+			"so that an answer would change nothing.").
 			next("Declare a label in a MachineDeployment's template, and check again.")
 	}
 	owner := metav1.GetControllerOf(machine).Name
@@ -73,9 +75,10 @@ func (w *world) heir(ctx context.Context) (*unstructured.Unstructured, string, e
 	if err := w.Client.List(ctx, sets, client.InNamespace(known.Config.Namespace)); err != nil {
 		return nil, "", fmt.Errorf("listing MachineSets: %w", err)
 	}
+	called := w.calls(mutatingKind, giver)
 	for i := range sets.Items {
 		machine := machineOf(&sets.Items[i])
-		if machine == nil {
+		if machine == nil || !called.in(ctx, machine.GetNamespace()) {
 			continue
 		}
 		expected, err := w.inherits(ctx, machine, known.Policy())
@@ -152,7 +155,12 @@ func validation(ctx context.Context, w *world) Result {
 	if known, err := w.settings(); err == nil {
 		namespace = cmp.Or(known.Config.Namespace, namespace)
 	}
-	machine := bareMachine(gvk.GroupVersion(), namespace, map[string]any{
+	called := w.calls(validatingKind, refuser).namespace(ctx, namespace)
+	if called == "" {
+		return unknown("No dry run could be made: the webhook %s is not called for namespace %s, and no other one was found.", refuser, namespace).
+			next("Ask for the right to list Namespaces, or look at the namespaceSelector of the webhook.")
+	}
+	machine := bareMachine(gvk.GroupVersion(), called, map[string]any{
 		"clusterName":       "heirloom-check",
 		"bootstrap":         map[string]any{"dataSecretName": "heirloom-check"},
 		"infrastructureRef": reference(gvk.Version),

@@ -95,18 +95,19 @@ func registered(_ context.Context, w *world) Result {
 		known = settings.Settings{}
 	}
 	var findings []string
-	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
+	for _, kind := range []string{mutatingKind, validatingKind} {
 		findings = append(findings, kindRegistered(kind, found.configurations, expected, known)...)
 	}
+	strange := found.strangers()
 	if len(findings) == 0 {
-		return ok("All %d webhooks are registered as the chart says.", len(expected))
+		return ok("All %d webhooks are registered as the chart says.", len(expected)).with(strange...)
 	}
 	const message = "The webhooks are not registered as the chart says."
 	if known.Version != "" && !sameMinor(known.Version, w.Plugin) {
-		return warning(message).with(findings...).
+		return warning(message).with(findings...).with(strange...).
 			next("This plugin knows the chart of %s, and the server is %s. Use the plugin of the server's version.", w.Plugin, known.Version)
 	}
-	return failed(message).with(findings...).next(`Run "helm upgrade" with the same values; find out who changes the configurations otherwise.`)
+	return failed(message).with(findings...).with(strange...).next(`Run "helm upgrade" with the same values; find out who changes the configurations otherwise.`)
 }
 
 // kindRegistered returns what is wrong with all configurations of a kind.

@@ -87,18 +87,21 @@ func TestRegistered(t *testing.T) {
 	})
 }
 
-// What depends on the server's settings must fit them.
-func TestRegisteredAsTheServerWatches(t *testing.T) {
-	inFleet := func(s *scenery) {
-		for i := range s.mutating.Webhooks {
-			if s.mutating.Webhooks[i].Name != "nodes.heirloom.dev" {
-				s.mutating.Webhooks[i].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": "fleet"}}
-			}
-		}
-		for i := range s.validating.Webhooks {
-			s.validating.Webhooks[i].NamespaceSelector = s.mutating.Webhooks[0].NamespaceSelector
+// registerIn registers the webhooks for one namespace.
+func (s *scenery) registerIn(namespace string) {
+	for i := range s.mutating.Webhooks {
+		if s.mutating.Webhooks[i].Name != "nodes.heirloom.dev" {
+			s.mutating.Webhooks[i].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace}}
 		}
 	}
+	for i := range s.validating.Webhooks {
+		s.validating.Webhooks[i].NamespaceSelector = s.mutating.Webhooks[0].NamespaceSelector
+	}
+}
+
+// What depends on the server's settings must fit them.
+func TestRegisteredAsTheServerWatches(t *testing.T) {
+	inFleet := func(s *scenery) { s.registerIn("fleet") }
 	group := webhook(func(w *hook) {
 		w.Rules[0].APIGroups = append(w.Rules[0].APIGroups, "example.com")
 	}, "siblings.heirloom.dev")

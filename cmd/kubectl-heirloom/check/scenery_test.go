@@ -68,13 +68,17 @@ type scenery struct {
 	gone []string
 
 	// mute says that no webhook answers. refused is the answer to each dry run, and denied the kinds that may not be read.
-	mute     bool
-	refused  error
-	denied   []string
-	workload error
-	plugin   string
-	kube     string
-	served   []*x509.Certificate
+	mute    bool
+	refused error
+	denied  []string
+	// No webhook is called for what is in unanswered.
+	unanswered []string
+	// namespace is --heirloom-namespace, and listed the only one in which Deployments may be listed, if any.
+	namespace, listed string
+	workload          error
+	plugin            string
+	kube              string
+	served            []*x509.Certificate
 }
 
 func newScenery(t *testing.T) *scenery {
@@ -201,14 +205,16 @@ func (s *scenery) checker() *Checker {
 	management := fake.NewClientBuilder().WithScheme(scheme).WithObjects(s.objects()...).WithReturnManagedFields().
 		WithInterceptorFuncs(interceptor.Funcs{List: s.list, Get: s.get, Create: s.create}).Build()
 	return &Checker{
-		Client: management, Schemas: layouts{}, Plugin: s.plugin, Now: now,
+		Client: management, Schemas: layouts{}, Plugin: s.plugin, Now: now, Namespace: s.namespace,
 		Kubernetes: func() (*version.Info, error) {
 			if s.kube == "" {
 				return nil, errors.New("no answer")
 			}
 			return &version.Info{GitVersion: s.kube}, nil
 		},
-		Settings: func(ctx context.Context) (settings.Settings, error) { return (&settings.Flags{}).Read(ctx, management) },
+		Settings: func(ctx context.Context) (settings.Settings, error) {
+			return (&settings.Flags{Namespace: s.namespace}).Read(ctx, management)
+		},
 		Workload: func(context.Context, types.NamespacedName) (client.Client, error) {
 			nodes := s.nodes
 			if !slices.Contains(s.gone, "node") {
@@ -251,6 +257,10 @@ func (s *scenery) list(ctx context.Context, c client.WithWatch, list client.Obje
 	if err := s.deny(list); err != nil {
 		return err
 	}
+	in := (&client.ListOptions{}).ApplyOptions(options).Namespace
+	if _, ok := list.(*appsv1.DeploymentList); ok && s.listed != "" && in != s.listed {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "", errors.New("no right"))
+	}
 	return c.List(ctx, list, options...)
 }
 
@@ -268,7 +278,7 @@ func (s *scenery) create(_ context.Context, _ client.WithWatch, object client.Ob
 	switch {
 	case s.refused != nil:
 		return s.refused
-	case s.mute:
+	case s.mute, slices.Contains(s.unanswered, machine.GetNamespace()):
 		return nil
 	case machine.GetAnnotations()[taint.AlwaysAnnotation] != "":
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "machines"}, "", errors.New(`admission webhook "taints.heirloom.dev" denied the request`))

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -38,7 +39,7 @@ func (f *Factory) CompleteObjects(kinds ...string) cobra.CompletionFunc {
 		case len(args) > 0:
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		case !named && len(kinds) != 1:
-			return startingWith(toComplete, f.kinds(kinds)), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+			return startingWith(toComplete, f.kinds(command.Context(), kinds)), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 		case !named:
 			kind = kinds[0]
 		}
@@ -73,17 +74,17 @@ func (f *Factory) CompleteNamespaces(command *cobra.Command, _ []string, toCompl
 
 // CompleteContexts completes a context of the kubeconfig.
 func (f *Factory) CompleteContexts(_ *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	return f.inKubeconfig(toComplete, func(config api.Config) []string { return keys(config.Contexts) })
+	return f.inKubeconfig(toComplete, func(config api.Config) []string { return slices.Collect(maps.Keys(config.Contexts)) })
 }
 
 // CompleteKubeconfigClusters completes a cluster of the kubeconfig.
 func (f *Factory) CompleteKubeconfigClusters(_ *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	return f.inKubeconfig(toComplete, func(config api.Config) []string { return keys(config.Clusters) })
+	return f.inKubeconfig(toComplete, func(config api.Config) []string { return slices.Collect(maps.Keys(config.Clusters)) })
 }
 
 // CompleteUsers completes a user of the kubeconfig.
 func (f *Factory) CompleteUsers(_ *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	return f.inKubeconfig(toComplete, func(config api.Config) []string { return keys(config.AuthInfos) })
+	return f.inKubeconfig(toComplete, func(config api.Config) []string { return slices.Collect(maps.Keys(config.AuthInfos)) })
 }
 
 func (f *Factory) inKubeconfig(toComplete string, of func(api.Config) []string) ([]string, cobra.ShellCompDirective) {
@@ -92,14 +93,6 @@ func (f *Factory) inKubeconfig(toComplete string, of func(api.Config) []string) 
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return startingWith(toComplete, of(config)), cobra.ShellCompDirectiveNoFileComp
-}
-
-func keys[V any](m map[string]V) []string {
-	var keys []string
-	for key := range m {
-		keys = append(keys, key)
-	}
-	return keys
 }
 
 func startingWith(prefix string, all []string) []string {
@@ -116,9 +109,9 @@ func (f *Factory) hurry() {
 }
 
 // kinds returns these kinds, or all of an owner chain that the API server serves, each with a slash.
-func (f *Factory) kinds(kinds []string) []string {
+func (f *Factory) kinds(ctx context.Context, kinds []string) []string {
 	if len(kinds) == 0 {
-		kinds = append([]string{"machine", "machinedeployment", "machinepool", "machineset", "node"}, f.providerKinds()...)
+		kinds = append([]string{"machine", "machinedeployment", "machinepool", "machineset", "node"}, f.providerKinds(ctx)...)
 	}
 	with := make([]string, 0, len(kinds))
 	for _, kind := range kinds {
@@ -128,16 +121,20 @@ func (f *Factory) kinds(kinds []string) []string {
 }
 
 // providerKinds are control planes, InfraMachines and BootstrapConfigs, and what else is in the API groups of providers.
-func (f *Factory) providerKinds() []string {
+func (f *Factory) providerKinds(ctx context.Context) []string {
 	discovery, err := f.Config.ToDiscoveryClient()
 	if err != nil {
 		return nil
 	}
 	lists, _ := discovery.ServerPreferredResources() // some groups may not answer: the others are of use
+	if len(lists) == 0 {
+		return nil
+	}
+	groups := append(f.providerGroups(ctx), capi.ControlPlaneGroup)
 	var kinds []string
 	for _, list := range lists {
 		version, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil || !slices.Contains([]string{capi.ControlPlaneGroup, capi.InfrastructureGroup, capi.BootstrapGroup}, version.Group) {
+		if err != nil || !slices.Contains(groups, version.Group) {
 			continue
 		}
 		for _, resource := range list.APIResources {
@@ -147,6 +144,20 @@ func (f *Factory) providerKinds() []string {
 		}
 	}
 	return kinds
+}
+
+// providerGroups are the API groups of InfraMachines and BootstrapConfigs that the server knows, or those that each server does.
+func (f *Factory) providerGroups(ctx context.Context) []string {
+	usual := []string{capi.InfrastructureGroup, capi.BootstrapGroup}
+	management, err := f.Management()
+	if err != nil {
+		return usual
+	}
+	read, err := f.Settings.Read(ctx, management)
+	if err != nil {
+		return usual
+	}
+	return slices.Clone(read.Config.ProviderGroups)
 }
 
 // names returns the names of the objects of a kind in the namespace. Nodes are those that Machines name: most are in workload clusters.

@@ -204,6 +204,8 @@ func inOwnWords(line string) string {
 		{`(?i)you must provide one or more resources by argument or filename[\s\S]*`, `say which object: TYPE/NAME, such as machine/md-0-x7k2p`},
 		{`context ("[^"]*") does not exist$`, `context $1 does not exist: kubectl config get-contexts lists those of the kubeconfig`},
 		{`^(accepts .*|requires at least .*) arg\(s\), (?:only )?received (\d+)$`, `$1 arguments, and got $2: --help says which`},
+		// So cobra says that a command without commands of its own has an argument too many.
+		{`^unknown command (.*) for ("kubectl heirloom .*")`, `$2 takes no arguments, and got $1`},
 		{`^unknown command (.*) for (".*")`, `$2 has no command $1: --help lists those that it has`},
 		{`^(unknown (?:shorthand )?flag: .*)`, `$1: --help lists the flags of this command, and "kubectl heirloom options" those of all`},
 		{`^context canceled$`, `interrupted`},

@@ -71,6 +71,7 @@ func TestSentence(t *testing.T) {
 		"interrupted":       {context.Canceled, "interrupted"},
 		"too few arguments": {errors.New("accepts between 1 and 2 arg(s), received 0"), "accepts between 1 and 2 arguments, and got 0: --help says which"},
 		"no such command":   {errors.New(`unknown command "x" for "kubectl heirloom"`), `"kubectl heirloom" has no command "x": --help lists those that it has`},
+		"no arguments":      {errors.New(`unknown command "x" for "kubectl heirloom check"`), `"kubectl heirloom check" takes no arguments, and got "x"`},
 		"no such flag": {errors.New("unknown flag: --x"),
 			`unknown flag: --x: --help lists the flags of this command, and "kubectl heirloom options" those of all`},
 		"several": {errors.Join(errors.New("a"), errors.Join(missing, missing)),

@@ -56,6 +56,12 @@ func NewPrintFlags(own ...string) *PrintFlags {
 	return &PrintFlags{flags: flags, own: own}
 }
 
+// WithoutNames leaves out --output=name, for answers about something that has no names.
+func (p *PrintFlags) WithoutNames() *PrintFlags {
+	p.flags.NamePrintFlags = nil
+	return p
+}
+
 // AddFlags adds the flags to a command.
 func (p *PrintFlags) AddFlags(command *cobra.Command) {
 	p.flags.AddFlags(command)

@@ -58,15 +58,8 @@ func (r *Report) Summary() string {
 	if r.Settings == defaults {
 		judged += " --values or --server-flags give the settings of your server."
 	}
-	return fmt.Sprintf("%s, %s and %s in %s. %s", several(count[Error], "error"), several(count[Warning], "warning"),
-		several(count[Note], "note"), several(r.Objects, "object"), judged)
-}
-
-func several(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%s, %s and %s in %s. %s", cli.Count(count[Error], "error"), cli.Count(count[Warning], "warning"),
+		cli.Count(count[Note], "note"), cli.Count(r.Objects, "object"), judged)
 }
 
 // Table implements cli.Result.

@@ -117,6 +117,15 @@ func TestEmptyDocuments(t *testing.T) {
 	g.Expect(names(parse(g, "---\n---\n# nothing\n---\n%YAML 1.2\n---\n"+configMap+"one\n...\n"))).To(Equal([]string{"one"}))
 }
 
+// A variable may stand for a whole document, and its default for none.
+func TestVariablesWithoutAnything(t *testing.T) {
+	g := NewWithT(t)
+	for _, empty := range []string{"${EXTRA:=}\n", "${EXTRA:=# x}", "---\n${EXTRA:=}\n", "# a comment\n${EXTRA:=}\n"} {
+		g.Expect(names(parse(g, empty))).To(BeEmpty(), empty)
+		g.Expect(names(parse(g, empty+"\n---\n"+configMap+"one\n"))).To(Equal([]string{"one"}), empty)
+	}
+}
+
 func TestRead(t *testing.T) {
 	g, dir := NewWithT(t), t.TempDir()
 	write := func(name, content string) {

@@ -140,6 +140,9 @@ func decode(text []byte) (*yaml.Node, map[string]any, error) {
 	if err := yaml.Unmarshal(text, document); err != nil {
 		return nil, nil, err
 	}
+	if len(document.Content) == 0 { // a variable whose default is empty or a comment was all that it had
+		return nil, map[string]any{}, nil
+	}
 	node, object := document.Content[0], map[string]any{}
 	if _, kind := below(node, "kind"); node.Kind != yaml.MappingNode || kind == nil {
 		return node, object, nil

@@ -36,6 +36,7 @@ const (
 	overriddenAbove inherit.Dropped = "OverriddenAbove"
 	waiting         inherit.Dropped = "WaitingForItsTurn"
 	notYet          inherit.Dropped = "NotYet"
+	otherNamespace  inherit.Dropped = "OtherNamespace"
 )
 
 // question asks what is missing on an object.

@@ -33,6 +33,8 @@ type topologyOf struct {
 	inClass *capi.Section
 	inTopo  *capi.Section
 	known   bool
+	// watched is the only namespace that the server watches.
+	watched string
 	policy  inherit.Policy
 	now     time.Time
 }
@@ -99,7 +101,7 @@ func (w *topologyOf) missing(t *testing.T, object, key string) []Absence {
 	t.Helper()
 	from := snapshot.New(serves(t, w.class, w.cluster, w.md, w.mp, w.ms, w.m), layouts{})
 	q := question{chain: from.Chain(), schemas: layouts{}, settings: server(t, ""), policy: w.policy, key: key}
-	q.settings.Known, q.settings.Propagation = w.known, w.policy.ClusterAPITaints
+	q.settings.Known, q.settings.Propagation, q.settings.Config.Namespace = w.known, w.policy.ClusterAPITaints, w.watched
 	var found []Absence
 	var err error
 	ctx := t.Context()
@@ -164,6 +166,9 @@ func TestAbsences(t *testing.T) {
 			"node.kubernetes.io/x", "Reserved", "Node n"},
 		{"invalid", func(_ *testing.T, w *topologyOf) { w.throughout("a", "md"); w.inTopo.Labels["a"] = "not valid!" }, "md", "a",
 			"Invalid", "consist of alphanumeric"},
+		{"invalid, beside another key with the same end", func(_ *testing.T, w *topologyOf) {
+			w.inTopo.Labels = map[string]string{"a-cost": "not valid!", "cost": "invalid too!"}
+		}, "md", "cost", "Invalid", `label "cost"="invalid too!"`},
 		{"restricted", func(_ *testing.T, w *topologyOf) {
 			w.throughout("node-role.kubernetes.io/gpu", "node")
 			delete(w.node.Labels, inherit.RecordLabel)
@@ -206,6 +211,13 @@ func TestAbsences(t *testing.T) {
 		}, "m", "a", "Deleting", "until it is gone"},
 		{"watch filter", func(_ *testing.T, w *topologyOf) { w.throughout("a", "md"); w.policy.WatchFilter = "other" }, "md", "a",
 			"WatchFilter", "cluster.x-k8s.io/watch-filter=other"},
+		{"another namespace", func(_ *testing.T, w *topologyOf) { w.throughout("a", "m"); w.watched = "fleet" }, "m", "a",
+			"OtherNamespace", "Heirloom leaves Machine default/m alone, because the server only watches namespace fleet."},
+		{"another namespace, for a Node", func(_ *testing.T, w *topologyOf) {
+			w.throughout("node.cluster.x-k8s.io/a", "node")
+			w.watched = "fleet"
+		}, "node", "node.cluster.x-k8s.io/a", "OtherNamespace", "Heirloom leaves Machine default/m alone"},
+		{"the watched namespace", func(_ *testing.T, w *topologyOf) { w.throughout("a", "m"); w.watched = "default" }, "m", "a", "NotYet", "10m0s"},
 		{"no Machine", func(_ *testing.T, w *topologyOf) { w.node.Spec.ProviderID, w.node.Name = "other", "other" }, "node", "a", "NoMatch", "providerID"},
 		{"no owner", func(_ *testing.T, w *topologyOf) {
 			w.m.OwnerReferences[0].Name, w.m.OwnerReferences[0].UID = "gone", "gone"

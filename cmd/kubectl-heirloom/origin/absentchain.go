@@ -22,7 +22,9 @@ type holder struct {
 	has inherit.Object
 	// decided is what is in force, and would what would be if the object were not left alone.
 	decided, would inherit.Decision
-	whyNot         func(inherit.Entry) inherit.Dropped
+	// skipped is the reason of what is in force, in one word.
+	skipped inherit.Dropped
+	whyNot  func(inherit.Entry) inherit.Dropped
 	// section is what a topology declares for it.
 	section *inherit.Section
 	// handsDown says that the object has a Machine template, external that it is one of a provider beside a Machine.
@@ -41,7 +43,10 @@ func hold[P client.Object](ctx context.Context, q question, kind ownerchain.Kind
 	if err != nil {
 		return nil, inherit.Sources{}, err
 	}
-	h.decided = decided.Decision
+	h.decided, h.skipped = decided.Decision, decided.Reason.Dropped()
+	if why, other := q.settings.LeavesOut(object.GetNamespace()); other && decided.Outcome != inherit.OwnerNotFound {
+		h.decided, h.skipped = inherit.Skip(why), otherNamespace
+	}
 	if decided.Reason != "" && decided.Outcome != inherit.OwnerNotFound {
 		policy.SkipNothing = true
 		if decided, err = kind.Evaluate(ctx, q.chain, object, policy); err != nil {

@@ -12,6 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
@@ -38,8 +39,8 @@ func (x *Explainer) addAbsencesOfNode(ctx context.Context, e *Explanation, chain
 // add merges absences into the entries: an entry that is missing or differs gets its reason, and the rest become entries. The notes
 // say already which owner is not known or cannot be read, unless it is one further up.
 func (e *Explanation) add(found []Absence, err error) {
-	if err != nil && !slices.ContainsFunc(e.Notes, func(note string) bool { return strings.Contains(note, oneLine(err)) }) {
-		e.Notes = append(e.Notes, "Why something is missing is not known: "+oneLine(err)+".")
+	if err != nil && !slices.ContainsFunc(e.Notes, func(note string) bool { return strings.Contains(note, cli.OneLine(err)) }) {
+		e.Notes = append(e.Notes, "Why something is missing is not known: "+cli.OneLine(err)+".")
 	}
 	for _, a := range found {
 		if a.Key == "" {

@@ -15,7 +15,7 @@ func (q question) message(d declared, v verdict) string {
 	switch v.why {
 	case inherit.DropOutside:
 		return q.outside(d)
-	case inherit.DropPaused, inherit.DropOptedOut, inherit.DropDeleting, inherit.DropWatchFilter:
+	case inherit.DropPaused, inherit.DropOptedOut, inherit.DropDeleting, inherit.DropWatchFilter, otherNamespace:
 		return skipped(v)
 	case inherit.DropOwnerNotFound, inherit.DropNoMatch:
 		return unknownOwner(v)
@@ -85,6 +85,7 @@ func skipped(v verdict) string {
 		inherit.DropOptedOut:    "Remove the label, and it inherits again.",
 		inherit.DropDeleting:    "It stays as it is until it is gone.",
 		inherit.DropWatchFilter: "Add the label, or ask the instance of Heirloom that is responsible for it.",
+		otherNamespace:          "Choose the instance of Heirloom that watches its namespace with --heirloom-namespace, if there is one.",
 	}
 	return fmt.Sprintf("Heirloom leaves %s alone, because %s. %s", name(v.at), v.of, then[v.why])
 }

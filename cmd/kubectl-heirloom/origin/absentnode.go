@@ -35,6 +35,11 @@ func absencesOfNode(ctx context.Context, q question, node *corev1.Node, now time
 		why := f.would.Reason
 		return q.unknown(verdict{why: why.Dropped(), at: f.ref, of: string(why)}), nil
 	}
+	f.skipped = f.decided.Reason.Dropped()
+	if why, other := q.settings.LeavesOut(f.would.Source.Cluster.Namespace); other {
+		f.decided = ownerchain.NodeDecision{Outcome: inherit.Skipped, Reason: why}
+		f.skipped = otherNamespace
+	}
 	sources := q.chain.NodeSources(ctx, f.would.Source)
 	holders, err := q.holders(ctx, sources, nil)
 	if err != nil {
@@ -63,6 +68,8 @@ type nodeFinder struct {
 	node           *corev1.Node
 	state          inherit.NodeState
 	decided, would ownerchain.NodeDecision
+	// skipped is the reason of what is decided, in one word.
+	skipped inherit.Dropped
 	// held are taints that have to wait for their turn.
 	held []taint.ID
 }
@@ -96,7 +103,7 @@ func (f *nodeFinder) missing(d declared) (verdict, bool) {
 func (f *nodeFinder) coming(d declared) verdict {
 	switch {
 	case f.decided.Outcome == inherit.Skipped:
-		return verdict{why: f.decided.Reason.Dropped(), at: f.leftAlone(), of: string(f.decided.Reason)}
+		return verdict{why: f.skipped, at: f.leftAlone(), of: string(f.decided.Reason)}
 	case d.What == string(Taint) && f.would.Source.Waits(d.Name, f.held, f.state):
 		return verdict{why: waiting, at: f.ref}
 	}

@@ -5,6 +5,7 @@ package origin
 import (
 	"strings"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
@@ -125,7 +126,7 @@ func (h *holder) why(d declared, s spot) verdict {
 	case s.none || !inherit.HasRoom(s.paths, e):
 		return h.verdict(noSuchField)
 	case h.decided.Reason != "":
-		return verdict{why: h.decided.Reason.Dropped(), at: h.Ref, of: string(h.decided.Reason)}
+		return verdict{why: h.skipped, at: h.Ref, of: string(h.decided.Reason)}
 	}
 	return h.held(d, s, want, desired)
 }
@@ -158,10 +159,10 @@ func (h *holder) verdict(why inherit.Dropped) verdict {
 func problemOf(problems error, e inherit.Entry) string {
 	var all []string
 	for _, problem := range inherit.Problems(problems) {
-		if strings.Contains(problem.Error(), e.Name) {
-			return oneLine(problem)
+		if about := inherit.EntryOf(problem); about.What == e.What && about.Name == e.Name {
+			return cli.OneLine(problem)
 		}
-		all = append(all, oneLine(problem))
+		all = append(all, cli.OneLine(problem))
 	}
 	return strings.Join(all, "; ")
 }

@@ -5,6 +5,7 @@ package origin
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,12 +66,12 @@ func (x *Explainer) explain(ctx context.Context, gvk schema.GroupVersionKind, ke
 	case inherit.IsTemplate(kind.Kind):
 	case kind.Group == capi.ControlPlaneGroup:
 		return x.controlPlane(ctx, gvk, key)
-	case kind.Group == clusterv1.GroupVersionInfrastructure.Group, kind.Group == clusterv1.GroupVersionBootstrap.Group:
+	case kind.Group == clusterv1.GroupVersion.Group:
+		return x.ofClusterAPI(ctx, kind, key)
+	case slices.Contains(x.settings.Config.ProviderGroups, kind.Group):
 		object := &metav1.PartialObjectMetadata{}
 		object.SetGroupVersionKind(gvk)
 		return explain(ctx, x, ownerchain.ExternalObjects(), gvk.Kind, key, object)
-	case kind.Group == clusterv1.GroupVersion.Group:
-		return x.ofClusterAPI(ctx, kind, key)
 	}
 	return nil, cannotExplain(gvk.GroupKind())
 }
@@ -104,7 +105,8 @@ func (x *Explainer) ofClusterAPI(ctx context.Context, kind schema.GroupKind, key
 
 func cannotExplain(kind schema.GroupKind) error {
 	return fmt.Errorf("cannot explain a %s: choose a cluster, clusterclass, control plane, machinedeployment, machinepool, machineset, machine or "+
-		"node, or the infrastructure or bootstrap of a machine; if another API group has the same name, write it like machines.%s",
+		"node, or the infrastructure or bootstrap of a machine in an API group that the server knows (--additional-provider-groups); "+
+		"if another API group has the same name, write it like machines.%s",
 		kind, clusterv1.GroupVersion.Group)
 }
 
@@ -149,8 +151,12 @@ func compared[P client.Object](ctx context.Context, x *Explainer, kind ownerchai
 		return nil, err
 	}
 	policy := x.settings.Policy()
-	decided, err := kind.Evaluate(ctx, &x.chain, object, policy)
 	var notes []string
+	if why, other := x.settings.LeavesOut(object.GetNamespace()); other {
+		notes = append(notes, leftAlone(why))
+		policy.SkipNothing = true
+	}
+	decided, err := kind.Evaluate(ctx, &x.chain, object, policy)
 	if err == nil && decided.Outcome == inherit.Skipped {
 		notes = append(notes, leftAlone(decided.Reason))
 		policy.SkipNothing = true

@@ -32,6 +32,9 @@ func (x *Explainer) node(ctx context.Context, chain *ownerchain.Chain, node *cor
 	if decided.Outcome == inherit.NoOwner && x.Key == "" {
 		return nil, errNoMachine
 	}
+	if out, other := x.settings.LeavesOut(decided.Source.Cluster.Namespace); other && decided.Inherits() && !inherit.Deleting(node) {
+		why = out
+	}
 	var notes []string
 	if why != "" {
 		if !inherit.Deleting(node) && decided.Inherits() {

@@ -5,10 +5,10 @@ package origin
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -21,7 +21,7 @@ func leftAlone(why inherit.Reason) string {
 func unfollowed(object inherit.Ref, outcome inherit.Outcome, err error, sources inherit.Sources) []string {
 	if err != nil {
 		return []string{fmt.Sprintf("What %s inherits is not known, because not all of its owners can be read: %s. "+
-			"What came from there is shown as set on %s.", object, oneLine(err), object)}
+			"What came from there is shown as set on %s.", object, cli.OneLine(err), object)}
 	}
 	if ref := metav1.GetControllerOfNoCopy(object.Object); ref != nil && outcome == inherit.OwnerNotFound {
 		return []string{fmt.Sprintf("%s is controlled by %s %s, which does not exist any more, belongs to another Cluster or is no owner of such an object: "+
@@ -34,7 +34,7 @@ func unfollowed(object inherit.Ref, outcome inherit.Outcome, err error, sources 
 func unread(sources inherit.Sources) []string {
 	var notes []string
 	if sources.Err != nil {
-		notes = append(notes, "Not all owners can be read, so what they declare is shown as far as it is known: "+oneLine(sources.Err)+".")
+		notes = append(notes, "Not all owners can be read, so what they declare is shown as far as it is known: "+cli.OneLine(sources.Err)+".")
 	}
 	for _, d := range sources.All {
 		if d.Unread && sources.Err == nil {
@@ -47,7 +47,7 @@ func unread(sources inherit.Sources) []string {
 // leftOut lists what is declared and may not be inherited, and where.
 func leftOut(sources inherit.Sources, problems ...error) []string {
 	if located := sources.Located(errors.Join(problems...)); located != nil {
-		return []string{"Left out: " + oneLine(located) + "."}
+		return []string{"Left out: " + cli.OneLine(located) + "."}
 	}
 	return nil
 }
@@ -70,8 +70,4 @@ func ownersIn(sources inherit.Sources, object inherit.Ref) []string {
 		}
 	}
 	return names
-}
-
-func oneLine(err error) string {
-	return strings.ReplaceAll(err.Error(), "\n", "; ")
 }

@@ -6,10 +6,9 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
 
-// widestValue is how much of a value the table shows, in characters. Annotations can be long.
-const widestValue = 48
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
+)
 
 // Table implements cli.Result.
 func (e *Explanation) Table(wide bool) *metav1.Table {
@@ -66,7 +65,7 @@ func (e *Entry) cells(wide bool, paint func(Status, string) string) []any {
 	if !wide && paint != nil {
 		from = paint(e.Status, from)
 	}
-	cells := []any{string(e.Kind), e.Key, shorten(text), e.Status.words(), from}
+	cells := []any{string(e.Kind), e.Key, cli.Shorten(text), e.Status.words(), from}
 	if !wide {
 		return cells
 	}
@@ -89,12 +88,4 @@ func orNone(s string) string {
 		return "<none>"
 	}
 	return s
-}
-
-func shorten(value string) string {
-	value = strings.ReplaceAll(value, "\n", " ")
-	if runes := []rune(value); len(runes) > widestValue {
-		return string(runes[:widestValue-1]) + "…"
-	}
-	return value
 }

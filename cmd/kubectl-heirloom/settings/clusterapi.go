@@ -35,7 +35,7 @@ const sayPropagation = `give --server-flags="--cluster-api-taint-propagation=ena
 func (s *Settings) readClusterAPI(ctx context.Context, reader client.Reader) error {
 	s.Propagation = s.Config.Rules.ClusterAPITaints
 	known := s.Propagation != inherit.PropagationUnknown
-	found, err := deployments(ctx, reader, "", usualCore, client.MatchingLabels{clusterv1.ProviderNameLabel: coreProvider})
+	found, err := CoreManagers(ctx, reader)
 	switch {
 	case apierrors.IsForbidden(err):
 		if !known {
@@ -68,6 +68,11 @@ func (s *Settings) readClusterAPI(ctx context.Context, reader client.Reader) err
 			s.ClusterAPI, newestKnown, sayPropagation)
 	}
 	return nil
+}
+
+// CoreManagers returns the Deployments of Cluster API's core manager or, if you may list only those of the usual namespace, of that one.
+func CoreManagers(ctx context.Context, reader client.Reader) ([]appsv1.Deployment, error) {
+	return deployments(ctx, reader, "", usualCore, client.MatchingLabels{clusterv1.ProviderNameLabel: coreProvider})
 }
 
 // PropagationOf reads the feature gate of a core manager.

@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/version"
@@ -35,10 +36,7 @@ const giveThem = "give them with --values or --server-flags"
 
 // running returns the settings of the running server.
 func (f *Flags) running(ctx context.Context, reader client.Reader) (Settings, error) {
-	found, err := deployments(ctx, reader, f.Namespace, usual, client.MatchingLabels{componentLabel: component})
-	found = slices.DeleteFunc(found, func(d appsv1.Deployment) bool {
-		return d.Labels[partOfLabel] != heirloom && d.Labels[nameLabel] != heirloom // commonLabels may replace the first
-	})
+	found, err := Deployments(ctx, reader, f.Namespace)
 	if len(found) > 0 {
 		return ofDeployments(found), nil
 	}
@@ -61,6 +59,15 @@ func (f *Flags) running(ctx context.Context, reader client.Reader) (Settings, er
 			"if it runs elsewhere, %s.", giveThem)
 	}
 	return s, nil
+}
+
+// Deployments returns those of Heirloom in the namespace. Without one, it returns those of all namespaces or, if you may not list
+// these, of the usual one. The first is the one that the settings are about.
+func Deployments(ctx context.Context, reader client.Reader, namespace string) ([]appsv1.Deployment, error) {
+	found, err := deployments(ctx, reader, namespace, usual, client.MatchingLabels{componentLabel: component})
+	return slices.DeleteFunc(found, func(d appsv1.Deployment) bool {
+		return d.Labels[partOfLabel] != heirloom && d.Labels[nameLabel] != heirloom // commonLabels may replace the first
+	}), err
 }
 
 // deployments lists Deployments in the namespace. Without one, it lists those of all namespaces or, if that is forbidden, of the
@@ -98,18 +105,24 @@ func ofDeployments(found []appsv1.Deployment) Settings {
 		s.Config.WebhookConfiguration = d.Name
 	}
 	if len(found) > 1 {
-		var others []string
 		for i := range found[1:] {
-			other := client.ObjectKeyFromObject(&found[1+i])
-			s.Others = append(s.Others, other)
-			others = append(others, other.String())
+			s.Others = append(s.Others, client.ObjectKeyFromObject(&found[1+i]))
 		}
-		s.note("There are several Heirlooms, and this answer is about %s (others: %s): choose one with --heirloom-namespace.",
-			s.Deployment, strings.Join(others, ", "))
+		s.note("%s", Several(s.Deployment, s.Others))
 	}
 	s.compare(version.String())
 	s.noteFlags(parsed, slices.Concat(manager.Command, manager.Args))
 	return s
+}
+
+// Several says which one of several Heirlooms an answer is about.
+func Several(about types.NamespacedName, others []types.NamespacedName) string {
+	var names []string
+	for _, other := range others {
+		names = append(names, other.String())
+	}
+	return fmt.Sprintf("There are several Heirlooms, and this answer is about %s (others: %s): choose one with --heirloom-namespace.",
+		about, strings.Join(names, ", "))
 }
 
 func (s *Settings) noteFlags(parsed lenient, arguments []string) {

@@ -6,6 +6,7 @@ package settings
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -37,6 +38,22 @@ func (s Settings) Policy() inherit.Policy {
 	policy := s.Config.Rules
 	policy.ClusterAPITaints = s.Propagation
 	return policy
+}
+
+// LeavesOut says why the server never touches what is in a namespace, if it does not.
+func (s Settings) LeavesOut(namespace string) (inherit.Reason, bool) {
+	if only := s.Config.Namespace; only != "" && namespace != only {
+		return inherit.Reason("the server only watches namespace " + only), true
+	}
+	return "", false
+}
+
+// LeavesOutGroup says why the server never touches InfraMachines and BootstrapConfigs of an API group, if it does not.
+func (s Settings) LeavesOutGroup(group string) (inherit.Reason, bool) {
+	if !slices.Contains(s.Config.ProviderGroups, group) {
+		return inherit.Reason("its API group is not among the server's --additional-provider-groups"), true
+	}
+	return "", false
 }
 
 func (s *Settings) note(format string, args ...any) {

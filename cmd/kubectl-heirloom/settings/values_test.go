@@ -103,6 +103,26 @@ func TestFromFiles(t *testing.T) {
 	Expect(err).To(MatchError(HavePrefix("--values " + files[0] + `: invalid argument "often" for "--no-execute-rate"`)))
 }
 
+func TestWhatTheServerLeavesOut(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	s, err := (&Flags{}).Offline()
+	Expect(err).NotTo(HaveOccurred())
+	why, out := s.LeavesOut("fleet")
+	Expect(out).To(BeFalse(), string(why))
+	s.Config.Namespace = "fleet"
+	why, out = s.LeavesOut("fleet")
+	Expect(out).To(BeFalse(), string(why))
+	why, out = s.LeavesOut("other")
+	Expect(out).To(BeTrue())
+	Expect(why).To(BeEquivalentTo("the server only watches namespace fleet"))
+
+	why, out = s.LeavesOutGroup("infrastructure.cluster.x-k8s.io")
+	Expect(out).To(BeFalse(), string(why))
+	why, out = s.LeavesOutGroup("infra.example.com")
+	Expect(out).To(BeTrue())
+	Expect(string(why)).To(ContainSubstring("--additional-provider-groups"))
+}
+
 // write returns files with these values, and what Helm makes of all of them together.
 func write(t *testing.T, contents []string) (files []string, merged map[string]any) {
 	t.Helper()

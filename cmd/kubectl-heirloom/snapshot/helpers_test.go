@@ -27,6 +27,11 @@ func acmeMachine() schema.GroupVersionKind {
 	return clusterv1.GroupVersionInfrastructure.WithKind("AcmeMachine")
 }
 
+// elsewhereMachine is an InfraMachine of an API group that the server has to be told of.
+func elsewhereMachine() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "infra.example.com", Version: "v1", Kind: "ElsewhereMachine"}
+}
+
 func acmeControlPlane() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: capi.ControlPlaneGroup, Version: "v1beta2", Kind: "AcmeControlPlane"}
 }
@@ -44,8 +49,10 @@ func serve(t *testing.T, objects ...client.Object) *server {
 	scheme := runtime.NewScheme()
 	NewWithT(t).Expect(corev1.AddToScheme(scheme)).To(Succeed())
 	capi.AddToScheme(scheme, clusterv1.GroupVersion)
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{acmeMachine().GroupVersion(), acmeControlPlane().GroupVersion()})
-	for _, gvk := range []schema.GroupVersionKind{acmeMachine(), acmeControlPlane()} {
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{
+		acmeMachine().GroupVersion(), elsewhereMachine().GroupVersion(), acmeControlPlane().GroupVersion(),
+	})
+	for _, gvk := range []schema.GroupVersionKind{acmeMachine(), elsewhereMachine(), acmeControlPlane()} {
 		mapper.Add(gvk, meta.RESTScopeNamespace)
 		scheme.AddKnownTypeWithName(gvk, &unstructured.Unstructured{})
 		scheme.AddKnownTypeWithName(gvk.GroupVersion().WithKind(gvk.Kind+"List"), &unstructured.UnstructuredList{})

@@ -200,5 +200,8 @@ func (w *walk) external(ctx context.Context, key types.NamespacedName, kind sche
 	case err != nil:
 		return unknown(gvk, key, err)
 	}
+	if why, other := w.server.LeavesOutGroup(gvk.Group); other {
+		return &Member{Ref: inherit.Ref{Kind: gvk.Kind, Object: object}, GVK: gvk, Decided: ownerchain.Decision{Decision: inherit.Skip(why)}}
+	}
 	return member(ctx, w, ownerchain.ExternalObjects(), gvk.Kind, object)
 }

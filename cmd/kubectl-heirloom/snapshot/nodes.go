@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
 // nodes evaluates the Nodes of the workload cluster, and returns those that belong to nobody.
@@ -29,7 +30,11 @@ func (w *walk) nodes(ctx context.Context, cluster types.NamespacedName, nodes No
 		gvk := corev1.SchemeGroupVersion.WithKind("Node")
 		node.SetGroupVersionKind(gvk)
 		one := &Member{Ref: inherit.Ref{Kind: "Node", Object: node}, GVK: gvk, Node: &NodeMember{Node: node}}
-		one.Node.Decided, one.Err = w.chain.EvaluateNode(ctx, node, w.policy)
+		if w.leftOut != "" {
+			one.Node.Decided = ownerchain.NodeDecision{Outcome: inherit.Skipped, Reason: w.leftOut}
+		} else {
+			one.Node.Decided, one.Err = w.chain.EvaluateNode(ctx, node, w.policy)
+		}
 		owner, err := w.ownerOf(ctx, one.Node)
 		if one.Err == nil {
 			one.Err = err

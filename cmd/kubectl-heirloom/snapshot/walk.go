@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
@@ -54,9 +55,11 @@ type Tree struct {
 // Nodes returns a reader of the Nodes of a Cluster's workload cluster.
 type Nodes func(ctx context.Context, cluster types.NamespacedName) (client.Reader, error)
 
-// Walk evaluates every object of a Cluster, from the top. Nodes may be nil: then the tree ends at the Machines. An object that
-// cannot be read or evaluated does not end the walk.
-func (s *Snapshot) Walk(ctx context.Context, key types.NamespacedName, policy inherit.Policy, nodes Nodes) (*Tree, error) {
+// Walk evaluates every object of a Cluster, from the top, as a server with these settings does; policy may skip less than theirs.
+// Nodes may be nil: then the tree ends at the Machines. An object that cannot be read or evaluated does not end the walk.
+func (s *Snapshot) Walk(
+	ctx context.Context, key types.NamespacedName, server settings.Settings, policy inherit.Policy, nodes Nodes,
+) (*Tree, error) {
 	if err := s.prefetch(ctx, key.Namespace); err != nil {
 		return nil, err
 	}
@@ -64,9 +67,11 @@ func (s *Snapshot) Walk(ctx context.Context, key types.NamespacedName, policy in
 	if err := s.Get(ctx, key, cluster); err != nil {
 		return nil, fmt.Errorf("getting Cluster %s: %w", key, err)
 	}
-	chain := s.Chain().Within(key)
-	chain.Reader = within{s, key.Namespace}
-	w := &walk{Snapshot: s, chain: chain, policy: policy, seen: sets.New[types.UID](), nodesOf: map[types.UID][]*Member{}}
+	chain := s.ChainOf(key)
+	w := &walk{Snapshot: s, chain: chain, policy: policy, server: server, seen: sets.New[types.UID](), nodesOf: map[types.UID][]*Member{}}
+	if why, other := server.LeavesOut(key.Namespace); other && !policy.SkipNothing {
+		w.leftOut = why
+	}
 	tree := &Tree{Member: &Member{Ref: inherit.Ref{Kind: "Cluster", Object: cluster}, GVK: cluster.GroupVersionKind()}}
 	tree.Class = w.class(ctx, cluster)
 	if nodes != nil {
@@ -83,6 +88,13 @@ func (s *Snapshot) Walk(ctx context.Context, key types.NamespacedName, policy in
 		tree.Children = append(tree.Children, members...)
 	}
 	return tree, ctx.Err()
+}
+
+// ChainOf returns the owner chain of one Cluster, which lists only its namespace.
+func (s *Snapshot) ChainOf(cluster types.NamespacedName) *ownerchain.Chain {
+	chain := s.Chain().Within(cluster)
+	chain.Reader = within{s, cluster.Namespace}
+	return chain
 }
 
 // within reads the objects of one namespace where a list asks for those of all of them: all that belongs to a Cluster is in its
@@ -102,6 +114,9 @@ type walk struct {
 	*Snapshot
 	chain  *ownerchain.Chain
 	policy inherit.Policy
+	server settings.Settings
+	// leftOut says why the server touches nothing of the Cluster; empty if it does.
+	leftOut inherit.Reason
 	// seen are the objects that are in the tree.
 	seen sets.Set[types.UID]
 	// nodesOf are the Nodes by their Machine or MachinePool.
@@ -113,7 +128,11 @@ func member[P client.Object](ctx context.Context, w *walk, kind ownerchain.Kind[
 	w.seen.Insert(object.GetUID())
 	m := &Member{Ref: inherit.Ref{Kind: name, Object: object}, GVK: object.GetObjectKind().GroupVersionKind()}
 	m.Has, m.Err = kind.Content(ctx, w.schemas, object)
-	if m.Err == nil {
+	switch {
+	case m.Err != nil:
+	case w.leftOut != "":
+		m.Decided.Decision = inherit.Skip(w.leftOut)
+	default:
 		m.Decided, m.Err = kind.Evaluate(ctx, w.chain, object, w.policy)
 	}
 	return m

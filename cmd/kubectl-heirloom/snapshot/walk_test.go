@@ -5,6 +5,7 @@ package snapshot
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -15,15 +16,70 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 func walked(t *testing.T, s *server, nodes Nodes) *Tree {
 	t.Helper()
-	tree, err := s.Walk(t.Context(), key("prod"), inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}, nodes)
+	return walkedAs(t, s, nodes, false)
+}
+
+// walkedAs walks as a server with these flags does, and perhaps looks at what that skips.
+func walkedAs(t *testing.T, s *server, nodes Nodes, skipNothing bool, flags ...string) *Tree {
+	t.Helper()
+	as, err := (&settings.Flags{ServerFlags: append(flags, "--cluster-api-taint-propagation=enabled")}).Offline()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	policy := as.Policy()
+	policy.SkipNothing = skipNothing
+	tree, err := s.Walk(t.Context(), key("prod"), as, policy, nodes)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return tree
+}
+
+// reasons says of each kind why its objects are left alone.
+func reasons(members []*Member) map[string]inherit.Reason {
+	all := map[string]inherit.Reason{}
+	for _, m := range members {
+		all[m.Kind] = m.Decided.Reason
+		if m.Node != nil {
+			all[m.Kind] = m.Node.Decided.Reason
+		}
+		maps.Copy(all, reasons(m.Children))
+	}
+	return all
+}
+
+// What the server does not watch is left alone, and shown as if it were not when that is asked for.
+func TestWalkOfAnotherNamespace(t *testing.T) {
+	f := fleetOf(1)
+	s := serve(t, f.objects...)
+	g := NewWithT(t)
+	g.Expect(reasons(walkedAs(t, s, reads(f.nodes...), false, "--namespace=other").Children)).To(And(HaveLen(7), HaveEach(
+		Equal(inherit.Reason("the server only watches namespace other")))))
+	g.Expect(reasons(walkedAs(t, s, reads(f.nodes...), false, "--namespace=fleet").Children)).To(HaveKeyWithValue("Node", BeEmpty()))
+	g.Expect(reasons(walkedAs(t, s, reads(f.nodes...), true, "--namespace=other").Children)).To(HaveKeyWithValue("Machine", BeEmpty()))
+}
+
+// InfraMachines of an API group that the server does not know are left alone.
+func TestWalkOfAnotherProviderGroup(t *testing.T) {
+	g, f, kind := NewWithT(t), fleetOf(1), elsewhereMachine()
+	for _, object := range f.objects {
+		switch o := object.(type) {
+		case *capi.Machine:
+			o.Spec.InfrastructureRef.APIGroup, o.Spec.InfrastructureRef.Kind = kind.Group, kind.Kind
+		case *unstructured.Unstructured:
+			if o.GetKind() == acmeMachine().Kind {
+				o.SetGroupVersionKind(kind)
+			}
+		}
+	}
+	s := serve(t, f.objects...)
+	const unnamed inherit.Reason = "its API group is not among the server's --additional-provider-groups"
+	g.Expect(reasons(walked(t, s, nil).Children)).To(HaveKeyWithValue(kind.Kind, unnamed))
+	g.Expect(reasons(walkedAs(t, s, nil, true).Children)).To(HaveKeyWithValue(kind.Kind, unnamed), "also if nothing else is skipped")
+	g.Expect(reasons(walkedAs(t, s, nil, false, "--additional-provider-groups="+kind.Group).Children)).To(HaveKeyWithValue(kind.Kind, BeEmpty()))
 }
 
 // outline writes a tree with a blank for each level.
@@ -132,7 +188,9 @@ func TestWhatIsNamedAndDoesNotExist(t *testing.T) {
 	tree := walked(t, s, nil)
 	g.Expect(tree.Class.Err).To(MatchError(errGone))
 	g.Expect(outline(tree.Children[:1], "")).To(Equal("AcmeControlPlane/gone ? it does not exist\n"))
-	_, err := s.Walk(t.Context(), key("nobody"), inherit.Policy{}, nil)
+	as, err := (&settings.Flags{}).Offline()
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = s.Walk(t.Context(), key("nobody"), as, inherit.Policy{}, nil)
 	g.Expect(apierrors.IsNotFound(err)).To(BeTrue())
 
 	f.cluster.Spec.Topology, f.cluster.Spec.ControlPlaneRef.Kind = nil, "OtherControlPlane"

@@ -4,7 +4,6 @@ package tree
 
 import (
 	"context"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
@@ -67,12 +66,16 @@ func (b Builder) node(i *Item, node *snapshot.NodeMember) {
 	from, current := node.Decided.Source, inherit.OfNode(node.Node)
 	desired, problems := b.Policy.Node(from, current, inherit.Privileged)
 	i.LeftOut = problemsOf(node.Sources, problems)
-	waiting, there := from.Evicting(node.Node, nil, b.Now), entriesOf(current)
+	var held []taint.ID // without a rate, nothing waits for its turn
+	if b.Policy.PaceEviction {
+		held = from.Evicting(node.Node, nil, b.Now)
+	}
+	there := entriesOf(current)
 	for _, key := range inherit.Brought(current, desired) {
 		entry := key.Entry()
 		d := Drift{Kind: entry.What, Key: entry.Name, Is: Missing, DeclaredBy: node.Sources.Of(entry).String()}
 		switch {
-		case slices.ContainsFunc(waiting, func(id taint.ID) bool { return inherit.TaintEntry(id) == entry }):
+		case entry.What == taintWord && from.Waits(entry.Name, held, current):
 			d.Is = Waiting
 		case there.Has(entry):
 			d.Is = Differs

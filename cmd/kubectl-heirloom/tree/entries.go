@@ -8,6 +8,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
@@ -94,23 +95,12 @@ func (e Entry) String() string {
 	id, effect, isTaint := strings.Cut(e.Key, ":")
 	switch {
 	case e.Kind == taintWord && isTaint && e.Value != "":
-		text = fmt.Sprintf("%s %s=%s:%s", e.Kind, id, shorten(e.Value), effect)
+		text = fmt.Sprintf("%s %s=%s:%s", e.Kind, id, cli.Shorten(e.Value), effect)
 	case e.Kind != taintWord && e.Value != "":
-		text += "=" + shorten(e.Value)
+		text += "=" + cli.Shorten(e.Value)
 	}
 	if e.Propagation == string(clusterv1.MachineTaintPropagationOnInitialization) {
 		text += " (once)"
 	}
 	return text
-}
-
-// widest is how much of a value a line shows, in characters. Annotations can be long.
-const widest = 48
-
-func shorten(value string) string {
-	value = strings.Join(strings.Fields(value), " ")
-	if runes := []rune(value); len(runes) > widest {
-		return string(runes[:widest-1]) + "…"
-	}
-	return value
 }

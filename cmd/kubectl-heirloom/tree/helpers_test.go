@@ -20,9 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
-	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // now is when the trees of tests are looked at. Their Nodes are a day old.
@@ -41,6 +41,8 @@ type world struct {
 	nodes        []*corev1.Node
 	others       []client.Object
 	nodesErr     error
+	// flags are the server's.
+	flags []string
 }
 
 func gpu() clusterv1.MachineTaint {
@@ -126,12 +128,14 @@ func (w *world) forest(t *testing.T, view View) *Forest {
 	}
 	workload := fake.NewClientBuilder().WithObjects(nodes...).Build()
 	read := snapshot.Nodes(func(context.Context, types.NamespacedName) (client.Reader, error) { return workload, w.nodesErr }).Once()
-	policy := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}
+	server, err := (&settings.Flags{ServerFlags: append(w.flags, "--cluster-api-taint-propagation=enabled")}).Offline()
+	g.Expect(err).NotTo(HaveOccurred())
+	policy := server.Policy()
 	key := types.NamespacedName{Namespace: "fleet", Name: "prod"}
-	walked, err := from.Walk(t.Context(), key, policy, read)
+	walked, err := from.Walk(t.Context(), key, server, policy, read)
 	g.Expect(err).NotTo(HaveOccurred())
 	policy.SkipNothing = true
-	all, err := from.Walk(t.Context(), key, policy, read)
+	all, err := from.Walk(t.Context(), key, server, policy, read)
 	g.Expect(err).NotTo(HaveOccurred())
 	forest := New(view)
 	forest.Add(t.Context(), Builder{Policy: policy, Now: now()}, walked, all)

@@ -112,6 +112,41 @@ func TestDrift(t *testing.T) {
 	}
 }
 
+// A taint that evicts Pods waits for its turn if there is a rate, and an Initialize taint of the same Node waits with it.
+func TestWaitingTaints(t *testing.T) {
+	drift := func(flags ...string) []Drift {
+		w := prod(1)
+		w.flags = flags
+		machine := w.machines[3]
+		machine.Spec.Taints = append(machine.Spec.Taints,
+			clusterv1.MachineTaint{Key: "out", Effect: corev1.TaintEffectNoExecute, Propagation: clusterv1.MachineTaintPropagationOnInitialization},
+			clusterv1.MachineTaint{Key: "first", Effect: corev1.TaintEffectNoSchedule, Propagation: clusterv1.MachineTaintPropagationOnInitialization})
+		var found []Drift
+		w.forest(t, View{}).Trees[0].each(func(i *Item) {
+			if i.Kind == "Node" {
+				found = append(found, i.Drift...)
+			}
+		})
+		return found
+	}
+	is := func(key string, state Difference) Drift {
+		return Drift{Kind: "taint", Key: key, Is: state, DeclaredBy: "Machine fleet/prod-md-0-abc-0 (spec.taints)"}
+	}
+	NewWithT(t).Expect(drift()).To(ConsistOf(is("out:NoExecute", Waiting), is("first:NoSchedule", Waiting)))
+	NewWithT(t).Expect(drift("--no-execute-rate=0")).To(ConsistOf(is("out:NoExecute", Missing), is("first:NoSchedule", Missing)))
+}
+
+// What the server does not watch has not drifted: it is left alone.
+func TestAnotherNamespace(t *testing.T) {
+	w := drifted()
+	w.flags = []string{"--namespace=other"}
+	states := map[State]int{}
+	forest := w.forest(t, View{})
+	forest.Trees[0].each(func(i *Item) { states[i.State]++ })
+	NewWithT(t).Expect(states).NotTo(HaveKey(Drifted))
+	NewWithT(t).Expect(text(t, forest, false)).To(ContainSubstring("left alone: the server only watches namespace other"))
+}
+
 func TestAPausedClusterSaysWhatIsDeclared(t *testing.T) {
 	w := prod(2)
 	w.cluster.Spec.Paused = true

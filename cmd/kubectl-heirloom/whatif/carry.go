@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
@@ -34,7 +35,7 @@ func carry[P client.Object](ctx context.Context, w write, kind ownerchain.Kind[P
 	what := inherit.Ref{Kind: w.gvk.Kind, Object: object}
 	decided, err := kind.Evaluate(ctx, w.chain, object, w.policy)
 	if err != nil {
-		w.note("%s is not shown, because its owners cannot be read: %s", what, oneLine(err))
+		w.note("%s is not shown, because its owners cannot be read: %s", what, cli.OneLine(err))
 		return nil
 	}
 	if decided.Untouched() {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
@@ -148,11 +149,10 @@ func (e *evaluation) ranked() ([]*unstructured.Unstructured, error) {
 
 // watched returns the Clusters that the server looks after.
 func (e *evaluation) watched(clusters []types.NamespacedName) []types.NamespacedName {
-	only := e.Settings.Config.Namespace
 	return slices.DeleteFunc(clusters, func(cluster types.NamespacedName) bool {
-		other := only != "" && cluster.Namespace != only
+		why, other := e.Settings.LeavesOut(cluster.Namespace)
 		if other {
-			e.note("Cluster %s is not looked at, because the server only watches namespace %s", cluster, only)
+			e.note("Cluster %s is not looked at, because %s", cluster, why)
 		}
 		return other
 	})
@@ -160,7 +160,7 @@ func (e *evaluation) watched(clusters []types.NamespacedName) []types.Namespaced
 
 // cluster evaluates everything of a Cluster from the top. The tree tells which objects there are.
 func (e *evaluation) cluster(ctx context.Context, key types.NamespacedName) error {
-	tree, err := e.from.Walk(ctx, key, e.policy, nil)
+	tree, err := e.from.Walk(ctx, key, e.Settings, e.policy, nil)
 	if apierrors.IsNotFound(err) && !slices.Contains(e.Clusters, key) {
 		e.note("Cluster %s does not exist, so that nothing below the files is known", key)
 		return nil
@@ -168,25 +168,13 @@ func (e *evaluation) cluster(ctx context.Context, key types.NamespacedName) erro
 	if err != nil {
 		return err
 	}
-	chain := e.from.Chain().Within(key)
-	chain.Reader = within{e.from, key.Namespace}
+	chain := e.from.ChainOf(key)
 	for _, child := range tree.Children {
 		if err := e.below(ctx, chain, key, child, ""); err != nil {
 			return err
 		}
 	}
 	return e.nodes(ctx, chain, key)
-}
-
-// within lists only what is in the namespace of a Cluster, as all that belongs to it.
-type within struct {
-	client.Reader
-	namespace string
-}
-
-// List implements client.Reader.
-func (r within) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	return r.Reader.List(ctx, list, append([]client.ListOption{client.InNamespace(r.namespace)}, options...)...)
 }
 
 // below evaluates an object and then those below it.
@@ -213,7 +201,7 @@ func (e *evaluation) below(ctx context.Context, chain *ownerchain.Chain, cluster
 // member evaluates an object by the row of its kind.
 func (e *evaluation) member(ctx context.Context, chain *ownerchain.Chain, cluster types.NamespacedName, m *snapshot.Member, set string) error {
 	if m.Err != nil {
-		e.note("%s is not shown, because it or its owners cannot be read: %s", m, oneLine(m.Err))
+		e.note("%s is not shown, because it or its owners cannot be read: %s", m, cli.OneLine(m.Err))
 		return nil
 	}
 	w := write{evaluation: e, chain: chain, cluster: cluster, gvk: m.GVK, set: set}
@@ -234,7 +222,7 @@ func (e *evaluation) member(ctx context.Context, chain *ownerchain.Chain, cluste
 	case *capi.Machine:
 		return carry(ctx, w, ownerchain.Machines(), o)
 	case *metav1.PartialObjectMetadata:
-		if !slices.Contains(e.Settings.Config.ProviderGroups, m.GVK.Group) {
+		if _, other := e.Settings.LeavesOutGroup(m.GVK.Group); other {
 			return nil
 		}
 		return carry(ctx, w, ownerchain.ExternalObjects(), o)

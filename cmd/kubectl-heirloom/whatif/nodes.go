@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
@@ -30,7 +31,7 @@ func (e *evaluation) nodes(ctx context.Context, chain *ownerchain.Chain, cluster
 		err = reader.List(ctx, list)
 	}
 	if err != nil {
-		e.note("The Nodes of Cluster %s are not shown, because its API server does not answer: %s", cluster, oneLine(err))
+		e.note("The Nodes of Cluster %s are not shown, because its API server does not answer: %s", cluster, cli.OneLine(err))
 		return nil
 	}
 	var changed []changedNode
@@ -59,7 +60,7 @@ type changedNode struct {
 func (e *evaluation) node(ctx context.Context, chain *ownerchain.Chain, cluster types.NamespacedName, node *corev1.Node) (*changedNode, error) {
 	decided, err := chain.EvaluateNode(ctx, node, e.policy)
 	if err != nil {
-		e.note("Node %s of Cluster %s is not shown, because its owners cannot be read: %s", node.Name, cluster, oneLine(err))
+		e.note("Node %s of Cluster %s is not shown, because its owners cannot be read: %s", node.Name, cluster, cli.OneLine(err))
 		return nil, nil
 	}
 	if !decided.Inherits() {

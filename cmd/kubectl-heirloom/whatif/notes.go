@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 )
 
 func (e *evaluation) note(format string, args ...any) {
@@ -16,7 +18,7 @@ func (e *evaluation) note(format string, args ...any) {
 
 // leftOut notes what an object cannot inherit. Objects with the same problem share a note.
 func (e *evaluation) leftOut(object string, problem error) {
-	text := oneLine(problem)
+	text := cli.OneLine(problem)
 	if e.without[text] == nil {
 		e.problems = append(e.problems, text)
 	}
@@ -50,5 +52,3 @@ func some(names []string, first int) string {
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:first], ", "), len(names)-first)
 }
-
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/pace"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
@@ -97,7 +98,7 @@ func (e *evaluation) consequences(
 	}
 	running, err := readWorkloads(ctx, from)
 	if err != nil {
-		e.note("What the taints do to the Pods of Cluster %s is not known: %s", cluster, oneLine(err))
+		e.note("What the taints do to the Pods of Cluster %s is not known: %s", cluster, cli.OneLine(err))
 	}
 	for _, t := range order {
 		one := running.consequence(cluster, t, nodes[t])
