@@ -152,7 +152,7 @@ func (r *stream) call(ctx context.Context, url string, bundle []byte) error {
 }
 
 func askReady(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", http.NoBody)
 	if err != nil {
