@@ -159,7 +159,7 @@ func TestAWayThatFails(t *testing.T) {
 	}{
 		{name: "it cannot be set up", webhook: forbidden, fails: forbidden, asked: 1, told: []string{event + "webhook: "}},
 		{name: "the other cannot be taken away", policy: errors.New("no answer"), fails: errors.New("no answer"), asked: 2, told: []string{event + "policy: no answer"}},
-		{name: "whoever may not even look has not set it up", policy: forbidden, asked: 2},
+		{name: "a user without the right to look has not set it up", policy: forbidden, asked: 2},
 		{name: "the connection broke", webhook: clustercache.ErrClusterNotConnected, asked: 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

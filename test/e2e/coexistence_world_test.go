@@ -95,9 +95,7 @@ func newWorld(t *testing.T, s setting) *world {
 // in makes a test the one that fails with what happens in the world.
 func (w *world) in(t *testing.T) {
 	w.t, w.WithT = t, NewWithT(t)
-	// After a restore on a busy machine, Cluster API may miss that a Cluster's infrastructure is ready. Its controllers look again
-	// after their sync period of ten minutes.
-	w.SetDefaultEventuallyTimeout(15 * patience)
+	w.SetDefaultEventuallyTimeout(5 * patience)
 	w.SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
 }
 

@@ -25,6 +25,10 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
+// answerWithin is how long callers wait for an answer, as API servers do on a stage with patient webhooks: the stream is about what is
+// answered. Within the chart's two seconds, a busy machine does not always give both sides the CPU.
+const answerWithin = 10 * time.Second
+
 // tempo is how long everybody in a stream waits between two requests.
 const tempo = 100 * time.Millisecond
 
@@ -130,7 +134,7 @@ func (r *stream) call(ctx context.Context, url string, bundle []byte) error {
 		return err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	response, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Do(request)
+	response, err := (&http.Client{Transport: transport, Timeout: answerWithin}).Do(request)
 	if err != nil {
 		return fmt.Errorf("calling: %w", err)
 	}

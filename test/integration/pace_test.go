@@ -98,6 +98,7 @@ func TestThePaceOfTaintsThatEvict(t *testing.T) {
 	declare(plain)
 	s.Eventually(s.drained(nodes...)).WithTimeout(patience).Should(BeZero())
 	s.Eventually(waiting).WithTimeout(patience).WithPolling(polling).Should(BeZero(), "nobody waits for it any more")
+	s.Consistently(s.drained(nodes...)).WithTimeout(6 * time.Second).Should(BeZero())
 	for _, node := range append(nodes, fresh) {
 		s.eventually(node, func(g Gomega) {
 			g.Expect(taint.FormatList(node.Spec.Taints)).To(ContainSubstring(plain))

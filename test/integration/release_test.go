@@ -4,6 +4,7 @@ package integration
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
@@ -81,7 +82,7 @@ func TestReleaseLeavesNothing(t *testing.T) {
 	s.Expect(s.Client.Get(s.ctx, client.ObjectKey{Namespace: stage.Namespace, Name: "leader-election-heirloom"}, lease)).To(Succeed())
 	s.Expect(lease.Spec.HolderIdentity).To(HaveValue(Equal("heirloom-release")), "so no replica leads")
 	s.Expect(lease.Spec.LeaseDurationSeconds).To(HaveValue(Equal(int32(60))))
-	s.Expect(remains(all())).To(BeEmpty())
+	s.Consistently(func() []string { return remains(all()) }).WithTimeout(3 * time.Second).WithPolling(time.Second).Should(BeEmpty())
 
 	s.expectOnlyOthers(home)
 	for _, child := range fleet.children {
@@ -175,7 +176,7 @@ func (s *scene) expectOnlyOthers(f family) {
 // stop Heirloom, nothing is done while it is at work.
 func TestReleaseKeepsValues(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{WithoutLoop: true, PatientWebhooks: true})
+	s := newScene(t, stage.Options{WithoutLoop: true})
 	f := s.settle("kept", declared())
 	node := stage.Node("kept")
 	s.admit(s.kubelet("kept"), node)
@@ -210,7 +211,7 @@ func TestReleaseKeepsValues(t *testing.T) {
 // Where several share a management cluster, each gives up its own.
 func TestReleaseWithinItsScope(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{WithoutLoop: true, PatientWebhooks: true, Args: []string{taintGate + "disabled", "--management-cluster=mine/mine"}})
+	s := newScene(t, stage.Options{WithoutLoop: true, Args: []string{taintGate + "disabled", "--management-cluster=mine/mine"}})
 	mine, theirs := s.settleIn("mine", "mine", declared()), s.settleIn("theirs", "theirs", declared())
 	registered := stage.Node("mine")
 	s.admit(s.kubelet("mine"), registered)

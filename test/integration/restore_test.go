@@ -120,7 +120,7 @@ func TestRemovalWhileAway(t *testing.T) {
 // The same through admission alone, after a restart: nothing is kept in memory that matters.
 func TestRemovalByAdmissionAfterARestart(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{WithoutLoop: true, PatientWebhooks: true})
+	s := newScene(t, stage.Options{WithoutLoop: true})
 	l := s.grow("restarted")
 	s.Expect(s.StopHeirloom()).To(Succeed())
 	s.Expect(s.StartHeirloom(s.ctx)).To(Succeed())

@@ -31,8 +31,8 @@ type sharedStage struct {
 var (
 	// both has webhooks and loop.
 	both = &sharedStage{name: "both", options: stage.Options{
-		WorkloadWebhook: true, PatientWebhooks: true,
-		Args: []string{"--no-execute-rate=12"}, // of each Cluster, so that it matters to no other test
+		WorkloadWebhook: true,
+		Args:            []string{"--no-execute-rate=12"}, // of each Cluster, so that it matters to no other test
 	}}
 	// admission has webhooks only.
 	admission = &sharedStage{name: "admission", options: stage.Options{WithoutLoop: true, PatientWebhooks: true, Args: ofTwins()}}

@@ -111,16 +111,23 @@ func (s *scene) takeAway(object client.Object, key string) {
 	})
 }
 
-// staysWithout expects that something happens and the loop looks at an object, and that neither brings that label. An API server
-// that does not answer within a second leaves the decision to the cache; then it is tried again.
+// staysWithout expects that something happens and the loop looks at an object, and that neither brings that label, not even for a
+// moment. An API server that does not answer within a second leaves the decision to the cache; then it is tried again.
 func (s *scene) staysWithout(object client.Object, key string, happens func()) {
 	s.t.Helper()
 	s.Eventually(func(g Gomega) {
 		since := tailOf(s.HeirloomLog())
 		happens()
-		s.looksAgain(object, func() { s.touch(object) })
-		s.get(object)
-		_, back := object.GetLabels()[key]
+		back := false
+		look := func() {
+			s.get(object)
+			_, has := object.GetLabels()[key]
+			back = back || has
+		}
+		for begun := time.Now(); !back && time.Since(begun) < 2*time.Second; {
+			s.looksAgain(object, func() { look(); s.touch(object) })
+			look()
+		}
 		if back {
 			log, err := since.read()
 			s.Expect(err).NotTo(HaveOccurred())

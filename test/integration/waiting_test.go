@@ -20,7 +20,7 @@ func TestTheProgramWaitsForClusterAPI(t *testing.T) {
 	on, err := planes.Lend(t.Context(), controlplane.Options{})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { NewWithT(t).Expect(on.Stop()).To(Succeed()) })
-	s := sceneOn(t, on, stage.Options{WithoutProgram: true, PatientWebhooks: true})
+	s := sceneOn(t, on, stage.Options{WithoutProgram: true})
 	started := make(chan error, 1)
 	go func() { started <- s.StartHeirloom(s.ctx) }()
 

@@ -99,7 +99,7 @@ func TestTwoHeirlooms(t *testing.T) {
 	})
 }
 
-// Whoever may list Deployments only where Cluster API usually is learns as much about it as elsewhere.
+// A user who may list Deployments only where Cluster API usually is learns as much about it as one who may everywhere.
 func TestClusterAPIWhereItUsuallyIs(t *testing.T) {
 	s := newScenery(t)
 	s.namespace, s.listed = home, "capi-system"

@@ -37,7 +37,7 @@ func (w *world) calls(kind, webhook string) selection {
 	return all
 }
 
-// in reports whether the webhook is called for objects of a namespace. Whoever may not read a Namespace knows at least its name.
+// in reports whether the webhook is called for objects of a namespace. A user who may not read the Namespace knows its name at least.
 func (s selection) in(ctx context.Context, namespace string) bool {
 	if s.selector.Empty() {
 		return true
