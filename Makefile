@@ -64,18 +64,21 @@ test: ## Run the tests of every part, and one walk from the chart to the Node.
 	@test/tools/account.sh $(MAKE) --no-print-directory test-unit test-monitoring test-integration test-walk
 
 .PHONY: test-all
-test-all: ## Run every test: also all of test-e2e, each benchmark once, test-site and test-cluster.
-	@test/tools/account.sh $(MAKE) --no-print-directory test-beside test-monitoring test-integration test-bench test-e2e test-site
+test-all: build ## Run every test: also all of test-e2e, each benchmark once, test-site and test-cluster.
+	@test/tools/account.sh $(MAKE) --no-print-directory test-beside-cluster test-monitoring test-integration test-beside-e2e
 
-# The one computes, the other mostly waits, and they share nothing.
-.PHONY: test-beside
-test-beside:
-	@echo "test-unit and test-cluster run side by side: what each prints follows once it has ended"
-	@$(MAKE) --no-print-directory --file=test/tools/beside.mk --jobs=2 --output-sync=recurse test-unit test-cluster
+# The first mostly waits, the others compute, and they share nothing.
+.PHONY: test-beside-cluster test-beside-e2e
+test-beside-cluster: beside = test-cluster test-unit
+test-beside-e2e: beside = test-e2e test-bench test-site
+test-beside-cluster test-beside-e2e:
+	@echo "$(firstword $(beside)) runs beside $(wordlist 2,9,$(beside)): what each prints follows once it has ended"
+	@$(MAKE) --no-print-directory --file=test/tools/beside.mk --jobs=2 --output-sync=recurse $(beside)
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go.
-	$(GO) test -race $(GOTESTFLAGS) $(unit)
+	@# Those that are parallel mostly wait.
+	$(GO) test -race -parallel=16 $(GOTESTFLAGS) $(unit)
 	$(GO) -C test/tools/release test $(GOTESTFLAGS) ./...
 	@# -count=1: the test cache sees neither a file that is gone nor one of another module.
 	$(GO) -C test/tools/bench test -count=1 $(GOTESTFLAGS) ./...

@@ -193,6 +193,7 @@ func TestNoMomentIsWithoutAWay(t *testing.T) {
 
 // Each Machine that changes wakes a Cluster whose Nodes are admitted by policy, and no other.
 func TestMachinesWakeClustersThatHavePolicies(t *testing.T) {
+	t.Parallel()
 	l, f := awake(t)
 	l.own.Store(&client.ObjectKey{})
 	policy, ok := l.Admission.Ways[workload.AdmitByPolicy].(*way)

@@ -35,6 +35,7 @@ func resumedByAnnotation(before, _ metav1.Object) {
 }
 func labelled(before, _ metav1.Object) { before.SetLabels(pairs("another=label")) }
 func TestWhatAnEventLeadsTo(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name, object string
 		change       func(before, after metav1.Object)
@@ -67,6 +68,7 @@ func TestWhatAnEventLeadsTo(t *testing.T) {
 
 // A Node is looked at when something changes that the rules read, and with every resync.
 func TestWhichEventsOfANodeCount(t *testing.T) {
+	t.Parallel()
 	l, f := awake(t)
 	for name, change := range map[string]func(before, after *corev1.Node){
 		"nothing, as in a resync": func(before, after *corev1.Node) { before.ResourceVersion = after.ResourceVersion },
@@ -90,6 +92,7 @@ func TestWhichEventsOfANodeCount(t *testing.T) {
 // What changes nothing for anybody wakes nobody. Another Cluster that is resumed then is seen to, and so would the first be:
 // queues keep their order.
 func TestWhatWakesNobody(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name, object string
 		change       func(before, after metav1.Object)
@@ -118,12 +121,14 @@ func TestWhatWakesNobody(t *testing.T) {
 }
 
 func TestTheEventsOfAWorkloadClustersNodes(t *testing.T) {
+	t.Parallel()
 	l, f := awake(t)
 	l.workloads.caches[key("c")].of(f["Node/m-c"]).Add(node("m-c"))
 	l.eventually(l.written).Should(ConsistOf("in c: Node/m-c"))
 }
 
 func TestASchemaThatChanges(t *testing.T) {
+	t.Parallel()
 	l, _ := awake(t)
 	l.schemas.Publish()
 	l.eventually(l.written).Should(ConsistOf("FakeControlPlane/cp-c", "FakeControlPlane/cp-d"))
@@ -132,6 +137,7 @@ func TestASchemaThatChanges(t *testing.T) {
 // A workload cluster as a whole is looked at when its connection or its Cluster changes. Where parameters of a policy follow
 // the Machines, it is also when a Machine does.
 func TestWhatWakesAWorkloadCluster(t *testing.T) {
+	t.Parallel()
 	const byWebhook, byPolicy = "ensure webhook in ns/", "ensure policy in ns/"
 	l, f := awake(t)
 	l.own.Store(&client.ObjectKey{})
@@ -177,6 +183,7 @@ func TestWhatWakesAWorkloadCluster(t *testing.T) {
 
 // A burst of changes of Machines makes the parameters be looked at a few times, not once for each.
 func TestABurstOfMachines(t *testing.T) {
+	t.Parallel()
 	l, f := awake(t)
 	l.own.Store(&client.ObjectKey{})
 	l.change(f["c"], func() { f["c"].SetLabels(pairs(workload.AdmissionLabel + "=policy")) })
@@ -196,6 +203,7 @@ func TestABurstOfMachines(t *testing.T) {
 
 // An event whose objects cannot be found is passed over: the next resync repeats it. The loop goes on.
 func TestAnEventWhoseObjectsCannotBeFound(t *testing.T) {
+	t.Parallel()
 	failed := errors.New("no cache")
 	for _, tc := range []struct{ name, object, kind, unseen string }{
 		{"the Machines of a MachineSet", "ms-c", "Machine", "Machine/m-c"},

@@ -3,7 +3,7 @@
 # Runs targets of the Makefile side by side, which says of itself that its targets follow one another. What each prints
 # comes in one piece, once it has ended.
 #
-# usage: make -f test/tools/beside.mk --jobs=2 --output-sync=recurse TARGET TARGET
+# usage: make -f test/tools/beside.mk --jobs=2 --output-sync=recurse TARGET...
 
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
