@@ -13,7 +13,7 @@ import (
 
 const longestStep = 2 * time.Minute
 
-// simulation is a fleet through time: whoever takes the steps that are due, replicas that see the Secret late, and API
+// simulation is a fleet through time: a keeper that takes the steps that are due, replicas that see the Secret late, and API
 // servers that see the published bundle late.
 type simulation struct {
 	t      *testing.T

@@ -57,7 +57,7 @@ func TestADeletedSecretIsMadeAnew(t *testing.T) {
 				Expect(ca.Equal(after.current.Leaf)).To(BeFalse())
 				Expect(after.leaf.Leaf.CheckSignatureFrom(ca)).NotTo(Succeed())
 			}
-			Expect(told).To(Equal(1), "whoever hands the bundle on is told")
+			Expect(told).To(Equal(1), "the one that hands the bundle on is told")
 		})
 	}
 }
@@ -146,8 +146,8 @@ func TestAReplicaWhoseClockIsBehindChangesNothing(t *testing.T) {
 	}
 }
 
-// Who hands the bundle on is told of it when the program starts, and of each other one, but not of each renewal.
-func TestWhoeverHandsTheBundleOnIsToldOfEachOne(t *testing.T) {
+// The one that hands the bundle on is told of it when the program starts, and of each other one, but not of each renewal.
+func TestTheOneThatHandsTheBundleOnIsToldOfEachOne(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	server, c := newAPIServer(installed()...), &clock{now: noon}
 	newKeeper(server, c).settle(t)

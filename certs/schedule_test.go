@@ -40,7 +40,7 @@ func TestWhatIsDue(t *testing.T) {
 		{name: "not a previous CA for the grace", change: replaced(noon), at: noon.Add(usual.Grace - time.Second), unchanged: true, cas: 2},
 		{name: "a previous CA after the grace", change: replaced(noon), at: noon.Add(usual.Grace), cas: 1},
 		{name: "a previous CA of which nobody knows since when", change: replaced(time.Time{}), at: noon.Add(usual.Grace), cas: 2},
-		{name: "a previous CA that is so since tomorrow", change: replaced(noon.Add(24 * time.Hour)), at: noon, cas: 2},
+		{name: "a previous CA whose replacement is dated tomorrow", change: replaced(noon.Add(24 * time.Hour)), at: noon, cas: 2},
 		{name: "not a certificate that ends with its CA", change: func(st *state) { st.leaf.Leaf.NotAfter = last }, at: last.Add(-time.Minute), cas: 2},
 		{name: "everything, when the CA has ended", at: last.Add(time.Second), leaf: true, cas: 1, current: func(state) *tls.Certificate { return nil }},
 		{name: "everything, when the CA has ended and there is one before it", change: replaced(noon), at: last.Add(time.Second), leaf: true, cas: 1, current: func(state) *tls.Certificate { return nil }},
@@ -116,7 +116,7 @@ func TestReplicasWithOtherHostsAgree(t *testing.T) {
 	Expect(hostsOf(st.leaf.Leaf)).To(Equal(sets.New(other.Hosts...)), "what is no longer needed goes with the renewal")
 }
 
-// Whoever has a clock that is behind finds valid what was just made.
+// A client whose clock is behind finds valid what was just made.
 func TestClocksMayBeBehind(t *testing.T) {
 	st := begun(t, noon)
 	NewWithT(t).Expect(validAt(st.leaf.Leaf, noon.Add(-skew))).To(BeTrue())

@@ -137,7 +137,7 @@ func deciders(d Dependencies) map[string]decider {
 	}
 }
 
-// Whoever can reach the server can post to it: what is posted must not become series of metrics without end.
+// Anyone who can reach the server can post to it: what is posted must not become series of metrics without end.
 func TestMetricsDoNotGrowWithWhatIsPosted(t *testing.T) {
 	s := newServer(t, fleet{}, nil, inherit.Policy{})
 	handler := mux(t, s)

@@ -15,7 +15,7 @@ import (
 // hugeReview is nearly the largest review that is read.
 const hugeReview = 3 << 20
 
-// filling is a list of texts, each with another number, that is so long.
+// filling is a list of texts of that size in all, each text with another number.
 func filling(size int, format string) string {
 	var all strings.Builder
 	for i := 0; all.Len() < size; i++ {

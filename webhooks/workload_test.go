@@ -324,8 +324,8 @@ func denied() (clean, unclean []knock) {
 	}
 }
 
-// Whoever may not ask learns nothing from the answer: not whether the Cluster exists, and not what was wrong.
-func TestWhoeverMayNotAskGetsOneAndTheSameAnswer(t *testing.T) {
+// Callers that may not ask learn nothing from the answer: not whether the Cluster exists, and not what was wrong.
+func TestCallersThatMayNotAskGetOneAndTheSameAnswer(t *testing.T) {
 	clean, unclean := denied()
 	want := answered{status: http.StatusForbidden, body: "Forbidden\n", header: http.Header{
 		"Content-Type": {"text/plain; charset=utf-8"}, "Content-Length": {"10"}, "X-Content-Type-Options": {"nosniff"},

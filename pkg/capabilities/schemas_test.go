@@ -73,7 +73,7 @@ func TestFailuresAreNotKept(t *testing.T) {
 	Expect(server.documents.Load()).To(Equal(asked), "what is published is what is known")
 }
 
-// Whoever asks while a document is on its way waits for that one, and whoever cannot wait leaves it to the others.
+// A caller that asks while a document is on its way waits for that one. A caller that cannot wait leaves it to the others.
 func TestFetchIsShared(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	server := newAPIServer()

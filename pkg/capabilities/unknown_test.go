@@ -44,7 +44,7 @@ func TestWhatIsUnknownIsRemembered(t *testing.T) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// While the API server does not answer, whoever asks leaves when they cannot wait any longer, and leaves nothing behind: one
+// While the API server does not answer, callers leave when they cannot wait any longer, and leave nothing behind: one
 // request is on its way for all of them.
 func TestForgedVersionsLeaveNoRequestsBehind(t *testing.T) {
 	Expect := NewWithT(t).Expect

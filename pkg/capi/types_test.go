@@ -92,7 +92,7 @@ func TestMachineOfEachVersion(t *testing.T) {
 	}
 }
 
-// A control plane of either contract is read, whoever provides it.
+// A control plane of either contract is read, no matter who provides it.
 func TestControlPlaneOfEachContract(t *testing.T) {
 	const taints = "taints: [{key: gpu, effect: NoSchedule, propagation: Always}]"
 	for contract, template := range map[string]string{

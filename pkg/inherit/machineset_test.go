@@ -72,7 +72,7 @@ func selector(matches, expresses string) metav1.LabelSelector {
 	return s
 }
 
-// Keys that no step hands down, whoever declares them.
+// Keys that no step hands down, no matter who declares them.
 var neverInherited = []string{
 	"kubectl.kubernetes.io/last-applied-configuration",
 	"kubectl.kubernetes.io/restartedAt",

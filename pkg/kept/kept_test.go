@@ -136,7 +136,7 @@ func TestCopiesShareNothing(t *testing.T) {
 	Expect(third).To(Equal(before), "nor does an object that comes later get what a reader wrote")
 }
 
-// An informer transforms each Machine of its first list twice. The second time changes nothing, whoever else has fields of it.
+// An informer transforms each Machine of its first list twice. The second time changes nothing, no matter who else has fields of it.
 func TestMachinesAreKeptAlikeEachTime(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	s := kept.New(inherit.Policy{})

@@ -52,7 +52,7 @@ func TestMachineOwner(t *testing.T) {
 		{name: "a Machine on its own declares for itself"},
 		{name: "a MachineSet's template counts, its MachineDeployment is to be edited", owner: "MachineSet/ms", cached: []client.Object{set}, brings: "fromMachineSet", source: "MachineDeployment ns/md (spec.template.metadata.labels)"},
 		{name: "a MachinePool's template counts", owner: "MachinePool/mp", cached: []client.Object{pool}, brings: "fromMachinePool", source: "MachinePool ns/mp (spec.template.metadata.labels)"},
-		{name: "a control plane's template counts, whoever provides it", owner: acme + " AcmeControlPlane/cp", cached: []client.Object{controlPlane("c")}, brings: "fromControlPlane", source: "AcmeControlPlane ns/cp (spec.machineTemplate.metadata.labels)"},
+		{name: "a control plane's template counts, no matter who provides it", owner: acme + " AcmeControlPlane/cp", cached: []client.Object{controlPlane("c")}, brings: "fromControlPlane", source: "AcmeControlPlane ns/cp (spec.machineTemplate.metadata.labels)"},
 		{name: "in a topology the Cluster is to be edited", owner: "MachineSet/ms", labels: map[string]string{"topology.cluster.x-k8s.io/owned": ""}, cached: []client.Object{set}, brings: "fromMachineSet", source: "Cluster ns/c (spec.topology)"},
 		{name: "a MachineSet that is not there is missing", owner: "MachineSet/ms", missing: true},
 		{name: "a control plane that is not there is missing", owner: acme + " AcmeControlPlane/cp", missing: true},

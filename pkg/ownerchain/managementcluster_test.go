@@ -21,7 +21,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// Whoever may create a Machine somewhere decides nothing about the management cluster's Nodes.
+// A tenant who may create a Machine somewhere decides nothing about the management cluster's Nodes.
 func TestMachinesOfOthersHandNothingDownToTheManagementCluster(t *testing.T) {
 	own := &capi.Cluster{ObjectMeta: named("c", "")}
 	tenants := func(o client.Object) client.Object {

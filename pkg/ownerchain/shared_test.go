@@ -98,7 +98,7 @@ func TestSharedReads(t *testing.T) {
 	})
 }
 
-// Whoever gives up does not take the answer from others, and a read that hangs does not hold up others for long.
+// A caller that gives up does not take the answer from others, and a read that hangs does not hold up others for long.
 func TestSharedReadsFailAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect

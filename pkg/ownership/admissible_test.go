@@ -71,7 +71,7 @@ func TestRoomThatIsNotKnown(t *testing.T) {
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring(`metadata.managedFields of manager "capi-machineset"`)))
 }
 
-// Whoever updates a child cannot push out what it inherits by filling it: the API server refuses that update instead.
+// A client that updates a child cannot push out what it inherits by filling it: the API server refuses that update instead.
 func TestAnUpdateDoesNotPushOut(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	var many []string

@@ -34,7 +34,7 @@ func TestChanges(t *testing.T) {
 		{name: "changes come in order of their names", desired: content{labels: "c=1,a=1,b=1"}, want: []ownership.Change{
 			{Place: "metadata.labels", Name: "a", Value: "1"}, {Place: "metadata.labels", Name: "b", Value: "1"}, {Place: "metadata.labels", Name: "c", Value: "1"},
 		}},
-		{name: "what is there with the right value belongs to whoever brought it", current: content{labels: "a=1", taints: "gpu:NoSchedule"}, desired: content{labels: "a=1", taints: "gpu:NoSchedule"}, fields: entries(theirs(labelA))},
+		{name: "what is there with the right value belongs to the one that brought it", current: content{labels: "a=1", taints: "gpu:NoSchedule"}, desired: content{labels: "a=1", taints: "gpu:NoSchedule"}, fields: entries(theirs(labelA))},
 		{name: "what is ours already is left as it is", current: content{labels: "a=1"}, desired: content{labels: "a=1"}, fields: entries(ours(labelA))},
 		{name: "another value is overruled", current: content{labels: "a=2"}, desired: content{labels: "a=1"}, fields: entries(theirs(labelA)), want: []ownership.Change{{Place: "metadata.labels", Name: "a", Value: "1"}}},
 		{name: "another propagation of a taint is overruled", current: content{taints: "gpu:NoSchedule@OnInitialization"}, desired: content{taints: "gpu:NoSchedule"}, want: []ownership.Change{{Place: "spec.taints", Name: "gpu:NoSchedule", Value: declared("gpu:NoSchedule")[0]}}},

@@ -20,7 +20,7 @@ import (
 )
 
 // TestPreparedPlansAsNew: what is prepared for all objects of an owner plans for each what New does, whatever the object has and
-// whoever owns it. It also makes sure that both the settled and the bare objects are prepared for: otherwise nothing would be gained.
+// no matter who owns it. It also makes sure that both the settled and the bare objects are prepared for: otherwise nothing would be gained.
 func TestPreparedPlansAsNew(t *testing.T) {
 	layout := capi.MachineLayout("v1beta2")
 	settled, bare := 0, 0

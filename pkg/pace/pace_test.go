@@ -30,7 +30,7 @@ func TestNodesPassAtARate(t *testing.T) {
 	pacer := pace.New[string](2, clock.now)
 	pass := func(cluster, node string) bool {
 		answer := pacer.Pass(node, cluster, limit(cluster))
-		Expect(answer.OK || answer.Again == 30*time.Second).To(BeTrue(), "whoever waits asks again when the next may pass")
+		Expect(answer.OK || answer.Again == 30*time.Second).To(BeTrue(), "a caller that waits asks again when the next may pass")
 		Expect(answer.OK || answer.HeldBy == cluster).To(BeTrue())
 		return answer.OK
 	}

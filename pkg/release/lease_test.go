@@ -228,7 +228,7 @@ func TestALeaseThatIsHandedOn(t *testing.T) {
 	}
 }
 
-// Leader and release write the same Lease; whoever is slower tries again.
+// Leader and release write the same Lease; the slower one tries again.
 func TestTakingTheLeaseWhileTheLeaderRenews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect

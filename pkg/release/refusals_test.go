@@ -65,7 +65,7 @@ func (s *apiServer) next(request string, do func()) {
 	s.before[request] = do
 }
 
-// Whoever writes at the same time loses nothing, and keeps nothing of Heirloom.
+// A client that writes at the same time loses nothing, and keeps nothing of Heirloom.
 func TestAnObjectThatChangesMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect

@@ -126,7 +126,7 @@ func TestAWorkloadClusterThatDoesNotAnswer(t *testing.T) {
 	})
 }
 
-// All together have a bound as well: whoever uninstalls does not wait for ever.
+// All together have a bound as well: a user who uninstalls does not wait for ever.
 func TestManyWorkloadClustersThatDoNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect

@@ -106,7 +106,7 @@ func TestAWorkloadCluster(t *testing.T) {
 	Expect(again.out.String()).To(BeEmpty(), "a second run changes nothing")
 }
 
-// One that cannot be reached is named and holds up nothing. The keys stay until it has been seen to, for they prove which
+// One that cannot be reached is named and holds up nothing. The keys stay until it has been cleaned up, for they prove which
 // configuration is ours.
 func TestAWorkloadClusterThatCannotBeReached(t *testing.T) {
 	Expect := NewWithT(t).Expect
@@ -175,7 +175,7 @@ func TestWhatAWorkloadClusterRefuses(t *testing.T) {
 		with          error
 		problem       string
 	}{
-		{"whoever may not look for a configuration has made none", "get MutatingWebhookConfiguration", forbidden, ""},
+		{"an account that may not look for a configuration has made none", "get MutatingWebhookConfiguration", forbidden, ""},
 		{"nor a policy", "list MutatingAdmissionPolicy", forbidden, ""},
 		{"where there are no policies there is none of ours", "list MutatingAdmissionPolicy", missing, ""},
 		{"the configuration cannot be read", "get MutatingWebhookConfiguration", errors.New("no route"), "getting the webhook configuration of the workload cluster: no route"},

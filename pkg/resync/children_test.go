@@ -101,7 +101,7 @@ func TestAChildThatIsLeftAloneIsNotWritten(t *testing.T) {
 		{"its Cluster is paused", func(_ *loop, _ *scene, cluster *capi.Cluster) { cluster.Spec.Paused = true }},
 		{"its Cluster is paused by annotation", func(_ *loop, _ *scene, cluster *capi.Cluster) { annotate(cluster, clusterv1.PausedAnnotation) }},
 		{"its Cluster is opted out", func(_ *loop, _ *scene, cluster *capi.Cluster) { label(cluster, inherit.IgnoreLabel) }},
-		{"another instance sees to it", func(l *loop, _ *scene, _ *capi.Cluster) { l.policy.WatchFilter = "another" }},
+		{"another instance reconciles it", func(l *loop, _ *scene, _ *capi.Cluster) { l.policy.WatchFilter = "another" }},
 		{"it is being deleted", func(l *loop, s *scene, _ *capi.Cluster) {
 			s.child.SetFinalizers([]string{"provider/finalizer"})
 			l.Expect(l.server.Update(l.t.Context(), s.child)).To(Succeed())

@@ -148,5 +148,5 @@ func TestWhatMayNotBeInheritedIsLeftOut(t *testing.T) {
 	)
 	Expect(l.see(m)).To(Succeed())
 	l.wrote()
-	Expect(strings.Join(l.events.take(), "")).To(ContainSubstring("NotInherited"), "it is so still")
+	Expect(strings.Join(l.events.take(), "")).To(ContainSubstring("NotInherited"), "it is still left out")
 }

@@ -17,7 +17,7 @@ import (
 type scene struct {
 	name         string
 	owner, child client.Object
-	// about is the object that a request names: a control plane is seen to when its Cluster is.
+	// about is the object that a request names: a control plane is reconciled when its Cluster is.
 	about client.Object
 	// around are the other objects that it takes.
 	around []client.Object

@@ -103,7 +103,7 @@ func label(sample *dto.Metric, name string) string {
 	return ""
 }
 
-// However many clusters do not answer, and however many Nodes they have, those of another are seen to. Each of them is asked
+// However many clusters do not answer, and however many Nodes they have, those of another are handled. Each of them is asked
 // about as many Nodes as its share, and nothing is done about the rest until one of these is answered.
 func TestNodesWaitForNoOtherCluster(t *testing.T) {
 	machines := []client.Object{theCluster(), machineSet()}
@@ -144,11 +144,11 @@ func TestNodesWaitForNoOtherCluster(t *testing.T) {
 
 	s.end()
 	l.eventually(func() float64 { return reconciled(t, "success") - success }).Should(BeEquivalentTo(len(theirs) + len(healthy)))
-	l.Expect(s.asked.all()).To(HaveLen(len(theirs)), "each was seen to once")
+	l.Expect(s.asked.all()).To(HaveLen(len(theirs)), "each was handled once")
 	l.Expect(reconciled(t, "requeue_after") - again).To(BeZero())
 }
 
-// However many clusters do not answer, a Cluster that comes is seen to, and all are when keys change.
+// However many clusters do not answer, a Cluster that comes is reconciled, and all are when keys change.
 func TestWorkloadClustersWaitForNoOther(t *testing.T) {
 	l, webhook, _, asked := admitting(t, theCluster())
 	s := newSilence()
@@ -174,7 +174,7 @@ func TestWorkloadClustersWaitForNoOther(t *testing.T) {
 	l.Expect(s.asked.all()).To(HaveLen(manySilent))
 
 	s.end()
-	l.eventually(s.asked.all).Should(HaveLen(2*manySilent), "each is seen to with the new keys as well, once it has answered")
+	l.eventually(s.asked.all).Should(HaveLen(2*manySilent), "each is reconciled with the new keys as well, once it has answered")
 }
 
 // silentWay is a way to admit Nodes for which a silent cluster is asked.

@@ -64,7 +64,7 @@ func TestABurstOfMachineEventsWakesTheirClusterTwice(t *testing.T) {
 			for at := range d.when[cluster] {
 				woken = woken || !at.Before(now) && !at.After(before.Add(time.Second))
 			}
-			Expect(woken).To(BeTrue(), "each is seen to, within a second")
+			Expect(woken).To(BeTrue(), "each event wakes its Cluster within a second")
 			now = now.Add(10 * time.Millisecond)
 		}
 	}

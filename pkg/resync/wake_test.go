@@ -89,7 +89,7 @@ func TestWhichEventsOfANodeCount(t *testing.T) {
 	}
 }
 
-// What changes nothing for anybody wakes nobody. Another Cluster that is resumed then is seen to, and so would the first be:
+// What changes nothing for anybody wakes nobody. Another Cluster that is resumed then is reconciled, and the first would be as well:
 // queues keep their order.
 func TestWhatWakesNobody(t *testing.T) {
 	t.Parallel()
@@ -196,7 +196,7 @@ func TestABurstOfMachines(t *testing.T) {
 		for range 100 {
 			l.updated(f["m-c"], something)
 		}
-		l.eventually(func() int { return len(asked()) }).Should(BeNumerically(">=", looks), "what comes last is seen to, too")
+		l.eventually(func() int { return len(asked()) }).Should(BeNumerically(">=", looks), "what comes last is handled, too")
 	}
 	l.Expect(len(asked())).To(BeNumerically("<=", 2+int(time.Since(begin)/time.Second)))
 }

@@ -104,7 +104,7 @@ func FuzzValidateCarrier(f *testing.F) {
 	})
 }
 
-// sectionsAreUnique says whether sections can be told apart, which Cluster API sees to.
+// sectionsAreUnique says whether sections can be told apart, which Cluster API takes care of.
 func sectionsAreUnique(object []byte) bool {
 	return strings.Count(string(object), `"machineDeployments"`)+strings.Count(string(object), `"machinePools"`) == 0
 }

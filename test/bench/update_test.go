@@ -18,7 +18,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// BenchmarkUpdate reports what an update of a Machine costs whoever writes it, through a real API server, as a multiple of the
+// BenchmarkUpdate reports what an update of a Machine costs the client that writes it, through a real API server, as a multiple of the
 // same update of a Machine that is left alone (metric ×ignored). About a value of somebody else's, API servers do not ask. One that
 // takes away what the Machine inherits is decided twice, the second time by owners that are read from the API server.
 func BenchmarkUpdate(b *testing.B) {

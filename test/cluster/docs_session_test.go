@@ -57,7 +57,7 @@ func newSession(ctx context.Context, t *testing.T) *session {
 		Expect(err).NotTo(HaveOccurred())
 		s.env = append(s.env, name+"="+strings.TrimSpace(string(value)))
 	}
-	// Nothing is left in the home directory of whoever runs this.
+	// Nothing is left in the home directory of the user who runs this.
 	s.env = append(s.env, "HOME="+t.TempDir())
 	return s
 }

@@ -135,8 +135,8 @@ func (cp *ControlPlane) startEtcd(ctx context.Context, options Options) (url str
 	return urls[0], cp.etcd.WaitReady(ctx, urls[0]+"/health")
 }
 
-// Stop stops the kubelets that still run, then ends the API server and etcd at once, whoever is still connected, and removes
-// their data.
+// Stop stops the kubelets that still run, then ends the API server and etcd at once, no matter who is still connected,
+// and removes their data.
 func (cp *ControlPlane) Stop() error {
 	errs := []error{cp.stopKubelets()}
 	cp.mu.Lock()

@@ -76,7 +76,7 @@ func beVictim() error {
 	return errors.New("nobody has killed it")
 }
 
-// Whoever ends a run of tests with Ctrl-C, or kills it, leaves nothing behind.
+// A run of tests that is ended with Ctrl-C, or killed, leaves nothing behind.
 func TestNothingIsLeftOfAProcessThatIsKilled(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
 		t.Run(signal.String(), func(t *testing.T) {

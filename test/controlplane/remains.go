@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// TempDir makes a directory that does not outlive this process, however that ends. Whoever needs it no longer removes it.
+// TempDir makes a directory that does not outlive this process, however that ends. A caller that no longer needs it removes it.
 func TempDir(pattern string) (string, error) {
 	dir, err := os.MkdirTemp("", pattern)
 	if err != nil {

@@ -31,8 +31,8 @@ func (w *world) build(typed bool) {
 	w.wakePools()
 }
 
-// wakePools has the KubeadmConfigs of MachinePools looked at until they have bootstrap data. Otherwise that is so only every half
-// minute, as long as there is no control plane.
+// wakePools has the KubeadmConfigs of MachinePools looked at until they have bootstrap data. Otherwise Cluster API looks at them only
+// every half minute, as long as there is no control plane.
 func (w *world) wakePools() {
 	w.t.Helper()
 	defer controlplane.Waited("MachinePools to be bootstrapped", time.Now())

@@ -54,7 +54,7 @@ func (f *fleet) testScale(count int) {
 	}).WithTimeout(5 * time.Minute).WithPolling(500 * time.Millisecond).Should(Succeed())
 }
 
-// testQuiet expects that nobody writes or reads what Heirloom sees to, once everything has settled, as the API servers
+// testQuiet expects that nobody writes or reads what Heirloom handles, once everything has settled, as the API servers
 // themselves count it.
 func (f *fleet) testQuiet() {
 	servers := map[string]*rest.Config{"management": f.AdminConfig(), "red": f.red.AdminConfig(), "blue": f.blue.AdminConfig()}
@@ -80,7 +80,7 @@ func (f *fleet) testQuiet() {
 	}).WithTimeout(3*time.Minute).WithPolling(2*time.Second).Should(BeNumerically(">=", 20*time.Second), "it settles and stays quiet")
 }
 
-// requests returns what the API server has counted of requests about what Heirloom sees to: everything but what kubelets
+// requests returns what the API server has counted of requests about what Heirloom handles: everything but what kubelets
 // do themselves, which is to report the status of their Nodes and to read them.
 func (f *fleet) requests(config *rest.Config) map[string]float64 {
 	clientset, err := kubernetes.NewForConfig(config)

@@ -39,7 +39,7 @@ func (w *world) nodes(g Gomega) []corev1.Node {
 	})
 }
 
-// eventuallyEachNode waits until something is so of every Node there is.
+// eventuallyEachNode waits until a check holds for every Node there is.
 func (w *world) eventuallyEachNode(check func(Gomega, corev1.Node)) {
 	w.t.Helper()
 	defer controlplane.Waited("Nodes to follow", time.Now())

@@ -204,7 +204,7 @@ func (s *policyScene) besideAnotherPolicy() {
 	s.Expect(node.Annotations).To(Equal(want.Annotations))
 	s.Expect(node.Spec.Taints).To(ConsistOf(append(want.Taints, corev1.Taint{Key: "meddler", Effect: corev1.TaintEffectNoSchedule})))
 
-	// Whoever has the API server next is not meddled with.
+	// The next test that has the API server is not meddled with.
 	s.Expect(s.Client.Delete(s.ctx, binding)).To(Succeed())
 	s.eventuallyRegisters(stage.Node("left"), func(g Gomega, made *corev1.Node) { g.Expect(made.Annotations).NotTo(HaveKey("rounds")) })
 }

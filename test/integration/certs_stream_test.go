@@ -61,7 +61,7 @@ func (s *scene) startStream(f family, servers ...server) *stream {
 		r.leaves[server.webhookURL], r.cas[server.webhookURL] = sets.New[string](), sets.New[string]()
 		var bundle []byte
 		r.every(ctx, func(ctx context.Context, number int) error {
-			// The bundle of the call before: whoever is told of a change is told late.
+			// The bundle of the call before: an API server is told late of a change.
 			stale := bundle
 			var err error
 			if bundle, err = s.publishedBundle(ctx); err != nil || stale == nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // witnessKey is a label that an owner declares where it does reach the child, with another value in each state: once it
-// is there, the rest of the state has been seen to as well, or never will be.
+// is there, the rest of the state has been handled as well, or never will be.
 const witnessKey = "node.cluster.x-k8s.io/witness"
 
 // state is what the owners of a descent declare for a child.
@@ -106,7 +106,7 @@ func (l *descent) fromMetadata(template place) func(map[string]any, state) {
 	}
 }
 
-// neverInherited is what no rule hands down, whoever declares it.
+// neverInherited is what no rule hands down, no matter who declares it.
 func neverInherited() content {
 	return content{
 		labelColumn:      {"app.kubernetes.io/managed-by": "a-tool"},

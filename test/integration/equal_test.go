@@ -98,7 +98,7 @@ func TestWebhookAndLoopAgree(t *testing.T) {
 			for _, m := range []member{a, b} {
 				f := m.settle(name, tc.before)
 				// A Node registers minutes after its Machine was created. Initialize taints come with its first sync only,
-				// so the loop must have seen to the Machine by then.
+				// so the loop must have reconciled the Machine by then.
 				m.eventually(f.m, func(g Gomega) {
 					g.Expect(f.m.Annotations).To(HaveLen(len(tc.before.Annotations)))
 					g.Expect(f.m.Labels).To(HaveLen(3 + len(tc.before.Labels)))

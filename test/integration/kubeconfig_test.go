@@ -25,7 +25,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// Whoever may write the kubeconfig of a Cluster also chooses the server to which credentials are sent. A file that the program can
+// A tenant who may write the kubeconfig of a Cluster also chooses the server to which credentials are sent. A file that the program can
 // read, such as its own token, never gets there, nor is a command run: such a kubeconfig is refused before anything is sent, and
 // an Event on the Cluster says why. With credentials of its own, the same Cluster is connected to.
 func TestATenantsKubeconfigGetsNothingOfHeirlooms(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 )
 
 // A Cluster moves from one management cluster to another and back, in the steps of clusterctl move: both have Heirloom, and
-// the Nodes are always seen to by the one that has the Cluster.
+// the Nodes are always reconciled by the one that has the Cluster.
 func TestMove(t *testing.T) {
 	t.Parallel()
 	here, there := sharedScene(t, both), newScene(t, stage.Options{})

@@ -24,7 +24,7 @@ import (
 )
 
 // A watch sees every stored version of a Node. None may lack the taints that its Machine declares, from the first on,
-// whoever takes them away; and no request of the kubelet may be refused.
+// no matter who takes them away; and no request of the kubelet may be refused.
 func TestNoNodeVersionLacksItsTaints(t *testing.T) {
 	t.Parallel()
 	s := sharedScene(t, both)
@@ -148,7 +148,7 @@ func TestKubeletUpdatesAreNotTouched(t *testing.T) {
 		admin := node.DeepCopy()
 		s.update(admin, func() { admin.Labels["admins"] = node.Labels["mine"] })
 		g.Expect(taint.Find(admin.Spec.Taints, taint.ID{Key: "late", Effect: corev1.TaintEffectNoSchedule})).NotTo(Equal(-1))
-	}).WithTimeout(patience).WithPolling(polling).Should(Succeed(), "whoever is privileged brings it")
+	}).WithTimeout(patience).WithPolling(polling).Should(Succeed(), "an update by a privileged user brings it")
 }
 
 // Only the kubelet of a Node registers that Node: another identity gets nothing out of a Machine that is not its own.

@@ -18,7 +18,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// Whoever applies an object by server-side apply and applies the same again changes nothing, though the webhook has
+// A client that applies an object by server-side apply and applies the same again changes nothing, though the webhook has
 // added to it in between: neither its resourceVersion nor who owns what.
 func TestIdenticalReapplyLeavesTheObjectAlone(t *testing.T) {
 	t.Parallel()

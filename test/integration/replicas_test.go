@@ -45,7 +45,7 @@ func TestReplicas(t *testing.T) {
 	s.eventually(f.m, func(g Gomega) { g.Expect(f.m.Labels).To(HaveKeyWithValue("team", "web")) })
 }
 
-// Two instances with disjoint watch filters share a management cluster: each sees to its own, and only to that.
+// Two instances with disjoint watch filters share a management cluster: each reconciles its own objects, and no others.
 func TestDisjointWatchFilters(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, stage.Options{WithoutWebhooks: true, Args: []string{"--watch-filter=red"}})

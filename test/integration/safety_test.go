@@ -28,7 +28,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// Objects that are older than Heirloom are seen to by the loop, and the API server goes on when Heirloom is gone.
+// Objects that are older than Heirloom are reconciled by the loop, and the API server goes on when Heirloom is gone.
 func TestBeforeAndAfterHeirloom(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, stage.Options{WithoutProgram: true})
@@ -52,7 +52,7 @@ func TestBeforeAndAfterHeirloom(t *testing.T) {
 	s.eventually(f.m, func(g Gomega) { g.Expect(f.m.Labels).To(HaveKey("team")) })
 }
 
-// Objects that are paused, opted out or of a paused Cluster are left alone, and seen to when that ends.
+// Objects that are paused, opted out or of a paused Cluster are left alone, and reconciled when that ends.
 func TestLeftAlone(t *testing.T) {
 	t.Parallel()
 	s := sharedScene(t, both)
@@ -163,7 +163,7 @@ func TestBadInput(t *testing.T) {
 	})
 }
 
-// So many labels keep an API server busy: it gives up on whoever takes longer than two seconds. The write passes all the same, and
+// So many labels keep an API server busy: it gives up on a webhook that takes longer than two seconds. The write passes all the same, and
 // what it could not bring comes later.
 func TestTenThousandLabels(t *testing.T) {
 	t.Parallel()

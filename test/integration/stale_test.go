@@ -18,7 +18,7 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// Cluster API takes from a child what its owner no longer declares. Whoever brings what is inherited must not put that back
+// Cluster API takes from a child what its owner no longer declares. Heirloom, which brings what is inherited, must not put that back
 // because it has not heard of the owner's change yet, neither in that write, nor in the next, nor in the loop. What an owner
 // still declares comes back all the same.
 func TestWhatAnOwnerNoLongerDeclaresDoesNotComeBack(t *testing.T) {

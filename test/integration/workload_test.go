@@ -37,7 +37,7 @@ func (s *scene) workload(cluster *clusterv1.Cluster) *stage.Workload {
 	w, err := s.UseWorkload(s.ctx, cluster, lend(s.t, controlplane.ForWorkload(controlplane.Options{})).ControlPlane)
 	s.Expect(err).NotTo(HaveOccurred())
 	s.t.Cleanup(func() {
-		w.Door.Shut() // whoever has the API server next is not disturbed
+		w.Door.Shut() // the next test that has the API server is not disturbed
 		in := client.InNamespace(cluster.Namespace)
 		for _, object := range []client.Object{
 			&clusterv1.Machine{}, &clusterv1.MachineSet{}, &clusterv1.MachineDeployment{}, &clusterv1.Cluster{}, &corev1.Secret{},

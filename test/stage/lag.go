@@ -26,7 +26,7 @@ type Lag struct {
 	gates map[string]*sync.RWMutex
 }
 
-// newLag puts a proxy between the API server and whoever uses the kubeconfig, and acts as the user in it.
+// newLag puts a proxy between the API server and the clients that use the kubeconfig, and acts as the user in it.
 func newLag(kubeconfig string) (*Lag, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

@@ -40,7 +40,7 @@ func (s *Stage) StartWorkload(ctx context.Context, cluster *clusterv1.Cluster, o
 	return w, nil
 }
 
-// UseWorkload is StartWorkload with a control plane that runs already. Whoever has it shuts the door in the end.
+// UseWorkload is StartWorkload with a control plane that runs already. The caller shuts the door in the end.
 func (s *Stage) UseWorkload(ctx context.Context, cluster *clusterv1.Cluster, cp *controlplane.ControlPlane) (*Workload, error) {
 	w, err := s.GiveKubeconfig(ctx, client.ObjectKeyFromObject(cluster), cp)
 	if err != nil {

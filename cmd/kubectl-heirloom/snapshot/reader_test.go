@@ -55,7 +55,7 @@ func TestAnErrorIsNotAskedForAgain(t *testing.T) {
 	g.Expect(s.asked).To(HaveLen(2))
 }
 
-// Whoever may not list objects may still be allowed to read one.
+// A user who may not list objects may still be allowed to read one.
 func TestAListThatIsForbidden(t *testing.T) {
 	g := NewWithT(t)
 	s := serve(t, fleetOf(1).objects...)

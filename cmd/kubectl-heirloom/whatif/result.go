@@ -153,7 +153,7 @@ func last(kind string) int {
 	return 0
 }
 
-// many is so many of a kind, in English.
+// many is n of a kind, in English.
 func many(n int, kind string) string {
 	switch {
 	case n == 1:

@@ -59,7 +59,7 @@ func (s *silent) beside(others http.Handler, over <-chan struct{}) http.Handler 
 	})
 }
 
-// Clusters that answer everything but a list of their Nodes keep everybody busy who sees to connections. Others are connected
+// Clusters that answer everything but a list of their Nodes keep busy all workers that make connections. Others are connected
 // all the same, while all of these wait.
 func TestConnectionsWaitForNoOther(t *testing.T) {
 	g := NewWithT(t)

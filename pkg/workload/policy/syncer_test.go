@@ -221,7 +221,7 @@ func bindingTo(namespace string) *admissionregistrationv1.MutatingAdmissionPolic
 	return binding
 }
 
-// Whoever may label a Namespace of the workload cluster need not have the right to delete it. Heirloom deletes it for nobody.
+// A user who may label a Namespace of the workload cluster need not have the right to delete it. Heirloom deletes it for nobody.
 func TestLabelsAloneDoNotMakeAnythingHeirlooms(t *testing.T) {
 	labelled := metav1.ObjectMeta{Namespace: "theirs", Name: "theirs", Labels: policy.Binding(1).Labels}
 	global := labelled

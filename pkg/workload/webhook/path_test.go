@@ -31,7 +31,7 @@ func is(cluster Identity) func(types.NamespacedName) types.UID {
 // key returns the key whose bytes are all the same.
 func key(b byte) []byte { return bytes.Repeat([]byte{b}, KeySize) }
 
-// Whoever changes how a path is made locks out every workload cluster until it is told its new path.
+// A change of how a path is made locks out every workload cluster until it is told its new path.
 func TestAPathStaysTheSame(t *testing.T) {
 	NewWithT(t).Expect(Path(key(1), prod)).To(Equal("/workload/fleet/prod.eu-1/9ba3bde23600db8f00f240431c3d910e66889930ff1a83c26a7dc5e01412f0b2"))
 }

@@ -201,7 +201,7 @@ func (c *converging) tell(change change, variant string, took time.Duration) {
 	tell("convergence, %d Nodes, round %d, %s, %s: %s", c.size, c.round, change.step, variant, took.Round(time.Millisecond))
 }
 
-// follow changes a MachineDeployment and measures until all its Nodes look so.
+// follow changes a MachineDeployment and measures until all its Nodes look as expected.
 func (c *converging) follow(ctx context.Context, f *fleet, change change) (measured, error) {
 	expected, err := f.nodes.expect(c.names[f.name], change.looks)
 	if err != nil {

@@ -72,7 +72,8 @@ func (f *floor) add(ctx context.Context, names []string, d stage.Declared) error
 	})
 }
 
-// write patches all Nodes, and the Machines as well if there is a patch for them, and returns how long it takes until all Nodes look so.
+// write patches all Nodes, and the Machines as well if there is a patch for them.
+// It returns how long it takes until all Nodes look as expected.
 func (f *floor) write(ctx context.Context, names []string, change change, both bool) (time.Duration, error) {
 	expected, err := f.nodes.expect(names, change.looks)
 	if err != nil {

@@ -32,7 +32,7 @@ type nodes struct {
 type awaited struct {
 	looks   func(*corev1.Node) bool
 	missing map[string]bool
-	// at is when those were seen that look so.
+	// at is when each Node that looks as expected was seen.
 	at   map[string]time.Time
 	done chan struct{}
 }
@@ -110,7 +110,7 @@ func (n *nodes) expect(names []string, looks func(*corev1.Node) bool) (*awaited,
 	return a, nil
 }
 
-// wait waits until all of these Nodes look so, and returns when each of them was seen to, and when the last of them.
+// wait waits until all of these Nodes look as expected. It returns when each of them was first seen like that, and when the last was.
 func (n *nodes) wait(ctx context.Context, a *awaited) (at map[string]time.Time, last time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
