@@ -43,9 +43,12 @@ help: ## Show this help.
 		/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: build
-build: ## Build bin/heirloom and bin/kubectl-heirloom (VERSION is what git describe says).
+build: bin/kubectl_complete-heirloom ## Build bin/heirloom and bin/kubectl-heirloom (VERSION is what git describe says).
 	CGO_ENABLED=0 $(GO) build -tags $(TAGS) -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/heirloom ./cmd/kubectl-heirloom
-	install -m 755 cmd/kubectl-heirloom/kubectl_complete-heirloom bin/
+
+bin/kubectl_complete-heirloom: cmd/kubectl-heirloom/kubectl_complete-heirloom
+	@mkdir -p $(@D)
+	install -m 755 $< $@
 
 .PHONY: demo
 demo: build ## Show Heirloom at work on a local control plane (KEEP=1: leave it running until Ctrl-C).
@@ -67,7 +70,7 @@ test: ## Run the tests of every part, and one walk from the chart to the Node.
 test-all: build ## Run every test: also all of test-e2e, each benchmark once, test-site and test-cluster.
 	@test/tools/account.sh $(MAKE) --no-print-directory test-beside-cluster test-monitoring test-integration test-beside-e2e
 
-# The first mostly waits, the others compute, and they share nothing.
+# The first mostly waits, the others compute. They share nothing but the programs, which none of them builds again.
 .PHONY: test-beside-cluster test-beside-e2e
 test-beside-cluster: beside = test-cluster test-unit
 test-beside-e2e: beside = test-e2e test-bench test-site
