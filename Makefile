@@ -81,7 +81,7 @@ test-beside-cluster test-beside-e2e:
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go.
 	@# Those that are parallel mostly wait.
-	$(GO) test -race -parallel=16 $(GOTESTFLAGS) $(unit)
+	$(GO) test -race -parallel=4 $(GOTESTFLAGS) $(unit)
 	$(GO) -C test/tools/release test $(GOTESTFLAGS) ./...
 	@# -count=1: the test cache sees neither a file that is gone nor one of another module.
 	$(GO) -C test/tools/bench test -count=1 $(GOTESTFLAGS) ./...
