@@ -68,11 +68,11 @@ test: ## Run the tests of every part, and one walk from the chart to the Node.
 
 .PHONY: test-all
 test-all: build ## Run every test: also all of test-e2e, each benchmark once, test-site and test-cluster.
-	@test/tools/account.sh $(MAKE) --no-print-directory test-beside-cluster test-monitoring test-integration test-beside-e2e
+	@test/tools/account.sh $(MAKE) --no-print-directory test-beside-cluster test-integration test-beside-e2e
 
 # The first mostly waits, the others compute. They share nothing but the programs, which none of them builds again.
 .PHONY: test-beside-cluster test-beside-e2e
-test-beside-cluster: beside = test-cluster test-unit
+test-beside-cluster: beside = test-cluster test-unit test-monitoring
 test-beside-e2e: beside = test-e2e test-bench test-site
 test-beside-cluster test-beside-e2e:
 	@echo "$(firstword $(beside)) runs beside $(wordlist 2,9,$(beside)): what each prints follows once it has ended"
