@@ -22,17 +22,20 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-// testScale adds many Machines and Nodes and changes the one template above them.
+// testScale adds many Machines and Nodes and changes the one template above them. They have a MachineDeployment to themselves, so
+// that a later change of the member's own reaches its few Nodes without waiting for theirs.
 func (f *fleet) testScale(count int) {
 	const ring = "node.cluster.x-k8s.io/ring"
 	defer controlplane.Waited("many Nodes to follow", time.Now())
 	f.admit(f.blue, "none")
+	many := *f.blue
+	f.deploy(&many, "many")
 	var creates errgroup.Group
 	creates.SetLimit(16)
 	for i := range count {
 		creates.Go(func() error {
 			name := fmt.Sprintf("many-%03d", i)
-			if err := f.Client.Create(f.ctx, stage.Machine(f.blue.ms, name)); err != nil {
+			if err := f.Client.Create(f.ctx, stage.Machine(many.ms, name)); err != nil {
 				return err
 			}
 			return f.blue.Client.Create(f.ctx, stage.Node(name))
@@ -40,6 +43,7 @@ func (f *fleet) testScale(count int) {
 	}
 	f.Expect(creates.Wait()).To(Succeed())
 	f.declare(f.blue, ring, "outer")
+	f.declare(&many, ring, "outer")
 	f.Eventually(func(g Gomega) {
 		list := &corev1.NodeList{}
 		g.Expect(f.blue.Client.List(f.ctx, list)).To(Succeed())

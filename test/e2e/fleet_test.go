@@ -108,18 +108,24 @@ func (f *fleet) newMember(name string) *member {
 	// parameters for good.
 	m.cluster.Labels = map[string]string{workload.AdmissionLabel: workload.AdmitByLoop}
 	f.Expect(f.Client.Create(f.ctx, m.cluster)).To(Succeed())
-	m.md = stage.MachineDeployment(m.cluster, name, stage.Declared{
-		Labels:      map[string]string{"node.cluster.x-k8s.io/pool": name, "node-role.kubernetes.io/worker": ""},
-		Annotations: map[string]string{taint.InitializeAnnotation: "warming=up:NoSchedule"},
-		Taints:      stage.Taints(clusterv1.MachineTaintPropagationAlways, "team="+name+":NoSchedule"),
-	})
-	f.Expect(f.Client.Create(f.ctx, m.md)).To(Succeed())
-	m.ms = stage.MachineSet(m.md, name)
-	f.Expect(f.Client.Create(f.ctx, m.ms)).To(Succeed())
+	f.deploy(m, name)
 	var err error
 	m.Workload, err = f.StartWorkload(f.ctx, m.cluster, controlplane.Options{})
 	f.Expect(err).NotTo(HaveOccurred())
 	return m
+}
+
+// deploy gives the member another MachineDeployment, with a MachineSet.
+func (f *fleet) deploy(m *member, name string) {
+	f.t.Helper()
+	m.md = stage.MachineDeployment(m.cluster, name, stage.Declared{
+		Labels:      map[string]string{"node.cluster.x-k8s.io/pool": m.name, "node-role.kubernetes.io/worker": ""},
+		Annotations: map[string]string{taint.InitializeAnnotation: "warming=up:NoSchedule"},
+		Taints:      stage.Taints(clusterv1.MachineTaintPropagationAlways, "team="+m.name+":NoSchedule"),
+	})
+	f.Expect(f.Client.Create(f.ctx, m.md)).To(Succeed())
+	m.ms = stage.MachineSet(m.md, name)
+	f.Expect(f.Client.Create(f.ctx, m.ms)).To(Succeed())
 }
 
 // declare changes a label in the template of the member's MachineDeployment.
@@ -246,28 +252,10 @@ func (f *fleet) testAway(meanwhile func(*fleet)) {
 		WithTimeout(3*patience).WithPolling(200*time.Millisecond).Should(Equal(1), "given up")
 	controlplane.Waited("a cluster to be given up", begun)
 	f.declare(f.blue, season, "spring")
-	f.expectProgress(f.blue, "blue-loop", season, "spring")
+	f.Eventually(has(f.blue, "blue-loop", "spring")).WithTimeout(10 * time.Second).Should(Succeed())
 	f.Consistently(has(f.red, "red-loop", "winter")).WithTimeout(time.Second).ShouldNot(Succeed())
 	f.Expect(f.red.Door.Open()).To(Succeed())
 	f.Eventually(has(f.red, "red-loop", "winter")).WithTimeout(30 * time.Second).Should(Succeed())
-}
-
-// expectProgress waits until a Node of a large member has the label. How long that takes depends on the machine. But there are no ten
-// seconds in which no Node of the member gets it: the loop does not wait for another cluster.
-func (f *fleet) expectProgress(m *member, name, key, value string) {
-	f.t.Helper()
-	count, counted := 0, time.Now()
-	f.Eventually(func(g Gomega) {
-		nodes := &corev1.NodeList{}
-		g.Expect(m.Client.List(f.ctx, nodes, client.MatchingLabels{key: value})).To(Succeed())
-		if len(nodes.Items) != count {
-			count, counted = len(nodes.Items), time.Now()
-		}
-		if time.Since(counted) > 10*time.Second {
-			StopTrying(fmt.Sprintf("%d Nodes have %s=%s, and no more for ten seconds", count, key, value)).Now()
-		}
-		g.Expect(nodes.Items).To(ContainElement(HaveField("Name", name)))
-	}).WithTimeout(5 * time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
 }
 
 // testExplain has the kubectl plugin tell where the keys of a Machine come from.
