@@ -147,7 +147,7 @@ func TestARotationLeavesNoGap(t *testing.T) {
 }
 
 // The grace is needed, and the simulation would notice.
-func TestWhoIsLaterThanTheGraceIsRefused(t *testing.T) {
+func TestOneLaterThanTheGraceIsRefused(t *testing.T) {
 	refused, _, _ := simulate(t, 0, 4*usual.Grace)
 	NewWithT(t).Expect(refused).To(BeNumerically(">", 0))
 }

@@ -157,7 +157,7 @@ func TestARotationLeavesNoGap(t *testing.T) {
 }
 
 // Both limits are needed, and the simulation would notice.
-func TestWhoIsLaterThanThatIsRefused(t *testing.T) {
+func TestOneLaterThanThatIsRefused(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
 		late, told time.Duration
