@@ -30,6 +30,8 @@ const (
 type installation struct {
 	// namespace is that of --heirloom-namespace, or empty.
 	namespace string
+	// expected are the chart's webhooks.
+	expected []expectation
 	// configurations are its webhook configurations, strange those that also have one of the chart's webhooks and are not its own.
 	configurations, strange []configuration
 	configErr               error
@@ -73,17 +75,17 @@ func (i *installation) services() []types.NamespacedName {
 
 // findInstallation finds what is installed in the namespace, or in all. Without settings, what the chart's names say must do.
 func findInstallation(ctx context.Context, c client.Reader, namespace string, known settings.Settings) (*installation, error) {
-	found := &installation{namespace: namespace}
 	expected, err := expectations()
 	if err != nil {
 		return nil, err
 	}
+	found := &installation{namespace: namespace, expected: expected}
 	deployments, err := settings.Deployments(ctx, c, namespace)
 	if err != nil {
 		found.deploymentErr = fmt.Errorf("listing Deployments: %w", err)
 	}
 	found.choose(deployments)
-	found.configErr = found.findConfigurations(ctx, c, expected)
+	found.configErr = found.findConfigurations(ctx, c)
 	found.chooseConfigurations(known)
 	if found.deployment == nil && found.deploymentErr == nil {
 		deployments, found.deploymentErr = found.behindServices(ctx, c)
@@ -143,9 +145,9 @@ func (i *installation) strangers() []string {
 	return all
 }
 
-func (i *installation) findConfigurations(ctx context.Context, c client.Reader, expected []expectation) error {
+func (i *installation) findConfigurations(ctx context.Context, c client.Reader) error {
 	ours := func(one configuration) bool {
-		return slices.ContainsFunc(expected, func(e expectation) bool {
+		return slices.ContainsFunc(i.expected, func(e expectation) bool {
 			_, has := one.webhook(e.chart.Name)
 			return has && e.kind == one.kind
 		})

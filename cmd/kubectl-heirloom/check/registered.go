@@ -86,21 +86,17 @@ func registered(_ context.Context, w *world) Result {
 	if err != nil {
 		return unknown("The webhook configurations could not be read: %v", err)
 	}
-	expected, err := expectations()
-	if err != nil {
-		return unknown("%v", err)
-	}
 	known, err := w.settings()
 	if err != nil {
 		known = settings.Settings{}
 	}
 	var findings []string
 	for _, kind := range []string{mutatingKind, validatingKind} {
-		findings = append(findings, kindRegistered(kind, found.configurations, expected, known)...)
+		findings = append(findings, kindRegistered(kind, found.configurations, found.expected, known)...)
 	}
 	strange := found.strangers()
 	if len(findings) == 0 {
-		return ok("All %d webhooks are registered as the chart says.", len(expected)).with(strange...)
+		return ok("All %d webhooks are registered as the chart says.", len(found.expected)).with(strange...)
 	}
 	const message = "The webhooks are not registered as the chart says."
 	if known.Version != "" && !sameMinor(known.Version, w.Plugin) {

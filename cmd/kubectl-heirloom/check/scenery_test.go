@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -124,10 +125,13 @@ func deployment(namespace, name, image string, labels map[string]string, args ..
 	}
 }
 
+// Reading the chart's webhooks takes longer than most tests.
+var chartOnce = sync.OnceValues(expectations)
+
 // register registers the chart's webhooks.
 func (s *scenery) register(bundle []byte) {
 	s.t.Helper()
-	expected, err := expectations()
+	expected, err := chartOnce()
 	NewWithT(s.t).Expect(err).NotTo(HaveOccurred())
 	s.mutating = &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "heirloom"}}
 	s.validating = &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "heirloom"}}
