@@ -28,8 +28,12 @@ programs = programs="$$(test/tools/build.sh --env $(1))"; eval "$$programs"
 cluster-test = $(GO) test -race -exec true $(1) >/dev/null; \
 	GOGC=300 test/tools/account.sh $(GO) test -race -count=1 -p=1 -timeout=60m $(2) $(GOTESTFLAGS) $(1)
 
-# Packages whose tests need nothing but Go.
-unit = $(call packages,cmd pkg webhooks certs test/rules test/lockup)
+# Packages whose tests need nothing but Go. Those of pkg/resync take longest, because they wait: they begin first.
+unit = $(call packages,pkg/resync pkg cmd webhooks certs test/rules test/lockup)
+
+# Those of them in which nothing runs side by side: webhooks and loop call them so, and are tested so. The race detector has nothing
+# to find there, and makes their random cases several times slower. With RACE=all, which CI sets, they have it nevertheless.
+serial = $(call packages,pkg/inherit pkg/ownership pkg/taint pkg/workload/policy)
 
 # Go package patterns for those of these directories that exist.
 packages = $(patsubst %,./%/...,$(wildcard $(1)))
@@ -73,15 +77,21 @@ test-all: build ## Run every test: also all of test-e2e, each benchmark once, te
 # The first mostly waits, the others compute. They share nothing but the programs, which none of them builds again.
 .PHONY: test-beside-cluster test-beside-e2e
 test-beside-cluster: beside = test-cluster test-unit test-monitoring
+test-beside-cluster: export RACE = all
 test-beside-e2e: beside = test-e2e test-bench test-site
 test-beside-cluster test-beside-e2e:
 	@echo "$(firstword $(beside)) runs beside $(wordlist 2,9,$(beside)): what each prints follows once it has ended"
 	@$(MAKE) --no-print-directory --file=test/tools/beside.mk --jobs=2 --output-sync=recurse $(beside)
 
 .PHONY: test-unit
-test-unit: ## Run the tests that need nothing but Go.
-	@# Those that are parallel mostly wait.
-	$(GO) test -race -parallel=4 $(GOTESTFLAGS) $(unit)
+test-unit: ## Run the tests that need nothing but Go (RACE=all: the race detector also where nothing runs side by side).
+	@# Those that are parallel mostly wait, and so do some packages, hence -p.
+ifeq ($(RACE),all)
+	GOGC=300 $(GO) test -race -p=4 -parallel=4 $(GOTESTFLAGS) $(unit)
+else
+	GOGC=300 $(GO) test -race -p=4 -parallel=4 $(GOTESTFLAGS) $$($(GO) list $(unit) | grep -vxF "$$($(GO) list $(serial))")
+	GOGC=300 $(GO) test $(GOTESTFLAGS) $(serial)
+endif
 	$(GO) -C test/tools/release test $(GOTESTFLAGS) ./...
 	@# -count=1: the test cache sees neither a file that is gone nor one of another module.
 	$(GO) -C test/tools/bench test -count=1 $(GOTESTFLAGS) ./...
