@@ -53,7 +53,9 @@ func (m *memoryReturn) Start(ctx context.Context) error {
 			return nil
 		}
 		leads = m.leads()
-		m.release()
+		if !m.releases(ctx) {
+			return nil
+		}
 		m.log.Info("Returned the memory that the start took", "leader", leads)
 		if leads {
 			return nil
@@ -65,6 +67,22 @@ func (m *memoryReturn) Start(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// releases returns memory, and reports whether that came before ctx was done: on a busy machine it takes seconds, and a program that is
+// told to stop does not have them.
+func (m *memoryReturn) releases(ctx context.Context) bool {
+	released := make(chan struct{})
+	go func() {
+		defer close(released)
+		m.release()
+	}()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-released:
+		return true
+	}
 }
 
 func (m *memoryReturn) leads() bool {

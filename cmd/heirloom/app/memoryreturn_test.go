@@ -162,3 +162,24 @@ func TestBusy(t *testing.T) {
 		Expect(busy(registry)).To(BeFalse(), name)
 	}
 }
+
+// On a busy machine memory is not returned at once. A replica that is told to stop meanwhile does not wait for it.
+func TestAStopDoesNotWaitForMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		s := newStarting()
+		busy := make(chan struct{})
+		s.release = func() { <-busy }
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.Start(ctx) }()
+		s.working.Store(false)
+		close(s.filled)
+		later()
+		Expect(ended).NotTo(Receive(), "it is returning memory")
+		stop()
+		synctest.Wait()
+		Expect(ended).To(Receive(BeNil()))
+		close(busy)
+	})
+}
