@@ -179,7 +179,7 @@ func (s *scene) expectOnlyOthers(f family) {
 func TestReleaseKeepsValues(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, stage.Options{WithoutLoop: true})
-	f := s.settle("kept", declared())
+	f := s.settleByAdmission(stage.Home, "kept", declared())
 	node := stage.Node("kept")
 	s.admit(s.kubelet("kept"), node)
 	s.Expect(node.Annotations).To(HaveKey(inherit.UninitializedAnnotation))
@@ -214,7 +214,7 @@ func TestReleaseKeepsValues(t *testing.T) {
 func TestReleaseWithinItsScope(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, stage.Options{WithoutLoop: true, Args: []string{taintGate + "disabled", "--management-cluster=mine/mine"}})
-	mine, theirs := s.settleIn("mine", "mine", declared()), s.settleIn("theirs", "theirs", declared())
+	mine, theirs := s.settleByAdmission("mine", "mine", declared()), s.settleByAdmission("theirs", "theirs", declared())
 	registered := stage.Node("mine")
 	s.admit(s.kubelet("mine"), registered)
 	s.update(registered, func() { registered.Labels = map[string]string{"mine": "yes"} }) // what a kubelet has written alone is not recorded

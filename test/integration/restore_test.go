@@ -38,9 +38,10 @@ type lineage struct {
 // grow settles a lineage and waits until all of it carries what is declared. Users set labels of their own.
 func (s *scene) grow(name string) lineage {
 	s.t.Helper()
-	l := lineage{family: s.settle(name, declared())}
+	l := lineage{family: s.settleByAdmission(stage.Home, name, declared())}
 	l.infra = infraMachine(l.m)
-	s.create(l.infra, stage.Node(name))
+	s.admit(s.Client, l.infra)
+	s.admit(s.Client, stage.Node(name))
 	s.update(l.m, func() { l.m.Labels["user"] = "yes" })
 	s.update(l.infra, func() { l.infra.SetLabels(merged(l.infra.GetLabels(), map[string]string{"user": "yes"})) })
 	s.complete(l)

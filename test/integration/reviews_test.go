@@ -36,7 +36,7 @@ const (
 func TestMachinesInheritBesideHugeReviews(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, stage.Options{WithoutLoop: true}) // nothing makes up for what a webhook has missed
-	f := s.settle("beside", declared())
+	f := s.settleByAdmission(stage.Home, "beside", declared())
 	s.admit(s.Client, stage.Machine(f.ms, "before"))
 	s.waitLonger()
 	huge := stage.Machine(f.ms, "huge")

@@ -221,6 +221,17 @@ func (s *scene) settle(name string, d stage.Declared) family {
 // settleIn does the same in the Cluster of that name, in a namespace of that name. Many families may have one Cluster.
 func (s *scene) settleIn(cluster, name string, d stage.Declared) family {
 	s.t.Helper()
+	return s.settleBy(cluster, name, d, func(child client.Object) { s.create(child) })
+}
+
+// settleByAdmission is settleIn where no loop makes up for what a webhook misses on a busy machine.
+func (s *scene) settleByAdmission(cluster, name string, d stage.Declared) family {
+	s.t.Helper()
+	return s.settleBy(cluster, name, d, func(child client.Object) { s.admit(s.Client, child) })
+}
+
+func (s *scene) settleBy(cluster, name string, d stage.Declared, create func(child client.Object)) family {
+	s.t.Helper()
 	s.ensureNamespace(cluster)
 	var f family
 	f.cluster = stage.Cluster(cluster, cluster)
@@ -229,9 +240,9 @@ func (s *scene) settleIn(cluster, name string, d stage.Declared) family {
 	f.md = stage.MachineDeployment(f.cluster, name, d)
 	s.create(f.md)
 	f.ms = stage.MachineSet(f.md, name)
-	s.create(f.ms)
+	create(f.ms)
 	f.m = stage.Machine(f.ms, name)
-	s.create(f.m)
+	create(f.m)
 	return f
 }
 
