@@ -89,8 +89,10 @@ test-unit: ## Run the tests that need nothing but Go (RACE=all: the race detecto
 ifeq ($(RACE),all)
 	GOGC=300 $(GO) test -race -p=4 -parallel=4 $(GOTESTFLAGS) $(unit)
 else
-	GOGC=300 $(GO) test -race -p=4 -parallel=4 $(GOTESTFLAGS) $$($(GO) list $(unit) | grep -vxF "$$($(GO) list $(serial))")
-	GOGC=300 $(GO) test $(GOTESTFLAGS) $(serial)
+	@# Side by side: each ends with what only one core can do.
+	@export GOGC=300; $(GO) test $(GOTESTFLAGS) $(serial) & serial=$$!; \
+		$(GO) test -race -p=4 -parallel=4 $(GOTESTFLAGS) $$($(GO) list $(unit) | grep -vxF "$$($(GO) list $(serial))") || race=$$?; \
+		wait "$$serial"; exit "$${race-0}"
 endif
 	$(GO) -C test/tools/release test $(GOTESTFLAGS) ./...
 	@# -count=1: the test cache sees neither a file that is gone nor one of another module.

@@ -192,7 +192,7 @@ func (l *loop) start() {
 // eventually waits for what the running loop does.
 func (l *loop) eventually(actual any) AsyncAssertion {
 	l.t.Helper()
-	return l.Eventually(actual).WithTimeout(time.Minute).WithPolling(20 * time.Millisecond)
+	return l.Eventually(actual).WithTimeout(time.Minute).WithPolling(50 * time.Millisecond)
 }
 
 // stored reads an object as the API server has it.
