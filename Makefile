@@ -31,8 +31,8 @@ cluster-test = $(GO) test -race -exec true $(1) >/dev/null; \
 # Packages whose tests need nothing but Go. Those of pkg/resync take longest, because they wait: they begin first.
 unit = $(call packages,pkg/resync pkg cmd webhooks certs test/rules test/lockup)
 
-# Those of them in which nothing runs side by side: webhooks and loop call them so, and are tested so. The race detector has nothing
-# to find there, and makes their random cases several times slower. With RACE=all, which CI sets, they have it nevertheless.
+# Those of them that start no goroutine. Webhooks and loop call them side by side, and are tested with the race detector. In these it
+# finds nothing, and makes random cases several times slower. With RACE=all, which CI sets, they have it nevertheless.
 serial = $(call packages,pkg/inherit pkg/ownership pkg/taint pkg/workload/policy)
 
 # Go package patterns for those of these directories that exist.
