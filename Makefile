@@ -31,8 +31,8 @@ cluster-test = $(GO) test -race -exec true $(1) >/dev/null; \
 # Packages whose tests need nothing but Go. Those of pkg/resync take longest, because they wait: they begin first.
 unit = $(call packages,pkg/resync pkg cmd webhooks certs test/rules test/lockup)
 
-# Those of them that start no goroutine. Webhooks and loop call them side by side, and are tested with the race detector. In these it
-# finds nothing, and makes random cases several times slower. With RACE=all, which CI sets, they have it nevertheless.
+# Those of them that start no goroutine. The race detector makes their random cases several times slower; RACE= leaves it out of them.
+RACE ?= all
 serial = $(call packages,pkg/inherit pkg/ownership pkg/taint pkg/workload/policy)
 
 # Go package patterns for those of these directories that exist.
@@ -77,14 +77,13 @@ test-all: build ## Run every test: also all of test-e2e, each benchmark once, te
 # The first mostly waits, the others compute. They share nothing but the programs, which none of them builds again.
 .PHONY: test-beside-cluster test-beside-e2e
 test-beside-cluster: beside = test-cluster test-unit test-monitoring
-test-beside-cluster: export RACE = all
 test-beside-e2e: beside = test-e2e test-bench test-site
 test-beside-cluster test-beside-e2e:
 	@echo "$(firstword $(beside)) runs beside $(wordlist 2,9,$(beside)): what each prints follows once it has ended"
 	@$(MAKE) --no-print-directory --file=test/tools/beside.mk --jobs=2 --output-sync=recurse $(beside)
 
 .PHONY: test-unit
-test-unit: ## Run the tests that need nothing but Go (RACE=all: the race detector also where nothing runs side by side).
+test-unit: ## Run the tests that need nothing but Go (RACE=: no race detector where no goroutine is started).
 	@# Those that are parallel mostly wait, and so do some packages, hence -p.
 ifeq ($(RACE),all)
 	GOGC=300 $(GO) test -race -p=4 -parallel=4 $(GOTESTFLAGS) $(unit)

@@ -79,12 +79,14 @@ func TestReleaseLeavesNothing(t *testing.T) {
 	s.losesTheLease()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: stage.Namespace, Name: "leader-election-heirloom"}}
 	s.get(lease)
-	s.Expect(lease.Spec.HolderIdentity).To(HaveValue(Equal("heirloom-release")), "so no replica leads")
+	s.Expect(lease.Spec.HolderIdentity).To(HaveValue(Equal("heirloom-release")))
 	s.Expect(lease.Spec.LeaseDurationSeconds).To(HaveValue(Equal(int32(60))))
 	// On a busy machine, a minute may be over before all of this has been looked at.
 	s.update(lease, func() { lease.Spec.LeaseDurationSeconds = new(int32(3600)) })
 	s.Expect(s.StartHeirloom(s.ctx)).To(Succeed(), "as the Deployment would, before Helm deletes it")
 	s.Consistently(func() []string { return remains(all()) }).WithTimeout(3 * time.Second).WithPolling(time.Second).Should(BeEmpty())
+	s.get(lease)
+	s.Expect(lease.Spec.HolderIdentity).To(HaveValue(Equal("heirloom-release")), "so no replica leads")
 
 	s.expectOnlyOthers(home)
 	for _, child := range fleet.children {
