@@ -5,7 +5,6 @@ package ownership_test
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -292,98 +291,6 @@ func (w *world) announced(before *unstructured.Unstructured) (*ownership.Plan, e
 		return nil, fmt.Errorf("announced: %w", err)
 	}
 	return plan, nil
-}
-
-// loop does what the loop does until nothing is left to do.
-func (w *world) loop(admitted bool) error {
-	if !w.exists() {
-		return nil
-	}
-	before := w.live
-	first, err := w.announced(before)
-	if err != nil {
-		return err
-	}
-	const most = 4
-	for range most {
-		plan, err := w.plan()
-		if err != nil {
-			return err
-		}
-		if !plan.Needed() {
-			if err := w.judge(before, w.live, first); err != nil {
-				return err
-			}
-			return w.settled(w.live)
-		}
-		w.clock = w.clock.Add(time.Minute)
-		result, err := w.write(plan)
-		if err != nil {
-			return err
-		}
-		w.date(result)
-		next, err := ownership.New(result, contentOf(result), w.desired, nil)
-		if err != nil {
-			return err
-		}
-		if next.Adopts() && !first.Adopts() { // what has gone made a copy of it
-			if err := w.judgeRemoval(before, result, first); err != nil {
-				return err
-			}
-			before, first = result, next
-		}
-		if admitted {
-			if result, err = w.admit(w.live, result); err != nil {
-				return err
-			}
-		}
-		if err := w.store(result); err != nil {
-			return err
-		}
-	}
-	return errors.New("it comes to no end")
-}
-
-// plan is computed from as much of the object as the cache has, which must be enough.
-func (w *world) plan() (*ownership.Plan, error) {
-	cached := w.live.DeepCopy()
-	cached.SetManagedFields(trimmed(cached.GetManagedFields(), cached.GetCreationTimestamp().Time))
-	plan, err := ownership.New(cached, contentOf(cached), w.desired, nil)
-	if err != nil {
-		return nil, err
-	}
-	whole, err := ownership.New(w.live, contentOf(w.live), w.desired, nil)
-	if err != nil {
-		return nil, err
-	}
-	if plan.Needed() != whole.Needed() || (plan.Adopts() || plan.GivesUp()) != (whole.Adopts() || whole.GivesUp()) {
-		return nil, fmt.Errorf("what the cache has is not enough: needed %v, adopts %v, gives up %v, but with all %v, %v, %v; from\n%s",
-			plan.Needed(), plan.Adopts(), plan.GivesUp(), whole.Needed(), whole.Adopts(), whole.GivesUp(), fieldsText(w.live))
-	}
-	return plan, nil
-}
-
-// write is what the API server makes of a write of the loop, before admission.
-func (w *world) write(plan *ownership.Plan) (*unstructured.Unstructured, error) {
-	if !plan.Adopts() && !plan.GivesUp() {
-		config, err := plan.ApplyConfiguration(w.live.GetAPIVersion(), w.kind, w.live)
-		if err != nil {
-			return nil, err
-		}
-		return w.managers.applied(w.live, config, ownership.Manager, true)
-	}
-	removal, err := ownership.NewRemoval(w.live, contentOf(w.live), w.desired)
-	if err != nil {
-		return nil, err
-	}
-	if !removal.Needed() {
-		return nil, fmt.Errorf("the loop stands still, though something is to be given up or adopted: %v", plan.Changes())
-	}
-	patched, err := w.patched(removal, w.live)
-	if err != nil {
-		return nil, err
-	}
-	return w.managers.updated(w.live, patched, ownership.Manager)
 }
 
 func layoutOf(kind, version string) capi.Layout {

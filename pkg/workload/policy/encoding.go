@@ -106,8 +106,13 @@ func indexesOf(m *capi.Machine, ending *regexp.Regexp) []string {
 	var indexes []string
 	for _, key := range keysOf(m) {
 		first, _, _ := strings.Cut(key, ".")
-		indexes = append(indexes, indexPrefix+ending.FindString(key)+"."+ending.FindString(first))
+		indexes = append(indexes, indexPrefix+endOf(key, ending)+"."+endOf(first, ending))
 	}
 	slices.Sort(indexes)
 	return slices.Compact(indexes)
+}
+
+// endOf returns what ending matches. It is given no more than can match, since it would try every byte before that, too.
+func endOf(name string, ending *regexp.Regexp) string {
+	return ending.FindString(name[max(0, len(name)-2):])
 }
