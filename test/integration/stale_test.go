@@ -134,8 +134,8 @@ func (s *scene) takeAway(object client.Object, key string) {
 // moment. An API server that does not answer within a second leaves the decision to the cache; then it is tried again.
 func (s *scene) staysWithout(object client.Object, key string, happens func()) {
 	s.t.Helper()
+	since := tailOf(s.HeirloomLog())
 	s.Eventually(func(g Gomega) {
-		since := tailOf(s.HeirloomLog())
 		happens()
 		back := false
 		look := func() {
@@ -151,6 +151,7 @@ func (s *scene) staysWithout(object client.Object, key string, happens func()) {
 			log, err := since.read()
 			s.Expect(err).NotTo(HaveOccurred())
 			s.Expect(string(log)).To(ContainSubstring("so the cache does"), "%s is back, although the API server had been asked", key)
+			since = tailOf(s.HeirloomLog()) // what brings it back now has to be logged as well
 			s.takeAway(object, key)
 		}
 		g.Expect(back).To(BeFalse(), "%s is back", key)
