@@ -85,8 +85,8 @@ func droppedKey(key string) Dropped {
 	return ""
 }
 
-// droppedOwn is droppedKey for an annotation in the metadata of the owner itself.
-func droppedOwn(key string) Dropped {
+// WhyNotOwn says why no rule brings a label or an annotation from the metadata of an owner itself, wherever it goes.
+func WhyNotOwn(key string) Dropped {
 	switch {
 	case never(key):
 		return DropNever
@@ -144,7 +144,7 @@ func droppedByRegex(key string) Dropped {
 	if marks(key) {
 		return DropReserved
 	}
-	return droppedOwn(key)
+	return WhyNotOwn(key)
 }
 
 // droppedTyped says why a typed taint "<key>:<effect>" of an owner is not inherited as such.
@@ -193,9 +193,4 @@ func unusableIn(problems error, id string) Dropped {
 func (c Content) TypedTaint(id string) bool {
 	_, ok := findTaint(c.Taints, id)
 	return ok
-}
-
-// WhyNotOwn says why no rule brings a label or an annotation from the metadata of an owner itself, wherever it goes.
-func WhyNotOwn(key string) Dropped {
-	return droppedOwn(key)
 }

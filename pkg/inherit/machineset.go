@@ -24,7 +24,7 @@ func (p Policy) MachineSet(md *capi.MachineDeployment, ms *capi.MachineSet) (Obj
 
 // ownAnnotations returns those of an owner's annotations that are not about the owner itself.
 func ownAnnotations(annotations map[string]string) map[string]string {
-	return filter(annotations, func(key string) bool { return droppedOwn(key) == "" })
+	return filter(annotations, func(key string) bool { return WhyNotOwn(key) == "" })
 }
 
 // WhyNotMachineSet says why rules 5 and 6 do not bring an entry that the MachineDeployment has or declares. Own says that the question
@@ -33,7 +33,7 @@ func (p Policy) WhyNotMachineSet(md *capi.MachineDeployment, ms *capi.MachineSet
 	template := contentOf(md.Spec)
 	switch {
 	case e.Own && e.What == annotationKey && has(md.Annotations, e.Name):
-		return droppedOwn(e.Name)
+		return WhyNotOwn(e.Name)
 	case e.Own && e.What != labelKey, !template.declares(e):
 		return DropElsewhere
 	case e.What == labelKey:

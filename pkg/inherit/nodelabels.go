@@ -38,7 +38,7 @@ func (p Policy) additionalLabel(key string) bool {
 }
 
 func (p Policy) additionalAnnotation(key string) bool {
-	return !nodeAnnotation(key) && matchesAny(p.AdditionalAnnotations, key) && droppedOwn(key) == ""
+	return !nodeAnnotation(key) && matchesAny(p.AdditionalAnnotations, key) && WhyNotOwn(key) == ""
 }
 
 // restricted reports whether NodeRestriction may forbid a kubelet to set this label on its own Node. The plugin runs again after us

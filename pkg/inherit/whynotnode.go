@@ -61,7 +61,7 @@ func (p Policy) whyNotNodeAnnotation(from NodeSource, key string) Dropped {
 		return DropElsewhere
 	}
 	if !nodeAnnotation(key) {
-		if why := unsynced(droppedOwn(key), p.AdditionalAnnotations, key); why != "" {
+		if why := unsynced(WhyNotOwn(key), p.AdditionalAnnotations, key); why != "" {
 			return why
 		}
 	}
