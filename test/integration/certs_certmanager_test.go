@@ -64,7 +64,7 @@ func testRenewals(t *testing.T, manager, gates string, bundle int) {
 	s.eventuallyPublishesOneCA()
 	s.inheritsInTheWrite("before")
 
-	stream := s.startStream(s.settle("streams", declared()), server{s.WebhookURL, s.HealthURL})
+	stream := s.startStream("stream", s.settle("streams", declared()), server{s.WebhookURL, s.HealthURL})
 	served := func(leaves int) {
 		t.Helper()
 		s.Eventually(func(g Gomega) {

@@ -37,14 +37,17 @@ const tempo = 100 * time.Millisecond
 // connection for each request by the CA bundle that is published.
 type stream struct {
 	s    *scene
+	name string
 	f    family
 	stop context.CancelFunc
 	done sync.WaitGroup
 
 	mu       sync.Mutex
 	failures []string
-	writes   int
-	calls    map[string]int
+	// slowest is how long the slowest request took, with the wait before it.
+	slowest time.Duration
+	writes  int
+	calls   map[string]int
 	// leaves are the certificates that were served, and cas the keys that they were signed with, by the server's URL.
 	leaves, cas map[string]sets.Set[string]
 }
@@ -52,10 +55,10 @@ type stream struct {
 // server is where a replica answers.
 type server struct{ webhookURL, healthURL string }
 
-// startStream starts a stream of writes and of calls to these servers.
-func (s *scene) startStream(f family, servers ...server) *stream {
+// startStream starts a stream of writes, of objects with names that begin with this, and of calls to these servers.
+func (s *scene) startStream(name string, f family, servers ...server) *stream {
 	ctx, stop := context.WithCancel(s.ctx)
-	r := &stream{s: s, f: f, stop: stop, calls: map[string]int{}, leaves: map[string]sets.Set[string]{}, cas: map[string]sets.Set[string]{}}
+	r := &stream{s: s, name: name, f: f, stop: stop, calls: map[string]int{}, leaves: map[string]sets.Set[string]{}, cas: map[string]sets.Set[string]{}}
 	r.every(ctx, r.write)
 	for _, server := range servers {
 		r.leaves[server.webhookURL], r.cas[server.webhookURL] = sets.New[string](), sets.New[string]()
@@ -76,13 +79,15 @@ func (s *scene) startStream(f family, servers ...server) *stream {
 
 func (r *stream) every(ctx context.Context, do func(context.Context, int) error) {
 	r.done.Go(func() {
-		number := 0
+		number, last := 0, time.Now()
 		wait.UntilWithContext(ctx, func(context.Context) {
 			number++
 			// A request that has begun is ended, so that its failure is never the test's own doing.
 			if err := do(r.s.ctx, number); err != nil {
 				r.fail(err)
 			}
+			r.took(time.Since(last))
+			last = time.Now()
 		}, tempo)
 	})
 }
@@ -93,16 +98,36 @@ func (r *stream) fail(err error) {
 	r.failures = append(r.failures, fmt.Sprintf("%s: %v", time.Now().Format(time.TimeOnly), err))
 }
 
+func (r *stream) took(one time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.slowest = max(r.slowest, one)
+}
+
+// stalled reports whether the API server or the whole machine stood still, so that a certificate expired: a request took a second or more,
+// and the few seconds before the end of a certificate were not enough for the requests that renew it. Nothing else may have failed.
+func (r *stream) stalled() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	expired := 0
+	for _, failure := range r.failures {
+		if strings.Contains(failure, "certificate has expired") || strings.Contains(failure, "is not ready") {
+			expired++
+		}
+	}
+	return expired > 0 && expired == len(r.failures) && r.slowest >= time.Second
+}
+
 // write creates a MachineSet and a Machine. The webhooks fail open, so that it is the answer that counts.
 func (r *stream) write(ctx context.Context, number int) error {
-	ms := stage.MachineSet(r.f.md, fmt.Sprintf("stream-%d", number))
+	ms := stage.MachineSet(r.f.md, fmt.Sprintf("%s-%d", r.name, number))
 	if err := r.s.Client.Create(ctx, ms); err != nil {
 		return fmt.Errorf("MachineSet %d: %w", number, err)
 	}
 	if ms.Spec.Template.Labels["team"] != "ml" {
 		return fmt.Errorf("MachineSet %d was stored without what it inherits", number)
 	}
-	m := stage.Machine(r.f.ms, fmt.Sprintf("stream-%d", number))
+	m := stage.Machine(r.f.ms, fmt.Sprintf("%s-%d", r.name, number))
 	if err := r.s.Client.Create(ctx, m); err != nil {
 		return fmt.Errorf("Machine %d: %w", number, err)
 	}
@@ -203,11 +228,16 @@ func (r *stream) failed() []string {
 	return append([]string(nil), r.failures...)
 }
 
+// halt stops the stream.
+func (r *stream) halt() {
+	r.stop()
+	r.done.Wait()
+}
+
 // end stops the stream and expects that nothing in it has failed.
 func (r *stream) end() {
 	r.s.t.Helper()
-	r.stop()
-	r.done.Wait()
+	r.halt()
 	leaves, cas := r.seen()
 	r.s.t.Logf("%d writes and calls %v with %d certificates of %d CA keys: %d failed", r.writes, r.calls, leaves, cas, len(r.failures))
 	r.s.Expect(r.failures).To(BeEmpty())
