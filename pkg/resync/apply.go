@@ -28,6 +28,10 @@ type planned struct {
 	ownerchain.Decision
 	*ownership.Plan
 	current inherit.Object
+	// wait is how long that write is left to Cluster API, and why what is written then. It is found out once: if it were over between the
+	// question whether owners are to be read anew and the write, what is written would come from the cache alone.
+	wait time.Duration
+	why  metrics.WriteReason
 }
 
 // applyTo writes what a child inherits, if that is missing, and returns when to look again if it leaves that to Cluster API for now. The
@@ -36,14 +40,17 @@ func applyTo[P metav1.Object](
 	ctx context.Context, d Dependencies, kind ownerchain.Kind[P], child P, object client.Object,
 ) (again time.Duration, err error) {
 	inDoubt := func(p planned) bool {
-		return p.Plan != nil && p.Needed() && p.Behind(object) && !d.deferral.defers(p.Propagation())
+		return p.Plan != nil && p.Needed() && p.wait == 0 && p.Behind(object)
 	}
 	p, err := ownerchain.Recheck(ctx, d.Chain, d.fresh, inDoubt, func(ctx context.Context, chain *ownerchain.Chain) (p planned, err error) {
 		if p.Decision, err = kind.Evaluate(ctx, chain, child, d.Policy()); err != nil || p.Untouched() {
 			return p, err
 		}
-		if p.current, err = kind.Content(ctx, d.Schemas, child); err == nil {
-			p.Plan, err = ownership.New(object, p.current, p.Decision.Decision, nil)
+		if p.current, err = kind.Content(ctx, d.Schemas, child); err != nil {
+			return p, err
+		}
+		if p.Plan, err = ownership.New(object, p.current, p.Decision.Decision, nil); err == nil && p.Needed() {
+			p.wait, p.why = d.deferral.wait(p.Propagation())
 		}
 		return p, err
 	})
@@ -61,44 +68,41 @@ func applyTo[P metav1.Object](
 		d.deferral.upToDate(p.Propagation())
 		return 0, nil
 	}
-	again, why := d.deferral.wait(p.Propagation())
-	if again > 0 {
-		ctrl.LoggerFrom(ctx).V(2).Info("Cluster API is about to write what the object inherits", "wait", again)
-		return again, nil
+	if p.wait > 0 {
+		ctrl.LoggerFrom(ctx).V(2).Info("Cluster API is about to write what the object inherits", "wait", p.wait)
+		return p.wait, nil
 	}
-	return 0, d.write(ctx, object, p, why)
+	return 0, d.write(ctx, object, p)
 }
 
 // write carries out a plan that changes something.
-func (d Dependencies) write(ctx context.Context, object client.Object, p planned, why metrics.WriteReason) error {
+func (d Dependencies) write(ctx context.Context, object client.Object, p planned) error {
 	gvk, err := apiutil.GVKForObject(object, d.Client.Scheme())
 	if err != nil {
 		return fmt.Errorf("finding the kind of %T: %w", object, err)
 	}
 	return d.patience.with(ctx, gvk.GroupKind(), func(ctx context.Context) error {
 		if p.Adopts() || p.GivesUp() {
-			return d.patch(ctx, object, gvk, p, why)
+			return d.patch(ctx, object, gvk, p)
 		}
-		return d.apply(ctx, object, gvk, p.Plan, why)
+		return d.apply(ctx, object, gvk, p)
 	})
 }
 
 // apply sends what a child should inherit as a server-side apply. It is forced: an owner is authoritative for what it
 // declares.
-func (d Dependencies) apply(
-	ctx context.Context, object client.Object, gvk schema.GroupVersionKind, plan *ownership.Plan, why metrics.WriteReason,
-) error {
-	config, err := plan.ApplyConfiguration(gvk.GroupVersion().String(), gvk.Kind, object)
+func (d Dependencies) apply(ctx context.Context, object client.Object, gvk schema.GroupVersionKind, p planned) error {
+	config, err := p.ApplyConfiguration(gvk.GroupVersion().String(), gvk.Kind, object)
 	if err != nil {
 		return err
 	}
 	err = d.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(config),
 		client.FieldOwner(ownership.Manager), client.ForceOwnership)
-	d.written(object, gvk, plan, why, err)
+	d.written(object, gvk, p.Plan, p.why, err)
 	if err != nil {
 		return fmt.Errorf("applying what the %s inherits: %w", gvk.Kind, err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Applied what the object inherits", "changes", len(plan.Changes()))
+	ctrl.LoggerFrom(ctx).Info("Applied what the object inherits", "changes", len(p.Changes()))
 	return nil
 }
 

@@ -11,6 +11,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // Cluster API takes from a child what its owner no longer declares, before our cache has heard of the owner's change. A child
@@ -126,5 +128,52 @@ func TestANodeThatHasLostSomethingIsSeenWithFreshOwners(t *testing.T) {
 		see()
 		Expect(l.stored(n).GetLabels()).NotTo(HaveKey(key))
 		l.told()
+	})
+}
+
+// What was left to Cluster API when its owners could have been read anew is not written by the cache alone, even if the time is over
+// a moment later.
+func TestTimeThatEndsDuringALookBringsNothingBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		const key = "node.cluster.x-k8s.io/pool"
+		ms, m, n := machineSet(key+"=a"), machine("m", "MachineSet/ms"), node("m")
+		m.Labels[key] = "a"
+		l := newLoop(t, theCluster(), ms, m, n)
+		slow := time.Duration(0)
+		rules := l.Policy
+		l.Policy = func() inherit.Policy { // which a look asks for again and again
+			<-time.After(slow)
+			return rules()
+		}
+		look := func() time.Duration {
+			result, err := l.seeNode(client.ObjectKey{}, n.Name)
+			Expect(err).NotTo(HaveOccurred())
+			return result.RequeueAfter
+		}
+		for range 2 {
+			<-time.After(look())
+		}
+		Expect(look()).To(BeZero())
+		Expect(l.stored(n).GetLabels()).To(HaveKeyWithValue(key, "a"))
+
+		l.lag(ms)
+		l.lag(m)
+		l.change(ms, func() { declare(ms) })
+		l.change(m, func() { delete(m.Labels, key) })
+		l.change(n, func() { delete(n.Labels, key) })
+		l.writes.take()
+		left := look()
+		Expect(left).To(BeNumerically(">", 0))
+		const asked = 3 // times: at its beginning, by the doubt, and before the write
+		slow = 100 * time.Millisecond
+		<-time.After(left - (asked-1)*slow - slow/2)
+		Expect(look()).To(Equal(slow/2), "it is not over when owners would be read")
+		l.wrote()
+		slow = 0
+		<-time.After(time.Second)
+		Expect(look()).To(BeZero())
+		Expect(l.live.take()).To(ContainElement("Machine/m"))
+		Expect(l.stored(n).GetLabels()).NotTo(HaveKey(key))
 	})
 }

@@ -67,12 +67,6 @@ func (d *deferral) wait(by ownerchain.Propagation) (time.Duration, metrics.Write
 	}
 }
 
-// defers reports whether the loop waits for Cluster API.
-func (d *deferral) defers(by ownerchain.Propagation) bool {
-	wait, _ := d.wait(by)
-	return wait > 0
-}
-
 // upToDate notes that an object of the owner has everything, so the controller gets somewhere.
 func (d *deferral) upToDate(by ownerchain.Propagation) {
 	if !by.Pending() {

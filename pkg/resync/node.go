@@ -96,7 +96,7 @@ func (r nodeReconciler) sync(ctx context.Context, nodes client.Client, chain *ow
 		return 0, gone(err, "Node")
 	}
 	policy := r.Policy()
-	decided, err := r.evaluate(ctx, chain, node, policy, req)
+	decided, wait, err := r.evaluate(ctx, chain, node, policy, req)
 	if err != nil {
 		return 0, err // what is known of the Node stays true until it can be looked at
 	}
@@ -125,7 +125,7 @@ func (r nodeReconciler) sync(ctx context.Context, nodes client.Client, chain *ow
 		r.settled(req)
 		return again, nil
 	}
-	if wait := r.leaves(req, from, node, result); wait > 0 {
+	if wait = max(wait, r.leaves(req, from, node, result)); wait > 0 {
 		r.memory.postpone(req, node, believed, result)
 		return sooner(again, wait), nil
 	}
@@ -144,10 +144,11 @@ func (r nodeReconciler) sync(ctx context.Context, nodes client.Client, chain *ow
 	return again, nil
 }
 
-// evaluate decides about the Node. A result that would restore something to it is in doubt; see nodeMemory.
+// evaluate decides about the Node. A result that would restore something to it is in doubt; see nodeMemory. One that is left to Cluster API
+// is not, for as long as evaluate returns: it must not be written sooner.
 func (r nodeReconciler) evaluate(
 	ctx context.Context, chain *ownerchain.Chain, node *corev1.Node, policy inherit.Policy, req NodeRequest,
-) (ownerchain.NodeDecision, error) {
+) (decided ownerchain.NodeDecision, wait time.Duration, err error) {
 	current := inherit.OfNode(node)
 	bringsBack := func(decided ownerchain.NodeDecision) bool {
 		if !decided.Inherits() {
@@ -159,11 +160,13 @@ func (r nodeReconciler) evaluate(
 			r.memory.set(req, inherited)
 			return false
 		}
-		return r.leaves(req, decided.Source, node, result) == 0 && r.memory.lost(req, current, result)
+		wait = r.leaves(req, decided.Source, node, result)
+		return wait == 0 && r.memory.lost(req, current, result)
 	}
-	return ownerchain.Recheck(ctx, chain, r.fresh, bringsBack, func(ctx context.Context, chain *ownerchain.Chain) (ownerchain.NodeDecision, error) {
+	decided, err = ownerchain.Recheck(ctx, chain, r.fresh, bringsBack, func(ctx context.Context, chain *ownerchain.Chain) (ownerchain.NodeDecision, error) {
 		return chain.EvaluateNode(ctx, node, policy)
 	})
+	return decided, wait, err
 }
 
 // leaves returns how long to leave to Cluster API what would become of the Node.

@@ -17,7 +17,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
 
@@ -26,9 +25,7 @@ import (
 // managed fields, the whole spec. Additions are left to the apply that follows the patch's event.
 //
 // The object is read first, because the cache has only a part of it.
-func (d Dependencies) patch(
-	ctx context.Context, object client.Object, gvk schema.GroupVersionKind, p planned, why metrics.WriteReason,
-) error {
+func (d Dependencies) patch(ctx context.Context, object client.Object, gvk schema.GroupVersionKind, p planned) error {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(gvk)
 	if err := d.Live.Get(ctx, client.ObjectKeyFromObject(object), live); err != nil {
@@ -46,7 +43,7 @@ func (d Dependencies) patch(
 		return err
 	}
 	err = d.Client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(ownership.Manager))
-	d.written(object, gvk, plan, why, err)
+	d.written(object, gvk, plan, p.why, err)
 	if err != nil {
 		return fmt.Errorf("patching what the %s inherits: %w", gvk.Kind, err)
 	}
