@@ -193,7 +193,7 @@ func (l *descent) bear(expect func(Gomega, *unstructured.Unstructured)) {
 		var unmet []string
 		expect(NewGomega(func(message string, _ ...int) { unmet = append(unmet, message) }), l.child)
 		if len(unmet) > 0 {
-			l.Eventually(func(g Gomega) { expectUntouched(g, log, audit) }).Should(Succeed(), "its webhook was answered in time, but: %v", unmet)
+			l.Eventually(func(g Gomega) { expectUntouched(g, log, audit) }).WithTimeout(patience).Should(Succeed(), "its webhook was answered in time, but: %v", unmet)
 			l.follow(expect)
 		}
 	}
