@@ -40,6 +40,8 @@ type stream struct {
 	writes int
 	// failed are writes that the API server rejected, bare those whose answer lacks the label.
 	failed, bare []string
+	// lenient is how many steps have ended in which a write may lack the label. One that began in such a step may end later.
+	lenient int
 }
 
 const (
@@ -110,16 +112,23 @@ func (s *stream) do(verb string, object client.Object, write func(context.Contex
 	if err := s.limit.Wait(ctx); err != nil {
 		return
 	}
+	lenient := s.lenientSteps()
+	had := object.GetLabels()[inheritedKey] == inheritedValue
 	started := time.Now()
 	err := write(ctx)
 	what := fmt.Sprintf("%s %s %T %s after %.2f s", started.Format(time.TimeOnly), verb, object, object.GetName(), time.Since(started).Seconds())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.writes++
-	switch {
-	case err != nil:
+	if err != nil {
 		s.failed = append(s.failed, what+": "+err.Error())
-	case verb != "delete" && object.GetLabels()[inheritedKey] != inheritedValue:
+	}
+	if lenient != s.lenient {
+		return
+	}
+	s.writes++
+	// To take away a label that is not there changes nothing, and Heirloom is not asked.
+	asked := verb == "create" || verb == "update" && had
+	if err == nil && asked && object.GetLabels()[inheritedKey] != inheritedValue {
 		s.bare = append(s.bare, what)
 	}
 }
@@ -128,17 +137,22 @@ func (s *stream) do(verb string, object client.Object, write func(context.Contex
 // what is inherited.
 func (s *stream) during(r *release, what string, do func()) {
 	r.t.Helper()
-	r.Expect(s.withoutFailure(r, what, do)).To(gomega.BeEmpty())
+	r.Expect(s.observe(r, what, do, false)).To(gomega.BeEmpty())
 }
 
 // withoutFailure does something, lets the stream go on a little, and expects that no write failed meanwhile. It returns those
 // that did not bring what is inherited.
 func (s *stream) withoutFailure(r *release, what string, do func()) (bare []string) {
 	r.t.Helper()
-	s.take()
+	return s.observe(r, what, do, true)
+}
+
+// observe does something, lets the stream go on a little, and expects that no write has failed since the last step.
+func (s *stream) observe(r *release, what string, do func(), lenient bool) (bare []string) {
+	r.t.Helper()
 	r.step(what, do)
 	r.Eventually(s.count).WithTimeout(patience).WithPolling(polling).Should(gomega.BeNumerically(">=", fewest))
-	writes, failed, bare := s.take()
+	writes, failed, bare := s.take(lenient)
 	r.t.Logf("%s: %d writes, %d failed, %d without what they inherit", what, writes, len(failed), len(bare))
 	r.Expect(failed).To(gomega.BeEmpty())
 	return bare
@@ -150,10 +164,20 @@ func (s *stream) count() int {
 	return s.writes
 }
 
-// take returns what there was since the last call.
-func (s *stream) take() (writes int, failed, bare []string) {
+// lenientSteps is how many steps have ended in which a write could lack the label.
+func (s *stream) lenientSteps() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.lenient
+}
+
+// take ends a step, and returns what there was since the last one.
+func (s *stream) take(lenient bool) (writes int, failed, bare []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if lenient {
+		s.lenient++
+	}
 	writes, failed, bare = s.writes, s.failed, s.bare
 	s.writes, s.failed, s.bare = 0, nil, nil
 	return writes, failed, bare
