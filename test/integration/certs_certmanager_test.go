@@ -131,23 +131,54 @@ func (s *scene) installWithCertManager() {
 	s.Expect(err).NotTo(HaveOccurred())
 	rendered, err := controlplane.RenderChart(s.ctx, filepath.Join(root, "deploy", "chart", "heirloom"), controlplane.ChartOptions{Namespace: stage.Namespace})
 	s.Expect(err).NotTo(HaveOccurred())
-	var objects []unstructured.Unstructured
+	var certificates, configurations []unstructured.Unstructured
 	for _, object := range rendered {
 		switch object.GetKind() {
 		case "Issuer":
+			certificates = append(certificates, object)
 		case "Certificate":
 			if object.GetName() == "heirloom-webhook" {
 				s.Expect(unstructured.SetNestedStringSlice(object.Object, []string{"127.0.0.1"}, "spec", "ipAddresses")).To(Succeed())
 			}
+			certificates = append(certificates, object)
 		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
 			s.callByURL(&object)
-		default:
-			continue
+			configurations = append(configurations, object)
 		}
-		objects = append(objects, object)
 	}
-	s.Expect(objects).To(HaveLen(6))
-	s.Expect(controlplane.Apply(s.ctx, s.Client, objects)).To(Succeed())
+	s.Expect(certificates).To(HaveLen(4))
+	s.Expect(configurations).To(HaveLen(2))
+	s.Expect(controlplane.Apply(s.ctx, s.Client, certificates)).To(Succeed())
+	s.eventuallyIssued("heirloom-webhook-ca", "heirloom-webhook")
+	s.Expect(controlplane.Apply(s.ctx, s.Client, configurations)).To(Succeed())
+}
+
+// eventuallyIssued waits until cert-manager is done with these Certificates. As long as its cache does not have the Secret of a
+// new one, it issues that anew at once, and would publish both one after the other.
+func (s *scene) eventuallyIssued(names ...string) {
+	s.t.Helper()
+	c := s.certManagerClient()
+	s.Eventually(func(g Gomega) {
+		for _, name := range names {
+			object := &cmapi.Certificate{}
+			g.Expect(c.Get(s.ctx, types.NamespacedName{Namespace: stage.Namespace, Name: name}, object)).To(Succeed())
+			g.Expect(object.Status.Conditions).To(ConsistOf(And(
+				HaveField("Type", cmapi.CertificateConditionReady), HaveField("Status", cmmeta.ConditionTrue))), name)
+		}
+		requests := &cmapi.CertificateRequestList{}
+		g.Expect(c.List(s.ctx, requests, client.InNamespace(stage.Namespace))).To(Succeed())
+		g.Expect(requests.Items).To(HaveLen(len(names)), "those of earlier revisions are gone")
+	}).WithTimeout(patience).WithPolling(tempo).Should(Succeed())
+}
+
+// certManagerClient is an administrator's client for what cert-manager defines.
+func (s *scene) certManagerClient() client.Client {
+	s.t.Helper()
+	scheme := runtime.NewScheme()
+	s.Expect(cmapi.AddToScheme(scheme)).To(Succeed())
+	c, err := client.New(s.AdminConfig(), client.Options{Scheme: scheme})
+	s.Expect(err).NotTo(HaveOccurred())
+	return c
 }
 
 // callByURL puts the program's address into the place of its Service.
@@ -175,10 +206,7 @@ func (s *scene) renew(certificate, secret string) {
 	}
 	before, err := read()
 	s.Expect(err).NotTo(HaveOccurred())
-	scheme := runtime.NewScheme()
-	s.Expect(cmapi.AddToScheme(scheme)).To(Succeed())
-	c, err := client.New(s.AdminConfig(), client.Options{Scheme: scheme})
-	s.Expect(err).NotTo(HaveOccurred())
+	c := s.certManagerClient()
 	s.Eventually(func(g Gomega) {
 		object := &cmapi.Certificate{}
 		g.Expect(c.Get(s.ctx, types.NamespacedName{Namespace: stage.Namespace, Name: certificate}, object)).To(Succeed())
