@@ -4,16 +4,15 @@ package integration
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/discovery"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -104,30 +103,12 @@ func anyVersion(name string, storage bool) map[string]any {
 	return map[string]any{"name": name, "served": true, "storage": storage, "schema": map[string]any{"openAPIV3Schema": anything}}
 }
 
-// establish installs a kind, and waits until the API server serves it and says so.
+// establish installs a kind, and waits until the API server serves it and says so. A client that asks earlier finds no such kind.
 func (s *scene) establish(crd *unstructured.Unstructured) {
 	s.t.Helper()
-	s.create(crd)
-	s.eventually(crd, func(g Gomega) {
-		conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
-		g.Expect(conditions).To(ContainElement(And(HaveKeyWithValue("type", "Established"), HaveKeyWithValue("status", "True"))))
-	})
-	s.eventuallyDiscovers(crd)
-}
-
-// eventuallyDiscovers waits until each version of a kind can be discovered, which may be later than it is established. A client
-// that asks earlier finds no such kind, and may remember that.
-func (s *scene) eventuallyDiscovers(object *unstructured.Unstructured) {
-	s.t.Helper()
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	s.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, crd)).To(Succeed())
-	c, err := discovery.NewDiscoveryClientForConfig(s.AdminConfig())
+	content, err := crd.MarshalJSON()
 	s.Expect(err).NotTo(HaveOccurred())
-	s.Eventually(func(g Gomega) {
-		for _, version := range crd.Spec.Versions {
-			list, err := c.ServerResourcesForGroupVersion(crd.Spec.Group + "/" + version.Name)
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(list.APIResources).To(ContainElement(HaveField("Name", crd.Spec.Names.Plural)))
-		}
-	}).WithTimeout(patience).WithPolling(polling).Should(Succeed())
+	file := filepath.Join(s.t.TempDir(), crd.GetName()+".yaml")
+	s.Expect(os.WriteFile(file, content, 0o600)).To(Succeed())
+	s.Expect(s.InstallCRDs(s.ctx, file)).To(Succeed())
 }
