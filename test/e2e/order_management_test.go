@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -191,6 +192,31 @@ func (w *world) restore(backup []unstructured.Unstructured) {
 		object.SetManagedFields(nil)
 		object.SetOwnerReferences(nil)
 		w.Expect(w.Client.Create(w.ctx, object, client.FieldOwner("velero-server"))).To(Succeed(), object.GetKind())
+	}
+}
+
+// expectRebuilt waits until Cluster API has brought a restored Cluster to where it was. On a busy machine it may miss that the
+// infrastructure is ready, also without Heirloom. It looks again after its sync period of ten minutes.
+func (w *world) expectRebuilt() {
+	w.t.Helper()
+	w.Eventually(func(g Gomega) {
+		w.giveBackBootstrapData(g)
+		w.built(g)
+	}).WithTimeout(15 * patience).Should(Succeed())
+}
+
+// giveBackBootstrapData does what somebody who restores a control plane may have to do, also without Heirloom. A
+// KubeadmControlPlane that adopts a Machine takes the Secrets of its KubeadmConfig. It should leave the bootstrap data, but knows
+// that Secret by the status of the KubeadmConfig, which is in no backup. A KubeadmConfig whose Secret is another's waits for ever.
+func (w *world) giveBackBootstrapData(g Gomega) {
+	for _, config := range w.list(w.Client, bootstrapv1.GroupVersion.WithKind("KubeadmConfig")) {
+		secret := &corev1.Secret{}
+		err := w.Client.Get(w.ctx, client.ObjectKeyFromObject(&config), secret)
+		g.Expect(client.IgnoreNotFound(err)).To(Succeed())
+		if owner := metav1.GetControllerOf(secret); owner != nil && owner.Kind == "KubeadmControlPlane" {
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"ownerReferences":null}}`))
+			g.Expect(w.Client.Patch(w.ctx, secret, patch)).To(Succeed())
+		}
 	}
 }
 

@@ -49,11 +49,7 @@ func (p *pair) moveAndRestore(other *management) {
 		w.Expect(w.StopHeirloom()).To(Succeed())
 		w.swap(other)
 	})
-	// On a busy machine, Cluster API may miss that the restored Cluster's infrastructure is ready, also without Heirloom. It looks
-	// again after its sync period of ten minutes.
-	for _, of := range []*world{p.alone, w} {
-		of.Eventually(of.built).WithTimeout(15 * patience).Should(Succeed())
-	}
+	p.do((*world).expectRebuilt)
 	p.expectEqual("backup and restore")
 	w.expectSame(before, recorder.All()[from:])
 	p.alone.Expect(p.alone.identities()).To(Equal(ofAlone))
