@@ -117,7 +117,7 @@ func newServer(t testing.TB, cache client.Reader, live client.Reader, policy inh
 	registry := prometheus.NewRegistry()
 	counters, err := metrics.New(registry)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	var reader client.Reader = &unchanging{t: t, Reader: cache}
+	var reader client.Reader = newUnchanging(t, cache)
 	cache = reader
 	if live != nil {
 		reader = ownerchain.CachedThenLive{Cached: ownerchain.Cached{Reader: cache}, Live: live}

@@ -61,7 +61,7 @@ func (p play) through(kind string, user state) (injected int) {
 		"ownerReferences: [{apiVersion: cluster.x-k8s.io/v1beta2, kind: MachineSet, name: ms, uid: ms}]}, spec: {}}"
 	machine, node := string(raw(p.t, user.machine()).Raw), "{metadata: {name: node-1, labels: {kubernetes.io/hostname: node-1}}, spec: {providerID: 'aws://1'}}"
 	for _, s := range append(states(), states()[0]) {
-		p.now.Reader = &unchanging{t: p.t, Reader: s.below(kind, machine)}
+		p.now.Reader = newUnchanging(p.t, s.below(kind, machine))
 		machine = p.ask(write{kind: "Machine", object: machine, old: machine})
 		for _, w := range []write{
 			{kind: "Machine", object: user.machine()},
@@ -79,7 +79,7 @@ func (p play) through(kind string, user state) (injected int) {
 				injected++
 			}
 		}
-		p.now.Reader = &unchanging{t: p.t, Reader: s.below(kind, machine)}
+		p.now.Reader = newUnchanging(p.t, s.below(kind, machine))
 		node = p.ask(write{kind: "Node", object: node, old: node})
 	}
 	return injected

@@ -18,10 +18,24 @@ import (
 // must be as they were: who changes what it has read would change the cache.
 type unchanging struct {
 	client.Reader
-	t testing.TB
 
 	mu   sync.Mutex
-	read map[string]client.Object
+	read map[string]kept
+}
+
+// kept is what everybody who reads an object shares, and a copy that nobody has.
+type kept struct{ shared, before client.Object }
+
+// newUnchanging returns a reader of what another one reads.
+func newUnchanging(t testing.TB, of client.Reader) *unchanging {
+	t.Helper()
+	u := &unchanging{Reader: of, read: map[string]kept{}}
+	t.Cleanup(func() {
+		for id, object := range u.read {
+			NewWithT(t).Expect(object.shared).To(Equal(object.before), "%s has been changed", id)
+		}
+	})
+	return u
 }
 
 // Get implements client.Reader.
@@ -32,28 +46,16 @@ func (u *unchanging) Get(ctx context.Context, key client.ObjectKey, into client.
 	id := fmt.Sprintf("%T %s", into, key)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	shared, ok := u.read[id]
+	object, ok := u.read[id]
 	if !ok {
 		if err := u.Reader.Get(ctx, key, into, options...); err != nil {
 			return err
 		}
-		shared = u.keep(id, into)
+		object = kept{shared: copyOf(into), before: copyOf(into)}
+		u.read[id] = object
 	}
-	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(shared).Elem())
+	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(object.shared).Elem())
 	return nil
-}
-
-// keep returns a copy to share, and compares it with another one at the end of the test.
-func (u *unchanging) keep(id string, object client.Object) client.Object {
-	shared, before := copyOf(object), copyOf(object)
-	if u.read == nil {
-		u.read = map[string]client.Object{}
-	}
-	u.read[id] = shared
-	u.t.Cleanup(func() {
-		NewWithT(u.t).Expect(shared).To(Equal(before), "%s has been changed", id)
-	})
-	return shared
 }
 
 func copyOf(object client.Object) client.Object {
