@@ -205,9 +205,10 @@ func (w *world) expectRebuilt() {
 	}).WithTimeout(15 * patience).Should(Succeed())
 }
 
-// giveBackBootstrapData does what somebody who restores a control plane may have to do, also without Heirloom. A
-// KubeadmControlPlane that adopts a Machine takes the Secrets of its KubeadmConfig. It should leave the bootstrap data, but knows
-// that Secret by the status of the KubeadmConfig, which is in no backup. A KubeadmConfig whose Secret is another's waits for ever.
+// giveBackBootstrapData does what you may have to do when you restore a control plane with Cluster API v1.14, also without Heirloom.
+// A KubeadmControlPlane that adopts a Machine takes the Secrets of its KubeadmConfig. It means to leave the bootstrap data, but knows
+// that Secret by the KubeadmConfig's status, which is in no backup. A KubeadmConfig that has lost its Secret waits for ever
+// (kubernetes-sigs/cluster-api#13937).
 func (w *world) giveBackBootstrapData(g Gomega) {
 	for _, config := range w.list(w.Client, bootstrapv1.GroupVersion.WithKind("KubeadmConfig")) {
 		secret := &corev1.Secret{}
