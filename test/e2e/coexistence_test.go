@@ -17,9 +17,8 @@ import (
 // none is left when it has gone.
 //
 // There are two pairs of worlds. What is played in one pair is played one after the other, as each needs how the one before
-// ends. Two pairs are as much as two cores and the inotify instances of one user can bear, hence -parallel=2 in the Makefile.
+// ends. It is not parallel with other tests: two pairs are as much as two cores and the inotify instances of one user can bear.
 func TestCoexistence(t *testing.T) {
-	t.Parallel()
 	t.Run("MachineTaintPropagation=false", func(t *testing.T) {
 		t.Parallel()
 		testGateOff(t)
