@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,6 +31,7 @@ func (w *world) addLonely(prefix string, d stage.Declared) {
 	// First, so that it counts when the MachineSet comes; the Cluster adopts only what stands alone.
 	adopted := w.addMachine(set, prefix+"adopted", stage.Declared{Labels: own})
 	w.expectOwned(adopted, "Cluster")
+	w.expectInitialized(adopted)
 	w.create(set)
 	w.expectOwned(adopted, "MachineSet")
 
@@ -69,6 +71,17 @@ func (w *world) addMachine(set *clusterv1.MachineSet, name string, d stage.Decla
 	machine.Spec.ProviderID, machine.Spec.InfrastructureRef.Name, machine.Spec.Taints = "", name, d.Taints
 	w.create(machine)
 	return machine
+}
+
+// expectInitialized expects that Cluster API has written to a Machine's Node once. It propagates taints for the initialization in
+// that write only, so what a Machine is given later, by a MachineSet that adopts it, is not for its Node.
+func (w *world) expectInitialized(machine *clusterv1.Machine) {
+	w.t.Helper()
+	w.Eventually(func(g Gomega) {
+		node := &corev1.Node{}
+		g.Expect(w.workload.Client.Get(w.ctx, client.ObjectKey{Name: machine.Name}, node)).To(Succeed())
+		g.Expect(node.Annotations).To(HaveKeyWithValue(clusterv1.MachineAnnotation, machine.Name))
+	}).Should(Succeed())
 }
 
 // expectOwned expects that an object gets an owner of this kind.
