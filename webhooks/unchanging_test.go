@@ -20,16 +20,16 @@ type unchanging struct {
 	client.Reader
 
 	mu   sync.Mutex
-	read map[string]kept
+	read map[string]sharedObject
 }
 
-// kept is what everybody who reads an object shares, and a copy that nobody has.
-type kept struct{ shared, before client.Object }
+// sharedObject is an object that all readers share, and a copy that none of them has.
+type sharedObject struct{ shared, before client.Object }
 
-// newUnchanging returns a reader of what another one reads.
+// newUnchanging returns a cache of what a reader reads. What is shared is compared in one cleanup, as a fuzz target may not add any.
 func newUnchanging(t testing.TB, of client.Reader) *unchanging {
 	t.Helper()
-	u := &unchanging{Reader: of, read: map[string]kept{}}
+	u := &unchanging{Reader: of, read: map[string]sharedObject{}}
 	t.Cleanup(func() {
 		for id, object := range u.read {
 			NewWithT(t).Expect(object.shared).To(Equal(object.before), "%s has been changed", id)
@@ -51,7 +51,7 @@ func (u *unchanging) Get(ctx context.Context, key client.ObjectKey, into client.
 		if err := u.Reader.Get(ctx, key, into, options...); err != nil {
 			return err
 		}
-		object = kept{shared: copyOf(into), before: copyOf(into)}
+		object = sharedObject{shared: copyOf(into), before: copyOf(into)}
 		u.read[id] = object
 	}
 	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(object.shared).Elem())
