@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -78,8 +79,9 @@ func beVictim() error {
 
 // A run of tests that is ended with Ctrl-C, or killed, leaves nothing behind.
 func TestNothingIsLeftOfAProcessThatIsKilled(t *testing.T) {
-	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
-		t.Run(signal.String(), func(t *testing.T) {
+	heedInterrupts(t)
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
+		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
 			Expect := NewWithT(t).Expect
 			temporary, cache := shortTempDir(t), shortTempDir(t)
@@ -103,7 +105,7 @@ func TestNothingIsLeftOfAProcessThatIsKilled(t *testing.T) {
 			Expect(socket).To(BeAnExistingFile())
 			Expect(os.ReadDir(temporary)).NotTo(BeEmpty())
 
-			Expect(syscall.Kill(-victim.Process.Pid, signal)).To(Succeed(), "its whole process group, as a terminal does")
+			Expect(syscall.Kill(-victim.Process.Pid, sig)).To(Succeed(), "its whole process group, as a terminal does")
 			Expect(victim.Wait()).NotTo(Succeed())
 			NewWithT(t).Eventually(func(g Gomega) {
 				for name, pid := range children {
@@ -118,6 +120,16 @@ func TestNothingIsLeftOfAProcessThatIsKilled(t *testing.T) {
 				g.Expect(claim.Close()).To(Succeed())
 			}).WithTimeout(30 * time.Second).WithPolling(50 * time.Millisecond).Should(Succeed())
 		})
+	}
+}
+
+// heedInterrupts lets what is started from now on end by SIGINT, also where that is ignored here, as in a background job of a
+// shell script: a process inherits that a signal is ignored, but not that it is handled.
+func heedInterrupts(t *testing.T) {
+	if signal.Ignored(syscall.SIGINT) {
+		handled := make(chan os.Signal, 1)
+		signal.Notify(handled, syscall.SIGINT)
+		t.Cleanup(func() { signal.Stop(handled) })
 	}
 }
 
