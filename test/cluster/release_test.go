@@ -44,7 +44,8 @@ func newRelease(t *testing.T, values ...string) *release {
 	registry, image, _ := strings.Cut(shared.Image, "/")
 	repository, tag, _ := strings.Cut(image, ":")
 	r.values = append([]string{
-		"--set", "image.registry=" + registry, "--set", "image.repository=" + repository, "--set", "image.tag=" + tag,
+		"--set", "image.registry=" + registry, "--set", "image.repository=" + repository,
+		"--set-string", "image.tag=" + tag, // the short hash of a commit may be a number
 		"--set", "networkPolicy.enabled=true",
 		// On a busy machine an answer may take its time. What a write must not do is to pass without one.
 		"--set", "webhooks.machineSets.timeoutSeconds=10", "--set", "webhooks.machines.timeoutSeconds=10",
