@@ -72,12 +72,12 @@ test: ## Run the tests of every part, and one walk from the chart to the Node.
 
 .PHONY: test-all
 test-all: build ## Run every test: also all of test-e2e, each benchmark once, test-site and test-cluster.
-	@test/tools/account.sh $(MAKE) --no-print-directory test-beside-cluster test-integration test-beside-e2e
+	@test/tools/account.sh $(MAKE) --no-print-directory test-beside-cluster test-but-conformance test-beside-e2e
 
 # The first mostly waits, the others compute. They share nothing but the programs, which none of them builds again.
 .PHONY: test-beside-cluster test-beside-e2e
-test-beside-cluster: beside = test-cluster test-unit test-monitoring
-test-beside-e2e: beside = test-e2e test-bench test-site
+test-beside-cluster: beside = test-cluster test-unit test-monitoring test-conformance
+test-beside-e2e: beside = test-e2e test-bench test-release test-site
 test-beside-cluster test-beside-e2e:
 	@echo "$(firstword $(beside)) runs beside $(wordlist 2,9,$(beside)): what each prints follows once it has ended"
 	@$(MAKE) --no-print-directory --file=test/tools/beside.mk --jobs=2 --output-sync=recurse $(beside)
@@ -109,11 +109,24 @@ test-monitoring: ## Run the tests of alerts and dashboard, with Prometheus' own 
 test-gitops: build ## Run the tests beside Argo CD and Flux, with their own code (a first run compiles Argo CD, about 5 min).
 	@$(call programs,controlplane); $(GO) -C test/tools/gitops test -count=1 -timeout=20m $(GOTESTFLAGS) ./...
 
-.PHONY: test-integration
+# It takes longest of all integration tests, and has an API server for each release of Cluster API, so it can run elsewhere.
+conformance = '^TestConformance$$'
+
+.PHONY: test-integration test-but-conformance
 test-integration: build ## Run the tests against a real API server.
+test-integration test-but-conformance:
 	@# Much of such a test is waiting, hence -parallel.
 	@$(call programs,controlplane tools helm); \
-		$(call cluster-test,$(call packages,test/controlplane test/chart test/integration),-parallel=4)
+		$(call cluster-test,$(call packages,test/controlplane test/chart test/integration),-parallel=4 \
+			$(if $(filter test-but-conformance,$@),-skip $(conformance)))
+
+.PHONY: test-conformance
+test-conformance: build ## Run that part of test-integration which holds Heirloom to the table of rules, beside each release of Cluster API.
+	@$(call programs,controlplane tools helm); $(call cluster-test,./test/integration/,-parallel=4 -run $(conformance))
+
+.PHONY: test-release
+test-release: ## Build a release twice, compare both, and push it to a registry of the test.
+	@$(call programs,helm); $(call cluster-test,./test/release/)
 
 .PHONY: test-bench
 test-bench: build ## Run each benchmark once: one that fails measures nothing.

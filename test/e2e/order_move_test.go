@@ -43,13 +43,18 @@ func (p *pair) moveAndRestore(other *management) {
 
 	before, ofAlone := w.identities(), p.alone.identities()
 	from = len(recorder.All())
-	p.alone.lose(func() { p.alone.wipe() })
-	w.lose(func() {
-		w.Expect(w.managers.Stop()).To(Succeed())
-		w.Expect(w.StopHeirloom()).To(Succeed())
-		w.swap(other)
+	p.do(func(each *world) {
+		each.lose(func() {
+			if each == p.alone {
+				each.wipe()
+				return
+			}
+			each.Expect(each.managers.Stop()).To(Succeed())
+			each.Expect(each.StopHeirloom()).To(Succeed())
+			each.swap(other)
+		})
+		each.expectRebuilt()
 	})
-	p.do((*world).expectRebuilt)
 	p.expectEqual("backup and restore")
 	w.expectSame(before, recorder.All()[from:])
 	p.alone.Expect(p.alone.identities()).To(Equal(ofAlone))

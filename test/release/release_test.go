@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package e2e
+// Package release tests what a release consists of, made by the Makefile as for a release.
+package release
 
 import (
 	"archive/tar"
@@ -25,7 +26,6 @@ import (
 // Two copies of the sources in different directories make the same images, SBOMs, chart, components, programs, archives and
 // notes, byte for byte. Neither is a git checkout. Programs for other systems take minutes to compile, so one stands for all.
 func TestReleaseIsReproducible(t *testing.T) {
-	t.Parallel()
 	Expect := NewWithT(t).Expect
 	first, second := makeRelease(t), makeRelease(t)
 	files, err := os.ReadDir(first)
