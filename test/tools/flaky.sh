@@ -35,6 +35,6 @@ for ((run = 1; run <= times; run++)); do
 		exit 1
 	fi
 	# Where nothing matches, the binary passes, too, and would show nothing.
-	! grep -q '^testing: warning: no tests to run$' "$temp/log" || { echo "$package has no such test" >&2; exit 1; }
+	! grep -q '^testing: warning: no tests to run$' "$temp/log" || { echo "$package has no tests${*:+ for $*}" >&2; exit 1; }
 	echo "run $run of $times passed in $((SECONDS - started)) s"
 done
