@@ -22,10 +22,10 @@ LDFLAGS = -s -w -X github.com/heirloom-dev/heirloom/pkg/version.version=$(VERSIO
 programs = programs="$$(test/tools/build.sh --env $(1))"; eval "$$programs"
 
 # Their verdict depends on programs that the test cache does not see, hence -count=1; one package at a time, hence -p, once
-# all of them are compiled. The API servers of tests live for minutes and build much that stays, so there is little for a
+# all of them are compiled, by go list, which does not link them twice. The API servers of tests live for minutes and build much that stays, so there is little for a
 # garbage collector to find: GOGC is theirs, too.
 # cluster-test(PACKAGES,FLAGS): runs these tests.
-cluster-test = $(GO) test -race -exec true $(1) >/dev/null; \
+cluster-test = $(GO) list -race -test -export $(1) >/dev/null; \
 	GOGC=300 test/tools/account.sh $(GO) test -race -count=1 -p=1 -timeout=60m $(2) $(GOTESTFLAGS) $(1)
 
 # Packages whose tests need nothing but Go. Those of pkg/resync take longest, because they wait: they begin first.
@@ -71,7 +71,7 @@ test: ## Run the tests of every part, and one walk from the chart to the Node.
 	@test/tools/account.sh $(MAKE) --no-print-directory test-unit test-monitoring test-integration test-walk
 
 .PHONY: test-all
-test-all: build ## Run every test: also all of test-e2e, each benchmark once, test-site and test-cluster.
+test-all: build ## Run every test: also all of test-e2e, test-bench, test-release, test-site and test-cluster.
 	@test/tools/account.sh $(MAKE) --no-print-directory test-beside-cluster test-but-conformance test-beside-e2e
 
 # The first mostly waits, the others compute. They share nothing but the programs, which none of them builds again.
@@ -128,10 +128,13 @@ test-conformance: build ## Run that part of test-integration which holds Heirloo
 test-release: ## Build a release twice, compare both, and push it to a registry of the test.
 	@$(call programs,helm); $(call cluster-test,./test/release/)
 
+# The packages that have any; those of cmd and test/bench/scenes take minutes.
+benchmarks = $(addprefix ./,$(sort $(dir $(shell grep -rlE --include='*_test.go' '^func Benchmark' pkg webhooks test/bench/*_test.go))))
+
 .PHONY: test-bench
-test-bench: build ## Run each benchmark once: one that fails measures nothing.
+test-bench: build ## Run each quick benchmark once: one that fails measures nothing.
 	@$(call programs,controlplane tools); \
-		$(call cluster-test,$(call packages,pkg) ./test/bench/,-run '^$$' -bench . -benchtime 1x)
+		$(call cluster-test,$(benchmarks),-run '^$$' -bench . -benchtime 1x)
 
 .PHONY: test-walk
 test-walk: build ## Walk from the chart to the Node once, with real kubelets and Cluster API's core manager.
