@@ -37,7 +37,7 @@ facts() {
 mapfile -t packages < <(grep -rlE --include='*_test.go' '^func Benchmark' "$@" | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 mkdir -p "$(dirname "$file")"
 # All are compiled before the first one runs, so that no compiler runs beside one.
-go test -exec true "${packages[@]}" >/dev/null
+go list -test -export "${packages[@]}" >/dev/null
 {
 	facts
 	go test -run '^$' -bench "$RUN" -v -count "$COUNT" -benchtime "$BENCHTIME" -timeout 2h "${packages[@]}"
