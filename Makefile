@@ -67,18 +67,23 @@ clean: ## Remove bin/ and dist/. Helper programs stay in the user's cache direct
 ##@ Test
 
 .PHONY: test
-test: ## Run the tests of every part, and one walk from the chart to the Node.
-	@test/tools/account.sh $(MAKE) --no-print-directory test-unit test-monitoring test-integration test-walk
+test: build ## Run the tests of every part, and one walk from the chart to the Node.
+	@# Here one can see how they are built, below the output comes at the end.
+	@$(call programs,monitoring controlplane tools helm cluster-api)
+	@test/tools/account.sh $(MAKE) --no-print-directory test-unit test-monitoring test-beside-integration
 
 .PHONY: test-all
 test-all: build ## Run every test: also all of test-e2e, test-bench, test-release, test-site and test-cluster.
+	@$(call programs,monitoring controlplane tools helm cluster-api)
 	@test/tools/account.sh $(MAKE) --no-print-directory test-beside-cluster test-but-conformance test-beside-e2e
 
-# The first mostly waits, the others compute. They share nothing but the programs, which none of them builds again.
-.PHONY: test-beside-cluster test-beside-e2e
+# The first often waits, while the others compute. They share nothing but the programs, which none of them builds again.
+.PHONY: test-beside-integration test-beside-cluster test-beside-e2e
+test-beside-integration: beside = test-but-conformance test-conformance test-walk
+test-beside-integration: export SHORT = -short
 test-beside-cluster: beside = test-cluster test-unit test-monitoring test-conformance
 test-beside-e2e: beside = test-e2e test-bench test-release test-site
-test-beside-cluster test-beside-e2e:
+test-beside-integration test-beside-cluster test-beside-e2e:
 	@echo "$(firstword $(beside)) runs beside $(wordlist 2,9,$(beside)): what each prints follows once it has ended"
 	@$(MAKE) --no-print-directory --file=test/tools/beside.mk --jobs=2 --output-sync=recurse $(beside)
 
@@ -121,8 +126,8 @@ test-integration test-but-conformance:
 			$(if $(filter test-but-conformance,$@),-skip $(conformance)))
 
 .PHONY: test-conformance
-test-conformance: build ## Run that part of test-integration which holds Heirloom to the table of rules, beside each release of Cluster API.
-	@$(call programs,controlplane tools helm); $(call cluster-test,./test/integration/,-parallel=4 -run $(conformance))
+test-conformance: build ## Run that part of test-integration which holds Heirloom to the table of rules (SHORT=-short: beside the newest Cluster API alone).
+	@$(call programs,controlplane tools helm); $(call cluster-test,./test/integration/,-parallel=4 $(SHORT) -run $(conformance))
 
 .PHONY: test-release
 test-release: ## Build a release twice, compare both, and push it to a registry of the test.
