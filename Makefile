@@ -16,6 +16,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # Without the tracing pages of gRPC, which a library brings and nothing serves, the linker can leave out methods that are never called:
 # a quarter of the program, and of the memory that its code takes.
 TAGS = grpcnotrace
+# How tests are compiled. Without the checkout's path in it, what one checkout has compiled, and whether it passed, holds for the next.
+RACED = -race -trimpath
 LDFLAGS = -s -w -X github.com/heirloom-dev/heirloom/pkg/version.version=$(VERSION)
 
 # programs(SETS): exports where the helper programs of these sets are, and brings them first where need be.
@@ -25,8 +27,8 @@ programs = programs="$$(test/tools/build.sh --env $(1))"; eval "$$programs"
 # all of them are compiled, by go list, which does not link them twice. The API servers of tests live for minutes and build much that stays, so there is little for a
 # garbage collector to find: GOGC is theirs, too.
 # cluster-test(PACKAGES,FLAGS): runs these tests.
-cluster-test = $(GO) list -race -test -export $(1) >/dev/null; \
-	GOGC=300 test/tools/account.sh $(GO) test -race -count=1 -p=1 -timeout=60m $(2) $(GOTESTFLAGS) $(1)
+cluster-test = $(GO) list $(RACED) -test -export $(1) >/dev/null; \
+	GOGC=300 test/tools/account.sh $(GO) test $(RACED) -count=1 -p=1 -timeout=60m $(2) $(GOTESTFLAGS) $(1)
 
 # Packages whose tests need nothing but Go. Those of pkg/resync take longest, because they wait: they begin first.
 unit = $(call packages,pkg/resync pkg cmd webhooks certs test/rules test/lockup)
@@ -91,14 +93,14 @@ test-beside-integration test-beside-cluster test-beside-e2e:
 test-unit: ## Run the tests that need nothing but Go (RACE=: no race detector where no goroutine is started).
 	@# Those that are parallel mostly wait, and so do some packages, hence -p.
 ifeq ($(RACE),all)
-	GOGC=300 $(GO) test -race -p=4 -parallel=4 $(GOTESTFLAGS) $(unit)
+	GOGC=300 $(GO) test $(RACED) -p=4 -parallel=4 $(GOTESTFLAGS) $(unit)
 else
 	@# Side by side: each ends with what only one core can do.
-	@export GOGC=300; $(GO) test $(GOTESTFLAGS) $(serial) & serial=$$!; \
-		$(GO) test -race -p=4 -parallel=4 $(GOTESTFLAGS) $$($(GO) list $(unit) | grep -vxF "$$($(GO) list $(serial))") || race=$$?; \
+	@export GOGC=300; $(GO) test -trimpath $(GOTESTFLAGS) $(serial) & serial=$$!; \
+		$(GO) test $(RACED) -p=4 -parallel=4 $(GOTESTFLAGS) $$($(GO) list $(unit) | grep -vxF "$$($(GO) list $(serial))") || race=$$?; \
 		wait "$$serial"; exit "$${race-0}"
 endif
-	$(GO) -C test/tools/release test $(GOTESTFLAGS) ./...
+	$(GO) -C test/tools/release test -trimpath $(GOTESTFLAGS) ./...
 	@# -count=1: the test cache sees neither a file that is gone nor one of another module.
 	$(GO) -C test/tools/bench test -count=1 $(GOTESTFLAGS) ./...
 	$(GO) -C test/tools/site test -count=1 $(GOTESTFLAGS) ./links

@@ -70,7 +70,7 @@ func run(m *testing.M) int {
 func build(dir string) error {
 	defer controlplane.Waited("the program to be built", time.Now())
 	program = filepath.Join(dir, "heirloom")
-	command := exec.Command("go", "build", "-race", "-o", program, "github.com/heirloom-dev/heirloom/cmd/heirloom")
+	command := exec.Command("go", "build", "-race", "-trimpath", "-o", program, "github.com/heirloom-dev/heirloom/cmd/heirloom")
 	if out, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the program under test: %w\n%s", err, out)
 	}

@@ -21,7 +21,7 @@ clean_up() {
 trap clean_up EXIT
 trap 'exit 130' INT TERM
 
-go test -race -c -o "$temp/tests" "$package"
+go test -race -trimpath -c -o "$temp/tests" "$package"
 [[ -x $temp/tests ]] || { echo "$package has no tests" >&2; exit 1; }
 for _ in $(seq "$(getconf _NPROCESSORS_ONLN)"); do
 	(while :; do :; done) &

@@ -43,7 +43,7 @@ assets() {
 # run PAIR FLAG...: go test with these flags on that pair.
 run() {
 	KUBEBUILDER_ASSETS=$(assets "${1%:*}") HEIRLOOM_WORKLOAD_ASSETS=$(assets "${1#*:}") \
-		GOGC=300 go test -race -count=1 -p=1 -timeout=60m -v "${@:2}" ${flags[@]+"${flags[@]}"}
+		GOGC=300 go test -race -trimpath -count=1 -p=1 -timeout=60m -v "${@:2}" ${flags[@]+"${flags[@]}"}
 }
 
 # tests PAIR: what belongs to it.
