@@ -81,9 +81,9 @@ test-all: build ## Run every test: also all of test-e2e, test-bench, test-releas
 
 # The first often waits, while the others compute. They share nothing but the programs, which none of them builds again.
 .PHONY: test-beside-integration test-beside-cluster test-beside-e2e
-test-beside-integration: beside = test-but-conformance test-conformance test-walk
+test-beside-integration: beside = test-but-conformance test-conformance test-chart test-walk
 test-beside-integration: export SHORT = -short
-test-beside-cluster: beside = test-cluster test-unit test-monitoring test-conformance
+test-beside-cluster: beside = test-cluster test-unit test-monitoring test-chart test-conformance
 test-beside-e2e: beside = test-e2e test-bench test-release test-site
 test-beside-integration test-beside-cluster test-beside-e2e:
 	@echo "$(firstword $(beside)) runs beside $(wordlist 2,9,$(beside)): what each prints follows once it has ended"
@@ -118,18 +118,20 @@ test-gitops: build ## Run the tests beside Argo CD and Flux, with their own code
 
 # It takes longest of all integration tests, and has an API server for each release of Cluster API, so it can run elsewhere.
 conformance = '^TestConformance$$'
+integration-test = $(call programs,controlplane tools helm); $(call cluster-test,$(call packages,$(1)),-parallel=4 $(2))
 
-.PHONY: test-integration test-but-conformance
-test-integration: build ## Run the tests against a real API server.
-test-integration test-but-conformance:
-	@# Much of such a test is waiting, hence -parallel.
-	@$(call programs,controlplane tools helm); \
-		$(call cluster-test,$(call packages,test/controlplane test/chart test/integration),-parallel=4 \
-			$(if $(filter test-but-conformance,$@),-skip $(conformance)))
+# Much of such a test is waiting, hence -parallel.
+.PHONY: test-integration test-chart test-but-conformance
+test-integration: build ## Run the tests against a real API server: test-chart, test-conformance and all others.
+	@$(call integration-test,test/controlplane test/chart test/integration)
+test-chart: build ## Run that part of test-integration which is about the chart, and about starting API servers.
+	@$(call integration-test,test/controlplane test/chart)
+test-but-conformance:
+	@$(call integration-test,test/integration,-skip $(conformance))
 
 .PHONY: test-conformance
 test-conformance: build ## Run that part of test-integration which holds Heirloom to the table of rules (SHORT=-short: beside the newest Cluster API alone).
-	@$(call programs,controlplane tools helm); $(call cluster-test,./test/integration/,-parallel=4 $(SHORT) -run $(conformance))
+	@$(call integration-test,test/integration,$(SHORT) -run $(conformance))
 
 .PHONY: test-release
 test-release: ## Build a release twice, compare both, and push it to a registry of the test.
