@@ -16,19 +16,20 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # Without the tracing pages of gRPC, which a library brings and nothing serves, the linker can leave out methods that are never called:
 # a quarter of the program, and of the memory that its code takes.
 TAGS = grpcnotrace
-# How tests are compiled. Without the checkout's path in it, what one checkout has compiled, and whether it passed, holds for the next.
-RACED = -race -trimpath
+# Test programs do not have the path of the checkout in them, so that a new checkout finds in Go's caches what another has compiled,
+# and which tests have passed.
+TESTBUILDFLAGS = -race -trimpath
 LDFLAGS = -s -w -X github.com/heirloom-dev/heirloom/pkg/version.version=$(VERSION)
 
 # programs(SETS): exports where the helper programs of these sets are, and brings them first where need be.
 programs = programs="$$(test/tools/build.sh --env $(1))"; eval "$$programs"
 
 # Their verdict depends on programs that the test cache does not see, hence -count=1; one package at a time, hence -p, once
-# all of them are compiled, by go list, which does not link them twice. The API servers of tests live for minutes and build much that stays, so there is little for a
-# garbage collector to find: GOGC is theirs, too.
+# all of them are compiled, by go list: go test would also link them, and link them again to run them. The API servers of tests
+# live for minutes and build much that stays, so there is little for a garbage collector to find: GOGC is theirs, too.
 # cluster-test(PACKAGES,FLAGS): runs these tests.
-cluster-test = $(GO) list $(RACED) -test -export $(1) >/dev/null; \
-	GOGC=300 test/tools/account.sh $(GO) test $(RACED) -count=1 -p=1 -timeout=60m $(2) $(GOTESTFLAGS) $(1)
+cluster-test = $(GO) list $(TESTBUILDFLAGS) -test -export $(1) >/dev/null; \
+	GOGC=300 test/tools/account.sh $(GO) test $(TESTBUILDFLAGS) -count=1 -p=1 -timeout=60m $(2) $(GOTESTFLAGS) $(1)
 
 # Packages whose tests need nothing but Go. Those of pkg/resync take longest, because they wait: they begin first.
 unit = $(call packages,pkg/resync pkg cmd webhooks certs test/rules test/lockup)
@@ -69,19 +70,21 @@ clean: ## Remove bin/ and dist/. Helper programs stay in the user's cache direct
 ##@ Test
 
 .PHONY: test
-test: build ## Run the tests of every part, and one walk from the chart to the Node.
-	@# Here one can see how they are built, below the output comes at the end.
-	@$(call programs,monitoring controlplane tools helm cluster-api)
+test: build test-programs ## Run the tests of every part, and one walk from the chart to the Node.
 	@test/tools/account.sh $(MAKE) --no-print-directory test-unit test-monitoring test-beside-integration
 
 .PHONY: test-all
-test-all: build ## Run every test: also all of test-e2e, test-bench, test-release, test-site and test-cluster.
-	@$(call programs,monitoring controlplane tools helm cluster-api)
-	@test/tools/account.sh $(MAKE) --no-print-directory test-beside-cluster test-but-conformance test-beside-e2e
+test-all: build test-programs ## Run every test: also all of test-e2e, test-bench, test-release, test-site and test-cluster.
+	@test/tools/account.sh $(MAKE) --no-print-directory test-beside-cluster test-integration-rest test-beside-e2e
 
-# The first often waits, while the others compute. They share nothing but the programs, which none of them builds again.
+# What runs side by side prints nothing before it has ended. So its programs are built before, where you see how.
+.PHONY: test-programs
+test-programs:
+	@$(call programs,monitoring controlplane tools helm cluster-api)
+
+# The first takes longest; the others run meanwhile, one after the other. They share nothing but the programs.
 .PHONY: test-beside-integration test-beside-cluster test-beside-e2e
-test-beside-integration: beside = test-but-conformance test-conformance test-chart test-walk
+test-beside-integration: beside = test-integration-rest test-conformance test-chart test-walk
 test-beside-integration: export SHORT = -short
 test-beside-cluster: beside = test-cluster test-unit test-monitoring test-chart test-conformance
 test-beside-e2e: beside = test-e2e test-bench test-release test-site
@@ -93,11 +96,11 @@ test-beside-integration test-beside-cluster test-beside-e2e:
 test-unit: ## Run the tests that need nothing but Go (RACE=: no race detector where no goroutine is started).
 	@# Those that are parallel mostly wait, and so do some packages, hence -p.
 ifeq ($(RACE),all)
-	GOGC=300 $(GO) test $(RACED) -p=4 -parallel=4 $(GOTESTFLAGS) $(unit)
+	GOGC=300 $(GO) test $(TESTBUILDFLAGS) -p=4 -parallel=4 $(GOTESTFLAGS) $(unit)
 else
 	@# Side by side: each ends with what only one core can do.
 	@export GOGC=300; $(GO) test -trimpath $(GOTESTFLAGS) $(serial) & serial=$$!; \
-		$(GO) test $(RACED) -p=4 -parallel=4 $(GOTESTFLAGS) $$($(GO) list $(unit) | grep -vxF "$$($(GO) list $(serial))") || race=$$?; \
+		$(GO) test $(TESTBUILDFLAGS) -p=4 -parallel=4 $(GOTESTFLAGS) $$($(GO) list $(unit) | grep -vxF "$$($(GO) list $(serial))") || race=$$?; \
 		wait "$$serial"; exit "$${race-0}"
 endif
 	$(GO) -C test/tools/release test -trimpath $(GOTESTFLAGS) ./...
@@ -116,17 +119,18 @@ test-monitoring: ## Run the tests of alerts and dashboard, with Prometheus' own 
 test-gitops: build ## Run the tests beside Argo CD and Flux, with their own code (a first run compiles Argo CD, about 5 min).
 	@$(call programs,controlplane); $(GO) -C test/tools/gitops test -count=1 -timeout=20m $(GOTESTFLAGS) ./...
 
-# It takes longest of all integration tests, and has an API server for each release of Cluster API, so it can run elsewhere.
+# TestConformance takes as long as half of the other integration tests, and has its own API servers, so it can run beside something else.
 conformance = '^TestConformance$$'
+
+# integration-test(DIRECTORIES,FLAGS): runs these tests. Much of such a test is waiting, hence -parallel.
 integration-test = $(call programs,controlplane tools helm); $(call cluster-test,$(call packages,$(1)),-parallel=4 $(2))
 
-# Much of such a test is waiting, hence -parallel.
-.PHONY: test-integration test-chart test-but-conformance
+.PHONY: test-integration test-chart test-integration-rest
 test-integration: build ## Run the tests against a real API server: test-chart, test-conformance and all others.
 	@$(call integration-test,test/controlplane test/chart test/integration)
 test-chart: build ## Run that part of test-integration which is about the chart, and about starting API servers.
 	@$(call integration-test,test/controlplane test/chart)
-test-but-conformance:
+test-integration-rest: build
 	@$(call integration-test,test/integration,-skip $(conformance))
 
 .PHONY: test-conformance

@@ -44,15 +44,15 @@ func (p *pair) moveAndRestore(other *management) {
 	before, ofAlone := w.identities(), p.alone.identities()
 	from = len(recorder.All())
 	p.do(func(each *world) {
-		each.lose(func() {
-			if each == p.alone {
-				each.wipe()
-				return
+		lost := each.wipe
+		if each == w {
+			lost = func() {
+				w.Expect(w.managers.Stop()).To(Succeed())
+				w.Expect(w.StopHeirloom()).To(Succeed())
+				w.swap(other)
 			}
-			each.Expect(each.managers.Stop()).To(Succeed())
-			each.Expect(each.StopHeirloom()).To(Succeed())
-			each.swap(other)
-		})
+		}
+		each.lose(lost)
 		each.expectRebuilt()
 	})
 	p.expectEqual("backup and restore")

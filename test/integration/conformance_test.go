@@ -37,7 +37,8 @@ type conformanceCase struct {
 }
 
 // TestConformance holds the program to the table of rules, row by row and column by column: beside the oldest release of
-// Cluster API and the newest ones, for every kind of child, on each of the two paths alone. With -short it is the newest release alone.
+// Cluster API and the newest ones, for every kind of child, on each of the two paths alone. With -short it is beside the newest
+// release alone.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	releases, err := controlplane.Releases(t.Context())
