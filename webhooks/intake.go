@@ -119,7 +119,8 @@ func (i *intake) enter(ctx context.Context, name string, size int64) (leave func
 		}
 	}
 	for n, part := range needed {
-		if part.Acquire(ctx, size) == nil {
+		// Acquire refuses what has run out of time even if there is room. So it would turn reviews away because the process is busy.
+		if part.TryAcquire(size) || part.Acquire(ctx, size) == nil {
 			continue
 		}
 		for _, taken := range needed[:n] {

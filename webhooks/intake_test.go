@@ -96,6 +96,23 @@ func TestHonestReviewsGoOnBesideLargeOnes(t *testing.T) {
 	Expect(d.large.TryAcquire(d.size.large) && d.ordinary.TryAcquire(d.size.ordinary)).To(BeTrue(), "all room is given back")
 }
 
+// On a busy machine, a second may go by before a review asks for room. It is turned away only if there is none.
+func TestAReviewThatFindsRoomIsNotTooLate(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	d := newDoor(t, workloadRoom())
+	d.patience = 0
+	var statuses []<-chan int
+	for range d.size.caller / ordinaryReview {
+		statuses = append(statuses, d.send("caller", ordinaryReview))
+		Expect(<-d.entered).To(Equal("caller"))
+	}
+	Expect(<-d.send("caller", ordinaryReview)).To(Equal(http.StatusTooManyRequests))
+	close(d.release)
+	for _, status := range statuses {
+		Expect(<-status).To(Equal(http.StatusOK))
+	}
+}
+
 // However many ordinary reviews one caller sends, there is room for another's.
 func TestOneCallerDoesNotTakeTheRoomOfOthers(t *testing.T) {
 	for name, size := range map[string]int{"few, as large as ordinary ones are": ordinaryReview, "many small ones": 1} {
