@@ -19,6 +19,8 @@ TAGS = grpcnotrace
 # Test programs do not have the path of the checkout in them, so that a new checkout finds in Go's caches what another has compiled,
 # and which tests have passed.
 TESTBUILDFLAGS = -race -trimpath
+# With the race detector, every program would sleep for a second before it exits.
+export GORACE ?= atexit_sleep_ms=0
 LDFLAGS = -s -w -X github.com/heirloom-dev/heirloom/pkg/version.version=$(VERSION)
 
 # programs(SETS): exports where the helper programs of these sets are, and brings them first where need be.
@@ -75,7 +77,7 @@ test: build test-programs ## Run the tests of every part, and one walk from the 
 
 .PHONY: test-all
 test-all: build test-programs ## Run every test: also all of test-e2e, test-bench, test-release, test-site and test-cluster.
-	@test/tools/account.sh $(MAKE) --no-print-directory test-beside-cluster test-integration-rest test-beside-e2e
+	@test/tools/account.sh $(MAKE) --no-print-directory test-beside-cluster test-beside-rest test-beside-e2e
 
 # What runs side by side prints nothing before it has ended. So its programs are built before, where you see how.
 .PHONY: test-programs
@@ -83,12 +85,13 @@ test-programs:
 	@$(call programs,monitoring controlplane tools helm cluster-api)
 
 # The first takes longest; the others run meanwhile, one after the other. They share nothing but the programs.
-.PHONY: test-beside-integration test-beside-cluster test-beside-e2e
+.PHONY: test-beside-integration test-beside-cluster test-beside-rest test-beside-e2e
 test-beside-integration: beside = test-integration-rest test-conformance test-chart test-walk
 test-beside-integration: export SHORT = -short
 test-beside-cluster: beside = test-cluster test-unit test-monitoring test-chart test-conformance
-test-beside-e2e: beside = test-e2e test-bench test-release test-site
-test-beside-integration test-beside-cluster test-beside-e2e:
+test-beside-rest: beside = test-integration-rest test-release test-site
+test-beside-e2e: beside = test-e2e test-bench
+test-beside-integration test-beside-cluster test-beside-rest test-beside-e2e:
 	@echo "$(firstword $(beside)) runs beside $(wordlist 2,9,$(beside)): what each prints follows once it has ended"
 	@$(MAKE) --no-print-directory --file=test/tools/beside.mk --jobs=2 --output-sync=recurse $(beside)
 
@@ -135,7 +138,7 @@ test-integration-rest: build
 
 .PHONY: test-conformance
 test-conformance: build ## Run that part of test-integration which holds Heirloom to the table of rules (SHORT=-short: beside the newest Cluster API alone).
-	@$(call integration-test,test/integration,$(SHORT) -run $(conformance))
+	@$(call integration-test,test/integration,-parallel=2 $(SHORT) -run $(conformance))
 
 .PHONY: test-release
 test-release: ## Build a release twice, compare both, and push it to a registry of the test.

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -33,7 +34,10 @@ type Infrastructure struct {
 	// Dir is where kubelets leave their logs.
 	Dir string
 
+	// client reads what is watched from a cache: whatever becomes newer brings its object back.
 	client client.Client
+	// live reads from the API server.
+	live client.Reader
 	// workload is an administrator's client of the workload cluster, as kubeadm has it on a Machine of a control plane.
 	workload client.Client
 	mu       sync.Mutex
@@ -46,6 +50,7 @@ type Infrastructure struct {
 func (i *Infrastructure) Start(ctx context.Context, management *rest.Config) error {
 	mgr, err := ctrl.NewManager(management, ctrl.Options{
 		Metrics: metricsserver.Options{BindAddress: "0"},
+		Client:  client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		Controller: ctrlconfig.Controller{
 			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 4,
 			UsePriorityQueue: ptr.To(false), // up to controller-runtime v0.24 it can lock up when it is shut down (its issue 3538)
@@ -57,7 +62,8 @@ func (i *Infrastructure) Start(ctx context.Context, management *rest.Config) err
 	if i.workload, err = client.New(i.Workload.AdminConfig(), client.Options{}); err != nil {
 		return fmt.Errorf("making a client of the workload cluster: %w", err)
 	}
-	i.client, i.kubelets, i.ended = mgr.GetClient(), map[string]*controlplane.Kubelet{}, make(chan error, 1)
+	i.client, i.live = mgr.GetClient(), mgr.GetAPIReader()
+	i.kubelets, i.ended = map[string]*controlplane.Kubelet{}, make(chan error, 1)
 	for gvk, reconciler := range map[schema.GroupVersionKind]reconcile.Func{
 		fakeCluster(): i.cluster, externalControlPlane(): i.controlPlane,
 	} {
@@ -120,10 +126,14 @@ func (i *Infrastructure) controlPlane(ctx context.Context, req reconcile.Request
 	})
 }
 
-// get returns nil for an object that is gone.
+// get returns nil for an object that is gone. One that only the cache does not know has just been created.
 func (i *Infrastructure) get(ctx context.Context, gvk schema.GroupVersionKind, req reconcile.Request) (*unstructured.Unstructured, error) {
 	found := object(gvk)
-	if err := i.client.Get(ctx, req.NamespacedName, found); err != nil {
+	err := i.client.Get(ctx, req.NamespacedName, found)
+	if apierrors.IsNotFound(err) {
+		err = i.live.Get(ctx, req.NamespacedName, found)
+	}
+	if err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
 	return found, nil

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 const (
@@ -70,9 +69,9 @@ func (i *Infrastructure) runPod(ctx context.Context, pod *corev1.Pod) error {
 // expire says when the certificate of a Machine's API server expires. The control-plane manager would ask that server
 // through its kubelet otherwise, which a hollow one does not let it do.
 func (i *Infrastructure) expire(ctx context.Context, key client.ObjectKey) error {
-	config, err := i.get(ctx, kubeadmConfig(), reconcile.Request{NamespacedName: key})
-	if err != nil || config == nil {
-		return err
+	config := object(kubeadmConfig())
+	if err := i.live.Get(ctx, key, config); err != nil {
+		return client.IgnoreNotFound(err)
 	}
 	return i.change(ctx, config, func() {
 		annotations := config.GetAnnotations()

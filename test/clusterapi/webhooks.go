@@ -8,9 +8,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -55,9 +55,9 @@ func webhooks(file, name string, server endpoint) ([]unstructured.Unstructured, 
 // convertAt makes the API server ask the endpoint to convert between the versions of those kinds that have several, and gives
 // them the labels by which Cluster API finds the version for each of its contracts. Both are a kustomization's work, too.
 func convertAt(ctx context.Context, admin client.Client, bases string, server endpoint) error {
-	files, err := filepath.Glob(filepath.Join(bases, "*.yaml"))
+	names, err := controlplane.CRDsToConvert(bases)
 	if err != nil {
-		return fmt.Errorf("looking for CRDs: %w", err)
+		return err
 	}
 	conversion, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"labels": map[string]string{
@@ -74,18 +74,11 @@ func convertAt(ctx context.Context, admin client.Client, bases string, server en
 	if err != nil {
 		return fmt.Errorf("encoding a patch: %w", err)
 	}
-	for _, file := range files {
-		objects, err := read(file)
-		if err != nil {
-			return err
-		}
-		for _, object := range objects {
-			if versions, _, _ := unstructured.NestedSlice(object.Object, "spec", "versions"); len(versions) < 2 {
-				continue
-			}
-			if err := admin.Patch(ctx, &object, client.RawPatch(types.MergePatchType, conversion)); err != nil {
-				return fmt.Errorf("patching CRD %s: %w", object.GetName(), err)
-			}
+	for _, name := range names {
+		crd := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+		if err := admin.Patch(ctx, crd, client.RawPatch(types.MergePatchType, conversion)); err != nil {
+			return fmt.Errorf("patching CRD %s: %w", name, err)
 		}
 	}
 	return nil

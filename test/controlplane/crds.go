@@ -32,6 +32,7 @@ const crdsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 type crd struct {
 	name, plural string
 	versions     []string // served ones, each with its group
+	several      bool     // whether it has more than one version, served or not
 	raw          []byte
 }
 
@@ -69,6 +70,21 @@ func (cp *ControlPlane) InstallCRDs(ctx context.Context, paths ...string) error 
 		return err
 	}
 	return waitServed(ctx, c, crds)
+}
+
+// CRDsToConvert returns the names of those CustomResourceDefinitions in a file or directory that have more than one version.
+func CRDsToConvert(path string) ([]string, error) {
+	crds, err := knownCRDs.in(path)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, crd := range crds {
+		if crd.several {
+			names = append(names, crd.name)
+		}
+	}
+	return names, nil
 }
 
 func (d crd) create(ctx context.Context, c rest.Interface) error {
@@ -192,7 +208,7 @@ func newCRD(object map[string]any) (crd, error) {
 	if err == nil {
 		err = json.Unmarshal(raw, &known)
 	}
-	d := crd{name: known.Metadata.Name, plural: known.Spec.Names.Plural, raw: raw}
+	d := crd{name: known.Metadata.Name, plural: known.Spec.Names.Plural, several: len(known.Spec.Versions) > 1, raw: raw}
 	for _, version := range known.Spec.Versions {
 		if version.Served {
 			d.versions = append(d.versions, known.Spec.Group+"/"+version.Name)

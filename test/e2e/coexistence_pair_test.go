@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 )
@@ -86,17 +87,16 @@ func (p *pair) expectEqual(after string) {
 	p.expectEqualParts(after, (*world).snapshot)
 }
 
-// expectEqualParts compares what a function returns of both worlds when they have settled. On a busy machine, a controller
+// expectEqualParts compares what a function returns of both worlds, and of their chains, when they have settled. On a busy machine, a controller
 // may rest for longer than that, so that one world is behind; the worlds have to become equal without any further step.
-func (p *pair) expectEqualParts(after string, parts func(*world) []string) {
+func (p *pair) expectEqualParts(after string, parts func(w *world, chain []unstructured.Unstructured) []string) {
 	p.t.Helper()
 	begun := time.Now()
 	defer controlplane.Waited("worlds to settle", begun)
 	diff := ""
 	p.together.Eventually(func(g Gomega) {
-		p.alone.expectSettled(g, begun)
-		p.together.expectSettled(g, begun)
-		diff = cmp.Diff(parts(p.alone), parts(p.together))
+		without, with := p.alone.expectSettled(g, begun), p.together.expectSettled(g, begun)
+		diff = cmp.Diff(parts(p.alone, without), parts(p.together, with))
 		g.Expect(diff).To(BeEmpty(), "Heirloom makes a difference (-without, +with)")
 		g.Expect(min(p.alone.watched.since(), p.together.watched.since())).To(BeNumerically(">=", calm), "something was written meanwhile")
 	}).Should(Succeed(), func() string { return "after " + after + ", the last difference (-without, +with):\n" + diff })

@@ -3,11 +3,10 @@
 package e2e
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"net/http"
 	"regexp"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/heirloom-dev/heirloom/test/controlplane"
+	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
 // calm is for how long nothing may have been written where everything has settled. Cluster API looks at an object once a second
@@ -115,8 +115,8 @@ func sameNode(before, after any) bool {
 		equality.Semantic.DeepEqual(one.Spec, other.Spec)
 }
 
-// expectSettled expects that everything is as it was asked for, and that nobody has anything left to do.
-func (w *world) expectSettled(g Gomega, begun time.Time) {
+// expectSettled expects that everything is as it was asked for, and that nobody has anything left to do. It returns the chain.
+func (w *world) expectSettled(g Gomega, begun time.Time) (all []unstructured.Unstructured) {
 	// The cheapest first.
 	g.Expect(min(w.watched.since(), time.Since(begun))).To(BeNumerically(">=", calm), "something is still being written")
 	if w.md != nil {
@@ -126,16 +126,19 @@ func (w *world) expectSettled(g Gomega, begun time.Time) {
 		w.built(g)
 	}
 	for _, gvk := range chain() {
+		objects := w.list(w.Client, gvk)
+		all = append(all, objects...)
 		if gvk == machineKind {
 			continue // after a conflict about its Node, Cluster API may leave a Machine's generation unmentioned until it looks again
 		}
-		for _, object := range w.list(w.Client, gvk) {
+		for _, object := range objects {
 			if seen, found, _ := unstructured.NestedInt64(object.Object, "status", "observedGeneration"); found {
 				g.Expect(seen).To(Equal(object.GetGeneration()), "%s %s is still to be looked at", gvk.Kind, object.GetName())
 			}
 		}
 	}
 	g.Expect(w.queued()).To(BeEmpty(), "somebody is still at work")
+	return all
 }
 
 // settle waits until worlds have settled.
@@ -161,26 +164,16 @@ func (w *world) queued() []string {
 	}
 	var queues []string
 	for _, url := range urls {
-		for _, line := range w.metrics(url) {
-			if match := working.FindStringSubmatch(line); match != nil && match[2] != "0" {
+		metrics, err := stage.Metrics(w.ctx, url)
+		w.Expect(err).NotTo(HaveOccurred())
+		for line := range strings.Lines(metrics) {
+			if !strings.HasPrefix(line, "workqueue_") {
+				continue // most have nothing to do with queues
+			}
+			if match := working.FindStringSubmatch(strings.TrimSuffix(line, "\n")); match != nil && match[2] != "0" {
 				queues = append(queues, match[1])
 			}
 		}
 	}
 	return queues
-}
-
-// metrics returns the lines that a program answers.
-func (w *world) metrics(url string) []string {
-	request, err := http.NewRequestWithContext(w.ctx, http.MethodGet, url, nil)
-	w.Expect(err).NotTo(HaveOccurred())
-	response, err := http.DefaultClient.Do(request)
-	w.Expect(err).NotTo(HaveOccurred())
-	defer response.Body.Close()
-	w.Expect(response.StatusCode).To(Equal(http.StatusOK))
-	var lines []string
-	for scanner := bufio.NewScanner(response.Body); scanner.Scan(); {
-		lines = append(lines, scanner.Text())
-	}
-	return lines
 }

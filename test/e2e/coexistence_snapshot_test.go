@@ -76,12 +76,10 @@ func (w *world) deployed(g Gomega) {
 }
 
 // snapshot returns every object of the chain and every Node, without what differs from run to run.
-func (w *world) snapshot() []string {
+func (w *world) snapshot(chain []unstructured.Unstructured) []string {
 	all := w.normalNodes()
-	for _, gvk := range chain() {
-		for _, object := range w.list(w.Client, gvk) {
-			all = append(all, w.normal(object))
-		}
+	for _, object := range chain {
+		all = append(all, w.normal(object))
 	}
 	slices.Sort(all)
 	return all

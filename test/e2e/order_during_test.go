@@ -64,8 +64,8 @@ func comeAndGo(p *pair) {
 func (w *world) expectLeader(metrics string) {
 	w.t.Helper()
 	defer controlplane.Waited("a leader", time.Now())
-	w.Eventually(func() []string { return w.metrics(metrics) }).
-		Should(ContainElement(MatchRegexp(`^leader_election_master_status\{.*\} 1$`)))
+	w.Eventually(func() (string, error) { return stage.Metrics(w.ctx, metrics) }).
+		Should(MatchRegexp(`(?m)^leader_election_master_status\{.*\} 1$`))
 }
 
 // rollOutAs makes Cluster API replace every Machine, by one with another label.

@@ -21,7 +21,7 @@ import (
 // expectEqualChain is expectEqual without the Nodes.
 func (p *pair) expectEqualChain(after string) {
 	p.t.Helper()
-	p.expectEqualParts(after, func(w *world) []string { return withoutNodes(w.snapshot()) })
+	p.expectEqualParts(after, func(w *world, chain []unstructured.Unstructured) []string { return withoutNodes(w.snapshot(chain)) })
 }
 
 func withoutNodes(snapshot []string) []string {

@@ -3,12 +3,10 @@
 package integration
 
 import (
-	"bytes"
 	"encoding/hex"
-	"io"
-	"net/http"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -234,12 +232,7 @@ func keysOf(t *testing.T, bundle []byte) []string {
 
 // unreadable reports whether the program has met a certificate that it could not read.
 func (s *scene) unreadable() (bool, error) {
-	response, err := http.Get(s.MetricsURL)
-	if err != nil {
-		return false, err
-	}
-	defer response.Body.Close()
-	metrics, err := io.ReadAll(response.Body)
-	return bytes.Contains(metrics, []byte("certwatcher_read_certificate_errors_total")) &&
-		!bytes.Contains(metrics, []byte("certwatcher_read_certificate_errors_total 0\n")), err
+	metrics, err := stage.Metrics(s.ctx, s.MetricsURL)
+	return strings.Contains(metrics, "certwatcher_read_certificate_errors_total") &&
+		!strings.Contains(metrics, "certwatcher_read_certificate_errors_total 0\n"), err
 }

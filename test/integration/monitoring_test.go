@@ -3,9 +3,7 @@
 package integration
 
 import (
-	"bufio"
 	"maps"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -227,18 +225,16 @@ func (s *scene) updateNode(a abroad, node *corev1.Node, change func()) {
 // samples returns what the metrics of Heirloom say now, by name and labels.
 func (s *scene) samples() map[string]float64 {
 	s.t.Helper()
-	response, err := http.Get(s.MetricsURL)
-	s.Expect(err).NotTo(HaveOccurred())
-	defer response.Body.Close()
 	samples := map[string]float64{}
-	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
-		at := strings.LastIndex(lines.Text(), " ")
-		if strings.HasPrefix(lines.Text(), "#") || at < 0 {
+	for line := range strings.Lines(s.metrics()) {
+		line = strings.TrimSuffix(line, "\n")
+		at := strings.LastIndex(line, " ")
+		if strings.HasPrefix(line, "#") || at < 0 {
 			continue
 		}
-		value, err := strconv.ParseFloat(lines.Text()[at+1:], 64)
+		value, err := strconv.ParseFloat(line[at+1:], 64)
 		s.Expect(err).NotTo(HaveOccurred())
-		samples[lines.Text()[:at]] = value
+		samples[line[:at]] = value
 	}
 	return samples
 }

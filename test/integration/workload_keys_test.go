@@ -4,8 +4,6 @@ package integration
 
 import (
 	"context"
-	"io"
-	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -105,12 +103,7 @@ func (s *scene) stream(a abroad) (answered, unanswered *atomic.Int64, stop func(
 
 func (s *scene) metrics() string {
 	s.t.Helper()
-	request, err := http.NewRequestWithContext(s.ctx, http.MethodGet, s.MetricsURL, nil)
+	metrics, err := stage.Metrics(s.ctx, s.MetricsURL)
 	s.Expect(err).NotTo(HaveOccurred())
-	response, err := http.DefaultClient.Do(request)
-	s.Expect(err).NotTo(HaveOccurred())
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	s.Expect(err).NotTo(HaveOccurred())
-	return string(body)
+	return metrics
 }
