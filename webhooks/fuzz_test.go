@@ -39,6 +39,10 @@ func FuzzAdmissionReview(f *testing.F) {
 	f.Add([]byte(`{}`))
 	f.Add([]byte(`{"apiVersion":"v1","kind":"Pod"}`))
 	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"operation":"UPDATE","object":{"metadata":{"managedFields":[{}]}},"oldObject":null}}`))
+	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":null,"kind":null,"operation":"UPDATE","userInfo":null,"object":{"metadata":{"labels":null,"annotations":{"a":null},"ownerReferences":[null],"managedFields":[null]},"spec":{"taints":[null],"template":null}},"oldObject":{"metadata":null,"spec":null}}}`))
+	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","kind":{"version":"v1","kind":"Node"},"operation":"CREATE","userInfo":{"username":"system:node:","groups":["system:nodes"]},"object":{"metadata":{"generateName":"n-"},"spec":{}}}}`))
+	f.Add([]byte("apiVersion: admission.k8s.io/v1\nkind: AdmissionReview\nrequest:\n  uid: u\n  operation: CREATE\n  object: {metadata: {name: node-1}, spec: {}}\n"))
+	f.Add([]byte("k8s\x00\n\x27\n\x13admission.k8s.io/v1\x12\x0fAdmissionReview\x12\x07\n\x05\n\x01u*\x00"))
 
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, path := range paths {

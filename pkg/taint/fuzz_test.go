@@ -17,6 +17,7 @@ func FuzzParseList(f *testing.F) {
 	for _, seed := range []string{
 		"", ",", " , ", "gpu=true:NoSchedule,dedicated=ml:NoExecute", "a:NoSchedule,typo,b:NoExecute", "a=:x", "=:", ":", "a=b=c:d",
 		"a:b:c", "a b:c d", "a:No=Schedule", "é=ü:NoSchedule", "a:NoSchedule\n,\tb:NoExecute", "\xff:\xff", "%s=%d:%v",
+		"\ufeffgpu:NoSchedule,\u00a0a=b:NoExecute\u2003", "a==:b,:=a:,=,::,a:=b,a=:=b", "a\x00=b\r:No\nSchedule,\x7f:\x1b[31m,\xc3\x28=\xff:x",
 	} {
 		f.Add(seed)
 	}
@@ -74,6 +75,9 @@ func FuzzValidateCarrier(f *testing.F) {
 		{`{"spec":{"topology":{"workers":{"machineDeployments":[{"name":"a","taints":[{"key":"node.kubernetes.io/x"}]}]}}}}`, `{"spec":{"topology":null}}`},
 		{`{"spec":{"workers":{"machinePools":[{"class":"a","template":{"metadata":{"annotations":{"taints.heirloom.dev/initialize":"x"}}}}]}}}`, `{}`},
 		{`{"spec":{"machineTemplate":{"taints":[{}],"spec":{"taints":[null]}}}}`, `{}`},
+		{`{"metadata":{"annotations":{"taints.heirloom.dev/always":"typo,a:b:c,x=y:NoSchedule"}}}`, `{"metadata":{"annotations":{"taints.heirloom.dev/always":"typo"}}}`},
+		{`{"metadata":{"annotations":{"taints.heirloom.dev/always":null}},"spec":{"taints":[null,{"key":null}],"controlPlane":null,"workers":{"machinePools":[null]}}}`, `{"spec":{"taints":[null]}}`},
+		{`{"spec":{"topology":{"workers":{"machineDeployments":[{"name":"a","taints":[{"key":"x"}]},{"name":"a"}]}}}}`, `{"spec":{"topology":{"workers":{"machineDeployments":[{"name":"a"}]}}}}`},
 	} {
 		f.Add([]byte(seed[0]), []byte(seed[1]), false)
 		f.Add([]byte(seed[0]), []byte(seed[1]), true)
