@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -179,7 +180,8 @@ func (w *world) wipe() {
 }
 
 // restore creates objects anew from a backup: without what only the lost API server knew, without status, and without owner
-// references, which would name UIDs that are gone.
+// references, which would name UIDs that are gone. On a busy machine, managers that have just started may not answer within the ten
+// seconds that Cluster API's webhooks have. Then it tries again.
 func (w *world) restore(backup []unstructured.Unstructured) {
 	w.t.Helper()
 	for i := range backup {
@@ -191,9 +193,18 @@ func (w *world) restore(backup []unstructured.Unstructured) {
 		object.SetCreationTimestamp(metav1.Time{})
 		object.SetManagedFields(nil)
 		object.SetOwnerReferences(nil)
-		w.Expect(w.Client.Create(w.ctx, object, client.FieldOwner("velero-server"))).To(Succeed(), object.GetKind())
+		w.Eventually(func() error {
+			err := w.Client.Create(w.ctx, object.DeepCopy(), client.FieldOwner("velero-server"))
+			if err != nil && !unanswered.MatchString(err.Error()) {
+				return StopTrying("it is refused").Wrap(err)
+			}
+			return err
+		}).Should(Succeed(), object.GetKind())
 	}
 }
+
+// unanswered is what an API server says if it has waited in vain for a webhook of Cluster API.
+var unanswered = regexp.MustCompile(`failed calling webhook "[^"]*\.cluster\.x-k8s\.io": .*context deadline exceeded`)
 
 // expectRebuilt waits until Cluster API has brought a restored Cluster to where it was. On a busy machine it may miss that the
 // infrastructure is ready, also without Heirloom. It looks again after its sync period of ten minutes.
