@@ -84,11 +84,12 @@ test-all: build test-programs ## Run every test: also all of test-e2e, test-benc
 test-programs:
 	@$(call programs,monitoring controlplane tools helm cluster-api)
 
-# The first takes longest; the others run meanwhile, one after the other. They share nothing but the programs.
+# The first takes longest; the others run meanwhile, one after the other: what often waits before what only computes, and so can use
+# all cores once the first has ended. They share nothing but the programs.
 .PHONY: test-beside-integration test-beside-cluster test-beside-rest test-beside-e2e
 test-beside-integration: beside = test-integration-rest test-conformance test-chart test-walk
 test-beside-integration: export SHORT = -short
-test-beside-cluster: beside = test-cluster test-unit test-monitoring test-chart test-conformance
+test-beside-cluster: beside = test-cluster test-conformance test-chart test-monitoring test-unit
 test-beside-rest: beside = test-integration-rest test-release test-site
 test-beside-e2e: beside = test-e2e test-bench
 test-beside-integration test-beside-cluster test-beside-rest test-beside-e2e:
