@@ -77,22 +77,21 @@ test: build test-programs ## Run the tests of every part, and one walk from the 
 
 .PHONY: test-all
 test-all: build test-programs ## Run every test: also all of test-e2e, test-bench, test-release, test-site and test-cluster.
-	@test/tools/account.sh $(MAKE) --no-print-directory test-beside-cluster test-beside-rest test-beside-e2e
+	@test/tools/account.sh $(MAKE) --no-print-directory test-beside-cluster test-integration-rest test-beside-e2e
 
 # What runs side by side prints nothing before it has ended. So its programs are built before, where you see how.
 .PHONY: test-programs
 test-programs:
 	@$(call programs,monitoring controlplane tools helm cluster-api)
 
-# The first takes longest; the others run meanwhile, one after the other: what often waits before what only computes, and so can use
-# all cores once the first has ended. They share nothing but the programs.
-.PHONY: test-beside-integration test-beside-cluster test-beside-rest test-beside-e2e
+# The first takes longest; the others run meanwhile, one after the other. They share nothing but the programs. The last minutes of
+# test-e2e are waiting: beside them is what only computes.
+.PHONY: test-beside-integration test-beside-cluster test-beside-e2e
 test-beside-integration: beside = test-integration-rest test-conformance test-chart test-walk
 test-beside-integration: export SHORT = -short
-test-beside-cluster: beside = test-cluster test-conformance test-chart test-monitoring test-unit
-test-beside-rest: beside = test-integration-rest test-release test-site
-test-beside-e2e: beside = test-e2e test-bench
-test-beside-integration test-beside-cluster test-beside-rest test-beside-e2e:
+test-beside-cluster: beside = test-cluster test-conformance test-chart test-monitoring
+test-beside-e2e: beside = test-e2e test-bench test-release test-site test-unit
+test-beside-integration test-beside-cluster test-beside-e2e:
 	@echo "$(firstword $(beside)) runs beside $(wordlist 2,9,$(beside)): what each prints follows once it has ended"
 	@$(MAKE) --no-print-directory --file=test/tools/beside.mk --jobs=2 --output-sync=recurse $(beside)
 
