@@ -138,6 +138,7 @@ test-integration-rest: build
 
 .PHONY: test-conformance
 test-conformance: build ## Run that part of test-integration which holds Heirloom to the table of rules (SHORT=-short: beside the newest Cluster API alone).
+	@# Two releases at a time: the cache mutation detector of its programs takes the more CPU the longer they run.
 	@$(call integration-test,test/integration,-parallel=2 $(SHORT) -run $(conformance))
 
 .PHONY: test-release

@@ -166,11 +166,11 @@ func (w *world) queued() []string {
 	for _, url := range urls {
 		metrics, err := stage.Metrics(w.ctx, url)
 		w.Expect(err).NotTo(HaveOccurred())
-		for line := range strings.Lines(metrics) {
+		for line := range strings.SplitSeq(metrics, "\n") {
 			if !strings.HasPrefix(line, "workqueue_") {
 				continue // most have nothing to do with queues
 			}
-			if match := working.FindStringSubmatch(strings.TrimSuffix(line, "\n")); match != nil && match[2] != "0" {
+			if match := working.FindStringSubmatch(line); match != nil && match[2] != "0" {
 				queues = append(queues, match[1])
 			}
 		}

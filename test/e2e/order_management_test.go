@@ -181,7 +181,7 @@ func (w *world) wipe() {
 
 // restore creates objects anew from a backup: without what only the lost API server knew, without status, and without owner
 // references, which would name UIDs that are gone. On a busy machine, managers that have just started may not answer within the ten
-// seconds that Cluster API's webhooks have. Then it tries again.
+// seconds that Cluster API's webhooks have. An object that is refused because of that is created once they answer.
 func (w *world) restore(backup []unstructured.Unstructured) {
 	w.t.Helper()
 	for i := range backup {

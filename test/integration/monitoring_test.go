@@ -226,8 +226,7 @@ func (s *scene) updateNode(a abroad, node *corev1.Node, change func()) {
 func (s *scene) samples() map[string]float64 {
 	s.t.Helper()
 	samples := map[string]float64{}
-	for line := range strings.Lines(s.metrics()) {
-		line = strings.TrimSuffix(line, "\n")
+	for line := range strings.SplitSeq(s.metrics(), "\n") {
 		at := strings.LastIndex(line, " ")
 		if strings.HasPrefix(line, "#") || at < 0 {
 			continue
