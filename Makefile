@@ -21,6 +21,8 @@ TAGS = grpcnotrace
 TESTBUILDFLAGS = -race -trimpath
 # With the race detector, every program would sleep for a second before it exits.
 export GORACE ?= atexit_sleep_ms=0
+# What is linked without debugging information (-s -w) is compiled without it, too, which is quicker.
+GCFLAGS = all=-dwarf=false
 LDFLAGS = -s -w -X github.com/heirloom-dev/heirloom/pkg/version.version=$(VERSION)
 
 # programs(SETS): exports where the helper programs of these sets are, and brings them first where need be.
@@ -53,7 +55,7 @@ help: ## Show this help.
 
 .PHONY: build
 build: bin/kubectl_complete-heirloom ## Build bin/heirloom and bin/kubectl-heirloom (VERSION is what git describe says).
-	CGO_ENABLED=0 $(GO) build -tags $(TAGS) -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/heirloom ./cmd/kubectl-heirloom
+	CGO_ENABLED=0 $(GO) build -tags $(TAGS) -trimpath -gcflags '$(GCFLAGS)' -ldflags '$(LDFLAGS)' -o bin/ ./cmd/heirloom ./cmd/kubectl-heirloom
 
 bin/kubectl_complete-heirloom: cmd/kubectl-heirloom/kubectl_complete-heirloom
 	@mkdir -p $(@D)
@@ -63,7 +65,7 @@ bin/kubectl_complete-heirloom: cmd/kubectl-heirloom/kubectl_complete-heirloom
 demo: build ## Show Heirloom at work on a local control plane (KEEP=1: leave it running until Ctrl-C).
 	@# Compiled like the program, so that both share what they have in common.
 	@$(call programs,controlplane tools); \
-		CGO_ENABLED=0 $(GO) run -trimpath -ldflags '-s -w' ./test/demo $(if $(filter 1,$(KEEP)),--keep)
+		CGO_ENABLED=0 $(GO) run -trimpath -gcflags '$(GCFLAGS)' -ldflags '-s -w' ./test/demo $(if $(filter 1,$(KEEP)),--keep)
 
 .PHONY: clean
 clean: ## Remove bin/ and dist/. Helper programs stay in the user's cache directory, under heirloom/.
@@ -303,7 +305,7 @@ binaries: ## Build the programs and their SBOMs for PLATFORMS: Heirloom for Linu
 	for platform in $(PLATFORMS); do \
 		programs=./cmd/kubectl-heirloom; \
 		[[ $$platform != linux-* ]] || programs+=' ./cmd/heirloom'; \
-		CGO_ENABLED=0 GOOS="$${platform%-*}" GOARCH="$${platform#*-}" $(GO) build -tags $(TAGS) -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' \
+		CGO_ENABLED=0 GOOS="$${platform%-*}" GOARCH="$${platform#*-}" $(GO) build -tags $(TAGS) -trimpath -buildvcs=false -gcflags '$(GCFLAGS)' -ldflags '$(LDFLAGS)' \
 			-o "bin/$$platform/" $$programs; \
 	done
 	$(call release-files,package,--created '$(SOURCE_DATE_EPOCH)' $(PLATFORMS))

@@ -126,8 +126,8 @@ compile() {
 	kubernetes=$(version "$module" k8s.io/kubernetes)
 	all=$(go -C "$here/$module" list -deps "$@" 2>>"$log" | wc -l) || { cat "$log" >&2; die "the packages of $module cannot be loaded"; }
 	# Without a version the API server calls itself v0.0.0. promtool tests rules without the service discovery of every
-	# cloud; nobody else knows the tag.
-	go -C "$here/$module" build -v -trimpath -tags remove_all_sd -o "$target/" \
+	# cloud; nobody else knows the tag. The compiler's flag is that of the Makefile, for the same reason, so that packages are shared.
+	go -C "$here/$module" build -v -trimpath -tags remove_all_sd -o "$target/" -gcflags all=-dwarf=false \
 		-ldflags "-s -w${kubernetes:+ -X k8s.io/component-base/version.gitVersion=$kubernetes}" \
 		"$@" >>"$log" 2>&1 9>&- &
 	compiler=$!
