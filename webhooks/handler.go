@@ -10,6 +10,7 @@ import (
 
 	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -29,6 +30,8 @@ type Dependencies struct {
 	Schemas ownerchain.Schemas
 	// Namespace is the only one whose objects are watched and answered for; empty means all.
 	Namespace string
+	// ManagementCluster is the Cluster whose Nodes are in the management cluster's API server; empty if there is none.
+	ManagementCluster types.NamespacedName
 	// Policy returns the rules' options as they are now.
 	Policy func() inherit.Policy
 	// Draining is closed when Heirloom has been told to stop. nil is never closed.

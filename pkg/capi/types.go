@@ -136,6 +136,8 @@ func (r ObjectRef) GroupKind() schema.GroupKind {
 
 // MachineStatus is a trimmed MachineStatus.
 type MachineStatus struct {
+	Observed `json:",inline"`
+
 	NodeRef   NodeRef                    `json:"nodeRef,omitempty"`
 	Addresses []clusterv1.MachineAddress `json:"addresses,omitempty"`
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// auto is the value of --cluster-api-taint-propagation and --management-cluster that makes Heirloom find out.
+// auto is the value of --cluster-api-taint-propagation that makes Heirloom find out.
 const auto = "auto"
 
 // Config is what the options mean, checked.
@@ -32,8 +32,6 @@ type Config struct {
 
 	// ManagementClusterKey is the name in --management-cluster, or empty.
 	ManagementClusterKey types.NamespacedName
-	// DetectManagementCluster says that Heirloom has to find out which Cluster it is.
-	DetectManagementCluster bool
 	// WorkloadWebhookKeyName is the name in --workload-webhook-key-secret, or empty.
 	WorkloadWebhookKeyName types.NamespacedName
 	// WebhookCertName is the name in --webhook-cert-secret, or empty; WebhookCertHosts what its certificate is for.
@@ -133,12 +131,8 @@ func compile(flag string, expressions []string) ([]*regexp.Regexp, error) {
 }
 
 func (c *Config) completeManagementCluster() (err error) {
-	switch c.ManagementCluster {
-	case "":
-	case auto:
-		c.DetectManagementCluster = true
-	default:
-		c.ManagementClusterKey, err = namespacedName("--management-cluster", c.ManagementCluster, "auto, <namespace>/<name> or empty")
+	if c.ManagementCluster != "" {
+		c.ManagementClusterKey, err = namespacedName("--management-cluster", c.ManagementCluster, "<namespace>/<name> or empty")
 	}
 	return err
 }

@@ -110,9 +110,9 @@ func (o *Options) addWatchFlags(fs *pflag.FlagSet) {
 		"Namespace whose Cluster API objects are watched. If unspecified, those of all namespaces are.")
 	fs.StringVar(&o.WatchFilter, "watch-filter", "",
 		"Label value that an object must carry to inherit. The label key is always "+clusterv1.WatchLabel+". If unspecified, all objects inherit.")
-	fs.StringVar(&o.ManagementCluster, "management-cluster", auto,
-		"The Cluster whose Nodes live in the management cluster's own API server, if it manages itself: <namespace>/<name>, or auto. "+
-			"With auto, it is the one whose kubeconfig has administrator credentials for that API server. Nodes of the management cluster inherit from Machines of this Cluster only. If empty, they inherit nothing.")
+	fs.StringVar(&o.ManagementCluster, "management-cluster", "",
+		"<namespace>/<name> of the Cluster whose Nodes live in the management cluster's own API server, if it manages itself. "+
+			"Nodes of the management cluster inherit from Machines of this Cluster only. If unspecified, they inherit nothing.")
 	fs.DurationVar(&o.SyncPeriod, "sync-period", 10*time.Minute,
 		"The longest time until a watched object is reconciled again (e.g. 15m).")
 	fs.StringVar(&o.HealthAddr, "health-addr", ":9440", "The address the health endpoint binds to.")
@@ -171,7 +171,7 @@ func (o *Options) addRuleFlags(fs *pflag.FlagSet) {
 		"List of API groups of infrastructure and bootstrap providers whose objects inherit what their Machines do, in addition to "+
 			capi.InfrastructureGroup+" and "+capi.BootstrapGroup+".")
 	fs.Float64Var(&o.NoExecuteRate, "no-execute-rate", 1,
-		"Number of existing Nodes of each Cluster that get a taint with effect NoExecute per minute; of a ClusterClass that declares it, in all its Clusters together. "+
+		"Rate limit: existing Nodes per Cluster per minute that get a NoExecute taint. "+
 			"Such a taint evicts Pods, so a MachineDeployment, control plane or MachinePool taints at most a tenth of its Nodes a minute, rounded up. 0 means all Nodes at once; new Nodes never wait.")
 	fs.StringVar(&o.TaintPropagation, "cluster-api-taint-propagation", auto,
 		"Whether Cluster API propagates taints itself (its feature gate MachineTaintPropagation): auto, enabled or disabled. With auto, Heirloom finds out.")

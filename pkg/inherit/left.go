@@ -15,7 +15,8 @@ import (
 // LeftToClusterAPI reports whether Cluster API's Machine controller is about to write everything that would become of a Node: labels and
 // annotations that it propagates or that its lists record, taints that it takes away, and what Heirloom adds to any write of the Node,
 // which are its records. No new taint is left to it, nor what the Machine does not have yet, nor a Node without its Machine's
-// providerID. A record that waits for this must be remembered (Remembering), so that the Machine can lose a taint meanwhile.
+// providerID, nor a Node without a record of the Always taints that are declared by annotation: Cluster API knows nothing of those, and
+// without the record they would stay when the Machine loses them.
 //
 // A taint that Heirloom took away first could stay for good: a reconcile that has begun with the Machine as it was puts it back, and then
 // no record says that it comes from the Machine.
@@ -23,6 +24,12 @@ func (p Policy) LeftToClusterAPI(from NodeSource, node *corev1.Node, result Node
 	m, current := from.ahead.machine, OfNode(node)
 	if m == nil || m.Spec.ProviderID == "" || m.Spec.ProviderID != node.Spec.ProviderID {
 		return false
+	}
+	recorded := taint.Positions(RecordOf(current).Taints)
+	for _, t := range always(from.taints.annotated) {
+		if _, known := recorded[taint.IDOf(t)]; !known {
+			return false
+		}
 	}
 	gone, only := p.takesAway(current, result)
 	if !only {

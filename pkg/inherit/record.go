@@ -46,33 +46,24 @@ func RecordOf(node NodeState) Record {
 	return Record{Labels: splitKeys(labels), Taints: parsed}
 }
 
+// ValidRecord returns the text of a Node's record if its label fits it.
+func ValidRecord(node NodeState) string {
+	text := node.Annotations[RecordAnnotation]
+	if node.Labels[RecordLabel] != digest(text) {
+		return ""
+	}
+	return text
+}
+
 // Restored returns the Node with the record that it is known to have had, if its kubelet has changed it since. The label, which the
 // kubelet cannot have changed, shows that the record is the right one.
-func Restored(node, known NodeState) NodeState {
-	text := known.Annotations[RecordAnnotation]
-	if text == node.Annotations[RecordAnnotation] || node.Labels[RecordLabel] != digest(text) {
+func Restored(node NodeState, record string) NodeState {
+	if record == node.Annotations[RecordAnnotation] || node.Labels[RecordLabel] != digest(record) {
 		return node
 	}
 	node.Annotations = mergeMaps(node.Annotations, nil)
-	setOwnTracking(node.Annotations, RecordAnnotation, text)
+	setOwnTracking(node.Annotations, RecordAnnotation, record)
 	return node
-}
-
-// Remembering returns the Node as it would be if a record that has not been written yet had been written: with a record that lists
-// these taints, too.
-func Remembering(node NodeState, taints []corev1.Taint) NodeState {
-	node.Labels, node.Annotations = mergeMaps(node.Labels, nil), mergeMaps(node.Annotations, nil)
-	return RecordOf(node).With(taints).Recorded(node)
-}
-
-// With returns the record with these taints, too.
-func (r Record) With(taints []corev1.Taint) Record {
-	known := taint.Positions(r.Taints)
-	r.Taints = slices.Concat(r.Taints, slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool {
-		_, is := known[taint.IDOf(t)]
-		return is
-	}))
-	return r
 }
 
 // Recorded returns the Node with this record in place of its own. It writes into the Node's maps.

@@ -33,7 +33,7 @@ const (
 	// NotOfMachine is why an infrastructure or bootstrap object is skipped that belongs to no Machine.
 	NotOfMachine Reason = "it is not the InfraMachine or BootstrapConfig of a Machine"
 	// NotOfManagementCluster is why a Node is skipped: no Cluster is known to have its API server.
-	NotOfManagementCluster Reason = "no Cluster is known to be the management cluster"
+	NotOfManagementCluster Reason = "no Cluster is named as the management cluster (--management-cluster)"
 )
 
 // notFiltered begins the reason of an object that a watch filter leaves to another instance.

@@ -21,8 +21,8 @@ func (s *Shared) Object(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	// An informer transforms each object of its first list twice. Then only our own entry is left, mostly.
-	if entries := o.GetManagedFields(); len(entries) != 1 || !ownership.IsOurs(entries[0]) {
+	// An informer transforms each object of its first list twice.
+	if entries := o.GetManagedFields(); len(entries) == 0 || entries[len(entries)-1].Manager != "" {
 		o.SetManagedFields(ownership.Trimmed(entries, o.GetCreationTimestamp().Time, inherit.CapacityAnnotations()))
 	}
 	switch typed := object.(type) {

@@ -96,19 +96,6 @@ const (
 	Error    WriteResult = "error"
 )
 
-// WriteReason is why the resync loop did not leave a write to Cluster API.
-type WriteReason string
-
-const (
-	// Ahead is a write for which the loop does not wait: to a Node that it does not leave to Cluster API, of what a topology or a control
-	// plane declares, or where no controller of Cluster API has ever handled the owner.
-	Ahead WriteReason = "ahead"
-	// Unpropagated is something that Cluster API's controller did not write although it has handled what the owner declares.
-	Unpropagated WriteReason = "unpropagated"
-	// Late is something that Cluster API's controller had not written in time.
-	Late WriteReason = "late"
-)
-
 // Kind is the label for objects of that kind. A forged request can name any kind, so only those that the webhooks are
 // registered for have a value of their own, one for those of all providers.
 func Kind(group, kind string) string {

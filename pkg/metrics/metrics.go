@@ -60,14 +60,13 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 			"Inherited labels, annotations, taints and fields that were removed or changed by others and put back, "+
 				"by what put them back (admission, resync), kind and what it is.", "by", "kind", "what"),
 		writes: counter("heirloom_resync_writes_total",
-			"Writes sent by the resync loop, by kind, result (applied, conflict, error) and reason: why the loop did not leave it to "+
-				"Cluster API (ahead, unpropagated, late).", "kind", "result", "reason"),
+			"Writes sent by the resync loop, by kind and result (applied, conflict, error).", "kind", "result"),
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "heirloom_no_execute_waiting_nodes",
 			Help: "Existing Nodes that wait for their turn to get a taint which evicts Pods (--no-execute-rate).",
 		}),
 		unprotected: gauge("heirloom_unprotected_nodes",
-			"Nodes that lack an Always taint which they should carry now, by Cluster; its labels are empty for the management cluster's own Nodes.",
+			"Nodes that lack an Always taint which they should carry now, by Cluster.",
 			"cluster_namespace", "cluster_name"),
 		ignored: gauge("heirloom_ignored_nodes",
 			"Nodes that inherit nothing because their Machine, MachinePool or Cluster has the label heirloom.dev/ignore, by Cluster; "+
@@ -140,8 +139,8 @@ func (m *Metrics) Drift(by By, kind, what string) {
 }
 
 // Write counts a write of the resync loop.
-func (m *Metrics) Write(kind string, result WriteResult, why WriteReason) {
-	m.writes.WithLabelValues(kind, string(result), string(why)).Inc()
+func (m *Metrics) Write(kind string, result WriteResult) {
+	m.writes.WithLabelValues(kind, string(result)).Inc()
 }
 
 // NoExecuteWaiting sets how many Nodes wait for a taint that evicts Pods.
@@ -149,7 +148,7 @@ func (m *Metrics) NoExecuteWaiting(nodes int) {
 	m.waiting.Set(float64(nodes))
 }
 
-// NodesUnprotected sets how many Nodes of a Cluster lack a taint; the Cluster is empty for the management cluster's own.
+// NodesUnprotected sets how many Nodes of a Cluster lack a taint.
 // Where there are none, the Cluster has no series.
 func (m *Metrics) NodesUnprotected(cluster types.NamespacedName, nodes int) {
 	setOrDelete(m.unprotected, cluster, nodes)
@@ -177,22 +176,6 @@ func (m *Metrics) NodeLabelled(after time.Duration) {
 func (m *Metrics) WorkloadClusters(connected, disconnected int) {
 	m.workloads.WithLabelValues("connected").Set(float64(connected))
 	m.workloads.WithLabelValues("disconnected").Set(float64(disconnected))
-}
-
-// ProviderKinds adds a metric for the kinds of providers, by "<kind>.<group>", and whether each has been listed.
-func (m *Metrics) ProviderKinds(listed func() map[string]bool) error {
-	desc := prometheus.NewDesc("heirloom_provider_kind_listed",
-		"1 where the API server has listed a provider's kind that Heirloom reads, 0 where its objects have to wait for that; as \"<kind>.<group>\".",
-		[]string{"provider_kind"}, nil)
-	return m.register(prometheus.CollectorFunc(func(metrics chan<- prometheus.Metric) {
-		for kind, isListed := range listed() {
-			value := 0.0
-			if isListed {
-				value = 1
-			}
-			metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, kind)
-		}
-	}))
 }
 
 // Certificate adds a metric for when the serving certificate expires. It is NaN while that is not known.

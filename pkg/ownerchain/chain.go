@@ -23,9 +23,6 @@ type Chain struct {
 	// Mapper tells which version of a provider's kind to read. An owner reference may name another version, and one informer for each
 	// kind is enough.
 	Mapper meta.RESTMapper
-	// ManagementCluster names the Cluster whose Nodes live in the same API server as the Cluster API objects. It is nil if there is
-	// none. Its answer is empty while that is not known: then no Node of that API server inherits.
-	ManagementCluster func() types.NamespacedName
 	// Layout tells where a kind of control plane has what it can inherit. If it is nil, control planes count as they are.
 	Layout func(ctx context.Context, gvk schema.GroupVersionKind) (capi.Layout, error)
 	// Remembered keeps what follows from owners; nil keeps nothing. Remembering sets it.
@@ -53,31 +50,16 @@ func (c *Chain) CallingNobody() *Chain {
 	return c.with(cachedBehind(c.Reader))
 }
 
-// Within returns a chain for the Nodes of that Cluster's own API server. The chain finds all Machines and MachinePools where they
-// were.
+// Within returns a chain for the Nodes of that Cluster. Without a Cluster, a Node has no Machine.
 func (c *Chain) Within(cluster types.NamespacedName) *Chain {
 	within := *c
 	within.within = cluster
 	return &within
 }
 
-// cluster returns the Cluster whose Nodes are asked about: the one that the chain is within, or the management cluster's own. It is
-// empty if that is not known.
-func (c *Chain) cluster() types.NamespacedName {
-	if c.within.Name != "" || c.ManagementCluster == nil {
-		return c.within
-	}
-	return c.ManagementCluster()
-}
-
-// IsManagementCluster reports whether the Nodes of that Cluster live in the same API server as the Cluster API objects.
-func (c *Chain) IsManagementCluster(cluster types.NamespacedName) bool {
-	return c.ManagementCluster != nil && cluster.Name != "" && c.ManagementCluster() == cluster
-}
-
-// Always returns a function that always names the same Cluster.
-func Always(cluster types.NamespacedName) func() types.NamespacedName {
-	return func() types.NamespacedName { return cluster }
+// Live returns the chain with a reader that gets every object from the API server, and from the cache if that does not answer.
+func (c *Chain) Live(live client.Reader) *Chain {
+	return c.with(Fresh{Cached: cachedBehind(c.Reader), Live: live})
 }
 
 // MachineDeployment returns the MachineDeployment that controls the MachineSet, or nil where there is none.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/providers"
 )
 
 // evaluateControlPlane applies rule 1.
@@ -83,7 +82,7 @@ func machineSetRule(e inherit.Entry) int {
 // evaluateMachine applies rules 4, 8 and 9.
 func (c *Chain) evaluateMachine(ctx context.Context, m *capi.Machine, _ *capi.Cluster, policy inherit.Policy) (Decision, error) {
 	owner, err := c.MachineOwner(ctx, m)
-	if errors.As(err, new(*providers.NotListedError)) {
+	if err != nil {
 		if decided := policy.SkipMachine(m, ownerNotFound().Decision); !decided.Untouched() {
 			return Decision{Decision: decided}, nil
 		}

@@ -17,12 +17,12 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// EvaluateNode decides what happens to a Node of the chain's Cluster, and what it inherits from.
+// EvaluateNode decides what happens to a Node of the Cluster of Within, and what it inherits from.
 func (c *Chain) EvaluateNode(ctx context.Context, node *corev1.Node, policy inherit.Policy) (NodeDecision, error) {
 	switch {
 	case inherit.Deleting(node):
 		return skipNode(inherit.IsDeleted), nil
-	case c.cluster() == (types.NamespacedName{}):
+	case c.within == (types.NamespacedName{}):
 		return skipNode(inherit.NotOfManagementCluster), nil
 	}
 	m, err := c.MachineOf(ctx, node)
@@ -74,7 +74,7 @@ func (c *Chain) evaluateStranger(ctx context.Context, node *corev1.Node, policy 
 	if name == "" {
 		return noMachine(), nil
 	}
-	m, key := &capi.Machine{}, types.NamespacedName{Namespace: c.cluster().Namespace, Name: name}
+	m, key := &capi.Machine{}, types.NamespacedName{Namespace: c.within.Namespace, Name: name}
 	found, err := c.find(ctx, "owner", key, "", m)
 	if err != nil || !found || m.DeletionTimestamp != nil || !c.isOwn(m.Namespace, m.Spec.ClusterName) || !inherit.NoLongerMatches(node, m) {
 		return noMachine(), err
@@ -234,8 +234,7 @@ func (c *Chain) PoolOf(ctx context.Context, node *corev1.Node) (*capi.MachinePoo
 
 // isOwn reports whether a Cluster is the one whose Nodes the chain knows.
 func (c *Chain) isOwn(namespace, cluster string) bool {
-	own := c.cluster()
-	return own.Name != "" && own == types.NamespacedName{Namespace: namespace, Name: cluster}
+	return c.within.Name != "" && c.within == types.NamespacedName{Namespace: namespace, Name: cluster}
 }
 
 // latest returns a listed object as a Get returns it, which may know more; nil if it is gone.

@@ -3,41 +3,35 @@
 package ownerchain
 
 import (
-	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
-// Propagation says how far a controller of Cluster API is that propagates to an object what its owner declares.
-type Propagation struct {
-	// Owner is the owner whose controller it is: a MachineDeployment, a MachineSet or a MachinePool.
-	Owner types.UID
-	// Generation is the owner's, Observed the last one that the controller has handled. It is 0 if no controller has handled any: then
-	// there is nothing to wait for.
-	Generation, Observed int64
-}
-
-// Propagation returns how far the controller is that writes what this object inherits. It is empty where none does, or where Heirloom
-// does not know of it: for what a topology or a control plane declares.
-func (d Decision) Propagation() Propagation {
+// Propagator returns the owner whose controller in Cluster API writes what this object inherits: a MachineDeployment, a
+// MachineSet or a MachinePool. It is nil where there is none: for what a topology or a control plane declares.
+func (d Decision) Propagator() client.Object {
 	for _, owner := range d.declaredBy {
-		var status capi.Observed
-		switch o := owner.(type) {
-		case *capi.MachineDeployment:
-			status = o.Status
-		case *capi.MachineSet:
-			status = o.Status
-		case *capi.MachinePool:
-			status = o.Status.Observed
-		default:
-			continue
+		switch owner.(type) {
+		case *capi.MachineDeployment, *capi.MachineSet, *capi.MachinePool:
+			return owner
 		}
-		return Propagation{Owner: owner.GetUID(), Generation: owner.GetGeneration(), Observed: status.ObservedGeneration}
 	}
-	return Propagation{}
+	return nil
 }
 
-// Pending reports whether the controller has yet to handle what the owner declares now.
-func (p Propagation) Pending() bool {
-	return p.Observed != 0 && p.Observed < p.Generation
+// ObservedGeneration returns the last generation of an object that its controller in Cluster API has handled; 0 if no controller
+// has handled any.
+func ObservedGeneration(object client.Object) int64 {
+	switch o := object.(type) {
+	case *capi.MachineDeployment:
+		return o.Status.ObservedGeneration
+	case *capi.MachineSet:
+		return o.Status.ObservedGeneration
+	case *capi.MachinePool:
+		return o.Status.ObservedGeneration
+	case *capi.Machine:
+		return o.Status.ObservedGeneration
+	}
+	return 0
 }

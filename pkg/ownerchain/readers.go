@@ -4,7 +4,6 @@ package ownerchain
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
-	"github.com/heirloom-dev/heirloom/pkg/providers"
 )
 
 // liveTimeout bounds the time that API calls for one question may take. API servers wait two seconds for an admission webhook.
@@ -26,7 +24,7 @@ type ofUID types.UID
 // ApplyToGet implements client.GetOption. It is for the readers below; other readers return any object with the name.
 func (ofUID) ApplyToGet(*client.GetOptions) {}
 
-// Cached answers from the informers that Prepare set up, and about providers' kinds from those of providers.Cache.
+// Cached answers from the informers that Prepare set up, and about providers' kinds from informers that the first read starts.
 type Cached struct {
 	client.Reader
 	// Count counts owner look-ups; nil counts none.
@@ -76,7 +74,7 @@ type CachedThenLive struct {
 func (r CachedThenLive) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	err := r.Reader.Get(ctx, key, object, options...)
 	uid, isOwner := ownerIn(options)
-	unlisted := errors.As(err, new(*providers.NotListedError)) // the API server may know the object all the same
+	unlisted := apierrors.IsTimeout(err) // the API server may know the object all the same
 	if !isOwner || !unlisted && !isNot(uid, object, err) {
 		r.count(metrics.Cached, object, err, options)
 		return err

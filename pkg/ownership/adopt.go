@@ -143,10 +143,30 @@ func Trimmed(entries []metav1.ManagedFieldsEntry, created time.Time, yielding []
 			kept = append(kept, entry)
 		}
 	}
-	if len(kept) == 0 && len(entries) > 0 {
-		return []metav1.ManagedFieldsEntry{{}} // there are some, which is not the same as none
+	if len(entries) > 0 {
+		// One more stands for the others: that there are some, and when the last of them changed (LastChanged).
+		kept = append(kept, metav1.ManagedFieldsEntry{Time: lastChange(entries)})
 	}
 	return kept
+}
+
+// LastChanged returns when somebody else than Heirloom last changed the metadata or the spec of an object, as far as its managed
+// fields tell; zero if they do not.
+func LastChanged(object metav1.Object) time.Time {
+	if last := lastChange(object.GetManagedFields()); last != nil {
+		return last.Time
+	}
+	return time.Time{}
+}
+
+func lastChange(entries []metav1.ManagedFieldsEntry) *metav1.Time {
+	var last *metav1.Time
+	for _, entry := range entries {
+		if entry.Subresource == "" && entry.Manager != Manager && entry.Time != nil && (last == nil || last.Before(entry.Time)) {
+			last = entry.Time
+		}
+	}
+	return last
 }
 
 // names reports whether an entry may have one of these fields.

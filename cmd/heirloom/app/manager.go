@@ -21,7 +21,6 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/kept"
-	"github.com/heirloom-dev/heirloom/pkg/providers"
 )
 
 // shutdownTimeout is shorter than the chart's terminationGracePeriodSeconds, so that the program ends by itself.
@@ -30,31 +29,18 @@ const shutdownTimeout = 8 * time.Second
 // workers is how many objects of a kind are handled at a time.
 const workers = 10
 
-// newManager returns the manager and, because it would wait for them, beside it the cache of providers' kinds. The manager's
-// client reads from both.
+// newManager returns the manager. Its client also reads the kinds of providers from the cache.
 func newManager(
 	restConfig *rest.Config, version schema.GroupVersion, c *config.Config, served *certificate, keep *kept.Shared,
-) (ctrl.Manager, *providers.Cache, error) {
+) (ctrl.Manager, error) {
 	scheme, err := newScheme(version)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	var kinds *providers.Cache
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
-		Scheme: scheme,
-		Cache:  cacheOptions(c, keep),
-		NewCache: func(restConfig *rest.Config, options cache.Options) (cache.Cache, error) {
-			var err error
-			if kinds, err = providers.New(restConfig, options); err != nil {
-				return nil, err
-			}
-			return cache.New(restConfig, options)
-		},
-		NewClient: func(restConfig *rest.Config, options client.Options) (client.Client, error) {
-			options.Cache.Unstructured = true
-			options.Cache.Reader = providers.Reader{Reader: options.Cache.Reader, Providers: kinds}
-			return client.New(restConfig, options)
-		},
+		Scheme:                        scheme,
+		Cache:                         cacheOptions(c, keep),
+		Client:                        client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		Metrics:                       c.Metrics,
 		HealthProbeBindAddress:        c.HealthAddr,
 		LeaderElection:                c.LeaderElect,
@@ -69,12 +55,9 @@ func newManager(
 		WebhookServer:                 served.server(c, c.WebhookPort),
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("creating the manager: %w", err)
+		return nil, fmt.Errorf("creating the manager: %w", err)
 	}
-	if err := (orderly{mgr}).Add(kinds); err != nil {
-		return nil, nil, fmt.Errorf("adding the cache of providers' kinds: %w", err)
-	}
-	return orderly{mgr}, kinds, nil
+	return orderly{mgr}, nil
 }
 
 // newScheme registers the types under the version of Cluster API that the API server serves.

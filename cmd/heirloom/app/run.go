@@ -22,12 +22,11 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/capabilities"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/config"
+	"github.com/heirloom-dev/heirloom/pkg/controllers"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/kept"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
-	"github.com/heirloom-dev/heirloom/pkg/providers"
-	"github.com/heirloom-dev/heirloom/pkg/resync"
 	"github.com/heirloom-dev/heirloom/pkg/version"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/webhooks"
@@ -59,14 +58,14 @@ func run(ctx context.Context, c *config.Config) error {
 		return err
 	}
 	keep := kept.New(c.Rules)
-	mgr, kinds, err := newManager(restConfig, version, c, served, keep)
+	mgr, err := newManager(restConfig, version, c, served, keep)
 	if err != nil {
 		return err
 	}
 	if err := ownerchain.Prepare(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	if err := addWebhooksAndLoop(ctx, signalled.Done(), mgr, kinds, c, served, keep); err != nil {
+	if err := addWebhooksAndLoop(ctx, signalled.Done(), mgr, c, served, keep); err != nil {
 		return err
 	}
 	if err := errors.Join(addChecks(mgr, served), addMemoryReturn(mgr)); err != nil {
@@ -154,23 +153,23 @@ func addSchemas(ctx context.Context, mgr ctrl.Manager, c *config.Config, discove
 }
 
 // addMetrics adds Heirloom's own metrics to those of controller-runtime and of the ClusterCache.
-func addMetrics(served *certificate, kinds *providers.Cache) (*metrics.Metrics, error) {
+func addMetrics(served *certificate) (*metrics.Metrics, error) {
 	counters, err := metrics.New(ctrlmetrics.Registry)
 	if err != nil {
 		return nil, err
 	}
-	return counters, errors.Join(counters.Certificate(served.NotAfter), counters.ProviderKinds(kinds.Listed))
+	return counters, counters.Certificate(served.NotAfter)
 }
 
 func addWebhooksAndLoop(
-	ctx context.Context, draining <-chan struct{}, mgr ctrl.Manager, kinds *providers.Cache, c *config.Config, served *certificate,
+	ctx context.Context, draining <-chan struct{}, mgr ctrl.Manager, c *config.Config, served *certificate,
 	keep *kept.Shared,
 ) error {
 	policy, policyChanges, err := addPolicy(mgr, c)
 	if err != nil {
 		return err
 	}
-	counters, err := addMetrics(served, kinds)
+	counters, err := addMetrics(served)
 	if err != nil {
 		return err
 	}
@@ -182,7 +181,7 @@ func addWebhooksAndLoop(
 	if err != nil {
 		return err
 	}
-	recorder := resync.Brief(mgr.GetEventRecorder("heirloom"))
+	recorder := controllers.Brief(mgr.GetEventRecorder("heirloom"))
 	clusterCache, err := addClusterCache(ctx, mgr, c, keep, recorder)
 	if err != nil {
 		return err
@@ -196,19 +195,16 @@ func addWebhooksAndLoop(
 	}
 	// A kind that is unknown is asked for each time: the loop would wait for minutes.
 	cached := ownerchain.Chain{Reader: mgr.GetClient(), Mapper: &ownerchain.Kinds{Discovery: discoveryClient, KnownFor: c.SyncPeriod}, Layout: schemas.ControlPlane}
-	detector, err := addManagementCluster(mgr, c, &cached)
-	if err != nil {
-		return err
-	}
 	live, err := newReader(mgr)
 	if err != nil {
 		return err
 	}
 	admission := cached
-	admission.Reader = ownersOfReviews(mgr, kinds, live, counters)
+	admission.Reader = ownersOfReviews(mgr, live, counters)
 	admission.Mapper = &ownerchain.Kinds{Discovery: discoveryClient, UnknownFor: unknownFor, KnownFor: c.SyncPeriod}
 	dependencies := webhooks.Dependencies{
 		Chain: &admission, Live: live, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: policy, Draining: draining,
+		ManagementCluster: c.ManagementClusterKey,
 	}
 	if err := addWebhooks(mgr, c, dependencies); err != nil {
 		return err
@@ -217,18 +213,18 @@ func addWebhooksAndLoop(
 		return err
 	}
 	byPolicy := workload.ByPolicy{Machines: cached.EffectiveMachines, Policy: policy}
-	return resync.Setup(mgr, resync.Dependencies{
-		ManagementCluster: detector,
-		Client:            mgr.GetClient(), Live: mgr.GetAPIReader(), Chain: &cached, Metrics: counters, Schemas: schemas,
-		Providers: kinds, Workloads: clusterCache, Admission: nodeAdmission(c, byPolicy, registrar), ProviderGroups: c.ProviderGroups, NoExecuteRate: c.NoExecuteRate, Namespace: c.Namespace,
+	return controllers.Setup(mgr, &controllers.Dependencies{
+		ManagementCluster: c.ManagementClusterKey,
+		Client:            mgr.GetClient(), Live: live, Chain: &cached, Metrics: counters, Schemas: schemas,
+		Workloads: clusterCache, Admission: nodeAdmission(c, byPolicy, registrar), ProviderGroups: c.ProviderGroups, NoExecuteRate: c.NoExecuteRate, Namespace: c.Namespace,
 		Recorder: recorder, Policy: policy, PolicyChanges: policyChanges,
 	})
 }
 
 // ownersOfReviews reads the owners of objects in admission. It asks the caches that the manager's client reads from: the client would
 // look up once more, for each of several owners, whether their kinds are cached.
-func ownersOfReviews(mgr ctrl.Manager, kinds *providers.Cache, live client.Reader, counters *metrics.Metrics) client.Reader {
-	cached := ownerchain.Uncopied{Reader: providers.Reader{Reader: mgr.GetCache(), Providers: kinds}, Scheme: mgr.GetScheme()}
+func ownersOfReviews(mgr ctrl.Manager, live client.Reader, counters *metrics.Metrics) client.Reader {
+	cached := ownerchain.Uncopied{Reader: mgr.GetCache(), Scheme: mgr.GetScheme()}
 	return ownerchain.CachedThenLive{Cached: ownerchain.Cached{Reader: cached, Count: counters.OwnerLookup}, Live: live}
 }
 

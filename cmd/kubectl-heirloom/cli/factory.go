@@ -22,10 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/capabilities"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
-	"github.com/heirloom-dev/heirloom/pkg/selfhosted"
 	"github.com/heirloom-dev/heirloom/pkg/version"
 	"github.com/heirloom-dev/heirloom/pkg/workload/connect"
 )
@@ -133,13 +131,9 @@ func (f *Factory) ReadSettings(ctx context.Context, m *Management) (settings.Set
 		return settings.Settings{}, err
 	}
 	if f.ManagementCluster == "" {
-		chain := snapshot.New(m, m.Schemas).Chain()
-		prover := selfhosted.Prover{Live: m, Config: m.REST}
-		err := read.FindManagementCluster(ctx, chain.MayBeManagementCluster, prover.Prove)
-		return read, err
+		return read, nil
 	}
 	read.Config.ManagementClusterKey, err = ParseCluster("--management-cluster", f.ManagementCluster)
-	read.Config.DetectManagementCluster = false
 	return read, err
 }
 

@@ -37,14 +37,8 @@ func (x *Explainer) findNode(ctx context.Context, name string) (*Explanation, er
 	if err != nil {
 		return nil, err
 	}
-	if node != nil {
-		cluster, err := x.clusterOf(ctx, node)
-		if err != nil {
-			return nil, err
-		}
-		if cluster.Name != "" {
-			return x.nodeIn(ctx, cluster, node)
-		}
+	if node != nil && x.selfHosted() {
+		return x.nodeIn(ctx, x.management(), node)
 	}
 	clusters, err := x.clustersNaming(ctx, name)
 	switch {
@@ -91,23 +85,6 @@ func (x *Explainer) nodeOfManagement(ctx context.Context, name string) (*corev1.
 func (x *Explainer) selfHosted() bool { return x.management().Name != "" }
 
 func (x *Explainer) management() types.NamespacedName { return x.settings.Config.ManagementClusterKey }
-
-// clusterOf returns the Cluster of a Node of the management cluster: the management cluster itself or, if it is not known which
-// Cluster that is, the only one with the Node's providerID. It is empty if there is none.
-func (x *Explainer) clusterOf(ctx context.Context, node *corev1.Node) (types.NamespacedName, error) {
-	if x.selfHosted() {
-		return x.management(), nil
-	}
-	clusters := sets.New[types.NamespacedName]()
-	if err := x.chain.ClustersWith(ctx, node.Spec.ProviderID, clusters); err != nil {
-		return types.NamespacedName{}, fmt.Errorf("finding the Machine that is the Node: %w", err)
-	}
-	if clusters.Len() != 1 {
-		return types.NamespacedName{}, nil
-	}
-	cluster, _ := clusters.PopAny()
-	return cluster, nil
-}
 
 // clustersNaming returns the Clusters with a Machine, or a MachinePool, that says that this is its Node.
 func (x *Explainer) clustersNaming(ctx context.Context, name string) ([]types.NamespacedName, error) {

@@ -50,7 +50,7 @@ type turns struct {
 
 func (t *turns) any() bool { return t.nodes > 0 }
 
-func (t *turns) add(limits []pace.Limit) {
+func (t *turns) add(limits [2]pace.Limit) {
 	if t.groups == nil {
 		t.groups = map[string]*pace.Group{}
 	}
@@ -68,7 +68,7 @@ func (t *turns) pace(perMinute float64) *Pace {
 	for _, group := range t.groups {
 		groups = append(groups, *group)
 	}
-	return &Pace{Nodes: t.nodes, NodesAMinute: perMinute, LastAfterSeconds: int64(pace.Forecast(perMinute, groups...).Round(time.Second).Seconds())}
+	return &Pace{Nodes: t.nodes, NodesAMinute: perMinute, LastAfterSeconds: int64(pace.Forecast(groups...).Round(time.Second).Seconds())}
 }
 
 // consequences works out what the new taints of a workload cluster do.
@@ -79,11 +79,11 @@ func (e *evaluation) consequences(
 	nodes := map[corev1.Taint][]string{}
 	for _, node := range changed {
 		if len(node.paced) > 0 {
-			declared, err := chain.Declaration(ctx, node.source, node.paced)
+			group, inGroup, err := chain.NodeGroup(ctx, node.source)
 			if err != nil {
 				return fmt.Errorf("finding the Nodes that share the taints of Node %s: %w", node.Name, err)
 			}
-			e.evicted.add(declared.Limits(cluster))
+			e.evicted.add(pace.Limits("Cluster "+cluster.String(), e.Settings.Config.NoExecuteRate, group.String(), inGroup))
 		}
 		for _, t := range node.taints {
 			t.TimeAdded = nil

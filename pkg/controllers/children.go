@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"gomodules.xyz/jsonpatch/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/ownership"
+)
+
+// object is a pointer to one of the types of Cluster API that inherit.
+type object[T any] interface {
+	*T
+	client.Object
+}
+
+// children applies to the objects of one kind what they inherit.
+type children[T any, P object[T]] struct {
+	*Dependencies
+	kind ownerchain.Kind[P]
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r children[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	child := P(new(T))
+	if err := r.Client.Get(ctx, req.NamespacedName, child); err != nil {
+		return ctrl.Result{}, gone(err, r.kind.Name)
+	}
+	again, err := syncChild(withCluster(ctx, child), r.Dependencies, r.kind, child, child)
+	return ctrl.Result{RequeueAfter: again}, err
+}
+
+// withCluster adds the object's Cluster to what is logged.
+func withCluster(ctx context.Context, object client.Object) context.Context {
+	if cluster := object.GetLabels()[clusterv1.ClusterNameLabel]; cluster != "" {
+		return ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Cluster", klog.KRef(object.GetNamespace(), cluster)))
+	}
+	return ctx
+}
+
+// gone ignores the error of an object that no longer exists.
+func gone(err error, kind string) error {
+	if client.IgnoreNotFound(err) == nil {
+		return nil
+	}
+	return fmt.Errorf("getting the %s: %w", kind, err)
+}
+
+// planned is the decision about a child and the write that carries it out.
+type planned struct {
+	ownerchain.Decision
+	// Plan is nil if the child stays as it is.
+	*ownership.Plan
+	current inherit.Object
+	// wait is how long the write is left to Cluster API.
+	wait time.Duration
+}
+
+func (p planned) writes() bool {
+	return p.Plan != nil && p.Needed() && p.wait == 0
+}
+
+// syncChild writes what a child inherits, if that is missing, and returns when to look again if it leaves that to Cluster API for now.
+// The object is the child as it is stored, which may be another type.
+func syncChild[P metav1.Object](
+	ctx context.Context, d *Dependencies, kind ownerchain.Kind[P], child P, object client.Object,
+) (again time.Duration, err error) {
+	now := time.Now()
+	plan := func(ctx context.Context, chain *ownerchain.Chain) (planned, error) {
+		return planFor(ctx, d, chain, kind, child, object, now)
+	}
+	p, err := plan(ctx, d.Chain)
+	if err == nil && p.writes() && p.Behind(object) {
+		p, err = live(ctx, d, plan)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if p.Plan == nil {
+		ctrl.LoggerFrom(ctx).V(2).Info("The object inherits nothing for now", "reason", p.Reason)
+		return 0, nil
+	}
+	if problems := errors.Join(p.Problems, p.LeftOut()); problems != nil {
+		d.leftOut(object, p.Sources(ctx).Located(problems))
+	}
+	if !p.writes() {
+		return p.wait, nil
+	}
+	return 0, d.write(ctx, object, p)
+}
+
+// planFor decides about a child by what the chain knows, and plans the write.
+func planFor[P metav1.Object](
+	ctx context.Context, d *Dependencies, chain *ownerchain.Chain, kind ownerchain.Kind[P], child P, object client.Object, now time.Time,
+) (p planned, err error) {
+	if p.Decision, err = kind.Evaluate(ctx, chain, child, d.Policy()); err != nil || p.Untouched() {
+		return p, err
+	}
+	if p.current, err = kind.Content(ctx, d.Schemas, child); err != nil {
+		return p, err
+	}
+	p.Plan, err = ownership.New(object, p.current, p.Decision.Decision, nil)
+	if err == nil && p.Needed() {
+		p.wait = grace(p.Propagator(), now)
+	}
+	return p, err
+}
+
+// live decides once more, by owners as the API server has them.
+func live[D any](ctx context.Context, d *Dependencies, decide func(context.Context, *ownerchain.Chain) (D, error)) (D, error) {
+	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
+	defer cancel()
+	return decide(ctx, d.Chain.Live(d.Live))
+}
+
+// grace returns how long a write is still left to the controller of Cluster API that propagates what an object declares: until
+// a fixed time after the object has changed. The object is nil, or has never been observed, where there is no such controller.
+// Then the loop does not wait.
+func grace(propagator client.Object, now time.Time) time.Duration {
+	if propagator == nil || ownerchain.ObservedGeneration(propagator) == 0 {
+		return 0
+	}
+	changed := ownership.LastChanged(propagator)
+	if changed.IsZero() {
+		return 0
+	}
+	return max(0, min(changed.Add(graceTime).Sub(now), graceTime))
+}
+
+// write carries out a plan that changes something.
+func (d *Dependencies) write(ctx context.Context, object client.Object, p planned) error {
+	gvk, err := apiutil.GVKForObject(object, d.Client.Scheme())
+	if err != nil {
+		return fmt.Errorf("finding the kind of %T: %w", object, err)
+	}
+	if p.Adopts() || p.GivesUp() {
+		return d.patch(ctx, object, gvk, p)
+	}
+	return d.apply(ctx, object, gvk, p)
+}
+
+// apply sends what a child should inherit as a server-side apply. It is forced: an owner is authoritative for what it
+// declares.
+func (d *Dependencies) apply(ctx context.Context, object client.Object, gvk schema.GroupVersionKind, p planned) error {
+	config, err := p.ApplyConfiguration(gvk.GroupVersion().String(), gvk.Kind, object)
+	if err != nil {
+		return err
+	}
+	err = d.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(config), client.FieldOwner(ownership.Manager), client.ForceOwnership)
+	d.written(object, gvk, p.Plan, err)
+	if err != nil {
+		return fmt.Errorf("applying what the %s inherits: %w", gvk.Kind, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Applied what the object inherits", "changes", len(p.Changes()))
+	return nil
+}
+
+// patch gives up what the object no longer inherits, or adopts what it does inherit from its creator. An apply cannot take
+// fields over from an Update. An apply that gives up fields also removes parents that have no owner: of an object without
+// managed fields, the whole spec. Additions are left to the apply that follows the patch's event.
+//
+// The object is read first, because the cache has only a part of it. The patch holds only for the version that was read.
+func (d *Dependencies) patch(ctx context.Context, object client.Object, gvk schema.GroupVersionKind, p planned) error {
+	stored := &unstructured.Unstructured{}
+	stored.SetGroupVersionKind(gvk)
+	if err := d.Live.Get(ctx, client.ObjectKeyFromObject(object), stored); err != nil {
+		return gone(err, gvk.Kind)
+	}
+	if stored.GetResourceVersion() != object.GetResourceVersion() {
+		// Look again, as after a conflict: no event may come for a change of what the cache does not keep.
+		resource := schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}
+		return apierrors.NewConflict(resource, object.GetName(), errors.New("the cache has another version of the object")) //nolint:wrapcheck // it is our own
+	}
+	plan, err := ownership.NewRemoval(stored, p.current, p.Decision.Decision)
+	if err != nil || !plan.Needed() {
+		return err
+	}
+	patch, err := patchOf(plan, stored)
+	if err != nil {
+		return err
+	}
+	err = d.Client.Patch(ctx, stored, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(ownership.Manager))
+	d.written(object, gvk, plan, err)
+	if err != nil {
+		return fmt.Errorf("patching what the %s inherits: %w", gvk.Kind, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Patched away what the object no longer inherits, or adopted what it does", "changes", len(plan.Changes()))
+	return nil
+}
+
+func patchOf(plan *ownership.Plan, stored *unstructured.Unstructured) ([]byte, error) {
+	raw, err := stored.MarshalJSON()
+	if err != nil {
+		return nil, fmt.Errorf("writing the %s: %w", stored.GetKind(), err)
+	}
+	operations, err := plan.Patch(raw, stored.GetAPIVersion(), time.Now())
+	if err != nil {
+		return nil, err
+	}
+	patch, err := json.Marshal(append(operations, jsonpatch.NewOperation("replace", "/metadata/resourceVersion", stored.GetResourceVersion())))
+	if err != nil {
+		return nil, fmt.Errorf("writing the patch: %w", err)
+	}
+	return patch, nil
+}
+
+// written counts a write and what it changed, and reports a failure on the object.
+func (d *Dependencies) written(object client.Object, gvk schema.GroupVersionKind, plan *ownership.Plan, err error) {
+	kind := metrics.Kind(gvk.Group, gvk.Kind)
+	d.Metrics.Write(kind, result(err))
+	d.failed(object, err)
+	if err != nil {
+		return
+	}
+	for _, change := range plan.Changes() {
+		became := metrics.KeyInjected
+		if change.Value == nil {
+			became = metrics.KeyRemoved
+		}
+		d.Metrics.Key(metrics.ByResync, kind, change.What(), became)
+	}
+}

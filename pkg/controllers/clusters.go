@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
+)
+
+// workloadClusters handles each workload cluster as a whole: once it is connected, Heirloom watches its Nodes, and admits them in
+// the way that was chosen.
+type workloadClusters struct {
+	*Dependencies
+	// watches is the controller of Nodes, and nodes what it runs.
+	watches clustercache.SourceWatcher[NodeRequest]
+	nodes   *nodes
+	// connected and disconnected are all Clusters there are, as sets of one member each.
+	connected, disconnected *nodeSet
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r workloadClusters) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	cluster := &capi.Cluster{}
+	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.forget(req.NamespacedName)
+		}
+		return ctrl.Result{}, gone(err, "Cluster")
+	}
+	if req.NamespacedName == r.ManagementCluster {
+		return ctrl.Result{}, nil // the installed webhooks admit its Nodes, and the manager's cache has them
+	}
+	again, err := r.clusters.try(req.NamespacedName, func() (time.Duration, error) { return r.sync(ctx, cluster) })
+	return ctrl.Result{RequeueAfter: again}, err
+}
+
+func (r workloadClusters) sync(ctx context.Context, cluster *capi.Cluster) (again time.Duration, err error) {
+	key := client.ObjectKeyFromObject(cluster)
+	err = r.watch(ctx, key)
+	r.count(key, err == nil, err != nil)
+	if err == nil {
+		again, err = r.admit(ctx, cluster)
+	}
+	if errors.Is(err, clustercache.ErrClusterNotConnected) {
+		return 0, nil // the connection will wake it
+	}
+	return again, err
+}
+
+func (r workloadClusters) forget(cluster types.NamespacedName) {
+	r.nodes.forgetAll(cluster)
+	r.count(cluster, false, false)
+	r.Admission.Forget(cluster)
+}
+
+func (r workloadClusters) count(cluster types.NamespacedName, connected, disconnected bool) {
+	member := NodeRequest{Cluster: cluster}
+	r.connected.set(member, connected)
+	r.disconnected.set(member, disconnected)
+	_, all := r.connected.counts(cluster)
+	_, none := r.disconnected.counts(cluster)
+	r.Metrics.WorkloadClusters(all, none)
+}
+
+func (r workloadClusters) watch(ctx context.Context, cluster types.NamespacedName) error {
+	err := r.Workloads.Watch(ctx, cluster, clustercache.NewWatcher(clustercache.TypedWatcherOptions[client.Object, NodeRequest]{
+		Name: "heirloom-nodes", Watcher: reconnected{r.watches, r.nodes, cluster}, Kind: &corev1.Node{}, EventHandler: itself(cluster),
+		Predicates: []predicate.Predicate{changed()},
+	}))
+	if err != nil {
+		return fmt.Errorf("watching the Nodes of the workload cluster: %w", err)
+	}
+	return nil
+}
+
+// reconnected watches the Nodes of a workload cluster, which happens once for each connection. No event reports Nodes that were
+// deleted while there was no connection, so the Nodes that are known are reconciled.
+type reconnected struct {
+	clustercache.SourceWatcher[NodeRequest]
+	nodes   *nodes
+	cluster types.NamespacedName
+}
+
+// Watch implements clustercache.SourceWatcher.
+func (w reconnected) Watch(all source.TypedSource[NodeRequest]) error {
+	if err := w.SourceWatcher.Watch(all); err != nil {
+		return err
+	}
+	known := w.nodes.known(w.cluster)
+	return w.SourceWatcher.Watch(source.TypedFunc[NodeRequest](func(_ context.Context, queue workqueue.TypedRateLimitingInterface[NodeRequest]) error {
+		for _, node := range known {
+			queue.Add(node)
+		}
+		return nil
+	}))
+}
+
+// admit sets up the chosen way to admit the Nodes of the Cluster; again is when to check, if it takes time. A Cluster that is
+// paused, or that a watch filter leaves to another instance, stays as it is; a Cluster that is opted out or being deleted is left
+// to the loop.
+func (r workloadClusters) admit(ctx context.Context, cluster *capi.Cluster) (again time.Duration, err error) {
+	if len(r.Admission.Ways) == 0 || inherit.Paused(cluster) || r.Policy().LeftToAnother(cluster) {
+		return 0, nil
+	}
+	way := r.Admission.Of(cluster)
+	if _, skipped := r.Policy().Skips(cluster, nil); skipped {
+		way = workload.AdmitByLoop
+	}
+	server, err := r.Workloads.GetUncachedClient(ctx, client.ObjectKeyFromObject(cluster))
+	if err != nil {
+		return 0, fmt.Errorf("reaching the workload cluster: %w", err)
+	}
+	done, err := r.Admission.Ensure(ctx, server, webhook.IdentityOf(cluster), way)
+	r.tell(cluster, done)
+	return done.Again, err
+}
+
+// tell reports on the Cluster what was done about the way in which its Nodes are admitted.
+func (r workloadClusters) tell(cluster *capi.Cluster, done workload.Result) {
+	reasons := map[workload.Did]string{
+		workload.Registered: reasonWorkloadAdmissionRegistered, workload.Removed: reasonWorkloadAdmissionRemoved,
+		workload.FellBack: reasonWorkloadAdmissionFallback, workload.Failed: reasonWorkloadAdmissionFailed,
+		workload.Unknown: reasonUnknownWorkloadAdmission, workload.NotServed: reasonNoAdmissionPolicies, workload.NoRoom: reasonAdmissionPolicyFull,
+	}
+	for _, outcome := range done.Outcomes {
+		kind := corev1.EventTypeWarning
+		if outcome.Did == workload.Registered || outcome.Did == workload.Removed {
+			kind = corev1.EventTypeNormal
+		}
+		if reason := reasons[outcome.Did]; reason != "" { // Foreign has none: it belongs to another Heirloom
+			r.Recorder.Eventf(cluster, nil, kind, reason, "Admit", "%s", outcome.Note)
+		}
+	}
+}
+
+// admittedByPolicy wakes the Cluster of a Machine if the parameters of a policy must follow the Machine.
+func (d *Dependencies) admittedByPolicy(ctx context.Context, object client.Object) ([]types.NamespacedName, error) {
+	m, ok := object.(*capi.Machine)
+	if !ok {
+		return nil, fmt.Errorf("expected a Machine, got %T", object)
+	}
+	cluster, err := d.Chain.Cluster(ctx, m.Namespace, m.Spec.ClusterName)
+	if err != nil || cluster == nil || !d.Admission.FollowsMachines(cluster) {
+		return nil, err
+	}
+	return []types.NamespacedName{client.ObjectKeyFromObject(cluster)}, nil
+}
+
+// KubeconfigRefused returns a function that reports on a Cluster why its kubeconfig is refused. The reader has the Clusters.
+func KubeconfigRefused(reader client.Reader, recorder events.EventRecorder) func(context.Context, types.NamespacedName, error) {
+	return func(ctx context.Context, key types.NamespacedName, err error) {
+		cluster := &capi.Cluster{}
+		if reader.Get(ctx, key, cluster) == nil { // otherwise there is no object for the Event; the log has it, too
+			recorder.Eventf(cluster, nil, corev1.EventTypeWarning, reasonKubeconfigRefused, "Connect",
+				"The kubeconfig in the Secret %s-kubeconfig is refused, so no Node of the workload cluster inherits: %v", key.Name, err)
+		}
+	}
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controllers is the loop behind the webhooks. It runs on the leader, on every change of an owner or a child and
+// every sync period, and applies the same rules: to objects that existed before Heirloom, to children of owners that
+// have changed, and to writes that admission had to let pass.
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/workload"
+)
+
+const (
+	// workers is how many objects of a kind are reconciled at a time, remoteWorkers how many Nodes, and how many workload clusters.
+	// Their API servers may hang, so there are many; perCluster is how many of them a cluster may occupy.
+	workers, remoteWorkers, perCluster = 10, 128, 16
+	// graceTime is how long the loop leaves to Cluster API what Cluster API writes itself. It applies 20 objects a second.
+	graceTime = 30 * time.Second
+	// liveTimeout bounds the time in which a decision is made again by live owners.
+	liveTimeout = time.Second
+	// parametersEvery is the shortest time between two writes of a policy's parameters. A new Machine must be among them before
+	// its Node registers, so it is short.
+	parametersEvery = time.Second
+)
+
+// Dependencies are what the controllers of all kinds need.
+type Dependencies struct {
+	Client client.Client
+	// Live reads from the API server. It is for decisions in which a stale cache would undo a removal, and for objects that caches
+	// do not hold.
+	Live     client.Reader
+	Chain    *ownerchain.Chain
+	Metrics  *metrics.Metrics
+	Recorder events.EventRecorder
+	Schemas  Schemas
+	// NoExecuteRate is how many existing Nodes of a Cluster get taints that evict Pods in a minute; 0: all.
+	NoExecuteRate float64
+	// Workloads reaches the workload clusters.
+	Workloads clustercache.ClusterCache
+	// ManagementCluster is the Cluster whose Nodes are in the API server of Client; empty if there is none.
+	ManagementCluster types.NamespacedName
+	// Namespace is the only one whose Clusters are handled; empty for all.
+	Namespace string
+	// Admission admits the Nodes of workload clusters.
+	Admission *workload.Admission
+	// ProviderGroups are the API groups of infrastructure and bootstrap providers.
+	ProviderGroups []string
+	// Policy returns the rules' options as they are now, PolicyChanges a channel that gets an event whenever they change.
+	Policy        func() inherit.Policy
+	PolicyChanges func() <-chan event.GenericEvent
+
+	clusters *slots[types.NamespacedName]
+	kinds    *slots[schema.GroupKind]
+}
+
+// Schemas tells which fields a Machine and a kind of control plane can inherit.
+type Schemas interface {
+	ownerchain.Schemas
+	// Subscribe returns a channel that gets an event whenever a layout has changed.
+	Subscribe() <-chan event.GenericEvent
+}
+
+// Setup adds the loop's controllers to the manager.
+func Setup(mgr ctrl.Manager, d *Dependencies) error {
+	d.clusters, d.kinds = newSlots[types.NamespacedName](perCluster), newSlots[schema.GroupKind](workers)
+	for name, add := range map[string]func(ctrl.Manager, *builder.Builder) error{
+		"controlplane":      d.addControlPlanes,
+		"machinedeployment": d.addMachineDeployments,
+		"machinepool":       d.addMachinePools,
+		"machineset":        d.addMachineSets,
+		"machine":           d.addMachines,
+		"workload":          d.addNodes,
+	} {
+		b := ctrl.NewControllerManagedBy(mgr).Named(name).WithEventFilter(changed()).WithOptions(options[ctrl.Request](workers))
+		if err := add(mgr, b); err != nil {
+			return fmt.Errorf("setting up the %s controller: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// options are those of a controller with so many workers. Failed requests are tried again less and less often, up to a minute.
+func options[R comparable](workers int) controller.TypedOptions[R] {
+	return controller.TypedOptions[R]{
+		MaxConcurrentReconciles: workers,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[R](busyRetry, longestPause),
+	}
+}
+
+func (d *Dependencies) addControlPlanes(mgr ctrl.Manager, b *builder.Builder) error {
+	all := controlPlanes{Dependencies: d, watches: &kindWatches{cache: mgr.GetCache()}}
+	built, err := b.For(&capi.Cluster{}, builder.WithPredicates(predicate.Or(declaredAnew(), resynced()))).
+		Watches(&capi.ClusterClass{}, enqueue(d.Chain.ClustersOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(d.all(d.Schemas.Subscribe(), &capi.ClusterList{})).
+		WatchesRawSource(d.all(d.PolicyChanges(), &capi.ClusterList{})).
+		Build(all)
+	all.watches.controller = built
+	return err
+}
+
+func (d *Dependencies) addMachineDeployments(_ ctrl.Manager, b *builder.Builder) error {
+	return d.topologies(b.For(&capi.MachineDeployment{}), &capi.MachineDeploymentList{}).
+		Complete(children[capi.MachineDeployment, *capi.MachineDeployment]{d, ownerchain.MachineDeployments()})
+}
+
+func (d *Dependencies) addMachinePools(_ ctrl.Manager, b *builder.Builder) error {
+	return d.topologies(b.For(&capi.MachinePool{}), &capi.MachinePoolList{}).
+		Complete(children[capi.MachinePool, *capi.MachinePool]{d, ownerchain.MachinePools()})
+}
+
+// topologies wakes the objects of the list's kind when what a topology declares for them changes.
+func (d *Dependencies) topologies(b *builder.Builder, list client.ObjectList) *builder.Builder {
+	return b.
+		Watches(&capi.Cluster{}, d.members(list), builder.WithPredicates(declaredAnew())).
+		Watches(&capi.ClusterClass{}, d.membersOfClass(list), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(d.all(d.PolicyChanges(), list))
+}
+
+func (d *Dependencies) addMachineSets(_ ctrl.Manager, b *builder.Builder) error {
+	return b.For(&capi.MachineSet{}).
+		Watches(&capi.MachineDeployment{}, d.children(&capi.MachineSetList{})).
+		Watches(&capi.Cluster{}, d.members(&capi.MachineSetList{}), builder.WithPredicates(resumed())).
+		WatchesRawSource(d.all(d.PolicyChanges(), &capi.MachineSetList{})).
+		Complete(children[capi.MachineSet, *capi.MachineSet]{d, ownerchain.MachineSets()})
+}
+
+func (d *Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
+	all := machines{Dependencies: d, watches: &kindWatches{cache: mgr.GetCache()}}
+	built, err := b.For(&capi.Machine{}).
+		Watches(&capi.MachineSet{}, d.children(&capi.MachineList{})).
+		Watches(&capi.MachinePool{}, d.children(&capi.MachineList{})).
+		Watches(&capi.Cluster{}, d.members(&capi.MachineList{}), builder.WithPredicates(resumed())).
+		WatchesRawSource(d.all(d.PolicyChanges(), &capi.MachineList{})).
+		Build(all)
+	all.watches.controller = built
+	return err
+}
+
+// addNodes adds the controller of Nodes, and the controller that makes it watch workload clusters. Nodes are woken by all owners
+// above them but control planes, so that they need not wait for each level to inherit from the level above.
+func (d *Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
+	all := newNodes(d)
+	o := options[NodeRequest](remoteWorkers)
+	o.LogConstructor = func(req *NodeRequest) logr.Logger { return logOf(mgr.GetLogger(), req) }
+	watches := builder.TypedControllerManagedBy[NodeRequest](mgr).Named("node").WithEventFilter(changed()).WithOptions(o).
+		Watches(&capi.Machine{}, d.nodesOf()).
+		Watches(&capi.MachinePool{}, d.nodesOf()).
+		Watches(&capi.MachineSet{}, d.nodesBelow(), builder.WithPredicates(declaresElse())).
+		Watches(&capi.MachineDeployment{}, d.nodesBelow(), builder.WithPredicates(declaresElse())).
+		Watches(&capi.ClusterClass{}, d.nodesOfClass(), builder.WithPredicates(declaresElse())).
+		Watches(&capi.Cluster{}, d.nodesOfCluster(), builder.WithPredicates(predicate.Or(created(), resumed(), optedOut(), declaresElse()))).
+		WatchesRawSource(source.TypedChannel(d.PolicyChanges(), d.everyNode()))
+	if d.ManagementCluster.Name != "" {
+		watches = watches.Watches(&corev1.Node{}, itself(d.ManagementCluster))
+	}
+	built, err := watches.Build(all)
+	if err != nil {
+		return err
+	}
+	return b.For(&capi.Cluster{}, builder.WithPredicates(clusterChanged())).
+		WatchesRawSource(d.Workloads.GetClusterSource("workload", d.connections)).
+		Watches(&capi.Machine{}, later(parametersEvery, d.admittedByPolicy), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+		WatchesRawSource(d.all(d.Admission.Changes, &capi.ClusterList{})).
+		WatchesRawSource(d.all(d.PolicyChanges(), &capi.ClusterList{})).
+		WithOptions(options[ctrl.Request](remoteWorkers)).
+		Complete(workloadClusters{Dependencies: d, watches: built, nodes: all, connected: newNodeSet(nil), disconnected: newNodeSet(nil)})
+}
+
+// connections wakes a Cluster when its connection is made or lost.
+func (d *Dependencies) connections(_ context.Context, cluster client.Object) []ctrl.Request {
+	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(cluster)}}
+}
+
+// clusterChanged passes events of a Cluster after which its Nodes may be admitted in another way.
+func clusterChanged() predicate.Predicate {
+	return predicate.Or[client.Object](resynced(),
+		predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.GenerationChangedPredicate{})
+}

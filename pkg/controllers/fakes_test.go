@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers_test
+
+import (
+	"cmp"
+	"context"
+	"reflect"
+	"sync"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/heirloom-dev/heirloom/pkg/broadcast"
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+)
+
+// fakeManager is a manager that keeps the controllers which are added to it. What it does not implement nobody may need.
+type fakeManager struct {
+	ctrl.Manager
+	cache       cache.Cache
+	client      client.Client
+	controllers []manager.Runnable
+	// full is why no controller can be added.
+	full error
+}
+
+func (m *fakeManager) GetCache() cache.Cache          { return m.cache }
+func (m *fakeManager) GetScheme() *runtime.Scheme     { return m.client.Scheme() }
+func (m *fakeManager) GetRESTMapper() meta.RESTMapper { return m.client.RESTMapper() }
+func (m *fakeManager) GetLogger() logr.Logger         { return logr.Discard() }
+
+func (m *fakeManager) GetControllerOptions() config.Controller {
+	return config.Controller{SkipNameValidation: ptr.To(true)}
+}
+
+func (m *fakeManager) Add(controller manager.Runnable) error {
+	m.controllers = append(m.controllers, controller)
+	return m.full
+}
+
+// named returns the controller of that name; nil where there is none.
+func (m *fakeManager) named(name string) manager.Runnable {
+	for _, controller := range m.controllers {
+		if reflect.ValueOf(controller).Elem().FieldByName("Name").String() == name {
+			return controller
+		}
+	}
+	return nil
+}
+
+// informers is a cache whose events a test makes. It holds no objects.
+type informers struct {
+	cache.Cache
+	scheme *runtime.Scheme
+	index  func(client.Object, string, client.IndexerFunc)
+
+	mu     sync.Mutex
+	byKind map[schema.GroupVersionKind]*informer
+}
+
+// informer may get its handlers from several goroutines.
+type informer struct {
+	*controllertest.FakeInformer
+	mu sync.Mutex
+}
+
+func newInformers(scheme *runtime.Scheme) *informers {
+	return &informers{scheme: scheme, byKind: map[schema.GroupVersionKind]*informer{}}
+}
+
+func (i *informers) GetInformer(_ context.Context, object client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	return i.of(object), nil
+}
+
+func (i *informers) IndexField(_ context.Context, object client.Object, field string, values client.IndexerFunc) error {
+	i.index(object, field, values)
+	return nil
+}
+
+func (i *informers) WaitForCacheSync(context.Context) bool { return true }
+
+// of returns the informer of the object's kind.
+func (i *informers) of(object client.Object) *informer {
+	gvk, err := apiutil.GVKForObject(object, i.scheme)
+	if err != nil {
+		panic(err)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.byKind[gvk] == nil {
+		i.byKind[gvk] = &informer{FakeInformer: controllertest.NewFakeInformer(controllertest.Synced)}
+	}
+	return i.byKind[gvk]
+}
+
+// asked reports whether there is an informer of that kind.
+func (i *informers) asked(gvk schema.GroupVersionKind) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.byKind[gvk] != nil
+}
+
+func (i *informer) AddEventHandlerWithOptions(handler toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.FakeInformer.AddEventHandlerWithOptions(handler, options)
+}
+
+func (i *informer) Add(object client.Object) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.FakeInformer.Add(object)
+}
+
+func (i *informer) Update(before, after client.Object) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.FakeInformer.Update(before, after)
+}
+
+// workloads is a ClusterCache. A Cluster that it does not have is not connected.
+type workloads struct {
+	clustercache.ClusterCache
+	clients map[client.ObjectKey]client.Client
+	// servers are what is stored there.
+	servers map[client.ObjectKey]client.Client
+	// caches are where the Nodes of each Cluster are watched; without one, the watch is only noted.
+	caches  map[client.ObjectKey]*informers
+	watches sync.Map
+	watched *journal
+	// broken is what every call returns, and brokenUncached one for a client without a cache.
+	broken, brokenUncached error
+	// brokenOf is what every call for that Cluster returns.
+	brokenOf map[client.ObjectKey]error
+	// connected gets an event when the connection to a Cluster is made.
+	connected chan event.GenericEvent
+}
+
+func newWorkloads() *workloads {
+	return &workloads{
+		clients: map[client.ObjectKey]client.Client{}, servers: map[client.ObjectKey]client.Client{}, caches: map[client.ObjectKey]*informers{}, watched: &journal{},
+		connected: make(chan event.GenericEvent), brokenOf: map[client.ObjectKey]error{},
+	}
+}
+
+func (w *workloads) GetClient(_ context.Context, cluster client.ObjectKey) (client.Client, error) {
+	if err := cmp.Or(w.broken, w.brokenOf[cluster]); err != nil {
+		return nil, err
+	}
+	if c, ok := w.clients[cluster]; ok {
+		return c, nil
+	}
+	return nil, clustercache.ErrClusterNotConnected
+}
+
+func (w *workloads) GetReader(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
+	return w.GetClient(ctx, cluster)
+}
+
+func (w *workloads) GetUncachedClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
+	if w.brokenUncached != nil {
+		return nil, w.brokenUncached
+	}
+	return w.GetClient(ctx, cluster)
+}
+
+func (w *workloads) Watch(ctx context.Context, cluster client.ObjectKey, watcher clustercache.Watcher) error {
+	if _, err := w.GetClient(ctx, cluster); err != nil {
+		return err
+	}
+	w.watched.note(cluster.Name + ": " + watcher.Name())
+	nodes := w.caches[cluster]
+	if _, already := w.watches.LoadOrStore(cluster.Name+watcher.Name(), true); already || nodes == nil {
+		return nil
+	}
+	return watcher.Watch(nodes)
+}
+
+func (w *workloads) GetClusterSource(
+	_ string, wake func(context.Context, client.Object) []ctrl.Request, _ ...clustercache.GetClusterSourceOption,
+) source.Source {
+	return source.Channel(w.connected, handler.EnqueueRequestsFromMapFunc(wake))
+}
+
+// faults are errors by the kind that cannot be read.
+type faults struct{ byKind sync.Map }
+
+func (f *faults) set(kind string, err error) { f.byKind.Store(kind, err) }
+func (f *faults) clear(kind string)          { f.byKind.Delete(kind) }
+
+func (f *faults) of(kind string) error {
+	value, _ := f.byKind.Load(kind)
+	err, _ := value.(error)
+	return err
+}
+
+// schemas are those of a provider.
+type schemas struct {
+	broadcast.Broadcaster
+	// has says which fields a control plane has; without it, it has all that the contract names.
+	has func(path ...string) bool
+	err error
+}
+
+func (s *schemas) ControlPlane(_ context.Context, gvk schema.GroupVersionKind) (capi.Layout, error) {
+	return capi.ControlPlaneLayout(gvk.Version, func(path ...string) bool { return s.has == nil || s.has(path...) }), s.err
+}
+
+func (s *schemas) Machine(_ context.Context, gvk schema.GroupVersionKind) capi.Layout {
+	return capi.MachineLayout(gvk.Version)
+}

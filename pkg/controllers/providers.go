@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+)
+
+const (
+	// providerTimeout is how long requests for one object of a provider's kind may take. The API server calls the provider's own
+	// webhooks, and its informer may wait for a conversion webhook that does not answer.
+	providerTimeout = 10 * time.Second
+	// unserved is when, at the earliest, to look again at an object that names a kind that the API server does not serve.
+	unserved = 10 * time.Minute
+)
+
+// ofKind does work that depends on a kind of a provider, in a slot of that kind. An Event on the Cluster tells that the kind does not answer.
+func (d *Dependencies) ofKind(
+	ctx context.Context, kind schema.GroupKind, cluster types.NamespacedName, work func(context.Context) (time.Duration, error),
+) (again time.Duration, err error) {
+	again, err = d.kinds.try(kind, func() (time.Duration, error) {
+		ctx, cancel := context.WithTimeout(ctx, providerTimeout)
+		defer cancel()
+		return work(ctx)
+	})
+	if !unanswered(err) {
+		return again, err
+	}
+	if of, clusterErr := d.Chain.Cluster(ctx, cluster.Namespace, cluster.Name); of != nil && clusterErr == nil {
+		d.Recorder.Eventf(of, nil, corev1.EventTypeWarning, reasonProviderKindUnavailable, "Inherit",
+			"Objects that depend on a %s inherit nothing for now: the API server does not answer in time for this kind. Heirloom's log has the error", kind)
+	}
+	return again, err
+}
+
+// kindWatches make a controller watch kinds of providers, which are known only once an object names them: each kind once in each
+// version, because a provider may serve another version in place of the first.
+type kindWatches struct {
+	cache cache.Cache
+	// controller must be set before the first watch.
+	controller controller.Controller
+	// watched has every schema.GroupVersionKind that is watched.
+	watched sync.Map
+}
+
+func (w *kindWatches) watch(kind client.Object, wake handler.EventHandler) error {
+	gvk := kind.GetObjectKind().GroupVersionKind()
+	if _, known := w.watched.LoadOrStore(gvk, true); known {
+		return nil
+	}
+	own, _ := kind.DeepCopyObject().(client.Object)
+	if err := w.controller.Watch(source.Kind(w.cache, own, wake, changed())); err != nil {
+		w.watched.Delete(gvk)
+		return fmt.Errorf("watching %s: %w", gvk.Kind, err)
+	}
+	return nil
+}
+
+// served makes the object of the kind's version that the API server prefers. If the kind is not served, it returns when to look
+// again.
+func (d *Dependencies) served(kind schema.GroupKind, object client.Object) (again time.Duration, err error) {
+	gvk, served, err := d.Chain.Served(kind.WithVersion(""))
+	if err != nil {
+		return 0, err
+	}
+	if !served {
+		return wait.Jitter(unserved, 1), nil
+	}
+	object.GetObjectKind().SetGroupVersionKind(gvk)
+	return 0, nil
+}
+
+// watchControlPlanes watches control planes of that kind. If the kind is not served, it returns when to look again.
+func (d *Dependencies) watchControlPlanes(watches *kindWatches, kind schema.GroupKind, wake handler.EventHandler) (again time.Duration, err error) {
+	object := &unstructured.Unstructured{}
+	if again, err = d.served(kind, object); err != nil || again > 0 {
+		return again, err
+	}
+	return 0, watches.watch(object, wake)
+}
+
+// controlPlanes applies to control planes what their topology declares. A request names a Cluster, because only the Cluster
+// tells the kind of its control plane.
+type controlPlanes struct {
+	*Dependencies
+	watches *kindWatches
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r controlPlanes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	cluster := &capi.Cluster{}
+	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
+		return ctrl.Result{}, gone(err, "Cluster")
+	}
+	kind := cluster.Spec.ControlPlaneRef.GroupKind()
+	if cluster.Spec.Topology == nil || kind.Group != capi.ControlPlaneGroup {
+		return ctrl.Result{}, nil
+	}
+	again, err := r.ofKind(ctx, kind, req.NamespacedName, func(ctx context.Context) (time.Duration, error) {
+		return r.sync(ctx, cluster, kind)
+	})
+	return ctrl.Result{RequeueAfter: again}, err
+}
+
+func (r controlPlanes) sync(ctx context.Context, cluster *capi.Cluster, kind schema.GroupKind) (again time.Duration, err error) {
+	if again, err = r.watchControlPlanes(r.watches, kind, r.clusterOf()); err != nil || again > 0 {
+		return again, err
+	}
+	ref := &metav1.OwnerReference{
+		APIVersion: kind.WithVersion("").GroupVersion().String(), Kind: kind.Kind, Name: cluster.Spec.ControlPlaneRef.Name,
+	}
+	object, cp, err := r.Chain.ControlPlane(ctx, cluster.Namespace, ref)
+	if err != nil || object == nil {
+		return 0, err
+	}
+	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(kind.Kind, klog.KObj(object)))
+	return syncChild(ctx, r.Dependencies, ownerchain.ControlPlanes(), cp, object)
+}
+
+// clusterOf wakes the Cluster of a control plane.
+func (controlPlanes) clusterOf() handler.EventHandler {
+	return enqueue(func(_ context.Context, cp client.Object) ([]types.NamespacedName, error) {
+		return []types.NamespacedName{{Namespace: cp.GetNamespace(), Name: cp.GetLabels()[clusterv1.ClusterNameLabel]}}, nil
+	})
+}
+
+// machines applies to Machines, and to their InfraMachines and BootstrapConfigs, what they inherit.
+type machines struct {
+	*Dependencies
+	watches *kindWatches
+}
+
+// Reconcile implements reconcile.Reconciler. What is wrong with one of the three objects does not keep the others waiting.
+func (r machines) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	m := &capi.Machine{}
+	if err := r.Client.Get(ctx, req.NamespacedName, m); err != nil {
+		return ctrl.Result{}, gone(err, "Machine")
+	}
+	ctx = withCluster(ctx, m)
+	cluster := types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.ClusterName}
+	again, err := r.sync(ctx, m, cluster)
+	for _, ref := range ownerchain.ExternalRefs(m) {
+		refAgain, refErr := r.syncExternal(ctx, m, ref, cluster)
+		again, err = sooner(again, refAgain), errors.Join(err, refErr)
+	}
+	return ctrl.Result{RequeueAfter: again}, err
+}
+
+// sync applies to the Machine itself what it inherits. A change of its control plane wakes it, even if that does not exist yet, as
+// in a restore.
+func (r machines) sync(ctx context.Context, m *capi.Machine, cluster types.NamespacedName) (again time.Duration, err error) {
+	inherits := func(ctx context.Context) (time.Duration, error) {
+		return syncChild(ctx, r.Dependencies, ownerchain.Machines(), m, m)
+	}
+	ref := metav1.GetControllerOfNoCopy(m)
+	if ref == nil {
+		return inherits(ctx)
+	}
+	kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()
+	if kind.Group != capi.ControlPlaneGroup {
+		return inherits(ctx)
+	}
+	return r.ofKind(ctx, kind, cluster, func(ctx context.Context) (time.Duration, error) {
+		unserved, err := r.watchControlPlanes(r.watches, kind, r.children(&capi.MachineList{}))
+		if err != nil {
+			return 0, err
+		}
+		again, err := inherits(ctx)
+		return sooner(again, unserved), err
+	})
+}
+
+// syncExternal applies to an InfraMachine or a BootstrapConfig what it inherits. Kinds of groups that the operator has not named
+// are none of ours: there are no rights to read them.
+func (r machines) syncExternal(ctx context.Context, m *capi.Machine, ref capi.ObjectRef, cluster types.NamespacedName) (time.Duration, error) {
+	if !slices.Contains(r.ProviderGroups, ref.GroupKind().Group) || inherit.IsTemplate(ref.Kind) {
+		return 0, nil
+	}
+	return r.ofKind(ctx, ref.GroupKind(), cluster, func(ctx context.Context) (time.Duration, error) {
+		object := &metav1.PartialObjectMetadata{}
+		if again, err := r.served(ref.GroupKind(), object); err != nil || again > 0 {
+			return again, err
+		}
+		if err := r.watches.watch(object, r.machineOf()); err != nil {
+			return 0, err
+		}
+		if err := r.Client.Get(ctx, types.NamespacedName{Namespace: m.Namespace, Name: ref.Name}, object); err != nil {
+			return 0, gone(err, ref.Kind)
+		}
+		ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(ref.Kind, klog.KObj(object)))
+		return syncChild(ctx, r.Dependencies, ownerchain.ExternalObjects(), object, object)
+	})
+}
+
+// machineOf wakes the Machine that controls an external object.
+func (r machines) machineOf() handler.EventHandler {
+	return handler.EnqueueRequestForOwner(r.Client.Scheme(), r.Client.RESTMapper(), &capi.Machine{}, handler.OnlyControllerOwner())
+}
+
+// sooner returns the shorter time to wait; 0 is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
+)
+
+// Reasons of the loop's Events. docs/monitoring.md says what each means.
+const (
+	reasonNotInherited                = "NotInherited"
+	reasonInheritanceFailed           = "InheritanceFailed"
+	reasonDriftRepaired               = "DriftRepaired"
+	reasonTrackingAnnotationBroken    = "TrackingAnnotationBroken"
+	reasonNoExecuteTaintsRollingOut   = "NoExecuteTaintsRollingOut"
+	reasonNoExecuteTaintsRolledOut    = "NoExecuteTaintsRolledOut"
+	reasonWorkloadAdmissionRegistered = "WorkloadAdmissionRegistered"
+	reasonWorkloadAdmissionRemoved    = "WorkloadAdmissionRemoved"
+	reasonWorkloadAdmissionFailed     = "WorkloadAdmissionFailed"
+	reasonWorkloadAdmissionFallback   = "WorkloadAdmissionFallback"
+	reasonUnknownWorkloadAdmission    = "UnknownWorkloadAdmission"
+	reasonNoAdmissionPolicies         = "NoAdmissionPolicies"
+	reasonAdmissionPolicyFull         = "AdmissionPolicyFull"
+	reasonKubeconfigRefused           = "KubeconfigRefused"
+	reasonProviderKindUnavailable     = "ProviderKindUnavailable"
+)
+
+// noteLimit is how many bytes the note of an Event can have. API servers refuse longer ones (NoteLengthLimit in Kubernetes'
+// pkg/apis/core/validation), and client-go's recorders do not truncate them.
+const noteLimit = 1024
+
+const ellipsis = " …"
+
+// brief records Events whose notes are never too long.
+type brief struct{ events.EventRecorder }
+
+// Brief returns a recorder that truncates long notes, such as an error that names a thousand labels.
+func Brief(recorder events.EventRecorder) events.EventRecorder {
+	return brief{recorder}
+}
+
+// Eventf implements events.EventRecorder.
+func (b brief) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
+	text := fmt.Sprintf(note, args...)
+	if len(text) > noteLimit {
+		text = strings.ToValidUTF8(text[:noteLimit-len(ellipsis)], "") + ellipsis
+	}
+	b.EventRecorder.Eventf(regarding, related, eventType, reason, action, "%s", text)
+}
+
+// failed reports on the object that it could not be written. A conflict resolves itself, and a deleted object needs nothing.
+func (d *Dependencies) failed(object runtime.Object, err error) {
+	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		d.Recorder.Eventf(object, nil, corev1.EventTypeWarning, reasonInheritanceFailed, "Inherit", "Failed to write what is inherited: %v", err)
+	}
+}
+
+// leftOut reports on the object what it cannot inherit.
+func (d *Dependencies) leftOut(object runtime.Object, problems error) {
+	if problems != nil {
+		d.Recorder.Eventf(object, nil, corev1.EventTypeWarning, reasonNotInherited, "Inherit", "%v", problems)
+	}
+}
+
+func result(err error) metrics.WriteResult {
+	switch {
+	case err == nil:
+		return metrics.Applied
+	case apierrors.IsConflict(err):
+		return metrics.Conflict
+	default:
+		return metrics.Error
+	}
+}

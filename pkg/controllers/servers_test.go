@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+)
+
+// connect makes the workload cluster of a Cluster reachable, with these objects.
+func (l *loop) connect(name string, objects ...client.Object) client.WithWatch {
+	l.t.Helper()
+	builder := fake.NewClientBuilder().WithScheme(newWorkloadScheme(l.t)).WithObjects(objects...)
+	for field, values := range ownerchain.NodeIndexes() {
+		builder.WithIndex(&corev1.Node{}, field, values)
+	}
+	server := builder.Build()
+	l.workloads.servers[key(name)] = server
+	l.workloads.clients[key(name)] = interceptor.NewClient(server, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			what := "in " + name + ": " + describePatch(l.t, l.kindOf(object).Kind, object, patch, options)
+			return l.write(what, func() error { return c.Patch(ctx, object, patch, options...) })
+		},
+	})
+	return server
+}
+
+// newServer is an API server that indexes as the caches do.
+func (l *loop) newServer(scheme *runtime.Scheme, objects []client.Object) client.WithWatch {
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(l.mapper).WithTypeConverters(newConverter(l.t)).
+		WithReturnManagedFields().WithObjects(objects...)
+	l.informers.index = func(object client.Object, field string, values client.IndexerFunc) {
+		builder.WithIndex(object, field, values)
+	}
+	l.Expect(ownerchain.Prepare(l.t.Context(), l.informers)).To(Succeed())
+	return builder.Build()
+}
+
+func newScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := newWorkloadScheme(t)
+	capi.AddToScheme(scheme, clusterv1.GroupVersion)
+	for _, kind := range providerKinds() {
+		scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})
+		scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &unstructured.UnstructuredList{})
+	}
+	return scheme
+}
+
+// newWorkloadScheme has as few kinds as are read and written in a workload cluster: a fake server goes through all of them
+// with every write.
+func newWorkloadScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Node{}, &corev1.NodeList{}, &corev1.Namespace{}, &corev1.NamespaceList{},
+		&corev1.ConfigMap{}, &corev1.ConfigMapList{})
+	NewWithT(t).Expect(admissionregistrationv1.AddToScheme(scheme)).To(Succeed())
+	return scheme
+}
+
+// providerKinds are the kinds of the provider: control plane, InfraMachine and BootstrapConfig.
+func providerKinds() []schema.GroupVersionKind {
+	return []schema.GroupVersionKind{
+		{Group: capi.ControlPlaneGroup, Version: "v1beta2", Kind: "FakeControlPlane"},
+		{Group: capi.InfrastructureGroup, Version: "v1beta2", Kind: "FakeMachine"},
+		{Group: capi.BootstrapGroup, Version: "v1beta2", Kind: "FakeConfig"},
+	}
+}
+
+func newMapper() *meta.DefaultRESTMapper {
+	kinds, versions := append(providerKinds(), clusterv1.GroupVersion.WithKind("Machine")), []schema.GroupVersion{}
+	for _, kind := range kinds {
+		versions = append(versions, kind.GroupVersion())
+	}
+	mapper := meta.NewDefaultRESTMapper(append(versions, schema.GroupVersion{Group: "example.com", Version: "v1beta2"}))
+	for _, kind := range kinds {
+		mapper.Add(kind, meta.RESTScopeNamespace)
+	}
+	return mapper
+}
+
+func (l *loop) getLive(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	l.live.note(strings.Join([]string{l.kindOf(into).Kind, key.Name}, "/"))
+	if l.refuseLive != nil {
+		return l.refuseLive
+	}
+	return c.Get(ctx, key, into)
+}
+
+// getCached reads what the cache has. It says its kind, as in an informer cache.
+func (l *loop) getCached(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	gvk := l.kindOf(into)
+	if err := l.broken.of(gvk.Kind); err != nil {
+		return err
+	}
+	kept, stale := l.stale[gvk.Kind+"/"+key.Name]
+	switch {
+	case !stale:
+		if err := c.Get(ctx, key, into); err != nil {
+			return err
+		}
+	case kept == nil:
+		return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name)
+	default:
+		transfer(l.t, kept, into)
+	}
+	into.GetObjectKind().SetGroupVersionKind(gvk)
+	return nil
+}
+
+func (l *loop) listCached(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+	if err := l.broken.of(strings.TrimSuffix(l.kindOf(list).Kind, "List")); err != nil {
+		return err
+	}
+	if err := c.List(ctx, list, options...); err != nil {
+		return err
+	}
+	return meta.EachListItem(list, func(item runtime.Object) error {
+		object, ok := item.(client.Object)
+		l.Expect(ok).To(BeTrue())
+		if kept := l.stale[l.kindOf(object).Kind+"/"+object.GetName()]; kept != nil {
+			transfer(l.t, kept, object)
+		}
+		object.GetObjectKind().SetGroupVersionKind(l.kindOf(object))
+		return nil
+	})
+}
+
+func (l *loop) apply(ctx context.Context, c client.WithWatch, config runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+	what := describeApply(l.t, config, options)
+	return l.write(what, func() error {
+		err := c.Apply(ctx, config, options...)
+		if applied, ok := config.(metav1.Object); ok && err == nil {
+			l.writtenAs(applied)
+		}
+		return err
+	})
+}
+
+func (l *loop) patch(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+	what := describePatch(l.t, l.kindOf(object).Kind, object, patch, options)
+	return l.write(what, func() error {
+		err := c.Patch(ctx, object, patch, options...)
+		if err == nil {
+			l.writtenAs(object)
+		}
+		return err
+	})
+}
+
+// write notes a write once it has been answered.
+func (l *loop) write(what string, send func() error) error {
+	defer l.writes.note(what)
+	if l.refuse != nil {
+		return l.refuse
+	}
+	return send()
+}
