@@ -4,65 +4,125 @@ package webhooks
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
+	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
 
-// object is a pointer to one of the types that children are decoded into.
-type object[T any] interface {
-	*T
-	metav1.Object
-}
-
 // children is the webhook for one kind of object that inherits from an owner in Cluster API.
-type children[T any, P object[T]] struct {
+type children struct {
 	Dependencies
-	kind     ownerchain.Kind[P]
-	prepared prepared
+	kind owners.Kind
 }
 
-// childrenOf returns the webhook for a kind of the table.
-func childrenOf[T any, P object[T]](d Dependencies, kind ownerchain.Kind[P]) children[T, P] {
-	return children[T, P]{d, kind, newPrepared()}
+// injected is what becomes of a child.
+type injected struct {
+	owners.Decision
+	// plan is nil if the child stays as it is.
+	plan *ownership.Plan
 }
 
-func (h children[T, P]) decide(ctx context.Context, req admission.Request) (answer, error) {
-	object, err := decode[T](req.Object)
-	if err != nil {
+func (h children) decide(ctx context.Context, req admission.Request) (answer, error) {
+	object := h.kind.New()
+	if err := decode(req.Object, object); err != nil {
 		return answer{}, err
 	}
-	return h.recheck(ctx, req, func(ctx context.Context, chain *ownerchain.Chain) (answer, error) {
-		return h.against(ctx, req, object, chain)
+	// An update that lacks something may be what Cluster API has just removed. A create always lacks something, and restores nothing.
+	changesUpdate := func(i injected) bool { return req.Operation == admissionv1.Update && i.plan != nil && i.plan.Needed() }
+	i, err := owners.Recheck(ctx, h.Chain, changesUpdate, func(ctx context.Context, chain *owners.Chain) (injected, error) {
+		return h.inject(ctx, chain, req, object)
 	})
-}
-
-// against decides by what the chain knows.
-func (h children[T, P]) against(ctx context.Context, req admission.Request, object P, chain *ownerchain.Chain) (answer, error) {
-	decided, err := h.kind.Evaluate(ctx, chain, object, h.Policy())
 	if err != nil {
 		return answer{}, err
 	}
-	if decided.Untouched() {
-		return untouched(ctx, decided.Reason), nil
+	if i.plan == nil {
+		return untouched(ctx, i.Reason), nil
+	}
+	return h.answer(ctx, req, object, i)
+}
+
+// inject decides by what the chain knows, and plans the write that gives the child what it inherits.
+func (h children) inject(ctx context.Context, chain *owners.Chain, req admission.Request, object metav1.Object) (i injected, err error) {
+	if i.Decision, err = h.kind.Evaluate(ctx, chain, object, h.Policy()); err != nil || i.Untouched() {
+		return i, err
 	}
 	current, err := h.kind.Content(ctx, h.Schemas, object)
 	if err != nil {
-		return answer{}, err
+		return i, err
 	}
-	return inject(ctx, req, child{
-		object: object, current: current, decided: decided, prepared: h.prepared, old: func() (inherit.Object, error) { return h.before(ctx, req) },
-	})
+	i.plan, err = ownership.New(object, current, i.Decision.Decision, func() (inherit.Object, error) { return h.content(ctx, req.OldObject) })
+	return i, err
 }
 
-// before returns what the object had before an update.
-func (h children[T, P]) before(ctx context.Context, req admission.Request) (inherit.Object, error) {
-	old, err := decode[T](req.OldObject)
-	if err != nil {
+// content returns what a child has, as a request has it.
+func (h children) content(ctx context.Context, raw runtime.RawExtension) (inherit.Object, error) {
+	object := h.kind.New()
+	if err := decode(raw, object); err != nil {
 		return inherit.Object{}, err
 	}
-	return h.kind.Content(ctx, h.Schemas, old)
+	return h.kind.Content(ctx, h.Schemas, object)
+}
+
+// answer carries the plan out and records as ours what it adds.
+func (h children) answer(ctx context.Context, req admission.Request, object metav1.Object, i injected) (answer, error) {
+	apiVersion := schema.GroupVersion{Group: req.Kind.Group, Version: req.Kind.Version}.String()
+	patch, err := i.plan.Patch(req.Object.Raw, apiVersion, time.Now())
+	if err != nil {
+		return answer{}, err
+	}
+	decided := answer{outcome: metrics.Unchanged}
+	if len(patch) > 0 {
+		decided = answer{outcome: metrics.Injected, patch: patch}
+		for _, change := range i.plan.Changes() {
+			if change.Value == nil {
+				decided.removed = append(decided.removed, change.What())
+			} else {
+				decided.brought = append(decided.brought, change.What())
+			}
+		}
+		h.warnKept(ctx, req, object, i, &decided)
+	}
+	if leftOut := errors.Join(i.Problems, i.plan.LeftOut()); leftOut != nil {
+		decided.warn(i.Sources(ctx).Located(leftOut))
+	}
+	return decided, nil
+}
+
+// warnKept names what the child keeps against the request, and where that can be changed. Without the old object this is not known,
+// but the answer is right all the same.
+func (h children) warnKept(ctx context.Context, req admission.Request, object metav1.Object, i injected, decided *answer) {
+	if req.Operation != admissionv1.Update {
+		return
+	}
+	old, err := h.content(ctx, req.OldObject)
+	if err != nil {
+		return
+	}
+	carried := ownership.Carried(old)
+	kept := slices.DeleteFunc(slices.Clone(i.plan.Changes()), func(change ownership.Change) bool {
+		return change.Value == nil || !carried(change)
+	})
+	if len(kept) == 0 {
+		return
+	}
+	for _, change := range kept {
+		decided.kept = append(decided.kept, change.What())
+	}
+	sources := i.Sources(ctx)
+	decided.warnings = warnings(kept, func(change ownership.Change) string {
+		return fmt.Sprintf("heirloom: %s of %s %s/%s was kept: it is inherited; to change it, edit %s",
+			change, req.Kind.Kind, object.GetNamespace(), object.GetName(), sources.Of(change.Entry()))
+	})
 }

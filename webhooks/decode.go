@@ -5,6 +5,7 @@ package webhooks
 import (
 	"errors"
 	"fmt"
+	"reflect"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -12,17 +13,17 @@ import (
 )
 
 // decode reads an object of an admission request the way the API server would: case-sensitive, unknown fields ignored.
-func decode[T any](raw runtime.RawExtension) (*T, error) {
+func decode(raw runtime.RawExtension, into any) error {
 	if len(raw.Raw) == 0 {
-		return nil, errors.New("the admission request has no object")
+		return errors.New("the admission request has no object")
 	}
-	into := new(T)
 	if jsonv2.Unmarshal(raw.Raw, into) == nil {
-		return into, nil
+		return nil
 	}
-	*into = *new(T) // the slower library says what is wrong, and reads what the other finds too odd, such as a name that is there twice
+	// The slower library says what is wrong, and reads what the other finds too odd, such as a name that is there twice.
+	reflect.ValueOf(into).Elem().SetZero()
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw.Raw, into); err != nil {
-		return nil, fmt.Errorf("decoding the object of the admission request: %w", err)
+		return fmt.Errorf("decoding the object of the admission request: %w", err)
 	}
-	return into, nil
+	return nil
 }

@@ -12,22 +12,19 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // Dependencies are what the handlers of all kinds need.
 type Dependencies struct {
-	Chain   *ownerchain.Chain
+	Chain   *owners.Chain
 	Metrics *metrics.Metrics
-	// Live answers from the API server if the cache may be behind; if it is nil, the cache has the last word.
-	Live client.Reader
 	// Schemas tells which of the contract's fields a provider's control plane has.
-	Schemas ownerchain.Schemas
+	Schemas owners.Schemas
 	// Namespace is the only one whose objects are watched and answered for; empty means all.
 	Namespace string
 	// ManagementCluster is the Cluster whose Nodes are in the management cluster's API server; empty if there is none.

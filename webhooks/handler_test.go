@@ -17,7 +17,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 type decideFunc func() (answer, error)
@@ -132,8 +132,8 @@ func deep(levels int) string {
 // deciders are the deciders by a kind that they are about.
 func deciders(d Dependencies) map[string]decider {
 	return map[string]decider{
-		"ControlPlane": childrenOf(d, ownerchain.ControlPlanes()), "MachineDeployment": childrenOf(d, ownerchain.MachineDeployments()), "MachinePool": childrenOf(d, ownerchain.MachinePools()),
-		"MachineSet": childrenOf(d, ownerchain.MachineSets()), "Machine": childrenOf(d, ownerchain.Machines()), "InfraMachine": childrenOf(d, ownerchain.ExternalObjects()), "Node": nodes{d}, "Cluster": taints{},
+		"ControlPlane": childrenOf(d, owners.ControlPlanes), "MachineDeployment": childrenOf(d, owners.MachineDeployments), "MachinePool": childrenOf(d, owners.MachinePools),
+		"MachineSet": childrenOf(d, owners.MachineSets), "Machine": childrenOf(d, owners.Machines), "InfraMachine": childrenOf(d, owners.ExternalObjects), "Node": nodes{d}, "Cluster": taints{},
 	}
 }
 

@@ -31,7 +31,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 func TestMain(m *testing.M) {
@@ -120,9 +120,9 @@ func newServer(t testing.TB, cache client.Reader, live client.Reader, policy inh
 	var reader client.Reader = newUnchanging(t, cache)
 	cache = reader
 	if live != nil {
-		reader = ownerchain.CachedThenLive{Cached: ownerchain.Cached{Reader: cache}, Live: live}
+		reader = owners.CachedThenLive{Cached: owners.Cached{Reader: cache}, Live: live}
 	}
-	chain := &ownerchain.Chain{Reader: reader, ManagementCluster: ownerchain.Always(types.NamespacedName{Namespace: "ns", Name: "c"})}
+	chain := &owners.Chain{Reader: reader, ManagementCluster: owners.Always(types.NamespacedName{Namespace: "ns", Name: "c"})}
 	return server{registry: registry, Dependencies: Dependencies{
 		Chain:   chain.Remembering(),
 		Metrics: counters,

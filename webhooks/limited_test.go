@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // Workload clusters can cost the management cluster's API server so many reads and no more. One that asks without end does not
@@ -19,7 +19,7 @@ import (
 func TestReadsForWorkloadClustersAreLimited(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	limits := newReads()
-	reader := ownerchain.Limited{Reader: ordinary, Allow: limits.allow}
+	reader := owners.Limited{Reader: ordinary, Allow: limits.allow}
 	limits.shared, limits.newOwn = rate.NewLimiter(0, 3), func() *rate.Limiter { return rate.NewLimiter(0, 2) }
 	read := func(cluster string) error {
 		ctx := context.WithValue(t.Context(), callerKey{}, types.NamespacedName{Namespace: "ns", Name: cluster})

@@ -16,7 +16,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -28,6 +28,15 @@ const kubeletUserPrefix = "system:node:"
 // It must never stop a cluster. It does not touch a kubelet's own updates, because NodeRestriction runs again after us and would
 // refuse them. On a kubelet's create, it adds only what NodeRestriction accepts (docs/design.md §4).
 type nodes struct{ Dependencies }
+
+// nodePlan is what becomes of a Node.
+type nodePlan struct {
+	owners.NodeDecision
+	current, result inherit.NodeState
+	leftOut         error
+}
+
+func (p nodePlan) changes() bool { return p.Inherits() && !p.result.Equal(p.current) }
 
 func (h nodes) decide(ctx context.Context, req admission.Request) (answer, error) {
 	writer := writerOf(req)
@@ -41,35 +50,42 @@ func (h nodes) decide(ctx context.Context, req admission.Request) (answer, error
 	if writer == inherit.Kubelet && req.UserInfo.Username != kubeletUserPrefix+node.Name {
 		return unmatched(), nil
 	}
-	return h.recheck(ctx, req, func(ctx context.Context, chain *ownerchain.Chain) (answer, error) {
-		return h.against(ctx, req, node, chain)
+	changesUpdate := func(p nodePlan) bool { return req.Operation == admissionv1.Update && p.changes() }
+	p, err := owners.Recheck(ctx, h.Chain, changesUpdate, func(ctx context.Context, chain *owners.Chain) (nodePlan, error) {
+		return h.plan(ctx, chain, req, node, writer)
 	})
-}
-
-// against decides by what the chain knows.
-func (h nodes) against(ctx context.Context, req admission.Request, node *corev1.Node, chain *ownerchain.Chain) (answer, error) {
-	writer, policy := writerOf(req), h.Policy()
-	decision, err := chain.EvaluateNode(ctx, node, policy)
 	if err != nil {
 		return answer{}, err
 	}
-	if !decision.Inherits() {
-		return untouched(ctx, decision.Reason), nil
+	if !p.Inherits() {
+		return untouched(ctx, p.Reason), nil
 	}
-	from := decision.Source
-	current := inherit.OfNode(node)
-	result, leftOut := policy.NodeHolding(from, held(req, policy, from, node), current, writer)
+	return h.answer(ctx, req, p), nil
+}
+
+// plan decides by what the chain knows.
+func (h nodes) plan(ctx context.Context, chain *owners.Chain, req admission.Request, node *corev1.Node, writer inherit.Writer) (p nodePlan, err error) {
+	policy := h.Policy()
+	if p.NodeDecision, err = chain.EvaluateNode(ctx, node, policy); err != nil || !p.Inherits() {
+		return p, err
+	}
+	p.current = inherit.OfNode(node)
+	p.result, p.leftOut = policy.NodeHolding(p.Source, held(req, policy, p.Source, node), p.current, writer)
+	return p, nil
+}
+
+func (h nodes) answer(ctx context.Context, req admission.Request, p nodePlan) answer {
 	decided := answer{outcome: metrics.Unchanged}
-	if !result.Equal(current) {
-		decided = answer{outcome: metrics.Injected, patch: patchNode(current, result)}
-		decided.brought, decided.removed = sorts(inherit.Brought(current, result)), sorts(inherit.Removed(current, result))
-		kept := keptOfNode(req, current, result)
-		decided.kept, decided.warnings = sorts(kept), h.warnings(ctx, from, kept)
+	if p.changes() {
+		decided = answer{outcome: metrics.Injected, patch: patchNode(p.current, p.result)}
+		decided.brought, decided.removed = sorts(inherit.Brought(p.current, p.result)), sorts(inherit.Removed(p.current, p.result))
+		kept := keptOfNode(req, p.current, p.result)
+		decided.kept, decided.warnings = sorts(kept), h.warnings(ctx, p.Source, kept)
 	}
-	if leftOut != nil {
-		decided.warn(h.Chain.NodeSources(ctx, from).Located(leftOut))
+	if p.leftOut != nil {
+		decided.warn(h.Chain.NodeSources(ctx, p.Source).Located(p.leftOut))
 	}
-	return decided, nil
+	return decided
 }
 
 // held returns the taints that would evict Pods of a Node in use: the loop applies them at their own pace. A taint that the Node is

@@ -32,7 +32,8 @@ func decodeNode(raw runtime.RawExtension) (*corev1.Node, error) {
 		} `json:"status"`
 	}
 	if len(raw.Raw) == 0 || jsonv2.Unmarshal(raw.Raw, &read) != nil {
-		return decode[corev1.Node](raw)
+		node := &corev1.Node{}
+		return node, decode(raw, node)
 	}
 	return &corev1.Node{
 		TypeMeta: read.TypeMeta, ObjectMeta: read.Metadata.ObjectMeta,

@@ -13,7 +13,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // plain is the decider with none of the tricks that make admission fast: it prepares and remembers nothing. It is what the answers are
@@ -33,7 +33,7 @@ func plain(d decider) decider {
 	return d
 }
 
-func forgetting(chain *ownerchain.Chain) *ownerchain.Chain {
+func forgetting(chain *owners.Chain) *owners.Chain {
 	other := *chain
 	other.Remembered = nil
 	return &other

@@ -6,7 +6,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // The paths that the webhook configurations of the Helm chart call.
@@ -23,7 +23,6 @@ const (
 
 // Register adds every webhook to the server.
 func Register(server webhook.Server, dependencies Dependencies) {
-	dependencies.Chain = dependencies.Chain.Remembering()
 	reviews := newIntake(managementRoom(), dependencies.Metrics.AdmissionRejected(metrics.ManagementServer))
 	for path, d := range handlersOf(dependencies) {
 		handler := newReviewer(failOpen{decider: d, metrics: dependencies.Metrics, namespace: dependencies.Namespace})
@@ -36,12 +35,12 @@ func handlersOf(dependencies Dependencies) map[string]decider {
 	ownNodes := dependencies
 	ownNodes.Chain = dependencies.Chain.Within(dependencies.ManagementCluster)
 	return map[string]decider{
-		ControlPlanesPath:      childrenOf(dependencies, ownerchain.ControlPlanes()),
-		MachineDeploymentsPath: childrenOf(dependencies, ownerchain.MachineDeployments()),
-		MachinePoolsPath:       childrenOf(dependencies, ownerchain.MachinePools()),
-		MachineSetsPath:        childrenOf(dependencies, ownerchain.MachineSets()),
-		MachinesPath:           childrenOf(dependencies, ownerchain.Machines()),
-		ExternalPath:           childrenOf(dependencies, ownerchain.ExternalObjects()),
+		ControlPlanesPath:      children{dependencies, owners.ControlPlanes},
+		MachineDeploymentsPath: children{dependencies, owners.MachineDeployments},
+		MachinePoolsPath:       children{dependencies, owners.MachinePools},
+		MachineSetsPath:        children{dependencies, owners.MachineSets},
+		MachinesPath:           children{dependencies, owners.Machines},
+		ExternalPath:           children{dependencies, owners.ExternalObjects},
 		NodesPath:              nodes{ownNodes},
 		TaintsPath:             taints{},
 	}

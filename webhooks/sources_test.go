@@ -9,7 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/test/rules"
 )
 
@@ -157,7 +157,7 @@ func TestWarningsNameTheFieldToEdit(t *testing.T) {
 			s := newServer(t, everything, nil, inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled})
 			s.Schemas = contract{fields: newer.fields + " spec.deletion.nodeDeletionTimeoutSeconds"}
 			handlers := deciders(s.Dependencies)
-			handlers["AcmeControlPlane"] = childrenOf(s.Dependencies, ownerchain.ControlPlanes())
+			handlers["AcmeControlPlane"] = childrenOf(s.Dependencies, owners.ControlPlanes)
 			response := failOpen{decider: handlers[tc.request.kind], metrics: s.Metrics}.Handle(t.Context(), tc.request.request(t))
 			NewWithT(t).Expect(response.Warnings).To(HaveExactElements(HaveSuffix("to change it, edit " + tc.want)))
 		})

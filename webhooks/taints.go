@@ -24,13 +24,13 @@ import (
 type taints struct{}
 
 func (taints) decide(_ context.Context, req admission.Request) (answer, error) {
-	object, err := decode[taint.Carrier](req.Object)
-	if err != nil {
+	object, old := &taint.Carrier{}, (*taint.Carrier)(nil)
+	if err := decode(req.Object, object); err != nil {
 		return answer{}, err
 	}
-	var old *taint.Carrier
 	if req.Operation == admissionv1.Update {
-		if old, err = decode[taint.Carrier](req.OldObject); err != nil {
+		old = &taint.Carrier{}
+		if err := decode(req.OldObject, old); err != nil {
 			return answer{}, err
 		}
 	}

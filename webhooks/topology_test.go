@@ -15,10 +15,10 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
-// contract is the ownerchain.Schemas of an API server that knows AcmeControlPlane, with these fields below spec.machineTemplate.
+// contract is the owners.Schemas of an API server that knows AcmeControlPlane, with these fields below spec.machineTemplate.
 type contract struct {
 	fields string
 	err    error
@@ -75,7 +75,7 @@ type topologyCase struct {
 	name     string
 	cache    fleet
 	policy   inherit.Policy
-	schemas  ownerchain.Schemas
+	schemas  owners.Schemas
 	request  write
 	want     []string
 	warnings []string
@@ -88,10 +88,10 @@ func (tc topologyCase) run(t *testing.T) {
 	s := newServer(t, tc.cache, nil, tc.policy)
 	s.Schemas = tc.schemas
 	handler, counted := map[string]decider{
-		"MachineDeployment": childrenOf(s.Dependencies, ownerchain.MachineDeployments()),
-		"MachinePool":       childrenOf(s.Dependencies, ownerchain.MachinePools()),
-		"AcmeControlPlane":  childrenOf(s.Dependencies, ownerchain.ControlPlanes()),
-		"InfraMachine":      childrenOf(s.Dependencies, ownerchain.ExternalObjects()),
+		"MachineDeployment": childrenOf(s.Dependencies, owners.MachineDeployments),
+		"MachinePool":       childrenOf(s.Dependencies, owners.MachinePools),
+		"AcmeControlPlane":  childrenOf(s.Dependencies, owners.ControlPlanes),
+		"InfraMachine":      childrenOf(s.Dependencies, owners.ExternalObjects),
 	}[tc.request.kind], strings.TrimPrefix(tc.request.kind, "Acme")
 
 	req := tc.request.request(t)

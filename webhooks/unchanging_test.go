@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// unchanging is a cache as ownerchain.Uncopied reads it: every Get of an object returns the same maps and lists. When the test ends, they
+// unchanging is a cache as owners.Uncopied reads it: every Get of an object returns the same maps and lists. When the test ends, they
 // must be as they were: who changes what it has read would change the cache.
 type unchanging struct {
 	client.Reader

@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/http"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -14,12 +15,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	workloadwebhook "github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
 // WorkloadPath begins the paths that the API servers of workload clusters call about their Nodes.
 const WorkloadPath = workloadwebhook.Prefix
+
+// workloadReads is how many reads a second, and at once, all workload clusters together may cause on the management cluster's API
+// server. Beyond that, the cache has the last word.
+const workloadReads = 200
 
 // RegisterWorkload adds the webhook for the Nodes of workload clusters to the server. The path of a request must have been made
 // with one of the accepted keys, as they are then.
@@ -32,16 +37,15 @@ func RegisterWorkload(server webhook.Server, dependencies Dependencies, accepted
 type workload struct {
 	accepted func() [][]byte
 	metrics  *metrics.Metrics
-	chain    *ownerchain.Chain
+	chain    *owners.Chain
 	nodes    http.Handler
 }
 
 func newWorkload(dependencies Dependencies, accepted func() [][]byte) workload {
 	// Requests of workload clusters must cause only a few requests to the management cluster's API server.
-	dependencies.Chain = dependencies.Chain.CallingNobody().Remembering()
-	if dependencies.Live != nil {
-		dependencies.Live = ownerchain.Limited{Reader: dependencies.Live, Allow: newReads().allow}
-	}
+	reads, chain := rate.NewLimiter(workloadReads, workloadReads), *dependencies.Chain
+	chain.AskMissing, chain.AllowLive = false, reads.Allow
+	dependencies.Chain = &chain
 	reviews := newIntake(workloadRoom(), dependencies.Metrics.AdmissionRejected(metrics.WorkloadServer))
 	return workload{
 		accepted: accepted, metrics: dependencies.Metrics, chain: dependencies.Chain,

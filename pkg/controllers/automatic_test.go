@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 )
 
@@ -109,7 +109,7 @@ func TestTheBestWayIsTaken(t *testing.T) {
 		},
 		{
 			name:  "the management cluster has its own webhooks",
-			setUp: func(l *loop, _, _ *way) { l.Chain.ManagementCluster = ownerchain.Always(key("c")) },
+			setUp: func(l *loop, _, _ *way) { l.Chain.ManagementCluster = owners.Always(key("c")) },
 			asked: []string{"remove webhook from ns/c", "remove policy from ns/c"},
 		},
 	} {

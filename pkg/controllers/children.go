@@ -23,25 +23,22 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
 
-// object is a pointer to one of the types of Cluster API that inherit.
-type object[T any] interface {
-	*T
-	client.Object
-}
-
 // children applies to the objects of one kind what they inherit.
-type children[T any, P object[T]] struct {
+type children struct {
 	*Dependencies
-	kind ownerchain.Kind[P]
+	kind owners.Kind
 }
 
 // Reconcile implements reconcile.Reconciler.
-func (r children[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	child := P(new(T))
+func (r children) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	child, ok := r.kind.New().(client.Object)
+	if !ok {
+		return ctrl.Result{}, fmt.Errorf("a %s cannot be read", r.kind.Name)
+	}
 	if err := r.Client.Get(ctx, req.NamespacedName, child); err != nil {
 		return ctrl.Result{}, gone(err, r.kind.Name)
 	}
@@ -67,7 +64,7 @@ func gone(err error, kind string) error {
 
 // planned is the decision about a child and the write that carries it out.
 type planned struct {
-	ownerchain.Decision
+	owners.Decision
 	// Plan is nil if the child stays as it is.
 	*ownership.Plan
 	current inherit.Object
@@ -81,17 +78,12 @@ func (p planned) writes() bool {
 
 // syncChild writes what a child inherits, if that is missing, and returns when to look again if it leaves that to Cluster API for now.
 // The object is the child as it is stored, which may be another type.
-func syncChild[P metav1.Object](
-	ctx context.Context, d *Dependencies, kind ownerchain.Kind[P], child P, object client.Object,
-) (again time.Duration, err error) {
+func syncChild(ctx context.Context, d *Dependencies, kind owners.Kind, child metav1.Object, object client.Object) (again time.Duration, err error) {
 	now := time.Now()
-	plan := func(ctx context.Context, chain *ownerchain.Chain) (planned, error) {
+	inDoubt := func(p planned) bool { return p.writes() && p.Behind(object) }
+	p, err := owners.Recheck(ctx, d.Chain, inDoubt, func(ctx context.Context, chain *owners.Chain) (planned, error) {
 		return planFor(ctx, d, chain, kind, child, object, now)
-	}
-	p, err := plan(ctx, d.Chain)
-	if err == nil && p.writes() && p.Behind(object) {
-		p, err = live(ctx, d, plan)
-	}
+	})
 	if err != nil {
 		return 0, err
 	}
@@ -109,8 +101,8 @@ func syncChild[P metav1.Object](
 }
 
 // planFor decides about a child by what the chain knows, and plans the write.
-func planFor[P metav1.Object](
-	ctx context.Context, d *Dependencies, chain *ownerchain.Chain, kind ownerchain.Kind[P], child P, object client.Object, now time.Time,
+func planFor(
+	ctx context.Context, d *Dependencies, chain *owners.Chain, kind owners.Kind, child metav1.Object, object client.Object, now time.Time,
 ) (p planned, err error) {
 	if p.Decision, err = kind.Evaluate(ctx, chain, child, d.Policy()); err != nil || p.Untouched() {
 		return p, err
@@ -125,18 +117,11 @@ func planFor[P metav1.Object](
 	return p, err
 }
 
-// live decides once more, by owners as the API server has them.
-func live[D any](ctx context.Context, d *Dependencies, decide func(context.Context, *ownerchain.Chain) (D, error)) (D, error) {
-	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
-	defer cancel()
-	return decide(ctx, d.Chain.Live(d.Live))
-}
-
 // grace returns how long a write is still left to the controller of Cluster API that propagates what an object declares: until
 // a fixed time after the object has changed. The object is nil, or has never been observed, where there is no such controller.
 // Then the loop does not wait.
 func grace(propagator client.Object, now time.Time) time.Duration {
-	if propagator == nil || ownerchain.ObservedGeneration(propagator) == 0 {
+	if propagator == nil || owners.ObservedGeneration(propagator) == 0 {
 		return 0
 	}
 	changed := ownership.LastChanged(propagator)

@@ -28,7 +28,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 )
 
@@ -38,8 +38,6 @@ const (
 	workers, remoteWorkers, perCluster = 10, 128, 16
 	// graceTime is how long the loop leaves to Cluster API what Cluster API writes itself. It applies 20 objects a second.
 	graceTime = 30 * time.Second
-	// liveTimeout bounds the time in which a decision is made again by live owners.
-	liveTimeout = time.Second
 	// parametersEvery is the shortest time between two writes of a policy's parameters. A new Machine must be among them before
 	// its Node registers, so it is short.
 	parametersEvery = time.Second
@@ -48,10 +46,9 @@ const (
 // Dependencies are what the controllers of all kinds need.
 type Dependencies struct {
 	Client client.Client
-	// Live reads from the API server. It is for decisions in which a stale cache would undo a removal, and for objects that caches
-	// do not hold.
+	// Live reads from the API server what caches do not hold.
 	Live     client.Reader
-	Chain    *ownerchain.Chain
+	Chain    *owners.Chain
 	Metrics  *metrics.Metrics
 	Recorder events.EventRecorder
 	Schemas  Schemas
@@ -77,7 +74,7 @@ type Dependencies struct {
 
 // Schemas tells which fields a Machine and a kind of control plane can inherit.
 type Schemas interface {
-	ownerchain.Schemas
+	owners.Schemas
 	// Subscribe returns a channel that gets an event whenever a layout has changed.
 	Subscribe() <-chan event.GenericEvent
 }
@@ -122,12 +119,12 @@ func (d *Dependencies) addControlPlanes(mgr ctrl.Manager, b *builder.Builder) er
 
 func (d *Dependencies) addMachineDeployments(_ ctrl.Manager, b *builder.Builder) error {
 	return d.topologies(b.For(&capi.MachineDeployment{}), &capi.MachineDeploymentList{}).
-		Complete(children[capi.MachineDeployment, *capi.MachineDeployment]{d, ownerchain.MachineDeployments()})
+		Complete(children{d, owners.MachineDeployments})
 }
 
 func (d *Dependencies) addMachinePools(_ ctrl.Manager, b *builder.Builder) error {
 	return d.topologies(b.For(&capi.MachinePool{}), &capi.MachinePoolList{}).
-		Complete(children[capi.MachinePool, *capi.MachinePool]{d, ownerchain.MachinePools()})
+		Complete(children{d, owners.MachinePools})
 }
 
 // topologies wakes the objects of the list's kind when what a topology declares for them changes.
@@ -143,7 +140,7 @@ func (d *Dependencies) addMachineSets(_ ctrl.Manager, b *builder.Builder) error 
 		Watches(&capi.MachineDeployment{}, d.children(&capi.MachineSetList{})).
 		Watches(&capi.Cluster{}, d.members(&capi.MachineSetList{}), builder.WithPredicates(resumed())).
 		WatchesRawSource(d.all(d.PolicyChanges(), &capi.MachineSetList{})).
-		Complete(children[capi.MachineSet, *capi.MachineSet]{d, ownerchain.MachineSets()})
+		Complete(children{d, owners.MachineSets})
 }
 
 func (d *Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {

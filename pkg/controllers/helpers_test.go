@@ -30,7 +30,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/controllers"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/test/lockup"
@@ -97,7 +97,7 @@ func newLoop(t *testing.T, objects ...client.Object) *loop {
 	l.own.Store(ptr.To(key("c")))
 	l.Dependencies = controllers.Dependencies{
 		Client: cached, Live: interceptor.NewClient(l.server, interceptor.Funcs{Get: l.getLive}),
-		Chain:   &ownerchain.Chain{Reader: cached, Mapper: l.mapper, ManagementCluster: func() types.NamespacedName { return *l.own.Load() }, Layout: l.schemas.ControlPlane},
+		Chain:   &owners.Chain{Reader: cached, Mapper: l.mapper, ManagementCluster: func() types.NamespacedName { return *l.own.Load() }, Layout: l.schemas.ControlPlane},
 		Metrics: counted, Recorder: l.events, Schemas: l.schemas, Workloads: l.workloads, Providers: l.informers, Admission: &workload.Admission{},
 		ProviderGroups: []string{capi.InfrastructureGroup, capi.BootstrapGroup},
 		Policy:         func() inherit.Policy { return l.policy }, PolicyChanges: l.changed.Subscribe,

@@ -20,7 +20,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/pace"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -78,13 +78,10 @@ func (r *nodes) sync(ctx context.Context, req NodeRequest) (again time.Duration,
 		return 0, err
 	}
 	now, policy := time.Now(), r.Policy()
-	plan := func(ctx context.Context, chain *ownerchain.Chain) (nodePlan, error) {
-		return r.plan(ctx, chain.Within(req.Cluster), req, node, policy, now)
-	}
-	p, err := plan(ctx, r.Chain)
-	if err == nil && p.writes() {
-		p, err = live(ctx, r.Dependencies, plan) // it may restore or remove something
-	}
+	mayRestore := nodePlan.writes
+	p, err := owners.Recheck(ctx, r.Chain.Within(req.Cluster), mayRestore, func(ctx context.Context, chain *owners.Chain) (nodePlan, error) {
+		return r.plan(ctx, chain, req, node, policy, now)
+	})
 	if err != nil {
 		return 0, err // what is known of the Node stays true until it can be looked at
 	}
@@ -140,7 +137,7 @@ func (r *nodes) get(ctx context.Context, req NodeRequest) (client.Client, *corev
 
 // nodePlan is what becomes of a Node.
 type nodePlan struct {
-	ownerchain.NodeDecision
+	owners.NodeDecision
 	// from is the source without the taints that wait.
 	from            inherit.NodeSource
 	current, result inherit.NodeState
@@ -159,7 +156,7 @@ func (p nodePlan) writes() bool {
 
 // plan decides about a Node by what the chain knows.
 func (r *nodes) plan(
-	ctx context.Context, chain *ownerchain.Chain, req NodeRequest, node *corev1.Node, policy inherit.Policy, now time.Time,
+	ctx context.Context, chain *owners.Chain, req NodeRequest, node *corev1.Node, policy inherit.Policy, now time.Time,
 ) (p nodePlan, err error) {
 	p.current = inherit.OfNode(node)
 	if p.NodeDecision, err = chain.EvaluateNode(ctx, node, policy); err != nil || !p.Inherits() {
@@ -187,7 +184,7 @@ func (r *nodes) plan(
 // changed or the Node has registered.
 func (r *nodes) leave(from inherit.NodeSource, node *corev1.Node, now time.Time) time.Duration {
 	m, ok := from.Object.(client.Object)
-	if !ok || ownerchain.ObservedGeneration(m) == 0 {
+	if !ok || owners.ObservedGeneration(m) == 0 {
 		return 0
 	}
 	registered := node.CreationTimestamp.Add(graceTime).Sub(now)
@@ -195,7 +192,7 @@ func (r *nodes) leave(from inherit.NodeSource, node *corev1.Node, now time.Time)
 }
 
 // limits returns the limits of taints that evict the Pods of a Node.
-func (r *nodes) limits(ctx context.Context, chain *ownerchain.Chain, from inherit.NodeSource) ([2]pace.Limit, error) {
+func (r *nodes) limits(ctx context.Context, chain *owners.Chain, from inherit.NodeSource) ([2]pace.Limit, error) {
 	set, nodes, err := chain.NodeGroup(ctx, from)
 	if err != nil {
 		return [2]pace.Limit{}, fmt.Errorf("finding the Nodes that share this Node's taints: %w", err)

@@ -21,7 +21,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
@@ -146,7 +146,7 @@ func TestAPolicyOfVeryManyMachines(t *testing.T) {
 		10_001: And(Not(ContainSubstring(pool+"=there")), ContainSubstring(pool+"=a")),
 	} {
 		l, policy, server := byPolicy(t, nil)
-		policy.Machines = (&ownerchain.Chain{Reader: crowd{machines: machines}}).EffectiveMachines
+		policy.Machines = (&owners.Chain{Reader: crowd{machines: machines}}).EffectiveMachines
 		l.Expect(policy.Ensure(t.Context(), server, theIdentity())).To(BeTrue())
 		l.Expect(parameters(l, server)).To(admitted)
 		l.told()

@@ -27,7 +27,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 const (
@@ -138,7 +138,7 @@ func (r controlPlanes) sync(ctx context.Context, cluster *capi.Cluster, kind sch
 		return 0, err
 	}
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(kind.Kind, klog.KObj(object)))
-	return syncChild(ctx, r.Dependencies, ownerchain.ControlPlanes(), cp, object)
+	return syncChild(ctx, r.Dependencies, owners.ControlPlanes, cp, object)
 }
 
 // clusterOf wakes the Cluster of a control plane.
@@ -163,7 +163,7 @@ func (r machines) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	ctx = withCluster(ctx, m)
 	cluster := types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.ClusterName}
 	again, err := r.sync(ctx, m, cluster)
-	for _, ref := range ownerchain.ExternalRefs(m) {
+	for _, ref := range owners.ExternalRefs(m) {
 		refAgain, refErr := r.syncExternal(ctx, m, ref, cluster)
 		again, err = sooner(again, refAgain), errors.Join(err, refErr)
 	}
@@ -174,7 +174,7 @@ func (r machines) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 // in a restore.
 func (r machines) sync(ctx context.Context, m *capi.Machine, cluster types.NamespacedName) (again time.Duration, err error) {
 	inherits := func(ctx context.Context) (time.Duration, error) {
-		return syncChild(ctx, r.Dependencies, ownerchain.Machines(), m, m)
+		return syncChild(ctx, r.Dependencies, owners.Machines, m, m)
 	}
 	ref := metav1.GetControllerOfNoCopy(m)
 	if ref == nil {
@@ -212,7 +212,7 @@ func (r machines) syncExternal(ctx context.Context, m *capi.Machine, ref capi.Ob
 			return 0, gone(err, ref.Kind)
 		}
 		ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(ref.Kind, klog.KObj(object)))
-		return syncChild(ctx, r.Dependencies, ownerchain.ExternalObjects(), object, object)
+		return syncChild(ctx, r.Dependencies, owners.ExternalObjects, object, object)
 	})
 }
 

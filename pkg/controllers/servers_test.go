@@ -22,14 +22,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // connect makes the workload cluster of a Cluster reachable, with these objects.
 func (l *loop) connect(name string, objects ...client.Object) client.WithWatch {
 	l.t.Helper()
 	builder := fake.NewClientBuilder().WithScheme(newWorkloadScheme(l.t)).WithObjects(objects...)
-	for field, values := range ownerchain.NodeIndexes() {
+	for field, values := range owners.NodeIndexes() {
 		builder.WithIndex(&corev1.Node{}, field, values)
 	}
 	server := builder.Build()
@@ -50,7 +50,7 @@ func (l *loop) newServer(scheme *runtime.Scheme, objects []client.Object) client
 	l.informers.index = func(object client.Object, field string, values client.IndexerFunc) {
 		builder.WithIndex(object, field, values)
 	}
-	l.Expect(ownerchain.Prepare(l.t.Context(), l.informers)).To(Succeed())
+	l.Expect(owners.Prepare(l.t.Context(), l.informers)).To(Succeed())
 	return builder.Build()
 }
 

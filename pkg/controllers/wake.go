@@ -28,7 +28,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // updates passes those updates for which the function returns true, and no other events.
@@ -134,7 +134,7 @@ func (d *Dependencies) membersOfClass(list client.ObjectList) handler.EventHandl
 // all wakes all objects of the list's kind after each event of a channel.
 func (d *Dependencies) all(events <-chan event.GenericEvent, list client.ObjectList) source.Source {
 	return source.Channel(events, enqueue(func(ctx context.Context, _ client.Object) ([]types.NamespacedName, error) {
-		return ownerchain.Keys(ctx, d.Chain, newList(list))
+		return d.Chain.Keys(ctx, newList(list))
 	}))
 }
 
@@ -273,7 +273,7 @@ func (d *Dependencies) nodesIn(ctx context.Context, cluster types.NamespacedName
 	var requests []NodeRequest
 	for _, source := range sources {
 		object, _ := source.(client.Object)
-		keys, err := ownerchain.NodesOf(ctx, nodes, object)
+		keys, err := owners.NodesOf(ctx, nodes, object)
 		if err != nil {
 			return requests, err
 		}
@@ -287,7 +287,7 @@ func (d *Dependencies) nodesIn(ctx context.Context, cluster types.NamespacedName
 // everyNode wakes the Nodes of all Clusters. A Cluster whose Nodes cannot be read does not hold up the others.
 func (d *Dependencies) everyNode() nodeHandler {
 	return wake(func(ctx context.Context, _ client.Object) (requests []NodeRequest, err error) {
-		clusters, err := ownerchain.Keys(ctx, d.Chain, &capi.ClusterList{})
+		clusters, err := d.Chain.Keys(ctx, &capi.ClusterList{})
 		for _, cluster := range clusters {
 			found, clusterErr := d.everyNodeIn(ctx, cluster)
 			requests, err = append(requests, found...), errors.Join(err, clusterErr)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/controllers"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
@@ -87,7 +87,7 @@ func TestOneWayToAdmitNodesIsSetUp(t *testing.T) {
 		},
 		{name: "none for a Cluster that is opted out", setUp: func(_ *loop, c *capi.Cluster) { c.Labels = pairs(inherit.IgnoreLabel) }, asked: none},
 		{name: "a Cluster of another instance keeps what that has set up", setUp: func(l *loop, _ *capi.Cluster) { l.policy.WatchFilter = "another" }},
-		{name: "none for the management cluster, whose webhooks are installed with the program", setUp: func(l *loop, _ *capi.Cluster) { l.Chain.ManagementCluster = ownerchain.Always(key("c")) }, asked: none},
+		{name: "none for the management cluster, whose webhooks are installed with the program", setUp: func(l *loop, _ *capi.Cluster) { l.Chain.ManagementCluster = owners.Always(key("c")) }, asked: none},
 		{name: "none for a Cluster that is being deleted", asked: none, setUp: func(_ *loop, c *capi.Cluster) {
 			c.Finalizers = []string{"cluster.cluster.x-k8s.io"}
 		}, deleted: true},

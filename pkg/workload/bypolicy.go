@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
@@ -18,7 +19,9 @@ import (
 // ByPolicy admits the Nodes of workload clusters by a MutatingAdmissionPolicy there. Remove needs none of its fields.
 type ByPolicy struct {
 	// Machines are those of a Cluster, as they are and as they will be once they have inherited.
-	Machines func(ctx context.Context, cluster types.NamespacedName, policy inherit.Policy) ([]inherit.Machine, error)
+	Machines func(
+		ctx context.Context, cluster types.NamespacedName, policy inherit.Policy, wanted func(*capi.Machine) bool,
+	) ([]inherit.Machine, error)
 	// Policy returns the rules' options as they are now.
 	Policy func() inherit.Policy
 }
@@ -26,7 +29,7 @@ type ByPolicy struct {
 // Ensure implements Way.
 func (a ByPolicy) Ensure(ctx context.Context, server client.Client, identity webhook.Identity) (bool, error) {
 	rules := a.Policy()
-	machines, err := a.Machines(ctx, identity.NamespacedName, rules)
+	machines, err := a.Machines(ctx, identity.NamespacedName, rules, func(*capi.Machine) bool { return true })
 	if err != nil {
 		return false, err
 	}

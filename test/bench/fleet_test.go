@@ -30,7 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -122,7 +122,7 @@ func (f *fleet) cache() cacheOf {
 	for _, machine := range f.machines {
 		m := convert[capi.Machine](machine)
 		c.objects[fmt.Sprintf("%T %s", m, m.Name)] = m
-		values := append(ownerchain.IndexValues(m, "providerID"), ownerchain.IndexValues(m, "nodeName")...)
+		values := append(owners.IndexValues(m, "providerID"), owners.IndexValues(m, "nodeName")...)
 		slices.Sort(values)
 		for _, value := range slices.Compact(values) {
 			c.machines[value] = append(c.machines[value], m)

@@ -25,7 +25,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/webhooks"
 )
 
@@ -45,7 +45,7 @@ func BenchmarkRecheck(b *testing.B) {
 		for _, reader := range []struct {
 			name string
 			live client.Reader
-		}{{"cache", nil}, {"alone", live}, {"shared", &ownerchain.Shared{Reader: live}}} {
+		}{{"cache", nil}, {"alone", live}, {"shared", &owners.Shared{Reader: live}}} {
 			handler := f.server(b, reader.live)
 			for _, atOnce := range []int{1, 10, 50} {
 				b.Run(fmt.Sprintf("%s/%d at once/%s", kind, atOnce, reader.name), func(b *testing.B) {
@@ -143,11 +143,11 @@ func (f *fleet) server(b *testing.B, live client.Reader) http.Handler {
 		b.Fatal(err)
 	}
 	server := webhook.NewServer(webhook.Options{})
-	cached := ownerchain.Cached{Reader: f.cache(), Count: counters.OwnerLookup}
+	cached := owners.Cached{Reader: f.cache(), Count: counters.OwnerLookup}
 	webhooks.Register(server, webhooks.Dependencies{
-		Chain: &ownerchain.Chain{
-			Reader:            ownerchain.CachedThenLive{Cached: cached, Live: live},
-			ManagementCluster: ownerchain.Always(client.ObjectKeyFromObject(f.cluster)),
+		Chain: &owners.Chain{
+			Reader:            owners.CachedThenLive{Cached: cached, Live: live},
+			ManagementCluster: owners.Always(client.ObjectKeyFromObject(f.cluster)),
 		},
 		Live: live, Metrics: counters, Schemas: newestSchemas(),
 		Policy: func() inherit.Policy { return inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled} },

@@ -26,7 +26,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/test/stage"
 	"github.com/heirloom-dev/heirloom/webhooks"
 )
@@ -109,7 +109,7 @@ func (w *world) List(_ context.Context, into client.ObjectList, _ ...client.List
 
 // newest is the Schemas of an API server that has Cluster API's newest version. Its layout is computed once, as the program's are.
 type newest struct {
-	ownerchain.Schemas
+	owners.Schemas
 	machine capi.Layout
 }
 
@@ -117,7 +117,7 @@ func newestSchemas() newest {
 	return newest{machine: capi.MachineLayout(clusterv1.GroupVersion.Version)}
 }
 
-// Machine implements ownerchain.Schemas.
+// Machine implements owners.Schemas.
 func (n newest) Machine(context.Context, schema.GroupVersionKind) capi.Layout { return n.machine }
 
 // newServer is Heirloom's webhook server with a no-op webhook beside its own.
@@ -129,7 +129,7 @@ func newServer(b *testing.B, w *world) http.Handler {
 	}
 	server := webhook.NewServer(webhook.Options{})
 	webhooks.Register(server, webhooks.Dependencies{
-		Chain:   &ownerchain.Chain{Reader: w, ManagementCluster: ownerchain.Always(client.ObjectKeyFromObject(w.cluster))},
+		Chain:   &owners.Chain{Reader: w, ManagementCluster: owners.Always(client.ObjectKeyFromObject(w.cluster))},
 		Metrics: counters, Schemas: newestSchemas(),
 		Policy: func() inherit.Policy { return inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled} },
 	})

@@ -27,7 +27,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/kept"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // perSet is how many Machines one MachineSet has.
@@ -98,7 +98,7 @@ func newFilled(tb testing.TB, ctx context.Context, kind string, count int, sent 
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if err := ownerchain.Prepare(ctx, c); err != nil {
+	if err := owners.Prepare(ctx, c); err != nil {
 		tb.Fatal(err)
 	}
 	go func() { _ = c.Start(ctx) }()

@@ -10,7 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // liveReads is how many objects a second, and at once, the webhooks may read from the API server. Owners are read once for many
@@ -26,5 +26,5 @@ func newReader(mgr ctrl.Manager) (client.Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating the webhooks' client: %w", err)
 	}
-	return &ownerchain.Shared{Reader: reader}, nil
+	return owners.NewLive(reader), nil
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/kept"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 func TestWhatCachesKeep(t *testing.T) {
@@ -102,7 +102,7 @@ func TestTheProgramStopsInOrder(t *testing.T) {
 func TestKeysCopyNothing(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	c := newFilled(t, t.Context(), "Machine", 2, machineSent)
-	chain, labels := &ownerchain.Chain{Reader: c}, map[string]bool{}
+	chain, labels := &owners.Chain{Reader: c}, map[string]bool{}
 	for range 2 {
 		list := &capi.MachineList{}
 		Expect(chain.Members(t.Context(), types.NamespacedName{Namespace: "fleet", Name: "prod"}, list)).To(HaveLen(2))

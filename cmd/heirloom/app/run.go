@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -26,7 +25,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/kept"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/version"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/webhooks"
@@ -62,7 +61,7 @@ func run(ctx context.Context, c *config.Config) error {
 	if err != nil {
 		return err
 	}
-	if err := ownerchain.Prepare(ctx, mgr.GetCache()); err != nil {
+	if err := owners.Prepare(ctx, mgr.GetCache(), c.ManagementClusterKey.Name != ""); err != nil {
 		return err
 	}
 	if err := addWebhooksAndLoop(ctx, signalled.Done(), mgr, c, served, keep); err != nil {
@@ -193,17 +192,19 @@ func addWebhooksAndLoop(
 	if err := served.add(mgr, registrar); err != nil {
 		return err
 	}
-	// A kind that is unknown is asked for each time: the loop would wait for minutes.
-	cached := ownerchain.Chain{Reader: mgr.GetClient(), Mapper: &ownerchain.Kinds{Discovery: discoveryClient, KnownFor: c.SyncPeriod}, Layout: schemas.ControlPlane}
 	live, err := newReader(mgr)
 	if err != nil {
 		return err
 	}
-	admission := cached
-	admission.Reader = ownersOfReviews(mgr, live, counters)
-	admission.Mapper = &ownerchain.Kinds{Discovery: discoveryClient, UnknownFor: unknownFor, KnownFor: c.SyncPeriod}
+	// A kind that is unknown is asked for each time: the loop would wait for minutes.
+	chain := owners.Chain{
+		Cache: mgr.GetCache(), Live: live, Mapper: &owners.Kinds{Discovery: discoveryClient, KnownFor: c.SyncPeriod}, Layout: schemas.ControlPlane,
+	}
+	admission := chain
+	admission.AskMissing, admission.Count = true, counters.OwnerLookup
+	admission.Mapper = &owners.Kinds{Discovery: discoveryClient, UnknownFor: unknownFor, KnownFor: c.SyncPeriod}
 	dependencies := webhooks.Dependencies{
-		Chain: &admission, Live: live, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: policy, Draining: draining,
+		Chain: &admission, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: policy, Draining: draining,
 		ManagementCluster: c.ManagementClusterKey,
 	}
 	if err := addWebhooks(mgr, c, dependencies); err != nil {
@@ -212,20 +213,13 @@ func addWebhooksAndLoop(
 	if err := addWorkloadServer(mgr, c, served, dependencies, registrar); err != nil {
 		return err
 	}
-	byPolicy := workload.ByPolicy{Machines: cached.EffectiveMachines, Policy: policy}
+	byPolicy := workload.ByPolicy{Machines: chain.EffectiveMachines, Policy: policy}
 	return controllers.Setup(mgr, &controllers.Dependencies{
 		ManagementCluster: c.ManagementClusterKey,
-		Client:            mgr.GetClient(), Live: live, Chain: &cached, Metrics: counters, Schemas: schemas,
+		Client:            mgr.GetClient(), Live: mgr.GetAPIReader(), Chain: &chain, Metrics: counters, Schemas: schemas,
 		Workloads: clusterCache, Admission: nodeAdmission(c, byPolicy, registrar), ProviderGroups: c.ProviderGroups, NoExecuteRate: c.NoExecuteRate, Namespace: c.Namespace,
 		Recorder: recorder, Policy: policy, PolicyChanges: policyChanges,
 	})
-}
-
-// ownersOfReviews reads the owners of objects in admission. It asks the caches that the manager's client reads from: the client would
-// look up once more, for each of several owners, whether their kinds are cached.
-func ownersOfReviews(mgr ctrl.Manager, live client.Reader, counters *metrics.Metrics) client.Reader {
-	cached := ownerchain.Uncopied{Reader: mgr.GetCache(), Scheme: mgr.GetScheme()}
-	return ownerchain.CachedThenLive{Cached: ownerchain.Cached{Reader: cached, Count: counters.OwnerLookup}, Live: live}
 }
 
 // addWebhooks adds the webhooks that the management cluster's API servers call, and says who else may call them.

@@ -20,7 +20,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/controllers"
 	"github.com/heirloom-dev/heirloom/pkg/kept"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/rotation"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/pkg/workload/connect"
@@ -39,7 +39,7 @@ func addClusterCache(
 	return connect.NewClusterCache(ctx, mgr, connect.Options{
 		Version: version, WatchFilter: c.WatchFilter, UserAgent: mgr.GetConfig().UserAgent,
 		QPS: c.ClusterCacheClientQPS, Burst: c.ClusterCacheClientBurst, Concurrency: c.ClusterCacheConcurrency,
-		SyncPeriod: c.SyncPeriod, Nodes: ownerchain.NodeIndexes(), TrimNode: keep.Node,
+		SyncPeriod: c.SyncPeriod, Nodes: owners.NodeIndexes(), TrimNode: keep.Node,
 		Refused: controllers.KubeconfigRefused(mgr.GetClient(), recorder),
 	})
 }

@@ -102,7 +102,7 @@ func (w *world) foreign(all *fleet) (managers, tracked []string) {
 	for _, c := range all.clusters {
 		c.each(func(m *snapshot.Member) {
 			for _, path := range w.drifted(m, all.policy) {
-				for _, name := range owners(m.Object.GetManagedFields(), path) {
+				for _, name := range controllersOf(m.Object.GetManagedFields(), path) {
 					of[name] = append(of[name], fmt.Sprintf("%s (%s)", c.nameOf(m), path))
 				}
 			}
@@ -165,8 +165,8 @@ func (w *world) drifted(m *snapshot.Member, policy inherit.Policy) []fieldpath.P
 	return paths
 }
 
-// owners returns the field managers of a path that are neither Heirloom nor Cluster API.
-func owners(entries []metav1.ManagedFieldsEntry, path fieldpath.Path) []string {
+// controllersOf returns the field managers of a path that are neither Heirloom nor Cluster API.
+func controllersOf(entries []metav1.ManagedFieldsEntry, path fieldpath.Path) []string {
 	var names []string
 	for _, entry := range entries {
 		if entry.FieldsV1 == nil || entry.Manager == ownership.Manager || entry.Manager == "manager" || strings.HasPrefix(entry.Manager, "capi-") {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -125,11 +125,11 @@ func (w *world) inherits(ctx context.Context, machine *unstructured.Unstructured
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(machine.Object, typed); err != nil {
 		return "", fmt.Errorf("reading a Machine: %w", err)
 	}
-	decided, err := ownerchain.Machines().Evaluate(ctx, w.snapshot.Chain(), typed, policy)
+	decided, err := owners.Machines.Evaluate(ctx, w.snapshot.Chain(), typed, policy)
 	if err != nil || decided.Untouched() {
 		return "", err
 	}
-	current, err := ownerchain.Machines().Content(ctx, w.Schemas, typed)
+	current, err := owners.Machines.Content(ctx, w.Schemas, typed)
 	if err != nil {
 		return "", err
 	}

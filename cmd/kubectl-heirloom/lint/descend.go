@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // toCome is the part of a name of an object that no file has. No object of an API server can have it.
@@ -168,7 +168,7 @@ func (w *world) controlPlaneOf(cluster *capi.Cluster) client.Object {
 // classOf returns the ClusterClass of a topology, or nil if none of the files has it.
 func (w *world) classOf(cluster *capi.Cluster) *capi.ClusterClass {
 	class := &capi.ClusterClass{TypeMeta: typeOf("ClusterClass")}
-	name, _ := ownerchain.ClassOf(cluster)
+	name, _ := owners.ClassOf(cluster)
 	class.Namespace, class.Name = name.Namespace, name.Name
 	if w.files[idOf(class)] == nil {
 		return nil
@@ -183,7 +183,7 @@ func (w *world) ensureClass(cluster *capi.Cluster) {
 		return
 	}
 	class := &capi.ClusterClass{TypeMeta: typeOf("ClusterClass")}
-	name, _ := ownerchain.ClassOf(cluster)
+	name, _ := owners.ClassOf(cluster)
 	class.Namespace, class.Name = name.Namespace, name.Name
 	class.Spec.ControlPlane.MachineInfrastructure = &capi.MachineInfrastructure{}
 	for _, section := range cluster.Spec.Topology.Workers.MachineDeployments {
@@ -199,7 +199,7 @@ func (w *world) ensureClass(cluster *capi.Cluster) {
 func (w *world) anyClusterOf(class *capi.ClusterClass) *capi.Cluster {
 	for of, object := range w.objects {
 		if cluster, ok := object.(*capi.Cluster); ok && w.files[of] != nil {
-			if name, declared := ownerchain.ClassOf(cluster); declared && name == client.ObjectKeyFromObject(class) {
+			if name, declared := owners.ClassOf(cluster); declared && name == client.ObjectKeyFromObject(class) {
 				return nil
 			}
 		}

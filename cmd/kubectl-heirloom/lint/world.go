@@ -21,7 +21,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // world is a management cluster that has the objects of the files and nothing else. It is what the owner chain reads. Its objects keep
@@ -49,9 +49,9 @@ func newWorld() *world {
 }
 
 // chain returns the owner chain of a Cluster's objects. Control planes count as having room for everything that the contract names.
-func (w *world) chain(cluster types.NamespacedName) *ownerchain.Chain {
-	chain := &ownerchain.Chain{
-		Reader: w,
+func (w *world) chain(cluster types.NamespacedName) *owners.Chain {
+	chain := &owners.Chain{
+		Cache: w,
 		Layout: func(_ context.Context, gvk schema.GroupVersionKind) (capi.Layout, error) {
 			return capi.ControlPlaneLayout(gvk.Version, func(...string) bool { return true }), nil
 		},
@@ -128,7 +128,7 @@ func matches(object client.Object, by *client.ListOptions) bool {
 		return false
 	}
 	return by.FieldSelector == nil || !slices.ContainsFunc(by.FieldSelector.Requirements(), func(field fields.Requirement) bool {
-		return !slices.Contains(ownerchain.IndexValues(object, field.Field), field.Value)
+		return !slices.Contains(owners.IndexValues(object, field.Field), field.Value)
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // Absence is something that an owner declares and the object has not got, and why.
@@ -41,8 +41,8 @@ const (
 
 // question asks what is missing on an object.
 type question struct {
-	chain    *ownerchain.Chain
-	schemas  ownerchain.Schemas
+	chain    *owners.Chain
+	schemas  owners.Schemas
 	settings settings.Settings
 	policy   inherit.Policy
 	// key is the key of interest, of a taint with or without its effect. If it is empty, every key is, except those that only
@@ -51,7 +51,7 @@ type question struct {
 }
 
 // absences returns what owners declare for an object of Cluster API or of a provider and what it has not got.
-func absences[P client.Object](ctx context.Context, q question, kind ownerchain.Kind[P], ref inherit.Ref, object P) ([]Absence, error) {
+func absences[P client.Object](ctx context.Context, q question, kind owners.Kind, ref inherit.Ref, object P) ([]Absence, error) {
 	last, sources, err := hold(ctx, q, kind, ref, object)
 	if err != nil {
 		return nil, err

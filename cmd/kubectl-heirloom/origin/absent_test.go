@@ -17,7 +17,7 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // topologyOf is the chain of Cluster c of ClusterClass class, from which nothing is inherited yet.
@@ -107,15 +107,15 @@ func (w *topologyOf) missing(t *testing.T, object, key string) []Absence {
 	ctx := t.Context()
 	switch object {
 	case "md":
-		found, err = absences(ctx, q, ownerchain.MachineDeployments(), inherit.Ref{Kind: "MachineDeployment", Object: w.md}, w.md)
+		found, err = absences(ctx, q, owners.MachineDeployments, inherit.Ref{Kind: "MachineDeployment", Object: w.md}, w.md)
 	case "mp":
-		found, err = absences(ctx, q, ownerchain.MachinePools(), inherit.Ref{Kind: "MachinePool", Object: w.mp}, w.mp)
+		found, err = absences(ctx, q, owners.MachinePools, inherit.Ref{Kind: "MachinePool", Object: w.mp}, w.mp)
 	case "ms":
-		found, err = absences(ctx, q, ownerchain.MachineSets(), inherit.Ref{Kind: "MachineSet", Object: w.ms}, w.ms)
+		found, err = absences(ctx, q, owners.MachineSets, inherit.Ref{Kind: "MachineSet", Object: w.ms}, w.ms)
 	case "m":
-		found, err = absences(ctx, q, ownerchain.Machines(), inherit.Ref{Kind: "Machine", Object: w.m}, w.m)
+		found, err = absences(ctx, q, owners.Machines, inherit.Ref{Kind: "Machine", Object: w.m}, w.m)
 	case "infra":
-		found, err = absences(ctx, q, ownerchain.ExternalObjects(), inherit.Ref{Kind: "AcmeMachine", Object: w.infra}, w.infra)
+		found, err = absences(ctx, q, owners.ExternalObjects, inherit.Ref{Kind: "AcmeMachine", Object: w.infra}, w.infra)
 	case "node":
 		q.chain = q.chain.Within(types.NamespacedName{Namespace: "default", Name: "c"})
 		found, err = absencesOfNode(ctx, q, w.node, w.now)

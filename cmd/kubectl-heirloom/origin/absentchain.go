@@ -13,7 +13,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // holder is an object of the chain that what is declared above it has to reach first.
@@ -32,7 +32,7 @@ type holder struct {
 }
 
 // hold evaluates an object, as it is and as if nothing were left alone.
-func hold[P client.Object](ctx context.Context, q question, kind ownerchain.Kind[P], ref inherit.Ref, object P) (*holder, inherit.Sources, error) {
+func hold[P client.Object](ctx context.Context, q question, kind owners.Kind, ref inherit.Ref, object P) (*holder, inherit.Sources, error) {
 	h := &holder{Ref: ref}
 	var err error
 	if h.has, err = kind.Content(ctx, q.schemas, object); err != nil {
@@ -142,20 +142,20 @@ func (q question) holders(ctx context.Context, sources inherit.Sources, last *ho
 func (q question) holder(ctx context.Context, d inherit.Declaration) (h *holder, err error) {
 	switch o := d.Object.(type) {
 	case *capi.MachineDeployment:
-		h, _, err = hold(ctx, q, ownerchain.MachineDeployments(), d.Ref, o)
+		h, _, err = hold(ctx, q, owners.MachineDeployments, d.Ref, o)
 	case *capi.MachinePool:
-		h, _, err = hold(ctx, q, ownerchain.MachinePools(), d.Ref, o)
+		h, _, err = hold(ctx, q, owners.MachinePools, d.Ref, o)
 	case *capi.MachineSet:
-		h, _, err = hold(ctx, q, ownerchain.MachineSets(), d.Ref, o)
+		h, _, err = hold(ctx, q, owners.MachineSets, d.Ref, o)
 	case *capi.Machine:
-		h, _, err = hold(ctx, q, ownerchain.Machines(), d.Ref, o)
+		h, _, err = hold(ctx, q, owners.Machines, d.Ref, o)
 	case *unstructured.Unstructured:
 		ref := &metav1.OwnerReference{APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Name: o.GetName()}
 		_, cp, readErr := q.chain.ControlPlane(ctx, o.GetNamespace(), ref)
 		if readErr != nil || cp == nil {
 			return nil, readErr
 		}
-		h, _, err = hold(ctx, q, ownerchain.ControlPlanes(), d.Ref, cp)
+		h, _, err = hold(ctx, q, owners.ControlPlanes, d.Ref, cp)
 	}
 	return h, err
 }

@@ -14,13 +14,13 @@ import (
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // addAbsences adds to the explanation of an object of Cluster API or of a provider what it has not got, and why. key is the key of
 // interest; empty means all that someone may miss.
 func addAbsences[P client.Object](
-	ctx context.Context, x *Explainer, e *Explanation, kind ownerchain.Kind[P], ref inherit.Ref, object P, key string,
+	ctx context.Context, x *Explainer, e *Explanation, kind owners.Kind, ref inherit.Ref, object P, key string,
 ) (*Explanation, error) {
 	q := question{chain: &x.chain, schemas: x.schemas, settings: x.settings, policy: x.settings.Policy(), key: key}
 	found, err := absences(ctx, q, kind, ref, object)
@@ -29,7 +29,7 @@ func addAbsences[P client.Object](
 }
 
 // addAbsencesOfNode is addAbsences for a Node of the chain's Cluster.
-func (x *Explainer) addAbsencesOfNode(ctx context.Context, e *Explanation, chain *ownerchain.Chain, node *corev1.Node, key string) (*Explanation, error) {
+func (x *Explainer) addAbsencesOfNode(ctx context.Context, e *Explanation, chain *owners.Chain, node *corev1.Node, key string) (*Explanation, error) {
 	q := question{chain: chain, schemas: x.schemas, settings: x.settings, policy: x.policyFor(node), key: key}
 	found, err := absencesOfNode(ctx, q, node, time.Now())
 	e.add(found, err)

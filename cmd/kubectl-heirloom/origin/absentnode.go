@@ -10,7 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -37,7 +37,7 @@ func absencesOfNode(ctx context.Context, q question, node *corev1.Node, now time
 	}
 	f.skipped = f.decided.Reason.Dropped()
 	if why, other := q.settings.LeavesOut(f.would.Source.Cluster.Namespace); other {
-		f.decided = ownerchain.NodeDecision{Outcome: inherit.Skipped, Reason: why}
+		f.decided = owners.NodeDecision{Outcome: inherit.Skipped, Reason: why}
 		f.skipped = otherNamespace
 	}
 	sources := q.chain.NodeSources(ctx, f.would.Source)
@@ -67,7 +67,7 @@ type nodeFinder struct {
 	ref            inherit.Ref
 	node           *corev1.Node
 	state          inherit.NodeState
-	decided, would ownerchain.NodeDecision
+	decided, would owners.NodeDecision
 	// skipped is the reason of what is decided, in one word.
 	skipped inherit.Dropped
 	// held are taints that have to wait for their turn.

@@ -20,7 +20,7 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
 
@@ -39,8 +39,8 @@ type Explainer struct {
 	settings settings.Settings
 	prefetch func(context.Context) error
 	reader   client.Reader
-	chain    ownerchain.Chain
-	schemas  ownerchain.Schemas
+	chain    owners.Chain
+	schemas  owners.Schemas
 }
 
 // New returns an Explainer that reads the management cluster of a server with these settings.
@@ -71,7 +71,7 @@ func (x *Explainer) explain(ctx context.Context, gvk schema.GroupVersionKind, ke
 	case slices.Contains(x.settings.Config.ProviderGroups, kind.Group):
 		object := &metav1.PartialObjectMetadata{}
 		object.SetGroupVersionKind(gvk)
-		return explain(ctx, x, ownerchain.ExternalObjects(), gvk.Kind, key, object)
+		return explain(ctx, x, owners.ExternalObjects, gvk.Kind, key, object)
 	}
 	return nil, cannotExplain(gvk.GroupKind())
 }
@@ -92,13 +92,13 @@ func (x *Explainer) ofClusterAPI(ctx context.Context, kind schema.GroupKind, key
 		}
 		return declares(inherit.Ref{Kind: kind.Kind, Object: class}, "class", inherit.DeclarationsOfClass(class))
 	case "MachineDeployment":
-		return explain(ctx, x, ownerchain.MachineDeployments(), kind.Kind, key, &capi.MachineDeployment{})
+		return explain(ctx, x, owners.MachineDeployments, kind.Kind, key, &capi.MachineDeployment{})
 	case "MachinePool":
-		return explain(ctx, x, ownerchain.MachinePools(), kind.Kind, key, &capi.MachinePool{})
+		return explain(ctx, x, owners.MachinePools, kind.Kind, key, &capi.MachinePool{})
 	case "MachineSet":
-		return explain(ctx, x, ownerchain.MachineSets(), kind.Kind, key, &capi.MachineSet{})
+		return explain(ctx, x, owners.MachineSets, kind.Kind, key, &capi.MachineSet{})
 	case "Machine":
-		return explain(ctx, x, ownerchain.Machines(), kind.Kind, key, &capi.Machine{})
+		return explain(ctx, x, owners.Machines, kind.Kind, key, &capi.Machine{})
 	}
 	return nil, cannotExplain(kind)
 }
@@ -132,11 +132,11 @@ func (x *Explainer) controlPlane(ctx context.Context, gvk schema.GroupVersionKin
 	if cp == nil {
 		return nil, fmt.Errorf("there is no %s %s", gvk.Kind, key)
 	}
-	return compared(ctx, x, ownerchain.ControlPlanes(), inherit.Ref{Kind: gvk.Kind, Object: cp}, cp)
+	return compared(ctx, x, owners.ControlPlanes, inherit.Ref{Kind: gvk.Kind, Object: cp}, cp)
 }
 
 func explain[P client.Object](
-	ctx context.Context, x *Explainer, kind ownerchain.Kind[P], name string, key types.NamespacedName, object P,
+	ctx context.Context, x *Explainer, kind owners.Kind, name string, key types.NamespacedName, object P,
 ) (*Explanation, error) {
 	if err := x.get(ctx, name, key, object); err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func explain[P client.Object](
 }
 
 // compared compares what an object has with what is decided about it, and with what the next write would change.
-func compared[P client.Object](ctx context.Context, x *Explainer, kind ownerchain.Kind[P], ref inherit.Ref, object P) (*Explanation, error) {
+func compared[P client.Object](ctx context.Context, x *Explainer, kind owners.Kind, ref inherit.Ref, object P) (*Explanation, error) {
 	current, err := kind.Content(ctx, x.schemas, object)
 	if err != nil {
 		return nil, err
@@ -190,7 +190,7 @@ func compared[P client.Object](ctx context.Context, x *Explainer, kind ownerchai
 // widest returns what an object may have inherited: as long as it is not known whether Cluster API propagates taints, what the object
 // has counts as inherited if it would be with the gate on.
 func widest[P client.Object](
-	ctx context.Context, x *Explainer, kind ownerchain.Kind[P], object P, policy inherit.Policy, decided ownerchain.Decision,
+	ctx context.Context, x *Explainer, kind owners.Kind, object P, policy inherit.Policy, decided owners.Decision,
 ) (inherit.Object, error) {
 	if policy.ClusterAPITaints != inherit.PropagationUnknown {
 		return decided.Desired, nil

@@ -13,11 +13,11 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // node explains a Node of the chain's Cluster.
-func (x *Explainer) node(ctx context.Context, chain *ownerchain.Chain, node *corev1.Node) (*Explanation, error) {
+func (x *Explainer) node(ctx context.Context, chain *owners.Chain, node *corev1.Node) (*Explanation, error) {
 	policy := x.policyFor(node)
 	decided, err := chain.EvaluateNode(ctx, node, policy)
 	why := decided.Reason
@@ -70,7 +70,7 @@ func (x *Explainer) node(ctx context.Context, chain *ownerchain.Chain, node *cor
 
 // inheritNode adds what a Node inherits to its place. A new Node inherits more than an old one, which had its Initialize taints
 // before; so what is there is compared with a new Node, and what is not with the Node itself.
-func (p *place) inheritNode(policy inherit.Policy, decided ownerchain.NodeDecision, current inherit.NodeState, sources inherit.Sources) error {
+func (p *place) inheritNode(policy inherit.Policy, decided owners.NodeDecision, current inherit.NodeState, sources inherit.Sources) error {
 	from := decided.Source
 	asNew, _ := policy.Node(from, inherit.NodeState{}, inherit.Privileged) // the next line has the problems
 	now, problems := policy.Node(from, current, inherit.Privileged)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
 
@@ -238,7 +238,7 @@ func follow(object inherit.Ref, sources inherit.Sources, rule func(inherit.Entry
 		case number == 0:
 		case len(path) > 0:
 			o.rule = fmt.Sprintf("%s → %s (rule %d)", path[len(path)-1].Kind, object.Kind, number)
-		case number == ownerchain.CapacityRule:
+		case number == owners.CapacityRule:
 			o.rule = fmt.Sprintf("rule %d", number)
 		}
 		return o

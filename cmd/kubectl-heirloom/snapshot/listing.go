@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // scope is what a list is about: objects of a kind, as values of a Go type, in a namespace or, if that is empty, in all of them.
@@ -214,7 +214,7 @@ func (s *shown) index(field string) map[string][]client.Object {
 	}
 	index := map[string][]client.Object{}
 	for _, object := range s.objects {
-		for value := range sets.New(ownerchain.IndexValues(object, field)...) {
+		for value := range sets.New(owners.IndexValues(object, field)...) {
 			index[value] = append(index[value], object)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // errGone says of an object that another one names that it is not there.
@@ -27,7 +27,7 @@ var errNotServed = errors.New("the API server does not serve its kind")
 
 // class is the ClusterClass of a Cluster's topology.
 func (w *walk) class(ctx context.Context, cluster *capi.Cluster) *Member {
-	key, topology := ownerchain.ClassOf(cluster)
+	key, topology := owners.ClassOf(cluster)
 	if !topology {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (w *walk) controlPlane(ctx context.Context, cluster *capi.Cluster) []*Membe
 		return []*Member{unknown(gvk, types.NamespacedName{Namespace: cluster.Namespace, Name: ref.Name}, err)}
 	}
 	cp.SetGroupVersionKind(gvk)
-	m := member(ctx, w, ownerchain.ControlPlanes(), gvk.Kind, cp)
+	m := member(ctx, w, owners.ControlPlanes, gvk.Kind, cp)
 	machines, err := w.machinesOf(ctx, cp)
 	m.Children, m.Err = machines, errors.Join(m.Err, err)
 	return []*Member{m}
@@ -77,7 +77,7 @@ func (w *walk) machineDeployments(ctx context.Context, cluster *capi.Cluster) ([
 	var all []*Member
 	for i := range list.Items {
 		md := &list.Items[i]
-		m := member(ctx, w, ownerchain.MachineDeployments(), "MachineDeployment", md)
+		m := member(ctx, w, owners.MachineDeployments, "MachineDeployment", md)
 		sets := &capi.MachineSetList{}
 		if _, err := w.chain.Children(ctx, md, sets); err != nil {
 			return nil, err
@@ -102,7 +102,7 @@ func (w *walk) machinePools(ctx context.Context, cluster *capi.Cluster) ([]*Memb
 	var all []*Member
 	for i := range list.Items {
 		mp := &list.Items[i]
-		m := member(ctx, w, ownerchain.MachinePools(), "MachinePool", mp)
+		m := member(ctx, w, owners.MachinePools, "MachinePool", mp)
 		machines, err := w.machinesOf(ctx, mp)
 		if err != nil {
 			return nil, err
@@ -134,7 +134,7 @@ func (w *walk) machineSets(ctx context.Context, cluster *capi.Cluster) ([]*Membe
 }
 
 func (w *walk) machineSet(ctx context.Context, ms *capi.MachineSet) (*Member, error) {
-	m := member(ctx, w, ownerchain.MachineSets(), "MachineSet", ms)
+	m := member(ctx, w, owners.MachineSets, "MachineSet", ms)
 	var err error
 	m.Children, err = w.machinesOf(ctx, ms)
 	return m, err
@@ -168,8 +168,8 @@ func (w *walk) machinesOf(ctx context.Context, owner client.Object) ([]*Member, 
 }
 
 func (w *walk) machine(ctx context.Context, m *capi.Machine) *Member {
-	one := member(ctx, w, ownerchain.Machines(), "Machine", m)
-	for _, ref := range ownerchain.ExternalRefs(m) {
+	one := member(ctx, w, owners.Machines, "Machine", m)
+	for _, ref := range owners.ExternalRefs(m) {
 		if external := w.external(ctx, types.NamespacedName{Namespace: m.Namespace, Name: ref.Name}, ref.GroupKind()); external != nil {
 			one.Children = append(one.Children, external)
 		}
@@ -201,7 +201,7 @@ func (w *walk) external(ctx context.Context, key types.NamespacedName, kind sche
 		return unknown(gvk, key, err)
 	}
 	if why, other := w.server.LeavesOutGroup(gvk.Group); other {
-		return &Member{Ref: inherit.Ref{Kind: gvk.Kind, Object: object}, GVK: gvk, Decided: ownerchain.Decision{Decision: inherit.Skip(why)}}
+		return &Member{Ref: inherit.Ref{Kind: gvk.Kind, Object: object}, GVK: gvk, Decided: owners.Decision{Decision: inherit.Skip(why)}}
 	}
-	return member(ctx, w, ownerchain.ExternalObjects(), gvk.Kind, object)
+	return member(ctx, w, owners.ExternalObjects, gvk.Kind, object)
 }

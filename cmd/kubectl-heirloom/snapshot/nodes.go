@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // nodes evaluates the Nodes of the workload cluster, and returns those that belong to nobody.
@@ -31,7 +31,7 @@ func (w *walk) nodes(ctx context.Context, cluster types.NamespacedName, nodes No
 		node.SetGroupVersionKind(gvk)
 		one := &Member{Ref: inherit.Ref{Kind: "Node", Object: node}, GVK: gvk, Node: &NodeMember{Node: node}}
 		if w.leftOut != "" {
-			one.Node.Decided = ownerchain.NodeDecision{Outcome: inherit.Skipped, Reason: w.leftOut}
+			one.Node.Decided = owners.NodeDecision{Outcome: inherit.Skipped, Reason: w.leftOut}
 		} else {
 			one.Node.Decided, one.Err = w.chain.EvaluateNode(ctx, node, w.policy)
 		}

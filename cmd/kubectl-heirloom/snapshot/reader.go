@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // patience bounds one read. The owner chain bounds it by what API servers wait for a webhook, and people wait longer.
@@ -31,7 +31,7 @@ const patience = 10 * time.Second
 // indexes of an owner chain, and its objects have their kind. What it lists must not be changed.
 type Snapshot struct {
 	live    client.Client
-	schemas ownerchain.Schemas
+	schemas owners.Schemas
 
 	mu sync.Mutex
 	// listings are all objects of a kind, in a namespace or in all of them.
@@ -61,19 +61,19 @@ type id struct {
 }
 
 // New returns a snapshot of the management cluster.
-func New(live client.Client, schemas ownerchain.Schemas) *Snapshot {
+func New(live client.Client, schemas owners.Schemas) *Snapshot {
 	return &Snapshot{
 		live: live, schemas: schemas, instead: map[id]client.Object{}, got: map[read]got{}, listings: map[scope]*listing{},
 	}
 }
 
 // Chain returns the owner chain that reads from the snapshot.
-func (s *Snapshot) Chain() *ownerchain.Chain {
-	return &ownerchain.Chain{Reader: s, Mapper: s.live.RESTMapper(), Layout: s.schemas.ControlPlane}
+func (s *Snapshot) Chain() *owners.Chain {
+	return &owners.Chain{Cache: s, Mapper: s.live.RESTMapper(), Layout: s.schemas.ControlPlane}
 }
 
 // Schemas returns the schemas of the management cluster's kinds.
-func (s *Snapshot) Schemas() ownerchain.Schemas { return s.schemas }
+func (s *Snapshot) Schemas() owners.Schemas { return s.schemas }
 
 // Live returns the client behind the snapshot.
 func (s *Snapshot) Live() client.Client { return s.live }

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 func key(name string) types.NamespacedName {
@@ -151,7 +151,7 @@ func TestIndexes(t *testing.T) {
 	m, err := chain.Within(key("prod")).MachineOf(t.Context(), node("single"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(m.Name).To(Equal("single"))
-	both := ownerchain.InBucket("providerID", "acme://single")
+	both := owners.InBucket("providerID", "acme://single")
 	both["clusterName"] = "prod"
 	g.Expect(s.Snapshot.List(t.Context(), machines, both)).To(Succeed())
 	g.Expect(names(machines.Items)).To(Equal([]string{"same", "single"}))

@@ -16,7 +16,7 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // Member is an object of a Cluster's owner chain, with what is decided about it.
@@ -25,7 +25,7 @@ type Member struct {
 	GVK schema.GroupVersionKind
 	// Has is what the object has; of a Node, only Node says it.
 	Has     inherit.Object
-	Decided ownerchain.Decision
+	Decided owners.Decision
 	// Node is set if the object is a Node.
 	Node *NodeMember
 	// Err says why nothing could be decided. The object may have only its name then.
@@ -36,7 +36,7 @@ type Member struct {
 // NodeMember is what is decided about a Node.
 type NodeMember struct {
 	*corev1.Node
-	Decided ownerchain.NodeDecision
+	Decided owners.NodeDecision
 	// Sources say where what it inherits is declared.
 	Sources inherit.Sources
 }
@@ -91,9 +91,9 @@ func (s *Snapshot) Walk(
 }
 
 // ChainOf returns the owner chain of one Cluster, which lists only its namespace.
-func (s *Snapshot) ChainOf(cluster types.NamespacedName) *ownerchain.Chain {
+func (s *Snapshot) ChainOf(cluster types.NamespacedName) *owners.Chain {
 	chain := s.Chain().Within(cluster)
-	chain.Reader = within{s, cluster.Namespace}
+	chain.Cache = within{s, cluster.Namespace}
 	return chain
 }
 
@@ -112,7 +112,7 @@ func (r within) List(ctx context.Context, list client.ObjectList, options ...cli
 // walk is one walk through a Cluster.
 type walk struct {
 	*Snapshot
-	chain  *ownerchain.Chain
+	chain  *owners.Chain
 	policy inherit.Policy
 	server settings.Settings
 	// leftOut says why the server touches nothing of the Cluster; empty if it does.
@@ -124,7 +124,7 @@ type walk struct {
 }
 
 // member evaluates one object.
-func member[P client.Object](ctx context.Context, w *walk, kind ownerchain.Kind[P], name string, object P) *Member {
+func member[P client.Object](ctx context.Context, w *walk, kind owners.Kind, name string, object P) *Member {
 	w.seen.Insert(object.GetUID())
 	m := &Member{Ref: inherit.Ref{Kind: name, Object: object}, GVK: object.GetObjectKind().GroupVersionKind()}
 	m.Has, m.Err = kind.Content(ctx, w.schemas, object)

@@ -14,14 +14,14 @@ import (
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
 
 // write is the write of one object.
 type write struct {
 	*evaluation
-	chain   *ownerchain.Chain
+	chain   *owners.Chain
 	cluster types.NamespacedName
 	gvk     schema.GroupVersionKind
 	set     string
@@ -30,7 +30,7 @@ type write struct {
 }
 
 // carry works out what would be written into an object, and puts the result into the snapshot.
-func carry[P client.Object](ctx context.Context, w write, kind ownerchain.Kind[P], object P) error {
+func carry[P client.Object](ctx context.Context, w write, kind owners.Kind, object P) error {
 	object.GetObjectKind().SetGroupVersionKind(w.gvk)
 	what := inherit.Ref{Kind: w.gvk.Kind, Object: object}
 	decided, err := kind.Evaluate(ctx, w.chain, object, w.policy)

@@ -21,7 +21,7 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // Question is what to work out.
@@ -178,7 +178,7 @@ func (e *evaluation) cluster(ctx context.Context, key types.NamespacedName) erro
 }
 
 // below evaluates an object and then those below it.
-func (e *evaluation) below(ctx context.Context, chain *ownerchain.Chain, cluster types.NamespacedName, m *snapshot.Member, set string) error {
+func (e *evaluation) below(ctx context.Context, chain *owners.Chain, cluster types.NamespacedName, m *snapshot.Member, set string) error {
 	if err := e.member(ctx, chain, cluster, m, set); err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (e *evaluation) below(ctx context.Context, chain *ownerchain.Chain, cluster
 }
 
 // member evaluates an object by the row of its kind.
-func (e *evaluation) member(ctx context.Context, chain *ownerchain.Chain, cluster types.NamespacedName, m *snapshot.Member, set string) error {
+func (e *evaluation) member(ctx context.Context, chain *owners.Chain, cluster types.NamespacedName, m *snapshot.Member, set string) error {
 	if m.Err != nil {
 		e.note("%s is not shown, because it or its owners cannot be read: %s", m, cli.OneLine(m.Err))
 		return nil
@@ -212,20 +212,20 @@ func (e *evaluation) member(ctx context.Context, chain *ownerchain.Chain, cluste
 	}
 	switch o := m.Object.(type) {
 	case *capi.ControlPlane:
-		return carry(ctx, w, ownerchain.ControlPlanes(), o)
+		return carry(ctx, w, owners.ControlPlanes, o)
 	case *capi.MachineDeployment:
-		return carry(ctx, w, ownerchain.MachineDeployments(), o)
+		return carry(ctx, w, owners.MachineDeployments, o)
 	case *capi.MachinePool:
-		return carry(ctx, w, ownerchain.MachinePools(), o)
+		return carry(ctx, w, owners.MachinePools, o)
 	case *capi.MachineSet:
-		return carry(ctx, w, ownerchain.MachineSets(), o)
+		return carry(ctx, w, owners.MachineSets, o)
 	case *capi.Machine:
-		return carry(ctx, w, ownerchain.Machines(), o)
+		return carry(ctx, w, owners.Machines, o)
 	case *metav1.PartialObjectMetadata:
 		if _, other := e.Settings.LeavesOutGroup(m.GVK.Group); other {
 			return nil
 		}
-		return carry(ctx, w, ownerchain.ExternalObjects(), o)
+		return carry(ctx, w, owners.ExternalObjects, o)
 	}
 	return nil
 }

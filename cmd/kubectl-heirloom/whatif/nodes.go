@@ -16,12 +16,12 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
 // nodes evaluates the Nodes of a Cluster's workload cluster. They inherit what their Machines will carry.
-func (e *evaluation) nodes(ctx context.Context, chain *ownerchain.Chain, cluster types.NamespacedName) error {
+func (e *evaluation) nodes(ctx context.Context, chain *owners.Chain, cluster types.NamespacedName) error {
 	if e.Nodes == nil {
 		return nil
 	}
@@ -57,7 +57,7 @@ type changedNode struct {
 }
 
 // node evaluates a Node, as the loop does. It returns nil if nothing changes.
-func (e *evaluation) node(ctx context.Context, chain *ownerchain.Chain, cluster types.NamespacedName, node *corev1.Node) (*changedNode, error) {
+func (e *evaluation) node(ctx context.Context, chain *owners.Chain, cluster types.NamespacedName, node *corev1.Node) (*changedNode, error) {
 	decided, err := chain.EvaluateNode(ctx, node, e.policy)
 	if err != nil {
 		e.note("Node %s of Cluster %s is not shown, because its owners cannot be read: %s", node.Name, cluster, cli.OneLine(err))

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/pace"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -73,7 +73,7 @@ func (t *turns) pace(perMinute float64) *Pace {
 
 // consequences works out what the new taints of a workload cluster do.
 func (e *evaluation) consequences(
-	ctx context.Context, chain *ownerchain.Chain, cluster types.NamespacedName, from client.Reader, changed []changedNode,
+	ctx context.Context, chain *owners.Chain, cluster types.NamespacedName, from client.Reader, changed []changedNode,
 ) error {
 	var order []corev1.Taint
 	nodes := map[corev1.Taint][]string{}

@@ -166,7 +166,7 @@ func (d dice) node() *corev1.Node {
 	return node
 }
 
-// expected is what the webhook would make of the Node, as ownerchain.Chain.EvaluateNode does: by inherit.Match and by
+// expected is what the webhook would make of the Node, as owners.Chain.EvaluateNode does: by inherit.Match and by
 // inherit.Policy.Node. Only the policy does not record that a Node was found by an address.
 func expected(node *corev1.Node, machines []inherit.Machine, policy inherit.Policy) (inherit.NodeState, *capi.Machine) {
 	all, effective := make([]capi.Machine, len(machines)), map[*capi.Machine]*capi.Machine{}

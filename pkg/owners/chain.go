@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package owners finds the objects around an object: its owner, its Cluster, the Machine that a Node is, and the objects to
+// look at again when one of them changes. It has the table of kinds, and Evaluate, which webhooks, loop and plugin all ask what
+// should happen to an object.
+package owners
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
+)
+
+// liveTimeout bounds the time that live reads for one decision may take. API servers wait two seconds for an admission webhook.
+const liveTimeout = time.Second
+
+// listTimeout bounds how long a read of a provider's kind waits for the kind's informer before the API server is asked instead.
+const listTimeout = 250 * time.Millisecond
+
+// Chain looks along the owner chain.
+type Chain struct {
+	// Cache gets and lists objects: the informers that Prepare has set up, and those of providers' kinds, which the first read
+	// starts. What it returns is not copied and must not be changed.
+	Cache client.Reader
+	// Live gets objects from the API server; nil if the cache has the last word.
+	Live client.Reader
+	// AskMissing makes the chain ask Live for an owner that the cache does not have. Unlike the loop, admission cannot wait for
+	// the owner's event.
+	AskMissing bool
+	// AllowLive limits live reads; nil allows all. Beyond the limit, the cache has the last word.
+	AllowLive func() bool
+	// Mapper tells which version of a provider's kind to read; nil reads the version that a reference names.
+	Mapper meta.RESTMapper
+	// Layout tells where a kind of control plane has what it can inherit. If it is nil, control planes count as they are.
+	Layout func(ctx context.Context, gvk schema.GroupVersionKind) (capi.Layout, error)
+	// Count counts owner look-ups; nil counts none.
+	Count func(metrics.LookupResult)
+
+	// fresh makes the chain get every object from Live.
+	fresh bool
+	// within is the argument of Within.
+	within types.NamespacedName
+}
+
+// Within returns a chain for the Nodes of that Cluster. Without a Cluster, a Node has no Machine.
+func (c *Chain) Within(cluster types.NamespacedName) *Chain {
+	within := *c
+	within.within = cluster
+	return &within
+}
+
+// cachedOnly returns a chain that does not ask the API server for owners that are not cached. A chain that reads everything live
+// stays as it is.
+func (c *Chain) cachedOnly() *Chain {
+	only := *c
+	only.AskMissing = false
+	return &only
+}
+
+// Recheck decides by the cache and, if that decision is in doubt, once more by owners as the API server has them.
+//
+// A cache can be behind. Cluster API takes from an object what its owner no longer declares. A cache without the owner's change
+// would make Heirloom put it back, and a cache without a new declaration would make Heirloom remove it. So a decision that
+// restores or removes something is in doubt. The second decision may take liveTimeout in all; if it fails, the first counts.
+func Recheck[D any](ctx context.Context, c *Chain, inDoubt func(D) bool, decide func(context.Context, *Chain) (D, error)) (D, error) {
+	decided, err := decide(ctx, c)
+	if err != nil || c.Live == nil || !inDoubt(decided) {
+		return decided, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, liveTimeout)
+	defer cancel()
+	fresh := *c
+	fresh.fresh = true
+	again, err := decide(bounded, &fresh)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Live decision failed; using cache")
+		return decided, nil
+	}
+	return again, nil
+}
+
+// get reads an object, and reports whether it exists with this UID, which may be empty. A name can be used again, so another UID
+// is another object.
+func (c *Chain) get(ctx context.Context, key types.NamespacedName, uid types.UID, into client.Object) (bool, error) {
+	if c.fresh {
+		if found, err := c.getLive(ctx, key, uid, into); err == nil {
+			return found, nil
+		} else if log := ctrl.LoggerFrom(ctx).V(1); log.Enabled() {
+			log.Info("Live owner lookup failed; using cache", "owner", key, "reason", err.Error())
+		}
+	}
+	return c.found(uid, into, c.Cache.Get(ctx, key, into, client.UnsafeDisableDeepCopy))
+}
+
+// getOwner is get for an owner. Admission asks the API server for an owner that the cache does not have, or not yet: the informer
+// of a provider's kind may take any time.
+func (c *Chain) getOwner(ctx context.Context, namespace string, ref *metav1.OwnerReference, into client.Object) (bool, error) {
+	key, ask := types.NamespacedName{Namespace: namespace, Name: ref.Name}, c.AskMissing && !c.fresh && c.Live != nil
+	cached := ctx
+	if _, provided := into.(*unstructured.Unstructured); provided && ask {
+		var cancel context.CancelFunc
+		cached, cancel = context.WithTimeout(ctx, listTimeout)
+		defer cancel()
+	}
+	where := metrics.Cached
+	if c.fresh {
+		where = metrics.Live
+	}
+	found, err := c.get(cached, key, ref.UID, into)
+	if ask && (err == nil && !found || apierrors.IsTimeout(err)) {
+		where = metrics.Live
+		found, err = c.getLive(ctx, key, ref.UID, into)
+	}
+	c.count(where, found, err)
+	if err != nil {
+		return false, fmt.Errorf("getting owner %s %s: %w", ref.Kind, key, err)
+	}
+	return found, nil
+}
+
+func (c *Chain) getLive(ctx context.Context, key types.NamespacedName, uid types.UID, into client.Object) (bool, error) {
+	if c.AllowLive != nil && !c.AllowLive() {
+		return false, errTooManyReads
+	}
+	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
+	defer cancel()
+	return c.found(uid, into, c.Live.Get(ctx, key, into))
+}
+
+func (*Chain) found(uid types.UID, object client.Object, err error) (bool, error) {
+	if apierrors.IsNotFound(err) || err == nil && uid != "" && object.GetUID() != uid {
+		return false, nil
+	}
+	return err == nil, err //nolint:wrapcheck // the caller knows what it asked for
+}
+
+func (c *Chain) count(where metrics.LookupResult, found bool, err error) {
+	switch {
+	case c.Count == nil:
+	case meta.IsNoMatchError(err), err == nil && !found:
+		c.Count(metrics.Missing)
+	case err != nil:
+		c.Count(metrics.LookupFailed)
+	default:
+		c.Count(where)
+	}
+}
+
+// Cluster returns the Cluster of that name, or nil if it does not exist.
+func (c *Chain) Cluster(ctx context.Context, namespace, name string) (*capi.Cluster, error) {
+	if name == "" {
+		return nil, nil
+	}
+	cluster, key := &capi.Cluster{}, types.NamespacedName{Namespace: namespace, Name: name}
+	found, err := c.get(ctx, key, "", cluster)
+	if err != nil {
+		return nil, fmt.Errorf("getting Cluster %s: %w", key, err)
+	}
+	if !found {
+		return nil, nil
+	}
+	return cluster, nil
+}
+
+// ClusterClass returns the ClusterClass of the Cluster's topology, or nil if there is none.
+func (c *Chain) ClusterClass(ctx context.Context, cluster *capi.Cluster) (*capi.ClusterClass, error) {
+	if cluster == nil {
+		return nil, nil
+	}
+	key, declared := ClassOf(cluster)
+	if !declared {
+		return nil, nil
+	}
+	class := &capi.ClusterClass{}
+	found, err := c.get(ctx, key, "", class)
+	if err != nil {
+		return nil, fmt.Errorf("getting ClusterClass %s: %w", key, err)
+	}
+	if !found {
+		return nil, nil
+	}
+	return class, nil
+}
+
+// ClassOf returns the name of the ClusterClass of the Cluster's topology, and whether it has a topology. The class is in the
+// Cluster's namespace unless the topology says otherwise.
+func ClassOf(cluster *capi.Cluster) (types.NamespacedName, bool) {
+	topology := cluster.Spec.Topology
+	if topology == nil {
+		return types.NamespacedName{}, false
+	}
+	return types.NamespacedName{
+		Namespace: cmp.Or(topology.ClassRef.Namespace, topology.ClassNamespace, cluster.Namespace),
+		Name:      cmp.Or(topology.ClassRef.Name, topology.Class),
+	}, true
+}
+
+// MachineDeployment returns the MachineDeployment that controls the MachineSet, or nil if there is none.
+func (c *Chain) MachineDeployment(ctx context.Context, ms *capi.MachineSet) (*capi.MachineDeployment, error) {
+	md := &capi.MachineDeployment{}
+	found, err := c.controller(ctx, ms, "MachineDeployment", md)
+	if err != nil || !found || md.Spec.ClusterName != ms.Spec.ClusterName {
+		return nil, err
+	}
+	return md, nil
+}
+
+// controller reads the controller of child into owner if it is of this kind of Cluster API, and reports whether it exists.
+func (c *Chain) controller(ctx context.Context, child metav1.Object, kind string, owner client.Object) (bool, error) {
+	ref := metav1.GetControllerOfNoCopy(child)
+	if ref == nil || ref.Kind != kind || groupOf(ref) != clusterv1.GroupVersion.Group {
+		return false, nil
+	}
+	return c.getOwner(ctx, child.GetNamespace(), ref, owner)
+}
+
+func groupOf(ref *metav1.OwnerReference) string {
+	gv, err := schema.ParseGroupVersion(ref.APIVersion)
+	if err != nil {
+		return ""
+	}
+	return gv.Group
+}
+
+// MachineOwner is the controller of a Machine, and what it declares for the Machine.
+type MachineOwner struct {
+	// Outcome is what the owner means for the Machine: Inherits, NoOwner if the Machine names none, and OwnerNotFound if it names
+	// an owner that does not exist or cannot own Machines.
+	Outcome inherit.Outcome
+	// Template is what the owner declares; nil if there is none.
+	Template *inherit.Template
+	// Object is the owner itself: a MachineSet, MachinePool or a provider's control plane (unstructured).
+	Object client.Object
+
+	// rule is the number of the rule by which the owner declares for Machines, and for their external objects.
+	rule int
+	// controlPlane is the owner in the form of the contract, if it is a control plane.
+	controlPlane *capi.ControlPlane
+}
+
+// MachineOwner returns the owner of the Machine: its MachineSet (rule 8), control plane (rule 4) or MachinePool (rule 9).
+func (c *Chain) MachineOwner(ctx context.Context, m *capi.Machine) (owner MachineOwner, err error) {
+	ref := metav1.GetControllerOfNoCopy(m)
+	if ref == nil {
+		return MachineOwner{Outcome: inherit.NoOwner}, nil
+	}
+	switch {
+	case groupOf(ref) == capi.ControlPlaneGroup && !inherit.IsTemplate(ref.Kind):
+		object, cp, cpErr := c.ControlPlane(ctx, m.Namespace, ref)
+		if err = cpErr; object != nil && clusterLabel(object) == m.Spec.ClusterName {
+			owner = MachineOwner{Template: inherit.TemplateOfControlPlane(cp), Object: object, controlPlane: cp, rule: 4}
+		}
+	case ref.Kind == "MachinePool":
+		mp, found := &capi.MachinePool{}, false
+		if found, err = c.controller(ctx, m, "MachinePool", mp); found && mp.Spec.ClusterName == m.Spec.ClusterName {
+			owner = MachineOwner{Template: inherit.TemplateOfMachinePool(mp), Object: mp, rule: 9}
+		}
+	default:
+		ms, found := &capi.MachineSet{}, false
+		if found, err = c.controller(ctx, m, "MachineSet", ms); found && ms.Spec.ClusterName == m.Spec.ClusterName {
+			owner = MachineOwner{Template: inherit.TemplateOfMachineSet(ms), Object: ms, rule: 8}
+		}
+	}
+	owner.Outcome = inherit.Inherits
+	if owner.Template == nil {
+		owner.Outcome = inherit.OwnerNotFound
+	}
+	return owner, err
+}
+
+// ControlPlane reads the control plane that a reference names, as it is stored and in the form of the contract. Both are nil if it
+// does not exist. The UID of the reference may be empty. The first read of a kind starts its informer; until that has a list, the
+// API server is asked if the chain may ask it. All of this is bounded in time. A kind that the API server no longer serves
+// declares nothing.
+func (c *Chain) ControlPlane(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*unstructured.Unstructured, *capi.ControlPlane, error) {
+	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
+	defer cancel()
+	gvk, served, err := c.Served(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
+	if err != nil || !served {
+		return nil, nil, err
+	}
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(gvk)
+	found, err := c.getOwner(ctx, namespace, ref, object)
+	if meta.IsNoMatchError(err) || err == nil && !found {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	cp := &capi.ControlPlane{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, cp); err != nil {
+		return nil, nil, fmt.Errorf("reading %s %s/%s: %w", ref.Kind, namespace, ref.Name, err)
+	}
+	return object, cp, nil
+}
+
+// Served returns a provider's kind in the version that the API server prefers, and whether it serves the kind at all.
+func (c *Chain) Served(gvk schema.GroupVersionKind) (schema.GroupVersionKind, bool, error) {
+	if c.Mapper == nil {
+		return gvk, true, nil
+	}
+	mapping, err := c.Mapper.RESTMapping(gvk.GroupKind())
+	if meta.IsNoMatchError(err) {
+		return gvk, false, nil
+	}
+	if err != nil {
+		return gvk, false, fmt.Errorf("finding the served version of %s: %w", gvk.Kind, err)
+	}
+	return mapping.GroupVersionKind, true, nil
+}
+
+func clusterLabel(object metav1.Object) string {
+	return object.GetLabels()[clusterv1.ClusterNameLabel]
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package owners
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// The fields of the indexes: the UID of the controller, the name of the Cluster, the ClusterClass of a Cluster's topology as
+// "<namespace>/<name>", the providerIDs, and the names and addresses that a Node may have.
+const (
+	ownerField      = "ownerUID"
+	clusterField    = "clusterName"
+	classField      = "clusterClass"
+	providerIDField = "providerID"
+	nodeNameField   = "nodeName"
+)
+
+// index is a field by which a cache finds objects.
+type index struct {
+	object client.Object
+	field  string
+	values client.IndexerFunc
+}
+
+func indexes() []index {
+	all := []index{
+		{&capi.Cluster{}, classField, of(func(c *capi.Cluster) []string { return one(classKey(c)) })},
+		{&capi.MachineDeployment{}, clusterField, of(func(md *capi.MachineDeployment) []string { return one(md.Spec.ClusterName) })},
+		{&capi.MachineSet{}, ownerField, ownerUID},
+		{&capi.MachineSet{}, clusterField, of(func(ms *capi.MachineSet) []string { return one(ms.Spec.ClusterName) })},
+		{&capi.Machine{}, ownerField, ownerUID},
+		{&capi.Machine{}, clusterField, of(func(m *capi.Machine) []string { return one(m.Spec.ClusterName) })},
+		{&capi.Machine{}, providerIDField, of(func(m *capi.Machine) []string { return one(m.Spec.ProviderID) })},
+		{&capi.Machine{}, nodeNameField, of(machineNodeNames)},
+		{&capi.MachinePool{}, clusterField, of(func(mp *capi.MachinePool) []string { return one(mp.Spec.ClusterName) })},
+		{&capi.MachinePool{}, providerIDField, of(func(mp *capi.MachinePool) []string { return mp.Spec.ProviderIDList })},
+	}
+	for field, values := range NodeIndexes() {
+		all = append(all, index{&corev1.Node{}, field, values})
+	}
+	return all
+}
+
+// NodeIndexes returns the indexes of Nodes that a cache needs for NodesOf.
+func NodeIndexes() map[string]client.IndexerFunc {
+	return map[string]client.IndexerFunc{
+		providerIDField: of(func(n *corev1.Node) []string { return one(n.Spec.ProviderID) }),
+		nodeNameField:   of(inherit.NodeNames),
+	}
+}
+
+// Prepare makes the cache hold every kind that a Chain reads, with the indexes that it uses. It is called before the cache starts,
+// on every replica: otherwise the first request would start the informer and wait for it. Without ownNodes, no Cluster has its
+// Nodes in the management cluster, and the cache does not hold them.
+func Prepare(ctx context.Context, c cache.Cache, ownNodes bool) error {
+	for _, object := range []client.Object{&capi.Cluster{}, &capi.ClusterClass{}} {
+		if _, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("preparing the cache of %T: %w", object, err)
+		}
+	}
+	for _, index := range indexes() {
+		if _, node := index.object.(*corev1.Node); node && !ownNodes {
+			continue
+		}
+		if err := c.IndexField(ctx, index.object, index.field, index.values); err != nil {
+			return fmt.Errorf("indexing %T by %s: %w", index.object, index.field, err)
+		}
+	}
+	return nil
+}
+
+// IndexValues returns the values of a field by which the indexes have an object. With it, a reader without indexes can answer a
+// Chain's lists.
+func IndexValues(object client.Object, field string) []string {
+	var values []string
+	for _, i := range indexes() {
+		if i.field == field {
+			values = append(values, i.values(object)...)
+		}
+	}
+	return values
+}
+
+func of[T client.Object](values func(T) []string) client.IndexerFunc {
+	return func(object client.Object) []string {
+		if typed, ok := object.(T); ok {
+			return values(typed)
+		}
+		return nil
+	}
+}
+
+func ownerUID(object client.Object) []string {
+	if ref := metav1.GetControllerOfNoCopy(object); ref != nil {
+		return []string{string(ref.UID)}
+	}
+	return nil
+}
+
+func machineNodeNames(m *capi.Machine) []string {
+	return append(inherit.MachineNames(m), one(m.Status.NodeRef.Name)...)
+}
+
+func classKey(cluster *capi.Cluster) string {
+	name, declared := ClassOf(cluster)
+	if !declared {
+		return ""
+	}
+	return name.String()
+}
+
+func one(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return []string{s}
+}
+
+// list lists objects out of the cache. They share their content with it and must not be changed: when the loop starts, several
+// copies of all Machines would be in memory at the same time.
+func (c *Chain) list(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	return c.Cache.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...) //nolint:wrapcheck // the caller knows what it asked for
+}
+
+// Keys returns the objects of the list's kind that the chain lists. The list must not be changed.
+func (c *Chain) Keys(ctx context.Context, list client.ObjectList, options ...client.ListOption) ([]types.NamespacedName, error) {
+	if err := c.list(ctx, list, options...); err != nil {
+		return nil, fmt.Errorf("listing %T: %w", list, err)
+	}
+	var all []types.NamespacedName
+	err := meta.EachListItem(list, func(object runtime.Object) error {
+		if o, ok := object.(client.Object); ok {
+			all = append(all, client.ObjectKeyFromObject(o))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading %T: %w", list, err)
+	}
+	return all, nil
+}
+
+// Children returns the objects of the list's kind that owner controls.
+func (c *Chain) Children(ctx context.Context, owner client.Object, list client.ObjectList) ([]types.NamespacedName, error) {
+	return c.Keys(ctx, list, controlledBy(owner)...)
+}
+
+func controlledBy(owner client.Object) []client.ListOption {
+	return []client.ListOption{client.InNamespace(owner.GetNamespace()), client.MatchingFields{ownerField: string(owner.GetUID())}}
+}
+
+// Members returns the objects of the list's kind that belong to a Cluster.
+func (c *Chain) Members(ctx context.Context, cluster types.NamespacedName, list client.ObjectList) ([]types.NamespacedName, error) {
+	return c.Keys(ctx, list, membersOf(cluster)...)
+}
+
+func membersOf(cluster types.NamespacedName) []client.ListOption {
+	return []client.ListOption{client.InNamespace(cluster.Namespace), client.MatchingFields{clusterField: cluster.Name}}
+}
+
+// ClustersOf returns the Clusters whose topology is of the ClusterClass.
+func (c *Chain) ClustersOf(ctx context.Context, class client.Object) ([]types.NamespacedName, error) {
+	return c.Keys(ctx, &capi.ClusterList{}, client.MatchingFields{classField: client.ObjectKeyFromObject(class).String()})
+}
+
+// MachinesBelow returns the Machines of a MachineSet, or of all MachineSets of a MachineDeployment. They must not be changed.
+func (c *Chain) MachinesBelow(ctx context.Context, owner client.Object) ([]capi.Machine, error) {
+	above := []client.Object{owner}
+	if _, ok := owner.(*capi.MachineDeployment); ok {
+		list := &capi.MachineSetList{}
+		if err := c.list(ctx, list, controlledBy(owner)...); err != nil {
+			return nil, fmt.Errorf("listing the MachineSets of %s: %w", owner.GetName(), err)
+		}
+		above = nil
+		for i := range list.Items {
+			above = append(above, &list.Items[i])
+		}
+	}
+	var machines []capi.Machine
+	for _, set := range above {
+		list := &capi.MachineList{}
+		if err := c.list(ctx, list, controlledBy(set)...); err != nil {
+			return nil, fmt.Errorf("listing the Machines of %s: %w", set.GetName(), err)
+		}
+		machines = append(machines, list.Items...)
+	}
+	return machines, nil
+}
+
+// NodesOf returns the Nodes in a cache that the Machine may be, or that the MachinePool names. MachineOf decides which it is.
+func NodesOf(ctx context.Context, nodes client.Reader, source client.Object) ([]types.NamespacedName, error) {
+	byField := map[string][]string{}
+	switch o := source.(type) {
+	case *capi.Machine:
+		byField[providerIDField], byField[nodeNameField] = one(o.Spec.ProviderID), machineNodeNames(o)
+	case *capi.MachinePool:
+		byField[providerIDField] = o.Spec.ProviderIDList
+	default:
+		return nil, fmt.Errorf("expected a Machine or a MachinePool, got %T", source)
+	}
+	var all []types.NamespacedName
+	for field, values := range byField {
+		for _, value := range values {
+			found, err := (&Chain{Cache: nodes}).Keys(ctx, &corev1.NodeList{}, client.MatchingFields{field: value})
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, found...)
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package owners
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// Schemas tells where a Machine and a kind of control plane have what they can inherit.
+type Schemas interface {
+	ControlPlane(ctx context.Context, gvk schema.GroupVersionKind) (capi.Layout, error)
+	Machine(ctx context.Context, gvk schema.GroupVersionKind) capi.Layout
+}
+
+// Kind is a row of the table of kinds: all that differs between kinds when Heirloom decides what an object inherits.
+type Kind struct {
+	// Name is the kind's, or that of its role in Cluster API's contract.
+	Name string
+	// New returns an empty object of the type that objects of the kind are decoded into.
+	New func() metav1.Object
+	// Content returns what an object has at the places where it can inherit.
+	Content func(ctx context.Context, schemas Schemas, object metav1.Object) (inherit.Object, error)
+
+	// clusterName names the object's Cluster.
+	clusterName func(object metav1.Object) string
+	// evaluate finds the object's owner and applies the rules to an object that is not skipped. The Cluster may be nil.
+	evaluate func(ctx context.Context, c *Chain, object metav1.Object, cluster *capi.Cluster, policy inherit.Policy) (Decision, error)
+}
+
+// The table of kinds.
+var (
+	// ControlPlanes are those of all providers (rule 1). The kind's schema says where a control plane has what it inherits.
+	ControlPlanes = row("ControlPlane", func() *capi.ControlPlane { return &capi.ControlPlane{} },
+		func(cp *capi.ControlPlane) string { return clusterLabel(cp) }, evaluateControlPlane,
+		func(ctx context.Context, schemas Schemas, cp *capi.ControlPlane) (inherit.Object, error) {
+			layout, err := schemas.ControlPlane(ctx, cp.GroupVersionKind())
+			return inherit.OfControlPlane(cp, layout), err
+		})
+	// MachineDeployments inherit by rules 2 and 14.
+	MachineDeployments = row("MachineDeployment", func() *capi.MachineDeployment { return &capi.MachineDeployment{} },
+		func(md *capi.MachineDeployment) string { return md.Spec.ClusterName }, evaluateMachineDeployment, always(inherit.OfMachineDeployment))
+	// MachinePools inherit by rules 3 and 14.
+	MachinePools = row("MachinePool", func() *capi.MachinePool { return &capi.MachinePool{} },
+		func(mp *capi.MachinePool) string { return mp.Spec.ClusterName }, evaluateMachinePool, always(inherit.OfMachinePool))
+	// MachineSets inherit by rules 5 and 6, and by rule 14 where they stand alone.
+	MachineSets = row("MachineSet", func() *capi.MachineSet { return &capi.MachineSet{} },
+		func(ms *capi.MachineSet) string { return ms.Spec.ClusterName }, evaluateMachineSet, always(inherit.OfMachineSet))
+	// Machines inherit by rules 4, 8 and 9.
+	Machines = row("Machine", func() *capi.Machine { return &capi.Machine{} },
+		func(m *capi.Machine) string { return m.Spec.ClusterName }, evaluateMachine,
+		func(ctx context.Context, schemas Schemas, m *capi.Machine) (inherit.Object, error) {
+			return inherit.OfMachineIn(schemas.Machine(ctx, m.GroupVersionKind()), m), nil
+		})
+	// ExternalObjects are InfraMachines and BootstrapConfigs of all providers (rules 4 and 8).
+	ExternalObjects = row("external object", func() *metav1.PartialObjectMetadata { return &metav1.PartialObjectMetadata{} },
+		func(object *metav1.PartialObjectMetadata) string { return clusterLabel(object) }, evaluateExternal, always(inherit.OfExternal))
+)
+
+// KindOf returns the row of an object's type, and whether there is one.
+func KindOf(object metav1.Object) (Kind, bool) {
+	switch object.(type) {
+	case *capi.ControlPlane:
+		return ControlPlanes, true
+	case *capi.MachineDeployment:
+		return MachineDeployments, true
+	case *capi.MachinePool:
+		return MachinePools, true
+	case *capi.MachineSet:
+		return MachineSets, true
+	case *capi.Machine:
+		return Machines, true
+	case *metav1.PartialObjectMetadata:
+		return ExternalObjects, true
+	}
+	return Kind{}, false
+}
+
+// row makes a row out of functions for the kind's own type.
+func row[P metav1.Object](
+	name string, empty func() P, clusterName func(P) string,
+	evaluate func(context.Context, *Chain, P, *capi.Cluster, inherit.Policy) (Decision, error),
+	content func(context.Context, Schemas, P) (inherit.Object, error),
+) Kind {
+	return Kind{
+		Name: name,
+		New:  func() metav1.Object { return empty() },
+		Content: func(ctx context.Context, schemas Schemas, object metav1.Object) (inherit.Object, error) {
+			typed, ok := object.(P)
+			if !ok {
+				return inherit.Object{}, fmt.Errorf("expected a %s, got %T", name, object)
+			}
+			return content(ctx, schemas, typed)
+		},
+		clusterName: func(object metav1.Object) string {
+			typed, ok := object.(P)
+			if !ok {
+				return ""
+			}
+			return clusterName(typed)
+		},
+		evaluate: func(ctx context.Context, c *Chain, object metav1.Object, cluster *capi.Cluster, policy inherit.Policy) (Decision, error) {
+			typed, ok := object.(P)
+			if !ok {
+				return Decision{}, fmt.Errorf("expected a %s, got %T", name, object)
+			}
+			return evaluate(ctx, c, typed, cluster, policy)
+		},
+	}
+}
+
+// always returns the content of a kind that has it at the same places in every schema.
+func always[P any](of func(P) inherit.Object) func(context.Context, Schemas, P) (inherit.Object, error) {
+	return func(_ context.Context, _ Schemas, object P) (inherit.Object, error) { return of(object), nil }
+}
+
+// Evaluate decides what happens to an object, by what the chain knows. Webhooks, loop and plugin all call it, so that they also
+// agree on which objects are skipped and who owns them.
+func (k Kind) Evaluate(ctx context.Context, c *Chain, object metav1.Object, policy inherit.Policy) (Decision, error) {
+	cluster, err := c.Cluster(ctx, object.GetNamespace(), k.clusterName(object))
+	if err != nil {
+		return Decision{}, err
+	}
+	decided, err := k.decide(ctx, c, object, cluster, policy)
+	if m, ok := object.(*capi.Machine); ok && decided.Untouched() {
+		// Also if its owner cannot be read: the taints of a Machine must not stop the writes of others.
+		if skipped := policy.SkipMachine(m, decided.Decision); !skipped.Untouched() {
+			decided.Decision, err = skipped, nil
+		}
+	}
+	return decided.withCapacity(policy), err
+}
+
+// decide is Evaluate for an object whose Cluster is known, without what the object tells cluster-autoscaler.
+func (k Kind) decide(ctx context.Context, c *Chain, object metav1.Object, cluster *capi.Cluster, policy inherit.Policy) (Decision, error) {
+	check := policy
+	if _, external := object.(*metav1.PartialObjectMetadata); external {
+		check.WatchFilter = "" // providers need not copy its label
+	}
+	if why, skipped := check.Skips(object, cluster); skipped {
+		return skip(why), nil
+	}
+	return k.evaluate(ctx, c, object, cluster, policy)
+}
+
+// Decision says what happens to an object of Cluster API, and where that is declared.
+type Decision struct {
+	inherit.Decision
+
+	sources func(context.Context) inherit.Sources
+	// rule returns the number of the rule by which the object inherits an entry.
+	rule func(inherit.Entry) int
+	// declaredBy are the objects that declare for this one: its owner, or a topology's Cluster and ClusterClass.
+	declaredBy []client.Object
+	// current returns what the object has now, if it tells cluster-autoscaler of its Nodes (rule 14); otherwise it is nil.
+	current func() inherit.Object
+}
+
+// Sources says where what is inherited is declared, for a warning or an Event.
+func (d Decision) Sources(ctx context.Context) inherit.Sources {
+	if d.sources == nil {
+		return inherit.Sources{}
+	}
+	return d.sources(ctx)
+}
+
+// CapacityRule is the number of the rule by which an object tells cluster-autoscaler of its Nodes. It has no owner.
+const CapacityRule = 14
+
+// Rule returns the number of the rule, as docs/rules.md has it, by which the object inherits an entry; 0 if there is none.
+func (d Decision) Rule(e inherit.Entry) int {
+	switch {
+	case d.current != nil && e.Own && d.Desired.Top.Claims[e.Name] == inherit.Yielding:
+		return CapacityRule
+	case d.rule == nil:
+		return 0
+	}
+	return d.rule(e)
+}
+
+// Propagator returns the owner whose controller in Cluster API writes what this object inherits: a MachineDeployment, a
+// MachineSet or a MachinePool. It is nil where there is none: for what a topology or a control plane declares.
+func (d Decision) Propagator() client.Object {
+	for _, owner := range d.declaredBy {
+		switch owner.(type) {
+		case *capi.MachineDeployment, *capi.MachineSet, *capi.MachinePool:
+			return owner
+		}
+	}
+	return nil
+}
+
+// ObservedGeneration returns the last generation of an object that its controller in Cluster API has handled; 0 if no controller
+// has handled any.
+func ObservedGeneration(object client.Object) int64 {
+	switch o := object.(type) {
+	case *capi.MachineDeployment:
+		return o.Status.ObservedGeneration
+	case *capi.MachineSet:
+		return o.Status.ObservedGeneration
+	case *capi.MachinePool:
+		return o.Status.ObservedGeneration
+	case *capi.Machine:
+		return o.Status.ObservedGeneration
+	}
+	return 0
+}
+
+// Behind reports whether the object was written later than all that declares for it, as the chain knows them. Then the owner may
+// have changed in between, and the object's writer may know. If the owner is later, the chain knows all that the owner declared
+// when the object was written.
+//
+// The versions can be compared because all these kinds are custom resources, which an API server keeps in one etcd. If they are
+// not numbers, the object counts as later.
+func (d Decision) Behind(object client.Object) bool {
+	for _, owner := range d.declaredBy {
+		order, err := resourceversion.CompareResourceVersion(owner.GetResourceVersion(), object.GetResourceVersion())
+		if err == nil && order >= 0 {
+			return false
+		}
+	}
+	return len(d.declaredBy) > 0
+}
+
+func skip(why inherit.Reason) Decision {
+	return Decision{Decision: inherit.Skip(why)}
+}
+
+func ownerNotFound() Decision {
+	return Decision{Decision: inherit.Decision{Outcome: inherit.OwnerNotFound, Reason: inherit.OwnerIsNotFound}}
+}
+
+func inherits(
+	rule int, desired inherit.Object, problems error, sources func(context.Context) inherit.Sources, declaredBy ...client.Object,
+) Decision {
+	return Decision{
+		Decision: inherit.Decision{Outcome: inherit.Inherits, Desired: desired, Problems: problems}, sources: sources, declaredBy: declaredBy,
+		rule: func(inherit.Entry) int { return rule },
+	}
+}
+
+// tells says that rule 14 is about the object, which has this now.
+func (d Decision) tells(current func() inherit.Object) Decision {
+	d.current = current
+	return d
+}
+
+// standsAlone is the decision about an object that has no owner. What an owner propagated to it before stays.
+func standsAlone(current func() inherit.Object, sources func(context.Context) inherit.Sources) Decision {
+	decided := inherits(0, inherit.Object{}, nil, sources).tells(current)
+	decided.Outcome = inherit.NoOwner
+	return decided
+}
+
+// withCapacity adds what the object tells cluster-autoscaler, once it has inherited the rest (rule 14). It is apart from the other
+// rules because Nodes, which ask what their Machines' owners will be, have no use for it.
+func (d Decision) withCapacity(policy inherit.Policy) Decision {
+	if d.current == nil {
+		return d
+	}
+	current := d.current()
+	capacity, problems := policy.Capacity(current, d.Desired)
+	if d.Outcome == inherit.NoOwner && len(capacity) == 0 && !inherit.TellsCapacity(current) {
+		return skip(inherit.NothingDeclares)
+	}
+	d.Desired.Top, d.Problems = d.Desired.Top.WithYielding(capacity), errors.Join(d.Problems, problems)
+	return d
+}
+
+// section returns what the topology of the Cluster and its class declare for the object, and the class; nil if they declare
+// nothing.
+func (c *Chain) section(ctx context.Context, object metav1.Object, cluster *capi.Cluster) (*inherit.Section, *capi.ClusterClass, error) {
+	class, err := c.ClusterClass(ctx, cluster)
+	if err != nil || class == nil {
+		return nil, nil, err
+	}
+	return inherit.SectionOf(cluster, class, object), class, nil
+}
+
+// evaluateControlPlane applies rule 1.
+func evaluateControlPlane(ctx context.Context, c *Chain, cp *capi.ControlPlane, cluster *capi.Cluster, policy inherit.Policy) (Decision, error) {
+	section, class, err := c.section(ctx, cp, cluster)
+	if err != nil || section == nil {
+		return skip(inherit.NothingDeclares), err
+	}
+	desired, problems := policy.ControlPlane(*section)
+	return inherits(1, desired, problems, c.sources(cp, clusterLabel(cp), nil, cp), cluster, class), nil
+}
+
+// evaluateMachineDeployment applies rules 2 and 14.
+func evaluateMachineDeployment(
+	ctx context.Context, c *Chain, md *capi.MachineDeployment, cluster *capi.Cluster, policy inherit.Policy,
+) (Decision, error) {
+	section, class, err := c.section(ctx, md, cluster)
+	if err != nil {
+		return Decision{}, err
+	}
+	current := func() inherit.Object { return inherit.OfMachineDeployment(md) }
+	sources := c.sources(md, md.Spec.ClusterName, md, nil)
+	if section == nil {
+		return standsAlone(current, sources), nil
+	}
+	desired, problems := policy.MachineDeployment(*section, md)
+	return inherits(2, desired, problems, sources, cluster, class).tells(current), nil
+}
+
+// evaluateMachinePool applies rules 3 and 14.
+func evaluateMachinePool(ctx context.Context, c *Chain, mp *capi.MachinePool, cluster *capi.Cluster, policy inherit.Policy) (Decision, error) {
+	section, class, err := c.section(ctx, mp, cluster)
+	if err != nil {
+		return Decision{}, err
+	}
+	current := func() inherit.Object { return inherit.OfMachinePool(mp) }
+	sources := c.sources(mp, mp.Spec.ClusterName, mp, nil)
+	if section == nil {
+		return standsAlone(current, sources), nil
+	}
+	desired, problems := policy.MachinePool(*section)
+	return inherits(3, desired, problems, sources, cluster, class).tells(current), nil
+}
+
+// evaluateMachineSet applies rule 5 to a MachineSet's own annotations and rule 6 to the rest, or rule 14 to a MachineSet that
+// stands alone.
+func evaluateMachineSet(ctx context.Context, c *Chain, ms *capi.MachineSet, _ *capi.Cluster, policy inherit.Policy) (Decision, error) {
+	sources := func(ctx context.Context) inherit.Sources { return c.quiet().machineSetSources(ctx, ms) }
+	if !inherit.OfMachineDeployments(ms) {
+		return standsAlone(func() inherit.Object { return inherit.OfMachineSet(ms) }, sources), nil
+	}
+	md, err := c.MachineDeployment(ctx, ms)
+	if err != nil || md == nil {
+		return ownerNotFound(), err
+	}
+	desired, problems := policy.MachineSet(md, ms)
+	decided := inherits(6, desired, problems, sources, md)
+	decided.rule = func(e inherit.Entry) int {
+		if e.Own && e.What == "annotation" {
+			return 5
+		}
+		return 6
+	}
+	return decided, nil
+}
+
+// evaluateMachine applies rules 4, 8 and 9.
+func evaluateMachine(ctx context.Context, c *Chain, m *capi.Machine, _ *capi.Cluster, policy inherit.Policy) (Decision, error) {
+	owner, err := c.MachineOwner(ctx, m)
+	if err != nil || owner.Outcome == inherit.OwnerNotFound {
+		return ownerNotFound(), err
+	}
+	desired, problems := policy.MachineFrom(owner.Template, m)
+	decided := inherits(owner.rule, desired, problems, func(ctx context.Context) inherit.Sources {
+		return c.quiet().machineSources(ctx, m, owner, nil)
+	})
+	decided.TaintsRefused = policy.ClusterAPITaints == inherit.PropagationDisabled
+	return decided.from(owner), nil
+}
+
+// from is the owner of the decision's Machine, or of the Machine that the external object belongs to.
+func (d Decision) from(owner MachineOwner) Decision {
+	d.Outcome = owner.Outcome
+	if owner.Object != nil {
+		d.declaredBy = []client.Object{owner.Object}
+	}
+	return d
+}
+
+// evaluateExternal applies rules 4 and 8 to an InfraMachine or a BootstrapConfig. Cluster API creates them before their
+// Machine, and lets the Machine's owner own them until then.
+func evaluateExternal(
+	ctx context.Context, c *Chain, external *metav1.PartialObjectMetadata, cluster *capi.Cluster, policy inherit.Policy,
+) (Decision, error) {
+	name := clusterLabel(external)
+	if name == "" || inherit.IsTemplate(external.Kind) {
+		return skip(inherit.NotOfMachine), nil
+	}
+	owner, instance, err := c.externalOwner(ctx, external, name)
+	if err != nil || owner.Outcome == inherit.OwnerNotFound {
+		return ownerNotFound(), err
+	}
+	if instance == nil {
+		return skip(inherit.NotOfMachine), nil
+	}
+	if why, skipped := policy.Skips(instance, cluster); skipped {
+		return skip(why), nil
+	}
+	below := instance
+	if isOfTopology(external) {
+		below = external
+	}
+	return inherits(owner.rule, policy.External(owner.Template), nil, c.ownerSources(below, name, owner)).from(owner), nil
+}
+
+// externalOwner returns the owner of the external object's Machine, and the object that decides whether to skip it: the Machine, or
+// its owner while there is no Machine yet. The external object cannot decide, because providers need not copy the label of a watch
+// filter. The result is nil if the external object belongs to no Machine, as those that a MachinePool owns.
+func (c *Chain) externalOwner(ctx context.Context, external *metav1.PartialObjectMetadata, cluster string) (MachineOwner, metav1.Object, error) {
+	m := &capi.Machine{}
+	found, err := c.controller(ctx, external, "Machine", m)
+	if err != nil {
+		return MachineOwner{}, nil, err
+	}
+	if !found {
+		return c.creator(ctx, external, cluster)
+	}
+	if m.Spec.ClusterName != cluster || !refersTo(m, external) {
+		return MachineOwner{}, nil, nil
+	}
+	owner, err := c.cachedOnly().MachineOwner(ctx, m) // the request may have cost an API call already
+	if _, pool := owner.Object.(*capi.MachinePool); err != nil || pool {
+		return MachineOwner{}, nil, err
+	}
+	return owner, m, nil
+}
+
+// creator returns the MachineSet or control plane that has created the external object for a Machine to come.
+func (c *Chain) creator(ctx context.Context, external *metav1.PartialObjectMetadata, cluster string) (MachineOwner, metav1.Object, error) {
+	if metav1.GetControllerOfNoCopy(external) != nil {
+		return MachineOwner{}, nil, nil
+	}
+	for _, ref := range external.OwnerReferences {
+		group := groupOf(&ref)
+		if group != capi.ControlPlaneGroup && (group != clusterv1.GroupVersion.Group || ref.Kind != "MachineSet") || inherit.IsTemplate(ref.Kind) {
+			continue
+		}
+		ref.Controller = new(true) // it owns the external object as it will own the Machine
+		m := &capi.Machine{ObjectMeta: metav1.ObjectMeta{
+			Namespace: external.Namespace, Name: external.Name, Labels: external.Labels, OwnerReferences: []metav1.OwnerReference{ref},
+		}}
+		m.Spec.ClusterName = cluster
+		owner, err := c.MachineOwner(ctx, m)
+		return owner, owner.Object, err
+	}
+	return MachineOwner{}, nil, nil
+}
+
+// refersTo reports whether the Machine says that this is its InfraMachine or its BootstrapConfig.
+func refersTo(m *capi.Machine, external *metav1.PartialObjectMetadata) bool {
+	kind := external.GroupVersionKind().GroupKind()
+	for _, ref := range ExternalRefs(m) {
+		if ref.GroupKind() == kind && ref.Name == external.Name {
+			return true
+		}
+	}
+	return false
+}
+
+// ExternalRefs returns the references of a Machine to its InfraMachine and its BootstrapConfig.
+func ExternalRefs(m *capi.Machine) []capi.ObjectRef {
+	var refs []capi.ObjectRef
+	for _, ref := range []capi.ObjectRef{m.Spec.InfrastructureRef, m.Spec.Bootstrap.ConfigRef} {
+		if ref.GroupKind() != (schema.GroupKind{}) && ref.Name != "" {
+			refs = append(refs, ref)
+		}
+	}
+	return refs
+}
+

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package owners
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/utils/keymutex"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+var errTooManyReads = errors.New("too many live reads")
+
+// Live gets an object from the API server once for all that ask for it at the same time. An answer is never older than the
+// question: a read that has begun may have begun before the change that the question is about. So questions that arrive during a
+// read wait for the next read, and share it. The answer must not be changed.
+type Live struct {
+	client.Reader
+
+	reads singleflight.Group
+	// turns make the reads of one object follow one another.
+	turns keymutex.KeyMutex
+}
+
+// NewLive returns a Live that reads with that reader.
+func NewLive(reader client.Reader) *Live {
+	return &Live{Reader: reader, turns: keymutex.NewHashed(64)}
+}
+
+// Get implements client.Reader.
+func (l *Live) Get(ctx context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	gvk := into.GetObjectKind().GroupVersionKind()
+	name := fmt.Sprintf("%T %s %s", into, gvk, key)
+	result := l.reads.DoChan(name, func() (any, error) {
+		l.turns.LockKey(name)
+		defer func() { _ = l.turns.UnlockKey(name) }()
+		l.reads.Forget(name) // from now on, it is too late to share this read
+		ctx, cancel := context.WithTimeout(context.Background(), liveTimeout)
+		defer cancel()
+		object, _ := reflect.New(reflect.TypeOf(into).Elem()).Interface().(client.Object)
+		object.GetObjectKind().SetGroupVersionKind(gvk)
+		return object, l.Reader.Get(ctx, key, object)
+	})
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the API server: %w", ctx.Err())
+	case r := <-result:
+		if r.Err == nil {
+			reflect.ValueOf(into).Elem().Set(reflect.ValueOf(r.Val).Elem())
+		}
+		return r.Err
+	}
+}
+
+// Kinds is the RESTMapper of a chain. A mapper of controller-runtime does not notice that a group has got another version, unless it is
+// asked for that version. For each unknown kind, such as an invented owner in an admission request, it discovers the group again, one
+// request after the other and without a time limit. Kinds discovers all groups once for all concurrent requests, and then not again for a
+// while. It implements only RESTMapping.
+type Kinds struct {
+	meta.RESTMapper
+	// Discovery needs a timeout of its own.
+	Discovery discovery.DiscoveryInterface
+	// UnknownFor is how long a kind counts as unknown after discovery did not find it.
+	UnknownFor time.Duration
+	// KnownFor is how long a kind is known in a version before discovery looks again, which keeps nobody waiting: an upgrade of a
+	// provider may take the version away. 0: for ever.
+	KnownFor time.Duration
+
+	looks singleflight.Group
+	mu    sync.RWMutex
+	last  look
+}
+
+// look is the result of one discovery.
+type look struct {
+	mapper meta.RESTMapper
+	err    error
+	at     time.Time
+}
+
+// RESTMapping implements meta.RESTMapper. It takes liveTimeout at most.
+func (k *Kinds) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	k.mu.RLock()
+	last := k.last
+	k.mu.RUnlock()
+	recent := !last.at.IsZero() && time.Since(last.at) < k.UnknownFor
+	if last.mapper != nil {
+		if k.KnownFor > 0 && time.Since(last.at) >= k.KnownFor {
+			k.looks.DoChan("", k.look)
+		}
+		mapping, err := last.mapper.RESTMapping(gk, versions...)
+		if recent && last.err == nil || !meta.IsNoMatchError(err) {
+			return mapping, err
+		}
+	}
+	if recent && last.err != nil {
+		return nil, last.err
+	}
+	select {
+	case result := <-k.looks.DoChan("", k.look):
+		if result.Err != nil {
+			return nil, result.Err
+		}
+		return result.Val.(meta.RESTMapper).RESTMapping(gk, versions...) //nolint:forcetypeassert // nothing else is returned
+	case <-time.After(liveTimeout):
+		return nil, errors.New("the API server does not say in time which kinds it serves")
+	}
+}
+
+// look discovers all that is served. If that fails, what was known stays.
+func (k *Kinds) look() (any, error) {
+	at := time.Now()
+	groups, err := restmapper.GetAPIGroupResources(k.Discovery)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.last.err, k.last.at = err, at
+	if err == nil {
+		k.last.mapper = restmapper.NewDiscoveryRESTMapper(groups)
+	}
+	return k.last.mapper, err
+}

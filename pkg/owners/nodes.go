@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package owners
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// NodeDecision says what happens to a Node: it is skipped, it is no Machine's (NoOwner), or it inherits.
+type NodeDecision struct {
+	Outcome inherit.Outcome
+	// Reason says why a Node stays as it is.
+	Reason inherit.Reason
+	// Source is what a Node inherits from.
+	Source inherit.NodeSource
+}
+
+// Inherits reports whether the Node inherits from a Machine or a MachinePool.
+func (d NodeDecision) Inherits() bool {
+	return d.Outcome == inherit.Inherits
+}
+
+// Rule returns the number of the rule by which the Node inherits an entry.
+func (d NodeDecision) Rule(e inherit.Entry) int {
+	switch e.What {
+	case "label":
+		return 11
+	case "annotation":
+		return 12
+	}
+	return 13
+}
+
+func skipNode(why inherit.Reason) NodeDecision {
+	return NodeDecision{Outcome: inherit.Skipped, Reason: why}
+}
+
+func noMachine() NodeDecision {
+	return NodeDecision{Outcome: inherit.NoOwner, Reason: inherit.IsNoMachine}
+}
+
+func nodeInherits(from inherit.NodeSource) NodeDecision {
+	return NodeDecision{Outcome: inherit.Inherits, Source: from}
+}
+
+// EvaluateNode decides what happens to a Node of the Cluster of Within, and what it inherits from.
+func (c *Chain) EvaluateNode(ctx context.Context, node *corev1.Node, policy inherit.Policy) (NodeDecision, error) {
+	switch {
+	case inherit.Deleting(node):
+		return skipNode(inherit.IsDeleted), nil
+	case c.within == (types.NamespacedName{}):
+		return skipNode(inherit.NotOfManagementCluster), nil
+	}
+	m, err := c.MachineOf(ctx, node)
+	if err != nil {
+		return NodeDecision{}, err
+	}
+	if m == nil {
+		return c.evaluateNodeOfPool(ctx, node, policy)
+	}
+	cluster, err := c.Cluster(ctx, m.Namespace, m.Spec.ClusterName)
+	if err != nil {
+		return NodeDecision{}, err
+	}
+	if why, skipped := policy.SkipsNode(m, cluster); skipped {
+		return skipNode(why), nil
+	}
+	return nodeInherits(policy.SourceFor(node, c.effective(ctx, m, cluster, policy)).AheadOf(m)), nil
+}
+
+// evaluateNodeOfPool decides about a Node that belongs to no Machine.
+func (c *Chain) evaluateNodeOfPool(ctx context.Context, node *corev1.Node, policy inherit.Policy) (NodeDecision, error) {
+	pool, err := c.PoolOf(ctx, node)
+	if err != nil {
+		return NodeDecision{}, err
+	}
+	if pool == nil {
+		return c.evaluateStranger(ctx, node, policy)
+	}
+	cluster, err := c.Cluster(ctx, pool.Namespace, pool.Spec.ClusterName)
+	if err != nil {
+		return NodeDecision{}, err
+	}
+	if why, skipped := policy.Skips(pool, cluster); skipped {
+		return skipNode(why), nil
+	}
+	if cluster == nil {
+		return skipNode(inherit.ClusterDoesNotExist), nil
+	}
+	return nodeInherits(inherit.SourceOfMachinePool(pool, c.effectiveMachinePool(ctx, pool, cluster, policy))), nil
+}
+
+// evaluateStranger takes from a Node what it got because of a name or an address, if that Machine now is another Node or has another
+// address. If the Machine is gone, being deleted or skipped, the Node keeps everything.
+func (c *Chain) evaluateStranger(ctx context.Context, node *corev1.Node, policy inherit.Policy) (NodeDecision, error) {
+	name := inherit.MatchedBefore(node)
+	if name == "" {
+		return noMachine(), nil
+	}
+	m, key := &capi.Machine{}, types.NamespacedName{Namespace: c.within.Namespace, Name: name}
+	found, err := c.get(ctx, key, "", m)
+	if err != nil {
+		return NodeDecision{}, fmt.Errorf("getting Machine %s: %w", key, err)
+	}
+	if !found || m.DeletionTimestamp != nil || !c.isOwn(m.Namespace, m.Spec.ClusterName) || !inherit.NoLongerMatches(node, m) {
+		return noMachine(), nil
+	}
+	cluster, err := c.Cluster(ctx, m.Namespace, m.Spec.ClusterName)
+	if err != nil {
+		return NodeDecision{}, err
+	}
+	if why, skipped := policy.SkipsNode(m, cluster); skipped {
+		return skipNode(why), nil
+	}
+	if cluster.DeletionTimestamp != nil {
+		return noMachine(), nil
+	}
+	return nodeInherits(inherit.SourceForStranger(m)), nil
+}
+
+// EffectiveMachines returns the Machines of a Cluster that are wanted, each as it is and as it will be once it has inherited itself.
+// A skipped Machine stays as it is. They must not be changed.
+func (c *Chain) EffectiveMachines(
+	ctx context.Context, key types.NamespacedName, policy inherit.Policy, wanted func(*capi.Machine) bool,
+) ([]inherit.Machine, error) {
+	cluster, err := c.Cluster(ctx, key.Namespace, key.Name)
+	if err != nil || cluster == nil {
+		return nil, err
+	}
+	list := &capi.MachineList{}
+	if err := c.list(ctx, list, membersOf(key)...); err != nil {
+		return nil, fmt.Errorf("listing the Machines of Cluster %s: %w", key, err)
+	}
+	var machines []inherit.Machine
+	for i := range list.Items {
+		m := inherit.Machine{Actual: &list.Items[i], Effective: &list.Items[i]}
+		if !wanted(m.Actual) {
+			continue
+		}
+		if _, skipped := policy.SkipsNode(m.Actual, cluster); !skipped {
+			m.Effective = c.effective(ctx, m.Actual, cluster, policy)
+		}
+		machines = append(machines, m)
+	}
+	return machines, nil
+}
+
+// effective returns the Machine as it will be once its chain has inherited. If an owner cannot be read, or an object is skipped,
+// it counts as it is. The API server is not asked for owners that are not cached.
+func (c *Chain) effective(ctx context.Context, m *capi.Machine, cluster *capi.Cluster, policy inherit.Policy) *capi.Machine {
+	c = c.cachedOnly()
+	owner, err := c.MachineOwner(ctx, m)
+	if _, skipped := policy.Skips(m, cluster); err != nil || skipped {
+		return m
+	}
+	template := owner.Template
+	switch object := owner.Object.(type) {
+	case *capi.MachineSet:
+		template = c.effectiveTemplate(ctx, object, cluster, policy)
+	case *capi.MachinePool:
+		template = inherit.TemplateOfMachinePool(c.effectiveMachinePool(ctx, object, cluster, policy))
+	case *unstructured.Unstructured:
+		template = c.effectiveControlPlane(ctx, owner.controlPlane, cluster, policy)
+	}
+	return policy.EffectiveMachine(template, m)
+}
+
+// effectiveTemplate returns what a MachineSet will declare.
+func (c *Chain) effectiveTemplate(ctx context.Context, ms *capi.MachineSet, cluster *capi.Cluster, policy inherit.Policy) *inherit.Template {
+	md, err := c.MachineDeployment(ctx, ms)
+	if _, skipped := policy.Skips(ms, cluster); err != nil || md == nil || skipped {
+		return inherit.TemplateOfMachineSet(ms)
+	}
+	if decided, inherits := c.desired(ctx, MachineDeployments, md, cluster, policy); inherits {
+		md = inherit.EffectiveMachineDeployment(md, decided.Desired)
+	}
+	return inherit.TemplateOfMachineSet(policy.EffectiveMachineSet(md, ms))
+}
+
+func (c *Chain) effectiveMachinePool(ctx context.Context, mp *capi.MachinePool, cluster *capi.Cluster, policy inherit.Policy) *capi.MachinePool {
+	if decided, inherits := c.desired(ctx, MachinePools, mp, cluster, policy); inherits {
+		return inherit.EffectiveMachinePool(mp, decided.Desired)
+	}
+	return mp
+}
+
+// effectiveControlPlane returns what the control plane will declare once rule 1 has reached it. The first look at a kind waits for
+// its schema, as does an admission request about one.
+func (c *Chain) effectiveControlPlane(ctx context.Context, cp *capi.ControlPlane, cluster *capi.Cluster, policy inherit.Policy) *inherit.Template {
+	decided, inherits := c.desired(ctx, ControlPlanes, cp, cluster, policy)
+	if !inherits || c.Layout == nil {
+		return inherit.TemplateOfControlPlane(cp)
+	}
+	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
+	defer cancel()
+	layout, err := c.Layout(ctx, cp.GroupVersionKind())
+	if err != nil {
+		return inherit.TemplateOfControlPlane(cp)
+	}
+	return inherit.EffectiveControlPlane(cp, decided.Desired, layout)
+}
+
+// desired returns what an object inherits, and whether it inherits anything now.
+func (c *Chain) desired(ctx context.Context, kind Kind, object metav1.Object, cluster *capi.Cluster, policy inherit.Policy) (Decision, bool) {
+	decided, err := kind.decide(ctx, c, object, cluster, policy)
+	return decided, err == nil && decided.Outcome == inherit.Inherits
+}
+
+// MachineOf returns the Machine that a Node of the chain's Cluster is, or nil if there is none. It must not be changed. A chain
+// that reads everything live asks for the Machine once more, but the cache says which Machine it is.
+func (c *Chain) MachineOf(ctx context.Context, node *corev1.Node) (*capi.Machine, error) {
+	var candidates []capi.Machine
+	seen := map[types.UID]bool{}
+	add := func(field, value string) error {
+		list := &capi.MachineList{}
+		if err := c.list(ctx, list, client.InNamespace(c.within.Namespace), client.MatchingFields{field: value}); err != nil {
+			return fmt.Errorf("listing Machines by %s %s: %w", field, value, err)
+		}
+		for _, m := range list.Items {
+			if c.isOwn(m.Namespace, m.Spec.ClusterName) && !seen[m.UID] {
+				seen[m.UID] = true
+				candidates = append(candidates, m)
+			}
+		}
+		return nil
+	}
+	if node.Spec.ProviderID != "" {
+		if err := add(providerIDField, node.Spec.ProviderID); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range inherit.NodeNames(node) {
+		if err := add(nodeNameField, name); err != nil {
+			return nil, err
+		}
+	}
+	m := inherit.Match(node, candidates, true)
+	if m == nil || !c.fresh {
+		return m, nil
+	}
+	now := &capi.Machine{}
+	found, err := c.get(ctx, client.ObjectKeyFromObject(m), m.UID, now)
+	if err != nil {
+		return nil, fmt.Errorf("getting the Machine of the Node: %w", err)
+	}
+	if !found {
+		return nil, nil
+	}
+	return inherit.Match(node, []capi.Machine{*now}, true), nil
+}
+
+// PoolOf returns the MachinePool of a Node whose provider has no Machines, or nil. The pool names its Nodes by providerID. If several
+// pools name the same Node, it belongs to none of them.
+func (c *Chain) PoolOf(ctx context.Context, node *corev1.Node) (*capi.MachinePool, error) {
+	if node.Spec.ProviderID == "" {
+		return nil, nil
+	}
+	list := &capi.MachinePoolList{}
+	if err := c.list(ctx, list, client.InNamespace(c.within.Namespace), client.MatchingFields{providerIDField: node.Spec.ProviderID}); err != nil {
+		return nil, fmt.Errorf("listing MachinePools by providerID: %w", err)
+	}
+	own := slices.DeleteFunc(list.Items, func(mp capi.MachinePool) bool { return !c.isOwn(mp.Namespace, mp.Spec.ClusterName) })
+	if len(own) != 1 {
+		return nil, nil
+	}
+	if !c.fresh {
+		return &own[0], nil
+	}
+	now := &capi.MachinePool{}
+	found, err := c.get(ctx, client.ObjectKeyFromObject(&own[0]), own[0].UID, now)
+	if err != nil {
+		return nil, fmt.Errorf("getting the MachinePool of the Node: %w", err)
+	}
+	if !found {
+		return nil, nil
+	}
+	return now, nil
+}
+
+// isOwn reports whether a Cluster is the one whose Nodes the chain knows.
+func (c *Chain) isOwn(namespace, cluster string) bool {
+	return c.within.Name != "" && c.within == types.NamespacedName{Namespace: namespace, Name: cluster}
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package owners
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// quiet returns a chain that reads only the cache, and counts nothing. The source of a warning is not worth an API call: an owner
+// that is not cached is named without its content.
+func (c *Chain) quiet() *Chain {
+	quiet := *c
+	quiet.AskMissing, quiet.fresh, quiet.Count = false, false, nil
+	return &quiet
+}
+
+// NodeSources returns the objects that declare what a Node inherits; its Machine or MachinePool is the last. The Machine's owner may
+// cost an API call.
+func (c *Chain) NodeSources(ctx context.Context, from inherit.NodeSource) inherit.Sources {
+	if m, ok := from.Object.(*capi.Machine); ok {
+		owner, err := c.MachineOwner(ctx, m)
+		return c.quiet().machineSources(ctx, m, owner, err)
+	}
+	return c.quiet().declared(ctx, from.Object, from.Cluster.Name, MachineOwner{Object: from.Object})
+}
+
+// NodeGroup returns the object whose Nodes do the same work as a Node of this source, and how many Nodes there are, as far as that
+// is known: the Machine's MachineDeployment, control plane, MachinePool, or MachineSet that stands alone; the Machine itself if
+// there is none.
+func (c *Chain) NodeGroup(ctx context.Context, from inherit.NodeSource) (group inherit.Ref, nodes int, err error) {
+	found := c.NodeSources(ctx, from)
+	if found.Err != nil {
+		return inherit.Ref{}, 0, found.Err
+	}
+	group = from.Ref
+	for _, d := range found.All {
+		switch d.Object.(type) {
+		case *capi.ClusterClass, *capi.Cluster, *metav1.PartialObjectMetadata: // of the last, no more is known than its name
+			continue
+		}
+		group = d.Ref
+		break
+	}
+	machines, err := c.MachinesBelow(ctx, group.Object)
+	if err != nil {
+		return inherit.Ref{}, 0, fmt.Errorf("counting the Nodes of %s: %w", group, err)
+	}
+	for i := range machines {
+		if machines[i].Status.NodeRef.Name != "" {
+			nodes++
+		}
+	}
+	if mp, ok := group.Object.(*capi.MachinePool); ok {
+		nodes = max(nodes, len(mp.Spec.ProviderIDList))
+	}
+	return group, nodes, nil
+}
+
+// sources returns a function that finds the sources of an object with a Machine template of its own, which is itself the last
+// source, or of what a topology declares for the managed object.
+func (c *Chain) sources(object metav1.Object, cluster string, owner client.Object, managed metav1.Object) func(context.Context) inherit.Sources {
+	if owner == nil {
+		return func(ctx context.Context) inherit.Sources { return c.quiet().byTopology(ctx, object, cluster, managed) }
+	}
+	return c.ownerSources(object, cluster, MachineOwner{Object: owner})
+}
+
+// ownerSources returns a function that finds the sources of an object by its owner.
+func (c *Chain) ownerSources(object metav1.Object, cluster string, owner MachineOwner) func(context.Context) inherit.Sources {
+	return func(ctx context.Context) inherit.Sources { return c.quiet().declared(ctx, object, cluster, owner) }
+}
+
+// machineSources are those of a Machine whose owner is known or could not be read.
+func (c *Chain) machineSources(ctx context.Context, m *capi.Machine, owner MachineOwner, err error) inherit.Sources {
+	found := c.declared(ctx, m, m.Spec.ClusterName, owner)
+	found.Err = errors.Join(err, found.Err)
+	itself := declaration("Machine", m, inherit.OfMachine(m))
+	itself.Itself = true
+	found.All = append(found.All, itself)
+	return found
+}
+
+// machineSetSources are those of a MachineSet. Its own annotations have another source than the rest (rule 5). It is itself the
+// source of what it tells cluster-autoscaler.
+func (c *Chain) machineSetSources(ctx context.Context, ms *capi.MachineSet) inherit.Sources {
+	found := c.declared(ctx, ms, ms.Spec.ClusterName, MachineOwner{Object: ms})
+	if last := len(found.All) - 2; last >= 0 && found.All[last].Whole == "" {
+		found.All[last].Metadata = &inherit.Content{}
+		if md, ok := found.All[last].Object.(*capi.MachineDeployment); ok {
+			found.All[last].Metadata.Annotations = md.Annotations
+		}
+	}
+	return found
+}
+
+// declared returns what an owner and the objects above it declare. object is the owner or one below it: it tells whether there is a
+// topology above if the topology's section cannot be found.
+func (c *Chain) declared(ctx context.Context, object metav1.Object, cluster string, owner MachineOwner) inherit.Sources {
+	switch o := owner.Object.(type) {
+	case *capi.MachineSet:
+		return with(c.aboveMachineSet(ctx, object, o), declaration("MachineSet", o, inherit.OfMachineSet(o)))
+	case *capi.MachineDeployment:
+		return with(c.byTopology(ctx, object, cluster, o), declaration("MachineDeployment", o, inherit.OfMachineDeployment(o)))
+	case *capi.MachinePool:
+		return with(c.byTopology(ctx, object, cluster, o), declaration("MachinePool", o, inherit.OfMachinePool(o)))
+	case *unstructured.Unstructured:
+		layout := capi.ControlPlaneLayout("", func(path ...string) bool {
+			_, found, err := unstructured.NestedFieldNoCopy(o.Object, path...)
+			return found && err == nil
+		})
+		return with(c.byTopology(ctx, object, cluster, owner.controlPlane), inherit.Declaration{
+			Ref: inherit.Ref{Kind: o.GetKind(), Object: o}, Paths: layout.Template, Content: owner.Template.Content,
+		})
+	}
+	return c.byTopology(ctx, object, cluster, nil)
+}
+
+// aboveMachineSet is the MachineDeployment of a MachineSet, and what is above that.
+func (c *Chain) aboveMachineSet(ctx context.Context, object metav1.Object, ms *capi.MachineSet) inherit.Sources {
+	md, err := c.MachineDeployment(ctx, ms)
+	if err == nil && md != nil {
+		return c.declared(ctx, object, ms.Spec.ClusterName, MachineOwner{Object: md})
+	}
+	found := c.byTopology(ctx, object, ms.Spec.ClusterName, nil)
+	found.Err = errors.Join(err, found.Err)
+	if ref := metav1.GetControllerOfNoCopy(ms); ref != nil {
+		return with(found, inherit.Declaration{
+			Ref: refTo(ref.Kind, ms.Namespace, ref.Name), Paths: inherit.OfMachineSet(ms).Layout.Template, Unread: true,
+		})
+	}
+	return found
+}
+
+// byTopology is what a topology declares for the object that it manages, which may be nil. If the section cannot be found and the
+// object belongs to a topology, the topology of its Cluster counts as the source of everything.
+func (c *Chain) byTopology(ctx context.Context, object metav1.Object, name string, managed metav1.Object) inherit.Sources {
+	var found inherit.Sources
+	if managed != nil {
+		cluster, err := c.Cluster(ctx, object.GetNamespace(), name)
+		class, classErr := c.ClusterClass(ctx, cluster)
+		if class != nil {
+			if section := inherit.SectionOf(cluster, class, managed); section != nil {
+				return inherit.Sources{All: section.Declarations(cluster, class)}
+			}
+		}
+		found.Err = errors.Join(err, classErr)
+	}
+	if !isOfTopology(object) {
+		return found
+	}
+	return with(found, inherit.Declaration{Ref: refTo("Cluster", object.GetNamespace(), name), Whole: "spec.topology", Unread: true})
+}
+
+func isOfTopology(object metav1.Object) bool {
+	_, owned := object.GetLabels()[clusterv1.ClusterTopologyOwnedLabel]
+	return owned
+}
+
+func with(above inherit.Sources, one inherit.Declaration) inherit.Sources {
+	above.All = append(above.All, one)
+	return above
+}
+
+// declaration is what an object declares: in its Machine template or, if it has none, as a whole.
+func declaration(kind string, object inherit.Owner, has inherit.Object) inherit.Declaration {
+	d := inherit.Declaration{Ref: inherit.Ref{Kind: kind, Object: object}, Paths: has.Layout.Top, Content: has.Top}
+	if has.Template != nil {
+		d.Paths, d.Content = has.Layout.Template, *has.Template
+	}
+	return d
+}
+
+// refTo is an object of which only the name is known.
+func refTo(kind, namespace, name string) inherit.Ref {
+	return inherit.Ref{Kind: kind, Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}}
+}

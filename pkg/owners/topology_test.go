@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package owners
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+)
+
+// TestClusterClass: a topology names its ClusterClass in the words of either version, and not always in its own namespace.
+func TestClusterClass(t *testing.T) {
+	class := func(namespace string) *capi.ClusterClass {
+		return change(clusterClass(), func(class *capi.ClusterClass) { class.Namespace, class.UID = namespace, "in-"+class.UID })
+	}
+	for _, tc := range []struct {
+		name     string
+		topology *capi.Topology
+		cached   []client.Object
+		want     string
+	}{
+		{name: "a Cluster without a topology has none", cached: []client.Object{class("ns")}},
+		{name: "v1beta2 refers to it", topology: &capi.Topology{ClassRef: capi.ClassRef{Name: "cc"}}, cached: []client.Object{class("ns"), class("classes")}, want: "ns/cc"},
+		{name: "in another namespace, too", topology: &capi.Topology{ClassRef: capi.ClassRef{Name: "cc", Namespace: "classes"}}, cached: []client.Object{class("ns"), class("classes")}, want: "classes/cc"},
+		{name: "v1beta1 names it", topology: &capi.Topology{Class: "cc"}, cached: []client.Object{class("ns"), class("classes")}, want: "ns/cc"},
+		{name: "and its namespace", topology: &capi.Topology{Class: "cc", ClassNamespace: "classes"}, cached: []client.Object{class("ns"), class("classes")}, want: "classes/cc"},
+		{name: "one of another namespace is another", topology: &capi.Topology{ClassRef: capi.ClassRef{Name: "cc"}}, cached: []client.Object{class("classes")}},
+		{name: "one that is not cached is none", topology: &capi.Topology{ClassRef: capi.ClassRef{Name: "cc"}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			live := holds(t, class("ns"), class("classes"))
+			cluster := change(managedCluster(), func(c *capi.Cluster) { c.Spec.Topology = tc.topology })
+			got, err := (&Chain{Reader: admission(holds(t, tc.cached...), live, nil)}).ClusterClass(t.Context(), cluster)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(live.gets).To(BeZero(), "a ClusterClass is never worth a call")
+			if tc.want == "" {
+				Expect(got).To(BeNil())
+				return
+			}
+			Expect(got).NotTo(BeNil())
+			Expect(client.ObjectKeyFromObject(got).String()).To(Equal(tc.want))
+		})
+	}
+}
+
+func TestClusterClassOfNoCluster(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	class, err := (&Chain{Reader: &reader{err: errors.New("asked")}}).ClusterClass(t.Context(), nil)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(class).To(BeNil())
+}
+
+// Clusters are looked at again when their ClusterClass changes.
+func TestClustersOf(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	cluster := func(name string, topology *capi.Topology) *capi.Cluster {
+		return &capi.Cluster{ObjectMeta: named(name, ""), Spec: capi.ClusterSpec{Topology: topology}}
+	}
+	chain := Chain{Reader: holds(t,
+		cluster("newer", &capi.Topology{ClassRef: capi.ClassRef{Name: "cc"}}),
+		cluster("older", &capi.Topology{Class: "cc"}),
+		cluster("far", &capi.Topology{ClassRef: capi.ClassRef{Name: "cc", Namespace: "classes"}}),
+		cluster("farther", &capi.Topology{Class: "cc", ClassNamespace: "classes"}),
+		cluster("another", &capi.Topology{ClassRef: capi.ClassRef{Name: "another"}}),
+		cluster("none", nil),
+	)}
+	near, err := chain.ClustersOf(t.Context(), clusterClass())
+	Expect(err).NotTo(HaveOccurred())
+	Expect(names(near)).To(ConsistOf("newer", "older"))
+	far, err := chain.ClustersOf(t.Context(), change(clusterClass(), func(class *capi.ClusterClass) { class.Namespace = "classes" }))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(names(far)).To(ConsistOf("far", "farther"))
+}
+
+// versions remembers which kinds it was asked for, in which versions.
+type versions struct {
+	client.Reader
+	asked []string
+}
+
+func (r *versions) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	r.asked = append(r.asked, into.GetObjectKind().GroupVersionKind().String())
+	return r.Reader.Get(ctx, key, into, options...)
+}
+
+// The API server's preferred version of a control plane is read, whichever the reference has, or has not.
+func TestVersionOfAControlPlane(t *testing.T) {
+	const group = "controlplane.cluster.x-k8s.io"
+	mapper := apimeta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: group, Version: "v1beta1"}})
+	mapper.Add(schema.GroupVersionKind{Group: group, Version: "v1beta1", Kind: "AcmeControlPlane"}, apimeta.RESTScopeNamespace)
+	for _, tc := range []struct {
+		name, apiVersion, kind string
+		mapper                 apimeta.RESTMapper
+		asked                  []string
+		found                  bool
+	}{
+		{name: "a reference to an older version", apiVersion: group + "/v1alpha1", kind: "AcmeControlPlane", mapper: mapper, asked: []string{acme + ", Kind=AcmeControlPlane"}, found: true},
+		{name: "a reference to the same version", apiVersion: acme, kind: "AcmeControlPlane", mapper: mapper, asked: []string{acme + ", Kind=AcmeControlPlane"}, found: true},
+		{name: "a reference to no version", apiVersion: group + "/", kind: "AcmeControlPlane", mapper: mapper, asked: []string{acme + ", Kind=AcmeControlPlane"}, found: true},
+		{name: "a kind that is gone is not asked for", apiVersion: acme, kind: "GoneControlPlane", mapper: mapper},
+		{name: "without a mapper the reference's version is read", apiVersion: acme, kind: "AcmeControlPlane", asked: []string{acme + ", Kind=AcmeControlPlane"}, found: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			cache := &versions{Reader: holds(t, controlPlane("c"))}
+			object, cp, err := (&Chain{Reader: cache, Mapper: tc.mapper}).ControlPlane(t.Context(), "ns", &metav1.OwnerReference{APIVersion: tc.apiVersion, Kind: tc.kind, Name: "cp"})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(cache.asked).To(Equal(tc.asked))
+			Expect(object != nil).To(Equal(tc.found))
+			Expect(cp != nil).To(Equal(tc.found))
+			if tc.found {
+				Expect(object.GetAPIVersion()).To(Equal(acme))
+				Expect(cp.GroupVersionKind().String()).To(Equal(acme + ", Kind=AcmeControlPlane"))
+				Expect(cp.Spec.MachineTemplate.Labels).To(Equal(map[string]string{"fromControlPlane": "1"}))
+			}
+		})
+	}
+}
+
+// A discovery that fails is not a kind that is gone.
+func TestVersionThatCannotBeFound(t *testing.T) {
+	chain := Chain{Reader: holds(t, controlPlane("c")), Mapper: unreachable{}}
+	_, _, err := chain.ControlPlane(t.Context(), "ns", &metav1.OwnerReference{APIVersion: acme, Kind: "AcmeControlPlane", Name: "cp"})
+	NewWithT(t).Expect(err).To(MatchError("finding the served version of AcmeControlPlane: connection refused"))
+}
+
+type unreachable struct{ apimeta.RESTMapper }
+
+func (unreachable) RESTMapping(schema.GroupKind, ...string) (*apimeta.RESTMapping, error) {
+	return nil, errors.New("connection refused")
+}
