@@ -9,8 +9,8 @@ import (
 	. "github.com/onsi/gomega"
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
@@ -23,7 +23,7 @@ func TestReadsForWorkloadClustersAreLimited(t *testing.T) {
 	limits.shared, limits.newOwn = rate.NewLimiter(0, 3), func() *rate.Limiter { return rate.NewLimiter(0, 2) }
 	read := func(cluster string) error {
 		ctx := context.WithValue(t.Context(), callerKey{}, types.NamespacedName{Namespace: "ns", Name: cluster})
-		return reader.Get(ctx, types.NamespacedName{Namespace: "ns", Name: "ms"}, &capi.MachineSet{})
+		return reader.Get(ctx, types.NamespacedName{Namespace: "ns", Name: "ms"}, &clusterv1.MachineSet{})
 	}
 	const refused = "too many reads"
 	for range 2 + 3 {

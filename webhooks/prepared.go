@@ -5,7 +5,7 @@ package webhooks
 import (
 	"k8s.io/utils/lru"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
@@ -23,7 +23,7 @@ type preparedFor struct {
 }
 
 type preparedIn struct {
-	layout  capi.Layout
+	layout  inherit.Layout
 	content *ownership.Prepared
 }
 

@@ -13,7 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // Chain looks along the owner chain.
@@ -27,7 +27,7 @@ type Chain struct {
 	// none. Its answer is empty while that is not known: then no Node of that API server inherits.
 	ManagementCluster func() types.NamespacedName
 	// Layout tells where a kind of control plane has what it can inherit. If it is nil, control planes count as they are.
-	Layout func(ctx context.Context, gvk schema.GroupVersionKind) (capi.Layout, error)
+	Layout func(ctx context.Context, gvk schema.GroupVersionKind) (inherit.Layout, error)
 	// Remembered keeps what follows from owners; nil keeps nothing. Remembering sets it.
 	Remembered *Remembered
 
@@ -81,8 +81,8 @@ func Always(cluster types.NamespacedName) func() types.NamespacedName {
 }
 
 // MachineDeployment returns the MachineDeployment that controls the MachineSet, or nil where there is none.
-func (c *Chain) MachineDeployment(ctx context.Context, ms *capi.MachineSet) (*capi.MachineDeployment, error) {
-	md := &capi.MachineDeployment{}
+func (c *Chain) MachineDeployment(ctx context.Context, ms *clusterv1.MachineSet) (*clusterv1.MachineDeployment, error) {
+	md := &clusterv1.MachineDeployment{}
 	found, err := c.owner(ctx, ms, "MachineDeployment", md)
 	if err != nil || !found || md.Spec.ClusterName != ms.Spec.ClusterName {
 		return nil, err
@@ -91,8 +91,8 @@ func (c *Chain) MachineDeployment(ctx context.Context, ms *capi.MachineSet) (*ca
 }
 
 // MachineSet returns the MachineSet that controls the Machine, or nil where there is none.
-func (c *Chain) MachineSet(ctx context.Context, m *capi.Machine) (*capi.MachineSet, error) {
-	ms := &capi.MachineSet{}
+func (c *Chain) MachineSet(ctx context.Context, m *clusterv1.Machine) (*clusterv1.MachineSet, error) {
+	ms := &clusterv1.MachineSet{}
 	found, err := c.owner(ctx, m, "MachineSet", ms)
 	if err != nil || !found || ms.Spec.ClusterName != m.Spec.ClusterName {
 		return nil, err
@@ -101,11 +101,11 @@ func (c *Chain) MachineSet(ctx context.Context, m *capi.Machine) (*capi.MachineS
 }
 
 // Cluster returns the Cluster of that name from the cache, or nil where it is not there.
-func (c *Chain) Cluster(ctx context.Context, namespace, name string) (*capi.Cluster, error) {
+func (c *Chain) Cluster(ctx context.Context, namespace, name string) (*clusterv1.Cluster, error) {
 	if name == "" {
 		return nil, nil
 	}
-	cluster := &capi.Cluster{}
+	cluster := &clusterv1.Cluster{}
 	found, err := c.find(ctx, "Cluster", types.NamespacedName{Namespace: namespace, Name: name}, "", cluster)
 	if !found || err != nil {
 		return nil, err

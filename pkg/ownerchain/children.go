@@ -6,12 +6,12 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 // Children returns the objects of the list's kind that owner controls. As with Keys, the list must not be changed.
@@ -20,10 +20,10 @@ func (c *Chain) Children(ctx context.Context, owner client.Object, list client.O
 }
 
 // MachinesBelow returns the Machines of a MachineSet, or of all MachineSets of a MachineDeployment. They must not be changed.
-func (c *Chain) MachinesBelow(ctx context.Context, owner client.Object) ([]capi.Machine, error) {
+func (c *Chain) MachinesBelow(ctx context.Context, owner client.Object) ([]clusterv1.Machine, error) {
 	sets := []client.Object{owner}
-	if _, ok := owner.(*capi.MachineDeployment); ok {
-		list := &capi.MachineSetList{}
+	if _, ok := owner.(*clusterv1.MachineDeployment); ok {
+		list := &clusterv1.MachineSetList{}
 		if err := c.controlled(ctx, owner, list); err != nil {
 			return nil, err
 		}
@@ -32,9 +32,9 @@ func (c *Chain) MachinesBelow(ctx context.Context, owner client.Object) ([]capi.
 			sets = append(sets, &list.Items[i])
 		}
 	}
-	var machines []capi.Machine
+	var machines []clusterv1.Machine
 	for _, set := range sets {
-		list := &capi.MachineList{}
+		list := &clusterv1.MachineList{}
 		if err := c.controlled(ctx, set, list); err != nil {
 			return nil, err
 		}
@@ -66,9 +66,9 @@ func membersOf(cluster types.NamespacedName) []client.ListOption {
 func NodesOf(ctx context.Context, cache client.Reader, source client.Object) ([]types.NamespacedName, error) {
 	byField := map[string][]string{}
 	switch o := source.(type) {
-	case *capi.Machine:
+	case *clusterv1.Machine:
 		byField[providerIDField], byField[nodeNameField] = notEmpty(o.Spec.ProviderID), machineNodeNames(o)
-	case *capi.MachinePool:
+	case *clusterv1.MachinePool:
 		byField[providerIDField] = o.Spec.ProviderIDList
 	default:
 		return nil, fmt.Errorf("expected a Machine or a MachinePool, got %T", source)
@@ -76,7 +76,7 @@ func NodesOf(ctx context.Context, cache client.Reader, source client.Object) ([]
 	var all []types.NamespacedName
 	for _, field := range []string{providerIDField, nodeNameField} {
 		for _, value := range byField[field] {
-			found, err := nodes(ctx, cache, field, value)
+			found, err := Keys(ctx, cache, &corev1.NodeList{}, client.MatchingFields{field: value})
 			if err != nil {
 				return nil, err
 			}

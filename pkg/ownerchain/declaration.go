@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/pace"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
@@ -42,11 +42,11 @@ func (c *Chain) Declaration(ctx context.Context, from inherit.NodeSource, ids []
 	for _, one := range found.All {
 		declares := slices.ContainsFunc(ids, func(id taint.ID) bool { return one.Declares(inherit.TaintEntry(id)) })
 		switch one.Object.(type) {
-		case *capi.ClusterClass:
+		case *clusterv1.ClusterClass:
 			if declares {
 				d.Class = one.Ref
 			}
-		case *capi.Cluster:
+		case *clusterv1.Cluster:
 			if declares {
 				topology = one.Ref
 			}
@@ -110,7 +110,7 @@ func (c *Chain) nodesIn(ctx context.Context, set client.Object) (int, error) {
 			nodes++
 		}
 	}
-	if mp, ok := set.(*capi.MachinePool); ok {
+	if mp, ok := set.(*clusterv1.MachinePool); ok {
 		nodes = max(nodes, len(mp.Spec.ProviderIDList))
 	}
 	return nodes, nil

@@ -6,17 +6,15 @@ import (
 	"context"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // evaluateExternal applies rules 4 and 8 to an InfraMachine or a BootstrapConfig. Cluster API creates them before their
 // Machine, and lets the Machine's owner own them until then.
 func (c *Chain) evaluateExternal(
-	ctx context.Context, external *metav1.PartialObjectMetadata, cluster *capi.Cluster, policy inherit.Policy,
+	ctx context.Context, external *metav1.PartialObjectMetadata, cluster *clusterv1.Cluster, policy inherit.Policy,
 ) (Decision, error) {
 	name := clusterLabel(external)
 	if name == "" || inherit.IsTemplate(external.Kind) {
@@ -45,7 +43,7 @@ func (c *Chain) evaluateExternal(
 // its owner while there is no Machine yet. The external object cannot decide, because providers need not copy the label of a watch
 // filter. The result is nil if the external object belongs to no Machine, as those that a MachinePool owns.
 func (c *Chain) externalOwner(ctx context.Context, external *metav1.PartialObjectMetadata, cluster string) (MachineOwner, metav1.Object, error) {
-	m := &capi.Machine{}
+	m := &clusterv1.Machine{}
 	found, err := c.owner(ctx, external, "Machine", m)
 	if err != nil {
 		return MachineOwner{}, nil, err
@@ -57,7 +55,7 @@ func (c *Chain) externalOwner(ctx context.Context, external *metav1.PartialObjec
 		return MachineOwner{}, nil, nil
 	}
 	owner, err := c.CallingNobody().MachineOwner(ctx, m) // the request may have cost one API call already
-	if _, pool := owner.Object.(*capi.MachinePool); err != nil || pool {
+	if _, pool := owner.Object.(*clusterv1.MachinePool); err != nil || pool {
 		return MachineOwner{}, nil, err
 	}
 	return owner, m, nil
@@ -70,12 +68,12 @@ func (c *Chain) creator(ctx context.Context, external *metav1.PartialObjectMetad
 	}
 	for _, ref := range external.OwnerReferences {
 		group := groupOf(&ref)
-		if group != capi.ControlPlaneGroup && (group != clusterv1.GroupVersion.Group || ref.Kind != "MachineSet") || inherit.IsTemplate(ref.Kind) {
+		if group != inherit.ControlPlaneGroup && (group != clusterv1.GroupVersion.Group || ref.Kind != "MachineSet") || inherit.IsTemplate(ref.Kind) {
 			continue
 		}
 		// It owns the external object as it will own the Machine.
 		ref.Controller = new(true)
-		m := &capi.Machine{ObjectMeta: metav1.ObjectMeta{
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 			Namespace: external.Namespace, Name: external.Name, Labels: external.Labels, OwnerReferences: []metav1.OwnerReference{ref},
 		}}
 		m.Spec.ClusterName = cluster
@@ -86,7 +84,7 @@ func (c *Chain) creator(ctx context.Context, external *metav1.PartialObjectMetad
 }
 
 // refersTo reports whether the Machine says that this is its InfraMachine or its BootstrapConfig.
-func refersTo(m *capi.Machine, external *metav1.PartialObjectMetadata) bool {
+func refersTo(m *clusterv1.Machine, external *metav1.PartialObjectMetadata) bool {
 	kind := external.GroupVersionKind().GroupKind()
 	for _, ref := range ExternalRefs(m) {
 		if ref.GroupKind() == kind && ref.Name == external.Name {
@@ -97,10 +95,10 @@ func refersTo(m *capi.Machine, external *metav1.PartialObjectMetadata) bool {
 }
 
 // ExternalRefs returns the references of a Machine to its InfraMachine and its BootstrapConfig.
-func ExternalRefs(m *capi.Machine) []capi.ObjectRef {
-	var refs []capi.ObjectRef
-	for _, ref := range []capi.ObjectRef{m.Spec.InfrastructureRef, m.Spec.Bootstrap.ConfigRef} {
-		if ref.GroupKind() != (schema.GroupKind{}) && ref.Name != "" {
+func ExternalRefs(m *clusterv1.Machine) []clusterv1.ContractVersionedObjectReference {
+	var refs []clusterv1.ContractVersionedObjectReference
+	for _, ref := range []clusterv1.ContractVersionedObjectReference{m.Spec.InfrastructureRef, m.Spec.Bootstrap.ConfigRef} {
+		if ref.Kind != "" && ref.Name != "" {
 			refs = append(refs, ref)
 		}
 	}

@@ -8,10 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -22,16 +22,16 @@ const (
 	clusterField = "clusterName"
 	// classField indexes Clusters by the ClusterClass of their topology, as "<namespace>/<name>".
 	classField = "clusterClass"
-	// providerIDField indexes Machines, MachinePools and Nodes by the buckets of their providerIDs.
+	// providerIDField indexes Machines, MachinePools and Nodes by their providerIDs.
 	providerIDField = "providerID"
-	// nodeNameField indexes Machines and Nodes by the buckets of the names and addresses that a Node may have.
+	// nodeNameField indexes Machines and Nodes by the names and addresses that a Node may have.
 	nodeNameField = "nodeName"
 )
 
 // Prepare makes the cache hold every kind that a Chain reads, with the indexes that it uses. It is called before the cache starts,
 // on every replica: otherwise the first request would start the informer and wait for it.
 func Prepare(ctx context.Context, c cache.Cache) error {
-	for _, object := range []client.Object{&capi.Cluster{}, &capi.ClusterClass{}} {
+	for _, object := range []client.Object{&clusterv1.Cluster{}, &clusterv1.ClusterClass{}} {
 		if _, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("preparing the cache of %T: %w", object, err)
 		}
@@ -64,16 +64,16 @@ type index struct {
 
 func indexes() []index {
 	all := []index{
-		{&capi.Cluster{}, classField, of(func(c *capi.Cluster) []string { return notEmpty(classKey(c)) })},
-		{&capi.MachineDeployment{}, clusterField, of(func(md *capi.MachineDeployment) []string { return notEmpty(md.Spec.ClusterName) })},
-		{&capi.MachineSet{}, ownerField, ownerUID},
-		{&capi.MachineSet{}, clusterField, of(func(ms *capi.MachineSet) []string { return notEmpty(ms.Spec.ClusterName) })},
-		{&capi.Machine{}, ownerField, ownerUID},
-		{&capi.Machine{}, clusterField, of(func(m *capi.Machine) []string { return notEmpty(m.Spec.ClusterName) })},
-		{&capi.Machine{}, providerIDField, bucketsOf(of(func(m *capi.Machine) []string { return notEmpty(m.Spec.ProviderID) }))},
-		{&capi.Machine{}, nodeNameField, bucketsOf(of(machineNodeNames))},
-		{&capi.MachinePool{}, clusterField, of(func(mp *capi.MachinePool) []string { return notEmpty(mp.Spec.ClusterName) })},
-		{&capi.MachinePool{}, providerIDField, bucketsOf(of(func(mp *capi.MachinePool) []string { return mp.Spec.ProviderIDList }))},
+		{&clusterv1.Cluster{}, classField, of(func(c *clusterv1.Cluster) []string { return notEmpty(classKey(c)) })},
+		{&clusterv1.MachineDeployment{}, clusterField, of(func(md *clusterv1.MachineDeployment) []string { return notEmpty(md.Spec.ClusterName) })},
+		{&clusterv1.MachineSet{}, ownerField, ownerUID},
+		{&clusterv1.MachineSet{}, clusterField, of(func(ms *clusterv1.MachineSet) []string { return notEmpty(ms.Spec.ClusterName) })},
+		{&clusterv1.Machine{}, ownerField, ownerUID},
+		{&clusterv1.Machine{}, clusterField, of(func(m *clusterv1.Machine) []string { return notEmpty(m.Spec.ClusterName) })},
+		{&clusterv1.Machine{}, providerIDField, of(func(m *clusterv1.Machine) []string { return notEmpty(m.Spec.ProviderID) })},
+		{&clusterv1.Machine{}, nodeNameField, of(machineNodeNames)},
+		{&clusterv1.MachinePool{}, clusterField, of(func(mp *clusterv1.MachinePool) []string { return notEmpty(mp.Spec.ClusterName) })},
+		{&clusterv1.MachinePool{}, providerIDField, of(func(mp *clusterv1.MachinePool) []string { return mp.Spec.ProviderIDList })},
 	}
 	for field, values := range NodeIndexes() {
 		all = append(all, index{&corev1.Node{}, field, values})
@@ -84,8 +84,8 @@ func indexes() []index {
 // NodeIndexes returns the indexes of Nodes that a cache needs for NodesOf.
 func NodeIndexes() map[string]client.IndexerFunc {
 	return map[string]client.IndexerFunc{
-		providerIDField: bucketsOf(of(func(n *corev1.Node) []string { return notEmpty(n.Spec.ProviderID) })),
-		nodeNameField:   bucketsOf(of(inherit.NodeNames)),
+		providerIDField: of(func(n *corev1.Node) []string { return notEmpty(n.Spec.ProviderID) }),
+		nodeNameField:   of(inherit.NodeNames),
 	}
 }
 
@@ -105,7 +105,7 @@ func ownerUID(object client.Object) []string {
 	return nil
 }
 
-func machineNodeNames(m *capi.Machine) []string {
+func machineNodeNames(m *clusterv1.Machine) []string {
 	return append(inherit.MachineNames(m), notEmpty(m.Status.NodeRef.Name)...)
 }
 
@@ -114,4 +114,26 @@ func notEmpty(s string) []string {
 		return nil
 	}
 	return []string{s}
+}
+
+// machines returns the Machines of a namespace, or of all, with this value. They share their content with the cache and must not be
+// changed.
+func (c *Chain) machines(ctx context.Context, namespace, field, value string) ([]clusterv1.Machine, error) {
+	list := &clusterv1.MachineList{}
+	err := c.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{field: value}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("listing Machines by %s %s: %w", field, value, err)
+	}
+	return list.Items, nil
+}
+
+// pools returns the MachinePools of a namespace, or of all, that name a Node by its providerID. They share their content with the cache
+// and must not be changed.
+func (c *Chain) pools(ctx context.Context, namespace, providerID string) ([]clusterv1.MachinePool, error) {
+	list := &clusterv1.MachinePoolList{}
+	err := c.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{providerIDField: providerID}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("listing MachinePools by providerID: %w", err)
+	}
+	return list.Items, nil
 }

@@ -7,15 +7,15 @@ import (
 	"errors"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/providers"
 )
 
 // evaluateControlPlane applies rule 1.
-func (c *Chain) evaluateControlPlane(ctx context.Context, cp *capi.ControlPlane, cluster *capi.Cluster, policy inherit.Policy) (Decision, error) {
+func (c *Chain) evaluateControlPlane(ctx context.Context, cp *inherit.ControlPlane, cluster *clusterv1.Cluster, policy inherit.Policy) (Decision, error) {
 	section, class, err := c.section(ctx, cp, cluster)
 	if err != nil || section == nil {
 		return skip(inherit.NothingDeclares), err
@@ -27,7 +27,7 @@ func (c *Chain) evaluateControlPlane(ctx context.Context, cp *capi.ControlPlane,
 }
 
 // evaluateMachineDeployment applies rules 2 and 14.
-func (c *Chain) evaluateMachineDeployment(ctx context.Context, md *capi.MachineDeployment, cluster *capi.Cluster, policy inherit.Policy) (Decision, error) {
+func (c *Chain) evaluateMachineDeployment(ctx context.Context, md *clusterv1.MachineDeployment, cluster *clusterv1.Cluster, policy inherit.Policy) (Decision, error) {
 	section, class, err := c.section(ctx, md, cluster)
 	if err != nil {
 		return Decision{}, err
@@ -42,7 +42,7 @@ func (c *Chain) evaluateMachineDeployment(ctx context.Context, md *capi.MachineD
 }
 
 // evaluateMachinePool applies rules 3 and 14.
-func (c *Chain) evaluateMachinePool(ctx context.Context, mp *capi.MachinePool, cluster *capi.Cluster, policy inherit.Policy) (Decision, error) {
+func (c *Chain) evaluateMachinePool(ctx context.Context, mp *clusterv1.MachinePool, cluster *clusterv1.Cluster, policy inherit.Policy) (Decision, error) {
 	section, class, err := c.section(ctx, mp, cluster)
 	if err != nil {
 		return Decision{}, err
@@ -57,7 +57,7 @@ func (c *Chain) evaluateMachinePool(ctx context.Context, mp *capi.MachinePool, c
 }
 
 // evaluateMachineSet applies rules 5 and 6, or rule 14 to a MachineSet that stands alone.
-func (c *Chain) evaluateMachineSet(ctx context.Context, ms *capi.MachineSet, _ *capi.Cluster, policy inherit.Policy) (Decision, error) {
+func (c *Chain) evaluateMachineSet(ctx context.Context, ms *clusterv1.MachineSet, _ *clusterv1.Cluster, policy inherit.Policy) (Decision, error) {
 	sources := func(ctx context.Context) inherit.Sources { return c.forSources().machineSetSources(ctx, ms) }
 	if !inherit.OfMachineDeployments(ms) {
 		return standsAlone(func() inherit.Object { return inherit.OfMachineSet(ms) }, sources), nil
@@ -81,7 +81,7 @@ func machineSetRule(e inherit.Entry) int {
 }
 
 // evaluateMachine applies rules 4, 8 and 9.
-func (c *Chain) evaluateMachine(ctx context.Context, m *capi.Machine, _ *capi.Cluster, policy inherit.Policy) (Decision, error) {
+func (c *Chain) evaluateMachine(ctx context.Context, m *clusterv1.Machine, _ *clusterv1.Cluster, policy inherit.Policy) (Decision, error) {
 	owner, err := c.MachineOwner(ctx, m)
 	if errors.As(err, new(*providers.NotListedError)) {
 		if decided := policy.SkipMachine(m, ownerNotFound().Decision); !decided.Untouched() {
@@ -145,7 +145,7 @@ func (d Decision) withCapacity(policy inherit.Policy) Decision {
 
 // section returns what the topology of the Cluster and its class declare for the object, and the class; nil if they declare
 // nothing.
-func (c *Chain) section(ctx context.Context, object metav1.Object, cluster *capi.Cluster) (*inherit.Section, *capi.ClusterClass, error) {
+func (c *Chain) section(ctx context.Context, object metav1.Object, cluster *clusterv1.Cluster) (*inherit.Section, *clusterv1.ClusterClass, error) {
 	class, err := c.ClusterClass(ctx, cluster)
 	if err != nil || class == nil {
 		return nil, nil, err

@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -30,11 +30,11 @@ type MachineOwner struct {
 	// rule is the number of the rule by which the owner declares for Machines, and for the objects beside them.
 	rule int
 	// controlPlane is the owner in the form of the contract, if it is a control plane.
-	controlPlane *capi.ControlPlane
+	controlPlane *inherit.ControlPlane
 }
 
 // MachineOwner returns the owner of the Machine: its MachineSet (rule 8), control plane (rule 4) or MachinePool (rule 9).
-func (c *Chain) MachineOwner(ctx context.Context, m *capi.Machine) (MachineOwner, error) {
+func (c *Chain) MachineOwner(ctx context.Context, m *clusterv1.Machine) (MachineOwner, error) {
 	owner, err := c.machineOwner(ctx, m)
 	if err != nil {
 		return MachineOwner{}, err
@@ -50,12 +50,12 @@ func (c *Chain) MachineOwner(ctx context.Context, m *capi.Machine) (MachineOwner
 	return owner, nil
 }
 
-func (c *Chain) machineOwner(ctx context.Context, m *capi.Machine) (MachineOwner, error) {
+func (c *Chain) machineOwner(ctx context.Context, m *clusterv1.Machine) (MachineOwner, error) {
 	ref := metav1.GetControllerOfNoCopy(m)
 	switch {
 	case ref == nil:
 		return MachineOwner{}, nil
-	case groupOf(ref) == capi.ControlPlaneGroup && !inherit.IsTemplate(ref.Kind):
+	case groupOf(ref) == inherit.ControlPlaneGroup && !inherit.IsTemplate(ref.Kind):
 		return c.controlPlane(ctx, m, ref)
 	case ref.Kind == "MachinePool":
 		return c.machinePool(ctx, m)
@@ -67,8 +67,8 @@ func (c *Chain) machineOwner(ctx context.Context, m *capi.Machine) (MachineOwner
 	return MachineOwner{Template: inherit.TemplateOfMachineSet(ms), Object: ms, rule: 8}, nil
 }
 
-func (c *Chain) machinePool(ctx context.Context, m *capi.Machine) (MachineOwner, error) {
-	mp := &capi.MachinePool{}
+func (c *Chain) machinePool(ctx context.Context, m *clusterv1.Machine) (MachineOwner, error) {
+	mp := &clusterv1.MachinePool{}
 	found, err := c.owner(ctx, m, "MachinePool", mp)
 	if err != nil || !found || mp.Spec.ClusterName != m.Spec.ClusterName {
 		return MachineOwner{}, err
@@ -77,7 +77,7 @@ func (c *Chain) machinePool(ctx context.Context, m *capi.Machine) (MachineOwner,
 }
 
 // controlPlane reads the control plane of any kind that owns the Machine.
-func (c *Chain) controlPlane(ctx context.Context, m *capi.Machine, ref *metav1.OwnerReference) (MachineOwner, error) {
+func (c *Chain) controlPlane(ctx context.Context, m *clusterv1.Machine, ref *metav1.OwnerReference) (MachineOwner, error) {
 	object, cp, err := c.ControlPlane(ctx, m.Namespace, ref)
 	if err != nil || object == nil || clusterLabel(object) != m.Spec.ClusterName {
 		return MachineOwner{}, err
@@ -89,7 +89,7 @@ func (c *Chain) controlPlane(ctx context.Context, m *capi.Machine, ref *metav1.O
 // does not exist. The UID of the reference may be empty. The first read of a kind starts its informer. Until that has a list, the
 // API server is asked if the reader may ask it; otherwise the error is a providers.NotListedError. All of this is bounded in time.
 // A kind that the API server no longer serves declares nothing.
-func (c *Chain) ControlPlane(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*unstructured.Unstructured, *capi.ControlPlane, error) {
+func (c *Chain) ControlPlane(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*unstructured.Unstructured, *inherit.ControlPlane, error) {
 	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
 	gvk, served, err := c.Served(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
@@ -105,7 +105,7 @@ func (c *Chain) ControlPlane(ctx context.Context, namespace string, ref *metav1.
 	if err != nil {
 		return nil, nil, err
 	}
-	cp := &capi.ControlPlane{}
+	cp := &inherit.ControlPlane{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, cp); err != nil {
 		return nil, nil, fmt.Errorf("reading %s %s/%s: %w", ref.Kind, namespace, ref.Name, err)
 	}

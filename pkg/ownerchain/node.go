@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -74,7 +74,7 @@ func (c *Chain) evaluateStranger(ctx context.Context, node *corev1.Node, policy 
 	if name == "" {
 		return noMachine(), nil
 	}
-	m, key := &capi.Machine{}, types.NamespacedName{Namespace: c.cluster().Namespace, Name: name}
+	m, key := &clusterv1.Machine{}, types.NamespacedName{Namespace: c.cluster().Namespace, Name: name}
 	found, err := c.find(ctx, "owner", key, "", m)
 	if err != nil || !found || m.DeletionTimestamp != nil || !c.isOwn(m.Namespace, m.Spec.ClusterName) || !inherit.NoLongerMatches(node, m) {
 		return noMachine(), err
@@ -99,7 +99,7 @@ func (c *Chain) EffectiveMachines(ctx context.Context, key types.NamespacedName,
 	if err != nil || cluster == nil {
 		return nil, err
 	}
-	list := &capi.MachineList{}
+	list := &clusterv1.MachineList{}
 	if err := c.List(ctx, list, membersOf(key)...); err != nil {
 		return nil, fmt.Errorf("listing the Machines of Cluster %s: %w", key, err)
 	}
@@ -116,7 +116,7 @@ func (c *Chain) EffectiveMachines(ctx context.Context, key types.NamespacedName,
 
 // effective returns the Machine as it will be once its chain has inherited. If an owner cannot be read, or an object is skipped,
 // it counts as it is; no API call is made for it.
-func (c *Chain) effective(ctx context.Context, m *capi.Machine, cluster *capi.Cluster, policy inherit.Policy) *capi.Machine {
+func (c *Chain) effective(ctx context.Context, m *clusterv1.Machine, cluster *clusterv1.Cluster, policy inherit.Policy) *clusterv1.Machine {
 	c = c.CallingNobody()
 	owner, err := c.MachineOwner(ctx, m)
 	if _, skipped := policy.Skips(m, cluster); err != nil || skipped {
@@ -124,9 +124,9 @@ func (c *Chain) effective(ctx context.Context, m *capi.Machine, cluster *capi.Cl
 	}
 	template := owner.Template
 	switch object := owner.Object.(type) {
-	case *capi.MachineSet:
+	case *clusterv1.MachineSet:
 		template = c.effectiveTemplate(ctx, object, cluster, policy)
-	case *capi.MachinePool:
+	case *clusterv1.MachinePool:
 		template = inherit.TemplateOfMachinePool(c.effectiveMachinePool(ctx, object, cluster, policy))
 	case *unstructured.Unstructured:
 		template = c.effectiveControlPlane(ctx, owner.controlPlane, cluster, policy)
@@ -135,7 +135,7 @@ func (c *Chain) effective(ctx context.Context, m *capi.Machine, cluster *capi.Cl
 }
 
 // effectiveTemplate returns what a MachineSet will declare.
-func (c *Chain) effectiveTemplate(ctx context.Context, ms *capi.MachineSet, cluster *capi.Cluster, policy inherit.Policy) *inherit.Template {
+func (c *Chain) effectiveTemplate(ctx context.Context, ms *clusterv1.MachineSet, cluster *clusterv1.Cluster, policy inherit.Policy) *inherit.Template {
 	md, err := c.MachineDeployment(ctx, ms)
 	if _, skipped := policy.Skips(ms, cluster); err != nil || md == nil || skipped {
 		return inherit.TemplateOfMachineSet(ms)
@@ -153,7 +153,7 @@ func (c *Chain) effectiveTemplate(ctx context.Context, ms *capi.MachineSet, clus
 	})
 }
 
-func (c *Chain) effectiveMachinePool(ctx context.Context, mp *capi.MachinePool, cluster *capi.Cluster, policy inherit.Policy) *capi.MachinePool {
+func (c *Chain) effectiveMachinePool(ctx context.Context, mp *clusterv1.MachinePool, cluster *clusterv1.Cluster, policy inherit.Policy) *clusterv1.MachinePool {
 	if decided, ok := desired(ctx, c, MachinePools(), mp, cluster, policy); ok {
 		return inherit.EffectiveMachinePool(mp, decided.Desired)
 	}
@@ -162,7 +162,7 @@ func (c *Chain) effectiveMachinePool(ctx context.Context, mp *capi.MachinePool, 
 
 // effectiveControlPlane returns what the control plane will declare once rule 1 has reached it. The first look at a kind waits for
 // its schema, as does an admission request about one.
-func (c *Chain) effectiveControlPlane(ctx context.Context, cp *capi.ControlPlane, cluster *capi.Cluster, policy inherit.Policy) *inherit.Template {
+func (c *Chain) effectiveControlPlane(ctx context.Context, cp *inherit.ControlPlane, cluster *clusterv1.Cluster, policy inherit.Policy) *inherit.Template {
 	decided, ok := desired(ctx, c, ControlPlanes(), cp, cluster, policy)
 	if !ok || c.Layout == nil {
 		return inherit.TemplateOfControlPlane(cp)
@@ -177,23 +177,23 @@ func (c *Chain) effectiveControlPlane(ctx context.Context, cp *capi.ControlPlane
 }
 
 // desired returns what an object inherits, and whether it inherits anything now.
-func desired[P metav1.Object](ctx context.Context, c *Chain, kind Kind[P], object P, cluster *capi.Cluster, policy inherit.Policy) (Decision, bool) {
+func desired[P metav1.Object](ctx context.Context, c *Chain, kind Kind[P], object P, cluster *clusterv1.Cluster, policy inherit.Policy) (Decision, bool) {
 	decided, err := kind.decide(ctx, c, object, cluster, policy)
 	return decided, err == nil && decided.Outcome == inherit.Inherits
 }
 
 // MachineOf returns the Machine of the chain's Cluster that a Node is, or nil where there is none. It must not be changed.
-func (c *Chain) MachineOf(ctx context.Context, node *corev1.Node) (*capi.Machine, error) {
-	var candidates []capi.Machine
+func (c *Chain) MachineOf(ctx context.Context, node *corev1.Node) (*clusterv1.Machine, error) {
+	var candidates []clusterv1.Machine
 	if node.Spec.ProviderID != "" {
-		found, err := c.machines(ctx, providerIDField, node.Spec.ProviderID)
+		found, err := c.machines(ctx, c.cluster().Namespace, providerIDField, node.Spec.ProviderID)
 		if err != nil {
 			return nil, err
 		}
 		candidates = found
 	}
 	for _, name := range inherit.NodeNames(node) {
-		named, err := c.machines(ctx, nodeNameField, name)
+		named, err := c.machines(ctx, c.cluster().Namespace, nodeNameField, name)
 		if err != nil {
 			return nil, err
 		}
@@ -203,9 +203,9 @@ func (c *Chain) MachineOf(ctx context.Context, node *corev1.Node) (*capi.Machine
 }
 
 // own returns the Machines that belong to the chain's Cluster, each once.
-func (c *Chain) own(machines []capi.Machine) []capi.Machine {
+func (c *Chain) own(machines []clusterv1.Machine) []clusterv1.Machine {
 	seen := map[types.UID]bool{}
-	var own []capi.Machine
+	var own []clusterv1.Machine
 	for _, m := range machines {
 		if c.isOwn(m.Namespace, m.Spec.ClusterName) && !seen[m.UID] {
 			seen[m.UID] = true
@@ -217,15 +217,15 @@ func (c *Chain) own(machines []capi.Machine) []capi.Machine {
 
 // PoolOf returns the MachinePool of a Node whose provider has no Machines, or nil. The pool names its Nodes by providerID. If several
 // pools name the same Node, it belongs to none of them.
-func (c *Chain) PoolOf(ctx context.Context, node *corev1.Node) (*capi.MachinePool, error) {
+func (c *Chain) PoolOf(ctx context.Context, node *corev1.Node) (*clusterv1.MachinePool, error) {
 	if node.Spec.ProviderID == "" {
 		return nil, nil
 	}
-	pools, err := c.pools(ctx, node.Spec.ProviderID)
+	pools, err := c.pools(ctx, c.cluster().Namespace, node.Spec.ProviderID)
 	if err != nil {
 		return nil, err
 	}
-	own := slices.DeleteFunc(pools, func(mp capi.MachinePool) bool { return !c.isOwn(mp.Namespace, mp.Spec.ClusterName) })
+	own := slices.DeleteFunc(pools, func(mp clusterv1.MachinePool) bool { return !c.isOwn(mp.Namespace, mp.Spec.ClusterName) })
 	if len(own) != 1 {
 		return nil, nil
 	}

@@ -4,8 +4,7 @@ package ownerchain
 
 import (
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
 // Propagation says how far a controller of Cluster API is that propagates to an object what its owner declares.
@@ -21,18 +20,18 @@ type Propagation struct {
 // does not know of it: for what a topology or a control plane declares.
 func (d Decision) Propagation() Propagation {
 	for _, owner := range d.declaredBy {
-		var status capi.Observed
+		var observed int64
 		switch o := owner.(type) {
-		case *capi.MachineDeployment:
-			status = o.Status
-		case *capi.MachineSet:
-			status = o.Status
-		case *capi.MachinePool:
-			status = o.Status.Observed
+		case *clusterv1.MachineDeployment:
+			observed = o.Status.ObservedGeneration
+		case *clusterv1.MachineSet:
+			observed = o.Status.ObservedGeneration
+		case *clusterv1.MachinePool:
+			observed = o.Status.ObservedGeneration
 		default:
 			continue
 		}
-		return Propagation{Owner: owner.GetUID(), Generation: owner.GetGeneration(), Observed: status.ObservedGeneration}
+		return Propagation{Owner: owner.GetUID(), Generation: owner.GetGeneration(), Observed: observed}
 	}
 	return Propagation{}
 }

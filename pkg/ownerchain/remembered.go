@@ -4,9 +4,9 @@ package ownerchain
 
 import (
 	"k8s.io/utils/lru"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -69,7 +69,7 @@ func (r *Remembered) template(version setVersion, compute func() *inherit.Templa
 }
 
 // setVersionOf returns zero if one of the objects has no version. above are those from which the MachineDeployment inherits.
-func setVersionOf(ms *capi.MachineSet, md *capi.MachineDeployment, above []client.Object, policy inherit.Policy) setVersion {
+func setVersionOf(ms *clusterv1.MachineSet, md *clusterv1.MachineDeployment, above []client.Object, policy inherit.Policy) setVersion {
 	v := setVersion{set: versionOf(ms), deployment: versionOf(md), taints: policy.ClusterAPITaints}
 	known := v.set != Version{} && v.deployment != Version{}
 	for i, to := range []*Version{&v.cluster, &v.class} {

@@ -7,15 +7,14 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// Schemas tells where a Machine and a kind of control plane have what they can inherit.
+// Schemas tells where a kind of control plane has what it can inherit.
 type Schemas interface {
-	ControlPlane(ctx context.Context, gvk schema.GroupVersionKind) (capi.Layout, error)
-	Machine(ctx context.Context, gvk schema.GroupVersionKind) capi.Layout
+	ControlPlane(ctx context.Context, gvk schema.GroupVersionKind) (inherit.Layout, error)
 }
 
 // Kind is a row of the table of kinds: all that differs between kinds when Heirloom decides what an object inherits. The functions
@@ -28,7 +27,7 @@ type Kind[P metav1.Object] struct {
 	// clusterName names the object's Cluster.
 	clusterName func(object P) string
 	// evaluate finds the object's owner and applies the rules to an object that is not skipped. The Cluster may be nil.
-	evaluate func(c *Chain, ctx context.Context, object P, cluster *capi.Cluster, policy inherit.Policy) (Decision, error)
+	evaluate func(c *Chain, ctx context.Context, object P, cluster *clusterv1.Cluster, policy inherit.Policy) (Decision, error)
 	// untouched decides once more about an object that would stay as it is; if it is nil, the object does.
 	untouched func(policy inherit.Policy, object P, decided inherit.Decision) inherit.Decision
 	// unlabelled says that the object itself needs no watch filter label, because providers need not copy it.
@@ -50,7 +49,7 @@ func (k Kind[P]) Evaluate(ctx context.Context, c *Chain, object P, policy inheri
 }
 
 // decide is Evaluate for an object whose Cluster is known, without what the object tells cluster-autoscaler.
-func (k Kind[P]) decide(ctx context.Context, c *Chain, object P, cluster *capi.Cluster, policy inherit.Policy) (Decision, error) {
+func (k Kind[P]) decide(ctx context.Context, c *Chain, object P, cluster *clusterv1.Cluster, policy inherit.Policy) (Decision, error) {
 	check := policy
 	if k.unlabelled {
 		check.WatchFilter = ""
@@ -62,56 +61,54 @@ func (k Kind[P]) decide(ctx context.Context, c *Chain, object P, cluster *capi.C
 }
 
 // ControlPlanes are those of all providers (rule 1). The kind's schema says where one has what it inherits.
-func ControlPlanes() Kind[*capi.ControlPlane] {
-	return Kind[*capi.ControlPlane]{
+func ControlPlanes() Kind[*inherit.ControlPlane] {
+	return Kind[*inherit.ControlPlane]{
 		Name: "ControlPlane",
-		Content: func(ctx context.Context, schemas Schemas, cp *capi.ControlPlane) (inherit.Object, error) {
+		Content: func(ctx context.Context, schemas Schemas, cp *inherit.ControlPlane) (inherit.Object, error) {
 			layout, err := schemas.ControlPlane(ctx, cp.GroupVersionKind())
 			return inherit.OfControlPlane(cp, layout), err
 		},
-		clusterName: func(cp *capi.ControlPlane) string { return clusterLabel(cp) },
+		clusterName: func(cp *inherit.ControlPlane) string { return clusterLabel(cp) },
 		evaluate:    (*Chain).evaluateControlPlane,
 	}
 }
 
 // MachineDeployments inherit by rules 2 and 14.
-func MachineDeployments() Kind[*capi.MachineDeployment] {
-	return Kind[*capi.MachineDeployment]{
+func MachineDeployments() Kind[*clusterv1.MachineDeployment] {
+	return Kind[*clusterv1.MachineDeployment]{
 		Name:        "MachineDeployment",
 		Content:     always(inherit.OfMachineDeployment),
-		clusterName: func(md *capi.MachineDeployment) string { return md.Spec.ClusterName },
+		clusterName: func(md *clusterv1.MachineDeployment) string { return md.Spec.ClusterName },
 		evaluate:    (*Chain).evaluateMachineDeployment,
 	}
 }
 
 // MachinePools inherit by rules 3 and 14.
-func MachinePools() Kind[*capi.MachinePool] {
-	return Kind[*capi.MachinePool]{
+func MachinePools() Kind[*clusterv1.MachinePool] {
+	return Kind[*clusterv1.MachinePool]{
 		Name:        "MachinePool",
 		Content:     always(inherit.OfMachinePool),
-		clusterName: func(mp *capi.MachinePool) string { return mp.Spec.ClusterName },
+		clusterName: func(mp *clusterv1.MachinePool) string { return mp.Spec.ClusterName },
 		evaluate:    (*Chain).evaluateMachinePool,
 	}
 }
 
 // MachineSets inherit by rules 5 and 6, and by rule 14 where they stand alone.
-func MachineSets() Kind[*capi.MachineSet] {
-	return Kind[*capi.MachineSet]{
+func MachineSets() Kind[*clusterv1.MachineSet] {
+	return Kind[*clusterv1.MachineSet]{
 		Name:        "MachineSet",
 		Content:     always(inherit.OfMachineSet),
-		clusterName: func(ms *capi.MachineSet) string { return ms.Spec.ClusterName },
+		clusterName: func(ms *clusterv1.MachineSet) string { return ms.Spec.ClusterName },
 		evaluate:    (*Chain).evaluateMachineSet,
 	}
 }
 
 // Machines inherit by rules 4, 8 and 9.
-func Machines() Kind[*capi.Machine] {
-	return Kind[*capi.Machine]{
-		Name: "Machine",
-		Content: func(ctx context.Context, schemas Schemas, m *capi.Machine) (inherit.Object, error) {
-			return inherit.OfMachineIn(schemas.Machine(ctx, m.GroupVersionKind()), m), nil
-		},
-		clusterName: func(m *capi.Machine) string { return m.Spec.ClusterName },
+func Machines() Kind[*clusterv1.Machine] {
+	return Kind[*clusterv1.Machine]{
+		Name:        "Machine",
+		Content:     always(inherit.OfMachine),
+		clusterName: func(m *clusterv1.Machine) string { return m.Spec.ClusterName },
 		evaluate:    (*Chain).evaluateMachine,
 		untouched:   inherit.Policy.SkipMachine,
 	}

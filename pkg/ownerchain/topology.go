@@ -7,14 +7,13 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 // ClusterClass returns the ClusterClass of the Cluster's topology, or nil where there is none. No API call is made for it:
 // Cluster API, too, works from its cache here.
-func (c *Chain) ClusterClass(ctx context.Context, cluster *capi.Cluster) (*capi.ClusterClass, error) {
+func (c *Chain) ClusterClass(ctx context.Context, cluster *clusterv1.Cluster) (*clusterv1.ClusterClass, error) {
 	if cluster == nil {
 		return nil, nil
 	}
@@ -22,7 +21,7 @@ func (c *Chain) ClusterClass(ctx context.Context, cluster *capi.Cluster) (*capi.
 	if !declared {
 		return nil, nil
 	}
-	class := &capi.ClusterClass{}
+	class := &clusterv1.ClusterClass{}
 	found, err := c.find(ctx, "ClusterClass", name, "", class)
 	if !found || err != nil {
 		return nil, err
@@ -33,23 +32,20 @@ func (c *Chain) ClusterClass(ctx context.Context, cluster *capi.Cluster) (*capi.
 // ClustersOf returns the Clusters whose topology is of the ClusterClass.
 func (c *Chain) ClustersOf(ctx context.Context, class client.Object) ([]types.NamespacedName, error) {
 	key := client.ObjectKeyFromObject(class).String()
-	return Keys(ctx, c, &capi.ClusterList{}, client.MatchingFields{classField: key})
+	return Keys(ctx, c, &clusterv1.ClusterList{}, client.MatchingFields{classField: key})
 }
 
 // ClassOf returns the name of the ClusterClass of the Cluster's topology, and whether it has a topology. The class is in the
 // Cluster's namespace unless the topology says otherwise.
-func ClassOf(cluster *capi.Cluster) (types.NamespacedName, bool) {
-	topology := cluster.Spec.Topology
-	if topology == nil {
+func ClassOf(cluster *clusterv1.Cluster) (types.NamespacedName, bool) {
+	topology := &cluster.Spec.Topology
+	if !topology.IsDefined() {
 		return types.NamespacedName{}, false
 	}
-	return types.NamespacedName{
-		Namespace: cmp.Or(topology.ClassRef.Namespace, topology.ClassNamespace, cluster.Namespace),
-		Name:      cmp.Or(topology.ClassRef.Name, topology.Class),
-	}, true
+	return types.NamespacedName{Namespace: cmp.Or(topology.ClassRef.Namespace, cluster.Namespace), Name: topology.ClassRef.Name}, true
 }
 
-func classKey(cluster *capi.Cluster) string {
+func classKey(cluster *clusterv1.Cluster) string {
 	name, declared := ClassOf(cluster)
 	if !declared {
 		return ""

@@ -4,9 +4,9 @@ package ownerchain
 
 import (
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -27,13 +27,13 @@ func (d Decision) Version() Version {
 }
 
 // versionFor is the Version of what the owner declares for a Machine. Taints that are declared by annotation depend on the Machine.
-func (o MachineOwner) versionFor(m *capi.Machine, policy inherit.Policy) Version {
+func (o MachineOwner) versionFor(m *clusterv1.Machine, policy inherit.Policy) Version {
 	if o.Template == nil || inherit.AnnotatesTaints(m.Annotations) || inherit.AnnotatesTaints(o.Template.Annotations) {
 		return Version{}
 	}
 	v := versionOf(o.Object)
 	if v != (Version{}) {
-		v.taints, v.controlPlane = policy.ClusterAPITaints, m.IsControlPlane()
+		v.taints, v.controlPlane = policy.ClusterAPITaints, inherit.IsControlPlane(m)
 	}
 	return v
 }

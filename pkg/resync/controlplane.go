@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
@@ -27,12 +27,12 @@ type controlPlanes struct {
 
 // Reconcile implements reconcile.Reconciler.
 func (r controlPlanes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	cluster := &capi.Cluster{}
+	cluster := &clusterv1.Cluster{}
 	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
 		return ctrl.Result{}, gone(err, "Cluster")
 	}
 	ref := cluster.Spec.ControlPlaneRef
-	if cluster.Spec.Topology == nil || ref.GroupKind().Group != capi.ControlPlaneGroup {
+	if !cluster.Spec.Topology.IsDefined() || ref.GroupKind().Group != inherit.ControlPlaneGroup {
 		return ctrl.Result{}, nil
 	}
 	again, err := r.sync(ctx, cluster, ref)
@@ -42,7 +42,7 @@ func (r controlPlanes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Re
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 
-func (r controlPlanes) sync(ctx context.Context, cluster *capi.Cluster, ref capi.ObjectRef) (again time.Duration, err error) {
+func (r controlPlanes) sync(ctx context.Context, cluster *clusterv1.Cluster, ref clusterv1.ContractVersionedObjectReference) (again time.Duration, err error) {
 	again, err = r.watchControlPlanes(ctx, r.tracker, ref.GroupKind().WithVersion(""), clusterOf())
 	if err != nil {
 		return 0, err

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -16,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
@@ -24,7 +24,7 @@ import (
 // resumed passes updates of a Cluster that is no longer paused or opted out, so its objects need another look.
 func resumed() predicate.Predicate {
 	held := func(object client.Object) bool {
-		cluster, ok := object.(*capi.Cluster)
+		cluster, ok := object.(*clusterv1.Cluster)
 		return ok && (inherit.Paused(cluster) || inherit.Ignored(cluster))
 	}
 	return predicate.Funcs{

@@ -10,11 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/resync"
 )
 
@@ -22,9 +22,9 @@ import (
 func TestARefusedKubeconfigIsToldOnItsCluster(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	scheme := runtime.NewScheme()
-	capi.AddToScheme(scheme, clusterv1.GroupVersion)
+	utilruntime.Must(clusterv1.AddToScheme(scheme))
 	clusters := fake.NewClientBuilder().WithScheme(scheme).
-		WithObjects(&capi.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "red"}}).Build()
+		WithObjects(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "red"}}).Build()
 	recorder := events.NewFakeRecorder(2)
 	refused := resync.KubeconfigRefused(clusters, recorder)
 	refused(t.Context(), types.NamespacedName{Namespace: "ns", Name: "gone"}, errors.New("a file"))

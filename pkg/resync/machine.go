@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
@@ -34,16 +34,16 @@ type family struct {
 const unserved = 10 * time.Minute
 
 // watch makes a change of the Machine's control plane wake the Machine, even if it does not exist yet, as in a restore.
-func (r family) watch(ctx context.Context, m *capi.Machine) (again time.Duration, err error) {
+func (r family) watch(ctx context.Context, m *clusterv1.Machine) (again time.Duration, err error) {
 	ref := metav1.GetControllerOfNoCopy(m)
 	if ref == nil {
 		return 0, nil
 	}
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
-	if gvk.Group != capi.ControlPlaneGroup {
+	if gvk.Group != inherit.ControlPlaneGroup {
 		return 0, nil
 	}
-	return r.watchControlPlanes(ctx, r.controlPlanes, gvk, r.children(&capi.MachineList{}))
+	return r.watchControlPlanes(ctx, r.controlPlanes, gvk, r.children(&clusterv1.MachineList{}))
 }
 
 // watchControlPlanes watches control planes of that kind, in the version that the API server prefers. Of a kind that is not served it
@@ -67,7 +67,7 @@ func (d Dependencies) watchControlPlanes(
 }
 
 // applyToExternal applies to the Machine's external objects what they inherit. What is wrong with one does not keep the other waiting.
-func (r family) applyToExternal(ctx context.Context, m *capi.Machine) (again time.Duration, err error) {
+func (r family) applyToExternal(ctx context.Context, m *clusterv1.Machine) (again time.Duration, err error) {
 	for _, ref := range ownerchain.ExternalRefs(m) {
 		refAgain, refErr := r.external(ctx, m, ref)
 		again, err = sooner(again, refAgain), errors.Join(err, refErr)
@@ -77,7 +77,7 @@ func (r family) applyToExternal(ctx context.Context, m *capi.Machine) (again tim
 
 // external applies to an InfraMachine or a BootstrapConfig what it inherits. Kinds of groups that the operator has not named are
 // none of ours: there are no rights to read them.
-func (r family) external(ctx context.Context, m *capi.Machine, ref capi.ObjectRef) (time.Duration, error) {
+func (r family) external(ctx context.Context, m *clusterv1.Machine, ref clusterv1.ContractVersionedObjectReference) (time.Duration, error) {
 	if !slices.Contains(r.ProviderGroups, ref.GroupKind().Group) || inherit.IsTemplate(ref.Kind) {
 		return 0, nil
 	}
@@ -102,5 +102,5 @@ func (r family) external(ctx context.Context, m *capi.Machine, ref capi.ObjectRe
 
 // machineOf wakes the Machine that controls an external object.
 func (r family) machineOf() handler.EventHandler {
-	return handler.EnqueueRequestForOwner(r.Client.Scheme(), r.Client.RESTMapper(), &capi.Machine{}, handler.OnlyControllerOwner())
+	return handler.EnqueueRequestForOwner(r.Client.Scheme(), r.Client.RESTMapper(), &clusterv1.Machine{}, handler.OnlyControllerOwner())
 }

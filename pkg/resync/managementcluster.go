@@ -7,10 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 // ManagementCluster finds out which Cluster is the management cluster itself.
@@ -30,7 +29,7 @@ func (d Dependencies) changesOfManagementCluster() <-chan event.GenericEvent {
 }
 
 // tellClaim reports on a Cluster, once, that it is the management cluster itself, or why it does not count as that.
-func (r workloadReconciler) tellClaim(cluster *capi.Cluster) {
+func (r workloadReconciler) tellClaim(cluster *clusterv1.Cluster) {
 	if r.ManagementCluster == nil {
 		return
 	}

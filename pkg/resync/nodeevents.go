@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
@@ -34,9 +34,9 @@ func (d Dependencies) nodesOf() nodeHandler {
 	return wake(func(ctx context.Context, object client.Object) ([]NodeRequest, error) {
 		cluster := types.NamespacedName{Namespace: object.GetNamespace()}
 		switch o := object.(type) {
-		case *capi.Machine:
+		case *clusterv1.Machine:
 			cluster.Name = o.Spec.ClusterName
-		case *capi.MachinePool:
+		case *clusterv1.MachinePool:
 			cluster.Name = o.Spec.ClusterName
 		}
 		return d.inBoth(ctx, cluster, []runtime.Object{object})
@@ -80,7 +80,7 @@ func (d Dependencies) nodesOfCluster() nodeHandler {
 
 func (d Dependencies) nodesOfMembers(ctx context.Context, cluster types.NamespacedName) ([]NodeRequest, error) {
 	var all []runtime.Object
-	for _, list := range []client.ObjectList{&capi.MachineList{}, &capi.MachinePoolList{}} {
+	for _, list := range []client.ObjectList{&clusterv1.MachineList{}, &clusterv1.MachinePoolList{}} {
 		if _, err := d.Chain.Members(ctx, cluster, list); err != nil {
 			return nil, err
 		}
@@ -168,7 +168,7 @@ func (d Dependencies) everyNode() nodeHandler {
 		if err != nil {
 			return nil, err
 		}
-		clusters, err := ownerchain.Keys(ctx, d.Chain, &capi.ClusterList{})
+		clusters, err := ownerchain.Keys(ctx, d.Chain, &clusterv1.ClusterList{})
 		if err != nil {
 			return requests, err
 		}

@@ -3,29 +3,20 @@
 package resync
 
 import (
-	"hash/maphash"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/kept"
 )
 
 // remembered is how many Nodes the loop remembers, so that its memory has a bound. For the others it trusts the cache.
 const remembered = 50_000
 
-// distinct is how many different things that Nodes inherit are known at a time. The Nodes of a Machine's set inherit the same, which
-// is remembered once (BenchmarkNodeMemory).
-const distinct = 1024
-
 // nodeMemory remembers what each Node inherited when it last had all of it. The Node itself cannot tell: its version cannot be
 // compared with that of its Machine, which another API server may store, and its kubelet may write its annotations.
 type nodeMemory struct {
-	had    *lru.Cache
-	states *kept.Recent[*inherit.NodeState]
-	seed   maphash.Seed
+	had *lru.Cache
 	// unwritten are records that wait until Cluster API has written their Nodes: unwritten by NodeRequest.
 	unwritten *lru.Cache
 }
@@ -38,20 +29,12 @@ type unwritten struct {
 }
 
 func newNodeMemory() nodeMemory {
-	same := func(a, b *inherit.NodeState) bool { return a.New == b.New && a.Equal(*b) }
-	return nodeMemory{
-		had: lru.New(remembered), states: kept.NewRecent(distinct, same), seed: maphash.MakeSeed(), unwritten: lru.New(remembered),
-	}
+	return nodeMemory{had: lru.New(remembered), unwritten: lru.New(remembered)}
 }
 
 // set records that the Node has everything that it inherits. Nothing may change that state afterwards.
 func (m nodeMemory) set(node NodeRequest, inherited inherit.NodeState) {
-	// Labels and annotations often differ by the same entry, which must not be the same difference twice.
-	hash := maphash.Comparable(m.seed, [2]uint64{kept.HashOfMap(m.seed, inherited.Labels), kept.HashOfMap(m.seed, inherited.Annotations)})
-	for _, taint := range inherited.Taints {
-		hash = 31*hash + maphash.String(m.seed, taint.Key)
-	}
-	m.had.Add(node, m.states.Same(hash, &inherited))
+	m.had.Add(node, &inherited)
 }
 
 func (m nodeMemory) of(node NodeRequest) inherit.NodeState {

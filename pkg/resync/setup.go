@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -21,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
@@ -105,36 +105,36 @@ func Setup(mgr ctrl.Manager, d Dependencies) error {
 
 func (d Dependencies) addControlPlanes(mgr ctrl.Manager, b *builder.Builder) error {
 	controlPlanes := controlPlanes{Dependencies: d, tracker: d.tracker(mgr)}
-	controller, err := b.For(&capi.Cluster{}, builder.WithPredicates(predicate.Or(declaredAnew(), resynced()))).
-		Watches(&capi.ClusterClass{}, enqueue(d.Chain.ClustersOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(d.again(d.Schemas.Subscribe(), &capi.ClusterList{})).
-		WatchesRawSource(d.policyChanges(&capi.ClusterList{})).
+	controller, err := b.For(&clusterv1.Cluster{}, builder.WithPredicates(predicate.Or(declaredAnew(), resynced()))).
+		Watches(&clusterv1.ClusterClass{}, enqueue(d.Chain.ClustersOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(d.again(d.Schemas.Subscribe(), &clusterv1.ClusterList{})).
+		WatchesRawSource(d.policyChanges(&clusterv1.ClusterList{})).
 		Build(controlPlanes)
 	controlPlanes.tracker.controller = controller
 	return err
 }
 
 func (d Dependencies) addMachineDeployments(_ ctrl.Manager, b *builder.Builder) error {
-	return d.topologies(b.For(&capi.MachineDeployment{}), &capi.MachineDeploymentList{}).Complete(childrenOf(d, ownerchain.MachineDeployments()))
+	return d.topologies(b.For(&clusterv1.MachineDeployment{}), &clusterv1.MachineDeploymentList{}).Complete(childrenOf(d, ownerchain.MachineDeployments()))
 }
 
 func (d Dependencies) addMachinePools(_ ctrl.Manager, b *builder.Builder) error {
-	return d.topologies(b.For(&capi.MachinePool{}), &capi.MachinePoolList{}).Complete(childrenOf(d, ownerchain.MachinePools()))
+	return d.topologies(b.For(&clusterv1.MachinePool{}), &clusterv1.MachinePoolList{}).Complete(childrenOf(d, ownerchain.MachinePools()))
 }
 
 // topologies wakes the objects of the list's kind when what a topology declares for them changes.
 func (d Dependencies) topologies(b *builder.Builder, list client.ObjectList) *builder.Builder {
 	return b.
-		Watches(&capi.Cluster{}, d.members(list), builder.WithPredicates(declaredAnew())).
-		Watches(&capi.ClusterClass{}, d.membersOfClass(list), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&clusterv1.Cluster{}, d.members(list), builder.WithPredicates(declaredAnew())).
+		Watches(&clusterv1.ClusterClass{}, d.membersOfClass(list), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(d.policyChanges(list))
 }
 
 func (d Dependencies) addMachineSets(_ ctrl.Manager, b *builder.Builder) error {
-	return b.For(&capi.MachineSet{}).
-		Watches(&capi.MachineDeployment{}, d.children(&capi.MachineSetList{})).
-		Watches(&capi.Cluster{}, d.members(&capi.MachineSetList{}), builder.WithPredicates(resumed())).
-		WatchesRawSource(d.policyChanges(&capi.MachineSetList{})).
+	return b.For(&clusterv1.MachineSet{}).
+		Watches(&clusterv1.MachineDeployment{}, d.children(&clusterv1.MachineSetList{})).
+		Watches(&clusterv1.Cluster{}, d.members(&clusterv1.MachineSetList{}), builder.WithPredicates(resumed())).
+		WatchesRawSource(d.policyChanges(&clusterv1.MachineSetList{})).
 		Complete(childrenOf(d, ownerchain.MachineSets()))
 }
 
@@ -142,11 +142,11 @@ func (d Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
 	around := family{Dependencies: d, controlPlanes: d.tracker(mgr), externals: d.tracker(mgr)}
 	machines := childrenOf(d, ownerchain.Machines())
 	machines.before, machines.also = around.watch, around.applyToExternal
-	controller, err := b.For(&capi.Machine{}).
-		Watches(&capi.MachineSet{}, d.children(&capi.MachineList{})).
-		Watches(&capi.MachinePool{}, d.children(&capi.MachineList{})).
-		Watches(&capi.Cluster{}, d.members(&capi.MachineList{}), builder.WithPredicates(resumed())).
-		WatchesRawSource(d.policyChanges(&capi.MachineList{})).
+	controller, err := b.For(&clusterv1.Machine{}).
+		Watches(&clusterv1.MachineSet{}, d.children(&clusterv1.MachineList{})).
+		Watches(&clusterv1.MachinePool{}, d.children(&clusterv1.MachineList{})).
+		Watches(&clusterv1.Cluster{}, d.members(&clusterv1.MachineList{}), builder.WithPredicates(resumed())).
+		WatchesRawSource(d.policyChanges(&clusterv1.MachineList{})).
 		Build(machines)
 	around.controlPlanes.controller, around.externals.controller = controller, controller
 	return err
@@ -164,12 +164,12 @@ func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 	options.LogConstructor = func(req *NodeRequest) logr.Logger { return logOf(mgr.GetLogger(), req) }
 	watches, err := builder.TypedControllerManagedBy[NodeRequest](mgr).Named("node").WithEventFilter(changed()).
 		Watches(&corev1.Node{}, itself(types.NamespacedName{})).
-		Watches(&capi.Machine{}, d.nodesOf()).
-		Watches(&capi.MachinePool{}, d.nodesOf()).
-		Watches(&capi.MachineSet{}, d.nodesBelow(), builder.WithPredicates(declaresElse())).
-		Watches(&capi.MachineDeployment{}, d.nodesBelow(), builder.WithPredicates(declaresElse())).
-		Watches(&capi.ClusterClass{}, d.nodesOfClass(), builder.WithPredicates(declaresElse())).
-		Watches(&capi.Cluster{}, d.nodesOfCluster(), builder.WithPredicates(predicate.Or(createdOrResumed(), declaresElse()))).
+		Watches(&clusterv1.Machine{}, d.nodesOf()).
+		Watches(&clusterv1.MachinePool{}, d.nodesOf()).
+		Watches(&clusterv1.MachineSet{}, d.nodesBelow(), builder.WithPredicates(declaresElse())).
+		Watches(&clusterv1.MachineDeployment{}, d.nodesBelow(), builder.WithPredicates(declaresElse())).
+		Watches(&clusterv1.ClusterClass{}, d.nodesOfClass(), builder.WithPredicates(declaresElse())).
+		Watches(&clusterv1.Cluster{}, d.nodesOfCluster(), builder.WithPredicates(predicate.Or(createdOrResumed(), declaresElse()))).
 		WatchesRawSource(source.TypedChannel(d.PolicyChanges(), d.everyNode())).
 		WatchesRawSource(source.TypedChannel(d.changesOfManagementCluster(), d.everyOwnNode())).
 		WithOptions(options).
@@ -189,12 +189,12 @@ func (d Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 
 func (d Dependencies) addWorkloads(mgr ctrl.Manager, b *builder.Builder, w workloadReconciler) error {
 	pool := workers.ForClusters("workload", workloadWorkers, 0)
-	controller, err := b.For(&capi.Cluster{}, builder.WithPredicates(clusterChanged())).
+	controller, err := b.For(&clusterv1.Cluster{}, builder.WithPredicates(clusterChanged())).
 		WatchesRawSource(d.Workloads.GetClusterSource("workload", d.connections)).
-		Watches(&capi.Machine{}, newSpacing(parametersEvery, time.Now).handler(enqueue(d.admittedByPolicy)), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
-		WatchesRawSource(d.again(d.Admission.Changes, &capi.ClusterList{})).
-		WatchesRawSource(d.policyChanges(&capi.ClusterList{})).
-		WatchesRawSource(d.again(d.changesOfManagementCluster(), &capi.ClusterList{})).
+		Watches(&clusterv1.Machine{}, newSpacing(parametersEvery, time.Now).handler(enqueue(d.admittedByPolicy)), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+		WatchesRawSource(d.again(d.Admission.Changes, &clusterv1.ClusterList{})).
+		WatchesRawSource(d.policyChanges(&clusterv1.ClusterList{})).
+		WatchesRawSource(d.again(d.changesOfManagementCluster(), &clusterv1.ClusterList{})).
 		WithOptions(pool.Options()).
 		Build(w)
 	if err != nil {

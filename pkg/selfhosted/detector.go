@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/broadcast"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 const (
@@ -34,7 +34,7 @@ type Detector struct {
 	broadcast.Broadcaster
 	// Candidates returns the Clusters that may be it, out of the caches: those with Machines that are Nodes of the management
 	// cluster.
-	Candidates func(ctx context.Context) ([]*capi.Cluster, error)
+	Candidates func(ctx context.Context) ([]*clusterv1.Cluster, error)
 	// Prove reports whether a Cluster is it. An error says that it could not be found out.
 	Prove func(ctx context.Context, cluster types.NamespacedName) (bool, error)
 	// Interval is how long one that is it is not asked again. For one that is not, it is the longest pause.
@@ -131,7 +131,7 @@ func (d *Detector) Detect(ctx context.Context) error {
 
 // ask returns what is known of the Clusters once those that are due have been asked. What is no candidate any more is
 // forgotten.
-func (d *Detector) ask(ctx context.Context, clusters []*capi.Cluster) map[candidate]finding {
+func (d *Detector) ask(ctx context.Context, clusters []*clusterv1.Cluster) map[candidate]finding {
 	var mu sync.Mutex
 	known := map[candidate]finding{}
 	var group errgroup.Group

@@ -12,8 +12,8 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/selfhosted"
 )
 
@@ -23,7 +23,7 @@ type world struct {
 	*selfhosted.Detector
 	t          *testing.T
 	now        time.Time
-	candidates []*capi.Cluster
+	candidates []*clusterv1.Cluster
 	mu         sync.Mutex
 	proofs     map[string]bool
 	errs       map[string]error
@@ -37,7 +37,7 @@ func newWorld(t *testing.T, clusters ...string) *world {
 		w.candidates = append(w.candidates, named(name, name))
 	}
 	w.Detector = &selfhosted.Detector{
-		Candidates: func(context.Context) ([]*capi.Cluster, error) { return w.candidates, w.errs["candidates"] },
+		Candidates: func(context.Context) ([]*clusterv1.Cluster, error) { return w.candidates, w.errs["candidates"] },
 		Prove: func(_ context.Context, cluster types.NamespacedName) (bool, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -49,8 +49,8 @@ func newWorld(t *testing.T, clusters ...string) *world {
 	return w
 }
 
-func named(name, uid string) *capi.Cluster {
-	return &capi.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(uid)}}
+func named(name, uid string) *clusterv1.Cluster {
+	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(uid)}}
 }
 
 // after looks once, so much later, and returns who was asked.
@@ -94,7 +94,7 @@ func TestAClusterIsForgotten(t *testing.T) {
 	w := newWorld(t, "own")
 	w.proofs["own"] = true
 	w.after(0)
-	w.candidates = []*capi.Cluster{named("own", "another")}
+	w.candidates = []*clusterv1.Cluster{named("own", "another")}
 	w.proofs["own"] = false
 	w.Expect(w.after(time.Second)).To(ConsistOf("own"))
 	w.Expect(w.Cluster()).To(BeZero())

@@ -9,18 +9,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/config"
-	"github.com/heirloom-dev/heirloom/pkg/kept"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/providers"
 )
 
@@ -33,16 +32,16 @@ const workers = 10
 // newManager returns the manager and, because it would wait for them, beside it the cache of providers' kinds. The manager's
 // client reads from both.
 func newManager(
-	restConfig *rest.Config, version schema.GroupVersion, c *config.Config, served *certificate, keep *kept.Shared,
+	restConfig *rest.Config, c *config.Config, served *certificate,
 ) (ctrl.Manager, *providers.Cache, error) {
-	scheme, err := newScheme(version)
+	scheme, err := newScheme()
 	if err != nil {
 		return nil, nil, err
 	}
 	var kinds *providers.Cache
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme: scheme,
-		Cache:  cacheOptions(c, keep),
+		Cache:  cacheOptions(c),
 		NewCache: func(restConfig *rest.Config, options cache.Options) (cache.Cache, error) {
 			var err error
 			if kinds, err = providers.New(restConfig, options); err != nil {
@@ -77,22 +76,24 @@ func newManager(
 	return orderly{mgr}, kinds, nil
 }
 
-// newScheme registers the types under the version of Cluster API that the API server serves.
-func newScheme(version schema.GroupVersion) (*runtime.Scheme, error) {
+// newScheme registers the types of Kubernetes and Cluster API.
+func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("registering Kubernetes' types: %w", err)
 	}
-	capi.AddToScheme(scheme, version)
+	if err := clusterv1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("registering Cluster API's types: %w", err)
+	}
 	return scheme, nil
 }
 
 // cacheOptions keeps in memory only what the rules read.
-func cacheOptions(c *config.Config, keep *kept.Shared) cache.Options {
+func cacheOptions(c *config.Config) cache.Options {
 	options := cache.Options{
 		SyncPeriod:       &c.SyncPeriod,
-		DefaultTransform: keep.Object,
-		ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: keep.Node}},
+		DefaultTransform: ownerchain.Transform,
+		ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: ownerchain.TransformNode}},
 	}
 	if key := c.WorkloadWebhookKeyName; key.Name != "" {
 		options.ByObject[&corev1.Secret{}] = cache.ByObject{Namespaces: map[string]cache.Config{
@@ -102,7 +103,7 @@ func cacheOptions(c *config.Config, keep *kept.Shared) cache.Options {
 	if c.Namespace != "" {
 		options.DefaultNamespaces = map[string]cache.Config{c.Namespace: {}}
 		// The class of a Cluster may be in another namespace.
-		options.ByObject[&capi.ClusterClass{}] = cache.ByObject{Namespaces: map[string]cache.Config{cache.AllNamespaces: {}}}
+		options.ByObject[&clusterv1.ClusterClass{}] = cache.ByObject{Namespaces: map[string]cache.Config{cache.AllNamespaces: {}}}
 	}
 	return options
 }

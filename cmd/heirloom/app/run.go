@@ -13,17 +13,14 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/heirloom-dev/heirloom/pkg/capabilities"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/kept"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/providers"
@@ -54,19 +51,17 @@ func run(ctx context.Context, c *config.Config) error {
 	if err != nil {
 		return err
 	}
-	version, err := awaitClusterAPI(signalled, restConfig, c.HealthAddr)
-	if err != nil || signalled.Err() != nil {
+	if err := awaitClusterAPI(signalled, restConfig, c.HealthAddr); err != nil || signalled.Err() != nil {
 		return err
 	}
-	keep := kept.New(c.Rules)
-	mgr, kinds, err := newManager(restConfig, version, c, served, keep)
+	mgr, kinds, err := newManager(restConfig, c, served)
 	if err != nil {
 		return err
 	}
 	if err := ownerchain.Prepare(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	if err := addWebhooksAndLoop(ctx, signalled.Done(), mgr, kinds, c, served, keep); err != nil {
+	if err := addWebhooksAndLoop(ctx, signalled.Done(), mgr, kinds, c, served); err != nil {
 		return err
 	}
 	if err := errors.Join(addChecks(mgr, served), addMemoryReturn(mgr)); err != nil {
@@ -140,15 +135,11 @@ func newDiscovery(mgr ctrl.Manager) (discovery.DiscoveryInterface, error) {
 	return client, nil
 }
 
-// addSchemas starts the reader of the schemas of Machines and control planes. It reads Machines' now, so that no admission
-// request waits for them.
-func addSchemas(ctx context.Context, mgr ctrl.Manager, c *config.Config, discoveryClient discovery.DiscoveryInterface) (*capabilities.Schemas, error) {
+// addSchemas starts the reader of the schemas of control planes.
+func addSchemas(mgr ctrl.Manager, c *config.Config, discoveryClient discovery.DiscoveryInterface) (*capabilities.Schemas, error) {
 	schemas := &capabilities.Schemas{Client: discoveryClient.OpenAPIV3(), Interval: c.SyncPeriod, UnknownFor: unknownFor}
 	if err := mgr.Add(schemas); err != nil {
 		return nil, fmt.Errorf("adding the reader of schemas: %w", err)
-	}
-	for _, version := range capi.ServedVersions() {
-		schemas.Machine(ctx, clusterv1.GroupVersion.WithKind("Machine").GroupKind().WithVersion(version))
 	}
 	return schemas, nil
 }
@@ -164,7 +155,6 @@ func addMetrics(served *certificate, kinds *providers.Cache) (*metrics.Metrics, 
 
 func addWebhooksAndLoop(
 	ctx context.Context, draining <-chan struct{}, mgr ctrl.Manager, kinds *providers.Cache, c *config.Config, served *certificate,
-	keep *kept.Shared,
 ) error {
 	policy, policyChanges, err := addPolicy(mgr, c)
 	if err != nil {
@@ -178,12 +168,12 @@ func addWebhooksAndLoop(
 	if err != nil {
 		return err
 	}
-	schemas, err := addSchemas(ctx, mgr, c, discoveryClient)
+	schemas, err := addSchemas(mgr, c, discoveryClient)
 	if err != nil {
 		return err
 	}
 	recorder := resync.Brief(mgr.GetEventRecorder("heirloom"))
-	clusterCache, err := addClusterCache(ctx, mgr, c, keep, recorder)
+	clusterCache, err := addClusterCache(ctx, mgr, c, recorder)
 	if err != nil {
 		return err
 	}

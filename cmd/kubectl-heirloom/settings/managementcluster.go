@@ -12,15 +12,15 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/selfhosted"
 )
 
 // FindManagementCluster finds out which Cluster is the management cluster itself, as the server does with
 // --management-cluster=auto. What cannot be found out becomes a note.
 func (s *Settings) FindManagementCluster(
-	ctx context.Context, candidates func(context.Context) ([]*capi.Cluster, error),
+	ctx context.Context, candidates func(context.Context) ([]*clusterv1.Cluster, error),
 	prove func(context.Context, types.NamespacedName) (bool, error),
 ) error {
 	if !s.Config.DetectManagementCluster {
@@ -35,13 +35,13 @@ func (s *Settings) FindManagementCluster(
 	if err != nil {
 		return err
 	}
-	found = slices.DeleteFunc(found, func(cluster *capi.Cluster) bool {
+	found = slices.DeleteFunc(found, func(cluster *clusterv1.Cluster) bool {
 		return s.Config.Namespace != "" && s.Config.Namespace != cluster.Namespace // the server does not see it
 	})
 	var mu sync.Mutex
 	var unproved []string
 	detector := selfhosted.Detector{
-		Candidates: func(context.Context) ([]*capi.Cluster, error) { return found, nil },
+		Candidates: func(context.Context) ([]*clusterv1.Cluster, error) { return found, nil },
 		Prove: func(ctx context.Context, cluster types.NamespacedName) (bool, error) {
 			is, err := prove(ctx, cluster)
 			if err != nil {

@@ -13,8 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
 func TestFindManagementCluster(t *testing.T) {
@@ -53,9 +52,9 @@ func TestFindManagementCluster(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			s, err := (&Flags{ServerFlags: []string{tc.flags}}).fromFlags()
 			Expect(err).NotTo(HaveOccurred())
-			err = s.FindManagementCluster(t.Context(), func(context.Context) (clusters []*capi.Cluster, _ error) {
+			err = s.FindManagementCluster(t.Context(), func(context.Context) (clusters []*clusterv1.Cluster, _ error) {
 				for name := range tc.proofs {
-					clusters = append(clusters, &capi.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}})
+					clusters = append(clusters, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}})
 				}
 				return clusters, tc.err
 			}, func(_ context.Context, cluster types.NamespacedName) (bool, error) {

@@ -18,9 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 )
 
@@ -98,8 +98,8 @@ func (s *Snapshot) Prefetch(ctx context.Context) error { return s.prefetch(ctx, 
 
 func (s *Snapshot) prefetch(ctx context.Context, namespace string) error {
 	for _, list := range []client.ObjectList{
-		&capi.ClusterList{}, &capi.ClusterClassList{}, &capi.MachineDeploymentList{}, &capi.MachinePoolList{}, &capi.MachineSetList{},
-		&capi.MachineList{},
+		&clusterv1.ClusterList{}, &clusterv1.ClusterClassList{}, &clusterv1.MachineDeploymentList{}, &clusterv1.MachinePoolList{}, &clusterv1.MachineSetList{},
+		&clusterv1.MachineList{},
 	} {
 		if err := s.List(ctx, list, client.InNamespace(namespace)); err != nil {
 			return fmt.Errorf("listing the objects of Cluster API: %w", err)
