@@ -58,7 +58,7 @@ func (h children) inject(ctx context.Context, chain *owners.Chain, req admission
 	if i.Decision, err = h.kind.Evaluate(ctx, chain, object, h.Policy()); err != nil || i.Untouched() {
 		return i, err
 	}
-	current, err := h.kind.Content(ctx, h.Schemas, object)
+	current, err := h.kind.Content(ctx, chain, object)
 	if err != nil {
 		return i, err
 	}
@@ -72,7 +72,7 @@ func (h children) content(ctx context.Context, raw runtime.RawExtension) (inheri
 	if err := decode(raw, object); err != nil {
 		return inherit.Object{}, err
 	}
-	return h.kind.Content(ctx, h.Schemas, object)
+	return h.kind.Content(ctx, h.Chain, object)
 }
 
 // answer carries the plan out and records as ours what it adds.

@@ -11,9 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	kjson "sigs.k8s.io/json"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -37,11 +38,11 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		alike[capi.Machine](t, raw)
-		alike[capi.MachineSet](t, raw)
-		alike[capi.MachineDeployment](t, raw)
-		alike[capi.MachinePool](t, raw)
-		alike[capi.ControlPlane](t, raw)
+		alike[clusterv1.Machine](t, raw)
+		alike[clusterv1.MachineSet](t, raw)
+		alike[clusterv1.MachineDeployment](t, raw)
+		alike[clusterv1.MachinePool](t, raw)
+		alike[inherit.ControlPlane](t, raw)
 		alike[corev1.Node](t, raw)
 		alike[metav1.PartialObjectMetadata](t, raw)
 		alike[taint.Carrier](t, raw)

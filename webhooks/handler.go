@@ -23,8 +23,6 @@ import (
 type Dependencies struct {
 	Chain   *owners.Chain
 	Metrics *metrics.Metrics
-	// Schemas tells which of the contract's fields a provider's control plane has.
-	Schemas owners.Schemas
 	// Namespace is the only one whose objects are watched and answered for; empty means all.
 	Namespace string
 	// ManagementCluster is the Cluster whose Nodes are in the management cluster's API server; empty if there is none.

@@ -23,12 +23,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
@@ -56,15 +56,15 @@ func (f fleet) Get(_ context.Context, key client.ObjectKey, into client.Object, 
 	}
 	var from map[string]string
 	switch into.(type) {
-	case *capi.ClusterClass:
+	case *clusterv1.ClusterClass:
 		from = f.classes
-	case *capi.Cluster:
+	case *clusterv1.Cluster:
 		from = f.clusters
-	case *capi.MachineDeployment:
+	case *clusterv1.MachineDeployment:
 		from = f.deployments
-	case *capi.MachineSet:
+	case *clusterv1.MachineSet:
 		from = f.sets
-	case *capi.Machine:
+	case *clusterv1.Machine:
 		from = f.machines
 	}
 	document, ok := from[key.String()]
@@ -75,12 +75,12 @@ func (f fleet) Get(_ context.Context, key client.ObjectKey, into client.Object, 
 }
 
 func (f fleet) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
-	list, ok := into.(*capi.MachineList)
+	list, ok := into.(*clusterv1.MachineList)
 	if f.err != nil || !ok {
 		return f.err
 	}
 	for name, document := range f.machines {
-		m := capi.Machine{}
+		m := clusterv1.Machine{}
 		if err := f.read(name, document, &m); err != nil {
 			return err
 		}

@@ -9,9 +9,9 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
@@ -20,7 +20,7 @@ import (
 // compared with.
 func plain(d decider) decider {
 	switch h := d.(type) {
-	case children[capi.Machine, *capi.Machine]:
+	case children[clusterv1.Machine, *clusterv1.Machine]:
 		h.prepared, h.Chain = prepared{}, forgetting(h.Chain)
 		return h
 	case children[metav1.PartialObjectMetadata, *metav1.PartialObjectMetadata]:

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -34,7 +34,7 @@ func (taints) decide(_ context.Context, req admission.Request) (answer, error) {
 			return answer{}, err
 		}
 	}
-	errs := taint.ValidateCarrier(object, old, req.Kind.Group == capi.ControlPlaneGroup)
+	errs := taint.ValidateCarrier(object, old, req.Kind.Group == inherit.ControlPlaneGroup)
 	if len(errs) == 0 {
 		return answer{outcome: metrics.Unchanged}, nil
 	}

@@ -13,7 +13,6 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
@@ -24,18 +23,18 @@ type contract struct {
 	err    error
 }
 
-func (c contract) ControlPlane(_ context.Context, gvk schema.GroupVersionKind) (capi.Layout, error) {
+func (c contract) ControlPlane(_ context.Context, gvk schema.GroupVersionKind) (inherit.Layout, error) {
 	if want := "controlplane.cluster.x-k8s.io/v1beta2, Kind=AcmeControlPlane"; c.err == nil && gvk.String() != want {
-		return capi.Layout{}, fmt.Errorf("asked for %s", gvk)
+		return inherit.Layout{}, fmt.Errorf("asked for %s", gvk)
 	}
-	return capi.ControlPlaneLayout(gvk.Version, func(path ...string) bool {
+	return inherit.ControlPlaneLayout(gvk.Version, func(path ...string) bool {
 		return slices.Contains(strings.Fields(c.fields), strings.TrimPrefix(strings.Join(path, "."), "spec.machineTemplate."))
 	}), c.err
 }
 
 // Machine has all that Cluster API's newest Machine has.
-func (contract) Machine(_ context.Context, gvk schema.GroupVersionKind) capi.Layout {
-	return capi.MachineLayout(gvk.Version)
+func (contract) Machine(_ context.Context, gvk schema.GroupVersionKind) inherit.Layout {
+	return inherit.MachineLayout
 }
 
 var (

@@ -4,9 +4,8 @@
 package broadcast
 
 import (
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 // Broadcaster sends an event to all its subscribers. The zero value has none.
@@ -25,7 +24,7 @@ func (b *Broadcaster) Subscribe() <-chan event.GenericEvent {
 func (b *Broadcaster) Publish() {
 	for _, subscriber := range b.subscribers {
 		select {
-		case subscriber <- event.GenericEvent{Object: &capi.Machine{}}: // controllers ignore events without an object
+		case subscriber <- event.GenericEvent{Object: &clusterv1.Machine{}}: // controllers ignore events without an object
 		default:
 		}
 	}

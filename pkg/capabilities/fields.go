@@ -10,9 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 const (
@@ -25,10 +24,10 @@ const (
 	referencePrefix = "#/components/schemas/"
 )
 
-// layouts returns the layouts of the kinds of a group version, by kind: of a Machine, or what a kind has of a control plane's.
+// layouts returns what the kinds of a group version have of a control plane's layout, by kind.
 // Most kinds are no control planes and have none of the fields; nothing asks for those.
-func layouts(document *spec3.OpenAPI, gv schema.GroupVersion) map[string]capi.Layout {
-	byKind := map[string]capi.Layout{}
+func layouts(document *spec3.OpenAPI, gv schema.GroupVersion) map[string]inherit.Layout {
+	byKind := map[string]inherit.Layout{}
 	if document.Components == nil {
 		return byKind
 	}
@@ -40,12 +39,8 @@ func layouts(document *spec3.OpenAPI, gv schema.GroupVersion) map[string]capi.La
 		}
 		has := func(path ...string) bool { return schemas.has(object, path) }
 		for _, gvk := range kinds {
-			switch {
-			case gvk.GroupVersion() != gv:
-			case gvk.Group == clusterv1.GroupVersion.Group && gvk.Kind == "Machine":
-				byKind[gvk.Kind] = capi.MachineLayout(gvk.Version).Only(has)
-			default:
-				byKind[gvk.Kind] = capi.ControlPlaneLayout(gvk.Version, has)
+			if gvk.GroupVersion() == gv {
+				byKind[gvk.Kind] = inherit.ControlPlaneLayout(gvk.Version, has)
 			}
 		}
 	}
@@ -66,7 +61,7 @@ func (s schemas) has(object *spec.Schema, path []string) bool {
 		return len(s.find(object, slices.Concat(path, []string{"labels"}))) > 0 &&
 			len(s.find(object, slices.Concat(path, []string{"annotations"}))) > 0
 	default:
-		if key := capi.FieldOf(name).ListKey(); key != "" {
+		if key := inherit.FieldOf(name).ListKey(); key != "" {
 			return isListBy(field, key)
 		}
 		return len(field) > 0

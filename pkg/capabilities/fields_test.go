@@ -17,14 +17,14 @@ import (
 	"k8s.io/kube-openapi/pkg/spec3"
 	"sigs.k8s.io/yaml"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 func everything(string) bool { return true }
 
 // layout is what capi chooses where the schema has those fields that present names.
-func layout(version string, present func(path string) bool) capi.Layout {
-	return capi.ControlPlaneLayout(version, func(path ...string) bool { return present(strings.Join(path, ".")) })
+func layout(version string, present func(path string) bool) inherit.Layout {
+	return inherit.ControlPlaneLayout(version, func(path ...string) bool { return present(strings.Join(path, ".")) })
 }
 
 func without(prefix string) func(string) bool {
@@ -140,7 +140,7 @@ func TestReferences(t *testing.T) {
 		"Nothing": null
 	}}}`), document)).To(Succeed())
 
-	Expect(layouts(document, schema.GroupVersion{Group: "g", Version: "v1"})).To(Equal(map[string]capi.Layout{
+	Expect(layouts(document, schema.GroupVersion{Group: "g", Version: "v1"})).To(Equal(map[string]inherit.Layout{
 		"Kind": layout("v1", only("spec.machineTemplate.taints", "spec.machineTemplate.nodeDrainTimeout")),
 	}))
 	Expect(layouts(&spec3.OpenAPI{}, schema.GroupVersion{Group: "g", Version: "v1"})).To(BeEmpty())

@@ -15,12 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/heirloom-dev/heirloom/pkg/broadcast"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -108,8 +108,8 @@ func (g *Gate) example(ctx context.Context) (example client.Object, path []strin
 		list   client.ObjectList
 		path   []string
 	}{
-		{"Machines", &capi.MachineList{}, []string{"spec", "taints"}},
-		{"MachineSets", &capi.MachineSetList{}, []string{"spec", "template", "spec", "taints"}},
+		{"Machines", &clusterv1.MachineList{}, []string{"spec", "taints"}},
+		{"MachineSets", &clusterv1.MachineSetList{}, []string{"spec", "template", "spec", "taints"}},
 	} {
 		if err := g.Client.List(ctx, kind.list); err != nil {
 			return nil, nil, fmt.Errorf("listing %s: %w", kind.plural, err)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -45,7 +45,7 @@ type clusterAPI struct {
 func newClusterAPI(t *testing.T, objects ...client.Object) *clusterAPI {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	capi.AddToScheme(scheme, clusterv1.GroupVersion)
+	utilruntime.Must(clusterv1.AddToScheme(scheme))
 	c := &clusterAPI{}
 	c.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Apply: func(_ context.Context, _ client.WithWatch, config runtime.ApplyConfiguration, options ...client.ApplyOption) error {
@@ -68,12 +68,12 @@ func newClusterAPI(t *testing.T, objects ...client.Object) *clusterAPI {
 	return c
 }
 
-func machine(name string) *capi.Machine {
-	return &capi.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "1"}}
+func machine(name string) *clusterv1.Machine {
+	return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "1"}}
 }
 
-func machineSet() *capi.MachineSet {
-	return &capi.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ms", UID: "2"}}
+func machineSet() *clusterv1.MachineSet {
+	return &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ms", UID: "2"}}
 }
 
 // The taint is harmless, and the object must be the one that was read: an apply would create another one of its name.
@@ -133,7 +133,7 @@ func TestWhatWasKnownStaysWhileNothingCanBeRead(t *testing.T) {
 func TestAKindThatNobodyKnowsTellsNothing(t *testing.T) {
 	g := &Gate{Client: fake.NewClientBuilder().WithScheme(runtime.NewScheme()).Build()}
 	state, err := g.probe(t.Context(), machine("m"), []string{"spec", "taints"})
-	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("finding the kind of *capi.Machine")))
+	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("finding the kind of *clusterv1.Machine")))
 	NewWithT(t).Expect(state).To(Equal(inherit.PropagationUnknown))
 }
 

@@ -12,13 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -54,10 +54,10 @@ func TestDetect(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			scheme := runtime.NewScheme()
-			capi.AddToScheme(scheme, clusterv1.GroupVersion)
+			utilruntime.Must(clusterv1.AddToScheme(scheme))
 			asked := 0
 			c := fake.NewClientBuilder().WithScheme(scheme).
-				WithObjects(&capi.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "m"}}).
+				WithObjects(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "m"}}).
 				WithInterceptorFuncs(interceptor.Funcs{
 					Apply: func(_ context.Context, _ client.WithWatch, config runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 						asked++
@@ -91,9 +91,9 @@ func TestDetect(t *testing.T) {
 func TestWhomToAsk(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	scheme := runtime.NewScheme()
-	capi.AddToScheme(scheme, clusterv1.GroupVersion)
-	machine := func(name string) *capi.Machine {
-		return &capi.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Finalizers: []string{"machine.cluster.x-k8s.io"}}}
+	utilruntime.Must(clusterv1.AddToScheme(scheme))
+	machine := func(name string) *clusterv1.Machine {
+		return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Finalizers: []string{"machine.cluster.x-k8s.io"}}}
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(machine("a"), machine("b")).Build()
 	g := &Gate{Client: c}
@@ -108,7 +108,7 @@ func TestWhomToAsk(t *testing.T) {
 
 func TestNothingIsAskedWithoutAnObject(t *testing.T) {
 	scheme := runtime.NewScheme()
-	capi.AddToScheme(scheme, clusterv1.GroupVersion)
+	utilruntime.Must(clusterv1.AddToScheme(scheme))
 	g := &Gate{Client: fake.NewClientBuilder().WithScheme(scheme).Build()}
 	NewWithT(t).Expect(g.detect(t.Context())).To(Succeed())
 	NewWithT(t).Expect(g.State()).To(Equal(inherit.PropagationUnknown))

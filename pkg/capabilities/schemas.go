@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,11 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/openapi"
 	"k8s.io/kube-openapi/pkg/spec3"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/heirloom-dev/heirloom/pkg/broadcast"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // Schemas holds what is known of the schemas of control planes. An API server drops a field that a CRD lacks without a word,
@@ -62,7 +60,7 @@ type document struct {
 	// url is where the document was. It has a hash of the contents.
 	url string
 	// layouts are by kind.
-	layouts map[string]capi.Layout
+	layouts map[string]inherit.Layout
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -80,28 +78,10 @@ func (s *Schemas) Start(ctx context.Context) error {
 
 // ControlPlane returns the layout of a control plane's kind, which the caller must not change. It asks the API server if
 // the kind is not known yet, and again later if that failed or the API server does not know the kind either.
-func (s *Schemas) ControlPlane(ctx context.Context, gvk schema.GroupVersionKind) (capi.Layout, error) {
-	if gvk.Group != capi.ControlPlaneGroup {
-		return capi.Layout{}, fmt.Errorf("%s is no kind of control plane", gvk.GroupKind())
+func (s *Schemas) ControlPlane(ctx context.Context, gvk schema.GroupVersionKind) (inherit.Layout, error) {
+	if gvk.Group != inherit.ControlPlaneGroup {
+		return inherit.Layout{}, fmt.Errorf("%s is no kind of control plane", gvk.GroupKind())
 	}
-	return s.layout(ctx, gvk)
-}
-
-// Machine returns the layout of Machines of that version. Where it cannot be found out, it is that of the newest release. The
-// API server is not asked about other versions than those that Heirloom understands.
-func (s *Schemas) Machine(ctx context.Context, gvk schema.GroupVersionKind) capi.Layout {
-	machine := clusterv1.GroupVersion.WithKind("Machine").GroupKind().WithVersion(gvk.Version)
-	if !slices.Contains(capi.ServedVersions(), gvk.Version) {
-		return capi.MachineLayout(gvk.Version)
-	}
-	layout, err := s.layout(ctx, machine)
-	if err != nil {
-		return capi.MachineLayout(gvk.Version)
-	}
-	return layout
-}
-
-func (s *Schemas) layout(ctx context.Context, gvk schema.GroupVersionKind) (capi.Layout, error) {
 	gv := gvk.GroupVersion()
 	doc := s.lookup(gv)
 	if doc != nil {
@@ -111,11 +91,11 @@ func (s *Schemas) layout(ctx context.Context, gvk schema.GroupVersionKind) (capi
 	}
 	doc, err := s.fetch(ctx, gv, doc)
 	if err != nil {
-		return capi.Layout{}, err
+		return inherit.Layout{}, err
 	}
 	layout, ok := doc.layouts[gvk.Kind]
 	if !ok {
-		return capi.Layout{}, fmt.Errorf("the API server publishes no schema of kind %s of %s", gvk.Kind, gv)
+		return inherit.Layout{}, fmt.Errorf("the API server publishes no schema of kind %s of %s", gvk.Kind, gv)
 	}
 	return layout, nil
 }

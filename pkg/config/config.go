@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/flags"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -142,7 +141,7 @@ func (c *Config) completeProviderGroups() error {
 	for _, group := range c.AdditionalProviderGroups {
 		errs = append(errs, invalid("--additional-provider-groups", group, validation.IsDNS1123Subdomain(group)))
 	}
-	c.ProviderGroups = slices.Concat([]string{capi.InfrastructureGroup, capi.BootstrapGroup}, c.AdditionalProviderGroups)
+	c.ProviderGroups = slices.Concat([]string{inherit.InfrastructureGroup, inherit.BootstrapGroup}, c.AdditionalProviderGroups)
 	return errors.Join(errs...)
 }
 

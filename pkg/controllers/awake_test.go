@@ -16,7 +16,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 )
 
@@ -48,7 +47,7 @@ func newFleet(c string) fleet {
 	}
 	md.Spec.ClusterName, ms.Spec.ClusterName, mp.Spec.ClusterName = c, c, c
 	for _, name := range []string{"m-", "k-", "p-"} {
-		f[name+c].(*capi.Machine).Spec.ClusterName = c
+		f[name+c].(*clusterv1.Machine).Spec.ClusterName = c
 	}
 	return f
 }

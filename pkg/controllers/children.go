@@ -107,7 +107,7 @@ func planFor(
 	if p.Decision, err = kind.Evaluate(ctx, chain, child, d.Policy()); err != nil || p.Untouched() {
 		return p, err
 	}
-	if p.current, err = kind.Content(ctx, d.Schemas, child); err != nil {
+	if p.current, err = kind.Content(ctx, chain, child); err != nil {
 		return p, err
 	}
 	p.Plan, err = ownership.New(object, p.current, p.Decision.Decision, nil)

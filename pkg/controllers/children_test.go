@@ -14,7 +14,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -94,15 +93,15 @@ func TestAChildThatIsLeftAloneIsNotWritten(t *testing.T) {
 	label := func(object client.Object, key string) { object.SetLabels(with(object.GetLabels(), key, "")) }
 	for _, tc := range []struct {
 		name  string
-		leave func(l *loop, s *scene, cluster *capi.Cluster)
+		leave func(l *loop, s *scene, cluster *clusterv1.Cluster)
 	}{
-		{"it is paused", func(_ *loop, s *scene, _ *capi.Cluster) { annotate(s.child, clusterv1.PausedAnnotation) }},
-		{"it is opted out", func(_ *loop, s *scene, _ *capi.Cluster) { label(s.child, inherit.IgnoreLabel) }},
-		{"its Cluster is paused", func(_ *loop, _ *scene, cluster *capi.Cluster) { cluster.Spec.Paused = true }},
-		{"its Cluster is paused by annotation", func(_ *loop, _ *scene, cluster *capi.Cluster) { annotate(cluster, clusterv1.PausedAnnotation) }},
-		{"its Cluster is opted out", func(_ *loop, _ *scene, cluster *capi.Cluster) { label(cluster, inherit.IgnoreLabel) }},
-		{"another instance reconciles it", func(l *loop, _ *scene, _ *capi.Cluster) { l.policy.WatchFilter = "another" }},
-		{"it is being deleted", func(l *loop, s *scene, _ *capi.Cluster) {
+		{"it is paused", func(_ *loop, s *scene, _ *clusterv1.Cluster) { annotate(s.child, clusterv1.PausedAnnotation) }},
+		{"it is opted out", func(_ *loop, s *scene, _ *clusterv1.Cluster) { label(s.child, inherit.IgnoreLabel) }},
+		{"its Cluster is paused", func(_ *loop, _ *scene, cluster *clusterv1.Cluster) { cluster.Spec.Paused = true }},
+		{"its Cluster is paused by annotation", func(_ *loop, _ *scene, cluster *clusterv1.Cluster) { annotate(cluster, clusterv1.PausedAnnotation) }},
+		{"its Cluster is opted out", func(_ *loop, _ *scene, cluster *clusterv1.Cluster) { label(cluster, inherit.IgnoreLabel) }},
+		{"another instance reconciles it", func(l *loop, _ *scene, _ *clusterv1.Cluster) { l.policy.WatchFilter = "another" }},
+		{"it is being deleted", func(l *loop, s *scene, _ *clusterv1.Cluster) {
 			s.child.SetFinalizers([]string{"provider/finalizer"})
 			l.Expect(l.server.Update(l.t.Context(), s.child)).To(Succeed())
 			l.Expect(l.server.Delete(l.t.Context(), s.child)).To(Succeed())

@@ -13,13 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
@@ -38,7 +38,7 @@ type workloadClusters struct {
 
 // Reconcile implements reconcile.Reconciler.
 func (r workloadClusters) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	cluster := &capi.Cluster{}
+	cluster := &clusterv1.Cluster{}
 	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(req.NamespacedName)
@@ -52,7 +52,7 @@ func (r workloadClusters) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 	return ctrl.Result{RequeueAfter: again}, err
 }
 
-func (r workloadClusters) sync(ctx context.Context, cluster *capi.Cluster) (again time.Duration, err error) {
+func (r workloadClusters) sync(ctx context.Context, cluster *clusterv1.Cluster) (again time.Duration, err error) {
 	key := client.ObjectKeyFromObject(cluster)
 	err = r.watch(ctx, key)
 	r.count(key, err == nil, err != nil)
@@ -116,7 +116,7 @@ func (w reconnected) Watch(all source.TypedSource[NodeRequest]) error {
 // admit sets up the chosen way to admit the Nodes of the Cluster; again is when to check, if it takes time. A Cluster that is
 // paused, or that a watch filter leaves to another instance, stays as it is; a Cluster that is opted out or being deleted is left
 // to the loop.
-func (r workloadClusters) admit(ctx context.Context, cluster *capi.Cluster) (again time.Duration, err error) {
+func (r workloadClusters) admit(ctx context.Context, cluster *clusterv1.Cluster) (again time.Duration, err error) {
 	if len(r.Admission.Ways) == 0 || inherit.Paused(cluster) || r.Policy().LeftToAnother(cluster) {
 		return 0, nil
 	}
@@ -134,7 +134,7 @@ func (r workloadClusters) admit(ctx context.Context, cluster *capi.Cluster) (aga
 }
 
 // tell reports on the Cluster what was done about the way in which its Nodes are admitted.
-func (r workloadClusters) tell(cluster *capi.Cluster, done workload.Result) {
+func (r workloadClusters) tell(cluster *clusterv1.Cluster, done workload.Result) {
 	reasons := map[workload.Did]string{
 		workload.Registered: reasonWorkloadAdmissionRegistered, workload.Removed: reasonWorkloadAdmissionRemoved,
 		workload.FellBack: reasonWorkloadAdmissionFallback, workload.Failed: reasonWorkloadAdmissionFailed,
@@ -153,7 +153,7 @@ func (r workloadClusters) tell(cluster *capi.Cluster, done workload.Result) {
 
 // admittedByPolicy wakes the Cluster of a Machine if the parameters of a policy must follow the Machine.
 func (d *Dependencies) admittedByPolicy(ctx context.Context, object client.Object) ([]types.NamespacedName, error) {
-	m, ok := object.(*capi.Machine)
+	m, ok := object.(*clusterv1.Machine)
 	if !ok {
 		return nil, fmt.Errorf("expected a Machine, got %T", object)
 	}
@@ -167,7 +167,7 @@ func (d *Dependencies) admittedByPolicy(ctx context.Context, object client.Objec
 // KubeconfigRefused returns a function that reports on a Cluster why its kubeconfig is refused. The reader has the Clusters.
 func KubeconfigRefused(reader client.Reader, recorder events.EventRecorder) func(context.Context, types.NamespacedName, error) {
 	return func(ctx context.Context, key types.NamespacedName, err error) {
-		cluster := &capi.Cluster{}
+		cluster := &clusterv1.Cluster{}
 		if reader.Get(ctx, key, cluster) == nil { // otherwise there is no object for the Event; the log has it, too
 			recorder.Eventf(cluster, nil, corev1.EventTypeWarning, reasonKubeconfigRefused, "Connect",
 				"The kubeconfig in the Secret %s-kubeconfig is refused, so no Node of the workload cluster inherits: %v", key.Name, err)

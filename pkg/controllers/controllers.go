@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -25,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
@@ -51,7 +51,8 @@ type Dependencies struct {
 	Chain    *owners.Chain
 	Metrics  *metrics.Metrics
 	Recorder events.EventRecorder
-	Schemas  Schemas
+	// SchemaChanges returns a channel that gets an event whenever a kind of control plane has another layout.
+	SchemaChanges func() <-chan event.GenericEvent
 	// NoExecuteRate is how many existing Nodes of a Cluster get taints that evict Pods in a minute; 0: all.
 	NoExecuteRate float64
 	// Workloads reaches the workload clusters.
@@ -70,13 +71,6 @@ type Dependencies struct {
 
 	clusters *slots[types.NamespacedName]
 	kinds    *slots[schema.GroupKind]
-}
-
-// Schemas tells which fields a Machine and a kind of control plane can inherit.
-type Schemas interface {
-	owners.Schemas
-	// Subscribe returns a channel that gets an event whenever a layout has changed.
-	Subscribe() <-chan event.GenericEvent
 }
 
 // Setup adds the loop's controllers to the manager.
@@ -108,48 +102,48 @@ func options[R comparable](workers int) controller.TypedOptions[R] {
 
 func (d *Dependencies) addControlPlanes(mgr ctrl.Manager, b *builder.Builder) error {
 	all := controlPlanes{Dependencies: d, watches: &kindWatches{cache: mgr.GetCache()}}
-	built, err := b.For(&capi.Cluster{}, builder.WithPredicates(predicate.Or(declaredAnew(), resynced()))).
-		Watches(&capi.ClusterClass{}, enqueue(d.Chain.ClustersOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(d.all(d.Schemas.Subscribe(), &capi.ClusterList{})).
-		WatchesRawSource(d.all(d.PolicyChanges(), &capi.ClusterList{})).
+	built, err := b.For(&clusterv1.Cluster{}, builder.WithPredicates(predicate.Or(declaredAnew(), resynced()))).
+		Watches(&clusterv1.ClusterClass{}, enqueue(d.Chain.ClustersOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(d.all(d.SchemaChanges(), &clusterv1.ClusterList{})).
+		WatchesRawSource(d.all(d.PolicyChanges(), &clusterv1.ClusterList{})).
 		Build(all)
 	all.watches.controller = built
 	return err
 }
 
 func (d *Dependencies) addMachineDeployments(_ ctrl.Manager, b *builder.Builder) error {
-	return d.topologies(b.For(&capi.MachineDeployment{}), &capi.MachineDeploymentList{}).
+	return d.topologies(b.For(&clusterv1.MachineDeployment{}), &clusterv1.MachineDeploymentList{}).
 		Complete(children{d, owners.MachineDeployments})
 }
 
 func (d *Dependencies) addMachinePools(_ ctrl.Manager, b *builder.Builder) error {
-	return d.topologies(b.For(&capi.MachinePool{}), &capi.MachinePoolList{}).
+	return d.topologies(b.For(&clusterv1.MachinePool{}), &clusterv1.MachinePoolList{}).
 		Complete(children{d, owners.MachinePools})
 }
 
 // topologies wakes the objects of the list's kind when what a topology declares for them changes.
 func (d *Dependencies) topologies(b *builder.Builder, list client.ObjectList) *builder.Builder {
 	return b.
-		Watches(&capi.Cluster{}, d.members(list), builder.WithPredicates(declaredAnew())).
-		Watches(&capi.ClusterClass{}, d.membersOfClass(list), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&clusterv1.Cluster{}, d.members(list), builder.WithPredicates(declaredAnew())).
+		Watches(&clusterv1.ClusterClass{}, d.membersOfClass(list), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(d.all(d.PolicyChanges(), list))
 }
 
 func (d *Dependencies) addMachineSets(_ ctrl.Manager, b *builder.Builder) error {
-	return b.For(&capi.MachineSet{}).
-		Watches(&capi.MachineDeployment{}, d.children(&capi.MachineSetList{})).
-		Watches(&capi.Cluster{}, d.members(&capi.MachineSetList{}), builder.WithPredicates(resumed())).
-		WatchesRawSource(d.all(d.PolicyChanges(), &capi.MachineSetList{})).
+	return b.For(&clusterv1.MachineSet{}).
+		Watches(&clusterv1.MachineDeployment{}, d.children(&clusterv1.MachineSetList{})).
+		Watches(&clusterv1.Cluster{}, d.members(&clusterv1.MachineSetList{}), builder.WithPredicates(resumed())).
+		WatchesRawSource(d.all(d.PolicyChanges(), &clusterv1.MachineSetList{})).
 		Complete(children{d, owners.MachineSets})
 }
 
 func (d *Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
 	all := machines{Dependencies: d, watches: &kindWatches{cache: mgr.GetCache()}}
-	built, err := b.For(&capi.Machine{}).
-		Watches(&capi.MachineSet{}, d.children(&capi.MachineList{})).
-		Watches(&capi.MachinePool{}, d.children(&capi.MachineList{})).
-		Watches(&capi.Cluster{}, d.members(&capi.MachineList{}), builder.WithPredicates(resumed())).
-		WatchesRawSource(d.all(d.PolicyChanges(), &capi.MachineList{})).
+	built, err := b.For(&clusterv1.Machine{}).
+		Watches(&clusterv1.MachineSet{}, d.children(&clusterv1.MachineList{})).
+		Watches(&clusterv1.MachinePool{}, d.children(&clusterv1.MachineList{})).
+		Watches(&clusterv1.Cluster{}, d.members(&clusterv1.MachineList{}), builder.WithPredicates(resumed())).
+		WatchesRawSource(d.all(d.PolicyChanges(), &clusterv1.MachineList{})).
 		Build(all)
 	all.watches.controller = built
 	return err
@@ -162,12 +156,12 @@ func (d *Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 	o := options[NodeRequest](remoteWorkers)
 	o.LogConstructor = func(req *NodeRequest) logr.Logger { return logOf(mgr.GetLogger(), req) }
 	watches := builder.TypedControllerManagedBy[NodeRequest](mgr).Named("node").WithEventFilter(changed()).WithOptions(o).
-		Watches(&capi.Machine{}, d.nodesOf()).
-		Watches(&capi.MachinePool{}, d.nodesOf()).
-		Watches(&capi.MachineSet{}, d.nodesBelow(), builder.WithPredicates(declaresElse())).
-		Watches(&capi.MachineDeployment{}, d.nodesBelow(), builder.WithPredicates(declaresElse())).
-		Watches(&capi.ClusterClass{}, d.nodesOfClass(), builder.WithPredicates(declaresElse())).
-		Watches(&capi.Cluster{}, d.nodesOfCluster(), builder.WithPredicates(predicate.Or(created(), resumed(), optedOut(), declaresElse()))).
+		Watches(&clusterv1.Machine{}, d.nodesOf()).
+		Watches(&clusterv1.MachinePool{}, d.nodesOf()).
+		Watches(&clusterv1.MachineSet{}, d.nodesBelow(), builder.WithPredicates(declaresElse())).
+		Watches(&clusterv1.MachineDeployment{}, d.nodesBelow(), builder.WithPredicates(declaresElse())).
+		Watches(&clusterv1.ClusterClass{}, d.nodesOfClass(), builder.WithPredicates(declaresElse())).
+		Watches(&clusterv1.Cluster{}, d.nodesOfCluster(), builder.WithPredicates(predicate.Or(created(), resumed(), optedOut(), declaresElse()))).
 		WatchesRawSource(source.TypedChannel(d.PolicyChanges(), d.everyNode()))
 	if d.ManagementCluster.Name != "" {
 		watches = watches.Watches(&corev1.Node{}, itself(d.ManagementCluster))
@@ -176,11 +170,11 @@ func (d *Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 	if err != nil {
 		return err
 	}
-	return b.For(&capi.Cluster{}, builder.WithPredicates(clusterChanged())).
+	return b.For(&clusterv1.Cluster{}, builder.WithPredicates(clusterChanged())).
 		WatchesRawSource(d.Workloads.GetClusterSource("workload", d.connections)).
-		Watches(&capi.Machine{}, later(parametersEvery, d.admittedByPolicy), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
-		WatchesRawSource(d.all(d.Admission.Changes, &capi.ClusterList{})).
-		WatchesRawSource(d.all(d.PolicyChanges(), &capi.ClusterList{})).
+		Watches(&clusterv1.Machine{}, later(parametersEvery, d.admittedByPolicy), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+		WatchesRawSource(d.all(d.Admission.Changes, &clusterv1.ClusterList{})).
+		WatchesRawSource(d.all(d.PolicyChanges(), &clusterv1.ClusterList{})).
 		WithOptions(options[ctrl.Request](remoteWorkers)).
 		Complete(workloadClusters{Dependencies: d, watches: built, nodes: all, connected: newNodeSet(nil), disconnected: newNodeSet(nil)})
 }

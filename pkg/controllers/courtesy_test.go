@@ -13,7 +13,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -30,47 +29,47 @@ func TestClusterAPIMayWriteANodeFirst(t *testing.T) {
 	listed := map[string]string{clusterv1.LabelsFromMachineAnnotation: pool, clusterv1.TaintsFromMachineAnnotation: ""}
 	for _, tc := range []struct {
 		name  string
-		ms    *capi.MachineSet
-		has   func(m *capi.Machine, n *corev1.Node)
+		ms    *clusterv1.MachineSet
+		has   func(m *clusterv1.Machine, n *corev1.Node)
 		waits bool
 	}{
-		{"a label that the Machine has", machineSet(), func(m *capi.Machine, _ *corev1.Node) { m.Labels[pool] = "a" }, true},
-		{"a label that the Machine has lost", machineSet(), func(_ *capi.Machine, n *corev1.Node) {
+		{"a label that the Machine has", machineSet(), func(m *clusterv1.Machine, _ *corev1.Node) { m.Labels[pool] = "a" }, true},
+		{"a label that the Machine has lost", machineSet(), func(_ *clusterv1.Machine, n *corev1.Node) {
 			n.Labels, n.Annotations = pairs(pool+"=a"), listed
 		}, true},
-		{"a Node that Cluster API has yet to write", machineSet(), func(_ *capi.Machine, n *corev1.Node) {
+		{"a Node that Cluster API has yet to write", machineSet(), func(_ *clusterv1.Machine, n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{clusterv1.NodeUninitializedTaint}
 		}, true},
-		{"a Node that admission keeps free of workload until then", machineSet(), func(m *capi.Machine, n *corev1.Node) {
+		{"a Node that admission keeps free of workload until then", machineSet(), func(m *clusterv1.Machine, n *corev1.Node) {
 			m.Labels["node-role.kubernetes.io/worker"] = ""
 			n.Spec.Taints = []corev1.Taint{clusterv1.NodeUninitializedTaint}
 			n.Annotations = map[string]string{inherit.UninitializedAnnotation: "added"}
 		}, true},
-		{"a Node without the Machine's providerID", machineSet(), func(m *capi.Machine, n *corev1.Node) {
+		{"a Node without the Machine's providerID", machineSet(), func(m *clusterv1.Machine, n *corev1.Node) {
 			m.Labels[pool], m.Spec.ProviderID, m.Status.NodeRef.Name = "a", "", n.Name
 		}, false},
-		{"records alone", machineSet(), func(*capi.Machine, *corev1.Node) {}, false},
-		{"a label that the Machine does not have yet", machineSet(pool + "=a"), func(*capi.Machine, *corev1.Node) {}, false},
-		{"a label that only Heirloom's list has", machineSet(), func(_ *capi.Machine, n *corev1.Node) {
+		{"records alone", machineSet(), func(*clusterv1.Machine, *corev1.Node) {}, false},
+		{"a label that the Machine does not have yet", machineSet(pool + "=a"), func(*clusterv1.Machine, *corev1.Node) {}, false},
+		{"a label that only Heirloom's list has", machineSet(), func(_ *clusterv1.Machine, n *corev1.Node) {
 			n.Labels, n.Annotations = pairs(pool+"=a"), map[string]string{inherit.LabelsFromMachineAnnotation: pool}
 		}, false},
-		{"a label of an additional regular expression", machineSet(), func(m *capi.Machine, _ *corev1.Node) { m.Labels["team"] = "ml" }, false},
-		{"a Node whose taints no record confirms", machineSet(), func(m *capi.Machine, n *corev1.Node) {
+		{"a label of an additional regular expression", machineSet(), func(m *clusterv1.Machine, _ *corev1.Node) { m.Labels["team"] = "ml" }, false},
+		{"a Node whose taints no record confirms", machineSet(), func(m *clusterv1.Machine, n *corev1.Node) {
 			m.Labels[pool], m.Spec.Taints = "a", gpu
 			n.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: "NoSchedule"}, clusterv1.NodeUninitializedTaint}
 			n.Annotations = map[string]string{clusterv1.TaintsFromMachineAnnotation: "gpu:NoSchedule"}
 		}, true},
-		{"a taint that the Machine has lost and Cluster API lists", machineSet(), func(_ *capi.Machine, n *corev1.Node) {
+		{"a taint that the Machine has lost and Cluster API lists", machineSet(), func(_ *clusterv1.Machine, n *corev1.Node) {
 			n.Spec.Taints = onlyGPU
 			n.Annotations = map[string]string{clusterv1.TaintsFromMachineAnnotation: "gpu:NoSchedule"}
 			recordGPU(n)
 		}, true},
-		{"a taint that the Machine has lost and only Heirloom lists", machineSet(), func(_ *capi.Machine, n *corev1.Node) {
+		{"a taint that the Machine has lost and only Heirloom lists", machineSet(), func(_ *clusterv1.Machine, n *corev1.Node) {
 			n.Spec.Taints = onlyGPU
 			n.Annotations = map[string]string{clusterv1.TaintsFromMachineAnnotation: "", inherit.TaintsFromMachineAnnotation: "gpu:NoSchedule"}
 			recordGPU(n)
 		}, false},
-		{"a taint", machineSet(), func(m *capi.Machine, n *corev1.Node) {
+		{"a taint", machineSet(), func(m *clusterv1.Machine, n *corev1.Node) {
 			m.Labels[pool], m.Spec.Taints, n.Spec.Taints = "a", gpu, []corev1.Taint{clusterv1.NodeUninitializedTaint}
 		}, false},
 	} {

@@ -9,24 +9,23 @@ import (
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 // handled makes an owner one whose controller has handled so many of its generations.
 func handled[T interface {
 	client.Object
-	*capi.MachineSet | *capi.MachineDeployment | *capi.MachinePool
+	*clusterv1.MachineSet | *clusterv1.MachineDeployment | *clusterv1.MachinePool
 }](owner T, generation, observed int64) T {
 	owner.SetGeneration(generation)
 	switch o := any(owner).(type) {
-	case *capi.MachineDeployment:
+	case *clusterv1.MachineDeployment:
 		o.Status.ObservedGeneration = observed
-	case *capi.MachineSet:
+	case *clusterv1.MachineSet:
 		o.Status.ObservedGeneration = observed
-	case *capi.MachinePool:
+	case *clusterv1.MachinePool:
 		o.Status.ObservedGeneration = observed
 	}
 	return owner

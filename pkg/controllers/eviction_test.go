@@ -15,13 +15,12 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
 // evicting is a Machine that declares a taint for its Node which evicts Pods.
-func evicting(name, owner string) *capi.Machine {
+func evicting(name, owner string) *clusterv1.Machine {
 	m := nodeMachine(name)
 	m.OwnerReferences = ownedBy(name, owner).OwnerReferences
 	m.Spec.Taints = append(m.Spec.Taints, clusterv1.MachineTaint{Key: "drain", Effect: "NoExecute", Propagation: "Always"})

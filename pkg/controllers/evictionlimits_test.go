@@ -16,7 +16,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -63,14 +62,14 @@ func family(cluster, name string, nodes int) (objects []client.Object) {
 }
 
 // clusterNamed is a Cluster of ClusterClass class.
-func clusterNamed(name string) *capi.Cluster {
+func clusterNamed(name string) *clusterv1.Cluster {
 	cluster := managedCluster()
 	cluster.Name, cluster.UID = name, types.UID(name)
 	return cluster
 }
 
 // declaring is ClusterClass class, which declares annotations for all its workers.
-func declaring(annotations map[string]string) *capi.ClusterClass {
+func declaring(annotations map[string]string) *clusterv1.ClusterClass {
 	class := clusterClass()
 	class.Spec.Workers.MachineDeployments[0].Annotations = annotations
 	return class
@@ -134,11 +133,11 @@ func TestASetStandsForAClassOfAnotherNamespace(t *testing.T) {
 
 // What a Cluster's topology declares is the Cluster's own business, and so is what one of its MachineDeployments declares.
 func TestClustersHaveAPaceOfTheirOwn(t *testing.T) {
-	for name, declare := range map[string]func(cluster *capi.Cluster, md *capi.MachineDeployment){
-		"Cluster/c0": func(cluster *capi.Cluster, _ *capi.MachineDeployment) {
+	for name, declare := range map[string]func(cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment){
+		"Cluster/c0": func(cluster *clusterv1.Cluster, _ *clusterv1.MachineDeployment) {
 			cluster.Spec.Topology.Workers.MachineDeployments[0].Annotations = map[string]string{taint.AlwaysAnnotation: drains}
 		},
-		"MachineDeployment/c0-md0": func(_ *capi.Cluster, md *capi.MachineDeployment) {
+		"MachineDeployment/c0-md0": func(_ *clusterv1.Cluster, md *clusterv1.MachineDeployment) {
 			md.Spec.Template.Annotations = map[string]string{taint.AlwaysAnnotation: drains}
 		},
 	} {
@@ -148,7 +147,7 @@ func TestClustersHaveAPaceOfTheirOwn(t *testing.T) {
 				cluster := clusterNamed(c)
 				for i := range 2 {
 					members := family(c, fmt.Sprint(c, "-md", i), 2)
-					declare(cluster, members[0].(*capi.MachineDeployment))
+					declare(cluster, members[0].(*clusterv1.MachineDeployment))
 					objects = append(objects, members...)
 				}
 				objects = append(objects, cluster)
@@ -253,7 +252,7 @@ func TestANewValueReachesNodesOneAfterTheOther(t *testing.T) {
 func TestTheGateGoesOn(t *testing.T) {
 	members := family("c", "md", 2)
 	for _, object := range members {
-		if m, ok := object.(*capi.Machine); ok {
+		if m, ok := object.(*clusterv1.Machine); ok {
 			m.Annotations = map[string]string{taint.AlwaysAnnotation: drains + ",gpu:NoSchedule"}
 		}
 	}
@@ -262,7 +261,7 @@ func TestTheGateGoesOn(t *testing.T) {
 	l := newLoop(t, append(members, fresh, theCluster())...)
 	l.NoExecuteRate, l.policy = 1, inherit.Policy{PaceEviction: true, ClusterAPITaints: inherit.PropagationEnabled}
 	for name, typed := range map[string]string{"md-0": "gpu:NoSchedule", "md-1": "gpu:NoSchedule", "fresh": "drain:NoExecute,gpu:NoSchedule"} {
-		m := &capi.Machine{}
+		m := &clusterv1.Machine{}
 		m.Namespace, m.Name = "ns", name
 		l.stored(m)
 		l.Expect(l.see(m)).To(Succeed())

@@ -27,7 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/heirloom-dev/heirloom/pkg/broadcast"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // fakeManager is a manager that keeps the controllers which are added to it. What it does not implement nobody may need.
@@ -218,10 +218,10 @@ type schemas struct {
 	err error
 }
 
-func (s *schemas) ControlPlane(_ context.Context, gvk schema.GroupVersionKind) (capi.Layout, error) {
-	return capi.ControlPlaneLayout(gvk.Version, func(path ...string) bool { return s.has == nil || s.has(path...) }), s.err
+func (s *schemas) ControlPlane(_ context.Context, gvk schema.GroupVersionKind) (inherit.Layout, error) {
+	return inherit.ControlPlaneLayout(gvk.Version, func(path ...string) bool { return s.has == nil || s.has(path...) }), s.err
 }
 
-func (s *schemas) Machine(_ context.Context, gvk schema.GroupVersionKind) capi.Layout {
-	return capi.MachineLayout(gvk.Version)
+func (s *schemas) Machine(_ context.Context, gvk schema.GroupVersionKind) inherit.Layout {
+	return inherit.MachineLayout
 }

@@ -27,11 +27,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/heirloom-dev/heirloom/pkg/broadcast"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/controllers"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
-	"github.com/heirloom-dev/heirloom/pkg/controllers"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/test/lockup"
 )
@@ -99,7 +98,7 @@ func newLoop(t *testing.T, objects ...client.Object) *loop {
 		Client: cached, Live: interceptor.NewClient(l.server, interceptor.Funcs{Get: l.getLive}),
 		Chain:   &owners.Chain{Reader: cached, Mapper: l.mapper, ManagementCluster: func() types.NamespacedName { return *l.own.Load() }, Layout: l.schemas.ControlPlane},
 		Metrics: counted, Recorder: l.events, Schemas: l.schemas, Workloads: l.workloads, Providers: l.informers, Admission: &workload.Admission{},
-		ProviderGroups: []string{capi.InfrastructureGroup, capi.BootstrapGroup},
+		ProviderGroups: []string{inherit.InfrastructureGroup, inherit.BootstrapGroup},
 		Policy:         func() inherit.Policy { return l.policy }, PolicyChanges: l.changed.Subscribe,
 	}
 	return l

@@ -12,7 +12,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -25,7 +24,7 @@ const inheritedByNode = `{"metadata":{"annotations":{"cluster.x-k8s.io/labels-fr
 	`"labels":{"heirloom.node-restriction.kubernetes.io/record":"541697abac0b27248ae811f09f08ea6d","node.cluster.x-k8s.io/pool":"a"}},"spec":{"taints":[{"effect":"NoSchedule","key":"gpu"}]}}`
 
 // nodeMachine is a Machine with something for its Node, and its owner.
-func nodeMachine(name string) *capi.Machine {
+func nodeMachine(name string) *clusterv1.Machine {
 	m := machine(name, "MachineSet/ms")
 	m.Labels[pool] = "a"
 	m.Spec.Taints = []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}
@@ -71,7 +70,7 @@ func TestANodeOfAWorkloadClusterInheritsFromItsOwnCluster(t *testing.T) {
 	m.Status.NodeRef.Name, other.Status.NodeRef.Name = "same", "same"
 	m.Spec.ProviderID, other.Spec.ProviderID = "", ""
 	other.Spec.ClusterName, other.Labels[pool] = "d", "b"
-	l := newLoop(t, theCluster(), &capi.Cluster{ObjectMeta: named("d")}, m, other)
+	l := newLoop(t, theCluster(), &clusterv1.Cluster{ObjectMeta: named("d")}, m, other)
 	for _, cluster := range []string{"c", "d"} {
 		l.connect(cluster, node("same"))
 	}
@@ -115,19 +114,21 @@ func TestANodeLosesWhatItsMachineLoses(t *testing.T) {
 
 func TestANodeThatIsLeftAloneIsNotWritten(t *testing.T) {
 	gone := metav1.Now()
-	for name, leave := range map[string]func(*capi.Cluster, *capi.Machine, *corev1.Node){
-		"its Machine is paused": func(_ *capi.Cluster, m *capi.Machine, _ *corev1.Node) {
+	for name, leave := range map[string]func(*clusterv1.Cluster, *clusterv1.Machine, *corev1.Node){
+		"its Machine is paused": func(_ *clusterv1.Cluster, m *clusterv1.Machine, _ *corev1.Node) {
 			m.Annotations = pairs(clusterv1.PausedAnnotation)
 		},
-		"its Machine is opted out": func(_ *capi.Cluster, m *capi.Machine, _ *corev1.Node) { m.Labels[inherit.IgnoreLabel] = "" },
-		"its Cluster is paused":    func(c *capi.Cluster, _ *capi.Machine, _ *corev1.Node) { c.Spec.Paused = true },
-		"its Cluster is opted out": func(c *capi.Cluster, _ *capi.Machine, _ *corev1.Node) { c.Labels = pairs(inherit.IgnoreLabel) },
-		"it is being deleted": func(_ *capi.Cluster, _ *capi.Machine, n *corev1.Node) {
+		"its Machine is opted out": func(_ *clusterv1.Cluster, m *clusterv1.Machine, _ *corev1.Node) { m.Labels[inherit.IgnoreLabel] = "" },
+		"its Cluster is paused":    func(c *clusterv1.Cluster, _ *clusterv1.Machine, _ *corev1.Node) { c.Spec.Paused = true },
+		"its Cluster is opted out": func(c *clusterv1.Cluster, _ *clusterv1.Machine, _ *corev1.Node) {
+			c.Labels = pairs(inherit.IgnoreLabel)
+		},
+		"it is being deleted": func(_ *clusterv1.Cluster, _ *clusterv1.Machine, n *corev1.Node) {
 			n.DeletionTimestamp, n.Finalizers = &gone, []string{"provider/finalizer"}
 		},
-		"it has no Machine":                    func(_ *capi.Cluster, m *capi.Machine, _ *corev1.Node) { m.Spec.ProviderID = "another" },
-		"its Machine is another Node":          func(_ *capi.Cluster, m *capi.Machine, _ *corev1.Node) { m.Status.NodeRef.Name = "another" },
-		"it is one of no MachinePool, neither": func(_ *capi.Cluster, _ *capi.Machine, n *corev1.Node) { n.Spec.ProviderID = "" },
+		"it has no Machine":                    func(_ *clusterv1.Cluster, m *clusterv1.Machine, _ *corev1.Node) { m.Spec.ProviderID = "another" },
+		"its Machine is another Node":          func(_ *clusterv1.Cluster, m *clusterv1.Machine, _ *corev1.Node) { m.Status.NodeRef.Name = "another" },
+		"it is one of no MachinePool, neither": func(_ *clusterv1.Cluster, _ *clusterv1.Machine, n *corev1.Node) { n.Spec.ProviderID = "" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster, m, n := theCluster(), nodeMachine("m"), node("m")

@@ -12,8 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 // All objects are in namespace ns and belong to Cluster c. Each has its name for a UID.
@@ -49,8 +47,8 @@ func ownedBy(name, owner string) metav1.ObjectMeta {
 }
 
 // template declares the labels, each as "<key>=<value>".
-func template(labels ...string) capi.MachineTemplate {
-	return capi.MachineTemplate{ObjectMeta: clusterv1.ObjectMeta{Labels: pairs(labels...)}}
+func template(labels ...string) clusterv1.MachineTemplateSpec {
+	return clusterv1.MachineTemplateSpec{ObjectMeta: clusterv1.ObjectMeta{Labels: pairs(labels...)}}
 }
 
 func pairs(all ...string) map[string]string {
@@ -62,28 +60,28 @@ func pairs(all ...string) map[string]string {
 	return m
 }
 
-func theCluster() *capi.Cluster {
-	return &capi.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "c"}}
+func theCluster() *clusterv1.Cluster {
+	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "c"}}
 }
 
-func machineDeployment(labels ...string) *capi.MachineDeployment {
-	return &capi.MachineDeployment{ObjectMeta: named("md"), Spec: capi.WorkersSpec{ClusterName: "c", Template: template(labels...)}}
+func machineDeployment(labels ...string) *clusterv1.MachineDeployment {
+	return &clusterv1.MachineDeployment{ObjectMeta: named("md"), Spec: clusterv1.MachineDeploymentSpec{ClusterName: "c", Template: template(labels...)}}
 }
 
-func machineSet(labels ...string) *capi.MachineSet {
-	return &capi.MachineSet{ObjectMeta: ownedBy("ms", "MachineDeployment/md"), Spec: capi.WorkersSpec{ClusterName: "c", Template: template(labels...)}}
+func machineSet(labels ...string) *clusterv1.MachineSet {
+	return &clusterv1.MachineSet{ObjectMeta: ownedBy("ms", "MachineDeployment/md"), Spec: clusterv1.MachineSetSpec{ClusterName: "c", Template: template(labels...)}}
 }
 
-func machinePool(labels ...string) *capi.MachinePool {
-	return &capi.MachinePool{
+func machinePool(labels ...string) *clusterv1.MachinePool {
+	return &clusterv1.MachinePool{
 		ObjectMeta: named("mp"),
-		Spec:       capi.WorkersSpec{ClusterName: "c", Template: template(labels...), ProviderIDList: []string{"id-pooled"}},
+		Spec:       clusterv1.MachinePoolSpec{ClusterName: "c", Template: template(labels...), ProviderIDList: []string{"id-pooled"}},
 	}
 }
 
 // machine is one whose Node has the same name. owner is "<kind>/<name>".
-func machine(name, owner string) *capi.Machine {
-	return &capi.Machine{ObjectMeta: ownedBy(name, owner), Spec: capi.MachineSpec{ClusterName: "c", ProviderID: "id-" + name}}
+func machine(name, owner string) *clusterv1.Machine {
+	return &clusterv1.Machine{ObjectMeta: ownedBy(name, owner), Spec: clusterv1.MachineSpec{ClusterName: "c", ProviderID: "id-" + name}}
 }
 
 func node(name string) *corev1.Node {

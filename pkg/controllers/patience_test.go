@@ -12,14 +12,14 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // A kind whose writes nobody answers occupies all workers once, for a while, and then few of them, until one is answered.
 func TestAKindThatDoesNotAnswerLeavesWorkersToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
-		p, dead := newPatience(), schema.GroupKind{Group: capi.InfrastructureGroup, Kind: "DeadMachine"}
+		p, dead := newPatience(), schema.GroupKind{Group: inherit.InfrastructureGroup, Kind: "DeadMachine"}
 		waits := func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
@@ -49,7 +49,7 @@ func TestAKindThatDoesNotAnswerLeavesWorkersToOthers(t *testing.T) {
 			go func() { _ = p.with(t.Context(), dead, waits) }()
 		}
 		synctest.Wait()
-		other := schema.GroupKind{Group: capi.InfrastructureGroup, Kind: "OtherMachine"}
+		other := schema.GroupKind{Group: inherit.InfrastructureGroup, Kind: "OtherMachine"}
 		for range 10 {
 			Expect(p.with(t.Context(), other, func(context.Context) error { return nil })).To(Succeed(), "those of another kind find a worker")
 			Expect(p.with(t.Context(), dead, waits)).To(MatchError(errLate))
@@ -75,7 +75,7 @@ func TestPatienceIsForProvidersOnly(t *testing.T) {
 	}
 	Expect(p.with(t.Context(), schema.GroupKind{Group: "cluster.x-k8s.io", Kind: "Machine"}, look)).To(Succeed())
 	Expect(bounded).To(BeFalse())
-	own := schema.GroupKind{Group: capi.BootstrapGroup, Kind: "AcmeConfig"}
+	own := schema.GroupKind{Group: inherit.BootstrapGroup, Kind: "AcmeConfig"}
 	Expect(p.with(t.Context(), own, look)).To(Succeed())
 	Expect(bounded).To(BeTrue())
 

@@ -16,10 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
@@ -130,7 +130,7 @@ func (c crowd) Get(context.Context, client.ObjectKey, client.Object, ...client.G
 }
 
 func (c crowd) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	if machines, ok := list.(*capi.MachineList); ok {
+	if machines, ok := list.(*clusterv1.MachineList); ok {
 		for i := range c.machines {
 			machines.Items = append(machines.Items, *nodeMachine(fmt.Sprint("m", i)))
 		}

@@ -15,7 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // silent is a mapper that cannot ask the API server which kinds it serves.
@@ -51,15 +51,15 @@ func TestAProviderIsWatchedInEachVersionThatItServes(t *testing.T) {
 	}{
 		"an InfraMachine": {
 			[]client.Object{withExternal("FakeMachine"), provider("FakeMachine", ownedBy("m", "Machine/m"))},
-			schema.GroupVersionKind{Group: capi.InfrastructureGroup, Kind: "FakeMachine"},
+			schema.GroupVersionKind{Group: inherit.InfrastructureGroup, Kind: "FakeMachine"},
 		},
 		"a Machine's control plane": {
 			[]client.Object{machine("m", "FakeControlPlane/cp"), controlPlane()},
-			schema.GroupVersionKind{Group: capi.ControlPlaneGroup, Kind: "FakeControlPlane"},
+			schema.GroupVersionKind{Group: inherit.ControlPlaneGroup, Kind: "FakeControlPlane"},
 		},
 		"a Cluster's control plane": {
 			[]client.Object{managedCluster(), clusterClass("team=ml"), managed(controlPlane())},
-			schema.GroupVersionKind{Group: capi.ControlPlaneGroup, Kind: "FakeControlPlane"},
+			schema.GroupVersionKind{Group: inherit.ControlPlaneGroup, Kind: "FakeControlPlane"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -78,11 +78,11 @@ func TestAProviderIsWatchedInEachVersionThatItServes(t *testing.T) {
 }
 
 func TestAControlPlaneThatNoTopologyManagesIsNotRead(t *testing.T) {
-	for name, change := range map[string]func(*capi.Cluster){
-		"the Cluster has no topology":        func(c *capi.Cluster) { c.Spec.Topology = nil },
-		"it has no control plane":            func(c *capi.Cluster) { c.Spec.ControlPlaneRef = capi.ObjectRef{} },
-		"its control plane is no provider's": func(c *capi.Cluster) { c.Spec.ControlPlaneRef.APIGroup = "example.com" },
-		"the API server does not serve it":   func(c *capi.Cluster) { c.Spec.ControlPlaneRef.Kind = "UnknownControlPlane" },
+	for name, change := range map[string]func(*clusterv1.Cluster){
+		"the Cluster has no topology":        func(c *clusterv1.Cluster) { c.Spec.Topology = nil },
+		"it has no control plane":            func(c *clusterv1.Cluster) { c.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{} },
+		"its control plane is no provider's": func(c *clusterv1.Cluster) { c.Spec.ControlPlaneRef.APIGroup = "example.com" },
+		"the API server does not serve it":   func(c *clusterv1.Cluster) { c.Spec.ControlPlaneRef.Kind = "UnknownControlPlane" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := managedCluster()
@@ -175,16 +175,18 @@ func TestAKindThatIsNotServedIsLookedForAgain(t *testing.T) {
 
 // Of a Machine's external objects, only those of a provider that the operator has named are read.
 func TestOnlyProvidersOfTheOperatorAreRead(t *testing.T) {
-	for name, change := range map[string]func(*loop, *capi.Machine){
-		"its group is not named": func(l *loop, _ *capi.Machine) { l.ProviderGroups = []string{"example.com"} },
-		"it is a template": func(l *loop, m *capi.Machine) {
-			l.serve(capi.InfrastructureGroup, "FakeMachineTemplate")
+	for name, change := range map[string]func(*loop, *clusterv1.Machine){
+		"its group is not named": func(l *loop, _ *clusterv1.Machine) { l.ProviderGroups = []string{"example.com"} },
+		"it is a template": func(l *loop, m *clusterv1.Machine) {
+			l.serve(inherit.InfrastructureGroup, "FakeMachineTemplate")
 			m.Spec.InfrastructureRef.Kind = "FakeMachineTemplate"
 		},
-		"the API server does not serve it": func(_ *loop, m *capi.Machine) { m.Spec.InfrastructureRef.Kind = "Unknown" },
-		"it is another Machine's":          func(_ *loop, m *capi.Machine) { m.UID = "another" },
-		"there is none":                    func(_ *loop, m *capi.Machine) { m.Spec.InfrastructureRef = capi.ObjectRef{} },
-		"the Machine is left alone": func(_ *loop, m *capi.Machine) {
+		"the API server does not serve it": func(_ *loop, m *clusterv1.Machine) { m.Spec.InfrastructureRef.Kind = "Unknown" },
+		"it is another Machine's":          func(_ *loop, m *clusterv1.Machine) { m.UID = "another" },
+		"there is none": func(_ *loop, m *clusterv1.Machine) {
+			m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{}
+		},
+		"the Machine is left alone": func(_ *loop, m *clusterv1.Machine) {
 			m.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 		},
 	} {

@@ -25,7 +25,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
@@ -112,12 +111,12 @@ type controlPlanes struct {
 
 // Reconcile implements reconcile.Reconciler.
 func (r controlPlanes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	cluster := &capi.Cluster{}
+	cluster := &clusterv1.Cluster{}
 	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
 		return ctrl.Result{}, gone(err, "Cluster")
 	}
 	kind := cluster.Spec.ControlPlaneRef.GroupKind()
-	if cluster.Spec.Topology == nil || kind.Group != capi.ControlPlaneGroup {
+	if !cluster.Spec.Topology.IsDefined() || kind.Group != inherit.ControlPlaneGroup {
 		return ctrl.Result{}, nil
 	}
 	again, err := r.ofKind(ctx, kind, req.NamespacedName, func(ctx context.Context) (time.Duration, error) {
@@ -126,7 +125,7 @@ func (r controlPlanes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Re
 	return ctrl.Result{RequeueAfter: again}, err
 }
 
-func (r controlPlanes) sync(ctx context.Context, cluster *capi.Cluster, kind schema.GroupKind) (again time.Duration, err error) {
+func (r controlPlanes) sync(ctx context.Context, cluster *clusterv1.Cluster, kind schema.GroupKind) (again time.Duration, err error) {
 	if again, err = r.watchControlPlanes(r.watches, kind, r.clusterOf()); err != nil || again > 0 {
 		return again, err
 	}
@@ -156,7 +155,7 @@ type machines struct {
 
 // Reconcile implements reconcile.Reconciler. What is wrong with one of the three objects does not keep the others waiting.
 func (r machines) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	m := &capi.Machine{}
+	m := &clusterv1.Machine{}
 	if err := r.Client.Get(ctx, req.NamespacedName, m); err != nil {
 		return ctrl.Result{}, gone(err, "Machine")
 	}
@@ -172,7 +171,7 @@ func (r machines) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 
 // sync applies to the Machine itself what it inherits. A change of its control plane wakes it, even if that does not exist yet, as
 // in a restore.
-func (r machines) sync(ctx context.Context, m *capi.Machine, cluster types.NamespacedName) (again time.Duration, err error) {
+func (r machines) sync(ctx context.Context, m *clusterv1.Machine, cluster types.NamespacedName) (again time.Duration, err error) {
 	inherits := func(ctx context.Context) (time.Duration, error) {
 		return syncChild(ctx, r.Dependencies, owners.Machines, m, m)
 	}
@@ -181,11 +180,11 @@ func (r machines) sync(ctx context.Context, m *capi.Machine, cluster types.Names
 		return inherits(ctx)
 	}
 	kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()
-	if kind.Group != capi.ControlPlaneGroup {
+	if kind.Group != inherit.ControlPlaneGroup {
 		return inherits(ctx)
 	}
 	return r.ofKind(ctx, kind, cluster, func(ctx context.Context) (time.Duration, error) {
-		unserved, err := r.watchControlPlanes(r.watches, kind, r.children(&capi.MachineList{}))
+		unserved, err := r.watchControlPlanes(r.watches, kind, r.children(&clusterv1.MachineList{}))
 		if err != nil {
 			return 0, err
 		}
@@ -196,7 +195,7 @@ func (r machines) sync(ctx context.Context, m *capi.Machine, cluster types.Names
 
 // syncExternal applies to an InfraMachine or a BootstrapConfig what it inherits. Kinds of groups that the operator has not named
 // are none of ours: there are no rights to read them.
-func (r machines) syncExternal(ctx context.Context, m *capi.Machine, ref capi.ObjectRef, cluster types.NamespacedName) (time.Duration, error) {
+func (r machines) syncExternal(ctx context.Context, m *clusterv1.Machine, ref clusterv1.ContractVersionedObjectReference, cluster types.NamespacedName) (time.Duration, error) {
 	if !slices.Contains(r.ProviderGroups, ref.GroupKind().Group) || inherit.IsTemplate(ref.Kind) {
 		return 0, nil
 	}
@@ -218,7 +217,7 @@ func (r machines) syncExternal(ctx context.Context, m *capi.Machine, ref capi.Ob
 
 // machineOf wakes the Machine that controls an external object.
 func (r machines) machineOf() handler.EventHandler {
-	return handler.EnqueueRequestForOwner(r.Client.Scheme(), r.Client.RESTMapper(), &capi.Machine{}, handler.OnlyControllerOwner())
+	return handler.EnqueueRequestForOwner(r.Client.Scheme(), r.Client.RESTMapper(), &clusterv1.Machine{}, handler.OnlyControllerOwner())
 }
 
 // sooner returns the shorter time to wait; 0 is none.

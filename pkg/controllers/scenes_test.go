@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // scene is a child and the owner that declares the label team=ml for it.
@@ -75,16 +76,16 @@ func each(t *testing.T, tell func(l *loop, s *scene)) {
 }
 
 // managedCluster has a topology of ClusterClass class. Its MachineDeployment and its MachinePool have the same section.
-func managedCluster() *capi.Cluster {
+func managedCluster() *clusterv1.Cluster {
 	cluster, sections := theCluster(), []capi.Section{{Name: "workers", Class: "worker"}}
-	cluster.Spec.Topology = &capi.Topology{ClassRef: capi.ClassRef{Name: "class"}}
+	cluster.Spec.Topology = &clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "class"}}
 	cluster.Spec.Topology.Workers = capi.Workers{MachineDeployments: sections, MachinePools: sections}
-	cluster.Spec.ControlPlaneRef = capi.ObjectRef{APIGroup: capi.ControlPlaneGroup, Kind: "FakeControlPlane", Name: "cp"}
+	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: inherit.ControlPlaneGroup, Kind: "FakeControlPlane", Name: "cp"}
 	return cluster
 }
 
-func clusterClass(labels ...string) *capi.ClusterClass {
-	class := &capi.ClusterClass{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "class", UID: "class"}}
+func clusterClass(labels ...string) *clusterv1.ClusterClass {
+	class := &clusterv1.ClusterClass{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "class", UID: "class"}}
 	declare(class, labels...)
 	return class
 }
@@ -110,13 +111,13 @@ func externalObject(kind string) *unstructured.Unstructured {
 }
 
 // withExternal is Machine m, which carries what it inherits and refers to that external object.
-func withExternal(kind string) *capi.Machine {
+func withExternal(kind string) *clusterv1.Machine {
 	m := machine("m", "MachineSet/ms")
 	m.Labels["team"] = "ml"
 	if kind == "FakeMachine" {
-		m.Spec.InfrastructureRef = capi.ObjectRef{APIGroup: capi.InfrastructureGroup, Kind: kind, Name: "beside"}
+		m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: inherit.InfrastructureGroup, Kind: kind, Name: "beside"}
 	} else {
-		m.Spec.Bootstrap.ConfigRef = capi.ObjectRef{APIGroup: capi.BootstrapGroup, Kind: kind, Name: "beside"}
+		m.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: inherit.BootstrapGroup, Kind: kind, Name: "beside"}
 	}
 	return m
 }
@@ -124,15 +125,15 @@ func withExternal(kind string) *capi.Machine {
 // declare makes an owner declare these labels for its children and no others.
 func declare(owner client.Object, labels ...string) {
 	switch owner := owner.(type) {
-	case *capi.ClusterClass:
+	case *clusterv1.ClusterClass:
 		section := capi.Section{Class: "worker", ObjectMeta: template(labels...).ObjectMeta, MachineInfrastructure: &capi.MachineInfrastructure{}}
 		owner.Spec.ControlPlane = section
 		owner.Spec.Workers = capi.Workers{MachineDeployments: []capi.Section{section}, MachinePools: []capi.Section{section}}
-	case *capi.MachineDeployment:
+	case *clusterv1.MachineDeployment:
 		owner.Spec.Template = template(labels...)
-	case *capi.MachineSet:
+	case *clusterv1.MachineSet:
 		owner.Spec.Template = template(labels...)
-	case *capi.MachinePool:
+	case *clusterv1.MachinePool:
 		owner.Spec.Template = template(labels...)
 	case *unstructured.Unstructured:
 		all := map[string]any{}

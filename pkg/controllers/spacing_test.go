@@ -13,11 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/workqueue"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 // diary is a queue that notes when each is to be taken from it.
@@ -49,8 +48,8 @@ func TestABurstOfMachineEventsWakesTheirClusterTwice(t *testing.T) {
 		}
 		return []types.NamespacedName{{Namespace: "ns", Name: m.GetNamespace()}}, nil
 	}))
-	machine := func(cluster, name string) *capi.Machine {
-		return &capi.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}
+	machine := func(cluster, name string) *clusterv1.Machine {
+		return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}
 	}
 	burst := func(cluster string) {
 		for range 25 {

@@ -10,8 +10,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	"github.com/heirloom-dev/heirloom/pkg/providers"
 )
 
 func notListed(reason error) error {

@@ -13,7 +13,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -24,35 +23,35 @@ func TestARecordThatIsNotWrittenYetCounts(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		propagation inherit.TaintPropagation
-		meanwhile   func(l *loop, m *capi.Machine, n *corev1.Node)
+		meanwhile   func(l *loop, m *clusterv1.Machine, n *corev1.Node)
 		waits       time.Duration
 		want        string
 		recorded    string
 	}{
-		{"the Machine loses its taint", inherit.PropagationDisabled, func(l *loop, m *capi.Machine, _ *corev1.Node) {
+		{"the Machine loses its taint", inherit.PropagationDisabled, func(l *loop, m *clusterv1.Machine, _ *corev1.Node) {
 			l.change(m, func() { m.Spec.Taints = m.Spec.Taints[1:] })
 		}, 0, "boot:NoSchedule,node.cluster.x-k8s.io/uninitialized:NoSchedule", ""},
-		{"the Machine loses a taint that Cluster API is about to take away", inherit.PropagationEnabled, func(l *loop, m *capi.Machine, _ *corev1.Node) {
+		{"the Machine loses a taint that Cluster API is about to take away", inherit.PropagationEnabled, func(l *loop, m *clusterv1.Machine, _ *corev1.Node) {
 			l.change(m, func() { m.Spec.Taints = m.Spec.Taints[1:] })
 		}, 1800 * time.Millisecond, "boot:NoSchedule,node.cluster.x-k8s.io/uninitialized:NoSchedule", ""},
-		{"the Machine loses its taint, and admission records what is left", inherit.PropagationDisabled, func(l *loop, m *capi.Machine, n *corev1.Node) {
+		{"the Machine loses its taint, and admission records what is left", inherit.PropagationDisabled, func(l *loop, m *clusterv1.Machine, n *corev1.Node) {
 			l.change(m, func() { m.Spec.Taints = m.Spec.Taints[1:] })
 			l.change(n, func() {
 				recorded := inherit.Record{}.Recorded(inherit.OfNode(n))
 				n.Labels, n.Annotations = recorded.Labels, recorded.Annotations
 			})
 		}, 0, "boot:NoSchedule,node.cluster.x-k8s.io/uninitialized:NoSchedule", ""},
-		{"the Node is initialized", inherit.PropagationDisabled, func(l *loop, _ *capi.Machine, n *corev1.Node) {
+		{"the Node is initialized", inherit.PropagationDisabled, func(l *loop, _ *clusterv1.Machine, n *corev1.Node) {
 			l.change(n, func() { n.Spec.Taints = n.Spec.Taints[:1] })
 		}, 1800 * time.Millisecond, "gpu:NoSchedule", "gpu:NoSchedule"},
-		{"another Node has its name", inherit.PropagationDisabled, func(l *loop, m *capi.Machine, n *corev1.Node) {
+		{"another Node has its name", inherit.PropagationDisabled, func(l *loop, m *clusterv1.Machine, n *corev1.Node) {
 			l.Expect(l.server.Delete(l.t.Context(), n)).To(Succeed())
 			l.Expect(l.seeOwn("m")).To(Succeed())
 			l.change(m, func() { m.Spec.Taints = nil })
 			n.ResourceVersion, n.Annotations = "", nil
 			l.Expect(l.server.Create(l.t.Context(), n)).To(Succeed())
 		}, 2 * time.Second, "boot:NoSchedule,gpu:NoSchedule,node.cluster.x-k8s.io/uninitialized:NoSchedule", ""},
-		{"another Node has its name, and nobody has told that the first is gone", inherit.PropagationDisabled, func(l *loop, m *capi.Machine, n *corev1.Node) {
+		{"another Node has its name, and nobody has told that the first is gone", inherit.PropagationDisabled, func(l *loop, m *clusterv1.Machine, n *corev1.Node) {
 			l.Expect(l.server.Delete(l.t.Context(), n)).To(Succeed())
 			l.change(m, func() { m.Spec.Taints = nil })
 			n.UID, n.ResourceVersion, n.Annotations = "another", "", nil

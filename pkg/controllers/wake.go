@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,7 +27,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
@@ -70,7 +70,7 @@ func inVersion(object client.Object, version string) client.Object {
 // resumed passes updates of a Cluster that is no longer paused or opted out.
 func resumed() predicate.Predicate {
 	held := func(object client.Object) bool {
-		cluster, ok := object.(*capi.Cluster)
+		cluster, ok := object.(*clusterv1.Cluster)
 		return ok && (inherit.Paused(cluster) || inherit.Ignored(cluster))
 	}
 	return updates(func(e event.UpdateEvent) bool { return held(e.ObjectOld) && !held(e.ObjectNew) })
@@ -205,9 +205,9 @@ func (d *Dependencies) nodesOf() nodeHandler {
 	return wake(func(ctx context.Context, object client.Object) ([]NodeRequest, error) {
 		cluster := types.NamespacedName{Namespace: object.GetNamespace()}
 		switch o := object.(type) {
-		case *capi.Machine:
+		case *clusterv1.Machine:
 			cluster.Name = o.Spec.ClusterName
-		case *capi.MachinePool:
+		case *clusterv1.MachinePool:
 			cluster.Name = o.Spec.ClusterName
 		}
 		return d.nodesIn(ctx, cluster, []runtime.Object{object})
@@ -250,7 +250,7 @@ func (d *Dependencies) nodesOfCluster() nodeHandler {
 
 func (d *Dependencies) nodesOfMembers(ctx context.Context, cluster types.NamespacedName) ([]NodeRequest, error) {
 	var all []runtime.Object
-	for _, list := range []client.ObjectList{&capi.MachineList{}, &capi.MachinePoolList{}} {
+	for _, list := range []client.ObjectList{&clusterv1.MachineList{}, &clusterv1.MachinePoolList{}} {
 		if _, err := d.Chain.Members(ctx, cluster, list); err != nil {
 			return nil, err
 		}
@@ -287,7 +287,7 @@ func (d *Dependencies) nodesIn(ctx context.Context, cluster types.NamespacedName
 // everyNode wakes the Nodes of all Clusters. A Cluster whose Nodes cannot be read does not hold up the others.
 func (d *Dependencies) everyNode() nodeHandler {
 	return wake(func(ctx context.Context, _ client.Object) (requests []NodeRequest, err error) {
-		clusters, err := d.Chain.Keys(ctx, &capi.ClusterList{})
+		clusters, err := d.Chain.Keys(ctx, &clusterv1.ClusterList{})
 		for _, cluster := range clusters {
 			found, clusterErr := d.everyNodeIn(ctx, cluster)
 			requests, err = append(requests, found...), errors.Join(err, clusterErr)

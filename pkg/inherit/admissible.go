@@ -16,7 +16,6 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -63,7 +62,7 @@ func Admissible(current, desired Object, before func() Object, stays func(Entry)
 type admission struct {
 	current  Content
 	desired  *Content
-	paths    capi.Paths
+	paths    Paths
 	own      bool
 	stays    func(Entry) bool
 	problems []error
@@ -81,7 +80,7 @@ func (a *admission) entries() {
 	for f, seconds := range fields.Seconds {
 		fields.Seconds[f] = a.notNegative(a.paths.Fields[f], seconds)
 	}
-	if a.paths.Fields[capi.ReadinessGates] != nil {
+	if a.paths.Fields[ReadinessGates] != nil {
 		fields.ReadinessGates = a.validGates(fields.ReadinessGates)
 	}
 }
@@ -175,7 +174,7 @@ func (a *admission) crowded(before Content) {
 			return taint.MachineID(t).String()
 		})
 	}
-	if a.paths.Fields[capi.ReadinessGates] != nil {
+	if a.paths.Fields[ReadinessGates] != nil {
 		a.desired.Fields.ReadinessGates = first(a, fieldKey, "readiness gates", mostGates,
 			before.Fields.ReadinessGates, a.desired.Fields.ReadinessGates, func(gate clusterv1.MachineReadinessGate) string { return gate.ConditionType })
 	}

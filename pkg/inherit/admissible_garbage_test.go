@@ -19,7 +19,6 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -77,8 +76,8 @@ func TestAdmissibleProperties(t *testing.T) {
 	for range 500 {
 		Expect := NewWithT(t).Expect
 		owner := d.garbage()
-		has, _ := inherit.Admissible(inherit.Object{Layout: capi.MachineLayout("v1beta2")}, inherit.Object{Top: usable(d.garbage())}, func() inherit.Object { return inherit.Object{} }, nil)
-		has.Layout = capi.MachineLayout("v1beta2")
+		has, _ := inherit.Admissible(inherit.Object{Layout: inherit.MachineLayout}, inherit.Object{Top: usable(d.garbage())}, func() inherit.Object { return inherit.Object{} }, nil)
+		has.Layout = inherit.MachineLayout
 		stays := func() inherit.Object { return has }
 		declared, before := inherit.Object{Top: usable(owner)}, fmt.Sprint(owner)
 
@@ -158,7 +157,7 @@ func TestMoreLabelsThanAnObjectHasRoomFor(t *testing.T) {
 	for i := range 5_000 {
 		many[fmt.Sprintf("example.com/label-%d", i)] = strings.Repeat("x", 60)
 	}
-	machine := inherit.Object{Layout: capi.MachineLayout("v1beta2")}
+	machine := inherit.Object{Layout: inherit.MachineLayout}
 	admitted, err := inherit.Admissible(machine, inherit.Object{Top: inherit.Content{Labels: many}}, func() inherit.Object { return machine }, nil)
 	NewWithT(t).Expect(len(admitted.Top.Labels)).To(And(BeNumerically(">", 3_000), BeNumerically("<", 4_000)))
 	NewWithT(t).Expect(inherit.Problems(err)).To(HaveLen(5_000 - len(admitted.Top.Labels)))
@@ -177,11 +176,11 @@ func TestGarbageWithoutEnd(t *testing.T) {
 		Taints: taintsFrom("taint", 50_000, "Always"), Fields: inherit.Fields{ReadinessGates: gates},
 		Annotations: map[string]string{taint.AlwaysAnnotation: strings.Join(annotated, ",")},
 	}
-	machine := inherit.Object{Layout: capi.MachineLayout("v1beta2")}
+	machine := inherit.Object{Layout: inherit.MachineLayout}
 	admitted, err := inherit.Admissible(machine, inherit.Object{Top: declared}, func() inherit.Object { return machine }, nil)
 	Expect(admitted.Top.Taints).To(HaveLen(64))
 	Expect(admitted.Top.Fields.ReadinessGates).To(HaveLen(32))
-	said := inherit.Sources{All: []inherit.Declaration{{Ref: inherit.Ref{Kind: "ControlPlane", Object: &capi.Machine{}}, Content: declared, Paths: machine.Layout.Top}}}.Located(err)
+	said := inherit.Sources{All: []inherit.Declaration{{Ref: inherit.Ref{Kind: "ControlPlane", Object: &clusterv1.Machine{}}, Content: declared, Paths: machine.Layout.Top}}}.Located(err)
 	Expect(inherit.Problems(said)).To(HaveLen(11))
 	Expect(inherit.Problems(said)[10]).To(MatchError(fmt.Sprint(len(inherit.Problems(err))-10, " more")))
 }

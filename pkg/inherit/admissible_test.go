@@ -13,7 +13,6 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -50,8 +49,8 @@ func TestAdmissible(t *testing.T) {
 		{name: "nothing"},
 		{
 			name:     "what is valid arrives",
-			declared: inherit.Content{Labels: labels("a=1"), Annotations: map[string]string{"Example.com/a": "any\x00 thing"}, Fields: inherit.Fields{Seconds: capi.Seconds{capi.MinReadySeconds: ptr.To[int32](0)}}},
-			want:     inherit.Content{Labels: labels("a=1"), Annotations: map[string]string{"Example.com/a": "any\x00 thing"}, Fields: inherit.Fields{Seconds: capi.Seconds{capi.MinReadySeconds: ptr.To[int32](0)}}},
+			declared: inherit.Content{Labels: labels("a=1"), Annotations: map[string]string{"Example.com/a": "any\x00 thing"}, Fields: inherit.Fields{Seconds: inherit.Seconds{inherit.MinReadySeconds: ptr.To[int32](0)}}},
+			want:     inherit.Content{Labels: labels("a=1"), Annotations: map[string]string{"Example.com/a": "any\x00 thing"}, Fields: inherit.Fields{Seconds: inherit.Seconds{inherit.MinReadySeconds: ptr.To[int32](0)}}},
 		},
 		{
 			name:     "an invalid label is left out, and the rest arrives",
@@ -73,8 +72,8 @@ func TestAdmissible(t *testing.T) {
 		},
 		{
 			name:     "timeouts are not negative",
-			declared: inherit.Content{Fields: inherit.Fields{Seconds: capi.Seconds{capi.NodeDrainTimeout: ptr.To[int32](-1), capi.NodeVolumeDetachTimeout: ptr.To[int32](-2), capi.NodeDeletionTimeout: ptr.To[int32](7), capi.MinReadySeconds: ptr.To[int32](-3)}}},
-			want:     inherit.Content{Fields: inherit.Fields{Seconds: capi.Seconds{capi.NodeDeletionTimeout: ptr.To[int32](7)}}},
+			declared: inherit.Content{Fields: inherit.Fields{Seconds: inherit.Seconds{inherit.NodeDrainTimeout: ptr.To[int32](-1), inherit.NodeVolumeDetachTimeout: ptr.To[int32](-2), inherit.NodeDeletionTimeout: ptr.To[int32](7), inherit.MinReadySeconds: ptr.To[int32](-3)}}},
+			want:     inherit.Content{Fields: inherit.Fields{Seconds: inherit.Seconds{inherit.NodeDeletionTimeout: ptr.To[int32](7)}}},
 			problems: []string{`field "nodeDrainTimeoutSeconds": an API server would refuse -1`, `field "nodeVolumeDetachTimeoutSeconds": `, `field "minReadySeconds": `},
 		},
 		{
@@ -125,7 +124,7 @@ func TestAdmissible(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			has := inherit.Object{Layout: capi.MachineLayout("v1beta2"), Top: tc.has}
+			has := inherit.Object{Layout: inherit.MachineLayout, Top: tc.has}
 			got, err := inherit.Admissible(has, inherit.Object{Top: tc.declared}, func() inherit.Object { return has }, nil)
 			Expect(maps.Equal(got.Top.Labels, tc.want.Labels)).To(BeTrue(), "%v", got.Top.Labels)
 			Expect(maps.Equal(got.Top.Annotations, tc.want.Annotations)).To(BeTrue(), "%v", slices.Collect(maps.Keys(got.Top.Annotations)))
@@ -145,12 +144,12 @@ func TestAdmissible(t *testing.T) {
 // What yields, and what has no place in the child, is nobody's problem.
 func TestAdmissibleLeavesTheRestAlone(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	bad := inherit.Content{Labels: map[string]string{"a b": ""}, Taints: taintsFrom("x", 100, "Always"), Fields: inherit.Fields{Seconds: capi.Seconds{capi.MinReadySeconds: ptr.To[int32](-1)}}}
-	_, err := inherit.Admissible(inherit.Object{Layout: capi.MetadataLayout("v1")}, inherit.Object{Template: &bad}, nil, nil)
+	bad := inherit.Content{Labels: map[string]string{"a b": ""}, Taints: taintsFrom("x", 100, "Always"), Fields: inherit.Fields{Seconds: inherit.Seconds{inherit.MinReadySeconds: ptr.To[int32](-1)}}}
+	_, err := inherit.Admissible(inherit.Object{Layout: inherit.MetadataLayout("v1")}, inherit.Object{Template: &bad}, nil, nil)
 	Expect(err).NotTo(HaveOccurred(), "an object without a Machine template inherits none")
 	_, err = inherit.Admissible(inherit.Object{}, inherit.Object{Top: bad}, func() inherit.Object { return inherit.Object{} }, nil)
 	Expect(err).NotTo(HaveOccurred(), "a control plane without these fields inherits none")
-	machineSet := inherit.Object{Layout: capi.WorkersLayout("v1beta2"), Template: &inherit.Content{}}
+	machineSet := inherit.Object{Layout: inherit.WorkersLayout, Template: &inherit.Content{}}
 	_, err = inherit.Admissible(machineSet, inherit.Object{Top: bad, Template: &bad}, func() inherit.Object { return machineSet }, nil)
 	problems := inherit.Problems(err)
 	Expect(problems).To(HaveLen(1 + 1 + 1 + 36))

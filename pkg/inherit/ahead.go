@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -32,10 +31,10 @@ func whileUnchanged(has, after Content) Content {
 }
 
 // ahead tells what a Node inherits before its Machine has it. Without a Machine, that is nothing.
-type ahead struct{ machine *capi.Machine }
+type ahead struct{ machine *clusterv1.Machine }
 
 // AheadOf returns the source of a Node whose Machine is like this now.
-func (s NodeSource) AheadOf(m *capi.Machine) NodeSource {
+func (s NodeSource) AheadOf(m *clusterv1.Machine) NodeSource {
 	s.ahead = ahead{m}
 	return s
 }

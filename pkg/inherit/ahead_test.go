@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -65,9 +65,9 @@ func TestNodesInheritAheadOfTheirMachine(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			template := inherit.TemplateOfMachineSet(&capi.MachineSet{Spec: capi.WorkersSpec{Template: tc.template.template()}})
+			template := inherit.TemplateOfMachineSet(&clusterv1.MachineSet{Spec: clusterv1.MachineSetSpec{Template: tc.template.template()}})
 			m := tc.machine.machine()
-			sync := func(m *capi.Machine, node inherit.NodeState) inherit.NodeState {
+			sync := func(m *clusterv1.Machine, node inherit.NodeState) inherit.NodeState {
 				source := inherit.SourceOfMachine(tc.policy.EffectiveMachine(template, m)).AheadOf(m)
 				synced, err := tc.policy.Node(source, node, inherit.Privileged)
 				Expect(err).NotTo(HaveOccurred())
@@ -106,7 +106,7 @@ func filterEmpty(all map[string]string) map[string]string {
 // A MachinePool's Nodes have no Machine, so nothing is ahead of one.
 func TestNothingIsAheadWithoutAMachine(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	mp := &capi.MachinePool{Spec: capi.WorkersSpec{Template: content{labels: "node.cluster.x-k8s.io/a=1"}.template()}}
+	mp := &clusterv1.MachinePool{Spec: clusterv1.MachinePoolSpec{Template: content{labels: "node.cluster.x-k8s.io/a=1"}.template()}}
 	got, err := inherit.Policy{}.Node(inherit.SourceOfMachinePool(mp, mp), content{}.initialized(), inherit.Privileged)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(withoutEmpty(got)).To(ConsistOf("label node.cluster.x-k8s.io/a=1", "annotation cluster.x-k8s.io/labels-from-machine=node.cluster.x-k8s.io/a"))

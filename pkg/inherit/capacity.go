@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -84,7 +83,7 @@ func formatLabels(labels map[string]string) string {
 // OfMachineDeployments reports whether a MachineSet belongs to a MachineDeployment. The label is enough: after a restore there may
 // be no owner references. Such a MachineSet tells cluster-autoscaler nothing itself, but inherits the annotations of its
 // MachineDeployment (rule 5).
-func OfMachineDeployments(ms *capi.MachineSet) bool {
+func OfMachineDeployments(ms *clusterv1.MachineSet) bool {
 	return has(ms.Labels, clusterv1.MachineDeploymentNameLabel) || slices.ContainsFunc(ms.OwnerReferences, func(ref metav1.OwnerReference) bool {
 		return ref.Kind == "MachineDeployment"
 	})

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -54,13 +53,13 @@ func TestCapacity(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			md := &capi.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Annotations: bounds("0 to 3")}}
+			md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Annotations: bounds("0 to 3")}}
 			md.Spec.Template = tc.template.template()
-			inherits := inherit.OfMachineDeployment(&capi.MachineDeployment{Spec: capi.WorkersSpec{Template: tc.inherit.template()}})
+			inherits := inherit.OfMachineDeployment(&clusterv1.MachineDeployment{Spec: clusterv1.MachineDeploymentSpec{Template: tc.inherit.template()}})
 			for _, has := range []inherit.Object{
 				inherit.OfMachineDeployment(md),
-				inherit.OfMachineSet(&capi.MachineSet{ObjectMeta: md.ObjectMeta, Spec: capi.WorkersSpec{Template: md.Spec.Template}}),
-				inherit.OfMachinePool(&capi.MachinePool{ObjectMeta: md.ObjectMeta, Spec: capi.WorkersSpec{Template: md.Spec.Template}}),
+				inherit.OfMachineSet(&clusterv1.MachineSet{ObjectMeta: md.ObjectMeta, Spec: clusterv1.MachineSetSpec{Template: md.Spec.Template}}),
+				inherit.OfMachinePool(&clusterv1.MachinePool{ObjectMeta: md.ObjectMeta, Spec: clusterv1.MachinePoolSpec{Template: md.Spec.Template}}),
 			} {
 				told, err := tc.policy.Capacity(has, inherits)
 				expectProblem(t, err, tc.problem)
@@ -102,7 +101,7 @@ func TestMachineSetsOfMachineDeployments(t *testing.T) {
 		false: {{}, {OwnerReferences: []metav1.OwnerReference{{Kind: "Cluster", Name: "c"}}}},
 	} {
 		for _, meta := range metas {
-			NewWithT(t).Expect(inherit.OfMachineDeployments(&capi.MachineSet{ObjectMeta: meta})).To(Equal(want))
+			NewWithT(t).Expect(inherit.OfMachineDeployments(&clusterv1.MachineSet{ObjectMeta: meta})).To(Equal(want))
 		}
 	}
 }

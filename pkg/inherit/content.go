@@ -6,10 +6,7 @@ import (
 	"maps"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 // Claim says what happens to an entry that the child has from another manager.
@@ -55,7 +52,7 @@ func (c Content) WithYielding(annotations map[string]string) Content {
 // As a result it is what the child inherits; as an input it is what the child has.
 type Object struct {
 	// Layout says where the object has all this. A result has none: the child's layout counts.
-	Layout capi.Layout
+	Layout Layout
 	// Top is at metadata and spec.
 	Top Content
 	// Template is in the object's Machine template, if it has one.
@@ -63,30 +60,30 @@ type Object struct {
 }
 
 // OfMachineSet returns the content that the MachineSet has.
-func OfMachineSet(ms *capi.MachineSet) Object {
-	return ofWorkers(ms, ms.GroupVersionKind(), contentOf(ms.Spec))
+func OfMachineSet(ms *clusterv1.MachineSet) Object {
+	return ofWorkers(ms, contentOf(&ms.Spec.Template))
 }
 
 // OfMachineDeployment returns the content that the MachineDeployment has.
-func OfMachineDeployment(md *capi.MachineDeployment) Object {
-	return ofWorkers(md, md.GroupVersionKind(), contentOf(md.Spec))
+func OfMachineDeployment(md *clusterv1.MachineDeployment) Object {
+	return ofWorkers(md, contentOf(&md.Spec.Template))
 }
 
 // OfMachinePool returns the content that the MachinePool has.
-func OfMachinePool(mp *capi.MachinePool) Object {
-	return ofWorkers(mp, mp.GroupVersionKind(), contentOf(mp.Spec))
+func OfMachinePool(mp *clusterv1.MachinePool) Object {
+	return ofWorkers(mp, contentOf(&mp.Spec.Template))
 }
 
-func ofWorkers(object metav1.Object, gvk schema.GroupVersionKind, template Content) Object {
+func ofWorkers(object metav1.Object, template Content) Object {
 	return Object{
-		Layout:   capi.WorkersLayout(gvk.Version),
+		Layout:   WorkersLayout,
 		Top:      Content{Labels: object.GetLabels(), Annotations: object.GetAnnotations()},
 		Template: &template,
 	}
 }
 
 // OfControlPlane returns the content that the control plane has. Its place differs between providers.
-func OfControlPlane(cp *capi.ControlPlane, layout capi.Layout) Object {
+func OfControlPlane(cp *ControlPlane, layout Layout) Object {
 	object := Object{Layout: layout, Top: Content{Labels: cp.Labels, Annotations: cp.Annotations}}
 	if cp.Spec.MachineTemplate != nil {
 		object.Template = &TemplateOfControlPlane(cp).Content
@@ -95,14 +92,9 @@ func OfControlPlane(cp *capi.ControlPlane, layout capi.Layout) Object {
 }
 
 // OfMachine returns the content that the Machine has.
-func OfMachine(m *capi.Machine) Object {
-	return OfMachineIn(capi.MachineLayout(m.GroupVersionKind().Version), m)
-}
-
-// OfMachineIn is OfMachine for a Machine whose layout is known.
-func OfMachineIn(layout capi.Layout, m *capi.Machine) Object {
+func OfMachine(m *clusterv1.Machine) Object {
 	return Object{
-		Layout: layout,
-		Top:    Content{Labels: m.Labels, Annotations: m.Annotations, Taints: m.Spec.Taints, Fields: fieldsOf(m.Spec.MachineFields, m.Spec.WorkerFields)},
+		Layout: MachineLayout,
+		Top:    Content{Labels: m.Labels, Annotations: m.Annotations, Taints: m.Spec.Taints, Fields: fieldsOf(&m.Spec)},
 	}
 }

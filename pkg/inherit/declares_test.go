@@ -34,13 +34,13 @@ func TestSectionDeclares(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			section := func(c content) capi.Section {
-				return capi.Section{ObjectMeta: clusterv1.ObjectMeta{Annotations: annotations(c.annotations)}, MachineFields: capi.MachineFields{Taints: declared(c.taints)}}
+				return capi.Section{ObjectMeta: clusterv1.ObjectMeta{Annotations: annotations(c.annotations)}, Taints: declared(c.taints)}
 			}
 			s := inherit.Section{Class: section(tc.class), Topology: section(tc.topology)}
 			if tc.older {
 				s.Class.Template.ObjectMeta, s.Class.ObjectMeta = s.Class.ObjectMeta, clusterv1.ObjectMeta{}
 			}
-			drain, all := inherit.TaintEntry(taint.ID{Key: "drain", Effect: "NoExecute"}), s.Declarations(&capi.Cluster{}, &capi.ClusterClass{})
+			drain, all := inherit.TaintEntry(taint.ID{Key: "drain", Effect: "NoExecute"}), s.Declarations(&clusterv1.Cluster{}, &clusterv1.ClusterClass{})
 			NewWithT(t).Expect(all).To(HaveExactElements(HaveField("Kind", "Cluster"), HaveField("Kind", "ClusterClass")))
 			NewWithT(t).Expect([]bool{all[1].Declares(drain), all[0].Declares(drain)}).To(Equal(tc.want))
 		})

@@ -19,7 +19,7 @@ import (
 // Every reason to leave an object alone is one word.
 func TestReasonsInOneWord(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	filtered, _ := inherit.Policy{WatchFilter: "blue"}.Skips(&capi.Machine{}, nil)
+	filtered, _ := inherit.Policy{WatchFilter: "blue"}.Skips(&clusterv1.Machine{}, nil)
 	for reason, want := range map[inherit.Reason]inherit.Dropped{
 		inherit.IsPaused: inherit.DropPaused, inherit.ClusterIsPaused: inherit.DropPaused,
 		inherit.IsIgnored: inherit.DropOptedOut, inherit.ClusterIsIgnored: inherit.DropOptedOut,
@@ -39,7 +39,7 @@ func TestEntriesOfContent(t *testing.T) {
 		Taints: declared("gpu=typed:NoSchedule"),
 		Fields: inherit.Fields{ReadinessGates: []clusterv1.MachineReadinessGate{{ConditionType: "Warm", Polarity: "Negative"}}},
 	}
-	c.Fields.Seconds[capi.NodeDrainTimeout] = ptr.To(int32(60))
+	c.Fields.Seconds[inherit.NodeDrainTimeout] = ptr.To(int32(60))
 	var found []string
 	for _, e := range c.Entries() {
 		value, ok := c.Value(e)
@@ -61,7 +61,7 @@ func TestEntriesOfContent(t *testing.T) {
 
 func TestRoomForAnEntry(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	at := capi.ControlPlaneLayout("v1beta1", func(path ...string) bool { return path[len(path)-1] == "metadata" }).Template
+	at := inherit.ControlPlaneLayout("v1beta1", func(path ...string) bool { return path[len(path)-1] == "metadata" }).Template
 	for _, e := range []inherit.Entry{{What: "label"}, {What: "annotation"}} {
 		Expect(inherit.HasRoom(at, e)).To(BeTrue(), e.What)
 	}
@@ -91,13 +91,13 @@ func TestWhatATopologyOverrides(t *testing.T) {
 	Expect(over.Annotations).To(Equal(annotations("other=1")))
 	Expect(over.Taints).To(Equal(declared("old:NoSchedule")))
 	Expect(over.Fields.ReadinessGates).To(ConsistOf(HaveField("ConditionType", "Old")))
-	Expect(over.Fields.Seconds[capi.NodeDrainTimeout]).To(HaveValue(Equal(int32(1))))
+	Expect(over.Fields.Seconds[inherit.NodeDrainTimeout]).To(HaveValue(Equal(int32(1))))
 }
 
 // What a Node that matches only by an address does not get is withheld, and not outside the synced domains.
 func TestWhyNotOnAnUnprovenNode(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	m := &capi.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "m", Labels: labels("node-role.kubernetes.io/a=,team=a,other.kubernetes.io/x=1")}}
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "m", Labels: labels("node-role.kubernetes.io/a=,team=a,other.kubernetes.io/x=1")}}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	p := inherit.Policy{}
 	from := p.SourceFor(node, m)
@@ -112,7 +112,7 @@ func TestWhyNotOnAnUnprovenNode(t *testing.T) {
 
 func TestTaintsThatWait(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	m := &capi.Machine{}
+	m := &clusterv1.Machine{}
 	m.Spec.Taints = declared("gone:NoExecute,here:NoSchedule,soft:NoSchedule@OnInitialization,hard:NoExecute@OnInitialization")
 	from := inherit.SourceOfMachine(m)
 	held := []taint.ID{{Key: "gone", Effect: corev1.TaintEffectNoExecute}}

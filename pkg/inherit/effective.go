@@ -8,22 +8,21 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
 // Machine is a Machine as it is, and as it will be once it has inherited itself. Both are the same object if it has everything already.
-type Machine struct{ Actual, Effective *capi.Machine }
+type Machine struct{ Actual, Effective *clusterv1.Machine }
 
 // EffectiveMachineDeployment returns the MachineDeployment as it will be once it has inherited this.
-func EffectiveMachineDeployment(md *capi.MachineDeployment, inherited Object) *capi.MachineDeployment {
+func EffectiveMachineDeployment(md *clusterv1.MachineDeployment, inherited Object) *clusterv1.MachineDeployment {
 	effective := md.DeepCopy()
 	effective.Spec.Template = inheriting(effective.Spec.Template, OfMachineDeployment(md), inherited)
 	return effective
 }
 
 // EffectiveMachinePool returns the MachinePool as it will be once it has inherited this.
-func EffectiveMachinePool(mp *capi.MachinePool, inherited Object) *capi.MachinePool {
+func EffectiveMachinePool(mp *clusterv1.MachinePool, inherited Object) *clusterv1.MachinePool {
 	effective := mp.DeepCopy()
 	effective.Spec.Template = inheriting(effective.Spec.Template, OfMachinePool(mp), inherited)
 	return effective
@@ -31,7 +30,7 @@ func EffectiveMachinePool(mp *capi.MachinePool, inherited Object) *capi.MachineP
 
 // EffectiveControlPlane returns what the control plane will declare for its Machines once it has inherited this. The schema of its
 // kind decides what it has room for.
-func EffectiveControlPlane(cp *capi.ControlPlane, inherited Object, layout capi.Layout) *Template {
+func EffectiveControlPlane(cp *ControlPlane, inherited Object, layout Layout) *Template {
 	template := TemplateOfControlPlane(cp)
 	if cp.Spec.MachineTemplate == nil {
 		return template
@@ -49,7 +48,7 @@ func EffectiveControlPlane(cp *capi.ControlPlane, inherited Object, layout capi.
 }
 
 // EffectiveMachineSet returns the MachineSet as it will be once it has inherited from its MachineDeployment.
-func (p Policy) EffectiveMachineSet(md *capi.MachineDeployment, ms *capi.MachineSet) *capi.MachineSet {
+func (p Policy) EffectiveMachineSet(md *clusterv1.MachineDeployment, ms *clusterv1.MachineSet) *clusterv1.MachineSet {
 	effective := ms.DeepCopy()
 	inherited, _ := p.MachineSet(md, ms) // the object's own evaluation reports what is left out
 	effective.Spec.Template = inheriting(effective.Spec.Template, OfMachineSet(ms), inherited)
@@ -59,7 +58,7 @@ func (p Policy) EffectiveMachineSet(md *capi.MachineDeployment, ms *capi.Machine
 // EffectiveMachine returns the Machine with what it will have once it has inherited from its owner. Nodes inherit from this, so that a
 // change at the top reaches them at once. And a Node gets Initialize taints with its first sync only: that must not depend on whether
 // the Node or the Machine inherits first.
-func (p Policy) EffectiveMachine(template *Template, m *capi.Machine) *capi.Machine {
+func (p Policy) EffectiveMachine(template *Template, m *clusterv1.Machine) *clusterv1.Machine {
 	if template == nil {
 		return m
 	}
@@ -94,7 +93,7 @@ func holds(all, some map[string]string, stays func(key string) bool) bool {
 	return true
 }
 
-func inheriting(template capi.MachineTemplate, has, inherited Object) capi.MachineTemplate {
+func inheriting(template clusterv1.MachineTemplateSpec, has, inherited Object) clusterv1.MachineTemplateSpec {
 	after := overlay(*has.Template, *has.admits(inherited).Template)
 	template.Labels, template.Annotations, template.Spec.Taints = after.Labels, after.Annotations, after.Taints
 	return template

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -20,8 +20,8 @@ func TestNodesInheritWhatTheirMachineWillCarry(t *testing.T) {
 	declares := content{
 		labels: "node.cluster.x-k8s.io/a=1", annotations: "taints.heirloom.dev/initialize=warm:NoSchedule", taints: "gpu=new:NoSchedule",
 	}
-	md := &capi.MachineDeployment{Spec: capi.WorkersSpec{Template: declares.template()}}
-	bare := &capi.MachineSet{}
+	md := &clusterv1.MachineDeployment{Spec: clusterv1.MachineDeploymentSpec{Template: declares.template()}}
+	bare := &clusterv1.MachineSet{}
 	m := content{labels: "mine=1", taints: "gpu=old:NoSchedule,own:NoSchedule"}.machine()
 	policy := inherit.Policy{}
 
@@ -42,7 +42,7 @@ func TestMachinesThatHaveItAllAreEffective(t *testing.T) {
 	const lacking = "node.cluster.x-k8s.io/lacking"
 	d, cut := dice{rand.New(rand.NewPCG(2026, 12))}, 0
 	for range 5000 {
-		owner, m, policy := &capi.MachineSet{Spec: capi.WorkersSpec{Template: d.content(false).template()}}, d.content(false).machine(), d.policy()
+		owner, m, policy := &clusterv1.MachineSet{Spec: clusterv1.MachineSetSpec{Template: d.content(false).template()}}, d.content(false).machine(), d.policy()
 		if d.IntN(2) == 0 { // else they hardly ever have it all
 			inherited, _ := policy.MachineFrom(inherit.TemplateOfMachineSet(owner), m)
 			m.Labels, m.Annotations, m.Spec.Taints = inherited.Top.Labels, inherited.Top.Annotations, inherited.Top.Taints
@@ -54,7 +54,7 @@ func TestMachinesThatHaveItAllAreEffective(t *testing.T) {
 		owner.Spec.Template.Labels[lacking] = "yes"
 		want := policy.EffectiveMachine(inherit.TemplateOfMachineSet(owner), m)
 		delete(want.Labels, lacking)
-		content := func(m *capi.Machine) []string {
+		content := func(m *clusterv1.Machine) []string {
 			return describeContent(&inherit.Content{Labels: m.Labels, Annotations: m.Annotations, Taints: taint.Merge(m.Spec.Taints, nil)})
 		}
 		NewWithT(t).Expect(content(got)).To(Equal(content(want)))

@@ -9,7 +9,6 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -28,7 +27,7 @@ func (c Content) Entries() []Entry {
 	}
 	for f, seconds := range c.Fields.Seconds {
 		if seconds != nil {
-			all = append(all, Entry{What: fieldKey, Name: capi.Field(f).Name()})
+			all = append(all, Entry{What: fieldKey, Name: Field(f).Name()})
 		}
 	}
 	for _, gate := range c.Fields.ReadinessGates {
@@ -73,7 +72,7 @@ func findTaint(taints []clusterv1.MachineTaint, id string) (clusterv1.MachineTai
 
 // value returns the value of a field, or the polarity of a readiness gate of that type.
 func (f Fields) value(name string) (string, bool) {
-	if field := capi.FieldOf(name); field != capi.ReadinessGates {
+	if field := FieldOf(name); field != ReadinessGates {
 		if seconds := f.Seconds[field]; seconds != nil {
 			return strconv.Itoa(int(*seconds)), true
 		}
@@ -96,12 +95,12 @@ func (c Content) declares(e Entry) bool {
 }
 
 // HasRoom reports whether an object whose content is at these paths has a field for an entry.
-func HasRoom(at capi.Paths, e Entry) bool {
+func HasRoom(at Paths, e Entry) bool {
 	switch e.What {
 	case taintKey:
 		return at.Taints != nil
 	case fieldKey:
-		return at.Fields[capi.FieldOf(e.Name)] != nil
+		return at.Fields[FieldOf(e.Name)] != nil
 	}
 	return at.Metadata != nil
 }

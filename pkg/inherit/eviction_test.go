@@ -10,8 +10,8 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -53,7 +53,7 @@ func TestEvicting(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			m := &capi.Machine{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"note": "x"}}}
+			m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"note": "x"}}}
 			m.Spec.Taints = declared(tc.typed)
 			if tc.annotated != "" {
 				m.Annotations[taint.AlwaysAnnotation] = tc.annotated + ",gpu:NoSchedule"

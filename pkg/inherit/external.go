@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 // External is rules 4 and 8 for the objects beside a Machine: what an InfraMachine or a BootstrapConfig inherits from the
@@ -47,7 +45,7 @@ func (t *Template) dropped(e Entry) Dropped {
 // OfExternal returns what an InfraMachine or a BootstrapConfig has.
 func OfExternal(object *metav1.PartialObjectMetadata) Object {
 	return Object{
-		Layout: capi.MetadataLayout(object.GroupVersionKind().Version),
+		Layout: MetadataLayout(object.GroupVersionKind().Version),
 		Top:    Content{Labels: object.Labels, Annotations: object.Annotations},
 	}
 }

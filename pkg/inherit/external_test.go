@@ -7,8 +7,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -33,7 +33,7 @@ func TestExternal(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			ms := &capi.MachineSet{Spec: capi.WorkersSpec{Selector: selector(tc.selects, tc.expresses), Template: tc.template.template()}}
+			ms := &clusterv1.MachineSet{Spec: clusterv1.MachineSetSpec{Selector: selector(tc.selects, tc.expresses), Template: tc.template.template()}}
 			ms.Spec.Template.Spec.MinReadySeconds = new(int32(5))
 			before := ms.DeepCopy()
 
@@ -69,7 +69,7 @@ func TestOfExternal(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Labels: labels("team=a"), Annotations: annotations("note=x")},
 	})
 	Expect(got).To(Equal(inherit.Object{
-		Layout: capi.MetadataLayout("v1alpha7"), Top: inherit.Content{Labels: labels("team=a"), Annotations: annotations("note=x")},
+		Layout: inherit.MetadataLayout("v1alpha7"), Top: inherit.Content{Labels: labels("team=a"), Annotations: annotations("note=x")},
 	}))
 }
 

@@ -3,23 +3,154 @@
 package inherit
 
 import (
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"cmp"
+	"strings"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
+
+// Field is an in-place field: one of a Machine's spec that Cluster API changes without a rollout (docs/design.md §1).
+type Field int
+
+// The in-place fields. Those that are numbers come first.
+const (
+	NodeDrainTimeout Field = iota
+	NodeVolumeDetachTimeout
+	NodeDeletionTimeout
+	MinReadySeconds
+	ReadinessGates
+	fields
+)
+
+// fieldTable has a row for each field. All that the program does with fields loops over the rows.
+var fieldTable = [fields]struct {
+	// path is below a Machine's spec.
+	path string
+	// duration is the field's name in a control plane of the v1beta1 contract: a duration such as "1m30s" beside the metadata.
+	duration string
+	// key tells the items of a list apart.
+	key string
+	// ofWorkers says that Machines of control planes do not inherit the field.
+	ofWorkers bool
+	// seconds returns the number that is declared.
+	seconds func(*clusterv1.MachineSpec) *int32
+}{
+	NodeDrainTimeout: {
+		path: "deletion.nodeDrainTimeoutSeconds", duration: "nodeDrainTimeout",
+		seconds: func(m *clusterv1.MachineSpec) *int32 { return m.Deletion.NodeDrainTimeoutSeconds },
+	},
+	NodeVolumeDetachTimeout: {
+		path: "deletion.nodeVolumeDetachTimeoutSeconds", duration: "nodeVolumeDetachTimeout",
+		seconds: func(m *clusterv1.MachineSpec) *int32 { return m.Deletion.NodeVolumeDetachTimeoutSeconds },
+	},
+	NodeDeletionTimeout: {
+		path: "deletion.nodeDeletionTimeoutSeconds", duration: "nodeDeletionTimeout",
+		seconds: func(m *clusterv1.MachineSpec) *int32 { return m.Deletion.NodeDeletionTimeoutSeconds },
+	},
+	MinReadySeconds: {
+		path: "minReadySeconds", ofWorkers: true,
+		seconds: func(m *clusterv1.MachineSpec) *int32 { return m.MinReadySeconds },
+	},
+	ReadinessGates: {path: "readinessGates", key: "conditionType"},
+}
+
+// Seconds are the fields that are numbers. A field that is nil is not declared.
+type Seconds [ReadinessGates]*int32
 
 // Fields are the in-place fields that an object declares or has. A list that is nil is not declared.
 type Fields struct {
-	Seconds        capi.Seconds
+	Seconds        Seconds
 	ReadinessGates []clusterv1.MachineReadinessGate
 }
 
-// fieldsOf returns the fields of a Machine's spec, or of a template's. In v1beta1, fields of workers are around the template.
-func fieldsOf(machine capi.MachineFields, workers ...capi.WorkerFields) Fields {
-	return Fields{Seconds: capi.SecondsOf(machine, workers...), ReadinessGates: machine.ReadinessGates}
+// fieldsOf returns the fields of a Machine's spec, or of a template's.
+func fieldsOf(spec *clusterv1.MachineSpec) Fields {
+	declared := Fields{ReadinessGates: spec.ReadinessGates}
+	for f := range declared.Seconds {
+		declared.Seconds[f] = fieldTable[f].seconds(spec)
+	}
+	return declared
 }
 
 // or returns the fields, and the other's where they are not declared.
 func (f Fields) or(other Fields) Fields {
-	return Fields{Seconds: f.Seconds.Or(other.Seconds), ReadinessGates: instead(f.ReadinessGates, other.ReadinessGates)}
+	for i := range f.Seconds {
+		f.Seconds[i] = cmp.Or(f.Seconds[i], other.Seconds[i])
+	}
+	f.ReadinessGates = instead(f.ReadinessGates, other.ReadinessGates)
+	return f
+}
+
+// FieldOf returns which field has this name, in either version of Cluster API's contract. Any other name is the type of a readiness
+// gate's condition.
+func FieldOf(name string) Field {
+	for f, row := range fieldTable {
+		if name == Field(f).Name() || name == row.duration && name != "" {
+			return Field(f)
+		}
+	}
+	return ReadinessGates
+}
+
+// Name returns what the field is called, without its path.
+func (f Field) Name() string {
+	path := fieldTable[f].path
+	return path[strings.LastIndex(path, ".")+1:]
+}
+
+// ListKey returns the key that tells a field's items apart, or "" if it is no list.
+func (f Field) ListKey() string {
+	return fieldTable[f].key
+}
+
+// FieldNames returns the paths of the fields of all Machines, and of those that only workers inherit.
+func FieldNames() (all, ofWorkers []string) {
+	for _, row := range fieldTable {
+		if row.ofWorkers {
+			ofWorkers = append(ofWorkers, row.path)
+		} else {
+			all = append(all, row.path)
+		}
+	}
+	return all, ofWorkers
+}
+
+// The sections of a ClusterClass and of a topology are of six types. These are their fields, as a Machine has them.
+
+func specOfControlPlaneClass(s *clusterv1.ControlPlaneClass) clusterv1.MachineSpec {
+	return clusterv1.MachineSpec{Taints: s.Taints, ReadinessGates: s.ReadinessGates, Deletion: clusterv1.MachineDeletionSpec(s.Deletion)}
+}
+
+func specOfControlPlaneTopology(s *clusterv1.ControlPlaneTopology) clusterv1.MachineSpec {
+	return clusterv1.MachineSpec{Taints: s.Taints, ReadinessGates: s.ReadinessGates, Deletion: clusterv1.MachineDeletionSpec(s.Deletion)}
+}
+
+func specOfMachineDeploymentClass(s *clusterv1.MachineDeploymentClass) clusterv1.MachineSpec {
+	return clusterv1.MachineSpec{
+		Taints: s.Taints, ReadinessGates: s.ReadinessGates, MinReadySeconds: s.MinReadySeconds,
+		Deletion: clusterv1.MachineDeletionSpec{
+			NodeDrainTimeoutSeconds:        s.Deletion.NodeDrainTimeoutSeconds,
+			NodeVolumeDetachTimeoutSeconds: s.Deletion.NodeVolumeDetachTimeoutSeconds,
+			NodeDeletionTimeoutSeconds:     s.Deletion.NodeDeletionTimeoutSeconds,
+		},
+	}
+}
+
+func specOfMachineDeploymentTopology(s *clusterv1.MachineDeploymentTopology) clusterv1.MachineSpec {
+	return clusterv1.MachineSpec{
+		Taints: s.Taints, ReadinessGates: s.ReadinessGates, MinReadySeconds: s.MinReadySeconds,
+		Deletion: clusterv1.MachineDeletionSpec{
+			NodeDrainTimeoutSeconds:        s.Deletion.NodeDrainTimeoutSeconds,
+			NodeVolumeDetachTimeoutSeconds: s.Deletion.NodeVolumeDetachTimeoutSeconds,
+			NodeDeletionTimeoutSeconds:     s.Deletion.NodeDeletionTimeoutSeconds,
+		},
+	}
+}
+
+func specOfMachinePoolClass(s *clusterv1.MachinePoolClass) clusterv1.MachineSpec {
+	return clusterv1.MachineSpec{Taints: s.Taints, MinReadySeconds: s.MinReadySeconds, Deletion: clusterv1.MachineDeletionSpec(s.Deletion)}
+}
+
+func specOfMachinePoolTopology(s *clusterv1.MachinePoolTopology) clusterv1.MachineSpec {
+	return clusterv1.MachineSpec{Taints: s.Taints, MinReadySeconds: s.MinReadySeconds, Deletion: clusterv1.MachineDeletionSpec(s.Deletion)}
 }

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -79,23 +78,23 @@ func declared(s string) []clusterv1.MachineTaint {
 // content is the content of a template or an object in short form.
 type content struct{ labels, annotations, taints string }
 
-func (c content) template() capi.MachineTemplate {
-	return capi.MachineTemplate{
+func (c content) template() clusterv1.MachineTemplateSpec {
+	return clusterv1.MachineTemplateSpec{
 		ObjectMeta: clusterv1.ObjectMeta{Labels: labels(c.labels), Annotations: annotations(c.annotations)},
-		Spec:       capi.MachineSpec{MachineFields: capi.MachineFields{Taints: declared(c.taints)}},
+		Spec:       clusterv1.MachineSpec{Taints: declared(c.taints)},
 	}
 }
 
 // machine is a Machine of a worker.
-func (c content) machine() *capi.Machine {
-	return &capi.Machine{
+func (c content) machine() *clusterv1.Machine {
+	return &clusterv1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Name: "m", Labels: labels(c.labels), Annotations: annotations(c.annotations)},
-		Spec:       capi.MachineSpec{MachineFields: capi.MachineFields{Taints: declared(c.taints)}},
+		Spec:       clusterv1.MachineSpec{Taints: declared(c.taints)},
 	}
 }
 
 // controller is a Machine of a control plane.
-func (c content) controller() *capi.Machine {
+func (c content) controller() *clusterv1.Machine {
 	m := c.machine()
 	m.Labels[clusterv1.MachineControlPlaneLabel] = ""
 	return m

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -18,7 +17,7 @@ import (
 //
 // If Cluster API propagates taints itself, the taints that the Machine carries as annotations become typed as well, so that both
 // work from the same list (docs/design.md §3). The error lists taints that had to be left out; the rest is inherited.
-func (p Policy) MachineFrom(template *Template, m *capi.Machine) (Object, error) {
+func (p Policy) MachineFrom(template *Template, m *clusterv1.Machine) (Object, error) {
 	inherited, typedErr := p.fromTemplate(template, m)
 	annotated, annotatedErr := p.annotated(inherited, m)
 	inherited.Claims = make(map[string]Claim, len(annotated))
@@ -33,7 +32,7 @@ func (p Policy) MachineFrom(template *Template, m *capi.Machine) (Object, error)
 }
 
 // fromTemplate returns what the template declares for the Machine.
-func (p Policy) fromTemplate(template *Template, m *capi.Machine) (Content, error) {
+func (p Policy) fromTemplate(template *Template, m *clusterv1.Machine) (Content, error) {
 	if template == nil {
 		return Content{}, nil
 	}
@@ -49,7 +48,7 @@ func (p Policy) fromTemplate(template *Template, m *capi.Machine) (Content, erro
 // SkipMachine decides about a Machine that is skipped or whose owner is not known, and leaves it as it is, with one exception. When
 // Cluster API's gate goes off, its webhooks refuse every write of a Machine that still has taints in its spec, even the removal of the
 // last finalizer and the writes of clusterctl move. The taints that Heirloom made typed must not block those, so they go.
-func (p Policy) SkipMachine(m *capi.Machine, d Decision) Decision {
+func (p Policy) SkipMachine(m *clusterv1.Machine, d Decision) Decision {
 	if p.ClusterAPITaints == PropagationDisabled && len(m.Spec.Taints) > 0 && !p.LeftToAnother(m) {
 		d.Outcome, d.TaintsRefused = NoOwner, true
 	}
@@ -58,7 +57,7 @@ func (p Policy) SkipMachine(m *capi.Machine, d Decision) Decision {
 
 // annotated returns the taints that the Machine declares by annotation, now or once it has inherited. They are propagated only if
 // Cluster API accepts typed taints. While that is not known, those that the Machine has stay.
-func (p Policy) annotated(inherited Content, m *capi.Machine) ([]clusterv1.MachineTaint, error) {
+func (p Policy) annotated(inherited Content, m *clusterv1.Machine) ([]clusterv1.MachineTaint, error) {
 	if p.ClusterAPITaints == PropagationDisabled {
 		return nil, nil
 	}
@@ -72,7 +71,7 @@ func (p Policy) annotated(inherited Content, m *capi.Machine) ([]clusterv1.Machi
 }
 
 // staysAnnotation says why a taint that is declared by annotation does not become typed in this Machine.
-func (p Policy) staysAnnotation(m *capi.Machine) func(clusterv1.MachineTaint) Dropped {
+func (p Policy) staysAnnotation(m *clusterv1.Machine) func(clusterv1.MachineTaint) Dropped {
 	var carried sets.Set[clusterv1.MachineTaint]
 	if p.ClusterAPITaints == PropagationUnknown {
 		carried = sets.New(m.Spec.Taints...)
@@ -94,7 +93,7 @@ func (p Policy) staysAnnotation(m *capi.Machine) func(clusterv1.MachineTaint) Dr
 
 // WhyNotMachine says why rules 4, 8 and 9 do not bring an entry that the template declares, which is nil if there is no owner, or why
 // a taint that the Machine has by annotation does not become typed.
-func (p Policy) WhyNotMachine(template *Template, m *capi.Machine, e Entry) Dropped {
+func (p Policy) WhyNotMachine(template *Template, m *clusterv1.Machine, e Entry) Dropped {
 	if e.What != taintKey {
 		return template.dropped(e)
 	}
@@ -117,12 +116,12 @@ func (p Policy) WhyNotMachine(template *Template, m *capi.Machine, e Entry) Drop
 }
 
 // mayHaveNode reports whether the Machine is or may be in use: after a restore or a move, its nodeRef is not known at first.
-func mayHaveNode(m *capi.Machine) bool {
+func mayHaveNode(m *clusterv1.Machine) bool {
 	return m.Status.NodeRef.Name != "" || m.Spec.ProviderID != ""
 }
 
 // typedIn tells which taints the Machine has in its spec, so that Cluster API has added them to the Node.
-func typedIn(m *capi.Machine) func(clusterv1.MachineTaint) bool {
+func typedIn(m *clusterv1.Machine) func(clusterv1.MachineTaint) bool {
 	always := map[taint.ID]bool{}
 	for _, t := range m.Spec.Taints {
 		always[taint.MachineID(t)] = always[taint.MachineID(t)] || taint.Always(t)
@@ -133,6 +132,11 @@ func typedIn(m *capi.Machine) func(clusterv1.MachineTaint) bool {
 	}
 }
 
-func roleOf(m *capi.Machine) taint.Role {
-	return taint.Role(m.IsControlPlane())
+func roleOf(m *clusterv1.Machine) taint.Role {
+	return taint.Role(IsControlPlane(m))
+}
+
+// IsControlPlane reports whether the Machine belongs to a control plane.
+func IsControlPlane(m *clusterv1.Machine) bool {
+	return has(m.Labels, clusterv1.MachineControlPlaneLabel)
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -52,7 +52,7 @@ func TestMachine(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			ms := &capi.MachineSet{Spec: capi.WorkersSpec{Selector: selector(tc.selects, ""), Template: tc.template.template()}}
+			ms := &clusterv1.MachineSet{Spec: clusterv1.MachineSetSpec{Selector: selector(tc.selects, ""), Template: tc.template.template()}}
 			if tc.orphan {
 				ms = nil
 			}
@@ -91,7 +91,7 @@ func TestContentOf(t *testing.T) {
 	Expect(describeContent(&m.Top)).To(Equal(has.want()))
 	Expect(m.Template).To(BeNil())
 
-	ms := &capi.MachineSet{Spec: capi.WorkersSpec{Template: has.template()}}
+	ms := &clusterv1.MachineSet{Spec: clusterv1.MachineSetSpec{Template: has.template()}}
 	ms.Labels, ms.Annotations = labels("c=3"), annotations("d=4")
 	set := inherit.OfMachineSet(ms)
 	Expect(describeContent(&set.Top)).To(Equal(content{labels: "c=3", annotations: "d=4"}.want()))

@@ -3,7 +3,8 @@
 package inherit
 
 import (
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -13,8 +14,8 @@ import (
 // template's labels reach the MachineSet's metadata and its template; annotations, taints and in-place fields reach its
 // template only. Old MachineSets inherit like the newest, as Cluster API has it. Labels of either selector are not
 // touched. The error lists taints that had to be left out; the rest is inherited.
-func (p Policy) MachineSet(md *capi.MachineDeployment, ms *capi.MachineSet) (Object, error) {
-	template := contentOf(md.Spec)
+func (p Policy) MachineSet(md *clusterv1.MachineDeployment, ms *clusterv1.MachineSet) (Object, error) {
+	template := contentOf(&md.Spec.Template)
 	template.Labels = inheritableLabels(template.Labels, md.Spec.Selector, ms.Spec.Selector)
 	template.Annotations = inheritable(template.Annotations)
 	var err error
@@ -29,8 +30,8 @@ func ownAnnotations(annotations map[string]string) map[string]string {
 
 // WhyNotMachineSet says why rules 5 and 6 do not bring an entry that the MachineDeployment has or declares. Own says that the question
 // is about the MachineSet's own metadata.
-func (p Policy) WhyNotMachineSet(md *capi.MachineDeployment, ms *capi.MachineSet, e Entry) Dropped {
-	template := contentOf(md.Spec)
+func (p Policy) WhyNotMachineSet(md *clusterv1.MachineDeployment, ms *clusterv1.MachineSet, e Entry) Dropped {
+	template := contentOf(&md.Spec.Template)
 	switch {
 	case e.Own && e.What == annotationKey && has(md.Annotations, e.Name):
 		return WhyNotOwn(e.Name)

@@ -7,8 +7,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -46,11 +46,11 @@ func TestMachineSet(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			md := &capi.MachineDeployment{
+			md := &clusterv1.MachineDeployment{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels(tc.deployment.labels), Annotations: annotations(tc.deployment.annotations)},
-				Spec:       capi.WorkersSpec{Selector: selector(tc.mdSelects, ""), Template: tc.template.template()},
+				Spec:       clusterv1.MachineDeploymentSpec{Selector: selector(tc.mdSelects, ""), Template: tc.template.template()},
 			}
-			ms := &capi.MachineSet{Spec: capi.WorkersSpec{Selector: selector(tc.msSelects, tc.msExpresses)}}
+			ms := &clusterv1.MachineSet{Spec: clusterv1.MachineSetSpec{Selector: selector(tc.msSelects, tc.msExpresses)}}
 			mdBefore, msBefore := md.DeepCopy(), ms.DeepCopy()
 
 			got, err := tc.policy.MachineSet(md, ms)
@@ -95,16 +95,16 @@ func TestNeverInherited(t *testing.T) {
 		t.Run(key, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			both := content{labels: key + "=x,ok=1", annotations: key + "=x; ok=1"}
-			md := &capi.MachineDeployment{Spec: capi.WorkersSpec{Template: both.template()}}
+			md := &clusterv1.MachineDeployment{Spec: clusterv1.MachineDeploymentSpec{Template: both.template()}}
 			md.Annotations = annotations(key + "=x; ok=1")
-			ms := &capi.MachineSet{Spec: capi.WorkersSpec{Template: both.template()}}
+			ms := &clusterv1.MachineSet{Spec: clusterv1.MachineSetSpec{Template: both.template()}}
 
-			set, err := inherit.Policy{}.MachineSet(md, &capi.MachineSet{})
+			set, err := inherit.Policy{}.MachineSet(md, &clusterv1.MachineSet{})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(describeContent(&set.Top)).To(Equal(content{labels: "ok=1", annotations: "ok=1"}.want()), "rules 5 and 6, metadata")
 			Expect(describeContent(set.Template)).To(Equal(content{labels: "ok=1", annotations: "ok=1"}.want()), "rule 6, template")
 
-			m, err := inherit.Policy{}.MachineFrom(inherit.TemplateOfMachineSet(ms), &capi.Machine{})
+			m, err := inherit.Policy{}.MachineFrom(inherit.TemplateOfMachineSet(ms), &clusterv1.Machine{})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(describeContent(&m.Top)).To(Equal(content{labels: "ok=1", annotations: "ok=1"}.want()), "rule 8")
 

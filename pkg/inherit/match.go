@@ -7,8 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 // Match returns the Machine that a Node is, or nil (docs/design.md §4): by status.nodeRef, then by spec.providerID, then by an
@@ -19,18 +17,18 @@ import (
 //
 // sameCluster says that all machines belong to the Cluster that the Node is in. Without that knowledge, names and
 // addresses prove nothing, because Clusters may reuse them: then only an equal providerID counts.
-func Match(node *corev1.Node, machines []capi.Machine, sameCluster bool) *capi.Machine {
-	fits := []func(*capi.Machine) bool{
-		func(m *capi.Machine) bool {
+func Match(node *corev1.Node, machines []clusterv1.Machine, sameCluster bool) *clusterv1.Machine {
+	fits := []func(*clusterv1.Machine) bool{
+		func(m *clusterv1.Machine) bool {
 			return sameCluster && node.Name != "" && m.Status.NodeRef.Name == node.Name
 		},
-		func(m *capi.Machine) bool {
+		func(m *clusterv1.Machine) bool {
 			return m.Spec.ProviderID != "" && m.Spec.ProviderID == node.Spec.ProviderID
 		},
-		func(m *capi.Machine) bool { return sameCluster && sharesAddress(node, m) },
+		func(m *clusterv1.Machine) bool { return sameCluster && sharesAddress(node, m) },
 	}
 	for _, fit := range fits {
-		if matches := choose(machines, func(m *capi.Machine) bool { return fit(m) && !contradicts(node, m) }); len(matches) > 0 {
+		if matches := choose(machines, func(m *clusterv1.Machine) bool { return fit(m) && !contradicts(node, m) }); len(matches) > 0 {
 			return single(matches)
 		}
 	}
@@ -38,13 +36,13 @@ func Match(node *corev1.Node, machines []capi.Machine, sameCluster bool) *capi.M
 }
 
 // contradicts reports whether both sides name different instances, as when a new Node took over an old Node's name.
-func contradicts(node *corev1.Node, m *capi.Machine) bool {
+func contradicts(node *corev1.Node, m *clusterv1.Machine) bool {
 	return m.Spec.ProviderID != "" && node.Spec.ProviderID != "" && m.Spec.ProviderID != node.Spec.ProviderID ||
 		m.Status.NodeRef.Name != "" && m.Status.NodeRef.Name != node.Name
 }
 
-func choose(machines []capi.Machine, fits func(*capi.Machine) bool) []*capi.Machine {
-	var matches []*capi.Machine
+func choose(machines []clusterv1.Machine, fits func(*clusterv1.Machine) bool) []*clusterv1.Machine {
+	var matches []*clusterv1.Machine
 	for i := range machines {
 		if fits(&machines[i]) {
 			matches = append(matches, &machines[i])
@@ -53,7 +51,7 @@ func choose(machines []capi.Machine, fits func(*capi.Machine) bool) []*capi.Mach
 	return matches
 }
 
-func single(machines []*capi.Machine) *capi.Machine {
+func single(machines []*clusterv1.Machine) *clusterv1.Machine {
 	if len(machines) != 1 {
 		return nil
 	}
@@ -86,7 +84,7 @@ func NodeAddresses(node *corev1.Node) []corev1.NodeAddress {
 }
 
 // MachineNames returns the names and addresses by which a Machine is known inside its cluster.
-func MachineNames(m *capi.Machine) []string {
+func MachineNames(m *clusterv1.Machine) []string {
 	var names []string
 	for _, address := range MachineAddresses(m) {
 		names = append(names, address.Address)
@@ -95,7 +93,7 @@ func MachineNames(m *capi.Machine) []string {
 }
 
 // MachineAddresses returns those of a Machine's addresses by which it is known inside its cluster.
-func MachineAddresses(m *capi.Machine) []clusterv1.MachineAddress {
+func MachineAddresses(m *clusterv1.Machine) []clusterv1.MachineAddress {
 	var inside []clusterv1.MachineAddress
 	for _, address := range m.Status.Addresses {
 		switch address.Type {
@@ -110,7 +108,7 @@ func notEmpty(names []string) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }
 
-func sharesAddress(node *corev1.Node, m *capi.Machine) bool {
+func sharesAddress(node *corev1.Node, m *clusterv1.Machine) bool {
 	known := map[string]bool{}
 	for _, name := range NodeNames(node) {
 		known[name] = true

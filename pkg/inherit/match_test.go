@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -25,8 +24,8 @@ func (k known) node() *corev1.Node {
 	return n
 }
 
-func (k known) machine() capi.Machine {
-	m := capi.Machine{Spec: capi.MachineSpec{ProviderID: k.providerID}}
+func (k known) machine() clusterv1.Machine {
+	m := clusterv1.Machine{Spec: clusterv1.MachineSpec{ProviderID: k.providerID}}
 	m.Name, m.Status.NodeRef.Name = k.name, k.nodeRef
 	for kind, address := range labels(k.addresses) {
 		m.Status.Addresses = append(m.Status.Addresses, clusterv1.MachineAddress{Type: clusterv1.MachineAddressType(kind), Address: address})
@@ -74,7 +73,7 @@ func TestMatch(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			var machines []capi.Machine
+			var machines []clusterv1.Machine
 			for _, k := range tc.machines {
 				machines = append(machines, k.machine())
 			}
@@ -84,7 +83,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-func nameOf(m *capi.Machine) string {
+func nameOf(m *clusterv1.Machine) string {
 	if m == nil {
 		return ""
 	}
@@ -95,5 +94,5 @@ func TestTheKubeletsOwnWordIsNotTaken(t *testing.T) {
 	node := known{name: "n"}.node()
 	node.Labels = labels("cluster.x-k8s.io/machine=a")
 	node.Annotations = labels("cluster.x-k8s.io/machine=a,cluster.x-k8s.io/owner-name=a")
-	NewWithT(t).Expect(inherit.Match(node, []capi.Machine{known{name: "a"}.machine()}, true)).To(BeNil())
+	NewWithT(t).Expect(inherit.Match(node, []clusterv1.Machine{known{name: "a"}.machine()}, true)).To(BeNil())
 }

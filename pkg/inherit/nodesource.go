@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -37,7 +36,7 @@ type NodeSource struct {
 }
 
 // SourceOfMachine returns what the Node of this Machine inherits from.
-func SourceOfMachine(m *capi.Machine) NodeSource {
+func SourceOfMachine(m *clusterv1.Machine) NodeSource {
 	s := sourceOf(m.Labels, m.Annotations, m.Spec.Taints)
 	s.Ref, s.Cluster = Ref{"Machine", m}, types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.ClusterName}
 	return s
@@ -45,7 +44,7 @@ func SourceOfMachine(m *capi.Machine) NodeSource {
 
 // SourceOfMachinePool returns what the Nodes of a MachinePool inherit from if its provider has no Machines (rule 9). effective is
 // the MachinePool as it will be once it has inherited itself.
-func SourceOfMachinePool(mp, effective *capi.MachinePool) NodeSource {
+func SourceOfMachinePool(mp, effective *clusterv1.MachinePool) NodeSource {
 	template := effective.Spec.Template
 	s := sourceOf(inheritable(template.Labels), inheritable(template.Annotations), template.Spec.Taints)
 	s.Ref, s.Cluster = Ref{"MachinePool", mp}, types.NamespacedName{Namespace: mp.Namespace, Name: mp.Spec.ClusterName}

@@ -67,15 +67,15 @@ func TestDeclarationsOfATopology(t *testing.T) {
 		}
 		return fields
 	}
-	g.Expect(fields(DeclarationsOfCluster(&capi.Cluster{Spec: capi.ClusterSpec{Topology: &capi.Topology{Sections: all}}}))).To(gomega.Equal([]string{
+	g.Expect(fields(DeclarationsOfCluster(&clusterv1.Cluster{Spec: clusterv1.ClusterSpec{Topology: &clusterv1.Topology{Sections: all}}}))).To(gomega.Equal([]string{
 		"Cluster spec.topology.controlPlane.metadata.labels",
 		"Cluster spec.topology.workers.machineDeployments[one].metadata.labels",
 		"Cluster spec.topology.workers.machinePools[one].metadata.labels",
 	}))
-	g.Expect(fields(DeclarationsOfClass(&capi.ClusterClass{Spec: all}))).To(gomega.Equal([]string{
+	g.Expect(fields(DeclarationsOfClass(&clusterv1.ClusterClass{Spec: all}))).To(gomega.Equal([]string{
 		"ClusterClass spec.controlPlane.metadata.labels",
 		"ClusterClass spec.workers.machineDeployments[worker].metadata.labels",
 		"ClusterClass spec.workers.machinePools[worker].metadata.labels",
 	}))
-	g.Expect(DeclarationsOfCluster(&capi.Cluster{})).To(gomega.BeEmpty())
+	g.Expect(DeclarationsOfCluster(&clusterv1.Cluster{})).To(gomega.BeEmpty())
 }

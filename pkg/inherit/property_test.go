@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -131,7 +131,7 @@ func hasTwice(s inherit.NodeState) bool {
 
 func TestTenThousandKeys(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	m, ms := &capi.Machine{}, &capi.MachineSet{}
+	m, ms := &clusterv1.Machine{}, &clusterv1.MachineSet{}
 	m.Labels, m.Annotations = map[string]string{}, map[string]string{}
 	for i := range 10_000 {
 		key := fmt.Sprintf("node.cluster.x-k8s.io/key-%05d", i)
@@ -139,7 +139,7 @@ func TestTenThousandKeys(t *testing.T) {
 	}
 	ms.Spec.Template.Labels, ms.Spec.Template.Annotations = m.Labels, m.Annotations
 
-	inherited, err := inherit.Policy{}.MachineFrom(inherit.TemplateOfMachineSet(ms), &capi.Machine{})
+	inherited, err := inherit.Policy{}.MachineFrom(inherit.TemplateOfMachineSet(ms), &clusterv1.Machine{})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(inherited.Top.Labels).To(HaveLen(10_000))
 	Expect(inherited.Top.Annotations).To(HaveLen(10_000))
@@ -150,7 +150,7 @@ func TestTenThousandKeys(t *testing.T) {
 
 func TestAsManyKeysAsANodeHasRoomFor(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	m := &capi.Machine{}
+	m := &clusterv1.Machine{}
 	m.Labels, m.Annotations = map[string]string{}, map[string]string{}
 	for i := range 6_000 {
 		key := fmt.Sprintf("node.cluster.x-k8s.io/key-%05d", i)
@@ -167,7 +167,7 @@ func TestAsManyKeysAsANodeHasRoomFor(t *testing.T) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(again.Equal(node)).To(BeTrue())
 
-	empty, err := inherit.Policy{}.Node(inherit.SourceOfMachine(&capi.Machine{}), node, inherit.Privileged)
+	empty, err := inherit.Policy{}.Node(inherit.SourceOfMachine(&clusterv1.Machine{}), node, inherit.Privileged)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(unrecorded(empty).Labels).To(BeEmpty())
 	Expect(describeMap("", empty.Annotations)).To(HaveLen(3), "what is left is Cluster API's three records, two of them empty")

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -22,7 +22,7 @@ const (
 )
 
 // synced is a Node that has inherited from the Machine in a write of the loop.
-func synced(t *testing.T, m *capi.Machine) inherit.NodeState {
+func synced(t *testing.T, m *clusterv1.Machine) inherit.NodeState {
 	t.Helper()
 	node, err := everyLabel().Node(inherit.SourceOfMachine(m), content{}.node(), inherit.Privileged)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())

@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // topology reads "a=small,b=big": sections by name and class. "-" is none at all.
-func topology(s string) *capi.Topology {
+func topology(s string) *clusterv1.Topology {
 	if s == "-" {
 		return nil
 	}
@@ -23,17 +24,17 @@ func topology(s string) *capi.Topology {
 		all.MachineDeployments = append(all.MachineDeployments, capi.Section{Name: name, Class: class})
 		all.MachinePools = append(all.MachinePools, capi.Section{Name: name, Class: class})
 	}
-	return &capi.Topology{Sections: capi.Sections{ControlPlane: capi.Section{Name: "cp"}, Workers: all}}
+	return &clusterv1.Topology{Sections: capi.Sections{ControlPlane: capi.Section{Name: "cp"}, Workers: all}}
 }
 
 // classes reads "small,big": sections by class.
-func classes(s string) *capi.ClusterClass {
+func classes(s string) *clusterv1.ClusterClass {
 	all := capi.Workers{}
 	for class := range strings.SplitSeq(s, ",") {
 		all.MachineDeployments = append(all.MachineDeployments, capi.Section{Class: class})
 		all.MachinePools = append(all.MachinePools, capi.Section{Class: class})
 	}
-	return &capi.ClusterClass{Spec: capi.Sections{ControlPlane: capi.Section{Class: "cp"}, Workers: all}}
+	return &clusterv1.ClusterClass{Spec: capi.Sections{ControlPlane: capi.Section{Class: "cp"}, Workers: all}}
 }
 
 // describeSection writes down which sections these are, "" where there is none.
@@ -66,9 +67,9 @@ func TestSectionOfWorkers(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			cluster, class := &capi.Cluster{}, classes(tc.classes)
+			cluster, class := &clusterv1.Cluster{}, classes(tc.classes)
 			cluster.Name, cluster.Spec.Topology = "c", topology(tc.topology)
-			md, mp := &capi.MachineDeployment{}, &capi.MachinePool{}
+			md, mp := &clusterv1.MachineDeployment{}, &clusterv1.MachinePool{}
 			md.Labels = labels(strings.NewReplacer("KIND", "deployment", "OTHER", "pool").Replace(tc.labels))
 			mp.Labels = labels(strings.NewReplacer("KIND", "pool", "OTHER", "deployment").Replace(tc.labels))
 			Expect(describeSection(inherit.SectionOf(cluster, class, md))).To(Equal(tc.want))
@@ -80,11 +81,11 @@ func TestSectionOfWorkers(t *testing.T) {
 // MachineDeployments and MachinePools may have the same name and class: each has its own kind's section.
 func TestSectionsOfOneName(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	cluster, class := &capi.Cluster{}, &capi.ClusterClass{}
+	cluster, class := &clusterv1.Cluster{}, &clusterv1.ClusterClass{}
 	cluster.Name, cluster.Spec.Topology = "c", topology("a=small")
 	class.Spec.Workers.MachineDeployments = []capi.Section{{Class: "small", Name: "deployments"}}
 	class.Spec.Workers.MachinePools = []capi.Section{{Class: "small", Name: "pools"}}
-	md, mp := &capi.MachineDeployment{}, &capi.MachinePool{}
+	md, mp := &clusterv1.MachineDeployment{}, &clusterv1.MachinePool{}
 	md.Labels, mp.Labels = labels(ofCluster+",topology.cluster.x-k8s.io/deployment-name=a"), labels(ofCluster+",topology.cluster.x-k8s.io/pool-name=a")
 	Expect(inherit.SectionOf(cluster, class, md).Class.Name).To(Equal("deployments"))
 	Expect(inherit.SectionOf(cluster, class, mp).Class.Name).To(Equal("pools"))
@@ -92,27 +93,27 @@ func TestSectionsOfOneName(t *testing.T) {
 
 func TestSectionOfControlPlane(t *testing.T) {
 	const group = "controlplane.cluster.x-k8s.io"
-	acme := capi.ObjectRef{APIGroup: group, Kind: "AcmeControlPlane", Name: "x"}
+	acme := clusterv1.ContractVersionedObjectReference{APIGroup: group, Kind: "AcmeControlPlane", Name: "x"}
 	for _, tc := range []struct {
 		name, labels string
 		topology     string
-		ref          capi.ObjectRef
+		ref          clusterv1.ContractVersionedObjectReference
 		want         string
 	}{
 		{name: "the control plane that the Cluster refers to is known", labels: ofCluster, ref: acme, want: "cp of cp"},
-		{name: "in the words of v1beta1, too, in whatever version", labels: ofCluster, ref: capi.ObjectRef{APIVersion: group + "/v1alpha1", Kind: "AcmeControlPlane", Name: "x"}, want: "cp of cp"},
+		{name: "in the words of v1beta1, too, in whatever version", labels: ofCluster, ref: clusterv1.ContractVersionedObjectReference{APIVersion: group + "/v1alpha1", Kind: "AcmeControlPlane", Name: "x"}, want: "cp of cp"},
 		{name: "one that the Cluster does not refer to yet is known by its labels", labels: ofCluster, want: "cp of cp"},
-		{name: "one of another name is another", labels: ofCluster, ref: capi.ObjectRef{APIGroup: group, Kind: "AcmeControlPlane", Name: "y"}},
-		{name: "one of another kind is another", labels: ofCluster, ref: capi.ObjectRef{APIGroup: group, Kind: "OtherControlPlane", Name: "x"}},
-		{name: "one of another group is another", labels: ofCluster, ref: capi.ObjectRef{APIGroup: "example.com", Kind: "AcmeControlPlane", Name: "x"}},
+		{name: "one of another name is another", labels: ofCluster, ref: clusterv1.ContractVersionedObjectReference{APIGroup: group, Kind: "AcmeControlPlane", Name: "y"}},
+		{name: "one of another kind is another", labels: ofCluster, ref: clusterv1.ContractVersionedObjectReference{APIGroup: group, Kind: "OtherControlPlane", Name: "x"}},
+		{name: "one of another group is another", labels: ofCluster, ref: clusterv1.ContractVersionedObjectReference{APIGroup: "example.com", Kind: "AcmeControlPlane", Name: "x"}},
 		{name: "one of another Cluster has none", labels: "cluster.x-k8s.io/cluster-name=other,topology.cluster.x-k8s.io/owned=", ref: acme},
 		{name: "one that somebody else made has none", labels: "cluster.x-k8s.io/cluster-name=c", ref: acme},
 		{name: "one of a Cluster without a topology has none", labels: ofCluster, topology: "-", ref: acme},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			cluster := &capi.Cluster{Spec: capi.ClusterSpec{ControlPlaneRef: tc.ref, Topology: topology(tc.topology)}}
+			cluster := &clusterv1.Cluster{Spec: clusterv1.ClusterSpec{ControlPlaneRef: tc.ref, Topology: topology(tc.topology)}}
 			cluster.Name = "c"
-			cp := &capi.ControlPlane{}
+			cp := &inherit.ControlPlane{}
 			cp.APIVersion, cp.Kind, cp.Name, cp.Labels = group+"/v1beta2", "AcmeControlPlane", "x", labels(tc.labels)
 			NewWithT(t).Expect(describeSection(inherit.SectionOf(cluster, classes(""), cp))).To(Equal(tc.want))
 		})
@@ -122,14 +123,14 @@ func TestSectionOfControlPlane(t *testing.T) {
 // A Node does not wait for a MachineDeployment to inherit from its topology.
 func TestEffectiveMachineDeployment(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	md := &capi.MachineDeployment{Spec: capi.WorkersSpec{Selector: selector("app=x", ""), Template: content{
+	md := &clusterv1.MachineDeployment{Spec: clusterv1.MachineDeploymentSpec{Selector: selector("app=x", ""), Template: content{
 		labels: "app=x,mine=1,team=old", annotations: "mine=1", taints: "own:NoSchedule,gpu=old:NoSchedule",
 	}.template()}}
 	md.Name, md.Spec.ClusterName = "md", "c"
 	before := md.DeepCopy()
 	s := inherit.Section{Class: content{labels: "app=y,team=new", taints: "gpu=new:NoSchedule"}.section(), Topology: content{annotations: "note=1"}.section()}
 
-	effectiveBy := func(policy inherit.Policy) *capi.MachineDeployment {
+	effectiveBy := func(policy inherit.Policy) *clusterv1.MachineDeployment {
 		inherited, err := policy.MachineDeployment(s, md)
 		Expect(err).NotTo(HaveOccurred())
 		return inherit.EffectiveMachineDeployment(md, inherited)
@@ -148,7 +149,7 @@ func TestEffectiveMachineDeployment(t *testing.T) {
 // Nor does the Node of a MachinePool, whose typed taints come by annotation, whatever Cluster API's feature gate says.
 func TestEffectiveMachinePool(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	mp := &capi.MachinePool{Spec: capi.WorkersSpec{Template: content{labels: "node.cluster.x-k8s.io/mine=1", annotations: "mine=1"}.template()}}
+	mp := &clusterv1.MachinePool{Spec: clusterv1.MachinePoolSpec{Template: content{labels: "node.cluster.x-k8s.io/mine=1", annotations: "mine=1"}.template()}}
 	before := mp.DeepCopy()
 	s := inherit.Section{Class: content{labels: "node.cluster.x-k8s.io/a=1", taints: "gpu:NoSchedule,warm:NoSchedule@OnInitialization"}.section()}
 	policy := inherit.Policy{ClusterAPITaints: inherit.PropagationDisabled}

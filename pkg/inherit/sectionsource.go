@@ -8,8 +8,6 @@ import (
 	"slices"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 // sectionList is a field of a topology and of a ClusterClass in which sections are.
@@ -35,78 +33,60 @@ func (l sectionList) path(name string, above ...string) []string {
 
 // Declarations says what the section declares, and where: in the Cluster, and in the ClusterClass if the Cluster does not replace
 // it.
-func (s Section) Declarations(cluster *capi.Cluster, class *capi.ClusterClass) []Declaration {
-	inCluster, inClass := contentOfSection(s.Topology), contentOfSection(s.Class)
+func (s Section) Declarations(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass) []Declaration {
+	inClass := s.Class.Content
+	inClass.Annotations = maps.Clone(inClass.Annotations)
 	maps.DeleteFunc(inClass.Annotations, func(name, _ string) bool { return has(s.Topology.Annotations, name) })
 	if s.Topology.Taints != nil {
 		inClass.Taints = nil
 	}
-	if s.Topology.ReadinessGates != nil {
+	if s.Topology.Fields.ReadinessGates != nil {
 		inClass.Fields.ReadinessGates = nil
 	}
-	return []Declaration{s.list.ofCluster(cluster, s.Topology, inCluster), s.list.ofClass(class, s.Class, inClass)}
+	return []Declaration{s.list.ofCluster(cluster, s.Topology), s.list.ofClass(class, Part{Class: s.Class.Class, Content: inClass})}
 }
 
 // DeclarationsOfCluster says what the topology of a Cluster declares, section by section.
-func DeclarationsOfCluster(cluster *capi.Cluster) []Declaration {
-	if cluster.Spec.Topology == nil {
+func DeclarationsOfCluster(cluster *clusterv1.Cluster) []Declaration {
+	if !cluster.Spec.Topology.IsDefined() {
 		return nil
 	}
-	return declarations(cluster.Spec.Topology.Sections, func(l sectionList, s capi.Section) Declaration {
-		return l.ofCluster(cluster, s, contentOfSection(s))
-	})
+	return declarations(partsOfTopology(&cluster.Spec.Topology), func(l sectionList, s Part) Declaration { return l.ofCluster(cluster, s) })
 }
 
 // DeclarationsOfClass says what a ClusterClass declares, section by section.
-func DeclarationsOfClass(class *capi.ClusterClass) []Declaration {
-	return declarations(class.Spec, func(l sectionList, s capi.Section) Declaration { return l.ofClass(class, s, contentOfSection(s)) })
+func DeclarationsOfClass(class *clusterv1.ClusterClass) []Declaration {
+	return declarations(partsOfClass(class), func(l sectionList, s Part) Declaration { return l.ofClass(class, s) })
 }
 
-func declarations(all capi.Sections, of func(sectionList, capi.Section) Declaration) []Declaration {
-	declared := []Declaration{of(controlPlane, all.ControlPlane)}
-	for _, s := range all.Workers.MachineDeployments {
+func declarations(all parts, of func(sectionList, Part) Declaration) []Declaration {
+	declared := []Declaration{of(controlPlane, all.controlPlane)}
+	for _, s := range all.machineDeployments {
 		declared = append(declared, of(machineDeployments, s))
 	}
-	for _, s := range all.Workers.MachinePools {
+	for _, s := range all.machinePools {
 		declared = append(declared, of(machinePools, s))
 	}
 	return declared
 }
 
 // ofCluster is what a section of a Cluster's topology declares.
-func (l sectionList) ofCluster(cluster *capi.Cluster, s capi.Section, content Content) Declaration {
-	at := l.path(s.Name, "spec", "topology")
-	return Declaration{
-		Ref: Ref{"Cluster", cluster}, Content: content, Annotates: l == machinePools,
-		Paths: capi.MachinePaths(cluster.GroupVersionKind().Version, append(slices.Clone(at), "metadata"), at, at),
-	}
+func (l sectionList) ofCluster(cluster *clusterv1.Cluster, s Part) Declaration {
+	return l.declaration(Ref{"Cluster", cluster}, s.Content, l.path(s.Name, "spec", "topology"))
 }
 
-// ofClass is what a section of a ClusterClass declares. v1beta1 has the metadata of workers in a template.
-func (l sectionList) ofClass(class *capi.ClusterClass, s capi.Section, content Content) Declaration {
-	at := l.path(s.Class, "spec")
-	metadata := at
-	if len(s.Template.Labels)+len(s.Template.Annotations) > 0 {
-		metadata = append(slices.Clone(at), "template")
-	}
-	return Declaration{
-		Ref: Ref{classKind, class}, Content: content, Annotates: l == machinePools,
-		Paths: capi.MachinePaths(class.GroupVersionKind().Version, append(slices.Clone(metadata), "metadata"), at, at),
-	}
+// ofClass is what a section of a ClusterClass declares.
+func (l sectionList) ofClass(class *clusterv1.ClusterClass, s Part) Declaration {
+	return l.declaration(Ref{classKind, class}, s.Content, l.path(s.Class, "spec"))
 }
 
-func contentOfSection(s capi.Section) Content {
-	return Content{
-		Labels:      mergeMaps(s.Template.Labels, s.Labels),
-		Annotations: mergeMaps(s.Template.Annotations, s.Annotations),
-		Taints:      s.Taints,
-		Fields:      fieldsOf(s.MachineFields, s.WorkerFields),
-	}
+func (l sectionList) declaration(of Ref, content Content, at []string) Declaration {
+	return Declaration{Ref: of, Content: content, Annotates: l == machinePools, Paths: pathsIn(below(at, "metadata"), at)}
 }
 
 // Overridden returns what the ClusterClass declares and does not count, because the Cluster's topology declares something else instead.
 func (s Section) Overridden() Content {
-	class, topology, counts := contentOfSection(s.Class), contentOfSection(s.Topology), s.declared()
+	class, topology, counts := s.Class.Content, s.Topology.Content, s.declared()
 	other := func(in, now map[string]string) func(key string) bool {
 		return func(key string) bool { value, ok := now[key]; return !ok || value != in[key] }
 	}

@@ -4,9 +4,8 @@ package inherit
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 // IgnoreLabel opts an object of Cluster API out of inheritance. On a Machine it includes the Node, on a Cluster everything that
@@ -47,7 +46,7 @@ func (r Reason) OptedOut() bool {
 // Skips reports whether an object of Cluster API inherits nothing for now, and why (docs/design.md §5). Objects that are being
 // deleted, paused or opted out are not touched, so that clusterctl move, backup and restore work. Nor are objects that a watch
 // filter leaves to another instance. The cluster is nil if there is none.
-func (p Policy) Skips(object metav1.Object, cluster *capi.Cluster) (Reason, bool) {
+func (p Policy) Skips(object metav1.Object, cluster *clusterv1.Cluster) (Reason, bool) {
 	switch {
 	case p.SkipNothing:
 		return "", false
@@ -73,8 +72,8 @@ func (p Policy) LeftToAnother(object metav1.Object) bool {
 }
 
 // Paused reports whether a Cluster, and with it everything that belongs to it, is paused.
-func Paused(cluster *capi.Cluster) bool {
-	return cluster.Spec.Paused || has(cluster.Annotations, clusterv1.PausedAnnotation)
+func Paused(cluster *clusterv1.Cluster) bool {
+	return ptr.Deref(cluster.Spec.Paused, false) || has(cluster.Annotations, clusterv1.PausedAnnotation)
 }
 
 func has(m map[string]string, key string) bool {
@@ -86,7 +85,7 @@ func has(m map[string]string, key string) bool {
 // keeps inheriting until it is gone, as in Cluster API.
 //
 // Without a Cluster, the Node inherits nothing: creating a Machine takes no right to create the Cluster that it names.
-func (p Policy) SkipsNode(m *capi.Machine, cluster *capi.Cluster) (Reason, bool) {
+func (p Policy) SkipsNode(m *clusterv1.Machine, cluster *clusterv1.Cluster) (Reason, bool) {
 	declared := m.ObjectMeta
 	declared.DeletionTimestamp = nil
 	if why, skip := p.Skips(&declared, cluster); skip {

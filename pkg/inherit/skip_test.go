@@ -9,8 +9,8 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -46,7 +46,7 @@ func TestSkips(t *testing.T) {
 			if tc.deleting {
 				m.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 			}
-			cluster := &capi.Cluster{Spec: capi.ClusterSpec{Paused: tc.paused}}
+			cluster := &clusterv1.Cluster{Spec: clusterv1.ClusterSpec{Paused: tc.paused}}
 			cluster.Labels, cluster.Annotations = labels(tc.cluster.labels), annotations(tc.cluster.annotations)
 			if tc.noCluster {
 				cluster = nil

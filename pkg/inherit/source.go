@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -83,7 +82,7 @@ func (s Source) String() string {
 type Declaration struct {
 	Ref
 	// Paths lead to what the object declares.
-	Paths capi.Paths
+	Paths Paths
 	Content
 	// Unread says that the content is not known. The object then counts as the source of all that those below it have from an owner.
 	Unread bool
@@ -197,7 +196,7 @@ func (d Declaration) field(e Entry) string {
 		}
 		return taints
 	case e.What == fieldKey:
-		return cmp.Or(strings.Join(d.Paths.Fields[capi.FieldOf(e.Name)], "."), metadata)
+		return cmp.Or(strings.Join(d.Paths.Fields[FieldOf(e.Name)], "."), metadata)
 	}
 	return metadata
 }
@@ -234,7 +233,7 @@ func (d Declaration) annotates(id string) string {
 
 // declare reports whether a field of this name in any version of the API, or a readiness gate of this type, is declared.
 func (f Fields) declare(name string) bool {
-	if field := capi.FieldOf(name); field != capi.ReadinessGates {
+	if field := FieldOf(name); field != ReadinessGates {
 		return f.Seconds[field] != nil
 	}
 	return slices.ContainsFunc(f.ReadinessGates, func(gate clusterv1.MachineReadinessGate) bool { return gate.ConditionType == name })

@@ -4,9 +4,7 @@ package inherit
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
-
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
 // Template is what an owner of Machines declares for them. Rules 4, 8 and 9 differ only in the kind of owner.
@@ -17,35 +15,23 @@ type Template struct {
 }
 
 // TemplateOfMachineSet returns the template of rule 8; nil where there is no MachineSet.
-func TemplateOfMachineSet(ms *capi.MachineSet) *Template {
+func TemplateOfMachineSet(ms *clusterv1.MachineSet) *Template {
 	if ms == nil {
 		return nil
 	}
-	return &Template{Content: contentOf(ms.Spec), Selector: ms.Spec.Selector}
-}
-
-// TemplateOfControlPlane returns the template of rule 4, from the place that the provider's version of the contract gives it.
-func TemplateOfControlPlane(cp *capi.ControlPlane) *Template {
-	template := ptr.Deref(cp.Spec.MachineTemplate, capi.ControlPlaneMachineTemplate{})
-	return &Template{Content: Content{
-		Labels:      template.Labels,
-		Annotations: template.Annotations,
-		Taints:      instead(template.Spec.Taints, template.Taints),
-		Fields:      fieldsOf(template.Spec).or(fieldsOf(template.MachineFields)),
-	}}
+	return &Template{Content: contentOf(&ms.Spec.Template), Selector: ms.Spec.Selector}
 }
 
 // TemplateOfMachinePool returns the template of rule 9.
-func TemplateOfMachinePool(mp *capi.MachinePool) *Template {
-	return &Template{Content: contentOf(mp.Spec)}
+func TemplateOfMachinePool(mp *clusterv1.MachinePool) *Template {
+	return &Template{Content: contentOf(&mp.Spec.Template)}
 }
 
-func contentOf(spec capi.WorkersSpec) Content {
-	template := spec.Template
+func contentOf(template *clusterv1.MachineTemplateSpec) Content {
 	return Content{
 		Labels:      template.Labels,
 		Annotations: template.Annotations,
 		Taints:      template.Spec.Taints,
-		Fields:      fieldsOf(template.Spec.MachineFields, template.Spec.WorkerFields, spec.WorkerFields),
+		Fields:      fieldsOf(&template.Spec),
 	}
 }

@@ -7,15 +7,15 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // controlPlane declares something by the v1beta2 contract, and older by that of v1beta1.
-func controlPlane(metadata content, taints, older string) *capi.ControlPlane {
-	machines := &capi.ControlPlaneMachineTemplate{}
-	cp := &capi.ControlPlane{Spec: capi.ControlPlaneSpec{MachineTemplate: machines}}
+func controlPlane(metadata content, taints, older string) *inherit.ControlPlane {
+	machines := &inherit.ControlPlaneMachineTemplate{}
+	cp := &inherit.ControlPlane{Spec: inherit.ControlPlaneSpec{MachineTemplate: machines}}
 	machines.ObjectMeta = metadata.template().ObjectMeta
 	machines.Spec.Taints, machines.Taints = declared(taints), declared(older)
 	return cp
@@ -26,7 +26,7 @@ func TestControlPlane(t *testing.T) {
 	const role = "node-role.kubernetes.io/control-plane:NoSchedule"
 	for _, tc := range []struct {
 		name  string
-		owner *capi.ControlPlane
+		owner *inherit.ControlPlane
 		want  content
 	}{
 		{name: "labels and annotations reach the Machine", owner: controlPlane(content{labels: "team=a", annotations: "note=x"}, "", ""), want: content{labels: "team=a", annotations: "note=x"}},
@@ -53,7 +53,7 @@ func TestControlPlane(t *testing.T) {
 // A MachineSet sets these itself, whatever its template says, also where its selector does not use them.
 func TestLabelsThatTheMachineSetSetsAreNotTouched(t *testing.T) {
 	template := content{labels: "cluster.x-k8s.io/cluster-name=other,cluster.x-k8s.io/set-name=other,cluster.x-k8s.io/deployment-name=other,team=a"}
-	ms := &capi.MachineSet{Spec: capi.WorkersSpec{Selector: selector("pool=x", ""), Template: template.template()}}
+	ms := &clusterv1.MachineSet{Spec: clusterv1.MachineSetSpec{Selector: selector("pool=x", ""), Template: template.template()}}
 	got, err := inherit.Policy{}.MachineFrom(inherit.TemplateOfMachineSet(ms), content{}.machine())
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	NewWithT(t).Expect(describeContent(&got.Top)).To(Equal(content{labels: "team=a"}.want()))
@@ -63,7 +63,7 @@ func TestLabelsThatTheMachineSetSetsAreNotTouched(t *testing.T) {
 func TestMachinePool(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	declares := content{labels: "node.cluster.x-k8s.io/a=1,helm.sh/chart=x", annotations: "taints.heirloom.dev/always=gpu:NoSchedule; node.cluster.x-k8s.io/b=2", taints: "typed:NoSchedule"}
-	mp := &capi.MachinePool{ObjectMeta: metav1.ObjectMeta{Name: "mp", Namespace: "ns", Labels: labels("node.cluster.x-k8s.io/own=1")}}
+	mp := &clusterv1.MachinePool{ObjectMeta: metav1.ObjectMeta{Name: "mp", Namespace: "ns", Labels: labels("node.cluster.x-k8s.io/own=1")}}
 	mp.Spec.ClusterName, mp.Spec.Template = "c", declares.template()
 	before := mp.DeepCopy()
 

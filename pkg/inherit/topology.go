@@ -9,14 +9,13 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
 // Section is what a ClusterClass and the topology of a Cluster declare for one object. Labels and annotations of both are merged,
 // and the Cluster's win. Everything else that the Cluster declares replaces what the ClusterClass declares.
 type Section struct {
-	Class, Topology capi.Section
+	Class, Topology Part
 	list            sectionList
 }
 
@@ -27,14 +26,14 @@ func (p Policy) ControlPlane(s Section) (Object, error) {
 	metadata := Content{Labels: declared.Labels, Annotations: declared.Annotations}
 	taints, err := taint.Usable(taint.ControlPlane, p.typed(declared.Taints))
 	template := Content{Taints: taints, Fields: declared.Fields}
-	if s.Class.MachineInfrastructure != nil {
+	if s.Class.OfMachines {
 		template.Labels, template.Annotations = metadata.Labels, metadata.Annotations
 	}
 	return Object{Top: metadata, Template: &template}, err
 }
 
 // MachineDeployment is rule 2: what a MachineDeployment inherits. The error lists taints that had to be left out.
-func (p Policy) MachineDeployment(s Section, md *capi.MachineDeployment) (Object, error) {
+func (p Policy) MachineDeployment(s Section, md *clusterv1.MachineDeployment) (Object, error) {
 	declared := s.content()
 	declared.Labels = withoutSelected(declared.Labels, md.Spec.Selector)
 	var err error
@@ -64,10 +63,10 @@ func (s Section) content() Content {
 // declared returns all that the section declares, with what no rule propagates.
 func (s Section) declared() Content {
 	return Content{
-		Labels:      mergeMaps(mergeMaps(s.Class.Template.Labels, s.Class.Labels), s.Topology.Labels),
-		Annotations: mergeMaps(mergeMaps(s.Class.Template.Annotations, s.Class.Annotations), s.Topology.Annotations),
+		Labels:      mergeMaps(s.Class.Labels, s.Topology.Labels),
+		Annotations: mergeMaps(s.Class.Annotations, s.Topology.Annotations),
 		Taints:      instead(s.Topology.Taints, s.Class.Taints),
-		Fields:      fieldsOf(s.Topology.MachineFields, s.Topology.WorkerFields).or(fieldsOf(s.Class.MachineFields, s.Class.WorkerFields)),
+		Fields:      s.Topology.Fields.or(s.Class.Fields),
 	}
 }
 
@@ -89,7 +88,7 @@ func (s Section) whyNot(e Entry) Dropped {
 // control plane's own metadata.
 func (p Policy) WhyNotControlPlane(s Section, e Entry) Dropped {
 	metadata := e.What == labelKey || e.What == annotationKey
-	if e.Own != metadata && e.Own || !e.Own && metadata && s.Class.MachineInfrastructure == nil {
+	if e.Own != metadata && e.Own || !e.Own && metadata && !s.Class.OfMachines {
 		return DropElsewhere
 	}
 	if e.What == taintKey {
@@ -100,7 +99,7 @@ func (p Policy) WhyNotControlPlane(s Section, e Entry) Dropped {
 
 // WhyNotMachineDeployment says why rule 2 does not bring an entry that the section declares. Own says that the question is about the
 // MachineDeployment's own metadata.
-func (p Policy) WhyNotMachineDeployment(s Section, md *capi.MachineDeployment, e Entry) Dropped {
+func (p Policy) WhyNotMachineDeployment(s Section, md *clusterv1.MachineDeployment, e Entry) Dropped {
 	switch why := s.whyNot(e); {
 	case e.Own && e.What != labelKey && e.What != annotationKey:
 		return DropElsewhere

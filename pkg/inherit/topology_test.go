@@ -20,7 +20,7 @@ func (c content) section() capi.Section {
 		s.Taints = []clusterv1.MachineTaint{}
 		return s
 	}
-	s := capi.Section{MachineFields: capi.MachineFields{Taints: declared(c.taints)}}
+	s := capi.Section{Taints: declared(c.taints)}
 	s.Labels, s.Annotations = labels(c.labels), annotations(c.annotations)
 	return s
 }
@@ -38,7 +38,7 @@ var rules = map[string]func(inherit.Policy, inherit.Section) (inherit.Object, er
 		return p.ControlPlane(s)
 	},
 	"rule 2": func(p inherit.Policy, s inherit.Section) (inherit.Object, error) {
-		return p.MachineDeployment(s, &capi.MachineDeployment{})
+		return p.MachineDeployment(s, &clusterv1.MachineDeployment{})
 	},
 	"rule 3": inherit.Policy.MachinePool,
 }
@@ -142,7 +142,7 @@ func TestTopologyTaints(t *testing.T) {
 			Expect(describeContent(&controlPlane.Top)).To(BeEmpty())
 			Expect(describeContent(controlPlane.Template)).To(Equal(content{taints: tc.controlPlane}.want()))
 
-			workers, err := tc.policy.MachineDeployment(s, &capi.MachineDeployment{})
+			workers, err := tc.policy.MachineDeployment(s, &clusterv1.MachineDeployment{})
 			expectProblem(t, err, tc.workersProblem)
 			Expect(describeContent(&workers.Top)).To(BeEmpty())
 			Expect(describeContent(workers.Template)).To(Equal(content{taints: tc.workers}.want()))
@@ -195,7 +195,7 @@ func TestMachinePoolTaints(t *testing.T) {
 // Labels that the MachineDeployment selects by are its own. A topology's controller selects by labels of its own anyway.
 func TestMachineDeploymentSelector(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	md := &capi.MachineDeployment{Spec: capi.WorkersSpec{Selector: selector("app=x", "tier")}}
+	md := &clusterv1.MachineDeployment{Spec: clusterv1.MachineDeploymentSpec{Selector: selector("app=x", "tier")}}
 	before := md.DeepCopy()
 	s := inherit.Section{Class: content{labels: "app=y,team=a"}.section(), Topology: content{labels: "tier=z", annotations: "app=y"}.section()}
 	got, err := inherit.Policy{}.MachineDeployment(s, md)
@@ -214,13 +214,13 @@ func TestControlPlaneWithoutMachines(t *testing.T) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(describeContent(&got.Top)).To(Equal(content{labels: "a=1", annotations: "n=1"}.want()))
 	Expect(describeContent(got.Template)).To(Equal(content{taints: "gpu:NoSchedule"}.want()), "what counts is the ClusterClass's machineInfrastructure")
-	Expect(got.Template.Fields).To(Equal(inherit.Fields{Seconds: capi.Seconds{capi.NodeDrainTimeout: new(int32(5))}}))
+	Expect(got.Template.Fields).To(Equal(inherit.Fields{Seconds: inherit.Seconds{inherit.NodeDrainTimeout: new(int32(5))}}))
 }
 
 // TestTopologyFields: in-place fields reach the template; each that the Cluster declares replaces the ClusterClass's.
 func TestTopologyFields(t *testing.T) {
 	drain := func(seconds int32) capi.Section {
-		return capi.Section{MachineFields: capi.MachineFields{Deletion: clusterv1.MachineDeletionSpec{NodeDrainTimeoutSeconds: &seconds}}}
+		return capi.Section{Deletion: clusterv1.MachineDeletionSpec{NodeDrainTimeoutSeconds: &seconds}}
 	}
 	within := func(ready int32, machines capi.MachineFields) capi.Section {
 		return capi.Section{MachineFields: machines, WorkerFields: capi.WorkerFields{MinReadySeconds: &ready}}
@@ -233,13 +233,13 @@ func TestTopologyFields(t *testing.T) {
 		return list
 	}
 	only := func(conditions ...string) capi.Section {
-		return capi.Section{MachineFields: capi.MachineFields{ReadinessGates: gates(conditions...)}}
+		return capi.Section{ReadinessGates: gates(conditions...)}
 	}
 	whole := within(4, capi.MachineFields{ReadinessGates: gates("a"), Deletion: clusterv1.MachineDeletionSpec{
 		NodeDrainTimeoutSeconds: new(int32(1)), NodeVolumeDetachTimeoutSeconds: new(int32(2)), NodeDeletionTimeoutSeconds: new(int32(3)),
 	}})
 	fields := inherit.Fields{
-		Seconds:        capi.Seconds{capi.NodeDrainTimeout: new(int32(1)), capi.NodeVolumeDetachTimeout: new(int32(2)), capi.NodeDeletionTimeout: new(int32(3)), capi.MinReadySeconds: new(int32(4))},
+		Seconds:        inherit.Seconds{inherit.NodeDrainTimeout: new(int32(1)), inherit.NodeVolumeDetachTimeout: new(int32(2)), inherit.NodeDeletionTimeout: new(int32(3)), inherit.MinReadySeconds: new(int32(4))},
 		ReadinessGates: gates("a"),
 	}
 	older := within(4, capi.MachineFields{NodeDrainTimeout: lasts("1s"), NodeVolumeDetachTimeout: lasts("2s"), NodeDeletionTimeout: lasts("3s"), ReadinessGates: gates("a")})
@@ -256,10 +256,10 @@ func TestTopologyFields(t *testing.T) {
 			NodeDrainTimeoutSeconds: new(int32(9)), NodeVolumeDetachTimeoutSeconds: new(int32(9)), NodeDeletionTimeoutSeconds: new(int32(9)),
 		}}), want: fields},
 		{name: "each for itself", class: whole, topology: drain(9), want: inherit.Fields{
-			Seconds:        capi.Seconds{capi.NodeDrainTimeout: new(int32(9)), capi.NodeVolumeDetachTimeout: new(int32(2)), capi.NodeDeletionTimeout: new(int32(3)), capi.MinReadySeconds: new(int32(4))},
+			Seconds:        inherit.Seconds{inherit.NodeDrainTimeout: new(int32(9)), inherit.NodeVolumeDetachTimeout: new(int32(2)), inherit.NodeDeletionTimeout: new(int32(3)), inherit.MinReadySeconds: new(int32(4))},
 			ReadinessGates: gates("a"),
 		}},
-		{name: "a timeout of zero wins, too", class: drain(9), topology: drain(0), want: inherit.Fields{Seconds: capi.Seconds{capi.NodeDrainTimeout: new(int32(0))}}},
+		{name: "a timeout of zero wins, too", class: drain(9), topology: drain(0), want: inherit.Fields{Seconds: inherit.Seconds{inherit.NodeDrainTimeout: new(int32(0))}}},
 		{name: "the Cluster's gates replace the ClusterClass's", class: only("a", "b"), topology: only("c"), want: inherit.Fields{ReadinessGates: gates("c")}},
 		{name: "an explicitly empty list of gates replaces them, too", class: only("a"), topology: only(), want: inherit.Fields{ReadinessGates: gates()}},
 	} {

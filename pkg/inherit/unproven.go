@@ -10,8 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
 // MatchedByAddressAnnotation is on a Node that inherits from a Machine it was matched with only by a name or an address. Its value,
@@ -21,13 +20,13 @@ const MatchedByAddressAnnotation = "heirloom.dev/matched-by-address"
 
 // proven reports whether more than a name or an address shows that a Node is this Machine. Kubelets choose their addresses, but only
 // Cluster API writes status.nodeRef, and a providerID never changes once it is set.
-func proven(node *corev1.Node, m *capi.Machine) bool {
+func proven(node *corev1.Node, m *clusterv1.Machine) bool {
 	return node.Name != "" && m.Status.NodeRef.Name == node.Name || m.Spec.ProviderID != "" && m.Spec.ProviderID == node.Spec.ProviderID
 }
 
 // SourceFor returns what a Node inherits from the Machine that it matches. If only a name or an address says that the Node is this
 // Machine, the source has no labels that a kubelet may not set itself: taints restrict the Node, but these labels may be privileges.
-func (p Policy) SourceFor(node *corev1.Node, m *capi.Machine) NodeSource {
+func (p Policy) SourceFor(node *corev1.Node, m *clusterv1.Machine) NodeSource {
 	if proven(node, m) {
 		return SourceOfMachine(m)
 	}
@@ -42,7 +41,7 @@ func (p Policy) SourceFor(node *corev1.Node, m *capi.Machine) NodeSource {
 }
 
 // SourceForStranger returns what a Node inherits from a Machine that it only matched by a name or an address and never was: nothing.
-func SourceForStranger(m *capi.Machine) NodeSource {
+func SourceForStranger(m *clusterv1.Machine) NodeSource {
 	return NodeSource{Ref: Ref{"Machine", m}, Cluster: types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.ClusterName}}
 }
 
@@ -59,14 +58,14 @@ func MatchedBefore(node *corev1.Node) string {
 
 // NoLongerMatches reports whether the Node carries what it has inherited from this Machine by a name or an address, while the
 // Machine now is another Node or has another address. A Machine that reports no addresses contradicts nothing.
-func NoLongerMatches(node *corev1.Node, m *capi.Machine) bool {
+func NoLongerMatches(node *corev1.Node, m *clusterv1.Machine) bool {
 	if !hmac.Equal([]byte(node.Annotations[MatchedByAddressAnnotation]), []byte(recordOf(node, m))) {
 		return false
 	}
 	return contradicts(node, m) || !proven(node, m) && len(MachineNames(m)) > 0 && !sharesAddress(node, m)
 }
 
-func recordOf(node *corev1.Node, m *capi.Machine) string {
+func recordOf(node *corev1.Node, m *clusterv1.Machine) string {
 	sum := hmac.New(sha256.New, []byte(m.UID))
 	sum.Write([]byte(node.Name))
 	return m.Name + "." + hex.EncodeToString(sum.Sum(nil))

@@ -96,8 +96,8 @@ func (d declarations) all(s inherit.Section) inherit.Content {
 	return all
 }
 
-func (d declarations) machine() *capi.Machine {
-	m := &capi.Machine{}
+func (d declarations) machine() *clusterv1.Machine {
+	m := &clusterv1.Machine{}
 	m.Labels, m.Annotations, m.Spec.Taints = d.pairs(), d.annotations(), d.taints()
 	m.Spec.ProviderID = d.pick("", "id")
 	if d.IntN(2) > 0 {
@@ -142,7 +142,7 @@ func TestWhyNotAgreesWithTheRules(t *testing.T) {
 		p.PaceEviction = d.IntN(2) > 0
 		section := d.section()
 		all := d.all(section)
-		md, ms, m := &capi.MachineDeployment{Spec: d.workers()}, &capi.MachineSet{Spec: d.workers()}, d.machine()
+		md, ms, m := &clusterv1.MachineDeployment{Spec: d.workers()}, &clusterv1.MachineSet{Spec: d.workers()}, d.machine()
 		md.Labels, md.Annotations = d.pairs(), d.pairs()
 
 		cp, _ := p.ControlPlane(section)
@@ -182,7 +182,7 @@ func (j judge) pool(p inherit.Policy, section inherit.Section, all inherit.Conte
 	j.rule("rule 3", all, pool.Top, true, whyNot)
 }
 
-func (j judge) machine(p inherit.Policy, template *inherit.Template, m *capi.Machine) {
+func (j judge) machine(p inherit.Policy, template *inherit.Template, m *clusterv1.Machine) {
 	j.Helper()
 	machine, _ := p.MachineFrom(template, m)
 	whyNot := func(e inherit.Entry) inherit.Dropped { return p.WhyNotMachine(template, m, e) }

@@ -5,7 +5,7 @@ package metrics
 import (
 	"slices"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // Outcome is what came of an admission request.
@@ -100,11 +100,11 @@ const (
 // registered for have a value of their own, one for those of all providers.
 func Kind(group, kind string) string {
 	switch {
-	case group == capi.ControlPlaneGroup:
+	case group == inherit.ControlPlaneGroup:
 		return "ControlPlane"
-	case group == capi.InfrastructureGroup:
+	case group == inherit.InfrastructureGroup:
 		return "InfraMachine"
-	case group == capi.BootstrapGroup:
+	case group == inherit.BootstrapGroup:
 		return "BootstrapConfig"
 	case slices.Contains([]string{"Cluster", "ClusterClass", "MachineDeployment", "MachineSet", "MachinePool", "Machine", "Node"}, kind):
 		return kind

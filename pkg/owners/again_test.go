@@ -15,11 +15,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
-	"github.com/heirloom-dev/heirloom/pkg/providers"
 )
 
 // versioned answers with the version and the UID of each object, by its name; takes is how long an answer takes.
@@ -60,7 +59,7 @@ func deciding(times *int, names ...string) func(context.Context, *Chain) (string
 		*times++
 		read := ""
 		for _, name := range names {
-			ms := &capi.MachineSet{}
+			ms := &clusterv1.MachineSet{}
 			if err := c.Get(ctx, types.NamespacedName{Namespace: "ns", Name: name}, ms, ofUID("uid")); err != nil {
 				read += name + "? "
 				continue

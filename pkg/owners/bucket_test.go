@@ -10,8 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
 // inOneBucket returns different values that fall into the same bucket.
@@ -34,13 +33,13 @@ func TestWhatIsInTheSameBucketIsAnother(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	id, otherID := inOneBucket(t, "acme://")
 	name, otherName := inOneBucket(t, "node-")
-	machine := func(name, id, node string) *capi.Machine {
-		m := &capi.Machine{ObjectMeta: named(name, "")}
+	machine := func(name, id, node string) *clusterv1.Machine {
+		m := &clusterv1.Machine{ObjectMeta: named(name, "")}
 		m.Spec.ClusterName, m.Spec.ProviderID, m.Status.NodeRef.Name = "c", id, node
 		return m
 	}
-	pool := func(name string, ids ...string) *capi.MachinePool {
-		mp := &capi.MachinePool{ObjectMeta: named(name, "")}
+	pool := func(name string, ids ...string) *clusterv1.MachinePool {
+		mp := &clusterv1.MachinePool{ObjectMeta: named(name, "")}
 		mp.Spec.ClusterName, mp.Spec.ProviderIDList = "c", ids
 		return mp
 	}
@@ -53,7 +52,7 @@ func TestWhatIsInTheSameBucketIsAnother(t *testing.T) {
 	held := holds(t, m, machine("other-id", otherID, ""), machine("by-name", "", name), machine("other-name", "", otherName),
 		mp, pool("other-pool", otherID), node(name, ""), node(otherName, ""), node("by-id", id), node("other-id", otherID))
 	c := &Chain{Reader: Cached{Reader: held}}
-	names := func(machines []capi.Machine, err error) []string {
+	names := func(machines []clusterv1.Machine, err error) []string {
 		Expect(err).NotTo(HaveOccurred())
 		var all []string
 		for i := range machines {

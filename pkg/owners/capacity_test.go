@@ -24,13 +24,13 @@ var scaled = map[string]func(context.Context, *Chain, func(metav1.Object)) (Deci
 		return MachineDeployments().Evaluate(ctx, c, md, inherit.Policy{})
 	},
 	"MachinePool": func(ctx context.Context, c *Chain, change func(metav1.Object)) (Decision, error) {
-		mp := &capi.MachinePool{ObjectMeta: named("x", ""), Spec: capi.WorkersSpec{ClusterName: "c"}}
+		mp := &clusterv1.MachinePool{ObjectMeta: named("x", ""), Spec: clusterv1.MachinePoolSpec{ClusterName: "c"}}
 		declaring(&mp.Spec.Template, "node.cluster.x-k8s.io/a")
 		change(mp)
 		return MachinePools().Evaluate(ctx, c, mp, inherit.Policy{})
 	},
 	"MachineSet": func(ctx context.Context, c *Chain, change func(metav1.Object)) (Decision, error) {
-		ms := &capi.MachineSet{ObjectMeta: named("x", ""), Spec: capi.WorkersSpec{ClusterName: "c"}}
+		ms := &clusterv1.MachineSet{ObjectMeta: named("x", ""), Spec: clusterv1.MachineSetSpec{ClusterName: "c"}}
 		declaring(&ms.Spec.Template, "node.cluster.x-k8s.io/a")
 		change(ms)
 		return MachineSets().Evaluate(ctx, c, ms, inherit.Policy{})
@@ -52,7 +52,7 @@ func both(changes ...func(metav1.Object)) func(metav1.Object) {
 // TestCapacity is about who tells cluster-autoscaler something, with and without a topology (rule 14).
 func TestCapacity(t *testing.T) {
 	autoscaled := annotated(clusterv1.AutoscalerMaxSizeAnnotation, "3")
-	paused := &capi.Cluster{ObjectMeta: named("c", ""), Spec: capi.ClusterSpec{Paused: true}}
+	paused := &clusterv1.Cluster{ObjectMeta: named("c", ""), Spec: clusterv1.ClusterSpec{Paused: new(true)}}
 	for _, tc := range []struct {
 		name   string
 		change func(metav1.Object)
@@ -143,7 +143,7 @@ func TestCapacityOfAMachineDeploymentsSets(t *testing.T) {
 func TestCapacitySaysWhatItLeavesOut(t *testing.T) {
 	found, err := scaled["MachinePool"](t.Context(), &Chain{Reader: holds(t)}, func(object metav1.Object) {
 		annotated(clusterv1.AutoscalerMaxSizeAnnotation, "3")(object)
-		if mp, ok := object.(*capi.MachinePool); ok {
+		if mp, ok := object.(*clusterv1.MachinePool); ok {
 			mp.Spec.Template.Annotations = map[string]string{"taints.heirloom.dev/always": "node.kubernetes.io/x:NoSchedule"}
 		}
 	})

@@ -22,7 +22,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 )
@@ -48,7 +47,7 @@ type Chain struct {
 	// Mapper tells which version of a provider's kind to read; nil reads the version that a reference names.
 	Mapper meta.RESTMapper
 	// Layout tells where a kind of control plane has what it can inherit. If it is nil, control planes count as they are.
-	Layout func(ctx context.Context, gvk schema.GroupVersionKind) (capi.Layout, error)
+	Layout func(ctx context.Context, gvk schema.GroupVersionKind) (inherit.Layout, error)
 	// Count counts owner look-ups; nil counts none.
 	Count func(metrics.LookupResult)
 
@@ -163,11 +162,11 @@ func (c *Chain) count(where metrics.LookupResult, found bool, err error) {
 }
 
 // Cluster returns the Cluster of that name, or nil if it does not exist.
-func (c *Chain) Cluster(ctx context.Context, namespace, name string) (*capi.Cluster, error) {
+func (c *Chain) Cluster(ctx context.Context, namespace, name string) (*clusterv1.Cluster, error) {
 	if name == "" {
 		return nil, nil
 	}
-	cluster, key := &capi.Cluster{}, types.NamespacedName{Namespace: namespace, Name: name}
+	cluster, key := &clusterv1.Cluster{}, types.NamespacedName{Namespace: namespace, Name: name}
 	found, err := c.get(ctx, key, "", cluster)
 	if err != nil {
 		return nil, fmt.Errorf("getting Cluster %s: %w", key, err)
@@ -179,7 +178,7 @@ func (c *Chain) Cluster(ctx context.Context, namespace, name string) (*capi.Clus
 }
 
 // ClusterClass returns the ClusterClass of the Cluster's topology, or nil if there is none.
-func (c *Chain) ClusterClass(ctx context.Context, cluster *capi.Cluster) (*capi.ClusterClass, error) {
+func (c *Chain) ClusterClass(ctx context.Context, cluster *clusterv1.Cluster) (*clusterv1.ClusterClass, error) {
 	if cluster == nil {
 		return nil, nil
 	}
@@ -187,7 +186,7 @@ func (c *Chain) ClusterClass(ctx context.Context, cluster *capi.Cluster) (*capi.
 	if !declared {
 		return nil, nil
 	}
-	class := &capi.ClusterClass{}
+	class := &clusterv1.ClusterClass{}
 	found, err := c.get(ctx, key, "", class)
 	if err != nil {
 		return nil, fmt.Errorf("getting ClusterClass %s: %w", key, err)
@@ -200,20 +199,17 @@ func (c *Chain) ClusterClass(ctx context.Context, cluster *capi.Cluster) (*capi.
 
 // ClassOf returns the name of the ClusterClass of the Cluster's topology, and whether it has a topology. The class is in the
 // Cluster's namespace unless the topology says otherwise.
-func ClassOf(cluster *capi.Cluster) (types.NamespacedName, bool) {
-	topology := cluster.Spec.Topology
-	if topology == nil {
+func ClassOf(cluster *clusterv1.Cluster) (types.NamespacedName, bool) {
+	topology := &cluster.Spec.Topology
+	if !topology.IsDefined() {
 		return types.NamespacedName{}, false
 	}
-	return types.NamespacedName{
-		Namespace: cmp.Or(topology.ClassRef.Namespace, topology.ClassNamespace, cluster.Namespace),
-		Name:      cmp.Or(topology.ClassRef.Name, topology.Class),
-	}, true
+	return types.NamespacedName{Namespace: cmp.Or(topology.ClassRef.Namespace, cluster.Namespace), Name: topology.ClassRef.Name}, true
 }
 
 // MachineDeployment returns the MachineDeployment that controls the MachineSet, or nil if there is none.
-func (c *Chain) MachineDeployment(ctx context.Context, ms *capi.MachineSet) (*capi.MachineDeployment, error) {
-	md := &capi.MachineDeployment{}
+func (c *Chain) MachineDeployment(ctx context.Context, ms *clusterv1.MachineSet) (*clusterv1.MachineDeployment, error) {
+	md := &clusterv1.MachineDeployment{}
 	found, err := c.controller(ctx, ms, "MachineDeployment", md)
 	if err != nil || !found || md.Spec.ClusterName != ms.Spec.ClusterName {
 		return nil, err
@@ -251,28 +247,28 @@ type MachineOwner struct {
 	// rule is the number of the rule by which the owner declares for Machines, and for their external objects.
 	rule int
 	// controlPlane is the owner in the form of the contract, if it is a control plane.
-	controlPlane *capi.ControlPlane
+	controlPlane *inherit.ControlPlane
 }
 
 // MachineOwner returns the owner of the Machine: its MachineSet (rule 8), control plane (rule 4) or MachinePool (rule 9).
-func (c *Chain) MachineOwner(ctx context.Context, m *capi.Machine) (owner MachineOwner, err error) {
+func (c *Chain) MachineOwner(ctx context.Context, m *clusterv1.Machine) (owner MachineOwner, err error) {
 	ref := metav1.GetControllerOfNoCopy(m)
 	if ref == nil {
 		return MachineOwner{Outcome: inherit.NoOwner}, nil
 	}
 	switch {
-	case groupOf(ref) == capi.ControlPlaneGroup && !inherit.IsTemplate(ref.Kind):
+	case groupOf(ref) == inherit.ControlPlaneGroup && !inherit.IsTemplate(ref.Kind):
 		object, cp, cpErr := c.ControlPlane(ctx, m.Namespace, ref)
 		if err = cpErr; object != nil && clusterLabel(object) == m.Spec.ClusterName {
 			owner = MachineOwner{Template: inherit.TemplateOfControlPlane(cp), Object: object, controlPlane: cp, rule: 4}
 		}
 	case ref.Kind == "MachinePool":
-		mp, found := &capi.MachinePool{}, false
+		mp, found := &clusterv1.MachinePool{}, false
 		if found, err = c.controller(ctx, m, "MachinePool", mp); found && mp.Spec.ClusterName == m.Spec.ClusterName {
 			owner = MachineOwner{Template: inherit.TemplateOfMachinePool(mp), Object: mp, rule: 9}
 		}
 	default:
-		ms, found := &capi.MachineSet{}, false
+		ms, found := &clusterv1.MachineSet{}, false
 		if found, err = c.controller(ctx, m, "MachineSet", ms); found && ms.Spec.ClusterName == m.Spec.ClusterName {
 			owner = MachineOwner{Template: inherit.TemplateOfMachineSet(ms), Object: ms, rule: 8}
 		}
@@ -288,7 +284,7 @@ func (c *Chain) MachineOwner(ctx context.Context, m *capi.Machine) (owner Machin
 // does not exist. The UID of the reference may be empty. The first read of a kind starts its informer; until that has a list, the
 // API server is asked if the chain may ask it. All of this is bounded in time. A kind that the API server no longer serves
 // declares nothing.
-func (c *Chain) ControlPlane(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*unstructured.Unstructured, *capi.ControlPlane, error) {
+func (c *Chain) ControlPlane(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*unstructured.Unstructured, *inherit.ControlPlane, error) {
 	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
 	gvk, served, err := c.Served(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
@@ -304,7 +300,7 @@ func (c *Chain) ControlPlane(ctx context.Context, namespace string, ref *metav1.
 	if err != nil {
 		return nil, nil, err
 	}
-	cp := &capi.ControlPlane{}
+	cp := &inherit.ControlPlane{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, cp); err != nil {
 		return nil, nil, fmt.Errorf("reading %s %s/%s: %w", ref.Kind, namespace, ref.Name, err)
 	}

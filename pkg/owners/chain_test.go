@@ -14,7 +14,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 )
 
@@ -123,8 +122,8 @@ func TestCyclesAreHarmless(t *testing.T) {
 
 func TestCluster(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	live := holds(t, &capi.Cluster{ObjectMeta: named("new", "")})
-	chain := Chain{Reader: admission(holds(t, &capi.Cluster{ObjectMeta: named("c", "")}), live, nil)}
+	live := holds(t, &clusterv1.Cluster{ObjectMeta: named("new", "")})
+	chain := Chain{Reader: admission(holds(t, &clusterv1.Cluster{ObjectMeta: named("c", "")}), live, nil)}
 	cluster, err := chain.Cluster(t.Context(), "ns", "c")
 	Expect(err).NotTo(HaveOccurred())
 	Expect(cluster).NotTo(BeNil())

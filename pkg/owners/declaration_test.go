@@ -20,7 +20,7 @@ func TestDeclaration(t *testing.T) {
 	const owned = clusterv1.ClusterTopologyOwnedLabel
 	drain := []taint.ID{{Key: "drain", Effect: "NoExecute"}}
 	drains := clusterv1.ObjectMeta{Annotations: map[string]string{taint.AlwaysAnnotation: "drain:NoExecute"}}
-	inUse := func(name, owner string) *capi.Machine {
+	inUse := func(name, owner string) *clusterv1.Machine {
 		m := machine(name, owner)
 		m.Status.NodeRef.Name = name
 		return m
@@ -31,25 +31,25 @@ func TestDeclaration(t *testing.T) {
 		})
 		return object
 	}
-	pool := func() *capi.MachinePool {
-		return &capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.WorkersSpec{ClusterName: "c", ProviderIDList: []string{"a", "b", "c"}}}
+	pool := func() *clusterv1.MachinePool {
+		return &clusterv1.MachinePool{ObjectMeta: named("mp", ""), Spec: clusterv1.MachinePoolSpec{ClusterName: "c", ProviderIDList: []string{"a", "b", "c"}}}
 	}
 	managedPool := pool()
 	managed(managedPool)
 	topology := func(byClass, byCluster clusterv1.ObjectMeta) []client.Object {
 		section := capi.Section{Class: "worker", ObjectMeta: byClass}
-		class := &capi.ClusterClass{ObjectMeta: named("class", "")}
+		class := &clusterv1.ClusterClass{ObjectMeta: named("class", "")}
 		class.Spec.Workers = capi.Workers{MachineDeployments: []capi.Section{section}, MachinePools: []capi.Section{section}}
 		class.Spec.ControlPlane = section
 		section.Name, section.ObjectMeta = "w", byCluster
-		cluster := &capi.Cluster{ObjectMeta: named("c", ""), Spec: capi.ClusterSpec{Topology: &capi.Topology{ClassRef: capi.ClassRef{Name: "class"}}}}
+		cluster := &clusterv1.Cluster{ObjectMeta: named("c", ""), Spec: clusterv1.ClusterSpec{Topology: &clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "class"}}}}
 		cluster.Spec.Topology.ControlPlane = section
 		cluster.Spec.Topology.Workers = capi.Workers{MachineDeployments: []capi.Section{section}, MachinePools: []capi.Section{section}}
 		return []client.Object{class, cluster}
 	}
 	ofControlPlane := func() inherit.NodeSource { return inherit.SourceOfMachine(inUse("m", acme+" AcmeControlPlane/cp")) }
 	another := func(objects []client.Object) []client.Object {
-		objects[1].(*capi.Cluster).Spec.ControlPlaneRef = capi.ObjectRef{APIGroup: capi.ControlPlaneGroup, Kind: "AcmeControlPlane", Name: "another"}
+		objects[1].(*clusterv1.Cluster).Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: inherit.ControlPlaneGroup, Kind: "AcmeControlPlane", Name: "another"}
 		return objects
 	}
 	var none clusterv1.ObjectMeta
@@ -63,7 +63,7 @@ func TestDeclaration(t *testing.T) {
 			name: "a MachineDeployment with two MachineSets", from: inherit.SourceOfMachine(inUse("m", "MachineSet/ms")), want: "MachineDeployment ns/md: 2 Nodes, edit MachineDeployment ns/md",
 			objects: []client.Object{
 				machineDeployment("md"), machineSet("MachineDeployment/md"), inUse("m", "MachineSet/ms"), machine("to-come", "MachineSet/ms"),
-				&capi.MachineSet{ObjectMeta: named("old", "MachineDeployment/md"), Spec: capi.WorkersSpec{ClusterName: "c"}}, inUse("n", "MachineSet/old"), inUse("other", "MachineSet/other"),
+				&clusterv1.MachineSet{ObjectMeta: named("old", "MachineDeployment/md"), Spec: clusterv1.MachineSetSpec{ClusterName: "c"}}, inUse("n", "MachineSet/old"), inUse("other", "MachineSet/other"),
 			},
 		},
 		{name: "a MachineSet that stands alone", from: inherit.SourceOfMachine(inUse("m", "MachineSet/ms")), objects: []client.Object{machineSet(""), inUse("m", "MachineSet/ms")}, want: "MachineSet ns/ms: 1 Nodes, edit MachineSet ns/ms"},

@@ -12,7 +12,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -49,21 +48,21 @@ func by(changes ...func(metav1.Object)) func(*metav1.PartialObjectMetadata) {
 }
 
 // refers makes a Machine refer to its external objects, both of name x, by v1beta2 and by v1beta1.
-func refers(m *capi.Machine) {
-	m.Spec.InfrastructureRef = capi.ObjectRef{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "AcmeMachine", Name: "x"}
-	m.Spec.Bootstrap.ConfigRef = capi.ObjectRef{APIVersion: "bootstrap.cluster.x-k8s.io/v1alpha1", Kind: "AcmeConfig", Name: "x"}
+func refers(m *clusterv1.Machine) {
+	m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "AcmeMachine", Name: "x"}
+	m.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIVersion: "bootstrap.cluster.x-k8s.io/v1alpha1", Kind: "AcmeConfig", Name: "x"}
 }
 
 func TestExternalInherits(t *testing.T) {
-	ours := func(owner string, changes ...func(*capi.Machine)) *capi.Machine {
-		return change(machine("m", owner), append([]func(*capi.Machine){refers}, changes...)...)
+	ours := func(owner string, changes ...func(*clusterv1.Machine)) *clusterv1.Machine {
+		return change(machine("m", owner), append([]func(*clusterv1.Machine){refers}, changes...)...)
 	}
-	also := func(c func(metav1.Object)) func(*capi.Machine) { return func(m *capi.Machine) { c(m) } }
-	set := change(machineSet("MachineDeployment/md"), func(ms *capi.MachineSet) { declaring(&ms.Spec.Template, "fromMachineSet") })
-	pool := &capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.WorkersSpec{ClusterName: "c"}}
+	also := func(c func(metav1.Object)) func(*clusterv1.Machine) { return func(m *clusterv1.Machine) { c(m) } }
+	set := change(machineSet("MachineDeployment/md"), func(ms *clusterv1.MachineSet) { declaring(&ms.Spec.Template, "fromMachineSet") })
+	pool := &clusterv1.MachinePool{ObjectMeta: named("mp", ""), Spec: clusterv1.MachinePoolSpec{ClusterName: "c"}}
 	declaring(&pool.Spec.Template, "fromMachinePool")
-	pausedSet := change(set.DeepCopy(), func(ms *capi.MachineSet) { pause(ms) })
-	watchedSet := change(set.DeepCopy(), func(ms *capi.MachineSet) { label(clusterv1.WatchLabel, "blue")(ms) })
+	pausedSet := change(set.DeepCopy(), func(ms *clusterv1.MachineSet) { pause(ms) })
+	watchedSet := change(set.DeepCopy(), func(ms *clusterv1.MachineSet) { label(clusterv1.WatchLabel, "blue")(ms) })
 	watched := inherit.Policy{WatchFilter: "blue"}
 	all := func(objects ...client.Object) []client.Object { return objects }
 
@@ -84,11 +83,11 @@ func TestExternalInherits(t *testing.T) {
 		{name: "in a topology the Cluster is to be edited", object: external("Machine/m"), cached: all(ours("MachineSet/ms", also(label("topology.cluster.x-k8s.io/owned", ""))), set), brings: "fromMachineSet", source: "Cluster ns/c (spec.topology)"},
 		{name: "a Machine on its own has nothing to hand down", object: external("Machine/m"), cached: all(ours("")), nobody: true, source: "Machine ns/m"},
 
-		{name: "a Machine that does not refer to it is not its own", object: external("Machine/m"), cached: all(ours("MachineSet/ms", func(m *capi.Machine) { m.Spec.InfrastructureRef.Name = "y" }), set)},
+		{name: "a Machine that does not refer to it is not its own", object: external("Machine/m"), cached: all(ours("MachineSet/ms", func(m *clusterv1.Machine) { m.Spec.InfrastructureRef.Name = "y" }), set)},
 		{name: "nor is one that refers to another kind", object: external("Machine/m", ofKind("infrastructure.cluster.x-k8s.io/v1beta1", "OtherMachine")), cached: all(ours("MachineSet/ms"), set)},
 		{name: "nor is one that refers to another group", object: external("Machine/m", ofKind("example.com/v1", "AcmeMachine")), cached: all(ours("MachineSet/ms"), set)},
 		{name: "nor is one that refers to nothing", object: external("Machine/m"), cached: all(machine("m", "MachineSet/ms"), set)},
-		{name: "a Machine of another Cluster is not its own", object: external("Machine/m"), cached: all(ours("MachineSet/ms", elsewhere), change(set.DeepCopy(), func(ms *capi.MachineSet) { ms.Spec.ClusterName = "other" }))},
+		{name: "a Machine of another Cluster is not its own", object: external("Machine/m"), cached: all(ours("MachineSet/ms", elsewhere), change(set.DeepCopy(), func(ms *clusterv1.MachineSet) { ms.Spec.ClusterName = "other" }))},
 		{name: "a Machine of another UID is not its own", object: external("Machine/m#another"), cached: all(ours("MachineSet/ms"), set), asked: 1},
 		{name: "a Machine of another group is none", object: external("machine.openshift.io/v1beta1 Machine/m"), cached: all(ours("MachineSet/ms"), set)},
 		{name: "what a MachinePool's Machine has is the pool's", object: external("Machine/m"), cached: all(ours("MachinePool/mp"), pool)},
@@ -107,7 +106,7 @@ func TestExternalInherits(t *testing.T) {
 		{name: "so is a control plane", object: external(acme+" AcmeControlPlane/cp", notYet), live: all(controlPlane("c")), brings: "fromControlPlane", source: "AcmeControlPlane ns/cp (spec.machineTemplate.metadata.labels)", asked: 1},
 		{name: "a MachineSet that nobody has is asked for once", object: external("MachineSet/ms", notYet), asked: 1},
 		{name: "a MachineSet of another UID is not its own", object: external("MachineSet/ms#another", notYet), cached: all(set), live: all(set), asked: 1},
-		{name: "a MachineSet of another Cluster is not its own", object: external("MachineSet/ms", notYet), cached: all(change(set.DeepCopy(), func(ms *capi.MachineSet) { ms.Spec.ClusterName = "other" }))},
+		{name: "a MachineSet of another Cluster is not its own", object: external("MachineSet/ms", notYet), cached: all(change(set.DeepCopy(), func(ms *clusterv1.MachineSet) { ms.Spec.ClusterName = "other" }))},
 		{name: "a control plane of another Cluster is not its own", object: external(acme+" AcmeControlPlane/cp", notYet), cached: all(controlPlane("other"))},
 		{name: "a MachineSet that controls it made it for no Machine", object: external("MachineSet/ms"), cached: all(set)},
 		{name: "a foreign MachineSet is none", object: external("machine.openshift.io/v1beta1 MachineSet/ms", notYet), cached: all(set)},
@@ -124,7 +123,7 @@ func TestExternalInherits(t *testing.T) {
 		{name: "an external object of a paused Machine is left alone", object: external("Machine/m"), cached: all(ours("MachineSet/ms", also(pause)), set)},
 		{name: "an external object of a paused MachineSet is left alone until it has a Machine", object: external("MachineSet/ms", notYet), cached: all(pausedSet)},
 		{name: "then the Machine counts", object: external("Machine/m"), cached: all(ours("MachineSet/ms"), pausedSet), brings: "fromMachineSet", source: "MachineDeployment ns/md (spec.template.metadata.labels)"},
-		{name: "an external object of a paused Cluster is left alone", object: external("Machine/m"), cached: all(&capi.Cluster{ObjectMeta: named("c", ""), Spec: capi.ClusterSpec{Paused: true}}, ours("MachineSet/ms"), set)},
+		{name: "an external object of a paused Cluster is left alone", object: external("Machine/m"), cached: all(&clusterv1.Cluster{ObjectMeta: named("c", ""), Spec: clusterv1.ClusterSpec{Paused: new(true)}}, ours("MachineSet/ms"), set)},
 		{name: "an external object need not carry the label of a watch filter", policy: watched, object: external("Machine/m"), cached: all(ours("MachineSet/ms", also(label(clusterv1.WatchLabel, "blue"))), set), brings: "fromMachineSet", source: "MachineDeployment ns/md (spec.template.metadata.labels)"},
 		{name: "its Machine must", policy: watched, object: external("Machine/m", by(label(clusterv1.WatchLabel, "blue"))), cached: all(ours("MachineSet/ms"), watchedSet)},
 		{name: "or its MachineSet, until it has a Machine", policy: watched, object: external("MachineSet/ms", notYet), cached: all(watchedSet), brings: "fromMachineSet", source: "MachineDeployment ns/md (spec.template.metadata.labels)"},
@@ -176,6 +175,6 @@ func TestExternalRefs(t *testing.T) {
 	Expect(ExternalRefs(machine("m", ""))).To(BeEmpty())
 	both := ExternalRefs(change(machine("m", ""), refers))
 	Expect(both).To(HaveExactElements(HaveField("Kind", "AcmeMachine"), HaveField("Kind", "AcmeConfig")))
-	Expect(ExternalRefs(change(machine("m", ""), refers, func(m *capi.Machine) { m.Spec.Bootstrap.ConfigRef = capi.ObjectRef{} }))).To(Equal(both[:1]))
-	Expect(ExternalRefs(change(machine("m", ""), refers, func(m *capi.Machine) { m.Spec.InfrastructureRef.Name = "" }))).To(Equal(slices.Clone(both[1:])))
+	Expect(ExternalRefs(change(machine("m", ""), refers, func(m *clusterv1.Machine) { m.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{} }))).To(Equal(both[:1]))
+	Expect(ExternalRefs(change(machine("m", ""), refers, func(m *clusterv1.Machine) { m.Spec.InfrastructureRef.Name = "" }))).To(Equal(slices.Clone(both[1:])))
 }

@@ -12,11 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 )
 
@@ -24,7 +24,7 @@ func newScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	s := runtime.NewScheme()
 	NewWithT(t).Expect(corev1.AddToScheme(s)).To(Succeed())
-	capi.AddToScheme(s, clusterv1.GroupVersion)
+	utilruntime.Must(clusterv1.AddToScheme(s))
 	return s
 }
 
@@ -85,20 +85,20 @@ func named(name, owner string) metav1.ObjectMeta {
 	return m
 }
 
-func machine(name, owner string) *capi.Machine {
-	return &capi.Machine{ObjectMeta: named(name, owner), Spec: capi.MachineSpec{ClusterName: "c"}}
+func machine(name, owner string) *clusterv1.Machine {
+	return &clusterv1.Machine{ObjectMeta: named(name, owner), Spec: clusterv1.MachineSpec{ClusterName: "c"}}
 }
 
-func machineSet(owner string) *capi.MachineSet {
-	return &capi.MachineSet{ObjectMeta: named("ms", owner), Spec: capi.WorkersSpec{ClusterName: "c"}}
+func machineSet(owner string) *clusterv1.MachineSet {
+	return &clusterv1.MachineSet{ObjectMeta: named("ms", owner), Spec: clusterv1.MachineSetSpec{ClusterName: "c"}}
 }
 
-func machineDeployment(name string) *capi.MachineDeployment {
-	return &capi.MachineDeployment{ObjectMeta: named(name, ""), Spec: capi.WorkersSpec{ClusterName: "c"}}
+func machineDeployment(name string) *clusterv1.MachineDeployment {
+	return &clusterv1.MachineDeployment{ObjectMeta: named(name, ""), Spec: clusterv1.MachineDeploymentSpec{ClusterName: "c"}}
 }
 
 // declaring gives an owner a label for its Machines.
-func declaring(template *capi.MachineTemplate, key string) {
+func declaring(template *clusterv1.MachineTemplateSpec, key string) {
 	template.Labels = map[string]string{key: "1"}
 }
 

@@ -11,10 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -37,16 +37,16 @@ type index struct {
 
 func indexes() []index {
 	all := []index{
-		{&capi.Cluster{}, classField, of(func(c *capi.Cluster) []string { return one(classKey(c)) })},
-		{&capi.MachineDeployment{}, clusterField, of(func(md *capi.MachineDeployment) []string { return one(md.Spec.ClusterName) })},
-		{&capi.MachineSet{}, ownerField, ownerUID},
-		{&capi.MachineSet{}, clusterField, of(func(ms *capi.MachineSet) []string { return one(ms.Spec.ClusterName) })},
-		{&capi.Machine{}, ownerField, ownerUID},
-		{&capi.Machine{}, clusterField, of(func(m *capi.Machine) []string { return one(m.Spec.ClusterName) })},
-		{&capi.Machine{}, providerIDField, of(func(m *capi.Machine) []string { return one(m.Spec.ProviderID) })},
-		{&capi.Machine{}, nodeNameField, of(machineNodeNames)},
-		{&capi.MachinePool{}, clusterField, of(func(mp *capi.MachinePool) []string { return one(mp.Spec.ClusterName) })},
-		{&capi.MachinePool{}, providerIDField, of(func(mp *capi.MachinePool) []string { return mp.Spec.ProviderIDList })},
+		{&clusterv1.Cluster{}, classField, of(func(c *clusterv1.Cluster) []string { return one(classKey(c)) })},
+		{&clusterv1.MachineDeployment{}, clusterField, of(func(md *clusterv1.MachineDeployment) []string { return one(md.Spec.ClusterName) })},
+		{&clusterv1.MachineSet{}, ownerField, ownerUID},
+		{&clusterv1.MachineSet{}, clusterField, of(func(ms *clusterv1.MachineSet) []string { return one(ms.Spec.ClusterName) })},
+		{&clusterv1.Machine{}, ownerField, ownerUID},
+		{&clusterv1.Machine{}, clusterField, of(func(m *clusterv1.Machine) []string { return one(m.Spec.ClusterName) })},
+		{&clusterv1.Machine{}, providerIDField, of(func(m *clusterv1.Machine) []string { return one(m.Spec.ProviderID) })},
+		{&clusterv1.Machine{}, nodeNameField, of(machineNodeNames)},
+		{&clusterv1.MachinePool{}, clusterField, of(func(mp *clusterv1.MachinePool) []string { return one(mp.Spec.ClusterName) })},
+		{&clusterv1.MachinePool{}, providerIDField, of(func(mp *clusterv1.MachinePool) []string { return mp.Spec.ProviderIDList })},
 	}
 	for field, values := range NodeIndexes() {
 		all = append(all, index{&corev1.Node{}, field, values})
@@ -66,7 +66,7 @@ func NodeIndexes() map[string]client.IndexerFunc {
 // on every replica: otherwise the first request would start the informer and wait for it. Without ownNodes, no Cluster has its
 // Nodes in the management cluster, and the cache does not hold them.
 func Prepare(ctx context.Context, c cache.Cache, ownNodes bool) error {
-	for _, object := range []client.Object{&capi.Cluster{}, &capi.ClusterClass{}} {
+	for _, object := range []client.Object{&clusterv1.Cluster{}, &clusterv1.ClusterClass{}} {
 		if _, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("preparing the cache of %T: %w", object, err)
 		}
@@ -110,11 +110,11 @@ func ownerUID(object client.Object) []string {
 	return nil
 }
 
-func machineNodeNames(m *capi.Machine) []string {
+func machineNodeNames(m *clusterv1.Machine) []string {
 	return append(inherit.MachineNames(m), one(m.Status.NodeRef.Name)...)
 }
 
-func classKey(cluster *capi.Cluster) string {
+func classKey(cluster *clusterv1.Cluster) string {
 	name, declared := ClassOf(cluster)
 	if !declared {
 		return ""
@@ -173,14 +173,14 @@ func membersOf(cluster types.NamespacedName) []client.ListOption {
 
 // ClustersOf returns the Clusters whose topology is of the ClusterClass.
 func (c *Chain) ClustersOf(ctx context.Context, class client.Object) ([]types.NamespacedName, error) {
-	return c.Keys(ctx, &capi.ClusterList{}, client.MatchingFields{classField: client.ObjectKeyFromObject(class).String()})
+	return c.Keys(ctx, &clusterv1.ClusterList{}, client.MatchingFields{classField: client.ObjectKeyFromObject(class).String()})
 }
 
 // MachinesBelow returns the Machines of a MachineSet, or of all MachineSets of a MachineDeployment. They must not be changed.
-func (c *Chain) MachinesBelow(ctx context.Context, owner client.Object) ([]capi.Machine, error) {
+func (c *Chain) MachinesBelow(ctx context.Context, owner client.Object) ([]clusterv1.Machine, error) {
 	above := []client.Object{owner}
-	if _, ok := owner.(*capi.MachineDeployment); ok {
-		list := &capi.MachineSetList{}
+	if _, ok := owner.(*clusterv1.MachineDeployment); ok {
+		list := &clusterv1.MachineSetList{}
 		if err := c.list(ctx, list, controlledBy(owner)...); err != nil {
 			return nil, fmt.Errorf("listing the MachineSets of %s: %w", owner.GetName(), err)
 		}
@@ -189,9 +189,9 @@ func (c *Chain) MachinesBelow(ctx context.Context, owner client.Object) ([]capi.
 			above = append(above, &list.Items[i])
 		}
 	}
-	var machines []capi.Machine
+	var machines []clusterv1.Machine
 	for _, set := range above {
-		list := &capi.MachineList{}
+		list := &clusterv1.MachineList{}
 		if err := c.list(ctx, list, controlledBy(set)...); err != nil {
 			return nil, fmt.Errorf("listing the Machines of %s: %w", set.GetName(), err)
 		}
@@ -204,9 +204,9 @@ func (c *Chain) MachinesBelow(ctx context.Context, owner client.Object) ([]capi.
 func NodesOf(ctx context.Context, nodes client.Reader, source client.Object) ([]types.NamespacedName, error) {
 	byField := map[string][]string{}
 	switch o := source.(type) {
-	case *capi.Machine:
+	case *clusterv1.Machine:
 		byField[providerIDField], byField[nodeNameField] = one(o.Spec.ProviderID), machineNodeNames(o)
-	case *capi.MachinePool:
+	case *clusterv1.MachinePool:
 		byField[providerIDField] = o.Spec.ProviderIDList
 	default:
 		return nil, fmt.Errorf("expected a Machine or a MachinePool, got %T", source)

@@ -25,13 +25,13 @@ func sections(name, key string) capi.Sections {
 }
 
 // managedCluster is ns/c, of ClusterClass ns/cc.
-func managedCluster() *capi.Cluster {
-	topology := &capi.Topology{ClassRef: capi.ClassRef{Name: "cc"}, Sections: sections("a", "fromCluster")}
-	return &capi.Cluster{ObjectMeta: named("c", ""), Spec: capi.ClusterSpec{Topology: topology}}
+func managedCluster() *clusterv1.Cluster {
+	topology := &clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "cc"}, Sections: sections("a", "fromCluster")}
+	return &clusterv1.Cluster{ObjectMeta: named("c", ""), Spec: clusterv1.ClusterSpec{Topology: topology}}
 }
 
-func clusterClass() *capi.ClusterClass {
-	return &capi.ClusterClass{ObjectMeta: named("cc", ""), Spec: sections("", "fromClass")}
+func clusterClass() *clusterv1.ClusterClass {
+	return &clusterv1.ClusterClass{ObjectMeta: named("cc", ""), Spec: sections("", "fromClass")}
 }
 
 // ofTopology makes an object one that the topology of ns/c manages, by the sections of name a.
@@ -45,7 +45,7 @@ func ofTopology(object metav1.Object) {
 // byTopology asks what an object of each kind inherits from its topology, after a change.
 var byTopology = map[string]func(context.Context, *Chain, inherit.Policy, func(metav1.Object)) (Decision, error){
 	"a ControlPlane": func(ctx context.Context, c *Chain, p inherit.Policy, change func(metav1.Object)) (Decision, error) {
-		cp := &capi.ControlPlane{TypeMeta: metav1.TypeMeta{APIVersion: acme, Kind: "AcmeControlPlane"}, ObjectMeta: named("cp", "")}
+		cp := &inherit.ControlPlane{TypeMeta: metav1.TypeMeta{APIVersion: acme, Kind: "AcmeControlPlane"}, ObjectMeta: named("cp", "")}
 		change(cp)
 		return ControlPlanes().Evaluate(ctx, c, cp, p)
 	},
@@ -55,7 +55,7 @@ var byTopology = map[string]func(context.Context, *Chain, inherit.Policy, func(m
 		return MachineDeployments().Evaluate(ctx, c, md, p)
 	},
 	"a MachinePool": func(ctx context.Context, c *Chain, p inherit.Policy, change func(metav1.Object)) (Decision, error) {
-		mp := &capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.WorkersSpec{ClusterName: "c"}}
+		mp := &clusterv1.MachinePool{ObjectMeta: named("mp", ""), Spec: clusterv1.MachinePoolSpec{ClusterName: "c"}}
 		change(mp)
 		return MachinePools().Evaluate(ctx, c, mp, p)
 	},
@@ -87,7 +87,7 @@ func TestTopologyInherits(t *testing.T) {
 		policy inherit.Policy
 		// object and cluster change what would inherit otherwise; without is what is not cached.
 		object   func(metav1.Object)
-		cluster  func(*capi.Cluster)
+		cluster  func(*clusterv1.Cluster)
 		without  string
 		inherits bool
 		why      inherit.Reason
@@ -98,17 +98,17 @@ func TestTopologyInherits(t *testing.T) {
 		{name: "a paused object is skipped", object: pause, why: inherit.IsPaused},
 		{name: "an object that opted out is skipped", object: label(inherit.IgnoreLabel, ""), why: inherit.IsIgnored},
 		{name: "an object that is being deleted is skipped", object: deleting, why: inherit.IsDeleted},
-		{name: "an object of a paused Cluster is skipped", cluster: func(c *capi.Cluster) { c.Spec.Paused = true }, why: inherit.ClusterIsPaused},
-		{name: "an object of a Cluster that opted out is skipped", cluster: func(c *capi.Cluster) { label(inherit.IgnoreLabel, "")(c) }, why: inherit.ClusterIsIgnored},
+		{name: "an object of a paused Cluster is skipped", cluster: func(c *clusterv1.Cluster) { c.Spec.Paused = true }, why: inherit.ClusterIsPaused},
+		{name: "an object of a Cluster that opted out is skipped", cluster: func(c *clusterv1.Cluster) { label(inherit.IgnoreLabel, "")(c) }, why: inherit.ClusterIsIgnored},
 		{name: "an object of no topology inherits nothing", object: func(o metav1.Object) { o.SetLabels(map[string]string{"cluster.x-k8s.io/cluster-name": "c"}) }, why: inherit.NothingDeclares},
 		{name: "an object without labels inherits nothing", object: func(o metav1.Object) { o.SetLabels(nil) }, why: inherit.NothingDeclares},
 		{name: "an object of another namespace inherits nothing", object: func(o metav1.Object) { o.SetNamespace("other") }, why: inherit.NothingDeclares},
-		{name: "an object of a Cluster without a topology inherits nothing", cluster: func(c *capi.Cluster) { c.Spec.Topology = nil }, why: inherit.NothingDeclares},
+		{name: "an object of a Cluster without a topology inherits nothing", cluster: func(c *clusterv1.Cluster) { c.Spec.Topology = nil }, why: inherit.NothingDeclares},
 		{name: "an object whose Cluster is not there inherits nothing", without: "Cluster", why: inherit.NothingDeclares},
 		{name: "an object whose ClusterClass is not there inherits nothing", without: "ClusterClass", why: inherit.NothingDeclares},
-		{name: "an object that the topology does not name any more inherits nothing", why: inherit.NothingDeclares, cluster: func(c *capi.Cluster) {
+		{name: "an object that the topology does not name any more inherits nothing", why: inherit.NothingDeclares, cluster: func(c *clusterv1.Cluster) {
 			c.Spec.Topology.Sections = sections("b", "fromCluster")
-			c.Spec.ControlPlaneRef = capi.ObjectRef{APIGroup: capi.ControlPlaneGroup, Kind: "AcmeControlPlane", Name: "another"}
+			c.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: inherit.ControlPlaneGroup, Kind: "AcmeControlPlane", Name: "another"}
 		}},
 	} {
 		for kind, asks := range byTopology {
@@ -176,7 +176,7 @@ func TestTopologyThatCannotBeRead(t *testing.T) {
 type withoutClasses struct{ client.Reader }
 
 func (r withoutClasses) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	if _, ok := into.(*capi.ClusterClass); ok {
+	if _, ok := into.(*clusterv1.ClusterClass); ok {
 		return errors.New("timeout")
 	}
 	return r.Reader.Get(ctx, key, into, options...)
@@ -185,10 +185,10 @@ func (r withoutClasses) Get(ctx context.Context, key client.ObjectKey, into clie
 // TestOwnersInherits is about rules 4 to 9: which objects are skipped, and that an owner costs one call at most.
 func TestOwnersInherits(t *testing.T) {
 	watched := inherit.Policy{WatchFilter: "blue"}
-	deployment := change(machineDeployment("md"), func(md *capi.MachineDeployment) { declaring(&md.Spec.Template, "inherited") })
-	set := change(machineSet(""), func(ms *capi.MachineSet) { declaring(&ms.Spec.Template, "inherited") })
+	deployment := change(machineDeployment("md"), func(md *clusterv1.MachineDeployment) { declaring(&md.Spec.Template, "inherited") })
+	set := change(machineSet(""), func(ms *clusterv1.MachineSet) { declaring(&ms.Spec.Template, "inherited") })
 	owners := []client.Object{deployment, set}
-	paused := &capi.Cluster{ObjectMeta: named("c", ""), Spec: capi.ClusterSpec{Paused: true}}
+	paused := &clusterv1.Cluster{ObjectMeta: named("c", ""), Spec: clusterv1.ClusterSpec{Paused: new(true)}}
 	for _, tc := range []struct {
 		name         string
 		policy       inherit.Policy

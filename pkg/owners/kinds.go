@@ -8,20 +8,12 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
-
-// Schemas tells where a Machine and a kind of control plane have what they can inherit.
-type Schemas interface {
-	ControlPlane(ctx context.Context, gvk schema.GroupVersionKind) (capi.Layout, error)
-	Machine(ctx context.Context, gvk schema.GroupVersionKind) capi.Layout
-}
 
 // Kind is a row of the table of kinds: all that differs between kinds when Heirloom decides what an object inherits.
 type Kind struct {
@@ -30,38 +22,35 @@ type Kind struct {
 	// New returns an empty object of the type that objects of the kind are decoded into.
 	New func() metav1.Object
 	// Content returns what an object has at the places where it can inherit.
-	Content func(ctx context.Context, schemas Schemas, object metav1.Object) (inherit.Object, error)
+	Content func(ctx context.Context, c *Chain, object metav1.Object) (inherit.Object, error)
 
 	// clusterName names the object's Cluster.
 	clusterName func(object metav1.Object) string
 	// evaluate finds the object's owner and applies the rules to an object that is not skipped. The Cluster may be nil.
-	evaluate func(ctx context.Context, c *Chain, object metav1.Object, cluster *capi.Cluster, policy inherit.Policy) (Decision, error)
+	evaluate func(ctx context.Context, c *Chain, object metav1.Object, cluster *clusterv1.Cluster, policy inherit.Policy) (Decision, error)
 }
 
 // The table of kinds.
 var (
 	// ControlPlanes are those of all providers (rule 1). The kind's schema says where a control plane has what it inherits.
-	ControlPlanes = row("ControlPlane", func() *capi.ControlPlane { return &capi.ControlPlane{} },
-		func(cp *capi.ControlPlane) string { return clusterLabel(cp) }, evaluateControlPlane,
-		func(ctx context.Context, schemas Schemas, cp *capi.ControlPlane) (inherit.Object, error) {
-			layout, err := schemas.ControlPlane(ctx, cp.GroupVersionKind())
+	ControlPlanes = row("ControlPlane", func() *inherit.ControlPlane { return &inherit.ControlPlane{} },
+		func(cp *inherit.ControlPlane) string { return clusterLabel(cp) }, evaluateControlPlane,
+		func(ctx context.Context, c *Chain, cp *inherit.ControlPlane) (inherit.Object, error) {
+			layout, err := c.Layout(ctx, cp.GroupVersionKind())
 			return inherit.OfControlPlane(cp, layout), err
 		})
 	// MachineDeployments inherit by rules 2 and 14.
-	MachineDeployments = row("MachineDeployment", func() *capi.MachineDeployment { return &capi.MachineDeployment{} },
-		func(md *capi.MachineDeployment) string { return md.Spec.ClusterName }, evaluateMachineDeployment, always(inherit.OfMachineDeployment))
+	MachineDeployments = row("MachineDeployment", func() *clusterv1.MachineDeployment { return &clusterv1.MachineDeployment{} },
+		func(md *clusterv1.MachineDeployment) string { return md.Spec.ClusterName }, evaluateMachineDeployment, always(inherit.OfMachineDeployment))
 	// MachinePools inherit by rules 3 and 14.
-	MachinePools = row("MachinePool", func() *capi.MachinePool { return &capi.MachinePool{} },
-		func(mp *capi.MachinePool) string { return mp.Spec.ClusterName }, evaluateMachinePool, always(inherit.OfMachinePool))
+	MachinePools = row("MachinePool", func() *clusterv1.MachinePool { return &clusterv1.MachinePool{} },
+		func(mp *clusterv1.MachinePool) string { return mp.Spec.ClusterName }, evaluateMachinePool, always(inherit.OfMachinePool))
 	// MachineSets inherit by rules 5 and 6, and by rule 14 where they stand alone.
-	MachineSets = row("MachineSet", func() *capi.MachineSet { return &capi.MachineSet{} },
-		func(ms *capi.MachineSet) string { return ms.Spec.ClusterName }, evaluateMachineSet, always(inherit.OfMachineSet))
+	MachineSets = row("MachineSet", func() *clusterv1.MachineSet { return &clusterv1.MachineSet{} },
+		func(ms *clusterv1.MachineSet) string { return ms.Spec.ClusterName }, evaluateMachineSet, always(inherit.OfMachineSet))
 	// Machines inherit by rules 4, 8 and 9.
-	Machines = row("Machine", func() *capi.Machine { return &capi.Machine{} },
-		func(m *capi.Machine) string { return m.Spec.ClusterName }, evaluateMachine,
-		func(ctx context.Context, schemas Schemas, m *capi.Machine) (inherit.Object, error) {
-			return inherit.OfMachineIn(schemas.Machine(ctx, m.GroupVersionKind()), m), nil
-		})
+	Machines = row("Machine", func() *clusterv1.Machine { return &clusterv1.Machine{} },
+		func(m *clusterv1.Machine) string { return m.Spec.ClusterName }, evaluateMachine, always(inherit.OfMachine))
 	// ExternalObjects are InfraMachines and BootstrapConfigs of all providers (rules 4 and 8).
 	ExternalObjects = row("external object", func() *metav1.PartialObjectMetadata { return &metav1.PartialObjectMetadata{} },
 		func(object *metav1.PartialObjectMetadata) string { return clusterLabel(object) }, evaluateExternal, always(inherit.OfExternal))
@@ -70,15 +59,15 @@ var (
 // KindOf returns the row of an object's type, and whether there is one.
 func KindOf(object metav1.Object) (Kind, bool) {
 	switch object.(type) {
-	case *capi.ControlPlane:
+	case *inherit.ControlPlane:
 		return ControlPlanes, true
-	case *capi.MachineDeployment:
+	case *clusterv1.MachineDeployment:
 		return MachineDeployments, true
-	case *capi.MachinePool:
+	case *clusterv1.MachinePool:
 		return MachinePools, true
-	case *capi.MachineSet:
+	case *clusterv1.MachineSet:
 		return MachineSets, true
-	case *capi.Machine:
+	case *clusterv1.Machine:
 		return Machines, true
 	case *metav1.PartialObjectMetadata:
 		return ExternalObjects, true
@@ -89,18 +78,18 @@ func KindOf(object metav1.Object) (Kind, bool) {
 // row makes a row out of functions for the kind's own type.
 func row[P metav1.Object](
 	name string, empty func() P, clusterName func(P) string,
-	evaluate func(context.Context, *Chain, P, *capi.Cluster, inherit.Policy) (Decision, error),
-	content func(context.Context, Schemas, P) (inherit.Object, error),
+	evaluate func(context.Context, *Chain, P, *clusterv1.Cluster, inherit.Policy) (Decision, error),
+	content func(context.Context, *Chain, P) (inherit.Object, error),
 ) Kind {
 	return Kind{
 		Name: name,
 		New:  func() metav1.Object { return empty() },
-		Content: func(ctx context.Context, schemas Schemas, object metav1.Object) (inherit.Object, error) {
+		Content: func(ctx context.Context, c *Chain, object metav1.Object) (inherit.Object, error) {
 			typed, ok := object.(P)
 			if !ok {
 				return inherit.Object{}, fmt.Errorf("expected a %s, got %T", name, object)
 			}
-			return content(ctx, schemas, typed)
+			return content(ctx, c, typed)
 		},
 		clusterName: func(object metav1.Object) string {
 			typed, ok := object.(P)
@@ -109,7 +98,7 @@ func row[P metav1.Object](
 			}
 			return clusterName(typed)
 		},
-		evaluate: func(ctx context.Context, c *Chain, object metav1.Object, cluster *capi.Cluster, policy inherit.Policy) (Decision, error) {
+		evaluate: func(ctx context.Context, c *Chain, object metav1.Object, cluster *clusterv1.Cluster, policy inherit.Policy) (Decision, error) {
 			typed, ok := object.(P)
 			if !ok {
 				return Decision{}, fmt.Errorf("expected a %s, got %T", name, object)
@@ -120,8 +109,8 @@ func row[P metav1.Object](
 }
 
 // always returns the content of a kind that has it at the same places in every schema.
-func always[P any](of func(P) inherit.Object) func(context.Context, Schemas, P) (inherit.Object, error) {
-	return func(_ context.Context, _ Schemas, object P) (inherit.Object, error) { return of(object), nil }
+func always[P any](of func(P) inherit.Object) func(context.Context, *Chain, P) (inherit.Object, error) {
+	return func(_ context.Context, _ *Chain, object P) (inherit.Object, error) { return of(object), nil }
 }
 
 // Evaluate decides what happens to an object, by what the chain knows. Webhooks, loop and plugin all call it, so that they also
@@ -132,7 +121,7 @@ func (k Kind) Evaluate(ctx context.Context, c *Chain, object metav1.Object, poli
 		return Decision{}, err
 	}
 	decided, err := k.decide(ctx, c, object, cluster, policy)
-	if m, ok := object.(*capi.Machine); ok && decided.Untouched() {
+	if m, ok := object.(*clusterv1.Machine); ok && decided.Untouched() {
 		// Also if its owner cannot be read: the taints of a Machine must not stop the writes of others.
 		if skipped := policy.SkipMachine(m, decided.Decision); !skipped.Untouched() {
 			decided.Decision, err = skipped, nil
@@ -142,7 +131,7 @@ func (k Kind) Evaluate(ctx context.Context, c *Chain, object metav1.Object, poli
 }
 
 // decide is Evaluate for an object whose Cluster is known, without what the object tells cluster-autoscaler.
-func (k Kind) decide(ctx context.Context, c *Chain, object metav1.Object, cluster *capi.Cluster, policy inherit.Policy) (Decision, error) {
+func (k Kind) decide(ctx context.Context, c *Chain, object metav1.Object, cluster *clusterv1.Cluster, policy inherit.Policy) (Decision, error) {
 	check := policy
 	if _, external := object.(*metav1.PartialObjectMetadata); external {
 		check.WatchFilter = "" // providers need not copy its label
@@ -193,7 +182,7 @@ func (d Decision) Rule(e inherit.Entry) int {
 func (d Decision) Propagator() client.Object {
 	for _, owner := range d.declaredBy {
 		switch owner.(type) {
-		case *capi.MachineDeployment, *capi.MachineSet, *capi.MachinePool:
+		case *clusterv1.MachineDeployment, *clusterv1.MachineSet, *clusterv1.MachinePool:
 			return owner
 		}
 	}
@@ -204,13 +193,13 @@ func (d Decision) Propagator() client.Object {
 // has handled any.
 func ObservedGeneration(object client.Object) int64 {
 	switch o := object.(type) {
-	case *capi.MachineDeployment:
+	case *clusterv1.MachineDeployment:
 		return o.Status.ObservedGeneration
-	case *capi.MachineSet:
+	case *clusterv1.MachineSet:
 		return o.Status.ObservedGeneration
-	case *capi.MachinePool:
+	case *clusterv1.MachinePool:
 		return o.Status.ObservedGeneration
-	case *capi.Machine:
+	case *clusterv1.Machine:
 		return o.Status.ObservedGeneration
 	}
 	return 0
@@ -279,7 +268,7 @@ func (d Decision) withCapacity(policy inherit.Policy) Decision {
 
 // section returns what the topology of the Cluster and its class declare for the object, and the class; nil if they declare
 // nothing.
-func (c *Chain) section(ctx context.Context, object metav1.Object, cluster *capi.Cluster) (*inherit.Section, *capi.ClusterClass, error) {
+func (c *Chain) section(ctx context.Context, object metav1.Object, cluster *clusterv1.Cluster) (*inherit.Section, *clusterv1.ClusterClass, error) {
 	class, err := c.ClusterClass(ctx, cluster)
 	if err != nil || class == nil {
 		return nil, nil, err
@@ -288,7 +277,7 @@ func (c *Chain) section(ctx context.Context, object metav1.Object, cluster *capi
 }
 
 // evaluateControlPlane applies rule 1.
-func evaluateControlPlane(ctx context.Context, c *Chain, cp *capi.ControlPlane, cluster *capi.Cluster, policy inherit.Policy) (Decision, error) {
+func evaluateControlPlane(ctx context.Context, c *Chain, cp *inherit.ControlPlane, cluster *clusterv1.Cluster, policy inherit.Policy) (Decision, error) {
 	section, class, err := c.section(ctx, cp, cluster)
 	if err != nil || section == nil {
 		return skip(inherit.NothingDeclares), err
@@ -299,7 +288,7 @@ func evaluateControlPlane(ctx context.Context, c *Chain, cp *capi.ControlPlane, 
 
 // evaluateMachineDeployment applies rules 2 and 14.
 func evaluateMachineDeployment(
-	ctx context.Context, c *Chain, md *capi.MachineDeployment, cluster *capi.Cluster, policy inherit.Policy,
+	ctx context.Context, c *Chain, md *clusterv1.MachineDeployment, cluster *clusterv1.Cluster, policy inherit.Policy,
 ) (Decision, error) {
 	section, class, err := c.section(ctx, md, cluster)
 	if err != nil {
@@ -315,7 +304,7 @@ func evaluateMachineDeployment(
 }
 
 // evaluateMachinePool applies rules 3 and 14.
-func evaluateMachinePool(ctx context.Context, c *Chain, mp *capi.MachinePool, cluster *capi.Cluster, policy inherit.Policy) (Decision, error) {
+func evaluateMachinePool(ctx context.Context, c *Chain, mp *clusterv1.MachinePool, cluster *clusterv1.Cluster, policy inherit.Policy) (Decision, error) {
 	section, class, err := c.section(ctx, mp, cluster)
 	if err != nil {
 		return Decision{}, err
@@ -331,7 +320,7 @@ func evaluateMachinePool(ctx context.Context, c *Chain, mp *capi.MachinePool, cl
 
 // evaluateMachineSet applies rule 5 to a MachineSet's own annotations and rule 6 to the rest, or rule 14 to a MachineSet that
 // stands alone.
-func evaluateMachineSet(ctx context.Context, c *Chain, ms *capi.MachineSet, _ *capi.Cluster, policy inherit.Policy) (Decision, error) {
+func evaluateMachineSet(ctx context.Context, c *Chain, ms *clusterv1.MachineSet, _ *clusterv1.Cluster, policy inherit.Policy) (Decision, error) {
 	sources := func(ctx context.Context) inherit.Sources { return c.quiet().machineSetSources(ctx, ms) }
 	if !inherit.OfMachineDeployments(ms) {
 		return standsAlone(func() inherit.Object { return inherit.OfMachineSet(ms) }, sources), nil
@@ -352,7 +341,7 @@ func evaluateMachineSet(ctx context.Context, c *Chain, ms *capi.MachineSet, _ *c
 }
 
 // evaluateMachine applies rules 4, 8 and 9.
-func evaluateMachine(ctx context.Context, c *Chain, m *capi.Machine, _ *capi.Cluster, policy inherit.Policy) (Decision, error) {
+func evaluateMachine(ctx context.Context, c *Chain, m *clusterv1.Machine, _ *clusterv1.Cluster, policy inherit.Policy) (Decision, error) {
 	owner, err := c.MachineOwner(ctx, m)
 	if err != nil || owner.Outcome == inherit.OwnerNotFound {
 		return ownerNotFound(), err
@@ -377,7 +366,7 @@ func (d Decision) from(owner MachineOwner) Decision {
 // evaluateExternal applies rules 4 and 8 to an InfraMachine or a BootstrapConfig. Cluster API creates them before their
 // Machine, and lets the Machine's owner own them until then.
 func evaluateExternal(
-	ctx context.Context, c *Chain, external *metav1.PartialObjectMetadata, cluster *capi.Cluster, policy inherit.Policy,
+	ctx context.Context, c *Chain, external *metav1.PartialObjectMetadata, cluster *clusterv1.Cluster, policy inherit.Policy,
 ) (Decision, error) {
 	name := clusterLabel(external)
 	if name == "" || inherit.IsTemplate(external.Kind) {
@@ -404,7 +393,7 @@ func evaluateExternal(
 // its owner while there is no Machine yet. The external object cannot decide, because providers need not copy the label of a watch
 // filter. The result is nil if the external object belongs to no Machine, as those that a MachinePool owns.
 func (c *Chain) externalOwner(ctx context.Context, external *metav1.PartialObjectMetadata, cluster string) (MachineOwner, metav1.Object, error) {
-	m := &capi.Machine{}
+	m := &clusterv1.Machine{}
 	found, err := c.controller(ctx, external, "Machine", m)
 	if err != nil {
 		return MachineOwner{}, nil, err
@@ -416,7 +405,7 @@ func (c *Chain) externalOwner(ctx context.Context, external *metav1.PartialObjec
 		return MachineOwner{}, nil, nil
 	}
 	owner, err := c.cachedOnly().MachineOwner(ctx, m) // the request may have cost an API call already
-	if _, pool := owner.Object.(*capi.MachinePool); err != nil || pool {
+	if _, pool := owner.Object.(*clusterv1.MachinePool); err != nil || pool {
 		return MachineOwner{}, nil, err
 	}
 	return owner, m, nil
@@ -429,11 +418,11 @@ func (c *Chain) creator(ctx context.Context, external *metav1.PartialObjectMetad
 	}
 	for _, ref := range external.OwnerReferences {
 		group := groupOf(&ref)
-		if group != capi.ControlPlaneGroup && (group != clusterv1.GroupVersion.Group || ref.Kind != "MachineSet") || inherit.IsTemplate(ref.Kind) {
+		if group != inherit.ControlPlaneGroup && (group != clusterv1.GroupVersion.Group || ref.Kind != "MachineSet") || inherit.IsTemplate(ref.Kind) {
 			continue
 		}
 		ref.Controller = new(true) // it owns the external object as it will own the Machine
-		m := &capi.Machine{ObjectMeta: metav1.ObjectMeta{
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 			Namespace: external.Namespace, Name: external.Name, Labels: external.Labels, OwnerReferences: []metav1.OwnerReference{ref},
 		}}
 		m.Spec.ClusterName = cluster
@@ -444,7 +433,7 @@ func (c *Chain) creator(ctx context.Context, external *metav1.PartialObjectMetad
 }
 
 // refersTo reports whether the Machine says that this is its InfraMachine or its BootstrapConfig.
-func refersTo(m *capi.Machine, external *metav1.PartialObjectMetadata) bool {
+func refersTo(m *clusterv1.Machine, external *metav1.PartialObjectMetadata) bool {
 	kind := external.GroupVersionKind().GroupKind()
 	for _, ref := range ExternalRefs(m) {
 		if ref.GroupKind() == kind && ref.Name == external.Name {
@@ -455,13 +444,12 @@ func refersTo(m *capi.Machine, external *metav1.PartialObjectMetadata) bool {
 }
 
 // ExternalRefs returns the references of a Machine to its InfraMachine and its BootstrapConfig.
-func ExternalRefs(m *capi.Machine) []capi.ObjectRef {
-	var refs []capi.ObjectRef
-	for _, ref := range []capi.ObjectRef{m.Spec.InfrastructureRef, m.Spec.Bootstrap.ConfigRef} {
-		if ref.GroupKind() != (schema.GroupKind{}) && ref.Name != "" {
+func ExternalRefs(m *clusterv1.Machine) []clusterv1.ContractVersionedObjectReference {
+	var refs []clusterv1.ContractVersionedObjectReference
+	for _, ref := range []clusterv1.ContractVersionedObjectReference{m.Spec.InfrastructureRef, m.Spec.Bootstrap.ConfigRef} {
+		if ref.Kind != "" && ref.Name != "" {
 			refs = append(refs, ref)
 		}
 	}
 	return refs
 }
-

@@ -11,9 +11,9 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -34,7 +34,7 @@ func controlPlane(cluster string) *unstructured.Unstructured {
 }
 
 func TestMachineOwner(t *testing.T) {
-	set, pool := machineSet("MachineDeployment/md"), &capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.WorkersSpec{ClusterName: "c"}}
+	set, pool := machineSet("MachineDeployment/md"), &clusterv1.MachinePool{ObjectMeta: named("mp", ""), Spec: clusterv1.MachinePoolSpec{ClusterName: "c"}}
 	declaring(&set.Spec.Template, "fromMachineSet")
 	declaring(&pool.Spec.Template, "fromMachinePool")
 	broken := controlPlane("c")
@@ -89,7 +89,7 @@ func TestMachineOwner(t *testing.T) {
 // A provider that was uninstalled leaves Machines whose owner's kind the API server no longer knows.
 func TestAKindThatIsGoneDeclaresNothing(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	gone := &reader{err: &apimeta.NoKindMatchError{GroupKind: schema.GroupKind{Group: capi.ControlPlaneGroup, Kind: "AcmeControlPlane"}}}
+	gone := &reader{err: &apimeta.NoKindMatchError{GroupKind: schema.GroupKind{Group: inherit.ControlPlaneGroup, Kind: "AcmeControlPlane"}}}
 	owner, err := (&Chain{Reader: gone}).MachineOwner(t.Context(), machine("m", acme+" AcmeControlPlane/cp"))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(owner.Outcome).To(Equal(inherit.OwnerNotFound))
@@ -108,7 +108,7 @@ func TestTopOfTheChain(t *testing.T) {
 	ofTopology(managedDeployment)
 	for _, tc := range []struct {
 		name   string
-		m      *capi.Machine
+		m      *clusterv1.Machine
 		cached []client.Object
 		want   string
 	}{

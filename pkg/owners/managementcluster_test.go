@@ -23,12 +23,12 @@ import (
 
 // A tenant who may create a Machine somewhere decides nothing about the management cluster's Nodes.
 func TestMachinesOfOthersHandNothingDownToTheManagementCluster(t *testing.T) {
-	own := &capi.Cluster{ObjectMeta: named("c", "")}
+	own := &clusterv1.Cluster{ObjectMeta: named("c", "")}
 	tenants := func(o client.Object) client.Object {
 		o.SetNamespace("tenant")
 		return o
 	}
-	pool := &capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.WorkersSpec{ClusterName: "c", ProviderIDList: []string{"aws:1"}}}
+	pool := &clusterv1.MachinePool{ObjectMeta: named("mp", ""), Spec: clusterv1.MachinePoolSpec{ClusterName: "c", ProviderIDList: []string{"aws:1"}}}
 	unknown := func() types.NamespacedName { return types.NamespacedName{} }
 	for _, tc := range []struct {
 		name    string
@@ -55,14 +55,14 @@ func TestMachinesOfOthersHandNothingDownToTheManagementCluster(t *testing.T) {
 
 func TestMayBeManagementCluster(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	of := func(cluster string) func(*capi.Machine) {
-		return func(m *capi.Machine) { m.Spec.ClusterName = cluster }
+	of := func(cluster string) func(*clusterv1.Machine) {
+		return func(m *clusterv1.Machine) { m.Spec.ClusterName = cluster }
 	}
 	chain := Chain{Reader: holds(t,
 		node("n aws:1"), node("n2 aws:2"), node("n3"),
-		&capi.Cluster{ObjectMeta: named("c", "")}, &capi.Cluster{ObjectMeta: named("pooled", "")}, &capi.Cluster{ObjectMeta: named("other", "")},
+		&clusterv1.Cluster{ObjectMeta: named("c", "")}, &clusterv1.Cluster{ObjectMeta: named("pooled", "")}, &clusterv1.Cluster{ObjectMeta: named("other", "")},
 		change(machine("m", ""), provided), change(machine("m2", ""), provided, of("nowhere")), change(machine("m3", ""), of("other")),
-		&capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.WorkersSpec{ClusterName: "pooled", ProviderIDList: []string{"aws:2"}}},
+		&clusterv1.MachinePool{ObjectMeta: named("mp", ""), Spec: clusterv1.MachinePoolSpec{ClusterName: "pooled", ProviderIDList: []string{"aws:2"}}},
 	)}
 	clusters, err := chain.MayBeManagementCluster(t.Context())
 	Expect(err).NotTo(HaveOccurred())
@@ -90,30 +90,30 @@ func TestWhatAnAddressBroughtGoes(t *testing.T) {
 		n.Annotations = had.Annotations
 		return n
 	}
-	moved := func(m *capi.Machine) {
+	moved := func(m *clusterv1.Machine) {
 		m.Status.Addresses = []clusterv1.MachineAddress{{Type: clusterv1.MachineInternalIP, Address: "10.0.0.9"}}
 	}
-	cluster := func() *capi.Cluster { return &capi.Cluster{ObjectMeta: named("c", "")} }
+	cluster := func() *clusterv1.Cluster { return &clusterv1.Cluster{ObjectMeta: named("c", "")} }
 	for _, tc := range []struct {
 		name   string
 		node   *corev1.Node
 		cached []client.Object
 		goes   bool
 	}{
-		{name: "the Machine is another Node", cached: []client.Object{cluster(), change(machine("m", ""), addressed, func(m *capi.Machine) { m.Status.NodeRef.Name = "other" })}, goes: true},
+		{name: "the Machine is another Node", cached: []client.Object{cluster(), change(machine("m", ""), addressed, func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "other" })}, goes: true},
 		{name: "the Machine has another address", cached: []client.Object{cluster(), change(machine("m", ""), moved)}, goes: true},
 		{name: "the Node is another instance", node: matched("n aws:2 10.0.0.1"), cached: []client.Object{cluster(), change(machine("m", ""), addressed, provided)}, goes: true},
 		{name: "it stays where the Machine is gone", cached: []client.Object{cluster()}},
 		{name: "where the Machine says nothing about itself", cached: []client.Object{cluster(), machine("m", "")}},
-		{name: "where the Machine is another under the same name", cached: []client.Object{cluster(), change(machine("m", ""), moved, func(m *capi.Machine) { m.UID = "another" })}},
+		{name: "where the Machine is another under the same name", cached: []client.Object{cluster(), change(machine("m", ""), moved, func(m *clusterv1.Machine) { m.UID = "another" })}},
 		{name: "where two Machines have the address now", cached: []client.Object{cluster(), change(machine("m", ""), addressed), change(machine("m2", ""), addressed)}},
-		{name: "where the Machine is being deleted", cached: []client.Object{cluster(), change(machine("m", ""), moved, func(m *capi.Machine) {
+		{name: "where the Machine is being deleted", cached: []client.Object{cluster(), change(machine("m", ""), moved, func(m *clusterv1.Machine) {
 			m.DeletionTimestamp, m.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"x/y"}
 		})}},
-		{name: "where the Machine is paused", cached: []client.Object{cluster(), change(machine("m", ""), moved, func(m *capi.Machine) {
+		{name: "where the Machine is paused", cached: []client.Object{cluster(), change(machine("m", ""), moved, func(m *clusterv1.Machine) {
 			m.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 		})}},
-		{name: "where the Cluster is paused", cached: []client.Object{change(cluster(), func(c *capi.Cluster) { c.Spec.Paused = true }), change(machine("m", ""), moved)}},
+		{name: "where the Cluster is paused", cached: []client.Object{change(cluster(), func(c *clusterv1.Cluster) { c.Spec.Paused = true }), change(machine("m", ""), moved)}},
 		{name: "where the Cluster is gone", cached: []client.Object{change(machine("m", ""), moved)}},
 		{name: "where the Machine has gone to another Cluster", cached: []client.Object{cluster(), change(machine("m", ""), moved, elsewhere)}},
 		{name: "where the kubelet has made the record up", cached: []client.Object{cluster(), change(machine("m", ""), moved)}, node: change(node("n aws:9 10.0.0.1"), func(n *corev1.Node) {
@@ -143,9 +143,9 @@ func TestWhatAnAddressBroughtGoes(t *testing.T) {
 
 // A Node of a control plane gets what rule 1 is about to bring to the control plane, as far as its kind has room for it.
 func TestANodeOfAControlPlaneInheritsWhatItsTopologyDeclares(t *testing.T) {
-	layout := func(fields ...string) func(context.Context, schema.GroupVersionKind) (capi.Layout, error) {
-		return func(_ context.Context, gvk schema.GroupVersionKind) (capi.Layout, error) {
-			return capi.ControlPlaneLayout(gvk.Version, func(path ...string) bool {
+	layout := func(fields ...string) func(context.Context, schema.GroupVersionKind) (inherit.Layout, error) {
+		return func(_ context.Context, gvk schema.GroupVersionKind) (inherit.Layout, error) {
+			return inherit.ControlPlaneLayout(gvk.Version, func(path ...string) bool {
 				for _, field := range fields {
 					if path[len(path)-1] == field {
 						return true
@@ -160,14 +160,14 @@ func TestANodeOfAControlPlaneInheritsWhatItsTopologyDeclares(t *testing.T) {
 	class.Spec.ControlPlane.Taints = []clusterv1.MachineTaint{{Key: "fromClass", Effect: "NoSchedule", Propagation: "Always"}}
 	for _, tc := range []struct {
 		name          string
-		layout        func(context.Context, schema.GroupVersionKind) (capi.Layout, error)
+		layout        func(context.Context, schema.GroupVersionKind) (inherit.Layout, error)
 		labels, taint bool
 	}{
 		{name: "all that there is room for", layout: layout("metadata", "taints"), labels: true, taint: true},
 		{name: "no taints where the kind has none", layout: layout("metadata"), labels: true},
 		{name: "no labels where the kind has none", layout: layout("taints"), taint: true},
-		{name: "nothing while nobody can tell", layout: func(context.Context, schema.GroupVersionKind) (capi.Layout, error) {
-			return capi.Layout{}, errors.New("no schema")
+		{name: "nothing while nobody can tell", layout: func(context.Context, schema.GroupVersionKind) (inherit.Layout, error) {
+			return inherit.Layout{}, errors.New("no schema")
 		}},
 		{name: "nothing where nobody is asked"},
 	} {
@@ -194,8 +194,8 @@ func TestANodeOfAControlPlaneInheritsWhatItsTopologyDeclares(t *testing.T) {
 // A Node that is left out is known by its Machine, its MachinePool or its Cluster, never by what its kubelet says.
 func TestIgnored(t *testing.T) {
 	ignored := map[string]string{inherit.IgnoreLabel: ""}
-	cluster := func() *capi.Cluster { return &capi.Cluster{ObjectMeta: named("c", "")} }
-	pool := &capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.WorkersSpec{ClusterName: "c", ProviderIDList: []string{"aws:1"}}}
+	cluster := func() *clusterv1.Cluster { return &clusterv1.Cluster{ObjectMeta: named("c", "")} }
+	pool := &clusterv1.MachinePool{ObjectMeta: named("mp", ""), Spec: clusterv1.MachinePoolSpec{ClusterName: "c", ProviderIDList: []string{"aws:1"}}}
 	label := func(o client.Object) client.Object {
 		o.SetLabels(ignored)
 		return o

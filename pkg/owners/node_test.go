@@ -15,7 +15,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -27,13 +26,13 @@ func change[T any](object T, changes ...func(T)) T {
 	return object
 }
 
-func inNamespace(namespace string) func(*capi.Machine) {
-	return func(m *capi.Machine) { m.Namespace, m.UID = namespace, types.UID(namespace) }
+func inNamespace(namespace string) func(*clusterv1.Machine) {
+	return func(m *clusterv1.Machine) { m.Namespace, m.UID = namespace, types.UID(namespace) }
 }
-func elsewhere(m *capi.Machine) { m.Spec.ClusterName = "other" }
-func isNode(m *capi.Machine)    { m.Status.NodeRef.Name = "n" }
-func provided(m *capi.Machine)  { m.Spec.ProviderID = "aws:1" }
-func addressed(m *capi.Machine) {
+func elsewhere(m *clusterv1.Machine) { m.Spec.ClusterName = "other" }
+func isNode(m *clusterv1.Machine)    { m.Status.NodeRef.Name = "n" }
+func provided(m *clusterv1.Machine)  { m.Spec.ProviderID = "aws:1" }
+func addressed(m *clusterv1.Machine) {
 	m.Status.Addresses = []clusterv1.MachineAddress{{Type: clusterv1.MachineInternalIP, Address: "10.0.0.1"}}
 }
 
@@ -92,13 +91,13 @@ func TestMachineOf(t *testing.T) {
 
 // TestInherits: a Node inherits what its Machine will carry once the chain above it has inherited, and no more.
 func TestInherits(t *testing.T) {
-	ours := func() *capi.Machine {
-		return change(machine("m", "MachineSet/ms"), isNode, func(m *capi.Machine) { m.Labels = map[string]string{"fromMachine": "1"} })
+	ours := func() *clusterv1.Machine {
+		return change(machine("m", "MachineSet/ms"), isNode, func(m *clusterv1.Machine) { m.Labels = map[string]string{"fromMachine": "1"} })
 	}
-	set := func() *capi.MachineSet {
-		return change(machineSet("MachineDeployment/md"), func(ms *capi.MachineSet) { declaring(&ms.Spec.Template, "fromMachineSet") })
+	set := func() *clusterv1.MachineSet {
+		return change(machineSet("MachineDeployment/md"), func(ms *clusterv1.MachineSet) { declaring(&ms.Spec.Template, "fromMachineSet") })
 	}
-	deployment := change(machineDeployment("md"), func(md *capi.MachineDeployment) { declaring(&md.Spec.Template, "fromMachineDeployment") })
+	deployment := change(machineDeployment("md"), func(md *clusterv1.MachineDeployment) { declaring(&md.Spec.Template, "fromMachineDeployment") })
 	pause := func(object client.Object) {
 		object.SetAnnotations(map[string]string{clusterv1.PausedAnnotation: ""})
 	}
@@ -111,19 +110,19 @@ func TestInherits(t *testing.T) {
 		withoutCluster bool
 		want           []string
 	}{
-		{name: "a Machine on its own hands down what it has", cached: []client.Object{change(ours(), func(m *capi.Machine) { m.OwnerReferences = nil })}, want: []string{"fromMachine"}},
+		{name: "a Machine on its own hands down what it has", cached: []client.Object{change(ours(), func(m *clusterv1.Machine) { m.OwnerReferences = nil })}, want: []string{"fromMachine"}},
 		{name: "a Machine hands down what it is about to inherit", cached: []client.Object{ours(), set(), deployment}, want: []string{"fromMachine", "fromMachineSet", "fromMachineDeployment"}},
 		{name: "a Machine whose owner is not cached hands down what it has", cached: []client.Object{ours()}, want: []string{"fromMachine"}},
 		{name: "a MachineSet whose owner is not cached hands down what it has", cached: []client.Object{ours(), set()}, want: []string{"fromMachine", "fromMachineSet"}},
-		{name: "a paused MachineSet inherits nothing that it could hand down", cached: []client.Object{ours(), change(set(), func(ms *capi.MachineSet) { pause(ms) }), deployment}, want: []string{"fromMachine", "fromMachineSet"}},
-		{name: "neither does one that opted out", cached: []client.Object{ours(), change(set(), func(ms *capi.MachineSet) { ms.Labels = map[string]string{inherit.IgnoreLabel: ""} }), deployment}, want: []string{"fromMachine", "fromMachineSet"}},
-		{name: "neither does one that another instance watches", policy: inherit.Policy{WatchFilter: "blue"}, cached: []client.Object{change(ours(), func(m *capi.Machine) { m.Labels[clusterv1.WatchLabel] = "blue" }), set(), deployment}, want: []string{"fromMachine", clusterv1.WatchLabel, "fromMachineSet"}},
-		{name: "a Machine that is being deleted hands down what it has", cached: []client.Object{change(ours(), func(m *capi.Machine) {
+		{name: "a paused MachineSet inherits nothing that it could hand down", cached: []client.Object{ours(), change(set(), func(ms *clusterv1.MachineSet) { pause(ms) }), deployment}, want: []string{"fromMachine", "fromMachineSet"}},
+		{name: "neither does one that opted out", cached: []client.Object{ours(), change(set(), func(ms *clusterv1.MachineSet) { ms.Labels = map[string]string{inherit.IgnoreLabel: ""} }), deployment}, want: []string{"fromMachine", "fromMachineSet"}},
+		{name: "neither does one that another instance watches", policy: inherit.Policy{WatchFilter: "blue"}, cached: []client.Object{change(ours(), func(m *clusterv1.Machine) { m.Labels[clusterv1.WatchLabel] = "blue" }), set(), deployment}, want: []string{"fromMachine", clusterv1.WatchLabel, "fromMachineSet"}},
+		{name: "a Machine that is being deleted hands down what it has", cached: []client.Object{change(ours(), func(m *clusterv1.Machine) {
 			m.DeletionTimestamp, m.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"x/y"}
 		}), set(), deployment}, want: []string{"fromMachine"}},
 
-		{name: "a paused Machine hands down nothing", cached: []client.Object{change(ours(), func(m *capi.Machine) { pause(m) })}},
-		{name: "a Machine of a paused Cluster hands down nothing", cached: []client.Object{ours(), &capi.Cluster{ObjectMeta: named("c", ""), Spec: capi.ClusterSpec{Paused: true}}}, withoutCluster: true},
+		{name: "a paused Machine hands down nothing", cached: []client.Object{change(ours(), func(m *clusterv1.Machine) { pause(m) })}},
+		{name: "a Machine of a paused Cluster hands down nothing", cached: []client.Object{ours(), &clusterv1.Cluster{ObjectMeta: named("c", ""), Spec: clusterv1.ClusterSpec{Paused: new(true)}}}, withoutCluster: true},
 		{name: "a Node with the opt-out label inherits all the same", node: change(node("n"), func(n *corev1.Node) { n.Labels = map[string]string{inherit.IgnoreLabel: ""} }), cached: []client.Object{ours()}, want: []string{"fromMachine"}},
 		{name: "a Machine whose Cluster does not exist hands down nothing", cached: []client.Object{ours()}, withoutCluster: true},
 		{name: "a Node without a Machine inherits nothing", node: node("other"), cached: []client.Object{ours()}},
@@ -132,7 +131,7 @@ func TestInherits(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			live := holds(t, set(), deployment)
 			if !tc.withoutCluster {
-				tc.cached = append(tc.cached, &capi.Cluster{ObjectMeta: named("c", "")})
+				tc.cached = append(tc.cached, &clusterv1.Cluster{ObjectMeta: named("c", "")})
 			}
 			chain := Chain{Reader: admission(holds(t, tc.cached...), live, nil), ManagementCluster: itself}
 			if tc.node == nil {
@@ -158,10 +157,10 @@ func TestInherits(t *testing.T) {
 // What Nodes inherit before their Machines have it is told apart from the rest only by the Machine as it is.
 func TestEffectiveMachinesAreBesideTheActualOnes(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	set := change(machineSet(""), func(ms *capi.MachineSet) { declaring(&ms.Spec.Template, "new") })
-	has := func(m *capi.Machine) { m.Labels = map[string]string{"new": "1"} }
-	opted := func(m *capi.Machine) { m.Labels = map[string]string{inherit.IgnoreLabel: ""} }
-	chain := Chain{Reader: holds(t, &capi.Cluster{ObjectMeta: named("c", "")}, set, machine("behind", "MachineSet/ms"),
+	set := change(machineSet(""), func(ms *clusterv1.MachineSet) { declaring(&ms.Spec.Template, "new") })
+	has := func(m *clusterv1.Machine) { m.Labels = map[string]string{"new": "1"} }
+	opted := func(m *clusterv1.Machine) { m.Labels = map[string]string{inherit.IgnoreLabel: ""} }
+	chain := Chain{Reader: holds(t, &clusterv1.Cluster{ObjectMeta: named("c", "")}, set, machine("behind", "MachineSet/ms"),
 		change(machine("complete", "MachineSet/ms"), has), change(machine("skipped", "MachineSet/ms"), opted), change(machine("other", "MachineSet/ms"), elsewhere))}
 
 	machines, err := chain.EffectiveMachines(t.Context(), types.NamespacedName{Namespace: "ns", Name: "c"}, inherit.Policy{})
@@ -176,8 +175,8 @@ func TestEffectiveMachinesAreBesideTheActualOnes(t *testing.T) {
 }
 
 func TestNodesOfAPool(t *testing.T) {
-	pool := func(name string) *capi.MachinePool {
-		mp := &capi.MachinePool{ObjectMeta: named(name, ""), Spec: capi.WorkersSpec{ClusterName: "c", ProviderIDList: []string{"aws:1", "aws:2"}}}
+	pool := func(name string) *clusterv1.MachinePool {
+		mp := &clusterv1.MachinePool{ObjectMeta: named(name, ""), Spec: clusterv1.MachinePoolSpec{ClusterName: "c", ProviderIDList: []string{"aws:1", "aws:2"}}}
 		declaring(&mp.Spec.Template, "from-"+name)
 		return mp
 	}
@@ -191,11 +190,11 @@ func TestNodesOfAPool(t *testing.T) {
 		{name: "a Node that it does not name does not", node: node("n aws:3"), cached: []client.Object{pool("mp")}},
 		{name: "a Node without a providerID does not", node: node("n"), cached: []client.Object{pool("mp")}},
 		{name: "a Node that two pools name is neither's", node: node("n aws:1"), cached: []client.Object{pool("mp"), pool("mp2")}},
-		{name: "a Machine comes before a pool", node: node("n aws:1"), cached: []client.Object{pool("mp"), change(machine("m", ""), provided, func(m *capi.Machine) { m.Labels = map[string]string{"from-m": ""} })}, want: "from-m"},
-		{name: "a paused pool hands down nothing", node: node("n aws:1"), cached: []client.Object{change(pool("mp"), func(mp *capi.MachinePool) { mp.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })}},
+		{name: "a Machine comes before a pool", node: node("n aws:1"), cached: []client.Object{pool("mp"), change(machine("m", ""), provided, func(m *clusterv1.Machine) { m.Labels = map[string]string{"from-m": ""} })}, want: "from-m"},
+		{name: "a paused pool hands down nothing", node: node("n aws:1"), cached: []client.Object{change(pool("mp"), func(mp *clusterv1.MachinePool) { mp.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			cached := append(slices.Clone(tc.cached), &capi.Cluster{ObjectMeta: named("c", "")})
+			cached := append(slices.Clone(tc.cached), &clusterv1.Cluster{ObjectMeta: named("c", "")})
 			decided, err := (&Chain{Reader: holds(t, cached...), ManagementCluster: itself}).EvaluateNode(t.Context(), tc.node, inherit.Policy{})
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
 			NewWithT(t).Expect(decided.Inherits()).To(Equal(tc.want != ""))
@@ -212,21 +211,21 @@ func TestLookAgain(t *testing.T) {
 	other := change(machine("other", "MachineSet/ms#another"), elsewhere)
 	chain := Chain{Reader: holds(t, machineSet("MachineDeployment/md"), machine("m1", "MachineSet/ms"), machine("m2", "MachineSet/ms"), other,
 		node("n aws:1 10.0.0.1"), node("n2 aws:2"),
-		&capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.WorkersSpec{ClusterName: "c", ProviderIDList: []string{"aws:2"}}})}
+		&clusterv1.MachinePool{ObjectMeta: named("mp", ""), Spec: clusterv1.MachinePoolSpec{ClusterName: "c", ProviderIDList: []string{"aws:2"}}})}
 
-	children, err := chain.Children(t.Context(), machineSet(""), &capi.MachineList{})
+	children, err := chain.Children(t.Context(), machineSet(""), &clusterv1.MachineList{})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(names(children)).To(ConsistOf("m1", "m2"), "children by UID")
 
-	members, err := chain.Members(t.Context(), types.NamespacedName{Namespace: "ns", Name: "c"}, &capi.MachineList{})
+	members, err := chain.Members(t.Context(), types.NamespacedName{Namespace: "ns", Name: "c"}, &clusterv1.MachineList{})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(names(members)).To(ConsistOf("m1", "m2"), "members by Cluster")
 
-	all, err := Keys(t.Context(), chain, &capi.MachineList{})
+	all, err := Keys(t.Context(), chain, &clusterv1.MachineList{})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(names(all)).To(ConsistOf("m1", "m2", "other"))
 
-	for _, m := range []*capi.Machine{
+	for _, m := range []*clusterv1.Machine{
 		change(machine("m", ""), isNode), change(machine("m", ""), provided), change(machine("m", ""), addressed),
 	} {
 		nodes, err := NodesOf(t.Context(), chain, m)
@@ -235,7 +234,7 @@ func TestLookAgain(t *testing.T) {
 	}
 	Expect(NodesOf(t.Context(), chain, machine("m", ""))).To(BeEmpty())
 
-	pooled, err := NodesOf(t.Context(), chain, &capi.MachinePool{Spec: capi.WorkersSpec{ProviderIDList: []string{"aws:2", "aws:9"}}})
+	pooled, err := NodesOf(t.Context(), chain, &clusterv1.MachinePool{Spec: clusterv1.MachinePoolSpec{ProviderIDList: []string{"aws:2", "aws:9"}}})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(names(pooled)).To(Equal([]string{"n2"}))
 }

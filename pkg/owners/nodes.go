@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -108,7 +108,7 @@ func (c *Chain) evaluateStranger(ctx context.Context, node *corev1.Node, policy 
 	if name == "" {
 		return noMachine(), nil
 	}
-	m, key := &capi.Machine{}, types.NamespacedName{Namespace: c.within.Namespace, Name: name}
+	m, key := &clusterv1.Machine{}, types.NamespacedName{Namespace: c.within.Namespace, Name: name}
 	found, err := c.get(ctx, key, "", m)
 	if err != nil {
 		return NodeDecision{}, fmt.Errorf("getting Machine %s: %w", key, err)
@@ -132,13 +132,13 @@ func (c *Chain) evaluateStranger(ctx context.Context, node *corev1.Node, policy 
 // EffectiveMachines returns the Machines of a Cluster that are wanted, each as it is and as it will be once it has inherited itself.
 // A skipped Machine stays as it is. They must not be changed.
 func (c *Chain) EffectiveMachines(
-	ctx context.Context, key types.NamespacedName, policy inherit.Policy, wanted func(*capi.Machine) bool,
+	ctx context.Context, key types.NamespacedName, policy inherit.Policy, wanted func(*clusterv1.Machine) bool,
 ) ([]inherit.Machine, error) {
 	cluster, err := c.Cluster(ctx, key.Namespace, key.Name)
 	if err != nil || cluster == nil {
 		return nil, err
 	}
-	list := &capi.MachineList{}
+	list := &clusterv1.MachineList{}
 	if err := c.list(ctx, list, membersOf(key)...); err != nil {
 		return nil, fmt.Errorf("listing the Machines of Cluster %s: %w", key, err)
 	}
@@ -158,7 +158,7 @@ func (c *Chain) EffectiveMachines(
 
 // effective returns the Machine as it will be once its chain has inherited. If an owner cannot be read, or an object is skipped,
 // it counts as it is. The API server is not asked for owners that are not cached.
-func (c *Chain) effective(ctx context.Context, m *capi.Machine, cluster *capi.Cluster, policy inherit.Policy) *capi.Machine {
+func (c *Chain) effective(ctx context.Context, m *clusterv1.Machine, cluster *clusterv1.Cluster, policy inherit.Policy) *clusterv1.Machine {
 	c = c.cachedOnly()
 	owner, err := c.MachineOwner(ctx, m)
 	if _, skipped := policy.Skips(m, cluster); err != nil || skipped {
@@ -166,9 +166,9 @@ func (c *Chain) effective(ctx context.Context, m *capi.Machine, cluster *capi.Cl
 	}
 	template := owner.Template
 	switch object := owner.Object.(type) {
-	case *capi.MachineSet:
+	case *clusterv1.MachineSet:
 		template = c.effectiveTemplate(ctx, object, cluster, policy)
-	case *capi.MachinePool:
+	case *clusterv1.MachinePool:
 		template = inherit.TemplateOfMachinePool(c.effectiveMachinePool(ctx, object, cluster, policy))
 	case *unstructured.Unstructured:
 		template = c.effectiveControlPlane(ctx, owner.controlPlane, cluster, policy)
@@ -177,7 +177,7 @@ func (c *Chain) effective(ctx context.Context, m *capi.Machine, cluster *capi.Cl
 }
 
 // effectiveTemplate returns what a MachineSet will declare.
-func (c *Chain) effectiveTemplate(ctx context.Context, ms *capi.MachineSet, cluster *capi.Cluster, policy inherit.Policy) *inherit.Template {
+func (c *Chain) effectiveTemplate(ctx context.Context, ms *clusterv1.MachineSet, cluster *clusterv1.Cluster, policy inherit.Policy) *inherit.Template {
 	md, err := c.MachineDeployment(ctx, ms)
 	if _, skipped := policy.Skips(ms, cluster); err != nil || md == nil || skipped {
 		return inherit.TemplateOfMachineSet(ms)
@@ -188,7 +188,7 @@ func (c *Chain) effectiveTemplate(ctx context.Context, ms *capi.MachineSet, clus
 	return inherit.TemplateOfMachineSet(policy.EffectiveMachineSet(md, ms))
 }
 
-func (c *Chain) effectiveMachinePool(ctx context.Context, mp *capi.MachinePool, cluster *capi.Cluster, policy inherit.Policy) *capi.MachinePool {
+func (c *Chain) effectiveMachinePool(ctx context.Context, mp *clusterv1.MachinePool, cluster *clusterv1.Cluster, policy inherit.Policy) *clusterv1.MachinePool {
 	if decided, inherits := c.desired(ctx, MachinePools, mp, cluster, policy); inherits {
 		return inherit.EffectiveMachinePool(mp, decided.Desired)
 	}
@@ -197,7 +197,7 @@ func (c *Chain) effectiveMachinePool(ctx context.Context, mp *capi.MachinePool, 
 
 // effectiveControlPlane returns what the control plane will declare once rule 1 has reached it. The first look at a kind waits for
 // its schema, as does an admission request about one.
-func (c *Chain) effectiveControlPlane(ctx context.Context, cp *capi.ControlPlane, cluster *capi.Cluster, policy inherit.Policy) *inherit.Template {
+func (c *Chain) effectiveControlPlane(ctx context.Context, cp *inherit.ControlPlane, cluster *clusterv1.Cluster, policy inherit.Policy) *inherit.Template {
 	decided, inherits := c.desired(ctx, ControlPlanes, cp, cluster, policy)
 	if !inherits || c.Layout == nil {
 		return inherit.TemplateOfControlPlane(cp)
@@ -212,18 +212,18 @@ func (c *Chain) effectiveControlPlane(ctx context.Context, cp *capi.ControlPlane
 }
 
 // desired returns what an object inherits, and whether it inherits anything now.
-func (c *Chain) desired(ctx context.Context, kind Kind, object metav1.Object, cluster *capi.Cluster, policy inherit.Policy) (Decision, bool) {
+func (c *Chain) desired(ctx context.Context, kind Kind, object metav1.Object, cluster *clusterv1.Cluster, policy inherit.Policy) (Decision, bool) {
 	decided, err := kind.decide(ctx, c, object, cluster, policy)
 	return decided, err == nil && decided.Outcome == inherit.Inherits
 }
 
 // MachineOf returns the Machine that a Node of the chain's Cluster is, or nil if there is none. It must not be changed. A chain
 // that reads everything live asks for the Machine once more, but the cache says which Machine it is.
-func (c *Chain) MachineOf(ctx context.Context, node *corev1.Node) (*capi.Machine, error) {
-	var candidates []capi.Machine
+func (c *Chain) MachineOf(ctx context.Context, node *corev1.Node) (*clusterv1.Machine, error) {
+	var candidates []clusterv1.Machine
 	seen := map[types.UID]bool{}
 	add := func(field, value string) error {
-		list := &capi.MachineList{}
+		list := &clusterv1.MachineList{}
 		if err := c.list(ctx, list, client.InNamespace(c.within.Namespace), client.MatchingFields{field: value}); err != nil {
 			return fmt.Errorf("listing Machines by %s %s: %w", field, value, err)
 		}
@@ -249,7 +249,7 @@ func (c *Chain) MachineOf(ctx context.Context, node *corev1.Node) (*capi.Machine
 	if m == nil || !c.fresh {
 		return m, nil
 	}
-	now := &capi.Machine{}
+	now := &clusterv1.Machine{}
 	found, err := c.get(ctx, client.ObjectKeyFromObject(m), m.UID, now)
 	if err != nil {
 		return nil, fmt.Errorf("getting the Machine of the Node: %w", err)
@@ -257,27 +257,27 @@ func (c *Chain) MachineOf(ctx context.Context, node *corev1.Node) (*capi.Machine
 	if !found {
 		return nil, nil
 	}
-	return inherit.Match(node, []capi.Machine{*now}, true), nil
+	return inherit.Match(node, []clusterv1.Machine{*now}, true), nil
 }
 
 // PoolOf returns the MachinePool of a Node whose provider has no Machines, or nil. The pool names its Nodes by providerID. If several
 // pools name the same Node, it belongs to none of them.
-func (c *Chain) PoolOf(ctx context.Context, node *corev1.Node) (*capi.MachinePool, error) {
+func (c *Chain) PoolOf(ctx context.Context, node *corev1.Node) (*clusterv1.MachinePool, error) {
 	if node.Spec.ProviderID == "" {
 		return nil, nil
 	}
-	list := &capi.MachinePoolList{}
+	list := &clusterv1.MachinePoolList{}
 	if err := c.list(ctx, list, client.InNamespace(c.within.Namespace), client.MatchingFields{providerIDField: node.Spec.ProviderID}); err != nil {
 		return nil, fmt.Errorf("listing MachinePools by providerID: %w", err)
 	}
-	own := slices.DeleteFunc(list.Items, func(mp capi.MachinePool) bool { return !c.isOwn(mp.Namespace, mp.Spec.ClusterName) })
+	own := slices.DeleteFunc(list.Items, func(mp clusterv1.MachinePool) bool { return !c.isOwn(mp.Namespace, mp.Spec.ClusterName) })
 	if len(own) != 1 {
 		return nil, nil
 	}
 	if !c.fresh {
 		return &own[0], nil
 	}
-	now := &capi.MachinePool{}
+	now := &clusterv1.MachinePool{}
 	found, err := c.get(ctx, client.ObjectKeyFromObject(&own[0]), own[0].UID, now)
 	if err != nil {
 		return nil, fmt.Errorf("getting the MachinePool of the Node: %w", err)

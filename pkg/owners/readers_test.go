@@ -9,15 +9,15 @@ import (
 
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 )
 
 // labelled is the MachineSet with a label that says who has answered. The API server has another version than the cache.
-func labelled(by string) *capi.MachineSet {
+func labelled(by string) *clusterv1.MachineSet {
 	ms := machineSet("")
 	ms.Labels, ms.ResourceVersion = map[string]string{"by": by}, map[string]string{"cache": "1", "live": "2"}[by]
 	return ms
@@ -62,7 +62,7 @@ func TestReaders(t *testing.T) {
 			server := holds(t, tc.live...)
 			server.err = tc.refused
 			var counted []metrics.LookupResult
-			reader, got := tc.reader(holds(t, tc.cached...), server, func(result metrics.LookupResult) { counted = append(counted, result) }), &capi.MachineSet{}
+			reader, got := tc.reader(holds(t, tc.cached...), server, func(result metrics.LookupResult) { counted = append(counted, result) }), &clusterv1.MachineSet{}
 			err := reader.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "ms"}, got, tc.options...)
 			if tc.by == "" {
 				Expect(apierrors.IsNotFound(err)).To(BeTrue())
@@ -72,7 +72,7 @@ func TestReaders(t *testing.T) {
 			}
 			Expect(counted).To(Equal(tc.counted))
 
-			list := &capi.MachineSetList{}
+			list := &clusterv1.MachineSetList{}
 			Expect(reader.List(t.Context(), list)).To(Succeed())
 			Expect(list.Items).To(HaveLen(len(tc.cached)), "lists come from the cache")
 		})

@@ -15,9 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 // slow is an API server that takes its time: each answer is the version that the object had when the read began.
@@ -65,7 +64,7 @@ func (s *slow) count() int {
 }
 
 func toSet() reference {
-	return refer(client.ObjectKey{Namespace: "ns", Name: "ms"}, &capi.MachineSet{})
+	return refer(client.ObjectKey{Namespace: "ns", Name: "ms"}, &clusterv1.MachineSet{})
 }
 
 // However many ask, two reads in a row answer all of them, and no answer is older than its question.
@@ -106,8 +105,8 @@ func TestSharedReadsFailAlone(t *testing.T) {
 		shared := &Shared{Reader: server}
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		Expect(shared.Get(gone, toSet().key, &capi.MachineSet{})).To(MatchError(context.Canceled))
-		got := &capi.MachineSet{}
+		Expect(shared.Get(gone, toSet().key, &clusterv1.MachineSet{})).To(MatchError(context.Canceled))
+		got := &clusterv1.MachineSet{}
 		Expect(shared.Get(t.Context(), toSet().key, got)).To(Succeed())
 		Expect(got.Labels).To(HaveKeyWithValue("by", "live"))
 
@@ -144,7 +143,7 @@ func TestSharedErrors(t *testing.T) {
 				Expect(err).To(MatchError(ContainSubstring(want)))
 			}
 			server.fail = nil
-			Expect(shared.Get(t.Context(), toSet().key, &capi.MachineSet{})).To(Succeed())
+			Expect(shared.Get(t.Context(), toSet().key, &clusterv1.MachineSet{})).To(Succeed())
 		}
 	})
 }
@@ -157,14 +156,14 @@ func TestSharedAnswersAreCopies(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 10 {
 		all.Go(func() {
-			got := &capi.MachineSet{}
+			got := &clusterv1.MachineSet{}
 			if one.copyTo(t.Context(), got) == nil {
 				got.Labels["by"] = strconv.Itoa(i)
 			}
 		})
 	}
 	all.Wait()
-	got := &capi.MachineSet{}
+	got := &clusterv1.MachineSet{}
 	Expect(one.copyTo(t.Context(), got, client.UnsafeDisableDeepCopy)).To(Succeed())
 	Expect(got.Labels).To(HaveKeyWithValue("by", "live"))
 }
@@ -180,7 +179,7 @@ func TestReferences(t *testing.T) {
 	all := map[reference]bool{}
 	for range 2 {
 		for _, into := range []client.Object{
-			&capi.Machine{}, &capi.MachineSet{}, of(&unstructured.Unstructured{}, kind), of(&metav1.PartialObjectMetadata{}, kind),
+			&clusterv1.Machine{}, &clusterv1.MachineSet{}, of(&unstructured.Unstructured{}, kind), of(&metav1.PartialObjectMetadata{}, kind),
 			of(&unstructured.Unstructured{}, schema.GroupVersionKind{Group: "g", Version: "v", Kind: "B"}),
 		} {
 			to := refer(key, into)
@@ -188,7 +187,7 @@ func TestReferences(t *testing.T) {
 			Expect(to.empty()).To(Equal(into))
 		}
 	}
-	all[refer(client.ObjectKey{Name: "a"}, &capi.Machine{})] = true
+	all[refer(client.ObjectKey{Name: "a"}, &clusterv1.Machine{})] = true
 	Expect(all).To(HaveLen(6))
 }
 
@@ -198,7 +197,7 @@ func TestLimitOfSharedReads(t *testing.T) {
 		Expect := NewWithT(t).Expect
 		shared, left := &Shared{Reader: &slow{takes: time.Millisecond}}, 1
 		limited := Limited{Reader: shared, Allow: func(context.Context) bool { left--; return left >= 0 }}
-		get := func() error { return limited.Get(t.Context(), toSet().key, &capi.MachineSet{}) }
+		get := func() error { return limited.Get(t.Context(), toSet().key, &clusterv1.MachineSet{}) }
 		shared.ask(t.Context(), toSet())
 		synctest.Wait()
 		shared.ask(t.Context(), toSet())

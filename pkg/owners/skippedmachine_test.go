@@ -10,14 +10,13 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // Whatever the reason for which a Machine is skipped: taints that Cluster API refuses are given up, or else nothing could be written any more.
 func TestSkippedMachineGivesRefusedTaintsUp(t *testing.T) {
 	const enabled, disabled = inherit.PropagationEnabled, inherit.PropagationDisabled
-	paused := &capi.Cluster{ObjectMeta: named("c", ""), Spec: capi.ClusterSpec{Paused: true}}
+	paused := &clusterv1.Cluster{ObjectMeta: named("c", ""), Spec: clusterv1.ClusterSpec{Paused: true}}
 	for _, tc := range []struct {
 		name    string
 		policy  inherit.Policy

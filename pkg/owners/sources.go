@@ -12,7 +12,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -27,7 +26,7 @@ func (c *Chain) quiet() *Chain {
 // NodeSources returns the objects that declare what a Node inherits; its Machine or MachinePool is the last. The Machine's owner may
 // cost an API call.
 func (c *Chain) NodeSources(ctx context.Context, from inherit.NodeSource) inherit.Sources {
-	if m, ok := from.Object.(*capi.Machine); ok {
+	if m, ok := from.Object.(*clusterv1.Machine); ok {
 		owner, err := c.MachineOwner(ctx, m)
 		return c.quiet().machineSources(ctx, m, owner, err)
 	}
@@ -45,7 +44,7 @@ func (c *Chain) NodeGroup(ctx context.Context, from inherit.NodeSource) (group i
 	group = from.Ref
 	for _, d := range found.All {
 		switch d.Object.(type) {
-		case *capi.ClusterClass, *capi.Cluster, *metav1.PartialObjectMetadata: // of the last, no more is known than its name
+		case *clusterv1.ClusterClass, *clusterv1.Cluster, *metav1.PartialObjectMetadata: // of the last, no more is known than its name
 			continue
 		}
 		group = d.Ref
@@ -60,7 +59,7 @@ func (c *Chain) NodeGroup(ctx context.Context, from inherit.NodeSource) (group i
 			nodes++
 		}
 	}
-	if mp, ok := group.Object.(*capi.MachinePool); ok {
+	if mp, ok := group.Object.(*clusterv1.MachinePool); ok {
 		nodes = max(nodes, len(mp.Spec.ProviderIDList))
 	}
 	return group, nodes, nil
@@ -81,7 +80,7 @@ func (c *Chain) ownerSources(object metav1.Object, cluster string, owner Machine
 }
 
 // machineSources are those of a Machine whose owner is known or could not be read.
-func (c *Chain) machineSources(ctx context.Context, m *capi.Machine, owner MachineOwner, err error) inherit.Sources {
+func (c *Chain) machineSources(ctx context.Context, m *clusterv1.Machine, owner MachineOwner, err error) inherit.Sources {
 	found := c.declared(ctx, m, m.Spec.ClusterName, owner)
 	found.Err = errors.Join(err, found.Err)
 	itself := declaration("Machine", m, inherit.OfMachine(m))
@@ -92,11 +91,11 @@ func (c *Chain) machineSources(ctx context.Context, m *capi.Machine, owner Machi
 
 // machineSetSources are those of a MachineSet. Its own annotations have another source than the rest (rule 5). It is itself the
 // source of what it tells cluster-autoscaler.
-func (c *Chain) machineSetSources(ctx context.Context, ms *capi.MachineSet) inherit.Sources {
+func (c *Chain) machineSetSources(ctx context.Context, ms *clusterv1.MachineSet) inherit.Sources {
 	found := c.declared(ctx, ms, ms.Spec.ClusterName, MachineOwner{Object: ms})
 	if last := len(found.All) - 2; last >= 0 && found.All[last].Whole == "" {
 		found.All[last].Metadata = &inherit.Content{}
-		if md, ok := found.All[last].Object.(*capi.MachineDeployment); ok {
+		if md, ok := found.All[last].Object.(*clusterv1.MachineDeployment); ok {
 			found.All[last].Metadata.Annotations = md.Annotations
 		}
 	}
@@ -107,14 +106,14 @@ func (c *Chain) machineSetSources(ctx context.Context, ms *capi.MachineSet) inhe
 // topology above if the topology's section cannot be found.
 func (c *Chain) declared(ctx context.Context, object metav1.Object, cluster string, owner MachineOwner) inherit.Sources {
 	switch o := owner.Object.(type) {
-	case *capi.MachineSet:
+	case *clusterv1.MachineSet:
 		return with(c.aboveMachineSet(ctx, object, o), declaration("MachineSet", o, inherit.OfMachineSet(o)))
-	case *capi.MachineDeployment:
+	case *clusterv1.MachineDeployment:
 		return with(c.byTopology(ctx, object, cluster, o), declaration("MachineDeployment", o, inherit.OfMachineDeployment(o)))
-	case *capi.MachinePool:
+	case *clusterv1.MachinePool:
 		return with(c.byTopology(ctx, object, cluster, o), declaration("MachinePool", o, inherit.OfMachinePool(o)))
 	case *unstructured.Unstructured:
-		layout := capi.ControlPlaneLayout("", func(path ...string) bool {
+		layout := inherit.ControlPlaneLayout("", func(path ...string) bool {
 			_, found, err := unstructured.NestedFieldNoCopy(o.Object, path...)
 			return found && err == nil
 		})
@@ -126,7 +125,7 @@ func (c *Chain) declared(ctx context.Context, object metav1.Object, cluster stri
 }
 
 // aboveMachineSet is the MachineDeployment of a MachineSet, and what is above that.
-func (c *Chain) aboveMachineSet(ctx context.Context, object metav1.Object, ms *capi.MachineSet) inherit.Sources {
+func (c *Chain) aboveMachineSet(ctx context.Context, object metav1.Object, ms *clusterv1.MachineSet) inherit.Sources {
 	md, err := c.MachineDeployment(ctx, ms)
 	if err == nil && md != nil {
 		return c.declared(ctx, object, ms.Spec.ClusterName, MachineOwner{Object: md})

@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -25,7 +24,7 @@ func TestSourcesOfMachines(t *testing.T) {
 	}
 	newer := controlPlaneOf("{metadata: {annotations: {a: '1'}}, spec: {taints: [{key: a, effect: NoSchedule, propagation: Always}], deletion: {nodeDrainTimeoutSeconds: 1}}}")
 	older := controlPlaneOf("{metadata: {annotations: {a: '1'}}, taints: [{key: a, effect: NoSchedule, propagation: Always}], nodeDrainTimeout: 1s}")
-	pool := &capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.WorkersSpec{ClusterName: "c", Template: capi.MachineTemplate{
+	pool := &clusterv1.MachinePool{ObjectMeta: named("mp", ""), Spec: clusterv1.MachinePoolSpec{ClusterName: "c", Template: clusterv1.MachineTemplateSpec{
 		ObjectMeta: clusterv1.ObjectMeta{Annotations: map[string]string{"a": "1"}},
 	}}}
 	pool.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachinePool"))

@@ -11,34 +11,33 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 // TestClusterClass: a topology names its ClusterClass in the words of either version, and not always in its own namespace.
 func TestClusterClass(t *testing.T) {
-	class := func(namespace string) *capi.ClusterClass {
-		return change(clusterClass(), func(class *capi.ClusterClass) { class.Namespace, class.UID = namespace, "in-"+class.UID })
+	class := func(namespace string) *clusterv1.ClusterClass {
+		return change(clusterClass(), func(class *clusterv1.ClusterClass) { class.Namespace, class.UID = namespace, "in-"+class.UID })
 	}
 	for _, tc := range []struct {
 		name     string
-		topology *capi.Topology
+		topology *clusterv1.Topology
 		cached   []client.Object
 		want     string
 	}{
 		{name: "a Cluster without a topology has none", cached: []client.Object{class("ns")}},
-		{name: "v1beta2 refers to it", topology: &capi.Topology{ClassRef: capi.ClassRef{Name: "cc"}}, cached: []client.Object{class("ns"), class("classes")}, want: "ns/cc"},
-		{name: "in another namespace, too", topology: &capi.Topology{ClassRef: capi.ClassRef{Name: "cc", Namespace: "classes"}}, cached: []client.Object{class("ns"), class("classes")}, want: "classes/cc"},
-		{name: "v1beta1 names it", topology: &capi.Topology{Class: "cc"}, cached: []client.Object{class("ns"), class("classes")}, want: "ns/cc"},
-		{name: "and its namespace", topology: &capi.Topology{Class: "cc", ClassNamespace: "classes"}, cached: []client.Object{class("ns"), class("classes")}, want: "classes/cc"},
-		{name: "one of another namespace is another", topology: &capi.Topology{ClassRef: capi.ClassRef{Name: "cc"}}, cached: []client.Object{class("classes")}},
-		{name: "one that is not cached is none", topology: &capi.Topology{ClassRef: capi.ClassRef{Name: "cc"}}},
+		{name: "v1beta2 refers to it", topology: &clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "cc"}}, cached: []client.Object{class("ns"), class("classes")}, want: "ns/cc"},
+		{name: "in another namespace, too", topology: &clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "cc", Namespace: "classes"}}, cached: []client.Object{class("ns"), class("classes")}, want: "classes/cc"},
+		{name: "v1beta1 names it", topology: &clusterv1.Topology{Class: "cc"}, cached: []client.Object{class("ns"), class("classes")}, want: "ns/cc"},
+		{name: "and its namespace", topology: &clusterv1.Topology{Class: "cc", ClassNamespace: "classes"}, cached: []client.Object{class("ns"), class("classes")}, want: "classes/cc"},
+		{name: "one of another namespace is another", topology: &clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "cc"}}, cached: []client.Object{class("classes")}},
+		{name: "one that is not cached is none", topology: &clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "cc"}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			live := holds(t, class("ns"), class("classes"))
-			cluster := change(managedCluster(), func(c *capi.Cluster) { c.Spec.Topology = tc.topology })
+			cluster := change(managedCluster(), func(c *clusterv1.Cluster) { c.Spec.Topology = tc.topology })
 			got, err := (&Chain{Reader: admission(holds(t, tc.cached...), live, nil)}).ClusterClass(t.Context(), cluster)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(live.gets).To(BeZero(), "a ClusterClass is never worth a call")
@@ -62,21 +61,21 @@ func TestClusterClassOfNoCluster(t *testing.T) {
 // Clusters are looked at again when their ClusterClass changes.
 func TestClustersOf(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	cluster := func(name string, topology *capi.Topology) *capi.Cluster {
-		return &capi.Cluster{ObjectMeta: named(name, ""), Spec: capi.ClusterSpec{Topology: topology}}
+	cluster := func(name string, topology *clusterv1.Topology) *clusterv1.Cluster {
+		return &clusterv1.Cluster{ObjectMeta: named(name, ""), Spec: clusterv1.ClusterSpec{Topology: topology}}
 	}
 	chain := Chain{Reader: holds(t,
-		cluster("newer", &capi.Topology{ClassRef: capi.ClassRef{Name: "cc"}}),
-		cluster("older", &capi.Topology{Class: "cc"}),
-		cluster("far", &capi.Topology{ClassRef: capi.ClassRef{Name: "cc", Namespace: "classes"}}),
-		cluster("farther", &capi.Topology{Class: "cc", ClassNamespace: "classes"}),
-		cluster("another", &capi.Topology{ClassRef: capi.ClassRef{Name: "another"}}),
+		cluster("newer", &clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "cc"}}),
+		cluster("older", &clusterv1.Topology{Class: "cc"}),
+		cluster("far", &clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "cc", Namespace: "classes"}}),
+		cluster("farther", &clusterv1.Topology{Class: "cc", ClassNamespace: "classes"}),
+		cluster("another", &clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "another"}}),
 		cluster("none", nil),
 	)}
 	near, err := chain.ClustersOf(t.Context(), clusterClass())
 	Expect(err).NotTo(HaveOccurred())
 	Expect(names(near)).To(ConsistOf("newer", "older"))
-	far, err := chain.ClustersOf(t.Context(), change(clusterClass(), func(class *capi.ClusterClass) { class.Namespace = "classes" }))
+	far, err := chain.ClustersOf(t.Context(), change(clusterClass(), func(class *clusterv1.ClusterClass) { class.Namespace = "classes" }))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(names(far)).To(ConsistOf("far", "farther"))
 }

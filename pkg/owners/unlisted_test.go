@@ -14,10 +14,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
-	"github.com/heirloom-dev/heirloom/pkg/providers"
 )
 
 // withoutProviders is a cache in which no provider's kind is listed.
@@ -25,7 +23,7 @@ type withoutProviders struct{ *reader }
 
 func (r withoutProviders) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 	if _, ok := into.(runtime.Unstructured); ok {
-		return &providers.NotListedError{Kind: "AcmeControlPlane." + capi.ControlPlaneGroup, Reason: errors.New("conversion webhook failed")}
+		return &providers.NotListedError{Kind: "AcmeControlPlane." + inherit.ControlPlaneGroup, Reason: errors.New("conversion webhook failed")}
 	}
 	return r.reader.Get(ctx, key, into, options...)
 }
@@ -68,7 +66,7 @@ func TestANodeDoesNotWaitForAKindThatIsNotListed(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	m := machine("m", acme+" AcmeControlPlane/cp")
 	m.Spec.ProviderID = "id"
-	cluster := &capi.Cluster{ObjectMeta: named("c", "")}
+	cluster := &clusterv1.Cluster{ObjectMeta: named("c", "")}
 	chain := Chain{ManagementCluster: itself, Reader: admission(withoutProviders{holds(t, m, cluster)}, &reader{err: errors.New("it was asked")}, nil)}
 	found, err := chain.EvaluateNode(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{ProviderID: "id"}}, inherit.Policy{})
 	Expect(err).NotTo(HaveOccurred())

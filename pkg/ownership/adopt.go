@@ -87,7 +87,7 @@ func (m managedFields) ofCreate() (*fieldpath.Set, bool) {
 		if !OfCreate(entry, m.created) {
 			continue
 		}
-		set, err := m.fieldsOf(entry)
+		set, err := fieldsOf(entry)
 		if err != nil {
 			return nil, false
 		}
@@ -103,7 +103,7 @@ func (m managedFields) sinceCreate(path fieldpath.Path) bool {
 		if IsOurs(entry) || OfCreate(entry, m.created) {
 			return false
 		}
-		set, err := m.fieldsOf(entry)
+		set, err := fieldsOf(entry)
 		return err != nil || set.Has(path)
 	})
 }
@@ -129,7 +129,7 @@ func (p *Plan) withoutAdopted(entry metav1.ManagedFieldsEntry, set *fieldpath.Se
 	if p.adopted.Empty() || !OfCreate(entry, p.managed.created) {
 		return set
 	}
-	return set.Difference(p.managed.in(entry, p.adopted))
+	return set.Difference(p.adopted)
 }
 
 // Trimmed returns as much of an object's managed fields as a plan needs to tell what is ours, what yields, and what might be

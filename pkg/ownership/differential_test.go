@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
@@ -293,9 +292,9 @@ func (w *world) announced(before *unstructured.Unstructured) (*ownership.Plan, e
 	return plan, nil
 }
 
-func layoutOf(kind, version string) capi.Layout {
+func layoutOf(kind, version string) inherit.Layout {
 	if kind == "Machine" {
-		return capi.MachineLayout(version)
+		return inherit.MachineLayout
 	}
-	return capi.WorkersLayout(version)
+	return inherit.WorkersLayout
 }

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
@@ -53,22 +53,22 @@ func contentOf(object *unstructured.Unstructured) inherit.Object {
 	}
 	switch object.GetKind() {
 	case "Machine":
-		m := &capi.Machine{}
+		m := &clusterv1.Machine{}
 		read(m)
 		return inherit.OfMachine(m)
 	case "MachineSet":
-		ms := &capi.MachineSet{}
+		ms := &clusterv1.MachineSet{}
 		read(ms)
 		return inherit.OfMachineSet(ms)
 	default:
-		md := &capi.MachineDeployment{}
+		md := &clusterv1.MachineDeployment{}
 		read(md)
 		return inherit.OfMachineDeployment(md)
 	}
 }
 
 // put makes content what an object has.
-func put(object *unstructured.Unstructured, layout capi.Layout, has inherit.Object) {
+func put(object *unstructured.Unstructured, layout inherit.Layout, has inherit.Object) {
 	data, converted := object.GetAnnotations()[conversionData]
 	putAt(object, layout.Top, has.Top)
 	if has.Template != nil {
@@ -84,7 +84,7 @@ func put(object *unstructured.Unstructured, layout capi.Layout, has inherit.Obje
 	}
 }
 
-func putAt(object *unstructured.Unstructured, at capi.Paths, has inherit.Content) {
+func putAt(object *unstructured.Unstructured, at inherit.Paths, has inherit.Content) {
 	set := func(path []string, value any, empty bool) {
 		if path == nil {
 			return
@@ -108,7 +108,7 @@ func putAt(object *unstructured.Unstructured, at capi.Paths, has inherit.Content
 	set(slices.Concat(at.Metadata, []string{"labels"}), has.Labels, len(has.Labels) == 0)
 	set(slices.Concat(at.Metadata, []string{"annotations"}), has.Annotations, len(has.Annotations) == 0)
 	set(at.Taints, has.Taints, len(has.Taints) == 0)
-	set(at.Fields[capi.ReadinessGates], has.Fields.ReadinessGates, len(has.Fields.ReadinessGates) == 0)
+	set(at.Fields[inherit.ReadinessGates], has.Fields.ReadinessGates, len(has.Fields.ReadinessGates) == 0)
 	for f, n := range has.Fields.Seconds {
 		path := at.Fields[f]
 		switch {
@@ -141,7 +141,7 @@ func (c cell) leaf(name string) fieldpath.Path {
 }
 
 // cellsOf lists what is in an object, by path.
-func cellsOf(layout capi.Layout, has inherit.Object) map[string]cell {
+func cellsOf(layout inherit.Layout, has inherit.Object) map[string]cell {
 	cells := map[string]cell{}
 	addCells(cells, layout.Top, has.Top)
 	if has.Template != nil {
@@ -150,7 +150,7 @@ func cellsOf(layout capi.Layout, has inherit.Object) map[string]cell {
 	return cells
 }
 
-func addCells(cells map[string]cell, at capi.Paths, has inherit.Content) {
+func addCells(cells map[string]cell, at inherit.Paths, has inherit.Content) {
 	pathTo := func(parts []string, more ...any) fieldpath.Path {
 		var all []any
 		for _, part := range parts {
@@ -181,7 +181,7 @@ func addCells(cells map[string]cell, at capi.Paths, has inherit.Content) {
 		if gate.Polarity != "" {
 			leaves["polarity"] = string(gate.Polarity)
 		}
-		add(cell{path: pathTo(at.Fields[capi.ReadinessGates], fieldpath.KeyByFields("conditionType", gate.ConditionType)), leaves: leaves})
+		add(cell{path: pathTo(at.Fields[inherit.ReadinessGates], fieldpath.KeyByFields("conditionType", gate.ConditionType)), leaves: leaves})
 	}
 	for f, n := range has.Fields.Seconds {
 		if path := at.Fields[f]; path != nil && n != nil {

@@ -6,20 +6,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // fieldPlaces lists the in-place mutable fields.
-func fieldPlaces(at capi.Paths, current, desired inherit.Fields) []place {
+func fieldPlaces(at inherit.Paths, current, desired inherit.Fields) []place {
 	var all []place
 	for f := range current.Seconds {
-		all = append(all, scalarPlace(at, capi.Field(f), current.Seconds[f], desired.Seconds[f]))
+		all = append(all, scalarPlace(at, inherit.Field(f), current.Seconds[f], desired.Seconds[f]))
 	}
 	return append(all, gatePlace(at, current.ReadinessGates, desired.ReadinessGates))
 }
 
-func scalarPlace(at capi.Paths, f capi.Field, current, desired *int32) place {
+func scalarPlace(at inherit.Paths, f inherit.Field, current, desired *int32) place {
 	path := at.Fields[f]
 	entries := func(seconds *int32) []entry {
 		if seconds == nil || path == nil {
@@ -30,8 +29,8 @@ func scalarPlace(at capi.Paths, f capi.Field, current, desired *int32) place {
 	return place{form: single{}, path: path, current: entries(current), desired: entries(desired)}
 }
 
-func gatePlace(at capi.Paths, current, desired []clusterv1.MachineReadinessGate) place {
-	return place{form: elements{"conditionType"}, path: at.Fields[capi.ReadinessGates], current: gateEntries(current), desired: gateEntries(desired)}
+func gatePlace(at inherit.Paths, current, desired []clusterv1.MachineReadinessGate) place {
+	return place{form: elements{"conditionType"}, path: at.Fields[inherit.ReadinessGates], current: gateEntries(current), desired: gateEntries(desired)}
 }
 
 func gateEntries(gates []clusterv1.MachineReadinessGate) []entry {

@@ -13,7 +13,6 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
@@ -21,7 +20,7 @@ import (
 // In-place fields are where the child's version of the API has them, and so are their owners.
 func TestFields(t *testing.T) {
 	declared := inherit.Fields{
-		Seconds:        capi.Seconds{capi.NodeDrainTimeout: ptr.To(int32(90)), capi.MinReadySeconds: ptr.To(int32(5))},
+		Seconds:        inherit.Seconds{inherit.NodeDrainTimeout: ptr.To(int32(90)), inherit.MinReadySeconds: ptr.To(int32(5))},
 		ReadinessGates: []clusterv1.MachineReadinessGate{{ConditionType: "example.com/Ready", Polarity: clusterv1.NegativePolarityCondition}},
 	}
 	for _, tc := range []struct {
@@ -33,37 +32,37 @@ func TestFields(t *testing.T) {
 	}{
 		{
 			name:    "a Machine of v1beta2 has timeouts in seconds below spec.deletion",
-			current: inherit.Object{Layout: capi.MachineLayout("v1beta2")}, desired: inherit.Object{Top: inherit.Content{Fields: declared}},
+			current: inherit.Object{Layout: inherit.MachineLayout}, desired: inherit.Object{Top: inherit.Content{Fields: declared}},
 			before:    `{"metadata":{},"spec":{}}`,
 			after:     `{"spec":{"deletion":{"nodeDrainTimeoutSeconds":90},"minReadySeconds":5,"readinessGates":[{"conditionType":"example.com/Ready","polarity":"Negative"}]}}`,
 			afterOurs: `{"f:spec":{"f:deletion":{"f:nodeDrainTimeoutSeconds":{}},"f:minReadySeconds":{},"f:readinessGates":{"k:{\"conditionType\":\"example.com/Ready\"}":{".":{},"f:conditionType":{},"f:polarity":{}}}}}`,
 		},
 		{
 			name:    "a Machine of v1beta1 has durations, and no minReadySeconds",
-			current: inherit.Object{Layout: capi.MachineLayout("v1beta1")}, desired: inherit.Object{Top: inherit.Content{Fields: declared}},
+			current: inherit.Object{Layout: inherit.MachineLayout}, desired: inherit.Object{Top: inherit.Content{Fields: declared}},
 			before:    `{"metadata":{},"spec":{}}`,
 			after:     `{"spec":{"nodeDrainTimeout":"1m30s","readinessGates":[{"conditionType":"example.com/Ready","polarity":"Negative"}]}}`,
 			afterOurs: `{"f:spec":{"f:nodeDrainTimeout":{},"f:readinessGates":{"k:{\"conditionType\":\"example.com/Ready\"}":{".":{},"f:conditionType":{},"f:polarity":{}}}}}`,
 		},
 		{
 			name:    "a MachineSet of v1beta1 has minReadySeconds beside its template",
-			current: inherit.Object{Layout: capi.WorkersLayout("v1beta1"), Template: &inherit.Content{}},
-			desired: inherit.Object{Template: &inherit.Content{Fields: inherit.Fields{Seconds: capi.Seconds{capi.MinReadySeconds: ptr.To(int32(5))}}}},
+			current: inherit.Object{Layout: inherit.WorkersLayout, Template: &inherit.Content{}},
+			desired: inherit.Object{Template: &inherit.Content{Fields: inherit.Fields{Seconds: inherit.Seconds{inherit.MinReadySeconds: ptr.To(int32(5))}}}},
 			before:  `{"metadata":{},"spec":{"template":{}}}`, after: `{"spec":{"template":{},"minReadySeconds":5}}`,
 			afterOurs: `{"f:spec":{"f:minReadySeconds":{}}}`,
 		},
 		{
 			name: "the last timeout that goes takes spec.deletion with it, which may not be empty",
-			current: inherit.Object{Layout: capi.MachineLayout("v1beta2"), Top: inherit.Content{Fields: inherit.Fields{
-				Seconds: capi.Seconds{capi.NodeDrainTimeout: ptr.To(int32(90)), capi.NodeDeletionTimeout: ptr.To(int32(1))},
+			current: inherit.Object{Layout: inherit.MachineLayout, Top: inherit.Content{Fields: inherit.Fields{
+				Seconds: inherit.Seconds{inherit.NodeDrainTimeout: ptr.To(int32(90)), inherit.NodeDeletionTimeout: ptr.To(int32(1))},
 			}}},
 			before: `{"metadata":{},"spec":{"deletion":{"nodeDrainTimeoutSeconds":90,"nodeDeletionTimeoutSeconds":1}}}`, after: `{"spec":{}}`,
 			ours: `{"f:spec":{"f:deletion":{"f:nodeDrainTimeoutSeconds":{},"f:nodeDeletionTimeoutSeconds":{}}}}`,
 		},
 		{
 			name: "a timeout that is not ours stays, and spec.deletion with it",
-			current: inherit.Object{Layout: capi.MachineLayout("v1beta2"), Top: inherit.Content{Fields: inherit.Fields{
-				Seconds: capi.Seconds{capi.NodeDrainTimeout: ptr.To(int32(90)), capi.NodeDeletionTimeout: ptr.To(int32(1))},
+			current: inherit.Object{Layout: inherit.MachineLayout, Top: inherit.Content{Fields: inherit.Fields{
+				Seconds: inherit.Seconds{inherit.NodeDrainTimeout: ptr.To(int32(90)), inherit.NodeDeletionTimeout: ptr.To(int32(1))},
 			}}},
 			before: `{"metadata":{},"spec":{"deletion":{"nodeDrainTimeoutSeconds":90,"nodeDeletionTimeoutSeconds":1}}}`,
 			after:  `{"spec":{"deletion":{"nodeDeletionTimeoutSeconds":1}}}`,
@@ -71,10 +70,10 @@ func TestFields(t *testing.T) {
 		},
 		{
 			name: "a request in another version than our entry does not touch the fields, nor who owns them",
-			current: inherit.Object{Layout: capi.MachineLayout("v1beta1"), Top: inherit.Content{
-				Labels: map[string]string{"a": "1"}, Fields: inherit.Fields{Seconds: capi.Seconds{capi.NodeDrainTimeout: ptr.To(int32(90))}}}},
+			current: inherit.Object{Layout: inherit.MachineLayout, Top: inherit.Content{
+				Labels: map[string]string{"a": "1"}, Fields: inherit.Fields{Seconds: inherit.Seconds{inherit.NodeDrainTimeout: ptr.To(int32(90))}}}},
 			desired: inherit.Object{Top: inherit.Content{
-				Labels: map[string]string{"a": "2"}, Fields: inherit.Fields{Seconds: capi.Seconds{capi.NodeDrainTimeout: ptr.To(int32(60))}}}},
+				Labels: map[string]string{"a": "2"}, Fields: inherit.Fields{Seconds: inherit.Seconds{inherit.NodeDrainTimeout: ptr.To(int32(60))}}}},
 			before:    `{"metadata":{"labels":{"a":"1"}},"spec":{"nodeDrainTimeout":"1m30s"}}`,
 			after:     `{"spec":{"nodeDrainTimeout":"1m30s"}}`,
 			ours:      `{"f:spec":{"f:deletion":{"f:nodeDrainTimeoutSeconds":{}}}}`,
@@ -123,7 +122,7 @@ func TestAnOwnTypedTaintWinsOverAnAnnotatedOne(t *testing.T) {
 	var wants inherit.Content
 	annotate(&wants, annotated)
 	plan, err := ownership.New(child(entries(theirs("{}"))),
-		inherit.Object{Layout: capi.MachineLayout("v1beta2"), Top: inherit.Content{Taints: typed}}, fromOwner(inherit.Object{Top: wants}), nil)
+		inherit.Object{Layout: inherit.MachineLayout, Top: inherit.Content{Taints: typed}}, fromOwner(inherit.Object{Top: wants}), nil)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	NewWithT(t).Expect(plan.Needed()).To(BeFalse())
 }

@@ -14,7 +14,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/yaml"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
@@ -32,12 +31,12 @@ func (c content) content() inherit.Content {
 }
 
 func (c content) top() inherit.Object {
-	return inherit.Object{Layout: capi.MachineLayout("v1beta2"), Top: c.content()}
+	return inherit.Object{Layout: inherit.MachineLayout, Top: c.content()}
 }
 
 func (c content) template() inherit.Object {
 	below := c.content()
-	return inherit.Object{Layout: capi.WorkersLayout("v1beta2"), Template: &below}
+	return inherit.Object{Layout: inherit.WorkersLayout, Template: &below}
 }
 
 func pairs(s string) map[string]string {

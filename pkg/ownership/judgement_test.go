@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
@@ -143,7 +142,7 @@ func (j judgement) ownersOf(id string, c, old cell, result wanted, adopted bool)
 }
 
 // expected is what the object should inherit, with what stays in an orphan.
-func (w *world) expected(layout capi.Layout, had map[string]cell, owned owners) map[string]cell {
+func (w *world) expected(layout inherit.Layout, had map[string]cell, owned owners) map[string]cell {
 	desired := cellsOf(layout, w.desired.Desired)
 	capacity := func(c cell) bool {
 		return slices.ContainsFunc(inherit.CapacityAnnotations(), func(name string) bool { return strings.HasSuffix(c.path.String(), name) })
@@ -231,7 +230,7 @@ func (w *world) elsewhere(before, after *unstructured.Unstructured) error {
 		return fmt.Errorf("the rest of the object was\n%v\nand is\n%v", had, has)
 	}
 	var places []fieldpath.Path
-	for _, at := range []capi.Paths{layout.Top, layout.Template} {
+	for _, at := range []inherit.Paths{layout.Top, layout.Template} {
 		for _, path := range append([][]string{
 			slices.Concat(at.Metadata, []string{"labels"}), slices.Concat(at.Metadata, []string{"annotations"}), at.Taints,
 		}, at.Fields[:]...) {

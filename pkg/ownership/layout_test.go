@@ -11,9 +11,9 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/yaml"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -26,9 +26,9 @@ const (
 // controlPlane reads a document of a control plane whose kind has these fields.
 func controlPlane(t *testing.T, text, fields string) inherit.Object {
 	t.Helper()
-	cp := &capi.ControlPlane{}
+	cp := &inherit.ControlPlane{}
 	NewWithT(t).Expect(yaml.Unmarshal([]byte(text), cp)).To(Succeed())
-	return inherit.OfControlPlane(cp, capi.ControlPlaneLayout("v1beta2", func(path ...string) bool {
+	return inherit.OfControlPlane(cp, inherit.ControlPlaneLayout("v1beta2", func(path ...string) bool {
 		return slices.Contains(strings.Fields(fields), strings.TrimPrefix(strings.Join(path, "."), "spec.machineTemplate."))
 	}))
 }
@@ -36,7 +36,7 @@ func controlPlane(t *testing.T, text, fields string) inherit.Object {
 // machineSet reads a document of a MachineSet of v1beta2.
 func machineSet(t *testing.T, text string) inherit.Object {
 	t.Helper()
-	ms := &capi.MachineSet{}
+	ms := &clusterv1.MachineSet{}
 	NewWithT(t).Expect(yaml.Unmarshal([]byte(text), ms)).To(Succeed())
 	ms.APIVersion = version
 	return inherit.OfMachineSet(ms)
@@ -50,7 +50,7 @@ type inherits struct {
 
 func (i inherits) object() inherit.Object {
 	template := i.template.content()
-	template.Fields = inherit.Fields{Seconds: capi.Seconds{capi.NodeDrainTimeout: i.drain, capi.NodeDeletionTimeout: i.deletion}}
+	template.Fields = inherit.Fields{Seconds: inherit.Seconds{inherit.NodeDrainTimeout: i.drain, inherit.NodeDeletionTimeout: i.deletion}}
 	return inherit.Object{Top: i.top.content(), Template: &template}
 }
 

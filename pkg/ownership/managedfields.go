@@ -5,24 +5,25 @@ package ownership
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // managedFields is metadata.managedFields. Only our own entry is read at once: most admissions need no other.
 type managedFields struct {
 	entries []metav1.ManagedFieldsEntry
 	// layout is where the object has everything in the version of the API in which it is looked at.
-	layout capi.Layout
+	layout inherit.Layout
 	// ours is what our own entry lists, at position index; index is -1 where we have none.
 	ours  *fieldpath.Set
 	index int
-	// otherVersion says that our entry is in another version of the API, and cannot be told in this one.
+	// otherVersion says that our entry is in another version of a control plane's API, which may have other paths.
 	otherVersion bool
 	// created is when the object was; zero while it is being created.
 	created time.Time
@@ -30,7 +31,7 @@ type managedFields struct {
 	others func() (*fieldpath.Set, error)
 }
 
-func readManagedFields(object metav1.Object, layout capi.Layout) (managedFields, error) {
+func readManagedFields(object metav1.Object, layout inherit.Layout) (managedFields, error) {
 	read := managedFields{
 		entries: object.GetManagedFields(), layout: layout, ours: fieldpath.NewSet(), index: -1, created: object.GetCreationTimestamp().Time,
 	}
@@ -38,12 +39,11 @@ func readManagedFields(object metav1.Object, layout capi.Layout) (managedFields,
 		if !IsOurs(entry) {
 			continue
 		}
-		set, err := read.fieldsOf(entry)
+		set, err := fieldsOf(entry)
 		if err != nil {
 			return managedFields{}, err
 		}
-		_, known := moves(layout, entry)
-		read.ours, read.index, read.otherVersion = set, i, !known
+		read.ours, read.index, read.otherVersion = set, i, !inVersion(entry, layout.Version)
 	}
 	read.others = sync.OnceValues(read.fieldsOfOthers)
 	return read, nil
@@ -55,7 +55,7 @@ func (m managedFields) fieldsOfOthers() (*fieldpath.Set, error) {
 		if i == m.index {
 			continue
 		}
-		set, err := m.fieldsOf(entry)
+		set, err := fieldsOf(entry)
 		if err != nil {
 			return nil, err
 		}
@@ -64,14 +64,9 @@ func (m managedFields) fieldsOfOthers() (*fieldpath.Set, error) {
 	return union(all), nil
 }
 
-// fieldsOf returns what an entry lists, at the paths of the version of the API in which the object is looked at.
-func (m managedFields) fieldsOf(entry metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
-	set, err := fieldsOf(entry)
-	if err != nil {
-		return nil, err
-	}
-	elsewhere, _ := moves(m.layout, entry)
-	return moved(set, elsewhere), nil
+// inVersion reports whether an entry has its fields at the paths of this version of the API. If the version is not known, it has.
+func inVersion(entry metav1.ManagedFieldsEntry, version string) bool {
+	return version == "" || version == entry.APIVersion[strings.LastIndex(entry.APIVersion, "/")+1:]
 }
 
 func fieldsOf(entry metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {

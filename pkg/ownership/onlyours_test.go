@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -29,7 +28,7 @@ func TestOnlyOursIsLeft(t *testing.T) {
 	added.Key, other.Effect = "gpu", corev1.TaintEffectNoExecute
 	mine := declaration{Object: inherit.Object{Top: inherit.Content{Annotations: map[string]string{"m": "1"}}}}
 	timed := mine
-	timed.Top.Fields.Seconds[capi.NodeDeletionTimeout] = new(int32(60))
+	timed.Top.Fields.Seconds[inherit.NodeDeletionTimeout] = new(int32(60))
 	orphan := func(has declaration) declaration { has.Orphan = true; return has }
 	for _, version := range []string{"v1beta1", "v1beta2"} {
 		for name, steps := range map[string][]step{

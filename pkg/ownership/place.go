@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -36,7 +35,7 @@ type form interface {
 	// render returns the JSON value of a place with these entries.
 	render(entries []entry) any
 	// versioned reports whether the place is elsewhere in another version of the API.
-	versioned(layout capi.Layout) bool
+	versioned(layout inherit.Layout) bool
 }
 
 // entry is one member of a place: a label, an annotation, a taint.
@@ -74,7 +73,7 @@ func (members) render(entries []entry) any {
 	return m
 }
 
-func (members) versioned(capi.Layout) bool { return false }
+func (members) versioned(inherit.Layout) bool { return false }
 
 // elements are those of a list. It has the names of the fields that Cluster API's CRDs declare as the list's keys, sorted.
 type elements []string
@@ -100,7 +99,7 @@ func (elements) render(entries []entry) any {
 }
 
 // versioned is about control planes, whose providers have lists elsewhere.
-func (elements) versioned(layout capi.Layout) bool { return layout.Template.ListsMove }
+func (elements) versioned(layout inherit.Layout) bool { return layout.Template.ListsMove }
 
 // single is the one value of a field.
 type single struct{}
@@ -109,7 +108,7 @@ func (single) below(path fieldpath.Path, _ *entry) fieldpath.Path { return path 
 
 func (single) render(entries []entry) any { return entries[0].value }
 
-func (single) versioned(capi.Layout) bool { return true }
+func (single) versioned(inherit.Layout) bool { return true }
 
 // places lists every place of a child in which it may inherit.
 func places(current, desired inherit.Object) []place {
@@ -121,7 +120,7 @@ func places(current, desired inherit.Object) []place {
 }
 
 // placesOf leaves out what the object's layout does not have.
-func placesOf(at capi.Paths, current, desired inherit.Content) []place {
+func placesOf(at inherit.Paths, current, desired inherit.Content) []place {
 	var all []place
 	if at.Metadata != nil {
 		all = []place{{

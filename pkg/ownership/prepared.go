@@ -9,7 +9,6 @@ import (
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -27,7 +26,7 @@ const (
 // lack it and have no other value for it. To compute that anew takes most of the time of an admission request
 // (BenchmarkWebhookCPU). It must not be changed, and can be used by several goroutines.
 type Prepared struct {
-	layout  capi.Layout
+	layout  inherit.Layout
 	desired inherit.Object
 	// places are those where something is desired, in the order in which a plan has them.
 	places []place
@@ -40,7 +39,7 @@ type Prepared struct {
 }
 
 // Prepare returns nil if what is desired depends on what an object has: if some of it gives way, or would be refused.
-func Prepare(layout capi.Layout, desired inherit.Object) *Prepared {
+func Prepare(layout inherit.Layout, desired inherit.Object) *Prepared {
 	bare, top := inherit.Object{Layout: layout}, desired.Top
 	number := len(top.Labels) + len(top.Annotations) + len(top.Taints) + len(top.Fields.ReadinessGates)
 	if desired.Template != nil || len(top.Claims) > 0 || number > mostPrepared {
@@ -79,7 +78,7 @@ func (p *Prepared) Plan(child metav1.Object, current inherit.Object) *Plan {
 		return p.first(child, current)
 	case slices.ContainsFunc(entries[ours+1:], IsOurs):
 		return nil
-	case p.inSameVersion(entries[ours]) && p.holds(entries[ours]) && p.carried(current.Top):
+	case inVersion(entries[ours], p.layout.Version) && p.holds(entries[ours]) && p.carried(current.Top):
 		return &Plan{owned: p.all, overruled: fieldpath.NewSet(), adopted: fieldpath.NewSet(), managed: managedFields{ours: p.all}}
 	}
 	return nil
@@ -165,12 +164,12 @@ func (p *Prepared) current(at place, has inherit.Content) []entry {
 		return mapEntries(has.Annotations, nil)
 	case slices.Equal(at.path, paths.Taints):
 		return taintEntries(has.Taints, nil)
-	case slices.Equal(at.path, paths.Fields[capi.ReadinessGates]):
+	case slices.Equal(at.path, paths.Fields[inherit.ReadinessGates]):
 		return gateEntries(has.Fields.ReadinessGates)
 	}
 	for f, seconds := range has.Fields.Seconds {
 		if slices.Equal(at.path, paths.Fields[f]) {
-			return scalarPlace(paths, capi.Field(f), seconds, nil).current
+			return scalarPlace(paths, inherit.Field(f), seconds, nil).current
 		}
 	}
 	return nil

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
@@ -22,7 +21,7 @@ import (
 // TestPreparedPlansAsNew: what is prepared for all objects of an owner plans for each what New does, whatever the object has and
 // no matter who owns it. It also makes sure that both the settled and the bare objects are prepared for: otherwise nothing would be gained.
 func TestPreparedPlansAsNew(t *testing.T) {
-	layout := capi.MachineLayout("v1beta2")
+	layout := inherit.MachineLayout
 	settled, bare := 0, 0
 	for seed := range uint64(1000) {
 		d := drawn{rand.New(rand.NewPCG(seed, 1))}
@@ -59,7 +58,7 @@ func TestPreparedPlansAsNew(t *testing.T) {
 // TestACopyIsAdopted: a Machine may have taints of ours that it declares itself, and still be a copy.
 func TestACopyIsAdopted(t *testing.T) {
 	desired := content{labels: "a=1", taints: "gpu=true:NoSchedule"}.content()
-	m := &capi.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", CreationTimestamp: metav1.NewTime(now)}}
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", CreationTimestamp: metav1.NewTime(now)}}
 	m.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
 	m = inheriting(t, m, inherit.Content{Taints: desired.Taints})
 	created := m.ManagedFields[0]
@@ -69,11 +68,11 @@ func TestACopyIsAdopted(t *testing.T) {
 	plan, err := ownership.New(m, inherit.OfMachine(m), inherit.Decision{Outcome: inherit.Inherits, Desired: inherit.Object{Top: desired}}, nil)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	NewWithT(t).Expect(plan.Adopts()).To(BeTrue())
-	quick := ownership.Prepare(capi.MachineLayout("v1beta2"), inherit.Object{Top: desired}).Plan(m, inherit.OfMachine(m))
+	quick := ownership.Prepare(inherit.MachineLayout, inherit.Object{Top: desired}).Plan(m, inherit.OfMachine(m))
 	NewWithT(t).Expect(quick).To(BeNil(), "only New can adopt")
 }
 
-func inheriting(t *testing.T, m *capi.Machine, desired inherit.Content) *capi.Machine {
+func inheriting(t *testing.T, m *clusterv1.Machine, desired inherit.Content) *clusterv1.Machine {
 	t.Helper()
 	plan, err := ownership.New(m, inherit.OfMachine(m), inherit.Decision{Outcome: inherit.Inherits, Desired: inherit.Object{Top: desired}}, nil)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -90,7 +89,7 @@ func said(t *testing.T, plan *ownership.Plan, raw []byte) string {
 		encoded(t, patch), changes, plan.Needed(), plan.GivesUp(), plan.Adopts(), plan.LeftOut())
 }
 
-func written(t *testing.T, plan *ownership.Plan, raw []byte) *capi.Machine {
+func written(t *testing.T, plan *ownership.Plan, raw []byte) *clusterv1.Machine {
 	t.Helper()
 	operations, err := plan.Patch(raw, version, now)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -98,7 +97,7 @@ func written(t *testing.T, plan *ownership.Plan, raw []byte) *capi.Machine {
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	raw, err = patch.Apply(raw)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	m := &capi.Machine{}
+	m := &clusterv1.Machine{}
 	NewWithT(t).Expect(json.Unmarshal(raw, m)).To(Succeed())
 	return m
 }
@@ -141,13 +140,13 @@ func (d drawn) content() inherit.Content {
 }
 
 // machine is one that its creator has made, with managed fields or without. It may be a copy of what is desired.
-func (d drawn) machine(desired inherit.Content) *capi.Machine {
-	m := &capi.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m"}}
+func (d drawn) machine(desired inherit.Content) *clusterv1.Machine {
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m"}}
 	m.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
 	if d.IntN(2) == 0 {
 		c := []inherit.Content{d.content(), desired}[d.IntN(2)]
 		m.Labels, m.Annotations, m.Spec.Taints, m.Spec.ReadinessGates = c.Labels, c.Annotations, c.Taints, c.Fields.ReadinessGates
-		m.Spec.Deletion.NodeDrainTimeoutSeconds = c.Fields.Seconds[capi.NodeDrainTimeout]
+		m.Spec.Deletion.NodeDrainTimeoutSeconds = c.Fields.Seconds[inherit.NodeDrainTimeout]
 	}
 	if d.IntN(3) > 0 {
 		m.CreationTimestamp = metav1.NewTime(now)
@@ -166,7 +165,7 @@ func (d drawn) machine(desired inherit.Content) *capi.Machine {
 }
 
 // disturb is somebody else's write.
-func (d drawn) disturb(m *capi.Machine) {
+func (d drawn) disturb(m *clusterv1.Machine) {
 	switch d.IntN(6) {
 	case 5: // what no API server stores, and a request can still have
 		m.ManagedFields = append(m.ManagedFields, metav1.ManagedFieldsEntry{

@@ -177,7 +177,7 @@ func (p *Plan) otherEntries() ([]metav1.ManagedFieldsEntry, error) {
 			if err != nil {
 				return nil, err
 			}
-			after := p.withoutAdopted(entry, set.Difference(p.managed.in(entry, p.overruled)))
+			after := p.withoutAdopted(entry, set.Difference(p.overruled))
 			if after.Empty() {
 				continue
 			}

@@ -10,18 +10,12 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
 // An object is settled if a plan would leave it as it is. That is found out without reading managed fields: its own entry is one that
 // was read before, and the entries of others do not matter to an object that has all it should.
-
-// inSameVersion reports whether an entry of managed fields has its fields where the object has them.
-func (p *Prepared) inSameVersion(entry metav1.ManagedFieldsEntry) bool {
-	return p.layout.Version == entry.APIVersion[strings.LastIndex(entry.APIVersion, "/")+1:]
-}
 
 // holds reports whether our own entry has what it would have again: each of its fields belongs to an entry that is desired, of which
 // it has all fields. At least one must have come from an owner. Otherwise the object may be a copy, which is adopted.
@@ -85,13 +79,13 @@ func sameTaints(all, some []clusterv1.MachineTaint) bool {
 	return true
 }
 
-func sameFields(at capi.Paths, all, some inherit.Fields) bool {
+func sameFields(at inherit.Paths, all, some inherit.Fields) bool {
 	for f, want := range some.Seconds {
 		if has := all.Seconds[f]; at.Fields[f] != nil && want != nil && (has == nil || *has != *want) {
 			return false
 		}
 	}
-	return at.Fields[capi.ReadinessGates] == nil || !slices.ContainsFunc(some.ReadinessGates, func(want clusterv1.MachineReadinessGate) bool {
+	return at.Fields[inherit.ReadinessGates] == nil || !slices.ContainsFunc(some.ReadinessGates, func(want clusterv1.MachineReadinessGate) bool {
 		same := func(gate clusterv1.MachineReadinessGate) bool { return gate.ConditionType == want.ConditionType }
 		first := slices.IndexFunc(all.ReadinessGates, same)
 		return first < 0 || all.ReadinessGates[first] != want

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
@@ -20,8 +19,8 @@ func TestWhatIsOursInAnOlderVersion(t *testing.T) {
 	entry := ours("{'f:metadata': {'f:labels': {'f:a': {}}}, 'f:spec': {'f:nodeDrainTimeout': {}}}")
 	entry.APIVersion = "cluster.x-k8s.io/v1beta1"
 	has, wants := content{labels: "a=1"}.top(), content{labels: "a=1,b=1"}.top()
-	has.Top.Fields.Seconds[capi.NodeDrainTimeout] = ptr.To(int32(60))
-	wants.Top.Fields.Seconds[capi.NodeDrainTimeout], wants.Top.Fields.Seconds[capi.NodeDeletionTimeout] = ptr.To(int32(60)), ptr.To(int32(90))
+	has.Top.Fields.Seconds[inherit.NodeDrainTimeout] = ptr.To(int32(60))
+	wants.Top.Fields.Seconds[inherit.NodeDrainTimeout], wants.Top.Fields.Seconds[inherit.NodeDeletionTimeout] = ptr.To(int32(60)), ptr.To(int32(90))
 
 	plan := newPlan(t, has, wants, entries(entry))
 	Expect(plan.GivesUp()).To(BeFalse())
@@ -33,7 +32,7 @@ func TestWhatIsOursInAnOlderVersion(t *testing.T) {
 	wants.Top.Fields = inherit.Fields{}
 	Expect(newPlan(t, has, wants, entries(entry)).Changes()).To(ContainElement(ownership.Change{Place: "spec.deletion.nodeDrainTimeoutSeconds", Name: "nodeDrainTimeoutSeconds"}))
 	entry.APIVersion = version
-	has.Layout = capi.MachineLayout("v1beta1")
+	has.Layout = inherit.MachineLayout
 	Expect(newPlan(t, has, wants, entries(entry)).Changes()).To(ConsistOf(HaveField("Name", "b")), "an older version leaves the fields to the loop")
 }
 

@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/discovery"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -34,7 +33,7 @@ func (s *session) kinds() ([]schema.GroupVersionKind, error) {
 
 // groups returns the API groups of what inherits, those of owners first.
 func (s *session) groups() []string {
-	return slices.Concat([]string{capi.ControlPlaneGroup, clusterv1.GroupVersion.Group}, s.ProviderGroups)
+	return slices.Concat([]string{inherit.ControlPlaneGroup, clusterv1.GroupVersion.Group}, s.ProviderGroups)
 }
 
 // chosen returns those kinds of a discovery that can inherit. What has no namespace cannot, such as a provider's identities: with

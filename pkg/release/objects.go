@@ -23,7 +23,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
 
@@ -163,7 +162,7 @@ func eachOf[T runtime.Object](ctx context.Context, c client.Reader, list client.
 // eachServed goes through the objects of a kind of Cluster API in the served version. Without Cluster API, there are none.
 func (s *session) eachServed(ctx context.Context, kind string, do func(*unstructured.Unstructured)) error {
 	gk := schema.GroupKind{Group: clusterv1.GroupVersion.Group, Kind: kind}
-	mapping, err := s.management.RESTMapper().RESTMapping(gk, capi.ServedVersions()...)
+	mapping, err := s.management.RESTMapper().RESTMapping(gk, clusterv1.GroupVersion.Version)
 	if meta.IsNoMatchError(err) {
 		return nil
 	}

@@ -18,7 +18,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -96,7 +95,7 @@ func (s *session) clusterOf(ctx context.Context, object *unstructured.Unstructur
 	}
 	var found *unstructured.Unstructured
 	mapping, err := s.management.RESTMapper().RESTMapping(
-		schema.GroupKind{Group: clusterv1.GroupVersion.Group, Kind: "Cluster"}, capi.ServedVersions()...)
+		schema.GroupKind{Group: clusterv1.GroupVersion.Group, Kind: "Cluster"}, clusterv1.GroupVersion.Version)
 	if err == nil {
 		found = &unstructured.Unstructured{}
 		found.SetGroupVersionKind(mapping.GroupVersionKind)

@@ -11,8 +11,8 @@ import (
 )
 
 // Carrier is any object of Cluster API that can declare taints, trimmed to the places where it does: a Machine, a
-// MachineSet, MachineDeployment or MachinePool, a control plane of any provider, a Cluster or a ClusterClass, of v1beta1
-// or v1beta2. A kind simply lacks the places that are not its own.
+// MachineSet, MachineDeployment or MachinePool, a control plane of any provider, a Cluster or a ClusterClass. A kind simply
+// lacks the places that are not its own.
 type Carrier struct {
 	Metadata metadata    `json:"metadata"`
 	Spec     carrierSpec `json:"spec"`
@@ -54,11 +54,7 @@ type place struct {
 	Metadata metadata `json:"metadata"`
 	// Taints are those of a section, and of a control plane of the v1beta1 contract.
 	Taints []clusterv1.MachineTaint `json:"taints"`
-	// Template has the metadata of a ClusterClass of v1beta1.
-	Template struct {
-		Metadata metadata `json:"metadata"`
-	} `json:"template"`
-	Spec struct {
+	Spec   struct {
 		Taints []clusterv1.MachineTaint `json:"taints"`
 		// MachineTemplate is that of a control plane's template, which a ClusterClass refers to.
 		MachineTemplate *place `json:"machineTemplate"`
@@ -119,8 +115,6 @@ func (p place) id() string {
 func (p place) validate(path *field.Path, role Role, old place) field.ErrorList {
 	errs := slices.Concat(
 		ValidateAnnotations(path.Child("metadata", "annotations"), role, p.Metadata.Annotations, old.Metadata.Annotations),
-		ValidateAnnotations(path.Child("template", "metadata", "annotations"), role,
-			p.Template.Metadata.Annotations, old.Template.Metadata.Annotations),
 		Validate(path.Child("taints"), role, p.Taints, old.Taints),
 		Validate(path.Child("spec", "taints"), role, p.Spec.Taints, old.Spec.Taints),
 	)

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
@@ -20,7 +20,7 @@ import (
 type ByPolicy struct {
 	// Machines are those of a Cluster, as they are and as they will be once they have inherited.
 	Machines func(
-		ctx context.Context, cluster types.NamespacedName, policy inherit.Policy, wanted func(*capi.Machine) bool,
+		ctx context.Context, cluster types.NamespacedName, policy inherit.Policy, wanted func(*clusterv1.Machine) bool,
 	) ([]inherit.Machine, error)
 	// Policy returns the rules' options as they are now.
 	Policy func() inherit.Policy
@@ -29,7 +29,7 @@ type ByPolicy struct {
 // Ensure implements Way.
 func (a ByPolicy) Ensure(ctx context.Context, server client.Client, identity webhook.Identity) (bool, error) {
 	rules := a.Policy()
-	machines, err := a.Machines(ctx, identity.NamespacedName, rules, func(*capi.Machine) bool { return true })
+	machines, err := a.Machines(ctx, identity.NamespacedName, rules, func(*clusterv1.Machine) bool { return true })
 	if err != nil {
 		return false, err
 	}

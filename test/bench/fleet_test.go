@@ -25,11 +25,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
@@ -110,17 +110,17 @@ func (f *fleet) byPath() map[string][]byte {
 type cacheOf struct {
 	client.Reader // nothing but Get and List is called
 	objects       map[string]client.Object
-	machines      map[string][]*capi.Machine // by any value of an index
+	machines      map[string][]*clusterv1.Machine // by any value of an index
 }
 
 func (f *fleet) cache() cacheOf {
-	c := cacheOf{objects: map[string]client.Object{}, machines: map[string][]*capi.Machine{}}
-	owners := []client.Object{convert[capi.Cluster](f.cluster), convert[capi.MachineDeployment](f.md), convert[capi.MachineSet](f.ms)}
+	c := cacheOf{objects: map[string]client.Object{}, machines: map[string][]*clusterv1.Machine{}}
+	owners := []client.Object{convert[clusterv1.Cluster](f.cluster), convert[clusterv1.MachineDeployment](f.md), convert[clusterv1.MachineSet](f.ms)}
 	for _, object := range owners {
 		c.objects[fmt.Sprintf("%T %s", object, object.GetName())] = object
 	}
 	for _, machine := range f.machines {
-		m := convert[capi.Machine](machine)
+		m := convert[clusterv1.Machine](machine)
 		c.objects[fmt.Sprintf("%T %s", m, m.Name)] = m
 		values := append(owners.IndexValues(m, "providerID"), owners.IndexValues(m, "nodeName")...)
 		slices.Sort(values)
@@ -146,7 +146,7 @@ func (c cacheOf) Get(_ context.Context, key client.ObjectKey, into client.Object
 
 // List implements client.Reader.
 func (c cacheOf) List(_ context.Context, into client.ObjectList, options ...client.ListOption) error {
-	list, ok := into.(*capi.MachineList)
+	list, ok := into.(*clusterv1.MachineList)
 	if !ok {
 		return nil
 	}
@@ -220,7 +220,7 @@ func liveReader(b *testing.B, size int) client.Reader {
 func newClient(b *testing.B, url string) client.Reader {
 	b.Helper()
 	scheme := runtime.NewScheme()
-	capi.AddToScheme(scheme, clusterv1.GroupVersion)
+	utilruntime.Must(clusterv1.AddToScheme(scheme))
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range []string{"Cluster", "ClusterClass", "MachineDeployment", "MachineSet", "Machine", "MachinePool"} {
 		mapper.Add(clusterv1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)

@@ -9,8 +9,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 const machines = 2000
@@ -28,7 +26,7 @@ func BenchmarkCache(b *testing.B) {
 	encoded := encode(w.inherited)
 	var trimmed, full uint64
 	for b.Loop() {
-		trimmed += heapOf(func() any { return convertRaw[capi.Machine](encoded) })
+		trimmed += heapOf(func() any { return convertRaw[clusterv1.Machine](encoded) })
 		full += heapOf(func() any { return convertRaw[clusterv1.Machine](encoded) })
 	}
 	b.ReportMetric(float64(trimmed)/float64(full), "×full")

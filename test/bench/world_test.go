@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
@@ -36,9 +35,9 @@ import (
 type world struct {
 	client.Reader // nothing but Get and List is called
 
-	cluster   *capi.Cluster
-	ms        *capi.MachineSet
-	m         *capi.Machine
+	cluster   *clusterv1.Cluster
+	ms        *clusterv1.MachineSet
+	m         *clusterv1.Machine
 	bare      *clusterv1.Machine
 	inherited *clusterv1.Machine
 	node      *corev1.Node
@@ -76,7 +75,7 @@ func newWorld() *world {
 	inherited := bare.DeepCopy()
 	inherited.Labels, inherited.Annotations, inherited.Spec.Taints = ms.Spec.Template.Labels, d.Annotations, d.Taints
 	return &world{
-		cluster: convert[capi.Cluster](cluster), ms: convert[capi.MachineSet](ms), m: convert[capi.Machine](inherited),
+		cluster: convert[clusterv1.Cluster](cluster), ms: convert[clusterv1.MachineSet](ms), m: convert[clusterv1.Machine](inherited),
 		bare: bare, inherited: inherited, node: sentByKubelet(kubeletsNode("bench")),
 	}
 }
@@ -84,13 +83,13 @@ func newWorld() *world {
 // Get implements client.Reader.
 func (w *world) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	switch object := into.(type) {
-	case *capi.Cluster:
+	case *clusterv1.Cluster:
 		*object = *w.cluster
 		return nil
-	case *capi.Machine:
+	case *clusterv1.Machine:
 		*object = *w.m
 		return nil
-	case *capi.MachineSet:
+	case *clusterv1.MachineSet:
 		if key.Name == w.ms.Name {
 			*object = *w.ms
 			return nil
@@ -101,8 +100,8 @@ func (w *world) Get(_ context.Context, key client.ObjectKey, into client.Object,
 
 // List implements client.Reader.
 func (w *world) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
-	if list, ok := into.(*capi.MachineList); ok {
-		list.Items = []capi.Machine{*w.m}
+	if list, ok := into.(*clusterv1.MachineList); ok {
+		list.Items = []clusterv1.Machine{*w.m}
 	}
 	return nil
 }
@@ -110,15 +109,15 @@ func (w *world) List(_ context.Context, into client.ObjectList, _ ...client.List
 // newest is the Schemas of an API server that has Cluster API's newest version. Its layout is computed once, as the program's are.
 type newest struct {
 	owners.Schemas
-	machine capi.Layout
+	machine inherit.Layout
 }
 
 func newestSchemas() newest {
-	return newest{machine: capi.MachineLayout(clusterv1.GroupVersion.Version)}
+	return newest{machine: inherit.MachineLayout}
 }
 
 // Machine implements owners.Schemas.
-func (n newest) Machine(context.Context, schema.GroupVersionKind) capi.Layout { return n.machine }
+func (n newest) Machine(context.Context, schema.GroupVersionKind) inherit.Layout { return n.machine }
 
 // newServer is Heirloom's webhook server with a no-op webhook beside its own.
 func newServer(b *testing.B, w *world) http.Handler {

@@ -20,7 +20,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 )
@@ -200,7 +199,7 @@ func settled(t *testing.T, template *inherit.Template, m *unstructured.Unstructu
 func planOf(t *testing.T, template *inherit.Template, object *unstructured.Unstructured) *ownership.Plan {
 	t.Helper()
 	Expect := NewWithT(t).Expect
-	m := &capi.Machine{}
+	m := &clusterv1.Machine{}
 	Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, m)).To(Succeed())
 	desired, problems := inherit.Policy{}.MachineFrom(template, m)
 	plan, err := ownership.New(m, inherit.OfMachine(m), inherit.Decision{Outcome: inherit.Inherits, Desired: desired, Problems: problems}, nil)
@@ -210,7 +209,7 @@ func planOf(t *testing.T, template *inherit.Template, object *unstructured.Unstr
 
 func sourceOf(t *testing.T, labels, annotations map[string]string) inherit.NodeSource {
 	t.Helper()
-	m := &capi.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "m", Labels: labels, Annotations: annotations}}
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "m", Labels: labels, Annotations: annotations}}
 	m.Spec.ClusterName, m.Status.NodeRef.Name = "c", "n"
 	return inherit.Policy{}.SourceFor(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, m)
 }

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // An InfraMachine whose Machine becomes its owner, in place of the MachineSet or control plane that it was created for, inherits from the
@@ -49,7 +49,7 @@ func TestNewOwnersAreAskedAboutIfTheTemplateMayBeAnother(t *testing.T) {
 
 func references(kinds []string) []metav1.OwnerReference {
 	var refs []metav1.OwnerReference
-	groups := map[string]string{"KubeadmControlPlane": capi.ControlPlaneGroup, "FakeMachinePool": capi.InfrastructureGroup}
+	groups := map[string]string{"KubeadmControlPlane": inherit.ControlPlaneGroup, "FakeMachinePool": inherit.InfrastructureGroup}
 	for _, kind := range kinds {
 		group := cmp.Or(groups[kind], clusterv1.GroupVersion.Group)
 		refs = append(refs, metav1.OwnerReference{APIVersion: group + "/v1beta2", Kind: kind, Name: "o", UID: "o"})

@@ -12,7 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -70,7 +70,7 @@ func TestConditionsLetNoWrongTaintPass(t *testing.T) {
 				continue
 			}
 			passed++
-			if errs := taint.ValidateCarrier(decoded(t, object), decoded(t, old), object.GroupVersionKind().Group == capi.ControlPlaneGroup); len(errs) > 0 {
+			if errs := taint.ValidateCarrier(decoded(t, object), decoded(t, old), object.GroupVersionKind().Group == inherit.ControlPlaneGroup); len(errs) > 0 {
 				t.Fatalf("nobody is asked about %v, after %v: %v", object, old, errs)
 			}
 		}
@@ -99,7 +99,7 @@ func pick[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 // carrier returns an object with taints in some of the places where one of its kind can have them.
 func carrier(t *testing.T, r *rand.Rand, kind string) *unstructured.Unstructured {
 	t.Helper()
-	group := map[bool]string{true: capi.ControlPlaneGroup, false: "cluster.x-k8s.io"}[strings.HasPrefix(kind, "Acme")]
+	group := map[bool]string{true: inherit.ControlPlaneGroup, false: "cluster.x-k8s.io"}[strings.HasPrefix(kind, "Acme")]
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": group + "/v1beta2", "kind": kind}}
 	object.SetName("x")
 	typed := map[string][][]string{

@@ -24,6 +24,8 @@ type Options struct {
 	TaintPropagation bool
 	// Kubeadm runs the kubeadm bootstrap and the kubeadm control-plane manager, too.
 	Kubeadm bool
+	// Namespace is the only one that the controllers look at; empty for all. Webhooks serve all.
+	Namespace string
 }
 
 // Managers are Cluster API's, running.
@@ -130,6 +132,7 @@ func (m *Managers) start(ctx context.Context, admin client.Client, p provider, k
 		fmt.Sprintf("--webhook-port=%d", ports[0]), "--webhook-cert-dir=" + certs, "--health-addr=" + health,
 		"--diagnostics-address=" + diagnostics, "--insecure-diagnostics=true",
 		"--feature-gates=" + gates(options),
+		"--namespace=" + options.Namespace,
 	}
 	server := endpoint{url: fmt.Sprintf("https://127.0.0.1:%d", ports[0]), ca: ca}
 	if err := convertAt(ctx, admin, filepath.Join(p.dir, "config", "crd", "bases"), server); err != nil {

@@ -7,19 +7,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
 // declaring is a Machine as it is once it has inherited, before it has a Node.
-func declaring(name string) *capi.Machine {
-	m := &capi.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name, Labels: map[string]string{}, Annotations: map[string]string{}}}
+func declaring(name string) *clusterv1.Machine {
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name, Labels: map[string]string{}, Annotations: map[string]string{}}}
 	m.Spec.ProviderID = stage.ProviderID(name)
 	return m
 }
 
 // declaringAll is a Machine with one of everything.
-func declaringAll(name string) *capi.Machine {
+func declaringAll(name string) *clusterv1.Machine {
 	m, d := declaring(name), declared()
 	m.Labels, m.Annotations, m.Spec.Taints = d.Labels, d.Annotations, d.Taints
 	m.Labels["topology.kubernetes.io/zone"] = "z"
@@ -28,7 +27,7 @@ func declaringAll(name string) *capi.Machine {
 }
 
 // addressed is a Machine that is found by addresses alone.
-func addressed(name string, addresses ...string) *capi.Machine {
+func addressed(name string, addresses ...string) *clusterv1.Machine {
 	m := declaring(name)
 	m.Spec.ProviderID = ""
 	m.Annotations["node.cluster.x-k8s.io/a"] = name

@@ -16,7 +16,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
@@ -27,7 +26,7 @@ import (
 // policyScene is a workload cluster without any webhook of Heirloom, and what its policy is made from.
 type policyScene struct {
 	*scene
-	machines []*capi.Machine
+	machines []*clusterv1.Machine
 	rules    inherit.Policy
 	round    string
 }
@@ -45,7 +44,7 @@ func newPolicyScene(t *testing.T) *policyScene {
 }
 
 // of is the same scene inside a subtest, with other Machines.
-func (s *policyScene) of(t *testing.T, machines ...*capi.Machine) *policyScene {
+func (s *policyScene) of(t *testing.T, machines ...*clusterv1.Machine) *policyScene {
 	within := *s
 	within.scene, within.machines = s.in(t), machines
 	return &within
@@ -82,7 +81,7 @@ func (s *policyScene) ensureRound() {
 	probe := declaring("probe")
 	probe.Annotations["node.cluster.x-k8s.io/round"] = s.round
 	var machines []inherit.Machine
-	for _, m := range append([]*capi.Machine{probe}, s.machines...) {
+	for _, m := range append([]*clusterv1.Machine{probe}, s.machines...) {
 		machines = append(machines, inherit.Machine{Actual: m, Effective: m})
 	}
 	cluster := types.NamespacedName{Namespace: "fleet", Name: "prod"}
@@ -114,7 +113,7 @@ func (s *policyScene) bare(node *corev1.Node) *corev1.Node {
 // expected is what the rules make of it.
 func (s *policyScene) expected(bare *corev1.Node) inherit.NodeState {
 	s.t.Helper()
-	var machines []capi.Machine
+	var machines []clusterv1.Machine
 	for _, m := range s.machines {
 		machines = append(machines, *m)
 	}

@@ -10,7 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
@@ -129,7 +129,7 @@ func (d dialect) providers() []provider {
 }
 
 func (p provider) apiVersion() string {
-	return capi.ControlPlaneGroup + "/" + p.version
+	return inherit.ControlPlaneGroup + "/" + p.version
 }
 
 // ref is a reference of Cluster API's core to an object.
@@ -165,7 +165,7 @@ func (l *descent) cluster() *unstructured.Unstructured {
 type externalKind struct{ apiVersion, kind string }
 
 func fakeMachine() externalKind {
-	return externalKind{capi.InfrastructureGroup + "/v1beta2", "FakeMachine"}
+	return externalKind{inherit.InfrastructureGroup + "/v1beta2", "FakeMachine"}
 }
 
 func exampleMachine() externalKind {
@@ -173,7 +173,7 @@ func exampleMachine() externalKind {
 }
 
 func (d dialect) kubeadmConfig() externalKind {
-	return externalKind{capi.BootstrapGroup + "/" + string(d), "KubeadmConfig"}
+	return externalKind{inherit.BootstrapGroup + "/" + string(d), "KubeadmConfig"}
 }
 
 // machineSpec is the spec of a Machine or that in a template. The Machine's external objects have its name.
@@ -222,7 +222,7 @@ func (l *descent) controlPlane(p provider) *unstructured.Unstructured {
 		ref["apiVersion"] = fakeMachine().apiVersion
 	} else {
 		at = []string{"spec", "machineTemplate", "spec", "infrastructureRef"}
-		ref["apiGroup"] = capi.InfrastructureGroup
+		ref["apiGroup"] = inherit.InfrastructureGroup
 	}
 	set(cp.Object, ref, at...)
 	if p.kind == "KubeadmControlPlane" && l.older() {

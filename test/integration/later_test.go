@@ -16,7 +16,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
@@ -28,7 +28,7 @@ func TestKindsInAVersionThatComesLater(t *testing.T) {
 	f := s.settle("later", declared())
 	s.inherits("team", "ml", f.m)
 
-	for _, group := range []string{capi.InfrastructureGroup, capi.BootstrapGroup, capi.ControlPlaneGroup} {
+	for _, group := range []string{inherit.InfrastructureGroup, inherit.BootstrapGroup, inherit.ControlPlaneGroup} {
 		s.install(group, "Late", "v1alpha1")
 	}
 	late := func(group, name string, owners ...metav1.OwnerReference) *unstructured.Unstructured {
@@ -36,13 +36,13 @@ func TestKindsInAVersionThatComesLater(t *testing.T) {
 		u.SetAPIVersion(group + "/v1alpha1")
 		return u
 	}
-	cp := late(capi.ControlPlaneGroup, "cp")
+	cp := late(inherit.ControlPlaneGroup, "cp")
 	s.create(cp)
 	m := stage.Machine(f.ms, "late")
 	m.Spec.InfrastructureRef.Kind, m.Spec.InfrastructureRef.Name = "Late", "late"
-	m.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: capi.BootstrapGroup, Kind: "Late", Name: "late"}
+	m.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: inherit.BootstrapGroup, Kind: "Late", Name: "late"}
 	s.create(m)
-	for _, group := range []string{capi.InfrastructureGroup, capi.BootstrapGroup} {
+	for _, group := range []string{inherit.InfrastructureGroup, inherit.BootstrapGroup} {
 		external := late(group, "late", *metav1.NewControllerRef(m, clusterv1.GroupVersion.WithKind("Machine")))
 		s.create(external)
 		s.eventually(external, func(g Gomega) { g.Expect(external.GetLabels()).To(HaveKeyWithValue("team", "ml"), group) })
@@ -58,9 +58,9 @@ func TestAProviderThatServesAnotherVersion(t *testing.T) {
 	t.Parallel()
 	s := sceneOn(t, lendLast(t, controlplane.Options{}), stage.Options{WithoutWebhooks: true, Args: []string{"--sync-period=5s"}})
 	f := s.settle("upgraded", declared())
-	crd := s.install(capi.ControlPlaneGroup, "Upgraded", "v1alpha1")
-	cp := brokenKind{group: capi.ControlPlaneGroup, kind: "Upgraded"}.object("cp", f.cluster.Name)
-	cp.SetAPIVersion(capi.ControlPlaneGroup + "/v1alpha1")
+	crd := s.install(inherit.ControlPlaneGroup, "Upgraded", "v1alpha1")
+	cp := brokenKind{group: inherit.ControlPlaneGroup, kind: "Upgraded"}.object("cp", f.cluster.Name)
+	cp.SetAPIVersion(inherit.ControlPlaneGroup + "/v1alpha1")
 	s.create(cp)
 	m := stage.Machine(f.ms, "controlled")
 	m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(cp, cp.GroupVersionKind())}
@@ -71,7 +71,7 @@ func TestAProviderThatServesAnotherVersion(t *testing.T) {
 	old["served"] = false
 	s.Expect(unstructured.SetNestedSlice(crd.Object, []any{anyVersion("v1beta1", true), old}, "spec", "versions")).To(Succeed())
 	s.Expect(s.Client.Patch(s.ctx, crd, client.MergeFrom(before))).To(Succeed())
-	cp.SetAPIVersion(capi.ControlPlaneGroup + "/v1beta1")
+	cp.SetAPIVersion(inherit.ControlPlaneGroup + "/v1beta1")
 	for _, value := range []string{"once", "twice"} {
 		patch := fmt.Appendf(nil, `{"spec":{"machineTemplate":{"metadata":{"labels":{"declared":%q}}}}}`, value)
 		s.Eventually(func() error { return s.Client.Patch(s.ctx, cp, client.RawPatch(types.MergePatchType, patch)) }).

@@ -23,7 +23,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
@@ -38,7 +38,7 @@ func TestAKindThatCannotBeListedKeepsNothingElseWaiting(t *testing.T) {
 	s := sceneOn(t, lendLast(t, controlplane.Options{}), stage.Options{WithoutWebhooks: true, WithoutProgram: true})
 	s.needsStreamedLists()
 
-	refusing := s.brokenKind(capi.InfrastructureGroup, "RefusingMachine", func(w http.ResponseWriter, _ *http.Request, _ <-chan struct{}) {
+	refusing := s.brokenKind(inherit.InfrastructureGroup, "RefusingMachine", func(w http.ResponseWriter, _ *http.Request, _ <-chan struct{}) {
 		http.Error(w, "out of order", http.StatusInternalServerError)
 	})
 	before := s.settle("before", declared())
@@ -53,9 +53,9 @@ func TestAKindThatCannotBeListedKeepsNothingElseWaiting(t *testing.T) {
 	t.Cleanup(func() { _ = first.Stop() })
 	s.HealthURL, s.MetricsURL = first.HealthURL, first.MetricsURL
 	s.inherits("team", "ml", append(waiting, before.m)...)
-	s.Expect(s.samples()).To(HaveKeyWithValue(`heirloom_provider_kind_listed{provider_kind="`+refusing.kind+`.`+capi.InfrastructureGroup+`"}`, 0.0))
+	s.Expect(s.samples()).To(HaveKeyWithValue(`heirloom_provider_kind_listed{provider_kind="`+refusing.kind+`.`+inherit.InfrastructureGroup+`"}`, 0.0))
 
-	silent := s.brokenKind(capi.ControlPlaneGroup, "SilentControlPlane", func(_ http.ResponseWriter, r *http.Request, repaired <-chan struct{}) {
+	silent := s.brokenKind(inherit.ControlPlaneGroup, "SilentControlPlane", func(_ http.ResponseWriter, r *http.Request, repaired <-chan struct{}) {
 		select {
 		case <-repaired:
 		case <-r.Context().Done():
@@ -93,7 +93,7 @@ func TestAKindThatCannotBeListedKeepsNothingElseWaiting(t *testing.T) {
 	for _, m := range controlled {
 		s.eventuallyListed(m, "declared", "SilentControlPlane")
 	}
-	s.Expect(s.samples()).To(HaveKeyWithValue(`heirloom_provider_kind_listed{provider_kind="`+refusing.kind+`.`+capi.InfrastructureGroup+`"}`, 1.0))
+	s.Expect(s.samples()).To(HaveKeyWithValue(`heirloom_provider_kind_listed{provider_kind="`+refusing.kind+`.`+inherit.InfrastructureGroup+`"}`, 1.0))
 }
 
 // brokenKind is a kind with two versions, between which a webhook of the test converts. Objects are stored in the older one, and a

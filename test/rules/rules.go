@@ -7,7 +7,6 @@ package rules
 import (
 	"strings"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -52,7 +51,7 @@ func All() []Rule {
 // topology is what a ClusterClass and the topology of a Cluster declare.
 func topology() []Rule {
 	labels, annotations := carried("merged, the Cluster's win"), carried("merged, the Cluster's win")
-	fields, ofWorkers := capi.FieldNames()
+	fields, ofWorkers := inherit.FieldNames()
 	quoted := func(names []string) string { return "`" + strings.Join(names, "`, `") + "`" }
 	return []Rule{
 		{

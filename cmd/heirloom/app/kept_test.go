@@ -23,7 +23,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/kept"
@@ -126,7 +125,7 @@ func (s sends) List(metav1.ListOptions) (apiruntime.Object, error) {
 			l.Items = append(l.Items, n)
 		})
 	}
-	return decoded[capi.Machine](s, &capi.MachineList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, func(l *capi.MachineList, m capi.Machine) {
+	return decoded[clusterv1.Machine](s, &clusterv1.MachineList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, func(l *clusterv1.MachineList, m clusterv1.Machine) {
 		l.Items = append(l.Items, m)
 	})
 }

@@ -9,18 +9,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/config"
-	"github.com/heirloom-dev/heirloom/pkg/kept"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // shutdownTimeout is shorter than the chart's terminationGracePeriodSeconds, so that the program ends by itself.
@@ -31,15 +30,15 @@ const workers = 10
 
 // newManager returns the manager. Its client also reads the kinds of providers from the cache.
 func newManager(
-	restConfig *rest.Config, version schema.GroupVersion, c *config.Config, served *certificate, keep *kept.Shared,
+	restConfig *rest.Config, c *config.Config, served *certificate,
 ) (ctrl.Manager, error) {
-	scheme, err := newScheme(version)
+	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
 	}
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme:                        scheme,
-		Cache:                         cacheOptions(c, keep),
+		Cache:                         cacheOptions(c),
 		Client:                        client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		Metrics:                       c.Metrics,
 		HealthProbeBindAddress:        c.HealthAddr,
@@ -60,22 +59,24 @@ func newManager(
 	return orderly{mgr}, nil
 }
 
-// newScheme registers the types under the version of Cluster API that the API server serves.
-func newScheme(version schema.GroupVersion) (*runtime.Scheme, error) {
+// newScheme registers the types of Kubernetes and Cluster API.
+func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("registering Kubernetes' types: %w", err)
 	}
-	capi.AddToScheme(scheme, version)
+	if err := clusterv1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("registering Cluster API's types: %w", err)
+	}
 	return scheme, nil
 }
 
 // cacheOptions keeps in memory only what the rules read.
-func cacheOptions(c *config.Config, keep *kept.Shared) cache.Options {
+func cacheOptions(c *config.Config) cache.Options {
 	options := cache.Options{
 		SyncPeriod:       &c.SyncPeriod,
-		DefaultTransform: keep.Object,
-		ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: keep.Node}},
+		DefaultTransform: owners.Transform,
+		ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: owners.TransformNode}},
 	}
 	if key := c.WorkloadWebhookKeyName; key.Name != "" {
 		options.ByObject[&corev1.Secret{}] = cache.ByObject{Namespaces: map[string]cache.Config{
@@ -85,7 +86,7 @@ func cacheOptions(c *config.Config, keep *kept.Shared) cache.Options {
 	if c.Namespace != "" {
 		options.DefaultNamespaces = map[string]cache.Config{c.Namespace: {}}
 		// The class of a Cluster may be in another namespace.
-		options.ByObject[&capi.ClusterClass{}] = cache.ByObject{Namespaces: map[string]cache.Config{cache.AllNamespaces: {}}}
+		options.ByObject[&clusterv1.ClusterClass{}] = cache.ByObject{Namespaces: map[string]cache.Config{cache.AllNamespaces: {}}}
 	}
 	return options
 }

@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/kept"
@@ -34,9 +33,9 @@ func TestWhatCachesKeep(t *testing.T) {
 	}
 
 	keep := kept.New(inherit.Policy{AdditionalLabels: []*regexp.Regexp{regexp.MustCompile("^a$")}})
-	m, err := keep.Object(&capi.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", ManagedFields: fields}})
+	m, err := keep.Object(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", ManagedFields: fields}})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(m).To(Equal(&capi.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", ManagedFields: fields[1:2]}}), "our own entry says what we may remove")
+	Expect(m).To(Equal(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", ManagedFields: fields[1:2]}}), "our own entry says what we may remove")
 
 	n, err := keep.Node(&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": "1", corev1.LabelArchStable: "amd64"}, Annotations: map[string]string{"b": "2"}, ManagedFields: fields},
@@ -104,7 +103,7 @@ func TestKeysCopyNothing(t *testing.T) {
 	c := newFilled(t, t.Context(), "Machine", 2, machineSent)
 	chain, labels := &owners.Chain{Reader: c}, map[string]bool{}
 	for range 2 {
-		list := &capi.MachineList{}
+		list := &clusterv1.MachineList{}
 		Expect(chain.Members(t.Context(), types.NamespacedName{Namespace: "fleet", Name: "prod"}, list)).To(HaveLen(2))
 		labels[fmt.Sprintf("%p", list.Items[0].Labels)] = true
 	}

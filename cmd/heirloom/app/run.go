@@ -13,17 +13,14 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/heirloom-dev/heirloom/pkg/capabilities"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/controllers"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/kept"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/version"
@@ -52,19 +49,17 @@ func run(ctx context.Context, c *config.Config) error {
 	if err != nil {
 		return err
 	}
-	version, err := awaitClusterAPI(signalled, restConfig, c.HealthAddr)
-	if err != nil || signalled.Err() != nil {
+	if err := awaitClusterAPI(signalled, restConfig, c.HealthAddr); err != nil || signalled.Err() != nil {
 		return err
 	}
-	keep := kept.New(c.Rules)
-	mgr, err := newManager(restConfig, version, c, served, keep)
+	mgr, err := newManager(restConfig, c, served)
 	if err != nil {
 		return err
 	}
 	if err := owners.Prepare(ctx, mgr.GetCache(), c.ManagementClusterKey.Name != ""); err != nil {
 		return err
 	}
-	if err := addWebhooksAndLoop(ctx, signalled.Done(), mgr, c, served, keep); err != nil {
+	if err := addWebhooksAndLoop(ctx, signalled.Done(), mgr, c, served); err != nil {
 		return err
 	}
 	if err := errors.Join(addChecks(mgr, served), addMemoryReturn(mgr)); err != nil {
@@ -138,15 +133,11 @@ func newDiscovery(mgr ctrl.Manager) (discovery.DiscoveryInterface, error) {
 	return client, nil
 }
 
-// addSchemas starts the reader of the schemas of Machines and control planes. It reads Machines' now, so that no admission
-// request waits for them.
-func addSchemas(ctx context.Context, mgr ctrl.Manager, c *config.Config, discoveryClient discovery.DiscoveryInterface) (*capabilities.Schemas, error) {
+// addSchemas starts the reader of the schemas of control planes.
+func addSchemas(mgr ctrl.Manager, c *config.Config, discoveryClient discovery.DiscoveryInterface) (*capabilities.Schemas, error) {
 	schemas := &capabilities.Schemas{Client: discoveryClient.OpenAPIV3(), Interval: c.SyncPeriod, UnknownFor: unknownFor}
 	if err := mgr.Add(schemas); err != nil {
 		return nil, fmt.Errorf("adding the reader of schemas: %w", err)
-	}
-	for _, version := range capi.ServedVersions() {
-		schemas.Machine(ctx, clusterv1.GroupVersion.WithKind("Machine").GroupKind().WithVersion(version))
 	}
 	return schemas, nil
 }
@@ -162,7 +153,6 @@ func addMetrics(served *certificate) (*metrics.Metrics, error) {
 
 func addWebhooksAndLoop(
 	ctx context.Context, draining <-chan struct{}, mgr ctrl.Manager, c *config.Config, served *certificate,
-	keep *kept.Shared,
 ) error {
 	policy, policyChanges, err := addPolicy(mgr, c)
 	if err != nil {
@@ -176,12 +166,12 @@ func addWebhooksAndLoop(
 	if err != nil {
 		return err
 	}
-	schemas, err := addSchemas(ctx, mgr, c, discoveryClient)
+	schemas, err := addSchemas(mgr, c, discoveryClient)
 	if err != nil {
 		return err
 	}
 	recorder := controllers.Brief(mgr.GetEventRecorder("heirloom"))
-	clusterCache, err := addClusterCache(ctx, mgr, c, keep, recorder)
+	clusterCache, err := addClusterCache(ctx, mgr, c, recorder)
 	if err != nil {
 		return err
 	}
@@ -204,7 +194,7 @@ func addWebhooksAndLoop(
 	admission.AskMissing, admission.Count = true, counters.OwnerLookup
 	admission.Mapper = &owners.Kinds{Discovery: discoveryClient, UnknownFor: unknownFor, KnownFor: c.SyncPeriod}
 	dependencies := webhooks.Dependencies{
-		Chain: &admission, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: policy, Draining: draining,
+		Chain: &admission, Metrics: counters, Namespace: c.Namespace, Policy: policy, Draining: draining,
 		ManagementCluster: c.ManagementClusterKey,
 	}
 	if err := addWebhooks(mgr, c, dependencies); err != nil {
@@ -216,7 +206,7 @@ func addWebhooksAndLoop(
 	byPolicy := workload.ByPolicy{Machines: chain.EffectiveMachines, Policy: policy}
 	return controllers.Setup(mgr, &controllers.Dependencies{
 		ManagementCluster: c.ManagementClusterKey,
-		Client:            mgr.GetClient(), Live: mgr.GetAPIReader(), Chain: &chain, Metrics: counters, Schemas: schemas,
+		Client:            mgr.GetClient(), Live: mgr.GetAPIReader(), Chain: &chain, Metrics: counters, SchemaChanges: schemas.Subscribe,
 		Workloads: clusterCache, Admission: nodeAdmission(c, byPolicy, registrar), ProviderGroups: c.ProviderGroups, NoExecuteRate: c.NoExecuteRate, Namespace: c.Namespace,
 		Recorder: recorder, Policy: policy, PolicyChanges: policyChanges,
 	})

@@ -10,13 +10,12 @@ import (
 	"net/http"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/capabilities"
 )
 
 // How often a program that waits for Cluster API looks, and how often it says that it still waits.
@@ -27,49 +26,35 @@ const (
 	headerTimeout = 5 * time.Second
 )
 
-// awaitClusterAPI returns the version of Cluster API that the API server serves. While there is none, it waits: GitOps tools
-// install both at once, and a restart would not help. If the API server cannot be asked at all, it returns an error. Once ctx is
-// done, it returns nothing.
-func awaitClusterAPI(ctx context.Context, restConfig *rest.Config, healthAddr string) (schema.GroupVersion, error) {
-	version, err := installedVersion(restConfig)
-	var missing *capi.NotServedError
-	if errors.As(err, &missing) {
-		look := func() error {
-			version, err = installedVersion(restConfig)
-			return err
-		}
-		if err := (waiting{look: look, every: lookInterval, remind: remindInterval}).wait(ctx, healthAddr, missing); err != nil {
-			return schema.GroupVersion{}, err
-		}
+// awaitClusterAPI returns once the API server serves Cluster API, or ctx is done. Until then it waits: GitOps tools install both at
+// once, and a restart would not help. If the API server cannot be asked at all, it returns an error.
+func awaitClusterAPI(ctx context.Context, restConfig *rest.Config, healthAddr string) error {
+	err := installed(restConfig)
+	if !errors.Is(err, capabilities.ErrNoClusterAPI) {
+		return err
 	}
-	if ctx.Err() != nil {
-		return schema.GroupVersion{}, nil
-	}
-	if err != nil {
-		return schema.GroupVersion{}, err
-	}
-	ctrl.Log.Info("Found Cluster API", "version", version.String())
-	return version, nil
+	look := func() error { return installed(restConfig) }
+	return waiting{look: look, every: lookInterval, remind: remindInterval}.wait(ctx, healthAddr, err)
 }
 
-// installedVersion asks again each time: a RESTMapper remembers what was not there.
-func installedVersion(restConfig *rest.Config) (schema.GroupVersion, error) {
+// installed asks again each time: a RESTMapper remembers what was not there.
+func installed(restConfig *rest.Config) error {
 	restConfig = rest.CopyConfig(restConfig)
 	restConfig.Timeout = discoveryTimeout
 	httpClient, err := rest.HTTPClientFor(restConfig)
 	if err != nil {
-		return schema.GroupVersion{}, fmt.Errorf("creating the HTTP client: %w", err)
+		return fmt.Errorf("creating the HTTP client: %w", err)
 	}
 	mapper, err := apiutil.NewDynamicRESTMapper(restConfig, httpClient)
 	if err != nil {
-		return schema.GroupVersion{}, fmt.Errorf("discovering the API server's kinds: %w", err)
+		return fmt.Errorf("discovering the API server's kinds: %w", err)
 	}
-	return capi.Installed(mapper)
+	return capabilities.ClusterAPI(mapper)
 }
 
 // waiting is a program that cannot start yet. Its probes say that it lives and that it is not ready.
 type waiting struct {
-	// look returns nil once there is nothing to wait for. Any error but a NotServedError may pass, like an API server that restarts.
+	// look returns nil once there is nothing to wait for. Any error but ErrNoClusterAPI may pass, like an API server that restarts.
 	look          func() error
 	every, remind time.Duration
 }

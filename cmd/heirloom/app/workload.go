@@ -15,10 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/controllers"
-	"github.com/heirloom-dev/heirloom/pkg/kept"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/rotation"
@@ -30,16 +28,12 @@ import (
 
 // addClusterCache starts what connects to workload clusters.
 func addClusterCache(
-	ctx context.Context, mgr ctrl.Manager, c *config.Config, keep *kept.Shared, recorder events.EventRecorder,
+	ctx context.Context, mgr ctrl.Manager, c *config.Config, recorder events.EventRecorder,
 ) (clustercache.ClusterCache, error) {
-	version, err := capi.Version(mgr.GetRESTMapper())
-	if err != nil {
-		return nil, err
-	}
 	return connect.NewClusterCache(ctx, mgr, connect.Options{
-		Version: version, WatchFilter: c.WatchFilter, UserAgent: mgr.GetConfig().UserAgent,
+		WatchFilter: c.WatchFilter, UserAgent: mgr.GetConfig().UserAgent,
 		QPS: c.ClusterCacheClientQPS, Burst: c.ClusterCacheClientBurst, Concurrency: c.ClusterCacheConcurrency,
-		SyncPeriod: c.SyncPeriod, Nodes: owners.NodeIndexes(), TrimNode: keep.Node,
+		SyncPeriod: c.SyncPeriod, Nodes: owners.NodeIndexes(), TrimNode: owners.TransformNode,
 		Refused: controllers.KubeconfigRefused(mgr.GetClient(), recorder),
 	})
 }

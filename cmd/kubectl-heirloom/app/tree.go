@@ -13,13 +13,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/tree"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 type treeOptions struct {
@@ -137,7 +137,7 @@ func (o *treeOptions) clusters(ctx context.Context, from *snapshot.Snapshot, nam
 			return nil, err
 		}
 	}
-	list := &capi.ClusterList{}
+	list := &clusterv1.ClusterList{}
 	if err := from.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("listing the Clusters: %w", err)
 	}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
-	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 const (
@@ -29,7 +28,7 @@ const (
 type Checker struct {
 	// Client is the management cluster's.
 	Client  client.Client
-	Schemas owners.Schemas
+	Schemas snapshot.Schemas
 	// Kubernetes returns the version of the management cluster's API server.
 	Kubernetes func() (*version.Info, error)
 	// Namespace is the one in which Heirloom is installed; empty if it may be any.

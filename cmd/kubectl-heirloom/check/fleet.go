@@ -12,11 +12,12 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -50,7 +51,7 @@ func (w *world) walkFleet(ctx context.Context) (*fleet, error) {
 	if err := w.snapshot.Prefetch(ctx); err != nil {
 		return nil, err
 	}
-	list := &capi.ClusterList{}
+	list := &clusterv1.ClusterList{}
 	if err := w.snapshot.List(ctx, list, client.InNamespace(known.Config.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing Clusters: %w", err)
 	}
@@ -70,8 +71,8 @@ func (w *world) walkFleet(ctx context.Context) (*fleet, error) {
 	return all, nil
 }
 
-func (w *world) walk(ctx context.Context, cluster *capi.Cluster, known settings.Settings) clusterState {
-	state := clusterState{NamespacedName: client.ObjectKeyFromObject(cluster), withoutAPIServer: !cluster.Status.HasAPIServer()}
+func (w *world) walk(ctx context.Context, cluster *clusterv1.Cluster, known settings.Settings) clusterState {
+	state := clusterState{NamespacedName: client.ObjectKeyFromObject(cluster), withoutAPIServer: !ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false)}
 	state.tree, state.err = w.snapshot.Walk(ctx, state.NamespacedName, known, known.Policy(), w.nodes)
 	return state
 }

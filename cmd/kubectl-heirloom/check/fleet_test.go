@@ -13,9 +13,9 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -32,7 +32,7 @@ func TestWorkloadClusters(t *testing.T) {
 		{name: "reached", status: OK, message: "1 workload cluster could be reached."},
 		{name: "unreachable", change: unreachable, status: Warning, message: "1 workload cluster cannot be reached from here.",
 			detail: "fleet/c: no route to host", next: "HeirloomWorkloadClusterDisconnected"},
-		{name: "not there yet", change: func(s *scenery) { unreachable(s); s.cluster.Status = capi.ClusterStatus{} }, status: OK,
+		{name: "not there yet", change: func(s *scenery) { unreachable(s); s.cluster.Status = clusterv1.ClusterStatus{} }, status: OK,
 			message: "0 workload clusters",
 			detail:  "has no API server yet: fleet/c"},
 		{name: "none", change: withoutClusters, status: Skipped, message: "There is no Cluster."},

@@ -11,8 +11,8 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	paths "k8s.io/apimachinery/pkg/util/validation/field"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -135,7 +135,7 @@ func TestProbes(t *testing.T) {
 	refused := func(s *scenery) { s.refused = errors.New("no quota") }
 	mute := func(s *scenery) { s.mute = true }
 	nothing := func(s *scenery) {
-		s.md.Spec.Template, s.ms.Spec.Template = capi.MachineTemplate{}, capi.MachineTemplate{}
+		s.md.Spec.Template, s.ms.Spec.Template = clusterv1.MachineTemplateSpec{}, clusterv1.MachineTemplateSpec{}
 	}
 	expect(t, "mutation", []finding{
 		{name: "it answers", status: OK, message: "would inherit label"},

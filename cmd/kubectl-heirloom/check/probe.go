@@ -16,7 +16,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
@@ -66,7 +65,7 @@ func (w *world) heir(ctx context.Context) (*unstructured.Unstructured, string, e
 	if err != nil {
 		return nil, "", err
 	}
-	gvk, err := w.Client.GroupVersionKindFor(&capi.MachineSet{})
+	gvk, err := w.Client.GroupVersionKindFor(&clusterv1.MachineSet{})
 	if err != nil {
 		return nil, "", fmt.Errorf("finding the kind of MachineSets: %w", err)
 	}
@@ -121,7 +120,7 @@ func bareMachine(version schema.GroupVersion, namespace string, spec map[string]
 
 // inherits names one thing that a Machine inherits, or "".
 func (w *world) inherits(ctx context.Context, machine *unstructured.Unstructured, policy inherit.Policy) (string, error) {
-	typed := &capi.Machine{}
+	typed := &clusterv1.Machine{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(machine.Object, typed); err != nil {
 		return "", fmt.Errorf("reading a Machine: %w", err)
 	}
@@ -129,7 +128,7 @@ func (w *world) inherits(ctx context.Context, machine *unstructured.Unstructured
 	if err != nil || decided.Untouched() {
 		return "", err
 	}
-	current, err := owners.Machines.Content(ctx, w.Schemas, typed)
+	current, err := owners.Machines.Content(ctx, w.snapshot.Chain(), typed)
 	if err != nil {
 		return "", err
 	}
@@ -147,7 +146,7 @@ func (w *world) inherits(ctx context.Context, machine *unstructured.Unstructured
 
 // validation creates a Machine with a reserved taint, as a dry run, which must be refused.
 func validation(ctx context.Context, w *world) Result {
-	gvk, err := w.Client.GroupVersionKindFor(&capi.Machine{})
+	gvk, err := w.Client.GroupVersionKindFor(&clusterv1.Machine{})
 	if err != nil {
 		return unknown("The kind of Machines is not known: %v", err)
 	}
@@ -163,7 +162,7 @@ func validation(ctx context.Context, w *world) Result {
 	machine := bareMachine(gvk.GroupVersion(), called, map[string]any{
 		"clusterName":       "heirloom-check",
 		"bootstrap":         map[string]any{"dataSecretName": "heirloom-check"},
-		"infrastructureRef": reference(gvk.Version),
+		"infrastructureRef": map[string]any{"apiGroup": inherit.InfrastructureGroup, "kind": "HeirloomCheck", "name": "heirloom-check"},
 	})
 	machine.SetAnnotations(map[string]string{taint.AlwaysAnnotation: reserved})
 	err = w.Client.Create(ctx, machine, client.DryRunAll, client.FieldOwner(prober))
@@ -175,15 +174,4 @@ func validation(ctx context.Context, w *world) Result {
 		return unknown("A Machine could not be created in a dry run: %v", err)
 	}
 	return ok("A Machine with the reserved taint %s is refused (dry run).", reserved)
-}
-
-// reference is one to an InfraMachine that need not exist.
-func reference(version string) map[string]any {
-	ref := map[string]any{"kind": "HeirloomCheck", "name": "heirloom-check"}
-	if version == "v1beta1" {
-		ref["apiVersion"] = capi.InfrastructureGroup + "/v1beta1"
-	} else {
-		ref["apiGroup"] = capi.InfrastructureGroup
-	}
-	return ref
 }

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/version"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -32,7 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -58,10 +59,10 @@ type scenery struct {
 	lease      *coordinationv1.Lease
 	secret     *corev1.Secret
 	core       *appsv1.Deployment
-	cluster    *capi.Cluster
-	md         *capi.MachineDeployment
-	ms         *capi.MachineSet
-	machine    *capi.Machine
+	cluster    *clusterv1.Cluster
+	md         *clusterv1.MachineDeployment
+	ms         *clusterv1.MachineSet
+	machine    *clusterv1.Machine
 	node       *corev1.Node
 	// more are further objects of the management cluster, nodes those of the workload cluster.
 	more, nodes []client.Object
@@ -160,16 +161,16 @@ func (s *scenery) signed(ca authority, from, to time.Time, host string) {
 }
 
 func (s *scenery) fleet() {
-	template := capi.MachineTemplate{
+	template := clusterv1.MachineTemplateSpec{
 		ObjectMeta: clusterv1.ObjectMeta{
 			Labels: map[string]string{nodePool: "gpu"}, Annotations: map[string]string{taint.AlwaysAnnotation: "gpu:NoSchedule"},
 		},
-		Spec: capi.MachineSpec{ClusterName: "c"},
+		Spec: clusterv1.MachineSpec{ClusterName: "c"},
 	}
-	s.cluster = &capi.Cluster{ObjectMeta: named("c", ""), Status: capi.ClusterStatus{InfrastructureReady: true}}
-	s.md = &capi.MachineDeployment{ObjectMeta: named("md", ""), Spec: capi.WorkersSpec{ClusterName: "c", Template: template}}
-	s.ms = &capi.MachineSet{ObjectMeta: named("ms", "MachineDeployment/md"), Spec: capi.WorkersSpec{ClusterName: "c", Template: template}}
-	s.machine = &capi.Machine{ObjectMeta: named("m", "MachineSet/ms"), Spec: capi.MachineSpec{ClusterName: "c", ProviderID: "id"}}
+	s.cluster = &clusterv1.Cluster{ObjectMeta: named("c", ""), Status: clusterv1.ClusterStatus{InfrastructureReady: true}}
+	s.md = &clusterv1.MachineDeployment{ObjectMeta: named("md", ""), Spec: clusterv1.MachineDeploymentSpec{ClusterName: "c", Template: template}}
+	s.ms = &clusterv1.MachineSet{ObjectMeta: named("ms", "MachineDeployment/md"), Spec: clusterv1.MachineSetSpec{ClusterName: "c", Template: template}}
+	s.machine = &clusterv1.Machine{ObjectMeta: named("m", "MachineSet/ms"), Spec: clusterv1.MachineSpec{ClusterName: "c", ProviderID: "id"}}
 	s.machine.Labels, s.machine.Annotations = template.Labels, template.Annotations
 	s.node = &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n", CreationTimestamp: metav1.NewTime(now().AddDate(0, -1, 0)), Labels: map[string]string{nodePool: "gpu"}},
@@ -205,7 +206,7 @@ func (s *scenery) objects() []client.Object {
 func (s *scenery) checker() *Checker {
 	scheme := runtime.NewScheme()
 	NewWithT(s.t).Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
-	capi.AddToScheme(scheme, clusterv1.GroupVersion)
+	utilruntime.Must(clusterv1.AddToScheme(scheme))
 	management := fake.NewClientBuilder().WithScheme(scheme).WithObjects(s.objects()...).WithReturnManagedFields().
 		WithInterceptorFuncs(interceptor.Funcs{List: s.list, Get: s.get, Create: s.create}).Build()
 	return &Checker{
@@ -250,7 +251,7 @@ func (s *scenery) check(name string) Result {
 func (s *scenery) deny(object any) error {
 	kind := strings.TrimPrefix(fmt.Sprintf("%T", object), "*")
 	if slices.ContainsFunc(s.denied, func(denied string) bool {
-		return strings.HasSuffix(kind, "."+denied) || kind == fmt.Sprintf("%T", capi.MachineList{}) && denied == "MachineList"
+		return strings.HasSuffix(kind, "."+denied) || kind == fmt.Sprintf("%T", clusterv1.MachineList{}) && denied == "MachineList"
 	}) {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, "", errors.New("no right"))
 	}
@@ -294,10 +295,10 @@ func (s *scenery) create(_ context.Context, _ client.WithWatch, object client.Ob
 // layouts are those of kinds that have all fields.
 type layouts struct{}
 
-func (layouts) ControlPlane(context.Context, schema.GroupVersionKind) (capi.Layout, error) {
-	return capi.ControlPlaneLayout("v1beta2", func(...string) bool { return true }), nil
+func (layouts) ControlPlane(context.Context, schema.GroupVersionKind) (inherit.Layout, error) {
+	return inherit.ControlPlaneLayout("v1beta2", func(...string) bool { return true }), nil
 }
 
-func (layouts) Machine(context.Context, schema.GroupVersionKind) capi.Layout {
-	return capi.MachineLayout("v1beta2")
+func (layouts) Machine(context.Context, schema.GroupVersionKind) inherit.Layout {
+	return inherit.MachineLayout
 }

@@ -18,7 +18,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/target"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 const (
@@ -130,7 +130,7 @@ func (f *Factory) providerKinds(ctx context.Context) []string {
 	if len(lists) == 0 {
 		return nil
 	}
-	groups := append(f.providerGroups(ctx), capi.ControlPlaneGroup)
+	groups := append(f.providerGroups(ctx), inherit.ControlPlaneGroup)
 	var kinds []string
 	for _, list := range lists {
 		version, err := schema.ParseGroupVersion(list.GroupVersion)
@@ -148,7 +148,7 @@ func (f *Factory) providerKinds(ctx context.Context) []string {
 
 // providerGroups are the API groups of InfraMachines and BootstrapConfigs that the server knows, or those that each server does.
 func (f *Factory) providerGroups(ctx context.Context) []string {
-	usual := []string{capi.InfrastructureGroup, capi.BootstrapGroup}
+	usual := []string{inherit.InfrastructureGroup, inherit.BootstrapGroup}
 	management, err := f.Management()
 	if err != nil {
 		return usual

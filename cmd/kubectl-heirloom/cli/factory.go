@@ -19,11 +19,11 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/pkg/capabilities"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/version"
 	"github.com/heirloom-dev/heirloom/pkg/workload/connect"
 )
@@ -87,8 +87,7 @@ func (f *Factory) Management() (*Management, error) {
 	if err != nil {
 		return nil, fmt.Errorf("discovering the API server's kinds: %w", err)
 	}
-	served, err := capi.Version(mapper)
-	if err != nil {
+	if err := capabilities.ClusterAPI(mapper); err != nil {
 		return nil, noClusterAPI(restConfig.Host, err)
 	}
 	discovery, err := f.Config.ToDiscoveryClient()
@@ -99,7 +98,9 @@ func (f *Factory) Management() (*Management, error) {
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("registering Kubernetes' types: %w", err)
 	}
-	capi.AddToScheme(scheme, served)
+	if err := clusterv1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("registering Cluster API's types: %w", err)
+	}
 	live, err := client.New(restConfig, client.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)

@@ -7,17 +7,17 @@ import (
 	"slices"
 	"strings"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
 // overridden reports what a Cluster's topology declares in place of its ClusterClass, if a file has that too.
 func (l *linter) overridden(s *subject) {
-	cluster, ok := s.chained.(*capi.Cluster)
-	if !ok || cluster.Spec.Topology == nil || l.world.classOf(cluster) == nil {
+	cluster, ok := s.chained.(*clusterv1.Cluster)
+	if !ok || !cluster.Spec.Topology.IsDefined() || l.world.classOf(cluster) == nil {
 		return
 	}
 	class := l.world.classOf(cluster)
@@ -33,10 +33,10 @@ func (l *linter) overridden(s *subject) {
 
 // ofContract returns a control plane in the form of the contract, and other objects as they are.
 func ofContract(object client.Object) client.Object {
-	if object.GetObjectKind().GroupVersionKind().Group != capi.ControlPlaneGroup {
+	if object.GetObjectKind().GroupVersionKind().Group != inherit.ControlPlaneGroup {
 		return object
 	}
-	cp := &capi.ControlPlane{}
+	cp := &inherit.ControlPlane{}
 	if copyInto(object, cp) != nil {
 		return object
 	}

@@ -12,9 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/manifest"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -34,13 +34,13 @@ func (l *linter) declares(ctx context.Context, s *subject) error {
 
 // arrival is what the Node of a Machine gets.
 type arrival struct {
-	machine *capi.Machine
+	machine *clusterv1.Machine
 	// from is the Machine as it will be. node is what the Node has in the end, kubelet what it has from its own first write.
 	from          inherit.NodeSource
 	node, kubelet inherit.NodeState
 }
 
-func (l *linter) node(ctx context.Context, m *capi.Machine) error {
+func (l *linter) node(ctx context.Context, m *clusterv1.Machine) error {
 	cluster := types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.ClusterName}
 	l.world.ensureCluster(cluster)
 	chain, policy := l.world.chain(cluster), l.Policy
@@ -149,7 +149,7 @@ func (l *linter) missing(at entry, why inherit.Dropped, itself bool) {
 
 // leftOut reports what an API server would refuse in a Machine, and returns the names.
 func (l *linter) leftOut(s *subject, d inherit.Declaration) sets.Set[string] {
-	machine := inherit.Object{Layout: capi.MachineLayout(d.Object.GetObjectKind().GroupVersionKind().Version)}
+	machine := inherit.Object{Layout: inherit.MachineLayout}
 	_, err := inherit.Admissible(machine, inherit.Object{Top: d.Content}, func() inherit.Object { return machine }, nil)
 	names := sets.New[string]()
 	for _, problem := range inherit.Problems(err) {

@@ -12,7 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
@@ -21,54 +21,54 @@ const toCome = "(to come)"
 
 // descend adds what Cluster API would create below an object, and returns the Machines. Below a topology those are the objects of its
 // sections that no file has.
-func (w *world) descend(object client.Object) []*capi.Machine {
+func (w *world) descend(object client.Object) []*clusterv1.Machine {
 	switch o := object.(type) {
-	case *capi.Cluster:
+	case *clusterv1.Cluster:
 		return w.belowTopology(o)
-	case *capi.ClusterClass:
+	case *clusterv1.ClusterClass:
 		if cluster := w.anyClusterOf(o); cluster != nil {
 			return w.belowTopology(cluster)
 		}
-	case *capi.MachineDeployment:
-		ms := &capi.MachineSet{TypeMeta: typeOf("MachineSet"), ObjectMeta: below(o, o.Spec.ClusterName)}
-		maps.Copy(ms.Labels, selected(o.Spec))
-		ms.Spec = capi.WorkersSpec{ClusterName: o.Spec.ClusterName, Selector: o.Spec.Selector}
-		ms.Spec.Template.Labels = selected(o.Spec)
+	case *clusterv1.MachineDeployment:
+		ms := &clusterv1.MachineSet{TypeMeta: typeOf("MachineSet"), ObjectMeta: below(o, o.Spec.ClusterName)}
+		maps.Copy(ms.Labels, selected(o.Spec.Selector, o.Spec.Template.Labels))
+		ms.Spec = clusterv1.MachineSetSpec{ClusterName: o.Spec.ClusterName, Selector: o.Spec.Selector}
+		ms.Spec.Template.Labels = selected(o.Spec.Selector, o.Spec.Template.Labels)
 		w.put(ms)
 		return w.descend(ms)
-	case *capi.MachineSet:
-		return w.machine(o, o.Spec.ClusterName, selected(o.Spec))
-	case *capi.MachinePool:
+	case *clusterv1.MachineSet:
+		return w.machine(o, o.Spec.ClusterName, selected(o.Spec.Selector, o.Spec.Template.Labels))
+	case *clusterv1.MachinePool:
 		return w.machine(o, o.Spec.ClusterName, nil)
 	case *unstructured.Unstructured:
 		name := o.GetLabels()[clusterv1.ClusterNameLabel]
 		return w.machine(o, name, map[string]string{clusterv1.MachineControlPlaneLabel: ""})
-	case *capi.Machine:
+	case *clusterv1.Machine:
 		m := o.DeepCopy()
 		m.Spec.ProviderID = string(m.UID)
 		w.put(m)
-		return []*capi.Machine{m}
+		return []*clusterv1.Machine{m}
 	}
 	return nil
 }
 
 // machine adds a Machine of this owner, with the labels that the owner's controller sets.
-func (w *world) machine(owner client.Object, cluster string, labels map[string]string) []*capi.Machine {
-	m := &capi.Machine{TypeMeta: typeOf("Machine"), ObjectMeta: below(owner, cluster)}
+func (w *world) machine(owner client.Object, cluster string, labels map[string]string) []*clusterv1.Machine {
+	m := &clusterv1.Machine{TypeMeta: typeOf("Machine"), ObjectMeta: below(owner, cluster)}
 	maps.Copy(m.Labels, labels)
-	m.Spec = capi.MachineSpec{ClusterName: cluster, ProviderID: string(owner.GetUID())}
+	m.Spec = clusterv1.MachineSpec{ClusterName: cluster, ProviderID: string(owner.GetUID())}
 	w.put(m)
-	return []*capi.Machine{m}
+	return []*clusterv1.Machine{m}
 }
 
 // selected returns the labels that a selector uses, as Cluster API copies them from the template.
-func selected(spec capi.WorkersSpec) map[string]string {
-	labels := maps.Clone(spec.Selector.MatchLabels)
+func selected(selector metav1.LabelSelector, template map[string]string) map[string]string {
+	labels := maps.Clone(selector.MatchLabels)
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	for _, requirement := range spec.Selector.MatchExpressions {
-		if value, ok := spec.Template.Labels[requirement.Key]; ok {
+	for _, requirement := range selector.MatchExpressions {
+		if value, ok := template[requirement.Key]; ok {
 			labels[requirement.Key] = value
 		}
 	}
@@ -92,8 +92,8 @@ func typeOf(kind string) metav1.TypeMeta {
 }
 
 // belowTopology adds the objects of a topology's sections, and what comes below them.
-func (w *world) belowTopology(cluster *capi.Cluster) []*capi.Machine {
-	var machines []*capi.Machine
+func (w *world) belowTopology(cluster *clusterv1.Cluster) []*clusterv1.Machine {
+	var machines []*clusterv1.Machine
 	for _, object := range w.sections(cluster) {
 		if w.files[idOf(object)] == nil {
 			machines = append(machines, w.descend(object)...)
@@ -103,8 +103,8 @@ func (w *world) belowTopology(cluster *capi.Cluster) []*capi.Machine {
 }
 
 // sections returns an object for each section of a topology: that of a file, or one that is added to the world.
-func (w *world) sections(cluster *capi.Cluster) []client.Object {
-	if cluster.Spec.Topology == nil {
+func (w *world) sections(cluster *clusterv1.Cluster) []client.Object {
+	if !cluster.Spec.Topology.IsDefined() {
 		return nil
 	}
 	w.ensureClass(cluster)
@@ -112,17 +112,17 @@ func (w *world) sections(cluster *capi.Cluster) []client.Object {
 	all := []client.Object{w.controlPlaneOf(cluster)}
 	for _, section := range workers.MachineDeployments {
 		all = append(all, w.ofSection(cluster, section.Name, clusterv1.ClusterTopologyMachineDeploymentNameLabel,
-			&capi.MachineDeployment{TypeMeta: typeOf("MachineDeployment"), Spec: capi.WorkersSpec{ClusterName: cluster.Name}}))
+			&clusterv1.MachineDeployment{TypeMeta: typeOf("MachineDeployment"), Spec: clusterv1.MachineDeploymentSpec{ClusterName: cluster.Name}}))
 	}
 	for _, section := range workers.MachinePools {
 		all = append(all, w.ofSection(cluster, section.Name, clusterv1.ClusterTopologyMachinePoolNameLabel,
-			&capi.MachinePool{TypeMeta: typeOf("MachinePool"), Spec: capi.WorkersSpec{ClusterName: cluster.Name}}))
+			&clusterv1.MachinePool{TypeMeta: typeOf("MachinePool"), Spec: clusterv1.MachinePoolSpec{ClusterName: cluster.Name}}))
 	}
 	return all
 }
 
 // ofSection returns the object of a section of workers.
-func (w *world) ofSection(cluster *capi.Cluster, name, label string, otherwise client.Object) client.Object {
+func (w *world) ofSection(cluster *clusterv1.Cluster, name, label string, otherwise client.Object) client.Object {
 	kind := otherwise.GetObjectKind().GroupVersionKind().GroupKind()
 	for of, object := range w.objects {
 		labels := object.GetLabels()
@@ -140,16 +140,16 @@ func (w *world) ofSection(cluster *capi.Cluster, name, label string, otherwise c
 }
 
 // controlPlaneOf returns the control plane of a topology. It consists of Machines if the class says so.
-func (w *world) controlPlaneOf(cluster *capi.Cluster) client.Object {
+func (w *world) controlPlaneOf(cluster *clusterv1.Cluster) client.Object {
 	for of, object := range w.objects {
 		labels := object.GetLabels()
 		_, owned := labels[clusterv1.ClusterTopologyOwnedLabel]
-		if of.Group == capi.ControlPlaneGroup && of.Namespace == cluster.Namespace && owned && labels[clusterv1.ClusterNameLabel] == cluster.Name {
+		if of.Group == inherit.ControlPlaneGroup && of.Namespace == cluster.Namespace && owned && labels[clusterv1.ClusterNameLabel] == cluster.Name {
 			return object
 		}
 	}
 	cp := &unstructured.Unstructured{Object: map[string]any{}}
-	cp.SetAPIVersion(capi.ControlPlaneGroup + "/v1beta2")
+	cp.SetAPIVersion(inherit.ControlPlaneGroup + "/v1beta2")
 	cp.SetKind("KubeadmControlPlane")
 	cp.SetNamespace(cluster.Namespace)
 	cp.SetName(cluster.Name + toCome)
@@ -158,7 +158,7 @@ func (w *world) controlPlaneOf(cluster *capi.Cluster) client.Object {
 		cp.SetKind(ref.Kind)
 	}
 	cp.SetLabels(map[string]string{clusterv1.ClusterNameLabel: cluster.Name, clusterv1.ClusterTopologyOwnedLabel: ""})
-	if class := w.classOf(cluster); class == nil || class.Spec.ControlPlane.MachineInfrastructure != nil {
+	if class := w.classOf(cluster); class == nil || inherit.HasMachines(class) {
 		_ = unstructured.SetNestedMap(cp.Object, map[string]any{}, "spec", "machineTemplate", "metadata") // there is nothing in the way
 	}
 	w.put(cp)
@@ -166,72 +166,68 @@ func (w *world) controlPlaneOf(cluster *capi.Cluster) client.Object {
 }
 
 // classOf returns the ClusterClass of a topology, or nil if none of the files has it.
-func (w *world) classOf(cluster *capi.Cluster) *capi.ClusterClass {
-	class := &capi.ClusterClass{TypeMeta: typeOf("ClusterClass")}
+func (w *world) classOf(cluster *clusterv1.Cluster) *clusterv1.ClusterClass {
+	class := &clusterv1.ClusterClass{TypeMeta: typeOf("ClusterClass")}
 	name, _ := owners.ClassOf(cluster)
 	class.Namespace, class.Name = name.Namespace, name.Name
 	if w.files[idOf(class)] == nil {
 		return nil
 	}
-	given, _ := w.objects[idOf(class)].(*capi.ClusterClass)
+	given, _ := w.objects[idOf(class)].(*clusterv1.ClusterClass)
 	return given
 }
 
 // ensureClass adds an empty ClusterClass if no file has that of a topology: then only what the Cluster declares is known.
-func (w *world) ensureClass(cluster *capi.Cluster) {
+func (w *world) ensureClass(cluster *clusterv1.Cluster) {
 	if w.classOf(cluster) != nil {
 		return
 	}
-	class := &capi.ClusterClass{TypeMeta: typeOf("ClusterClass")}
+	class := &clusterv1.ClusterClass{TypeMeta: typeOf("ClusterClass")}
 	name, _ := owners.ClassOf(cluster)
 	class.Namespace, class.Name = name.Namespace, name.Name
-	class.Spec.ControlPlane.MachineInfrastructure = &capi.MachineInfrastructure{}
+	class.Spec.ControlPlane.MachineInfrastructure.TemplateRef.Name = toCome
 	for _, section := range cluster.Spec.Topology.Workers.MachineDeployments {
-		class.Spec.Workers.MachineDeployments = append(class.Spec.Workers.MachineDeployments, capi.Section{Class: section.Class})
+		class.Spec.Workers.MachineDeployments = append(class.Spec.Workers.MachineDeployments, clusterv1.MachineDeploymentClass{Class: section.Class})
 	}
 	for _, section := range cluster.Spec.Topology.Workers.MachinePools {
-		class.Spec.Workers.MachinePools = append(class.Spec.Workers.MachinePools, capi.Section{Class: section.Class})
+		class.Spec.Workers.MachinePools = append(class.Spec.Workers.MachinePools, clusterv1.MachinePoolClass{Class: section.Class})
 	}
 	w.put(class)
 }
 
 // anyClusterOf returns a Cluster with a section for each of the class, unless a file has a Cluster of the class.
-func (w *world) anyClusterOf(class *capi.ClusterClass) *capi.Cluster {
+func (w *world) anyClusterOf(class *clusterv1.ClusterClass) *clusterv1.Cluster {
 	for of, object := range w.objects {
-		if cluster, ok := object.(*capi.Cluster); ok && w.files[of] != nil {
+		if cluster, ok := object.(*clusterv1.Cluster); ok && w.files[of] != nil {
 			if name, declared := owners.ClassOf(cluster); declared && name == client.ObjectKeyFromObject(class) {
 				return nil
 			}
 		}
 	}
-	cluster := &capi.Cluster{TypeMeta: typeOf("Cluster")}
+	cluster := &clusterv1.Cluster{TypeMeta: typeOf("Cluster")}
 	cluster.Namespace, cluster.Name = class.Namespace, class.Name+toCome
-	topology := &capi.Topology{ClassRef: capi.ClassRef{Name: class.Name, Namespace: class.Namespace}}
-	topology.Workers.MachineDeployments = named(class.Spec.Workers.MachineDeployments)
-	topology.Workers.MachinePools = named(class.Spec.Workers.MachinePools)
-	cluster.Spec.Topology = topology
+	cluster.Spec.Topology.ClassRef = clusterv1.ClusterClassRef{Name: class.Name, Namespace: class.Namespace}
+	workers := &cluster.Spec.Topology.Workers
+	for _, section := range class.Spec.Workers.MachineDeployments {
+		workers.MachineDeployments = append(workers.MachineDeployments, clusterv1.MachineDeploymentTopology{Name: section.Class, Class: section.Class})
+	}
+	for _, section := range class.Spec.Workers.MachinePools {
+		workers.MachinePools = append(workers.MachinePools, clusterv1.MachinePoolTopology{Name: section.Class, Class: section.Class})
+	}
 	w.put(cluster)
 	return cluster
-}
-
-func named(classes []capi.Section) []capi.Section {
-	sections := make([]capi.Section, 0, len(classes))
-	for _, class := range classes {
-		sections = append(sections, capi.Section{Name: class.Class, Class: class.Class})
-	}
-	return sections
 }
 
 // ensureCluster adds the Cluster that Machines name, if no file has it: a Node of a Cluster that does not exist inherits nothing. The
 // class of its topology is added as well.
 func (w *world) ensureCluster(key types.NamespacedName) {
-	cluster := &capi.Cluster{TypeMeta: typeOf("Cluster")}
+	cluster := &clusterv1.Cluster{TypeMeta: typeOf("Cluster")}
 	cluster.Namespace, cluster.Name = key.Namespace, key.Name
-	given, ok := w.objects[idOf(cluster)].(*capi.Cluster)
+	given, ok := w.objects[idOf(cluster)].(*clusterv1.Cluster)
 	switch {
 	case !ok:
 		w.put(cluster)
-	case given.Spec.Topology != nil:
+	case given.Spec.Topology.IsDefined():
 		w.ensureClass(given)
 	}
 }

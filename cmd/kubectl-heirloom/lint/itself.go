@@ -8,12 +8,13 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/manifest"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -57,13 +58,13 @@ func (l *linter) refused(s *subject, err *field.Error) {
 func (l *linter) skipped(s *subject) {
 	policy := l.Policy
 	switch s.chained.(type) {
-	case *capi.ClusterClass:
+	case *clusterv1.ClusterClass:
 		return
-	case *capi.Cluster:
+	case *clusterv1.Cluster:
 		policy.WatchFilter = "" // objects carry its label, and their Cluster need not
 	}
 	why, skipped := policy.Skips(s.chained, nil)
-	if cluster, ok := s.chained.(*capi.Cluster); ok && !skipped && inherit.Paused(cluster) {
+	if cluster, ok := s.chained.(*clusterv1.Cluster); ok && !skipped && inherit.Paused(cluster) {
 		why, skipped = inherit.IsPaused, true
 	}
 	what := "it inherits nothing"
@@ -78,7 +79,7 @@ func (l *linter) skipped(s *subject) {
 // ownMetadata reports what the object's own metadata declares for Nodes, and what reaches nothing. What the template has too is there
 // because a topology, or the author of the object, put it in both places.
 func (l *linter) ownMetadata(s *subject) {
-	if _, ok := s.chained.(*capi.Machine); ok {
+	if _, ok := s.chained.(*clusterv1.Machine); ok {
 		return // a Node inherits from it
 	}
 	template, _ := s.template()
@@ -109,11 +110,11 @@ func (l *linter) ownMetadata(s *subject) {
 func (s *subject) template() (inherit.Content, string) {
 	var has inherit.Object
 	switch o := s.chained.(type) {
-	case *capi.MachineDeployment:
+	case *clusterv1.MachineDeployment:
 		has = inherit.OfMachineDeployment(o)
-	case *capi.MachineSet:
+	case *clusterv1.MachineSet:
 		has = inherit.OfMachineSet(o)
-	case *capi.MachinePool:
+	case *clusterv1.MachinePool:
 		has = inherit.OfMachinePool(o)
 	case *unstructured.Unstructured:
 		metadata := s.carrier.Spec.MachineTemplate.Metadata
@@ -127,9 +128,9 @@ func (s *subject) template() (inherit.Content, string) {
 // placeFor says where the object declares labels or annotations for Machines.
 func (s *subject) placeFor(what string) string {
 	switch s.chained.(type) {
-	case *capi.Cluster:
+	case *clusterv1.Cluster:
 		return "metadata." + what + " of a section of spec.topology"
-	case *capi.ClusterClass:
+	case *clusterv1.ClusterClass:
 		return "metadata." + what + " of a section of spec"
 	}
 	_, where := s.template()
@@ -151,15 +152,15 @@ func (l *linter) selector(s *subject) {
 
 // selectedBy returns the keys that the object's selector uses.
 func selectedBy(object any) sets.Set[string] {
-	var spec capi.WorkersSpec
+	var selector metav1.LabelSelector
 	switch o := object.(type) {
-	case *capi.MachineDeployment:
-		spec = o.Spec
-	case *capi.MachineSet:
-		spec = o.Spec
+	case *clusterv1.MachineDeployment:
+		selector = o.Spec.Selector
+	case *clusterv1.MachineSet:
+		selector = o.Spec.Selector
 	}
-	used := sets.KeySet(spec.Selector.MatchLabels)
-	for _, requirement := range spec.Selector.MatchExpressions {
+	used := sets.KeySet(selector.MatchLabels)
+	for _, requirement := range selector.MatchExpressions {
 		used.Insert(requirement.Key)
 	}
 	return used

@@ -13,7 +13,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -38,7 +37,7 @@ func (k key) content() inherit.Content {
 
 // notOnNode asks rules 11 and 12 why a Node does not get this key of its Machine.
 func notOnNode(policy inherit.Policy, k key) inherit.Dropped {
-	m, has := &capi.Machine{}, k.content()
+	m, has := &clusterv1.Machine{}, k.content()
 	m.Labels, m.Annotations = has.Labels, has.Annotations
 	return policy.WhyNotNode(inherit.SourceOfMachine(m), inherit.NodeState{}, inherit.Privileged, k.entry())
 }
@@ -70,13 +69,13 @@ func has(m map[string]string, key string) bool {
 }
 
 // notInherited asks the rules above a Machine, from the bottom, why it does not get a key that an object up there declares.
-func (w *world) notInherited(policy inherit.Policy, m *capi.Machine, e inherit.Entry) inherit.Dropped {
+func (w *world) notInherited(policy inherit.Policy, m *clusterv1.Machine, e inherit.Entry) inherit.Dropped {
 	switch owner := w.ownerOf(m).(type) {
-	case *capi.MachineSet:
+	case *clusterv1.MachineSet:
 		if why := inherit.TemplateOfMachineSet(owner).WhyNotExternal(e); decisive(why) {
 			return why
 		}
-		if md, ok := w.ownerOf(owner).(*capi.MachineDeployment); ok {
+		if md, ok := w.ownerOf(owner).(*clusterv1.MachineDeployment); ok {
 			if why := policy.WhyNotMachineSet(md, owner, e); decisive(why) {
 				return why
 			}
@@ -84,7 +83,7 @@ func (w *world) notInherited(policy inherit.Policy, m *capi.Machine, e inherit.E
 				return policy.WhyNotMachineDeployment(*section, md, e)
 			}
 		}
-	case *capi.MachinePool:
+	case *clusterv1.MachinePool:
 		if why := inherit.TemplateOfMachinePool(owner).WhyNotExternal(e); decisive(why) {
 			return why
 		}
@@ -99,7 +98,7 @@ func (w *world) notInherited(policy inherit.Policy, m *capi.Machine, e inherit.E
 }
 
 func (w *world) notInheritedFromControlPlane(policy inherit.Policy, object client.Object, cluster string, e inherit.Entry) inherit.Dropped {
-	cp := &capi.ControlPlane{}
+	cp := &inherit.ControlPlane{}
 	if copyInto(object, cp) != nil {
 		return inherit.DropElsewhere // it could be read when it was added
 	}
@@ -127,9 +126,9 @@ func (w *world) ownerOf(object client.Object) client.Object {
 
 // sectionOf returns what a topology declares for an object, or nil.
 func (w *world) sectionOf(object metav1.Object, name string) *inherit.Section {
-	cluster := &capi.Cluster{TypeMeta: typeOf("Cluster")}
+	cluster := &clusterv1.Cluster{TypeMeta: typeOf("Cluster")}
 	cluster.Namespace, cluster.Name = object.GetNamespace(), name
-	cluster, _ = w.objects[idOf(cluster)].(*capi.Cluster)
+	cluster, _ = w.objects[idOf(cluster)].(*clusterv1.Cluster)
 	if cluster == nil {
 		return nil
 	}

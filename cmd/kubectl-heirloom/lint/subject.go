@@ -13,11 +13,13 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1" //nolint:staticcheck // deprecated and still served
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/manifest"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -25,7 +27,7 @@ import (
 // subject is an object of a file that is judged.
 type subject struct {
 	*manifest.Object
-	// chained is the object as the owner chain reads it: trimmed, or unstructured if it is a control plane. It is nil for the template
+	// chained is the object as the owner chain reads it: in v1beta2, or unstructured if it is a control plane. It is nil for the template
 	// of a control plane, which inherits nothing.
 	chained client.Object
 	// carrier is the object as the validating webhook reads it.
@@ -45,7 +47,7 @@ func nameOf(kind string, object metav1.Object) string {
 }
 
 func (s *subject) isControlPlane() bool {
-	return s.GroupVersionKind().Group == capi.ControlPlaneGroup
+	return s.GroupVersionKind().Group == inherit.ControlPlaneGroup
 }
 
 // add adds an object of a file to the world.
@@ -62,8 +64,8 @@ func (l *linter) subjectOf(object *manifest.Object) *subject {
 	s := &subject{Object: object, carrier: &taint.Carrier{}}
 	var into client.Object
 	switch {
-	case gvk.Group == capi.ControlPlaneGroup:
-	case gvk.Group != clusterv1.GroupVersion.Group || !slices.Contains(capi.ServedVersions(), gvk.Version):
+	case gvk.Group == inherit.ControlPlaneGroup:
+	case !l.world.scheme.Recognizes(gvk):
 		return nil
 	default:
 		known, err := l.world.scheme.New(clusterv1.GroupVersion.WithKind(gvk.Kind))
@@ -73,7 +75,7 @@ func (l *linter) subjectOf(object *manifest.Object) *subject {
 		}
 		into = typed
 	}
-	if err := s.read(into); err != nil {
+	if err := s.read(l.world.scheme, into); err != nil {
 		l.unreadable(s, err)
 		return nil
 	}
@@ -81,8 +83,11 @@ func (l *linter) subjectOf(object *manifest.Object) *subject {
 }
 
 // read decodes the object in the ways in which it is judged.
-func (s *subject) read(into client.Object) error {
+func (s *subject) read(scheme *runtime.Scheme, into client.Object) error {
 	raw, err := json.Marshal(s.Object.Object)
+	if err == nil && s.GroupVersionKind().GroupVersion() == clusterv1beta1.GroupVersion {
+		raw, err = converted(scheme, s.GroupVersionKind(), raw)
+	}
 	if err != nil {
 		return err
 	}
@@ -93,13 +98,33 @@ func (s *subject) read(into client.Object) error {
 		s.chained = into
 		return json.Unmarshal(raw, into)
 	}
-	if err := json.Unmarshal(raw, &capi.ControlPlane{}); err != nil {
+	if err := json.Unmarshal(raw, &inherit.ControlPlane{}); err != nil {
 		return err
 	}
 	if !inherit.IsTemplate(s.GetKind()) {
 		s.chained = &unstructured.Unstructured{Object: s.Object.DeepCopy().Object}
 	}
 	return nil
+}
+
+// converted returns an object of v1beta1 in v1beta2, as Cluster API converts it.
+func converted(scheme *runtime.Scheme, gvk schema.GroupVersionKind, raw []byte) ([]byte, error) {
+	older, err := scheme.New(gvk)
+	if err != nil {
+		return nil, err
+	}
+	newer, err := scheme.New(clusterv1.GroupVersion.WithKind(gvk.Kind))
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(raw, older); err != nil {
+		return nil, err
+	}
+	if err := scheme.Convert(older, newer, nil); err != nil {
+		return nil, err
+	}
+	newer.GetObjectKind().SetGroupVersionKind(clusterv1.GroupVersion.WithKind(gvk.Kind))
+	return json.Marshal(newer)
 }
 
 // unreadable reports an object with a field of the wrong type. In a template, that may be a variable.

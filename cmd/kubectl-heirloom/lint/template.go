@@ -8,16 +8,16 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // templateReplaced reports what the template of a class's control plane declares for Machines, and the class or a topology of it
 // replaces.
 func (l *linter) templateReplaced(s *subject) {
-	class, ok := s.chained.(*capi.ClusterClass)
-	if !ok || class.Spec.ControlPlane.MachineInfrastructure == nil {
+	class, ok := s.chained.(*clusterv1.ClusterClass)
+	if !ok || !inherit.HasMachines(class) {
 		return
 	}
 	template := l.controlPlaneTemplate(s)
@@ -42,11 +42,11 @@ func (l *linter) mapReplaced(s *subject, sort, path string, here map[string]stri
 }
 
 // aboveControlPlane is what the class and the topologies of it declare for control planes.
-func (l *linter) aboveControlPlane(class *capi.ClusterClass) []inherit.Declaration {
+func (l *linter) aboveControlPlane(class *clusterv1.ClusterClass) []inherit.Declaration {
 	var all []inherit.Declaration
 	for _, s := range l.subjects {
-		cluster, ok := s.chained.(*capi.Cluster)
-		if !ok || cluster.Spec.Topology == nil || l.world.classOf(cluster) != class {
+		cluster, ok := s.chained.(*clusterv1.Cluster)
+		if !ok || !cluster.Spec.Topology.IsDefined() || l.world.classOf(cluster) != class {
 			continue
 		}
 		if section := inherit.SectionOf(cluster, class, ofContract(l.world.controlPlaneOf(cluster))); section != nil {
@@ -54,7 +54,7 @@ func (l *linter) aboveControlPlane(class *capi.ClusterClass) []inherit.Declarati
 		}
 	}
 	if all == nil {
-		metadata := class.Spec.ControlPlane.ObjectMeta
+		metadata := class.Spec.ControlPlane.Metadata
 		all = []inherit.Declaration{{
 			Ref: inherit.Ref{Kind: "ClusterClass", Object: class}, Content: inherit.Content{Labels: metadata.Labels, Annotations: metadata.Annotations},
 		}}

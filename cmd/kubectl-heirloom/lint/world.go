@@ -15,17 +15,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1" //nolint:staticcheck // deprecated and still served
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
-// world is a management cluster that has the objects of the files and nothing else. It is what the owner chain reads. Its objects keep
-// the version of the API that they are written in.
+// world is a management cluster that has the objects of the files and nothing else. It is what the owner chain reads.
 type world struct {
 	scheme  *runtime.Scheme
 	objects map[id]client.Object
@@ -44,7 +44,8 @@ type id struct {
 
 func newWorld() *world {
 	scheme := runtime.NewScheme()
-	capi.AddToScheme(scheme, clusterv1.GroupVersion)
+	utilruntime.Must(clusterv1.AddToScheme(scheme))
+	utilruntime.Must(clusterv1beta1.AddToScheme(scheme))
 	return &world{scheme: scheme, objects: map[id]client.Object{}, files: map[id]*subject{}}
 }
 
@@ -52,8 +53,8 @@ func newWorld() *world {
 func (w *world) chain(cluster types.NamespacedName) *owners.Chain {
 	chain := &owners.Chain{
 		Cache: w,
-		Layout: func(_ context.Context, gvk schema.GroupVersionKind) (capi.Layout, error) {
-			return capi.ControlPlaneLayout(gvk.Version, func(...string) bool { return true }), nil
+		Layout: func(_ context.Context, gvk schema.GroupVersionKind) (inherit.Layout, error) {
+			return inherit.ControlPlaneLayout(gvk.Version, func(...string) bool { return true }), nil
 		},
 	}
 	return chain.Within(cluster)

@@ -42,7 +42,6 @@ const (
 // question asks what is missing on an object.
 type question struct {
 	chain    *owners.Chain
-	schemas  owners.Schemas
 	settings settings.Settings
 	policy   inherit.Policy
 	// key is the key of interest, of a taint with or without its effect. If it is empty, every key is, except those that only

@@ -22,12 +22,12 @@ import (
 
 // topologyOf is the chain of Cluster c of ClusterClass class, from which nothing is inherited yet.
 type topologyOf struct {
-	class   *capi.ClusterClass
-	cluster *capi.Cluster
-	md      *capi.MachineDeployment
-	ms      *capi.MachineSet
-	mp      *capi.MachinePool
-	m       *capi.Machine
+	class   *clusterv1.ClusterClass
+	cluster *clusterv1.Cluster
+	md      *clusterv1.MachineDeployment
+	ms      *clusterv1.MachineSet
+	mp      *clusterv1.MachinePool
+	m       *clusterv1.Machine
 	node    *corev1.Node
 	infra   *metav1.PartialObjectMetadata
 	inClass *capi.Section
@@ -46,20 +46,20 @@ func newTopology() *topologyOf {
 		one := []capi.Section{{Name: name, Class: "workers"}}
 		return capi.Sections{Workers: capi.Workers{MachineDeployments: one, MachinePools: []capi.Section{{Name: name, Class: "workers"}}}}
 	}
-	w.class = &capi.ClusterClass{ObjectMeta: named("class", ""), Spec: sections("")}
-	w.cluster = &capi.Cluster{ObjectMeta: named("c", "")}
-	w.cluster.Spec.Topology = &capi.Topology{ClassRef: capi.ClassRef{Name: "class"}, Sections: sections("md")}
+	w.class = &clusterv1.ClusterClass{ObjectMeta: named("class", ""), Spec: sections("")}
+	w.cluster = &clusterv1.Cluster{ObjectMeta: named("c", "")}
+	w.cluster.Spec.Topology = &clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "class"}, Sections: sections("md")}
 	w.inClass, w.inTopo = &w.class.Spec.Workers.MachineDeployments[0], &w.cluster.Spec.Topology.Workers.MachineDeployments[0]
 	owned := func() map[string]string {
 		return map[string]string{clusterv1.ClusterNameLabel: "c", clusterv1.ClusterTopologyOwnedLabel: "", clusterv1.ClusterTopologyMachineDeploymentNameLabel: "md",
 			clusterv1.ClusterTopologyMachinePoolNameLabel: "md"}
 	}
-	w.md = &capi.MachineDeployment{ObjectMeta: named("md", ""), Spec: capi.WorkersSpec{ClusterName: "c"}}
-	w.mp = &capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.WorkersSpec{ClusterName: "c"}}
+	w.md = &clusterv1.MachineDeployment{ObjectMeta: named("md", ""), Spec: clusterv1.MachineDeploymentSpec{ClusterName: "c"}}
+	w.mp = &clusterv1.MachinePool{ObjectMeta: named("mp", ""), Spec: clusterv1.MachinePoolSpec{ClusterName: "c"}}
 	w.md.Labels, w.mp.Labels = owned(), owned()
-	w.ms = &capi.MachineSet{ObjectMeta: named("ms", "MachineDeployment/md"), Spec: capi.WorkersSpec{ClusterName: "c"}}
-	w.m = &capi.Machine{ObjectMeta: named("m", "MachineSet/ms"), Spec: capi.MachineSpec{ClusterName: "c", ProviderID: "id"}}
-	w.m.Spec.InfrastructureRef = capi.ObjectRef{APIGroup: capi.InfrastructureGroup, Kind: "AcmeMachine", Name: "i"}
+	w.ms = &clusterv1.MachineSet{ObjectMeta: named("ms", "MachineDeployment/md"), Spec: clusterv1.MachineSetSpec{ClusterName: "c"}}
+	w.m = &clusterv1.Machine{ObjectMeta: named("m", "MachineSet/ms"), Spec: clusterv1.MachineSpec{ClusterName: "c", ProviderID: "id"}}
+	w.m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: inherit.InfrastructureGroup, Kind: "AcmeMachine", Name: "i"}
 	w.ms.Labels, w.m.Labels = owned(), owned()
 	w.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n", CreationTimestamp: metav1.NewTime(created)}, Spec: corev1.NodeSpec{ProviderID: "id"}}
 	w.node.Labels, w.node.Annotations = map[string]string{inherit.RecordLabel: ""}, map[string]string{clusterv1.TaintsFromMachineAnnotation: ""}

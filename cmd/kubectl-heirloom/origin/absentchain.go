@@ -11,7 +11,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
@@ -35,7 +34,7 @@ type holder struct {
 func hold[P client.Object](ctx context.Context, q question, kind owners.Kind, ref inherit.Ref, object P) (*holder, inherit.Sources, error) {
 	h := &holder{Ref: ref}
 	var err error
-	if h.has, err = kind.Content(ctx, q.schemas, object); err != nil {
+	if h.has, err = kind.Content(ctx, q.chain, object); err != nil {
 		return nil, inherit.Sources{}, err
 	}
 	policy := q.policy
@@ -65,21 +64,21 @@ func (h *holder) rule(ctx context.Context, q question, object any, sources inher
 	policy := q.policy
 	h.whyNot = func(inherit.Entry) inherit.Dropped { return inherit.DropElsewhere }
 	switch o := object.(type) {
-	case *capi.ControlPlane:
+	case *inherit.ControlPlane:
 		return h.ofTopology(ctx, q, o, o.Labels[clusterv1.ClusterNameLabel], policy.WhyNotControlPlane)
-	case *capi.MachineDeployment:
+	case *clusterv1.MachineDeployment:
 		return h.ofTopology(ctx, q, o, o.Spec.ClusterName, func(s inherit.Section, e inherit.Entry) inherit.Dropped {
 			return policy.WhyNotMachineDeployment(s, o, e)
 		})
-	case *capi.MachinePool:
+	case *clusterv1.MachinePool:
 		return h.ofTopology(ctx, q, o, o.Spec.ClusterName, policy.WhyNotMachinePool)
-	case *capi.MachineSet:
+	case *clusterv1.MachineSet:
 		md, err := q.chain.MachineDeployment(ctx, o)
 		if md != nil {
 			h.whyNot = func(e inherit.Entry) inherit.Dropped { return policy.WhyNotMachineSet(md, o, e) }
 		}
 		return err
-	case *capi.Machine:
+	case *clusterv1.Machine:
 		h.handsDown = false
 		owner, err := q.chain.MachineOwner(ctx, o)
 		h.whyNot = func(e inherit.Entry) inherit.Dropped { return policy.WhyNotMachine(owner.Template, o, e) }
@@ -110,9 +109,9 @@ func (h *holder) ofTopology(ctx context.Context, q question, object metav1.Objec
 func templateAbove(sources inherit.Sources) *inherit.Template {
 	for i := len(sources.All) - 1; i >= 0; i-- {
 		switch d := sources.All[i]; o := d.Object.(type) {
-		case *capi.MachineSet:
+		case *clusterv1.MachineSet:
 			return inherit.TemplateOfMachineSet(o)
-		case *unstructured.Unstructured, *capi.MachinePool:
+		case *unstructured.Unstructured, *clusterv1.MachinePool:
 			return &inherit.Template{Content: d.Content}
 		}
 	}
@@ -141,13 +140,13 @@ func (q question) holders(ctx context.Context, sources inherit.Sources, last *ho
 
 func (q question) holder(ctx context.Context, d inherit.Declaration) (h *holder, err error) {
 	switch o := d.Object.(type) {
-	case *capi.MachineDeployment:
+	case *clusterv1.MachineDeployment:
 		h, _, err = hold(ctx, q, owners.MachineDeployments, d.Ref, o)
-	case *capi.MachinePool:
+	case *clusterv1.MachinePool:
 		h, _, err = hold(ctx, q, owners.MachinePools, d.Ref, o)
-	case *capi.MachineSet:
+	case *clusterv1.MachineSet:
 		h, _, err = hold(ctx, q, owners.MachineSets, d.Ref, o)
-	case *capi.Machine:
+	case *clusterv1.Machine:
 		h, _, err = hold(ctx, q, owners.Machines, d.Ref, o)
 	case *unstructured.Unstructured:
 		ref := &metav1.OwnerReference{APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Name: o.GetName()}

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -85,7 +84,7 @@ func shown(e inherit.Entry) string {
 	if e.What == string(Taint) {
 		return e.Name
 	}
-	return id{kind: Kind(e.What), key: e.Name, gate: e.What == string(Field) && capi.FieldOf(e.Name) == capi.ReadinessGates}.shown()
+	return id{kind: Kind(e.What), key: e.Name, gate: e.What == string(Field) && inherit.FieldOf(e.Name) == inherit.ReadinessGates}.shown()
 }
 
 // add notes an absence, unless no one would miss the key and no one has asked for it.

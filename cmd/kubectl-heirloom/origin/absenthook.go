@@ -22,7 +22,7 @@ import (
 func addAbsences[P client.Object](
 	ctx context.Context, x *Explainer, e *Explanation, kind owners.Kind, ref inherit.Ref, object P, key string,
 ) (*Explanation, error) {
-	q := question{chain: &x.chain, schemas: x.schemas, settings: x.settings, policy: x.settings.Policy(), key: key}
+	q := question{chain: &x.chain, settings: x.settings, policy: x.settings.Policy(), key: key}
 	found, err := absences(ctx, q, kind, ref, object)
 	e.add(found, err)
 	return e, nil
@@ -30,7 +30,7 @@ func addAbsences[P client.Object](
 
 // addAbsencesOfNode is addAbsences for a Node of the chain's Cluster.
 func (x *Explainer) addAbsencesOfNode(ctx context.Context, e *Explanation, chain *owners.Chain, node *corev1.Node, key string) (*Explanation, error) {
-	q := question{chain: chain, schemas: x.schemas, settings: x.settings, policy: x.policyFor(node), key: key}
+	q := question{chain: chain, settings: x.settings, policy: x.policyFor(node), key: key}
 	found, err := absencesOfNode(ctx, q, node, time.Now())
 	e.add(found, err)
 	return e, nil

@@ -6,14 +6,13 @@ import (
 	"strings"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // spot is a place of a holder where an entry may be.
 type spot struct {
 	own       bool
-	paths     capi.Paths
+	paths     inherit.Paths
 	now, want inherit.Content
 	// none says that the object has no such place.
 	none bool

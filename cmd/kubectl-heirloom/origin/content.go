@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -38,17 +37,17 @@ func (v value) String() string {
 type content map[id]value
 
 // contentOf returns the content of a place with these paths. A field that the place does not have is left out.
-func contentOf(c inherit.Content, paths capi.Paths) content {
+func contentOf(c inherit.Content, paths inherit.Paths) content {
 	all := contentOfMaps(c.Labels, c.Annotations)
 	for _, t := range c.Taints {
 		all[id{kind: Taint, key: t.Key, effect: t.Effect}] = value{t.Value, string(t.Propagation)}
 	}
 	for f, seconds := range c.Fields.Seconds {
 		if path := paths.Fields[f]; seconds != nil && path != nil {
-			all[id{kind: Field, key: path[len(path)-1]}] = value{text: fmt.Sprint(paths.Value(capi.Field(f), *seconds))}
+			all[id{kind: Field, key: path[len(path)-1]}] = value{text: fmt.Sprint(paths.Value(inherit.Field(f), *seconds))}
 		}
 	}
-	if paths.Fields[capi.ReadinessGates] != nil {
+	if paths.Fields[inherit.ReadinessGates] != nil {
 		for _, gate := range c.Fields.ReadinessGates {
 			all[id{kind: Field, key: gate.ConditionType, gate: true}] = value{text: string(gate.Polarity)}
 		}

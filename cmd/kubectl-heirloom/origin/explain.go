@@ -18,7 +18,6 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
@@ -40,12 +39,11 @@ type Explainer struct {
 	prefetch func(context.Context) error
 	reader   client.Reader
 	chain    owners.Chain
-	schemas  owners.Schemas
 }
 
 // New returns an Explainer that reads the management cluster of a server with these settings.
 func New(from *snapshot.Snapshot, server settings.Settings) *Explainer {
-	return &Explainer{reader: from, schemas: from.Schemas(), chain: *from.Chain(), settings: server, prefetch: from.Prefetch}
+	return &Explainer{reader: from, chain: *from.Chain(), settings: server, prefetch: from.Prefetch}
 }
 
 // Explain returns where everything on an object comes from.
@@ -64,7 +62,7 @@ func (x *Explainer) explain(ctx context.Context, gvk schema.GroupVersionKind, ke
 	case IsNode(gvk):
 		return x.findNode(ctx, key.Name)
 	case inherit.IsTemplate(kind.Kind):
-	case kind.Group == capi.ControlPlaneGroup:
+	case kind.Group == inherit.ControlPlaneGroup:
 		return x.controlPlane(ctx, gvk, key)
 	case kind.Group == clusterv1.GroupVersion.Group:
 		return x.ofClusterAPI(ctx, kind, key)
@@ -80,25 +78,25 @@ func (x *Explainer) explain(ctx context.Context, gvk schema.GroupVersionKind, ke
 func (x *Explainer) ofClusterAPI(ctx context.Context, kind schema.GroupKind, key types.NamespacedName) (*Explanation, error) {
 	switch kind.Kind {
 	case "Cluster":
-		cluster := &capi.Cluster{}
+		cluster := &clusterv1.Cluster{}
 		if err := x.get(ctx, kind.Kind, key, cluster); err != nil {
 			return nil, err
 		}
 		return declares(inherit.Ref{Kind: kind.Kind, Object: cluster}, "name", inherit.DeclarationsOfCluster(cluster))
 	case "ClusterClass":
-		class := &capi.ClusterClass{}
+		class := &clusterv1.ClusterClass{}
 		if err := x.get(ctx, kind.Kind, key, class); err != nil {
 			return nil, err
 		}
 		return declares(inherit.Ref{Kind: kind.Kind, Object: class}, "class", inherit.DeclarationsOfClass(class))
 	case "MachineDeployment":
-		return explain(ctx, x, owners.MachineDeployments, kind.Kind, key, &capi.MachineDeployment{})
+		return explain(ctx, x, owners.MachineDeployments, kind.Kind, key, &clusterv1.MachineDeployment{})
 	case "MachinePool":
-		return explain(ctx, x, owners.MachinePools, kind.Kind, key, &capi.MachinePool{})
+		return explain(ctx, x, owners.MachinePools, kind.Kind, key, &clusterv1.MachinePool{})
 	case "MachineSet":
-		return explain(ctx, x, owners.MachineSets, kind.Kind, key, &capi.MachineSet{})
+		return explain(ctx, x, owners.MachineSets, kind.Kind, key, &clusterv1.MachineSet{})
 	case "Machine":
-		return explain(ctx, x, owners.Machines, kind.Kind, key, &capi.Machine{})
+		return explain(ctx, x, owners.Machines, kind.Kind, key, &clusterv1.Machine{})
 	}
 	return nil, cannotExplain(kind)
 }
@@ -146,7 +144,7 @@ func explain[P client.Object](
 
 // compared compares what an object has with what is decided about it, and with what the next write would change.
 func compared[P client.Object](ctx context.Context, x *Explainer, kind owners.Kind, ref inherit.Ref, object P) (*Explanation, error) {
-	current, err := kind.Content(ctx, x.schemas, object)
+	current, err := kind.Content(ctx, &x.chain, object)
 	if err != nil {
 		return nil, err
 	}

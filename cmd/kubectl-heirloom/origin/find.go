@@ -16,9 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 // patience is how long a workload cluster may take to answer.
@@ -89,7 +88,7 @@ func (x *Explainer) management() types.NamespacedName { return x.settings.Config
 // clustersNaming returns the Clusters with a Machine, or a MachinePool, that says that this is its Node.
 func (x *Explainer) clustersNaming(ctx context.Context, name string) ([]types.NamespacedName, error) {
 	found := sets.New[types.NamespacedName]()
-	machines, pools := &capi.MachineList{}, &capi.MachinePoolList{}
+	machines, pools := &clusterv1.MachineList{}, &clusterv1.MachinePoolList{}
 	if err := x.reader.List(ctx, machines, client.InNamespace(x.Namespace)); err != nil {
 		return nil, fmt.Errorf("looking for the Machine of Node %s: %w", name, err)
 	}
@@ -102,7 +101,7 @@ func (x *Explainer) clustersNaming(ctx context.Context, name string) ([]types.Na
 		return nil, fmt.Errorf("looking for the MachinePool of Node %s: %w", name, err)
 	}
 	for _, mp := range pools.Items {
-		if slices.ContainsFunc(mp.Status.NodeRefs, func(ref capi.NodeRef) bool { return ref.Name == name }) {
+		if slices.ContainsFunc(mp.Status.NodeRefs, func(ref corev1.ObjectReference) bool { return ref.Name == name }) {
 			found.Insert(types.NamespacedName{Namespace: mp.Namespace, Name: mp.Spec.ClusterName})
 		}
 	}

@@ -11,17 +11,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 // machineOf is a Machine that says which Node it is.
 func machineOf(namespace, cluster, name, node string) []client.Object {
-	m := &capi.Machine{ObjectMeta: named(name, ""), Spec: capi.MachineSpec{ClusterName: cluster}, Status: capi.MachineStatus{NodeRef: capi.NodeRef{Name: node}}}
+	m := &clusterv1.Machine{ObjectMeta: named(name, ""), Spec: clusterv1.MachineSpec{ClusterName: cluster}, Status: clusterv1.MachineStatus{NodeRef: clusterv1.MachineNodeReference{Name: node}}}
 	m.Namespace, m.UID = namespace, types.UID(namespace+name)
-	c := &capi.Cluster{ObjectMeta: named(cluster, "")}
+	c := &clusterv1.Cluster{ObjectMeta: named(cluster, "")}
 	c.Namespace = namespace
 	return []client.Object{m, c}
 }
@@ -29,8 +29,8 @@ func machineOf(namespace, cluster, name, node string) []client.Object {
 // Which Node is meant, among those of the management cluster and of its workload clusters.
 func TestWhichNodeIsMeant(t *testing.T) {
 	one, two := machineOf("default", "one", "m1", "n"), machineOf("other", "two", "m2", "n")
-	ofPool := &capi.MachinePool{ObjectMeta: named("mp", ""), Spec: capi.WorkersSpec{ClusterName: "one"}}
-	ofPool.Spec.ProviderIDList, ofPool.Status.NodeRefs = []string{"pooled"}, []capi.NodeRef{{Name: "pooled"}}
+	ofPool := &clusterv1.MachinePool{ObjectMeta: named("mp", ""), Spec: clusterv1.MachinePoolSpec{ClusterName: "one"}}
+	ofPool.Spec.ProviderIDList, ofPool.Status.NodeRefs = []string{"pooled"}, []clusterv1.MachineNodeReference{{Name: "pooled"}}
 	for name, tc := range map[string]struct {
 		objects    []client.Object
 		node       string

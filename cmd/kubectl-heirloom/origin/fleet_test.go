@@ -20,9 +20,10 @@ import (
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-const acme = capi.ControlPlaneGroup + "/v1beta2"
+const acme = inherit.ControlPlaneGroup + "/v1beta2"
 
 // fleet is Cluster c with a topology: control plane cp, of which Machine cp-m is; MachineDeployment md, of which Machine m is,
 // Node n; and MachinePool mp, of which Node pooled is. Beside it are Machine by-ref, Node ref, and Machine alone of no topology. The
@@ -47,7 +48,7 @@ func fleet() []client.Object {
 		}
 		return object
 	}
-	template := capi.MachineTemplate{ObjectMeta: clusterv1.ObjectMeta{Labels: both}}
+	template := clusterv1.MachineTemplateSpec{ObjectMeta: clusterv1.ObjectMeta{Labels: both}}
 	cp := &unstructured.Unstructured{Object: map[string]any{
 		"spec": map[string]any{"machineTemplate": map[string]any{"metadata": map[string]any{"labels": map[string]any{labelOfClass: "1", labelOfCluster: "1"}}}},
 	}}
@@ -60,29 +61,29 @@ func fleet() []client.Object {
 	ofControlPlane := managed("cp-m", "AcmeControlPlane/cp")
 	ofControlPlane.OwnerReferences[0].APIVersion = acme
 	infra := &unstructured.Unstructured{}
-	infra.SetAPIVersion(capi.InfrastructureGroup + "/v1beta2")
+	infra.SetAPIVersion(inherit.InfrastructureGroup + "/v1beta2")
 	infra.SetKind("AcmeMachine")
 	infra.SetNamespace("default")
 	infra.SetName("m")
 	infra.SetLabels(managed("m", "").Labels)
 	infra.SetOwnerReferences(named("m", "Machine/m").OwnerReferences)
 	return []client.Object{
-		&capi.Cluster{ObjectMeta: named("c", ""), Spec: capi.ClusterSpec{Topology: &capi.Topology{
-			ClassRef: capi.ClassRef{Name: "class"}, Sections: sections(labelOfCluster),
+		&clusterv1.Cluster{ObjectMeta: named("c", ""), Spec: clusterv1.ClusterSpec{Topology: &clusterv1.Topology{
+			ClassRef: clusterv1.ClusterClassRef{Name: "class"}, Sections: sections(labelOfCluster),
 		}}},
-		&capi.ClusterClass{ObjectMeta: named("class", ""), Spec: sections(labelOfClass)},
+		&clusterv1.ClusterClass{ObjectMeta: named("class", ""), Spec: sections(labelOfClass)},
 		cp, infra,
-		&capi.MachineDeployment{ObjectMeta: managed("md", ""), Spec: capi.WorkersSpec{ClusterName: "c", Template: template}},
-		&capi.MachineSet{ObjectMeta: managed("ms", "MachineDeployment/md"), Spec: capi.WorkersSpec{ClusterName: "c", Template: template}},
-		&capi.MachinePool{ObjectMeta: managed("mp", ""), Spec: capi.WorkersSpec{ClusterName: "c", Template: template, ProviderIDList: []string{"pooled"}}},
-		&capi.Machine{ObjectMeta: ofControlPlane, Spec: capi.MachineSpec{ClusterName: "c"}},
-		&capi.Machine{ObjectMeta: managed("m", "MachineSet/ms"), Spec: capi.MachineSpec{
-			ClusterName: "c", ProviderID: "id", InfrastructureRef: capi.ObjectRef{APIGroup: capi.InfrastructureGroup, Kind: "AcmeMachine", Name: "m"},
+		&clusterv1.MachineDeployment{ObjectMeta: managed("md", ""), Spec: clusterv1.MachineDeploymentSpec{ClusterName: "c", Template: template}},
+		&clusterv1.MachineSet{ObjectMeta: managed("ms", "MachineDeployment/md"), Spec: clusterv1.MachineSetSpec{ClusterName: "c", Template: template}},
+		&clusterv1.MachinePool{ObjectMeta: managed("mp", ""), Spec: clusterv1.MachinePoolSpec{ClusterName: "c", Template: template, ProviderIDList: []string{"pooled"}}},
+		&clusterv1.Machine{ObjectMeta: ofControlPlane, Spec: clusterv1.MachineSpec{ClusterName: "c"}},
+		&clusterv1.Machine{ObjectMeta: managed("m", "MachineSet/ms"), Spec: clusterv1.MachineSpec{
+			ClusterName: "c", ProviderID: "id", InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: inherit.InfrastructureGroup, Kind: "AcmeMachine", Name: "m"},
 		}},
-		&capi.Machine{
-			ObjectMeta: managed("by-ref", ""), Spec: capi.MachineSpec{ClusterName: "c"}, Status: capi.MachineStatus{NodeRef: capi.NodeRef{Name: "ref"}},
+		&clusterv1.Machine{
+			ObjectMeta: managed("by-ref", ""), Spec: clusterv1.MachineSpec{ClusterName: "c"}, Status: clusterv1.MachineStatus{NodeRef: clusterv1.MachineNodeReference{Name: "ref"}},
 		},
-		&capi.Machine{ObjectMeta: named("alone", ""), Spec: capi.MachineSpec{ClusterName: "c"}},
+		&clusterv1.Machine{ObjectMeta: named("alone", ""), Spec: clusterv1.MachineSpec{ClusterName: "c"}},
 		nodeOf("n", "id"), nodeOf("pooled", "pooled"), nodeOf("ref", ""),
 	}
 }
@@ -102,7 +103,7 @@ func capiKind(kind string) schema.GroupVersionKind { return clusterv1.GroupVersi
 // What is inherited is followed to the top, whatever the kind.
 func TestEveryKindIsFollowedToItsTopology(t *testing.T) {
 	controlPlane := schema.FromAPIVersionAndKind(acme, "AcmeControlPlane")
-	infra := schema.GroupVersionKind{Group: capi.InfrastructureGroup, Version: "v1beta2", Kind: "AcmeMachine"}
+	infra := schema.GroupVersionKind{Group: inherit.InfrastructureGroup, Version: "v1beta2", Kind: "AcmeMachine"}
 	node := corev1.SchemeGroupVersion.WithKind("Node")
 	const controlPlanes, deployments, pools = "controlPlane", "workers.machineDeployments[a]", "workers.machinePools[a]"
 	for _, tc := range []struct {

@@ -10,15 +10,14 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-
-	"github.com/spf13/cobra"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -82,17 +81,17 @@ func explainAll(t *testing.T, several bool) []*Explanation {
 	objects := fleet()
 	for _, object := range objects {
 		switch o := object.(type) {
-		case *capi.ClusterClass:
+		case *clusterv1.ClusterClass:
 			o.Spec.Workers.MachineDeployments[0].Deletion.NodeDrainTimeoutSeconds = ptr.To(int32(30))
-		case *capi.Cluster:
+		case *clusterv1.Cluster:
 			o.ManagedFields = managedFields(t, "argocd topology.workers.machineDeployments name a label "+labelOfCluster)
-		case *capi.MachineDeployment:
+		case *clusterv1.MachineDeployment:
 			o.Spec.Template.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To(int32(30))
 			o.Spec.Template.Spec.ReadinessGates = gates("example.com/warm")
-		case *capi.MachineSet:
+		case *clusterv1.MachineSet:
 			o.Spec.Template.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To(int32(30))
 			o.Spec.Template.Spec.ReadinessGates = gates("example.com/warm")
-		case *capi.Machine:
+		case *clusterv1.Machine:
 			if o.Name == "m" {
 				o.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To(int32(60))
 				o.Spec.ReadinessGates = gates("example.com/warm")

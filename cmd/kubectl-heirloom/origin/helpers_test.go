@@ -14,13 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -38,28 +38,28 @@ type family struct {
 // objects are those of a family, as the API server has them.
 type objects struct {
 	node       *corev1.Node
-	machine    *capi.Machine
-	machineSet *capi.MachineSet
+	machine    *clusterv1.Machine
+	machineSet *clusterv1.MachineSet
 	others     []client.Object
 }
 
 func (f family) build(t *testing.T) *objects {
 	t.Helper()
-	built := &objects{others: []client.Object{&capi.Cluster{ObjectMeta: named("c", "")}}}
+	built := &objects{others: []client.Object{&clusterv1.Cluster{ObjectMeta: named("c", "")}}}
 	if exists(f.md) {
-		md := &capi.MachineDeployment{ObjectMeta: named("md", ""), Spec: capi.WorkersSpec{ClusterName: "c", Template: template(t, f.md)}}
+		md := &clusterv1.MachineDeployment{ObjectMeta: named("md", ""), Spec: clusterv1.MachineDeploymentSpec{ClusterName: "c", Template: template(t, f.md)}}
 		md.Labels, md.Annotations, _ = read(t, f.mdTop)
 		built.others = append(built.others, md)
 	}
 	if exists(f.ms) || exists(f.msTop) {
-		built.machineSet = &capi.MachineSet{ObjectMeta: named("ms", "MachineDeployment/md"), Spec: capi.WorkersSpec{ClusterName: "c", Template: template(t, f.ms)}}
+		built.machineSet = &clusterv1.MachineSet{ObjectMeta: named("ms", "MachineDeployment/md"), Spec: clusterv1.MachineSetSpec{ClusterName: "c", Template: template(t, f.ms)}}
 		built.machineSet.Labels, built.machineSet.Annotations, _ = read(t, f.msTop)
 		if !exists(f.m) {
 			built.machineSet.ManagedFields = managedFields(t, f.managed)
 		}
 	}
 	if exists(f.m) {
-		built.machine = &capi.Machine{ObjectMeta: named("m", "MachineSet/ms"), Spec: capi.MachineSpec{ClusterName: "c", ProviderID: "id"}}
+		built.machine = &clusterv1.Machine{ObjectMeta: named("m", "MachineSet/ms"), Spec: clusterv1.MachineSpec{ClusterName: "c", ProviderID: "id"}}
 		built.machine.Labels, built.machine.Annotations, built.machine.Spec.Taints = read(t, f.m)
 		if !exists(f.node) {
 			built.machine.ManagedFields = managedFields(t, f.managed)
@@ -114,21 +114,21 @@ func serves(t *testing.T, all ...client.Object) client.Client {
 	if err := corev1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	capi.AddToScheme(scheme, clusterv1.GroupVersion)
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: capi.ControlPlaneGroup, Version: "v1beta2"}})
-	mapper.Add(schema.GroupVersionKind{Group: capi.ControlPlaneGroup, Version: "v1beta2", Kind: "AcmeControlPlane"}, meta.RESTScopeNamespace)
+	utilruntime.Must(clusterv1.AddToScheme(scheme))
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: inherit.ControlPlaneGroup, Version: "v1beta2"}})
+	mapper.Add(schema.GroupVersionKind{Group: inherit.ControlPlaneGroup, Version: "v1beta2", Kind: "AcmeControlPlane"}, meta.RESTScopeNamespace)
 	return fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(all...).WithReturnManagedFields().Build()
 }
 
 // layouts are those of kinds that have all fields.
 type layouts struct{}
 
-func (layouts) ControlPlane(context.Context, schema.GroupVersionKind) (capi.Layout, error) {
-	return capi.ControlPlaneLayout("v1beta2", func(...string) bool { return true }), nil
+func (layouts) ControlPlane(context.Context, schema.GroupVersionKind) (inherit.Layout, error) {
+	return inherit.ControlPlaneLayout("v1beta2", func(...string) bool { return true }), nil
 }
 
-func (layouts) Machine(context.Context, schema.GroupVersionKind) capi.Layout {
-	return capi.MachineLayout("v1beta2")
+func (layouts) Machine(context.Context, schema.GroupVersionKind) inherit.Layout {
+	return inherit.MachineLayout
 }
 
 func exists(s string) bool { return s != "" && s != "-" }
@@ -152,9 +152,9 @@ func gates(types ...string) []clusterv1.MachineReadinessGate {
 	return all
 }
 
-func template(t *testing.T, s string) capi.MachineTemplate {
+func template(t *testing.T, s string) clusterv1.MachineTemplateSpec {
 	t.Helper()
-	var result capi.MachineTemplate
+	var result clusterv1.MachineTemplateSpec
 	result.Labels, result.Annotations, result.Spec.Taints = read(t, s)
 	return result
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // Only keeps the entries of one key and reports whether there are any. A taint's key may have its effect or not, and a field the name
@@ -25,9 +25,9 @@ func (e *Entry) is(key string) bool {
 	case Taint, TemplateTaint:
 		return strings.HasPrefix(e.Key, key+":")
 	case Field, TemplateField:
-		field := capi.FieldOf(key)
+		field := inherit.FieldOf(key)
 		return strings.HasPrefix(e.Key, key+"[") || strings.HasSuffix(e.Key, "["+key+"]") ||
-			field != capi.ReadinessGates && field == capi.FieldOf(e.Key)
+			field != inherit.ReadinessGates && field == inherit.FieldOf(e.Key)
 	}
 	return false
 }

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
@@ -44,7 +43,7 @@ func (x *Explainer) node(ctx context.Context, chain *owners.Chain, node *corev1.
 	}
 	current := inherit.OfNode(node)
 	top := place{
-		paths: capi.Paths{Metadata: []string{"metadata"}, Taints: []string{"spec", "taints"}}, has: contentOfNode(current),
+		paths: inherit.Paths{Metadata: []string{"metadata"}, Taints: []string{"spec", "taints"}}, has: contentOfNode(current),
 		records: current.ListedIn, atomicTaints: true,
 	}
 	name := "Node " + node.Name

@@ -10,7 +10,6 @@ import (
 
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/ownership"
@@ -19,7 +18,7 @@ import (
 // place is one place of an object, its top or its Machine template.
 type place struct {
 	template bool
-	paths    capi.Paths
+	paths    inherit.Paths
 	// has is what is there; desired is what the rules give it.
 	has, desired content
 	// changes are the entries that the next write would add, replace or remove.
@@ -99,9 +98,9 @@ func (p place) field(i id) []string {
 	case i.kind == Annotation:
 		return slices.Concat(p.paths.Metadata, []string{"annotations"})
 	case i.gate:
-		return p.paths.Fields[capi.ReadinessGates]
+		return p.paths.Fields[inherit.ReadinessGates]
 	case i.kind == Field:
-		return p.paths.Fields[capi.FieldOf(i.key)]
+		return p.paths.Fields[inherit.FieldOf(i.key)]
 	default:
 		return p.paths.Taints
 	}

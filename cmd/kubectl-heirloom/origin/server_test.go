@@ -10,11 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 // explainAs asks about an object of the fleet, beside a server with these flags.
@@ -63,7 +63,7 @@ func TestProviderGroups(t *testing.T) {
 			if o.GetKind() == elsewhere.Kind {
 				o.SetGroupVersionKind(elsewhere)
 			}
-		case *capi.Machine:
+		case *clusterv1.Machine:
 			if o.Name == "m" {
 				o.Spec.InfrastructureRef.APIGroup = elsewhere.Group
 			}

@@ -15,12 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 func acmeMachine() schema.GroupVersionKind {
@@ -33,7 +35,7 @@ func elsewhereMachine() schema.GroupVersionKind {
 }
 
 func acmeControlPlane() schema.GroupVersionKind {
-	return schema.GroupVersionKind{Group: capi.ControlPlaneGroup, Version: "v1beta2", Kind: "AcmeControlPlane"}
+	return schema.GroupVersionKind{Group: inherit.ControlPlaneGroup, Version: "v1beta2", Kind: "AcmeControlPlane"}
 }
 
 // server is an API server that writes down what it is asked for, and fails where fails returns an error.
@@ -48,7 +50,7 @@ func serve(t *testing.T, objects ...client.Object) *server {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	NewWithT(t).Expect(corev1.AddToScheme(scheme)).To(Succeed())
-	capi.AddToScheme(scheme, clusterv1.GroupVersion)
+	utilruntime.Must(clusterv1.AddToScheme(scheme))
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{
 		acmeMachine().GroupVersion(), elsewhereMachine().GroupVersion(), acmeControlPlane().GroupVersion(),
 	})
@@ -89,12 +91,12 @@ func (s *server) ask(verb, what string) error {
 // layouts are those of kinds that have all fields.
 type layouts struct{}
 
-func (layouts) ControlPlane(context.Context, schema.GroupVersionKind) (capi.Layout, error) {
-	return capi.ControlPlaneLayout("v1beta2", func(...string) bool { return true }), nil
+func (layouts) ControlPlane(context.Context, schema.GroupVersionKind) (inherit.Layout, error) {
+	return inherit.ControlPlaneLayout("v1beta2", func(...string) bool { return true }), nil
 }
 
-func (layouts) Machine(context.Context, schema.GroupVersionKind) capi.Layout {
-	return capi.MachineLayout("v1beta2")
+func (layouts) Machine(context.Context, schema.GroupVersionKind) inherit.Layout {
+	return inherit.MachineLayout
 }
 
 // named returns the metadata of an object in namespace fleet; the controller may be nil.
@@ -118,17 +120,17 @@ func of[T client.Object](kind string, object T) T {
 // fleet is Cluster fleet/prod with a control plane, a MachineDeployment with two MachineSets, a MachinePool, a MachineSet and a
 // Machine that stand alone, and so many Machines in the first MachineSet, each with an InfraMachine. With them come the Nodes.
 type fleet struct {
-	cluster *capi.Cluster
-	sets    []*capi.MachineSet
+	cluster *clusterv1.Cluster
+	sets    []*clusterv1.MachineSet
 	objects []client.Object
 	nodes   []client.Object
 }
 
 func fleetOf(machines int) *fleet {
-	f := &fleet{cluster: of("Cluster", &capi.Cluster{ObjectMeta: named("prod", nil)})}
-	f.cluster.Spec.Topology = &capi.Topology{ClassRef: capi.ClassRef{Name: "quick", Namespace: "classes"}}
-	f.cluster.Spec.ControlPlaneRef = capi.ObjectRef{APIGroup: capi.ControlPlaneGroup, Kind: "AcmeControlPlane", Name: "cp"}
-	class := of("ClusterClass", &capi.ClusterClass{ObjectMeta: metav1.ObjectMeta{Namespace: "classes", Name: "quick", UID: "quick"}})
+	f := &fleet{cluster: of("Cluster", &clusterv1.Cluster{ObjectMeta: named("prod", nil)})}
+	f.cluster.Spec.Topology = &clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "quick", Namespace: "classes"}}
+	f.cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: inherit.ControlPlaneGroup, Kind: "AcmeControlPlane", Name: "cp"}
+	class := of("ClusterClass", &clusterv1.ClusterClass{ObjectMeta: metav1.ObjectMeta{Namespace: "classes", Name: "quick", UID: "quick"}})
 	cp := &unstructured.Unstructured{Object: map[string]any{}}
 	cp.SetGroupVersionKind(acmeControlPlane())
 	cp.SetNamespace("fleet")
@@ -137,13 +139,13 @@ func fleetOf(machines int) *fleet {
 	cp.SetLabels(map[string]string{clusterv1.ClusterNameLabel: "prod"})
 	workers := capi.WorkersSpec{ClusterName: "prod"}
 	workers.Template.Labels = map[string]string{"team": "ml"}
-	md := of("MachineDeployment", &capi.MachineDeployment{ObjectMeta: named("md", nil), Spec: workers})
-	pool := of("MachinePool", &capi.MachinePool{ObjectMeta: named("pool", nil), Spec: workers})
+	md := of("MachineDeployment", &clusterv1.MachineDeployment{ObjectMeta: named("md", nil), Spec: workers})
+	pool := of("MachinePool", &clusterv1.MachinePool{ObjectMeta: named("pool", nil), Spec: workers})
 	pool.Spec.ProviderIDList = []string{"acme://pool-0"}
 	for _, name := range []string{"md-1", "md-2"} {
-		f.sets = append(f.sets, of("MachineSet", &capi.MachineSet{ObjectMeta: named(name, md), Spec: workers}))
+		f.sets = append(f.sets, of("MachineSet", &clusterv1.MachineSet{ObjectMeta: named(name, md), Spec: workers}))
 	}
-	alone := of("MachineSet", &capi.MachineSet{ObjectMeta: named("alone", nil), Spec: workers})
+	alone := of("MachineSet", &clusterv1.MachineSet{ObjectMeta: named("alone", nil), Spec: workers})
 	f.objects = append(f.objects, f.cluster, class, cp, md, pool, alone, f.sets[0], f.sets[1])
 	f.machine("cp-0", cp)
 	f.machine("alone-0", alone)
@@ -156,9 +158,9 @@ func fleetOf(machines int) *fleet {
 }
 
 func (f *fleet) machine(name string, owner client.Object) {
-	m := of("Machine", &capi.Machine{ObjectMeta: named(name, owner)})
+	m := of("Machine", &clusterv1.Machine{ObjectMeta: named(name, owner)})
 	m.Spec.ClusterName, m.Spec.ProviderID = "prod", "acme://"+name
-	m.Spec.InfrastructureRef = capi.ObjectRef{APIGroup: acmeMachine().Group, Kind: acmeMachine().Kind, Name: name}
+	m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: acmeMachine().Group, Kind: acmeMachine().Kind, Name: name}
 	infra := &unstructured.Unstructured{}
 	infra.SetGroupVersionKind(acmeMachine())
 	infra.SetNamespace("fleet")

@@ -14,7 +14,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
@@ -26,7 +25,7 @@ var errGone = errors.New("it does not exist")
 var errNotServed = errors.New("the API server does not serve its kind")
 
 // class is the ClusterClass of a Cluster's topology.
-func (w *walk) class(ctx context.Context, cluster *capi.Cluster) *Member {
+func (w *walk) class(ctx context.Context, cluster *clusterv1.Cluster) *Member {
 	key, topology := owners.ClassOf(cluster)
 	if !topology {
 		return nil
@@ -41,7 +40,7 @@ func (w *walk) class(ctx context.Context, cluster *capi.Cluster) *Member {
 	return &Member{Ref: inherit.Ref{Kind: "ClusterClass", Object: class}, GVK: class.GroupVersionKind()}
 }
 
-func (w *walk) controlPlane(ctx context.Context, cluster *capi.Cluster) []*Member {
+func (w *walk) controlPlane(ctx context.Context, cluster *clusterv1.Cluster) []*Member {
 	ref := cluster.Spec.ControlPlaneRef
 	if ref.Name == "" {
 		return nil
@@ -50,7 +49,7 @@ func (w *walk) controlPlane(ctx context.Context, cluster *capi.Cluster) []*Membe
 	if err == nil && !served {
 		err = errNotServed
 	}
-	var cp *capi.ControlPlane
+	var cp *inherit.ControlPlane
 	if err == nil {
 		_, cp, err = w.chain.ControlPlane(ctx, cluster.Namespace, &metav1.OwnerReference{
 			APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Name: ref.Name,
@@ -69,8 +68,8 @@ func (w *walk) controlPlane(ctx context.Context, cluster *capi.Cluster) []*Membe
 	return []*Member{m}
 }
 
-func (w *walk) machineDeployments(ctx context.Context, cluster *capi.Cluster) ([]*Member, error) {
-	list := &capi.MachineDeploymentList{}
+func (w *walk) machineDeployments(ctx context.Context, cluster *clusterv1.Cluster) ([]*Member, error) {
+	list := &clusterv1.MachineDeploymentList{}
 	if _, err := w.chain.Members(ctx, client.ObjectKeyFromObject(cluster), list); err != nil {
 		return nil, err
 	}
@@ -78,7 +77,7 @@ func (w *walk) machineDeployments(ctx context.Context, cluster *capi.Cluster) ([
 	for i := range list.Items {
 		md := &list.Items[i]
 		m := member(ctx, w, owners.MachineDeployments, "MachineDeployment", md)
-		sets := &capi.MachineSetList{}
+		sets := &clusterv1.MachineSetList{}
 		if _, err := w.chain.Children(ctx, md, sets); err != nil {
 			return nil, err
 		}
@@ -94,8 +93,8 @@ func (w *walk) machineDeployments(ctx context.Context, cluster *capi.Cluster) ([
 	return all, nil
 }
 
-func (w *walk) machinePools(ctx context.Context, cluster *capi.Cluster) ([]*Member, error) {
-	list := &capi.MachinePoolList{}
+func (w *walk) machinePools(ctx context.Context, cluster *clusterv1.Cluster) ([]*Member, error) {
+	list := &clusterv1.MachinePoolList{}
 	if _, err := w.chain.Members(ctx, client.ObjectKeyFromObject(cluster), list); err != nil {
 		return nil, err
 	}
@@ -114,8 +113,8 @@ func (w *walk) machinePools(ctx context.Context, cluster *capi.Cluster) ([]*Memb
 }
 
 // machineSets are those that no MachineDeployment has.
-func (w *walk) machineSets(ctx context.Context, cluster *capi.Cluster) ([]*Member, error) {
-	list := &capi.MachineSetList{}
+func (w *walk) machineSets(ctx context.Context, cluster *clusterv1.Cluster) ([]*Member, error) {
+	list := &clusterv1.MachineSetList{}
 	if _, err := w.chain.Members(ctx, client.ObjectKeyFromObject(cluster), list); err != nil {
 		return nil, err
 	}
@@ -133,7 +132,7 @@ func (w *walk) machineSets(ctx context.Context, cluster *capi.Cluster) ([]*Membe
 	return all, nil
 }
 
-func (w *walk) machineSet(ctx context.Context, ms *capi.MachineSet) (*Member, error) {
+func (w *walk) machineSet(ctx context.Context, ms *clusterv1.MachineSet) (*Member, error) {
 	m := member(ctx, w, owners.MachineSets, "MachineSet", ms)
 	var err error
 	m.Children, err = w.machinesOf(ctx, ms)
@@ -141,8 +140,8 @@ func (w *walk) machineSet(ctx context.Context, ms *capi.MachineSet) (*Member, er
 }
 
 // machines are those that nothing in the tree owns.
-func (w *walk) machines(ctx context.Context, cluster *capi.Cluster) ([]*Member, error) {
-	list := &capi.MachineList{}
+func (w *walk) machines(ctx context.Context, cluster *clusterv1.Cluster) ([]*Member, error) {
+	list := &clusterv1.MachineList{}
 	if _, err := w.chain.Members(ctx, client.ObjectKeyFromObject(cluster), list); err != nil {
 		return nil, err
 	}
@@ -156,7 +155,7 @@ func (w *walk) machines(ctx context.Context, cluster *capi.Cluster) ([]*Member, 
 }
 
 func (w *walk) machinesOf(ctx context.Context, owner client.Object) ([]*Member, error) {
-	list := &capi.MachineList{}
+	list := &clusterv1.MachineList{}
 	if _, err := w.chain.Children(ctx, owner, list); err != nil {
 		return nil, err
 	}
@@ -167,7 +166,7 @@ func (w *walk) machinesOf(ctx context.Context, owner client.Object) ([]*Member, 
 	return all, nil
 }
 
-func (w *walk) machine(ctx context.Context, m *capi.Machine) *Member {
+func (w *walk) machine(ctx context.Context, m *clusterv1.Machine) *Member {
 	one := member(ctx, w, owners.Machines, "Machine", m)
 	for _, ref := range owners.ExternalRefs(m) {
 		if external := w.external(ctx, types.NamespacedName{Namespace: m.Namespace, Name: ref.Name}, ref.GroupKind()); external != nil {

@@ -18,9 +18,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
@@ -31,7 +32,7 @@ const patience = 10 * time.Second
 // indexes of an owner chain, and its objects have their kind. What it lists must not be changed.
 type Snapshot struct {
 	live    client.Client
-	schemas owners.Schemas
+	schemas Schemas
 
 	mu sync.Mutex
 	// listings are all objects of a kind, in a namespace or in all of them.
@@ -60,8 +61,13 @@ type id struct {
 	client.ObjectKey
 }
 
+// Schemas tells where a kind of control plane has what it can inherit.
+type Schemas interface {
+	ControlPlane(ctx context.Context, gvk schema.GroupVersionKind) (inherit.Layout, error)
+}
+
 // New returns a snapshot of the management cluster.
-func New(live client.Client, schemas owners.Schemas) *Snapshot {
+func New(live client.Client, schemas Schemas) *Snapshot {
 	return &Snapshot{
 		live: live, schemas: schemas, instead: map[id]client.Object{}, got: map[read]got{}, listings: map[scope]*listing{},
 	}
@@ -71,9 +77,6 @@ func New(live client.Client, schemas owners.Schemas) *Snapshot {
 func (s *Snapshot) Chain() *owners.Chain {
 	return &owners.Chain{Cache: s, Mapper: s.live.RESTMapper(), Layout: s.schemas.ControlPlane}
 }
-
-// Schemas returns the schemas of the management cluster's kinds.
-func (s *Snapshot) Schemas() owners.Schemas { return s.schemas }
 
 // Live returns the client behind the snapshot.
 func (s *Snapshot) Live() client.Client { return s.live }
@@ -98,8 +101,8 @@ func (s *Snapshot) Prefetch(ctx context.Context) error { return s.prefetch(ctx, 
 
 func (s *Snapshot) prefetch(ctx context.Context, namespace string) error {
 	for _, list := range []client.ObjectList{
-		&capi.ClusterList{}, &capi.ClusterClassList{}, &capi.MachineDeploymentList{}, &capi.MachinePoolList{}, &capi.MachineSetList{},
-		&capi.MachineList{},
+		&clusterv1.ClusterList{}, &clusterv1.ClusterClassList{}, &clusterv1.MachineDeploymentList{}, &clusterv1.MachinePoolList{}, &clusterv1.MachineSetList{},
+		&clusterv1.MachineList{},
 	} {
 		if err := s.List(ctx, list, client.InNamespace(namespace)); err != nil {
 			return fmt.Errorf("listing the objects of Cluster API: %w", err)

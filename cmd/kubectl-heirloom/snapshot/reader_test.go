@@ -17,7 +17,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
@@ -29,14 +28,14 @@ func TestEachObjectIsReadOnce(t *testing.T) {
 	g := NewWithT(t)
 	s := serve(t, fleetOf(1).objects...)
 	for range 3 {
-		m := &capi.Machine{}
+		m := &clusterv1.Machine{}
 		g.Expect(s.Snapshot.Get(t.Context(), key("single"), m)).To(Succeed())
 		g.Expect(m.Spec.ProviderID).To(Equal("acme://single"))
 		g.Expect(m.GroupVersionKind()).To(Equal(clusterv1.GroupVersion.WithKind("Machine")))
 		m.Labels["mine"] = "yes" // the next one must not have it
-		g.Expect(apierrors.IsNotFound(s.Snapshot.Get(t.Context(), key("nobody"), &capi.Machine{}))).To(BeTrue())
+		g.Expect(apierrors.IsNotFound(s.Snapshot.Get(t.Context(), key("nobody"), &clusterv1.Machine{}))).To(BeTrue())
 	}
-	m := &capi.Machine{}
+	m := &clusterv1.Machine{}
 	g.Expect(s.Snapshot.Get(t.Context(), key("single"), m)).To(Succeed())
 	g.Expect(m.Labels).NotTo(HaveKey("mine"))
 	g.Expect(s.asked).To(ConsistOf("get Machine fleet/single", "get Machine fleet/nobody"))
@@ -47,11 +46,11 @@ func TestAnErrorIsNotAskedForAgain(t *testing.T) {
 	s := serve(t)
 	s.fails = func(string, string) error { return errors.New("conversion webhook failed") }
 	for range 3 {
-		g.Expect(s.Snapshot.Get(t.Context(), key("single"), &capi.Machine{})).To(MatchError("conversion webhook failed"))
-		g.Expect(s.Snapshot.List(t.Context(), &capi.ClusterList{})).To(MatchError("conversion webhook failed"))
+		g.Expect(s.Snapshot.Get(t.Context(), key("single"), &clusterv1.Machine{})).To(MatchError("conversion webhook failed"))
+		g.Expect(s.Snapshot.List(t.Context(), &clusterv1.ClusterList{})).To(MatchError("conversion webhook failed"))
 	}
 	g.Expect(s.asked).To(ConsistOf("get Machine fleet/single", "list ClusterList "))
-	g.Expect(s.Snapshot.Get(t.Context(), key("prod"), &capi.Cluster{})).To(MatchError("conversion webhook failed"), "the list has failed")
+	g.Expect(s.Snapshot.Get(t.Context(), key("prod"), &clusterv1.Cluster{})).To(MatchError("conversion webhook failed"), "the list has failed")
 	g.Expect(s.asked).To(HaveLen(2))
 }
 
@@ -66,7 +65,7 @@ func TestAListThatIsForbidden(t *testing.T) {
 		return nil
 	}
 	g.Expect(apierrors.IsForbidden(s.Prefetch(t.Context()))).To(BeTrue())
-	g.Expect(s.Snapshot.Get(t.Context(), key("prod"), &capi.Cluster{})).To(Succeed())
+	g.Expect(s.Snapshot.Get(t.Context(), key("prod"), &clusterv1.Cluster{})).To(Succeed())
 }
 
 // The end of a command is no answer, and a deadline of the owner chain is too early for people.
@@ -75,13 +74,13 @@ func TestAReadOutlivesADeadlineAndNotTheCommand(t *testing.T) {
 	s := serve(t, fleetOf(1).objects...)
 	late, cancel := context.WithTimeout(t.Context(), 0)
 	defer cancel()
-	g.Expect(s.Snapshot.Get(late, key("prod"), &capi.Cluster{})).To(Succeed())
+	g.Expect(s.Snapshot.Get(late, key("prod"), &clusterv1.Cluster{})).To(Succeed())
 
 	ended, end := context.WithCancel(t.Context())
 	s.fails = func(string, string) error { end(); return context.Canceled }
-	g.Expect(s.Snapshot.Get(ended, key("single"), &capi.Machine{})).To(MatchError(context.Canceled))
+	g.Expect(s.Snapshot.Get(ended, key("single"), &clusterv1.Machine{})).To(MatchError(context.Canceled))
 	s.fails = func(string, string) error { return nil }
-	g.Expect(s.Snapshot.Get(t.Context(), key("single"), &capi.Machine{})).To(Succeed())
+	g.Expect(s.Snapshot.Get(t.Context(), key("single"), &clusterv1.Machine{})).To(Succeed())
 }
 
 func TestPrefetchLeavesNothingToAskFor(t *testing.T) {
@@ -90,9 +89,9 @@ func TestPrefetchLeavesNothingToAskFor(t *testing.T) {
 	g.Expect(s.Prefetch(t.Context())).To(Succeed())
 	asked := len(s.asked)
 	g.Expect(asked).To(Equal(6))
-	g.Expect(s.Snapshot.Get(t.Context(), key("md-1-003"), &capi.Machine{})).To(Succeed())
-	g.Expect(apierrors.IsNotFound(s.Snapshot.Get(t.Context(), key("md-1-009"), &capi.Machine{}))).To(BeTrue())
-	machines := &capi.MachineList{}
+	g.Expect(s.Snapshot.Get(t.Context(), key("md-1-003"), &clusterv1.Machine{})).To(Succeed())
+	g.Expect(apierrors.IsNotFound(s.Snapshot.Get(t.Context(), key("md-1-009"), &clusterv1.Machine{}))).To(BeTrue())
+	machines := &clusterv1.MachineList{}
 	g.Expect(s.Snapshot.List(t.Context(), machines, client.InNamespace("fleet"))).To(Succeed())
 	g.Expect(machines.Items).To(HaveLen(8))
 	g.Expect(s.Snapshot.List(t.Context(), machines, client.InNamespace("elsewhere"))).To(Succeed())
@@ -107,7 +106,7 @@ func TestAKindWithoutObjects(t *testing.T) {
 	g.Expect(s.Prefetch(t.Context())).To(Succeed())
 	asked := len(s.asked)
 	for range 3 {
-		g.Expect(apierrors.IsNotFound(s.Snapshot.Get(t.Context(), key("x"), &capi.MachinePool{}))).To(BeTrue())
+		g.Expect(apierrors.IsNotFound(s.Snapshot.Get(t.Context(), key("x"), &clusterv1.MachinePool{}))).To(BeTrue())
 	}
 	g.Expect(s.asked).To(HaveLen(asked))
 }
@@ -134,11 +133,11 @@ func TestKindsOfOneTypeAreApart(t *testing.T) {
 func TestIndexes(t *testing.T) {
 	g := NewWithT(t)
 	f := fleetOf(3)
-	other := of("Machine", &capi.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: "same", UID: "same"}})
+	other := of("Machine", &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: "same", UID: "same"}})
 	other.Spec.ClusterName, other.Spec.ProviderID = "prod", "acme://single"
 	s := serve(t, append(f.objects, other)...)
 	chain := s.Chain()
-	machines := &capi.MachineList{}
+	machines := &clusterv1.MachineList{}
 	_, err := chain.Children(t.Context(), f.sets[0], machines)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(names(machines.Items)).To(Equal([]string{"md-1-000", "md-1-001", "md-1-002"}))
@@ -159,7 +158,7 @@ func TestIndexes(t *testing.T) {
 	g.Expect(names(machines.Items)).To(Equal([]string{"single"}))
 }
 
-func names(machines []capi.Machine) []string {
+func names(machines []clusterv1.Machine) []string {
 	var all []string
 	for i := range machines {
 		all = append(all, machines[i].Name)
@@ -171,7 +170,7 @@ func TestWhatIsPutStandsInFrontOfWhatIsStored(t *testing.T) {
 	g := NewWithT(t)
 	f := fleetOf(2)
 	s := serve(t, f.objects...)
-	machines := &capi.MachineList{}
+	machines := &clusterv1.MachineList{}
 	_, err := s.Chain().Children(t.Context(), f.sets[0], machines)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(machines.Items).To(HaveLen(2), "before")
@@ -185,7 +184,7 @@ func TestWhatIsPutStandsInFrontOfWhatIsStored(t *testing.T) {
 	_, err = s.Chain().Children(t.Context(), f.sets[1], machines)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(names(machines.Items)).To(Equal([]string{"md-1-001"}))
-	for _, object := range []client.Object{&capi.Machine{}, kind(&metav1.PartialObjectMetadata{}), kind(&unstructured.Unstructured{})} {
+	for _, object := range []client.Object{&clusterv1.Machine{}, kind(&metav1.PartialObjectMetadata{}), kind(&unstructured.Unstructured{})} {
 		g.Expect(s.Snapshot.Get(t.Context(), key("md-1-000-new"), object)).To(Succeed())
 		g.Expect(object.GetUID()).To(Equal(types.UID("new")))
 	}
@@ -202,7 +201,7 @@ func kind[T client.Object](object T) T {
 	return object
 }
 
-func asUnstructured(t *testing.T, m capi.Machine, change func(*unstructured.Unstructured)) *unstructured.Unstructured {
+func asUnstructured(t *testing.T, m clusterv1.Machine, change func(*unstructured.Unstructured)) *unstructured.Unstructured {
 	t.Helper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&m)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())

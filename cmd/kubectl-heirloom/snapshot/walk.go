@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
@@ -63,7 +63,7 @@ func (s *Snapshot) Walk(
 	if err := s.prefetch(ctx, key.Namespace); err != nil {
 		return nil, err
 	}
-	cluster := &capi.Cluster{}
+	cluster := &clusterv1.Cluster{}
 	if err := s.Get(ctx, key, cluster); err != nil {
 		return nil, fmt.Errorf("getting Cluster %s: %w", key, err)
 	}
@@ -78,7 +78,7 @@ func (s *Snapshot) Walk(
 		tree.Strangers, tree.NodesErr = w.nodes(ctx, key, nodes)
 	}
 	tree.Children = w.controlPlane(ctx, cluster)
-	for _, below := range []func(context.Context, *capi.Cluster) ([]*Member, error){
+	for _, below := range []func(context.Context, *clusterv1.Cluster) ([]*Member, error){
 		w.machineDeployments, w.machinePools, w.machineSets, w.machines, // those that have no owner come last
 	} {
 		members, err := below(ctx, cluster)
@@ -127,7 +127,7 @@ type walk struct {
 func member[P client.Object](ctx context.Context, w *walk, kind owners.Kind, name string, object P) *Member {
 	w.seen.Insert(object.GetUID())
 	m := &Member{Ref: inherit.Ref{Kind: name, Object: object}, GVK: object.GetObjectKind().GroupVersionKind()}
-	m.Has, m.Err = kind.Content(ctx, w.schemas, object)
+	m.Has, m.Err = kind.Content(ctx, w.chain, object)
 	switch {
 	case m.Err != nil:
 	case w.leftOut != "":

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -67,7 +66,7 @@ func TestWalkOfAnotherProviderGroup(t *testing.T) {
 	g, f, kind := NewWithT(t), fleetOf(1), elsewhereMachine()
 	for _, object := range f.objects {
 		switch o := object.(type) {
-		case *capi.Machine:
+		case *clusterv1.Machine:
 			o.Spec.InfrastructureRef.APIGroup, o.Spec.InfrastructureRef.Kind = kind.Group, kind.Kind
 		case *unstructured.Unstructured:
 			if o.GetKind() == acmeMachine().Kind {
@@ -214,7 +213,7 @@ func TestNodesOfSkippedOwners(t *testing.T) {
 func TestAWalkOfWhatIsPut(t *testing.T) {
 	g := NewWithT(t)
 	s := serve(t, fleetOf(1).objects...)
-	put := kind(&capi.Machine{ObjectMeta: named("single", nil)})
+	put := kind(&clusterv1.Machine{ObjectMeta: named("single", nil)})
 	put.Spec.ClusterName = "other"
 	s.Put(asUnstructured(t, *put, func(*unstructured.Unstructured) {}))
 	g.Expect(outline(walked(t, s, nil).Children, "")).NotTo(ContainSubstring("Machine/single"))

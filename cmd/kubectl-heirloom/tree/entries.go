@@ -9,7 +9,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -58,12 +57,12 @@ func taintsFor(d inherit.Declaration, annotation string) []Entry {
 
 // fieldAt is the value of a field or of a readiness gate.
 func fieldAt(d inherit.Declaration, one inherited) any {
-	field := capi.FieldOf(one.Name)
-	if field != capi.ReadinessGates && d.Fields.Seconds[field] != nil {
+	field := inherit.FieldOf(one.Name)
+	if field != inherit.ReadinessGates && d.Fields.Seconds[field] != nil {
 		return d.Paths.Value(field, *d.Fields.Seconds[field])
 	}
 	for _, gate := range d.Fields.ReadinessGates {
-		if field == capi.ReadinessGates && gate.ConditionType == one.Name {
+		if field == inherit.ReadinessGates && gate.ConditionType == one.Name {
 			return gate
 		}
 	}

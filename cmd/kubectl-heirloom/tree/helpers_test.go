@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -23,6 +24,7 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // now is when the trees of tests are looked at. Their Nodes are a day old.
@@ -31,12 +33,12 @@ func now() time.Time { return time.Now() }
 // world is a Cluster fleet/prod of the ClusterClass quick in which everything has what it inherits, with a control plane and a
 // MachineDeployment. A test changes it before it looks.
 type world struct {
-	class        *capi.ClusterClass
-	cluster      *capi.Cluster
+	class        *clusterv1.ClusterClass
+	cluster      *clusterv1.Cluster
 	controlPlane *unstructured.Unstructured
-	deployment   *capi.MachineDeployment
-	set          *capi.MachineSet
-	machines     []*capi.Machine
+	deployment   *clusterv1.MachineDeployment
+	set          *clusterv1.MachineSet
+	machines     []*clusterv1.Machine
 	infra        []*unstructured.Unstructured
 	nodes        []*corev1.Node
 	others       []client.Object
@@ -52,20 +54,20 @@ func gpu() clusterv1.MachineTaint {
 // prod returns the world, with three Machines of the control plane and so many workers.
 func prod(workers int) *world {
 	w := &world{
-		class:   &capi.ClusterClass{ObjectMeta: named("quick", nil, nil)},
-		cluster: &capi.Cluster{ObjectMeta: named("prod", nil, nil)},
+		class:   &clusterv1.ClusterClass{ObjectMeta: named("quick", nil, nil)},
+		cluster: &clusterv1.Cluster{ObjectMeta: named("prod", nil, nil)},
 	}
 	w.class.Spec.ControlPlane.Labels = map[string]string{"tier": "std"}
 	w.class.Spec.Workers.MachineDeployments = []capi.Section{{Class: "worker", ObjectMeta: clusterv1.ObjectMeta{Labels: map[string]string{"tier": "std"}}}}
-	w.cluster.Spec.ControlPlaneRef = capi.ObjectRef{APIGroup: capi.ControlPlaneGroup, Kind: "AcmeControlPlane", Name: "prod-cp"}
-	w.cluster.Spec.Topology = &capi.Topology{ClassRef: capi.ClassRef{Name: "quick"}}
+	w.cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: inherit.ControlPlaneGroup, Kind: "AcmeControlPlane", Name: "prod-cp"}
+	w.cluster.Spec.Topology = &clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "quick"}}
 	w.cluster.Spec.Topology.Workers.MachineDeployments = []capi.Section{{
 		Name: "md-0", Class: "worker",
-		ObjectMeta:    clusterv1.ObjectMeta{Labels: map[string]string{"node.cluster.x-k8s.io/pool": "ml"}},
-		MachineFields: capi.MachineFields{Taints: []clusterv1.MachineTaint{gpu()}},
+		ObjectMeta: clusterv1.ObjectMeta{Labels: map[string]string{"node.cluster.x-k8s.io/pool": "ml"}},
+		Taints:     []clusterv1.MachineTaint{gpu()},
 	}}
 	w.controlPlane = &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": capi.ControlPlaneGroup + "/v1beta2", "kind": "AcmeControlPlane",
+		"apiVersion": inherit.ControlPlaneGroup + "/v1beta2", "kind": "AcmeControlPlane",
 		"metadata": map[string]any{
 			"namespace": "fleet", "name": "prod-cp", "uid": "prod-cp",
 			"labels": map[string]any{clusterv1.ClusterNameLabel: "prod", clusterv1.ClusterTopologyOwnedLabel: "", "tier": "std"},
@@ -73,16 +75,16 @@ func prod(workers int) *world {
 		"spec": map[string]any{"machineTemplate": map[string]any{"metadata": map[string]any{"labels": map[string]any{"tier": "std"}}}},
 	}}
 	labels := map[string]string{"tier": "std", "node.cluster.x-k8s.io/pool": "ml"}
-	template := capi.MachineTemplate{ObjectMeta: clusterv1.ObjectMeta{Labels: with(labels, "shift", "day")}}
+	template := clusterv1.MachineTemplateSpec{ObjectMeta: clusterv1.ObjectMeta{Labels: with(labels, "shift", "day")}}
 	template.Spec.Taints = []clusterv1.MachineTaint{gpu()}
-	w.deployment = &capi.MachineDeployment{
+	w.deployment = &clusterv1.MachineDeployment{
 		ObjectMeta: named("prod-md-0", with(labels,
 			clusterv1.ClusterNameLabel, "prod", clusterv1.ClusterTopologyOwnedLabel, "", clusterv1.ClusterTopologyMachineDeploymentNameLabel, "md-0"), nil),
-		Spec: capi.WorkersSpec{ClusterName: "prod", Template: template},
+		Spec: clusterv1.MachineDeploymentSpec{ClusterName: "prod", Template: template},
 	}
-	w.set = &capi.MachineSet{
+	w.set = &clusterv1.MachineSet{
 		ObjectMeta: named("prod-md-0-abc", template.Labels, controller(clusterv1.GroupVersion.WithKind("MachineDeployment"), "prod-md-0")),
-		Spec:       capi.WorkersSpec{ClusterName: "prod", Template: *template.DeepCopy()},
+		Spec:       clusterv1.MachineSetSpec{ClusterName: "prod", Template: *template.DeepCopy()},
 	}
 	for n := range 3 {
 		w.machine(fmt.Sprintf("prod-cp-%d", n), map[string]string{"tier": "std"}, controller(w.controlPlane.GroupVersionKind(), "prod-cp"))
@@ -95,9 +97,9 @@ func prod(workers int) *world {
 
 // machine adds a Machine with its infrastructure and its Node.
 func (w *world) machine(name string, labels map[string]string, owner *metav1.OwnerReference) {
-	m := &capi.Machine{ObjectMeta: named(name, with(labels, clusterv1.ClusterNameLabel, "prod"), owner)}
+	m := &clusterv1.Machine{ObjectMeta: named(name, with(labels, clusterv1.ClusterNameLabel, "prod"), owner)}
 	m.Spec.ClusterName, m.Spec.ProviderID = "prod", "acme://"+name
-	m.Spec.InfrastructureRef = capi.ObjectRef{APIGroup: clusterv1.GroupVersionInfrastructure.Group, Kind: "AcmeMachine", Name: name}
+	m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: clusterv1.GroupVersionInfrastructure.Group, Kind: "AcmeMachine", Name: name}
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "node-" + name, Labels: map[string]string{}, CreationTimestamp: metav1.NewTime(now().Add(-24 * time.Hour))},
 		Spec:       corev1.NodeSpec{ProviderID: m.Spec.ProviderID},
@@ -146,7 +148,7 @@ func (w *world) serves(t *testing.T) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	NewWithT(t).Expect(corev1.AddToScheme(scheme)).To(Succeed())
-	capi.AddToScheme(scheme, clusterv1.GroupVersion)
+	utilruntime.Must(clusterv1.AddToScheme(scheme))
 	scheme.AddKnownTypeWithName(clusterv1.GroupVersionInfrastructure.WithKind("AcmeMachine"), &unstructured.Unstructured{})
 	scheme.AddKnownTypeWithName(clusterv1.GroupVersionInfrastructure.WithKind("AcmeMachineList"), &unstructured.UnstructuredList{})
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{w.controlPlane.GroupVersionKind().GroupVersion(), clusterv1.GroupVersionInfrastructure})
@@ -168,12 +170,12 @@ func (w *world) serves(t *testing.T) client.Client {
 // layouts are those of kinds that have all fields.
 type layouts struct{}
 
-func (layouts) ControlPlane(context.Context, schema.GroupVersionKind) (capi.Layout, error) {
-	return capi.ControlPlaneLayout("v1beta2", func(...string) bool { return true }), nil
+func (layouts) ControlPlane(context.Context, schema.GroupVersionKind) (inherit.Layout, error) {
+	return inherit.ControlPlaneLayout("v1beta2", func(...string) bool { return true }), nil
 }
 
-func (layouts) Machine(context.Context, schema.GroupVersionKind) capi.Layout {
-	return capi.MachineLayout("v1beta2")
+func (layouts) Machine(context.Context, schema.GroupVersionKind) inherit.Layout {
+	return inherit.MachineLayout
 }
 
 // named returns the metadata of an object in namespace fleet.

@@ -41,7 +41,7 @@ func carry[P client.Object](ctx context.Context, w write, kind owners.Kind, obje
 	if decided.Untouched() {
 		return nil
 	}
-	current, err := kind.Content(ctx, w.from.Schemas(), object)
+	current, err := kind.Content(ctx, w.chain, object)
 	if err != nil {
 		return fmt.Errorf("reading the schema of %s: %w", what, err)
 	}

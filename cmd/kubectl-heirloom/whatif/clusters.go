@@ -12,8 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 // clustersOf returns the Clusters that an object is about: those of a ClusterClass, or its own.
@@ -36,7 +34,7 @@ func (e *evaluation) clustersOf(ctx context.Context, object *unstructured.Unstru
 
 // Clusters returns the Clusters of a namespace; of all, if it is empty.
 func Clusters(ctx context.Context, from client.Reader, namespace string) ([]types.NamespacedName, error) {
-	list := &capi.ClusterList{}
+	list := &clusterv1.ClusterList{}
 	if err := from.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("listing Clusters: %w", err)
 	}

@@ -14,12 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
@@ -183,7 +183,7 @@ func (e *evaluation) below(ctx context.Context, chain *owners.Chain, cluster typ
 		return err
 	}
 	switch m.Object.(type) {
-	case *capi.Machine:
+	case *clusterv1.Machine:
 		e.sets[m.Object.GetUID()] = set
 	case *metav1.PartialObjectMetadata:
 	default:
@@ -211,15 +211,15 @@ func (e *evaluation) member(ctx context.Context, chain *owners.Chain, cluster ty
 		e.all = append(e.all, applied)
 	}
 	switch o := m.Object.(type) {
-	case *capi.ControlPlane:
+	case *inherit.ControlPlane:
 		return carry(ctx, w, owners.ControlPlanes, o)
-	case *capi.MachineDeployment:
+	case *clusterv1.MachineDeployment:
 		return carry(ctx, w, owners.MachineDeployments, o)
-	case *capi.MachinePool:
+	case *clusterv1.MachinePool:
 		return carry(ctx, w, owners.MachinePools, o)
-	case *capi.MachineSet:
+	case *clusterv1.MachineSet:
 		return carry(ctx, w, owners.MachineSets, o)
-	case *capi.Machine:
+	case *clusterv1.Machine:
 		return carry(ctx, w, owners.Machines, o)
 	case *metav1.PartialObjectMetadata:
 		if _, other := e.Settings.LeavesOutGroup(m.GVK.Group); other {

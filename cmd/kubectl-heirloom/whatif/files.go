@@ -19,7 +19,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -108,7 +107,7 @@ func rank(gvk schema.GroupVersionKind, providerGroups []string) (place int, ok b
 	switch {
 	case inherit.IsTemplate(gvk.Kind):
 		return 0, false
-	case gvk.Group == capi.ControlPlaneGroup:
+	case gvk.Group == inherit.ControlPlaneGroup:
 		return 2, true
 	case gvk.Group != clusterv1.GroupVersion.Group:
 		return 7, slices.Contains(providerGroups, gvk.Group)

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -50,27 +51,27 @@ type world struct {
 // the same names. Each Machine has an AcmeMachine.
 func small() *world {
 	w := &world{management: []client.Object{
-		&capi.ClusterClass{ObjectMeta: named("class", "")},
-		&capi.Cluster{ObjectMeta: named("c", ""), Spec: capi.ClusterSpec{Topology: &capi.Topology{
-			ClassRef: capi.ClassRef{Name: "class"},
+		&clusterv1.ClusterClass{ObjectMeta: named("class", "")},
+		&clusterv1.Cluster{ObjectMeta: named("c", ""), Spec: clusterv1.ClusterSpec{Topology: &clusterv1.Topology{
+			ClassRef: clusterv1.ClusterClassRef{Name: "class"},
 			Sections: capi.Sections{Workers: capi.Workers{MachineDeployments: []capi.Section{{Name: "a", Class: "a"}}}},
 		}}},
-		&capi.MachineDeployment{ObjectMeta: ofTopology(named("md", "")), Spec: capi.WorkersSpec{ClusterName: "c"}},
-		&capi.MachineSet{ObjectMeta: named("ms", "MachineDeployment/md"), Spec: capi.WorkersSpec{ClusterName: "c"}},
+		&clusterv1.MachineDeployment{ObjectMeta: ofTopology(named("md", "")), Spec: clusterv1.MachineDeploymentSpec{ClusterName: "c"}},
+		&clusterv1.MachineSet{ObjectMeta: named("ms", "MachineDeployment/md"), Spec: clusterv1.MachineSetSpec{ClusterName: "c"}},
 	}}
 	for i := range 3 {
 		name := fmt.Sprintf("m-%d", i)
 		infra := &unstructured.Unstructured{}
-		infra.SetAPIVersion(capi.InfrastructureGroup + "/v1beta2")
+		infra.SetAPIVersion(inherit.InfrastructureGroup + "/v1beta2")
 		infra.SetKind("AcmeMachine")
 		infra.SetNamespace("default")
 		infra.SetName(name)
 		infra.SetLabels(map[string]string{clusterv1.ClusterNameLabel: "c"})
 		infra.SetOwnerReferences(named("", "Machine/"+name).OwnerReferences)
-		w.management = append(w.management, infra, &capi.Machine{ObjectMeta: named(name, "MachineSet/ms"), Spec: capi.MachineSpec{
+		w.management = append(w.management, infra, &clusterv1.Machine{ObjectMeta: named(name, "MachineSet/ms"), Spec: clusterv1.MachineSpec{
 			ClusterName: "c", ProviderID: "acme://" + name,
-			InfrastructureRef: capi.ObjectRef{APIGroup: capi.InfrastructureGroup, Kind: "AcmeMachine", Name: name},
-		}, Status: capi.MachineStatus{NodeRef: capi.NodeRef{Name: name}}})
+			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: inherit.InfrastructureGroup, Kind: "AcmeMachine", Name: name},
+		}, Status: clusterv1.MachineStatus{NodeRef: clusterv1.MachineNodeReference{Name: name}}})
 		w.workload = append(w.workload, nodeOf(name))
 	}
 	return w
@@ -107,8 +108,8 @@ func named(name, controller string) metav1.ObjectMeta {
 func (w *world) snapshot(t *testing.T) *snapshot.Snapshot {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	capi.AddToScheme(scheme, clusterv1.GroupVersion)
-	provider := schema.GroupVersion{Group: capi.InfrastructureGroup, Version: "v1beta2"}
+	utilruntime.Must(clusterv1.AddToScheme(scheme))
+	provider := schema.GroupVersion{Group: inherit.InfrastructureGroup, Version: "v1beta2"}
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{clusterv1.GroupVersion, provider})
 	for _, kind := range []string{"ClusterClass", "Cluster", "MachineDeployment", "MachinePool", "MachineSet", "Machine"} {
 		mapper.Add(clusterv1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
@@ -154,12 +155,12 @@ func (w *world) nodes(t *testing.T) snapshot.Nodes {
 // layouts are those of kinds that have all fields.
 type layouts struct{}
 
-func (layouts) ControlPlane(context.Context, schema.GroupVersionKind) (capi.Layout, error) {
-	return capi.ControlPlaneLayout("v1beta2", func(...string) bool { return true }), nil
+func (layouts) ControlPlane(context.Context, schema.GroupVersionKind) (inherit.Layout, error) {
+	return inherit.ControlPlaneLayout("v1beta2", func(...string) bool { return true }), nil
 }
 
-func (layouts) Machine(context.Context, schema.GroupVersionKind) capi.Layout {
-	return capi.MachineLayout("v1beta2")
+func (layouts) Machine(context.Context, schema.GroupVersionKind) inherit.Layout {
+	return inherit.MachineLayout
 }
 
 // ask asks what files would write; without files, what is pending in Cluster c.

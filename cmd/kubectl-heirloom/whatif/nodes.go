@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
@@ -100,7 +100,7 @@ func (e *evaluation) node(ctx context.Context, chain *owners.Chain, cluster type
 
 // meanwhile returns what becomes of a Node before its Machine has inherited: the loop writes Nodes first.
 func (e *evaluation) meanwhile(source inherit.NodeSource, current inherit.NodeState) (inherit.NodeState, error) {
-	m, ok := source.Object.(*capi.Machine)
+	m, ok := source.Object.(*clusterv1.Machine)
 	if !ok {
 		return current, nil
 	}
@@ -109,7 +109,7 @@ func (e *evaluation) meanwhile(source inherit.NodeSource, current inherit.NodeSt
 		if of.Kind != "Machine" || stored == nil {
 			continue
 		}
-		before := &capi.Machine{}
+		before := &clusterv1.Machine{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(stored.Object, before); err != nil {
 			return current, fmt.Errorf("reading Machine %s/%s: %w", m.Namespace, m.Name, err)
 		}

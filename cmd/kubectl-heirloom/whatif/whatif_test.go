@@ -8,9 +8,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 const (
@@ -80,7 +79,7 @@ func TestNothingIsWritten(t *testing.T) {
 	from := w.snapshot(t)
 	_, err := w.ask(t, from, machineDeployment, clusterClass)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	md := &capi.MachineDeployment{}
+	md := &clusterv1.MachineDeployment{}
 	NewWithT(t).Expect(from.Live().Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "md"}, md)).To(Succeed())
 	NewWithT(t).Expect(md.Spec.Template.Labels).To(BeEmpty())
 	NewWithT(t).Expect(lines(w.answer(t))).To(BeEmpty())
@@ -88,7 +87,7 @@ func TestNothingIsWritten(t *testing.T) {
 
 func TestWhatIsPending(t *testing.T) {
 	w := small()
-	w.find("md").(*capi.MachineDeployment).Spec.Template.Labels = map[string]string{"node.cluster.x-k8s.io/team": "ml"}
+	w.find("md").(*clusterv1.MachineDeployment).Spec.Template.Labels = map[string]string{"node.cluster.x-k8s.io/team": "ml"}
 	w.node("m-1").Labels["node.cluster.x-k8s.io/team"] = "ml"
 	result := w.answer(t)
 	const source = " <- MachineDeployment default/md (spec.template.metadata.labels)"

@@ -12,21 +12,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 )
 
 // declaring is a Machine that declares nothing and is found by its providerID.
-func declaring(name string) *capi.Machine {
-	m := &capi.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name, Labels: map[string]string{}, Annotations: map[string]string{}}}
+func declaring(name string) *clusterv1.Machine {
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name, Labels: map[string]string{}, Annotations: map[string]string{}}}
 	m.Spec.ProviderID = "cloud:///" + name
 	return m
 }
 
 // declaringAll is a Machine with one of everything.
-func declaringAll(name string) *capi.Machine {
+func declaringAll(name string) *clusterv1.Machine {
 	m := declaring(name)
 	m.Labels = map[string]string{
 		"node.cluster.x-k8s.io/pool": "gpu", "node-role.kubernetes.io/gpu": "", "team": "ml", "topology.kubernetes.io/zone": "z", "other": "no",
@@ -42,7 +41,7 @@ func declaringAll(name string) *capi.Machine {
 }
 
 // addressed is a Machine that is found by its name or addresses alone.
-func addressed(name string, addresses ...string) *capi.Machine {
+func addressed(name string, addresses ...string) *clusterv1.Machine {
 	m := declaring(name)
 	m.Spec.ProviderID = ""
 	m.Annotations["node.cluster.x-k8s.io/a"] = name
@@ -71,11 +70,11 @@ func registering(name string, change func(*corev1.Node)) *corev1.Node {
 	return node
 }
 
-func inventory() []*capi.Machine {
+func inventory() []*clusterv1.Machine {
 	taken, again, controller := addressed("taken", "10.0.0.3"), addressed("again"), declaringAll("controller")
 	taken.Status.NodeRef.Name, again.Status.NodeRef.Name = "another", "again"
 	controller.Labels[clusterv1.MachineControlPlaneLabel] = ""
-	return []*capi.Machine{
+	return []*clusterv1.Machine{
 		declaringAll("all"), declaring("nothing"), controller, addressed("by-address", "10.0.0.1"), addressed("by-name", "by-name"),
 		addressed("twin-a", "10.0.0.2"), addressed("twin-b", "10.0.0.2"), taken, again,
 	}

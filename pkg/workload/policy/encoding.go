@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -78,31 +77,31 @@ func joinTaints(taints []corev1.Taint) string {
 }
 
 // machineLines encodes the number of a Machine's content, and everything by which the Machine is found.
-func machineLines(m *capi.Machine, content string) string {
+func machineLines(m *clusterv1.Machine, content string) string {
 	return strings.Join(append([]string{content, m.Spec.ProviderID, m.Status.NodeRef.Name}, namesOf(m)...), "\n")
 }
 
 // namesOf returns the names and addresses of a Machine, each once.
-func namesOf(m *capi.Machine) []string {
+func namesOf(m *clusterv1.Machine) []string {
 	names := inherit.MachineNames(m)
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
 // findable reports whether a Node can match this Machine. No Node has a line break in what it is found by.
-func findable(m *capi.Machine) bool {
+func findable(m *clusterv1.Machine) bool {
 	keys := keysOf(m)
 	return len(keys) > 0 && !slices.ContainsFunc(keys, func(key string) bool { return strings.Contains(key, "\n") })
 }
 
 // keysOf returns everything by which a Node can match this Machine.
-func keysOf(m *capi.Machine) []string {
+func keysOf(m *clusterv1.Machine) []string {
 	keys := append([]string{m.Spec.ProviderID, m.Status.NodeRef.Name}, namesOf(m)...)
 	return slices.DeleteFunc(keys, func(key string) bool { return key == "" })
 }
 
 // indexesOf returns the data keys under which the Machine is looked up, each once.
-func indexesOf(m *capi.Machine, ending *regexp.Regexp) []string {
+func indexesOf(m *clusterv1.Machine, ending *regexp.Regexp) []string {
 	var indexes []string
 	for _, key := range keysOf(m) {
 		first, _, _ := strings.Cut(key, ".")

@@ -16,7 +16,6 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 )
@@ -31,12 +30,12 @@ func TestTheFormatIsTheDocumentedOne(t *testing.T) {
 		"node.cluster.x-k8s.io/odd": "two\nlines, 100%", "taints.heirloom.dev/initialize": "a-b:NoExecute,a=1:NoSchedule",
 	}
 	same := worker.DeepCopy()
-	same.Name, same.Spec.ProviderID, same.Status = "workers-00008", "", capi.MachineStatus{NodeRef: capi.NodeRef{Name: "α"}}
-	controller := &capi.Machine{ObjectMeta: metav1.ObjectMeta{Name: "controller", Labels: map[string]string{clusterv1.MachineControlPlaneLabel: ""}}}
+	same.Name, same.Spec.ProviderID, same.Status = "workers-00008", "", clusterv1.MachineStatus{NodeRef: clusterv1.MachineNodeReference{Name: "α"}}
+	controller := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "controller", Labels: map[string]string{clusterv1.MachineControlPlaneLabel: ""}}}
 	controller.Spec.ProviderID = "p://1/α"
 	paused := controller.DeepCopy()
 	paused.Name, paused.Annotations = "paused", map[string]string{clusterv1.PausedAnnotation: ""}
-	nobody := &capi.Machine{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}
+	nobody := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}
 
 	parts, err := policy.Parameters(fleet, complete(nobody, same, worker, paused, controller), inherit.Policy{}, 1)
 	Expect(err).NotTo(HaveOccurred())
@@ -74,22 +73,22 @@ func TestWhatAMachineDoesNotHaveYetIsListedAsHeirlooms(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		// has is what the Machine has of what it will have.
-		has  func(*capi.Machine)
+		has  func(*clusterv1.Machine)
 		want []string
 	}{
-		{name: "nothing", has: func(m *capi.Machine) { m.Labels, m.Annotations, m.Spec.Taints = nil, nil, nil }, want: []string{
+		{name: "nothing", has: func(m *clusterv1.Machine) { m.Labels, m.Annotations, m.Spec.Taints = nil, nil, nil }, want: []string{
 			noTaints, "heirloom.dev/annotations-from-machine=" + note, "heirloom.dev/labels-from-machine=" + key + "," + other,
 			"heirloom.dev/taints-from-machine=gpu=yes:NoSchedule",
 		}},
-		{name: "one label of two", has: func(m *capi.Machine) { m.Labels = map[string]string{other: "2"} }, want: []string{
+		{name: "one label of two", has: func(m *clusterv1.Machine) { m.Labels = map[string]string{other: "2"} }, want: []string{
 			"cluster.x-k8s.io/annotations-from-machine=" + note, "cluster.x-k8s.io/labels-from-machine=" + other,
 			"cluster.x-k8s.io/taints-from-machine=gpu:NoSchedule", "heirloom.dev/labels-from-machine=" + key,
 		}},
-		{name: "no taint", has: func(m *capi.Machine) { m.Spec.Taints = nil }, want: []string{
+		{name: "no taint", has: func(m *clusterv1.Machine) { m.Spec.Taints = nil }, want: []string{
 			"cluster.x-k8s.io/annotations-from-machine=" + note, "cluster.x-k8s.io/labels-from-machine=" + key + "," + other, noTaints,
 			"heirloom.dev/taints-from-machine=gpu=yes:NoSchedule",
 		}},
-		{name: "everything", has: func(*capi.Machine) {}, want: []string{
+		{name: "everything", has: func(*clusterv1.Machine) {}, want: []string{
 			"cluster.x-k8s.io/annotations-from-machine=" + note, "cluster.x-k8s.io/labels-from-machine=" + key + "," + other,
 			"cluster.x-k8s.io/taints-from-machine=gpu:NoSchedule",
 		}},
@@ -134,10 +133,10 @@ func TestAMachineThatWillBeSkippedIsNotYet(t *testing.T) {
 
 // A line break would make one Machine look like another. No Node has one in its name or its providerID.
 func TestMachinesWithLineBreaksAreLeftOut(t *testing.T) {
-	for _, change := range []func(*capi.Machine){
-		func(m *capi.Machine) { m.Spec.ProviderID = "a\nb" },
-		func(m *capi.Machine) { m.Status.NodeRef.Name = "a\nb" },
-		func(m *capi.Machine) { m.Status.Addresses[0].Address = "a\nb" },
+	for _, change := range []func(*clusterv1.Machine){
+		func(m *clusterv1.Machine) { m.Spec.ProviderID = "a\nb" },
+		func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "a\nb" },
+		func(m *clusterv1.Machine) { m.Status.Addresses[0].Address = "a\nb" },
 	} {
 		m := instance(1)
 		change(m)
@@ -150,20 +149,20 @@ func TestNothingIsBroughtThatAnAPIServerWouldRefuse(t *testing.T) {
 	everything := inherit.Policy{AdditionalLabels: []*regexp.Regexp{regexp.MustCompile("")}, AdditionalAnnotations: []*regexp.Regexp{regexp.MustCompile("")}}
 	for _, tc := range []struct {
 		name   string
-		change func(*capi.Machine)
+		change func(*clusterv1.Machine)
 		fine   bool
 	}{
-		{name: "many annotations", change: func(m *capi.Machine) { m.Annotations["node.cluster.x-k8s.io/a"] = strings.Repeat("a", 200<<10) }, fine: true},
-		{name: "so many annotations that there is no room for the kubelet's", change: func(m *capi.Machine) { m.Annotations["node.cluster.x-k8s.io/a"] = strings.Repeat("a", 240<<10) }},
-		{name: "so many keys that their record is too much", change: func(m *capi.Machine) {
+		{name: "many annotations", change: func(m *clusterv1.Machine) { m.Annotations["node.cluster.x-k8s.io/a"] = strings.Repeat("a", 200<<10) }, fine: true},
+		{name: "so many annotations that there is no room for the kubelet's", change: func(m *clusterv1.Machine) { m.Annotations["node.cluster.x-k8s.io/a"] = strings.Repeat("a", 240<<10) }},
+		{name: "so many keys that their record is too much", change: func(m *clusterv1.Machine) {
 			for number := range 5000 {
 				m.Annotations[fmt.Sprintf("node.cluster.x-k8s.io/%d", number)] = ""
 			}
 		}},
-		{name: "a label with a value that cannot be", change: func(m *capi.Machine) { m.Labels["team"] = "a b" }},
-		{name: "a label with a comma", change: func(m *capi.Machine) { m.Labels["team"] = "a,b=c" }},
-		{name: "a label with a key that cannot be", change: func(m *capi.Machine) { m.Labels["a/b/c"] = "" }},
-		{name: "an annotation with a key that cannot be", change: func(m *capi.Machine) { m.Annotations["a=b"] = "" }},
+		{name: "a label with a value that cannot be", change: func(m *clusterv1.Machine) { m.Labels["team"] = "a b" }},
+		{name: "a label with a comma", change: func(m *clusterv1.Machine) { m.Labels["team"] = "a,b=c" }},
+		{name: "a label with a key that cannot be", change: func(m *clusterv1.Machine) { m.Labels["a/b/c"] = "" }},
+		{name: "an annotation with a key that cannot be", change: func(m *clusterv1.Machine) { m.Annotations["a=b"] = "" }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect

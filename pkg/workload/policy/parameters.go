@@ -13,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -93,7 +93,7 @@ func inParts(parts int, cluster types.NamespacedName, entries []entry) ([]*corev
 
 // entry is a Machine and what its Node gets, which may be nothing.
 type entry struct {
-	machine *capi.Machine
+	machine *clusterv1.Machine
 	content string
 }
 
@@ -111,7 +111,7 @@ func entriesOf(machines []inherit.Machine, rules inherit.Policy) []entry {
 			continue
 		}
 		content := ""
-		if _, skipped := rules.SkipsNode(m.Actual, &capi.Cluster{}); !skipped { // a Cluster that is skipped gets no parameters
+		if _, skipped := rules.SkipsNode(m.Actual, &clusterv1.Cluster{}); !skipped { // a Cluster that is skipped gets no parameters
 			content = contentOf(m, rules, share)
 		}
 		entries = append(entries, entry{machine: m.Actual, content: content})
@@ -137,7 +137,7 @@ func newParameters() *parameters {
 }
 
 // add adds a Machine with its content, which may be empty, or reports that there is no room.
-func (p *parameters) add(m *capi.Machine, content string) bool {
+func (p *parameters) add(m *clusterv1.Machine, content string) bool {
 	number, known := p.contents[content]
 	if !known {
 		number = strconv.Itoa(len(p.contents))

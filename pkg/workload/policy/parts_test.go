@@ -16,7 +16,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 )
@@ -26,7 +25,7 @@ const tooMany = 130
 
 // sure reports whether a Node gets what it inherits at its registration also where the parameters are in several parts: it
 // brings a providerID or comes again, or its Machine has every name and address that it brings.
-func sure(node *corev1.Node, m *capi.Machine) bool {
+func sure(node *corev1.Node, m *clusterv1.Machine) bool {
 	if m.Status.NodeRef.Name != "" || m.Spec.ProviderID != "" && m.Spec.ProviderID == node.Spec.ProviderID {
 		return true
 	}
@@ -153,7 +152,7 @@ func TestAChangeOfOneMachineWritesOnePart(t *testing.T) {
 	w.expectOnePart(machines[1:])
 }
 
-func (w *workload) expectOnePart(machines []*capi.Machine) {
+func (w *workload) expectOnePart(machines []*clusterv1.Machine) {
 	w.t.Helper()
 	w.writes, w.written = nil, 0
 	w.Expect(w.ensure(machines...)).Error().To(Succeed())

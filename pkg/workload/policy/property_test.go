@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
@@ -25,7 +24,7 @@ import (
 
 var fleet = types.NamespacedName{Namespace: "fleet", Name: "prod"}
 
-func parametersOf(t *testing.T, machines ...*capi.Machine) *corev1.ConfigMap {
+func parametersOf(t *testing.T, machines ...*clusterv1.Machine) *corev1.ConfigMap {
 	t.Helper()
 	parts := partsOf(t, machines...)
 	NewWithT(t).Expect(parts).To(HaveLen(1))
@@ -33,7 +32,7 @@ func parametersOf(t *testing.T, machines ...*capi.Machine) *corev1.ConfigMap {
 }
 
 // partsOf are the parameters of so many Machines that they are in several parts.
-func partsOf(t *testing.T, machines ...*capi.Machine) []*corev1.ConfigMap {
+func partsOf(t *testing.T, machines ...*clusterv1.Machine) []*corev1.ConfigMap {
 	t.Helper()
 	parts, err := policy.Parameters(fleet, complete(machines...), inherit.Policy{}, 1)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -41,7 +40,7 @@ func partsOf(t *testing.T, machines ...*capi.Machine) []*corev1.ConfigMap {
 }
 
 // complete are Machines that have everything already.
-func complete(machines ...*capi.Machine) []inherit.Machine {
+func complete(machines ...*clusterv1.Machine) []inherit.Machine {
 	all := make([]inherit.Machine, 0, len(machines))
 	for _, m := range machines {
 		all = append(all, inherit.Machine{Actual: m, Effective: m})
@@ -88,8 +87,8 @@ func (d dice) taints() string {
 	return taint.FormatList(taints)
 }
 
-func (d dice) machine(number int) *capi.Machine {
-	m := &capi.Machine{ObjectMeta: metav1.ObjectMeta{
+func (d dice) machine(number int) *clusterv1.Machine {
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "fleet", Name: fmt.Sprintf("m%d", number), UID: types.UID(fmt.Sprint(number)),
 		Labels: d.map_("node-role.kubernetes.io/w", "node-restriction.kubernetes.io/x", "node.cluster.x-k8s.io/y", "z.node.cluster.x-k8s.io/q",
 			"team", "topology.kubernetes.io/zone", clusterv1.MachineControlPlaneLabel),
@@ -125,7 +124,7 @@ func (d dice) machine(number int) *capi.Machine {
 }
 
 // behind is a Machine that may have yet to inherit some of what it will have.
-func (d dice) behind(effective *capi.Machine) inherit.Machine {
+func (d dice) behind(effective *clusterv1.Machine) inherit.Machine {
 	if d.chance(2) {
 		return inherit.Machine{Actual: effective, Effective: effective}
 	}
@@ -168,8 +167,8 @@ func (d dice) node() *corev1.Node {
 
 // expected is what the webhook would make of the Node, as owners.Chain.EvaluateNode does: by inherit.Match and by
 // inherit.Policy.Node. Only the policy does not record that a Node was found by an address.
-func expected(node *corev1.Node, machines []inherit.Machine, policy inherit.Policy) (inherit.NodeState, *capi.Machine) {
-	all, effective := make([]capi.Machine, len(machines)), map[*capi.Machine]*capi.Machine{}
+func expected(node *corev1.Node, machines []inherit.Machine, policy inherit.Policy) (inherit.NodeState, *clusterv1.Machine) {
+	all, effective := make([]clusterv1.Machine, len(machines)), map[*clusterv1.Machine]*clusterv1.Machine{}
 	for i, m := range machines {
 		all[i] = *m.Actual
 		effective[&all[i]] = m.Effective
@@ -178,7 +177,7 @@ func expected(node *corev1.Node, machines []inherit.Machine, policy inherit.Poli
 	if m == nil {
 		return inherit.OfNode(node), nil
 	}
-	if _, skipped := policy.SkipsNode(m, &capi.Cluster{}); skipped {
+	if _, skipped := policy.SkipsNode(m, &clusterv1.Cluster{}); skipped {
 		return inherit.OfNode(node), nil
 	}
 	state, _ := policy.Node(inherit.SourceOfMachine(effective[m]).AheadOf(m), inherit.OfNode(node), inherit.Kubelet)
@@ -231,7 +230,7 @@ func TestThePolicyEqualsTheRules(t *testing.T) {
 // TestParametersDoNotDependOnTheOrder keeps a list in another order from being written.
 func TestParametersDoNotDependOnTheOrder(t *testing.T) {
 	d := dice{rand.New(rand.NewPCG(2026, 8))}
-	var machines []*capi.Machine
+	var machines []*clusterv1.Machine
 	for number := range 30 {
 		machines = append(machines, d.machine(number))
 	}

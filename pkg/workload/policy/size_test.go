@@ -15,14 +15,13 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 )
 
 // instance is a Machine of a large cloud, where all DNS names end alike.
-func instance(number int) *capi.Machine {
-	m := &capi.Machine{}
+func instance(number int) *clusterv1.Machine {
+	m := &clusterv1.Machine{}
 	m.Namespace, m.Name = "fleet", fmt.Sprintf("workers-%05d", number)
 	m.Spec.ProviderID = fmt.Sprintf("aws:///eu-central-1a/i-%017x", number*7919)
 	m.Spec.Taints = []clusterv1.MachineTaint{{Key: "number", Value: fmt.Sprint(number % 20), Effect: "NoSchedule", Propagation: "Always"}}
@@ -34,8 +33,8 @@ func instance(number int) *capi.Machine {
 	return m
 }
 
-func instances(count int) []*capi.Machine {
-	machines := make([]*capi.Machine, 0, count)
+func instances(count int) []*clusterv1.Machine {
+	machines := make([]*clusterv1.Machine, 0, count)
 	for number := range count {
 		machines = append(machines, instance(number))
 	}
@@ -92,7 +91,7 @@ func TestMachinesForWhichThereIsNoRoomAreReported(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name     string
-		machines []*capi.Machine
+		machines []*clusterv1.Machine
 		room     int
 	}{
 		{name: "too many Machines", machines: instances(9000), room: 6000},
@@ -141,7 +140,7 @@ func TestNoRoomDoesNotMakeAnotherMachineTheOnlyOne(t *testing.T) {
 }
 
 // verbose are Machines each of which declares much and something of its own.
-func verbose(count int) []*capi.Machine {
+func verbose(count int) []*clusterv1.Machine {
 	machines := instances(count)
 	for _, m := range machines {
 		m.Annotations = map[string]string{"node.cluster.x-k8s.io/story": strings.Repeat(m.Name, 10_000)}
@@ -150,7 +149,7 @@ func verbose(count int) []*capi.Machine {
 }
 
 // namely are Machines with names whose endings differ.
-func namely(count int) []*capi.Machine {
+func namely(count int) []*clusterv1.Machine {
 	machines := instances(count)
 	for number, m := range machines {
 		m.Status.Addresses = nil

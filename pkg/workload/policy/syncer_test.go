@@ -19,11 +19,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 )
@@ -109,12 +109,12 @@ func (w *workload) request(request string, do func() error) error {
 	return do()
 }
 
-func (w *workload) ensure(machines ...*capi.Machine) (bool, error) {
+func (w *workload) ensure(machines ...*clusterv1.Machine) (bool, error) {
 	return policy.Ensure(w.t.Context(), w, fleet, complete(machines...), inherit.Policy{}, w.now())
 }
 
 // expect makes what is expected with the writes that this takes, and hears of that of the binding.
-func (w *workload) expect(writes []string, machines ...*capi.Machine) {
+func (w *workload) expect(writes []string, machines ...*clusterv1.Machine) {
 	w.t.Helper()
 	w.writes = nil
 	registered, err := w.ensure(machines...)

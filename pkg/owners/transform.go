@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package owners
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/ownership"
+)
+
+// Transform is the cache transform of all kinds but Nodes: it keeps what the rules and the ClusterCache read. Nothing is written from
+// a cached object as a whole, so nothing is lost.
+func Transform(object any) (any, error) {
+	o, ok := object.(metav1.Object)
+	if !ok {
+		return object, nil
+	}
+	// An informer transforms each object of its first list twice.
+	if entries := o.GetManagedFields(); len(entries) == 0 || entries[len(entries)-1].Manager != "" {
+		o.SetManagedFields(ownership.Trimmed(entries, o.GetCreationTimestamp().Time, inherit.CapacityAnnotations()))
+	}
+	switch o := object.(type) {
+	case *clusterv1.Cluster:
+		o.Spec.Topology.Variables = nil
+		workers := &o.Spec.Topology.Workers
+		for i := range workers.MachineDeployments {
+			workers.MachineDeployments[i].Variables = clusterv1.MachineDeploymentVariables{}
+		}
+		for i := range workers.MachinePools {
+			workers.MachinePools[i].Variables = clusterv1.MachinePoolVariables{}
+		}
+		o.Spec.Topology.ControlPlane.Variables = clusterv1.ControlPlaneVariables{}
+		o.Status = clusterv1.ClusterStatus{Initialization: o.Status.Initialization}
+	case *clusterv1.ClusterClass:
+		o.Spec.Variables, o.Spec.Patches, o.Status = nil, nil, clusterv1.ClusterClassStatus{}
+	case *clusterv1.MachineDeployment:
+		o.Status = clusterv1.MachineDeploymentStatus{ObservedGeneration: o.Status.ObservedGeneration}
+	case *clusterv1.MachineSet:
+		o.Status = clusterv1.MachineSetStatus{ObservedGeneration: o.Status.ObservedGeneration}
+	case *clusterv1.MachinePool:
+		o.Status = clusterv1.MachinePoolStatus{ObservedGeneration: o.Status.ObservedGeneration}
+	case *clusterv1.Machine:
+		o.Status = clusterv1.MachineStatus{
+			NodeRef: o.Status.NodeRef, Addresses: inherit.MachineAddresses(o), ObservedGeneration: o.Status.ObservedGeneration,
+		}
+	case *unstructured.Unstructured: // a provider's control plane
+		template, found, err := unstructured.NestedFieldNoCopy(o.Object, "spec", "machineTemplate")
+		delete(o.Object, "status")
+		delete(o.Object, "spec")
+		if found && err == nil {
+			o.Object["spec"] = map[string]any{"machineTemplate": template}
+		}
+	}
+	return object, nil
+}
+
+// TransformNode is the cache transform of Nodes. A patch names only what differs, so it leaves alone what is not kept.
+func TransformNode(object any) (any, error) {
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return object, nil
+	}
+	node.ManagedFields = nil
+	node.Spec = corev1.NodeSpec{ProviderID: node.Spec.ProviderID, Taints: node.Spec.Taints}
+	node.Status = corev1.NodeStatus{Addresses: inherit.NodeAddresses(node)}
+	return node, nil
+}
