@@ -18,7 +18,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
-	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
 // children is the webhook for one kind of object that inherits from an owner in Cluster API.
@@ -31,7 +31,7 @@ type children struct {
 type injected struct {
 	owners.Decision
 	// plan is nil if the child stays as it is.
-	plan *ownership.Plan
+	plan *managedfields.Plan
 }
 
 func (h children) decide(ctx context.Context, req admission.Request) (answer, error) {
@@ -62,7 +62,7 @@ func (h children) inject(ctx context.Context, chain *owners.Chain, req admission
 	if err != nil {
 		return i, err
 	}
-	i.plan, err = ownership.New(object, current, i.Decision.Decision, func() (inherit.Object, error) { return h.content(ctx, req.OldObject) })
+	i.plan, err = managedfields.New(object, current, i.Decision.Decision, func() (inherit.Object, error) { return h.content(ctx, req.OldObject) })
 	return i, err
 }
 
@@ -110,8 +110,8 @@ func (h children) warnKept(ctx context.Context, req admission.Request, object me
 	if err != nil {
 		return
 	}
-	carried := ownership.Carried(old)
-	kept := slices.DeleteFunc(slices.Clone(i.plan.Changes()), func(change ownership.Change) bool {
+	carried := managedfields.Carried(old)
+	kept := slices.DeleteFunc(slices.Clone(i.plan.Changes()), func(change managedfields.Change) bool {
 		return change.Value == nil || !carried(change)
 	})
 	if len(kept) == 0 {
@@ -121,7 +121,7 @@ func (h children) warnKept(ctx context.Context, req admission.Request, object me
 		decided.kept = append(decided.kept, change.What())
 	}
 	sources := i.Sources(ctx)
-	decided.warnings = warnings(kept, func(change ownership.Change) string {
+	decided.warnings = warnings(kept, func(change managedfields.Change) string {
 		return fmt.Sprintf("heirloom: %s of %s %s/%s was kept: it is inherited; to change it, edit %s",
 			change, req.Kind.Kind, object.GetNamespace(), object.GetName(), sources.Of(change.Entry()))
 	})

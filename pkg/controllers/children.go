@@ -24,7 +24,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
-	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
 // children applies to the objects of one kind what they inherit.
@@ -66,7 +66,7 @@ func gone(err error, kind string) error {
 type planned struct {
 	owners.Decision
 	// Plan is nil if the child stays as it is.
-	*ownership.Plan
+	*managedfields.Plan
 	current inherit.Object
 	// wait is how long the write is left to Cluster API.
 	wait time.Duration
@@ -110,7 +110,7 @@ func planFor(
 	if p.current, err = kind.Content(ctx, chain, child); err != nil {
 		return p, err
 	}
-	p.Plan, err = ownership.New(object, p.current, p.Decision.Decision, nil)
+	p.Plan, err = managedfields.New(object, p.current, p.Decision.Decision, nil)
 	if err == nil && p.Needed() {
 		p.wait = grace(p.Propagator(), now)
 	}
@@ -124,7 +124,7 @@ func grace(propagator client.Object, now time.Time) time.Duration {
 	if propagator == nil || owners.ObservedGeneration(propagator) == 0 {
 		return 0
 	}
-	changed := ownership.LastChanged(propagator)
+	changed := managedfields.LastChanged(propagator)
 	if changed.IsZero() {
 		return 0
 	}
@@ -150,7 +150,7 @@ func (d *Dependencies) apply(ctx context.Context, object client.Object, gvk sche
 	if err != nil {
 		return err
 	}
-	err = d.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(config), client.FieldOwner(ownership.Manager), client.ForceOwnership)
+	err = d.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(config), client.FieldOwner(managedfields.Manager), client.ForceOwnership)
 	d.written(object, gvk, p.Plan, err)
 	if err != nil {
 		return fmt.Errorf("applying what the %s inherits: %w", gvk.Kind, err)
@@ -175,7 +175,7 @@ func (d *Dependencies) patch(ctx context.Context, object client.Object, gvk sche
 		resource := schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}
 		return apierrors.NewConflict(resource, object.GetName(), errors.New("the cache has another version of the object")) //nolint:wrapcheck // it is our own
 	}
-	plan, err := ownership.NewRemoval(stored, p.current, p.Decision.Decision)
+	plan, err := managedfields.NewRemoval(stored, p.current, p.Decision.Decision)
 	if err != nil || !plan.Needed() {
 		return err
 	}
@@ -183,7 +183,7 @@ func (d *Dependencies) patch(ctx context.Context, object client.Object, gvk sche
 	if err != nil {
 		return err
 	}
-	err = d.Client.Patch(ctx, stored, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(ownership.Manager))
+	err = d.Client.Patch(ctx, stored, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(managedfields.Manager))
 	d.written(object, gvk, plan, err)
 	if err != nil {
 		return fmt.Errorf("patching what the %s inherits: %w", gvk.Kind, err)
@@ -192,7 +192,7 @@ func (d *Dependencies) patch(ctx context.Context, object client.Object, gvk sche
 	return nil
 }
 
-func patchOf(plan *ownership.Plan, stored *unstructured.Unstructured) ([]byte, error) {
+func patchOf(plan *managedfields.Plan, stored *unstructured.Unstructured) ([]byte, error) {
 	raw, err := stored.MarshalJSON()
 	if err != nil {
 		return nil, fmt.Errorf("writing the %s: %w", stored.GetKind(), err)
@@ -209,7 +209,7 @@ func patchOf(plan *ownership.Plan, stored *unstructured.Unstructured) ([]byte, e
 }
 
 // written counts a write and what it changed, and reports a failure on the object.
-func (d *Dependencies) written(object client.Object, gvk schema.GroupVersionKind, plan *ownership.Plan, err error) {
+func (d *Dependencies) written(object client.Object, gvk schema.GroupVersionKind, plan *managedfields.Plan, err error) {
 	kind := metrics.Kind(gvk.Group, gvk.Kind)
 	d.Metrics.Write(kind, result(err))
 	d.failed(object, err)

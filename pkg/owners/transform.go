@@ -9,7 +9,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
 // Transform is the cache transform of all kinds but Nodes: it keeps what the rules and the ClusterCache read. Nothing is written from
@@ -21,7 +21,7 @@ func Transform(object any) (any, error) {
 	}
 	// An informer transforms each object of its first list twice.
 	if entries := o.GetManagedFields(); len(entries) == 0 || entries[len(entries)-1].Manager != "" {
-		o.SetManagedFields(ownership.Trimmed(entries, o.GetCreationTimestamp().Time, inherit.CapacityAnnotations()))
+		o.SetManagedFields(managedfields.Trimmed(entries, o.GetCreationTimestamp().Time, inherit.CapacityAnnotations()))
 	}
 	switch o := object.(type) {
 	case *clusterv1.Cluster:

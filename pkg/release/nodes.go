@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -31,7 +31,7 @@ func nodeKind() schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithK
 // marked reports whether there may be something of Heirloom on a Node, by its metadata.
 func marked(node *metav1.PartialObjectMetadata) bool {
 	state := inherit.NodeState{Labels: node.Labels, Annotations: node.Annotations}
-	return ownership.Recorded(node.ManagedFields) || !inherit.Release(state, true).Equal(state)
+	return managedfields.Recorded(node.ManagedFields) || !inherit.Release(state, true).Equal(state)
 }
 
 // node releases one Node, and reports whether that changed it.
@@ -45,13 +45,13 @@ func (s *session) node(ctx context.Context, c reporting, name string, ours func(
 	}
 	before := inherit.OfNode(node)
 	after := inherit.Release(before, s.KeepValues)
-	if after.Equal(before) && !ownership.Recorded(node.ManagedFields) {
+	if after.Equal(before) && !managedfields.Recorded(node.ManagedFields) {
 		return false, nil
 	}
 	details := lost(before, after)
 	if !s.DryRun {
 		released, err := patchNode(ctx, c, node, after)
-		if err == nil && ownership.Recorded(released.ManagedFields) {
+		if err == nil && managedfields.Recorded(released.ManagedFields) {
 			// Taints are one field, which is now ours because the first patch changed it.
 			released, err = patchNode(ctx, c, released, after)
 		}
@@ -72,9 +72,9 @@ func (s *session) node(ctx context.Context, c reporting, name string, ours func(
 func patchNode(ctx context.Context, c client.Client, node *corev1.Node, state inherit.NodeState) (*corev1.Node, error) {
 	released := node.DeepCopy()
 	released.Labels, released.Annotations, released.Spec.Taints = state.Labels, state.Annotations, state.Taints
-	released.ManagedFields = ownership.Forget(node.ManagedFields)
+	released.ManagedFields = managedfields.Forget(node.ManagedFields)
 	patch := client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{})
-	return released, c.Patch(ctx, released, patch, client.FieldOwner(ownership.Manager))
+	return released, c.Patch(ctx, released, patch, client.FieldOwner(managedfields.Manager))
 }
 
 // lost names what a Node no longer has, as field paths.

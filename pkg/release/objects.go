@@ -23,7 +23,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
 // writers is how many objects of a kind are written at a time.
@@ -40,7 +40,7 @@ func (s *session) objects(ctx context.Context, gvk schema.GroupVersionKind, scop
 	}
 	s.each(ctx, s.management, gvk, s.Namespace,
 		func(object *metav1.PartialObjectMetadata) bool {
-			return ours(object) && ownership.Recorded(object.ManagedFields)
+			return ours(object) && managedfields.Recorded(object.ManagedFields)
 		},
 		func(ctx context.Context, object *metav1.PartialObjectMetadata) (bool, error) {
 			return s.object(ctx, gvk, object)
@@ -54,20 +54,20 @@ func (s *session) object(ctx context.Context, gvk schema.GroupVersionKind, liste
 	if err := s.management.Get(ctx, client.ObjectKeyFromObject(listed), live); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	if !ownership.Recorded(live.GetManagedFields()) {
+	if !managedfields.Recorded(live.GetManagedFields()) {
 		return false, nil
 	}
-	released, removed, err := ownership.Release(live, s.KeepValues)
+	released, removed, err := managedfields.Release(live, s.KeepValues)
 	if err != nil {
 		return false, err
 	}
 	if !s.DryRun {
 		// Lists are replaced as a whole, so the patch holds only for the version that was read.
 		patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
-		if err := s.management.Patch(ctx, released, patch, client.FieldOwner(ownership.Manager)); err != nil {
+		if err := s.management.Patch(ctx, released, patch, client.FieldOwner(managedfields.Manager)); err != nil {
 			return false, client.IgnoreNotFound(err)
 		}
-		if ownership.Recorded(released.GetManagedFields()) {
+		if managedfields.Recorded(released.GetManagedFields()) {
 			return false, errReclaimed
 		}
 		removed = nil
@@ -78,7 +78,7 @@ func (s *session) object(ctx context.Context, gvk schema.GroupVersionKind, liste
 
 // recordedIn returns the kind in the version in which our fields are recorded, where the API server still serves it.
 func (s *session) recordedIn(gvk schema.GroupVersionKind, object metav1.Object) schema.GroupVersionKind {
-	gv, err := schema.ParseGroupVersion(ownership.AppliedIn(object.GetManagedFields()))
+	gv, err := schema.ParseGroupVersion(managedfields.AppliedIn(object.GetManagedFields()))
 	if err != nil || gv.Group != gvk.Group {
 		return gvk
 	}

@@ -16,7 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
 const (
@@ -56,9 +56,9 @@ func (s Shared) Write(ctx context.Context, of string, secret *corev1.Secret) err
 	var err error
 	verb := "updating"
 	if secret.ResourceVersion != "" {
-		err = s.Writer.Update(ctx, secret, client.FieldOwner(ownership.Manager))
+		err = s.Writer.Update(ctx, secret, client.FieldOwner(managedfields.Manager))
 	} else {
-		verb, err = "creating", s.Writer.Create(ctx, secret, client.FieldOwner(ownership.Manager))
+		verb, err = "creating", s.Writer.Create(ctx, secret, client.FieldOwner(managedfields.Manager))
 	}
 	if err != nil {
 		return fmt.Errorf("%s the Secret of %s: %w", verb, of, err)

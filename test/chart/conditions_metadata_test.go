@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
 // Heirloom is called for an update that changes what it put there, and not for one of a value that is somebody else's.
@@ -121,7 +121,7 @@ func metadata(r *rand.Rand) map[string]string {
 }
 
 // ownedBy reports whether managed fields give what a plan changes to this manager alone.
-func ownedBy(t *testing.T, object *unstructured.Unstructured, manager string, change ownership.Change) bool {
+func ownedBy(t *testing.T, object *unstructured.Unstructured, manager string, change managedfields.Change) bool {
 	t.Helper()
 	owners := sets.New[string]()
 	where, _ := strings.CutPrefix(change.Place, "metadata.")
@@ -196,13 +196,13 @@ func settled(t *testing.T, template *inherit.Template, m *unstructured.Unstructu
 	return read(t, string(raw))
 }
 
-func planOf(t *testing.T, template *inherit.Template, object *unstructured.Unstructured) *ownership.Plan {
+func planOf(t *testing.T, template *inherit.Template, object *unstructured.Unstructured) *managedfields.Plan {
 	t.Helper()
 	Expect := NewWithT(t).Expect
 	m := &clusterv1.Machine{}
 	Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, m)).To(Succeed())
 	desired, problems := inherit.Policy{}.MachineFrom(template, m)
-	plan, err := ownership.New(m, inherit.OfMachine(m), inherit.Decision{Outcome: inherit.Inherits, Desired: desired, Problems: problems}, nil)
+	plan, err := managedfields.New(m, inherit.OfMachine(m), inherit.Decision{Outcome: inherit.Inherits, Desired: desired, Problems: problems}, nil)
 	Expect(err).NotTo(HaveOccurred())
 	return plan
 }

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 	"github.com/heirloom-dev/heirloom/test/clusterapi"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
@@ -91,7 +91,7 @@ func TestClientsThatWriteV1beta1(t *testing.T) {
 	Expect(template.Spec.Deletion.NodeDrainTimeoutSeconds).To(HaveValue(BeEquivalentTo(90)))
 	Expect(template.Spec.MinReadySeconds).To(HaveValue(BeEquivalentTo(5)))
 	Expect(template.Spec.Taints).To(ConsistOf(HaveField("Key", "gpu")))
-	ours := stored.ManagedFields[slices.IndexFunc(stored.ManagedFields, ownership.IsOurs)]
+	ours := stored.ManagedFields[slices.IndexFunc(stored.ManagedFields, managedfields.IsOurs)]
 	Expect(ours.APIVersion).To(Equal(clusterv1.GroupVersion.String()))
 	Expect(ours.FieldsV1.GetRawString()).To(MatchJSON(`{
 		"f:metadata": {"f:labels": {"f:team": {}, "f:zone": {}}},
@@ -113,7 +113,7 @@ func TestClientsThatWriteV1beta1(t *testing.T) {
 		g.Expect(template.Spec.Deletion.NodeDrainTimeoutSeconds).To(BeNil())
 		g.Expect(ptr.Deref(template.Spec.MinReadySeconds, 0)).To(BeZero())
 		g.Expect(template.Spec.Taints).To(BeEmpty())
-		g.Expect(slices.ContainsFunc(stored.ManagedFields, ownership.IsOurs)).To(BeFalse())
+		g.Expect(slices.ContainsFunc(stored.ManagedFields, managedfields.IsOurs)).To(BeFalse())
 	}).WithTimeout(patience).WithPolling(200 * time.Millisecond).Should(Succeed())
 	before = stored.ResourceVersion
 	write()

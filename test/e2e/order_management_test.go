@@ -23,7 +23,7 @@ import (
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 	"github.com/heirloom-dev/heirloom/test/clusterapi"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
@@ -238,7 +238,7 @@ func (w *world) owned() map[string]string {
 	for _, kind := range chain() {
 		for _, object := range w.list(w.Client, kind) {
 			for _, entry := range object.GetManagedFields() {
-				if ownership.IsOurs(entry) {
+				if managedfields.IsOurs(entry) {
 					all[kind.Kind+" "+object.GetName()] = entry.FieldsV1.GetRawString()
 				}
 			}

@@ -16,7 +16,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
@@ -220,7 +220,7 @@ func (m member) outcome(kind client.Object) outcome {
 // ours returns the fields that field manager heirloom has applied.
 func ours(object client.Object) string {
 	for _, entry := range object.GetManagedFields() {
-		if ownership.IsOurs(entry) {
+		if managedfields.IsOurs(entry) {
 			return entry.FieldsV1.GetRawString()
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
 // others finds what may undo or fight what Heirloom does.
@@ -149,7 +149,7 @@ func (w *world) drifted(m *snapshot.Member, policy inherit.Policy) []fieldpath.P
 	if m.Decided.Untouched() {
 		return nil
 	}
-	plan, err := ownership.New(m.Object, m.Has, m.Decided.Decision, nil)
+	plan, err := managedfields.New(m.Object, m.Has, m.Decided.Decision, nil)
 	if err != nil {
 		return nil
 	}
@@ -169,7 +169,7 @@ func (w *world) drifted(m *snapshot.Member, policy inherit.Policy) []fieldpath.P
 func controllersOf(entries []metav1.ManagedFieldsEntry, path fieldpath.Path) []string {
 	var names []string
 	for _, entry := range entries {
-		if entry.FieldsV1 == nil || entry.Manager == ownership.Manager || entry.Manager == "manager" || strings.HasPrefix(entry.Manager, "capi-") {
+		if entry.FieldsV1 == nil || entry.Manager == managedfields.Manager || entry.Manager == "manager" || strings.HasPrefix(entry.Manager, "capi-") {
 			continue
 		}
 		fields := fieldpath.NewSet()

@@ -18,7 +18,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
-	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -51,7 +51,7 @@ func mutation(ctx context.Context, w *world) Result {
 		return unknown("A Machine of MachineSet %s/%s could not be created in a dry run: %v", machine.GetNamespace(), owner, err)
 	}
 	for _, entry := range machine.GetManagedFields() {
-		if ownership.IsOurs(entry) {
+		if managedfields.IsOurs(entry) {
 			return ok("A Machine of MachineSet %s/%s would inherit %s (dry run).", machine.GetNamespace(), owner, expected)
 		}
 	}
@@ -132,7 +132,7 @@ func (w *world) inherits(ctx context.Context, machine *unstructured.Unstructured
 	if err != nil {
 		return "", err
 	}
-	plan, err := ownership.New(typed, current, decided.Decision, nil)
+	plan, err := managedfields.New(typed, current, decided.Decision, nil)
 	if err != nil {
 		return "", err
 	}

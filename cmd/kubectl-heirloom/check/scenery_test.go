@@ -34,7 +34,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -288,7 +288,7 @@ func (s *scenery) create(_ context.Context, _ client.WithWatch, object client.Ob
 	case machine.GetAnnotations()[taint.AlwaysAnnotation] != "":
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "machines"}, "", errors.New(`admission webhook "taints.heirloom.dev" denied the request`))
 	}
-	machine.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: ownership.Manager, Operation: metav1.ManagedFieldsOperationApply}})
+	machine.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: managedfields.Manager, Operation: metav1.ManagedFieldsOperationApply}})
 	return nil
 }
 

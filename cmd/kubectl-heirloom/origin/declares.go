@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
 // declares explains an object that inherits nothing: what it declares for others, section by section. listKey is the field that tells
@@ -26,7 +26,7 @@ func declares(ref inherit.Ref, listKey string, sections []inherit.Declaration) (
 			entry := p.newEntry(i, v)
 			entry.Status, entry.From, entry.Source = Declares, source.Field, structured(source)
 			entry.Managers = owners.of(p.fieldPath(i))
-			entry.OwnedByHeirloom = slices.Contains(entry.Managers, ownership.Manager)
+			entry.OwnedByHeirloom = slices.Contains(entry.Managers, managedfields.Manager)
 			e.Entries = append(e.Entries, entry)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
-	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
 // Explainer tells where everything on an object comes from.
@@ -163,9 +163,9 @@ func compared[P client.Object](ctx context.Context, x *Explainer, kind owners.Ki
 	sources := decided.Sources(ctx)
 	notes = append(notes, unfollowed(ref, decided.Outcome, err, sources)...)
 	var desired inherit.Object
-	var changes []ownership.Change
+	var changes []managedfields.Change
 	if err == nil && !decided.Untouched() {
-		plan, err := ownership.New(object, current, decided.Decision, nil)
+		plan, err := managedfields.New(object, current, decided.Decision, nil)
 		if err != nil {
 			return nil, fmt.Errorf("comparing %s with what it inherits: %w", ref, err)
 		}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
-	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
 // place is one place of an object, its top or its Machine template.
@@ -43,7 +43,7 @@ type origin struct {
 }
 
 // places are those of an object of Cluster API.
-func places(current, desired inherit.Object, changes []ownership.Change, from func(inherit.Entry) origin) []place {
+func places(current, desired inherit.Object, changes []managedfields.Change, from func(inherit.Entry) origin) []place {
 	changing := map[inherit.Entry]bool{}
 	for _, change := range changes {
 		changing[sameIn(change.Entry())] = true
@@ -167,7 +167,7 @@ func (p place) entry(i id, v value, owners []string) Entry {
 	whole := p.atomicTaints && i.kind == Taint
 	e := p.newEntry(i, v)
 	e.Status, e.Managers, e.From = Own, owners, setHere(owners, whole)
-	e.OwnedByHeirloom = !whole && slices.Contains(owners, ownership.Manager)
+	e.OwnedByHeirloom = !whole && slices.Contains(owners, managedfields.Manager)
 	if p.records != nil {
 		e.Records = p.records(p.named(i))
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -20,7 +20,7 @@ func ofMember(ctx context.Context, i *Item, m *snapshot.Member) {
 	if m.Decided.Untouched() {
 		return
 	}
-	plan, err := ownership.New(m.Object, m.Has, m.Decided.Decision, nil)
+	plan, err := managedfields.New(m.Object, m.Has, m.Decided.Decision, nil)
 	if err != nil {
 		i.Error = oneLine(err)
 		return

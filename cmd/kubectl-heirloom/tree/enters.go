@@ -13,7 +13,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -91,7 +91,7 @@ func ofObject(m *snapshot.Member) []inherited {
 	if m.Has.Template != nil {
 		nothing.Template = &inherit.Content{}
 	}
-	plan, err := ownership.New(&metav1.ObjectMeta{}, nothing, m.Decided.Decision, nil)
+	plan, err := managedfields.New(&metav1.ObjectMeta{}, nothing, m.Decided.Decision, nil)
 	if err != nil {
 		return nil // only managed fields can be wrong, and there are none
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
-	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
 // write is the write of one object.
@@ -45,7 +45,7 @@ func carry[P client.Object](ctx context.Context, w write, kind owners.Kind, obje
 	if err != nil {
 		return fmt.Errorf("reading the schema of %s: %w", what, err)
 	}
-	plan, err := ownership.New(object, current, decided.Decision, nil)
+	plan, err := managedfields.New(object, current, decided.Decision, nil)
 	if err != nil {
 		return fmt.Errorf("working out what %s inherits: %w", what, err)
 	}
@@ -60,7 +60,7 @@ func carry[P client.Object](ctx context.Context, w write, kind owners.Kind, obje
 }
 
 // put carries out a plan in the snapshot.
-func (w write) put(ctx context.Context, plan *ownership.Plan, sources inherit.Sources, key client.ObjectKey) error {
+func (w write) put(ctx context.Context, plan *managedfields.Plan, sources inherit.Sources, key client.ObjectKey) error {
 	o := w.into
 	if o == nil {
 		stored, err := w.raw(ctx, w.gvk, key)

@@ -15,11 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
 // carryOut returns an object as the plan leaves it: with the operations by which the webhook answers.
-func carryOut(plan *ownership.Plan, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func carryOut(plan *managedfields.Plan, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	raw, err := object.MarshalJSON()
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", nameOf(object), err)
@@ -47,7 +47,7 @@ func carryOut(plan *ownership.Plan, object *unstructured.Unstructured) (*unstruc
 }
 
 // inherited are the changes of a plan, with where each is declared.
-func inherited(plan *ownership.Plan, sources inherit.Sources) []Change {
+func inherited(plan *managedfields.Plan, sources inherit.Sources) []Change {
 	var all []Change
 	for _, change := range plan.Changes() {
 		one := Change{Place: change.Place, Key: change.Name, Value: change.Value, Removed: change.Value == nil}

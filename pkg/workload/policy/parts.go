@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
 const (
@@ -132,7 +132,7 @@ func partLabels(parts int) map[string]string {
 func changedAt(binding *unstructured.Unstructured) time.Time {
 	var last time.Time
 	for _, entry := range binding.GetManagedFields() {
-		if entry.Manager == ownership.Manager && entry.Time != nil && entry.Time.After(last) {
+		if entry.Manager == managedfields.Manager && entry.Time != nil && entry.Time.After(last) {
 			last = entry.Time.Time
 		}
 	}

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
 // handover is how long a binding's previous parameters are kept after it selects others: an API server looks for policies
@@ -133,7 +133,7 @@ func ownName(object *unstructured.Unstructured) bool {
 func apply(
 	ctx context.Context, workload client.Client, desired, existing []*unstructured.Unstructured, options ...client.ApplyOption,
 ) (bound bool, err error) {
-	options = append(options, client.FieldOwner(ownership.Manager), client.ForceOwnership)
+	options = append(options, client.FieldOwner(managedfields.Manager), client.ForceOwnership)
 	for _, object := range desired {
 		if has := find(existing, object); has != nil && carries(has.Object, object.Object, false) {
 			continue

@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/ownership"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
 // Registrar keeps the webhook configurations of workload clusters. Its methods are called by the leader.
@@ -60,7 +60,7 @@ func (r *Registrar) Ensure(ctx context.Context, workload client.Client, cluster 
 		return false, fmt.Errorf("converting the webhook configuration of the workload cluster: %w", err)
 	}
 	config := client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: content})
-	if err := workload.Apply(ctx, config, client.FieldOwner(ownership.Manager), client.ForceOwnership); err != nil {
+	if err := workload.Apply(ctx, config, client.FieldOwner(managedfields.Manager), client.ForceOwnership); err != nil {
 		return false, fmt.Errorf("applying the webhook configuration of the workload cluster: %w", err)
 	}
 	return true, nil

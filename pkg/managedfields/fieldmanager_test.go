@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package managedfields_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1" //nolint:staticcheck // deprecated and still served
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/core/webhooks/conversion"
+	"sigs.k8s.io/yaml"
+)
+
+// fieldManagers are those that an API server has for Cluster API's kinds: apimachinery's own, with the schemas of the CRDs and
+// Cluster API's conversions between versions.
+type fieldManagers map[schema.GroupVersionKind]*managedfields.FieldManager
+
+// fieldManagersOnce reads the CRDs once for all tests.
+var fieldManagersOnce = sync.OnceValues(newFieldManagers)
+
+// anyControlPlane is a kind whose spec.machineTemplate has the fields of both of Cluster API's contracts.
+const anyControlPlane = "AnyControlPlane"
+
+func newFieldManagers() (fieldManagers, error) {
+	module, err := exec.CommandContext(context.Background(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api").Output()
+	if err != nil {
+		return nil, fmt.Errorf("finding Cluster API's CRDs: %w", err)
+	}
+	managers := fieldManagers{}
+	for _, name := range []string{"machines", "machinesets", "machinedeployments"} {
+		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(module)), "core/config/crd/bases/cluster.x-k8s.io_"+name+".yaml"))
+		if err != nil {
+			return nil, err
+		}
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.Unmarshal(text, crd); err != nil {
+			return nil, err
+		}
+		if err := managers.serve(crd); err != nil {
+			return nil, err
+		}
+		if name == "machinesets" {
+			if err := managers.serve(controlPlaneFrom(crd)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return managers, nil
+}
+
+// controlPlaneFrom makes a control plane's kind out of that of MachineSets.
+func controlPlaneFrom(machineSets *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
+	crd := machineSets.DeepCopy()
+	crd.Name, crd.Spec.Names = "anycontrolplanes.cluster.x-k8s.io", apiextensionsv1.CustomResourceDefinitionNames{
+		Kind: anyControlPlane, ListKind: anyControlPlane + "List", Plural: "anycontrolplanes", Singular: "anycontrolplane",
+	}
+	for i, version := range crd.Spec.Versions {
+		inSpec := version.Schema.OpenAPIV3Schema.Properties["spec"]
+		template := inSpec.Properties["template"]
+		template.Properties["taints"] = template.Properties["spec"].Properties["taints"]
+		template.Properties["nodeDrainTimeout"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
+		inSpec.Properties = map[string]apiextensionsv1.JSONSchemaProps{"machineTemplate": template}
+		crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"] = inSpec
+	}
+	return crd
+}
+
+// serve does what API servers do for a CRD: see scopeWithFieldManager in k8s.io/apiextensions-apiserver.
+func (m fieldManagers) serve(crd *apiextensionsv1.CustomResourceDefinition) error {
+	models := map[string]*spec.Schema{}
+	for _, version := range crd.Spec.Versions {
+		document, err := builder.BuildOpenAPIV3(crd, version.Name, builder.Options{})
+		if err != nil {
+			return fmt.Errorf("building the schema of %s: %w", crd.Name, err)
+		}
+		maps.Copy(models, document.Components.Schemas)
+	}
+	types, err := managedfields.NewTypeConverter(models, false)
+	if err != nil {
+		return fmt.Errorf("reading the schema of %s: %w", crd.Name, err)
+	}
+	for _, version := range crd.Spec.Versions {
+		kind := schema.GroupVersionKind{Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.Kind}
+		m[kind], err = managedfields.NewDefaultCRDFieldManager(types, customResources{}, customResources{}, customResources{}, kind, kind.GroupVersion(), "", nil)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// updated is what becomes of an object that somebody writes without an apply, once its managed fields are kept.
+func (m fieldManagers) updated(live, object *unstructured.Unstructured, manager string) (*unstructured.Unstructured, error) {
+	result, err := m[object.GroupVersionKind()].Update(live.DeepCopy(), object.DeepCopy(), manager)
+	if err != nil {
+		return nil, err
+	}
+	return result.(*unstructured.Unstructured), nil
+}
+
+// applied is what becomes of an object to which somebody applies a configuration.
+func (m fieldManagers) applied(live, config *unstructured.Unstructured, manager string, force bool) (*unstructured.Unstructured, error) {
+	result, err := m[config.GroupVersionKind()].Apply(live.DeepCopy(), config.DeepCopy(), manager, force)
+	if err != nil {
+		return nil, err
+	}
+	return result.(*unstructured.Unstructured), nil
+}
+
+// customResources converts custom resources, fills no defaults in, and creates them empty.
+type customResources struct{}
+
+func (customResources) Default(runtime.Object) {}
+
+func (customResources) New(kind schema.GroupVersionKind) (runtime.Object, error) {
+	empty := &unstructured.Unstructured{}
+	empty.SetGroupVersionKind(kind)
+	return empty, nil
+}
+
+func (customResources) Convert(_, _, _ any) error {
+	return fmt.Errorf("field managers do not ask for this")
+}
+
+func (customResources) ConvertFieldLabel(_ schema.GroupVersionKind, label, value string) (string, string, error) {
+	return label, value, nil
+}
+
+func (customResources) ConvertToVersion(in runtime.Object, target runtime.GroupVersioner) (runtime.Object, error) {
+	kind, ok := target.KindForGroupVersionKinds([]schema.GroupVersionKind{in.GetObjectKind().GroupVersionKind()})
+	if !ok {
+		return nil, runtime.NewNotRegisteredErrForTarget("test", nil, target)
+	}
+	return converted(in.(*unstructured.Unstructured), kind.Version)
+}
+
+// converted is what Cluster API's conversion webhook makes of an object.
+func converted(object *unstructured.Unstructured, version string) (*unstructured.Unstructured, error) {
+	from := object.GroupVersionKind()
+	if from.Version == version {
+		return object, nil
+	}
+	result, err := hubAndSpoke(from.Kind, version == "v1beta2", object)
+	if err != nil {
+		return nil, fmt.Errorf("converting a %s to %s: %w", from.Kind, version, err)
+	}
+	result.SetGroupVersionKind(from.GroupKind().WithVersion(version))
+	return result, nil
+}
+
+func hubAndSpoke(kind string, up bool, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	switch kind {
+	case "Machine":
+		return via(up, object, conversion.ConvertMachineV1Beta1ToHub, conversion.ConvertMachineHubToV1Beta1, &clusterv1beta1.Machine{}, &clusterv1.Machine{})
+	case "MachineSet":
+		return via(up, object, conversion.ConvertMachineSetV1Beta1ToHub, conversion.ConvertMachineSetHubToV1Beta1, &clusterv1beta1.MachineSet{}, &clusterv1.MachineSet{})
+	case "MachineDeployment":
+		return via(up, object, conversion.ConvertMachineDeploymentV1Beta1ToHub, conversion.ConvertMachineDeploymentHubToV1Beta1, &clusterv1beta1.MachineDeployment{}, &clusterv1.MachineDeployment{})
+	}
+	return nil, fmt.Errorf("no conversion of a %s", kind)
+}
+
+func via[Spoke, Hub any](
+	up bool, object *unstructured.Unstructured,
+	toHub func(context.Context, Spoke, Hub) error, toSpoke func(context.Context, Hub, Spoke) error, spoke Spoke, hub Hub,
+) (*unstructured.Unstructured, error) {
+	scheme := runtime.DefaultUnstructuredConverter
+	var from, to any = hub, spoke
+	convert := func() error { return toSpoke(context.Background(), hub, spoke) }
+	if up {
+		from, to = spoke, hub
+		convert = func() error { return toHub(context.Background(), spoke, hub) }
+	}
+	if err := scheme.FromUnstructured(object.Object, from); err != nil {
+		return nil, err
+	}
+	if err := convert(); err != nil {
+		return nil, err
+	}
+	result, err := scheme.ToUnstructured(to)
+	return &unstructured.Unstructured{Object: result}, err
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package managedfields_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
+)
+
+func TestRelease(t *testing.T) {
+	const (
+		apply, update = metav1.ManagedFieldsOperationApply, metav1.ManagedFieldsOperationUpdate
+		gpu           = `'k:{"effect":"NoSchedule","key":"gpu"}'`
+		gpuTaint      = `{key: gpu, effect: NoSchedule, value: "1", propagation: Always}`
+		ownGPU        = `{f:spec: {f:taints: {` + gpu + `: {.: {}, f:key: {}, f:effect: {}, f:value: {}, f:propagation: {}}}}}`
+	)
+	ours := func(fields string) metav1.ManagedFieldsEntry { return managed("heirloom", apply, fields) }
+	for _, tc := range []struct {
+		name    string
+		object  string
+		fields  []metav1.ManagedFieldsEntry
+		keep    bool
+		want    string
+		removed []string
+		left    []string
+	}{
+		{
+			name: "a key that only we own goes, others stay", object: `{metadata: {labels: {a: "1", b: "2"}}}`,
+			fields: []metav1.ManagedFieldsEntry{ours(`{f:metadata: {f:labels: {f:a: {}}}}`), managed("kubectl", update, `{f:metadata: {f:labels: {.: {}, f:b: {}}}}`)},
+			want:   `{metadata: {labels: {b: "2"}}}`, removed: []string{".metadata.labels.a"}, left: []string{"kubectl"},
+		},
+		{
+			name: "a key that somebody else owns too stays", object: `{metadata: {labels: {a: "1"}}}`,
+			fields: []metav1.ManagedFieldsEntry{ours(`{f:metadata: {f:labels: {f:a: {}}}}`), managed("capi-machineset", apply, `{f:metadata: {f:labels: {f:a: {}}}}`)},
+			want:   `{metadata: {labels: {a: "1"}}}`, left: []string{"capi-machineset"},
+		},
+		{
+			name: "values stay where that is wanted, and nobody owns them", object: `{metadata: {labels: {a: "1"}}}`, keep: true,
+			fields: []metav1.ManagedFieldsEntry{ours(`{f:metadata: {f:labels: {f:a: {}}}}`), managed("kubectl", update, `{f:spec: {}}`)},
+			want:   `{metadata: {labels: {a: "1"}}}`, left: []string{"kubectl"},
+		},
+		{
+			name: "what this empties goes, as far as it was not in the object anyhow", object: `{metadata: {annotations: {a: "1"}}, spec: {clusterName: c, template: {metadata: {labels: {a: "1"}}, spec: {deletion: {nodeDrainTimeoutSeconds: 1}}}}}`,
+			fields:  []metav1.ManagedFieldsEntry{ours(`{f:metadata: {f:annotations: {f:a: {}}}, f:spec: {f:template: {f:metadata: {f:labels: {f:a: {}}}, f:spec: {f:deletion: {f:nodeDrainTimeoutSeconds: {}}}}}}`), managed("kubectl", update, `{f:spec: {f:clusterName: {}}}`)},
+			want:    `{metadata: {}, spec: {clusterName: c}}`,
+			removed: []string{".metadata.annotations.a", ".spec.template.metadata.labels.a", ".spec.template.spec.deletion.nodeDrainTimeoutSeconds"}, left: []string{"kubectl"},
+		},
+		{
+			name: "a taint of a list goes, those of others stay", object: `{metadata: {}, spec: {taints: [{key: b, effect: NoSchedule}, ` + gpuTaint + `, {key: gpu, effect: NoExecute}]}}`,
+			fields: []metav1.ManagedFieldsEntry{ours(ownGPU), managed("kubectl", update, `{f:spec: {f:taints: {}}}`)},
+			want:   `{metadata: {}, spec: {taints: [{key: b, effect: NoSchedule}, {key: gpu, effect: NoExecute}]}}`, left: []string{"kubectl"},
+			removed: []string{`.spec.taints[effect="NoSchedule",key="gpu"]`},
+		},
+		{
+			name: "of a taint that is somebody else's too, our field goes", object: `{metadata: {}, spec: {taints: [` + gpuTaint + `]}}`,
+			fields:  []metav1.ManagedFieldsEntry{ours(ownGPU), managed("capi-machineset", apply, `{f:spec: {f:taints: {`+gpu+`: {.: {}, f:key: {}, f:effect: {}, f:propagation: {}}}}}`)},
+			want:    `{metadata: {}, spec: {taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}}`,
+			removed: []string{`.spec.taints[effect="NoSchedule",key="gpu"].value`}, left: []string{"capi-machineset"},
+		},
+		{
+			name: "what is not there any more is nothing to remove", object: `{metadata: {}, spec: {taints: []}}`,
+			fields: []metav1.ManagedFieldsEntry{ours(ownGPU), managed("kubectl", update, `{}`)}, want: `{metadata: {}, spec: {taints: []}}`, left: []string{"kubectl"},
+		},
+		{
+			name: "what an update of ours left is forgotten and stays", object: `{metadata: {labels: {a: "1"}}}`,
+			fields: []metav1.ManagedFieldsEntry{managed("heirloom", update, `{f:metadata: {f:labels: {f:a: {}}}}`), managed("kubectl", update, `{}`)},
+			want:   `{metadata: {labels: {a: "1"}}}`, left: []string{"kubectl"},
+		},
+		{
+			name: "where nobody else is recorded, the API server is told to forget all", object: `{metadata: {labels: {a: "1", b: "2"}}}`,
+			fields: []metav1.ManagedFieldsEntry{ours(`{f:metadata: {f:labels: {f:a: {}}}}`)},
+			want:   `{metadata: {labels: {b: "2"}}}`, removed: []string{".metadata.labels.a"}, left: []string{""},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			object, want := &unstructured.Unstructured{}, map[string]any{}
+			Expect(yaml.Unmarshal([]byte(tc.object), &object.Object)).To(Succeed())
+			Expect(yaml.Unmarshal([]byte(tc.want), &want)).To(Succeed())
+			object.SetManagedFields(tc.fields)
+			before := object.DeepCopy()
+
+			released, removed, err := managedfields.Release(object, tc.keep)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(object).To(Equal(before), "the input is not mutated")
+			var left []string
+			for _, entry := range released.GetManagedFields() {
+				left = append(left, entry.Manager)
+			}
+			Expect(left).To(Equal(tc.left))
+			Expect(managedfields.Recorded(released.GetManagedFields())).To(BeFalse())
+			Expect(removed).To(Equal(tc.removed))
+			released.SetManagedFields(nil)
+			Expect(released.Object).To(Equal(want))
+		})
+	}
+}
+
+func TestReleaseOfUnreadableFields(t *testing.T) {
+	object := &unstructured.Unstructured{Object: map[string]any{}}
+	object.SetManagedFields([]metav1.ManagedFieldsEntry{managed("heirloom", metav1.ManagedFieldsOperationApply, `["no", "set"]`)})
+	_, _, err := managedfields.Release(object, false)
+	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("reading metadata.managedFields")))
+}
+
+func TestAppliedIn(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	other := managed("kubectl", metav1.ManagedFieldsOperationApply, `{}`)
+	Expect(managedfields.AppliedIn([]metav1.ManagedFieldsEntry{other})).To(BeEmpty())
+	Expect(managedfields.AppliedIn([]metav1.ManagedFieldsEntry{other, managed("heirloom", metav1.ManagedFieldsOperationApply, `{}`)})).To(Equal(version))
+}
