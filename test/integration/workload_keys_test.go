@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/rotation"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"

@@ -191,7 +191,7 @@ func addWebhooksAndLoop(
 	if err != nil {
 		return err
 	}
-	if err := served.add(mgr, registrar); err != nil {
+	if err := served.add(ctx, mgr); err != nil {
 		return err
 	}
 	// A kind that is unknown is asked for each time: the loop would wait for minutes.
