@@ -124,7 +124,7 @@ func (o *Own) hosts(ctx context.Context, live client.Reader) (first string, othe
 	if err := live.Get(ctx, o.Secret, secret); err != nil {
 		return "", nil, fmt.Errorf("getting the Secret of the serving certificate: %w", err)
 	}
-	if pair, err := pairIn(secret); err == nil {
+	if pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]); err == nil {
 		all.Insert(pair.Leaf.DNSNames...)
 	}
 	first = o.Hosts[0]
@@ -145,10 +145,6 @@ func (o *Own) create(ctx context.Context) error {
 	return nil
 }
 
-func pairIn(secret *corev1.Secret) (tls.Certificate, error) {
-	return tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
-}
-
 // Reconcile implements reconcile.Reconciler: it serves the certificate in the Secret, and makes the Secret again if it was deleted.
 func (o *Own) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	secret := &corev1.Secret{}
@@ -157,7 +153,7 @@ func (o *Own) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("getting the Secret of the serving certificate: %w", err)
 	}
-	pair, err := pairIn(secret)
+	pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
 	if err != nil {
 		return ctrl.Result{}, nil //nolint:nilerr // cert-controller is about to replace it
 	}

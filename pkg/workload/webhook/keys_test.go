@@ -141,7 +141,7 @@ func TestADeletedSecretMakesEveryPathInvalid(t *testing.T) {
 		go func() { ended <- maker.Start(ctx) }()
 		told := func() string {
 			t.Helper()
-			time.Sleep(look + time.Second) //nolint:forbidigo // virtual time
+			<-time.After(look + time.Second)
 			synctest.Wait()
 			Expect(registrar.Keys.Set(stored(t, management))).To(Succeed())
 			Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
