@@ -213,7 +213,7 @@ func TestReviewsThatComeTooSlowlyAreTurnedAway(t *testing.T) {
 func TestForgedPathsAreNotRead(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	s := newServer(t, abroad, nil, inherit.Policy{})
-	handler := newWorkload(s.Dependencies, someKeys(newKey(1)))
+	handler := newWorkload(s.Dependencies, func() []byte { return newKey(1) })
 	for path, read := range map[string]bool{webhook.Path(newKey(9), identity(red)): false, webhook.Path(newKey(1), identity(red)): true} {
 		was := false
 		recorder := httptest.NewRecorder()

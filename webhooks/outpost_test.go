@@ -39,11 +39,6 @@ var abroad = fleet{
 	},
 }
 
-// someKeys returns what keys are accepted.
-func someKeys(keys ...[]byte) func() [][]byte {
-	return func() [][]byte { return keys }
-}
-
 func newKey(b byte) []byte { return bytes.Repeat([]byte{b}, workloadwebhook.KeySize) }
 
 // outpost is the handler for workload clusters behind an HTTP server, as API servers meet it.
@@ -52,15 +47,15 @@ type outpost struct {
 	http *httptest.Server
 }
 
-// newOutpost serves with the keys 1 and 2, either the handler alone or as it is wired, on the webhook server.
+// newOutpost serves with the key 1, either the handler alone or as it is wired, on the webhook server.
 func newOutpost(t *testing.T, s server, onServer bool) outpost {
 	t.Helper()
 	o := outpost{server: s}
-	keys := someKeys(newKey(1), newKey(2))
-	var handler http.Handler = newWorkload(s.Dependencies, keys)
+	key := func() []byte { return newKey(1) }
+	var handler http.Handler = newWorkload(s.Dependencies, key)
 	if onServer {
 		webhookServer := webhook.NewServer(webhook.Options{})
-		RegisterWorkload(webhookServer, s.Dependencies, keys)
+		RegisterWorkload(webhookServer, s.Dependencies, key)
 		handler = webhookServer.WebhookMux()
 	}
 	o.http = httptest.NewServer(handler)

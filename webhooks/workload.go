@@ -27,28 +27,28 @@ const WorkloadPath = workloadwebhook.Prefix
 const workloadReads = 200
 
 // RegisterWorkload adds the webhook for the Nodes of workload clusters to the server. The path of a request must have been made
-// with one of the accepted keys, as they are then.
-func RegisterWorkload(server webhook.Server, dependencies Dependencies, accepted func() [][]byte) {
-	server.Register(WorkloadPath, draining{told: dependencies.Draining, Handler: newWorkload(dependencies, accepted)})
+// with the key, as it is then.
+func RegisterWorkload(server webhook.Server, dependencies Dependencies, key func() []byte) {
+	server.Register(WorkloadPath, draining{told: dependencies.Draining, Handler: newWorkload(dependencies, key)})
 }
 
 // workload answers API servers that are not trusted: each may ask about the Nodes of its own Cluster, which its path names and
 // proves. All other requests get the same answer, which does not tell what exists.
 type workload struct {
-	accepted func() [][]byte
-	metrics  *metrics.Metrics
-	chain    *owners.Chain
-	nodes    http.Handler
+	key     func() []byte
+	metrics *metrics.Metrics
+	chain   *owners.Chain
+	nodes   http.Handler
 }
 
-func newWorkload(dependencies Dependencies, accepted func() [][]byte) workload {
+func newWorkload(dependencies Dependencies, key func() []byte) workload {
 	// Requests of workload clusters must cause only a few requests to the management cluster's API server.
 	reads, chain := rate.NewLimiter(workloadReads, workloadReads), *dependencies.Chain
 	chain.AskMissing, chain.AllowLive = false, reads.Allow
 	dependencies.Chain = &chain
 	reviews := newIntake(workloadRoom(), dependencies.Metrics.AdmissionRejected(metrics.WorkloadServer))
 	return workload{
-		accepted: accepted, metrics: dependencies.Metrics, chain: dependencies.Chain,
+		key: key, metrics: dependencies.Metrics, chain: dependencies.Chain,
 		nodes: reviews.wrap(newReviewer(failOpen{decider: workloadNodes{dependencies}, metrics: dependencies.Metrics}), byCluster),
 	}
 }
@@ -71,7 +71,7 @@ func (h workload) caller(r *http.Request) (types.NamespacedName, bool) {
 	if r.Method != http.MethodPost {
 		return types.NamespacedName{}, false
 	}
-	return workloadwebhook.Verify(h.accepted(), r.URL.EscapedPath(), func(name types.NamespacedName) types.UID {
+	return workloadwebhook.Verify(h.key(), r.URL.EscapedPath(), func(name types.NamespacedName) types.UID {
 		cluster, err := h.chain.Cluster(r.Context(), name.Namespace, name.Name)
 		if err != nil || cluster == nil {
 			return ""

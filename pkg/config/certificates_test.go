@@ -4,7 +4,6 @@ package config_test
 
 import (
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 )
@@ -14,13 +13,11 @@ func TestCertificates(t *testing.T) {
 	c, err := complete(t)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(c.WebhookCertName.Name).To(BeEmpty(), "from files")
-	Expect([]time.Duration{c.WebhookCertValidity, c.WebhookCertCAValidity, c.WebhookCertCAGrace}).
-		To(Equal([]time.Duration{2160 * time.Hour, 8760 * time.Hour, 24 * time.Hour}))
 
-	c, err = complete(t, "--webhook-cert-secret=ns/own", "--webhook-cert-dns-names=a.ns.svc,*.example.com", "--webhook-cert-dns-names=FD00:0::1,127.0.0.1")
+	c, err = complete(t, "--webhook-cert-secret=ns/own", "--webhook-cert-dns-names=a.ns.svc,*.example.com", "--webhook-cert-dns-names=b")
 	Expect(err).NotTo(HaveOccurred())
 	Expect(c.WebhookCertName.String()).To(Equal("ns/own"))
-	Expect(c.WebhookCertHosts).To(Equal([]string{"a.ns.svc", "*.example.com", "fd00::1", "127.0.0.1"}), "as they stand in a certificate")
+	Expect(c.WebhookCertDNSNames).To(Equal([]string{"a.ns.svc", "*.example.com", "b"}))
 }
 
 func TestClientCertificates(t *testing.T) {
@@ -45,9 +42,8 @@ func TestBadCertificateFlags(t *testing.T) {
 		{name: "for nobody", args: []string{"--webhook-cert-dns-names="}, want: "--webhook-cert-secret needs --webhook-cert-dns-names"},
 		{name: "a URL", args: []string{"--webhook-cert-dns-names=https://h"}, want: `--webhook-cert-dns-names="https://h"`},
 		{name: "upper case", args: []string{"--webhook-cert-dns-names=Host"}, want: `--webhook-cert-dns-names="Host"`},
-		{name: "no grace", args: []string{"--webhook-cert-ca-grace=0s"}, want: "--webhook-cert-ca-grace=0s"},
-		{name: "a certificate too short for the grace", args: []string{"--webhook-cert-validity=71h"}, want: "--webhook-cert-validity=71h0m0s: must be at least three times --webhook-cert-ca-grace"},
-		{name: "a CA too short for its certificates", args: []string{"--webhook-cert-ca-validity=6479h"}, want: "--webhook-cert-ca-validity=6479h0m0s: must be at least three times --webhook-cert-validity"},
+		{name: "an address", args: []string{"--webhook-cert-dns-names=192.0.2.1"}, want: `--webhook-cert-dns-names="192.0.2.1": must be DNS names`},
+		{name: "an IPv6 address", args: []string{"--webhook-cert-dns-names=fd00::1"}, want: `--webhook-cert-dns-names="fd00::1"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			args := []string{"--webhook-cert-secret=ns/own"}

@@ -33,9 +33,8 @@ type Config struct {
 	ManagementClusterKey types.NamespacedName
 	// WorkloadWebhookKeyName is the name in --workload-webhook-key-secret, or empty.
 	WorkloadWebhookKeyName types.NamespacedName
-	// WebhookCertName is the name in --webhook-cert-secret, or empty; WebhookCertHosts what its certificate is for.
-	WebhookCertName  types.NamespacedName
-	WebhookCertHosts []string
+	// WebhookCertName is the name in --webhook-cert-secret, or empty.
+	WebhookCertName types.NamespacedName
 	// Rules are the options of the inheritance rules.
 	Rules inherit.Policy
 	// DetectTaintPropagation says that Heirloom has to find out Rules.ClusterAPITaints.

@@ -165,8 +165,8 @@ func TestBadFlags(t *testing.T) {
 		{args: []string{"--workload-webhook-url=http://h"}, want: []string{"--workload-webhook-url", "--workload-webhook-key-secret"}},
 		{args: []string{"--workload-webhook-key-secret=b"}, want: []string{`--workload-webhook-key-secret="b": must be <namespace>/<name>`}},
 		{
-			args: []string{"--workload-webhook-url=https://h", "--workload-webhook-key-secret=a/b", "--workload-webhook-key-rotation=1m", "--workload-webhook-port=9443", "--webhook-configuration="},
-			want: []string{"--workload-webhook-key-rotation=1m", "--workload-webhook-port=9443", "--webhook-configuration"},
+			args: []string{"--workload-webhook-url=https://h", "--workload-webhook-key-secret=a/b", "--workload-webhook-port=9443", "--webhook-configuration="},
+			want: []string{"--workload-webhook-port=9443", "--webhook-configuration"},
 		},
 		{args: []string{"--clustercache-concurrency=0"}, want: []string{"--clustercache-concurrency"}},
 		{args: []string{"--clustercache-client-qps=NaN"}, want: []string{"--clustercache-client-qps"}},

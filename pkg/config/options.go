@@ -28,12 +28,11 @@ type Options struct {
 	KubeAPIQPS        float32
 	KubeAPIBurst      int
 
-	WorkloadAdmission          string
-	WorkloadWebhookURL         string
-	WorkloadWebhookPort        int
-	WorkloadWebhookKeySecret   string
-	WorkloadWebhookKeyRotation time.Duration
-	WebhookConfiguration       string
+	WorkloadAdmission        string
+	WorkloadWebhookURL       string
+	WorkloadWebhookPort      int
+	WorkloadWebhookKeySecret string
+	WebhookConfiguration     string
 
 	ClusterCacheConcurrency int
 	ClusterCacheClientQPS   float32
@@ -42,14 +41,11 @@ type Options struct {
 	WebhookHost string
 	WebhookPort int
 
-	WebhookCertDir        string
-	WebhookCertSecret     string
-	WebhookCertDNSNames   []string
-	WebhookCertValidity   time.Duration
-	WebhookCertCAValidity time.Duration
-	WebhookCertCAGrace    time.Duration
-	WebhookClientCAFile   string
-	WebhookClientNames    []string
+	WebhookCertDir      string
+	WebhookCertSecret   string
+	WebhookCertDNSNames []string
+	WebhookClientCAFile string
+	WebhookClientNames  []string
 
 	LeaderElect              bool
 	LeaderElectNamespace     string
@@ -131,9 +127,7 @@ func (o *Options) addWorkloadFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.WorkloadWebhookPort, "workload-webhook-port", 9444,
 		"The port that answers workload clusters. Nothing else is served there: its clients cannot ask about the management cluster.")
 	fs.StringVar(&o.WorkloadWebhookKeySecret, "workload-webhook-key-secret", "",
-		"<namespace>/<name> of the Secret in which replicas share the keys of the paths that workload clusters call. Needed with --workload-webhook-url; Heirloom creates it.")
-	fs.DurationVar(&o.WorkloadWebhookKeyRotation, "workload-webhook-key-rotation", 30*24*time.Hour,
-		"How long a key for the webhook paths of workload clusters is used before it is replaced; one hour at least.")
+		"<namespace>/<name> of the Secret in which replicas share the key of the paths that workload clusters call. Needed with --workload-webhook-url; Heirloom creates it. To replace the key, delete the Secret.")
 	fs.StringVar(&o.WebhookConfiguration, "webhook-configuration", "heirloom",
 		"Name of the installed MutatingWebhookConfiguration, from which those of workload clusters are made. With --webhook-cert-secret, the CA is published in it and in the ValidatingWebhookConfiguration of the same name.")
 	fs.IntVar(&o.ClusterCacheConcurrency, "clustercache-concurrency", 100,

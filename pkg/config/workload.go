@@ -26,7 +26,7 @@ func (c *Config) completeWorkloads() error {
 	return errors.Join(errs...)
 }
 
-// completeWorkloadWebhook also reads the name of the Secret of keys where no URL is set: a release may need it.
+// completeWorkloadWebhook also reads the name of the key's Secret where no URL is set: a release may need it.
 func (c *Config) completeWorkloadWebhook() error {
 	if c.WorkloadWebhookURL == "" && c.WorkloadWebhookKeySecret == "" {
 		return nil
@@ -40,8 +40,6 @@ func (c *Config) completeWorkloadWebhook() error {
 	err := errors.Join(
 		keyErr,
 		check(baseErr == nil, "--workload-webhook-url=%q: %w", c.WorkloadWebhookURL, baseErr),
-		check(c.WorkloadWebhookKeyRotation >= webhook.ShortestPeriod,
-			"--workload-webhook-key-rotation=%s: must be %s or more", c.WorkloadWebhookKeyRotation, webhook.ShortestPeriod),
 		check(c.WorkloadWebhookPort >= 1 && c.WorkloadWebhookPort <= 65535 && c.WorkloadWebhookPort != c.WebhookPort,
 			"--workload-webhook-port=%d: must be between 1 and 65535, and not --webhook-port", c.WorkloadWebhookPort),
 		check(c.WebhookConfiguration != "", "--webhook-configuration must not be empty"),

@@ -29,10 +29,10 @@ import (
 
 var key = bytes.Repeat([]byte{7}, webhook.KeySize)
 
-// keys is the Secret of the keys.
-func keys(current []byte) *corev1.Secret {
+// keys is the Secret of the key.
+func keys(key []byte) *corev1.Secret {
 	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "heirloom-system", Name: "keys", UID: "keys"}, Data: map[string][]byte{"current": current},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "heirloom-system", Name: "keys", UID: "keys"}, Data: map[string][]byte{"key": key},
 	}
 }
 

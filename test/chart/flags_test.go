@@ -41,13 +41,6 @@ func TestEveryFlagHasAValue(t *testing.T) {
 	standard, other := arguments(t, nil), arguments(t, changed)
 	// For the text format only.
 	other["vmodule"] = arguments(t, values{"logging": values{"vmodule": "node=5,machine=6"}})["vmodule"]
-	// For Heirloom's own certificates only.
-	self := values{"validity": "1000h", "caValidity": "5000h", "caGrace": "48h"}
-	made := arguments(t, values{"certificates": values{"mode": "self", "self": self}})
-	standardMade := arguments(t, values{"certificates": values{"mode": "self"}})
-	for _, name := range []string{"webhook-cert-validity", "webhook-cert-ca-validity", "webhook-cert-ca-grace"} {
-		other[name], standard[name] = made[name], standardMade[name]
-	}
 	flags(t).VisitAll(func(flag *pflag.Flag) {
 		if _, ok := own()[flag.Name]; ok {
 			return

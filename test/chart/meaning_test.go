@@ -133,11 +133,12 @@ func podMeanings() []meaning {
 			{"extra", extra, of, ".spec.template.metadata.labels.a", `"b"`},
 		}...)
 	}
-	only := values{"certificates": values{"mode": "self"}, "volumes": extra["volumes"], "volumeMounts": mount}
+	self := values{"certificates": values{"mode": "self"}}
 	return append(all, []meaning{
 		{"extra", extra, theDeployment, pods + ".containers[0].volumeMounts[0].name", `"serving-certs"`},
-		{"only one volume", only, theDeployment, pods + ".volumes", `[{"name": "v", "emptyDir": {}}]`},
-		{"no volume", values{"certificates": values{"mode": "self"}}, theDeployment, pods + ".volumes", `null`},
+		{"a certificate of its own", self, theDeployment, pods + ".volumes", `[{"name": "serving-certs", "emptyDir": {"medium": "Memory"}}]`},
+		{"a certificate of its own", self, theDeployment, pods + ".containers[0].volumeMounts",
+			`[{"name": "serving-certs", "mountPath": "/tmp/k8s-webhook-server/serving-certs"}]`},
 		{"a token", nil, theDeployment, pods + ".automountServiceAccountToken", `null`},
 		{"no token", values{"automountServiceAccountToken": false}, theDeployment, pods + ".automountServiceAccountToken", `false`},
 		{"a token that must be asked for", values{"serviceAccount": values{"automountServiceAccountToken": false}}, theDeployment,

@@ -43,7 +43,7 @@ func everything() values {
 		"additionalSyncMachineLabels": []any{`^example\.com/`}, "additionalSyncMachineAnnotations": []any{"note$"},
 		"additionalProviderGroups": []any{"infrastructure.example.com"},
 		"workloadClusters": values{
-			"admission": "webhook", "webhookURL": "https://heirloom.example.com:8443/base", "webhookKeyRotation": "24h",
+			"admission": "webhook", "webhookURL": "https://heirloom.example.com:8443/base",
 			"concurrency": 2000000, "clientQPS": 0.5, "clientBurst": 2000000,
 			"service": values{
 				"type": "LoadBalancer", "annotations": values{"example.com/internal": "true"}, "labels": values{"a": "b"}, "nodePort": 30443,

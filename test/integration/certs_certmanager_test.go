@@ -66,8 +66,7 @@ func testRenewals(t *testing.T, manager, gates string, bundle int) {
 	served := func(leaves int) {
 		t.Helper()
 		s.Eventually(func(g Gomega) {
-			seen, _ := stream.seen()
-			g.Expect(seen).To(Equal(leaves))
+			g.Expect(stream.seen()).To(Equal(leaves))
 			g.Expect(stream.failed()).To(BeEmpty())
 		}).WithTimeout(2 * patience).WithPolling(tempo).Should(Succeed())
 	}

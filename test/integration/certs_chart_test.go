@@ -41,7 +41,7 @@ func TestChartRefusesWrongCertificates(t *testing.T) {
 		{name: "self with a Secret", certificates: values{"mode": "self", "provided": values{"secretName": "x"}}, problem: "certificates.provided is for certificates.mode=provided, not for self"},
 		{name: "cert-manager with a CA bundle", certificates: values{"provided": values{"caBundle": "eA=="}}, problem: "certificates.provided is for certificates.mode=provided, not for cert-manager"},
 		{name: "self with an Issuer", certificates: values{"mode": "self", "certManager": values{"issuerRef": values{"name": "x"}}}, problem: "issuerRef is for certificates.mode=cert-manager, not for self"},
-		{name: "self for no time", certificates: values{"mode": "self", "self": values{"validity": "long"}}, problem: "/certificates/self/validity"},
+		{name: "self for an address", certificates: values{"mode": "self"}, others: values{"webhooks": values{"url": "https://127.0.0.1:9443"}}, problem: "for host names only, not for the address 127.0.0.1"},
 		{name: "cert-manager for a URL", others: values{"webhooks": values{"url": "https://127.0.0.1:9443"}}, problem: "webhooks.url needs certificates.mode=self or provided"},
 		{name: "provided without a CA", certificates: values{"mode": "provided"}, problem: "needs certificates.provided.caBundle"},
 	} {
@@ -52,11 +52,11 @@ func TestChartRefusesWrongCertificates(t *testing.T) {
 	}
 }
 
-// With certificates.mode=self nothing of cert-manager's is needed, nothing is mounted, and no CA bundle is the chart's.
+// With certificates.mode=self nothing of cert-manager's is needed, no Secret is mounted, and no CA bundle is the chart's.
 func TestChartWithOwnCertificates(t *testing.T) {
 	t.Parallel()
 	Expect := NewWithT(t).Expect
-	objects, err := render(t, map[string]any{"mode": "self"}, map[string]any{"workloadClusters": map[string]any{"webhookURL": "https://192.0.2.1:9444"}})
+	objects, err := render(t, map[string]any{"mode": "self"}, map[string]any{"workloadClusters": map[string]any{"webhookURL": "https://heirloom.example.com"}})
 	Expect(err).NotTo(HaveOccurred())
 	kinds := map[string]*unstructured.Unstructured{}
 	for i := range objects {
@@ -70,13 +70,15 @@ func TestChartWithOwnCertificates(t *testing.T) {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(webhooks).To(And(Not(BeEmpty()), HaveEach(HaveKeyWithValue("clientConfig", Not(HaveKey("caBundle"))))))
 	}
+	volumes, _, err := unstructured.NestedSlice(kinds["Deployment"].Object, "spec", "template", "spec", "volumes")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(volumes).To(ConsistOf(HaveKey("emptyDir")))
 	containers, _, err := unstructured.NestedSlice(kinds["Deployment"].Object, "spec", "template", "spec", "containers")
 	Expect(err).NotTo(HaveOccurred())
-	Expect(containers[0]).NotTo(HaveKey("volumeMounts"))
 	Expect(containers[0]).To(HaveKeyWithValue("args", ContainElements(
 		"--webhook-cert-secret=heirloom-system/heirloom-webhook-authority",
 		"--webhook-cert-dns-names=heirloom-webhook.heirloom-system.svc",
-		"--webhook-cert-dns-names=192.0.2.1",
+		"--webhook-cert-dns-names=heirloom.example.com",
 		"--webhook-configuration=heirloom",
 	)))
 }

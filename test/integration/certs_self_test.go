@@ -3,19 +3,25 @@
 package integration
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/test/controlplane"
@@ -25,20 +31,33 @@ import (
 // authority is the Secret of a Heirloom that makes its own certificate.
 var authority = types.NamespacedName{Namespace: stage.Namespace, Name: "heirloom-webhook-authority"}
 
-// selfScene is a scene in which Heirloom makes its own certificate, with further arguments.
-func selfScene(t *testing.T, args ...string) (*scene, []string) {
+// selfScene is a scene in which Heirloom makes its own certificate, for this name.
+func selfScene(t *testing.T) *scene {
 	t.Helper()
-	args = append([]string{"--webhook-cert-secret=" + authority.String(), "--webhook-cert-dns-names=127.0.0.1"}, args...)
-	return newScene(t, stage.Options{PatientWebhooks: true, Args: args, Values: map[string]any{"certificates": map[string]any{"mode": "self"}}}), args
+	s := newScene(t, stage.Options{
+		PatientWebhooks: true, Host: "localhost", Args: ownCertificate("localhost"),
+		Values: map[string]any{"certificates": map[string]any{"mode": "self"}},
+	})
+	s.eventuallyPublishesOneCA()
+	return s
 }
 
-// Serving certificate and CA are replaced several times over while two replicas answer. No call fails, and no object is
-// stored without what it inherits.
-func TestOwnCertificatesAreReplacedUnderWrites(t *testing.T) {
+func ownCertificate(hosts ...string) []string {
+	return []string{"--webhook-cert-secret=" + authority.String(), "--webhook-cert-dns-names=" + strings.Join(hosts, ",")}
+}
+
+// Without cert-manager, a fresh installation becomes ready. All replicas serve the one certificate that is in the Secret, for the
+// names of all of them, and its CA is in both webhook configurations. A Secret that is deleted is made again and served. Meanwhile
+// no write fails, and the loop repairs what was stored without what it inherits.
+func TestOwnCertificates(t *testing.T) {
 	t.Parallel()
-	s, args := selfScene(t, "--webhook-cert-validity=18s", "--webhook-cert-ca-validity=54s", "--webhook-cert-ca-grace=6s")
+	s := selfScene(t)
+	first, err := s.publishedBundle(s.ctx)
+	s.Expect(err).NotTo(HaveOccurred())
+	f := s.settle("streams", declared())
+
 	log := tail{path: filepath.Join(s.dir, "other.log")}
-	other, err := s.StartReplica(s.ctx, "other", args...)
+	other, err := s.StartReplica(s.ctx, "other", append(ownCertificate("localhost", "other.example.com"), "--webhook-cert-dir="+t.TempDir())...)
 	s.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() {
 		s.Expect(other.Stop()).To(Succeed())
@@ -47,60 +66,91 @@ func TestOwnCertificatesAreReplacedUnderWrites(t *testing.T) {
 		}
 		expectNoRace(t, log)
 	})
-	s.eventuallyPublishesOneCA()
-	s.callAboutMachines(other.WebhookURL)
-	first, err := s.publishedBundle(s.ctx)
-	s.Expect(err).NotTo(HaveOccurred())
+	s.eventuallyServe(s.WebhookURL, other.WebhookURL)
+	s.Expect(s.publishedBundle(s.ctx)).To(Equal(first), "another certificate of the same CA")
 
-	f := s.settle("streams", declared())
-	s.Eventually(func(g Gomega) {
-		g.Expect(string(s.review(other.WebhookURL+"/mutate/machines", stage.Machine(f.ms, "bare")).Patch)).To(ContainSubstring(`"team":"ml"`))
-	}).WithTimeout(patience).Should(Succeed(), "its cache may be a moment behind")
-	stream := s.startStream("stream", f, server{s.WebhookURL, s.HealthURL}, server{other.WebhookURL, other.HealthURL})
-	for again := 1; !s.rotates(stream, first); again++ {
-		t.Logf("once more, because requests took up to %s: %v", stream.slowest, stream.failures)
-		stream = s.startStream(fmt.Sprintf("stream-%d", again), f, server{s.WebhookURL, s.HealthURL}, server{other.WebhookURL, other.HealthURL})
-	}
-	stream.end()
-
-	s.get(f.md)
+	writes := s.write(f)
 	secret := &corev1.Secret{}
 	s.Expect(s.Client.Get(s.ctx, authority, secret)).To(Succeed())
 	s.Expect(secret.Type).To(Equal(corev1.SecretTypeTLS))
+	s.Expect(s.Client.Delete(s.ctx, secret)).To(Succeed())
+	s.Eventually(func() ([]byte, error) { return s.publishedBundle(s.ctx) }).WithTimeout(patience).ShouldNot(Equal(first))
+	s.eventuallyServe(s.WebhookURL, other.WebhookURL)
+	s.eventuallyPublishesOneCA()
+	for _, ms := range writes() {
+		s.eventually(ms, func(g Gomega) { g.Expect(ms.Spec.Template.Labels).To(HaveKeyWithValue("team", "ml")) })
+	}
+	s.inheritsInTheWrite("after")
 }
 
-// rotates waits until the first CA is no longer published and a stream has seen another CA and more certificates than CAs, and stops it. It
-// reports false if it has stalled, which tells nothing.
-func (s *scene) rotates(stream *stream, first []byte) bool {
+// eventuallyServe waits until all servers serve the certificate in the Secret, and a caller with the published CA believes them.
+func (s *scene) eventuallyServe(urls ...string) {
 	s.t.Helper()
 	s.Eventually(func(g Gomega) {
-		if stream.stalled() {
-			return
-		}
-		leaves, cas := stream.seen()
-		g.Expect(cas).To(BeNumerically(">=", 2), "CAs")
-		g.Expect(leaves).To(BeNumerically(">", cas), "a certificate is renewed without another CA, too")
+		secret := &corev1.Secret{}
+		g.Expect(s.Client.Get(s.ctx, authority, secret)).To(Succeed())
+		pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+		g.Expect(err).NotTo(HaveOccurred())
 		bundle, err := s.publishedBundle(s.ctx)
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(string(bundle)).NotTo(ContainSubstring(string(first)), "the first CA is no longer published")
-		g.Expect(stream.failed()).To(BeEmpty())
-	}).WithTimeout(3 * time.Minute).WithPolling(time.Second).Should(Succeed())
-	stream.halt()
-	return !stream.stalled()
+		pool := x509.NewCertPool()
+		g.Expect(pool.AppendCertsFromPEM(bundle)).To(BeTrue())
+		g.Expect(pair.Leaf.DNSNames).To(ConsistOf("localhost", "other.example.com"))
+		for _, url := range urls {
+			dialer := tls.Dialer{Config: &tls.Config{RootCAs: pool, ServerName: "localhost"}}
+			connection, err := dialer.DialContext(s.ctx, "tcp", strings.TrimPrefix(url, "https://"))
+			g.Expect(err).NotTo(HaveOccurred(), url)
+			served := connection.(*tls.Conn).ConnectionState().PeerCertificates[0]
+			g.Expect(connection.Close()).To(Succeed())
+			g.Expect(served.Equal(pair.Leaf)).To(BeTrue(), url)
+		}
+	}).WithTimeout(patience).WithPolling(tempo).Should(Succeed())
 }
 
-// callAboutMachines makes the API server ask another replica about Machines.
-func (s *scene) callAboutMachines(url string) {
-	s.t.Helper()
-	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	s.Expect(s.Client.Get(s.ctx, types.NamespacedName{Name: "heirloom"}, configuration)).To(Succeed())
-	before := configuration.DeepCopy()
-	for i := range configuration.Webhooks {
-		if webhook := &configuration.Webhooks[i]; webhook.Name == "machines.heirloom.dev" {
-			webhook.ClientConfig.URL = ptr.To(url + "/mutate/machines")
-		}
+// write creates MachineSets until it is ended, and returns them then. None of these writes may fail.
+func (s *scene) write(f family) (end func() []*clusterv1.MachineSet) {
+	ctx, stop := context.WithCancel(s.ctx)
+	var written []*clusterv1.MachineSet
+	done := make(chan error, 1)
+	go func() {
+		var failed error
+		wait.UntilWithContext(ctx, func(context.Context) {
+			ms := stage.MachineSet(f.md, fmt.Sprintf("written-%d", len(written)))
+			failed = errors.Join(failed, s.Client.Create(s.ctx, ms)) // none is broken off
+			written = append(written, ms)
+		}, tempo)
+		done <- failed
+	}()
+	return func() []*clusterv1.MachineSet {
+		s.t.Helper()
+		stop()
+		s.Expect(<-done).To(Succeed())
+		s.Expect(written).NotTo(BeEmpty())
+		return written
 	}
-	s.Expect(s.Client.Patch(s.ctx, configuration, client.StrategicMergeFrom(before))).To(Succeed())
+}
+
+// What belongs to cert-manager's injector is not fought over, and the log says what to do.
+func TestCertManagersWebhookConfigurationIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	s := selfScene(t)
+	theirs := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "heirloom"}}
+	s.get(theirs)
+	ca := theirs.Webhooks[0].ClientConfig.CABundle
+	s.update(theirs, func() {
+		theirs.Annotations = map[string]string{"cert-manager.io/inject-ca-from": "heirloom-system/heirloom-webhook"}
+	})
+	log := tailOf(s.HeirloomLog())
+	s.Expect(s.Client.Delete(s.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: authority.Namespace, Name: authority.Name}})).To(Succeed())
+	ours := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "heirloom"}}
+	s.eventually(ours, func(g Gomega) { g.Expect(ours.Webhooks[0].ClientConfig.CABundle).NotTo(Equal(ca)) })
+	s.Eventually(log.lines).WithTimeout(patience).Should(ContainSubstring("belongs to cert-manager's injector"))
+	s.Expect(s.publishedBundle(s.ctx)).To(Equal(ca))
+
+	s.get(theirs)
+	s.update(theirs, func() { theirs.Annotations = nil })
+	s.eventuallyPublishesOneCA()
+	s.Expect(s.publishedBundle(s.ctx)).To(Equal(ours.Webhooks[0].ClientConfig.CABundle))
 }
 
 // inheritsInTheWrite waits until a MachineSet inherits at its creation: the API server takes a moment to see a new bundle.
@@ -120,8 +170,7 @@ func (s *scene) inheritsInTheWrite(name string) {
 // server-side apply, which is Helm 4's way, nor by a three-way merge, which was Helm 3's.
 func TestAHelmUpgradeLeavesThePublishedCA(t *testing.T) {
 	t.Parallel()
-	s, _ := selfScene(t)
-	s.eventuallyPublishesOneCA()
+	s := selfScene(t)
 	root, err := controlplane.RepositoryRoot(s.ctx)
 	s.Expect(err).NotTo(HaveOccurred())
 	kubeconfig := filepath.Join(s.dir, "admin.kubeconfig")

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -44,12 +43,10 @@ type stream struct {
 
 	mu       sync.Mutex
 	failures []string
-	// slowest is how long the slowest request took, with the wait before it.
-	slowest time.Duration
-	writes  int
-	calls   map[string]int
-	// leaves are the certificates that were served, and cas the keys that they were signed with, by the server's URL.
-	leaves, cas map[string]sets.Set[string]
+	writes   int
+	calls    map[string]int
+	// leaves are the certificates that were served, by the server's URL.
+	leaves map[string]sets.Set[string]
 }
 
 // server is where a replica answers.
@@ -58,10 +55,10 @@ type server struct{ webhookURL, healthURL string }
 // startStream starts a stream of writes, of objects with names that begin with this, and of calls to these servers.
 func (s *scene) startStream(name string, f family, servers ...server) *stream {
 	ctx, stop := context.WithCancel(s.ctx)
-	r := &stream{s: s, name: name, f: f, stop: stop, calls: map[string]int{}, leaves: map[string]sets.Set[string]{}, cas: map[string]sets.Set[string]{}}
+	r := &stream{s: s, name: name, f: f, stop: stop, calls: map[string]int{}, leaves: map[string]sets.Set[string]{}}
 	r.every(ctx, r.write)
 	for _, server := range servers {
-		r.leaves[server.webhookURL], r.cas[server.webhookURL] = sets.New[string](), sets.New[string]()
+		r.leaves[server.webhookURL] = sets.New[string]()
 		var bundle []byte
 		r.every(ctx, func(ctx context.Context, number int) error {
 			// The bundle of the call before: an API server is told late of a change.
@@ -79,15 +76,13 @@ func (s *scene) startStream(name string, f family, servers ...server) *stream {
 
 func (r *stream) every(ctx context.Context, do func(context.Context, int) error) {
 	r.done.Go(func() {
-		number, last := 0, time.Now()
+		number := 0
 		wait.UntilWithContext(ctx, func(context.Context) {
 			number++
 			// A request that has begun is ended, so that its failure is never the test's own doing.
 			if err := do(r.s.ctx, number); err != nil {
 				r.fail(err)
 			}
-			r.took(time.Since(last))
-			last = time.Now()
 		}, tempo)
 	})
 }
@@ -96,26 +91,6 @@ func (r *stream) fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failures = append(r.failures, fmt.Sprintf("%s: %v", time.Now().Format(time.TimeOnly), err))
-}
-
-func (r *stream) took(one time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.slowest = max(r.slowest, one)
-}
-
-// stalled reports whether the API server or the whole machine stood still, so that a certificate expired: a request took a second or more,
-// and the few seconds before the end of a certificate were not enough for the requests that renew it. Nothing else may have failed.
-func (r *stream) stalled() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	expired := 0
-	for _, failure := range r.failures {
-		if strings.Contains(failure, "certificate has expired") || strings.Contains(failure, "is not ready") {
-			expired++
-		}
-	}
-	return expired > 0 && expired == len(r.failures) && r.slowest >= time.Second
 }
 
 // write creates a MachineSet and a Machine. The webhooks fail open, so that it is the answer that counts.
@@ -176,7 +151,6 @@ func (r *stream) call(ctx context.Context, url string, bundle []byte) error {
 	defer r.mu.Unlock()
 	r.calls[url]++
 	r.leaves[url].Insert(leaf.SerialNumber.String())
-	r.cas[url].Insert(hex.EncodeToString(leaf.AuthorityKeyId))
 	return nil
 }
 
@@ -198,20 +172,17 @@ func askReady(ctx context.Context, url string) error {
 	return nil
 }
 
-// seen returns how many certificates, and how many keys that signed them, were served by each of the servers at least.
-func (r *stream) seen() (leaves, cas int) {
+// seen returns how many certificates were served by each of the servers at least.
+func (r *stream) seen() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	least := func(of map[string]sets.Set[string]) int {
-		result := -1
-		for _, set := range of {
-			if result < 0 || set.Len() < result {
-				result = set.Len()
-			}
+	least := -1
+	for _, set := range r.leaves {
+		if least < 0 || set.Len() < least {
+			least = set.Len()
 		}
-		return result
 	}
-	return least(r.leaves), least(r.cas)
+	return least
 }
 
 // count returns how many writes there were so far.
@@ -228,18 +199,12 @@ func (r *stream) failed() []string {
 	return append([]string(nil), r.failures...)
 }
 
-// halt stops the stream.
-func (r *stream) halt() {
-	r.stop()
-	r.done.Wait()
-}
-
 // end stops the stream and expects that nothing in it has failed.
 func (r *stream) end() {
 	r.s.t.Helper()
-	r.halt()
-	leaves, cas := r.seen()
-	r.s.t.Logf("%d writes and calls %v with %d certificates of %d CA keys: %d failed", r.writes, r.calls, leaves, cas, len(r.failures))
+	r.stop()
+	r.done.Wait()
+	r.s.t.Logf("%d writes and calls %v with %d certificates: %d failed", r.writes, r.calls, r.seen(), len(r.failures))
 	r.s.Expect(r.failures).To(BeEmpty())
 	r.s.Expect(r.writes).To(BeNumerically(">", 20))
 	for url, calls := range r.calls {

@@ -46,12 +46,10 @@ func TestRights(t *testing.T) {
 			args, values := []string{"--insecure-diagnostics=false", "--management-cluster=auto"}, map[string]any{"namespace": namespace}
 			if namespace != "" {
 				values["certificates"] = map[string]any{"mode": "self"}
-				// So short that it is replaced meanwhile.
-				args = append(args, "--namespace="+namespace, "--webhook-cert-secret="+authority.String(), "--webhook-cert-dns-names=127.0.0.1",
-					"--webhook-cert-validity=18s", "--webhook-cert-ca-validity=54s", "--webhook-cert-ca-grace=6s")
+				args = append(args, "--namespace="+namespace, "--webhook-cert-secret="+authority.String(), "--webhook-cert-dns-names=localhost")
 			}
 			s := newScene(t, stage.Options{
-				WithoutProgram: true, WorkloadWebhook: true, Args: args, Values: values,
+				WithoutProgram: true, WorkloadWebhook: true, Args: args, Values: values, Host: "localhost",
 				// As older API servers do it: otherwise a watch begins with a list, and list is used nowhere.
 				ControlPlane: controlplane.Options{APIServerArgs: map[string][]string{"feature-gates": {"WatchList=false"}}},
 			})
@@ -116,12 +114,6 @@ func (s *scene) doEverything() {
 		}
 	}
 	s.readMetrics()
-	// An old key is replaced as soon as somebody leads again.
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: stage.Namespace, Name: "heirloom-workload-webhook"}}
-	s.eventually(secret, func(g Gomega) { g.Expect(secret.Annotations).To(HaveKey("heirloom.dev/current-since")) })
-	s.Expect(s.StopHeirloom()).To(Succeed())
-	s.update(secret, func() { secret.Annotations["heirloom.dev/current-since"] = "2026-01-01T00:00:00Z" })
-	s.Expect(s.StartHeirloom(s.ctx)).To(Succeed())
 }
 
 // reported waits until an Event says that often what an object could not inherit.

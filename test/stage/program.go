@@ -3,6 +3,7 @@
 package stage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,16 +51,17 @@ func (s *Stage) newProgram(name string, args []string) (*program, error) {
 		}
 		ports[i] = port
 	}
+	host := cmp.Or(s.options.Host, "127.0.0.1")
 	if s.options.WorkloadWebhook {
 		args = slices.Concat(args, []string{
-			fmt.Sprintf("--workload-webhook-url=https://127.0.0.1:%d", ports[3]),
+			fmt.Sprintf("--workload-webhook-url=https://%s:%d", host, ports[3]),
 			fmt.Sprintf("--workload-webhook-port=%d", ports[3]),
 			"--workload-webhook-key-secret=" + Namespace + "/heirloom-workload-webhook",
 		})
 	}
 	return &program{
-		WebhookURL:  fmt.Sprintf("https://127.0.0.1:%d", ports[0]),
-		WorkloadURL: fmt.Sprintf("https://127.0.0.1:%d", ports[3]),
+		WebhookURL:  fmt.Sprintf("https://%s:%d", host, ports[0]),
+		WorkloadURL: fmt.Sprintf("https://%s:%d", host, ports[3]),
 		HealthURL:   fmt.Sprintf("http://127.0.0.1:%d", ports[1]),
 		MetricsURL:  fmt.Sprintf("http://127.0.0.1:%d/metrics", ports[2]),
 		log:         filepath.Join(s.options.Dir, name+".log"),

@@ -3,6 +3,7 @@
 package stage
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -40,6 +41,8 @@ type Options struct {
 	Values map[string]any
 	// Args are further arguments for the program.
 	Args []string
+	// Host is what API servers call the program by; 127.0.0.1 by default, for which a certificate of Heirloom's own cannot be.
+	Host string
 	// Env are further variables of its environment, each NAME=value.
 	Env []string
 	// PatientWebhooks makes API servers wait ten seconds for an answer instead of the chart's two, which a busy machine may need. It
@@ -179,7 +182,7 @@ func (s *Stage) install(ctx context.Context) error {
 			return fmt.Errorf("creating namespace %s: %w", name, err)
 		}
 	}
-	ca, err := controlplane.ServingCertificate(s.options.Dir, "127.0.0.1")
+	ca, err := controlplane.ServingCertificate(s.options.Dir, cmp.Or(s.options.Host, "127.0.0.1"))
 	if err != nil {
 		return err
 	}

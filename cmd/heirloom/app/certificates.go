@@ -3,11 +3,11 @@
 package app
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -16,46 +16,32 @@ import (
 
 	"github.com/heirloom-dev/heirloom/certs"
 	"github.com/heirloom-dev/heirloom/pkg/config"
-	"github.com/heirloom-dev/heirloom/pkg/rotation"
-	workloadwebhook "github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
-// certificate is what the webhook servers serve, and what keeps it up to date.
+// certificate is what the webhook servers serve, and what provides it: a watcher of files, or our own.
 type certificate struct {
 	certs.Source
 
-	updater manager.Runnable
-	// keeper is the updater where the certificate is Heirloom's own, else nil.
-	keeper *certs.Keeper
+	watcher manager.Runnable
+	own     *certs.Own
 }
 
 func newCertificate(c *config.Config) (*certificate, error) {
-	if c.WebhookCertSecret == "" {
-		source, watcher, err := certs.FromFiles(c.WebhookCertDir)
-		if err != nil {
-			return nil, err
-		}
-		return &certificate{Source: source, updater: watcher}, nil
+	if c.WebhookCertSecret != "" {
+		own := &certs.Own{Secret: c.WebhookCertName, Hosts: c.WebhookCertDNSNames, Configuration: c.WebhookConfiguration, Dir: c.WebhookCertDir}
+		return &certificate{Source: own.Source, own: own}, nil
 	}
-	keeper := &certs.Keeper{
-		Schedule: certs.Schedule{
-			Hosts: c.WebhookCertHosts, Validity: c.WebhookCertValidity, CAValidity: c.WebhookCertCAValidity, Grace: c.WebhookCertCAGrace,
-		},
-		Shared: rotation.Shared{Secret: c.WebhookCertName, Now: time.Now}, Configuration: c.WebhookConfiguration,
-	}
-	return &certificate{Source: keeper.Source(), updater: keeper, keeper: keeper}, nil
+	source, watcher, err := certs.FromFiles(c.WebhookCertDir)
+	return &certificate{Source: source, watcher: watcher}, err
 }
 
-// add starts the updater of the certificate. If there is a registrar, workload clusters learn of a new CA at once.
-func (s *certificate) add(mgr ctrl.Manager, registrar *workloadwebhook.Registrar) error {
-	if s.keeper != nil {
-		s.keeper.Live, s.keeper.Writer = mgr.GetAPIReader(), mgr.GetClient()
-		if registrar != nil {
-			s.keeper.Published = registrar.Keys.Publish
-		}
+// add makes the manager provide the certificate.
+func (s *certificate) add(ctx context.Context, mgr ctrl.Manager) error {
+	if s.own != nil {
+		return s.own.Add(ctx, mgr)
 	}
-	if err := mgr.Add(s.updater); err != nil {
-		return fmt.Errorf("adding the keeper of the serving certificate: %w", err)
+	if err := mgr.Add(s.watcher); err != nil {
+		return fmt.Errorf("adding the watcher of the serving certificate: %w", err)
 	}
 	return nil
 }
@@ -63,7 +49,8 @@ func (s *certificate) add(mgr ctrl.Manager, registrar *workloadwebhook.Registrar
 // server returns a webhook server that serves the certificate.
 func (s *certificate) server(c *config.Config, port int) *server {
 	return newServer(webhook.Options{
-		Host: c.WebhookHost, Port: port, TLSOpts: slices.Concat(c.TLS, []func(*tls.Config){s.Serve}),
+		Host: c.WebhookHost, Port: port,
+		TLSOpts: slices.Concat(c.TLS, []func(*tls.Config){func(config *tls.Config) { config.GetCertificate = s.Source }}),
 	})
 }
 

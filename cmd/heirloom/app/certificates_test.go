@@ -27,7 +27,7 @@ func TestWithoutACertificateTheProgramIsAlive(t *testing.T) {
 	c.WebhookCertSecret, c.WebhookCertDir = "ns/own", t.TempDir()
 	served, err := newCertificate(c)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(served.keeper).NotTo(BeNil())
+	Expect(served.own).NotTo(BeNil())
 	Expect(served.Check(nil)).NotTo(Succeed())
 	Expect(served.once(func(*http.Request) error { return errors.New("no connection") })(nil)).To(Succeed())
 }

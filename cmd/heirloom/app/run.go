@@ -179,7 +179,7 @@ func addWebhooksAndLoop(
 	if err != nil {
 		return err
 	}
-	if err := served.add(mgr, registrar); err != nil {
+	if err := served.add(ctx, mgr); err != nil {
 		return err
 	}
 	live, err := newReader(mgr)

@@ -5,7 +5,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -19,7 +18,6 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/controllers"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
-	"github.com/heirloom-dev/heirloom/pkg/rotation"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/pkg/workload/connect"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
@@ -38,7 +36,7 @@ func addClusterCache(
 	})
 }
 
-// addRegistration starts what the webhooks of workload clusters need: keys that all replicas share. It returns nil where
+// addRegistration starts what the webhooks of workload clusters need: a key that all replicas share. It returns nil where
 // they have no URL.
 func addRegistration(ctx context.Context, mgr ctrl.Manager, c *config.Config) (*webhook.Registrar, error) {
 	if c.WorkloadWebhookURL == "" {
@@ -48,23 +46,19 @@ func addRegistration(ctx context.Context, mgr ctrl.Manager, c *config.Config) (*
 	if err := follow(ctx, mgr.GetCache(), keys); err != nil {
 		return nil, err
 	}
-	rotator := &webhook.Rotator{
-		Shared: rotation.Shared{Live: mgr.GetAPIReader(), Writer: mgr.GetClient(), Secret: c.WorkloadWebhookKeyName, Now: time.Now},
-		Period: c.WorkloadWebhookKeyRotation, Grace: webhook.Grace,
-	}
-	if err := mgr.Add(rotator); err != nil {
-		return nil, fmt.Errorf("adding the rotation of keys: %w", err)
+	if err := mgr.Add(webhook.Maker{Client: mgr.GetClient(), Secret: c.WorkloadWebhookKeyName}); err != nil {
+		return nil, fmt.Errorf("adding the maker of the key: %w", err)
 	}
 	return &webhook.Registrar{
 		Management: mgr.GetAPIReader(), Installed: c.WebhookConfiguration, BaseURL: c.WorkloadWebhookURL, Keys: keys,
 	}, nil
 }
 
-// follow keeps the keys as their Secret has them. The cache holds no other Secret.
+// follow keeps the key as its Secret has it. The cache holds no other Secret.
 func follow(ctx context.Context, c cache.Cache, keys *webhook.Store) error {
 	informer, err := c.GetInformer(ctx, &corev1.Secret{}, cache.BlockUntilSynced(false))
 	if err != nil {
-		return fmt.Errorf("watching the Secret of the keys: %w", err)
+		return fmt.Errorf("watching the Secret of the key: %w", err)
 	}
 	set := func(object any) {
 		secret, ok := object.(*corev1.Secret)
@@ -72,14 +66,14 @@ func follow(ctx context.Context, c cache.Cache, keys *webhook.Store) error {
 			return
 		}
 		if err := keys.Set(secret); err != nil {
-			ctrl.Log.Error(err, "Failed to read the keys of workload clusters' webhooks; the known keys stay in force")
+			ctrl.Log.Error(err, "Failed to read the key of workload clusters' webhooks; a known key stays in force")
 		}
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: set, UpdateFunc: func(_, object any) { set(object) },
 	})
 	if err != nil {
-		return fmt.Errorf("watching the Secret of the keys: %w", err)
+		return fmt.Errorf("watching the Secret of the key: %w", err)
 	}
 	return nil
 }
@@ -94,7 +88,7 @@ func addWorkloadServer(
 	}
 	server, rejected := served.server(c, c.WorkloadWebhookPort), dependencies.Metrics.AdmissionRejected(metrics.WorkloadServer)
 	server.refused = func() { rejected(metrics.TooManyConnections) }
-	webhooks.RegisterWorkload(server, dependencies, registrar.Keys.Accepted)
+	webhooks.RegisterWorkload(server, dependencies, registrar.Keys.Key)
 	if err := mgr.Add(server); err != nil {
 		return fmt.Errorf("adding the webhook server of workload clusters: %w", err)
 	}

@@ -27,7 +27,6 @@ func flagsOf() []struct{ value, flag string } {
 		{"leaderElection.enabled", "leader-elect"},
 		{"workloadClusters.admission", "workload-admission"},
 		{"workloadClusters.webhookURL", "workload-webhook-url"},
-		{"workloadClusters.webhookKeyRotation", "workload-webhook-key-rotation"},
 		{"workloadClusters.concurrency", "clustercache-concurrency"},
 		{"workloadClusters.clientQPS", "clustercache-client-qps"},
 		{"workloadClusters.clientBurst", "clustercache-client-burst"},

@@ -22,8 +22,8 @@ import (
 // unimportant are flags of the chart's Deployment that no answer of the plugin depends on, with the reason.
 func unimportant() sets.Set[string] {
 	const (
-		serving = "webhook-port webhook-cert-dir webhook-cert-secret webhook-cert-dns-names webhook-cert-validity webhook-cert-ca-validity " +
-			"webhook-cert-ca-grace webhook-client-ca-file webhook-client-names workload-webhook-port tls-min-version tls-cipher-suites " +
+		serving = "webhook-port webhook-cert-dir webhook-cert-secret webhook-cert-dns-names " +
+			"webhook-client-ca-file webhook-client-names workload-webhook-port tls-min-version tls-cipher-suites " +
 			"tls-curve-preferences health-addr diagnostics-address insecure-diagnostics shutdown-delay"
 		logging = "v vmodule logging-format log-flush-frequency"
 		pace    = "leader-elect-lease-duration leader-elect-renew-deadline leader-elect-retry-period kube-api-qps kube-api-burst"
@@ -41,7 +41,7 @@ clusterAPITaintPropagation: enabled
 additionalSyncMachineLabels: ['^example\.com/', "b"]
 additionalSyncMachineAnnotations: [note$]
 additionalProviderGroups: [infrastructure.example.com]
-workloadClusters: {admission: webhook, webhookURL: "https://heirloom.example.com:8443/base", webhookKeyRotation: 24h, concurrency: 2000000, clientQPS: 0.5, clientBurst: 2000000}
+workloadClusters: {admission: webhook, webhookURL: "https://heirloom.example.com:8443/base", concurrency: 2000000, clientQPS: 0.5, clientBurst: 2000000}
 `
 
 // What the chart's Deployment passes to the server, and what the plugin makes of the same values, is the same.

@@ -13,7 +13,6 @@ import (
 	"math/big"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
@@ -36,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+var secretKey = types.NamespacedName{Namespace: "heirloom-system", Name: "key"}
 
 // installed is the configuration of the chart as the management cluster's API server returns it.
 const installed = `
@@ -83,15 +82,17 @@ func newCA(t *testing.T) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate})
 }
 
-// secretWith is a Secret with these keys.
-func secretWith(data map[string][]byte) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "heirloom-system", Name: "keys"}, Data: data}
+// secretWith is the Secret with this key.
+func secretWith(key []byte) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: secretKey.Namespace, Name: secretKey.Name}, Data: map[string][]byte{keyData: key},
+	}
 }
 
-func storeWith(t *testing.T, data map[string][]byte) *Store {
+func storeWith(t *testing.T, key []byte) *Store {
 	t.Helper()
 	store := &Store{}
-	NewWithT(t).Expect(store.Set(secretWith(data))).To(Succeed())
+	NewWithT(t).Expect(store.Set(secretWith(key))).To(Succeed())
 	return store
 }
 

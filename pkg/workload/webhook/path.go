@@ -7,6 +7,11 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/url"
+	"path"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +25,7 @@ const (
 	// KeySize is the length of a key in bytes.
 	KeySize = 32
 
-	// domain separates these HMACs from any others that the same keys may ever be used for.
+	// domain separates these HMACs from any others that the same key may ever be used for.
 	domain = "heirloom.dev/workload-webhook/v2"
 
 	// longest is the length of the longest path that can be genuine.
@@ -44,23 +49,17 @@ func Path(key []byte, cluster Identity) string {
 	return directory(cluster.NamespacedName) + hex.EncodeToString(authenticate(key, cluster))
 }
 
-// Verify returns the Cluster that a path names if it was made with one of the keys. It takes the path as it is in the
-// request, still escaped: a genuine path has nothing to escape. uid returns the UID of the Cluster of a name, or nothing if
-// there is none. The HMACs are computed even then, so that the duration reveals nothing about the keys.
-func Verify(keys [][]byte, path string, uid func(types.NamespacedName) types.UID) (types.NamespacedName, bool) {
+// Verify returns the Cluster that a path names if it was made with the key. It takes the path as it is in the request, still
+// escaped: a genuine path has nothing to escape. uid returns the UID of the Cluster of a name, or nothing if there is none. The HMAC
+// is computed even then, so that the duration reveals nothing about the key.
+func Verify(key []byte, path string, uid func(types.NamespacedName) types.UID) (types.NamespacedName, bool) {
 	name, claimed, ok := parse(path)
 	if !ok {
 		return types.NamespacedName{}, false
 	}
 	cluster := Identity{NamespacedName: name, UID: uid(name)}
-	genuine := false
-	for _, key := range keys {
-		// Anyone can compute the HMAC of an empty key, and a Cluster without a UID does not exist.
-		if hmac.Equal(authenticate(key, cluster), claimed) && len(key) == KeySize && cluster.UID != "" {
-			genuine = true // no break, so that the time does not reveal which key it was
-		}
-	}
-	if !genuine {
+	// Anyone can compute the HMAC of an empty key, and a Cluster without a UID does not exist.
+	if !hmac.Equal(authenticate(key, cluster), claimed) || len(key) != KeySize || cluster.UID == "" {
 		return types.NamespacedName{}, false
 	}
 	return name, true
@@ -97,4 +96,34 @@ func authenticate(key []byte, cluster Identity) []byte {
 		mac.Write([]byte(part))
 	}
 	return mac.Sum(nil)
+}
+
+// BaseURL checks the URL under which workload clusters reach Heirloom, and returns it without a slash at its end. What an
+// API server would refuse in a webhook's URL is refused here, where an operator sees it.
+func BaseURL(raw string) (string, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return "", fmt.Errorf("must be a URL: %w", err)
+	}
+	switch {
+	case u.Scheme != "https" || u.Hostname() == "":
+		return "", errors.New("must be https://<host>[:<port>][/<path>]")
+	case u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.HasSuffix(raw, "#"):
+		return "", errors.New("must have no user, no query and no fragment")
+	case !validPort(u):
+		return "", errors.New("must have a port between 1 and 65535, or none")
+	}
+	base := strings.TrimSuffix(u.EscapedPath(), "/")
+	if base != "" && path.Clean(base) != base || strings.HasSuffix(base, "/") || strings.Contains(base, "%") {
+		return "", errors.New("must have a plain path: without empty, . or .. segments and without %")
+	}
+	return "https://" + u.Host + base, nil
+}
+
+func validPort(u *url.URL) bool {
+	if u.Port() == "" {
+		return !strings.HasSuffix(u.Host, ":")
+	}
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	return err == nil && port > 0
 }

@@ -9,6 +9,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/util/webhook"
 )
 
 var prod = Identity{NamespacedName: types.NamespacedName{Namespace: "fleet", Name: "prod.eu-1"}, UID: "b5a2ec0c-7b5f-4f5e-9f0b-6d1f6f0c2f11"}
@@ -37,21 +39,9 @@ func TestAPathStaysTheSame(t *testing.T) {
 }
 
 func TestAGenuinePathNamesItsCluster(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		keys [][]byte
-	}{
-		{name: "with the only key", keys: [][]byte{key(1)}},
-		{name: "with the first key", keys: [][]byte{key(1), key(2), key(3)}},
-		{name: "with the last key", keys: [][]byte{key(2), key(3), key(1)}},
-		{name: "beside a key that is missing", keys: [][]byte{nil, key(1)}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			cluster, ok := Verify(tc.keys, Path(key(1), prod), is(prod))
-			NewWithT(t).Expect(ok).To(BeTrue())
-			NewWithT(t).Expect(cluster).To(Equal(prod.NamespacedName))
-		})
-	}
+	cluster, ok := Verify(key(1), Path(key(1), prod), is(prod))
+	NewWithT(t).Expect(ok).To(BeTrue())
+	NewWithT(t).Expect(cluster).To(Equal(prod.NamespacedName))
 }
 
 func TestWhatIsNotGenuineIsRefused(t *testing.T) {
@@ -88,7 +78,7 @@ func TestWhatIsNotGenuineIsRefused(t *testing.T) {
 		{name: "nothing", path: ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			cluster, ok := Verify([][]byte{key(1)}, tc.path, is(prod))
+			cluster, ok := Verify(key(1), tc.path, is(prod))
 			NewWithT(t).Expect(ok).To(BeFalse(), tc.path)
 			NewWithT(t).Expect(cluster).To(BeZero(), "nobody is to go on with a name that was not proved")
 		})
@@ -98,17 +88,15 @@ func TestWhatIsNotGenuineIsRefused(t *testing.T) {
 // Anybody can compute the HMAC of a key that is not there.
 func TestAKeyThatIsMissingOrShortOpensNothing(t *testing.T) {
 	for _, short := range [][]byte{nil, {}, []byte("secret"), key(1)[1:]} {
-		_, ok := Verify([][]byte{short}, Path(short, prod), is(prod))
+		_, ok := Verify(short, Path(short, prod), is(prod))
 		NewWithT(t).Expect(ok).To(BeFalse(), "a key of %d bytes", len(short))
 	}
-	_, ok := Verify(nil, Path(nil, prod), is(prod))
-	NewWithT(t).Expect(ok).To(BeFalse(), "no keys")
 }
 
 func TestTheLongestNamesHaveAPath(t *testing.T) {
 	label := strings.Repeat("a", 63)
 	longestNames := named(label, label+"."+label+"."+label+"."+strings.Repeat("b", 61))
-	cluster, ok := Verify([][]byte{key(1)}, Path(key(1), longestNames), is(longestNames))
+	cluster, ok := Verify(key(1), Path(key(1), longestNames), is(longestNames))
 	NewWithT(t).Expect(ok).To(BeTrue())
 	NewWithT(t).Expect(cluster).To(Equal(longestNames.NamespacedName))
 }
@@ -129,7 +117,7 @@ func TestAPathIsForOneLifeOfACluster(t *testing.T) {
 		"the Cluster has gone, and the path was made without a UID":   {made: Identity{NamespacedName: prod.NamespacedName}, there: Identity{NamespacedName: prod.NamespacedName}},
 		"the Cluster is there, and the path was made without its UID": {made: Identity{NamespacedName: prod.NamespacedName}, there: before},
 	} {
-		cluster, ok := Verify([][]byte{key(1)}, Path(key(1), tc.made), is(tc.there))
+		cluster, ok := Verify(key(1), Path(key(1), tc.made), is(tc.there))
 		NewWithT(t).Expect(ok).To(Equal(tc.want), name)
 		NewWithT(t).Expect(cluster == prod.NamespacedName).To(Equal(tc.want), name)
 	}
@@ -145,5 +133,47 @@ func TestNoTwoClustersShareAnHMAC(t *testing.T) {
 		mac := string(authenticate(key(1), cluster))
 		NewWithT(t).Expect(seen).NotTo(HaveKey(mac), "%v and %v", cluster, seen[mac])
 		seen[mac] = cluster
+	}
+}
+
+func TestBaseURL(t *testing.T) {
+	for _, tc := range []struct{ name, raw, want, problem string }{
+		{name: "a host is enough", raw: "https://heirloom.example.com", want: "https://heirloom.example.com"},
+		{name: "a port and a path may be there", raw: "https://heirloom.example.com:8443/base/path", want: "https://heirloom.example.com:8443/base/path"},
+		{name: "a slash at the end is dropped", raw: "https://heirloom.example.com/", want: "https://heirloom.example.com"},
+		{name: "a slash at the end of a path is, too", raw: "https://heirloom.example.com/base/", want: "https://heirloom.example.com/base"},
+		{name: "an address will do", raw: "https://[2001:db8::1]:443", want: "https://[2001:db8::1]:443"},
+
+		{name: "plain HTTP is refused", raw: "http://heirloom.example.com", problem: "must be https://"},
+		{name: "a host without a scheme is refused", raw: "heirloom.example.com", problem: "must be https://"},
+		{name: "a URL without a host is refused", raw: "https:///base", problem: "must be https://"},
+		{name: "a URL without slashes is refused", raw: "https:heirloom.example.com", problem: "must be https://"},
+		{name: "a port without a host is refused", raw: "https://:8443", problem: "must be https://"},
+		{name: "a user is refused", raw: "https://me@heirloom.example.com", problem: "no user"},
+		{name: "a query is refused", raw: "https://heirloom.example.com?a=b", problem: "no query"},
+		{name: "an empty query is refused", raw: "https://heirloom.example.com?", problem: "no query"},
+		{name: "a fragment is refused", raw: "https://heirloom.example.com#a", problem: "no fragment"},
+		{name: "an empty fragment is refused", raw: "https://heirloom.example.com#", problem: "no fragment"},
+		{name: "port 0 is refused", raw: "https://heirloom.example.com:0", problem: "a port between"},
+		{name: "a port too high is refused", raw: "https://heirloom.example.com:65536", problem: "a port between"},
+		{name: "a colon without a port is refused", raw: "https://heirloom.example.com:", problem: "a port between"},
+		{name: "a port that is a word is refused", raw: "https://heirloom.example.com:https", problem: "must be a URL"},
+		{name: "two slashes are refused", raw: "https://heirloom.example.com//", problem: "plain path"},
+		{name: "a way up is refused", raw: "https://heirloom.example.com/a/../b", problem: "plain path"},
+		{name: "an escape is refused", raw: "https://heirloom.example.com/a%2Fb", problem: "plain path"},
+		{name: "nothing is refused", raw: "", problem: "must be https://"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			base, err := BaseURL(tc.raw)
+			if tc.problem != "" {
+				Expect(err).To(MatchError(ContainSubstring(tc.problem)))
+				Expect(base).To(BeEmpty())
+				return
+			}
+			Expect(err).NotTo(HaveOccurred())
+			Expect(base).To(Equal(tc.want))
+			Expect(webhook.ValidateWebhookURL(field.NewPath("url"), base+Path(key(1), prod), true)).To(BeEmpty(), "an API server takes it")
+		})
 	}
 }

@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package webhook makes the API servers of workload clusters call Heirloom, which runs in the management cluster,
+// when a Node is created or changed: it keeps a MutatingWebhookConfiguration in each of them, whose one webhook calls back
+// by URL. The loop alone would apply taints a moment after a Node has registered, when Pods may be on it already.
+//
+// The URL's path names the Cluster and proves by an HMAC that the name is genuine, so that one cluster's path does not
+// answer for another. Only Heirloom knows the key: all replicas share it in one Secret.
 package webhook
 
 import (
@@ -29,7 +35,7 @@ type Registrar struct {
 	Installed  string
 	// BaseURL is where workload clusters reach Heirloom, as BaseURL returned it.
 	BaseURL string
-	// Keys are the keys that paths are made with.
+	// Keys has the key that paths are made with.
 	Keys *Store
 }
 
@@ -111,7 +117,7 @@ func (r *Registrar) Remove(ctx context.Context, workload client.Client, cluster 
 }
 
 func (r *Registrar) desired(ctx context.Context, cluster Identity) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
-	key := r.Keys.Current()
+	key := r.Keys.Key()
 	if key == nil {
 		return nil, errors.New("there is no key yet to make the webhook's path with")
 	}
@@ -134,7 +140,7 @@ func upToDate(existing, desired *admissionregistrationv1.MutatingWebhookConfigur
 }
 
 // leadsHere reports whether a configuration makes an API server call this Heirloom about this Cluster: by its URL, or,
-// where that has changed since, by a key of ours.
+// where that has changed since, by our key.
 func (r *Registrar) leadsHere(configuration *admissionregistrationv1.MutatingWebhookConfiguration, cluster Identity) bool {
 	webhook := webhookOf(configuration)
 	if webhook == nil {
@@ -148,6 +154,6 @@ func (r *Registrar) leadsHere(configuration *admissionregistrationv1.MutatingWeb
 	if at < 0 {
 		return false
 	}
-	_, genuine := Verify(r.Keys.Accepted(), url[at:], func(types.NamespacedName) types.UID { return cluster.UID })
+	_, genuine := Verify(r.Keys.Key(), url[at:], func(types.NamespacedName) types.UID { return cluster.UID })
 	return genuine
 }

@@ -24,7 +24,7 @@ func newRegistrar(t *testing.T) (*Registrar, *apiServer) {
 	t.Helper()
 	management := newAPIServer(installedWith(t, newCA(t)))
 	return &Registrar{
-		Management: management, Installed: "heirloom", BaseURL: base, Keys: storeWith(t, map[string][]byte{"current": key(1)}),
+		Management: management, Installed: "heirloom", BaseURL: base, Keys: storeWith(t, key(1)),
 	}, management
 }
 
@@ -55,9 +55,9 @@ func TestWhatDiffersIsPutRight(t *testing.T) {
 		check func(Gomega, *configuration)
 	}{
 		{
-			name: "the key was rotated",
+			name: "there is another key",
 			here: func(t *testing.T, r *Registrar, _ *configuration) {
-				NewWithT(t).Expect(r.Keys.Set(secretWith(map[string][]byte{"current": key(2), "previous": key(1)}))).To(Succeed())
+				NewWithT(t).Expect(r.Keys.Set(secretWith(key(2)))).To(Succeed())
 			},
 			check: func(g Gomega, c *configuration) { g.Expect(leadsTo(c)).To(Equal(base + Path(key(2), prod))) },
 		},
@@ -164,7 +164,7 @@ func TestWhatOthersAddIsLeftThere(t *testing.T) {
 	g.Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
 	g.Expect(workload.writes).To(BeEmpty())
 
-	g.Expect(registrar.Keys.Set(secretWith(map[string][]byte{"current": key(2)}))).To(Succeed())
+	g.Expect(registrar.Keys.Set(secretWith(key(2)))).To(Succeed())
 	g.Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
 	changed := workload.registered(t)
 	g.Expect(leadsTo(changed)).To(Equal(base + Path(key(2), prod)))
@@ -182,7 +182,6 @@ func TestARegistrationIsRemoved(t *testing.T) {
 		{name: "as it was made", url: base + Path(key(1), prod), gone: true},
 		{name: "made with a key that nobody knows any more", url: base + Path(key(9), prod), gone: true},
 		{name: "made when Heirloom was reached under another URL", url: "https://old.example.com" + Path(key(1), prod), gone: true},
-		{name: "made under another URL with the previous key", url: "https://old.example.com/x" + Path(key(0), prod), gone: true},
 		{name: "made for a Cluster of the same name that is gone", url: base + Path(key(1), Identity{NamespacedName: prod.NamespacedName, UID: "gone"}), gone: true},
 		{name: "not where it leads to another management cluster, which the Cluster has moved to", url: "https://new.example.com" + Path(key(9), prod)},
 		{name: "not where it is another Cluster's", url: base + Path(key(1), named("fleet", "test"))},
@@ -192,7 +191,6 @@ func TestARegistrationIsRemoved(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
 			registrar, _ := newRegistrar(t)
-			registrar.Keys = storeWith(t, map[string][]byte{"current": key(1), "previous": key(0)})
 			there := &configuration{ObjectMeta: metav1.ObjectMeta{Name: ObjectName}}
 			if tc.url != "" {
 				there.Webhooks = []admissionregistrationv1.MutatingWebhook{{

@@ -82,11 +82,11 @@ func newScene(t *testing.T) *scene {
 	crds, err := controlplane.CAPICRDPaths()
 	g.Expect(err).NotTo(HaveOccurred())
 	set, err := stage.New(ctx, stage.Options{
-		Program: program, Dir: dir, WithoutWebhooks: true, WithoutProgram: true,
+		Program: program, Dir: dir, WithoutWebhooks: true, WithoutProgram: true, Host: "localhost",
 		Values:       map[string]any{"certificates": map[string]any{"mode": "self"}},
 		ControlPlane: controlplane.Options{CRDPaths: append(crds, certManager)},
 		Args: []string{
-			"--webhook-cert-secret=" + stage.Namespace + "/heirloom-webhook-authority", "--webhook-cert-dns-names=127.0.0.1",
+			"--webhook-cert-secret=" + stage.Namespace + "/heirloom-webhook-authority", "--webhook-cert-dns-names=localhost",
 			"--webhook-configuration=heirloom", "--cluster-api-taint-propagation=enabled",
 		},
 	})

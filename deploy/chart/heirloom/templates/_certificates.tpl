@@ -50,6 +50,13 @@
 {{- if and (eq $certificates.mode "cert-manager") .Values.webhooks.url }}
 {{- fail "webhooks.url needs certificates.mode=self or provided: the chart's Certificate is for its Service only" }}
 {{- end }}
+{{- if eq $certificates.mode "self" }}
+{{- range include "heirloom.certificateHosts" . | fromYamlArray }}
+{{- if regexMatch "^[0-9.]+$|:" . }}
+{{- fail (printf "certificates.mode=self makes certificates for host names only, not for the address %s of a URL" .) }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- if and (ne $certificates.mode "cert-manager") $certificates.certManager.issuerRef }}
 {{- fail (printf "certificates.certManager.issuerRef is for certificates.mode=cert-manager, not for %s" $certificates.mode) }}
 {{- end }}

@@ -58,8 +58,11 @@ affinity:
 
 {{- /* Volumes of the Deployment's Pods, as a list. */ -}}
 {{- define "heirloom.volumes" -}}
-{{- if ne .Values.certificates.mode "self" }}
 - name: serving-certs
+{{- if eq .Values.certificates.mode "self" }}
+  emptyDir:
+    medium: Memory
+{{- else }}
   secret:
     secretName: {{ include "heirloom.certificateSecretName" . }}
     defaultMode: 0440
@@ -76,11 +79,11 @@ affinity:
 
 {{- /* Where its container mounts them, as a list. */ -}}
 {{- define "heirloom.volumeMounts" -}}
-{{- if ne .Values.certificates.mode "self" }}
 - name: serving-certs
   mountPath: /tmp/k8s-webhook-server/serving-certs
+  {{- if ne .Values.certificates.mode "self" }}
   readOnly: true
-{{- end }}
+  {{- end }}
 {{- if .Values.webhooks.clientCA.configMapName }}
 - name: client-ca
   mountPath: /etc/heirloom/client-ca

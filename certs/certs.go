@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package certs provides the serving certificate of the webhook servers: from files, which cert-manager or an operator mounts into
+// the Pod, or from a Secret, in which cert-controller makes it.
+package certs
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/open-policy-agent/cert-controller/pkg/rotator"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// injected is the annotation that lets cert-manager's injector manage the CA bundles of a webhook configuration.
+const injected = "cert-manager.io/inject-ca-from"
+
+// Source is where servers get their certificate from: the memory of this process. It is a tls.Config.GetCertificate.
+type Source func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+
+// FromFiles returns the source of the certificate in a directory, and a watcher that reloads it when it changes. If it cannot be
+// reloaded, the previous certificate is served.
+func FromFiles(dir string) (Source, *certwatcher.CertWatcher, error) {
+	watcher, err := certwatcher.New(filepath.Join(dir, corev1.TLSCertKey), filepath.Join(dir, corev1.TLSPrivateKeyKey))
+	if err != nil {
+		return nil, nil, fmt.Errorf("loading the serving certificate: %w", err)
+	}
+	return watcher.GetCertificate, watcher, nil
+}
+
+// NotAfter returns when the served certificate expires, if there is one yet.
+func (s Source) NotAfter() (time.Time, bool) {
+	certificate, err := s(nil)
+	if err != nil {
+		return time.Time{}, false
+	}
+	return certificate.Leaf.NotAfter, true
+}
+
+// Check reports whether there is a certificate that is valid now. It is a healthz.Checker.
+func (s Source) Check(*http.Request) error {
+	certificate, err := s(nil)
+	if err != nil {
+		return err
+	}
+	if now, leaf := time.Now(), certificate.Leaf; now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
+		return fmt.Errorf("the serving certificate is valid from %s to %s only", leaf.NotBefore.UTC(), leaf.NotAfter.UTC())
+	}
+	return nil
+}
+
+// Own is a certificate of our own. cert-controller makes it and a CA in a Secret that all replicas share, replaces both in time, and
+// publishes the CA. No leader is needed: in a rolling update, the leader may be a Pod that does not know the Secret.
+type Own struct {
+	Secret types.NamespacedName
+	// Configuration is the name of the webhook configurations, one of either kind, in which the CA is published.
+	Configuration string
+	// Hosts are the DNS names that the certificate is for.
+	Hosts []string
+	// Dir is where the certificate is written, because cert-controller waits for the file. It is served from memory.
+	Dir string
+
+	serving atomic.Pointer[tls.Certificate]
+	client  client.Client
+	cache   cache.Cache // cert-controller's
+}
+
+// Source is a Source.
+func (o *Own) Source(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if certificate := o.serving.Load(); certificate != nil {
+		return certificate, nil
+	}
+	return nil, errors.New("there is no serving certificate yet")
+}
+
+// Add makes a manager provide the certificate, on every replica.
+func (o *Own) Add(ctx context.Context, mgr ctrl.Manager) error {
+	o.client = mgr.GetClient()
+	first, others, err := o.hosts(ctx, mgr.GetAPIReader())
+	if err != nil {
+		return err
+	}
+	if err := rotator.AddRotator(confined{mgr, o}, &rotator.CertRotator{
+		SecretKey: o.Secret, CertDir: o.Dir, FieldOwner: "heirloom", IsReady: make(chan struct{}),
+		CAName: "heirloom-webhook-ca", CAOrganization: "heirloom.dev", DNSName: first, ExtraDNSNames: others,
+		CaCertDuration: 10 * 365 * 24 * time.Hour, ServerCertDuration: 90 * 24 * time.Hour, LookaheadInterval: 30 * 24 * time.Hour,
+		Webhooks: []rotator.WebhookInfo{{Name: o.Configuration, Type: rotator.Mutating}, {Name: o.Configuration, Type: rotator.Validating}},
+	}); err != nil {
+		return fmt.Errorf("adding cert-controller: %w", err)
+	}
+	return ctrl.NewControllerManagedBy(mgr).Named("certificate").WithOptions(controller.Options{NeedLeaderElection: ptr.To(false)}).
+		WatchesRawSource(source.Kind(o.cache, &corev1.Secret{}, &handler.TypedEnqueueRequestForObject[*corev1.Secret]{})).
+		Complete(o)
+}
+
+// hosts returns what the certificate has to be for. cert-controller replaces a certificate if it lacks the first. Hosts that it has
+// stay: in a rolling update there are replicas that need them, and would take ours away again.
+func (o *Own) hosts(ctx context.Context, live client.Reader) (first string, others []string, err error) {
+	if err := o.create(ctx); err != nil {
+		return "", nil, err
+	}
+	secret, all := &corev1.Secret{}, sets.New[string]()
+	if err := live.Get(ctx, o.Secret, secret); err != nil {
+		return "", nil, fmt.Errorf("getting the Secret of the serving certificate: %w", err)
+	}
+	if pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]); err == nil {
+		all.Insert(pair.Leaf.DNSNames...)
+	}
+	first = o.Hosts[0]
+	if lacking := sets.New(o.Hosts...).Difference(all); lacking.Len() > 0 {
+		first, _ = lacking.PopAny()
+	}
+	return first, sets.List(all.Insert(o.Hosts...).Delete(first)), nil
+}
+
+// create makes the Secret, which cert-controller only fills.
+func (o *Own) create(ctx context.Context) error {
+	secret := &corev1.Secret{Type: corev1.SecretTypeTLS, Data: map[string][]byte{corev1.TLSCertKey: {}, corev1.TLSPrivateKeyKey: {}}}
+	secret.Namespace, secret.Name = o.Secret.Namespace, o.Secret.Name
+	secret.Labels = map[string]string{"app.kubernetes.io/name": "heirloom", "app.kubernetes.io/managed-by": "heirloom"}
+	if err := o.client.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating the Secret of the serving certificate: %w", err)
+	}
+	return nil
+}
+
+// Reconcile implements reconcile.Reconciler: it serves the certificate in the Secret, and makes the Secret again if it was deleted.
+func (o *Own) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	secret := &corev1.Secret{}
+	if err := o.cache.Get(ctx, o.Secret, secret); apierrors.IsNotFound(err) {
+		return ctrl.Result{}, o.create(ctx)
+	} else if err != nil {
+		return ctrl.Result{}, fmt.Errorf("getting the Secret of the serving certificate: %w", err)
+	}
+	pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+	if err != nil {
+		return ctrl.Result{}, nil //nolint:nilerr // cert-controller is about to replace it
+	}
+	o.serving.Store(&pair)
+	ctrl.LoggerFrom(ctx).Info("Serving the certificate in the Secret", "until", pair.Leaf.NotAfter, "serial", pair.Leaf.SerialNumber.String())
+	certificate := filepath.Join(o.Dir, corev1.TLSCertKey)
+	if err := errors.Join(os.MkdirAll(o.Dir, 0o700), os.WriteFile(certificate, secret.Data[corev1.TLSCertKey], 0o600)); err != nil {
+		return ctrl.Result{}, fmt.Errorf("writing the serving certificate for cert-controller: %w", err)
+	}
+	return ctrl.Result{}, nil
+}
+
+// confined is the manager that cert-controller gets. It watches our own Secret and webhook configurations only, so that it needs
+// rights to no others, and it does not fight cert-manager's injector.
+type confined struct {
+	ctrl.Manager
+	own *Own
+}
+
+// Add implements manager.Manager.
+func (c confined) Add(runnable manager.Runnable) error {
+	if theirs, ok := runnable.(cache.Cache); ok {
+		c.own.cache = theirs
+	}
+	return c.Manager.Add(runnable)
+}
+
+// GetConfig implements manager.Manager. It is for the cache, which lists and watches.
+func (c confined) GetConfig() *rest.Config {
+	config := rest.CopyConfig(c.Manager.GetConfig())
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			name := c.own.Configuration
+			if path.Base(request.URL.Path) == "secrets" {
+				name = c.own.Secret.Name
+			}
+			request = request.Clone(request.Context())
+			query := request.URL.Query()
+			query.Set("fieldSelector", "metadata.name="+name)
+			request.URL.RawQuery = query.Encode()
+			return next.RoundTrip(request)
+		})
+	})
+	return config
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
+
+// GetClient implements manager.Manager. It is for what cert-controller updates.
+func (c confined) GetClient() client.Client { return considerate{c.Manager.GetClient()} }
+
+type considerate struct{ client.Client }
+
+// Update implements client.Writer.
+func (c considerate) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
+	if from, found := object.GetAnnotations()[injected]; found {
+		return fmt.Errorf("the webhook configuration %s belongs to cert-manager's injector, by its annotation %s=%s: "+
+			"remove the annotation, or do not use --webhook-cert-secret", object.GetName(), injected, from)
+	}
+	return c.Client.Update(ctx, object, options...)
+}
