@@ -93,7 +93,7 @@ func (o *Options) AddReleaseFlags(fs *pflag.FlagSet) {
 	for _, name := range []string{
 		"kubeconfig", "kube-api-qps", "kube-api-burst", "namespace", "watch-filter", "management-cluster", "additional-provider-groups",
 		"webhook-configuration", "workload-webhook-url", "workload-webhook-key-secret", "leader-elect-namespace",
-		"clustercache-concurrency", "clustercache-client-qps", "clustercache-client-burst",
+		"clustercache-client-qps", "clustercache-client-burst",
 	} {
 		fs.AddFlag(all.Lookup(name))
 	}

@@ -12,6 +12,10 @@ import (
 // belongs to it. On a Node it means nothing.
 const IgnoreLabel = "heirloom.dev/ignore"
 
+// IgnoreAndRelease is the value of IgnoreLabel with which the loop also gives up what Heirloom owns there. With any other value,
+// everything stays as it is.
+const IgnoreAndRelease = "release"
+
 // Reason says why an object is skipped, as the end of a sentence about it.
 type Reason string
 

@@ -24,10 +24,13 @@ import (
 	fakediscovery "k8s.io/client-go/discovery/fake"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clientgotesting "k8s.io/client-go/testing"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/yaml"
+
+	"github.com/heirloom-dev/heirloom/pkg/config"
 )
 
 const (
@@ -60,7 +63,11 @@ type apiServer struct {
 // holds is an API server with these objects. It serves only the kinds that are given.
 func holds(kinds map[string][]string, objects ...client.Object) *apiServer {
 	s := &apiServer{before: map[string]func(){}, after: map[string]func(client.Object){}, fail: map[string]error{}}
-	mapper := meta.NewDefaultRESTMapper(nil)
+	var versions []schema.GroupVersion
+	for version := range kinds {
+		versions = append(versions, schema.FromAPIVersionAndKind(version, "").GroupVersion())
+	}
+	mapper := meta.NewDefaultRESTMapper(versions)
 	for version, names := range kinds {
 		for _, kind := range names {
 			mapper.Add(schema.FromAPIVersionAndKind(version, kind), meta.RESTScopeNamespace)
@@ -68,6 +75,7 @@ func holds(kinds map[string][]string, objects ...client.Object) *apiServer {
 	}
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(clusterv1.AddToScheme(scheme))
 	know(scheme, served, kinds)
 	all := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithRESTMapper(mapper).WithObjects(objects...).Build()
 	s.others = all
@@ -86,6 +94,9 @@ func holds(kinds map[string][]string, objects ...client.Object) *apiServer {
 		},
 		Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
 			return s.request(ctx, "update", object, func() error { return c.Update(ctx, object, options...) })
+		},
+		SubResourceUpdate: func(ctx context.Context, c client.Client, name string, object client.Object, options ...client.SubResourceUpdateOption) error {
+			return s.request(ctx, name, object, func() error { return c.SubResource(name).Update(ctx, object, options...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
 			return s.request(ctx, "delete", object, func() error { return c.Delete(ctx, object, options...) })
@@ -270,13 +281,21 @@ type run struct {
 
 // releasing is a run in which nobody leads Heirloom.
 func releasing(management *apiServer, options Options) *run {
-	options.ProviderGroups = []string{"infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io"}
-	options.WebhookConfiguration, options.Concurrency = "heirloom", 2
-	options.Lease = types.NamespacedName{Namespace: "heirloom-system", Name: "leader"}
-	r := &run{Releaser: Releaser{Options: options, Management: management, Discovery: discovers(served)}}
+	c := &config.Config{ProviderGroups: []string{"infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io"}}
+	c.WebhookConfiguration, c.LeaderElectNamespace = "heirloom", "heirloom-system"
+	r := &run{Releaser: Releaser{Options: options, Config: c, Management: management, Discovery: discovers(served)}}
 	r.Out, r.Progress = &r.out, &r.progress
 	return r
 }
+
+// within is a release of what one Heirloom of several has.
+func (r *run) within(namespace, watchFilter string) *run {
+	r.Config.Namespace, r.Config.WatchFilter = namespace, watchFilter
+	return r
+}
+
+// dryRun writes nothing.
+var dryRun = Options{Mode: Mode{DryRun: true}}
 
 // discovers answers which kinds there are.
 func discovers(kinds map[string][]string) discovery.DiscoveryInterface {

@@ -7,144 +7,272 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"sync/atomic"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/pager"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
-
-// writers is how many objects of a kind are written at a time.
-const writers = 10
 
 // errReclaimed says that what has just been released is there again.
 var errReclaimed = errors.New("what was released has come back in the same write: another Heirloom is still at work")
 
-// objects releases all objects of a kind. The list has only their metadata, which is enough to skip most of them.
-func (s *session) objects(ctx context.Context, gvk schema.GroupVersionKind, scope *scope) {
-	ours := scope.hasObject
-	if slices.Contains(s.ProviderGroups, gvk.Group) {
-		ours = scope.hasExternal
+// Object gives up, for good, what Heirloom owns in an object of Cluster API or of a provider. It reports whether that changes the
+// object, and which fields go. live reads from the API server. If the object changes meanwhile, the error is a conflict.
+func Object(
+	ctx context.Context, c client.Client, live client.Reader, gvk schema.GroupVersionKind, key client.ObjectKey, mode Mode,
+) (changed bool, removed []string, err error) {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(gvk)
+	if err := live.Get(ctx, key, object); err != nil {
+		return false, nil, client.IgnoreNotFound(err)
 	}
-	s.each(ctx, s.management, gvk, s.Namespace,
-		func(object *metav1.PartialObjectMetadata) bool {
-			return ours(object) && managedfields.Recorded(object.ManagedFields)
+	if !managedfields.Recorded(object.GetManagedFields()) {
+		return false, nil, nil
+	}
+	released, removed, err := managedfields.Release(object, mode.KeepValues)
+	if err != nil || mode.DryRun {
+		return err == nil, removed, err
+	}
+	// Lists are replaced as a whole, so the patch holds only for the version that was read.
+	patch := client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{})
+	if err := c.Patch(ctx, released, patch, client.FieldOwner(managedfields.Manager)); err != nil {
+		return false, nil, client.IgnoreNotFound(err)
+	}
+	if managedfields.Recorded(released.GetManagedFields()) {
+		return false, nil, errReclaimed
+	}
+	return true, removed, nil
+}
+
+// Node gives up, for good, what Heirloom tracks on a Node; see Object.
+func Node(ctx context.Context, c client.Client, live client.Reader, name string, mode Mode) (changed bool, removed []string, err error) {
+	node := &corev1.Node{}
+	if err := live.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+		return false, nil, client.IgnoreNotFound(err)
+	}
+	if !tracked(node) {
+		return false, nil, nil
+	}
+	before := inherit.OfNode(node)
+	after := inherit.Release(before, mode.KeepValues)
+	lost := missing(before, after)
+	// Taints are one field, which is ours once the first patch has changed it.
+	for writes := 0; !mode.DryRun && tracked(node) && writes < 2; writes++ {
+		// They are one list, too, so the patch holds only for the version that was read.
+		patch := client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
+		node.Labels, node.Annotations, node.Spec.Taints = after.Labels, after.Annotations, after.Taints
+		node.ManagedFields = managedfields.Forget(node.ManagedFields)
+		if err := c.Patch(ctx, node, patch, client.FieldOwner(managedfields.Manager)); err != nil {
+			return false, nil, client.IgnoreNotFound(err)
+		}
+		if !inherit.OfNode(node).Equal(after) {
+			return false, nil, errReclaimed
+		}
+	}
+	return true, lost, nil
+}
+
+// tracked reports whether there is something of Heirloom on a Node.
+func tracked(node *corev1.Node) bool {
+	state := inherit.OfNode(node)
+	return managedfields.Recorded(node.ManagedFields) || !inherit.Release(state, true).Equal(state)
+}
+
+// missing names what a Node no longer has, as field paths.
+func missing(before, after inherit.NodeState) []string {
+	var names []string
+	compare := func(field string, before, after map[string]string) {
+		for _, key := range slices.Sorted(maps.Keys(before)) {
+			if value, has := after[key]; !has || value != before[key] {
+				names = append(names, fmt.Sprintf(".metadata.%s.%s", field, key))
+			}
+		}
+	}
+	compare("labels", before.Labels, after.Labels)
+	compare("annotations", before.Annotations, after.Annotations)
+	for _, t := range before.Taints {
+		if taint.Find(after.Taints, taint.IDOf(t)) < 0 {
+			names = append(names, fmt.Sprintf(".spec.taints[effect=%q,key=%q]", t.Effect, t.Key))
+		}
+	}
+	return names
+}
+
+// Kinds returns the kinds whose objects Heirloom may have written, owners before what they own. It ignores other groups that
+// cannot be discovered, such as those of an aggregated API server that is down, and kinds without a namespace, which inherit
+// nothing: with --namespace, Heirloom may not even list them.
+func Kinds(d discovery.DiscoveryInterface, providerGroups []string) ([]schema.GroupVersionKind, error) {
+	groups := append([]string{clusterv1.GroupVersionControlPlane.Group, clusterv1.GroupVersion.Group}, providerGroups...)
+	lists, err := discovery.ServerPreferredResources(d)
+	var failed *discovery.ErrGroupDiscoveryFailed
+	ours := func(gv schema.GroupVersion) bool { return slices.Contains(groups, gv.Group) }
+	if err != nil && (!errors.As(err, &failed) || slices.ContainsFunc(slices.Collect(maps.Keys(failed.Groups)), ours)) {
+		return nil, fmt.Errorf("discovering the API server's kinds: %w", err)
+	}
+	owners := []string{"MachineDeployment", "MachinePool", "MachineSet", "Machine"}
+	var kinds []schema.GroupVersionKind
+	for _, list := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "patch"}}, lists) {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		for _, resource := range list.APIResources {
+			inherits := !inherit.IsTemplate(resource.Kind) && (gv.Group != clusterv1.GroupVersion.Group || slices.Contains(owners, resource.Kind))
+			if err == nil && ours(gv) && resource.Namespaced && inherits {
+				kinds = append(kinds, gv.WithKind(resource.Kind))
+			}
+		}
+	}
+	slices.SortStableFunc(kinds, func(a, b schema.GroupVersionKind) int {
+		return cmp.Or(slices.Index(groups, a.Group)-slices.Index(groups, b.Group), slices.Index(owners, a.Kind)-slices.Index(owners, b.Kind))
+	})
+	return kinds, nil
+}
+
+// scope says what belongs to this Heirloom, if others share the management cluster: objects in its namespace or with the label of its
+// watch filter, what these own, because a provider need not copy the label, and the Nodes of its Machines.
+type scope struct {
+	watchFilter string
+	owners      sets.Set[types.UID]
+	// providerIDs and nodeNames tell its Nodes of the management cluster; nil if all are.
+	providerIDs, nodeNames sets.Set[string]
+}
+
+func (s *session) scope(ctx context.Context) (*scope, error) {
+	ours := &scope{watchFilter: s.Config.WatchFilter, owners: sets.New[types.UID]()}
+	if s.Config.WatchFilter == "" && s.Config.Namespace == "" {
+		return ours, nil
+	}
+	ours.providerIDs, ours.nodeNames = sets.New[string](), sets.New[string]()
+	err := eachOf(ctx, s.management, &clusterv1.MachineList{}, s.Config.Namespace, func(m *clusterv1.Machine) {
+		if !ours.labelled(m) {
+			return
+		}
+		ours.providerIDs.Insert(m.Spec.ProviderID)
+		// Names repeat between clusters.
+		if s.Config.ManagementClusterKey == (types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.ClusterName}) {
+			ours.nodeNames.Insert(m.Status.NodeRef.Name)
+		}
+	})
+	return ours, errors.Join(err, eachOf(ctx, s.management, &clusterv1.MachinePoolList{}, s.Config.Namespace, func(pool *clusterv1.MachinePool) {
+		if ours.labelled(pool) {
+			ours.providerIDs.Insert(pool.Spec.ProviderIDList...)
+		}
+	}))
+}
+
+func (s *scope) labelled(object metav1.Object) bool {
+	return s.watchFilter == "" || object.GetLabels()[clusterv1.WatchLabel] == s.watchFilter
+}
+
+// hasObject reports whether an object is ours, and remembers it as an owner. An InfraMachine or BootstrapConfig is ours if its owner is.
+func (s *scope) hasObject(object metav1.Object, external bool) bool {
+	if owners := object.GetOwnerReferences(); external && len(owners) > 0 && s.watchFilter != "" {
+		return slices.ContainsFunc(owners, func(ref metav1.OwnerReference) bool { return s.owners.Has(ref.UID) })
+	}
+	if !s.labelled(object) {
+		return false
+	}
+	s.owners.Insert(object.GetUID())
+	return true
+}
+
+// hasNode reports whether a Node of the management cluster is ours.
+func (s *scope) hasNode(node *corev1.Node) bool {
+	return s.nodeNames == nil || s.nodeNames.Has(node.Name) || node.Spec.ProviderID != "" && s.providerIDs.Has(node.Spec.ProviderID)
+}
+
+// releaseManagement releases objects and Nodes of the management cluster.
+func (s *session) releaseManagement(ctx context.Context) error {
+	kinds, kindsErr := Kinds(s.Discovery, s.Config.ProviderGroups)
+	scope, scopeErr := s.scope(ctx)
+	if err := errors.Join(kindsErr, scopeErr); err != nil {
+		return err
+	}
+	for _, gvk := range kinds {
+		external := slices.Contains(s.Config.ProviderGroups, gvk.Group)
+		list := &metav1.PartialObjectMetadataList{} // enough to skip most objects
+		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+		s.each(ctx, s.management, gvk.GroupKind().String(), list, s.Config.Namespace,
+			func(object client.Object) bool {
+				return scope.hasObject(object, external) && managedfields.Recorded(object.GetManagedFields())
+			},
+			func(key client.ObjectKey) (bool, []string, error) {
+				return Object(ctx, s.management, s.management, gvk, key, s.Mode)
+			})
+	}
+	s.nodes(ctx, s.management, scope.hasNode)
+	return nil
+}
+
+// nodes releases the Nodes of a cluster.
+func (s *session) nodes(ctx context.Context, c cluster, ours func(*corev1.Node) bool) {
+	s.each(ctx, c, "Node", &corev1.NodeList{}, "",
+		func(object client.Object) bool {
+			node, is := object.(*corev1.Node)
+			return is && ours(node) && tracked(node)
 		},
-		func(ctx context.Context, object *metav1.PartialObjectMetadata) (bool, error) {
-			return s.object(ctx, gvk, object)
-		})
+		func(key client.ObjectKey) (bool, []string, error) { return Node(ctx, c, c, key.Name, s.Mode) })
 }
 
-// object releases one object, and reports whether that changed it.
-func (s *session) object(ctx context.Context, gvk schema.GroupVersionKind, listed *metav1.PartialObjectMetadata) (changed bool, err error) {
-	live := &unstructured.Unstructured{}
-	live.SetGroupVersionKind(s.recordedIn(gvk, listed))
-	if err := s.management.Get(ctx, client.ObjectKeyFromObject(listed), live); err != nil {
-		return false, client.IgnoreNotFound(err)
-	}
-	if !managedfields.Recorded(live.GetManagedFields()) {
-		return false, nil
-	}
-	released, removed, err := managedfields.Release(live, s.KeepValues)
-	if err != nil {
-		return false, err
-	}
-	if !s.DryRun {
-		// Lists are replaced as a whole, so the patch holds only for the version that was read.
-		patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
-		if err := s.management.Patch(ctx, released, patch, client.FieldOwner(managedfields.Manager)); err != nil {
-			return false, client.IgnoreNotFound(err)
-		}
-		if managedfields.Recorded(released.GetManagedFields()) {
-			return false, errReclaimed
-		}
-		removed = nil
-	}
-	s.report.did("released", gvk.GroupKind(), live, "", removed...)
-	return true, nil
-}
-
-// recordedIn returns the kind in the version in which our fields are recorded, where the API server still serves it.
-func (s *session) recordedIn(gvk schema.GroupVersionKind, object metav1.Object) schema.GroupVersionKind {
-	gv, err := schema.ParseGroupVersion(managedfields.AppliedIn(object.GetManagedFields()))
-	if err != nil || gv.Group != gvk.Group {
-		return gvk
-	}
-	if _, err := s.management.RESTMapper().RESTMapping(gvk.GroupKind(), gv.Version); err != nil {
-		return gvk
-	}
-	return gv.WithKind(gvk.Kind)
-}
-
-// each does its work for the wanted objects of a kind, and retries conflicts.
+// each releases the wanted objects of a kind, ten at a time, and retries conflicts.
 func (s *session) each(
-	ctx context.Context, c reporting, gvk schema.GroupVersionKind, namespace string,
-	wanted func(*metav1.PartialObjectMetadata) bool, work func(context.Context, *metav1.PartialObjectMetadata) (bool, error),
+	ctx context.Context, c cluster, kind string, list client.ObjectList, namespace string,
+	wanted func(client.Object) bool, release func(client.ObjectKey) (changed bool, removed []string, err error),
 ) {
 	var workers errgroup.Group
-	workers.SetLimit(writers)
-	var total int
-	var changed atomic.Int64
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(gvk)
-	what := gvk.GroupKind().String() + c.where
-	err := eachOf(ctx, c, list, namespace, func(object *metav1.PartialObjectMetadata) {
-		total++
+	workers.SetLimit(10)
+	err := eachOf(ctx, c, list, namespace, func(object client.Object) {
 		if !wanted(object) {
 			return
 		}
+		key := client.ObjectKeyFromObject(object)
 		workers.Go(func() error {
-			if err := again(ctx, func() error {
-				did, err := work(ctx, object)
-				if did {
-					changed.Add(1)
-				}
-				return err
-			}); err != nil {
-				s.report.failed(fmt.Errorf("%s %s: %w", what, client.ObjectKeyFromObject(object), err))
+			changed, removed, err := again(ctx, func() (bool, []string, error) { return release(key) })
+			if err != nil {
+				s.failed(fmt.Errorf("%s%s %s: %w", kind, c.where, key, err))
+			} else if changed {
+				s.did("released", kind, key, c.where, removed...)
 			}
 			return nil
 		})
 	})
 	_ = workers.Wait() // they report for themselves
-	if err != nil {
-		s.report.failed(err)
-		return
-	}
-	if total > 0 {
-		s.report.note("%s: %d of %d released", what, changed.Load(), total)
-	}
+	s.failed(err)
 }
 
-// again retries work that failed because the object had changed, or because a webhook that is being removed was still called.
-func again(ctx context.Context, work func() error) error {
-	var last error
+// again retries a release that failed because the object had changed, or because a webhook that is being removed was still called.
+func again(ctx context.Context, release func() (bool, []string, error)) (changed bool, removed []string, err error) {
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 8}
-	err := wait.ExponentialBackoffWithContext(ctx, backoff, func(context.Context) (bool, error) {
-		last = work()
-		return !apierrors.IsConflict(last) && !errors.Is(last, errReclaimed), nil
+	gaveUp := wait.ExponentialBackoffWithContext(ctx, backoff, func(context.Context) (bool, error) {
+		changed, removed, err = release()
+		return !apierrors.IsConflict(err) && !errors.Is(err, errReclaimed), nil
 	})
-	return cmp.Or(last, err)
+	return changed, removed, cmp.Or(err, gaveUp)
 }
 
-// eachOf goes through the objects of a kind, in pages. list is of the kind, and gets no items.
-func eachOf[T runtime.Object](ctx context.Context, c client.Reader, list client.ObjectList, namespace string, do func(T)) error {
-	gvk := list.GetObjectKind().GroupVersionKind()
+// eachOf goes through the objects of a kind, in pages. list is of the kind, and gets no items. A kind that the API server does not
+// serve has no objects.
+func eachOf[T runtime.Object](ctx context.Context, c client.Client, list client.ObjectList, namespace string, do func(T)) error {
 	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		page, _ := list.DeepCopyObject().(client.ObjectList)
-		page.GetObjectKind().SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 		return page, c.List(ctx, page, &client.ListOptions{Namespace: namespace, Limit: options.Limit, Continue: options.Continue})
 	})
 	err := pages.EachListItemWithAlloc(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
@@ -153,23 +281,13 @@ func eachOf[T runtime.Object](ctx context.Context, c client.Reader, list client.
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("listing %s: %w", gvk.GroupKind(), err)
-	}
-	return nil
-}
-
-// eachServed goes through the objects of a kind of Cluster API in the served version. Without Cluster API, there are none.
-func (s *session) eachServed(ctx context.Context, kind string, do func(*unstructured.Unstructured)) error {
-	gk := schema.GroupKind{Group: clusterv1.GroupVersion.Group, Kind: kind}
-	mapping, err := s.management.RESTMapper().RESTMapping(gk, clusterv1.GroupVersion.Version)
-	if meta.IsNoMatchError(err) {
+	if err == nil {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("finding the served version of %s: %w", gk, err)
+	gvk, unknown := c.GroupVersionKindFor(list)
+	kind := schema.GroupKind{Group: gvk.Group, Kind: strings.TrimSuffix(gvk.Kind, "List")}
+	if _, served := c.RESTMapper().RESTMapping(kind); unknown == nil && meta.IsNoMatchError(served) {
+		return nil
 	}
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(mapping.GroupVersionKind)
-	return eachOf(ctx, s.management, list, s.Namespace, do)
+	return fmt.Errorf("listing %s: %w", kind, err)
 }

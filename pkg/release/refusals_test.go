@@ -4,6 +4,7 @@ package release
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	fakediscovery "k8s.io/client-go/discovery/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -87,7 +89,7 @@ func TestAnObjectThatChangesMeanwhile(t *testing.T) {
 		Expect(tries).To(Equal(2), "a patch holds for the version that was read, and for no other")
 		text, _ := management.stored(t, core, "Machine", "m")
 		Expect(text).To(MatchYAML(`{metadata: {labels: {mine: "no", another: "yes"}}}`))
-		Expect(r.progress.String()).To(ContainSubstring("Machine.cluster.x-k8s.io: 1 of 1 released"))
+		Expect(r.out.String()).To(Equal("machine.cluster.x-k8s.io/m released in namespace ns\n"))
 	})
 }
 
@@ -183,12 +185,30 @@ func TestKindsThatCannotBeDiscovered(t *testing.T) {
 	}
 }
 
+// Owners come first, and what is ours is told by group and kind. Control planes and what stands beside Machines may be of any kind.
+func TestKinds(t *testing.T) {
+	kinds := func(group string, kinds ...string) (all []schema.GroupVersionKind) {
+		for _, kind := range kinds {
+			all = append(all, schema.FromAPIVersionAndKind(group, kind))
+		}
+		return all
+	}
+	d := discovers(map[string][]string{"v1": {"Node"}, "infra.example.com/v1": {"Metal"}, infra: {"FakeMachine", "FakeMachineTemplate"},
+		core: {"Cluster", "Machine", "MachineSet", "MachineDeployment", "MachineHealthCheck"}, controlPlane: {"CP", "CPTemplate"}, "other.example.com/v1": {"Other"}})
+	for _, list := range d.(*fakediscovery.FakeDiscovery).Resources {
+		list.APIResources = append(list.APIResources, metav1.APIResource{Name: "x", Kind: "Unscoped", Verbs: metav1.Verbs{"list", "patch"}},
+			metav1.APIResource{Name: "y", Kind: "Unlisted", Verbs: metav1.Verbs{"create"}, Namespaced: true})
+	}
+	NewWithT(t).Expect(Kinds(d, []string{"infrastructure.cluster.x-k8s.io", "infra.example.com"})).To(Equal(slices.Concat(
+		kinds(controlPlane, "CP"), kinds(core, "MachineDeployment", "MachineSet", "Machine"), kinds(infra, "FakeMachine"), kinds("infra.example.com/v1", "Metal"),
+	)))
+}
+
 // Where a CustomResourceDefinition is missing, or Cluster API as a whole, there is nothing of that kind to release.
 func TestKindsThatAreNotThere(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	management := holds(map[string][]string{"v1": {"Node"}}, node("n", nil, nil))
-	for _, options := range []Options{{}, {Namespace: "ns"}, {WatchFilter: "red"}} {
-		r := releasing(management, options)
+	for _, r := range []*run{releasing(management, Options{}), releasing(management, Options{}).within("ns", ""), releasing(management, Options{}).within("", "red")} {
 		r.Discovery = discovers(map[string][]string{"v1": {"Node"}})
 		Expect(r.Run(t.Context())).To(Succeed())
 	}

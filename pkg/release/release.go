@@ -1,50 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package release gives up everything that Heirloom owns or tracks, so that nothing of it is left when it is uninstalled: what
+// field manager heirloom owns in objects of Cluster API and of its providers, what Heirloom's own annotations list on Nodes, and
+// what it has made in workload clusters.
+//
+// Heirloom must not run meanwhile, because it would propagate again what is given up. A release follows what is recorded in the
+// objects and not the rules, so it needs no owners. Object and Node give up a single one; the loop calls them for what a user has
+// told it to release.
 package release
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
+	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
+const (
+	// stopTimeout is how long the leader may take to stop. Helm gives a hook five minutes unless it is told otherwise.
+	stopTimeout = 2 * time.Minute
+	// idleSeconds is how long there must be no leader: another replica that is stopping as well may lead for a moment.
+	idleSeconds = 5
+)
+
 // Options say what is released, and how.
 type Options struct {
-	// Namespace, WatchFilter, ManagementCluster and ProviderGroups are the same as Heirloom's own.
-	Namespace, WatchFilter string
-	ManagementCluster      types.NamespacedName
-	ProviderGroups         []string
-
-	// WebhookConfiguration is the name of the installed webhook configurations, Lease that of the leader's Lease.
-	WebhookConfiguration string
-	Lease                types.NamespacedName
-	// WorkloadWebhookURL and WorkloadWebhookKey are the URL that workload clusters were told, and the Secret of its keys.
-	// Both may be empty.
-	WorkloadWebhookURL string
-	WorkloadWebhookKey types.NamespacedName
-	// Concurrency is how many workload clusters are worked on at a time.
-	Concurrency int
-
-	// Only is what a release of one object or of one Cluster is about; without it, everything is released.
-	Only *Only
-
-	// DeleteWebhookConfigurations and TakeLease stop Heirloom first. Without them nothing is done while it runs.
-	DeleteWebhookConfigurations, TakeLease bool
-	// OnlyWebhookConfigurations ends when the webhook configurations are gone.
+	// Stop stops Heirloom first: it deletes the webhook configurations and scales the Deployment of the same name to zero. Without it,
+	// nothing is done while Heirloom runs.
+	Stop bool
+	// OnlyWebhookConfigurations deletes the webhook configurations, and does nothing else.
 	OnlyWebhookConfigurations bool
-	// OnlyWorkloadClusters removes only what admits Nodes in workload clusters, within a time limit for each and for all.
-	// With PassOverUnreachable, an unreachable one is reported and is no error.
-	OnlyWorkloadClusters, PassOverUnreachable bool
+	// OnlyWorkloadClusters removes only what admits Nodes in workload clusters. One that does not answer is reported, and no error.
+	OnlyWorkloadClusters bool
+	Mode
+}
+
+// Mode says how something is given up.
+type Mode struct {
 	// KeepValues leaves labels, annotations, taints and fields where they are, without an owner.
 	KeepValues bool
 	// DryRun writes nothing.
@@ -54,7 +64,9 @@ type Options struct {
 // Releaser gives up what Heirloom owns.
 type Releaser struct {
 	Options
-	// Management is a client of the management cluster that reads from its API server.
+	// Config is Heirloom's own, with the namespace of the leader's Lease, which is that of the Deployment.
+	Config *config.Config
+	// Management is a client of the management cluster that knows Cluster API's types and reads from the API server.
 	Management client.Client
 	Discovery  discovery.DiscoveryInterface
 	// Workload makes a client of a Cluster's workload cluster.
@@ -63,87 +75,207 @@ type Releaser struct {
 	Out, Progress io.Writer
 }
 
-// New returns a Releaser for the Heirloom with this configuration. It still needs to know where to report and, unless only webhook
-// configurations go, how workload clusters are reached.
-func New(c *config.Config, what Options, management client.Client, d discovery.DiscoveryInterface) *Releaser {
-	what.Namespace, what.WatchFilter, what.ManagementCluster = c.Namespace, c.WatchFilter, c.ManagementClusterKey
-	what.ProviderGroups, what.Concurrency = c.ProviderGroups, c.ClusterCacheConcurrency
-	what.WebhookConfiguration = c.WebhookConfiguration
-	what.Lease = types.NamespacedName{Namespace: c.LeaderElectNamespace, Name: c.LeaderElectionID()}
-	what.WorkloadWebhookURL, what.WorkloadWebhookKey = c.WorkloadWebhookURL, c.WorkloadWebhookKeyName
-	what.DeleteWebhookConfigurations = what.DeleteWebhookConfigurations || what.OnlyWebhookConfigurations
-	return &Releaser{Options: what, Management: management, Discovery: d}
-}
-
-// Run gives up everything. Its error names what failed; the rest is done, and another run does what is missing.
+// Run gives up everything, owners before what they own. Its error names what failed; the rest is done, and another run does what is
+// missing.
 func (r Releaser) Run(ctx context.Context) error {
-	s := &session{Releaser: r, report: &report{out: r.Out, progress: r.Progress, dryRun: r.DryRun}}
-	s.management = s.reporting(r.Management, "")
-	if r.Only != nil {
-		return s.only(ctx)
-	}
+	s := &session{Releaser: r}
+	s.management = cluster{Client: r.Management, session: s}
 	if err := s.stopWebhooks(ctx); err != nil || r.OnlyWebhookConfigurations {
 		return err
 	}
-	if r.OnlyWorkloadClusters {
-		return s.withdraw(ctx)
-	}
-	return s.withoutLeader(ctx, s.release)
-}
-
-// session is one run.
-type session struct {
-	Releaser
-	report     *report
-	management reporting
-}
-
-func (s *session) release(ctx context.Context) error {
-	kinds, err := s.kinds()
-	if err != nil {
-		return err
-	}
-	scope, err := s.scope(ctx)
+	stopped, err := s.stopLoop(ctx)
 	if err != nil {
 		return err
 	}
 	keys, secret, err := s.keys(ctx)
+	if err == nil && !r.OnlyWorkloadClusters {
+		err = s.releaseManagement(ctx)
+	}
 	if err != nil {
 		return err
 	}
-	var both sync.WaitGroup
-	both.Go(func() {
-		for _, kind := range kinds {
-			s.objects(ctx, kind, scope)
-		}
-		s.nodes(ctx, s.management, scope.hasNode)
-	})
-	both.Go(func() { s.workloads(ctx, keys) })
-	both.Wait()
-	if err := s.report.err(); err != nil || secret == nil {
-		return err // the keys prove, next time, which webhook configurations are ours
+	s.releaseWorkloads(ctx, keys)
+	s.failed(s.stillStopped(ctx, stopped))
+	if s.failures != nil {
+		return fmt.Errorf("not everything could be released; run it again once this is mended:\n%w", s.failures)
 	}
-	err = s.management.Delete(ctx, secret, client.Preconditions{UID: &secret.UID})
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting the keys of workload clusters' webhooks: %w", err)
+	if r.OnlyWorkloadClusters || secret == nil {
+		return nil
 	}
-	return nil
+	// Last, because the keys prove which webhook configurations are Heirloom's.
+	return client.IgnoreNotFound(s.management.Delete(ctx, secret, client.Preconditions{UID: &secret.UID}))
 }
 
-// keys reads the keys that prove which webhook configurations in workload clusters lead to this Heirloom, and their Secret, if
-// there is one.
+// keys reads the keys that prove which webhook configurations in workload clusters are Heirloom's, and their Secret, if there is one.
 func (s *session) keys(ctx context.Context) (*webhook.Store, *corev1.Secret, error) {
 	keys, secret := &webhook.Store{}, &corev1.Secret{}
-	if s.WorkloadWebhookKey.Name == "" {
+	if s.Config.WorkloadWebhookKeyName.Name == "" {
 		return keys, nil, nil
 	}
-	if err := s.management.Get(ctx, s.WorkloadWebhookKey, secret); apierrors.IsNotFound(err) {
+	if err := s.management.Get(ctx, s.Config.WorkloadWebhookKeyName, secret); apierrors.IsNotFound(err) {
 		return keys, nil, nil
 	} else if err != nil {
 		return nil, nil, fmt.Errorf("reading the keys of workload clusters' webhooks: %w", err)
 	}
 	if err := keys.Set(secret); err != nil {
-		s.report.note("%v; webhook configurations in workload clusters are told by --workload-webhook-url alone", err)
+		s.note("%v; webhook configurations in workload clusters are told by --workload-webhook-url alone", err)
 	}
 	return keys, secret, nil
+}
+
+// stopWebhooks makes sure that no webhook of the management cluster injects again what is released.
+func (s *session) stopWebhooks(ctx context.Context) error {
+	for _, configuration := range []client.Object{
+		&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{},
+	} {
+		err := s.management.Get(ctx, types.NamespacedName{Name: s.Config.WebhookConfiguration}, configuration)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return fmt.Errorf("looking for Heirloom's webhook configurations: %w", err)
+		case s.Stop || s.OnlyWebhookConfigurations:
+			if err := s.management.Delete(ctx, configuration); client.IgnoreNotFound(err) != nil {
+				return err
+			}
+		case !s.DryRun:
+			return fmt.Errorf("the webhook configurations %q are still there, so that what is released would be inherited again: "+
+				"delete them, or use --stop", s.Config.WebhookConfiguration)
+		}
+	}
+	return nil
+}
+
+// stopLoop makes sure that no replica of Heirloom leads, and returns the leader's Lease as it is then.
+func (s *session) stopLoop(ctx context.Context) (stopped *coordinationv1.Lease, err error) {
+	switch {
+	case s.DryRun:
+		return nil, nil
+	case s.Stop:
+		return s.scaleDown(ctx)
+	}
+	if stopped, err = s.lease(ctx); err == nil && Leads(stopped, time.Now()) {
+		err = fmt.Errorf("%s leads Heirloom, so that what is released would be inherited again: "+
+			"scale its Deployment to 0 and wait for its Pods to be gone, or use --stop", *stopped.Spec.HolderIdentity)
+	}
+	return stopped, err
+}
+
+// scaleDown scales Heirloom's Deployment to zero, if there is one, and waits until there has been no leader for a while. A leader
+// whose clock differs may look expired, but renews its Lease.
+func (s *session) scaleDown(ctx context.Context) (lease *coordinationv1.Lease, err error) {
+	deployment := &appsv1.Deployment{}
+	deployment.Namespace, deployment.Name = s.Config.LeaderElectNamespace, s.Config.WebhookConfiguration
+	scale := &autoscalingv1.Scale{ObjectMeta: deployment.ObjectMeta} // to zero
+	name := client.ObjectKeyFromObject(deployment)
+	switch err := s.management.SubResource("scale").Update(ctx, deployment, client.WithSubResourceBody(scale)); {
+	case apierrors.IsNotFound(err):
+		s.note("there is no Deployment %s to scale to 0", name)
+	case err != nil:
+		return nil, fmt.Errorf("scaling Deployment %s to 0: %w", name, err)
+	default:
+		s.note("Deployment %s is scaled to 0; waiting for the loop to stop", name)
+	}
+	version, idle := "", 0
+	waited := wait.PollUntilContextTimeout(ctx, time.Second, stopTimeout, true, func(ctx context.Context) (bool, error) {
+		if lease, err = s.lease(ctx); err != nil {
+			return false, err
+		}
+		if idle++; Leads(lease, time.Now()) || lease.ResourceVersion != version {
+			version, idle = lease.ResourceVersion, 0
+		}
+		return idle > idleSeconds, nil
+	})
+	if waited != nil && err == nil && ctx.Err() == nil {
+		return nil, fmt.Errorf("%s still leads Heirloom after %s: stop what scales Deployment %s up again, or what else runs Heirloom",
+			ptr.Deref(lease.Spec.HolderIdentity, ""), stopTimeout, name)
+	}
+	return lease, waited
+}
+
+// stillStopped makes sure that no replica has led since the loop was stopped: somebody may have scaled the Deployment up again.
+func (s *session) stillStopped(ctx context.Context, stopped *coordinationv1.Lease) error {
+	if s.DryRun {
+		return nil
+	}
+	lease, err := s.lease(ctx)
+	if err == nil && lease.ResourceVersion != stopped.ResourceVersion {
+		err = errors.New("the leader's Lease has changed: Heirloom ran meanwhile, and what was released may be inherited again; " +
+			"stop it, and run this again")
+	}
+	return err
+}
+
+// lease reads the leader's Lease. If there is none, it is empty.
+func (s *session) lease(ctx context.Context) (*coordinationv1.Lease, error) {
+	lease, key := &coordinationv1.Lease{}, types.NamespacedName{Namespace: s.Config.LeaderElectNamespace, Name: s.Config.LeaderElectionID()}
+	if err := s.management.Get(ctx, key, lease); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading the Lease %s of Heirloom's leader: %w", key, err)
+	}
+	return lease, nil
+}
+
+// Leads reports whether a replica of Heirloom holds the Lease.
+func Leads(lease *coordinationv1.Lease, now time.Time) bool {
+	lasts := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second
+	return ptr.Deref(lease.Spec.HolderIdentity, "") != "" && lease.Spec.RenewTime != nil && lease.Spec.RenewTime.Add(lasts).After(now)
+}
+
+// session is one run. It collects what has been done, and is safe for concurrent use.
+type session struct {
+	Releaser
+	management cluster
+	mu         sync.Mutex
+	failures   error
+}
+
+// did says that an object has been released or deleted, or would be and lose these fields.
+func (s *session) did(verb, kind string, key client.ObjectKey, where string, fields ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	line := strings.ToLower(kind) + "/" + key.Name + " " + verb
+	if key.Namespace != "" {
+		line += " in namespace " + key.Namespace
+	}
+	line += where
+	if s.DryRun {
+		line = strings.Join(append([]string{line + " (dry run)"}, fields...), "\n  ")
+	}
+	_, _ = fmt.Fprintln(s.Out, line) // if it fails, the reader is gone
+}
+
+// note reports progress to a person.
+func (s *session) note(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, _ = fmt.Fprintf(s.Progress, format+"\n", args...)
+}
+
+// failed remembers what could not be done, if anything.
+func (s *session) failed(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failures = errors.Join(s.failures, err)
+}
+
+// cluster is a client of one of the clusters. It reports what it deletes, and deletes nothing in a dry run.
+type cluster struct {
+	client.Client
+	*session
+	// where says which cluster, as the end of a sentence.
+	where string
+}
+
+// Delete implements client.Client. It skips an object that is already being deleted.
+func (c cluster) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
+	if object.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	gvk, err := c.GroupVersionKindFor(object)
+	if err == nil && !c.DryRun {
+		err = c.Client.Delete(ctx, object, options...)
+	}
+	if err == nil {
+		c.did("deleted", gvk.GroupKind().String(), client.ObjectKeyFromObject(object), c.where)
+	}
+	return err
 }

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -62,21 +63,23 @@ func TestEachGivesUpItsOwn(t *testing.T) {
 	}
 	own := types.NamespacedName{Namespace: "ns", Name: "own"}
 	for _, tc := range []struct {
-		name    string
-		options Options
-		writes  []string
+		name                   string
+		namespace, watchFilter string
+		managementCluster      types.NamespacedName
+		writes                 []string
 	}{
-		{"without limits, all", Options{}, of("mine", "theirs", "far")},
-		{"of a namespace", Options{Namespace: "ns", ManagementCluster: own}, of("mine", "theirs")},
-		{"of a label", Options{WatchFilter: "mine", ManagementCluster: own}, of("mine")},
-		{"of both", Options{Namespace: "elsewhere", WatchFilter: "mine"}, nil},
-		{"of a Cluster that is not the management cluster, by providerID only", Options{WatchFilter: "mine"},
-			[]string{"patch InfraMachine mine", "patch Machine mine", "patch Node mine", "patch Node pool-mine"}},
+		{name: "without limits, all", writes: of("mine", "theirs", "far")},
+		{name: "of a namespace", namespace: "ns", managementCluster: own, writes: of("mine", "theirs")},
+		{name: "of a label", watchFilter: "mine", managementCluster: own, writes: of("mine")},
+		{name: "of both", namespace: "elsewhere", watchFilter: "mine"},
+		{name: "of a Cluster that is not the management cluster, by providerID only", watchFilter: "mine",
+			writes: []string{"patch InfraMachine mine", "patch Machine mine", "patch Node mine", "patch Node pool-mine"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			management := shared(t)
-			r := releasing(management, tc.options)
+			r := releasing(management, Options{}).within(tc.namespace, tc.watchFilter)
+			r.Config.ManagementClusterKey = tc.managementCluster
 			Expect(r.Run(t.Context())).To(Succeed(), r.progress.String())
 			written := management.written()
 			slices.Sort(written)
@@ -86,11 +89,29 @@ func TestEachGivesUpItsOwn(t *testing.T) {
 	}
 }
 
+// An InfraMachine is its Machine's, whatever label its provider gives it. Only without an owner does its own label count.
+func TestWhatStandsBesideAMachine(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	labelled := func(kind, apiVersion, name, filter string, owners ...string) *unstructured.Unstructured {
+		u := teamed(t, apiVersion, kind, name)
+		u.SetLabels(map[string]string{"team": "ml", "cluster.x-k8s.io/watch-filter": filter})
+		for _, owner := range owners {
+			u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: core, Kind: "Machine", Name: owner, UID: types.UID(owner)}})
+		}
+		return u
+	}
+	management := holds(served, labelled("Machine", core, "red", "red"), labelled("Machine", core, "blue", "blue", "red"),
+		labelled("InfraMachine", infra, "of-red", "", "red"), labelled("InfraMachine", infra, "of-blue", "red", "blue"),
+		labelled("InfraMachine", infra, "of-nobody", "red"), labelled("InfraMachine", infra, "of-nobody-else", "blue"))
+	Expect(releasing(management, Options{}).within("", "red").Run(t.Context())).To(Succeed())
+	Expect(management.written()).To(ConsistOf("patch Machine red", "patch InfraMachine of-red", "patch InfraMachine of-nobody"))
+}
+
 // What is ours cannot be told without the Machines.
 func TestMachinesThatCannotBeReadStopAll(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	management := shared(t)
 	management.fail["list Machine"] = forbidden
-	Expect(releasing(management, Options{WatchFilter: "mine"}).Run(t.Context())).To(MatchError(ContainSubstring("listing Machine.cluster.x-k8s.io: ")))
+	Expect(releasing(management, Options{}).within("", "mine").Run(t.Context())).To(MatchError(ContainSubstring("listing Machine.cluster.x-k8s.io: ")))
 	Expect(management.written()).To(BeEmpty())
 }

@@ -4,11 +4,18 @@ package release
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -41,60 +48,51 @@ func TestStoppingTheWebhooks(t *testing.T) {
 		out     string
 		problem string
 	}{
-		{name: "it refuses to begin", problem: `the webhook configurations "heirloom" are still there, so that what is released now would be inherited again: ` +
-			`stop Heirloom first, and delete them or use --delete-webhook-configurations`},
-		{name: "it deletes them and goes on", options: Options{DeleteWebhookConfigurations: true},
+		{name: "it refuses to begin", problem: `the webhook configurations "heirloom" are still there, so that what is released would be inherited again: ` +
+			`delete them, or use --stop`},
+		{name: "it deletes them and goes on", options: Options{Stop: true},
 			writes: []string{deletesMutating, deletesValidating, "patch Machine m"}, out: saysDeleted + saysReleased},
-		{name: "it deletes them and does no more", options: Options{DeleteWebhookConfigurations: true, OnlyWebhookConfigurations: true},
+		{name: "it deletes them and does no more", options: Options{OnlyWebhookConfigurations: true},
 			writes: []string{deletesMutating, deletesValidating}, out: saysDeleted},
-		{name: "a dry run leaves them and goes on", options: Options{DryRun: true}, out: saysReleasedDry},
-		{name: "a dry run says that they would go", options: Options{DryRun: true, DeleteWebhookConfigurations: true}, out: saysDeletedDry + saysReleasedDry},
-		{name: "they may not be read", fail: map[string]error{"get ValidatingWebhookConfiguration": forbidden}, options: Options{DeleteWebhookConfigurations: true},
+		{name: "a dry run leaves them and goes on", options: dryRun, out: saysReleasedDry},
+		{name: "a dry run says that they would go", options: Options{Mode: Mode{DryRun: true}, Stop: true}, out: saysDeletedDry + saysReleasedDry},
+		{name: "they may not be read", fail: map[string]error{"get ValidatingWebhookConfiguration": forbidden}, options: Options{Stop: true},
 			writes: []string{deletesMutating}, out: saysDeleted[:len(saysDeleted)/2], problem: "looking for Heirloom's webhook configurations: "},
-		{name: "they may not be deleted", fail: map[string]error{"delete MutatingWebhookConfiguration": forbidden}, options: Options{DeleteWebhookConfigurations: true},
-			problem: "deleting Heirloom's webhook configurations: "},
+		{name: "they may not be deleted", fail: map[string]error{"delete MutatingWebhookConfiguration": forbidden}, options: Options{Stop: true},
+			problem: "forbidden"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			Expect := NewWithT(t).Expect
-			management := holds(served, append(configurations(), teamed(t, core, "Machine", "m"))...)
-			for request, err := range tc.fail {
-				management.fail[request] = err
-			}
-			r := releasing(management, tc.options)
-			err := r.Run(t.Context())
-			if tc.problem == "" {
-				Expect(err).NotTo(HaveOccurred())
-				Expect(r.out.String()).To(Equal(tc.out))
-			} else {
-				Expect(err).To(MatchError(ContainSubstring(tc.problem)))
-			}
-			Expect(management.written()).To(Equal(tc.writes))
+			synctest.Test(t, func(t *testing.T) {
+				Expect := NewWithT(t).Expect
+				management := holds(served, append(configurations(), teamed(t, core, "Machine", "m"))...)
+				for request, err := range tc.fail {
+					management.fail[request] = err
+				}
+				r := releasing(management, tc.options)
+				err := r.Run(t.Context())
+				if tc.problem == "" {
+					Expect(err).NotTo(HaveOccurred())
+					Expect(r.out.String()).To(Equal(tc.out))
+				} else {
+					Expect(err).To(MatchError(ContainSubstring(tc.problem)))
+				}
+				Expect(management.written()).To(Equal(tc.writes))
+			})
 		})
 	}
 }
 
 func TestWebhookConfigurationsThatSomebodyElseDeletes(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	management := holds(served, append(configurations(), teamed(t, core, "Machine", "m"))...)
-	management.before["delete MutatingWebhookConfiguration"] = func() {
-		Expect(management.others.Delete(t.Context(), configurations()[0])).To(Succeed())
-	}
-	r := releasing(management, Options{DeleteWebhookConfigurations: true})
-	Expect(r.Run(t.Context())).To(Succeed())
-	Expect(management.written()).To(Equal([]string{deletesValidating, "patch Machine m"}))
-}
-
-// A configuration that is on its way out already is left to go.
-func TestWhatIsBeingDeletedIsNotDeletedAgain(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	going := configurations()[0]
-	going.SetFinalizers([]string{"example.com/held"})
-	management := holds(served, going)
-	Expect(management.others.Delete(t.Context(), going)).To(Succeed())
-	r := releasing(management, Options{DeleteWebhookConfigurations: true})
-	Expect(r.Run(t.Context())).To(Succeed())
-	Expect(management.written()).To(BeEmpty())
-	Expect(r.out.String()).To(BeEmpty())
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		management := holds(served, append(configurations(), teamed(t, core, "Machine", "m"))...)
+		management.before["delete MutatingWebhookConfiguration"] = func() {
+			Expect(management.others.Delete(t.Context(), configurations()[0])).To(Succeed())
+		}
+		r := releasing(management, Options{Stop: true})
+		Expect(r.Run(t.Context())).To(Succeed())
+		Expect(management.written()).To(Equal([]string{deletesValidating, "patch Machine m"}))
+	})
 }
 
 func TestARunThatIsCutShortSaysSo(t *testing.T) {
@@ -104,4 +102,198 @@ func TestARunThatIsCutShortSaysSo(t *testing.T) {
 	management.before["get Machine"] = cancel
 	Expect(releasing(management, Options{}).Run(ctx)).To(MatchError(context.Canceled))
 	Expect(management.written()).To(BeEmpty())
+}
+
+// heldBy is the Lease of a leader that has renewed it a while ago, for 15 seconds.
+func heldBy(leader string, renewed time.Duration) *coordinationv1.Lease {
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "heirloom-system", Name: "leader-election-heirloom"}, Spec: coordinationv1.LeaseSpec{
+		HolderIdentity: &leader, LeaseDurationSeconds: ptr.To(int32(15)), RenewTime: ptr.To(metav1.NewMicroTime(time.Now().Add(-renewed))),
+	}}
+}
+
+// deployment is Heirloom's, with two replicas.
+func deployment() *appsv1.Deployment {
+	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "heirloom-system", Name: "heirloom"}, Spec: appsv1.DeploymentSpec{Replicas: ptr.To(int32(2))}}
+}
+
+// leads makes somebody hold the Lease, renewed so long ago by the clock of the holder.
+func (s *apiServer) leads(t *testing.T, who string, renewed time.Duration) {
+	t.Helper()
+	lease, now := heldBy("", 0), heldBy(who, renewed)
+	NewWithT(t).Expect(s.others.Get(t.Context(), client.ObjectKeyFromObject(lease), lease)).To(Succeed())
+	lease.Spec = now.Spec
+	NewWithT(t).Expect(s.others.Update(t.Context(), lease)).To(Succeed())
+}
+
+// Without leave to stop it, nothing is done while somebody leads.
+func TestWhileSomebodyLeads(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		lease   func() client.Object
+		options Options
+		fail    error
+		writes  []string
+		problem string
+	}{
+		{name: "it refuses to begin", lease: func() client.Object { return heldBy("pod", time.Second) },
+			problem: "pod leads Heirloom, so that what is released would be inherited again: scale its Deployment to 0 and wait for its Pods to be gone, or use --stop"},
+		{name: "a dry run does not mind", lease: func() client.Object { return heldBy("pod", time.Second) }, options: dryRun},
+		{name: "nor one that would stop it", lease: func() client.Object { return heldBy("pod", time.Second) }, options: Options{Mode: Mode{DryRun: true}, Stop: true}},
+		{name: "a leader that is gone does not matter", lease: func() client.Object { return heldBy("pod", time.Minute) }, writes: []string{"patch Machine m"}},
+		{name: "nor one that has given the Lease back", lease: func() client.Object { return heldBy("", time.Second) }, writes: []string{"patch Machine m"}},
+		{name: "nor where nobody has ever led", lease: func() client.Object { return deployment() }, writes: []string{"patch Machine m"}},
+		{name: "it must be known", lease: func() client.Object { return heldBy("", time.Second) }, fail: forbidden,
+			problem: "reading the Lease heirloom-system/leader-election-heirloom of Heirloom's leader: "},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			management := holds(served, tc.lease(), teamed(t, core, "Machine", "m"))
+			management.fail["get Lease"] = tc.fail
+			err := releasing(management, tc.options).Run(t.Context())
+			if tc.problem == "" {
+				Expect(err).NotTo(HaveOccurred())
+			} else {
+				Expect(err).To(MatchError(ContainSubstring(tc.problem)))
+			}
+			Expect(management.written()).To(Equal(tc.writes))
+		})
+	}
+}
+
+// With it, the Deployment is scaled to zero, and nothing is released before nobody has led for five seconds.
+func TestStoppingTheLoop(t *testing.T) {
+	const s = time.Second
+	for _, tc := range []struct {
+		name  string
+		lease func() *coordinationv1.Lease
+		// then is what happens to the Lease so long after the Deployment was scaled: who holds it, and when that was renewed.
+		then     map[time.Duration]func(*apiServer, *testing.T)
+		released time.Duration
+		writes   []string
+	}{
+		{name: "it was stopped before", lease: func() *coordinationv1.Lease { return heldBy("", time.Hour) }, released: 6 * s},
+		{name: "the leader gives the Lease back", lease: func() *coordinationv1.Lease { return heldBy("a", s) }, released: 16 * s,
+			then: map[time.Duration]func(*apiServer, *testing.T){10*s - 1: func(m *apiServer, t *testing.T) { m.leads(t, "", 0) }}},
+		{name: "the leader dies", lease: func() *coordinationv1.Lease { return heldBy("a", 2*s) }, released: 18 * s},
+		{name: "another replica leads for a moment", lease: func() *coordinationv1.Lease { return heldBy("a", s) }, released: 19 * s,
+			then: map[time.Duration]func(*apiServer, *testing.T){
+				8*s - 1:  func(m *apiServer, t *testing.T) { m.leads(t, "", 0) },
+				11*s - 1: func(m *apiServer, t *testing.T) { m.leads(t, "b", 0) },
+				13*s - 1: func(m *apiServer, t *testing.T) { m.leads(t, "", 0) },
+			}},
+		{name: "the leader's clock is behind", lease: func() *coordinationv1.Lease { return heldBy("a", time.Hour) }, released: 12 * s,
+			then: map[time.Duration]func(*apiServer, *testing.T){
+				2*s - 1: func(m *apiServer, t *testing.T) { m.leads(t, "a", time.Hour) },
+				4*s - 1: func(m *apiServer, t *testing.T) { m.leads(t, "a", time.Hour) },
+				6*s - 1: func(m *apiServer, t *testing.T) { m.leads(t, "a", time.Hour) },
+			}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				Expect := NewWithT(t).Expect
+				management := holds(served, tc.lease(), deployment(), teamed(t, core, "Machine", "m"))
+				begun := time.Now()
+				for after, then := range tc.then {
+					time.AfterFunc(after, func() { then(management, t) })
+				}
+				var released time.Duration
+				management.before["patch Machine"] = func() { released = time.Since(begun) }
+				r := releasing(management, Options{Stop: true})
+				Expect(r.Run(t.Context())).To(Succeed(), r.progress.String())
+				Expect(released).To(Equal(tc.released))
+				Expect(management.written()).To(Equal([]string{"scale Deployment heirloom", "patch Machine m"}))
+				Expect(r.progress.String()).To(ContainSubstring("Deployment heirloom-system/heirloom is scaled to 0; waiting for the loop to stop\n"))
+				scaled := deployment()
+				Expect(management.others.Get(t.Context(), client.ObjectKeyFromObject(scaled), scaled)).To(Succeed())
+				Expect(scaled.Spec.Replicas).To(HaveValue(BeZero()))
+			})
+		})
+	}
+}
+
+func TestALoopThatCannotBeStopped(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		objects []client.Object
+		prepare func(t *testing.T, management *apiServer)
+		takes   time.Duration
+		problem string
+	}{
+		{name: "something scales it up again", objects: []client.Object{deployment()}, takes: 2 * time.Minute,
+			problem: "pod still leads Heirloom after 2m0s: stop what scales Deployment heirloom-system/heirloom up again, or what else runs Heirloom"},
+		{name: "it has no Deployment", takes: 2 * time.Minute, problem: "pod still leads Heirloom after 2m0s: "},
+		{name: "the Deployment may not be scaled", objects: []client.Object{deployment()},
+			prepare: func(_ *testing.T, m *apiServer) { m.fail["scale Deployment"] = forbidden }, problem: "scaling Deployment heirloom-system/heirloom to 0: "},
+		{name: "the Lease may not be read", objects: []client.Object{deployment()},
+			prepare: func(_ *testing.T, m *apiServer) { m.fail["get Lease"] = forbidden }, problem: "reading the Lease "},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				Expect := NewWithT(t).Expect
+				management := holds(served, append(tc.objects, heldBy("pod", 0), teamed(t, core, "Machine", "m"))...)
+				if tc.prepare != nil {
+					tc.prepare(t, management)
+				}
+				begun := time.Now()
+				renewals := time.NewTicker(2 * time.Second)
+				ended := make(chan struct{})
+				go func() {
+					for {
+						select {
+						case <-renewals.C:
+							management.leads(t, "pod", 0)
+						case <-ended:
+							return
+						}
+					}
+				}()
+				err := releasing(management, Options{Stop: true}).Run(t.Context())
+				close(ended)
+				Expect(err).To(MatchError(ContainSubstring(tc.problem)))
+				Expect(time.Since(begun)).To(Equal(tc.takes))
+				Expect(management.written()).NotTo(ContainElement("patch Machine m"))
+			})
+		})
+	}
+}
+
+// Where there is no Deployment, such as after an uninstall, nothing is scaled.
+func TestStoppingWhatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		management := holds(served, teamed(t, core, "Machine", "m"))
+		r := releasing(management, Options{Stop: true})
+		Expect(r.Run(t.Context())).To(Succeed())
+		Expect(management.written()).To(Equal([]string{"patch Machine m"}))
+		Expect(r.progress.String()).To(ContainSubstring("there is no Deployment heirloom-system/heirloom to scale to 0\n"))
+	})
+}
+
+func TestNobodyWaitsForTheLeaderAnyMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		management := holds(served, deployment(), heldBy("pod", time.Second), teamed(t, core, "Machine", "m"))
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		Expect(releasing(management, Options{Stop: true}).Run(ctx)).To(MatchError(context.DeadlineExceeded))
+		Expect(management.written()).NotTo(ContainElement("patch Machine m"))
+	})
+}
+
+// If somebody has led meanwhile, what was released may be inherited again. That is an error, and the keys stay.
+func TestALoopThatStartsMeanwhile(t *testing.T) {
+	for _, stop := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			management := holds(served, deployment(), heldBy("", time.Hour), teamed(t, core, "Machine", "m"), keys(key))
+			management.before["patch Machine"] = func() {
+				management.leads(t, "pod", 0)
+				management.leads(t, "", 0)
+			}
+			r := fleet{management: management}.run(Options{Stop: stop})
+			Expect(r.Run(t.Context())).To(MatchError(And(HavePrefix("not everything could be released; run it again once this is mended:\n"),
+				ContainSubstring("the leader's Lease has changed: Heirloom ran meanwhile, and what was released may be inherited again"))))
+			Expect(slices.ContainsFunc(management.written(), func(write string) bool { return strings.HasPrefix(write, "delete") })).To(BeFalse())
+		})
+	}
 }

@@ -4,107 +4,121 @@ package release
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
-// workloads releases what is in workload clusters. An unreachable one does not hold up the others.
-func (s *session) workloads(ctx context.Context, keys *webhook.Store) {
-	clusters, err := s.clusters(ctx, s.report.note)
-	if err != nil {
-		s.report.failed(err)
-		return
-	}
-	admission := s.admission(keys)
-	s.eachCluster(clusters, func(cluster *unstructured.Unstructured) { s.workload(ctx, cluster, admission) })
-}
+const (
+	// atATime is how many workload clusters are released at a time, and clusterTimeout how long the removal of what admits Nodes there
+	// may take. So also a fleet that does not answer leaves Helm's hook within its five minutes.
+	atATime        = 100
+	clusterTimeout = 10 * time.Second
+	// byHand removes from a workload cluster what admits Nodes. There are two commands, because kubectl fails as a whole if one kind is
+	// not served.
+	byHand = "kubectl delete --ignore-not-found mutatingwebhookconfiguration/" + webhook.ObjectName +
+		" namespace/" + policy.Namespace + "; kubectl delete --ignore-not-found mutatingadmissionpolicybinding/" +
+		policy.Name + " mutatingadmissionpolicy/" + policy.Name
+)
 
-// workload releases what is in one workload cluster: first what admits Nodes there, then the Nodes.
-func (s *session) workload(ctx context.Context, cluster *unstructured.Unstructured, admission *workload.Admission) {
-	identity := webhook.IdentityOf(cluster)
-	server, err := s.withdrawFrom(ctx, identity, admission)
-	if err != nil {
-		s.report.failed(fmt.Errorf("workload cluster %s: %w", identity, err))
-		return
-	}
-	s.nodes(ctx, server, func(*corev1.Node) bool { return true })
-}
-
-func (s *session) admission(keys *webhook.Store) *workload.Admission {
-	registrar := &webhook.Registrar{Management: s.management, Installed: s.WebhookConfiguration, BaseURL: s.WorkloadWebhookURL, Keys: keys}
-	return &workload.Admission{Ways: map[string]workload.Way{workload.AdmitByWebhook: registrar, workload.AdmitByPolicy: workload.ByPolicy{}}}
-}
-
-func (s *session) eachCluster(clusters []*unstructured.Unstructured, do func(*unstructured.Unstructured)) {
+// releaseWorkloads releases the workload clusters that Heirloom may have reached, and reports which it skips. One that cannot be
+// reached does not hold up the others.
+func (s *session) releaseWorkloads(ctx context.Context, keys *webhook.Store) {
 	var workers errgroup.Group
-	workers.SetLimit(s.Concurrency)
-	for _, cluster := range clusters {
-		workers.Go(func() error {
-			do(cluster)
-			return nil
-		})
-	}
-	_ = workers.Wait() // they report for themselves
-}
-
-// clusters returns the Clusters whose workload clusters Heirloom may have reached, and reports which ones it skips.
-func (s *session) clusters(ctx context.Context, say func(format string, args ...any)) ([]*unstructured.Unstructured, error) {
-	var clusters []*unstructured.Unstructured
-	err := s.eachServed(ctx, "Cluster", func(cluster *unstructured.Unstructured) {
-		if s.WatchFilter != "" && cluster.GetLabels()[clusterv1.WatchLabel] != s.WatchFilter {
-			return
-		}
-		if s.hasWorkload(cluster, say) {
-			clusters = append(clusters, cluster)
+	workers.SetLimit(atATime)
+	err := eachOf(ctx, s.management, &clusterv1.ClusterList{}, s.Config.Namespace, func(c *clusterv1.Cluster) {
+		key := client.ObjectKeyFromObject(c)
+		switch {
+		case s.Config.WatchFilter != "" && c.Labels[clusterv1.WatchLabel] != s.Config.WatchFilter:
+		case key == s.Config.ManagementClusterKey: // its Nodes are those of the management cluster
+		case c.DeletionTimestamp != nil:
+			s.note("workload cluster %s: skipped, it is being deleted", key)
+		case !ptr.Deref(c.Status.Initialization.InfrastructureProvisioned, false):
+			s.note("workload cluster %s: skipped, it has never been provisioned", key)
+		default:
+			workers.Go(func() error {
+				s.releaseWorkload(ctx, c, keys)
+				return nil
+			})
 		}
 	})
-	return clusters, err
+	_ = workers.Wait() // they report for themselves
+	s.failed(err)
 }
 
-// hasWorkload reports whether there is a workload cluster to work in, and reports why it is skipped.
-func (s *session) hasWorkload(cluster *unstructured.Unstructured, say func(format string, args ...any)) bool {
-	key := client.ObjectKeyFromObject(cluster)
+// releaseWorkload releases a workload cluster: first what admits Nodes there, then the Nodes.
+func (s *session) releaseWorkload(ctx context.Context, c *clusterv1.Cluster, keys *webhook.Store) {
+	server, err := s.withdraw(ctx, c, keys)
 	switch {
-	case key == s.ManagementCluster: // its Nodes are those of the management cluster
-		return false
-	case cluster.GetDeletionTimestamp() != nil:
-		say("workload cluster %s: passed over, it is being deleted", key)
-		return false
-	case !provisioned(cluster):
-		say("workload cluster %s: passed over, it has never been provisioned", key)
-		return false
+	case err != nil && s.OnlyWorkloadClusters:
+		s.left(ctx, c, err)
+	case err != nil:
+		s.failed(fmt.Errorf("workload cluster %s: %w", client.ObjectKeyFromObject(c), err))
+	case !s.OnlyWorkloadClusters:
+		s.nodes(ctx, server, func(*corev1.Node) bool { return true })
 	}
-	return true
 }
 
-// provisioned reports whether a Cluster has an API server, in both versions of the API.
-func provisioned(cluster *unstructured.Unstructured) bool {
-	now, _, _ := unstructured.NestedBool(cluster.Object, "status", "initialization", "infrastructureProvisioned")
-	before, _, _ := unstructured.NestedBool(cluster.Object, "status", "infrastructureReady")
-	return now || before
-}
-
-// withdrawFrom removes what admits Nodes in a workload cluster.
-func (s *session) withdrawFrom(ctx context.Context, cluster webhook.Identity, admission *workload.Admission) (reporting, error) {
-	c, err := s.Workload(ctx, cluster.NamespacedName)
+// withdraw removes what admits Nodes in a workload cluster.
+func (s *session) withdraw(ctx context.Context, c *clusterv1.Cluster, keys *webhook.Store) (cluster, error) {
+	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
+	defer cancel()
+	identity := webhook.IdentityOf(c)
+	reached, err := s.Workload(ctx, identity.NamespacedName)
 	if err != nil {
-		return reporting{}, err
+		return cluster{}, err
 	}
-	server := s.reporting(c, " in workload cluster "+cluster.String())
-	done, err := admission.Ensure(ctx, server, cluster, workload.AdmitByLoop)
-	for _, outcome := range done.Outcomes {
-		if outcome.Did == workload.Foreign && !s.DryRun {
-			s.report.note("workload cluster %s: MutatingWebhookConfiguration %s stays: it leads to another Heirloom, or to a URL that "+
-				"Heirloom no longer knows; delete it by hand if nothing answers there", cluster, webhook.ObjectName)
+	server := cluster{Client: reached, session: s, where: " in workload cluster " + identity.String()}
+	var errs []error
+	for _, way := range []workload.Way{&webhook.Registrar{BaseURL: s.Config.WorkloadWebhookURL, Keys: keys}, workload.ByPolicy{}} {
+		switch _, err := way.Remove(ctx, server, identity); {
+		case errors.Is(err, webhook.ErrForeign):
+			s.note("workload cluster %s: MutatingWebhookConfiguration %s stays: %v; delete it by hand if nothing answers there",
+				identity, webhook.ObjectName, err)
+		case !apierrors.IsForbidden(err): // a user without the right to look cannot have set it up
+			errs = append(errs, err)
 		}
 	}
-	return server, err
+	return server, errors.Join(errs...)
+}
+
+// left reports that something may be left in a workload cluster, and how to remove it. The log of a successful hook may be
+// gone soon, so there is an Event on the Cluster, too. API servers refuse a note of more than 1024 bytes.
+func (s *session) left(ctx context.Context, c *clusterv1.Cluster, cause error) {
+	key := client.ObjectKeyFromObject(c)
+	note := fmt.Sprintf("what admits Nodes there could not be taken away, and stays. By hand, with its kubeconfig: %s. The reason: %v", byHand, cause)
+	s.note("workload cluster %s: %s", key, note)
+	if s.DryRun {
+		return
+	}
+	if len(note) > 1024 {
+		note = strings.ToValidUTF8(note[:1020], "") + " …"
+	}
+	now := metav1.NowMicro()
+	err := s.management.Create(ctx, &eventsv1.Event{
+		// As recorders of client-go name theirs.
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: fmt.Sprintf("%s.%x", key.Name, now.UnixNano())},
+		EventTime:  now, ReportingController: "heirloom", ReportingInstance: "heirloom-release",
+		Type: corev1.EventTypeWarning, Reason: "WorkloadAdmissionLeft", Action: "Remove", Note: note,
+		Regarding: corev1.ObjectReference{
+			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Namespace: key.Namespace, Name: key.Name, UID: c.UID,
+		},
+	})
+	if err != nil {
+		s.note("workload cluster %s: there is no Event about that: %v", key, err)
+	}
 }

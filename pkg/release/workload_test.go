@@ -6,14 +6,18 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -60,8 +64,8 @@ type fleet struct {
 
 // run releases with the flags of a Heirloom that workload clusters call.
 func (f fleet) run(options Options) *run {
-	options.WorkloadWebhookURL, options.WorkloadWebhookKey = url, types.NamespacedName{Namespace: "heirloom-system", Name: "keys"}
 	r := releasing(f.management, options)
+	r.Config.WorkloadWebhookURL, r.Config.WorkloadWebhookKeyName = url, types.NamespacedName{Namespace: "heirloom-system", Name: "keys"}
 	r.Workload = func(_ context.Context, cluster types.NamespacedName) (client.Client, error) {
 		if abroad := f.workloads[cluster.Name]; abroad != nil {
 			return abroad, nil
@@ -78,7 +82,7 @@ func TestAWorkloadCluster(t *testing.T) {
 	Expect(policy.Ensure(t.Context(), red.others, types.NamespacedName{}, nil, inherit.Policy{}, time.Now())).Error().To(Succeed())
 	f := fleet{holds(served, provisionedCluster(t, "red"), keys(key)), map[string]*apiServer{"red": red}}
 
-	dry := f.run(Options{DryRun: true})
+	dry := f.run(dryRun)
 	Expect(dry.Run(t.Context())).To(Succeed())
 	Expect(red.written()).To(BeEmpty())
 	Expect(f.management.written()).To(BeEmpty())
@@ -126,19 +130,21 @@ secret/keys deleted in namespace heirloom-system
 `))
 }
 
-// Clusters without an API server of their own, or with one that is about to go, are passed over.
-func TestClustersThatArePassedOver(t *testing.T) {
+// Clusters without an API server of their own, or with one that is about to go, are skipped.
+func TestClustersThatAreSkipped(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	going := provisionedCluster(t, "going")
+	going, labelled := provisionedCluster(t, "going"), provisionedCluster(t, "labelled")
 	going.SetFinalizers([]string{"example.com/held"})
-	old := object(t, core, "Cluster", "old", `{metadata: {labels: {cluster.x-k8s.io/watch-filter: mine}}, status: {infrastructureReady: true}}`)
-	management := holds(served, going, provisionedCluster(t, "own"), object(t, core, "Cluster", "new", `{}`), provisionedCluster(t, "there"), old)
+	labelled.SetLabels(map[string]string{"cluster.x-k8s.io/watch-filter": "mine"})
+	management := holds(served, going, provisionedCluster(t, "own"), object(t, core, "Cluster", "new", `{}`), provisionedCluster(t, "there"), labelled)
 	Expect(management.others.Delete(t.Context(), going)).To(Succeed())
-	reached := func(options Options) (clusters []string, progress string) {
-		options.ManagementCluster = types.NamespacedName{Namespace: "ns", Name: "own"}
-		r := fleet{management: management}.run(options)
-		r.Concurrency = 1
+	reached := func(namespace, watchFilter string) (clusters []string, progress string) {
+		r := fleet{management: management}.run(Options{}).within(namespace, watchFilter)
+		r.Config.ManagementClusterKey = types.NamespacedName{Namespace: "ns", Name: "own"}
+		var mu sync.Mutex
 		r.Workload = func(_ context.Context, cluster types.NamespacedName) (client.Client, error) {
+			mu.Lock()
+			defer mu.Unlock()
 			clusters = append(clusters, cluster.Name)
 			return holds(served), nil
 		}
@@ -146,14 +152,14 @@ func TestClustersThatArePassedOver(t *testing.T) {
 		slices.Sort(clusters)
 		return clusters, r.progress.String()
 	}
-	clusters, progress := reached(Options{})
-	Expect(clusters).To(Equal([]string{"old", "there"}))
-	Expect(progress).To(And(ContainSubstring("workload cluster ns/going: passed over, it is being deleted\n"),
-		ContainSubstring("workload cluster ns/new: passed over, it has never been provisioned\n")))
-	clusters, progress = reached(Options{WatchFilter: "mine"})
-	Expect(clusters).To(Equal([]string{"old"}))
-	Expect(progress).NotTo(ContainSubstring("passed over"), "others' Clusters are nothing to it")
-	clusters, _ = reached(Options{Namespace: "other"})
+	clusters, progress := reached("", "")
+	Expect(clusters).To(Equal([]string{"labelled", "there"}))
+	Expect(progress).To(And(ContainSubstring("workload cluster ns/going: skipped, it is being deleted\n"),
+		ContainSubstring("workload cluster ns/new: skipped, it has never been provisioned\n")))
+	clusters, progress = reached("", "mine")
+	Expect(clusters).To(Equal([]string{"labelled"}))
+	Expect(progress).NotTo(ContainSubstring("skipped"), "others' Clusters are nothing to it")
+	clusters, _ = reached("other", "")
 	Expect(clusters).To(BeEmpty())
 }
 
@@ -212,7 +218,7 @@ func TestTheKeys(t *testing.T) {
 		{name: "go also where they are of no use", secret: keys([]byte("short")), writes: []string{"delete Secret keys"}, note: "are told by --workload-webhook-url alone\n"},
 		{name: "may have gone before"},
 		{name: "must be readable", secret: keys(key), request: "get Secret", problem: "reading the keys of workload clusters' webhooks: "},
-		{name: "must be deletable", secret: keys(key), request: "delete Secret", problem: "deleting the keys of workload clusters' webhooks: "},
+		{name: "must be deletable", secret: keys(key), request: "delete Secret", problem: "forbidden"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
@@ -230,6 +236,129 @@ func TestTheKeys(t *testing.T) {
 			}
 			Expect(r.progress.String()).To(ContainSubstring(tc.note))
 			Expect(management.written()).To(Equal(tc.writes))
+		})
+	}
+}
+
+// withdrawing are the options of an uninstall.
+var withdrawing = Options{OnlyWorkloadClusters: true, Stop: true}
+
+// events are those that somebody reads about Clusters, as "<reason> <cluster>: <note>".
+func (s *apiServer) events(t *testing.T) []string {
+	t.Helper()
+	list := &eventsv1.EventList{}
+	NewWithT(t).Expect(s.others.List(t.Context(), list)).To(Succeed())
+	var told []string
+	for _, e := range list.Items {
+		told = append(told, fmt.Sprintf("%s %s: %s", e.Reason, e.Regarding.Name, e.Note))
+	}
+	return told
+}
+
+// What admits Nodes is taken away in every workload cluster that answers, once the leader has stopped. Nothing else is
+// touched, also in the management cluster.
+func TestOnlyWorkloadClusters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		red := holds(served, ofBoth(), calls(url+webhook.Path(key, webhook.IdentityOf(provisionedCluster(t, "red")))))
+		Expect(policy.Ensure(t.Context(), red.others, types.NamespacedName{}, nil, inherit.Policy{}, time.Now())).Error().To(Succeed())
+		f := fleet{
+			holds(served, provisionedCluster(t, "red"), keys(key), teamed(t, core, "Machine", "m"), ofBoth(), deployment(), heldBy("pod", 0)),
+			map[string]*apiServer{"red": red},
+		}
+		dry := withdrawing
+		dry.DryRun = true
+		Expect(f.run(dry).Run(t.Context())).To(Succeed())
+		Expect(append(red.written(), f.management.written()...)).To(BeEmpty())
+
+		begun := time.Now()
+		var withdrawn time.Duration
+		red.before["delete Namespace"] = func() { withdrawn = time.Since(begun) }
+		r := f.run(withdrawing)
+		Expect(r.Run(t.Context())).To(Succeed(), r.progress.String())
+		Expect(red.written()).To(Equal([]string{
+			"delete MutatingWebhookConfiguration management.heirloom.dev", "delete MutatingAdmissionPolicyBinding nodes.heirloom.dev",
+			"delete MutatingAdmissionPolicy nodes.heirloom.dev", "delete ConfigMap nodes.heirloom.dev", "delete Namespace heirloom-nodes",
+		}))
+		Expect(withdrawn).To(Equal(20*time.Second), "the loop would set it up anew")
+		Expect(f.management.written()).To(Equal([]string{"scale Deployment heirloom"}))
+		Expect(f.management.events(t)).To(BeEmpty())
+		Expect(r.out.String()).To(ContainSubstring("mutatingadmissionpolicy.admissionregistration.k8s.io/nodes.heirloom.dev deleted in workload cluster ns/red\n"))
+	})
+}
+
+// One that does not answer is named, with what to do, and holds up neither the others nor the uninstall.
+func TestAWorkloadClusterThatDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		blue, green := holds(served), holds(served)
+		for _, there := range []*apiServer{blue, green} {
+			Expect(policy.Ensure(t.Context(), there.others, types.NamespacedName{}, nil, inherit.Policy{}, time.Now())).Error().To(Succeed())
+		}
+		green.fail["delete MutatingAdmissionPolicy"] = errors.New("no way " + strings.Repeat("é", 1000))
+		f := fleet{
+			holds(served, provisionedCluster(t, "red"), provisionedCluster(t, "blue"), provisionedCluster(t, "green"), keys(key)),
+			map[string]*apiServer{"blue": blue, "green": green},
+		}
+		run := func(options Options) (*run, time.Duration, error) {
+			r, begun := f.run(options), time.Now()
+			reach := r.Workload
+			r.Workload = func(ctx context.Context, cluster types.NamespacedName) (client.Client, error) {
+				if cluster.Name == "red" {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return reach(ctx, cluster)
+			}
+			err := r.Run(t.Context())
+			return r, time.Since(begun), err
+		}
+		r, took, err := run(withdrawing)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(took).To(Equal(15*time.Second), "five for the loop to stop, and ten for the cluster")
+		Expect(blue.written()).To(ContainElement("delete Namespace heirloom-nodes"))
+		const left = "what admits Nodes there could not be taken away, and stays. By hand, with its kubeconfig: " +
+			"kubectl delete --ignore-not-found mutatingwebhookconfiguration/management.heirloom.dev namespace/heirloom-nodes; " +
+			"kubectl delete --ignore-not-found mutatingadmissionpolicybinding/nodes.heirloom.dev mutatingadmissionpolicy/nodes.heirloom.dev. The reason: "
+		Expect(r.progress.String()).To(And(
+			ContainSubstring("workload cluster ns/red: "+left+"context deadline exceeded\n"), ContainSubstring("workload cluster ns/green: "+left+"removing the admission policy: ")))
+		Expect(f.management.events(t)).To(ConsistOf(
+			"WorkloadAdmissionLeft red: "+left+"context deadline exceeded",
+			And(HavePrefix("WorkloadAdmissionLeft green: "+left), HaveSuffix("éé …"), WithTransform(func(s string) int { return len(s) }, BeNumerically("<", 1060)))))
+	})
+}
+
+// A hundred are asked at a time: also a fleet that does not answer leaves Helm's hook within its five minutes.
+func TestManyWorkloadClustersThatDoNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		management := holds(served, keys(key))
+		const many = 250
+		for i := range many {
+			Expect(management.others.Create(t.Context(), provisionedCluster(t, fmt.Sprint("c", i)))).To(Succeed())
+		}
+		management.fail["create Event"] = forbidden
+		r := fleet{management: management}.run(withdrawing)
+		r.Workload = func(ctx context.Context, _ types.NamespacedName) (client.Client, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		begun := time.Now()
+		Expect(r.Run(t.Context())).To(Succeed())
+		Expect(time.Since(begun)).To(Equal(35 * time.Second))
+		Expect(strings.Count(r.progress.String(), "could not be taken away")).To(Equal(many))
+		Expect(r.progress.String()).To(ContainSubstring("workload cluster ns/c7: there is no Event about that: "))
+	})
+}
+
+// What the management cluster does not answer is an error in any case.
+func TestOnlyWorkloadClustersThatCannotBeFound(t *testing.T) {
+	for _, request := range []string{"list Cluster", "get Lease", "get Secret"} {
+		t.Run(request, func(t *testing.T) {
+			management := holds(served, provisionedCluster(t, "red"), keys(key))
+			management.fail[request] = forbidden
+			withdrawing := Options{OnlyWorkloadClusters: true}
+			NewWithT(t).Expect(fleet{management: management}.run(withdrawing).Run(t.Context())).To(MatchError(ContainSubstring("forbidden")))
 		})
 	}
 }

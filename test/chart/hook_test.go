@@ -18,7 +18,7 @@ import (
 
 // What the pre-delete hook does, and the rights it has for it, are no more than the values ask for.
 func TestTheHook(t *testing.T) {
-	const only, stops, passes = "--only-webhook-configurations", "--take-lease", "--pass-over-unreachable"
+	const only, stops, workloads = "--only-webhook-configurations", "--stop", "--only-workload-clusters"
 	for _, tc := range []struct {
 		name     string
 		over     values
@@ -26,13 +26,13 @@ func TestTheHook(t *testing.T) {
 		// secrets are the roles that let it get Secrets of Clusters.
 		secrets []string
 	}{
-		{"as it is", nil, []string{stops, "--only-workload-clusters", passes}, []string{only, "--keep-values=false"}, []string{"ClusterRole heirloom-uninstall"}},
-		{"one namespace", values{"namespace": fleetNamespace}, []string{stops, passes, "--namespace=" + fleetNamespace}, []string{only}, []string{"Role heirloom-uninstall-fleet"}},
-		{"a release", values{"uninstall": values{"release": true}}, []string{stops, "--keep-values=false"}, []string{only, passes, "--only-workload-clusters"}, []string{"ClusterRole heirloom-uninstall"}},
-		{"workload clusters are left", values{"uninstall": values{"workloadClusters": false}}, []string{only}, []string{stops, passes}, nil},
+		{"as it is", nil, []string{stops, workloads}, []string{only, "--keep-values=false"}, []string{"ClusterRole heirloom-uninstall"}},
+		{"one namespace", values{"namespace": fleetNamespace}, []string{stops, workloads, "--namespace=" + fleetNamespace}, []string{only}, []string{"Role heirloom-uninstall-fleet"}},
+		{"a release", values{"uninstall": values{"release": true}}, []string{stops, "--keep-values=false"}, []string{only, workloads}, []string{"ClusterRole heirloom-uninstall"}},
+		{"workload clusters are left", values{"uninstall": values{"workloadClusters": false}}, []string{only}, []string{stops, workloads}, nil},
 		{
-			"nobody can stop the loop", values{"leaderElection": values{"enabled": false}, "replicaCount": 1},
-			[]string{only}, []string{stops, passes}, nil,
+			"nobody knows when the loop has stopped", values{"leaderElection": values{"enabled": false}, "replicaCount": 1},
+			[]string{only}, []string{stops, workloads}, nil,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -68,7 +68,8 @@ func TestTheHook(t *testing.T) {
 // bound to the hook's ServiceAccount and to nothing else, and comes and goes with the hook.
 func TestTheRightsOfTheHook(t *testing.T) {
 	const configurations = "admissionregistration.k8s.io mutatingwebhookconfigurations,validatingwebhookconfigurations [heirloom]: get,delete"
-	const leases, nodes = "coordination.k8s.io leases []: get,create,update", " nodes []: get,list,patch"
+	const scale, leases = "apps deployments/scale [heirloom]: update", "coordination.k8s.io leases []: get"
+	const nodes = " nodes []: get,list,patch"
 	withdraw := []string{"cluster.x-k8s.io clusters []: list", " secrets []: get"}
 	report := append(slices.Clone(withdraw), "events.k8s.io events []: create")
 	objects := []string{
@@ -81,15 +82,15 @@ func TestTheRightsOfTheHook(t *testing.T) {
 		over   values
 		rights map[string][]string
 	}{
-		{"all namespaces", nil, map[string][]string{"": slices.Concat([]string{configurations}, report), releaseNamespace: {leases}}},
+		{"all namespaces", nil, map[string][]string{"": slices.Concat([]string{configurations}, report), releaseNamespace: {scale, leases}}},
 		{"one namespace", values{"namespace": fleetNamespace}, map[string][]string{
-			"": {configurations}, releaseNamespace: {leases}, fleetNamespace: report,
+			"": {configurations}, releaseNamespace: {scale, leases}, fleetNamespace: report,
 		}},
 		{"a release in all namespaces", values{"uninstall": release, "additionalProviderGroups": groups}, map[string][]string{
-			"": slices.Concat([]string{configurations}, objects, []string{nodes}, withdraw), releaseNamespace: {leases},
+			"": slices.Concat([]string{configurations}, objects, []string{nodes}, withdraw), releaseNamespace: {scale, leases},
 		}},
 		{"a release in one namespace", values{"uninstall": release, "additionalProviderGroups": groups, "namespace": fleetNamespace}, map[string][]string{
-			"": {configurations, nodes}, releaseNamespace: {leases}, fleetNamespace: slices.Concat(objects, withdraw),
+			"": {configurations, nodes}, releaseNamespace: {scale, leases}, fleetNamespace: slices.Concat(objects, withdraw),
 		}},
 		{"one namespace, whose workload clusters are left", values{"uninstall": values{"workloadClusters": false}, "namespace": fleetNamespace}, map[string][]string{
 			"": {configurations},

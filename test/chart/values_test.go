@@ -145,6 +145,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{values{"managementCluster": "a/self", "namespace": "b"}, "managementCluster=a/self is not in the only namespace"},
 		{values{"leaderElection": values{"renewDeadlineSeconds": 15}}, "leaderElection.renewDeadlineSeconds"},
 		{values{"leaderElection": values{"enabled": false}}, "replicaCount=2 needs leaderElection.enabled"},
+		{values{"uninstall": values{"release": true}, "leaderElection": values{"enabled": false}, "replicaCount": 1}, "uninstall.release needs leaderElection.enabled"},
 		{values{"logging": values{"format": "json", "vmodule": "a=1"}}, "logging.vmodule needs logging.format=text"},
 		{values{"serviceAccount": values{"create": false}}, "serviceAccount.create=false needs serviceAccount.name"},
 		{values{"ports": values{"webhook": 8443}}, "ports.metrics and ports.webhook are both 8443"},

@@ -163,7 +163,7 @@ func (m *managementCluster) deleted(namespace, version string) {
 func (m *managementCluster) releases() {
 	m.t.Helper()
 	ofCore := client.MatchingLabels{clusterv1.ProviderNameLabel: "cluster-api"}
-	const command = "kubectl heirloom release --delete-webhook-configurations --take-lease --yes"
+	const command = "kubectl heirloom release --stop --yes"
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "clusterctl.md"))
 	m.Expect(err).NotTo(HaveOccurred())
 	m.Expect(string(page)).To(MatchRegexp(`(?s)\n    ` + command + `\n.*\n    clusterctl delete --addon heirloom\n`))

@@ -63,21 +63,23 @@ func ownCluster(w *kubectlWorld, name string) (*clusterv1.Cluster, *clusterv1.Ma
 	return cluster, ms
 }
 
-// While Heirloom runs, it must first be told to leave the object alone.
+// While Heirloom runs, it gives up by itself what it owns in an object that is released, and leaves the object alone from then on.
 func releasesOneObject(t *testing.T, w *kubectlWorld) {
 	w = w.in(t)
 	_, ms := ownCluster(w, "release-one")
 	object := "machineset/" + ms.Name
-	_, errOut, code := w.kubectl(t, "release", object, "--yes")
-	w.Expect(code).To(Equal(2))
-	w.Expect(errOut).To(ContainSubstring("  kubectl label machineset.cluster.x-k8s.io " + ms.Name + " --namespace fleet heirloom.dev/ignore=\n"))
+	dry, errOut, code := w.kubectl(t, "release", object, "--dry-run")
+	w.Expect(code).To(Equal(0), errOut)
+	w.Expect(dry).To(And(
+		HavePrefix("machineset.cluster.x-k8s.io/"+ms.Name+" labeled in namespace fleet (dry run)\n"),
+		ContainSubstring("machineset.cluster.x-k8s.io/"+ms.Name+" released in namespace fleet (dry run)\n"), ContainSubstring("annotations.note\n")))
 	w.get(ms)
 	w.Expect(ours(ms)).NotTo(BeEmpty())
+	w.Expect(ms.Labels).NotTo(HaveKey(inherit.IgnoreLabel))
 
-	w.update(ms, func() { ms.Labels[inherit.IgnoreLabel] = "" })
 	out, errOut, code := w.kubectl(t, "release", object, "--yes")
 	w.Expect(code).To(Equal(0), errOut)
-	w.Expect(out).To(Equal("machineset.cluster.x-k8s.io/" + ms.Name + " released in namespace fleet\n"))
+	w.Expect(out).To(Equal("machineset.cluster.x-k8s.io/" + ms.Name + " labeled in namespace fleet\nmachineset.cluster.x-k8s.io/" + ms.Name + " released in namespace fleet\n"))
 	w.get(ms)
 	w.Expect(ours(ms)).To(BeEmpty())
 	w.Expect(ms.Spec.Template.Annotations).NotTo(HaveKey("note"))
@@ -91,14 +93,14 @@ func releasesOneCluster(t *testing.T, w *kubectlWorld) {
 	cluster, ms := ownCluster(w, "release-all")
 	before := ours(w.prodSet())
 	w.Expect(before).NotTo(BeEmpty())
-	w.get(cluster)
-	w.update(cluster, func() { cluster.Labels = map[string]string{inherit.IgnoreLabel: ""} })
-	out, errOut, code := w.kubectl(t, "release", "cluster/release-all", "--yes", "--keep-values")
+	out, errOut, code := w.kubectl(t, "release", "cluster/release-all", "--yes")
 	w.Expect(code).To(Equal(0), errOut)
-	w.Expect(out).To(Equal("machineset.cluster.x-k8s.io/" + ms.Name + " released in namespace fleet\n"))
+	w.Expect(out).To(HaveSuffix("cluster.cluster.x-k8s.io/release-all released in namespace fleet\n"))
+	w.get(cluster)
+	w.Expect(cluster.Labels).To(HaveKeyWithValue(inherit.IgnoreLabel, inherit.IgnoreAndRelease))
 	w.get(ms)
 	w.Expect(ours(ms)).To(BeEmpty())
-	w.Expect(ms.Spec.Template.Annotations).To(HaveKeyWithValue("note", "for humans"))
+	w.Expect(ms.Spec.Template.Annotations).NotTo(HaveKey("note"))
 	w.Expect(ours(w.prodSet())).To(Equal(before), "other Clusters keep what they have")
 }
 

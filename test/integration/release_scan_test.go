@@ -12,10 +12,12 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -51,6 +53,16 @@ type hook struct {
 	*scene
 	kubeconfig string
 	args       []string
+	// heirloom is the Deployment that Helm has installed.
+	heirloom unstructured.Unstructured
+}
+
+// deployment is Heirloom's.
+func (h hook) deployment() *appsv1.Deployment {
+	h.t.Helper()
+	deployment := &appsv1.Deployment{}
+	h.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(h.heirloom.Object, deployment)).To(Succeed())
+	return deployment
 }
 
 // hook installs what Helm creates before it uninstalls, apart from the Job, whose arguments it takes.
@@ -64,6 +76,9 @@ func (s *scene) hook(values map[string]any) hook {
 	h := hook{scene: s, kubeconfig: filepath.Join(s.dir, "uninstall.kubeconfig")}
 	var around []unstructured.Unstructured
 	for _, object := range rendered {
+		if object.GetKind() == "Deployment" {
+			h.heirloom = object
+		}
 		if object.GetAnnotations()["helm.sh/hook"] != "pre-delete" {
 			continue
 		}

@@ -3,19 +3,21 @@
 package integration
 
 import (
+	"context"
+	"errors"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,7 +35,6 @@ func TestReleaseLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, stage.Options{WorkloadWebhook: true, Args: []string{
 		"--additional-sync-machine-labels=^team$", "--additional-sync-machine-annotations=^note$",
-		"--leader-elect-lease-duration=30s", "--leader-elect-renew-deadline=25s", // for so long the release waits
 	}})
 	fleet := newFleet(s, fleetName)
 	home, red, blue := s.settle("home", declared()), s.abroad("red"), s.abroad("blue")
@@ -73,20 +74,12 @@ func TestReleaseLeavesNothing(t *testing.T) {
 		ContainSubstring("machine.cluster.x-k8s.io/home released in namespace home (dry run)\n"), ContainSubstring("  .metadata.annotations.note\n"),
 		ContainSubstring(`  .spec.taints[effect="NoSchedule",key="annotated"]`)))
 
+	ended := s.endsWith(h.deployment())
 	done := h.run()
 	s.Expect(done.err).NotTo(HaveOccurred(), done.stderr)
+	s.Expect(<-ended).To(Succeed(), "it was scaled to zero")
 	s.Expect(done.released()).To(Equal(dry.released()), "a dry run says what happens")
-	s.losesTheLease()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: stage.Namespace, Name: "leader-election-heirloom"}}
-	s.get(lease)
-	s.Expect(lease.Spec.HolderIdentity).To(HaveValue(Equal("heirloom-release")))
-	s.Expect(lease.Spec.LeaseDurationSeconds).To(HaveValue(Equal(int32(60))))
-	// On a busy machine, a minute may be over before all of this has been looked at.
-	s.update(lease, func() { lease.Spec.LeaseDurationSeconds = new(int32(3600)) })
-	s.Expect(s.StartHeirloom(s.ctx)).To(Succeed(), "as the Deployment would, before Helm deletes it")
-	s.Consistently(func() []string { return remains(all()) }).WithTimeout(3 * time.Second).WithPolling(time.Second).Should(BeEmpty())
-	s.get(lease)
-	s.Expect(lease.Spec.HolderIdentity).To(HaveValue(Equal("heirloom-release")), "so no replica leads")
+	s.Expect(remains(all())).To(BeEmpty())
 
 	s.expectOnlyOthers(home)
 	for _, child := range fleet.children {
@@ -191,13 +184,13 @@ func TestReleaseKeepsValues(t *testing.T) {
 
 	refused := admin.run()
 	s.Expect(refused.err).To(HaveOccurred())
-	s.Expect(refused.stderr).To(And(ContainSubstring(`the webhook configurations "heirloom" are still there`), ContainSubstring("--delete-webhook-configurations")))
+	s.Expect(refused.stderr).To(And(ContainSubstring(`the webhook configurations "heirloom" are still there`), ContainSubstring("--stop")))
 	refused = admin.run("--only-webhook-configurations")
 	s.Expect(refused.err).NotTo(HaveOccurred(), refused.stderr)
 	s.Expect(refused.released()).To(HaveLen(2))
 	refused = admin.run()
 	s.Expect(refused.err).To(HaveOccurred())
-	s.Expect(refused.stderr).To(And(ContainSubstring("the leader the-stage is at work"), ContainSubstring("--take-lease")))
+	s.Expect(refused.stderr).To(And(ContainSubstring("the-stage leads Heirloom"), ContainSubstring("--stop")))
 	s.get(f.m)
 	s.Expect(ours(f.m)).NotTo(BeEmpty(), "nothing has been done")
 
@@ -253,11 +246,19 @@ func TestReleaseWithinItsScope(t *testing.T) {
 	s.Expect(remains(untouched())).NotTo(BeEmpty())
 }
 
-// losesTheLease waits for the program to end by itself.
-func (s *scene) losesTheLease() {
+// endsWith ends the program once its Deployment is scaled to zero, as its Pods would, and then tells how that went.
+func (s *scene) endsWith(deployment *appsv1.Deployment) <-chan error {
 	s.t.Helper()
-	s.Eventually(s.Heirloom.Done()).WithTimeout(patience).Should(BeClosed())
-	s.Expect(s.StopHeirloom()).To(MatchError(ContainSubstring("ended by itself")))
+	s.create(deployment)
+	ended := make(chan error, 1)
+	go func() {
+		err := wait.PollUntilContextCancel(s.ctx, polling, true, func(ctx context.Context) (bool, error) {
+			err := s.Client.Get(ctx, client.ObjectKeyFromObject(deployment), deployment)
+			return err == nil && *deployment.Spec.Replicas == 0, err
+		})
+		ended <- errors.Join(err, s.StopHeirloom())
+	}()
+	return ended
 }
 
 // asAdministrator is heirloom release without any flags that the chart would give it.

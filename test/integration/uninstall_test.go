@@ -116,6 +116,9 @@ func (s *scene) playJob(name string, uninstalled <-chan error) ended {
 		s.Expect(apierrors.IsNotFound(s.Client.Get(s.ctx, client.ObjectKey{Name: name}, configuration))).To(BeTrue())
 	}
 	s.Expect(s.Client.Get(s.ctx, client.ObjectKey{Name: "heirloom"}, &admissionregistrationv1.MutatingWebhookConfiguration{})).To(Succeed(), "another's")
+	stopped := &appsv1.Deployment{}
+	s.Expect(s.Client.Get(s.ctx, key, stopped)).To(Succeed())
+	s.Expect(stopped.Spec.Replicas).To(HaveValue(BeZero()))
 
 	before, now := job.DeepCopy(), metav1.Now()
 	job.Status = batchv1.JobStatus{

@@ -10,11 +10,13 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -46,8 +48,9 @@ func newReleaseCommand() *cobra.Command {
 
 When a taint is removed from a Node, Pods that it kept away can be scheduled there; --keep-values keeps it. Try --dry-run.
 
-Heirloom must not run meanwhile. Give the same flags as Heirloom's own. A second run changes nothing. If something
-cannot be released, such as in a workload cluster that does not answer, the command does the rest and ends with an error.`,
+Heirloom must not run meanwhile: give --stop, or delete its webhook configurations and scale its Deployment to 0. Give the same
+flags as Heirloom's own. A second run changes nothing. If something cannot be released, such as in a workload cluster that does not
+answer, the command does the rest and ends with an error.`,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -71,18 +74,13 @@ cannot be released, such as in a workload cluster that does not answer, the comm
 	fs.BoolVar(&what.KeepValues, "keep-values", false,
 		"Keep labels, annotations, taints and fields, and give up only their ownership and tracking. "+
 			"Nothing removes them automatically after that, even when they are no longer declared.")
-	fs.BoolVar(&what.DeleteWebhookConfigurations, "delete-webhook-configurations", false,
-		"Delete the webhook configurations of --webhook-configuration first. Without it, nothing is done while they are there.")
-	fs.BoolVar(&what.TakeLease, "take-lease", false,
-		"Take the Lease of Heirloom's leader first, and wait until the leader has stopped; one minute after the end, another one may lead. "+
-			"Without it, nothing is done while there is a leader.")
-	fs.BoolVar(&what.OnlyWebhookConfigurations, "only-webhook-configurations", false,
-		"End when the webhook configurations are deleted. Implies --delete-webhook-configurations.")
+	fs.BoolVar(&what.Stop, "stop", false,
+		"Stop Heirloom first: delete the webhook configurations of --webhook-configuration, scale the Deployment of the same name in "+
+			"--leader-elect-namespace to 0, and wait until nobody leads. Without it, nothing is done while Heirloom runs.")
+	fs.BoolVar(&what.OnlyWebhookConfigurations, "only-webhook-configurations", false, "Delete the webhook configurations, and do nothing else.")
 	fs.BoolVar(&what.OnlyWorkloadClusters, "only-workload-clusters", false,
-		"Take away what Heirloom has made in workload clusters to admit their Nodes, and leave what objects and Nodes have inherited. "+
-			"Each workload cluster may take ten seconds, and all of them two minutes.")
-	fs.BoolVar(&what.PassOverUnreachable, "pass-over-unreachable", false,
-		"With --only-workload-clusters: a workload cluster that could not be handled is reported, also in an Event on its Cluster, and is no error.")
+		"Remove what Heirloom has made in workload clusters to admit their Nodes, and leave what objects and Nodes have inherited. "+
+			"A workload cluster that does not answer within ten seconds is reported, also in an Event on its Cluster, and is no error.")
 	command.MarkFlagsMutuallyExclusive("only-workload-clusters", "only-webhook-configurations")
 	return command
 }
@@ -96,7 +94,11 @@ func newReleaser(c *config.Config, what release.Options) (*release.Releaser, err
 	if err != nil {
 		return nil, err
 	}
-	management, err := client.New(restConfig, client.Options{Scheme: clientgoscheme.Scheme})
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("registering the types of Kubernetes and Cluster API: %w", err)
+	}
+	management, err := client.New(restConfig, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("creating the client of the management cluster: %w", err)
 	}
@@ -105,7 +107,7 @@ func newReleaser(c *config.Config, what release.Options) (*release.Releaser, err
 		return nil, fmt.Errorf("creating the discovery client: %w", err)
 	}
 	c.LeaderElectNamespace = namespace
-	releaser := release.New(c, what, management, discoveryClient)
+	releaser := &release.Releaser{Options: what, Config: c, Management: management, Discovery: discoveryClient}
 	releaser.Workload = func(ctx context.Context, cluster types.NamespacedName) (client.Client, error) {
 		theirs, err := connect.RESTConfig(ctx, management, cluster)
 		if err != nil {

@@ -12,11 +12,16 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	ask "github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/release"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/target"
 	"github.com/heirloom-dev/heirloom/pkg/release"
 )
@@ -36,25 +41,21 @@ func newReleaseCommand(f *cli.Factory) *cobra.Command {
 It takes the settings from the running server. It says what it is about to do and asks, unless you give --yes.
 
 Without an argument it gives up everything, so that nothing is left when you uninstall Heirloom. Heirloom must not run meanwhile:
-stop it yourself, or give --delete-webhook-configurations and --take-lease.
+stop it yourself, or give --stop.
 
-With a Cluster it gives up what Heirloom owns in all objects of that Cluster and on its Nodes; with a Machine, that of the Machine and
-its Node; with any other object, that of the object alone. Heirloom may run, but then you must first opt the object or its Cluster
-out with the label heirloom.dev/ignore, because otherwise it would inherit again at once.
+With an argument it sets the label heirloom.dev/ignore=release, so that the object no longer inherits and the running Heirloom gives up
+what it owns: with a Cluster, in all objects of that Cluster and on its Nodes; with a Machine, in the Machine and on its Node; with any
+other object, in the object alone. It waits until that is done. When you remove the label, the object inherits again.
 
 A second run changes nothing. If something cannot be released, the command does the rest and ends with an error.`,
 		Example: `  # What would be given up?
   kubectl heirloom release --dry-run
 
   # Everything, before you uninstall Heirloom
-  kubectl heirloom release --delete-webhook-configurations --take-lease
+  kubectl heirloom release --stop
 
   # One Cluster, while Heirloom goes on with the others
-  kubectl label cluster prod -n fleet heirloom.dev/ignore=
-  kubectl heirloom release cluster/prod -n fleet
-
-  # One object; what it has stays
-  kubectl heirloom release machinedeployment/md-0 -n fleet --keep-values`,
+  kubectl heirloom release cluster/prod -n fleet`,
 		Args:              cobra.MaximumNArgs(2),
 		ValidArgsFunction: f.CompleteObjects(),
 		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
@@ -65,11 +66,9 @@ A second run changes nothing. If something cannot be released, the command does 
 		"Keep labels, annotations, taints and fields, and give up only their ownership and tracking. "+
 			"Nothing removes them automatically after that, even when they are no longer declared.")
 	fs.BoolVarP(&o.yes, "yes", "y", false, "Do not ask.")
-	fs.BoolVar(&o.what.DeleteWebhookConfigurations, "delete-webhook-configurations", false,
-		"Delete Heirloom's webhook configurations first. Without it, nothing is done while they are there.")
-	fs.BoolVar(&o.what.TakeLease, "take-lease", false,
-		"Take the Lease of Heirloom's leader first, and wait until the leader has stopped; one minute after the end, another one may lead. "+
-			"Without it, nothing is done while there is a leader.")
+	fs.BoolVar(&o.what.Stop, "stop", false,
+		"Stop Heirloom first: delete its webhook configurations, scale its Deployment to 0, and wait until nobody leads. "+
+			"Without it, nothing is done while Heirloom runs.")
 	return command
 }
 
@@ -81,7 +80,8 @@ func (o *releaseOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if o.what.Only, err = o.only(management.RESTMapper(), args); err != nil {
+	object, err := o.object(management.RESTMapper(), args)
+	if err != nil {
 		return err
 	}
 	s, err := o.ReadSettings(ctx, management)
@@ -91,28 +91,68 @@ func (o *releaseOptions) run(ctx context.Context, args []string) error {
 	if s.Config.LeaderElectNamespace == "" {
 		s.Config.LeaderElectNamespace = o.Settings.Namespace
 	}
-	if err := ask.Check(ctx, management, s, o.what); err != nil {
+	if err := ask.Check(ctx, management, s, o.what.DryRun, object != nil); err != nil {
 		return err
 	}
 	for _, note := range s.Notes {
 		_, _ = fmt.Fprintln(o.ErrOut, "Note:", note)
 	}
-	if !o.yes && !o.what.DryRun {
-		if err := ask.Ask(o.In, o.ErrOut, o.terminal(), ask.Describe(s, o.what)); err != nil {
-			return err
-		}
-	}
-	discovery, err := o.Config.ToDiscoveryClient()
+	d, err := o.Config.ToDiscoveryClient()
 	if err != nil {
 		return fmt.Errorf("making a client of the API server's discovery: %w", err)
 	}
-	discovery.Invalidate() // a kind that has been added since must not be forgotten
-	releaser := release.New(s.Config, o.what, management, discovery)
+	d.Invalidate() // a kind that has been added since must not be forgotten
+	if object != nil {
+		return o.runObject(ctx, object, management, d, s)
+	}
+	if err := o.ask(func() string { return ask.Describe(s, o.what) }); err != nil {
+		return err
+	}
+	releaser := release.Releaser{Options: o.what, Config: s.Config, Discovery: d, Out: o.Out, Progress: o.ErrOut}
+	if releaser.Management, err = typed(management); err != nil {
+		return err
+	}
 	releaser.Workload = func(ctx context.Context, cluster types.NamespacedName) (client.Client, error) {
 		return o.Workload(ctx, management, cluster)
 	}
-	releaser.Out, releaser.Progress = o.Out, o.ErrOut
 	return releaser.Run(ctx)
+}
+
+// typed returns a client of the management cluster that knows Cluster API's own types.
+func typed(management *cli.Management) (client.Client, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("registering the types of Kubernetes and Cluster API: %w", err)
+	}
+	c, err := client.New(management.REST, client.Options{Scheme: scheme, Mapper: management.RESTMapper()})
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return c, nil
+}
+
+// runObject releases one object.
+func (o *releaseOptions) runObject(
+	ctx context.Context, object *ask.Object, management client.Client, d discovery.DiscoveryInterface, s settings.Settings,
+) (err error) {
+	object.Client, object.Out, object.ErrOut = management, o.Out, o.ErrOut
+	if object.Kinds, err = release.Kinds(d, s.Config.ProviderGroups); err != nil {
+		return err
+	}
+	if s.Config.LeaderElect && s.Config.LeaderElectNamespace != "" {
+		object.Lease = types.NamespacedName{Namespace: s.Config.LeaderElectNamespace, Name: s.Config.LeaderElectionID()}
+	}
+	if err := object.Validate(); err != nil {
+		return err
+	}
+	if o.what.DryRun {
+		return object.Preview(ctx)
+	}
+	if err := o.ask(object.Describe); err != nil {
+		return err
+	}
+	defer o.Progress("Waiting until Heirloom has given up what it owns in %s", object)()
+	return object.Release(ctx)
 }
 
 // validate refuses flags that do not go together, before anything is read.
@@ -121,16 +161,18 @@ func (o *releaseOptions) validate(args []string) error {
 	case len(args) == 0 && o.Config.Namespace != nil && *o.Config.Namespace != "":
 		return errors.New("--namespace has no effect on a release of everything: name a Cluster or an object, " +
 			"or say with --heirloom-namespace which Heirloom you mean")
-	case len(args) == 0 && o.WorkloadKubeconfig != "":
-		return errors.New("--workload-kubeconfig leads to one workload cluster: name its Cluster")
-	case len(args) > 0 && (o.what.DeleteWebhookConfigurations || o.what.TakeLease):
-		return errors.New("--delete-webhook-configurations and --take-lease stop Heirloom for all objects, so they go only with a release of everything")
+	case o.WorkloadKubeconfig != "":
+		return errors.New("--workload-kubeconfig leads to one workload cluster: a release of everything is about all, and one object is the running Heirloom's work")
+	case len(args) > 0 && o.what.Stop:
+		return errors.New("--stop stops Heirloom for all objects, so it goes only with a release of everything")
+	case len(args) > 0 && o.what.KeepValues:
+		return errors.New("--keep-values goes only with a release of everything: for one object, the running Heirloom gives up what it owns")
 	}
 	return nil
 }
 
-// only finds out which object is meant, without reading it. Without arguments, it is nil.
-func (o *releaseOptions) only(mapper meta.RESTMapper, args []string) (*release.Only, error) {
+// object finds out which object is meant, without reading it. Without arguments, it is nil.
+func (o *releaseOptions) object(mapper meta.RESTMapper, args []string) (*ask.Object, error) {
 	if len(args) == 0 {
 		return nil, nil
 	}
@@ -146,9 +188,15 @@ func (o *releaseOptions) only(mapper meta.RESTMapper, args []string) (*release.O
 		return nil, err
 	}
 	object := request.Objects[0]
-	return &release.Only{
-		GroupVersionKind: object.Kind.GroupVersionKind, NamespacedName: types.NamespacedName{Namespace: namespace, Name: object.Name},
-	}, nil
+	return &ask.Object{GroupVersionKind: object.Kind.GroupVersionKind, NamespacedName: types.NamespacedName{Namespace: namespace, Name: object.Name}}, nil
+}
+
+// ask asks whether to go on, unless there is no need to.
+func (o *releaseOptions) ask(description func() string) error {
+	if o.yes || o.what.DryRun {
+		return nil
+	}
+	return ask.Ask(o.In, o.ErrOut, o.terminal(), description())
 }
 
 // terminal reports whether you can answer.

@@ -17,8 +17,8 @@ func TestReleaseRefusesFlags(t *testing.T) {
 	}{
 		{[]string{"--namespace=fleet"}, "--namespace has no effect on a release of everything: "},
 		{[]string{"--workload-kubeconfig=x"}, "--workload-kubeconfig leads to one workload cluster: "},
-		{[]string{"cluster/prod", "--take-lease"}, "--delete-webhook-configurations and --take-lease stop Heirloom for all objects, "},
-		{[]string{"cluster/prod", "--delete-webhook-configurations"}, "--delete-webhook-configurations and --take-lease stop Heirloom for all objects, "},
+		{[]string{"cluster/prod", "--stop"}, "--stop stops Heirloom for all objects, "},
+		{[]string{"cluster/prod", "--keep-values"}, "--keep-values goes only with a release of everything: "},
 		{[]string{"a", "b", "c"}, "accepts at most 2 arg(s)"},
 	} {
 		command := NewCommand(genericiooptions.NewTestIOStreamsDiscard())

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package release is the command of that name for people at a terminal: it takes the settings from the running server, says what it
-// is about to do, and asks. What it does is in pkg/release, as for the server's own command.
+// is about to do, and asks. A release of everything is in pkg/release, as for the server's own command. A single object is labelled,
+// and the running server does the rest.
 package release
 
 import (
@@ -19,8 +20,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/release"
 )
 
-// Check makes sure that enough is known of the server. Everything else pkg/release checks itself.
-func Check(ctx context.Context, reader client.Reader, s settings.Settings, what release.Options) error {
+// Check makes sure that enough is known of the server. one says that a single object is released.
+func Check(ctx context.Context, reader client.Reader, s settings.Settings, dryRun, one bool) error {
 	if !s.Known {
 		return fmt.Errorf(`a release must know the settings that Heirloom has or had. %s `+
 			`If all of them were the defaults, give --server-flags=""`, strings.Join(s.Notes, " "))
@@ -28,7 +29,7 @@ func Check(ctx context.Context, reader client.Reader, s settings.Settings, what 
 	if len(s.Others) > 0 {
 		return fmt.Errorf("there are several Heirlooms, such as %s and %s: choose one with --heirloom-namespace", s.Deployment, s.Others[0])
 	}
-	if what.DryRun || what.Only != nil {
+	if dryRun || one {
 		return nil
 	}
 	if s.Config.LeaderElectNamespace == "" {
@@ -43,42 +44,14 @@ func Check(ctx context.Context, reader client.Reader, s settings.Settings, what 
 		return fmt.Errorf("looking whether Heirloom runs: %w", err)
 	}
 	if d.Status.Replicas > 0 {
-		return fmt.Errorf("without leader election, no Lease tells Heirloom to stop; stop it first:\n"+
+		return fmt.Errorf("without leader election, no Lease tells when Heirloom has stopped; stop it first, and wait for its Pods to be gone:\n"+
 			"  kubectl scale deployment %s --namespace %s --replicas=0", d.Name, d.Namespace)
 	}
 	return nil
 }
 
-// Describe says what a release is about to do.
+// Describe says what a release of everything is about to do.
 func Describe(s settings.Settings, what release.Options) string {
-	var lines []string
-	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-	if what.Only != nil {
-		describeOnly(say, *what.Only)
-	} else {
-		describeAll(say, s, what)
-	}
-	if what.KeepValues {
-		say("Labels, annotations, taints and fields stay without an owner: nothing removes them later, even if you no longer declare them.")
-	} else {
-		say("Labels, annotations, taints and fields that no one else owns are removed. Pods can then be scheduled where a taint kept them away.")
-	}
-	say("--dry-run shows each of them.")
-	return strings.Join(lines, "\n")
-}
-
-func describeOnly(say func(string, ...any), only release.Only) {
-	switch only.Kind {
-	case "Cluster":
-		say("This gives up what Heirloom owns in all objects of Cluster %s and on its Nodes.", only.NamespacedName)
-	case "Machine":
-		say("This gives up what Heirloom owns in %s and on its Node.", only)
-	default:
-		say("This gives up what Heirloom owns in %s. Objects below it then inherit only what is left in it.", only)
-	}
-}
-
-func describeAll(say func(string, ...any), s settings.Settings, what release.Options) {
 	scope := "in all namespaces"
 	if s.Config.Namespace != "" {
 		scope = "in namespace " + s.Config.Namespace
@@ -86,16 +59,24 @@ func describeAll(say func(string, ...any), s settings.Settings, what release.Opt
 	if s.Config.WatchFilter != "" {
 		scope += ", with watch filter " + s.Config.WatchFilter
 	}
-	say("This gives up everything that Heirloom owns in this management cluster and on the Nodes of all workload clusters (%s; settings of %s).",
-		scope, s.Origin)
-	if what.DeleteWebhookConfigurations {
-		say("It deletes the webhook configurations %q first.", s.Config.WebhookConfiguration)
+	lines := []string{fmt.Sprintf("This gives up everything that Heirloom owns in this management cluster and on the Nodes of all workload clusters "+
+		"(%s; settings of %s).", scope, s.Origin)}
+	if what.Stop {
+		lines = append(lines, fmt.Sprintf("It deletes the webhook configurations %[1]q and scales Deployment %[2]s/%[1]s to 0 first.",
+			s.Config.WebhookConfiguration, s.Config.LeaderElectNamespace))
 	}
-	if what.TakeLease {
-		say("It stops Heirloom's leader by taking the Lease %s/%s. Remove Heirloom within a minute after the end, or another one leads.",
-			s.Config.LeaderElectNamespace, s.Config.LeaderElectionID())
+	if what.KeepValues {
+		lines = append(lines, "Labels, annotations, taints and fields stay without an owner: nothing removes them later, even if you no longer declare them.")
+	} else {
+		lines = append(lines, removed)
 	}
+	return strings.Join(append(lines, shows), "\n")
 }
+
+const (
+	removed = "Labels, annotations, taints and fields that no one else owns are removed. Pods can then be scheduled where a taint kept them away."
+	shows   = "--dry-run shows each of them."
+)
 
 // ErrDeclined says that the user does not want it.
 var ErrDeclined = errors.New("you did not answer yes, so nothing was released")

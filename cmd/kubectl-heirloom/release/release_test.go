@@ -11,7 +11,6 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -29,30 +28,26 @@ func given(t *testing.T, flags string) settings.Settings {
 	return s
 }
 
-func only(kind string) *release.Only {
-	return &release.Only{GroupVersionKind: schema.GroupVersionKind{Group: "cluster.x-k8s.io", Kind: kind}, NamespacedName: types.NamespacedName{Namespace: "fleet", Name: "x"}}
-}
-
 func TestCheck(t *testing.T) {
-	one := release.Options{Only: only("Machine")}
 	for _, tc := range []struct {
 		name    string
 		flags   string
 		change  func(*settings.Settings)
-		what    release.Options
+		dryRun  bool
+		one     bool
 		running int32
 		problem string
 	}{
 		{name: "all is known", flags: "--leader-elect --leader-elect-namespace=hs", running: 2},
-		{name: "no settings", change: func(s *settings.Settings) { s.Known, s.Notes = false, []string{"They are unknown."} }, what: one,
+		{name: "no settings", change: func(s *settings.Settings) { s.Known, s.Notes = false, []string{"They are unknown."} }, one: true,
 			problem: `a release must know the settings that Heirloom has or had. They are unknown. If all of them were the defaults, give --server-flags=""`},
-		{name: "several", change: func(s *settings.Settings) { s.Others = []types.NamespacedName{{Namespace: "b", Name: "two"}} }, what: release.Options{DryRun: true},
+		{name: "several", change: func(s *settings.Settings) { s.Others = []types.NamespacedName{{Namespace: "b", Name: "two"}} }, dryRun: true,
 			problem: "there are several Heirlooms, such as hs/own and b/two: choose one with --heirloom-namespace"},
 		{name: "no namespace of the Lease", problem: "where the Lease of Heirloom's leader is must be known: give the namespace in which Heirloom is or was installed with --heirloom-namespace"},
-		{name: "which a dry run does not need", what: release.Options{DryRun: true}},
-		{name: "nor does one object", what: one},
+		{name: "which a dry run does not need", dryRun: true},
+		{name: "nor does one object", one: true},
 		{name: "a server without leader election", flags: "--leader-elect-namespace=hs", running: 1,
-			problem: "without leader election, no Lease tells Heirloom to stop; stop it first:\n  kubectl scale deployment own --namespace hs --replicas=0"},
+			problem: "without leader election, no Lease tells when Heirloom has stopped; stop it first, and wait for its Pods to be gone:\n  kubectl scale deployment own --namespace hs --replicas=0"},
 		{name: "which has stopped", flags: "--leader-elect-namespace=hs"},
 		{name: "which runs elsewhere", flags: "--leader-elect-namespace=hs", running: 1, change: func(s *settings.Settings) { s.Deployment = types.NamespacedName{} }},
 	} {
@@ -62,7 +57,7 @@ func TestCheck(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&s)
 			}
-			err := Check(t.Context(), fake.NewClientBuilder().WithObjects(d).Build(), s, tc.what)
+			err := Check(t.Context(), fake.NewClientBuilder().WithObjects(d).Build(), s, tc.dryRun, tc.one)
 			if tc.problem == "" {
 				NewWithT(t).Expect(err).NotTo(HaveOccurred())
 			} else {
@@ -85,14 +80,10 @@ func TestDescribe(t *testing.T) {
 		{want: "This gives up everything that Heirloom owns in this management cluster and on the Nodes of all workload clusters (in all namespaces; settings of Deployment hs/own).\n" + removed},
 		{
 			flags: "--namespace=fleet --watch-filter=blue --leader-elect-namespace=hs",
-			what:  release.Options{DeleteWebhookConfigurations: true, TakeLease: true, KeepValues: true},
+			what:  release.Options{Stop: true, Mode: release.Mode{KeepValues: true}},
 			want: "This gives up everything that Heirloom owns in this management cluster and on the Nodes of all workload clusters (in namespace fleet, with watch filter blue; settings of Deployment hs/own).\n" +
-				"It deletes the webhook configurations \"heirloom\" first.\n" +
-				"It stops Heirloom's leader by taking the Lease hs/leader-election-heirloom-a8f141c6. Remove Heirloom within a minute after the end, or another one leads.\n" + kept,
+				"It deletes the webhook configurations \"heirloom\" and scales Deployment hs/heirloom to 0 first.\n" + kept,
 		},
-		{what: release.Options{Only: only("Cluster")}, want: "This gives up what Heirloom owns in all objects of Cluster fleet/x and on its Nodes.\n" + removed},
-		{what: release.Options{Only: only("Machine")}, want: "This gives up what Heirloom owns in machine.cluster.x-k8s.io/x in namespace fleet and on its Node.\n" + removed},
-		{what: release.Options{Only: only("MachineSet")}, want: "This gives up what Heirloom owns in machineset.cluster.x-k8s.io/x in namespace fleet. Objects below it then inherit only what is left in it.\n" + removed},
 	} {
 		NewWithT(t).Expect(Describe(given(t, tc.flags), tc.what)).To(Equal(tc.want))
 	}

@@ -40,6 +40,9 @@
 {{- if and (gt (int .Values.replicaCount) 1) (not .Values.leaderElection.enabled) }}
 {{- fail (printf "replicaCount=%v needs leaderElection.enabled: two resync loops would do everything twice" .Values.replicaCount) }}
 {{- end }}
+{{- if and .Values.uninstall.release (not .Values.leaderElection.enabled) }}
+{{- fail "uninstall.release needs leaderElection.enabled: no Lease would tell when the loop has stopped" }}
+{{- end }}
 {{- $seen := dict }}
 {{- range $name, $port := .Values.ports }}
 {{- $port := toString $port }}

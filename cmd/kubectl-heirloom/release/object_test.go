@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package release
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/heirloom-dev/heirloom/pkg/release"
+)
+
+// fleet is an API server with Heirloom's Lease, Cluster x, and its Machine m and MachineSet ms, which have inherited the label team.
+type fleet struct {
+	client.Client
+	out, errOut bytes.Buffer
+}
+
+func newFleet(t *testing.T, leader string) *fleet {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	NewWithT(t).Expect(errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme))).To(Succeed())
+	inherited := func(name, cluster string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{
+			Namespace: "fleet", Name: name, Labels: map[string]string{"team": "ml", clusterv1.ClusterNameLabel: cluster},
+			ManagedFields: []metav1.ManagedFieldsEntry{{
+				Manager: "heirloom", Operation: metav1.ManagedFieldsOperationApply, APIVersion: clusterv1.GroupVersion.String(), FieldsType: "FieldsV1",
+				FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:team":{}}}}`),
+			}},
+		}
+	}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "hs", Name: "lease"}, Spec: coordinationv1.LeaseSpec{
+		HolderIdentity: &leader, LeaseDurationSeconds: ptr.To(int32(3600)), RenewTime: ptr.To(metav1.NewMicroTime(time.Now())),
+	}}
+	return &fleet{Client: fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithObjects(lease,
+		&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "x"}},
+		&clusterv1.Machine{ObjectMeta: inherited("m", "x")}, &clusterv1.Machine{ObjectMeta: inherited("other", "y")},
+		&clusterv1.MachineSet{ObjectMeta: inherited("ms", "x")}).Build()}
+}
+
+// of is an object of the fleet that is to be released.
+func (f *fleet) of(kind, name string) *Object {
+	return &Object{
+		GroupVersionKind: clusterv1.GroupVersion.WithKind(kind), NamespacedName: types.NamespacedName{Namespace: "fleet", Name: name},
+		Client: f, Kinds: []schema.GroupVersionKind{clusterv1.GroupVersion.WithKind("MachineSet"), clusterv1.GroupVersion.WithKind("Machine")},
+		Lease: types.NamespacedName{Namespace: "hs", Name: "lease"}, Out: &f.out, ErrOut: &f.errOut,
+	}
+}
+
+// stored reads an object.
+func (f *fleet) stored(t *testing.T, object client.Object, name string) client.Object {
+	t.Helper()
+	NewWithT(t).Expect(f.Get(t.Context(), types.NamespacedName{Namespace: "fleet", Name: name}, object)).To(Succeed())
+	return object
+}
+
+// givesUp does what the loop would.
+func (f *fleet) givesUp(t *testing.T, kind, name string) {
+	t.Helper()
+	changed, _, err := release.Object(t.Context(), f, f, clusterv1.GroupVersion.WithKind(kind), types.NamespacedName{Namespace: "fleet", Name: name}, release.Mode{})
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	NewWithT(t).Expect(changed).To(BeTrue())
+}
+
+func TestObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		f := newFleet(t, "pod")
+		time.AfterFunc(3500*time.Millisecond, func() { f.givesUp(t, "Machine", "m") })
+		begun := time.Now()
+		Expect(f.of("Machine", "m").Release(t.Context())).To(Succeed())
+		Expect(time.Since(begun)).To(Equal(4 * time.Second))
+		Expect(f.stored(t, &clusterv1.Machine{}, "m").GetLabels()).To(HaveKeyWithValue("heirloom.dev/ignore", "release"))
+		Expect(f.out.String()).To(Equal("machine.cluster.x-k8s.io/m labeled in namespace fleet\nmachine.cluster.x-k8s.io/m released in namespace fleet\n"))
+		Expect(f.stored(t, &clusterv1.Machine{}, "other").GetLabels()).NotTo(HaveKey("heirloom.dev/ignore"))
+	})
+}
+
+// A Cluster is released when nothing of Heirloom is left in what belongs to it.
+func TestCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		f := newFleet(t, "pod")
+		time.AfterFunc(1500*time.Millisecond, func() { f.givesUp(t, "Machine", "m") })
+		time.AfterFunc(5500*time.Millisecond, func() { f.givesUp(t, "MachineSet", "ms") })
+		begun := time.Now()
+		Expect(f.of("Cluster", "x").Release(t.Context())).To(Succeed())
+		Expect(time.Since(begun)).To(Equal(6 * time.Second))
+		Expect(f.stored(t, &clusterv1.Cluster{}, "x").GetLabels()).To(HaveKeyWithValue("heirloom.dev/ignore", "release"))
+		Expect(f.out.String()).To(HaveSuffix("cluster.cluster.x-k8s.io/x released in namespace fleet\n"))
+	})
+}
+
+func TestObjectThatIsNotReleased(t *testing.T) {
+	for _, tc := range []struct {
+		name, leader, kind, object string
+		takes                      time.Duration
+		problem                    string
+		labelled                   bool
+	}{
+		{name: "nobody leads", kind: "Machine", object: "m", labelled: true,
+			problem: "no replica of Heirloom seems to lead (Lease hs/lease): what Heirloom owns there goes as soon as one does"},
+		{name: "the loop does not", leader: "pod", kind: "Cluster", object: "x", labelled: true, takes: 2 * time.Minute,
+			problem: "after 2m0s, Heirloom still owns something in 2 objects: "},
+		{name: "it is not there", leader: "pod", kind: "Machine", object: "none", problem: "labelling machine.cluster.x-k8s.io/none in namespace fleet: "},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				Expect := NewWithT(t).Expect
+				f, begun := newFleet(t, tc.leader), time.Now()
+				Expect(f.of(tc.kind, tc.object).Release(t.Context())).To(MatchError(HavePrefix(tc.problem)))
+				Expect(time.Since(begun)).To(Equal(tc.takes))
+				if tc.labelled {
+					Expect(f.out.String()).To(ContainSubstring(" labeled in namespace fleet\n"))
+				}
+				Expect(f.out.String()).NotTo(ContainSubstring(" released "))
+			})
+		})
+	}
+}
+
+func TestPreview(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	f := newFleet(t, "")
+	before := f.stored(t, &clusterv1.Machine{}, "m")
+	Expect(f.of("Cluster", "x").Preview(t.Context())).To(Succeed())
+	Expect(f.out.String()).To(Equal(`cluster.cluster.x-k8s.io/x labeled in namespace fleet (dry run)
+machineset.cluster.x-k8s.io/ms released in namespace fleet (dry run)
+  .metadata.labels.team
+machine.cluster.x-k8s.io/m released in namespace fleet (dry run)
+  .metadata.labels.team
+`))
+	Expect(f.stored(t, &clusterv1.Machine{}, "m")).To(Equal(before))
+	Expect(f.of("Machine", "none").Preview(t.Context())).NotTo(Succeed())
+}
+
+func TestWaitingIsCutShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		NewWithT(t).Expect(newFleet(t, "pod").of("Machine", "m").Release(ctx)).To(MatchError(context.DeadlineExceeded))
+	})
+}
+
+func TestWhatCanBeReleased(t *testing.T) {
+	const only = "name a Cluster, a control plane, a MachineDeployment, MachinePool, MachineSet or Machine"
+	controlPlane := schema.GroupVersionKind{Group: "controlplane.cluster.x-k8s.io", Version: "v1", Kind: "CP"}
+	infra := schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1", Kind: "InfraMachine"}
+	for _, tc := range []struct {
+		gvk     schema.GroupVersionKind
+		problem string
+	}{
+		{clusterv1.GroupVersion.WithKind("Cluster"), ""},
+		{clusterv1.GroupVersion.WithKind("Machine"), ""},
+		{controlPlane, ""},
+		{infra, "a InfraMachine cannot be released alone; " + only},
+		{clusterv1.GroupVersion.WithKind("MachineHealthCheck"), "a MachineHealthCheck cannot be released alone; " + only},
+		{schema.GroupVersionKind{Version: "v1", Kind: "Node"}, "a Node is released with its Machine, or with its Cluster: name that"},
+	} {
+		o := &Object{GroupVersionKind: tc.gvk, Kinds: []schema.GroupVersionKind{controlPlane, infra, clusterv1.GroupVersion.WithKind("Machine")}}
+		if tc.problem == "" {
+			NewWithT(t).Expect(o.Validate()).To(Succeed())
+		} else {
+			NewWithT(t).Expect(o.Validate()).To(MatchError(tc.problem))
+		}
+	}
+}
+
+func TestDescribeObject(t *testing.T) {
+	const rest = " It inherits nothing until you remove the label.\n" + removed + "\n" + shows
+	f := newFleet(t, "")
+	for kind, what := range map[string]string{
+		"Cluster": "in all objects of the Cluster and on its Nodes.", "Machine": "there and on its Node.",
+		"MachineSet": "there. Objects below it then inherit only what is left in it.",
+	} {
+		o := f.of(kind, "x")
+		NewWithT(t).Expect(o.Describe()).To(Equal("This labels " + o.String() + " in namespace fleet with heirloom.dev/ignore=release: Heirloom gives up what it owns " + what + rest))
+	}
+}
