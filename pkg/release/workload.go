@@ -99,12 +99,11 @@ func (s *session) withdrawFrom(ctx context.Context, cluster webhook.Identity, ad
 		return reporting{}, err
 	}
 	server := s.reporting(c, " in workload cluster "+cluster.String())
-	done, err := admission.Ensure(ctx, server, cluster, workload.AdmitByLoop)
-	for _, outcome := range done.Outcomes {
-		if outcome.Did == workload.Foreign && !s.DryRun {
+	_, err = admission.Ensure(ctx, server, cluster, workload.AdmitByLoop, func(reason, _ string) {
+		if reason == workload.ReasonForeign && !s.DryRun {
 			s.report.note("workload cluster %s: MutatingWebhookConfiguration %s stays: it leads to another Heirloom, or to a URL that "+
 				"Heirloom no longer knows; delete it by hand if nothing answers there", cluster, webhook.ObjectName)
 		}
-	}
+	})
 	return server, err
 }

@@ -2,23 +2,16 @@
 
 package resync
 
-// Reasons of the loop's Events. docs/monitoring.md says what each means.
+// Reasons of the loop's Events, beside those of pkg/workload. docs/monitoring.md says what each means.
 const (
-	reasonNotInherited                = "NotInherited"
-	reasonInheritanceFailed           = "InheritanceFailed"
-	reasonDriftRepaired               = "DriftRepaired"
-	reasonTrackingAnnotationBroken    = "TrackingAnnotationBroken"
-	reasonNoExecuteTaintsRollingOut   = "NoExecuteTaintsRollingOut"
-	reasonNoExecuteTaintsRolledOut    = "NoExecuteTaintsRolledOut"
-	reasonWorkloadAdmissionRegistered = "WorkloadAdmissionRegistered"
-	reasonWorkloadAdmissionRemoved    = "WorkloadAdmissionRemoved"
-	reasonWorkloadAdmissionFailed     = "WorkloadAdmissionFailed"
-	reasonWorkloadAdmissionFallback   = "WorkloadAdmissionFallback"
-	reasonUnknownWorkloadAdmission    = "UnknownWorkloadAdmission"
-	reasonNoAdmissionPolicies         = "NoAdmissionPolicies"
-	reasonAdmissionPolicyFull         = "AdmissionPolicyFull"
-	reasonKubeconfigRefused           = "KubeconfigRefused"
-	reasonProviderKindNotListed       = "ProviderKindNotListed"
-	reasonManagementClusterFound      = "ManagementClusterFound"
-	reasonManagementClusterAmbiguous  = "ManagementClusterAmbiguous"
+	reasonNotInherited               = "NotInherited"
+	reasonInheritanceFailed          = "InheritanceFailed"
+	reasonDriftRepaired              = "DriftRepaired"
+	reasonTrackingAnnotationBroken   = "TrackingAnnotationBroken"
+	reasonNoExecuteTaintsRollingOut  = "NoExecuteTaintsRollingOut"
+	reasonNoExecuteTaintsRolledOut   = "NoExecuteTaintsRolledOut"
+	reasonKubeconfigRefused          = "KubeconfigRefused"
+	reasonProviderKindNotListed      = "ProviderKindNotListed"
+	reasonManagementClusterFound     = "ManagementClusterFound"
+	reasonManagementClusterAmbiguous = "ManagementClusterAmbiguous"
 )

@@ -191,7 +191,7 @@ func (d Dependencies) addWorkloads(mgr ctrl.Manager, b *builder.Builder, w workl
 	pool := workers.ForClusters("workload", workloadWorkers, 0)
 	controller, err := b.For(&capi.Cluster{}, builder.WithPredicates(clusterChanged())).
 		WatchesRawSource(d.Workloads.GetClusterSource("workload", d.connections)).
-		Watches(&capi.Machine{}, newSpacing(parametersEvery, time.Now).handler(enqueue(d.admittedByPolicy)), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+		Watches(&capi.Machine{}, d.admittedByPolicy(), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WatchesRawSource(d.again(d.Admission.Changes, &capi.ClusterList{})).
 		WatchesRawSource(d.policyChanges(&capi.ClusterList{})).
 		WatchesRawSource(d.again(d.changesOfManagementCluster(), &capi.ClusterList{})).

@@ -21,21 +21,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
-	"github.com/heirloom-dev/heirloom/pkg/workers"
 )
 
-const (
-	// requestTimeout bounds each request to a workload cluster, except a cache's lists and watches.
-	requestTimeout = 10 * time.Second
-	// retryInterval is how soon a workload cluster that could not be reached is tried again.
-	retryInterval = 5 * time.Second
-	// patience is how long all workers may be busy before there are more. A successful connection takes less; one to an API
-	// server that does not answer takes five seconds up to a minute.
-	patience = 2 * time.Second
-)
+// requestTimeout bounds each request to a workload cluster, except a cache's lists and watches.
+const requestTimeout = 10 * time.Second
 
 // Options say how workload clusters are reached.
 type Options struct {
@@ -44,8 +35,8 @@ type Options struct {
 	// WatchFilter is the value of the label that Clusters must carry; empty means all.
 	WatchFilter string
 	UserAgent   string
-	// QPS and Burst bound the requests to each workload cluster, Concurrency the Clusters that are connected at a time, as long as
-	// API servers answer. API servers that do not answer do not hold up the others.
+	// QPS and Burst bound the requests to each workload cluster. Concurrency is how many Clusters are connected, or probed, at a
+	// time. To connect takes up to a minute where an API server does not answer.
 	QPS         float32
 	Burst       int
 	Concurrency int
@@ -57,10 +48,10 @@ type Options struct {
 	Refused func(ctx context.Context, cluster types.NamespacedName, err error)
 }
 
-// NewClusterCache adds Cluster API's ClusterCache to the manager. It runs on the leader.
+// NewClusterCache adds Cluster API's ClusterCache to the manager. It runs on the leader. It connects again after half a minute, also
+// where a kubeconfig was refused: there is no option for another time.
 func NewClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clustercache.ClusterCache, error) {
-	pool := workers.ForClusters("clustercache", o.Concurrency, patience)
-	clusters, err := newClusters(mgr, o.Version, pool)
+	clusters, err := newClusters(mgr, o.Version)
 	if err != nil {
 		return nil, err
 	}
@@ -79,13 +70,9 @@ func NewClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clusterc
 			Object: &corev1.Node{}, Field: field, ExtractValue: values,
 		})
 	}
-	clusterCache, err := clustercache.SetupWithManager(ctx, clusters, options, pool.Options())
+	clusterCache, err := clustercache.SetupWithManager(ctx, clusters, options, controller.Options{MaxConcurrentReconciles: o.Concurrency})
 	if err != nil {
 		return nil, fmt.Errorf("setting up the cache of workload clusters: %w", err)
-	}
-	// Cluster API waits half a minute here. For Heirloom, a Node would wait that long for its taints.
-	if c, ok := clusterCache.(interface{ SetConnectionCreationRetryInterval(time.Duration) }); ok {
-		c.SetConnectionCreationRetryInterval(retryInterval)
 	}
 	return clusterCache, nil
 }
@@ -96,29 +83,16 @@ func NewClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clusterc
 type clusters struct {
 	ctrl.Manager
 	scheme *runtime.Scheme
-	// pool are the workers of the controller that the ClusterCache adds.
-	pool *workers.Pool[ctrl.Request]
 }
 
-func newClusters(mgr ctrl.Manager, version schema.GroupVersion, pool *workers.Pool[ctrl.Request]) (clusters, error) {
+func newClusters(mgr ctrl.Manager, version schema.GroupVersion) (clusters, error) {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return clusters{}, fmt.Errorf("registering Kubernetes' types: %w", err)
 	}
 	scheme.AddKnownTypes(version, &clusterv1.Cluster{}, &clusterv1.ClusterList{})
 	metav1.AddToGroupVersion(scheme, version)
-	return clusters{Manager: mgr, scheme: scheme, pool: pool}, nil
-}
-
-// Add implements manager.Manager.
-func (c clusters) Add(runnable manager.Runnable) error {
-	if err := c.Manager.Add(runnable); err != nil {
-		return err
-	}
-	if added, ok := runnable.(controller.Controller); ok {
-		return c.pool.Serve(c.Manager, added)
-	}
-	return nil
+	return clusters{Manager: mgr, scheme: scheme}, nil
 }
 
 // GetScheme implements manager.Manager. It is also the scheme of the clients of workload clusters.
