@@ -161,18 +161,20 @@ func TestEffectiveMachinesAreBesideTheActualOnes(t *testing.T) {
 	set := change(machineSet(""), func(ms *capi.MachineSet) { declaring(&ms.Spec.Template, "new") })
 	has := func(m *capi.Machine) { m.Labels = map[string]string{"new": "1"} }
 	opted := func(m *capi.Machine) { m.Labels = map[string]string{inherit.IgnoreLabel: ""} }
+	there := func(m *capi.Machine) { m.Status.NodeRef.Name = "n" }
 	chain := Chain{Reader: holds(t, &capi.Cluster{ObjectMeta: named("c", "")}, set, machine("behind", "MachineSet/ms"),
-		change(machine("complete", "MachineSet/ms"), has), change(machine("skipped", "MachineSet/ms"), opted), change(machine("other", "MachineSet/ms"), elsewhere))}
+		change(machine("complete", "MachineSet/ms"), has), change(machine("skipped", "MachineSet/ms"), opted), change(machine("there", "MachineSet/ms"), there), change(machine("other", "MachineSet/ms"), elsewhere))}
 
 	machines, err := chain.EffectiveMachines(t.Context(), types.NamespacedName{Namespace: "ns", Name: "c"}, inherit.Policy{})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(machines).To(HaveLen(3))
-	behind, complete, skipped := machines[0], machines[1], machines[2]
+	Expect(machines).To(HaveLen(4))
+	behind, complete, skipped, withNode := machines[0], machines[1], machines[2], machines[3]
 	Expect(behind.Actual.Labels).To(BeEmpty())
 	Expect(behind.Effective.Labels).To(HaveKey("new"))
 	Expect(complete.Actual.Labels).To(HaveKey("new"))
 	Expect(complete.Effective).To(BeIdenticalTo(complete.Actual), "nothing is copied for one that has everything")
 	Expect(skipped.Effective).To(BeIdenticalTo(skipped.Actual))
+	Expect(withNode.Effective).To(BeIdenticalTo(withNode.Actual), "nothing is computed for one that has its Node")
 }
 
 func TestNodesOfAPool(t *testing.T) {

@@ -42,7 +42,7 @@ func TestOnlyWorkloadClusters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
 		red := holds(served, ofBoth(), calls(url+webhook.Path(key, webhook.IdentityOf(provisionedCluster(t, "red")))))
-		Expect(policy.Ensure(t.Context(), red.others, types.NamespacedName{}, nil, inherit.Policy{}, time.Now())).Error().To(Succeed())
+		Expect(policy.Ensure(t.Context(), red.others, types.NamespacedName{}, nil, inherit.Policy{})).Error().To(Succeed())
 		f := fleet{
 			holds(served, provisionedCluster(t, "red"), keys(key), teamed(t, core, "Machine", "m"), ofBoth(), heldBy("pod", 0)),
 			map[string]*apiServer{"red": red},
@@ -86,7 +86,7 @@ func TestAWorkloadClusterThatDoesNotAnswer(t *testing.T) {
 		Expect := NewWithT(t).Expect
 		blue, green := holds(served), holds(served)
 		for _, there := range []*apiServer{blue, green} {
-			Expect(policy.Ensure(t.Context(), there.others, types.NamespacedName{}, nil, inherit.Policy{}, time.Now())).Error().To(Succeed())
+			Expect(policy.Ensure(t.Context(), there.others, types.NamespacedName{}, nil, inherit.Policy{})).Error().To(Succeed())
 		}
 		green.fail["delete MutatingAdmissionPolicy"] = errors.New("no way " + strings.Repeat("é", 1000))
 		f := fleet{
@@ -114,7 +114,7 @@ func TestAWorkloadClusterThatDoesNotAnswer(t *testing.T) {
 			"kubectl delete --ignore-not-found mutatingwebhookconfiguration/management.heirloom.dev namespace/heirloom-nodes; " +
 			"kubectl delete --ignore-not-found mutatingadmissionpolicybinding/nodes.heirloom.dev mutatingadmissionpolicy/nodes.heirloom.dev. The reason: "
 		Expect(r.progress.String()).To(And(
-			ContainSubstring("workload cluster ns/red: "+left+"context deadline exceeded\n"), ContainSubstring("workload cluster ns/green: "+left+"removing the admission policy: ")))
+			ContainSubstring("workload cluster ns/red: "+left+"context deadline exceeded\n"), ContainSubstring("workload cluster ns/green: "+left+"admitting Nodes by policy: ")))
 		Expect(f.management.events(t)).To(ConsistOf(
 			"WorkloadAdmissionLeft red: "+left+"context deadline exceeded",
 			And(HavePrefix("WorkloadAdmissionLeft green: "+left), HaveSuffix("éé …"), WithTransform(func(s string) int { return len(s) }, BeNumerically("<", 1060)))))

@@ -3,157 +3,117 @@
 package resync_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
-	"github.com/onsi/gomega/types"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
-	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
+	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 )
 
-// byPolicy is a loop that admits Nodes by policy, that way, and a workload cluster whose API server answers lists of policies
-// with an error, if there is one.
-func byPolicy(t *testing.T, err error, objects ...client.Object) (*loop, workload.ByPolicy, client.WithWatch) {
+// byPolicy is a loop that admits Nodes by policy, and a workload cluster whose API server serves these kinds.
+func byPolicy(t *testing.T, kinds []string, objects ...client.Object) (*loop, client.Client) {
 	t.Helper()
 	l := newLoop(t, objects...)
 	l.own.Store(&client.ObjectKey{})
-	server := interceptor.NewClient(l.connect("c"), interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-			if list.GetObjectKind().GroupVersionKind().Kind == "MutatingAdmissionPolicyList" && err != nil {
-				return err
-			}
-			return c.List(ctx, list, options...)
-		},
-	})
-	policy := workload.ByPolicy{Machines: l.Chain.EffectiveMachines, Policy: l.Policy}
-	l.Admission = &workload.Admission{Default: workload.AdmitByPolicy, Ways: map[string]workload.Way{workload.AdmitByPolicy: policy}}
-	l.workloads.clients[key("c")] = server
-	return l, policy, server
-}
-
-// parameters returns those of the policy in the workload cluster, as one text.
-func parameters(l *loop, server client.Client) string {
-	all := &corev1.ConfigMapList{}
-	l.Expect(server.List(l.t.Context(), all)).To(Succeed())
-	l.Expect(all.Items).NotTo(BeEmpty())
-	var text strings.Builder
-	for _, part := range all.Items {
-		_, _ = fmt.Fprint(&text, part.Data)
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	for _, kind := range kinds {
+		mapper.Add(admissionregistrationv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeRoot)
 	}
-	return text.String()
+	l.connect("c")
+	server := fake.NewClientBuilder().WithRESTMapper(mapper).Build()
+	l.workloads.clients[key("c")] = server
+	l.Admission = &workload.Admission{Default: workload.AdmitByPolicy, Ways: map[string]workload.Way{
+		workload.AdmitByPolicy: workload.ByPolicy{Machines: l.Chain.EffectiveMachines, Policy: l.Policy},
+	}}
+	return l, server
 }
 
 // The policy gives Nodes what their Machines are going to inherit, and is taken away with all that belongs to it.
 func TestAPolicyAdmitsTheNodesOfItsCluster(t *testing.T) {
-	other := nodeMachine("other")
-	other.Spec.ClusterName = "d"
-	l, policy, server := byPolicy(t, nil, theCluster(), machineSet(pool+"=late"), machine("m", "MachineSet/ms"), other)
-	l.Expect(policy.Ensure(t.Context(), server, theIdentity())).To(BeTrue())
-	l.Expect(parameters(l, server)).To(And(ContainSubstring("late"), ContainSubstring("id-m"), Not(ContainSubstring("other"))))
-	l.Expect(parameters(l, server)).To(ContainSubstring(inherit.LabelsFromMachineAnnotation+"="+pool), "the Machine does not have it yet")
-	policies, bindings := &admissionregistrationv1.MutatingAdmissionPolicyList{}, &admissionregistrationv1.MutatingAdmissionPolicyBindingList{}
-	for _, list := range []client.ObjectList{policies, bindings} {
-		l.Expect(server.List(t.Context(), list)).To(Succeed())
-		l.Expect(meta.LenList(list)).To(Equal(1))
-	}
+	other, there := nodeMachine("other"), nodeMachine("there")
+	other.Spec.ClusterName, there.Status.NodeRef.Name = "d", "there"
+	l, server := byPolicy(t, []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}, theCluster(), machineSet(pool+"=late"),
+		machine("m", "MachineSet/ms"), other, there)
+	l.Expect(l.seeWorkload(key("c"))).To(Succeed())
+	l.told("Normal WorkloadAdmissionRegistered Cluster/c: ")
+	parameters := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: policy.Namespace, Name: policy.Name}}
+	l.Expect(server.Get(t.Context(), client.ObjectKeyFromObject(parameters), parameters)).To(Succeed())
+	l.Expect(parameters.Data["machines"]).To(Equal("1\tid-m"), "of its own Machines, those without a Node")
+	l.Expect(parameters.Data["c.1"]).To(And(ContainSubstring("late"),
+		ContainSubstring(inherit.LabelsFromMachineAnnotation+"="+pool)), "the Machine does not have it yet")
 
-	l.Expect(policy.Remove(t.Context(), server, theIdentity())).To(BeTrue())
-	for _, list := range []client.ObjectList{policies, bindings, &corev1.ConfigMapList{}} {
+	cluster := theCluster()
+	l.change(cluster, func() { cluster.Labels = pairs(workload.AdmissionLabel + "=none") })
+	l.Expect(l.seeWorkload(key("c"))).To(Succeed())
+	l.told("Normal WorkloadAdmissionRemoved Cluster/c: ")
+	for _, list := range []client.ObjectList{
+		&admissionregistrationv1.MutatingAdmissionPolicyList{}, &admissionregistrationv1.MutatingAdmissionPolicyBindingList{}, &corev1.ConfigMapList{},
+	} {
 		l.Expect(server.List(t.Context(), list)).To(Succeed())
-		l.Expect(meta.LenList(list)).To(BeZero())
+		l.Expect(meta.LenList(list)).To(BeZero(), fmt.Sprintf("%T", list))
 	}
-	l.told()
 }
 
 // What trying again cannot mend is told on the Cluster: the loop alone brings Nodes what they inherit.
 func TestAPolicyThatCannotBe(t *testing.T) {
-	unknown := &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "MutatingAdmissionPolicy"}}
-	l, policy, server := byPolicy(t, unknown, theCluster())
+	l, _ := byPolicy(t, nil, theCluster())
 	l.Expect(l.seeWorkload(key("c"))).To(Succeed())
 	l.told("Warning NoAdmissionPolicies Cluster/c: The API server of the workload cluster does not serve MutatingAdmissionPolicies")
-	l.Expect(policy.Remove(t.Context(), server, theIdentity())).To(BeFalse(), "there is nothing to take away")
-
-	failed := errors.New("no answer")
-	l, policy, server = byPolicy(t, failed, theCluster())
-	l.Expect(policy.Ensure(t.Context(), server, theIdentity())).Error().To(MatchError(failed))
-	l.Expect(policy.Remove(t.Context(), server, theIdentity())).Error().To(MatchError(failed))
 	l.broken.set("Machine", errors.New("no cache"))
-	l.Expect(policy.Ensure(t.Context(), server, theIdentity())).Error().To(MatchError(l.broken.of("Machine")))
-	l.told()
+	l.Expect(l.seeWorkload(key("c"))).To(MatchError(l.broken.of("Machine")))
+	l.told("Warning WorkloadAdmissionFailed Cluster/c: ")
 }
 
-func TestAPolicyThatHasNoRoom(t *testing.T) {
-	objects := []client.Object{theCluster()}
-	for i := range 100 {
-		m := nodeMachine(fmt.Sprint("m", i))
-		m.Annotations = map[string]string{"node.cluster.x-k8s.io/long": fmt.Sprint(i, strings.Repeat("x", 200_000))}
-		objects = append(objects, m)
+// Machines without a Node wake a Cluster whose Nodes are admitted by policy, and no other, once for all that change within a second.
+func TestMachinesWakeClustersThatHavePolicies(t *testing.T) {
+	t.Parallel()
+	l, f := awake(t)
+	l.own.Store(&client.ObjectKey{})
+	policy, ok := l.Admission.Ways[workload.AdmitByPolicy].(*way)
+	l.Expect(ok).To(BeTrue())
+	ensured := func() []string {
+		return slices.DeleteFunc(l.asked.all(), func(line string) bool { return !strings.HasPrefix(line, "ensure") })
 	}
-	l, _, server := byPolicy(t, nil, objects...)
-	// Nobody reads the parameters here, and to store so many megabytes takes the fake ten seconds.
-	l.workloads.clients[key("c")] = interceptor.NewClient(server, interceptor.Funcs{
-		Apply: func(ctx context.Context, c client.WithWatch, config runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-			if kinded, ok := config.(interface{ GetKind() string }); ok && kinded.GetKind() == "ConfigMap" {
-				return nil
-			}
-			return c.Apply(ctx, config, options...)
-		},
-	})
-	l.Expect(l.seeWorkload(key("c"))).To(Succeed())
-	l.Expect(l.events.take()).To(ConsistOf(
-		MatchRegexp(`^Warning AdmissionPolicyFull Cluster/c: .* have no room for \d+ Machines`), HavePrefix("Normal WorkloadAdmissionRegistered Cluster/c: ")))
-}
-
-// crowd is a cache with so many Machines. The first has a Node already.
-type crowd struct {
-	client.Reader
-	machines int
-}
-
-func (c crowd) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
-	return nil
-}
-
-func (c crowd) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	if machines, ok := list.(*capi.MachineList); ok {
-		for i := range c.machines {
-			machines.Items = append(machines.Items, *nodeMachine(fmt.Sprint("m", i)))
-		}
-		machines.Items[0].Labels[pool], machines.Items[0].Status.NodeRef.Name = "there", "m0"
+	for _, c := range []string{"c", "d"} {
+		l.asked.take()
+		l.change(f[c], func() { f[c].SetLabels(pairs(workload.AdmissionLabel + "=auto")) })
+		l.updated(f[c], labelled)
+		l.eventually(ensured).Should(ConsistOf("ensure policy in ns/" + c))
 	}
-	return nil
-}
-
-// Beyond so many Machines, those whose Nodes are there already are left out.
-func TestAPolicyOfVeryManyMachines(t *testing.T) {
-	for machines, admitted := range map[int]types.GomegaMatcher{
-		10_000: ContainSubstring(pool + "=there"),
-		10_001: And(Not(ContainSubstring(pool+"=there")), ContainSubstring(pool+"=a")),
-	} {
-		l, policy, server := byPolicy(t, nil)
-		policy.Machines = (&ownerchain.Chain{Reader: crowd{machines: machines}}).EffectiveMachines
-		l.Expect(policy.Ensure(t.Context(), server, theIdentity())).To(BeTrue())
-		l.Expect(parameters(l, server)).To(admitted)
-		l.told()
+	l.eventually(l.asked.all).Should(ContainElement("remove webhook from ns/d"))
+	l.asked.take()
+	hasNode := func(before, after metav1.Object) {
+		before.(*capi.Machine).Status.NodeRef.Name, after.(*capi.Machine).Status.NodeRef.Name = "n", "n"
 	}
-}
+	getsNode := func(_, after metav1.Object) { after.(*capi.Machine).Status.NodeRef.Name = "n" }
+	l.updated(f["m-d"], hasNode)
+	for range 10 {
+		l.updated(f["m-c"], something)
+		l.updated(f["k-c"], getsNode)
+	}
+	l.eventually(l.asked.all).Should(Equal([]string{"ensure policy in ns/c", "remove webhook from ns/c"}))
 
-// theIdentity is Cluster c.
-func theIdentity() webhook.Identity {
-	return webhook.Identity{NamespacedName: key("c"), UID: "c"}
+	policy.err = &meta.NoKindMatchError{}
+	l.asked.take()
+	l.updated(f["d"], labelled)
+	l.eventually(ensured).Should(ConsistOf("ensure policy in ns/d", "ensure webhook in ns/d"))
+	l.asked.take()
+	l.updated(f["m-d"], something)
+	l.updated(f["c"], labelled)
+	l.eventually(ensured).Should(ConsistOf("ensure policy in ns/c", "ensure webhook in ns/c"))
 }
