@@ -60,7 +60,7 @@ func TestAWorkloadClusterThroughARotation(t *testing.T) {
 	Expect(accepts(l.Keys, first)).To(BeTrue())
 
 	Expect(l.pass(l.rotator.Period)).To(Equal(first), "the next key is there, and not used yet")
-	Expect(l.workload.writes).To(Equal([]string{"apply"}))
+	Expect(l.workload.writes).To(Equal([]string{"create"}))
 	Expect(late.Set(stored(t, l.management))).To(Succeed())
 
 	second := l.pass(Grace)
@@ -73,7 +73,7 @@ func TestAWorkloadClusterThroughARotation(t *testing.T) {
 	Expect(accepts(l.Keys, first)).To(BeTrue())
 	Expect(l.pass(time.Second)).To(Equal(second))
 	Expect(accepts(l.Keys, first)).To(BeFalse(), "the next rotation has begun")
-	Expect(l.workload.writes).To(Equal([]string{"apply", "apply"}))
+	Expect(l.workload.writes).To(Equal([]string{"create", "update"}))
 }
 
 func TestARestartKeepsKeyAndPath(t *testing.T) {
@@ -83,7 +83,7 @@ func TestARestartKeepsKeyAndPath(t *testing.T) {
 	l.restart()
 	Expect(l.pass(time.Hour)).To(Equal(path))
 	Expect(l.management.writes).To(Equal([]string{"create"}))
-	Expect(l.workload.writes).To(Equal([]string{"apply"}))
+	Expect(l.workload.writes).To(Equal([]string{"create"}))
 }
 
 // A deleted Secret is how a path that has become known is got rid of: also in the middle of a rotation.
