@@ -41,10 +41,12 @@ const (
 var manifest string
 
 // labels are on every object that this package makes. An object without them is somebody else's, and is not deleted.
-var labels = map[string]string{
-	"app.kubernetes.io/name":       "heirloom",
-	"app.kubernetes.io/component":  "node-admission",
-	"app.kubernetes.io/managed-by": "heirloom",
+func labels() map[string]string {
+	return map[string]string{
+		"app.kubernetes.io/name":       "heirloom",
+		"app.kubernetes.io/component":  "node-admission",
+		"app.kubernetes.io/managed-by": "heirloom",
+	}
 }
 
 // AdmissionPolicy returns the policy in this version of its API. It is the same for every workload cluster.
@@ -64,7 +66,7 @@ func AdmissionPolicy(version schema.GroupVersion) *unstructured.Unstructured {
 	policy := &unstructured.Unstructured{}
 	utilruntime.Must(yaml.UnmarshalStrict([]byte(text), &policy.Object)) // the text is a part of the program
 	policy.SetName(Name)
-	policy.SetLabels(labels)
+	policy.SetLabels(labels())
 	return policy
 }
 
@@ -95,14 +97,14 @@ func object(version schema.GroupVersion, kind, namespace, name string) *unstruct
 	made.SetGroupVersionKind(version.WithKind(kind))
 	made.SetNamespace(namespace)
 	made.SetName(name)
-	made.SetLabels(labels)
+	made.SetLabels(labels())
 	return made
 }
 
 // Ensure makes the policy of a workload cluster give Nodes what these Machines declare; see Parameters about these. An apply that
-// changes nothing is not stored, and one that is refused leaves a policy without parameters, which does nothing. If the API server
-// does not serve such policies, meta.IsNoMatchError holds for the error. After a NoRoomError everything has been written
-// nevertheless. registered says, even with an error, that the binding is new.
+// changes nothing is not stored. The policy comes first: where it may not be written, nothing is, and without parameters it does
+// nothing. If the API server does not serve such policies, meta.IsNoMatchError holds for the error. After a NoRoomError
+// everything has been written nevertheless. registered says, even with an error, that the binding is new.
 //
 // The client must read from the API server itself, as that of Remove: a cache would be filled with the objects of others.
 func Ensure(
@@ -184,7 +186,7 @@ func Remove(ctx context.Context, workload client.Client) (removed bool, err erro
 		object(corev1.SchemeGroupVersion, "ConfigMap", Namespace, Name), object(corev1.SchemeGroupVersion, "Namespace", "", Namespace),
 	} {
 		err := workload.Get(ctx, client.ObjectKeyFromObject(object), object)
-		if err == nil && k8slabels.SelectorFromSet(labels).Matches(k8slabels.Set(object.GetLabels())) {
+		if err == nil && k8slabels.SelectorFromSet(labels()).Matches(k8slabels.Set(object.GetLabels())) {
 			err = workload.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID())})
 			removed = removed || err == nil && object.GetKind() == "MutatingAdmissionPolicyBinding"
 		}
