@@ -13,10 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -128,40 +131,42 @@ func (r workloadClusters) admit(ctx context.Context, cluster *clusterv1.Cluster)
 	if err != nil {
 		return 0, fmt.Errorf("reaching the workload cluster: %w", err)
 	}
-	done, err := r.Admission.Ensure(ctx, server, webhook.IdentityOf(cluster), way)
-	r.tell(cluster, done)
-	return done.Again, err
-}
-
-// tell reports on the Cluster what was done about the way in which its Nodes are admitted.
-func (r workloadClusters) tell(cluster *clusterv1.Cluster, done workload.Result) {
-	reasons := map[workload.Did]string{
-		workload.Registered: reasonWorkloadAdmissionRegistered, workload.Removed: reasonWorkloadAdmissionRemoved,
-		workload.FellBack: reasonWorkloadAdmissionFallback, workload.Failed: reasonWorkloadAdmissionFailed,
-		workload.Unknown: reasonUnknownWorkloadAdmission, workload.NotServed: reasonNoAdmissionPolicies, workload.NoRoom: reasonAdmissionPolicyFull,
-	}
-	for _, outcome := range done.Outcomes {
+	return r.Admission.Ensure(ctx, server, webhook.IdentityOf(cluster), way, func(reason, note string) {
 		kind := corev1.EventTypeWarning
-		if outcome.Did == workload.Registered || outcome.Did == workload.Removed {
+		if reason == workload.ReasonRegistered || reason == workload.ReasonRemoved {
 			kind = corev1.EventTypeNormal
 		}
-		if reason := reasons[outcome.Did]; reason != "" { // Foreign has none: it belongs to another Heirloom
-			r.Recorder.Eventf(cluster, nil, kind, reason, "Admit", "%s", outcome.Note)
+		if reason != workload.ReasonForeign {
+			r.Recorder.Eventf(cluster, nil, kind, reason, "Admit", "%s", note)
 		}
-	}
+	})
 }
 
-// admittedByPolicy wakes the Cluster of a Machine if the parameters of a policy must follow the Machine.
-func (d *Dependencies) admittedByPolicy(ctx context.Context, object client.Object) ([]types.NamespacedName, error) {
-	m, ok := object.(*clusterv1.Machine)
-	if !ok {
-		return nil, fmt.Errorf("expected a Machine, got %T", object)
+// admittedByPolicy wakes the Cluster of a Machine without a Node if the parameters of a policy must follow the Machine. The queue
+// keeps the earliest of several times.
+func (d *Dependencies) admittedByPolicy() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
+	wake := func(ctx context.Context, q queue, versions ...client.Object) {
+		for _, version := range versions {
+			m, ok := version.(*clusterv1.Machine)
+			if !ok || m.Status.NodeRef.Name != "" {
+				continue
+			}
+			cluster, err := d.Chain.Cluster(ctx, m.Namespace, m.Spec.ClusterName)
+			switch {
+			case err != nil:
+				ctrl.LoggerFrom(ctx).Error(err, "Failed to find the Cluster of a changed Machine", "Machine", klog.KObj(m))
+			case cluster != nil && d.Admission.FollowsMachines(cluster):
+				q.AddAfter(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)}, parametersEvery)
+			}
+			return
+		}
 	}
-	cluster, err := d.Chain.Cluster(ctx, m.Namespace, m.Spec.ClusterName)
-	if err != nil || cluster == nil || !d.Admission.FollowsMachines(cluster) {
-		return nil, err
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { wake(ctx, q, e.Object) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { wake(ctx, q, e.ObjectOld, e.ObjectNew) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { wake(ctx, q, e.Object) },
 	}
-	return []types.NamespacedName{client.ObjectKeyFromObject(cluster)}, nil
 }
 
 // KubeconfigRefused returns a function that reports on a Cluster why its kubeconfig is refused. The reader has the Clusters.

@@ -38,8 +38,8 @@ const (
 	workers, remoteWorkers, perCluster = 10, 128, 16
 	// graceTime is how long the loop leaves to Cluster API what Cluster API writes itself. It applies 20 objects a second.
 	graceTime = 30 * time.Second
-	// parametersEvery is the shortest time between two writes of a policy's parameters. A new Machine must be among them before
-	// its Node registers, so it is short.
+	// parametersEvery is how long a change of a Machine waits for others before the parameters of a policy are written. A new
+	// Machine must be among them before its Node registers, so it is short.
 	parametersEvery = time.Second
 )
 
@@ -172,7 +172,7 @@ func (d *Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 	}
 	return b.For(&clusterv1.Cluster{}, builder.WithPredicates(clusterChanged())).
 		WatchesRawSource(d.Workloads.GetClusterSource("workload", d.connections)).
-		Watches(&clusterv1.Machine{}, later(parametersEvery, d.admittedByPolicy), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+		Watches(&clusterv1.Machine{}, d.admittedByPolicy(), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WatchesRawSource(d.all(d.Admission.Changes, &clusterv1.ClusterList{})).
 		WatchesRawSource(d.all(d.PolicyChanges(), &clusterv1.ClusterList{})).
 		WithOptions(options[ctrl.Request](remoteWorkers)).

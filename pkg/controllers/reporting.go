@@ -16,21 +16,14 @@ import (
 
 // Reasons of the loop's Events. docs/monitoring.md says what each means.
 const (
-	reasonNotInherited                = "NotInherited"
-	reasonInheritanceFailed           = "InheritanceFailed"
-	reasonDriftRepaired               = "DriftRepaired"
-	reasonTrackingAnnotationBroken    = "TrackingAnnotationBroken"
-	reasonNoExecuteTaintsRollingOut   = "NoExecuteTaintsRollingOut"
-	reasonNoExecuteTaintsRolledOut    = "NoExecuteTaintsRolledOut"
-	reasonWorkloadAdmissionRegistered = "WorkloadAdmissionRegistered"
-	reasonWorkloadAdmissionRemoved    = "WorkloadAdmissionRemoved"
-	reasonWorkloadAdmissionFailed     = "WorkloadAdmissionFailed"
-	reasonWorkloadAdmissionFallback   = "WorkloadAdmissionFallback"
-	reasonUnknownWorkloadAdmission    = "UnknownWorkloadAdmission"
-	reasonNoAdmissionPolicies         = "NoAdmissionPolicies"
-	reasonAdmissionPolicyFull         = "AdmissionPolicyFull"
-	reasonKubeconfigRefused           = "KubeconfigRefused"
-	reasonProviderKindUnavailable     = "ProviderKindUnavailable"
+	reasonNotInherited              = "NotInherited"
+	reasonInheritanceFailed         = "InheritanceFailed"
+	reasonDriftRepaired             = "DriftRepaired"
+	reasonTrackingAnnotationBroken  = "TrackingAnnotationBroken"
+	reasonNoExecuteTaintsRollingOut = "NoExecuteTaintsRollingOut"
+	reasonNoExecuteTaintsRolledOut  = "NoExecuteTaintsRolledOut"
+	reasonKubeconfigRefused         = "KubeconfigRefused"
+	reasonProviderKindUnavailable   = "ProviderKindUnavailable"
 )
 
 // noteLimit is how many bytes the note of an Event can have. API servers refuse longer ones (NoteLengthLimit in Kubernetes'

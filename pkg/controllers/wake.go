@@ -8,14 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -160,26 +158,6 @@ func wake[R comparable](lookUp func(context.Context, client.Object) ([]R, error)
 		}
 		return requests
 	})
-}
-
-// later wakes the found objects after a while, each once for all events of that time.
-func later(after time.Duration, lookUp func(context.Context, client.Object) ([]types.NamespacedName, error)) handler.EventHandler {
-	wakes := func(ctx context.Context, object client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		keys, err := lookUp(ctx, object)
-		if err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Failed to find the Clusters of a changed object", "object", klog.KObj(object))
-		}
-		for _, key := range keys {
-			queue.AddAfter(reconcile.Request{NamespacedName: key}, after)
-		}
-	}
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	return handler.Funcs{
-		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q queue) { wakes(ctx, e.Object, q) },
-		UpdateFunc:  func(ctx context.Context, e event.UpdateEvent, q queue) { wakes(ctx, e.ObjectNew, q) },
-		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q queue) { wakes(ctx, e.Object, q) },
-		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) { wakes(ctx, e.Object, q) },
-	}
 }
 
 func newList(list client.ObjectList) client.ObjectList {

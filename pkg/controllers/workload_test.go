@@ -22,6 +22,9 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
+// forbidden is what an API server answers to a user without rights.
+var forbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "x", errors.New("no rights"))
+
 // way is a way to admit Nodes that notes what it is asked for.
 type way struct {
 	name string
@@ -29,16 +32,6 @@ type way struct {
 	// err is what it answers, and changed whether that changed something.
 	err     error
 	changed bool
-	// missing is what the workload cluster lacks for it, lost why nobody knows that, and refused what a try is answered with.
-	missing       string
-	lost, refused error
-}
-
-func (w *way) Missing(client.Client) (string, error) { return w.missing, w.lost }
-
-func (w *way) Try(context.Context, client.Client) error {
-	w.note("try " + w.name)
-	return w.refused
 }
 
 func (w *way) Ensure(_ context.Context, _ client.Client, cluster webhook.Identity) (bool, error) {
@@ -148,7 +141,6 @@ func TestAWorkloadClusterThatCannotBeSeenToIsTriedAgain(t *testing.T) {
 
 // What goes wrong with one way is told on the Cluster and tried again. The other is taken away only once the one is there.
 func TestAWayThatFails(t *testing.T) {
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "x", errors.New("no rights"))
 	const event = "Warning WorkloadAdmissionFailed Cluster/c: Nodes are not admitted as they should be, so the loop applies what they inherit; admission by "
 	for _, tc := range []struct {
 		name            string

@@ -58,8 +58,8 @@ func single(machines []*clusterv1.Machine) *clusterv1.Machine {
 	return machines[0]
 }
 
-// mostAddresses is how many addresses of a Node count. Kubelets and cloud providers report a few; each costs a look-up.
-const mostAddresses = 64
+// MostAddresses is how many addresses of a Node count. Kubelets and cloud providers report a few; each costs a look-up.
+const MostAddresses = 64
 
 // NodeNames returns the names and addresses by which a Node is known inside its cluster, each once.
 func NodeNames(node *corev1.Node) []string {
@@ -74,7 +74,7 @@ func NodeNames(node *corev1.Node) []string {
 // NodeAddresses returns those of a Node's addresses by which it is known inside its cluster.
 func NodeAddresses(node *corev1.Node) []corev1.NodeAddress {
 	var inside []corev1.NodeAddress
-	for _, address := range node.Status.Addresses[:min(len(node.Status.Addresses), mostAddresses)] {
+	for _, address := range node.Status.Addresses[:min(len(node.Status.Addresses), MostAddresses)] {
 		switch address.Type {
 		case corev1.NodeHostName, corev1.NodeInternalDNS, corev1.NodeInternalIP:
 			inside = append(inside, address)

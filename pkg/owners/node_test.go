@@ -165,13 +165,14 @@ func TestEffectiveMachinesAreBesideTheActualOnes(t *testing.T) {
 
 	machines, err := chain.EffectiveMachines(t.Context(), types.NamespacedName{Namespace: "ns", Name: "c"}, inherit.Policy{})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(machines).To(HaveLen(3))
-	behind, complete, skipped := machines[0], machines[1], machines[2]
+	Expect(machines).To(HaveLen(4))
+	behind, complete, skipped, withNode := machines[0], machines[1], machines[2], machines[3]
 	Expect(behind.Actual.Labels).To(BeEmpty())
 	Expect(behind.Effective.Labels).To(HaveKey("new"))
 	Expect(complete.Actual.Labels).To(HaveKey("new"))
 	Expect(complete.Effective).To(BeIdenticalTo(complete.Actual), "nothing is copied for one that has everything")
 	Expect(skipped.Effective).To(BeIdenticalTo(skipped.Actual))
+	Expect(withNode.Effective).To(BeIdenticalTo(withNode.Actual), "nothing is computed for one that has its Node")
 }
 
 func TestNodesOfAPool(t *testing.T) {

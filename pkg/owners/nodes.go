@@ -129,11 +129,9 @@ func (c *Chain) evaluateStranger(ctx context.Context, node *corev1.Node, policy 
 	return nodeInherits(inherit.SourceForStranger(m)), nil
 }
 
-// EffectiveMachines returns the Machines of a Cluster that are wanted, each as it is and as it will be once it has inherited itself.
-// A skipped Machine stays as it is. They must not be changed.
-func (c *Chain) EffectiveMachines(
-	ctx context.Context, key types.NamespacedName, policy inherit.Policy, wanted func(*clusterv1.Machine) bool,
-) ([]inherit.Machine, error) {
+// EffectiveMachines returns the Machines of a Cluster, each as it is and as it will be once it has inherited itself. A Machine that is
+// skipped, or has its Node already, stays as it is. They must not be changed.
+func (c *Chain) EffectiveMachines(ctx context.Context, key types.NamespacedName, policy inherit.Policy) ([]inherit.Machine, error) {
 	cluster, err := c.Cluster(ctx, key.Namespace, key.Name)
 	if err != nil || cluster == nil {
 		return nil, err
@@ -142,13 +140,10 @@ func (c *Chain) EffectiveMachines(
 	if err := c.list(ctx, list, membersOf(key)...); err != nil {
 		return nil, fmt.Errorf("listing the Machines of Cluster %s: %w", key, err)
 	}
-	var machines []inherit.Machine
+	machines := make([]inherit.Machine, 0, len(list.Items))
 	for i := range list.Items {
 		m := inherit.Machine{Actual: &list.Items[i], Effective: &list.Items[i]}
-		if !wanted(m.Actual) {
-			continue
-		}
-		if _, skipped := policy.SkipsNode(m.Actual, cluster); !skipped {
+		if _, skipped := policy.SkipsNode(m.Actual, cluster); !skipped && m.Actual.Status.NodeRef.Name == "" {
 			m.Effective = c.effective(ctx, m.Actual, cluster, policy)
 		}
 		machines = append(machines, m)

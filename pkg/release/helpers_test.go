@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,6 +44,7 @@ const (
 // served are the kinds of the management cluster.
 var served = map[string][]string{
 	"v1": {"Node"}, core: {"Cluster", "MachineDeployment", "MachinePool", "MachineSet", "Machine", "MachineHealthCheck"},
+	admissionregistrationv1.SchemeGroupVersion.String(): {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"},
 	controlPlane: {"ControlPlane", "ControlPlaneTemplate"}, infra: {"InfraMachine", "InfraMachineTemplate"}, bootstrap: {"Bootstrap"},
 }
 
@@ -70,7 +72,11 @@ func holds(kinds map[string][]string, objects ...client.Object) *apiServer {
 	mapper := meta.NewDefaultRESTMapper(versions)
 	for version, names := range kinds {
 		for _, kind := range names {
-			mapper.Add(schema.FromAPIVersionAndKind(version, kind), meta.RESTScopeNamespace)
+			gvk, scope := schema.FromAPIVersionAndKind(version, kind), meta.RESTScopeNamespace
+			if gvk.Group == admissionregistrationv1.GroupName {
+				scope = meta.RESTScopeRoot
+			}
+			mapper.Add(gvk, scope)
 		}
 	}
 	scheme := runtime.NewScheme()

@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -79,7 +78,7 @@ func (f fleet) run(options Options) *run {
 func TestAWorkloadCluster(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	red := holds(served, ofBoth(), calls(url+webhook.Path(key, webhook.IdentityOf(provisionedCluster(t, "red")))))
-	Expect(policy.Ensure(t.Context(), red.others, types.NamespacedName{}, nil, inherit.Policy{}, time.Now())).Error().To(Succeed())
+	Expect(policy.Ensure(t.Context(), red.others, types.NamespacedName{}, nil, inherit.Policy{})).Error().To(Succeed())
 	f := fleet{holds(served, provisionedCluster(t, "red"), keys(key)), map[string]*apiServer{"red": red}}
 
 	dry := f.run(dryRun)
@@ -175,17 +174,15 @@ func TestAnotherHeirloomsConfiguration(t *testing.T) {
 }
 
 func TestWhatAWorkloadClusterRefuses(t *testing.T) {
-	missing := &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "MutatingAdmissionPolicy"}}
 	for _, tc := range []struct {
 		name, request string
 		with          error
 		problem       string
 	}{
 		{"an account that may not look for a configuration has made none", "get MutatingWebhookConfiguration", forbidden, ""},
-		{"nor a policy", "list MutatingAdmissionPolicy", forbidden, ""},
-		{"where there are no policies there is none of ours", "list MutatingAdmissionPolicy", missing, ""},
+		{"nor a policy", "get MutatingAdmissionPolicyBinding", forbidden, ""},
 		{"the configuration cannot be read", "get MutatingWebhookConfiguration", errors.New("no route"), "getting the webhook configuration of the workload cluster: no route"},
-		{"the policy cannot be read", "list MutatingAdmissionPolicy", errors.New("no route"), "removing the admission policy: "},
+		{"the policy cannot be read", "get MutatingAdmissionPolicy", errors.New("no route"), "admitting Nodes by policy: deleting MutatingAdmissionPolicy nodes.heirloom.dev: no route"},
 		{"Nodes may not be listed", "list Node", forbidden, `listing Node: any "it" is forbidden`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package workload admits the Nodes of workload clusters: by policy, by webhook, or not at all. It chooses the way if the
-// operator has not, sets it up, removes the others, and reports what it did. Its subpackage connect reaches workload clusters;
+// operator has not, sets it up, removes the others, and tells what it did. Its subpackage connect reaches workload clusters;
 // webhook and policy are the ways.
 package workload
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
@@ -40,8 +42,24 @@ const (
 	AdmitByPolicy  = "policy"
 )
 
+// The reasons of the Events on a Cluster about how its Nodes are admitted. docs/monitoring.md says what each means.
+const (
+	ReasonRegistered = "WorkloadAdmissionRegistered"
+	ReasonRemoved    = "WorkloadAdmissionRemoved"
+	ReasonFailed     = "WorkloadAdmissionFailed"
+	ReasonFallback   = "WorkloadAdmissionFallback"
+	ReasonUnknown    = "UnknownWorkloadAdmission"
+	ReasonNotServed  = "NoAdmissionPolicies"
+	ReasonNoRoom     = "AdmissionPolicyFull"
+	// ReasonForeign is for no Event: what admits Nodes there belongs to another Heirloom.
+	ReasonForeign = ""
+)
+
 // handover is how long API servers may take to use a way that was just set up. The previous way stays that long.
 const handover = 10 * time.Second
+
+// preferred are the ways of AdmitAutomatically, the best first.
+func preferred() []string { return []string{AdmitByPolicy, AdmitByWebhook} }
 
 // Way makes Nodes of a workload cluster inherit in the write that creates them.
 type Way interface {
@@ -52,7 +70,30 @@ type Way interface {
 	Remove(ctx context.Context, server client.Client, cluster webhook.Identity) (removed bool, err error)
 }
 
-// Admission admits the Nodes of workload clusters. It remembers what it chose and reported for each.
+// ByPolicy admits the Nodes of workload clusters by a MutatingAdmissionPolicy there. Remove needs none of its fields.
+type ByPolicy struct {
+	// Machines are those of a Cluster, as they are and as they will be once they have inherited.
+	Machines func(ctx context.Context, cluster types.NamespacedName, policy inherit.Policy) ([]inherit.Machine, error)
+	// Policy returns the rules' options as they are now.
+	Policy func() inherit.Policy
+}
+
+// Ensure implements Way.
+func (a ByPolicy) Ensure(ctx context.Context, server client.Client, cluster webhook.Identity) (bool, error) {
+	rules := a.Policy()
+	machines, err := a.Machines(ctx, cluster.NamespacedName, rules)
+	if err != nil {
+		return false, err
+	}
+	return policy.Ensure(ctx, server, cluster.NamespacedName, machines, rules)
+}
+
+// Remove implements Way.
+func (ByPolicy) Remove(ctx context.Context, server client.Client, _ webhook.Identity) (bool, error) {
+	return policy.Remove(ctx, server)
+}
+
+// Admission admits the Nodes of workload clusters.
 type Admission struct {
 	// Default is the way of Clusters without AdmissionLabel.
 	Default string
@@ -61,28 +102,16 @@ type Admission struct {
 	// Changes gets an event whenever all workload clusters need another look.
 	Changes <-chan event.GenericEvent
 
-	// known has a memory for each Cluster, by name. Only one visit at a time changes a Cluster's memory.
-	known sync.Map
+	// chosen is the way, a string, that AdmitAutomatically has found for a Cluster, by its name, and registered the time.Time at which
+	// the Cluster's API server was last told how to admit Nodes.
+	chosen, registered sync.Map
 }
 
-// memory is what is remembered of a Cluster.
-type memory struct {
-	// way was chosen by Heirloom; AdmitByLoop if an operator has chosen, and empty if there is no choice yet.
-	way string
-	// told is the last note that the way is not the best one.
-	told string
-	// registered is when an API server was last told how to admit Nodes.
-	registered time.Time
+// Forget drops what is remembered of a Cluster that is gone.
+func (a *Admission) Forget(cluster types.NamespacedName) {
+	a.chosen.Delete(cluster)
+	a.registered.Delete(cluster)
 }
-
-func (a *Admission) memory(cluster types.NamespacedName) memory {
-	known, _ := a.known.Load(cluster)
-	m, _ := known.(memory)
-	return m
-}
-
-// Forget drops the memory of a Cluster that is gone.
-func (a *Admission) Forget(cluster types.NamespacedName) { a.known.Delete(cluster) }
 
 // Of returns the name of the way in which the Nodes of the Cluster should be admitted.
 func (a *Admission) Of(cluster metav1.Object) string {
@@ -94,156 +123,143 @@ func (a *Admission) Of(cluster metav1.Object) string {
 
 // FollowsMachines reports whether a change of a Machine may require a new write of what admits the Nodes of the Cluster.
 func (a *Admission) FollowsMachines(cluster metav1.Object) bool {
-	way := a.Of(cluster)
-	if way == AdmitAutomatically {
-		way = cmp.Or(a.memory(webhook.IdentityOf(cluster).NamespacedName).way, AdmitByPolicy)
+	if way := a.Of(cluster); way != AdmitAutomatically {
+		return way == AdmitByPolicy
 	}
-	return way == AdmitByPolicy
+	chosen, known := a.chosen.Load(webhook.IdentityOf(cluster).NamespacedName)
+	return !known || chosen == AdmitByPolicy
 }
 
-// Did is what was done about a way.
-type Did string
-
-// The values of Did.
-const (
-	// Registered and Removed say that an API server was told to start, or to stop, admitting Nodes in that way.
-	Registered Did = "Registered"
-	Removed    Did = "Removed"
-	// Foreign says that the existing configuration belongs to another Heirloom, and was kept.
-	Foreign Did = "Foreign"
-	// FellBack says that the way is not the best one, because a better one is not possible.
-	FellBack Did = "FellBack"
-	// Failed, Unknown, NotServed and NoRoom say that the way is not possible, at least for some Machines: because of an error,
-	// because no way has that name, because the API server does not know it, or because there are too many Machines.
-	Failed    Did = "Failed"
-	Unknown   Did = "Unknown"
-	NotServed Did = "NotServed"
-	NoRoom    Did = "NoRoom"
-)
-
-// Outcome is what was done about one way. A way about which nothing was done has no Outcome.
-type Outcome struct {
-	Did Did
-	Way string
-	// Note says it to an operator: what it means and, where something is not possible, why.
-	Note string
-}
-
-// Result is what was done in a workload cluster.
-type Result struct {
-	// Outcomes are in the order in which things were done.
-	Outcomes []Outcome
-	// Again is when the previous ways may be removed; zero if nothing is left to do.
-	Again time.Duration
+// visit is one look at how a workload cluster admits its Nodes.
+type visit struct {
+	*Admission
+	server  client.Client
+	cluster webhook.Identity
+	tell    func(reason, note string)
 }
 
 // Ensure makes a workload cluster admit its Nodes in that way only; with AdmitByLoop, or none, not at all. It sets the way up,
-// and removes the others once API servers have heard of it, so that there is no moment without any. If the way cannot be set up,
-// they stay.
+// and removes the others once API servers have heard of it, so that there is no moment without any; again is when that is, zero if
+// nothing is left to do. If the way cannot be set up, the others stay. tell is called with a reason and a sentence for an operator.
 // The client reads from the workload cluster's API server.
-func (a *Admission) Ensure(ctx context.Context, server client.Client, cluster webhook.Identity, way string) (Result, error) {
-	v := &visit{Admission: a, memory: a.memory(cluster.NamespacedName), server: server, cluster: cluster, automatic: way == AdmitAutomatically}
-	others, err := preferred(), error(nil)
-	if v.automatic {
+func (a *Admission) Ensure(
+	ctx context.Context, server client.Client, cluster webhook.Identity, way string, tell func(reason, note string),
+) (again time.Duration, err error) {
+	v, others := visit{a, server, cluster, tell}, preferred()
+	if way == AdmitAutomatically {
 		way, others, err = v.best(ctx)
 	} else {
-		err = v.asChosen(ctx, way)
+		err = v.setUpChosen(ctx, way)
 	}
 	if err != nil {
-		return v.result, err
+		return 0, err
 	}
-	if again := time.Until(v.registered.Add(handover)); a.Ways[way] != nil && again > 0 {
-		v.result.Again = again
-		return v.result, nil
+	told, _ := a.registered.Load(cluster.NamespacedName)
+	at, _ := told.(time.Time)
+	if again := time.Until(at.Add(handover)); a.Ways[way] != nil && again > 0 {
+		return again, nil
 	}
 	var errs []error
-	for _, name := range slices.Backward(others) {
-		if a.Ways[name] != nil && name != way {
-			errs = append(errs, v.remove(ctx, name))
+	for _, other := range slices.Backward(others) {
+		if a.Ways[other] != nil && other != way {
+			errs = append(errs, v.remove(ctx, other))
 		}
 	}
-	return v.result, errors.Join(errs...)
+	return 0, errors.Join(errs...)
 }
 
-// visit is one reconcile of a workload cluster.
-type visit struct {
-	*Admission
-	memory
-	server  client.Client
-	cluster webhook.Identity
-	// automatic says that Heirloom chooses.
-	automatic bool
-	result    Result
-}
-
-// keep remembers what is known now.
-func (v *visit) keep() { v.known.Store(v.cluster.NamespacedName, v.memory) }
-
-func (v *visit) note(did Did, way, format string, args ...any) {
-	v.result.Outcomes = append(v.result.Outcomes, Outcome{Did: did, Way: way, Note: fmt.Sprintf(format, args...)})
-}
-
-// asChosen sets up the way that an operator has chosen.
-func (v *visit) asChosen(ctx context.Context, way string) error {
-	v.way, v.told = AdmitByLoop, ""
-	v.keep()
-	if v.Ways[way] != nil {
-		return v.setUp(ctx, way)
+// setUpChosen sets up the way that an operator has chosen.
+func (v visit) setUpChosen(ctx context.Context, way string) error {
+	if v.Ways[way] == nil {
+		if way != "" && way != AdmitByLoop {
+			v.tell(ReasonUnknown, fmt.Sprintf("Label %s: Nodes cannot be admitted by %q; see --workload-admission and --workload-webhook-url", AdmissionLabel, way))
+		}
+		return nil
 	}
-	if way != "" && way != AdmitByLoop {
-		v.note(Unknown, way, "Label %s: Nodes cannot be admitted by %q; see --workload-admission and --workload-webhook-url", AdmissionLabel, way)
+	err := v.setUp(ctx, way)
+	if meta.IsNoMatchError(err) {
+		v.tell(ReasonNotServed, "The API server of the workload cluster does not serve MutatingAdmissionPolicies "+
+			"(Kubernetes 1.36 or later does): the loop alone applies what Nodes inherit")
+		return nil
 	}
-	return nil
+	return v.failed(way, err)
 }
 
-func (v *visit) setUp(ctx context.Context, way string) error {
+// best sets up the best way that the workload cluster can have. It returns its name, and the worse ones, which are to be
+// removed. It keeps a better one that is refused now, or that an API server does not serve now, as in the middle of an upgrade:
+// otherwise it would not work when the API server serves it again (see docs/workload-clusters.md#limits).
+func (v visit) best(ctx context.Context) (way string, worse []string, err error) {
+	var reasons []string
+	mend := false
+	for i, way := range preferred() {
+		why := "there is no URL for it (--workload-webhook-url)"
+		if v.Ways[way] != nil {
+			err := v.setUp(ctx, way)
+			switch {
+			case refused(err):
+				why, mend = err.Error(), true
+			case meta.IsNoMatchError(err):
+				why = "the workload cluster's API server does not serve MutatingAdmissionPolicies (Kubernetes 1.36 or later does)"
+			default:
+				v.chosen.Store(v.cluster.NamespacedName, way)
+				if mend {
+					v.tell(ReasonFallback, "Nodes are admitted by webhook. "+strings.Join(reasons, " "))
+				}
+				return way, preferred()[i+1:], v.failed(way, err)
+			}
+		}
+		reasons = append(reasons, fmt.Sprintf("Not by %s: %s.", way, why))
+	}
+	v.chosen.Store(v.cluster.NamespacedName, AdmitByLoop)
+	v.tell(ReasonFallback, "The loop alone applies what new Nodes inherit, a moment after they register: until then Pods can be scheduled "+
+		"that their taints keep away. Label "+AdmissionLabel+"=none accepts that. "+strings.Join(reasons, " "))
+	return AdmitByLoop, nil, nil
+}
+
+// setUp sets up a way, and tells of that, but of no error.
+func (v visit) setUp(ctx context.Context, way string) error {
 	registered, err := v.Ways[way].Ensure(ctx, v.server, v.cluster)
 	if registered {
-		v.registered = time.Now()
-		v.keep()
+		v.registered.Store(v.cluster.NamespacedName, time.Now())
 	}
 	var noRoom *policy.NoRoomError
-	switch {
-	case meta.IsNoMatchError(err):
-		v.note(NotServed, way, "The API server of the workload cluster does not serve MutatingAdmissionPolicies "+
-			"(Kubernetes 1.36 or later does): the loop alone applies what Nodes inherit")
-		err = nil
-	case errors.As(err, &noRoom):
-		v.note(NoRoom, way, "The parameters of the admission policy have no room for %d Machines: "+
-			"the loop alone applies what their Nodes inherit", noRoom.Machines)
+	if errors.As(err, &noRoom) {
+		v.tell(ReasonNoRoom, fmt.Sprintf("The parameters of the admission policy have no room for %d Machines: "+
+			"the loop alone applies what their Nodes inherit", noRoom.Machines))
 		err = nil
 	}
-	return v.done(Registered, way, "The workload cluster's API server now admits Nodes by %s", registered, err)
+	if registered && err == nil {
+		v.tell(ReasonRegistered, "The workload cluster's API server now admits Nodes by "+way)
+	}
+	return err
 }
 
-func (v *visit) remove(ctx context.Context, way string) error {
+// refused reports whether an API server does not let the kubeconfig's user do something. A refusal because a namespace is
+// terminating is only temporary, and does not count.
+func refused(err error) bool {
+	return (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
+
+func (v visit) remove(ctx context.Context, way string) error {
 	removed, err := v.Ways[way].Remove(ctx, v.server, v.cluster)
 	if errors.Is(err, webhook.ErrForeign) {
-		v.note(Foreign, way, "%v", err)
+		v.tell(ReasonForeign, err.Error())
 		return nil
 	}
 	if apierrors.IsForbidden(err) {
 		err = nil // a user without the right to look cannot have set it up
 	}
-	return v.done(Removed, way, "The workload cluster's API server no longer admits Nodes by %s", removed, err)
+	if removed && err == nil {
+		v.tell(ReasonRemoved, "The workload cluster's API server no longer admits Nodes by "+way)
+	}
+	return v.failed(way, err)
 }
 
-// done notes what was done about a way, if anything, or why it failed. If Heirloom chooses, a refusal is reported as the
-// reason for another way.
-func (v *visit) done(did Did, way, note string, done bool, err error) error {
-	switch {
-	case v.automatic && refused(err):
-	case err != nil:
-		v.failed(way, err)
-	case done:
-		v.note(did, way, note, way)
+// failed tells of an error, and returns it. A lost connection is reported elsewhere, where connections are made.
+func (v visit) failed(way string, err error) error {
+	if err == nil || errors.Is(err, clustercache.ErrClusterNotConnected) {
+		return err
 	}
-	return err
-}
-
-// failed notes an error. A lost connection is reported elsewhere, where connections are made.
-func (v *visit) failed(way string, err error) {
-	if !errors.Is(err, clustercache.ErrClusterNotConnected) {
-		v.note(Failed, way, "Nodes are not admitted as they should be, so the loop applies what they inherit; admission by %s: %v", way, err)
-	}
+	v.tell(ReasonFailed, fmt.Sprintf("Nodes are not admitted as they should be, so the loop applies what they inherit; admission by %s: %v", way, err))
+	return fmt.Errorf("admitting Nodes by %s: %w", way, err)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,7 +30,8 @@ var cluster = webhook.Identity{NamespacedName: types.NamespacedName{Namespace: "
 type answer struct {
 	changed bool
 	err     error
-	missing string
+	// removed is how often it was taken away.
+	removed int
 }
 
 func (a *answer) Ensure(context.Context, client.Client, webhook.Identity) (bool, error) {
@@ -37,56 +39,85 @@ func (a *answer) Ensure(context.Context, client.Client, webhook.Identity) (bool,
 }
 
 func (a *answer) Remove(context.Context, client.Client, webhook.Identity) (bool, error) {
+	a.removed++
 	return a.changed, a.err
 }
 
-func (a *answer) Missing(client.Client) (string, error)    { return a.missing, nil }
-func (a *answer) Try(context.Context, client.Client) error { return nil }
-
-// did is what was done, as "<what> <way>".
-func did(result workload.Result) []string {
-	var all []string
-	for _, outcome := range result.Outcomes {
-		all = append(all, string(outcome.Did)+" "+outcome.Way)
-	}
-	return all
+// ensure returns what is told, as "<reason> <note>", and when to look again.
+func ensure(t *testing.T, a *workload.Admission, way string) (told []string, again time.Duration, err error) {
+	t.Helper()
+	again, err = a.Ensure(t.Context(), nil, cluster, way, func(reason, note string) { told = append(told, reason+" "+note) })
+	return told, again, err
 }
 
-func TestEnsureSaysWhatItDid(t *testing.T) {
+const (
+	registered = "WorkloadAdmissionRegistered The workload cluster's API server now admits Nodes by "
+	removed    = "WorkloadAdmissionRemoved The workload cluster's API server no longer admits Nodes by "
+	failed     = "WorkloadAdmissionFailed Nodes are not admitted as they should be, so the loop applies what they inherit; admission by "
+	fallback   = "WorkloadAdmissionFallback "
+)
+
+// unserved is what an API server without such policies answers, as far as the client's mapping of kinds knows.
+var unserved = &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "MutatingAdmissionPolicy"}}
+
+func terminating() error {
+	err := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "x", errors.New("on its way out"))
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	return err
+}
+
+func TestEnsureTellsWhatItDid(t *testing.T) {
 	broken := errors.New("broken")
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "x", errors.New("no rights"))
 	for _, tc := range []struct {
 		name, way       string
 		policy, webhook answer
-		did             []string
+		told            []string
 		fails           error
 	}{
 		{name: "nothing, where all is there already", way: "policy"},
-		{name: "one is set up", way: "policy", policy: answer{changed: true}, did: []string{"Registered policy"}},
-		{name: "the other is taken away", way: "policy", webhook: answer{changed: true}, did: []string{"Removed webhook"}},
-		{name: "all are taken away", way: "none", policy: answer{changed: true}, webhook: answer{changed: true}, did: []string{"Removed webhook", "Removed policy"}},
-		{name: "all are taken away, the first with an error", way: "none", policy: answer{changed: true}, webhook: answer{err: broken}, did: []string{"Failed webhook", "Removed policy"}, fails: broken},
-		{name: "it does not belong to this Heirloom", way: "policy", webhook: answer{err: webhook.ErrForeign}, did: []string{"Foreign webhook"}},
-		{name: "there is no such way", way: "magic", webhook: answer{changed: true}, did: []string{"Unknown magic", "Removed webhook"}},
-		{name: "it is not served", way: "policy", policy: answer{err: &meta.NoKindMatchError{}}, did: []string{"NotServed policy"}},
-		{name: "there is no room for all Machines", way: "policy", policy: answer{changed: true, err: &policy.NoRoomError{Machines: 3}}, did: []string{"NoRoom policy", "Registered policy"}},
-		{name: "it fails", way: "policy", policy: answer{err: broken}, did: []string{"Failed policy"}, fails: broken},
-		{name: "it is refused", way: "policy", policy: answer{err: forbidden}, did: []string{"Failed policy"}, fails: forbidden},
-		{name: "one fails, and the other stays", way: "webhook", webhook: answer{err: broken}, policy: answer{changed: true}, did: []string{"Failed webhook"}, fails: broken},
-		{name: "one is refused, and the other stays", way: "policy", policy: answer{err: forbidden}, webhook: answer{changed: true}, did: []string{"Failed policy"}, fails: forbidden},
-		{name: "one fails after it was set up, and the other stays", way: "policy", policy: answer{changed: true, err: broken}, webhook: answer{changed: true}, did: []string{"Failed policy"}, fails: broken},
+		{name: "one is set up", way: "policy", policy: answer{changed: true}, told: []string{registered + "policy"}},
+		{name: "the other is taken away", way: "policy", webhook: answer{changed: true}, told: []string{removed + "webhook"}},
+		{name: "all are taken away", way: "none", policy: answer{changed: true}, webhook: answer{changed: true}, told: []string{removed + "webhook", removed + "policy"}},
+		{name: "all are taken away, the first with an error", way: "none", policy: answer{changed: true}, webhook: answer{err: broken}, told: []string{failed + "webhook: broken", removed + "policy"}, fails: broken},
+		{name: "it does not belong to this Heirloom", way: "policy", webhook: answer{err: webhook.ErrForeign}, told: []string{" " + webhook.ErrForeign.Error()}},
+		{name: "a user without the right to look has not set it up", way: "policy", webhook: answer{err: forbidden}},
+		{name: "there is no such way", way: "magic", webhook: answer{changed: true}, told: []string{
+			`UnknownWorkloadAdmission Label heirloom.dev/workload-admission: Nodes cannot be admitted by "magic"; see --workload-admission and --workload-webhook-url`, removed + "webhook",
+		}},
+		{name: "it is not served", way: "policy", policy: answer{err: unserved}, told: []string{
+			"NoAdmissionPolicies The API server of the workload cluster does not serve MutatingAdmissionPolicies (Kubernetes 1.36 or later does): the loop alone applies what Nodes inherit",
+		}},
+		{name: "there is no room for all Machines", way: "policy", policy: answer{changed: true, err: &policy.NoRoomError{Machines: 3}}, told: []string{
+			"AdmissionPolicyFull The parameters of the admission policy have no room for 3 Machines: the loop alone applies what their Nodes inherit", registered + "policy",
+		}},
+		{name: "it fails", way: "policy", policy: answer{err: broken}, told: []string{failed + "policy: broken"}, fails: broken},
+		{name: "it is refused", way: "policy", policy: answer{err: forbidden}, told: []string{failed + `policy: things "x" is forbidden: no rights`}, fails: forbidden},
+		{name: "one fails, and the other stays", way: "webhook", webhook: answer{err: broken}, policy: answer{changed: true}, told: []string{failed + "webhook: broken"}, fails: broken},
+		{name: "one is refused, and the other stays", way: "policy", policy: answer{err: forbidden}, webhook: answer{changed: true}, told: []string{failed + `policy: things "x" is forbidden: no rights`}, fails: forbidden},
+		{name: "one fails after it was set up, and the other stays", way: "policy", policy: answer{changed: true, err: broken}, webhook: answer{changed: true}, told: []string{failed + "policy: broken"}, fails: broken},
 		{name: "the connection is lost", way: "policy", policy: answer{err: clustercache.ErrClusterNotConnected}, fails: clustercache.ErrClusterNotConnected},
-		{name: "the best way is taken", way: "auto", policy: answer{changed: true}, did: []string{"Registered policy"}},
-		{name: "the next one is taken", way: "auto", policy: answer{missing: "no policies"}, webhook: answer{changed: true}, did: []string{"Registered webhook"}},
-		{name: "the next one is taken after a refusal", way: "auto", policy: answer{err: forbidden}, did: []string{"FellBack webhook"}},
-		{name: "there is none", way: "auto", policy: answer{err: forbidden}, webhook: answer{missing: "no webhooks"}, did: []string{"FellBack none"}},
-		{name: "the best way fails", way: "auto", policy: answer{err: broken}, webhook: answer{changed: true}, did: []string{"Failed policy"}, fails: broken},
+		{name: "the best way is taken", way: "auto", policy: answer{changed: true}, told: []string{registered + "policy"}},
+		{name: "the next one is taken", way: "auto", policy: answer{err: unserved}, webhook: answer{changed: true}, told: []string{registered + "webhook"}},
+		{name: "the next one is taken after a refusal", way: "auto", policy: answer{err: forbidden}, told: []string{
+			fallback + `Nodes are admitted by webhook. Not by policy: things "x" is forbidden: no rights.`,
+		}},
+		{name: "there is none", way: "auto", policy: answer{err: unserved}, webhook: answer{err: forbidden}, told: []string{
+			fallback + "The loop alone applies what new Nodes inherit, a moment after they register: until then Pods can be scheduled that their taints keep away. " +
+				"Label heirloom.dev/workload-admission=none accepts that. " +
+				"Not by policy: the workload cluster's API server does not serve MutatingAdmissionPolicies (Kubernetes 1.36 or later does). " +
+				`Not by webhook: things "x" is forbidden: no rights.`,
+		}},
+		{name: "a namespace is on its way out, which passes", way: "auto", policy: answer{err: terminating()}, told: []string{
+			failed + `policy: configmaps "x" is forbidden: on its way out`,
+		}, fails: terminating()},
+		{name: "the best way fails", way: "auto", policy: answer{err: broken}, webhook: answer{changed: true}, told: []string{failed + "policy: broken"}, fails: broken},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			a := &workload.Admission{Ways: map[string]workload.Way{"policy": &tc.policy, "webhook": &tc.webhook}}
-			result, err := a.Ensure(t.Context(), nil, cluster, tc.way)
-			Expect(did(result)).To(Equal(tc.did))
+			told, _, err := ensure(t, a, tc.way)
+			Expect(told).To(Equal(tc.told))
 			if tc.fails == nil {
 				Expect(err).NotTo(HaveOccurred())
 			} else {
@@ -102,20 +133,62 @@ func TestTheHandoverTakesItsTime(t *testing.T) {
 		Expect := NewWithT(t).Expect
 		policies, webhooks := &answer{changed: true}, &answer{changed: true}
 		a := &workload.Admission{Ways: map[string]workload.Way{"policy": policies, "webhook": webhooks}}
-		result, err := a.Ensure(t.Context(), nil, cluster, "policy")
+		told, again, err := ensure(t, a, "policy")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(did(result)).To(Equal([]string{"Registered policy"}))
-		Expect(result.Again).To(Equal(10 * time.Second))
+		Expect(told).To(Equal([]string{registered + "policy"}))
+		Expect(again).To(Equal(10 * time.Second))
 		policies.changed = false
 		<-time.After(9 * time.Second)
-		result, err = a.Ensure(t.Context(), nil, cluster, "policy")
+		told, again, err = ensure(t, a, "policy")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(result).To(Equal(workload.Result{Again: time.Second}))
-		<-time.After(result.Again)
-		result, err = a.Ensure(t.Context(), nil, cluster, "policy")
+		Expect(told).To(BeEmpty())
+		Expect(again).To(Equal(time.Second))
+		<-time.After(again)
+		told, again, err = ensure(t, a, "policy")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(did(result)).To(Equal([]string{"Removed webhook"}))
-		Expect(result.Again).To(BeZero())
+		Expect(told).To(Equal([]string{removed + "webhook"}))
+		Expect(again).To(BeZero())
+	})
+}
+
+// An upgrade of the workload cluster makes a better way possible, and so does a URL. The one before goes when API servers have
+// heard of it. A way that can be had no longer is left: it would not work when it came back.
+func TestNoMomentIsWithoutAWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		policies, webhooks := &answer{err: unserved}, &answer{changed: true}
+		a := &workload.Admission{Ways: map[string]workload.Way{"policy": policies}}
+		told, again, err := ensure(t, a, "auto")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(told).To(ConsistOf(And(HavePrefix(fallback+"The loop alone applies"), HaveSuffix("Not by webhook: there is no URL for it (--workload-webhook-url)."))))
+		Expect(again).To(BeZero())
+		a.Ways["webhook"] = webhooks
+		told, _, err = ensure(t, a, "auto")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(told).To(Equal([]string{registered + "webhook"}))
+		<-time.After(time.Minute)
+
+		webhooks.changed, policies.changed, policies.err = false, true, nil
+		told, again, err = ensure(t, a, "auto")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(told).To(Equal([]string{registered + "policy"}))
+		Expect(again).To(Equal(10 * time.Second))
+		Expect(webhooks.removed).To(BeZero())
+		policies.changed = false
+		<-time.After(again)
+		_, _, err = ensure(t, a, "auto")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(webhooks.removed).To(Equal(1))
+
+		for _, refusal := range []error{unserved, apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "x", errors.New("no rights"))} {
+			for _, both := range []error{nil, refusal} {
+				policies.err, webhooks.err = refusal, both
+				_, _, err = ensure(t, a, "auto")
+				Expect(err).NotTo(HaveOccurred())
+				<-time.After(time.Minute)
+			}
+		}
+		Expect(policies.removed + webhooks.removed).To(Equal(1))
 	})
 }
 
@@ -126,10 +199,10 @@ func TestMachinesAreFollowedForPolicies(t *testing.T) {
 	policies := &answer{}
 	a := &workload.Admission{Default: "auto", Ways: map[string]workload.Way{"policy": policies, "webhook": &answer{}}}
 	Expect(a.FollowsMachines(object)).To(BeTrue(), "nobody knows yet")
-	Expect(a.Ensure(t.Context(), nil, cluster, "auto")).Error().To(Succeed())
+	Expect(ensure(t, a, "auto")).Error().To(Succeed())
 	Expect(a.FollowsMachines(object)).To(BeTrue())
-	policies.missing = "no policies"
-	Expect(a.Ensure(t.Context(), nil, cluster, "auto")).Error().To(Succeed())
+	policies.err = unserved
+	Expect(ensure(t, a, "auto")).Error().To(Succeed())
 	Expect(a.FollowsMachines(object)).To(BeFalse())
 	a.Forget(cluster.NamespacedName)
 	Expect(a.FollowsMachines(object)).To(BeTrue(), "another of this name is not known")

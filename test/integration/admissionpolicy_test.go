@@ -3,15 +3,21 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"regexp"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1beta1 "k8s.io/api/admissionregistration/v1beta1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,7 +41,9 @@ type policyScene struct {
 // deleted, Kubernetes v1.36 stops to watch that kind, and never begins again.
 func newPolicyScene(t *testing.T) *policyScene {
 	t.Helper()
-	lent := lendLast(t, controlplane.ForWorkload(controlplane.Options{}))
+	lent := lendLast(t, controlplane.ForWorkload(controlplane.Options{
+		APIServerArgs: map[string][]string{"runtime-config": {admissionregistrationv1beta1.SchemeGroupVersion.String() + "=true"}},
+	}))
 	needsPolicies(t, lent.ControlPlane)
 	s := sceneOn(t, lent, stage.Options{WithoutWebhooks: true, WithoutProgram: true})
 	t.Cleanup(func() { s.Expect(refusedKubeletRequests(t, s.audit, "")).To(BeEmpty(), "no create may ever fail") })
@@ -58,9 +66,10 @@ func TestAdmissionPolicy(t *testing.T) {
 		name string
 		test func(*testing.T, *policyScene)
 	}{
+		{"in v1beta1", testAdmissionPolicyInV1beta1},
 		{"it equals the rules", testAdmissionPolicyEqualsTheRules},
 		{"it leaves other writes alone", testAdmissionPolicyLeavesOtherWritesAlone},
-		{"five thousand Machines", testAdmissionPolicyWithFiveThousandMachines},
+		{"many Machines", testAdmissionPolicyWithManyMachines},
 		{"from the first Machine to its removal", testAdmissionPolicyFromTheFirstMachineToItsRemoval},
 	} {
 		t.Run(step.name, func(t *testing.T) { step.test(t, s) })
@@ -85,7 +94,7 @@ func (s *policyScene) ensureRound() {
 		machines = append(machines, inherit.Machine{Actual: m, Effective: m})
 	}
 	cluster := types.NamespacedName{Namespace: "fleet", Name: "prod"}
-	s.Expect(policy.Ensure(s.ctx, s.Client, cluster, machines, s.rules, time.Now())).Error().To(Succeed())
+	s.Expect(policy.Ensure(s.ctx, s.Client, cluster, machines, s.rules)).Error().To(Succeed())
 	s.eventuallyRegisters(stage.Node("probe"), func(g Gomega, node *corev1.Node) {
 		g.Expect(node.Annotations).To(HaveKeyWithValue("node.cluster.x-k8s.io/round", s.round))
 	})
@@ -110,12 +119,14 @@ func (s *policyScene) bare(node *corev1.Node) *corev1.Node {
 	return bare
 }
 
-// expected is what the rules make of it.
+// expected is what the rules make of it, by the Machines that have no Node yet.
 func (s *policyScene) expected(bare *corev1.Node) inherit.NodeState {
 	s.t.Helper()
 	var machines []clusterv1.Machine
 	for _, m := range s.machines {
-		machines = append(machines, *m)
+		if m.Status.NodeRef.Name == "" {
+			machines = append(machines, *m)
+		}
 	}
 	m := inherit.Match(bare, machines, true)
 	if m == nil {
@@ -128,7 +139,7 @@ func (s *policyScene) expected(bare *corev1.Node) inherit.NodeState {
 
 // What a kubelet's create brings is what the rules say, for every Machine and every kubelet.
 func testAdmissionPolicyEqualsTheRules(t *testing.T, all *policyScene) {
-	taken, again, controller := addressed("taken", "10.0.0.3"), addressed("again"), declaringAll("controller")
+	taken, again, controller := addressed("taken", "10.0.0.3", "10.0.0.4"), addressed("again", "10.0.0.5"), declaringAll("controller")
 	taken.Status.NodeRef.Name, again.Status.NodeRef.Name = "another", "again"
 	controller.Labels[clusterv1.MachineControlPlaneLabel] = ""
 	s := all.of(t, declaringAll("all"), declaringAll("retainted"), declaringAll("guarded"), declaringAll("liar"), declaringAll("lonely"),
@@ -155,7 +166,7 @@ func testAdmissionPolicyEqualsTheRules(t *testing.T, all *policyScene) {
 		}},
 		{name: "a Node that is found by an address", node: "addressed", change: anonymous("10.0.0.9", "10.0.0.1")},
 		{name: "a Node that is found by its name", node: "by-name", change: anonymous()},
-		{name: "a Node that comes again", node: "again", change: anonymous()},
+		{name: "a Node that registers again waits for the loop", node: "again", change: anonymous("10.0.0.5"), nothing: true},
 		{name: "a Node that may be either of two Machines", node: "twin", change: anonymous("10.0.0.2"), nothing: true},
 		{name: "a Node with the address of another Node's Machine", node: "late", change: anonymous("10.0.0.3"), nothing: true},
 		{name: "a Node without a Machine", node: "stranger", nothing: true},
@@ -182,7 +193,8 @@ func (s *policyScene) besideAnotherPolicy() {
 	s.t.Helper()
 	node := stage.Node("lonely")
 	want := s.expected(s.bare(node))
-	meddler := policy.AdmissionPolicy()
+	meddler := &admissionregistrationv1.MutatingAdmissionPolicy{}
+	s.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(policy.AdmissionPolicy(admissionregistrationv1.SchemeGroupVersion).Object, meddler)).To(Succeed())
 	meddler.ObjectMeta = metav1.ObjectMeta{Name: "meddler"}
 	meddler.Spec.ParamKind, meddler.Spec.Variables, meddler.Spec.MatchConditions = nil, nil, nil
 	meddler.Spec.Mutations[0].JSONPatch.Expression = `
@@ -228,6 +240,92 @@ func testAdmissionPolicyLeavesOtherWritesAlone(t *testing.T, all *policyScene) {
 	s.Expect(inherit.OfNode(node).Equal(inherit.NodeState{Labels: node.Labels})).To(BeTrue(), "nothing has come back")
 }
 
+// racked is one of very many Machines.
+func racked(number int) *capi.Machine {
+	m := addressed(fmt.Sprintf("m-%04d", number), fmt.Sprintf("10.0.%d.%d", number>>8, number&255))
+	m.Status.Addresses = append(m.Status.Addresses, clusterv1.MachineAddress{Type: clusterv1.MachineHostName, Address: m.Name})
+	m.Annotations = map[string]string{"node.cluster.x-k8s.io/rack": fmt.Sprint(number % 50)}
+	m.Spec.ProviderID = "cloud:///" + strings.Repeat("zone/", 5) + m.Name
+	return m
+}
+
+// The API server finds the right one among as many Machines as have room. A Node that registers while the parameters change gets what
+// it inherits, each time.
+func testAdmissionPolicyWithManyMachines(t *testing.T, all *policyScene) {
+	s := all.of(t, declaringAll("steady"))
+	s.ensure()
+	missed, stop := s.stream("steady")
+	for number := range 1200 {
+		s.machines = append(s.machines, racked(number))
+	}
+	s.ensure()
+	named := stage.Node("m-1100")
+	anonymous("10.0.4.76", "fd00::1")(named)
+	identified := stage.Node("some")
+	identified.Spec.ProviderID = racked(700).Spec.ProviderID
+	outsider := stage.Node("outsider")
+	anonymous("10.1.1.1")(outsider)
+	for _, node := range []*corev1.Node{named, identified, outsider} {
+		want := s.expected(s.bare(node))
+		began := time.Now()
+		s.Expect(s.kubelet(node.Name).Create(s.ctx, node)).To(Succeed())
+		t.Logf("Node %s was created in %s", node.Name, time.Since(began))
+		s.Expect(inherit.OfNode(node)).To(Equal(want), node.Name)
+	}
+	s.Expect(identified.Annotations).To(HaveKeyWithValue("node.cluster.x-k8s.io/rack", "0"))
+
+	s.machines = s.machines[:1]
+	s.ensure()
+	s.Expect(stop()).To(BeNumerically(">", 20), "Nodes that registered meanwhile")
+	s.Expect(missed.Load()).To(BeZero())
+}
+
+// stream has the Node of that name register again and again. It counts those that did not inherit; stop ends it and returns how
+// many there were.
+func (s *policyScene) stream(name string) (missed *atomic.Int64, stop func() int64) {
+	// No request is broken off: it would be in the audit log as one that failed.
+	ctx, cancel := context.WithCancel(s.ctx)
+	done, kubelet := make(chan int64, 1), s.kubelet(name)
+	missed = &atomic.Int64{}
+	go func() {
+		var asked int64
+		for ; ctx.Err() == nil; asked++ {
+			node := stage.Node(name)
+			if kubelet.Create(s.ctx, node, client.DryRunAll) != nil || node.Labels["node.cluster.x-k8s.io/pool"] != "gpu" {
+				missed.Add(1)
+			}
+		}
+		done <- asked
+	}()
+	return missed, func() int64 { cancel(); return <-done }
+}
+
+// Where v1beta1 alone is served, as by Kubernetes 1.34 and 1.35, the policy is written in that version. This API server serves both.
+func testAdmissionPolicyInV1beta1(t *testing.T, all *policyScene) {
+	s := all.of(t, declaringAll("beta"))
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	mapper.Add(admissionregistrationv1beta1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicy"), meta.RESTScopeRoot)
+	mapper.Add(admissionregistrationv1beta1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicyBinding"), meta.RESTScopeRoot)
+	beta, err := client.New(s.AdminConfig(), client.Options{Mapper: mapper})
+	s.Expect(err).NotTo(HaveOccurred())
+	cluster := types.NamespacedName{Namespace: "fleet", Name: "prod"}
+	machines := []inherit.Machine{{Actual: s.machines[0], Effective: s.machines[0]}}
+	s.Expect(policy.Ensure(s.ctx, beta, cluster, machines, s.rules)).To(BeTrue())
+	written := policy.AdmissionPolicy(admissionregistrationv1beta1.SchemeGroupVersion)
+	s.Expect(beta.Get(s.ctx, client.ObjectKeyFromObject(written), written)).To(Succeed())
+	s.Expect(written.GetManagedFields()).To(HaveExactElements(HaveField("APIVersion", admissionregistrationv1beta1.SchemeGroupVersion.String())))
+	node := stage.Node("beta")
+	want := s.expected(s.bare(node))
+	s.eventuallyRegisters(node, func(g Gomega, made *corev1.Node) { g.Expect(inherit.OfNode(made)).To(Equal(want)) })
+
+	versions := s.versions()
+	s.Expect(policy.Ensure(s.ctx, beta, cluster, machines, s.rules)).To(BeFalse())
+	s.Expect(s.versions()).To(Equal(versions), "nothing is stored")
+	s.Expect(policy.Ensure(s.ctx, s.Client, cluster, machines, s.rules)).To(BeFalse(), "after an upgrade it is the same one")
+}
+
 // The parameters follow the Machines, nothing is written without need, a real kubelet registers, and nothing is left.
 func testAdmissionPolicyFromTheFirstMachineToItsRemoval(t *testing.T, all *policyScene) {
 	s := all.of(t)
@@ -265,10 +363,10 @@ func (s *policyScene) versions() map[string]string {
 	for _, object := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: policy.Namespace}},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: policy.Namespace, Name: policy.Name}},
-		policy.AdmissionPolicy(), policy.Binding(1),
+		policy.AdmissionPolicy(admissionregistrationv1.SchemeGroupVersion), policy.Binding(admissionregistrationv1.SchemeGroupVersion),
 	} {
 		if s.Client.Get(s.ctx, client.ObjectKeyFromObject(object), object) == nil {
-			versions[fmt.Sprintf("%T", object)] = object.GetResourceVersion()
+			versions[fmt.Sprintf("%T %s", object, object.GetObjectKind().GroupVersionKind().Kind)] = object.GetResourceVersion()
 			s.Expect(object.GetManagedFields()).To(HaveEach(HaveField("Manager", "heirloom")))
 		}
 	}

@@ -4,7 +4,6 @@ package integration
 
 import (
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -57,7 +56,7 @@ func (s *scene) refusedPolicy(a abroad) bool {
 func (s *scene) admitBefore(a abroad) {
 	s.t.Helper()
 	if a.byDefault() == workload.AdmitByPolicy {
-		s.Expect(policy.Ensure(s.ctx, a.Client, client.ObjectKeyFromObject(a.cluster), nil, inherit.Policy{}, time.Now())).Error().To(Succeed())
+		s.Expect(policy.Ensure(s.ctx, a.Client, client.ObjectKeyFromObject(a.cluster), nil, inherit.Policy{})).Error().To(Succeed())
 		return
 	}
 	installed := &admissionregistrationv1.MutatingWebhookConfiguration{}

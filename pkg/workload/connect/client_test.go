@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +57,10 @@ func TestKubeconfigs(t *testing.T) {
 			problem: `cluster "c" has certificate-authority, which is not supported`},
 		{name: "and what another context uses", kubeconfig: strings.Replace(with(`{token: "t"}`), "users: [", "users: [{name: v, user: {tokenFile: /bin/sh}}, ", 1),
 			problem: `user "v" has tokenFile`},
+		{name: "an alias is refused", kubeconfig: with(`&user {token: "t"}`) + "extensions: [{name: e, extension: *user}]", problem: `it is refused: it has an anchor or an alias`},
+		{name: "so is an anchor", kubeconfig: with(`&user {token: "t"}`), problem: `it has an anchor or an alias`},
+		{name: "a large one is not read", kubeconfig: with(`{token: "t"}`) + strings.Repeat("#", 64<<10), problem: `it has more than 64 KiB`},
+		{name: "what is no YAML is an error", kubeconfig: "{", problem: `it cannot be read: `},
 		{name: "what is no kubeconfig is an error", kubeconfig: "no: kubeconfig", problem: "reading the kubeconfig in the Secret ns/red-kubeconfig: "},
 		{name: "so is an empty Secret", problem: "reading the kubeconfig in the Secret ns/red-kubeconfig: "},
 	} {
@@ -78,6 +83,32 @@ func TestKubeconfigs(t *testing.T) {
 			Expect(config.Timeout).To(Equal(10 * time.Second))
 		})
 	}
+}
+
+// Ten lists of ten lists, and so on, have a hundred million items: that much memory takes a kubeconfig of a KiB.
+func TestAKubeconfigThatIsABomb(t *testing.T) {
+	var bomb strings.Builder
+	bomb.WriteString(leadsTo("https://red.example.com", `{token: "t"}`) + "extensions:\n- {name: e, extension: &b0 [0, 0, 0, 0, 0, 0, 0, 0, 0, 0]}\n")
+	for i := range 8 {
+		_, _ = fmt.Fprintf(&bomb, "- {name: e, extension: &b%d [%s]}\n", i+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*b%d, ", i), 10), ", "))
+	}
+	s := secret(bomb.String())
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := RESTConfig(t.Context(), fake.NewFakeClient(s), red)
+	runtime.ReadMemStats(&after)
+	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("it has an anchor or an alias")))
+	NewWithT(t).Expect(after.TotalAlloc-before.TotalAlloc).To(BeNumerically("<", 1<<20), "bytes")
+}
+
+// A tenant chooses the names in a kubeconfig. They are told, in an Event and in a log, but not without end.
+func TestWhatIsToldOfAKubeconfigIsShort(t *testing.T) {
+	users := make([]string, 0, 10)
+	for i := range 10 {
+		users = append(users, fmt.Sprintf("{name: %d%s, user: {tokenFile: /x, client-key: /y}}", i, strings.Repeat("n", 5000)))
+	}
+	err := checkKubeconfig([]byte(strings.Replace(leadsTo("https://red.example.com", "{}"), "users: [", "users: ["+strings.Join(users, ", ")+", ", 1)))
+	NewWithT(t).Expect(err).To(MatchError(And(ContainSubstring("has client-key"), WithTransform(func(text string) int { return len(text) }, BeNumerically("<", 700)))))
 }
 
 func TestAClusterWithoutAKubeconfig(t *testing.T) {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package connect reaches the workload clusters of a fleet, through Cluster API's own ClusterCache: one connection for
+// each Cluster, made from the Secret <cluster>-kubeconfig, watched by health probes, and renewed when it breaks. What is
+// cached of a workload cluster is its Nodes, trimmed to what the rules read.
 package connect
 
 import (
@@ -29,8 +32,8 @@ type Options struct {
 	// WatchFilter is the value of the label that Clusters must carry; empty means all.
 	WatchFilter string
 	UserAgent   string
-	// QPS and Burst bound the requests to each workload cluster, Concurrency the Clusters that are connected at a time, as long as
-	// API servers answer. API servers that do not answer do not hold up the others.
+	// QPS and Burst bound the requests to each workload cluster. Concurrency is how many Clusters are connected, or probed, at a
+	// time. To connect takes up to a minute where an API server does not answer.
 	QPS         float32
 	Burst       int
 	Concurrency int
@@ -42,7 +45,8 @@ type Options struct {
 	Refused func(ctx context.Context, cluster types.NamespacedName, err error)
 }
 
-// NewClusterCache adds Cluster API's ClusterCache to the manager. It runs on the leader.
+// NewClusterCache adds Cluster API's ClusterCache to the manager. It runs on the leader. It connects again after half a minute, also
+// where a kubeconfig was refused: there is no option for another time.
 func NewClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clustercache.ClusterCache, error) {
 	options := clustercache.Options{
 		// Kubeconfigs are read when a connection is made and not kept: that takes the right to get Secrets, not to list them.
@@ -62,10 +66,6 @@ func NewClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clusterc
 	clusterCache, err := clustercache.SetupWithManager(ctx, mgr, options, controller.Options{MaxConcurrentReconciles: o.Concurrency})
 	if err != nil {
 		return nil, fmt.Errorf("setting up the cache of workload clusters: %w", err)
-	}
-	// Cluster API waits half a minute here. For Heirloom, a Node would wait that long for its taints.
-	if c, ok := clusterCache.(interface{ SetConnectionCreationRetryInterval(time.Duration) }); ok {
-		c.SetConnectionCreationRetryInterval(retryInterval)
 	}
 	return clusterCache, nil
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -19,18 +20,36 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+const (
+	// longest is how many bytes a kubeconfig may have. Those of Cluster API have some 6 KiB.
+	longest = 64 << 10
+	// mostProblems is how many problems are told, of each at most some hundred bytes: an Event has 1024.
+	mostProblems = 5
+)
+
 // checkKubeconfig refuses a kubeconfig that takes anything from the machine on which Heirloom runs. Tenants may write
 // kubeconfigs, and choose the server that credentials are sent to: with a path they could have Heirloom's own token sent
 // there, and a plugin would be their program. Contexts other than the current one are checked, too, because none is needed.
+// It also refuses aliases of YAML: to expand them could take any amount of memory.
 func checkKubeconfig(raw []byte) error {
+	if len(raw) > longest {
+		return fmt.Errorf("it has more than %d KiB", longest>>10)
+	}
+	document := &yaml.Node{}
+	if err := yaml.Unmarshal(raw, document); err != nil {
+		return fmt.Errorf("it cannot be read: %w", err)
+	}
+	if aliased(document) {
+		return errors.New("it has an anchor or an alias, which are not supported")
+	}
 	config, err := clientcmd.Load(raw)
 	if err != nil {
 		return fmt.Errorf("it cannot be read: %w", err)
 	}
 	var problems []string
 	refuse := func(kind, name, field, instead string, used bool) {
-		if used {
-			problems = append(problems, fmt.Sprintf("%s %q has %s, which is not supported (use %s)", kind, name, field, instead))
+		if used && len(problems) < mostProblems {
+			problems = append(problems, fmt.Sprintf("%s %.50q has %s, which is not supported (use %s)", kind, name, field, instead))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(config.Clusters)) {
@@ -48,6 +67,11 @@ func checkKubeconfig(raw []byte) error {
 		return nil
 	}
 	return errors.New(strings.Join(problems, "; "))
+}
+
+// aliased reports whether there is an anchor or an alias in a document.
+func aliased(node *yaml.Node) bool {
+	return node.Anchor != "" || node.Kind == yaml.AliasNode || slices.ContainsFunc(node.Content, aliased)
 }
 
 // kubeconfigs reads Secrets, but no kubeconfig that checkKubeconfig refuses. The ClusterCache reads through it.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
-	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 )
 
 // declaring is a Machine that declares nothing and is found by its providerID.
@@ -71,12 +70,13 @@ func registering(name string, change func(*corev1.Node)) *corev1.Node {
 }
 
 func inventory() []*clusterv1.Machine {
-	taken, again, controller := addressed("taken", "10.0.0.3"), addressed("again"), declaringAll("controller")
+	taken, again, controller := addressed("taken", "10.0.0.3", "10.0.0.4"), addressed("again", "10.0.0.5"), declaringAll("controller")
 	taken.Status.NodeRef.Name, again.Status.NodeRef.Name = "another", "again"
 	controller.Labels[clusterv1.MachineControlPlaneLabel] = ""
 	return []*clusterv1.Machine{
 		declaringAll("all"), declaring("nothing"), controller, addressed("by-address", "10.0.0.1"), addressed("by-name", "by-name"),
 		addressed("twin-a", "10.0.0.2"), addressed("twin-b", "10.0.0.2"), taken, again,
+		addressed("reused", "10.0.0.4", "10.0.0.6"), addressed("lately", "again"),
 	}
 }
 
@@ -85,8 +85,7 @@ func TestWhatANodeGetsAtItsRegistration(t *testing.T) {
 	e := newEvaluator(t)
 	additional := []*regexp.Regexp{regexp.MustCompile("team|zone|^note")}
 	rules, machines := inherit.Policy{AdditionalLabels: additional, AdditionalAnnotations: additional}, complete(inventory()...)
-	parameters, err := policy.Parameters(fleet, machines, rules, 1)
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	parameters := parametersBy(t, rules, machines)
 	for _, tc := range []struct {
 		name string
 		node *corev1.Node
@@ -110,16 +109,18 @@ func TestWhatANodeGetsAtItsRegistration(t *testing.T) {
 		}), taints: "GUARD"},
 		{name: "a Node that is found by an address", node: anonymous("addressed", "10.0.0.9", "10.0.0.1"), taints: "GUARD"},
 		{name: "a Node that is found by its name", node: anonymous("by-name"), taints: "GUARD"},
-		{name: "a Node that comes again", node: anonymous("again"), taints: "GUARD"},
+		{name: "a Node that registers again waits for the loop", node: anonymous("again", "10.0.0.5")},
 		{name: "a Node that may be either of two Machines", node: anonymous("twin", "10.0.0.2")},
 		{name: "a Node with the address of another Node's Machine", node: anonymous("late", "10.0.0.3")},
+		{name: "a Node that may be another Node's Machine, by one of its addresses", node: anonymous("late", "10.0.0.4", "10.0.0.6")},
+		{name: "a Node that is found by another address of that Machine", node: anonymous("late", "10.0.0.6"), taints: "GUARD"},
 		{name: "a Node without a Machine", node: registering("stranger", nil)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			want, m := expected(tc.node, machines, rules)
 			Expect(m == nil).To(Equal(tc.taints == ""), "the case is what its name says")
-			got := inherit.OfNode(e.register(tc.node, parameters...))
+			got := inherit.OfNode(e.register(tc.node, parameters))
 			Expect(got.Equal(want)).To(BeTrue(), "got %+v\nwant %+v", got, want)
 			if m != nil {
 				Expect(taintsOf(got)).To(ConsistOf(listed(tc.taints)))

@@ -12,7 +12,10 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
@@ -35,12 +38,29 @@ type evaluator struct {
 	patcher  patch.Patcher
 }
 
+// oldest is which libraries an API server of Kubernetes 1.34 lets new expressions use: those of the version before it.
+var oldest = version.MajorMinor(1, 33)
+
+// thePolicy is the policy in its first version, whose fields are those of v1beta1.
+func thePolicy(t *testing.T) *admissionregistrationv1.MutatingAdmissionPolicy {
+	t.Helper()
+	return typed[admissionregistrationv1.MutatingAdmissionPolicy](t, policy.AdmissionPolicy(admissionregistrationv1.SchemeGroupVersion))
+}
+
+// typed is an object of the API as its Go type, which has all of its fields.
+func typed[T any](t *testing.T, object *unstructured.Unstructured) *T {
+	t.Helper()
+	into := new(T)
+	NewWithT(t).Expect(runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, into, true)).To(Succeed())
+	return into
+}
+
 func newEvaluator(t *testing.T) *evaluator {
 	t.Helper()
 	Expect := NewWithT(t).Expect
-	p := policy.AdmissionPolicy()
+	p := thePolicy(t)
 	declarations := cel.OptionalVariableDeclarations{HasParams: true, HasAuthorizer: true}
-	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(oldest))
 	Expect(err).NotTo(HaveOccurred())
 	for _, v := range p.Spec.Variables {
 		result := compiler.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression}, declarations, environment.NewExpressions)
@@ -67,20 +87,17 @@ func (e *evaluator) matches(node *corev1.Node, parameters *corev1.ConfigMap, u u
 	return result.Matches, result.Error
 }
 
-// register returns the Node as it is after its kubelet's create. The policy is invoked once for each part of the parameters,
-// and each time sees what the parts before have made of the Node.
-func (e *evaluator) register(node *corev1.Node, parts ...*corev1.ConfigMap) *corev1.Node {
+// register returns the Node as it is after its kubelet's create.
+func (e *evaluator) register(node *corev1.Node, parameters *corev1.ConfigMap) *corev1.Node {
 	e.t.Helper()
 	kubelet := &user.DefaultInfo{Name: "system:node:" + node.Name, Groups: []string{user.NodesGroup, user.AllAuthenticated}}
 	Expect := NewWithT(e.t).Expect
-	for _, parameters := range parts {
-		matches, err := e.matches(node, parameters, kubelet)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(matches).To(BeTrue())
-		node, err = e.patch(node, parameters, celconfig.RuntimeCELCostBudget)
-		Expect(err).NotTo(HaveOccurred(), "Node %+v", node)
-	}
-	return node
+	matches, err := e.matches(node, parameters, kubelet)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(matches).To(BeTrue())
+	registered, err := e.patch(node, parameters, celconfig.RuntimeCELCostBudget)
+	Expect(err).NotTo(HaveOccurred(), "Node %+v", node)
+	return registered
 }
 
 func (e *evaluator) patch(node *corev1.Node, parameters *corev1.ConfigMap, budget int64) (*corev1.Node, error) {
@@ -113,7 +130,7 @@ func TestThePolicyIsForKubeletsAndTheirOwnNodes(t *testing.T) {
 	e := newEvaluator(t)
 	parameters := parametersOf(t)
 	other := parametersOf(t)
-	other.Data["format"] = "2"
+	other.Data["format"] = "1"
 	empty := &corev1.ConfigMap{}
 	for _, tc := range []struct {
 		name       string
@@ -151,7 +168,8 @@ func TestATaintThatIsRightIsLeftAsItIs(t *testing.T) {
 
 func TestThePolicyFailsOpenAndIsForCreatesOnly(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	p, binding := policy.AdmissionPolicy(), policy.Binding(4)
+	p := thePolicy(t)
+	binding := typed[admissionregistrationv1.MutatingAdmissionPolicyBinding](t, policy.Binding(admissionregistrationv1.SchemeGroupVersion))
 	Expect(*p.Spec.FailurePolicy).To(Equal(admissionregistrationv1.Ignore))
 	Expect(p.Spec.ReinvocationPolicy).To(Equal(admissionregistrationv1.IfNeededReinvocationPolicy))
 	Expect(p.Spec.MatchConstraints.ResourceRules).To(HaveLen(1))
@@ -164,8 +182,7 @@ func TestThePolicyFailsOpenAndIsForCreatesOnly(t *testing.T) {
 	Expect(selector.Matches(k8slabels.Set{inherit.IgnoreLabel: ""})).To(BeTrue(), "no kubelet can opt its Node out")
 	Expect(*binding.Spec.ParamRef.ParameterNotFoundAction).To(Equal(admissionregistrationv1.AllowAction))
 	Expect(binding.Spec.ParamRef.Namespace).To(Equal(policy.Namespace))
-	Expect(binding.Spec.ParamRef.Name).To(BeEmpty())
-	Expect(binding.Spec.ParamRef.Selector.MatchLabels).To(HaveKeyWithValue("heirloom.dev/parts", "4"))
+	Expect(binding.Spec.ParamRef.Name).To(Equal(policy.Name))
 	names := make([]string, 0, len(p.Spec.Variables))
 	for _, v := range p.Spec.Variables {
 		names = append(names, v.Name)

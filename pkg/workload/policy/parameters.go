@@ -5,32 +5,31 @@ package policy
 import (
 	"cmp"
 	"fmt"
-	"regexp"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
 const (
-	// ClusterAnnotation names the Cluster, as <namespace>/<name>, that parameters are about.
-	ClusterAnnotation = "heirloom.dev/cluster"
+	// format is the version of the encoding, which the package comment describes.
+	format = "2"
+	// guardLine is the first line of a content with the guard.
+	guardLine = "guard"
+	// separators separate Machines and their fields.
+	separators = "\n\t"
 
-	// many is up to how many Machines all have parameters: twice as many as Kubernetes supports Nodes in a cluster. Beyond it,
-	// Machines that already have Nodes are left out: if such a Node registers again, the loop applies what it inherits.
-	many = 10_000
-	// maxValues is how many bytes of values the API server accepts in a ConfigMap.
-	maxValues = 1 << 20
-	// maxObject is less than etcd's limit of 1.5 MiB, because there is more to an object than what is counted.
-	maxObject = 1_400_000
-	// perKey is the size of a data key beyond itself and its value: managedFields name it once more.
-	perKey = 24
+	// mostLines and mostContents are how many bytes of Machines and of contents there are: see the package comment.
+	mostLines, mostContents = 100_000, 900_000
+	// kubeletsShare is how much of the room for annotations is left to the kubelet and to others.
+	kubeletsShare = 32 << 10
 )
 
 // NoRoomError says for how many Machines the parameters had no room. The loop applies what their Nodes inherit.
@@ -41,141 +40,105 @@ func (e *NoRoomError) Error() string {
 	return fmt.Sprintf("the parameters of the admission policy have no room for %d Machines", e.Machines)
 }
 
-// Parameters returns the parameters of a Cluster: what the Node of each of its Machines gets at its registration. Their size
-// decides the number of parts; bound is how many parts the API server uses now, 1 if there are none yet.
-//
-// machines are all Machines of the Cluster, including skipped ones, because their Nodes must not be taken for others'. The error
-// is a NoRoomError, and the parameters are valid nevertheless.
-func Parameters(cluster types.NamespacedName, machines []inherit.Machine, rules inherit.Policy, bound int) ([]*corev1.ConfigMap, error) {
-	entries := entriesOf(machines, rules)
-	return inParts(partsFor(entries, bound), cluster, entries)
-}
-
-// inParts returns the parameters in that many parts.
-func inParts(parts int, cluster types.NamespacedName, entries []entry) ([]*corev1.ConfigMap, error) {
-	collected := make([]*parameters, parts)
-	for i := range collected {
-		collected[i] = newParameters()
-		if parts > 1 {
-			collected[i].set(partKey, fmt.Sprintf("%d/%d", i, parts))
-		}
-	}
-	leftOut := 0
-	for i, places := range place(entries, parts) {
-		has := true
-		for _, part := range places {
-			if !collected[part].add(entries[i].machine, entries[i].content) {
-				// It stays a candidate if there is room for that at least, so that its Node is not taken for another's.
-				collected[part].add(entries[i].machine, "")
-				has = false
-			}
-		}
-		if !has {
-			leftOut++
-		}
-	}
-	objects := make([]*corev1.ConfigMap, 0, parts)
-	for i, p := range collected {
-		objects = append(objects, &corev1.ConfigMap{
-			TypeMeta: metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "ConfigMap"},
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: Namespace, Name: partName(i, parts), Labels: partLabels(parts),
-				Annotations: map[string]string{ClusterAnnotation: cluster.String()},
-			},
-			Data: p.data,
-		})
-	}
-	if leftOut > 0 {
-		return objects, &NoRoomError{Machines: leftOut}
-	}
-	return objects, nil
-}
-
-// entry is a Machine and what its Node gets, which may be nothing.
-type entry struct {
-	machine *clusterv1.Machine
-	content string
-}
-
-func entriesOf(machines []inherit.Machine, rules inherit.Policy) []entry {
-	var entries []entry
-	share := strings.Repeat(" ", kubeletsShare)
-	// The numbers of Machines do not depend on the order in which they were listed.
-	sorted := slices.SortedStableFunc(slices.Values(machines), func(x, y inherit.Machine) int {
-		a, b := x.Actual, y.Actual
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Spec.ProviderID, b.Spec.ProviderID))
-	})
-	for _, m := range sorted {
-		// As long as its Node exists, no kubelet can create another one that is this Machine.
-		if !findable(m.Actual) || len(machines) > many && m.Actual.Status.NodeRef.Name != "" {
+// encode returns the data of the parameters.
+func encode(machines []inherit.Machine, rules inherit.Policy) (map[string]any, error) {
+	data, numbers, share := map[string]any{"format": format}, map[string]string{"": ""}, strings.Repeat(" ", kubeletsShare)
+	var lines []string
+	known, foreign := sets.Set[string]{}, sets.Set[string]{}
+	text, contents, leftOut := 0, 0, 0
+	for _, m := range slices.SortedFunc(slices.Values(machines), byName) { // so that numbers do not depend on the order of the list
+		names := namesOf(m.Actual)
+		if m.Actual.Status.NodeRef.Name != "" || strings.ContainsAny(m.Actual.Spec.ProviderID, separators) {
+			foreign = foreign.Union(names)
 			continue
 		}
-		content := ""
-		if _, skipped := rules.SkipsNode(m.Actual, &clusterv1.Cluster{}); !skipped { // a Cluster that is skipped gets no parameters
-			content = contentOf(m, rules, share)
+		content, more := contentOf(m, rules, share), 0
+		number, there := numbers[content]
+		if !there {
+			number, more = strconv.Itoa(len(numbers)), len(content)
 		}
-		entries = append(entries, entry{machine: m.Actual, content: content})
+		one := line(number, m.Actual.Spec.ProviderID, names)
+		if text+len(one) > mostLines || contents+more > mostContents {
+			foreign, leftOut = foreign.Union(names), leftOut+1
+			continue
+		}
+		if !there {
+			numbers[content], data["c."+number] = number, content
+		}
+		lines, known, text, contents = append(lines, one), known.Union(names), text+len(one), contents+more
 	}
-	return entries
+	if shared := known.Intersection(foreign); len(shared) > 0 {
+		lines = append(lines, line("", "", shared))
+	}
+	data["machines"] = strings.Join(lines, "\n")
+	if leftOut > 0 {
+		return data, &NoRoomError{Machines: leftOut}
+	}
+	return data, nil
 }
 
-// parameters are the data of a ConfigMap while they are collected.
-type parameters struct {
-	data   map[string]string
-	ending *regexp.Regexp
-	// contents are the numbers of the contents so far. The empty content has none.
-	contents map[string]string
-	machines int
-	// values and object are the sizes so far, as the API server and etcd count them.
-	values, object int
-}
+func byName(a, b inherit.Machine) int { return cmp.Compare(a.Actual.Name, b.Actual.Name) }
 
-func newParameters() *parameters {
-	p := &parameters{data: map[string]string{}, ending: regexp.MustCompile(ending), contents: map[string]string{"": ""}}
-	p.set(formatKey, format)
-	return p
-}
-
-// add adds a Machine with its content, which may be empty, or reports that there is no room.
-func (p *parameters) add(m *clusterv1.Machine, content string) bool {
-	number, known := p.contents[content]
-	if !known {
-		number = strconv.Itoa(len(p.contents))
+// namesOf returns the names and addresses of a Machine and of its Node.
+func namesOf(m *clusterv1.Machine) sets.Set[string] {
+	names := sets.New(inherit.MachineNames(m)...)
+	if m.Status.NodeRef.Name != "" {
+		names.Insert(m.Status.NodeRef.Name)
 	}
-	lines, indexes := machineLines(m, number), indexesOf(m, p.ending)
-	more, keys := len(lines), 1+len(indexes)
-	if !known {
-		more, keys = more+len(content), keys+1
-	}
-	// Numbers and keys are short; that they are a little shorter than counted here does not matter.
-	const longest = 8
-	more += longest * len(indexes)
-	if p.values+more > maxValues || p.object+more+keys*(2*longest+perKey) > maxObject {
-		return false
-	}
-	if !known {
-		p.contents[content] = number
-		p.set(contentPrefix+number, content)
-	}
-	machine := strconv.Itoa(p.machines)
-	p.machines++
-	p.set(machinePrefix+machine, lines)
-	for _, index := range indexes {
-		if list, ok := p.data[index]; ok {
-			p.set(index, list+","+machine)
-		} else {
-			p.set(index, machine)
+	for name := range names {
+		if strings.ContainsAny(name, separators) {
+			names.Delete(name)
 		}
 	}
-	return true
+	return names
 }
 
-func (p *parameters) set(key, value string) {
-	before, ok := p.data[key]
-	if !ok {
-		p.object += 2*len(key) + perKey
+// line encodes the number of a Machine's content, and everything by which the Machine is found.
+func line(content, providerID string, names sets.Set[string]) string {
+	return strings.Join(append([]string{content, providerID}, sets.List(names)...), "\t")
+}
+
+// contentOf encodes what a Node gets from its Machine at its registration: nothing if the Machine is skipped. What the Machine does not have yet is listed in Heirloom's
+// annotations, as the webhook and the loop do: Cluster API would remove what its own list has and the Machine does not
+// (docs/design.md §5). If the Machine's annotations leave no room for those of the kubelet, which share is as long as, they are left
+// out, because an API server would refuse the Node.
+func contentOf(m inherit.Machine, rules inherit.Policy, share string) string {
+	if _, skipped := rules.SkipsNode(m.Actual, &clusterv1.Cluster{}); skipped { // a Cluster that is skipped gets no parameters
+		return ""
 	}
-	p.values += len(value) - len(before)
-	p.object += len(value) - len(before)
-	p.data[key] = value
+	const kubelets = "" // which is no annotation's key
+	room := map[string]string{kubelets: share}
+	// What is left out is reported where the Machine itself, or later its Node, is reconciled.
+	state, _ := rules.Node(inherit.SourceOfMachine(m.Effective).AheadOf(m.Actual), inherit.NodeState{Annotations: room}, inherit.Kubelet)
+	delete(state.Annotations, kubelets)
+	lines := []string{"", joinMap(state.Labels), ""}
+	taints := state.Taints
+	if _, guarded := state.Annotations[inherit.UninitializedAnnotation]; guarded {
+		lines[0] = guardLine
+		taints = taint.Remove(taints, taint.IDOf(clusterv1.NodeUninitializedTaint))
+		delete(state.Annotations, inherit.UninitializedAnnotation)
+	}
+	lines[2] = joinTaints(taints)
+	escape := strings.NewReplacer("%", "%25", "\n", "%0A")
+	for _, key := range slices.Sorted(maps.Keys(state.Annotations)) {
+		lines = append(lines, key+"="+escape.Replace(state.Annotations[key]))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func joinMap(m map[string]string) string {
+	pairs := make([]string, 0, len(m))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		pairs = append(pairs, key+"="+m[key])
+	}
+	return strings.Join(pairs, ",")
+}
+
+// joinTaints keeps the order, in which the taints go to the Node. There is always an equals sign, for the policy's sake.
+func joinTaints(taints []corev1.Taint) string {
+	all := make([]string, 0, len(taints))
+	for _, t := range taints {
+		all = append(all, t.Key+"="+t.Value+":"+string(t.Effect))
+	}
+	return strings.Join(all, ",")
 }

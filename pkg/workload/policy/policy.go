@@ -3,35 +3,44 @@
 package policy
 
 import (
+	"context"
 	_ "embed"
+	"fmt"
+	"strconv"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
 const (
-	// Name is the name of the policy, of its binding and of the ConfigMap with its parameters. If there are several
-	// ConfigMaps, their names begin with it.
+	// Name is the name of the policy, of its binding and of the ConfigMap with its parameters.
 	Name = "nodes.heirloom.dev"
-
 	// Namespace is where the parameters are in a workload cluster. It is not the one of Heirloom's chart, because it is removed
 	// with the parameters, even from a cluster that has become a management cluster since.
 	Namespace = "heirloom-nodes"
-
-	bindingKind = "MutatingAdmissionPolicyBinding"
+	// ClusterAnnotation names the Cluster, as <namespace>/<name>, that the parameters are about.
+	ClusterAnnotation = "heirloom.dev/cluster"
 )
 
 //go:embed policy.yaml
 var manifest string
 
-// labels are on every object that this package makes, and select it. Others may have all of them, too: see list.
+// labels are on every object that this package makes. An object without them is somebody else's, and is not deleted.
 func labels() map[string]string {
 	return map[string]string{
 		"app.kubernetes.io/name":       "heirloom",
@@ -40,13 +49,13 @@ func labels() map[string]string {
 	}
 }
 
-// AdmissionPolicy returns the policy. It is the same for every workload cluster.
-func AdmissionPolicy() *admissionregistrationv1.MutatingAdmissionPolicy {
+// AdmissionPolicy returns the policy in this version of its API. It is the same for every workload cluster.
+func AdmissionPolicy(version schema.GroupVersion) *unstructured.Unstructured {
 	guard := clusterv1.NodeUninitializedTaint
 	text := strings.NewReplacer(
+		"VERSION", version.String(),
 		"FORMAT", format,
-		"PART_KEY", partKey,
-		"ENDING", ending,
+		"MOST_ADDRESSES", strconv.Itoa(inherit.MostAddresses),
 		"GUARD_LINE", guardLine,
 		"GUARD_KEY", guard.Key,
 		"GUARD_EFFECT", string(guard.Effect),
@@ -54,23 +63,136 @@ func AdmissionPolicy() *admissionregistrationv1.MutatingAdmissionPolicy {
 		"TAINTS_ANNOTATION", clusterv1.TaintsFromMachineAnnotation,
 		"TRACKING", "'"+strings.Join(inherit.TrackingAnnotations(), "', '")+"'",
 	).Replace(manifest)
-	policy := &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: Name, Labels: labels()}}
-	utilruntime.Must(yaml.UnmarshalStrict([]byte(text), policy)) // the text is a part of the program
+	policy := &unstructured.Unstructured{}
+	utilruntime.Must(yaml.UnmarshalStrict([]byte(text), &policy.Object)) // the text is a part of the program
+	policy.SetName(Name)
+	policy.SetLabels(labels())
 	return policy
 }
 
-// Binding returns the binding of the policy to parameters in that many parts. The policy is evaluated for each. Without
-// parameters, nothing happens.
-func Binding(parts int) *admissionregistrationv1.MutatingAdmissionPolicyBinding {
-	return &admissionregistrationv1.MutatingAdmissionPolicyBinding{
-		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: bindingKind},
-		ObjectMeta: metav1.ObjectMeta{Name: Name, Labels: labels()},
-		Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{
-			PolicyName: Name,
-			ParamRef: &admissionregistrationv1.ParamRef{
-				Selector:  &metav1.LabelSelector{MatchLabels: partLabels(parts)},
-				Namespace: Namespace, ParameterNotFoundAction: ptr.To(admissionregistrationv1.AllowAction),
-			},
+// Binding returns the binding of the policy to its parameters. Without parameters, nothing happens.
+func Binding(version schema.GroupVersion) *unstructured.Unstructured {
+	binding := object(version, "MutatingAdmissionPolicyBinding", "", Name)
+	binding.Object["spec"] = map[string]any{
+		"policyName": Name,
+		"paramRef": map[string]any{
+			"namespace": Namespace, "name": Name, "parameterNotFoundAction": string(admissionregistrationv1.AllowAction),
 		},
 	}
+	return binding
+}
+
+// Parameters returns the ConfigMap of a Cluster's parameters. machines are all its Machines, including skipped ones. The error is a
+// NoRoomError, and the parameters are valid nevertheless.
+func Parameters(cluster types.NamespacedName, machines []inherit.Machine, rules inherit.Policy) (*unstructured.Unstructured, error) {
+	data, err := encode(machines, rules)
+	parameters := object(corev1.SchemeGroupVersion, "ConfigMap", Namespace, Name)
+	parameters.SetAnnotations(map[string]string{ClusterAnnotation: cluster.String()})
+	parameters.Object["data"] = data
+	return parameters, err
+}
+
+func object(version schema.GroupVersion, kind, namespace, name string) *unstructured.Unstructured {
+	made := &unstructured.Unstructured{Object: map[string]any{}}
+	made.SetGroupVersionKind(version.WithKind(kind))
+	made.SetNamespace(namespace)
+	made.SetName(name)
+	made.SetLabels(labels())
+	return made
+}
+
+// Ensure makes the policy of a workload cluster give Nodes what these Machines declare; see Parameters about these. An apply that
+// changes nothing is not stored. The policy comes first: where it may not be written, nothing is, and without parameters it does
+// nothing. If the API server does not serve such policies, meta.IsNoMatchError holds for the error. After a NoRoomError
+// everything has been written nevertheless. registered says, even with an error, that the binding is new.
+//
+// The client must read from the API server itself, as that of Remove: a cache would be filled with the objects of others.
+func Ensure(
+	ctx context.Context, workload client.Client, cluster types.NamespacedName, machines []inherit.Machine, rules inherit.Policy,
+) (registered bool, err error) {
+	version, err := served(workload)
+	if err != nil {
+		return false, err
+	}
+	before := Binding(version)
+	if err := client.IgnoreNotFound(workload.Get(ctx, client.ObjectKeyFromObject(before), before)); err != nil {
+		return false, fmt.Errorf("getting the binding of the admission policy: %w", err)
+	}
+	for _, object := range []*unstructured.Unstructured{AdmissionPolicy(version), Binding(version)} {
+		if err := apply(ctx, workload, object); err != nil {
+			return false, err
+		}
+	}
+	registered = before.GetResourceVersion() == ""
+	if err := ensureNamespace(ctx, workload); err != nil {
+		return registered, err
+	}
+	parameters, noRoom := Parameters(cluster, machines, rules)
+	if err := apply(ctx, workload, parameters); err != nil {
+		return registered, err
+	}
+	return registered, noRoom
+}
+
+// served returns the version in which the API server serves such policies, or an error for which meta.IsNoMatchError holds. It asks
+// the client's mapping of kinds: that costs nothing once they are known.
+func served(workload client.Client) (schema.GroupVersion, error) {
+	kind := schema.GroupKind{Group: admissionregistrationv1.GroupName, Kind: "MutatingAdmissionPolicy"}
+	var err error
+	for _, version := range []string{"v1", "v1beta1"} {
+		if _, err = workload.RESTMapper().RESTMapping(kind, version); err == nil {
+			return schema.GroupVersion{Group: kind.Group, Version: version}, nil
+		}
+		if !meta.IsNoMatchError(err) {
+			break
+		}
+	}
+	return schema.GroupVersion{}, fmt.Errorf("looking for MutatingAdmissionPolicies in the workload cluster: %w", err)
+}
+
+func apply(ctx context.Context, workload client.Client, object *unstructured.Unstructured) error {
+	err := workload.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(managedfields.Manager), client.ForceOwnership)
+	if err != nil {
+		return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	return nil
+}
+
+// ensureNamespace makes the namespace of the parameters. If others have made it, it stays theirs.
+func ensureNamespace(ctx context.Context, workload client.Client) error {
+	namespace := object(corev1.SchemeGroupVersion, "Namespace", "", Namespace)
+	err := workload.Get(ctx, client.ObjectKeyFromObject(namespace), namespace.DeepCopy())
+	if apierrors.IsNotFound(err) {
+		err = workload.Create(ctx, namespace, client.FieldOwner(managedfields.Manager))
+	}
+	if err != nil {
+		return fmt.Errorf("making namespace %s: %w", Namespace, err)
+	}
+	return nil
+}
+
+// Remove deletes what Ensure has made, and reports, even with an error, whether it deleted the binding. It is not an error if nothing
+// is there, or never could be. What refers to something goes before it.
+func Remove(ctx context.Context, workload client.Client) (removed bool, err error) {
+	version, err := served(workload)
+	if meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	for _, object := range []*unstructured.Unstructured{
+		Binding(version), AdmissionPolicy(version),
+		object(corev1.SchemeGroupVersion, "ConfigMap", Namespace, Name), object(corev1.SchemeGroupVersion, "Namespace", "", Namespace),
+	} {
+		err := workload.Get(ctx, client.ObjectKeyFromObject(object), object)
+		if err == nil && k8slabels.SelectorFromSet(labels()).Matches(k8slabels.Set(object.GetLabels())) {
+			err = workload.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID())})
+			removed = removed || err == nil && object.GetKind() == "MutatingAdmissionPolicyBinding"
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return removed, fmt.Errorf("deleting %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	return removed, nil
 }

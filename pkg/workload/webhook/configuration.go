@@ -42,9 +42,6 @@ func Configuration(installed *admissionregistrationv1.MutatingWebhookConfigurati
 	// It has no effect on Nodes, which are in no namespace, but some clouds write one into every configuration.
 	webhook.NamespaceSelector = nil
 	return &admissionregistrationv1.MutatingWebhookConfiguration{
-		TypeMeta: metav1.TypeMeta{
-			APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration",
-		},
 		ObjectMeta: metav1.ObjectMeta{Name: ObjectName, Labels: labels()},
 		Webhooks:   []admissionregistrationv1.MutatingWebhook{*webhook},
 	}, nil

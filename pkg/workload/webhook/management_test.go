@@ -50,7 +50,7 @@ func TestWhatIsRegisteredStaysWhileNothingElseCanBeMade(t *testing.T) {
 
 			Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(MatchError(ContainSubstring(tc.problem)))
 			Expect(workload.registered(t)).To(Equal(before))
-			Expect(workload.writes).To(Equal([]string{"apply"}))
+			Expect(workload.writes).To(Equal([]string{"create"}))
 			Expect(registrar.Remove(t.Context(), workload, prod)).Error().To(Succeed(), "it takes nothing that is installed")
 			Expect(workload.registered(t)).To(BeNil())
 		})
@@ -99,7 +99,7 @@ func TestAForbiddenRequestIsKnownAsSuch(t *testing.T) {
 		do         func(*Registrar, *testing.T, *apiServer) error
 	}{
 		{name: "to look before it is registered", verb: "get", do: ensure},
-		{name: "to register", verb: "apply", do: ensure},
+		{name: "to register", verb: "update", do: ensure},
 		{name: "to look before it is removed", verb: "get", do: remove},
 		{name: "to remove", verb: "delete", do: remove},
 	} {

@@ -12,18 +12,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	k8slabels "k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
@@ -42,7 +39,9 @@ type Registrar struct {
 // ErrForeign says that a webhook configuration leads to another Heirloom.
 var ErrForeign = errors.New("it leads to another Heirloom, or to a URL that Heirloom no longer knows")
 
-// Ensure makes the API server of the Cluster call Heirloom. It writes only what differs, and reports whether it has.
+// Ensure makes the API server of the Cluster call Heirloom. It writes only what differs, and reports whether it has. A label, another
+// webhook or a namespaceSelector that others have added stays; a match condition goes: one that is never true would switch the webhook
+// off for good.
 //
 // The client reads from the API server itself: a cache of webhook configurations would cost more than it saves.
 func (r *Registrar) Ensure(ctx context.Context, workload client.Client, cluster Identity) (registered bool, err error) {
@@ -50,49 +49,24 @@ func (r *Registrar) Ensure(ctx context.Context, workload client.Client, cluster 
 	if err != nil {
 		return false, err
 	}
-	existing := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	err = workload.Get(ctx, client.ObjectKeyFromObject(desired), existing)
-	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("getting the webhook configuration of the workload cluster: %w", err)
-	}
-	if err == nil && upToDate(existing, desired) {
-		return false, nil
-	}
-	if err := dropForeignConditions(ctx, workload, existing, desired); err != nil {
-		return false, err
-	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(desired)
-	if err != nil {
-		return false, fmt.Errorf("converting the webhook configuration of the workload cluster: %w", err)
-	}
-	config := client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: content})
-	if err := workload.Apply(ctx, config, client.FieldOwner(managedfields.Manager), client.ForceOwnership); err != nil {
-		return false, fmt.Errorf("applying the webhook configuration of the workload cluster: %w", err)
-	}
-	return true, nil
-}
-
-// dropForeignConditions removes match conditions that others have added to the webhook. An apply leaves them, and one that is
-// never true would switch the webhook off for good.
-func dropForeignConditions(
-	ctx context.Context, workload client.Client, existing, desired *admissionregistrationv1.MutatingWebhookConfiguration,
-) error {
-	webhook, before := webhookOf(existing), existing.DeepCopy()
-	if webhook == nil {
+	existing := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ObjectName}}
+	written, err := controllerutil.CreateOrUpdate(ctx, client.WithFieldOwner(workload, managedfields.Manager), existing, func() error {
+		for key, value := range desired.Labels {
+			metav1.SetMetaDataLabel(&existing.ObjectMeta, key, value)
+		}
+		webhook := desired.Webhooks[0].DeepCopy()
+		if there := webhookOf(existing); there != nil {
+			webhook.NamespaceSelector = there.NamespaceSelector
+			*there = *webhook
+		} else {
+			existing.Webhooks = append(existing.Webhooks, *webhook)
+		}
 		return nil
-	}
-	webhook.MatchConditions = slices.DeleteFunc(webhook.MatchConditions, func(theirs admissionregistrationv1.MatchCondition) bool {
-		return !slices.ContainsFunc(webhookOf(desired).MatchConditions, func(ours admissionregistrationv1.MatchCondition) bool {
-			return ours.Name == theirs.Name
-		})
 	})
-	if len(webhook.MatchConditions) == len(webhookOf(before).MatchConditions) {
-		return nil
+	if err != nil {
+		return false, fmt.Errorf("writing the webhook configuration of the workload cluster: %w", err)
 	}
-	if err := workload.Patch(ctx, existing, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("removing foreign match conditions from the webhook configuration of the workload cluster: %w", err)
-	}
-	return nil
+	return written != controllerutil.OperationResultNone, nil
 }
 
 // Remove makes the API server of the Cluster no longer call Heirloom, and reports whether it removed anything. It keeps a
@@ -126,17 +100,6 @@ func (r *Registrar) desired(ctx context.Context, cluster Identity) (*admissionre
 		return nil, fmt.Errorf("getting the installed webhook configuration: %w", err)
 	}
 	return Configuration(installed, r.BaseURL+Path(key, cluster))
-}
-
-// upToDate reports whether the webhook and the labels are as they should be. What others have added does not matter.
-func upToDate(existing, desired *admissionregistrationv1.MutatingWebhookConfiguration) bool {
-	webhook := webhookOf(existing)
-	if webhook == nil || !k8slabels.SelectorFromSet(desired.Labels).Matches(k8slabels.Set(existing.Labels)) {
-		return false
-	}
-	webhook = webhook.DeepCopy()
-	webhook.NamespaceSelector = nil
-	return equality.Semantic.DeepEqual(webhook, webhookOf(desired))
 }
 
 // leadsHere reports whether a configuration makes an API server call this Heirloom about this Cluster: by its URL, or,

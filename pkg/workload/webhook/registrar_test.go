@@ -37,12 +37,12 @@ func TestAWorkloadClusterIsRegisteredOnce(t *testing.T) {
 	registered := workload.registered(t)
 	Expect(registered.Webhooks).To(HaveLen(1))
 	Expect(leadsTo(registered)).To(Equal(base + Path(key(1), prod)))
-	Expect(registered.ManagedFields).To(ConsistOf(And(HaveField("Manager", "heirloom"), HaveField("Operation", metav1.ManagedFieldsOperationApply))))
+	Expect(registered.ManagedFields).To(ConsistOf(HaveField("Manager", "heirloom")))
 
 	for range 3 {
 		Expect(registrar.Ensure(t.Context(), workload, prod)).To(BeFalse())
 	}
-	Expect(workload.writes).To(Equal([]string{"apply"}), "nothing has changed since")
+	Expect(workload.writes).To(Equal([]string{"create"}), "nothing has changed since")
 	Expect(management.writes).To(BeEmpty(), "the management cluster is only read")
 }
 
@@ -141,7 +141,7 @@ func TestWhatDiffersIsPutRight(t *testing.T) {
 			g.Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
 			tc.check(g, workload.registered(t))
 			g.Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
-			g.Expect(workload.writes).To(Equal([]string{"apply"}), "once is enough")
+			g.Expect(workload.writes).To(Equal([]string{"update"}), "once is enough")
 		})
 	}
 }
@@ -260,8 +260,8 @@ func TestNoRegistrationIsMadeFromHalfOfWhatItNeeds(t *testing.T) {
 		{name: "without the installed configuration", change: func(r *Registrar, _, _ *apiServer) { r.Installed = "gone" }, problem: "getting the installed webhook configuration"},
 		{name: "without CA certificates", change: func(r *Registrar, _, _ *apiServer) { r.Management = newAPIServer(installedWith(t, nil)) }, problem: "no caBundle (yet)"},
 		{name: "while the management cluster does not answer", change: func(_ *Registrar, m, _ *apiServer) { m.fail["get"] = broken }, problem: "getting the installed webhook configuration: broken"},
-		{name: "while the workload cluster does not answer", change: func(_ *Registrar, _, w *apiServer) { w.fail["get"] = broken }, problem: "getting the webhook configuration of the workload cluster: broken"},
-		{name: "while the workload cluster takes no writes", change: func(_ *Registrar, _, w *apiServer) { w.fail["apply"] = broken }, problem: "applying the webhook configuration of the workload cluster: broken"},
+		{name: "while the workload cluster does not answer", change: func(_ *Registrar, _, w *apiServer) { w.fail["get"] = broken }, problem: "writing the webhook configuration of the workload cluster: broken"},
+		{name: "while the workload cluster takes no writes", change: func(_ *Registrar, _, w *apiServer) { w.fail["create"] = broken }, problem: "writing the webhook configuration of the workload cluster: broken"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)

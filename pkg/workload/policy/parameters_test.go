@@ -3,6 +3,7 @@
 package policy_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -11,9 +12,11 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -30,36 +33,31 @@ func TestTheFormatIsTheDocumentedOne(t *testing.T) {
 		"node.cluster.x-k8s.io/odd": "two\nlines, 100%", "taints.heirloom.dev/initialize": "a-b:NoExecute,a=1:NoSchedule",
 	}
 	same := worker.DeepCopy()
-	same.Name, same.Spec.ProviderID, same.Status = "workers-00008", "", clusterv1.MachineStatus{NodeRef: clusterv1.MachineNodeReference{Name: "α"}}
+	same.Name, same.Spec.ProviderID, same.Status.Addresses = "workers-00008", "", same.Status.Addresses[:1]
 	controller := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "controller", Labels: map[string]string{clusterv1.MachineControlPlaneLabel: ""}}}
 	controller.Spec.ProviderID = "p://1/α"
 	paused := controller.DeepCopy()
 	paused.Name, paused.Annotations = "paused", map[string]string{clusterv1.PausedAnnotation: ""}
-	nobody := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}
+	there, elsewhere := instance(9), instance(10)
+	there.Status.NodeRef.Name, elsewhere.Status.NodeRef.Name = "workers-00007", "elsewhere"
 
-	parts, err := policy.Parameters(fleet, complete(nobody, same, worker, paused, controller), inherit.Policy{}, 1)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(parts).To(HaveLen(1))
-	parameters := parts[0]
+	parameters := parametersOf(t, same, worker, paused, there, controller, elsewhere)
 	Expect(parameters.Namespace).To(Equal(policy.Namespace))
+	Expect(parameters.Name).To(Equal(policy.Name))
 	Expect(parameters.Annotations).To(HaveKeyWithValue("heirloom.dev/cluster", "fleet/prod"))
 	Expect(parameters.Data).To(Equal(map[string]string{
-		"format": "1",
-		"c.1":    "\n\n\ncluster.x-k8s.io/taints-from-machine=",
+		"format": "2",
+		"machines": "1\tp://1/α\n" +
+			"\tp://1/α\n" +
+			"2\taws:///eu-central-1a/i-0000000000000d889\t10.0.0.7\tip-10-0-0-7.eu-central-1.compute.internal\tworkers-00007\n" +
+			"2\t\t10.0.0.7\n" +
+			"\t\tworkers-00007",
+		"c.1": "\n\n\ncluster.x-k8s.io/taints-from-machine=",
 		"c.2": "guard\nnode.cluster.x-k8s.io/a=1,node.cluster.x-k8s.io/b=\na=1:NoSchedule,a-b=:NoExecute,number=7:NoSchedule\n" +
 			"cluster.x-k8s.io/annotations-from-machine=node.cluster.x-k8s.io/odd\n" +
 			"cluster.x-k8s.io/labels-from-machine=node.cluster.x-k8s.io/a,node.cluster.x-k8s.io/b\n" +
 			"cluster.x-k8s.io/taints-from-machine=number:NoSchedule\n" +
 			"node.cluster.x-k8s.io/odd=two%0Alines, 100%25",
-		"m.0":     "1\np://1/α\n",
-		"m.1":     "\np://1/α\n",
-		"m.2":     "2\naws:///eu-central-1a/i-0000000000000d889\n\n10.0.0.7\nip-10-0-0-7.eu-central-1.compute.internal\nworkers-00007",
-		"m.3":     "2\n\nα",
-		"i..":     "0,1,3",
-		"i.89.89": "2",
-		"i..7.10": "2",
-		"i.al.-7": "2",
-		"i.07.07": "2",
 	}))
 }
 
@@ -103,9 +101,8 @@ func TestWhatAMachineDoesNotHaveYetIsListedAsHeirlooms(t *testing.T) {
 			}
 			actual := m.DeepCopy()
 			tc.has(actual)
-			parts, err := policy.Parameters(fleet, []inherit.Machine{{Actual: actual, Effective: m}}, inherit.Policy{}, 1)
-			Expect(err).NotTo(HaveOccurred())
-			lines := strings.Split(parts[0].Data["c.1"], "\n")
+			parameters := parametersBy(t, inherit.Policy{}, []inherit.Machine{{Actual: actual, Effective: m}})
+			lines := strings.Split(parameters.Data["c.1"], "\n")
 			Expect(lines[:3]).To(Equal([]string{"guard", key + "=1," + other + "=2", "gpu=yes:NoSchedule,once=:NoSchedule"}), "the Node gets all of it")
 			Expect(lines[3:]).To(ConsistOf(append(tc.want, note+"=ours")))
 		})
@@ -124,23 +121,22 @@ func TestAMachineThatWillBeSkippedIsNotYet(t *testing.T) {
 		{machine: inherit.Machine{Actual: now, Effective: later}, brings: true},
 		{machine: inherit.Machine{Actual: later, Effective: later}},
 	} {
-		parts, err := policy.Parameters(fleet, []inherit.Machine{tc.machine}, inherit.Policy{}, 1)
-		NewWithT(t).Expect(err).NotTo(HaveOccurred())
-		_, brings := parts[0].Data["c.1"]
+		_, brings := parametersBy(t, inherit.Policy{}, []inherit.Machine{tc.machine}).Data["c.1"]
 		NewWithT(t).Expect(brings).To(Equal(tc.brings))
 	}
 }
 
-// A line break would make one Machine look like another. No Node has one in its name or its providerID.
-func TestMachinesWithLineBreaksAreLeftOut(t *testing.T) {
-	for _, change := range []func(*clusterv1.Machine){
-		func(m *clusterv1.Machine) { m.Spec.ProviderID = "a\nb" },
-		func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "a\nb" },
-		func(m *clusterv1.Machine) { m.Status.Addresses[0].Address = "a\nb" },
-	} {
-		m := instance(1)
-		change(m)
-		NewWithT(t).Expect(parametersOf(t, m).Data).To(Equal(parametersOf(t).Data))
+// A tab or a line break would make one Machine look like another. No Node has one in its name.
+func TestSeparatorsInWhatMachinesAreFoundBy(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	const machine = "1\taws:///eu-central-1a/i-00000000000001eef\t10.0.0.1\tip-10-0-0-1.eu-central-1.compute.internal\tworkers-00001"
+	for _, separator := range []string{"\n", "\t"} {
+		named, identified, there := instance(1), instance(2), instance(3)
+		named.Status.Addresses = append(named.Status.Addresses, clusterv1.MachineAddress{Type: clusterv1.MachineHostName, Address: "a" + separator + "b"})
+		Expect(parametersOf(t, named).Data["machines"]).To(Equal(machine))
+		identified.Spec.ProviderID, there.Status.NodeRef.Name = "a"+separator+"b", "a"+separator+"b"
+		identified.Status.Addresses[0].Address = "10.0.0.1"
+		Expect(parametersOf(t, named, identified, there).Data["machines"]).To(Equal(machine+"\n\t\t10.0.0.1"), "it may be either")
 	}
 }
 
@@ -169,10 +165,7 @@ func TestNothingIsBroughtThatAnAPIServerWouldRefuse(t *testing.T) {
 			m := instance(1)
 			m.Labels, m.Annotations = map[string]string{}, map[string]string{}
 			tc.change(m)
-			parameters, err := policy.Parameters(fleet, complete(m), everything, 1)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(parameters[0].Data).To(HaveKey("m.0"), "it is a candidate")
-			node := newEvaluator(t).register(nodeNamed(m.Name), parameters...)
+			node := newEvaluator(t).register(nodeNamed(m.Name), parametersBy(t, everything, complete(m)))
 			Expect(node.Spec.Taints).To(ContainElement(HaveField("Key", "number")))
 			brought := append(slices.Collect(maps.Keys(node.Labels)), slices.Collect(maps.Keys(node.Annotations))...)
 			for _, key := range slices.Concat(slices.Collect(maps.Keys(m.Labels)), slices.Collect(maps.Keys(m.Annotations))) {
@@ -183,4 +176,98 @@ func TestNothingIsBroughtThatAnAPIServerWouldRefuse(t *testing.T) {
 			Expect(metav1validation.ValidateLabels(node.Labels, nil)).To(BeEmpty())
 		})
 	}
+}
+
+// instance is a Machine of a large cloud, where all DNS names end alike.
+func instance(number int) *clusterv1.Machine {
+	m := &clusterv1.Machine{}
+	m.Namespace, m.Name = "fleet", fmt.Sprintf("workers-%05d", number)
+	m.Spec.ProviderID = fmt.Sprintf("aws:///eu-central-1a/i-%017x", number*7919)
+	m.Spec.Taints = []clusterv1.MachineTaint{{Key: "number", Value: fmt.Sprint(number % 20), Effect: "NoSchedule", Propagation: "Always"}}
+	m.Status.Addresses = []clusterv1.MachineAddress{
+		{Type: clusterv1.MachineInternalIP, Address: fmt.Sprintf("10.0.%d.%d", number>>8, number&255)},
+		{Type: clusterv1.MachineInternalDNS, Address: fmt.Sprintf("ip-10-0-%d-%d.eu-central-1.compute.internal", number>>8, number&255)},
+		{Type: clusterv1.MachineHostName, Address: m.Name},
+	}
+	return m
+}
+
+func instances(count int) []*clusterv1.Machine {
+	machines := make([]*clusterv1.Machine, 0, count)
+	for number := range count {
+		machines = append(machines, instance(number))
+	}
+	return machines
+}
+
+func nodeNamed(name string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// As many Machines as have room cost an API server a part of what it grants, and the right one is found.
+func TestManyMachinesWaitForTheirNodes(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	e, machines := newEvaluator(t), instances(900)
+	parameters := parametersOf(t, machines...)
+	node := anonymous("ip-10-0-1-7.eu-central-1.compute.internal", "10.0.1.7", "fd00::7", "192.168.0.7")
+	got, err := e.patch(node, parameters, celconfig.PerCallLimit/4)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(got.Spec.Taints).To(ContainElement(corev1.Taint{Key: "number", Value: fmt.Sprint((256 + 7) % 20), Effect: "NoSchedule"}))
+
+	node.Spec.ProviderID = machines[800].Spec.ProviderID
+	got = e.register(node, parameters)
+	Expect(got.Spec.Taints).To(ContainElement(corev1.Taint{Key: "number", Value: "0", Effect: "NoSchedule"}), "the providerID counts before names")
+
+	for i := range 64 { // no kubelet has so many
+		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("172.16.0.%d", i)})
+	}
+	_, err = e.patch(node, parameters, celconfig.RuntimeCELCostBudget)
+	Expect(err).To(MatchError(ContainSubstring("cost")), "an API server ignores it, and creates the Node as it is")
+}
+
+// Machines for which there is no room are told. Their Nodes get nothing, and are not taken for others'.
+func TestMachinesForWhichThereIsNoRoom(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		machines []*clusterv1.Machine
+		room     int
+	}{
+		{name: "too many Machines", machines: instances(1500), room: 800},
+		{name: "Machines that declare too much, each something else", machines: verbose(30), room: 7},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			first, last := tc.machines[0], tc.machines[len(tc.machines)-1]
+			first.Status.Addresses = append(first.Status.Addresses, last.Status.Addresses[0])
+			made, err := policy.Parameters(fleet, complete(tc.machines...), inherit.Policy{})
+			var noRoom *policy.NoRoomError
+			Expect(errors.As(err, &noRoom)).To(BeTrue())
+			Expect(noRoom.Machines).To(And(BeNumerically(">", 0), BeNumerically("<=", len(tc.machines)-tc.room)))
+			parameters := typed[corev1.ConfigMap](t, made)
+			values := 0
+			for _, value := range parameters.Data {
+				values += len(value)
+			}
+			Expect(values).To(And(BeNumerically(">", 90_000), BeNumerically("<=", 1<<20)), "an API server takes no more")
+
+			e := newEvaluator(t)
+			Expect(e.register(nodeNamed(first.Name), parameters).Annotations).NotTo(BeEmpty())
+			for _, node := range []*corev1.Node{nodeNamed(last.Name), anonymous(first.Name, last.Status.Addresses[0].Address)} {
+				got := e.register(node, parameters)
+				Expect(inherit.OfNode(got)).To(Equal(inherit.OfNode(node)), "it waits for the loop")
+			}
+			identified := nodeNamed(last.Status.Addresses[0].Address)
+			identified.Spec.ProviderID = first.Spec.ProviderID
+			Expect(e.register(identified, parameters).Annotations).NotTo(BeEmpty(), "a providerID is no name")
+		})
+	}
+}
+
+// verbose are Machines each of which declares much and something of its own.
+func verbose(count int) []*clusterv1.Machine {
+	machines := instances(count)
+	for _, m := range machines {
+		m.Annotations = map[string]string{"node.cluster.x-k8s.io/story": strings.Repeat(m.Name, 8_000)}
+	}
+	return machines
 }

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1beta1 "k8s.io/api/admissionregistration/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
+)
+
+// workload is the API server of a workload cluster that remembers what is asked of it.
+type workload struct {
+	client.WithWatch
+	*WithT
+	t             *testing.T
+	reads, writes []string
+	// fail is what a request fails with, and before what happens right before it; both by the request.
+	fail   map[string]error
+	before map[string]func()
+}
+
+func newWorkload(t *testing.T, objects ...client.Object) *workload {
+	t.Helper()
+	return serving(t, []string{"v1", "v1beta1"}, objects...)
+}
+
+// serving is an API server that serves policies in these versions.
+func serving(t *testing.T, versions []string, objects ...client.Object) *workload {
+	t.Helper()
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	for _, version := range versions {
+		for _, kind := range []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"} {
+			mapper.Add(schema.GroupVersionKind{Group: admissionregistrationv1.GroupName, Version: version, Kind: kind}, meta.RESTScopeRoot)
+		}
+	}
+	w := &workload{WithT: NewWithT(t), t: t, fail: map[string]error{}, before: map[string]func(){}}
+	w.WithWatch = fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithRESTMapper(mapper).WithReturnManagedFields().WithObjects(objects...).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+				named, ok := obj.(interface{ GetKind() string })
+				w.Expect(ok).To(BeTrue())
+				return w.write("apply "+named.GetKind(), func() error { return c.Apply(ctx, obj, opts...) })
+			},
+			Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+				return w.write("create "+obj.GetObjectKind().GroupVersionKind().Kind, func() error { return c.Create(ctx, obj, opts...) })
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+				return w.write("delete "+obj.GetObjectKind().GroupVersionKind().Kind, func() error { return c.Delete(ctx, obj, opts...) })
+			},
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+				request := "get " + obj.GetObjectKind().GroupVersionKind().Kind + " " + key.String()
+				w.reads = append(w.reads, request)
+				return w.request(request, func() error { return c.Get(ctx, key, obj, opts...) })
+			},
+			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+				return errors.New("others' objects are nobody's business, and may be any number")
+			},
+		}).Build()
+	return w
+}
+
+func (w *workload) write(request string, do func() error) error {
+	w.writes = append(w.writes, request)
+	return w.request(request, do)
+}
+
+func (w *workload) request(request string, do func() error) error {
+	if before := w.before[request]; before != nil {
+		before()
+	}
+	if err := w.fail[request]; err != nil {
+		return err
+	}
+	return do()
+}
+
+func (w *workload) ensure(machines ...*clusterv1.Machine) (bool, error) {
+	w.writes, w.reads = nil, nil
+	return policy.Ensure(w.t.Context(), w, fleet, complete(machines...), inherit.Policy{})
+}
+
+func (w *workload) remove() (bool, error) {
+	w.writes, w.reads = nil, nil
+	return policy.Remove(w.t.Context(), w)
+}
+
+// stored reads an object by the name that Heirloom gives it.
+func stored[T any, P interface {
+	*T
+	client.Object
+}](w *workload) P {
+	w.t.Helper()
+	object := P(new(T))
+	key := client.ObjectKey{Name: policy.Name}
+	if _, ok := any(object).(*corev1.ConfigMap); ok {
+		key.Namespace = policy.Namespace
+	}
+	w.Expect(w.WithWatch.Get(w.t.Context(), key, object)).To(Succeed())
+	return object
+}
+
+var (
+	everything = []string{
+		"apply MutatingAdmissionPolicy", "apply MutatingAdmissionPolicyBinding", "create Namespace", "apply ConfigMap",
+	}
+	nothing = []string{
+		"delete MutatingAdmissionPolicyBinding", "delete MutatingAdmissionPolicy", "delete ConfigMap", "delete Namespace",
+	}
+)
+
+// The policy is written first: where it may not be, nothing is. Only two objects are read, by their names.
+func TestEnsure(t *testing.T) {
+	w := newWorkload(t)
+	w.Expect(w.ensure(instances(3)...)).To(BeTrue())
+	w.Expect(w.writes).To(Equal(everything))
+	w.Expect(stored[corev1.ConfigMap](w).Data).To(Equal(parametersOf(t, instances(3)...).Data))
+
+	w.Expect(w.ensure(instance(1))).To(BeFalse(), "it is bound already")
+	w.Expect(w.reads).To(Equal([]string{"get MutatingAdmissionPolicyBinding /nodes.heirloom.dev", "get Namespace /heirloom-nodes"}))
+	w.Expect(stored[corev1.ConfigMap](w).Data).To(Equal(parametersOf(t, instance(1)).Data), "what is not declared any more goes")
+}
+
+// The policy is written in the version that is served, v1 where there are both.
+func TestTheVersionThatIsServed(t *testing.T) {
+	for _, tc := range []struct {
+		serves []string
+		want   string
+	}{
+		{serves: []string{"v1", "v1beta1"}, want: "v1"}, {serves: []string{"v1"}, want: "v1"}, {serves: []string{"v1beta1"}, want: "v1beta1"}, {},
+	} {
+		w := serving(t, tc.serves)
+		var versions []string
+		w.WithWatch = interceptor.NewClient(w.WithWatch, interceptor.Funcs{
+			Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+				versions = append(versions, obj.(interface{ GetAPIVersion() string }).GetAPIVersion())
+				return c.Apply(ctx, obj, opts...)
+			},
+		})
+		registered, err := w.ensure()
+		w.Expect(registered).To(Equal(tc.want != ""))
+		if tc.want == "" {
+			w.Expect(meta.IsNoMatchError(err)).To(BeTrue(), "%v", err)
+			w.Expect(w.writes).To(BeEmpty())
+			w.Expect(w.remove()).To(BeFalse())
+			w.Expect(w.reads).To(BeEmpty(), "there cannot be anything")
+			continue
+		}
+		w.Expect(err).NotTo(HaveOccurred())
+		w.Expect(versions).To(Equal([]string{"admissionregistration.k8s.io/" + tc.want, "admissionregistration.k8s.io/" + tc.want, "v1"}))
+		w.Expect(w.remove()).To(BeTrue())
+	}
+	beta := policy.AdmissionPolicy(admissionregistrationv1beta1.SchemeGroupVersion)
+	typed[admissionregistrationv1beta1.MutatingAdmissionPolicy](t, beta)
+	typed[admissionregistrationv1beta1.MutatingAdmissionPolicyBinding](t, policy.Binding(admissionregistrationv1beta1.SchemeGroupVersion))
+}
+
+// unknowing is a mapping that cannot be had.
+type unknowing struct{ meta.RESTMapper }
+
+func (unknowing) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, error) {
+	return nil, errors.New("no answer")
+}
+
+func TestNobodyKnowsWhetherPoliciesAreServed(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	server := fake.NewClientBuilder().WithRESTMapper(unknowing{}).Build()
+	_, err := policy.Ensure(t.Context(), server, fleet, nil, inherit.Policy{})
+	Expect(err).To(MatchError("looking for MutatingAdmissionPolicies in the workload cluster: no answer"))
+	_, err = policy.Remove(t.Context(), server)
+	Expect(err).To(MatchError(ContainSubstring("no answer")))
+}
+
+// What is Heirloom's is put back as it was; what others add beside it may stay.
+func TestWhatSomebodyChangesIsPutBack(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*admissionregistrationv1.MutatingAdmissionPolicySpec, *admissionregistrationv1.ParamRef, *corev1.ConfigMap)
+	}{
+		{"parameters that are changed", func(_ *admissionregistrationv1.MutatingAdmissionPolicySpec, _ *admissionregistrationv1.ParamRef, c *corev1.ConfigMap) {
+			c.Data["format"] = "9"
+		}},
+		{"parameters that are emptied", func(_ *admissionregistrationv1.MutatingAdmissionPolicySpec, _ *admissionregistrationv1.ParamRef, c *corev1.ConfigMap) {
+			c.Data, c.Labels = nil, nil
+		}},
+		{"a policy that fails closed", func(p *admissionregistrationv1.MutatingAdmissionPolicySpec, _ *admissionregistrationv1.ParamRef, _ *corev1.ConfigMap) {
+			*p.FailurePolicy = admissionregistrationv1.Fail
+		}},
+		{"a policy for updates and status, too", func(p *admissionregistrationv1.MutatingAdmissionPolicySpec, _ *admissionregistrationv1.ParamRef, _ *corev1.ConfigMap) {
+			rule := &p.MatchConstraints.ResourceRules[0]
+			rule.Operations, rule.Resources = append(rule.Operations, admissionregistrationv1.Update), append(rule.Resources, "nodes/status")
+		}},
+		{"a policy with another's mutation", func(p *admissionregistrationv1.MutatingAdmissionPolicySpec, _ *admissionregistrationv1.ParamRef, _ *corev1.ConfigMap) {
+			p.Mutations = append(p.Mutations, *p.Mutations[0].DeepCopy())
+		}},
+		{"a policy for some Nodes only", func(p *admissionregistrationv1.MutatingAdmissionPolicySpec, _ *admissionregistrationv1.ParamRef, _ *corev1.ConfigMap) {
+			p.MatchConstraints.ObjectSelector.MatchLabels = map[string]string{"theirs": "1"}
+		}},
+		{"a binding to other parameters", func(_ *admissionregistrationv1.MutatingAdmissionPolicySpec, b *admissionregistrationv1.ParamRef, _ *corev1.ConfigMap) {
+			b.Name = "theirs"
+		}},
+		{"a binding of an earlier Heirloom", func(_ *admissionregistrationv1.MutatingAdmissionPolicySpec, b *admissionregistrationv1.ParamRef, _ *corev1.ConfigMap) {
+			b.Name, b.Selector = "", &metav1.LabelSelector{MatchLabels: map[string]string{"heirloom.dev/parts": "4"}}
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorkload(t)
+			w.Expect(w.ensure(instance(1))).To(BeTrue())
+			p, b, c := stored[admissionregistrationv1.MutatingAdmissionPolicy](w), stored[admissionregistrationv1.MutatingAdmissionPolicyBinding](w), stored[corev1.ConfigMap](w)
+			spec, ref, data := p.Spec.DeepCopy(), b.Spec.DeepCopy(), c.DeepCopy().Data
+			tc.change(&p.Spec, b.Spec.ParamRef, c)
+			for _, object := range []client.Object{p, b, c} {
+				w.Expect(w.Update(t.Context(), object)).To(Succeed())
+			}
+			w.Expect(w.ensure(instance(1))).To(BeFalse())
+			w.Expect(stored[admissionregistrationv1.MutatingAdmissionPolicy](w).Spec).To(Equal(*spec))
+			got := stored[admissionregistrationv1.MutatingAdmissionPolicyBinding](w).Spec
+			w.Expect(got.ParamRef.Name).To(Equal(ref.ParamRef.Name))
+			w.Expect(stored[corev1.ConfigMap](w).Data).To(Equal(data))
+			w.Expect(stored[corev1.ConfigMap](w).Labels).NotTo(BeEmpty())
+		})
+	}
+}
+
+// Where one step is not allowed, the next ones are not taken. The next time it goes on from there.
+func TestASetUpThatFailsHalfway(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "nodes.heirloom.dev", errors.New("not yours"))
+	for _, tc := range []struct {
+		request, problem string
+		writes           int
+		registered       bool
+	}{
+		{request: "get MutatingAdmissionPolicyBinding /nodes.heirloom.dev", problem: "getting the binding of the admission policy: things"},
+		{request: "apply MutatingAdmissionPolicy", problem: "applying MutatingAdmissionPolicy nodes.heirloom.dev: things", writes: 1},
+		{request: "apply MutatingAdmissionPolicyBinding", problem: "applying MutatingAdmissionPolicyBinding nodes.heirloom.dev: things", writes: 2},
+		{request: "get Namespace /heirloom-nodes", problem: "making namespace heirloom-nodes: things", writes: 2, registered: true},
+		{request: "create Namespace", problem: "making namespace heirloom-nodes: things", writes: 3, registered: true},
+		{request: "apply ConfigMap", problem: "applying ConfigMap nodes.heirloom.dev: things", writes: 4, registered: true},
+	} {
+		t.Run(tc.request, func(t *testing.T) {
+			w := newWorkload(t)
+			w.fail[tc.request] = forbidden
+			registered, err := w.ensure(instance(1))
+			w.Expect(err).To(MatchError(ContainSubstring(tc.problem)))
+			w.Expect(err).To(MatchError(apierrors.IsForbidden, "IsForbidden"), "the loop can tell")
+			w.Expect(registered).To(Equal(tc.registered))
+			w.Expect(w.writes).To(HaveLen(tc.writes))
+			delete(w.fail, tc.request)
+			w.Expect(w.ensure(instance(1))).To(Equal(!tc.registered))
+			w.Expect(stored[corev1.ConfigMap](w).Data).To(Equal(parametersOf(t, instance(1)).Data))
+		})
+	}
+}
+
+// Without room everything is written all the same. What cannot be written is told before: it comes first to mend.
+func TestWithoutRoom(t *testing.T) {
+	w := newWorkload(t)
+	var noRoom *policy.NoRoomError
+	registered, err := w.ensure(instances(1500)...)
+	w.Expect(errors.As(err, &noRoom)).To(BeTrue())
+	w.Expect(registered).To(BeTrue())
+	w.Expect(w.writes).To(Equal(everything))
+	w.fail["apply ConfigMap"] = errors.New("away")
+	_, err = w.ensure(instances(1500)...)
+	w.Expect(err).To(MatchError("applying ConfigMap nodes.heirloom.dev: away"))
+}
+
+// What refers to something goes before it, also where the removal is interrupted.
+func TestRemove(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "nodes.heirloom.dev", errors.New("not yours"))
+	for done, request := range nothing {
+		w := newWorkload(t)
+		w.Expect(w.remove()).To(BeFalse(), "there is nothing")
+		w.Expect(w.writes).To(BeEmpty())
+		w.Expect(w.ensure(instance(1))).To(BeTrue())
+		w.fail[request] = forbidden
+		removed, err := w.remove()
+		w.Expect(removed).To(Equal(done > 0))
+		w.Expect(err).To(And(MatchError(apierrors.IsForbidden, "IsForbidden"), MatchError(HavePrefix("deleting "))))
+		w.Expect(w.writes).To(Equal(nothing[:done+1]))
+		delete(w.fail, request)
+		w.Expect(w.remove()).To(Equal(done == 0))
+		w.Expect(w.writes).To(Equal(nothing[done:]))
+	}
+}
+
+func TestWhatSomebodyElseHasJustDeletedIsGone(t *testing.T) {
+	w := newWorkload(t)
+	w.Expect(w.ensure(instance(1))).To(BeTrue())
+	w.before["delete MutatingAdmissionPolicy"] = func() {
+		delete(w.before, "delete MutatingAdmissionPolicy")
+		w.Expect(w.WithWatch.Delete(t.Context(), stored[admissionregistrationv1.MutatingAdmissionPolicy](w))).To(Succeed())
+	}
+	w.Expect(w.remove()).To(BeTrue())
+	w.Expect(w.remove()).To(BeFalse())
+	w.Expect(w.writes).To(BeEmpty(), "nothing is left")
+}
+
+// A user who may label a Namespace of the workload cluster need not have the right to delete it, and Heirloom deletes nothing that others
+// have made. In a namespace of that name, which is somebody else's, are only its parameters.
+func TestWhatIsSomebodyElses(t *testing.T) {
+	ours := policy.Binding(admissionregistrationv1.SchemeGroupVersion).GetLabels()
+	theirs := []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "theirs", Labels: ours}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "theirs", Name: policy.Name, Labels: ours}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: policy.Namespace, Name: "theirs", Labels: ours}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: policy.Namespace, Labels: map[string]string{"app.kubernetes.io/managed-by": "heirloom"}}},
+	}
+	mine := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: policy.Namespace, Name: policy.Name}, Data: map[string]string{"format": "0"}}
+	w := newWorkload(t, append(theirs, mine)...)
+	w.Expect(w.remove()).To(BeFalse())
+	w.Expect(w.writes).To(BeEmpty())
+	w.Expect(w.ensure(instance(1))).To(BeTrue())
+	w.Expect(stored[corev1.ConfigMap](w).Data).To(Equal(parametersOf(t, instance(1)).Data))
+	w.Expect(w.remove()).To(BeTrue())
+	w.Expect(w.writes).To(Equal(nothing[:3]))
+	for _, object := range theirs {
+		w.Expect(w.WithWatch.Get(t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
+	}
+}
