@@ -4,8 +4,10 @@ package webhooks
 
 import (
 	"context"
+	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -31,6 +33,9 @@ func childrenOf[T any, P object[T]](d Dependencies, kind ownerchain.Kind[P]) chi
 }
 
 func (h children[T, P]) decide(ctx context.Context, req admission.Request) (answer, error) {
+	if req.Kind.Group == clusterv1.GroupVersion.Group && req.Kind.Version != clusterv1.GroupVersion.Version {
+		return answer{}, fmt.Errorf("the request is in %s, not in %s: upgrade Heirloom's webhook configuration", req.Kind.Version, clusterv1.GroupVersion)
+	}
 	object, err := decode[T](req.Object)
 	if err != nil {
 		return answer{}, err

@@ -58,7 +58,7 @@ func TestPreparedPlansAsNew(t *testing.T) {
 // TestACopyIsAdopted: a Machine may have taints of ours that it declares itself, and still be a copy.
 func TestACopyIsAdopted(t *testing.T) {
 	desired := content{labels: "a=1", taints: "gpu=true:NoSchedule"}.content()
-	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", CreationTimestamp: metav1.NewTime(now)}}
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", CreationTimestamp: metav1.NewTime(now)}, Spec: clusterv1.MachineSpec{ClusterName: "c"}}
 	m.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
 	m = inheriting(t, m, inherit.Content{Taints: desired.Taints})
 	created := m.ManagedFields[0]
@@ -141,7 +141,7 @@ func (d drawn) content() inherit.Content {
 
 // machine is one that its creator has made, with managed fields or without. It may be a copy of what is desired.
 func (d drawn) machine(desired inherit.Content) *clusterv1.Machine {
-	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m"}}
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Spec: clusterv1.MachineSpec{ClusterName: "c"}}
 	m.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
 	if d.IntN(2) == 0 {
 		c := []inherit.Content{d.content(), desired}[d.IntN(2)]

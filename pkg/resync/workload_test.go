@@ -91,7 +91,7 @@ func TestOneWayToAdmitNodesIsSetUp(t *testing.T) {
 		{name: "none for a Cluster that is being deleted", asked: none, setUp: func(_ *loop, c *clusterv1.Cluster) {
 			c.Finalizers = []string{"cluster.cluster.x-k8s.io"}
 		}, deleted: true},
-		{name: "a paused Cluster keeps what it has", setUp: func(_ *loop, c *clusterv1.Cluster) { c.Spec.Paused = true }},
+		{name: "a paused Cluster keeps what it has", setUp: func(_ *loop, c *clusterv1.Cluster) { c.Spec.Paused = new(true) }},
 		{name: "nothing is asked where there are no ways", setUp: func(l *loop, _ *clusterv1.Cluster) { l.Admission.Ways = nil }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -63,7 +63,7 @@ func (s *silent) beside(others http.Handler, over <-chan struct{}) http.Handler 
 // all the same, while all of these wait.
 func TestConnectionsWaitForNoOther(t *testing.T) {
 	g := NewWithT(t)
-	s := newAPIServers(t, "v1beta2", 20)
+	s := newAPIServers(t, 20)
 	clusters := started(t, s, 10, nil)
 	g.Eventually(func(g Gomega) {
 		g.Expect(s.listing.Load()).To(BeNumerically(">=", s.count))
