@@ -93,7 +93,7 @@ func cacheOptions(c *config.Config) cache.Options {
 	options := cache.Options{
 		SyncPeriod:       &c.SyncPeriod,
 		DefaultTransform: ownerchain.Transform,
-		ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: ownerchain.TransformNode}},
+		ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: ownerchain.TransformNode(c.Rules)}},
 	}
 	if key := c.WorkloadWebhookKeyName; key.Name != "" {
 		options.ByObject[&corev1.Secret{}] = cache.ByObject{Namespaces: map[string]cache.Config{

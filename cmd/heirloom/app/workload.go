@@ -33,7 +33,7 @@ func addClusterCache(
 	return connect.NewClusterCache(ctx, mgr, connect.Options{
 		WatchFilter: c.WatchFilter, UserAgent: mgr.GetConfig().UserAgent,
 		QPS: c.ClusterCacheClientQPS, Burst: c.ClusterCacheClientBurst, Concurrency: c.ClusterCacheConcurrency,
-		SyncPeriod: c.SyncPeriod, Nodes: ownerchain.NodeIndexes(), TrimNode: ownerchain.TransformNode,
+		SyncPeriod: c.SyncPeriod, Nodes: ownerchain.NodeIndexes(), TrimNode: ownerchain.TransformNode(c.Rules),
 		Refused: resync.KubeconfigRefused(mgr.GetClient(), recorder),
 	})
 }
