@@ -119,7 +119,7 @@ func TestVersions(t *testing.T) {
 			detail: "the plugin is v0.4.0 and the server v0.3.0", next: "plugin of the server's version"},
 		{name: "an old Cluster API", change: func(s *scenery) { s.core.Spec.Template.Spec.Containers[0].Image = "x:v1.7.3" }, status: Failed,
 			message: "do not go together",
-			detail:  "Cluster API is v1.7.3, and Heirloom needs v1.8.0 or later", next: "docs/support.md"},
+			detail:  "Cluster API is v1.7.3, and Heirloom needs v1.11.0 or later", next: "docs/support.md"},
 		{name: "an old Kubernetes", change: func(s *scenery) { s.kube = "v1.29.9" }, status: Failed, message: "do not go together",
 			detail: "Kubernetes is v1.29.9", next: "docs/support.md"},
 		{name: "a distribution's own number", change: func(s *scenery) { s.kube = "v1.30.2-eks-db838b0" }, status: OK,
