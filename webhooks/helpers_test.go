@@ -186,6 +186,9 @@ func (w write) request(t testing.TB) admission.Request {
 		Object:   raw(t, w.object),
 		UserInfo: authenticationv1.UserInfo{Username: "admin", Groups: []string{"system:authenticated"}},
 	}}
+	if strings.HasPrefix(w.object, "{apiVersion: cluster.x-k8s.io/v1beta1,") {
+		req.Kind.Version = "v1beta1"
+	}
 	if w.old != "" {
 		req.Operation, req.OldObject = admissionv1.Update, raw(t, w.old)
 	}

@@ -24,7 +24,7 @@ const (
 
 // everything is a fleet in which each object of the owner chain declares something of its own.
 var everything = fleet{
-	classes: map[string]string{"ns/cc": "{spec: {controlPlane: {machineInfrastructure: {}, " + allOfClass + "}, " +
+	classes: map[string]string{"ns/cc": "{spec: {controlPlane: {machineInfrastructure: {templateRef: {name: t}}, " + allOfClass + "}, " +
 		"workers: {machineDeployments: [{class: small, " + allOfClass + "}], machinePools: [{class: small, " + allOfClass + "}]}}}"},
 	clusters: map[string]string{"ns/c": "{spec: {topology: {classRef: {name: cc}, controlPlane: {" + allOfCluster + "}, " +
 		"workers: {machineDeployments: [{name: a, class: small, " + allOfCluster + "}], machinePools: [{name: a, class: small, " + allOfCluster + "}]}}}}"},

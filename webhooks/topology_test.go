@@ -54,7 +54,7 @@ const (
 )
 
 var topological = fleet{
-	classes: map[string]string{"ns/cc": "{spec: {controlPlane: {machineInfrastructure: {}, " + classSection + "}, " +
+	classes: map[string]string{"ns/cc": "{spec: {controlPlane: {machineInfrastructure: {templateRef: {name: t}}, " + classSection + "}, " +
 		"workers: {machineDeployments: [{class: small, minReadySeconds: 5, " + classSection + "}], machinePools: [{class: small, " + classSection + "}]}}}"},
 	clusters: map[string]string{"ns/c": "{spec: {topology: {classRef: {name: cc}, controlPlane: {" + clusterSection + "}, " +
 		"workers: {machineDeployments: [{name: a, class: small, " + clusterSection + "}], machinePools: [{name: a, class: small, " + clusterSection + "}]}}}}"},
@@ -121,11 +121,11 @@ func TestMachineDeployments(t *testing.T) {
 			adds("/spec/template/spec/deletion", "{}"), adds("/spec/template/spec/deletion/nodeDrainTimeoutSeconds", "90"),
 			adds("/spec/template/spec/minReadySeconds", "5"),
 		}},
-		{name: "one of v1beta1 has fields elsewhere", cache: topological, request: write{kind: "MachineDeployment", object: described("cluster.x-k8s.io/v1beta1", "MachineDeployment", "labels: {team: a, "+ofTopology+"}", "template: {metadata: {labels: {team: a}}, spec: {taints: [{key: z, effect: NoExecute, propagation: Always}]}}")}, outcome: "injected", want: []string{
-			adds("/spec/template/spec/taints", `[{"effect":"NoExecute","key":"z","propagation":"Always"},`+gpuTaint+"]"),
-			adds("/spec/template/spec/nodeDrainTimeout", `"1m30s"`),
-			adds("/spec/minReadySeconds", "5"),
-		}},
+		{
+			name: "one that the API server does not convert passes, and is told why", cache: topological, outcome: "failed",
+			request:  write{kind: "MachineDeployment", object: described("cluster.x-k8s.io/v1beta1", "MachineDeployment", "labels: {"+ofTopology+"}", "template: {}")},
+			warnings: []string{"heirloom: nothing was inherited by this write: the request is in v1beta1, not in cluster.x-k8s.io/v1beta2: upgrade Heirloom's webhook configuration"},
+		},
 		{name: "one that has it all is left as it is", cache: topological, request: write{kind: "MachineDeployment", object: md("team: a, ", "", inherited)}, outcome: "unchanged"},
 		{name: "typed taints stay where Cluster API would refuse them", cache: topological, policy: inherit.Policy{ClusterAPITaints: inherit.PropagationDisabled}, request: write{kind: "MachineDeployment", object: md("team: a, ", "", "metadata: {labels: {team: a}}, spec: {minReadySeconds: 5, deletion: {nodeDrainTimeoutSeconds: 90}}")}, outcome: "unchanged"},
 		{

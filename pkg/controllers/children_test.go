@@ -97,7 +97,7 @@ func TestAChildThatIsLeftAloneIsNotWritten(t *testing.T) {
 	}{
 		{"it is paused", func(_ *loop, s *scene, _ *clusterv1.Cluster) { annotate(s.child, clusterv1.PausedAnnotation) }},
 		{"it is opted out", func(_ *loop, s *scene, _ *clusterv1.Cluster) { label(s.child, inherit.IgnoreLabel) }},
-		{"its Cluster is paused", func(_ *loop, _ *scene, cluster *clusterv1.Cluster) { cluster.Spec.Paused = true }},
+		{"its Cluster is paused", func(_ *loop, _ *scene, cluster *clusterv1.Cluster) { cluster.Spec.Paused = new(true) }},
 		{"its Cluster is paused by annotation", func(_ *loop, _ *scene, cluster *clusterv1.Cluster) { annotate(cluster, clusterv1.PausedAnnotation) }},
 		{"its Cluster is opted out", func(_ *loop, _ *scene, cluster *clusterv1.Cluster) { label(cluster, inherit.IgnoreLabel) }},
 		{"another instance reconciles it", func(l *loop, _ *scene, _ *clusterv1.Cluster) { l.policy.WatchFilter = "another" }},

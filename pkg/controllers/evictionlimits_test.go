@@ -71,7 +71,7 @@ func clusterNamed(name string) *clusterv1.Cluster {
 // declaring is ClusterClass class, which declares annotations for all its workers.
 func declaring(annotations map[string]string) *clusterv1.ClusterClass {
 	class := clusterClass()
-	class.Spec.Workers.MachineDeployments[0].Annotations = annotations
+	class.Spec.Workers.MachineDeployments[0].Metadata.Annotations = annotations
 	return class
 }
 
@@ -135,7 +135,7 @@ func TestASetStandsForAClassOfAnotherNamespace(t *testing.T) {
 func TestClustersHaveAPaceOfTheirOwn(t *testing.T) {
 	for name, declare := range map[string]func(cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment){
 		"Cluster/c0": func(cluster *clusterv1.Cluster, _ *clusterv1.MachineDeployment) {
-			cluster.Spec.Topology.Workers.MachineDeployments[0].Annotations = map[string]string{taint.AlwaysAnnotation: drains}
+			cluster.Spec.Topology.Workers.MachineDeployments[0].Metadata.Annotations = map[string]string{taint.AlwaysAnnotation: drains}
 		},
 		"MachineDeployment/c0-md0": func(_ *clusterv1.Cluster, md *clusterv1.MachineDeployment) {
 			md.Spec.Template.Annotations = map[string]string{taint.AlwaysAnnotation: drains}
@@ -192,7 +192,7 @@ func TestAControlPlanesTaintsComeFromItsClass(t *testing.T) {
 	for source, byTopology := range map[string]map[string]string{"ClusterClass/class": nil, "Cluster/c": {taint.AlwaysAnnotation: drains}} {
 		t.Run(source, func(t *testing.T) {
 			cluster := managedCluster()
-			cluster.Spec.Topology.ControlPlane.Annotations = byTopology
+			cluster.Spec.Topology.ControlPlane.Metadata.Annotations = byTopology
 			l := newLoop(t, cluster, clusterClass(), managed(controlPlane()), evicting("n0", "FakeControlPlane/cp"), evicting("n1", "FakeControlPlane/cp"), node("n0"), node("n1"))
 			l.NoExecuteRate = 1
 			l.taintsOf("n0")

@@ -14,7 +14,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/controllers"
 )
 
@@ -22,9 +21,9 @@ import (
 func TestARefusedKubeconfigIsToldOnItsCluster(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	scheme := runtime.NewScheme()
-	capi.AddToScheme(scheme, clusterv1.GroupVersion)
+	clusterv1.AddToScheme(scheme, clusterv1.GroupVersion)
 	clusters := fake.NewClientBuilder().WithScheme(scheme).
-		WithObjects(&capi.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "red"}}).Build()
+		WithObjects(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "red"}}).Build()
 	recorder := events.NewFakeRecorder(2)
 	refused := controllers.KubeconfigRefused(clusters, recorder)
 	refused(t.Context(), types.NamespacedName{Namespace: "ns", Name: "gone"}, errors.New("a file"))

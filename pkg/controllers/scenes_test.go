@@ -10,7 +10,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -77,9 +76,11 @@ func each(t *testing.T, tell func(l *loop, s *scene)) {
 
 // managedCluster has a topology of ClusterClass class. Its MachineDeployment and its MachinePool have the same section.
 func managedCluster() *clusterv1.Cluster {
-	cluster, sections := theCluster(), []capi.Section{{Name: "workers", Class: "worker"}}
-	cluster.Spec.Topology = &clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "class"}}
-	cluster.Spec.Topology.Workers = capi.Workers{MachineDeployments: sections, MachinePools: sections}
+	cluster := theCluster()
+	cluster.Spec.Topology = clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "class"}, Workers: clusterv1.WorkersTopology{
+		MachineDeployments: []clusterv1.MachineDeploymentTopology{{Name: "workers", Class: "worker"}},
+		MachinePools:       []clusterv1.MachinePoolTopology{{Name: "workers", Class: "worker"}},
+	}}
 	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: inherit.ControlPlaneGroup, Kind: "FakeControlPlane", Name: "cp"}
 	return cluster
 }
@@ -126,9 +127,12 @@ func withExternal(kind string) *clusterv1.Machine {
 func declare(owner client.Object, labels ...string) {
 	switch owner := owner.(type) {
 	case *clusterv1.ClusterClass:
-		section := capi.Section{Class: "worker", ObjectMeta: template(labels...).ObjectMeta, MachineInfrastructure: &capi.MachineInfrastructure{}}
-		owner.Spec.ControlPlane = section
-		owner.Spec.Workers = capi.Workers{MachineDeployments: []capi.Section{section}, MachinePools: []capi.Section{section}}
+		metadata := template(labels...).ObjectMeta
+		owner.Spec.ControlPlane.Metadata, owner.Spec.ControlPlane.MachineInfrastructure.TemplateRef.Name = metadata, "t"
+		owner.Spec.Workers = clusterv1.WorkersClass{
+			MachineDeployments: []clusterv1.MachineDeploymentClass{{Class: "worker", Metadata: metadata}},
+			MachinePools:       []clusterv1.MachinePoolClass{{Class: "worker", Metadata: metadata}},
+		}
 	case *clusterv1.MachineDeployment:
 		owner.Spec.Template = template(labels...)
 	case *clusterv1.MachineSet:

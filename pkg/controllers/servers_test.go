@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
@@ -57,7 +56,7 @@ func (l *loop) newServer(scheme *runtime.Scheme, objects []client.Object) client
 func newScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := newWorkloadScheme(t)
-	capi.AddToScheme(scheme, clusterv1.GroupVersion)
+	clusterv1.AddToScheme(scheme, clusterv1.GroupVersion)
 	for _, kind := range providerKinds() {
 		scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})
 		scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &unstructured.UnstructuredList{})
@@ -79,9 +78,9 @@ func newWorkloadScheme(t *testing.T) *runtime.Scheme {
 // providerKinds are the kinds of the provider: control plane, InfraMachine and BootstrapConfig.
 func providerKinds() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{
-		{Group: capi.ControlPlaneGroup, Version: "v1beta2", Kind: "FakeControlPlane"},
-		{Group: capi.InfrastructureGroup, Version: "v1beta2", Kind: "FakeMachine"},
-		{Group: capi.BootstrapGroup, Version: "v1beta2", Kind: "FakeConfig"},
+		{Group: inherit.ControlPlaneGroup, Version: "v1beta2", Kind: "FakeControlPlane"},
+		{Group: inherit.InfrastructureGroup, Version: "v1beta2", Kind: "FakeMachine"},
+		{Group: inherit.BootstrapGroup, Version: "v1beta2", Kind: "FakeConfig"},
 	}
 }
 

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/controllers"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
@@ -163,7 +162,7 @@ func TestWorkloadClustersWaitForNoOther(t *testing.T) {
 	l.start()
 	t.Cleanup(s.end)
 	for c := range manySilent {
-		l.workloads.connected <- event.GenericEvent{Object: &capi.Cluster{ObjectMeta: named(fmt.Sprint("silent-", c))}}
+		l.workloads.connected <- event.GenericEvent{Object: &clusterv1.Cluster{ObjectMeta: named(fmt.Sprint("silent-", c))}}
 	}
 	l.eventually(s.asked.all).Should(HaveLen(manySilent))
 	l.workloads.connected <- event.GenericEvent{Object: theCluster()}

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/controllers"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 )
@@ -28,8 +27,8 @@ func status(metav1.Object, metav1.Object)    {} // nothing of it is kept
 func something(before, _ metav1.Object)      { before.SetFinalizers([]string{"another"}) }
 func generation(before, after metav1.Object) { after.SetGeneration(before.GetGeneration() + 1) }
 func resynced(before, after metav1.Object)   { before.SetResourceVersion(after.GetResourceVersion()) }
-func paused(_, after metav1.Object)          { after.(*capi.Cluster).Spec.Paused = true }
-func resumed(before, _ metav1.Object)        { before.(*capi.Cluster).Spec.Paused = true }
+func paused(_, after metav1.Object)          { after.(*clusterv1.Cluster).Spec.Paused = new(true) }
+func resumed(before, _ metav1.Object)        { before.(*clusterv1.Cluster).Spec.Paused = new(true) }
 func resumedByAnnotation(before, _ metav1.Object) {
 	before.SetAnnotations(pairs(clusterv1.PausedAnnotation))
 }
@@ -141,7 +140,7 @@ func TestWhatWakesAWorkloadCluster(t *testing.T) {
 		{"its Cluster's annotation", func(l *loop, f fleet) { l.updated(f["c"], resumedByAnnotation) }, []string{byWebhook + "c"}},
 		{"its Cluster's spec", func(l *loop, f fleet) { l.updated(f["c"], generation) }, []string{byWebhook + "c"}},
 		{"its Cluster again", func(l *loop, f fleet) { l.updated(f["c"], resynced) }, []string{byWebhook + "c"}},
-		{"the ways themselves", func(l *loop, _ fleet) { l.admissions <- event.GenericEvent{Object: &capi.Cluster{}} }, []string{byWebhook + "c", byWebhook + "d"}},
+		{"the ways themselves", func(l *loop, _ fleet) { l.admissions <- event.GenericEvent{Object: &clusterv1.Cluster{}} }, []string{byWebhook + "c", byWebhook + "d"}},
 		{"its Machine, if it is admitted by policy", machines(something), []string{byPolicy + "c"}},
 		{"not its Machine's status", func(l *loop, f fleet) {
 			machines(status)(l, f)
@@ -238,7 +237,7 @@ func TestAllNodesButThoseThatCannotBeRead(t *testing.T) {
 // resumedOrChanged is a change of which everybody wants to know.
 func resumedOrChanged(before, after metav1.Object) {
 	generation(before, after)
-	if _, ok := before.(*capi.Cluster); ok {
+	if _, ok := before.(*clusterv1.Cluster); ok {
 		resumed(before, after)
 	}
 }

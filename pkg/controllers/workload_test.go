@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/controllers"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
@@ -45,7 +44,7 @@ func (w *way) Remove(_ context.Context, _ client.Client, cluster webhook.Identit
 }
 
 // admitting is a loop that may admit the Nodes of a connected Cluster by webhook, which is the default, or by policy.
-func admitting(t *testing.T, cluster *capi.Cluster) (l *loop, webhook, policy *way, asked *journal) {
+func admitting(t *testing.T, cluster *clusterv1.Cluster) (l *loop, webhook, policy *way, asked *journal) {
 	t.Helper()
 	l, asked = newLoop(t, cluster), &journal{}
 	l.own.Store(&client.ObjectKey{})
@@ -64,28 +63,28 @@ func TestOneWayToAdmitNodesIsSetUp(t *testing.T) {
 	none := []string{"remove webhook from ns/c", "remove policy from ns/c"}
 	for _, tc := range []struct {
 		name  string
-		setUp func(*loop, *capi.Cluster)
+		setUp func(*loop, *clusterv1.Cluster)
 		asked []string
 		told  []string
 		// deleted says that the Cluster is deleted then.
 		deleted bool
 	}{
-		{name: "the default", setUp: func(*loop, *capi.Cluster) {}, asked: webhook},
-		{name: "what the Cluster's label says", setUp: func(_ *loop, c *capi.Cluster) { c.Labels = pairs(workload.AdmissionLabel + "=policy") }, asked: policy},
-		{name: "none where the label says so", setUp: func(_ *loop, c *capi.Cluster) { c.Labels = pairs(workload.AdmissionLabel + "=none") }, asked: none},
+		{name: "the default", setUp: func(*loop, *clusterv1.Cluster) {}, asked: webhook},
+		{name: "what the Cluster's label says", setUp: func(_ *loop, c *clusterv1.Cluster) { c.Labels = pairs(workload.AdmissionLabel + "=policy") }, asked: policy},
+		{name: "none where the label says so", setUp: func(_ *loop, c *clusterv1.Cluster) { c.Labels = pairs(workload.AdmissionLabel + "=none") }, asked: none},
 		{
 			name: "none where the label says what there is not", asked: none,
-			setUp: func(_ *loop, c *capi.Cluster) { c.Labels = pairs(workload.AdmissionLabel + "=magic") },
+			setUp: func(_ *loop, c *clusterv1.Cluster) { c.Labels = pairs(workload.AdmissionLabel + "=magic") },
 			told:  []string{`Warning UnknownWorkloadAdmission Cluster/c: Label heirloom.dev/workload-admission: Nodes cannot be admitted by "magic"`},
 		},
-		{name: "none for a Cluster that is opted out", setUp: func(_ *loop, c *capi.Cluster) { c.Labels = pairs(inherit.IgnoreLabel) }, asked: none},
-		{name: "a Cluster of another instance keeps what that has set up", setUp: func(l *loop, _ *capi.Cluster) { l.policy.WatchFilter = "another" }},
-		{name: "none for the management cluster, whose webhooks are installed with the program", setUp: func(l *loop, _ *capi.Cluster) { l.Chain.ManagementCluster = owners.Always(key("c")) }, asked: none},
-		{name: "none for a Cluster that is being deleted", asked: none, setUp: func(_ *loop, c *capi.Cluster) {
+		{name: "none for a Cluster that is opted out", setUp: func(_ *loop, c *clusterv1.Cluster) { c.Labels = pairs(inherit.IgnoreLabel) }, asked: none},
+		{name: "a Cluster of another instance keeps what that has set up", setUp: func(l *loop, _ *clusterv1.Cluster) { l.policy.WatchFilter = "another" }},
+		{name: "none for the management cluster, whose webhooks are installed with the program", setUp: func(l *loop, _ *clusterv1.Cluster) { l.Chain.ManagementCluster = owners.Always(key("c")) }, asked: none},
+		{name: "none for a Cluster that is being deleted", asked: none, setUp: func(_ *loop, c *clusterv1.Cluster) {
 			c.Finalizers = []string{"cluster.cluster.x-k8s.io"}
 		}, deleted: true},
-		{name: "a paused Cluster keeps what it has", setUp: func(_ *loop, c *capi.Cluster) { c.Spec.Paused = true }},
-		{name: "nothing is asked where there are no ways", setUp: func(l *loop, _ *capi.Cluster) { l.Admission.Ways = nil }},
+		{name: "a paused Cluster keeps what it has", setUp: func(_ *loop, c *clusterv1.Cluster) { c.Spec.Paused = new(true) }},
+		{name: "nothing is asked where there are no ways", setUp: func(l *loop, _ *clusterv1.Cluster) { l.Admission.Ways = nil }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			cluster := theCluster()

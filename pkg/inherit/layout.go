@@ -37,6 +37,8 @@ type Paths struct {
 }
 
 // The layouts of Cluster API's own kinds: of a Machine, and of a MachineDeployment, MachineSet or MachinePool.
+//
+//nolint:gochecknoglobals // nothing changes them
 var (
 	MachineLayout = Layout{Version: clusterv1.GroupVersion.Version, Top: pathsIn([]string{"metadata"}, []string{"spec"})}
 	WorkersLayout = Layout{

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -25,6 +26,21 @@ func nodeLabel(key string) bool {
 	return d == clusterv1.NodeRoleLabelPrefix ||
 		within(d, clusterv1.NodeRestrictionLabelDomain) && !marks(key) ||
 		within(d, clusterv1.ManagedNodeLabelDomain)
+}
+
+// LabelsRead returns those labels of a Node that the rules read: what they may bring or have brought. A kubelet and a cloud provider
+// write a dozen others. Lists longer than an API server stores do not count, and it takes no longer than the Node is long: a kubelet
+// and its API server write whatever they like.
+func (p Policy) LabelsRead(node *corev1.Node) map[string]string {
+	recorded := sets.New[string]()
+	for _, name := range TrackingAnnotations() {
+		if list := node.Annotations[name]; len(list) <= mostBytes {
+			recorded.Insert(strings.FieldsFunc(list, func(r rune) bool { return strings.ContainsRune(",; ", r) })...)
+		}
+	}
+	return filter(node.Labels, func(key string) bool {
+		return key == RecordLabel || key == InitializationLabel || nodeLabel(key) || recorded.Has(key) || p.additionalLabel(key)
+	})
 }
 
 // nodeAnnotation is rule 12: whether every Cluster API propagates this Machine annotation to the Node.

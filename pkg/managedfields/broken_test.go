@@ -18,10 +18,10 @@ import (
 func TestBrokenManagedFields(t *testing.T) {
 	for i := range uint64(2000) {
 		d := dice{Rand: rand.New(rand.NewPCG(7, i))}
-		kind, version := one(d, "Machine", "MachineSet", "MachineDeployment"), one(d, "v1beta1", "v1beta2")
-		object := (&world{kind: kind}).empty(version)
+		kind := one(d, "Machine", "MachineSet", "MachineDeployment")
+		object := (&world{kind: kind}).empty()
 		identify(object)
-		put(object, layoutOf(kind, version), d.object(kind))
+		put(object, layoutOf(kind), d.object(kind))
 		object.SetManagedFields(d.broken())
 		current, decided := contentOf(object), d.declared(kind).decision()
 		raw, err := json.Marshal(object.Object)

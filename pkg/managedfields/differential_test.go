@@ -14,6 +14,7 @@ import (
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/managedfields"
@@ -68,7 +69,7 @@ func tell(managers fieldManagers, s story) (err error) {
 		}
 	}()
 	w := &world{managers: managers, kind: s.kind, desired: fromOwner(inherit.Object{}), clock: time.Date(2020, 1, 1, 12, 0, 0, 0, time.UTC)}
-	w.live = w.empty(s.stored)
+	w.live = w.empty()
 	for i, step := range s.steps {
 		if err := w.take(step); err != nil {
 			return fmt.Errorf("step %d: %w", i+1, err)
@@ -82,9 +83,9 @@ func tell(managers fieldManagers, s story) (err error) {
 	return nil
 }
 
-func (w *world) empty(version string) *unstructured.Unstructured {
+func (w *world) empty() *unstructured.Unstructured {
 	empty := &unstructured.Unstructured{}
-	empty.SetAPIVersion(clusterv1.GroupVersion.Group + "/" + version)
+	empty.SetAPIVersion(clusterv1.GroupVersion.String())
 	empty.SetKind(w.kind)
 	return empty
 }
@@ -106,12 +107,7 @@ func (w *world) take(s step) error {
 			return nil
 		}
 	}
-	before, err := converted(w.live, s.version)
-	if err != nil {
-		return err
-	}
-	before = before.DeepCopy()
-	before.SetManagedFields(w.live.GetManagedFields())
+	before := w.live.DeepCopy()
 	request, err := w.request(s, before)
 	if err != nil || request == nil {
 		return err
@@ -127,24 +123,26 @@ func (w *world) take(s step) error {
 
 // request is the object as admission gets it: the field manager has recorded the write in it already.
 func (w *world) request(s step, before *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	layout := layoutOf(w.kind, s.version)
+	layout := layoutOf(w.kind)
 	if s.does == applies || s.does == forces {
-		config := w.empty(s.version)
+		config := w.empty()
 		config.SetName("x")
 		if !w.exists() {
 			identify(config)
 		}
 		put(config, layout, s.has.Object)
-		result, err := w.managers.applied(before, config, s.by, s.does == forces)
-		if err != nil {
+		result, err := s.recorded(before, config, func(before, config *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+			return w.managers.applied(before, config, s.by, s.does == forces)
+		})
+		if apierrors.IsConflict(err) {
 			return nil, nil //nolint:nilerr,nilnil // a conflict: nothing is written
 		}
-		return result, nil
+		return result, err
 	}
 	object := before.DeepCopy()
 	switch {
 	case s.does == restores:
-		before = w.empty(s.version)
+		before = w.empty()
 		object.SetManagedFields(nil)
 		object.SetCreationTimestamp(metav1.Time{})
 	case !w.exists():
@@ -159,7 +157,42 @@ func (w *world) request(s step, before *unstructured.Unstructured) (*unstructure
 		}
 		put(object, layout, after)
 	}
-	return w.managers.updated(before, object, s.by)
+	return s.recorded(before, object, func(before, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+		return w.managers.updated(before, object, s.by)
+	})
+}
+
+// recorded lets the field manager of the version that is written record a write.
+func (s step) recorded(
+	before, written *unstructured.Unstructured, record func(before, written *unstructured.Unstructured) (*unstructured.Unstructured, error),
+) (*unstructured.Unstructured, error) {
+	if !s.older {
+		return record(before, written)
+	}
+	before, err := inVersion(before, "v1beta1")
+	if err != nil {
+		return nil, err
+	}
+	if written, err = inVersion(written, "v1beta1"); err != nil {
+		return nil, err
+	}
+	result, err := record(before, written)
+	if err != nil {
+		return nil, err
+	}
+	return inVersion(result, "v1beta2")
+}
+
+// inVersion converts an object with its managed fields.
+func inVersion(object *unstructured.Unstructured, version string) (*unstructured.Unstructured, error) {
+	entries := object.GetManagedFields()
+	result, err := converted(object, version)
+	if err != nil {
+		return nil, err
+	}
+	result = result.DeepCopy()
+	result.SetManagedFields(entries)
+	return result, nil
 }
 
 // date gives what has just been recorded the time of the story.
@@ -180,13 +213,7 @@ func (w *world) store(object *unstructured.Unstructured) error {
 	}
 	object.SetUID("uid")
 	object.SetResourceVersion(w.clock.String())
-	entries := object.GetManagedFields()
-	stored, err := converted(object, w.live.GroupVersionKind().Version)
-	if err != nil {
-		return err
-	}
-	w.live = stored.DeepCopy()
-	w.live.SetManagedFields(entries)
+	w.live = object.DeepCopy()
 	return nil
 }
 
@@ -262,8 +289,8 @@ func (w *world) settled(object *unstructured.Unstructured) error {
 	if plan.Needed() {
 		return fmt.Errorf("once is not enough: %v, adopts: %v, gives up: %v\n%s", plan.Changes(), plan.Adopts(), plan.GivesUp(), fieldsText(object))
 	}
-	if len(object.GetManagedFields()) == 0 || object.GetAPIVersion() != w.live.GetAPIVersion() {
-		return nil // an apply would give all of it to somebody; in another version there is none
+	if len(object.GetManagedFields()) == 0 {
+		return nil // an apply would give all of it to somebody
 	}
 	config, err := plan.ApplyConfiguration(object.GetAPIVersion(), w.kind, object)
 	if err != nil {
@@ -292,7 +319,7 @@ func (w *world) announced(before *unstructured.Unstructured) (*managedfields.Pla
 	return plan, nil
 }
 
-func layoutOf(kind, version string) inherit.Layout {
+func layoutOf(kind string) inherit.Layout {
 	if kind == "Machine" {
 		return inherit.MachineLayout
 	}

@@ -4,6 +4,7 @@ package managedfields_test
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,12 +18,13 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
-// In-place fields are where the child's version of the API has them, and so are their owners.
+// In-place fields are where the child's layout has them, and so are their owners.
 func TestFields(t *testing.T) {
 	declared := inherit.Fields{
 		Seconds:        inherit.Seconds{inherit.NodeDrainTimeout: ptr.To(int32(90)), inherit.MinReadySeconds: ptr.To(int32(5))},
 		ReadinessGates: []clusterv1.MachineReadinessGate{{ConditionType: "example.com/Ready", Polarity: clusterv1.NegativePolarityCondition}},
 	}
+	ofOlderContract := inherit.ControlPlaneLayout("v1beta1", func(path ...string) bool { return !slices.Contains(path, "deletion") })
 	for _, tc := range []struct {
 		name            string
 		current         inherit.Object
@@ -31,25 +33,11 @@ func TestFields(t *testing.T) {
 		ours, afterOurs string
 	}{
 		{
-			name:    "a Machine of v1beta2 has timeouts in seconds below spec.deletion",
+			name:    "a Machine has timeouts in seconds below spec.deletion",
 			current: inherit.Object{Layout: inherit.MachineLayout}, desired: inherit.Object{Top: inherit.Content{Fields: declared}},
 			before:    `{"metadata":{},"spec":{}}`,
 			after:     `{"spec":{"deletion":{"nodeDrainTimeoutSeconds":90},"minReadySeconds":5,"readinessGates":[{"conditionType":"example.com/Ready","polarity":"Negative"}]}}`,
 			afterOurs: `{"f:spec":{"f:deletion":{"f:nodeDrainTimeoutSeconds":{}},"f:minReadySeconds":{},"f:readinessGates":{"k:{\"conditionType\":\"example.com/Ready\"}":{".":{},"f:conditionType":{},"f:polarity":{}}}}}`,
-		},
-		{
-			name:    "a Machine of v1beta1 has durations, and no minReadySeconds",
-			current: inherit.Object{Layout: inherit.MachineLayout}, desired: inherit.Object{Top: inherit.Content{Fields: declared}},
-			before:    `{"metadata":{},"spec":{}}`,
-			after:     `{"spec":{"nodeDrainTimeout":"1m30s","readinessGates":[{"conditionType":"example.com/Ready","polarity":"Negative"}]}}`,
-			afterOurs: `{"f:spec":{"f:nodeDrainTimeout":{},"f:readinessGates":{"k:{\"conditionType\":\"example.com/Ready\"}":{".":{},"f:conditionType":{},"f:polarity":{}}}}}`,
-		},
-		{
-			name:    "a MachineSet of v1beta1 has minReadySeconds beside its template",
-			current: inherit.Object{Layout: inherit.WorkersLayout, Template: &inherit.Content{}},
-			desired: inherit.Object{Template: &inherit.Content{Fields: inherit.Fields{Seconds: inherit.Seconds{inherit.MinReadySeconds: ptr.To(int32(5))}}}},
-			before:  `{"metadata":{},"spec":{"template":{}}}`, after: `{"spec":{"template":{},"minReadySeconds":5}}`,
-			afterOurs: `{"f:spec":{"f:minReadySeconds":{}}}`,
 		},
 		{
 			name: "the last timeout that goes takes spec.deletion with it, which may not be empty",
@@ -69,15 +57,16 @@ func TestFields(t *testing.T) {
 			ours:   `{"f:spec":{"f:deletion":{"f:nodeDrainTimeoutSeconds":{}}}}`,
 		},
 		{
-			name: "a request in another version than our entry does not touch the fields, nor who owns them",
-			current: inherit.Object{Layout: inherit.MachineLayout, Top: inherit.Content{
+			name: "a control plane in another version than our entry keeps lists and fields, and who owns them",
+			current: inherit.Object{Layout: ofOlderContract, Template: &inherit.Content{
 				Labels: map[string]string{"a": "1"}, Fields: inherit.Fields{Seconds: inherit.Seconds{inherit.NodeDrainTimeout: ptr.To(int32(90))}}}},
-			desired: inherit.Object{Top: inherit.Content{
-				Labels: map[string]string{"a": "2"}, Fields: inherit.Fields{Seconds: inherit.Seconds{inherit.NodeDrainTimeout: ptr.To(int32(60))}}}},
-			before:    `{"metadata":{"labels":{"a":"1"}},"spec":{"nodeDrainTimeout":"1m30s"}}`,
-			after:     `{"spec":{"nodeDrainTimeout":"1m30s"}}`,
-			ours:      `{"f:spec":{"f:deletion":{"f:nodeDrainTimeoutSeconds":{}}}}`,
-			afterOurs: `{"f:metadata":{"f:labels":{"f:a":{}}},"f:spec":{"f:deletion":{"f:nodeDrainTimeoutSeconds":{}}}}`,
+			desired: inherit.Object{Template: &inherit.Content{
+				Labels: map[string]string{"a": "2"}, Fields: inherit.Fields{Seconds: inherit.Seconds{inherit.NodeDrainTimeout: ptr.To(int32(60))}},
+				Taints: []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}}},
+			before:    `{"metadata":{},"spec":{"machineTemplate":{"metadata":{"labels":{"a":"1"}},"nodeDrainTimeout":"1m30s"}}}`,
+			after:     `{"spec":{"machineTemplate":{"metadata":{"labels":{"a":"2"}},"nodeDrainTimeout":"1m30s"}}}`,
+			ours:      `{"f:spec":{"f:machineTemplate":{"f:spec":{"f:deletion":{"f:nodeDrainTimeoutSeconds":{}}}}}}`,
+			afterOurs: `{"f:spec":{"f:machineTemplate":{"f:metadata":{"f:labels":{"f:a":{}}},"f:spec":{"f:deletion":{"f:nodeDrainTimeoutSeconds":{}}}}}}`,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

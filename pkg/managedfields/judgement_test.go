@@ -56,7 +56,7 @@ func (w *world) judgeRemoval(before, after *unstructured.Unstructured, plan *man
 }
 
 func (w *world) judgement(before, after *unstructured.Unstructured, plan *managedfields.Plan) (judgement, error) {
-	layout := layoutOf(w.kind, before.GroupVersionKind().Version)
+	layout := layoutOf(w.kind)
 	j := judgement{world: w, before: before, after: after, plan: plan, lost: len(before.GetManagedFields()) == 0}
 	j.had, j.has = cellsOf(layout, contentOf(before)), cellsOf(layout, contentOf(after))
 	j.owned, j.create, j.later, j.same = ownersIn(before)
@@ -88,7 +88,7 @@ func (w *world) handOver(before *unstructured.Unstructured, owned, owns owners) 
 	}
 	unclaimed := before.DeepCopy()
 	unclaimed.SetManagedFields(nil)
-	all, err := w.managers.updated(w.empty(before.GroupVersionKind().Version), unclaimed, "before-first-apply")
+	all, err := w.managers.updated(w.empty(), unclaimed, "before-first-apply")
 	if err != nil {
 		return err
 	}
@@ -111,8 +111,7 @@ func (j judgement) cell(id string) error {
 		c = want
 	}
 	if c.scalar && !j.same {
-		stored := j.before.GetAPIVersion() == j.live.GetAPIVersion()
-		if stored && declared && !maps.Equal(j.has[id].leaves, want.leaves) {
+		if declared && !maps.Equal(j.has[id].leaves, want.leaves) {
 			return fmt.Errorf("%s is %v, not %v\n%s", id, j.has[id].leaves, want.leaves, fieldsText(j.before))
 		}
 		return nil
@@ -217,7 +216,7 @@ func merged[V any](a, b map[string]V) map[string]V {
 
 // elsewhere holds that nothing has changed but the places that inherit.
 func (w *world) elsewhere(before, after *unstructured.Unstructured) error {
-	layout := layoutOf(w.kind, before.GroupVersionKind().Version)
+	layout := layoutOf(w.kind)
 	bare := func(object *unstructured.Unstructured) map[string]any {
 		object = object.DeepCopy()
 		put(object, layout, inherit.Object{Template: &inherit.Content{}})
@@ -275,7 +274,7 @@ func withoutEmpty(m map[string]any) map[string]any {
 
 // unchanged holds that two versions of an object are the same, whenever and in whatever order it was recorded.
 func (w *world) unchanged(before, after *unstructured.Unstructured) error {
-	layout := layoutOf(w.kind, before.GroupVersionKind().Version)
+	layout := layoutOf(w.kind)
 	had, has := cellsOf(layout, contentOf(before)), cellsOf(layout, contentOf(after))
 	for id := range merged(had, has) {
 		if !maps.Equal(had[id].leaves, has[id].leaves) {

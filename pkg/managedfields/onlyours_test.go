@@ -30,7 +30,7 @@ func TestOnlyOursIsLeft(t *testing.T) {
 	timed := mine
 	timed.Top.Fields.Seconds[inherit.NodeDeletionTimeout] = new(int32(60))
 	orphan := func(has declaration) declaration { has.Orphan = true; return has }
-	for _, version := range []string{"v1beta1", "v1beta2"} {
+	for _, older := range []bool{true, false} {
 		for name, steps := range map[string][]step{
 			"before-first-apply": {
 				{does: forces, by: "kubectl", has: timed}, {does: declares, has: mine}, {does: forgets, looped: true}, {does: declares, has: tainted(old)},
@@ -45,10 +45,10 @@ func TestOnlyOursIsLeft(t *testing.T) {
 			},
 		} {
 			for i := range steps {
-				steps[i].version = version
+				steps[i].older = older
 			}
-			if err := tell(managers, story{kind: "Machine", stored: version, steps: steps}); err != nil {
-				t.Errorf("%s in %s: %v", name, version, err)
+			if err := tell(managers, story{kind: "Machine", steps: steps}); err != nil {
+				t.Errorf("%s, older %t: %v", name, older, err)
 			}
 		}
 	}

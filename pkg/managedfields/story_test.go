@@ -16,10 +16,8 @@ import (
 
 // story is what happens to one object: who writes it, and what its owner declares meanwhile.
 type story struct {
-	kind string
-	// stored is the version of the API in which the object is stored, and which the loop writes.
-	stored string
-	steps  []step
+	kind  string
+	steps []step
 }
 
 // What a step does.
@@ -35,7 +33,9 @@ const (
 )
 
 type step struct {
-	does, by, version string
+	does, by string
+	// older says that it is written in v1beta1. The webhook gets that converted.
+	older bool
 	// has is what is written or declared.
 	has declaration
 	// admitted says that the webhook answers; looped, that the loop runs afterwards.
@@ -65,25 +65,22 @@ type dice struct {
 }
 
 func (d dice) story() story {
-	s := story{kind: one(d, "Machine", "MachineSet", "MachineDeployment"), stored: one(d, "v1beta2", "v1beta2", "v1beta1")}
-	mixed := s.stored == "v1beta2" && d.once(4)
+	s := story{kind: one(d, "Machine", "MachineSet", "MachineDeployment")}
+	mixed := d.once(4)
 	if mixed {
 		d.least = 30
 	}
 	for i := range 2 + d.IntN(6) {
 		next := step{
-			does:    one(d, replaces, merges, merges, removes, applies, forces, declares, declares, declares),
-			by:      one(d, "kubectl", "capi-machineset", "argo"),
-			version: s.stored, admitted: d.once(2), looped: d.once(2),
+			does:  one(d, replaces, merges, merges, removes, applies, forces, declares, declares, declares),
+			by:    one(d, "kubectl", "capi-machineset", "argo"),
+			older: mixed && d.once(2), admitted: d.once(2), looped: d.once(2),
 		}
 		switch {
 		case i == 0:
 			next.does = one(d, replaces, replaces, forces, declares)
 		case d.once(15):
 			next.does = one(d, restores, forgets)
-		}
-		if mixed {
-			next.version = one(d, "v1beta1", "v1beta2")
 		}
 		next.has.Object = d.object(s.kind)
 		if next.does == declares {

@@ -11,7 +11,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -98,11 +97,13 @@ func TestCapacity(t *testing.T) {
 // A topology's MachineDeployment and MachinePool tell what they will carry, once they have inherited.
 func TestCapacityInATopology(t *testing.T) {
 	cluster := managedCluster()
-	for _, s := range []*capi.Section{&cluster.Spec.Topology.Workers.MachineDeployments[0], &cluster.Spec.Topology.Workers.MachinePools[0]} {
-		s.Labels = map[string]string{"node.cluster.x-k8s.io/b": "2"}
-		s.Annotations = map[string]string{clusterv1.AutoscalerMaxSizeAnnotation: "3"}
-		s.Taints = []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}
+	metadata := clusterv1.ObjectMeta{
+		Labels: map[string]string{"node.cluster.x-k8s.io/b": "2"}, Annotations: map[string]string{clusterv1.AutoscalerMaxSizeAnnotation: "3"},
 	}
+	taints := []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}
+	workers := &cluster.Spec.Topology.Workers
+	workers.MachineDeployments[0].Metadata, workers.MachineDeployments[0].Taints = metadata, taints
+	workers.MachinePools[0].Metadata, workers.MachinePools[0].Taints = metadata, taints
 	for _, kind := range []string{"MachineDeployment", "MachinePool"} {
 		Expect := NewWithT(t).Expect
 		found, err := scaled[kind](t.Context(), &Chain{Reader: holds(t, cluster, clusterClass())}, ofTopology)

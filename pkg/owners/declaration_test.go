@@ -10,7 +10,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -37,14 +36,8 @@ func TestDeclaration(t *testing.T) {
 	managedPool := pool()
 	managed(managedPool)
 	topology := func(byClass, byCluster clusterv1.ObjectMeta) []client.Object {
-		section := capi.Section{Class: "worker", ObjectMeta: byClass}
-		class := &clusterv1.ClusterClass{ObjectMeta: named("class", "")}
-		class.Spec.Workers = capi.Workers{MachineDeployments: []capi.Section{section}, MachinePools: []capi.Section{section}}
-		class.Spec.ControlPlane = section
-		section.Name, section.ObjectMeta = "w", byCluster
-		cluster := &clusterv1.Cluster{ObjectMeta: named("c", ""), Spec: clusterv1.ClusterSpec{Topology: &clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "class"}}}}
-		cluster.Spec.Topology.ControlPlane = section
-		cluster.Spec.Topology.Workers = capi.Workers{MachineDeployments: []capi.Section{section}, MachinePools: []capi.Section{section}}
+		class := &clusterv1.ClusterClass{ObjectMeta: named("class", ""), Spec: classWith("worker", byClass)}
+		cluster := &clusterv1.Cluster{ObjectMeta: named("c", ""), Spec: clusterv1.ClusterSpec{Topology: topologyWith("class", "w", "worker", byCluster)}}
 		return []client.Object{class, cluster}
 	}
 	ofControlPlane := func() inherit.NodeSource { return inherit.SourceOfMachine(inUse("m", acme+" AcmeControlPlane/cp")) }

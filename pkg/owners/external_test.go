@@ -47,10 +47,10 @@ func by(changes ...func(metav1.Object)) func(*metav1.PartialObjectMetadata) {
 	}
 }
 
-// refers makes a Machine refer to its external objects, both of name x, by v1beta2 and by v1beta1.
+// refers makes a Machine refer to its external objects, both of name x.
 func refers(m *clusterv1.Machine) {
 	m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "AcmeMachine", Name: "x"}
-	m.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIVersion: "bootstrap.cluster.x-k8s.io/v1alpha1", Kind: "AcmeConfig", Name: "x"}
+	m.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: "bootstrap.cluster.x-k8s.io", Kind: "AcmeConfig", Name: "x"}
 }
 
 func TestExternalInherits(t *testing.T) {

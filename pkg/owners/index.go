@@ -44,7 +44,7 @@ func indexes() []index {
 		{&clusterv1.Machine{}, ownerField, ownerUID},
 		{&clusterv1.Machine{}, clusterField, of(func(m *clusterv1.Machine) []string { return one(m.Spec.ClusterName) })},
 		{&clusterv1.Machine{}, providerIDField, of(func(m *clusterv1.Machine) []string { return one(m.Spec.ProviderID) })},
-		{&clusterv1.Machine{}, nodeNameField, of(machineNodeNames)},
+		{&clusterv1.Machine{}, nodeNameField, of(machineIndexNames)},
 		{&clusterv1.MachinePool{}, clusterField, of(func(mp *clusterv1.MachinePool) []string { return one(mp.Spec.ClusterName) })},
 		{&clusterv1.MachinePool{}, providerIDField, of(func(mp *clusterv1.MachinePool) []string { return mp.Spec.ProviderIDList })},
 	}
@@ -110,6 +110,15 @@ func ownerUID(object client.Object) []string {
 	return nil
 }
 
+// machineIndexNames are those of machineNodeNames by which a Node may be the Machine: once that is a Node, its name alone.
+func machineIndexNames(m *clusterv1.Machine) []string {
+	if m.Status.NodeRef.Name != "" {
+		return []string{m.Status.NodeRef.Name}
+	}
+	return inherit.MachineNames(m)
+}
+
+// machineNodeNames are the names and addresses of the Nodes that a Machine may be or have been.
 func machineNodeNames(m *clusterv1.Machine) []string {
 	return append(inherit.MachineNames(m), one(m.Status.NodeRef.Name)...)
 }

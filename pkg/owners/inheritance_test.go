@@ -13,25 +13,40 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// sections are those for every kind, declaring a label; name is that of workers' sections.
-func sections(name, key string) capi.Sections {
-	s := capi.Section{Name: name, Class: "small"}
-	s.Labels = map[string]string{key: "1"}
-	return capi.Sections{ControlPlane: s, Workers: capi.Workers{MachineDeployments: []capi.Section{s}, MachinePools: []capi.Section{s}}}
+// topologyWith is a topology of that ClusterClass with a section for every kind. Those of workers have that name and class.
+func topologyWith(of, name, class string, metadata clusterv1.ObjectMeta) clusterv1.Topology {
+	return clusterv1.Topology{
+		ClassRef: clusterv1.ClusterClassRef{Name: of}, ControlPlane: clusterv1.ControlPlaneTopology{Metadata: metadata},
+		Workers: clusterv1.WorkersTopology{
+			MachineDeployments: []clusterv1.MachineDeploymentTopology{{Name: name, Class: class, Metadata: metadata}},
+			MachinePools:       []clusterv1.MachinePoolTopology{{Name: name, Class: class, Metadata: metadata}},
+		},
+	}
+}
+
+// classWith is the spec of a ClusterClass with a section for every kind.
+func classWith(class string, metadata clusterv1.ObjectMeta) clusterv1.ClusterClassSpec {
+	return clusterv1.ClusterClassSpec{ControlPlane: clusterv1.ControlPlaneClass{Metadata: metadata}, Workers: clusterv1.WorkersClass{
+		MachineDeployments: []clusterv1.MachineDeploymentClass{{Class: class, Metadata: metadata}},
+		MachinePools:       []clusterv1.MachinePoolClass{{Class: class, Metadata: metadata}},
+	}}
+}
+
+func withLabel(key string) clusterv1.ObjectMeta {
+	return clusterv1.ObjectMeta{Labels: map[string]string{key: "1"}}
 }
 
 // managedCluster is ns/c, of ClusterClass ns/cc.
 func managedCluster() *clusterv1.Cluster {
-	topology := &clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "cc"}, Sections: sections("a", "fromCluster")}
+	topology := topologyWith("cc", "a", "small", withLabel("fromCluster"))
 	return &clusterv1.Cluster{ObjectMeta: named("c", ""), Spec: clusterv1.ClusterSpec{Topology: topology}}
 }
 
 func clusterClass() *clusterv1.ClusterClass {
-	return &clusterv1.ClusterClass{ObjectMeta: named("cc", ""), Spec: sections("", "fromClass")}
+	return &clusterv1.ClusterClass{ObjectMeta: named("cc", ""), Spec: classWith("small", withLabel("fromClass"))}
 }
 
 // ofTopology makes an object one that the topology of ns/c manages, by the sections of name a.
@@ -98,16 +113,16 @@ func TestTopologyInherits(t *testing.T) {
 		{name: "a paused object is skipped", object: pause, why: inherit.IsPaused},
 		{name: "an object that opted out is skipped", object: label(inherit.IgnoreLabel, ""), why: inherit.IsIgnored},
 		{name: "an object that is being deleted is skipped", object: deleting, why: inherit.IsDeleted},
-		{name: "an object of a paused Cluster is skipped", cluster: func(c *clusterv1.Cluster) { c.Spec.Paused = true }, why: inherit.ClusterIsPaused},
+		{name: "an object of a paused Cluster is skipped", cluster: func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) }, why: inherit.ClusterIsPaused},
 		{name: "an object of a Cluster that opted out is skipped", cluster: func(c *clusterv1.Cluster) { label(inherit.IgnoreLabel, "")(c) }, why: inherit.ClusterIsIgnored},
 		{name: "an object of no topology inherits nothing", object: func(o metav1.Object) { o.SetLabels(map[string]string{"cluster.x-k8s.io/cluster-name": "c"}) }, why: inherit.NothingDeclares},
 		{name: "an object without labels inherits nothing", object: func(o metav1.Object) { o.SetLabels(nil) }, why: inherit.NothingDeclares},
 		{name: "an object of another namespace inherits nothing", object: func(o metav1.Object) { o.SetNamespace("other") }, why: inherit.NothingDeclares},
-		{name: "an object of a Cluster without a topology inherits nothing", cluster: func(c *clusterv1.Cluster) { c.Spec.Topology = nil }, why: inherit.NothingDeclares},
+		{name: "an object of a Cluster without a topology inherits nothing", cluster: func(c *clusterv1.Cluster) { c.Spec.Topology = clusterv1.Topology{} }, why: inherit.NothingDeclares},
 		{name: "an object whose Cluster is not there inherits nothing", without: "Cluster", why: inherit.NothingDeclares},
 		{name: "an object whose ClusterClass is not there inherits nothing", without: "ClusterClass", why: inherit.NothingDeclares},
 		{name: "an object that the topology does not name any more inherits nothing", why: inherit.NothingDeclares, cluster: func(c *clusterv1.Cluster) {
-			c.Spec.Topology.Sections = sections("b", "fromCluster")
+			c.Spec.Topology = topologyWith("cc", "b", "small", withLabel("fromCluster"))
 			c.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: inherit.ControlPlaneGroup, Kind: "AcmeControlPlane", Name: "another"}
 		}},
 	} {

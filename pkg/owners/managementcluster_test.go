@@ -17,7 +17,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -113,7 +112,7 @@ func TestWhatAnAddressBroughtGoes(t *testing.T) {
 		{name: "where the Machine is paused", cached: []client.Object{cluster(), change(machine("m", ""), moved, func(m *clusterv1.Machine) {
 			m.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 		})}},
-		{name: "where the Cluster is paused", cached: []client.Object{change(cluster(), func(c *clusterv1.Cluster) { c.Spec.Paused = true }), change(machine("m", ""), moved)}},
+		{name: "where the Cluster is paused", cached: []client.Object{change(cluster(), func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) }), change(machine("m", ""), moved)}},
 		{name: "where the Cluster is gone", cached: []client.Object{change(machine("m", ""), moved)}},
 		{name: "where the Machine has gone to another Cluster", cached: []client.Object{cluster(), change(machine("m", ""), moved, elsewhere)}},
 		{name: "where the kubelet has made the record up", cached: []client.Object{cluster(), change(machine("m", ""), moved)}, node: change(node("n aws:9 10.0.0.1"), func(n *corev1.Node) {
@@ -156,7 +155,7 @@ func TestANodeOfAControlPlaneInheritsWhatItsTopologyDeclares(t *testing.T) {
 		}
 	}
 	class := clusterClass()
-	class.Spec.ControlPlane.MachineInfrastructure = &capi.MachineInfrastructure{}
+	class.Spec.ControlPlane.MachineInfrastructure.TemplateRef.Name = "t"
 	class.Spec.ControlPlane.Taints = []clusterv1.MachineTaint{{Key: "fromClass", Effect: "NoSchedule", Propagation: "Always"}}
 	for _, tc := range []struct {
 		name          string

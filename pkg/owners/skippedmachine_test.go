@@ -16,7 +16,7 @@ import (
 // Whatever the reason for which a Machine is skipped: taints that Cluster API refuses are given up, or else nothing could be written any more.
 func TestSkippedMachineGivesRefusedTaintsUp(t *testing.T) {
 	const enabled, disabled = inherit.PropagationEnabled, inherit.PropagationDisabled
-	paused := &clusterv1.Cluster{ObjectMeta: named("c", ""), Spec: clusterv1.ClusterSpec{Paused: true}}
+	paused := &clusterv1.Cluster{ObjectMeta: named("c", ""), Spec: clusterv1.ClusterSpec{Paused: new(true)}}
 	for _, tc := range []struct {
 		name    string
 		policy  inherit.Policy

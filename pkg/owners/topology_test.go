@@ -22,17 +22,15 @@ func TestClusterClass(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name     string
-		topology *clusterv1.Topology
+		topology clusterv1.Topology
 		cached   []client.Object
 		want     string
 	}{
 		{name: "a Cluster without a topology has none", cached: []client.Object{class("ns")}},
-		{name: "v1beta2 refers to it", topology: &clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "cc"}}, cached: []client.Object{class("ns"), class("classes")}, want: "ns/cc"},
-		{name: "in another namespace, too", topology: &clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "cc", Namespace: "classes"}}, cached: []client.Object{class("ns"), class("classes")}, want: "classes/cc"},
-		{name: "v1beta1 names it", topology: &clusterv1.Topology{Class: "cc"}, cached: []client.Object{class("ns"), class("classes")}, want: "ns/cc"},
-		{name: "and its namespace", topology: &clusterv1.Topology{Class: "cc", ClassNamespace: "classes"}, cached: []client.Object{class("ns"), class("classes")}, want: "classes/cc"},
-		{name: "one of another namespace is another", topology: &clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "cc"}}, cached: []client.Object{class("classes")}},
-		{name: "one that is not cached is none", topology: &clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "cc"}}},
+		{name: "a topology refers to it", topology: clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "cc"}}, cached: []client.Object{class("ns"), class("classes")}, want: "ns/cc"},
+		{name: "in another namespace, too", topology: clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "cc", Namespace: "classes"}}, cached: []client.Object{class("ns"), class("classes")}, want: "classes/cc"},
+		{name: "one of another namespace is another", topology: clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "cc"}}, cached: []client.Object{class("classes")}},
+		{name: "one that is not cached is none", topology: clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "cc"}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
@@ -61,23 +59,21 @@ func TestClusterClassOfNoCluster(t *testing.T) {
 // Clusters are looked at again when their ClusterClass changes.
 func TestClustersOf(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	cluster := func(name string, topology *clusterv1.Topology) *clusterv1.Cluster {
+	cluster := func(name string, topology clusterv1.Topology) *clusterv1.Cluster {
 		return &clusterv1.Cluster{ObjectMeta: named(name, ""), Spec: clusterv1.ClusterSpec{Topology: topology}}
 	}
 	chain := Chain{Reader: holds(t,
-		cluster("newer", &clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "cc"}}),
-		cluster("older", &clusterv1.Topology{Class: "cc"}),
-		cluster("far", &clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "cc", Namespace: "classes"}}),
-		cluster("farther", &clusterv1.Topology{Class: "cc", ClassNamespace: "classes"}),
-		cluster("another", &clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "another"}}),
-		cluster("none", nil),
+		cluster("near", clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "cc"}}),
+		cluster("far", clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "cc", Namespace: "classes"}}),
+		cluster("another", clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "another"}}),
+		cluster("none", clusterv1.Topology{}),
 	)}
 	near, err := chain.ClustersOf(t.Context(), clusterClass())
 	Expect(err).NotTo(HaveOccurred())
-	Expect(names(near)).To(ConsistOf("newer", "older"))
+	Expect(names(near)).To(ConsistOf("near"))
 	far, err := chain.ClustersOf(t.Context(), change(clusterClass(), func(class *clusterv1.ClusterClass) { class.Namespace = "classes" }))
 	Expect(err).NotTo(HaveOccurred())
-	Expect(names(far)).To(ConsistOf("far", "farther"))
+	Expect(names(far)).To(ConsistOf("far"))
 }
 
 // versions remembers which kinds it was asked for, in which versions.

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -58,14 +59,17 @@ func Transform(object any) (any, error) {
 	return object, nil
 }
 
-// TransformNode is the cache transform of Nodes. A patch names only what differs, so it leaves alone what is not kept.
-func TransformNode(object any) (any, error) {
-	node, ok := object.(*corev1.Node)
-	if !ok {
-		return object, nil
+// TransformNode is the cache transform of Nodes. A patch names only what differs, so it leaves alone what is not kept. All annotations
+// are: an API server accepts only so many of them.
+func TransformNode(policy inherit.Policy) toolscache.TransformFunc {
+	return func(object any) (any, error) {
+		node, ok := object.(*corev1.Node)
+		if !ok {
+			return object, nil
+		}
+		node.ManagedFields, node.Labels = nil, policy.LabelsRead(node)
+		node.Spec = corev1.NodeSpec{ProviderID: node.Spec.ProviderID, Taints: node.Spec.Taints}
+		node.Status = corev1.NodeStatus{Addresses: inherit.NodeAddresses(node)}
+		return node, nil
 	}
-	node.ManagedFields = nil
-	node.Spec = corev1.NodeSpec{ProviderID: node.Spec.ProviderID, Taints: node.Spec.Taints}
-	node.Status = corev1.NodeStatus{Addresses: inherit.NodeAddresses(node)}
-	return node, nil
 }

@@ -149,7 +149,7 @@ func (f *fleet) server(b *testing.B, live client.Reader) http.Handler {
 			Reader:            owners.CachedThenLive{Cached: cached, Live: live},
 			ManagementCluster: owners.Always(client.ObjectKeyFromObject(f.cluster)),
 		},
-		Live: live, Metrics: counters, Schemas: newestSchemas(),
+		Live: live, Metrics: counters,
 		Policy: func() inherit.Policy { return inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled} },
 	})
 	server.Register(noOpPath, &admission.Webhook{

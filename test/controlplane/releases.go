@@ -13,27 +13,23 @@ const capiModule = "sigs.k8s.io/cluster-api"
 
 // Release is a release of Cluster API that Heirloom runs beside.
 type Release struct {
-	// Name is its version, such as v1.8.4.
+	// Name is its version, such as v1.13.6.
 	Name string
-	// Version is the newest one of group cluster.x-k8s.io that it serves, which is the one that it stores.
-	Version string
 	// CRDPaths are the directories with the CustomResourceDefinitions of its core, of its kubeadm bootstrap provider and
 	// of its kubeadm control-plane provider.
 	CRDPaths []string
 }
 
-// Releases returns the releases of Cluster API that tests run beside, oldest first: the oldest one that Heirloom
-// supports, the last one but one, and the one that go.mod requires.
+// Releases returns the releases of Cluster API that tests run beside: the last one but one, and the one that go.mod requires.
 func Releases(ctx context.Context) ([]Release, error) {
 	root, err := RepositoryRoot(ctx)
 	if err != nil {
 		return nil, err
 	}
 	// Core has had a directory of its own since v1.14 only.
-	known := []struct{ pinnedIn, version, core string }{
-		{"test/tools/cluster-api-v1.8", "v1beta1", ""},
-		{"test/tools/cluster-api-v1.13", "v1beta2", ""},
-		{"", "v1beta2", "core"},
+	known := []struct{ pinnedIn, core string }{
+		{"test/tools/cluster-api-v1.13", ""},
+		{"", "core"},
 	}
 	releases := make([]Release, 0, len(known))
 	for _, k := range known {
@@ -41,7 +37,7 @@ func Releases(ctx context.Context) ([]Release, error) {
 		if err != nil {
 			return nil, err
 		}
-		releases = append(releases, Release{Name: name, Version: k.version, CRDPaths: capiCRDPaths(dir, k.core)})
+		releases = append(releases, Release{Name: name, CRDPaths: capiCRDPaths(dir, k.core)})
 	}
 	return releases, nil
 }

@@ -241,7 +241,7 @@ func testAdmissionPolicyLeavesOtherWritesAlone(t *testing.T, all *policyScene) {
 }
 
 // racked is one of very many Machines.
-func racked(number int) *capi.Machine {
+func racked(number int) *clusterv1.Machine {
 	m := addressed(fmt.Sprintf("m-%04d", number), fmt.Sprintf("10.0.%d.%d", number>>8, number&255))
 	m.Status.Addresses = append(m.Status.Addresses, clusterv1.MachineAddress{Type: clusterv1.MachineHostName, Address: m.Name})
 	m.Annotations = map[string]string{"node.cluster.x-k8s.io/rack": fmt.Sprint(number % 50)}

@@ -8,16 +8,16 @@ import (
 )
 
 // topologyCases are those of rules 1 to 3.
-func (d dialect) topologyCases() []conformanceCase {
+func topologyCases() []conformanceCase {
 	var cases []conformanceCase
-	for _, p := range d.providers() {
+	for _, p := range conformingProviders() {
 		cases = append(cases, conformanceCase{rule: 1, child: p.kind, declares: columns(), set: func(l *descent) {
 			l.inClassWithControlPlane(p, !p.withoutMachines)
 		}})
 	}
 	return append(cases,
 		conformanceCase{rule: 1, child: "ModernControlPlane of a class without Machines", declares: columns(), set: func(l *descent) {
-			l.inClassWithControlPlane(d.providers()[1], false)
+			l.inClassWithControlPlane(conformingProviders()[1], false)
 		}},
 		conformanceCase{rule: 2, child: "MachineDeployment", declares: columns(), set: func(l *descent) {
 			l.child = inTopology(l.workers("MachineDeployment"), clusterv1.ClusterTopologyMachineDeploymentNameLabel)
@@ -45,7 +45,7 @@ func inTopology(object *unstructured.Unstructured, names ...string) *unstructure
 func (l *descent) inClassWithControlPlane(p provider, machines bool) {
 	l.cached = true
 	class, topology := l.class(p, machines), l.topology()
-	l.room = l.section().ofControlPlane()
+	l.room = sectionPlace().ofControlPlane()
 	l.owns(class, func(object map[string]any, s state) {
 		ofClass, _ := s.divided()
 		l.room.below("spec", "controlPlane").put(object, ofClass)
@@ -74,12 +74,12 @@ func (l *descent) inClassWithControlPlane(p provider, machines bool) {
 // inClassWithWorkers gives the child a section of the ClusterClass and of the topology.
 func (l *descent) inClassWithWorkers(sections string, arrives func(content) content, held ...string) {
 	l.cached = true
-	ofClass := l.classSection()
-	l.room = l.section()
+	ofClass := sectionPlace()
+	l.room = sectionPlace()
 	if sections == "machinePools" {
 		ofClass, l.room = ofClass.ofPool(), l.room.ofPool()
 	}
-	l.owns(l.class(l.providers()[0], true), func(object map[string]any, s state) {
+	l.owns(l.class(conformingProviders()[0], true), func(object map[string]any, s state) {
 		class, _ := s.divided(held...)
 		ofClass.put(sectionIn(object, "spec", "workers", sections), class)
 	})
@@ -87,7 +87,7 @@ func (l *descent) inClassWithWorkers(sections string, arrives func(content) cont
 		_, topology := s.divided(held...)
 		l.room.put(sectionIn(object, "spec", "topology", "workers", sections), topology)
 	})
-	l.into = []target{{metadataPlace(), everything}, {l.template(), arrives}}
+	l.into = []target{{metadataPlace(), everything}, {templatePlace(), arrives}}
 }
 
 // divided is what the ClusterClass and the Cluster declare in the state. Both have another value for labels by which the
@@ -123,11 +123,7 @@ func (l *descent) topology() *unstructured.Unstructured {
 		"version": "v1.36.0",
 		"workers": map[string]any{"machineDeployments": section(), "machinePools": section()},
 	}
-	if l.older() {
-		topology["class"] = l.name
-	} else {
-		topology["classRef"] = map[string]any{"name": l.name}
-	}
+	topology["classRef"] = map[string]any{"name": l.name}
 	cluster := l.cluster()
 	set(cluster.Object, topology, "spec", "topology")
 	return cluster
@@ -137,18 +133,12 @@ func (l *descent) topology() *unstructured.Unstructured {
 func (l *descent) class(p provider, machines bool) *unstructured.Unstructured {
 	ref := func(apiVersion, kind string) map[string]any {
 		template := map[string]any{"apiVersion": apiVersion, "kind": kind + "Template", "name": l.name}
-		if l.older() {
-			return map[string]any{"ref": template}
-		}
 		return map[string]any{"templateRef": template}
 	}
 	section := func() []any {
-		config, infrastructure := l.kubeadmConfig(), fakeMachine()
+		config, infrastructure := kubeadmConfig(), fakeMachine()
 		refs := map[string]any{
 			"bootstrap": ref(config.apiVersion, config.kind), "infrastructure": ref(infrastructure.apiVersion, infrastructure.kind),
-		}
-		if l.older() {
-			return []any{map[string]any{"class": "the-class", "template": refs}}
 		}
 		refs["class"] = "the-class"
 		return []any{refs}
@@ -165,30 +155,30 @@ func (l *descent) class(p provider, machines bool) *unstructured.Unstructured {
 }
 
 // workerCases are those of rules 5, 6 and 8.
-func (d dialect) workerCases() []conformanceCase {
+func workerCases() []conformanceCase {
 	cases := []conformanceCase{
 		{rule: 5, child: "MachineSet", declares: inMetadata(), set: func(l *descent) {
-			l.machineSetOf(l.owns(l.workers("MachineDeployment"), l.fromMetadata(l.template())))
+			l.machineSetOf(l.owns(l.workers("MachineDeployment"), l.fromMetadata(templatePlace())))
 			l.into = []target{
 				{metadataPlace(), everything},
-				{l.template(), func(c content) content { return c.only(labelColumn) }},
+				{templatePlace(), func(c content) content { return c.only(labelColumn) }},
 			}
 		}},
 		{rule: 6, child: "MachineSet", declares: columns(), set: func(l *descent) {
-			l.machineSetOf(l.owns(l.workers("MachineDeployment"), l.from(l.template(), selected)))
+			l.machineSetOf(l.owns(l.workers("MachineDeployment"), l.from(templatePlace(), selected)))
 			l.into = []target{
 				{metadataPlace(), func(c content) content { return c.only(labelColumn) }},
-				{l.template(), everything},
+				{templatePlace(), everything},
 			}
 		}},
 	}
 	machineSet := func(l *descent) *unstructured.Unstructured {
-		return l.owns(l.workers("MachineSet"), l.from(l.template(), selected))
+		return l.owns(l.workers("MachineSet"), l.from(templatePlace(), selected))
 	}
-	for _, kind := range []externalKind{fakeMachine(), exampleMachine(), d.kubeadmConfig()} {
+	for _, kind := range []externalKind{fakeMachine(), exampleMachine(), kubeadmConfig()} {
 		cases = append(cases, early(8, "", machineSet, kind))
 	}
-	return append(cases, d.childrenOf(8, "", machineSet, fakeMachine(), exampleMachine(), d.kubeadmConfig())...)
+	return append(cases, childCases(8, "", machineSet, fakeMachine(), exampleMachine(), kubeadmConfig())...)
 }
 
 // machineSetOf makes the child a MachineSet, as its MachineDeployment's controller creates it if nothing is propagated.
@@ -204,9 +194,9 @@ func inMetadata() []column {
 }
 
 // controlPlaneCases are those of rule 4.
-func (d dialect) controlPlaneCases() []conformanceCase {
+func controlPlaneCases() []conformanceCase {
 	var cases []conformanceCase
-	for _, p := range d.providers() {
+	for _, p := range conformingProviders() {
 		if p.withoutMachines {
 			continue
 		}
@@ -214,7 +204,7 @@ func (d dialect) controlPlaneCases() []conformanceCase {
 			l.cached = true // the program begins to watch a kind of control plane when it first meets one
 			return l.owns(l.controlPlane(p), l.from(p.template))
 		}
-		cases = append(cases, d.childrenOf(4, " of "+p.kind, owner, fakeMachine(), d.kubeadmConfig())...)
+		cases = append(cases, childCases(4, " of "+p.kind, owner, fakeMachine(), kubeadmConfig())...)
 		if p.kind == "KubeadmControlPlane" || p.kind == "OlderControlPlane" {
 			cases = append(cases, early(4, " of "+p.kind, owner, fakeMachine()))
 		}
@@ -223,11 +213,11 @@ func (d dialect) controlPlaneCases() []conformanceCase {
 }
 
 // childrenOf are the Machine of an owner and the objects beside it.
-func (d dialect) childrenOf(rule int, of string, owner func(*descent) *unstructured.Unstructured, externals ...externalKind) []conformanceCase {
+func childCases(rule int, of string, owner func(*descent) *unstructured.Unstructured, externals ...externalKind) []conformanceCase {
 	cases := []conformanceCase{{rule: rule, child: "Machine" + of, declares: columns(), set: func(l *descent) {
 		l.create(l.cluster())
 		l.child = l.machineOf(owner(l), fakeMachine())
-		l.into = []target{{l.machine(), alsoTyped}}
+		l.into = []target{{machinePlace(), alsoTyped}}
 	}}}
 	for _, kind := range externals {
 		cases = append(cases, conformanceCase{rule: rule, child: kind.kind + of, declares: columns(), set: func(l *descent) {

@@ -35,7 +35,6 @@ type state struct {
 // descent is a child and its owners in one subtest.
 type descent struct {
 	*scene
-	dialect
 	path            path
 	namespace, name string
 	// home says that the Cluster is the management cluster itself: the child is a Node of that.

@@ -163,13 +163,13 @@ func (l *descent) compare(bare, stored *unstructured.Unstructured) {
 func (l *descent) changedInPlace(kind string) []place {
 	switch kind {
 	case "MachineDeployment", "MachineSet", "MachinePool":
-		return []place{l.template()}
+		return []place{templatePlace()}
 	case "Machine":
-		return []place{l.machine()}
+		return []place{machinePlace()}
 	case "Node":
 		return []place{nodePlace()}
 	}
-	for _, p := range l.providers() {
+	for _, p := range conformingProviders() {
 		if p.kind == kind {
 			return []place{p.template}
 		}

@@ -11,15 +11,15 @@ import (
 )
 
 // poolCases are those of rule 9.
-func (d dialect) poolCases() []conformanceCase {
+func poolCases() []conformanceCase {
 	return []conformanceCase{
 		{rule: 9, child: "Machine", declares: columns(), set: func(l *descent) {
 			l.create(l.cluster())
-			l.child = l.machineOf(l.owns(l.pool(), l.from(l.template())), fakeMachine())
-			l.into = []target{{l.machine(), alsoTyped}}
+			l.child = l.machineOf(l.owns(l.pool(), l.from(templatePlace())), fakeMachine())
+			l.into = []target{{machinePlace(), alsoTyped}}
 		}},
 		{rule: 9, child: "Node", declares: columns(), set: func(l *descent) {
-			l.nodeOfPool(l.from(l.template()), l.onNode)
+			l.nodeOfPool(l.from(templatePlace()), l.onNode)
 		}},
 	}
 }
@@ -37,7 +37,7 @@ func (l *descent) nodeOfPool(declare func(map[string]any, state), arrives func(c
 
 // nodeCases are those of rules 11 to 13. Each is about a map or list of a Machine, so there is nowhere to declare content
 // of another column.
-func (d dialect) nodeCases() []conformanceCase {
+func nodeCases() []conformanceCase {
 	var cases []conformanceCase
 	for i, in := range []column{labelColumn, annotationColumn, taintColumn} {
 		cases = append(cases, conformanceCase{rule: 11 + i, child: "Node", declares: []column{in}, set: func(l *descent) {
@@ -45,7 +45,7 @@ func (d dialect) nodeCases() []conformanceCase {
 			l.createHome()
 			ms := l.workers("MachineSet")
 			l.create(ms)
-			l.room = l.machine()
+			l.room = machinePlace()
 			l.owns(l.machineOf(ms, fakeMachine()), func(object map[string]any, s state) {
 				l.room.put(object, s.declared.and(s.witness))
 			})
@@ -84,12 +84,12 @@ func (l *descent) onNode(c content) content {
 
 // nothingCases are those of rules 7 and 10: what an owner has in its own metadata reaches nobody, while what it has in its
 // template does. Rule 10 names MachineSets once more.
-func (d dialect) nothingCases() []conformanceCase {
+func nothingCases() []conformanceCase {
 	machineSet := func(l *descent) *unstructured.Unstructured {
-		return l.owns(l.workers("MachineSet"), l.fromMetadata(l.template()))
+		return l.owns(l.workers("MachineSet"), l.fromMetadata(templatePlace()))
 	}
-	cases := d.childrenOf(7, "", machineSet, fakeMachine(), d.kubeadmConfig())
-	for _, p := range d.providers() {
+	cases := childCases(7, "", machineSet, fakeMachine(), kubeadmConfig())
+	for _, p := range conformingProviders() {
 		if p.withoutMachines {
 			continue
 		}
@@ -99,22 +99,22 @@ func (d dialect) nothingCases() []conformanceCase {
 		}
 		var externals []externalKind
 		if p.kind == "KubeadmControlPlane" {
-			externals = []externalKind{fakeMachine(), d.kubeadmConfig()}
+			externals = []externalKind{fakeMachine(), kubeadmConfig()}
 		}
-		cases = append(cases, d.childrenOf(10, " of "+p.kind, owner, externals...)...)
+		cases = append(cases, childCases(10, " of "+p.kind, owner, externals...)...)
 	}
 	cases = append(cases,
 		conformanceCase{rule: 10, child: "MachineSet of MachineDeployment", set: func(l *descent) {
-			l.machineSetOf(l.owns(l.workers("MachineDeployment"), l.fromMetadata(l.template())))
-			l.into = []target{{metadataPlace(), everything}, {l.template(), everything}}
+			l.machineSetOf(l.owns(l.workers("MachineDeployment"), l.fromMetadata(templatePlace())))
+			l.into = []target{{metadataPlace(), everything}, {templatePlace(), everything}}
 		}},
 		conformanceCase{rule: 10, child: "Machine of MachinePool", set: func(l *descent) {
 			l.createHome()
-			l.child = l.machineOf(l.owns(l.pool(), l.fromMetadata(l.template())), fakeMachine())
-			l.into = []target{{l.machine(), everything}}
+			l.child = l.machineOf(l.owns(l.pool(), l.fromMetadata(templatePlace())), fakeMachine())
+			l.into = []target{{machinePlace(), everything}}
 		}},
 		conformanceCase{rule: 10, child: "Node of MachinePool", set: func(l *descent) {
-			l.nodeOfPool(l.fromMetadata(l.template()), everything)
+			l.nodeOfPool(l.fromMetadata(templatePlace()), everything)
 		}},
 	)
 	for i := range cases {

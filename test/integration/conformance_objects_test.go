@@ -20,47 +20,19 @@ const (
 	selected = "test/selected"
 )
 
-// dialect is the version of Cluster API's objects, which knows where they have what.
-type dialect string
-
-// older says that the objects are those of v1beta1.
-func (d dialect) older() bool {
-	return d == "v1beta1"
-}
-
 // machine is where a Machine has content.
-func (d dialect) machine() place {
-	if d.older() {
-		return place{metadata: []string{"metadata"}, timeouts: []string{"spec"}, durations: true}
-	}
+func machinePlace() place {
 	return newerFields().below("spec").in("metadata")
 }
 
 // template is where a MachineDeployment, MachineSet or MachinePool has content for its Machines.
-func (d dialect) template() place {
-	if d.older() {
-		return place{
-			metadata: []string{"spec", "template", "metadata"}, timeouts: []string{"spec", "template", "spec"}, durations: true,
-			minReady: []string{"spec", "minReadySeconds"},
-		}
-	}
+func templatePlace() place {
 	return newerFields().below("spec", "template", "spec").in("spec", "template", "metadata")
 }
 
 // section is where a topology has content for a MachineDeployment, inside of that section.
-func (d dialect) section() place {
-	if d.older() {
-		return place{metadata: []string{"metadata"}, timeouts: []string{}, durations: true, minReady: []string{"minReadySeconds"}}
-	}
+func sectionPlace() place {
 	return newerFields().in("metadata")
-}
-
-// classSection is the same in a ClusterClass.
-func (d dialect) classSection() place {
-	if d.older() {
-		return d.section().in("template", "metadata")
-	}
-	return d.section()
 }
 
 // ofPool is a section for MachinePools.
@@ -107,15 +79,12 @@ type provider struct {
 
 // providers are the kinds of control planes that conform: Cluster API's own, one of each version of its contract, one
 // that has none of the contract's optional fields, and one without Machines.
-func (d dialect) providers() []provider {
+func conformingProviders() []provider {
 	plain := place{}.in("spec", "machineTemplate", "metadata")
 	newer := newerFields().ofControlPlane().below("spec", "machineTemplate", "spec").in(plain.metadata...)
 	older := plain
 	older.timeouts, older.durations = []string{"spec", "machineTemplate"}, true
-	kubeadm := provider{kind: "KubeadmControlPlane", version: string(d), template: newer}
-	if d.older() {
-		kubeadm.template = older
-	}
+	kubeadm := provider{kind: "KubeadmControlPlane", version: "v1beta2", template: newer}
 	olderWithLists := older
 	olderWithLists.taints = []string{"spec", "machineTemplate", "taints"}
 	olderWithLists.gates = []string{"spec", "machineTemplate", "readinessGates"}
@@ -134,9 +103,6 @@ func (p provider) apiVersion() string {
 
 // ref is a reference of Cluster API's core to an object.
 func (l *descent) ref(apiVersion, kind, name string) map[string]any {
-	if l.older() {
-		return map[string]any{"apiVersion": apiVersion, "kind": kind, "name": name, "namespace": l.namespace}
-	}
 	group, _, _ := strings.Cut(apiVersion, "/")
 	return map[string]any{"apiGroup": group, "kind": kind, "name": name}
 }
@@ -153,7 +119,7 @@ func (l *descent) object(apiVersion, kind string, spec map[string]any) *unstruct
 }
 
 func (l *descent) core(kind string, spec map[string]any) *unstructured.Unstructured {
-	return l.object(coreGroup+"/"+string(l.dialect), kind, spec)
+	return l.object(clusterv1.GroupVersion.String(), kind, spec)
 }
 
 func (l *descent) cluster() *unstructured.Unstructured {
@@ -172,13 +138,13 @@ func exampleMachine() externalKind {
 	return externalKind{"infrastructure.example.com/v1", "ExampleMachine"}
 }
 
-func (d dialect) kubeadmConfig() externalKind {
-	return externalKind{inherit.BootstrapGroup + "/" + string(d), "KubeadmConfig"}
+func kubeadmConfig() externalKind {
+	return externalKind{inherit.BootstrapGroup + "/v1beta2", "KubeadmConfig"}
 }
 
 // machineSpec is the spec of a Machine or that in a template. The Machine's external objects have its name.
 func (l *descent) machineSpec(infrastructure externalKind) map[string]any {
-	config := l.kubeadmConfig()
+	config := kubeadmConfig()
 	return map[string]any{
 		"clusterName":       l.clusterName(),
 		"bootstrap":         map[string]any{"configRef": l.ref(config.apiVersion, config.kind, l.name), "dataSecretName": "bootstrap-data"},
@@ -225,9 +191,6 @@ func (l *descent) controlPlane(p provider) *unstructured.Unstructured {
 		ref["apiGroup"] = inherit.InfrastructureGroup
 	}
 	set(cp.Object, ref, at...)
-	if p.kind == "KubeadmControlPlane" && l.older() {
-		set(cp.Object, map[string]any{"verbosity": int64(2)}, "spec", "kubeadmConfigSpec")
-	}
 	return cp
 }
 

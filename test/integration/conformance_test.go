@@ -36,8 +36,8 @@ type conformanceCase struct {
 	set func(*descent)
 }
 
-// TestConformance holds the program to the table of rules, row by row and column by column: beside the oldest release of
-// Cluster API and the newest ones, for every kind of child, on each of the two paths alone. With -short it is beside the newest
+// TestConformance holds the program to the table of rules, row by row and column by column: beside the newest
+// releases of Cluster API, for every kind of child, on each of the two paths alone. With -short it is beside the newest
 // release alone.
 func TestConformance(t *testing.T) {
 	t.Parallel()
@@ -52,20 +52,16 @@ func TestConformance(t *testing.T) {
 		t.Run(release.Name, func(t *testing.T) {
 			t.Parallel()
 			plane := lendLast(t, controlplane.Options{CRDPaths: release.CRDPaths}) // there is more in it than is worth wiping
-			if i == 0 {
-				t.Run("both paths", func(t *testing.T) { testTheOldestClusterAPI(t, plane) })
-			}
 			// The loop comes first: it would see to what it finds, webhooks do not.
 			for _, path := range []path{{name: "loop"}, {name: "webhooks", admission: true}} {
-				t.Run(path.name, func(t *testing.T) { conform(t, plane, release, path) })
+				t.Run(path.name, func(t *testing.T) { conform(t, plane, path) })
 			}
 		})
 	}
 }
 
-func conform(t *testing.T, on *controlplane.Lent, release controlplane.Release, path path) {
-	d := dialect(release.Version)
-	cases := slices.Concat(d.topologyCases(), d.controlPlaneCases(), d.workerCases(), d.poolCases(), d.nodeCases(), d.nothingCases())
+func conform(t *testing.T, on *controlplane.Lent, path path) {
+	cases := slices.Concat(topologyCases(), controlPlaneCases(), workerCases(), poolCases(), nodeCases(), nothingCases())
 	for _, rule := range rules.All() {
 		expectCases(t, rule, cases)
 	}
@@ -74,9 +70,6 @@ func conform(t *testing.T, on *controlplane.Lent, release controlplane.Release, 
 		"--additional-provider-groups=infrastructure.example.com",
 		`--additional-sync-machine-labels=^extra\.example\.com/`, `--additional-sync-machine-annotations=^extra\.example\.com/`,
 		"--no-execute-rate=0", // at once; at which pace otherwise, another test is about
-	}
-	if d.older() {
-		args = append(args, taintGate+"auto") // there are no taints of which it could be told
 	}
 	s := sceneOn(t, on, stage.Options{
 		WithoutLoop: path.admission, WithoutWebhooks: !path.admission,
@@ -95,7 +88,7 @@ func conform(t *testing.T, on *controlplane.Lent, release controlplane.Release, 
 		t.Run(fmt.Sprintf("rule %d %s", c.rule, c.child), func(t *testing.T) {
 			for _, in := range c.declares {
 				t.Run(string(in), func(t *testing.T) {
-					l := &descent{scene: s.in(t), dialect: d, path: path, namespace: namespace, name: string(in)}
+					l := &descent{scene: s.in(t), path: path, namespace: namespace, name: string(in)}
 					if strings.HasPrefix(c.child, "Node") {
 						l.home, l.namespace, l.name = true, stage.Home, namespace+"-"+l.name
 					}

@@ -45,7 +45,7 @@ func TestTheProgramWaitsForClusterAPI(t *testing.T) {
 	s.Expect(probe("/readyz")).To(Equal(http.StatusOK))
 	log := s.read(s.HeirloomLog())
 	s.Expect(strings.Count(log, "Waiting for Cluster API")).To(Equal(1), log)
-	s.Expect(log).To(ContainSubstring("install Cluster API v1.8 or later first"))
+	s.Expect(log).To(ContainSubstring("install Cluster API v1.11 or later first"))
 
 	f := s.settle("late", declared())
 	s.Expect(f.m.Labels).To(HaveKeyWithValue("team", "ml"))

@@ -76,7 +76,7 @@ func cacheOptions(c *config.Config) cache.Options {
 	options := cache.Options{
 		SyncPeriod:       &c.SyncPeriod,
 		DefaultTransform: owners.Transform,
-		ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: owners.TransformNode}},
+		ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: owners.TransformNode(c.Rules)}},
 	}
 	if key := c.WorkloadWebhookKeyName; key.Name != "" {
 		options.ByObject[&corev1.Secret{}] = cache.ByObject{Namespaces: map[string]cache.Config{

@@ -119,7 +119,7 @@ func TestVersions(t *testing.T) {
 			detail: "the plugin is v0.4.0 and the server v0.3.0", next: "plugin of the server's version"},
 		{name: "an old Cluster API", change: func(s *scenery) { s.core.Spec.Template.Spec.Containers[0].Image = "x:v1.7.3" }, status: Failed,
 			message: "do not go together",
-			detail:  "Cluster API is v1.7.3, and Heirloom needs v1.8.0 or later", next: "docs/support.md"},
+			detail:  "Cluster API is v1.7.3, and Heirloom needs v1.11.0 or later", next: "docs/support.md"},
 		{name: "an old Kubernetes", change: func(s *scenery) { s.kube = "v1.29.9" }, status: Failed, message: "do not go together",
 			detail: "Kubernetes is v1.29.9", next: "docs/support.md"},
 		{name: "a distribution's own number", change: func(s *scenery) { s.kube = "v1.30.2-eks-db838b0" }, status: OK,
@@ -142,7 +142,7 @@ func TestProbes(t *testing.T) {
 		{name: "it does not", change: mute, status: Failed, message: "A Machine of MachineSet fleet/ms should inherit label",
 			next: "HeirloomWebhooksNotCalled"},
 		{name: "nothing to inherit", change: nothing, status: Unknown, message: nobody, next: "Declare a label"},
-		{name: "paused", change: func(s *scenery) { s.cluster.Spec.Paused = true }, status: Unknown, message: nobody, next: "Declare"},
+		{name: "paused", change: func(s *scenery) { s.cluster.Spec.Paused = new(true) }, status: Unknown, message: nobody, next: "Declare"},
 		{name: "refused by another", change: refused, status: Unknown, message: "could not be created in a dry run: no quota"},
 		{name: "no rights", change: func(s *scenery) { s.denied = []string{"UnstructuredList"} }, status: Unknown, message: "listing MachineSets"},
 	})

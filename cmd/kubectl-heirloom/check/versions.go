@@ -12,7 +12,7 @@ import (
 const (
 	// oldestKubernetes is where match conditions of webhooks are stable, oldestClusterAPI the oldest release that is tested.
 	oldestKubernetes = "v1.30.0"
-	oldestClusterAPI = "v1.8.0"
+	oldestClusterAPI = "v1.11.0"
 )
 
 func versions(_ context.Context, w *world) Result {

@@ -134,6 +134,9 @@ func (e *evaluation) ranked() ([]*unstructured.Unstructured, error) {
 			return nil, fmt.Errorf("%s is in the files twice: leave one of them out", nameOf(file))
 		}
 		seen[idOf(file)] = true
+		if gv := file.GroupVersionKind().GroupVersion(); gv.Group == clusterv1.GroupVersion.Group && gv != clusterv1.GroupVersion {
+			return nil, fmt.Errorf("%s is in %s: convert it to %s, in which Heirloom reads it", nameOf(file), gv, clusterv1.GroupVersion)
+		}
 		if _, ok := rank(file.GroupVersionKind(), e.Settings.Config.ProviderGroups); ok {
 			files = append(files, file)
 		} else {

@@ -63,8 +63,8 @@ func (s *silent) beside(others http.Handler, over <-chan struct{}) http.Handler 
 // them than workers, others are connected all the same.
 func TestConnectionsWaitForNoOther(t *testing.T) {
 	g := NewWithT(t)
-	s := newAPIServers(t, "v1beta2", 20)
-	clusters := started(t, s, 30, nil)
+	s := newAPIServers(t, 20)
+	clusters := started(t, s, 10, nil)
 	g.Eventually(func(g Gomega) {
 		g.Expect(s.listing.Load()).To(BeNumerically(">=", s.count))
 		_, err := clusters.GetReader(t.Context(), red)

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// TestWhatIsReadOfANodeDecides holds for every Machine and Node: with only the labels that the rules read, the same
+// patch is made and the same is left out.
+func TestWhatIsReadOfANodeDecides(t *testing.T) {
+	d := dice{rand.New(rand.NewPCG(2026, 14))}
+	unread := 0
+	for i := range 4000 {
+		machine, stored, policy := d.content(false), d.content(true), d.policy()
+		stored.labels += "," + d.some(",", d.foreign)
+		m, full := machine.machine(), stored.node()
+		if d.IntN(2) > 0 { // as the loop leaves it, with its records
+			full, _ = policy.Node(inherit.SourceOfMachine(m), full, inherit.Privileged)
+			m, policy = d.content(false).machine(), d.policy()
+		}
+		node := &corev1.Node{}
+		node.Labels, node.Annotations = full.Labels, full.Annotations
+		read := full
+		read.Labels = policy.LabelsRead(node)
+		unread += len(full.Labels) - len(read.Labels)
+
+		from := inherit.SourceOfMachine(m)
+		whole, problems := policy.Node(from, full, inherit.Privileged)
+		part, sameProblems := policy.Node(from, read, inherit.Privileged)
+		if made, want := patchOf(read, part), patchOf(full, whole); made != want || fmt.Sprint(problems) != fmt.Sprint(sameProblems) {
+			t.Fatalf("run %d: Machine %+v\nNode %+v\nmade %.2000s: %v\nwant %.2000s: %v", i, machine, stored, made, sameProblems, want, problems)
+		}
+		if policy.Unlabelled(from, full) != policy.Unlabelled(from, read) || part.Equal(read) != whole.Equal(full) {
+			t.Fatalf("run %d: the Node seems to miss something else", i)
+		}
+	}
+	if unread < 4000 {
+		t.Fatalf("only %d labels were not read", unread)
+	}
+}
+
+// foreign is a label that others write.
+func (d dice) foreign() string {
+	key := d.pick("kubernetes.io/arch", "team", "topology.kubernetes.io/zone", "csi.volume.kubernetes.io/nodeid", "cluster.x-k8s.io/machine")
+	return key + "=" + d.pick("1", "2", strings.Repeat("3", 60))
+}
+
+// patchOf is what turns a state into another.
+func patchOf(from, to inherit.NodeState) string {
+	changes := map[string]string{}
+	for name, maps := range map[string][2]map[string]string{"label ": {from.Labels, to.Labels}, "annotation ": {from.Annotations, to.Annotations}} {
+		for key := range maps[0] {
+			if _, stays := maps[1][key]; !stays {
+				changes[name+key] = "removed"
+			}
+		}
+		for key, value := range maps[1] {
+			if now, had := maps[0][key]; !had || now != value {
+				changes[name+key] = "set to " + value
+			}
+		}
+	}
+	return fmt.Sprint(changes, to.Taints)
+}
+
+// The worst Node that its API server may send keeps nobody busy. It took seconds to look for each key in each list.
+func TestLabelsReadOfTheWorstNode(t *testing.T) {
+	node := &corev1.Node{}
+	node.Labels, node.Annotations = map[string]string{}, map[string]string{}
+	for i := range 10_000 {
+		node.Labels[fmt.Sprintf("example.com/%d", i)] = ""
+	}
+	for _, name := range inherit.TrackingAnnotations() {
+		node.Annotations[name] = strings.Repeat("example.com/x,", 256<<10/14)
+	}
+	node.Annotations[inherit.LabelsFromMachineAnnotation] = "example.com/1, example.com/2"
+	begun := time.Now()
+	read := inherit.Policy{}.LabelsRead(node)
+	if took := time.Since(begun); took > time.Second || len(read) != 2 {
+		t.Fatalf("%d labels after %s", len(read), took)
+	}
+	node.Annotations[inherit.LabelsFromMachineAnnotation] += strings.Repeat(" ", 256<<10)
+	if read := (inherit.Policy{}).LabelsRead(node); len(read) != 0 {
+		t.Fatalf("%d labels by a list that no API server stores", len(read))
+	}
+}
