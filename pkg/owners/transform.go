@@ -45,9 +45,7 @@ func Transform(object any) (any, error) {
 	case *clusterv1.MachinePool:
 		o.Status = clusterv1.MachinePoolStatus{ObservedGeneration: o.Status.ObservedGeneration}
 	case *clusterv1.Machine:
-		o.Status = clusterv1.MachineStatus{
-			NodeRef: o.Status.NodeRef, Addresses: inherit.MachineAddresses(o), ObservedGeneration: o.Status.ObservedGeneration,
-		}
+		o.Status = clusterv1.MachineStatus{NodeRef: o.Status.NodeRef, Addresses: inherit.MachineAddresses(o)}
 	case *unstructured.Unstructured: // a provider's control plane
 		template, found, err := unstructured.NestedFieldNoCopy(o.Object, "spec", "machineTemplate")
 		delete(o.Object, "status")

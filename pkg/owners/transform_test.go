@@ -67,8 +67,7 @@ status: {nodeRef: {name: node}, observedGeneration: 7, phase: Running, addresses
 		ClusterName: "c", ProviderID: "p", InfrastructureRef: clusterv1.ContractVersionedObjectReference{Kind: "K", Name: "x", APIGroup: "g"},
 	}))
 	Expect(m.Status).To(Equal(clusterv1.MachineStatus{
-		NodeRef: clusterv1.MachineNodeReference{Name: "node"}, ObservedGeneration: 7,
-		Addresses: []clusterv1.MachineAddress{{Type: "Hostname", Address: "h"}},
+		NodeRef: clusterv1.MachineNodeReference{Name: "node"}, Addresses: []clusterv1.MachineAddress{{Type: "Hostname", Address: "h"}},
 	}))
 
 	cp := transformed[unstructured.Unstructured](t, `

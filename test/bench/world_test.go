@@ -117,7 +117,7 @@ func newServer(b *testing.B, w *world) http.Handler {
 	webhooks.Register(server, webhooks.Dependencies{
 		Chain:   &owners.Chain{Reader: w, ManagementCluster: owners.Always(client.ObjectKeyFromObject(w.cluster))},
 		Metrics: counters,
-		Policy: func() inherit.Policy { return inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled} },
+		Policy:  func() inherit.Policy { return inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled} },
 	})
 	server.Register(noOpPath, &admission.Webhook{
 		Handler: admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") }),

@@ -145,6 +145,9 @@ func TestWhatCannotBeAnswered(t *testing.T) {
 	w := small()
 	_, err := w.ask(t, w.snapshot(t), machineDeployment, machineDeployment)
 	NewWithT(t).Expect(err).To(MatchError("MachineDeployment default/md is in the files twice: leave one of them out"))
+	_, err = w.ask(t, w.snapshot(t), strings.Replace(machineDeployment, "v1beta2", "v1beta1", 1))
+	NewWithT(t).Expect(err).To(MatchError(
+		"MachineDeployment default/md is in cluster.x-k8s.io/v1beta1: convert it to cluster.x-k8s.io/v1beta2, in which Heirloom reads it"))
 	w.management = w.management[:1]
 	_, err = w.ask(t, w.snapshot(t))
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("evaluating Cluster default/c")))
