@@ -6,10 +6,10 @@ import (
 	"context"
 	"net/http"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -24,7 +24,7 @@ const WorkloadPath = workloadwebhook.Prefix
 // RegisterWorkload adds the webhook for the Nodes of workload clusters to the server. The path of a request must have been made
 // with one of the accepted keys, as they are then.
 func RegisterWorkload(server webhook.Server, dependencies Dependencies, accepted func() [][]byte) {
-	server.Register(WorkloadPath, draining{told: dependencies.Draining, Handler: newWorkload(dependencies, accepted)})
+	server.Register(WorkloadPath, newWorkload(dependencies, accepted))
 }
 
 // workload answers API servers that are not trusted: each may ask about the Nodes of its own Cluster, which its path names and
@@ -40,12 +40,12 @@ func newWorkload(dependencies Dependencies, accepted func() [][]byte) workload {
 	// Requests of workload clusters must cause only a few requests to the management cluster's API server.
 	dependencies.Chain = dependencies.Chain.CallingNobody().Remembering()
 	if dependencies.Live != nil {
-		dependencies.Live = ownerchain.Limited{Reader: dependencies.Live, Allow: newReads().allow}
+		dependencies.Live = ownerchain.Limited{Reader: dependencies.Live, Allow: newReadLimits().allow}
 	}
-	reviews := newIntake(workloadRoom(), dependencies.Metrics.AdmissionRejected(metrics.WorkloadServer))
+	reviews := newReviewer(workloadRoom, dependencies.Metrics.AdmissionRejected(metrics.WorkloadServer))
 	return workload{
 		accepted: accepted, metrics: dependencies.Metrics, chain: dependencies.Chain,
-		nodes: reviews.wrap(newReviewer(failOpen{decider: workloadNodes{dependencies}, metrics: dependencies.Metrics}), byCluster),
+		nodes: reviews.of(failOpen{decider: workloadNodes{dependencies}, metrics: dependencies.Metrics}),
 	}
 }
 
@@ -76,6 +76,32 @@ func (h workload) caller(r *http.Request) (types.NamespacedName, bool) {
 	})
 }
 
+const (
+	// readsPerSecond and readsAtOnce are how many reads from the management cluster's API server each workload cluster may cause. Cluster
+	// API writes at most 20 Nodes a second and workload cluster; more must come from another client.
+	readsPerSecond, readsAtOnce = 20, 100
+	// limitedClusters is how many workload clusters have a limit of their own at a time.
+	limitedClusters = 10_000
+)
+
+// readLimits has a *rate.Limiter for each workload cluster, so that no other pays for a cluster that asks without end.
+type readLimits struct{ byCluster *lru.Cache }
+
+func newReadLimits() readLimits {
+	return readLimits{lru.New(limitedClusters)}
+}
+
+// allow reports whether the caller may cost one more read.
+func (l readLimits) allow(ctx context.Context) bool {
+	cluster, _ := callerOf(ctx)
+	if known, ok := l.byCluster.Get(cluster); ok {
+		return known.(*rate.Limiter).Allow() //nolint:forcetypeassert // nothing else is put there
+	}
+	limiter := rate.NewLimiter(readsPerSecond, readsAtOnce)
+	l.byCluster.Add(cluster, limiter)
+	return limiter.Allow()
+}
+
 // callerKey is where the context of a request has its caller.
 type callerKey struct{}
 
@@ -92,16 +118,9 @@ func (h workloadNodes) decide(ctx context.Context, req admission.Request) (answe
 	if !ok || !aboutNode(req) {
 		return unmatched(), nil
 	}
-	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Cluster", klog.KRef(cluster.Namespace, cluster.Name)))
 	own := h.Dependencies
 	own.Chain = h.Chain.Within(cluster)
-	decided, err := failOpen{decider: nodes{own}, namespace: h.Namespace}.guarded(ctx, req)
-	if err != nil {
-		// Workload clusters must not read errors about the management cluster.
-		ctrl.LoggerFrom(ctx).Error(err, "Admission request of a workload cluster allowed untouched", "operation", req.Operation)
-		return answer{outcome: metrics.Failed, warnings: []string{"heirloom: nothing was inherited by this write"}}, nil
-	}
-	return decided, nil
+	return nodes{own}.decide(ctx, req)
 }
 
 // aboutNode reports whether a request is about a Node as a whole. The configuration registers nothing else, but a client that knows

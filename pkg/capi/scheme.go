@@ -56,29 +56,6 @@ func Version(mapper meta.RESTMapper) (schema.GroupVersion, error) {
 	return schema.GroupVersion{}, &NotServedError{Kinds: []string{kind.String()}}
 }
 
-// Installed is Version for a program that needs all kinds: it also returns a NotServedError while only some of them are there.
-func Installed(mapper meta.RESTMapper) (schema.GroupVersion, error) {
-	version, err := Version(mapper)
-	if err != nil {
-		return schema.GroupVersion{}, err
-	}
-	var missing []string
-	for _, name := range []string{"Cluster", "ClusterClass", "MachineDeployment", "MachinePool", "MachineSet"} {
-		kind := version.WithKind(name).GroupKind()
-		_, err := mapper.RESTMapping(kind, version.Version)
-		switch {
-		case meta.IsNoMatchError(err):
-			missing = append(missing, kind.String())
-		case err != nil:
-			return schema.GroupVersion{}, fmt.Errorf("finding out whether %s is served: %w", kind, err)
-		}
-	}
-	if len(missing) > 0 {
-		return schema.GroupVersion{}, &NotServedError{Kinds: missing}
-	}
-	return version, nil
-}
-
 // AddToScheme registers the trimmed types under version.
 func AddToScheme(scheme *runtime.Scheme, version schema.GroupVersion) {
 	scheme.AddKnownTypes(version, &Cluster{}, &ClusterClass{}, &MachineDeployment{}, &MachineSet{}, &Machine{}, &MachinePool{})

@@ -3,16 +3,11 @@
 package app
 
 import (
-	"crypto/tls"
 	"fmt"
-	"net/http"
-	"slices"
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/heirloom-dev/heirloom/certs"
 	"github.com/heirloom-dev/heirloom/pkg/config"
@@ -58,22 +53,4 @@ func (s *certificate) add(mgr ctrl.Manager, registrar *workloadwebhook.Registrar
 		return fmt.Errorf("adding the keeper of the serving certificate: %w", err)
 	}
 	return nil
-}
-
-// server returns a webhook server that serves the certificate.
-func (s *certificate) server(c *config.Config, port int) *server {
-	return newServer(webhook.Options{
-		Host: c.WebhookHost, Port: port, TLSOpts: slices.Concat(c.TLS, []func(*tls.Config){s.Serve}),
-	})
-}
-
-// once makes a check of the server that passes while there is no certificate. Without one, no connection can be made, but a
-// restart of the program would not help.
-func (s *certificate) once(check healthz.Checker) healthz.Checker {
-	return func(req *http.Request) error {
-		if _, loaded := s.NotAfter(); !loaded {
-			return nil
-		}
-		return check(req)
-	}
 }

@@ -12,7 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +24,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/kept"
 	"github.com/heirloom-dev/heirloom/pkg/providers"
+	"github.com/heirloom-dev/heirloom/pkg/version"
 )
 
 // shutdownTimeout is shorter than the chart's terminationGracePeriodSeconds, so that the program ends by itself.
@@ -32,10 +35,8 @@ const workers = 10
 
 // newManager returns the manager and, because it would wait for them, beside it the cache of providers' kinds. The manager's
 // client reads from both.
-func newManager(
-	restConfig *rest.Config, version schema.GroupVersion, c *config.Config, served *certificate, keep *kept.Shared,
-) (ctrl.Manager, *providers.Cache, error) {
-	scheme, err := newScheme(version)
+func newManager(restConfig *rest.Config, c *config.Config, keep *kept.Shared) (ctrl.Manager, *providers.Cache, error) {
+	scheme, err := newScheme(clusterv1.GroupVersion)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -66,15 +67,14 @@ func newManager(
 		LeaderElectionReleaseOnCancel: true,
 		Controller:                    ctrlconfig.Controller{MaxConcurrentReconciles: workers},
 		GracefulShutdownTimeout:       ptr.To(shutdownTimeout),
-		WebhookServer:                 served.server(c, c.WebhookPort),
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("creating the manager: %w", err)
 	}
-	if err := (orderly{mgr}).Add(kinds); err != nil {
+	if err := mgr.Add(kinds); err != nil {
 		return nil, nil, fmt.Errorf("adding the cache of providers' kinds: %w", err)
 	}
-	return orderly{mgr}, kinds, nil
+	return mgr, kinds, nil
 }
 
 // newScheme registers the types under the version of Cluster API that the API server serves.
@@ -105,4 +105,16 @@ func cacheOptions(c *config.Config, keep *kept.Shared) cache.Options {
 		options.ByObject[&capi.ClusterClass{}] = cache.ByObject{Namespaces: map[string]cache.Config{cache.AllNamespaces: {}}}
 	}
 	return options
+}
+
+func restConfigOf(c *config.Config) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.Kubeconfig
+	restConfig, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("loading the kubeconfig of the management cluster: %w", err)
+	}
+	restConfig.QPS, restConfig.Burst = c.KubeAPIQPS, c.KubeAPIBurst
+	restConfig.UserAgent = "heirloom/" + version.String()
+	return restConfig, nil
 }

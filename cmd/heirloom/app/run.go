@@ -6,21 +6,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
+	"sync/atomic"
 	"time"
 
-	"github.com/KimMachineGun/automemlimit/memlimit"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/flowcontrol"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/heirloom-dev/heirloom/pkg/capabilities"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/kept"
@@ -36,16 +34,18 @@ import (
 // discoveryTimeout bounds the requests for schemas and kinds.
 const discoveryTimeout = 30 * time.Second
 
+// liveReads is how many objects a second, and at once, the webhooks may read from the API server. Owners are read once for many
+// requests, and each Node costs a read of its own Machine.
+const liveReads = 1000
+
 // unknownFor is how long a kind that the API server does not serve counts as unknown in admission.
 const unknownFor = 5 * time.Second
 
-// run wires everything and blocks until a while after ctx is done.
-func run(ctx context.Context, c *config.Config) error {
-	signalled := ctx
-	ctx, end := drain(ctx, c.ShutdownDelay)
-	defer end()
+// run wires everything and blocks until a while after told is done.
+func run(told context.Context, c *config.Config) error {
 	ctrl.Log.Info("Starting Heirloom", "version", version.String())
-	limitMemory(memlimit.FromCgroup)
+	ctx, stop := drain(told, c.ShutdownDelay)
+	defer stop()
 	restConfig, err := restConfigOf(c)
 	if err != nil {
 		return err
@@ -54,45 +54,68 @@ func run(ctx context.Context, c *config.Config) error {
 	if err != nil {
 		return err
 	}
-	version, err := awaitClusterAPI(signalled, restConfig, c.HealthAddr)
-	if err != nil || signalled.Err() != nil {
+	keep := kept.New(c.Rules)
+	mgr, kinds, err := newManager(restConfig, c, keep)
+	if err != nil {
 		return err
 	}
-	keep := kept.New(c.Rules)
-	mgr, kinds, err := newManager(restConfig, version, c, served, keep)
-	if err != nil {
+	if err := installed(mgr.GetRESTMapper()); err != nil {
 		return err
 	}
 	if err := ownerchain.Prepare(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	if err := addWebhooksAndLoop(ctx, signalled.Done(), mgr, kinds, c, served, keep); err != nil {
+	if err := wire(ctx, told, mgr, kinds, c, served, keep); err != nil {
 		return err
 	}
-	if err := errors.Join(addChecks(mgr, served), addMemoryReturn(mgr)); err != nil {
+	if err := addChecks(mgr, served); err != nil {
 		return err
 	}
 	return start(ctx, mgr)
 }
 
-// start blocks until ctx is done and everything has ended. Until its caches are filled, a manager cannot be stopped: it keeps
-// waiting for them, forever if a right or a CustomResourceDefinition is missing. It has nothing to finish either, because a
-// program that is not ready gets no requests, so it is left behind.
-func start(ctx context.Context, mgr ctrl.Manager) error {
-	ended, filled := make(chan error, 1), make(chan struct{})
-	go func() { ended <- mgr.Start(ctx) }()
-	go func() {
-		if mgr.GetCache().WaitForCacheSync(ctx) {
-			close(filled)
+// drain returns a context that is done a while after told: until then the Service may lead to this Pod.
+func drain(told context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(told))
+	context.AfterFunc(told, func() {
+		ctrl.Log.Info("Told to stop; requests are still answered", "for", delay)
+		time.AfterFunc(delay, stop)
+	})
+	return ctx, stop
+}
+
+// installed returns an error that says what to do where the API server does not serve Cluster API.
+func installed(mapper meta.RESTMapper) error {
+	for _, name := range []string{"Cluster", "ClusterClass", "Machine", "MachineDeployment", "MachinePool", "MachineSet"} {
+		kind := clusterv1.GroupVersion.WithKind(name)
+		_, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		if meta.IsNoMatchError(err) {
+			return fmt.Errorf("install Cluster API v1.11 or later first: the API server serves no %s of %s", name, clusterv1.GroupVersion)
 		}
-	}()
+		if err != nil {
+			return fmt.Errorf("finding out whether the API server serves %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// start blocks until ctx is done and everything has ended, or shutdownTimeout is over. Until its caches are filled, a manager cannot be
+// stopped: it keeps waiting for them, forever if a right is missing. A program that is not ready has nothing to finish, so it just ends.
+func start(ctx context.Context, mgr ctrl.Manager) error {
+	ended, filled := make(chan error, 1), atomic.Bool{}
+	go func() { ended <- mgr.Start(ctx) }()
+	go func() { filled.Store(mgr.GetCache().WaitForCacheSync(ctx)) }()
 	var err error
 	select {
 	case err = <-ended:
-	case <-filled:
-		err = <-ended
 	case <-ctx.Done():
-		ctrl.Log.Info("Told to stop before the caches were filled")
+		if filled.Load() {
+			err = <-ended
+		}
+	}
+	if err != nil && ctx.Err() != nil {
+		ctrl.Log.Error(err, "Told to stop, and not everything has ended") // its context is done, so it writes nothing more
+		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("running: %w", err)
@@ -100,87 +123,36 @@ func start(ctx context.Context, mgr ctrl.Manager) error {
 	return nil
 }
 
-func restConfigOf(c *config.Config) (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = c.Kubeconfig
-	restConfig, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("loading the kubeconfig of the management cluster: %w", err)
-	}
-	restConfig.QPS, restConfig.Burst = c.KubeAPIQPS, c.KubeAPIBurst
-	restConfig.UserAgent = "heirloom/" + version.String()
-	return restConfig, nil
-}
-
-// addPolicy returns where webhooks and loop read the rules' options from, and starts the detection of options that the operator
-// left to Heirloom.
-func addPolicy(mgr ctrl.Manager, c *config.Config) (policy func() inherit.Policy, changes func() <-chan event.GenericEvent, err error) {
-	gate := &capabilities.Gate{Client: mgr.GetClient(), Interval: c.SyncPeriod}
-	if !c.DetectTaintPropagation {
-		return func() inherit.Policy { return c.Rules }, gate.Subscribe, nil // it is not started, so nothing changes
-	}
-	if err := mgr.Add(gate); err != nil {
-		return nil, nil, fmt.Errorf("adding the taint propagation detector: %w", err)
-	}
-	return func() inherit.Policy {
-		policy := c.Rules
-		policy.ClusterAPITaints = gate.State()
-		return policy
-	}, gate.Subscribe, nil
-}
-
-// newDiscovery returns a client whose requests end by themselves: they have no context to do so.
-func newDiscovery(mgr ctrl.Manager) (discovery.DiscoveryInterface, error) {
-	restConfig := rest.CopyConfig(mgr.GetConfig())
-	restConfig.Timeout = discoveryTimeout
-	client, err := discovery.NewDiscoveryClientForConfig(restConfig)
-	if err != nil {
-		return nil, fmt.Errorf("creating the discovery client: %w", err)
-	}
-	return client, nil
-}
-
-// addSchemas starts the reader of the schemas of Machines and control planes. It reads Machines' now, so that no admission
-// request waits for them.
-func addSchemas(ctx context.Context, mgr ctrl.Manager, c *config.Config, discoveryClient discovery.DiscoveryInterface) (*capabilities.Schemas, error) {
-	schemas := &capabilities.Schemas{Client: discoveryClient.OpenAPIV3(), Interval: c.SyncPeriod, UnknownFor: unknownFor}
-	if err := mgr.Add(schemas); err != nil {
-		return nil, fmt.Errorf("adding the reader of schemas: %w", err)
-	}
-	for _, version := range capi.ServedVersions() {
-		schemas.Machine(ctx, clusterv1.GroupVersion.WithKind("Machine").GroupKind().WithVersion(version))
-	}
-	return schemas, nil
-}
-
-// addMetrics adds Heirloom's own metrics to those of controller-runtime and of the ClusterCache.
-func addMetrics(served *certificate, kinds *providers.Cache) (*metrics.Metrics, error) {
+// wire adds webhooks and loop to the manager, and what both need.
+func wire(ctx, told context.Context, mgr ctrl.Manager, kinds *providers.Cache, c *config.Config, served *certificate, keep *kept.Shared) error {
 	counters, err := metrics.New(ctrlmetrics.Registry)
 	if err != nil {
-		return nil, err
-	}
-	return counters, errors.Join(counters.Certificate(served.NotAfter), counters.ProviderKinds(kinds.Listed))
-}
-
-func addWebhooksAndLoop(
-	ctx context.Context, draining <-chan struct{}, mgr ctrl.Manager, kinds *providers.Cache, c *config.Config, served *certificate,
-	keep *kept.Shared,
-) error {
-	policy, policyChanges, err := addPolicy(mgr, c)
-	if err != nil {
 		return err
 	}
-	counters, err := addMetrics(served, kinds)
-	if err != nil {
+	if err := errors.Join(counters.Certificate(served.NotAfter), counters.ProviderKinds(kinds.Listed)); err != nil {
 		return err
+	}
+	gate := &capabilities.Gate{Client: mgr.GetClient(), Interval: c.SyncPeriod}
+	policy := func() inherit.Policy {
+		policy := c.Rules
+		if c.DetectTaintPropagation {
+			policy.ClusterAPITaints = gate.State()
+		}
+		return policy
 	}
 	discoveryClient, err := newDiscovery(mgr)
 	if err != nil {
 		return err
 	}
-	schemas, err := addSchemas(ctx, mgr, c, discoveryClient)
-	if err != nil {
-		return err
+	schemas := &capabilities.Schemas{Client: discoveryClient.OpenAPIV3(), Interval: c.SyncPeriod, UnknownFor: unknownFor}
+	schemas.Machine(ctx, clusterv1.GroupVersion.WithKind("Machine")) // now, so that no admission request waits for it
+	if err := mgr.Add(schemas); err != nil {
+		return fmt.Errorf("adding the reader of schemas: %w", err)
+	}
+	if c.DetectTaintPropagation {
+		if err := mgr.Add(gate); err != nil {
+			return fmt.Errorf("adding the taint propagation detector: %w", err)
+		}
 	}
 	recorder := resync.Brief(mgr.GetEventRecorder("heirloom"))
 	clusterCache, err := addClusterCache(ctx, mgr, c, keep, recorder)
@@ -208,12 +180,12 @@ func addWebhooksAndLoop(
 	admission.Reader = ownersOfReviews(mgr, kinds, live, counters)
 	admission.Mapper = &ownerchain.Kinds{Discovery: discoveryClient, UnknownFor: unknownFor, KnownFor: c.SyncPeriod}
 	dependencies := webhooks.Dependencies{
-		Chain: &admission, Live: live, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: policy, Draining: draining,
+		Chain: &admission, Live: live, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: policy,
 	}
-	if err := addWebhooks(mgr, c, dependencies); err != nil {
+	if err := addWebhooks(ctx, told, mgr, c, served, dependencies); err != nil {
 		return err
 	}
-	if err := addWorkloadServer(mgr, c, served, dependencies, registrar); err != nil {
+	if err := addWorkloadServer(told, mgr, c, served, dependencies, registrar); err != nil {
 		return err
 	}
 	byPolicy := workload.ByPolicy{Machines: cached.EffectiveMachines, Policy: policy}
@@ -221,8 +193,20 @@ func addWebhooksAndLoop(
 		ManagementCluster: detector,
 		Client:            mgr.GetClient(), Live: mgr.GetAPIReader(), Chain: &cached, Metrics: counters, Schemas: schemas,
 		Providers: kinds, Workloads: clusterCache, Admission: nodeAdmission(c, byPolicy, registrar), ProviderGroups: c.ProviderGroups, NoExecuteRate: c.NoExecuteRate, Namespace: c.Namespace,
-		Recorder: recorder, Policy: policy, PolicyChanges: policyChanges,
+		Recorder: recorder, Policy: policy, PolicyChanges: gate.Subscribe,
 	})
+}
+
+// newReader returns what the webhooks read owners with, if the cache does not have them or may be behind. It shares no rate limit
+// with the loop, so that neither waits for the other, and has one limit for all kinds.
+func newReader(mgr ctrl.Manager) (client.Reader, error) {
+	config := rest.CopyConfig(mgr.GetConfig())
+	config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(liveReads, liveReads)
+	reader, err := client.New(config, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+	if err != nil {
+		return nil, fmt.Errorf("creating the webhooks' client: %w", err)
+	}
+	return &ownerchain.Shared{Reader: reader}, nil
 }
 
 // ownersOfReviews reads the owners of objects in admission. It asks the caches that the manager's client reads from: the client would
@@ -232,41 +216,13 @@ func ownersOfReviews(mgr ctrl.Manager, kinds *providers.Cache, live client.Reade
 	return ownerchain.CachedThenLive{Cached: ownerchain.Cached{Reader: cached, Count: counters.OwnerLookup}, Live: live}
 }
 
-// addWebhooks adds the webhooks that the management cluster's API servers call, and says who else may call them.
-func addWebhooks(mgr ctrl.Manager, c *config.Config, dependencies webhooks.Dependencies) error {
-	webhooks.Register(mgr.GetWebhookServer(), dependencies)
-	limited, ok := mgr.GetWebhookServer().(*server)
-	if !ok {
-		return fmt.Errorf("the webhook server is a %T", mgr.GetWebhookServer())
+// newDiscovery returns a client whose requests end by themselves: they have no context to do so.
+func newDiscovery(mgr ctrl.Manager) (discovery.DiscoveryInterface, error) {
+	restConfig := rest.CopyConfig(mgr.GetConfig())
+	restConfig.Timeout = discoveryTimeout
+	client, err := discovery.NewDiscoveryClientForConfig(restConfig)
+	if err != nil {
+		return nil, fmt.Errorf("creating the discovery client: %w", err)
 	}
-	rejected := dependencies.Metrics.AdmissionRejected(metrics.ManagementServer)
-	limited.refused = func() { rejected(metrics.TooManyConnections) }
-	accepted, err := newClients(c)
-	if err != nil || accepted == nil {
-		return err
-	}
-	accepted.guard(limited, rejected)
-	if err := mgr.Add(accepted); err != nil {
-		return fmt.Errorf("adding the watcher of the CAs of the webhooks' clients: %w", err)
-	}
-	return nil
-}
-
-// addChecks makes the probes tell the truth: ready means that the caches are filled, the webhook server answers and the
-// certificate that it serves is valid. The caches are the manager's, which hold what admission needs in any case. Kinds of
-// providers are not among them: one that cannot be listed would leave no replica ready to answer for the others.
-func addChecks(mgr ctrl.Manager, served *certificate) error {
-	synced := func(req *http.Request) error {
-		if !mgr.GetCache().WaitForCacheSync(req.Context()) {
-			return errors.New("the informer caches are not filled yet")
-		}
-		return nil
-	}
-	started := mgr.GetWebhookServer().StartedChecker()
-	return errors.Join(
-		mgr.AddHealthzCheck("webhook", served.once(started)),
-		mgr.AddReadyzCheck("webhook", started),
-		mgr.AddReadyzCheck("caches", synced),
-		mgr.AddReadyzCheck("certificate", served.Check),
-	)
+	return client, nil
 }
