@@ -80,14 +80,14 @@ func (h reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.turnAway(w, http.StatusRequestTimeout, metrics.TooSlow)
 		return
 	}
-	req, err := decodeReview(body)
+	review, err := decodeReview(body)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	response := h.Handle(r.Context(), req)
-	answer := admissionv1.AdmissionReview{TypeMeta: reviewType(), Response: &response.AdmissionResponse}
-	_ = json.NewEncoder(w).Encode(answer) // the API server may have hung up
+	response := h.Handle(r.Context(), admission.Request{AdmissionRequest: *review.Request})
+	review.Request, review.Response = nil, &response.AdmissionResponse
+	_ = json.NewEncoder(w).Encode(review) // the API server may have hung up
 }
 
 // turnAway answers with a status that API servers treat as a failure of the webhook. It must not say when to try again: an API server
@@ -123,22 +123,17 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body.Bytes(), err
 }
 
-func reviewType() metav1.TypeMeta {
-	return metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"}
-}
-
 // decodeReview reads a review of the version that the webhooks are registered with.
-func decodeReview(body []byte) (admission.Request, error) {
-	var review admissionv1.AdmissionReview
+func decodeReview(body []byte) (*admissionv1.AdmissionReview, error) {
+	review := &admissionv1.AdmissionReview{}
 	// To look for names that come twice takes half of the time. In the objects it is done when they are decoded.
-	err := jsonv2.Unmarshal(body, &review, jsontext.AllowDuplicateNames(true))
-	if err != nil {
-		return admission.Request{}, fmt.Errorf("decoding the review: %w", err)
+	if err := jsonv2.Unmarshal(body, review, jsontext.AllowDuplicateNames(true)); err != nil {
+		return nil, fmt.Errorf("decoding the review: %w", err)
 	}
-	if review.TypeMeta != reviewType() || review.Request == nil {
-		return admission.Request{}, errors.New("the body must be the request of an AdmissionReview of admission.k8s.io/v1")
+	if review.Kind != "AdmissionReview" || review.APIVersion != "admission.k8s.io/v1" || review.Request == nil {
+		return nil, errors.New("the body must be the request of an AdmissionReview of admission.k8s.io/v1")
 	}
-	return admission.Request{AdmissionRequest: *review.Request}, nil
+	return review, nil
 }
 
 // decode reads an object of an admission request the way the API server would: case-sensitive, unknown fields ignored.

@@ -27,53 +27,35 @@ func RegisterWorkload(server webhook.Server, dependencies Dependencies, accepted
 	server.Register(WorkloadPath, newWorkload(dependencies, accepted))
 }
 
-// workload answers API servers that are not trusted: each may ask about the Nodes of its own Cluster, which its path names and
-// proves. All other requests get the same answer, which does not tell what exists.
-type workload struct {
-	accepted func() [][]byte
-	metrics  *metrics.Metrics
-	chain    *ownerchain.Chain
-	nodes    http.Handler
-}
-
-func newWorkload(dependencies Dependencies, accepted func() [][]byte) workload {
+// newWorkload answers API servers that are not trusted: each may ask about the Nodes of its own Cluster, which its path names and
+// proves. All other requests get the same answer, which does not tell what exists, and nothing but their path is read.
+func newWorkload(d Dependencies, accepted func() [][]byte) http.Handler {
 	// Requests of workload clusters must cause only a few requests to the management cluster's API server.
-	dependencies.Chain = dependencies.Chain.CallingNobody().Remembering()
-	if dependencies.Live != nil {
-		dependencies.Live = ownerchain.Limited{Reader: dependencies.Live, Allow: newReadLimits().allow}
+	d.Chain = d.Chain.CallingNobody().Remembering()
+	if d.Live != nil {
+		d.Live = ownerchain.Limited{Reader: d.Live, Allow: newReadLimits().allow}
 	}
-	reviews := newReviewer(workloadRoom, dependencies.Metrics.AdmissionRejected(metrics.WorkloadServer))
-	return workload{
-		accepted: accepted, metrics: dependencies.Metrics, chain: dependencies.Chain,
-		nodes: reviews.of(failOpen{decider: workloadNodes{dependencies}, metrics: dependencies.Metrics}),
-	}
-}
-
-// ServeHTTP implements http.Handler. If a request proves no Cluster, only its path is read.
-func (h workload) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	cluster, ok := h.caller(r)
-	if !ok {
-		h.metrics.WorkloadDenied() // not why: a difference would tell others what exists
-		http.Error(w, http.StatusText(http.StatusForbidden), http.StatusForbidden)
-		return
-	}
-	h.nodes.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, cluster)))
-}
-
-// caller returns the Cluster whose API server has sent the request, if the request proves that. Clusters are read from the cache
-// only, so that an unproven caller cannot cause requests to the management cluster's API server. A replica whose cache does not have
-// a new Cluster yet, or fails, denies the request, and the API server lets the Node pass.
-func (h workload) caller(r *http.Request) (types.NamespacedName, bool) {
-	if r.Method != http.MethodPost {
-		return types.NamespacedName{}, false
-	}
-	return workloadwebhook.Verify(h.accepted(), r.URL.EscapedPath(), func(name types.NamespacedName) types.UID {
-		cluster, err := h.chain.Cluster(r.Context(), name.Namespace, name.Name)
-		if err != nil || cluster == nil {
-			return ""
+	reviews := newReviewer(workloadRoom, d.Metrics.AdmissionRejected(metrics.WorkloadServer)).
+		of(failOpen{decider: workloadNodes{d}, metrics: d.Metrics})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		cluster, ok := workloadwebhook.Verify(accepted(), r.URL.EscapedPath(), func(name types.NamespacedName) types.UID { return d.uidOf(r.Context(), name) })
+		if !ok || r.Method != http.MethodPost {
+			d.Metrics.WorkloadDenied() // not why: a difference would tell others what exists
+			http.Error(w, http.StatusText(http.StatusForbidden), http.StatusForbidden)
+			return
 		}
-		return cluster.UID
+		reviews.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, cluster)))
 	})
+}
+
+// uidOf returns the UID of a Cluster in the cache: an unproven caller must not cause requests to the management cluster's API server. A
+// replica whose cache does not have a new Cluster yet, or fails, denies the request, and the API server lets the Node pass.
+func (d Dependencies) uidOf(ctx context.Context, name types.NamespacedName) types.UID {
+	cluster, err := d.Chain.Cluster(ctx, name.Namespace, name.Name)
+	if err != nil || cluster == nil {
+		return ""
+	}
+	return cluster.UID
 }
 
 const (

@@ -124,35 +124,30 @@ func start(ctx context.Context, mgr ctrl.Manager) error {
 }
 
 // wire adds webhooks and loop to the manager, and what both need.
-func wire(ctx, told context.Context, mgr ctrl.Manager, kinds *providers.Cache, c *config.Config, served *certificate, keep *kept.Shared) error {
+func wire(
+	ctx, told context.Context, mgr ctrl.Manager, kinds *providers.Cache, c *config.Config, served *certificate, keep *kept.Shared,
+) error {
 	counters, err := metrics.New(ctrlmetrics.Registry)
+	if err == nil {
+		err = errors.Join(counters.Certificate(served.NotAfter), counters.ProviderKinds(kinds.Listed))
+	}
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(counters.Certificate(served.NotAfter), counters.ProviderKinds(kinds.Listed)); err != nil {
+	discoveryClient, err := newDiscovery(mgr)
+	if err != nil {
 		return err
 	}
-	gate := &capabilities.Gate{Client: mgr.GetClient(), Interval: c.SyncPeriod}
+	schemas, gate, err := addCapabilities(ctx, mgr, c, discoveryClient)
+	if err != nil {
+		return err
+	}
 	policy := func() inherit.Policy {
 		policy := c.Rules
 		if c.DetectTaintPropagation {
 			policy.ClusterAPITaints = gate.State()
 		}
 		return policy
-	}
-	discoveryClient, err := newDiscovery(mgr)
-	if err != nil {
-		return err
-	}
-	schemas := &capabilities.Schemas{Client: discoveryClient.OpenAPIV3(), Interval: c.SyncPeriod, UnknownFor: unknownFor}
-	schemas.Machine(ctx, clusterv1.GroupVersion.WithKind("Machine")) // now, so that no admission request waits for it
-	if err := mgr.Add(schemas); err != nil {
-		return fmt.Errorf("adding the reader of schemas: %w", err)
-	}
-	if c.DetectTaintPropagation {
-		if err := mgr.Add(gate); err != nil {
-			return fmt.Errorf("adding the taint propagation detector: %w", err)
-		}
 	}
 	recorder := resync.Brief(mgr.GetEventRecorder("heirloom"))
 	clusterCache, err := addClusterCache(ctx, mgr, c, keep, recorder)
@@ -179,13 +174,9 @@ func wire(ctx, told context.Context, mgr ctrl.Manager, kinds *providers.Cache, c
 	admission := cached
 	admission.Reader = ownersOfReviews(mgr, kinds, live, counters)
 	admission.Mapper = &ownerchain.Kinds{Discovery: discoveryClient, UnknownFor: unknownFor, KnownFor: c.SyncPeriod}
-	dependencies := webhooks.Dependencies{
-		Chain: &admission, Live: live, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: policy,
-	}
-	if err := addWebhooks(ctx, told, mgr, c, served, dependencies); err != nil {
-		return err
-	}
-	if err := addWorkloadServer(told, mgr, c, served, dependencies, registrar); err != nil {
+	dependencies := webhooks.Dependencies{Chain: &admission, Live: live, Metrics: counters, Schemas: schemas, Namespace: c.Namespace, Policy: policy}
+	err = errors.Join(addWebhooks(ctx, told, mgr, c, served, dependencies), addWorkloadServer(told, mgr, c, served, dependencies, registrar))
+	if err != nil {
 		return err
 	}
 	byPolicy := workload.ByPolicy{Machines: cached.EffectiveMachines, Policy: policy}
@@ -195,6 +186,25 @@ func wire(ctx, told context.Context, mgr ctrl.Manager, kinds *providers.Cache, c
 		Providers: kinds, Workloads: clusterCache, Admission: nodeAdmission(c, byPolicy, registrar), ProviderGroups: c.ProviderGroups, NoExecuteRate: c.NoExecuteRate, Namespace: c.Namespace,
 		Recorder: recorder, Policy: policy, PolicyChanges: gate.Subscribe,
 	})
+}
+
+// addCapabilities adds what finds out which fields the kinds of the API server have, and, if the operator left that to Heirloom, whether
+// Cluster API propagates taints. The schema of Machines is read now, so that no admission request waits for it.
+func addCapabilities(
+	ctx context.Context, mgr ctrl.Manager, c *config.Config, from discovery.DiscoveryInterface,
+) (*capabilities.Schemas, *capabilities.Gate, error) {
+	schemas := &capabilities.Schemas{Client: from.OpenAPIV3(), Interval: c.SyncPeriod, UnknownFor: unknownFor}
+	schemas.Machine(ctx, clusterv1.GroupVersion.WithKind("Machine"))
+	if err := mgr.Add(schemas); err != nil {
+		return nil, nil, fmt.Errorf("adding the reader of schemas: %w", err)
+	}
+	gate := &capabilities.Gate{Client: mgr.GetClient(), Interval: c.SyncPeriod}
+	if c.DetectTaintPropagation {
+		if err := mgr.Add(gate); err != nil {
+			return nil, nil, fmt.Errorf("adding the taint propagation detector: %w", err)
+		}
+	}
+	return schemas, gate, nil
 }
 
 // newReader returns what the webhooks read owners with, if the cache does not have them or may be behind. It shares no rate limit
