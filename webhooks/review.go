@@ -32,6 +32,8 @@ const (
 	// managementRoom and workloadRoom are how many bytes of reviews each server has in memory at a time. To decode and answer a review
 	// takes at most 50 times its size.
 	managementRoom, workloadRoom = 8 << 20, 4 << 20
+	// mostWaiting is how many reviews wait for room at a time.
+	mostWaiting = 1000
 	// intakeTimeout is how long a review waits for room, and how long its body may take. API servers wait two seconds for the answer.
 	intakeTimeout = time.Second
 )
@@ -40,13 +42,13 @@ const (
 // its memory is bounded. Nothing of a review is read before it has room.
 type reviewer struct {
 	*admission.Webhook
-	size     int64
-	room     *semaphore.Weighted
-	rejected func(metrics.Rejection)
+	size          int64
+	room, waiting *semaphore.Weighted
+	rejected      func(metrics.Rejection)
 }
 
 func newReviewer(room int64, rejected func(metrics.Rejection)) reviewer {
-	return reviewer{size: room, room: semaphore.NewWeighted(room), rejected: rejected}
+	return reviewer{size: room, room: semaphore.NewWeighted(room), waiting: semaphore.NewWeighted(mostWaiting), rejected: rejected}
 }
 
 // of returns the handler of a webhook. All of a server share its room.
@@ -104,9 +106,10 @@ func (h reviewer) enter(ctx context.Context, size int64) bool {
 	if h.room.TryAcquire(size) {
 		return true
 	}
-	if size > ordinaryReview {
+	if size > ordinaryReview || !h.waiting.TryAcquire(1) {
 		return false
 	}
+	defer h.waiting.Release(1)
 	ctx, cancel := context.WithTimeout(ctx, intakeTimeout)
 	defer cancel()
 	return h.room.Acquire(ctx, size) == nil

@@ -142,6 +142,22 @@ func TestOrdinaryReviewsWaitForRoom(t *testing.T) {
 	}
 }
 
+// However many reviews come at once, no more than so many wait.
+func TestFewReviewsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDoor(t, workloadRoom)
+		NewWithT(t).Expect(d.enter(t.Context(), workloadRoom)).To(BeTrue())
+		for range mostWaiting + 7 {
+			d.send("any", 1<<10)
+		}
+		synctest.Wait()
+		NewWithT(t).Expect(d.rejected).To(HaveLen(7))
+		<-time.After(intakeTimeout + 1)
+		NewWithT(t).Expect(d.rejected).To(HaveLen(mostWaiting + 7))
+		NewWithT(t).Expect(d.waiting.TryAcquire(mostWaiting)).To(BeTrue())
+	})
+}
+
 // On a busy machine a request may have run out of time before it asks for room. It is turned away only if there is none.
 func TestAReviewThatFindsRoomIsNotTooLate(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

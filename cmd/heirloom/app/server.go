@@ -38,8 +38,9 @@ const (
 	// unreadBytes of memory for each.
 	mostConnections = 1000
 	unreadBytes     = 64 << 10
-	// mostStreams is how many requests of HTTP/2 there may be on a connection. An API server with more opens another connection.
-	mostStreams = 10
+	// mostStreams is how many requests of HTTP/2 there may be on a connection. Until it is told, Go's client expects 100; if it has sent
+	// more than are accepted, it waits for a second.
+	mostStreams = 100
 )
 
 // addWebhooks starts the server that the management cluster's API servers call.
