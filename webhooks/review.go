@@ -38,8 +38,8 @@ const (
 	intakeTimeout = time.Second
 )
 
-// reviewer reads, decides and answers reviews in place of controller-runtime's handler: it needs two thirds less time to decode them, and
-// its memory is bounded. Nothing of a review is read before it has room.
+// reviewer answers reviews in place of controller-runtime's handler, which spends a third of a request on finding out what a body is, and
+// whose memory has no bound. Nothing of a review is read before it has room.
 type reviewer struct {
 	*admission.Webhook
 	size          int64
