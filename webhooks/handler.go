@@ -11,12 +11,26 @@ import (
 	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
+)
+
+// The paths that the webhook configurations of the Helm chart call.
+const (
+	ControlPlanesPath      = "/mutate/controlplanes"
+	MachineDeploymentsPath = "/mutate/machinedeployments"
+	MachinePoolsPath       = "/mutate/machinepools"
+	MachineSetsPath        = "/mutate/machinesets"
+	MachinesPath           = "/mutate/machines"
+	ExternalPath           = "/mutate/siblings"
+	NodesPath              = "/mutate/nodes"
+	TaintsPath             = "/validate/taints"
 )
 
 // Dependencies are what the handlers of all kinds need.
@@ -29,8 +43,30 @@ type Dependencies struct {
 	ManagementCluster types.NamespacedName
 	// Policy returns the rules' options as they are now.
 	Policy func() inherit.Policy
-	// Draining is closed when Heirloom has been told to stop. nil is never closed.
-	Draining <-chan struct{}
+}
+
+// Register adds the webhooks that the management cluster's API servers call.
+func Register(server webhook.Server, dependencies Dependencies) {
+	reviews := newReviewer(managementRoom, dependencies.Metrics.AdmissionRejected(metrics.ManagementServer))
+	for path, d := range decidersOf(dependencies) {
+		server.Register(path, reviews.of(failOpen{decider: d, metrics: dependencies.Metrics, namespace: dependencies.Namespace}))
+	}
+}
+
+// decidersOf returns who decides behind each path.
+func decidersOf(dependencies Dependencies) map[string]decider {
+	ownNodes := dependencies
+	ownNodes.Chain = dependencies.Chain.Within(dependencies.ManagementCluster)
+	return map[string]decider{
+		ControlPlanesPath:      children{dependencies, owners.ControlPlanes},
+		MachineDeploymentsPath: children{dependencies, owners.MachineDeployments},
+		MachinePoolsPath:       children{dependencies, owners.MachinePools},
+		MachineSetsPath:        children{dependencies, owners.MachineSets},
+		MachinesPath:           children{dependencies, owners.Machines},
+		ExternalPath:           children{dependencies, owners.ExternalObjects},
+		NodesPath:              nodes{ownNodes},
+		TaintsPath:             taints{},
+	}
 }
 
 // answer is what a handler decided. The zero value allows the request untouched.
@@ -69,6 +105,10 @@ type failOpen struct {
 
 // Handle implements admission.Handler.
 func (h failOpen) Handle(ctx context.Context, req admission.Request) admission.Response {
+	cluster, ofWorkload := callerOf(ctx)
+	if ofWorkload {
+		ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Cluster", klog.KRef(cluster.Namespace, cluster.Name)))
+	}
 	decided, err := h.guarded(ctx, req)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Admission request allowed untouched", "operation", req.Operation)
@@ -76,7 +116,10 @@ func (h failOpen) Handle(ctx context.Context, req admission.Request) admission.R
 		if _, checks := h.decider.(taints); checks {
 			missed = "the taints of this write were not checked"
 		}
-		decided = answer{outcome: metrics.Failed, warnings: []string{"heirloom: " + missed + ": " + oneLine(err)}}
+		if !ofWorkload { // workload clusters must not read errors about the management cluster
+			missed += ": " + oneLine(err)
+		}
+		decided = answer{outcome: metrics.Failed, warnings: []string{"heirloom: " + missed}}
 	}
 	h.count(req, decided)
 	return decided.response()
@@ -84,8 +127,11 @@ func (h failOpen) Handle(ctx context.Context, req admission.Request) admission.R
 
 // count counts a decision and what it changes.
 func (h failOpen) count(req admission.Request, decided answer) {
-	kind := metrics.Kind(req.Kind.Group, req.Kind.Kind)
-	h.metrics.Admission(kind, operationLabel(req), decided.outcome)
+	kind, operation := metrics.Kind(req.Kind.Group, req.Kind.Kind), string(req.Operation)
+	if req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
+		operation = "other"
+	}
+	h.metrics.Admission(kind, operation, decided.outcome)
 	for _, what := range decided.brought {
 		h.metrics.Key(metrics.ByAdmission, kind, what, metrics.KeyInjected)
 	}
@@ -153,13 +199,4 @@ func oneLine(err error) string {
 		text = strings.ToValidUTF8(text[:longestWarning], "") + "…"
 	}
 	return strings.ReplaceAll(text, "\n", "; ")
-}
-
-func operationLabel(req admission.Request) string {
-	switch req.Operation {
-	case admissionv1.Create, admissionv1.Update:
-		return string(req.Operation)
-	default:
-		return "other"
-	}
 }

@@ -95,11 +95,12 @@ func TestWhatWasLeftOutIsToldOneByOne(t *testing.T) {
 func TestWhatCannotBeDecoded(t *testing.T) {
 	for _, tc := range []struct{ name, object, old, warning string }{
 		{name: "no object at all", warning: "has no object"},
-		{name: "half an object", object: `{"metadata":{"name":`, warning: "unexpected end of JSON input"},
-		{name: "a text", object: `"text"`, warning: "cannot unmarshal string"},
-		{name: "a list", object: `[]`, warning: "cannot unmarshal array"},
-		{name: "metadata that are a text", object: `{"metadata":"text"}`, warning: "cannot unmarshal string"},
-		{name: "labels that are numbers", object: `{"metadata":{"labels":{"a":1}}}`, warning: "cannot unmarshal number"},
+		{name: "half an object", object: `{"metadata":{"name":`, warning: `unexpected EOF within "/metadata/name"`},
+		{name: "a text", object: `"text"`, warning: "unmarshal JSON string"},
+		{name: "a list", object: `[]`, warning: "unmarshal JSON array"},
+		{name: "metadata that are a text", object: `{"metadata":"text"}`, warning: "unmarshal JSON string"},
+		{name: "labels that are numbers", object: `{"metadata":{"labels":{"a":1}}}`, warning: `unmarshal JSON number into Go string within "/metadata/labels/a"`},
+		{name: "a label that comes twice", object: `{"metadata":{"labels":{"a":"1","a":"2"}}}`, warning: "duplicate"},
 		{name: "rubbish", object: "\x00\x01\xff", warning: "invalid character"},
 		{name: "nothing but depth", object: deep(20_000), warning: "exceeded max depth"},
 	} {
@@ -144,7 +145,7 @@ func TestMetricsDoNotGrowWithWhatIsPosted(t *testing.T) {
 	for i := range 200 {
 		req := write{kind: fmt.Sprintf("Kind%d", i), object: "{}", old: "{}"}
 		for _, path := range paths {
-			post(t, handler, path, "application/json", req.review(t))
+			ask(t, handler, path, req.review(t))
 		}
 	}
 	kinds := map[string]bool{}

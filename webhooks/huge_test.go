@@ -44,7 +44,7 @@ func TestHugeReviewsAreAnswered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			handler := mux(t, newServer(t, with, nil, inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled, PaceEviction: true}))
 			body := write{kind: tc.kind, object: tc.object, old: tc.object}.review(t)
-			review, _ := post(t, handler, tc.path, "application/json", body)
+			review := ask(t, handler, tc.path, body)
 			NewWithT(t).Expect(review.Response.UID).To(BeEquivalentTo("uid"), "%+v", review.Response.Result)
 		})
 	}

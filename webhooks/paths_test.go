@@ -34,7 +34,7 @@ func TestBothPathsAnswerTheSame(t *testing.T) {
 				now := &sceneReader{}
 				s := newServer(t, fleet{}, nil, policy)
 				s.Chain.Reader = now
-				p := play{t: t, server: s, now: now, handlers: handlersOf(s.Dependencies)}
+				p := play{t: t, server: s, now: now, handlers: decidersOf(s.Dependencies)}
 				injected := 0
 				for _, user := range byUsers() {
 					injected += p.through(kind, user)

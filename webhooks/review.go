@@ -3,126 +3,188 @@
 package webhooks
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
-	"io"
+	"fmt"
 	"net/http"
+	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
 )
 
-// reviewer answers reviews as controller-runtime's webhook does, to the byte. It reads those that API servers send in one pass; finding
-// out what a body is, and decoding it as that, costs controller-runtime a third of the whole request. What it does not understand it
-// leaves to controller-runtime.
+const (
+	// largestReview is the largest that is read, as by controller-runtime. No API server sends more.
+	largestReview = 7 << 20
+	// ordinaryReview is the size up to which a review waits for room. It suffices for an update of a Node with its images, with the old and
+	// the new object.
+	ordinaryReview = 256 << 10
+	// managementRoom and workloadRoom are how many bytes of reviews each server has in memory at a time. To decode and answer a review
+	// takes at most 50 times its size.
+	managementRoom, workloadRoom = 8 << 20, 4 << 20
+	// mostWaiting is how many reviews wait for room at a time.
+	mostWaiting = 1000
+	// intakeTimeout is how long a review waits for room, and how long its body may take. API servers wait two seconds for the answer.
+	intakeTimeout = time.Second
+)
+
+// reviewer answers reviews in place of controller-runtime's handler, which spends a third of a request on finding out what a body is, and
+// whose memory has no bound. Nothing of a review is read before it has room.
 type reviewer struct {
 	*admission.Webhook
+	size          int64
+	room, waiting *semaphore.Weighted
+	rejected      func(metrics.Rejection)
 }
 
-func newReviewer(h failOpen) reviewer {
-	return reviewer{&admission.Webhook{Handler: written{h}}}
+func newReviewer(room int64, rejected func(metrics.Rejection)) reviewer {
+	return reviewer{size: room, room: semaphore.NewWeighted(room), waiting: semaphore.NewWeighted(mostWaiting), rejected: rejected}
 }
 
-// review is an AdmissionReview as API servers send it. The objects stay as they are until they are needed.
-type review struct {
-	APIVersion string  `json:"apiVersion"`
-	Kind       string  `json:"kind"`
-	Request    request `json:"request"`
-	Response   part    `json:"response"`
-}
-
-// errTwice is about a name that comes twice, where it would matter which of them counts.
-var errTwice = errors.New("it comes twice")
-
-// request is that of a review; read is nil if it is null.
-type request struct {
-	there bool
-	read  *struct {
-		admissionv1.AdmissionRequest `json:",inline"`
-
-		Object    part `json:"object"`
-		OldObject part `json:"oldObject"`
-		Options   part `json:"options"`
-	}
-}
-
-// UnmarshalJSONFrom implements json.UnmarshalerFrom.
-func (r *request) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
-	if r.there {
-		return errTwice
-	}
-	r.there = true
-	return jsonv2.UnmarshalDecode(decoder, &r.read) //nolint:wrapcheck // nobody reads it: the body is left to controller-runtime then
-}
-
-// part is where in a body a value is. The objects are most of a body; they are not copied.
-type part struct{ from, to int64 }
-
-// UnmarshalJSONFrom implements json.UnmarshalerFrom.
-func (p *part) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
-	if p.to != 0 {
-		return errTwice
-	}
-	value, err := decoder.ReadValue()
-	if err != nil {
-		return err //nolint:wrapcheck // as above
-	}
-	p.to = decoder.InputOffset()
-	p.from = p.to - int64(len(value))
-	return nil
-}
-
-// of returns the value, if it is there and not null.
-func (p part) of(body []byte) runtime.RawExtension {
-	if p.to == 0 || body[p.from] == 'n' {
-		return runtime.RawExtension{}
-	}
-	return runtime.RawExtension{Raw: body[p.from:p.to:p.to]}
+// of returns the handler of a webhook. All of a server share its room.
+func (h reviewer) of(handler failOpen) reviewer {
+	h.Webhook = &admission.Webhook{Handler: handler}
+	return h
 }
 
 // ServeHTTP implements http.Handler.
 func (h reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	req, ok := readReview(r)
-	if !ok {
-		h.Webhook.ServeHTTP(w, r)
+	size := r.ContentLength
+	if size < 0 { // it is not known
+		size = largestReview
+	}
+	if size > largestReview {
+		h.turnAway(w, http.StatusRequestEntityTooLarge, metrics.TooLarge)
 		return
 	}
-	response := h.Handle(r.Context(), req)
-	answer := admissionv1.AdmissionReview{Response: &response.AdmissionResponse}
-	answer.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"))
-	if err := json.NewEncoder(w).Encode(answer); err != nil {
-		ctrl.Log.WithName("admission").Error(err, "Unable to write the response")
+	size = min(size, h.size)
+	if !h.enter(r.Context(), size) {
+		h.turnAway(w, http.StatusTooManyRequests, metrics.TooMany)
+		return
 	}
+	defer h.room.Release(size)
+	body, err := readBody(w, r)
+	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
+		h.turnAway(w, http.StatusRequestEntityTooLarge, metrics.TooLarge)
+		return
+	}
+	if err != nil {
+		h.turnAway(w, http.StatusRequestTimeout, metrics.TooSlow)
+		return
+	}
+	review, err := decodeReview(body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	response := h.Handle(r.Context(), admission.Request{AdmissionRequest: *review.Request})
+	review.Request, review.Response = nil, &response.AdmissionResponse
+	_ = json.NewEncoder(w).Encode(review) // the API server may have hung up
 }
 
-// readReview reads a review if it is an ordinary one. Otherwise the body can be read again.
-func readReview(r *http.Request) (admission.Request, bool) {
-	whole, ok := r.Body.(*wholeBody)
-	if !ok || r.Header.Get("Content-Type") != "application/json" {
-		return admission.Request{}, false
-	}
-	var read review
-	// To look for names that come twice takes half of the time. In the objects it is done when they are decoded; around them the last
-	// one counts, as for controller-runtime.
-	err := jsonv2.Unmarshal(whole.bytes, &read, jsontext.AllowDuplicateNames(true))
-	if err != nil || read.Request.read == nil || read.Response != (part{}) || read.Kind != "AdmissionReview" || read.APIVersion != admissionv1.SchemeGroupVersion.String() {
-		return admission.Request{}, false
-	}
-	sent := read.Request.read
-	req := admission.Request{AdmissionRequest: sent.AdmissionRequest}
-	req.Object, req.OldObject, req.Options = sent.Object.of(whole.bytes), sent.OldObject.of(whole.bytes), sent.Options.of(whole.bytes)
-	return req, true
+// turnAway answers with a status that API servers treat as a failure of the webhook. It must not say when to try again: an API server
+// would, and keep a client waiting.
+func (h reviewer) turnAway(w http.ResponseWriter, status int, why metrics.Rejection) {
+	h.rejected(why)
+	w.Header().Set("Connection", "close") // what is left of the body is not to be read
+	http.Error(w, http.StatusText(status), status)
 }
 
-// wholeBody is a body that has been read.
-type wholeBody struct {
-	io.Reader
-	bytes []byte
+// enter takes room for a review, or reports that there is none. Large reviews do not wait, so that no other waits behind them.
+func (h reviewer) enter(ctx context.Context, size int64) bool {
+	// Acquire refuses a request that has run out of time even if there is room, which on a busy machine it may have.
+	if h.room.TryAcquire(size) {
+		return true
+	}
+	if size > ordinaryReview || !h.waiting.TryAcquire(1) {
+		return false
+	}
+	defer h.waiting.Release(1)
+	ctx, cancel := context.WithTimeout(ctx, intakeTimeout)
+	defer cancel()
+	return h.room.Acquire(ctx, size) == nil
 }
 
-// Close implements io.Closer.
-func (*wholeBody) Close() error { return nil }
+// readBody returns the whole body. A slow body must not keep the room from others.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	connection := http.NewResponseController(w)
+	_ = connection.SetReadDeadline(time.Now().Add(intakeTimeout)) // if that is not supported, there is no connection either
+	defer func() { _ = connection.SetReadDeadline(time.Time{}) }()
+	var body bytes.Buffer
+	body.Grow(int(max(r.ContentLength, 0)) + bytes.MinRead)
+	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, largestReview))
+	return body.Bytes(), err
+}
+
+// decodeReview reads a review of the version that the webhooks are registered with.
+func decodeReview(body []byte) (*admissionv1.AdmissionReview, error) {
+	review := &admissionv1.AdmissionReview{}
+	// To look for names that come twice takes half of the time. In the objects it is done when they are decoded.
+	if err := jsonv2.Unmarshal(body, review, jsontext.AllowDuplicateNames(true)); err != nil {
+		return nil, fmt.Errorf("decoding the review: %w", err)
+	}
+	if review.Kind != "AdmissionReview" || review.APIVersion != "admission.k8s.io/v1" || review.Request == nil {
+		return nil, errors.New("the body must be the request of an AdmissionReview of admission.k8s.io/v1")
+	}
+	return review, nil
+}
+
+// decode reads an object of an admission request the way the API server would: case-sensitive, unknown fields ignored.
+func decode(raw runtime.RawExtension, into any) error {
+	if len(raw.Raw) == 0 {
+		return errors.New("the admission request has no object")
+	}
+	if err := jsonv2.Unmarshal(raw.Raw, into); err != nil {
+		return fmt.Errorf("decoding the object of the admission request: %w", err)
+	}
+	return nil
+}
+
+// nodeParts is what the rules read of a Node. That is a small part: most of a Node are its images, its conditions and what managers
+// own of it (BenchmarkWebhookCPU).
+type nodeParts struct {
+	metav1.TypeMeta `json:",inline"`
+
+	Metadata struct {
+		metav1.ObjectMeta `json:",inline"`
+
+		ManagedFields skipped `json:"managedFields"`
+	} `json:"metadata"`
+	Spec struct {
+		ProviderID string         `json:"providerID"`
+		Taints     []corev1.Taint `json:"taints"`
+	} `json:"spec"`
+	Status struct {
+		Addresses []corev1.NodeAddress `json:"addresses"`
+	} `json:"status"`
+}
+
+// skipped is a value that is not read.
+type skipped struct{}
+
+// UnmarshalJSONFrom implements json.UnmarshalerFrom.
+func (*skipped) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
+	return decoder.SkipValue()
+}
+
+func decodeNode(raw runtime.RawExtension) (*corev1.Node, error) {
+	var read nodeParts
+	if err := decode(raw, &read); err != nil {
+		return nil, err
+	}
+	return &corev1.Node{
+		TypeMeta: read.TypeMeta, ObjectMeta: read.Metadata.ObjectMeta,
+		Spec:   corev1.NodeSpec{ProviderID: read.Spec.ProviderID, Taints: read.Spec.Taints},
+		Status: corev1.NodeStatus{Addresses: read.Status.Addresses},
+	}, nil
+}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
 )
 
 // TestReviewsAreAnsweredAsByControllerRuntime: reading a review at once changes nothing of the answer, whatever the review is.
@@ -27,8 +28,6 @@ func TestReviewsAreAnsweredAsByControllerRuntime(t *testing.T) {
 		"a create":                 string(write{kind: "MachineSet", object: "{metadata: {namespace: ns, " + byDeployment + "}, " + inCluster + "}"}.review(t)),
 		"a kubelet's Node":         string(write{kind: "Node", object: "{metadata: {name: node-1}, spec: {}}", user: "system:node:node-1"}.review(t)),
 		"a refused taint":          string(write{kind: "Machine", object: "{spec: {taints: [{key: node.kubernetes.io/x, effect: NoSchedule}]}}"}.review(t)),
-		"another version":          strings.Replace(whole, "admission.k8s.io/v1", "admission.k8s.io/v1beta1", 1),
-		"another kind":             strings.Replace(whole, "AdmissionReview", "Pod", 1),
 		"a name that comes twice":  strings.Replace(whole, `"uid":"uid"`, `"uid":"first","uid":"uid"`, 1),
 		"a kind that comes twice":  strings.Replace(whole, `"kind":{`, `"kind":{"group":"g","version":"v"},"kind":{`, 1),
 		"a user who comes twice":   strings.Replace(whole, `"userInfo":`, `"userInfo":{"username":"first","groups":["a","b"],"extra":{"a":["b"]}},"userInfo":`, 1),
@@ -37,19 +36,10 @@ func TestReviewsAreAnsweredAsByControllerRuntime(t *testing.T) {
 		"an object, then null":     strings.Replace(whole, `"oldObject":`, `"object":null,"oldObject":`, 1),
 		"null, then an object":     strings.Replace(whole, `"object":`, `"object":null,"object":`, 1),
 		"two requests":             strings.Replace(whole, `"request":`, `"request":{"uid":"first","name":"first"},"request":`, 1),
-		"a request, then null":     strings.TrimSuffix(whole, "}") + `,"request":null}`,
 		"a request, then another":  strings.TrimSuffix(whole, "}") + `,"request":{"uid":"other"}}`,
-		"null, then a request":     strings.Replace(whole, `"request":`, `"request":null,"request":`, 1),
 		"a label that comes twice": strings.Replace(whole, `"labels":{`, `"labels":{"team":"first",`, 1),
-		"no text":                  strings.Replace(whole, `"uid":"uid"`, `"uid":"\xff"`, 1),
-		"other letters":            strings.Replace(whole, `"request"`, `"Request"`, 1),
 		"a response, too":          strings.Replace(whole, `"request"`, `"response":{"uid":"u"},"request"`, 1),
 		"no object":                `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","object":null}}`,
-		"null":                     `null`,
-		"nothing of it":            `{}`,
-		"half of it":               whole[:len(whole)/2],
-		"YAML":                     "apiVersion: admission.k8s.io/v1\nkind: AdmissionReview\nrequest: {uid: u, object: {}}\n",
-		"more after it":            whole + "{}",
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, path := range paths {
@@ -62,7 +52,7 @@ func TestReviewsAreAnsweredAsByControllerRuntime(t *testing.T) {
 // sameAnswer compares the answer to a review with that of controller-runtime's handler.
 func sameAnswer(t *testing.T, s server, path string, body []byte) {
 	t.Helper()
-	s.sameAnswerBy(t, handlersOf(s.Dependencies)[path], path, body)
+	s.sameAnswerBy(t, decidersOf(s.Dependencies)[path], path, body)
 }
 
 // sameAnswerBy compares the answer of a decider with that of the plain one behind controller-runtime's handler, and returns it. Both are
@@ -70,9 +60,9 @@ func sameAnswer(t *testing.T, s server, path string, body []byte) {
 func (s server) sameAnswerBy(t *testing.T, decides decider, path string, body []byte) (answer string) {
 	t.Helper()
 	plain := &admission.Webhook{Handler: failOpen{decider: plain(decides), metrics: s.Metrics}}
-	quick := newReviewer(failOpen{decider: decides, metrics: s.Metrics})
+	quick := newReviewer(managementRoom, s.Metrics.AdmissionRejected(metrics.ManagementServer)).of(failOpen{decider: decides, metrics: s.Metrics})
 	ask := func(handler http.Handler) string {
-		request := httptest.NewRequest(http.MethodPost, path, &wholeBody{Reader: bytes.NewReader(body), bytes: body})
+		request := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body))
 		request.Header.Set("Content-Type", "application/json")
 		recorder := httptest.NewRecorder()
 		handler.ServeHTTP(recorder, request)
@@ -87,17 +77,4 @@ func (s server) sameAnswerBy(t *testing.T, decides decider, path string, body []
 		NewWithT(t).Expect(ask(quick)).To(Equal(answer), "once more")
 	})
 	return answer
-}
-
-// TestOrdinaryReviewsAreReadAtOnce: otherwise nothing would be gained.
-func TestOrdinaryReviewsAreReadAtOnce(t *testing.T) {
-	body := write{kind: "Machine", object: machine(bySet)}.review(t)
-	request := httptest.NewRequest(http.MethodPost, MachinesPath, nil)
-	request.Body = &wholeBody{Reader: bytes.NewReader(body), bytes: body}
-	request.Header.Set("Content-Type", "application/json")
-	req, read := readReview(request)
-	NewWithT(t).Expect(read).To(BeTrue())
-	NewWithT(t).Expect(req.UID).To(BeEquivalentTo("uid"))
-	NewWithT(t).Expect(req.Object.Raw).NotTo(BeEmpty())
-	NewWithT(t).Expect(req.OldObject.Raw).To(BeEmpty())
 }

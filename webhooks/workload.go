@@ -9,75 +9,75 @@ import (
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
-	"github.com/heirloom-dev/heirloom/pkg/owners"
 	workloadwebhook "github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
 // WorkloadPath begins the paths that the API servers of workload clusters call about their Nodes.
 const WorkloadPath = workloadwebhook.Prefix
 
-// workloadReads is how many reads a second, and at once, all workload clusters together may cause on the management cluster's API
-// server. Beyond that, the cache has the last word.
-const workloadReads = 200
-
 // RegisterWorkload adds the webhook for the Nodes of workload clusters to the server. The path of a request must have been made
 // with the key, as it is then.
 func RegisterWorkload(server webhook.Server, dependencies Dependencies, key func() []byte) {
-	server.Register(WorkloadPath, draining{told: dependencies.Draining, Handler: newWorkload(dependencies, key)})
+	server.Register(WorkloadPath, newWorkload(dependencies, key))
 }
 
-// workload answers API servers that are not trusted: each may ask about the Nodes of its own Cluster, which its path names and
-// proves. All other requests get the same answer, which does not tell what exists.
-type workload struct {
-	key     func() []byte
-	metrics *metrics.Metrics
-	chain   *owners.Chain
-	nodes   http.Handler
-}
-
-func newWorkload(dependencies Dependencies, key func() []byte) workload {
+// newWorkload answers API servers that are not trusted: each may ask about the Nodes of its own Cluster, which its path names and
+// proves. All other requests get the same answer, which does not tell what exists, and nothing but their path is read.
+func newWorkload(d Dependencies, key func() []byte) http.Handler {
 	// Requests of workload clusters must cause only a few requests to the management cluster's API server.
-	reads, chain := rate.NewLimiter(workloadReads, workloadReads), *dependencies.Chain
-	chain.AskMissing, chain.AllowLive = false, reads.Allow
-	dependencies.Chain = &chain
-	reviews := newIntake(workloadRoom(), dependencies.Metrics.AdmissionRejected(metrics.WorkloadServer))
-	return workload{
-		key: key, metrics: dependencies.Metrics, chain: dependencies.Chain,
-		nodes: reviews.wrap(newReviewer(failOpen{decider: workloadNodes{dependencies}, metrics: dependencies.Metrics}), byCluster),
-	}
-}
-
-// ServeHTTP implements http.Handler. If a request proves no Cluster, only its path is read.
-func (h workload) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	cluster, ok := h.caller(r)
-	if !ok {
-		h.metrics.WorkloadDenied() // not why: a difference would tell others what exists
-		http.Error(w, http.StatusText(http.StatusForbidden), http.StatusForbidden)
-		return
-	}
-	h.nodes.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, cluster)))
-}
-
-// caller returns the Cluster whose API server has sent the request, if the request proves that. Clusters are read from the cache
-// only, so that an unproven caller cannot cause requests to the management cluster's API server. A replica whose cache does not have
-// a new Cluster yet, or fails, denies the request, and the API server lets the Node pass.
-func (h workload) caller(r *http.Request) (types.NamespacedName, bool) {
-	if r.Method != http.MethodPost {
-		return types.NamespacedName{}, false
-	}
-	return workloadwebhook.Verify(h.key(), r.URL.EscapedPath(), func(name types.NamespacedName) types.UID {
-		cluster, err := h.chain.Cluster(r.Context(), name.Namespace, name.Name)
-		if err != nil || cluster == nil {
-			return ""
+	chain := *d.Chain
+	chain.AskMissing, d.Chain = false, &chain
+	reviews := newReviewer(workloadRoom, d.Metrics.AdmissionRejected(metrics.WorkloadServer)).
+		of(failOpen{decider: workloadNodes{d, newReadLimits()}, metrics: d.Metrics})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		cluster, ok := workloadwebhook.Verify(key(), r.URL.EscapedPath(), func(name types.NamespacedName) types.UID { return d.uidOf(r.Context(), name) })
+		if !ok || r.Method != http.MethodPost {
+			d.Metrics.WorkloadDenied() // not why: a difference would tell others what exists
+			http.Error(w, http.StatusText(http.StatusForbidden), http.StatusForbidden)
+			return
 		}
-		return cluster.UID
+		reviews.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, cluster)))
 	})
+}
+
+// uidOf returns the UID of a Cluster in the cache: an unproven caller must not cause requests to the management cluster's API server. A
+// replica whose cache does not have a new Cluster yet, or fails, denies the request, and the API server lets the Node pass.
+func (d Dependencies) uidOf(ctx context.Context, name types.NamespacedName) types.UID {
+	cluster, err := d.Chain.Cluster(ctx, name.Namespace, name.Name)
+	if err != nil || cluster == nil {
+		return ""
+	}
+	return cluster.UID
+}
+
+const (
+	// readsPerSecond and readsAtOnce are how many reads from the management cluster's API server each workload cluster may cause. Cluster
+	// API writes at most 20 Nodes a second and workload cluster; more must come from another client.
+	readsPerSecond, readsAtOnce = 20, 100
+	// limitedClusters is how many workload clusters have a limit of their own at a time.
+	limitedClusters = 10_000
+)
+
+// readLimits has a *rate.Limiter for each workload cluster, so that no other pays for a cluster that asks without end.
+type readLimits struct{ byCluster *lru.Cache }
+
+func newReadLimits() readLimits {
+	return readLimits{lru.New(limitedClusters)}
+}
+
+// of returns the limit of a cluster.
+func (l readLimits) of(cluster types.NamespacedName) *rate.Limiter {
+	if known, ok := l.byCluster.Get(cluster); ok {
+		return known.(*rate.Limiter) //nolint:forcetypeassert // nothing else is put there
+	}
+	limiter := rate.NewLimiter(readsPerSecond, readsAtOnce)
+	l.byCluster.Add(cluster, limiter)
+	return limiter
 }
 
 // callerKey is where the context of a request has its caller.
@@ -89,23 +89,20 @@ func callerOf(ctx context.Context) (types.NamespacedName, bool) {
 }
 
 // workloadNodes is nodes, for the Nodes of the caller.
-type workloadNodes struct{ Dependencies }
+type workloadNodes struct {
+	Dependencies
+	reads readLimits
+}
 
 func (h workloadNodes) decide(ctx context.Context, req admission.Request) (answer, error) {
 	cluster, ok := callerOf(ctx)
 	if !ok || !aboutNode(req) {
 		return unmatched(), nil
 	}
-	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Cluster", klog.KRef(cluster.Namespace, cluster.Name)))
 	own := h.Dependencies
 	own.Chain = h.Chain.Within(cluster)
-	decided, err := failOpen{decider: nodes{own}, namespace: h.Namespace}.guarded(ctx, req)
-	if err != nil {
-		// Workload clusters must not read errors about the management cluster.
-		ctrl.LoggerFrom(ctx).Error(err, "Admission request of a workload cluster allowed untouched", "operation", req.Operation)
-		return answer{outcome: metrics.Failed, warnings: []string{"heirloom: nothing was inherited by this write"}}, nil
-	}
-	return decided, nil
+	own.Chain.AllowLive = h.reads.of(cluster).Allow
+	return nodes{own}.decide(ctx, req)
 }
 
 // aboutNode reports whether a request is about a Node as a whole. The configuration registers nothing else, but a client that knows

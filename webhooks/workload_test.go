@@ -151,7 +151,7 @@ func TestAWorkloadClusterIsAnsweredFromTheCache(t *testing.T) {
 	}
 	path := workloadwebhook.Path(newKey(1), identity(types.NamespacedName{Namespace: "ns", Name: "c"}))
 	Expect(newOutpost(t, s, false).ask(t, path, request, nil).Warnings).To(HaveExactElements(HaveSuffix("to change it, edit Machine ns/m (spec.taints)")))
-	review, _ := post(t, mux(t, s), NodesPath, "application/json", request.review(t))
+	review := ask(t, mux(t, s), NodesPath, request.review(t))
 	Expect(review.Response.Warnings).To(HaveExactElements(HaveSuffix("to change it, edit MachineDeployment ns/md (spec.template.spec.taints)")), "the others still ask")
 }
 

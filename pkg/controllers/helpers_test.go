@@ -175,7 +175,7 @@ func (l *loop) start() {
 			return
 		case <-time.After(10 * time.Second):
 		}
-		// The program leaves behind what has not ended by then: see cmd/heirloom/app/ending.go. Here, only this one fault may be why.
+		// The program ends, whatever has not ended by then. Here, only this one fault may be why.
 		l.Eventually(func() (bool, error) {
 			select {
 			case <-stopped:

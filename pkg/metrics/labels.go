@@ -49,8 +49,6 @@ const (
 	TooSlow Rejection = "too_slow"
 	// Unauthenticated: it came without a client certificate that is accepted.
 	Unauthenticated Rejection = "unauthenticated"
-	// TooManyConnections: a connection was closed, and no request read.
-	TooManyConnections Rejection = "too_many_connections"
 )
 
 // LookupResult is what came of looking an owner up for an admission request.

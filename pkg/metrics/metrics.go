@@ -44,7 +44,7 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 			"kind", "operation", "outcome"),
 		rejections: counter("heirloom_admission_requests_rejected_total",
 			"Admission requests turned away before they were decoded, by server (management, workload) and reason "+
-				"(too_large, too_many, too_slow, unauthenticated, too_many_connections). The failure policy holds for them.",
+				"(too_large, too_many, too_slow, unauthenticated). The failure policy holds for them.",
 			"server", "reason"),
 		lookups: counter("heirloom_admission_owner_lookups_total",
 			"Owners looked up to answer an admission request, by result (cached, live, missing, error).", "result"),
@@ -112,7 +112,7 @@ func (m *Metrics) Admission(kind, operation string, outcome Outcome) {
 // AdmissionRejected returns what counts requests of a server that were turned away. Each reason has a series from the start,
 // so that the first rejection is an increase.
 func (m *Metrics) AdmissionRejected(server Server) func(Rejection) {
-	for _, why := range []Rejection{TooLarge, TooMany, TooSlow, Unauthenticated, TooManyConnections} {
+	for _, why := range []Rejection{TooLarge, TooMany, TooSlow, Unauthenticated} {
 		m.rejections.WithLabelValues(string(server), string(why))
 	}
 	return func(why Rejection) { m.rejections.WithLabelValues(string(server), string(why)).Inc() }

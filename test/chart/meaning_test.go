@@ -126,15 +126,20 @@ func podMeanings() []meaning {
 			{"scheduling", scheduling, of, pods + ".priorityClassName", `"own"`},
 			{"scheduling", values{"global": scheduling["global"]}, of, pods + ".priorityClassName", `"all"`},
 			{"scheduling", scheduling, of, pods + ".tolerations", `[{"key": "a"}, {"key": "b"}]`},
-			{"extra", extra, of, pods + ".containers[0].env", `[{"name": "A", "value": "b"}]`},
+			{"extra", extra, of, pods + ".containers[0].env[?(@.name=='A')].value", `"b"`},
 			{"extra", extra, of, pods + ".containers[0].volumeMounts[?(@.name=='v')].mountPath", `"/v"`},
 			{"extra", extra, of, pods + ".volumes[?(@.name=='v')].emptyDir", `{}`},
 			{"extra", extra, of, ".spec.template.metadata.annotations.a", `"b"`},
 			{"extra", extra, of, ".spec.template.metadata.labels.a", `"b"`},
 		}...)
 	}
+	const env, ofTheLimit = pods + ".containers[0].env", `[{"name": "GOMEMLIMIT", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory"}}}]`
 	self := values{"certificates": values{"mode": "self"}}
 	return append(all, []meaning{
+		{"a limit of memory", nil, theDeployment, env, ofTheLimit},
+		{"a limit of memory, and a variable for it", values{"extraEnv": []any{values{"name": "GOMEMLIMIT", "value": "512MiB"}}}, theDeployment, env, `[{"name": "GOMEMLIMIT", "value": "512MiB"}]`},
+		{"no limit of memory", values{"resources": values{"limits": values{"memory": nil}}}, theDeployment, env, `null`},
+		{"no limits", values{"resources": values{"limits": nil}}, theDeployment, env, `null`},
 		{"extra", extra, theDeployment, pods + ".containers[0].volumeMounts[0].name", `"serving-certs"`},
 		{"a certificate of its own", self, theDeployment, pods + ".volumes", `[{"name": "serving-certs", "emptyDir": {"medium": "Memory"}}]`},
 		{"a certificate of its own", self, theDeployment, pods + ".containers[0].volumeMounts",

@@ -3,21 +3,12 @@
 package integration
 
 import (
-	"bytes"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
-	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -195,40 +186,4 @@ func TestTenThousandLabels(t *testing.T) {
 		s.get(set)
 		g.Expect(len(set.Spec.Template.Labels)).To(BeNumerically("<", 10))
 	}).WithTimeout(5 * patience).WithPolling(time.Second).Should(Succeed())
-}
-
-// What is not an AdmissionReview gets an answer that says so; the program goes on.
-func TestMalformedReviews(t *testing.T) {
-	t.Parallel()
-	s := sharedScene(t, admission)
-	ca, err := os.ReadFile(filepath.Join(s.Dir(), "ca.crt"))
-	s.Expect(err).NotTo(HaveOccurred())
-	pool := x509.NewCertPool()
-	s.Expect(pool.AppendCertsFromPEM(ca)).To(BeTrue())
-	https := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
-
-	for name, body := range map[string]string{
-		"no JSON":                    "]",
-		"no review":                  `{"kind":"Pod","apiVersion":"v1"}`,
-		"a version to come":          `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v9","request":{"uid":"1"}}`,
-		"a review without a request": `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`,
-		"an object of odd types":     `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","operation":"CREATE","object":{"metadata":[]}}}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := s.in(t)
-			response, err := https.Post(s.WebhookURL+"/mutate/machines", "application/json", strings.NewReader(body))
-			s.Expect(err).NotTo(HaveOccurred())
-			defer response.Body.Close()
-			answer, err := io.ReadAll(response.Body)
-			s.Expect(err).NotTo(HaveOccurred())
-			var review admissionv1.AdmissionReview
-			s.Expect(json.NewDecoder(bytes.NewReader(answer)).Decode(&review)).To(Succeed(), "got %s", answer)
-			s.Expect(review.Response).NotTo(BeNil())
-			said := strings.Join(review.Response.Warnings, " ")
-			if review.Response.Result != nil {
-				said += review.Response.Result.Message
-			}
-			s.Expect(said).NotTo(BeEmpty(), "the answer says what is wrong")
-		})
-	}
 }

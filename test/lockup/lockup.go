@@ -3,8 +3,8 @@
 // Package lockup knows the one fault for which a controller in a test may be left behind.
 //
 // Up to v0.24, the queue of controller-runtime can lock up for good if it is shut down while it hands out work (its issue
-// 3538): it sends to a worker that has gone. Heirloom leaves such a controller behind when it ends; see
-// cmd/heirloom/app/ending.go. A test may do the same, but only if it sees that this is what happened.
+// 3538): it sends to a worker that has gone. The program ends all the same, after its grace period. A test may leave such a
+// controller behind, but only if it sees that this is what happened.
 package lockup
 
 import (

@@ -4,15 +4,10 @@ package app
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
-	"net/http"
-	"slices"
 
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/heirloom-dev/heirloom/certs"
 	"github.com/heirloom-dev/heirloom/pkg/config"
@@ -44,23 +39,4 @@ func (s *certificate) add(ctx context.Context, mgr ctrl.Manager) error {
 		return fmt.Errorf("adding the watcher of the serving certificate: %w", err)
 	}
 	return nil
-}
-
-// server returns a webhook server that serves the certificate.
-func (s *certificate) server(c *config.Config, port int) *server {
-	return newServer(webhook.Options{
-		Host: c.WebhookHost, Port: port,
-		TLSOpts: slices.Concat(c.TLS, []func(*tls.Config){func(config *tls.Config) { config.GetCertificate = s.Source }}),
-	})
-}
-
-// once makes a check of the server that passes while there is no certificate. Without one, no connection can be made, but a
-// restart of the program would not help.
-func (s *certificate) once(check healthz.Checker) healthz.Checker {
-	return func(req *http.Request) error {
-		if _, loaded := s.NotAfter(); !loaded {
-			return nil
-		}
-		return check(req)
-	}
 }

@@ -4,9 +4,15 @@ package app
 
 import (
 	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	logsv1 "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
 )
@@ -65,4 +71,29 @@ func TestCommand(t *testing.T) {
 			Expect(output).NotTo(ContainSubstring("Usage:"), "an error is not drowned in the usage")
 		})
 	}
+}
+
+// Without Cluster API the program ends, and the operator is told what to do.
+func TestWithoutClusterAPI(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	apiServer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, ok := map[string]string{
+			"/api": `{"versions":["v1"]}`, "/api/v1": `{"groupVersion":"v1","resources":[{"name":"nodes","kind":"Node"}]}`, "/apis": `{}`,
+		}[r.URL.Path]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, answer)
+	}))
+	defer apiServer.Close()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"], config.Contexts["c"], config.CurrentContext = &clientcmdapi.Cluster{Server: apiServer.URL}, &clientcmdapi.Context{Cluster: "c"}, "c"
+	Expect(clientcmd.WriteToFile(*config, kubeconfig)).To(Succeed())
+	output, err := execute(t, "--kubeconfig="+kubeconfig, "--leader-elect=false", "--diagnostics-address=0", "--health-addr=127.0.0.1:0",
+		"--webhook-cert-secret=ns/own", "--webhook-cert-dns-names=heirloom.ns.svc", "--webhook-configuration=heirloom")
+	Expect(err).To(MatchError(ContainSubstring("install Cluster API v1.11 or later first")))
+	Expect(output).To(ContainSubstring("Error: install"))
 }

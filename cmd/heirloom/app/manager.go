@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
+	"github.com/heirloom-dev/heirloom/pkg/version"
 )
 
 // shutdownTimeout is shorter than the chart's terminationGracePeriodSeconds, so that the program ends by itself.
@@ -29,9 +31,7 @@ const shutdownTimeout = 8 * time.Second
 const workers = 10
 
 // newManager returns the manager. Its client also reads the kinds of providers from the cache.
-func newManager(
-	restConfig *rest.Config, c *config.Config, served *certificate,
-) (ctrl.Manager, error) {
+func newManager(restConfig *rest.Config, c *config.Config) (ctrl.Manager, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -51,12 +51,11 @@ func newManager(
 		LeaderElectionReleaseOnCancel: true,
 		Controller:                    ctrlconfig.Controller{MaxConcurrentReconciles: workers},
 		GracefulShutdownTimeout:       ptr.To(shutdownTimeout),
-		WebhookServer:                 served.server(c, c.WebhookPort),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("creating the manager: %w", err)
 	}
-	return orderly{mgr}, nil
+	return mgr, nil
 }
 
 // newScheme registers the types of Kubernetes and Cluster API.
@@ -89,4 +88,16 @@ func cacheOptions(c *config.Config) cache.Options {
 		options.ByObject[&clusterv1.ClusterClass{}] = cache.ByObject{Namespaces: map[string]cache.Config{cache.AllNamespaces: {}}}
 	}
 	return options
+}
+
+func restConfigOf(c *config.Config) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.Kubeconfig
+	restConfig, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("loading the kubeconfig of the management cluster: %w", err)
+	}
+	restConfig.QPS, restConfig.Burst = c.KubeAPIQPS, c.KubeAPIBurst
+	restConfig.UserAgent = "heirloom/" + version.String()
+	return restConfig, nil
 }

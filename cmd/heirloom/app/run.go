@@ -6,15 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
+	"sync/atomic"
 	"time"
 
-	"github.com/KimMachineGun/automemlimit/memlimit"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/flowcontrol"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/heirloom-dev/heirloom/pkg/capabilities"
@@ -31,16 +30,18 @@ import (
 // discoveryTimeout bounds the requests for schemas and kinds.
 const discoveryTimeout = 30 * time.Second
 
+// liveReads is how many objects a second, and at once, the webhooks may read from the API server. Owners are read once for many
+// requests, and each Node costs a read of its own Machine.
+const liveReads = 1000
+
 // unknownFor is how long a kind that the API server does not serve counts as unknown in admission.
 const unknownFor = 5 * time.Second
 
-// run wires everything and blocks until a while after ctx is done.
-func run(ctx context.Context, c *config.Config) error {
-	signalled := ctx
-	ctx, end := drain(ctx, c.ShutdownDelay)
-	defer end()
+// run wires everything and blocks until a while after told is done.
+func run(told context.Context, c *config.Config) error {
 	ctrl.Log.Info("Starting Heirloom", "version", version.String())
-	limitMemory(memlimit.FromCgroup)
+	ctx, stop := drain(told, c.ShutdownDelay)
+	defer stop()
 	restConfig, err := restConfigOf(c)
 	if err != nil {
 		return err
@@ -49,43 +50,52 @@ func run(ctx context.Context, c *config.Config) error {
 	if err != nil {
 		return err
 	}
-	if err := awaitClusterAPI(signalled, restConfig, c.HealthAddr); err != nil || signalled.Err() != nil {
+	mgr, err := newManager(restConfig, c)
+	if err != nil {
 		return err
 	}
-	mgr, err := newManager(restConfig, c, served)
-	if err != nil {
+	if err := capabilities.ClusterAPI(mgr.GetRESTMapper()); err != nil {
 		return err
 	}
 	if err := owners.Prepare(ctx, mgr.GetCache(), c.ManagementClusterKey.Name != ""); err != nil {
 		return err
 	}
-	if err := addWebhooksAndLoop(ctx, signalled.Done(), mgr, c, served); err != nil {
+	if err := wire(ctx, told, mgr, c, served); err != nil {
 		return err
 	}
-	if err := errors.Join(addChecks(mgr, served), addMemoryReturn(mgr)); err != nil {
+	if err := addChecks(mgr, served); err != nil {
 		return err
 	}
 	return start(ctx, mgr)
 }
 
-// start blocks until ctx is done and everything has ended. Until its caches are filled, a manager cannot be stopped: it keeps
-// waiting for them, forever if a right or a CustomResourceDefinition is missing. It has nothing to finish either, because a
-// program that is not ready gets no requests, so it is left behind.
+// drain returns a context that is done a while after told: until then the Service may lead to this Pod.
+func drain(told context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(told))
+	context.AfterFunc(told, func() {
+		ctrl.Log.Info("Told to stop; requests are still answered", "for", delay)
+		time.AfterFunc(delay, stop)
+	})
+	return ctx, stop
+}
+
+// start blocks until ctx is done and everything has ended, or shutdownTimeout is over. Until its caches are filled, a manager cannot be
+// stopped: it keeps waiting for them, forever if a right is missing. A program that is not ready has nothing to finish, so it just ends.
 func start(ctx context.Context, mgr ctrl.Manager) error {
-	ended, filled := make(chan error, 1), make(chan struct{})
+	ended, filled := make(chan error, 1), atomic.Bool{}
 	go func() { ended <- mgr.Start(ctx) }()
-	go func() {
-		if mgr.GetCache().WaitForCacheSync(ctx) {
-			close(filled)
-		}
-	}()
+	go func() { filled.Store(mgr.GetCache().WaitForCacheSync(ctx)) }()
 	var err error
 	select {
 	case err = <-ended:
-	case <-filled:
-		err = <-ended
 	case <-ctx.Done():
-		ctrl.Log.Info("Told to stop before the caches were filled")
+		if filled.Load() {
+			err = <-ended
+		}
+	}
+	if err != nil && ctx.Err() != nil {
+		ctrl.Log.Error(err, "Told to stop, and not everything has ended") // its context is done, so it writes nothing more
+		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("running: %w", err)
@@ -93,72 +103,12 @@ func start(ctx context.Context, mgr ctrl.Manager) error {
 	return nil
 }
 
-func restConfigOf(c *config.Config) (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = c.Kubeconfig
-	restConfig, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("loading the kubeconfig of the management cluster: %w", err)
-	}
-	restConfig.QPS, restConfig.Burst = c.KubeAPIQPS, c.KubeAPIBurst
-	restConfig.UserAgent = "heirloom/" + version.String()
-	return restConfig, nil
-}
-
-// addPolicy returns where webhooks and loop read the rules' options from, and starts the detection of options that the operator
-// left to Heirloom.
-func addPolicy(mgr ctrl.Manager, c *config.Config) (policy func() inherit.Policy, changes func() <-chan event.GenericEvent, err error) {
-	gate := &capabilities.Gate{Client: mgr.GetClient(), Interval: c.SyncPeriod}
-	if !c.DetectTaintPropagation {
-		return func() inherit.Policy { return c.Rules }, gate.Subscribe, nil // it is not started, so nothing changes
-	}
-	if err := mgr.Add(gate); err != nil {
-		return nil, nil, fmt.Errorf("adding the taint propagation detector: %w", err)
-	}
-	return func() inherit.Policy {
-		policy := c.Rules
-		policy.ClusterAPITaints = gate.State()
-		return policy
-	}, gate.Subscribe, nil
-}
-
-// newDiscovery returns a client whose requests end by themselves: they have no context to do so.
-func newDiscovery(mgr ctrl.Manager) (discovery.DiscoveryInterface, error) {
-	restConfig := rest.CopyConfig(mgr.GetConfig())
-	restConfig.Timeout = discoveryTimeout
-	client, err := discovery.NewDiscoveryClientForConfig(restConfig)
-	if err != nil {
-		return nil, fmt.Errorf("creating the discovery client: %w", err)
-	}
-	return client, nil
-}
-
-// addSchemas starts the reader of the schemas of control planes.
-func addSchemas(mgr ctrl.Manager, c *config.Config, discoveryClient discovery.DiscoveryInterface) (*capabilities.Schemas, error) {
-	schemas := &capabilities.Schemas{Client: discoveryClient.OpenAPIV3(), Interval: c.SyncPeriod, UnknownFor: unknownFor}
-	if err := mgr.Add(schemas); err != nil {
-		return nil, fmt.Errorf("adding the reader of schemas: %w", err)
-	}
-	return schemas, nil
-}
-
-// addMetrics adds Heirloom's own metrics to those of controller-runtime and of the ClusterCache.
-func addMetrics(served *certificate) (*metrics.Metrics, error) {
+// wire adds webhooks and loop to the manager, and what both need.
+func wire(ctx, told context.Context, mgr ctrl.Manager, c *config.Config, served *certificate) error {
 	counters, err := metrics.New(ctrlmetrics.Registry)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = counters.Certificate(served.NotAfter)
 	}
-	return counters, counters.Certificate(served.NotAfter)
-}
-
-func addWebhooksAndLoop(
-	ctx context.Context, draining <-chan struct{}, mgr ctrl.Manager, c *config.Config, served *certificate,
-) error {
-	policy, policyChanges, err := addPolicy(mgr, c)
-	if err != nil {
-		return err
-	}
-	counters, err := addMetrics(served)
 	if err != nil {
 		return err
 	}
@@ -166,9 +116,16 @@ func addWebhooksAndLoop(
 	if err != nil {
 		return err
 	}
-	schemas, err := addSchemas(mgr, c, discoveryClient)
+	schemas, gate, err := addCapabilities(mgr, c, discoveryClient)
 	if err != nil {
 		return err
+	}
+	policy := func() inherit.Policy {
+		policy := c.Rules
+		if c.DetectTaintPropagation {
+			policy.ClusterAPITaints = gate.State()
+		}
+		return policy
 	}
 	recorder := controllers.Brief(mgr.GetEventRecorder("heirloom"))
 	clusterCache, err := addClusterCache(ctx, mgr, c, recorder)
@@ -194,13 +151,10 @@ func addWebhooksAndLoop(
 	admission.AskMissing, admission.Count = true, counters.OwnerLookup
 	admission.Mapper = &owners.Kinds{Discovery: discoveryClient, UnknownFor: unknownFor, KnownFor: c.SyncPeriod}
 	dependencies := webhooks.Dependencies{
-		Chain: &admission, Metrics: counters, Namespace: c.Namespace, Policy: policy, Draining: draining,
-		ManagementCluster: c.ManagementClusterKey,
+		Chain: &admission, Metrics: counters, Namespace: c.Namespace, Policy: policy, ManagementCluster: c.ManagementClusterKey,
 	}
-	if err := addWebhooks(mgr, c, dependencies); err != nil {
-		return err
-	}
-	if err := addWorkloadServer(mgr, c, served, dependencies, registrar); err != nil {
+	err = errors.Join(addWebhooks(ctx, told, mgr, c, served, dependencies), addWorkloadServer(told, mgr, c, served, dependencies, registrar))
+	if err != nil {
 		return err
 	}
 	byPolicy := workload.ByPolicy{Machines: chain.EffectiveMachines, Policy: policy}
@@ -208,45 +162,45 @@ func addWebhooksAndLoop(
 		ManagementCluster: c.ManagementClusterKey,
 		Client:            mgr.GetClient(), Live: mgr.GetAPIReader(), Chain: &chain, Metrics: counters, SchemaChanges: schemas.Subscribe,
 		Workloads: clusterCache, Admission: nodeAdmission(c, byPolicy, registrar), ProviderGroups: c.ProviderGroups, NoExecuteRate: c.NoExecuteRate, Namespace: c.Namespace,
-		Recorder: recorder, Policy: policy, PolicyChanges: policyChanges,
+		Recorder: recorder, Policy: policy, PolicyChanges: gate.Subscribe,
 	})
 }
 
-// addWebhooks adds the webhooks that the management cluster's API servers call, and says who else may call them.
-func addWebhooks(mgr ctrl.Manager, c *config.Config, dependencies webhooks.Dependencies) error {
-	webhooks.Register(mgr.GetWebhookServer(), dependencies)
-	limited, ok := mgr.GetWebhookServer().(*server)
-	if !ok {
-		return fmt.Errorf("the webhook server is a %T", mgr.GetWebhookServer())
+// addCapabilities adds what finds out which fields the kinds of the API server have, and, if the operator left that to Heirloom, whether
+// Cluster API propagates taints.
+func addCapabilities(mgr ctrl.Manager, c *config.Config, from discovery.DiscoveryInterface) (*capabilities.Schemas, *capabilities.Gate, error) {
+	schemas := &capabilities.Schemas{Client: from.OpenAPIV3(), Interval: c.SyncPeriod, UnknownFor: unknownFor}
+	if err := mgr.Add(schemas); err != nil {
+		return nil, nil, fmt.Errorf("adding the reader of schemas: %w", err)
 	}
-	rejected := dependencies.Metrics.AdmissionRejected(metrics.ManagementServer)
-	limited.refused = func() { rejected(metrics.TooManyConnections) }
-	accepted, err := newClients(c)
-	if err != nil || accepted == nil {
-		return err
+	gate := &capabilities.Gate{Client: mgr.GetClient(), Interval: c.SyncPeriod}
+	if c.DetectTaintPropagation {
+		if err := mgr.Add(gate); err != nil {
+			return nil, nil, fmt.Errorf("adding the taint propagation detector: %w", err)
+		}
 	}
-	accepted.guard(limited, rejected)
-	if err := mgr.Add(accepted); err != nil {
-		return fmt.Errorf("adding the watcher of the CAs of the webhooks' clients: %w", err)
-	}
-	return nil
+	return schemas, gate, nil
 }
 
-// addChecks makes the probes tell the truth: ready means that the caches are filled, the webhook server answers and the
-// certificate that it serves is valid. The caches are the manager's, which hold what admission needs in any case. Kinds of
-// providers are not among them: one that cannot be listed would leave no replica ready to answer for the others.
-func addChecks(mgr ctrl.Manager, served *certificate) error {
-	synced := func(req *http.Request) error {
-		if !mgr.GetCache().WaitForCacheSync(req.Context()) {
-			return errors.New("the informer caches are not filled yet")
-		}
-		return nil
+// newReader returns what the webhooks read owners with, if the cache does not have them or may be behind. It shares no rate limit
+// with the loop, so that neither waits for the other, and has one limit for all kinds.
+func newReader(mgr ctrl.Manager) (client.Reader, error) {
+	config := rest.CopyConfig(mgr.GetConfig())
+	config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(liveReads, liveReads)
+	reader, err := client.New(config, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+	if err != nil {
+		return nil, fmt.Errorf("creating the webhooks' client: %w", err)
 	}
-	started := mgr.GetWebhookServer().StartedChecker()
-	return errors.Join(
-		mgr.AddHealthzCheck("webhook", served.once(started)),
-		mgr.AddReadyzCheck("webhook", started),
-		mgr.AddReadyzCheck("caches", synced),
-		mgr.AddReadyzCheck("certificate", served.Check),
-	)
+	return owners.NewLive(reader), nil
+}
+
+// newDiscovery returns a client whose requests end by themselves: they have no context to do so.
+func newDiscovery(mgr ctrl.Manager) (discovery.DiscoveryInterface, error) {
+	restConfig := rest.CopyConfig(mgr.GetConfig())
+	restConfig.Timeout = discoveryTimeout
+	client, err := discovery.NewDiscoveryClientForConfig(restConfig)
+	if err != nil {
+		return nil, fmt.Errorf("creating the discovery client: %w", err)
+	}
+	return client, nil
 }

@@ -10,101 +10,124 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"sync/atomic"
 	"time"
 
-	"k8s.io/utils/ptr"
+	"golang.org/x/net/netutil"
+	"k8s.io/apiserver/pkg/authentication/request/x509"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/heirloom-dev/heirloom/pkg/config"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/webhooks"
 )
 
-// What a client can make a webhook server hold. API servers wait 30 seconds for an answer at most, and two for Heirloom's.
+// What a client can make a webhook server hold. controller-runtime's own server has hardly any limit. API servers wait 30 seconds for an
+// answer at most, and two for Heirloom's.
 const (
 	answerTimeout = 30 * time.Second
 	// unusedTimeout is how long a connection may be unused, also before its first request: an API server opens some that it does not need
 	// at once. It keeps them for 90 seconds and speaks HTTP/1.1 to a Service, so if we closed one first, a request that it sends just then
-	// would be lost. From the first byte on, intake has its own limits.
+	// would be lost. From the first byte of a body on, the webhooks have a limit of their own.
 	unusedTimeout = 2 * time.Minute
-	mostHeaders   = 64 << 10
-	// mostConnections is how many there may be; half of them from one address. What is sent and not read yet takes at most
+	mostHeaders   = 16 << 10
+	// mostConnections is how many each server has; others wait until one is closed. What is sent and not read yet takes at most
 	// unreadBytes of memory for each.
 	mostConnections = 1000
 	unreadBytes     = 64 << 10
-	mostStreams     = 100
-	dialTimeout     = 10 * time.Second
+	// mostStreams is how many requests of HTTP/2 there may be on a connection. Until it is told, Go's client expects 100; if it has sent
+	// more than are accepted, it waits for a second.
+	mostStreams = 100
 )
 
-// server is controller-runtime's webhook server with limits, of which that one has few.
-type server struct {
-	*webhook.DefaultServer
-	// handler is around the webhooks.
-	handler func(http.Handler) http.Handler
-	// refused is called for each connection that is one too many.
-	refused func()
-	started atomic.Bool
-}
-
-func newServer(options webhook.Options) *server {
-	options.WebhookMux = http.NewServeMux()
-	return &server{
-		DefaultServer: &webhook.DefaultServer{Options: options}, refused: func() {},
-		handler: func(webhooks http.Handler) http.Handler { return webhooks },
-	}
-}
-
-func (s *server) address() string {
-	return net.JoinHostPort(s.Options.Host, strconv.Itoa(s.Options.Port))
-}
-
-// Start implements webhook.Server. Requests that are being answered when ctx is done are answered first.
-func (s *server) Start(ctx context.Context) error {
-	var lc net.ListenConfig
-	listener, err := lc.Listen(ctx, "tcp", s.address())
+// addWebhooks starts the server that the management cluster's API servers call.
+func addWebhooks(
+	ctx, told context.Context, mgr ctrl.Manager, c *config.Config, served *certificate, dependencies webhooks.Dependencies,
+) error {
+	hooks := webhook.NewServer(webhook.Options{})
+	webhooks.Register(hooks, dependencies)
+	handler, err := onlyClients(ctx, c, hooks.WebhookMux(), dependencies.Metrics.AdmissionRejected(metrics.ManagementServer))
 	if err != nil {
-		return fmt.Errorf("listening for webhooks: %w", err)
+		return err
 	}
-	s.started.Store(true)
-	return s.serve(ctx, tls.NewListener(&limitedListener{Listener: listener, most: mostConnections, refused: s.refused}, s.tlsConfig()))
+	return addServer(mgr, c, c.WebhookPort, served, newServer(told, "webhooks", handler))
 }
 
-func (s *server) tlsConfig() *tls.Config {
-	config := &tls.Config{NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12}
-	for _, change := range s.Options.TLSOpts {
-		change(config)
-	}
-	return config
-}
-
-func (s *server) serve(ctx context.Context, listener net.Listener) error {
-	unending := context.WithoutCancel(ctx) // requests are finished once the server is told to stop
-	served := &http.Server{
-		BaseContext: func(net.Listener) context.Context { return unending }, Handler: s.handler(s.Options.WebhookMux),
+// newServer returns a server of webhooks. Once told is done it goes on to answer, and closes each connection with its answer: API servers
+// keep connections for a long time, even to a Pod that has left the Service, and a request that is sent just when such a connection is
+// closed would be lost, and its object pass untouched.
+func newServer(told context.Context, name string, webhooks http.Handler) *manager.Server {
+	return &manager.Server{Name: name, Server: &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if told.Err() != nil {
+				w.Header().Set("Connection", "close")
+			}
+			webhooks.ServeHTTP(w, r)
+		}),
 		ReadHeaderTimeout: unusedTimeout, ReadTimeout: unusedTimeout, WriteTimeout: answerTimeout, IdleTimeout: unusedTimeout,
 		MaxHeaderBytes: mostHeaders,
 		HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: mostStreams, MaxReceiveBufferPerConnection: unreadBytes, MaxReceiveBufferPerStream: unreadBytes},
+	}}
+}
+
+// addServer lets the manager run a server of webhooks, and stop it last. Its port is bound now, so a program that answers probes listens.
+func addServer(mgr ctrl.Manager, c *config.Config, port int, served *certificate, server *manager.Server) error {
+	listener, err := net.Listen("tcp", net.JoinHostPort(c.WebhookHost, strconv.Itoa(port)))
+	if err != nil {
+		return fmt.Errorf("listening for webhooks: %w", err)
 	}
-	running := &manager.Server{Name: "webhooks", Server: served, Listener: listener, ShutdownTimeout: ptr.To(time.Minute)}
-	if err := running.Start(ctx); err != nil {
-		return fmt.Errorf("serving webhooks: %w", err)
+	tlsConfig := &tls.Config{NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert} // see onlyClients
+	for _, change := range c.TLS {
+		change(tlsConfig)
+	}
+	tlsConfig.GetCertificate = served.Source
+	server.Listener = tls.NewListener(netutil.LimitListener(listener, mostConnections), tlsConfig)
+	if err := mgr.Add(server); err != nil {
+		return fmt.Errorf("adding the server of %s: %w", server.Name, err)
 	}
 	return nil
 }
 
-// StartedChecker implements webhook.Server.
-func (s *server) StartedChecker() healthz.Checker {
-	return func(req *http.Request) error {
-		if !s.started.Load() {
-			return errors.New("the webhook server has not been started yet")
-		}
-		dialer := tls.Dialer{
-			NetDialer: &net.Dialer{Timeout: dialTimeout},
-			Config:    &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // it is our own certificate, and nothing is sent
-		}
-		connection, err := dialer.DialContext(req.Context(), "tcp", s.address())
-		if err != nil {
-			return fmt.Errorf("the webhook server is not reachable: %w", err)
-		}
-		return connection.Close()
+// onlyClients lets only requests with an accepted client certificate pass, if --webhook-client-ca-file says which are accepted. It follows
+// that file until ctx is done.
+func onlyClients(ctx context.Context, c *config.Config, webhooks http.Handler, rejected func(metrics.Rejection)) (http.Handler, error) {
+	if c.WebhookClientCAFile == "" {
+		return webhooks, nil
 	}
+	cas, err := dynamiccertificates.NewDynamicCAContentFromFile("webhook-client-ca", c.WebhookClientCAFile)
+	if err != nil {
+		return nil, fmt.Errorf("loading the CAs of the webhooks' clients: %w", err)
+	}
+	go cas.Run(ctx, 1)
+	verifier := x509.NewDynamicCAVerifier(cas.VerifyOptions, x509.NewDynamic(cas.VerifyOptions, x509.CommonNameUserConversion), x509.StaticStringSlice(c.WebhookClientNames))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, ok, err := verifier.AuthenticateRequest(r); err != nil || !ok {
+			rejected(metrics.Unauthenticated)
+			w.Header().Set("Connection", "close") // its body is not to be read
+			http.Error(w, http.StatusText(http.StatusUnauthorized), http.StatusUnauthorized)
+			return
+		}
+		webhooks.ServeHTTP(w, r)
+	}), nil
+}
+
+// addChecks makes the probes tell the truth: ready means that the caches are filled and the certificate is valid. The caches are the
+// manager's, which hold what admission needs in any case. Kinds of providers are not among them: one that cannot be listed would leave no
+// replica ready to answer for the others. A server of webhooks that fails ends the program, so no probe connects to it: a client that takes
+// all connections would have the program restarted.
+func addChecks(mgr ctrl.Manager, served *certificate) error {
+	synced := func(req *http.Request) error {
+		if !mgr.GetCache().WaitForCacheSync(req.Context()) {
+			return errors.New("the informer caches are not filled yet")
+		}
+		return nil
+	}
+	return errors.Join(
+		mgr.AddHealthzCheck("ping", healthz.Ping),
+		mgr.AddReadyzCheck("caches", synced),
+		mgr.AddReadyzCheck("certificate", served.Check),
+	)
 }

@@ -3,6 +3,7 @@
 package app
 
 import (
+	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -11,20 +12,20 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"errors"
 	"io"
 	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"sync"
+	"reflect"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	. "github.com/onsi/gomega"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
@@ -77,38 +78,45 @@ func (i issuer) pem() []byte {
 
 // served is a webhook server on a port of its own.
 type served struct {
-	*server
 	ca      issuer
 	address string
 }
 
-func serve(t *testing.T, change func(*server)) served {
+// serve starts a server as the program does.
+func serve(t *testing.T, told context.Context, handler http.Handler) served {
 	t.Helper()
 	Expect := NewWithT(t).Expect
 	ca := newIssuer(t)
 	serving := ca.issue("server", x509.ExtKeyUsageServerAuth)
-	s := newServer(webhook.Options{TLSOpts: []func(*tls.Config){func(config *tls.Config) {
-		config.Certificates = []tls.Certificate{serving}
-	}}})
-	s.Register("/path", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }))
-	change(s)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
+	server, running := newServer(told, "webhooks", handler), &onlyAdded{}
+	c := &config.Config{}
+	c.WebhookHost = "127.0.0.1"
+	Expect(addServer(running, c, 0, func(config *tls.Config) { config.Certificates = []tls.Certificate{serving} }, server)).To(Succeed())
+	Expect(running.added).To(ConsistOf(server))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- s.serve(ctx, tls.NewListener(listener, s.tlsConfig())) }()
+	go func() { ended <- server.Start(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		NewWithT(t).Expect(<-ended).To(Succeed())
 	})
-	return served{server: s, ca: ca, address: "https://localhost:" + port(t, listener)}
+	return served{ca: ca, address: server.Listener.Addr().String()}
 }
 
-func port(t *testing.T, listener net.Listener) string {
-	t.Helper()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	return port
+// onlyAdded is a manager that runs nothing.
+type onlyAdded struct {
+	manager.Manager
+	added []manager.Runnable
+}
+
+func (m *onlyAdded) Add(r manager.Runnable) error {
+	m.added = append(m.added, r)
+	return nil
+}
+
+// saysProtocol answers with the protocol of the request.
+func saysProtocol() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) })
 }
 
 // get asks as a client with that certificate, or without one.
@@ -117,9 +125,11 @@ func (s served) get(t *testing.T, certificates ...tls.Certificate) (status int, 
 	Expect := NewWithT(t).Expect
 	trusted := x509.NewCertPool()
 	trusted.AddCert(s.ca.cert)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted, Certificates: certificates}, ForceAttemptHTTP2: true}
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: trusted, Certificates: certificates, ServerName: "localhost"}, ForceAttemptHTTP2: true,
+	}
 	defer transport.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.address+"/path", nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+s.address, nil)
 	Expect(err).NotTo(HaveOccurred())
 	response, err := transport.RoundTrip(request)
 	Expect(err).NotTo(HaveOccurred())
@@ -130,9 +140,51 @@ func (s served) get(t *testing.T, certificates ...tls.Certificate) (status int, 
 }
 
 func TestServerSpeaksHTTP2(t *testing.T) {
-	status, body := serve(t, func(*server) {}).get(t)
+	status, body := serve(t, t.Context(), saysProtocol()).get(t)
 	NewWithT(t).Expect(status).To(Equal(http.StatusOK))
 	NewWithT(t).Expect(body).To(Equal("HTTP/2.0"))
+}
+
+// A request that is sent when a connection is closed is lost. So once the program has been told to stop it still answers, and its answer
+// says that the connection is closed.
+func TestConnectionsAreClosedOnceToldToStop(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	told, tell := context.WithCancel(t.Context())
+	s := serve(t, told, saysProtocol())
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // HTTP/1.1, as to a Service
+	closed := func() bool {
+		response, err := client.Get("https://" + s.address)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(io.ReadAll(response.Body)).To(BeEquivalentTo("HTTP/1.1"))
+		Expect(response.Body.Close()).To(Succeed())
+		return response.Close
+	}
+	Expect(closed()).To(BeFalse())
+	tell()
+	Expect(closed()).To(BeTrue())
+	Expect(closed()).To(BeTrue())
+}
+
+// There is no more than so many connections; the next is served when one of them is closed.
+func TestConnectionsAreLimited(t *testing.T) {
+	Expect, Eventually := NewWithT(t).Expect, NewWithT(t).Eventually
+	s := serve(t, t.Context(), saysProtocol())
+	dial := func() net.Conn {
+		connection, err := net.Dial("tcp", s.address)
+		Expect(err).NotTo(HaveOccurred())
+		t.Cleanup(func() { _ = connection.Close() })
+		return connection
+	}
+	first := dial()
+	for range mostConnections - 1 {
+		dial()
+	}
+	answered := make(chan error, 1)
+	last := tls.Client(dial(), &tls.Config{InsecureSkipVerify: true})
+	go func() { answered <- last.Handshake() }()
+	NewWithT(t).Consistently(answered).WithTimeout(500 * time.Millisecond).ShouldNot(Receive())
+	Expect(first.Close()).To(Succeed())
+	Eventually(answered).WithTimeout(time.Minute).Should(Receive(BeNil()))
 }
 
 // With --webhook-client-ca-file, a client is answered if it has a certificate by one of the CAs that are in the file now.
@@ -144,16 +196,13 @@ func TestOnlyClientsWithACertificateAreAnswered(t *testing.T) {
 	for _, names := range [][]string{nil, {"front", "api-server"}} {
 		c := &config.Config{}
 		c.WebhookClientCAFile, c.WebhookClientNames = file, names
-		accepted, err := newClients(c)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(accepted.NeedLeaderElection()).To(BeFalse())
 		var rejected atomic.Int32
-		s := serve(t, func(s *server) {
-			accepted.guard(s, func(why metrics.Rejection) {
-				Expect(why).To(Equal(metrics.Unauthenticated))
-				rejected.Add(1)
-			})
+		handler, err := onlyClients(t.Context(), c, saysProtocol(), func(why metrics.Rejection) {
+			Expect(why).To(Equal(metrics.Unauthenticated))
+			rejected.Add(1)
 		})
+		Expect(err).NotTo(HaveOccurred())
+		s := serve(t, t.Context(), handler)
 		status := func(certificates ...tls.Certificate) int {
 			status, _ := s.get(t, certificates...)
 			return status
@@ -170,93 +219,77 @@ func TestOnlyClientsWithACertificateAreAnswered(t *testing.T) {
 
 	c := &config.Config{}
 	c.WebhookClientCAFile = file
-	accepted, err := newClients(c)
+	handler, err := onlyClients(t.Context(), c, saysProtocol(), func(metrics.Rejection) {})
 	Expect(err).NotTo(HaveOccurred())
-	ctx, cancel := context.WithCancel(t.Context())
-	var following sync.WaitGroup
-	following.Go(func() { Expect(accepted.Start(ctx)).To(Succeed()) })
-	s := serve(t, func(s *server) { accepted.guard(s, func(metrics.Rejection) {}) })
+	s := serve(t, t.Context(), handler)
 	Expect(os.WriteFile(file, others.pem(), 0o600)).To(Succeed())
 	Eventually(func() int {
 		status, _ := s.get(t, others.issue("x", x509.ExtKeyUsageClientAuth))
 		return status
 	}).WithTimeout(2 * time.Minute).Should(Equal(http.StatusOK))
-	cancel()
-	following.Wait()
 }
 
 func TestClientCAsMustBeThere(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	none, err := newClients(&config.Config{})
+	everybody := saysProtocol()
+	handler, err := onlyClients(t.Context(), &config.Config{}, everybody, nil)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(none).To(BeNil())
+	Expect(reflect.ValueOf(handler).Pointer()).To(Equal(reflect.ValueOf(everybody).Pointer()))
 	c := &config.Config{}
 	c.WebhookClientCAFile = filepath.Join(t.TempDir(), "none")
-	_, err = newClients(c)
+	_, err = onlyClients(t.Context(), c, everybody, nil)
 	Expect(err).To(MatchError(ContainSubstring("loading the CAs of the webhooks' clients")))
 }
 
-// calling is a connection from an address.
-type calling struct {
-	net.Conn
-	from   string
-	closed atomic.Bool
+// oneConnection is a listener to which one client connects.
+type oneConnection struct {
+	connections chan net.Conn
+	closed      chan struct{}
 }
 
-func (c *calling) RemoteAddr() net.Addr { return address(c.from) }
-func (c *calling) Close() error         { c.closed.Store(true); return nil }
-
-type address string
-
-func (address) Network() string  { return "tcp" }
-func (a address) String() string { return string(a) + ":1234" }
-
-// callers is a listener with these connections.
-type callers struct {
-	net.Listener
-	waiting []*calling
-}
-
-func (c *callers) Accept() (net.Conn, error) {
-	if len(c.waiting) == 0 {
-		return nil, errors.New("no more")
+func (l oneConnection) Accept() (net.Conn, error) {
+	select {
+	case connection := <-l.connections:
+		return connection, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
 	}
-	next := c.waiting[0]
-	c.waiting = c.waiting[1:]
-	return next, nil
 }
 
-// Connections are limited. One address can have half of them, and the program's own probes always have one.
-func TestConnectionsAreLimited(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	listener := &callers{}
-	for _, from := range []string{"a", "a", "a", "b", "c", "b", "127.0.0.1", "c"} {
-		listener.waiting = append(listener.waiting, &calling{from: from})
-	}
-	all, refused := listener.waiting, 0
-	limited := &limitedListener{Listener: listener, most: 4, refused: func() { refused++ }}
-	var accepted []net.Conn
-	var from []string
-	for {
-		connection, err := limited.Accept()
-		if err != nil {
-			break
+func (l oneConnection) Close() error { close(l.closed); return nil }
+func (oneConnection) Addr() net.Addr { return &net.TCPAddr{} }
+
+// API servers open connections that they do not need at once, and keep each for 90 seconds without a request. With HTTP/1.1, which they speak
+// to a Service, a request is lost if it is sent when the server closes the connection.
+func TestAPIServersCloseUnusedConnectionsFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		serving := newIssuer(t).issue("server", x509.ExtKeyUsageServerAuth)
+		server := newServer(t.Context(), "webhooks", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, err := io.Copy(w, r.Body)
+			Expect(err).NotTo(HaveOccurred())
+		}))
+		ours, theirs := net.Pipe()
+		listener := oneConnection{connections: make(chan net.Conn, 1), closed: make(chan struct{})}
+		listener.connections <- theirs
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		server.Listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{serving}})
+		go func() { ended <- server.Start(ctx) }()
+
+		connection := tls.Client(ours, &tls.Config{InsecureSkipVerify: true})
+		Expect(connection.HandshakeContext(ctx)).To(Succeed())
+		answers := bufio.NewReader(connection)
+		for range 3 {
+			<-time.After(91 * time.Second)
+			_, err := io.WriteString(connection, "POST /path HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\n\r\nreview")
+			Expect(err).NotTo(HaveOccurred())
+			response, err := http.ReadResponse(answers, nil)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(io.ReadAll(response.Body)).To(BeEquivalentTo("review"))
 		}
-		accepted, from = append(accepted, connection), append(from, connection.(*limitedConn).Conn.(*calling).from)
-	}
-	Expect(from).To(Equal([]string{"a", "a", "b", "c", "127.0.0.1"}), "four, and a probe")
-	Expect(refused).To(Equal(3))
-	Expect(all[2].closed.Load()).To(BeTrue())
-
-	for range 2 {
-		Expect(accepted[0].Close()).To(Succeed(), "twice counts once")
-	}
-	Expect(limited.enter("d")).To(BeTrue())
-	Expect(limited.enter("d")).To(BeFalse())
-	limited.leave("d")
-	for _, connection := range accepted[1:] {
 		Expect(connection.Close()).To(Succeed())
-	}
-	Expect(limited.of).To(BeEmpty())
-	Expect(limited.all).To(BeZero())
+		cancel()
+		Expect(<-ended).To(Succeed())
+	})
 }

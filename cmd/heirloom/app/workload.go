@@ -13,10 +13,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/controllers"
-	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/pkg/workload/connect"
@@ -81,18 +81,14 @@ func follow(ctx context.Context, c cache.Cache, keys *webhook.Store) error {
 // addWorkloadServer starts the server that workload clusters call. It is a separate one, because its clients must not reach the
 // webhooks of the management cluster.
 func addWorkloadServer(
-	mgr ctrl.Manager, c *config.Config, served *certificate, dependencies webhooks.Dependencies, registrar *webhook.Registrar,
+	told context.Context, mgr ctrl.Manager, c *config.Config, served *certificate, dependencies webhooks.Dependencies, registrar *webhook.Registrar,
 ) error {
 	if registrar == nil {
 		return nil
 	}
-	server, rejected := served.server(c, c.WorkloadWebhookPort), dependencies.Metrics.AdmissionRejected(metrics.WorkloadServer)
-	server.refused = func() { rejected(metrics.TooManyConnections) }
-	webhooks.RegisterWorkload(server, dependencies, registrar.Keys.Key)
-	if err := mgr.Add(server); err != nil {
-		return fmt.Errorf("adding the webhook server of workload clusters: %w", err)
-	}
-	return nil
+	hooks := ctrlwebhook.NewServer(ctrlwebhook.Options{})
+	webhooks.RegisterWorkload(hooks, dependencies, registrar.Keys.Key)
+	return addServer(mgr, c, c.WorkloadWebhookPort, served, newServer(told, "webhooks of workload clusters", hooks.WebhookMux()))
 }
 
 // nodeAdmission returns what admits the Nodes of workload clusters.

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
+)
+
+// door is a webhook whose reviews stay until they are let go.
+type door struct {
+	reviewer
+	handler http.Handler
+	release chan struct{}
+
+	mu       sync.Mutex
+	inside   map[string]int
+	rejected []metrics.Rejection
+}
+
+func newDoor(t *testing.T, room int64) *door {
+	d := &door{release: make(chan struct{}), inside: map[string]int{}}
+	d.reviewer = newReviewer(room, func(why metrics.Rejection) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.rejected = append(d.rejected, why)
+	})
+	d.handler = d.of(failOpen{decider: d, metrics: newServer(t, ordinary, nil, inherit.Policy{}).Metrics})
+	return d
+}
+
+// decide implements decider.
+func (d *door) decide(_ context.Context, req admission.Request) (answer, error) {
+	d.mu.Lock()
+	d.inside[req.Name]++
+	d.mu.Unlock()
+	<-d.release
+	return unmatched(), nil
+}
+
+// send sends a review of that size by a sender, and returns the status once there is an answer.
+func (d *door) send(sender string, size int) <-chan int {
+	body := fmt.Sprintf(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"name":%q}}`, sender)
+	body += strings.Repeat(" ", size-len(body))
+	status := make(chan int, 1)
+	go func() {
+		recorder := httptest.NewRecorder()
+		d.handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)))
+		if recorder.Header().Get("Retry-After") != "" {
+			status <- 0 // an API server would wait, and its client with it
+			return
+		}
+		status <- recorder.Code
+	}()
+	return status
+}
+
+// expectAllRoom expects that everything has been given back.
+func (d *door) expectAllRoom(t *testing.T) {
+	t.Helper()
+	NewWithT(t).Expect(d.room.TryAcquire(d.size)).To(BeTrue())
+}
+
+// Of dozens of large reviews at once some are answered and the others turned away at once; meanwhile an ordinary one goes on.
+func TestOrdinaryReviewsGoOnBesideLargeOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		d := newDoor(t, managementRoom)
+		var large []<-chan int
+		for range 50 {
+			large = append(large, d.send("greedy", largestReview))
+		}
+		honest := d.send("honest", 20<<10)
+		synctest.Wait()
+		Expect(d.inside).To(Equal(map[string]int{"greedy": 1, "honest": 1}))
+		Expect(d.rejected).To(And(HaveLen(len(large)-1), HaveEach(metrics.TooMany)))
+		close(d.release)
+		Expect(<-honest).To(Equal(http.StatusOK))
+		statuses := map[int]int{}
+		for _, status := range large {
+			statuses[<-status]++
+		}
+		Expect(statuses).To(Equal(map[int]int{http.StatusOK: 1, http.StatusTooManyRequests: len(large) - 1}))
+		d.expectAllRoom(t)
+	})
+}
+
+// An ordinary review that finds no room waits for a while, and no large one goes before it.
+func TestOrdinaryReviewsWaitForRoom(t *testing.T) {
+	for name, comes := range map[string]bool{"that comes": true, "that does not come": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				Expect := NewWithT(t).Expect
+				d := newDoor(t, workloadRoom)
+				var first []<-chan int
+				for range workloadRoom / ordinaryReview {
+					first = append(first, d.send("first", ordinaryReview))
+				}
+				synctest.Wait()
+				waiting := d.send("waiting", 1<<10)
+				<-time.After(intakeTimeout - 1)
+				Expect(<-d.send("greedy", ordinaryReview+1)).To(Equal(http.StatusTooManyRequests))
+				Expect(waiting).NotTo(Receive())
+				if comes {
+					d.release <- struct{}{}
+					synctest.Wait()
+					Expect(d.inside).To(HaveKeyWithValue("waiting", 1))
+				} else {
+					<-time.After(1)
+					Expect(<-waiting).To(Equal(http.StatusTooManyRequests))
+					Expect(d.rejected).To(HaveLen(2))
+				}
+				close(d.release)
+				for _, status := range first {
+					Expect(<-status).To(Equal(http.StatusOK))
+				}
+				if comes {
+					Expect(<-waiting).To(Equal(http.StatusOK))
+				}
+				d.expectAllRoom(t)
+			})
+		})
+	}
+}
+
+// However many reviews come at once, no more than so many wait.
+func TestFewReviewsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDoor(t, workloadRoom)
+		NewWithT(t).Expect(d.enter(t.Context(), workloadRoom)).To(BeTrue())
+		for range mostWaiting + 7 {
+			d.send("any", 1<<10)
+		}
+		synctest.Wait()
+		NewWithT(t).Expect(d.rejected).To(HaveLen(7))
+		<-time.After(intakeTimeout + 1)
+		NewWithT(t).Expect(d.rejected).To(HaveLen(mostWaiting + 7))
+		NewWithT(t).Expect(d.waiting.TryAcquire(mostWaiting)).To(BeTrue())
+	})
+}
+
+// On a busy machine a request may have run out of time before it asks for room. It is turned away only if there is none.
+func TestAReviewThatFindsRoomIsNotTooLate(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	NewWithT(t).Expect(newDoor(t, workloadRoom).enter(ctx, 1)).To(BeTrue())
+}
+
+// A review that is larger than the room takes all of it.
+func TestTheLargestReviewFindsRoom(t *testing.T) {
+	d := newDoor(t, workloadRoom)
+	close(d.release)
+	NewWithT(t).Expect(<-d.send("alone", largestReview)).To(Equal(http.StatusOK))
+	d.expectAllRoom(t)
+}
+
+// body is one that must not be read, or breaks off.
+type body struct{ read func() error }
+
+func (b body) Read([]byte) (int, error) { return 0, b.read() }
+
+func TestReviewsThatAreTooLargeAreNotRead(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	s := newServer(t, ordinary, nil, inherit.Policy{})
+	request := httptest.NewRequest(http.MethodPost, MachinesPath, body{func() error {
+		t.Error("it is read")
+		return io.EOF
+	}})
+	request.ContentLength = largestReview + 1
+	recorder := httptest.NewRecorder()
+	mux(t, s).ServeHTTP(recorder, request)
+	Expect(recorder.Code).To(Equal(http.StatusRequestEntityTooLarge))
+	Expect(s.countedIn(t, "heirloom_admission_requests_rejected_total")).To(ConsistOf("too_large management"))
+	Expect(recorder.Header()).NotTo(HaveKey("Retry-After"), "an API server would wait, and its client with it")
+
+	// Where nobody says how long it is, no more than that is read either.
+	sent := &io.LimitedReader{R: endless{}, N: 100 << 20}
+	request = httptest.NewRequest(http.MethodPost, MachinesPath, sent)
+	request.ContentLength = -1
+	recorder = httptest.NewRecorder()
+	mux(t, s).ServeHTTP(recorder, request)
+	Expect(recorder.Code).To(Equal(http.StatusRequestEntityTooLarge))
+	Expect(sent.N).To(BeNumerically(">", 80<<20))
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
+}
+
+// A body that does not arrive gives its room back.
+func TestReviewsThatComeTooSlowlyAreTurnedAway(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	d := newDoor(t, managementRoom)
+	server := httptest.NewServer(d.handler)
+	t.Cleanup(server.Close)
+	slow, _ := io.Pipe()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, slow)
+	Expect(err).NotTo(HaveOccurred())
+	request.ContentLength = 100
+	response, err := http.DefaultClient.Do(request)
+	Expect(err).NotTo(HaveOccurred())
+	defer response.Body.Close()
+	Expect(response.StatusCode).To(Equal(http.StatusRequestTimeout))
+	Expect(d.rejected).To(ConsistOf(metrics.TooSlow))
+	NewWithT(t).Eventually(func() bool { return d.room.TryAcquire(d.size) }).WithTimeout(time.Minute).Should(BeTrue())
+}
+
+// Of a request that proves no Cluster, nothing but its path is read.
+func TestForgedPathsAreNotRead(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	s := newServer(t, abroad, nil, inherit.Policy{})
+	handler := newWorkload(s.Dependencies, someKeys(newKey(1)))
+	for path, read := range map[string]bool{webhook.Path(newKey(9), identity(red)): false, webhook.Path(newKey(1), identity(red)): true} {
+		was := false
+		recorder := httptest.NewRecorder()
+		request := httptest.NewRequest(http.MethodPost, path, body{func() error {
+			was = true
+			return errors.New("broken off")
+		}})
+		request.ContentLength = 100
+		handler.ServeHTTP(recorder, request)
+		Expect(was).To(Equal(read), path)
+	}
+	Expect(s.countedIn(t, "heirloom_admission_requests_rejected_total")).To(ConsistOf("too_slow workload"))
+}
+
+// Each workload cluster can cost the management cluster's API server so many reads and no more, whatever others cost it.
+func TestReadsForWorkloadClustersAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		reader := ownerchain.Limited{Reader: ordinary, Allow: newReadLimits().allow}
+		read := func(cluster string) error {
+			ctx := context.WithValue(t.Context(), callerKey{}, types.NamespacedName{Namespace: "ns", Name: cluster})
+			return reader.Get(ctx, types.NamespacedName{Namespace: "ns", Name: "ms"}, &capi.MachineSet{})
+		}
+		exhaust := func(cluster string, reads int) {
+			t.Helper()
+			for range reads {
+				Expect(read(cluster)).To(Succeed())
+			}
+			Expect(read(cluster)).To(MatchError("too many reads"))
+		}
+		exhaust("greedy", readsAtOnce)
+		exhaust("modest", readsAtOnce)
+		<-time.After(time.Second)
+		exhaust("greedy", readsPerSecond)
+	})
+}
