@@ -19,10 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
-	"github.com/heirloom-dev/heirloom/pkg/ownerchain"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
@@ -252,10 +251,10 @@ func TestForgedPathsAreNotRead(t *testing.T) {
 func TestReadsForWorkloadClustersAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
-		reader := ownerchain.Limited{Reader: ordinary, Allow: newReadLimits().allow}
+		reader := owners.Limited{Reader: ordinary, Allow: newReadLimits().allow}
 		read := func(cluster string) error {
 			ctx := context.WithValue(t.Context(), callerKey{}, types.NamespacedName{Namespace: "ns", Name: cluster})
-			return reader.Get(ctx, types.NamespacedName{Namespace: "ns", Name: "ms"}, &capi.MachineSet{})
+			return reader.Get(ctx, types.NamespacedName{Namespace: "ns", Name: "ms"}, &clusterv1.MachineSet{})
 		}
 		exhaust := func(cluster string, reads int) {
 			t.Helper()
