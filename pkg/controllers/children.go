@@ -25,6 +25,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
+	"github.com/heirloom-dev/heirloom/pkg/release"
 )
 
 // children applies to the objects of one kind what they inherit.
@@ -87,6 +88,9 @@ func syncChild(ctx context.Context, d *Dependencies, kind owners.Kind, child met
 	if err != nil {
 		return 0, err
 	}
+	if p.Reason.Released() {
+		return 0, d.release(ctx, object)
+	}
 	if p.Plan == nil {
 		ctrl.LoggerFrom(ctx).V(2).Info("The object inherits nothing for now", "reason", p.Reason)
 		return 0, nil
@@ -129,6 +133,27 @@ func grace(propagator client.Object, now time.Time) time.Duration {
 		return 0
 	}
 	return max(0, min(changed.Add(graceTime).Sub(now), graceTime))
+}
+
+// release gives up what Heirloom owns in an object that is opted out for good.
+func (d *Dependencies) release(ctx context.Context, object client.Object) error {
+	if !managedfields.Recorded(object.GetManagedFields()) {
+		return nil
+	}
+	gvk, err := apiutil.GVKForObject(object, d.Client.Scheme())
+	if err != nil {
+		return fmt.Errorf("finding the kind of %T: %w", object, err)
+	}
+	changed, removed, err := release.Object(ctx, d.Client, d.Live, gvk, client.ObjectKeyFromObject(object), release.Mode{})
+	if err != nil {
+		d.failed(object, err)
+		return fmt.Errorf("releasing the %s: %w", gvk.Kind, err)
+	}
+	if changed {
+		d.Metrics.Write(metrics.Kind(gvk.Group, gvk.Kind), result(nil))
+		ctrl.LoggerFrom(ctx).Info("Released the object", "removed", removed)
+	}
+	return nil
 }
 
 // write carries out a plan that changes something.

@@ -22,6 +22,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/pace"
+	"github.com/heirloom-dev/heirloom/pkg/release"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -89,6 +90,9 @@ func (r *nodes) sync(ctx context.Context, req NodeRequest) (again time.Duration,
 		ctrl.LoggerFrom(ctx).V(2).Info("The Node inherits nothing for now", "reason", p.Reason)
 		r.forget(req)
 		r.ignored.set(req, p.Reason.OptedOut())
+		if p.Reason.Released() && !inherit.Release(p.current, true).Equal(p.current) {
+			return 0, r.release(ctx, server, req)
+		}
 		return 0, nil
 	}
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(p.from.Kind, klog.KObj(p.from.Object)))
@@ -285,6 +289,27 @@ func (r *nodes) seeEvicting(ctx context.Context, req NodeRequest, p nodePlan) {
 		}
 	}
 	r.Recorder.Eventf(about, nil, corev1.EventTypeNormal, reason, "Inherit", "%s", note)
+}
+
+// release gives up what Heirloom tracks on a Node whose Machine, MachinePool or Cluster is opted out for good.
+func (r *nodes) release(ctx context.Context, server client.Client, req NodeRequest) error {
+	live := r.Live
+	if req.Cluster != r.ManagementCluster {
+		var err error
+		if live, err = r.Workloads.GetUncachedClient(ctx, req.Cluster); err != nil {
+			return fmt.Errorf("reaching the workload cluster %s: %w", req.Cluster, err)
+		}
+	}
+	changed, removed, err := release.Node(ctx, server, live, req.Name, release.Mode{})
+	if err != nil {
+		return fmt.Errorf("releasing the Node: %w", err)
+	}
+	if changed {
+		r.records.forget(req)
+		r.Metrics.Write("Node", result(nil))
+		ctrl.LoggerFrom(ctx).Info("Released the Node", "removed", removed)
+	}
+	return nil
 }
 
 // forget forgets what a Node misses that is gone or inherits nothing for now.

@@ -65,13 +65,20 @@ func inVersion(object client.Object, version string) client.Object {
 	return same
 }
 
-// resumed passes updates of a Cluster that is no longer paused or opted out.
+// resumed passes updates after which what belongs to a Cluster is no longer left alone: the Cluster is no longer paused or opted out,
+// or its label releases what belongs to it.
 func resumed() predicate.Predicate {
 	held := func(object client.Object) bool {
 		cluster, ok := object.(*clusterv1.Cluster)
 		return ok && (inherit.Paused(cluster) || inherit.Ignored(cluster))
 	}
-	return updates(func(e event.UpdateEvent) bool { return held(e.ObjectOld) && !held(e.ObjectNew) })
+	released := func(object client.Object) bool {
+		cluster, ok := object.(*clusterv1.Cluster)
+		return ok && inherit.Releases(cluster)
+	}
+	return updates(func(e event.UpdateEvent) bool {
+		return held(e.ObjectOld) && !held(e.ObjectNew) || released(e.ObjectNew) && !released(e.ObjectOld)
+	})
 }
 
 // created passes events of new objects.

@@ -23,8 +23,10 @@ type Reason string
 const (
 	IsDeleted           Reason = "it is being deleted"
 	IsIgnored           Reason = "it carries the label " + IgnoreLabel
+	IsReleased          Reason = "it carries the label " + IgnoreLabel + "=" + IgnoreAndRelease
 	IsPaused            Reason = "it is paused"
 	ClusterIsIgnored    Reason = "its Cluster carries the label " + IgnoreLabel
+	ClusterIsReleased   Reason = "its Cluster carries the label " + IgnoreLabel + "=" + IgnoreAndRelease
 	ClusterIsPaused     Reason = "its Cluster is paused"
 	ClusterDoesNotExist Reason = "its Cluster does not exist"
 	// NothingDeclares is why an object without an owner is skipped.
@@ -44,7 +46,12 @@ const notFiltered = "it does not carry the label " + clusterv1.WatchLabel + "="
 
 // OptedOut reports whether the reason is the label that opts an object or a Cluster out.
 func (r Reason) OptedOut() bool {
-	return r == IsIgnored || r == ClusterIsIgnored
+	return r == IsIgnored || r == ClusterIsIgnored || r.Released()
+}
+
+// Released reports whether the loop also gives up what Heirloom owns in the object.
+func (r Reason) Released() bool {
+	return r == IsReleased || r == ClusterIsReleased
 }
 
 // Skips reports whether an object of Cluster API inherits nothing for now, and why (docs/design.md §5). Objects that are being
@@ -58,16 +65,33 @@ func (p Policy) Skips(object metav1.Object, cluster *clusterv1.Cluster) (Reason,
 		return Reason(notFiltered + p.WatchFilter), true
 	case object.GetDeletionTimestamp() != nil:
 		return IsDeleted, true
-	case has(object.GetLabels(), IgnoreLabel):
-		return IsIgnored, true
-	case cluster != nil && has(cluster.Labels, IgnoreLabel):
-		return ClusterIsIgnored, true
+	case has(object.GetLabels(), IgnoreLabel), cluster != nil && has(cluster.Labels, IgnoreLabel):
+		return optedOut(object, cluster), true
 	case has(object.GetAnnotations(), clusterv1.PausedAnnotation):
 		return IsPaused, true
 	case cluster != nil && Paused(cluster):
 		return ClusterIsPaused, true
 	}
 	return "", false
+}
+
+// optedOut says which label opts an object out. Nothing is written to a paused object, so it is not released.
+func optedOut(object metav1.Object, cluster *clusterv1.Cluster) Reason {
+	paused := has(object.GetAnnotations(), clusterv1.PausedAnnotation) || cluster != nil && Paused(cluster)
+	switch {
+	case !paused && object.GetLabels()[IgnoreLabel] == IgnoreAndRelease:
+		return IsReleased
+	case !paused && cluster != nil && Releases(cluster):
+		return ClusterIsReleased
+	case has(object.GetLabels(), IgnoreLabel):
+		return IsIgnored
+	}
+	return ClusterIsIgnored
+}
+
+// Releases reports whether a Cluster's label releases what belongs to the Cluster.
+func Releases(cluster *clusterv1.Cluster) bool {
+	return cluster.Labels[IgnoreLabel] == IgnoreAndRelease && !Paused(cluster)
 }
 
 // LeftToAnother reports whether a watch filter leaves the object to another instance.

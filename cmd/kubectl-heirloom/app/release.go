@@ -12,11 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
@@ -108,27 +105,11 @@ func (o *releaseOptions) run(ctx context.Context, args []string) error {
 	if err := o.ask(func() string { return ask.Describe(s, o.what) }); err != nil {
 		return err
 	}
-	releaser := release.Releaser{Options: o.what, Config: s.Config, Discovery: d, Out: o.Out, Progress: o.ErrOut}
-	if releaser.Management, err = typed(management); err != nil {
-		return err
-	}
+	releaser := release.Releaser{Options: o.what, Config: s.Config, Management: management, Discovery: d, Out: o.Out, Progress: o.ErrOut}
 	releaser.Workload = func(ctx context.Context, cluster types.NamespacedName) (client.Client, error) {
 		return o.Workload(ctx, management, cluster)
 	}
 	return releaser.Run(ctx)
-}
-
-// typed returns a client of the management cluster that knows Cluster API's own types.
-func typed(management *cli.Management) (client.Client, error) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
-		return nil, fmt.Errorf("registering the types of Kubernetes and Cluster API: %w", err)
-	}
-	c, err := client.New(management.REST, client.Options{Scheme: scheme, Mapper: management.RESTMapper()})
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
-	}
-	return c, nil
 }
 
 // runObject releases one object.
