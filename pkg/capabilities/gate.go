@@ -35,6 +35,8 @@ const (
 	noSuchField = "field not declared in schema"
 	// retry is how soon it is asked again while nothing is known.
 	retry = 5 * time.Second
+	// sample is how many objects are looked at for one that is not being deleted.
+	sample = 100
 	// atLeast is how often it is asked once it is known. A gate that has been switched off makes Cluster API refuse Machines with the
 	// taints that are declared by annotation, so this must not go unnoticed for long.
 	atLeast = time.Minute
@@ -111,7 +113,7 @@ func (g *Gate) example(ctx context.Context) (example client.Object, path []strin
 		{"Machines", &clusterv1.MachineList{}, []string{"spec", "taints"}},
 		{"MachineSets", &clusterv1.MachineSetList{}, []string{"spec", "template", "spec", "taints"}},
 	} {
-		if err := g.Client.List(ctx, kind.list); err != nil {
+		if err := g.Client.List(ctx, kind.list, client.Limit(sample), client.UnsafeDisableDeepCopy); err != nil {
 			return nil, nil, fmt.Errorf("listing %s: %w", kind.plural, err)
 		}
 		err := meta.EachListItem(kind.list, func(item runtime.Object) error {

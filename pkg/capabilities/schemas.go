@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -45,8 +44,7 @@ type Schemas struct {
 
 	fetches singleflight.Group
 	index   atomic.Pointer[index]
-	mu      sync.RWMutex
-	known   map[schema.GroupVersion]*document
+	known   sync.Map // of *document by schema.GroupVersion
 }
 
 // index is what the API server has published when it was asked last.
@@ -102,7 +100,11 @@ func (s *Schemas) ControlPlane(ctx context.Context, gvk schema.GroupVersionKind)
 
 // refresh looks which of the documents that are known have changed, and reads those again.
 func (s *Schemas) refresh(ctx context.Context) error {
-	known := s.all()
+	known := map[schema.GroupVersion]*document{}
+	for key := range s.known.Range {
+		gv, _ := key.(schema.GroupVersion)
+		known[gv] = s.lookup(gv)
+	}
 	if len(known) == 0 {
 		return nil
 	}
@@ -115,7 +117,7 @@ func (s *Schemas) refresh(ctx context.Context) error {
 		published, ok := paths[indexKey(gv)]
 		switch {
 		case !ok:
-			s.forget(gv)
+			s.known.Delete(gv)
 		case published.ServerRelativeURL() != doc.url:
 			_, err := s.fetch(ctx, gv, doc)
 			failed = append(failed, err)
@@ -206,32 +208,15 @@ func indexKey(gv schema.GroupVersion) string {
 }
 
 func (s *Schemas) lookup(gv schema.GroupVersion) *document {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.known[gv]
-}
-
-func (s *Schemas) all() map[schema.GroupVersion]*document {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return maps.Clone(s.known)
-}
-
-func (s *Schemas) forget(gv schema.GroupVersion) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.known, gv)
+	known, _ := s.known.Load(gv)
+	doc, _ := known.(*document)
+	return doc
 }
 
 // keep remembers a document and tells subscribers if a layout is another one than before.
 func (s *Schemas) keep(ctx context.Context, gv schema.GroupVersion, doc *document) {
-	s.mu.Lock()
-	before := s.known[gv]
-	if s.known == nil {
-		s.known = map[schema.GroupVersion]*document{}
-	}
-	s.known[gv] = doc
-	s.mu.Unlock()
+	before := s.lookup(gv)
+	s.known.Store(gv, doc)
 	if before != nil && before.differs(doc) {
 		ctrl.LoggerFrom(ctx).Info("The schema of control planes changed", "groupVersion", gv.String())
 		s.Publish()

@@ -6,12 +6,14 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"math"
 	"net"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -20,6 +22,8 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
 // auto is the value of --cluster-api-taint-propagation that makes Heirloom find out.
@@ -187,4 +191,91 @@ func (c *Config) validateLeaderElection() error {
 func (c *Config) validateLogs() error {
 	err := logsv1.Validate(c.Logs, nil, nil).ToAggregate()
 	return check(err == nil, "logging flags (such as --logging-format): %w", err)
+}
+
+func (c *Config) completeWorkloads() error {
+	errs := []error{
+		c.completeWorkloadWebhook(),
+		check(c.ClusterCacheConcurrency >= 1 && c.ClusterCacheClientBurst >= 1 && c.ClusterCacheClientQPS > 0,
+			"--clustercache-concurrency, --clustercache-client-qps and --clustercache-client-burst must be positive"),
+	}
+	switch c.WorkloadAdmission {
+	case workload.AdmitAutomatically, workload.AdmitByLoop, workload.AdmitByPolicy:
+	case workload.AdmitByWebhook:
+		errs = append(errs, check(c.WorkloadWebhookURL != "", "--workload-admission=webhook needs --workload-webhook-url"))
+	default:
+		errs = append(errs, fmt.Errorf("--workload-admission=%q: must be auto, none, webhook or policy", c.WorkloadAdmission))
+	}
+	return errors.Join(errs...)
+}
+
+// completeWorkloadWebhook also reads the name of the key's Secret where no URL is set: a release may need it.
+func (c *Config) completeWorkloadWebhook() error {
+	if c.WorkloadWebhookURL == "" && c.WorkloadWebhookKeySecret == "" {
+		return nil
+	}
+	key, keyErr := namespacedName("--workload-webhook-key-secret", c.WorkloadWebhookKeySecret, "<namespace>/<name>")
+	c.WorkloadWebhookKeyName = key
+	if c.WorkloadWebhookURL == "" {
+		return keyErr
+	}
+	base, baseErr := webhook.BaseURL(c.WorkloadWebhookURL)
+	err := errors.Join(
+		keyErr,
+		check(baseErr == nil, "--workload-webhook-url=%q: %w", c.WorkloadWebhookURL, baseErr),
+		check(c.WorkloadWebhookPort >= 1 && c.WorkloadWebhookPort <= 65535 && c.WorkloadWebhookPort != c.WebhookPort,
+			"--workload-webhook-port=%d: must be between 1 and 65535, and not --webhook-port", c.WorkloadWebhookPort),
+		check(c.WebhookConfiguration != "", "--webhook-configuration must not be empty"),
+	)
+	c.WorkloadWebhookURL = base
+	return err
+}
+
+func (o *Options) addCertificateFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.WebhookCertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs/",
+		"Directory with the webhook server's certificate and key, tls.crt and tls.key. They are loaded again when they change. With --webhook-cert-secret, Heirloom only writes tls.crt there.")
+	fs.StringVar(&o.WebhookCertSecret, "webhook-cert-secret", "",
+		"<namespace>/<name> of the Secret in which replicas share a CA and a serving certificate of Heirloom's own, which it makes, replaces and publishes in both webhook configurations named by --webhook-configuration. If unspecified, the certificate comes from --webhook-cert-dir.")
+	fs.StringSliceVar(&o.WebhookCertDNSNames, "webhook-cert-dns-names", nil,
+		"List of DNS names that the certificate in --webhook-cert-secret is for.")
+	fs.StringVar(&o.WebhookClientCAFile, "webhook-client-ca-file", "",
+		"Path to CA certificates. If specified, only clients whose certificate one of these CAs signed are answered on --webhook-port: API servers that have one in the kubeconfig of their admission configuration. It is loaded again when it changes.")
+	fs.StringSliceVar(&o.WebhookClientNames, "webhook-client-names", nil,
+		"List of common names, one of which a client's certificate must have. If unspecified, every certificate signed by a CA in --webhook-client-ca-file is accepted.")
+}
+
+func (c *Config) completeCertificates() error {
+	if c.WebhookCertSecret == "" {
+		return nil
+	}
+	name, err := namespacedName("--webhook-cert-secret", c.WebhookCertSecret, "<namespace>/<name>")
+	c.WebhookCertName = name
+	errs := []error{
+		err,
+		check(c.WebhookConfiguration != "", "--webhook-cert-secret needs --webhook-configuration"),
+		check(len(c.WebhookCertDNSNames) > 0, "--webhook-cert-secret needs --webhook-cert-dns-names"),
+	}
+	for _, host := range c.WebhookCertDNSNames {
+		isName := len(validation.IsDNS1123Subdomain(host)) == 0 || len(validation.IsWildcardDNS1123Subdomain(host)) == 0
+		errs = append(errs, check(isName && net.ParseIP(host) == nil,
+			"--webhook-cert-dns-names=%q: must be DNS names in lower case; a certificate for an IP address can only come from --webhook-cert-dir", host))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) validateClients() error {
+	return check(len(c.WebhookClientNames) == 0 || c.WebhookClientCAFile != "", "--webhook-client-names needs --webhook-client-ca-file")
+}
+
+// LeaderElectionID is the name of the leader's Lease. It differs between instances that share a management cluster with disjoint
+// watch filters or namespaces. A filter is a label value, which a Lease's name may not contain as it is; so it is hashed.
+func (c *Config) LeaderElectionID() string {
+	part := c.WatchFilter
+	if c.Namespace != "" {
+		part = c.Namespace + "/" + part // no label value has a slash
+	}
+	if part == "" {
+		return "leader-election-heirloom"
+	}
+	return fmt.Sprintf("leader-election-heirloom-%08x", crc32.ChecksumIEEE([]byte(part)))
 }
