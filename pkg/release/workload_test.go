@@ -18,7 +18,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -182,7 +181,7 @@ func TestWhatAWorkloadClusterRefuses(t *testing.T) {
 		{"an account that may not look for a configuration has made none", "get MutatingWebhookConfiguration", forbidden, ""},
 		{"nor a policy", "get MutatingAdmissionPolicyBinding", forbidden, ""},
 		{"the configuration cannot be read", "get MutatingWebhookConfiguration", errors.New("no route"), "getting the webhook configuration of the workload cluster: no route"},
-		{"the policy cannot be read", "get MutatingAdmissionPolicy", errors.New("no route"), "admitting Nodes by policy: deleting MutatingAdmissionPolicy nodes.heirloom.dev: no route"},
+		{"the policy cannot be read", "get MutatingAdmissionPolicy", errors.New("no route"), "deleting MutatingAdmissionPolicy nodes.heirloom.dev: no route"},
 		{"Nodes may not be listed", "list Node", forbidden, `listing Node: any "it" is forbidden`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -258,7 +257,7 @@ func TestOnlyWorkloadClusters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
 		red := holds(served, ofBoth(), calls(url+webhook.Path(key, webhook.IdentityOf(provisionedCluster(t, "red")))))
-		Expect(policy.Ensure(t.Context(), red.others, types.NamespacedName{}, nil, inherit.Policy{}, time.Now())).Error().To(Succeed())
+		Expect(policy.Ensure(t.Context(), red.others, types.NamespacedName{}, nil, inherit.Policy{})).Error().To(Succeed())
 		f := fleet{
 			holds(served, provisionedCluster(t, "red"), keys(key), teamed(t, core, "Machine", "m"), ofBoth(), deployment(), heldBy("pod", 0)),
 			map[string]*apiServer{"red": red},
@@ -290,7 +289,7 @@ func TestAWorkloadClusterThatDoesNotAnswer(t *testing.T) {
 		Expect := NewWithT(t).Expect
 		blue, green := holds(served), holds(served)
 		for _, there := range []*apiServer{blue, green} {
-			Expect(policy.Ensure(t.Context(), there.others, types.NamespacedName{}, nil, inherit.Policy{}, time.Now())).Error().To(Succeed())
+			Expect(policy.Ensure(t.Context(), there.others, types.NamespacedName{}, nil, inherit.Policy{})).Error().To(Succeed())
 		}
 		green.fail["delete MutatingAdmissionPolicy"] = errors.New("no way " + strings.Repeat("é", 1000))
 		f := fleet{
@@ -318,7 +317,7 @@ func TestAWorkloadClusterThatDoesNotAnswer(t *testing.T) {
 			"kubectl delete --ignore-not-found mutatingwebhookconfiguration/management.heirloom.dev namespace/heirloom-nodes; " +
 			"kubectl delete --ignore-not-found mutatingadmissionpolicybinding/nodes.heirloom.dev mutatingadmissionpolicy/nodes.heirloom.dev. The reason: "
 		Expect(r.progress.String()).To(And(
-			ContainSubstring("workload cluster ns/red: "+left+"context deadline exceeded\n"), ContainSubstring("workload cluster ns/green: "+left+"removing the admission policy: ")))
+			ContainSubstring("workload cluster ns/red: "+left+"context deadline exceeded\n"), ContainSubstring("workload cluster ns/green: "+left+"deleting MutatingAdmissionPolicy nodes.heirloom.dev: no way")))
 		Expect(f.management.events(t)).To(ConsistOf(
 			"WorkloadAdmissionLeft red: "+left+"context deadline exceeded",
 			And(HavePrefix("WorkloadAdmissionLeft green: "+left), HaveSuffix("éé …"), WithTransform(func(s string) int { return len(s) }, BeNumerically("<", 1060)))))

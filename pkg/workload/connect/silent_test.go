@@ -64,7 +64,7 @@ func (s *silent) beside(others http.Handler, over <-chan struct{}) http.Handler 
 func TestConnectionsWaitForNoOther(t *testing.T) {
 	g := NewWithT(t)
 	s := newAPIServers(t, 20)
-	clusters := started(t, s, 10, nil)
+	clusters := started(t, s, 30, nil)
 	g.Eventually(func(g Gomega) {
 		g.Expect(s.listing.Load()).To(BeNumerically(">=", s.count))
 		_, err := clusters.GetReader(t.Context(), red)
