@@ -42,7 +42,7 @@ type crdFiles struct {
 	read map[string][]crd
 }
 
-var knownCRDs crdFiles //nolint:gochecknoglobals // what is on disk is the same for all
+var knownCRDs crdFiles
 
 // InstallCRDs creates the CustomResourceDefinitions in files and directories, unless they are there already, and waits until all
 // are served.

@@ -30,7 +30,7 @@ func runMortal(command *exec.Cmd) error {
 
 // lastingThread takes what is to be done on a thread that lives as long as this process. The kernel takes the end of the thread that
 // has started a program for the end of its parent.
-var lastingThread = sync.OnceValue(func() chan<- func() { //nolint:gochecknoglobals // there is one for the process
+var lastingThread = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
 	go func() {
 		runtime.LockOSThread()

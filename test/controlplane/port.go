@@ -17,7 +17,7 @@ type claims struct {
 	held []net.PacketConn
 }
 
-var ports claims //nolint:gochecknoglobals // there is one set of ports
+var ports claims
 
 // FreePort returns a TCP port of the loopback interface that nobody listens on right now and that no other test on this machine
 // has been given: a port is claimed by the UDP socket of the same number. It is below the range from which systems choose ports by

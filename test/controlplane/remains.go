@@ -26,7 +26,7 @@ type will struct {
 	shell io.Writer // nil until something is left
 }
 
-var lastWill will //nolint:gochecknoglobals // there is one for the process
+var lastWill will
 
 // Each line names something to remove: a directory, or those that a kubelet has noted in its log. Programs that are being killed
 // may still write into a directory.

@@ -17,7 +17,7 @@ type files struct {
 }
 
 // here looks for files once: it asks the go command, which takes a while.
-var here = sync.OnceValues(func() (files, error) { //nolint:gochecknoglobals // they stay where they are
+var here = sync.OnceValues(func() (files, error) {
 	ctx := context.Background()
 	root, err := controlplane.RepositoryRoot(ctx)
 	if err != nil {
