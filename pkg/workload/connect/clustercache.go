@@ -20,12 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 )
 
-const (
-	// requestTimeout bounds each request to a workload cluster, except a cache's lists and watches.
-	requestTimeout = 10 * time.Second
-	// retryInterval is how soon a workload cluster that could not be reached is tried again.
-	retryInterval = 5 * time.Second
-)
+// requestTimeout bounds each request to a workload cluster, except a cache's lists and watches.
+const requestTimeout = 10 * time.Second
 
 // Options say how workload clusters are reached.
 type Options struct {
