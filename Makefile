@@ -235,7 +235,6 @@ fuzz: ## Run each fuzz target for FUZZTIME (30s).
 
 .PHONY: generate
 generate: ## Regenerate all generated files.
-	@$(call programs,dev); "$$HEIRLOOM_DEV/controller-gen" object paths=./pkg/...
 	$(GO) generate ./...
 	@# Helm reads nothing outside of the chart.
 	mkdir -p deploy/chart/heirloom/files

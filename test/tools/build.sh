@@ -57,7 +57,6 @@ programs() {
 		;;
 	lint) echo "golangci-lint golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint" ;;
 	dev)
-		echo "controller-gen dev sigs.k8s.io/controller-tools/cmd/controller-gen"
 		echo "helm-docs dev github.com/norwoodj/helm-docs/cmd/helm-docs"
 		echo "govulncheck dev golang.org/x/vuln/cmd/govulncheck"
 		echo "actionlint dev github.com/rhysd/actionlint/cmd/actionlint"
@@ -83,7 +82,7 @@ versions() {
 	freeze) version freeze github.com/charmbracelet/freeze ;;
 	envtest) version dev sigs.k8s.io/controller-runtime/tools/setup-envtest ;;
 	dev)
-		echo "$(version dev sigs.k8s.io/controller-tools)-$(version dev github.com/norwoodj/helm-docs)-$(version dev golang.org/x/vuln)-$(version dev github.com/rhysd/actionlint)"
+		echo "$(version dev github.com/norwoodj/helm-docs)-$(version dev golang.org/x/vuln)-$(version dev github.com/rhysd/actionlint)"
 		;;
 	esac
 }
