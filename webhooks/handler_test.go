@@ -133,7 +133,7 @@ func deep(levels int) string {
 func deciders(d Dependencies) map[string]decider {
 	return map[string]decider{
 		"ControlPlane": childrenOf(d, ownerchain.ControlPlanes()), "MachineDeployment": childrenOf(d, ownerchain.MachineDeployments()), "MachinePool": childrenOf(d, ownerchain.MachinePools()),
-		"MachineSet": childrenOf(d, ownerchain.MachineSets()), "Machine": childrenOf(d, ownerchain.Machines()), "InfraMachine": childrenOf(d, ownerchain.ExternalObjects()), "Node": nodes{d}, "Cluster": taints{},
+		"MachineSet": childrenOf(d, ownerchain.MachineSets()), "Machine": childrenOf(d, ownerchain.Machines()), "InfraMachine": childrenOf(d, ownerchain.ExternalObjects()), "Node": nodesOf(d, d.ManagementCluster), "Cluster": taints{},
 	}
 }
 
@@ -157,7 +157,7 @@ func TestMetricsDoNotGrowWithWhatIsPosted(t *testing.T) {
 // With --namespace, objects of other namespaces are another instance's: no answer fails because they are not cached.
 func TestOtherNamespacesAreUnmatched(t *testing.T) {
 	for namespace, want := range map[string]metrics.Outcome{"mine": metrics.Failed, "other": metrics.Unmatched, "": metrics.Failed} {
-		h := failOpen{decider: deciders(Dependencies{})["Machine"], namespace: "mine"}
+		h := failOpen{decider: childrenOf(Dependencies{}, ownerchain.Machines()), namespace: "mine"}
 		req := admission.Request{}
 		req.Namespace = namespace
 		decided, err := h.guarded(t.Context(), req)

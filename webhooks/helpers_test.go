@@ -122,12 +122,14 @@ func newServer(t testing.TB, cache client.Reader, live client.Reader, policy inh
 	if live != nil {
 		reader = ownerchain.CachedThenLive{Cached: ownerchain.Cached{Reader: cache}, Live: live}
 	}
-	chain := &ownerchain.Chain{Reader: reader, ManagementCluster: ownerchain.Always(types.NamespacedName{Namespace: "ns", Name: "c"})}
+	chain := &ownerchain.Chain{Reader: reader}
 	return server{registry: registry, Dependencies: Dependencies{
 		Chain:   chain.Remembering(),
 		Metrics: counters,
 		Schemas: newer,
 		Policy:  func() inherit.Policy { return policy },
+
+		ManagementCluster: types.NamespacedName{Namespace: "ns", Name: "c"},
 	}}
 }
 

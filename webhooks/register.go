@@ -33,8 +33,6 @@ func Register(server webhook.Server, dependencies Dependencies) {
 
 // handlersOf returns those of all webhooks, by their paths.
 func handlersOf(dependencies Dependencies) map[string]decider {
-	ownNodes := dependencies
-	ownNodes.Chain = dependencies.Chain.Within(dependencies.ManagementCluster)
 	return map[string]decider{
 		ControlPlanesPath:      childrenOf(dependencies, ownerchain.ControlPlanes()),
 		MachineDeploymentsPath: childrenOf(dependencies, ownerchain.MachineDeployments()),
@@ -42,7 +40,7 @@ func handlersOf(dependencies Dependencies) map[string]decider {
 		MachineSetsPath:        childrenOf(dependencies, ownerchain.MachineSets()),
 		MachinesPath:           childrenOf(dependencies, ownerchain.Machines()),
 		ExternalPath:           childrenOf(dependencies, ownerchain.ExternalObjects()),
-		NodesPath:              nodes{ownNodes},
+		NodesPath:              nodesOf(dependencies, dependencies.ManagementCluster),
 		TaintsPath:             taints{},
 	}
 }

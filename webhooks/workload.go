@@ -93,9 +93,7 @@ func (h workloadNodes) decide(ctx context.Context, req admission.Request) (answe
 		return unmatched(), nil
 	}
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Cluster", klog.KRef(cluster.Namespace, cluster.Name)))
-	own := h.Dependencies
-	own.Chain = h.Chain.Within(cluster)
-	decided, err := failOpen{decider: nodes{own}, namespace: h.Namespace}.guarded(ctx, req)
+	decided, err := failOpen{decider: nodesOf(h.Dependencies, cluster), namespace: h.Namespace}.guarded(ctx, req)
 	if err != nil {
 		// Workload clusters must not read errors about the management cluster.
 		ctrl.LoggerFrom(ctx).Error(err, "Admission request of a workload cluster allowed untouched", "operation", req.Operation)

@@ -45,14 +45,19 @@ func (r children[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	if err := r.Client.Get(ctx, req.NamespacedName, child); err != nil {
 		return ctrl.Result{}, gone(err, r.kind.Name)
 	}
-	again, err := syncChild(withCluster(ctx, child), r.Dependencies, r.kind, child, child)
+	again, err := syncChild(withCluster(ctx, child), r.Dependencies, r.kind, child, child, schema.GroupKind{})
 	return ctrl.Result{RequeueAfter: again}, err
+}
+
+// clusterOf names the Cluster in the object's label.
+func clusterOf(object client.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetLabels()[clusterv1.ClusterNameLabel]}
 }
 
 // withCluster adds the object's Cluster to what is logged.
 func withCluster(ctx context.Context, object client.Object) context.Context {
-	if cluster := object.GetLabels()[clusterv1.ClusterNameLabel]; cluster != "" {
-		return ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Cluster", klog.KRef(object.GetNamespace(), cluster)))
+	if cluster := clusterOf(object); cluster.Name != "" {
+		return ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Cluster", klog.KRef(cluster.Namespace, cluster.Name)))
 	}
 	return ctx
 }
@@ -79,33 +84,48 @@ func (p planned) writes() bool {
 	return p.Plan != nil && p.Needed() && p.wait == 0
 }
 
-// syncChild writes what a child inherits, if that is missing, and returns when to look again if it leaves that to Cluster API for now.
-// The object is the child as it is stored, which may be another type.
+// syncChild writes what a child inherits, if that is missing, and returns when to look again if it is left to Cluster API for now, or if
+// there is no slot for it. The object is the child as it is stored, which may be another type. owner is the provider's kind of its owner;
+// empty if the owner is one of Cluster API's own.
 func syncChild[P metav1.Object](
-	ctx context.Context, d *Dependencies, kind ownerchain.Kind[P], child P, object client.Object,
+	ctx context.Context, d *Dependencies, kind ownerchain.Kind[P], child P, object client.Object, owner schema.GroupKind,
 ) (again time.Duration, err error) {
-	now := time.Now()
+	gvk, err := apiutil.GVKForObject(object, d.Client.Scheme())
+	if err != nil {
+		return 0, fmt.Errorf("finding the kind of %T: %w", object, err)
+	}
+	now, p := time.Now(), planned{}
 	plan := func(ctx context.Context, chain *ownerchain.Chain) (planned, error) {
 		return planFor(ctx, d, chain, kind, child, object, now)
 	}
-	p, err := plan(ctx, d.Chain)
-	if err == nil && p.writes() && p.Behind(object) {
-		p, err = live(ctx, d, plan)
+	again, err = d.reading(ctx, owner, clusterOf(object), func(ctx context.Context) (err error) {
+		p, err = plan(ctx, d.Chain)
+		return err
+	})
+	if err != nil || again > 0 {
+		return again, err
 	}
-	if err != nil {
-		return 0, err
+	if p.writes() {
+		again, err = d.writing(ctx, gvk.GroupKind(), clusterOf(object), func(ctx context.Context) (sent bool, err error) {
+			if p.Behind(object) {
+				if p, err = live(ctx, d, plan); err != nil || !p.writes() {
+					return false, err
+				}
+			}
+			return true, d.write(ctx, object, gvk, p)
+		})
+	}
+	if again > 0 {
+		return again, nil
 	}
 	if p.Plan == nil {
 		ctrl.LoggerFrom(ctx).V(2).Info("The object inherits nothing for now", "reason", p.Reason)
-		return 0, nil
+		return 0, err
 	}
 	if problems := errors.Join(p.Problems, p.LeftOut()); problems != nil {
 		d.leftOut(object, p.Sources(ctx).Located(problems))
 	}
-	if !p.writes() {
-		return p.wait, nil
-	}
-	return 0, d.write(ctx, object, p)
+	return p.wait, err
 }
 
 // planFor decides about a child by what the chain knows, and plans the write.
@@ -147,11 +167,7 @@ func grace(propagator client.Object, now time.Time) time.Duration {
 }
 
 // write carries out a plan that changes something.
-func (d *Dependencies) write(ctx context.Context, object client.Object, p planned) error {
-	gvk, err := apiutil.GVKForObject(object, d.Client.Scheme())
-	if err != nil {
-		return fmt.Errorf("finding the kind of %T: %w", object, err)
-	}
+func (d *Dependencies) write(ctx context.Context, object client.Object, gvk schema.GroupVersionKind, p planned) error {
 	if p.Adopts() || p.GivesUp() {
 		return d.patch(ctx, object, gvk, p)
 	}

@@ -140,12 +140,14 @@ func TestCopiesShareNothing(t *testing.T) {
 func TestMachinesAreKeptAlikeEachTime(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	s := kept.New(inherit.Policy{})
-	others := metav1.ManagedFieldsEntry{Manager: "manager", Operation: "Update", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)}
+	changed := metav1.Unix(60, 0)
+	others := metav1.ManagedFieldsEntry{Manager: "manager", Operation: "Update", Time: &changed, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)}
+	rest := metav1.ManagedFieldsEntry{Time: &changed}
 	ours := machine("blue", 1).ManagedFields[0]
 	for name, tc := range map[string]struct{ sent, kept []metav1.ManagedFieldsEntry }{
-		"ours":         {[]metav1.ManagedFieldsEntry{ours}, []metav1.ManagedFieldsEntry{ours}},
-		"both":         {[]metav1.ManagedFieldsEntry{others, ours}, []metav1.ManagedFieldsEntry{ours}},
-		"only others'": {[]metav1.ManagedFieldsEntry{others}, []metav1.ManagedFieldsEntry{{}}},
+		"ours":         {[]metav1.ManagedFieldsEntry{ours}, []metav1.ManagedFieldsEntry{ours, {}}},
+		"both":         {[]metav1.ManagedFieldsEntry{others, ours}, []metav1.ManagedFieldsEntry{ours, rest}},
+		"only others'": {[]metav1.ManagedFieldsEntry{others}, []metav1.ManagedFieldsEntry{rest}},
 		"none":         {},
 	} {
 		m := machine("blue", 1)

@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
@@ -72,7 +71,4 @@ func TestWhatIsInTheSameBucketIsAnother(t *testing.T) {
 	m.Status.NodeRef.Name = name
 	Expect(NodesOf(t.Context(), held, m)).To(ConsistOf(types.NamespacedName{Name: "by-id"}, types.NamespacedName{Name: name}))
 	Expect(NodesOf(t.Context(), held, mp)).To(ConsistOf(types.NamespacedName{Name: "by-id"}))
-	clusters := sets.New[types.NamespacedName]()
-	Expect(c.ClustersWith(t.Context(), "acme://b", clusters)).To(Succeed())
-	Expect(clusters).To(BeEmpty())
 }

@@ -29,14 +29,17 @@ const (
 )
 
 // Prepare makes the cache hold every kind that a Chain reads, with the indexes that it uses. It is called before the cache starts,
-// on every replica: otherwise the first request would start the informer and wait for it.
-func Prepare(ctx context.Context, c cache.Cache) error {
+// on every replica: otherwise the first request would start the informer and wait for it. It holds Nodes if that is said.
+func Prepare(ctx context.Context, c cache.Cache, nodes bool) error {
 	for _, object := range []client.Object{&capi.Cluster{}, &capi.ClusterClass{}} {
 		if _, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("preparing the cache of %T: %w", object, err)
 		}
 	}
 	for _, index := range indexes() {
+		if _, is := index.object.(*corev1.Node); is && !nodes {
+			continue
+		}
 		if err := c.IndexField(ctx, index.object, index.field, index.values); err != nil {
 			return fmt.Errorf("indexing %T by %s: %w", index.object, index.field, err)
 		}

@@ -76,7 +76,7 @@ func TestMachineOf(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			chain := Chain{Reader: holds(t, tc.machines...)}
 			if tc.managementCluster {
-				chain.ManagementCluster = itself
+				chain.within = itself()
 			}
 			m, err := chain.MachineOf(t.Context(), tc.node)
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -134,7 +134,7 @@ func TestInherits(t *testing.T) {
 			if !tc.withoutCluster {
 				tc.cached = append(tc.cached, &capi.Cluster{ObjectMeta: named("c", "")})
 			}
-			chain := Chain{Reader: admission(holds(t, tc.cached...), live, nil), ManagementCluster: itself}
+			chain := Chain{Reader: admission(holds(t, tc.cached...), live, nil), within: itself()}
 			if tc.node == nil {
 				tc.node = node("n")
 			}
@@ -196,7 +196,7 @@ func TestNodesOfAPool(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			cached := append(slices.Clone(tc.cached), &capi.Cluster{ObjectMeta: named("c", "")})
-			decided, err := (&Chain{Reader: holds(t, cached...), ManagementCluster: itself}).EvaluateNode(t.Context(), tc.node, inherit.Policy{})
+			decided, err := (&Chain{Reader: holds(t, cached...), within: itself()}).EvaluateNode(t.Context(), tc.node, inherit.Policy{})
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
 			NewWithT(t).Expect(decided.Inherits()).To(Equal(tc.want != ""))
 			if tc.want != "" {

@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -72,7 +73,7 @@ type CachedThenLive struct {
 
 // Get implements client.Reader.
 func (r CachedThenLive) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	err := r.Reader.Get(ctx, key, object, options...)
+	err := r.cachedGet(ctx, key, object, options)
 	uid, isOwner := ownerIn(options)
 	unlisted := apierrors.IsTimeout(err) // the API server may know the object all the same
 	if !isOwner || !unlisted && !isNot(uid, object, err) {
@@ -84,6 +85,16 @@ func (r CachedThenLive) Get(ctx context.Context, key client.ObjectKey, object cl
 	err = r.Live.Get(ctx, key, object, options...)
 	r.count(metrics.Live, object, err, options)
 	return err
+}
+
+// cachedGet reads the cache. A read of a provider's kind may wait until the cache has listed the kind. It leaves the API server enough time.
+func (r CachedThenLive) cachedGet(ctx context.Context, key client.ObjectKey, object client.Object, options []client.GetOption) error {
+	if _, is := object.(runtime.Unstructured); is {
+		bounded, cancel := context.WithTimeout(ctx, liveTimeout/4)
+		defer cancel()
+		ctx = bounded
+	}
+	return r.Reader.Get(ctx, key, object, options...)
 }
 
 // Fresh gets every object from the API server, and falls back to the cache if that does not answer. Lists come from the cache: it

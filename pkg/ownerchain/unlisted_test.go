@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -17,15 +18,15 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
-	"github.com/heirloom-dev/heirloom/pkg/providers"
 )
 
-// withoutProviders is a cache in which no provider's kind is listed.
+// withoutProviders is a cache in which no provider's kind is listed: a read waits until its time is over.
 type withoutProviders struct{ *reader }
 
 func (r withoutProviders) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 	if _, ok := into.(runtime.Unstructured); ok {
-		return &providers.NotListedError{Kind: "AcmeControlPlane." + capi.ControlPlaneGroup, Reason: errors.New("conversion webhook failed")}
+		<-ctx.Done()
+		return apierrors.NewTimeoutError("failed waiting for the informer to sync", 0)
 	}
 	return r.reader.Get(ctx, key, into, options...)
 }
@@ -43,7 +44,7 @@ func TestAControlPlaneOfAKindThatIsNotListed(t *testing.T) {
 		{name: "the API server has it", live: holds(t, controlPlane("c")), found: true, counted: metrics.Live},
 		{name: "the API server has it not", live: holds(t), counted: metrics.Missing},
 		{name: "the API server cannot tell either", live: &reader{err: errors.New("out of order")}, counted: metrics.LookupFailed, problem: "out of order"},
-		{name: "the API server is not to be asked", counted: metrics.LookupFailed, problem: "AcmeControlPlane.controlplane.cluster.x-k8s.io cannot be listed"},
+		{name: "the API server is not to be asked", counted: metrics.LookupFailed, problem: "failed waiting for the informer to sync"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
@@ -53,7 +54,7 @@ func TestAControlPlaneOfAKindThatIsNotListed(t *testing.T) {
 			Expect(counted).To(Equal([]metrics.LookupResult{tc.counted}))
 			if tc.problem != "" {
 				Expect(err).To(MatchError(ContainSubstring(tc.problem)))
-				Expect(providers.OnlyNotListed(err)).To(Equal(tc.live == nil))
+				Expect(apierrors.IsTimeout(err)).To(Equal(tc.live == nil))
 				return
 			}
 			Expect(err).NotTo(HaveOccurred())
@@ -69,7 +70,7 @@ func TestANodeDoesNotWaitForAKindThatIsNotListed(t *testing.T) {
 	m := machine("m", acme+" AcmeControlPlane/cp")
 	m.Spec.ProviderID = "id"
 	cluster := &capi.Cluster{ObjectMeta: named("c", "")}
-	chain := Chain{ManagementCluster: itself, Reader: admission(withoutProviders{holds(t, m, cluster)}, &reader{err: errors.New("it was asked")}, nil)}
+	chain := Chain{within: itself(), Reader: admission(withoutProviders{holds(t, m, cluster)}, &reader{err: errors.New("it was asked")}, nil)}
 	found, err := chain.EvaluateNode(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{ProviderID: "id"}}, inherit.Policy{})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(found).To(HaveField("Source.String()", "Machine ns/m"))
@@ -82,7 +83,7 @@ func TestAMachineWhoseOwnersKindIsNotListedGivesRefusedTaintsUp(t *testing.T) {
 	chain := Chain{Reader: withoutProviders{holds(t)}}
 	policy := inherit.Policy{ClusterAPITaints: inherit.PropagationDisabled}
 	_, err := Machines().Evaluate(t.Context(), &chain, m, policy)
-	Expect(providers.OnlyNotListed(err)).To(BeTrue())
+	Expect(apierrors.IsTimeout(err)).To(BeTrue())
 
 	m.Spec.Taints = []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}
 	Expect(Machines().Evaluate(t.Context(), &chain, m, policy)).To(HaveField("TaintsRefused", true))

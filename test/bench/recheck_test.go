@@ -145,11 +145,9 @@ func (f *fleet) server(b *testing.B, live client.Reader) http.Handler {
 	server := webhook.NewServer(webhook.Options{})
 	cached := ownerchain.Cached{Reader: f.cache(), Count: counters.OwnerLookup}
 	webhooks.Register(server, webhooks.Dependencies{
-		Chain: &ownerchain.Chain{
-			Reader:            ownerchain.CachedThenLive{Cached: cached, Live: live},
-			ManagementCluster: ownerchain.Always(client.ObjectKeyFromObject(f.cluster)),
-		},
-		Live: live, Metrics: counters, Schemas: newestSchemas(),
+		Chain:             &ownerchain.Chain{Reader: ownerchain.CachedThenLive{Cached: cached, Live: live}},
+		ManagementCluster: client.ObjectKeyFromObject(f.cluster),
+		Live:              live, Metrics: counters, Schemas: newestSchemas(),
 		Policy: func() inherit.Policy { return inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled} },
 	})
 	server.Register(noOpPath, &admission.Webhook{

@@ -129,7 +129,7 @@ func newServer(b *testing.B, w *world) http.Handler {
 	}
 	server := webhook.NewServer(webhook.Options{})
 	webhooks.Register(server, webhooks.Dependencies{
-		Chain:   &ownerchain.Chain{Reader: w, ManagementCluster: ownerchain.Always(client.ObjectKeyFromObject(w.cluster))},
+		Chain: &ownerchain.Chain{Reader: w}, ManagementCluster: client.ObjectKeyFromObject(w.cluster),
 		Metrics: counters, Schemas: newestSchemas(),
 		Policy: func() inherit.Policy { return inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled} },
 	})

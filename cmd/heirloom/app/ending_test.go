@@ -152,7 +152,7 @@ func lasting(extra time.Duration, over <-chan struct{}) func(context.Context) {
 func (p *program) stop(t *testing.T) (took time.Duration, err error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- start(ctx, p) }()
+	go func() { ended <- start(ctx, p, make(chan struct{})) }()
 	<-p.Elected()
 	synctest.Wait()
 	p.told = time.Now()

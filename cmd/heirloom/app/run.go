@@ -62,23 +62,24 @@ func run(ctx context.Context, c *config.Config) error {
 	if err != nil {
 		return err
 	}
-	if err := ownerchain.Prepare(ctx, mgr.GetCache()); err != nil {
+	if err := ownerchain.Prepare(ctx, mgr.GetCache(), c.ManagementClusterKey.Name != ""); err != nil {
 		return err
 	}
 	if err := addWebhooksAndLoop(ctx, signalled.Done(), mgr, c, served, keep); err != nil {
 		return err
 	}
-	if err := errors.Join(addChecks(mgr, served), addMemoryReturn(mgr)); err != nil {
+	filled := make(chan struct{})
+	if err := errors.Join(addChecks(mgr, served, filled), addMemoryReturn(mgr)); err != nil {
 		return err
 	}
-	return start(ctx, mgr)
+	return start(ctx, mgr, filled)
 }
 
-// start blocks until ctx is done and everything has ended. Until its caches are filled, a manager cannot be stopped: it keeps
-// waiting for them, forever if a right or a CustomResourceDefinition is missing. It has nothing to finish either, because a
-// program that is not ready gets no requests, so it is left behind.
-func start(ctx context.Context, mgr ctrl.Manager) error {
-	ended, filled := make(chan error, 1), make(chan struct{})
+// start blocks until ctx is done and everything has ended. It closes filled once the caches are filled. Until then, a manager cannot be
+// stopped: it keeps waiting for them, forever if a right or a CustomResourceDefinition is missing. It has nothing to finish either,
+// because a program that is not ready gets no requests, so it is left behind.
+func start(ctx context.Context, mgr ctrl.Manager, filled chan struct{}) error {
+	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
 	go func() {
 		if mgr.GetCache().WaitForCacheSync(ctx) {
@@ -248,15 +249,17 @@ func addWebhooks(mgr ctrl.Manager, c *config.Config, dependencies webhooks.Depen
 	return nil
 }
 
-// addChecks makes the probes tell the truth: ready means that the caches are filled, the webhook server answers and the
-// certificate that it serves is valid. The caches are the manager's, which hold what admission needs in any case. Kinds of
-// providers are not among them: one that cannot be listed would leave no replica ready to answer for the others.
-func addChecks(mgr ctrl.Manager, served *certificate) error {
-	synced := func(req *http.Request) error {
-		if !mgr.GetCache().WaitForCacheSync(req.Context()) {
+// addChecks makes the probes tell the truth: ready means that the caches have been filled, the webhook server answers and the
+// certificate that it serves is valid. The caches then have what admission needs in any case. Kinds of providers, which they begin to
+// hold later, do not count: a kind that cannot be listed would leave no replica ready to answer for the others.
+func addChecks(mgr ctrl.Manager, served *certificate, filled <-chan struct{}) error {
+	synced := func(*http.Request) error {
+		select {
+		case <-filled:
+			return nil
+		default:
 			return errors.New("the informer caches are not filled yet")
 		}
-		return nil
 	}
 	started := mgr.GetWebhookServer().StartedChecker()
 	return errors.Join(
