@@ -35,8 +35,8 @@ programs = programs="$$(test/tools/build.sh --env $(1))"; eval "$$programs"
 cluster-test = $(GO) list $(TESTBUILDFLAGS) -test -export $(1) >/dev/null; \
 	GOGC=300 test/tools/account.sh $(GO) test $(TESTBUILDFLAGS) -count=1 -p=1 -timeout=60m $(2) $(GOTESTFLAGS) $(1)
 
-# Packages whose tests need nothing but Go. Those of pkg/resync take longest, because they wait: they begin first.
-unit = $(call packages,pkg/resync pkg cmd webhooks certs test/rules test/lockup)
+# Packages whose tests need nothing but Go. Those of pkg/controllers take longest, because they wait: they begin first.
+unit = $(call packages,pkg/controllers pkg cmd webhooks certs test/rules test/lockup)
 
 # Those of them that start no goroutine. The race detector makes their random cases several times slower; RACE= leaves it out of them.
 RACE ?= all
@@ -198,7 +198,7 @@ flaky-programs = $(if $(filter ./test/cluster%,$(PKG)),test/cluster/prepare.sh; 
 
 .PHONY: flaky
 flaky: build ## Run the tests of PKG N (20) times beside busy loops; RUN is a regular expression of tests.
-	@[[ -n '$(PKG)' ]] || { echo "say which package: make flaky PKG=./pkg/resync [N=20] [RUN=TestName]" >&2; exit 1; }
+	@[[ -n '$(PKG)' ]] || { echo "say which package: make flaky PKG=./pkg/controllers [N=20] [RUN=TestName]" >&2; exit 1; }
 	@$(flaky-programs) test/tools/flaky.sh '$(PKG)' '$(or $(N),20)' $(if $(RUN),-test.run='$(value RUN)')
 
 # A run for the documentation. For a quick one: make bench SIZES=50 MACHINES=100 QUIET=5s COUNT=1.

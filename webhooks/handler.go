@@ -55,8 +55,6 @@ func Register(server webhook.Server, dependencies Dependencies) {
 
 // decidersOf returns who decides behind each path.
 func decidersOf(dependencies Dependencies) map[string]decider {
-	ownNodes := dependencies
-	ownNodes.Chain = dependencies.Chain.Within(dependencies.ManagementCluster)
 	return map[string]decider{
 		ControlPlanesPath:      children{dependencies, owners.ControlPlanes},
 		MachineDeploymentsPath: children{dependencies, owners.MachineDeployments},
@@ -64,7 +62,7 @@ func decidersOf(dependencies Dependencies) map[string]decider {
 		MachineSetsPath:        children{dependencies, owners.MachineSets},
 		MachinesPath:           children{dependencies, owners.Machines},
 		ExternalPath:           children{dependencies, owners.ExternalObjects},
-		NodesPath:              nodes{ownNodes},
+		NodesPath:              nodesOf(dependencies, dependencies.ManagementCluster),
 		TaintsPath:             taints{},
 	}
 }

@@ -158,7 +158,7 @@ func TestMetricsDoNotGrowWithWhatIsPosted(t *testing.T) {
 // With --namespace, objects of other namespaces are another instance's: no answer fails because they are not cached.
 func TestOtherNamespacesAreUnmatched(t *testing.T) {
 	for namespace, want := range map[string]metrics.Outcome{"mine": metrics.Failed, "other": metrics.Unmatched, "": metrics.Failed} {
-		h := failOpen{decider: deciders(Dependencies{})["Machine"], namespace: "mine"}
+		h := failOpen{decider: childrenOf(Dependencies{}, owners.Machines), namespace: "mine"}
 		req := admission.Request{}
 		req.Namespace = namespace
 		decided, err := h.guarded(t.Context(), req)

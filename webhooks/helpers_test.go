@@ -128,6 +128,8 @@ func newServer(t testing.TB, cache client.Reader, live client.Reader, policy inh
 		Metrics: counters,
 		Schemas: newer,
 		Policy:  func() inherit.Policy { return policy },
+
+		ManagementCluster: types.NamespacedName{Namespace: "ns", Name: "c"},
 	}}
 }
 

@@ -11,6 +11,7 @@ import (
 	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -28,6 +29,12 @@ const kubeletUserPrefix = "system:node:"
 // It must never stop a cluster. It does not touch a kubelet's own updates, because NodeRestriction runs again after us and would
 // refuse them. On a kubelet's create, it adds only what NodeRestriction accepts (docs/design.md §4).
 type nodes struct{ Dependencies }
+
+// nodesOf answers about the Nodes of that Cluster.
+func nodesOf(d Dependencies, cluster types.NamespacedName) nodes {
+	d.Chain = d.Chain.Within(cluster)
+	return nodes{d}
+}
 
 // nodePlan is what becomes of a Node.
 type nodePlan struct {

@@ -99,10 +99,9 @@ func (h workloadNodes) decide(ctx context.Context, req admission.Request) (answe
 	if !ok || !aboutNode(req) {
 		return unmatched(), nil
 	}
-	own := h.Dependencies
-	own.Chain = h.Chain.Within(cluster)
+	own := nodesOf(h.Dependencies, cluster)
 	own.Chain.AllowLive = h.reads.of(cluster).Allow
-	return nodes{own}.decide(ctx, req)
+	return own.decide(ctx, req)
 }
 
 // aboutNode reports whether a request is about a Node as a whole. The configuration registers nothing else, but a client that knows

@@ -43,14 +43,19 @@ func (r children) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if err := r.Client.Get(ctx, req.NamespacedName, child); err != nil {
 		return ctrl.Result{}, gone(err, r.kind.Name)
 	}
-	again, err := syncChild(withCluster(ctx, child), r.Dependencies, r.kind, child, child)
+	again, err := syncChild(withCluster(ctx, child), r.Dependencies, r.kind, child, child, schema.GroupKind{})
 	return ctrl.Result{RequeueAfter: again}, err
+}
+
+// clusterOf names the Cluster in the object's label.
+func clusterOf(object client.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetLabels()[clusterv1.ClusterNameLabel]}
 }
 
 // withCluster adds the object's Cluster to what is logged.
 func withCluster(ctx context.Context, object client.Object) context.Context {
-	if cluster := object.GetLabels()[clusterv1.ClusterNameLabel]; cluster != "" {
-		return ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Cluster", klog.KRef(object.GetNamespace(), cluster)))
+	if cluster := clusterOf(object); cluster.Name != "" {
+		return ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Cluster", klog.KRef(cluster.Namespace, cluster.Name)))
 	}
 	return ctx
 }
@@ -77,31 +82,51 @@ func (p planned) writes() bool {
 	return p.Plan != nil && p.Needed() && p.wait == 0
 }
 
-// syncChild writes what a child inherits, if that is missing, and returns when to look again if it leaves that to Cluster API for now.
-// The object is the child as it is stored, which may be another type.
-func syncChild(ctx context.Context, d *Dependencies, kind owners.Kind, child metav1.Object, object client.Object) (again time.Duration, err error) {
-	now := time.Now()
-	inDoubt := func(p planned) bool { return p.writes() && p.Behind(object) }
-	p, err := owners.Recheck(ctx, d.Chain, inDoubt, func(ctx context.Context, chain *owners.Chain) (planned, error) {
-		return planFor(ctx, d, chain, kind, child, object, now)
-	})
+// syncChild writes what a child inherits, if that is missing, and returns when to look again if it is left to Cluster API for now, or if
+// there is no slot for it. The object is the child as it is stored, which may be another type. owner is the provider's kind of its owner;
+// empty if the owner is one of Cluster API's own.
+func syncChild(
+	ctx context.Context, d *Dependencies, kind owners.Kind, child metav1.Object, object client.Object, owner schema.GroupKind,
+) (again time.Duration, err error) {
+	gvk, err := apiutil.GVKForObject(object, d.Client.Scheme())
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("finding the kind of %T: %w", object, err)
+	}
+	now, p := time.Now(), planned{}
+	plan := func(ctx context.Context, chain *owners.Chain) (planned, error) {
+		return planFor(ctx, d, chain, kind, child, object, now)
+	}
+	again, err = d.reading(ctx, owner, clusterOf(object), func(ctx context.Context) (err error) {
+		p, err = plan(ctx, d.Chain)
+		return err
+	})
+	if err != nil || again > 0 {
+		return again, err
 	}
 	if p.Reason.Released() {
-		return 0, d.release(ctx, object)
+		return d.release(ctx, object, gvk)
+	}
+	if p.writes() {
+		again, err = d.writing(ctx, gvk.GroupKind(), clusterOf(object), func(ctx context.Context) (sent bool, err error) {
+			if p.Behind(object) {
+				if p = owners.Again(ctx, d.Chain, p, plan); !p.writes() {
+					return false, nil
+				}
+			}
+			return true, d.write(ctx, object, gvk, p)
+		})
+	}
+	if again > 0 {
+		return again, nil
 	}
 	if p.Plan == nil {
 		ctrl.LoggerFrom(ctx).V(2).Info("The object inherits nothing for now", "reason", p.Reason)
-		return 0, nil
+		return 0, err
 	}
 	if problems := errors.Join(p.Problems, p.LeftOut()); problems != nil {
 		d.leftOut(object, p.Sources(ctx).Located(problems))
 	}
-	if !p.writes() {
-		return p.wait, nil
-	}
-	return 0, d.write(ctx, object, p)
+	return p.wait, err
 }
 
 // planFor decides about a child by what the chain knows, and plans the write.
@@ -136,32 +161,27 @@ func grace(propagator client.Object, now time.Time) time.Duration {
 }
 
 // release gives up what Heirloom owns in an object that is opted out for good.
-func (d *Dependencies) release(ctx context.Context, object client.Object) error {
+func (d *Dependencies) release(ctx context.Context, object client.Object, gvk schema.GroupVersionKind) (again time.Duration, err error) {
 	if !managedfields.Recorded(object.GetManagedFields()) {
-		return nil
+		return 0, nil
 	}
-	gvk, err := apiutil.GVKForObject(object, d.Client.Scheme())
-	if err != nil {
-		return fmt.Errorf("finding the kind of %T: %w", object, err)
-	}
-	changed, removed, err := release.Object(ctx, d.Client, d.Live, gvk, client.ObjectKeyFromObject(object), release.Mode{})
+	again, err = d.writing(ctx, gvk.GroupKind(), clusterOf(object), func(ctx context.Context) (sent bool, err error) {
+		changed, removed, err := release.Object(ctx, d.Client, d.Live, gvk, client.ObjectKeyFromObject(object), release.Mode{})
+		if changed {
+			d.Metrics.Write(metrics.Kind(gvk.Group, gvk.Kind), result(nil))
+			ctrl.LoggerFrom(ctx).Info("Released the object", "removed", removed)
+		}
+		return true, err
+	})
 	if err != nil {
 		d.failed(object, err)
-		return fmt.Errorf("releasing the %s: %w", gvk.Kind, err)
+		return 0, fmt.Errorf("releasing the %s: %w", gvk.Kind, err)
 	}
-	if changed {
-		d.Metrics.Write(metrics.Kind(gvk.Group, gvk.Kind), result(nil))
-		ctrl.LoggerFrom(ctx).Info("Released the object", "removed", removed)
-	}
-	return nil
+	return again, nil
 }
 
 // write carries out a plan that changes something.
-func (d *Dependencies) write(ctx context.Context, object client.Object, p planned) error {
-	gvk, err := apiutil.GVKForObject(object, d.Client.Scheme())
-	if err != nil {
-		return fmt.Errorf("finding the kind of %T: %w", object, err)
-	}
+func (d *Dependencies) write(ctx context.Context, object client.Object, gvk schema.GroupVersionKind, p planned) error {
 	if p.Adopts() || p.GivesUp() {
 		return d.patch(ctx, object, gvk, p)
 	}

@@ -3,18 +3,24 @@
 package controllers_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
 // What a child inherits comes in one apply by our field manager, for the version that was seen. Then there is nothing more
@@ -25,7 +31,7 @@ func TestAChildInheritsWhatItsOwnerDeclares(t *testing.T) {
 		l.wrote(fmt.Sprintf("heirloom applies %s ns/%s@999 %s", l.kindOf(s.child).Kind, s.child.GetName(), s.body))
 		l.Expect(l.stored(s.child).GetLabels()).To(HaveKeyWithValue("team", "ml"))
 		l.counted(
-			fmt.Sprintf(`resync_writes_total{kind="%s",reason="ahead",result="applied"} 1`, s.kind),
+			fmt.Sprintf(`resync_writes_total{kind="%s",result="applied"} 1`, s.kind),
 			fmt.Sprintf(`inherited_keys_total{by="resync",change="injected",kind="%s",what="label"} %d`, s.kind, strings.Count(s.body, "team")),
 		)
 
@@ -50,7 +56,9 @@ func TestAChildLosesWhatItsOwnerNoLongerDeclares(t *testing.T) {
 		l.Expect(patch).To(HaveLen(1))
 		l.Expect(patch[0]).To(HavePrefix(fmt.Sprintf("heirloom patches %s ns/%s@1001 ", l.kindOf(s.child).Kind, s.child.GetName())))
 		l.Expect(l.live.take()).To(ConsistOf(l.kindOf(s.child).Kind+"/"+s.child.GetName()), "the cache has but a part of it")
-		l.Expect(text(l, s.child)).To(And(Not(ContainSubstring(`"team"`)), ContainSubstring(`"mine":"yes"`), Not(ContainSubstring(`"heirloom"`))))
+		raw, err := json.Marshal(l.stored(s.child))
+		l.Expect(err).NotTo(HaveOccurred())
+		l.Expect(string(raw)).To(And(Not(ContainSubstring(`"team"`)), ContainSubstring(`"mine":"yes"`), Not(ContainSubstring(`"heirloom"`))))
 		l.counted(fmt.Sprintf(`inherited_keys_total{by="resync",change="removed",kind="%s",what="label"} %d`, s.kind, strings.Count(s.body, "team")))
 
 		l.Expect(l.see(s.about)).To(Succeed())
@@ -60,59 +68,39 @@ func TestAChildLosesWhatItsOwnerNoLongerDeclares(t *testing.T) {
 
 // A child that has all that it should, exactly as one create has left it, becomes ours by a patch that changes no content.
 func TestAChildThatWasCopiedIsAdopted(t *testing.T) {
-	Expect := NewWithT(t).Expect
 	m := machine("m", "MachineSet/ms")
 	m.Labels["team"], m.ManagedFields = "ml", nil
 	l := newLoop(t, theCluster(), machineSet("team=ml"), m)
-	Expect(l.see(m)).To(Succeed())
+	l.Expect(l.see(m)).To(Succeed())
 	l.wrote("heirloom patches Machine ns/m@999")
-	Expect(l.stored(m).GetManagedFields()).To(ContainElement(And(
+	l.Expect(l.stored(m).GetManagedFields()).To(ContainElement(And(
 		HaveField("Manager", "heirloom"), HaveField("Operation", metav1.ManagedFieldsOperationApply))))
-	Expect(l.see(m)).To(Succeed())
+	l.Expect(l.see(m)).To(Succeed())
 	l.wrote()
-}
-
-// text is all of an object as the API server has it, with its managed fields.
-func text(l *loop, object client.Object) string {
-	raw, err := json.Marshal(l.stored(object))
-	l.Expect(err).NotTo(HaveOccurred())
-	return string(raw)
-}
-
-// with returns a map with one more entry.
-func with(m map[string]string, key, value string) map[string]string {
-	if m == nil {
-		m = map[string]string{}
-	}
-	m[key] = value
-	return m
 }
 
 func TestAChildThatIsLeftAloneIsNotWritten(t *testing.T) {
 	annotate := func(object client.Object, key string) { object.SetAnnotations(with(object.GetAnnotations(), key, "")) }
 	label := func(object client.Object, key string) { object.SetLabels(with(object.GetLabels(), key, "")) }
-	for _, tc := range []struct {
-		name  string
-		leave func(l *loop, s *scene, cluster *clusterv1.Cluster)
-	}{
-		{"it is paused", func(_ *loop, s *scene, _ *clusterv1.Cluster) { annotate(s.child, clusterv1.PausedAnnotation) }},
-		{"it is opted out", func(_ *loop, s *scene, _ *clusterv1.Cluster) { label(s.child, inherit.IgnoreLabel) }},
-		{"its Cluster is paused", func(_ *loop, _ *scene, cluster *clusterv1.Cluster) { cluster.Spec.Paused = new(true) }},
-		{"its Cluster is paused by annotation", func(_ *loop, _ *scene, cluster *clusterv1.Cluster) { annotate(cluster, clusterv1.PausedAnnotation) }},
-		{"its Cluster is opted out", func(_ *loop, _ *scene, cluster *clusterv1.Cluster) { label(cluster, inherit.IgnoreLabel) }},
-		{"another instance reconciles it", func(l *loop, _ *scene, _ *clusterv1.Cluster) { l.policy.WatchFilter = "another" }},
-		{"it is being deleted", func(l *loop, s *scene, _ *clusterv1.Cluster) {
+	for name, leave := range map[string]func(l *loop, s *scene, cluster *clusterv1.Cluster){
+		"it is paused":                        func(_ *loop, s *scene, _ *clusterv1.Cluster) { annotate(s.child, clusterv1.PausedAnnotation) },
+		"it is opted out":                     func(_ *loop, s *scene, _ *clusterv1.Cluster) { label(s.child, inherit.IgnoreLabel) },
+		"its Cluster is paused":               func(_ *loop, _ *scene, cluster *clusterv1.Cluster) { cluster.Spec.Paused = true },
+		"its Cluster is paused by annotation": func(_ *loop, _ *scene, cluster *clusterv1.Cluster) { annotate(cluster, clusterv1.PausedAnnotation) },
+		"its Cluster is opted out":            func(_ *loop, _ *scene, cluster *clusterv1.Cluster) { label(cluster, inherit.IgnoreLabel) },
+		"another instance reconciles it":      func(l *loop, _ *scene, _ *clusterv1.Cluster) { l.policy.WatchFilter = "another" },
+		"it is being deleted": func(l *loop, s *scene, _ *clusterv1.Cluster) {
 			s.child.SetFinalizers([]string{"provider/finalizer"})
 			l.Expect(l.server.Update(l.t.Context(), s.child)).To(Succeed())
-			l.Expect(l.server.Delete(l.t.Context(), s.child)).To(Succeed())
+			l.delete(s.child)
 			l.stored(s.child)
-		}},
+		},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			each(t, func(l *loop, s *scene) {
 				cluster := theCluster()
 				l.stored(cluster)
-				tc.leave(l, s, cluster)
+				leave(l, s, cluster)
 				l.Expect(l.server.Update(l.t.Context(), cluster)).To(Succeed())
 				l.Expect(l.server.Update(l.t.Context(), s.child)).To(Succeed())
 				l.Expect(l.see(s.about)).To(Succeed())
@@ -123,14 +111,11 @@ func TestAChildThatIsLeftAloneIsNotWritten(t *testing.T) {
 }
 
 // What an owner has brought stays when the owner is gone, when there is another one under its name, and after a restore
-// without owner references.
+// without owner references. A child that is gone needs nothing.
 func TestALostOwnerTakesNothingAway(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		lose func(l *loop, s *scene)
-	}{
-		{"it is gone", func(l *loop, s *scene) { l.Expect(l.server.Delete(l.t.Context(), s.owner)).To(Succeed()) }},
-		{"another object has its name", func(l *loop, s *scene) {
+	for name, lose := range map[string]func(l *loop, s *scene){
+		"it is gone": func(l *loop, s *scene) { l.delete(s.owner) },
+		"another object has its name": func(l *loop, s *scene) {
 			l.change(s.child, func() {
 				references := s.child.GetOwnerReferences()
 				for i := range references {
@@ -141,8 +126,8 @@ func TestALostOwnerTakesNothingAway(t *testing.T) {
 			if len(s.child.GetOwnerReferences()) > 0 { // an owner by topology has no reference, and is the owner still
 				l.change(s.owner, func() { declare(s.owner) })
 			}
-		}},
-		{"nothing refers to it", func(l *loop, s *scene) {
+		},
+		"nothing refers to it": func(l *loop, s *scene) {
 			l.change(s.child, func() {
 				labels := s.child.GetLabels()
 				delete(labels, clusterv1.ClusterTopologyOwnedLabel)
@@ -150,28 +135,23 @@ func TestALostOwnerTakesNothingAway(t *testing.T) {
 				s.child.SetOwnerReferences(nil)
 			})
 			l.change(s.owner, func() { declare(s.owner) })
-		}},
+		},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			each(t, func(l *loop, s *scene) {
 				l.Expect(l.see(s.about)).To(Succeed())
 				l.writes.take()
-				tc.lose(l, s)
+				lose(l, s)
 				l.Expect(l.see(s.about)).To(Succeed())
 				l.wrote()
 				l.Expect(l.stored(s.child).GetLabels()).To(HaveKeyWithValue("team", "ml"))
+				l.delete(s.child)
+				l.Expect(l.see(s.about)).To(Succeed())
+				l.wrote()
+				l.told()
 			})
 		})
 	}
-}
-
-func TestAChildThatIsGoneNeedsNothing(t *testing.T) {
-	each(t, func(l *loop, s *scene) {
-		l.Expect(l.server.Delete(l.t.Context(), s.child)).To(Succeed())
-		l.Expect(l.see(s.about)).To(Succeed())
-		l.wrote()
-		l.told()
-	})
 }
 
 func TestAReadThatFailsIsTriedAgain(t *testing.T) {
@@ -185,4 +165,314 @@ func TestAReadThatFailsIsTriedAgain(t *testing.T) {
 		}
 		l.wrote()
 	})
+}
+
+// refusal is what an API server may answer to a write, and whether somebody has to be told.
+type refusal struct {
+	err    error
+	result string
+	tells  bool
+}
+
+func refusals() map[string]refusal {
+	resource := schema.GroupResource{Resource: "things"}
+	return map[string]refusal{
+		"it is forbidden":        {apierrors.NewForbidden(resource, "x", errors.New("no rights")), "error", true},
+		"it is invalid":          {apierrors.NewBadRequest("no such field"), "error", true},
+		"the object has changed": {apierrors.NewConflict(resource, "x", errors.New("changed")), "conflict", false},
+		"the object has gone":    {apierrors.NewNotFound(resource, "x"), "error", false},
+	}
+}
+
+// A write that is refused is tried again, counted, and told on the object unless it mends itself.
+func TestAWriteThatIsRefused(t *testing.T) {
+	for name, tc := range refusals() {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(l *loop, s *scene) {
+				kind, name := l.kindOf(s.child).Kind, s.child.GetName()
+				expect := func(times int, what string) {
+					l.refuse = tc.err
+					err := l.see(s.about)
+					l.Expect(err).To(MatchError(tc.err))
+					l.Expect(err).To(MatchError(ContainSubstring(what + " what the " + kind + " inherits")))
+					l.Expect(l.writes.take()).To(HaveLen(1))
+					l.counted(fmt.Sprintf(`resync_writes_total{kind="%s",result="%s"} %d`, s.kind, tc.result, times))
+					if tc.tells {
+						l.told(fmt.Sprintf("Warning InheritanceFailed %s/%s: Failed to write what is inherited: %v", kind, name, tc.err))
+					} else {
+						l.told()
+					}
+					l.refuse = nil
+				}
+				expect(1, "applying")
+				l.notCounted("inherited_keys_total")
+				l.Expect(l.see(s.about)).To(Succeed())
+				l.writes.take()
+				l.change(s.owner, func() { declare(s.owner) })
+				expect(2, "patching")
+				l.Expect(l.see(s.about)).To(Succeed())
+				l.Expect(l.stored(s.child).GetLabels()).NotTo(HaveKey("team"))
+			})
+		})
+	}
+}
+
+// An apply names all that is ours. One that was computed for an older version of the child must not bring back what has gone
+// since. What is to be patched away is computed from the object as the API server has it. If that has changed since the cache heard
+// of it, the loop looks again, because what has changed may be nothing that wakes it, such as its status.
+func TestAWriteHoldsOnlyForTheVersionThatWasSeen(t *testing.T) {
+	each(t, func(l *loop, s *scene) {
+		stale := l.kindOf(s.child).Kind + "/" + s.child.GetName()
+		mine := func() { s.child.SetLabels(with(s.child.GetLabels(), "mine", "yes")) }
+		l.lag(s.child)
+		l.change(s.child, mine)
+		l.Expect(apierrors.IsConflict(l.see(s.about))).To(BeTrue())
+		l.Expect(l.writes.take()).To(ConsistOf(ContainSubstring("@999 ")))
+		l.Expect(l.stored(s.child).GetLabels()).NotTo(HaveKey("team"))
+		l.counted(fmt.Sprintf(`resync_writes_total{kind="%s",result="conflict"} 1`, s.kind))
+
+		delete(l.stale, stale)
+		l.Expect(l.see(s.about)).To(Succeed())
+		l.writes.take()
+		l.change(s.owner, func() { declare(s.owner) })
+		l.refuseLive = errors.New("no answer")
+		l.Expect(l.see(s.about)).To(MatchError(l.refuseLive))
+		l.refuseLive = nil
+		l.lag(s.child)
+		l.change(s.child, mine)
+		l.Expect(apierrors.IsConflict(l.see(s.about))).To(BeTrue())
+		l.delete(s.child)
+		l.Expect(l.see(s.about)).To(Succeed())
+		l.wrote()
+		l.told()
+	})
+}
+
+// What an API server would refuse in the child is in no write, whatever its kind. The rest comes, and an Event on the child names
+// the field in which its owner declares it.
+func TestWhatAnAPIServerWouldRefuseIsLeftOut(t *testing.T) {
+	each(t, func(l *loop, s *scene) {
+		l.change(s.owner, func() { declare(s.owner, "team=ml", "sentence=not a value") })
+		l.Expect(l.see(s.about)).To(Succeed())
+		l.Expect(l.writes.take()).To(ConsistOf(HaveSuffix(s.body)))
+		owner := fmt.Sprintf("%s ns/%s (", l.kindOf(s.owner).Kind, s.owner.GetName())
+		if strings.HasPrefix(owner, "MachineSet") {
+			owner = "MachineDeployment ns/md (" // which controls it
+		}
+		for range 2 { // it is still left out
+			l.Expect(l.events.take()).To(ContainElement(And(
+				HavePrefix("Warning NotInherited %s/%s: %s", l.kindOf(s.child).Kind, s.child.GetName(), owner),
+				ContainSubstring(`metadata.labels): label "sentence"="not a value": an API server would refuse it`),
+			)))
+			l.Expect(l.see(s.about)).To(Succeed())
+			l.wrote()
+		}
+	})
+}
+
+// Cluster API takes from a child what its owner no longer declares, before our cache has heard of the owner's change. A child that was
+// written later than its cached owner is therefore looked at with owners as the API server has them. What an owner declares anew costs
+// no call: the cache has heard of it.
+func TestAChildThatHasLostSomethingIsSeenWithLiveOwners(t *testing.T) {
+	each(t, func(l *loop, s *scene) {
+		lose := func() {
+			l.change(s.child, func() {
+				labels := s.child.GetLabels()
+				delete(labels, "team")
+				s.child.SetLabels(labels)
+			})
+			l.writes.take()
+			l.live.take()
+		}
+		for _, labels := range [][]string{{"team=ml"}, {"team=ml", "new=1"}, {"team=another", "new=1"}} {
+			l.change(s.owner, func() { declare(s.owner, labels...) })
+			for range 2 {
+				l.Expect(l.see(s.about)).To(Succeed())
+			}
+			l.Expect(l.stored(s.child).GetLabels()).To(HaveKeyWithValue("team", pairs(labels...)["team"]))
+		}
+		l.Expect(l.live.take()).To(BeEmpty())
+		owner := l.kindOf(s.owner).Kind + "/" + s.owner.GetName()
+		l.lag(s.owner)
+
+		lose()
+		l.Expect(l.see(s.about)).To(Succeed(), "the owner declares it still")
+		l.Expect(l.writes.take()).To(HaveLen(1))
+		l.Expect(l.live.take()).To(ContainElement(owner))
+		l.Expect(l.stored(s.child).GetLabels()).To(HaveKey("team"))
+
+		lose()
+		l.refuseLive = errors.New("no answer")
+		l.Expect(l.see(s.about)).To(Succeed(), "the cache decides")
+		l.refuseLive = nil
+		l.Expect(l.stored(s.child).GetLabels()).To(HaveKey("team"))
+
+		lose()
+		l.change(s.owner, func() { declare(s.owner) })
+		for range 2 { // what else was declared is patched away, and nothing comes back with it
+			l.Expect(l.see(s.about)).To(Succeed(), "the owner no longer declares it")
+			l.Expect(l.live.take()).To(ContainElement(owner))
+			l.Expect(l.stored(s.child).GetLabels()).NotTo(HaveKey("team"))
+		}
+
+		if len(s.child.GetOwnerReferences()) > 0 {
+			l.writes.take()
+			l.delete(s.owner)
+			l.Expect(l.see(s.about)).To(Succeed(), "the owner is gone")
+			l.wrote()
+		}
+	})
+}
+
+// An API server that does not tell of owners within a second in all is asked no longer: the cache decides.
+func TestLiveOwnersTakeASecond(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		ms, m := machineSet("team=ml"), machine("m", "MachineSet/ms")
+		l := newLoop(t, theCluster(), ms, m)
+		l.lag(ms)
+		l.change(m, func() { m.Labels["mine"] = "yes" })
+		l.Live = interceptor.NewClient(l.server, interceptor.Funcs{
+			Get: func(ctx context.Context, _ client.WithWatch, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+				<-ctx.Done()
+				return ctx.Err()
+			},
+		})
+		began := time.Now()
+		l.Expect(l.see(m)).To(Succeed())
+		l.Expect(time.Since(began)).To(Equal(time.Second))
+		l.Expect(l.stored(m).GetLabels()).To(HaveKey("team"))
+	})
+}
+
+// observed makes an owner one that has a controller in Cluster API.
+func observed[T client.Object](owner T) T {
+	switch o := client.Object(owner).(type) {
+	case *clusterv1.MachineDeployment:
+		o.Status.ObservedGeneration = 1
+	case *clusterv1.MachineSet:
+		o.Status.ObservedGeneration = 1
+	case *clusterv1.MachinePool:
+		o.Status.ObservedGeneration = 1
+	case *clusterv1.Machine:
+		o.Status.ObservedGeneration = 1
+	}
+	return owner
+}
+
+// What Cluster API's controller of the owner writes itself is left to it for half a minute after the owner has changed. Nothing is
+// left to anybody where there is no such controller: for what a topology or a control plane declares, and for an owner that was never
+// observed.
+func TestWhatClusterAPIWritesIsLeftToItForAWhile(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		for _, s := range scenes() {
+			waits := map[string]bool{"a MachineSet": true, "a Machine of a MachineSet": true, "a Machine of a MachinePool": true, "an InfraMachine": true, "a BootstrapConfig": true}[s.name]
+			for _, hasController := range []bool{true, false} {
+				owner := s.owner.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy of one
+				if hasController {
+					observed(owner)
+				}
+				objects := append([]client.Object{owner, s.child}, s.around...)
+				if s.about != s.child {
+					objects = append(objects, s.about)
+				}
+				l := newLoop(t, objects...)
+				look := func() time.Duration {
+					again, err := l.look(s.about)
+					l.Expect(err).NotTo(HaveOccurred())
+					return again
+				}
+				l.change(owner, func() { declare(owner, "team=web") })
+				if !waits || !hasController {
+					l.Expect(look()).To(BeZero(), s.name)
+					l.Expect(l.stored(s.child).GetLabels()).To(HaveKeyWithValue("team", "web"), s.name)
+					continue
+				}
+				l.Expect(look()).To(Equal(30*time.Second), s.name)
+				<-time.After(20 * time.Second)
+				l.Expect(look()).To(Equal(10 * time.Second))
+				l.change(owner, func() { declare(owner, "team=ml") })
+				l.Expect(look()).To(Equal(30*time.Second), "it has changed again")
+				<-time.After(30*time.Second - time.Millisecond)
+				l.wrote()
+				<-time.After(look())
+				l.Expect(look()).To(BeZero())
+				l.Expect(l.stored(s.child).GetLabels()).To(HaveKeyWithValue("team", "ml"))
+				l.writes.take()
+				l.Expect(look()).To(BeZero())
+				l.wrote()
+			}
+		}
+	})
+}
+
+// What Heirloom itself has changed of an owner is no reason to wait.
+func TestWhatHeirloomHasChangedIsNotWaitedFor(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		md, ms, m := machineDeployment("team=ml"), observed(machineSet()), machine("m", "MachineSet/ms")
+		l := newLoop(t, theCluster(), md, ms, m)
+		l.Expect(l.see(ms)).To(Succeed())
+		l.Expect(l.stored(ms).GetManagedFields()).To(ContainElement(HaveField("Time.Time", BeTemporally("~", time.Now(), time.Second))))
+		again, err := l.look(m)
+		l.Expect(err).NotTo(HaveOccurred())
+		l.Expect(again).To(BeZero())
+		l.Expect(l.stored(m).GetLabels()).To(HaveKeyWithValue("team", "ml"))
+	})
+}
+
+// As soon as it is known that Cluster API takes typed taints, those that a Machine declares by annotation become typed, without
+// anybody's write; and when its gate goes off, ours go, also from a Machine that is left alone.
+func TestTaintsFollowTheGateOfClusterAPI(t *testing.T) {
+	m := machine("m", "MachineSet/ms")
+	m.Annotations = map[string]string{taint.AlwaysAnnotation: "gpu=true:NoSchedule"}
+	l := newLoop(t, theCluster(), machineSet(), m)
+	l.Expect(l.see(m)).To(Succeed())
+	l.wrote()
+
+	l.policy.ClusterAPITaints = inherit.PropagationEnabled
+	l.Expect(l.see(m)).To(Succeed())
+	l.wrote(`heirloom applies Machine ns/m@999 {"spec":{"taints":[{"effect":"NoSchedule","key":"gpu","propagation":"Always","value":"true"}]}}`)
+
+	l.change(m, func() { m.Annotations[clusterv1.PausedAnnotation] = "" })
+	l.Expect(l.see(m)).To(Succeed())
+	l.wrote()
+	l.policy.ClusterAPITaints = inherit.PropagationDisabled
+	l.Expect(l.see(m)).To(Succeed())
+	l.wrote("heirloom patches Machine ns/m@1001 remove /spec/taints")
+	l.stored(m)
+	l.Expect(m.Spec.Taints).To(BeEmpty())
+	l.Expect(m.Annotations).To(HaveKey(taint.AlwaysAnnotation))
+	l.Expect(l.see(m)).To(Succeed())
+	l.wrote()
+}
+
+// What cluster-autoscaler scales tells it of the Nodes to come (rule 14). Where somebody else says that, too, it is not ours.
+func TestWhatIsScaledTellsOfNewNodes(t *testing.T) {
+	for _, object := range []client.Object{machineDeployment(pool + "=gpu"), machineSet(pool + "=gpu"), machinePool(pool + "=gpu")} {
+		t.Run(object.GetName(), func(t *testing.T) {
+			object.SetOwnerReferences(nil)
+			object.SetAnnotations(map[string]string{clusterv1.AutoscalerMaxSizeAnnotation: "3"})
+			l := newLoop(t, theCluster(), object)
+			told := func() string {
+				l.Expect(l.see(object)).To(Succeed())
+				return l.stored(object).GetAnnotations()[inherit.CapacityLabelsAnnotation]
+			}
+			l.Expect(told()).To(Equal(pool + "=gpu"))
+			l.change(object, func() { object.GetAnnotations()[inherit.CapacityLabelsAnnotation] = "mine=yes" })
+			l.Expect(told()).To(Equal("mine=yes"), "it is somebody else's")
+			l.Expect(told()).To(Equal("mine=yes"))
+			l.change(object, func() { delete(object.GetAnnotations(), inherit.CapacityLabelsAnnotation) })
+			l.Expect(told()).To(Equal(pool + "=gpu"))
+			l.change(object, func() { object.GetAnnotations()[clusterv1.AutoscalerMaxSizeAnnotation] = "0" })
+			l.Expect(told()).To(BeEmpty(), "it is scaled no more")
+		})
+	}
+}
+
+// with returns a map with one more entry.
+func with(m map[string]string, key, value string) map[string]string {
+	if m == nil {
+		m = map[string]string{}
+	}
+	m[key] = value
+	return m
 }

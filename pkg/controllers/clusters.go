@@ -28,6 +28,9 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
+// clusterTimeout bounds all requests about one workload cluster as a whole, of which there are a few.
+const clusterTimeout = 30 * time.Second
+
 // workloadClusters handles each workload cluster as a whole: once it is connected, Heirloom watches its Nodes, and admits them in
 // the way that was chosen.
 type workloadClusters struct {
@@ -48,24 +51,18 @@ func (r workloadClusters) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 		}
 		return ctrl.Result{}, gone(err, "Cluster")
 	}
-	if req.NamespacedName == r.ManagementCluster {
-		return ctrl.Result{}, nil // the installed webhooks admit its Nodes, and the manager's cache has them
-	}
-	again, err := r.clusters.try(req.NamespacedName, func() (time.Duration, error) { return r.sync(ctx, cluster) })
-	return ctrl.Result{RequeueAfter: again}, err
-}
-
-func (r workloadClusters) sync(ctx context.Context, cluster *clusterv1.Cluster) (again time.Duration, err error) {
-	key := client.ObjectKeyFromObject(cluster)
-	err = r.watch(ctx, key)
-	r.count(key, err == nil, err != nil)
+	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
+	defer cancel()
+	err := r.watch(ctx, req.NamespacedName)
+	r.count(req.NamespacedName, err == nil, err != nil)
+	var again time.Duration
 	if err == nil {
 		again, err = r.admit(ctx, cluster)
 	}
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
-		return 0, nil // the connection will wake it
+		return ctrl.Result{}, nil // the connection will wake it
 	}
-	return again, err
+	return ctrl.Result{RequeueAfter: again}, err
 }
 
 func (r workloadClusters) forget(cluster types.NamespacedName) {
@@ -84,6 +81,9 @@ func (r workloadClusters) count(cluster types.NamespacedName, connected, disconn
 }
 
 func (r workloadClusters) watch(ctx context.Context, cluster types.NamespacedName) error {
+	if cluster == r.ManagementCluster {
+		return nil // the manager's cache has its Nodes
+	}
 	err := r.Workloads.Watch(ctx, cluster, clustercache.NewWatcher(clustercache.TypedWatcherOptions[client.Object, NodeRequest]{
 		Name: "heirloom-nodes", Watcher: reconnected{r.watches, r.nodes, cluster}, Kind: &corev1.Node{}, EventHandler: itself(cluster),
 		Predicates: []predicate.Predicate{changed()},
@@ -118,13 +118,13 @@ func (w reconnected) Watch(all source.TypedSource[NodeRequest]) error {
 
 // admit sets up the chosen way to admit the Nodes of the Cluster; again is when to check, if it takes time. A Cluster that is
 // paused, or that a watch filter leaves to another instance, stays as it is; a Cluster that is opted out or being deleted is left
-// to the loop.
+// to the loop, and the management cluster to the installed webhooks.
 func (r workloadClusters) admit(ctx context.Context, cluster *clusterv1.Cluster) (again time.Duration, err error) {
 	if len(r.Admission.Ways) == 0 || inherit.Paused(cluster) || r.Policy().LeftToAnother(cluster) {
 		return 0, nil
 	}
 	way := r.Admission.Of(cluster)
-	if _, skipped := r.Policy().Skips(cluster, nil); skipped {
+	if _, skipped := r.Policy().Skips(cluster, nil); skipped || client.ObjectKeyFromObject(cluster) == r.ManagementCluster {
 		way = workload.AdmitByLoop
 	}
 	server, err := r.Workloads.GetUncachedClient(ctx, client.ObjectKeyFromObject(cluster))
@@ -156,7 +156,7 @@ func (d *Dependencies) admittedByPolicy() handler.EventHandler {
 			switch {
 			case err != nil:
 				ctrl.LoggerFrom(ctx).Error(err, "Failed to find the Cluster of a changed Machine", "Machine", klog.KObj(m))
-			case cluster != nil && d.Admission.FollowsMachines(cluster):
+			case cluster != nil && client.ObjectKeyFromObject(cluster) != d.ManagementCluster && d.Admission.FollowsMachines(cluster):
 				q.AddAfter(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)}, parametersEvery)
 			}
 			return

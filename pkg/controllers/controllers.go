@@ -33,9 +33,11 @@ import (
 )
 
 const (
-	// workers is how many objects of a kind are reconciled at a time, remoteWorkers how many Nodes, and how many workload clusters.
-	// Their API servers may hang, so there are many; perCluster is how many of them a cluster may occupy.
+	// workers is how many objects of a kind are reconciled at a time, remoteWorkers how many Nodes, and how many workload clusters. Their
+	// API servers may hang, so there are many; perCluster is how many of them may write Nodes of the same cluster.
 	workers, remoteWorkers, perCluster = 10, 128, 16
+	// fastRetry is how soon a failed request is tried again. A workload cluster as a whole waits for slowRetry.
+	fastRetry = 50 * time.Millisecond
 	// graceTime is how long the loop leaves to Cluster API what Cluster API writes itself. It applies 20 objects a second.
 	graceTime = 30 * time.Second
 	// parametersEvery is how long a change of a Machine waits for others before the parameters of a policy are written. A new
@@ -69,13 +71,15 @@ type Dependencies struct {
 	Policy        func() inherit.Policy
 	PolicyChanges func() <-chan event.GenericEvent
 
-	clusters *slots[types.NamespacedName]
-	kinds    *slots[schema.GroupKind]
+	// clusters are the slots of writes in workload clusters, changing and listing those of writes and first reads of a kind.
+	clusters          *slots[types.NamespacedName]
+	changing, listing *slots[schema.GroupKind]
 }
 
 // Setup adds the loop's controllers to the manager.
 func Setup(mgr ctrl.Manager, d *Dependencies) error {
-	d.clusters, d.kinds = newSlots[types.NamespacedName](perCluster), newSlots[schema.GroupKind](workers)
+	d.clusters = newSlots[types.NamespacedName](perCluster)
+	d.changing, d.listing = newSlots[schema.GroupKind](workers), newSlots[schema.GroupKind](workers)
 	for name, add := range map[string]func(ctrl.Manager, *builder.Builder) error{
 		"controlplane":      d.addControlPlanes,
 		"machinedeployment": d.addMachineDeployments,
@@ -84,7 +88,7 @@ func Setup(mgr ctrl.Manager, d *Dependencies) error {
 		"machine":           d.addMachines,
 		"workload":          d.addNodes,
 	} {
-		b := ctrl.NewControllerManagedBy(mgr).Named(name).WithEventFilter(changed()).WithOptions(options[ctrl.Request](workers))
+		b := ctrl.NewControllerManagedBy(mgr).Named(name).WithEventFilter(changed()).WithOptions(options[ctrl.Request](workers, fastRetry))
 		if err := add(mgr, b); err != nil {
 			return fmt.Errorf("setting up the %s controller: %w", name, err)
 		}
@@ -92,11 +96,12 @@ func Setup(mgr ctrl.Manager, d *Dependencies) error {
 	return nil
 }
 
-// options are those of a controller with so many workers. Failed requests are tried again less and less often, up to a minute.
-func options[R comparable](workers int) controller.TypedOptions[R] {
+// options are those of a controller with so many workers. A failed request is tried again after that time, and then less and less
+// often, up to once a minute.
+func options[R comparable](workers int, retry time.Duration) controller.TypedOptions[R] {
 	return controller.TypedOptions[R]{
 		MaxConcurrentReconciles: workers,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[R](busyRetry, longestPause),
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[R](retry, longestPause),
 	}
 }
 
@@ -153,7 +158,7 @@ func (d *Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
 // above them but control planes, so that they need not wait for each level to inherit from the level above.
 func (d *Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 	all := newNodes(d)
-	o := options[NodeRequest](remoteWorkers)
+	o := options[NodeRequest](remoteWorkers, fastRetry)
 	o.LogConstructor = func(req *NodeRequest) logr.Logger { return logOf(mgr.GetLogger(), req) }
 	watches := builder.TypedControllerManagedBy[NodeRequest](mgr).Named("node").WithEventFilter(changed()).WithOptions(o).
 		Watches(&clusterv1.Machine{}, d.nodesOf()).
@@ -175,7 +180,7 @@ func (d *Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 		Watches(&clusterv1.Machine{}, d.admittedByPolicy(), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WatchesRawSource(d.all(d.Admission.Changes, &clusterv1.ClusterList{})).
 		WatchesRawSource(d.all(d.PolicyChanges(), &clusterv1.ClusterList{})).
-		WithOptions(options[ctrl.Request](remoteWorkers)).
+		WithOptions(options[ctrl.Request](remoteWorkers, slowRetry)).
 		Complete(workloadClusters{Dependencies: d, watches: built, nodes: all, connected: newNodeSet(nil), disconnected: newNodeSet(nil)})
 }
 

@@ -3,7 +3,6 @@
 package controllers_test
 
 import (
-	"cmp"
 	"context"
 	"reflect"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -27,7 +27,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/heirloom-dev/heirloom/pkg/broadcast"
-	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // fakeManager is a manager that keeps the controllers which are added to it. What it does not implement nobody may need.
@@ -109,8 +108,8 @@ func (i *informers) of(object client.Object) *informer {
 	return i.byKind[gvk]
 }
 
-// asked reports whether there is an informer of that kind.
-func (i *informers) asked(gvk schema.GroupVersionKind) bool {
+// has reports whether there is an informer of that kind.
+func (i *informers) has(gvk schema.GroupVersionKind) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.byKind[gvk] != nil
@@ -144,10 +143,9 @@ type workloads struct {
 	caches  map[client.ObjectKey]*informers
 	watches sync.Map
 	watched *journal
-	// broken is what every call returns, and brokenUncached one for a client without a cache.
-	broken, brokenUncached error
-	// brokenOf is what every call for that Cluster returns.
-	brokenOf map[client.ObjectKey]error
+	// broken is what every call for a Cluster returns, and brokenUncached what one for a client without a cache does.
+	broken         map[client.ObjectKey]error
+	brokenUncached error
 	// connected gets an event when the connection to a Cluster is made.
 	connected chan event.GenericEvent
 }
@@ -155,12 +153,12 @@ type workloads struct {
 func newWorkloads() *workloads {
 	return &workloads{
 		clients: map[client.ObjectKey]client.Client{}, servers: map[client.ObjectKey]client.Client{}, caches: map[client.ObjectKey]*informers{}, watched: &journal{},
-		connected: make(chan event.GenericEvent), brokenOf: map[client.ObjectKey]error{},
+		connected: make(chan event.GenericEvent), broken: map[client.ObjectKey]error{},
 	}
 }
 
 func (w *workloads) GetClient(_ context.Context, cluster client.ObjectKey) (client.Client, error) {
-	if err := cmp.Or(w.broken, w.brokenOf[cluster]); err != nil {
+	if err := w.broken[cluster]; err != nil {
 		return nil, err
 	}
 	if c, ok := w.clients[cluster]; ok {
@@ -223,5 +221,5 @@ func (s *schemas) ControlPlane(_ context.Context, gvk schema.GroupVersionKind) (
 }
 
 func (s *schemas) Machine(_ context.Context, gvk schema.GroupVersionKind) inherit.Layout {
-	return inherit.MachineLayout
+	return clusterv1.MachineLayout(gvk.Version)
 }

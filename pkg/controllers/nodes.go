@@ -26,8 +26,13 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// nodeTimeout bounds all requests about one Node. Its API server may not answer.
-const nodeTimeout = 5 * time.Second
+const (
+	// nodeTimeout bounds all requests about one Node. Its API server may not answer.
+	nodeTimeout = 5 * time.Second
+	// askEvery is the time between two questions of a Cluster's Nodes that wait for a taint which evicts Pods, on average: thousands of
+	// them must not keep the loop busy with asking.
+	askEvery = 50 * time.Millisecond
+)
 
 // NodeRequest names a Node and its Cluster.
 type NodeRequest struct {
@@ -64,51 +69,43 @@ func newNodes(d *Dependencies) *nodes {
 
 // Reconcile implements reconcile.TypedReconciler.
 func (r *nodes) Reconcile(ctx context.Context, req NodeRequest) (ctrl.Result, error) {
-	again, err := r.clusters.try(req.Cluster, func() (time.Duration, error) {
-		ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
-		defer cancel()
-		return r.sync(ctx, req)
-	})
+	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+	defer cancel()
+	again, err := r.sync(ctx, req)
 	return ctrl.Result{RequeueAfter: again}, err
+}
+
+// visit is what a reconcile reads once for all its steps.
+type visit struct {
+	NodeRequest
+	// server is a client of the Node's API server.
+	server client.Client
+	node   *corev1.Node
+	policy inherit.Policy
+	now    time.Time
 }
 
 // sync applies to the Node what it inherits, and returns when to look again if something has to wait.
 func (r *nodes) sync(ctx context.Context, req NodeRequest) (again time.Duration, err error) {
-	server, node, err := r.get(ctx, req)
-	if node == nil || err != nil {
+	v := visit{NodeRequest: req, policy: r.Policy(), now: time.Now()}
+	if v.server, v.node, err = r.get(ctx, req); err != nil || v.node == nil {
 		return 0, err
 	}
-	now, policy := time.Now(), r.Policy()
-	mayRestore := nodePlan.writes
-	p, err := owners.Recheck(ctx, r.Chain.Within(req.Cluster), mayRestore, func(ctx context.Context, chain *owners.Chain) (nodePlan, error) {
-		return r.plan(ctx, chain, req, node, policy, now)
-	})
+	p, err := r.plan(ctx, r.Chain, v)
 	if err != nil {
 		return 0, err // what is known of the Node stays true until it can be looked at
 	}
-	if !p.Inherits() {
-		ctrl.LoggerFrom(ctx).V(2).Info("The Node inherits nothing for now", "reason", p.Reason)
-		r.forget(req)
-		r.ignored.set(req, p.Reason.OptedOut())
-		if p.Reason.Released() && !inherit.Release(p.current, true).Equal(p.current) {
-			return 0, r.release(ctx, server, req)
-		}
-		return 0, nil
-	}
-	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(p.from.Kind, klog.KObj(p.from.Object)))
-	if p.writes() && !r.take(p, now) {
-		again, _ := r.pacer.Wait(now, p.limits) // another Node was faster
-		return again, nil
+	r.note(v, p)
+	if p.Reason.Released() {
+		return r.release(ctx, v)
 	}
 	if p.writes() {
-		if err := r.patch(ctx, server, node, p.result); err != nil {
-			r.failed(p.from.Object, err)
-			return 0, err
+		if again, err = r.write(ctx, v, &p); err != nil || again > 0 {
+			return again, err
 		}
-		r.tell(p, node)
-		p.current = p.result
+		r.note(v, p)
 	}
-	r.see(ctx, req, p, policy, node, now)
+	r.report(ctx, v, p)
 	return p.again, nil
 }
 
@@ -129,7 +126,7 @@ func (r *nodes) get(ctx context.Context, req NodeRequest) (client.Client, *corev
 	node := &corev1.Node{}
 	err := server.Get(ctx, types.NamespacedName{Name: req.Name}, node)
 	if apierrors.IsNotFound(err) {
-		r.forget(req)
+		r.forget(req, false)
 		r.records.forget(req)
 		return nil, nil, nil
 	}
@@ -146,7 +143,7 @@ type nodePlan struct {
 	from            inherit.NodeSource
 	current, result inherit.NodeState
 	leftOut         error
-	// evicting are taints that evict the Node's Pods, and held those of them that wait. limits say for how long.
+	// evicting are taints that evict the Node's Pods, and held those of them that wait. limits say for how long, heldBy names the limit.
 	evicting, held []taint.ID
 	limits         [2]pace.Limit
 	heldBy         string
@@ -158,35 +155,49 @@ func (p nodePlan) writes() bool {
 	return p.Inherits() && !p.result.Equal(p.current) && p.wait == 0
 }
 
+// evicts reports whether the write makes Pods leave the Node.
+func (p nodePlan) evicts() bool {
+	return len(p.evicting) > len(p.held)
+}
+
 // plan decides about a Node by what the chain knows.
-func (r *nodes) plan(
-	ctx context.Context, chain *owners.Chain, req NodeRequest, node *corev1.Node, policy inherit.Policy, now time.Time,
-) (p nodePlan, err error) {
-	p.current = inherit.OfNode(node)
-	if p.NodeDecision, err = chain.EvaluateNode(ctx, node, policy); err != nil || !p.Inherits() {
+func (r *nodes) plan(ctx context.Context, chain *owners.Chain, v visit) (p nodePlan, err error) {
+	chain, p.current = chain.Within(v.Cluster), inherit.OfNode(v.node)
+	if p.NodeDecision, err = chain.EvaluateNode(ctx, v.node, v.policy); err != nil || !p.Inherits() {
 		return p, err
 	}
-	believed := inherit.Restored(p.current, r.records.get(req))
-	if p.evicting = p.Source.Evicting(node, nil, now); len(p.evicting) > 0 && r.NoExecuteRate > 0 {
-		if p.limits, err = r.limits(ctx, chain, p.Source); err != nil {
+	believed := inherit.Restored(p.current, r.records.get(v.NodeRequest))
+	if p.evicting = p.Source.Evicting(v.node, nil, v.now); len(p.evicting) > 0 && r.NoExecuteRate > 0 {
+		if err = r.hold(ctx, chain, v, &p); err != nil {
 			return p, err
 		}
-		if p.again, p.heldBy = r.pacer.Wait(now, p.limits); p.again > 0 {
-			p.held = p.evicting
-		}
 	}
-	p.result, p.leftOut = policy.NodeHolding(p.Source, p.held, believed, inherit.Privileged)
+	p.result, p.leftOut = v.policy.NodeHolding(p.Source, p.held, believed, inherit.Privileged)
 	p.from = p.Source.Holding(p.held, believed)
-	if policy.LeftToClusterAPI(p.Source, node, p.result) {
-		p.wait = r.leave(p.Source, node, now)
+	if v.policy.LeftToClusterAPI(p.Source, v.node, p.result) {
+		p.wait = leave(p.Source, v.node, v.now)
 		p.again = sooner(p.again, p.wait)
 	}
 	return p, nil
 }
 
+// hold makes the plan wait with taints that evict Pods as long as there is no room for the Node.
+func (r *nodes) hold(ctx context.Context, chain *owners.Chain, v visit, p *nodePlan) error {
+	set, nodes, err := chain.NodeGroup(ctx, p.Source)
+	if err != nil {
+		return fmt.Errorf("finding the Nodes that share this Node's taints: %w", err)
+	}
+	p.limits = pace.Limits("Cluster "+v.Cluster.String(), r.NoExecuteRate, set.String(), nodes)
+	if wait, heldBy := r.pacer.Wait(v.now, p.limits); wait > 0 {
+		waiting, _ := r.waiting.counts(v.Cluster)
+		p.held, p.heldBy, p.again = p.evicting, heldBy, max(wait, time.Duration(waiting)*askEvery)
+	}
+	return nil
+}
+
 // leave returns how long to leave to Cluster API's Machine controller what it writes itself: for a fixed time after the Machine has
 // changed or the Node has registered.
-func (r *nodes) leave(from inherit.NodeSource, node *corev1.Node, now time.Time) time.Duration {
+func leave(from inherit.NodeSource, node *corev1.Node, now time.Time) time.Duration {
 	m, ok := from.Object.(client.Object)
 	if !ok || owners.ObservedGeneration(m) == 0 {
 		return 0
@@ -195,26 +206,42 @@ func (r *nodes) leave(from inherit.NodeSource, node *corev1.Node, now time.Time)
 	return max(0, min(registered, graceTime), grace(m, now))
 }
 
-// limits returns the limits of taints that evict the Pods of a Node.
-func (r *nodes) limits(ctx context.Context, chain *owners.Chain, from inherit.NodeSource) ([2]pace.Limit, error) {
-	set, nodes, err := chain.NodeGroup(ctx, from)
-	if err != nil {
-		return [2]pace.Limit{}, fmt.Errorf("finding the Nodes that share this Node's taints: %w", err)
-	}
-	return pace.Limits("Cluster "+from.Cluster.String(), r.NoExecuteRate, set.String(), nodes), nil
-}
-
-// take takes the Node's turn if the plan evicts Pods, and reports whether the plan may be carried out.
-func (r *nodes) take(p nodePlan, now time.Time) bool {
-	return len(p.evicting) == 0 || len(p.held) > 0 || r.NoExecuteRate <= 0 || r.pacer.Take(now, p.limits)
+// write plans once more, by live owners, because the write may restore or remove something, and carries the plan out. Without a slot for
+// that, or if another Node has taken the room meanwhile, it returns when to try again.
+func (r *nodes) write(ctx context.Context, v visit, p *nodePlan) (again time.Duration, err error) {
+	var taken time.Duration
+	again, err = r.clusters.try(v.Cluster, func() (sent bool, err error) {
+		*p = owners.Again(ctx, r.Chain, *p, func(ctx context.Context, chain *owners.Chain) (nodePlan, error) { return r.plan(ctx, chain, v) })
+		if !p.writes() {
+			return false, nil
+		}
+		paced := p.evicts() && r.NoExecuteRate > 0
+		if paced {
+			if wait, _ := r.pacer.Take(v.now, p.limits); wait > 0 {
+				taken = turn
+				return false, nil
+			}
+		}
+		if err = r.patch(ctx, v, p.result); err != nil {
+			if paced && !unanswered(err) {
+				r.pacer.Return(p.limits) // it was not written
+			}
+			r.failed(p.from.Object, err)
+			return true, err
+		}
+		r.tell(*p, v.node)
+		p.current = p.result
+		return true, nil
+	})
+	return max(again, taken), err
 }
 
 // patch writes the Node's new state. Taints are an atomic list, so the patch holds only for the version that was read:
 // a conflict is retried from a fresh one.
-func (r *nodes) patch(ctx context.Context, server client.Client, node *corev1.Node, state inherit.NodeState) error {
-	changed := node.DeepCopy()
+func (r *nodes) patch(ctx context.Context, v visit, state inherit.NodeState) error {
+	changed := v.node.DeepCopy()
 	changed.Labels, changed.Annotations, changed.Spec.Taints = state.Labels, state.Annotations, state.Taints
-	err := server.Patch(ctx, changed, client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{}))
+	err := v.server.Patch(ctx, changed, client.MergeFromWithOptions(v.node, client.MergeFromWithOptimisticLock{}))
 	r.Metrics.Write("Node", result(err))
 	if err != nil {
 		return fmt.Errorf("patching what the Node inherits: %w", err)
@@ -246,77 +273,91 @@ func (r *nodes) tell(p nodePlan, node *corev1.Node) {
 	}
 }
 
-// see remembers what the Node misses now and what its record is, and reports what it cannot inherit and what waits.
-func (r *nodes) see(ctx context.Context, req NodeRequest, p nodePlan, policy inherit.Policy, node *corev1.Node, now time.Time) {
+// note notes the Node's record, what the Node misses, and whether it is ignored.
+func (r *nodes) note(v visit, p nodePlan) {
+	if !p.Inherits() {
+		r.forget(v.NodeRequest, p.Reason.OptedOut())
+		return
+	}
+	if record := inherit.ValidRecord(p.current); record != "" {
+		r.records.set(v.NodeRequest, record)
+	}
+	r.ignored.set(v.NodeRequest, false)
+	r.unprotected.set(v.NodeRequest, len(p.from.Unprotected(p.current)) > 0)
+	unlabelled := v.policy.Unlabelled(p.from, p.current) && (r.unlabelled.has(v.NodeRequest) || inherit.Registering(v.node, v.now))
+	if was := r.unlabelled.set(v.NodeRequest, unlabelled); was && !unlabelled {
+		r.Metrics.NodeLabelled(v.now.Sub(v.node.CreationTimestamp.Time))
+	}
+}
+
+// report reports what the Node cannot inherit, and what waits.
+func (r *nodes) report(ctx context.Context, v visit, p nodePlan) {
+	if !p.Inherits() {
+		ctrl.LoggerFrom(ctx).V(2).Info("The Node inherits nothing for now", "reason", p.Reason)
+		return
+	}
 	if p.leftOut != nil {
 		r.leftOut(p.from.Object, r.Chain.NodeSources(ctx, p.from).Located(p.leftOut))
 	}
-	r.ignored.set(req, false)
-	r.unprotected.set(req, len(p.from.Unprotected(p.current)) > 0)
-	unlabelled := policy.Unlabelled(p.from, p.current) && (r.unlabelled.has(req) || inherit.Registering(node, now))
-	if waited := r.unlabelled.set(req, unlabelled); waited && !unlabelled {
-		r.Metrics.NodeLabelled(now.Sub(node.CreationTimestamp.Time))
-	}
-	if record := inherit.ValidRecord(p.current); record != "" {
-		r.records.set(req, record)
-	}
-	r.seeEvicting(ctx, req, p)
+	r.reportEvicting(ctx, v, p)
 }
 
-// seeEvicting reports how far the roll-out of taints that evict Pods is, on the object that declares them, because operators edit
+// reportEvicting reports how far the roll-out of taints that evict Pods is, on the object that declares them, because operators edit
 // that one. An instance with --namespace may not record Events in other namespaces: there the Machine stands for a ClusterClass.
-func (r *nodes) seeEvicting(ctx context.Context, req NodeRequest, p nodePlan) {
+func (r *nodes) reportEvicting(ctx context.Context, v visit, p nodePlan) {
 	waits := len(p.held) > 0
-	waited := r.waiting.set(req, waits)
-	ofCluster, total := r.waiting.counts(req.Cluster)
+	waited := r.waiting.set(v.NodeRequest, waits)
+	left, total := r.waiting.counts(v.Cluster)
 	r.Metrics.NoExecuteWaiting(total)
-	if waited == waits {
+	var reason, note string
+	switch {
+	case waits && !waited:
+		reason, note = reasonNoExecuteTaintsRollingOut, "Taints with effect NoExecute evict Pods, so Nodes wait for their turn "+
+			"(--no-execute-rate): no more for now in "+p.heldBy
+	case waited && p.evicts() && left == 0:
+		reason, note = reasonNoExecuteTaintsRolledOut, "Taints with effect NoExecute are on all Nodes of the Cluster that had to wait for them"
+	default:
 		return
 	}
-	reason := reasonNoExecuteTaintsRollingOut
-	note := fmt.Sprintf("Taints with effect NoExecute evict Pods: %d Nodes of the Cluster wait for their turn (--no-execute-rate)", ofCluster)
-	switch {
-	case p.heldBy != "":
-		note += ": no more for now in " + p.heldBy
-	case ofCluster == 0:
-		reason, note = reasonNoExecuteTaintsRolledOut, "Taints with effect NoExecute are on all Nodes of the Cluster that had to wait for them"
-	}
 	about := p.from.Object
-	if len(p.evicting) > 0 {
-		if declared := r.Chain.NodeSources(ctx, p.Source).Of(inherit.TaintEntry(p.evicting[0])).Object; declared != nil &&
-			(r.Namespace == "" || declared.GetNamespace() == r.Namespace) {
-			about = declared
-		}
+	declared := r.Chain.NodeSources(ctx, p.Source).Of(inherit.TaintEntry(p.evicting[0])).Object
+	if declared != nil && (r.Namespace == "" || declared.GetNamespace() == r.Namespace) {
+		about = declared
 	}
 	r.Recorder.Eventf(about, nil, corev1.EventTypeNormal, reason, "Inherit", "%s", note)
 }
 
 // release gives up what Heirloom tracks on a Node whose Machine, MachinePool or Cluster is opted out for good.
-func (r *nodes) release(ctx context.Context, server client.Client, req NodeRequest) error {
-	live := r.Live
-	if req.Cluster != r.ManagementCluster {
-		var err error
-		if live, err = r.Workloads.GetUncachedClient(ctx, req.Cluster); err != nil {
-			return fmt.Errorf("reaching the workload cluster %s: %w", req.Cluster, err)
+func (r *nodes) release(ctx context.Context, v visit) (again time.Duration, err error) {
+	if state := inherit.OfNode(v.node); inherit.Release(state, true).Equal(state) {
+		return 0, nil
+	}
+	return r.clusters.try(v.Cluster, func() (sent bool, err error) {
+		live := r.Live
+		if v.Cluster != r.ManagementCluster {
+			if live, err = r.Workloads.GetUncachedClient(ctx, v.Cluster); err != nil {
+				return false, fmt.Errorf("reaching the workload cluster %s: %w", v.Cluster, err)
+			}
 		}
-	}
-	changed, removed, err := release.Node(ctx, server, live, req.Name, release.Mode{})
-	if err != nil {
-		return fmt.Errorf("releasing the Node: %w", err)
-	}
-	if changed {
-		r.records.forget(req)
-		r.Metrics.Write("Node", result(nil))
-		ctrl.LoggerFrom(ctx).Info("Released the Node", "removed", removed)
-	}
-	return nil
+		changed, removed, err := release.Node(ctx, v.server, live, v.Name, release.Mode{})
+		if err != nil {
+			return true, fmt.Errorf("releasing the Node: %w", err)
+		}
+		if changed {
+			r.records.forget(v.NodeRequest)
+			r.Metrics.Write("Node", result(nil))
+			ctrl.LoggerFrom(ctx).Info("Released the Node", "removed", removed)
+		}
+		return true, nil
+	})
 }
 
-// forget forgets what a Node misses that is gone or inherits nothing for now.
-func (r *nodes) forget(req NodeRequest) {
-	for _, set := range []*nodeSet{r.unprotected, r.unlabelled, r.ignored, r.waiting} {
+// forget forgets what a Node misses that is gone or inherits nothing for now; ignored says that it is opted out.
+func (r *nodes) forget(req NodeRequest, ignored bool) {
+	for _, set := range []*nodeSet{r.unprotected, r.unlabelled, r.waiting} {
 		set.set(req, false)
 	}
+	r.ignored.set(req, ignored)
 	_, total := r.waiting.counts(req.Cluster)
 	r.Metrics.NoExecuteWaiting(total)
 }
@@ -333,7 +374,7 @@ func (r *nodes) known(cluster types.NamespacedName) []NodeRequest {
 // forgetAll forgets the Nodes of a Cluster that is gone: nothing asks about them again.
 func (r *nodes) forgetAll(cluster types.NamespacedName) {
 	for _, req := range r.known(cluster) {
-		r.forget(req)
+		r.forget(req, false)
 	}
 	r.records.forgetAll(cluster)
 	r.clusters.forget(cluster)

@@ -4,6 +4,7 @@ package controllers_test
 
 import (
 	"strings"
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // All objects are in namespace ns and belong to Cluster c. Each has its name for a UID.
@@ -47,8 +49,8 @@ func ownedBy(name, owner string) metav1.ObjectMeta {
 }
 
 // template declares the labels, each as "<key>=<value>".
-func template(labels ...string) clusterv1.MachineTemplateSpec {
-	return clusterv1.MachineTemplateSpec{ObjectMeta: clusterv1.ObjectMeta{Labels: pairs(labels...)}}
+func template(labels ...string) clusterv1.MachineTemplate {
+	return clusterv1.MachineTemplate{ObjectMeta: clusterv1.ObjectMeta{Labels: pairs(labels...)}}
 }
 
 func pairs(all ...string) map[string]string {
@@ -65,17 +67,17 @@ func theCluster() *clusterv1.Cluster {
 }
 
 func machineDeployment(labels ...string) *clusterv1.MachineDeployment {
-	return &clusterv1.MachineDeployment{ObjectMeta: named("md"), Spec: clusterv1.MachineDeploymentSpec{ClusterName: "c", Template: template(labels...)}}
+	return &clusterv1.MachineDeployment{ObjectMeta: named("md"), Spec: clusterv1.WorkersSpec{ClusterName: "c", Template: template(labels...)}}
 }
 
 func machineSet(labels ...string) *clusterv1.MachineSet {
-	return &clusterv1.MachineSet{ObjectMeta: ownedBy("ms", "MachineDeployment/md"), Spec: clusterv1.MachineSetSpec{ClusterName: "c", Template: template(labels...)}}
+	return &clusterv1.MachineSet{ObjectMeta: ownedBy("ms", "MachineDeployment/md"), Spec: clusterv1.WorkersSpec{ClusterName: "c", Template: template(labels...)}}
 }
 
 func machinePool(labels ...string) *clusterv1.MachinePool {
 	return &clusterv1.MachinePool{
 		ObjectMeta: named("mp"),
-		Spec:       clusterv1.MachinePoolSpec{ClusterName: "c", Template: template(labels...), ProviderIDList: []string{"id-pooled"}},
+		Spec:       clusterv1.WorkersSpec{ClusterName: "c", Template: template(labels...), ProviderIDList: []string{"id-pooled"}},
 	}
 }
 
@@ -107,3 +109,136 @@ func provider(kind string, metadata metav1.ObjectMeta) *unstructured.Unstructure
 	object.SetManagedFields(metadata.ManagedFields)
 	return object
 }
+
+// scene is a child and the owner that declares the label team=ml for it.
+type scene struct {
+	name         string
+	owner, child client.Object
+	// about is the object that a request names: a control plane is reconciled when its Cluster is.
+	about client.Object
+	// around are the other objects that it takes.
+	around []client.Object
+	// body is what the child inherits, as an apply has it, and kind the kind that metrics have.
+	body, kind string
+	// provider says that one of the kinds is a provider's.
+	provider bool
+}
+
+const (
+	top          = `{"metadata":{"labels":{"team":"ml"}}}`
+	templateOnly = `{"metadata":{"labels":{"team":"ml"}},"spec":{"template":{"metadata":{"labels":{"team":"ml"}}}}}`
+	machineOnly  = `{"metadata":{"labels":{"team":"ml"}},"spec":{"machineTemplate":{"metadata":{"labels":{"team":"ml"}}}}}`
+)
+
+func scenes() []scene {
+	scenes := []scene{
+		{name: "a control plane", owner: clusterClass("team=ml"), child: managed(controlPlane()), about: managedCluster(), body: machineOnly, kind: "ControlPlane", provider: true},
+		{name: "a MachineDeployment", owner: clusterClass("team=ml"), child: managed(machineDeployment()), body: templateOnly, around: []client.Object{managedCluster()}},
+		{name: "a MachinePool", owner: clusterClass("team=ml"), child: managed(machinePool()), body: templateOnly, around: []client.Object{managedCluster()}},
+		{name: "a MachineSet", owner: machineDeployment("team=ml"), child: machineSet(), body: templateOnly},
+		{name: "a Machine of a MachineSet", owner: machineSet("team=ml"), child: machine("m", "MachineSet/ms"), body: top},
+		{name: "a Machine of a MachinePool", owner: machinePool("team=ml"), child: machine("m", "MachinePool/mp"), body: top},
+		{name: "a Machine of a control plane", owner: controlPlane("team=ml"), child: machine("m", "FakeControlPlane/cp"), body: top, provider: true},
+		{name: "an InfraMachine", owner: machineSet("team=ml"), child: externalObject("FakeMachine"), about: withExternal("FakeMachine"), body: top, kind: "InfraMachine", provider: true},
+		{name: "a BootstrapConfig", owner: machineSet("team=ml"), child: externalObject("FakeConfig"), about: withExternal("FakeConfig"), body: top, kind: "BootstrapConfig", provider: true},
+	}
+	for i := range scenes {
+		if scenes[i].about == nil {
+			scenes[i].about = scenes[i].child
+		}
+		if len(scenes[i].around) == 0 && scenes[i].name != "a control plane" {
+			scenes[i].around = []client.Object{theCluster()}
+		}
+	}
+	return scenes
+}
+
+// each tells a story of every scene, with objects of its own.
+func each(t *testing.T, tell func(l *loop, s *scene)) {
+	t.Helper()
+	for _, s := range scenes() {
+		t.Run(s.name, func(t *testing.T) {
+			objects := append([]client.Object{s.owner, s.child}, s.around...)
+			if s.about != s.child {
+				objects = append(objects, s.about)
+			}
+			l := newLoop(t, objects...)
+			if s.kind == "" {
+				s.kind = l.kindOf(s.child).Kind
+			}
+			tell(l, &s)
+		})
+	}
+}
+
+// managedCluster has a topology of ClusterClass class. Its MachineDeployment and its MachinePool have the same section.
+func managedCluster() *clusterv1.Cluster {
+	cluster, sections := theCluster(), []clusterv1.Section{{Name: "workers", Class: "worker"}}
+	cluster.Spec.Topology = &clusterv1.Topology{ClassRef: clusterv1.ClassRef{Name: "class"}}
+	cluster.Spec.Topology.Workers = clusterv1.Workers{MachineDeployments: sections, MachinePools: sections}
+	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: inherit.ControlPlaneGroup, Kind: "FakeControlPlane", Name: "cp"}
+	return cluster
+}
+
+func clusterClass(labels ...string) *clusterv1.ClusterClass {
+	class := &clusterv1.ClusterClass{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "class", UID: "class"}}
+	declare(class, labels...)
+	return class
+}
+
+// managed makes an object one of the topology.
+func managed[T client.Object](object T) T {
+	labels := object.GetLabels()
+	labels[clusterv1.ClusterTopologyOwnedLabel] = ""
+	labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel], labels[clusterv1.ClusterTopologyMachinePoolNameLabel] = "workers", "workers"
+	object.SetLabels(labels)
+	return object
+}
+
+func controlPlane(labels ...string) *unstructured.Unstructured {
+	cp := provider("FakeControlPlane", named("cp"))
+	declare(cp, labels...)
+	return cp
+}
+
+// externalObject is an InfraMachine or a BootstrapConfig of Machine m.
+func externalObject(kind string) *unstructured.Unstructured {
+	return provider(kind, ownedBy("beside", "Machine/m"))
+}
+
+// withExternal is Machine m, which carries what it inherits and refers to that external object.
+func withExternal(kind string) *clusterv1.Machine {
+	m := machine("m", "MachineSet/ms")
+	m.Labels["team"] = "ml"
+	if kind == "FakeMachine" {
+		m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: inherit.InfrastructureGroup, Kind: kind, Name: "beside"}
+	} else {
+		m.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: inherit.BootstrapGroup, Kind: kind, Name: "beside"}
+	}
+	return m
+}
+
+// declare makes an owner declare these labels for its children and no others.
+func declare(owner client.Object, labels ...string) {
+	switch owner := owner.(type) {
+	case *clusterv1.ClusterClass:
+		section := clusterv1.Section{Class: "worker", ObjectMeta: template(labels...).ObjectMeta, MachineInfrastructure: &clusterv1.MachineInfrastructure{}}
+		owner.Spec.ControlPlane = section
+		owner.Spec.Workers = clusterv1.Workers{MachineDeployments: []clusterv1.Section{section}, MachinePools: []clusterv1.Section{section}}
+	case *clusterv1.MachineDeployment:
+		owner.Spec.Template = template(labels...)
+	case *clusterv1.MachineSet:
+		owner.Spec.Template = template(labels...)
+	case *clusterv1.MachinePool:
+		owner.Spec.Template = template(labels...)
+	case *unstructured.Unstructured:
+		all := map[string]any{}
+		for key, value := range pairs(labels...) {
+			all[key] = value
+		}
+		owner.Object["spec"] = map[string]any{"machineTemplate": map[string]any{"metadata": map[string]any{"labels": all}}}
+	}
+}
+
+// pool is a label that Cluster API brings to Nodes, worker one that kubelets may not set.
+const pool, worker = "node.cluster.x-k8s.io/pool", "node-role.kubernetes.io/worker"

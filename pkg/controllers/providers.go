@@ -30,21 +30,39 @@ import (
 )
 
 const (
-	// providerTimeout is how long requests for one object of a provider's kind may take. The API server calls the provider's own
-	// webhooks, and its informer may wait for a conversion webhook that does not answer.
-	providerTimeout = 10 * time.Second
+	// kindTimeout is how long requests about one object may take. The API server calls the webhooks of the object's kind, and an informer
+	// may wait for a conversion webhook that does not answer.
+	kindTimeout = 10 * time.Second
 	// unserved is when, at the earliest, to look again at an object that names a kind that the API server does not serve.
 	unserved = 10 * time.Minute
 )
 
-// ofKind does work that depends on a kind of a provider, in a slot of that kind. An Event on the Cluster tells that the kind does not answer.
-func (d *Dependencies) ofKind(
-	ctx context.Context, kind schema.GroupKind, cluster types.NamespacedName, work func(context.Context) (time.Duration, error),
+// reading reads objects of a kind, of which the first read waits until the cache has listed the kind. An empty kind is always listed.
+func (d *Dependencies) reading(
+	ctx context.Context, kind schema.GroupKind, cluster types.NamespacedName, read func(context.Context) error,
 ) (again time.Duration, err error) {
-	again, err = d.kinds.try(kind, func() (time.Duration, error) {
-		ctx, cancel := context.WithTimeout(ctx, providerTimeout)
+	if kind.Empty() {
+		return 0, read(ctx)
+	}
+	return d.ofKind(ctx, d.listing, kind, cluster, func(ctx context.Context) (bool, error) { return true, read(ctx) })
+}
+
+// writing writes an object of a kind; sent is false if that was not needed.
+func (d *Dependencies) writing(
+	ctx context.Context, kind schema.GroupKind, cluster types.NamespacedName, write func(context.Context) (sent bool, err error),
+) (again time.Duration, err error) {
+	return d.ofKind(ctx, d.changing, kind, cluster, write)
+}
+
+// ofKind makes a request about a kind in one of its slots. An Event on the Cluster tells that the API server does not answer.
+func (d *Dependencies) ofKind(
+	ctx context.Context, all *slots[schema.GroupKind], kind schema.GroupKind, cluster types.NamespacedName,
+	request func(context.Context) (sent bool, err error),
+) (again time.Duration, err error) {
+	again, err = all.try(kind, func() (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, kindTimeout)
 		defer cancel()
-		return work(ctx)
+		return request(ctx)
 	})
 	if !unanswered(err) {
 		return again, err
@@ -119,31 +137,34 @@ func (r controlPlanes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Re
 	if !cluster.Spec.Topology.IsDefined() || kind.Group != inherit.ControlPlaneGroup {
 		return ctrl.Result{}, nil
 	}
-	again, err := r.ofKind(ctx, kind, req.NamespacedName, func(ctx context.Context) (time.Duration, error) {
-		return r.sync(ctx, cluster, kind)
-	})
+	again, err := r.sync(ctx, cluster, kind)
 	return ctrl.Result{RequeueAfter: again}, err
 }
 
 func (r controlPlanes) sync(ctx context.Context, cluster *clusterv1.Cluster, kind schema.GroupKind) (again time.Duration, err error) {
-	if again, err = r.watchControlPlanes(r.watches, kind, r.clusterOf()); err != nil || again > 0 {
+	if again, err = r.watchControlPlanes(r.watches, kind, r.itsCluster()); err != nil || again > 0 {
 		return again, err
 	}
 	ref := &metav1.OwnerReference{
 		APIVersion: kind.WithVersion("").GroupVersion().String(), Kind: kind.Kind, Name: cluster.Spec.ControlPlaneRef.Name,
 	}
-	object, cp, err := r.Chain.ControlPlane(ctx, cluster.Namespace, ref)
+	var object *unstructured.Unstructured
+	var cp *inherit.ControlPlane
+	again, err = r.reading(ctx, kind, client.ObjectKeyFromObject(cluster), func(ctx context.Context) (err error) {
+		object, cp, err = r.Chain.ControlPlane(ctx, cluster.Namespace, ref)
+		return err
+	})
 	if err != nil || object == nil {
-		return 0, err
+		return again, err
 	}
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(kind.Kind, klog.KObj(object)))
-	return syncChild(ctx, r.Dependencies, owners.ControlPlanes, cp, object)
+	return syncChild(ctx, r.Dependencies, owners.ControlPlanes, cp, object, schema.GroupKind{})
 }
 
-// clusterOf wakes the Cluster of a control plane.
-func (controlPlanes) clusterOf() handler.EventHandler {
+// itsCluster wakes the Cluster of a control plane.
+func (controlPlanes) itsCluster() handler.EventHandler {
 	return enqueue(func(_ context.Context, cp client.Object) ([]types.NamespacedName, error) {
-		return []types.NamespacedName{{Namespace: cp.GetNamespace(), Name: cp.GetLabels()[clusterv1.ClusterNameLabel]}}, nil
+		return []types.NamespacedName{clusterOf(cp)}, nil
 	})
 }
 
@@ -153,66 +174,62 @@ type machines struct {
 	watches *kindWatches
 }
 
-// Reconcile implements reconcile.Reconciler. What is wrong with one of the three objects does not keep the others waiting.
+// Reconcile implements reconcile.Reconciler. A write of one of the three objects that fails does not keep the others waiting.
 func (r machines) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	m := &clusterv1.Machine{}
 	if err := r.Client.Get(ctx, req.NamespacedName, m); err != nil {
 		return ctrl.Result{}, gone(err, "Machine")
 	}
 	ctx = withCluster(ctx, m)
-	cluster := types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.ClusterName}
-	again, err := r.sync(ctx, m, cluster)
+	owner, again, err := r.watchOwner(m)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	mAgain, err := syncChild(ctx, r.Dependencies, owners.Machines, m, m, owner)
+	again = sooner(again, mAgain)
 	for _, ref := range owners.ExternalRefs(m) {
-		refAgain, refErr := r.syncExternal(ctx, m, ref, cluster)
+		refAgain, refErr := r.syncExternal(ctx, m, ref, owner)
 		again, err = sooner(again, refAgain), errors.Join(err, refErr)
 	}
 	return ctrl.Result{RequeueAfter: again}, err
 }
 
-// sync applies to the Machine itself what it inherits. A change of its control plane wakes it, even if that does not exist yet, as
-// in a restore.
-func (r machines) sync(ctx context.Context, m *clusterv1.Machine, cluster types.NamespacedName) (again time.Duration, err error) {
-	inherits := func(ctx context.Context) (time.Duration, error) {
-		return syncChild(ctx, r.Dependencies, owners.Machines, m, m)
-	}
+// watchOwner returns the kind of the Machine's owner if that is a control plane, and watches it. A change of the control plane wakes the
+// Machine, even if the control plane does not exist yet, as in a restore.
+func (r machines) watchOwner(m *clusterv1.Machine) (kind schema.GroupKind, again time.Duration, err error) {
 	ref := metav1.GetControllerOfNoCopy(m)
 	if ref == nil {
-		return inherits(ctx)
+		return schema.GroupKind{}, 0, nil
 	}
-	kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()
+	kind = schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()
 	if kind.Group != inherit.ControlPlaneGroup {
-		return inherits(ctx)
+		return schema.GroupKind{}, 0, nil
 	}
-	return r.ofKind(ctx, kind, cluster, func(ctx context.Context) (time.Duration, error) {
-		unserved, err := r.watchControlPlanes(r.watches, kind, r.children(&clusterv1.MachineList{}))
-		if err != nil {
-			return 0, err
-		}
-		again, err := inherits(ctx)
-		return sooner(again, unserved), err
-	})
+	again, err = r.watchControlPlanes(r.watches, kind, r.children(&clusterv1.MachineList{}))
+	return kind, again, err
 }
 
 // syncExternal applies to an InfraMachine or a BootstrapConfig what it inherits. Kinds of groups that the operator has not named
 // are none of ours: there are no rights to read them.
-func (r machines) syncExternal(ctx context.Context, m *clusterv1.Machine, ref clusterv1.ContractVersionedObjectReference, cluster types.NamespacedName) (time.Duration, error) {
+func (r machines) syncExternal(ctx context.Context, m *clusterv1.Machine, ref clusterv1.ContractVersionedObjectReference, owner schema.GroupKind) (again time.Duration, err error) {
 	if !slices.Contains(r.ProviderGroups, ref.GroupKind().Group) || inherit.IsTemplate(ref.Kind) {
 		return 0, nil
 	}
-	return r.ofKind(ctx, ref.GroupKind(), cluster, func(ctx context.Context) (time.Duration, error) {
-		object := &metav1.PartialObjectMetadata{}
-		if again, err := r.served(ref.GroupKind(), object); err != nil || again > 0 {
-			return again, err
-		}
-		if err := r.watches.watch(object, r.machineOf()); err != nil {
-			return 0, err
-		}
-		if err := r.Client.Get(ctx, types.NamespacedName{Namespace: m.Namespace, Name: ref.Name}, object); err != nil {
-			return 0, gone(err, ref.Kind)
-		}
-		ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(ref.Kind, klog.KObj(object)))
-		return syncChild(ctx, r.Dependencies, owners.ExternalObjects, object, object)
+	object := &metav1.PartialObjectMetadata{}
+	if again, err := r.served(ref.GroupKind(), object); err != nil || again > 0 {
+		return again, err
+	}
+	if err := r.watches.watch(object, r.machineOf()); err != nil {
+		return 0, err
+	}
+	again, err = r.reading(ctx, ref.GroupKind(), clusterOf(m), func(ctx context.Context) error {
+		return r.Client.Get(ctx, types.NamespacedName{Namespace: m.Namespace, Name: ref.Name}, object)
 	})
+	if err != nil || again > 0 {
+		return again, gone(err, ref.Kind)
+	}
+	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(ref.Kind, klog.KObj(object)))
+	return syncChild(ctx, r.Dependencies, owners.ExternalObjects, object, object, owner)
 }
 
 // machineOf wakes the Machine that controls an external object.

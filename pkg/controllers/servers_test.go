@@ -4,13 +4,13 @@ package controllers_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,11 +20,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
-// connect makes the workload cluster of a Cluster reachable, with these objects.
+// connect makes the workload cluster of a Cluster reachable, with these objects. The Cluster is not the management cluster then.
 func (l *loop) connect(name string, objects ...client.Object) client.WithWatch {
 	l.t.Helper()
 	builder := fake.NewClientBuilder().WithScheme(newWorkloadScheme(l.t)).WithObjects(objects...)
@@ -32,6 +33,9 @@ func (l *loop) connect(name string, objects ...client.Object) client.WithWatch {
 		builder.WithIndex(&corev1.Node{}, field, values)
 	}
 	server := builder.Build()
+	if l.ManagementCluster == key(name) {
+		l.ManagementCluster = client.ObjectKey{}
+	}
 	l.workloads.servers[key(name)] = server
 	l.workloads.clients[key(name)] = interceptor.NewClient(server, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
@@ -49,7 +53,7 @@ func (l *loop) newServer(scheme *runtime.Scheme, objects []client.Object) client
 	l.informers.index = func(object client.Object, field string, values client.IndexerFunc) {
 		builder.WithIndex(object, field, values)
 	}
-	l.Expect(owners.Prepare(l.t.Context(), l.informers)).To(Succeed())
+	l.Expect(owners.Prepare(l.t.Context(), l.informers, true)).To(Succeed())
 	return builder.Build()
 }
 
@@ -108,6 +112,10 @@ func (l *loop) getLive(ctx context.Context, c client.WithWatch, key client.Objec
 func (l *loop) getCached(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	gvk := l.kindOf(into)
 	if err := l.broken.of(gvk.Kind); err != nil {
+		if waits, ok := err.(waiting); ok { //nolint:errorlint // it is as it was set
+			<-ctx.Done()
+			return waits.StatusError
+		}
 		return err
 	}
 	kept, stale := l.stale[gvk.Kind+"/"+key.Name]
@@ -116,8 +124,6 @@ func (l *loop) getCached(ctx context.Context, c client.WithWatch, key client.Obj
 		if err := c.Get(ctx, key, into); err != nil {
 			return err
 		}
-	case kept == nil:
-		return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name)
 	default:
 		transfer(l.t, kept, into)
 	}
@@ -172,4 +178,99 @@ func (l *loop) write(what string, send func() error) error {
 		return l.refuse
 	}
 	return send()
+}
+
+// fieldSchema says what are fields, maps and lists with keys, as far as objects inherit. All else is as it looks.
+const fieldSchema = `
+types:
+- name: object
+  map:
+    fields:
+    - {name: metadata, type: {namedType: metadata}}
+    - {name: spec, type: {namedType: spec}}
+    elementType: {namedType: __untyped_deduced_}
+- name: metadata
+  map:
+    fields:
+    - {name: labels, type: {map: {elementType: {scalar: string}}}}
+    - {name: annotations, type: {map: {elementType: {scalar: string}}}}
+    elementType: {namedType: __untyped_deduced_}
+- name: spec
+  map:
+    fields:
+    - {name: taints, type: {namedType: taints}}
+    - {name: template, type: {namedType: object}}
+    - {name: machineTemplate, type: {namedType: object}}
+    elementType: {namedType: __untyped_deduced_}
+- name: taints
+  list: {elementType: {namedType: taint}, elementRelationship: associative, keys: [effect, key]}
+- name: taint
+  map:
+    fields:
+    - {name: key, type: {scalar: string}}
+    - {name: value, type: {scalar: string}}
+    - {name: effect, type: {scalar: string}}
+    - {name: propagation, type: {scalar: string}}
+    elementType: {namedType: __untyped_deduced_}
+- name: __untyped_atomic_
+  scalar: untyped
+  list: {elementType: {namedType: __untyped_atomic_}, elementRelationship: atomic}
+  map: {elementType: {namedType: __untyped_atomic_}, elementRelationship: atomic}
+- name: __untyped_deduced_
+  scalar: untyped
+  list: {elementType: {namedType: __untyped_atomic_}, elementRelationship: atomic}
+  map: {elementType: {namedType: __untyped_deduced_}, elementRelationship: separable}
+`
+
+// converter makes the fake API server know who owns which fields.
+type converter struct{ object typed.ParseableType }
+
+func newConverter(t *testing.T) converter {
+	t.Helper()
+	parser, err := typed.NewParser(fieldSchema)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return converter{parser.Type("object")}
+}
+
+// ObjectToTyped implements managedfields.TypeConverter.
+func (c converter) ObjectToTyped(object runtime.Object, options ...typed.ValidationOptions) (*typed.TypedValue, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, err
+	}
+	prune(content)
+	return c.object.FromUnstructured(content, options...)
+}
+
+// prune drops empty maps, at any depth. Go types have them where nothing was said.
+func prune(content map[string]any) {
+	for key, value := range content {
+		if inner, ok := value.(map[string]any); ok {
+			if prune(inner); len(inner) == 0 {
+				delete(content, key)
+			}
+		}
+	}
+}
+
+// TypedToObject implements managedfields.TypeConverter.
+func (c converter) TypedToObject(value *typed.TypedValue) (runtime.Object, error) {
+	content, ok := value.AsValue().Unstructured().(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("expected an object, got %T", value.AsValue().Unstructured())
+	}
+	return &unstructured.Unstructured{Object: content}, nil
+}
+
+// reads is a reader before each of whose reads something happens.
+func reads(before func(), reader client.Reader) client.Reader { return beforehand{reader, before} }
+
+type beforehand struct {
+	client.Reader
+	happens func()
+}
+
+func (b beforehand) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	b.happens()
+	return b.Reader.Get(ctx, key, into, options...)
 }

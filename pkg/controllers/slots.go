@@ -9,20 +9,19 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
-	// busyRetry is how soon a request is tried again that found no slot.
-	busyRetry = 50 * time.Millisecond
-	// slowRetry is the same while the API server does not answer, and the first pause after an unanswered request. Each
-	// further one doubles the pause, up to longestPause.
+	// turn is the time between two of those that find no slot: thousands of them must not keep the loop busy with asking.
+	turn = 2 * time.Millisecond
+	// slowRetry is the first pause after an unanswered request. Each further one doubles the pause, up to longestPause. It is also how long
+	// an answer counts: no longer than a request may hang.
 	slowRetry    = 5 * time.Second
 	longestPause = time.Minute
 )
 
-// slots bound how many workers each workload cluster, or each kind of a provider, may occupy. What has not answered yet, or not
-// in time, has one slot. So any number of API servers may hang, and the others find workers. It is safe for concurrent use.
+// slots bound how many workers may wait for the answers of a workload cluster, or for answers about a kind. Whatever has answered
+// no request lately has one slot, so any number of API servers may hang, and the others find workers. It is safe for concurrent use.
 type slots[K comparable] struct {
 	most int
 
@@ -32,27 +31,27 @@ type slots[K comparable] struct {
 
 type slot struct {
 	running int
-	// answers says that the latest request was answered, failures how many before it were not.
-	answers  bool
+	// answered is when the latest request was answered, failures how many since then were not.
+	answered time.Time
 	failures int
-	// paused is until when nothing is sent.
-	paused time.Time
+	// paused is until when nothing is sent, next when the last of those is to come again that found no slot.
+	paused, next time.Time
 }
 
 func newSlots[K comparable](most int) *slots[K] {
 	return &slots[K]{most: most, of: map[K]*slot{}}
 }
 
-// try does the work in a slot and returns what the work returns. Without a free slot it returns when to try again.
-func (s *slots[K]) try(key K, work func() (time.Duration, error)) (again time.Duration, err error) {
+// try makes a request in a slot; sent is false if it turned out not to be needed. Without a free slot, nothing is sent, and again is
+// when to try again.
+func (s *slots[K]) try(key K, request func() (sent bool, err error)) (again time.Duration, err error) {
 	if again := s.take(key, time.Now()); again > 0 {
 		return again, nil
 	}
-	answered := false
-	defer func() { s.release(key, answered, time.Now()) }()
-	again, err = work()
-	answered = !unanswered(err)
-	return again, err
+	sent := false
+	defer func() { s.release(key, sent, err, time.Now()) }()
+	sent, err = request()
+	return 0, err
 }
 
 func (s *slots[K]) take(key K, now time.Time) (again time.Duration) {
@@ -63,33 +62,43 @@ func (s *slots[K]) take(key K, now time.Time) (again time.Duration) {
 		of = &slot{}
 		s.of[key] = of
 	}
-	switch {
-	case now.Before(of.paused):
-		return of.paused.Sub(now)
-	case of.failures > 0 && of.running > 0:
-		return wait.Jitter(slowRetry, 1)
-	case of.running >= s.most, !of.answers && of.running > 0:
-		return wait.Jitter(busyRetry, 1)
+	most, free := 1, now
+	if of.failures > 0 {
+		free = now.Add(slowRetry)
+	} else if now.Sub(of.answered) < slowRetry {
+		most = s.most
 	}
-	of.running++
-	return 0
+	if now.Before(of.paused) {
+		most, free = 0, of.paused
+	}
+	if of.running < most {
+		of.running++
+		return 0
+	}
+	if of.next.Before(free) {
+		of.next = free
+	}
+	of.next = of.next.Add(turn)
+	return of.next.Sub(now)
 }
 
-func (s *slots[K]) release(key K, answered bool, now time.Time) {
+func (s *slots[K]) release(key K, sent bool, err error, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of := s.of[key]
 	if of == nil {
-		return
+		return // it was forgotten
 	}
 	of.running--
-	of.answers = answered
-	if answered {
-		of.failures = 0
-		return
+	switch {
+	case !unanswered(err):
+		if sent {
+			of.answered, of.failures = now, 0
+		}
+	case !now.Before(of.paused): // of several requests at a time, one pauses the others
+		of.paused = now.Add(min(slowRetry<<min(of.failures, 8), longestPause))
+		of.failures++
 	}
-	of.paused = now.Add(min(slowRetry<<min(of.failures, 8), longestPause))
-	of.failures++
 }
 
 // forget forgets a key that is gone.

@@ -146,6 +146,20 @@ func trimmed(fields []metav1.ManagedFieldsEntry, created time.Time) []metav1.Man
 	return managedfields.Trimmed(fields, created, inherit.CapacityAnnotations())
 }
 
+// Whoever writes an object's metadata or spec changes it, but Heirloom, and whoever writes its status.
+func TestLastChanged(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	first, later := managed("velero", metav1.ManagedFieldsOperationUpdate, labelA), after(managed("kubectl", metav1.ManagedFieldsOperationApply, labelB), time.Minute)
+	status, own := after(later, time.Hour), after(ours(labelA), time.Hour)
+	status.Subresource = "status"
+	of := func(fields ...metav1.ManagedFieldsEntry) time.Time {
+		return managedfields.LastChanged(&metav1.ObjectMeta{ManagedFields: fields})
+	}
+	Expect(of()).To(BeZero())
+	Expect(of(own, status)).To(BeZero())
+	Expect(of(later, first, status, own)).To(Equal(later.Time.Time))
+}
+
 // The cache keeps enough to tell whether there may be something to adopt.
 func TestTrimmed(t *testing.T) {
 	Expect := NewWithT(t).Expect
@@ -153,15 +167,19 @@ func TestTrimmed(t *testing.T) {
 	age := now.Add(-time.Hour)
 	restored, later := managed("velero", update, labelA), after(managed("kubectl", update, labelB), time.Minute)
 
-	Expect(trimmed(entries(restored, ours(labelA)), age)).To(Equal(entries(ours(labelA))))
-	Expect(trimmed(entries(restored, later, ours(gpu)), age)).To(Equal(entries(restored, ours(gpu))), "taints alone tell nothing")
-	Expect(trimmed(entries(theirs(labelA), restored, later), age)).To(Equal(entries(restored)))
+	rest := func(of metav1.ManagedFieldsEntry) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Time: of.Time}
+	}
+	Expect(trimmed(entries(restored, ours(labelA)), age)).To(Equal(entries(ours(labelA), rest(restored))))
+	Expect(trimmed(entries(restored, later, ours(gpu)), age)).To(Equal(entries(restored, ours(gpu), rest(later))), "taints alone tell nothing")
+	Expect(trimmed(entries(restored, later), age)).To(Equal(entries(restored, rest(later))))
 	Expect(trimmed(entries(theirs(labelA)), age)).To(HaveLen(1), "none is not the same as none of interest")
 	Expect(trimmed(nil, age)).To(BeEmpty())
 	for _, fields := range [][]metav1.ManagedFieldsEntry{entries(restored), entries(theirs(labelA)), entries(ours(labelA)), nil} {
 		whole := &metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: age}, ManagedFields: fields}
 		part := whole.DeepCopy()
 		part.ManagedFields = trimmed(fields, age)
+		Expect(managedfields.LastChanged(part)).To(Equal(managedfields.LastChanged(whole)))
 		for _, object := range []*metav1.ObjectMeta{whole, part} {
 			plan, err := managedfields.New(object, content{labels: "a=1"}.top(), fromOwner(content{labels: "a=1"}.top()), nil)
 			Expect(err).NotTo(HaveOccurred())

@@ -75,7 +75,7 @@ func doubtful(string) bool { return true }
 // What the API server has as the cache has it is not decided twice; anything else is.
 func TestASecondDecision(t *testing.T) {
 	cached := map[string]string{"a": "1", "b": "1"}
-	unlisted := &providers.NotListedError{}
+	unlisted := apierrors.NewTimeoutError("failed waiting for the informer to sync", 0)
 	for _, tc := range []struct {
 		name     string
 		live     map[string]string

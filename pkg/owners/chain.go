@@ -79,8 +79,16 @@ func (c *Chain) cachedOnly() *Chain {
 // restores or removes something is in doubt. The second decision may take liveTimeout in all; if it fails, the first counts.
 func Recheck[D any](ctx context.Context, c *Chain, inDoubt func(D) bool, decide func(context.Context, *Chain) (D, error)) (D, error) {
 	decided, err := decide(ctx, c)
-	if err != nil || c.Live == nil || !inDoubt(decided) {
+	if err != nil || !inDoubt(decided) {
 		return decided, err
+	}
+	return Again(ctx, c, decided, decide), nil
+}
+
+// Again is the second decision of Recheck.
+func Again[D any](ctx context.Context, c *Chain, decided D, decide func(context.Context, *Chain) (D, error)) D {
+	if c.Live == nil {
+		return decided
 	}
 	bounded, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
@@ -89,9 +97,9 @@ func Recheck[D any](ctx context.Context, c *Chain, inDoubt func(D) bool, decide 
 	again, err := decide(bounded, &fresh)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Live decision failed; using cache")
-		return decided, nil
+		return decided
 	}
-	return again, nil
+	return again
 }
 
 // get reads an object, and reports whether it exists with this UID, which may be empty. A name can be used again, so another UID

@@ -31,20 +31,19 @@ func TestMachinesOfOthersHandNothingDownToTheManagementCluster(t *testing.T) {
 	unknown := func() types.NamespacedName { return types.NamespacedName{} }
 	for _, tc := range []struct {
 		name    string
-		cluster func() types.NamespacedName
+		cluster types.NamespacedName
 		cached  []client.Object
 		why     inherit.Reason
 	}{
 		{name: "where no Cluster is the management cluster", why: inherit.NotOfManagementCluster, cached: []client.Object{own, change(machine("m", ""), provided)}},
-		{name: "as long as it is not known", why: inherit.NotOfManagementCluster, cluster: unknown, cached: []client.Object{own, change(machine("m", ""), provided)}},
-		{name: "nor does a MachinePool", why: inherit.NotOfManagementCluster, cluster: unknown, cached: []client.Object{own, pool}},
-		{name: "an ownerless Machine of another namespace", why: inherit.IsNoMachine, cluster: itself, cached: []client.Object{own, tenants(own.DeepCopy()), tenants(change(machine("m", ""), provided))}},
-		{name: "one whose Cluster does not exist", why: inherit.ClusterDoesNotExist, cluster: itself, cached: []client.Object{change(machine("m", ""), provided)}},
-		{name: "a MachinePool whose Cluster does not exist", why: inherit.ClusterDoesNotExist, cluster: itself, cached: []client.Object{pool}},
-		{name: "a Machine of another Cluster", why: inherit.IsNoMachine, cluster: itself, cached: []client.Object{own, change(machine("m", ""), provided, elsewhere)}},
+		{name: "nor does a MachinePool", why: inherit.NotOfManagementCluster, cached: []client.Object{own, pool}},
+		{name: "an ownerless Machine of another namespace", why: inherit.IsNoMachine, cluster: itself(), cached: []client.Object{own, tenants(own.DeepCopy()), tenants(change(machine("m", ""), provided))}},
+		{name: "one whose Cluster does not exist", why: inherit.ClusterDoesNotExist, cluster: itself(), cached: []client.Object{change(machine("m", ""), provided)}},
+		{name: "a MachinePool whose Cluster does not exist", why: inherit.ClusterDoesNotExist, cluster: itself(), cached: []client.Object{pool}},
+		{name: "a Machine of another Cluster", why: inherit.IsNoMachine, cluster: itself(), cached: []client.Object{own, change(machine("m", ""), provided, elsewhere)}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			decided, err := (&Chain{Reader: holds(t, tc.cached...), ManagementCluster: tc.cluster}).EvaluateNode(t.Context(), node("n aws:1"), inherit.Policy{})
+			decided, err := (&Chain{Reader: holds(t, tc.cached...), within: tc.cluster}).EvaluateNode(t.Context(), node("n aws:1"), inherit.Policy{})
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
 			NewWithT(t).Expect(decided.Inherits()).To(BeFalse())
 			NewWithT(t).Expect(decided.Reason).To(Equal(tc.why))
@@ -124,7 +123,7 @@ func TestWhatAnAddressBroughtGoes(t *testing.T) {
 			if tc.node == nil {
 				tc.node = matched("n - 10.0.0.1")
 			}
-			decided, err := (&Chain{Reader: holds(t, tc.cached...), ManagementCluster: itself}).EvaluateNode(t.Context(), tc.node, inherit.Policy{})
+			decided, err := (&Chain{Reader: holds(t, tc.cached...), within: itself()}).EvaluateNode(t.Context(), tc.node, inherit.Policy{})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(decided.Inherits()).To(Equal(tc.goes))
 			if !tc.goes {
@@ -175,7 +174,7 @@ func TestANodeOfAControlPlaneInheritsWhatItsTopologyDeclares(t *testing.T) {
 			cp := controlPlane("c")
 			ofTopology(cp)
 			m := change(machine("m", acme+" AcmeControlPlane/cp"), isNode)
-			chain := Chain{Reader: holds(t, managedCluster(), class, m, cp), ManagementCluster: itself, Layout: tc.layout}
+			chain := Chain{Reader: holds(t, managedCluster(), class, m, cp), within: itself(), Layout: tc.layout}
 			decided, err := chain.EvaluateNode(t.Context(), node("n"), inherit.Policy{})
 			Expect(err).NotTo(HaveOccurred())
 			got := decided.Source
@@ -213,7 +212,7 @@ func TestIgnored(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			n := node("n aws:1")
 			n.Labels = ignored
-			got, err := (&Chain{Reader: holds(t, tc.cached...), ManagementCluster: itself}).EvaluateNode(t.Context(), n, inherit.Policy{})
+			got, err := (&Chain{Reader: holds(t, tc.cached...), within: itself()}).EvaluateNode(t.Context(), n, inherit.Policy{})
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
 			NewWithT(t).Expect(got.Reason.OptedOut()).To(Equal(tc.want))
 		})

@@ -75,7 +75,7 @@ func TestMachineOf(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			chain := Chain{Reader: holds(t, tc.machines...)}
 			if tc.managementCluster {
-				chain.ManagementCluster = itself
+				chain.within = itself()
 			}
 			m, err := chain.MachineOf(t.Context(), tc.node)
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -133,7 +133,7 @@ func TestInherits(t *testing.T) {
 			if !tc.withoutCluster {
 				tc.cached = append(tc.cached, &clusterv1.Cluster{ObjectMeta: named("c", "")})
 			}
-			chain := Chain{Reader: admission(holds(t, tc.cached...), live, nil), ManagementCluster: itself}
+			chain := Chain{Reader: admission(holds(t, tc.cached...), live, nil), within: itself()}
 			if tc.node == nil {
 				tc.node = node("n")
 			}

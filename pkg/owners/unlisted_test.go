@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -18,7 +19,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 )
 
-// withoutProviders is a cache in which no provider's kind is listed.
+// withoutProviders is a cache in which no provider's kind is listed: a read waits until its time is over.
 type withoutProviders struct{ *reader }
 
 func (r withoutProviders) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
@@ -41,7 +42,7 @@ func TestAControlPlaneOfAKindThatIsNotListed(t *testing.T) {
 		{name: "the API server has it", live: holds(t, controlPlane("c")), found: true, counted: metrics.Live},
 		{name: "the API server has it not", live: holds(t), counted: metrics.Missing},
 		{name: "the API server cannot tell either", live: &reader{err: errors.New("out of order")}, counted: metrics.LookupFailed, problem: "out of order"},
-		{name: "the API server is not to be asked", counted: metrics.LookupFailed, problem: "AcmeControlPlane.controlplane.cluster.x-k8s.io cannot be listed"},
+		{name: "the API server is not to be asked", counted: metrics.LookupFailed, problem: "failed waiting for the informer to sync"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
@@ -51,7 +52,7 @@ func TestAControlPlaneOfAKindThatIsNotListed(t *testing.T) {
 			Expect(counted).To(Equal([]metrics.LookupResult{tc.counted}))
 			if tc.problem != "" {
 				Expect(err).To(MatchError(ContainSubstring(tc.problem)))
-				Expect(providers.OnlyNotListed(err)).To(Equal(tc.live == nil))
+				Expect(apierrors.IsTimeout(err)).To(Equal(tc.live == nil))
 				return
 			}
 			Expect(err).NotTo(HaveOccurred())
@@ -80,7 +81,7 @@ func TestAMachineWhoseOwnersKindIsNotListedGivesRefusedTaintsUp(t *testing.T) {
 	chain := Chain{Reader: withoutProviders{holds(t)}}
 	policy := inherit.Policy{ClusterAPITaints: inherit.PropagationDisabled}
 	_, err := Machines().Evaluate(t.Context(), &chain, m, policy)
-	Expect(providers.OnlyNotListed(err)).To(BeTrue())
+	Expect(apierrors.IsTimeout(err)).To(BeTrue())
 
 	m.Spec.Taints = []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}
 	Expect(Machines().Evaluate(t.Context(), &chain, m, policy)).To(HaveField("TaintsRefused", true))

@@ -8,8 +8,6 @@ import (
 	"math"
 	"sync"
 	"time"
-
-	"golang.org/x/time/rate"
 )
 
 // share is the part of a set of Nodes that may be tainted within a minute, as its inverse.
@@ -19,21 +17,31 @@ const share = 10
 type Limit struct {
 	// Name names the object.
 	Name string
-	// PerMinute is how many Nodes may be tainted in a minute.
+	// PerMinute is how many Nodes may be tainted in a minute: one each time that this part of a minute is over.
 	PerMinute float64
 }
 
-// Limits are those of a Node: of its Cluster, at so many Nodes a minute, and of its set of so many Nodes that do the same work, a
-// tenth of them a minute and at least one.
+// Limits are those of a Node: of its set of so many Nodes that do the same work, a tenth of them a minute and at least one; and of its
+// Cluster, at so many Nodes a minute.
 func Limits(cluster string, perMinute float64, set string, nodes int) [2]Limit {
 	return [2]Limit{{Name: set, PerMinute: max(1, math.Ceil(float64(nodes)/share))}, {Name: cluster, PerMinute: perMinute}}
 }
 
-// Pacer knows how much room each limit has. The zero value has room for one Node in each. It is safe for concurrent use.
+// gap is the time between two Nodes.
+func (l Limit) gap() time.Duration {
+	return time.Duration(min(float64(time.Minute)/l.PerMinute, math.MaxInt64/2))
+}
+
+// Pacer knows which limits have room for a Node. The zero value has room in all of them. It is safe for concurrent use.
 type Pacer struct {
 	mu sync.Mutex
-	// limiters are those of limits without room. A limit that is not here has room.
-	limiters map[string]*rate.Limiter
+	// last is when each limit last gave room. A limit that is not here has room.
+	last map[string]turn
+}
+
+type turn struct {
+	at  time.Time
+	gap time.Duration
 }
 
 // Wait returns how long it takes until both limits have room for one more Node, and the limit that takes longer.
@@ -43,41 +51,41 @@ func (p *Pacer) Wait(now time.Time, limits [2]Limit) (longest time.Duration, nam
 	return p.wait(now, limits)
 }
 
-// Take takes the room of one Node in both limits, or in none, and reports whether there was room.
-func (p *Pacer) Take(now time.Time, limits [2]Limit) bool {
+// Take takes the room of one Node in both limits or, while one has none, in neither. Then it answers as Wait does.
+func (p *Pacer) Take(now time.Time, limits [2]Limit) (longest time.Duration, name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if wait, _ := p.wait(now, limits); wait > 0 {
-		return false
+	if longest, name = p.wait(now, limits); longest > 0 {
+		return longest, name
 	}
-	for name, limiter := range p.limiters {
-		if limiter.TokensAt(now) >= 1 {
-			delete(p.limiters, name)
+	for name, last := range p.last {
+		if now.Sub(last.at) >= last.gap {
+			delete(p.last, name)
 		}
 	}
-	if p.limiters == nil {
-		p.limiters = map[string]*rate.Limiter{}
+	if p.last == nil {
+		p.last = map[string]turn{}
 	}
 	for _, limit := range limits {
-		p.limiters[limit.Name] = rate.NewLimiter(rate.Limit(limit.PerMinute/60), 1)
-		p.limiters[limit.Name].AllowN(now, 1)
+		p.last[limit.Name] = turn{now, limit.gap()}
 	}
-	return true
+	return 0, ""
+}
+
+// Return gives back the room of a Node that has not been tainted after all.
+func (p *Pacer) Return(limits [2]Limit) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, limit := range limits {
+		delete(p.last, limit.Name)
+	}
 }
 
 func (p *Pacer) wait(now time.Time, limits [2]Limit) (longest time.Duration, name string) {
 	for _, limit := range limits {
-		limiter, ok := p.limiters[limit.Name]
-		if !ok {
-			continue
-		}
-		limiter.SetLimitAt(now, rate.Limit(limit.PerMinute/60)) // a set may have more Nodes by now
-		if missing := 1 - limiter.TokensAt(now); missing > 0 {
-			// Also the least bit that is missing takes a while.
-			wait := max(time.Nanosecond, time.Duration(missing/float64(limiter.Limit())*float64(time.Second)))
-			if wait >= longest {
-				longest, name = wait, limit.Name
-			}
+		last, known := p.last[limit.Name]
+		if wait := last.at.Add(limit.gap()).Sub(now); known && wait > 0 && wait >= longest { // of equals, the Cluster's
+			longest, name = wait, limit.Name
 		}
 	}
 	return longest, name
@@ -101,12 +109,13 @@ func Forecast(groups ...Group) time.Duration {
 	for {
 		next := time.Duration(math.MaxInt64)
 		for i, group := range groups {
-			for left[i] > 0 && p.Take(now, group.Limits) {
+			for left[i] > 0 {
+				wait, _ := p.Take(now, group.Limits)
+				if wait > 0 {
+					next = min(next, wait)
+					break
+				}
 				left[i]--
-			}
-			if left[i] > 0 {
-				wait, _ := p.Wait(now, group.Limits)
-				next = min(next, wait)
 			}
 		}
 		if next == math.MaxInt64 {

@@ -5,13 +5,13 @@ package integration
 import (
 	"path/filepath"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
@@ -27,33 +27,45 @@ func (s *scene) leadsHome(cluster *clusterv1.Cluster, user string, groups ...str
 	})
 }
 
-// By default, Nodes of the management cluster inherit from the Machines of the Cluster whose kubeconfig leads an administrator
-// there. A tenant's Machines, with or without a Cluster, and with a kubeconfig of that API server, decide nothing.
-func TestTheManagementClusterIsFound(t *testing.T) {
+// Nodes of the management cluster inherit from the Machines of the Cluster that is named, each written once, also if the Cluster's
+// kubeconfig leads there and it is reached like a workload cluster. A tenant's Machines, with or without a Cluster, and with a kubeconfig of
+// that API server, decide nothing.
+func TestTheManagementClusterIsNamed(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, stage.Options{Args: []string{"--management-cluster=auto"}})
+	s := newScene(t, stage.Options{WithoutWebhooks: true, Args: []string{"--management-cluster=own/own"}})
 	own := s.settleIn("own", "own", declared())
-	weak := s.settleIn("weak", "weak", declared())
-	nowhere := stage.Machine(weak.ms, "nowhere")
+	tenant := s.settleIn("tenant", "tenant", declared())
+	nowhere := stage.Machine(tenant.ms, "nowhere")
 	nowhere.OwnerReferences, nowhere.Spec.ClusterName = nil, "nowhere"
 	nowhere.Spec.Taints = stage.Taints(clusterv1.MachineTaintPropagationAlways, "evil:NoExecute")
 	s.create(nowhere)
-	s.leadsHome(weak.cluster, "tenant")
-	for _, name := range []string{own.m.Name, weak.m.Name, nowhere.Name} {
+	s.leadsHome(own.cluster, "own-admin", "system:masters")
+	s.leadsHome(tenant.cluster, "tenant")
+	s.provisioned(own.cluster)
+	s.expectSample(`capi_cluster_cache_connection_up{cluster_name="own",cluster_namespace="own"}`, 1)
+	written := func() float64 { return s.sum(`heirloom_resync_writes_total{kind="Node",result="applied"}`) }
+	before := written()
+	for _, name := range []string{own.m.Name, tenant.m.Name, nowhere.Name} {
 		s.create(stage.Node(name))
 	}
-	s.leadsHome(own.cluster, "own-admin", "system:masters")
-
 	node := stage.Node(own.m.Name)
-	s.Eventually(func(g Gomega) {
-		g.Expect(s.Client.Get(s.ctx, types.NamespacedName{Name: node.Name}, node)).To(Succeed())
-		g.Expect(node.Labels).To(HaveKey("node-role.kubernetes.io/worker"))
-	}).WithTimeout(2*time.Minute).WithPolling(polling).Should(Succeed(), "it is found")
-	s.expectEvent("ManagementClusterFound", "Cluster", own.cluster.Name, Not(BeEmpty()))
-	for _, name := range []string{weak.m.Name, nowhere.Name} {
+	s.eventually(node, func(g Gomega) { g.Expect(node.Labels).To(HaveKey("node-role.kubernetes.io/worker")) })
+	s.looksAgain(node, func() { s.touch(node) })
+	s.Expect(written()-before).To(BeEquivalentTo(1), "of all Nodes, one is written, and once")
+	s.Expect(s.sum(`heirloom_resync_writes_total{kind="Node",result="conflict"}`)).To(BeZero())
+	for _, name := range []string{tenant.m.Name, nowhere.Name} {
 		other := stage.Node(name)
 		s.looksAgain(other, func() { s.touch(other) })
 		s.get(other)
 		s.Expect(other.Annotations).NotTo(HaveKey(clusterv1.TaintsFromMachineAnnotation))
 	}
+}
+
+// provisioned says that a Cluster has an API server.
+func (s *scene) provisioned(cluster *clusterv1.Cluster) {
+	s.t.Helper()
+	s.get(cluster)
+	before := cluster.DeepCopy()
+	cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
+	s.Expect(s.Client.Status().Patch(s.ctx, cluster, client.MergeFrom(before))).To(Succeed())
 }

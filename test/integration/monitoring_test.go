@@ -106,7 +106,7 @@ func (s *scene) testSeenUnprotected(a abroad, node *corev1.Node) {
 
 	s.updateNode(a, node, func() { node.Spec.Taints = nil })
 	s.expectSample(gauge, 1)
-	s.expectSample(`heirloom_resync_writes_total{kind="Node",reason="ahead",result="error"}`, 1)
+	s.expectSample(`heirloom_resync_writes_total{kind="Node",result="error"}`, 1)
 	s.expectEvent("InheritanceFailed", "Machine", a.m.Name, ContainSubstring("not today"))
 
 	s.Expect(a.Client.Delete(s.ctx, binding)).To(Succeed())

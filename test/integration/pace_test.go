@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -106,37 +105,4 @@ func TestThePaceOfTaintsThatEvict(t *testing.T) {
 			g.Expect(node.Annotations).To(HaveKey(clusterv1.TaintsFromMachineAnnotation))
 		})
 	}
-}
-
-// What a ClusterClass declares reaches one Node after the other, and not one of each MachineDeployment at once. Operators can
-// read of it on the ClusterClass.
-func TestThePaceOfAClusterClass(t *testing.T) {
-	t.Parallel()
-	const name = "pace-class"
-	s := newScene(t, stage.Options{Args: []string{"--no-execute-rate=12", "--management-cluster=" + name + "/" + name}})
-	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
-	class := clusterClass(name)
-	s.create(class)
-	cluster := stage.Cluster(name, name)
-	cluster.Spec.Topology = clusterv1.Topology{
-		ClassRef: clusterv1.ClusterClassRef{Name: name}, Version: "v1.36.0",
-		Workers: clusterv1.WorkersTopology{MachineDeployments: []clusterv1.MachineDeploymentTopology{{Name: "md", Class: "worker"}}},
-	}
-	s.create(cluster)
-	var nodes []*corev1.Node
-	for i := range 4 {
-		md := stage.MachineDeployment(cluster, fmt.Sprint(name, "-", i), stage.Declared{})
-		md.Labels = map[string]string{
-			clusterv1.ClusterNameLabel: name, clusterv1.ClusterTopologyOwnedLabel: "", clusterv1.ClusterTopologyMachineDeploymentNameLabel: "md",
-		}
-		s.create(md)
-		ms := stage.MachineSet(md, md.Name)
-		s.create(ms)
-		nodes = append(nodes, s.member(ms, md.Name, ""))
-	}
-	s.update(class, func() {
-		class.Spec.Workers.MachineDeployments[0].Metadata.Annotations = map[string]string{taint.AlwaysAnnotation: "drain=now:NoExecute"}
-	})
-	s.expectRollOut(name, "ClusterClass", "ClusterClass "+name+"/"+name)
-	s.Eventually(s.drained(nodes...)).WithTimeout(patience).Should(Equal(len(nodes)), "in the end all have it")
 }

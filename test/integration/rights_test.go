@@ -43,7 +43,9 @@ func TestRights(t *testing.T) {
 	t.Parallel()
 	for name, namespace := range map[string]string{"all namespaces": "", "one namespace": fleetName} {
 		t.Run(name, func(t *testing.T) {
-			args, values := []string{"--insecure-diagnostics=false", "--management-cluster=auto"}, map[string]any{"namespace": namespace}
+			own := fleetName + "/own"
+			args := []string{"--insecure-diagnostics=false", "--management-cluster=" + own}
+			values := map[string]any{"namespace": namespace, "managementCluster": own}
 			if namespace != "" {
 				values["certificates"] = map[string]any{"mode": "self"}
 				args = append(args, "--namespace="+namespace, "--webhook-cert-secret="+authority.String(), "--webhook-cert-dns-names=localhost")
@@ -94,8 +96,7 @@ func (s *scene) doEverything() {
 	s.create(declares)
 	set := stage.MachineSet(declares, "own")
 	s.create(set)
-	s.create(stage.Machine(set, "own"), stage.Node("own"))
-	s.leadsHome(own, "own-admin", "system:masters")
+	s.create(stage.Node("own"), stage.Machine(set, "own")) // so it is the loop that writes the Node
 	node := stage.Node("own")
 	s.eventually(node, func(g Gomega) { g.Expect(node.Labels).To(HaveKey("node-role.kubernetes.io/worker")) })
 	s.workload(f.cluster)

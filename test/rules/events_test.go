@@ -32,7 +32,7 @@ func TestReasonsAreDocumented(t *testing.T) {
 	}
 
 	var reasons []string
-	files, err := filepath.Glob("../../pkg/resync/*.go")
+	files, err := filepath.Glob("../../pkg/controllers/*.go")
 	Expect(err).NotTo(HaveOccurred())
 	files = append(files, "../../pkg/workload/admission.go")
 	for _, file := range slices.DeleteFunc(files, func(file string) bool { return strings.HasSuffix(file, "_test.go") }) {

@@ -187,8 +187,9 @@ func (s *Stage) install(ctx context.Context) error {
 		return err
 	}
 	values := map[string]any{
-		"deployment": map[string]any{"enabled": false},
-		"webhooks":   s.webhookValues(),
+		"deployment":        map[string]any{"enabled": false},
+		"webhooks":          s.webhookValues(),
+		"managementCluster": Home + "/" + Home,
 		"certificates": map[string]any{
 			"mode":     "provided",
 			"provided": map[string]any{"caBundle": base64.StdEncoding.EncodeToString(ca)},

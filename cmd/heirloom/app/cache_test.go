@@ -95,7 +95,7 @@ func newFilled(tb testing.TB, ctx context.Context, kind string, count int, sent 
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if err := owners.Prepare(ctx, c); err != nil {
+	if err := owners.Prepare(ctx, c, true); err != nil {
 		tb.Fatal(err)
 	}
 	go func() { _ = c.Start(ctx) }()

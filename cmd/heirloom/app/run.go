@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/discovery"
@@ -63,10 +62,11 @@ func run(told context.Context, c *config.Config) error {
 	if err := wire(ctx, told, mgr, c, served); err != nil {
 		return err
 	}
-	if err := addChecks(mgr, served); err != nil {
+	filled := make(chan struct{})
+	if err := addChecks(mgr, served, filled); err != nil {
 		return err
 	}
-	return start(ctx, mgr)
+	return start(ctx, mgr, filled)
 }
 
 // drain returns a context that is done a while after told: until then the Service may lead to this Pod.
@@ -79,17 +79,22 @@ func drain(told context.Context, delay time.Duration) (context.Context, context.
 	return ctx, stop
 }
 
-// start blocks until ctx is done and everything has ended, or shutdownTimeout is over. Until its caches are filled, a manager cannot be
-// stopped: it keeps waiting for them, forever if a right is missing. A program that is not ready has nothing to finish, so it just ends.
-func start(ctx context.Context, mgr ctrl.Manager) error {
-	ended, filled := make(chan error, 1), atomic.Bool{}
+// start blocks until ctx is done and everything has ended, or shutdownTimeout is over. It closes filled once the caches are filled. Until
+// then, a manager cannot be stopped: it keeps waiting for them, forever if a right is missing. A program that is not ready has nothing to
+// finish, so it just ends.
+func start(ctx context.Context, mgr ctrl.Manager, filled chan struct{}) error {
+	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
-	go func() { filled.Store(mgr.GetCache().WaitForCacheSync(ctx)) }()
+	go func() {
+		if mgr.GetCache().WaitForCacheSync(ctx) {
+			close(filled)
+		}
+	}()
 	var err error
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
-		if filled.Load() {
+		if ready(filled) {
 			err = <-ended
 		}
 	}
@@ -101,6 +106,16 @@ func start(ctx context.Context, mgr ctrl.Manager) error {
 		return fmt.Errorf("running: %w", err)
 	}
 	return nil
+}
+
+// ready reports whether the caches have been filled.
+func ready(filled <-chan struct{}) bool {
+	select {
+	case <-filled:
+		return true
+	default:
+		return false
+	}
 }
 
 // wire adds webhooks and loop to the manager, and what both need.

@@ -114,13 +114,13 @@ func onlyClients(ctx context.Context, c *config.Config, webhooks http.Handler, r
 	}), nil
 }
 
-// addChecks makes the probes tell the truth: ready means that the caches are filled and the certificate is valid. The caches are the
-// manager's, which hold what admission needs in any case. Kinds of providers are not among them: one that cannot be listed would leave no
-// replica ready to answer for the others. A server of webhooks that fails ends the program, so no probe connects to it: a client that takes
-// all connections would have the program restarted.
-func addChecks(mgr ctrl.Manager, served *certificate) error {
-	synced := func(req *http.Request) error {
-		if !mgr.GetCache().WaitForCacheSync(req.Context()) {
+// addChecks makes the probes tell the truth: ready means that the caches have been filled and the certificate is valid. The caches then
+// have what admission needs in any case. Kinds of providers, which they begin to hold later, do not count: a kind that cannot be listed
+// would leave no replica ready to answer for the others. A server of webhooks that fails ends the program, so no probe connects to it: a
+// client that takes all connections would have the program restarted.
+func addChecks(mgr ctrl.Manager, served *certificate, filled <-chan struct{}) error {
+	synced := func(*http.Request) error {
+		if !ready(filled) {
 			return errors.New("the informer caches are not filled yet")
 		}
 		return nil

@@ -125,9 +125,7 @@ func TestEveryKindIsFollowedToItsTopology(t *testing.T) {
 		{kind: capiKind("Machine"), name: "m", section: deployments, rule: "MachineSet → Machine (rule 8)"},
 		{kind: capiKind("Machine"), name: "cp-m", section: controlPlanes, rule: "AcmeControlPlane → Machine (rule 4)"},
 		{kind: infra, name: "m", section: deployments, rule: "MachineSet → AcmeMachine (rule 8)"},
-		{kind: node, name: "n", section: deployments, rule: "Machine → Node (rule 11)"},
 		{kind: node, name: "n", management: "c", section: deployments, rule: "Machine → Node (rule 11)"},
-		{kind: node, name: "pooled", section: pools, rule: "MachinePool → Node (rule 11)"},
 		{kind: node, name: "pooled", management: "c", section: pools, rule: "MachinePool → Node (rule 11)"},
 	} {
 		t.Run(tc.kind.Kind+" "+tc.name+" "+tc.management, func(t *testing.T) {

@@ -11,7 +11,7 @@
 {{- end }}
 {{- end }}
 {{- $own := .Values.managementCluster | splitList "/" | first }}
-{{- if and .Values.namespace (contains "/" .Values.managementCluster) (ne $own .Values.namespace) }}
+{{- if and .Values.namespace .Values.managementCluster (ne $own .Values.namespace) }}
 {{- fail (printf "managementCluster=%s is not in the only namespace that is watched, namespace=%s" .Values.managementCluster .Values.namespace) }}
 {{- end }}
 {{- with .Values.leaderElection }}

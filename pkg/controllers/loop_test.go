@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -18,8 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -40,7 +39,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// loop is the loop as Setup makes it, with an API server to itself and a record of what it does.
+// loop is the loop as Setup makes it, with an API server to itself and a record of what it does. Cluster c is the management cluster
+// itself unless it is connected.
 type loop struct {
 	t *testing.T
 	*WithT
@@ -49,30 +49,22 @@ type loop struct {
 	changed  *broadcast.Broadcaster // says that the policy has changed
 	registry *prometheus.Registry
 	events   *recorder
-	writes   *journal
-	// logged is what the event handlers of the running loop log.
-	logged *journal
-	// live are the reads that no cache answered.
-	live *journal
+	// writes are those of the loop, live the reads that no cache answered, logged what event handlers of the running loop log.
+	writes, live, logged *journal
 	// server is what is stored, without the loop's cache in front of it.
 	server    client.WithWatch
 	mapper    *meta.DefaultRESTMapper
 	informers *informers
 	workloads *workloads
+	schemas   *schemas
+	manager   *fakeManager
 	// admissions says that the ways to admit Nodes are to be looked at again, and asked is what they were asked for.
 	admissions chan event.GenericEvent
 	asked      *journal
-	// again is when the loop wants to look at the last workload cluster again.
-	again   time.Duration
-	schemas *schemas
-	manager *fakeManager
-	// stale are objects that the cache has in another version than the API server, by kind and name; nil: not at all.
+	// stale are objects that the cache has in another version than the API server, by kind and name.
 	stale map[string]client.Object
-	// own is the Cluster of the management cluster itself: c, unless a test says otherwise.
-	own atomic.Pointer[client.ObjectKey]
-	// broken are what the cache cannot read.
+	// broken are the kinds that the cache cannot read, and latest is the latest version of an object.
 	broken faults
-	// latest is the latest version of an object.
 	latest atomic.Int64
 	// refuse and refuseLive are what the API server answers to writes, and to reads that no cache answers.
 	refuse, refuseLive error
@@ -82,9 +74,9 @@ type loop struct {
 func newLoop(t *testing.T, objects ...client.Object) *loop {
 	t.Helper()
 	l := &loop{
-		t: t, WithT: NewWithT(t), registry: prometheus.NewRegistry(), changed: &broadcast.Broadcaster{},
-		writes: &journal{}, live: &journal{}, logged: &journal{}, stale: map[string]client.Object{}, mapper: newMapper(), workloads: newWorkloads(),
-		admissions: make(chan event.GenericEvent), asked: &journal{},
+		t: t, WithT: NewWithT(t), registry: prometheus.NewRegistry(), changed: &broadcast.Broadcaster{}, stale: map[string]client.Object{},
+		writes: &journal{}, live: &journal{}, logged: &journal{}, asked: &journal{}, mapper: newMapper(), workloads: newWorkloads(),
+		schemas: &schemas{}, admissions: make(chan event.GenericEvent),
 	}
 	scheme := newScheme(t)
 	l.informers, l.events = newInformers(scheme), &recorder{scheme: scheme}
@@ -92,55 +84,71 @@ func newLoop(t *testing.T, objects ...client.Object) *loop {
 	counted, err := metrics.New(l.registry)
 	l.Expect(err).NotTo(HaveOccurred())
 	cached := interceptor.NewClient(l.server, interceptor.Funcs{Get: l.getCached, List: l.listCached, Apply: l.apply, Patch: l.patch})
-	l.schemas = &schemas{}
-	l.own.Store(ptr.To(key("c")))
 	l.Dependencies = controllers.Dependencies{
 		Client: cached, Live: interceptor.NewClient(l.server, interceptor.Funcs{Get: l.getLive}),
-		Chain:   &owners.Chain{Reader: cached, Mapper: l.mapper, ManagementCluster: func() types.NamespacedName { return *l.own.Load() }, Layout: l.schemas.ControlPlane},
-		Metrics: counted, Recorder: l.events, Schemas: l.schemas, Workloads: l.workloads, Providers: l.informers, Admission: &workload.Admission{},
-		ProviderGroups: []string{inherit.InfrastructureGroup, inherit.BootstrapGroup},
-		Policy:         func() inherit.Policy { return l.policy }, PolicyChanges: l.changed.Subscribe,
+		Chain:   &owners.Chain{Reader: cached, Mapper: l.mapper, Layout: l.schemas.ControlPlane},
+		Metrics: counted, Recorder: l.events, Schemas: l.schemas, Workloads: l.workloads, ManagementCluster: key("c"),
+		Admission: &workload.Admission{Changes: l.admissions}, ProviderGroups: []string{inherit.InfrastructureGroup, inherit.BootstrapGroup},
+		Policy: func() inherit.Policy { return l.policy }, PolicyChanges: l.changed.Subscribe,
 	}
 	return l
+}
+
+// inUse runs a test with a clock of its own, long after its objects were created and changed.
+func inUse(t *testing.T, run func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		<-time.After(time.Until(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)))
+		run(t)
+	})
 }
 
 // see makes the loop look at an object. Of a Cluster, it looks at the control plane.
 func (l *loop) see(object client.Object) error {
 	l.t.Helper()
-	_, err := l.reconcile(object)
+	_, err := l.look(object)
 	return err
 }
 
-// reconcile makes the loop look at an object, or at the control plane of a Cluster.
-func (l *loop) reconcile(object client.Object) (ctrl.Result, error) {
+// look also returns when the loop wants to look again.
+func (l *loop) look(object client.Object) (again time.Duration, err error) {
 	l.t.Helper()
-	return l.controller(map[string]string{
+	return l.reconcile(map[string]string{
 		"MachineDeployment": "machinedeployment", "MachineSet": "machineset", "MachinePool": "machinepool", "Machine": "machine",
 		"Cluster": "controlplane",
-	}[l.kindOf(object).Kind]).Reconcile(l.t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(object)})
+	}[l.kindOf(object).Kind], client.ObjectKeyFromObject(object))
 }
 
-// seeWorkload makes the loop look at the workload cluster as a whole, and notes when it wants to do so again.
+// seeWorkload makes the loop look at the workload cluster as a whole.
 func (l *loop) seeWorkload(cluster client.ObjectKey) error {
 	l.t.Helper()
-	result, err := l.controller("workload").Reconcile(l.t.Context(), ctrl.Request{NamespacedName: cluster})
-	l.again = result.RequeueAfter
+	_, err := l.reconcile("workload", cluster)
 	return err
 }
 
-// seeNode makes the loop look at a Node; see NodeRequest.
-func (l *loop) seeNode(cluster client.ObjectKey, name string) (ctrl.Result, error) {
+func (l *loop) reconcile(controller string, key client.ObjectKey) (again time.Duration, err error) {
+	l.t.Helper()
+	reconciler, ok := l.running().named(controller).(reconcile.Reconciler)
+	l.Expect(ok).To(BeTrue(), "there is no controller %q", controller)
+	result, err := reconciler.Reconcile(l.t.Context(), ctrl.Request{NamespacedName: key})
+	return result.RequeueAfter, err
+}
+
+// lookAt makes the loop look at a Node.
+func (l *loop) lookAt(cluster, name string) (again time.Duration, err error) {
 	l.t.Helper()
 	controller, ok := l.running().named("node").(reconcile.TypedReconciler[controllers.NodeRequest])
 	l.Expect(ok).To(BeTrue())
-	return controller.Reconcile(l.t.Context(), controllers.NodeRequest{Cluster: cluster, Name: name})
+	result, err := controller.Reconcile(l.t.Context(), controllers.NodeRequest{Cluster: key(cluster), Name: name})
+	return result.RequeueAfter, err
 }
 
-func (l *loop) controller(name string) reconcile.Reconciler {
+// seeNode makes the loop look at a Node of Cluster c, which has to wait for nothing.
+func (l *loop) seeNode(name string) error {
 	l.t.Helper()
-	controller, ok := l.running().named(name).(reconcile.Reconciler)
-	l.Expect(ok).To(BeTrue(), "there is no controller %q", name)
-	return controller
+	again, err := l.lookAt("c", name)
+	l.Expect(again).To(BeZero())
+	return err
 }
 
 // running returns the manager that the loop has been added to. Until then its dependencies may be changed.
@@ -148,7 +156,7 @@ func (l *loop) running() *fakeManager {
 	l.t.Helper()
 	if l.manager == nil {
 		l.manager = &fakeManager{cache: l.informers, client: l.Client}
-		l.Expect(controllers.Setup(l.manager, l.Dependencies)).To(Succeed())
+		l.Expect(controllers.Setup(l.manager, &l.Dependencies)).To(Succeed())
 	}
 	return l.manager
 }
@@ -170,21 +178,15 @@ func (l *loop) start() {
 	l.t.Cleanup(func() { // the context ends before that
 		stopped := make(chan struct{})
 		go func() { running.Wait(); close(stopped) }()
-		select {
-		case <-stopped:
-			return
-		case <-time.After(10 * time.Second):
-		}
-		// The program ends, whatever has not ended by then. Here, only this one fault may be why.
 		l.Eventually(func() (bool, error) {
 			select {
 			case <-stopped:
 				return true, nil
-			default:
+			case <-time.After(10 * time.Second): // only this one fault may be why
 				lockedUp, err := lockup.Queues()
 				return lockedUp > before, err
 			}
-		}).WithTimeout(10*time.Minute).WithPolling(time.Second).Should(BeTrue(), "a controller does not end")
+		}).WithTimeout(10*time.Minute).Should(BeTrue(), "a controller does not end")
 	})
 }
 
@@ -212,6 +214,14 @@ func (l *loop) change(object client.Object, how func()) {
 	}
 }
 
+// delete deletes objects.
+func (l *loop) delete(objects ...client.Object) {
+	l.t.Helper()
+	for _, object := range objects {
+		l.Expect(l.server.Delete(l.t.Context(), object)).To(Succeed())
+	}
+}
+
 // writtenAs notes the version of an object that has been written.
 func (l *loop) writtenAs(object metav1.Object) {
 	version, err := strconv.ParseInt(object.GetResourceVersion(), 10, 64)
@@ -219,12 +229,14 @@ func (l *loop) writtenAs(object metav1.Object) {
 	l.latest.Store(max(l.latest.Load(), version))
 }
 
-// lag makes the cache keep an object as it is now.
-func (l *loop) lag(object client.Object) {
+// lag makes the cache keep objects as they are now.
+func (l *loop) lag(objects ...client.Object) {
 	l.t.Helper()
-	kept, ok := l.stored(object).DeepCopyObject().(client.Object)
-	l.Expect(ok).To(BeTrue())
-	l.stale[l.kindOf(object).Kind+"/"+object.GetName()] = kept
+	for _, object := range objects {
+		kept, ok := l.stored(object).DeepCopyObject().(client.Object)
+		l.Expect(ok).To(BeTrue())
+		l.stale[l.kindOf(object).Kind+"/"+object.GetName()] = kept
+	}
 }
 
 func (l *loop) kindOf(object runtime.Object) schema.GroupVersionKind {
@@ -250,10 +262,15 @@ func (l *loop) told(events ...string) {
 	}
 }
 
-// counted expects metrics, as "name{label=value,...} value" without the prefix heirloom_.
+// counted expects metrics, as "name{label=value,...} value" without the prefix heirloom_, notCounted that none begins so.
 func (l *loop) counted(samples ...string) {
 	l.t.Helper()
 	for _, sample := range samples {
 		l.Expect(samplesOf(l.t, l.registry)).To(ContainElement(sample))
 	}
+}
+
+func (l *loop) notCounted(sample string) {
+	l.t.Helper()
+	l.Expect(samplesOf(l.t, l.registry)).NotTo(ContainElement(HavePrefix(sample)))
 }

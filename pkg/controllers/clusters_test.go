@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/heirloom-dev/heirloom/pkg/controllers"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
+)
+
+// way is a way to admit Nodes that notes what it is asked for.
+type way struct {
+	name string
+	*journal
+	// err is what it answers, and changed whether that changed something.
+	err     error
+	changed bool
+	// hangs says of which clusters it gets no answer.
+	hangs string
+}
+
+func (w *way) Ensure(ctx context.Context, _ client.Client, cluster webhook.Identity) (bool, error) {
+	w.note("ensure " + w.name + " in " + cluster.String())
+	if w.hangs != "" && strings.HasPrefix(cluster.Name, w.hangs) {
+		<-ctx.Done()
+		return false, ctx.Err()
+	}
+	return w.changed, w.err
+}
+
+func (w *way) Remove(_ context.Context, _ client.Client, cluster webhook.Identity) (bool, error) {
+	w.note("remove " + w.name + " from " + cluster.String())
+	return w.changed, w.err
+}
+
+// admitted makes the loop admit the Nodes of Clusters by webhook or by policy, of which one is the default.
+func (l *loop) admitted(by string) (webhook, policy *way) {
+	webhook, policy = &way{name: "webhook", journal: l.asked}, &way{name: "policy", journal: l.asked}
+	l.Admission.Default = by
+	l.Admission.Ways = map[string]workload.Way{workload.AdmitByWebhook: webhook, workload.AdmitByPolicy: policy}
+	return webhook, policy
+}
+
+// One way is set up, and the others are taken away.
+func TestOneWayToAdmitNodesIsSetUp(t *testing.T) {
+	webhook := []string{"ensure webhook in ns/c", "remove policy from ns/c"}
+	policy := []string{"ensure policy in ns/c", "remove webhook from ns/c"}
+	none := []string{"remove webhook from ns/c", "remove policy from ns/c"}
+	label := func(value string) func(*loop, *clusterv1.Cluster) {
+		return func(_ *loop, c *clusterv1.Cluster) { c.Labels = pairs(workload.AdmissionLabel + "=" + value) }
+	}
+	for name, tc := range map[string]struct {
+		setUp       func(*loop, *clusterv1.Cluster)
+		asked, told []string
+	}{
+		"the default":                   {setUp: func(*loop, *clusterv1.Cluster) {}, asked: webhook},
+		"what the Cluster's label says": {setUp: label("policy"), asked: policy},
+		"none where the label says so":  {setUp: label("none"), asked: none},
+		"none where the label says what there is not": {setUp: label("magic"), asked: none,
+			told: []string{`Warning UnknownWorkloadAdmission Cluster/c: Label heirloom.dev/workload-admission: Nodes cannot be admitted by "magic"`}},
+		"none for a Cluster that is opted out":                     {setUp: func(_ *loop, c *clusterv1.Cluster) { c.Labels = pairs(inherit.IgnoreLabel) }, asked: none},
+		"none for a Cluster that is being deleted":                 {setUp: func(_ *loop, c *clusterv1.Cluster) { c.Finalizers = []string{"cluster.cluster.x-k8s.io"} }, asked: none},
+		"none for the management cluster":                          {setUp: func(l *loop, _ *clusterv1.Cluster) { l.ManagementCluster = key("c") }, asked: none},
+		"a Cluster of another instance keeps what that has set up": {setUp: func(l *loop, _ *clusterv1.Cluster) { l.policy.WatchFilter = "another" }},
+		"a paused Cluster keeps what it has":                       {setUp: func(_ *loop, c *clusterv1.Cluster) { c.Spec.Paused = true }},
+		"nothing is asked where there are no ways":                 {setUp: func(l *loop, _ *clusterv1.Cluster) { l.Admission.Ways = nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := theCluster()
+			l := newLoop(t, cluster)
+			l.connect("c")
+			l.admitted(workload.AdmitByWebhook)
+			l.change(cluster, func() { tc.setUp(l, cluster) })
+			if len(cluster.Finalizers) > 0 {
+				l.delete(cluster)
+			}
+			l.Expect(l.seeWorkload(key("c"))).To(Succeed())
+			l.Expect(l.asked.take()).To(Equal(tc.asked))
+			l.told(tc.told...)
+			if l.ManagementCluster == (client.ObjectKey{}) {
+				l.Expect(l.workloads.watched.take()).To(Equal([]string{"c: heirloom-nodes"}), "its Nodes are watched all the same")
+			}
+			l.counted(`workload_clusters{state="connected"} 1`)
+		})
+	}
+}
+
+// Operators are told what becomes of admission in a workload cluster.
+func TestWhatBecomesOfAdmissionIsTold(t *testing.T) {
+	broken := errors.New("no answer")
+	for told, tc := range map[string]struct {
+		webhook, policy way
+		fails           error
+	}{
+		"Normal WorkloadAdmissionRegistered Cluster/c: The workload cluster's API server now admits Nodes by webhook":   {webhook: way{changed: true}},
+		"Normal WorkloadAdmissionRemoved Cluster/c: The workload cluster's API server no longer admits Nodes by policy": {policy: way{changed: true}},
+		"Warning WorkloadAdmissionFailed Cluster/c: ":                                                                   {webhook: way{err: broken}, fails: broken},
+		"Warning AdmissionPolicyFull Cluster/c: ":                                                                       {webhook: way{err: &policy.NoRoomError{Machines: 3}}},
+		"": {policy: way{err: webhook.ErrForeign}},
+	} {
+		t.Run(told, func(t *testing.T) {
+			l := newLoop(t, theCluster())
+			l.connect("c")
+			webhook, policy := l.admitted(workload.AdmitByWebhook)
+			webhook.changed, webhook.err, policy.changed, policy.err = tc.webhook.changed, tc.webhook.err, tc.policy.changed, tc.policy.err
+			if err := l.seeWorkload(key("c")); tc.fails == nil {
+				l.Expect(err).NotTo(HaveOccurred())
+			} else {
+				l.Expect(err).To(MatchError(ContainSubstring(tc.fails.Error())))
+			}
+			l.Expect(strings.Join(l.events.take(), "")).To(HavePrefix(told))
+		})
+	}
+}
+
+// The way before goes once API servers have heard of the new one.
+func TestTheWayBeforeGoesLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoop(t, theCluster())
+		l.connect("c")
+		webhook, _ := l.admitted(workload.AdmitByWebhook)
+		webhook.changed = true
+		again, err := l.reconcile("workload", key("c"))
+		l.Expect(err).NotTo(HaveOccurred())
+		l.Expect(again).To(Equal(10 * time.Second))
+		webhook.changed = false
+		<-time.After(again)
+		l.asked.take()
+		l.Expect(l.reconcile("workload", key("c"))).To(BeZero())
+		l.Expect(l.asked.take()).To(ContainElement("remove policy from ns/c"))
+	})
+}
+
+// The policy gives Nodes what their Machines are going to inherit.
+func TestAPolicyAdmitsTheNodesOfItsCluster(t *testing.T) {
+	other := nodeMachine("other")
+	other.Spec.ClusterName = "d"
+	l := newLoop(t, theCluster(), machineSet(pool+"=late"), machine("m", "MachineSet/ms"), other)
+	server := l.connect("c")
+	l.Admission.Default = workload.AdmitByPolicy
+	l.Admission.Ways = map[string]workload.Way{workload.AdmitByPolicy: workload.ByPolicy{Machines: l.Chain.EffectiveMachines, Policy: l.Policy}}
+	l.Expect(l.seeWorkload(key("c"))).To(Succeed())
+	all := &corev1.ConfigMapList{}
+	l.Expect(server.List(t.Context(), all)).To(Succeed())
+	l.Expect(fmt.Sprint(all.Items)).To(And(ContainSubstring("late"), ContainSubstring("id-m"), Not(ContainSubstring("other"))))
+	l.told("Normal WorkloadAdmissionRegistered Cluster/c: ")
+}
+
+// A Cluster whose connection is down waits for it, and is counted. What else goes wrong is tried again.
+func TestClustersAreCounted(t *testing.T) {
+	d := &clusterv1.Cluster{ObjectMeta: named("d")}
+	l := newLoop(t, theCluster(), d)
+	l.connect("c")
+	l.admitted(workload.AdmitByWebhook)
+	l.Expect(l.seeWorkload(key("c"))).To(Succeed())
+	l.asked.take()
+	l.Expect(l.seeWorkload(key("d"))).To(Succeed())
+	l.counted(`workload_clusters{state="connected"} 1`, `workload_clusters{state="disconnected"} 1`)
+	l.workloads.broken[key("c")] = errors.New("no way")
+	l.Expect(l.seeWorkload(key("c"))).To(MatchError("watching the Nodes of the workload cluster: no way"))
+	l.counted(`workload_clusters{state="connected"} 0`, `workload_clusters{state="disconnected"} 2`)
+	l.delete(d)
+	l.Expect(l.seeWorkload(key("d"))).To(Succeed())
+	l.counted(`workload_clusters{state="connected"} 0`, `workload_clusters{state="disconnected"} 1`)
+
+	delete(l.workloads.broken, key("c"))
+	l.workloads.brokenUncached = errors.New("no client")
+	l.Expect(l.seeWorkload(key("c"))).To(MatchError("reaching the workload cluster: no client"))
+	l.workloads.brokenUncached = clustercache.ErrClusterNotConnected
+	l.Expect(l.seeWorkload(key("c"))).To(Succeed(), "the connection will wake it")
+	l.broken.set("Cluster", errors.New("no cache"))
+	l.Expect(l.seeWorkload(key("c"))).To(MatchError(l.broken.of("Cluster")))
+	l.Expect(l.asked.take()).To(BeEmpty())
+	l.told()
+}
+
+// However many clusters do not answer, others are seen to, and each is asked for half a minute at most.
+func TestWorkloadClustersWaitForNoOther(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		l := newLoop(t, theCluster(), &clusterv1.Cluster{ObjectMeta: named("silent")})
+		l.connect("c")
+		l.connect("silent")
+		webhook, _ := l.admitted(workload.AdmitByWebhook)
+		webhook.hangs = "silent"
+		l.running()
+		began, ended := time.Now(), make(chan struct{})
+		go func() {
+			defer close(ended)
+			l.Expect(l.seeWorkload(key("silent"))).To(MatchError(context.DeadlineExceeded))
+		}()
+		synctest.Wait()
+		l.Expect(l.seeWorkload(key("c"))).To(Succeed())
+		l.Expect(time.Since(began)).To(BeZero())
+		<-ended
+		l.Expect(time.Since(began)).To(Equal(30 * time.Second))
+	})
+}
+
+// No event tells of a Node that was deleted while there was no connection, so what is known of Nodes is looked at with each connection.
+// Nodes of a Cluster that is gone are forgotten.
+func TestNodesThatWentWithoutAWordAreForgotten(t *testing.T) {
+	for _, gone := range []string{"the Node", "the Cluster"} {
+		l := newLoop(t, theCluster(), machineDeployment(), machineSet(), evicting("n0", "MachineSet/ms"), evicting("n1", "MachineSet/ms"))
+		server := l.connect("c", node("n0"), node("n1"))
+		l.NoExecuteRate = 1
+		for _, name := range []string{"n0", "n1"} {
+			_, err := l.lookAt("c", name)
+			l.Expect(err).NotTo(HaveOccurred())
+		}
+		l.counted("no_execute_waiting_nodes 1")
+		if gone == "the Cluster" {
+			l.delete(theCluster())
+			l.Expect(l.seeWorkload(key("c"))).To(Succeed())
+			l.counted(noneWaits)
+			continue
+		}
+		l.workloads.caches[key("c")] = newInformers(l.server.Scheme())
+		l.start()
+		l.Expect(server.Delete(t.Context(), node("n1"))).To(Succeed())
+		l.workloads.connected <- event.GenericEvent{Object: theCluster()}
+		l.eventually(func() []string { return samplesOf(t, l.registry) }).Should(ContainElement(noneWaits))
+	}
+}
+
+// A kubeconfig that is refused is told on its Cluster, if that is there.
+func TestAKubeconfigThatIsRefused(t *testing.T) {
+	l := newLoop(t, theCluster())
+	refused := controllers.KubeconfigRefused(l.Client, l.Recorder)
+	refused(t.Context(), key("c"), errors.New("it names a file"))
+	refused(t.Context(), key("gone"), errors.New("it names a file"))
+	l.Expect(l.events.take()).To(ConsistOf("Warning KubeconfigRefused Cluster/c: The kubeconfig in the Secret c-kubeconfig is refused, " +
+		"so no Node of the workload cluster inherits: it names a file"))
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+const all, withoutDrain, noneWaits = "drain:NoExecute,gpu:NoSchedule", "gpu:NoSchedule", "no_execute_waiting_nodes 0"
+
+// evicting is a Machine in use that declares a taint for its Node which evicts Pods.
+func evicting(name, owner string) *clusterv1.Machine {
+	m := nodeMachine(name)
+	m.OwnerReferences, m.Status.NodeRef.Name = ownedBy(name, owner).OwnerReferences, name
+	m.Spec.Taints = append(m.Spec.Taints, clusterv1.MachineTaint{Key: "drain", Effect: "NoExecute", Propagation: "Always"})
+	return m
+}
+
+// evictions are a loop that taints one Node of a Cluster a minute, and so many Nodes named n0, n1 and so on, with their Machines.
+func evictions(t *testing.T, owner string, nodes int, objects ...client.Object) *loop {
+	t.Helper()
+	for i := range nodes {
+		name := fmt.Sprint("n", i)
+		objects = append(objects, evicting(name, owner), node(name))
+	}
+	l := newLoop(t, append(objects, theCluster())...)
+	l.NoExecuteRate = 1
+	return l
+}
+
+// after looks at a Node, and returns its taints after that and when it is to be looked at again.
+func (l *loop) after(name string) (string, time.Duration) {
+	l.t.Helper()
+	again, err := l.lookAt("c", name)
+	l.Expect(err).NotTo(HaveOccurred())
+	return l.taintsOf(name), again
+}
+
+// drained looks at Nodes, and returns how many have the taint that evicts Pods then.
+func (l *loop) drained(nodes ...string) (drained int) {
+	l.t.Helper()
+	for _, name := range nodes {
+		if taints, _ := l.after(name); taints == all || taints == "drain:NoExecute" {
+			drained++
+		}
+	}
+	return drained
+}
+
+// Nodes in use get a taint that evicts Pods one after the other, and what does not evict at once. Where operators edit, Events say when
+// the first has to wait and when all have it.
+func TestTaintsThatEvictReachNodesOneAfterTheOther(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		md := machineDeployment()
+		md.Spec.Template.Spec.Taints = evicting("", "MachineSet/ms").Spec.Taints
+		l := evictions(t, "MachineSet/ms", 3, md, machineSet())
+		taints, again := l.after("n0")
+		l.Expect([]any{taints, again}).To(Equal([]any{all, time.Duration(0)}))
+		l.told()
+		const first = "Normal NoExecuteTaintsRollingOut MachineDeployment/md: Taints with effect NoExecute evict Pods, so Nodes wait for their " +
+			"turn (--no-execute-rate): no more for now in Cluster ns/c"
+		for i, waiting := range []string{"n1", "n2"} {
+			for range 2 {
+				taints, again = l.after(waiting)
+				l.Expect([]any{taints, again}).To(Equal([]any{withoutDrain, time.Minute}))
+			}
+			l.counted(fmt.Sprint("no_execute_waiting_nodes ", i+1))
+			l.told(first)
+		}
+		l.notCounted("unprotected_nodes") // what waits is not missing
+		<-time.After(again)
+		l.Expect(l.drained("n0", "n1", "n2")).To(Equal(2))
+		l.told()
+		<-time.After(time.Minute)
+		l.Expect(l.drained("n2")).To(Equal(1))
+		l.told("Normal NoExecuteTaintsRolledOut MachineDeployment/md: Taints with effect NoExecute are on all Nodes of the Cluster")
+		l.counted(noneWaits)
+	})
+}
+
+// A Node that waits no more is out of the count: its owner has changed its mind, or it is gone. That is no roll-out.
+func TestNodesThatWaitNoMore(t *testing.T) {
+	l := evictions(t, "MachineSet/ms", 3, machineDeployment(), machineSet())
+	l.drained("n0", "n1", "n2")
+	l.counted("no_execute_waiting_nodes 2")
+	l.events.take()
+	l.delete(node("n2"))
+	l.Expect(l.seeNode("n2")).To(Succeed())
+	l.counted("no_execute_waiting_nodes 1")
+	m := evicting("n1", "MachineSet/ms")
+	l.change(m, func() { m.Spec.Taints = m.Spec.Taints[:1] })
+	l.Expect(l.seeNode("n1")).To(Succeed())
+	l.counted(noneWaits)
+	l.told()
+}
+
+// A write that the API server has refused costs no turn: the Node, or another one, has its turn at once.
+func TestARefusedWriteCostsNoTurn(t *testing.T) {
+	for _, refusal := range []error{errors.New("no rights"), apierrors.NewConflict(schema.GroupResource{}, "n0", errors.New("changed"))} {
+		l := evictions(t, "MachineSet/ms", 1, machineDeployment(), machineSet())
+		l.refuse = refusal
+		l.Expect(l.seeNode("n0")).NotTo(Succeed())
+		l.refuse = nil
+		l.Expect(l.drained("n0")).To(Equal(1))
+		l.counted(noneWaits)
+	}
+}
+
+// A write that has not been answered may have been carried out, so it costs its turn.
+func TestAnUnansweredWriteCostsATurn(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		l := evictions(t, "MachineSet/ms", 1, machineDeployment(), machineSet())
+		l.refuse = apierrors.NewTimeoutError("no answer", 0)
+		l.Expect(l.seeNode("n0")).NotTo(Succeed())
+		l.refuse = nil
+		<-time.After(10 * time.Second)
+		taints, again := l.after("n0")
+		l.Expect([]any{taints, again}).To(Equal([]any{withoutDrain, 50 * time.Second}))
+	})
+}
+
+// Of two Nodes at the same moment, one has its turn. The rest of what the other inherits does not wait.
+func TestAnotherNodeIsFaster(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		l := evictions(t, "MachineSet/ms", 2, machineDeployment(), machineSet(), nodeMachine("answers"), node("answers"))
+		l.Expect(l.seeNode("answers")).To(Succeed()) // so there is more than one slot
+		faster := false
+		l.Live = reads(func() {
+			if !faster {
+				faster = true
+				l.Expect(l.drained("n1")).To(Equal(1))
+			}
+		}, l.Live)
+		taints, again := l.after("n0")
+		l.Expect([]any{taints, again}).To(Equal([]any{withoutDrain, time.Minute}))
+	})
+}
+
+// However many wait, they ask no more than twenty times a second.
+func TestManyThatWaitAskSeldom(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		const nodes = 40
+		l := evictions(t, "MachineSet/ms", nodes, machineDeployment(), machineSet())
+		l.NoExecuteRate = 600
+		for i := range nodes {
+			_, again := l.after(fmt.Sprint("n", i))
+			if i > 0 {
+				l.Expect(again).To(BeNumerically(">=", time.Duration(i-1)*50*time.Millisecond))
+			}
+		}
+	})
+}
+
+// However high the rate is, a set keeps nine tenths of its Nodes for a minute. Sets and Clusters have a pace of their own.
+func TestASetGivesATenthOfItsNodesAMinute(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		const nodes = 11
+		l := evictions(t, "MachineSet/ms", nodes, machineDeployment(), machineSet(), evicting("other", "MachineSet/alone"), node("other"),
+			&clusterv1.MachineSet{ObjectMeta: named("alone"), Spec: clusterv1.WorkersSpec{ClusterName: "c"}})
+		l.NoExecuteRate = 6000
+		var names []string
+		for i := range nodes {
+			names = append(names, fmt.Sprint("n", i))
+		}
+		l.Expect(l.drained(names...)).To(Equal(1))
+		<-time.After(10 * time.Millisecond)
+		l.Expect(l.drained("other")).To(Equal(1))
+		for _, want := range []int{2, 3, 4} {
+			<-time.After(29 * time.Second)
+			l.Expect(l.drained(names...)).To(Equal(want - 1))
+			<-time.After(time.Second)
+			l.Expect(l.drained(names...)).To(Equal(want))
+		}
+	})
+}
+
+// The Nodes of a set share a pace; operators read of it on the object that declares the taint.
+func TestWhoSharesAPace(t *testing.T) {
+	standing := machineSet()
+	standing.OwnerReferences = nil
+	for name, tc := range map[string]struct {
+		owner, heldBy string
+		object        client.Object
+	}{
+		"a MachineSet that stands alone": {"MachineSet/ms", "MachineSet ns/ms", standing},
+		"a control plane":                {"FakeControlPlane/cp", "FakeControlPlane ns/cp", controlPlane()},
+		"a MachinePool with Machines":    {"MachinePool/mp", "MachinePool ns/mp", machinePool()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := evictions(t, tc.owner, 2, tc.object)
+			l.NoExecuteRate = 60
+			l.Expect(l.drained("n0", "n1")).To(Equal(1))
+			l.Expect(l.events.take()).To(ConsistOf(And(
+				HavePrefix("Normal NoExecuteTaintsRollingOut Machine/n1: "), HaveSuffix("no more for now in "+tc.heldBy))))
+		})
+	}
+	t.Run("a MachinePool without Machines", func(t *testing.T) {
+		mp := machinePool()
+		mp.Spec.ProviderIDList = []string{"id-a", "id-b"}
+		mp.Spec.Template.Annotations = map[string]string{taint.AlwaysAnnotation: "drain:NoExecute"}
+		l := newLoop(t, theCluster(), mp, node("a"), node("b"))
+		l.NoExecuteRate = 60
+		l.Expect(l.drained("a", "b")).To(Equal(1))
+		l.Expect(l.events.take()).To(ConsistOf(And(
+			HavePrefix("Normal NoExecuteTaintsRollingOut MachinePool/mp: "), HaveSuffix("no more for now in MachinePool ns/mp"))))
+	})
+}
+
+// An instance with --namespace may not record Events about a ClusterClass of another namespace.
+func TestAMachineStandsForAClassOfAnotherNamespace(t *testing.T) {
+	for namespace, about := range map[string]string{"": "ClusterClass/class", "ns": "Machine/n1", "classes": "ClusterClass/class"} {
+		class, cluster := clusterClass(), managedCluster()
+		class.Namespace, cluster.Spec.Topology.ClassRef.Namespace = "classes", "classes"
+		class.Spec.Workers.MachineDeployments[0].Annotations = map[string]string{taint.AlwaysAnnotation: "drain:NoExecute"}
+		l := newLoop(t, cluster, class, managed(machineDeployment()), machineSet(), machine("n0", "MachineSet/ms"), machine("n1", "MachineSet/ms"), node("n0"), node("n1"))
+		l.NoExecuteRate, l.Namespace = 1, namespace
+		l.Expect(l.drained("n0", "n1")).To(Equal(1))
+		l.told("Normal NoExecuteTaintsRollingOut " + about + ": ")
+	}
+}
+
+// Not held back is what evicts nobody.
+func TestWhoDoesNotWait(t *testing.T) {
+	for name, change := range map[string]func(*loop, *corev1.Node){
+		"without a rate, nobody": func(l *loop, _ *corev1.Node) { l.NoExecuteRate = 0 },
+		"a Node that is new":     func(_ *loop, n *corev1.Node) { n.CreationTimestamp = metav1.Now() },
+		"a Node from which somebody took the taint": func(_ *loop, n *corev1.Node) {
+			n.Annotations = map[string]string{clusterv1.TaintsFromMachineAnnotation: all}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := evictions(t, "MachineSet/ms", 1, machineDeployment(), machineSet(), evicting("late", "MachineSet/ms"))
+			n := node("late")
+			change(l, n)
+			l.Expect(l.server.Create(t.Context(), n)).To(Succeed())
+			l.Expect(l.drained("n0", "late")).To(Equal(2))
+			l.counted(noneWaits)
+		})
+	}
+}
+
+func TestAGroupThatCannotBeReadIsTriedAgain(t *testing.T) {
+	l := evictions(t, "MachineSet/ms", 1, machineDeployment(), machineSet())
+	for _, kind := range []string{"MachineSet", "MachineDeployment"} {
+		l.broken.set(kind, errors.New("no cache"))
+		l.Expect(l.seeNode("n0")).To(MatchError(l.broken.of(kind)))
+		l.broken.clear(kind)
+	}
+	l.wrote()
+}
+
+// Heirloom comes to a fleet in use: its Nodes get Initialize taints that evict Pods one after the other, and then once.
+func TestInitializeTaintsThatEvictReachNodesInUseOneAfterTheOther(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		ms := machineSet()
+		ms.Spec.Template.Annotations = map[string]string{taint.InitializeAnnotation: "drain:NoExecute", taint.AlwaysAnnotation: "gpu:NoSchedule"}
+		l := newLoop(t, theCluster(), ms, machine("n0", "MachineSet/ms"), machine("n1", "MachineSet/ms"), node("n0"), node("n1"))
+		l.NoExecuteRate = 1
+		waiting := node("n1")
+		l.Expect(l.drained("n0", "n1")).To(Equal(1))
+		l.Expect(l.stored(waiting).GetLabels()).To(HaveKeyWithValue(inherit.InitializationLabel, "waiting"))
+		l.Expect(l.stored(node("n0")).GetLabels()).NotTo(HaveKey(inherit.InitializationLabel))
+		<-time.After(time.Minute)
+		l.Expect(l.drained("n1")).To(Equal(1))
+		l.Expect(l.stored(waiting).GetLabels()).NotTo(HaveKey(inherit.InitializationLabel))
+		l.change(waiting, func() { waiting.Spec.Taints = nil })
+		<-time.After(time.Minute)
+		taints, _ := l.after("n1")
+		l.Expect(taints).To(Equal("gpu:NoSchedule"), "it has had it")
+	})
+}
+
+// Another value of a taint evicts Pods that tolerate the old one. Until its turn has come, a Node keeps that.
+func TestANewValueReachesNodesOneAfterTheOther(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		ms, objects := machineSet(), []client.Object{theCluster()}
+		ms.Spec.Template.Annotations = map[string]string{taint.AlwaysAnnotation: "drain=new:NoExecute"}
+		for _, name := range []string{"n0", "n1"} {
+			n := node(name)
+			n.UID = types.UID(name)
+			n.Annotations = map[string]string{clusterv1.TaintsFromMachineAnnotation: "", inherit.TaintsFromMachineAnnotation: "drain=old:NoExecute"}
+			n.Spec.Taints = []corev1.Taint{{Key: "drain", Value: "old", Effect: corev1.TaintEffectNoExecute}}
+			objects = append(objects, n, machine(name, "MachineSet/ms"))
+		}
+		l := newLoop(t, append(objects, ms)...)
+		l.NoExecuteRate = 1
+		values := func() (taints [2]string) {
+			taints[0], _ = l.after("n0")
+			taints[1], _ = l.after("n1")
+			return taints
+		}
+		l.Expect(values()).To(Equal([2]string{"drain=new:NoExecute", "drain=old:NoExecute"}))
+		<-time.After(time.Minute)
+		l.Expect(values()).To(Equal([2]string{"drain=new:NoExecute", "drain=new:NoExecute"}))
+	})
+}

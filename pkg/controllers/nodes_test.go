@@ -1,0 +1,527 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+// inheritedByNode is the body of a write that brings label pool=a and a taint gpu to a Node, at the version of a new Node.
+const inheritedByNode = `{"metadata":{"annotations":{"cluster.x-k8s.io/labels-from-machine":"node.cluster.x-k8s.io/pool",` +
+	`"cluster.x-k8s.io/taints-from-machine":"gpu:NoSchedule","heirloom.dev/record-from-machine":";gpu:NoSchedule"},` +
+	`"labels":{"heirloom.node-restriction.kubernetes.io/record":"541697abac0b27248ae811f09f08ea6d","node.cluster.x-k8s.io/pool":"a"}},"spec":{"taints":[{"effect":"NoSchedule","key":"gpu"}]}}`
+
+// nodeMachine is a Machine with something for its Node.
+func nodeMachine(name string) *clusterv1.Machine {
+	m := machine(name, "MachineSet/ms")
+	m.Labels[pool] = "a"
+	m.Spec.Taints = []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}
+	return m
+}
+
+// loseAll takes from a Machine what it has for its Node.
+func loseAll(m *clusterv1.Machine) func() {
+	return func() { m.Labels, m.Spec.Taints = map[string]string{clusterv1.ClusterNameLabel: "c"}, nil }
+}
+
+// taintsOf are a Node's taints.
+func (l *loop) taintsOf(name string) string {
+	l.t.Helper()
+	n := node(name)
+	l.stored(n)
+	return taint.FormatList(n.Spec.Taints)
+}
+
+// A Node of the management cluster inherits in one patch, which holds only for the version that was seen, because taints are
+// one list. The write is decided by live owners.
+func TestANodeInheritsFromItsMachine(t *testing.T) {
+	l := newLoop(t, theCluster(), machineSet(), nodeMachine("m"), node("m"))
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.wrote("patches Node /m@999 " + inheritedByNode)
+	l.Expect(l.live.take()).To(ContainElements("Machine/m", "MachineSet/ms"))
+	l.counted(
+		`resync_writes_total{kind="Node",result="applied"} 1`,
+		`inherited_keys_total{by="resync",change="injected",kind="Node",what="label"} 1`,
+		`inherited_keys_total{by="resync",change="injected",kind="Node",what="taint"} 1`,
+	)
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.wrote()
+	l.told()
+	l.Expect(l.live.take()).To(BeEmpty())
+}
+
+// Node names repeat between clusters. Each Node inherits from a Machine of its own Cluster, and is written there.
+func TestANodeOfAWorkloadClusterInheritsFromItsOwnCluster(t *testing.T) {
+	m, other := nodeMachine("same"), nodeMachine("same-name")
+	m.Status.NodeRef.Name, other.Status.NodeRef.Name = "same", "same"
+	m.Spec.ProviderID, other.Spec.ProviderID = "", ""
+	other.Spec.ClusterName, other.Labels[pool] = "d", "b"
+	l := newLoop(t, theCluster(), &clusterv1.Cluster{ObjectMeta: named("d")}, m, other)
+	for _, cluster := range []string{"c", "d"} {
+		l.connect(cluster, node("same"))
+	}
+	for range 2 {
+		for _, cluster := range []string{"c", "d"} {
+			again, err := l.lookAt(cluster, "same")
+			l.Expect(err).NotTo(HaveOccurred())
+			l.Expect(again).To(BeZero())
+		}
+	}
+	l.Expect(l.writes.take()).To(ConsistOf("in c: patches Node /same@999 "+inheritedByNode,
+		And(HavePrefix("in d: patches Node /same@999 "), ContainSubstring(`"node.cluster.x-k8s.io/pool":"b"}`))))
+}
+
+// Without a Machine, a Node is one of the MachinePool that names it.
+func TestANodeInheritsFromAMachinePool(t *testing.T) {
+	l := newLoop(t, theCluster(), machinePool(pool+"=a"), node("pooled"))
+	l.Expect(l.seeNode("pooled")).To(Succeed())
+	l.Expect(l.stored(node("pooled")).GetLabels()).To(HaveKeyWithValue(pool, "a"))
+}
+
+// What a Machine no longer declares goes from its Node; what others have set there stays.
+func TestANodeLosesWhatItsMachineLoses(t *testing.T) {
+	m, n := nodeMachine("m"), node("m")
+	l := newLoop(t, theCluster(), machineSet(), m, n)
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.change(n, func() {
+		n.Labels["mine"] = "yes"
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "mine", Effect: corev1.TaintEffectNoSchedule})
+	})
+	l.change(m, loseAll(m))
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.stored(n)
+	l.Expect(n.Labels).To(And(HaveLen(2), HaveKeyWithValue("mine", "yes"), HaveKey(inherit.RecordLabel)))
+	l.Expect(l.taintsOf("m")).To(Equal("mine:NoSchedule"))
+	l.counted(
+		`inherited_keys_total{by="resync",change="removed",kind="Node",what="label"} 1`,
+		`inherited_keys_total{by="resync",change="removed",kind="Node",what="taint"} 1`,
+	)
+	l.told()
+}
+
+func TestANodeThatIsLeftAloneIsNotWritten(t *testing.T) {
+	gone := metav1.Now()
+	for name, leave := range map[string]func(*clusterv1.Cluster, *clusterv1.Machine, *corev1.Node){
+		"its Machine is paused": func(_ *clusterv1.Cluster, m *clusterv1.Machine, _ *corev1.Node) {
+			m.Annotations = pairs(clusterv1.PausedAnnotation)
+		},
+		"its Machine is opted out": func(_ *clusterv1.Cluster, m *clusterv1.Machine, _ *corev1.Node) { m.Labels[inherit.IgnoreLabel] = "" },
+		"its Cluster is paused":    func(c *clusterv1.Cluster, _ *clusterv1.Machine, _ *corev1.Node) { c.Spec.Paused = true },
+		"its Cluster is opted out": func(c *clusterv1.Cluster, _ *clusterv1.Machine, _ *corev1.Node) {
+			c.Labels = pairs(inherit.IgnoreLabel)
+		},
+		"it is being deleted": func(_ *clusterv1.Cluster, _ *clusterv1.Machine, n *corev1.Node) {
+			n.DeletionTimestamp, n.Finalizers = &gone, []string{"provider/finalizer"}
+		},
+		"it has no Machine":                    func(_ *clusterv1.Cluster, m *clusterv1.Machine, _ *corev1.Node) { m.Spec.ProviderID = "another" },
+		"its Machine is another Node":          func(_ *clusterv1.Cluster, m *clusterv1.Machine, _ *corev1.Node) { m.Status.NodeRef.Name = "another" },
+		"it is one of no MachinePool, neither": func(_ *clusterv1.Cluster, _ *clusterv1.Machine, n *corev1.Node) { n.Spec.ProviderID = "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster, m, n := theCluster(), nodeMachine("m"), node("m")
+			leave(cluster, m, n)
+			l := newLoop(t, cluster, machineSet(), m, n)
+			l.Expect(l.seeNode("m")).To(Succeed())
+			l.wrote()
+		})
+	}
+}
+
+// Nodes of the management cluster inherit only if its Cluster is named, and then as Nodes of this Cluster: its kubeconfig is not used.
+func TestTheManagementClusterIsNamed(t *testing.T) {
+	l := newLoop(t, theCluster(), machineSet(), nodeMachine("m"), node("m"))
+	l.connect("c", node("m"))
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.Expect(l.writes.take()).To(ConsistOf(HavePrefix("in c: ")))
+	l.ManagementCluster = key("c")
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.Expect(l.writes.take()).To(ConsistOf(HavePrefix("patches Node /m")))
+	l.ManagementCluster = key("another")
+	l.delete(node("m"))
+	l.Expect(l.lookAt("another", "m")).To(BeZero())
+	l.wrote()
+}
+
+// The Node of a Machine that is being deleted keeps what it has until it is gone.
+func TestANodeInheritsWhileItsMachineIsBeingDeleted(t *testing.T) {
+	m := nodeMachine("m")
+	m.DeletionTimestamp, m.Finalizers = &metav1.Time{Time: m.CreationTimestamp.Time}, []string{"machine.cluster.x-k8s.io"}
+	l := newLoop(t, theCluster(), machineSet(), m, node("m"))
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.wrote("patches Node /m@999 " + inheritedByNode)
+}
+
+func TestANodeThatCannotBeReached(t *testing.T) {
+	l := newLoop(t, theCluster(), nodeMachine("m"), node("m"))
+	l.ManagementCluster = types.NamespacedName{}
+	l.Expect(l.seeNode("m")).To(Succeed(), "its cluster is not connected: it is looked at once it is")
+	l.workloads.broken[key("c")] = errors.New("no way")
+	l.Expect(l.seeNode("m")).To(MatchError(ContainSubstring("reaching the workload cluster ns/c: no way")))
+	delete(l.workloads.broken, key("c"))
+	l.connect("c")
+	l.Expect(l.seeNode("m")).To(Succeed(), "it is gone")
+	l.ManagementCluster = key("c")
+	for _, kind := range []string{"Node", "Machine"} {
+		l.broken.set(kind, errors.New("no cache"))
+		l.Expect(l.seeNode("m")).To(MatchError(l.broken.of(kind)))
+		l.broken.clear(kind)
+	}
+	l.wrote()
+	l.told()
+}
+
+const lacks = `unprotected_nodes{cluster_name="c",cluster_namespace="ns"} 1`
+
+// A write that is refused is tried again, counted, and told on the Node's Machine unless it mends itself. Until it is there,
+// the Node counts as one that lacks its taints.
+func TestANodeWhoseWriteIsRefused(t *testing.T) {
+	for name, tc := range refusals() {
+		t.Run(name, func(t *testing.T) {
+			l := newLoop(t, theCluster(), nodeMachine("m"))
+			l.connect("c", node("m"))
+			l.refuse = tc.err
+			l.Expect(l.seeNode("m")).To(MatchError(tc.err))
+			l.counted(fmt.Sprintf(`resync_writes_total{kind="Node",result="%s"} 1`, tc.result), lacks)
+			if tc.tells {
+				l.told(fmt.Sprintf("Warning InheritanceFailed Machine/m: Failed to write what is inherited: patching what the Node inherits: %v", tc.err))
+			} else {
+				l.told()
+			}
+			l.notCounted("inherited_keys_total")
+
+			l.refuse = nil
+			l.Expect(l.seeNode("m")).To(Succeed())
+			l.notCounted("unprotected_nodes")
+			l.told()
+		})
+	}
+}
+
+// A Node that is gone, or inherits nothing for now, is not one that lacks something. A Node that cannot be looked at for now lacks what it
+// lacked.
+func TestANodeThatIsGoneLacksNothing(t *testing.T) {
+	for name, leave := range map[string]func(*loop, client.Client){
+		"it is gone": func(l *loop, workload client.Client) {
+			l.Expect(workload.Delete(l.t.Context(), node("m"))).To(Succeed())
+			l.Expect(l.seeNode("m")).To(Succeed())
+		},
+		"its Machine is gone": func(l *loop, _ client.Client) {
+			l.delete(nodeMachine("m"))
+			l.Expect(l.seeNode("m")).To(Succeed())
+		},
+		"its Cluster is gone": func(l *loop, _ client.Client) {
+			l.delete(theCluster())
+			l.Expect(l.seeWorkload(key("c"))).To(Succeed())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLoop(t, theCluster(), nodeMachine("m"))
+			workload := l.connect("c", node("m"))
+			l.refuse = errors.New("no rights")
+			l.Expect(l.seeNode("m")).NotTo(Succeed())
+			l.counted(lacks)
+
+			l.broken.set("Machine", errors.New("no cache"))
+			l.Expect(l.seeNode("m")).To(MatchError(l.broken.of("Machine")))
+			l.broken.clear("Machine")
+			reachable := l.workloads.clients[key("c")]
+			failed := errors.New("no answer")
+			l.workloads.clients[key("c")] = interceptor.NewClient(workload.(client.WithWatch), interceptor.Funcs{
+				Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+					return failed
+				},
+			})
+			l.Expect(l.seeNode("m")).To(MatchError(failed))
+			l.counted(lacks)
+
+			l.workloads.clients[key("c")] = reachable
+			leave(l, workload)
+			l.notCounted("unprotected_nodes")
+		})
+	}
+}
+
+// The write of a Node holds only for the version that was seen.
+func TestANodeThatHasChangedSinceIsAConflict(t *testing.T) {
+	n := node("m")
+	l := newLoop(t, theCluster(), machineSet(), nodeMachine("m"), n)
+	l.lag(n)
+	l.change(n, func() { n.Spec.Taints = []corev1.Taint{{Key: "mine", Effect: corev1.TaintEffectNoSchedule}} })
+	l.Expect(apierrors.IsConflict(l.seeNode("m"))).To(BeTrue())
+	l.counted(`resync_writes_total{kind="Node",result="conflict"} 1`)
+	l.Expect(l.taintsOf("m")).To(Equal("mine:NoSchedule"))
+	l.told()
+}
+
+// A workload cluster that answers no write gets one at a time, and less and less often. What is known of its Nodes is counted all the same,
+// and a Node that needs no write is no proof that the cluster answers.
+func TestAClusterThatAnswersNoWrite(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		l := newLoop(t, theCluster(), machineSet(), nodeMachine("m"), nodeMachine("m2"), machine("done", "MachineSet/ms"))
+		server := l.connect("c", node("m"), node("m2"), node("done"))
+		_, err := l.lookAt("c", "done")
+		l.Expect(err).NotTo(HaveOccurred())
+		l.workloads.clients[key("c")] = interceptor.NewClient(server, interceptor.Funcs{
+			Patch: func(ctx context.Context, _ client.WithWatch, _ client.Object, _ client.Patch, _ ...client.PatchOption) error {
+				<-ctx.Done()
+				return ctx.Err()
+			},
+		})
+		for _, pause := range []time.Duration{5 * time.Second, 10 * time.Second} {
+			began := time.Now()
+			_, err := l.lookAt("c", "m")
+			l.Expect(err).To(MatchError(context.DeadlineExceeded))
+			l.Expect(time.Since(began)).To(Equal(5 * time.Second))
+			again, err := l.lookAt("c", "m2")
+			l.Expect(err).NotTo(HaveOccurred())
+			l.Expect(again).To(BeNumerically("~", pause, 100*time.Millisecond))
+			l.counted(`unprotected_nodes{cluster_name="c",cluster_namespace="ns"} 2`)
+			l.Expect(l.lookAt("c", "done")).To(BeZero())
+			<-time.After(pause)
+		}
+	})
+}
+
+// What no Node can carry is told on its Machine; the rest comes.
+func TestWhatNoNodeCanCarryIsLeftOut(t *testing.T) {
+	m := nodeMachine("m")
+	m.Labels["node.cluster.x-k8s.io/bad"] = "not a value"
+	l := newLoop(t, theCluster(), machineSet(), m, node("m"))
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.wrote("patches Node /m@999 " + inheritedByNode)
+	l.told(`Warning NotInherited Machine/m: Machine ns/m (metadata.labels): label "node.cluster.x-k8s.io/bad"="not a value": no Node can carry it`)
+}
+
+// What somebody has taken from a Node is put back, and who can stop that is told so on the Machine. If it was Cluster API, which already
+// knows that the owners declare it no longer, it is not put back: what a stale cache knows brings nothing back.
+func TestDriftIsRepairedByLiveOwners(t *testing.T) {
+	md, ms, m, n := machineDeployment(pool+"=a"), machineSet(pool+"=a"), nodeMachine("m"), node("m")
+	l := newLoop(t, theCluster(), md, ms, m, n)
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.change(n, func() {
+		n.Spec.Taints, n.Labels = nil, map[string]string{inherit.RecordLabel: n.Labels[inherit.RecordLabel]}
+	})
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.Expect(l.taintsOf("m")).To(Equal("gpu:NoSchedule"))
+	l.told(`Normal DriftRepaired Machine/m: Node m had lost what it inherits: label "node.cluster.x-k8s.io/pool", taint "gpu:NoSchedule" put back`)
+	l.counted(`drift_repaired_total{by="resync",kind="Node",what="taint"} 1`, `drift_repaired_total{by="resync",kind="Node",what="label"} 1`)
+
+	l.lag(md, ms, m)
+	l.change(md, func() { declare(md) })
+	l.change(ms, func() { declare(ms) })
+	l.change(m, loseAll(m))
+	l.stored(n)
+	l.change(n, func() { n.Spec.Taints = nil; delete(n.Labels, pool) })
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.stored(n)
+	l.Expect(n.Labels).NotTo(HaveKey(pool))
+	l.Expect(n.Spec.Taints).To(BeEmpty())
+	l.told()
+
+	l.change(n, func() { n.Labels["touched"] = "yes" })
+	l.refuseLive = errors.New("no answer")
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.Expect(l.taintsOf("m")).To(Equal("gpu:NoSchedule"), "the cache decides while the API server does not answer")
+}
+
+// An annotation that does not say rightly what came from the Machine is mended, and told.
+func TestABrokenRecordIsMended(t *testing.T) {
+	n := node("m")
+	n.Annotations = map[string]string{clusterv1.TaintsFromMachineAnnotation: ":::"}
+	l := newLoop(t, theCluster(), machineSet(), nodeMachine("m"), n)
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.told("Warning TrackingAnnotationBroken Machine/m: Node m had a wrong record of which taints come from its Machine")
+	l.Expect(l.stored(n).GetAnnotations()).To(HaveKeyWithValue(clusterv1.TaintsFromMachineAnnotation, "gpu:NoSchedule"))
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.told()
+}
+
+// How long a new Node was without the labels that its kubelet may not bring is measured once, when it has got them.
+func TestHowLongANewNodeWaitsForItsLabels(t *testing.T) {
+	for _, fails := range []bool{true, false} {
+		n, m := node("m"), nodeMachine("m")
+		n.CreationTimestamp = metav1.NewTime(time.Now())
+		m.Labels[worker] = ""
+		l := newLoop(t, theCluster(), machineSet(), m, n)
+		if fails {
+			l.refuse = errors.New("no rights")
+			l.Expect(l.seeNode("m")).NotTo(Succeed())
+			l.counted("node_labels_delay_seconds_count 0")
+			l.refuse = nil
+		}
+		for range 2 {
+			l.Expect(l.seeNode("m")).To(Succeed())
+			l.counted("node_labels_delay_seconds_count 1")
+		}
+	}
+}
+
+// A kubelet that changes the record of its Node gets nothing by it, neither while what it lists is declared nor after that, as long as the
+// leader has seen the record.
+func TestARecordThatItsKubeletHasChangedIsPutBack(t *testing.T) {
+	m, n := nodeMachine("m"), node("m")
+	l := newLoop(t, theCluster(), machineSet(), m, n)
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.stored(n)
+	recorded := n.Annotations[inherit.RecordAnnotation]
+	l.Expect(recorded).To(Equal(";gpu:NoSchedule"))
+
+	for _, lead := range []string{"the leader that wrote it", "the next leader, which has seen it while no write came through"} {
+		l.change(n, func() { n.Annotations[inherit.RecordAnnotation] = ";mine:NoSchedule" })
+		l.Expect(l.seeNode("m")).To(Succeed())
+		l.stored(n)
+		l.Expect(n.Annotations[inherit.RecordAnnotation]).To(Equal(recorded), lead)
+		l.manager, l.refuse = nil, errors.New("no rights")
+		l.change(n, func() { delete(n.Labels, pool) })
+		l.Expect(l.seeNode("m")).NotTo(Succeed())
+		l.refuse = nil
+	}
+
+	l.change(n, func() { clear(n.Annotations) })
+	l.change(m, loseAll(m))
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.Expect(l.taintsOf("m")).To(BeEmpty(), "the leader knows the record that its label confirms")
+}
+
+// The record of a Node that is gone is forgotten: another Node may have its name.
+func TestRecordsOfNodesThatAreGone(t *testing.T) {
+	n := node("m")
+	l := newLoop(t, theCluster(), machineSet(), nodeMachine("m"), n)
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.stored(n)
+	label := n.Labels[inherit.RecordLabel]
+	l.delete(n)
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.delete(nodeMachine("m"))
+	l.Expect(l.server.Create(t.Context(), machine("m", "MachineSet/ms"))).To(Succeed())
+	again := node("m")
+	again.Labels = map[string]string{inherit.RecordLabel: label}
+	again.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+	l.Expect(l.server.Create(t.Context(), again)).To(Succeed())
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.Expect(l.taintsOf("m")).To(Equal("gpu:NoSchedule"), "nothing says that it came from a Machine")
+}
+
+// A kubelet cannot opt its Node out. Whom somebody else has opted out can be seen.
+func TestNodesThatAreLeftOutAreCounted(t *testing.T) {
+	m, n, cluster := nodeMachine("m"), node("m"), theCluster()
+	n.Labels = pairs(inherit.IgnoreLabel)
+	l := newLoop(t, cluster, machineSet(), m, n)
+	const count = `ignored_nodes{cluster_name="c",cluster_namespace="ns"} 1`
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.Expect(l.stored(n).GetLabels()).To(HaveKeyWithValue(pool, "a"), "the Node's own label means nothing")
+	l.notCounted(count)
+	for _, leave := range []func(){
+		func() { l.change(m, func() { m.Labels[inherit.IgnoreLabel] = "" }) },
+		func() { l.change(cluster, func() { cluster.Labels = pairs(inherit.IgnoreLabel) }) },
+	} {
+		leave()
+		l.Expect(l.seeNode("m")).To(Succeed())
+		l.counted(count)
+		l.change(m, func() { delete(m.Labels, inherit.IgnoreLabel) })
+		l.change(cluster, func() { cluster.Labels = nil })
+		l.Expect(l.seeNode("m")).To(Succeed())
+		l.notCounted(count)
+	}
+	l.change(m, func() { m.Labels[inherit.IgnoreLabel] = "" })
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.delete(n)
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.notCounted(count)
+}
+
+// What a borrowed address has brought goes when the Machine turns out to be another Node.
+func TestWhatABorrowedAddressBroughtGoes(t *testing.T) {
+	m, n := nodeMachine("m"), node("thief")
+	m.Labels[worker], n.Spec.ProviderID = "", ""
+	m.Status.Addresses = []clusterv1.MachineAddress{{Type: "InternalIP", Address: "10.0.0.1"}}
+	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}
+	l := newLoop(t, theCluster(), machineSet(), m, n)
+	l.Expect(l.seeNode("thief")).To(Succeed())
+	l.stored(n)
+	l.Expect(n.Labels).To(HaveKeyWithValue(pool, "a"))
+	l.Expect(n.Labels).NotTo(HaveKey(worker), "no privileges")
+	l.Expect(n.Spec.Taints).To(HaveLen(1))
+
+	l.change(m, func() { m.Status.NodeRef.Name = "m" })
+	l.Expect(l.seeNode("thief")).To(Succeed())
+	l.stored(n)
+	l.Expect(n.Labels).NotTo(HaveKey(pool))
+	l.Expect(n.Spec.Taints).To(BeEmpty())
+	l.Expect(n.Annotations).NotTo(HaveKey(inherit.MatchedByAddressAnnotation))
+	l.writes.take()
+	l.Expect(l.seeNode("thief")).To(Succeed())
+	l.wrote()
+}
+
+// What Cluster API's Machine controller writes to a Node itself is left to it for half a minute after the Node has registered or its
+// Machine has changed. New taints are not, nor anything if no controller has ever handled the Machine.
+func TestANodeIsLeftToClusterAPIForAWhile(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		for name, tc := range map[string]struct {
+			change func(m *clusterv1.Machine, n *corev1.Node)
+			waits  bool
+		}{
+			"a Node that has just registered": {func(_ *clusterv1.Machine, n *corev1.Node) { n.CreationTimestamp = metav1.Now() }, true},
+			"a Machine that has changed":      {func(m *clusterv1.Machine, _ *corev1.Node) { m.ManagedFields[0].Time = &metav1.Time{Time: time.Now()} }, true},
+			"neither":                         {func(*clusterv1.Machine, *corev1.Node) {}, false},
+			"a taint": {func(m *clusterv1.Machine, _ *corev1.Node) {
+				m.ManagedFields[0].Time = &metav1.Time{Time: time.Now()}
+				m.Spec.Taints = nodeMachine("m").Spec.Taints
+			}, false},
+			"a Machine that nobody handles": {func(m *clusterv1.Machine, n *corev1.Node) {
+				n.CreationTimestamp, m.Status.ObservedGeneration = metav1.Now(), 0
+			}, false},
+		} {
+			m, n := observed(machine("m", "MachineSet/ms")), node("m")
+			m.Labels[pool] = "a"
+			tc.change(m, n)
+			l := newLoop(t, theCluster(), machineSet(), m, n)
+			again, err := l.lookAt("c", "m")
+			l.Expect(err).NotTo(HaveOccurred())
+			if tc.waits {
+				l.Expect(again).To(BeNumerically("~", 30*time.Second, time.Second), name) // they are in whole seconds
+				l.wrote()
+				l.Expect(l.live.take()).To(BeEmpty())
+				<-time.After(again)
+				again, err = l.lookAt("c", "m")
+				l.Expect(err).NotTo(HaveOccurred())
+			}
+			l.Expect(again).To(BeZero(), name)
+			l.Expect(l.stored(n).GetLabels()).To(HaveKeyWithValue(pool, "a"), name)
+		}
+	})
+}
+
+// A Node that waits for Cluster API is decided about anew when the time is over, by live owners.
+func TestTimeThatEndsBringsNothingBack(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		m, n := observed(machine("m", "MachineSet/ms")), node("m")
+		m.Labels[pool], n.CreationTimestamp = "a", metav1.Now()
+		l := newLoop(t, theCluster(), machineSet(), m, n)
+		again, err := l.lookAt("c", "m")
+		l.Expect(err).NotTo(HaveOccurred())
+		l.lag(m)
+		l.change(m, func() { delete(m.Labels, pool) })
+		<-time.After(again)
+		_, err = l.lookAt("c", "m")
+		l.Expect(err).NotTo(HaveOccurred())
+		l.Expect(l.stored(n).GetLabels()).NotTo(HaveKey(pool))
+	})
+}

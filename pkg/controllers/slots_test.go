@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// hangs is a request that is not answered, and answers one that is, at once.
+func hangs() (bool, error) {
+	<-time.After(nodeTimeout)
+	return true, fmt.Errorf("patching: %w", context.DeadlineExceeded)
+}
+
+func answers() (bool, error) { return true, nil }
+
+// all makes so many requests at a time, and returns how many found a slot, and how long the others are to wait.
+func (s *slots[K]) all(key K, requests int, request func() (bool, error)) (sent int, waits []time.Duration) {
+	var mu sync.Mutex
+	var running sync.WaitGroup
+	for range requests {
+		running.Go(func() {
+			again, _ := s.try(key, request)
+			mu.Lock()
+			defer mu.Unlock()
+			if again > 0 {
+				waits = append(waits, again)
+			} else {
+				sent++
+			}
+		})
+	}
+	running.Wait()
+	slices.Sort(waits)
+	return sent, waits
+}
+
+// A cluster has one slot until it has answered, and then all of them for a few seconds. Those that find none come again one after the other.
+func TestSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		s := newSlots[string](4)
+		slowly := func() (bool, error) {
+			<-time.After(time.Second)
+			return true, nil
+		}
+		sent, waits := s.all("c", 5, slowly)
+		Expect(sent).To(Equal(1))
+		Expect(waits).To(Equal([]time.Duration{turn, 2 * turn, 3 * turn, 4 * turn}))
+		sent, waits = s.all("c", 5, slowly)
+		Expect(sent).To(Equal(4))
+		Expect(waits).To(HaveLen(1))
+		<-time.After(slowRetry)
+		sent, _ = s.all("c", 5, slowly)
+		Expect(sent).To(Equal(1), "it is long ago")
+		sent, _ = s.all("c", 5, func() (bool, error) { <-time.After(time.Second); return true, errors.New("forbidden") })
+		Expect(sent).To(Equal(4), "a refusal is an answer")
+
+		s.forget("c")
+		sent, _ = s.all("c", 5, slowly)
+		Expect(sent).To(Equal(1))
+	})
+}
+
+// After an unanswered request nothing is sent for a while, and each time for longer. Then one request is sent. Whoever sends none proves
+// nothing.
+func TestAnUnansweredRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		s := newSlots[string](4)
+		s.all("c", 1, answers)
+		sent, _ := s.all("c", 9, hangs)
+		Expect(sent).To(Equal(4))
+		for _, pause := range []time.Duration{5, 10, 20, 40, 60, 60} {
+			pause *= time.Second
+			sent, waits := s.all("c", 2, hangs)
+			Expect(sent).To(BeZero())
+			Expect(waits[0]).To(BeNumerically("~", pause, 100*time.Millisecond))
+			<-time.After(pause)
+			again, err := s.try("c", func() (bool, error) { return false, nil })
+			Expect([]any{again, err}).To(Equal([]any{time.Duration(0), nil}))
+			sent, waits = s.all("c", 3, hangs)
+			Expect(sent).To(Equal(1))
+			Expect(waits[0]).To(BeNumerically(">=", slowRetry))
+		}
+		<-time.After(longestPause)
+		again, err := s.try("c", answers)
+		Expect([]any{again, err}).To(Equal([]any{time.Duration(0), nil}))
+		sent, _ = s.all("c", 9, func() (bool, error) { <-time.After(time.Second); return true, nil })
+		Expect(sent).To(Equal(4))
+	})
+}
+
+func TestWhatIsUnanswered(t *testing.T) {
+	for err, want := range map[error]bool{
+		context.DeadlineExceeded: true, apierrors.NewTimeoutError("no informer", 0): true, nil: false,
+		context.Canceled: false, errors.New("connection refused"): false, apierrors.NewTooManyRequests("later", 1): false,
+	} {
+		NewWithT(t).Expect(unanswered(err)).To(Equal(want), "%v", err)
+		NewWithT(t).Expect(unanswered(errors.Join(errors.New("other"), err))).To(Equal(want), "%v", err)
+	}
+}
+
+// A panic occupies no slot for good.
+func TestAPanicLeavesItsSlot(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	s := newSlots[string](1)
+	Expect(func() { _, _ = s.try("c", func() (bool, error) { panic("oh") }) }).To(Panic())
+	sent, _ := s.all("c", 1, answers)
+	Expect(sent).To(Equal(1))
+}
+
+// A hundred clusters with twenty Nodes each answer no write. A healthy cluster's Nodes wait for no more than five seconds for a worker, as
+// a rule for much less, whether or not the others have answered before.
+func TestAHundredClustersThatHang(t *testing.T) {
+	for name, before := range map[string]time.Duration{"from the beginning": -1, "while they have much to do": 0, "after they had answered": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, queue, over := newSlots[string](perCluster), make(chan request, 100_000), make(chan struct{})
+				if before >= 0 {
+					for c := range 100 {
+						s.all(fmt.Sprint("hangs-", c), perCluster, answers)
+					}
+					<-time.After(before)
+				}
+				var mu sync.Mutex
+				var waited []time.Duration
+				work := func(r request) {
+					do := hangs
+					if r.cluster == "healthy" {
+						do = answers
+					}
+					again, err := s.try(r.cluster, do)
+					if err != nil {
+						again = fastRetry
+					}
+					if again > 0 {
+						go func() {
+							select {
+							case <-time.After(again):
+								queue <- r
+							case <-over:
+							}
+						}()
+						return
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					waited = append(waited, time.Since(r.since))
+				}
+				for range remoteWorkers {
+					go func() {
+						for {
+							select {
+							case r := <-queue:
+								work(r)
+							case <-over:
+								return
+							}
+						}
+					}()
+				}
+				for c := range 100 {
+					for range 20 {
+						queue <- request{cluster: fmt.Sprint("hangs-", c)}
+					}
+				}
+				for range 600 { // a Node each half a second, for five minutes
+					<-time.After(500 * time.Millisecond)
+					queue <- request{"healthy", time.Now()}
+				}
+				<-time.After(10 * time.Second)
+				close(over)
+				mu.Lock()
+				defer mu.Unlock()
+				NewWithT(t).Expect(waited).To(HaveLen(600))
+				slices.Sort(waited)
+				NewWithT(t).Expect(waited[len(waited)*95/100]).To(BeNumerically("<", time.Second), "p95")
+				NewWithT(t).Expect(waited[len(waited)-1]).To(BeNumerically("<=", 5*time.Second))
+			})
+		})
+	}
+}
+
+// request is about a Node of a cluster, and since when it waits.
+type request struct {
+	cluster string
+	since   time.Time
+}
