@@ -480,6 +480,10 @@ func TestANodeIsLeftToClusterAPIForAWhile(t *testing.T) {
 			"a Node that has just registered": {func(_ *capi.Machine, n *corev1.Node) { n.CreationTimestamp = metav1.Now() }, true},
 			"a Machine that has changed":      {func(m *capi.Machine, _ *corev1.Node) { m.ManagedFields[0].Time = &metav1.Time{Time: time.Now()} }, true},
 			"neither":                         {func(*capi.Machine, *corev1.Node) {}, false},
+			"a taint that is not recorded yet": {func(m *capi.Machine, n *corev1.Node) {
+				m.Annotations = map[string]string{taint.AlwaysAnnotation: "gpu:NoSchedule"}
+				n.CreationTimestamp, n.Spec.Taints = metav1.Now(), []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+			}, false},
 			"a taint": {func(m *capi.Machine, _ *corev1.Node) {
 				m.ManagedFields[0].Time = &metav1.Time{Time: time.Now()}
 				m.Spec.Taints = nodeMachine("m").Spec.Taints
