@@ -445,29 +445,6 @@ func TestTaintsFollowTheGateOfClusterAPI(t *testing.T) {
 	l.wrote()
 }
 
-// What cluster-autoscaler scales tells it of the Nodes to come (rule 14). Where somebody else says that, too, it is not ours.
-func TestWhatIsScaledTellsOfNewNodes(t *testing.T) {
-	for _, object := range []client.Object{machineDeployment(pool + "=gpu"), machineSet(pool + "=gpu"), machinePool(pool + "=gpu")} {
-		t.Run(object.GetName(), func(t *testing.T) {
-			object.SetOwnerReferences(nil)
-			object.SetAnnotations(map[string]string{clusterv1.AutoscalerMaxSizeAnnotation: "3"})
-			l := newLoop(t, theCluster(), object)
-			told := func() string {
-				l.Expect(l.see(object)).To(Succeed())
-				return l.stored(object).GetAnnotations()[inherit.CapacityLabelsAnnotation]
-			}
-			l.Expect(told()).To(Equal(pool + "=gpu"))
-			l.change(object, func() { object.GetAnnotations()[inherit.CapacityLabelsAnnotation] = "mine=yes" })
-			l.Expect(told()).To(Equal("mine=yes"), "it is somebody else's")
-			l.Expect(told()).To(Equal("mine=yes"))
-			l.change(object, func() { delete(object.GetAnnotations(), inherit.CapacityLabelsAnnotation) })
-			l.Expect(told()).To(Equal(pool + "=gpu"))
-			l.change(object, func() { object.GetAnnotations()[clusterv1.AutoscalerMaxSizeAnnotation] = "0" })
-			l.Expect(told()).To(BeEmpty(), "it is scaled no more")
-		})
-	}
-}
-
 // with returns a map with one more entry.
 func with(m map[string]string, key, value string) map[string]string {
 	if m == nil {

@@ -123,9 +123,7 @@ func TestANodeThatIsLeftAloneIsNotWritten(t *testing.T) {
 		},
 		"its Machine is opted out": func(_ *clusterv1.Cluster, m *clusterv1.Machine, _ *corev1.Node) { m.Labels[inherit.IgnoreLabel] = "" },
 		"its Cluster is paused":    func(c *clusterv1.Cluster, _ *clusterv1.Machine, _ *corev1.Node) { c.Spec.Paused = true },
-		"its Cluster is opted out": func(c *clusterv1.Cluster, _ *clusterv1.Machine, _ *corev1.Node) {
-			c.Labels = pairs(inherit.IgnoreLabel)
-		},
+		"its Cluster is opted out": func(c *clusterv1.Cluster, _ *clusterv1.Machine, _ *corev1.Node) { c.Labels = pairs(inherit.IgnoreLabel) },
 		"it is being deleted": func(_ *clusterv1.Cluster, _ *clusterv1.Machine, n *corev1.Node) {
 			n.DeletionTimestamp, n.Finalizers = &gone, []string{"provider/finalizer"}
 		},
@@ -481,6 +479,10 @@ func TestANodeIsLeftToClusterAPIForAWhile(t *testing.T) {
 			"a Node that has just registered": {func(_ *clusterv1.Machine, n *corev1.Node) { n.CreationTimestamp = metav1.Now() }, true},
 			"a Machine that has changed":      {func(m *clusterv1.Machine, _ *corev1.Node) { m.ManagedFields[0].Time = &metav1.Time{Time: time.Now()} }, true},
 			"neither":                         {func(*clusterv1.Machine, *corev1.Node) {}, false},
+			"a taint that is not recorded yet": {func(m *clusterv1.Machine, n *corev1.Node) {
+				m.Annotations = map[string]string{taint.AlwaysAnnotation: "gpu:NoSchedule"}
+				n.CreationTimestamp, n.Spec.Taints = metav1.Now(), []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+			}, false},
 			"a taint": {func(m *clusterv1.Machine, _ *corev1.Node) {
 				m.ManagedFields[0].Time = &metav1.Time{Time: time.Now()}
 				m.Spec.Taints = nodeMachine("m").Spec.Taints

@@ -59,12 +59,14 @@ func (d *Dependencies) ofKind(
 	ctx context.Context, all *slots[schema.GroupKind], kind schema.GroupKind, cluster types.NamespacedName,
 	request func(context.Context) (sent bool, err error),
 ) (again time.Duration, err error) {
-	again, err = all.try(kind, func() (bool, error) {
+	sent := false
+	again, err = all.try(kind, func() (_ bool, err error) {
 		ctx, cancel := context.WithTimeout(ctx, kindTimeout)
 		defer cancel()
-		return request(ctx)
+		sent, err = request(ctx)
+		return sent, err
 	})
-	if !unanswered(err) {
+	if !sent || !unanswered(err) {
 		return again, err
 	}
 	if of, clusterErr := d.Chain.Cluster(ctx, cluster.Namespace, cluster.Name); of != nil && clusterErr == nil {

@@ -91,10 +91,9 @@ func (s *slots[K]) release(key K, sent bool, err error, now time.Time) {
 	}
 	of.running--
 	switch {
+	case !sent: // it proves nothing
 	case !unanswered(err):
-		if sent {
-			of.answered, of.failures = now, 0
-		}
+		of.answered, of.failures = now, 0
 	case !now.Before(of.paused): // of several requests at a time, one pauses the others
 		of.paused = now.Add(min(slowRetry<<min(of.failures, 8), longestPause))
 		of.failures++

@@ -111,6 +111,17 @@ func TestWhatIsUnanswered(t *testing.T) {
 	}
 }
 
+// Who sends nothing fails for another reason.
+func TestWhatFailsBeforeItIsSent(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	s := newSlots[string](1)
+	for range 2 {
+		again, err := s.try("c", func() (bool, error) { return false, context.DeadlineExceeded })
+		Expect(again).To(BeZero())
+		Expect(err).To(MatchError(context.DeadlineExceeded))
+	}
+}
+
 // A panic occupies no slot for good.
 func TestAPanicLeavesItsSlot(t *testing.T) {
 	Expect := NewWithT(t).Expect
