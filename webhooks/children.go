@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -36,6 +37,9 @@ type injected struct {
 }
 
 func (h children) decide(ctx context.Context, req admission.Request) (answer, error) {
+	if req.Kind.Group == clusterv1.GroupVersion.Group && req.Kind.Version != clusterv1.GroupVersion.Version {
+		return answer{}, fmt.Errorf("the request is in %s, not in %s: upgrade Heirloom's webhook configuration", req.Kind.Version, clusterv1.GroupVersion)
+	}
 	object := h.kind.New()
 	if err := decode(req.Object, object); err != nil {
 		return answer{}, err
