@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/test/rules"
 )
 
@@ -24,7 +23,7 @@ const (
 
 // everything is a fleet in which each object of the owner chain declares something of its own.
 var everything = fleet{
-	classes: map[string]string{"ns/cc": "{spec: {controlPlane: {machineInfrastructure: {}, " + allOfClass + "}, " +
+	classes: map[string]string{"ns/cc": "{spec: {controlPlane: {machineInfrastructure: {templateRef: {name: t}}, " + allOfClass + "}, " +
 		"workers: {machineDeployments: [{class: small, " + allOfClass + "}], machinePools: [{class: small, " + allOfClass + "}]}}}"},
 	clusters: map[string]string{"ns/c": "{spec: {topology: {classRef: {name: cc}, controlPlane: {" + allOfCluster + "}, " +
 		"workers: {machineDeployments: [{name: a, class: small, " + allOfCluster + "}], machinePools: [{name: a, class: small, " + allOfCluster + "}]}}}}"},
@@ -155,10 +154,8 @@ func TestWarningsNameTheFieldToEdit(t *testing.T) {
 		seen[tc.rule] = true
 		t.Run(fmt.Sprintf("%d %s %s", tc.rule, tc.request.kind, tc.want), func(t *testing.T) {
 			s := newServer(t, everything, nil, inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled})
-			s.Schemas = contract{fields: newer.fields + " spec.deletion.nodeDeletionTimeoutSeconds"}
-			handlers := deciders(s.Dependencies)
-			handlers["AcmeControlPlane"] = childrenOf(s.Dependencies, owners.ControlPlanes)
-			response := failOpen{decider: handlers[tc.request.kind], metrics: s.Metrics}.Handle(t.Context(), tc.request.request(t))
+			s.Chain.Layout = contract{fields: newer.fields + " spec.deletion.nodeDeletionTimeoutSeconds"}.ControlPlane
+			response := s.asks(t, tc.request.request(t))
 			NewWithT(t).Expect(response.Warnings).To(HaveExactElements(HaveSuffix("to change it, edit " + tc.want)))
 		})
 	}

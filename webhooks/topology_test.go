@@ -14,10 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
-// contract is the owners.Schemas of an API server that knows AcmeControlPlane, with these fields below spec.machineTemplate.
+// contract has the schemas of an API server that knows AcmeControlPlane, with these fields below spec.machineTemplate.
 type contract struct {
 	fields string
 	err    error
@@ -30,11 +29,6 @@ func (c contract) ControlPlane(_ context.Context, gvk schema.GroupVersionKind) (
 	return inherit.ControlPlaneLayout(gvk.Version, func(path ...string) bool {
 		return slices.Contains(strings.Fields(c.fields), strings.TrimPrefix(strings.Join(path, "."), "spec.machineTemplate."))
 	}), c.err
-}
-
-// Machine has all that Cluster API's newest Machine has.
-func (contract) Machine(_ context.Context, gvk schema.GroupVersionKind) inherit.Layout {
-	return inherit.MachineLayout
 }
 
 var (
@@ -54,7 +48,7 @@ const (
 )
 
 var topological = fleet{
-	classes: map[string]string{"ns/cc": "{spec: {controlPlane: {machineInfrastructure: {}, " + classSection + "}, " +
+	classes: map[string]string{"ns/cc": "{spec: {controlPlane: {machineInfrastructure: {templateRef: {name: t}}, " + classSection + "}, " +
 		"workers: {machineDeployments: [{class: small, minReadySeconds: 5, " + classSection + "}], machinePools: [{class: small, " + classSection + "}]}}}"},
 	clusters: map[string]string{"ns/c": "{spec: {topology: {classRef: {name: cc}, controlPlane: {" + clusterSection + "}, " +
 		"workers: {machineDeployments: [{name: a, class: small, " + clusterSection + "}], machinePools: [{name: a, class: small, " + clusterSection + "}]}}}}"},
@@ -74,7 +68,7 @@ type topologyCase struct {
 	name     string
 	cache    fleet
 	policy   inherit.Policy
-	schemas  owners.Schemas
+	schemas  contract
 	request  write
 	want     []string
 	warnings []string
@@ -85,17 +79,9 @@ func (tc topologyCase) run(t *testing.T) {
 	t.Helper()
 	Expect := NewWithT(t).Expect
 	s := newServer(t, tc.cache, nil, tc.policy)
-	s.Schemas = tc.schemas
-	handler, counted := map[string]decider{
-		"MachineDeployment": childrenOf(s.Dependencies, owners.MachineDeployments),
-		"MachinePool":       childrenOf(s.Dependencies, owners.MachinePools),
-		"AcmeControlPlane":  childrenOf(s.Dependencies, owners.ControlPlanes),
-		"InfraMachine":      childrenOf(s.Dependencies, owners.ExternalObjects),
-	}[tc.request.kind], strings.TrimPrefix(tc.request.kind, "Acme")
-
-	req := tc.request.request(t)
-	response := s.decides(t, handler, req)
-
+	s.Chain.Layout = tc.schemas.ControlPlane
+	req, counted := tc.request.request(t), strings.TrimPrefix(tc.request.kind, "Acme")
+	response := s.asks(t, req)
 	Expect(response.Allowed).To(BeTrue())
 	Expect(patch(t, response)).To(Equal(tc.want))
 	Expect(response.Warnings).To(HaveExactElements(tc.warnings))
@@ -121,11 +107,11 @@ func TestMachineDeployments(t *testing.T) {
 			adds("/spec/template/spec/deletion", "{}"), adds("/spec/template/spec/deletion/nodeDrainTimeoutSeconds", "90"),
 			adds("/spec/template/spec/minReadySeconds", "5"),
 		}},
-		{name: "one of v1beta1 has fields elsewhere", cache: topological, request: write{kind: "MachineDeployment", object: described("cluster.x-k8s.io/v1beta1", "MachineDeployment", "labels: {team: a, "+ofTopology+"}", "template: {metadata: {labels: {team: a}}, spec: {taints: [{key: z, effect: NoExecute, propagation: Always}]}}")}, outcome: "injected", want: []string{
-			adds("/spec/template/spec/taints", `[{"effect":"NoExecute","key":"z","propagation":"Always"},`+gpuTaint+"]"),
-			adds("/spec/template/spec/nodeDrainTimeout", `"1m30s"`),
-			adds("/spec/minReadySeconds", "5"),
-		}},
+		{
+			name: "one that the API server does not convert passes, and is told why", cache: topological, outcome: "failed",
+			request:  write{kind: "MachineDeployment", object: described("cluster.x-k8s.io/v1beta1", "MachineDeployment", "labels: {"+ofTopology+"}", "template: {}")},
+			warnings: []string{"heirloom: nothing was inherited by this write: the request is in v1beta1, not in cluster.x-k8s.io/v1beta2: upgrade Heirloom's webhook configuration"},
+		},
 		{name: "one that has it all is left as it is", cache: topological, request: write{kind: "MachineDeployment", object: md("team: a, ", "", inherited)}, outcome: "unchanged"},
 		{name: "typed taints stay where Cluster API would refuse them", cache: topological, policy: inherit.Policy{ClusterAPITaints: inherit.PropagationDisabled}, request: write{kind: "MachineDeployment", object: md("team: a, ", "", "metadata: {labels: {team: a}}, spec: {minReadySeconds: 5, deletion: {nodeDrainTimeoutSeconds: 90}}")}, outcome: "unchanged"},
 		{
