@@ -133,7 +133,7 @@ func TestWhatWasKnownStaysWhileNothingCanBeRead(t *testing.T) {
 func TestAKindThatNobodyKnowsTellsNothing(t *testing.T) {
 	g := &Gate{Client: fake.NewClientBuilder().WithScheme(runtime.NewScheme()).Build()}
 	state, err := g.probe(t.Context(), machine("m"), []string{"spec", "taints"})
-	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("finding the kind of *clusterv1.Machine")))
+	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("finding the kind of *v1beta2.Machine")))
 	NewWithT(t).Expect(state).To(Equal(inherit.PropagationUnknown))
 }
 

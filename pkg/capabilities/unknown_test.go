@@ -12,8 +12,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // However many versions and kinds somebody makes up, the API server is asked once for a while what there is.
@@ -31,8 +29,6 @@ func TestWhatIsUnknownIsRemembered(t *testing.T) {
 		Expect(err).To(MatchError(ContainSubstring("publishes no schema of kind")))
 		_, err = s.ControlPlane(t.Context(), schema.GroupVersionKind{Group: fmt.Sprintf("g%d", i), Version: "v1", Kind: "Deployment"})
 		Expect(err).To(MatchError(ContainSubstring("is no kind of control plane")))
-		version := fmt.Sprintf("v%dalpha1", i)
-		Expect(s.Machine(t.Context(), schema.GroupVersionKind{Group: "forged", Version: version, Kind: "Forged"})).To(Equal(inherit.MachineLayout))
 	}
 	Expect(server.indexes.Load()).To(BeEquivalentTo(1))
 	Expect(server.documents.Load()).To(BeEquivalentTo(1))

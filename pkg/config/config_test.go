@@ -70,13 +70,8 @@ func TestWhatFlagsMean(t *testing.T) {
 		}},
 		{name: "the management cluster has a namespace and a name", args: []string{"--management-cluster=capi/mgmt"}, check: func(g Gomega, c *config.Config) {
 			g.Expect(c.ManagementClusterKey).To(Equal(types.NamespacedName{Namespace: "capi", Name: "mgmt"}))
-			g.Expect(c.DetectManagementCluster).To(BeFalse())
 		}},
-		{name: "the management cluster can be found out", args: []string{"--management-cluster=auto"}, check: func(g Gomega, c *config.Config) {
-			g.Expect(c.DetectManagementCluster).To(BeTrue())
-		}},
-		{name: "no Cluster may be the management cluster", args: []string{"--management-cluster="}, check: func(g Gomega, c *config.Config) {
-			g.Expect(c.DetectManagementCluster).To(BeFalse())
+		{name: "no Cluster is the management cluster", check: func(g Gomega, c *config.Config) {
 			g.Expect(c.ManagementClusterKey).To(BeZero())
 		}},
 		{name: "taint propagation can be found out", args: []string{"--cluster-api-taint-propagation=auto"}, check: func(g Gomega, c *config.Config) {
@@ -138,7 +133,7 @@ func TestBadFlags(t *testing.T) {
 		{args: []string{"--cluster-api-taint-propagation=maybe"}, want: []string{`--cluster-api-taint-propagation="maybe": must be auto, enabled or disabled`}},
 		{args: []string{"--cluster-api-taint-propagation="}, want: []string{"--cluster-api-taint-propagation"}},
 		{args: []string{"--cluster-api-taint-propagation=unknown"}, want: []string{"--cluster-api-taint-propagation"}},
-		{args: []string{"--management-cluster=mgmt"}, want: []string{`--management-cluster="mgmt": must be auto, <namespace>/<name> or empty`}},
+		{args: []string{"--management-cluster=mgmt"}, want: []string{`--management-cluster="mgmt": must be <namespace>/<name> or empty`}},
 		{args: []string{"--management-cluster=/mgmt"}, want: []string{"--management-cluster"}},
 		{args: []string{"--management-cluster=capi/"}, want: []string{"--management-cluster"}},
 		{args: []string{"--management-cluster=a/b/c"}, want: []string{"--management-cluster"}},
@@ -168,6 +163,7 @@ func TestBadFlags(t *testing.T) {
 			args: []string{"--workload-webhook-url=https://h", "--workload-webhook-key-secret=a/b", "--workload-webhook-key-rotation=1m", "--workload-webhook-port=9443", "--webhook-configuration="},
 			want: []string{"--workload-webhook-key-rotation=1m", "--workload-webhook-port=9443", "--webhook-configuration"},
 		},
+		{args: []string{"--management-cluster=auto"}, want: []string{`--management-cluster="auto": must be <namespace>/<name> or empty`}},
 		{args: []string{"--clustercache-concurrency=0"}, want: []string{"--clustercache-concurrency"}},
 		{args: []string{"--clustercache-client-qps=NaN"}, want: []string{"--clustercache-client-qps"}},
 		{args: []string{"--health-addr=9440"}, want: []string{"--health-addr"}},

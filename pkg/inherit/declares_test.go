@@ -8,7 +8,6 @@ import (
 	. "github.com/onsi/gomega"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -19,11 +18,10 @@ func TestSectionDeclares(t *testing.T) {
 	for _, tc := range []struct {
 		name            string
 		class, topology content
-		older           bool // the class has its metadata where v1beta1 has it
 		want            []bool
 	}{
 		{name: "the class, by annotation", class: content{annotations: always + "drain:NoExecute"}, want: []bool{true, false}},
-		{name: "the class in v1beta1", class: content{annotations: initialize + "drain:NoExecute"}, older: true, want: []bool{true, false}},
+		{name: "the class, once", class: content{annotations: initialize + "drain:NoExecute"}, want: []bool{true, false}},
 		{name: "the class, by type", class: content{taints: "drain:NoExecute"}, want: []bool{true, false}},
 		{name: "the Cluster", topology: content{annotations: always + "drain:NoExecute"}, want: []bool{false, true}},
 		{name: "the Cluster, by type", topology: content{taints: "drain:NoExecute"}, want: []bool{false, true}},
@@ -33,16 +31,19 @@ func TestSectionDeclares(t *testing.T) {
 		{name: "neither", class: content{annotations: always + "drain:NoSchedule"}, topology: content{taints: "other:NoExecute"}, want: []bool{false, false}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			section := func(c content) capi.Section {
-				return capi.Section{ObjectMeta: clusterv1.ObjectMeta{Annotations: annotations(c.annotations)}, Taints: declared(c.taints)}
-			}
-			s := inherit.Section{Class: section(tc.class), Topology: section(tc.topology)}
-			if tc.older {
-				s.Class.Template.ObjectMeta, s.Class.ObjectMeta = s.Class.ObjectMeta, clusterv1.ObjectMeta{}
-			}
+			s := inherit.Section{Class: declaredBy(tc.class), Topology: declaredBy(tc.topology)}
 			drain, all := inherit.TaintEntry(taint.ID{Key: "drain", Effect: "NoExecute"}), s.Declarations(&clusterv1.Cluster{}, &clusterv1.ClusterClass{})
 			NewWithT(t).Expect(all).To(HaveExactElements(HaveField("Kind", "Cluster"), HaveField("Kind", "ClusterClass")))
 			NewWithT(t).Expect([]bool{all[1].Declares(drain), all[0].Declares(drain)}).To(Equal(tc.want))
 		})
 	}
+}
+
+// declaredBy is a section that declares this; a list of taints that would be empty is not declared.
+func declaredBy(c content) inherit.Part {
+	part := c.section()
+	if len(part.Taints) == 0 {
+		part.Taints = nil
+	}
+	return part
 }

@@ -11,7 +11,6 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -73,19 +72,17 @@ func TestRoomForAnEntry(t *testing.T) {
 func TestWhatATopologyOverrides(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	s := inherit.Section{
-		Class: capi.Section{ObjectMeta: clusterv1.ObjectMeta{
-			Labels: labels("same=1,other=1,alone=1"), Annotations: annotations("same=1; other=1; alone=1"),
-		}},
-		Topology: capi.Section{ObjectMeta: clusterv1.ObjectMeta{Labels: labels("same=1,other=2"), Annotations: annotations("same=1; other=2")}},
+		Class:    content{labels: "same=1,other=1,alone=1", annotations: "same=1; other=1; alone=1"}.section(),
+		Topology: content{labels: "same=1,other=2", annotations: "same=1; other=2"}.section(),
 	}
-	s.Class.Taints, s.Class.Deletion.NodeDrainTimeoutSeconds = declared("both:NoSchedule,old:NoSchedule"), ptr.To(int32(1))
-	s.Class.ReadinessGates = []clusterv1.MachineReadinessGate{{ConditionType: "Both"}, {ConditionType: "Old"}}
+	s.Class.Taints, s.Class.Fields.Seconds[inherit.NodeDrainTimeout] = declared("both:NoSchedule,old:NoSchedule"), ptr.To(int32(1))
+	s.Class.Fields.ReadinessGates = []clusterv1.MachineReadinessGate{{ConditionType: "Both"}, {ConditionType: "Old"}}
 	over := s.Overridden()
 	Expect(over.Taints).To(BeEmpty(), "the topology says nothing about taints")
 	Expect(over.Fields.ReadinessGates).To(BeEmpty())
 
-	s.Topology.Taints, s.Topology.Deletion.NodeDrainTimeoutSeconds = declared("both:NoSchedule"), ptr.To(int32(2))
-	s.Topology.ReadinessGates = []clusterv1.MachineReadinessGate{{ConditionType: "Both"}}
+	s.Topology.Taints, s.Topology.Fields.Seconds[inherit.NodeDrainTimeout] = declared("both:NoSchedule"), ptr.To(int32(2))
+	s.Topology.Fields.ReadinessGates = []clusterv1.MachineReadinessGate{{ConditionType: "Both"}}
 	over = s.Overridden()
 	Expect(over.Labels).To(Equal(labels("other=1")))
 	Expect(over.Annotations).To(Equal(annotations("other=1")))

@@ -8,8 +8,6 @@ import (
 	"github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 )
 
 func TestPathOfAnEntry(t *testing.T) {
@@ -59,20 +57,27 @@ func TestListedIn(t *testing.T) {
 
 func TestDeclarationsOfATopology(t *testing.T) {
 	g := gomega.NewWithT(t)
-	section := capi.Section{Name: "one", Class: "worker", ObjectMeta: clusterv1.ObjectMeta{Labels: map[string]string{"a": "1"}}}
-	all := capi.Sections{ControlPlane: section, Workers: capi.Workers{MachineDeployments: []capi.Section{section}, MachinePools: []capi.Section{section}}}
+	metadata := clusterv1.ObjectMeta{Labels: map[string]string{"a": "1"}}
+	topology := clusterv1.Topology{ControlPlane: clusterv1.ControlPlaneTopology{Metadata: metadata}, Workers: clusterv1.WorkersTopology{
+		MachineDeployments: []clusterv1.MachineDeploymentTopology{{Name: "one", Metadata: metadata}},
+		MachinePools:       []clusterv1.MachinePoolTopology{{Name: "one", Metadata: metadata}},
+	}}
+	class := clusterv1.ClusterClassSpec{ControlPlane: clusterv1.ControlPlaneClass{Metadata: metadata}, Workers: clusterv1.WorkersClass{
+		MachineDeployments: []clusterv1.MachineDeploymentClass{{Class: "worker", Metadata: metadata}},
+		MachinePools:       []clusterv1.MachinePoolClass{{Class: "worker", Metadata: metadata}},
+	}}
 	fields := func(declared []Declaration) (fields []string) {
 		for _, d := range declared {
 			fields = append(fields, d.Kind+" "+Sources{All: []Declaration{d}}.Of(Entry{What: labelKey, Name: "a"}).Field)
 		}
 		return fields
 	}
-	g.Expect(fields(DeclarationsOfCluster(&clusterv1.Cluster{Spec: clusterv1.ClusterSpec{Topology: &clusterv1.Topology{Sections: all}}}))).To(gomega.Equal([]string{
+	g.Expect(fields(DeclarationsOfCluster(&clusterv1.Cluster{Spec: clusterv1.ClusterSpec{Topology: topology}}))).To(gomega.Equal([]string{
 		"Cluster spec.topology.controlPlane.metadata.labels",
 		"Cluster spec.topology.workers.machineDeployments[one].metadata.labels",
 		"Cluster spec.topology.workers.machinePools[one].metadata.labels",
 	}))
-	g.Expect(fields(DeclarationsOfClass(&clusterv1.ClusterClass{Spec: all}))).To(gomega.Equal([]string{
+	g.Expect(fields(DeclarationsOfClass(&clusterv1.ClusterClass{Spec: class}))).To(gomega.Equal([]string{
 		"ClusterClass spec.controlPlane.metadata.labels",
 		"ClusterClass spec.workers.machineDeployments[worker].metadata.labels",
 		"ClusterClass spec.workers.machinePools[worker].metadata.labels",

@@ -7,40 +7,46 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/yaml"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // topology reads "a=small,b=big": sections by name and class. "-" is none at all.
-func topology(s string) *clusterv1.Topology {
+func topology(s string) clusterv1.Topology {
 	if s == "-" {
-		return nil
+		return clusterv1.Topology{}
 	}
-	all := capi.Workers{}
+	all := clusterv1.WorkersTopology{}
 	for entry := range strings.SplitSeq(s, ",") {
 		name, class, _ := strings.Cut(entry, "=")
-		all.MachineDeployments = append(all.MachineDeployments, capi.Section{Name: name, Class: class})
-		all.MachinePools = append(all.MachinePools, capi.Section{Name: name, Class: class})
+		all.MachineDeployments = append(all.MachineDeployments, clusterv1.MachineDeploymentTopology{Name: name, Class: class})
+		all.MachinePools = append(all.MachinePools, clusterv1.MachinePoolTopology{Name: name, Class: class})
 	}
-	return &clusterv1.Topology{Sections: capi.Sections{ControlPlane: capi.Section{Name: "cp"}, Workers: all}}
+	cp := clusterv1.ControlPlaneTopology{Metadata: clusterv1.ObjectMeta{Labels: labels("in=topology")}}
+	return clusterv1.Topology{ControlPlane: cp, Workers: all}
 }
 
 // classes reads "small,big": sections by class.
 func classes(s string) *clusterv1.ClusterClass {
-	all := capi.Workers{}
+	all := clusterv1.WorkersClass{}
 	for class := range strings.SplitSeq(s, ",") {
-		all.MachineDeployments = append(all.MachineDeployments, capi.Section{Class: class})
-		all.MachinePools = append(all.MachinePools, capi.Section{Class: class})
+		all.MachineDeployments = append(all.MachineDeployments, clusterv1.MachineDeploymentClass{Class: class})
+		all.MachinePools = append(all.MachinePools, clusterv1.MachinePoolClass{Class: class})
 	}
-	return &clusterv1.ClusterClass{Spec: capi.Sections{ControlPlane: capi.Section{Class: "cp"}, Workers: all}}
+	cp := clusterv1.ControlPlaneClass{Metadata: clusterv1.ObjectMeta{Labels: labels("in=class")}}
+	return &clusterv1.ClusterClass{Spec: clusterv1.ClusterClassSpec{ControlPlane: cp, Workers: all}}
 }
 
 // describeSection writes down which sections these are, "" where there is none.
 func describeSection(s *inherit.Section) string {
 	if s == nil {
 		return ""
+	}
+	if s.Topology.Name == "" && s.Topology.Labels["in"] == "topology" && s.Class.Labels["in"] == "class" {
+		return "control plane"
 	}
 	return s.Topology.Name + " of " + s.Class.Class
 }
@@ -83,12 +89,12 @@ func TestSectionsOfOneName(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	cluster, class := &clusterv1.Cluster{}, &clusterv1.ClusterClass{}
 	cluster.Name, cluster.Spec.Topology = "c", topology("a=small")
-	class.Spec.Workers.MachineDeployments = []capi.Section{{Class: "small", Name: "deployments"}}
-	class.Spec.Workers.MachinePools = []capi.Section{{Class: "small", Name: "pools"}}
+	class.Spec.Workers.MachineDeployments = []clusterv1.MachineDeploymentClass{{Class: "small", Metadata: clusterv1.ObjectMeta{Labels: labels("of=deployments")}}}
+	class.Spec.Workers.MachinePools = []clusterv1.MachinePoolClass{{Class: "small", Metadata: clusterv1.ObjectMeta{Labels: labels("of=pools")}}}
 	md, mp := &clusterv1.MachineDeployment{}, &clusterv1.MachinePool{}
 	md.Labels, mp.Labels = labels(ofCluster+",topology.cluster.x-k8s.io/deployment-name=a"), labels(ofCluster+",topology.cluster.x-k8s.io/pool-name=a")
-	Expect(inherit.SectionOf(cluster, class, md).Class.Name).To(Equal("deployments"))
-	Expect(inherit.SectionOf(cluster, class, mp).Class.Name).To(Equal("pools"))
+	Expect(inherit.SectionOf(cluster, class, md).Class.Labels).To(Equal(labels("of=deployments")))
+	Expect(inherit.SectionOf(cluster, class, mp).Class.Labels).To(Equal(labels("of=pools")))
 }
 
 func TestSectionOfControlPlane(t *testing.T) {
@@ -100,9 +106,8 @@ func TestSectionOfControlPlane(t *testing.T) {
 		ref          clusterv1.ContractVersionedObjectReference
 		want         string
 	}{
-		{name: "the control plane that the Cluster refers to is known", labels: ofCluster, ref: acme, want: "cp of cp"},
-		{name: "in the words of v1beta1, too, in whatever version", labels: ofCluster, ref: clusterv1.ContractVersionedObjectReference{APIVersion: group + "/v1alpha1", Kind: "AcmeControlPlane", Name: "x"}, want: "cp of cp"},
-		{name: "one that the Cluster does not refer to yet is known by its labels", labels: ofCluster, want: "cp of cp"},
+		{name: "the control plane that the Cluster refers to is known", labels: ofCluster, ref: acme, want: "control plane"},
+		{name: "one that the Cluster does not refer to yet is known by its labels", labels: ofCluster, want: "control plane"},
 		{name: "one of another name is another", labels: ofCluster, ref: clusterv1.ContractVersionedObjectReference{APIGroup: group, Kind: "AcmeControlPlane", Name: "y"}},
 		{name: "one of another kind is another", labels: ofCluster, ref: clusterv1.ContractVersionedObjectReference{APIGroup: group, Kind: "OtherControlPlane", Name: "x"}},
 		{name: "one of another group is another", labels: ofCluster, ref: clusterv1.ContractVersionedObjectReference{APIGroup: "example.com", Kind: "AcmeControlPlane", Name: "x"}},
@@ -167,4 +172,55 @@ func TestEffectiveMachinePool(t *testing.T) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(unrecorded(node).Labels).To(Equal(labels("node.cluster.x-k8s.io/a=1,node.cluster.x-k8s.io/mine=1")))
 	Expect(node.Taints).To(ConsistOf(onNode("gpu:NoSchedule,warm:NoSchedule")))
+}
+
+// All six types of sections are read, with what each can declare.
+func TestSectionsDeclare(t *testing.T) {
+	const (
+		lists   = "taints: [{key: gpu, value: 'true', effect: NoSchedule, propagation: Always}], readinessGates: [{conditionType: example.com/Ready, polarity: Negative}]"
+		seconds = "deletion: {nodeDrainTimeoutSeconds: 90, nodeVolumeDetachTimeoutSeconds: 60, nodeDeletionTimeoutSeconds: 0}"
+	)
+	Expect := NewWithT(t).Expect
+	cluster, class := &clusterv1.Cluster{}, &clusterv1.ClusterClass{}
+	Expect(yaml.UnmarshalStrict([]byte("metadata: {name: c}\nspec: {topology: {classRef: {name: cc}, "+
+		"controlPlane: {metadata: {labels: {tier: cp}}, "+seconds+", "+lists+"}, workers: {"+
+		"machineDeployments: [{name: md, class: small, metadata: {labels: {tier: md}}, minReadySeconds: 5, "+seconds+", "+lists+"}], "+
+		"machinePools: [{name: mp, class: pool, metadata: {labels: {tier: mp}}, minReadySeconds: 6, "+seconds+"}]}}}"), cluster)).To(Succeed())
+	Expect(yaml.UnmarshalStrict([]byte("spec: {controlPlane: {metadata: {annotations: {note: cp}}, "+seconds+", "+lists+", machineInfrastructure: {templateRef: {name: t}}}, workers: {"+
+		"machineDeployments: [{class: small, metadata: {annotations: {note: md}}, minReadySeconds: 5, "+seconds+", "+lists+"}], "+
+		"machinePools: [{class: pool, metadata: {annotations: {note: mp}}, minReadySeconds: 6, "+seconds+"}]}}"), class)).To(Succeed())
+	taints := []clusterv1.MachineTaint{{Key: "gpu", Value: "true", Effect: "NoSchedule", Propagation: "Always"}}
+	gates := []clusterv1.MachineReadinessGate{{ConditionType: "example.com/Ready", Polarity: "Negative"}}
+	timeouts := func(ready *int32) inherit.Seconds {
+		return inherit.Seconds{new(int32(90)), new(int32(60)), new(int32(0)), ready}
+	}
+	for _, tc := range []struct {
+		note   string
+		object metav1.Object
+		want   inherit.Content
+	}{
+		{"cp", &inherit.ControlPlane{}, inherit.Content{Taints: taints, Fields: inherit.Fields{Seconds: timeouts(nil), ReadinessGates: gates}}},
+		{"md", &clusterv1.MachineDeployment{}, inherit.Content{Taints: taints, Fields: inherit.Fields{Seconds: timeouts(new(int32(5))), ReadinessGates: gates}}},
+		{"mp", &clusterv1.MachinePool{}, inherit.Content{Fields: inherit.Fields{Seconds: timeouts(new(int32(6)))}}},
+	} {
+		tc.object.SetLabels(labels(ofCluster + ",topology.cluster.x-k8s.io/deployment-name=md,topology.cluster.x-k8s.io/pool-name=mp"))
+		section := inherit.SectionOf(cluster, class, tc.object)
+		Expect(section).NotTo(BeNil())
+		Expect(section.Class.OfMachines).To(Equal(tc.note == "cp"))
+		inTopology, inClass := tc.want, tc.want
+		inTopology.Labels, inClass.Annotations = map[string]string{"tier": tc.note}, map[string]string{"note": tc.note}
+		Expect(section.Topology.Content).To(Equal(inTopology), tc.note)
+		Expect(section.Class.Content).To(Equal(inClass), tc.note)
+	}
+}
+
+// What is not declared is told from what is declared as nothing.
+func TestWhatIsDeclaredAsNothing(t *testing.T) {
+	for section, declared := range map[string]bool{"{}": false, "{taints: null, readinessGates: null}": false, "{taints: [], readinessGates: []}": true} {
+		cluster := &clusterv1.Cluster{}
+		NewWithT(t).Expect(yaml.Unmarshal([]byte("spec: {topology: {classRef: {name: cc}, controlPlane: "+section+"}}"), cluster)).To(Succeed())
+		first := inherit.DeclarationsOfCluster(cluster)[0]
+		NewWithT(t).Expect(first.Taints != nil).To(Equal(declared), section)
+		NewWithT(t).Expect(first.Fields.ReadinessGates != nil).To(Equal(declared), section)
+	}
 }

@@ -46,7 +46,7 @@ func TestSkips(t *testing.T) {
 			if tc.deleting {
 				m.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 			}
-			cluster := &clusterv1.Cluster{Spec: clusterv1.ClusterSpec{Paused: tc.paused}}
+			cluster := &clusterv1.Cluster{Spec: clusterv1.ClusterSpec{Paused: &tc.paused}}
 			cluster.Labels, cluster.Annotations = labels(tc.cluster.labels), annotations(tc.cluster.annotations)
 			if tc.noCluster {
 				cluster = nil

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -51,10 +50,8 @@ func (d declarations) metadata() clusterv1.ObjectMeta {
 	return clusterv1.ObjectMeta{Labels: d.pairs(), Annotations: d.annotations()}
 }
 
-func (d declarations) workers() capi.WorkersSpec {
-	spec := capi.WorkersSpec{Selector: d.selector()}
-	spec.Template.ObjectMeta, spec.Template.Spec.Taints = d.metadata(), d.taints()
-	return spec
+func (d declarations) template() clusterv1.MachineTemplateSpec {
+	return clusterv1.MachineTemplateSpec{ObjectMeta: d.metadata(), Spec: clusterv1.MachineSpec{Taints: d.taints()}}
 }
 
 func (d declarations) selector() metav1.LabelSelector {
@@ -68,10 +65,11 @@ func (d declarations) selector() metav1.LabelSelector {
 }
 
 func (d declarations) section() inherit.Section {
-	s := inherit.Section{Class: capi.Section{ObjectMeta: d.metadata()}, Topology: capi.Section{ObjectMeta: d.metadata()}}
-	if d.IntN(2) > 0 {
-		s.Class.MachineInfrastructure = &capi.MachineInfrastructure{}
+	part := func() inherit.Part {
+		return inherit.Part{Content: inherit.Content{Labels: d.pairs(), Annotations: d.annotations()}}
 	}
+	s := inherit.Section{Class: part(), Topology: part()}
+	s.Class.OfMachines = d.IntN(2) > 0
 	s.Class.Taints = d.taints()
 	if d.IntN(2) > 0 {
 		s.Topology.Taints = d.taints()
@@ -82,7 +80,7 @@ func (d declarations) section() inherit.Section {
 // all is what the section declares, without what the topology replaces.
 func (d declarations) all(s inherit.Section) inherit.Content {
 	all := inherit.Content{Labels: map[string]string{}, Annotations: map[string]string{}, Taints: s.Class.Taints}
-	for _, from := range []capi.Section{s.Class, s.Topology} {
+	for _, from := range []inherit.Part{s.Class, s.Topology} {
 		for key, value := range from.Labels {
 			all.Labels[key] = value
 		}
@@ -142,7 +140,8 @@ func TestWhyNotAgreesWithTheRules(t *testing.T) {
 		p.PaceEviction = d.IntN(2) > 0
 		section := d.section()
 		all := d.all(section)
-		md, ms, m := &clusterv1.MachineDeployment{Spec: d.workers()}, &clusterv1.MachineSet{Spec: d.workers()}, d.machine()
+		md, ms, m := &clusterv1.MachineDeployment{}, &clusterv1.MachineSet{}, d.machine()
+		md.Spec.Selector, md.Spec.Template, ms.Spec.Selector, ms.Spec.Template = d.selector(), d.template(), d.selector(), d.template()
 		md.Labels, md.Annotations = d.pairs(), d.pairs()
 
 		cp, _ := p.ControlPlane(section)

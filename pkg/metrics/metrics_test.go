@@ -37,7 +37,7 @@ func exercise(t *testing.T, registry *prometheus.Registry) {
 	m.Key(metrics.ByAdmission, "Machine", "label", metrics.KeyInjected)
 	m.Key(metrics.ByResync, "Node", "taint", metrics.KeyRemoved)
 	m.Drift(metrics.ByResync, "Node", "taint")
-	m.Write("Node", metrics.Conflict, metrics.Ahead)
+	m.Write("Node", metrics.Conflict)
 	m.NoExecuteWaiting(7)
 	m.NoExecuteWaiting(3)
 	m.NodesUnprotected(types.NamespacedName{}, 2)
@@ -51,9 +51,6 @@ func exercise(t *testing.T, registry *prometheus.Registry) {
 	m.NodeLabelled(1500 * time.Millisecond)
 	m.WorkloadClusters(2, 1)
 	m.WorkloadDenied()
-	Expect(m.ProviderKinds(func() map[string]bool {
-		return map[string]bool{"AcmeMachine.infrastructure.cluster.x-k8s.io": true, "AcmeConfig.bootstrap.cluster.x-k8s.io": false}
-	})).To(Succeed())
 	Expect(m.Certificate(func() (time.Time, bool) { return time.Unix(1800000000, 0), true })).To(Succeed())
 }
 
@@ -71,7 +68,7 @@ func TestMetrics(t *testing.T) {
 		`heirloom_inherited_keys_total{by="admission",change="injected",kind="Machine",what="label"} 1`,
 		`heirloom_inherited_keys_total{by="resync",change="removed",kind="Node",what="taint"} 1`,
 		`heirloom_drift_repaired_total{by="resync",kind="Node",what="taint"} 1`,
-		`heirloom_resync_writes_total{kind="Node",reason="ahead",result="conflict"} 1`,
+		`heirloom_resync_writes_total{kind="Node",result="conflict"} 1`,
 		`heirloom_no_execute_waiting_nodes 3`,
 		`heirloom_unprotected_nodes{cluster_name="",cluster_namespace=""} 2`,
 		`heirloom_unprotected_nodes{cluster_name="red",cluster_namespace="fleet"} 4`,
@@ -82,8 +79,6 @@ func TestMetrics(t *testing.T) {
 		`heirloom_workload_clusters{state="disconnected"} 1`,
 		`heirloom_workload_admission_denied_total 1`,
 		`heirloom_webhook_certificate_expiration_timestamp_seconds 1.8e+09`,
-		`heirloom_provider_kind_listed{provider_kind="AcmeMachine.infrastructure.cluster.x-k8s.io"} 1`,
-		`heirloom_provider_kind_listed{provider_kind="AcmeConfig.bootstrap.cluster.x-k8s.io"} 0`,
 	))
 	Expect(samples(t, registry)).NotTo(ContainElement(ContainSubstring("blue")), "a Cluster without such Nodes has no series")
 	Expect(testutil.GatherAndLint(registry)).To(BeEmpty())

@@ -35,7 +35,7 @@ type index struct {
 	values client.IndexerFunc
 }
 
-func indexes(ofNodes bool) []index {
+func indexes() []index {
 	all := []index{
 		{&clusterv1.Cluster{}, classField, of(func(c *clusterv1.Cluster) []string { return one(classKey(c)) })},
 		{&clusterv1.MachineDeployment{}, clusterField, of(func(md *clusterv1.MachineDeployment) []string { return one(md.Spec.ClusterName) })},
@@ -47,9 +47,6 @@ func indexes(ofNodes bool) []index {
 		{&clusterv1.Machine{}, nodeNameField, of(machineNodeNames)},
 		{&clusterv1.MachinePool{}, clusterField, of(func(mp *clusterv1.MachinePool) []string { return one(mp.Spec.ClusterName) })},
 		{&clusterv1.MachinePool{}, providerIDField, of(func(mp *clusterv1.MachinePool) []string { return mp.Spec.ProviderIDList })},
-	}
-	if !ofNodes {
-		return all
 	}
 	for field, values := range NodeIndexes() {
 		all = append(all, index{&corev1.Node{}, field, values})
@@ -69,10 +66,15 @@ func NodeIndexes() map[string]client.IndexerFunc {
 // on every replica: otherwise the first request would start the informer and wait for it. Without ownNodes, no Cluster has its
 // Nodes in the management cluster, and the cache does not hold them.
 func Prepare(ctx context.Context, c cache.Cache, ownNodes bool) error {
-	if _, err := c.GetInformer(ctx, &clusterv1.ClusterClass{}, cache.BlockUntilSynced(false)); err != nil {
-		return fmt.Errorf("preparing the cache of ClusterClasses: %w", err)
+	for _, object := range []client.Object{&clusterv1.Cluster{}, &clusterv1.ClusterClass{}} {
+		if _, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("preparing the cache of %T: %w", object, err)
+		}
 	}
-	for _, index := range indexes(ownNodes) {
+	for _, index := range indexes() {
+		if _, node := index.object.(*corev1.Node); node && !ownNodes {
+			continue
+		}
 		if err := c.IndexField(ctx, index.object, index.field, index.values); err != nil {
 			return fmt.Errorf("indexing %T by %s: %w", index.object, index.field, err)
 		}
@@ -80,26 +82,11 @@ func Prepare(ctx context.Context, c cache.Cache, ownNodes bool) error {
 	return nil
 }
 
-// Synced reports whether the cache holds all that Prepare has asked for. Kinds of providers are not among it: if one of them could not be
-// listed, no replica would be ready to answer for the others.
-func Synced(ctx context.Context, c cache.Cache, ownNodes bool) (bool, error) {
-	for _, kept := range append(indexes(ownNodes), index{object: &clusterv1.ClusterClass{}}) {
-		informer, err := c.GetInformer(ctx, kept.object, cache.BlockUntilSynced(false))
-		if err != nil {
-			return false, fmt.Errorf("getting the cache of %T: %w", kept.object, err)
-		}
-		if !informer.HasSynced() {
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
 // IndexValues returns the values of a field by which the indexes have an object. With it, a reader without indexes can answer a
 // Chain's lists.
 func IndexValues(object client.Object, field string) []string {
 	var values []string
-	for _, i := range indexes(true) {
+	for _, i := range indexes() {
 		if i.field == field {
 			values = append(values, i.values(object)...)
 		}

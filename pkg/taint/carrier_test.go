@@ -47,10 +47,8 @@ var placesOfWorkers = []struct{ name, document, path string }{
 
 	{"a ClusterClass's MachineDeployment, typed", "spec: {workers: {machineDeployments: [{class: a, taints: TYPED}]}}", "spec.workers.machineDeployments[0].taints[1].key"},
 	{"a ClusterClass's MachineDeployment, annotated in v1beta2", "spec: {workers: {machineDeployments: [{class: a, metadata: {annotations: NOTED}}]}}", "spec.workers.machineDeployments[0].metadata.annotations" + noted},
-	{"a ClusterClass's MachineDeployment, annotated in v1beta1", "spec: {workers: {machineDeployments: [{class: a, template: {metadata: {annotations: NOTED}}}]}}", "spec.workers.machineDeployments[0].template.metadata.annotations" + noted},
 	{"a ClusterClass's MachinePool, typed", "spec: {workers: {machinePools: [{class: a}, {class: b, taints: TYPED}]}}", "spec.workers.machinePools[1].taints[1].key"},
 	{"a ClusterClass's MachinePool, annotated in v1beta2", "spec: {workers: {machinePools: [{class: a, metadata: {annotations: NOTED}}]}}", "spec.workers.machinePools[0].metadata.annotations" + noted},
-	{"a ClusterClass's MachinePool, annotated in v1beta1", "spec: {workers: {machinePools: [{class: a, template: {metadata: {annotations: NOTED}}}]}}", "spec.workers.machinePools[0].template.metadata.annotations" + noted},
 }
 
 // Places that only ever are about a control plane, whatever the object's kind.

@@ -106,19 +106,6 @@ func (w *world) List(_ context.Context, into client.ObjectList, _ ...client.List
 	return nil
 }
 
-// newest is the Schemas of an API server that has Cluster API's newest version. Its layout is computed once, as the program's are.
-type newest struct {
-	owners.Schemas
-	machine inherit.Layout
-}
-
-func newestSchemas() newest {
-	return newest{machine: inherit.MachineLayout}
-}
-
-// Machine implements owners.Schemas.
-func (n newest) Machine(context.Context, schema.GroupVersionKind) inherit.Layout { return n.machine }
-
 // newServer is Heirloom's webhook server with a no-op webhook beside its own.
 func newServer(b *testing.B, w *world) http.Handler {
 	b.Helper()
@@ -128,8 +115,7 @@ func newServer(b *testing.B, w *world) http.Handler {
 	}
 	server := webhook.NewServer(webhook.Options{})
 	webhooks.Register(server, webhooks.Dependencies{
-		Chain:   &owners.Chain{Reader: w, ManagementCluster: owners.Always(client.ObjectKeyFromObject(w.cluster))},
-		Metrics: counters, Schemas: newestSchemas(),
+		Chain: &owners.Chain{Cache: w}, ManagementCluster: client.ObjectKeyFromObject(w.cluster), Metrics: counters,
 		Policy: func() inherit.Policy { return inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled} },
 	})
 	server.Register(noOpPath, &admission.Webhook{

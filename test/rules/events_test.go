@@ -17,7 +17,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// TestReasonsAreDocumented holds the loop's reasons.go and the table of Events in docs/monitoring.md together, and keeps other
+// TestReasonsAreDocumented holds the loop's reasons and the table of Events in docs/monitoring.md together, and keeps other
 // reasons out of the code. It is not beside them, because Go repeats the tests of a package that read files in every new checkout.
 func TestReasonsAreDocumented(t *testing.T) {
 	Expect := NewWithT(t).Expect
@@ -32,7 +32,7 @@ func TestReasonsAreDocumented(t *testing.T) {
 	}
 
 	var reasons []string
-	files, err := filepath.Glob("../../pkg/resync/*.go")
+	files, err := filepath.Glob("../../pkg/controllers/*.go")
 	Expect(err).NotTo(HaveOccurred())
 	for _, file := range slices.DeleteFunc(files, func(file string) bool { return strings.HasSuffix(file, "_test.go") }) {
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
@@ -40,12 +40,12 @@ func TestReasonsAreDocumented(t *testing.T) {
 		ast.Inspect(parsed, func(node ast.Node) bool {
 			switch node := node.(type) {
 			case *ast.ValueSpec:
-				if filepath.Base(file) == "reasons.go" {
+				if strings.HasPrefix(node.Names[0].Name, "reason") && len(node.Values) > 0 {
 					reasons = append(reasons, literal(node.Values[0]))
 				}
 			case *ast.CallExpr:
 				if called, ok := node.Fun.(*ast.SelectorExpr); ok && called.Sel.Name == "Eventf" {
-					Expect(literal(node.Args[3])).To(BeEmpty(), "a reason in %s belongs into reasons.go", file)
+					Expect(literal(node.Args[3])).To(BeEmpty(), "a reason in %s belongs among the others", file)
 				}
 			}
 			return true

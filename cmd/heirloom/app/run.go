@@ -62,7 +62,7 @@ func run(ctx context.Context, c *config.Config) error {
 	if err := addWebhooksAndLoop(ctx, signalled.Done(), mgr, c, served); err != nil {
 		return err
 	}
-	if err := errors.Join(addChecks(mgr, c, served), addMemoryReturn(mgr)); err != nil {
+	if err := errors.Join(addChecks(mgr, served), addMemoryReturn(mgr)); err != nil {
 		return err
 	}
 	return start(ctx, mgr)
@@ -233,14 +233,14 @@ func addWebhooks(mgr ctrl.Manager, c *config.Config, dependencies webhooks.Depen
 }
 
 // addChecks makes the probes tell the truth: ready means that the caches are filled, the webhook server answers and the
-// certificate that it serves is valid. The caches are those that admission needs in any case.
-func addChecks(mgr ctrl.Manager, c *config.Config, served *certificate) error {
+// certificate that it serves is valid. The caches are the manager's, which hold what admission needs in any case. Kinds of
+// providers are not among them: one that cannot be listed would leave no replica ready to answer for the others.
+func addChecks(mgr ctrl.Manager, served *certificate) error {
 	synced := func(req *http.Request) error {
-		filled, err := owners.Synced(req.Context(), mgr.GetCache(), c.ManagementClusterKey.Name != "")
-		if err == nil && !filled {
-			err = errors.New("the informer caches are not filled yet")
+		if !mgr.GetCache().WaitForCacheSync(req.Context()) {
+			return errors.New("the informer caches are not filled yet")
 		}
-		return err
+		return nil
 	}
 	started := mgr.GetWebhookServer().StartedChecker()
 	return errors.Join(

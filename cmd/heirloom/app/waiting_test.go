@@ -18,9 +18,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
+	"github.com/heirloom-dev/heirloom/pkg/capabilities"
 )
 
 // discoverable is an API server that serves nothing but these kinds of Cluster API.
@@ -53,31 +52,23 @@ func (d *discoverable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer) // the test fails without it
 }
 
-func TestTheInstalledVersionNeedsEveryKind(t *testing.T) {
+func TestClusterAPINeedsEveryKind(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	all := []string{"Cluster", "ClusterClass", "MachineDeployment", "MachinePool", "MachineSet", "Machine"}
 	var server discoverable
 	config := server.start(t)
 
-	var missing *capi.NotServedError
-	_, err := installedVersion(config)
-	Expect(errors.As(err, &missing)).To(BeTrue(), "%v", err)
-	Expect(missing.Kinds).To(Equal([]string{"Machine.cluster.x-k8s.io"}))
-
-	server.kinds.Store(&[]string{"Machine", "Cluster"})
-	_, err = installedVersion(config)
-	Expect(errors.As(err, &missing)).To(BeTrue(), "%v", err)
-	Expect(missing.Kinds).To(HaveLen(4))
-
+	Expect(installed(config)).To(MatchError("the API server does not serve Cluster, ClusterClass, Machine, MachineDeployment, MachinePool, MachineSet: " +
+		"install Cluster API v1.11 or later first, which serves cluster.x-k8s.io/v1beta2"))
 	for _, kind := range all {
 		rest := slices.DeleteFunc(slices.Clone(all), func(k string) bool { return k == kind })
 		server.kinds.Store(&rest)
-		_, err = installedVersion(config)
-		Expect(errors.As(err, &missing)).To(BeTrue(), "without %s: %v", kind, err)
-		Expect(missing.Kinds).To(Equal([]string{kind + ".cluster.x-k8s.io"}))
+		err := installed(config)
+		Expect(err).To(MatchError(capabilities.ErrNoClusterAPI))
+		Expect(err).To(MatchError(HavePrefix("the API server does not serve " + kind + ": ")))
 	}
 	server.kinds.Store(&all)
-	Expect(installedVersion(config)).To(Equal(clusterv1.GroupVersion))
+	Expect(installed(config)).To(Succeed())
 }
 
 // An API server that cannot be asked is not one without Cluster API: the program ends and says why.
@@ -85,11 +76,11 @@ func TestAnUnreachableAPIServerEndsTheProgram(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()
-	_, err := awaitClusterAPI(t.Context(), &rest.Config{Host: server.URL}, "127.0.0.1:0")
+	err := awaitClusterAPI(t.Context(), &rest.Config{Host: server.URL}, "127.0.0.1:0")
 	Expect(err).To(MatchError(ContainSubstring("connection refused")))
 	forbidding := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
 	defer forbidding.Close()
-	_, err = awaitClusterAPI(t.Context(), &rest.Config{Host: forbidding.URL}, "127.0.0.1:0")
+	err = awaitClusterAPI(t.Context(), &rest.Config{Host: forbidding.URL}, "127.0.0.1:0")
 	Expect(err).To(Satisfy(apierrors.IsForbidden))
 }
 
@@ -106,11 +97,11 @@ func TestWaiting(t *testing.T) {
 		case <-found:
 			return nil
 		default:
-			return &capi.NotServedError{Kinds: []string{"Machine"}}
+			return capabilities.ErrNoClusterAPI
 		}
 	}}
 	ended := make(chan error, 1)
-	go func() { ended <- w.wait(t.Context(), address, &capi.NotServedError{}) }()
+	go func() { ended <- w.wait(t.Context(), address, capabilities.ErrNoClusterAPI) }()
 
 	probe := func(path string) func() int {
 		return func() int {
@@ -139,9 +130,7 @@ func TestOneThatWaitsCanBeStopped(t *testing.T) {
 	config := server.start(t)
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	version, err := awaitClusterAPI(ctx, config, "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
-	Expect(version.Empty()).To(BeTrue())
+	Expect(awaitClusterAPI(ctx, config, "127.0.0.1:0")).To(Succeed())
 }
 
 func freeAddress(t *testing.T) string {

@@ -33,7 +33,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	f.Config.AddFlags(fs)
 	f.Settings.AddFlags(fs)
 	fs.StringVar(&f.ManagementCluster, "management-cluster", "",
-		"<namespace>/<name> of the Cluster whose Nodes live in the management cluster's own API server, instead of what the server knows.")
+		"<namespace>/<name> of the Cluster whose Nodes live in the management cluster's own API server, instead of what the server is told.")
 	fs.StringVar(&f.WorkloadKubeconfig, "workload-kubeconfig", "",
 		"Kubeconfig for the workload cluster, instead of the one that Cluster API keeps for the Cluster.")
 	fs.StringVar(&f.Color, "color", "auto", "When to use colours: auto, always or never. auto means on a terminal, unless NO_COLOR is set.")

@@ -27,9 +27,13 @@ func discovers(t *testing.T, resources ...string) string {
 		groups.Groups = append(groups.Groups, metav1.APIGroup{
 			Name: part[0], Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version,
 		})
-		answers["/apis/"+version.GroupVersion] = metav1.APIResourceList{GroupVersion: version.GroupVersion, APIResources: []metav1.APIResource{{
-			Name: strings.ToLower(part[2]) + "s", Kind: part[2], Namespaced: true, Verbs: metav1.Verbs{"get", "list"},
-		}}}
+		list := metav1.APIResourceList{GroupVersion: version.GroupVersion}
+		for kind := range strings.SplitSeq(part[2], "|") {
+			list.APIResources = append(list.APIResources, metav1.APIResource{
+				Name: strings.ToLower(kind) + "s", Kind: kind, Namespaced: true, Verbs: metav1.Verbs{"get", "list"},
+			})
+		}
+		answers["/apis/"+version.GroupVersion] = list
 	}
 	answers["/apis"] = groups
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -47,7 +51,7 @@ func discovers(t *testing.T, resources ...string) string {
 
 // InfraMachines are offered whose API group the server knows.
 func TestKindsOfProviders(t *testing.T) {
-	url := discovers(t, "apps/v1/Deployment", "cluster.x-k8s.io/v1beta2/Machine", "infrastructure.cluster.x-k8s.io/v1/AcmeMachine",
+	url := discovers(t, "apps/v1/Deployment", "cluster.x-k8s.io/v1beta2/Machine|MachineSet|MachineDeployment|MachinePool|Cluster|ClusterClass", "infrastructure.cluster.x-k8s.io/v1/AcmeMachine",
 		"infra.example.com/v1/ElsewhereMachine", "other.example.com/v1/Otherthing")
 	offered := func(flags ...string) string {
 		args := append([]string{"__complete", "--server", url, "--cache-dir", t.TempDir()}, flags...)

@@ -82,7 +82,7 @@ func TestMachines(t *testing.T) {
 		{name: "all inherit", status: OK, message: "1 Machine, none paused or opted out."},
 		{name: "opted out", change: func(s *scenery) { s.machine.Labels = map[string]string{inherit.IgnoreLabel: ""} }, status: Warning,
 			message: "1 of 1 Machine inherits nothing.", detail: "fleet/c: " + string(inherit.IsIgnored) + ": m", next: inherit.IgnoreLabel},
-		{name: "paused with its Cluster", change: func(s *scenery) { s.cluster.Spec.Paused = true }, status: Warning, message: "1 of 1",
+		{name: "paused with its Cluster", change: func(s *scenery) { s.cluster.Spec.Paused = new(true) }, status: Warning, message: "1 of 1",
 			detail: "fleet/c: " + string(inherit.ClusterIsPaused) + ": m", next: "unpause"},
 		{name: "without its owner", change: func(s *scenery) { s.gone = []string{"ms"} }, status: Warning, message: "1 of 1",
 			detail: "its owner does not exist", next: "unpause"},

@@ -142,7 +142,7 @@ func TestProbes(t *testing.T) {
 		{name: "it does not", change: mute, status: Failed, message: "A Machine of MachineSet fleet/ms should inherit label",
 			next: "HeirloomWebhooksNotCalled"},
 		{name: "nothing to inherit", change: nothing, status: Unknown, message: nobody, next: "Declare a label"},
-		{name: "paused", change: func(s *scenery) { s.cluster.Spec.Paused = true }, status: Unknown, message: nobody, next: "Declare"},
+		{name: "paused", change: func(s *scenery) { s.cluster.Spec.Paused = new(true) }, status: Unknown, message: nobody, next: "Declare"},
 		{name: "refused by another", change: refused, status: Unknown, message: "could not be created in a dry run: no quota"},
 		{name: "no rights", change: func(s *scenery) { s.denied = []string{"UnstructuredList"} }, status: Unknown, message: "listing MachineSets"},
 	})

@@ -167,7 +167,7 @@ func (s *scenery) fleet() {
 		},
 		Spec: clusterv1.MachineSpec{ClusterName: "c"},
 	}
-	s.cluster = &clusterv1.Cluster{ObjectMeta: named("c", ""), Status: clusterv1.ClusterStatus{InfrastructureReady: true}}
+	s.cluster = &clusterv1.Cluster{ObjectMeta: named("c", ""), Status: clusterv1.ClusterStatus{Initialization: clusterv1.ClusterInitializationStatus{InfrastructureProvisioned: new(true)}}}
 	s.md = &clusterv1.MachineDeployment{ObjectMeta: named("md", ""), Spec: clusterv1.MachineDeploymentSpec{ClusterName: "c", Template: template}}
 	s.ms = &clusterv1.MachineSet{ObjectMeta: named("ms", "MachineDeployment/md"), Spec: clusterv1.MachineSetSpec{ClusterName: "c", Template: template}}
 	s.machine = &clusterv1.Machine{ObjectMeta: named("m", "MachineSet/ms"), Spec: clusterv1.MachineSpec{ClusterName: "c", ProviderID: "id"}}

@@ -47,6 +47,9 @@ func TestEveryKind(t *testing.T) {
 		} {
 			t.Run(version+" "+kind, func(t *testing.T) {
 				g, group := NewWithT(t), "cluster.x-k8s.io"
+				if kind == "ClusterClass" && version == "v1beta1" {
+					spec = "spec: {workers: {machinePools: [{class: w, template: {metadata: {labels: {a: b}}}}]}}"
+				}
 				if kind == "ControlPlane" {
 					group, kind = "controlplane.cluster.x-k8s.io", "OddControlPlane"
 				}

@@ -84,7 +84,9 @@ func (l *linter) subjectOf(object *manifest.Object) *subject {
 
 // read decodes the object in the ways in which it is judged.
 func (s *subject) read(scheme *runtime.Scheme, into client.Object) error {
-	raw, err := json.Marshal(s.Object.Object)
+	object := s.Object.DeepCopy().Object
+	withoutUnread(object["spec"])
+	raw, err := json.Marshal(object)
 	if err == nil && s.GroupVersionKind().GroupVersion() == clusterv1beta1.GroupVersion {
 		raw, err = converted(scheme, s.GroupVersionKind(), raw)
 	}
@@ -105,6 +107,28 @@ func (s *subject) read(scheme *runtime.Scheme, into client.Object) error {
 		s.chained = &unstructured.Unstructured{Object: s.Object.DeepCopy().Object}
 	}
 	return nil
+}
+
+// unread are the fields that no rule reads and that a template fills with numbers: an object is judged without them.
+var unread = []string{
+	"clusterNetwork", "controlPlaneEndpoint", "healthCheck", "machineHealthCheck", "remediation", "replicas", "revisionHistoryLimit", "rollout", "strategy",
+}
+
+func withoutUnread(value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		for name, below := range value {
+			if slices.Contains(unread, name) {
+				delete(value, name)
+			} else if name != "metadata" {
+				withoutUnread(below)
+			}
+		}
+	case []any:
+		for _, below := range value {
+			withoutUnread(below)
+		}
+	}
 }
 
 // converted returns an object of v1beta1 in v1beta2, as Cluster API converts it.

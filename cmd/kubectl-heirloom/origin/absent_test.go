@@ -15,7 +15,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
@@ -30,8 +29,8 @@ type topologyOf struct {
 	m       *clusterv1.Machine
 	node    *corev1.Node
 	infra   *metav1.PartialObjectMetadata
-	inClass *capi.Section
-	inTopo  *capi.Section
+	inClass *clusterv1.MachineDeploymentClass
+	inTopo  *clusterv1.MachineDeploymentTopology
 	known   bool
 	// watched is the only namespace that the server watches.
 	watched string
@@ -42,13 +41,10 @@ type topologyOf struct {
 func newTopology() *topologyOf {
 	created := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	w := &topologyOf{now: created.Add(time.Hour), known: true, policy: inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}}
-	sections := func(name string) capi.Sections {
-		one := []capi.Section{{Name: name, Class: "workers"}}
-		return capi.Sections{Workers: capi.Workers{MachineDeployments: one, MachinePools: []capi.Section{{Name: name, Class: "workers"}}}}
-	}
-	w.class = &clusterv1.ClusterClass{ObjectMeta: named("class", ""), Spec: sections("")}
+	class, topology := sections("md", "workers", clusterv1.ObjectMeta{}, clusterv1.ObjectMeta{})
+	w.class = &clusterv1.ClusterClass{ObjectMeta: named("class", ""), Spec: class}
 	w.cluster = &clusterv1.Cluster{ObjectMeta: named("c", "")}
-	w.cluster.Spec.Topology = &clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "class"}, Sections: sections("md")}
+	w.cluster.Spec.Topology = topology
 	w.inClass, w.inTopo = &w.class.Spec.Workers.MachineDeployments[0], &w.cluster.Spec.Topology.Workers.MachineDeployments[0]
 	owned := func() map[string]string {
 		return map[string]string{clusterv1.ClusterNameLabel: "c", clusterv1.ClusterTopologyOwnedLabel: "", clusterv1.ClusterTopologyMachineDeploymentNameLabel: "md",
@@ -75,7 +71,7 @@ func (w *topologyOf) throughout(key, before string) {
 		name string
 		in   *map[string]string
 	}{
-		{"topology", &w.inTopo.Labels},
+		{"topology", &w.inTopo.Metadata.Labels},
 		{"md", &w.md.Spec.Template.Labels},
 		{"ms", &w.ms.Spec.Template.Labels},
 		{"m", &w.m.Labels},
@@ -93,14 +89,14 @@ func (w *topologyOf) throughout(key, before string) {
 
 func (w *topologyOf) declares(t *testing.T, s string) {
 	t.Helper()
-	w.inTopo.Labels, w.inTopo.Annotations, w.inTopo.Taints = read(t, s)
+	w.inTopo.Metadata.Labels, w.inTopo.Metadata.Annotations, w.inTopo.Taints = read(t, s)
 }
 
 // missing asks why a key is missing on an object.
 func (w *topologyOf) missing(t *testing.T, object, key string) []Absence {
 	t.Helper()
 	from := snapshot.New(serves(t, w.class, w.cluster, w.md, w.mp, w.ms, w.m), layouts{})
-	q := question{chain: from.Chain(), schemas: layouts{}, settings: server(t, ""), policy: w.policy, key: key}
+	q := question{chain: from.Chain(), settings: server(t, ""), policy: w.policy, key: key}
 	q.settings.Known, q.settings.Propagation, q.settings.Config.Namespace = w.known, w.policy.ClusterAPITaints, w.watched
 	var found []Absence
 	var err error
@@ -164,10 +160,13 @@ func TestAbsences(t *testing.T) {
 			_, _, w.m.Spec.Taints = read(t, "taint node.kubernetes.io/x:NoSchedule")
 		}, "node",
 			"node.kubernetes.io/x", "Reserved", "Node n"},
-		{"invalid", func(_ *testing.T, w *topologyOf) { w.throughout("a", "md"); w.inTopo.Labels["a"] = "not valid!" }, "md", "a",
+		{"invalid", func(_ *testing.T, w *topologyOf) {
+			w.throughout("a", "md")
+			w.inTopo.Metadata.Labels["a"] = "not valid!"
+		}, "md", "a",
 			"Invalid", "consist of alphanumeric"},
 		{"invalid, beside another key with the same end", func(_ *testing.T, w *topologyOf) {
-			w.inTopo.Labels = map[string]string{"a-cost": "not valid!", "cost": "invalid too!"}
+			w.inTopo.Metadata.Labels = map[string]string{"a-cost": "not valid!", "cost": "invalid too!"}
 		}, "md", "cost", "Invalid", `label "cost"="invalid too!"`},
 		{"restricted", func(_ *testing.T, w *topologyOf) {
 			w.throughout("node-role.kubernetes.io/gpu", "node")
@@ -195,7 +194,7 @@ func TestAbsences(t *testing.T) {
 			w.throughout("a", "m")
 			w.m.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 		}, "m", "a", "Paused", "Machine default/m alone, because it is paused"},
-		{"its Cluster is paused", func(_ *testing.T, w *topologyOf) { w.throughout("a", "m"); w.cluster.Spec.Paused = true }, "m", "a", "Paused", "its Cluster is paused"},
+		{"its Cluster is paused", func(_ *testing.T, w *topologyOf) { w.throughout("a", "m"); w.cluster.Spec.Paused = new(true) }, "m", "a", "Paused", "its Cluster is paused"},
 		{"one above is paused", func(_ *testing.T, w *topologyOf) {
 			w.throughout("a", "ms")
 			w.ms.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
@@ -258,10 +257,10 @@ func TestAbsences(t *testing.T) {
 		}, "md", "old", "OverriddenAbove", "Cluster default/c"},
 		{"overridden, for a Node", func(t *testing.T, w *topologyOf) {
 			w.throughout("node.cluster.x-k8s.io/a", "")
-			w.inClass.Labels = map[string]string{"node.cluster.x-k8s.io/a": "2"}
+			w.inClass.Metadata.Labels = map[string]string{"node.cluster.x-k8s.io/a": "2"}
 		}, "node", "node.cluster.x-k8s.io/a", "OverriddenAbove", "Cluster default/c"},
 		{"an annotation with taints further up", func(_ *testing.T, w *topologyOf) {
-			w.inTopo.Annotations = map[string]string{"taints.heirloom.dev/always": "a:NoSchedule"}
+			w.inTopo.Metadata.Annotations = map[string]string{"taints.heirloom.dev/always": "a:NoSchedule"}
 			w.m.Annotations = map[string]string{"taints.heirloom.dev/always": "b:NoSchedule"}
 		}, "m", "b", "OverriddenAbove", "instead of what Machine default/m declares"},
 		{"a MachineDeployment's own label", func(_ *testing.T, w *topologyOf) { w.md.Labels["team"] = "1" }, "m", "team",

@@ -54,7 +54,8 @@ func (x *Explainer) findNode(ctx context.Context, name string) (*Explanation, er
 		}
 		return e, err
 	case node != nil:
-		return nil, x.noMachine(types.NamespacedName{}, node)
+		return nil, fmt.Errorf("the Node %s is in the management cluster, whose Nodes inherit nothing, because the server has no --management-cluster; "+
+			"if the management cluster manages itself, pass --management-cluster=<namespace>/<name> to see what the Node would inherit", name)
 	}
 	return nil, fmt.Errorf("there is no Node %s: not in the management cluster, and no Machine%s names it in status.nodeRef; "+
 		"if it belongs to no Machine yet, name its Cluster with --workload-cluster=<namespace>/<name>", name, x.inNamespace())
@@ -159,7 +160,7 @@ func unanswered(cluster types.NamespacedName, err error) error {
 func (x *Explainer) nodeIn(ctx context.Context, cluster types.NamespacedName, node *corev1.Node) (*Explanation, error) {
 	e, err := x.node(ctx, x.chain.Within(cluster), node)
 	if errors.Is(err, errNoMachine) {
-		return nil, x.noMachine(cluster, node)
+		return nil, noMachine(cluster, node)
 	}
 	return e, err
 }
@@ -191,15 +192,9 @@ func (x *Explainer) NodeNames(ctx context.Context, selector labels.Selector) ([]
 	return names, nil
 }
 
-// noMachine says why a Node has no Machine and what can be done about it. The Cluster is empty if it is not known.
-func (x *Explainer) noMachine(cluster types.NamespacedName, node *corev1.Node) error {
-	if cluster.Name != "" {
-		return fmt.Errorf("no Machine or MachinePool, or more than one, of Cluster %s matches Node %s by status.nodeRef, spec.providerID or address: "+
-			"compare them (kubectl get machines -n %s -o wide) with the Node, whose spec.providerID is %q",
-			cluster, node.Name, cluster.Namespace, node.Spec.ProviderID)
-	}
-	return fmt.Errorf("no Machine or MachinePool, or more than one, has the spec.providerID of Node %s, %q: "+
-		"if the Node belongs to a management cluster that manages itself, pass --management-cluster=<namespace>/<name>, "+
-		"so that names and addresses count too",
-		node.Name, node.Spec.ProviderID)
+// noMachine says why a Node has no Machine and what can be done about it.
+func noMachine(cluster types.NamespacedName, node *corev1.Node) error {
+	return fmt.Errorf("no Machine or MachinePool, or more than one, of Cluster %s matches Node %s by status.nodeRef, spec.providerID or address: "+
+		"compare them (kubectl get machines -n %s -o wide) with the Node, whose spec.providerID is %q",
+		cluster, node.Name, cluster.Namespace, node.Spec.ProviderID)
 }

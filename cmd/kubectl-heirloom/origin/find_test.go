@@ -30,7 +30,7 @@ func machineOf(namespace, cluster, name, node string) []client.Object {
 func TestWhichNodeIsMeant(t *testing.T) {
 	one, two := machineOf("default", "one", "m1", "n"), machineOf("other", "two", "m2", "n")
 	ofPool := &clusterv1.MachinePool{ObjectMeta: named("mp", ""), Spec: clusterv1.MachinePoolSpec{ClusterName: "one"}}
-	ofPool.Spec.ProviderIDList, ofPool.Status.NodeRefs = []string{"pooled"}, []clusterv1.MachineNodeReference{{Name: "pooled"}}
+	ofPool.Spec.ProviderIDList, ofPool.Status.NodeRefs = []string{"pooled"}, []corev1.ObjectReference{{Name: "pooled"}}
 	for name, tc := range map[string]struct {
 		objects    []client.Object
 		node       string

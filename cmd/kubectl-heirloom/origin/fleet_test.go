@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -29,15 +28,8 @@ const acme = inherit.ControlPlaneGroup + "/v1beta2"
 // Node n; and MachinePool mp, of which Node pooled is. Beside it are Machine by-ref, Node ref, and Machine alone of no topology. The
 // label a is the ClusterClass's, b the Cluster's; both are everywhere.
 func fleet() []client.Object {
-	section := func(key string) capi.Section {
-		return capi.Section{Name: "a", Class: "a", ObjectMeta: clusterv1.ObjectMeta{Labels: map[string]string{key: "1"}}}
-	}
-	sections := func(key string) capi.Sections {
-		s := section(key)
-		cp := s
-		cp.MachineInfrastructure = &capi.MachineInfrastructure{}
-		return capi.Sections{ControlPlane: cp, Workers: capi.Workers{MachineDeployments: []capi.Section{s}, MachinePools: []capi.Section{s}}}
-	}
+	class, topology := sections("a", "a", clusterv1.ObjectMeta{Labels: map[string]string{labelOfClass: "1"}}, clusterv1.ObjectMeta{Labels: map[string]string{labelOfCluster: "1"}})
+	class.ControlPlane.MachineInfrastructure.TemplateRef.Name = "t"
 	both := map[string]string{labelOfClass: "1", labelOfCluster: "1"}
 	managed := func(name, controller string) metav1.ObjectMeta {
 		object := named(name, controller)
@@ -68,10 +60,8 @@ func fleet() []client.Object {
 	infra.SetLabels(managed("m", "").Labels)
 	infra.SetOwnerReferences(named("m", "Machine/m").OwnerReferences)
 	return []client.Object{
-		&clusterv1.Cluster{ObjectMeta: named("c", ""), Spec: clusterv1.ClusterSpec{Topology: &clusterv1.Topology{
-			ClassRef: clusterv1.ClusterClassRef{Name: "class"}, Sections: sections(labelOfCluster),
-		}}},
-		&clusterv1.ClusterClass{ObjectMeta: named("class", ""), Spec: sections(labelOfClass)},
+		&clusterv1.Cluster{ObjectMeta: named("c", ""), Spec: clusterv1.ClusterSpec{Topology: topology}},
+		&clusterv1.ClusterClass{ObjectMeta: named("class", ""), Spec: class},
 		cp, infra,
 		&clusterv1.MachineDeployment{ObjectMeta: managed("md", ""), Spec: clusterv1.MachineDeploymentSpec{ClusterName: "c", Template: template}},
 		&clusterv1.MachineSet{ObjectMeta: managed("ms", "MachineDeployment/md"), Spec: clusterv1.MachineSetSpec{ClusterName: "c", Template: template}},
@@ -86,6 +76,20 @@ func fleet() []client.Object {
 		&clusterv1.Machine{ObjectMeta: named("alone", ""), Spec: clusterv1.MachineSpec{ClusterName: "c"}},
 		nodeOf("n", "id"), nodeOf("pooled", "pooled"), nodeOf("ref", ""),
 	}
+}
+
+// sections are a ClusterClass with a section for every kind, and a topology of it. The sections of workers have that name and class.
+func sections(name, class string, inClass, inTopology clusterv1.ObjectMeta) (clusterv1.ClusterClassSpec, clusterv1.Topology) {
+	return clusterv1.ClusterClassSpec{ControlPlane: clusterv1.ControlPlaneClass{Metadata: inClass}, Workers: clusterv1.WorkersClass{
+			MachineDeployments: []clusterv1.MachineDeploymentClass{{Class: class, Metadata: inClass}},
+			MachinePools:       []clusterv1.MachinePoolClass{{Class: class, Metadata: inClass}},
+		}}, clusterv1.Topology{
+			ClassRef: clusterv1.ClusterClassRef{Name: "class"}, ControlPlane: clusterv1.ControlPlaneTopology{Metadata: inTopology},
+			Workers: clusterv1.WorkersTopology{
+				MachineDeployments: []clusterv1.MachineDeploymentTopology{{Name: name, Class: class, Metadata: inTopology}},
+				MachinePools:       []clusterv1.MachinePoolTopology{{Name: name, Class: class, Metadata: inTopology}},
+			},
+		}
 }
 
 const (
@@ -121,9 +125,7 @@ func TestEveryKindIsFollowedToItsTopology(t *testing.T) {
 		{kind: capiKind("Machine"), name: "m", section: deployments, rule: "MachineSet → Machine (rule 8)"},
 		{kind: capiKind("Machine"), name: "cp-m", section: controlPlanes, rule: "AcmeControlPlane → Machine (rule 4)"},
 		{kind: infra, name: "m", section: deployments, rule: "MachineSet → AcmeMachine (rule 8)"},
-		{kind: node, name: "n", section: deployments, rule: "Machine → Node (rule 11)"},
 		{kind: node, name: "n", management: "c", section: deployments, rule: "Machine → Node (rule 11)"},
-		{kind: node, name: "pooled", section: pools, rule: "MachinePool → Node (rule 11)"},
 		{kind: node, name: "pooled", management: "c", section: pools, rule: "MachinePool → Node (rule 11)"},
 	} {
 		t.Run(tc.kind.Kind+" "+tc.name+" "+tc.management, func(t *testing.T) {
@@ -209,7 +211,7 @@ func (r refuses) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 // Who may not read an owner is told so, and sees the rest.
 func TestAnOwnerThatCannotBeReadIsNamed(t *testing.T) {
 	for kind, want := range map[string]string{
-		"AcmeControlPlane": "What Machine default/cp-m inherits is not known, because not all of its owners can be read: getting owner default/cp: forbidden. " +
+		"AcmeControlPlane": "What Machine default/cp-m inherits is not known, because not all of its owners can be read: getting owner AcmeControlPlane default/cp: forbidden. " +
 			"What came from there is shown as set on Machine default/cp-m.",
 		"ClusterClass": "Not all owners can be read, so what they declare is shown as far as it is known: getting ClusterClass default/class: forbidden.",
 	} {

@@ -90,7 +90,7 @@ func (o *objects) explain(t *testing.T) (*Explanation, error) {
 	if o.node != nil {
 		all, gvk, key = append(all, o.node), corev1.SchemeGroupVersion.WithKind("Node"), types.NamespacedName{Name: "n"}
 	}
-	return New(snapshot.New(serves(t, all...), layouts{}), server(t, "")).Explain(t.Context(), gvk, key)
+	return New(snapshot.New(serves(t, all...), layouts{}), server(t, "c")).Explain(t.Context(), gvk, key)
 }
 
 // server returns the settings of a server that has not been asked, beside a Cluster API that propagates taints. management is the

@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -128,7 +127,7 @@ type fleet struct {
 
 func fleetOf(machines int) *fleet {
 	f := &fleet{cluster: of("Cluster", &clusterv1.Cluster{ObjectMeta: named("prod", nil)})}
-	f.cluster.Spec.Topology = &clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "quick", Namespace: "classes"}}
+	f.cluster.Spec.Topology = clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "quick", Namespace: "classes"}}
 	f.cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: inherit.ControlPlaneGroup, Kind: "AcmeControlPlane", Name: "cp"}
 	class := of("ClusterClass", &clusterv1.ClusterClass{ObjectMeta: metav1.ObjectMeta{Namespace: "classes", Name: "quick", UID: "quick"}})
 	cp := &unstructured.Unstructured{Object: map[string]any{}}
@@ -137,10 +136,12 @@ func fleetOf(machines int) *fleet {
 	cp.SetName("cp")
 	cp.SetUID("cp")
 	cp.SetLabels(map[string]string{clusterv1.ClusterNameLabel: "prod"})
-	workers := capi.WorkersSpec{ClusterName: "prod"}
-	workers.Template.Labels = map[string]string{"team": "ml"}
-	md := of("MachineDeployment", &clusterv1.MachineDeployment{ObjectMeta: named("md", nil), Spec: workers})
-	pool := of("MachinePool", &clusterv1.MachinePool{ObjectMeta: named("pool", nil), Spec: workers})
+	template := clusterv1.MachineTemplateSpec{ObjectMeta: clusterv1.ObjectMeta{Labels: map[string]string{"team": "ml"}}}
+	md := of("MachineDeployment", &clusterv1.MachineDeployment{
+		ObjectMeta: named("md", nil), Spec: clusterv1.MachineDeploymentSpec{ClusterName: "prod", Template: template},
+	})
+	pool := of("MachinePool", &clusterv1.MachinePool{ObjectMeta: named("pool", nil), Spec: clusterv1.MachinePoolSpec{ClusterName: "prod", Template: template}})
+	workers := clusterv1.MachineSetSpec{ClusterName: "prod", Template: template}
 	pool.Spec.ProviderIDList = []string{"acme://pool-0"}
 	for _, name := range []string{"md-1", "md-2"} {
 		f.sets = append(f.sets, of("MachineSet", &clusterv1.MachineSet{ObjectMeta: named(name, md), Spec: workers}))

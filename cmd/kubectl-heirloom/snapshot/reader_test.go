@@ -16,8 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 func key(name string) types.NamespacedName {
@@ -150,8 +148,7 @@ func TestIndexes(t *testing.T) {
 	m, err := chain.Within(key("prod")).MachineOf(t.Context(), node("single"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(m.Name).To(Equal("single"))
-	both := owners.InBucket("providerID", "acme://single")
-	both["clusterName"] = "prod"
+	both := client.MatchingFields{"providerID": "acme://single", "clusterName": "prod"}
 	g.Expect(s.Snapshot.List(t.Context(), machines, both)).To(Succeed())
 	g.Expect(names(machines.Items)).To(Equal([]string{"same", "single"}))
 	g.Expect(s.Snapshot.List(t.Context(), machines, both, client.InNamespace("fleet"))).To(Succeed())

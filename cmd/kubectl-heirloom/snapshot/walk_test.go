@@ -173,8 +173,8 @@ func TestWhatCannotBeReadDoesNotEndTheWalk(t *testing.T) {
 	g.Expect(tree.NodesErr).To(MatchError("no route"))
 	g.Expect(tree.Class.Err).To(MatchError(ContainSubstring("conversion webhook failed")))
 	all := outline(tree.Children, "")
-	g.Expect(all).To(ContainSubstring("AcmeControlPlane/cp ? getting owner fleet/cp: conversion webhook failed\n"))
-	g.Expect(all).To(ContainSubstring("Machine/cp-0 ? getting owner fleet/cp: conversion webhook failed\n AcmeMachine/cp-0 ? conversion webhook failed\n"))
+	g.Expect(all).To(ContainSubstring("AcmeControlPlane/cp ? getting owner AcmeControlPlane fleet/cp: conversion webhook failed\n"))
+	g.Expect(all).To(ContainSubstring("Machine/cp-0 ? getting owner AcmeControlPlane fleet/cp: conversion webhook failed\n AcmeMachine/cp-0 ? conversion webhook failed\n"))
 	g.Expect(all).To(ContainSubstring("  Machine/md-1-000\n   AcmeMachine/md-1-000 ? conversion webhook failed\n"))
 	g.Expect(s.asked).To(HaveLen(6+3), "lists, and once the class, the control plane and the InfraMachines")
 }
@@ -192,7 +192,7 @@ func TestWhatIsNamedAndDoesNotExist(t *testing.T) {
 	_, err = s.Walk(t.Context(), key("nobody"), as, inherit.Policy{}, nil)
 	g.Expect(apierrors.IsNotFound(err)).To(BeTrue())
 
-	f.cluster.Spec.Topology, f.cluster.Spec.ControlPlaneRef.Kind = nil, "OtherControlPlane"
+	f.cluster.Spec.Topology, f.cluster.Spec.ControlPlaneRef.Kind = clusterv1.Topology{}, "OtherControlPlane"
 	tree = walked(t, serve(t, f.objects...), nil)
 	g.Expect(tree.Class).To(BeNil())
 	g.Expect(outline(tree.Children[:1], "")).To(Equal("OtherControlPlane/gone ? the API server does not serve its kind\n"))
@@ -202,7 +202,7 @@ func TestWhatIsNamedAndDoesNotExist(t *testing.T) {
 func TestNodesOfSkippedOwners(t *testing.T) {
 	g := NewWithT(t)
 	f := fleetOf(1)
-	f.cluster.Spec.Paused = true
+	f.cluster.Spec.Paused = new(true)
 	tree := walked(t, serve(t, f.objects...), reads(f.nodes...))
 	g.Expect(outline(tree.Strangers, "")).To(Equal("Node/node-stranger\n"))
 	all := outline(tree.Children, "")

@@ -23,7 +23,6 @@ import (
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -57,14 +56,14 @@ func prod(workers int) *world {
 		class:   &clusterv1.ClusterClass{ObjectMeta: named("quick", nil, nil)},
 		cluster: &clusterv1.Cluster{ObjectMeta: named("prod", nil, nil)},
 	}
-	w.class.Spec.ControlPlane.Labels = map[string]string{"tier": "std"}
-	w.class.Spec.Workers.MachineDeployments = []capi.Section{{Class: "worker", ObjectMeta: clusterv1.ObjectMeta{Labels: map[string]string{"tier": "std"}}}}
+	w.class.Spec.ControlPlane.Metadata.Labels = map[string]string{"tier": "std"}
+	w.class.Spec.Workers.MachineDeployments = []clusterv1.MachineDeploymentClass{{Class: "worker", Metadata: clusterv1.ObjectMeta{Labels: map[string]string{"tier": "std"}}}}
 	w.cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: inherit.ControlPlaneGroup, Kind: "AcmeControlPlane", Name: "prod-cp"}
-	w.cluster.Spec.Topology = &clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "quick"}}
-	w.cluster.Spec.Topology.Workers.MachineDeployments = []capi.Section{{
+	w.cluster.Spec.Topology = clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "quick"}}
+	w.cluster.Spec.Topology.Workers.MachineDeployments = []clusterv1.MachineDeploymentTopology{{
 		Name: "md-0", Class: "worker",
-		ObjectMeta: clusterv1.ObjectMeta{Labels: map[string]string{"node.cluster.x-k8s.io/pool": "ml"}},
-		Taints:     []clusterv1.MachineTaint{gpu()},
+		Metadata: clusterv1.ObjectMeta{Labels: map[string]string{"node.cluster.x-k8s.io/pool": "ml"}},
+		Taints:   []clusterv1.MachineTaint{gpu()},
 	}}
 	w.controlPlane = &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": inherit.ControlPlaneGroup + "/v1beta2", "kind": "AcmeControlPlane",

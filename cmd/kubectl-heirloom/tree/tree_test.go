@@ -149,7 +149,7 @@ func TestAnotherNamespace(t *testing.T) {
 
 func TestAPausedClusterSaysWhatIsDeclared(t *testing.T) {
 	w := prod(2)
-	w.cluster.Spec.Paused = true
+	w.cluster.Spec.Paused = new(true)
 	w.nodesErr = errors.New("no route\nto host")
 	golden(t, "paused", text(t, w.forest(t, View{}), false))
 }

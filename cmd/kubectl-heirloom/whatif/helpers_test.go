@@ -33,7 +33,6 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/whatif"
-	"github.com/heirloom-dev/heirloom/pkg/capi"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -52,9 +51,9 @@ type world struct {
 func small() *world {
 	w := &world{management: []client.Object{
 		&clusterv1.ClusterClass{ObjectMeta: named("class", "")},
-		&clusterv1.Cluster{ObjectMeta: named("c", ""), Spec: clusterv1.ClusterSpec{Topology: &clusterv1.Topology{
+		&clusterv1.Cluster{ObjectMeta: named("c", ""), Spec: clusterv1.ClusterSpec{Topology: clusterv1.Topology{
 			ClassRef: clusterv1.ClusterClassRef{Name: "class"},
-			Sections: capi.Sections{Workers: capi.Workers{MachineDeployments: []capi.Section{{Name: "a", Class: "a"}}}},
+			Workers:  clusterv1.WorkersTopology{MachineDeployments: []clusterv1.MachineDeploymentTopology{{Name: "a", Class: "a"}}},
 		}}},
 		&clusterv1.MachineDeployment{ObjectMeta: ofTopology(named("md", "")), Spec: clusterv1.MachineDeploymentSpec{ClusterName: "c"}},
 		&clusterv1.MachineSet{ObjectMeta: named("ms", "MachineDeployment/md"), Spec: clusterv1.MachineSetSpec{ClusterName: "c"}},

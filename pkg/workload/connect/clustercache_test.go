@@ -43,26 +43,20 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-const old = "v1beta1"
-
-// statusOf are what providers write, in each version of the API, of a Cluster that has an API server.
-var statusOf = map[string]string{
-	"v1beta2": `{"initialization": {"infrastructureProvisioned": true}, "failureDomains": [{"name": "a", "controlPlane": true}]}`,
-	old:       `{"infrastructureReady": true, "failureDomains": {"a": {"controlPlane": true, "attributes": {"zone": "1"}}}}`,
-}
+// hasAPIServer is the status of a Cluster that has an API server.
+const hasAPIServer = `{"initialization": {"infrastructureProvisioned": true}, "failureDomains": [{"name": "a", "controlPlane": true}]}`
 
 // apiServers answers for the management cluster, and below /red for the workload cluster.
 type apiServers struct {
 	*httptest.Server
-	version string
 	silent
 	mu    sync.Mutex
 	asked map[string]string
 	over  chan struct{}
 }
 
-func newAPIServers(t *testing.T, version string, count int) *apiServers {
-	s := &apiServers{version: version, silent: silent{count: count}, asked: map[string]string{}, over: make(chan struct{})}
+func newAPIServers(t *testing.T, count int) *apiServers {
+	s := &apiServers{silent: silent{count: count}, asked: map[string]string{}, over: make(chan struct{})}
 	s.Server = httptest.NewTLSServer(s.beside(http.HandlerFunc(s.answer), s.over))
 	t.Cleanup(func() {
 		close(s.over) // a cache of Nodes watches for as long as the program lives
@@ -90,17 +84,17 @@ func (s *apiServers) answer(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	group := "/apis/" + clusterv1.GroupVersion.Group + "/" + s.version
+	group := "/apis/" + clusterv1.GroupVersion.String()
 	switch path := strings.TrimPrefix(r.URL.Path, "/red"); path {
 	case "/api":
 		s.json(w, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}})
 	case "/apis":
-		version := metav1.GroupVersionForDiscovery{GroupVersion: clusterv1.GroupVersion.Group + "/" + s.version, Version: s.version}
+		version := metav1.GroupVersionForDiscovery{GroupVersion: clusterv1.GroupVersion.String(), Version: clusterv1.GroupVersion.Version}
 		s.json(w, metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{{
 			Name: clusterv1.GroupVersion.Group, Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version,
 		}}})
 	case group:
-		s.json(w, resources(clusterv1.GroupVersion.Group+"/"+s.version, metav1.APIResource{Name: "clusters", Kind: "Cluster", Namespaced: true}))
+		s.json(w, resources(clusterv1.GroupVersion.String(), metav1.APIResource{Name: "clusters", Kind: "Cluster", Namespaced: true}))
 	case "/api/v1":
 		s.json(w, resources("v1", metav1.APIResource{Name: "nodes", Kind: "Node"}, metav1.APIResource{Name: "secrets", Kind: "Secret", Namespaced: true}))
 	case group + "/namespaces/ns/clusters":
@@ -110,7 +104,7 @@ func (s *apiServers) answer(w http.ResponseWriter, r *http.Request) {
 			{"metadata": {"namespace": "ns", "name": "to-come", %[2]s}, "status": {}},
 			%[4]s
 			{"metadata": {"namespace": "ns", "name": "theirs"}, "status": %[3]s}]}`,
-			clusterv1.GroupVersion.Group+"/"+s.version, `"labels": {"cluster.x-k8s.io/watch-filter": "mine"}`, statusOf[s.version], s.clusters(statusOf[s.version]))
+			clusterv1.GroupVersion.String(), `"labels": {"cluster.x-k8s.io/watch-filter": "mine"}`, hasAPIServer, s.clusters(hasAPIServer))
 	case "/api/v1/namespaces/ns/secrets/red-kubeconfig":
 		s.json(w, secret(leadsTo(s.URL+"/red", `{token: "t"}`)))
 	case "/api/v1/namespaces/ns/secrets/thief-kubeconfig":
@@ -157,7 +151,6 @@ func (s *apiServers) paths() string {
 func started(t *testing.T, s *apiServers, concurrency int, refused func(context.Context, types.NamespacedName, error)) clustercache.ClusterCache {
 	t.Helper()
 	Expect := NewWithT(t).Expect
-	version := schema.GroupVersion{Group: clusterv1.GroupVersion.Group, Version: s.version}
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clusterv1.AddToScheme(scheme))
 	Expect(corev1.AddToScheme(scheme)).To(Succeed())
@@ -167,7 +160,7 @@ func started(t *testing.T, s *apiServers, concurrency int, refused func(context.
 	})
 	Expect(err).NotTo(HaveOccurred())
 	clusters, err := NewClusterCache(t.Context(), mgr, Options{
-		Version: version, WatchFilter: "mine", UserAgent: "heirloom/test", Refused: refused,
+		WatchFilter: "mine", UserAgent: "heirloom/test", Refused: refused,
 		QPS: 20, Burst: 30, Concurrency: concurrency, SyncPeriod: time.Hour,
 		Nodes: map[string]client.IndexerFunc{"a": func(o client.Object) []string { return []string{o.GetLabels()["a"]} }},
 		TrimNode: func(o any) (any, error) {
@@ -191,36 +184,32 @@ func started(t *testing.T, s *apiServers, concurrency int, refused func(context.
 	return clusters
 }
 
-// A Cluster is reached by its Secret, in either version of the API. Of its Nodes there is what is wanted, by what they are
+// A Cluster is reached by its Secret. Of its Nodes there is what is wanted, by what they are
 // looked for. Clusters of another Heirloom are not reached, nor one that has no API server yet, nor one whose kubeconfig wants
 // Heirloom to send it a file.
 func TestNodesAreCached(t *testing.T) {
-	for _, version := range []string{"v1beta2", old} {
-		t.Run(version, func(t *testing.T) {
-			g := NewWithT(t)
-			s := newAPIServers(t, version, 0)
-			refused := make(chan string, 100)
-			clusters := started(t, s, 1, func(_ context.Context, cluster types.NamespacedName, err error) {
-				refused <- cluster.Name + ": " + err.Error()
-			})
-			nodes := &corev1.NodeList{}
-			g.Eventually(func() error {
-				reader, err := clusters.GetReader(t.Context(), red)
-				if err != nil {
-					return err
-				}
-				return reader.List(t.Context(), nodes, client.MatchingFields{"a": "1"})
-			}).WithTimeout(30*time.Second).Should(Succeed(), s.paths)
-			g.Expect(nodes.Items).To(HaveLen(1))
-			g.Expect(nodes.Items[0].Spec.PodCIDR).To(BeEmpty(), "only what is wanted is kept")
-			g.Expect(s.agent("/red/api/v1/nodes")).To(HavePrefix("heirloom/test"))
-			g.Eventually(refused).WithTimeout(30 * time.Second).Should(Receive(HavePrefix(`thief: user "u" has tokenFile`)))
-			for _, name := range []string{"theirs", "to-come"} {
-				g.Expect(s.agent("/api/v1/namespaces/ns/secrets/"+name+"-kubeconfig")).To(BeEmpty(), name)
-			}
-			g.Expect(s.paths()).NotTo(ContainSubstring(" /thief/"), "its server has not been asked for anything")
-			g.Expect(s.agent("/api/v1/secrets")).To(BeEmpty(), "Secrets are not listed, for there is no right to")
-			g.Expect(s.agent("/apis/cluster.x-k8s.io/"+version+"/clusters")).To(BeEmpty(), "other namespaces are not read")
-		})
+	g := NewWithT(t)
+	s := newAPIServers(t, 0)
+	refused := make(chan string, 100)
+	clusters := started(t, s, 1, func(_ context.Context, cluster types.NamespacedName, err error) {
+		refused <- cluster.Name + ": " + err.Error()
+	})
+	nodes := &corev1.NodeList{}
+	g.Eventually(func() error {
+		reader, err := clusters.GetReader(t.Context(), red)
+		if err != nil {
+			return err
+		}
+		return reader.List(t.Context(), nodes, client.MatchingFields{"a": "1"})
+	}).WithTimeout(30*time.Second).Should(Succeed(), s.paths)
+	g.Expect(nodes.Items).To(HaveLen(1))
+	g.Expect(nodes.Items[0].Spec.PodCIDR).To(BeEmpty(), "only what is wanted is kept")
+	g.Expect(s.agent("/red/api/v1/nodes")).To(HavePrefix("heirloom/test"))
+	g.Eventually(refused).WithTimeout(30 * time.Second).Should(Receive(HavePrefix(`thief: user "u" has tokenFile`)))
+	for _, name := range []string{"theirs", "to-come"} {
+		g.Expect(s.agent("/api/v1/namespaces/ns/secrets/"+name+"-kubeconfig")).To(BeEmpty(), name)
 	}
+	g.Expect(s.paths()).NotTo(ContainSubstring(" /thief/"), "its server has not been asked for anything")
+	g.Expect(s.agent("/api/v1/secrets")).To(BeEmpty(), "Secrets are not listed, for there is no right to")
+	g.Expect(s.agent("/apis/cluster.x-k8s.io/v1beta2/clusters")).To(BeEmpty(), "other namespaces are not read")
 }

@@ -59,12 +59,13 @@ func (s *silent) beside(others http.Handler, over <-chan struct{}) http.Handler 
 	})
 }
 
-// Clusters that answer everything but a list of their Nodes keep busy all workers that make connections. Others are connected
-// all the same, while all of these wait.
+// A Cluster that answers everything but a list of its Nodes keeps a worker busy that makes connections. As long as there are fewer of
+// them than workers, others are connected all the same.
 func TestConnectionsWaitForNoOther(t *testing.T) {
 	g := NewWithT(t)
-	s := newAPIServers(t, "v1beta2", 20)
-	clusters := started(t, s, 10, nil)
+	const workers = 21
+	s := newAPIServers(t, workers-1)
+	clusters := started(t, s, workers, nil)
 	g.Eventually(func(g Gomega) {
 		g.Expect(s.listing.Load()).To(BeNumerically(">=", s.count))
 		_, err := clusters.GetReader(t.Context(), red)

@@ -24,18 +24,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/heirloom-dev/heirloom/pkg/config"
-	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/kept"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // perSet is how many Machines one MachineSet has.
 const perSet = 100
 
-// BenchmarkKept reports how much heap the program's cache takes for each Machine and for each Node, with its indexes, when they
+// BenchmarkCache reports how much heap the program's cache takes for each Machine and for each Node, with its indexes, when they
 // come as an API server sends them: with the managed fields of five managers, conditions, images and what kubelets and others
 // write on Nodes.
-func BenchmarkKept(b *testing.B) {
+func BenchmarkCache(b *testing.B) {
 	const count = 10_000
 	for name, sent := range map[string]func(n int) []byte{"Machine": machineSent, "Node": nodeSent} {
 		b.Run(name, func(b *testing.B) {
@@ -73,11 +71,11 @@ func settle(stats *runtime.MemStats) {
 // newFilled returns the program's cache with that many objects of a kind, and none of the others.
 func newFilled(tb testing.TB, ctx context.Context, kind string, count int, sent func(n int) []byte) cache.Cache {
 	tb.Helper()
-	scheme, err := newScheme(clusterv1.GroupVersion)
+	scheme, err := newScheme()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	options := cacheOptions(&config.Config{}, kept.New(inherit.Policy{}))
+	options := cacheOptions(&config.Config{})
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range []string{"Cluster", "ClusterClass", "MachineDeployment", "MachineSet", "MachinePool", "Machine"} {
 		mapper.Add(clusterv1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
@@ -97,7 +95,7 @@ func newFilled(tb testing.TB, ctx context.Context, kind string, count int, sent 
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if err := owners.Prepare(ctx, c); err != nil {
+	if err := owners.Prepare(ctx, c, true); err != nil {
 		tb.Fatal(err)
 	}
 	go func() { _ = c.Start(ctx) }()
