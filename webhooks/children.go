@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -43,10 +44,11 @@ func (h children) decide(ctx context.Context, req admission.Request) (answer, er
 	if err := decode(req.Object, object); err != nil {
 		return answer{}, err
 	}
+	old := sync.OnceValues(func() (inherit.Object, error) { return h.content(ctx, req.OldObject) })
 	// An update that lacks something may be what Cluster API has just removed. A create always lacks something, and restores nothing.
 	changesUpdate := func(i injected) bool { return req.Operation == admissionv1.Update && i.plan != nil && i.plan.Needed() }
 	i, err := owners.Recheck(ctx, h.Chain, changesUpdate, func(ctx context.Context, chain *owners.Chain) (injected, error) {
-		return h.inject(ctx, chain, req, object)
+		return h.inject(ctx, chain, object, old)
 	})
 	if err != nil {
 		return answer{}, err
@@ -54,11 +56,13 @@ func (h children) decide(ctx context.Context, req admission.Request) (answer, er
 	if i.plan == nil {
 		return untouched(ctx, i.Reason), nil
 	}
-	return h.answer(ctx, req, object, i)
+	return h.answer(ctx, req, object, old, i)
 }
 
 // inject decides by what the chain knows, and plans the write that gives the child what it inherits.
-func (h children) inject(ctx context.Context, chain *owners.Chain, req admission.Request, object metav1.Object) (i injected, err error) {
+func (h children) inject(
+	ctx context.Context, chain *owners.Chain, object metav1.Object, old func() (inherit.Object, error),
+) (i injected, err error) {
 	if i.Decision, err = h.kind.Evaluate(ctx, chain, object, h.Policy()); err != nil || i.Untouched() {
 		return i, err
 	}
@@ -66,7 +70,7 @@ func (h children) inject(ctx context.Context, chain *owners.Chain, req admission
 	if err != nil {
 		return i, err
 	}
-	i.plan, err = managedfields.New(object, current, i.Decision.Decision, func() (inherit.Object, error) { return h.content(ctx, req.OldObject) })
+	i.plan, err = managedfields.New(object, current, i.Decision.Decision, old)
 	return i, err
 }
 
@@ -80,7 +84,9 @@ func (h children) content(ctx context.Context, raw runtime.RawExtension) (inheri
 }
 
 // answer carries the plan out and records as ours what it adds.
-func (h children) answer(ctx context.Context, req admission.Request, object metav1.Object, i injected) (answer, error) {
+func (h children) answer(
+	ctx context.Context, req admission.Request, object metav1.Object, old func() (inherit.Object, error), i injected,
+) (answer, error) {
 	apiVersion := schema.GroupVersion{Group: req.Kind.Group, Version: req.Kind.Version}.String()
 	patch, err := i.plan.Patch(req.Object.Raw, apiVersion, time.Now())
 	if err != nil {
@@ -96,7 +102,9 @@ func (h children) answer(ctx context.Context, req admission.Request, object meta
 				decided.brought = append(decided.brought, change.What())
 			}
 		}
-		h.warnKept(ctx, req, object, i, &decided)
+		if req.Operation == admissionv1.Update {
+			h.warnKept(ctx, req, object, old, i, &decided)
+		}
 	}
 	if leftOut := errors.Join(i.Problems, i.plan.LeftOut()); leftOut != nil {
 		decided.warn(i.Sources(ctx).Located(leftOut))
@@ -106,15 +114,14 @@ func (h children) answer(ctx context.Context, req admission.Request, object meta
 
 // warnKept names what the child keeps against the request, and where that can be changed. Without the old object this is not known,
 // but the answer is right all the same.
-func (h children) warnKept(ctx context.Context, req admission.Request, object metav1.Object, i injected, decided *answer) {
-	if req.Operation != admissionv1.Update {
-		return
-	}
-	old, err := h.content(ctx, req.OldObject)
+func (h children) warnKept(
+	ctx context.Context, req admission.Request, object metav1.Object, old func() (inherit.Object, error), i injected, decided *answer,
+) {
+	before, err := old()
 	if err != nil {
 		return
 	}
-	carried := managedfields.Carried(old)
+	carried := managedfields.Carried(before)
 	kept := slices.DeleteFunc(slices.Clone(i.plan.Changes()), func(change managedfields.Change) bool {
 		return change.Value == nil || !carried(change)
 	})

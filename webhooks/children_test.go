@@ -55,7 +55,7 @@ func (tc childCase) run(t *testing.T) {
 		s = newServer(t, tc.cache, *tc.live, tc.policy)
 	}
 	req := tc.request.request(t)
-	response := s.decides(t, deciders(s.Dependencies)[req.Kind.Kind], req)
+	response := s.asks(t, req)
 	Expect(response.Allowed).To(BeTrue())
 	Expect(patch(t, response)).To(Equal(tc.want))
 	Expect(response.Warnings).To(HaveLen(len(tc.warnings)), "%q", response.Warnings)

@@ -62,7 +62,8 @@ func alike[T any](t *testing.T, raw []byte) {
 	t.Helper()
 	want := new(T)
 	wantErr := kjson.UnmarshalCaseSensitivePreserveInts(raw, want)
-	got, err := decode[T](runtime.RawExtension{Raw: raw})
+	got := new(T)
+	err := decode(runtime.RawExtension{Raw: raw}, got)
 	if (err == nil) != (wantErr == nil) {
 		t.Fatalf("%T of %q: got %v, want %v", want, raw, err, wantErr)
 	}

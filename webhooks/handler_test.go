@@ -17,7 +17,6 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
-	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 type decideFunc func() (answer, error)
@@ -132,9 +131,11 @@ func deep(levels int) string {
 
 // deciders are the deciders by a kind that they are about.
 func deciders(d Dependencies) map[string]decider {
+	all := handlersOf(d)
 	return map[string]decider{
-		"ControlPlane": childrenOf(d, owners.ControlPlanes), "MachineDeployment": childrenOf(d, owners.MachineDeployments), "MachinePool": childrenOf(d, owners.MachinePools),
-		"MachineSet": childrenOf(d, owners.MachineSets), "Machine": childrenOf(d, owners.Machines), "InfraMachine": childrenOf(d, owners.ExternalObjects), "Node": nodes{d}, "Cluster": taints{},
+		"ControlPlane": all[ControlPlanesPath], "MachineDeployment": all[MachineDeploymentsPath],
+		"MachinePool": all[MachinePoolsPath], "MachineSet": all[MachineSetsPath], "Machine": all[MachinesPath], "InfraMachine": all[ExternalPath],
+		"Node": all[NodesPath], "Cluster": all[TaintsPath],
 	}
 }
 
@@ -158,7 +159,7 @@ func TestMetricsDoNotGrowWithWhatIsPosted(t *testing.T) {
 // With --namespace, objects of other namespaces are another instance's: no answer fails because they are not cached.
 func TestOtherNamespacesAreUnmatched(t *testing.T) {
 	for namespace, want := range map[string]metrics.Outcome{"mine": metrics.Failed, "other": metrics.Unmatched, "": metrics.Failed} {
-		h := failOpen{decider: childrenOf(Dependencies{}, owners.Machines), namespace: "mine"}
+		h := failOpen{decider: taints{}, namespace: "mine"}
 		req := admission.Request{}
 		req.Namespace = namespace
 		decided, err := h.guarded(t.Context(), req)

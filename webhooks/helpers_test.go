@@ -102,7 +102,7 @@ func (f fleet) read(name, document string, into client.Object) error {
 	into.SetNamespace(namespace)
 	into.SetName(short)
 	into.SetUID(types.UID(short))
-	into.SetResourceVersion(strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(document))), 10)) // what has a version is prepared
+	into.SetResourceVersion(strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(document))), 10))
 	return nil
 }
 
@@ -112,25 +112,23 @@ type server struct {
 	registry *prometheus.Registry
 }
 
-func newServer(t testing.TB, cache client.Reader, live client.Reader, policy inherit.Policy) server {
+func newServer(t testing.TB, cache, live client.Reader, policy inherit.Policy) server {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	counters, err := metrics.New(registry)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	var reader client.Reader = newUnchanging(t, cache)
-	cache = reader
-	if live != nil {
-		reader = owners.CachedThenLive{Cached: owners.Cached{Reader: cache}, Live: live}
-	}
-	chain := &owners.Chain{Reader: reader, ManagementCluster: owners.Always(types.NamespacedName{Namespace: "ns", Name: "c"})}
 	return server{registry: registry, Dependencies: Dependencies{
-		Chain:   chain.Remembering(),
-		Metrics: counters,
-		Schemas: newer,
-		Policy:  func() inherit.Policy { return policy },
-
+		Chain:             &owners.Chain{Cache: newUnchanging(t, cache), Live: live, AskMissing: true, Layout: newer.ControlPlane},
+		Metrics:           counters,
 		ManagementCluster: types.NamespacedName{Namespace: "ns", Name: "c"},
+		Policy:            func() inherit.Policy { return policy },
 	}}
+}
+
+// asks asks the handler of the kind.
+func (s server) asks(t *testing.T, req admission.Request) admission.Response {
+	t.Helper()
+	return failOpen{decider: deciders(s.Dependencies)[strings.TrimPrefix(req.Kind.Kind, "Acme")], metrics: s.Metrics}.Handle(t.Context(), req)
 }
 
 // counted returns which requests were counted, as "<kind> <operation> <outcome>".

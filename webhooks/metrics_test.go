@@ -49,7 +49,7 @@ func TestWhatIsInheritedIsCounted(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
 			s := newServer(t, tc.cache, nil, inherit.Policy{})
-			failOpen{decider: deciders(s.Dependencies)[tc.request.kind], metrics: s.Metrics}.Handle(t.Context(), tc.request.request(t))
+			s.asks(t, tc.request.request(t))
 			g.Expect(s.countedIn(t, "heirloom_inherited_keys_total")).To(Equal(tc.keys))
 			g.Expect(s.countedIn(t, "heirloom_drift_repaired_total")).To(Equal(tc.drift))
 		})

@@ -52,11 +52,8 @@ func TestACacheThatIsBehind(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := newServer(t, tc.cache, nil, inherit.Policy{})
-			s.Live = tc.live
-			req := tc.request.request(t)
-			response := failOpen{decider: deciders(s.Dependencies)[req.Kind.Kind], metrics: s.Metrics}.Handle(t.Context(), req)
-			NewWithT(t).Expect(patch(t, response)).To(Equal(tc.want))
+			s := newServer(t, tc.cache, tc.live, inherit.Policy{})
+			NewWithT(t).Expect(patch(t, s.asks(t, tc.request.request(t)))).To(Equal(tc.want))
 		})
 	}
 }

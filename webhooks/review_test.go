@@ -55,11 +55,11 @@ func sameAnswer(t *testing.T, s server, path string, body []byte) {
 	s.sameAnswerBy(t, decidersOf(s.Dependencies)[path], path, body)
 }
 
-// sameAnswerBy compares the answer of a decider with that of the plain one behind controller-runtime's handler, and returns it. Both are
+// sameAnswerBy compares the answer of a decider with that of the same one behind controller-runtime's handler, and returns it. Both are
 // given at the same time, which is in the managed fields, and reviews of different lengths at different times.
 func (s server) sameAnswerBy(t *testing.T, decides decider, path string, body []byte) (answer string) {
 	t.Helper()
-	plain := &admission.Webhook{Handler: failOpen{decider: plain(decides), metrics: s.Metrics}}
+	plain := &admission.Webhook{Handler: failOpen{decider: decides, metrics: s.Metrics}}
 	quick := newReviewer(managementRoom, s.Metrics.AdmissionRejected(metrics.ManagementServer)).of(failOpen{decider: decides, metrics: s.Metrics})
 	ask := func(handler http.Handler) string {
 		request := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body))

@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/test/rules"
 )
 
@@ -155,10 +154,8 @@ func TestWarningsNameTheFieldToEdit(t *testing.T) {
 		seen[tc.rule] = true
 		t.Run(fmt.Sprintf("%d %s %s", tc.rule, tc.request.kind, tc.want), func(t *testing.T) {
 			s := newServer(t, everything, nil, inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled})
-			s.Schemas = contract{fields: newer.fields + " spec.deletion.nodeDeletionTimeoutSeconds"}
-			handlers := deciders(s.Dependencies)
-			handlers["AcmeControlPlane"] = childrenOf(s.Dependencies, owners.ControlPlanes)
-			response := failOpen{decider: handlers[tc.request.kind], metrics: s.Metrics}.Handle(t.Context(), tc.request.request(t))
+			s.Chain.Layout = contract{fields: newer.fields + " spec.deletion.nodeDeletionTimeoutSeconds"}.ControlPlane
+			response := s.asks(t, tc.request.request(t))
 			NewWithT(t).Expect(response.Warnings).To(HaveExactElements(HaveSuffix("to change it, edit " + tc.want)))
 		})
 	}

@@ -14,10 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
-// contract is the owners.Schemas of an API server that knows AcmeControlPlane, with these fields below spec.machineTemplate.
+// contract has the schemas of an API server that knows AcmeControlPlane, with these fields below spec.machineTemplate.
 type contract struct {
 	fields string
 	err    error
@@ -30,11 +29,6 @@ func (c contract) ControlPlane(_ context.Context, gvk schema.GroupVersionKind) (
 	return inherit.ControlPlaneLayout(gvk.Version, func(path ...string) bool {
 		return slices.Contains(strings.Fields(c.fields), strings.TrimPrefix(strings.Join(path, "."), "spec.machineTemplate."))
 	}), c.err
-}
-
-// Machine has all that Cluster API's newest Machine has.
-func (contract) Machine(_ context.Context, gvk schema.GroupVersionKind) inherit.Layout {
-	return inherit.MachineLayout
 }
 
 var (
@@ -74,7 +68,7 @@ type topologyCase struct {
 	name     string
 	cache    fleet
 	policy   inherit.Policy
-	schemas  owners.Schemas
+	schemas  contract
 	request  write
 	want     []string
 	warnings []string
@@ -85,17 +79,9 @@ func (tc topologyCase) run(t *testing.T) {
 	t.Helper()
 	Expect := NewWithT(t).Expect
 	s := newServer(t, tc.cache, nil, tc.policy)
-	s.Schemas = tc.schemas
-	handler, counted := map[string]decider{
-		"MachineDeployment": childrenOf(s.Dependencies, owners.MachineDeployments),
-		"MachinePool":       childrenOf(s.Dependencies, owners.MachinePools),
-		"AcmeControlPlane":  childrenOf(s.Dependencies, owners.ControlPlanes),
-		"InfraMachine":      childrenOf(s.Dependencies, owners.ExternalObjects),
-	}[tc.request.kind], strings.TrimPrefix(tc.request.kind, "Acme")
-
-	req := tc.request.request(t)
-	response := s.decides(t, handler, req)
-
+	s.Chain.Layout = tc.schemas.ControlPlane
+	req, counted := tc.request.request(t), strings.TrimPrefix(tc.request.kind, "Acme")
+	response := s.asks(t, req)
 	Expect(response.Allowed).To(BeTrue())
 	Expect(patch(t, response)).To(Equal(tc.want))
 	Expect(response.Warnings).To(HaveExactElements(tc.warnings))

@@ -10,11 +10,10 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// unchanging is a cache as owners.Uncopied reads it: every Get of an object returns the same maps and lists. When the test ends, they
+// unchanging is a cache as an owners.Chain reads it: every Get of an object returns the same maps and lists. When the test ends, they
 // must be as they were: who changes what it has read would change the cache.
 type unchanging struct {
 	client.Reader
@@ -40,9 +39,6 @@ func newUnchanging(t testing.TB, of client.Reader) *unchanging {
 
 // Get implements client.Reader.
 func (u *unchanging) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	if _, copied := into.(runtime.Unstructured); copied {
-		return u.Reader.Get(ctx, key, into, options...)
-	}
 	id := fmt.Sprintf("%T %s", into, key)
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -134,14 +134,14 @@ func (panicking) List(context.Context, client.ObjectList, ...client.ListOption) 
 	panic("another tenant's secret")
 }
 
-// What a workload cluster asks costs the management cluster's API server nothing: there it would find the owner.
-func TestAWorkloadClusterIsAnsweredFromTheCache(t *testing.T) {
+// What the management cluster's API server tells a workload cluster is no more than what its decisions need: it would find the owner there.
+func TestAWorkloadClusterDoesNotAskForWhatIsNotCached(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	owned := abroad.with(func(f *fleet) {
 		f.machines = map[string]string{"ns/m": "{metadata: {" + bySet + "}, spec: {clusterName: c, taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}, status: {nodeRef: {name: node-1}}}"}
 		f.clusters = ordinary.clusters
 	})
-	s := newServer(t, owned, ordinary.with(func(f *fleet) {
+	s := newServer(t, owned, owned.with(func(f *fleet) {
 		f.sets = map[string]string{"ns/ms": "{metadata: {" + byDeployment + "}, spec: {clusterName: c, template: {spec: {taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}}}}"}
 	}), inherit.Policy{})
 	request := write{

@@ -133,7 +133,7 @@ func TestBadFlags(t *testing.T) {
 		{args: []string{"--cluster-api-taint-propagation=maybe"}, want: []string{`--cluster-api-taint-propagation="maybe": must be auto, enabled or disabled`}},
 		{args: []string{"--cluster-api-taint-propagation="}, want: []string{"--cluster-api-taint-propagation"}},
 		{args: []string{"--cluster-api-taint-propagation=unknown"}, want: []string{"--cluster-api-taint-propagation"}},
-		{args: []string{"--management-cluster=mgmt"}, want: []string{`--management-cluster="mgmt": must be auto, <namespace>/<name> or empty`}},
+		{args: []string{"--management-cluster=mgmt"}, want: []string{`--management-cluster="mgmt": must be <namespace>/<name> or empty`}},
 		{args: []string{"--management-cluster=/mgmt"}, want: []string{"--management-cluster"}},
 		{args: []string{"--management-cluster=capi/"}, want: []string{"--management-cluster"}},
 		{args: []string{"--management-cluster=a/b/c"}, want: []string{"--management-cluster"}},

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"reflect"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,7 +30,8 @@ import (
 // liveTimeout bounds the time that live reads for one decision may take. API servers wait two seconds for an admission webhook.
 const liveTimeout = time.Second
 
-// listTimeout bounds how long a read of a provider's kind waits for the kind's informer before the API server is asked instead.
+// listTimeout bounds how long admission and Nodes wait for the informer of a provider's kind. A kind with a broken conversion webhook
+// cannot be listed.
 const listTimeout = 250 * time.Millisecond
 
 // Chain looks along the owner chain.
@@ -53,6 +55,8 @@ type Chain struct {
 
 	// fresh makes the chain get every object from Live.
 	fresh bool
+	// hurried makes reads of a provider's kind wait listTimeout at most, as AskMissing does.
+	hurried bool
 	// within is the argument of Within.
 	within types.NamespacedName
 }
@@ -64,11 +68,11 @@ func (c *Chain) Within(cluster types.NamespacedName) *Chain {
 	return &within
 }
 
-// cachedOnly returns a chain that does not ask the API server for owners that are not cached. A chain that reads everything live
-// stays as it is.
+// cachedOnly returns a chain that does not ask the API server for owners that are not cached, and hardly waits for them. A chain that
+// reads everything live goes on doing so.
 func (c *Chain) cachedOnly() *Chain {
 	only := *c
-	only.AskMissing = false
+	only.AskMissing, only.hurried = false, true
 	return &only
 }
 
@@ -112,25 +116,23 @@ func (c *Chain) get(ctx context.Context, key types.NamespacedName, uid types.UID
 			log.Info("Live owner lookup failed; using cache", "owner", key, "reason", err.Error())
 		}
 	}
-	return c.found(uid, into, c.Cache.Get(ctx, key, into, client.UnsafeDisableDeepCopy))
+	if _, provided := into.(*unstructured.Unstructured); provided && (c.AskMissing || c.hurried) {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, listTimeout)
+		defer cancel()
+	}
+	return found(uid, into, c.Cache.Get(ctx, key, into, client.UnsafeDisableDeepCopy))
 }
 
 // getOwner is get for an owner. Admission asks the API server for an owner that the cache does not have, or not yet: the informer
 // of a provider's kind may take any time.
 func (c *Chain) getOwner(ctx context.Context, namespace string, ref *metav1.OwnerReference, into client.Object) (bool, error) {
-	key, ask := types.NamespacedName{Namespace: namespace, Name: ref.Name}, c.AskMissing && !c.fresh && c.Live != nil
-	cached := ctx
-	if _, provided := into.(*unstructured.Unstructured); provided && ask {
-		var cancel context.CancelFunc
-		cached, cancel = context.WithTimeout(ctx, listTimeout)
-		defer cancel()
-	}
-	where := metrics.Cached
+	key, where := types.NamespacedName{Namespace: namespace, Name: ref.Name}, metrics.Cached
 	if c.fresh {
 		where = metrics.Live
 	}
-	found, err := c.get(cached, key, ref.UID, into)
-	if ask && (err == nil && !found || apierrors.IsTimeout(err)) {
+	found, err := c.get(ctx, key, ref.UID, into)
+	if c.AskMissing && !c.fresh && c.Live != nil && (err == nil && !found || apierrors.IsTimeout(err)) {
 		where = metrics.Live
 		found, err = c.getLive(ctx, key, ref.UID, into)
 	}
@@ -147,10 +149,14 @@ func (c *Chain) getLive(ctx context.Context, key types.NamespacedName, uid types
 	}
 	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
-	return c.found(uid, into, c.Live.Get(ctx, key, into))
+	// A client decodes into what it is given, which may share its content with another object in the cache.
+	gvk := into.GetObjectKind().GroupVersionKind()
+	reflect.ValueOf(into).Elem().SetZero()
+	into.GetObjectKind().SetGroupVersionKind(gvk)
+	return found(uid, into, c.Live.Get(ctx, key, into))
 }
 
-func (*Chain) found(uid types.UID, object client.Object, err error) (bool, error) {
+func found(uid types.UID, object client.Object, err error) (bool, error) {
 	if apierrors.IsNotFound(err) || err == nil && uid != "" && object.GetUID() != uid {
 		return false, nil
 	}

@@ -1,65 +1,116 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package owners
+package owners_test
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
-func newScheme(t *testing.T) *runtime.Scheme {
-	t.Helper()
-	s := runtime.NewScheme()
-	NewWithT(t).Expect(corev1.AddToScheme(s)).To(Succeed())
-	utilruntime.Must(clusterv1.AddToScheme(s))
-	return s
-}
-
-// reader holds objects, indexed as the informer caches are, and counts what it is asked for.
+// reader holds objects as informers do that Prepare has set up: what it returns is not copied. It remembers what it is asked for.
 type reader struct {
-	client.Reader
-	gets int
-	err  error
+	objects []client.Object
+	err     error
+	// broken is the only kind that err is about; empty are all.
+	broken string
+
+	mu    sync.Mutex
+	asked []string
 }
 
+// holds returns a reader of these objects. When the test ends, nothing may have changed them.
 func holds(t *testing.T, objects ...client.Object) *reader {
 	t.Helper()
-	builder := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(objects...)
-	for _, i := range indexes() {
-		builder = builder.WithIndex(i.object, i.field, i.values)
+	for _, object := range objects {
+		before := object.DeepCopyObject()
+		t.Cleanup(func() { NewWithT(t).Expect(object).To(Equal(before), "what a cache holds has been changed") })
 	}
-	return &reader{Reader: builder.Build()}
+	return &reader{objects: objects}
 }
 
-func (r *reader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	r.gets++
+// Get implements client.Reader.
+func (r *reader) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	kind := strings.TrimPrefix(fmt.Sprintf("%T", into), "*v1beta2.")
+	if u, ok := into.(*unstructured.Unstructured); ok {
+		kind = u.GetAPIVersion() + " " + u.GetKind()
+	}
+	r.asked = append(r.asked, kind+" "+key.Name)
+	if r.err != nil && strings.HasPrefix(kind, r.broken) {
+		return r.err
+	}
+	gvk := into.GetObjectKind().GroupVersionKind()
+	for _, object := range r.objects {
+		if _, u := into.(*unstructured.Unstructured); u && object.GetObjectKind().GroupVersionKind() != gvk {
+			continue
+		}
+		if reflect.TypeOf(object) == reflect.TypeOf(into) && client.ObjectKeyFromObject(object) == key {
+			reflect.ValueOf(into).Elem().Set(reflect.ValueOf(object).Elem())
+			return nil
+		}
+	}
+	return apierrors.NewNotFound(schema.GroupResource{}, key.String())
+}
+
+// List implements client.Reader.
+func (r *reader) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
 	if r.err != nil {
 		return r.err
 	}
-	return r.Reader.Get(ctx, key, into, options...)
+	asked := (&client.ListOptions{}).ApplyOptions(options)
+	items := reflect.ValueOf(list).Elem().FieldByName("Items")
+	for _, object := range r.objects {
+		value := reflect.ValueOf(object).Elem()
+		if value.Type() != items.Type().Elem() || asked.Namespace != "" && object.GetNamespace() != asked.Namespace {
+			continue
+		}
+		if asked.FieldSelector != nil {
+			field := asked.FieldSelector.Requirements()[0]
+			if !slices.Contains(owners.IndexValues(object, field.Field), field.Value) {
+				continue
+			}
+		}
+		items.Set(reflect.Append(items, value))
+	}
+	return nil
 }
 
-// admission is what the webhooks read with: a cache and, unless it is nil, the API server behind it.
-func admission(cache, live client.Reader, count func(metrics.LookupResult)) client.Reader {
-	cached := Cached{Reader: cache, Count: count}
-	if live == nil {
-		return cached
-	}
-	return CachedThenLive{Cached: cached, Live: live}
+// gets is how often the reader was asked for one object.
+func (r *reader) gets() int { return len(r.asked) }
+
+func fails(err error) *reader { return &reader{err: err} }
+
+// from is a chain that asks nobody but the cache.
+func from(cache client.Reader) *owners.Chain { return &owners.Chain{Cache: cache} }
+
+// admission is a chain as the webhooks have it.
+func admission(cache, live client.Reader) *owners.Chain {
+	return &owners.Chain{Cache: cache, Live: live, AskMissing: true}
 }
+
+// itself is the Cluster whose Nodes the tests are about.
+var itself = types.NamespacedName{Namespace: "ns", Name: "c"}
 
 // named is an object in namespace ns. Its UID is its name; owner is "<kind>/<name>" of its controller, in short for
 // cluster.x-k8s.io, or "<apiVersion> <kind>/<name>#<uid>" in full.
@@ -73,28 +124,109 @@ func named(name, owner string) metav1.ObjectMeta {
 		apiVersion, rest = "cluster.x-k8s.io/v1beta2", owner
 	}
 	kind, ownerName, _ := strings.Cut(rest, "/")
-	ownerName, uid, ok := strings.Cut(ownerName, "#")
-	if !ok {
-		uid = ownerName
-	}
-	controls := true
+	ownerName, uid, _ := strings.Cut(ownerName, "#")
+	uid = cmp.Or(uid, ownerName)
 	m.OwnerReferences = []metav1.OwnerReference{
 		{APIVersion: "v1", Kind: "ConfigMap", Name: "other", UID: "other"},
-		{APIVersion: apiVersion, Kind: kind, Name: ownerName, UID: types.UID(uid), Controller: &controls},
+		{APIVersion: apiVersion, Kind: kind, Name: ownerName, UID: types.UID(uid), Controller: new(true)},
 	}
 	return m
 }
 
-func machine(name, owner string) *clusterv1.Machine {
-	return &clusterv1.Machine{ObjectMeta: named(name, owner), Spec: clusterv1.MachineSpec{ClusterName: "c"}}
+func ofCluster(name string) *clusterv1.Cluster {
+	return &clusterv1.Cluster{ObjectMeta: named(name, "")}
 }
 
-func machineSet(owner string) *clusterv1.MachineSet {
-	return &clusterv1.MachineSet{ObjectMeta: named("ms", owner), Spec: clusterv1.MachineSetSpec{ClusterName: "c"}}
+func pausedCluster() *clusterv1.Cluster {
+	return &clusterv1.Cluster{ObjectMeta: named("c", ""), Spec: clusterv1.ClusterSpec{Paused: new(true)}}
 }
 
-func machineDeployment(name string) *clusterv1.MachineDeployment {
-	return &clusterv1.MachineDeployment{ObjectMeta: named(name, ""), Spec: clusterv1.MachineDeploymentSpec{ClusterName: "c"}}
+func machine(name, owner string, changes ...func(*clusterv1.Machine)) *clusterv1.Machine {
+	return change(&clusterv1.Machine{ObjectMeta: named(name, owner), Spec: clusterv1.MachineSpec{ClusterName: "c"}}, changes...)
+}
+
+func machineSet(owner string, changes ...func(*clusterv1.MachineSet)) *clusterv1.MachineSet {
+	return change(&clusterv1.MachineSet{ObjectMeta: named("ms", owner), Spec: clusterv1.MachineSetSpec{ClusterName: "c"}}, changes...)
+}
+
+func machineDeployment(name string, changes ...func(*clusterv1.MachineDeployment)) *clusterv1.MachineDeployment {
+	return change(&clusterv1.MachineDeployment{ObjectMeta: named(name, ""), Spec: clusterv1.MachineDeploymentSpec{ClusterName: "c"}}, changes...)
+}
+
+// machinePool names the Nodes with these providerIDs.
+func machinePool(name string, ids ...string) *clusterv1.MachinePool {
+	return &clusterv1.MachinePool{ObjectMeta: named(name, ""), Spec: clusterv1.MachinePoolSpec{ClusterName: "c", ProviderIDList: ids}}
+}
+
+const (
+	acme           = "controlplane.cluster.x-k8s.io/v1beta1"
+	byControlPlane = acme + " AcmeControlPlane/cp"
+)
+
+// controlPlane is one of a provider that nobody knows.
+func controlPlane(cluster string, changes ...func(metav1.Object)) *unstructured.Unstructured {
+	cp := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": acme, "kind": "AcmeControlPlane", "metadata": map[string]any{"namespace": "ns", "name": "cp", "uid": "cp"},
+		"spec": map[string]any{"machineTemplate": map[string]any{"metadata": map[string]any{"labels": map[string]any{"fromControlPlane": "1"}}}},
+	}}
+	cp.SetLabels(map[string]string{clusterv1.ClusterNameLabel: cluster})
+	for _, c := range changes {
+		c(cp)
+	}
+	return cp
+}
+
+// topology is of ClusterClass ns/cc, with a section for every kind. Those of workers have that name.
+func topology(name string) clusterv1.Topology {
+	labels := clusterv1.ObjectMeta{Labels: map[string]string{"fromCluster": "1"}}
+	return clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "cc"}, ControlPlane: clusterv1.ControlPlaneTopology{Metadata: labels}, Workers: clusterv1.WorkersTopology{
+		MachineDeployments: []clusterv1.MachineDeploymentTopology{{Name: name, Class: "small", Metadata: labels}},
+		MachinePools:       []clusterv1.MachinePoolTopology{{Name: name, Class: "small", Metadata: labels}},
+	}}
+}
+
+// managedCluster is ns/c, of ClusterClass ns/cc.
+func managedCluster() *clusterv1.Cluster {
+	return &clusterv1.Cluster{ObjectMeta: named("c", ""), Spec: clusterv1.ClusterSpec{Topology: topology("a")}}
+}
+
+func clusterClass() *clusterv1.ClusterClass {
+	labels := clusterv1.ObjectMeta{Labels: map[string]string{"fromClass": "1"}}
+	return &clusterv1.ClusterClass{ObjectMeta: named("cc", ""), Spec: clusterv1.ClusterClassSpec{ControlPlane: clusterv1.ControlPlaneClass{Metadata: labels}, Workers: clusterv1.WorkersClass{
+		MachineDeployments: []clusterv1.MachineDeploymentClass{{Class: "small", Metadata: labels}},
+		MachinePools:       []clusterv1.MachinePoolClass{{Class: "small", Metadata: labels}},
+	}}}
+}
+
+// ofTopology makes an object one that the topology of ns/c manages, by the sections of name a.
+func ofTopology(object metav1.Object) {
+	object.SetLabels(map[string]string{
+		"cluster.x-k8s.io/cluster-name": "c", "topology.cluster.x-k8s.io/owned": "",
+		"topology.cluster.x-k8s.io/deployment-name": "a", "topology.cluster.x-k8s.io/pool-name": "a",
+	})
+}
+
+// node is a Node by "<name> <providerID> <InternalIP>"; what is left out it does not have.
+func node(known string) *corev1.Node {
+	part := append(strings.Fields(known), "", "", "")
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: part[0]}, Spec: corev1.NodeSpec{ProviderID: part[1]}}
+	if part[2] != "" {
+		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: part[2]}}
+	}
+	return n
+}
+
+// change applies changes to an object and returns it.
+func change[T any](object T, changes ...func(T)) T {
+	for _, c := range changes {
+		c(object)
+	}
+	return object
+}
+
+// also makes a change of any object one of a type's own.
+func also[T metav1.Object](changes ...func(metav1.Object)) func(T) {
+	return func(object T) { change[metav1.Object](object, changes...) }
 }
 
 // declaring gives an owner a label for its Machines.
@@ -102,10 +234,34 @@ func declaring(template *clusterv1.MachineTemplateSpec, key string) {
 	template.Labels = map[string]string{key: "1"}
 }
 
-func names(keys []types.NamespacedName) []string {
-	var all []string
-	for _, key := range keys {
-		all = append(all, key.Name)
-	}
+// setDeclares makes a MachineSet declare a label.
+func setDeclares(key string) func(*clusterv1.MachineSet) {
+	return func(ms *clusterv1.MachineSet) { declaring(&ms.Spec.Template, key) }
+}
+
+func elsewhere(m *clusterv1.Machine) { m.Spec.ClusterName = "other" }
+func isNode(m *clusterv1.Machine)    { m.Status.NodeRef.Name = "n" }
+func provided(m *clusterv1.Machine)  { m.Spec.ProviderID = "aws:1" }
+func addressed(m *clusterv1.Machine) {
+	m.Status.Addresses = []clusterv1.MachineAddress{{Type: clusterv1.MachineInternalIP, Address: "10.0.0.1"}}
+}
+
+func pause(object metav1.Object) { annotated(clusterv1.PausedAnnotation, "")(object) }
+
+func deleting(object metav1.Object) {
+	object.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)})
+}
+
+func label(key, value string) func(metav1.Object) {
+	return func(object metav1.Object) { object.SetLabels(merged(object.GetLabels(), key, value)) }
+}
+
+func annotated(key, value string) func(metav1.Object) {
+	return func(object metav1.Object) { object.SetAnnotations(merged(object.GetAnnotations(), key, value)) }
+}
+
+func merged(m map[string]string, key, value string) map[string]string {
+	all := map[string]string{key: value}
+	maps.Copy(all, m)
 	return all
 }

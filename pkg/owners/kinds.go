@@ -36,6 +36,9 @@ var (
 	ControlPlanes = row("ControlPlane", func() *inherit.ControlPlane { return &inherit.ControlPlane{} },
 		func(cp *inherit.ControlPlane) string { return clusterLabel(cp) }, evaluateControlPlane,
 		func(ctx context.Context, c *Chain, cp *inherit.ControlPlane) (inherit.Object, error) {
+			if c.Layout == nil {
+				return inherit.Object{}, errors.New("where a control plane can inherit is not known")
+			}
 			layout, err := c.Layout(ctx, cp.GroupVersionKind())
 			return inherit.OfControlPlane(cp, layout), err
 		})

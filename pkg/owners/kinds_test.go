@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package owners
+package owners_test
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,30 +16,178 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	fakediscovery "k8s.io/client-go/discovery/fake"
-	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/discovery"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
-// discovered is discovery of an API server that counts.
-type discovered struct {
-	*fakediscovery.FakeDiscovery
-	asked atomic.Int32
-	err   error
-	// during is called while somebody looks.
-	during func()
+// The API server's preferred version of a control plane is read, whichever the reference has, or has not. Without a mapper it is the
+// reference's.
+func TestVersionOfAControlPlane(t *testing.T) {
+	mapper := apimeta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: inherit.ControlPlaneGroup, Version: "v1beta1"}})
+	mapper.Add(controlPlaneKind("AcmeControlPlane").WithVersion("v1beta1"), apimeta.RESTScopeNamespace)
+	for _, tc := range []struct {
+		version, kind string
+		mapper        apimeta.RESTMapper
+		found         bool
+	}{
+		{"v1alpha1", "AcmeControlPlane", mapper, true},
+		{"v1beta1", "AcmeControlPlane", mapper, true},
+		{"", "AcmeControlPlane", mapper, true},
+		{"v1beta1", "GoneControlPlane", mapper, false},
+		{"v1beta1", "AcmeControlPlane", nil, true},
+	} {
+		Expect, cache := NewWithT(t).Expect, holds(t, controlPlane("c"))
+		ref := &metav1.OwnerReference{APIVersion: inherit.ControlPlaneGroup + "/" + tc.version, Kind: tc.kind, Name: "cp"}
+		object, cp, err := (&owners.Chain{Cache: cache, Mapper: tc.mapper}).ControlPlane(t.Context(), "ns", ref)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(object != nil).To(Equal(tc.found), "%+v", tc)
+		Expect(cp != nil).To(Equal(tc.found), "%+v", tc)
+		if !tc.found {
+			Expect(cache.asked).To(BeEmpty(), "a kind that is gone is not asked for")
+			continue
+		}
+		Expect(cache.asked).To(Equal([]string{acme + " AcmeControlPlane cp"}))
+		Expect(cp.GroupVersionKind().String()).To(Equal(acme + ", Kind=AcmeControlPlane"))
+		Expect(cp.Spec.MachineTemplate.Labels).To(Equal(map[string]string{"fromControlPlane": "1"}))
+	}
+	away := serving()
+	away.err = errors.New("connection refused")
+	for want, chain := range map[string]*owners.Chain{
+		"finding the served version of AcmeControlPlane: connection refused": {Cache: holds(t, controlPlane("c")), Mapper: &owners.Kinds{Discovery: away}},
+		"getting owner AcmeControlPlane /cp: timeout":                        from(fails(errors.New("timeout"))),
+	} {
+		_, _, err := chain.ControlPlane(t.Context(), "", &metav1.OwnerReference{APIVersion: acme, Kind: "AcmeControlPlane", Name: "cp"})
+		NewWithT(t).Expect(err).To(MatchError(want), "it is not gone")
+	}
+	gone := from(fails(&apimeta.NoKindMatchError{GroupKind: controlPlaneKind("AcmeControlPlane")}))
+	NewWithT(t).Expect(gone.MachineOwner(t.Context(), machine("m", byControlPlane))).To(HaveField("Outcome", inherit.OwnerNotFound), "its provider was uninstalled")
 }
 
-func serving(kinds ...string) *discovered {
-	d := &discovered{FakeDiscovery: &fakediscovery.FakeDiscovery{Fake: &clienttesting.Fake{}}, during: func() {}}
-	list := &metav1.APIResourceList{GroupVersion: acme}
-	for _, kind := range kinds {
-		list.APIResources = append(list.APIResources, metav1.APIResource{Name: kind + "s", Kind: kind, Namespaced: true})
+// unsynced is a cache whose informers of providers' kinds never have a list: a read waits as long as it may.
+type unsynced struct{ *reader }
+
+func (r unsynced) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if _, ok := into.(runtime.Unstructured); ok {
+		<-ctx.Done()
+		return apierrors.NewTimeoutError("failed waiting for the informer to sync", 0)
 	}
-	d.Resources = []*metav1.APIResourceList{list}
-	return d
+	return r.reader.Get(ctx, key, into, options...)
+}
+
+const listTimeout = 250 * time.Millisecond
+
+// In admission, a control plane of a kind that is not listed is worth a short wait and the one GET. The loop waits for a second, and
+// tells the error apart.
+func TestAControlPlaneOfAKindThatIsNotListed(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		live    client.Reader
+		found   bool
+		counted metrics.LookupResult
+		problem string
+		takes   time.Duration
+	}{
+		{name: "the API server has it", live: holds(t, controlPlane("c")), found: true, counted: metrics.Live, takes: listTimeout},
+		{name: "the API server has it not", live: holds(t), counted: metrics.Missing, takes: listTimeout},
+		{name: "the API server cannot tell either", live: fails(errors.New("out of order")), counted: metrics.LookupFailed, problem: "out of order", takes: listTimeout},
+		{name: "the loop", counted: metrics.LookupFailed, problem: "failed waiting for the informer to sync", takes: time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			Expect, start := NewWithT(t).Expect, time.Now()
+			var counted []metrics.LookupResult
+			chain := admission(unsynced{holds(t)}, tc.live)
+			chain.AskMissing, chain.Count = tc.live != nil, func(result metrics.LookupResult) { counted = append(counted, result) }
+			owner, err := chain.MachineOwner(t.Context(), machine("m", byControlPlane))
+			Expect(time.Since(start)).To(Equal(tc.takes), tc.name)
+			Expect(counted).To(Equal([]metrics.LookupResult{tc.counted}), tc.name)
+			Expect(owner.Template != nil).To(Equal(tc.found), tc.name)
+			if tc.problem == "" {
+				Expect(err).NotTo(HaveOccurred(), tc.name)
+				return
+			}
+			Expect(err).To(MatchError(ContainSubstring(tc.problem)))
+			Expect(apierrors.IsTimeout(err)).To(Equal(tc.live == nil))
+		})
+	}
+}
+
+// A Node inherits from its Machine as that is, and hardly waits for the control plane, neither in admission nor in the loop. What
+// Cluster API refuses is given up by the Machine even so: nothing could be written any more.
+func TestWhatDoesNotNeedAKindThatIsNotListed(t *testing.T) {
+	for _, ask := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			Expect, start := NewWithT(t).Expect, time.Now()
+			chain := admission(unsynced{holds(t, machine("m", byControlPlane, provided), ofCluster("c"))}, fails(errors.New("it was asked")))
+			chain.AskMissing = ask
+			found, err := chain.Within(itself).EvaluateNode(t.Context(), node("n aws:1"), inherit.Policy{})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(found).To(HaveField("Source.String()", "Machine ns/m"))
+			Expect(time.Since(start)).To(Equal(listTimeout))
+
+			typed := machine("m", byControlPlane)
+			typed.Spec.Taints = []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}
+			Expect(evaluate(t, chain, typed, inherit.Policy{ClusterAPITaints: inherit.PropagationDisabled}).TaintsRefused).To(BeTrue())
+			_, err = owners.Machines.Evaluate(t.Context(), chain, typed, inherit.Policy{})
+			Expect(err).To(HaveOccurred())
+		})
+	}
+}
+
+// A Node of a control plane gets what rule 1 is about to bring to the control plane, as far as its kind has room for it. Who writes the
+// control plane must be able to tell.
+func TestRoomInAControlPlane(t *testing.T) {
+	class := clusterClass()
+	class.Spec.ControlPlane.MachineInfrastructure.TemplateRef = clusterv1.ClusterClassTemplateReference{APIVersion: acme, Kind: "AcmeMachineTemplate", Name: "t"}
+	class.Spec.ControlPlane.Taints = []clusterv1.MachineTaint{{Key: "fromClass", Effect: "NoSchedule", Propagation: "Always"}}
+	for _, tc := range []struct {
+		name, fields, problem string
+		labels, taint         bool
+	}{
+		{name: "all that there is room for", fields: "metadata taints", labels: true, taint: true},
+		{name: "no taints where the kind has none", fields: "metadata", labels: true},
+		{name: "no labels where the kind has none", fields: "taints", taint: true},
+		{name: "nothing while nobody can tell", problem: "no schema"},
+		{name: "nothing where nobody is asked", problem: "where a control plane can inherit is not known"},
+	} {
+		Expect := NewWithT(t).Expect
+		chain := from(holds(t, managedCluster(), class, machine("m", byControlPlane, isNode), controlPlane("c", ofTopology))).Within(itself)
+		if tc.name != "nothing where nobody is asked" {
+			chain.Layout = func(_ context.Context, gvk schema.GroupVersionKind) (inherit.Layout, error) {
+				if tc.problem != "" {
+					return inherit.Layout{}, errors.New(tc.problem)
+				}
+				return inherit.ControlPlaneLayout(gvk.Version, func(path ...string) bool { return slices.Contains(strings.Fields(tc.fields), path[len(path)-1]) }), nil
+			}
+		}
+		decided, err := chain.EvaluateNode(t.Context(), node("n"), inherit.Policy{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(decided.Source.Labels).To(HaveKey("fromControlPlane"))
+		Expect(decided.Source.Labels["fromClass"]+decided.Source.Labels["fromCluster"] == "11").To(Equal(tc.labels), tc.name)
+		Expect(len(decided.Source.Unprotected(inherit.NodeState{})) > 0).To(Equal(tc.taint), tc.name)
+		_, err = owners.ControlPlanes.Content(t.Context(), chain, children()["ControlPlane"])
+		Expect(fmt.Sprint(err)).To(Equal(cmp.Or(tc.problem, "<nil>")), tc.name)
+	}
+}
+
+// discovered is discovery of an API server that serves these kinds of control planes, and counts.
+type discovered struct {
+	discovery.DiscoveryInterface
+	version string
+	kinds   []string
+	err     error
+	// during is called while somebody looks.
+	during func()
+	asked  atomic.Int32
 }
 
 func (d *discovered) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
@@ -44,59 +196,65 @@ func (d *discovered) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.A
 	if d.err != nil {
 		return nil, nil, d.err
 	}
-	return d.FakeDiscovery.ServerGroupsAndResources()
+	in := metav1.GroupVersionForDiscovery{GroupVersion: inherit.ControlPlaneGroup + "/" + d.version, Version: d.version}
+	list := &metav1.APIResourceList{GroupVersion: in.GroupVersion}
+	for _, kind := range d.kinds {
+		list.APIResources = append(list.APIResources, metav1.APIResource{Name: kind + "s", Kind: kind, Namespaced: true})
+	}
+	group := &metav1.APIGroup{Name: inherit.ControlPlaneGroup, Versions: []metav1.GroupVersionForDiscovery{in}, PreferredVersion: in}
+	return []*metav1.APIGroup{group}, []*metav1.APIResourceList{list}, nil
+}
+
+func serving(kinds ...string) *discovered {
+	return &discovered{version: "v1beta1", kinds: kinds, during: func() {}}
 }
 
 func controlPlaneKind(kind string) schema.GroupKind {
-	return schema.GroupKind{Group: "controlplane.cluster.x-k8s.io", Kind: kind}
+	return schema.GroupKind{Group: inherit.ControlPlaneGroup, Kind: kind}
 }
 
-// However many kinds somebody makes up, the API server is asked once for a while what it serves.
+// However many kinds somebody makes up, the API server is asked once for a while what it serves. Then a kind that has come is found.
+// A discovery that fails is no kind that is gone, and is not tried by each request either.
 func TestUnknownKindsAreRemembered(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	server := serving("AcmeControlPlane")
-	chain := Chain{Reader: holds(t, controlPlane("c")), Mapper: &Kinds{Discovery: server, UnknownFor: time.Hour}}
-	for i := range 500 {
-		object, _, err := chain.ControlPlane(t.Context(), "ns", &metav1.OwnerReference{APIVersion: acme, Kind: fmt.Sprintf("Forged%d", i), Name: "cp"})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(object).To(BeNil())
-		object, _, err = chain.ControlPlane(t.Context(), "ns", &metav1.OwnerReference{APIVersion: acme, Kind: "AcmeControlPlane", Name: "cp"})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(object.GetAPIVersion()).To(Equal(acme))
-	}
-	Expect(server.asked.Load()).To(BeEquivalentTo(1))
-}
-
-// A kind that comes later is found when the while is over, and one that is known stays known without a look.
-func TestKindsThatComeLater(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	server := serving("AcmeControlPlane")
-	kinds := &Kinds{Discovery: server}
-	_, err := kinds.RESTMapping(controlPlaneKind("NewControlPlane"))
-	Expect(apimeta.IsNoMatchError(err)).To(BeTrue())
-	server.Resources = serving("AcmeControlPlane", "NewControlPlane").Resources
-	mapping, err := kinds.RESTMapping(controlPlaneKind("NewControlPlane"))
-	Expect(err).NotTo(HaveOccurred())
-	Expect(mapping.GroupVersionKind.GroupVersion().String()).To(Equal(acme))
-	Expect(server.asked.Load()).To(BeEquivalentTo(2))
-	_, err = kinds.RESTMapping(controlPlaneKind("AcmeControlPlane"))
-	Expect(err).NotTo(HaveOccurred())
-	Expect(server.asked.Load()).To(BeEquivalentTo(2))
+	synctest.Test(t, func(t *testing.T) {
+		Expect, server := NewWithT(t).Expect, serving()
+		kinds := &owners.Kinds{Discovery: server, UnknownFor: time.Minute}
+		gone, away := MatchError(apimeta.IsNoMatchError, "is no match"), MatchError("away")
+		for looks, now := range []struct {
+			err                 error
+			serves              []string
+			acme, newer, forged OmegaMatcher
+		}{
+			{errors.New("away"), nil, away, away, away},
+			{nil, []string{"AcmeControlPlane"}, Succeed(), gone, gone},
+			{nil, []string{"AcmeControlPlane", "NewControlPlane"}, Succeed(), Succeed(), gone},
+			{errors.New("away"), nil, Succeed(), Succeed(), away},
+		} {
+			server.err, server.kinds = now.err, now.serves
+			for i := range 100 {
+				for kind, want := range map[string]OmegaMatcher{"NewControlPlane": now.newer, "AcmeControlPlane": now.acme, fmt.Sprintf("Forged%d", i): now.forged} {
+					_, err := kinds.RESTMapping(controlPlaneKind(kind))
+					Expect(err).To(want, "%s, look %d", kind, looks)
+				}
+			}
+			Expect(server.asked.Load()).To(BeEquivalentTo(looks + 1))
+			<-time.After(time.Minute)
+		}
+	})
 }
 
 // A provider may be upgraded to another version while Heirloom runs. Nobody waits for the look that finds it.
 func TestKindsThatAreServedInAnotherVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		Expect := NewWithT(t).Expect
-		server := serving("AcmeControlPlane")
-		kinds := &Kinds{Discovery: server, KnownFor: time.Minute}
+		Expect, server := NewWithT(t).Expect, serving("AcmeControlPlane")
+		kinds := &owners.Kinds{Discovery: server, KnownFor: time.Minute}
 		version := func() string {
 			mapping, err := kinds.RESTMapping(controlPlaneKind("AcmeControlPlane"))
 			Expect(err).NotTo(HaveOccurred())
 			return mapping.GroupVersionKind.Version
 		}
 		Expect(version()).To(Equal("v1beta1"))
-		server.Resources[0].GroupVersion = "controlplane.cluster.x-k8s.io/v1beta2"
+		server.version = "v1beta2"
 		<-time.After(time.Minute - 1)
 		Expect(version()).To(Equal("v1beta1"))
 		synctest.Wait()
@@ -117,52 +275,26 @@ func TestKindsThatAreServedInAnotherVersion(t *testing.T) {
 	})
 }
 
-// A discovery that fails is no kind that is gone, and is not tried by each request.
-func TestDiscoveryThatFails(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	server := serving("AcmeControlPlane")
-	server.err = errors.New("away")
-	kinds := &Kinds{Discovery: server, UnknownFor: time.Hour}
-	for range 10 {
-		_, err := kinds.RESTMapping(controlPlaneKind("AcmeControlPlane"))
-		Expect(err).To(MatchError("away"))
-	}
-	Expect(server.asked.Load()).To(BeEquivalentTo(1))
-
-	server.err, kinds.UnknownFor = nil, 0
-	_, err := kinds.RESTMapping(controlPlaneKind("AcmeControlPlane"))
-	Expect(err).NotTo(HaveOccurred())
-	server.err, kinds.UnknownFor = errors.New("away"), time.Hour
-	kinds.last.at = time.Time{}
-	for range 10 {
-		_, err = kinds.RESTMapping(controlPlaneKind("NewControlPlane"))
-		Expect(err).To(MatchError("away"))
-		_, err = kinds.RESTMapping(controlPlaneKind("AcmeControlPlane"))
-		Expect(err).NotTo(HaveOccurred(), "it is known")
-	}
-	Expect(server.asked.Load()).To(BeEquivalentTo(3))
-}
-
 // While the API server does not answer, requests wait for one look, and not for long.
 func TestDiscoveryThatHangs(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	server, release := serving("AcmeControlPlane"), make(chan struct{})
-	server.during = func() { <-release }
-	kinds := &Kinds{Discovery: server, UnknownFor: time.Hour}
-	var asking sync.WaitGroup
-	for i := range 500 {
-		asking.Go(func() {
-			_, err := kinds.RESTMapping(controlPlaneKind(fmt.Sprintf("Forged%d", i)))
-			Expect(err).To(MatchError("the API server does not say in time what it serves"))
-		})
-	}
-	asking.Wait()
-	Expect(server.asked.Load()).To(BeEquivalentTo(1))
-	close(release)
-	Eventually := NewWithT(t).Eventually
-	Eventually(func() error {
+	synctest.Test(t, func(t *testing.T) {
+		Expect, start := NewWithT(t).Expect, time.Now()
+		server, release := serving("AcmeControlPlane"), make(chan struct{})
+		server.during = func() { <-release }
+		kinds := &owners.Kinds{Discovery: server, UnknownFor: time.Hour}
+		var asking sync.WaitGroup
+		for i := range 500 {
+			asking.Go(func() {
+				_, err := kinds.RESTMapping(controlPlaneKind(fmt.Sprintf("Forged%d", i)))
+				Expect(err).To(MatchError("the API server does not say in time which kinds it serves"))
+			})
+		}
+		asking.Wait()
+		Expect(time.Since(start)).To(Equal(time.Second))
+		close(release)
+		synctest.Wait()
 		_, err := kinds.RESTMapping(controlPlaneKind("AcmeControlPlane"))
-		return err
-	}).Should(Succeed())
-	Expect(server.asked.Load()).To(BeEquivalentTo(1))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(server.asked.Load()).To(BeEquivalentTo(1))
+	})
 }

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/restmapper"
-	"k8s.io/utils/keymutex"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -28,28 +27,32 @@ type Live struct {
 	client.Reader
 
 	reads singleflight.Group
-	// turns make the reads of one object follow one another.
-	turns keymutex.KeyMutex
+	// begun has a channel for each object that is being read, which is closed when that read ends.
+	begun sync.Map
 }
 
 // NewLive returns a Live that reads with that reader.
 func NewLive(reader client.Reader) *Live {
-	return &Live{Reader: reader, turns: keymutex.NewHashed(64)}
+	return &Live{Reader: reader}
 }
 
 // Get implements client.Reader.
 func (l *Live) Get(ctx context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	gvk := into.GetObjectKind().GroupVersionKind()
 	name := fmt.Sprintf("%T %s %s", into, gvk, key)
+	kind := reflect.TypeOf(into).Elem()
 	result := l.reads.DoChan(name, func() (any, error) {
-		l.turns.LockKey(name)
-		defer func() { _ = l.turns.UnlockKey(name) }()
+		if before, ok := l.begun.Load(name); ok {
+			<-before.(chan struct{}) //nolint:forcetypeassert // nothing else is stored
+		}
+		ended := make(chan struct{})
+		l.begun.Store(name, ended)
+		defer close(ended)
+		defer l.begun.CompareAndDelete(name, ended)
 		l.reads.Forget(name) // from now on, it is too late to share this read
-		ctx, cancel := context.WithTimeout(context.Background(), liveTimeout)
-		defer cancel()
-		object, _ := reflect.New(reflect.TypeOf(into).Elem()).Interface().(client.Object)
+		object, _ := reflect.New(kind).Interface().(client.Object)
 		object.GetObjectKind().SetGroupVersionKind(gvk)
-		return object, l.Reader.Get(ctx, key, object)
+		return object, l.read(key, object)
 	})
 	select {
 	case <-ctx.Done():
@@ -60,6 +63,19 @@ func (l *Live) Get(ctx context.Context, key client.ObjectKey, into client.Object
 		}
 		return r.Err
 	}
+}
+
+// read reads an object on behalf of all that share the answer: it does not end when one of them gives up. Nothing else would keep a
+// panic from ending the program.
+func (l *Live) read(key client.ObjectKey, into client.Object) (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), liveTimeout)
+	defer cancel()
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("reading %T %s: panic: %v", into, key, r)
+		}
+	}()
+	return l.Reader.Get(ctx, key, into) //nolint:wrapcheck // the caller knows what it asked for
 }
 
 // Kinds is the RESTMapper of a chain. A mapper of controller-runtime does not notice that a group has got another version, unless it is

@@ -249,7 +249,7 @@ func (c *Chain) MachineOf(ctx context.Context, node *corev1.Node) (*clusterv1.Ma
 	if err != nil {
 		return nil, fmt.Errorf("getting the Machine of the Node: %w", err)
 	}
-	if !found {
+	if !found || !c.isOwn(now.Namespace, now.Spec.ClusterName) {
 		return nil, nil
 	}
 	return inherit.Match(node, []clusterv1.Machine{*now}, true), nil
@@ -277,7 +277,7 @@ func (c *Chain) PoolOf(ctx context.Context, node *corev1.Node) (*clusterv1.Machi
 	if err != nil {
 		return nil, fmt.Errorf("getting the MachinePool of the Node: %w", err)
 	}
-	if !found {
+	if !found || !c.isOwn(now.Namespace, now.Spec.ClusterName) || !slices.Contains(now.Spec.ProviderIDList, node.Spec.ProviderID) {
 		return nil, nil
 	}
 	return now, nil

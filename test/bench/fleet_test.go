@@ -106,7 +106,7 @@ func (f *fleet) byPath() map[string][]byte {
 	return all
 }
 
-// cacheOf answers as the informer caches do, with deep copies.
+// cacheOf answers as the informer caches do, without copies.
 type cacheOf struct {
 	client.Reader // nothing but Get and List is called
 	objects       map[string]client.Object
@@ -115,8 +115,8 @@ type cacheOf struct {
 
 func (f *fleet) cache() cacheOf {
 	c := cacheOf{objects: map[string]client.Object{}, machines: map[string][]*clusterv1.Machine{}}
-	owners := []client.Object{convert[clusterv1.Cluster](f.cluster), convert[clusterv1.MachineDeployment](f.md), convert[clusterv1.MachineSet](f.ms)}
-	for _, object := range owners {
+	above := []client.Object{convert[clusterv1.Cluster](f.cluster), convert[clusterv1.MachineDeployment](f.md), convert[clusterv1.MachineSet](f.ms)}
+	for _, object := range above {
 		c.objects[fmt.Sprintf("%T %s", object, object.GetName())] = object
 	}
 	for _, machine := range f.machines {
@@ -140,7 +140,7 @@ func (c cacheOf) Get(_ context.Context, key client.ObjectKey, into client.Object
 	if !ok {
 		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 	}
-	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(object.DeepCopyObject()).Elem())
+	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(object).Elem())
 	return nil
 }
 
@@ -152,7 +152,7 @@ func (c cacheOf) List(_ context.Context, into client.ObjectList, options ...clie
 	}
 	for _, requirement := range (&client.ListOptions{}).ApplyOptions(options).FieldSelector.Requirements() {
 		for _, m := range c.machines[requirement.Value] {
-			list.Items = append(list.Items, *m.DeepCopy())
+			list.Items = append(list.Items, *m)
 		}
 	}
 	return nil

@@ -45,7 +45,7 @@ func BenchmarkRecheck(b *testing.B) {
 		for _, reader := range []struct {
 			name string
 			live client.Reader
-		}{{"cache", nil}, {"alone", live}, {"shared", &owners.Shared{Reader: live}}} {
+		}{{"cache", nil}, {"alone", live}, {"shared", owners.NewLive(live)}} {
 			handler := f.server(b, reader.live)
 			for _, atOnce := range []int{1, 10, 50} {
 				b.Run(fmt.Sprintf("%s/%d at once/%s", kind, atOnce, reader.name), func(b *testing.B) {
@@ -143,13 +143,9 @@ func (f *fleet) server(b *testing.B, live client.Reader) http.Handler {
 		b.Fatal(err)
 	}
 	server := webhook.NewServer(webhook.Options{})
-	cached := owners.Cached{Reader: f.cache(), Count: counters.OwnerLookup}
 	webhooks.Register(server, webhooks.Dependencies{
-		Chain: &owners.Chain{
-			Reader:            owners.CachedThenLive{Cached: cached, Live: live},
-			ManagementCluster: owners.Always(client.ObjectKeyFromObject(f.cluster)),
-		},
-		Live: live, Metrics: counters,
+		Chain:             &owners.Chain{Cache: f.cache(), Live: live, AskMissing: true, Count: counters.OwnerLookup},
+		ManagementCluster: client.ObjectKeyFromObject(f.cluster), Metrics: counters,
 		Policy: func() inherit.Policy { return inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled} },
 	})
 	server.Register(noOpPath, &admission.Webhook{

@@ -115,9 +115,8 @@ func newServer(b *testing.B, w *world) http.Handler {
 	}
 	server := webhook.NewServer(webhook.Options{})
 	webhooks.Register(server, webhooks.Dependencies{
-		Chain:   &owners.Chain{Reader: w, ManagementCluster: owners.Always(client.ObjectKeyFromObject(w.cluster))},
-		Metrics: counters,
-		Policy:  func() inherit.Policy { return inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled} },
+		Chain: &owners.Chain{Cache: w}, ManagementCluster: client.ObjectKeyFromObject(w.cluster), Metrics: counters,
+		Policy: func() inherit.Policy { return inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled} },
 	})
 	server.Register(noOpPath, &admission.Webhook{
 		Handler: admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") }),

@@ -211,7 +211,7 @@ func (r refuses) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 // Who may not read an owner is told so, and sees the rest.
 func TestAnOwnerThatCannotBeReadIsNamed(t *testing.T) {
 	for kind, want := range map[string]string{
-		"AcmeControlPlane": "What Machine default/cp-m inherits is not known, because not all of its owners can be read: getting owner default/cp: forbidden. " +
+		"AcmeControlPlane": "What Machine default/cp-m inherits is not known, because not all of its owners can be read: getting owner AcmeControlPlane default/cp: forbidden. " +
 			"What came from there is shown as set on Machine default/cp-m.",
 		"ClusterClass": "Not all owners can be read, so what they declare is shown as far as it is known: getting ClusterClass default/class: forbidden.",
 	} {

@@ -173,8 +173,8 @@ func TestWhatCannotBeReadDoesNotEndTheWalk(t *testing.T) {
 	g.Expect(tree.NodesErr).To(MatchError("no route"))
 	g.Expect(tree.Class.Err).To(MatchError(ContainSubstring("conversion webhook failed")))
 	all := outline(tree.Children, "")
-	g.Expect(all).To(ContainSubstring("AcmeControlPlane/cp ? getting owner fleet/cp: conversion webhook failed\n"))
-	g.Expect(all).To(ContainSubstring("Machine/cp-0 ? getting owner fleet/cp: conversion webhook failed\n AcmeMachine/cp-0 ? conversion webhook failed\n"))
+	g.Expect(all).To(ContainSubstring("AcmeControlPlane/cp ? getting owner AcmeControlPlane fleet/cp: conversion webhook failed\n"))
+	g.Expect(all).To(ContainSubstring("Machine/cp-0 ? getting owner AcmeControlPlane fleet/cp: conversion webhook failed\n AcmeMachine/cp-0 ? conversion webhook failed\n"))
 	g.Expect(all).To(ContainSubstring("  Machine/md-1-000\n   AcmeMachine/md-1-000 ? conversion webhook failed\n"))
 	g.Expect(s.asked).To(HaveLen(6+3), "lists, and once the class, the control plane and the InfraMachines")
 }

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package owners_test
+
+import (
+	"maps"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
+)
+
+const hasRoom = "node.cluster.x-k8s.io/a"
+
+// children returns an object of each kind that inherits in a world; those of Cluster API's own workers declare hasRoom, too.
+func children() map[string]metav1.Object {
+	md, mp, ms := machineDeployment("x"), machinePool("x"), machineSet("MachineDeployment/md")
+	for _, template := range []*clusterv1.MachineTemplateSpec{&md.Spec.Template, &mp.Spec.Template, &ms.Spec.Template} {
+		declaring(template, hasRoom)
+	}
+	cp := &inherit.ControlPlane{TypeMeta: metav1.TypeMeta{APIVersion: acme, Kind: "AcmeControlPlane"}, ObjectMeta: named("cp", "")}
+	ofTopology(md)
+	ofTopology(mp)
+	ofTopology(cp)
+	return map[string]metav1.Object{
+		"ControlPlane": cp, "MachineDeployment": md, "MachinePool": mp, "MachineSet": ms, "external object": external("Machine/m"),
+		"Machine": machine("x", "MachineSet/ms"), "Machine of a pool": machine("x", "MachinePool/mp"), "Machine of a control plane": machine("x", byControlPlane),
+	}
+}
+
+// world is what children inherit from.
+func world() []client.Object {
+	return []client.Object{
+		managedCluster(), clusterClass(), machineDeployment("md"), machineSet("MachineDeployment/md"), machinePool("mp"), controlPlane("c"), machine("m", "MachineSet/ms", refers),
+	}
+}
+
+// evaluate decides about an object by the row of its kind.
+func evaluate(t *testing.T, chain *owners.Chain, object metav1.Object, policy inherit.Policy) owners.Decision {
+	t.Helper()
+	kind, ok := owners.KindOf(object)
+	NewWithT(t).Expect(ok).To(BeTrue())
+	decided, err := kind.Evaluate(t.Context(), chain, object, policy)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return decided
+}
+
+// Who is skipped, whatever the kind.
+func TestSkipped(t *testing.T) {
+	watched := inherit.Policy{WatchFilter: "blue"}
+	for _, tc := range []struct {
+		name            string
+		policy          inherit.Policy
+		object, cluster func(metav1.Object)
+		why             inherit.Reason
+	}{
+		{name: "an object as it should be is not"},
+		{name: "an object that another instance watches", policy: watched, object: label(clusterv1.WatchLabel, "green"), why: "it does not carry the label cluster.x-k8s.io/watch-filter=blue"},
+		{name: "an object that this instance watches is not", policy: watched, object: label(clusterv1.WatchLabel, "blue")},
+		{name: "a paused object", object: pause, why: inherit.IsPaused},
+		{name: "an object that opted out", object: label(inherit.IgnoreLabel, ""), why: inherit.IsIgnored},
+		{name: "an object that is being deleted", object: deleting, why: inherit.IsDeleted},
+		{name: "an object of a paused Cluster", cluster: func(c metav1.Object) { c.(*clusterv1.Cluster).Spec.Paused = new(true) }, why: inherit.ClusterIsPaused},
+		{name: "an object of a Cluster that opted out", cluster: label(inherit.IgnoreLabel, ""), why: inherit.ClusterIsIgnored},
+	} {
+		for kind, object := range children() {
+			t.Run(tc.name+" as a "+kind, func(t *testing.T) {
+				all := world()
+				if tc.object != nil {
+					tc.object(object)
+				}
+				if tc.cluster != nil {
+					tc.cluster(all[0])
+				}
+				if tc.policy.WatchFilter != "" {
+					tc.object(all[6]) // an external object need not carry the label, its Machine must
+				}
+				found := evaluate(t, admission(holds(t, all...), holds(t)), object, tc.policy)
+				NewWithT(t).Expect(found.Reason).To(Equal(tc.why))
+				NewWithT(t).Expect(found.Untouched()).To(Equal(tc.why != ""))
+			})
+		}
+	}
+}
+
+// Whatever the reason for which a Machine is skipped: taints that Cluster API refuses are given up, or else nothing could be written any more.
+func TestSkippedMachineGivesRefusedTaintsUp(t *testing.T) {
+	typed := func(m *clusterv1.Machine) {
+		m.Spec.Taints = []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}
+	}
+	of, paused := also[*clusterv1.Machine], []client.Object{pausedCluster(), machineSet("")}
+	for name, skipped := range map[string]*clusterv1.Machine{
+		"deleted": machine("x", "MachineSet/ms", typed, of(deleting)), "paused": machine("x", "", typed, of(pause)), "opted out": machine("x", "", typed, of(label(inherit.IgnoreLabel, ""))),
+		"without its owner": machine("x", "MachineSet/gone", typed), "of a paused Cluster": machine("x", "MachineSet/ms", typed),
+	} {
+		for state, givesUp := range map[inherit.TaintPropagation]bool{inherit.PropagationEnabled: false, inherit.PropagationUnknown: false, inherit.PropagationDisabled: true} {
+			found := evaluate(t, admission(holds(t, paused...), holds(t)), skipped, inherit.Policy{ClusterAPITaints: state})
+			NewWithT(t).Expect(found.Reason).NotTo(BeEmpty())
+			NewWithT(t).Expect(found.Untouched()).To(Equal(!givesUp), "%s, %v", name, state)
+			NewWithT(t).Expect(found.TaintsRefused).To(Equal(givesUp), "%s, %v", name, state)
+			NewWithT(t).Expect(found.Desired).To(Equal(inherit.Object{}))
+		}
+	}
+	for filter, m := range map[string]*clusterv1.Machine{"": machine("x", "", of(deleting)), "blue": machine("x", "", typed, of(deleting))} {
+		disabled := inherit.Policy{ClusterAPITaints: inherit.PropagationDisabled, WatchFilter: filter}
+		NewWithT(t).Expect(evaluate(t, from(holds(t)), m, disabled).Untouched()).To(BeTrue(), "it has none, or is another instance's")
+	}
+}
+
+// The cache may be behind a child that was written later than all that declares for it.
+func TestBehind(t *testing.T) {
+	for _, tc := range []struct {
+		name, of string
+		versions map[string]string
+		child    string
+		behind   bool
+	}{
+		{name: "the owner is later", of: "Machine", versions: map[string]string{"ms": "1000"}, child: "999"},
+		{name: "the child is later", of: "Machine", versions: map[string]string{"ms": "999"}, child: "1000", behind: true},
+		{name: "what is above the owner does not count", of: "Machine", versions: map[string]string{"ms": "9", "md": "11", "c": "11", "cc": "11"}, child: "10", behind: true},
+		{name: "one of a topology's two is later", of: "MachineDeployment", versions: map[string]string{"c": "9", "cc": "11"}, child: "10"},
+		{name: "neither is", of: "MachineDeployment", versions: map[string]string{"c": "8", "cc": "9"}, child: "10", behind: true},
+		{name: "an external object's is its Machine's owner", of: "external object", versions: map[string]string{"m": "11", "ms": "9"}, child: "10", behind: true},
+		{name: "nobody can tell", of: "Machine", versions: map[string]string{"ms": "b"}, child: "a", behind: true},
+	} {
+		all, child := world(), machine("x", "")
+		for _, object := range all {
+			object.SetResourceVersion(tc.versions[object.GetName()])
+		}
+		child.ResourceVersion = tc.child
+		NewWithT(t).Expect(evaluate(t, from(holds(t, all...)), children()[tc.of], inherit.Policy{}).Behind(child)).To(Equal(tc.behind), tc.name)
+		NewWithT(t).Expect(evaluate(t, from(holds(t, all...)), child, inherit.Policy{}).Behind(child)).To(BeFalse(), "nothing declares for it")
+	}
+}
+
+// Each kind inherits by its own rule, and what a controller of Cluster API writes has an owner with that controller. The rule of an
+// entry depends on where it is: a MachineSet's own annotations have another than the rest, and what an object tells
+// cluster-autoscaler has one of its own.
+func TestRulesAndPropagators(t *testing.T) {
+	g, chain := NewWithT(t), from(holds(t, world()...))
+	own, template := inherit.Entry{What: "annotation", Name: inherit.CapacityLabelsAnnotation, Own: true}, inherit.Entry{What: "annotation", Name: inherit.CapacityLabelsAnnotation}
+	for of, want := range map[string]struct {
+		own, template int
+		propagator    string
+	}{
+		"ControlPlane": {1, 1, ""}, "MachineDeployment": {2, 2, ""}, "MachinePool": {3, 3, ""}, "MachineSet": {5, 6, "md"}, "external object": {8, 8, "ms"},
+		"Machine": {8, 8, "ms"}, "Machine of a pool": {9, 9, "mp"}, "Machine of a control plane": {4, 4, ""},
+	} {
+		decided, propagator := evaluate(t, chain, children()[of], inherit.Policy{}), ""
+		if owner := decided.Propagator(); owner != nil {
+			propagator = owner.GetName()
+		}
+		g.Expect(decided.Rule(own)).To(Equal(want.own), of)
+		g.Expect(decided.Rule(template)).To(Equal(want.template), of)
+		g.Expect(propagator).To(Equal(want.propagator), of)
+	}
+	g.Expect(evaluate(t, chain, children()["MachineSet"], inherit.Policy{}).Rule(inherit.Entry{What: "label", Own: true})).To(Equal(6))
+	scaled := children()["MachineDeployment"]
+	annotated(clusterv1.AutoscalerMaxSizeAnnotation, "3")(scaled)
+	g.Expect(evaluate(t, chain, scaled, inherit.Policy{}).Rule(own)).To(Equal(owners.CapacityRule))
+	g.Expect(evaluate(t, chain, scaled, inherit.Policy{}).Rule(template)).To(Equal(2))
+	g.Expect(owners.Decision{}.Rule(own)).To(BeZero())
+	for what, want := range map[string]int{"label": 11, "annotation": 12, "taint": 13} {
+		g.Expect(owners.NodeDecision{}.Rule(inherit.Entry{What: what})).To(Equal(want), what)
+	}
+}
+
+// TestTopologyInherits is about which Cluster and ClusterClass count.
+func TestTopologyInherits(t *testing.T) {
+	labels := func(labels map[string]string) func(metav1.Object) {
+		return func(o metav1.Object) { o.SetLabels(labels) }
+	}
+	renamed := managedCluster()
+	renamed.Spec.Topology = topology("b")
+	renamed.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: inherit.ControlPlaneGroup, Kind: "AcmeControlPlane", Name: "another"}
+	both := []client.Object{managedCluster(), clusterClass()}
+	for _, tc := range []struct {
+		name     string
+		object   func(metav1.Object)
+		cached   []client.Object
+		inherits bool
+	}{
+		{name: "what ClusterClass and Cluster declare is inherited", object: func(metav1.Object) {}, cached: both, inherits: true},
+		{name: "an object of no topology inherits nothing", object: labels(map[string]string{clusterv1.ClusterNameLabel: "c"}), cached: both},
+		{name: "an object without labels inherits nothing", object: labels(nil), cached: both},
+		{name: "an object of another namespace inherits nothing", object: func(o metav1.Object) { o.SetNamespace("other") }, cached: both},
+		{name: "an object of a Cluster without a topology inherits nothing", object: func(metav1.Object) {}, cached: []client.Object{ofCluster("c"), clusterClass()}},
+		{name: "an object whose Cluster is not there inherits nothing", object: func(metav1.Object) {}, cached: both[1:]},
+		{name: "an object whose ClusterClass is not there inherits nothing", object: func(metav1.Object) {}, cached: both[:1]},
+		{name: "an object that the topology does not name any more inherits nothing", object: func(metav1.Object) {}, cached: []client.Object{renamed, clusterClass()}},
+	} {
+		for _, kind := range []string{"ControlPlane", "MachineDeployment", "MachinePool"} {
+			t.Run(tc.name+" as a "+kind, func(t *testing.T) {
+				Expect, live, object := NewWithT(t).Expect, holds(t, both...), children()[kind]
+				tc.object(object)
+				found := evaluate(t, admission(holds(t, tc.cached...), live), object, inherit.Policy{})
+				Expect(found.Problems).NotTo(HaveOccurred())
+				Expect(found.Untouched()).To(Equal(!tc.inherits))
+				if tc.inherits {
+					Expect(found.Desired.Top.Labels).To(Equal(map[string]string{"fromClass": "1", "fromCluster": "1"}))
+					sources := found.Sources(t.Context())
+					Expect(sources.Of(inherit.Entry{What: "label", Name: "fromCluster"}).String()).To(MatchRegexp(`^Cluster ns/c \(spec\.topology\..*metadata\.labels\)$`))
+					Expect(sources.Of(inherit.Entry{What: "label", Name: "fromClass"}).String()).To(MatchRegexp(`^ClusterClass ns/cc \(spec\..*metadata\.labels\)$`))
+				} else {
+					Expect(found.Reason).To(Equal(inherit.NothingDeclares))
+				}
+				Expect(live.gets()).To(BeZero(), "a topology is not worth a call")
+			})
+		}
+	}
+}
+
+// TestClusterClass: the ClusterClass that a topology names is not always in the Cluster's namespace. Clusters are looked at again when
+// their class changes.
+func TestClusterClass(t *testing.T) {
+	class := func(namespace string) *clusterv1.ClusterClass {
+		return change(clusterClass(), func(class *clusterv1.ClusterClass) { class.Namespace, class.UID = namespace, "in-"+class.UID })
+	}
+	cluster := func(name string, of clusterv1.ClusterClassRef) *clusterv1.Cluster {
+		return change(ofCluster(name), func(c *clusterv1.Cluster) { c.Spec.Topology.ClassRef = of })
+	}
+	near, far, both := cluster("near", clusterv1.ClusterClassRef{Name: "cc"}), cluster("far", clusterv1.ClusterClassRef{Name: "cc", Namespace: "classes"}), []client.Object{class("ns"), class("classes")}
+	for _, tc := range []struct {
+		name    string
+		cluster *clusterv1.Cluster
+		cached  []client.Object
+		want    string
+	}{
+		{name: "a Cluster without a topology has none", cluster: ofCluster("c"), cached: both},
+		{name: "a topology refers to it", cluster: near, cached: both, want: "ns"},
+		{name: "in another namespace, too", cluster: far, cached: both, want: "classes"},
+		{name: "one of another namespace is another", cluster: near, cached: both[1:]},
+		{name: "one that is not cached is none", cluster: near},
+		{name: "no Cluster has none", cached: both},
+	} {
+		Expect, live, namespace := NewWithT(t).Expect, holds(t, both...), ""
+		got, err := admission(holds(t, tc.cached...), live).ClusterClass(t.Context(), tc.cluster)
+		Expect(err).NotTo(HaveOccurred(), tc.name)
+		if got != nil {
+			namespace = got.Namespace
+		}
+		Expect(namespace).To(Equal(tc.want), tc.name)
+		Expect(live.gets()).To(BeZero(), "a ClusterClass is never worth a call")
+	}
+	chain := from(holds(t, near, far, cluster("another", clusterv1.ClusterClassRef{Name: "another"}), ofCluster("none")))
+	for namespace, want := range map[string]string{"ns": "near", "classes": "far"} {
+		NewWithT(t).Expect(chain.ClustersOf(t.Context(), class(namespace))).To(ConsistOf(HaveField("Name", want)))
+	}
+}
+
+// TestCapacity is about who tells cluster-autoscaler something beside a topology (rule 14).
+func TestCapacity(t *testing.T) {
+	autoscaled := annotated(clusterv1.AutoscalerMaxSizeAnnotation, "3")
+	for _, tc := range []struct {
+		name   string
+		change func(metav1.Object)
+		// source is where what is told comes from; tells says that there is something to tell.
+		source string
+		tells  bool
+		why    inherit.Reason
+	}{
+		{name: "one that is scaled tells", change: autoscaled, tells: true, source: "ns/x (spec.template.metadata.labels)"},
+		{name: "in a topology the Cluster is to be edited", change: also[metav1.Object](autoscaled, label(clusterv1.ClusterTopologyOwnedLabel, "")), tells: true, source: "Cluster ns/c (spec.topology)"},
+		{name: "one that is not scaled has nothing to do with it", change: also[metav1.Object](), why: inherit.NothingDeclares},
+		{name: "one that is scaled no more gives up what it told", change: annotated(inherit.CapacityLabelsAnnotation, "x"), source: "ns/x (spec.template.metadata.labels)"},
+		{name: "one that is skipped tells nothing", change: also[metav1.Object](autoscaled, pause), why: inherit.IsPaused},
+	} {
+		for _, kind := range []string{"MachineDeployment", "MachinePool", "MachineSet"} {
+			t.Run(tc.name+" as a "+kind, func(t *testing.T) {
+				Expect, object := NewWithT(t).Expect, children()[kind]
+				object.SetName("x")
+				object.SetLabels(nil)
+				object.SetOwnerReferences(nil)
+				tc.change(object)
+				found := evaluate(t, from(holds(t)), object, inherit.Policy{})
+				Expect(found.Reason).To(Equal(tc.why))
+				Expect(found.Untouched()).To(Equal(tc.why != ""))
+				if tc.why != "" {
+					return
+				}
+				Expect(found.Outcome).To(Equal(inherit.NoOwner), "what an owner propagated before stays")
+				source := found.Sources(t.Context()).Of(inherit.Entry{What: "annotation", Name: inherit.CapacityLabelsAnnotation, Own: true})
+				Expect(source.String()).To(ContainSubstring(tc.source))
+				want := map[string]string{}
+				if tc.tells {
+					want[inherit.CapacityLabelsAnnotation] = hasRoom + "=1"
+					Expect(found.Desired.Top.Claims).To(Equal(map[string]inherit.Claim{inherit.CapacityLabelsAnnotation: inherit.Yielding}))
+				}
+				Expect(maps.Equal(found.Desired.Top.Annotations, want)).To(BeTrue())
+			})
+		}
+	}
+}
+
+// A topology's MachineDeployment and MachinePool tell what they will carry, once they have inherited, and report what cannot be told.
+func TestCapacityInATopology(t *testing.T) {
+	cluster := managedCluster()
+	metadata := clusterv1.ObjectMeta{
+		Labels:      map[string]string{"node.cluster.x-k8s.io/b": "2"},
+		Annotations: map[string]string{clusterv1.AutoscalerMaxSizeAnnotation: "3", "taints.heirloom.dev/always": "node.kubernetes.io/x:NoSchedule"},
+	}
+	taints, workers := []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}, &cluster.Spec.Topology.Workers
+	workers.MachineDeployments[0].Metadata, workers.MachineDeployments[0].Taints = metadata, taints
+	workers.MachinePools[0].Metadata, workers.MachinePools[0].Taints = metadata, taints
+	for _, kind := range []string{"MachineDeployment", "MachinePool"} {
+		Expect := NewWithT(t).Expect
+		found := evaluate(t, from(holds(t, cluster, clusterClass())), children()[kind], inherit.Policy{})
+		Expect(found.Outcome).To(Equal(inherit.Inherits))
+		Expect(found.Desired.Top.Annotations).To(And(
+			HaveKeyWithValue(inherit.CapacityLabelsAnnotation, hasRoom+"=1,node.cluster.x-k8s.io/b=2"), HaveKeyWithValue(inherit.CapacityTaintsAnnotation, "gpu:NoSchedule"),
+		), kind)
+		Expect(found.Desired.Top.Claims).To(Equal(map[string]inherit.Claim{
+			inherit.CapacityLabelsAnnotation: inherit.Yielding, inherit.CapacityTaintsAnnotation: inherit.Yielding,
+		}), kind)
+		Expect(found.Problems).To(MatchError(ContainSubstring("node.kubernetes.io/x")), kind)
+	}
+}
+
+// A MachineSet of a MachineDeployment gets what that tells by rule 5, and nothing else; also while it is an orphan.
+func TestCapacityOfAMachineDeploymentsSets(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	chain, ms := from(holds(t, machineDeployment("md", also[*clusterv1.MachineDeployment](annotated(inherit.CapacityLabelsAnnotation, "of=md"))))), children()["MachineSet"]
+	annotated(clusterv1.AutoscalerMaxSizeAnnotation, "3")(ms)
+	found := evaluate(t, chain, ms, inherit.Policy{})
+	Expect(found.Desired.Top.Annotations).To(HaveKeyWithValue(inherit.CapacityLabelsAnnotation, "of=md"))
+	Expect(found.Desired.Top.Claims).To(BeEmpty())
+
+	label(clusterv1.MachineDeploymentNameLabel, "md")(ms)
+	ms.SetOwnerReferences(nil)
+	Expect(evaluate(t, chain, ms, inherit.Policy{}).Outcome).To(Equal(inherit.OwnerNotFound))
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package owners_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
+)
+
+// slow is an API server that takes its time: each answer is the version that the object had when the read began.
+type slow struct {
+	client.Reader
+	takes      time.Duration
+	fail       func() error
+	reads, now atomic.Int32
+}
+
+func (s *slow) Get(ctx context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	s.reads.Add(1)
+	into.SetName(key.Name)
+	into.SetUID(types.UID(key.Name))
+	into.SetResourceVersion(strconv.Itoa(int(s.now.Load())))
+	select {
+	case <-time.After(s.takes):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if s.fail != nil {
+		return s.fail()
+	}
+	return nil
+}
+
+// ask asks for ns/ms, and returns where the version will be, or the error.
+func ask(live *owners.Live) <-chan string {
+	answer := make(chan string, 1)
+	go func() {
+		got := &clusterv1.MachineSet{}
+		if err := live.Get(context.Background(), toSet, got); err != nil {
+			answer <- err.Error()
+			return
+		}
+		answer <- got.ResourceVersion
+	}()
+	synctest.Wait()
+	return answer
+}
+
+var toSet = client.ObjectKey{Namespace: "ns", Name: "ms"}
+
+// However many ask, two reads in a row answer all of them, and no answer is older than its question.
+func TestLiveReadsAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		server := &slow{takes: 10 * time.Millisecond}
+		live := owners.NewLive(server)
+		first := ask(live)
+		server.now.Store(2)
+		var later []<-chan string
+		for range 100 {
+			later = append(later, ask(live))
+		}
+		Expect(server.reads.Load()).To(BeEquivalentTo(1), "they wait for the next one")
+		Expect(<-first).To(Equal("0"))
+		synctest.Wait()
+		Expect(server.reads.Load()).To(BeEquivalentTo(2), "which has begun")
+		server.now.Store(3)
+		last := ask(live)
+		for _, answer := range later {
+			Expect(<-answer).To(Equal("2"))
+		}
+		Expect(<-last).To(Equal("3"))
+		Expect(server.reads.Load()).To(BeEquivalentTo(3))
+		server.now.Store(4)
+		Expect(<-ask(live)).To(Equal("4"), "nothing is kept")
+	})
+}
+
+// A caller that gives up does not take the answer from others, and a read that hangs ends after a second. It holds up no other object.
+func TestLiveReadsFailAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect, start := NewWithT(t).Expect, time.Now()
+		server := &slow{takes: 10 * time.Millisecond}
+		live := owners.NewLive(server)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		first := make(chan error, 1)
+		go func() { first <- live.Get(ctx, toSet, &clusterv1.MachineSet{}) }()
+		synctest.Wait()
+		second := ask(live)
+		Expect(<-first).To(MatchError(context.DeadlineExceeded))
+		Expect(<-second).To(Equal("0"))
+
+		server.takes, start = time.Hour, time.Now()
+		hangs := ask(live)
+		server.takes = 0
+		for i := range 1000 {
+			for _, into := range []client.Object{&clusterv1.MachineSet{}, &clusterv1.Machine{}, &unstructured.Unstructured{}} {
+				Expect(live.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: strconv.Itoa(i)}, into)).To(Succeed())
+			}
+		}
+		Expect(live.Get(t.Context(), toSet, &clusterv1.Machine{})).To(Succeed(), "another kind is another object")
+		Expect(live.Get(t.Context(), client.ObjectKey{Namespace: "other", Name: "ms"}, &clusterv1.MachineSet{})).To(Succeed())
+		Expect(time.Since(start)).To(BeZero())
+		Expect(<-hangs).To(ContainSubstring(context.DeadlineExceeded.Error()))
+		Expect(time.Since(start)).To(Equal(time.Second))
+		Expect(<-ask(live)).To(Equal("0"))
+	})
+}
+
+// An error is the answer for all that wait for it, and for nobody after them. Nor does a panic end the program.
+func TestLiveErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		server := &slow{takes: time.Millisecond}
+		live := owners.NewLive(server)
+		for want, fail := range map[string]func() error{
+			"refused": func() error { return errors.New("refused") }, "reading *v1beta2.MachineSet ns/ms: panic: oops": func() error { panic("oops") },
+		} {
+			server.fail = fail
+			for _, answer := range []<-chan string{ask(live), ask(live), ask(live)} {
+				Expect(<-answer).To(Equal(want))
+			}
+			server.fail = nil
+			Expect(<-ask(live)).To(Equal("0"))
+		}
+	})
+}
+
+// whoever decides by the MachineSet of a Machine, and returns which label that declares.
+func whoever(ctx context.Context, c *owners.Chain) (string, error) {
+	owner, err := c.MachineOwner(ctx, machine("m", "MachineSet/ms"))
+	if err != nil || owner.Template == nil {
+		return "nobody", err
+	}
+	return strings.Join(slices.Collect(maps.Keys(owner.Template.Labels)), " "), nil
+}
+
+// What is in doubt is decided once more by what the API server has; an error there leaves the first decision.
+func TestRecheck(t *testing.T) {
+	refused := errors.New("refused")
+	another := machineSet("", setDeclares("live"), func(ms *clusterv1.MachineSet) { ms.UID = "another" })
+	for _, tc := range []struct {
+		name                   string
+		live                   client.Reader
+		certain, failing, none bool
+		want                   string
+		counted                []metrics.LookupResult
+	}{
+		{name: "no doubt", live: holds(t, machineSet("", setDeclares("live"))), certain: true, want: "cache", counted: []metrics.LookupResult{metrics.Cached}},
+		{name: "in doubt", live: holds(t, machineSet("", setDeclares("live"))), want: "live", counted: []metrics.LookupResult{metrics.Cached, metrics.Live}},
+		{name: "in doubt, with nobody to ask", want: "cache", counted: []metrics.LookupResult{metrics.Cached}},
+		{name: "what is gone there is gone", live: holds(t), want: "nobody", counted: []metrics.LookupResult{metrics.Cached, metrics.Missing}},
+		{name: "what has another UID there is gone", live: holds(t, another), want: "nobody", counted: []metrics.LookupResult{metrics.Cached, metrics.Missing}},
+		{name: "the API server does not answer", live: fails(refused), want: "cache", counted: []metrics.LookupResult{metrics.Cached, metrics.Live}},
+		{name: "the limit is reached", live: holds(t, machineSet("", setDeclares("live"))), none: true, want: "cache", counted: []metrics.LookupResult{metrics.Cached, metrics.Live}},
+		{name: "the second decision fails", live: holds(t, machineSet("", setDeclares("live"))), failing: true, want: "cache", counted: []metrics.LookupResult{metrics.Cached, metrics.Live}},
+	} {
+		Expect := NewWithT(t).Expect
+		var counted []metrics.LookupResult
+		chain, times := admission(holds(t, machineSet("", setDeclares("cache"))), tc.live), 0
+		chain.AllowLive, chain.Count = func() bool { return !tc.none }, func(result metrics.LookupResult) { counted = append(counted, result) }
+		decided, err := owners.Recheck(t.Context(), chain, func(string) bool { return !tc.certain }, func(ctx context.Context, c *owners.Chain) (string, error) {
+			times++
+			who, err := whoever(ctx, c)
+			if times == 2 && tc.failing {
+				err = refused
+			}
+			return who, err
+		})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(decided).To(Equal(tc.want), tc.name)
+		if live, ok := tc.live.(*reader); ok {
+			Expect(live.gets()).To(BeNumerically("<=", 1), tc.name)
+		}
+		Expect(counted).To(Equal(tc.counted), tc.name)
+	}
+	_, err := owners.Recheck(t.Context(), admission(fails(refused), holds(t, machineSet("", setDeclares("live")))), func(string) bool { return true }, whoever)
+	NewWithT(t).Expect(err).To(MatchError(refused), "without a first decision there is nothing to check")
+}
+
+// recheckNode decides about a Node twice, and returns both decisions.
+func recheckNode(t *testing.T, chain *owners.Chain, known string) (first, second owners.NodeDecision) {
+	t.Helper()
+	decided := func(d owners.NodeDecision) bool { first = d; return true }
+	second, err := owners.Recheck(t.Context(), chain.Within(itself), decided, func(ctx context.Context, c *owners.Chain) (owners.NodeDecision, error) {
+		return c.EvaluateNode(ctx, node(known), inherit.Policy{})
+	})
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return first, second
+}
+
+// An API server that does not answer costs a decision no more than a second in all, however many owners it reads.
+func TestASecondDecisionIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start, cache := time.Now(), holds(t, ofCluster("c"), machineSet("MachineDeployment/md"), machineDeployment("md"), machine("m", "MachineSet/ms", isNode))
+		_, decided := recheckNode(t, admission(cache, &slow{takes: time.Hour}), "n")
+		NewWithT(t).Expect(decided.Inherits()).To(BeTrue())
+		NewWithT(t).Expect(time.Since(start)).To(Equal(time.Second))
+	})
+}
+
+// A decision reads what is above its object, each object once, and a second decision the same from the API server and nothing else.
+func TestWhatIsRead(t *testing.T) {
+	all := []client.Object{
+		managedCluster(), clusterClass(), machineDeployment("md", also[*clusterv1.MachineDeployment](ofTopology)), machineSet("MachineDeployment/md"), machine("m", "MachineSet/ms", isNode, refers),
+		controlPlane("c", ofTopology), machinePool("mp", "aws:1"),
+	}
+	topology := []string{"Cluster c", "ClusterClass cc"}
+	for _, tc := range []struct {
+		kind, node string
+		// found is what the cache finds by its indexes.
+		found, reads []string
+	}{
+		{kind: "MachineDeployment", reads: topology},
+		{kind: "MachineSet", reads: []string{"Cluster c", "MachineDeployment md"}},
+		{kind: "Machine", reads: []string{"Cluster c", "MachineSet ms"}},
+		{kind: "Machine of a control plane", reads: []string{"Cluster c", acme + " AcmeControlPlane cp"}},
+		{kind: "external object", reads: []string{"Cluster c", "Machine m", "MachineSet ms"}},
+		{kind: "Node", node: "n", found: []string{"Machine m"}, reads: append([]string{"MachineSet ms", "MachineDeployment md"}, topology...)},
+		{kind: "Node of a pool", node: "x aws:1", found: []string{"MachinePool mp"}, reads: topology},
+	} {
+		Expect, cache, live := NewWithT(t).Expect, holds(t, all...), holds(t, all...)
+		chain := admission(cache, owners.NewLive(live))
+		if tc.node != "" {
+			recheckNode(t, chain, tc.node)
+		} else {
+			_, err := owners.Recheck(t.Context(), chain, func(bool) bool { return true }, func(_ context.Context, c *owners.Chain) (bool, error) {
+				return evaluate(t, c, children()[tc.kind], inherit.Policy{}).Untouched(), nil
+			})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		Expect(cache.asked).To(ConsistOf(tc.reads), tc.kind)
+		Expect(live.asked).To(ConsistOf(append(tc.found, tc.reads...)), tc.kind)
+	}
+}
+
+// The cache says which Machine or MachinePool a Node is; a second decision asks whether that still holds.
+func TestAMatchThatNoLongerHolds(t *testing.T) {
+	for _, tc := range []struct {
+		name         string
+		node         string
+		cached, live client.Object
+		inherits     bool
+	}{
+		{name: "a Machine that is still the Node", node: "n", cached: machine("m", "", isNode), live: machine("m", "", isNode), inherits: true},
+		{name: "a Machine that is another Node", node: "n", cached: machine("m", "", isNode), live: machine("m", "", func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "other" })},
+		{name: "a Machine that is another instance", node: "n aws:1", cached: machine("m", "", provided), live: machine("m", "", func(m *clusterv1.Machine) { m.Spec.ProviderID = "aws:2" })},
+		{name: "a Machine that is gone", node: "n", cached: machine("m", "", isNode)},
+		{name: "another Machine under the name", node: "n", cached: machine("m", "", isNode), live: machine("m", "", isNode, func(m *clusterv1.Machine) { m.UID = "another" })},
+		{name: "a Machine of another Cluster", node: "n", cached: machine("m", "", isNode), live: machine("m", "", isNode, elsewhere)},
+		{name: "a MachinePool that still names the Node", node: "n aws:1", cached: machinePool("mp", "aws:1"), live: machinePool("mp", "aws:1", "aws:2"), inherits: true},
+		{name: "a MachinePool that names it no more", node: "n aws:1", cached: machinePool("mp", "aws:1"), live: machinePool("mp", "aws:2")},
+		{name: "a MachinePool that is gone", node: "n aws:1", cached: machinePool("mp", "aws:1")},
+	} {
+		live := []client.Object{ofCluster("c"), ofCluster("other")}
+		if tc.live != nil {
+			live = append(live, tc.live)
+		}
+		first, second := recheckNode(t, admission(holds(t, ofCluster("c"), tc.cached), holds(t, live...)), tc.node)
+		NewWithT(t).Expect(first.Inherits()).To(BeTrue(), "%s: the cache is behind", tc.name)
+		NewWithT(t).Expect(second.Inherits()).To(Equal(tc.inherits), tc.name)
+	}
+}
+
+// What is fresh is read from the API server to the last owner, also where a chain does not ask for what is missing in the cache.
+func TestAFreshDecisionAsksForAllOwners(t *testing.T) {
+	Expect, md := NewWithT(t).Expect, machineDeployment("md", func(md *clusterv1.MachineDeployment) { declaring(&md.Spec.Template, "new") })
+	live := holds(t, ofCluster("c"), machineSet("MachineDeployment/md", setDeclares("new")), md, machine("m", "MachineSet/ms", isNode))
+	loop := &owners.Chain{Cache: holds(t, ofCluster("c"), machine("m", "MachineSet/ms", isNode)), Live: live}
+	first, second := recheckNode(t, loop, "n")
+	Expect(first.Source.Labels).To(BeEmpty())
+	Expect(second.Source.Labels).To(HaveKey("new"))
+}

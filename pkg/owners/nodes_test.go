@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package owners_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
+)
+
+// tenants moves an object into another namespace.
+func tenants[T client.Object](object T) T {
+	object.SetNamespace("tenant")
+	object.SetUID("tenant's")
+	return object
+}
+
+// TestEvaluateNode: a Node inherits what its Machine or MachinePool will carry once the chain above it has inherited, and no more. A
+// tenant who may create a Machine somewhere decides nothing about the Nodes of another Cluster, and no kubelet about its own.
+func TestEvaluateNode(t *testing.T) {
+	of, ofSet, optOut := also[*clusterv1.Machine], also[*clusterv1.MachineSet], label(inherit.IgnoreLabel, "")
+	ours := func(changes ...func(*clusterv1.Machine)) *clusterv1.Machine {
+		return change(machine("m", "MachineSet/ms", isNode, provided, of(label("fromMachine", "1"))), changes...)
+	}
+	set := func(changes ...func(*clusterv1.MachineSet)) *clusterv1.MachineSet {
+		return change(machineSet("MachineDeployment/md", setDeclares("fromMachineSet")), changes...)
+	}
+	pool := func(name string, changes ...func(*clusterv1.MachinePool)) *clusterv1.MachinePool {
+		mp := machinePool(name, "aws:1", "aws:2")
+		declaring(&mp.Spec.Template, "from-"+name)
+		return change(mp, changes...)
+	}
+	md := machineDeployment("md", func(md *clusterv1.MachineDeployment) { declaring(&md.Spec.Template, "fromMachineDeployment") })
+	c, ignoredCluster := ofCluster("c"), change(ofCluster("c"), also[*clusterv1.Cluster](optOut))
+	for _, tc := range []struct {
+		name, node string
+		change     func(*corev1.Node)
+		cached     []client.Object
+		policy     inherit.Policy
+		want       []string
+		why        inherit.Reason
+	}{
+		{name: "a Machine on its own hands down what it has", cached: []client.Object{c, ours(func(m *clusterv1.Machine) { m.OwnerReferences = nil })}, want: []string{"fromMachine"}},
+		{name: "a Machine hands down what it is about to inherit", cached: []client.Object{c, ours(), set(), md}, want: []string{"fromMachine", "fromMachineSet", "fromMachineDeployment"}},
+		{name: "a Machine whose owner is not cached hands down what it has", cached: []client.Object{c, ours()}, want: []string{"fromMachine"}},
+		{name: "a MachineSet whose owner is not cached hands down what it has", cached: []client.Object{c, ours(), set()}, want: []string{"fromMachine", "fromMachineSet"}},
+		{name: "a paused MachineSet inherits nothing that it could hand down", cached: []client.Object{c, ours(), set(ofSet(pause)), md}, want: []string{"fromMachine", "fromMachineSet"}},
+		{name: "neither does one that opted out", cached: []client.Object{c, ours(), set(ofSet(optOut)), md}, want: []string{"fromMachine", "fromMachineSet"}},
+		{name: "neither does one that another instance watches", policy: inherit.Policy{WatchFilter: "blue"}, cached: []client.Object{c, ours(of(label(clusterv1.WatchLabel, "blue"))), set(), md}, want: []string{"fromMachine", clusterv1.WatchLabel, "fromMachineSet"}},
+		{name: "a Machine that is being deleted hands down what it has", cached: []client.Object{c, ours(of(deleting)), set(), md}, want: []string{"fromMachine"}},
+		{name: "a Node with the opt-out label inherits all the same", change: also[*corev1.Node](optOut), cached: []client.Object{c, ours()}, want: []string{"fromMachine"}},
+		{name: "a Node is found by address", node: "x aws:9 10.0.0.1", cached: []client.Object{c, machine("m", "", addressed, of(label("fromMachine", "1")))}, want: []string{"fromMachine"}},
+		{name: "a Node is found by providerID", node: "x aws:1", cached: []client.Object{c, machine("m", "", provided, of(label("fromMachine", "1")))}, want: []string{"fromMachine"}},
+		{name: "one Machine that fits in every way is one", node: "n aws:1 10.0.0.1", cached: []client.Object{c, ours(addressed)}, want: []string{"fromMachine"}},
+		{name: "a Machine of another namespace makes no match ambiguous", cached: []client.Object{c, ours(), tenants(ours())}, want: []string{"fromMachine"}},
+		{name: "two Machines with one address are ambiguous", node: "x aws:9 10.0.0.1", cached: []client.Object{c, machine("m", "", addressed), machine("m2", "", addressed)}, why: inherit.IsNoMachine},
+		{name: "a paused Machine hands down nothing", cached: []client.Object{c, ours(of(pause))}, why: inherit.IsPaused},
+		{name: "nor does one that opted out", cached: []client.Object{c, ours(of(optOut))}, why: inherit.IsIgnored},
+		{name: "nor does one of a paused Cluster", cached: []client.Object{ours(), pausedCluster()}, why: inherit.ClusterIsPaused},
+		{name: "nor does one of a Cluster that opted out", cached: []client.Object{ours(), ignoredCluster}, why: inherit.ClusterIsIgnored},
+		{name: "nor does one whose Cluster does not exist", cached: []client.Object{ours()}, why: inherit.ClusterDoesNotExist},
+		{name: "nor does one of another Cluster", cached: []client.Object{c, ours(elsewhere)}, why: inherit.IsNoMachine},
+		{name: "nor does one of another namespace", cached: []client.Object{c, tenants(ofCluster("c")), tenants(ours())}, why: inherit.IsNoMachine},
+		{name: "a Node that is being deleted inherits nothing", change: also[*corev1.Node](deleting), cached: []client.Object{c, ours()}, why: inherit.IsDeleted},
+		{name: "a Node without a Machine inherits nothing", node: "other", cached: []client.Object{c, ours()}, why: inherit.IsNoMachine},
+		{name: "nor does one whose own label and Cluster say what they like", node: "other", change: also[*corev1.Node](optOut), cached: []client.Object{ignoredCluster}, why: inherit.IsNoMachine},
+		{name: "a Node that a pool names inherits from its template", node: "x aws:2", cached: []client.Object{c, pool("mp")}, want: []string{"from-mp"}},
+		{name: "a Machine comes before a pool", node: "n aws:1", cached: []client.Object{c, pool("mp"), ours()}, want: []string{"fromMachine"}},
+		{name: "a Node that a pool does not name does not", node: "x aws:3", cached: []client.Object{c, pool("mp")}, why: inherit.IsNoMachine},
+		{name: "a Node without a providerID does not", node: "x", cached: []client.Object{c, pool("mp")}, why: inherit.IsNoMachine},
+		{name: "a Node that two pools name is neither's", node: "x aws:1", cached: []client.Object{c, pool("mp"), pool("mp2")}, why: inherit.IsNoMachine},
+		{name: "a pool of another namespace hands down nothing", node: "x aws:1", cached: []client.Object{c, tenants(pool("mp"))}, why: inherit.IsNoMachine},
+		{name: "nor does a paused pool", node: "x aws:1", cached: []client.Object{c, pool("mp", also[*clusterv1.MachinePool](pause))}, why: inherit.IsPaused},
+		{name: "nor does one that opted out", node: "x aws:1", cached: []client.Object{c, pool("mp", also[*clusterv1.MachinePool](optOut))}, why: inherit.IsIgnored},
+		{name: "nor does one whose Cluster does not exist", node: "x aws:1", cached: []client.Object{pool("mp")}, why: inherit.ClusterDoesNotExist},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect, live, n := NewWithT(t).Expect, holds(t, set(), md), node(cmp.Or(tc.node, "n"))
+			if tc.change != nil {
+				tc.change(n)
+			}
+			decided, err := admission(holds(t, tc.cached...), live).Within(itself).EvaluateNode(t.Context(), n, tc.policy)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(decided.Reason).To(Equal(tc.why))
+			Expect(decided.Inherits()).To(Equal(tc.want != nil))
+			Expect(slices.Collect(maps.Keys(decided.Source.Labels))).To(ConsistOf(tc.want))
+			Expect(live.gets()).To(BeZero(), "a Node is not worth a call")
+			decided, err = from(holds(t, tc.cached...)).EvaluateNode(t.Context(), n, tc.policy)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(decided.Inherits()).To(BeFalse(), "where the Cluster is not known nothing proves anything: anybody may have created the Machine")
+		})
+	}
+}
+
+// What a name or an address has brought goes once the Machine contradicts it, and not before.
+func TestWhatAnAddressBroughtGoes(t *testing.T) {
+	matched := func(known string) *corev1.Node {
+		n := node(known)
+		had, _ := inherit.Policy{}.Node(inherit.Policy{}.SourceFor(n, machine("m", "", addressed)), inherit.NodeState{}, inherit.Kubelet)
+		n.Annotations = had.Annotations
+		n.Spec.ProviderID = strings.TrimPrefix(n.Spec.ProviderID, "-")
+		return n
+	}
+	of := also[*clusterv1.Machine]
+	moved := func(m *clusterv1.Machine) {
+		m.Status.Addresses = []clusterv1.MachineAddress{{Type: clusterv1.MachineInternalIP, Address: "10.0.0.9"}}
+	}
+	c, ours, forged := ofCluster("c"), matched("n - 10.0.0.1"), node("n aws:9 10.0.0.1")
+	forged.Annotations = map[string]string{inherit.MatchedByAddressAnnotation: "m.0000"}
+	for _, tc := range []struct {
+		name   string
+		node   *corev1.Node
+		cached []client.Object
+		goes   bool
+	}{
+		{name: "the Machine is another Node", node: ours, cached: []client.Object{c, machine("m", "", addressed, func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "other" })}, goes: true},
+		{name: "the Machine has another address", node: ours, cached: []client.Object{c, machine("m", "", moved)}, goes: true},
+		{name: "the Node is another instance", node: matched("n aws:2 10.0.0.1"), cached: []client.Object{c, machine("m", "", addressed, provided)}, goes: true},
+		{name: "it stays where the Machine is gone", node: ours, cached: []client.Object{c}},
+		{name: "where the Machine says nothing about itself", node: ours, cached: []client.Object{c, machine("m", "")}},
+		{name: "where the Machine is another under the same name", node: ours, cached: []client.Object{c, machine("m", "", moved, func(m *clusterv1.Machine) { m.UID = "another" })}},
+		{name: "where two Machines have the address now", node: ours, cached: []client.Object{c, machine("m", "", addressed), machine("m2", "", addressed)}},
+		{name: "where the Machine is being deleted", node: ours, cached: []client.Object{c, machine("m", "", moved, of(deleting))}},
+		{name: "where the Machine is paused", node: ours, cached: []client.Object{c, machine("m", "", moved, of(pause))}},
+		{name: "where the Cluster is paused", node: ours, cached: []client.Object{pausedCluster(), machine("m", "", moved)}},
+		{name: "where the Cluster is being deleted", node: ours, cached: []client.Object{change(ofCluster("c"), also[*clusterv1.Cluster](deleting)), machine("m", "", moved)}},
+		{name: "where the Cluster is gone", node: ours, cached: []client.Object{machine("m", "", moved)}},
+		{name: "where the Machine has gone to another Cluster", node: ours, cached: []client.Object{c, machine("m", "", moved, elsewhere)}},
+		{name: "where the kubelet has made the record up", node: forged, cached: []client.Object{c, machine("m", "", moved)}},
+	} {
+		Expect := NewWithT(t).Expect
+		decided, err := from(holds(t, tc.cached...)).Within(itself).EvaluateNode(t.Context(), tc.node, inherit.Policy{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(decided.Inherits()).To(Equal(tc.goes), tc.name)
+		Expect(decided.Reason == "").To(Equal(tc.goes), tc.name)
+		if tc.goes {
+			Expect(decided.Source.String()).To(Equal("Machine ns/m"))
+			now, err := inherit.Policy{}.Node(decided.Source, inherit.OfNode(tc.node), inherit.Privileged)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(now.Labels).To(HaveLen(1), "only what says that nothing is recorded")
+			Expect(now.Annotations).NotTo(HaveKey(inherit.MatchedByAddressAnnotation))
+		}
+	}
+}
+
+// What Nodes inherit before their Machines have it is told apart from the rest only by the Machine as it is.
+func TestEffectiveMachinesAreBesideTheActualOnes(t *testing.T) {
+	Expect, of := NewWithT(t).Expect, also[*clusterv1.Machine]
+	chain := from(holds(t, ofCluster("c"), machineSet("", setDeclares("new")), machine("behind", "MachineSet/ms"), machine("complete", "MachineSet/ms", of(label("new", "1"))),
+		machine("skipped", "MachineSet/ms", of(label(inherit.IgnoreLabel, ""))), machine("other", "MachineSet/ms", elsewhere), machine("unwanted", "MachineSet/ms")))
+	wanted := func(m *clusterv1.Machine) bool { return m.Name != "unwanted" }
+	machines, err := chain.EffectiveMachines(t.Context(), itself, inherit.Policy{}, wanted)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(machines).To(HaveLen(3))
+	behind, complete, skipped := machines[0], machines[1], machines[2]
+	Expect(behind.Actual.Labels).To(BeEmpty())
+	Expect(behind.Effective.Labels).To(HaveKey("new"))
+	Expect(complete.Actual.Labels).To(HaveKey("new"))
+	Expect(complete.Effective).To(BeIdenticalTo(complete.Actual), "nothing is copied for one that has everything")
+	Expect(skipped.Effective).To(BeIdenticalTo(skipped.Actual))
+	Expect(chain.EffectiveMachines(t.Context(), types.NamespacedName{Namespace: "ns", Name: "gone"}, inherit.Policy{}, wanted)).To(BeEmpty())
+}
+
+// What is to be looked at again when an object changes.
+func TestLookAgain(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	old := &clusterv1.MachineSet{ObjectMeta: named("old", "MachineDeployment/md")}
+	chain := from(holds(t, machineSet("MachineDeployment/md"), old, machine("m1", "MachineSet/ms"), machine("m2", "MachineSet/ms"), machine("m3", "MachineSet/old"),
+		machine("other", "MachineSet/ms#another", elsewhere), node("n aws:1 10.0.0.1"), node("n2 aws:2"), machinePool("mp", "aws:2")))
+	called := func(names ...string) OmegaMatcher {
+		var all []types.NamespacedName
+		for _, name := range names {
+			all = append(all, types.NamespacedName{Namespace: "ns", Name: name})
+		}
+		return ConsistOf(all)
+	}
+	Expect(chain.Children(t.Context(), machineSet(""), &clusterv1.MachineList{})).To(called("m1", "m2"), "children by UID")
+	Expect(chain.Members(t.Context(), itself, &clusterv1.MachineList{})).To(called("m1", "m2", "m3"), "members by Cluster")
+	Expect(chain.Keys(t.Context(), &clusterv1.MachineList{})).To(called("m1", "m2", "m3", "other"))
+	Expect(chain.MachinesBelow(t.Context(), machineSet(""))).To(ConsistOf(HaveField("Name", "m1"), HaveField("Name", "m2")))
+	Expect(chain.MachinesBelow(t.Context(), machineDeployment("md"))).To(HaveLen(3))
+	Expect(chain.MachinesBelow(t.Context(), machineDeployment("other"))).To(BeEmpty())
+	for _, m := range []*clusterv1.Machine{machine("m", "", isNode), machine("m", "", provided), machine("m", "", addressed)} {
+		Expect(owners.NodesOf(t.Context(), chain.Cache, m)).To(ConsistOf(HaveField("Name", "n")))
+	}
+	Expect(owners.NodesOf(t.Context(), chain.Cache, machine("m", ""))).To(BeEmpty())
+	Expect(owners.NodesOf(t.Context(), chain.Cache, machinePool("mp", "aws:2", "aws:9"))).To(ConsistOf(HaveField("Name", "n2")))
+	_, err := owners.NodesOf(t.Context(), chain.Cache, machineSet(""))
+	Expect(err).To(MatchError("expected a Machine or a MachinePool, got *v1beta2.MachineSet"))
+}
+
+// prepared counts the kinds that a cache is made to hold, and the fields that it indexes of each.
+type prepared struct {
+	cache.Cache
+	fields map[string]int
+}
+
+func (p prepared) GetInformer(_ context.Context, object client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	p.fields[fmt.Sprintf("%T", object)] += 0
+	return nil, nil
+}
+
+func (p prepared) IndexField(_ context.Context, object client.Object, _ string, _ client.IndexerFunc) error {
+	p.fields[fmt.Sprintf("%T", object)]++
+	return nil
+}
+
+// The cache holds what a chain reads in any case; Nodes only if a Cluster has its Nodes there.
+func TestPrepare(t *testing.T) {
+	want := map[string]int{"*v1beta2.Cluster": 1, "*v1beta2.ClusterClass": 0, "*v1beta2.MachineDeployment": 1, "*v1beta2.MachineSet": 2, "*v1beta2.Machine": 4, "*v1beta2.MachinePool": 2, "*v1.Node": 2}
+	for _, ownNodes := range []bool{true, false} {
+		all := prepared{fields: map[string]int{}}
+		NewWithT(t).Expect(owners.Prepare(t.Context(), all, ownNodes)).To(Succeed())
+		NewWithT(t).Expect(all.fields).To(Equal(want))
+		delete(want, "*v1.Node")
+	}
+}
+
+// Which Nodes are alike, and how many there are.
+func TestNodeGroup(t *testing.T) {
+	inUse := func(name, owner string) *clusterv1.Machine {
+		return machine(name, owner, func(m *clusterv1.Machine) { m.Status.NodeRef.Name = name })
+	}
+	pool, set, old := machinePool("mp", "a", "b", "c"), machineSet("MachineDeployment/md"), &clusterv1.MachineSet{ObjectMeta: named("old", "MachineDeployment/md")}
+	managed, ofSet := machineDeployment("md", also[*clusterv1.MachineDeployment](ofTopology)), inherit.SourceOfMachine(inUse("m", "MachineSet/ms"))
+	for _, tc := range []struct {
+		name    string
+		from    inherit.NodeSource
+		objects []client.Object
+		want    string
+	}{
+		{
+			name: "a MachineDeployment with two MachineSets", from: ofSet, want: "MachineDeployment ns/md: 2",
+			objects: []client.Object{machineDeployment("md"), set, inUse("m", "MachineSet/ms"), machine("to-come", "MachineSet/ms"), old, inUse("n", "MachineSet/old"), inUse("other", "MachineSet/other")},
+		},
+		{name: "one of a topology", from: ofSet, objects: []client.Object{managedCluster(), clusterClass(), managed, set, inUse("m", "MachineSet/ms")}, want: "MachineDeployment ns/md: 1"},
+		{name: "a MachineSet whose MachineDeployment cannot be read", from: ofSet, objects: []client.Object{set, inUse("m", "MachineSet/ms")}, want: "MachineSet ns/ms: 1"},
+		{name: "a MachineSet that stands alone", from: ofSet, objects: []client.Object{machineSet(""), inUse("m", "MachineSet/ms")}, want: "MachineSet ns/ms: 1"},
+		{name: "a control plane of a topology", from: inherit.SourceOfMachine(inUse("m", byControlPlane)), objects: []client.Object{managedCluster(), clusterClass(), controlPlane("c", ofTopology), inUse("m", byControlPlane)}, want: "AcmeControlPlane ns/cp: 1"},
+		{name: "a MachinePool with Machines", from: inherit.SourceOfMachine(inUse("m", "MachinePool/mp")), objects: []client.Object{pool}, want: "MachinePool ns/mp: 3"},
+		{name: "a MachinePool without", from: inherit.SourceOfMachinePool(pool, pool), objects: []client.Object{pool}, want: "MachinePool ns/mp: 3"},
+		{name: "one that has just gone", from: inherit.SourceOfMachinePool(pool, pool), want: "MachinePool ns/mp: 3"},
+		{name: "a Machine without an owner", from: inherit.SourceOfMachine(inUse("m", "")), want: "Machine ns/m: 0"},
+	} {
+		group, nodes, err := from(holds(t, tc.objects...)).NodeGroup(t.Context(), tc.from)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		NewWithT(t).Expect(fmt.Sprintf("%s: %d", group, nodes)).To(Equal(tc.want), tc.name)
+	}
+}
+
+// Where a Machine's entries are declared, which differs between providers, and the object to edit for the rest: the top of the
+// chain, because a change further down would be undone.
+func TestSourcesOfMachines(t *testing.T) {
+	controlPlaneOf := func(spec string) client.Object {
+		cp, template := controlPlane("c"), map[string]any{}
+		NewWithT(t).Expect(yaml.Unmarshal([]byte(spec), &template)).To(Succeed())
+		cp.Object["spec"] = map[string]any{"machineTemplate": template}
+		return cp
+	}
+	newer := controlPlaneOf("{metadata: {annotations: {a: '1'}}, spec: {taints: [{key: a, effect: NoSchedule, propagation: Always}], deletion: {nodeDrainTimeoutSeconds: 1}}}")
+	older := controlPlaneOf("{metadata: {annotations: {a: '1'}}, taints: [{key: a, effect: NoSchedule, propagation: Always}], nodeDrainTimeout: 1s}")
+	pool, set := machinePool("mp"), machineSet("MachineDeployment/md")
+	pool.Spec.Template.Annotations = map[string]string{"a": "1"}
+	entry := map[string]inherit.Entry{"taint": {What: "taint", Name: "a:NoSchedule"}, "annotation": {What: "annotation", Name: "a"}, "timeout": {What: "field", Name: "nodeDrainTimeoutSeconds"}}
+	of, owned := func(objects ...client.Object) []client.Object { return objects }, clusterv1.ClusterTopologyOwnedLabel
+	for _, tc := range []struct {
+		owner, label string
+		cached       []client.Object
+		entry, want  string
+	}{
+		{byControlPlane, "", of(newer), "taint", "AcmeControlPlane ns/cp (spec.machineTemplate.spec.taints)"},
+		{byControlPlane, "", of(older), "taint", "AcmeControlPlane ns/cp (spec.machineTemplate.taints)"},
+		{byControlPlane, "", of(newer), "annotation", "AcmeControlPlane ns/cp (spec.machineTemplate.metadata.annotations)"},
+		{byControlPlane, "", of(newer), "timeout", "AcmeControlPlane ns/cp (spec.machineTemplate.spec.deletion.nodeDrainTimeoutSeconds)"},
+		{byControlPlane, "", of(older), "timeout", "AcmeControlPlane ns/cp (spec.machineTemplate.nodeDrainTimeout)"},
+		{"MachinePool/mp", "", of(pool), "annotation", "MachinePool ns/mp (spec.template.metadata.annotations)"},
+		{"MachinePool/mp", "", of(pool), "timeout", "Machine ns/m (spec.deletion.nodeDrainTimeoutSeconds)"},
+
+		{"", "", nil, "", "Machine ns/m"},
+		{"", owned, nil, "", "Cluster ns/c (spec.topology)"},
+		{"MachineSet/ms", "", of(machineSet("")), "", "MachineSet ns/ms (spec.template)"},
+		{"MachineSet/ms", "", of(set, machineDeployment("md")), "", "MachineDeployment ns/md (spec.template)"},
+		{"MachineSet/ms", "", of(set), "", "MachineDeployment ns/md (spec.template)"},
+		{"MachineSet/ms", owned, of(set), "", "Cluster ns/c (spec.topology)"},
+		{"MachineSet/ms", owned, of(set, machineDeployment("md", also[*clusterv1.MachineDeployment](ofTopology)), managedCluster(), clusterClass()), "", "Cluster ns/c (spec.topology.workers.machineDeployments[a])"},
+		{byControlPlane, "", of(newer), "", "AcmeControlPlane ns/cp (spec.machineTemplate)"},
+	} {
+		m := machine("m", tc.owner)
+		if tc.label != "" {
+			label(tc.label, "")(m)
+		}
+		found := from(holds(t, tc.cached...)).NodeSources(t.Context(), inherit.SourceOfMachine(m))
+		got := found.Top()
+		if tc.entry != "" {
+			got = found.Of(entry[tc.entry])
+		}
+		NewWithT(t).Expect(got.String()).To(Equal(tc.want))
+	}
+	for _, held := range []*reader{holds(t, pool), holds(t)} {
+		found := from(held).NodeSources(t.Context(), inherit.SourceOfMachinePool(pool, pool))
+		NewWithT(t).Expect(found.Of(entry["annotation"]).String()).To(Equal("MachinePool ns/mp (spec.template.metadata.annotations)"), "whether it is still there or not")
+	}
+	NewWithT(t).Expect(inherit.Sources{}.Top().String()).To(Equal("an owner that is not known"))
+}
