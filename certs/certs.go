@@ -129,7 +129,7 @@ func (o *Own) hosts(ctx context.Context, live client.Reader) (first string, othe
 	}
 	first = o.Hosts[0]
 	if lacking := sets.New(o.Hosts...).Difference(all); lacking.Len() > 0 {
-		first, _ = lacking.PopAny()
+		first = sets.List(lacking)[0]
 	}
 	return first, sets.List(all.Insert(o.Hosts...).Delete(first)), nil
 }

@@ -131,7 +131,7 @@ func deep(levels int) string {
 
 // deciders are the deciders by a kind that they are about.
 func deciders(d Dependencies) map[string]decider {
-	all := handlersOf(d)
+	all := decidersOf(d)
 	return map[string]decider{
 		"ControlPlane": all[ControlPlanesPath], "MachineDeployment": all[MachineDeploymentsPath],
 		"MachinePool": all[MachinePoolsPath], "MachineSet": all[MachineSetsPath], "Machine": all[MachinesPath], "InfraMachine": all[ExternalPath],

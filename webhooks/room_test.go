@@ -18,11 +18,11 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
-	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
@@ -233,7 +233,7 @@ func TestReviewsThatComeTooSlowlyAreTurnedAway(t *testing.T) {
 func TestForgedPathsAreNotRead(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	s := newServer(t, abroad, nil, inherit.Policy{})
-	handler := newWorkload(s.Dependencies, someKeys(newKey(1)))
+	handler := newWorkload(s.Dependencies, func() []byte { return newKey(1) })
 	for path, read := range map[string]bool{webhook.Path(newKey(9), identity(red)): false, webhook.Path(newKey(1), identity(red)): true} {
 		was := false
 		recorder := httptest.NewRecorder()
@@ -248,25 +248,44 @@ func TestForgedPathsAreNotRead(t *testing.T) {
 	Expect(s.countedIn(t, "heirloom_admission_requests_rejected_total")).To(ConsistOf("too_slow workload"))
 }
 
+// counting counts reads by the name of their Cluster's Machine.
+type counting struct {
+	client.Reader
+	reads map[string]int
+}
+
+func (c *counting) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if _, ok := into.(*clusterv1.Machine); ok {
+		c.reads[key.Name]++
+	}
+	return c.Reader.Get(ctx, key, into, options...)
+}
+
 // Each workload cluster can cost the management cluster's API server so many reads and no more, whatever others cost it.
 func TestReadsForWorkloadClustersAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
-		reader := owners.Limited{Reader: ordinary, Allow: newReadLimits().allow}
-		read := func(cluster string) error {
-			ctx := context.WithValue(t.Context(), callerKey{}, types.NamespacedName{Namespace: "ns", Name: cluster})
-			return reader.Get(ctx, types.NamespacedName{Namespace: "ns", Name: "ms"}, &clusterv1.MachineSet{})
-		}
-		exhaust := func(cluster string, reads int) {
-			t.Helper()
-			for range reads {
-				Expect(read(cluster)).To(Succeed())
+		live := &counting{abroad, map[string]int{}}
+		s := newServer(t, abroad, live, inherit.Policy{})
+		handler := newWorkload(s.Dependencies, func() []byte { return newKey(1) })
+		lost := nodeReview(t, write{object: "{metadata: {name: node-1}, spec: {}}", old: "{metadata: {name: node-1}, spec: {}}"}, nil)
+		asks := func(cluster types.NamespacedName, times int) {
+			for range times {
+				ask(t, handler, webhook.Path(newKey(1), identity(cluster)), lost)
 			}
-			Expect(read(cluster)).To(MatchError("too many reads"))
 		}
-		exhaust("greedy", readsAtOnce)
-		exhaust("modest", readsAtOnce)
+		asks(red, 1)
+		each := readsAtOnce
+		Expect(live.reads["m-red"]).To(Equal(1))
+		asks(red, 2*each)
+		Expect(live.reads["m-red"]).To(BeNumerically("<=", each))
+		exhausted := live.reads["m-red"]
+		asks(red, 10)
+		Expect(live.reads["m-red"]).To(Equal(exhausted), "the cache has the last word")
+		asks(blue, 1)
+		Expect(live.reads["m-blue"]).To(Equal(1), "no other cluster pays for that")
 		<-time.After(time.Second)
-		exhaust("greedy", readsPerSecond)
+		asks(red, 2*each)
+		Expect(live.reads["m-red"] - exhausted).To(And(BeNumerically(">", 0), BeNumerically("<=", readsPerSecond)))
 	})
 }

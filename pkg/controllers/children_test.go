@@ -85,7 +85,7 @@ func TestAChildThatIsLeftAloneIsNotWritten(t *testing.T) {
 	for name, leave := range map[string]func(l *loop, s *scene, cluster *clusterv1.Cluster){
 		"it is paused":                        func(_ *loop, s *scene, _ *clusterv1.Cluster) { annotate(s.child, clusterv1.PausedAnnotation) },
 		"it is opted out":                     func(_ *loop, s *scene, _ *clusterv1.Cluster) { label(s.child, inherit.IgnoreLabel) },
-		"its Cluster is paused":               func(_ *loop, _ *scene, cluster *clusterv1.Cluster) { cluster.Spec.Paused = true },
+		"its Cluster is paused":               func(_ *loop, _ *scene, cluster *clusterv1.Cluster) { cluster.Spec.Paused = new(true) },
 		"its Cluster is paused by annotation": func(_ *loop, _ *scene, cluster *clusterv1.Cluster) { annotate(cluster, clusterv1.PausedAnnotation) },
 		"its Cluster is opted out":            func(_ *loop, _ *scene, cluster *clusterv1.Cluster) { label(cluster, inherit.IgnoreLabel) },
 		"another instance reconciles it":      func(l *loop, _ *scene, _ *clusterv1.Cluster) { l.policy.WatchFilter = "another" },
@@ -331,7 +331,7 @@ func TestLiveOwnersTakeASecond(t *testing.T) {
 		l := newLoop(t, theCluster(), ms, m)
 		l.lag(ms)
 		l.change(m, func() { m.Labels["mine"] = "yes" })
-		l.Live = interceptor.NewClient(l.server, interceptor.Funcs{
+		l.Chain.Live = interceptor.NewClient(l.server, interceptor.Funcs{
 			Get: func(ctx context.Context, _ client.WithWatch, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 				<-ctx.Done()
 				return ctx.Err()

@@ -23,6 +23,10 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
 // way is a way to admit Nodes that notes what it is asked for.
@@ -79,7 +83,7 @@ func TestOneWayToAdmitNodesIsSetUp(t *testing.T) {
 		"none for a Cluster that is being deleted":                 {setUp: func(_ *loop, c *clusterv1.Cluster) { c.Finalizers = []string{"cluster.cluster.x-k8s.io"} }, asked: none},
 		"none for the management cluster":                          {setUp: func(l *loop, _ *clusterv1.Cluster) { l.ManagementCluster = key("c") }, asked: none},
 		"a Cluster of another instance keeps what that has set up": {setUp: func(l *loop, _ *clusterv1.Cluster) { l.policy.WatchFilter = "another" }},
-		"a paused Cluster keeps what it has":                       {setUp: func(_ *loop, c *clusterv1.Cluster) { c.Spec.Paused = true }},
+		"a paused Cluster keeps what it has":                       {setUp: func(_ *loop, c *clusterv1.Cluster) { c.Spec.Paused = new(true) }},
 		"nothing is asked where there are no ways":                 {setUp: func(l *loop, _ *clusterv1.Cluster) { l.Admission.Ways = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -148,19 +152,59 @@ func TestTheWayBeforeGoesLater(t *testing.T) {
 	})
 }
 
-// The policy gives Nodes what their Machines are going to inherit.
+// byPolicy is a loop that admits Nodes by policy, and a workload cluster whose API server serves these kinds.
+func byPolicy(t *testing.T, kinds []string, objects ...client.Object) (*loop, client.Client) {
+	t.Helper()
+	l := newLoop(t, objects...)
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	for _, kind := range kinds {
+		mapper.Add(admissionregistrationv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeRoot)
+	}
+	l.connect("c")
+	server := fake.NewClientBuilder().WithRESTMapper(mapper).Build()
+	l.workloads.clients[key("c")] = server
+	l.Admission = &workload.Admission{Default: workload.AdmitByPolicy, Ways: map[string]workload.Way{
+		workload.AdmitByPolicy: workload.ByPolicy{Machines: l.Chain.EffectiveMachines, Policy: l.Policy},
+	}}
+	return l, server
+}
+
+// The policy gives Nodes what their Machines are going to inherit, and is taken away with all that belongs to it.
 func TestAPolicyAdmitsTheNodesOfItsCluster(t *testing.T) {
-	other := nodeMachine("other")
-	other.Spec.ClusterName = "d"
-	l := newLoop(t, theCluster(), machineSet(pool+"=late"), machine("m", "MachineSet/ms"), other)
-	server := l.connect("c")
-	l.Admission.Default = workload.AdmitByPolicy
-	l.Admission.Ways = map[string]workload.Way{workload.AdmitByPolicy: workload.ByPolicy{Machines: l.Chain.EffectiveMachines, Policy: l.Policy}}
+	other, there := nodeMachine("other"), nodeMachine("there")
+	other.Spec.ClusterName, there.Status.NodeRef.Name = "d", "there"
+	l, server := byPolicy(t, []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}, theCluster(), machineSet(pool+"=late"),
+		machine("m", "MachineSet/ms"), other, there)
 	l.Expect(l.seeWorkload(key("c"))).To(Succeed())
-	all := &corev1.ConfigMapList{}
-	l.Expect(server.List(t.Context(), all)).To(Succeed())
-	l.Expect(fmt.Sprint(all.Items)).To(And(ContainSubstring("late"), ContainSubstring("id-m"), Not(ContainSubstring("other"))))
 	l.told("Normal WorkloadAdmissionRegistered Cluster/c: ")
+	parameters := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: policy.Namespace, Name: policy.Name}}
+	l.Expect(server.Get(t.Context(), client.ObjectKeyFromObject(parameters), parameters)).To(Succeed())
+	l.Expect(parameters.Data["machines"]).To(Equal("1\tid-m"), "of its own Machines, those without a Node")
+	l.Expect(parameters.Data["c.1"]).To(And(ContainSubstring("late"),
+		ContainSubstring(inherit.LabelsFromMachineAnnotation+"="+pool)), "the Machine does not have it yet")
+
+	cluster := theCluster()
+	l.change(cluster, func() { cluster.Labels = pairs(workload.AdmissionLabel + "=none") })
+	l.Expect(l.seeWorkload(key("c"))).To(Succeed())
+	l.told("Normal WorkloadAdmissionRemoved Cluster/c: ")
+	for _, list := range []client.ObjectList{
+		&admissionregistrationv1.MutatingAdmissionPolicyList{}, &admissionregistrationv1.MutatingAdmissionPolicyBindingList{}, &corev1.ConfigMapList{},
+	} {
+		l.Expect(server.List(t.Context(), list)).To(Succeed())
+		l.Expect(meta.LenList(list)).To(BeZero(), fmt.Sprintf("%T", list))
+	}
+}
+
+// What trying again cannot mend is told on the Cluster: the loop alone brings Nodes what they inherit.
+func TestAPolicyThatCannotBe(t *testing.T) {
+	l, _ := byPolicy(t, nil, theCluster())
+	l.Expect(l.seeWorkload(key("c"))).To(Succeed())
+	l.told("Warning NoAdmissionPolicies Cluster/c: The API server of the workload cluster does not serve MutatingAdmissionPolicies")
+	l.broken.set("Machine", errors.New("no cache"))
+	l.Expect(l.seeWorkload(key("c"))).To(MatchError(l.broken.of("Machine")))
+	l.told("Warning WorkloadAdmissionFailed Cluster/c: ")
 }
 
 // A Cluster whose connection is down waits for it, and is counted. What else goes wrong is tried again.

@@ -140,12 +140,12 @@ func TestAnotherNodeIsFaster(t *testing.T) {
 		l := evictions(t, "MachineSet/ms", 2, machineDeployment(), machineSet(), nodeMachine("answers"), node("answers"))
 		l.Expect(l.seeNode("answers")).To(Succeed()) // so there is more than one slot
 		faster := false
-		l.Live = reads(func() {
+		l.Chain.Live = reads(func() {
 			if !faster {
 				faster = true
 				l.Expect(l.drained("n1")).To(Equal(1))
 			}
-		}, l.Live)
+		}, l.Chain.Live)
 		taints, again := l.after("n0")
 		l.Expect([]any{taints, again}).To(Equal([]any{withoutDrain, time.Minute}))
 	})
@@ -171,7 +171,7 @@ func TestASetGivesATenthOfItsNodesAMinute(t *testing.T) {
 	inUse(t, func(t *testing.T) {
 		const nodes = 11
 		l := evictions(t, "MachineSet/ms", nodes, machineDeployment(), machineSet(), evicting("other", "MachineSet/alone"), node("other"),
-			&clusterv1.MachineSet{ObjectMeta: named("alone"), Spec: clusterv1.WorkersSpec{ClusterName: "c"}})
+			&clusterv1.MachineSet{ObjectMeta: named("alone"), Spec: clusterv1.MachineSetSpec{ClusterName: "c"}})
 		l.NoExecuteRate = 6000
 		var names []string
 		for i := range nodes {
@@ -226,7 +226,7 @@ func TestAMachineStandsForAClassOfAnotherNamespace(t *testing.T) {
 	for namespace, about := range map[string]string{"": "ClusterClass/class", "ns": "Machine/n1", "classes": "ClusterClass/class"} {
 		class, cluster := clusterClass(), managedCluster()
 		class.Namespace, cluster.Spec.Topology.ClassRef.Namespace = "classes", "classes"
-		class.Spec.Workers.MachineDeployments[0].Annotations = map[string]string{taint.AlwaysAnnotation: "drain:NoExecute"}
+		class.Spec.Workers.MachineDeployments[0].Metadata.Annotations = map[string]string{taint.AlwaysAnnotation: "drain:NoExecute"}
 		l := newLoop(t, cluster, class, managed(machineDeployment()), machineSet(), machine("n0", "MachineSet/ms"), machine("n1", "MachineSet/ms"), node("n0"), node("n1"))
 		l.NoExecuteRate, l.Namespace = 1, namespace
 		l.Expect(l.drained("n0", "n1")).To(Equal(1))

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -26,8 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/broadcast"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // fakeManager is a manager that keeps the controllers which are added to it. What it does not implement nobody may need.
@@ -219,8 +218,4 @@ type schemas struct {
 
 func (s *schemas) ControlPlane(_ context.Context, gvk schema.GroupVersionKind) (inherit.Layout, error) {
 	return inherit.ControlPlaneLayout(gvk.Version, func(path ...string) bool { return s.has == nil || s.has(path...) }), s.err
-}
-
-func (s *schemas) Machine(_ context.Context, gvk schema.GroupVersionKind) inherit.Layout {
-	return clusterv1.MachineLayout(gvk.Version)
 }

@@ -86,8 +86,8 @@ func newLoop(t *testing.T, objects ...client.Object) *loop {
 	cached := interceptor.NewClient(l.server, interceptor.Funcs{Get: l.getCached, List: l.listCached, Apply: l.apply, Patch: l.patch})
 	l.Dependencies = controllers.Dependencies{
 		Client: cached, Live: interceptor.NewClient(l.server, interceptor.Funcs{Get: l.getLive}),
-		Chain:   &owners.Chain{Reader: cached, Mapper: l.mapper, Layout: l.schemas.ControlPlane},
-		Metrics: counted, Recorder: l.events, Schemas: l.schemas, Workloads: l.workloads, ManagementCluster: key("c"),
+		Chain:   &owners.Chain{Cache: cached, Live: interceptor.NewClient(l.server, interceptor.Funcs{Get: l.getLive}), Mapper: l.mapper, Layout: l.schemas.ControlPlane},
+		Metrics: counted, Recorder: l.events, SchemaChanges: l.schemas.Subscribe, Workloads: l.workloads, ManagementCluster: key("c"),
 		Admission: &workload.Admission{Changes: l.admissions}, ProviderGroups: []string{inherit.InfrastructureGroup, inherit.BootstrapGroup},
 		Policy: func() inherit.Policy { return l.policy }, PolicyChanges: l.changed.Subscribe,
 	}

@@ -122,8 +122,10 @@ func TestANodeThatIsLeftAloneIsNotWritten(t *testing.T) {
 			m.Annotations = pairs(clusterv1.PausedAnnotation)
 		},
 		"its Machine is opted out": func(_ *clusterv1.Cluster, m *clusterv1.Machine, _ *corev1.Node) { m.Labels[inherit.IgnoreLabel] = "" },
-		"its Cluster is paused":    func(c *clusterv1.Cluster, _ *clusterv1.Machine, _ *corev1.Node) { c.Spec.Paused = true },
-		"its Cluster is opted out": func(c *clusterv1.Cluster, _ *clusterv1.Machine, _ *corev1.Node) { c.Labels = pairs(inherit.IgnoreLabel) },
+		"its Cluster is paused":    func(c *clusterv1.Cluster, _ *clusterv1.Machine, _ *corev1.Node) { c.Spec.Paused = new(true) },
+		"its Cluster is opted out": func(c *clusterv1.Cluster, _ *clusterv1.Machine, _ *corev1.Node) {
+			c.Labels = pairs(inherit.IgnoreLabel)
+		},
 		"it is being deleted": func(_ *clusterv1.Cluster, _ *clusterv1.Machine, n *corev1.Node) {
 			n.DeletionTimestamp, n.Finalizers = &gone, []string{"provider/finalizer"}
 		},

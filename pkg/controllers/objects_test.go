@@ -14,6 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // All objects are in namespace ns and belong to Cluster c. Each has its name for a UID.
@@ -49,8 +51,8 @@ func ownedBy(name, owner string) metav1.ObjectMeta {
 }
 
 // template declares the labels, each as "<key>=<value>".
-func template(labels ...string) clusterv1.MachineTemplate {
-	return clusterv1.MachineTemplate{ObjectMeta: clusterv1.ObjectMeta{Labels: pairs(labels...)}}
+func template(labels ...string) clusterv1.MachineTemplateSpec {
+	return clusterv1.MachineTemplateSpec{ObjectMeta: clusterv1.ObjectMeta{Labels: pairs(labels...)}}
 }
 
 func pairs(all ...string) map[string]string {
@@ -67,17 +69,17 @@ func theCluster() *clusterv1.Cluster {
 }
 
 func machineDeployment(labels ...string) *clusterv1.MachineDeployment {
-	return &clusterv1.MachineDeployment{ObjectMeta: named("md"), Spec: clusterv1.WorkersSpec{ClusterName: "c", Template: template(labels...)}}
+	return &clusterv1.MachineDeployment{ObjectMeta: named("md"), Spec: clusterv1.MachineDeploymentSpec{ClusterName: "c", Template: template(labels...)}}
 }
 
 func machineSet(labels ...string) *clusterv1.MachineSet {
-	return &clusterv1.MachineSet{ObjectMeta: ownedBy("ms", "MachineDeployment/md"), Spec: clusterv1.WorkersSpec{ClusterName: "c", Template: template(labels...)}}
+	return &clusterv1.MachineSet{ObjectMeta: ownedBy("ms", "MachineDeployment/md"), Spec: clusterv1.MachineSetSpec{ClusterName: "c", Template: template(labels...)}}
 }
 
 func machinePool(labels ...string) *clusterv1.MachinePool {
 	return &clusterv1.MachinePool{
 		ObjectMeta: named("mp"),
-		Spec:       clusterv1.WorkersSpec{ClusterName: "c", Template: template(labels...), ProviderIDList: []string{"id-pooled"}},
+		Spec:       clusterv1.MachinePoolSpec{ClusterName: "c", Template: template(labels...), ProviderIDList: []string{"id-pooled"}},
 	}
 }
 
@@ -173,9 +175,11 @@ func each(t *testing.T, tell func(l *loop, s *scene)) {
 
 // managedCluster has a topology of ClusterClass class. Its MachineDeployment and its MachinePool have the same section.
 func managedCluster() *clusterv1.Cluster {
-	cluster, sections := theCluster(), []clusterv1.Section{{Name: "workers", Class: "worker"}}
-	cluster.Spec.Topology = &clusterv1.Topology{ClassRef: clusterv1.ClassRef{Name: "class"}}
-	cluster.Spec.Topology.Workers = clusterv1.Workers{MachineDeployments: sections, MachinePools: sections}
+	cluster := theCluster()
+	cluster.Spec.Topology = clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "class"}, Workers: clusterv1.WorkersTopology{
+		MachineDeployments: []clusterv1.MachineDeploymentTopology{{Name: "workers", Class: "worker"}},
+		MachinePools:       []clusterv1.MachinePoolTopology{{Name: "workers", Class: "worker"}},
+	}}
 	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: inherit.ControlPlaneGroup, Kind: "FakeControlPlane", Name: "cp"}
 	return cluster
 }
@@ -222,9 +226,12 @@ func withExternal(kind string) *clusterv1.Machine {
 func declare(owner client.Object, labels ...string) {
 	switch owner := owner.(type) {
 	case *clusterv1.ClusterClass:
-		section := clusterv1.Section{Class: "worker", ObjectMeta: template(labels...).ObjectMeta, MachineInfrastructure: &clusterv1.MachineInfrastructure{}}
-		owner.Spec.ControlPlane = section
-		owner.Spec.Workers = clusterv1.Workers{MachineDeployments: []clusterv1.Section{section}, MachinePools: []clusterv1.Section{section}}
+		metadata := template(labels...).ObjectMeta
+		owner.Spec.ControlPlane.Metadata, owner.Spec.ControlPlane.MachineInfrastructure.TemplateRef.Name = metadata, "t"
+		owner.Spec.Workers = clusterv1.WorkersClass{
+			MachineDeployments: []clusterv1.MachineDeploymentClass{{Class: "worker", Metadata: metadata}},
+			MachinePools:       []clusterv1.MachinePoolClass{{Class: "worker", Metadata: metadata}},
+		}
 	case *clusterv1.MachineDeployment:
 		owner.Spec.Template = template(labels...)
 	case *clusterv1.MachineSet:

@@ -80,7 +80,7 @@ func (l *loop) serve(group, kind string) {
 
 func TestAControlPlaneThatNoTopologyManagesIsNotRead(t *testing.T) {
 	for name, change := range map[string]func(*clusterv1.Cluster){
-		"the Cluster has no topology":        func(c *clusterv1.Cluster) { c.Spec.Topology = nil },
+		"the Cluster has no topology":        func(c *clusterv1.Cluster) { c.Spec.Topology = clusterv1.Topology{} },
 		"it has no control plane":            func(c *clusterv1.Cluster) { c.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{} },
 		"its control plane is no provider's": func(c *clusterv1.Cluster) { c.Spec.ControlPlaneRef.APIGroup = "example.com" },
 		"the API server does not serve it":   func(c *clusterv1.Cluster) { c.Spec.ControlPlaneRef.Kind = "UnknownControlPlane" },

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
@@ -60,7 +61,7 @@ func (l *loop) newServer(scheme *runtime.Scheme, objects []client.Object) client
 func newScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := newWorkloadScheme(t)
-	clusterv1.AddToScheme(scheme, clusterv1.GroupVersion)
+	NewWithT(t).Expect(clusterv1.AddToScheme(scheme)).To(Succeed())
 	for _, kind := range providerKinds() {
 		scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})
 		scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &unstructured.UnstructuredList{})

@@ -146,8 +146,8 @@ func status(metav1.Object, metav1.Object)    {} // nothing of it is kept
 func something(before, _ metav1.Object)      { before.SetFinalizers([]string{"another"}) }
 func generation(before, after metav1.Object) { after.SetGeneration(before.GetGeneration() + 1) }
 func resynced(before, after metav1.Object)   { before.SetResourceVersion(after.GetResourceVersion()) }
-func paused(_, after metav1.Object)          { after.(*clusterv1.Cluster).Spec.Paused = true }
-func resumed(before, _ metav1.Object)        { before.(*clusterv1.Cluster).Spec.Paused = true }
+func paused(_, after metav1.Object)          { after.(*clusterv1.Cluster).Spec.Paused = new(true) }
+func resumed(before, _ metav1.Object)        { before.(*clusterv1.Cluster).Spec.Paused = new(true) }
 func labelled(before, _ metav1.Object)       { before.SetLabels(pairs("another=label")) }
 func annotated(before, _ metav1.Object)      { before.SetAnnotations(pairs(clusterv1.PausedAnnotation)) }
 

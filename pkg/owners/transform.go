@@ -45,7 +45,9 @@ func Transform(object any) (any, error) {
 	case *clusterv1.MachinePool:
 		o.Status = clusterv1.MachinePoolStatus{ObservedGeneration: o.Status.ObservedGeneration}
 	case *clusterv1.Machine:
-		o.Status = clusterv1.MachineStatus{NodeRef: o.Status.NodeRef, Addresses: inherit.MachineAddresses(o)}
+		o.Status = clusterv1.MachineStatus{
+			NodeRef: o.Status.NodeRef, Addresses: inherit.MachineAddresses(o), ObservedGeneration: o.Status.ObservedGeneration,
+		}
 	case *unstructured.Unstructured: // a provider's control plane
 		template, found, err := unstructured.NestedFieldNoCopy(o.Object, "spec", "machineTemplate")
 		delete(o.Object, "status")

@@ -10,14 +10,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/yaml"
 
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // Of each kind the cache keeps what the rules, the loop and the ClusterCache read, and drops what takes most of the memory. A Node keeps
-// all labels and annotations: those that no rule reads count for what an API server accepts.
+// the labels that rules read, and all annotations: an API server accepts only so many of them.
 func TestTransform(t *testing.T) {
 	const sent, kept = "spec: {clusterName: c}\nstatus: {observedGeneration: 7, replicas: 3, conditions: [{type: Ready, status: 'True'}]}", "spec: {clusterName: c}\nstatus: {observedGeneration: 7}"
 	for _, tc := range []struct {
@@ -47,16 +49,16 @@ status: {nodeRef: {name: node}, observedGeneration: 7, addresses: [{type: Hostna
 		{&unstructured.Unstructured{}, "{apiVersion: v1, kind: WithoutMachines, spec: {replicas: 3}}", "{apiVersion: v1, kind: WithoutMachines}"},
 		{&unstructured.Unstructured{}, "{apiVersion: v1, kind: BreaksTheContract, spec: text}", "{apiVersion: v1, kind: BreaksTheContract}"},
 		{&corev1.Node{}, `
-metadata: {name: n, labels: {l: '1'}, annotations: {a: '1'}, managedFields: [{manager: m}]}
+metadata: {name: n, labels: {l: '1', node.cluster.x-k8s.io/a: '1'}, annotations: {a: '1'}, managedFields: [{manager: m}]}
 spec: {providerID: p, podCIDR: 192.0.2.0/24, taints: [{key: t, effect: NoSchedule}]}
 status: {images: [{names: [i]}], addresses: [{type: ExternalIP, address: 192.0.2.1}, {type: Hostname, address: n}]}`, `
-metadata: {name: n, labels: {l: '1'}, annotations: {a: '1'}}
+metadata: {name: n, labels: {node.cluster.x-k8s.io/a: '1'}, annotations: {a: '1'}}
 spec: {providerID: p, taints: [{key: t, effect: NoSchedule}]}
 status: {addresses: [{type: Hostname, address: n}]}`},
 	} {
-		Expect, want, transform := NewWithT(t).Expect, reflect.New(reflect.TypeOf(tc.object).Elem()).Interface(), owners.Transform
+		Expect, want, transform := NewWithT(t).Expect, reflect.New(reflect.TypeOf(tc.object).Elem()).Interface(), toolscache.TransformFunc(owners.Transform)
 		if _, node := tc.object.(*corev1.Node); node {
-			transform = owners.TransformNode
+			transform = owners.TransformNode(inherit.Policy{})
 		}
 		Expect(yaml.UnmarshalStrict([]byte(tc.sent), tc.object)).To(Succeed())
 		Expect(yaml.UnmarshalStrict([]byte(tc.kept), want)).To(Succeed())
@@ -67,7 +69,7 @@ status: {addresses: [{type: Hostname, address: n}]}`},
 	}
 	for _, other := range []any{&corev1.Secret{}, "text"} {
 		NewWithT(t).Expect(owners.Transform(other)).To(BeIdenticalTo(other))
-		NewWithT(t).Expect(owners.TransformNode(other)).To(BeIdenticalTo(other))
+		NewWithT(t).Expect(owners.TransformNode(inherit.Policy{})(other)).To(BeIdenticalTo(other))
 	}
 }
 

@@ -95,5 +95,5 @@ func TestWithoutClusterAPI(t *testing.T) {
 	output, err := execute(t, "--kubeconfig="+kubeconfig, "--leader-elect=false", "--diagnostics-address=0", "--health-addr=127.0.0.1:0",
 		"--webhook-cert-secret=ns/own", "--webhook-cert-dns-names=heirloom.ns.svc", "--webhook-configuration=heirloom")
 	Expect(err).To(MatchError(ContainSubstring("install Cluster API v1.11 or later first")))
-	Expect(output).To(ContainSubstring("Error: install"))
+	Expect(output).To(ContainSubstring("install Cluster API v1.11 or later first"))
 }

@@ -10,9 +10,6 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
@@ -32,34 +29,6 @@ func TestRequestsAreAnsweredForAWhileAfterTheEnd(t *testing.T) {
 			Expect(time.Since(since)).To(Equal(delay))
 		})
 	}
-}
-
-func TestClusterAPIMustBeInstalled(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	all := []string{"Cluster", "ClusterClass", "Machine", "MachineDeployment", "MachinePool", "MachineSet"}
-	serving := func(version schema.GroupVersion, without string) meta.RESTMapper {
-		mapper := meta.NewDefaultRESTMapper(nil)
-		for _, kind := range all {
-			if kind != without {
-				mapper.Add(version.WithKind(kind), meta.RESTScopeNamespace)
-			}
-		}
-		return mapper
-	}
-	Expect(installed(serving(clusterv1.GroupVersion, ""))).To(Succeed())
-	for _, kind := range all {
-		Expect(installed(serving(clusterv1.GroupVersion, kind))).To(
-			MatchError("install Cluster API v1.11 or later first: the API server serves no " + kind + " of cluster.x-k8s.io/v1beta2"))
-	}
-	Expect(installed(serving(schema.GroupVersion{Group: "cluster.x-k8s.io", Version: "v1beta1"}, ""))).To(MatchError(ContainSubstring("v1.11 or later")))
-	Expect(installed(unreachable{})).To(MatchError("finding out whether the API server serves Cluster: connection refused"), "nothing need be installed")
-}
-
-// unreachable is the mapper of an API server that does not answer.
-type unreachable struct{ meta.RESTMapper }
-
-func (unreachable) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, error) {
-	return nil, errors.New("connection refused")
 }
 
 // fakeManager fills its caches at once or never, and ends so long after it was told to, or cannot be stopped before they are
@@ -115,7 +84,7 @@ func TestTheEnd(t *testing.T) {
 				defer close(over)
 				time.AfterFunc(time.Minute, stop)
 				tc.manager.over = over
-				err := start(ctx, tc.manager)
+				err := start(ctx, tc.manager, make(chan struct{}))
 				if tc.problem == "" {
 					Expect(err).NotTo(HaveOccurred())
 					Expect(time.Since(told)).To(Equal(tc.takes))
