@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -103,6 +104,48 @@ func TestAChildThatIsLeftAloneIsNotWritten(t *testing.T) {
 				leave(l, s, cluster)
 				l.Expect(l.server.Update(l.t.Context(), cluster)).To(Succeed())
 				l.Expect(l.server.Update(l.t.Context(), s.child)).To(Succeed())
+				l.Expect(l.see(s.about)).To(Succeed())
+				l.wrote()
+			})
+		})
+	}
+}
+
+// What Heirloom owns in an object goes if the object, or its Cluster, is opted out with the value that says so, and is not paused.
+func TestAChildThatIsReleased(t *testing.T) {
+	set := func(object client.Object) {
+		object.SetLabels(with(object.GetLabels(), inherit.IgnoreLabel, inherit.IgnoreAndRelease))
+	}
+	for name, tc := range map[string]struct {
+		set      func(child client.Object, cluster *clusterv1.Cluster)
+		released bool
+	}{
+		"itself":      {func(child client.Object, _ *clusterv1.Cluster) { set(child) }, true},
+		"its Cluster": {func(_ client.Object, cluster *clusterv1.Cluster) { set(cluster) }, true},
+		"while it is paused": {func(child client.Object, cluster *clusterv1.Cluster) {
+			set(cluster)
+			child.SetAnnotations(with(child.GetAnnotations(), clusterv1.PausedAnnotation, ""))
+		}, false},
+		"while its Cluster is paused": {func(child client.Object, cluster *clusterv1.Cluster) {
+			set(child)
+			cluster.Spec.Paused = new(true)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(l *loop, s *scene) {
+				cluster := theCluster()
+				l.Expect(l.see(s.about)).To(Succeed())
+				l.Expect(managedfields.Recorded(l.stored(s.child).GetManagedFields())).To(BeTrue())
+				l.stored(cluster)
+				tc.set(s.child, cluster)
+				l.Expect(l.server.Update(l.t.Context(), cluster)).To(Succeed())
+				l.Expect(l.server.Update(l.t.Context(), s.child)).To(Succeed())
+				l.Expect(l.see(s.about)).To(Succeed())
+				l.Expect(managedfields.Recorded(l.stored(s.child).GetManagedFields())).To(Equal(!tc.released))
+				if tc.released {
+					l.Expect(s.child.GetLabels()).NotTo(HaveKey("team"))
+				}
+				l.writes.take()
 				l.Expect(l.see(s.about)).To(Succeed())
 				l.wrote()
 			})

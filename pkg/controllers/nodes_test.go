@@ -446,6 +446,29 @@ func TestNodesThatAreLeftOutAreCounted(t *testing.T) {
 	l.notCounted(count)
 }
 
+// With the value that says so, the Node also loses what Heirloom tracks there: in the management cluster and in a workload cluster.
+func TestANodeThatIsReleased(t *testing.T) {
+	for _, connected := range []bool{false, true} {
+		m, n := nodeMachine("m"), node("m")
+		l := newLoop(t, theCluster(), machineSet(), m, n)
+		server := client.Client(l.server)
+		if connected {
+			server = l.connect("c", node("m"))
+		}
+		l.Expect(l.seeNode("m")).To(Succeed())
+		l.Expect(server.Get(t.Context(), client.ObjectKeyFromObject(n), n)).To(Succeed())
+		l.Expect(n.Labels).To(HaveKey(inherit.RecordLabel))
+		l.change(m, func() { m.Labels[inherit.IgnoreLabel] = inherit.IgnoreAndRelease })
+		for range 2 {
+			l.Expect(l.seeNode("m")).To(Succeed())
+			l.Expect(server.Get(t.Context(), client.ObjectKeyFromObject(n), n)).To(Succeed())
+			l.Expect(n.Labels).NotTo(HaveKey(inherit.RecordLabel))
+			l.Expect(n.Annotations).NotTo(HaveKey(HavePrefix("heirloom.dev/")))
+		}
+		l.counted(`ignored_nodes{cluster_name="c",cluster_namespace="ns"} 1`)
+	}
+}
+
 // What a borrowed address has brought goes when the Machine turns out to be another Node.
 func TestWhatABorrowedAddressBroughtGoes(t *testing.T) {
 	m, n := nodeMachine("m"), node("thief")

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/heirloom-dev/heirloom/pkg/controllers"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 )
 
@@ -147,9 +148,12 @@ func something(before, _ metav1.Object)      { before.SetFinalizers([]string{"an
 func generation(before, after metav1.Object) { after.SetGeneration(before.GetGeneration() + 1) }
 func resynced(before, after metav1.Object)   { before.SetResourceVersion(after.GetResourceVersion()) }
 func paused(_, after metav1.Object)          { after.(*clusterv1.Cluster).Spec.Paused = new(true) }
-func resumed(before, _ metav1.Object)        { before.(*clusterv1.Cluster).Spec.Paused = new(true) }
-func labelled(before, _ metav1.Object)       { before.SetLabels(pairs("another=label")) }
-func annotated(before, _ metav1.Object)      { before.SetAnnotations(pairs(clusterv1.PausedAnnotation)) }
+func released(_, after metav1.Object) {
+	after.SetLabels(with(after.GetLabels(), inherit.IgnoreLabel, inherit.IgnoreAndRelease))
+}
+func resumed(before, _ metav1.Object)   { before.(*clusterv1.Cluster).Spec.Paused = new(true) }
+func labelled(before, _ metav1.Object)  { before.SetLabels(pairs("another=label")) }
+func annotated(before, _ metav1.Object) { before.SetAnnotations(pairs(clusterv1.PausedAnnotation)) }
 
 func TestWhatAnEventLeadsTo(t *testing.T) {
 	t.Parallel()
@@ -158,30 +162,31 @@ func TestWhatAnEventLeadsTo(t *testing.T) {
 		change  func(before, after metav1.Object)
 		leadsTo []string
 	}{
-		"a ClusterClass":                        {"class", generation, append(nodes("c", "d"), "FakeControlPlane/cp-c", "FakeControlPlane/cp-d", "MachineDeployment/md-c", "MachineDeployment/md-d", "MachinePool/mp-c", "MachinePool/mp-d")},
-		"a Cluster":                             {"c", generation, append(nodes("c"), "FakeControlPlane/cp-c", "MachineDeployment/md-c", "MachinePool/mp-c")},
-		"a Cluster that is resumed":             {"d", resumed, everything("d")},
-		"a Cluster that is not paused any more": {"c", annotated, everything("c")},
-		"a Cluster again":                       {"c", resynced, []string{"FakeControlPlane/cp-c"}},
-		"a control plane":                       {"cp-c", something, []string{"FakeControlPlane/cp-c", "Machine/k-c"}},
-		"a MachineDeployment":                   {"md-c", something, []string{"MachineDeployment/md-c", "MachineSet/ms-c"}},
+		"a ClusterClass":                                   {"class", generation, append(nodes("c", "d"), "FakeControlPlane/cp-c", "FakeControlPlane/cp-d", "MachineDeployment/md-c", "MachineDeployment/md-d", "MachinePool/mp-c", "MachinePool/mp-d")},
+		"a Cluster":                                        {"c", generation, append(nodes("c"), "FakeControlPlane/cp-c", "MachineDeployment/md-c", "MachinePool/mp-c")},
+		"a Cluster that is resumed":                        {"d", resumed, everything("d")},
+		"a Cluster that is released":                       {"d", released, everything("d")},
+		"a Cluster that is not paused any more":            {"c", annotated, everything("c")},
+		"a Cluster again":                                  {"c", resynced, []string{"FakeControlPlane/cp-c"}},
+		"a control plane":                                  {"cp-c", something, []string{"FakeControlPlane/cp-c", "Machine/k-c"}},
+		"a MachineDeployment":                              {"md-c", something, []string{"MachineDeployment/md-c", "MachineSet/ms-c"}},
 		"a MachineDeployment that declares something else": {"md-d", generation, []string{"MachineDeployment/md-d", "MachineSet/ms-d", "in d: Node/m-d"}},
-		"a MachineSet": {"ms-c", something, []string{"FakeConfig/config-c", "FakeMachine/infra-c", "Machine/m-c", "MachineSet/ms-c"}},
-		"a MachineSet that declares something else": {"ms-c", generation, []string{"FakeConfig/config-c", "FakeMachine/infra-c", "Machine/m-c", "MachineSet/ms-c", "Node/m-c"}},
-		"a MachinePool":         {"mp-c", something, []string{"Machine/p-c", "MachinePool/mp-c", "Node/pooled-c"}},
-		"a Machine":             {"m-c", something, []string{"FakeConfig/config-c", "FakeMachine/infra-c", "Machine/m-c", "Node/m-c"}},
-		"a workload's Machine":  {"m-d", something, []string{"FakeConfig/config-d", "FakeMachine/infra-d", "Machine/m-d", "in d: Node/m-d"}},
-		"an InfraMachine":       {"infra-c", something, []string{"FakeConfig/config-c", "FakeMachine/infra-c", "Machine/m-c"}},
-		"a BootstrapConfig":     {"config-c", something, []string{"FakeConfig/config-c", "FakeMachine/infra-c", "Machine/m-c"}},
-		"a Node's label":        {"Node/m-c", labelled, []string{"Node/m-c"}},
-		"a Node again":          {"Node/m-c", resynced, []string{"Node/m-c"}},
-		"a Node's deletion":     {"Node/m-c", func(before, _ metav1.Object) { before.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)}) }, []string{"Node/m-c"}},
-		"a Node's taint":        {"Node/m-c", func(before, _ metav1.Object) { before.(*corev1.Node).Spec.Taints = []corev1.Taint{{Key: "x"}} }, []string{"Node/m-c"}},
-		"a Node's providerID":   {"Node/m-c", func(before, _ metav1.Object) { before.(*corev1.Node).Spec.ProviderID = "" }, []string{"Node/m-c"}},
-		"a Node's new address":  {"Node/m-c", func(before, _ metav1.Object) { before.(*corev1.Node).Status.Addresses = make([]corev1.NodeAddress, 1) }, []string{"Node/m-c"}},
-		"a Machine's nodeRef":   {"k-c", func(before, _ metav1.Object) { before.(*clusterv1.Machine).Status.NodeRef.Name = "x" }, []string{"Machine/k-c"}},
-		"a Cluster opted out":   {"c", func(_, after metav1.Object) { after.SetLabels(pairs("heirloom.dev/ignore")) }, nodes("c")},
-		"a schema that changes": {},
+		"a MachineSet":                                     {"ms-c", something, []string{"FakeConfig/config-c", "FakeMachine/infra-c", "Machine/m-c", "MachineSet/ms-c"}},
+		"a MachineSet that declares something else":        {"ms-c", generation, []string{"FakeConfig/config-c", "FakeMachine/infra-c", "Machine/m-c", "MachineSet/ms-c", "Node/m-c"}},
+		"a MachinePool":                                    {"mp-c", something, []string{"Machine/p-c", "MachinePool/mp-c", "Node/pooled-c"}},
+		"a Machine":                                        {"m-c", something, []string{"FakeConfig/config-c", "FakeMachine/infra-c", "Machine/m-c", "Node/m-c"}},
+		"a workload's Machine":                             {"m-d", something, []string{"FakeConfig/config-d", "FakeMachine/infra-d", "Machine/m-d", "in d: Node/m-d"}},
+		"an InfraMachine":                                  {"infra-c", something, []string{"FakeConfig/config-c", "FakeMachine/infra-c", "Machine/m-c"}},
+		"a BootstrapConfig":                                {"config-c", something, []string{"FakeConfig/config-c", "FakeMachine/infra-c", "Machine/m-c"}},
+		"a Node's label":                                   {"Node/m-c", labelled, []string{"Node/m-c"}},
+		"a Node again":                                     {"Node/m-c", resynced, []string{"Node/m-c"}},
+		"a Node's deletion":                                {"Node/m-c", func(before, _ metav1.Object) { before.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)}) }, []string{"Node/m-c"}},
+		"a Node's taint":                                   {"Node/m-c", func(before, _ metav1.Object) { before.(*corev1.Node).Spec.Taints = []corev1.Taint{{Key: "x"}} }, []string{"Node/m-c"}},
+		"a Node's providerID":                              {"Node/m-c", func(before, _ metav1.Object) { before.(*corev1.Node).Spec.ProviderID = "" }, []string{"Node/m-c"}},
+		"a Node's new address":                             {"Node/m-c", func(before, _ metav1.Object) { before.(*corev1.Node).Status.Addresses = make([]corev1.NodeAddress, 1) }, []string{"Node/m-c"}},
+		"a Machine's nodeRef":                              {"k-c", func(before, _ metav1.Object) { before.(*clusterv1.Machine).Status.NodeRef.Name = "x" }, []string{"Machine/k-c"}},
+		"a Cluster opted out":                              {"c", func(_, after metav1.Object) { after.SetLabels(pairs("heirloom.dev/ignore")) }, nodes("c")},
+		"a schema that changes":                            {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
