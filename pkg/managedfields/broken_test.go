@@ -9,7 +9,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/managedfields"
+	upstream "k8s.io/apimachinery/pkg/util/managedfields"
 
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
@@ -41,13 +41,13 @@ func TestBrokenManagedFields(t *testing.T) {
 				t.Errorf("%d: %v", i, err)
 			}
 			operations, err := plan.Patch(raw, object.GetAPIVersion(), now)
-			if err != nil || len(operations) == 0 || managedfields.ValidateManagedFields(object.GetManagedFields()) != nil {
+			if err != nil || len(operations) == 0 || upstream.ValidateManagedFields(object.GetManagedFields()) != nil {
 				continue
 			}
 			result, err := (&world{kind: kind, clock: now}).patched(plan, object)
 			if err != nil {
 				t.Errorf("%d: %v", i, err)
-			} else if err := managedfields.ValidateManagedFields(result.GetManagedFields()); err != nil {
+			} else if err := upstream.ValidateManagedFields(result.GetManagedFields()); err != nil {
 				t.Errorf("%d: what could be read no longer can: %v", i, err)
 			}
 		}

@@ -16,7 +16,7 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/managedfields"
+	upstream "k8s.io/apimachinery/pkg/util/managedfields"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -205,7 +205,7 @@ func (w *world) admit(before, request *unstructured.Unstructured) (*unstructured
 	if err != nil {
 		return nil, err
 	}
-	if err := managedfields.ValidateManagedFields(result.GetManagedFields()); err != nil {
+	if err := upstream.ValidateManagedFields(result.GetManagedFields()); err != nil {
 		return nil, fmt.Errorf("the API server refuses the answer: %w", err)
 	}
 	if err := w.judge(request, result, plan); err != nil {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/managedfields"
+	upstream "k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1" //nolint:staticcheck // deprecated and still served
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -27,7 +27,7 @@ import (
 
 // fieldManagers are those that an API server has for Cluster API's kinds: apimachinery's own, with the schemas of the CRDs and
 // Cluster API's conversions between versions.
-type fieldManagers map[schema.GroupVersionKind]*managedfields.FieldManager
+type fieldManagers map[schema.GroupVersionKind]*upstream.FieldManager
 
 // fieldManagersOnce reads the CRDs once for all tests.
 var fieldManagersOnce = sync.OnceValues(newFieldManagers)
@@ -89,13 +89,13 @@ func (m fieldManagers) serve(crd *apiextensionsv1.CustomResourceDefinition) erro
 		}
 		maps.Copy(models, document.Components.Schemas)
 	}
-	types, err := managedfields.NewTypeConverter(models, false)
+	types, err := upstream.NewTypeConverter(models, false)
 	if err != nil {
 		return fmt.Errorf("reading the schema of %s: %w", crd.Name, err)
 	}
 	for _, version := range crd.Spec.Versions {
 		kind := schema.GroupVersionKind{Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.Kind}
-		m[kind], err = managedfields.NewDefaultCRDFieldManager(types, customResources{}, customResources{}, customResources{}, kind, kind.GroupVersion(), "", nil)
+		m[kind], err = upstream.NewDefaultCRDFieldManager(types, customResources{}, customResources{}, customResources{}, kind, kind.GroupVersion(), "", nil)
 		if err != nil {
 			return err
 		}
