@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -16,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
-	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
 // children is the webhook for one kind of object that inherits from an owner in Cluster API.
@@ -62,7 +61,11 @@ func (h children) inject(ctx context.Context, chain *owners.Chain, req admission
 	if err != nil {
 		return i, err
 	}
-	i.plan, err = managedfields.New(object, current, i.Decision.Decision, func() (inherit.Object, error) { return h.content(ctx, req.OldObject) })
+	var old func() (inherit.Object, error)
+	if req.Operation == admissionv1.Update {
+		old = func() (inherit.Object, error) { return h.content(ctx, req.OldObject) }
+	}
+	i.plan, err = managedfields.New(object, current, i.Decision.Decision, old)
 	return i, err
 }
 
@@ -87,9 +90,9 @@ func (h children) answer(ctx context.Context, req admission.Request, object meta
 		decided = answer{outcome: metrics.Injected, patch: patch}
 		for _, change := range i.plan.Changes() {
 			if change.Value == nil {
-				decided.removed = append(decided.removed, change.What())
+				decided.removed = append(decided.removed, change.What)
 			} else {
-				decided.brought = append(decided.brought, change.What())
+				decided.brought = append(decided.brought, change.What)
 			}
 		}
 		h.warnKept(ctx, req, object, i, &decided)
@@ -100,29 +103,18 @@ func (h children) answer(ctx context.Context, req admission.Request, object meta
 	return decided, nil
 }
 
-// warnKept names what the child keeps against the request, and where that can be changed. Without the old object this is not known,
-// but the answer is right all the same.
+// warnKept names what the child keeps against the request, and where that can be changed.
 func (h children) warnKept(ctx context.Context, req admission.Request, object metav1.Object, i injected, decided *answer) {
-	if req.Operation != admissionv1.Update {
-		return
-	}
-	old, err := h.content(ctx, req.OldObject)
-	if err != nil {
-		return
-	}
-	carried := managedfields.Carried(old)
-	kept := slices.DeleteFunc(slices.Clone(i.plan.Changes()), func(change managedfields.Change) bool {
-		return change.Value == nil || !carried(change)
-	})
+	kept := i.plan.Kept()
 	if len(kept) == 0 {
 		return
 	}
 	for _, change := range kept {
-		decided.kept = append(decided.kept, change.What())
+		decided.kept = append(decided.kept, change.What)
 	}
 	sources := i.Sources(ctx)
 	decided.warnings = warnings(kept, func(change managedfields.Change) string {
 		return fmt.Sprintf("heirloom: %s of %s %s/%s was kept: it is inherited; to change it, edit %s",
-			change, req.Kind.Kind, object.GetNamespace(), object.GetName(), sources.Of(change.Entry()))
+			change, req.Kind.Kind, object.GetNamespace(), object.GetName(), sources.Of(change.Entry))
 	})
 }

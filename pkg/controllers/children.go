@@ -22,9 +22,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
-	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
 // children applies to the objects of one kind what they inherit.
@@ -124,7 +124,7 @@ func grace(propagator client.Object, now time.Time) time.Duration {
 	if propagator == nil || owners.ObservedGeneration(propagator) == 0 {
 		return 0
 	}
-	changed := managedfields.LastChanged(propagator)
+	changed := managedfields.LastChanged(propagator.GetManagedFields())
 	if changed.IsZero() {
 		return 0
 	}
@@ -221,6 +221,6 @@ func (d *Dependencies) written(object client.Object, gvk schema.GroupVersionKind
 		if change.Value == nil {
 			became = metrics.KeyRemoved
 		}
-		d.Metrics.Key(metrics.ByResync, kind, change.What(), became)
+		d.Metrics.Key(metrics.ByResync, kind, change.What, became)
 	}
 }

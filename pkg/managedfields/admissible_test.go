@@ -48,11 +48,7 @@ func TestPlansAreAdmissible(t *testing.T) {
 				decided.Outcome = inherit.NoOwner
 			}
 			plan := planOf(t, tc.current.top(), decided, tc.fields)
-			var changes []string
-			for _, change := range plan.Changes() {
-				changes = append(changes, change.String())
-			}
-			Expect(changes).To(Equal(tc.want))
+			Expect(words(plan.Changes())).To(Equal(tc.want))
 			if tc.leftOut == "" {
 				Expect(plan.LeftOut()).NotTo(HaveOccurred())
 				return

@@ -130,13 +130,13 @@ func TestAnOrphanGivesRefusedTaintsUp(t *testing.T) {
 	has := content{labels: "a=1,mine=1", taints: "gpu:NoSchedule,foreign:NoExecute"}.top()
 	refused := orphan(inherit.Object{})
 	refused.TaintsRefused = true
-	gone := []managedfields.Change{{Place: "spec.taints", Name: "gpu:NoSchedule"}}
+	gone := []string{"spec.taints gpu:NoSchedule <nil>"}
 
 	plan := planOf(t, has, refused, entries(ours(gpu)))
-	Expect(plan.Changes()).To(Equal(gone))
+	Expect(changes(plan)).To(Equal(gone))
 	Expect(plan.Adopts()).To(BeFalse())
 	plan = planOf(t, has, refused, entries(ours(`{'f:metadata': {'f:labels': {'f:a': {}}}, `+gpu[1:])))
-	Expect(plan.Changes()).To(Equal(gone), "what an owner has brought stays, and stays ours")
+	Expect(changes(plan)).To(Equal(gone), "what an owner has brought stays, and stays ours")
 
 	refused.TaintsRefused = false
 	Expect(planOf(t, has, refused, entries(ours(`{'f:metadata': {'f:labels': {'f:a': {}}}, `+gpu[1:]))).Needed()).To(BeFalse())

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -68,7 +69,7 @@ func tell(managers fieldManagers, s story) (err error) {
 		}
 	}()
 	w := &world{managers: managers, kind: s.kind, desired: fromOwner(inherit.Object{}), clock: time.Date(2020, 1, 1, 12, 0, 0, 0, time.UTC)}
-	w.live = w.empty(s.stored)
+	w.live = w.empty("v1beta2")
 	for i, step := range s.steps {
 		if err := w.take(step); err != nil {
 			return fmt.Errorf("step %d: %w", i+1, err)
@@ -106,12 +107,10 @@ func (w *world) take(s step) error {
 			return nil
 		}
 	}
-	before, err := converted(w.live, s.version)
+	before, err := in(s.version, w.live)
 	if err != nil {
 		return err
 	}
-	before = before.DeepCopy()
-	before.SetManagedFields(w.live.GetManagedFields())
 	request, err := w.request(s, before)
 	if err != nil || request == nil {
 		return err
@@ -180,19 +179,22 @@ func (w *world) store(object *unstructured.Unstructured) error {
 	}
 	object.SetUID("uid")
 	object.SetResourceVersion(w.clock.String())
-	entries := object.GetManagedFields()
-	stored, err := converted(object, w.live.GroupVersionKind().Version)
-	if err != nil {
-		return err
-	}
-	w.live = stored.DeepCopy()
-	w.live.SetManagedFields(entries)
-	return nil
+	var err error
+	w.live, err = in("v1beta2", object)
+	return err
 }
 
-// admit is what the webhook makes of a request. The API server stores that as it is, if its managed fields can be read: see
-// managedFieldsValidatingAdmissionController in k8s.io/apiserver.
+// admit is what the webhook makes of a request, which it gets in v1beta2 (matchPolicy: Equivalent). The API server stores that as it
+// is, if its managed fields can be read: see managedFieldsValidatingAdmissionController in k8s.io/apiserver.
 func (w *world) admit(before, request *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	version := request.GroupVersionKind().Version
+	before, err := in("v1beta2", before)
+	if err != nil {
+		return nil, err
+	}
+	if request, err = in("v1beta2", request); err != nil {
+		return nil, err
+	}
 	current := contentOf(request)
 	plan, err := managedfields.New(request, current, w.desired, func() (inherit.Object, error) { return contentOf(before), nil })
 	if created := request.GetCreationTimestamp(); created.IsZero() {
@@ -211,7 +213,10 @@ func (w *world) admit(before, request *unstructured.Unstructured) (*unstructured
 	if err := w.judge(request, result, plan); err != nil {
 		return nil, fmt.Errorf("the webhook: %w", err)
 	}
-	return result, w.settled(result)
+	if err := w.settled(result); err != nil {
+		return nil, err
+	}
+	return in(version, result)
 }
 
 func (w *world) patched(plan *managedfields.Plan, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
@@ -262,8 +267,8 @@ func (w *world) settled(object *unstructured.Unstructured) error {
 	if plan.Needed() {
 		return fmt.Errorf("once is not enough: %v, adopts: %v, gives up: %v\n%s", plan.Changes(), plan.Adopts(), plan.GivesUp(), fieldsText(object))
 	}
-	if len(object.GetManagedFields()) == 0 || object.GetAPIVersion() != w.live.GetAPIVersion() {
-		return nil // an apply would give all of it to somebody; in another version there is none
+	if len(object.GetManagedFields()) == 0 {
+		return nil // an apply would give all of it to somebody
 	}
 	config, err := plan.ApplyConfiguration(object.GetAPIVersion(), w.kind, object)
 	if err != nil {
@@ -292,9 +297,20 @@ func (w *world) announced(before *unstructured.Unstructured) (*managedfields.Pla
 	return plan, nil
 }
 
+// layoutOf is where an object has everything in a version of the API. Users may still write v1beta1.
 func layoutOf(kind, version string) inherit.Layout {
-	if kind == "Machine" {
-		return inherit.MachineLayout
+	layout, at := inherit.MachineLayout, &inherit.Paths{}
+	spec, minReady := []string{"spec"}, []string(nil)
+	if at = &layout.Top; kind != "Machine" {
+		layout = inherit.WorkersLayout
+		at, spec, minReady = &layout.Template, []string{"spec", "template", "spec"}, []string{"spec", "minReadySeconds"}
 	}
-	return inherit.WorkersLayout
+	if version == "v1beta1" {
+		at.Durations = true
+		for f, name := range []string{"nodeDrainTimeout", "nodeVolumeDetachTimeout", "nodeDeletionTimeout"} {
+			at.Fields[f] = slices.Concat(spec, []string{name})
+		}
+		at.Fields[inherit.MinReadySeconds] = minReady
+	}
+	return layout
 }

@@ -38,6 +38,10 @@ func identify(object *unstructured.Unstructured) {
 
 // contentOf is what an object has.
 func contentOf(object *unstructured.Unstructured) inherit.Object {
+	object, err := converted(object, "v1beta2")
+	if err != nil {
+		panic(err)
+	}
 	metadata, _ := object.Object["metadata"].(map[string]any)
 	read := func(into any) {
 		raw, err := json.Marshal(map[string]any{ // managed fields, which would take longest, are no content

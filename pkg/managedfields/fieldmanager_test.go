@@ -148,6 +148,17 @@ func (customResources) ConvertToVersion(in runtime.Object, target runtime.GroupV
 	return converted(in.(*unstructured.Unstructured), kind.Version)
 }
 
+// in is an object in another version of the API, as an API server has it.
+func in(version string, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	result, err := converted(object, version)
+	if err != nil {
+		return nil, err
+	}
+	result = result.DeepCopy()
+	result.SetManagedFields(object.GetManagedFields())
+	return result, nil
+}
+
 // converted is what Cluster API's conversion webhook makes of an object.
 func converted(object *unstructured.Unstructured, version string) (*unstructured.Unstructured, error) {
 	from := object.GroupVersionKind()

@@ -111,8 +111,7 @@ func (j judgement) cell(id string) error {
 		c = want
 	}
 	if c.scalar && !j.same {
-		stored := j.before.GetAPIVersion() == j.live.GetAPIVersion()
-		if stored && declared && !maps.Equal(j.has[id].leaves, want.leaves) {
+		if declared && !maps.Equal(j.has[id].leaves, want.leaves) {
 			return fmt.Errorf("%s is %v, not %v\n%s", id, j.has[id].leaves, want.leaves, fieldsText(j.before))
 		}
 		return nil

@@ -30,26 +30,24 @@ func TestOnlyOursIsLeft(t *testing.T) {
 	timed := mine
 	timed.Top.Fields.Seconds[inherit.NodeDeletionTimeout] = new(int32(60))
 	orphan := func(has declaration) declaration { has.Orphan = true; return has }
-	for _, version := range []string{"v1beta1", "v1beta2"} {
-		for name, steps := range map[string][]step{
-			"before-first-apply": {
-				{does: forces, by: "kubectl", has: timed}, {does: declares, has: mine}, {does: forgets, looped: true}, {does: declares, has: tainted(old)},
-			},
-			"adopted": {
-				{does: replaces, by: "kubectl", has: tainted(other)}, {does: declares, has: orphan(tainted(old)), looped: true},
-				{does: forgets, looped: true}, {does: declares, has: orphan(tainted(added, other))},
-			},
-			"adopted in admission": {
-				{does: replaces, by: "kubectl", has: tainted(other)}, {does: declares, has: orphan(tainted(old)), looped: true},
-				{does: forgets, looped: true}, {does: declares, has: orphan(tainted(added, other)), admitted: true},
-			},
-		} {
-			for i := range steps {
-				steps[i].version = version
-			}
-			if err := tell(managers, story{kind: "Machine", stored: version, steps: steps}); err != nil {
-				t.Errorf("%s in %s: %v", name, version, err)
-			}
+	for name, steps := range map[string][]step{
+		"before-first-apply": {
+			{does: forces, by: "kubectl", has: timed}, {does: declares, has: mine}, {does: forgets, looped: true}, {does: declares, has: tainted(old)},
+		},
+		"adopted": {
+			{does: replaces, by: "kubectl", has: tainted(other)}, {does: declares, has: orphan(tainted(old)), looped: true},
+			{does: forgets, looped: true}, {does: declares, has: orphan(tainted(added, other))},
+		},
+		"adopted in admission": {
+			{does: replaces, by: "kubectl", has: tainted(other)}, {does: declares, has: orphan(tainted(old)), looped: true},
+			{does: forgets, looped: true}, {does: declares, has: orphan(tainted(added, other)), admitted: true},
+		},
+	} {
+		for i := range steps {
+			steps[i].version = "v1beta2"
+		}
+		if err := tell(managers, story{kind: "Machine", steps: steps}); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

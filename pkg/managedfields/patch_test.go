@@ -177,8 +177,8 @@ func TestEntriesStayInTheAPIServersOrder(t *testing.T) {
 
 func TestPatchOfWhatIsNoObject(t *testing.T) {
 	for _, tc := range []struct{ name, raw, problem string }{
-		{name: "a place above that is a text", raw: `{"metadata":{},"spec":"text"}`, problem: "reading spec"},
-		{name: "a place above that is a list", raw: `{"metadata":{},"spec":{"template":[]}}`, problem: "reading spec.template"},
+		{name: "a place above that is a text", raw: `{"metadata":{},"spec":"text"}`, problem: "spec accessor"},
+		{name: "a place above that is a list", raw: `{"metadata":{},"spec":{"template":[]}}`, problem: "spec.template accessor error"},
 		{name: "no JSON at all", raw: `{`, problem: "unexpected end"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -3,11 +3,16 @@
 package managedfields_test
 
 import (
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
@@ -16,41 +21,50 @@ const (
 	gpu    = `{'f:spec': {'f:taints': {'k:{"effect":"NoSchedule","key":"gpu"}': {'.': {}, 'f:effect': {}, 'f:key': {}, 'f:propagation': {}}}}}`
 )
 
+// changes are those of a plan in short form: "<place> <name> <value>".
+func changes(plan *managedfields.Plan) []string {
+	var all []string
+	for _, change := range plan.Changes() {
+		value := fmt.Sprint(change.Value)
+		if t, ok := change.Value.(clusterv1.MachineTaint); ok {
+			value = t.Value + "@" + string(t.Propagation)
+		}
+		all = append(all, strings.Join([]string{change.Place, change.Name, value}, " "))
+	}
+	return all
+}
+
 func TestChanges(t *testing.T) {
 	const update = metav1.ManagedFieldsOperationUpdate
 	for _, tc := range []struct {
 		name             string
 		current, desired content
 		fields           []metav1.ManagedFieldsEntry
-		want             []managedfields.Change
+		want             []string
 		// ownershipOnly says that something is to be written although the content stays.
 		ownershipOnly bool
 	}{
 		{name: "nothing to inherit, nothing to do", current: content{labels: "mine=1"}},
-		{name: "what is missing is added", desired: content{labels: "a=1", annotations: "b=2", taints: "gpu:NoSchedule"}, want: []managedfields.Change{
-			{Place: "metadata.labels", Name: "a", Value: "1"}, {Place: "metadata.annotations", Name: "b", Value: "2"},
-			{Place: "spec.taints", Name: "gpu:NoSchedule", Value: declared("gpu:NoSchedule")[0]},
-		}},
-		{name: "changes come in order of their names", desired: content{labels: "c=1,a=1,b=1"}, want: []managedfields.Change{
-			{Place: "metadata.labels", Name: "a", Value: "1"}, {Place: "metadata.labels", Name: "b", Value: "1"}, {Place: "metadata.labels", Name: "c", Value: "1"},
-		}},
+		{name: "what is missing is added", desired: content{labels: "a=1", annotations: "b=2", taints: "gpu:NoSchedule"}, want: []string{"metadata.labels a 1", "metadata.annotations b 2", "spec.taints gpu:NoSchedule @Always"}},
+		{name: "changes come in order of their names", desired: content{labels: "c=1,a=1,b=1"}, want: []string{"metadata.labels a 1", "metadata.labels b 1", "metadata.labels c 1"}},
 		{name: "what is there with the right value belongs to the one that brought it", current: content{labels: "a=1", taints: "gpu:NoSchedule"}, desired: content{labels: "a=1", taints: "gpu:NoSchedule"}, fields: entries(theirs(labelA))},
 		{name: "what is ours already is left as it is", current: content{labels: "a=1"}, desired: content{labels: "a=1"}, fields: entries(ours(labelA))},
-		{name: "another value is overruled", current: content{labels: "a=2"}, desired: content{labels: "a=1"}, fields: entries(theirs(labelA)), want: []managedfields.Change{{Place: "metadata.labels", Name: "a", Value: "1"}}},
-		{name: "another propagation of a taint is overruled", current: content{taints: "gpu:NoSchedule@OnInitialization"}, desired: content{taints: "gpu:NoSchedule"}, want: []managedfields.Change{{Place: "spec.taints", Name: "gpu:NoSchedule", Value: declared("gpu:NoSchedule")[0]}}},
-		{name: "what is ours and no longer declared goes", current: content{labels: "a=1,mine=1"}, fields: entries(ours(labelA)), want: []managedfields.Change{{Place: "metadata.labels", Name: "a"}}},
-		{name: "a taint that is ours and no longer declared goes", current: content{taints: "gpu:NoSchedule"}, fields: entries(ours(gpu)), want: []managedfields.Change{{Place: "spec.taints", Name: "gpu:NoSchedule"}}},
+		{name: "another value is overruled", current: content{labels: "a=2"}, desired: content{labels: "a=1"}, fields: entries(theirs(labelA)), want: []string{"metadata.labels a 1"}},
+		{name: "another propagation of a taint is overruled", current: content{taints: "gpu:NoSchedule@OnInitialization"}, desired: content{taints: "gpu:NoSchedule"}, want: []string{"spec.taints gpu:NoSchedule @Always"}},
+		{name: "what is ours and no longer declared goes", current: content{labels: "a=1,mine=1"}, fields: entries(ours(labelA)), want: []string{"metadata.labels a <nil>"}},
+		{name: "a taint that is ours and no longer declared goes", current: content{taints: "gpu:NoSchedule"}, fields: entries(ours(gpu)), want: []string{"spec.taints gpu:NoSchedule <nil>"}},
 		{name: "what somebody else owns too stays, and is ours no more", current: content{labels: "a=1"}, fields: entries(theirs(labelA), ours(labelA)), ownershipOnly: true},
 		{name: "what somebody else owns is none of our business", current: content{labels: "a=1"}, fields: entries(theirs(labelA))},
 		{name: "an update by a manager of our name is not our apply", current: content{labels: "a=1"}, fields: entries(managed("heirloom", update, labelA))},
 		{name: "what is ours and gone from the object is ours no more", fields: entries(ours(labelA)), ownershipOnly: true},
-		{name: "what is ours and was removed comes back", desired: content{labels: "a=1"}, fields: entries(ours(labelA)), want: []managedfields.Change{{Place: "metadata.labels", Name: "a", Value: "1"}}},
-		{name: "the same key with another effect is another taint", current: content{taints: "gpu:NoExecute"}, desired: content{taints: "gpu:NoSchedule"}, want: []managedfields.Change{{Place: "spec.taints", Name: "gpu:NoSchedule", Value: declared("gpu:NoSchedule")[0]}}},
+		{name: "what is ours and was removed comes back", desired: content{labels: "a=1"}, fields: entries(ours(labelA)), want: []string{"metadata.labels a 1"}},
+		{name: "the same key with another effect is another taint", current: content{taints: "gpu:NoExecute"}, desired: content{taints: "gpu:NoSchedule"}, want: []string{"spec.taints gpu:NoSchedule @Always"}},
+		{name: "of two taints with one key and effect, the first counts", desired: content{taints: "gpu=1:NoSchedule,gpu=2:NoSchedule"}, want: []string{"spec.taints gpu:NoSchedule 1@Always"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			plan := newPlan(t, tc.current.top(), tc.desired.top(), tc.fields)
-			Expect(plan.Changes()).To(Equal(tc.want))
+			Expect(changes(plan)).To(Equal(tc.want))
 			Expect(plan.Needed()).To(Equal(len(tc.want) > 0 || tc.ownershipOnly))
 		})
 	}
@@ -58,12 +72,59 @@ func TestChanges(t *testing.T) {
 
 func TestChangesOfATemplate(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	desired := content{labels: "a=1", taints: "gpu:NoSchedule"}.template()
-	Expect(newPlan(t, content{}.template(), desired, nil).Changes()).To(Equal([]managedfields.Change{
-		{Place: "spec.template.metadata.labels", Name: "a", Value: "1"},
-		{Place: "spec.template.spec.taints", Name: "gpu:NoSchedule", Value: declared("gpu:NoSchedule")[0]},
+	desired := content{labels: "a=1", annotations: "b=2", taints: "gpu:NoSchedule"}
+	plan := newPlan(t, content{}.template(), desired.template(), nil)
+	Expect(changes(plan)).To(Equal([]string{
+		"spec.template.metadata.labels a 1", "spec.template.metadata.annotations b 2", "spec.template.spec.taints gpu:NoSchedule @Always",
 	}))
-	Expect(newPlan(t, content{}.top(), desired, nil).Needed()).To(BeFalse(), "an object without a template gets none")
+	Expect(words(plan.Changes())).To(Equal([]string{`template label "a"`, `template annotation "b"`, `template taint "gpu:NoSchedule"`}))
+	Expect(words(newPlan(t, content{}.top(), desired.top(), nil).Changes())).To(Equal([]string{`label "a"`, `annotation "b"`, `taint "gpu:NoSchedule"`}))
+	Expect(newPlan(t, content{}.top(), desired.template(), nil).Needed()).To(BeFalse(), "an object without a template gets none")
+}
+
+// words are changes as a warning names them.
+func words(changes []managedfields.Change) []string {
+	var all []string
+	for _, change := range changes {
+		all = append(all, change.String())
+	}
+	return all
+}
+
+// What an update takes away or changes, and the plan puts back, is kept.
+func TestKept(t *testing.T) {
+	gets := content{"a=1", "b=2", "gpu=1:NoSchedule"}
+	for _, tc := range []struct {
+		name     string
+		old, has content
+		want     []string
+	}{
+		{name: "what is not there any more", old: gets, has: content{labels: "z=1"}, want: []string{`label "a"`, `annotation "b"`, `taint "gpu:NoSchedule"`}},
+		{name: "what has another value now", old: gets, has: content{"a=2", "b=3", "gpu=2:NoSchedule"}, want: []string{`label "a"`, `annotation "b"`, `taint "gpu:NoSchedule"`}},
+		{name: "what had another value before is not", old: content{"a=2", "b=3", "gpu=2:NoSchedule"}},
+		{name: "nor what was elsewhere", old: content{labels: "b=2", annotations: "a=1", taints: "gpu=1:NoExecute"}},
+		{name: "nor what is as it was", old: gets, has: gets},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			kept := func(has, gets, old inherit.Object) []string {
+				plan, err := managedfields.New(child(entries(ours("{'f:metadata': {'f:labels': {'f:z': {}}}}"))), has, fromOwner(gets), func() (inherit.Object, error) { return old, nil })
+				Expect(err).NotTo(HaveOccurred())
+				return words(plan.Kept())
+			}
+			Expect(kept(tc.has.top(), gets.top(), tc.old.top())).To(Equal(tc.want))
+			Expect(kept(tc.has.top(), gets.top(), tc.old.template())).To(BeEmpty(), "what was in the template is something else")
+			var inTemplate []string
+			for _, name := range tc.want {
+				inTemplate = append(inTemplate, "template "+name)
+			}
+			Expect(kept(tc.has.template(), gets.template(), tc.old.template())).To(Equal(inTemplate))
+		})
+	}
+	plan, err := managedfields.New(child(nil), content{}.top(), fromOwner(gets.top()), func() (inherit.Object, error) { return inherit.Object{}, errors.New("unreadable") })
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	NewWithT(t).Expect(plan.Kept()).To(BeEmpty())
+	NewWithT(t).Expect(newPlan(t, content{}.top(), gets.top(), nil).Kept()).To(BeEmpty(), "a create keeps nothing")
 }
 
 func TestManagedFieldsThatCannotBeRead(t *testing.T) {
@@ -118,46 +179,6 @@ func TestIsOurs(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			NewWithT(t).Expect(managedfields.IsOurs(tc.entry)).To(Equal(tc.want))
-		})
-	}
-}
-
-func TestChangeInWords(t *testing.T) {
-	for place, want := range map[string]string{
-		"metadata.labels":                    `label "x"`,
-		"metadata.annotations":               `annotation "x"`,
-		"spec.taints":                        `taint "x"`,
-		"spec.template.metadata.labels":      `template label "x"`,
-		"spec.template.metadata.annotations": `template annotation "x"`,
-		"spec.template.spec.taints":          `template taint "x"`,
-	} {
-		NewWithT(t).Expect(managedfields.Change{Place: place, Name: "x"}.String()).To(Equal(want))
-	}
-}
-
-func TestCarried(t *testing.T) {
-	taint := declared("gpu=1:NoSchedule")[0]
-	has := content{labels: "a=1", annotations: "b=2", taints: "gpu=1:NoSchedule"}
-	for _, tc := range []struct {
-		name   string
-		change managedfields.Change
-		top    bool
-		below  bool
-	}{
-		{name: "a label with its value", change: managedfields.Change{Place: "metadata.labels", Name: "a", Value: "1"}, top: true},
-		{name: "a label with another value", change: managedfields.Change{Place: "metadata.labels", Name: "a", Value: "2"}},
-		{name: "a label that is an annotation", change: managedfields.Change{Place: "metadata.annotations", Name: "a", Value: "1"}},
-		{name: "an annotation", change: managedfields.Change{Place: "metadata.annotations", Name: "b", Value: "2"}, top: true},
-		{name: "a taint with its value", change: managedfields.Change{Place: "spec.taints", Name: "gpu:NoSchedule", Value: taint}, top: true},
-		{name: "a taint with another value", change: managedfields.Change{Place: "spec.taints", Name: "gpu:NoSchedule", Value: declared("gpu=2:NoSchedule")[0]}},
-		{name: "a label of the template", change: managedfields.Change{Place: "spec.template.metadata.labels", Name: "a", Value: "1"}, below: true},
-		{name: "a taint of the template", change: managedfields.Change{Place: "spec.template.spec.taints", Name: "gpu:NoSchedule", Value: taint}, below: true},
-		{name: "a removal brings nothing", change: managedfields.Change{Place: "metadata.labels", Name: "a"}},
-		{name: "an unknown place", change: managedfields.Change{Place: "status.labels", Name: "a", Value: "1"}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			NewWithT(t).Expect(managedfields.Carried(has.top())(tc.change)).To(Equal(tc.top))
-			NewWithT(t).Expect(managedfields.Carried(has.template())(tc.change)).To(Equal(tc.below))
 		})
 	}
 }

@@ -13,7 +13,7 @@ import (
 // String tells a story so that it can be read.
 func (s story) String() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "a %s, stored as %s", s.kind, s.stored)
+	fmt.Fprintf(&text, "a %s", s.kind)
 	for _, step := range s.steps {
 		fmt.Fprintf(&text, "\n  %s %s in %s (admitted: %v, looped: %v): %s", step.by, step.does, step.version, step.admitted, step.looped, asText(step.has))
 	}
@@ -74,7 +74,7 @@ func (s story) shrunk(fails func(story) bool) story {
 func (s story) smaller() []story {
 	var all []story
 	for i := range s.steps {
-		all = append(all, story{s.kind, s.stored, slices.Delete(slices.Clone(s.steps), i, i+1)})
+		all = append(all, story{s.kind, slices.Delete(slices.Clone(s.steps), i, i+1)})
 	}
 	for i, whole := range s.steps {
 		with := func(change func(*step)) {
@@ -82,7 +82,7 @@ func (s story) smaller() []story {
 			change(&less)
 			steps := slices.Clone(s.steps)
 			steps[i] = less
-			all = append(all, story{s.kind, s.stored, steps})
+			all = append(all, story{s.kind, steps})
 		}
 		if whole.admitted {
 			with(func(less *step) { less.admitted = false })

@@ -16,10 +16,8 @@ import (
 
 // story is what happens to one object: who writes it, and what its owner declares meanwhile.
 type story struct {
-	kind string
-	// stored is the version of the API in which the object is stored, and which the loop writes.
-	stored string
-	steps  []step
+	kind  string
+	steps []step
 }
 
 // What a step does.
@@ -65,8 +63,8 @@ type dice struct {
 }
 
 func (d dice) story() story {
-	s := story{kind: one(d, "Machine", "MachineSet", "MachineDeployment"), stored: one(d, "v1beta2", "v1beta2", "v1beta1")}
-	mixed := s.stored == "v1beta2" && d.once(4)
+	s := story{kind: one(d, "Machine", "MachineSet", "MachineDeployment")}
+	mixed := d.once(4) // some still write v1beta1
 	if mixed {
 		d.least = 30
 	}
@@ -74,7 +72,7 @@ func (d dice) story() story {
 		next := step{
 			does:    one(d, replaces, merges, merges, removes, applies, forces, declares, declares, declares),
 			by:      one(d, "kubectl", "capi-machineset", "argo"),
-			version: s.stored, admitted: d.once(2), looped: d.once(2),
+			version: "v1beta2", admitted: d.once(2), looped: d.once(2),
 		}
 		switch {
 		case i == 0:

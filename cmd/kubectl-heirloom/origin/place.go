@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // place is one place of an object, its top or its Machine template.
@@ -46,7 +46,7 @@ type origin struct {
 func places(current, desired inherit.Object, changes []managedfields.Change, from func(inherit.Entry) origin) []place {
 	changing := map[inherit.Entry]bool{}
 	for _, change := range changes {
-		changing[sameIn(change.Entry())] = true
+		changing[sameIn(change.Entry)] = true
 	}
 	layout := current.Layout
 	top := place{
