@@ -27,12 +27,9 @@ type managedFields struct {
 	otherVersion bool
 	// age is when the object was created; zero while it is being created.
 	age time.Time
-	// others reads the entries of all other managers, once.
-	others func() (others, error)
+	// created returns what other managers own since the create of the object, and later what they own since.
+	created, later func() (*fieldpath.Set, error)
 }
-
-// others is what other managers own: since the create of the object, and since later.
-type others struct{ created, later *fieldpath.Set }
 
 func readManagedFields(object metav1.Object, version string) (m managedFields, err error) {
 	m = managedFields{entries: object.GetManagedFields(), ours: fieldpath.NewSet(), age: object.GetCreationTimestamp().Time}
@@ -41,41 +38,26 @@ func readManagedFields(object metav1.Object, version string) (m managedFields, e
 		m.otherVersion = version != "" && version != entry.APIVersion[strings.LastIndex(entry.APIVersion, "/")+1:]
 		m.ours, err = fieldsOf(entry)
 	}
-	m.others = sync.OnceValues(m.readOthers)
+	m.created, m.later = m.others(true), m.others(false)
 	return m, err
 }
 
-func (m managedFields) readOthers() (others, error) {
-	var created, later []*fieldpath.Set
-	for i, entry := range m.entries {
-		set, err := fieldsOf(entry)
-		switch {
-		case i == m.index:
-		case err != nil:
-			return others{}, err
-		case OfCreate(entry, m.age):
-			created = append(created, set)
-		default:
-			later = append(later, set)
+// others returns a function that reads the entries of other managers once: those of the create, or the rest.
+func (m managedFields) others(ofCreate bool) func() (*fieldpath.Set, error) {
+	return sync.OnceValues(func() (*fieldpath.Set, error) {
+		var sets []*fieldpath.Set
+		for i, entry := range m.entries {
+			if i == m.index || OfCreate(entry, m.age) != ofCreate {
+				continue
+			}
+			set, err := fieldsOf(entry)
+			if err != nil {
+				return nil, err
+			}
+			sets = append(sets, set)
 		}
-	}
-	return others{union(created), union(later)}, nil
-}
-
-// fromCreate reports whether a field that is there may come from the create of the object alone. An object that has lost its managed
-// fields has everything from there: the API server keeps some for every object that it creates.
-func (m managedFields) fromCreate(path fieldpath.Path) bool {
-	if len(m.entries) == 0 {
-		return !m.age.IsZero()
-	}
-	others, err := m.others()
-	return err == nil && others.created.Has(path)
-}
-
-// sinceCreate reports whether another manager has come to own a field since the create, or whether that cannot be told.
-func (m managedFields) sinceCreate(path fieldpath.Path) bool {
-	others, err := m.others()
-	return err != nil || others.later.Has(path)
+		return union(sets), nil
+	})
 }
 
 func fieldsOf(entry metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
@@ -126,13 +108,11 @@ func OfCreate(entry metav1.ManagedFieldsEntry, created time.Time) bool {
 }
 
 // Trimmed returns as much of an object's managed fields as a plan needs to tell what is ours, what yields, and what might be
-// adopted. Whether it is, only all of them can tell. yielding are the annotations that need no owner and yield.
+// adopted. Whether it is, only all of them can tell. yielding are the annotations that yield.
 func Trimmed(entries []metav1.ManagedFieldsEntry, created time.Time, yielding []string) []metav1.ManagedFieldsEntry {
-	i := slices.IndexFunc(entries, IsOurs)
-	adoptable := i < 0 || ofNoOwner(entries[i], yielding)
 	var kept []metav1.ManagedFieldsEntry
-	for j, entry := range entries {
-		if j == i || names(entry, yielding) || adoptable && OfCreate(entry, created) {
+	for _, entry := range entries {
+		if IsOurs(entry) || OfCreate(entry, created) || names(entry, yielding) {
 			kept = append(kept, entry)
 		}
 	}
@@ -158,21 +138,6 @@ func names(entry metav1.ManagedFieldsEntry, fields []string) bool {
 	return entry.FieldsV1 != nil && slices.ContainsFunc(fields, func(name string) bool {
 		return strings.Contains(entry.FieldsV1.GetRawString(), `"f:`+name+`"`)
 	})
-}
-
-// ofNoOwner reports whether an entry has nothing that must come from an owner: only taints, and what yields.
-func ofNoOwner(entry metav1.ManagedFieldsEntry, yielding []string) bool {
-	set, err := fieldsOf(entry)
-	if err != nil {
-		return false
-	}
-	only := true
-	set.Iterate(func(path fieldpath.Path) {
-		only = only && slices.ContainsFunc(path, func(e fieldpath.PathElement) bool {
-			return e.FieldName != nil && (*e.FieldName == "taints" || slices.Contains(yielding, *e.FieldName))
-		})
-	})
-	return only
 }
 
 // Recorded reports whether managed fields say that Heirloom has written the object: as what it applied, or as an update.

@@ -267,11 +267,6 @@ func (w *world) elsewhere(before, after *unstructured.Unstructured) error {
 	return nil
 }
 
-func withoutEmpty(m map[string]any) map[string]any {
-	dropNothing(m)
-	return m
-}
-
 // unchanged holds that two versions of an object are the same, whenever and in whatever order it was recorded.
 func (w *world) unchanged(before, after *unstructured.Unstructured) error {
 	layout := layoutOf(w.kind, before.GroupVersionKind().Version)

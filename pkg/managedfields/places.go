@@ -44,12 +44,11 @@ type place struct {
 type entry struct {
 	inherit.Entry
 	claim inherit.Claim
-	// path leads to it, as managed fields have it.
-	path fieldpath.Path
-	// has is what the child has, want what it should have, and after what it has after the write.
-	has, want, after item
-	// ours says that we own it after the write.
-	ours bool
+	// place is the path of its place, and path its own, as managed fields have it.
+	place []string
+	path  fieldpath.Path
+	// has is what the child has, and want what it should have; after is what it has after the write, and owned what we own of that.
+	has, want, after, owned item
 }
 
 // item is the content of an entry. The zero item is none.
@@ -74,8 +73,8 @@ func (e entry) leaf(name string) fieldpath.Path {
 	return append(e.path, fieldpath.PathElement{FieldName: &name})
 }
 
-// addTo adds an entry that is as it should be, with its fields, to a set.
-func (e entry) addTo(set *fieldpath.Set) {
+// wanted adds an entry as it should be to a set of fields.
+func (e entry) wanted(set *fieldpath.Set) {
 	set.Insert(e.path)
 	for name := range e.want.leaves {
 		set.Insert(e.leaf(name))
@@ -121,7 +120,7 @@ func placesAt(paths *inherit.Paths, own bool, current, desired inherit.Content) 
 func (p place) read(content inherit.Content) []entry {
 	var all []entry
 	add := func(name string, claim inherit.Claim, value any, leaves map[string]any) {
-		all = append(all, entry{Entry: inherit.Entry{What: p.holds, Name: name, Own: p.own}, claim: claim, has: item{value, leaves}})
+		all = append(all, entry{Entry: inherit.Entry{What: p.holds, Name: name, Own: p.own}, place: p.path, claim: claim, has: item{value, leaves}})
 	}
 	switch {
 	case p.holds == labels:
@@ -173,15 +172,11 @@ func paired(has, wants []entry) []entry {
 	}
 	for i := range has {
 		if want := byName[has[i].Name]; want != nil {
-			has[i].want, has[i].claim = want.has, want.claim
+			has[i].want, has[i].claim, want.want = want.has, want.claim, want.has
 		}
 	}
-	for i := range has {
-		delete(byName, has[i].Name)
-	}
-	for _, e := range wants {
-		if byName[e.Name] != nil {
-			delete(byName, e.Name)
+	for i, e := range wants {
+		if byName[e.Name] == &wants[i] && e.want.none() {
 			e.has, e.want = item{}, e.has
 			has = append(has, e)
 		}

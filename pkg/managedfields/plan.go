@@ -2,9 +2,9 @@
 
 // Package managedfields turns what a child inherits into a write that owns exactly what it adds (docs/design.md §2).
 //
-// A Plan is computed from the child, its managed fields and what it should inherit. It can be rendered in two ways:
-// as JSON patch operations for an admission response, which include our entry in metadata.managedFields, or as the
-// configuration of a server-side apply. Both lead to the same object.
+// A Plan is computed from the child, its managed fields and what it should inherit. It can be rendered in two ways, which lead to the
+// same object: as JSON patch operations for an admission response, which include our entry in metadata.managedFields, or as the
+// configuration of a server-side apply.
 //
 // The package is pure: no client, no context, no logger.
 package managedfields
@@ -12,7 +12,6 @@ package managedfields
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -30,6 +29,7 @@ const Manager = "heirloom"
 // Plan is the write that makes a child carry what it inherits, and own no more than that.
 type Plan struct {
 	places  []place
+	entries []*entry // of all places
 	changes []Change
 	// owned is what we own after the write. The write takes overruled from other managers, because it changes their value, and
 	// adopted from the create of the object, which had them right.
@@ -64,8 +64,7 @@ func (c Change) String() string {
 // New computes the plan for a child. It returns an error where the child's managed fields cannot be read.
 //
 // During an update of the child, old returns what it had before; otherwise it is nil. What the update itself adds has no claim to the
-// room that inherited entries need: an update that fills a Machine with taints cannot push inherited ones out. Then the API server
-// refuses the update.
+// room that inherited entries need: an update that fills a Machine with taints is refused by the API server.
 func New(child metav1.Object, current inherit.Object, decided inherit.Decision, old func() (inherit.Object, error)) (*Plan, error) {
 	return newPlan(child, current, decided, old, func(*entry) {})
 }
@@ -102,32 +101,25 @@ func newPlan(
 	if managed.otherVersion {
 		p.places = slices.DeleteFunc(p.places, func(at place) bool { return !at.isMap() })
 	}
-	if p.hadOwner() {
+	for _, at := range p.places {
+		for i := range at.entries {
+			p.entries = append(p.entries, &at.entries[i])
+		}
+	}
+	if slices.ContainsFunc(p.entries, func(e *entry) bool { return p.isOurs(e) && e.FromOwner() }) {
 		p.keep(decided)
 	} else {
 		p.adopt()
 	}
-	for at, e := range p.entries() {
+	for _, e := range p.entries {
 		restrict(e)
-		p.decide(at, e)
+		p.decide(e)
 	}
 	p.keepUnknown()
 	if p.unreadable != nil {
 		return nil, p.unreadable
 	}
 	return p, nil
-}
-
-func (p *Plan) entries() iter.Seq2[*place, *entry] {
-	return func(yield func(*place, *entry) bool) {
-		for i := range p.places {
-			for j := range p.places[i].entries {
-				if !yield(&p.places[i], &p.places[i].entries[j]) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // admissible leaves out of what is desired what an API server would refuse in the child, once what is stale has gone from it.
@@ -164,38 +156,29 @@ func (p *Plan) isOurs(e *entry) bool {
 	return !e.has.none() && p.managed.ours.Has(e.path)
 }
 
-// hadOwner reports whether some of what is ours can only have come from an owner.
-func (p *Plan) hadOwner() bool {
-	for _, e := range p.entries() {
-		if p.isOurs(e) && e.FromOwner() {
-			return true
-		}
-	}
-	return false
-}
-
-// keep makes an object without an owner keep what one brought before.
+// keep makes an object without an owner keep what one brought before. Some of what is ours can only have come from an owner.
 func (p *Plan) keep(decided inherit.Decision) {
-	for _, e := range p.entries() {
+	for _, e := range p.entries {
 		if e.want.none() && decided.Keeps(e.Entry) && p.isOurs(e) {
 			e.want = e.has
 		}
 	}
 }
 
-// adopt makes a copy's content ours. A copy is an object that carries all that it should inherit, in the values that its
-// owner declares, exactly as one create has left it, and in which nothing is ours: it comes from a backup without managed
-// fields, or from a provider that copies a template once. Nothing would ever remove those keys again (docs/design.md §2).
-//
-// Managers that apply the same keys own them too, now and later; only what belongs to the create is taken. An object with taints
-// of ours can still be a copy: a restored Machine gets those that it declares by annotation before it is adopted.
+// adopt makes a copy's content ours. A copy carries all that it should inherit, in the values that its owner declares, exactly as one
+// create has left it, and nothing in it is ours: it comes from a backup without managed fields, or from a provider that copies a
+// template once. Nothing would ever remove those keys again (docs/design.md §2). Only what belongs to the create is taken: managers that
+// apply the same keys own them too. An object with taints of ours can still be a copy: a restored Machine gets those that it declares by
+// annotation before it is adopted.
 func (p *Plan) adopt() {
 	adopted := fieldpath.NewSet()
-	for _, e := range p.entries() {
+	lost := len(p.managed.entries) == 0 && !p.managed.age.IsZero() // the API server keeps some for every object that it creates
+	for _, e := range p.entries {
 		switch {
 		case e.want.none():
-		case e.want.equal(e.has) && p.managed.fromCreate(e.path) && (e.claim != inherit.Yielding || !p.managed.sinceCreate(e.path)):
-			e.addTo(adopted) // what yields would be given up again at once if another manager owned it
+		case e.want.equal(e.has) && (lost || p.have(p.managed.created, e.path)) &&
+			(e.claim != inherit.Yielding || !p.have(p.managed.later, e.path)): // else it would be given up again at once
+			e.wanted(adopted)
 		case e.claim == inherit.Owned:
 			return
 		}
@@ -208,35 +191,41 @@ func (p *Plan) adopt() {
 // decide says what becomes of an entry. An owner is authoritative for what it declares and for nothing else; what the child already
 // has with the right value belongs to the manager that set it; what is ours and no longer declared goes, unless another manager
 // owns it too (docs/design.md §2). An entry that yields is not ours while another manager owns it too.
-func (p *Plan) decide(at *place, e *entry) {
+func (p *Plan) decide(e *entry) {
 	ours := p.adopted.Has(e.path) || p.isOurs(e) && (e.claim != inherit.Yielding || !p.shared(e.path))
 	switch {
 	case e.has.none():
-		e.after, e.ours = e.want, !e.want.none()
+		e.after, e.owned = e.want, e.want
 	case e.want.none() && ours && !p.shared(e.path):
-		p.release(e)
+		for leaf := range e.has.leaves { // another manager may have set one of them by an update
+			p.overruled.Insert(e.leaf(leaf))
+		}
 	case e.want.none(), e.claim != inherit.Owned && !ours:
 		e.after = e.has
 	default:
-		e.after = p.merge(e)
-		e.ours = ours || e.changes()
+		if e.after = p.merge(e); ours || e.changes() {
+			e.owned = e.want
+		}
 	}
-	if e.ours {
-		e.addTo(p.owned)
+	if !e.owned.none() {
+		e.wanted(p.owned)
 	}
 	if e.changes() {
-		p.changes = append(p.changes, Change{e.Entry, strings.Join(at.path, "."), e.want.value})
+		p.changes = append(p.changes, Change{e.Entry, strings.Join(e.place, "."), e.want.value})
 	}
 }
 
 // shared reports whether another manager owns the field at path too.
 func (p *Plan) shared(path fieldpath.Path) bool {
-	others, err := p.managed.others()
+	return p.have(p.managed.created, path) || p.have(p.managed.later, path)
+}
+
+func (p *Plan) have(others func() (*fieldpath.Set, error), path fieldpath.Path) bool {
+	set, err := others()
 	if err != nil {
 		p.unreadable = err
-		return false
 	}
-	return others.created.Has(path) || others.later.Has(path)
+	return err == nil && set.Has(path)
 }
 
 // merge returns an entry that is there already as a forced apply leaves it. Fields that are not wanted stay as they are, unless they
@@ -261,15 +250,6 @@ func (p *Plan) merge(e *entry) item {
 		}
 	}
 	return merged
-}
-
-// release takes the fields of an entry that goes from other managers, which may have set one of them by an update.
-func (p *Plan) release(e *entry) {
-	for leaf := range e.has.leaves {
-		if path := e.leaf(leaf); p.shared(path) {
-			p.overruled.Insert(path)
-		}
-	}
 }
 
 // keepUnknown keeps those of our fields that are in no place: they are in-place fields in another version of the API than

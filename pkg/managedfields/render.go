@@ -14,6 +14,7 @@ import (
 	"gomodules.xyz/jsonpatch/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
@@ -23,17 +24,10 @@ import (
 func (p *Plan) ApplyConfiguration(apiVersion, kind string, object metav1.Object) (*unstructured.Unstructured, error) {
 	config := &unstructured.Unstructured{Object: map[string]any{}}
 	for _, at := range p.places {
-		ours := at.value(func(e entry) item {
-			if e.ours {
-				return e.want
+		if owned := at.value(func(e entry) item { return e.owned }); owned != nil {
+			if err := unstructured.SetNestedField(config.Object, owned, at.path...); err != nil {
+				return nil, fmt.Errorf("building the apply configuration: %w", err)
 			}
-			return item{}
-		})
-		if ours == nil {
-			continue
-		}
-		if err := unstructured.SetNestedField(config.Object, ours, at.path...); err != nil {
-			return nil, fmt.Errorf("building the apply configuration: %w", err)
 		}
 	}
 	config.SetAPIVersion(apiVersion)
@@ -57,8 +51,7 @@ func (p *Plan) Patch(raw []byte, apiVersion string, now time.Time) ([]jsonpatch.
 	return append(content, managed...), err
 }
 
-// contentPatch returns the operations on content. It also carries them out on the object, as far as that tells which parents of a
-// place are missing or become empty.
+// contentPatch also changes the object, as far as that tells which parents of a place are missing or become empty.
 func (p *Plan) contentPatch(raw []byte) (operations []jsonpatch.Operation, err error) {
 	if len(p.changes) == 0 {
 		return nil, nil
@@ -182,18 +175,11 @@ func (p *Plan) otherEntries(taken bool) ([]metav1.ManagedFieldsEntry, error) {
 func compareEntries(a, b metav1.ManagedFieldsEntry) int {
 	return cmp.Or(
 		cmp.Compare(a.Operation, b.Operation),
-		cmp.Compare(seconds(a.Time), seconds(b.Time)),
+		cmp.Compare(ptr.Deref(a.Time, metav1.Time{}).Unix(), ptr.Deref(b.Time, metav1.Time{}).Unix()),
 		cmp.Compare(a.Manager, b.Manager),
 		cmp.Compare(a.APIVersion, b.APIVersion),
 		cmp.Compare(a.Subresource, b.Subresource),
 	)
-}
-
-func seconds(t *metav1.Time) int64 {
-	if t == nil {
-		return 0
-	}
-	return t.Unix()
 }
 
 func withFields(entry metav1.ManagedFieldsEntry, set *fieldpath.Set) (metav1.ManagedFieldsEntry, error) {
