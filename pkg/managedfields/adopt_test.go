@@ -136,23 +136,6 @@ func TestTrimmed(t *testing.T) {
 	}
 }
 
-// The loop gives up by patch and adds by apply, because the API server records what a patch adds as an Update. Both together
-// come to what admission answers in one.
-func TestRemovalsAreApart(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	o := machine(content{labels: "a=1,b=1", taints: "gpu=x:NoSchedule"}, ours(labelsAB[:len(labelsAB)-1]+", "+gpuWithValue[1:]))
-	wants := fromOwner(content{labels: "a=2,c=3", taints: "gpu:NoSchedule@OnInitialization"}.top())
-	Expect(planOf(t, o, wants).GivesUp()).To(BeTrue())
-	removal, err := managedfields.NewRemoval(o, contentOf(o), wants)
-	Expect(err).NotTo(HaveOccurred())
-	there := patched(t, removal, o)
-	Expect(there.GetLabels()).To(Equal(pairs("a=1")))
-	Expect(contentOf(there).Top.Taints).To(Equal(declared("gpu:NoSchedule")))
-	plan := planOf(t, there, wants)
-	Expect(plan.GivesUp()).To(BeFalse(), "one removal is enough")
-	Expect(words(plan.Changes())).To(Equal([]string{`label "a"`, `label "c"`, `taint "gpu:NoSchedule"`}))
-}
-
 const told = "{'f:metadata': {'f:annotations': {'f:capacity.cluster-autoscaler.kubernetes.io/labels': {}}}}"
 
 func toldTop(value string) inherit.Object {
@@ -207,28 +190,6 @@ func TestYielding(t *testing.T) {
 			})
 		}
 	}
-}
-
-// The loop gives up by patch: one in which nothing else happens.
-func TestWhatYieldsIsGivenUpByPatch(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	o := object("Machine", toldTop("a=1"), ours(told), theirs(told))
-	removal, err := managedfields.NewRemoval(o, contentOf(o), tells("a=2"))
-	Expect(err).NotTo(HaveOccurred())
-	Expect(removal.Needed()).To(BeTrue())
-	Expect(removal.Changes()).To(BeEmpty())
-	o = patched(t, removal, o)
-	Expect(ownersOf(o)).To(And(HaveLen(1), HaveKey("capi-machineset/Apply")))
-	Expect(planOf(t, o, tells("a=2")).Needed()).To(BeFalse())
-}
-
-// What a topology declares by the same name is the operator's word, and no suggestion.
-func TestWhatIsDeclaredDoesNotYield(t *testing.T) {
-	desired := tells("")
-	desired.Desired.Top = toldTop("declared=1").Top.WithYielding(toldTop("a=1").Top.Annotations)
-	NewWithT(t).Expect(changes(planOf(t, object("Machine", toldTop("mine=1"), theirs(told)), desired))).To(Equal([]string{
-		"metadata.annotations " + inherit.CapacityLabelsAnnotation + " declared=1",
-	}))
 }
 
 // An object that is restored before its owner is known tells cluster-autoscaler something already. What its owner brought

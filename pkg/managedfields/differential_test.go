@@ -5,20 +5,19 @@ package managedfields_test
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4" // what the API server applies an admission response with
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	upstream "k8s.io/apimachinery/pkg/util/managedfields"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
@@ -69,7 +68,7 @@ func tell(managers fieldManagers, s story) (err error) {
 		}
 	}()
 	w := &world{managers: managers, kind: s.kind, desired: fromOwner(inherit.Object{}), clock: time.Date(2020, 1, 1, 12, 0, 0, 0, time.UTC)}
-	w.live = w.empty("v1beta2")
+	w.live = w.empty()
 	for i, step := range s.steps {
 		if err := w.take(step); err != nil {
 			return fmt.Errorf("step %d: %w", i+1, err)
@@ -83,9 +82,9 @@ func tell(managers fieldManagers, s story) (err error) {
 	return nil
 }
 
-func (w *world) empty(version string) *unstructured.Unstructured {
+func (w *world) empty() *unstructured.Unstructured {
 	empty := &unstructured.Unstructured{}
-	empty.SetAPIVersion(clusterv1.GroupVersion.Group + "/" + version)
+	empty.SetAPIVersion(version)
 	empty.SetKind(w.kind)
 	return empty
 }
@@ -107,43 +106,39 @@ func (w *world) take(s step) error {
 			return nil
 		}
 	}
-	before, err := in(s.version, w.live)
-	if err != nil {
-		return err
-	}
-	request, err := w.request(s, before)
+	request, err := w.request(s)
 	if err != nil || request == nil {
 		return err
 	}
 	w.date(request)
 	if s.admitted {
-		if request, err = w.admit(before, request); err != nil {
+		if request, err = w.admit(request); err != nil {
 			return err
 		}
 	}
-	return w.store(request)
+	w.store(request)
+	return nil
 }
 
 // request is the object as admission gets it: the field manager has recorded the write in it already.
-func (w *world) request(s step, before *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	layout := layoutOf(w.kind, s.version)
+func (w *world) request(s step) (*unstructured.Unstructured, error) {
 	if s.does == applies || s.does == forces {
-		config := w.empty(s.version)
+		config := w.empty()
 		config.SetName("x")
 		if !w.exists() {
 			identify(config)
 		}
-		put(config, layout, s.has.Object)
-		result, err := w.managers.applied(before, config, s.by, s.does == forces)
+		put(config, s.has.Object)
+		result, err := w.managers.applied(w.live, config, s.by, s.does == forces)
 		if err != nil {
 			return nil, nil //nolint:nilerr,nilnil // a conflict: nothing is written
 		}
 		return result, nil
 	}
-	object := before.DeepCopy()
+	before, object := w.live, w.live.DeepCopy()
 	switch {
 	case s.does == restores:
-		before = w.empty(s.version)
+		before = w.empty()
 		object.SetManagedFields(nil)
 		object.SetCreationTimestamp(metav1.Time{})
 	case !w.exists():
@@ -156,7 +151,7 @@ func (w *world) request(s step, before *unstructured.Unstructured) (*unstructure
 			template := s.after(*current.Template, *s.has.Template)
 			after.Template = &template
 		}
-		put(object, layout, after)
+		put(object, after)
 	}
 	return w.managers.updated(before, object, s.by)
 }
@@ -172,34 +167,24 @@ func (w *world) date(object *unstructured.Unstructured) {
 	object.SetManagedFields(entries)
 }
 
-func (w *world) store(object *unstructured.Unstructured) error {
+func (w *world) store(object *unstructured.Unstructured) {
 	w.date(object)
 	if created := object.GetCreationTimestamp(); created.IsZero() {
 		object.SetCreationTimestamp(metav1.Time{Time: w.clock})
 	}
 	object.SetUID("uid")
 	object.SetResourceVersion(w.clock.String())
-	var err error
-	w.live, err = in("v1beta2", object)
-	return err
+	w.live = object
 }
 
-// admit is what the webhook makes of a request, which it gets in v1beta2 (matchPolicy: Equivalent). The API server stores that as it
-// is, if its managed fields can be read: see managedFieldsValidatingAdmissionController in k8s.io/apiserver.
-func (w *world) admit(before, request *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	version := request.GroupVersionKind().Version
-	before, err := in("v1beta2", before)
-	if err != nil {
-		return nil, err
+// admit is what the webhook makes of a request. The API server stores that as it is, if its managed fields can be read: see
+// managedFieldsValidatingAdmissionController in k8s.io/apiserver.
+func (w *world) admit(request *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	var old func() (inherit.Object, error)
+	if created := request.GetCreationTimestamp(); !created.IsZero() {
+		old = func() (inherit.Object, error) { return contentOf(w.live), nil }
 	}
-	if request, err = in("v1beta2", request); err != nil {
-		return nil, err
-	}
-	current := contentOf(request)
-	plan, err := managedfields.New(request, current, w.desired, func() (inherit.Object, error) { return contentOf(before), nil })
-	if created := request.GetCreationTimestamp(); created.IsZero() {
-		plan, err = managedfields.New(request, current, w.desired, nil)
-	}
+	plan, err := managedfields.New(request, contentOf(request), w.desired, old)
 	if err != nil {
 		return nil, err
 	}
@@ -213,10 +198,7 @@ func (w *world) admit(before, request *unstructured.Unstructured) (*unstructured
 	if err := w.judge(request, result, plan); err != nil {
 		return nil, fmt.Errorf("the webhook: %w", err)
 	}
-	if err := w.settled(result); err != nil {
-		return nil, err
-	}
-	return in(version, result)
+	return result, w.settled(result)
 }
 
 func (w *world) patched(plan *managedfields.Plan, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
@@ -297,20 +279,99 @@ func (w *world) announced(before *unstructured.Unstructured) (*managedfields.Pla
 	return plan, nil
 }
 
-// layoutOf is where an object has everything in a version of the API. Users may still write v1beta1.
-func layoutOf(kind, version string) inherit.Layout {
-	layout, at := inherit.MachineLayout, &inherit.Paths{}
-	spec, minReady := []string{"spec"}, []string(nil)
-	if at = &layout.Top; kind != "Machine" {
-		layout = inherit.WorkersLayout
-		at, spec, minReady = &layout.Template, []string{"spec", "template", "spec"}, []string{"spec", "minReadySeconds"}
+func layoutOf(kind string) inherit.Layout {
+	if kind == "Machine" {
+		return inherit.MachineLayout
 	}
-	if version == "v1beta1" {
-		at.Durations = true
-		for f, name := range []string{"nodeDrainTimeout", "nodeVolumeDetachTimeout", "nodeDeletionTimeout"} {
-			at.Fields[f] = slices.Concat(spec, []string{name})
+	return inherit.WorkersLayout
+}
+
+// loop does what the loop does until nothing is left to do.
+func (w *world) loop(admitted bool) error {
+	if !w.exists() {
+		return nil
+	}
+	before := w.live
+	first, err := w.announced(before)
+	if err != nil {
+		return err
+	}
+	const most = 4
+	for range most {
+		plan, err := w.plan()
+		if err != nil {
+			return err
 		}
-		at.Fields[inherit.MinReadySeconds] = minReady
+		if !plan.Needed() {
+			if err := w.judge(before, w.live, first); err != nil {
+				return err
+			}
+			return w.settled(w.live)
+		}
+		w.clock = w.clock.Add(time.Minute)
+		result, err := w.write(plan)
+		if err != nil {
+			return err
+		}
+		w.date(result)
+		next, err := managedfields.New(result, contentOf(result), w.desired, nil)
+		if err != nil {
+			return err
+		}
+		if next.Adopts() && !first.Adopts() { // what has gone made a copy of it
+			if err := w.judgeRemoval(before, result, first); err != nil {
+				return err
+			}
+			before, first = result, next
+		}
+		if admitted {
+			if result, err = w.admit(result); err != nil {
+				return err
+			}
+		}
+		w.store(result)
 	}
-	return layout
+	return errors.New("it comes to no end")
+}
+
+// plan is computed from as much of the object as the cache has, which must be enough.
+func (w *world) plan() (*managedfields.Plan, error) {
+	cached := w.live.DeepCopy()
+	cached.SetManagedFields(trimmed(cached.GetManagedFields(), cached.GetCreationTimestamp().Time))
+	plan, err := managedfields.New(cached, contentOf(cached), w.desired, nil)
+	if err != nil {
+		return nil, err
+	}
+	whole, err := managedfields.New(w.live, contentOf(w.live), w.desired, nil)
+	if err != nil {
+		return nil, err
+	}
+	if plan.Needed() != whole.Needed() || (plan.Adopts() || plan.GivesUp()) != (whole.Adopts() || whole.GivesUp()) {
+		return nil, fmt.Errorf("what the cache has is not enough: needed %v, adopts %v, gives up %v, but with all %v, %v, %v; from\n%s",
+			plan.Needed(), plan.Adopts(), plan.GivesUp(), whole.Needed(), whole.Adopts(), whole.GivesUp(), fieldsText(w.live))
+	}
+	return plan, nil
+}
+
+// write is what the API server makes of a write of the loop, before admission.
+func (w *world) write(plan *managedfields.Plan) (*unstructured.Unstructured, error) {
+	if !plan.Adopts() && !plan.GivesUp() {
+		config, err := plan.ApplyConfiguration(w.live.GetAPIVersion(), w.kind, w.live)
+		if err != nil {
+			return nil, err
+		}
+		return w.managers.applied(w.live, config, managedfields.Manager, true)
+	}
+	removal, err := managedfields.NewRemoval(w.live, contentOf(w.live), w.desired)
+	if err != nil {
+		return nil, err
+	}
+	if !removal.Needed() {
+		return nil, fmt.Errorf("the loop stands still, though something is to be given up or adopted: %v", plan.Changes())
+	}
+	patched, err := w.patched(removal, w.live)
+	if err != nil {
+		return nil, err
+	}
+	return w.managers.updated(w.live, patched, managedfields.Manager)
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	jsonpatch "gopkg.in/evanphx/json-patch.v4" // what the API server applies an admission response with
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -116,8 +115,8 @@ func machineSet(has content, fields ...metav1.ManagedFieldsEntry) *unstructured.
 }
 
 func object(kind string, has inherit.Object, fields ...metav1.ManagedFieldsEntry) *unstructured.Unstructured {
-	o := (&world{kind: kind}).empty("v1beta2")
-	put(o, layoutOf(kind, "v1beta2"), has)
+	o := (&world{kind: kind}).empty()
+	put(o, has)
 	return created(24*time.Hour, o, fields...)
 }
 
@@ -188,20 +187,15 @@ func operations(t *testing.T, plan *managedfields.Plan, o *unstructured.Unstruct
 // patched applies the patch the way the API server does.
 func patched(t *testing.T, plan *managedfields.Plan, o *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
-	Expect := NewWithT(t).Expect
-	decoded, err := jsonpatch.DecodePatch([]byte("[" + strings.Join(operations(t, plan, o), ",") + "]"))
-	Expect(err).NotTo(HaveOccurred())
-	raw, err := decoded.Apply(asJSON(t, o.Object))
-	Expect(err).NotTo(HaveOccurred())
-	result := &unstructured.Unstructured{}
-	Expect(json.Unmarshal(raw, &result.Object)).To(Succeed())
+	result, err := (&world{clock: now}).patched(plan, o)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return result
 }
 
 // ownersOf says who owns what of an object.
 func ownersOf(o *unstructured.Unstructured) map[string]string {
 	owners := map[string]string{}
-	by, _, _, _ := ownersIn(o)
+	by, _, _ := ownersIn(o)
 	for manager, set := range by {
 		if !set.Empty() {
 			owners[manager] = set.String()

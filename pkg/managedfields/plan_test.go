@@ -154,14 +154,6 @@ func TestAnotherVersionOfTheAPI(t *testing.T) {
 	Expect(result[0].FieldsV1.GetRawString()).To(MatchYAML("{'f:metadata': {'f:labels': {'f:a': {}}}, " + drain + "}"))
 }
 
-// On the same key and effect the typed field wins (docs/design.md §3), also where it is the child's own.
-func TestAnOwnTypedTaintWinsOverAnAnnotatedOne(t *testing.T) {
-	wants := content{}.top()
-	annotate(&wants.Top, declared("gpu=annotated:NoSchedule"))
-	plan := planOf(t, machine(content{taints: "gpu=typed:NoSchedule"}, theirs("{}")), fromOwner(wants))
-	NewWithT(t).Expect(plan.Needed()).To(BeFalse())
-}
-
 func TestIsOurs(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	status := ours(labelA)

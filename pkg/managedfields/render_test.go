@@ -190,7 +190,7 @@ const (
 // read returns the object of a document.
 func read(t *testing.T, text string, managed ...metav1.ManagedFieldsEntry) *unstructured.Unstructured {
 	t.Helper()
-	o := (&world{kind: "Machine"}).empty("v1beta2")
+	o := (&world{kind: "Machine"}).empty()
 	NewWithT(t).Expect(yaml.Unmarshal([]byte(text), &o.Object)).To(Succeed())
 	for field, kind := range map[string]string{"template": "MachineSet", "machineTemplate": anyControlPlane} {
 		if _, has, _ := unstructured.NestedMap(o.Object, "spec", field); has {

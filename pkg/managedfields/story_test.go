@@ -37,7 +37,7 @@ const (
 )
 
 type step struct {
-	does, by, version string
+	does, by string
 	// has is what is written or declared.
 	has declaration
 	// admitted says that the webhook answers; looped, that the loop runs afterwards.
@@ -60,32 +60,21 @@ func (d declaration) decision() inherit.Decision {
 }
 
 // dice makes stories up.
-type dice struct {
-	*rand.Rand
-	// least is the shortest time that somebody declares. Cluster API's conversions lose some that are zero.
-	least int32
-}
+type dice struct{ *rand.Rand }
 
 func (d dice) story() story {
 	s := story{kind: one(d, "Machine", "MachineSet", "MachineDeployment")}
-	mixed := d.once(4) // some still write v1beta1
-	if mixed {
-		d.least = 30
-	}
 	for i := range 2 + d.IntN(6) {
 		next := step{
-			does:    one(d, replaces, merges, merges, removes, applies, forces, declares, declares, declares),
-			by:      one(d, "kubectl", "capi-machineset", "argo"),
-			version: "v1beta2", admitted: d.once(2), looped: d.once(2),
+			does:     one(d, replaces, merges, merges, removes, applies, forces, declares, declares, declares),
+			by:       one(d, "kubectl", "capi-machineset", "argo"),
+			admitted: d.once(2), looped: d.once(2),
 		}
 		switch {
 		case i == 0:
 			next.does = one(d, replaces, replaces, forces, declares)
 		case d.once(15):
 			next.does = one(d, restores, forgets)
-		}
-		if mixed {
-			next.version = one(d, "v1beta1", "v1beta2")
 		}
 		next.has.Object = d.object(s.kind)
 		if next.does == declares {
@@ -172,7 +161,7 @@ func (d dice) taints() []clusterv1.MachineTaint {
 }
 
 func (d dice) seconds() *int32 {
-	return one(d, nil, nil, nil, nil, &d.least, new(int32(60)), new(int32(90)))
+	return one(d, nil, nil, nil, nil, new(int32(0)), new(int32(60)), new(int32(90)))
 }
 
 func (d dice) gates() []clusterv1.MachineReadinessGate {
@@ -247,7 +236,7 @@ func (s story) String() string {
 			delete(has, "Layout")
 			raw, _ = json.Marshal(withoutEmpty(has))
 		}
-		fmt.Fprintf(&text, "\n  %s %s in %s (admitted: %v, looped: %v): %s", step.by, step.does, step.version, step.admitted, step.looped, raw)
+		fmt.Fprintf(&text, "\n  %s %s (admitted: %v, looped: %v): %s", step.by, step.does, step.admitted, step.looped, raw)
 	}
 	return text.String()
 }
@@ -308,9 +297,6 @@ func TestOnlyOursIsLeft(t *testing.T) {
 			{does: forgets, looped: true}, {does: declares, has: orphan(tainted(added, other)), admitted: true},
 		},
 	} {
-		for i := range steps {
-			steps[i].version = "v1beta2"
-		}
 		if err := tell(managers, story{kind: "Machine", steps: steps}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
