@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -44,7 +43,10 @@ func (h children) decide(ctx context.Context, req admission.Request) (answer, er
 	if err := decode(req.Object, object); err != nil {
 		return answer{}, err
 	}
-	old := sync.OnceValues(func() (inherit.Object, error) { return h.content(ctx, req.OldObject) })
+	var old func() (inherit.Object, error)
+	if req.Operation == admissionv1.Update {
+		old = sync.OnceValues(func() (inherit.Object, error) { return h.content(ctx, req.OldObject) })
+	}
 	// An update that lacks something may be what Cluster API has just removed. A create always lacks something, and restores nothing.
 	changesUpdate := func(i injected) bool { return req.Operation == admissionv1.Update && i.plan != nil && i.plan.Needed() }
 	i, err := owners.Recheck(ctx, h.Chain, changesUpdate, func(ctx context.Context, chain *owners.Chain) (injected, error) {
@@ -56,7 +58,7 @@ func (h children) decide(ctx context.Context, req admission.Request) (answer, er
 	if i.plan == nil {
 		return untouched(ctx, i.Reason), nil
 	}
-	return h.answer(ctx, req, object, old, i)
+	return h.answer(ctx, req, object, i)
 }
 
 // inject decides by what the chain knows, and plans the write that gives the child what it inherits.
@@ -84,9 +86,7 @@ func (h children) content(ctx context.Context, raw runtime.RawExtension) (inheri
 }
 
 // answer carries the plan out and records as ours what it adds.
-func (h children) answer(
-	ctx context.Context, req admission.Request, object metav1.Object, old func() (inherit.Object, error), i injected,
-) (answer, error) {
+func (h children) answer(ctx context.Context, req admission.Request, object metav1.Object, i injected) (answer, error) {
 	apiVersion := schema.GroupVersion{Group: req.Kind.Group, Version: req.Kind.Version}.String()
 	patch, err := i.plan.Patch(req.Object.Raw, apiVersion, time.Now())
 	if err != nil {
@@ -97,14 +97,12 @@ func (h children) answer(
 		decided = answer{outcome: metrics.Injected, patch: patch}
 		for _, change := range i.plan.Changes() {
 			if change.Value == nil {
-				decided.removed = append(decided.removed, change.What())
+				decided.removed = append(decided.removed, change.What)
 			} else {
-				decided.brought = append(decided.brought, change.What())
+				decided.brought = append(decided.brought, change.What)
 			}
 		}
-		if req.Operation == admissionv1.Update {
-			h.warnKept(ctx, req, object, old, i, &decided)
-		}
+		h.warnKept(ctx, req, object, i, &decided)
 	}
 	if leftOut := errors.Join(i.Problems, i.plan.LeftOut()); leftOut != nil {
 		decided.warn(i.Sources(ctx).Located(leftOut))
@@ -112,28 +110,18 @@ func (h children) answer(
 	return decided, nil
 }
 
-// warnKept names what the child keeps against the request, and where that can be changed. Without the old object this is not known,
-// but the answer is right all the same.
-func (h children) warnKept(
-	ctx context.Context, req admission.Request, object metav1.Object, old func() (inherit.Object, error), i injected, decided *answer,
-) {
-	before, err := old()
-	if err != nil {
-		return
-	}
-	carried := managedfields.Carried(before)
-	kept := slices.DeleteFunc(slices.Clone(i.plan.Changes()), func(change managedfields.Change) bool {
-		return change.Value == nil || !carried(change)
-	})
+// warnKept names what the child keeps against the request, and where that can be changed.
+func (h children) warnKept(ctx context.Context, req admission.Request, object metav1.Object, i injected, decided *answer) {
+	kept := i.plan.Kept()
 	if len(kept) == 0 {
 		return
 	}
 	for _, change := range kept {
-		decided.kept = append(decided.kept, change.What())
+		decided.kept = append(decided.kept, change.What)
 	}
 	sources := i.Sources(ctx)
 	decided.warnings = warnings(kept, func(change managedfields.Change) string {
 		return fmt.Sprintf("heirloom: %s of %s %s/%s was kept: it is inherited; to change it, edit %s",
-			change, req.Kind.Kind, object.GetNamespace(), object.GetName(), sources.Of(change.Entry()))
+			change, req.Kind.Kind, object.GetNamespace(), object.GetName(), sources.Of(change.Entry))
 	})
 }

@@ -153,7 +153,7 @@ func grace(propagator client.Object, now time.Time) time.Duration {
 	if propagator == nil || owners.ObservedGeneration(propagator) == 0 {
 		return 0
 	}
-	changed := managedfields.LastChanged(propagator)
+	changed := managedfields.LastChanged(propagator.GetManagedFields())
 	if changed.IsZero() {
 		return 0
 	}
@@ -266,6 +266,6 @@ func (d *Dependencies) written(object client.Object, gvk schema.GroupVersionKind
 		if change.Value == nil {
 			became = metrics.KeyRemoved
 		}
-		d.Metrics.Key(metrics.ByResync, kind, change.What(), became)
+		d.Metrics.Key(metrics.ByResync, kind, change.What, became)
 	}
 }

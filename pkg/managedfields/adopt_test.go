@@ -13,54 +13,42 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
-const (
-	labelsAB = "{'f:metadata': {'f:labels': {'f:a': {}, 'f:b': {}}}}"
-	labelB   = "{'f:metadata': {'f:labels': {'f:b': {}}}}"
-)
-
-// created returns an object of that age in a request at now.
-func created(ago time.Duration, fields ...metav1.ManagedFieldsEntry) *metav1.ObjectMeta {
-	return &metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: now.Add(-ago)}, ManagedFields: fields}
-}
-
-// after sets the time of an entry, which is an hour ago otherwise.
-func after(entry metav1.ManagedFieldsEntry, d time.Duration) metav1.ManagedFieldsEntry {
-	entry.Time = &metav1.Time{Time: entry.Time.Add(d)}
-	return entry
-}
-
 func TestAdoption(t *testing.T) {
-	const update = metav1.ManagedFieldsOperationUpdate
 	restored := managed("velero", update, labelsAB)
 	status := restored
 	status.Subresource = "status"
+	ab, a := content{labels: "a=1,b=2"}, content{labels: "a=1"}
 	for _, tc := range []struct {
 		name             string
-		object           *metav1.ObjectMeta
+		age              time.Duration // an hour, if none is given
+		creating         bool
+		fields           []metav1.ManagedFieldsEntry
 		current, desired content
 		adopts           bool
 	}{
-		{name: "a restored object that carries all is adopted", object: created(time.Hour, restored), current: content{labels: "a=1,b=2"}, desired: content{labels: "a=1,b=2"}, adopts: true},
-		{name: "only what the owner declares is", object: created(time.Hour, restored), current: content{labels: "a=1,b=2"}, desired: content{labels: "a=1"}, adopts: true},
-		{name: "so is one that is just being created", object: &metav1.ObjectMeta{ManagedFields: entries(restored)}, current: content{labels: "a=1"}, desired: content{labels: "a=1"}, adopts: true},
-		{name: "so is one that was applied since", object: created(time.Hour, theirs(labelA), restored), current: content{labels: "a=1"}, desired: content{labels: "a=1"}, adopts: true},
-		{name: "so is one that has lost its managed fields", object: created(time.Hour), current: content{labels: "a=1"}, desired: content{labels: "a=1"}, adopts: true},
-		{name: "and had them made up at the first apply", object: created(48*time.Hour, theirs(labelB), managed("before-first-apply", update, labelA)), current: content{labels: "a=1"}, desired: content{labels: "a=1"}, adopts: true},
-		{name: "an object that lacks something is no copy", object: created(time.Hour, restored), current: content{labels: "a=1"}, desired: content{labels: "a=1,c=3"}},
-		{name: "nor is one with another value", object: created(time.Hour, restored), current: content{labels: "a=1,b=3"}, desired: content{labels: "a=1,b=2"}},
-		{name: "what was set later is its writer's", object: created(2*time.Hour, restored), current: content{labels: "a=1"}, desired: content{labels: "a=1"}},
-		{name: "what was applied is its applier's", object: created(time.Hour, theirs(labelA)), current: content{labels: "a=1"}, desired: content{labels: "a=1"}},
-		{name: "what a status has is nobody's business", object: created(time.Hour, status), current: content{labels: "a=1"}, desired: content{labels: "a=1"}},
-		{name: "where something is ours already, the rest is not", object: created(time.Hour, restored, ours(labelB)), current: content{labels: "a=1,b=2"}, desired: content{labels: "a=1,b=2"}},
-		{name: "nothing declared, nothing adopted", object: created(time.Hour, restored), current: content{labels: "a=1"}},
-		{name: "a request without managed fields and without an age tells nothing", object: &metav1.ObjectMeta{}, current: content{labels: "a=1"}, desired: content{labels: "a=1"}},
+		{name: "a restored object that carries all is adopted", fields: entries(restored), current: ab, desired: ab, adopts: true},
+		{name: "only what the owner declares is", fields: entries(restored), current: ab, desired: a, adopts: true},
+		{name: "so is one that is just being created", creating: true, fields: entries(restored), current: a, desired: a, adopts: true},
+		{name: "so is one that was applied since", fields: entries(theirs(labelA), restored), current: a, desired: a, adopts: true},
+		{name: "so is one that has lost its managed fields", current: a, desired: a, adopts: true},
+		{name: "and had them made up at the first apply", age: 48 * time.Hour, fields: entries(theirs(labelB), managed("before-first-apply", update, labelA)), current: a, desired: a, adopts: true},
+		{name: "an object that lacks something is no copy", fields: entries(restored), current: a, desired: content{labels: "a=1,c=3"}},
+		{name: "nor is one with another value", fields: entries(restored), current: content{labels: "a=1,b=3"}, desired: ab},
+		{name: "what was set later is its writer's", age: 2 * time.Hour, fields: entries(restored), current: a, desired: a},
+		{name: "what was applied is its applier's", fields: entries(theirs(labelA)), current: a, desired: a},
+		{name: "what a status has is nobody's business", fields: entries(status), current: a, desired: a},
+		{name: "where something is ours already, the rest is not", fields: entries(restored, ours(labelB)), current: ab, desired: ab},
+		{name: "nothing declared, nothing adopted", fields: entries(restored), current: a},
+		{name: "a request without managed fields and without an age tells nothing", creating: true, current: a, desired: a},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			Expect := NewWithT(t).Expect
-			plan, err := managedfields.New(tc.object, tc.current.top(), fromOwner(tc.desired.top()), nil)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(plan.Adopts()).To(Equal(tc.adopts))
-			Expect(tc.adopts && len(plan.Changes()) > 0).To(BeFalse(), "an adoption changes no content")
+			o := created(max(tc.age, time.Hour), machine(tc.current), tc.fields...)
+			if tc.creating {
+				o.SetCreationTimestamp(metav1.Time{})
+			}
+			plan := planOf(t, o, fromOwner(tc.desired.top()))
+			NewWithT(t).Expect(plan.Adopts()).To(Equal(tc.adopts))
+			NewWithT(t).Expect(tc.adopts && len(plan.Changes()) > 0).To(BeFalse(), "an adoption changes no content")
 		})
 	}
 }
@@ -68,145 +56,156 @@ func TestAdoption(t *testing.T) {
 // What is adopted is ours alone, apart from those who apply it: so it goes when the owner drops it.
 func TestWhatIsAdoptedCanBeRemoved(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	restored := managed("velero", metav1.ManagedFieldsOperationUpdate, labelsAB)
-	object := created(time.Hour, theirs(labelB), restored)
-	raw := document(t, "{metadata: {labels: {a: '1', b: '2'}}}", object.ManagedFields)
-
-	plan, err := managedfields.New(object, content{labels: "a=1,b=2"}.top(), fromOwner(content{labels: "a=1,b=2"}.top()), nil)
-	Expect(err).NotTo(HaveOccurred())
-	there := patched(t, plan, raw)
-	Expect(withoutManagedFields(t, there)).To(MatchYAML("{metadata: {labels: {a: '1', b: '2'}}}"))
-	object.ManagedFields = managedFieldsOf(t, there)
-	Expect(object.ManagedFields).To(ConsistOf(HaveField("Manager", "capi-machineset"), HaveField("Manager", "heirloom")),
-		"nothing is left of the create's entry")
-
-	plan, err = managedfields.New(object, content{labels: "a=1,b=2"}.top(), fromOwner(content{}.top()), nil)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(withoutManagedFields(t, patched(t, plan, there))).To(MatchYAML("{metadata: {labels: {b: '2'}}}"))
+	has := content{labels: "a=1,b=2"}
+	o := created(time.Hour, machine(has), theirs(labelB), managed("velero", update, labelsAB))
+	there := patched(t, planOf(t, o, fromOwner(has.top())), o)
+	Expect(there.GetLabels()).To(Equal(o.GetLabels()))
+	Expect(ownersOf(there)).To(HaveLen(2), "nothing is left of the create's entry")
+	Expect(patched(t, planOf(t, there, fromOwner(content{}.top())), there).GetLabels()).To(Equal(pairs("b=2")))
 }
 
 // A restored Machine is an orphan until its controller adopts it. The taints that it declares by annotation become ours
 // before that, which must not make us forget the rest.
 func TestTaintsOfAnOrphanDoNotPreventAdoption(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	restored := managed("velero", metav1.ManagedFieldsOperationUpdate, labelsAB)
-	object := created(time.Hour, ours(gpu), restored)
-	object.ManagedFields = trimmed(object.ManagedFields, object.CreationTimestamp.Time)
-	has, wants := content{labels: "a=1,b=2", taints: "gpu:NoSchedule"}.top(), content{labels: "a=1,b=2"}.top()
+	o := created(time.Hour, machine(content{labels: "a=1,b=2", taints: "gpu:NoSchedule"}), ours(gpu), managed("velero", update, labelsAB))
+	o.SetManagedFields(trimmed(o.GetManagedFields(), now.Add(-time.Hour)))
+	wants := content{labels: "a=1,b=2"}.top()
 	annotate(&wants.Top, declared("gpu:NoSchedule"))
-	raw := document(t, "{metadata: {labels: {a: '1', b: '2'}}, spec: {taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}}", object.ManagedFields)
-
-	plan, err := managedfields.New(object, has, fromOwner(wants), nil)
-	Expect(err).NotTo(HaveOccurred())
+	plan := planOf(t, o, fromOwner(wants))
 	Expect(plan.Adopts()).To(BeTrue())
 	Expect(plan.Changes()).To(BeEmpty())
-	object.ManagedFields = managedFieldsOf(t, patched(t, plan, raw))
-	Expect(object.ManagedFields).To(ConsistOf(HaveField("Manager", "heirloom")))
-
+	o = patched(t, plan, o)
+	Expect(ownersOf(o)).To(And(HaveLen(1), HaveKey(us)))
 	wants.Top.Labels = nil
-	plan, err = managedfields.New(object, has, fromOwner(wants), nil)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(plan.Changes()).To(HaveLen(2), "both labels go, the taint stays")
+	Expect(words(planOf(t, o, fromOwner(wants)).Changes())).To(Equal([]string{`label "a"`, `label "b"`}), "the taint stays")
 }
 
 // A taint whose value an owner has overruled is ours and still the create's. That is no adoption to be made, which would keep the loop
 // from adding another one.
 func TestATaintThatIsOursAndTheCreatesIsNotAdoptedAgain(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	object := created(time.Hour, ours(gpu), managed("velero", metav1.ManagedFieldsOperationUpdate, gpu))
 	wants := content{taints: "gpu:NoSchedule"}.top()
 	annotate(&wants.Top, declared("another:NoSchedule"))
-
-	plan, err := managedfields.New(object, content{taints: "gpu:NoSchedule"}.top(), fromOwner(wants), nil)
-
-	Expect(err).NotTo(HaveOccurred())
-	Expect(plan.Changes()).To(HaveLen(1))
-	Expect(plan.Adopts()).To(BeFalse())
+	plan := planOf(t, created(time.Hour, machine(content{taints: "gpu:NoSchedule"}), ours(gpu), managed("velero", update, gpu)), fromOwner(wants))
+	NewWithT(t).Expect(words(plan.Changes())).To(Equal([]string{`taint "another:NoSchedule"`}))
+	NewWithT(t).Expect(plan.Adopts()).To(BeFalse())
 }
 
 // Where Cluster API refuses taints, an orphan gives up those that are ours, and nothing else.
 func TestAnOrphanGivesRefusedTaintsUp(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	has := content{labels: "a=1,mine=1", taints: "gpu:NoSchedule,foreign:NoExecute"}.top()
+	has := content{labels: "a=1,mine=1", taints: "gpu:NoSchedule,foreign:NoExecute"}
 	refused := orphan(inherit.Object{})
 	refused.TaintsRefused = true
-	gone := []managedfields.Change{{Place: "spec.taints", Name: "gpu:NoSchedule"}}
+	taints, both := machine(has, ours(gpu)), machine(has, ours(`{'f:metadata': {'f:labels': {'f:a': {}}}, `+gpu[1:]))
+	Expect(changes(planOf(t, taints, refused))).To(Equal([]string{"spec.taints gpu:NoSchedule <nil>"}))
+	Expect(planOf(t, taints, refused).Adopts()).To(BeFalse())
+	Expect(changes(planOf(t, both, refused))).To(Equal([]string{"spec.taints gpu:NoSchedule <nil>"}), "what an owner has brought stays, and stays ours")
+	Expect(planOf(t, both, orphan(inherit.Object{})).Needed()).To(BeFalse())
+}
 
-	plan := planOf(t, has, refused, entries(ours(gpu)))
-	Expect(plan.Changes()).To(Equal(gone))
-	Expect(plan.Adopts()).To(BeFalse())
-	plan = planOf(t, has, refused, entries(ours(`{'f:metadata': {'f:labels': {'f:a': {}}}, `+gpu[1:])))
-	Expect(plan.Changes()).To(Equal(gone), "what an owner has brought stays, and stays ours")
-
-	refused.TaintsRefused = false
-	Expect(planOf(t, has, refused, entries(ours(`{'f:metadata': {'f:labels': {'f:a': {}}}, `+gpu[1:]))).Needed()).To(BeFalse())
+// other stands for entries of which nothing is kept but when they changed.
+func other(last metav1.ManagedFieldsEntry) metav1.ManagedFieldsEntry {
+	return metav1.ManagedFieldsEntry{Time: last.Time}
 }
 
 func trimmed(fields []metav1.ManagedFieldsEntry, created time.Time) []metav1.ManagedFieldsEntry {
 	return managedfields.Trimmed(fields, created, inherit.CapacityAnnotations())
 }
 
-// Whoever writes an object's metadata or spec changes it, but Heirloom, and whoever writes its status.
-func TestLastChanged(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	first, later := managed("velero", metav1.ManagedFieldsOperationUpdate, labelA), after(managed("kubectl", metav1.ManagedFieldsOperationApply, labelB), time.Minute)
-	status, own := after(later, time.Hour), after(ours(labelA), time.Hour)
-	status.Subresource = "status"
-	of := func(fields ...metav1.ManagedFieldsEntry) time.Time {
-		return managedfields.LastChanged(&metav1.ObjectMeta{ManagedFields: fields})
-	}
-	Expect(of()).To(BeZero())
-	Expect(of(own, status)).To(BeZero())
-	Expect(of(later, first, status, own)).To(Equal(later.Time.Time))
-}
-
-// The cache keeps enough to tell whether there may be something to adopt.
+// The cache keeps enough to tell whether there may be something to adopt, and when somebody last changed the object.
 func TestTrimmed(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	const update = metav1.ManagedFieldsOperationUpdate
 	age := now.Add(-time.Hour)
 	restored, later := managed("velero", update, labelA), after(managed("kubectl", update, labelB), time.Minute)
-
-	rest := func(of metav1.ManagedFieldsEntry) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Time: of.Time}
+	for _, tc := range []struct{ all, kept []metav1.ManagedFieldsEntry }{
+		{entries(theirs(labelA), restored, later, ours(labelA)), entries(restored, ours(labelA), other(later))},
+		{entries(theirs(told)), entries(theirs(told))},
+		{entries(theirs(labelA)), entries(other(theirs(labelA)))}, // none is not the same as none of interest
+	} {
+		kept := trimmed(tc.all, age)
+		Expect(kept).To(Equal(tc.kept))
+		Expect(managedfields.LastChanged(kept)).To(Equal(managedfields.LastChanged(tc.all)))
 	}
-	Expect(trimmed(entries(restored, ours(labelA)), age)).To(Equal(entries(ours(labelA), rest(restored))))
-	Expect(trimmed(entries(restored, later, ours(gpu)), age)).To(Equal(entries(restored, ours(gpu), rest(later))), "taints alone tell nothing")
-	Expect(trimmed(entries(restored, later), age)).To(Equal(entries(restored, rest(later))))
-	Expect(trimmed(entries(theirs(labelA)), age)).To(HaveLen(1), "none is not the same as none of interest")
 	Expect(trimmed(nil, age)).To(BeEmpty())
+	status := after(restored, time.Hour)
+	status.Subresource = "status"
+	Expect(managedfields.LastChanged(entries(restored, later, status, after(ours(labelA), time.Hour)))).To(Equal(later.Time.Time), "by somebody else, and not the status")
+	Expect(managedfields.LastChanged(nil)).To(BeZero())
 	for _, fields := range [][]metav1.ManagedFieldsEntry{entries(restored), entries(theirs(labelA)), entries(ours(labelA)), nil} {
-		whole := &metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: age}, ManagedFields: fields}
-		part := whole.DeepCopy()
-		part.ManagedFields = trimmed(fields, age)
-		Expect(managedfields.LastChanged(part)).To(Equal(managedfields.LastChanged(whole)))
-		for _, object := range []*metav1.ObjectMeta{whole, part} {
-			plan, err := managedfields.New(object, content{labels: "a=1"}.top(), fromOwner(content{labels: "a=1"}.top()), nil)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(plan.Adopts()).To(Equal(len(fields) == 0 || fields[0].Manager == "velero"))
+		for _, fields := range [][]metav1.ManagedFieldsEntry{fields, trimmed(fields, age)} {
+			o := created(time.Hour, machine(content{labels: "a=1"}), fields...)
+			Expect(planOf(t, o, fromOwner(content{labels: "a=1"}.top())).Adopts()).To(Equal(len(fields) == 0 || fields[0].Manager == "velero"))
 		}
 	}
 }
 
-// The loop gives up by patch and adds by apply, because the API server records what a patch adds as an Update. Both together
-// come to what admission answers in one.
-func TestRemovalsAreApart(t *testing.T) {
+const told = "{'f:metadata': {'f:annotations': {'f:capacity.cluster-autoscaler.kubernetes.io/labels': {}}}}"
+
+func toldTop(value string) inherit.Object {
+	object := content{}.top()
+	if value != "" {
+		object.Top.Annotations = map[string]string{inherit.CapacityLabelsAnnotation: value}
+	}
+	return object
+}
+
+func tells(value string) inherit.Decision {
+	object := content{}.top()
+	object.Top = object.Top.WithYielding(toldTop(value).Top.Annotations)
+	return orphan(object)
+}
+
+// What cluster-autoscaler is told is ours for as long as nobody else says it, too.
+func TestYielding(t *testing.T) {
+	operator := after(managed("kubectl", update, told), time.Minute)
+	velero := managed("velero", update, told)
+	for _, tc := range []struct {
+		name         string
+		has, want    string
+		fields       []metav1.ManagedFieldsEntry
+		after        string
+		needed, ours bool
+	}{
+		{name: "what is missing is added", want: "a=1", after: "a=1", needed: true, ours: true},
+		{name: "ours follows what is to be told", has: "a=1", want: "a=2", fields: entries(ours(told)), after: "a=2", needed: true, ours: true},
+		{name: "ours goes", has: "a=1", fields: entries(ours(told)), needed: true},
+		{name: "ours stays as it is", has: "a=1", want: "a=1", fields: entries(ours(told)), after: "a=1", ours: true},
+		{name: "the operator's stays", has: "mine=1", want: "a=1", fields: entries(operator), after: "mine=1"},
+		{name: "so does one that is the same", has: "a=1", want: "a=1", fields: entries(operator), after: "a=1"},
+		{name: "so does one that nobody owns", has: "mine=1", want: "a=1", fields: entries(theirs(labelB)), after: "mine=1"},
+		{name: "ours that somebody applies too is theirs", has: "a=1", want: "a=1", fields: entries(ours(told), theirs(told)), after: "a=1", needed: true},
+		{name: "also where another is to be told", has: "a=1", want: "a=2", fields: entries(ours(told), theirs(told)), after: "a=1", needed: true},
+		{name: "also where nothing is to be told", has: "a=1", fields: entries(ours(told), theirs(told)), after: "a=1", needed: true},
+		{name: "once it is gone, ours comes back", want: "a=1", fields: entries(theirs(labelB)), after: "a=1", needed: true, ours: true},
+		{name: "a restored one is ours again", has: "a=1", want: "a=1", fields: entries(velero), after: "a=1", needed: true, ours: true},
+		{name: "one of the create that somebody applies since is theirs", has: "a=1", want: "a=1", fields: entries(theirs(told), velero), after: "a=1"},
+		{name: "a restored one that says something else is not", has: "a=1", want: "a=2", fields: entries(velero), after: "a=1"},
+	} {
+		for where, fields := range map[string][]metav1.ManagedFieldsEntry{"in admission": tc.fields, "in the loop": trimmed(tc.fields, now.Add(-time.Hour))} {
+			t.Run(tc.name+" "+where, func(t *testing.T) {
+				Expect := NewWithT(t).Expect
+				o := created(time.Hour, object("Machine", toldTop(tc.has)), fields...)
+				plan := planOf(t, o, tells(tc.want))
+				Expect(plan.Needed()).To(Equal(tc.needed))
+				o = patched(t, plan, o)
+				Expect(o.GetAnnotations()[inherit.CapacityLabelsAnnotation]).To(Equal(tc.after))
+				Expect(ownersOf(o)[us] != "").To(Equal(tc.ours))
+			})
+		}
+	}
+}
+
+// An object that is restored before its owner is known tells cluster-autoscaler something already. What its owner brought
+// before is adopted all the same, and kept until then.
+func TestWhatIsToldIsFromNoOwner(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	object := created(24*time.Hour, ours(`{'f:metadata': {'f:labels': {'f:a': {}, 'f:b': {}}}, 'f:spec': {'f:taints': {'k:{"effect":"NoSchedule","key":"gpu"}': {'.': {}, 'f:effect': {}, 'f:key': {}, 'f:propagation': {}, 'f:value': {}}}}}`))
-	has, wants := content{labels: "a=1,b=1", taints: "gpu=x:NoSchedule"}, content{labels: "a=2,c=3", taints: "gpu:NoSchedule@OnInitialization"}
-	raw := document(t, "{metadata: {labels: {a: '1', b: '1'}}, spec: {taints: [{key: gpu, value: x, effect: NoSchedule, propagation: Always}]}}", object.ManagedFields)
-
-	plan, err := managedfields.New(object, has.top(), fromOwner(wants.top()), nil)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(plan.GivesUp()).To(BeTrue())
-	removal, err := managedfields.NewRemoval(object, has.top(), fromOwner(wants.top()))
-	Expect(err).NotTo(HaveOccurred())
-	there := patched(t, removal, raw)
-	Expect(withoutManagedFields(t, there)).To(MatchYAML("{metadata: {labels: {a: '1'}}, spec: {taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}}"))
-
-	object.ManagedFields = managedFieldsOf(t, there)
-	plan, err = managedfields.New(object, content{labels: "a=1", taints: "gpu:NoSchedule"}.top(), fromOwner(wants.top()), nil)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(plan.GivesUp()).To(BeFalse(), "one removal is enough")
-	Expect(plan.Changes()).To(HaveLen(3), "label a, label c and the taint")
+	has := toldTop("t=1")
+	has.Top.Labels = pairs("a=1")
+	o := created(time.Hour, object("Machine", has), trimmed(entries(ours(told), managed("velero", update, labelA)), now.Add(-time.Hour))...)
+	wants := tells("t=1")
+	wants.Desired.Top.Labels, wants.Outcome = pairs("a=1"), inherit.Inherits
+	Expect(planOf(t, o, wants).Adopts()).To(BeTrue())
+	o.SetManagedFields(entries(ours(told[:len(told)-2] + ", 'f:labels': {'f:a': {}}}}")))
+	Expect(words(planOf(t, o, tells("")).Changes())).To(HaveLen(1), "only what cluster-autoscaler is told goes")
 }

@@ -5,6 +5,7 @@ package managedfields_test
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -13,12 +14,10 @@ import (
 	"testing"
 	"time"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4" // what the API server applies an admission response with
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/managedfields"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	upstream "k8s.io/apimachinery/pkg/util/managedfields"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
@@ -85,7 +84,7 @@ func tell(managers fieldManagers, s story) (err error) {
 
 func (w *world) empty() *unstructured.Unstructured {
 	empty := &unstructured.Unstructured{}
-	empty.SetAPIVersion(clusterv1.GroupVersion.String())
+	empty.SetAPIVersion(version)
 	empty.SetKind(w.kind)
 	return empty
 }
@@ -107,39 +106,36 @@ func (w *world) take(s step) error {
 			return nil
 		}
 	}
-	before := w.live.DeepCopy()
-	request, err := w.request(s, before)
+	request, err := w.request(s)
 	if err != nil || request == nil {
 		return err
 	}
 	w.date(request)
 	if s.admitted {
-		if request, err = w.admit(before, request); err != nil {
+		if request, err = w.admit(request); err != nil {
 			return err
 		}
 	}
-	return w.store(request)
+	w.store(request)
+	return nil
 }
 
 // request is the object as admission gets it: the field manager has recorded the write in it already.
-func (w *world) request(s step, before *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	layout := layoutOf(w.kind)
+func (w *world) request(s step) (*unstructured.Unstructured, error) {
 	if s.does == applies || s.does == forces {
 		config := w.empty()
 		config.SetName("x")
 		if !w.exists() {
 			identify(config)
 		}
-		put(config, layout, s.has.Object)
-		result, err := s.recorded(before, config, func(before, config *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-			return w.managers.applied(before, config, s.by, s.does == forces)
-		})
-		if apierrors.IsConflict(err) {
+		put(config, s.has.Object)
+		result, err := w.managers.applied(w.live, config, s.by, s.does == forces)
+		if err != nil {
 			return nil, nil //nolint:nilerr,nilnil // a conflict: nothing is written
 		}
-		return result, err
+		return result, nil
 	}
-	object := before.DeepCopy()
+	before, object := w.live, w.live.DeepCopy()
 	switch {
 	case s.does == restores:
 		before = w.empty()
@@ -155,44 +151,9 @@ func (w *world) request(s step, before *unstructured.Unstructured) (*unstructure
 			template := s.after(*current.Template, *s.has.Template)
 			after.Template = &template
 		}
-		put(object, layout, after)
+		put(object, after)
 	}
-	return s.recorded(before, object, func(before, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-		return w.managers.updated(before, object, s.by)
-	})
-}
-
-// recorded lets the field manager of the version that is written record a write.
-func (s step) recorded(
-	before, written *unstructured.Unstructured, record func(before, written *unstructured.Unstructured) (*unstructured.Unstructured, error),
-) (*unstructured.Unstructured, error) {
-	if !s.older {
-		return record(before, written)
-	}
-	before, err := inVersion(before, "v1beta1")
-	if err != nil {
-		return nil, err
-	}
-	if written, err = inVersion(written, "v1beta1"); err != nil {
-		return nil, err
-	}
-	result, err := record(before, written)
-	if err != nil {
-		return nil, err
-	}
-	return inVersion(result, "v1beta2")
-}
-
-// inVersion converts an object with its managed fields.
-func inVersion(object *unstructured.Unstructured, version string) (*unstructured.Unstructured, error) {
-	entries := object.GetManagedFields()
-	result, err := converted(object, version)
-	if err != nil {
-		return nil, err
-	}
-	result = result.DeepCopy()
-	result.SetManagedFields(entries)
-	return result, nil
+	return w.managers.updated(before, object, s.by)
 }
 
 // date gives what has just been recorded the time of the story.
@@ -206,25 +167,24 @@ func (w *world) date(object *unstructured.Unstructured) {
 	object.SetManagedFields(entries)
 }
 
-func (w *world) store(object *unstructured.Unstructured) error {
+func (w *world) store(object *unstructured.Unstructured) {
 	w.date(object)
 	if created := object.GetCreationTimestamp(); created.IsZero() {
 		object.SetCreationTimestamp(metav1.Time{Time: w.clock})
 	}
 	object.SetUID("uid")
 	object.SetResourceVersion(w.clock.String())
-	w.live = object.DeepCopy()
-	return nil
+	w.live = object
 }
 
 // admit is what the webhook makes of a request. The API server stores that as it is, if its managed fields can be read: see
 // managedFieldsValidatingAdmissionController in k8s.io/apiserver.
-func (w *world) admit(before, request *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	current := contentOf(request)
-	plan, err := managedfields.New(request, current, w.desired, func() (inherit.Object, error) { return contentOf(before), nil })
-	if created := request.GetCreationTimestamp(); created.IsZero() {
-		plan, err = managedfields.New(request, current, w.desired, nil)
+func (w *world) admit(request *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	var old func() (inherit.Object, error)
+	if created := request.GetCreationTimestamp(); !created.IsZero() {
+		old = func() (inherit.Object, error) { return contentOf(w.live), nil }
 	}
+	plan, err := managedfields.New(request, contentOf(request), w.desired, old)
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +192,7 @@ func (w *world) admit(before, request *unstructured.Unstructured) (*unstructured
 	if err != nil {
 		return nil, err
 	}
-	if err := managedfields.ValidateManagedFields(result.GetManagedFields()); err != nil {
+	if err := upstream.ValidateManagedFields(result.GetManagedFields()); err != nil {
 		return nil, fmt.Errorf("the API server refuses the answer: %w", err)
 	}
 	if err := w.judge(request, result, plan); err != nil {
@@ -324,4 +284,94 @@ func layoutOf(kind string) inherit.Layout {
 		return inherit.MachineLayout
 	}
 	return inherit.WorkersLayout
+}
+
+// loop does what the loop does until nothing is left to do.
+func (w *world) loop(admitted bool) error {
+	if !w.exists() {
+		return nil
+	}
+	before := w.live
+	first, err := w.announced(before)
+	if err != nil {
+		return err
+	}
+	const most = 4
+	for range most {
+		plan, err := w.plan()
+		if err != nil {
+			return err
+		}
+		if !plan.Needed() {
+			if err := w.judge(before, w.live, first); err != nil {
+				return err
+			}
+			return w.settled(w.live)
+		}
+		w.clock = w.clock.Add(time.Minute)
+		result, err := w.write(plan)
+		if err != nil {
+			return err
+		}
+		w.date(result)
+		next, err := managedfields.New(result, contentOf(result), w.desired, nil)
+		if err != nil {
+			return err
+		}
+		if next.Adopts() && !first.Adopts() { // what has gone made a copy of it
+			if err := w.judgeRemoval(before, result, first); err != nil {
+				return err
+			}
+			before, first = result, next
+		}
+		if admitted {
+			if result, err = w.admit(result); err != nil {
+				return err
+			}
+		}
+		w.store(result)
+	}
+	return errors.New("it comes to no end")
+}
+
+// plan is computed from as much of the object as the cache has, which must be enough.
+func (w *world) plan() (*managedfields.Plan, error) {
+	cached := w.live.DeepCopy()
+	cached.SetManagedFields(trimmed(cached.GetManagedFields(), cached.GetCreationTimestamp().Time))
+	plan, err := managedfields.New(cached, contentOf(cached), w.desired, nil)
+	if err != nil {
+		return nil, err
+	}
+	whole, err := managedfields.New(w.live, contentOf(w.live), w.desired, nil)
+	if err != nil {
+		return nil, err
+	}
+	if plan.Needed() != whole.Needed() || (plan.Adopts() || plan.GivesUp()) != (whole.Adopts() || whole.GivesUp()) {
+		return nil, fmt.Errorf("what the cache has is not enough: needed %v, adopts %v, gives up %v, but with all %v, %v, %v; from\n%s",
+			plan.Needed(), plan.Adopts(), plan.GivesUp(), whole.Needed(), whole.Adopts(), whole.GivesUp(), fieldsText(w.live))
+	}
+	return plan, nil
+}
+
+// write is what the API server makes of a write of the loop, before admission.
+func (w *world) write(plan *managedfields.Plan) (*unstructured.Unstructured, error) {
+	if !plan.Adopts() && !plan.GivesUp() {
+		config, err := plan.ApplyConfiguration(w.live.GetAPIVersion(), w.kind, w.live)
+		if err != nil {
+			return nil, err
+		}
+		return w.managers.applied(w.live, config, managedfields.Manager, true)
+	}
+	removal, err := managedfields.NewRemoval(w.live, contentOf(w.live), w.desired)
+	if err != nil {
+		return nil, err
+	}
+	if !removal.Needed() {
+		return nil, fmt.Errorf("the loop stands still, though something is to be given up or adopted: %v", plan.Changes())
+	}
+	patched, err := w.patched(removal, w.live)
+	if err != nil {
+		return nil, err
+	}
+	return w.managers.updated(w.live, patched, managedfields.Manager)
 }

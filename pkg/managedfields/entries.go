@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -14,62 +15,49 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
-
-	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 // managedFields is metadata.managedFields. Only our own entry is read at once: most admissions need no other.
 type managedFields struct {
 	entries []metav1.ManagedFieldsEntry
-	// layout is where the object has everything in the version of the API in which it is looked at.
-	layout inherit.Layout
 	// ours is what our own entry lists, at position index; index is -1 where we have none.
 	ours  *fieldpath.Set
 	index int
 	// otherVersion says that our entry is in another version of a control plane's API, which may have other paths.
 	otherVersion bool
-	// created is when the object was; zero while it is being created.
-	created time.Time
-	// others is what the entries of all other managers list. They are read once, and only when needed.
-	others func() (*fieldpath.Set, error)
+	// age is when the object was created; zero while it is being created.
+	age time.Time
+	// created returns what other managers own since the create of the object, and later what they own since.
+	created, later func() (*fieldpath.Set, error)
 }
 
-func readManagedFields(object metav1.Object, layout inherit.Layout) (managedFields, error) {
-	read := managedFields{
-		entries: object.GetManagedFields(), layout: layout, ours: fieldpath.NewSet(), index: -1, created: object.GetCreationTimestamp().Time,
+func readManagedFields(object metav1.Object, version string) (m managedFields, err error) {
+	m = managedFields{entries: object.GetManagedFields(), ours: fieldpath.NewSet(), age: object.GetCreationTimestamp().Time}
+	if m.index = slices.IndexFunc(m.entries, IsOurs); m.index >= 0 {
+		entry := m.entries[m.index]
+		m.otherVersion = version != "" && version != entry.APIVersion[strings.LastIndex(entry.APIVersion, "/")+1:]
+		m.ours, err = fieldsOf(entry)
 	}
-	for i, entry := range read.entries {
-		if !IsOurs(entry) {
-			continue
-		}
-		set, err := fieldsOf(entry)
-		if err != nil {
-			return managedFields{}, err
-		}
-		read.ours, read.index, read.otherVersion = set, i, !inVersion(entry, layout.Version)
-	}
-	read.others = sync.OnceValues(read.fieldsOfOthers)
-	return read, nil
+	m.created, m.later = m.others(true), m.others(false)
+	return m, err
 }
 
-func (m managedFields) fieldsOfOthers() (*fieldpath.Set, error) {
-	var all []*fieldpath.Set
-	for i, entry := range m.entries {
-		if i == m.index {
-			continue
+// others returns a function that reads the entries of other managers once: those of the create, or the rest.
+func (m managedFields) others(ofCreate bool) func() (*fieldpath.Set, error) {
+	return sync.OnceValues(func() (*fieldpath.Set, error) {
+		var sets []*fieldpath.Set
+		for i, entry := range m.entries {
+			if i == m.index || OfCreate(entry, m.age) != ofCreate {
+				continue
+			}
+			set, err := fieldsOf(entry)
+			if err != nil {
+				return nil, err
+			}
+			sets = append(sets, set)
 		}
-		set, err := fieldsOf(entry)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, set)
-	}
-	return union(all), nil
-}
-
-// inVersion reports whether an entry has its fields at the paths of this version of the API. If the version is not known, it has.
-func inVersion(entry metav1.ManagedFieldsEntry, version string) bool {
-	return version == "" || version == entry.APIVersion[strings.LastIndex(entry.APIVersion, "/")+1:]
+		return union(sets), nil
+	})
 }
 
 func fieldsOf(entry metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
@@ -77,7 +65,7 @@ func fieldsOf(entry metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
 	if entry.FieldsV1 == nil || len(entry.FieldsV1.GetRawBytes()) == 0 {
 		return set, nil
 	}
-	err := bounded(entry.FieldsV1.GetRawBytes())
+	err := inOrder(entry.FieldsV1.GetRawBytes())
 	if err == nil {
 		err = set.FromJSON(entry.FieldsV1.GetRawReader())
 	}
@@ -87,8 +75,8 @@ func fieldsOf(entry metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
 	return set, nil
 }
 
-// union returns the union of these sets. One after the other would copy the first of them once for each of the others, and an object that
-// nobody has validated may have a hundred thousand.
+// union returns the union of these sets. One after the other would copy the first for each of the others, and a forged object may have a
+// hundred thousand.
 func union(sets []*fieldpath.Set) *fieldpath.Set {
 	switch len(sets) {
 	case 0:
@@ -100,11 +88,8 @@ func union(sets []*fieldpath.Set) *fieldpath.Set {
 	return union(sets[:half]).Union(union(sets[half:]))
 }
 
-// setOf returns the set of these paths. A set is a sorted list: what is inserted out of order moves all that comes after it.
-func setOf(paths []fieldpath.Path) *fieldpath.Set {
-	slices.SortFunc(paths, fieldpath.Path.Compare)
-	return fieldpath.NewSet(paths...)
-}
+// beforeFirstApply is the manager to which the API server gives everything of an object that has lost its managed fields.
+const beforeFirstApply = "before-first-apply"
 
 // IsOurs reports whether an entry records what Heirloom applied.
 func IsOurs(entry metav1.ManagedFieldsEntry) bool {
@@ -123,37 +108,26 @@ func OfCreate(entry metav1.ManagedFieldsEntry, created time.Time) bool {
 }
 
 // Trimmed returns as much of an object's managed fields as a plan needs to tell what is ours, what yields, and what might be
-// adopted. Whether it is, only all of them can tell. yielding are the annotations that need no owner and yield.
+// adopted. Whether it is, only all of them can tell. yielding are the annotations that yield.
 func Trimmed(entries []metav1.ManagedFieldsEntry, created time.Time, yielding []string) []metav1.ManagedFieldsEntry {
-	i := slices.IndexFunc(entries, IsOurs)
-	adoptable := i < 0 || ofNoOwner(entries[i], yielding)
 	var kept []metav1.ManagedFieldsEntry
-	for j, entry := range entries {
-		if j == i || names(entry, yielding) || adoptable && OfCreate(entry, created) {
+	for _, entry := range entries {
+		if IsOurs(entry) || OfCreate(entry, created) || names(entry, yielding) {
 			kept = append(kept, entry)
 		}
 	}
-	if len(entries) > 0 {
-		// One more stands for the others: that there are some, and when the last of them changed (LastChanged).
-		kept = append(kept, metav1.ManagedFieldsEntry{Time: lastChange(entries)})
+	if len(entries) > len(kept) { // one more stands for the others: that there are some, and when the last of them changed
+		kept = append(kept, metav1.ManagedFieldsEntry{Time: &metav1.Time{Time: LastChanged(entries)}})
 	}
 	return kept
 }
 
 // LastChanged returns when somebody else than Heirloom last changed the metadata or the spec of an object, as far as its managed
 // fields tell; zero if they do not.
-func LastChanged(object metav1.Object) time.Time {
-	if last := lastChange(object.GetManagedFields()); last != nil {
-		return last.Time
-	}
-	return time.Time{}
-}
-
-func lastChange(entries []metav1.ManagedFieldsEntry) *metav1.Time {
-	var last *metav1.Time
+func LastChanged(entries []metav1.ManagedFieldsEntry) (last time.Time) {
 	for _, entry := range entries {
-		if entry.Subresource == "" && entry.Manager != Manager && entry.Time != nil && (last == nil || last.Before(entry.Time)) {
-			last = entry.Time
+		if entry.Subresource == "" && entry.Manager != Manager && entry.Time != nil && entry.Time.After(last) {
+			last = entry.Time.Time
 		}
 	}
 	return last
@@ -164,20 +138,6 @@ func names(entry metav1.ManagedFieldsEntry, fields []string) bool {
 	return entry.FieldsV1 != nil && slices.ContainsFunc(fields, func(name string) bool {
 		return strings.Contains(entry.FieldsV1.GetRawString(), `"f:`+name+`"`)
 	})
-}
-
-// ofNoOwner reports whether an entry has nothing that must come from an owner: only taints, and what yields.
-func ofNoOwner(managed metav1.ManagedFieldsEntry, yielding []string) bool {
-	set, err := fieldsOf(managed)
-	only := err == nil
-	if only {
-		set.Iterate(func(path fieldpath.Path) {
-			only = only && slices.ContainsFunc(path, func(e fieldpath.PathElement) bool {
-				return e.FieldName != nil && (*e.FieldName == "taints" || slices.Contains(yielding, *e.FieldName))
-			})
-		})
-	}
-	return only
 }
 
 // Recorded reports whether managed fields say that Heirloom has written the object: as what it applied, or as an update.
@@ -207,61 +167,41 @@ func Forget(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	return kept
 }
 
-const (
-	// surelyCheap is how many bytes of managed fields can be read in whatever order they are.
-	surelyCheap = 96 << 10
-	// mostMoves is how many elements may be moved to read managed fields. API servers write them nearly in order.
-	mostMoves = 1 << 24
-)
+// surelyCheap is how many bytes of managed fields can be read in whatever order they are.
+const surelyCheap = 96 << 10
 
-// bounded returns an error where it would take far more than its length to read the JSON of managed fields. Each element that
-// is not in order moves all those after it on its level, so a forged review could keep a CPU busy for minutes.
-func bounded(fields []byte) error {
+// inOrder returns an error if the JSON of managed fields is large and not in the order in which API servers write it. Each element
+// that is not in order moves all those after it on its level, so a forged review could keep a CPU busy for minutes.
+func inOrder(fields []byte) error {
 	if len(fields) <= surelyCheap {
 		return nil
 	}
-	type level struct {
-		count int
-		last  *fieldpath.PathElement
-	}
-	var levels []level
-	decoder, moves := json.NewDecoder(bytes.NewReader(fields)), 0
-	for decoder.More() || len(levels) > 0 {
+	var last []*fieldpath.PathElement // on each level
+	for decoder := json.NewDecoder(bytes.NewReader(fields)); ; {
 		token, err := decoder.Token()
-		if err != nil {
-			return fmt.Errorf("reading the fields: %w", err)
+		if errors.Is(err, io.EOF) {
+			return nil
 		}
-		switch token := token.(type) {
-		case json.Delim:
-			switch token {
-			case '{':
-				levels = append(levels, level{})
-			case '}':
-				levels = levels[:len(levels)-1]
-			default:
-				return errors.New("a list among the fields")
-			}
-		case string:
-			if len(levels) == 0 {
-				return errors.New("a text in place of the fields")
-			}
-			in := &levels[len(levels)-1]
-			element, err := fieldpath.DeserializePathElement(token)
+		name, isName := token.(string)
+		switch {
+		case err != nil:
+			return fmt.Errorf("reading the fields: %w", err)
+		case token == json.Delim('{'):
+			last = append(last, nil)
+		case token == json.Delim('}'):
+			last = last[:len(last)-1]
+		case !isName || len(last) == 0:
+			return fmt.Errorf("%v among the fields", token)
+		default:
+			element, err := fieldpath.DeserializePathElement(name)
 			if err != nil {
 				continue // it is passed over when the set is read, or the error is told then
 			}
-			if in.last != nil && element.Compare(*in.last) < 0 {
-				moves += in.count
-			} else {
-				in.last = &element
+			before := &last[len(last)-1]
+			if *before != nil && element.Compare(**before) < 0 {
+				return errors.New("so many fields must be in order")
 			}
-			in.count++
-		default:
-			return fmt.Errorf("%v among the fields", token)
-		}
-		if moves > mostMoves {
-			return errors.New("the fields are far out of order")
+			*before = &element
 		}
 	}
-	return nil
 }

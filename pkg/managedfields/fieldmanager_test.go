@@ -17,17 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/managedfields"
+	upstream "k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/kube-openapi/pkg/validation/spec"
-	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1" //nolint:staticcheck // deprecated and still served
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/core/webhooks/conversion"
 	"sigs.k8s.io/yaml"
 )
 
-// fieldManagers are those that an API server has for Cluster API's kinds: apimachinery's own, with the schemas of the CRDs and
-// Cluster API's conversions between versions.
-type fieldManagers map[schema.GroupVersionKind]*managedfields.FieldManager
+// fieldManagers are those that an API server has for Cluster API's kinds: apimachinery's own, with the schemas of the CRDs.
+type fieldManagers map[schema.GroupVersionKind]*upstream.FieldManager
 
 // fieldManagersOnce reads the CRDs once for all tests.
 var fieldManagersOnce = sync.OnceValues(newFieldManagers)
@@ -89,13 +85,13 @@ func (m fieldManagers) serve(crd *apiextensionsv1.CustomResourceDefinition) erro
 		}
 		maps.Copy(models, document.Components.Schemas)
 	}
-	types, err := managedfields.NewTypeConverter(models, false)
+	types, err := upstream.NewTypeConverter(models, false)
 	if err != nil {
 		return fmt.Errorf("reading the schema of %s: %w", crd.Name, err)
 	}
 	for _, version := range crd.Spec.Versions {
 		kind := schema.GroupVersionKind{Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.Kind}
-		m[kind], err = managedfields.NewDefaultCRDFieldManager(types, customResources{}, customResources{}, customResources{}, kind, kind.GroupVersion(), "", nil)
+		m[kind], err = upstream.NewDefaultCRDFieldManager(types, customResources{}, customResources{}, customResources{}, kind, kind.GroupVersion(), "", nil)
 		if err != nil {
 			return err
 		}
@@ -140,57 +136,6 @@ func (customResources) ConvertFieldLabel(_ schema.GroupVersionKind, label, value
 	return label, value, nil
 }
 
-func (customResources) ConvertToVersion(in runtime.Object, target runtime.GroupVersioner) (runtime.Object, error) {
-	kind, ok := target.KindForGroupVersionKinds([]schema.GroupVersionKind{in.GetObjectKind().GroupVersionKind()})
-	if !ok {
-		return nil, runtime.NewNotRegisteredErrForTarget("test", nil, target)
-	}
-	return converted(in.(*unstructured.Unstructured), kind.Version)
-}
-
-// converted is what Cluster API's conversion webhook makes of an object.
-func converted(object *unstructured.Unstructured, version string) (*unstructured.Unstructured, error) {
-	from := object.GroupVersionKind()
-	if from.Version == version {
-		return object, nil
-	}
-	result, err := hubAndSpoke(from.Kind, version == "v1beta2", object)
-	if err != nil {
-		return nil, fmt.Errorf("converting a %s to %s: %w", from.Kind, version, err)
-	}
-	result.SetGroupVersionKind(from.GroupKind().WithVersion(version))
-	return result, nil
-}
-
-func hubAndSpoke(kind string, up bool, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	switch kind {
-	case "Machine":
-		return via(up, object, conversion.ConvertMachineV1Beta1ToHub, conversion.ConvertMachineHubToV1Beta1, &clusterv1beta1.Machine{}, &clusterv1.Machine{})
-	case "MachineSet":
-		return via(up, object, conversion.ConvertMachineSetV1Beta1ToHub, conversion.ConvertMachineSetHubToV1Beta1, &clusterv1beta1.MachineSet{}, &clusterv1.MachineSet{})
-	case "MachineDeployment":
-		return via(up, object, conversion.ConvertMachineDeploymentV1Beta1ToHub, conversion.ConvertMachineDeploymentHubToV1Beta1, &clusterv1beta1.MachineDeployment{}, &clusterv1.MachineDeployment{})
-	}
-	return nil, fmt.Errorf("no conversion of a %s", kind)
-}
-
-func via[Spoke, Hub any](
-	up bool, object *unstructured.Unstructured,
-	toHub func(context.Context, Spoke, Hub) error, toSpoke func(context.Context, Hub, Spoke) error, spoke Spoke, hub Hub,
-) (*unstructured.Unstructured, error) {
-	scheme := runtime.DefaultUnstructuredConverter
-	var from, to any = hub, spoke
-	convert := func() error { return toSpoke(context.Background(), hub, spoke) }
-	if up {
-		from, to = spoke, hub
-		convert = func() error { return toHub(context.Background(), spoke, hub) }
-	}
-	if err := scheme.FromUnstructured(object.Object, from); err != nil {
-		return nil, err
-	}
-	if err := convert(); err != nil {
-		return nil, err
-	}
-	result, err := scheme.ToUnstructured(to)
-	return &unstructured.Unstructured{Object: result}, err
+func (customResources) ConvertToVersion(in runtime.Object, _ runtime.GroupVersioner) (runtime.Object, error) {
+	return in, nil
 }

@@ -4,13 +4,14 @@ package managedfields_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
-	jsonpatch "gopkg.in/evanphx/json-patch.v4" // what the API server applies an admission response with
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/yaml"
 
@@ -19,9 +20,20 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-const version = "cluster.x-k8s.io/v1beta2"
+const (
+	version       = "cluster.x-k8s.io/v1beta2"
+	apply, update = metav1.ManagedFieldsOperationApply, metav1.ManagedFieldsOperationUpdate
+)
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// Some managed fields.
+const (
+	labelA, labelB = "{'f:metadata': {'f:labels': {'f:a': {}}}}", "{'f:metadata': {'f:labels': {'f:b': {}}}}"
+	labelsAB       = "{'f:metadata': {'f:labels': {'f:a': {}, 'f:b': {}}}}"
+	gpu            = `{'f:spec': {'f:taints': {'k:{"effect":"NoSchedule","key":"gpu"}': {'.': {}, 'f:effect': {}, 'f:key': {}, 'f:propagation': {}}}}}`
+	gpuWithValue   = `{'f:spec': {'f:taints': {'k:{"effect":"NoSchedule","key":"gpu"}': {'.': {}, 'f:effect': {}, 'f:key': {}, 'f:propagation': {}, 'f:value': {}}}}}`
+)
 
 // content is the content of one place in short form: "a=1,b=2" and "gpu=true:NoSchedule,b:NoExecute@OnInitialization".
 type content struct{ labels, annotations, taints string }
@@ -68,7 +80,7 @@ func declared(s string) []clusterv1.MachineTaint {
 	return taints
 }
 
-// managed is an entry of metadata.managedFields; fields is YAML.
+// managed is an entry of metadata.managedFields of an hour ago; fields is YAML.
 func managed(manager string, operation metav1.ManagedFieldsOperationType, fields string) metav1.ManagedFieldsEntry {
 	raw, err := yaml.YAMLToJSON([]byte(fields))
 	if err != nil {
@@ -80,67 +92,43 @@ func managed(manager string, operation metav1.ManagedFieldsOperationType, fields
 	}
 }
 
-func ours(fields string) metav1.ManagedFieldsEntry {
-	return managed(managedfields.Manager, metav1.ManagedFieldsOperationApply, fields)
-}
-
+func ours(fields string) metav1.ManagedFieldsEntry { return managed("heirloom", apply, fields) }
 func theirs(fields string) metav1.ManagedFieldsEntry {
-	return managed("capi-machineset", metav1.ManagedFieldsOperationApply, fields)
+	return managed("capi-machineset", apply, fields)
 }
 
 func entries(all ...metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry { return all }
 
-// document is an object of Cluster API as a request has it: YAML, and its managed fields.
-func document(t *testing.T, text string, fields []metav1.ManagedFieldsEntry) []byte {
-	t.Helper()
-	Expect := NewWithT(t).Expect
-	object := map[string]any{}
-	Expect(yaml.Unmarshal([]byte(text), &object)).To(Succeed())
-	if len(fields) > 0 {
-		metadata, ok := object["metadata"].(map[string]any)
-		Expect(ok).To(BeTrue(), "the document has no metadata")
-		metadata["managedFields"] = fields
-	}
-	raw, err := json.Marshal(object)
-	Expect(err).NotTo(HaveOccurred())
-	return raw
+// after gives an entry another time than an hour ago.
+func after(entry metav1.ManagedFieldsEntry, d time.Duration) metav1.ManagedFieldsEntry {
+	entry.Time = &metav1.Time{Time: entry.Time.Add(d)}
+	return entry
 }
 
-// operations returns the patch as the API server gets it, one operation in a line.
-func operations(t *testing.T, plan *managedfields.Plan, raw []byte) []string {
-	t.Helper()
-	patch, err := plan.Patch(raw, version, now)
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	var lines []string
-	for i := range patch {
-		lines = append(lines, patch[i].Json())
-	}
-	return lines
+// machine is a Machine, and machineSet a MachineSet that has the content in its template. They were created long ago.
+func machine(has content, fields ...metav1.ManagedFieldsEntry) *unstructured.Unstructured {
+	return object("Machine", has.top(), fields...)
 }
 
-// patched applies the patch the way the API server does.
-func patched(t *testing.T, plan *managedfields.Plan, raw []byte) []byte {
-	t.Helper()
-	Expect := NewWithT(t).Expect
-	lines := operations(t, plan, raw)
-	if len(lines) == 0 {
-		return raw
-	}
-	decoded, err := jsonpatch.DecodePatch([]byte("[" + strings.Join(lines, ",") + "]"))
-	Expect(err).NotTo(HaveOccurred())
-	result, err := decoded.Apply(raw)
-	Expect(err).NotTo(HaveOccurred())
-	return result
+func machineSet(has content, fields ...metav1.ManagedFieldsEntry) *unstructured.Unstructured {
+	return object("MachineSet", has.template(), fields...)
 }
 
-func newPlan(t *testing.T, current, desired inherit.Object, fields []metav1.ManagedFieldsEntry) *managedfields.Plan {
-	t.Helper()
-	return planOf(t, current, fromOwner(desired), fields)
+func object(kind string, has inherit.Object, fields ...metav1.ManagedFieldsEntry) *unstructured.Unstructured {
+	o := (&world{kind: kind}).empty()
+	put(o, has)
+	return created(24*time.Hour, o, fields...)
 }
 
-func planOf(t *testing.T, current inherit.Object, decided inherit.Decision, fields []metav1.ManagedFieldsEntry) *managedfields.Plan {
+func created(ago time.Duration, o *unstructured.Unstructured, fields ...metav1.ManagedFieldsEntry) *unstructured.Unstructured {
+	o.SetManagedFields(fields)
+	o.SetCreationTimestamp(metav1.Time{Time: now.Add(-ago)})
+	return o
+}
+
+func planOf(t *testing.T, o *unstructured.Unstructured, decided inherit.Decision) *managedfields.Plan {
 	t.Helper()
-	plan, err := managedfields.New(child(fields), current, decided, nil)
+	plan, err := managedfields.New(o, contentOf(o), decided, nil)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return plan
 }
@@ -166,33 +154,59 @@ func annotate(c *inherit.Content, annotated []clusterv1.MachineTaint) {
 	c.Taints = taint.Merge(c.Taints, annotated)
 }
 
-// child is an object that was created long ago.
-func child(fields []metav1.ManagedFieldsEntry) metav1.Object {
-	return &metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: now.Add(-24 * time.Hour)}, ManagedFields: fields}
+// changes are those of a plan in short form: "<place> <name> <value>". words are the same as a warning names them.
+func changes(plan *managedfields.Plan) (all []string) {
+	for _, change := range plan.Changes() {
+		value := fmt.Sprint(change.Value)
+		if t, ok := change.Value.(clusterv1.MachineTaint); ok {
+			value = t.Value + "@" + string(t.Propagation)
+		}
+		all = append(all, strings.Join([]string{change.Place, change.Name, value}, " "))
+	}
+	return all
 }
 
-// managedFieldsOf returns the managed fields of a document.
-func managedFieldsOf(t *testing.T, raw []byte) []metav1.ManagedFieldsEntry {
-	t.Helper()
-	var object struct {
-		Metadata struct {
-			ManagedFields []metav1.ManagedFieldsEntry `json:"managedFields"`
-		} `json:"metadata"`
+func words(changes []managedfields.Change) (all []string) {
+	for _, change := range changes {
+		all = append(all, change.String())
 	}
-	NewWithT(t).Expect(json.Unmarshal(raw, &object)).To(Succeed())
-	return object.Metadata.ManagedFields
+	return all
 }
 
-// withoutManagedFields returns a document without its managed fields.
-func withoutManagedFields(t *testing.T, raw []byte) []byte {
+// operations returns the patch as the API server gets it, one operation in a line.
+func operations(t *testing.T, plan *managedfields.Plan, o *unstructured.Unstructured) (lines []string) {
 	t.Helper()
-	Expect := NewWithT(t).Expect
-	object := map[string]any{}
-	Expect(json.Unmarshal(raw, &object)).To(Succeed())
-	if metadata, ok := object["metadata"].(map[string]any); ok {
-		delete(metadata, "managedFields")
+	patch, err := plan.Patch(asJSON(t, o.Object), version, now)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	for i := range patch {
+		lines = append(lines, patch[i].Json())
 	}
-	result, err := json.Marshal(object)
-	Expect(err).NotTo(HaveOccurred())
+	return lines
+}
+
+// patched applies the patch the way the API server does.
+func patched(t *testing.T, plan *managedfields.Plan, o *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	result, err := (&world{clock: now}).patched(plan, o)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return result
+}
+
+// ownersOf says who owns what of an object.
+func ownersOf(o *unstructured.Unstructured) map[string]string {
+	owners := map[string]string{}
+	by, _, _ := ownersIn(o)
+	for manager, set := range by {
+		if !set.Empty() {
+			owners[manager] = set.String()
+		}
+	}
+	return owners
+}
+
+func asJSON(t *testing.T, value any) []byte {
+	t.Helper()
+	raw, err := json.Marshal(value)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return raw
 }

@@ -3,6 +3,7 @@
 package managedfields_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
@@ -10,11 +11,212 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
+
+// identify makes an object what an API server accepts of its kind.
+func identify(object *unstructured.Unstructured) {
+	object.SetName("x")
+	object.SetNamespace("ns")
+	set := func(value any, path ...string) { _ = unstructured.SetNestedField(object.Object, value, path...) }
+	if object.GetKind() == "Machine" {
+		set("c", "spec", "clusterName")
+		set("secret", "spec", "bootstrap", "dataSecretName")
+		return
+	}
+	set("c", "spec", "clusterName")
+	set("x", "spec", "selector", "matchLabels", "set")
+	set("c", "spec", "template", "spec", "clusterName")
+	set("secret", "spec", "template", "spec", "bootstrap", "dataSecretName")
+}
+
+// contentOf is what an object has.
+func contentOf(object *unstructured.Unstructured) inherit.Object {
+	metadata, _ := object.Object["metadata"].(map[string]any)
+	read := func(into any) {
+		raw, err := json.Marshal(map[string]any{ // managed fields, which would take longest, are no content
+			"apiVersion": object.Object["apiVersion"], "kind": object.Object["kind"], "spec": object.Object["spec"],
+			"metadata": map[string]any{"labels": metadata["labels"], "annotations": metadata["annotations"]},
+		})
+		if err == nil {
+			err = json.Unmarshal(raw, into)
+		}
+		if err != nil {
+			panic(err)
+		}
+	}
+	switch object.GetKind() {
+	case "Machine":
+		m := &clusterv1.Machine{}
+		read(m)
+		return inherit.OfMachine(m)
+	case "MachineSet":
+		ms := &clusterv1.MachineSet{}
+		read(ms)
+		return inherit.OfMachineSet(ms)
+	default:
+		md := &clusterv1.MachineDeployment{}
+		read(md)
+		return inherit.OfMachineDeployment(md)
+	}
+}
+
+// put makes content what an object has.
+func put(object *unstructured.Unstructured, has inherit.Object) {
+	layout := layoutOf(object.GetKind())
+	putAt(object, layout.Top, has.Top)
+	if has.Template != nil {
+		putAt(object, layout.Template, *has.Template)
+	}
+}
+
+func putAt(object *unstructured.Unstructured, at inherit.Paths, has inherit.Content) {
+	set := func(path []string, value any, empty bool) {
+		if path == nil {
+			return
+		}
+		unstructured.RemoveNestedField(object.Object, path...)
+		if !empty {
+			raw, _ := json.Marshal(value)
+			var plain any
+			_ = json.Unmarshal(raw, &plain)
+			if seconds, ok := plain.(float64); ok {
+				plain = int64(seconds)
+			}
+			_ = unstructured.SetNestedField(object.Object, plain, path...)
+		}
+		if above := path[:len(path)-1]; len(above) > 1 {
+			if left, found, _ := unstructured.NestedMap(object.Object, above...); found && len(left) == 0 {
+				unstructured.RemoveNestedField(object.Object, above...)
+			}
+		}
+	}
+	set(slices.Concat(at.Metadata, []string{"labels"}), has.Labels, len(has.Labels) == 0)
+	set(slices.Concat(at.Metadata, []string{"annotations"}), has.Annotations, len(has.Annotations) == 0)
+	set(at.Taints, has.Taints, len(has.Taints) == 0)
+	set(at.Fields[inherit.ReadinessGates], has.Fields.ReadinessGates, len(has.Fields.ReadinessGates) == 0)
+	for f, n := range has.Fields.Seconds {
+		set(at.Fields[f], n, n == nil)
+	}
+}
+
+// cell is one entry: a label, an annotation, a taint, a readiness gate or a field.
+type cell struct {
+	path fieldpath.Path
+	// leaves are its values, by the field of a list's element; those of others have no name.
+	leaves map[string]string
+	taint  bool
+	// byDefault says that an entry which is there wins; yields, that one which somebody else owns too is not ours.
+	byDefault, yields bool
+}
+
+func (c cell) leaf(name string) fieldpath.Path {
+	if name == "" {
+		return c.path
+	}
+	return append(c.path.Copy(), fieldpath.PathElement{FieldName: &name})
+}
+
+// cellsOf lists what is in an object, by path.
+func cellsOf(has inherit.Object) map[string]cell {
+	cells := map[string]cell{}
+	addCells(cells, has.Layout.Top, has.Top)
+	if has.Template != nil {
+		addCells(cells, has.Layout.Template, *has.Template)
+	}
+	return cells
+}
+
+func addCells(cells map[string]cell, at inherit.Paths, has inherit.Content) {
+	pathTo := func(parts []string, more ...any) fieldpath.Path {
+		var all []any
+		for _, part := range parts {
+			all = append(all, part)
+		}
+		return fieldpath.MakePathOrDie(append(all, more...)...)
+	}
+	add := func(c cell) { cells[c.path.String()] = c }
+	if at.Taints != nil {
+		for _, t := range has.Taints {
+			leaves := map[string]string{"key": t.Key, "effect": string(t.Effect), "propagation": string(t.Propagation)}
+			if t.Value != "" {
+				leaves["value"] = t.Value
+			}
+			add(cell{path: pathTo(at.Taints, fieldpath.KeyByFields("effect", string(t.Effect), "key", t.Key)), leaves: leaves, taint: true, byDefault: has.Claims[taint.MachineID(t).String()] == inherit.Default})
+		}
+	}
+	for key, value := range has.Annotations {
+		yields := has.Claims[key] == inherit.Yielding
+		add(cell{path: pathTo(at.Metadata, "annotations", key), leaves: map[string]string{"": value}, byDefault: yields, yields: yields})
+	}
+	for key, value := range has.Labels {
+		add(cell{path: pathTo(at.Metadata, "labels", key), leaves: map[string]string{"": value}})
+	}
+	for _, gate := range has.Fields.ReadinessGates {
+		leaves := map[string]string{"conditionType": gate.ConditionType}
+		if gate.Polarity != "" {
+			leaves["polarity"] = string(gate.Polarity)
+		}
+		add(cell{path: pathTo(at.Fields[inherit.ReadinessGates], fieldpath.KeyByFields("conditionType", gate.ConditionType)), leaves: leaves})
+	}
+	for f, n := range has.Fields.Seconds {
+		if path := at.Fields[f]; path != nil && n != nil {
+			add(cell{path: pathTo(path), leaves: map[string]string{"": fmt.Sprint(*n)}})
+		}
+	}
+}
+
+// owners is who owns what of an object.
+type owners map[string]*fieldpath.Set
+
+const us = managedfields.Manager + "/Apply"
+
+// ownersIn also returns what belongs to the create of the object and what others own since.
+func ownersIn(object *unstructured.Unstructured) (by owners, create, later *fieldpath.Set) {
+	by, create, later = owners{us: fieldpath.NewSet()}, fieldpath.NewSet(), fieldpath.NewSet()
+	for _, entry := range object.GetManagedFields() {
+		set := fieldpath.NewSet()
+		if entry.FieldsV1 != nil {
+			if err := set.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
+				panic(err)
+			}
+		}
+		key := entry.Manager + "/" + string(entry.Operation)
+		if by[key] == nil {
+			by[key] = fieldpath.NewSet()
+		}
+		by[key] = by[key].Union(set)
+		if managedfields.OfCreate(entry, object.GetCreationTimestamp().Time) {
+			create = create.Union(set)
+		} else if key != us {
+			later = later.Union(set)
+		}
+	}
+	return by, create, later
+}
+
+// others reports whether anybody else owns a field too.
+func (o owners) others(path fieldpath.Path) bool {
+	for manager, set := range o {
+		if manager != us && set.Has(path) {
+			return true
+		}
+	}
+	return false
+}
+
+func fieldsText(object *unstructured.Unstructured) string {
+	var text strings.Builder
+	for _, entry := range object.GetManagedFields() {
+		fmt.Fprintf(&text, "  %s %s %s %s\n", entry.Manager, entry.Operation, entry.APIVersion, entry.FieldsV1.GetRawString())
+	}
+	return text.String()
+}
 
 // wanted is what is to become of a cell: its values, none if it goes, and which of them are ours.
 type wanted struct{ leaves, ours map[string]string }
@@ -28,8 +230,8 @@ type judgement struct {
 	desired       map[string]cell
 	owned, owns   owners
 	create, later *fieldpath.Set
-	// lost says that there were no managed fields, same that they are all of the object's version.
-	lost, same bool
+	// lost says that there were no managed fields.
+	lost bool
 }
 
 // judge holds that a write has come to what docs/design.md §2 says, for every entry and every manager, and to nothing else.
@@ -56,12 +258,11 @@ func (w *world) judgeRemoval(before, after *unstructured.Unstructured, plan *man
 }
 
 func (w *world) judgement(before, after *unstructured.Unstructured, plan *managedfields.Plan) (judgement, error) {
-	layout := layoutOf(w.kind)
 	j := judgement{world: w, before: before, after: after, plan: plan, lost: len(before.GetManagedFields()) == 0}
-	j.had, j.has = cellsOf(layout, contentOf(before)), cellsOf(layout, contentOf(after))
-	j.owned, j.create, j.later, j.same = ownersIn(before)
-	j.owns, _, _, _ = ownersIn(after)
-	j.desired = w.expected(layout, j.had, j.owned)
+	j.had, j.has = cellsOf(contentOf(before)), cellsOf(contentOf(after))
+	j.owned, j.create, j.later = ownersIn(before)
+	j.owns, _, _ = ownersIn(after)
+	j.desired = w.expected(j.had, j.owned)
 	return j, w.handOver(before, j.owned, j.owns)
 }
 
@@ -71,10 +272,7 @@ func (j judgement) hold() error {
 			return err
 		}
 	}
-	if j.same {
-		return j.elsewhere(j.before, j.after)
-	}
-	return nil
+	return j.elsewhere(j.before, j.after)
 }
 
 // handOver lets before-first-apply own what nobody else does, if that is what the API server has made of an apply. The field manager
@@ -92,7 +290,7 @@ func (w *world) handOver(before *unstructured.Unstructured, owned, owns owners) 
 	if err != nil {
 		return err
 	}
-	claimed, _, _, _ := ownersIn(all)
+	claimed, _, _ := ownersIn(all)
 	owned[first] = claimed[first].Difference(owned[us])
 	return nil
 }
@@ -110,19 +308,10 @@ func (j judgement) cell(id string) error {
 	if !there {
 		c = want
 	}
-	if c.scalar && !j.same {
-		if declared && !maps.Equal(j.has[id].leaves, want.leaves) {
-			return fmt.Errorf("%s is %v, not %v\n%s", id, j.has[id].leaves, want.leaves, fieldsText(j.before))
-		}
-		return nil
-	}
 	adopted := declared && there && maps.Equal(old.leaves, want.leaves) && j.adopts(c, want)
 	result := outcomeOf(c, old, want, there, declared, adopted, j.owned)
 	if got := j.has[id].leaves; !maps.Equal(got, result.leaves) {
 		return fmt.Errorf("%s is %v, not %v\n%s", id, got, result.leaves, fieldsText(j.before))
-	}
-	if !j.same {
-		return nil
 	}
 	return j.ownersOf(id, c, old, result, adopted)
 }
@@ -141,8 +330,10 @@ func (j judgement) ownersOf(id string, c, old cell, result wanted, adopted bool)
 }
 
 // expected is what the object should inherit, with what stays in an orphan.
-func (w *world) expected(layout inherit.Layout, had map[string]cell, owned owners) map[string]cell {
-	desired := cellsOf(layout, w.desired.Desired)
+func (w *world) expected(had map[string]cell, owned owners) map[string]cell {
+	declared := w.desired.Desired
+	declared.Layout = layoutOf(w.kind)
+	desired := cellsOf(declared)
 	capacity := func(c cell) bool {
 		return slices.ContainsFunc(inherit.CapacityAnnotations(), func(name string) bool { return strings.HasSuffix(c.path.String(), name) })
 	}
@@ -219,7 +410,7 @@ func (w *world) elsewhere(before, after *unstructured.Unstructured) error {
 	layout := layoutOf(w.kind)
 	bare := func(object *unstructured.Unstructured) map[string]any {
 		object = object.DeepCopy()
-		put(object, layout, inherit.Object{Template: &inherit.Content{}})
+		put(object, inherit.Object{Template: &inherit.Content{}})
 		for _, field := range []string{"managedFields", "resourceVersion", "creationTimestamp", "annotations"} {
 			unstructured.RemoveNestedField(object.Object, "metadata", field)
 		}
@@ -254,8 +445,8 @@ func (w *world) elsewhere(before, after *unstructured.Unstructured) error {
 		}
 		return left.String()
 	}
-	owned, _, _, _ := ownersIn(before)
-	owns, _, _, _ := ownersIn(after)
+	owned, _, _ := ownersIn(before)
+	owns, _, _ := ownersIn(after)
 	if err := w.handOver(before, owned, owns); err != nil {
 		return err
 	}
@@ -267,25 +458,16 @@ func (w *world) elsewhere(before, after *unstructured.Unstructured) error {
 	return nil
 }
 
-func withoutEmpty(m map[string]any) map[string]any {
-	dropNothing(m)
-	return m
-}
-
 // unchanged holds that two versions of an object are the same, whenever and in whatever order it was recorded.
 func (w *world) unchanged(before, after *unstructured.Unstructured) error {
-	layout := layoutOf(w.kind)
-	had, has := cellsOf(layout, contentOf(before)), cellsOf(layout, contentOf(after))
+	had, has := cellsOf(contentOf(before)), cellsOf(contentOf(after))
 	for id := range merged(had, has) {
 		if !maps.Equal(had[id].leaves, has[id].leaves) {
 			return fmt.Errorf("another apply makes %s %v of %v", id, has[id].leaves, had[id].leaves)
 		}
 	}
-	owned, _, _, same := ownersIn(before)
-	owns, _, _, _ := ownersIn(after)
-	if !same {
-		return nil
-	}
+	owned, _, _ := ownersIn(before)
+	owns, _, _ := ownersIn(after)
 	for manager := range merged(owned, owns) {
 		if owned[manager] == nil || owns[manager] == nil || !owned[manager].Equals(owns[manager]) {
 			return fmt.Errorf("another apply lets %s own %s of\n%s", manager, owns[manager], owned[manager])

@@ -3,54 +3,50 @@
 package managedfields_test
 
 import (
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
 
-const (
-	labelA = "{'f:metadata': {'f:labels': {'f:a': {}}}}"
-	gpu    = `{'f:spec': {'f:taints': {'k:{"effect":"NoSchedule","key":"gpu"}': {'.': {}, 'f:effect': {}, 'f:key': {}, 'f:propagation': {}}}}}`
-)
-
 func TestChanges(t *testing.T) {
-	const update = metav1.ManagedFieldsOperationUpdate
 	for _, tc := range []struct {
 		name             string
 		current, desired content
 		fields           []metav1.ManagedFieldsEntry
-		want             []managedfields.Change
+		want             []string
 		// ownershipOnly says that something is to be written although the content stays.
 		ownershipOnly bool
 	}{
 		{name: "nothing to inherit, nothing to do", current: content{labels: "mine=1"}},
-		{name: "what is missing is added", desired: content{labels: "a=1", annotations: "b=2", taints: "gpu:NoSchedule"}, want: []managedfields.Change{
-			{Place: "metadata.labels", Name: "a", Value: "1"}, {Place: "metadata.annotations", Name: "b", Value: "2"},
-			{Place: "spec.taints", Name: "gpu:NoSchedule", Value: declared("gpu:NoSchedule")[0]},
-		}},
-		{name: "changes come in order of their names", desired: content{labels: "c=1,a=1,b=1"}, want: []managedfields.Change{
-			{Place: "metadata.labels", Name: "a", Value: "1"}, {Place: "metadata.labels", Name: "b", Value: "1"}, {Place: "metadata.labels", Name: "c", Value: "1"},
-		}},
+		{name: "what is missing is added", desired: content{labels: "a=1", annotations: "b=2", taints: "gpu:NoSchedule"}, want: []string{"metadata.labels a 1", "metadata.annotations b 2", "spec.taints gpu:NoSchedule @Always"}},
+		{name: "changes come in order of their names", desired: content{labels: "c=1,a=1,b=1"}, want: []string{"metadata.labels a 1", "metadata.labels b 1", "metadata.labels c 1"}},
 		{name: "what is there with the right value belongs to the one that brought it", current: content{labels: "a=1", taints: "gpu:NoSchedule"}, desired: content{labels: "a=1", taints: "gpu:NoSchedule"}, fields: entries(theirs(labelA))},
 		{name: "what is ours already is left as it is", current: content{labels: "a=1"}, desired: content{labels: "a=1"}, fields: entries(ours(labelA))},
-		{name: "another value is overruled", current: content{labels: "a=2"}, desired: content{labels: "a=1"}, fields: entries(theirs(labelA)), want: []managedfields.Change{{Place: "metadata.labels", Name: "a", Value: "1"}}},
-		{name: "another propagation of a taint is overruled", current: content{taints: "gpu:NoSchedule@OnInitialization"}, desired: content{taints: "gpu:NoSchedule"}, want: []managedfields.Change{{Place: "spec.taints", Name: "gpu:NoSchedule", Value: declared("gpu:NoSchedule")[0]}}},
-		{name: "what is ours and no longer declared goes", current: content{labels: "a=1,mine=1"}, fields: entries(ours(labelA)), want: []managedfields.Change{{Place: "metadata.labels", Name: "a"}}},
-		{name: "a taint that is ours and no longer declared goes", current: content{taints: "gpu:NoSchedule"}, fields: entries(ours(gpu)), want: []managedfields.Change{{Place: "spec.taints", Name: "gpu:NoSchedule"}}},
+		{name: "another value is overruled", current: content{labels: "a=2"}, desired: content{labels: "a=1"}, fields: entries(theirs(labelA)), want: []string{"metadata.labels a 1"}},
+		{name: "another propagation of a taint is overruled", current: content{taints: "gpu:NoSchedule@OnInitialization"}, desired: content{taints: "gpu:NoSchedule"}, want: []string{"spec.taints gpu:NoSchedule @Always"}},
+		{name: "what is ours and no longer declared goes", current: content{labels: "a=1,mine=1"}, fields: entries(ours(labelA)), want: []string{"metadata.labels a <nil>"}},
+		{name: "a taint that is ours and no longer declared goes", current: content{taints: "gpu:NoSchedule"}, fields: entries(ours(gpu)), want: []string{"spec.taints gpu:NoSchedule <nil>"}},
 		{name: "what somebody else owns too stays, and is ours no more", current: content{labels: "a=1"}, fields: entries(theirs(labelA), ours(labelA)), ownershipOnly: true},
 		{name: "what somebody else owns is none of our business", current: content{labels: "a=1"}, fields: entries(theirs(labelA))},
 		{name: "an update by a manager of our name is not our apply", current: content{labels: "a=1"}, fields: entries(managed("heirloom", update, labelA))},
 		{name: "what is ours and gone from the object is ours no more", fields: entries(ours(labelA)), ownershipOnly: true},
-		{name: "what is ours and was removed comes back", desired: content{labels: "a=1"}, fields: entries(ours(labelA)), want: []managedfields.Change{{Place: "metadata.labels", Name: "a", Value: "1"}}},
-		{name: "the same key with another effect is another taint", current: content{taints: "gpu:NoExecute"}, desired: content{taints: "gpu:NoSchedule"}, want: []managedfields.Change{{Place: "spec.taints", Name: "gpu:NoSchedule", Value: declared("gpu:NoSchedule")[0]}}},
+		{name: "what is ours and was removed comes back", desired: content{labels: "a=1"}, fields: entries(ours(labelA)), want: []string{"metadata.labels a 1"}},
+		{name: "the same key with another effect is another taint", current: content{taints: "gpu:NoExecute"}, desired: content{taints: "gpu:NoSchedule"}, want: []string{"spec.taints gpu:NoSchedule @Always"}},
+		{name: "of two taints with one key and effect, the first counts", desired: content{taints: "gpu=1:NoSchedule,gpu=2:NoSchedule"}, want: []string{"spec.taints gpu:NoSchedule 1@Always"}},
+		{name: "an entry without fields says nothing", current: content{labels: "a=1"}, fields: entries(metav1.ManagedFieldsEntry{Manager: "heirloom", Operation: apply}, metav1.ManagedFieldsEntry{Manager: "x", FieldsV1: &metav1.FieldsV1{}})},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			plan := newPlan(t, tc.current.top(), tc.desired.top(), tc.fields)
-			Expect(plan.Changes()).To(Equal(tc.want))
+			plan, err := managedfields.New(&metav1.ObjectMeta{ManagedFields: tc.fields}, tc.current.top(), fromOwner(tc.desired.top()), nil)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(changes(plan)).To(Equal(tc.want))
 			Expect(plan.Needed()).To(Equal(len(tc.want) > 0 || tc.ownershipOnly))
 		})
 	}
@@ -58,16 +54,61 @@ func TestChanges(t *testing.T) {
 
 func TestChangesOfATemplate(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	desired := content{labels: "a=1", taints: "gpu:NoSchedule"}.template()
-	Expect(newPlan(t, content{}.template(), desired, nil).Changes()).To(Equal([]managedfields.Change{
-		{Place: "spec.template.metadata.labels", Name: "a", Value: "1"},
-		{Place: "spec.template.spec.taints", Name: "gpu:NoSchedule", Value: declared("gpu:NoSchedule")[0]},
+	desired := content{labels: "a=1", annotations: "b=2", taints: "gpu:NoSchedule"}
+	plan := planOf(t, machineSet(content{}), fromOwner(desired.template()))
+	Expect(changes(plan)).To(Equal([]string{
+		"spec.template.metadata.labels a 1", "spec.template.metadata.annotations b 2", "spec.template.spec.taints gpu:NoSchedule @Always",
 	}))
-	Expect(newPlan(t, content{}.top(), desired, nil).Needed()).To(BeFalse(), "an object without a template gets none")
+	Expect(words(plan.Changes())).To(Equal([]string{`template label "a"`, `template annotation "b"`, `template taint "gpu:NoSchedule"`}))
+	Expect(words(planOf(t, machine(content{}), fromOwner(desired.top())).Changes())).To(Equal([]string{`label "a"`, `annotation "b"`, `taint "gpu:NoSchedule"`}))
+	Expect(planOf(t, machine(content{}), fromOwner(desired.template())).Needed()).To(BeFalse(), "an object without a template gets none")
 }
+
+// What an update takes away or changes, and the plan puts back, is kept.
+func TestKept(t *testing.T) {
+	gets := content{"a=1", "b=2", "gpu=1:NoSchedule"}
+	for _, tc := range []struct {
+		name     string
+		old, has content
+		want     []string
+	}{
+		{name: "what is not there any more", old: gets, has: content{labels: "z=1"}, want: []string{`label "a"`, `annotation "b"`, `taint "gpu:NoSchedule"`}},
+		{name: "what has another value now", old: gets, has: content{"a=2", "b=3", "gpu=2:NoSchedule"}, want: []string{`label "a"`, `annotation "b"`, `taint "gpu:NoSchedule"`}},
+		{name: "what had another value before is not", old: content{"a=2", "b=3", "gpu=2:NoSchedule"}},
+		{name: "nor what was elsewhere", old: content{labels: "b=2", annotations: "a=1", taints: "gpu=1:NoExecute"}},
+		{name: "nor what is as it was", old: gets, has: gets},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			kept := func(has, gets, old inherit.Object) []string {
+				reads := 0
+				object := &metav1.ObjectMeta{ManagedFields: entries(ours("{'f:metadata': {'f:labels': {'f:z': {}}}}"))}
+				plan, err := managedfields.New(object, has, fromOwner(gets), func() (inherit.Object, error) { reads++; return old, nil })
+				Expect(err).NotTo(HaveOccurred())
+				Expect(plan.Kept()).To(Equal(plan.Kept()))
+				Expect(reads).To(Equal(1))
+				return words(plan.Kept())
+			}
+			var inTemplate []string
+			for _, name := range tc.want {
+				inTemplate = append(inTemplate, "template "+name)
+			}
+			Expect(kept(tc.has.top(), gets.top(), tc.old.top())).To(Equal(tc.want))
+			Expect(kept(tc.has.template(), gets.template(), tc.old.template())).To(Equal(inTemplate))
+			Expect(kept(tc.has.top(), gets.top(), tc.old.template())).To(BeEmpty(), "what was in a template is something else")
+		})
+	}
+	plan, err := managedfields.New(&metav1.ObjectMeta{}, content{}.top(), fromOwner(gets.top()), unreadable)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	NewWithT(t).Expect(plan.Kept()).To(BeEmpty())
+	NewWithT(t).Expect(planOf(t, machine(content{}), fromOwner(gets.top())).Kept()).To(BeEmpty(), "a create keeps nothing")
+}
+
+func unreadable() (inherit.Object, error) { return inherit.Object{}, errors.New("unreadable") }
 
 func TestManagedFieldsThatCannotBeRead(t *testing.T) {
 	const broken = "{'k:nonsense': {}}"
+	large := strings.Repeat("x", 200<<10)
 	for _, tc := range []struct {
 		name             string
 		current, desired content
@@ -79,10 +120,11 @@ func TestManagedFieldsThatCannotBeRead(t *testing.T) {
 		{name: "nor where nothing changes", current: content{labels: "a=1"}, desired: content{labels: "a=1"}, fields: entries(ours(labelA), theirs(broken))},
 		{name: "they are needed to tell whether a value may go", current: content{labels: "a=1"}, fields: entries(ours(labelA), theirs(broken)), problem: `manager "capi-machineset"`},
 		{name: "they are needed to take a value from them", current: content{labels: "a=2"}, desired: content{labels: "a=1"}, fields: entries(theirs(broken)), problem: `manager "capi-machineset"`},
+		{name: "they are needed to tell how much room there is", current: content{annotations: "b=" + large}, desired: content{annotations: "c=" + large}, fields: entries(theirs(broken), ours("{'f:metadata': {'f:annotations': {'f:b': {}}}}")), problem: `metadata.managedFields of manager "capi-machineset"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			plan, err := managedfields.New(child(tc.fields), tc.current.top(), fromOwner(tc.desired.top()), nil)
+			plan, err := managedfields.New(&metav1.ObjectMeta{ManagedFields: tc.fields}, tc.current.top(), fromOwner(tc.desired.top()), nil)
 			if err == nil {
 				_, err = plan.Patch([]byte(`{"metadata":{"labels":{"a":"2"}}}`), version, now)
 			}
@@ -95,69 +137,93 @@ func TestManagedFieldsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-func TestEmptyManagedFieldsAreNothing(t *testing.T) {
+// A control plane may be written in another version than that of our entry, with fields elsewhere. Then they are left to the loop.
+func TestAnotherVersionOfTheAPI(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	entry := ours(labelA)
-	entry.FieldsV1 = nil
-	Expect(newPlan(t, content{labels: "a=1"}.top(), content{}.top(), entries(entry)).Needed()).To(BeFalse())
-	entry.FieldsV1 = &metav1.FieldsV1{}
-	Expect(newPlan(t, content{labels: "a=1"}.top(), content{}.top(), entries(entry)).Needed()).To(BeFalse())
+	const drain = "'f:spec': {'f:deletion': {'f:nodeDrainTimeoutSeconds': {}}}"
+	object := machine(content{labels: "a=1"}, ours("{"+drain+"}"))
+	current, desired := contentOf(object), content{labels: "a=2", taints: "gpu:NoSchedule"}.top()
+	current.Layout.Version = "v1beta1"
+	desired.Top.Fields.Seconds[inherit.NodeDrainTimeout] = new(int32(60))
+	plan, err := managedfields.New(object, current, fromOwner(desired), nil)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(changes(plan)).To(Equal([]string{"metadata.labels a 2"}))
+	result := patched(t, plan, object).GetManagedFields()
+	Expect(result).To(HaveLen(1))
+	Expect(result[0].APIVersion).To(Equal(version))
+	Expect(result[0].FieldsV1.GetRawString()).To(MatchYAML("{'f:metadata': {'f:labels': {'f:a': {}}}, " + drain + "}"))
 }
 
 func TestIsOurs(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	status := ours(labelA)
+	status.Subresource = "status"
+	Expect(managedfields.IsOurs(ours(labelA))).To(BeTrue())
+	for _, other := range entries(theirs(labelA), managed("heirloom", update, labelA), managed("heirloom-probe", apply, labelA), status) {
+		Expect(managedfields.IsOurs(other)).To(BeFalse(), "%s %s %s", other.Manager, other.Operation, other.Subresource)
+	}
+}
+
+// What an API server would refuse in the child is in no plan, and the plan says so. What was inherited and is stale makes room;
+// what is somebody else's does not.
+func TestPlansAreAdmissible(t *testing.T) {
+	const noteB, old = "{'f:metadata': {'f:annotations': {'f:b': {}}}}", "{'f:metadata': {'f:annotations': {'f:old': {}}}}"
+	large := strings.Repeat("x", 200<<10)
 	for _, tc := range []struct {
-		name  string
-		entry metav1.ManagedFieldsEntry
-		want  bool
+		name             string
+		current, desired content
+		fields           []metav1.ManagedFieldsEntry
+		orphan           bool
+		want             []string
+		leftOut          string
 	}{
-		{name: "what we applied is ours", entry: ours(labelA), want: true},
-		{name: "what another manager applied is not", entry: theirs(labelA)},
-		{name: "what an update by our name wrote is not", entry: managed("heirloom", metav1.ManagedFieldsOperationUpdate, labelA)},
-		{name: "what was applied to a subresource is not", entry: func() metav1.ManagedFieldsEntry { e := ours(labelA); e.Subresource = "status"; return e }()},
-		{name: "the dry runs of the detector are not", entry: managed("heirloom-probe", metav1.ManagedFieldsOperationApply, labelA)},
+		{name: "an invalid label is in no plan, and the rest is", desired: content{labels: "a=1,b=not a value"}, want: []string{`label "a"`}, leftOut: `label "b"="not a value": an API server would refuse it`},
+		{name: "one that was valid goes", current: content{labels: "a=1"}, desired: content{labels: "a=not a value"}, fields: entries(ours(labelA)), want: []string{`label "a"`}, leftOut: `label "a"="not a value"`},
+		{name: "what is stale makes room", current: content{annotations: "old=" + large}, desired: content{annotations: "b=" + large}, fields: entries(ours(old)), want: []string{`annotation "old"`, `annotation "b"`}},
+		{name: "what somebody else owns as well does not", current: content{annotations: "old=" + large}, desired: content{annotations: "b=" + large}, fields: entries(theirs(old), ours(old)), leftOut: `annotation "b": there is no room for it`},
+		{name: "nor does what an orphan keeps", current: content{annotations: "old=" + large}, desired: content{annotations: "b=" + large}, fields: entries(ours(old)), orphan: true, leftOut: `annotation "b": there is no room for it`},
+		{name: "what is ours keeps its room", current: content{annotations: "b=" + large}, desired: content{annotations: "b=" + large + ",c=1"}, fields: entries(ours(noteB)), want: []string{`annotation "c"`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			NewWithT(t).Expect(managedfields.IsOurs(tc.entry)).To(Equal(tc.want))
+			Expect := NewWithT(t).Expect
+			decided := fromOwner(tc.desired.top())
+			if tc.orphan {
+				decided = orphan(tc.desired.top())
+			}
+			plan := planOf(t, machine(tc.current, tc.fields...), decided)
+			Expect(words(plan.Changes())).To(Equal(tc.want))
+			if tc.leftOut == "" {
+				Expect(plan.LeftOut()).NotTo(HaveOccurred())
+				return
+			}
+			Expect(plan.LeftOut()).To(MatchError(ContainSubstring(tc.leftOut)))
 		})
 	}
 }
 
-func TestChangeInWords(t *testing.T) {
-	for place, want := range map[string]string{
-		"metadata.labels":                    `label "x"`,
-		"metadata.annotations":               `annotation "x"`,
-		"spec.taints":                        `taint "x"`,
-		"spec.template.metadata.labels":      `template label "x"`,
-		"spec.template.metadata.annotations": `template annotation "x"`,
-		"spec.template.spec.taints":          `template taint "x"`,
-	} {
-		NewWithT(t).Expect(managedfields.Change{Place: place, Name: "x"}.String()).To(Equal(want))
+// A client that updates a child cannot push out what it inherits by filling it: the API server refuses that update instead.
+func TestAnUpdateDoesNotPushOut(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	var many []string
+	for i := range 64 {
+		many = append(many, fmt.Sprintf("taint-%02d:NoSchedule", i))
 	}
-}
-
-func TestCarried(t *testing.T) {
-	taint := declared("gpu=1:NoSchedule")[0]
-	has := content{labels: "a=1", annotations: "b=2", taints: "gpu=1:NoSchedule"}
+	filled, zone := content{taints: strings.Join(many, ",")}, content{taints: "zone:NoSchedule"}
+	has := func(old content) func() (inherit.Object, error) {
+		return func() (inherit.Object, error) { return old.top(), nil }
+	}
 	for _, tc := range []struct {
-		name   string
-		change managedfields.Change
-		top    bool
-		below  bool
+		old     func() (inherit.Object, error)
+		leftOut bool
 	}{
-		{name: "a label with its value", change: managedfields.Change{Place: "metadata.labels", Name: "a", Value: "1"}, top: true},
-		{name: "a label with another value", change: managedfields.Change{Place: "metadata.labels", Name: "a", Value: "2"}},
-		{name: "a label that is an annotation", change: managedfields.Change{Place: "metadata.annotations", Name: "a", Value: "1"}},
-		{name: "an annotation", change: managedfields.Change{Place: "metadata.annotations", Name: "b", Value: "2"}, top: true},
-		{name: "a taint with its value", change: managedfields.Change{Place: "spec.taints", Name: "gpu:NoSchedule", Value: taint}, top: true},
-		{name: "a taint with another value", change: managedfields.Change{Place: "spec.taints", Name: "gpu:NoSchedule", Value: declared("gpu=2:NoSchedule")[0]}},
-		{name: "a label of the template", change: managedfields.Change{Place: "spec.template.metadata.labels", Name: "a", Value: "1"}, below: true},
-		{name: "a taint of the template", change: managedfields.Change{Place: "spec.template.spec.taints", Name: "gpu:NoSchedule", Value: taint}, below: true},
-		{name: "a removal brings nothing", change: managedfields.Change{Place: "metadata.labels", Name: "a"}},
-		{name: "an unknown place", change: managedfields.Change{Place: "status.labels", Name: "a", Value: "1"}},
+		{old: has(zone)},
+		{old: has(content{})},
+		{old: has(filled), leftOut: true},
+		{old: unreadable, leftOut: true}, // nobody knows who was first
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			NewWithT(t).Expect(managedfields.Carried(has.top())(tc.change)).To(Equal(tc.top))
-			NewWithT(t).Expect(managedfields.Carried(has.template())(tc.change)).To(Equal(tc.below))
-		})
+		plan, err := managedfields.New(&metav1.ObjectMeta{}, filled.top(), fromOwner(zone.top()), tc.old)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(plan.LeftOut() != nil).To(Equal(tc.leftOut))
+		Expect(len(plan.Changes()) == 0).To(Equal(tc.leftOut))
 	}
 }

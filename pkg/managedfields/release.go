@@ -3,7 +3,6 @@
 package managedfields
 
 import (
-	"iter"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,7 +17,7 @@ import (
 // It goes by what is recorded and not by the rules, so that nothing stays of another version of Heirloom, and no schema is
 // needed.
 func Release(object *unstructured.Unstructured, keepValues bool) (released *unstructured.Unstructured, removed []string, err error) {
-	ours, others := fieldpath.NewSet(), fieldpath.NewSet()
+	var ours, others []*fieldpath.Set
 	entries := object.GetManagedFields()
 	for _, entry := range entries {
 		set, err := fieldsOf(entry)
@@ -27,16 +26,16 @@ func Release(object *unstructured.Unstructured, keepValues bool) (released *unst
 		}
 		switch {
 		case IsOurs(entry):
-			ours = ours.Union(set)
+			ours = append(ours, set)
 		case !recordsUs(entry):
-			others = others.Union(set)
+			others = append(others, set)
 		}
 	}
 	released = object.DeepCopy()
 	released.SetManagedFields(Forget(entries))
 	if !keepValues {
 		r := remover{}
-		r.fromMap(released.Object, ours.Difference(others), nil)
+		r.from(released.Object, union(ours).Difference(union(others)), nil)
 		removed = r.removed
 		slices.Sort(removed)
 	}
@@ -45,79 +44,61 @@ func Release(object *unstructured.Unstructured, keepValues bool) (released *unst
 
 // remover takes fields out of a JSON value, and with them the maps and lists that this empties: Cluster API's CRDs do not
 // accept those.
-type remover struct {
-	removed []string
-}
+type remover struct{ removed []string }
 
-func (r *remover) fromMap(m map[string]any, fields *fieldpath.Set, at fieldpath.Path) {
-	for name, field := range m {
-		element := fieldpath.PathElement{FieldName: &name}
-		below, deeper := fields.Children.Get(element)
-		switch {
-		case fields.Members.Has(element):
-			r.removed = append(r.removed, append(at.Copy(), element).String())
-			delete(m, name)
-		case deeper:
-			left, emptied := r.from(field, below, append(at.Copy(), element))
-			m[name] = left
-			// metadata and spec are in every object.
-			if emptied && len(at) > 0 {
-				delete(m, name)
-			}
-		}
-	}
-}
-
-// from returns a value without these fields, and whether nothing is left of it.
+// from returns a value without these fields, and whether that has emptied it. Of lists, those are ours in part whose elements keys tell
+// apart.
 func (r *remover) from(v any, fields *fieldpath.Set, at fieldpath.Path) (left any, emptied bool) {
 	switch v := v.(type) {
 	case map[string]any:
 		before := len(v)
-		r.fromMap(v, fields, at)
-		return v, before > 0 && len(v) == 0
-	case []any:
-		list := r.fromList(v, fields, at)
-		return list, len(v) > 0 && len(list) == 0
-	default:
-		return v, false
-	}
-}
-
-// fromList takes elements out of a list that is told apart by keys, which is the only kind of list that is ours in part.
-func (r *remover) fromList(list []any, fields *fieldpath.Set, at fieldpath.Path) []any {
-	kept := make([]any, 0, len(list))
-	for _, item := range list {
-		element, owned := elementOf(item, fields)
-		if owned && fields.Members.Has(element) {
-			r.removed = append(r.removed, append(at.Copy(), element).String())
-			continue
-		}
-		if below, deeper := fields.Children.Get(element); owned && deeper {
-			item, _ = r.from(item, below, append(at.Copy(), element))
-		}
-		kept = append(kept, item)
-	}
-	return kept
-}
-
-// elementOf returns by which of the elements in a set an item of a list is meant.
-func elementOf(item any, fields *fieldpath.Set) (fieldpath.PathElement, bool) {
-	m, ok := item.(map[string]any)
-	if !ok {
-		return fieldpath.PathElement{}, false
-	}
-	means := func(element fieldpath.PathElement) bool {
-		return element.Key != nil && !slices.ContainsFunc(*element.Key, func(key value.Field) bool {
-			has, ok := m[key.Name]
-			return !ok || !value.Equals(value.NewValueInterface(has), key.Value)
-		})
-	}
-	for _, all := range []iter.Seq[fieldpath.PathElement]{fields.Members.All(), fields.Children.All()} {
-		for element := range all {
-			if means(element) {
-				return element, true
+		for name, item := range v {
+			if left, stays := r.keep(item, fieldpath.PathElement{FieldName: &name}, fields, at); stays {
+				v[name] = left
+			} else {
+				delete(v, name)
 			}
 		}
+		return v, before > 0 && len(v) == 0
+	case []any:
+		kept := make([]any, 0, len(v))
+		for _, item := range v {
+			if left, stays := r.keep(item, elementOf(item, fields), fields, at); stays {
+				kept = append(kept, left)
+			}
+		}
+		return kept, len(v) > 0 && len(kept) == 0
 	}
-	return fieldpath.PathElement{}, false
+	return v, false
+}
+
+// keep returns what is left of a member or an element, and whether it stays. metadata and spec are in every object.
+func (r *remover) keep(item any, element fieldpath.PathElement, fields *fieldpath.Set, at fieldpath.Path) (left any, stays bool) {
+	path := append(at.Copy(), element)
+	if fields.Members.Has(element) {
+		r.removed = append(r.removed, path.String())
+		return nil, false
+	}
+	below, deeper := fields.Children.Get(element)
+	if !deeper {
+		return item, true
+	}
+	left, emptied := r.from(item, below, path)
+	return left, !emptied || len(at) == 0
+}
+
+// elementOf returns by which of the elements in a set an item of a list is meant, if by any.
+func elementOf(item any, fields *fieldpath.Set) (found fieldpath.PathElement) {
+	m, _ := item.(map[string]any)
+	compare := func(element fieldpath.PathElement) {
+		if element.Key != nil && !slices.ContainsFunc(*element.Key, func(key value.Field) bool {
+			has, ok := m[key.Name]
+			return !ok || !value.Equals(value.NewValueInterface(has), key.Value)
+		}) {
+			found = element
+		}
+	}
+	fields.Members.Iterate(compare)
+	fields.Children.Iterate(compare)
+	return found
 }

@@ -64,6 +64,14 @@ func TestRelease(t *testing.T) {
 			removed: []string{`.spec.taints[effect="NoSchedule",key="gpu"].value`}, left: []string{"capi-machineset"},
 		},
 		{
+			name: "so do those of several", object: `{metadata: {}, spec: {taints: [{key: a, effect: NoSchedule, value: "1"}, {key: b, effect: NoSchedule, value: "1"}]}}`,
+			fields: []metav1.ManagedFieldsEntry{
+				ours(`{f:spec: {f:taints: {'k:{"effect":"NoSchedule","key":"a"}': {f:value: {}}, 'k:{"effect":"NoSchedule","key":"b"}': {f:value: {}}}}}`), managed("kubectl", update, `{}`),
+			},
+			want:    `{metadata: {}, spec: {taints: [{key: a, effect: NoSchedule}, {key: b, effect: NoSchedule}]}}`,
+			removed: []string{`.spec.taints[effect="NoSchedule",key="a"].value`, `.spec.taints[effect="NoSchedule",key="b"].value`}, left: []string{"kubectl"},
+		},
+		{
 			name: "what is not there any more is nothing to remove", object: `{metadata: {}, spec: {taints: []}}`,
 			fields: []metav1.ManagedFieldsEntry{ours(ownGPU), managed("kubectl", update, `{}`)}, want: `{metadata: {}, spec: {taints: []}}`, left: []string{"kubectl"},
 		},

@@ -14,6 +14,7 @@ import (
 	"gomodules.xyz/jsonpatch/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
@@ -22,9 +23,11 @@ import (
 // the object has already, and must not restore what Cluster API has just removed from it.
 func (p *Plan) ApplyConfiguration(apiVersion, kind string, object metav1.Object) (*unstructured.Unstructured, error) {
 	config := &unstructured.Unstructured{Object: map[string]any{}}
-	for _, at := range p.applied {
-		if err := unstructured.SetNestedField(config.Object, at.render(at.ours), at.path...); err != nil {
-			return nil, fmt.Errorf("building the apply configuration: %w", err)
+	for _, at := range p.places {
+		if owned := at.value(func(e entry) item { return e.owned }); owned != nil {
+			if err := unstructured.SetNestedField(config.Object, owned, at.path...); err != nil {
+				return nil, fmt.Errorf("building the apply configuration: %w", err)
+			}
 		}
 	}
 	config.SetAPIVersion(apiVersion)
@@ -36,90 +39,73 @@ func (p *Plan) ApplyConfiguration(apiVersion, kind string, object metav1.Object)
 	return config, nil
 }
 
-// Patch returns the operations that make an admission request's object carry the plan: one for each map or list that
+// Patch returns the operations that make an admission request's object carry the plan: one for each map, list or field that
 // changes, and those for metadata.managedFields. raw is the object as the request has it; now goes into our entry, and
 // so does apiVersion, if the entry is new.
 func (p *Plan) Patch(raw []byte, apiVersion string, now time.Time) ([]jsonpatch.Operation, error) {
-	if !p.Needed() {
-		return nil, nil
-	}
-	operations := make([]jsonpatch.Operation, 0, len(p.changing)+1)
-	done := map[string]bool{}
-	for _, at := range p.changing {
-		missing, err := missingParents(raw, at.path, done)
-		if err != nil {
-			return nil, err
-		}
-		operations = append(operations, missing...)
-		if len(at.after) > 0 {
-			operations = append(operations, jsonpatch.NewOperation("add", pointer(at.path), at.render(at.after)))
-			continue
-		}
-		gone := at.path
-		if above := gone[:len(gone)-1]; p.empties(raw, above) {
-			gone = above
-		}
-		if !done[pointer(gone)] {
-			done[pointer(gone)] = true
-			operations = append(operations, jsonpatch.NewOperation("remove", pointer(gone), nil))
-		}
-	}
-	fields, err := p.managedFieldsPatch(apiVersion, now)
+	content, err := p.contentPatch(raw)
 	if err != nil {
 		return nil, err
 	}
-	return append(operations, fields...), nil
+	managed, err := p.managedFieldsPatch(apiVersion, now)
+	return append(content, managed...), err
 }
 
-// empties reports whether the plan takes every field out of the object at path. Cluster API's CRDs do not accept the empty
-// object that would stay behind where all fields are optional: a deletion, or the metadata of a template.
-func (p *Plan) empties(raw []byte, path []string) bool {
-	if len(path) < 2 || !slices.Contains([]string{"deletion", "metadata"}, path[len(path)-1]) {
-		return false
-	}
-	var object map[string]any
-	if err := json.Unmarshal(raw, &object); err != nil {
-		return false
-	}
-	fields, _, err := unstructured.NestedMap(object, path...)
-	if err != nil {
-		return false
-	}
-	for _, at := range p.changing {
-		if last := len(at.path) - 1; slices.Equal(at.path[:last], path) {
-			if len(at.after) > 0 {
-				return false
-			}
-			delete(fields, at.path[last])
-		}
-	}
-	return len(fields) == 0
-}
-
-// missingParents returns operations that create the objects above path which raw does not have. The outermost, metadata
-// and spec, are there in every object of the kinds that inherit.
-func missingParents(raw []byte, path []string, created map[string]bool) ([]jsonpatch.Operation, error) {
-	if len(path) <= 2 {
+// contentPatch also changes the object, as far as that tells which parents of a place are missing or become empty.
+func (p *Plan) contentPatch(raw []byte) (operations []jsonpatch.Operation, err error) {
+	if len(p.changes) == 0 {
 		return nil, nil
 	}
-	var operations []jsonpatch.Operation
-	level := json.RawMessage(raw)
-	for i, name := range path[:len(path)-1] {
-		var fields map[string]json.RawMessage
-		if err := json.Unmarshal(level, &fields); err != nil {
-			return nil, fmt.Errorf("reading %s: %w", strings.Join(path[:i], "."), err)
-		}
-		level = fields[name]
-		if len(level) > 0 && string(level) != "null" {
+	object := map[string]any{}
+	if err := json.Unmarshal(raw, &object); err != nil {
+		return nil, fmt.Errorf("reading the object: %w", err)
+	}
+	var emptied [][]string
+	for _, at := range p.places {
+		if !slices.ContainsFunc(at.entries, entry.changes) {
 			continue
 		}
-		level = json.RawMessage("{}")
-		if at := pointer(path[:i+1]); !created[at] {
-			created[at] = true
-			operations = append(operations, jsonpatch.NewOperation("add", at, map[string]any{}))
+		after := at.value(func(e entry) item { return e.after })
+		if after == nil {
+			unstructured.RemoveNestedField(object, at.path...)
+			emptied = append(emptied, at.path)
+			continue
+		}
+		for i := 1; i < len(at.path); i++ {
+			if there, _, err := unstructured.NestedFieldNoCopy(object, at.path[:i]...); err != nil {
+				return nil, fmt.Errorf("reading the object: %w", err)
+			} else if there == nil {
+				operations = append(operations, jsonpatch.NewOperation("add", pointer(at.path[:i]), map[string]any{}))
+				_ = unstructured.SetNestedMap(object, map[string]any{}, at.path[:i]...) // all above are there
+			}
+		}
+		operations = append(operations, jsonpatch.NewOperation("add", pointer(at.path), after))
+		_ = unstructured.SetNestedField(object, true, at.path...)
+	}
+	for _, path := range emptied {
+		if gone := whatGoes(object, path); gone != nil {
+			operations = append(operations, jsonpatch.NewOperation("remove", pointer(gone), nil))
 		}
 	}
 	return operations, nil
+}
+
+// whatGoes returns what to remove from an object once nothing is left at path. Cluster API's CRDs do not accept an object that is empty
+// where all fields are optional: a deletion, or the metadata of a template. Nothing goes if that has gone before.
+func whatGoes(object map[string]any, path []string) []string {
+	above := path[:len(path)-1]
+	if len(above) < 2 || !slices.Contains([]string{"deletion", "metadata"}, above[len(above)-1]) {
+		return path
+	}
+	left, _, _ := unstructured.NestedFieldNoCopy(object, above...)
+	switch siblings, there := left.(map[string]any); {
+	case !there:
+		return nil
+	case len(siblings) > 0:
+		return path
+	}
+	unstructured.RemoveNestedField(object, above...)
+	return above
 }
 
 // managedFieldsPatch returns the operation on metadata.managedFields: our entry put in its place where that is all, the
@@ -131,7 +117,7 @@ func (p *Plan) managedFieldsPatch(apiVersion string, now time.Time) ([]jsonpatch
 	if p.owned.Equals(p.managed.ours) && !taken {
 		return nil, nil
 	}
-	entries, err := p.otherEntries()
+	entries, err := p.otherEntries(taken)
 	if err != nil {
 		return nil, err
 	}
@@ -141,44 +127,41 @@ func (p *Plan) managedFieldsPatch(apiVersion string, now time.Time) ([]jsonpatch
 	if p.managed.otherVersion {
 		apiVersion = p.managed.entries[p.managed.index].APIVersion
 	}
-	entry, err := p.ourEntry(apiVersion, now)
+	ours, err := withFields(metav1.ManagedFieldsEntry{
+		Manager: Manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: apiVersion,
+		Time: &metav1.Time{Time: now}, FieldsType: "FieldsV1",
+	}, p.owned)
 	if err != nil {
 		return nil, err
 	}
-	at, _ := slices.BinarySearchFunc(entries, entry, compareEntries)
+	at, _ := slices.BinarySearchFunc(entries, ours, compareEntries)
 	if p.managed.index < 0 && !taken && len(entries) > 0 {
-		return []jsonpatch.Operation{jsonpatch.NewOperation("add", list+"/"+strconv.Itoa(at), entry)}, nil
+		return []jsonpatch.Operation{jsonpatch.NewOperation("add", list+"/"+strconv.Itoa(at), ours)}, nil
 	}
-	return []jsonpatch.Operation{jsonpatch.NewOperation("add", list, slices.Insert(entries, at, entry))}, nil
-}
-
-// ourEntry returns the entry for what is owned.
-func (p *Plan) ourEntry(apiVersion string, now time.Time) (metav1.ManagedFieldsEntry, error) {
-	entry := metav1.ManagedFieldsEntry{
-		Manager: Manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: apiVersion,
-		Time: &metav1.Time{Time: now}, FieldsType: "FieldsV1",
-	}
-	return withFields(entry, p.owned)
+	return []jsonpatch.Operation{jsonpatch.NewOperation("add", list, slices.Insert(entries, at, ours))}, nil
 }
 
 // otherEntries returns the entries of other managers, without what the plan takes from them.
-func (p *Plan) otherEntries() ([]metav1.ManagedFieldsEntry, error) {
+func (p *Plan) otherEntries(taken bool) ([]metav1.ManagedFieldsEntry, error) {
 	entries := make([]metav1.ManagedFieldsEntry, 0, len(p.managed.entries)+1)
 	for i, entry := range p.managed.entries {
 		if i == p.managed.index {
 			continue
 		}
-		if !p.overruled.Empty() || !p.adopted.Empty() {
+		if taken {
 			set, err := fieldsOf(entry)
 			if err != nil {
 				return nil, err
 			}
-			after := p.withoutAdopted(entry, set.Difference(p.overruled))
-			if after.Empty() {
+			left := set.Difference(p.overruled)
+			if OfCreate(entry, p.managed.age) {
+				left = left.Difference(p.adopted)
+			}
+			if left.Empty() {
 				continue
 			}
-			if !after.Equals(set) {
-				if entry, err = withFields(entry, after); err != nil {
+			if !left.Equals(set) {
+				if entry, err = withFields(entry, left); err != nil {
 					return nil, err
 				}
 			}
@@ -192,18 +175,11 @@ func (p *Plan) otherEntries() ([]metav1.ManagedFieldsEntry, error) {
 func compareEntries(a, b metav1.ManagedFieldsEntry) int {
 	return cmp.Or(
 		cmp.Compare(a.Operation, b.Operation),
-		cmp.Compare(seconds(a.Time), seconds(b.Time)),
+		cmp.Compare(ptr.Deref(a.Time, metav1.Time{}).Unix(), ptr.Deref(b.Time, metav1.Time{}).Unix()),
 		cmp.Compare(a.Manager, b.Manager),
 		cmp.Compare(a.APIVersion, b.APIVersion),
 		cmp.Compare(a.Subresource, b.Subresource),
 	)
-}
-
-func seconds(t *metav1.Time) int64 {
-	if t == nil {
-		return 0
-	}
-	return t.Unix()
 }
 
 func withFields(entry metav1.ManagedFieldsEntry, set *fieldpath.Set) (metav1.ManagedFieldsEntry, error) {

@@ -3,9 +3,13 @@
 package managedfields_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
+	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -34,8 +38,6 @@ const (
 
 type step struct {
 	does, by string
-	// older says that it is written in v1beta1. The webhook gets that converted.
-	older bool
 	// has is what is written or declared.
 	has declaration
 	// admitted says that the webhook answers; looped, that the loop runs afterwards.
@@ -58,23 +60,15 @@ func (d declaration) decision() inherit.Decision {
 }
 
 // dice makes stories up.
-type dice struct {
-	*rand.Rand
-	// least is the shortest time that somebody declares. Cluster API's conversions lose some that are zero.
-	least int32
-}
+type dice struct{ *rand.Rand }
 
 func (d dice) story() story {
 	s := story{kind: one(d, "Machine", "MachineSet", "MachineDeployment")}
-	mixed := d.once(4)
-	if mixed {
-		d.least = 30
-	}
 	for i := range 2 + d.IntN(6) {
 		next := step{
-			does:  one(d, replaces, merges, merges, removes, applies, forces, declares, declares, declares),
-			by:    one(d, "kubectl", "capi-machineset", "argo"),
-			older: mixed && d.once(2), admitted: d.once(2), looped: d.once(2),
+			does:     one(d, replaces, merges, merges, removes, applies, forces, declares, declares, declares),
+			by:       one(d, "kubectl", "capi-machineset", "argo"),
+			admitted: d.once(2), looped: d.once(2),
 		}
 		switch {
 		case i == 0:
@@ -167,7 +161,7 @@ func (d dice) taints() []clusterv1.MachineTaint {
 }
 
 func (d dice) seconds() *int32 {
-	return one(d, nil, nil, nil, nil, &d.least, new(int32(60)), new(int32(90)))
+	return one(d, nil, nil, nil, nil, new(int32(0)), new(int32(60)), new(int32(90)))
 }
 
 func (d dice) gates() []clusterv1.MachineReadinessGate {
@@ -228,5 +222,83 @@ func (s step) seconds(current, has *int32) *int32 {
 		return nil
 	default:
 		return has
+	}
+}
+
+// String tells a story so that it can be read.
+func (s story) String() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "a %s", s.kind)
+	for _, step := range s.steps {
+		raw, err := json.Marshal(step.has)
+		var has map[string]any
+		if err == nil && json.Unmarshal(raw, &has) == nil {
+			delete(has, "Layout")
+			raw, _ = json.Marshal(withoutEmpty(has))
+		}
+		fmt.Fprintf(&text, "\n  %s %s (admitted: %v, looped: %v): %s", step.by, step.does, step.admitted, step.looped, raw)
+	}
+	return text.String()
+}
+
+// withoutEmpty is an object as JSON has it, without what is not declared.
+func withoutEmpty(m map[string]any) map[string]any {
+	maps.DeleteFunc(m, func(name string, value any) bool {
+		switch value := value.(type) {
+		case map[string]any:
+			return len(withoutEmpty(value)) == 0 && name != "Template"
+		case []any:
+			return !slices.ContainsFunc(value, func(element any) bool { return element != nil })
+		}
+		return value == nil || value == false || value == ""
+	})
+	return m
+}
+
+// shrunk returns a story that fails as well and of which no step can be left out.
+func (s story) shrunk(fails func(story) bool) story {
+	for i := 0; i < len(s.steps); i++ {
+		if less := (story{s.kind, slices.Delete(slices.Clone(s.steps), i, i+1)}); fails(less) {
+			s, i = less, -1
+		}
+	}
+	return s
+}
+
+// TestOnlyOursIsLeft tells what becomes of an object that has lost its managed fields and then has only ours, once those go as well:
+// the next apply makes before-first-apply the owner of the rest, or what stays is adopted before anything is added.
+func TestOnlyOursIsLeft(t *testing.T) {
+	managers, err := fieldManagersOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tainted := func(taints ...clusterv1.MachineTaint) declaration {
+		var has declaration
+		annotate(&has.Top, taints)
+		return has
+	}
+	old := clusterv1.MachineTaint{Key: "x", Effect: corev1.TaintEffectNoSchedule, Propagation: clusterv1.MachineTaintPropagationOnInitialization}
+	added, other := old, old
+	added.Key, other.Effect = "gpu", corev1.TaintEffectNoExecute
+	mine := declaration{Object: inherit.Object{Top: inherit.Content{Annotations: map[string]string{"m": "1"}}}}
+	timed := mine
+	timed.Top.Fields.Seconds[inherit.NodeDeletionTimeout] = new(int32(60))
+	orphan := func(has declaration) declaration { has.Orphan = true; return has }
+	for name, steps := range map[string][]step{
+		"before-first-apply": {
+			{does: forces, by: "kubectl", has: timed}, {does: declares, has: mine}, {does: forgets, looped: true}, {does: declares, has: tainted(old)},
+		},
+		"adopted": {
+			{does: replaces, by: "kubectl", has: tainted(other)}, {does: declares, has: orphan(tainted(old)), looped: true},
+			{does: forgets, looped: true}, {does: declares, has: orphan(tainted(added, other))},
+		},
+		"adopted in admission": {
+			{does: replaces, by: "kubectl", has: tainted(other)}, {does: declares, has: orphan(tainted(old)), looped: true},
+			{does: forgets, looped: true}, {does: declares, has: orphan(tainted(added, other)), admitted: true},
+		},
+	} {
+		if err := tell(managers, story{kind: "Machine", steps: steps}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -80,7 +80,7 @@ func TestTransformOfManagedFields(t *testing.T) {
 	status := metav1.ManagedFieldsEntry{Manager: "manager", Operation: "Update", Time: at(90), Subresource: "status", FieldsV1: metav1.NewFieldsV1(`{"f:status":{}}`)}
 	ours := metav1.ManagedFieldsEntry{Manager: "heirloom", Operation: "Apply", Time: at(90), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:a":{}}}}`)}
 	for name, tc := range map[string]struct{ sent, kept []metav1.ManagedFieldsEntry }{
-		"ours":         {[]metav1.ManagedFieldsEntry{ours}, []metav1.ManagedFieldsEntry{ours, {}}},
+		"ours":         {[]metav1.ManagedFieldsEntry{ours}, []metav1.ManagedFieldsEntry{ours}},
 		"both":         {[]metav1.ManagedFieldsEntry{others, ours, status}, []metav1.ManagedFieldsEntry{ours, {Time: at(60)}}},
 		"only others'": {[]metav1.ManagedFieldsEntry{others}, []metav1.ManagedFieldsEntry{{Time: at(60)}}},
 		"none":         {},

@@ -154,7 +154,7 @@ func (w *world) drifted(m *snapshot.Member, policy inherit.Policy) []fieldpath.P
 		return nil
 	}
 	for _, change := range plan.Changes() {
-		if what := change.What(); change.Value != nil && (what == "label" || what == "annotation") {
+		if what := change.What; change.Value != nil && (what == "label" || what == "annotation") {
 			var path fieldpath.Path
 			for _, part := range append(strings.Split(change.Place, "."), change.Name) {
 				path = append(path, fieldpath.MakePathOrDie(part)...)

@@ -46,7 +46,7 @@ type origin struct {
 func places(current, desired inherit.Object, changes []managedfields.Change, from func(inherit.Entry) origin) []place {
 	changing := map[inherit.Entry]bool{}
 	for _, change := range changes {
-		changing[sameIn(change.Entry())] = true
+		changing[sameIn(change.Entry)] = true
 	}
 	layout := current.Layout
 	top := place{

@@ -28,7 +28,7 @@ func ofMember(ctx context.Context, i *Item, m *snapshot.Member) {
 	sources := m.Decided.Sources(ctx)
 	i.LeftOut = problemsOf(sources, m.Decided.Problems, plan.LeftOut())
 	for _, change := range plan.Changes() {
-		entry := change.Entry()
+		entry := change.Entry
 		d := Drift{Kind: entry.What, Key: entry.Name, Is: Missing}
 		if change.Value == nil {
 			d.Is = Stale

@@ -52,7 +52,7 @@ func inherited(plan *managedfields.Plan, sources inherit.Sources) []Change {
 	for _, change := range plan.Changes() {
 		one := Change{Place: change.Place, Key: change.Name, Value: change.Value, Removed: change.Value == nil}
 		if !one.Removed { // nobody declares what goes
-			one.Source = sources.Of(change.Entry()).String()
+			one.Source = sources.Of(change.Entry).String()
 		}
 		all = append(all, one)
 	}

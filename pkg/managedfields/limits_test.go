@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package managedfields_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	upstream "k8s.io/apimachinery/pkg/util/managedfields"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
+)
+
+// What eight times as many labels cost is eight times as much, and not sixty-four times: API servers wait two seconds for an
+// answer, however many labels somebody declares. What is counted are allocations, which are the same on every machine.
+func TestCostGrowsWithTheLabels(t *testing.T) {
+	for name, size := range map[string]func(n int) func(){
+		"labels that come":                func(n int) func() { return planning(t, nil, many(n)) },
+		"labels that others have already": func(n int) func() { return planning(t, many(n), many(n), theirs(fieldsOf(n))) },
+		"labels that go": func(n int) func() {
+			return planning(t, many(n), nil, ours(fieldsOf(n)), theirs("'f:metadata': {'f:annotations': {'f:x': {}}}"))
+		},
+		"labels that go and that others have, too": func(n int) func() { return planning(t, many(n), nil, ours(fieldsOf(n)), theirs(fieldsOf(n))) },
+		"labels that were taken away": func(n int) func() {
+			return func() {
+				had := inherit.Object{Layout: inherit.MachineLayout, Top: inherit.Content{Labels: many(n)}}
+				plan, err := managedfields.New(&metav1.ObjectMeta{}, content{}.top(), fromOwner(had), func() (inherit.Object, error) { return had, nil })
+				NewWithT(t).Expect(err).NotTo(HaveOccurred())
+				NewWithT(t).Expect(plan.Kept()).To(HaveLen(n))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			few, eightfold := testing.AllocsPerRun(1, size(500)), testing.AllocsPerRun(1, size(4000))
+			NewWithT(t).Expect(eightfold/few).To(BeNumerically("<", 12), "%v allocations for 500 labels, %v for 4000", few, eightfold)
+		})
+	}
+}
+
+// A forged object may have managed fields of very many managers, beside one with very many fields.
+func TestCostGrowsWithTheManagers(t *testing.T) {
+	size := func(n int) float64 {
+		const creator = "before-first-apply"
+		fields := slices.Repeat(entries(metav1.ManagedFieldsEntry{Manager: creator, Operation: update}), n)
+		fields[0] = managed(creator, update, "{"+membersOf(n)+"}") // of the top, which is what a union copies
+		plan := planning(t, many(1), many(1), fields...)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		plan()
+		runtime.ReadMemStats(&after)
+		return float64(after.TotalAlloc - before.TotalAlloc)
+	}
+	few, eightfold := size(250), size(2000)
+	NewWithT(t).Expect(eightfold/few).To(BeNumerically("<", 16), "%v bytes for 250 managers and fields, %v for 2000", few, eightfold)
+}
+
+// planning computes the plan and the patch of a Machine that has some labels and should inherit others.
+func planning(t *testing.T, has, inherits map[string]string, fields ...metav1.ManagedFieldsEntry) func() {
+	t.Helper()
+	current, desired := content{}.top(), content{}.top()
+	current.Top.Labels, desired.Top.Labels = has, inherits
+	return func() {
+		plan, err := managedfields.New(&metav1.ObjectMeta{ManagedFields: fields}, current, fromOwner(desired), nil)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		_, err = plan.Patch([]byte(`{"metadata":{"name":"x"}}`), version, now)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+func many(n int) map[string]string {
+	labels := map[string]string{}
+	for i := range n {
+		labels[fmt.Sprintf("label-%d", i)] = "x"
+	}
+	return labels
+}
+
+// fieldsOf are the managed fields of that many labels.
+func fieldsOf(n int) string {
+	return "'f:metadata': {'f:labels': {" + membersOf(n) + "}}"
+}
+
+func membersOf(n int) string {
+	var all strings.Builder
+	for key := range many(n) {
+		fmt.Fprintf(&all, "'f:%s': {}, ", key)
+	}
+	return all.String()
+}
+
+// API servers write managed fields in order. Read in the opposite order, that many would take hours.
+func TestManyManagedFieldsMustBeInOrder(t *testing.T) {
+	const n = 300_000
+	sorted := make([]string, n)
+	for i := range n {
+		sorted[i] = fmt.Sprintf(`"f:%07d":{}`, i)
+	}
+	reversed := slices.Clone(sorted)
+	slices.Reverse(reversed)
+	read := func(elements ...string) error {
+		mine := ours("{}")
+		mine.FieldsV1 = metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{` + strings.Join(elements, ",") + "}}}")
+		_, err := managedfields.New(&metav1.ObjectMeta{ManagedFields: entries(mine)}, content{}.top(), inherit.Decision{}, nil)
+		return err
+	}
+	with := func(index int, element string) []string { return slices.Insert(slices.Clone(sorted), index, element) }
+	Expect := NewWithT(t).Expect
+	Expect(read(sorted...)).To(Succeed())
+	for _, later := range []string{`"f:z":{"f:a":{}}`, `"k:{\"key\":\"gpu\"}":{".":{}}`, `"v:1":{}`, `"i:0":{}`, `"x:unknown":{}`, `".":{}`} {
+		Expect(read(append(sorted, later)...)).To(Succeed())
+	}
+	for i, passedOver := range []string{`"x:unknown":{}`, `".":{}`} {
+		Expect(read(with(i, passedOver)...)).To(Succeed())
+	}
+	const inOrder = "so many fields must be in order"
+	Expect(read(reversed...)).To(MatchError(ContainSubstring(inOrder)))
+	Expect(read(with(n, `"f:0000000a":{}`)...)).To(MatchError(ContainSubstring(inOrder)))
+	Expect(read(with(0, `"i:0":{}`)...)).To(MatchError(ContainSubstring(inOrder)))
+	Expect(read(with(n, `"f:z":{"f:b":{},"f:a":{}}`)...)).To(MatchError(ContainSubstring(inOrder)))
+	Expect(read(with(0, `"f:z":[]`)...)).To(MatchError(ContainSubstring("[ among the fields")))
+	Expect(read(with(0, `"f:z":1`)...)).To(MatchError(ContainSubstring("1 among the fields")))
+	Expect(read(with(0, `"f:z":}`)...)).To(MatchError(ContainSubstring("reading the fields")))
+}
+
+// Whatever somebody has written into managed fields, there is an error or a plan whose answer API servers can read.
+func TestBrokenManagedFields(t *testing.T) {
+	for i := range uint64(2000) {
+		d := dice{Rand: rand.New(rand.NewPCG(7, i))}
+		kind := one(d, "Machine", "MachineSet", "MachineDeployment")
+		object := object(kind, d.object(kind), d.broken()...)
+		identify(object)
+		current, decided := contentOf(object), d.declared(kind).decision()
+		raw, err := json.Marshal(object.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		for _, plans := range []func() (*managedfields.Plan, error){
+			func() (*managedfields.Plan, error) { return managedfields.New(object, current, decided, nil) },
+			func() (*managedfields.Plan, error) { return managedfields.NewRemoval(object, current, decided) },
+		} {
+			plan, err := plans()
+			if err != nil {
+				continue
+			}
+			if _, err := plan.ApplyConfiguration(object.GetAPIVersion(), kind, object); err != nil {
+				t.Errorf("%d: %v", i, err)
+			}
+			operations, err := plan.Patch(raw, object.GetAPIVersion(), now)
+			if err != nil || len(operations) == 0 || upstream.ValidateManagedFields(object.GetManagedFields()) != nil {
+				continue
+			}
+			result, err := (&world{kind: kind, clock: now}).patched(plan, object)
+			if err != nil {
+				t.Errorf("%d: %v", i, err)
+			} else if err := upstream.ValidateManagedFields(result.GetManagedFields()); err != nil {
+				t.Errorf("%d: what could be read no longer can: %v", i, err)
+			}
+		}
+		trimmed(object.GetManagedFields(), now)
+		_, _, _ = managedfields.Release(object, d.once(2)) // an error is an answer, too
+	}
+}
+
+// broken are managed fields as no API server would write them.
+func (d dice) broken() []metav1.ManagedFieldsEntry {
+	var all []metav1.ManagedFieldsEntry
+	for range d.IntN(4) {
+		fields := one(d, "", "null", "[]", `"x"`, "7", "{", "{}", `{"f:metadata":null}`, `{"f:metadata":{"f:labels":{"f:a":{},"f:a":{}}}}`, `{"f:metadata":{"f:labels":{".":{},"f:b":{"f:c":{}}}}}`,
+			`{"f:metadata":{"v:1":{},"i:0":{},"x:":{}}}`, `{"f:spec":{"f:taints":{"k:{}":{},"k:{\"key\":7}":{".":{}}}}}`, `{"f:spec":{"f:taints":{}}}`, `{"f:spec":{".":{},"f:nodeDrainTimeout":{"f:x":{}}}}`,
+			`{"f:spec":{"f:template":{"f:spec":{"f:taints":{"k:{\"effect\":\"NoSchedule\",\"key\":\"gpu\"}":{"f:value":{}}}}}}}`, `{"f:spec":{"f:deletion":{}}}`)
+		entry := metav1.ManagedFieldsEntry{
+			Manager: one(d, managedfields.Manager, managedfields.Manager, "kubectl", ""), Operation: one(d, metav1.ManagedFieldsOperationApply, metav1.ManagedFieldsOperationApply, metav1.ManagedFieldsOperationUpdate, ""),
+			APIVersion: one(d, version, "cluster.x-k8s.io/v1beta1", "", "v1", "/", "cluster.x-k8s.io/v9"), FieldsType: one(d, "FieldsV1", "FieldsV1", ""), Subresource: one(d, "", "", "status"),
+		}
+		if fields != "" {
+			entry.FieldsV1 = metav1.NewFieldsV1(fields)
+		}
+		if d.once(2) {
+			entry.Time = &metav1.Time{Time: now.Add(-time.Hour)}
+		}
+		all = append(all, entry)
+	}
+	return all
+}
