@@ -90,37 +90,3 @@ func (p *Pacer) wait(now time.Time, limits [2]Limit) (longest time.Duration, nam
 	}
 	return longest, name
 }
-
-// Group are so many Nodes with the same limits.
-type Group struct {
-	Limits [2]Limit
-	Nodes  int
-}
-
-// Forecast returns how long it takes until the last of these Nodes is tainted. It counts on all limits having room now, and on each
-// Node asking as soon as there is room for it.
-func Forecast(groups ...Group) time.Duration {
-	start := time.Time{}
-	now, p := start, &Pacer{}
-	left := make([]int, len(groups))
-	for i, group := range groups {
-		left[i] = group.Nodes
-	}
-	for {
-		next := time.Duration(math.MaxInt64)
-		for i, group := range groups {
-			for left[i] > 0 {
-				wait, _ := p.Take(now, group.Limits)
-				if wait > 0 {
-					next = min(next, wait)
-					break
-				}
-				left[i]--
-			}
-		}
-		if next == math.MaxInt64 {
-			return now.Sub(start)
-		}
-		now = now.Add(next)
-	}
-}

@@ -122,25 +122,3 @@ func rollOut(t *testing.T, dice *rand.Rand) {
 	}
 	Expect(waiting).To(BeEmpty(), "not all are tainted")
 }
-
-func TestForecast(t *testing.T) {
-	of := func(nodes int, cluster string, perMinute float64, set string, size int) pace.Group {
-		return pace.Group{Limits: pace.Limits(cluster, perMinute, set, size), Nodes: nodes}
-	}
-	for name, test := range map[string]struct {
-		groups []pace.Group
-		want   time.Duration
-	}{
-		"nothing":                      {},
-		"one Node at once":             {groups: []pace.Group{of(1, "a", 1, "x", 1)}},
-		"one of each Cluster at once":  {groups: []pace.Group{of(1, "a", 1, "x", 1), of(1, "b", 1, "y", 1)}},
-		"the rest at the rate":         {groups: []pace.Group{of(5, "a", 2, "x", 100)}, want: 2 * time.Minute},
-		"a set is slower":              {groups: []pace.Group{of(11, "a", 60, "x", 11)}, want: 5 * time.Minute},
-		"two sets share their Cluster": {groups: []pace.Group{of(2, "a", 1, "x", 2), of(2, "a", 1, "y", 2)}, want: 3 * time.Minute},
-		"the slowest Cluster counts":   {groups: []pace.Group{of(2, "a", 1, "x", 2), of(4, "b", 1, "y", 4)}, want: 3 * time.Minute},
-	} {
-		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(pace.Forecast(test.groups...)).To(Equal(test.want))
-		})
-	}
-}

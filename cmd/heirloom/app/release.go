@@ -10,13 +10,11 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -94,9 +92,9 @@ func newReleaser(c *config.Config, what release.Options) (*release.Releaser, err
 	if err != nil {
 		return nil, err
 	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
-		return nil, fmt.Errorf("registering the types of Kubernetes and Cluster API: %w", err)
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
 	}
 	management, err := client.New(restConfig, client.Options{Scheme: scheme})
 	if err != nil {

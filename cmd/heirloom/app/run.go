@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"k8s.io/client-go/discovery"
@@ -36,8 +37,13 @@ const liveReads = 1000
 // unknownFor is how long a kind that the API server does not serve counts as unknown in admission.
 const unknownFor = 5 * time.Second
 
+// reserved is memory that is never touched, so that it takes none of the machine's. Go collects garbage whenever the heap has doubled:
+// without it, the small heap of a replica would be collected for every few requests (BenchmarkWebhookCPU).
+const reserved = 32 << 20
+
 // run wires everything and blocks until a while after told is done.
 func run(told context.Context, c *config.Config) error {
+	defer runtime.KeepAlive(make([]byte, reserved))
 	ctrl.Log.Info("Starting Heirloom", "version", version.String())
 	ctx, stop := drain(told, c.ShutdownDelay)
 	defer stop()

@@ -5,6 +5,7 @@ package whatif
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -44,7 +45,13 @@ type Pace struct {
 
 // turns are the Nodes that wait for their turn, by their limits.
 type turns struct {
-	groups map[string]*pace.Group
+	groups map[string]*waiters
+	nodes  int
+}
+
+// waiters are so many Nodes with the same limits.
+type waiters struct {
+	limits [2]pace.Limit
 	nodes  int
 }
 
@@ -52,23 +59,47 @@ func (t *turns) any() bool { return t.nodes > 0 }
 
 func (t *turns) add(limits [2]pace.Limit) {
 	if t.groups == nil {
-		t.groups = map[string]*pace.Group{}
+		t.groups = map[string]*waiters{}
 	}
 	key := fmt.Sprint(limits)
 	if t.groups[key] == nil {
-		t.groups[key] = &pace.Group{Limits: limits}
+		t.groups[key] = &waiters{limits: limits}
 	}
-	t.groups[key].Nodes++
+	t.groups[key].nodes++
 	t.nodes++
 }
 
 // pace asks when the last of them has passed.
 func (t *turns) pace(perMinute float64) *Pace {
-	var groups []pace.Group
-	for _, group := range t.groups {
-		groups = append(groups, *group)
+	return &Pace{Nodes: t.nodes, NodesAMinute: perMinute, LastAfterSeconds: int64(forecast(t.groups).Round(time.Second).Seconds())}
+}
+
+// forecast returns how long it takes until the last of these Nodes is tainted. It counts on all limits having room now, and on each
+// Node asking as soon as there is room for it.
+func forecast(groups map[string]*waiters) time.Duration {
+	start := time.Time{}
+	now, p := start, &pace.Pacer{}
+	left := map[string]int{}
+	for name, group := range groups {
+		left[name] = group.nodes
 	}
-	return &Pace{Nodes: t.nodes, NodesAMinute: perMinute, LastAfterSeconds: int64(pace.Forecast(groups...).Round(time.Second).Seconds())}
+	for {
+		next := time.Duration(math.MaxInt64)
+		for name, group := range groups {
+			for left[name] > 0 {
+				wait, _ := p.Take(now, group.limits)
+				if wait > 0 {
+					next = min(next, wait)
+					break
+				}
+				left[name]--
+			}
+		}
+		if next == math.MaxInt64 {
+			return now.Sub(start)
+		}
+		now = now.Add(next)
+	}
 }
 
 // consequences works out what the new taints of a workload cluster do.
