@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhooks answers admission requests. One handler serves every kind of Cluster API in the table of pkg/ownerchain; Nodes
+// Package webhooks answers admission requests. One handler serves every kind of Cluster API in the table of pkg/owners; Nodes
 // and the validation of taints have their own. A mutating handler decodes the request, finds the owner in the informer caches,
 // calls the pure rules and answers with JSON patch operations.
 //

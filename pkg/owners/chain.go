@@ -116,12 +116,19 @@ func (c *Chain) get(ctx context.Context, key types.NamespacedName, uid types.UID
 			log.Info("Live owner lookup failed; using cache", "owner", key, "reason", err.Error())
 		}
 	}
-	if _, provided := into.(*unstructured.Unstructured); provided && (c.AskMissing || c.hurried) {
+	provided, is := into.(*unstructured.Unstructured)
+	if !is {
+		return found(uid, into, c.Cache.Get(ctx, key, into, client.UnsafeDisableDeepCopy))
+	}
+	if c.AskMissing || c.hurried {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, listTimeout)
 		defer cancel()
 	}
-	return found(uid, into, c.Cache.Get(ctx, key, into, client.UnsafeDisableDeepCopy))
+	given := provided.DeepCopy() // the first read of a kind starts its informer, which goes on reading what it was given
+	err := c.Cache.Get(ctx, key, given, client.UnsafeDisableDeepCopy)
+	provided.Object = given.Object
+	return found(uid, into, err)
 }
 
 // getOwner is get for an owner. Admission asks the API server for an owner that the cache does not have, or not yet: the informer
