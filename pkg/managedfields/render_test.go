@@ -284,6 +284,7 @@ func TestAdmissionEqualsApply(t *testing.T) {
 		{name: "our own taint loses its value", current: content{taints: "gpu=1:NoSchedule"}, desired: content{taints: "gpu:NoSchedule"}, fields: entries(ours(gpuWithValue))},
 		{name: "another's taint with a value is declared without one", current: content{taints: "gpu=1:NoSchedule"}, desired: content{taints: "gpu:NoSchedule"}, fields: entries(theirs(gpuWithValue))},
 		{name: "nobody's taint with a value is declared without one", current: content{taints: "gpu=1:NoSchedule"}, desired: content{taints: "gpu:NoSchedule"}},
+		{name: "our own taint loses its value, which another owns too", current: content{taints: "gpu=1:NoSchedule"}, desired: content{taints: "gpu:NoSchedule"}, fields: entries(ours(gpuWithValue), theirs(gpuWithValue))},
 		{name: "one taint goes, another comes", current: content{taints: "gpu=1:NoSchedule"}, desired: content{taints: "gpu=1:NoExecute"}, fields: entries(ours(gpuWithValue))},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -435,4 +436,6 @@ func TestWhatMayNotBeEmpty(t *testing.T) {
 			NewWithT(t).Expect(result).To(MatchYAML(tc.result))
 		})
 	}
+	lines := operations(t, planOf(t, machine(content{labels: "a=1"}, ours("{"+labels+"}")), fromOwner(content{}.top())), read(t, "{metadata: {labels: {a: '1'}}}"))
+	NewWithT(t).Expect(withoutOwners(lines)).To(Equal([]string{`{"op":"remove","path":"/metadata/labels"}`}), "an object always has metadata")
 }
