@@ -124,10 +124,12 @@ func (p place) read(content inherit.Content) []entry {
 	}
 	switch {
 	case p.holds == labels:
+		all = make([]entry, 0, len(content.Labels))
 		for key, value := range content.Labels {
 			add(key, inherit.Owned, value, nil)
 		}
 	case p.holds == annotations:
+		all = make([]entry, 0, len(content.Annotations))
 		for key, value := range content.Annotations {
 			add(key, content.Claims[key], value, nil)
 		}
