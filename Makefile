@@ -40,7 +40,7 @@ unit = $(call packages,pkg/resync pkg cmd webhooks certs test/rules test/lockup)
 
 # Those of them that start no goroutine. The race detector makes their random cases several times slower; RACE= leaves it out of them.
 RACE ?= all
-serial = $(call packages,pkg/inherit pkg/ownership pkg/taint pkg/workload/policy)
+serial = $(call packages,pkg/inherit pkg/managedfields pkg/taint pkg/workload/policy)
 
 # Go package patterns for those of these directories that exist.
 packages = $(patsubst %,./%/...,$(wildcard $(1)))
