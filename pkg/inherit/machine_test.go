@@ -74,7 +74,7 @@ func TestMachine(t *testing.T) {
 }
 
 // docs/design.md §3: on the same key and effect the typed field wins. Here somebody set the Machine's own typed field, so the
-// annotated taint is handed on as Default; package ownership lets the child's own win over it.
+// annotated taint is handed on as Default; package managedfields lets the child's own win over it.
 func TestAMachinesOwnTypedTaintWinsOverItsAnnotation(t *testing.T) {
 	m := content{taints: "gpu=typed:NoSchedule", annotations: "taints.heirloom.dev/always=gpu=annotated:NoSchedule"}.machine()
 	got, err := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}.MachineFrom(nil, m)

@@ -195,7 +195,7 @@ func (w *world) admit(request *unstructured.Unstructured) (*unstructured.Unstruc
 	if err := upstream.ValidateManagedFields(result.GetManagedFields()); err != nil {
 		return nil, fmt.Errorf("the API server refuses the answer: %w", err)
 	}
-	if err := w.judge(request, result, plan); err != nil {
+	if err := w.judge(request, result, plan, false); err != nil {
 		return nil, fmt.Errorf("the webhook: %w", err)
 	}
 	return result, w.settled(result)
@@ -241,7 +241,7 @@ func (w *world) settled(object *unstructured.Unstructured) error {
 		if err != nil {
 			return err
 		}
-		if err := w.judge(object, adopted, plan); err != nil {
+		if err := w.judge(object, adopted, plan, false); err != nil {
 			return fmt.Errorf("adopted: %w", err)
 		}
 		return w.settled(adopted)
@@ -273,7 +273,7 @@ func (w *world) announced(before *unstructured.Unstructured) (*managedfields.Pla
 	if err != nil {
 		return nil, err
 	}
-	if err := w.judge(before, after, plan); err != nil {
+	if err := w.judge(before, after, plan, false); err != nil {
 		return nil, fmt.Errorf("announced: %w", err)
 	}
 	return plan, nil
@@ -303,7 +303,7 @@ func (w *world) loop(admitted bool) error {
 			return err
 		}
 		if !plan.Needed() {
-			if err := w.judge(before, w.live, first); err != nil {
+			if err := w.judge(before, w.live, first, false); err != nil {
 				return err
 			}
 			return w.settled(w.live)
@@ -319,7 +319,7 @@ func (w *world) loop(admitted bool) error {
 			return err
 		}
 		if next.Adopts() && !first.Adopts() { // what has gone made a copy of it
-			if err := w.judgeRemoval(before, result, first); err != nil {
+			if err := w.judge(before, result, first, true); err != nil {
 				return err
 			}
 			before, first = result, next

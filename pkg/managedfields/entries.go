@@ -35,7 +35,7 @@ func readManagedFields(object metav1.Object, version string) (m managedFields, e
 	m = managedFields{entries: object.GetManagedFields(), ours: fieldpath.NewSet(), age: object.GetCreationTimestamp().Time}
 	if m.index = slices.IndexFunc(m.entries, IsOurs); m.index >= 0 {
 		entry := m.entries[m.index]
-		m.otherVersion = version != "" && version != entry.APIVersion[strings.LastIndex(entry.APIVersion, "/")+1:]
+		m.otherVersion = version != entry.APIVersion[strings.LastIndex(entry.APIVersion, "/")+1:]
 		m.ours, err = fieldsOf(entry)
 	}
 	m.created, m.later = m.others(true), m.others(false)

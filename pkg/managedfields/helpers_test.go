@@ -110,8 +110,8 @@ func machine(has content, fields ...metav1.ManagedFieldsEntry) *unstructured.Uns
 	return object("Machine", has.top(), fields...)
 }
 
-func machineSet(has content, fields ...metav1.ManagedFieldsEntry) *unstructured.Unstructured {
-	return object("MachineSet", has.template(), fields...)
+func machineSet(has content) *unstructured.Unstructured {
+	return object("MachineSet", has.template())
 }
 
 func object(kind string, has inherit.Object, fields ...metav1.ManagedFieldsEntry) *unstructured.Unstructured {

@@ -37,33 +37,26 @@ func identify(object *unstructured.Unstructured) {
 
 // contentOf is what an object has.
 func contentOf(object *unstructured.Unstructured) inherit.Object {
-	metadata, _ := object.Object["metadata"].(map[string]any)
-	read := func(into any) {
-		raw, err := json.Marshal(map[string]any{ // managed fields, which would take longest, are no content
-			"apiVersion": object.Object["apiVersion"], "kind": object.Object["kind"], "spec": object.Object["spec"],
-			"metadata": map[string]any{"labels": metadata["labels"], "annotations": metadata["annotations"]},
-		})
-		if err == nil {
-			err = json.Unmarshal(raw, into)
-		}
-		if err != nil {
-			panic(err)
-		}
-	}
 	switch object.GetKind() {
 	case "Machine":
-		m := &clusterv1.Machine{}
-		read(m)
-		return inherit.OfMachine(m)
+		return inherit.OfMachine(as(&clusterv1.Machine{}, object))
 	case "MachineSet":
-		ms := &clusterv1.MachineSet{}
-		read(ms)
-		return inherit.OfMachineSet(ms)
-	default:
-		md := &clusterv1.MachineDeployment{}
-		read(md)
-		return inherit.OfMachineDeployment(md)
+		return inherit.OfMachineSet(as(&clusterv1.MachineSet{}, object))
 	}
+	return inherit.OfMachineDeployment(as(&clusterv1.MachineDeployment{}, object))
+}
+
+func as[T any](into T, object *unstructured.Unstructured) T {
+	raw, err := json.Marshal(map[string]any{ // managed fields, which would take longest, are no content
+		"metadata": map[string]any{"labels": object.GetLabels(), "annotations": object.GetAnnotations()}, "spec": object.Object["spec"],
+	})
+	if err == nil {
+		err = json.Unmarshal(raw, into)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return into
 }
 
 // put makes content what an object has.
@@ -133,13 +126,6 @@ func cellsOf(has inherit.Object) map[string]cell {
 }
 
 func addCells(cells map[string]cell, at inherit.Paths, has inherit.Content) {
-	pathTo := func(parts []string, more ...any) fieldpath.Path {
-		var all []any
-		for _, part := range parts {
-			all = append(all, part)
-		}
-		return fieldpath.MakePathOrDie(append(all, more...)...)
-	}
 	add := func(c cell) { cells[c.path.String()] = c }
 	if at.Taints != nil {
 		for _, t := range has.Taints {
@@ -169,6 +155,14 @@ func addCells(cells map[string]cell, at inherit.Paths, has inherit.Content) {
 			add(cell{path: pathTo(path), leaves: map[string]string{"": fmt.Sprint(*n)}})
 		}
 	}
+}
+
+func pathTo(parts []string, more ...any) fieldpath.Path {
+	var all []any
+	for _, part := range parts {
+		all = append(all, part)
+	}
+	return fieldpath.MakePathOrDie(append(all, more...)...)
 }
 
 // owners is who owns what of an object.
@@ -235,38 +229,22 @@ type judgement struct {
 }
 
 // judge holds that a write has come to what docs/design.md §2 says, for every entry and every manager, and to nothing else.
-func (w *world) judge(before, after *unstructured.Unstructured, plan *managedfields.Plan) error {
-	j, err := w.judgement(before, after, plan)
-	if err != nil {
-		return err
-	}
-	return j.hold()
-}
-
-// judgeRemoval judges what the loop has removed, where that has made a copy of the object which is to be adopted before anything is
+//
+// removed says that the loop has only removed something, which has made a copy of the object that is to be adopted before anything is
 // added. If no managed fields are left, that need not be all: taints by annotation and what yields do not keep it from being a copy.
-func (w *world) judgeRemoval(before, after *unstructured.Unstructured, plan *managedfields.Plan) error {
-	j, err := w.judgement(before, after, plan)
-	if err != nil {
-		return err
-	}
-	maps.DeleteFunc(j.desired, func(id string, want cell) bool {
-		_, there := j.had[id]
-		return len(after.GetManagedFields()) == 0 && want.byDefault && !there
-	})
-	return j.hold()
-}
-
-func (w *world) judgement(before, after *unstructured.Unstructured, plan *managedfields.Plan) (judgement, error) {
+func (w *world) judge(before, after *unstructured.Unstructured, plan *managedfields.Plan, removed bool) error {
 	j := judgement{world: w, before: before, after: after, plan: plan, lost: len(before.GetManagedFields()) == 0}
 	j.had, j.has = cellsOf(contentOf(before)), cellsOf(contentOf(after))
 	j.owned, j.create, j.later = ownersIn(before)
 	j.owns, _, _ = ownersIn(after)
 	j.desired = w.expected(j.had, j.owned)
-	return j, w.handOver(before, j.owned, j.owns)
-}
-
-func (j judgement) hold() error {
+	maps.DeleteFunc(j.desired, func(id string, want cell) bool {
+		_, there := j.had[id]
+		return removed && len(after.GetManagedFields()) == 0 && want.byDefault && !there
+	})
+	if err := w.handOver(before, j.owned, j.owns); err != nil {
+		return err
+	}
 	for _, id := range slices.Sorted(maps.Keys(merged(j.had, j.desired))) {
 		if err := j.cell(id); err != nil {
 			return err
@@ -411,7 +389,7 @@ func (w *world) elsewhere(before, after *unstructured.Unstructured) error {
 	bare := func(object *unstructured.Unstructured) map[string]any {
 		object = object.DeepCopy()
 		put(object, inherit.Object{Template: &inherit.Content{}})
-		for _, field := range []string{"managedFields", "resourceVersion", "creationTimestamp", "annotations"} {
+		for _, field := range []string{"managedFields", "resourceVersion", "creationTimestamp"} {
 			unstructured.RemoveNestedField(object.Object, "metadata", field)
 		}
 		return withoutEmpty(object.Object)
@@ -419,31 +397,22 @@ func (w *world) elsewhere(before, after *unstructured.Unstructured) error {
 	if had, has := bare(before), bare(after); !reflect.DeepEqual(had, has) {
 		return fmt.Errorf("the rest of the object was\n%v\nand is\n%v", had, has)
 	}
-	var places []fieldpath.Path
+	places, above := fieldpath.NewSet(), fieldpath.NewSet()
 	for _, at := range []inherit.Paths{layout.Top, layout.Template} {
 		for _, path := range append([][]string{
 			slices.Concat(at.Metadata, []string{"labels"}), slices.Concat(at.Metadata, []string{"annotations"}), at.Taints,
 		}, at.Fields[:]...) {
-			var place fieldpath.Path
-			for _, name := range path {
-				place = append(place, fieldpath.PathElement{FieldName: &name})
+			places.Insert(pathTo(path))
+			for i := range path {
+				above.Insert(pathTo(path[:i]))
 			}
-			places = append(places, place)
 		}
 	}
 	rest := func(set *fieldpath.Set) string {
-		left := fieldpath.NewSet()
-		if set != nil {
-			set.Iterate(func(path fieldpath.Path) {
-				if !slices.ContainsFunc(places, func(place fieldpath.Path) bool {
-					shorter := min(len(place), len(path))
-					return place[:shorter].Equals(path[:shorter])
-				}) {
-					left.Insert(path.Copy())
-				}
-			})
+		if set == nil {
+			set = fieldpath.NewSet()
 		}
-		return left.String()
+		return set.RecursiveDifference(places).Difference(above).String()
 	}
 	owned, _, _ := ownersIn(before)
 	owns, _, _ := ownersIn(after)

@@ -128,6 +128,10 @@ func TestManyManagedFieldsMustBeInOrder(t *testing.T) {
 	Expect(read(with(n, `"f:z":{"f:b":{},"f:a":{}}`)...)).To(MatchError(ContainSubstring(inOrder)))
 	Expect(read(with(0, `"f:z":[]`)...)).To(MatchError(ContainSubstring("[ among the fields")))
 	Expect(read(with(0, `"f:z":1`)...)).To(MatchError(ContainSubstring("1 among the fields")))
+	mine := ours("{}")
+	mine.FieldsV1 = metav1.NewFieldsV1(`"` + strings.Repeat("x", n) + `"`)
+	_, err := managedfields.New(&metav1.ObjectMeta{ManagedFields: entries(mine)}, content{}.top(), inherit.Decision{}, nil)
+	Expect(err).To(MatchError(ContainSubstring("among the fields")))
 	Expect(read(with(0, `"f:z":}`)...)).To(MatchError(ContainSubstring("reading the fields")))
 }
 

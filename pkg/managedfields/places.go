@@ -124,10 +124,12 @@ func (p place) read(content inherit.Content) []entry {
 	}
 	switch {
 	case p.holds == labels:
+		all = make([]entry, 0, len(content.Labels))
 		for key, value := range content.Labels {
 			add(key, inherit.Owned, value, nil)
 		}
 	case p.holds == annotations:
+		all = make([]entry, 0, len(content.Annotations))
 		for key, value := range content.Annotations {
 			add(key, content.Claims[key], value, nil)
 		}
@@ -152,9 +154,9 @@ func (p place) read(content inherit.Content) []entry {
 // leavesOf makes a map of names and values, without empty values.
 func leavesOf(pairs ...string) map[string]any {
 	leaves := make(map[string]any, len(pairs)/2)
-	for i := 0; i < len(pairs); i += 2 {
-		if pairs[i+1] != "" {
-			leaves[pairs[i]] = pairs[i+1]
+	for pair := range slices.Chunk(pairs, 2) {
+		if name, value := pair[0], pair[len(pair)-1]; value != "" {
+			leaves[name] = value
 		}
 	}
 	return leaves

@@ -156,10 +156,10 @@ func (p *Plan) isOurs(e *entry) bool {
 	return !e.has.none() && p.managed.ours.Has(e.path)
 }
 
-// keep makes an object without an owner keep what one brought before. Some of what is ours can only have come from an owner.
+// keep makes an object without an owner keep what one brought before. What is not ours stays anyway.
 func (p *Plan) keep(decided inherit.Decision) {
 	for _, e := range p.entries {
-		if e.want.none() && decided.Keeps(e.Entry) && p.isOurs(e) {
+		if e.want.none() && decided.Keeps(e.Entry) {
 			e.want = e.has
 		}
 	}

@@ -148,6 +148,7 @@ func TestAnotherVersionOfTheAPI(t *testing.T) {
 	plan, err := managedfields.New(object, current, fromOwner(desired), nil)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(changes(plan)).To(Equal([]string{"metadata.labels a 2"}))
+	object.SetAPIVersion("cluster.x-k8s.io/v1beta1")
 	result := patched(t, plan, object).GetManagedFields()
 	Expect(result).To(HaveLen(1))
 	Expect(result[0].APIVersion).To(Equal(version))
@@ -214,14 +215,16 @@ func TestAnUpdateDoesNotPushOut(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		old     func() (inherit.Object, error)
+		decided inherit.Decision
 		leftOut bool
 	}{
-		{old: has(zone)},
-		{old: has(content{})},
-		{old: has(filled), leftOut: true},
-		{old: unreadable, leftOut: true}, // nobody knows who was first
+		{old: has(zone), decided: fromOwner(zone.top())},
+		{old: has(content{}), decided: fromOwner(zone.top())},
+		{old: has(filled), decided: fromOwner(zone.top()), leftOut: true},
+		{old: unreadable, decided: fromOwner(zone.top()), leftOut: true}, // nobody knows who was first
+		{old: has(zone), decided: orphan(zone.top()), leftOut: true},     // which keeps all that it has
 	} {
-		plan, err := managedfields.New(&metav1.ObjectMeta{}, filled.top(), fromOwner(zone.top()), tc.old)
+		plan, err := managedfields.New(&metav1.ObjectMeta{}, filled.top(), tc.decided, tc.old)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(plan.LeftOut() != nil).To(Equal(tc.leftOut))
 		Expect(len(plan.Changes()) == 0).To(Equal(tc.leftOut))

@@ -81,9 +81,9 @@ func TestRelease(t *testing.T) {
 			want:   `{metadata: {labels: {a: "1"}}}`, left: []string{"kubectl"},
 		},
 		{
-			name: "where nobody else is recorded, the API server is told to forget all", object: `{metadata: {labels: {a: "1", b: "2"}}}`,
-			fields: []metav1.ManagedFieldsEntry{ours(`{f:metadata: {f:labels: {f:a: {}}}}`)},
-			want:   `{metadata: {labels: {b: "2"}}}`, removed: []string{".metadata.labels.a"}, left: []string{""},
+			name: "where nobody else is recorded, the API server is told to forget all", object: `{metadata: {labels: {a: "1", b: "2"}}, spec: {minReadySeconds: 1}}`,
+			fields: []metav1.ManagedFieldsEntry{ours(`{f:metadata: {f:labels: {f:a: {}}}, f:spec: {f:minReadySeconds: {}}}`)},
+			want:   `{metadata: {labels: {b: "2"}}, spec: {}}`, removed: []string{".metadata.labels.a", ".spec.minReadySeconds"}, left: []string{""},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -5,6 +5,7 @@ package managedfields
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -51,19 +52,20 @@ func (p *Plan) Patch(raw []byte, apiVersion string, now time.Time) ([]jsonpatch.
 	return append(content, managed...), err
 }
 
-// contentPatch also changes the object, as far as that tells which parents of a place are missing or become empty.
+// contentPatch also changes the object, as far as that tells which parents of a place are missing or become empty. metadata and spec are
+// in every object, so that most patches need no look at it.
 func (p *Plan) contentPatch(raw []byte) (operations []jsonpatch.Operation, err error) {
-	if len(p.changes) == 0 {
-		return nil, nil
-	}
-	object := map[string]any{}
-	if err := json.Unmarshal(raw, &object); err != nil {
-		return nil, fmt.Errorf("reading the object: %w", err)
-	}
+	var object map[string]any
 	var emptied [][]string
 	for _, at := range p.places {
 		if !slices.ContainsFunc(at.entries, entry.changes) {
 			continue
+		}
+		deep := len(at.path) > 2
+		if deep && object == nil {
+			if err := json.Unmarshal(raw, &object); err != nil || object == nil {
+				return nil, fmt.Errorf("reading the object: %w", cmp.Or(err, errors.New("it is null")))
+			}
 		}
 		after := at.value(func(e entry) item { return e.after })
 		if after == nil {
@@ -71,7 +73,7 @@ func (p *Plan) contentPatch(raw []byte) (operations []jsonpatch.Operation, err e
 			emptied = append(emptied, at.path)
 			continue
 		}
-		for i := 1; i < len(at.path); i++ {
+		for i := 1; deep && i < len(at.path); i++ {
 			if there, _, err := unstructured.NestedFieldNoCopy(object, at.path[:i]...); err != nil {
 				return nil, fmt.Errorf("reading the object: %w", err)
 			} else if there == nil {
@@ -80,7 +82,9 @@ func (p *Plan) contentPatch(raw []byte) (operations []jsonpatch.Operation, err e
 			}
 		}
 		operations = append(operations, jsonpatch.NewOperation("add", pointer(at.path), after))
-		_ = unstructured.SetNestedField(object, true, at.path...)
+		if deep {
+			_ = unstructured.SetNestedField(object, true, at.path...)
+		}
 	}
 	for _, path := range emptied {
 		if gone := whatGoes(object, path); gone != nil {

@@ -68,7 +68,6 @@ func TestPatch(t *testing.T) {
 			name: "a map is replaced as a whole, our entry comes behind older ones", object: machine(content{labels: "mine=1"}, theirs(labelB)), desired: content{labels: "a=1"}.top(),
 			want: []string{`{"op":"add","path":"/metadata/labels","value":{"a":"1","mine":"1"}}`, `{"op":"add","path":"/metadata/managedFields/1","value":` + entry + a + `}`},
 		},
-		{name: "an identical entry is not written again", object: machine(content{labels: "a=1"}, ours(labelA)), desired: content{labels: "a=1"}.top()},
 		{
 			name: "what was removed comes back without a new entry", object: machine(content{}, ours(labelA)), desired: content{labels: "a=1"}.top(),
 			want: []string{`{"op":"add","path":"/metadata/labels","value":{"a":"1"}}`},
@@ -76,10 +75,6 @@ func TestPatch(t *testing.T) {
 		{
 			name: "the last label goes with its map and its entry", object: machine(content{labels: "a=1"}, ours(labelA)),
 			want: []string{`{"op":"remove","path":"/metadata/labels"}`, `{"op":"add","path":"/metadata/managedFields","value":[]}`},
-		},
-		{
-			name: "a value is taken from its manager, whose entry goes when nothing is left of it", object: machine(content{labels: "a=2"}, theirs(labelA)), desired: content{labels: "a=1"}.top(),
-			want: []string{`{"op":"add","path":"/metadata/labels","value":{"a":"1"}}`, `{"op":"add","path":"/metadata/managedFields","value":[` + entry + a + `]}`},
 		},
 		{
 			name: "the rest of an entry stays", object: machine(content{labels: "a=2"}, ours("{}"), managed("user", update, labelsAB)), desired: content{labels: "a=1"}.top(),
@@ -175,6 +170,7 @@ func TestPatchOfWhatIsNoObject(t *testing.T) {
 		`{"metadata":{},"spec":"text"}`:          "reading the object: .spec",
 		`{"metadata":{},"spec":{"template":[]}}`: "reading the object: .spec.template",
 		`{`:                                      "unexpected end",
+		`null`:                                   "reading the object: it is null",
 	} {
 		_, err := planOf(t, machineSet(content{}), fromOwner(content{labels: "a=1"}.template())).Patch([]byte(raw), version, now)
 		NewWithT(t).Expect(err).To(MatchError(ContainSubstring(problem)))
@@ -284,6 +280,7 @@ func TestAdmissionEqualsApply(t *testing.T) {
 		{name: "our own taint loses its value", current: content{taints: "gpu=1:NoSchedule"}, desired: content{taints: "gpu:NoSchedule"}, fields: entries(ours(gpuWithValue))},
 		{name: "another's taint with a value is declared without one", current: content{taints: "gpu=1:NoSchedule"}, desired: content{taints: "gpu:NoSchedule"}, fields: entries(theirs(gpuWithValue))},
 		{name: "nobody's taint with a value is declared without one", current: content{taints: "gpu=1:NoSchedule"}, desired: content{taints: "gpu:NoSchedule"}},
+		{name: "our own taint loses its value, which another owns too", current: content{taints: "gpu=1:NoSchedule"}, desired: content{taints: "gpu:NoSchedule"}, fields: entries(ours(gpuWithValue), theirs(gpuWithValue))},
 		{name: "one taint goes, another comes", current: content{taints: "gpu=1:NoSchedule"}, desired: content{taints: "gpu=1:NoExecute"}, fields: entries(ours(gpuWithValue))},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -368,12 +365,7 @@ func TestWhatMayNotBeEmpty(t *testing.T) {
 		result            string
 	}{
 		{
-			name: "the last label of spec.template.metadata goes with the metadata", ours: in("template", labels), theirs: in("template", "'f:spec': {}"),
-			object: "{metadata: {}, spec: {template: {metadata: {labels: {a: '1'}}, spec: {}}}}", result: "{metadata: {}, spec: {template: {spec: {}}}}",
-			want: []string{`{"op":"remove","path":"/spec/template/metadata"}`},
-		},
-		{
-			name: "so do the last label and the last annotation, once", ours: in("template", "'f:metadata': {'f:labels': {'f:a': {}}, 'f:annotations': {'f:note': {}}}"), theirs: in("template", "'f:spec': {}"),
+			name: "the last label and the last annotation go with the metadata, once", ours: in("template", "'f:metadata': {'f:labels': {'f:a': {}}, 'f:annotations': {'f:note': {}}}"), theirs: in("template", "'f:spec': {}"),
 			object: "{metadata: {}, spec: {template: {metadata: {labels: {a: '1'}, annotations: {note: '1'}}, spec: {}}}}", result: "{metadata: {}, spec: {template: {spec: {}}}}",
 			want: []string{`{"op":"remove","path":"/spec/template/metadata"}`},
 		},
@@ -408,11 +400,6 @@ func TestWhatMayNotBeEmpty(t *testing.T) {
 			want: []string{`{"op":"remove","path":"/spec/template/metadata"}`, `{"op":"remove","path":"/spec/template/spec/deletion"}`},
 		},
 		{
-			name: "so they do in a control plane", has: newer, ours: in("machineTemplate", labels+", 'f:spec': {"+drain+"}"), theirs: in("machineTemplate", ownsZ),
-			object: "{metadata: {}, spec: {machineTemplate: {metadata: {labels: {a: '1'}}, spec: {deletion: {nodeDrainTimeoutSeconds: 90}, " + z + "}}}}", result: "{metadata: {}, spec: {machineTemplate: {spec: {" + z + "}}}}",
-			want: []string{`{"op":"remove","path":"/spec/machineTemplate/metadata"}`, `{"op":"remove","path":"/spec/machineTemplate/spec/deletion"}`},
-		},
-		{
 			name: "so does the deletion of a Machine", ours: "{'f:spec': {'f:deletion': {'f:nodeDrainTimeoutSeconds': {}, 'f:nodeDeletionTimeoutSeconds': {}}}}", theirs: "{'f:spec': {'f:clusterName': {}}}",
 			object: "{metadata: {}, spec: {clusterName: c, deletion: {nodeDrainTimeoutSeconds: 90, nodeDeletionTimeoutSeconds: 1}}}", result: "{metadata: {}, spec: {clusterName: c}}",
 			want: []string{`{"op":"remove","path":"/spec/deletion"}`},
@@ -435,4 +422,6 @@ func TestWhatMayNotBeEmpty(t *testing.T) {
 			NewWithT(t).Expect(result).To(MatchYAML(tc.result))
 		})
 	}
+	lines := operations(t, planOf(t, machine(content{labels: "a=1"}, ours("{"+labels+"}")), fromOwner(content{}.top())), read(t, "{metadata: {labels: {a: '1'}}}"))
+	NewWithT(t).Expect(withoutOwners(lines)).To(Equal([]string{`{"op":"remove","path":"/metadata/labels"}`}), "an object always has metadata")
 }

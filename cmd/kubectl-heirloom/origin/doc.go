@@ -3,7 +3,7 @@
 // Package origin tells where each label, annotation, taint and field of an object comes from, and why one is not there.
 //
 // It asks what webhooks and loop ask, package ownerchain: what the object inherits, and where that is declared. The answer is
-// compared with what the object has, and package ownership says what the next write would change. The rest was set on the object
+// compared with what the object has, and package managedfields says what the next write would change. The rest was set on the object
 // itself, and metadata.managedFields tells by whom.
 //
 //	explain.go   objects of Cluster API and of providers
