@@ -91,7 +91,7 @@ func syncChild(ctx context.Context, d *Dependencies, kind owners.Kind, child met
 		ctrl.LoggerFrom(ctx).V(2).Info("The object inherits nothing for now", "reason", p.Reason)
 		return 0, nil
 	}
-	if problems := errors.Join(p.Problems, p.LeftOut()); problems != nil {
+	if problems := errors.Join(p.Problems(), p.LeftOut()); problems != nil {
 		d.leftOut(object, p.Sources(ctx).Located(problems))
 	}
 	if !p.writes() {

@@ -141,7 +141,7 @@ type nodePlan struct {
 	// from is the source without the taints that wait.
 	from            inherit.NodeSource
 	current, result inherit.NodeState
-	leftOut         error
+	dropped         inherit.Drops
 	// evicting are taints that evict the Node's Pods, and held those of them that wait. limits say for how long.
 	evicting, held []taint.ID
 	limits         [2]pace.Limit
@@ -158,7 +158,7 @@ func (p nodePlan) writes() bool {
 func (r *nodes) plan(
 	ctx context.Context, chain *owners.Chain, req NodeRequest, node *corev1.Node, policy inherit.Policy, now time.Time,
 ) (p nodePlan, err error) {
-	p.current = inherit.OfNode(node)
+	p.current = inherit.OfNode(node, now)
 	if p.NodeDecision, err = chain.EvaluateNode(ctx, node, policy); err != nil || !p.Inherits() {
 		return p, err
 	}
@@ -171,7 +171,7 @@ func (r *nodes) plan(
 			p.held = p.evicting
 		}
 	}
-	p.result, p.leftOut = policy.NodeHolding(p.Source, p.held, believed, inherit.Privileged)
+	p.result, p.dropped = policy.NodeHolding(p.Source, p.held, believed, inherit.Privileged)
 	p.from = p.Source.Holding(p.held, believed)
 	if policy.LeftToClusterAPI(p.Source, node, p.result) {
 		p.wait = r.leave(p.Source, node, now)
@@ -244,8 +244,8 @@ func (r *nodes) tell(p nodePlan, node *corev1.Node) {
 
 // see remembers what the Node misses now and what its record is, and reports what it cannot inherit and what waits.
 func (r *nodes) see(ctx context.Context, req NodeRequest, p nodePlan, policy inherit.Policy, node *corev1.Node, now time.Time) {
-	if p.leftOut != nil {
-		r.leftOut(p.from.Object, r.Chain.NodeSources(ctx, p.from).Located(p.leftOut))
+	if problems := p.dropped.Problems(); problems != nil {
+		r.leftOut(p.from.Object, r.Chain.NodeSources(ctx, p.from).Located(problems))
 	}
 	r.ignored.set(req, false)
 	r.unprotected.set(req, len(p.from.Unprotected(p.current)) > 0)

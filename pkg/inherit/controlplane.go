@@ -65,6 +65,15 @@ func TemplateOfControlPlane(cp *ControlPlane) *Template {
 	}}
 }
 
+// OfControlPlane returns the content that the control plane has. Its place differs between providers.
+func OfControlPlane(cp *ControlPlane, layout Layout) Object {
+	object := Object{Layout: layout, Top: metadataOf(cp)}
+	if cp.Spec.MachineTemplate != nil {
+		object.Template = &TemplateOfControlPlane(cp).Content
+	}
+	return object
+}
+
 // wholeSeconds converts a timeout as Cluster API does.
 func wholeSeconds(duration *metav1.Duration) *int32 {
 	if duration == nil {

@@ -4,6 +4,8 @@ package inherit
 
 import (
 	"cmp"
+	"slices"
+	"strconv"
 	"strings"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -113,6 +115,21 @@ func FieldNames() (all, ofWorkers []string) {
 		}
 	}
 	return all, ofWorkers
+}
+
+// value returns the value of a field, or the polarity of a readiness gate of that type.
+func (f Fields) value(name string) (string, bool) {
+	if field := FieldOf(name); field != ReadinessGates {
+		if seconds := f.Seconds[field]; seconds != nil {
+			return strconv.Itoa(int(*seconds)), true
+		}
+		return "", false
+	}
+	i := slices.IndexFunc(f.ReadinessGates, func(gate clusterv1.MachineReadinessGate) bool { return gate.ConditionType == name })
+	if i < 0 {
+		return "", false
+	}
+	return string(f.ReadinessGates[i].Polarity), true
 }
 
 // The sections of a ClusterClass and of a topology are of six types. These are their fields, as a Machine has them.

@@ -3,7 +3,6 @@
 package inherit
 
 import (
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -32,8 +31,6 @@ type Paths struct {
 	Fields           [fields][]string
 	// Durations says that timeouts are durations such as "1m30s", as in the v1beta1 contract, and not seconds.
 	Durations bool
-	// ListsMove says that taints and readiness gates are elsewhere in another version of the API.
-	ListsMove bool
 }
 
 // The layouts of Cluster API's own kinds: of a Machine, and of a MachineDeployment, MachineSet or MachinePool.
@@ -47,8 +44,8 @@ var (
 	}
 )
 
-// MetadataLayout is that of an object of which only metadata inherits: an InfraMachine or a BootstrapConfig.
-func MetadataLayout(version string) Layout {
+// metadataLayout is that of an object of which only metadata inherits: an InfraMachine or a BootstrapConfig.
+func metadataLayout(version string) Layout {
 	return Layout{Version: version, Top: Paths{Metadata: []string{"metadata"}}}
 }
 
@@ -59,7 +56,7 @@ func ControlPlaneLayout(version string, has func(path ...string) bool) Layout {
 	template := []string{"spec", "machineTemplate"}
 	newer, older := pathsIn(below(template, "metadata"), below(template, "spec")), pathsIn(nil, template)
 	at := Paths{
-		Metadata: present(has, newer.Metadata), Taints: present(has, newer.Taints, older.Taints), Durations: true, ListsMove: true,
+		Metadata: present(has, newer.Metadata), Taints: present(has, newer.Taints, older.Taints), Durations: true,
 	}
 	for f, row := range fieldTable {
 		if row.duration != "" && present(has, newer.Fields[f]) != nil {
@@ -109,9 +106,4 @@ func (p Paths) Value(f Field, seconds int32) any {
 		return (time.Duration(seconds) * time.Second).String()
 	}
 	return int64(seconds)
-}
-
-// Equal reports whether two layouts are the same.
-func (l Layout) Equal(other Layout) bool {
-	return reflect.DeepEqual(l, other)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
@@ -28,8 +29,19 @@ func Match(node *corev1.Node, machines []clusterv1.Machine, sameCluster bool) *c
 		func(m *clusterv1.Machine) bool { return sameCluster && sharesAddress(node, m) },
 	}
 	for _, fit := range fits {
-		if matches := choose(machines, func(m *clusterv1.Machine) bool { return fit(m) && !contradicts(node, m) }); len(matches) > 0 {
-			return single(matches)
+		var match *clusterv1.Machine
+		for i := range machines {
+			m := &machines[i]
+			switch {
+			case !fit(m) || contradicts(node, m):
+			case match != nil:
+				return nil
+			default:
+				match = m
+			}
+		}
+		if match != nil {
+			return match
 		}
 	}
 	return nil
@@ -39,23 +51,6 @@ func Match(node *corev1.Node, machines []clusterv1.Machine, sameCluster bool) *c
 func contradicts(node *corev1.Node, m *clusterv1.Machine) bool {
 	return m.Spec.ProviderID != "" && node.Spec.ProviderID != "" && m.Spec.ProviderID != node.Spec.ProviderID ||
 		m.Status.NodeRef.Name != "" && m.Status.NodeRef.Name != node.Name
-}
-
-func choose(machines []clusterv1.Machine, fits func(*clusterv1.Machine) bool) []*clusterv1.Machine {
-	var matches []*clusterv1.Machine
-	for i := range machines {
-		if fits(&machines[i]) {
-			matches = append(matches, &machines[i])
-		}
-	}
-	return matches
-}
-
-func single(machines []*clusterv1.Machine) *clusterv1.Machine {
-	if len(machines) != 1 {
-		return nil
-	}
-	return machines[0]
 }
 
 // MostAddresses is how many addresses of a Node count. Kubelets and cloud providers report a few; each costs a look-up.
@@ -109,14 +104,6 @@ func notEmpty(names []string) []string {
 }
 
 func sharesAddress(node *corev1.Node, m *clusterv1.Machine) bool {
-	known := map[string]bool{}
-	for _, name := range NodeNames(node) {
-		known[name] = true
-	}
-	for _, name := range MachineNames(m) {
-		if known[name] {
-			return true
-		}
-	}
-	return false
+	known := sets.New(NodeNames(node)...)
+	return slices.ContainsFunc(MachineNames(m), known.Has)
 }

@@ -79,7 +79,7 @@ func TestLabelsReadOfTheWorstNode(t *testing.T) {
 	for i := range 10_000 {
 		node.Labels[fmt.Sprintf("example.com/%d", i)] = ""
 	}
-	for _, name := range inherit.TrackingAnnotations() {
+	for _, name := range inherit.TrackingAnnotations {
 		node.Annotations[name] = strings.Repeat("example.com/x,", 256<<10/14)
 	}
 	node.Annotations[inherit.LabelsFromMachineAnnotation] = "example.com/1, example.com/2"

@@ -4,8 +4,11 @@ package inherit
 
 import (
 	"regexp"
+	"slices"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
 // Policy holds the operator's options for the rules. The zero value is the rules of docs/design.md beside a Cluster API that does
@@ -51,19 +54,17 @@ func (t TaintPropagation) String() string {
 	}
 }
 
-// typed returns the taints that may be propagated in spec.taints: none if Cluster API would refuse the object.
-func (p Policy) typed(taints []clusterv1.MachineTaint) []clusterv1.MachineTaint {
-	if p.ClusterAPITaints == PropagationDisabled {
-		return nil
+// typed takes the taints that may be propagated in spec.taints: none if Cluster API would refuse the object.
+func (p Policy) typed(at place, role taint.Role, declared []clusterv1.MachineTaint) []clusterv1.MachineTaint {
+	if p.ClusterAPITaints != PropagationDisabled {
+		return at.usable(role, declared)
 	}
-	return taints
+	for _, t := range declared {
+		at.drop(taintKey, taint.MachineID(t).String(), DropTaints, "", "")
+	}
+	return nil
 }
 
 func matchesAny(regexes []*regexp.Regexp, key string) bool {
-	for _, r := range regexes {
-		if r.MatchString(key) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(regexes, func(r *regexp.Regexp) bool { return r.MatchString(key) })
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
@@ -37,11 +36,7 @@ type Record struct {
 
 // RecordOf returns the record of a Node. It is empty if the Node has none, or if its kubelet has changed it.
 func RecordOf(node NodeState) Record {
-	text := node.Annotations[RecordAnnotation]
-	if node.Labels[RecordLabel] != digest(text) {
-		return Record{}
-	}
-	labels, taints, _ := strings.Cut(text, ";")
+	labels, taints, _ := strings.Cut(ValidRecord(node), ";")
 	parsed, _ := taint.ParseList(taints) // Heirloom wrote it
 	return Record{Labels: splitKeys(labels), Taints: parsed}
 }
@@ -62,7 +57,7 @@ func Restored(node NodeState, record string) NodeState {
 		return node
 	}
 	node.Annotations = mergeMaps(node.Annotations, nil)
-	setOwnTracking(node.Annotations, RecordAnnotation, record)
+	setOrDelete(node.Annotations, RecordAnnotation, record)
 	return node
 }
 
@@ -78,7 +73,7 @@ func (r Record) Recorded(node NodeState) NodeState {
 	if node.Annotations == nil {
 		node.Annotations = map[string]string{}
 	}
-	setOwnTracking(node.Annotations, RecordAnnotation, text)
+	setOrDelete(node.Annotations, RecordAnnotation, text)
 	node.Labels[RecordLabel] = digest(text)
 	return node
 }
@@ -89,21 +84,11 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// vouches tells whether a label that a tracking annotation lists really came from the Machine. For a label that the kubelet could
-// remove itself, its word is enough.
-func (r Record) vouches() func(key string) bool {
-	labels := sets.New(r.Labels...)
-	return func(key string) bool { return !restricted(key) || labels.Has(key) }
-}
-
 // only returns the listed taints that really came from the Machine.
 func (r Record) only(listed []corev1.Taint) []corev1.Taint {
 	recorded := taint.Positions(r.Taints)
 	return slices.DeleteFunc(listed, func(t corev1.Taint) bool { _, ok := recorded[taint.IDOf(t)]; return !ok })
 }
-
-// anything vouches for every key.
-func anything(string) bool { return true }
 
 // initialized reports whether the Node has had its Initialize taints (docs/design.md §3: Cluster API's annotation exists, even
 // empty). The kubelet of a new Node may have written that annotation itself. So on a new Node it counts only beside the record's
@@ -120,10 +105,10 @@ func marks(key string) bool {
 
 // recorded returns the state of a Node with a record of what is there from its Machine. A caller whose Node still has to wait sets
 // InitializationLabel again.
-func (n nodeSync) recorded(state NodeState) NodeState {
-	r := Record{Taints: always(n.from.taints.all())}
+func (n *nodeSync) recorded(state NodeState) NodeState {
+	r := Record{Taints: always(n.from.taints())}
 	for key, value := range n.from.Labels {
-		if restricted(key) && (nodeLabel(key) || n.policy.additionalLabel(key)) && has(state.Labels, key) && state.Labels[key] == value {
+		if now, there := state.Labels[key]; there && now == value && restricted(key) && n.policy.notOnNode(labelKey, key) == "" {
 			r.Labels = append(r.Labels, key)
 		}
 	}

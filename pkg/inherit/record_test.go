@@ -121,7 +121,7 @@ func TestAKubeletCannotKeepWhatIsNoLongerDeclared(t *testing.T) {
 	}{
 		{"nothing is changed", func(map[string]string) {}, false},
 		{"the lists are gone", func(a map[string]string) {
-			for _, name := range inherit.TrackingAnnotations() {
+			for _, name := range inherit.TrackingAnnotations {
 				if name != inherit.RecordAnnotation {
 					delete(a, name)
 				}
@@ -225,7 +225,7 @@ func TestNothingGoesThatIsNotRecorded(t *testing.T) {
 		was, now := synced(t, declared().machine()), declared().machine()
 		node := with(was, content{labels: pick(keys, "=,")})
 		node.Taints = append(taint.Remove(node.Taints, taint.ID{Key: "quarantine", Effect: "NoExecute"}), onNode("quarantine:NoExecute")...)
-		for _, name := range inherit.TrackingAnnotations() {
+		for _, name := range inherit.TrackingAnnotations {
 			if random.IntN(2) == 0 {
 				node.Annotations[name] = pick(keys, ",") + pick([]string{";", ","}, "") + pick(taints, ",")
 			}

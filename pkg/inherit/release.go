@@ -21,12 +21,10 @@ import (
 func Release(current NodeState, keepValues bool) NodeState {
 	result := NodeState{Labels: maps.Clone(current.Labels), Annotations: maps.Clone(current.Annotations), Taints: current.Taints}
 	listed, record := current.Annotations, RecordOf(current)
-	for _, m := range []released{
-		{result.Labels, nodeLabel, record.vouches(), LabelsFromMachineAnnotation, clusterv1.LabelsFromMachineAnnotation},
-		{result.Annotations, nodeAnnotation, anything, AnnotationsFromMachineAnnotation, clusterv1.AnnotationsFromMachineAnnotation},
-	} {
-		m.release(result.Annotations, keepValues)
-	}
+	release(result.Annotations, result.Labels, labelKey, keepValues, func(key string) bool { // a kubelet may have added restricted keys
+		return !restricted(key) || slices.Contains(record.Labels, key)
+	})
+	release(result.Annotations, result.Annotations, annotationKey, keepValues, func(string) bool { return true })
 	if !keepValues {
 		result.Taints = taint.Sync(result.Taints, nil, record.only(onlyOurTaints(listed)), true)
 	}
@@ -43,35 +41,26 @@ func Release(current NodeState, keepValues bool) NodeState {
 	return result
 }
 
-// released is a map of a Node that Heirloom gives up.
-type released struct {
-	values map[string]string
-	// byRule says which keys Cluster API propagates as well, believed which ones our list can be believed about.
-	byRule, believed func(key string) bool
-	// ours and theirs are the annotations that list keys: Heirloom's and Cluster API's.
-	ours, theirs string
-}
-
-// release gives up the keys that we list and Cluster API does not: Cluster API's list gets those that it propagates, and the others go,
-// unless their values are to stay.
-func (r released) release(annotations map[string]string, keepValues bool) {
-	theirs := splitKeys(annotations[r.theirs])
-	for _, key := range splitKeys(annotations[r.ours]) {
+// release gives up the keys of a map of a Node that we list and Cluster API does not: Cluster API's list gets those that it propagates,
+// and the others go, unless their values are to stay.
+func release(annotations, values map[string]string, what string, keepValues bool, believed func(key string) bool) {
+	lists := trackedBy[what]
+	theirs := splitKeys(annotations[lists[0]])
+	for _, key := range splitKeys(annotations[lists[1]]) {
 		switch {
-		case slices.Contains(theirs, key) || !has(r.values, key) || !r.believed(key):
-		case r.byRule(key):
+		case slices.Contains(theirs, key) || !has(values, key) || !believed(key):
+		case byRule(what, key):
 			theirs = append(theirs, key)
-			annotations[r.theirs] = joinKeys(theirs)
+			annotations[lists[0]] = joinKeys(theirs)
 		case !keepValues:
-			delete(r.values, key)
+			delete(values, key)
 		}
 	}
 }
 
 // onlyOurTaints returns the taints that we list and Cluster API does not.
 func onlyOurTaints(annotations map[string]string) []corev1.Taint {
-	ours, _ := taint.ParseList(annotations[TaintsFromMachineAnnotation])
-	theirs, _ := taint.ParseList(annotations[clusterv1.TaintsFromMachineAnnotation])
+	theirs, ours := listedTaints(annotations)
 	listed := taint.Positions(theirs)
 	return slices.DeleteFunc(ours, func(t corev1.Taint) bool { _, ok := listed[taint.IDOf(t)]; return ok })
 }

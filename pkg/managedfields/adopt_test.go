@@ -143,7 +143,7 @@ func TestAnOrphanGivesRefusedTaintsUp(t *testing.T) {
 }
 
 func trimmed(fields []metav1.ManagedFieldsEntry, created time.Time) []metav1.ManagedFieldsEntry {
-	return managedfields.Trimmed(fields, created, inherit.CapacityAnnotations())
+	return managedfields.Trimmed(fields, created, inherit.CapacityAnnotations)
 }
 
 // The cache keeps enough to tell whether there may be something to adopt.

@@ -144,7 +144,7 @@ func (j judgement) ownersOf(id string, c, old cell, result wanted, adopted bool)
 func (w *world) expected(layout inherit.Layout, had map[string]cell, owned owners) map[string]cell {
 	desired := cellsOf(layout, w.desired.Desired)
 	capacity := func(c cell) bool {
-		return slices.ContainsFunc(inherit.CapacityAnnotations(), func(name string) bool { return strings.HasSuffix(c.path.String(), name) })
+		return slices.ContainsFunc(inherit.CapacityAnnotations, func(name string) bool { return strings.HasSuffix(c.path.String(), name) })
 	}
 	var brought bool
 	for _, c := range had {

@@ -60,7 +60,7 @@ func newPlan(
 		return nil, err
 	}
 	plan := &Plan{adopted: fieldpath.NewSet(), managed: fields}
-	all := places(current, plan.admissible(current, decided, old))
+	all := places(current, plan.fit(current, decided, old))
 	plan.keepOwned(all, decided)
 	if fields.otherVersion {
 		all = slices.DeleteFunc(all, func(at place) bool { _, isMap := at.form.(members); return !isMap })
@@ -122,7 +122,7 @@ func (p *Plan) Needed() bool {
 	return len(p.changes) > 0 || !p.owned.Equals(p.managed.ours)
 }
 
-// LeftOut says what an API server would refuse in the child, so that it is not inherited, or nil.
+// LeftOut says what the child has no room for, so that it is not inherited, or nil.
 func (p *Plan) LeftOut() error {
 	return p.leftOut
 }
@@ -238,9 +238,9 @@ func byName(entries []entry) map[string]entry {
 	return index
 }
 
-// admissible leaves out of what is desired what an API server would refuse in the child, once what is stale has gone from it. old
-// returns what the child had before an update; it may be nil.
-func (p *Plan) admissible(current inherit.Object, decided inherit.Decision, old func() (inherit.Object, error)) inherit.Object {
+// fit leaves out of what is desired what the child has no room for, once what is stale has gone from it. old returns what the child had
+// before an update; it may be nil.
+func (p *Plan) fit(current inherit.Object, decided inherit.Decision, old func() (inherit.Object, error)) inherit.Object {
 	before := func() inherit.Object {
 		if old != nil && decided.Outcome != inherit.NoOwner {
 			if known, err := old(); err == nil {
@@ -250,7 +250,7 @@ func (p *Plan) admissible(current inherit.Object, decided inherit.Decision, old 
 		return current
 	}
 	stays := sync.OnceValue(func() sets.Set[inherit.Entry] { return p.notOnlyOurs(current) })
-	admitted, leftOut := inherit.Admissible(current, decided.Desired, before, func(e inherit.Entry) bool {
+	admitted, leftOut := inherit.Fit(current, decided.Desired, before, func(e inherit.Entry) bool {
 		return decided.Outcome == inherit.NoOwner || stays().Has(e) // without an owner nothing is given up
 	})
 	p.leftOut = leftOut

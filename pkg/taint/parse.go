@@ -40,16 +40,20 @@ func ParseList(s string) ([]corev1.Taint, error) {
 		return nil, fmt.Errorf("%d bytes of taints: no object can have more than %d", len(s), longestList)
 	}
 	var taints []corev1.Taint
-	var problems Problems
+	var errs []error
+	wrong := 0
 	for _, entry := range entriesOf(s) {
 		t, err := Parse(entry)
-		if err != nil {
-			problems.Add(err)
-			continue
+		if err == nil {
+			taints = append(taints, t)
+		} else if wrong++; wrong <= MostProblems {
+			errs = append(errs, err)
 		}
-		taints = append(taints, t)
 	}
-	return taints, problems.Err()
+	if wrong > MostProblems {
+		errs = append(errs, fmt.Errorf("and %d more", wrong-MostProblems))
+	}
+	return taints, errors.Join(errs...)
 }
 
 // longestList is how long all annotations of an object together can be: API servers refuse more.
@@ -67,11 +71,20 @@ func entriesOf(list string) []string {
 }
 
 // FromAnnotations returns the taints that an object's annotations declare, Always before Initialize where both name
-// the same key and effect. Entries that cannot be read are reported in the error and left out.
-func FromAnnotations(annotations map[string]string) ([]clusterv1.MachineTaint, error) {
-	always, alwaysErr := declared(annotations, AlwaysAnnotation)
-	initialize, initializeErr := declared(annotations, InitializeAnnotation)
-	return Merge(always, initialize), errors.Join(alwaysErr, initializeErr)
+// the same key and effect. Entries that cannot be read are left out, and reported for each annotation.
+func FromAnnotations(annotations map[string]string) (taints []clusterv1.MachineTaint, unreadable map[string]error) {
+	var all []clusterv1.MachineTaint
+	for _, name := range []string{AlwaysAnnotation, InitializeAnnotation} {
+		declared, err := declared(annotations, name)
+		if err != nil && unreadable == nil {
+			unreadable = map[string]error{}
+		}
+		if err != nil {
+			unreadable[name] = err
+		}
+		all = append(all, declared...)
+	}
+	return Merge(all, nil), unreadable
 }
 
 func declared(annotations map[string]string, name string) ([]clusterv1.MachineTaint, error) {
@@ -80,28 +93,11 @@ func declared(annotations map[string]string, name string) ([]clusterv1.MachineTa
 		propagation = clusterv1.MachineTaintPropagationAlways
 	}
 	parsed, err := ParseList(annotations[name])
-	if err != nil {
-		err = &AnnotationError{Name: name, Err: err}
-	}
 	taints := make([]clusterv1.MachineTaint, 0, len(parsed))
 	for _, t := range parsed {
 		taints = append(taints, clusterv1.MachineTaint{Key: t.Key, Value: t.Value, Effect: t.Effect, Propagation: propagation})
 	}
 	return taints, err
-}
-
-// AnnotationError says what cannot be read in an annotation that declares taints.
-type AnnotationError struct {
-	Name string
-	Err  error
-}
-
-func (e *AnnotationError) Error() string {
-	return fmt.Sprintf("annotation %s: %v", e.Name, e.Err)
-}
-
-func (e *AnnotationError) Unwrap() error {
-	return e.Err
 }
 
 // ToAnnotations returns the annotations that declare the taints; it is the inverse of FromAnnotations.

@@ -3,7 +3,6 @@
 package taint
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -23,6 +22,10 @@ const (
 	// ControlPlane Machines may.
 	ControlPlane Role = true
 )
+
+// MostProblems is how many problems of one list are reported. No one reads more, and a forged review could fill the memory with
+// them.
+const MostProblems = 100
 
 // Validate returns an error for each taint that may not be declared at path, or for the first of them. Taints that old holds
 // unchanged are not judged, so that an object that was stored before Heirloom was installed can still be updated.
@@ -85,43 +88,12 @@ func unreadable(at *field.Path, list, old string) field.ErrorList {
 	return errs
 }
 
-// Usable splits taints into those that may reach an object and the reasons why the others may not. What validation could
-// not refuse, because it failed open or because the object is older, is left out here, so that no write carries what the API
-// server or Cluster API would refuse.
-func Usable(role Role, taints []clusterv1.MachineTaint) ([]clusterv1.MachineTaint, error) {
-	var usable []clusterv1.MachineTaint
-	var problems Problems
-	for _, t := range taints {
-		if unusable := Unusable(role, t); unusable != nil {
-			problems.Add(unusable)
-			continue
-		}
-		if Initialize(t) {
-			t.Propagation = clusterv1.MachineTaintPropagationOnInitialization // the only name that Cluster API's CRDs accept
-		}
-		usable = append(usable, t)
-	}
-	return usable, problems.Err()
-}
-
-// Unusable says why a taint may not reach an object; nil if it may.
-func Unusable(role Role, t clusterv1.MachineTaint) *UnusableError {
+// Problem says why a taint may not reach an object, or "", and whether no one may declare its key.
+func Problem(role Role, t clusterv1.MachineTaint) (problem string, isReserved bool) {
 	if errs := check(nil, role, t); len(errs) > 0 {
-		return &UnusableError{ID: MachineID(t), Reason: errs[0].Detail, Reserved: reserved(role, t.Key) != ""}
+		return errs[0].Detail, reserved(role, t.Key) != ""
 	}
-	return nil
-}
-
-// UnusableError says why a taint may not reach an object.
-type UnusableError struct {
-	ID     ID
-	Reason string
-	// Reserved says that no one may declare a taint with this key.
-	Reserved bool
-}
-
-func (e *UnusableError) Error() string {
-	return fmt.Sprintf("taint %q: %s", e.ID, e.Reason)
+	return "", false
 }
 
 func check(at *field.Path, role Role, t clusterv1.MachineTaint) field.ErrorList {
@@ -135,7 +107,7 @@ func check(at *field.Path, role Role, t clusterv1.MachineTaint) field.ErrorList 
 	for _, msg := range validation.IsValidLabelValue(t.Value) {
 		errs = append(errs, field.Invalid(at.Child("value"), t.Value, msg))
 	}
-	if effects := effects(); !slices.Contains(effects, t.Effect) {
+	if !slices.Contains(effects, t.Effect) {
 		errs = append(errs, field.NotSupported(at.Child("effect"), t.Effect, effects))
 	}
 	if !Always(t) && !Initialize(t) {
@@ -146,9 +118,8 @@ func check(at *field.Path, role Role, t clusterv1.MachineTaint) field.ErrorList 
 	return errs
 }
 
-func effects() []corev1.TaintEffect {
-	return []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
-}
+//nolint:gochecknoglobals // nothing changes it
+var effects = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
 
 // reserved says why no one may declare a taint with this key, or "" if anyone may.
 func reserved(role Role, key string) string {

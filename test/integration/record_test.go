@@ -76,7 +76,7 @@ func TestWhatAKubeletSaysCameFromItsMachine(t *testing.T) {
 			s.Expect(node.Labels).To(HaveKey(inherit.IgnoreLabel), "it means nothing there")
 
 			s.Expect(writeAs(s.ctx, kubelet, node, func(node *corev1.Node) {
-				for _, key := range inherit.TrackingAnnotations() {
+				for _, key := range inherit.TrackingAnnotations {
 					delete(node.Annotations, key)
 				}
 			})).To(Succeed())

@@ -137,7 +137,7 @@ func (w *world) drifted(m *snapshot.Member, policy inherit.Policy) []fieldpath.P
 		if !m.Node.Decided.Inherits() {
 			return nil
 		}
-		current := inherit.OfNode(m.Node.Node)
+		current := inherit.OfNode(m.Node.Node, w.Now())
 		result, _ := policy.Node(m.Node.Decided.Source, current, inherit.Privileged)
 		for _, key := range inherit.Brought(current, result) {
 			if key.What == "label" || key.What == "annotation" {
