@@ -80,13 +80,15 @@ const longest = 128
 // Error implements error.
 func (d Dropped) Error() string {
 	value, where := "", ""
-	if d.What == "" {
+	switch {
+	case d.What == "":
 		return d.Detail
-	}
-	if d.Value != "" {
+	case d.What == annotationKey && d.Why == "":
+		return fmt.Sprintf("annotation %s: %s", d.Name, d.Detail)
+	case d.Value != "":
 		value = fmt.Sprintf("=%q", shorten(d.Value))
 	}
-	if !d.Own {
+	if !d.Own && d.What != taintKey { // taints are in one place only
 		where = "template "
 	}
 	return fmt.Sprintf("%s%s %q%s: %s", where, d.What, shorten(d.Name), value, d.Detail)
@@ -150,7 +152,11 @@ func (d Drops) Problems() error {
 	}
 	slices.SortStableFunc(told, func(a, b Dropped) int {
 		order := []string{labelKey, annotationKey, fieldKey, taintKey, ""}
-		return cmp.Or(last(!a.Own, !b.Own), cmp.Compare(slices.Index(order, a.What), slices.Index(order, b.What)), cmp.Compare(a.Name, b.Name))
+		sorts := cmp.Or(last(!a.Own, !b.Own), cmp.Compare(slices.Index(order, a.What), slices.Index(order, b.What)))
+		if sorts == 0 && (a.What == labelKey || a.What == annotationKey) { // lists have an order
+			return cmp.Compare(a.Name, b.Name)
+		}
+		return sorts
 	})
 	errs := make([]error, 0, len(told))
 	for _, dropped := range told {

@@ -35,12 +35,12 @@ func TestFields(t *testing.T) {
 			md, ms := &clusterv1.MachineDeployment{}, &clusterv1.MachineSet{}
 			md.Spec.Template.Spec, ms.Spec.Template.Spec = tc.spec, tc.spec
 
-			set, err := inherit.Policy{}.MachineSet(md, &clusterv1.MachineSet{})
+			set, err := withProblems(inherit.Policy{}.MachineSet(md, &clusterv1.MachineSet{}))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(set.Top.Fields).To(Equal(inherit.Fields{}), "a MachineSet has them in its template only")
 			Expect(set.Template.Fields).To(Equal(tc.want))
 
-			m, err := inherit.Policy{}.MachineFrom(inherit.TemplateOfMachineSet(ms), &clusterv1.Machine{})
+			m, err := withProblems(inherit.Policy{}.MachineFrom(inherit.TemplateOfMachineSet(ms), &clusterv1.Machine{}))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(m.Top.Fields).To(Equal(tc.want))
 

@@ -34,8 +34,8 @@ func TestWhatIsReadOfANodeDecides(t *testing.T) {
 		unread += len(full.Labels) - len(read.Labels)
 
 		from := inherit.SourceOfMachine(m)
-		whole, problems := policy.Node(from, full, inherit.Privileged)
-		part, sameProblems := policy.Node(from, read, inherit.Privileged)
+		whole, problems := withProblems(policy.Node(from, full, inherit.Privileged))
+		part, sameProblems := withProblems(policy.Node(from, read, inherit.Privileged))
 		if made, want := patchOf(read, part), patchOf(full, whole); made != want || fmt.Sprint(problems) != fmt.Sprint(sameProblems) {
 			t.Fatalf("run %d: Machine %+v\nNode %+v\nmade %.2000s: %v\nwant %.2000s: %v", i, machine, stored, made, sameProblems, want, problems)
 		}

@@ -40,21 +40,6 @@ func TestPathOfAnEntry(t *testing.T) {
 	gomega.NewWithT(t).Expect(Sources{}.Path(Entry{}, ref("Machine"))).To(gomega.BeEmpty())
 }
 
-func TestListedIn(t *testing.T) {
-	g := gomega.NewWithT(t)
-	node := Record{Labels: []string{"node-role.kubernetes.io/gpu"}}.Recorded(NodeState{Annotations: map[string]string{
-		clusterv1.LabelsFromMachineAnnotation: "a, node-role.kubernetes.io/gpu", LabelsFromMachineAnnotation: "b",
-		clusterv1.TaintsFromMachineAnnotation: "gpu:NoSchedule", TaintsFromMachineAnnotation: "dedicated=ml:NoExecute",
-	}})
-	g.Expect(node.ListedIn(Entry{What: labelKey, Name: "a"})).To(gomega.Equal([]string{clusterv1.LabelsFromMachineAnnotation}))
-	g.Expect(node.ListedIn(Entry{What: labelKey, Name: "b"})).To(gomega.Equal([]string{LabelsFromMachineAnnotation}))
-	g.Expect(node.ListedIn(Entry{What: labelKey, Name: "node-role.kubernetes.io/gpu"})).
-		To(gomega.Equal([]string{clusterv1.LabelsFromMachineAnnotation, RecordAnnotation}))
-	g.Expect(node.ListedIn(Entry{What: taintKey, Name: "gpu:NoSchedule"})).To(gomega.Equal([]string{clusterv1.TaintsFromMachineAnnotation}))
-	g.Expect(node.ListedIn(Entry{What: taintKey, Name: "dedicated:NoExecute"})).To(gomega.Equal([]string{TaintsFromMachineAnnotation}))
-	g.Expect(node.ListedIn(Entry{What: annotationKey, Name: "a"})).To(gomega.BeEmpty())
-}
-
 func TestDeclarationsOfATopology(t *testing.T) {
 	g := gomega.NewWithT(t)
 	metadata := clusterv1.ObjectMeta{Labels: map[string]string{"a": "1"}}
