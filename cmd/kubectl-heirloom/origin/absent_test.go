@@ -96,7 +96,7 @@ func (w *topologyOf) declares(t *testing.T, s string) {
 func (w *topologyOf) missing(t *testing.T, object, key string) []Absence {
 	t.Helper()
 	from := snapshot.New(serves(t, w.class, w.cluster, w.md, w.mp, w.ms, w.m), layouts{})
-	q := question{chain: from.Chain(), schemas: layouts{}, settings: server(t, ""), policy: w.policy, key: key}
+	q := question{chain: from.Chain(), settings: server(t, ""), policy: w.policy, key: key}
 	q.settings.Known, q.settings.Propagation, q.settings.Config.Namespace = w.known, w.policy.ClusterAPITaints, w.watched
 	var found []Absence
 	var err error

@@ -102,7 +102,7 @@ func explainAll(t *testing.T, several bool) []*Explanation {
 			o.Annotations = map[string]string{"cluster.x-k8s.io/labels-from-machine": labelOfClass + "," + labelOfCluster}
 		}
 	}
-	x := New(snapshot.New(serves(t, objects...), layouts{}), server(t, ""))
+	x := New(snapshot.New(serves(t, objects...), layouts{}), server(t, "c"))
 	in := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "default", Name: name} }
 	all := []Object{{capiKind("Machine"), in("m")}}
 	if several {
