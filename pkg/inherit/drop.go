@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,34 +23,20 @@ type Why string
 
 // Why a rule does not bring an entry.
 const (
-	// DropNever: no rule propagates the key.
-	DropNever Why = "NeverInherited"
-	// DropBookkeeping: the key describes the object that carries it.
-	DropBookkeeping Why = "Bookkeeping"
-	// DropSelected: a selector of the object or its owner uses the label.
-	DropSelected Why = "UsedBySelector"
-	// DropIdentifies: Cluster API's controllers set this label themselves, to find an object or its family.
-	DropIdentifies Why = "SetByClusterAPI"
-	// DropOutside: no rule and no regex brings the key to a Node.
-	DropOutside Why = "OutsideSyncedDomains"
-	// DropReserved: no one may declare a taint or a label with this key.
-	DropReserved Why = "Reserved"
-	// DropInvalid: an API server would refuse it, or there is no room for it.
-	DropInvalid Why = "Invalid"
-	// DropRestricted: a kubelet may not write the label on its own Node.
-	DropRestricted Why = "RestrictedUntilPrivilegedWrite"
-	// DropUnproven: only a name or an address says that the Node is the Machine.
-	DropUnproven Why = "MatchedByAddressOnly"
-	// DropTaints: the object cannot have typed taints, or Cluster API would refuse them there.
-	DropTaints Why = "TaintsNotSupported"
-	// DropPaced: Cluster API would add the typed taint to a Node in use at once, and without a limit.
-	DropPaced Why = "StaysAnnotation"
-	// DropOnce: a Node gets the taint when it registers, and this one has been initialized.
-	DropOnce Why = "OnlyAtRegistration"
-	// DropWaiting: the taint evicts Pods, and the Node waits for its turn.
-	DropWaiting Why = "WaitingForItsTurn"
-	// DropElsewhere: the rule brings nothing from where the key is.
-	DropElsewhere Why = "NotPropagatedFromHere"
+	DropNever       Why = "NeverInherited"                 // no rule propagates the key
+	DropBookkeeping Why = "Bookkeeping"                    // the key describes the object that carries it
+	DropSelected    Why = "UsedBySelector"                 // a selector of the object or its owner uses the label
+	DropIdentifies  Why = "SetByClusterAPI"                // Cluster API's controllers set the label, to find an object or its family
+	DropOutside     Why = "OutsideSyncedDomains"           // no rule and no regex brings the key to a Node
+	DropReserved    Why = "Reserved"                       // no one may declare a taint or a label with this key
+	DropInvalid     Why = "Invalid"                        // an API server would refuse it, or there is no room for it
+	DropRestricted  Why = "RestrictedUntilPrivilegedWrite" // a kubelet may not write the label on its own Node
+	DropUnproven    Why = "MatchedByAddressOnly"           // only a name or an address says that the Node is the Machine
+	DropTaints      Why = "TaintsNotSupported"             // the object cannot have typed taints, or Cluster API would refuse them there
+	DropPaced       Why = "StaysAnnotation"                // Cluster API would add the typed taint to a Node in use without a limit
+	DropOnce        Why = "OnlyAtRegistration"             // a Node gets the taint when it registers, and this one has been initialized
+	DropWaiting     Why = "WaitingForItsTurn"              // the taint evicts Pods, and the Node waits for its turn
+	DropElsewhere   Why = "NotPropagatedFromHere"          // the rule brings nothing from where the key is
 )
 
 // Why an object that is not under a rule now does not get an entry.
@@ -153,11 +138,11 @@ func (d Drops) Problems() error {
 	}
 	slices.SortStableFunc(told, func(a, b Dropped) int {
 		order := []string{labelKey, annotationKey, fieldKey, taintKey, ""}
-		sorts := cmp.Or(last(!a.Own, !b.Own), cmp.Compare(slices.Index(order, a.What), slices.Index(order, b.What)))
-		if sorts == 0 && (a.What == labelKey || a.What == annotationKey) { // lists have an order
-			return cmp.Compare(a.Name, b.Name)
+		names := 0
+		if a.What == labelKey || a.What == annotationKey { // lists have an order
+			names = cmp.Compare(a.Name, b.Name)
 		}
-		return sorts
+		return cmp.Or(last(!a.Own, !b.Own), cmp.Compare(slices.Index(order, a.What), slices.Index(order, b.What)), names)
 	})
 	errs := make([]error, 0, len(told))
 	for _, dropped := range told {
@@ -396,7 +381,7 @@ var (
 	// NeverDomains are never inherited, with all of their keys. By those of GitOps tools, a tool recognizes the objects that it keeps as they
 	// are in Git: it would mistake the child for one of its own.
 	NeverDomains  = []string{"kubectl.kubernetes.io", "argocd.argoproj.io", "kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io", "meta.helm.sh"}
-	gitOpsDomains = NeverDomains[1:4]
+	GitOpsDomains = NeverDomains[1:4]
 	// BookkeepingDomains have keys that describe the object that carries them; of the families, subdomains count too. Such a key is
 	// inherited only from a template or a topology, where the owner put it on purpose. An operator's regex for Nodes does not select it.
 	BookkeepingDomains  = []string{"cluster.x-k8s.io", "topology.cluster.x-k8s.io"}
@@ -413,18 +398,6 @@ var (
 		clusterv1.ClusterTopologyMachinePoolNameLabel,
 	}
 )
-
-// TrackedBy returns a label or an annotation by which a GitOps tool recognizes the object as one of its own, or "".
-func TrackedBy(object metav1.Object) string {
-	for _, keys := range []map[string]string{object.GetLabels(), object.GetAnnotations()} {
-		for _, key := range slices.Sorted(maps.Keys(keys)) {
-			if slices.Contains(gitOpsDomains, domain(key)) {
-				return key
-			}
-		}
-	}
-	return ""
-}
 
 func never(key string) bool {
 	return slices.Contains(NeverKeys, key) || slices.Contains(NeverDomains, domain(key))

@@ -6,39 +6,8 @@ import (
 	"testing"
 
 	"github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
-
-func TestPathOfAnEntry(t *testing.T) {
-	ref := func(kind string) Ref {
-		return Ref{kind, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x"}}}
-	}
-	declares := func(kind string, keys ...string) Declaration {
-		d := Declaration{Ref: ref(kind), Content: Content{Labels: map[string]string{}}}
-		for _, key := range keys {
-			d.Labels[key] = "1"
-		}
-		return d
-	}
-	sources := Sources{All: []Declaration{
-		declares("Cluster", "topology"), declares("ClusterClass", "class"), declares("MachineDeployment", "topology", "class", "md"),
-		declares("MachineSet"), declares("Machine", "own"),
-	}}
-	for key, want := range map[string][]string{
-		"topology": {"Cluster ns/x", "MachineDeployment ns/x", "MachineSet ns/x"},
-		"class":    {"ClusterClass ns/x", "MachineDeployment ns/x", "MachineSet ns/x"},
-		"md":       {"MachineDeployment ns/x", "MachineSet ns/x"},
-		"own":      nil,
-	} {
-		var got []string
-		for _, step := range sources.Path(Entry{What: labelKey, Name: key}, ref("Machine")) {
-			got = append(got, step.String())
-		}
-		gomega.NewWithT(t).Expect(got).To(gomega.Equal(want), key)
-	}
-	gomega.NewWithT(t).Expect(Sources{}.Path(Entry{}, ref("Machine"))).To(gomega.BeEmpty())
-}
 
 func TestDeclarationsOfATopology(t *testing.T) {
 	g := gomega.NewWithT(t)

@@ -92,25 +92,6 @@ func (s Sources) Of(e Entry) Source {
 	return Source{s.All[at].Ref, s.All[at].field(e)}
 }
 
-// Path returns the objects through which an entry reaches an object that inherits it: the one that declares it, and those between
-// the two, from the top. A Cluster and its ClusterClass both declare for the objects of a topology, so neither is between.
-func (s Sources) Path(e Entry, object Ref) []Ref {
-	at := s.indexOf(e)
-	if at < 0 {
-		return nil
-	}
-	var path []Ref
-	for i, d := range s.All[at:] {
-		if d.Same(object) {
-			break
-		}
-		if i == 0 || d.Kind != classKind {
-			path = append(path, d.Ref)
-		}
-	}
-	return path
-}
-
 // indexOf returns which of the objects declares an entry, or -1 if there are none.
 func (s Sources) indexOf(e Entry) int {
 	known := slices.IndexFunc(s.All, func(d Declaration) bool { return d.Declares(e) })
@@ -122,19 +103,6 @@ func (s Sources) indexOf(e Entry) int {
 		return known
 	}
 	return len(s.All) - 1
-}
-
-// Top is where you change what the object and those like it inherit: the uppermost object of the chain, with all that it
-// declares. The source is empty if there are no objects.
-func (s Sources) Top() Source {
-	if len(s.All) == 0 {
-		return Source{}
-	}
-	top, field := s.All[0], s.All[0].Whole
-	if metadata := top.Paths.Metadata; field == "" && len(metadata) > 0 {
-		field = strings.Join(metadata[:len(metadata)-1], ".")
-	}
-	return Source{top.Ref, field}
 }
 
 // Declares reports whether the object is known to declare an entry.

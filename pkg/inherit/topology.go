@@ -178,9 +178,6 @@ func SectionOf(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass, object
 	return &Section{Class: inClass[c], Topology: inTopology[t], list: list}
 }
 
-// classKind is the kind of a class of topologies.
-const classKind = "ClusterClass"
-
 // Declarations says what the section declares, and where: in the Cluster, and in the ClusterClass if the Cluster does not replace
 // it.
 func (s Section) Declarations(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass) []Declaration {
@@ -223,7 +220,7 @@ func (l sectionList) inTopology(cluster *clusterv1.Cluster, s Part) Declaration 
 }
 
 func (l sectionList) inClass(class *clusterv1.ClusterClass, s Part) Declaration {
-	return l.declaration(Ref{classKind, class}, s, s.Class, "spec")
+	return l.declaration(Ref{"ClusterClass", class}, s, s.Class, "spec")
 }
 
 // declaration is what a section declares; an item of a list has a name.

@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -86,4 +87,34 @@ func TestWhatATopologyOverrides(t *testing.T) {
 	Expect(over.Taints).To(Equal(taintsIn(t, "taint old:NoSchedule")))
 	Expect(over.Fields.ReadinessGates).To(ConsistOf(HaveField("ConditionType", "Old")))
 	Expect(over.Fields.Seconds[inherit.NodeDrainTimeout]).To(HaveValue(Equal(int32(1))))
+}
+
+func TestPathOfAnEntry(t *testing.T) {
+	ref := func(kind string) inherit.Ref {
+		return inherit.Ref{Kind: kind, Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x"}}}
+	}
+	declares := func(kind string, keys ...string) inherit.Declaration {
+		d := inherit.Declaration{Ref: ref(kind), Content: inherit.Content{Labels: map[string]string{}}}
+		for _, key := range keys {
+			d.Labels[key] = "1"
+		}
+		return d
+	}
+	sources := inherit.Sources{All: []inherit.Declaration{
+		declares("Cluster", "topology"), declares("ClusterClass", "class"), declares("MachineDeployment", "topology", "class", "md"),
+		declares("MachineSet"), declares("Machine", "own"),
+	}}
+	for key, want := range map[string][]string{
+		"topology": {"Cluster ns/x", "MachineDeployment ns/x", "MachineSet ns/x"},
+		"class":    {"ClusterClass ns/x", "MachineDeployment ns/x", "MachineSet ns/x"},
+		"md":       {"MachineDeployment ns/x", "MachineSet ns/x"},
+		"own":      nil,
+	} {
+		var got []string
+		for _, step := range pathOf(sources, inherit.Entry{What: "label", Name: key}, ref("Machine")) {
+			got = append(got, step.String())
+		}
+		NewWithT(t).Expect(got).To(Equal(want), key)
+	}
+	NewWithT(t).Expect(pathOf(inherit.Sources{}, inherit.Entry{}, ref("Machine"))).To(BeEmpty())
 }
