@@ -142,29 +142,21 @@ func (n *nodeSync) completed(metadata NodeState) NodeState {
 }
 
 // metadata is rules 11 and 12.
-func (n *nodeSync) metadata() (result NodeState) {
-	current := n.current.Annotations
-	labels := mapSync{
-		nodeSync: n, what: labelKey, current: n.current.Labels, declared: n.from.Labels,
-		theirs: keySet(current[clusterv1.LabelsFromMachineAnnotation]), ours: keySet(current[LabelsFromMachineAnnotation]),
-		recorded: sets.New(n.record.Labels...),
-	}
-	annotations := mapSync{
-		nodeSync: n, what: annotationKey, current: current, declared: n.from.Annotations,
-		theirs: keySet(current[clusterv1.AnnotationsFromMachineAnnotation]), ours: keySet(current[AnnotationsFromMachineAnnotation]),
-	}
+func (n *nodeSync) metadata() NodeState {
+	now := Content{}
 	if n.from.machine != nil {
-		labels.machine, annotations.machine = n.from.machine.Labels, n.from.machine.Annotations
+		now = metadataOf(n.from.machine)
 	}
-	var labelKeys, extraLabels, annotationKeys, extraAnnotations string
-	result.Labels, labelKeys, extraLabels = labels.sync()
-	result.Annotations, annotationKeys, extraAnnotations = annotations.sync()
-	set(result.Annotations, clusterv1.LabelsFromMachineAnnotation, labelKeys)
-	set(result.Annotations, clusterv1.AnnotationsFromMachineAnnotation, annotationKeys)
-	setOrDelete(result.Annotations, LabelsFromMachineAnnotation, extraLabels)
-	setOrDelete(result.Annotations, AnnotationsFromMachineAnnotation, extraAnnotations)
-	setOrDelete(result.Annotations, MatchedByAddressAnnotation, n.from.matched)
-	return result
+	labels, listedLabels := n.syncMap(labelKey, n.current.Labels, n.from.Labels, now.Labels)
+	annotations, listedAnnotations := n.syncMap(annotationKey, n.current.Annotations, n.from.Annotations, now.Annotations)
+	for what, listed := range map[string][2]string{labelKey: listedLabels, annotationKey: listedAnnotations} {
+		if name := trackedBy[what][0]; annotations[name] != listed[0] { // Cluster API's annotation stays once it exists
+			annotations[name] = listed[0]
+		}
+		setOrDelete(annotations, trackedBy[what][1], listed[1])
+	}
+	setOrDelete(annotations, MatchedByAddressAnnotation, n.from.matched)
+	return NodeState{Labels: labels, Annotations: annotations}
 }
 
 // byRule reports whether every Cluster API propagates this label or annotation of a Machine to the Node (rules 11 and 12).
@@ -212,28 +204,30 @@ type mapSync struct {
 	theirs, ours, recorded sets.Set[string]
 }
 
-// sync returns the map after inheritance and the tracking annotations that go with it.
-func (s mapSync) sync() (result map[string]string, theirs, ours string) {
-	result = filter(s.current, func(key string) bool { return !s.gone(key) })
+// syncMap returns a map of a Node after inheritance, and what the two tracking annotations list.
+func (n *nodeSync) syncMap(what string, current, declared, machine map[string]string) (result map[string]string, lists [2]string) {
+	theirs, ours := keySet(n.current.Annotations[trackedBy[what][0]]), keySet(n.current.Annotations[trackedBy[what][1]])
+	s := mapSync{n, what, current, declared, machine, theirs, ours, sets.New(n.record.Labels...)}
+	result = filter(current, func(key string) bool { return !s.gone(key) })
 	var listed, extra []string
-	for key := range s.theirs { // Cluster API also lists keys of its own there, which it manages itself
+	for key := range theirs { // Cluster API also lists keys of its own there, which it manages itself
 		if has(result, key) && (!s.brings(key) || !s.ahead(key)) {
 			listed = append(listed, key)
 		}
 	}
-	for key, value := range s.declared {
+	for key, value := range declared {
 		if why, detail := s.leavesOut(key, value); why != "" {
-			s.out.drop(Entry{s.what, key, true}, why, shown(s.what, value), detail)
+			n.out.drop(Entry{what, key, true}, why, shown(what, value), detail)
 			continue
 		}
 		result[key] = value
-		if byRule(s.what, key) && !s.ahead(key) && (!s.ours.Has(key) || s.theirs.Has(key)) { // see NodeSource.AheadOf
+		if byRule(what, key) && !s.ahead(key) && (!ours.Has(key) || theirs.Has(key)) { // see NodeSource.AheadOf
 			listed = append(listed, key)
 		} else {
 			extra = append(extra, key)
 		}
 	}
-	return result, joinKeys(listed), joinKeys(extra)
+	return result, [2]string{joinKeys(listed), joinKeys(extra)}
 }
 
 // leavesOut says why a key of the Machine does not reach the Node in this write.
@@ -268,10 +262,11 @@ func (s mapSync) gone(key string) bool {
 	if s.brings(key) {
 		return false
 	}
+	recorded := s.what == labelKey && s.recorded.Has(key)
 	if s.what == labelKey && restricted(key) {
-		return s.recorded.Has(key)
+		return recorded
 	}
-	return s.recorded.Has(key) || s.ours.Has(key) || byRule(s.what, key) && s.theirs.Has(key)
+	return recorded || s.ours.Has(key) || byRule(s.what, key) && s.theirs.Has(key)
 }
 
 // withTaints is rule 13: result with the taints, and with the annotations that track them.
@@ -287,29 +282,25 @@ func (n *nodeSync) withTaints(result NodeState) NodeState {
 	if result.Annotations == nil {
 		result.Annotations = map[string]string{}
 	}
-	listed, held := n.divideTyped(always(n.from.typed))
-	result.Annotations[clusterv1.TaintsFromMachineAnnotation] =
-		n.policy.formatTyped(listed, current.Annotations[clusterv1.TaintsFromMachineAnnotation])
-	setOrDelete(result.Annotations, TaintsFromMachineAnnotation, taint.FormatList(append(always(n.from.annotated), held...)))
-	return result
-}
-
-// divideTyped divides the typed taints between Cluster API's record and our own. A taint that the Machine does not have yet is ours, and
-// one that was declared by annotation and has become typed stays ours until Cluster API lists it. Before that, Cluster API may not know
-// the Machine's typed taints, and it removes from the Node what its record lists and it does not know.
-func (n *nodeSync) divideTyped(typed []corev1.Taint) (listed, held []corev1.Taint) {
-	byClusterAPI, byHeirloom := listedTaints(n.current.Annotations)
+	byClusterAPI, byHeirloom := listedTaints(current.Annotations)
 	ours, theirs := taint.Positions(byHeirloom), taint.Positions(byClusterAPI)
-	for _, t := range typed {
+	// A typed taint that the Machine does not have yet is listed by us, and one that was declared by annotation stays there until Cluster
+	// API lists it. Before that, Cluster API may not know it, and it removes from the Node what its record lists and it does not know.
+	var typed []corev1.Taint
+	extra := always(n.from.annotated)
+	for _, t := range always(n.from.typed) {
 		_, listedByUs := ours[taint.IDOf(t)]
 		_, listedByThem := theirs[taint.IDOf(t)]
 		if n.from.taintIsAhead(t) || listedByUs && !listedByThem && n.policy.ClusterAPITaints != PropagationDisabled {
-			held = append(held, t)
+			extra = append(extra, t)
 		} else {
-			listed = append(listed, t)
+			typed = append(typed, t)
 		}
 	}
-	return listed, held
+	result.Annotations[clusterv1.TaintsFromMachineAnnotation] =
+		n.policy.formatTyped(typed, current.Annotations[clusterv1.TaintsFromMachineAnnotation])
+	setOrDelete(result.Annotations, TaintsFromMachineAnnotation, taint.FormatList(extra))
+	return result
 }
 
 func always(taints []clusterv1.MachineTaint) []corev1.Taint {
@@ -401,13 +392,6 @@ func joinKeys(keys []string) string {
 
 func keySet(list string) sets.Set[string] {
 	return sets.New(splitKeys(list)...)
-}
-
-// set records something in one of Cluster API's annotations, which stays once it exists.
-func set(annotations map[string]string, key, value string) {
-	if annotations[key] != value {
-		annotations[key] = value
-	}
 }
 
 // setOrDelete records something in one of our own annotations, which exists only while it records something.
