@@ -104,7 +104,7 @@ func (h children) answer(ctx context.Context, req admission.Request, object meta
 		}
 		h.warnKept(ctx, req, object, i, &decided)
 	}
-	if leftOut := errors.Join(i.Problems, i.plan.LeftOut()); leftOut != nil {
+	if leftOut := errors.Join(i.Problems(), i.plan.LeftOut()); leftOut != nil {
 		decided.warn(i.Sources(ctx).Located(leftOut))
 	}
 	return decided, nil

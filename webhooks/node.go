@@ -40,7 +40,7 @@ func nodesOf(d Dependencies, cluster types.NamespacedName) nodes {
 type nodePlan struct {
 	owners.NodeDecision
 	current, result inherit.NodeState
-	leftOut         error
+	dropped         inherit.Drops
 }
 
 func (p nodePlan) changes() bool { return p.Inherits() && !p.result.Equal(p.current) }
@@ -76,8 +76,8 @@ func (h nodes) plan(ctx context.Context, chain *owners.Chain, req admission.Requ
 	if p.NodeDecision, err = chain.EvaluateNode(ctx, node, policy); err != nil || !p.Inherits() {
 		return p, err
 	}
-	p.current = inherit.OfNode(node)
-	p.result, p.leftOut = policy.NodeHolding(p.Source, held(req, policy, p.Source, node), p.current, writer)
+	p.current = inherit.OfNode(node, time.Now())
+	p.result, p.dropped = policy.NodeHolding(p.Source, held(req, policy, p.Source, node), p.current, writer)
 	return p, nil
 }
 
@@ -89,8 +89,8 @@ func (h nodes) answer(ctx context.Context, req admission.Request, p nodePlan) an
 		kept := keptOfNode(req, p.current, p.result)
 		decided.kept, decided.warnings = sorts(kept), h.warnings(ctx, p.Source, kept)
 	}
-	if p.leftOut != nil {
-		decided.warn(h.Chain.NodeSources(ctx, p.Source).Located(p.leftOut))
+	if problems := p.dropped.Problems(); problems != nil {
+		decided.warn(h.Chain.NodeSources(ctx, p.Source).Located(problems))
 	}
 	return decided
 }
@@ -140,7 +140,7 @@ func keptOfNode(req admission.Request, current, result inherit.NodeState) []inhe
 	if err != nil {
 		return nil
 	}
-	return inherit.Kept(inherit.OfNode(old), current, result)
+	return inherit.Kept(inherit.OfNode(old, time.Now()), current, result)
 }
 
 // sorts returns what each of these is, for the metrics.

@@ -123,7 +123,7 @@ func syncChild(
 		ctrl.LoggerFrom(ctx).V(2).Info("The object inherits nothing for now", "reason", p.Reason)
 		return 0, err
 	}
-	if problems := errors.Join(p.Problems, p.LeftOut()); problems != nil {
+	if problems := errors.Join(p.Problems(), p.LeftOut()); problems != nil {
 		d.leftOut(object, p.Sources(ctx).Located(problems))
 	}
 	return p.wait, err

@@ -142,7 +142,7 @@ type nodePlan struct {
 	// from is the source without the taints that wait.
 	from            inherit.NodeSource
 	current, result inherit.NodeState
-	leftOut         error
+	dropped         inherit.Drops
 	// evicting are taints that evict the Node's Pods, and held those of them that wait. limits say for how long, heldBy names the limit.
 	evicting, held []taint.ID
 	limits         [2]pace.Limit
@@ -162,7 +162,7 @@ func (p nodePlan) evicts() bool {
 
 // plan decides about a Node by what the chain knows.
 func (r *nodes) plan(ctx context.Context, chain *owners.Chain, v visit) (p nodePlan, err error) {
-	chain, p.current = chain.Within(v.Cluster), inherit.OfNode(v.node)
+	chain, p.current = chain.Within(v.Cluster), inherit.OfNode(v.node, v.now)
 	if p.NodeDecision, err = chain.EvaluateNode(ctx, v.node, v.policy); err != nil || !p.Inherits() {
 		return p, err
 	}
@@ -172,7 +172,7 @@ func (r *nodes) plan(ctx context.Context, chain *owners.Chain, v visit) (p nodeP
 			return p, err
 		}
 	}
-	p.result, p.leftOut = v.policy.NodeHolding(p.Source, p.held, believed, inherit.Privileged)
+	p.result, p.dropped = v.policy.NodeHolding(p.Source, p.held, believed, inherit.Privileged)
 	p.from = p.Source.Holding(p.held, believed)
 	if v.policy.LeftToClusterAPI(p.Source, v.node, p.result) {
 		p.wait = leave(p.Source, v.node, v.now)
@@ -296,8 +296,8 @@ func (r *nodes) report(ctx context.Context, v visit, p nodePlan) {
 		ctrl.LoggerFrom(ctx).V(2).Info("The Node inherits nothing for now", "reason", p.Reason)
 		return
 	}
-	if p.leftOut != nil {
-		r.leftOut(p.from.Object, r.Chain.NodeSources(ctx, p.from).Located(p.leftOut))
+	if problems := p.dropped.Problems(); problems != nil {
+		r.leftOut(p.from.Object, r.Chain.NodeSources(ctx, p.from).Located(problems))
 	}
 	r.reportEvicting(ctx, v, p)
 }
@@ -329,7 +329,7 @@ func (r *nodes) reportEvicting(ctx context.Context, v visit, p nodePlan) {
 
 // release gives up what Heirloom tracks on a Node whose Machine, MachinePool or Cluster is opted out for good.
 func (r *nodes) release(ctx context.Context, v visit) (again time.Duration, err error) {
-	if state := inherit.OfNode(v.node); inherit.Release(state, true).Equal(state) {
+	if state := inherit.OfNode(v.node, v.now); inherit.Release(state, true).Equal(state) {
 		return 0, nil
 	}
 	return r.clusters.try(v.Cluster, func() (sent bool, err error) {

@@ -69,9 +69,9 @@ func TestNodesInheritAheadOfTheirMachine(t *testing.T) {
 			m := tc.machine.machine()
 			sync := func(m *clusterv1.Machine, node inherit.NodeState) inherit.NodeState {
 				source := inherit.SourceOfMachine(tc.policy.EffectiveMachine(template, m)).AheadOf(m)
-				synced, err := tc.policy.Node(source, node, inherit.Privileged)
+				synced, err := withProblems(tc.policy.Node(source, node, inherit.Privileged))
 				Expect(err).NotTo(HaveOccurred())
-				again, err := tc.policy.Node(source, synced, inherit.Privileged)
+				again, err := withProblems(tc.policy.Node(source, synced, inherit.Privileged))
 				Expect(err).NotTo(HaveOccurred())
 				Expect(again.Equal(synced)).To(BeTrue(), "a second time changes nothing")
 				return synced
@@ -107,7 +107,7 @@ func filterEmpty(all map[string]string) map[string]string {
 func TestNothingIsAheadWithoutAMachine(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	mp := &clusterv1.MachinePool{Spec: clusterv1.MachinePoolSpec{Template: content{labels: "node.cluster.x-k8s.io/a=1"}.template()}}
-	got, err := inherit.Policy{}.Node(inherit.SourceOfMachinePool(mp, mp), content{}.initialized(), inherit.Privileged)
+	got, err := withProblems(inherit.Policy{}.Node(inherit.SourceOfMachinePool(mp, inherit.TemplateOfMachinePool(mp)), content{}.initialized(), inherit.Privileged))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(withoutEmpty(got)).To(ConsistOf("label node.cluster.x-k8s.io/a=1", "annotation cluster.x-k8s.io/labels-from-machine=node.cluster.x-k8s.io/a"))
 }

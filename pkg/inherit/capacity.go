@@ -3,7 +3,6 @@
 package inherit
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,33 +24,36 @@ const (
 	CapacityTaintsAnnotation = "capacity.cluster-autoscaler.kubernetes.io/taints"
 )
 
-// CapacityAnnotations returns the annotations that rule 14 writes.
-func CapacityAnnotations() []string {
-	return []string{CapacityLabelsAnnotation, CapacityTaintsAnnotation}
-}
+// CapacityAnnotations are those that rule 14 writes.
+var CapacityAnnotations = []string{CapacityLabelsAnnotation, CapacityTaintsAnnotation} //nolint:gochecknoglobals // nothing changes it
 
 // TellsCapacity reports whether an object carries one of these annotations, from any manager.
 func TellsCapacity(object Object) bool {
-	return slices.ContainsFunc(CapacityAnnotations(), func(name string) bool { return has(object.Top.Annotations, name) })
+	return slices.ContainsFunc(CapacityAnnotations, func(name string) bool { return has(object.Top.Annotations, name) })
 }
 
 // Capacity is rule 14: what an object that cluster-autoscaler scales tells it about Nodes to come. These are the labels and taints
 // that rules 11 and 13 would give to a Node that registers now, once the object itself has inherited. An empty list has no
-// annotation. The error lists what had to be left out.
-func (p Policy) Capacity(current, inherits Object) (map[string]string, error) {
-	if !autoscaled(mergeMaps(current.Top.Annotations, inherits.Top.Annotations)) {
+// annotation. Of what such a Node would not get, only what users must be told counts here.
+func (p Policy) Capacity(current, inherits Object) (map[string]string, Drops) {
+	annotations := mergeMaps(current.Top.Annotations, inherits.Top.Annotations)
+	if !autoscaled(annotations) {
 		return nil, nil
 	}
 	template := overlay(ptr.Deref(current.Template, Content{}), ptr.Deref(inherits.Template, Content{}))
-	node, leftOut := p.Node(sourceOf(template.Labels, template.Annotations, p.typed(template.Taints)), NodeState{}, Privileged)
+	if p.ClusterAPITaints == PropagationDisabled {
+		template.Taints = nil
+	}
+	node, out := p.Node(sourceOf(template.Labels, template.Annotations, template.Taints), NodeState{}, Privileged)
+	out = slices.DeleteFunc(out, func(d Dropped) bool { return d.Detail == "" })
 	delete(node.Labels, RecordLabel)
 	told := map[string]string{CapacityLabelsAnnotation: formatLabels(node.Labels), CapacityTaintsAnnotation: taint.FormatList(node.Taints)}
 	maps.DeleteFunc(told, func(_, value string) bool { return value == "" })
-	// An API server would refuse the object.
-	if err := apivalidation.ValidateAnnotationsSize(mergeMaps(mergeMaps(current.Top.Annotations, inherits.Top.Annotations), told)); err != nil {
-		return nil, errors.Join(leftOut, fmt.Errorf("cluster-autoscaler cannot be told of new Nodes: %w", err))
+	if err := apivalidation.ValidateAnnotationsSize(mergeMaps(annotations, told)); err != nil { // an API server would refuse the object
+		out.drop(Entry{}, DropInvalid, "", fmt.Sprintf("cluster-autoscaler cannot be told of new Nodes: %v", err))
+		return nil, out
 	}
-	return told, leftOut
+	return told, out
 }
 
 // autoscaled reports whether cluster-autoscaler takes an object with these annotations for a group of Nodes. It reads a missing

@@ -61,7 +61,7 @@ func TestCapacity(t *testing.T) {
 				inherit.OfMachineSet(&clusterv1.MachineSet{ObjectMeta: md.ObjectMeta, Spec: clusterv1.MachineSetSpec{Template: md.Spec.Template}}),
 				inherit.OfMachinePool(&clusterv1.MachinePool{ObjectMeta: md.ObjectMeta, Spec: clusterv1.MachinePoolSpec{Template: md.Spec.Template}}),
 			} {
-				told, err := tc.policy.Capacity(has, inherits)
+				told, err := withProblems(tc.policy.Capacity(has, inherits))
 				expectProblem(t, err, tc.problem)
 				want := map[string]string{inherit.CapacityLabelsAnnotation: tc.labels, inherit.CapacityTaintsAnnotation: tc.taints}
 				maps.DeleteFunc(want, func(_, value string) bool { return value == "" })
@@ -81,11 +81,11 @@ func TestWhoIsAutoscaled(t *testing.T) {
 		t.Run(limits, func(t *testing.T) {
 			has := inherit.Object{Template: &inherit.Content{Labels: labels("node.cluster.x-k8s.io/a=1")}}
 			inherits := inherit.Object{Top: inherit.Content{Annotations: bounds(limits)}}
-			told, err := inherit.Policy{}.Capacity(has, inherits)
+			told, err := withProblems(inherit.Policy{}.Capacity(has, inherits))
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
 			NewWithT(t).Expect(told != nil).To(Equal(want), "bounds that are inherited")
 			has.Top, inherits.Top = inherits.Top, has.Top
-			told, err = inherit.Policy{}.Capacity(has, inherits)
+			told, err = withProblems(inherit.Policy{}.Capacity(has, inherits))
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
 			NewWithT(t).Expect(told != nil).To(Equal(want), "bounds of its own")
 		})
@@ -114,7 +114,7 @@ func TestWhatDoesNotFitIsNotTold(t *testing.T) {
 		labels[fmt.Sprintf("node.cluster.x-k8s.io/label-%d", i)] = strings.Repeat("x", 60)
 	}
 	object := inherit.Object{Top: inherit.Content{Annotations: bounds("0 to 1")}, Template: &inherit.Content{Labels: labels}}
-	told, problems := inherit.Policy{}.Capacity(object, inherit.Object{})
+	told, problems := withProblems(inherit.Policy{}.Capacity(object, inherit.Object{}))
 	Expect(told).To(BeEmpty())
 	Expect(problems).To(MatchError(ContainSubstring("cluster-autoscaler cannot be told of new Nodes: annotations size")))
 }
@@ -131,15 +131,15 @@ func TestAutoscalerReadsWhatIsWritten(t *testing.T) {
 					{Key: "k/" + second, Value: first, Effect: corev1.TaintEffectNoExecute, Propagation: clusterv1.MachineTaintPropagationOnInitialization},
 				},
 			}
-			told, problems := inherit.Policy{}.Capacity(inherit.Object{Top: inherit.Content{Annotations: bounds("0 to 1")}, Template: &template}, inherit.Object{})
+			told, problems := withProblems(inherit.Policy{}.Capacity(inherit.Object{Top: inherit.Content{Annotations: bounds("0 to 1")}, Template: &template}, inherit.Object{}))
 			node := autoscaled{told[inherit.CapacityLabelsAnnotation], told[inherit.CapacityTaintsAnnotation]}
 			for key, value := range template.Labels {
 				valid := len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(value)) == 0
 				expectRead(t, node.labels(), key+"="+value, valid, problems)
 			}
 			for _, declared := range template.Taints {
-				usable, _ := taint.Usable(taint.Worker, []clusterv1.MachineTaint{declared})
-				expectRead(t, node.taints(), fmt.Sprintf("%s=%s:%s", declared.Key, declared.Value, declared.Effect), len(usable) > 0, problems)
+				wrong, _ := taint.Problem(taint.Worker, declared)
+				expectRead(t, node.taints(), fmt.Sprintf("%s=%s:%s", declared.Key, declared.Value, declared.Effect), wrong == "", problems)
 			}
 			NewWithT(t).Expect(len(node.labels()) + len(node.taints())).To(BeNumerically("<=", 4))
 		}

@@ -4,6 +4,7 @@ package inherit_test
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +20,7 @@ import (
 func TestReasonsInOneWord(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	filtered, _ := inherit.Policy{WatchFilter: "blue"}.Skips(&clusterv1.Machine{}, nil)
-	for reason, want := range map[inherit.Reason]inherit.Dropped{
+	for reason, want := range map[inherit.Reason]inherit.Why{
 		inherit.IsPaused: inherit.DropPaused, inherit.ClusterIsPaused: inherit.DropPaused,
 		inherit.IsIgnored: inherit.DropOptedOut, inherit.ClusterIsIgnored: inherit.DropOptedOut,
 		inherit.IsDeleted: inherit.DropDeleting, filtered: inherit.DropWatchFilter,
@@ -27,7 +28,7 @@ func TestReasonsInOneWord(t *testing.T) {
 		inherit.OwnerIsNotFound: inherit.DropOwnerNotFound, inherit.ClusterDoesNotExist: inherit.DropOwnerNotFound,
 		inherit.NothingDeclares: inherit.DropElsewhere,
 	} {
-		Expect(reason.Dropped()).To(Equal(want), string(reason))
+		Expect(reason.Why()).To(Equal(want), string(reason))
 	}
 }
 
@@ -58,39 +59,6 @@ func TestEntriesOfContent(t *testing.T) {
 	Expect(c.TaintAnnotation("soft:NoSchedule")).To(Equal(taint.AlwaysAnnotation))
 }
 
-func TestRoomForAnEntry(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	at := inherit.ControlPlaneLayout("v1beta1", func(path ...string) bool { return path[len(path)-1] == "metadata" }).Template
-	for _, e := range []inherit.Entry{{What: "label"}, {What: "annotation"}} {
-		Expect(inherit.HasRoom(at, e)).To(BeTrue(), e.What)
-	}
-	for _, e := range []inherit.Entry{{What: "taint"}, {What: "field", Name: "nodeDrainTimeoutSeconds"}, {What: "field", Name: "Warm"}} {
-		Expect(inherit.HasRoom(at, e)).To(BeFalse(), e.What)
-	}
-}
-
-func TestWhatATopologyOverrides(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	s := inherit.Section{
-		Class:    content{labels: "same=1,other=1,alone=1", annotations: "same=1; other=1; alone=1"}.section(),
-		Topology: content{labels: "same=1,other=2", annotations: "same=1; other=2"}.section(),
-	}
-	s.Class.Taints, s.Class.Fields.Seconds[inherit.NodeDrainTimeout] = declared("both:NoSchedule,old:NoSchedule"), ptr.To(int32(1))
-	s.Class.Fields.ReadinessGates = []clusterv1.MachineReadinessGate{{ConditionType: "Both"}, {ConditionType: "Old"}}
-	over := s.Overridden()
-	Expect(over.Taints).To(BeEmpty(), "the topology says nothing about taints")
-	Expect(over.Fields.ReadinessGates).To(BeEmpty())
-
-	s.Topology.Taints, s.Topology.Fields.Seconds[inherit.NodeDrainTimeout] = declared("both:NoSchedule"), ptr.To(int32(2))
-	s.Topology.Fields.ReadinessGates = []clusterv1.MachineReadinessGate{{ConditionType: "Both"}}
-	over = s.Overridden()
-	Expect(over.Labels).To(Equal(labels("other=1")))
-	Expect(over.Annotations).To(Equal(annotations("other=1")))
-	Expect(over.Taints).To(Equal(declared("old:NoSchedule")))
-	Expect(over.Fields.ReadinessGates).To(ConsistOf(HaveField("ConditionType", "Old")))
-	Expect(over.Fields.Seconds[inherit.NodeDrainTimeout]).To(HaveValue(Equal(int32(1))))
-}
-
 // What a Node that matches only by an address does not get is withheld, and not outside the synced domains.
 func TestWhyNotOnAnUnprovenNode(t *testing.T) {
 	Expect := NewWithT(t).Expect
@@ -98,32 +66,33 @@ func TestWhyNotOnAnUnprovenNode(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	p := inherit.Policy{}
 	from := p.SourceFor(node, m)
-	why := func(key string) inherit.Dropped {
-		return p.WhyNotNode(from, inherit.OfNode(node), inherit.Privileged, inherit.Entry{What: "label", Name: key})
-	}
+	_, dropped := p.Node(from, inherit.OfNode(node, time.Now()), inherit.Privileged)
+	why := func(key string) inherit.Why { return from.WhyNot(dropped, inherit.Entry{What: "label", Name: key}) }
 	Expect(why("node-role.kubernetes.io/a")).To(Equal(inherit.DropUnproven))
 	Expect(why("team")).To(Equal(inherit.DropOutside))
 	Expect(why("other.kubernetes.io/x")).To(Equal(inherit.DropOutside))
-	Expect(p.WhyNotNode(from, inherit.OfNode(node), inherit.Privileged, inherit.Entry{What: "field", Name: "Warm"})).To(Equal(inherit.DropElsewhere))
+	Expect(from.WhyNot(dropped, inherit.Entry{What: "field", Name: "Warm"})).To(Equal(inherit.DropElsewhere))
 }
 
+// Taints that wait, wait alone; Initialize taints wait together.
 func TestTaintsThatWait(t *testing.T) {
-	Expect := NewWithT(t).Expect
 	m := &clusterv1.Machine{}
 	m.Spec.Taints = declared("gone:NoExecute,here:NoSchedule,soft:NoSchedule@OnInitialization,hard:NoExecute@OnInitialization")
-	from := inherit.SourceOfMachine(m)
-	held := []taint.ID{{Key: "gone", Effect: corev1.TaintEffectNoExecute}}
-	initialized := inherit.NodeState{Annotations: annotations("capi/taints=")}
-	Expect(from.Waits("gone:NoExecute", held, initialized)).To(BeTrue())
-	Expect(from.Waits("here:NoSchedule", held, initialized)).To(BeFalse())
-	Expect(from.Waits("soft:NoSchedule", held, initialized)).To(BeFalse())
-	labelled := inherit.NodeState{Labels: map[string]string{inherit.InitializationLabel: "waiting"}, Annotations: initialized.Annotations}
-	Expect(from.Waits("soft:NoSchedule", nil, labelled)).To(BeTrue(), "Initialize taints wait together")
-	hard := []taint.ID{{Key: "hard", Effect: corev1.TaintEffectNoExecute}}
-	Expect(from.Waits("soft:NoSchedule", hard, inherit.NodeState{})).To(BeTrue(), "with the one that evicts")
-	value, ok := from.Taint("gone:NoExecute")
-	Expect(value+"|").To(Equal("|"), "it has no value")
-	Expect(ok).To(BeTrue())
-	_, ok = from.Taint("none:NoExecute")
-	Expect(ok).To(BeFalse())
+	from, initialized := inherit.SourceOfMachine(m), inherit.NodeState{Annotations: annotations("capi/taints=")}
+	for _, tc := range []struct {
+		held  string
+		node  inherit.NodeState
+		taint string
+		want  inherit.Why
+	}{
+		{held: "gone", node: initialized, taint: "gone:NoExecute", want: inherit.DropWaiting},
+		{held: "gone", node: initialized, taint: "here:NoSchedule"},
+		{held: "gone", node: initialized, taint: "soft:NoSchedule", want: inherit.DropOnce},
+		{held: "hard", taint: "soft:NoSchedule", want: inherit.DropWaiting},
+		{held: "hard", taint: "none:NoExecute", want: inherit.DropElsewhere},
+	} {
+		held := []taint.ID{{Key: tc.held, Effect: corev1.TaintEffectNoExecute}}
+		_, dropped := inherit.Policy{}.NodeHolding(from, held, tc.node, inherit.Privileged)
+		NewWithT(t).Expect(from.WhyNot(dropped, inherit.Entry{What: "taint", Name: tc.taint})).To(Equal(tc.want), tc.taint)
+	}
 }

@@ -25,8 +25,7 @@ func TestNodesInheritWhatTheirMachineWillCarry(t *testing.T) {
 	m := content{labels: "mine=1", taints: "gpu=old:NoSchedule,own:NoSchedule"}.machine()
 	policy := inherit.Policy{}
 
-	ms := policy.EffectiveMachineSet(md, bare)
-	effective := policy.EffectiveMachine(inherit.TemplateOfMachineSet(ms), m)
+	effective := policy.EffectiveMachine(policy.EffectiveMachineSet(md, bare), m)
 
 	Expect(describeContent(&inherit.Content{Labels: effective.Labels, Annotations: effective.Annotations, Taints: effective.Spec.Taints})).To(Equal(content{
 		labels: "mine=1,node.cluster.x-k8s.io/a=1", annotations: "taints.heirloom.dev/initialize=warm:NoSchedule", taints: "gpu=old:NoSchedule,own:NoSchedule",

@@ -27,21 +27,22 @@ const InitializationLabel = "heirloom.node-restriction.kubernetes.io/initializat
 //
 // An Always taint that the Node had from its Machine and that was taken away is not among them: it is put back at once.
 func (s NodeSource) Evicting(node *corev1.Node, before []corev1.Taint, now time.Time) []taint.ID {
-	current := OfNode(node)
+	current := OfNode(node, now)
 	isNew := node.CreationTimestamp.IsZero() || !current.initialized() && now.Sub(node.CreationTimestamp.Time) < registration
 	if isNew {
 		return nil
 	}
-	recorded := byID(slices.Concat(RecordOf(current).Taints, recordedTaints(node.Annotations))) // of both, the first counts
-	has, had := byID(current.Taints), byID(before)
+	theirs, ours := listedTaints(node.Annotations)
+	recorded := taint.ByID(slices.Concat(RecordOf(current).Taints, theirs, ours)) // the first counts
+	has, had := taint.ByID(current.Taints), taint.ByID(before)
 	var evicting []taint.ID
-	for _, declares := range s.taints.all() {
+	for _, declares := range s.taints() {
 		t := taint.ForNode(declares)
 		brought := !current.initialized()
 		if taint.Always(declares) {
 			brought = !wasTakenAway(t, has, recorded)
 		}
-		if evicts(declares) && brought && !has.same(t) && !had.same(t) {
+		if evicts(declares) && brought && !same(has, t) && !same(had, t) {
 			evicting = append(evicting, taint.IDOf(t))
 		}
 	}
@@ -55,40 +56,26 @@ func evicts(t clusterv1.MachineTaint) bool {
 
 // wasTakenAway reports whether the Node has had the taint from its Machine. If it is there with another value, it counts only if the
 // record knows the value: otherwise the owner may have changed it.
-func wasTakenAway(t corev1.Taint, current, recorded taintsByID) bool {
+func wasTakenAway(t corev1.Taint, current, recorded map[taint.ID]corev1.Taint) bool {
 	_, known := recorded[taint.IDOf(t)]
 	_, present := current[taint.IDOf(t)]
-	return known && (!present || t.Value != "" && recorded.same(t))
+	return known && (!present || t.Value != "" && same(recorded, t))
 }
 
-// taintsByID are taints to look up; of several with one identity, the first counts.
-type taintsByID map[taint.ID]corev1.Taint
-
-func byID(taints []corev1.Taint) taintsByID {
-	all := make(taintsByID, len(taints))
-	for _, t := range taints {
-		if _, ok := all[taint.IDOf(t)]; !ok {
-			all[taint.IDOf(t)] = t
-		}
-	}
-	return all
-}
-
-// same reports whether the taint is among them with its value.
-func (ts taintsByID) same(t corev1.Taint) bool {
-	found, ok := ts[taint.IDOf(t)]
+// same reports whether a taint is among those with its value.
+func same(all map[taint.ID]corev1.Taint, t corev1.Taint) bool {
+	found, ok := all[taint.IDOf(t)]
 	return ok && found.Value == t.Value
 }
 
 // NodeHolding is Node while these taints wait: as if they were not declared yet, see Holding. A Node whose Initialize taints wait
 // has a label that says so.
-func (p Policy) NodeHolding(from NodeSource, held []taint.ID, current NodeState, writer Writer) (NodeState, error) {
-	result, err := p.Node(from.Holding(held, current), current, writer)
-	if !from.holdsInitialization(held, current) {
-		return result, err
+func (p Policy) NodeHolding(from NodeSource, held []taint.ID, current NodeState, writer Writer) (NodeState, Drops) {
+	result, dropped := p.Node(from.Holding(held, current), current, writer)
+	if from.holdsInitialization(held, current) {
+		result.Labels = mergeMaps(result.Labels, map[string]string{InitializationLabel: "waiting"})
 	}
-	result.Labels = mergeMaps(result.Labels, map[string]string{InitializationLabel: "waiting"})
-	return result, err
+	return result, dropped
 }
 
 // Holding returns the source as it counts for a Node while these taints wait: without them, or with the value that the Node has
@@ -98,29 +85,30 @@ func (s NodeSource) Holding(held []taint.ID, current NodeState) NodeSource {
 	if len(held) == 0 {
 		return s
 	}
+	waiting := sets.New(held...)
 	if s.holdsInitialization(held, current) {
-		held = slices.Concat(held, s.initializing())
+		waiting.Insert(s.initializing()...)
 	}
-	s.taints = declaredTaints{typed: withhold(s.taints.typed, held, current), annotated: withhold(s.taints.annotated, held, current)}
-	return s
-}
-
-// withhold returns the declared taints without the held ones. What the Node already has of these from its Machine stays.
-func withhold(declared []clusterv1.MachineTaint, held []taint.ID, current NodeState) []clusterv1.MachineTaint {
-	recorded, has, waiting := byID(RecordOf(current).Taints), byID(current.Taints), sets.New(held...)
-	var rest []clusterv1.MachineTaint
-	for _, t := range declared {
-		id := taint.MachineID(t)
-		if waiting.Has(id) {
-			now, present := has[id]
-			if _, ours := recorded[id]; !present || !ours {
-				continue
+	s.dropped = slices.Clip(s.dropped)
+	for _, id := range waiting.UnsortedList() {
+		s.dropped.drop(Entry{taintKey, id.String(), true}, DropWaiting, "", "")
+	}
+	recorded, has := taint.ByID(RecordOf(current).Taints), taint.ByID(current.Taints)
+	withhold := func(declared []clusterv1.MachineTaint) (rest []clusterv1.MachineTaint) {
+		for _, t := range declared {
+			if id := taint.MachineID(t); waiting.Has(id) {
+				now, present := has[id]
+				if _, ours := recorded[id]; !present || !ours {
+					continue
+				}
+				t.Value = now.Value
 			}
-			t.Value = now.Value
+			rest = append(rest, t)
 		}
-		rest = append(rest, t)
+		return rest
 	}
-	return rest
+	s.typed, s.annotated = withhold(s.typed), withhold(s.annotated)
+	return s
 }
 
 // holdsInitialization reports whether one of the held taints belongs to the Node's initialization.
@@ -131,7 +119,7 @@ func (s NodeSource) holdsInitialization(held []taint.ID, current NodeState) bool
 // initializing returns the Initialize taints that are declared.
 func (s NodeSource) initializing() []taint.ID {
 	var ids []taint.ID
-	for _, t := range s.taints.all() {
+	for _, t := range s.taints() {
 		if taint.Initialize(t) {
 			ids = append(ids, taint.MachineID(t))
 		}

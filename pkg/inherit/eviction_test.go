@@ -64,10 +64,11 @@ func TestEvicting(t *testing.T) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: now.Add(-tc.age)}}}
 			if !tc.untracked {
 				node.Annotations = annotations("capi/taints=; " + tc.tracked)
+				node.Labels = map[string]string{inherit.RecordLabel: ""}
 			}
 			node.Spec.Taints = onNode(tc.has)
 			if tc.waiting {
-				node.Labels = map[string]string{inherit.InitializationLabel: "waiting"}
+				node.Labels[inherit.InitializationLabel] = "waiting"
 			}
 
 			evicting := inherit.SourceOfMachine(m).Evicting(node, onNode(tc.before), now)
@@ -78,7 +79,7 @@ func TestEvicting(t *testing.T) {
 			Expect(got).To(Equal(tc.want))
 
 			before := m.DeepCopy()
-			counting := inherit.SourceOfMachine(m).Holding(evicting, inherit.OfNode(node))
+			counting := inherit.SourceOfMachine(m).Holding(evicting, inherit.OfNode(node, now))
 			Expect(m).To(Equal(before), "the input is not mutated")
 			Expect(counting.Evicting(node, onNode(tc.before), now)).To(BeEmpty())
 			Expect(counting.Annotations).To(HaveKeyWithValue("note", "x"))
@@ -145,7 +146,7 @@ func TestNodeHolding(t *testing.T) {
 				held = append(held, taint.IDOf(h))
 			}
 			policy, m := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}, tc.machine.machine()
-			waits, err := policy.NodeHolding(inherit.SourceOfMachine(m), held, tc.node.node(), inherit.Privileged)
+			waits, err := withProblems(policy.NodeHolding(inherit.SourceOfMachine(m), held, tc.node.node(), inherit.Privileged))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(describe(waits)).To(Equal(describe(tc.waits.node())))
 			again, _ := policy.NodeHolding(inherit.SourceOfMachine(m), held, waits, inherit.Privileged)

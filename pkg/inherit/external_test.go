@@ -37,7 +37,7 @@ func TestExternal(t *testing.T) {
 			ms.Spec.Template.Spec.MinReadySeconds = new(int32(5))
 			before := ms.DeepCopy()
 
-			got := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}.External(inherit.TemplateOfMachineSet(ms))
+			got, _ := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}.External(inherit.TemplateOfMachineSet(ms), inherit.Object{})
 
 			Expect(describeContent(&got.Top)).To(Equal(tc.want.want()))
 			Expect(got.Top.Fields).To(Equal(inherit.Fields{}))
@@ -51,7 +51,7 @@ func TestExternalNeverInherits(t *testing.T) {
 	for _, key := range neverInherited {
 		t.Run(key, func(t *testing.T) {
 			owner := controlPlane(content{labels: key + "=x,ok=1", annotations: key + "=x; ok=1"}, "", "")
-			got := inherit.Policy{}.External(inherit.TemplateOfControlPlane(owner))
+			got, _ := inherit.Policy{}.External(inherit.TemplateOfControlPlane(owner), inherit.Object{})
 			NewWithT(t).Expect(describeContent(&got.Top)).To(Equal(content{labels: "ok=1", annotations: "ok=1"}.want()))
 		})
 	}
@@ -59,7 +59,7 @@ func TestExternalNeverInherits(t *testing.T) {
 
 // An external object of a Machine without an owner inherits nothing. What it has from an owner it keeps: see TestKeeps.
 func TestExternalOfAnOrphan(t *testing.T) {
-	NewWithT(t).Expect(inherit.Policy{}.External(nil)).To(Equal(inherit.Object{}))
+	NewWithT(t).Expect(first(inherit.Policy{}.External(nil, inherit.Object{}))).To(Equal(inherit.Object{}))
 }
 
 func TestOfExternal(t *testing.T) {
@@ -69,7 +69,7 @@ func TestOfExternal(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Labels: labels("team=a"), Annotations: annotations("note=x")},
 	})
 	Expect(got).To(Equal(inherit.Object{
-		Layout: inherit.MetadataLayout("v1alpha7"), Top: inherit.Content{Labels: labels("team=a"), Annotations: annotations("note=x")},
+		Layout: inherit.Layout{Version: "v1alpha7", Top: inherit.Paths{Metadata: []string{"metadata"}}}, Top: inherit.Content{Labels: labels("team=a"), Annotations: annotations("note=x")},
 	}))
 }
 

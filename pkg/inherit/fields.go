@@ -4,7 +4,10 @@ package inherit
 
 import (
 	"cmp"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
@@ -115,42 +118,155 @@ func FieldNames() (all, ofWorkers []string) {
 	return all, ofWorkers
 }
 
+// value returns the value of a field, or the polarity of a readiness gate of that type.
+func (f Fields) value(name string) (string, bool) {
+	if field := FieldOf(name); field != ReadinessGates {
+		if seconds := f.Seconds[field]; seconds != nil {
+			return strconv.Itoa(int(*seconds)), true
+		}
+		return "", false
+	}
+	i := slices.IndexFunc(f.ReadinessGates, func(gate clusterv1.MachineReadinessGate) bool { return gate.ConditionType == name })
+	if i < 0 {
+		return "", false
+	}
+	return string(f.ReadinessGates[i].Polarity), true
+}
+
 // The sections of a ClusterClass and of a topology are of six types. These are their fields, as a Machine has them.
 
 func specOfControlPlaneClass(s *clusterv1.ControlPlaneClass) clusterv1.MachineSpec {
-	return clusterv1.MachineSpec{Taints: s.Taints, ReadinessGates: s.ReadinessGates, Deletion: clusterv1.MachineDeletionSpec(s.Deletion)}
+	return specOf(s.Taints, s.ReadinessGates, nil, clusterv1.MachineDeletionSpec(s.Deletion))
 }
 
 func specOfControlPlaneTopology(s *clusterv1.ControlPlaneTopology) clusterv1.MachineSpec {
-	return clusterv1.MachineSpec{Taints: s.Taints, ReadinessGates: s.ReadinessGates, Deletion: clusterv1.MachineDeletionSpec(s.Deletion)}
+	return specOf(s.Taints, s.ReadinessGates, nil, clusterv1.MachineDeletionSpec(s.Deletion))
 }
 
 func specOfMachineDeploymentClass(s *clusterv1.MachineDeploymentClass) clusterv1.MachineSpec {
-	return clusterv1.MachineSpec{
-		Taints: s.Taints, ReadinessGates: s.ReadinessGates, MinReadySeconds: s.MinReadySeconds,
-		Deletion: clusterv1.MachineDeletionSpec{
-			NodeDrainTimeoutSeconds:        s.Deletion.NodeDrainTimeoutSeconds,
-			NodeVolumeDetachTimeoutSeconds: s.Deletion.NodeVolumeDetachTimeoutSeconds,
-			NodeDeletionTimeoutSeconds:     s.Deletion.NodeDeletionTimeoutSeconds,
-		},
-	}
+	return specOf(s.Taints, s.ReadinessGates, s.MinReadySeconds, deletionOf(clusterv1.MachineDeploymentTopologyMachineDeletionSpec(s.Deletion)))
 }
 
 func specOfMachineDeploymentTopology(s *clusterv1.MachineDeploymentTopology) clusterv1.MachineSpec {
-	return clusterv1.MachineSpec{
-		Taints: s.Taints, ReadinessGates: s.ReadinessGates, MinReadySeconds: s.MinReadySeconds,
-		Deletion: clusterv1.MachineDeletionSpec{
-			NodeDrainTimeoutSeconds:        s.Deletion.NodeDrainTimeoutSeconds,
-			NodeVolumeDetachTimeoutSeconds: s.Deletion.NodeVolumeDetachTimeoutSeconds,
-			NodeDeletionTimeoutSeconds:     s.Deletion.NodeDeletionTimeoutSeconds,
-		},
-	}
+	return specOf(s.Taints, s.ReadinessGates, s.MinReadySeconds, deletionOf(s.Deletion))
 }
 
 func specOfMachinePoolClass(s *clusterv1.MachinePoolClass) clusterv1.MachineSpec {
-	return clusterv1.MachineSpec{Taints: s.Taints, MinReadySeconds: s.MinReadySeconds, Deletion: clusterv1.MachineDeletionSpec(s.Deletion)}
+	return specOf(s.Taints, nil, s.MinReadySeconds, clusterv1.MachineDeletionSpec(s.Deletion))
 }
 
 func specOfMachinePoolTopology(s *clusterv1.MachinePoolTopology) clusterv1.MachineSpec {
-	return clusterv1.MachineSpec{Taints: s.Taints, MinReadySeconds: s.MinReadySeconds, Deletion: clusterv1.MachineDeletionSpec(s.Deletion)}
+	return specOf(s.Taints, nil, s.MinReadySeconds, clusterv1.MachineDeletionSpec(s.Deletion))
+}
+
+func specOf(
+	taints []clusterv1.MachineTaint, gates []clusterv1.MachineReadinessGate, minReady *int32, deletion clusterv1.MachineDeletionSpec,
+) clusterv1.MachineSpec {
+	return clusterv1.MachineSpec{Taints: taints, ReadinessGates: gates, MinReadySeconds: minReady, Deletion: deletion}
+}
+
+// deletionOf leaves out the order in which a MachineDeployment deletes Machines.
+func deletionOf(s clusterv1.MachineDeploymentTopologyMachineDeletionSpec) clusterv1.MachineDeletionSpec {
+	return clusterv1.MachineDeletionSpec{
+		NodeDrainTimeoutSeconds: s.NodeDrainTimeoutSeconds, NodeVolumeDetachTimeoutSeconds: s.NodeVolumeDetachTimeoutSeconds,
+		NodeDeletionTimeoutSeconds: s.NodeDeletionTimeoutSeconds,
+	}
+}
+
+// The API groups of Cluster API's providers. Operators may add to those of infrastructure and bootstrap.
+const (
+	ControlPlaneGroup   = "controlplane.cluster.x-k8s.io"
+	InfrastructureGroup = "infrastructure.cluster.x-k8s.io"
+	BootstrapGroup      = "bootstrap.cluster.x-k8s.io"
+)
+
+// Layout says where an object has what it can inherit. It differs between kinds and, for control planes, between providers.
+type Layout struct {
+	// Version is the version of the object's API. An entry of managed fields in another version may have other paths.
+	Version string
+	// Top is the object itself; Template is what it declares for Machines, if it does.
+	Top, Template Paths
+}
+
+// Paths lead to the parts that inherit, as field names. What the object does not have is nil.
+type Paths struct {
+	Metadata, Taints []string
+	Fields           [fields][]string
+	// Durations says that timeouts are durations such as "1m30s", as in the v1beta1 contract, and not seconds.
+	Durations bool
+}
+
+// The layouts of Cluster API's own kinds: of a Machine, and of a MachineDeployment, MachineSet or MachinePool.
+//
+//nolint:gochecknoglobals // nothing changes them
+var (
+	MachineLayout = Layout{Version: clusterv1.GroupVersion.Version, Top: pathsIn([]string{"metadata"}, []string{"spec"})}
+	WorkersLayout = Layout{
+		Version: clusterv1.GroupVersion.Version, Top: Paths{Metadata: []string{"metadata"}},
+		Template: pathsIn([]string{"spec", "template", "metadata"}, []string{"spec", "template", "spec"}),
+	}
+)
+
+// metadataLayout is that of an object of which only metadata inherits: an InfraMachine or a BootstrapConfig.
+func metadataLayout(version string) Layout {
+	return Layout{Version: version, Top: Paths{Metadata: []string{"metadata"}}}
+}
+
+// ControlPlaneLayout is that of a provider's control plane. Cluster API's contract has two forms of it: in v1beta2 a
+// Machine's fields are in spec.machineTemplate.spec, in v1beta1 beside spec.machineTemplate.metadata; all are optional.
+// has reports whether the schema of the object's kind has a field.
+func ControlPlaneLayout(version string, has func(path ...string) bool) Layout {
+	template := []string{"spec", "machineTemplate"}
+	newer, older := pathsIn(below(template, "metadata"), below(template, "spec")), pathsIn(nil, template)
+	at := Paths{
+		Metadata: present(has, newer.Metadata), Taints: present(has, newer.Taints, older.Taints), Durations: true,
+	}
+	for f, row := range fieldTable {
+		if row.duration != "" && present(has, newer.Fields[f]) != nil {
+			at.Durations = false // the two are not mixed, since their units differ
+		}
+	}
+	for f, row := range fieldTable {
+		switch {
+		case row.ofWorkers:
+		case row.duration == "":
+			at.Fields[f] = present(has, newer.Fields[f], older.Fields[f])
+		case at.Durations:
+			at.Fields[f] = present(has, below(template, row.duration))
+		default:
+			at.Fields[f] = present(has, newer.Fields[f])
+		}
+	}
+	return Layout{Version: version, Top: Paths{Metadata: []string{"metadata"}}, Template: at}
+}
+
+// present returns the first of the paths that there is.
+func present(has func(path ...string) bool, paths ...[]string) []string {
+	for _, path := range paths {
+		if has(path...) {
+			return path
+		}
+	}
+	return nil
+}
+
+// pathsIn returns the paths of what Machines inherit: metadata, and the fields in spec.
+func pathsIn(metadata, spec []string) Paths {
+	paths := Paths{Metadata: metadata, Taints: below(spec, "taints")}
+	for f, row := range fieldTable {
+		paths.Fields[f] = below(spec, strings.Split(row.path, ".")...)
+	}
+	return paths
+}
+
+func below(path []string, names ...string) []string {
+	return slices.Concat(path, names)
+}
+
+// Value returns so many seconds as a field has them.
+func (p Paths) Value(f Field, seconds int32) any {
+	if p.Durations && fieldTable[f].duration != "" {
+		return (time.Duration(seconds) * time.Second).String()
+	}
+	return int64(seconds)
 }

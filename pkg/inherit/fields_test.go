@@ -4,10 +4,8 @@ package inherit_test
 
 import (
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -35,12 +33,12 @@ func TestFields(t *testing.T) {
 			md, ms := &clusterv1.MachineDeployment{}, &clusterv1.MachineSet{}
 			md.Spec.Template.Spec, ms.Spec.Template.Spec = tc.spec, tc.spec
 
-			set, err := inherit.Policy{}.MachineSet(md, &clusterv1.MachineSet{})
+			set, err := withProblems(inherit.Policy{}.MachineSet(md, &clusterv1.MachineSet{}))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(set.Top.Fields).To(Equal(inherit.Fields{}), "a MachineSet has them in its template only")
 			Expect(set.Template.Fields).To(Equal(tc.want))
 
-			m, err := inherit.Policy{}.MachineFrom(inherit.TemplateOfMachineSet(ms), &clusterv1.Machine{})
+			m, err := withProblems(inherit.Policy{}.MachineFrom(inherit.TemplateOfMachineSet(ms), &clusterv1.Machine{}))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(m.Top.Fields).To(Equal(tc.want))
 
@@ -48,14 +46,6 @@ func TestFields(t *testing.T) {
 			Expect(has.Template.Fields).To(Equal(tc.want))
 		})
 	}
-}
-
-func lasts(s string) *metav1.Duration {
-	d, err := time.ParseDuration(s)
-	if err != nil {
-		panic(err)
-	}
-	return &metav1.Duration{Duration: d}
 }
 
 // A name is that of a field in either version of the contract, or of a condition.

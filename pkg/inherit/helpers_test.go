@@ -184,3 +184,10 @@ func expectProblem(t *testing.T, err error, text string) {
 	}
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring(text)))
 }
+
+// withProblems returns a result, and what users are told of what was left out.
+func withProblems[T any](result T, dropped inherit.Drops) (T, error) {
+	return result, dropped.Problems()
+}
+
+func first[T, U any](result T, _ U) T { return result }

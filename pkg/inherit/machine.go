@@ -3,8 +3,8 @@
 package inherit
 
 import (
-	"errors"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -12,14 +12,54 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
+// MachineSet is rules 5 and 6: what a MachineSet inherits from its MachineDeployment.
+//
+// Rule 5: the MachineDeployment's own annotations reach the MachineSet's own; its labels reach nothing. Rule 6: the
+// template's labels reach the MachineSet's metadata and its template; annotations, taints and in-place fields reach its
+// template only. Old MachineSets inherit like the newest, as Cluster API has it. Labels of either selector are not touched.
+func (p Policy) MachineSet(md *clusterv1.MachineDeployment, ms *clusterv1.MachineSet) (Object, Drops) {
+	var out Drops
+	template, child := contentOf(&md.Spec.Template), OfMachineSet(ms)
+	label := ofTemplate(false, md.Spec.Selector, ms.Spec.Selector)
+	inherited := p.take(child.template(&out), taint.Worker, template, label)
+	top := child.top(&out)
+	return Object{
+		Top:      Content{Labels: top.labels(template.Labels, label), Annotations: top.annotations(md.Annotations, OfItself)},
+		Template: &inherited,
+	}, out
+}
+
+// External is rules 4 and 8 for the objects beside a Machine: what an InfraMachine or a BootstrapConfig inherits from the
+// template of the Machine's owner, which is nil where there is none. That is labels and annotations: the spec is the
+// provider's. Labels that the owner selects Machines by are not touched.
+func (Policy) External(template *Template, child Object) (Object, Drops) {
+	if template == nil {
+		return Object{}, nil
+	}
+	var out Drops
+	at := child.top(&out)
+	return Object{Top: Content{
+		Labels:      at.labels(template.Labels, ofTemplate(false, template.Selector)),
+		Annotations: at.annotations(template.Annotations, declared),
+	}}, out
+}
+
+// IsTemplate reports whether a kind of a provider is one of templates, by the name that Cluster API's contract gives to
+// them. Templates of infrastructure and bootstrap objects inherit nothing: another template means another rollout.
+func IsTemplate(kind string) bool {
+	return strings.HasSuffix(kind, "Template")
+}
+
 // MachineFrom is rules 4, 8 and 9: what a Machine inherits from its owner's template, which is nil if there is no owner. Labels that
 // the owner selects by are not touched.
 //
 // If Cluster API propagates taints itself, the taints that the Machine carries as annotations become typed as well, so that both
-// work from the same list (docs/design.md §3). The error lists taints that had to be left out; the rest is inherited.
-func (p Policy) MachineFrom(template *Template, m *clusterv1.Machine) (Object, error) {
-	inherited, typedErr := p.fromTemplate(template, m)
-	annotated, annotatedErr := p.annotated(inherited, m)
+// work from the same list (docs/design.md §3).
+func (p Policy) MachineFrom(template *Template, m *clusterv1.Machine) (Object, Drops) {
+	var out Drops
+	at := OfMachine(m).top(&out)
+	inherited := p.fromTemplate(at, template, m)
+	annotated := p.annotated(at, inherited, m)
 	inherited.Claims = make(map[string]Claim, len(annotated))
 	for _, t := range annotated {
 		inherited.Claims[taint.MachineID(t).String()] = Default
@@ -28,21 +68,65 @@ func (p Policy) MachineFrom(template *Template, m *clusterv1.Machine) (Object, e
 		delete(inherited.Claims, taint.MachineID(t).String())
 	}
 	inherited.Taints = taint.Merge(inherited.Taints, annotated)
-	return Object{Top: inherited}, errors.Join(typedErr, annotatedErr)
+	out.given(inherited.Taints)
+	return Object{Top: inherited}, out
 }
 
-// fromTemplate returns what the template declares for the Machine.
-func (p Policy) fromTemplate(template *Template, m *clusterv1.Machine) (Content, error) {
+// fromTemplate takes what the template declares for the Machine.
+func (p Policy) fromTemplate(at place, template *Template, m *clusterv1.Machine) Content {
 	if template == nil {
-		return Content{}, nil
+		return Content{}
 	}
-	taints, err := taint.Usable(roleOf(m), p.typed(template.Taints))
-	return Content{
-		Labels:      inheritableLabels(template.Labels, template.Selector),
-		Annotations: inheritable(template.Annotations),
-		Taints:      taints,
-		Fields:      template.Fields,
-	}, err
+	return p.take(at, roleOf(m), template.Content, ofTemplate(false, template.Selector))
+}
+
+// annotated takes the taints that the Machine declares by annotation, now or once it has inherited. They become typed only if Cluster
+// API accepts that. While that is not known, those that the Machine has stay.
+func (p Policy) annotated(at place, inherited Content, m *clusterv1.Machine) []clusterv1.MachineTaint {
+	if !annotatesTaints(m.Annotations) && !annotatesTaints(inherited.Annotations) {
+		return nil
+	}
+	var found Drops
+	told := at.out
+	at.out = &found
+	usable, stays := at.annotated(roleOf(m), mergeMaps(m.Annotations, inherited.Annotations)), p.staysAnnotation(m)
+	usable = slices.DeleteFunc(usable, func(t clusterv1.MachineTaint) bool {
+		why := stays(t)
+		if why != "" {
+			at.drop(taintKey, taint.MachineID(t).String(), why, "", "")
+		}
+		return why != ""
+	})
+	for _, d := range found {
+		if p.ClusterAPITaints == PropagationDisabled {
+			d.Detail = "" // the Node's problems have it
+		}
+		*told = append(*told, d)
+	}
+	return usable
+}
+
+// staysAnnotation says why a taint that is declared by annotation does not become typed in this Machine.
+func (p Policy) staysAnnotation(m *clusterv1.Machine) func(clusterv1.MachineTaint) Why {
+	carried, always := sets.New(m.Spec.Taints...), map[taint.ID]bool{}
+	for _, t := range m.Spec.Taints {
+		always[taint.MachineID(t)] = always[taint.MachineID(t)] || taint.Always(t)
+	}
+	isTyped := func(t clusterv1.MachineTaint) bool { // so Cluster API has added it to the Node
+		alwaysThere, there := always[taint.MachineID(t)]
+		return there && (alwaysThere || taint.Initialize(t))
+	}
+	// After a restore or a move, a nodeRef is not known at first.
+	mayHaveNode := m.Status.NodeRef.Name != "" || m.Spec.ProviderID != ""
+	return func(t clusterv1.MachineTaint) Why {
+		switch {
+		case p.ClusterAPITaints == PropagationDisabled, p.ClusterAPITaints == PropagationUnknown && !carried.Has(t):
+			return DropTaints
+		case p.PaceEviction && mayHaveNode && evicts(t) && !isTyped(t):
+			return DropPaced
+		}
+		return ""
+	}
 }
 
 // SkipMachine decides about a Machine that is skipped or whose owner is not known, and leaves it as it is, with one exception. When
@@ -55,88 +139,10 @@ func (p Policy) SkipMachine(m *clusterv1.Machine, d Decision) Decision {
 	return d
 }
 
-// annotated returns the taints that the Machine declares by annotation, now or once it has inherited. They are propagated only if
-// Cluster API accepts typed taints. While that is not known, those that the Machine has stay.
-func (p Policy) annotated(inherited Content, m *clusterv1.Machine) ([]clusterv1.MachineTaint, error) {
-	if p.ClusterAPITaints == PropagationDisabled {
-		return nil, nil
-	}
-	declared, parseErr := taint.FromAnnotations(mergeMaps(m.Annotations, inherited.Annotations))
-	usable, err := taint.Usable(roleOf(m), declared)
-	if len(usable) > 0 {
-		stays := p.staysAnnotation(m)
-		usable = slices.DeleteFunc(usable, func(t clusterv1.MachineTaint) bool { return stays(t) != "" })
-	}
-	return usable, errors.Join(parseErr, err)
-}
-
-// staysAnnotation says why a taint that is declared by annotation does not become typed in this Machine.
-func (p Policy) staysAnnotation(m *clusterv1.Machine) func(clusterv1.MachineTaint) Dropped {
-	var carried sets.Set[clusterv1.MachineTaint]
-	if p.ClusterAPITaints == PropagationUnknown {
-		carried = sets.New(m.Spec.Taints...)
-	}
-	var typed func(clusterv1.MachineTaint) bool
-	if p.PaceEviction && mayHaveNode(m) {
-		typed = typedIn(m)
-	}
-	return func(t clusterv1.MachineTaint) Dropped {
-		switch {
-		case p.ClusterAPITaints == PropagationDisabled, carried != nil && !carried.Has(t):
-			return DropTaints
-		case typed != nil && evicts(t) && !typed(t):
-			return DropPaced
-		}
-		return ""
-	}
-}
-
-// WhyNotMachine says why rules 4, 8 and 9 do not bring an entry that the template declares, which is nil if there is no owner, or why
-// a taint that the Machine has by annotation does not become typed.
-func (p Policy) WhyNotMachine(template *Template, m *clusterv1.Machine, e Entry) Dropped {
-	if e.What != taintKey {
-		return template.dropped(e)
-	}
-	why, annotations := DropElsewhere, m.Annotations
-	if template != nil {
-		annotations = mergeMaps(annotations, inheritable(template.Annotations))
-		if why = p.droppedTyped(roleOf(m), template.Taints, e.Name); why == "" {
-			return ""
-		}
-	}
-	annotated, _ := taint.FromAnnotations(annotations)
-	byAnnotation := droppedTaint(roleOf(m), annotated, e.Name)
-	if t, _ := findTaint(annotated, e.Name); byAnnotation == "" {
-		byAnnotation = p.staysAnnotation(m)(t)
-	}
-	if why == DropElsewhere || byAnnotation == "" {
-		return byAnnotation
-	}
-	return why
-}
-
-// mayHaveNode reports whether the Machine is or may be in use: after a restore or a move, its nodeRef is not known at first.
-func mayHaveNode(m *clusterv1.Machine) bool {
-	return m.Status.NodeRef.Name != "" || m.Spec.ProviderID != ""
-}
-
-// typedIn tells which taints the Machine has in its spec, so that Cluster API has added them to the Node.
-func typedIn(m *clusterv1.Machine) func(clusterv1.MachineTaint) bool {
-	always := map[taint.ID]bool{}
-	for _, t := range m.Spec.Taints {
-		always[taint.MachineID(t)] = always[taint.MachineID(t)] || taint.Always(t)
-	}
-	return func(t clusterv1.MachineTaint) bool {
-		alwaysThere, there := always[taint.MachineID(t)]
-		return there && (alwaysThere || taint.Initialize(t))
-	}
+func annotatesTaints(annotations map[string]string) bool {
+	return has(annotations, taint.AlwaysAnnotation) || has(annotations, taint.InitializeAnnotation)
 }
 
 func roleOf(m *clusterv1.Machine) taint.Role {
-	return taint.Role(IsControlPlane(m))
-}
-
-// IsControlPlane reports whether the Machine belongs to a control plane.
-func IsControlPlane(m *clusterv1.Machine) bool {
-	return has(m.Labels, clusterv1.MachineControlPlaneLabel)
+	return taint.Role(has(m.Labels, clusterv1.MachineControlPlaneLabel))
 }

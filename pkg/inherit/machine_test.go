@@ -62,7 +62,7 @@ func TestMachine(t *testing.T) {
 			}
 			msBefore, mBefore := ms.DeepCopy(), m.DeepCopy()
 
-			got, err := inherit.Policy{ClusterAPITaints: tc.taints}.MachineFrom(inherit.TemplateOfMachineSet(ms), m)
+			got, err := withProblems(inherit.Policy{ClusterAPITaints: tc.taints}.MachineFrom(inherit.TemplateOfMachineSet(ms), m))
 
 			expectProblem(t, err, tc.problem)
 			Expect(describeContent(&got.Top)).To(Equal(tc.want.want()))
@@ -77,7 +77,7 @@ func TestMachine(t *testing.T) {
 // annotated taint is handed on as Default; package managedfields lets the child's own win over it.
 func TestAMachinesOwnTypedTaintWinsOverItsAnnotation(t *testing.T) {
 	m := content{taints: "gpu=typed:NoSchedule", annotations: "taints.heirloom.dev/always=gpu=annotated:NoSchedule"}.machine()
-	got, err := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}.MachineFrom(nil, m)
+	got, err := withProblems(inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}.MachineFrom(nil, m))
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	NewWithT(t).Expect(got.Top.Taints).To(HaveLen(1))
 	NewWithT(t).Expect(got.Top.Claims).To(Equal(map[string]inherit.Claim{"gpu:NoSchedule": inherit.Default}))
@@ -126,7 +126,7 @@ func TestTaintsThatEvictBecomeTypedInNewMachinesOnly(t *testing.T) {
 			}
 			m := content{annotations: tc.annotations, taints: tc.typed}.machine()
 			m.Status.NodeRef.Name, m.Spec.ProviderID = tc.nodeRef, tc.providerID
-			got, err := policy.MachineFrom(nil, m)
+			got, err := withProblems(policy.MachineFrom(nil, m))
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
 			NewWithT(t).Expect(describeContent(&got.Top)).To(Equal(content{taints: tc.want}.want()))
 		})

@@ -53,7 +53,7 @@ func TestMachineSet(t *testing.T) {
 			ms := &clusterv1.MachineSet{Spec: clusterv1.MachineSetSpec{Selector: selector(tc.msSelects, tc.msExpresses)}}
 			mdBefore, msBefore := md.DeepCopy(), ms.DeepCopy()
 
-			got, err := tc.policy.MachineSet(md, ms)
+			got, err := withProblems(tc.policy.MachineSet(md, ms))
 
 			Expect(err).NotTo(HaveOccurred())
 			Expect(describeContent(&got.Top)).To(Equal(tc.wantTop.want()))
@@ -99,17 +99,17 @@ func TestNeverInherited(t *testing.T) {
 			md.Annotations = annotations(key + "=x; ok=1")
 			ms := &clusterv1.MachineSet{Spec: clusterv1.MachineSetSpec{Template: both.template()}}
 
-			set, err := inherit.Policy{}.MachineSet(md, &clusterv1.MachineSet{})
+			set, err := withProblems(inherit.Policy{}.MachineSet(md, &clusterv1.MachineSet{}))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(describeContent(&set.Top)).To(Equal(content{labels: "ok=1", annotations: "ok=1"}.want()), "rules 5 and 6, metadata")
 			Expect(describeContent(set.Template)).To(Equal(content{labels: "ok=1", annotations: "ok=1"}.want()), "rule 6, template")
 
-			m, err := inherit.Policy{}.MachineFrom(inherit.TemplateOfMachineSet(ms), &clusterv1.Machine{})
+			m, err := withProblems(inherit.Policy{}.MachineFrom(inherit.TemplateOfMachineSet(ms), &clusterv1.Machine{}))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(describeContent(&m.Top)).To(Equal(content{labels: "ok=1", annotations: "ok=1"}.want()), "rule 8")
 
 			everything := inherit.Policy{AdditionalLabels: regexes(".*"), AdditionalAnnotations: regexes(".*")}
-			node, err := everything.Node(inherit.SourceOfMachine(both.machine()), content{}.initialized(), inherit.Privileged)
+			node, err := withProblems(everything.Node(inherit.SourceOfMachine(both.machine()), content{}.initialized(), inherit.Privileged))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(unrecorded(node).Labels).To(Equal(labels("ok=1")), "rule 11")
 			Expect(node.Annotations).NotTo(HaveKey(key), "rule 12")

@@ -3,18 +3,45 @@
 package inherit
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
+
+// Tracking annotations of what only Heirloom propagates to a Node. They are separate from Cluster API's annotations because Cluster
+// API removes from a Node what its own annotations list and its own rules do not propagate (docs/design.md §2).
+const (
+	LabelsFromMachineAnnotation      = "heirloom.dev/labels-from-machine"
+	AnnotationsFromMachineAnnotation = "heirloom.dev/annotations-from-machine"
+	TaintsFromMachineAnnotation      = "heirloom.dev/taints-from-machine"
+)
+
+// UninitializedAnnotation is on a Node to which Heirloom added the taint node.cluster.x-k8s.io/uninitialized, because
+// its bootstrap provider did not. Only where it is present does Heirloom remove that taint again.
+const UninitializedAnnotation = "heirloom.dev/uninitialized"
+
+// TrackingAnnotations are those of a Node that record what came from the Machine. A kubelet that registers cannot know this, so its
+// claims, such as having had its Initialize taints, do not count.
+//
+//nolint:gochecknoglobals // a table that nothing changes
+var TrackingAnnotations = []string{
+	clusterv1.LabelsFromMachineAnnotation, clusterv1.AnnotationsFromMachineAnnotation, clusterv1.TaintsFromMachineAnnotation,
+	LabelsFromMachineAnnotation, AnnotationsFromMachineAnnotation, TaintsFromMachineAnnotation, UninitializedAnnotation, RecordAnnotation,
+	MatchedByAddressAnnotation,
+}
+
+func tracks(annotation string) bool {
+	return slices.Contains(TrackingAnnotations, annotation)
+}
 
 // Writer is the writer of a Node. It decides what may be injected in that write (docs/design.md §4).
 type Writer bool
@@ -26,6 +53,14 @@ const (
 	Privileged Writer = false
 )
 
+// believed returns the Node without what a kubelet that registers cannot know.
+func (w Writer) believed(node NodeState) NodeState {
+	if w == Kubelet {
+		node.Annotations = filter(node.Annotations, func(key string) bool { return !tracks(key) })
+	}
+	return node
+}
+
 // NodeState is the part of a Node that is inherited.
 type NodeState struct {
 	Labels      map[string]string
@@ -36,11 +71,11 @@ type NodeState struct {
 }
 
 // OfNode returns the inheritable state of a Node.
-func OfNode(node *corev1.Node) NodeState {
+func OfNode(node *corev1.Node, now time.Time) NodeState {
 	created := node.CreationTimestamp
 	return NodeState{
 		Labels: node.Labels, Annotations: node.Annotations, Taints: node.Spec.Taints,
-		New: !created.IsZero() && time.Since(created.Time) < registration,
+		New: !created.IsZero() && now.Sub(created.Time) < registration,
 	}
 }
 
@@ -50,33 +85,6 @@ func (s NodeState) Equal(other NodeState) bool {
 		slices.EqualFunc(s.Taints, other.Taints, func(a, b corev1.Taint) bool {
 			return taint.IDOf(a) == taint.IDOf(b) && a.Value == b.Value
 		})
-}
-
-// Node is rules 11, 12 and 13: the state of a Node after it has inherited in a write by writer. The error lists what had to be left
-// out; the state is right without it.
-func (p Policy) Node(from NodeSource, current NodeState, writer Writer) (NodeState, error) {
-	n := nodeSync{policy: p, from: from, claimed: current.Annotations, current: writer.believed(current), writer: writer}
-	n.record = RecordOf(n.current)
-	metadata, metadataErr := n.metadata()
-	result, err := n.completed(metadata), errors.Join(metadataErr, from.problems)
-	size := tooLarge(n.current, result)
-	if size == nil {
-		return result, err
-	}
-	err = errors.Join(err, fmt.Errorf("labels and annotations: a Node has no room for all of them: %w", size))
-	result = n.completed(NodeState{Labels: maps.Clone(n.current.Labels), Annotations: maps.Clone(n.current.Annotations)})
-	if tooLarge(n.current, result) != nil {
-		return n.current, err
-	}
-	return result, err
-}
-
-// believed returns the Node without what a kubelet that registers cannot know.
-func (w Writer) believed(node NodeState) NodeState {
-	if w == Kubelet {
-		node.Annotations = filter(node.Annotations, func(key string) bool { return !tracks(key) })
-	}
-	return node
 }
 
 // nodeSync is one write of a Node, with what is known of it and of what it inherits from.
@@ -89,10 +97,42 @@ type nodeSync struct {
 	// record is what came from the Machine before.
 	record Record
 	writer Writer
+	out    Drops
+}
+
+// Node is rules 11, 12 and 13: the state of a Node after it has inherited in a write by writer, and what it does not inherit.
+func (p Policy) Node(from NodeSource, current NodeState, writer Writer) (NodeState, Drops) {
+	n := &nodeSync{policy: p, from: from, claimed: current.Annotations, current: writer.believed(current), writer: writer}
+	n.record = RecordOf(n.current)
+	n.out = slices.Clip(from.dropped)
+	result := n.completed(n.metadata())
+	wrong := tooLarge(n.current, result)
+	if wrong == nil {
+		return result, n.out
+	}
+	n.out.drop(Entry{}, DropInvalid, "", fmt.Sprintf("labels and annotations: a Node has no room for all of them: %v", wrong))
+	for _, e := range (Content{Labels: result.Labels, Annotations: result.Annotations}).Entries() {
+		e.Own = true
+		n.out.drop(e, DropInvalid, "", "")
+	}
+	result = n.completed(NodeState{Labels: maps.Clone(n.current.Labels), Annotations: maps.Clone(n.current.Annotations)})
+	if tooLarge(n.current, result) != nil {
+		return n.current, n.out
+	}
+	return result, n.out
+}
+
+// tooLarge returns an error if there are more bytes of annotations than an API server accepts. A record of a label takes more than
+// the label itself, so a Machine may have more than its Node has room for.
+func tooLarge(current, result NodeState) error {
+	if maps.Equal(current.Annotations, result.Annotations) {
+		return nil
+	}
+	return apivalidation.ValidateAnnotationsSize(result.Annotations)
 }
 
 // completed adds the rest to a state with its metadata: taints, the guard, and the record, which a kubelet cannot write.
-func (n nodeSync) completed(metadata NodeState) NodeState {
+func (n *nodeSync) completed(metadata NodeState) NodeState {
 	result := n.guard(n.withTaints(metadata))
 	if n.writer == Privileged {
 		result = n.recorded(result)
@@ -101,67 +141,166 @@ func (n nodeSync) completed(metadata NodeState) NodeState {
 	return result
 }
 
-// metadata is rules 11 and 12. The error lists what no Node can carry, which is left out.
-func (n nodeSync) metadata() (result NodeState, err error) {
-	from, current := n.from, n.current
-	labels := mapSync{
-		current: current.Labels, declared: from.Labels, recorded: sets.New(n.record.Labels...), vouches: n.record.vouches(),
-		byRule: nodeLabel, byOperator: n.policy.additionalLabel, ahead: from.ahead.label,
-		rules:    current.Annotations[clusterv1.LabelsFromMachineAnnotation],
-		operator: current.Annotations[LabelsFromMachineAnnotation],
+// metadata is rules 11 and 12.
+func (n *nodeSync) metadata() NodeState {
+	now := Content{}
+	if n.from.machine != nil {
+		now = metadataOf(n.from.machine)
 	}
-	noLabels, labelsErr := notOfNode(labelKey, from.Labels, labels.brings)
-	labels.withhold = func(key string) bool { return noLabels.Has(key) || n.writer == Kubelet && restricted(key) }
-	annotations := mapSync{
-		current: current.Annotations, declared: from.Annotations, vouches: anything,
-		byRule: nodeAnnotation, byOperator: n.policy.additionalAnnotation, ahead: from.ahead.annotation,
-		rules:    current.Annotations[clusterv1.AnnotationsFromMachineAnnotation],
-		operator: current.Annotations[AnnotationsFromMachineAnnotation],
+	labels, listedLabels := n.syncMap(labelKey, n.current.Labels, n.from.Labels, now.Labels)
+	annotations, listedAnnotations := n.syncMap(annotationKey, n.current.Annotations, n.from.Annotations, now.Annotations)
+	for what, listed := range map[string][2]string{labelKey: listedLabels, annotationKey: listedAnnotations} {
+		if name := trackedBy[what][0]; annotations[name] != listed[0] { // Cluster API's annotation stays once it exists
+			annotations[name] = listed[0]
+		}
+		setOrDelete(annotations, trackedBy[what][1], listed[1])
 	}
-	noAnnotations, annotationsErr := notOfNode(annotationKey, from.Annotations, annotations.brings)
-	annotations.withhold = noAnnotations.Has
+	setOrDelete(annotations, MatchedByAddressAnnotation, n.from.matched)
+	return NodeState{Labels: labels, Annotations: annotations}
+}
 
-	var labelKeys, extraLabels, annotationKeys, extraAnnotations string
-	result.Labels, labelKeys, extraLabels = labels.sync()
-	result.Annotations, annotationKeys, extraAnnotations = annotations.sync()
-	setTracking(result.Annotations, clusterv1.LabelsFromMachineAnnotation, labelKeys)
-	setOwnTracking(result.Annotations, LabelsFromMachineAnnotation, extraLabels)
-	setTracking(result.Annotations, clusterv1.AnnotationsFromMachineAnnotation, annotationKeys)
-	setOwnTracking(result.Annotations, AnnotationsFromMachineAnnotation, extraAnnotations)
-	setOwnTracking(result.Annotations, MatchedByAddressAnnotation, from.matched)
-	return result, errors.Join(labelsErr, annotationsErr)
+// byRule reports whether every Cluster API propagates this label or annotation of a Machine to the Node (rules 11 and 12).
+func byRule(what, key string) bool {
+	d := domain(key)
+	if what == annotationKey {
+		return within(d, clusterv1.ManagedNodeAnnotationDomain)
+	}
+	return d == clusterv1.NodeRoleLabelPrefix || within(d, clusterv1.ManagedNodeLabelDomain) ||
+		within(d, clusterv1.NodeRestrictionLabelDomain) && !marks(key)
+}
+
+// notOnNode says why neither a rule nor an operator's regex brings a label or an annotation of a Machine to its Node.
+func (p Policy) notOnNode(what, key string) Why {
+	if byRule(what, key) {
+		return ""
+	}
+	regexes := p.AdditionalLabels
+	if what == annotationKey {
+		regexes = p.AdditionalAnnotations
+	} else if marks(key) {
+		return DropReserved
+	}
+	if why := OfItself(key); why != "" || matchesAny(regexes, key) {
+		return why
+	}
+	return DropOutside
+}
+
+// restricted reports whether NodeRestriction may forbid a kubelet to set this label on its own Node. The plugin runs again after us
+// and would answer 403, so that the Node could never register (docs/design.md §4). Its short allow-list is not repeated here: such a
+// label is added by the first later write, like the others.
+func restricted(key string) bool {
+	d := domain(key)
+	return within(d, "kubernetes.io") || within(d, "k8s.io")
+}
+
+// mapSync is one map of a Node: its labels or its annotations.
+type mapSync struct {
+	*nodeSync
+	what string
+	// current is what the Node has, declared what the Machine will have, and machine what it has now.
+	current, declared, machine map[string]string
+	// theirs and ours are the keys that Cluster API's and our own tracking annotation list, recorded those of the record.
+	theirs, ours, recorded sets.Set[string]
+}
+
+// syncMap returns a map of a Node after inheritance, and what the two tracking annotations list.
+func (n *nodeSync) syncMap(what string, current, declared, machine map[string]string) (result map[string]string, lists [2]string) {
+	theirs, ours := keySet(n.current.Annotations[trackedBy[what][0]]), keySet(n.current.Annotations[trackedBy[what][1]])
+	s := mapSync{n, what, current, declared, machine, theirs, ours, sets.New(n.record.Labels...)}
+	result = filter(current, func(key string) bool { return !s.gone(key) })
+	var listed, extra []string
+	for key := range theirs { // Cluster API also lists keys of its own there, which it manages itself
+		if has(result, key) && (!s.brings(key) || !s.ahead(key)) {
+			listed = append(listed, key)
+		}
+	}
+	for key, value := range declared {
+		if why, detail := s.leavesOut(key, value); why != "" {
+			n.out.drop(Entry{what, key, true}, why, shown(what, value), detail)
+			continue
+		}
+		result[key] = value
+		if byRule(what, key) && !s.ahead(key) && (!ours.Has(key) || theirs.Has(key)) { // see NodeSource.AheadOf
+			listed = append(listed, key)
+		} else {
+			extra = append(extra, key)
+		}
+	}
+	return result, [2]string{joinKeys(listed), joinKeys(extra)}
+}
+
+// leavesOut says why a key of the Machine does not reach the Node in this write.
+func (s mapSync) leavesOut(key, value string) (why Why, detail string) {
+	if why = s.policy.notOnNode(s.what, key); why != "" {
+		return why, ""
+	}
+	if now, had := s.current[key]; !had || now != value {
+		if wrong := refused(s.what, key, value); wrong != "" {
+			return DropInvalid, "no Node can carry it: " + wrong
+		}
+	}
+	if s.what == labelKey && s.writer == Kubelet && restricted(key) {
+		return DropRestricted, ""
+	}
+	return "", ""
+}
+
+// brings reports whether the Machine declares a key that reaches the Node.
+func (s mapSync) brings(key string) bool {
+	return has(s.declared, key) && s.policy.notOnNode(s.what, key) == ""
+}
+
+// ahead reports whether the Machine does not have a key yet.
+func (s mapSync) ahead(key string) bool {
+	return s.from.machine != nil && !has(s.machine, key)
+}
+
+// gone reports whether the Node has a key from its Machine that reaches it no longer: the Machine does not declare it any more, or the
+// operator removed the regex. The annotations are believed only about what the kubelet could remove itself.
+func (s mapSync) gone(key string) bool {
+	if s.brings(key) {
+		return false
+	}
+	recorded := s.what == labelKey && s.recorded.Has(key)
+	if s.what == labelKey && restricted(key) {
+		return recorded
+	}
+	return recorded || s.ours.Has(key) || byRule(s.what, key) && s.theirs.Has(key)
 }
 
 // withTaints is rule 13: result with the taints, and with the annotations that track them.
-func (n nodeSync) withTaints(result NodeState) NodeState {
-	p, current := n.policy, n.current
-	result.Taints = taint.Sync(current.Taints, n.from.taints.all(), n.record.Taints, current.initialized())
+func (n *nodeSync) withTaints(result NodeState) NodeState {
+	current, declared := n.current, n.from.taints()
+	initialized := current.initialized()
+	result.Taints = taint.Sync(current.Taints, declared, n.record.Taints, initialized)
+	for _, t := range declared {
+		if initialized && taint.Initialize(t) {
+			n.out.drop(Entry{taintKey, taint.MachineID(t).String(), true}, DropOnce, "", "")
+		}
+	}
 	if result.Annotations == nil {
 		result.Annotations = map[string]string{}
 	}
-	typed, held := p.divideTyped(always(n.from.taints.typed), current.Annotations, n.from.ahead)
-	result.Annotations[clusterv1.TaintsFromMachineAnnotation] = p.formatTyped(typed, current.Annotations[clusterv1.TaintsFromMachineAnnotation])
-	setOwnTracking(result.Annotations, TaintsFromMachineAnnotation, taint.FormatList(append(always(n.from.taints.annotated), held...)))
-	return result
-}
-
-// divideTyped divides the typed taints between Cluster API's record and our own. A taint that the Machine does not have yet is ours, and
-// one that was declared by annotation and has become typed stays ours until Cluster API lists it. Before that, Cluster API may not know
-// the Machine's typed taints, and it removes from the Node what its record lists and it does not know.
-func (p Policy) divideTyped(typed []corev1.Taint, annotations map[string]string, ahead ahead) (listed, held []corev1.Taint) {
-	byClusterAPI, _ := taint.ParseList(annotations[clusterv1.TaintsFromMachineAnnotation])
-	byHeirloom, _ := taint.ParseList(annotations[TaintsFromMachineAnnotation])
-	ours, theirs := taint.Positions(byHeirloom), taint.Positions(byClusterAPI)
-	for _, t := range typed {
+	byClusterAPI, byHeirloom := listedTaints(current.Annotations)
+	ours, theirs := taint.ByID(byHeirloom), taint.ByID(byClusterAPI)
+	// A typed taint that the Machine does not have yet is listed by us, and one that was declared by annotation stays there until Cluster
+	// API lists it. Before that, Cluster API may not know it, and it removes from the Node what its record lists and it does not know.
+	var typed []corev1.Taint
+	extra := always(n.from.annotated)
+	for _, t := range always(n.from.typed) {
 		_, listedByUs := ours[taint.IDOf(t)]
 		_, listedByThem := theirs[taint.IDOf(t)]
-		if ahead.taint(t) || listedByUs && !listedByThem && p.ClusterAPITaints != PropagationDisabled {
-			held = append(held, t)
+		if n.from.taintIsAhead(t) || listedByUs && !listedByThem && n.policy.ClusterAPITaints != PropagationDisabled {
+			extra = append(extra, t)
 		} else {
-			listed = append(listed, t)
+			typed = append(typed, t)
 		}
 	}
-	return listed, held
+	result.Annotations[clusterv1.TaintsFromMachineAnnotation] =
+		n.policy.formatTyped(typed, current.Annotations[clusterv1.TaintsFromMachineAnnotation])
+	setOrDelete(result.Annotations, TaintsFromMachineAnnotation, taint.FormatList(extra))
+	return result
 }
 
 func always(taints []clusterv1.MachineTaint) []corev1.Taint {
@@ -186,37 +325,77 @@ func (p Policy) formatTyped(taints []corev1.Taint, recorded string) string {
 	return taint.FormatList(taints)
 }
 
-// recordedTaints reads both tracking annotations, in both forms. A broken entry is skipped, and the next write removes it.
-func recordedTaints(annotations map[string]string) []corev1.Taint {
-	byClusterAPI, _ := taint.ParseList(annotations[clusterv1.TaintsFromMachineAnnotation])
-	byHeirloom, _ := taint.ParseList(annotations[TaintsFromMachineAnnotation])
-	return slices.Concat(byClusterAPI, byHeirloom)
+// listedTaints reads the tracking annotations of taints, in both forms. A broken entry is skipped, and the next write removes it.
+func listedTaints(annotations map[string]string) (theirs, ours []corev1.Taint) {
+	theirs, _ = taint.ParseList(annotations[clusterv1.TaintsFromMachineAnnotation])
+	ours, _ = taint.ParseList(annotations[TaintsFromMachineAnnotation])
+	return theirs, ours
 }
 
-// tracks reports whether an annotation records what came from the Machine. A kubelet that registers cannot know this, so its claims,
-// such as having had its Initialize taints, do not count.
-func tracks(key string) bool {
-	return slices.Contains(TrackingAnnotations(), key)
-}
-
-// TrackingAnnotations are those of a Node that record what came from the Machine.
-func TrackingAnnotations() []string {
-	return []string{
-		clusterv1.LabelsFromMachineAnnotation, clusterv1.AnnotationsFromMachineAnnotation, clusterv1.TaintsFromMachineAnnotation,
-		LabelsFromMachineAnnotation, AnnotationsFromMachineAnnotation, TaintsFromMachineAnnotation, UninitializedAnnotation, RecordAnnotation,
-		MatchedByAddressAnnotation,
+// guard keeps workload off a worker Node until its restricted labels are there. If the kubelet registers without the taint
+// node.cluster.x-k8s.io/uninitialized, Heirloom adds it. The first privileged write, which also sets the labels, removes it again
+// (docs/design.md §4).
+//
+// An API server may ask twice about the same create, once for each webhook or policy. What the first answer added is still ours in
+// the second.
+func (n *nodeSync) guard(result NodeState) NodeState {
+	uninitialized := clusterv1.NodeUninitializedTaint
+	switch present := taint.Find(n.current.Taints, taint.IDOf(uninitialized)) >= 0; {
+	case n.writer == Kubelet && n.from.ControlPlane:
+	case n.writer == Kubelet && !present:
+		result.Taints = append(result.Taints, uninitialized)
+		result.Annotations[UninitializedAnnotation] = "added"
+	case n.writer == Kubelet:
+		if n.claimed[UninitializedAnnotation] == "added" &&
+			n.claimed[clusterv1.TaintsFromMachineAnnotation] == result.Annotations[clusterv1.TaintsFromMachineAnnotation] {
+			result.Annotations[UninitializedAnnotation] = "added"
+		}
+	case has(n.current.Annotations, UninitializedAnnotation) && !n.from.withheld:
+		result.Taints = taint.Remove(result.Taints, taint.IDOf(uninitialized))
+		delete(result.Annotations, UninitializedAnnotation)
 	}
+	return result
 }
 
-// setTracking records keys in one of Cluster API's annotations, which stays once it exists.
-func setTracking(annotations map[string]string, key, value string) {
-	if annotations[key] != value {
-		annotations[key] = value
+// LabelsRead returns those labels of a Node that the rules read: what they may bring or have brought. A kubelet and a cloud provider
+// write a dozen others. Lists longer than an API server stores do not count, and it takes no longer than the Node is long: a kubelet
+// and its API server write whatever they like.
+func (p Policy) LabelsRead(node *corev1.Node) map[string]string {
+	recorded := sets.New[string]()
+	for _, name := range TrackingAnnotations {
+		if list := node.Annotations[name]; len(list) <= mostBytes {
+			recorded.Insert(strings.FieldsFunc(list, func(r rune) bool { return strings.ContainsRune(",; ", r) })...)
+		}
 	}
+	return filter(node.Labels, func(key string) bool { return marks(key) || recorded.Has(key) || p.notOnNode(labelKey, key) == "" })
 }
 
-// setOwnTracking records keys in one of our own annotations, which exists only while it lists something.
-func setOwnTracking(annotations map[string]string, key, value string) {
+// splitKeys reads a tracking annotation. It skips blanks and empty entries: the annotation is Cluster API's, and users may have
+// edited it.
+func splitKeys(s string) []string {
+	if s == "" || len(s) > mostBytes { // no API server has stored more
+		return nil
+	}
+	var keys []string
+	for key := range strings.SplitSeq(s, ",") {
+		if key = strings.TrimSpace(key); key != "" {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+func joinKeys(keys []string) string {
+	slices.Sort(keys)
+	return strings.Join(slices.Compact(keys), ",")
+}
+
+func keySet(list string) sets.Set[string] {
+	return sets.New(splitKeys(list)...)
+}
+
+// setOrDelete records something in one of our own annotations, which exists only while it records something.
+func setOrDelete(annotations map[string]string, key, value string) {
 	if value == "" {
 		delete(annotations, key)
 		return

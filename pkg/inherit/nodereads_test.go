@@ -34,8 +34,8 @@ func TestWhatIsReadOfANodeDecides(t *testing.T) {
 		unread += len(full.Labels) - len(read.Labels)
 
 		from := inherit.SourceOfMachine(m)
-		whole, problems := policy.Node(from, full, inherit.Privileged)
-		part, sameProblems := policy.Node(from, read, inherit.Privileged)
+		whole, problems := withProblems(policy.Node(from, full, inherit.Privileged))
+		part, sameProblems := withProblems(policy.Node(from, read, inherit.Privileged))
 		if made, want := patchOf(read, part), patchOf(full, whole); made != want || fmt.Sprint(problems) != fmt.Sprint(sameProblems) {
 			t.Fatalf("run %d: Machine %+v\nNode %+v\nmade %.2000s: %v\nwant %.2000s: %v", i, machine, stored, made, sameProblems, want, problems)
 		}
@@ -79,7 +79,7 @@ func TestLabelsReadOfTheWorstNode(t *testing.T) {
 	for i := range 10_000 {
 		node.Labels[fmt.Sprintf("example.com/%d", i)] = ""
 	}
-	for _, name := range inherit.TrackingAnnotations() {
+	for _, name := range inherit.TrackingAnnotations {
 		node.Annotations[name] = strings.Repeat("example.com/x,", 256<<10/14)
 	}
 	node.Annotations[inherit.LabelsFromMachineAnnotation] = "example.com/1, example.com/2"

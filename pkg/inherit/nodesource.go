@@ -3,9 +3,13 @@
 package inherit
 
 import (
-	"errors"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -13,26 +17,29 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
+// MatchedByAddressAnnotation is on a Node that inherits from a Machine it was matched with only by a name or an address. Its value,
+// "<name of the Machine>.<HMAC>", names the Machine. A kubelet may write annotations of its Node, so the HMAC covers the Node's
+// name and its key is the Machine's UID, which no kubelet knows.
+const MatchedByAddressAnnotation = "heirloom.dev/matched-by-address"
+
 // NodeSource is what a Node inherits from: its Machine as it will be once it has inherited itself, or its MachinePool if the
 // provider has no Machines.
 type NodeSource struct {
-	// Ref is the Machine or the MachinePool.
-	Ref
-	// Cluster names the Cluster of the Node.
+	Ref     // the Machine or the MachinePool
 	Cluster types.NamespacedName
 	// Labels and Annotations are all that the object has, not only what rules 11 and 12 propagate.
 	Labels, Annotations map[string]string
-	// ControlPlane says that the Node is one of the control plane.
-	ControlPlane bool
+	ControlPlane        bool
 
-	// taints are those that a Node can have; problems lists the others.
-	taints   declaredTaints
-	problems error
+	// typed and annotated are the taints that a Node can have; dropped is what is left out already.
+	typed, annotated []clusterv1.MachineTaint
+	dropped          Drops
 	// matched is the value of MatchedByAddressAnnotation, if only a name or an address says that the Node is the Machine; withheld says
 	// that the Node does not get all labels for that reason.
 	matched  string
 	withheld bool
-	ahead    ahead
+	// machine is the Machine as it is now; nil where nothing is known to be ahead of it.
+	machine *clusterv1.Machine
 }
 
 // SourceOfMachine returns what the Node of this Machine inherits from.
@@ -42,41 +49,204 @@ func SourceOfMachine(m *clusterv1.Machine) NodeSource {
 	return s
 }
 
-// SourceOfMachinePool returns what the Nodes of a MachinePool inherit from if its provider has no Machines (rule 9). effective is
-// the MachinePool as it will be once it has inherited itself.
-func SourceOfMachinePool(mp, effective *clusterv1.MachinePool) NodeSource {
-	template := effective.Spec.Template
-	s := sourceOf(inheritable(template.Labels), inheritable(template.Annotations), template.Spec.Taints)
+// SourceOfMachinePool returns what the Nodes of a MachinePool inherit from if its provider has no Machines (rule 9): its template as it
+// will be once the MachinePool has inherited itself.
+func SourceOfMachinePool(mp *clusterv1.MachinePool, template *Template) NodeSource {
+	inheritable := func(key string) bool { return !never(key) }
+	s := sourceOf(filter(template.Labels, inheritable), filter(template.Annotations, inheritable), template.Taints)
 	s.Ref, s.Cluster = Ref{"MachinePool", mp}, types.NamespacedName{Namespace: mp.Namespace, Name: mp.Spec.ClusterName}
 	return s
 }
 
-// sourceOf returns the source with these labels, annotations and typed taints.
+// sourceOf returns the source with these labels, annotations and typed taints. On the same key and effect, the typed taint wins.
 func sourceOf(labels, annotations map[string]string, typed []clusterv1.MachineTaint) NodeSource {
 	s := NodeSource{Labels: labels, Annotations: annotations, ControlPlane: has(labels, clusterv1.MachineControlPlaneLabel)}
-	s.taints, s.problems = taintsOf(taint.Role(s.ControlPlane), typed, annotations)
+	role := taint.Role(s.ControlPlane)
+	at := place{own: true, out: &s.dropped}
+	if len(typed) > 0 {
+		s.typed = at.usable(role, taint.Merge(typed, nil))
+	}
+	wins := sets.New[taint.ID]()
+	for _, t := range s.typed {
+		wins.Insert(taint.MachineID(t))
+	}
+	s.annotated = slices.DeleteFunc(at.annotated(role, annotations), func(t clusterv1.MachineTaint) bool { return wins.Has(taint.MachineID(t)) })
+	s.dropped.given(s.typed)
 	return s
 }
 
-// declaredTaints are taints for a Node, divided by how they are declared.
-type declaredTaints struct {
-	typed, annotated []clusterv1.MachineTaint
-}
-
-func (t declaredTaints) all() []clusterv1.MachineTaint {
-	return taint.Merge(t.typed, t.annotated)
-}
-
-// taintsOf returns the taints that are declared for a Node, each once: the typed one wins. The error lists those that no Node can
-// have.
-func taintsOf(role taint.Role, typed []clusterv1.MachineTaint, annotations map[string]string) (declaredTaints, error) {
-	typed, typedErr := taint.Usable(role, taint.Merge(typed, nil))
-	annotated, parseErr := taint.FromAnnotations(annotations)
-	annotated, annotatedErr := taint.Usable(role, annotated)
-	wins := sets.New[taint.ID]()
-	for _, t := range typed {
-		wins.Insert(taint.MachineID(t))
+// SourceFor returns what a Node inherits from the Machine that it matches. If only a name or an address says that the Node is this
+// Machine, the source has no labels that a kubelet may not set itself: taints restrict the Node, but these labels may be privileges.
+func (p Policy) SourceFor(node *corev1.Node, m *clusterv1.Machine) NodeSource {
+	s := SourceOfMachine(m)
+	if proven(node, m) {
+		return s
 	}
-	annotated = slices.DeleteFunc(annotated, func(t clusterv1.MachineTaint) bool { return wins.Has(taint.MachineID(t)) })
-	return declaredTaints{typed: typed, annotated: annotated}, errors.Join(typedErr, parseErr, annotatedErr)
+	s.matched = matchRecord(node, m)
+	s.Labels = filter(m.Labels, func(key string) bool { return !restricted(key) })
+	for key := range m.Labels {
+		if !restricted(key) {
+			continue
+		}
+		why := p.notOnNode(labelKey, key)
+		if why == "" {
+			why, s.withheld = DropUnproven, true
+		}
+		s.dropped.drop(Entry{labelKey, key, true}, why, "", "")
+	}
+	return s
+}
+
+// SourceForStranger returns what a Node inherits from a Machine that it only matched by a name or an address and never was: nothing.
+func SourceForStranger(m *clusterv1.Machine) NodeSource {
+	return NodeSource{Ref: Ref{"Machine", m}, Cluster: types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.ClusterName}}
+}
+
+// AheadOf returns the source of a Node whose Machine is like this now.
+//
+// A Node inherits from its Machine as it will be, so that a change at the top reaches Nodes at once. Meanwhile, Cluster API's Machine
+// controller propagates the Machine as it is, whenever the Node changes. Two rules keep the two from undoing each other's writes:
+//
+//   - What the Machine has counts until it changes there. Otherwise Cluster API would set the old value again, or put back what was
+//     removed (whileUnchanged).
+//   - What the Machine does not have yet reaches the Node at once, and an annotation of Heirloom lists it. Cluster API removes from a Node
+//     what its own annotation lists and the Machine does not have. Once the Machine has it, Cluster API finds it on the Node and writes
+//     nothing. So it stays listed there until Cluster API lists it in another write of the Node; moving it would be a second write.
+func (s NodeSource) AheadOf(m *clusterv1.Machine) NodeSource {
+	s.machine = m
+	return s
+}
+
+func (s NodeSource) taintIsAhead(t corev1.Taint) bool {
+	return s.machine != nil && !slices.ContainsFunc(s.machine.Spec.Taints, func(has clusterv1.MachineTaint) bool {
+		return taint.MachineID(has) == taint.IDOf(t)
+	})
+}
+
+// Declares returns all that the source declares for its Node, taints that a Node cannot have left out.
+func (s NodeSource) Declares() Content {
+	return Content{Labels: s.Labels, Annotations: s.Annotations, Taints: s.taints()}
+}
+
+// WhyNot says why a Node does not get an entry that the source may declare: because a write of it dropped this. The word is empty if the
+// Node gets it.
+func (s NodeSource) WhyNot(dropped Drops, e Entry) Why {
+	e.Own = true
+	return dropped.WhyNot(e, s.Declares())
+}
+
+func (s NodeSource) taints() []clusterv1.MachineTaint {
+	return taint.Merge(s.typed, s.annotated)
+}
+
+// proven reports whether more than a name or an address shows that a Node is this Machine. Kubelets choose their addresses, but only
+// Cluster API writes status.nodeRef, and a providerID never changes once it is set.
+func proven(node *corev1.Node, m *clusterv1.Machine) bool {
+	return node.Name != "" && m.Status.NodeRef.Name == node.Name || m.Spec.ProviderID != "" && m.Spec.ProviderID == node.Spec.ProviderID
+}
+
+// MatchedBefore returns the name of the Machine that a Node claims to have been matched with by a name or an address, or "".
+// NoLongerMatches checks the claim.
+func MatchedBefore(node *corev1.Node) string {
+	record := node.Annotations[MatchedByAddressAnnotation]
+	return record[:max(0, strings.LastIndexByte(record, '.'))]
+}
+
+// NoLongerMatches reports whether the Node carries what it has inherited from this Machine by a name or an address, while the
+// Machine now is another Node or has another address. A Machine that reports no addresses contradicts nothing.
+func NoLongerMatches(node *corev1.Node, m *clusterv1.Machine) bool {
+	if !hmac.Equal([]byte(node.Annotations[MatchedByAddressAnnotation]), []byte(matchRecord(node, m))) {
+		return false
+	}
+	return contradicts(node, m) || !proven(node, m) && len(MachineNames(m)) > 0 && !sharesAddress(node, m)
+}
+
+func matchRecord(node *corev1.Node, m *clusterv1.Machine) string {
+	sum := hmac.New(sha256.New, []byte(m.UID))
+	sum.Write([]byte(node.Name))
+	return m.Name + "." + hex.EncodeToString(sum.Sum(nil))
+}
+
+// Match returns which of a Cluster's Machines its Node is, or nil (docs/design.md §4): by status.nodeRef, then by spec.providerID, then by an
+// address. If several Machines fit, or the one that fits already is another Node, the result is nil. Labels and annotations do not
+// count, because the kubelet writes them.
+//
+// A name or an address is no proof: see Policy.SourceFor.
+func Match(node *corev1.Node, machines []clusterv1.Machine) *clusterv1.Machine {
+	fits := []func(*clusterv1.Machine) bool{
+		func(m *clusterv1.Machine) bool { return node.Name != "" && m.Status.NodeRef.Name == node.Name },
+		func(m *clusterv1.Machine) bool {
+			return m.Spec.ProviderID != "" && m.Spec.ProviderID == node.Spec.ProviderID
+		},
+		func(m *clusterv1.Machine) bool { return sharesAddress(node, m) },
+	}
+	for _, fit := range fits {
+		var match *clusterv1.Machine
+		for i := range machines {
+			m := &machines[i]
+			switch {
+			case !fit(m) || contradicts(node, m):
+			case match != nil:
+				return nil
+			default:
+				match = m
+			}
+		}
+		if match != nil {
+			return match
+		}
+	}
+	return nil
+}
+
+// contradicts reports whether both sides name different instances, as when a new Node took over an old Node's name.
+func contradicts(node *corev1.Node, m *clusterv1.Machine) bool {
+	return m.Spec.ProviderID != "" && node.Spec.ProviderID != "" && m.Spec.ProviderID != node.Spec.ProviderID ||
+		m.Status.NodeRef.Name != "" && m.Status.NodeRef.Name != node.Name
+}
+
+// MostAddresses is how many addresses of a Node count. Kubelets and cloud providers report a few; each costs a look-up.
+const MostAddresses = 64
+
+// NodeNames returns the names and addresses by which a Node is known inside its cluster, each once.
+func NodeNames(node *corev1.Node) []string {
+	names := []string{node.Name}
+	for _, address := range NodeAddresses(node) {
+		names = append(names, address.Address)
+	}
+	slices.Sort(names)
+	return slices.Compact(notEmpty(names))
+}
+
+// NodeAddresses returns those of a Node's addresses by which it is known inside its cluster.
+func NodeAddresses(node *corev1.Node) []corev1.NodeAddress {
+	counted := node.Status.Addresses[:min(len(node.Status.Addresses), MostAddresses)]
+	return slices.DeleteFunc(slices.Clone(counted), func(a corev1.NodeAddress) bool {
+		return a.Type != corev1.NodeHostName && a.Type != corev1.NodeInternalDNS && a.Type != corev1.NodeInternalIP
+	})
+}
+
+// MachineNames returns the names and addresses by which a Machine is known inside its cluster.
+func MachineNames(m *clusterv1.Machine) []string {
+	var names []string
+	for _, address := range MachineAddresses(m) {
+		names = append(names, address.Address)
+	}
+	return notEmpty(names)
+}
+
+// MachineAddresses returns those of a Machine's addresses by which it is known inside its cluster.
+func MachineAddresses(m *clusterv1.Machine) []clusterv1.MachineAddress {
+	return slices.DeleteFunc(slices.Clone([]clusterv1.MachineAddress(m.Status.Addresses)), func(a clusterv1.MachineAddress) bool {
+		return a.Type != clusterv1.MachineHostName && a.Type != clusterv1.MachineInternalDNS && a.Type != clusterv1.MachineInternalIP
+	})
+}
+
+func notEmpty(names []string) []string {
+	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
+}
+
+func sharesAddress(node *corev1.Node, m *clusterv1.Machine) bool {
+	known := sets.New(NodeNames(node)...)
+	return slices.ContainsFunc(MachineNames(m), known.Has)
 }

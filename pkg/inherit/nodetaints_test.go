@@ -74,7 +74,7 @@ func TestFirstSync(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			got, err := inherit.Policy{}.Node(inherit.SourceOfMachine(tc.machine.machine()), tc.node.node(), inherit.Privileged)
+			got, err := withProblems(inherit.Policy{}.Node(inherit.SourceOfMachine(tc.machine.machine()), tc.node.node(), inherit.Privileged))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(describe(got)).To(Equal(describe(tc.want.node())))
 		})
@@ -83,7 +83,7 @@ func TestFirstSync(t *testing.T) {
 
 func TestTheControlPlanesTaintReachesItsNodes(t *testing.T) {
 	m := content{taints: "node-role.kubernetes.io/control-plane:NoSchedule"}.controller()
-	got, err := inherit.Policy{}.Node(inherit.SourceOfMachine(m), content{}.node(), inherit.Privileged)
+	got, err := withProblems(inherit.Policy{}.Node(inherit.SourceOfMachine(m), content{}.node(), inherit.Privileged))
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	NewWithT(t).Expect(got.Taints).To(Equal(onNode("node-role.kubernetes.io/control-plane:NoSchedule")))
 }

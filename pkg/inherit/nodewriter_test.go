@@ -38,12 +38,12 @@ func TestKubeletRegisters(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			node := tc.node.node()
 			m := tc.machine.controller()
-			got, err := tc.policy.Node(inherit.SourceOfMachine(m), node, inherit.Kubelet)
+			got, err := withProblems(tc.policy.Node(inherit.SourceOfMachine(m), node, inherit.Kubelet))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(describe(got)).To(Equal(describe(tc.want.node())))
 			Expect(node).To(Equal(tc.node.node()), "the input is not mutated")
 
-			later, err := tc.policy.Node(inherit.SourceOfMachine(m), got, inherit.Privileged)
+			later, err := withProblems(tc.policy.Node(inherit.SourceOfMachine(m), got, inherit.Privileged))
 			Expect(err).NotTo(HaveOccurred())
 			for key, value := range tc.machine.machine().Labels {
 				Expect(later.Labels).To(HaveKeyWithValue(key, value), "what had to wait comes with the first write by someone who may")
@@ -56,10 +56,10 @@ func TestKubeletRegisters(t *testing.T) {
 func TestAskingAgainChangesNothing(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	m := content{labels: "node.cluster.x-k8s.io/a=1", taints: "gpu=1:NoSchedule"}.machine()
-	first, err := inherit.Policy{}.Node(inherit.SourceOfMachine(m), content{}.node(), inherit.Kubelet)
+	first, err := withProblems(inherit.Policy{}.Node(inherit.SourceOfMachine(m), content{}.node(), inherit.Kubelet))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(first.Annotations).To(HaveKey(inherit.UninitializedAnnotation))
-	second, err := inherit.Policy{}.Node(inherit.SourceOfMachine(m), first, inherit.Kubelet)
+	second, err := withProblems(inherit.Policy{}.Node(inherit.SourceOfMachine(m), first, inherit.Kubelet))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(describe(second)).To(Equal(describe(first)))
 }
@@ -90,7 +90,7 @@ func TestGuard(t *testing.T) {
 			if tc.controlPlane {
 				m = tc.machine.controller()
 			}
-			got, err := inherit.Policy{}.Node(inherit.SourceOfMachine(m), tc.node.node(), tc.writer)
+			got, err := withProblems(inherit.Policy{}.Node(inherit.SourceOfMachine(m), tc.node.node(), tc.writer))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(describe(got)).To(Equal(describe(tc.want.node())))
 		})
@@ -153,7 +153,7 @@ func TestAKubeletCannotClaimToBeInitialized(t *testing.T) {
 		clusterv1.TaintsFromMachineAnnotation: "", clusterv1.LabelsFromMachineAnnotation: "x",
 		inherit.LabelsFromMachineAnnotation: "y", inherit.UninitializedAnnotation: "added", "mine": "1",
 	}}
-	state, err := inherit.Policy{}.Node(inherit.SourceOfMachine(m), claims, inherit.Kubelet)
+	state, err := withProblems(inherit.Policy{}.Node(inherit.SourceOfMachine(m), claims, inherit.Kubelet))
 	Expect := NewWithT(t).Expect
 	Expect(err).NotTo(HaveOccurred())
 	Expect(state.Taints).To(ContainElement(HaveField("Key", "warm")))

@@ -6,54 +6,8 @@ import (
 	"testing"
 
 	"github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
-
-func TestPathOfAnEntry(t *testing.T) {
-	ref := func(kind string) Ref {
-		return Ref{kind, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x"}}}
-	}
-	declares := func(kind string, keys ...string) Declaration {
-		d := Declaration{Ref: ref(kind), Content: Content{Labels: map[string]string{}}}
-		for _, key := range keys {
-			d.Labels[key] = "1"
-		}
-		return d
-	}
-	sources := Sources{All: []Declaration{
-		declares("Cluster", "topology"), declares("ClusterClass", "class"), declares("MachineDeployment", "topology", "class", "md"),
-		declares("MachineSet"), declares("Machine", "own"),
-	}}
-	for key, want := range map[string][]string{
-		"topology": {"Cluster ns/x", "MachineDeployment ns/x", "MachineSet ns/x"},
-		"class":    {"ClusterClass ns/x", "MachineDeployment ns/x", "MachineSet ns/x"},
-		"md":       {"MachineDeployment ns/x", "MachineSet ns/x"},
-		"own":      nil,
-	} {
-		var got []string
-		for _, step := range sources.Path(Entry{What: labelKey, Name: key}, ref("Machine")) {
-			got = append(got, step.String())
-		}
-		gomega.NewWithT(t).Expect(got).To(gomega.Equal(want), key)
-	}
-	gomega.NewWithT(t).Expect(Sources{}.Path(Entry{}, ref("Machine"))).To(gomega.BeEmpty())
-}
-
-func TestListedIn(t *testing.T) {
-	g := gomega.NewWithT(t)
-	node := Record{Labels: []string{"node-role.kubernetes.io/gpu"}}.Recorded(NodeState{Annotations: map[string]string{
-		clusterv1.LabelsFromMachineAnnotation: "a, node-role.kubernetes.io/gpu", LabelsFromMachineAnnotation: "b",
-		clusterv1.TaintsFromMachineAnnotation: "gpu:NoSchedule", TaintsFromMachineAnnotation: "dedicated=ml:NoExecute",
-	}})
-	g.Expect(node.ListedIn(Entry{What: labelKey, Name: "a"})).To(gomega.Equal([]string{clusterv1.LabelsFromMachineAnnotation}))
-	g.Expect(node.ListedIn(Entry{What: labelKey, Name: "b"})).To(gomega.Equal([]string{LabelsFromMachineAnnotation}))
-	g.Expect(node.ListedIn(Entry{What: labelKey, Name: "node-role.kubernetes.io/gpu"})).
-		To(gomega.Equal([]string{clusterv1.LabelsFromMachineAnnotation, RecordAnnotation}))
-	g.Expect(node.ListedIn(Entry{What: taintKey, Name: "gpu:NoSchedule"})).To(gomega.Equal([]string{clusterv1.TaintsFromMachineAnnotation}))
-	g.Expect(node.ListedIn(Entry{What: taintKey, Name: "dedicated:NoExecute"})).To(gomega.Equal([]string{TaintsFromMachineAnnotation}))
-	g.Expect(node.ListedIn(Entry{What: annotationKey, Name: "a"})).To(gomega.BeEmpty())
-}
 
 func TestDeclarationsOfATopology(t *testing.T) {
 	g := gomega.NewWithT(t)

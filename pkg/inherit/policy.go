@@ -4,17 +4,19 @@ package inherit
 
 import (
 	"regexp"
+	"slices"
 
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
 // Policy holds the operator's options for the rules. The zero value is the rules of docs/design.md beside a Cluster API that does
 // not propagate taints.
 type Policy struct {
-	// AdditionalLabels selects further Machine labels for the Node (rule 11); nothing is anchored, as in Cluster API.
-	AdditionalLabels []*regexp.Regexp
-	// AdditionalAnnotations selects further Machine annotations for the Node (rule 12).
-	AdditionalAnnotations []*regexp.Regexp
+	// AdditionalLabels and AdditionalAnnotations select further keys of the Machine for the Node; nothing is anchored, as in Cluster API.
+	AdditionalLabels, AdditionalAnnotations []*regexp.Regexp
 	// WatchFilter is the value of the label cluster.x-k8s.io/watch-filter that objects must carry; empty means all.
 	WatchFilter string
 	// SkipNothing says that objects which are paused, opted out or being deleted inherit all the same: kubectl heirloom explain
@@ -30,40 +32,95 @@ type Policy struct {
 type TaintPropagation int
 
 const (
-	// PropagationUnknown holds until Cluster API could be asked. Typed taints of an owner propagate, because Cluster API must have
-	// accepted them there.
+	// PropagationUnknown says that Cluster API could not be asked yet. Typed taints of an owner propagate, since it must have accepted them there.
 	PropagationUnknown TaintPropagation = iota
-	// PropagationEnabled means that Cluster API accepts spec.taints, propagates them to Nodes and tracks them in its form.
+	// PropagationEnabled says that Cluster API accepts spec.taints, propagates them to Nodes and tracks them in its form.
 	PropagationEnabled
-	// PropagationDisabled means that Cluster API refuses every object with spec.taints, or that its CRDs drop them.
+	// PropagationDisabled says that Cluster API refuses every object with spec.taints, or its CRDs drop them.
 	PropagationDisabled
 )
 
 // String returns the value of the flag --cluster-api-taint-propagation that stands for it.
 func (t TaintPropagation) String() string {
-	switch t {
-	case PropagationEnabled:
-		return "enabled"
-	case PropagationDisabled:
-		return "disabled"
-	default:
-		return "unknown"
-	}
+	return map[TaintPropagation]string{PropagationEnabled: "enabled", PropagationDisabled: "disabled", PropagationUnknown: "unknown"}[t]
 }
 
-// typed returns the taints that may be propagated in spec.taints: none if Cluster API would refuse the object.
-func (p Policy) typed(taints []clusterv1.MachineTaint) []clusterv1.MachineTaint {
-	if p.ClusterAPITaints == PropagationDisabled {
-		return nil
+// typed takes the taints that may be propagated in spec.taints: none if Cluster API would refuse the object.
+func (p Policy) typed(at place, role taint.Role, declared []clusterv1.MachineTaint) []clusterv1.MachineTaint {
+	if p.ClusterAPITaints != PropagationDisabled {
+		return at.usable(role, declared)
 	}
-	return taints
+	for _, t := range declared {
+		at.drop(taintKey, taint.MachineID(t).String(), DropTaints, "", "")
+	}
+	return nil
 }
 
 func matchesAny(regexes []*regexp.Regexp, key string) bool {
-	for _, r := range regexes {
-		if r.MatchString(key) {
-			return true
-		}
+	return slices.ContainsFunc(regexes, func(r *regexp.Regexp) bool { return r.MatchString(key) })
+}
+
+// Outcome says what happens to an object.
+type Outcome int
+
+const (
+	// Skipped objects stay as they are; the decision says why.
+	Skipped Outcome = iota
+	// OwnerNotFound objects name an owner that does not exist or cannot own them. What it declares is not known, so they stay as they are.
+	OwnerNotFound
+	// NoOwner objects get only what they declare themselves. What an owner propagated before stays until there is an owner again, because
+	// a backup loses owner references and they come back later.
+	NoOwner
+	// Inherits says that of what Heirloom manages, the object gets what is desired and nothing else.
+	Inherits
+)
+
+// Decision says what happens to an object. The zero value leaves it as it is.
+type Decision struct {
+	Outcome Outcome
+	// Reason says why an object stays as it is.
+	Reason Reason
+	// Desired is what the rules give to the object, if the outcome is NoOwner or Inherits. Each entry of it is valid; together they may
+	// have no room (Fit).
+	Desired Object
+	// Dropped is what the rules considered and left out.
+	Dropped Drops
+	// TaintsRefused says that Cluster API refuses every write of an object that still has taints in its spec. Then none of Heirloom's
+	// taints stay, even without an owner.
+	TaintsRefused bool
+}
+
+// Skip leaves an object as it is for this reason.
+func Skip(why Reason) Decision {
+	return Decision{Outcome: Skipped, Reason: why}
+}
+
+// Untouched reports whether the object stays as it is, because it is skipped or its owner is not known.
+func (d Decision) Untouched() bool {
+	return d.Outcome == Skipped || d.Outcome == OwnerNotFound
+}
+
+// Problems says what may not reach the object, and why.
+func (d Decision) Problems() error {
+	return d.Dropped.Problems()
+}
+
+// WhyNot says why no rule brings an entry to the object; the word is empty if one does.
+func (d Decision) WhyNot(e Entry) Why {
+	if e.Own {
+		return d.Dropped.WhyNot(e, d.Desired.Top)
 	}
-	return false
+	return d.Dropped.WhyNot(e, ptr.Deref(d.Desired.Template, Content{}))
+}
+
+// Keeps reports whether an entry of Heirloom's that is not desired stays in the object. Entries that an owner propagated stay while
+// no owner is known. What the object told cluster-autoscaler about itself goes.
+func (d Decision) Keeps(e Entry) bool {
+	return d.Outcome == NoOwner && !slices.Contains(CapacityAnnotations, e.Name) && (!d.TaintsRefused || e.What != taintKey)
+}
+
+// FromOwner reports whether Heirloom can have injected an entry only because an owner declares it. A Machine may also declare its
+// taints itself, by annotation.
+func (e Entry) FromOwner() bool {
+	return !slices.Contains(CapacityAnnotations, e.Name) && (!e.Own || e.What != taintKey)
 }

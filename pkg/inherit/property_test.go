@@ -139,12 +139,12 @@ func TestTenThousandKeys(t *testing.T) {
 	}
 	ms.Spec.Template.Labels, ms.Spec.Template.Annotations = m.Labels, m.Annotations
 
-	inherited, err := inherit.Policy{}.MachineFrom(inherit.TemplateOfMachineSet(ms), &clusterv1.Machine{})
+	inherited, err := withProblems(inherit.Policy{}.MachineFrom(inherit.TemplateOfMachineSet(ms), &clusterv1.Machine{}))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(inherited.Top.Labels).To(HaveLen(10_000))
 	Expect(inherited.Top.Annotations).To(HaveLen(10_000))
 
-	_, err = inherit.Policy{}.Node(inherit.SourceOfMachine(m), content{}.node(), inherit.Privileged)
+	_, err = withProblems(inherit.Policy{}.Node(inherit.SourceOfMachine(m), content{}.node(), inherit.Privileged))
 	Expect(err).To(MatchError(ContainSubstring("a Node has no room for all of them")))
 }
 
@@ -159,15 +159,15 @@ func TestAsManyKeysAsANodeHasRoomFor(t *testing.T) {
 			m.Annotations[key] = "y"
 		}
 	}
-	node, err := inherit.Policy{}.Node(inherit.SourceOfMachine(m), content{}.node(), inherit.Privileged)
+	node, err := withProblems(inherit.Policy{}.Node(inherit.SourceOfMachine(m), content{}.node(), inherit.Privileged))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(unrecorded(node).Labels).To(HaveLen(6_000))
 	Expect(strings.Split(node.Annotations["cluster.x-k8s.io/labels-from-machine"], ",")).To(HaveLen(6_000))
-	again, err := inherit.Policy{}.Node(inherit.SourceOfMachine(m), node, inherit.Privileged)
+	again, err := withProblems(inherit.Policy{}.Node(inherit.SourceOfMachine(m), node, inherit.Privileged))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(again.Equal(node)).To(BeTrue())
 
-	empty, err := inherit.Policy{}.Node(inherit.SourceOfMachine(&clusterv1.Machine{}), node, inherit.Privileged)
+	empty, err := withProblems(inherit.Policy{}.Node(inherit.SourceOfMachine(&clusterv1.Machine{}), node, inherit.Privileged))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(unrecorded(empty).Labels).To(BeEmpty())
 	Expect(describeMap("", empty.Annotations)).To(HaveLen(3), "what is left is Cluster API's three records, two of them empty")

@@ -5,11 +5,11 @@ package inherit
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
@@ -29,19 +29,13 @@ const (
 
 // Record is what a Node has from its Machine and its kubelet may not take away.
 type Record struct {
-	// Labels are keys of restricted labels.
-	Labels []string
-	// Taints are Always taints.
-	Taints []corev1.Taint
+	Labels []string       // keys of restricted labels
+	Taints []corev1.Taint // Always taints
 }
 
 // RecordOf returns the record of a Node. It is empty if the Node has none, or if its kubelet has changed it.
 func RecordOf(node NodeState) Record {
-	text := node.Annotations[RecordAnnotation]
-	if node.Labels[RecordLabel] != digest(text) {
-		return Record{}
-	}
-	labels, taints, _ := strings.Cut(text, ";")
+	labels, taints, _ := strings.Cut(ValidRecord(node), ";")
 	parsed, _ := taint.ParseList(taints) // Heirloom wrote it
 	return Record{Labels: splitKeys(labels), Taints: parsed}
 }
@@ -62,23 +56,18 @@ func Restored(node NodeState, record string) NodeState {
 		return node
 	}
 	node.Annotations = mergeMaps(node.Annotations, nil)
-	setOwnTracking(node.Annotations, RecordAnnotation, record)
+	setOrDelete(node.Annotations, RecordAnnotation, record)
 	return node
 }
 
-// Recorded returns the Node with this record in place of its own. It writes into the Node's maps.
+// Recorded returns the Node with this record in place of its own.
 func (r Record) Recorded(node NodeState) NodeState {
 	text := ""
 	if len(r.Labels)+len(r.Taints) > 0 {
 		text = joinKeys(slices.Clone(r.Labels)) + ";" + taint.FormatList(r.Taints)
 	}
-	if node.Labels == nil {
-		node.Labels = map[string]string{}
-	}
-	if node.Annotations == nil {
-		node.Annotations = map[string]string{}
-	}
-	setOwnTracking(node.Annotations, RecordAnnotation, text)
+	node.Labels, node.Annotations = mergeMaps(node.Labels, nil), mergeMaps(node.Annotations, nil)
+	setOrDelete(node.Annotations, RecordAnnotation, text)
 	node.Labels[RecordLabel] = digest(text)
 	return node
 }
@@ -89,21 +78,11 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// vouches tells whether a label that a tracking annotation lists really came from the Machine. For a label that the kubelet could
-// remove itself, its word is enough.
-func (r Record) vouches() func(key string) bool {
-	labels := sets.New(r.Labels...)
-	return func(key string) bool { return !restricted(key) || labels.Has(key) }
-}
-
 // only returns the listed taints that really came from the Machine.
 func (r Record) only(listed []corev1.Taint) []corev1.Taint {
-	recorded := taint.Positions(r.Taints)
+	recorded := taint.ByID(r.Taints)
 	return slices.DeleteFunc(listed, func(t corev1.Taint) bool { _, ok := recorded[taint.IDOf(t)]; return !ok })
 }
-
-// anything vouches for every key.
-func anything(string) bool { return true }
 
 // initialized reports whether the Node has had its Initialize taints (docs/design.md §3: Cluster API's annotation exists, even
 // empty). The kubelet of a new Node may have written that annotation itself. So on a new Node it counts only beside the record's
@@ -120,14 +99,67 @@ func marks(key string) bool {
 
 // recorded returns the state of a Node with a record of what is there from its Machine. A caller whose Node still has to wait sets
 // InitializationLabel again.
-func (n nodeSync) recorded(state NodeState) NodeState {
-	r := Record{Taints: always(n.from.taints.all())}
+func (n *nodeSync) recorded(state NodeState) NodeState {
+	r := Record{Taints: always(n.from.taints())}
 	for key, value := range n.from.Labels {
-		if restricted(key) && (nodeLabel(key) || n.policy.additionalLabel(key)) && has(state.Labels, key) && state.Labels[key] == value {
+		if now, there := state.Labels[key]; there && now == value && restricted(key) && n.policy.notOnNode(labelKey, key) == "" {
 			r.Labels = append(r.Labels, key)
 		}
 	}
 	state = r.Recorded(state)
 	delete(state.Labels, InitializationLabel)
 	return state
+}
+
+// Release is the state of a Node once Heirloom has given up for good what it tracks there: without the keys and taints that its
+// own annotations list, without these annotations, and without the guard taint that it added. keepValues keeps the keys and
+// taints. The guard taint always goes, because nothing else would remove it.
+//
+// Cluster API manages what its own annotations list. Taints among that are then listed in the only form that it can read. Keys that its
+// rules propagate as well are added to its list, so that it removes them as soon as the Machine no longer has them.
+func Release(current NodeState, keepValues bool) NodeState {
+	result := NodeState{Labels: maps.Clone(current.Labels), Annotations: maps.Clone(current.Annotations), Taints: current.Taints}
+	listed, record := current.Annotations, RecordOf(current)
+	release(result.Annotations, result.Labels, labelKey, keepValues, func(key string) bool { // a kubelet may have added restricted keys
+		return !restricted(key) || slices.Contains(record.Labels, key)
+	})
+	release(result.Annotations, result.Annotations, annotationKey, keepValues, func(string) bool { return true })
+	if !keepValues {
+		result.Taints = taint.Sync(result.Taints, nil, record.only(onlyOurTaints(listed)), true)
+	}
+	if has(listed, UninitializedAnnotation) {
+		result.Taints = taint.Remove(result.Taints, taint.IDOf(clusterv1.NodeUninitializedTaint))
+	}
+	maps.DeleteFunc(result.Annotations, func(key, _ string) bool { return tracks(key) && domain(key) == "heirloom.dev" })
+	delete(result.Labels, RecordLabel)
+	delete(result.Labels, InitializationLabel)
+	if list, ok := listed[clusterv1.TaintsFromMachineAnnotation]; ok {
+		taints, _ := taint.ParseList(list) // a broken entry goes, as whenever this annotation is written
+		result.Annotations[clusterv1.TaintsFromMachineAnnotation] = taint.FormatIDs(taints)
+	}
+	return result
+}
+
+// release gives up the keys of a map of a Node that we list and Cluster API does not: Cluster API's list gets those that it propagates,
+// and the others go, unless their values are to stay.
+func release(annotations, values map[string]string, what string, keepValues bool, believed func(key string) bool) {
+	lists := trackedBy[what]
+	theirs := splitKeys(annotations[lists[0]])
+	for _, key := range splitKeys(annotations[lists[1]]) {
+		switch {
+		case slices.Contains(theirs, key) || !has(values, key) || !believed(key):
+		case byRule(what, key):
+			theirs = append(theirs, key)
+			annotations[lists[0]] = joinKeys(theirs)
+		case !keepValues:
+			delete(values, key)
+		}
+	}
+}
+
+// onlyOurTaints returns the taints that we list and Cluster API does not.
+func onlyOurTaints(annotations map[string]string) []corev1.Taint {
+	theirs, ours := listedTaints(annotations)
+	listed := taint.ByID(theirs)
+	return slices.DeleteFunc(ours, func(t corev1.Taint) bool { _, ok := listed[taint.IDOf(t)]; return ok })
 }

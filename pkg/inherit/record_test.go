@@ -24,7 +24,7 @@ const (
 // synced is a Node that has inherited from the Machine in a write of the loop.
 func synced(t *testing.T, m *clusterv1.Machine) inherit.NodeState {
 	t.Helper()
-	node, err := everyLabel().Node(inherit.SourceOfMachine(m), content{}.node(), inherit.Privileged)
+	node, err := withProblems(everyLabel().Node(inherit.SourceOfMachine(m), content{}.node(), inherit.Privileged))
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return node
 }
@@ -71,7 +71,7 @@ func TestAKubeletCannotHaveAnythingTakenAway(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			node := with(with(synced(t, m), foreign), content{annotations: tc.annotations})
 			node.Annotations[inherit.RecordAnnotation] = tc.record(node.Annotations[inherit.RecordAnnotation])
-			got, err := everyLabel().Node(inherit.SourceOfMachine(m), node, inherit.Privileged)
+			got, err := withProblems(everyLabel().Node(inherit.SourceOfMachine(m), node, inherit.Privileged))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(got.Labels).To(HaveKeyWithValue(quarantine, "yes"))
 			Expect(got.Labels).To(HaveKey(role))
@@ -97,7 +97,7 @@ func TestAKubeletCannotKeepWhatIsNoLongerDeclared(t *testing.T) {
 	}{
 		{"nothing is changed", func(map[string]string) {}, false},
 		{"the lists are gone", func(a map[string]string) {
-			for _, name := range inherit.TrackingAnnotations() {
+			for _, name := range inherit.TrackingAnnotations {
 				if name != inherit.RecordAnnotation {
 					delete(a, name)
 				}
@@ -113,12 +113,12 @@ func TestAKubeletCannotKeepWhatIsNoLongerDeclared(t *testing.T) {
 			if tc.known {
 				node = inherit.Restored(node, inherit.ValidRecord(full))
 			}
-			got, err := everyLabel().Node(inherit.SourceOfMachine(content{}.machine()), node, inherit.Privileged)
+			got, err := withProblems(everyLabel().Node(inherit.SourceOfMachine(content{}.machine()), node, inherit.Privileged))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(got.Taints).To(BeEmpty())
 			Expect(unrecorded(got).Labels).To(BeEmpty())
 			Expect(got.Annotations).NotTo(HaveKey(inherit.RecordAnnotation), "an empty record needs no annotation")
-			again, err := everyLabel().Node(inherit.SourceOfMachine(content{}.machine()), got, inherit.Privileged)
+			again, err := withProblems(everyLabel().Node(inherit.SourceOfMachine(content{}.machine()), got, inherit.Privileged))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(again.Equal(got)).To(BeTrue(), "it costs one write")
 		})
@@ -162,7 +162,7 @@ func TestClaimsAtRegistration(t *testing.T) {
 		{"it has run for a while", func() inherit.NodeState { return inherit.NodeState{Annotations: annotations("capi/taints=")} }, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := inherit.Policy{}.Node(inherit.SourceOfMachine(m), tc.node(), inherit.Privileged)
+			got, err := withProblems(inherit.Policy{}.Node(inherit.SourceOfMachine(m), tc.node(), inherit.Privileged))
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
 			NewWithT(t).Expect(taint.Find(got.Taints, taint.IDOf(onNode("boot:NoSchedule")[0])) >= 0).To(Equal(tc.want))
 		})
@@ -173,7 +173,7 @@ func TestClaimsAtRegistration(t *testing.T) {
 func TestTheRecordsLabel(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	m := content{labels: inherit.RecordLabel + "=forged," + role + "="}.machine()
-	created, err := everyLabel().Node(inherit.SourceOfMachine(m), content{}.node(), inherit.Kubelet)
+	created, err := withProblems(everyLabel().Node(inherit.SourceOfMachine(m), content{}.node(), inherit.Kubelet))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(created.Labels).To(BeEmpty())
 	Expect(created.Annotations).NotTo(HaveKey(inherit.RecordAnnotation))
@@ -203,13 +203,13 @@ func TestNothingGoesThatIsNotRecorded(t *testing.T) {
 		was, now := synced(t, declared().machine()), declared().machine()
 		node := with(was, content{labels: pick(keys, "=,")})
 		node.Taints = append(taint.Remove(node.Taints, taint.ID{Key: "quarantine", Effect: "NoExecute"}), onNode("quarantine:NoExecute")...)
-		for _, name := range inherit.TrackingAnnotations() {
+		for _, name := range inherit.TrackingAnnotations {
 			if random.IntN(2) == 0 {
 				node.Annotations[name] = pick(keys, ",") + pick([]string{";", ","}, "") + pick(taints, ",")
 			}
 		}
 		record := inherit.RecordOf(node)
-		got, err := everyLabel().Node(inherit.SourceOfMachine(now), node, inherit.Privileged)
+		got, err := withProblems(everyLabel().Node(inherit.SourceOfMachine(now), node, inherit.Privileged))
 		Expect(err).NotTo(HaveOccurred())
 		for key := range node.Labels {
 			if strings.Contains(key, "kubernetes.io/") && !slices.Contains(record.Labels, key) {

@@ -136,7 +136,7 @@ func TestEffectiveMachineDeployment(t *testing.T) {
 	s := inherit.Section{Class: content{labels: "app=y,team=new", taints: "gpu=new:NoSchedule"}.section(), Topology: content{annotations: "note=1"}.section()}
 
 	effectiveBy := func(policy inherit.Policy) *clusterv1.MachineDeployment {
-		inherited, err := policy.MachineDeployment(s, md)
+		inherited, err := withProblems(policy.MachineDeployment(s, md))
 		Expect(err).NotTo(HaveOccurred())
 		return inherit.EffectiveMachineDeployment(md, inherited)
 	}
@@ -159,16 +159,16 @@ func TestEffectiveMachinePool(t *testing.T) {
 	s := inherit.Section{Class: content{labels: "node.cluster.x-k8s.io/a=1", taints: "gpu:NoSchedule,warm:NoSchedule@OnInitialization"}.section()}
 	policy := inherit.Policy{ClusterAPITaints: inherit.PropagationDisabled}
 
-	inherited, err := policy.MachinePool(s)
+	inherited, err := withProblems(policy.MachinePool(s, mp))
 	Expect(err).NotTo(HaveOccurred())
-	effective := inherit.EffectiveMachinePool(mp, inherited)
+	effective := &inherit.Template{Content: inherit.OfMachinePool(mp).Effective(inherited)}
 
-	Expect(describeContent(inherit.OfMachinePool(effective).Template)).To(Equal(content{
+	Expect(describeContent(&effective.Content)).To(Equal(content{
 		labels:      "node.cluster.x-k8s.io/a=1,node.cluster.x-k8s.io/mine=1",
 		annotations: "mine=1; taints.heirloom.dev/always=gpu:NoSchedule; taints.heirloom.dev/initialize=warm:NoSchedule",
 	}.want()))
 	Expect(mp).To(Equal(before), "the input is not mutated")
-	node, err := policy.Node(inherit.SourceOfMachinePool(effective, effective), content{}.node(), inherit.Privileged)
+	node, err := withProblems(policy.Node(inherit.SourceOfMachinePool(mp, effective), content{}.node(), inherit.Privileged))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(unrecorded(node).Labels).To(Equal(labels("node.cluster.x-k8s.io/a=1,node.cluster.x-k8s.io/mine=1")))
 	Expect(node.Taints).To(ConsistOf(onNode("gpu:NoSchedule,warm:NoSchedule")))

@@ -3,6 +3,8 @@
 package inherit
 
 import (
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -43,6 +45,25 @@ const (
 
 // notFiltered begins the reason of an object that a watch filter leaves to another instance.
 const notFiltered = "it does not carry the label " + clusterv1.WatchLabel + "="
+
+// Why returns the reason in one word.
+func (r Reason) Why() Why {
+	switch {
+	case r.OptedOut():
+		return DropOptedOut
+	case r == IsPaused, r == ClusterIsPaused:
+		return DropPaused
+	case r == IsDeleted:
+		return DropDeleting
+	case strings.HasPrefix(string(r), notFiltered):
+		return DropWatchFilter
+	case r == IsNoMachine, r == NotOfManagementCluster, r == NotOfMachine:
+		return DropNoMatch
+	case r == OwnerIsNotFound, r == ClusterDoesNotExist:
+		return DropOwnerNotFound
+	}
+	return DropElsewhere
+}
 
 // OptedOut reports whether the reason is the label that opts an object or a Cluster out.
 func (r Reason) OptedOut() bool {
@@ -102,11 +123,6 @@ func (p Policy) LeftToAnother(object metav1.Object) bool {
 // Paused reports whether a Cluster, and with it everything that belongs to it, is paused.
 func Paused(cluster *clusterv1.Cluster) bool {
 	return ptr.Deref(cluster.Spec.Paused, false) || has(cluster.Annotations, clusterv1.PausedAnnotation)
-}
-
-func has(m map[string]string, key string) bool {
-	_, ok := m[key]
-	return ok
 }
 
 // SkipsNode reports whether the Node of this Machine inherits nothing for now, and why. While a Machine is being deleted, its Node

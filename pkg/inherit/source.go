@@ -4,39 +4,16 @@ package inherit
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
-
-// Entry names one label, annotation, taint or in-place field of an object that inherits.
-type Entry struct {
-	// What is label, annotation, taint or field.
-	What string
-	// Name is the key, "<key>:<effect>" of a taint, the name of a field, and the type of a readiness gate's condition.
-	Name string
-	// Own says that the entry is in the metadata of the object itself, not in its Machine template.
-	Own bool
-}
-
-// TaintEntry names a taint.
-func TaintEntry(id taint.ID) Entry {
-	return Entry{What: taintKey, Name: id.String()}
-}
-
-// Entry names a Node's key as the Machine and those above it declare it.
-func (k NodeKey) Entry() Entry {
-	name := k.Name
-	if t, err := taint.Parse(name); err == nil && k.What == taintKey {
-		name = taint.IDOf(t).String()
-	}
-	return Entry{What: k.What, Name: name}
-}
 
 // Owner is an object that declares something for others.
 type Owner interface {
@@ -81,8 +58,7 @@ func (s Source) String() string {
 // Declaration is what one object of an owner chain declares for others, and where it does.
 type Declaration struct {
 	Ref
-	// Paths lead to what the object declares.
-	Paths Paths
+	Paths Paths // of the content
 	Content
 	// Unread says that the content is not known. The object then counts as the source of all that those below it have from an owner.
 	Unread bool
@@ -112,27 +88,7 @@ func (s Sources) Of(e Entry) Source {
 	if at < 0 {
 		return Source{}
 	}
-	found := s.All[at]
-	return Source{found.Ref, found.field(e)}
-}
-
-// Path returns the objects through which an entry reaches an object that inherits it: the one that declares it, and those between
-// the two, from the top. A Cluster and its ClusterClass both declare for the objects of a topology, so neither is between.
-func (s Sources) Path(e Entry, object Ref) []Ref {
-	at := s.indexOf(e)
-	if at < 0 {
-		return nil
-	}
-	var path []Ref
-	for i, d := range s.All[at:] {
-		if d.Same(object) {
-			break
-		}
-		if i == 0 || d.Kind != classKind {
-			path = append(path, d.Ref)
-		}
-	}
-	return path
+	return Source{s.All[at].Ref, s.All[at].field(e)}
 }
 
 // indexOf returns which of the objects declares an entry, or -1 if there are none.
@@ -148,50 +104,39 @@ func (s Sources) indexOf(e Entry) int {
 	return len(s.All) - 1
 }
 
-// Top is where you change what the object and those like it inherit: the uppermost object of the chain, with all that it
-// declares. The source is empty if there are no objects.
-func (s Sources) Top() Source {
-	if len(s.All) == 0 {
-		return Source{}
-	}
-	top, field := s.All[0], s.All[0].Whole
-	if metadata := top.Paths.Metadata; field == "" && len(metadata) > 0 {
-		field = strings.Join(metadata[:len(metadata)-1], ".")
-	}
-	return Source{top.Ref, field}
-}
-
 // Declares reports whether the object is known to declare an entry.
 func (d Declaration) Declares(e Entry) bool {
-	switch e.What {
-	case labelKey:
-		return has(d.Labels, e.Name)
-	case annotationKey:
-		if d.Metadata != nil && e.Own {
-			return has(d.Metadata.Annotations, e.Name)
-		}
-		return has(d.Annotations, e.Name) || d.Annotates && has(taint.ToAnnotations(d.Taints), e.Name)
-	case taintKey:
-		return d.TypedTaint(e.Name) || d.annotates(e.Name) != ""
-	case fieldKey:
-		return d.Fields.declare(e.Name)
+	content := d.Content
+	if d.Metadata != nil && e.Own && e.What == annotationKey {
+		content = *d.Metadata
 	}
-	return false
+	if _, declared := content.Value(e); declared {
+		return true
+	}
+	return e.What == annotationKey && d.Annotates && has(taint.ToAnnotations(d.Taints), e.Name)
 }
 
 // field returns the path of an entry that the object declares, or would declare.
 func (d Declaration) field(e Entry) string {
-	labels, annotations := d.metadata("labels"), d.metadata("annotations")
-	taints, metadata := cmp.Or(strings.Join(d.Paths.Taints, "."), annotations), strings.Join(d.Paths.Metadata, ".")
+	metadata, labels, annotations := strings.Join(d.Paths.Metadata, "."), d.metadata("labels"), d.metadata("annotations")
+	taints := cmp.Or(strings.Join(d.Paths.Taints, "."), annotations)
 	switch {
 	case d.Whole != "":
 		return d.Whole
 	case e.What == labelKey:
 		return labels
+	case e.What == annotationKey && d.Metadata != nil && e.Own:
+		return "metadata.annotations"
+	case e.What == annotationKey && !has(d.Annotations, e.Name): // rule 14's annotations come from the template's labels and taints
+		made := map[string]string{CapacityLabelsAnnotation: labels, CapacityTaintsAnnotation: taints}[e.Name]
+		if made == "" && d.Annotates && len(d.Taints) > 0 {
+			made = taints
+		}
+		return cmp.Or(made, annotations)
 	case e.What == annotationKey:
-		return d.annotation(e, labels, annotations, taints)
+		return annotations
 	case e.What == taintKey:
-		if name := d.annotates(e.Name); name != "" && !d.TypedTaint(e.Name) {
+		if name := d.TaintAnnotation(e.Name); name != "" {
 			return annotations + "[" + name + "]"
 		}
 		return taints
@@ -201,40 +146,34 @@ func (d Declaration) field(e Entry) string {
 	return metadata
 }
 
-// annotation returns the path of an annotation. Rule 14's annotations come from the template's labels and taints.
-func (d Declaration) annotation(e Entry, labels, annotations, taints string) string {
-	switch {
-	case d.Metadata != nil && e.Own:
-		return "metadata.annotations"
-	case has(d.Annotations, e.Name):
-		return annotations
-	case e.Name == CapacityLabelsAnnotation:
-		return labels
-	case e.Name == CapacityTaintsAnnotation, d.Annotates && len(d.Taints) > 0:
-		return taints
-	}
-	return annotations
-}
-
 func (d Declaration) metadata(name string) string {
-	return strings.Join(append(slices.Clone(d.Paths.Metadata), name), ".")
+	return strings.Join(below(d.Paths.Metadata, name), ".")
 }
 
-// annotates returns the annotation by which the object declares the taint "<key>:<effect>", or "".
-func (d Declaration) annotates(id string) string {
-	for _, name := range []string{taint.AlwaysAnnotation, taint.InitializeAnnotation} {
-		declared, _ := taint.FromAnnotations(map[string]string{name: d.Annotations[name]})
-		if _, ok := findTaint(declared, id); ok {
-			return name
+// mostSaid is how many problems are reported one by one: warnings and Events have little room, and an owner may have any number.
+const mostSaid = 10
+
+// Located returns an error that says where each problem is declared, and how many more there are. The source comes first, because
+// API servers cut long warnings off. A problem about no single entry names the metadata of the last source.
+func (s Sources) Located(err error) error {
+	var all []error
+	problems := Problems(err)
+	for i, problem := range problems {
+		if i == mostSaid {
+			all = append(all, fmt.Errorf("%d more", len(problems)-i))
+			break
 		}
+		if source := s.Of(EntryOf(problem)); source.Object != nil {
+			problem = fmt.Errorf("%s: %w", source, problem)
+		}
+		all = append(all, problem)
 	}
-	return ""
+	return errors.Join(all...)
 }
 
-// declare reports whether a field of this name in any version of the API, or a readiness gate of this type, is declared.
-func (f Fields) declare(name string) bool {
-	if field := FieldOf(name); field != ReadinessGates {
-		return f.Seconds[field] != nil
-	}
-	return slices.ContainsFunc(f.ReadinessGates, func(gate clusterv1.MachineReadinessGate) bool { return gate.ConditionType == name })
+// EntryOf returns the entry that an error is about. It is empty if the error is about no single one.
+func EntryOf(err error) Entry {
+	var dropped Dropped
+	errors.As(err, &dropped)
+	return dropped.Entry
 }

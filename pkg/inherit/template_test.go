@@ -43,7 +43,7 @@ func TestControlPlane(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			got, err := inherit.Policy{}.MachineFrom(inherit.TemplateOfControlPlane(tc.owner), content{}.controller())
+			got, err := withProblems(inherit.Policy{}.MachineFrom(inherit.TemplateOfControlPlane(tc.owner), content{}.controller()))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(describeContent(&got.Top)).To(Equal(tc.want.want()))
 		})
@@ -54,7 +54,7 @@ func TestControlPlane(t *testing.T) {
 func TestLabelsThatTheMachineSetSetsAreNotTouched(t *testing.T) {
 	template := content{labels: "cluster.x-k8s.io/cluster-name=other,cluster.x-k8s.io/set-name=other,cluster.x-k8s.io/deployment-name=other,team=a"}
 	ms := &clusterv1.MachineSet{Spec: clusterv1.MachineSetSpec{Selector: selector("pool=x", ""), Template: template.template()}}
-	got, err := inherit.Policy{}.MachineFrom(inherit.TemplateOfMachineSet(ms), content{}.machine())
+	got, err := withProblems(inherit.Policy{}.MachineFrom(inherit.TemplateOfMachineSet(ms), content{}.machine()))
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	NewWithT(t).Expect(describeContent(&got.Top)).To(Equal(content{labels: "team=a"}.want()))
 }
@@ -67,11 +67,11 @@ func TestMachinePool(t *testing.T) {
 	mp.Spec.ClusterName, mp.Spec.Template = "c", declares.template()
 	before := mp.DeepCopy()
 
-	m, err := inherit.Policy{}.MachineFrom(inherit.TemplateOfMachinePool(mp), content{}.machine())
+	m, err := withProblems(inherit.Policy{}.MachineFrom(inherit.TemplateOfMachinePool(mp), content{}.machine()))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(describeContent(&m.Top)).To(Equal(content{labels: "node.cluster.x-k8s.io/a=1", annotations: declares.annotations, taints: "typed:NoSchedule"}.want()))
 
-	node, err := inherit.Policy{}.Node(inherit.SourceOfMachinePool(mp, mp), content{}.node(), inherit.Privileged)
+	node, err := withProblems(inherit.Policy{}.Node(inherit.SourceOfMachinePool(mp, inherit.TemplateOfMachinePool(mp)), content{}.node(), inherit.Privileged))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(describe(node)).To(Equal(describe(content{
 		labels:      "node.cluster.x-k8s.io/a=1",

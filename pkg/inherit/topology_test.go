@@ -33,12 +33,14 @@ func machines(s inherit.Part) inherit.Part {
 var rules = map[string]func(inherit.Policy, inherit.Section) (inherit.Object, error){
 	"rule 1": func(p inherit.Policy, s inherit.Section) (inherit.Object, error) {
 		s.Class = machines(s.Class)
-		return p.ControlPlane(s)
+		return withProblems(p.ControlPlane(s, inherit.Object{}))
 	},
 	"rule 2": func(p inherit.Policy, s inherit.Section) (inherit.Object, error) {
-		return p.MachineDeployment(s, &clusterv1.MachineDeployment{})
+		return withProblems(p.MachineDeployment(s, &clusterv1.MachineDeployment{}))
 	},
-	"rule 3": inherit.Policy.MachinePool,
+	"rule 3": func(p inherit.Policy, s inherit.Section) (inherit.Object, error) {
+		return withProblems(p.MachinePool(s, &clusterv1.MachinePool{}))
+	},
 }
 
 // unchanged returns a function that expects the section to be as it is now.
@@ -131,12 +133,12 @@ func TestTopologyTaints(t *testing.T) {
 			s := inherit.Section{Class: content{taints: tc.class}.section(), Topology: content{taints: tc.topology}.section()}
 			expectUnchanged := unchanged(t, s)
 
-			controlPlane, err := tc.policy.ControlPlane(s)
+			controlPlane, err := withProblems(tc.policy.ControlPlane(s, inherit.Object{}))
 			expectProblem(t, err, tc.controlPlaneProblem)
 			Expect(describeContent(&controlPlane.Top)).To(BeEmpty())
 			Expect(describeContent(controlPlane.Template)).To(Equal(content{taints: tc.controlPlane}.want()))
 
-			workers, err := tc.policy.MachineDeployment(s, &clusterv1.MachineDeployment{})
+			workers, err := withProblems(tc.policy.MachineDeployment(s, &clusterv1.MachineDeployment{}))
 			expectProblem(t, err, tc.workersProblem)
 			Expect(describeContent(&workers.Top)).To(BeEmpty())
 			Expect(describeContent(workers.Template)).To(Equal(content{taints: tc.workers}.want()))
@@ -175,7 +177,7 @@ func TestMachinePoolTaints(t *testing.T) {
 				s := inherit.Section{Class: tc.class.section(), Topology: tc.topology.section()}
 				expectUnchanged := unchanged(t, s)
 
-				got, err := inherit.Policy{ClusterAPITaints: gate}.MachinePool(s)
+				got, err := withProblems(inherit.Policy{ClusterAPITaints: gate}.MachinePool(s, &clusterv1.MachinePool{}))
 
 				expectProblem(t, err, tc.problem)
 				Expect(describeContent(got.Template)).To(Equal(content{annotations: tc.want}.want()), "gate %s", gate)
@@ -192,7 +194,7 @@ func TestMachineDeploymentSelector(t *testing.T) {
 	md := &clusterv1.MachineDeployment{Spec: clusterv1.MachineDeploymentSpec{Selector: selector("app=x", "tier")}}
 	before := md.DeepCopy()
 	s := inherit.Section{Class: content{labels: "app=y,team=a"}.section(), Topology: content{labels: "tier=z", annotations: "app=y"}.section()}
-	got, err := inherit.Policy{}.MachineDeployment(s, md)
+	got, err := withProblems(inherit.Policy{}.MachineDeployment(s, md))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(describeContent(&got.Top)).To(Equal(content{labels: "team=a", annotations: "app=y"}.want()))
 	Expect(describeContent(got.Template)).To(Equal(content{labels: "team=a", annotations: "app=y"}.want()))
@@ -204,7 +206,7 @@ func TestControlPlaneWithoutMachines(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	s := inherit.Section{Class: content{labels: "a=1"}.section(), Topology: machines(content{annotations: "n=1", taints: "gpu:NoSchedule"}.section())}
 	s.Class.Fields.Seconds[inherit.NodeDrainTimeout] = new(int32(5))
-	got, err := inherit.Policy{}.ControlPlane(s)
+	got, err := withProblems(inherit.Policy{}.ControlPlane(s, inherit.Object{}))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(describeContent(&got.Top)).To(Equal(content{labels: "a=1", annotations: "n=1"}.want()))
 	Expect(describeContent(got.Template)).To(Equal(content{taints: "gpu:NoSchedule"}.want()), "what counts is the ClusterClass's machineInfrastructure")

@@ -4,6 +4,7 @@ package inherit_test
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -23,10 +24,10 @@ func TestAnAddressBringsNoPrivileges(t *testing.T) {
 	m.Spec.Taints = []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}
 	node := known{name: "n", addresses: "InternalIP=10.0.0.1"}.node()
 
-	registered, err := inherit.Policy{}.Node(inherit.Policy{}.SourceFor(node, &m), inherit.OfNode(node), inherit.Kubelet)
+	registered, err := withProblems(inherit.Policy{}.Node(inherit.Policy{}.SourceFor(node, &m), inherit.OfNode(node, time.Now()), inherit.Kubelet))
 	Expect(err).NotTo(HaveOccurred())
 	node.Labels, node.Annotations, node.Spec.Taints = registered.Labels, registered.Annotations, registered.Taints
-	synced, err := inherit.Policy{}.Node(inherit.Policy{}.SourceFor(node, &m), inherit.OfNode(node), inherit.Privileged)
+	synced, err := withProblems(inherit.Policy{}.Node(inherit.Policy{}.SourceFor(node, &m), inherit.OfNode(node, time.Now()), inherit.Privileged))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(synced.Labels).To(HaveKeyWithValue("node.cluster.x-k8s.io/pool", "p"))
 	Expect(synced.Labels).NotTo(Or(HaveKey("node-role.kubernetes.io/vault"), HaveKey("node-restriction.kubernetes.io/tenant")))
@@ -35,7 +36,7 @@ func TestAnAddressBringsNoPrivileges(t *testing.T) {
 	Expect(taint.Find(synced.Taints, taint.IDOf(clusterv1.NodeUninitializedTaint))).NotTo(Equal(-1), "no workload until the labels are there")
 
 	node.Spec.ProviderID = "aws://1"
-	proven, err := inherit.Policy{}.Node(inherit.Policy{}.SourceFor(node, &m), inherit.OfNode(node), inherit.Privileged)
+	proven, err := withProblems(inherit.Policy{}.Node(inherit.Policy{}.SourceFor(node, &m), inherit.OfNode(node, time.Now()), inherit.Privileged))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(proven.Labels).To(And(HaveKey("node-role.kubernetes.io/vault"), HaveKey("node-restriction.kubernetes.io/tenant")))
 	Expect(proven.Annotations).NotTo(Or(HaveKey(inherit.MatchedByAddressAnnotation), HaveKey(inherit.UninitializedAnnotation)))
@@ -43,7 +44,7 @@ func TestAnAddressBringsNoPrivileges(t *testing.T) {
 
 	node.Spec.ProviderID = ""
 	node.Labels, node.Annotations, node.Spec.Taints = proven.Labels, proven.Annotations, proven.Taints
-	borrowed, err := inherit.Policy{}.Node(inherit.Policy{}.SourceFor(node, &m), inherit.OfNode(node), inherit.Privileged)
+	borrowed, err := withProblems(inherit.Policy{}.Node(inherit.Policy{}.SourceFor(node, &m), inherit.OfNode(node, time.Now()), inherit.Privileged))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(borrowed.Labels).NotTo(Or(HaveKey("node-role.kubernetes.io/vault"), HaveKey("node-restriction.kubernetes.io/tenant")), "what an earlier release gave for an address goes")
 	Expect(m.Labels).To(HaveLen(3), "the input is not mutated")
@@ -57,7 +58,7 @@ func TestANodeIsReleasedThatLacksNoLabels(t *testing.T) {
 	node := known{name: "n"}.node()
 	node.Annotations = labels(inherit.UninitializedAnnotation + "=added")
 	node.Spec.Taints = []corev1.Taint{clusterv1.NodeUninitializedTaint}
-	synced, err := inherit.Policy{}.Node(inherit.Policy{}.SourceFor(node, &m), inherit.OfNode(node), inherit.Privileged)
+	synced, err := withProblems(inherit.Policy{}.Node(inherit.Policy{}.SourceFor(node, &m), inherit.OfNode(node, time.Now()), inherit.Privileged))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(synced.Taints).To(BeEmpty())
 }
@@ -87,7 +88,7 @@ func TestNoLongerMatches(t *testing.T) {
 			record := known{name: tc.node.name}.node()
 			unknown := m
 			unknown.Spec.ProviderID, unknown.Status.NodeRef.Name = "", ""
-			had, err := inherit.Policy{}.Node(inherit.Policy{}.SourceFor(record, &unknown), inherit.NodeState{}, inherit.Kubelet)
+			had, err := withProblems(inherit.Policy{}.Node(inherit.Policy{}.SourceFor(record, &unknown), inherit.NodeState{}, inherit.Kubelet))
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
 			node.Annotations = had.Annotations
 			if tc.record != "" {
@@ -109,9 +110,9 @@ func TestNothingTakesWhatIsRecorded(t *testing.T) {
 	m.Spec.Taints = []clusterv1.MachineTaint{{Key: "gpu", Effect: "NoSchedule", Propagation: "Always"}}
 	node := known{name: "n"}.node()
 	node.Labels, node.Annotations = labels("mine=yes"), labels("mine=yes")
-	had, err := inherit.Policy{}.Node(inherit.Policy{}.SourceFor(node, &m), inherit.OfNode(node), inherit.Privileged)
+	had, err := withProblems(inherit.Policy{}.Node(inherit.Policy{}.SourceFor(node, &m), inherit.OfNode(node, time.Now()), inherit.Privileged))
 	Expect(err).NotTo(HaveOccurred())
-	now, err := inherit.Policy{}.Node(inherit.SourceForStranger(&m), had, inherit.Privileged)
+	now, err := withProblems(inherit.Policy{}.Node(inherit.SourceForStranger(&m), had, inherit.Privileged))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(now.Labels).To(HaveKeyWithValue("mine", "yes"))
 	Expect(now.Labels).NotTo(HaveKey("node.cluster.x-k8s.io/pool"))

@@ -113,7 +113,7 @@ func other(last metav1.ManagedFieldsEntry) metav1.ManagedFieldsEntry {
 }
 
 func trimmed(fields []metav1.ManagedFieldsEntry, created time.Time) []metav1.ManagedFieldsEntry {
-	return managedfields.Trimmed(fields, created, inherit.CapacityAnnotations())
+	return managedfields.Trimmed(fields, created, inherit.CapacityAnnotations)
 }
 
 // The cache keeps enough to tell whether there may be something to adopt, and when somebody last changed the object.

@@ -313,7 +313,7 @@ func (w *world) expected(had map[string]cell, owned owners) map[string]cell {
 	declared.Layout = layoutOf(w.kind)
 	desired := cellsOf(declared)
 	capacity := func(c cell) bool {
-		return slices.ContainsFunc(inherit.CapacityAnnotations(), func(name string) bool { return strings.HasSuffix(c.path.String(), name) })
+		return slices.ContainsFunc(inherit.CapacityAnnotations, func(name string) bool { return strings.HasSuffix(c.path.String(), name) })
 	}
 	var brought bool
 	for _, c := range had {

@@ -97,7 +97,7 @@ func newPlan(
 	p := &Plan{
 		managed: managed, owned: fieldpath.NewSet(), overruled: fieldpath.NewSet(), adopted: fieldpath.NewSet(), old: sync.OnceValues(old),
 	}
-	p.places = places(current, p.admissible(current, decided))
+	p.places = places(current, p.fit(current, decided))
 	if managed.otherVersion {
 		p.places = slices.DeleteFunc(p.places, func(at place) bool { return !at.isMap() })
 	}
@@ -122,8 +122,8 @@ func newPlan(
 	return p, nil
 }
 
-// admissible leaves out of what is desired what an API server would refuse in the child, once what is stale has gone from it.
-func (p *Plan) admissible(current inherit.Object, decided inherit.Decision) (admitted inherit.Object) {
+// fit leaves out of what is desired what the child has no room for, once what is stale has gone from it.
+func (p *Plan) fit(current inherit.Object, decided inherit.Decision) (admitted inherit.Object) {
 	orphan := decided.Outcome == inherit.NoOwner // gives nothing up
 	before := func() inherit.Object {
 		if old, err := p.old(); err == nil && !orphan {
@@ -134,7 +134,7 @@ func (p *Plan) admissible(current inherit.Object, decided inherit.Decision) (adm
 	stays := sync.OnceValue(func() map[inherit.Entry]any {
 		return valuesOf(current, func(e *entry) bool { return !p.isOurs(e) || p.shared(e.path) })
 	})
-	admitted, p.leftOut = inherit.Admissible(current, decided.Desired, before, func(e inherit.Entry) bool { return orphan || stays()[e] != nil })
+	admitted, p.leftOut = inherit.Fit(current, decided.Desired, before, func(e inherit.Entry) bool { return orphan || stays()[e] != nil })
 	return admitted
 }
 
@@ -276,7 +276,7 @@ func (p *Plan) Adopts() bool { return !p.adopted.Empty() }
 // GivesUp reports whether the plan gives up fields that are ours, whether or not they go from the object with that.
 func (p *Plan) GivesUp() bool { return !p.managed.ours.Difference(p.owned).Empty() }
 
-// LeftOut says what an API server would refuse in the child, so that it is not inherited, or nil.
+// LeftOut says what the child has no room for, so that it is not inherited, or nil.
 func (p *Plan) LeftOut() error { return p.leftOut }
 
 // Changes returns what changes in the child's content, in a stable order.

@@ -114,7 +114,7 @@ func (d dice) declared(kind string) declaration {
 		annotate(&object.Top, d.taints())
 		return object
 	}
-	told := d.pairs(inherit.CapacityAnnotations()...)
+	told := d.pairs(inherit.CapacityAnnotations...)
 	if d.once(6) {
 		return declaration{Orphan: true, Object: inherit.Object{Top: inherit.Content{}.WithYielding(told)}}
 	}

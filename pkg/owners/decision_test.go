@@ -199,7 +199,7 @@ func TestTopologyInherits(t *testing.T) {
 				Expect, live, object := NewWithT(t).Expect, holds(t, both...), children()[kind]
 				tc.object(object)
 				found := evaluate(t, admission(holds(t, tc.cached...), live), object, inherit.Policy{})
-				Expect(found.Problems).NotTo(HaveOccurred())
+				Expect(found.Problems()).NotTo(HaveOccurred())
 				Expect(found.Untouched()).To(Equal(!tc.inherits))
 				if tc.inherits {
 					Expect(found.Desired.Top.Labels).To(Equal(map[string]string{"fromClass": "1", "fromCluster": "1"}))
@@ -317,7 +317,7 @@ func TestCapacityInATopology(t *testing.T) {
 		Expect(found.Desired.Top.Claims).To(Equal(map[string]inherit.Claim{
 			inherit.CapacityLabelsAnnotation: inherit.Yielding, inherit.CapacityTaintsAnnotation: inherit.Yielding,
 		}), kind)
-		Expect(found.Problems).To(MatchError(ContainSubstring("node.kubernetes.io/x")), kind)
+		Expect(found.Problems()).To(MatchError(ContainSubstring("node.kubernetes.io/x")), kind)
 	}
 }
 

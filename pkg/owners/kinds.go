@@ -4,7 +4,6 @@ package owners
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,13 +34,7 @@ var (
 	// ControlPlanes are those of all providers (rule 1). The kind's schema says where a control plane has what it inherits.
 	ControlPlanes = row("ControlPlane", func() *inherit.ControlPlane { return &inherit.ControlPlane{} },
 		func(cp *inherit.ControlPlane) string { return clusterLabel(cp) }, evaluateControlPlane,
-		func(ctx context.Context, c *Chain, cp *inherit.ControlPlane) (inherit.Object, error) {
-			if c.Layout == nil {
-				return inherit.Object{}, errors.New("where a control plane can inherit is not known")
-			}
-			layout, err := c.Layout(ctx, cp.GroupVersionKind())
-			return inherit.OfControlPlane(cp, layout), err
-		})
+		contentOfControlPlane)
 	// MachineDeployments inherit by rules 2 and 14.
 	MachineDeployments = row("MachineDeployment", func() *clusterv1.MachineDeployment { return &clusterv1.MachineDeployment{} },
 		func(md *clusterv1.MachineDeployment) string { return md.Spec.ClusterName }, evaluateMachineDeployment, always(inherit.OfMachineDeployment))
@@ -109,6 +102,14 @@ func row[P metav1.Object](
 			return evaluate(ctx, c, typed, cluster, policy)
 		},
 	}
+}
+
+func contentOfControlPlane(ctx context.Context, c *Chain, cp *inherit.ControlPlane) (inherit.Object, error) {
+	if c.Layout == nil {
+		return inherit.OfControlPlane(cp, inherit.Layout{}), nil
+	}
+	layout, err := c.Layout(ctx, cp.GroupVersionKind())
+	return inherit.OfControlPlane(cp, layout), err
 }
 
 // always returns the content of a kind that has it at the same places in every schema.
@@ -233,10 +234,10 @@ func ownerNotFound() Decision {
 }
 
 func inherits(
-	rule int, desired inherit.Object, problems error, sources func(context.Context) inherit.Sources, declaredBy ...client.Object,
+	rule int, desired inherit.Object, dropped inherit.Drops, sources func(context.Context) inherit.Sources, declaredBy ...client.Object,
 ) Decision {
 	return Decision{
-		Decision: inherit.Decision{Outcome: inherit.Inherits, Desired: desired, Problems: problems}, sources: sources, declaredBy: declaredBy,
+		Decision: inherit.Decision{Outcome: inherit.Inherits, Desired: desired, Dropped: dropped}, sources: sources, declaredBy: declaredBy,
 		rule: func(inherit.Entry) int { return rule },
 	}
 }
@@ -261,11 +262,11 @@ func (d Decision) withCapacity(policy inherit.Policy) Decision {
 		return d
 	}
 	current := d.current()
-	capacity, problems := policy.Capacity(current, d.Desired)
+	capacity, dropped := policy.Capacity(current, d.Desired)
 	if d.Outcome == inherit.NoOwner && len(capacity) == 0 && !inherit.TellsCapacity(current) {
 		return skip(inherit.NothingDeclares)
 	}
-	d.Desired.Top, d.Problems = d.Desired.Top.WithYielding(capacity), errors.Join(d.Problems, problems)
+	d.Desired.Top, d.Dropped = d.Desired.Top.WithYielding(capacity), append(d.Dropped, dropped...)
 	return d
 }
 
@@ -285,8 +286,12 @@ func evaluateControlPlane(ctx context.Context, c *Chain, cp *inherit.ControlPlan
 	if err != nil || section == nil {
 		return skip(inherit.NothingDeclares), err
 	}
-	desired, problems := policy.ControlPlane(*section)
-	return inherits(1, desired, problems, c.sources(cp, clusterLabel(cp), nil, cp), cluster, class), nil
+	current, err := contentOfControlPlane(ctx, c, cp)
+	if err != nil {
+		return Decision{}, err
+	}
+	desired, dropped := policy.ControlPlane(*section, current)
+	return inherits(1, desired, dropped, c.sources(cp, clusterLabel(cp), nil, cp), cluster, class), nil
 }
 
 // evaluateMachineDeployment applies rules 2 and 14.
@@ -302,8 +307,8 @@ func evaluateMachineDeployment(
 	if section == nil {
 		return standsAlone(current, sources), nil
 	}
-	desired, problems := policy.MachineDeployment(*section, md)
-	return inherits(2, desired, problems, sources, cluster, class).tells(current), nil
+	desired, dropped := policy.MachineDeployment(*section, md)
+	return inherits(2, desired, dropped, sources, cluster, class).tells(current), nil
 }
 
 // evaluateMachinePool applies rules 3 and 14.
@@ -317,8 +322,8 @@ func evaluateMachinePool(ctx context.Context, c *Chain, mp *clusterv1.MachinePoo
 	if section == nil {
 		return standsAlone(current, sources), nil
 	}
-	desired, problems := policy.MachinePool(*section)
-	return inherits(3, desired, problems, sources, cluster, class).tells(current), nil
+	desired, dropped := policy.MachinePool(*section, mp)
+	return inherits(3, desired, dropped, sources, cluster, class).tells(current), nil
 }
 
 // evaluateMachineSet applies rule 5 to a MachineSet's own annotations and rule 6 to the rest, or rule 14 to a MachineSet that
@@ -332,8 +337,8 @@ func evaluateMachineSet(ctx context.Context, c *Chain, ms *clusterv1.MachineSet,
 	if err != nil || md == nil {
 		return ownerNotFound(), err
 	}
-	desired, problems := policy.MachineSet(md, ms)
-	decided := inherits(6, desired, problems, sources, md)
+	desired, dropped := policy.MachineSet(md, ms)
+	decided := inherits(6, desired, dropped, sources, md)
 	decided.rule = func(e inherit.Entry) int {
 		if e.Own && e.What == "annotation" {
 			return 5
@@ -349,8 +354,8 @@ func evaluateMachine(ctx context.Context, c *Chain, m *clusterv1.Machine, _ *clu
 	if err != nil || owner.Outcome == inherit.OwnerNotFound {
 		return ownerNotFound(), err
 	}
-	desired, problems := policy.MachineFrom(owner.Template, m)
-	decided := inherits(owner.rule, desired, problems, func(ctx context.Context) inherit.Sources {
+	desired, dropped := policy.MachineFrom(owner.Template, m)
+	decided := inherits(owner.rule, desired, dropped, func(ctx context.Context) inherit.Sources {
 		return c.quiet().machineSources(ctx, m, owner, nil)
 	})
 	decided.TaintsRefused = policy.ClusterAPITaints == inherit.PropagationDisabled
@@ -389,7 +394,8 @@ func evaluateExternal(
 	if isOfTopology(external) {
 		below = external
 	}
-	return inherits(owner.rule, policy.External(owner.Template), nil, c.ownerSources(below, name, owner)).from(owner), nil
+	desired, dropped := policy.External(owner.Template, inherit.OfExternal(external))
+	return inherits(owner.rule, desired, dropped, c.ownerSources(below, name, owner)).from(owner), nil
 }
 
 // externalOwner returns the owner of the external object's Machine, and the object that decides whether to skip it: the Machine, or

@@ -164,7 +164,7 @@ func (c *Chain) effective(ctx context.Context, m *clusterv1.Machine, cluster *cl
 	case *clusterv1.MachineSet:
 		template = c.effectiveTemplate(ctx, object, cluster, policy)
 	case *clusterv1.MachinePool:
-		template = inherit.TemplateOfMachinePool(c.effectiveMachinePool(ctx, object, cluster, policy))
+		template = c.effectiveMachinePool(ctx, object, cluster, policy)
 	case *unstructured.Unstructured:
 		template = c.effectiveControlPlane(ctx, owner.controlPlane, cluster, policy)
 	}
@@ -180,30 +180,29 @@ func (c *Chain) effectiveTemplate(ctx context.Context, ms *clusterv1.MachineSet,
 	if decided, inherits := c.desired(ctx, MachineDeployments, md, cluster, policy); inherits {
 		md = inherit.EffectiveMachineDeployment(md, decided.Desired)
 	}
-	return inherit.TemplateOfMachineSet(policy.EffectiveMachineSet(md, ms))
+	return policy.EffectiveMachineSet(md, ms)
 }
 
-func (c *Chain) effectiveMachinePool(ctx context.Context, mp *clusterv1.MachinePool, cluster *clusterv1.Cluster, policy inherit.Policy) *clusterv1.MachinePool {
+func (c *Chain) effectiveMachinePool(ctx context.Context, mp *clusterv1.MachinePool, cluster *clusterv1.Cluster, policy inherit.Policy) *inherit.Template {
+	template := inherit.TemplateOfMachinePool(mp)
 	if decided, inherits := c.desired(ctx, MachinePools, mp, cluster, policy); inherits {
-		return inherit.EffectiveMachinePool(mp, decided.Desired)
+		template.Content = inherit.OfMachinePool(mp).Effective(decided.Desired)
 	}
-	return mp
+	return template
 }
 
 // effectiveControlPlane returns what the control plane will declare once rule 1 has reached it. The first look at a kind waits for
 // its schema, as does an admission request about one.
 func (c *Chain) effectiveControlPlane(ctx context.Context, cp *inherit.ControlPlane, cluster *clusterv1.Cluster, policy inherit.Policy) *inherit.Template {
-	decided, inherits := c.desired(ctx, ControlPlanes, cp, cluster, policy)
-	if !inherits || c.Layout == nil {
-		return inherit.TemplateOfControlPlane(cp)
-	}
+	template := inherit.TemplateOfControlPlane(cp)
 	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
-	layout, err := c.Layout(ctx, cp.GroupVersionKind())
-	if err != nil {
-		return inherit.TemplateOfControlPlane(cp)
+	if decided, inherits := c.desired(ctx, ControlPlanes, cp, cluster, policy); inherits {
+		if current, err := contentOfControlPlane(ctx, c, cp); err == nil {
+			template.Content = current.Effective(decided.Desired)
+		}
 	}
-	return inherit.EffectiveControlPlane(cp, decided.Desired, layout)
+	return template
 }
 
 // desired returns what an object inherits, and whether it inherits anything now.
@@ -240,7 +239,7 @@ func (c *Chain) MachineOf(ctx context.Context, node *corev1.Node) (*clusterv1.Ma
 			return nil, err
 		}
 	}
-	m := inherit.Match(node, candidates, true)
+	m := inherit.Match(node, candidates)
 	if m == nil || !c.fresh {
 		return m, nil
 	}
@@ -252,7 +251,7 @@ func (c *Chain) MachineOf(ctx context.Context, node *corev1.Node) (*clusterv1.Ma
 	if !found || !c.isOwn(now.Namespace, now.Spec.ClusterName) {
 		return nil, nil
 	}
-	return inherit.Match(node, []clusterv1.Machine{*now}, true), nil
+	return inherit.Match(node, []clusterv1.Machine{*now}), nil
 }
 
 // PoolOf returns the MachinePool of a Node whose provider has no Machines, or nil. The pool names its Nodes by providerID. If several

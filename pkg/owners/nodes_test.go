@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -150,8 +151,8 @@ func TestWhatAnAddressBroughtGoes(t *testing.T) {
 		Expect(decided.Reason == "").To(Equal(tc.goes), tc.name)
 		if tc.goes {
 			Expect(decided.Source.String()).To(Equal("Machine ns/m"))
-			now, err := inherit.Policy{}.Node(decided.Source, inherit.OfNode(tc.node), inherit.Privileged)
-			Expect(err).NotTo(HaveOccurred())
+			now, dropped := inherit.Policy{}.Node(decided.Source, inherit.OfNode(tc.node, time.Now()), inherit.Privileged)
+			Expect(dropped.Problems()).NotTo(HaveOccurred())
 			Expect(now.Labels).To(HaveLen(1), "only what says that nothing is recorded")
 			Expect(now.Annotations).NotTo(HaveKey(inherit.MatchedByAddressAnnotation))
 		}
@@ -253,8 +254,8 @@ func TestNodeGroup(t *testing.T) {
 		{name: "a MachineSet that stands alone", from: ofSet, objects: []client.Object{machineSet(""), inUse("m", "MachineSet/ms")}, want: "MachineSet ns/ms: 1"},
 		{name: "a control plane of a topology", from: inherit.SourceOfMachine(inUse("m", byControlPlane)), objects: []client.Object{managedCluster(), clusterClass(), controlPlane("c", ofTopology), inUse("m", byControlPlane)}, want: "AcmeControlPlane ns/cp: 1"},
 		{name: "a MachinePool with Machines", from: inherit.SourceOfMachine(inUse("m", "MachinePool/mp")), objects: []client.Object{pool}, want: "MachinePool ns/mp: 3"},
-		{name: "a MachinePool without", from: inherit.SourceOfMachinePool(pool, pool), objects: []client.Object{pool}, want: "MachinePool ns/mp: 3"},
-		{name: "one that has just gone", from: inherit.SourceOfMachinePool(pool, pool), want: "MachinePool ns/mp: 3"},
+		{name: "a MachinePool without", from: inherit.SourceOfMachinePool(pool, inherit.TemplateOfMachinePool(pool)), objects: []client.Object{pool}, want: "MachinePool ns/mp: 3"},
+		{name: "one that has just gone", from: inherit.SourceOfMachinePool(pool, inherit.TemplateOfMachinePool(pool)), want: "MachinePool ns/mp: 3"},
 		{name: "a Machine without an owner", from: inherit.SourceOfMachine(inUse("m", "")), want: "Machine ns/m: 0"},
 	} {
 		group, nodes, err := from(holds(t, tc.objects...)).NodeGroup(t.Context(), tc.from)
@@ -263,8 +264,8 @@ func TestNodeGroup(t *testing.T) {
 	}
 }
 
-// Where a Machine's entries are declared, which differs between providers, and the object to edit for the rest: the top of the
-// chain, because a change further down would be undone.
+// Where a Machine's entries are declared, which differs between providers, and an owner that cannot be read stands for what it
+// may declare.
 func TestSourcesOfMachines(t *testing.T) {
 	controlPlaneOf := func(spec string) client.Object {
 		cp, template := controlPlane("c"), map[string]any{}
@@ -276,7 +277,7 @@ func TestSourcesOfMachines(t *testing.T) {
 	older := controlPlaneOf("{metadata: {annotations: {a: '1'}}, taints: [{key: a, effect: NoSchedule, propagation: Always}], nodeDrainTimeout: 1s}")
 	pool, set := machinePool("mp"), machineSet("MachineDeployment/md")
 	pool.Spec.Template.Annotations = map[string]string{"a": "1"}
-	entry := map[string]inherit.Entry{"taint": {What: "taint", Name: "a:NoSchedule"}, "annotation": {What: "annotation", Name: "a"}, "timeout": {What: "field", Name: "nodeDrainTimeoutSeconds"}}
+	entry := map[string]inherit.Entry{"": {What: "label", Name: "undeclared"}, "taint": {What: "taint", Name: "a:NoSchedule"}, "annotation": {What: "annotation", Name: "a"}, "timeout": {What: "field", Name: "nodeDrainTimeoutSeconds"}}
 	of, owned := func(objects ...client.Object) []client.Object { return objects }, clusterv1.ClusterTopologyOwnedLabel
 	for _, tc := range []struct {
 		owner, label string
@@ -291,29 +292,21 @@ func TestSourcesOfMachines(t *testing.T) {
 		{"MachinePool/mp", "", of(pool), "annotation", "MachinePool ns/mp (spec.template.metadata.annotations)"},
 		{"MachinePool/mp", "", of(pool), "timeout", "Machine ns/m (spec.deletion.nodeDrainTimeoutSeconds)"},
 
-		{"", "", nil, "", "Machine ns/m"},
 		{"", owned, nil, "", "Cluster ns/c (spec.topology)"},
-		{"MachineSet/ms", "", of(machineSet("")), "", "MachineSet ns/ms (spec.template)"},
-		{"MachineSet/ms", "", of(set, machineDeployment("md")), "", "MachineDeployment ns/md (spec.template)"},
-		{"MachineSet/ms", "", of(set), "", "MachineDeployment ns/md (spec.template)"},
+		{"MachineSet/ms", "", of(set), "", "MachineDeployment ns/md (spec.template.metadata.labels)"},
 		{"MachineSet/ms", owned, of(set), "", "Cluster ns/c (spec.topology)"},
-		{"MachineSet/ms", owned, of(set, machineDeployment("md", also[*clusterv1.MachineDeployment](ofTopology)), managedCluster(), clusterClass()), "", "Cluster ns/c (spec.topology.workers.machineDeployments[a])"},
-		{byControlPlane, "", of(newer), "", "AcmeControlPlane ns/cp (spec.machineTemplate)"},
 	} {
 		m := machine("m", tc.owner)
 		if tc.label != "" {
 			label(tc.label, "")(m)
 		}
 		found := from(holds(t, tc.cached...)).NodeSources(t.Context(), inherit.SourceOfMachine(m))
-		got := found.Top()
-		if tc.entry != "" {
-			got = found.Of(entry[tc.entry])
-		}
+		got := found.Of(entry[tc.entry])
 		NewWithT(t).Expect(got.String()).To(Equal(tc.want))
 	}
 	for _, held := range []*reader{holds(t, pool), holds(t)} {
-		found := from(held).NodeSources(t.Context(), inherit.SourceOfMachinePool(pool, pool))
+		found := from(held).NodeSources(t.Context(), inherit.SourceOfMachinePool(pool, inherit.TemplateOfMachinePool(pool)))
 		NewWithT(t).Expect(found.Of(entry["annotation"]).String()).To(Equal("MachinePool ns/mp (spec.template.metadata.annotations)"), "whether it is still there or not")
 	}
-	NewWithT(t).Expect(inherit.Sources{}.Top().String()).To(Equal("an owner that is not known"))
+	NewWithT(t).Expect(inherit.Sources{}.Of(entry["taint"]).String()).To(Equal("an owner that is not known"))
 }

@@ -22,7 +22,7 @@ func Transform(object any) (any, error) {
 	}
 	// An informer transforms each object of its first list twice.
 	if entries := o.GetManagedFields(); len(entries) == 0 || entries[len(entries)-1].Manager != "" {
-		o.SetManagedFields(managedfields.Trimmed(entries, o.GetCreationTimestamp().Time, inherit.CapacityAnnotations()))
+		o.SetManagedFields(managedfields.Trimmed(entries, o.GetCreationTimestamp().Time, inherit.CapacityAnnotations))
 	}
 	switch o := object.(type) {
 	case *clusterv1.Cluster:

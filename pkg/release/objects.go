@@ -73,7 +73,7 @@ func Node(ctx context.Context, c client.Client, live client.Reader, name string,
 	if !tracked(node) {
 		return false, nil, nil
 	}
-	before := inherit.OfNode(node)
+	before := inherit.OfNode(node, time.Now())
 	after := inherit.Release(before, mode.KeepValues)
 	lost := missing(before, after)
 	// Taints are one field, which is ours once the first patch has changed it.
@@ -85,7 +85,7 @@ func Node(ctx context.Context, c client.Client, live client.Reader, name string,
 		if err := c.Patch(ctx, node, patch, client.FieldOwner(managedfields.Manager)); err != nil {
 			return false, nil, client.IgnoreNotFound(err)
 		}
-		if !inherit.OfNode(node).Equal(after) {
+		if !inherit.OfNode(node, time.Now()).Equal(after) {
 			return false, nil, errReclaimed
 		}
 	}
@@ -94,7 +94,7 @@ func Node(ctx context.Context, c client.Client, live client.Reader, name string,
 
 // tracked reports whether there is something of Heirloom on a Node.
 func tracked(node *corev1.Node) bool {
-	state := inherit.OfNode(node)
+	state := inherit.OfNode(node, time.Now())
 	return managedfields.Recorded(node.ManagedFields) || !inherit.Release(state, true).Equal(state)
 }
 

@@ -1,12 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package taint holds everything that Heirloom knows about taints: how they are declared (typed or as annotations),
+// parsed, formatted, merged and validated, and what happens to those of a Node. The rules are those of docs/design.md §3.
+//
+// The package is pure: no client, no context, no logger.
 package taint
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
@@ -50,15 +59,23 @@ func Initialize(t clusterv1.MachineTaint) bool {
 	return t.Propagation == clusterv1.MachineTaintPropagationOnInitialization || t.Propagation == "Initialize"
 }
 
-// Positions returns where each taint is, by identity; of several, where the first is.
-func Positions(taints []corev1.Taint) map[ID]int {
-	at := make(map[ID]int, len(taints))
-	for i, t := range taints {
-		if _, ok := at[IDOf(t)]; !ok {
-			at[IDOf(t)] = i
+// Canonical returns the taint with the only names that Cluster API's CRDs accept.
+func Canonical(t clusterv1.MachineTaint) clusterv1.MachineTaint {
+	if Initialize(t) {
+		t.Propagation = clusterv1.MachineTaintPropagationOnInitialization
+	}
+	return t
+}
+
+// ByID returns the taints by identity; of several with the same, the first.
+func ByID(taints []corev1.Taint) map[ID]corev1.Taint {
+	all := make(map[ID]corev1.Taint, len(taints))
+	for _, t := range taints {
+		if _, ok := all[IDOf(t)]; !ok {
+			all[IDOf(t)] = t
 		}
 	}
-	return at
+	return all
 }
 
 // Find returns the position of the taint with this identity in taints, or -1.
@@ -81,4 +98,184 @@ func Merge(typed, annotated []clusterv1.MachineTaint) []clusterv1.MachineTaint {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Effect, b.Effect))
 	})
 	return merged
+}
+
+// ForNode is a Node's taint of the form that the API server stores.
+func ForNode(t clusterv1.MachineTaint) corev1.Taint {
+	return corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}
+}
+
+// Sync returns a Node's taints after inheritance (rule 13, docs/design.md §1 and §3):
+//
+//   - Always taints are there, with their value.
+//   - Initialize taints are there if the Node has not been initialized yet; later they are neither added nor removed.
+//   - A taint that is recorded as ours and no longer declared is gone, unless it has been given another value since.
+//   - Every other taint stays as it is.
+//
+// Order is kept and what is new comes last, so that equal input gives equal output.
+func Sync(current []corev1.Taint, declared []clusterv1.MachineTaint, recorded []corev1.Taint, initialized bool) []corev1.Taint {
+	keep := map[ID]bool{}
+	for _, t := range declared {
+		keep[MachineID(t)] = true
+	}
+	means := recordsOf(recorded)
+	result := slices.DeleteFunc(slices.Clone(current), func(t corev1.Taint) bool { return !keep[IDOf(t)] && means(t) })
+	at := make(map[ID]int, len(result))
+	for i, t := range slices.Backward(result) {
+		at[IDOf(t)] = i
+	}
+	for _, t := range declared {
+		if !Always(t) && (!Initialize(t) || initialized) {
+			continue
+		}
+		i, present := at[MachineID(t)]
+		switch {
+		case !present:
+			at[MachineID(t)], result = len(result), append(result, ForNode(t))
+		case result[i].Value != t.Value:
+			result[i] = ForNode(t)
+		}
+	}
+	return result
+}
+
+// recordsOf returns which taints the tracking entries mean. Cluster API's form has no value and means any.
+func recordsOf(entries []corev1.Taint) func(corev1.Taint) bool {
+	listed := sets.New(entries...)
+	return func(t corev1.Taint) bool {
+		return listed.Has(corev1.Taint{Key: t.Key, Effect: t.Effect}) || listed.Has(corev1.Taint{Key: t.Key, Effect: t.Effect, Value: t.Value})
+	}
+}
+
+// Remove returns taints without the one that has this identity.
+func Remove(taints []corev1.Taint, id ID) []corev1.Taint {
+	return slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool { return IDOf(t) == id })
+}
+
+// Parse reads one taint in kubectl's syntax, "<key>=<value>:<effect>" or "<key>:<effect>".
+// It checks the form only; Validate checks the content.
+func Parse(s string) (corev1.Taint, error) {
+	keyValue, effect, ok := strings.Cut(s, ":")
+	if !ok || effect == "" {
+		return corev1.Taint{}, fmt.Errorf("taint %q has no effect: expected <key>=<value>:<effect> or <key>:<effect>", s)
+	}
+	if strings.Contains(effect, ":") {
+		return corev1.Taint{}, fmt.Errorf("taint %q has more than one colon: expected <key>=<value>:<effect> or <key>:<effect>", s)
+	}
+	key, value, _ := strings.Cut(keyValue, "=")
+	if key == "" {
+		return corev1.Taint{}, fmt.Errorf("taint %q has no key: expected <key>=<value>:<effect> or <key>:<effect>", s)
+	}
+	if strings.Contains(value, "=") {
+		return corev1.Taint{}, fmt.Errorf("taint %q has more than one equals sign: expected <key>=<value>:<effect>", s)
+	}
+	return corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}, nil
+}
+
+// ParseList reads a comma-separated list of taints. Entries that are not taints are left out and reported together
+// in the error; the taints that could be read are returned beside it, so that one typo never loses the others.
+func ParseList(s string) ([]corev1.Taint, error) {
+	if len(s) > longestList {
+		return nil, fmt.Errorf("%d bytes of taints: no object can have more than %d", len(s), longestList)
+	}
+	var taints []corev1.Taint
+	var errs []error
+	wrong := 0
+	for _, entry := range entriesOf(s) {
+		t, err := Parse(entry)
+		if err == nil {
+			taints = append(taints, t)
+		} else if wrong++; wrong <= MostProblems {
+			errs = append(errs, err)
+		}
+	}
+	if wrong > MostProblems {
+		errs = append(errs, fmt.Errorf("and %d more", wrong-MostProblems))
+	}
+	return taints, errors.Join(errs...)
+}
+
+// longestList is how long all annotations of an object together can be: API servers refuse more.
+const longestList = apivalidation.TotalAnnotationSizeLimitB
+
+// entriesOf splits a comma-separated list; blanks around entries and empty entries do not count.
+func entriesOf(list string) []string {
+	var entries []string
+	for entry := range strings.SplitSeq(list, ",") {
+		if entry = strings.TrimSpace(entry); entry != "" {
+			entries = append(entries, entry)
+		}
+	}
+	return entries
+}
+
+// FromAnnotations returns the taints that an object's annotations declare, Always before Initialize where both name
+// the same key and effect. Entries that cannot be read are left out, and reported for each annotation.
+func FromAnnotations(annotations map[string]string) (taints []clusterv1.MachineTaint, unreadable map[string]error) {
+	unreadable = map[string]error{}
+	for _, name := range []string{AlwaysAnnotation, InitializeAnnotation} {
+		declared, err := declared(annotations, name)
+		if err != nil {
+			unreadable[name] = err
+		}
+		taints = append(taints, declared...)
+	}
+	return Merge(taints, nil), unreadable
+}
+
+func declared(annotations map[string]string, name string) ([]clusterv1.MachineTaint, error) {
+	propagation := clusterv1.MachineTaintPropagationOnInitialization
+	if name == AlwaysAnnotation {
+		propagation = clusterv1.MachineTaintPropagationAlways
+	}
+	parsed, err := ParseList(annotations[name])
+	taints := make([]clusterv1.MachineTaint, 0, len(parsed))
+	for _, t := range parsed {
+		taints = append(taints, clusterv1.MachineTaint{Key: t.Key, Value: t.Value, Effect: t.Effect, Propagation: propagation})
+	}
+	return taints, err
+}
+
+// ToAnnotations returns the annotations that declare the taints; it is the inverse of FromAnnotations.
+func ToAnnotations(taints []clusterv1.MachineTaint) map[string]string {
+	annotations := map[string]string{}
+	for name, declares := range map[string]func(clusterv1.MachineTaint) bool{AlwaysAnnotation: Always, InitializeAnnotation: Initialize} {
+		var list []corev1.Taint
+		for _, t := range taints {
+			if declares(t) {
+				list = append(list, ForNode(t))
+			}
+		}
+		if len(list) > 0 {
+			annotations[name] = FormatList(list)
+		}
+	}
+	return annotations
+}
+
+// Format returns the taint in kubectl's syntax.
+func Format(t corev1.Taint) string {
+	if t.Value == "" {
+		return IDOf(t).String()
+	}
+	return t.Key + "=" + t.Value + ":" + string(t.Effect)
+}
+
+// FormatList returns the taints in kubectl's syntax, sorted and comma-separated.
+func FormatList(taints []corev1.Taint) string {
+	return formatSorted(taints, Format)
+}
+
+// FormatIDs returns "<key>:<effect>" of the taints, sorted and comma-separated: the form of Cluster API's own tracking.
+func FormatIDs(taints []corev1.Taint) string {
+	return formatSorted(taints, func(t corev1.Taint) string { return IDOf(t).String() })
+}
+
+func formatSorted(taints []corev1.Taint, format func(corev1.Taint) string) string {
+	formatted := make([]string, 0, len(taints))
+	for _, t := range taints {
+		formatted = append(formatted, format(t))
+	}
+	slices.Sort(formatted)
+	return strings.Join(slices.Compact(formatted), ",")
 }

@@ -3,7 +3,7 @@
 package taint
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
 	"strings"
 
@@ -23,6 +23,10 @@ const (
 	// ControlPlane Machines may.
 	ControlPlane Role = true
 )
+
+// MostProblems is how many problems of one list are reported. No one reads more, and a forged review could fill the memory with
+// them.
+const MostProblems = 100
 
 // Validate returns an error for each taint that may not be declared at path, or for the first of them. Taints that old holds
 // unchanged are not judged, so that an object that was stored before Heirloom was installed can still be updated.
@@ -47,7 +51,8 @@ func Validate(path *field.Path, role Role, taints, old []clusterv1.MachineTaint)
 	return errs
 }
 
-// ValidateAnnotations is Validate for the taints that annotations declare. Its errors name the annotation's path.
+// ValidateAnnotations is Validate for the taints that annotations declare. Its errors name the annotation's path. Entries that cannot be
+// read are judged first, and the others as typed taints are.
 func ValidateAnnotations(path *field.Path, role Role, annotations, old map[string]string) field.ErrorList {
 	var errs field.ErrorList
 	for _, name := range []string{AlwaysAnnotation, InitializeAnnotation} {
@@ -56,8 +61,13 @@ func ValidateAnnotations(path *field.Path, role Role, annotations, old map[strin
 			errs = append(errs, field.TooLong(at, "", longestList))
 			continue
 		}
-		errs = append(errs, unreadable(at, value, old[name])...)
-		// What could not be read has been judged; what remains is judged as typed taints are.
+		known, wrong := sets.New(entriesOf(old[name])...), 0
+		for _, entry := range entriesOf(value) {
+			if _, err := Parse(entry); err != nil && !known.Has(entry) && wrong < MostProblems {
+				errs = append(errs, field.Invalid(at, entry, err.Error()))
+				wrong++
+			}
+		}
 		taints, _ := declared(annotations, name)
 		before, _ := declared(old, name)
 		for _, e := range Validate(at, role, taints, before) {
@@ -67,61 +77,12 @@ func ValidateAnnotations(path *field.Path, role Role, annotations, old map[strin
 	return errs
 }
 
-// unreadable returns an error for each entry of a comma-separated list that is no taint and that old does not have.
-func unreadable(at *field.Path, list, old string) field.ErrorList {
-	var errs field.ErrorList
-	before := sets.New(entriesOf(old)...)
-	for _, entry := range entriesOf(list) {
-		if before.Has(entry) {
-			continue
-		}
-		if _, err := Parse(entry); err != nil {
-			errs = append(errs, field.Invalid(at, entry, err.Error()))
-		}
-		if len(errs) >= MostProblems {
-			break
-		}
-	}
-	return errs
-}
-
-// Usable splits taints into those that may reach an object and the reasons why the others may not. What validation could
-// not refuse, because it failed open or because the object is older, is left out here, so that no write carries what the API
-// server or Cluster API would refuse.
-func Usable(role Role, taints []clusterv1.MachineTaint) ([]clusterv1.MachineTaint, error) {
-	var usable []clusterv1.MachineTaint
-	var problems Problems
-	for _, t := range taints {
-		if unusable := Unusable(role, t); unusable != nil {
-			problems.Add(unusable)
-			continue
-		}
-		if Initialize(t) {
-			t.Propagation = clusterv1.MachineTaintPropagationOnInitialization // the only name that Cluster API's CRDs accept
-		}
-		usable = append(usable, t)
-	}
-	return usable, problems.Err()
-}
-
-// Unusable says why a taint may not reach an object; nil if it may.
-func Unusable(role Role, t clusterv1.MachineTaint) *UnusableError {
+// Problem says why a taint may not reach an object, or "", and whether no one may declare its key.
+func Problem(role Role, t clusterv1.MachineTaint) (problem string, isReserved bool) {
 	if errs := check(nil, role, t); len(errs) > 0 {
-		return &UnusableError{ID: MachineID(t), Reason: errs[0].Detail, Reserved: reserved(role, t.Key) != ""}
+		return errs[0].Detail, reserved(role, t.Key) != ""
 	}
-	return nil
-}
-
-// UnusableError says why a taint may not reach an object.
-type UnusableError struct {
-	ID     ID
-	Reason string
-	// Reserved says that no one may declare a taint with this key.
-	Reserved bool
-}
-
-func (e *UnusableError) Error() string {
-	return fmt.Sprintf("taint %q: %s", e.ID, e.Reason)
+	return "", false
 }
 
 func check(at *field.Path, role Role, t clusterv1.MachineTaint) field.ErrorList {
@@ -135,7 +96,7 @@ func check(at *field.Path, role Role, t clusterv1.MachineTaint) field.ErrorList 
 	for _, msg := range validation.IsValidLabelValue(t.Value) {
 		errs = append(errs, field.Invalid(at.Child("value"), t.Value, msg))
 	}
-	if effects := effects(); !slices.Contains(effects, t.Effect) {
+	if !slices.Contains(effects, t.Effect) {
 		errs = append(errs, field.NotSupported(at.Child("effect"), t.Effect, effects))
 	}
 	if !Always(t) && !Initialize(t) {
@@ -146,9 +107,8 @@ func check(at *field.Path, role Role, t clusterv1.MachineTaint) field.ErrorList 
 	return errs
 }
 
-func effects() []corev1.TaintEffect {
-	return []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
-}
+//nolint:gochecknoglobals // nothing changes it
+var effects = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
 
 // reserved says why no one may declare a taint with this key, or "" if anyone may.
 func reserved(role Role, key string) string {
@@ -166,4 +126,115 @@ func reserved(role Role, key string) string {
 		return "the key is reserved for control plane Machines"
 	}
 	return ""
+}
+
+// Carrier is any object of Cluster API that can declare taints, trimmed to the places where it does: a Machine, a
+// MachineSet, MachineDeployment or MachinePool, a control plane of any provider, a Cluster or a ClusterClass. A kind simply
+// lacks the places that are not its own.
+type Carrier struct {
+	Metadata metadata    `json:"metadata"`
+	Spec     carrierSpec `json:"spec"`
+}
+
+type metadata struct {
+	Name        string            `json:"name"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+type carrierSpec struct {
+	// Taints are those of a Machine.
+	Taints []clusterv1.MachineTaint `json:"taints"`
+	// Template is that of a MachineSet, MachineDeployment or MachinePool.
+	Template place `json:"template"`
+	// MachineTemplate is that of a control plane.
+	MachineTemplate place `json:"machineTemplate"`
+	// Topology is that of a Cluster.
+	Topology sections `json:"topology"`
+	// The sections of a ClusterClass.
+	sections `json:",inline"`
+}
+
+// sections are those of a ClusterClass or of a Cluster's topology.
+type sections struct {
+	ControlPlane place `json:"controlPlane"`
+	Workers      struct {
+		MachineDeployments []place `json:"machineDeployments"`
+		MachinePools       []place `json:"machinePools"`
+	} `json:"workers"`
+}
+
+// place holds what is declared for Machines: a template, or a section of a ClusterClass or a topology.
+type place struct {
+	// Name is set in a topology, Class in a ClusterClass.
+	Name     string   `json:"name"`
+	Class    string   `json:"class"`
+	Metadata metadata `json:"metadata"`
+	// Taints are those of a section, and of a control plane of the v1beta1 contract.
+	Taints []clusterv1.MachineTaint `json:"taints"`
+	Spec   struct {
+		Taints []clusterv1.MachineTaint `json:"taints"`
+		// MachineTemplate is that of a control plane's template, which a ClusterClass refers to.
+		MachineTemplate *place `json:"machineTemplate"`
+	} `json:"spec"`
+}
+
+// ValidateCarrier returns an error, with its field path, for each taint that the object may not declare, by type or by
+// annotation, or MostProblems of them. Of an update only what differs from old is judged; old is nil for a create. Kinds of
+// control planes are not known to us: controlPlane says that the object is one.
+func ValidateCarrier(object, old *Carrier, controlPlane bool) field.ErrorList {
+	old = cmp.Or(old, &Carrier{})
+	spec := field.NewPath("spec")
+	// Machines alone say by a label which they are. In a template the label is for the Machines to come.
+	machine := Role(controlPlane)
+	if _, ok := object.Metadata.Labels[clusterv1.MachineControlPlaneLabel]; ok {
+		machine = ControlPlane
+	}
+	errs := slices.Concat(
+		ValidateAnnotations(field.NewPath("metadata", "annotations"), machine, object.Metadata.Annotations, old.Metadata.Annotations),
+		Validate(spec.Child("taints"), machine, object.Spec.Taints, old.Spec.Taints),
+		object.Spec.Template.validate(spec.Child("template"), Role(controlPlane), old.Spec.Template),
+		object.Spec.MachineTemplate.validate(spec.Child("machineTemplate"), ControlPlane, old.Spec.MachineTemplate),
+		object.Spec.Topology.validate(spec.Child("topology"), old.Spec.Topology),
+		object.Spec.validate(spec, old.Spec.sections),
+	)
+	return errs[:min(len(errs), MostProblems)]
+}
+
+func (s sections) validate(path *field.Path, old sections) field.ErrorList {
+	workers := path.Child("workers")
+	return slices.Concat(
+		s.ControlPlane.validate(path.Child("controlPlane"), ControlPlane, old.ControlPlane),
+		validateAll(workers.Child("machineDeployments"), s.Workers.MachineDeployments, old.Workers.MachineDeployments),
+		validateAll(workers.Child("machinePools"), s.Workers.MachinePools, old.Workers.MachinePools),
+	)
+}
+
+func validateAll(path *field.Path, all, old []place) field.ErrorList {
+	// A name tells sections apart in a topology, where the class may change, and a class in a ClusterClass.
+	id := func(p place) string { return cmp.Or(p.Name, p.Class) }
+	before := map[string]place{}
+	for _, p := range old {
+		before[id(p)] = p
+	}
+	var errs field.ErrorList
+	for i, p := range all {
+		if errs = append(errs, p.validate(path.Index(i), Worker, before[id(p)])...); len(errs) >= MostProblems {
+			break
+		}
+	}
+	return errs
+}
+
+func (p place) validate(path *field.Path, role Role, old place) field.ErrorList {
+	errs := slices.Concat(
+		ValidateAnnotations(path.Child("metadata", "annotations"), role, p.Metadata.Annotations, old.Metadata.Annotations),
+		Validate(path.Child("taints"), role, p.Taints, old.Taints),
+		Validate(path.Child("spec", "taints"), role, p.Spec.Taints, old.Spec.Taints),
+	)
+	if p.Spec.MachineTemplate == nil {
+		return errs
+	}
+	before := cmp.Or(old.Spec.MachineTemplate, &place{})
+	return append(errs, p.Spec.MachineTemplate.validate(path.Child("spec", "machineTemplate"), ControlPlane, *before)...)
 }

@@ -201,8 +201,8 @@ func planOf(t *testing.T, template *inherit.Template, object *unstructured.Unstr
 	Expect := NewWithT(t).Expect
 	m := &clusterv1.Machine{}
 	Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, m)).To(Succeed())
-	desired, problems := inherit.Policy{}.MachineFrom(template, m)
-	plan, err := managedfields.New(m, inherit.OfMachine(m), inherit.Decision{Outcome: inherit.Inherits, Desired: desired, Problems: problems}, nil)
+	desired, dropped := inherit.Policy{}.MachineFrom(template, m)
+	plan, err := managedfields.New(m, inherit.OfMachine(m), inherit.Decision{Outcome: inherit.Inherits, Desired: desired, Dropped: dropped}, nil)
 	Expect(err).NotTo(HaveOccurred())
 	return plan
 }
@@ -216,8 +216,8 @@ func sourceOf(t *testing.T, labels, annotations map[string]string) inherit.NodeS
 
 func settledNode(t *testing.T, source inherit.NodeSource, node *corev1.Node) *unstructured.Unstructured {
 	t.Helper()
-	state, err := (inherit.Policy{}).Node(source, inherit.OfNode(node), inherit.Privileged)
-	NewWithT(t).Expect(err).NotTo(HaveOccurred(), fmt.Sprint(node))
+	state, dropped := (inherit.Policy{}).Node(source, inherit.OfNode(node, time.Now()), inherit.Privileged)
+	NewWithT(t).Expect(dropped.Problems()).NotTo(HaveOccurred(), fmt.Sprint(node))
 	node.Labels, node.Annotations, node.Spec.Taints = state.Labels, state.Annotations, state.Taints
 	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(node)
@@ -229,5 +229,5 @@ func stateOf(t *testing.T, object *unstructured.Unstructured) inherit.NodeState 
 	t.Helper()
 	node := &corev1.Node{}
 	NewWithT(t).Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, node)).To(Succeed())
-	return inherit.OfNode(node)
+	return inherit.OfNode(node, time.Now())
 }

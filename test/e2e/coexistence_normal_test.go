@@ -36,7 +36,7 @@ func (w *world) normal(object unstructured.Unstructured) string {
 	if object.GetKind() == "Node" {
 		labels, annotations = ofClusterAPI(object)
 	}
-	for _, name := range inherit.CapacityAnnotations() {
+	for _, name := range inherit.CapacityAnnotations {
 		delete(annotations, name)
 	}
 	metadata := map[string]any{"name": object.GetName(), "labels": labels, "annotations": annotations}

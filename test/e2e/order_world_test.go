@@ -79,7 +79,7 @@ func contents(versions []controlplane.Version, name string) []inherit.NodeState 
 func ofMachine(annotations map[string]string) map[string]string {
 	kept := map[string]string{}
 	for key, value := range annotations {
-		if slices.Contains(inherit.TrackingAnnotations(), key) || strings.Contains(key, clusterv1.ManagedNodeAnnotationDomain) {
+		if slices.Contains(inherit.TrackingAnnotations, key) || strings.Contains(key, clusterv1.ManagedNodeAnnotationDomain) {
 			kept[key] = value
 		}
 	}

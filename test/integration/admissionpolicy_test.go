@@ -128,12 +128,12 @@ func (s *policyScene) expected(bare *corev1.Node) inherit.NodeState {
 			machines = append(machines, *m)
 		}
 	}
-	m := inherit.Match(bare, machines, true)
+	m := inherit.Match(bare, machines)
 	if m == nil {
-		return inherit.OfNode(bare)
+		return inherit.OfNode(bare, time.Now())
 	}
-	state, err := s.rules.Node(inherit.SourceOfMachine(m), inherit.OfNode(bare), inherit.Kubelet)
-	s.Expect(err).NotTo(HaveOccurred())
+	state, dropped := s.rules.Node(inherit.SourceOfMachine(m), inherit.OfNode(bare, time.Now()), inherit.Kubelet)
+	s.Expect(dropped.Problems()).NotTo(HaveOccurred())
 	return state
 }
 
@@ -180,9 +180,9 @@ func testAdmissionPolicyEqualsTheRules(t *testing.T, all *policyScene) {
 			}
 			bare := p.bare(node)
 			want := p.expected(bare)
-			p.Expect(want.Equal(inherit.OfNode(bare))).To(Equal(tc.nothing), "the case is what its name says")
+			p.Expect(want.Equal(inherit.OfNode(bare, time.Now()))).To(Equal(tc.nothing), "the case is what its name says")
 			p.Expect(p.kubelet(node.Name).Create(p.ctx, node)).To(Succeed())
-			p.Expect(inherit.OfNode(node)).To(Equal(want))
+			p.Expect(inherit.OfNode(node, time.Now())).To(Equal(want))
 		})
 	}
 	s.besideAnotherPolicy()
@@ -237,7 +237,7 @@ func testAdmissionPolicyLeavesOtherWritesAlone(t *testing.T, all *policyScene) {
 	before = node.DeepCopy()
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	s.Expect(kubelet.Status().Patch(s.ctx, node, client.MergeFrom(before))).To(Succeed())
-	s.Expect(inherit.OfNode(node).Equal(inherit.NodeState{Labels: node.Labels})).To(BeTrue(), "nothing has come back")
+	s.Expect(inherit.OfNode(node, time.Now()).Equal(inherit.NodeState{Labels: node.Labels})).To(BeTrue(), "nothing has come back")
 }
 
 // racked is one of very many Machines.
@@ -270,7 +270,7 @@ func testAdmissionPolicyWithManyMachines(t *testing.T, all *policyScene) {
 		began := time.Now()
 		s.Expect(s.kubelet(node.Name).Create(s.ctx, node)).To(Succeed())
 		t.Logf("Node %s was created in %s", node.Name, time.Since(began))
-		s.Expect(inherit.OfNode(node)).To(Equal(want), node.Name)
+		s.Expect(inherit.OfNode(node, time.Now())).To(Equal(want), node.Name)
 	}
 	s.Expect(identified.Annotations).To(HaveKeyWithValue("node.cluster.x-k8s.io/rack", "0"))
 
@@ -318,7 +318,7 @@ func testAdmissionPolicyInV1beta1(t *testing.T, all *policyScene) {
 	s.Expect(written.GetManagedFields()).To(HaveExactElements(HaveField("APIVersion", admissionregistrationv1beta1.SchemeGroupVersion.String())))
 	node := stage.Node("beta")
 	want := s.expected(s.bare(node))
-	s.eventuallyRegisters(node, func(g Gomega, made *corev1.Node) { g.Expect(inherit.OfNode(made)).To(Equal(want)) })
+	s.eventuallyRegisters(node, func(g Gomega, made *corev1.Node) { g.Expect(inherit.OfNode(made, time.Now())).To(Equal(want)) })
 
 	versions := s.versions()
 	s.Expect(policy.Ensure(s.ctx, beta, cluster, machines, s.rules)).To(BeFalse())

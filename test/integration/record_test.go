@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -36,7 +37,7 @@ func TestWhatAKubeletSaysCameFromItsMachine(t *testing.T) {
 				g.Expect(taint.FormatList(node.Spec.Taints)).To(And(ContainSubstring("warming=up:NoSchedule"), ContainSubstring("gpu=true:NoSchedule")),
 					"it does not evade its Initialize taints by claiming to have had them")
 				g.Expect(node.Labels).To(HaveKey("node-role.kubernetes.io/worker"))
-				g.Expect(inherit.RecordOf(inherit.OfNode(node)).Taints).NotTo(BeEmpty())
+				g.Expect(inherit.RecordOf(inherit.OfNode(node, time.Now())).Taints).NotTo(BeEmpty())
 			})
 			s.update(node, func() {
 				node.Labels[quarantine], node.Labels[mine] = "yes", "yes"
@@ -76,7 +77,7 @@ func TestWhatAKubeletSaysCameFromItsMachine(t *testing.T) {
 			s.Expect(node.Labels).To(HaveKey(inherit.IgnoreLabel), "it means nothing there")
 
 			s.Expect(writeAs(s.ctx, kubelet, node, func(node *corev1.Node) {
-				for _, key := range inherit.TrackingAnnotations() {
+				for _, key := range inherit.TrackingAnnotations {
 					delete(node.Annotations, key)
 				}
 			})).To(Succeed())

@@ -121,7 +121,7 @@ func (w *world) node(f *nodesFound, c clusterState, m *snapshot.Member, policy i
 
 // lacks names what a Node should have and has not, apart from what waits for its turn.
 func (w *world) lacks(m *snapshot.Member, policy inherit.Policy) (missing []string, waits bool) {
-	source, current := m.Node.Decided.Source, inherit.OfNode(m.Node.Node)
+	source, current := m.Node.Decided.Source, inherit.OfNode(m.Node.Node, w.Now())
 	evicting := source.Evicting(m.Node.Node, nil, w.Now())
 	if !policy.PaceEviction {
 		evicting = nil

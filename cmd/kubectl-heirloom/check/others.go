@@ -106,7 +106,7 @@ func (w *world) foreign(all *fleet) (managers, tracked []string) {
 					of[name] = append(of[name], fmt.Sprintf("%s (%s)", c.nameOf(m), path))
 				}
 			}
-			if key := inherit.TrackedBy(m.Object); key != "" && made(m) {
+			if key := trackedBy(m.Object); key != "" && made(m) {
 				tracked = append(tracked, fmt.Sprintf("%s is made by Cluster API, and %s says that it is kept in Git", c.nameOf(m), key))
 			}
 		})
@@ -116,6 +116,18 @@ func (w *world) foreign(all *fleet) (managers, tracked []string) {
 	}
 	slices.Sort(tracked)
 	return managers, tracked
+}
+
+// trackedBy returns a label or an annotation by which a GitOps tool recognizes the object as one of its own, or "".
+func trackedBy(object metav1.Object) string {
+	for _, keys := range []map[string]string{object.GetLabels(), object.GetAnnotations()} {
+		for _, key := range slices.Sorted(maps.Keys(keys)) {
+			if domain, _, _ := strings.Cut(key, "/"); slices.Contains(inherit.GitOpsDomains, domain) {
+				return key
+			}
+		}
+	}
+	return ""
 }
 
 // made reports whether Cluster API makes an object, so that it declares nothing of yours.
@@ -137,7 +149,7 @@ func (w *world) drifted(m *snapshot.Member, policy inherit.Policy) []fieldpath.P
 		if !m.Node.Decided.Inherits() {
 			return nil
 		}
-		current := inherit.OfNode(m.Node.Node)
+		current := inherit.OfNode(m.Node.Node, w.Now())
 		result, _ := policy.Node(m.Node.Decided.Source, current, inherit.Privileged)
 		for _, key := range inherit.Brought(current, result) {
 			if key.What == "label" || key.What == "annotation" {

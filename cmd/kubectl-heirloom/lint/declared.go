@@ -38,6 +38,7 @@ type arrival struct {
 	// from is the Machine as it will be. node is what the Node has in the end, kubelet what it has from its own first write.
 	from          inherit.NodeSource
 	node, kubelet inherit.NodeState
+	dropped       inherit.Drops
 }
 
 func (l *linter) node(ctx context.Context, m *clusterv1.Machine) error {
@@ -51,7 +52,7 @@ func (l *linter) node(ctx context.Context, m *clusterv1.Machine) error {
 		return err
 	}
 	a := arrival{machine: m, from: decided.Source}
-	a.node, _ = policy.Node(a.from, inherit.NodeState{}, inherit.Privileged) // what is left out is reported where it is declared
+	a.node, a.dropped = policy.Node(a.from, inherit.NodeState{}, inherit.Privileged) // what is left out is reported where it is declared
 	a.kubelet, _ = policy.Node(a.from, inherit.NodeState{}, inherit.Kubelet)
 	sources := chain.NodeSources(ctx, decided.Source)
 	if sources.Err != nil {
@@ -102,8 +103,8 @@ type entry struct {
 }
 
 // whyNot asks the rules why a key does not arrive.
-func (l *linter) whyNot(k key, a arrival) inherit.Dropped {
-	why := l.Policy.WhyNotNode(a.from, inherit.NodeState{}, inherit.Privileged, k.entry())
+func (l *linter) whyNot(k key, a arrival) inherit.Why {
+	why := a.from.WhyNot(a.dropped, k.entry())
 	if why == inherit.DropElsewhere {
 		return l.world.notInherited(l.Policy, a.machine, k.entry())
 	}
@@ -127,7 +128,7 @@ func (l *linter) unfilled(at entry, value string) bool {
 
 // missing reports a key that does not arrive at the Node for this reason, unless nobody would expect it there. itself says that it is
 // the Machine's own.
-func (l *linter) missing(at entry, why inherit.Dropped, itself bool) {
+func (l *linter) missing(at entry, why inherit.Why, itself bool) {
 	k, s := at.key, at.in
 	switch {
 	case ofClusterAPI(k.name) && why != inherit.DropElsewhere:
@@ -150,10 +151,12 @@ func (l *linter) missing(at entry, why inherit.Dropped, itself bool) {
 // leftOut reports what an API server would refuse in a Machine, and returns the names.
 func (l *linter) leftOut(s *subject, d inherit.Declaration) sets.Set[string] {
 	machine := inherit.Object{Layout: inherit.MachineLayout}
-	_, err := inherit.Admissible(machine, inherit.Object{Top: d.Content}, func() inherit.Object { return machine }, nil)
+	desired, dropped := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}.MachineFrom(&inherit.Template{Content: d.Content}, &clusterv1.Machine{})
+	dropped = slices.DeleteFunc(dropped, func(d inherit.Dropped) bool { return d.What == "taint" || d.Why == "" }) // the taints of the file are judged apart
+	_, noRoom := inherit.Fit(machine, desired, func() inherit.Object { return machine }, nil)
 	names := sets.New[string]()
-	for _, problem := range inherit.Problems(err) {
-		var one *inherit.Problem
+	for _, problem := range inherit.Problems(errors.Join(dropped.Problems(), noRoom)) {
+		var one inherit.Dropped
 		if !errors.As(problem, &one) || manifest.Placeholder(one.Name+one.Value) {
 			continue
 		}

@@ -36,15 +36,25 @@ func (k key) content() inherit.Content {
 }
 
 // notOnNode asks rules 11 and 12 why a Node does not get this key of its Machine.
-func notOnNode(policy inherit.Policy, k key) inherit.Dropped {
+func notOnNode(policy inherit.Policy, k key) inherit.Why {
 	m, has := &clusterv1.Machine{}, k.content()
 	m.Labels, m.Annotations = has.Labels, has.Annotations
-	return policy.WhyNotNode(inherit.SourceOfMachine(m), inherit.NodeState{}, inherit.Privileged, k.entry())
+	from := inherit.SourceOfMachine(m)
+	_, dropped := policy.Node(from, inherit.NodeState{}, inherit.Privileged)
+	return from.WhyNot(dropped, k.entry())
 }
 
 // notOnMachine asks the rules for Machines why one does not get this key of a template.
-func notOnMachine(k key) inherit.Dropped {
-	return (&inherit.Template{Content: k.content()}).WhyNotExternal(k.entry())
+func notOnMachine(k key) inherit.Why {
+	return whyNot(k.entry(), true)(inherit.Policy{}.External(&inherit.Template{Content: k.content()}, inherit.Object{}))
+}
+
+// whyNot asks a rule why it does not bring an entry to the top of an object, or to its Machine template.
+func whyNot(e inherit.Entry, top bool) func(inherit.Object, inherit.Drops) inherit.Why {
+	e.Own = top
+	return func(desired inherit.Object, dropped inherit.Drops) inherit.Why {
+		return inherit.Decision{Desired: desired, Dropped: dropped}.WhyNot(e)
+	}
 }
 
 // flagFor returns the flag of the server, with its value, by which a key reaches Nodes that is outside the domains that all do.
@@ -69,26 +79,27 @@ func has(m map[string]string, key string) bool {
 }
 
 // notInherited asks the rules above a Machine, from the bottom, why it does not get a key that an object up there declares.
-func (w *world) notInherited(policy inherit.Policy, m *clusterv1.Machine, e inherit.Entry) inherit.Dropped {
+func (w *world) notInherited(policy inherit.Policy, m *clusterv1.Machine, e inherit.Entry) inherit.Why {
+	toMachine, toTemplate := whyNot(e, true), whyNot(e, false)
 	switch owner := w.ownerOf(m).(type) {
 	case *clusterv1.MachineSet:
-		if why := inherit.TemplateOfMachineSet(owner).WhyNotExternal(e); decisive(why) {
+		if why := toMachine(policy.External(inherit.TemplateOfMachineSet(owner), inherit.Object{})); decisive(why) {
 			return why
 		}
 		if md, ok := w.ownerOf(owner).(*clusterv1.MachineDeployment); ok {
-			if why := policy.WhyNotMachineSet(md, owner, e); decisive(why) {
+			if why := toTemplate(policy.MachineSet(md, owner)); decisive(why) {
 				return why
 			}
 			if section := w.sectionOf(md, md.Spec.ClusterName); section != nil {
-				return policy.WhyNotMachineDeployment(*section, md, e)
+				return toTemplate(policy.MachineDeployment(*section, md))
 			}
 		}
 	case *clusterv1.MachinePool:
-		if why := inherit.TemplateOfMachinePool(owner).WhyNotExternal(e); decisive(why) {
+		if why := toMachine(policy.External(inherit.TemplateOfMachinePool(owner), inherit.Object{})); decisive(why) {
 			return why
 		}
 		if section := w.sectionOf(owner, owner.Spec.ClusterName); section != nil {
-			return policy.WhyNotMachinePool(*section, e)
+			return toTemplate(policy.MachinePool(*section, owner))
 		}
 	case nil:
 	default:
@@ -97,22 +108,22 @@ func (w *world) notInherited(policy inherit.Policy, m *clusterv1.Machine, e inhe
 	return inherit.DropElsewhere
 }
 
-func (w *world) notInheritedFromControlPlane(policy inherit.Policy, object client.Object, cluster string, e inherit.Entry) inherit.Dropped {
+func (w *world) notInheritedFromControlPlane(policy inherit.Policy, object client.Object, cluster string, e inherit.Entry) inherit.Why {
 	cp := &inherit.ControlPlane{}
 	if copyInto(object, cp) != nil {
 		return inherit.DropElsewhere // it could be read when it was added
 	}
-	if why := inherit.TemplateOfControlPlane(cp).WhyNotExternal(e); decisive(why) {
+	if why := whyNot(e, true)(policy.External(inherit.TemplateOfControlPlane(cp), inherit.Object{})); decisive(why) {
 		return why
 	}
 	if section := w.sectionOf(cp, cluster); section != nil {
-		return policy.WhyNotControlPlane(*section, e)
+		return whyNot(e, false)(policy.ControlPlane(*section, inherit.OfControlPlane(cp, inherit.Layout{})))
 	}
 	return inherit.DropElsewhere
 }
 
 // decisive reports whether a reason is one: the object declares the key, and its rule leaves it out.
-func decisive(why inherit.Dropped) bool { return why != "" && why != inherit.DropElsewhere }
+func decisive(why inherit.Why) bool { return why != "" && why != inherit.DropElsewhere }
 
 // ownerOf returns the controller of an object, or nil.
 func (w *world) ownerOf(object client.Object) client.Object {

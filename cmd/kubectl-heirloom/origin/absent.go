@@ -29,14 +29,13 @@ type Absence struct {
 	Message string `json:"message"`
 }
 
-// Reasons that only a comparison with what is stored can find, beside those of inherit.Dropped.
+// Reasons that only a comparison with what is stored can find, beside those of inherit.Why.
 const (
-	noSuchField     inherit.Dropped = "NoSuchField"
-	ownValueWins    inherit.Dropped = "OwnValueWins"
-	overriddenAbove inherit.Dropped = "OverriddenAbove"
-	waiting         inherit.Dropped = "WaitingForItsTurn"
-	notYet          inherit.Dropped = "NotYet"
-	otherNamespace  inherit.Dropped = "OtherNamespace"
+	noSuchField     inherit.Why = "NoSuchField"
+	ownValueWins    inherit.Why = "OwnValueWins"
+	overriddenAbove inherit.Why = "OverriddenAbove"
+	notYet          inherit.Why = "NotYet"
+	otherNamespace  inherit.Why = "OtherNamespace"
 )
 
 // question asks what is missing on an object.
@@ -88,7 +87,7 @@ type declared struct {
 
 // verdict says why an entry is missing, and at which object of the chain it stopped.
 type verdict struct {
-	why inherit.Dropped
+	why inherit.Why
 	at  inherit.Ref
 	// of is the reason of an object that is left alone, or what is wrong with the entry.
 	of string

@@ -22,8 +22,7 @@ type holder struct {
 	// decided is what is in force, and would what would be if the object were not left alone.
 	decided, would inherit.Decision
 	// skipped is the reason of what is in force, in one word.
-	skipped inherit.Dropped
-	whyNot  func(inherit.Entry) inherit.Dropped
+	skipped inherit.Why
 	// section is what a topology declares for it.
 	section *inherit.Section
 	// handsDown says that the object has a Machine template, external that it is one of a provider beside a Machine.
@@ -42,7 +41,7 @@ func hold[P client.Object](ctx context.Context, q question, kind owners.Kind, re
 	if err != nil {
 		return nil, inherit.Sources{}, err
 	}
-	h.decided, h.skipped = decided.Decision, decided.Reason.Dropped()
+	h.decided, h.skipped = decided.Decision, decided.Reason.Why()
 	if why, other := q.settings.LeavesOut(object.GetNamespace()); other && decided.Outcome != inherit.OwnerNotFound {
 		h.decided, h.skipped = inherit.Skip(why), otherNamespace
 	}
@@ -55,67 +54,32 @@ func hold[P client.Object](ctx context.Context, q question, kind owners.Kind, re
 	h.would = decided.Decision
 	sources := decided.Sources(ctx)
 	h.handsDown = true
-	err = h.rule(ctx, q, any(object), sources)
+	switch o := any(object).(type) {
+	case *inherit.ControlPlane:
+		h.section, err = q.section(ctx, o, o.Labels[clusterv1.ClusterNameLabel])
+	case *clusterv1.MachineDeployment:
+		h.section, err = q.section(ctx, o, o.Spec.ClusterName)
+	case *clusterv1.MachinePool:
+		h.section, err = q.section(ctx, o, o.Spec.ClusterName)
+	case *clusterv1.Machine:
+		h.handsDown = false
+	case *metav1.PartialObjectMetadata:
+		h.handsDown, h.external = false, true
+	}
 	return h, sources, err
 }
 
-// rule finds the rule by which the object inherits.
-func (h *holder) rule(ctx context.Context, q question, object any, sources inherit.Sources) error {
-	policy := q.policy
-	h.whyNot = func(inherit.Entry) inherit.Dropped { return inherit.DropElsewhere }
-	switch o := object.(type) {
-	case *inherit.ControlPlane:
-		return h.ofTopology(ctx, q, o, o.Labels[clusterv1.ClusterNameLabel], policy.WhyNotControlPlane)
-	case *clusterv1.MachineDeployment:
-		return h.ofTopology(ctx, q, o, o.Spec.ClusterName, func(s inherit.Section, e inherit.Entry) inherit.Dropped {
-			return policy.WhyNotMachineDeployment(s, o, e)
-		})
-	case *clusterv1.MachinePool:
-		return h.ofTopology(ctx, q, o, o.Spec.ClusterName, policy.WhyNotMachinePool)
-	case *clusterv1.MachineSet:
-		md, err := q.chain.MachineDeployment(ctx, o)
-		if md != nil {
-			h.whyNot = func(e inherit.Entry) inherit.Dropped { return policy.WhyNotMachineSet(md, o, e) }
-		}
-		return err
-	case *clusterv1.Machine:
-		h.handsDown = false
-		owner, err := q.chain.MachineOwner(ctx, o)
-		h.whyNot = func(e inherit.Entry) inherit.Dropped { return policy.WhyNotMachine(owner.Template, o, e) }
-		return err
-	case *metav1.PartialObjectMetadata:
-		h.handsDown, h.external = false, true
-		h.whyNot = templateAbove(sources).WhyNotExternal
-	}
-	return nil
-}
-
-func (h *holder) ofTopology(ctx context.Context, q question, object metav1.Object, name string, whyNot func(inherit.Section, inherit.Entry) inherit.Dropped) error {
+// section returns what a topology declares for an object, or nil.
+func (q question) section(ctx context.Context, object metav1.Object, name string) (*inherit.Section, error) {
 	cluster, err := q.chain.Cluster(ctx, object.GetNamespace(), name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	class, err := q.chain.ClusterClass(ctx, cluster)
 	if err != nil || class == nil {
-		return err
+		return nil, err
 	}
-	if h.section = inherit.SectionOf(cluster, class, object); h.section != nil {
-		h.whyNot = func(e inherit.Entry) inherit.Dropped { return whyNot(*h.section, e) }
-	}
-	return nil
-}
-
-// templateAbove returns the template from which a provider's object inherits.
-func templateAbove(sources inherit.Sources) *inherit.Template {
-	for i := len(sources.All) - 1; i >= 0; i-- {
-		switch d := sources.All[i]; o := d.Object.(type) {
-		case *clusterv1.MachineSet:
-			return inherit.TemplateOfMachineSet(o)
-		case *unstructured.Unstructured, *clusterv1.MachinePool:
-			return &inherit.Template{Content: d.Content}
-		}
-	}
-	return nil
+	return inherit.SectionOf(cluster, class, object), nil
 }
 
 // holders are the objects between the top of the chain and the explained one, which is the last.

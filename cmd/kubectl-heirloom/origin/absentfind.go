@@ -102,7 +102,7 @@ func (f *finder) add(d declared, v verdict) {
 }
 
 // quiet reports whether no one misses a key.
-func quiet(d declared, why inherit.Dropped) bool {
+func quiet(d declared, why inherit.Why) bool {
 	switch why {
 	case inherit.DropBookkeeping, inherit.DropIdentifies:
 		return true
@@ -203,7 +203,7 @@ func (f *finder) missingMetadata(d declared) (verdict, bool) {
 		d.Entry = own
 		return f.last.why(d, f.last.top()), true
 	}
-	why := cmp.Or(inherit.WhyNotOwn(d.Name), inherit.DropElsewhere)
+	why := cmp.Or(inherit.OfItself(d.Name), inherit.DropElsewhere)
 	return verdict{why: why, at: d.by.Ref}, true
 }
 
@@ -212,7 +212,7 @@ func (f *finder) overridden(there func(declared) bool) {
 	if len(f.holders) == 0 || f.holders[0].section == nil {
 		return
 	}
-	over := f.holders[0].section.Overridden()
+	over := Overridden(*f.holders[0].section)
 	for at, by := range f.sources.All {
 		if by.Kind != "ClusterClass" {
 			continue

@@ -19,7 +19,7 @@ func (q question) message(d declared, v verdict) string {
 		return skipped(v)
 	case inherit.DropOwnerNotFound, inherit.DropNoMatch:
 		return unknownOwner(v)
-	case inherit.DropTaints, inherit.DropPaced, inherit.DropReserved, inherit.DropInvalid, waiting, inherit.DropOnce:
+	case inherit.DropTaints, inherit.DropPaced, inherit.DropReserved, inherit.DropInvalid, inherit.DropWaiting, inherit.DropOnce:
 		return q.taintMessage(d, v)
 	case inherit.DropRestricted, inherit.DropUnproven:
 		return nodeMessage(v)
@@ -80,7 +80,7 @@ func whereToDeclare(kind string) string {
 
 // skipped says why an object inherits nothing for now, and how that ends.
 func skipped(v verdict) string {
-	then := map[inherit.Dropped]string{
+	then := map[inherit.Why]string{
 		inherit.DropPaused:      "It inherits when it is no longer paused.",
 		inherit.DropOptedOut:    "Remove the label, and it inherits again.",
 		inherit.DropDeleting:    "It stays as it is until it is gone.",
@@ -126,7 +126,7 @@ func (q question) taintMessage(d declared, v verdict) string {
 	case inherit.DropOnce:
 		return fmt.Sprintf("The taint is one of initialization: Nodes get it once, when they register, and %s has registered. "+
 			"Declare it as Always if the Node should have it now.", name(v.at))
-	case waiting:
+	case inherit.DropWaiting:
 		return fmt.Sprintf("A taint with effect NoExecute evicts Pods, so Nodes in use get it one after the other: "+
 			"at most %g a minute in a Cluster (--no-execute-rate). %s waits for its turn. There is nothing to do.", q.settings.Config.NoExecuteRate, name(v.at))
 	case inherit.DropReserved:

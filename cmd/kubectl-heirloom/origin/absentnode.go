@@ -21,7 +21,7 @@ func absencesOfNode(ctx context.Context, q question, node *corev1.Node, now time
 	if err != nil {
 		return nil, err
 	}
-	f := &nodeFinder{node: node, decided: decided, would: decided, state: inherit.OfNode(node)}
+	f := &nodeFinder{node: node, decided: decided, would: decided, state: inherit.OfNode(node, now)}
 	f.ref = inherit.Ref{Kind: "Node", Object: node}
 	if decided.Outcome == inherit.Skipped {
 		policy.SkipNothing = true
@@ -33,9 +33,9 @@ func absencesOfNode(ctx context.Context, q question, node *corev1.Node, now time
 	}
 	if !f.would.Inherits() {
 		why := f.would.Reason
-		return q.unknown(verdict{why: why.Dropped(), at: f.ref, of: string(why)}), nil
+		return q.unknown(verdict{why: why.Why(), at: f.ref, of: string(why)}), nil
 	}
-	f.skipped = f.decided.Reason.Dropped()
+	f.skipped = f.decided.Reason.Why()
 	if why, other := q.settings.LeavesOut(f.would.Source.Cluster.Namespace); other {
 		f.decided = owners.NodeDecision{Outcome: inherit.Skipped, Reason: why}
 		f.skipped = otherNamespace
@@ -45,8 +45,13 @@ func absencesOfNode(ctx context.Context, q question, node *corev1.Node, now time
 	if err != nil {
 		return nil, err
 	}
+	var held []taint.ID
 	if policy.PaceEviction {
-		f.held = f.would.Source.Evicting(node, nil, now)
+		held = f.would.Source.Evicting(node, nil, now)
+	}
+	f.dropped = map[inherit.Writer]inherit.Drops{}
+	for _, writer := range []inherit.Writer{inherit.Kubelet, inherit.Privileged} {
+		_, f.dropped[writer] = policy.NodeHolding(f.would.Source, held, f.state, writer)
 	}
 	f.finder = finder{question: q, sources: sources, holders: holders}
 	f.declared(f.missing)
@@ -69,9 +74,9 @@ type nodeFinder struct {
 	state          inherit.NodeState
 	decided, would owners.NodeDecision
 	// skipped is the reason of what is decided, in one word.
-	skipped inherit.Dropped
-	// held are taints that have to wait for their turn.
-	held []taint.ID
+	skipped inherit.Why
+	// dropped is what the rules leave out, in a write by the kubelet and by others.
+	dropped map[inherit.Writer]inherit.Drops
 }
 
 // missing says why a Node has not got an entry.
@@ -82,30 +87,30 @@ func (f *nodeFinder) missing(d declared) (verdict, bool) {
 	if now, there := f.has(d.Entry); there && (now == d.value || d.metadata) {
 		return verdict{}, false
 	}
-	why := f.policy.WhyNotNode(f.would.Source, f.state, f.writer(d.Entry), d.Entry)
+	dropped := f.dropped[f.writer(d.Entry)]
+	why := f.would.Source.WhyNot(dropped, d.Entry)
 	switch {
 	case d.metadata:
 		return f.missingMetadata(d, why)
 	case why == inherit.DropElsewhere:
-		return f.above(d), true
+		return f.above(d, why), true
 	case f.value(d.Entry) != d.value && why != inherit.DropUnproven:
-		return f.above(d), true
+		return f.above(d, why), true
 	case why == inherit.DropReserved || why == inherit.DropInvalid:
-		_, problems := f.policy.Node(f.would.Source, f.state, inherit.Privileged)
-		return verdict{why: why, at: f.ref, of: problemOf(problems, d.Entry)}, true
-	case why != "":
+		return verdict{why: why, at: f.ref, of: problemOf(dropped.Problems(), d.Entry)}, true
+	case why != "" && why != inherit.DropWaiting:
 		return verdict{why: why, at: f.ref}, true
 	}
-	return f.coming(d), true
+	return f.coming(why), true
 }
 
 // coming says why a Node has not got yet what the rules bring.
-func (f *nodeFinder) coming(d declared) verdict {
+func (f *nodeFinder) coming(why inherit.Why) verdict {
 	switch {
 	case f.decided.Outcome == inherit.Skipped:
 		return verdict{why: f.skipped, at: f.leftAlone(), of: string(f.decided.Reason)}
-	case d.What == string(Taint) && f.would.Source.Waits(d.Name, f.held, f.state):
-		return verdict{why: waiting, at: f.ref}
+	case why == inherit.DropWaiting:
+		return verdict{why: why, at: f.ref}
 	}
 	return verdict{why: notYet, at: f.ref}
 }
@@ -119,19 +124,19 @@ func (f *nodeFinder) leftAlone() inherit.Ref {
 }
 
 // above says at which object above the Node an entry has stopped.
-func (f *nodeFinder) above(d declared) verdict {
+func (f *nodeFinder) above(d declared, why inherit.Why) verdict {
 	if v, stuck := f.stuck(d); stuck {
 		return v
 	}
-	return f.coming(d)
+	return f.coming(why)
 }
 
 // missingMetadata is missing for an entry of an owner's own metadata.
-func (f *nodeFinder) missingMetadata(d declared, why inherit.Dropped) (verdict, bool) {
+func (f *nodeFinder) missingMetadata(d declared, why inherit.Why) (verdict, bool) {
 	if why != inherit.DropElsewhere {
 		return verdict{}, false // the Machine has the key from elsewhere
 	}
-	if own := inherit.WhyNotOwn(d.Name); own != "" {
+	if own := inherit.OfItself(d.Name); own != "" {
 		return verdict{why: own, at: d.by.Ref}, true
 	}
 	return verdict{why: inherit.DropElsewhere, at: d.by.Ref}, true
@@ -163,12 +168,6 @@ func (f *nodeFinder) has(e inherit.Entry) (string, bool) {
 
 // value is what the Node's source has or declares.
 func (f *nodeFinder) value(e inherit.Entry) string {
-	switch e.What {
-	case string(Label):
-		return f.would.Source.Labels[e.Name]
-	case string(Annotation):
-		return f.would.Source.Annotations[e.Name]
-	}
-	value, _ := f.would.Source.Taint(e.Name)
+	value, _ := f.would.Source.Declares().Value(e)
 	return value
 }

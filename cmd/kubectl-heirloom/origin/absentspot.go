@@ -110,19 +110,19 @@ func (h *holder) missingAt(d declared, s spot) (verdict, bool) {
 // why says why a holder lacks an entry at a place of it.
 func (h *holder) why(d declared, s spot) verdict {
 	e := d.Entry
-	e.Own = s.own && h.handsDown
+	e.Own = s.own
 	want, desired := s.want.Value(e)
-	dropped := h.whyNot(e)
+	dropped := h.would.WhyNot(e)
 	switch {
 	case h.decided.Outcome == inherit.OwnerNotFound:
 		return h.verdict(inherit.DropOwnerNotFound)
 	case s.own && h.handsDown && dropped == "" && desired && want != d.value:
 		return h.verdict(inherit.DropElsewhere) // the place has another source
 	case dropped == inherit.DropInvalid || dropped == inherit.DropReserved:
-		return verdict{why: dropped, at: h.Ref, of: problemOf(h.would.Problems, d.Entry)}
+		return verdict{why: dropped, at: h.Ref, of: problemOf(h.would.Problems(), d.Entry)}
 	case dropped != "":
 		return h.verdict(dropped)
-	case s.none || !inherit.HasRoom(s.paths, e):
+	case s.none || !hasField(s.paths, e):
 		return h.verdict(noSuchField)
 	case h.decided.Reason != "":
 		return verdict{why: h.skipped, at: h.Ref, of: string(h.decided.Reason)}
@@ -132,7 +132,7 @@ func (h *holder) why(d declared, s spot) verdict {
 
 // held says why a holder lacks an entry that the rules bring.
 func (h *holder) held(d declared, s spot, want string, desired bool) verdict {
-	admitted, problems := inherit.Admissible(h.has, h.would.Desired, func() inherit.Object { return h.has }, nil)
+	admitted, problems := inherit.Fit(h.has, h.would.Desired, func() inherit.Object { return h.has }, nil)
 	content := &admitted.Top
 	if !s.own {
 		content = admitted.Template
@@ -150,7 +150,18 @@ func (h *holder) held(d declared, s spot, want string, desired bool) verdict {
 	return h.verdict(notYet)
 }
 
-func (h *holder) verdict(why inherit.Dropped) verdict {
+// hasField reports whether an object whose content is at these paths has a field for an entry.
+func hasField(at inherit.Paths, e inherit.Entry) bool {
+	switch e.What {
+	case string(Taint):
+		return at.Taints != nil
+	case string(Field):
+		return at.Fields[inherit.FieldOf(e.Name)] != nil
+	}
+	return at.Metadata != nil
+}
+
+func (h *holder) verdict(why inherit.Why) verdict {
 	return verdict{why: why, at: h.Ref}
 }
 

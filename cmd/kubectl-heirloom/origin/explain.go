@@ -172,9 +172,9 @@ func compared[P client.Object](ctx context.Context, x *Explainer, kind owners.Ki
 		if desired, err = widest(ctx, x, kind, object, policy, decided); err != nil {
 			return nil, err
 		}
-		admitted, refused := inherit.Admissible(current, desired, func() inherit.Object { return current }, nil)
+		admitted, refused := inherit.Fit(current, desired, func() inherit.Object { return current }, nil)
 		desired, changes = admitted, plan.Changes()
-		notes = append(notes, leftOut(sources, decided.Problems, refused)...)
+		notes = append(notes, leftOut(sources, decided.Problems(), refused)...)
 		notes = append(notes, whereToEdit(ref, sources)...)
 	}
 	e, err := explanation(object, ref.String(), notes, places(current, desired, changes, follow(ref, sources, decided.Rule))...)

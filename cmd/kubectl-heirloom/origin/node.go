@@ -7,12 +7,14 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
 // node explains a Node of the chain's Cluster.
@@ -41,10 +43,10 @@ func (x *Explainer) node(ctx context.Context, chain *owners.Chain, node *corev1.
 		}
 		notes = append(notes, leftAlone(why))
 	}
-	current := inherit.OfNode(node)
+	current := inherit.OfNode(node, time.Now())
 	top := place{
 		paths: inherit.Paths{Metadata: []string{"metadata"}, Taints: []string{"spec", "taints"}}, has: contentOfNode(current),
-		records: current.ListedIn, atomicTaints: true,
+		records: listedIn(current), atomicTaints: true,
 	}
 	name := "Node " + node.Name
 	if !decided.Inherits() {
@@ -72,7 +74,7 @@ func (x *Explainer) node(ctx context.Context, chain *owners.Chain, node *corev1.
 func (p *place) inheritNode(policy inherit.Policy, decided owners.NodeDecision, current inherit.NodeState, sources inherit.Sources) error {
 	from := decided.Source
 	asNew, _ := policy.Node(from, inherit.NodeState{}, inherit.Privileged) // the next line has the problems
-	now, problems := policy.Node(from, current, inherit.Privileged)
+	now, dropped := policy.Node(from, current, inherit.Privileged)
 	p.desired, p.changes = contentOfNode(asNew), map[inherit.Entry]bool{}
 	next := contentOfNode(now)
 	for _, key := range slices.Concat(inherit.Brought(current, now), inherit.Removed(current, now)) {
@@ -94,7 +96,25 @@ func (p *place) inheritNode(policy inherit.Policy, decided owners.NodeDecision, 
 		}
 		return trace(e)
 	}
-	return problems
+	return dropped.Problems()
+}
+
+// listedIn returns a function that names the annotations that record an entry of a Node as its Machine's.
+func listedIn(node inherit.NodeState) func(inherit.Entry) []string {
+	record := inherit.RecordOf(node)
+	return func(e inherit.Entry) (names []string) {
+		for _, theirs := range []string{"cluster.x-k8s.io/", "heirloom.dev/"} {
+			if name := theirs + e.What + "s-from-machine"; node.Lists(e.What, name).Has(e.Name) {
+				names = append(names, name)
+			}
+		}
+		recorded := e.What == string(Label) && slices.Contains(record.Labels, e.Name) ||
+			e.What == string(Taint) && slices.ContainsFunc(record.Taints, func(t corev1.Taint) bool { return taint.IDOf(t).String() == e.Name })
+		if recorded {
+			names = append(names, inherit.RecordAnnotation)
+		}
+		return names
+	}
 }
 
 // policyFor returns the options of the rules for a Node. What an operator's own regexes select is read from what was recorded on the

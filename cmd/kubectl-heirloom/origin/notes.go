@@ -5,6 +5,7 @@ package origin
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -54,7 +55,7 @@ func leftOut(sources inherit.Sources, problems ...error) []string {
 
 // whereToEdit names the object to edit, unless it is the one that is explained.
 func whereToEdit(object inherit.Ref, sources inherit.Sources) []string {
-	top := sources.Top()
+	top := topOf(sources)
 	if top.Object == nil || top.Ref == object {
 		return nil
 	}
@@ -70,4 +71,17 @@ func ownersIn(sources inherit.Sources, object inherit.Ref) []string {
 		}
 	}
 	return names
+}
+
+// topOf is where you change what an object and those like it inherit: the uppermost object of the chain, with all that it declares.
+// The source is empty if there are no objects.
+func topOf(sources inherit.Sources) inherit.Source {
+	if len(sources.All) == 0 {
+		return inherit.Source{}
+	}
+	top, field := sources.All[0], sources.All[0].Whole
+	if metadata := top.Paths.Metadata; field == "" && len(metadata) > 0 {
+		field = strings.Join(metadata[:len(metadata)-1], ".")
+	}
+	return inherit.Source{Ref: top.Ref, Field: field}
 }

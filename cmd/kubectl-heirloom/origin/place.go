@@ -226,7 +226,7 @@ func setHere(owners []string, whole bool) string {
 func follow(object inherit.Ref, sources inherit.Sources, rule func(inherit.Entry) int) func(inherit.Entry) origin {
 	return func(e inherit.Entry) origin {
 		o := origin{Source: sources.Of(e)}
-		path := sources.Path(e, object)
+		path := pathOf(sources, e, object)
 		if len(path) > 0 {
 			for _, step := range path[1:] {
 				o.steps = append(o.steps, step.String())
@@ -242,4 +242,20 @@ func follow(object inherit.Ref, sources inherit.Sources, rule func(inherit.Entry
 		}
 		return o
 	}
+}
+
+// pathOf returns the objects through which an entry reaches an object that inherits it: the one that declares it, and those between
+// the two, from the top. A Cluster and its ClusterClass both declare for the objects of a topology, so neither is between.
+func pathOf(sources inherit.Sources, e inherit.Entry, object inherit.Ref) []inherit.Ref {
+	declarer := sources.Of(e).Ref
+	var path []inherit.Ref
+	for _, d := range sources.All {
+		switch {
+		case d.Same(object):
+			return path
+		case d.Ref == declarer, len(path) > 0 && d.Kind != "ClusterClass":
+			path = append(path, d.Ref)
+		}
+	}
+	return path
 }

@@ -26,7 +26,7 @@ func ofMember(ctx context.Context, i *Item, m *snapshot.Member) {
 		return
 	}
 	sources := m.Decided.Sources(ctx)
-	i.LeftOut = problemsOf(sources, m.Decided.Problems, plan.LeftOut())
+	i.LeftOut = problemsOf(sources, m.Decided.Problems(), plan.LeftOut())
 	for _, change := range plan.Changes() {
 		entry := change.Entry
 		d := Drift{Kind: entry.What, Key: entry.Name, Is: Missing}
@@ -63,19 +63,18 @@ func (b Builder) node(i *Item, node *snapshot.NodeMember) {
 	if !node.Decided.Inherits() {
 		return
 	}
-	from, current := node.Decided.Source, inherit.OfNode(node.Node)
-	desired, problems := b.Policy.Node(from, current, inherit.Privileged)
-	i.LeftOut = problemsOf(node.Sources, problems)
-	var held []taint.ID // without a rate, nothing waits for its turn
-	if b.Policy.PaceEviction {
-		held = from.Evicting(node.Node, nil, b.Now)
+	from, current := node.Decided.Source, inherit.OfNode(node.Node, b.Now)
+	desired, dropped := b.Policy.Node(from, current, inherit.Privileged)
+	i.LeftOut = problemsOf(node.Sources, dropped.Problems())
+	if b.Policy.PaceEviction { // without a rate, nothing waits for its turn
+		_, dropped = b.Policy.NodeHolding(from, from.Evicting(node.Node, nil, b.Now), current, inherit.Privileged)
 	}
 	there := entriesOf(current)
 	for _, key := range inherit.Brought(current, desired) {
 		entry := key.Entry()
 		d := Drift{Kind: entry.What, Key: entry.Name, Is: Missing, DeclaredBy: node.Sources.Of(entry).String()}
 		switch {
-		case entry.What == taintWord && from.Waits(entry.Name, held, current):
+		case entry.What == taintWord && from.WhyNot(dropped, entry) == inherit.DropWaiting:
 			d.Is = Waiting
 		case there.Has(entry):
 			d.Is = Differs

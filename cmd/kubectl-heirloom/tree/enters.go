@@ -97,7 +97,7 @@ func ofObject(m *snapshot.Member) []inherited {
 	}
 	var all []inherited
 	for _, change := range plan.Changes() {
-		if !slices.Contains(inherit.CapacityAnnotations(), change.Name) { // the object's own, made of what enters elsewhere
+		if !slices.Contains(inherit.CapacityAnnotations, change.Name) { // the object's own, made of what enters elsewhere
 			all = append(all, inherited{change.Entry, change.Value})
 		}
 	}

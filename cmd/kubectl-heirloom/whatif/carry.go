@@ -50,7 +50,7 @@ func carry[P client.Object](ctx context.Context, w write, kind owners.Kind, obje
 		return fmt.Errorf("working out what %s inherits: %w", what, err)
 	}
 	sources := decided.Sources(ctx)
-	if problems := errors.Join(decided.Problems, plan.LeftOut()); problems != nil {
+	if problems := errors.Join(decided.Problems(), plan.LeftOut()); problems != nil {
 		w.leftOut(what.String(), sources.Located(problems))
 	}
 	if !plan.Needed() {

@@ -66,14 +66,14 @@ func (e *evaluation) node(ctx context.Context, chain *owners.Chain, cluster type
 	if !decided.Inherits() {
 		return nil, nil
 	}
-	current := inherit.OfNode(node)
+	current := inherit.OfNode(node, time.Now())
 	meanwhile, err := e.meanwhile(decided.Source, current)
 	if err != nil {
 		return nil, err
 	}
-	result, problems := e.policy.Node(decided.Source, meanwhile, inherit.Privileged)
+	result, dropped := e.policy.Node(decided.Source, meanwhile, inherit.Privileged)
 	sources := chain.NodeSources(ctx, decided.Source)
-	if problems != nil {
+	if problems := dropped.Problems(); problems != nil {
 		e.leftOut(fmt.Sprintf("Node %s of Cluster %s", node.Name, cluster), sources.Located(problems))
 	}
 	if result.Equal(current) {

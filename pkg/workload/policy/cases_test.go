@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -120,7 +121,7 @@ func TestWhatANodeGetsAtItsRegistration(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			want, m := expected(tc.node, machines, rules)
 			Expect(m == nil).To(Equal(tc.taints == ""), "the case is what its name says")
-			got := inherit.OfNode(e.register(tc.node, parameters))
+			got := inherit.OfNode(e.register(tc.node, parameters), time.Now())
 			Expect(got.Equal(want)).To(BeTrue(), "got %+v\nwant %+v", got, want)
 			if m != nil {
 				Expect(taintsOf(got)).To(ConsistOf(listed(tc.taints)))

@@ -61,7 +61,7 @@ func AdmissionPolicy(version schema.GroupVersion) *unstructured.Unstructured {
 		"GUARD_EFFECT", string(guard.Effect),
 		"GUARD_ANNOTATION", inherit.UninitializedAnnotation,
 		"TAINTS_ANNOTATION", clusterv1.TaintsFromMachineAnnotation,
-		"TRACKING", "'"+strings.Join(inherit.TrackingAnnotations(), "', '")+"'",
+		"TRACKING", "'"+strings.Join(inherit.TrackingAnnotations, "', '")+"'",
 	).Replace(manifest)
 	policy := &unstructured.Unstructured{}
 	utilruntime.Must(yaml.UnmarshalStrict([]byte(text), &policy.Object)) // the text is a part of the program

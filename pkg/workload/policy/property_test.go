@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -179,15 +180,15 @@ func expected(node *corev1.Node, machines []inherit.Machine, rules inherit.Polic
 			others.Insert(append(inherit.MachineNames(m.Actual), m.Actual.Status.NodeRef.Name)...)
 		}
 	}
-	m := inherit.Match(node, pending, true)
+	m := inherit.Match(node, pending)
 	byName := m != nil && (m.Spec.ProviderID == "" || m.Spec.ProviderID != node.Spec.ProviderID)
 	if m == nil || byName && names.Intersection(others).HasAny(inherit.NodeNames(node)...) {
-		return inherit.OfNode(node), nil
+		return inherit.OfNode(node, time.Now()), nil
 	}
 	if _, skipped := rules.SkipsNode(m, &clusterv1.Cluster{}); skipped {
-		return inherit.OfNode(node), nil
+		return inherit.OfNode(node, time.Now()), nil
 	}
-	state, _ := rules.Node(inherit.SourceOfMachine(effective[m.Name]).AheadOf(m), inherit.OfNode(node), inherit.Kubelet)
+	state, _ := rules.Node(inherit.SourceOfMachine(effective[m.Name]).AheadOf(m), inherit.OfNode(node, time.Now()), inherit.Kubelet)
 	return state, m
 }
 
@@ -202,7 +203,7 @@ func elses(node *corev1.Node, machines []inherit.Machine, m *clusterv1.Machine) 
 			return false
 		}
 	}
-	is := inherit.Match(node, all, true)
+	is := inherit.Match(node, all)
 	return m != nil && (is == nil || is.Name != m.Name)
 }
 
@@ -238,11 +239,11 @@ func TestThePolicyEqualsTheRules(t *testing.T) {
 		}
 		parameters := parametersBy(t, rules, machines)
 		once := e.register(node, parameters)
-		if got := inherit.OfNode(once); !got.Equal(want) {
+		if got := inherit.OfNode(once, time.Now()); !got.Equal(want) {
 			t.Fatalf("run %d: for Node %+v and Machine %+v\ngot  %+v\nwant %+v\nparameters %q", i, node, m, got, want, parameters.Data)
 		}
-		if again := e.register(once, parameters); !inherit.OfNode(again).Equal(want) {
-			t.Fatalf("run %d: to be invoked again changes the Node %+v\ngot  %+v\nwant %+v", i, node, inherit.OfNode(again), want)
+		if again := e.register(once, parameters); !inherit.OfNode(again, time.Now()).Equal(want) {
+			t.Fatalf("run %d: to be invoked again changes the Node %+v\ngot  %+v\nwant %+v", i, node, inherit.OfNode(again, time.Now()), want)
 		}
 	}
 	NewWithT(t).Expect(matched).To(BeNumerically(">", 200), "the dice make Nodes that have Machines")

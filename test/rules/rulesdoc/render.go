@@ -54,9 +54,9 @@ func way(from, to string) (string, error) {
 }
 
 func currentPage() page {
-	p := page{Rules: rules.All(), Capacity: rules.Capacity(), FamilyLabels: inherit.FamilyLabels(), TopologyLabels: inherit.TopologyLabels()}
-	p.NeverKeys, p.NeverDomains = inherit.NeverInherited()
-	p.BookkeepingDomains, p.BookkeepingFamilies = inherit.Bookkeeping()
+	p := page{Rules: rules.All(), Capacity: rules.Capacity(), FamilyLabels: inherit.FamilyLabels, TopologyLabels: inherit.TopologyLabels}
+	p.NeverKeys, p.NeverDomains = inherit.NeverKeys, inherit.NeverDomains
+	p.BookkeepingDomains, p.BookkeepingFamilies = inherit.BookkeepingDomains, inherit.BookkeepingFamilies
 	return p
 }
 

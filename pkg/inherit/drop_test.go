@@ -3,6 +3,7 @@
 package inherit_test
 
 import (
+	"maps"
 	"math/rand/v2"
 	"testing"
 
@@ -107,33 +108,41 @@ func (d declarations) machine() *clusterv1.Machine {
 // judge remembers the reasons that it has seen.
 type judge struct {
 	*testing.T
-	seen sets.Set[inherit.Dropped]
+	seen sets.Set[inherit.Why]
 }
 
-// rule fails unless each declared entry is either inherited or explained.
-func (j judge) rule(rule string, declares, desired inherit.Content, own bool, whyNot func(inherit.Entry) inherit.Dropped) {
+// rule fails unless each declared entry is either inherited or left out for one reason.
+func (j judge) rule(rule string, declares inherit.Content, own bool, desired inherit.Object, dropped inherit.Drops) {
 	j.Helper()
+	inherited := desired.Top
+	if !own {
+		inherited = *desired.Template
+	}
 	for _, entry := range declares.Entries() {
 		if entry.What == "taint" && !declares.TypedTaint(entry.Name) {
 			continue // its annotation is an entry
 		}
 		entry.Own = own
-		_, inherited := desired.Value(entry)
-		if entry.What == "taint" {
-			inherited = desired.TypedTaint(entry.Name)
-		}
-		why := whyNot(entry)
-		j.seen.Insert(why)
-		if inherited != (why == "") {
-			j.Fatalf("%s: %+v of\n%+v\nin\n%+v\ninherited: %t, and why not: %q", rule, entry, declares, desired, inherited, why)
-		}
+		j.entry(rule, entry, inherited, dropped)
 	}
 }
 
-// TestWhyNotAgreesWithTheRules holds for whatever owners declare: each entry is inherited, or one reason says why it is not, and never
-// both.
-func TestWhyNotAgreesWithTheRules(t *testing.T) {
-	d, seen := declarations{dice{rand.New(rand.NewPCG(2026, 12))}}, sets.New[inherit.Dropped]()
+func (j judge) entry(rule string, e inherit.Entry, inherited inherit.Content, dropped inherit.Drops) {
+	j.Helper()
+	_, there := inherited.Value(e)
+	if e.What == "taint" {
+		there = inherited.TypedTaint(e.Name)
+	}
+	why := dropped.WhyNot(e, inherited)
+	j.seen.Insert(why)
+	if there != (why == "") {
+		j.Fatalf("%s: %+v in\n%+v\ninherited: %t, and why not: %q\nleft out: %+v", rule, e, inherited, there, why, dropped)
+	}
+}
+
+// TestRulesSayWhy holds for whatever owners declare: each entry is inherited, or one reason says why it is not, and never both.
+func TestRulesSayWhy(t *testing.T) {
+	d, seen := declarations{dice{rand.New(rand.NewPCG(2026, 12))}}, sets.New[inherit.Why]()
 	j := judge{t, seen}
 	for range 2000 {
 		p := d.policy()
@@ -144,24 +153,26 @@ func TestWhyNotAgreesWithTheRules(t *testing.T) {
 		md.Spec.Selector, md.Spec.Template, ms.Spec.Selector, ms.Spec.Template = d.selector(), d.template(), d.selector(), d.template()
 		md.Labels, md.Annotations = d.pairs(), d.pairs()
 
-		cp, _ := p.ControlPlane(section)
-		j.rule("rule 1", all, *cp.Template, false, func(e inherit.Entry) inherit.Dropped { return p.WhyNotControlPlane(section, e) })
-		j.rule("rule 1", all, cp.Top, true, func(e inherit.Entry) inherit.Dropped { return p.WhyNotControlPlane(section, e) })
-		deployment, _ := p.MachineDeployment(section, md)
-		j.rule("rule 2", all, *deployment.Template, false, func(e inherit.Entry) inherit.Dropped { return p.WhyNotMachineDeployment(section, md, e) })
-		j.rule("rule 2", all, deployment.Top, true, func(e inherit.Entry) inherit.Dropped { return p.WhyNotMachineDeployment(section, md, e) })
-		j.pool(p, section, all)
-
-		set, _ := p.MachineSet(md, ms)
-		whyNotSet := func(e inherit.Entry) inherit.Dropped { return p.WhyNotMachineSet(md, ms, e) }
-		template := *inherit.OfMachineDeployment(md).Template
-		j.rule("rule 6", template, *set.Template, false, whyNotSet)
-		j.rule("rule 6", template, set.Top, true, whyNotSet)
-		j.rule("rule 5", inherit.Content{Labels: md.Labels, Annotations: md.Annotations}, set.Top, true, whyNotSet)
+		cp, dropped := p.ControlPlane(section, inherit.OfMachineDeployment(md))
+		j.rule("rule 1", all, false, cp, dropped)
+		j.rule("rule 1", inherit.Content{Labels: all.Labels, Annotations: all.Annotations}, true, cp, dropped)
+		deployment, dropped := p.MachineDeployment(section, md)
+		j.rule("rule 2", all, false, deployment, dropped)
+		j.rule("rule 2", inherit.Content{Labels: all.Labels, Annotations: all.Annotations}, true, deployment, dropped)
+		pool, dropped := p.MachinePool(section, &clusterv1.MachinePool{})
+		plain := all
+		plain.Annotations = maps.Clone(all.Annotations)
+		delete(plain.Annotations, "taints.heirloom.dev/always") // rule 3 adds to them
+		j.rule("rule 3", plain, false, pool, dropped)
+		j.rule("rule 3", inherit.Content{Labels: plain.Labels, Annotations: plain.Annotations}, true, pool, dropped)
+		set, dropped := p.MachineSet(md, ms)
+		j.rule("rule 6", *inherit.OfMachineDeployment(md).Template, false, set, dropped)
+		j.rule("rule 6", inherit.Content{Labels: md.Spec.Template.Labels}, true, set, dropped)
+		j.rule("rule 5", inherit.Content{Annotations: md.Annotations}, true, set, dropped)
 		j.machine(p, inherit.TemplateOfMachineSet(ms), m)
 		j.node(d, p)
 	}
-	for _, why := range []inherit.Dropped{
+	for _, why := range []inherit.Why{
 		inherit.DropNever, inherit.DropBookkeeping, inherit.DropSelected, inherit.DropIdentifies, inherit.DropOutside, inherit.DropReserved,
 		inherit.DropInvalid, inherit.DropRestricted, inherit.DropTaints, inherit.DropPaced, inherit.DropOnce, inherit.DropElsewhere,
 	} {
@@ -171,34 +182,19 @@ func TestWhyNotAgreesWithTheRules(t *testing.T) {
 	}
 }
 
-// pool leaves out annotations that declare taints: rule 3 adds to them.
-func (j judge) pool(p inherit.Policy, section inherit.Section, all inherit.Content) {
-	j.Helper()
-	pool, _ := p.MachinePool(section)
-	delete(all.Annotations, "taints.heirloom.dev/always")
-	whyNot := func(e inherit.Entry) inherit.Dropped { return p.WhyNotMachinePool(section, e) }
-	j.rule("rule 3", all, *pool.Template, false, whyNot)
-	j.rule("rule 3", all, pool.Top, true, whyNot)
-}
-
 func (j judge) machine(p inherit.Policy, template *inherit.Template, m *clusterv1.Machine) {
 	j.Helper()
-	machine, _ := p.MachineFrom(template, m)
-	whyNot := func(e inherit.Entry) inherit.Dropped { return p.WhyNotMachine(template, m, e) }
-	j.rule("rule 8", template.Content, machine.Top, false, whyNot)
-	external := p.External(template)
-	j.rule("rule 8", template.Content, external.Top, false, template.WhyNotExternal)
-
+	machine, dropped := p.MachineFrom(template, m)
+	j.rule("rule 8", template.Content, true, machine, dropped)
 	// The taints that the Machine itself declares by annotation become typed, or it is said why not.
 	for _, entry := range (inherit.Content{Annotations: m.Annotations}).Entries() {
-		why := whyNot(entry)
 		if entry.What == "taint" {
-			j.seen.Insert(why)
-		}
-		if entry.What == "taint" && machine.Top.TypedTaint(entry.Name) != (why == "") {
-			j.Fatalf("taint %s by annotation: typed in %+v, and why not: %q", entry.Name, machine.Top.Taints, why)
+			entry.Own = true
+			j.entry("taints by annotation", entry, machine.Top, dropped)
 		}
 	}
+	external, dropped := p.External(template, inherit.OfMachine(m))
+	j.rule("rule 8", inherit.Content{Labels: template.Labels, Annotations: template.Annotations}, true, external, dropped)
 }
 
 // node compares with a Node that has nothing itself: what it has already is there whatever the rules say.
@@ -208,9 +204,9 @@ func (j judge) node(d declarations, p inherit.Policy) {
 	node := content{annotations: d.pick("", "capi/taints=")}.node()
 	for _, writer := range []inherit.Writer{inherit.Kubelet, inherit.Privileged} {
 		from := inherit.SourceOfMachine(m)
-		state, _ := p.Node(from, node, writer)
+		state, dropped := p.Node(from, node, writer)
 		for _, entry := range inherit.OfMachine(m).Top.Entries() {
-			why := p.WhyNotNode(from, node, writer, entry)
+			why := from.WhyNot(dropped, entry)
 			j.seen.Insert(why)
 			if inherited := reaches(entry, state, from); inherited != (why == "") {
 				j.Fatalf("rules 11 to 13 (kubelet: %t): %+v of %+v in %q: inherited: %t, and why not: %q", writer, entry, m, describe(state), inherited, why)
