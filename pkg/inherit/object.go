@@ -97,9 +97,7 @@ type Template struct {
 func OfMachineSet(ms *clusterv1.MachineSet) Object { return ofWorkers(ms, &ms.Spec.Template) }
 
 // OfMachineDeployment returns the content that the MachineDeployment has.
-func OfMachineDeployment(md *clusterv1.MachineDeployment) Object {
-	return ofWorkers(md, &md.Spec.Template)
-}
+func OfMachineDeployment(md *clusterv1.MachineDeployment) Object { return ofWorkers(md, &md.Spec.Template) }
 
 // OfMachinePool returns the content that the MachinePool has.
 func OfMachinePool(mp *clusterv1.MachinePool) Object { return ofWorkers(mp, &mp.Spec.Template) }
@@ -302,7 +300,7 @@ type ControlPlaneMachineSpec struct {
 	Deletion       clusterv1.MachineDeletionSpec    `json:"deletion,omitempty"`
 }
 
-// TemplateOfControlPlane returns the template of rule 4, from the place that the provider's version of the contract gives it.
+// TemplateOfControlPlane returns the template of rule 4, from the place that the version of the contract gives it.
 func TemplateOfControlPlane(cp *ControlPlane) *Template {
 	template := ptr.Deref(cp.Spec.MachineTemplate, ControlPlaneMachineTemplate{})
 	newer := clusterv1.MachineSpec{ReadinessGates: template.Spec.ReadinessGates, Deletion: template.Spec.Deletion}
