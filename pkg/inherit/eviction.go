@@ -33,8 +33,8 @@ func (s NodeSource) Evicting(node *corev1.Node, before []corev1.Taint, now time.
 		return nil
 	}
 	theirs, ours := listedTaints(node.Annotations)
-	recorded := byID(slices.Concat(RecordOf(current).Taints, theirs, ours)) // the first counts
-	has, had := byID(current.Taints), byID(before)
+	recorded := taint.ByID(slices.Concat(RecordOf(current).Taints, theirs, ours)) // the first counts
+	has, had := taint.ByID(current.Taints), taint.ByID(before)
 	var evicting []taint.ID
 	for _, declares := range s.taints() {
 		t := taint.ForNode(declares)
@@ -42,7 +42,7 @@ func (s NodeSource) Evicting(node *corev1.Node, before []corev1.Taint, now time.
 		if taint.Always(declares) {
 			brought = !wasTakenAway(t, has, recorded)
 		}
-		if evicts(declares) && brought && !has.same(t) && !had.same(t) {
+		if evicts(declares) && brought && !same(has, t) && !same(had, t) {
 			evicting = append(evicting, taint.IDOf(t))
 		}
 	}
@@ -56,28 +56,15 @@ func evicts(t clusterv1.MachineTaint) bool {
 
 // wasTakenAway reports whether the Node has had the taint from its Machine. If it is there with another value, it counts only if the
 // record knows the value: otherwise the owner may have changed it.
-func wasTakenAway(t corev1.Taint, current, recorded taintsByID) bool {
+func wasTakenAway(t corev1.Taint, current, recorded map[taint.ID]corev1.Taint) bool {
 	_, known := recorded[taint.IDOf(t)]
 	_, present := current[taint.IDOf(t)]
-	return known && (!present || t.Value != "" && recorded.same(t))
+	return known && (!present || t.Value != "" && same(recorded, t))
 }
 
-// taintsByID are taints to look up; of several with one identity, the first counts.
-type taintsByID map[taint.ID]corev1.Taint
-
-func byID(taints []corev1.Taint) taintsByID {
-	all := make(taintsByID, len(taints))
-	for _, t := range taints {
-		if _, ok := all[taint.IDOf(t)]; !ok {
-			all[taint.IDOf(t)] = t
-		}
-	}
-	return all
-}
-
-// same reports whether the taint is among them with its value.
-func (ts taintsByID) same(t corev1.Taint) bool {
-	found, ok := ts[taint.IDOf(t)]
+// same reports whether a taint is among those with its value.
+func same(all map[taint.ID]corev1.Taint, t corev1.Taint) bool {
+	found, ok := all[taint.IDOf(t)]
 	return ok && found.Value == t.Value
 }
 
@@ -106,7 +93,7 @@ func (s NodeSource) Holding(held []taint.ID, current NodeState) NodeSource {
 	for _, id := range waiting.UnsortedList() {
 		s.dropped.drop(Entry{taintKey, id.String(), true}, DropWaiting, "", "")
 	}
-	recorded, has := byID(RecordOf(current).Taints), byID(current.Taints)
+	recorded, has := taint.ByID(RecordOf(current).Taints), taint.ByID(current.Taints)
 	withhold := func(declared []clusterv1.MachineTaint) (rest []clusterv1.MachineTaint) {
 		for _, t := range declared {
 			if id := taint.MachineID(t); waiting.Has(id) {

@@ -283,7 +283,7 @@ func (n *nodeSync) withTaints(result NodeState) NodeState {
 		result.Annotations = map[string]string{}
 	}
 	byClusterAPI, byHeirloom := listedTaints(current.Annotations)
-	ours, theirs := taint.Positions(byHeirloom), taint.Positions(byClusterAPI)
+	ours, theirs := taint.ByID(byHeirloom), taint.ByID(byClusterAPI)
 	// A typed taint that the Machine does not have yet is listed by us, and one that was declared by annotation stays there until Cluster
 	// API lists it. Before that, Cluster API may not know it, and it removes from the Node what its record lists and it does not know.
 	var typed []corev1.Taint

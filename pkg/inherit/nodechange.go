@@ -18,10 +18,8 @@ import (
 
 // NodeKey is one label, annotation or taint of a Node.
 type NodeKey struct {
-	// What is label, annotation or taint.
-	What string
-	// Name is the key, and all of a taint.
-	Name string
+	What string // label, annotation or taint
+	Name string // the key, and all of a taint
 }
 
 // String names the key, such as `label "a/b"`.
@@ -151,9 +149,9 @@ func brought(without, with NodeState, counts func(e Entry, value string) bool) [
 // Unprotected returns the Always taints that are declared for a Node and missing there.
 func (s NodeSource) Unprotected(node NodeState) []taint.ID {
 	var missing []taint.ID
-	at := taint.Positions(node.Taints)
+	there := taint.ByID(node.Taints)
 	for _, t := range always(s.taints()) {
-		if i, ok := at[taint.IDOf(t)]; !ok || node.Taints[i].Value != t.Value {
+		if !same(there, t) {
 			missing = append(missing, taint.IDOf(t))
 		}
 	}
@@ -194,7 +192,7 @@ func (p Policy) LeftToClusterAPI(from NodeSource, node *corev1.Node, result Node
 	if m == nil || m.Spec.ProviderID == "" || m.Spec.ProviderID != node.Spec.ProviderID {
 		return false
 	}
-	recorded := taint.Positions(RecordOf(current).Taints)
+	recorded := taint.ByID(RecordOf(current).Taints)
 	for _, t := range always(from.annotated) {
 		if _, known := recorded[taint.IDOf(t)]; !known {
 			return false

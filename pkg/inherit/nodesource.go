@@ -25,14 +25,11 @@ const MatchedByAddressAnnotation = "heirloom.dev/matched-by-address"
 // NodeSource is what a Node inherits from: its Machine as it will be once it has inherited itself, or its MachinePool if the
 // provider has no Machines.
 type NodeSource struct {
-	// Ref is the Machine or the MachinePool.
-	Ref
-	// Cluster names the Cluster of the Node.
+	Ref     // the Machine or the MachinePool
 	Cluster types.NamespacedName
 	// Labels and Annotations are all that the object has, not only what rules 11 and 12 propagate.
 	Labels, Annotations map[string]string
-	// ControlPlane says that the Node is one of the control plane.
-	ControlPlane bool
+	ControlPlane        bool
 
 	// typed and annotated are the taints that a Node can have; dropped is what is left out already.
 	typed, annotated []clusterv1.MachineTaint
@@ -226,14 +223,10 @@ func NodeNames(node *corev1.Node) []string {
 
 // NodeAddresses returns those of a Node's addresses by which it is known inside its cluster.
 func NodeAddresses(node *corev1.Node) []corev1.NodeAddress {
-	var inside []corev1.NodeAddress
-	for _, address := range node.Status.Addresses[:min(len(node.Status.Addresses), MostAddresses)] {
-		switch address.Type {
-		case corev1.NodeHostName, corev1.NodeInternalDNS, corev1.NodeInternalIP:
-			inside = append(inside, address)
-		}
-	}
-	return inside
+	counted := node.Status.Addresses[:min(len(node.Status.Addresses), MostAddresses)]
+	return slices.DeleteFunc(slices.Clone(counted), func(a corev1.NodeAddress) bool {
+		return a.Type != corev1.NodeHostName && a.Type != corev1.NodeInternalDNS && a.Type != corev1.NodeInternalIP
+	})
 }
 
 // MachineNames returns the names and addresses by which a Machine is known inside its cluster.
@@ -247,14 +240,9 @@ func MachineNames(m *clusterv1.Machine) []string {
 
 // MachineAddresses returns those of a Machine's addresses by which it is known inside its cluster.
 func MachineAddresses(m *clusterv1.Machine) []clusterv1.MachineAddress {
-	var inside []clusterv1.MachineAddress
-	for _, address := range m.Status.Addresses {
-		switch address.Type {
-		case clusterv1.MachineHostName, clusterv1.MachineInternalDNS, clusterv1.MachineInternalIP:
-			inside = append(inside, address)
-		}
-	}
-	return inside
+	return slices.DeleteFunc(slices.Clone([]clusterv1.MachineAddress(m.Status.Addresses)), func(a clusterv1.MachineAddress) bool {
+		return a.Type != clusterv1.MachineHostName && a.Type != clusterv1.MachineInternalDNS && a.Type != clusterv1.MachineInternalIP
+	})
 }
 
 func notEmpty(names []string) []string {

@@ -40,12 +40,10 @@ const (
 
 // Entry names one label, annotation, taint or in-place field of an object that inherits.
 type Entry struct {
-	// What is label, annotation, taint or field.
-	What string
+	What string // label, annotation, taint or field
 	// Name is the key, "<key>:<effect>" of a taint, the name of a field, and the type of a readiness gate's condition.
 	Name string
-	// Own says that the entry is at the object's top, not in its Machine template.
-	Own bool
+	Own  bool // at the object's top, not in its Machine template
 }
 
 // TaintEntry names a taint.
@@ -78,26 +76,24 @@ type Content struct {
 // Object is the inheritable content of a whole object.
 // As a result it is what the child inherits; as an input it is what the child has.
 type Object struct {
-	// Layout says where the object has all this. A result has none: the child's layout counts.
-	Layout Layout
-	// Top is at metadata and spec.
-	Top Content
-	// Template is in the object's Machine template, if it has one.
-	Template *Content
+	Layout   Layout   // where the object has all this; a result has none, since the child's counts
+	Top      Content  // at metadata and spec
+	Template *Content // in the object's Machine template, if it has one
 }
 
 // Template is what an owner of Machines declares for them.
 type Template struct {
 	Content
-	// Selector is what the owner selects its Machines by.
-	Selector metav1.LabelSelector
+	Selector metav1.LabelSelector // by which the owner selects its Machines
 }
 
 // OfMachineSet returns the content that the MachineSet has.
 func OfMachineSet(ms *clusterv1.MachineSet) Object { return ofWorkers(ms, &ms.Spec.Template) }
 
 // OfMachineDeployment returns the content that the MachineDeployment has.
-func OfMachineDeployment(md *clusterv1.MachineDeployment) Object { return ofWorkers(md, &md.Spec.Template) }
+func OfMachineDeployment(md *clusterv1.MachineDeployment) Object {
+	return ofWorkers(md, &md.Spec.Template)
+}
 
 // OfMachinePool returns the content that the MachinePool has.
 func OfMachinePool(mp *clusterv1.MachinePool) Object { return ofWorkers(mp, &mp.Spec.Template) }

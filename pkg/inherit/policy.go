@@ -15,10 +15,8 @@ import (
 // Policy holds the operator's options for the rules. The zero value is the rules of docs/design.md beside a Cluster API that does
 // not propagate taints.
 type Policy struct {
-	// AdditionalLabels selects further Machine labels for the Node (rule 11); nothing is anchored, as in Cluster API.
-	AdditionalLabels []*regexp.Regexp
-	// AdditionalAnnotations selects further Machine annotations for the Node (rule 12).
-	AdditionalAnnotations []*regexp.Regexp
+	// AdditionalLabels and AdditionalAnnotations select further keys of the Machine for the Node; nothing is anchored, as in Cluster API.
+	AdditionalLabels, AdditionalAnnotations []*regexp.Regexp
 	// WatchFilter is the value of the label cluster.x-k8s.io/watch-filter that objects must carry; empty means all.
 	WatchFilter string
 	// SkipNothing says that objects which are paused, opted out or being deleted inherit all the same: kubectl heirloom explain
@@ -34,25 +32,17 @@ type Policy struct {
 type TaintPropagation int
 
 const (
-	// PropagationUnknown holds until Cluster API could be asked. Typed taints of an owner propagate, because Cluster API must have
-	// accepted them there.
+	// PropagationUnknown: Cluster API could not be asked yet. Typed taints of an owner propagate, since it must have accepted them there.
 	PropagationUnknown TaintPropagation = iota
-	// PropagationEnabled means that Cluster API accepts spec.taints, propagates them to Nodes and tracks them in its form.
+	// PropagationEnabled: Cluster API accepts spec.taints, propagates them to Nodes and tracks them in its form.
 	PropagationEnabled
-	// PropagationDisabled means that Cluster API refuses every object with spec.taints, or that its CRDs drop them.
+	// PropagationDisabled: Cluster API refuses every object with spec.taints, or its CRDs drop them.
 	PropagationDisabled
 )
 
 // String returns the value of the flag --cluster-api-taint-propagation that stands for it.
 func (t TaintPropagation) String() string {
-	switch t {
-	case PropagationEnabled:
-		return "enabled"
-	case PropagationDisabled:
-		return "disabled"
-	default:
-		return "unknown"
-	}
+	return map[TaintPropagation]string{PropagationEnabled: "enabled", PropagationDisabled: "disabled", PropagationUnknown: "unknown"}[t]
 }
 
 // typed takes the taints that may be propagated in spec.taints: none if Cluster API would refuse the object.
@@ -76,13 +66,12 @@ type Outcome int
 const (
 	// Skipped objects stay as they are; the decision says why.
 	Skipped Outcome = iota
-	// OwnerNotFound means that the object names an owner that does not exist, or that cannot own it. What the owner declares is not known, so
-	// the object stays as it is.
+	// OwnerNotFound objects name an owner that does not exist or cannot own them. What it declares is not known, so they stay as they are.
 	OwnerNotFound
-	// NoOwner means that the object gets only what it declares itself. What an owner propagated before stays until there is an owner again,
-	// because a backup loses owner references and they come back later.
+	// NoOwner objects get only what they declare themselves. What an owner propagated before stays until there is an owner again, because
+	// a backup loses owner references and they come back later.
 	NoOwner
-	// Inherits means that of what Heirloom manages, the object gets what is desired and nothing else.
+	// Inherits: of what Heirloom manages, the object gets what is desired and nothing else.
 	Inherits
 )
 

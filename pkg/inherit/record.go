@@ -29,10 +29,8 @@ const (
 
 // Record is what a Node has from its Machine and its kubelet may not take away.
 type Record struct {
-	// Labels are keys of restricted labels.
-	Labels []string
-	// Taints are Always taints.
-	Taints []corev1.Taint
+	Labels []string       // keys of restricted labels
+	Taints []corev1.Taint // Always taints
 }
 
 // RecordOf returns the record of a Node. It is empty if the Node has none, or if its kubelet has changed it.
@@ -62,18 +60,13 @@ func Restored(node NodeState, record string) NodeState {
 	return node
 }
 
-// Recorded returns the Node with this record in place of its own. It writes into the Node's maps.
+// Recorded returns the Node with this record in place of its own.
 func (r Record) Recorded(node NodeState) NodeState {
 	text := ""
 	if len(r.Labels)+len(r.Taints) > 0 {
 		text = joinKeys(slices.Clone(r.Labels)) + ";" + taint.FormatList(r.Taints)
 	}
-	if node.Labels == nil {
-		node.Labels = map[string]string{}
-	}
-	if node.Annotations == nil {
-		node.Annotations = map[string]string{}
-	}
+	node.Labels, node.Annotations = mergeMaps(node.Labels, nil), mergeMaps(node.Annotations, nil)
 	setOrDelete(node.Annotations, RecordAnnotation, text)
 	node.Labels[RecordLabel] = digest(text)
 	return node
@@ -87,7 +80,7 @@ func digest(text string) string {
 
 // only returns the listed taints that really came from the Machine.
 func (r Record) only(listed []corev1.Taint) []corev1.Taint {
-	recorded := taint.Positions(r.Taints)
+	recorded := taint.ByID(r.Taints)
 	return slices.DeleteFunc(listed, func(t corev1.Taint) bool { _, ok := recorded[taint.IDOf(t)]; return !ok })
 }
 
@@ -167,6 +160,6 @@ func release(annotations, values map[string]string, what string, keepValues bool
 // onlyOurTaints returns the taints that we list and Cluster API does not.
 func onlyOurTaints(annotations map[string]string) []corev1.Taint {
 	theirs, ours := listedTaints(annotations)
-	listed := taint.Positions(theirs)
+	listed := taint.ByID(theirs)
 	return slices.DeleteFunc(ours, func(t corev1.Taint) bool { _, ok := listed[taint.IDOf(t)]; return ok })
 }

@@ -58,8 +58,7 @@ func (s Source) String() string {
 // Declaration is what one object of an owner chain declares for others, and where it does.
 type Declaration struct {
 	Ref
-	// Paths lead to what the object declares.
-	Paths Paths
+	Paths Paths // of the content
 	Content
 	// Unread says that the content is not known. The object then counts as the source of all that those below it have from an owner.
 	Unread bool

@@ -45,7 +45,7 @@ func TestSyncOfHugeLists(t *testing.T) {
 	Expect(synced).To(HaveLen(huge))
 	Expect(synced[0]).To(Equal(current[0]))
 	Expect(synced[huge-1]).To(Equal(taint.ForNode(numbered(huge/2 - 1))))
-	Expect(taint.Positions(synced)).To(HaveLen(huge))
+	Expect(taint.ByID(synced)).To(HaveLen(huge))
 }
 
 func TestValidationOfHugeLists(t *testing.T) {

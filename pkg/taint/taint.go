@@ -67,15 +67,15 @@ func Canonical(t clusterv1.MachineTaint) clusterv1.MachineTaint {
 	return t
 }
 
-// Positions returns where each taint is, by identity; of several, where the first is.
-func Positions(taints []corev1.Taint) map[ID]int {
-	at := make(map[ID]int, len(taints))
-	for i, t := range taints {
-		if _, ok := at[IDOf(t)]; !ok {
-			at[IDOf(t)] = i
+// ByID returns the taints by identity; of several with the same, the first.
+func ByID(taints []corev1.Taint) map[ID]corev1.Taint {
+	all := make(map[ID]corev1.Taint, len(taints))
+	for _, t := range taints {
+		if _, ok := all[IDOf(t)]; !ok {
+			all[IDOf(t)] = t
 		}
 	}
-	return at
+	return all
 }
 
 // Find returns the position of the taint with this identity in taints, or -1.
@@ -120,7 +120,10 @@ func Sync(current []corev1.Taint, declared []clusterv1.MachineTaint, recorded []
 	}
 	means := recordsOf(recorded)
 	result := slices.DeleteFunc(slices.Clone(current), func(t corev1.Taint) bool { return !keep[IDOf(t)] && means(t) })
-	at := Positions(result)
+	at := make(map[ID]int, len(result))
+	for i, t := range slices.Backward(result) {
+		at[IDOf(t)] = i
+	}
 	for _, t := range declared {
 		if !Always(t) && (!Initialize(t) || initialized) {
 			continue
