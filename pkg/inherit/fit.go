@@ -58,70 +58,57 @@ func size(m map[string]string) int {
 	return total
 }
 
-// fit leaves out what has no room beside the entries of before that stay.
-func (p place) fit(desired, before Content, stays func(Entry) bool) Content {
-	room := func(what string, before []claimant) room {
-		r := room{place: p, what: what, there: map[string]int{}}
-		for _, c := range before {
-			if stays == nil || stays(Entry{What: what, Name: c.name, Own: p.own}) {
-				r.there[c.name] = c.size
-				r.taken += c.size
-			}
-		}
-		return r
-	}
-	if p.at.Metadata != nil {
-		desired.Labels = without(desired.Labels, room(labelKey, nil).
-			crowd(mostBytes, bytesOf(desired.Labels), "of labels no more than 256 KiB are inherited"))
-		desired.Annotations = without(desired.Annotations, room(annotationKey, bytesOf(before.Annotations)).
-			crowd(mostBytes, bytesOf(desired.Annotations), "an API server accepts no more than 256 KiB of annotations"))
-	}
-	if p.at.Taints != nil {
-		ranked := slices.SortedStableFunc(slices.Values(taint.Merge(desired.Taints, nil)), func(x, y clusterv1.MachineTaint) int {
-			claim := func(t clusterv1.MachineTaint) Claim { return desired.Claims[taint.MachineID(t).String()] }
-			return cmp.Or(cmp.Compare(claim(x), claim(y)), last(!taint.Always(x), !taint.Always(y))) // typed before annotated
-		})
-		name := func(t clusterv1.MachineTaint) string { return taint.MachineID(t).String() }
-		left := room(taintKey, oneEach(before.Taints, name)).crowd(mostTaints, oneEach(ranked, name), "an API server accepts no more than 64 taints")
-		desired.Taints = slices.DeleteFunc(ranked, func(t clusterv1.MachineTaint) bool { return left.Has(name(t)) })
-	}
-	if p.at.Fields[ReadinessGates] != nil {
-		name := func(gate clusterv1.MachineReadinessGate) string { return gate.ConditionType }
-		gates := desired.Fields.ReadinessGates
-		left := room(fieldKey, oneEach(before.Fields.ReadinessGates, name)).
-			crowd(mostGates, oneEach(gates, name), "an API server accepts no more than 32 readiness gates")
-		desired.Fields.ReadinessGates = slices.DeleteFunc(slices.Clone(gates), func(gate clusterv1.MachineReadinessGate) bool { return left.Has(name(gate)) })
-	}
-	return desired
-}
-
 // claimant is an entry that takes room: bytes of a map, or one item of a list.
 type claimant struct {
 	name string
 	size int
 }
 
-// room is the room for entries of one sort, and the entries that are there anyway.
-type room struct {
-	place
-	what  string
-	there map[string]int
-	taken int
-}
-
-// crowd returns the names of those wanted entries that have no room. The first have the first claim.
-func (r room) crowd(most int, wanted []claimant, limit string) sets.Set[string] {
-	left := sets.New[string]()
+// crowd returns the names of those wanted entries that have no room beside the entries of before that stay. The first have the first claim.
+func (p place) crowd(what string, most int, limit string, wanted, before []claimant, stays func(Entry) bool) sets.Set[string] {
+	there, taken, left := map[string]int{}, 0, sets.New[string]()
+	for _, c := range before {
+		if stays == nil || stays(Entry{What: what, Name: c.name, Own: p.own}) {
+			there[c.name] = c.size
+			taken += c.size
+		}
+	}
 	for _, c := range wanted {
-		more := c.size - r.there[c.name]
-		if more > 0 && r.taken+more > most {
+		more := c.size - there[c.name]
+		if more > 0 && taken+more > most {
 			left.Insert(c.name)
-			r.drop(r.what, c.name, DropInvalid, "", "there is no room for it: "+limit)
+			p.drop(what, c.name, DropInvalid, "", "there is no room for it: "+limit)
 			continue
 		}
-		r.taken += more
+		taken += more
 	}
 	return left
+}
+
+// fit leaves out what has no room beside the entries of before that stay.
+func (p place) fit(desired, before Content, stays func(Entry) bool) Content {
+	if p.at.Metadata != nil {
+		desired.Labels = without(desired.Labels, p.crowd(labelKey, mostBytes, "of labels no more than 256 KiB are inherited",
+			bytesOf(desired.Labels), nil, stays))
+		desired.Annotations = without(desired.Annotations, p.crowd(annotationKey, mostBytes, "an API server accepts no more than 256 KiB of annotations",
+			bytesOf(desired.Annotations), bytesOf(before.Annotations), stays))
+	}
+	if p.at.Taints != nil {
+		name := func(t clusterv1.MachineTaint) string { return taint.MachineID(t).String() }
+		ranked := slices.SortedStableFunc(slices.Values(taint.Merge(desired.Taints, nil)), func(x, y clusterv1.MachineTaint) int {
+			return cmp.Or(cmp.Compare(desired.Claims[name(x)], desired.Claims[name(y)]), last(!taint.Always(x), !taint.Always(y))) // typed first
+		})
+		left := p.crowd(taintKey, mostTaints, "an API server accepts no more than 64 taints", oneEach(ranked, name), oneEach(before.Taints, name), stays)
+		desired.Taints = slices.DeleteFunc(ranked, func(t clusterv1.MachineTaint) bool { return left.Has(name(t)) })
+	}
+	if p.at.Fields[ReadinessGates] != nil {
+		name := func(gate clusterv1.MachineReadinessGate) string { return gate.ConditionType }
+		gates := slices.Clone(desired.Fields.ReadinessGates)
+		left := p.crowd(fieldKey, mostGates, "an API server accepts no more than 32 readiness gates",
+			oneEach(gates, name), oneEach(before.Fields.ReadinessGates, name), stays)
+		desired.Fields.ReadinessGates = slices.DeleteFunc(gates, func(gate clusterv1.MachineReadinessGate) bool { return left.Has(name(gate)) })
+	}
+	return desired
 }
 
 // bytesOf returns the entries of a map: those that declare taints first, and then the smallest.

@@ -212,18 +212,15 @@ func entriesOf(list string) []string {
 // FromAnnotations returns the taints that an object's annotations declare, Always before Initialize where both name
 // the same key and effect. Entries that cannot be read are left out, and reported for each annotation.
 func FromAnnotations(annotations map[string]string) (taints []clusterv1.MachineTaint, unreadable map[string]error) {
-	var all []clusterv1.MachineTaint
+	unreadable = map[string]error{}
 	for _, name := range []string{AlwaysAnnotation, InitializeAnnotation} {
 		declared, err := declared(annotations, name)
-		if err != nil && unreadable == nil {
-			unreadable = map[string]error{}
-		}
 		if err != nil {
 			unreadable[name] = err
 		}
-		all = append(all, declared...)
+		taints = append(taints, declared...)
 	}
-	return Merge(all, nil), unreadable
+	return Merge(taints, nil), unreadable
 }
 
 func declared(annotations map[string]string, name string) ([]clusterv1.MachineTaint, error) {
@@ -241,17 +238,17 @@ func declared(annotations map[string]string, name string) ([]clusterv1.MachineTa
 
 // ToAnnotations returns the annotations that declare the taints; it is the inverse of FromAnnotations.
 func ToAnnotations(taints []clusterv1.MachineTaint) map[string]string {
-	byName := map[string][]corev1.Taint{}
-	for _, t := range taints {
-		name := InitializeAnnotation
-		if Always(t) {
-			name = AlwaysAnnotation
+	annotations := map[string]string{}
+	for name, declares := range map[string]func(clusterv1.MachineTaint) bool{AlwaysAnnotation: Always, InitializeAnnotation: Initialize} {
+		var list []corev1.Taint
+		for _, t := range taints {
+			if declares(t) {
+				list = append(list, ForNode(t))
+			}
 		}
-		byName[name] = append(byName[name], ForNode(t))
-	}
-	annotations := make(map[string]string, len(byName))
-	for name, list := range byName {
-		annotations[name] = FormatList(list)
+		if len(list) > 0 {
+			annotations[name] = FormatList(list)
+		}
 	}
 	return annotations
 }
