@@ -282,8 +282,6 @@ func (p place) unreadable(problems map[string]error) {
 }
 
 // conditionType is what Cluster API's CRDs accept as the type of a readiness gate's condition.
-//
-//nolint:gochecknoglobals // nothing changes it
 var conditionType = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$`)
 
 const longestConditionType = 316

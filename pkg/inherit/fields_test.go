@@ -4,10 +4,8 @@ package inherit_test
 
 import (
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -48,14 +46,6 @@ func TestFields(t *testing.T) {
 			Expect(has.Template.Fields).To(Equal(tc.want))
 		})
 	}
-}
-
-func lasts(s string) *metav1.Duration {
-	d, err := time.ParseDuration(s)
-	if err != nil {
-		panic(err)
-	}
-	return &metav1.Duration{Duration: d}
 }
 
 // A name is that of a field in either version of the contract, or of a condition.

@@ -199,22 +199,21 @@ func (p Policy) LeftToClusterAPI(from NodeSource, node *corev1.Node, result Node
 		}
 	}
 	has, declared, listed := OfMachine(m).Top, from.Declares(), current.listed(0)
-	brought, removed := Brought(current, result), Removed(current, result)
-	for _, k := range brought {
-		if _, propagated := has.Value(k.Entry()); k.What == taintKey || !propagated || !byRule(k.What, k.Name) {
-			return false
-		}
+	adds := func(k NodeKey) bool {
+		_, propagated := has.Value(k.Entry())
+		return k.What != taintKey && propagated && byRule(k.What, k.Name)
 	}
-	for _, k := range removed {
+	takes := func(k NodeKey) bool {
 		e := k.Entry()
-		_, stays := declared.Value(e)
-		switch {
-		case e == TaintEntry(taint.IDOf(clusterv1.NodeUninitializedTaint)):
-		case k.What == taintKey && (!listed(e) || p.ClusterAPITaints != PropagationEnabled):
-			return false
-		case k.What != taintKey && (!listed(e) || stays || !byRule(k.What, k.Name)):
-			return false
+		if k.What == taintKey {
+			return e == TaintEntry(taint.IDOf(clusterv1.NodeUninitializedTaint)) || listed(e) && p.ClusterAPITaints == PropagationEnabled
 		}
+		_, stays := declared.Value(e)
+		return listed(e) && !stays && byRule(k.What, k.Name)
 	}
-	return len(brought)+len(removed) > 0 || awaitsClusterAPI(node)
+	not := func(all []NodeKey, left func(NodeKey) bool) bool {
+		return slices.ContainsFunc(all, func(k NodeKey) bool { return !left(k) })
+	}
+	brought, removed := Brought(current, result), Removed(current, result)
+	return !not(brought, adds) && !not(removed, takes) && (len(brought)+len(removed) > 0 || awaitsClusterAPI(node))
 }

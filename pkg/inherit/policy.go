@@ -32,11 +32,11 @@ type Policy struct {
 type TaintPropagation int
 
 const (
-	// PropagationUnknown: Cluster API could not be asked yet. Typed taints of an owner propagate, since it must have accepted them there.
+	// PropagationUnknown says that Cluster API could not be asked yet. Typed taints of an owner propagate, since it must have accepted them there.
 	PropagationUnknown TaintPropagation = iota
-	// PropagationEnabled: Cluster API accepts spec.taints, propagates them to Nodes and tracks them in its form.
+	// PropagationEnabled says that Cluster API accepts spec.taints, propagates them to Nodes and tracks them in its form.
 	PropagationEnabled
-	// PropagationDisabled: Cluster API refuses every object with spec.taints, or its CRDs drop them.
+	// PropagationDisabled says that Cluster API refuses every object with spec.taints, or its CRDs drop them.
 	PropagationDisabled
 )
 
@@ -71,7 +71,7 @@ const (
 	// NoOwner objects get only what they declare themselves. What an owner propagated before stays until there is an owner again, because
 	// a backup loses owner references and they come back later.
 	NoOwner
-	// Inherits: of what Heirloom manages, the object gets what is desired and nothing else.
+	// Inherits says that of what Heirloom manages, the object gets what is desired and nothing else.
 	Inherits
 )
 

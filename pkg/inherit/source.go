@@ -116,11 +116,9 @@ func (d Declaration) Declares(e Entry) bool {
 	return e.What == annotationKey && d.Annotates && has(taint.ToAnnotations(d.Taints), e.Name)
 }
 
-// field returns the path of an entry that the object declares, or would declare. Rule 14's annotations come from the template's labels
-// and taints.
+// field returns the path of an entry that the object declares, or would declare.
 func (d Declaration) field(e Entry) string {
-	metadata := strings.Join(d.Paths.Metadata, ".")
-	labels, annotations := d.metadata("labels"), d.metadata("annotations")
+	metadata, labels, annotations := strings.Join(d.Paths.Metadata, "."), d.metadata("labels"), d.metadata("annotations")
 	taints := cmp.Or(strings.Join(d.Paths.Taints, "."), annotations)
 	switch {
 	case d.Whole != "":
@@ -129,10 +127,12 @@ func (d Declaration) field(e Entry) string {
 		return labels
 	case e.What == annotationKey && d.Metadata != nil && e.Own:
 		return "metadata.annotations"
-	case e.What == annotationKey && !has(d.Annotations, e.Name) && e.Name == CapacityLabelsAnnotation:
-		return labels
-	case e.What == annotationKey && !has(d.Annotations, e.Name) && (e.Name == CapacityTaintsAnnotation || d.Annotates && len(d.Taints) > 0):
-		return taints
+	case e.What == annotationKey && !has(d.Annotations, e.Name): // rule 14's annotations come from the template's labels and taints
+		made := map[string]string{CapacityLabelsAnnotation: labels, CapacityTaintsAnnotation: taints}[e.Name]
+		if made == "" && d.Annotates && len(d.Taints) > 0 {
+			made = taints
+		}
+		return cmp.Or(made, annotations)
 	case e.What == annotationKey:
 		return annotations
 	case e.What == taintKey:

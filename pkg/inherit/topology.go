@@ -225,9 +225,9 @@ func (l sectionList) inClass(class *clusterv1.ClusterClass, s Part) Declaration 
 
 // declaration is what a section declares; an item of a list has a name.
 func (l sectionList) declaration(of Ref, s Part, name string, above ...string) Declaration {
-	at := append(above, "workers", fmt.Sprintf("%s[%s]", l, name))
+	at := below(above, "workers", fmt.Sprintf("%s[%s]", l, name))
 	if l == controlPlane {
-		at = append(above, string(l))
+		at = below(above, string(l))
 	}
 	return Declaration{Ref: of, Content: s.Content, Annotates: l == machinePools, Paths: pathsIn(below(at, "metadata"), at)}
 }
