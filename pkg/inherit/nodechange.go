@@ -189,14 +189,10 @@ func awaitsClusterAPI(node *corev1.Node) bool {
 // no record says that it comes from the Machine.
 func (p Policy) LeftToClusterAPI(from NodeSource, node *corev1.Node, result NodeState) bool {
 	m, current := from.machine, NodeState{Labels: node.Labels, Annotations: node.Annotations, Taints: node.Spec.Taints}
-	if m == nil || m.Spec.ProviderID == "" || m.Spec.ProviderID != node.Spec.ProviderID {
-		return false
-	}
 	recorded := taint.ByID(RecordOf(current).Taints)
-	for _, t := range always(from.annotated) {
-		if _, known := recorded[taint.IDOf(t)]; !known {
-			return false
-		}
+	unknown := func(t corev1.Taint) bool { _, known := recorded[taint.IDOf(t)]; return !known }
+	if m == nil || m.Spec.ProviderID == "" || m.Spec.ProviderID != node.Spec.ProviderID || slices.ContainsFunc(always(from.annotated), unknown) {
+		return false
 	}
 	has, declared, listed := OfMachine(m).Top, from.Declares(), current.listed(0)
 	adds := func(k NodeKey) bool {

@@ -332,11 +332,11 @@ func wholeSeconds(duration *metav1.Duration) *int32 {
 
 // DeepCopyObject implements runtime.Object.
 func (cp *ControlPlane) DeepCopyObject() runtime.Object {
-	copied := *cp
-	copied.ObjectMeta = *cp.ObjectMeta.DeepCopy()
+	copied, metadata := *cp, &cp.ObjectMeta
+	copied.ObjectMeta = *metadata.DeepCopy()
 	if template := cp.Spec.MachineTemplate; template != nil {
-		of := *template
-		of.ObjectMeta = *template.ObjectMeta.DeepCopy()
+		of, metadata := *template, &template.ObjectMeta
+		of.ObjectMeta = *metadata.DeepCopy()
 		of.Taints, of.ReadinessGates = slices.Clone(template.Taints), slices.Clone(template.ReadinessGates)
 		of.Spec.Taints, of.Spec.ReadinessGates = slices.Clone(template.Spec.Taints), slices.Clone(template.Spec.ReadinessGates)
 		copied.Spec.MachineTemplate = &of
