@@ -108,25 +108,25 @@ func (p Policy) annotated(at place, inherited Content, m *clusterv1.Machine) []c
 
 // staysAnnotation says why a taint that is declared by annotation does not become typed in this Machine.
 func (p Policy) staysAnnotation(m *clusterv1.Machine) func(clusterv1.MachineTaint) Why {
-	carried := sets.New(m.Spec.Taints...)
+	carried, always := sets.New(m.Spec.Taints...), map[taint.ID]bool{}
+	for _, t := range m.Spec.Taints {
+		always[taint.MachineID(t)] = always[taint.MachineID(t)] || taint.Always(t)
+	}
+	isTyped := func(t clusterv1.MachineTaint) bool { // so Cluster API has added it to the Node
+		alwaysThere, there := always[taint.MachineID(t)]
+		return there && (alwaysThere || taint.Initialize(t))
+	}
 	// After a restore or a move, a nodeRef is not known at first.
 	mayHaveNode := m.Status.NodeRef.Name != "" || m.Spec.ProviderID != ""
 	return func(t clusterv1.MachineTaint) Why {
 		switch {
 		case p.ClusterAPITaints == PropagationDisabled, p.ClusterAPITaints == PropagationUnknown && !carried.Has(t):
 			return DropTaints
-		case p.PaceEviction && mayHaveNode && evicts(t) && !isTyped(m, t):
+		case p.PaceEviction && mayHaveNode && evicts(t) && !isTyped(t):
 			return DropPaced
 		}
 		return ""
 	}
-}
-
-// isTyped reports whether the Machine has the taint in its spec already, so that Cluster API has added it to the Node.
-func isTyped(m *clusterv1.Machine, t clusterv1.MachineTaint) bool {
-	return slices.ContainsFunc(m.Spec.Taints, func(has clusterv1.MachineTaint) bool {
-		return taint.MachineID(has) == taint.MachineID(t) && (taint.Always(has) || taint.Initialize(t))
-	})
 }
 
 // SkipMachine decides about a Machine that is skipped or whose owner is not known, and leaves it as it is, with one exception. When

@@ -38,13 +38,12 @@ func TestMatch(t *testing.T) {
 		name     string
 		node     known
 		machines []known
-		// want is for a Node in the Machines' own Cluster, elsewhere for one in a cluster that is not known.
-		want, elsewhere string
+		want     string
 	}{
 		{name: "without Machines there is none", node: known{name: "n", providerID: "aws://1"}},
 		{name: "nothing in common is no match", node: known{name: "n", providerID: "aws://1", addresses: "InternalIP=10.0.0.1"}, machines: []known{{name: "a", nodeRef: "x"}, {name: "b", providerID: "aws://2"}, {name: "c", addresses: "InternalIP=10.0.0.2"}}},
 		{name: "a nodeRef names the Node", node: known{name: "n"}, machines: []known{{name: "a", nodeRef: "n"}, {name: "b", nodeRef: "other"}}, want: "a"},
-		{name: "an equal providerID is a match, wherever", node: known{name: "n", providerID: "aws://1"}, machines: []known{{name: "a", providerID: "aws://1"}, {name: "b", providerID: "aws://2"}}, want: "a", elsewhere: "a"},
+		{name: "an equal providerID is a match, wherever", node: known{name: "n", providerID: "aws://1"}, machines: []known{{name: "a", providerID: "aws://1"}, {name: "b", providerID: "aws://2"}}, want: "a"},
 		{name: "an equal address is a match", node: known{name: "n", addresses: "InternalIP=10.0.0.1"}, machines: []known{{name: "a", addresses: "InternalIP=10.0.0.1"}}, want: "a"},
 		{name: "a host name is an address", node: known{name: "n", addresses: "Hostname=h"}, machines: []known{{name: "a", addresses: "Hostname=h"}}, want: "a"},
 		{name: "an internal DNS name is an address", node: known{name: "n", addresses: "InternalDNS=h.local"}, machines: []known{{name: "a", addresses: "InternalDNS=h.local"}}, want: "a"},
@@ -52,8 +51,8 @@ func TestMatch(t *testing.T) {
 		{name: "a Machine of the Node's name is no match", node: known{name: "a"}, machines: []known{{name: "a"}}},
 		{name: "external addresses do not count", node: known{name: "n", addresses: "ExternalIP=1.2.3.4,ExternalDNS=h.example.com"}, machines: []known{{name: "a", addresses: "ExternalIP=1.2.3.4,ExternalDNS=h.example.com"}}},
 
-		{name: "nodeRef comes before providerID", node: known{name: "n", providerID: "aws://1"}, machines: []known{{name: "a", providerID: "aws://1"}, {name: "b", nodeRef: "n"}}, want: "b", elsewhere: "a"},
-		{name: "providerID comes before addresses", node: known{name: "n", providerID: "aws://1", addresses: "InternalIP=10.0.0.1"}, machines: []known{{name: "a", addresses: "InternalIP=10.0.0.1"}, {name: "b", providerID: "aws://1"}}, want: "b", elsewhere: "b"},
+		{name: "nodeRef comes before providerID", node: known{name: "n", providerID: "aws://1"}, machines: []known{{name: "a", providerID: "aws://1"}, {name: "b", nodeRef: "n"}}, want: "b"},
+		{name: "providerID comes before addresses", node: known{name: "n", providerID: "aws://1", addresses: "InternalIP=10.0.0.1"}, machines: []known{{name: "a", addresses: "InternalIP=10.0.0.1"}, {name: "b", providerID: "aws://1"}}, want: "b"},
 		{name: "two nodeRefs are ambiguous", node: known{name: "n"}, machines: []known{{name: "a", nodeRef: "n"}, {name: "b", nodeRef: "n"}}},
 		{name: "what is ambiguous is not settled by less", node: known{name: "n", addresses: "InternalIP=10.0.0.1"}, machines: []known{{name: "a", nodeRef: "n"}, {name: "b", nodeRef: "n", addresses: "InternalIP=10.0.0.1"}}},
 		{name: "two providerIDs are ambiguous", node: known{name: "n", providerID: "aws://1"}, machines: []known{{name: "a", providerID: "aws://1"}, {name: "b", providerID: "aws://1"}}},
@@ -63,7 +62,7 @@ func TestMatch(t *testing.T) {
 		{name: "a Machine that is another Node's is no match by address", node: known{name: "n", addresses: "InternalIP=10.0.0.1"}, machines: []known{{name: "a", addresses: "InternalIP=10.0.0.1", nodeRef: "other"}}},
 		{name: "a Machine that is another Node's leaves the free one", node: known{name: "n", addresses: "InternalIP=10.0.0.1"}, machines: []known{{name: "a", addresses: "InternalIP=10.0.0.1", nodeRef: "other"}, {name: "b", addresses: "InternalIP=10.0.0.1"}}, want: "b"},
 		{name: "a nodeRef is not believed against the providerID", node: known{name: "n", providerID: "aws://new"}, machines: []known{{name: "a", nodeRef: "n", providerID: "aws://old"}}},
-		{name: "the new Machine of a reused name is found by providerID", node: known{name: "n", providerID: "aws://new"}, machines: []known{{name: "a", nodeRef: "n", providerID: "aws://old"}, {name: "b", providerID: "aws://new"}}, want: "b", elsewhere: "b"},
+		{name: "the new Machine of a reused name is found by providerID", node: known{name: "n", providerID: "aws://new"}, machines: []known{{name: "a", nodeRef: "n", providerID: "aws://old"}, {name: "b", providerID: "aws://new"}}, want: "b"},
 		{name: "an address is not believed against the providerID", node: known{name: "n", providerID: "aws://new", addresses: "InternalIP=10.0.0.1"}, machines: []known{{name: "a", providerID: "aws://old", addresses: "InternalIP=10.0.0.1"}}},
 		{name: "a Node without providerID does not contradict", node: known{name: "n"}, machines: []known{{name: "a", nodeRef: "n", providerID: "aws://1"}}, want: "a"},
 
@@ -77,8 +76,7 @@ func TestMatch(t *testing.T) {
 			for _, k := range tc.machines {
 				machines = append(machines, k.machine())
 			}
-			Expect(nameOf(inherit.Match(tc.node.node(), machines, true))).To(Equal(tc.want))
-			Expect(nameOf(inherit.Match(tc.node.node(), machines, false))).To(Equal(tc.elsewhere))
+			Expect(nameOf(inherit.Match(tc.node.node(), machines))).To(Equal(tc.want))
 		})
 	}
 }
@@ -94,5 +92,5 @@ func TestTheKubeletsOwnWordIsNotTaken(t *testing.T) {
 	node := known{name: "n"}.node()
 	node.Labels = labels("cluster.x-k8s.io/machine=a")
 	node.Annotations = labels("cluster.x-k8s.io/machine=a,cluster.x-k8s.io/owner-name=a")
-	NewWithT(t).Expect(inherit.Match(node, []clusterv1.Machine{known{name: "a"}.machine()}, true)).To(BeNil())
+	NewWithT(t).Expect(inherit.Match(node, []clusterv1.Machine{known{name: "a"}.machine()})).To(BeNil())
 }

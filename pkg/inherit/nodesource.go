@@ -66,9 +66,11 @@ func sourceOf(labels, annotations map[string]string, typed []clusterv1.MachineTa
 	if len(typed) > 0 {
 		s.typed = at.usable(role, taint.Merge(typed, nil))
 	}
-	s.annotated = slices.DeleteFunc(at.annotated(role, annotations), func(t clusterv1.MachineTaint) bool {
-		return slices.ContainsFunc(s.typed, func(wins clusterv1.MachineTaint) bool { return taint.MachineID(wins) == taint.MachineID(t) })
-	})
+	wins := sets.New[taint.ID]()
+	for _, t := range s.typed {
+		wins.Insert(taint.MachineID(t))
+	}
+	s.annotated = slices.DeleteFunc(at.annotated(role, annotations), func(t clusterv1.MachineTaint) bool { return wins.Has(taint.MachineID(t)) })
 	s.dropped.given(s.typed)
 	return s
 }
@@ -165,23 +167,18 @@ func matchRecord(node *corev1.Node, m *clusterv1.Machine) string {
 	return m.Name + "." + hex.EncodeToString(sum.Sum(nil))
 }
 
-// Match returns the Machine that a Node is, or nil (docs/design.md §4): by status.nodeRef, then by spec.providerID, then by an
+// Match returns which of a Cluster's Machines its Node is, or nil (docs/design.md §4): by status.nodeRef, then by spec.providerID, then by an
 // address. If several Machines fit, or the one that fits already is another Node, the result is nil. Labels and annotations do not
 // count, because the kubelet writes them.
 //
 // A name or an address is no proof: see Policy.SourceFor.
-//
-// sameCluster says that all machines belong to the Cluster that the Node is in. Without that knowledge, names and
-// addresses prove nothing, because Clusters may reuse them: then only an equal providerID counts.
-func Match(node *corev1.Node, machines []clusterv1.Machine, sameCluster bool) *clusterv1.Machine {
+func Match(node *corev1.Node, machines []clusterv1.Machine) *clusterv1.Machine {
 	fits := []func(*clusterv1.Machine) bool{
-		func(m *clusterv1.Machine) bool {
-			return sameCluster && node.Name != "" && m.Status.NodeRef.Name == node.Name
-		},
+		func(m *clusterv1.Machine) bool { return node.Name != "" && m.Status.NodeRef.Name == node.Name },
 		func(m *clusterv1.Machine) bool {
 			return m.Spec.ProviderID != "" && m.Spec.ProviderID == node.Spec.ProviderID
 		},
-		func(m *clusterv1.Machine) bool { return sameCluster && sharesAddress(node, m) },
+		func(m *clusterv1.Machine) bool { return sharesAddress(node, m) },
 	}
 	for _, fit := range fits {
 		var match *clusterv1.Machine

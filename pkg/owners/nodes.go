@@ -239,7 +239,7 @@ func (c *Chain) MachineOf(ctx context.Context, node *corev1.Node) (*clusterv1.Ma
 			return nil, err
 		}
 	}
-	m := inherit.Match(node, candidates, true)
+	m := inherit.Match(node, candidates)
 	if m == nil || !c.fresh {
 		return m, nil
 	}
@@ -251,7 +251,7 @@ func (c *Chain) MachineOf(ctx context.Context, node *corev1.Node) (*clusterv1.Ma
 	if !found {
 		return nil, nil
 	}
-	return inherit.Match(node, []clusterv1.Machine{*now}, true), nil
+	return inherit.Match(node, []clusterv1.Machine{*now}), nil
 }
 
 // PoolOf returns the MachinePool of a Node whose provider has no Machines, or nil. The pool names its Nodes by providerID. If several

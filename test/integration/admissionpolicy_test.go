@@ -128,7 +128,7 @@ func (s *policyScene) expected(bare *corev1.Node) inherit.NodeState {
 			machines = append(machines, *m)
 		}
 	}
-	m := inherit.Match(bare, machines, true)
+	m := inherit.Match(bare, machines)
 	if m == nil {
 		return inherit.OfNode(bare, time.Now())
 	}

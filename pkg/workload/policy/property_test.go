@@ -180,7 +180,7 @@ func expected(node *corev1.Node, machines []inherit.Machine, rules inherit.Polic
 			others.Insert(append(inherit.MachineNames(m.Actual), m.Actual.Status.NodeRef.Name)...)
 		}
 	}
-	m := inherit.Match(node, pending, true)
+	m := inherit.Match(node, pending)
 	byName := m != nil && (m.Spec.ProviderID == "" || m.Spec.ProviderID != node.Spec.ProviderID)
 	if m == nil || byName && names.Intersection(others).HasAny(inherit.NodeNames(node)...) {
 		return inherit.OfNode(node, time.Now()), nil
@@ -203,7 +203,7 @@ func elses(node *corev1.Node, machines []inherit.Machine, m *clusterv1.Machine) 
 			return false
 		}
 	}
-	is := inherit.Match(node, all, true)
+	is := inherit.Match(node, all)
 	return m != nil && (is == nil || is.Name != m.Name)
 }
 
