@@ -18,7 +18,7 @@ import (
 
 // recordGPU records that taint gpu has come from the Machine.
 func recordGPU(n *corev1.Node) {
-	recorded := inherit.Record{Taints: []corev1.Taint{{Key: "gpu", Effect: "NoSchedule"}}}.Recorded(inherit.OfNode(n, time.Now()))
+	recorded := inherit.Record{Taints: []corev1.Taint{{Key: "gpu", Effect: "NoSchedule"}}}.Recorded(inherit.OfNode(n))
 	n.Labels, n.Annotations = recorded.Labels, recorded.Annotations
 }
 

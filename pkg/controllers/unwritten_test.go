@@ -37,7 +37,7 @@ func TestARecordThatIsNotWrittenYetCounts(t *testing.T) {
 		{"the Machine loses its taint, and admission records what is left", inherit.PropagationDisabled, func(l *loop, m *clusterv1.Machine, n *corev1.Node) {
 			l.change(m, func() { m.Spec.Taints = m.Spec.Taints[1:] })
 			l.change(n, func() {
-				recorded := inherit.Record{}.Recorded(inherit.OfNode(n, time.Now()))
+				recorded := inherit.Record{}.Recorded(inherit.OfNode(n))
 				n.Labels, n.Annotations = recorded.Labels, recorded.Annotations
 			})
 		}, 0, "boot:NoSchedule,node.cluster.x-k8s.io/uninitialized:NoSchedule", ""},
@@ -84,7 +84,7 @@ func TestARecordThatIsNotWrittenYetCounts(t *testing.T) {
 				l.Expect(look()).To(BeZero())
 				l.stored(n)
 				l.Expect(taint.FormatList(n.Spec.Taints)).To(Equal(tc.want))
-				l.Expect(taint.FormatList(inherit.RecordOf(inherit.OfNode(n, time.Now())).Taints)).To(Equal(tc.recorded))
+				l.Expect(taint.FormatList(inherit.RecordOf(inherit.OfNode(n)).Taints)).To(Equal(tc.recorded))
 			})
 		})
 	}

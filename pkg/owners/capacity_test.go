@@ -149,5 +149,5 @@ func TestCapacitySaysWhatItLeavesOut(t *testing.T) {
 		}
 	})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	NewWithT(t).Expect(found.Problems()).To(MatchError(ContainSubstring("node.kubernetes.io/x")))
+	NewWithT(t).Expect(found.Problems).To(MatchError(ContainSubstring("node.kubernetes.io/x")))
 }

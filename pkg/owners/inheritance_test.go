@@ -159,7 +159,7 @@ func TestTopologyInherits(t *testing.T) {
 					Expect(sources.Of(inherit.Entry{What: "label", Name: "fromCluster"}).String()).To(MatchRegexp(`^Cluster ns/c \(spec\.topology\..*metadata\.labels\)$`))
 					Expect(sources.Of(inherit.Entry{What: "label", Name: "fromClass"}).String()).To(MatchRegexp(`^ClusterClass ns/cc \(spec\..*metadata\.labels\)$`))
 					Expect(live.gets).To(BeZero())
-					Expect(found.Problems()).NotTo(HaveOccurred())
+					Expect(found.Problems).NotTo(HaveOccurred())
 				}
 			})
 		}
@@ -174,7 +174,7 @@ func TestTopologySaysWhatItLeavesOut(t *testing.T) {
 		found, err := asks(t.Context(), &Chain{Reader: holds(t, managedCluster(), class)}, inherit.Policy{}, ofTopology)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred(), kind)
 		NewWithT(t).Expect(found.Outcome).To(Equal(inherit.Inherits), kind)
-		NewWithT(t).Expect(found.Problems()).To(MatchError(ContainSubstring(`taint "node.kubernetes.io/x:NoSchedule"`)), kind)
+		NewWithT(t).Expect(found.Problems).To(MatchError(ContainSubstring(`taint "node.kubernetes.io/x:NoSchedule"`)), kind)
 	}
 }
 

@@ -132,8 +132,8 @@ func TestWhatAnAddressBroughtGoes(t *testing.T) {
 				return
 			}
 			Expect(decided.Source.String()).To(Equal("Machine ns/m"))
-			now, dropped := inherit.Policy{}.Node(decided.Source, inherit.OfNode(tc.node, time.Now()), inherit.Privileged)
-			Expect(dropped.Problems()).NotTo(HaveOccurred())
+			now, err := inherit.Policy{}.Node(decided.Source, inherit.OfNode(tc.node), inherit.Privileged)
+			Expect(err).NotTo(HaveOccurred())
 			Expect(now.Labels).To(HaveLen(1), "only what says that nothing is recorded")
 			Expect(now.Annotations).NotTo(HaveKey(inherit.MatchedByAddressAnnotation))
 		})
