@@ -130,9 +130,11 @@ func TestAnOlderRecordIsNotRestored(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	older, newer := synced(t, content{labels: role + "="}.machine()), synced(t, content{labels: quarantine + "="}.machine())
 	tampered := with(newer, content{annotations: "own/record="})
-	Expect(inherit.Restored(tampered, inherit.ValidRecord(older))).To(Equal(tampered))
-	Expect(inherit.Restored(newer, inherit.ValidRecord(older))).To(Equal(newer))
-	Expect(inherit.Restored(content{}.node(), inherit.ValidRecord(older))).To(Equal(content{}.node()))
+	record := inherit.ValidRecord(older)
+	Expect(record).NotTo(BeEmpty())
+	Expect(inherit.Restored(tampered, record)).To(Equal(tampered))
+	Expect(inherit.Restored(newer, record)).To(Equal(newer))
+	Expect(inherit.Restored(content{}.node(), record)).To(Equal(content{}.node()))
 }
 
 // TestClaimsAtRegistration: a Node that nobody but its kubelet has written gets its Initialize taints, whatever it claims.

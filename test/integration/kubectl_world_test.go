@@ -67,7 +67,7 @@ const alsoSynced = "^team$"
 
 func newKubectlWorld(t *testing.T) *kubectlWorld {
 	t.Helper()
-	s := newScene(t, stage.Options{Args: []string{"--additional-sync-machine-labels=" + alsoSynced}})
+	s := newScene(t, stage.Options{Args: []string{"--management-cluster=", "--additional-sync-machine-labels=" + alsoSynced}})
 	w := &kubectlWorld{scene: s, kubeconfig: filepath.Join(s.dir, "admin.kubeconfig")}
 	var err error
 	w.plugin, err = controlplane.Built(w.ctx, "kubectl-heirloom")
