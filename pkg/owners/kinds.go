@@ -4,6 +4,7 @@ package owners
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,7 +35,12 @@ var (
 	// ControlPlanes are those of all providers (rule 1). The kind's schema says where a control plane has what it inherits.
 	ControlPlanes = row("ControlPlane", func() *inherit.ControlPlane { return &inherit.ControlPlane{} },
 		func(cp *inherit.ControlPlane) string { return clusterLabel(cp) }, evaluateControlPlane,
-		contentOfControlPlane)
+		func(ctx context.Context, c *Chain, cp *inherit.ControlPlane) (inherit.Object, error) {
+			if c.Layout == nil {
+				return inherit.Object{}, errors.New("where a control plane can inherit is not known")
+			}
+			return contentOfControlPlane(ctx, c, cp)
+		})
 	// MachineDeployments inherit by rules 2 and 14.
 	MachineDeployments = row("MachineDeployment", func() *clusterv1.MachineDeployment { return &clusterv1.MachineDeployment{} },
 		func(md *clusterv1.MachineDeployment) string { return md.Spec.ClusterName }, evaluateMachineDeployment, always(inherit.OfMachineDeployment))
@@ -104,6 +110,7 @@ func row[P metav1.Object](
 	}
 }
 
+// contentOfControlPlane returns what a control plane has. Without a layout, it has no place to inherit.
 func contentOfControlPlane(ctx context.Context, c *Chain, cp *inherit.ControlPlane) (inherit.Object, error) {
 	if c.Layout == nil {
 		return inherit.OfControlPlane(cp, inherit.Layout{}), nil

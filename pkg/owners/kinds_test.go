@@ -157,7 +157,7 @@ func TestRoomInAControlPlane(t *testing.T) {
 		{name: "no taints where the kind has none", fields: "metadata", labels: true},
 		{name: "no labels where the kind has none", fields: "taints", taint: true},
 		{name: "nothing while nobody can tell", problem: "no schema"},
-		{name: "nothing where nobody is asked", problem: ""},
+		{name: "nothing where nobody is asked", problem: "where a control plane can inherit is not known"},
 	} {
 		Expect := NewWithT(t).Expect
 		chain := from(holds(t, managedCluster(), class, machine("m", byControlPlane, isNode), controlPlane("c", ofTopology))).Within(itself)

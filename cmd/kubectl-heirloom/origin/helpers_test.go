@@ -86,12 +86,11 @@ func (o *objects) explain(t *testing.T) (*Explanation, error) {
 	if o.machine != nil {
 		all, kind, key.Name = append(all, o.machine), "Machine", "m"
 	}
-	gvk, management := clusterv1.GroupVersion.WithKind(kind), ""
+	gvk := clusterv1.GroupVersion.WithKind(kind)
 	if o.node != nil {
-		management = "c"
 		all, gvk, key = append(all, o.node), corev1.SchemeGroupVersion.WithKind("Node"), types.NamespacedName{Name: "n"}
 	}
-	return New(snapshot.New(serves(t, all...), layouts{}), server(t, management)).Explain(t.Context(), gvk, key)
+	return New(snapshot.New(serves(t, all...), layouts{}), server(t, "c")).Explain(t.Context(), gvk, key)
 }
 
 // server returns the settings of a server that has not been asked, beside a Cluster API that propagates taints. management is the
