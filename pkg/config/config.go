@@ -49,7 +49,8 @@ type Config struct {
 // Complete checks the options and returns what they mean. Its error names every flag that is wrong.
 func (o *Options) Complete() (*Config, error) {
 	c := &Config{Options: *o}
-	if err := errors.Join(c.completeRules(), c.completeObjects(), c.completeWorkloads(), c.completeServers(), c.completeCertificates()); err != nil {
+	err := errors.Join(c.completeRules(), c.completeObjects(), c.completeWorkloads(), c.completeServers(), c.completeCertificates())
+	if err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -126,7 +127,8 @@ func (c *Config) completeWorkloads() error {
 		check(c.ClusterCacheConcurrency >= 1 && c.ClusterCacheClientBurst >= 1 && c.ClusterCacheClientQPS > 0,
 			"--clustercache-concurrency, --clustercache-client-qps and --clustercache-client-burst must be positive"),
 		check(slices.Contains(ways, c.WorkloadAdmission), "--workload-admission=%q: must be auto, none, webhook or policy", c.WorkloadAdmission),
-		check(c.WorkloadAdmission != workload.AdmitByWebhook || c.WorkloadWebhookURL != "", "--workload-admission=webhook needs --workload-webhook-url"))
+		check(c.WorkloadAdmission != workload.AdmitByWebhook || c.WorkloadWebhookURL != "",
+			"--workload-admission=webhook needs --workload-webhook-url"))
 }
 
 // completeWorkloadWebhook also reads the name of the key's Secret where no URL is set: a release may need it.

@@ -36,7 +36,8 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		registerer: registerer,
 		admissions: counter("heirloom_admission_requests_total",
-			"Admission requests answered, by kind, operation and outcome (injected, unchanged, unmatched, refused, failed).", "kind", "operation", "outcome"),
+			"Admission requests answered, by kind, operation and outcome (injected, unchanged, unmatched, refused, failed).",
+			"kind", "operation", "outcome"),
 		rejections: counter("heirloom_admission_requests_rejected_total",
 			"Admission requests turned away before they were decoded, by server (management, workload) and reason "+
 				"(too_large, too_many, too_slow, unauthenticated). The failure policy holds for them.", "server", "reason"),
@@ -68,7 +69,8 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 			Help:    "Seconds from the creation of a Node until it has all inherited labels that its kubelet may not set itself.",
 			Buckets: []float64{0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800},
 		}),
-		workloads: gauge("heirloom_workload_clusters", "Clusters by the state of the connection to their API server (connected, disconnected).", "state"),
+		workloads: gauge("heirloom_workload_clusters",
+			"Clusters by the state of the connection to their API server (connected, disconnected).", "state"),
 	}
 	for _, c := range []prometheus.Collector{
 		info, m.admissions, m.rejections, m.lookups, m.denials, m.keys, m.drift, m.writes, m.waiting, m.unprotected, m.ignored, m.labelled, m.workloads,
