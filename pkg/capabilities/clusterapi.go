@@ -6,7 +6,6 @@ package capabilities
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,10 +41,7 @@ const (
 	atLeast = time.Minute
 )
 
-// ErrNoClusterAPI says that the API server does not serve all kinds of Cluster API that Heirloom needs.
-var ErrNoClusterAPI = errors.New("install Cluster API v1.11 or later first, which serves " + clusterv1.GroupVersion.String())
-
-// ClusterAPI returns ErrNoClusterAPI, and which kinds are missing, if Cluster API is not installed or too old.
+// ClusterAPI returns an error that names the missing kinds if Cluster API is not installed or too old.
 func ClusterAPI(mapper meta.RESTMapper) error {
 	var missing []string
 	for _, name := range []string{"Cluster", "ClusterClass", "Machine", "MachineDeployment", "MachinePool", "MachineSet"} {
@@ -59,7 +55,8 @@ func ClusterAPI(mapper meta.RESTMapper) error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("the API server does not serve %s: %w", strings.Join(missing, ", "), ErrNoClusterAPI)
+		return fmt.Errorf("the API server does not serve %s: install Cluster API v1.11 or later first, which serves %s",
+			strings.Join(missing, ", "), clusterv1.GroupVersion)
 	}
 	return nil
 }
