@@ -39,14 +39,14 @@ const injected = "cert-manager.io/inject-ca-from"
 // Source is where servers get their certificate from: the memory of this process. It is a tls.Config.GetCertificate.
 type Source func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 
-// FromFiles returns the source of the certificate in a directory, and a watcher that reloads it when it changes. If it cannot be
-// reloaded, the previous certificate is served.
-func FromFiles(dir string) (Source, *certwatcher.CertWatcher, error) {
+// FromFiles returns the source of the certificate in a directory. As a manager's runnable, it reloads the certificate when it changes. If
+// it cannot be reloaded, the previous certificate is served.
+func FromFiles(dir string) (*certwatcher.CertWatcher, error) {
 	watcher, err := certwatcher.New(filepath.Join(dir, corev1.TLSCertKey), filepath.Join(dir, corev1.TLSPrivateKeyKey))
 	if err != nil {
-		return nil, nil, fmt.Errorf("loading the serving certificate: %w", err)
+		return nil, fmt.Errorf("loading the serving certificate: %w", err)
 	}
-	return watcher.GetCertificate, watcher, nil
+	return watcher, nil
 }
 
 // NotAfter returns when the served certificate expires, if there is one yet.

@@ -58,13 +58,14 @@ func write(t *testing.T, dir string, data map[string][]byte) {
 func TestACertificateFromFiles(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	dir, now := t.TempDir(), time.Now()
-	_, _, err := FromFiles(dir)
+	_, err := FromFiles(dir)
 	Expect(err).To(MatchError(ContainSubstring("loading the serving certificate: open ")))
 
 	good := issue(t, now.Add(-time.Hour), now.Add(time.Hour), "localhost")
 	write(t, dir, good)
-	source, watcher, err := FromFiles(dir)
+	watcher, err := FromFiles(dir)
 	Expect(err).NotTo(HaveOccurred())
+	source := Source(watcher.GetCertificate)
 	until, loaded := source.NotAfter()
 	Expect(loaded).To(BeTrue())
 	Expect(until).To(BeTemporally("~", now.Add(time.Hour), time.Second))

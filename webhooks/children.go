@@ -11,7 +11,6 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -36,8 +35,8 @@ type injected struct {
 }
 
 func (h children) decide(ctx context.Context, req admission.Request) (answer, error) {
-	if req.Kind.Group == clusterv1.GroupVersion.Group && req.Kind.Version != clusterv1.GroupVersion.Version {
-		return answer{}, fmt.Errorf("the request is in %s, not in %s: upgrade Heirloom's webhook configuration", req.Kind.Version, clusterv1.GroupVersion)
+	if want := clusterv1.GroupVersion; req.Kind.Group == want.Group && req.Kind.Version != want.Version {
+		return answer{}, fmt.Errorf("the request is in %s, not in %s: upgrade Heirloom's webhook configuration", req.Kind.Version, want)
 	}
 	object := h.kind.New()
 	if err := decode(req.Object, object); err != nil {
@@ -45,7 +44,13 @@ func (h children) decide(ctx context.Context, req admission.Request) (answer, er
 	}
 	var old func() (inherit.Object, error)
 	if req.Operation == admissionv1.Update {
-		old = sync.OnceValues(func() (inherit.Object, error) { return h.content(ctx, req.OldObject) })
+		old = sync.OnceValues(func() (inherit.Object, error) {
+			object := h.kind.New()
+			if err := decode(req.OldObject, object); err != nil {
+				return inherit.Object{}, err
+			}
+			return h.kind.Content(ctx, h.Chain, object)
+		})
 	}
 	// An update that lacks something may be what Cluster API has just removed. A create always lacks something, and restores nothing.
 	changesUpdate := func(i injected) bool { return req.Operation == admissionv1.Update && i.plan != nil && i.plan.Needed() }
@@ -74,15 +79,6 @@ func (h children) inject(
 	}
 	i.plan, err = managedfields.New(object, current, i.Decision.Decision, old)
 	return i, err
-}
-
-// content returns what a child has, as a request has it.
-func (h children) content(ctx context.Context, raw runtime.RawExtension) (inherit.Object, error) {
-	object := h.kind.New()
-	if err := decode(raw, object); err != nil {
-		return inherit.Object{}, err
-	}
-	return h.kind.Content(ctx, h.Chain, object)
 }
 
 // answer carries the plan out and records as ours what it adds.

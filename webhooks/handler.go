@@ -1,5 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package webhooks answers admission requests. One handler serves every kind of Cluster API in the table of pkg/owners; Nodes
+// and the validation of taints have their own. A mutating handler decodes the request, finds the owner in the informer caches,
+// calls the pure rules and answers with JSON patch operations.
+//
+// Every mutating webhook fails open, in the registration (failurePolicy: Ignore) and here: clusters must go on without Heirloom,
+// and the resync loop repairs. A request that cannot be decoded or answered is allowed unchanged, with a warning and a metric. The
+// validating webhook refuses only taints that it has judged.
 package webhooks
 
 import (
@@ -103,7 +110,7 @@ type failOpen struct {
 
 // Handle implements admission.Handler.
 func (h failOpen) Handle(ctx context.Context, req admission.Request) admission.Response {
-	cluster, ofWorkload := callerOf(ctx)
+	cluster, ofWorkload := ctx.Value(callerKey{}).(types.NamespacedName)
 	if ofWorkload {
 		ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Cluster", klog.KRef(cluster.Namespace, cluster.Name)))
 	}
@@ -120,7 +127,11 @@ func (h failOpen) Handle(ctx context.Context, req admission.Request) admission.R
 		decided = answer{outcome: metrics.Failed, warnings: []string{"heirloom: " + missed}}
 	}
 	h.count(req, decided)
-	return decided.response()
+	response := admission.Patched("", decided.patch...)
+	if decided.refusal != nil {
+		response = *decided.refusal
+	}
+	return response.WithWarnings(decided.warnings...)
 }
 
 // count counts a decision and what it changes.
@@ -152,16 +163,6 @@ func (h failOpen) guarded(ctx context.Context, req admission.Request) (decided a
 		return unmatched(), nil
 	}
 	return h.decide(ctx, req)
-}
-
-func (a answer) response() admission.Response {
-	if a.refusal != nil {
-		return a.refusal.WithWarnings(a.warnings...)
-	}
-	if len(a.patch) == 0 {
-		return admission.Allowed("").WithWarnings(a.warnings...)
-	}
-	return admission.Patched("", a.patch...).WithWarnings(a.warnings...)
 }
 
 // warn adds a warning for each thing that had to be left out.

@@ -5,6 +5,7 @@ package webhooks
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -86,7 +87,7 @@ func (h nodes) answer(ctx context.Context, req admission.Request, p nodePlan) an
 	if p.changes() {
 		decided = answer{outcome: metrics.Injected, patch: patchNode(p.current, p.result)}
 		decided.brought, decided.removed = sorts(inherit.Brought(p.current, p.result)), sorts(inherit.Removed(p.current, p.result))
-		kept := keptOfNode(req, p.current, p.result)
+		kept := inherit.Kept(inherit.OfNode(stored(req), time.Now()), p.current, p.result) // although the request removes it
 		decided.kept, decided.warnings = sorts(kept), h.warnings(ctx, p.Source, kept)
 	}
 	if problems := p.dropped.Problems(); problems != nil {
@@ -102,13 +103,18 @@ func held(req admission.Request, policy inherit.Policy, from inherit.NodeSource,
 	if !policy.PaceEviction || len(from.Evicting(node, nil, now)) == 0 {
 		return nil
 	}
-	var before []corev1.Taint
+	return from.Evicting(node, stored(req).Spec.Taints, now)
+}
+
+// stored returns the Node as it is stored; empty for a create, or if it cannot be read: the answer is right all the same, and the loop
+// puts back what may evict Pods.
+func stored(req admission.Request) *corev1.Node {
 	if req.Operation == admissionv1.Update {
-		if old, err := decodeNode(req.OldObject); err == nil { // without it, the loop puts it back
-			before = old.Spec.Taints
+		if old, err := decodeNode(req.OldObject); err == nil {
+			return old
 		}
 	}
-	return from.Evicting(node, before, now)
+	return &corev1.Node{}
 }
 
 func writerOf(req admission.Request) inherit.Writer {
@@ -116,31 +122,16 @@ func writerOf(req admission.Request) inherit.Writer {
 }
 
 // patchNode returns one operation for each part of the Node that changes.
-func patchNode(current, result inherit.NodeState) []jsonpatch.Operation {
-	var patch []jsonpatch.Operation
-	if !(inherit.NodeState{Labels: current.Labels}).Equal(inherit.NodeState{Labels: result.Labels}) {
-		patch = append(patch, jsonpatch.NewOperation("add", "/metadata/labels", result.Labels))
+func patchNode(current, result inherit.NodeState) (patch []jsonpatch.Operation) {
+	add := func(path string, same bool, value any) {
+		if !same {
+			patch = append(patch, jsonpatch.NewOperation("add", path, value))
+		}
 	}
-	if !(inherit.NodeState{Annotations: current.Annotations}).Equal(inherit.NodeState{Annotations: result.Annotations}) {
-		patch = append(patch, jsonpatch.NewOperation("add", "/metadata/annotations", result.Annotations))
-	}
-	if !(inherit.NodeState{Taints: current.Taints}).Equal(inherit.NodeState{Taints: result.Taints}) {
-		patch = append(patch, jsonpatch.NewOperation("add", "/spec/taints", result.Taints))
-	}
+	add("/metadata/labels", maps.Equal(current.Labels, result.Labels), result.Labels)
+	add("/metadata/annotations", maps.Equal(current.Annotations, result.Annotations), result.Annotations)
+	add("/spec/taints", inherit.NodeState{Taints: current.Taints}.Equal(inherit.NodeState{Taints: result.Taints}), result.Taints)
 	return patch
-}
-
-// keptOfNode returns what the Node inherits and the request tried to remove. Without the old object this is not known, but the
-// answer is right all the same.
-func keptOfNode(req admission.Request, current, result inherit.NodeState) []inherit.NodeKey {
-	if req.Operation != admissionv1.Update {
-		return nil
-	}
-	old, err := decodeNode(req.OldObject)
-	if err != nil {
-		return nil
-	}
-	return inherit.Kept(inherit.OfNode(old, time.Now()), current, result)
 }
 
 // sorts returns what each of these is, for the metrics.

@@ -9,7 +9,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -38,18 +37,13 @@ func (taints) decide(_ context.Context, req admission.Request) (answer, error) {
 	if len(errs) == 0 {
 		return answer{outcome: metrics.Unchanged}, nil
 	}
-	refused := answer{outcome: metrics.Refused, refusal: refusal(req, errs)}
+	// As an API server answers to an invalid object, with each error and its field path.
+	status := apierrors.NewInvalid(schema.GroupKind{Group: req.Kind.Group, Kind: req.Kind.Kind}, req.Name, errs).Status()
+	refusal := admission.Errored(http.StatusUnprocessableEntity, errs.ToAggregate())
+	refusal.Result = &status
+	refused := answer{outcome: metrics.Refused, refusal: &refusal}
 	if len(errs) == taint.MostProblems {
 		refused.warnings = []string{"heirloom: there may be more errors than are listed"}
 	}
 	return refused, nil
-}
-
-// refusal is the answer of an API server to an invalid object, with each error and its field path.
-func refusal(req admission.Request, errs field.ErrorList) *admission.Response {
-	kind := schema.GroupKind{Group: req.Kind.Group, Kind: req.Kind.Kind}
-	status := apierrors.NewInvalid(kind, req.Name, errs).Status()
-	response := admission.Errored(http.StatusUnprocessableEntity, errs.ToAggregate())
-	response.Result = &status
-	return &response
 }

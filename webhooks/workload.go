@@ -17,13 +17,10 @@ import (
 	workloadwebhook "github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
-// WorkloadPath begins the paths that the API servers of workload clusters call about their Nodes.
-const WorkloadPath = workloadwebhook.Prefix
-
 // RegisterWorkload adds the webhook for the Nodes of workload clusters to the server. The path of a request must have been made
 // with the key, as it is then.
 func RegisterWorkload(server webhook.Server, dependencies Dependencies, key func() []byte) {
-	server.Register(WorkloadPath, newWorkload(dependencies, key))
+	server.Register(workloadwebhook.Prefix, newWorkload(dependencies, key))
 }
 
 // newWorkload answers API servers that are not trusted: each may ask about the Nodes of its own Cluster, which its path names and
@@ -33,9 +30,10 @@ func newWorkload(d Dependencies, key func() []byte) http.Handler {
 	chain := *d.Chain
 	chain.AskMissing, d.Chain = false, &chain
 	reviews := newReviewer(workloadRoom, d.Metrics.AdmissionRejected(metrics.WorkloadServer)).
-		of(failOpen{decider: workloadNodes{d, newReadLimits()}, metrics: d.Metrics})
+		of(failOpen{decider: workloadNodes{d, lru.New(limitedClusters)}, metrics: d.Metrics})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		cluster, ok := workloadwebhook.Verify(key(), r.URL.EscapedPath(), func(name types.NamespacedName) types.UID { return d.uidOf(r.Context(), name) })
+		uid := func(name types.NamespacedName) types.UID { return d.uidOf(r.Context(), name) }
+		cluster, ok := workloadwebhook.Verify(key(), r.URL.EscapedPath(), uid)
 		if !ok || r.Method != http.MethodPost {
 			d.Metrics.WorkloadDenied() // not why: a difference would tell others what exists
 			http.Error(w, http.StatusText(http.StatusForbidden), http.StatusForbidden)
@@ -63,49 +61,33 @@ const (
 	limitedClusters = 10_000
 )
 
-// readLimits has a *rate.Limiter for each workload cluster, so that no other pays for a cluster that asks without end.
-type readLimits struct{ byCluster *lru.Cache }
-
-func newReadLimits() readLimits {
-	return readLimits{lru.New(limitedClusters)}
-}
-
-// of returns the limit of a cluster.
-func (l readLimits) of(cluster types.NamespacedName) *rate.Limiter {
-	if known, ok := l.byCluster.Get(cluster); ok {
-		return known.(*rate.Limiter) //nolint:forcetypeassert // nothing else is put there
-	}
-	limiter := rate.NewLimiter(readsPerSecond, readsAtOnce)
-	l.byCluster.Add(cluster, limiter)
-	return limiter
-}
-
-// callerKey is where the context of a request has its caller.
+// callerKey is where the context of a request has its caller, the types.NamespacedName of a Cluster.
 type callerKey struct{}
-
-func callerOf(ctx context.Context) (types.NamespacedName, bool) {
-	cluster, ok := ctx.Value(callerKey{}).(types.NamespacedName)
-	return cluster, ok
-}
 
 // workloadNodes is nodes, for the Nodes of the caller.
 type workloadNodes struct {
 	Dependencies
-	reads readLimits
+	// limits has a *rate.Limiter for each workload cluster, so that no other pays for a cluster that asks without end.
+	limits *lru.Cache
 }
 
 func (h workloadNodes) decide(ctx context.Context, req admission.Request) (answer, error) {
-	cluster, ok := callerOf(ctx)
-	if !ok || !aboutNode(req) {
+	cluster, ok := ctx.Value(callerKey{}).(types.NamespacedName)
+	// The configuration registers nothing but Nodes, but a client that knows the path can send anything.
+	aboutNode := req.Resource.Group == corev1.GroupName && req.Resource.Resource == "nodes" && req.SubResource == ""
+	if !ok || !aboutNode {
 		return unmatched(), nil
 	}
 	own := nodesOf(h.Dependencies, cluster)
-	own.Chain.AllowLive = h.reads.of(cluster).Allow
+	own.Chain.AllowLive = h.limit(cluster).Allow
 	return own.decide(ctx, req)
 }
 
-// aboutNode reports whether a request is about a Node as a whole. The configuration registers nothing else, but a client that knows
-// the path can send anything.
-func aboutNode(req admission.Request) bool {
-	return req.Resource.Group == corev1.GroupName && req.Resource.Resource == "nodes" && req.SubResource == ""
+func (h workloadNodes) limit(cluster types.NamespacedName) *rate.Limiter {
+	if known, ok := h.limits.Get(cluster); ok {
+		return known.(*rate.Limiter) //nolint:forcetypeassert // nothing else is put there
+	}
+	limiter := rate.NewLimiter(readsPerSecond, readsAtOnce)
+	h.limits.Add(cluster, limiter)
+	return limiter
 }

@@ -14,15 +14,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-const (
-	kindExtension     = "x-kubernetes-group-version-kind"
-	listTypeExtension = "x-kubernetes-list-type"
-	listKeysExtension = "x-kubernetes-list-map-keys"
-	mapTypeExtension  = "x-kubernetes-map-type"
-
-	// referencePrefix is that of a document's references to its own schemas; there are no others.
-	referencePrefix = "#/components/schemas/"
-)
+// referencePrefix is that of a document's references to its own schemas; there are no others.
+const referencePrefix = "#/components/schemas/"
 
 // layouts returns what the kinds of a group version have of a control plane's layout, by kind.
 // Most kinds are no control planes and have none of the fields; nothing asks for those.
@@ -34,7 +27,7 @@ func layouts(document *spec3.OpenAPI, gv schema.GroupVersion) map[string]inherit
 	schemas := schemas(document.Components.Schemas)
 	for _, object := range schemas {
 		var kinds []schema.GroupVersionKind
-		if object == nil || object.Extensions.GetObject(kindExtension, &kinds) != nil {
+		if object == nil || object.Extensions.GetObject("x-kubernetes-group-version-kind", &kinds) != nil {
 			continue // the schema of a part of an object, as most are
 		}
 		has := func(path ...string) bool { return schemas.has(object, path) }
@@ -105,13 +98,13 @@ func (s schemas) parts(of *spec.Schema, followed sets.Set[string]) []*spec.Schem
 // An apply of an item to any other kind of list owns the whole list.
 func isListBy(field []*spec.Schema, keys ...string) bool {
 	return slices.ContainsFunc(field, func(part *spec.Schema) bool {
-		listType, _ := part.Extensions.GetString(listTypeExtension)
-		listKeys, _ := part.Extensions.GetStringSlice(listKeysExtension)
+		listType, _ := part.Extensions.GetString("x-kubernetes-list-type")
+		listKeys, _ := part.Extensions.GetStringSlice("x-kubernetes-list-map-keys")
 		return listType == "map" && sets.New(listKeys...).Equal(sets.New(keys...))
 	})
 }
 
 func isAtomicMap(part *spec.Schema) bool {
-	mapType, _ := part.Extensions.GetString(mapTypeExtension)
+	mapType, _ := part.Extensions.GetString("x-kubernetes-map-type")
 	return mapType == "atomic"
 }

@@ -130,13 +130,6 @@ func TestWhatWasKnownStaysWhileNothingCanBeRead(t *testing.T) {
 	}
 }
 
-func TestAKindThatNobodyKnowsTellsNothing(t *testing.T) {
-	g := &Gate{Client: fake.NewClientBuilder().WithScheme(runtime.NewScheme()).Build()}
-	state, err := g.probe(t.Context(), machine("m"), []string{"spec", "taints"})
-	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("finding the kind of *v1beta2.Machine")))
-	NewWithT(t).Expect(state).To(Equal(inherit.PropagationUnknown))
-}
-
 // It asks soon again while it knows nothing, and later now and then, as the gate may be switched.
 func TestItIsAskedAgainAndAgain(t *testing.T) {
 	for _, tc := range []struct {

@@ -99,9 +99,10 @@ func TestWhomToAsk(t *testing.T) {
 	g := &Gate{Client: c}
 	for _, tc := range []struct{ deleted, asked string }{{"a", "b"}, {"b", "a"}} {
 		Expect(c.Delete(t.Context(), machine(tc.deleted))).To(Succeed())
-		object, path, err := g.example(t.Context())
+		object, kind, path, err := g.example(t.Context())
 		Expect(err).NotTo(HaveOccurred())
 		Expect(object.GetName()).To(Equal(tc.asked))
+		Expect(kind).To(Equal("Machine"))
 		Expect(path).To(Equal([]string{"spec", "taints"}))
 	}
 }

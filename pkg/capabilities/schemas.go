@@ -55,10 +55,8 @@ type index struct {
 
 // document is what is kept of the published document of a group version. It does not change.
 type document struct {
-	// url is where the document was. It has a hash of the contents.
-	url string
-	// layouts are by kind.
-	layouts map[string]inherit.Layout
+	url     string                    // has a hash of the contents
+	layouts map[string]inherit.Layout // by kind
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -81,13 +79,13 @@ func (s *Schemas) ControlPlane(ctx context.Context, gvk schema.GroupVersionKind)
 		return inherit.Layout{}, fmt.Errorf("%s is no kind of control plane", gvk.GroupKind())
 	}
 	gv := gvk.GroupVersion()
-	doc := s.lookup(gv)
-	if doc != nil {
-		if layout, ok := doc.layouts[gvk.Kind]; ok {
+	known := s.lookup(gv)
+	if known != nil {
+		if layout, ok := known.layouts[gvk.Kind]; ok {
 			return layout, nil
 		}
 	}
-	doc, err := s.fetch(ctx, gv, doc)
+	doc, err := s.fetch(ctx, gv, known)
 	if err != nil {
 		return inherit.Layout{}, err
 	}
@@ -151,7 +149,7 @@ func (s *Schemas) paths(ctx context.Context, age time.Duration) (map[string]open
 func (s *Schemas) fetch(ctx context.Context, gv schema.GroupVersion, seen *document) (*document, error) {
 	paths, err := s.paths(ctx, s.UnknownFor)
 	if err != nil {
-		return nil, fmt.Errorf("reading the schemas of %s: %w", gv, err)
+		return nil, err
 	}
 	published, ok := paths[indexKey(gv)]
 	if !ok {
@@ -161,14 +159,20 @@ func (s *Schemas) fetch(ctx context.Context, gv schema.GroupVersion, seen *docum
 		return seen, nil
 	}
 	doc, err := share(ctx, &s.fetches, indexKey(gv), func() (*document, error) {
-		if doc := s.lookup(gv); doc != nil && doc != seen {
-			return doc, nil
+		before := s.lookup(gv)
+		if before != nil && before != seen {
+			return before, nil
 		}
 		doc, err := read(published, gv)
-		if err == nil {
-			s.keep(ctx, gv, doc)
+		if err != nil {
+			return nil, err
 		}
-		return doc, err
+		s.known.Store(gv, doc)
+		if before != nil && before.differs(doc) {
+			ctrl.LoggerFrom(ctx).Info("The schema of control planes changed", "groupVersion", gv.String())
+			s.Publish()
+		}
+		return doc, nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading the schemas of %s: %w", gv, err)
@@ -211,16 +215,6 @@ func (s *Schemas) lookup(gv schema.GroupVersion) *document {
 	known, _ := s.known.Load(gv)
 	doc, _ := known.(*document)
 	return doc
-}
-
-// keep remembers a document and tells subscribers if a layout is another one than before.
-func (s *Schemas) keep(ctx context.Context, gv schema.GroupVersion, doc *document) {
-	before := s.lookup(gv)
-	s.known.Store(gv, doc)
-	if before != nil && before.differs(doc) {
-		ctrl.LoggerFrom(ctx).Info("The schema of control planes changed", "groupVersion", gv.String())
-		s.Publish()
-	}
 }
 
 // differs reports whether a kind has another layout in the other document. Kinds that come or go do not count,

@@ -18,46 +18,27 @@ import (
 
 // Options are the flags as they were given.
 type Options struct {
-	Kubeconfig        string
-	Namespace         string
-	WatchFilter       string
-	ManagementCluster string
-	SyncPeriod        time.Duration
-	HealthAddr        string
-	ShutdownDelay     time.Duration
-	KubeAPIQPS        float32
-	KubeAPIBurst      int
+	Kubeconfig, Namespace, WatchFilter, ManagementCluster, HealthAddr string
+	SyncPeriod, ShutdownDelay                                         time.Duration
+	KubeAPIQPS                                                        float32
+	KubeAPIBurst                                                      int
 
-	WorkloadAdmission        string
-	WorkloadWebhookURL       string
-	WorkloadWebhookPort      int
-	WorkloadWebhookKeySecret string
-	WebhookConfiguration     string
+	WorkloadAdmission, WorkloadWebhookURL, WorkloadWebhookKeySecret, WebhookConfiguration string
+	WorkloadWebhookPort, ClusterCacheConcurrency, ClusterCacheClientBurst                 int
+	ClusterCacheClientQPS                                                                 float32
 
-	ClusterCacheConcurrency int
-	ClusterCacheClientQPS   float32
-	ClusterCacheClientBurst int
+	WebhookHost, WebhookCertDir, WebhookCertSecret, WebhookClientCAFile string
+	WebhookPort                                                         int
+	WebhookCertDNSNames, WebhookClientNames                             []string
 
-	WebhookHost string
-	WebhookPort int
+	LeaderElect                                                                bool
+	LeaderElectNamespace                                                       string
+	LeaderElectLeaseDuration, LeaderElectRenewDeadline, LeaderElectRetryPeriod time.Duration
 
-	WebhookCertDir      string
-	WebhookCertSecret   string
-	WebhookCertDNSNames []string
-	WebhookClientCAFile string
-	WebhookClientNames  []string
+	AdditionalSyncMachineLabels, AdditionalSyncMachineAnnotations, AdditionalProviderGroups []string
 
-	LeaderElect              bool
-	LeaderElectNamespace     string
-	LeaderElectLeaseDuration time.Duration
-	LeaderElectRenewDeadline time.Duration
-	LeaderElectRetryPeriod   time.Duration
-
-	AdditionalSyncMachineLabels      []string
-	AdditionalSyncMachineAnnotations []string
-	AdditionalProviderGroups         []string
-	TaintPropagation                 string
-	NoExecuteRate                    float64
+	TaintPropagation string
+	NoExecuteRate    float64
 
 	Diagnostics flags.ManagerOptions
 	Logs        *logs.Options
@@ -74,7 +55,6 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.addWatchFlags(fs)
 	o.addWorkloadFlags(fs)
 	o.addWebhookFlags(fs)
-	o.addCertificateFlags(fs)
 	o.addLeaderElectionFlags(fs)
 	o.addRuleFlags(fs)
 	flags.AddManagerOptions(fs, &o.Diagnostics)
@@ -141,6 +121,16 @@ func (o *Options) addWorkloadFlags(fs *pflag.FlagSet) {
 func (o *Options) addWebhookFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.WebhookHost, "webhook-host", "", "The address the webhook server binds to. If unspecified, it binds to all.")
 	fs.IntVar(&o.WebhookPort, "webhook-port", 9443, "The port the webhook server binds to.")
+	fs.StringVar(&o.WebhookCertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs/",
+		"Directory with the webhook server's certificate and key, tls.crt and tls.key. They are loaded again when they change. With --webhook-cert-secret, Heirloom only writes tls.crt there.")
+	fs.StringVar(&o.WebhookCertSecret, "webhook-cert-secret", "",
+		"<namespace>/<name> of the Secret in which replicas share a CA and a serving certificate of Heirloom's own, which it makes, replaces and publishes in both webhook configurations named by --webhook-configuration. If unspecified, the certificate comes from --webhook-cert-dir.")
+	fs.StringSliceVar(&o.WebhookCertDNSNames, "webhook-cert-dns-names", nil,
+		"List of DNS names that the certificate in --webhook-cert-secret is for.")
+	fs.StringVar(&o.WebhookClientCAFile, "webhook-client-ca-file", "",
+		"Path to CA certificates. If specified, only clients whose certificate one of these CAs signed are answered on --webhook-port: API servers that have one in the kubeconfig of their admission configuration. It is loaded again when it changes.")
+	fs.StringSliceVar(&o.WebhookClientNames, "webhook-client-names", nil,
+		"List of common names, one of which a client's certificate must have. If unspecified, every certificate signed by a CA in --webhook-client-ca-file is accepted.")
 }
 
 func (o *Options) addLeaderElectionFlags(fs *pflag.FlagSet) {

@@ -21,18 +21,12 @@ import (
 type Metrics struct {
 	registerer prometheus.Registerer
 
-	admissions  *prometheus.CounterVec
-	rejections  *prometheus.CounterVec
-	lookups     *prometheus.CounterVec
-	denials     prometheus.Counter
-	keys        *prometheus.CounterVec
-	drift       *prometheus.CounterVec
-	writes      *prometheus.CounterVec
-	waiting     prometheus.Gauge
-	unprotected *prometheus.GaugeVec
-	ignored     *prometheus.GaugeVec
-	labelled    prometheus.Histogram
-	workloads   *prometheus.GaugeVec
+	admissions, rejections, lookups, keys, drift, writes *prometheus.CounterVec
+	unprotected, ignored, workloads                      *prometheus.GaugeVec
+
+	denials  prometheus.Counter
+	waiting  prometheus.Gauge
+	labelled prometheus.Histogram
 }
 
 // New registers the metrics.
@@ -46,8 +40,7 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 			"kind", "operation", "outcome"),
 		rejections: counter("heirloom_admission_requests_rejected_total",
 			"Admission requests turned away before they were decoded, by server (management, workload) and reason "+
-				"(too_large, too_many, too_slow, unauthenticated). The failure policy holds for them.",
-			"server", "reason"),
+				"(too_large, too_many, too_slow, unauthenticated). The failure policy holds for them.", "server", "reason"),
 		lookups: counter("heirloom_admission_owner_lookups_total",
 			"Owners looked up to answer an admission request, by result (cached, live, missing, error).", "result"),
 		denials: prometheus.NewCounter(prometheus.CounterOpts{
@@ -56,8 +49,7 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 		}),
 		keys: counter("heirloom_inherited_keys_total",
 			"What objects were given or lost because they inherit, by who did it (admission, resync), their kind, "+
-				"what it is (label, annotation, taint, field) and the change (injected, removed).",
-			"by", "kind", "what", "change"),
+				"what it is (label, annotation, taint, field) and the change (injected, removed).", "by", "kind", "what", "change"),
 		drift: counter("heirloom_drift_repaired_total",
 			"Inherited labels, annotations, taints and fields that were removed or changed by others and put back, "+
 				"by what put them back (admission, resync), kind and what it is.", "by", "kind", "what"),
@@ -68,18 +60,17 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 			Help: "Existing Nodes that wait for their turn to get a taint which evicts Pods (--no-execute-rate).",
 		}),
 		unprotected: gauge("heirloom_unprotected_nodes",
-			"Nodes that lack an Always taint which they should carry now, by Cluster.",
-			"cluster_namespace", "cluster_name"),
+			"Nodes that lack an Always taint which they should carry now, by Cluster.", "cluster_namespace", "cluster_name"),
 		ignored: gauge("heirloom_ignored_nodes",
 			"Nodes that inherit nothing because their Machine, MachinePool or Cluster has the label heirloom.dev/ignore, by Cluster; "+
-				"its labels are empty for the management cluster's own Nodes.",
-			"cluster_namespace", "cluster_name"),
+				"its labels are empty for the management cluster's own Nodes.", "cluster_namespace", "cluster_name"),
 		labelled: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "heirloom_node_labels_delay_seconds",
 			Help:    "Seconds from the creation of a Node until it has all inherited labels that its kubelet may not set itself.",
 			Buckets: []float64{0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800},
 		}),
-		workloads: gauge("heirloom_workload_clusters", "Clusters by the state of the connection to their API server (connected, disconnected).", "state"),
+		workloads: gauge("heirloom_workload_clusters",
+			"Clusters by the state of the connection to their API server (connected, disconnected).", "state"),
 	}
 	for _, c := range []prometheus.Collector{
 		info, m.admissions, m.rejections, m.lookups, m.denials, m.keys, m.drift, m.writes, m.waiting, m.unprotected, m.ignored, m.labelled, m.workloads,
@@ -194,87 +185,51 @@ func (m *Metrics) Certificate(expires func() (time.Time, bool)) error {
 	}))
 }
 
-// Outcome is what came of an admission request.
-type Outcome string
-
-// The outcomes of an admission request.
-const (
-	// Injected: the answer adds or keeps something that the object inherits.
-	Injected Outcome = "injected"
-	// Unchanged: the object already is what it should be.
-	Unchanged Outcome = "unchanged"
-	// Unmatched: the object has no owner that is known, or is skipped.
-	Unmatched Outcome = "unmatched"
-	// Refused: validation refused the object.
-	Refused Outcome = "refused"
-	// Failed: we could not compute the answer and let the object pass untouched.
-	Failed Outcome = "failed"
+// The values of labels.
+type (
+	// Outcome is what came of an admission request.
+	Outcome string
+	// Server is one of the webhook servers.
+	Server string
+	// Rejection is why a request was turned away before anything of it was decoded.
+	Rejection string
+	// LookupResult is what came of looking an owner up for an admission request.
+	LookupResult string
+	// By is what writes.
+	By string
+	// KeyChange is what becomes of something that is inherited.
+	KeyChange string
+	// WriteResult is what came of a write of the resync loop.
+	WriteResult string
 )
 
-// Server is one of the webhook servers.
-type Server string
-
-// The webhook servers.
+// Each value, as docs/monitoring.md describes it.
 const (
-	// ManagementServer answers the management cluster's API servers.
-	ManagementServer Server = "management"
-	// WorkloadServer answers those of workload clusters.
-	WorkloadServer Server = "workload"
-)
+	Injected  Outcome = "injected"  // the answer adds or keeps something that the object inherits
+	Unchanged Outcome = "unchanged" // the object already is what it should be
+	Unmatched Outcome = "unmatched" // the object has no owner that is known, or is skipped
+	Refused   Outcome = "refused"   // validation refused the object
+	Failed    Outcome = "failed"    // we could not compute the answer and let the object pass untouched
 
-// Rejection is why a request was turned away before anything of it was decoded.
-type Rejection string
+	ManagementServer Server = "management" // answers the management cluster's API servers
+	WorkloadServer   Server = "workload"   // answers those of workload clusters
 
-// The reasons.
-const (
-	// TooLarge: no API server sends a review of this size.
-	TooLarge Rejection = "too_large"
-	// TooMany: there was no room for it beside others.
-	TooMany Rejection = "too_many"
-	// TooSlow: its body did not arrive in time.
-	TooSlow Rejection = "too_slow"
-	// Unauthenticated: it came without a client certificate that is accepted.
-	Unauthenticated Rejection = "unauthenticated"
-)
+	TooLarge        Rejection = "too_large"       // no API server sends a review of this size
+	TooMany         Rejection = "too_many"        // there was no room for it beside others
+	TooSlow         Rejection = "too_slow"        // its body did not arrive in time
+	Unauthenticated Rejection = "unauthenticated" // it came without a client certificate that is accepted
 
-// LookupResult is what came of looking an owner up for an admission request.
-type LookupResult string
-
-// The results of a look-up.
-const (
-	// Cached: an informer had the owner.
-	Cached LookupResult = "cached"
-	// Live: the API server had it, and no informer did.
-	Live LookupResult = "live"
-	// Missing: it was not found, or the API server was not to be asked.
-	Missing LookupResult = "missing"
-	// LookupFailed: there was an error.
+	Cached       LookupResult = "cached"  // an informer had the owner
+	Live         LookupResult = "live"    // the API server had it, and no informer did
+	Missing      LookupResult = "missing" // it was not found, or the API server was not to be asked
 	LookupFailed LookupResult = "error"
-)
 
-// By is what writes.
-type By string
-
-// What writes.
-const (
 	ByAdmission By = "admission"
 	ByResync    By = "resync"
-)
 
-// KeyChange is what becomes of something that is inherited.
-type KeyChange string
-
-// The changes. A new value counts as injected.
-const (
-	KeyInjected KeyChange = "injected"
+	KeyInjected KeyChange = "injected" // also by a new value
 	KeyRemoved  KeyChange = "removed"
-)
 
-// WriteResult is what came of a write of the resync loop.
-type WriteResult string
-
-// The results of a write of the resync loop.
-const (
 	Applied  WriteResult = "applied"
 	Conflict WriteResult = "conflict"
 	Error    WriteResult = "error"
@@ -283,16 +238,14 @@ const (
 // Kind is the label for objects of that kind. A forged request can name any kind, so only those that the webhooks are
 // registered for have a value of their own, one for those of all providers.
 func Kind(group, kind string) string {
+	role, isProviders := map[string]string{
+		inherit.ControlPlaneGroup: "ControlPlane", inherit.InfrastructureGroup: "InfraMachine", inherit.BootstrapGroup: "BootstrapConfig",
+	}[group]
 	switch {
-	case group == inherit.ControlPlaneGroup:
-		return "ControlPlane"
-	case group == inherit.InfrastructureGroup:
-		return "InfraMachine"
-	case group == inherit.BootstrapGroup:
-		return "BootstrapConfig"
+	case isProviders:
+		return role
 	case slices.Contains([]string{"Cluster", "ClusterClass", "MachineDeployment", "MachineSet", "MachinePool", "Machine", "Node"}, kind):
 		return kind
-	default:
-		return "other"
 	}
+	return "other"
 }

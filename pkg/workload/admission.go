@@ -59,7 +59,7 @@ const (
 const handover = 10 * time.Second
 
 // preferred are the ways of AdmitAutomatically, the best first.
-func preferred() []string { return []string{AdmitByPolicy, AdmitByWebhook} }
+var preferred = []string{AdmitByPolicy, AdmitByWebhook}
 
 // Way makes Nodes of a workload cluster inherit in the write that creates them.
 type Way interface {
@@ -145,7 +145,7 @@ type visit struct {
 func (a *Admission) Ensure(
 	ctx context.Context, server client.Client, cluster webhook.Identity, way string, tell func(reason, note string),
 ) (again time.Duration, err error) {
-	v, others := visit{a, server, cluster, tell}, preferred()
+	v, others := visit{a, server, cluster, tell}, preferred
 	if way == AdmitAutomatically {
 		way, others, err = v.best(ctx)
 	} else {
@@ -191,7 +191,7 @@ func (v visit) setUpChosen(ctx context.Context, way string) error {
 func (v visit) best(ctx context.Context) (way string, worse []string, err error) {
 	var reasons []string
 	mend := false
-	for i, way := range preferred() {
+	for i, way := range preferred {
 		why := "there is no URL for it (--workload-webhook-url)"
 		if v.Ways[way] != nil {
 			err := v.setUp(ctx, way)
@@ -205,7 +205,7 @@ func (v visit) best(ctx context.Context) (way string, worse []string, err error)
 				if mend {
 					v.tell(ReasonFallback, "Nodes are admitted by webhook. "+strings.Join(reasons, " "))
 				}
-				return way, preferred()[i+1:], v.failed(way, err)
+				return way, preferred[i+1:], v.failed(way, err)
 			}
 		}
 		reasons = append(reasons, fmt.Sprintf("Not by %s: %s.", way, why))

@@ -71,17 +71,13 @@ func settle(stats *runtime.MemStats) {
 // newFilled returns the program's cache with that many objects of a kind, and none of the others.
 func newFilled(tb testing.TB, ctx context.Context, kind string, count int, sent func(n int) []byte) cache.Cache {
 	tb.Helper()
-	scheme, err := newScheme()
-	if err != nil {
-		tb.Fatal(err)
-	}
 	options := cacheOptions(&config.Config{})
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range []string{"Cluster", "ClusterClass", "MachineDeployment", "MachineSet", "MachinePool", "Machine"} {
 		mapper.Add(clusterv1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
-	options.Scheme, options.Mapper, options.HTTPClient = scheme, mapper, http.DefaultClient
+	options.Scheme, options.Mapper, options.HTTPClient = newScheme(), mapper, http.DefaultClient
 	options.NewInformer = func(
 		_ toolscache.ListerWatcher, example apiruntime.Object, resync time.Duration, indexers toolscache.Indexers,
 	) toolscache.SharedIndexInformer {

@@ -25,10 +25,9 @@ func NewCommand() *cobra.Command {
 
 It injects the labels, annotations and taints that owners declare into every MachineSet, Machine and Node, in the same
 API write that creates or changes it, and keeps Always taints there. It fails open: clusters keep working without it.`,
-		Args:          cobra.NoArgs,
-		Version:       version.String(),
-		SilenceUsage:  true,
-		SilenceErrors: false,
+		Args:         cobra.NoArgs,
+		Version:      version.String(),
+		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := options.Complete()
 			if err != nil {

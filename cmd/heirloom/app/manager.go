@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -27,17 +28,10 @@ import (
 // shutdownTimeout is shorter than the chart's terminationGracePeriodSeconds, so that the program ends by itself.
 const shutdownTimeout = 8 * time.Second
 
-// workers is how many objects of a kind are handled at a time.
-const workers = 10
-
 // newManager returns the manager. Its client also reads the kinds of providers from the cache.
 func newManager(restConfig *rest.Config, c *config.Config) (ctrl.Manager, error) {
-	scheme, err := newScheme()
-	if err != nil {
-		return nil, err
-	}
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
-		Scheme:                        scheme,
+		Scheme:                        newScheme(),
 		Cache:                         cacheOptions(c),
 		Client:                        client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		Metrics:                       c.Metrics,
@@ -49,7 +43,7 @@ func newManager(restConfig *rest.Config, c *config.Config) (ctrl.Manager, error)
 		RenewDeadline:                 &c.LeaderElectRenewDeadline,
 		RetryPeriod:                   &c.LeaderElectRetryPeriod,
 		LeaderElectionReleaseOnCancel: true,
-		Controller:                    ctrlconfig.Controller{MaxConcurrentReconciles: workers},
+		Controller:                    ctrlconfig.Controller{MaxConcurrentReconciles: 10}, // objects of each kind
 		GracefulShutdownTimeout:       ptr.To(shutdownTimeout),
 	})
 	if err != nil {
@@ -58,16 +52,12 @@ func newManager(restConfig *rest.Config, c *config.Config) (ctrl.Manager, error)
 	return mgr, nil
 }
 
-// newScheme registers the types of Kubernetes and Cluster API.
-func newScheme() (*runtime.Scheme, error) {
+// newScheme returns the types of Kubernetes and Cluster API.
+func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("registering Kubernetes' types: %w", err)
-	}
-	if err := clusterv1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("registering Cluster API's types: %w", err)
-	}
-	return scheme, nil
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(clusterv1.AddToScheme(scheme))
+	return scheme
 }
 
 // cacheOptions keeps in memory only what the rules read.

@@ -84,19 +84,14 @@ answer, the command does the rest and ends with an error.`,
 }
 
 func newReleaser(c *config.Config, what release.Options) (*release.Releaser, error) {
-	namespace, err := leaseNamespace(c, what)
-	if err != nil {
+	if err := findNamespace(c, what); err != nil {
 		return nil, err
 	}
 	restConfig, err := restConfigOf(c)
 	if err != nil {
 		return nil, err
 	}
-	scheme, err := newScheme()
-	if err != nil {
-		return nil, err
-	}
-	management, err := client.New(restConfig, client.Options{Scheme: scheme})
+	management, err := client.New(restConfig, client.Options{Scheme: newScheme()})
 	if err != nil {
 		return nil, fmt.Errorf("creating the client of the management cluster: %w", err)
 	}
@@ -104,7 +99,6 @@ func newReleaser(c *config.Config, what release.Options) (*release.Releaser, err
 	if err != nil {
 		return nil, fmt.Errorf("creating the discovery client: %w", err)
 	}
-	c.LeaderElectNamespace = namespace
 	releaser := &release.Releaser{Options: what, Config: c, Management: management, Discovery: discoveryClient}
 	releaser.Workload = func(ctx context.Context, cluster types.NamespacedName) (client.Client, error) {
 		theirs, err := connect.RESTConfig(ctx, management, cluster)
@@ -112,26 +106,23 @@ func newReleaser(c *config.Config, what release.Options) (*release.Releaser, err
 			return nil, err
 		}
 		theirs.UserAgent, theirs.QPS, theirs.Burst = restConfig.UserAgent, c.ClusterCacheClientQPS, c.ClusterCacheClientBurst
-		server, err := client.New(theirs, client.Options{Scheme: clientgoscheme.Scheme})
-		if err != nil {
-			return nil, fmt.Errorf("creating a client: %w", err)
-		}
-		return server, nil
+		return client.New(theirs, client.Options{Scheme: clientgoscheme.Scheme})
 	}
 	return releaser, nil
 }
 
-// leaseNamespace returns where the Lease of the leader is: in the Pod's own namespace, as for the program.
-func leaseNamespace(c *config.Config, what release.Options) (string, error) {
+// findNamespace sets where the Lease of the leader is: in the Pod's own namespace, as for the program.
+func findNamespace(c *config.Config, what release.Options) error {
 	if c.LeaderElectNamespace != "" || what.DryRun || what.OnlyWebhookConfigurations {
-		return c.LeaderElectNamespace, nil
+		return nil
 	}
 	namespace, err := os.ReadFile(namespaceFile)
 	if errors.Is(err, os.ErrNotExist) {
-		return "", errors.New("--leader-elect-namespace must be given outside of a cluster: the namespace in which Heirloom is installed")
+		return errors.New("--leader-elect-namespace must be given outside of a cluster: the namespace in which Heirloom is installed")
 	}
 	if err != nil {
-		return "", fmt.Errorf("finding the Pod's own namespace: %w", err)
+		return fmt.Errorf("finding the Pod's own namespace: %w", err)
 	}
-	return strings.TrimSpace(string(namespace)), nil
+	c.LeaderElectNamespace = strings.TrimSpace(string(namespace))
+	return nil
 }

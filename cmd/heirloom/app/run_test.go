@@ -5,6 +5,7 @@ package app
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,7 +85,7 @@ func TestTheEnd(t *testing.T) {
 				defer close(over)
 				time.AfterFunc(time.Minute, stop)
 				tc.manager.over = over
-				err := start(ctx, tc.manager, make(chan struct{}))
+				err := start(ctx, tc.manager, &atomic.Bool{})
 				if tc.problem == "" {
 					Expect(err).NotTo(HaveOccurred())
 					Expect(time.Since(told)).To(Equal(tc.takes))

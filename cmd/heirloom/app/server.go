@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	"github.com/heirloom-dev/heirloom/certs"
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
 	"github.com/heirloom-dev/heirloom/webhooks"
@@ -43,17 +45,37 @@ const (
 	mostStreams = 100
 )
 
-// addWebhooks starts the server that the management cluster's API servers call.
-func addWebhooks(
-	ctx, told context.Context, mgr ctrl.Manager, c *config.Config, served *certificate, dependencies webhooks.Dependencies,
+// addCertificate returns what the webhook servers serve, and makes the manager keep it up to date. It comes from files, or is our own.
+func addCertificate(ctx context.Context, mgr ctrl.Manager, c *config.Config) (certs.Source, error) {
+	if c.WebhookCertSecret != "" {
+		own := &certs.Own{Secret: c.WebhookCertName, Hosts: c.WebhookCertDNSNames, Configuration: c.WebhookConfiguration, Dir: c.WebhookCertDir}
+		return own.Source, own.Add(ctx, mgr)
+	}
+	watcher, err := certs.FromFiles(c.WebhookCertDir)
+	if err != nil {
+		return nil, err
+	}
+	return watcher.GetCertificate, mgr.Add(watcher)
+}
+
+// addServers starts the server that the management cluster's API servers call and, if there is a URL for them, another server for
+// workload clusters, because they must not reach the webhooks of the management cluster.
+func addServers(
+	ctx, told context.Context, mgr ctrl.Manager, c *config.Config, served certs.Source, key func() []byte, dependencies webhooks.Dependencies,
 ) error {
-	hooks := webhook.NewServer(webhook.Options{})
-	webhooks.Register(hooks, dependencies)
-	handler, err := onlyClients(ctx, c, hooks.WebhookMux(), dependencies.Metrics.AdmissionRejected(metrics.ManagementServer))
+	management := webhook.NewServer(webhook.Options{})
+	webhooks.Register(management, dependencies)
+	handler, err := onlyClients(ctx, c, management.WebhookMux(), dependencies.Metrics.AdmissionRejected(metrics.ManagementServer))
 	if err != nil {
 		return err
 	}
-	return addServer(mgr, c, c.WebhookPort, served, newServer(told, "webhooks", handler))
+	err = addServer(mgr, c, c.WebhookPort, served, newServer(told, "webhooks", handler))
+	if err != nil || c.WorkloadWebhookURL == "" {
+		return err
+	}
+	workload := webhook.NewServer(webhook.Options{})
+	webhooks.RegisterWorkload(workload, dependencies, key)
+	return addServer(mgr, c, c.WorkloadWebhookPort, served, newServer(told, "webhooks of workload clusters", workload.WebhookMux()))
 }
 
 // newServer returns a server of webhooks. Once told is done it goes on to answer, and closes each connection with its answer: API servers
@@ -69,12 +91,14 @@ func newServer(told context.Context, name string, webhooks http.Handler) *manage
 		}),
 		ReadHeaderTimeout: unusedTimeout, ReadTimeout: unusedTimeout, WriteTimeout: answerTimeout, IdleTimeout: unusedTimeout,
 		MaxHeaderBytes: mostHeaders,
-		HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: mostStreams, MaxReceiveBufferPerConnection: unreadBytes, MaxReceiveBufferPerStream: unreadBytes},
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: mostStreams, MaxReceiveBufferPerConnection: unreadBytes, MaxReceiveBufferPerStream: unreadBytes,
+		},
 	}}
 }
 
 // addServer lets the manager run a server of webhooks, and stop it last. Its port is bound now, so a program that answers probes listens.
-func addServer(mgr ctrl.Manager, c *config.Config, port int, served *certificate, server *manager.Server) error {
+func addServer(mgr ctrl.Manager, c *config.Config, port int, served certs.Source, server *manager.Server) error {
 	listener, err := net.Listen("tcp", net.JoinHostPort(c.WebhookHost, strconv.Itoa(port)))
 	if err != nil {
 		return fmt.Errorf("listening for webhooks: %w", err)
@@ -83,12 +107,9 @@ func addServer(mgr ctrl.Manager, c *config.Config, port int, served *certificate
 	for _, change := range c.TLS {
 		change(tlsConfig)
 	}
-	tlsConfig.GetCertificate = served.Source
+	tlsConfig.GetCertificate = served
 	server.Listener = tls.NewListener(netutil.LimitListener(listener, mostConnections), tlsConfig)
-	if err := mgr.Add(server); err != nil {
-		return fmt.Errorf("adding the server of %s: %w", server.Name, err)
-	}
-	return nil
+	return mgr.Add(server)
 }
 
 // onlyClients lets only requests with an accepted client certificate pass, if --webhook-client-ca-file says which are accepted. It follows
@@ -102,7 +123,8 @@ func onlyClients(ctx context.Context, c *config.Config, webhooks http.Handler, r
 		return nil, fmt.Errorf("loading the CAs of the webhooks' clients: %w", err)
 	}
 	go cas.Run(ctx, 1)
-	verifier := x509.NewDynamicCAVerifier(cas.VerifyOptions, x509.NewDynamic(cas.VerifyOptions, x509.CommonNameUserConversion), x509.StaticStringSlice(c.WebhookClientNames))
+	users := x509.NewDynamic(cas.VerifyOptions, x509.CommonNameUserConversion)
+	verifier := x509.NewDynamicCAVerifier(cas.VerifyOptions, users, x509.StaticStringSlice(c.WebhookClientNames))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, ok, err := verifier.AuthenticateRequest(r); err != nil || !ok {
 			rejected(metrics.Unauthenticated)
@@ -118,16 +140,13 @@ func onlyClients(ctx context.Context, c *config.Config, webhooks http.Handler, r
 // have what admission needs in any case. Kinds of providers, which they begin to hold later, do not count: a kind that cannot be listed
 // would leave no replica ready to answer for the others. A server of webhooks that fails ends the program, so no probe connects to it: a
 // client that takes all connections would have the program restarted.
-func addChecks(mgr ctrl.Manager, served *certificate, filled <-chan struct{}) error {
+func addChecks(mgr ctrl.Manager, served certs.Source, filled *atomic.Bool) error {
 	synced := func(*http.Request) error {
-		if !ready(filled) {
+		if !filled.Load() {
 			return errors.New("the informer caches are not filled yet")
 		}
 		return nil
 	}
 	return errors.Join(
-		mgr.AddHealthzCheck("ping", healthz.Ping),
-		mgr.AddReadyzCheck("caches", synced),
-		mgr.AddReadyzCheck("certificate", served.Check),
-	)
+		mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", synced), mgr.AddReadyzCheck("certificate", served.Check))
 }

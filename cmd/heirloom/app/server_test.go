@@ -91,7 +91,7 @@ func serve(t *testing.T, told context.Context, handler http.Handler) served {
 	server, running := newServer(told, "webhooks", handler), &onlyAdded{}
 	c := &config.Config{}
 	c.WebhookHost = "127.0.0.1"
-	Expect(addServer(running, c, 0, &certificate{Source: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &serving, nil }}, server)).To(Succeed())
+	Expect(addServer(running, c, 0, func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &serving, nil }, server)).To(Succeed())
 	Expect(running.added).To(ConsistOf(server))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

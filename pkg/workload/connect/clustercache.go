@@ -27,7 +27,6 @@ const requestTimeout = 10 * time.Second
 type Options struct {
 	// WatchFilter is the value of the label that Clusters must carry; empty means all.
 	WatchFilter string
-	UserAgent   string
 	// QPS and Burst bound the requests to each workload cluster. Concurrency is how many Clusters are connected, or probed, at a
 	// time. To connect takes up to a minute where an API server does not answer.
 	QPS         float32
@@ -48,7 +47,7 @@ func NewClusterCache(ctx context.Context, mgr ctrl.Manager, o Options) (clusterc
 		// Kubeconfigs are read when a connection is made and not kept: that takes the right to get Secrets, not to list them.
 		SecretClient:     kubeconfigs{Reader: mgr.GetAPIReader(), refused: o.Refused},
 		WatchFilterValue: o.WatchFilter,
-		Client:           clustercache.ClientOptions{UserAgent: o.UserAgent, QPS: o.QPS, Burst: o.Burst, Timeout: requestTimeout},
+		Client:           clustercache.ClientOptions{UserAgent: mgr.GetConfig().UserAgent, QPS: o.QPS, Burst: o.Burst, Timeout: requestTimeout},
 		Cache: clustercache.CacheOptions{
 			SyncPeriod: &o.SyncPeriod,
 			ByObject:   map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: o.TrimNode}},

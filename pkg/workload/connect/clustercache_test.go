@@ -154,13 +154,13 @@ func started(t *testing.T, s *apiServers, concurrency int, refused func(context.
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clusterv1.AddToScheme(scheme))
 	Expect(corev1.AddToScheme(scheme)).To(Succeed())
-	mgr, err := ctrl.NewManager(&rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, ctrl.Options{
+	mgr, err := ctrl.NewManager(&rest.Config{Host: s.URL, UserAgent: "heirloom/test", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, ctrl.Options{
 		Scheme: scheme, Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{"ns": {}}},
 		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	clusters, err := NewClusterCache(t.Context(), mgr, Options{
-		WatchFilter: "mine", UserAgent: "heirloom/test", Refused: refused,
+		WatchFilter: "mine", Refused: refused,
 		QPS: 20, Burst: 30, Concurrency: concurrency, SyncPeriod: time.Hour,
 		Nodes: map[string]client.IndexerFunc{"a": func(o client.Object) []string { return []string{o.GetLabels()["a"]} }},
 		TrimNode: func(o any) (any, error) {

@@ -104,11 +104,11 @@ func (k kubeconfigs) Get(ctx context.Context, key client.ObjectKey, object clien
 // RESTConfig returns how to reach a workload cluster without a ClusterCache: with the same kubeconfig, and under the same
 // conditions.
 func RESTConfig(ctx context.Context, management client.Reader, cluster types.NamespacedName) (*rest.Config, error) {
+	var config *rest.Config
 	raw, err := kubeconfig.FromSecret(ctx, kubeconfigs{Reader: management}, cluster)
-	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig in the Secret %s-kubeconfig: %w", cluster, err)
+	if err == nil {
+		config, err = clientcmd.RESTConfigFromKubeConfig(raw)
 	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(raw)
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig in the Secret %s-kubeconfig: %w", cluster, err)
 	}

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -46,6 +45,7 @@ func encode(machines []inherit.Machine, rules inherit.Policy) (map[string]any, e
 	var lines []string
 	known, foreign := sets.Set[string]{}, sets.Set[string]{}
 	text, contents, leftOut := 0, 0, 0
+	byName := func(a, b inherit.Machine) int { return cmp.Compare(a.Actual.Name, b.Actual.Name) }
 	for _, m := range slices.SortedFunc(slices.Values(machines), byName) { // so that numbers do not depend on the order of the list
 		names := namesOf(m.Actual)
 		if m.Actual.Status.NodeRef.Name != "" || strings.ContainsAny(m.Actual.Spec.ProviderID, separators) {
@@ -77,8 +77,6 @@ func encode(machines []inherit.Machine, rules inherit.Policy) (map[string]any, e
 	return data, nil
 }
 
-func byName(a, b inherit.Machine) int { return cmp.Compare(a.Actual.Name, b.Actual.Name) }
-
 // namesOf returns the names and addresses of a Machine and of its Node.
 func namesOf(m *clusterv1.Machine) sets.Set[string] {
 	names := sets.New(inherit.MachineNames(m)...)
@@ -98,10 +96,9 @@ func line(content, providerID string, names sets.Set[string]) string {
 	return strings.Join(append([]string{content, providerID}, sets.List(names)...), "\t")
 }
 
-// contentOf encodes what a Node gets from its Machine at its registration: nothing if the Machine is skipped. What the Machine does not have yet is listed in Heirloom's
-// annotations, as the webhook and the loop do: Cluster API would remove what its own list has and the Machine does not
-// (docs/design.md §5). If the Machine's annotations leave no room for those of the kubelet, which share is as long as, they are left
-// out, because an API server would refuse the Node.
+// contentOf encodes what a Node gets from its Machine at its registration: nothing if the Machine is skipped. What the Machine does not
+// have yet is listed in Heirloom's annotations (docs/design.md §5). If the Machine's annotations leave no room for those of the kubelet,
+// which share is as long as, they are left out, because an API server would refuse the Node.
 func contentOf(m inherit.Machine, rules inherit.Policy, share string) string {
 	if _, skipped := rules.SkipsNode(m.Actual, &clusterv1.Cluster{}); skipped { // a Cluster that is skipped gets no parameters
 		return ""
@@ -111,34 +108,23 @@ func contentOf(m inherit.Machine, rules inherit.Policy, share string) string {
 	// What is left out is reported where the Machine itself, or later its Node, is reconciled.
 	state, _ := rules.Node(inherit.SourceOfMachine(m.Effective).AheadOf(m.Actual), inherit.NodeState{Annotations: room}, inherit.Kubelet)
 	delete(state.Annotations, kubelets)
-	lines := []string{"", joinMap(state.Labels), ""}
-	taints := state.Taints
+	guard := ""
 	if _, guarded := state.Annotations[inherit.UninitializedAnnotation]; guarded {
-		lines[0] = guardLine
-		taints = taint.Remove(taints, taint.IDOf(clusterv1.NodeUninitializedTaint))
+		guard = guardLine
+		state.Taints = taint.Remove(state.Taints, taint.IDOf(clusterv1.NodeUninitializedTaint))
 		delete(state.Annotations, inherit.UninitializedAnnotation)
 	}
-	lines[2] = joinTaints(taints)
+	var labels, taints []string
+	for _, key := range slices.Sorted(maps.Keys(state.Labels)) {
+		labels = append(labels, key+"="+state.Labels[key])
+	}
+	for _, t := range state.Taints { // in the order in which they go to the Node; always with an equals sign, for the policy's sake
+		taints = append(taints, t.Key+"="+t.Value+":"+string(t.Effect))
+	}
+	lines := []string{guard, strings.Join(labels, ","), strings.Join(taints, ",")}
 	escape := strings.NewReplacer("%", "%25", "\n", "%0A")
 	for _, key := range slices.Sorted(maps.Keys(state.Annotations)) {
 		lines = append(lines, key+"="+escape.Replace(state.Annotations[key]))
 	}
 	return strings.Join(lines, "\n")
-}
-
-func joinMap(m map[string]string) string {
-	pairs := make([]string, 0, len(m))
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		pairs = append(pairs, key+"="+m[key])
-	}
-	return strings.Join(pairs, ",")
-}
-
-// joinTaints keeps the order, in which the taints go to the Node. There is always an equals sign, for the policy's sake.
-func joinTaints(taints []corev1.Taint) string {
-	all := make([]string, 0, len(taints))
-	for _, t := range taints {
-		all = append(all, t.Key+"="+t.Value+":"+string(t.Effect))
-	}
-	return strings.Join(all, ",")
 }

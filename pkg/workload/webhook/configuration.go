@@ -11,6 +11,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 )
 
@@ -29,13 +30,16 @@ const (
 // Configuration makes the webhook configuration of a workload cluster from the one that is installed in the management
 // cluster, so that the chart alone decides which requests call Heirloom, and how. It refuses anything that could stop a
 // cluster, because no operator may be watching the workload cluster.
-func Configuration(installed *admissionregistrationv1.MutatingWebhookConfiguration, url string) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
+func Configuration(
+	installed *admissionregistrationv1.MutatingWebhookConfiguration, url string,
+) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
 	found := webhookOf(installed)
 	if found == nil {
 		return nil, fmt.Errorf("the installed MutatingWebhookConfiguration %s has no webhook %s", installed.Name, WebhookName)
 	}
-	if err := errors.Join(harmless(found), usable(found.ClientConfig.CABundle)); err != nil {
-		return nil, fmt.Errorf("the webhook %s of the installed MutatingWebhookConfiguration %s cannot be handed on: %w", WebhookName, installed.Name, err)
+	if err := harmless(found); err != nil {
+		return nil, fmt.Errorf("the webhook %s of the installed MutatingWebhookConfiguration %s cannot be handed on: %w",
+			WebhookName, installed.Name, err)
 	}
 	webhook := found.DeepCopy()
 	webhook.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: ptr.To(url), CABundle: slices.Clone(found.ClientConfig.CABundle)}
@@ -61,43 +65,28 @@ func webhookOf(configuration *admissionregistrationv1.MutatingWebhookConfigurati
 	return nil
 }
 
-// harmless returns how a webhook could stop a cluster, or nil.
+// harmless returns how a webhook could stop a cluster, or why its API server could not verify Heirloom's certificate, or nil.
 func harmless(webhook *admissionregistrationv1.MutatingWebhook) error {
 	var errs []error
-	if policy := ptr.Deref(webhook.FailurePolicy, admissionregistrationv1.Fail); policy != admissionregistrationv1.Ignore {
-		errs = append(errs, fmt.Errorf("its failurePolicy is %s, not Ignore", policy))
-	}
-	// Where it is not set, the API server waits for ten seconds.
-	if seconds := ptr.Deref(webhook.TimeoutSeconds, 10); seconds < 1 || seconds > longestTimeout {
-		errs = append(errs, fmt.Errorf("its timeoutSeconds are %d, not 1 to %d", seconds, longestTimeout))
-	}
-	if len(webhook.Rules) == 0 {
-		errs = append(errs, errors.New("it has no rules"))
-	}
-	for _, rule := range webhook.Rules {
-		if !aboutNodes(rule) {
-			errs = append(errs, fmt.Errorf("its rules ask for more than creates and updates of nodes: %v %v %v", rule.Operations, rule.APIGroups, rule.Resources))
+	refuse := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
+	policy := ptr.Deref(webhook.FailurePolicy, admissionregistrationv1.Fail)
+	refuse(policy != admissionregistrationv1.Ignore, "its failurePolicy is %s, not Ignore", policy)
+	seconds := ptr.Deref(webhook.TimeoutSeconds, 10) // the API server's default
+	refuse(seconds < 1 || seconds > longestTimeout, "its timeoutSeconds are %d, not 1 to %d", seconds, longestTimeout)
+	refuse(len(webhook.Rules) == 0, "it has no rules")
+	writes := sets.New(admissionregistrationv1.Create, admissionregistrationv1.Update)
+	for _, rule := range webhook.Rules {
+		ofNodes := slices.Equal(rule.APIGroups, []string{corev1.GroupName}) && slices.Equal(rule.Resources, []string{"nodes"})
+		refuse(!ofNodes || !writes.HasAll(rule.Operations...),
+			"its rules ask for more than creates and updates of nodes: %v %v %v", rule.Operations, rule.APIGroups, rule.Resources)
+	}
+	// Without CA certificates, an API server would trust those of its own machine, which Heirloom does not choose.
+	bundle := webhook.ClientConfig.CABundle
+	refuse(len(bundle) == 0, "it has no caBundle (yet)")
+	refuse(len(bundle) > 0 && !x509.NewCertPool().AppendCertsFromPEM(bundle), "its caBundle is no certificate in PEM")
 	return errors.Join(errs...)
-}
-
-func aboutNodes(rule admissionregistrationv1.RuleWithOperations) bool {
-	foreign := func(operation admissionregistrationv1.OperationType) bool {
-		return operation != admissionregistrationv1.Create && operation != admissionregistrationv1.Update
-	}
-	return slices.Equal(rule.APIGroups, []string{corev1.GroupName}) && slices.Equal(rule.Resources, []string{"nodes"}) &&
-		!slices.ContainsFunc(rule.Operations, foreign)
-}
-
-// usable returns why no API server could verify Heirloom's certificate with these CA certificates, or nil. Without any, an
-// API server would trust those of its own machine, which Heirloom does not choose.
-func usable(caBundle []byte) error {
-	if len(caBundle) == 0 {
-		return errors.New("it has no caBundle (yet)")
-	}
-	if !x509.NewCertPool().AppendCertsFromPEM(caBundle) {
-		return errors.New("its caBundle is no certificate in PEM")
-	}
-	return nil
 }

@@ -45,7 +45,14 @@ var ErrForeign = errors.New("it leads to another Heirloom, or to a URL that Heir
 //
 // The client reads from the API server itself: a cache of webhook configurations would cost more than it saves.
 func (r *Registrar) Ensure(ctx context.Context, workload client.Client, cluster Identity) (registered bool, err error) {
-	desired, err := r.desired(ctx, cluster)
+	key, installed := r.Keys.Key(), &admissionregistrationv1.MutatingWebhookConfiguration{}
+	if key == nil {
+		return false, errors.New("there is no key yet to make the webhook's path with")
+	}
+	if err := r.Management.Get(ctx, types.NamespacedName{Name: r.Installed}, installed); err != nil {
+		return false, fmt.Errorf("getting the installed webhook configuration: %w", err)
+	}
+	desired, err := Configuration(installed, r.BaseURL+Path(key, cluster))
 	if err != nil {
 		return false, err
 	}
@@ -90,18 +97,6 @@ func (r *Registrar) Remove(ctx context.Context, workload client.Client, cluster 
 	return err == nil, nil
 }
 
-func (r *Registrar) desired(ctx context.Context, cluster Identity) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
-	key := r.Keys.Key()
-	if key == nil {
-		return nil, errors.New("there is no key yet to make the webhook's path with")
-	}
-	installed := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	if err := r.Management.Get(ctx, types.NamespacedName{Name: r.Installed}, installed); err != nil {
-		return nil, fmt.Errorf("getting the installed webhook configuration: %w", err)
-	}
-	return Configuration(installed, r.BaseURL+Path(key, cluster))
-}
-
 // leadsHere reports whether a configuration makes an API server call this Heirloom about this Cluster: by its URL, or,
 // where that has changed since, by our key.
 func (r *Registrar) leadsHere(configuration *admissionregistrationv1.MutatingWebhookConfiguration, cluster Identity) bool {
@@ -113,10 +108,7 @@ func (r *Registrar) leadsHere(configuration *admissionregistrationv1.MutatingWeb
 	if strings.HasPrefix(url, r.BaseURL+directory(cluster.NamespacedName)) {
 		return true
 	}
-	at := strings.LastIndex(url, directory(cluster.NamespacedName))
-	if at < 0 {
-		return false
-	}
+	at := max(strings.LastIndex(url, directory(cluster.NamespacedName)), 0)
 	_, genuine := Verify(r.Keys.Key(), url[at:], func(types.NamespacedName) types.UID { return cluster.UID })
 	return genuine
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package capabilities finds out what the management cluster's API server can do: which of the optional fields of Cluster
+// API's contract for control planes a provider's kind has, and whether Cluster API propagates taints itself.
 package capabilities
 
 import (
@@ -18,17 +20,14 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/heirloom-dev/heirloom/pkg/broadcast"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
 const (
-	// probeManager owns nothing: its applies are dry runs.
-	probeManager = "heirloom-probe"
-	// probeKey is the taint of the dry run.
-	probeKey = "heirloom.dev/probe"
+	probeManager = "heirloom-probe" // owns nothing: its applies are dry runs
+	probeKey     = "heirloom.dev/probe"
 	// featureGate is named by Cluster API's refusal. Any other refusal tells nothing about taints.
 	featureGate = "MachineTaintPropagation"
 	// noSuchField is in the answer to an apply where the CRD does not have the field.
@@ -41,6 +40,26 @@ const (
 	// taints that are declared by annotation, so this must not go unnoticed for long.
 	atLeast = time.Minute
 )
+
+// ClusterAPI returns an error that names the missing kinds if Cluster API is not installed or too old.
+func ClusterAPI(mapper meta.RESTMapper) error {
+	var missing []string
+	for _, name := range []string{"Cluster", "ClusterClass", "Machine", "MachineDeployment", "MachinePool", "MachineSet"} {
+		kind := clusterv1.GroupVersion.WithKind(name).GroupKind()
+		_, err := mapper.RESTMapping(kind, clusterv1.GroupVersion.Version)
+		switch {
+		case meta.IsNoMatchError(err):
+			missing = append(missing, name)
+		case err != nil:
+			return fmt.Errorf("finding out whether %s is served: %w", kind, err)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("the API server does not serve %s: install Cluster API v1.11 or later first, which serves %s",
+			strings.Join(missing, ", "), clusterv1.GroupVersion)
+	}
+	return nil
+}
 
 // Gate is what is known of Cluster API's feature gate MachineTaintPropagation. No API tells whether it is on. But Cluster
 // API's webhook refuses every Machine with taints while it is off, and CRDs before v1.12 do not have the field. So a dry run
@@ -88,11 +107,11 @@ func (g *Gate) again() time.Duration {
 }
 
 func (g *Gate) detect(ctx context.Context) error {
-	object, path, err := g.example(ctx)
+	object, kind, path, err := g.example(ctx)
 	if err != nil || object == nil {
 		return err
 	}
-	state, err := g.probe(ctx, object, path)
+	state, err := g.probe(ctx, object, kind, path)
 	if err != nil || state == g.State() {
 		return err
 	}
@@ -102,21 +121,21 @@ func (g *Gate) detect(ctx context.Context) error {
 	return nil
 }
 
-// example returns an object to ask with and the path of its taints, or nil while there is none. One that is being deleted is
+// example returns an object to ask with, its kind and the path of its taints, or nil while there is none. One that is being deleted is
 // the last choice, but good enough: the last Machines of all may wait for the answer.
-func (g *Gate) example(ctx context.Context) (example client.Object, path []string, err error) {
-	for _, kind := range []struct {
-		plural string
-		list   client.ObjectList
-		path   []string
+func (g *Gate) example(ctx context.Context) (example client.Object, kind string, path []string, err error) {
+	for _, of := range []struct {
+		kind string
+		list client.ObjectList
+		path []string
 	}{
-		{"Machines", &clusterv1.MachineList{}, []string{"spec", "taints"}},
-		{"MachineSets", &clusterv1.MachineSetList{}, []string{"spec", "template", "spec", "taints"}},
+		{"Machine", &clusterv1.MachineList{}, []string{"spec", "taints"}},
+		{"MachineSet", &clusterv1.MachineSetList{}, []string{"spec", "template", "spec", "taints"}},
 	} {
-		if err := g.Client.List(ctx, kind.list, client.Limit(sample), client.UnsafeDisableDeepCopy); err != nil {
-			return nil, nil, fmt.Errorf("listing %s: %w", kind.plural, err)
+		if err := g.Client.List(ctx, of.list, client.Limit(sample), client.UnsafeDisableDeepCopy); err != nil {
+			return nil, "", nil, fmt.Errorf("listing %ss: %w", of.kind, err)
 		}
-		err := meta.EachListItem(kind.list, func(item runtime.Object) error {
+		err := meta.EachListItem(of.list, func(item runtime.Object) error {
 			object, ok := item.(client.Object)
 			if ok && (example == nil || object.GetDeletionTimestamp() == nil) {
 				example = object
@@ -124,20 +143,16 @@ func (g *Gate) example(ctx context.Context) (example client.Object, path []strin
 			return nil
 		})
 		if example != nil || err != nil {
-			return example, kind.path, err
+			return example, of.kind, of.path, err
 		}
 	}
-	return nil, nil, nil
+	return nil, "", nil, nil
 }
 
 // probe applies a taint to the object, as a dry run, and tells from the answer what Cluster API does with it.
-func (g *Gate) probe(ctx context.Context, object client.Object, path []string) (inherit.TaintPropagation, error) {
-	gvk, err := apiutil.GVKForObject(object, g.Client.Scheme())
-	if err != nil {
-		return inherit.PropagationUnknown, fmt.Errorf("finding the kind of %T: %w", object, err)
-	}
+func (g *Gate) probe(ctx context.Context, object client.Object, kind string, path []string) (inherit.TaintPropagation, error) {
 	config := &unstructured.Unstructured{}
-	config.SetGroupVersionKind(gvk)
+	config.SetGroupVersionKind(clusterv1.GroupVersion.WithKind(kind))
 	config.SetNamespace(object.GetNamespace())
 	config.SetName(object.GetName())
 	config.SetUID(object.GetUID())
@@ -145,21 +160,17 @@ func (g *Gate) probe(ctx context.Context, object client.Object, path []string) (
 	if err := unstructured.SetNestedSlice(config.Object, []any{probe}, path...); err != nil {
 		return inherit.PropagationUnknown, fmt.Errorf("building the probe: %w", err)
 	}
-	err = g.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(config), client.DryRunAll, client.FieldOwner(probeManager))
-	switch {
-	case apierrors.IsInvalid(err) && strings.Contains(err.Error(), featureGate),
-		err != nil && strings.Contains(err.Error(), noSuchField):
-		return inherit.PropagationDisabled, nil
-	case err != nil:
-		return inherit.PropagationUnknown, fmt.Errorf("asking with a dry run on %s %s: %w", gvk.Kind, client.ObjectKeyFromObject(object), err)
-	}
+	err := g.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(config), client.DryRunAll, client.FieldOwner(probeManager))
 	stored, _, _ := unstructured.NestedSlice(config.Object, path...)
 	kept := slices.ContainsFunc(stored, func(item any) bool {
 		taint, ok := item.(map[string]any)
 		return ok && taint["key"] == probeKey
 	})
-	if kept {
+	switch {
+	case err == nil && kept:
 		return inherit.PropagationEnabled, nil
+	case err == nil, apierrors.IsInvalid(err) && strings.Contains(err.Error(), featureGate), strings.Contains(err.Error(), noSuchField):
+		return inherit.PropagationDisabled, nil
 	}
-	return inherit.PropagationDisabled, nil
+	return inherit.PropagationUnknown, fmt.Errorf("asking with a dry run on %s %s: %w", kind, client.ObjectKeyFromObject(object), err)
 }
