@@ -111,8 +111,9 @@ func OfCreate(entry metav1.ManagedFieldsEntry, created time.Time) bool {
 // adopted. Whether it is, only all of them can tell. yielding are the annotations that yield.
 func Trimmed(entries []metav1.ManagedFieldsEntry, created time.Time, yielding []string) []metav1.ManagedFieldsEntry {
 	var kept []metav1.ManagedFieldsEntry
+	inherits := slices.ContainsFunc(entries, func(e metav1.ManagedFieldsEntry) bool { return IsOurs(e) && names(e, []string{"labels"}) })
 	for _, entry := range entries {
-		if IsOurs(entry) || OfCreate(entry, created) || names(entry, yielding) {
+		if IsOurs(entry) || !inherits && OfCreate(entry, created) || names(entry, yielding) { // an object with labels of an owner is no copy
 			kept = append(kept, entry)
 		}
 	}
