@@ -36,12 +36,9 @@ type children struct {
 
 // Reconcile implements reconcile.Reconciler.
 func (r children) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	child, ok := r.kind.New().(client.Object)
-	if !ok {
-		return ctrl.Result{}, fmt.Errorf("a %s cannot be read", r.kind.Name)
-	}
+	child := r.kind.New()
 	if err := r.Client.Get(ctx, req.NamespacedName, child); err != nil {
-		return ctrl.Result{}, gone(err, r.kind.Name)
+		return ctrl.Result{}, gone(err, "object")
 	}
 	again, err := syncChild(withCluster(ctx, child), r.Dependencies, r.kind, child, child, schema.GroupKind{})
 	return ctrl.Result{RequeueAfter: again}, err

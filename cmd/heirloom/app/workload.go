@@ -31,7 +31,7 @@ func addClusterCache(
 	return connect.NewClusterCache(ctx, mgr, connect.Options{
 		WatchFilter: c.WatchFilter, UserAgent: mgr.GetConfig().UserAgent,
 		QPS: c.ClusterCacheClientQPS, Burst: c.ClusterCacheClientBurst, Concurrency: c.ClusterCacheConcurrency,
-		SyncPeriod: c.SyncPeriod, Nodes: owners.NodeIndexes(), TrimNode: owners.TransformNode(c.Rules),
+		SyncPeriod: c.SyncPeriod, Nodes: owners.Indexes(&corev1.Node{}), TrimNode: owners.TransformNode(c.Rules),
 		Refused: controllers.KubeconfigRefused(mgr.GetClient(), recorder),
 	})
 }
