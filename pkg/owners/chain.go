@@ -76,11 +76,8 @@ func (c *Chain) cachedOnly() *Chain {
 	return &only
 }
 
-// Recheck decides by the cache and, if that decision is in doubt, once more by owners as the API server has them.
-//
-// A cache can be behind. Cluster API takes from an object what its owner no longer declares. A cache without the owner's change
-// would make Heirloom put it back, and a cache without a new declaration would make Heirloom remove it. So a decision that
-// restores or removes something is in doubt. The second decision may take liveTimeout in all; if it fails, the first counts.
+// Recheck decides by the cache and, if that decision is in doubt, once more by owners as the API server has them: a cache can be
+// behind (docs/design.md §5). The second decision may take liveTimeout in all; if it fails, the first counts.
 func Recheck[D any](ctx context.Context, c *Chain, inDoubt func(D) bool, decide func(context.Context, *Chain) (D, error)) (D, error) {
 	decided, err := decide(ctx, c)
 	if err != nil || !inDoubt(decided) {
@@ -257,8 +254,7 @@ func groupOf(ref *metav1.OwnerReference) string {
 
 // MachineOwner is the controller of a Machine, and what it declares for the Machine.
 type MachineOwner struct {
-	// Outcome is what the owner means for the Machine: Inherits, NoOwner if the Machine names none, and OwnerNotFound if it names
-	// an owner that does not exist or cannot own Machines.
+	// Outcome is NoOwner if the Machine names none, and OwnerNotFound if it names an owner that does not exist or cannot own Machines.
 	Outcome inherit.Outcome
 	// Template is what the owner declares; nil if there is none.
 	Template *inherit.Template

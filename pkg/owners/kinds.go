@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -179,10 +180,7 @@ func ObservedGeneration(object client.Object) int64 {
 	return 0
 }
 
-// Behind reports whether the object was written later than all that declares for it, as the chain knows them. Then the owner may
-// have changed in between, and the object's writer may know. If the owner is later, the chain knows all that the owner declared
-// when the object was written.
-//
+// Behind reports whether the object was written later than all that declares for it, as the chain knows them (docs/design.md §5).
 // The versions can be compared because all these kinds are custom resources, which an API server keeps in one etcd. If they are
 // not numbers, the object counts as later.
 func (d Decision) Behind(object client.Object) bool {
@@ -199,9 +197,7 @@ func skip(why inherit.Reason) Decision {
 	return Decision{Decision: inherit.Skip(why)}
 }
 
-func ownerNotFound() Decision {
-	return Decision{Decision: inherit.Decision{Outcome: inherit.OwnerNotFound, Reason: inherit.OwnerIsNotFound}}
-}
+var ownerNotFound = Decision{Decision: inherit.Decision{Outcome: inherit.OwnerNotFound, Reason: inherit.OwnerIsNotFound}}
 
 func inherits(
 	desired inherit.Object, dropped inherit.Drops, sources func(context.Context) inherit.Sources, declaredBy ...client.Object,
@@ -211,17 +207,9 @@ func inherits(
 	}
 }
 
-// tells says that rule 14 is about the object, which has this now.
-func (d Decision) tells(current func() inherit.Object) Decision {
-	d.current = current
-	return d
-}
-
 // standsAlone is the decision about an object that has no owner. What an owner propagated to it before stays.
 func standsAlone(current func() inherit.Object, sources func(context.Context) inherit.Sources) Decision {
-	decided := inherits(inherit.Object{}, nil, sources).tells(current)
-	decided.Outcome = inherit.NoOwner
-	return decided
+	return Decision{Decision: inherit.Decision{Outcome: inherit.NoOwner}, sources: sources, current: current}
 }
 
 // withCapacity adds what the object tells cluster-autoscaler, once it has inherited the rest (rule 14). It is apart from the other
@@ -274,11 +262,13 @@ func ofTopology[P inherit.Owner](
 			return Decision{}, err
 		}
 		current, sources := func() inherit.Object { return of(object) }, c.sourcesBy(object, MachineOwner{Object: object})
-		if section == nil {
-			return standsAlone(current, sources), nil
+		decided := standsAlone(current, sources)
+		if section != nil {
+			desired, dropped := apply(policy, *section, object)
+			decided = inherits(desired, dropped, sources, cluster, class)
+			decided.current = current
 		}
-		desired, dropped := apply(policy, *section, object)
-		return inherits(desired, dropped, sources, cluster, class).tells(current), nil
+		return decided, nil
 	}
 }
 
@@ -291,7 +281,7 @@ func evaluateMachineSet(ctx context.Context, c *Chain, ms *clusterv1.MachineSet,
 	}
 	md, err := c.MachineDeployment(ctx, ms)
 	if err != nil || md == nil {
-		return ownerNotFound(), err
+		return ownerNotFound, err
 	}
 	desired, dropped := policy.MachineSet(md, ms)
 	return inherits(desired, dropped, sources, md), nil
@@ -301,7 +291,7 @@ func evaluateMachineSet(ctx context.Context, c *Chain, ms *clusterv1.MachineSet,
 func evaluateMachine(ctx context.Context, c *Chain, m *clusterv1.Machine, _ *clusterv1.Cluster, policy inherit.Policy) (Decision, error) {
 	owner, err := c.MachineOwner(ctx, m)
 	if err != nil || owner.Outcome == inherit.OwnerNotFound {
-		return ownerNotFound(), err
+		return ownerNotFound, err
 	}
 	desired, dropped := policy.MachineFrom(owner.Template, m)
 	decided := inherits(desired, dropped, func(ctx context.Context) inherit.Sources {
@@ -325,13 +315,12 @@ func (d Decision) from(owner MachineOwner) Decision {
 func evaluateExternal(
 	ctx context.Context, c *Chain, external *metav1.PartialObjectMetadata, cluster *clusterv1.Cluster, policy inherit.Policy,
 ) (Decision, error) {
-	name := ClusterName(external)
-	if name == "" || inherit.IsTemplate(external.Kind) {
+	if ClusterName(external) == "" || inherit.IsTemplate(external.Kind) {
 		return skip(inherit.NotOfMachine), nil
 	}
-	owner, instance, err := c.externalOwner(ctx, external, name)
+	owner, instance, err := c.externalOwner(ctx, external)
 	if err != nil || owner.Outcome == inherit.OwnerNotFound {
-		return ownerNotFound(), err
+		return ownerNotFound, err
 	}
 	if instance == nil {
 		return skip(inherit.NotOfMachine), nil
@@ -350,16 +339,16 @@ func evaluateExternal(
 // externalOwner returns the owner of the external object's Machine, and the object that decides whether to skip it: the Machine, or
 // its owner while there is no Machine yet. The external object cannot decide, because providers need not copy the label of a watch
 // filter. The result is nil if the external object belongs to no Machine, as those that a MachinePool owns.
-func (c *Chain) externalOwner(ctx context.Context, external *metav1.PartialObjectMetadata, cluster string) (MachineOwner, metav1.Object, error) {
+func (c *Chain) externalOwner(ctx context.Context, external *metav1.PartialObjectMetadata) (MachineOwner, metav1.Object, error) {
 	m := &clusterv1.Machine{}
 	found, err := c.controller(ctx, external, "Machine", m)
 	if err != nil {
 		return MachineOwner{}, nil, err
 	}
 	if !found {
-		return c.creator(ctx, external, cluster)
+		return c.creator(ctx, external)
 	}
-	if m.Spec.ClusterName != cluster || !refersTo(m, external) {
+	if m.Spec.ClusterName != ClusterName(external) || !refersTo(m, external) {
 		return MachineOwner{}, nil, nil
 	}
 	owner, err := c.cachedOnly().MachineOwner(ctx, m) // the request may have cost an API call already
@@ -370,7 +359,7 @@ func (c *Chain) externalOwner(ctx context.Context, external *metav1.PartialObjec
 }
 
 // creator returns the MachineSet or control plane that has created the external object for a Machine to come.
-func (c *Chain) creator(ctx context.Context, external *metav1.PartialObjectMetadata, cluster string) (MachineOwner, metav1.Object, error) {
+func (c *Chain) creator(ctx context.Context, external *metav1.PartialObjectMetadata) (MachineOwner, metav1.Object, error) {
 	if metav1.GetControllerOfNoCopy(external) != nil {
 		return MachineOwner{}, nil, nil
 	}
@@ -383,31 +372,23 @@ func (c *Chain) creator(ctx context.Context, external *metav1.PartialObjectMetad
 		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 			Namespace: external.Namespace, Name: external.Name, Labels: external.Labels, OwnerReferences: []metav1.OwnerReference{ref},
 		}}
-		m.Spec.ClusterName = cluster
+		m.Spec.ClusterName = ClusterName(external)
 		owner, err := c.MachineOwner(ctx, m)
 		return owner, owner.Object, err
 	}
 	return MachineOwner{}, nil, nil
 }
 
-// refersTo reports whether the Machine says that this is its InfraMachine or its BootstrapConfig.
+// refersTo reports whether this is the Machine's InfraMachine or BootstrapConfig.
 func refersTo(m *clusterv1.Machine, external *metav1.PartialObjectMetadata) bool {
 	kind := external.GroupVersionKind().GroupKind()
-	for _, ref := range ExternalRefs(m) {
-		if ref.GroupKind() == kind && ref.Name == external.Name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ExternalRefs(m), func(ref clusterv1.ContractVersionedObjectReference) bool {
+		return ref.GroupKind() == kind && ref.Name == external.Name
+	})
 }
 
 // ExternalRefs returns the references of a Machine to its InfraMachine and its BootstrapConfig.
 func ExternalRefs(m *clusterv1.Machine) []clusterv1.ContractVersionedObjectReference {
-	var refs []clusterv1.ContractVersionedObjectReference
-	for _, ref := range []clusterv1.ContractVersionedObjectReference{m.Spec.InfrastructureRef, m.Spec.Bootstrap.ConfigRef} {
-		if ref.Kind != "" && ref.Name != "" {
-			refs = append(refs, ref)
-		}
-	}
-	return refs
+	refs := []clusterv1.ContractVersionedObjectReference{m.Spec.InfrastructureRef, m.Spec.Bootstrap.ConfigRef}
+	return slices.DeleteFunc(refs, func(ref clusterv1.ContractVersionedObjectReference) bool { return ref.Kind == "" || ref.Name == "" })
 }

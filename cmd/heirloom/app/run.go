@@ -212,7 +212,7 @@ func newReader(mgr ctrl.Manager) (client.Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating the webhooks' client: %w", err)
 	}
-	return owners.NewLive(reader), nil
+	return &owners.Live{Reader: reader}, nil
 }
 
 // newDiscovery returns a client whose requests end by themselves: they have no context to do so.
