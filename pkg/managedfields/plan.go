@@ -255,9 +255,6 @@ func (p *Plan) merge(e *entry) item {
 // keepUnknown keeps those of our fields that are in no place: they are in-place fields in another version of the API than
 // the object's, or of another version of Heirloom. The loop, which always uses the same version, handles them.
 func (p *Plan) keepUnknown() {
-	if p.owned.Equals(p.managed.ours) {
-		return
-	}
 	known := fieldpath.NewSet()
 	for _, at := range p.places {
 		known.Insert(appendNames(nil, at.path))

@@ -175,16 +175,24 @@ func (c *Chain) MachinesBelow(ctx context.Context, owner client.Object) ([]clust
 	return machines, nil
 }
 
-// NodesOf returns the Nodes in a cache that the Machine may be, or that the MachinePool names. MachineOf decides which it is.
-func NodesOf(ctx context.Context, nodes client.Reader, source client.Object) ([]types.NamespacedName, error) {
-	byField := map[string][]string{}
-	switch o := source.(type) {
-	case *clusterv1.Machine:
-		byField[providerIDField], byField[nodeNameField] = one(o.Spec.ProviderID), append(inherit.MachineNames(o), one(o.Status.NodeRef.Name)...)
+// NodesOf returns the Nodes in a cache that the MachinePool names, or that the Machine or those below the object may be. MachineOf
+// decides which it is.
+func (c *Chain) NodesOf(ctx context.Context, nodes client.Reader, object client.Object) (all []types.NamespacedName, err error) {
+	byField, machines := map[string][]string{}, []clusterv1.Machine(nil)
+	switch o := object.(type) {
 	case *clusterv1.MachinePool:
 		byField[providerIDField] = o.Spec.ProviderIDList
+	case *clusterv1.Machine:
+		machines = []clusterv1.Machine{*o}
+	default:
+		if machines, err = c.MachinesBelow(ctx, object); err != nil {
+			return nil, err
+		}
 	}
-	var all []types.NamespacedName
+	for _, m := range machines {
+		byField[providerIDField] = append(byField[providerIDField], one(m.Spec.ProviderID)...)
+		byField[nodeNameField] = append(append(byField[nodeNameField], one(m.Status.NodeRef.Name)...), inherit.MachineNames(&m)...)
+	}
 	for field, values := range byField {
 		for _, value := range values {
 			found, err := (&Chain{Cache: nodes}).Keys(ctx, &corev1.NodeList{}, client.MatchingFields{field: value})

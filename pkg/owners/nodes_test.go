@@ -197,12 +197,12 @@ func TestLookAgain(t *testing.T) {
 	Expect(chain.MachinesBelow(t.Context(), machineDeployment("md"))).To(HaveLen(3))
 	Expect(chain.MachinesBelow(t.Context(), machineDeployment("other"))).To(BeEmpty())
 	for _, m := range []*clusterv1.Machine{machine("m", "", isNode), machine("m", "", provided), machine("m", "", addressed)} {
-		Expect(owners.NodesOf(t.Context(), chain.Cache, m)).To(ConsistOf(HaveField("Name", "n")))
+		Expect(chain.NodesOf(t.Context(), chain.Cache, m)).To(ConsistOf(HaveField("Name", "n")))
 	}
-	Expect(owners.NodesOf(t.Context(), chain.Cache, machine("m", ""))).To(BeEmpty())
-	Expect(owners.NodesOf(t.Context(), chain.Cache, machinePool("mp", "aws:2", "aws:9"))).To(ConsistOf(HaveField("Name", "n2")))
+	Expect(chain.NodesOf(t.Context(), chain.Cache, machine("m", ""))).To(BeEmpty())
+	Expect(chain.NodesOf(t.Context(), chain.Cache, machinePool("mp", "aws:2", "aws:9"))).To(ConsistOf(HaveField("Name", "n2")))
 	moved := machine("m", "", addressed, func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "n2" })
-	Expect(owners.NodesOf(t.Context(), chain.Cache, moved)).To(ConsistOf(HaveField("Name", "n"), HaveField("Name", "n2")), "it may have been the other")
+	Expect(chain.NodesOf(t.Context(), chain.Cache, moved)).To(ConsistOf(HaveField("Name", "n"), HaveField("Name", "n2")), "it may have been the other")
 }
 
 // A Machine is known by its addresses until it is a Node. Then it can be no other one.
