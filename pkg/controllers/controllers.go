@@ -166,7 +166,7 @@ func (d *Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 		Watches(&clusterv1.MachineSet{}, d.nodesOf(), builder.WithPredicates(declaresElse())).
 		Watches(&clusterv1.MachineDeployment{}, d.nodesOf(), builder.WithPredicates(declaresElse())).
 		Watches(&clusterv1.ClusterClass{}, d.nodesIn(d.Chain.ClustersOf), builder.WithPredicates(declaresElse())).
-		Watches(&clusterv1.Cluster{}, d.nodesIn(itsOwn), builder.WithPredicates(predicate.Or(created(), resumed(), optedOut(), declaresElse()))).
+		Watches(&clusterv1.Cluster{}, d.nodesIn(itsOwn), builder.WithPredicates(predicate.Or(declaredAnew(), optedOut()))).
 		WatchesRawSource(source.TypedChannel(d.PolicyChanges(), d.nodesIn(d.every)))
 	if d.ManagementCluster.Name != "" {
 		watches = watches.Watches(&corev1.Node{}, itself(d.ManagementCluster))
@@ -175,7 +175,9 @@ func (d *Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 	if err != nil {
 		return err
 	}
-	return b.For(&clusterv1.Cluster{}, builder.WithPredicates(clusterChanged())).
+	clusterChanged := predicate.Or[client.Object](resynced(),
+		predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.GenerationChangedPredicate{})
+	return b.For(&clusterv1.Cluster{}, builder.WithPredicates(clusterChanged)).
 		WatchesRawSource(d.Workloads.GetClusterSource("workload", connection)).
 		Watches(&clusterv1.Machine{}, d.admittedByPolicy(), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WatchesRawSource(d.all(d.Admission.Changes, &clusterv1.ClusterList{})).
@@ -187,10 +189,4 @@ func (d *Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 // connection wakes a Cluster when its connection is made or lost.
 func connection(_ context.Context, cluster client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(cluster)}}
-}
-
-// clusterChanged passes events of a Cluster after which its Nodes may be admitted in another way.
-func clusterChanged() predicate.Predicate {
-	return predicate.Or[client.Object](resynced(),
-		predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.GenerationChangedPredicate{})
 }

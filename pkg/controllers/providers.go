@@ -53,14 +53,12 @@ func (d *Dependencies) ofKind(
 	ctx context.Context, all *slots[schema.GroupKind], kind schema.GroupKind, cluster types.NamespacedName,
 	request func(context.Context) (sent bool, err error),
 ) (again time.Duration, err error) {
-	sent := false
-	again, err = all.try(kind, func() (_ bool, err error) {
+	again, err = all.try(kind, func() (sent bool, err error) {
 		ctx, cancel := context.WithTimeout(ctx, kindTimeout)
 		defer cancel()
-		sent, err = request(ctx)
-		return sent, err
+		return request(ctx)
 	})
-	if !sent || !unanswered(err) {
+	if !unanswered(err) {
 		return again, err
 	}
 	if of, clusterErr := d.Chain.Cluster(ctx, cluster.Namespace, cluster.Name); of != nil && clusterErr == nil {

@@ -26,7 +26,7 @@ import (
 )
 
 // updates passes those updates for which the function returns true, and no other events.
-func updates(of func(e event.UpdateEvent) bool) predicate.Funcs {
+func updates(of func(e event.UpdateEvent) bool) predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
@@ -59,13 +59,6 @@ func resumed() predicate.Predicate {
 	})
 }
 
-// created passes events of new objects.
-func created() predicate.Predicate {
-	funcs := updates(func(event.UpdateEvent) bool { return false })
-	funcs.CreateFunc = func(event.CreateEvent) bool { return true }
-	return funcs
-}
-
 // optedOut passes updates that opt an object out.
 func optedOut() predicate.Predicate {
 	return updates(func(e event.UpdateEvent) bool { return inherit.Ignored(e.ObjectNew) && !inherit.Ignored(e.ObjectOld) })
@@ -83,7 +76,7 @@ func resynced() predicate.Predicate {
 	}}
 }
 
-// declaredAnew passes events of a Cluster after which its topology's objects need another look.
+// declaredAnew passes events of a Cluster after which its topology's objects need another look, also when the Cluster comes or goes.
 func declaredAnew() predicate.Predicate {
 	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, resumed())
 }

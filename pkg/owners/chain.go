@@ -107,11 +107,11 @@ func Again[D any](ctx context.Context, c *Chain, decided D, decide func(context.
 // is another object.
 func (c *Chain) get(ctx context.Context, key types.NamespacedName, uid types.UID, into client.Object) (bool, error) {
 	if c.fresh {
-		if found, err := c.getLive(ctx, key, uid, into); err == nil {
+		found, err := c.getLive(ctx, key, uid, into)
+		if err == nil {
 			return found, nil
-		} else if log := ctrl.LoggerFrom(ctx).V(1); log.Enabled() {
-			log.Info("Live owner lookup failed; using cache", "owner", key, "reason", err.Error())
 		}
+		ctrl.LoggerFrom(ctx).V(1).Info("Live owner lookup failed; using cache", "owner", key, "reason", err.Error())
 	}
 	provided, is := into.(*unstructured.Unstructured)
 	if !is {
