@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -36,20 +35,17 @@ type children struct {
 
 // Reconcile implements reconcile.Reconciler.
 func (r children) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	child, ok := r.kind.New().(client.Object)
-	if !ok {
-		return ctrl.Result{}, fmt.Errorf("a %s cannot be read", r.kind.Name)
-	}
+	child := r.kind.New()
 	if err := r.Client.Get(ctx, req.NamespacedName, child); err != nil {
-		return ctrl.Result{}, gone(err, r.kind.Name)
+		return ctrl.Result{}, gone(err, "object")
 	}
 	again, err := syncChild(withCluster(ctx, child), r.Dependencies, r.kind, child, child, schema.GroupKind{})
 	return ctrl.Result{RequeueAfter: again}, err
 }
 
-// clusterOf names the Cluster in the object's label.
+// clusterOf names the object's Cluster.
 func clusterOf(object client.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetLabels()[clusterv1.ClusterNameLabel]}
+	return types.NamespacedName{Namespace: object.GetNamespace(), Name: owners.ClusterName(object)}
 }
 
 // withCluster adds the object's Cluster to what is logged.
@@ -107,7 +103,7 @@ func syncChild(
 		return d.release(ctx, object, gvk)
 	}
 	if p.writes() {
-		again, err = d.writing(ctx, gvk.GroupKind(), clusterOf(object), func(ctx context.Context) (sent bool, err error) {
+		again, err = d.ofKind(ctx, d.changing, gvk.GroupKind(), clusterOf(object), func(ctx context.Context) (sent bool, err error) {
 			if p.Behind(object) {
 				if p = owners.Again(ctx, d.Chain, p, plan); !p.writes() {
 					return false, nil
@@ -165,7 +161,7 @@ func (d *Dependencies) release(ctx context.Context, object client.Object, gvk sc
 	if !managedfields.Recorded(object.GetManagedFields()) {
 		return 0, nil
 	}
-	again, err = d.writing(ctx, gvk.GroupKind(), clusterOf(object), func(ctx context.Context) (sent bool, err error) {
+	again, err = d.ofKind(ctx, d.changing, gvk.GroupKind(), clusterOf(object), func(ctx context.Context) (sent bool, err error) {
 		changed, removed, err := release.Object(ctx, d.Client, d.Live, gvk, client.ObjectKeyFromObject(object), release.Mode{})
 		if changed {
 			d.Metrics.Write(metrics.Kind(gvk.Group, gvk.Kind), result(nil))
@@ -224,9 +220,17 @@ func (d *Dependencies) patch(ctx context.Context, object client.Object, gvk sche
 	if err != nil || !plan.Needed() {
 		return err
 	}
-	patch, err := patchOf(plan, stored)
+	raw, err := stored.MarshalJSON()
+	if err != nil {
+		return fmt.Errorf("writing the %s: %w", gvk.Kind, err)
+	}
+	operations, err := plan.Patch(raw, stored.GetAPIVersion(), time.Now())
 	if err != nil {
 		return err
+	}
+	patch, err := json.Marshal(append(operations, jsonpatch.NewOperation("replace", "/metadata/resourceVersion", stored.GetResourceVersion())))
+	if err != nil {
+		return fmt.Errorf("writing the patch: %w", err)
 	}
 	err = d.Client.Patch(ctx, stored, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(managedfields.Manager))
 	d.written(object, gvk, plan, err)
@@ -235,22 +239,6 @@ func (d *Dependencies) patch(ctx context.Context, object client.Object, gvk sche
 	}
 	ctrl.LoggerFrom(ctx).Info("Patched away what the object no longer inherits, or adopted what it does", "changes", len(plan.Changes()))
 	return nil
-}
-
-func patchOf(plan *managedfields.Plan, stored *unstructured.Unstructured) ([]byte, error) {
-	raw, err := stored.MarshalJSON()
-	if err != nil {
-		return nil, fmt.Errorf("writing the %s: %w", stored.GetKind(), err)
-	}
-	operations, err := plan.Patch(raw, stored.GetAPIVersion(), time.Now())
-	if err != nil {
-		return nil, err
-	}
-	patch, err := json.Marshal(append(operations, jsonpatch.NewOperation("replace", "/metadata/resourceVersion", stored.GetResourceVersion())))
-	if err != nil {
-		return nil, fmt.Errorf("writing the patch: %w", err)
-	}
-	return patch, nil
 }
 
 // written counts a write and what it changed, and reports a failure on the object.

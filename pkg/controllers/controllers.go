@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -82,8 +83,8 @@ func Setup(mgr ctrl.Manager, d *Dependencies) error {
 	d.changing, d.listing = newSlots[schema.GroupKind](workers), newSlots[schema.GroupKind](workers)
 	for name, add := range map[string]func(ctrl.Manager, *builder.Builder) error{
 		"controlplane":      d.addControlPlanes,
-		"machinedeployment": d.addMachineDeployments,
-		"machinepool":       d.addMachinePools,
+		"machinedeployment": d.addOfTopology(owners.MachineDeployments, &clusterv1.MachineDeploymentList{}),
+		"machinepool":       d.addOfTopology(owners.MachinePools, &clusterv1.MachinePoolList{}),
 		"machineset":        d.addMachineSets,
 		"machine":           d.addMachines,
 		"workload":          d.addNodes,
@@ -116,28 +117,21 @@ func (d *Dependencies) addControlPlanes(mgr ctrl.Manager, b *builder.Builder) er
 	return err
 }
 
-func (d *Dependencies) addMachineDeployments(_ ctrl.Manager, b *builder.Builder) error {
-	return d.topologies(b.For(&clusterv1.MachineDeployment{}), &clusterv1.MachineDeploymentList{}).
-		Complete(children{d, owners.MachineDeployments})
-}
-
-func (d *Dependencies) addMachinePools(_ ctrl.Manager, b *builder.Builder) error {
-	return d.topologies(b.For(&clusterv1.MachinePool{}), &clusterv1.MachinePoolList{}).
-		Complete(children{d, owners.MachinePools})
-}
-
-// topologies wakes the objects of the list's kind when what a topology declares for them changes.
-func (d *Dependencies) topologies(b *builder.Builder, list client.ObjectList) *builder.Builder {
-	return b.
-		Watches(&clusterv1.Cluster{}, d.members(list), builder.WithPredicates(declaredAnew())).
-		Watches(&clusterv1.ClusterClass{}, d.membersOfClass(list), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(d.all(d.PolicyChanges(), list))
+// addOfTopology adds the controller of a kind that inherits from a topology.
+func (d *Dependencies) addOfTopology(kind owners.Kind, list client.ObjectList) func(ctrl.Manager, *builder.Builder) error {
+	return func(_ ctrl.Manager, b *builder.Builder) error {
+		return b.For(kind.New()).
+			Watches(&clusterv1.Cluster{}, d.members(itsOwn, list), builder.WithPredicates(declaredAnew())).
+			Watches(&clusterv1.ClusterClass{}, d.members(d.Chain.ClustersOf, list), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+			WatchesRawSource(d.all(d.PolicyChanges(), list)).
+			Complete(children{d, kind})
+	}
 }
 
 func (d *Dependencies) addMachineSets(_ ctrl.Manager, b *builder.Builder) error {
 	return b.For(&clusterv1.MachineSet{}).
 		Watches(&clusterv1.MachineDeployment{}, d.children(&clusterv1.MachineSetList{})).
-		Watches(&clusterv1.Cluster{}, d.members(&clusterv1.MachineSetList{}), builder.WithPredicates(resumed())).
+		Watches(&clusterv1.Cluster{}, d.members(itsOwn, &clusterv1.MachineSetList{}), builder.WithPredicates(resumed())).
 		WatchesRawSource(d.all(d.PolicyChanges(), &clusterv1.MachineSetList{})).
 		Complete(children{d, owners.MachineSets})
 }
@@ -147,7 +141,7 @@ func (d *Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
 	built, err := b.For(&clusterv1.Machine{}).
 		Watches(&clusterv1.MachineSet{}, d.children(&clusterv1.MachineList{})).
 		Watches(&clusterv1.MachinePool{}, d.children(&clusterv1.MachineList{})).
-		Watches(&clusterv1.Cluster{}, d.members(&clusterv1.MachineList{}), builder.WithPredicates(resumed())).
+		Watches(&clusterv1.Cluster{}, d.members(itsOwn, &clusterv1.MachineList{}), builder.WithPredicates(resumed())).
 		WatchesRawSource(d.all(d.PolicyChanges(), &clusterv1.MachineList{})).
 		Build(all)
 	all.watches.controller = built
@@ -159,15 +153,21 @@ func (d *Dependencies) addMachines(mgr ctrl.Manager, b *builder.Builder) error {
 func (d *Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 	all := newNodes(d)
 	o := options[NodeRequest](remoteWorkers, fastRetry)
-	o.LogConstructor = func(req *NodeRequest) logr.Logger { return logOf(mgr.GetLogger(), req) }
+	o.LogConstructor = func(req *NodeRequest) logr.Logger { // named the way Cluster API's controllers do
+		logger := mgr.GetLogger().WithValues("controller", "node")
+		if req != nil {
+			logger = logger.WithValues("Cluster", klog.KRef(req.Cluster.Namespace, req.Cluster.Name), "Node", klog.KRef("", req.Name))
+		}
+		return logger
+	}
 	watches := builder.TypedControllerManagedBy[NodeRequest](mgr).Named("node").WithEventFilter(changed()).WithOptions(o).
 		Watches(&clusterv1.Machine{}, d.nodesOf()).
 		Watches(&clusterv1.MachinePool{}, d.nodesOf()).
-		Watches(&clusterv1.MachineSet{}, d.nodesBelow(), builder.WithPredicates(declaresElse())).
-		Watches(&clusterv1.MachineDeployment{}, d.nodesBelow(), builder.WithPredicates(declaresElse())).
-		Watches(&clusterv1.ClusterClass{}, d.nodesOfClass(), builder.WithPredicates(declaresElse())).
-		Watches(&clusterv1.Cluster{}, d.nodesOfCluster(), builder.WithPredicates(predicate.Or(created(), resumed(), optedOut(), declaresElse()))).
-		WatchesRawSource(source.TypedChannel(d.PolicyChanges(), d.everyNode()))
+		Watches(&clusterv1.MachineSet{}, d.nodesOf(), builder.WithPredicates(declaresElse())).
+		Watches(&clusterv1.MachineDeployment{}, d.nodesOf(), builder.WithPredicates(declaresElse())).
+		Watches(&clusterv1.ClusterClass{}, d.nodesIn(d.Chain.ClustersOf), builder.WithPredicates(declaresElse())).
+		Watches(&clusterv1.Cluster{}, d.nodesIn(itsOwn), builder.WithPredicates(predicate.Or(declaredAnew(), optedOut()))).
+		WatchesRawSource(source.TypedChannel(d.PolicyChanges(), d.nodesIn(d.every)))
 	if d.ManagementCluster.Name != "" {
 		watches = watches.Watches(&corev1.Node{}, itself(d.ManagementCluster))
 	}
@@ -175,22 +175,18 @@ func (d *Dependencies) addNodes(mgr ctrl.Manager, b *builder.Builder) error {
 	if err != nil {
 		return err
 	}
-	return b.For(&clusterv1.Cluster{}, builder.WithPredicates(clusterChanged())).
-		WatchesRawSource(d.Workloads.GetClusterSource("workload", d.connections)).
+	clusterChanged := predicate.Or[client.Object](resynced(),
+		predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.GenerationChangedPredicate{})
+	return b.For(&clusterv1.Cluster{}, builder.WithPredicates(clusterChanged)).
+		WatchesRawSource(d.Workloads.GetClusterSource("workload", connection)).
 		Watches(&clusterv1.Machine{}, d.admittedByPolicy(), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WatchesRawSource(d.all(d.Admission.Changes, &clusterv1.ClusterList{})).
 		WatchesRawSource(d.all(d.PolicyChanges(), &clusterv1.ClusterList{})).
 		WithOptions(options[ctrl.Request](remoteWorkers, slowRetry)).
-		Complete(workloadClusters{Dependencies: d, watches: built, nodes: all, connected: newNodeSet(nil), disconnected: newNodeSet(nil)})
+		Complete(workloadClusters{Dependencies: d, watches: built, nodes: all, connected: newByNode[bool](nil), disconnected: newByNode[bool](nil)})
 }
 
-// connections wakes a Cluster when its connection is made or lost.
-func (d *Dependencies) connections(_ context.Context, cluster client.Object) []ctrl.Request {
+// connection wakes a Cluster when its connection is made or lost.
+func connection(_ context.Context, cluster client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(cluster)}}
-}
-
-// clusterChanged passes events of a Cluster after which its Nodes may be admitted in another way.
-func clusterChanged() predicate.Predicate {
-	return predicate.Or[client.Object](resynced(),
-		predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.GenerationChangedPredicate{})
 }

@@ -9,11 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,20 +38,13 @@ type NodeRequest struct {
 	Name    string
 }
 
-// logOf returns a logger that names the Node and its Cluster the way Cluster API's controllers do.
-func logOf(logger logr.Logger, r *NodeRequest) logr.Logger {
-	logger = logger.WithValues("controller", "node")
-	if r == nil {
-		return logger
-	}
-	return logger.WithValues("Cluster", klog.KRef(r.Cluster.Namespace, r.Cluster.Name), "Node", klog.KRef("", r.Name))
-}
-
 // nodes applies to the Nodes of all Clusters what they inherit.
 type nodes struct {
 	*Dependencies
-	pacer   *pace.Pacer
-	records *records
+	pacer *pace.Pacer
+	// records are the valid records of Nodes (inherit.Record) when the loop last saw them, so that a kubelet cannot make one invalid to
+	// keep what its Machine loses.
+	records *byNode[string]
 	// unprotected are Nodes without an Always taint, unlabelled new Nodes without labels that their kubelets may not set, ignored
 	// those whose Machine, MachinePool or Cluster is opted out, waiting those that wait for a taint that evicts Pods.
 	unprotected, unlabelled, ignored, waiting *nodeSet
@@ -61,9 +52,9 @@ type nodes struct {
 
 func newNodes(d *Dependencies) *nodes {
 	return &nodes{
-		Dependencies: d, pacer: &pace.Pacer{}, records: newRecords(),
-		unprotected: newNodeSet(d.Metrics.NodesUnprotected), unlabelled: newNodeSet(nil), ignored: newNodeSet(d.Metrics.NodesIgnored),
-		waiting: newNodeSet(nil),
+		Dependencies: d, pacer: &pace.Pacer{}, records: newByNode[string](nil),
+		unprotected: newByNode[bool](d.Metrics.NodesUnprotected), unlabelled: newByNode[bool](nil),
+		ignored: newByNode[bool](d.Metrics.NodesIgnored), waiting: newByNode[bool](nil),
 	}
 }
 
@@ -127,7 +118,7 @@ func (r *nodes) get(ctx context.Context, req NodeRequest) (client.Client, *corev
 	err := server.Get(ctx, types.NamespacedName{Name: req.Name}, node)
 	if apierrors.IsNotFound(err) {
 		r.forget(req, false)
-		r.records.forget(req)
+		r.records.set(req, "")
 		return nil, nil, nil
 	}
 	if err != nil {
@@ -284,7 +275,7 @@ func (r *nodes) note(v visit, p nodePlan) {
 	}
 	r.ignored.set(v.NodeRequest, false)
 	r.unprotected.set(v.NodeRequest, len(p.from.Unprotected(p.current)) > 0)
-	unlabelled := v.policy.Unlabelled(p.from, p.current) && (r.unlabelled.has(v.NodeRequest) || inherit.Registering(v.node, v.now))
+	unlabelled := v.policy.Unlabelled(p.from, p.current) && (r.unlabelled.get(v.NodeRequest) || inherit.Registering(v.node, v.now))
 	if was := r.unlabelled.set(v.NodeRequest, unlabelled); was && !unlabelled {
 		r.Metrics.NodeLabelled(v.now.Sub(v.node.CreationTimestamp.Time))
 	}
@@ -344,7 +335,7 @@ func (r *nodes) release(ctx context.Context, v visit) (again time.Duration, err 
 			return true, fmt.Errorf("releasing the Node: %w", err)
 		}
 		if changed {
-			r.records.forget(v.NodeRequest)
+			r.records.set(v.NodeRequest, "")
 			r.Metrics.Write("Node", result(nil))
 			ctrl.LoggerFrom(ctx).Info("Released the Node", "removed", removed)
 		}
@@ -362,9 +353,9 @@ func (r *nodes) forget(req NodeRequest, ignored bool) {
 	r.Metrics.NoExecuteWaiting(total)
 }
 
-// known returns the Nodes of a Cluster that miss something, wait for a taint or are ignored.
+// known returns the Nodes of a Cluster of which anything is remembered.
 func (r *nodes) known(cluster types.NamespacedName) []NodeRequest {
-	var all []NodeRequest
+	all := r.records.in(cluster)
 	for _, set := range []*nodeSet{r.unprotected, r.unlabelled, r.ignored, r.waiting} {
 		all = append(all, set.in(cluster)...)
 	}
@@ -375,7 +366,7 @@ func (r *nodes) known(cluster types.NamespacedName) []NodeRequest {
 func (r *nodes) forgetAll(cluster types.NamespacedName) {
 	for _, req := range r.known(cluster) {
 		r.forget(req, false)
+		r.records.set(req, "")
 	}
-	r.records.forgetAll(cluster)
 	r.clusters.forget(cluster)
 }

@@ -6,115 +6,72 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// nodeSet is a set of Nodes, which counts them by Cluster. It is safe for concurrent use.
-type nodeSet struct {
-	// report is called with the number of a Cluster's Nodes whenever it changes, while the set is locked. It may be nil.
+// byNode remembers a value of each Node, and counts the Nodes of each Cluster that have one. The zero value is none. It is safe for
+// concurrent use.
+type byNode[V comparable] struct {
+	// report is called with the number of a Cluster's Nodes whenever a value changes, while this is locked. It may be nil.
 	report func(cluster types.NamespacedName, nodes int)
 
 	mu    sync.Mutex
-	names map[types.NamespacedName]sets.Set[string]
+	of    map[types.NamespacedName]map[string]V
 	total int
 }
 
-func newNodeSet(report func(cluster types.NamespacedName, nodes int)) *nodeSet {
-	return &nodeSet{report: report, names: map[types.NamespacedName]sets.Set[string]{}}
+// nodeSet is a set of Nodes.
+type nodeSet = byNode[bool]
+
+func newByNode[V comparable](report func(cluster types.NamespacedName, nodes int)) *byNode[V] {
+	return &byNode[V]{report: report, of: map[types.NamespacedName]map[string]V{}}
 }
 
-// set adds or removes a Node, and reports whether the Node was a member.
-func (s *nodeSet) set(req NodeRequest, member bool) (was bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	names := s.names[req.Cluster]
-	if was = names.Has(req.Name); was == member {
+// set sets the value of a Node, and returns the value before.
+func (b *byNode[V]) set(req NodeRequest, value V) (was V) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	nodes := b.of[req.Cluster]
+	if was = nodes[req.Name]; was == value {
 		return was
 	}
-	switch {
-	case !member:
-		s.total--
-		if names.Delete(req.Name); len(names) == 0 {
-			delete(s.names, req.Cluster)
-		}
-	case names == nil:
-		s.total++
-		s.names[req.Cluster] = sets.New(req.Name)
-	default:
-		s.total++
-		names.Insert(req.Name)
+	if nodes == nil {
+		nodes = map[string]V{}
+		b.of[req.Cluster] = nodes
 	}
-	if s.report != nil {
-		s.report(req.Cluster, len(s.names[req.Cluster]))
+	b.total -= len(nodes)
+	if nodes[req.Name] = value; value == *new(V) {
+		delete(nodes, req.Name)
+	}
+	b.total += len(nodes)
+	if len(nodes) == 0 {
+		delete(b.of, req.Cluster)
+	}
+	if b.report != nil {
+		b.report(req.Cluster, len(nodes))
 	}
 	return was
 }
 
-func (s *nodeSet) has(req NodeRequest) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.names[req.Cluster].Has(req.Name)
+func (b *byNode[V]) get(req NodeRequest) V {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.of[req.Cluster][req.Name]
 }
 
-// in returns the members of a Cluster.
-func (s *nodeSet) in(cluster types.NamespacedName) []NodeRequest {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// in returns the Nodes of a Cluster that have a value.
+func (b *byNode[V]) in(cluster types.NamespacedName) []NodeRequest {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	var nodes []NodeRequest
-	for name := range s.names[cluster] {
+	for name := range b.of[cluster] {
 		nodes = append(nodes, NodeRequest{Cluster: cluster, Name: name})
 	}
 	return nodes
 }
 
-// counts returns how many members a Cluster has, and how many there are in all.
-func (s *nodeSet) counts(cluster types.NamespacedName) (nodes, total int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.names[cluster]), s.total
-}
-
-// records remember the record of each Node (inherit.Record) that was valid when the loop last saw the Node, so that a kubelet
-// cannot make it invalid to keep what its Machine loses.
-type records struct {
-	mu sync.Mutex
-	of map[types.NamespacedName]map[string]string
-}
-
-// mostRecords is how many Nodes of a Cluster have their record remembered: as many as Kubernetes supports, twice.
-const mostRecords = 10_000
-
-func newRecords() *records {
-	return &records{of: map[types.NamespacedName]map[string]string{}}
-}
-
-func (r *records) get(req NodeRequest) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.of[req.Cluster][req.Name]
-}
-
-func (r *records) set(req NodeRequest, record string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	nodes := r.of[req.Cluster]
-	if nodes == nil {
-		nodes = map[string]string{}
-		r.of[req.Cluster] = nodes
-	}
-	if _, known := nodes[req.Name]; known || len(nodes) < mostRecords {
-		nodes[req.Name] = record
-	}
-}
-
-func (r *records) forget(req NodeRequest) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.of[req.Cluster], req.Name)
-}
-
-func (r *records) forgetAll(cluster types.NamespacedName) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.of, cluster)
+// counts returns how many Nodes of a Cluster have a value, and how many there are in all.
+func (b *byNode[V]) counts(cluster types.NamespacedName) (nodes, total int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.of[cluster]), b.total
 }

@@ -47,26 +47,18 @@ func (d *Dependencies) reading(
 	return d.ofKind(ctx, d.listing, kind, cluster, func(ctx context.Context) (bool, error) { return true, read(ctx) })
 }
 
-// writing writes an object of a kind; sent is false if that was not needed.
-func (d *Dependencies) writing(
-	ctx context.Context, kind schema.GroupKind, cluster types.NamespacedName, write func(context.Context) (sent bool, err error),
-) (again time.Duration, err error) {
-	return d.ofKind(ctx, d.changing, kind, cluster, write)
-}
-
-// ofKind makes a request about a kind in one of its slots. An Event on the Cluster tells that the API server does not answer.
+// ofKind makes a request about a kind in one of its slots; sent is false if that was not needed. An Event on the Cluster tells that the
+// API server does not answer.
 func (d *Dependencies) ofKind(
 	ctx context.Context, all *slots[schema.GroupKind], kind schema.GroupKind, cluster types.NamespacedName,
 	request func(context.Context) (sent bool, err error),
 ) (again time.Duration, err error) {
-	sent := false
-	again, err = all.try(kind, func() (_ bool, err error) {
+	again, err = all.try(kind, func() (sent bool, err error) {
 		ctx, cancel := context.WithTimeout(ctx, kindTimeout)
 		defer cancel()
-		sent, err = request(ctx)
-		return sent, err
+		return request(ctx)
 	})
-	if !sent || !unanswered(err) {
+	if !unanswered(err) {
 		return again, err
 	}
 	if of, clusterErr := d.Chain.Cluster(ctx, cluster.Namespace, cluster.Name); of != nil && clusterErr == nil {
@@ -86,23 +78,12 @@ type kindWatches struct {
 	watched sync.Map
 }
 
-func (w *kindWatches) watch(kind client.Object, wake handler.EventHandler) error {
-	gvk := kind.GetObjectKind().GroupVersionKind()
-	if _, known := w.watched.LoadOrStore(gvk, true); known {
-		return nil
-	}
-	own, _ := kind.DeepCopyObject().(client.Object)
-	if err := w.controller.Watch(source.Kind(w.cache, own, wake, changed())); err != nil {
-		w.watched.Delete(gvk)
-		return fmt.Errorf("watching %s: %w", gvk.Kind, err)
-	}
-	return nil
-}
-
-// served makes the object of the kind's version that the API server prefers. If the kind is not served, it returns when to look
-// again.
-func (d *Dependencies) served(kind schema.GroupKind, object client.Object) (again time.Duration, err error) {
-	gvk, served, err := d.Chain.Served(kind.WithVersion(""))
+// watch gives the object the version of its kind that the API server prefers, and watches that. If the kind is not served, it returns
+// when to look again.
+func (w *kindWatches) watch(
+	chain *owners.Chain, kind schema.GroupKind, object client.Object, wake handler.EventHandler,
+) (again time.Duration, err error) {
+	gvk, served, err := chain.Served(kind.WithVersion(""))
 	if err != nil {
 		return 0, err
 	}
@@ -110,16 +91,15 @@ func (d *Dependencies) served(kind schema.GroupKind, object client.Object) (agai
 		return wait.Jitter(unserved, 1), nil
 	}
 	object.GetObjectKind().SetGroupVersionKind(gvk)
-	return 0, nil
-}
-
-// watchControlPlanes watches control planes of that kind. If the kind is not served, it returns when to look again.
-func (d *Dependencies) watchControlPlanes(watches *kindWatches, kind schema.GroupKind, wake handler.EventHandler) (again time.Duration, err error) {
-	object := &unstructured.Unstructured{}
-	if again, err = d.served(kind, object); err != nil || again > 0 {
-		return again, err
+	if _, known := w.watched.LoadOrStore(gvk, true); known {
+		return 0, nil
 	}
-	return 0, watches.watch(object, wake)
+	own, _ := object.DeepCopyObject().(client.Object)
+	if err := w.controller.Watch(source.Kind(w.cache, own, wake, changed())); err != nil {
+		w.watched.Delete(gvk)
+		return 0, fmt.Errorf("watching %s: %w", gvk.Kind, err)
+	}
+	return 0, nil
 }
 
 // controlPlanes applies to control planes what their topology declares. A request names a Cluster, because only the Cluster
@@ -144,7 +124,10 @@ func (r controlPlanes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Re
 }
 
 func (r controlPlanes) sync(ctx context.Context, cluster *clusterv1.Cluster, kind schema.GroupKind) (again time.Duration, err error) {
-	if again, err = r.watchControlPlanes(r.watches, kind, r.itsCluster()); err != nil || again > 0 {
+	itsCluster := enqueue(func(_ context.Context, cp client.Object) ([]types.NamespacedName, error) {
+		return []types.NamespacedName{clusterOf(cp)}, nil
+	})
+	if again, err = r.watches.watch(r.Chain, kind, &unstructured.Unstructured{}, itsCluster); err != nil || again > 0 {
 		return again, err
 	}
 	ref := &metav1.OwnerReference{
@@ -161,13 +144,6 @@ func (r controlPlanes) sync(ctx context.Context, cluster *clusterv1.Cluster, kin
 	}
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(kind.Kind, klog.KObj(object)))
 	return syncChild(ctx, r.Dependencies, owners.ControlPlanes, cp, object, schema.GroupKind{})
-}
-
-// itsCluster wakes the Cluster of a control plane.
-func (controlPlanes) itsCluster() handler.EventHandler {
-	return enqueue(func(_ context.Context, cp client.Object) ([]types.NamespacedName, error) {
-		return []types.NamespacedName{clusterOf(cp)}, nil
-	})
 }
 
 // machines applies to Machines, and to their InfraMachines and BootstrapConfigs, what they inherit.
@@ -207,7 +183,7 @@ func (r machines) watchOwner(m *clusterv1.Machine) (kind schema.GroupKind, again
 	if kind.Group != inherit.ControlPlaneGroup {
 		return schema.GroupKind{}, 0, nil
 	}
-	again, err = r.watchControlPlanes(r.watches, kind, r.children(&clusterv1.MachineList{}))
+	again, err = r.watches.watch(r.Chain, kind, &unstructured.Unstructured{}, r.children(&clusterv1.MachineList{}))
 	return kind, again, err
 }
 
@@ -218,11 +194,9 @@ func (r machines) syncExternal(ctx context.Context, m *clusterv1.Machine, ref cl
 		return 0, nil
 	}
 	object := &metav1.PartialObjectMetadata{}
-	if again, err := r.served(ref.GroupKind(), object); err != nil || again > 0 {
+	itsMachine := handler.EnqueueRequestForOwner(r.Client.Scheme(), r.Client.RESTMapper(), &clusterv1.Machine{}, handler.OnlyControllerOwner())
+	if again, err = r.watches.watch(r.Chain, ref.GroupKind(), object, itsMachine); err != nil || again > 0 {
 		return again, err
-	}
-	if err := r.watches.watch(object, r.machineOf()); err != nil {
-		return 0, err
 	}
 	again, err = r.reading(ctx, ref.GroupKind(), clusterOf(m), func(ctx context.Context) error {
 		return r.Client.Get(ctx, types.NamespacedName{Namespace: m.Namespace, Name: ref.Name}, object)
@@ -232,11 +206,6 @@ func (r machines) syncExternal(ctx context.Context, m *clusterv1.Machine, ref cl
 	}
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(ref.Kind, klog.KObj(object)))
 	return syncChild(ctx, r.Dependencies, owners.ExternalObjects, object, object, owner)
-}
-
-// machineOf wakes the Machine that controls an external object.
-func (r machines) machineOf() handler.EventHandler {
-	return handler.EnqueueRequestForOwner(r.Client.Scheme(), r.Client.RESTMapper(), &clusterv1.Machine{}, handler.OnlyControllerOwner())
 }
 
 // sooner returns the shorter time to wait; 0 is none.

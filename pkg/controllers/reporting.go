@@ -58,9 +58,7 @@ func (d *Dependencies) failed(object runtime.Object, err error) {
 
 // leftOut reports on the object what it cannot inherit.
 func (d *Dependencies) leftOut(object runtime.Object, problems error) {
-	if problems != nil {
-		d.Recorder.Eventf(object, nil, corev1.EventTypeWarning, reasonNotInherited, "Inherit", "%v", problems)
-	}
+	d.Recorder.Eventf(object, nil, corev1.EventTypeWarning, reasonNotInherited, "Inherit", "%v", problems)
 }
 
 func result(err error) metrics.WriteResult {

@@ -30,7 +30,7 @@ import (
 func (l *loop) connect(name string, objects ...client.Object) client.WithWatch {
 	l.t.Helper()
 	builder := fake.NewClientBuilder().WithScheme(newWorkloadScheme(l.t)).WithObjects(objects...)
-	for field, values := range owners.NodeIndexes() {
+	for field, values := range owners.Indexes(&corev1.Node{}) {
 		builder.WithIndex(&corev1.Node{}, field, values)
 	}
 	server := builder.Build()

@@ -10,9 +10,6 @@ import (
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -26,11 +23,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
-	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // updates passes those updates for which the function returns true, and no other events.
-func updates(of func(e event.UpdateEvent) bool) predicate.Funcs {
+func updates(of func(e event.UpdateEvent) bool) predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
@@ -43,49 +39,24 @@ func updates(of func(e event.UpdateEvent) bool) predicate.Funcs {
 // writes of status, such as the heartbeats of kubelets.
 func changed() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		version := e.ObjectNew.GetResourceVersion()
-		return e.ObjectOld.GetResourceVersion() == version || !reflect.DeepEqual(inVersion(e.ObjectOld, version), e.ObjectNew)
+		if e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion() {
+			return true
+		}
+		before, _ := e.ObjectOld.DeepCopyObject().(client.Object)
+		before.SetResourceVersion(e.ObjectNew.GetResourceVersion())
+		return !reflect.DeepEqual(before, e.ObjectNew)
 	}}
-}
-
-// inVersion returns a shallow copy of the object with another resourceVersion.
-func inVersion(object client.Object, version string) client.Object {
-	if content, ok := object.(*unstructured.Unstructured); ok {
-		copied := content.DeepCopy() // its resourceVersion is within a map
-		copied.SetResourceVersion(version)
-		return copied
-	}
-	copied := reflect.New(reflect.TypeOf(object).Elem())
-	copied.Elem().Set(reflect.ValueOf(object).Elem())
-	same, ok := copied.Interface().(client.Object)
-	if !ok {
-		return object
-	}
-	same.SetResourceVersion(version)
-	return same
 }
 
 // resumed passes updates after which what belongs to a Cluster is no longer left alone: the Cluster is no longer paused or opted out,
 // or its label releases what belongs to it.
 func resumed() predicate.Predicate {
-	held := func(object client.Object) bool {
-		cluster, ok := object.(*clusterv1.Cluster)
-		return ok && (inherit.Paused(cluster) || inherit.Ignored(cluster))
-	}
-	released := func(object client.Object) bool {
-		cluster, ok := object.(*clusterv1.Cluster)
-		return ok && inherit.Releases(cluster)
-	}
+	held := func(cluster *clusterv1.Cluster) bool { return inherit.Paused(cluster) || inherit.Ignored(cluster) }
 	return updates(func(e event.UpdateEvent) bool {
-		return held(e.ObjectOld) && !held(e.ObjectNew) || released(e.ObjectNew) && !released(e.ObjectOld)
+		before, _ := e.ObjectOld.(*clusterv1.Cluster)
+		after, ok := e.ObjectNew.(*clusterv1.Cluster)
+		return ok && (held(before) && !held(after) || inherit.Releases(after) && !inherit.Releases(before))
 	})
-}
-
-// created passes events of new objects.
-func created() predicate.Predicate {
-	funcs := updates(func(event.UpdateEvent) bool { return false })
-	funcs.CreateFunc = func(event.CreateEvent) bool { return true }
-	return funcs
 }
 
 // optedOut passes updates that opt an object out.
@@ -105,7 +76,7 @@ func resynced() predicate.Predicate {
 	}}
 }
 
-// declaredAnew passes events of a Cluster after which its topology's objects need another look.
+// declaredAnew passes events of a Cluster after which its topology's objects need another look, also when the Cluster comes or goes.
 func declaredAnew() predicate.Predicate {
 	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, resumed())
 }
@@ -117,23 +88,38 @@ func (d *Dependencies) children(list client.ObjectList) handler.EventHandler {
 	})
 }
 
-// members wakes the objects of the list's kind that belong to a Cluster.
-func (d *Dependencies) members(list client.ObjectList) handler.EventHandler {
-	return enqueue(func(ctx context.Context, cluster client.Object) ([]types.NamespacedName, error) {
-		return d.Chain.Members(ctx, client.ObjectKeyFromObject(cluster), newList(list))
-	})
+// clustersOf finds the Clusters that an object is about.
+type clustersOf = func(context.Context, client.Object) ([]types.NamespacedName, error)
+
+// itsOwn finds the Cluster that the event is about.
+func itsOwn(_ context.Context, cluster client.Object) ([]types.NamespacedName, error) {
+	return []types.NamespacedName{client.ObjectKeyFromObject(cluster)}, nil
 }
 
-// membersOfClass wakes the objects of all Clusters that use a ClusterClass.
-func (d *Dependencies) membersOfClass(list client.ObjectList) handler.EventHandler {
-	return enqueue(func(ctx context.Context, class client.Object) (keys []types.NamespacedName, err error) {
-		clusters, err := d.Chain.ClustersOf(ctx, class)
-		for _, cluster := range clusters {
-			found, clusterErr := d.Chain.Members(ctx, cluster, newList(list))
-			keys, err = append(keys, found...), errors.Join(err, clusterErr)
+// every finds all Clusters.
+func (d *Dependencies) every(ctx context.Context, _ client.Object) ([]types.NamespacedName, error) {
+	return d.Chain.Keys(ctx, &clusterv1.ClusterList{})
+}
+
+// ofEach makes a look-up in each of these Clusters. A Cluster where it fails does not hold up the others.
+func ofEach[R any](
+	clusters clustersOf, lookUp func(context.Context, types.NamespacedName) ([]R, error),
+) func(context.Context, client.Object) ([]R, error) {
+	return func(ctx context.Context, object client.Object) (all []R, err error) {
+		keys, err := clusters(ctx, object)
+		for _, cluster := range keys {
+			found, clusterErr := lookUp(ctx, cluster)
+			all, err = append(all, found...), errors.Join(err, clusterErr)
 		}
-		return keys, err
-	})
+		return all, err
+	}
+}
+
+// members wakes the objects of the list's kind that belong to these Clusters.
+func (d *Dependencies) members(clusters clustersOf, list client.ObjectList) handler.EventHandler {
+	return enqueue(ofEach(clusters, func(ctx context.Context, cluster types.NamespacedName) ([]types.NamespacedName, error) {
+		return d.Chain.Members(ctx, cluster, newList(list))
+	}))
 }
 
 // all wakes all objects of the list's kind after each event of a channel.
@@ -168,10 +154,7 @@ func wake[R comparable](lookUp func(context.Context, client.Object) ([]R, error)
 }
 
 func newList(list client.ObjectList) client.ObjectList {
-	fresh, ok := list.DeepCopyObject().(client.ObjectList)
-	if !ok {
-		return list
-	}
+	fresh, _ := list.DeepCopyObject().(client.ObjectList)
 	return fresh
 }
 
@@ -185,100 +168,27 @@ func itself(cluster types.NamespacedName) nodeHandler {
 	})
 }
 
-// nodesOf wakes the Nodes that a Machine or a MachinePool may have.
+// nodesOf wakes the Nodes that a Machine or a MachinePool may have, or the Machines of a MachineSet or a MachineDeployment. A Cluster
+// that is not connected has none: its Nodes are all reconciled once it is.
 func (d *Dependencies) nodesOf() nodeHandler {
 	return wake(func(ctx context.Context, object client.Object) ([]NodeRequest, error) {
-		cluster := types.NamespacedName{Namespace: object.GetNamespace()}
-		switch o := object.(type) {
-		case *clusterv1.Machine:
-			cluster.Name = o.Spec.ClusterName
-		case *clusterv1.MachinePool:
-			cluster.Name = o.Spec.ClusterName
-		}
-		return d.nodesIn(ctx, cluster, []runtime.Object{object})
-	})
-}
-
-// nodesBelow wakes the Nodes of all Machines below a MachineDeployment or a MachineSet.
-func (d *Dependencies) nodesBelow() nodeHandler {
-	return wake(func(ctx context.Context, object client.Object) ([]NodeRequest, error) {
-		machines, err := d.Chain.MachinesBelow(ctx, object)
-		if err != nil || len(machines) == 0 {
+		cluster := clusterOf(object)
+		nodes, err := d.nodeReader(ctx, cluster)
+		if nodes == nil || err != nil {
 			return nil, err
 		}
-		all := make([]runtime.Object, 0, len(machines))
-		for i := range machines {
-			all = append(all, &machines[i])
-		}
-		return d.nodesIn(ctx, types.NamespacedName{Namespace: object.GetNamespace(), Name: machines[0].Spec.ClusterName}, all)
-	})
-}
-
-// nodesOfClass wakes the Nodes of all Clusters of a ClusterClass.
-func (d *Dependencies) nodesOfClass() nodeHandler {
-	return wake(func(ctx context.Context, class client.Object) (requests []NodeRequest, err error) {
-		clusters, err := d.Chain.ClustersOf(ctx, class)
-		for _, cluster := range clusters {
-			found, clusterErr := d.nodesOfMembers(ctx, cluster)
-			requests, err = append(requests, found...), errors.Join(err, clusterErr)
-		}
-		return requests, err
-	})
-}
-
-// nodesOfCluster wakes the Nodes of all Machines and MachinePools of a Cluster.
-func (d *Dependencies) nodesOfCluster() nodeHandler {
-	return wake(func(ctx context.Context, object client.Object) ([]NodeRequest, error) {
-		return d.nodesOfMembers(ctx, client.ObjectKeyFromObject(object))
-	})
-}
-
-func (d *Dependencies) nodesOfMembers(ctx context.Context, cluster types.NamespacedName) ([]NodeRequest, error) {
-	var all []runtime.Object
-	for _, list := range []client.ObjectList{&clusterv1.MachineList{}, &clusterv1.MachinePoolList{}} {
-		if _, err := d.Chain.Members(ctx, cluster, list); err != nil {
-			return nil, err
-		}
-		items, err := meta.ExtractList(list)
-		if err != nil {
-			return nil, fmt.Errorf("reading %T: %w", list, err)
-		}
-		all = append(all, items...)
-	}
-	return d.nodesIn(ctx, cluster, all)
-}
-
-// nodesIn returns the Nodes of Machines and MachinePools of a Cluster. A Cluster that is not connected has none: its Nodes are all
-// reconciled once it is.
-func (d *Dependencies) nodesIn(ctx context.Context, cluster types.NamespacedName, sources []runtime.Object) ([]NodeRequest, error) {
-	nodes, err := d.nodeReader(ctx, cluster)
-	if nodes == nil || err != nil {
-		return nil, err
-	}
-	var requests []NodeRequest
-	for _, source := range sources {
-		object, _ := source.(client.Object)
-		keys, err := owners.NodesOf(ctx, nodes, object)
-		if err != nil {
-			return requests, err
-		}
+		keys, err := d.Chain.NodesOf(ctx, nodes, object)
+		requests := make([]NodeRequest, 0, len(keys))
 		for _, key := range keys {
 			requests = append(requests, NodeRequest{Cluster: cluster, Name: key.Name})
 		}
-	}
-	return requests, nil
-}
-
-// everyNode wakes the Nodes of all Clusters. A Cluster whose Nodes cannot be read does not hold up the others.
-func (d *Dependencies) everyNode() nodeHandler {
-	return wake(func(ctx context.Context, _ client.Object) (requests []NodeRequest, err error) {
-		clusters, err := d.Chain.Keys(ctx, &clusterv1.ClusterList{})
-		for _, cluster := range clusters {
-			found, clusterErr := d.everyNodeIn(ctx, cluster)
-			requests, err = append(requests, found...), errors.Join(err, clusterErr)
-		}
 		return requests, err
 	})
+}
+
+// nodesIn wakes all Nodes of these Clusters.
+func (d *Dependencies) nodesIn(clusters clustersOf) nodeHandler {
+	return wake(ofEach(clusters, d.everyNodeIn))
 }
 
 func (d *Dependencies) everyNodeIn(ctx context.Context, cluster types.NamespacedName) ([]NodeRequest, error) {

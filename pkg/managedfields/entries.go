@@ -150,14 +150,6 @@ func recordsUs(entry metav1.ManagedFieldsEntry) bool {
 	return entry.Manager == Manager && entry.Subresource == ""
 }
 
-// AppliedIn returns the version of the API in which our fields are recorded, or "" where nothing is ours.
-func AppliedIn(entries []metav1.ManagedFieldsEntry) string {
-	if i := slices.IndexFunc(entries, IsOurs); i >= 0 {
-		return entries[i].APIVersion
-	}
-	return ""
-}
-
 // Forget returns managed fields without our entries. A list that would be empty has one empty entry instead: the API server
 // takes an empty list for one that was left out, and keeps what it has.
 func Forget(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {

@@ -136,11 +136,12 @@ func (p place) read(content inherit.Content) []entry {
 	case p.holds == taints:
 		for _, t := range content.Taints {
 			name := taint.MachineID(t).String()
-			add(name, content.Claims[name], t, leavesOf("effect", string(t.Effect), "key", t.Key, "propagation", string(t.Propagation), "value", t.Value))
+			leaves := map[string]any{"effect": string(t.Effect), "key": t.Key, "propagation": string(t.Propagation), "value": t.Value}
+			add(name, content.Claims[name], t, set(leaves))
 		}
 	case p.field == inherit.ReadinessGates:
 		for _, gate := range content.Fields.ReadinessGates {
-			add(gate.ConditionType, inherit.Owned, gate, leavesOf("conditionType", gate.ConditionType, "polarity", string(gate.Polarity)))
+			add(gate.ConditionType, inherit.Owned, gate, set(map[string]any{"conditionType": gate.ConditionType, "polarity": string(gate.Polarity)}))
 		}
 	case content.Fields.Seconds[p.field] != nil:
 		add(p.path[len(p.path)-1], inherit.Owned, p.paths.Value(p.field, *content.Fields.Seconds[p.field]), nil)
@@ -151,14 +152,9 @@ func (p place) read(content inherit.Content) []entry {
 	return all
 }
 
-// leavesOf makes a map of names and values, without empty values.
-func leavesOf(pairs ...string) map[string]any {
-	leaves := make(map[string]any, len(pairs)/2)
-	for pair := range slices.Chunk(pairs, 2) {
-		if name, value := pair[0], pair[len(pair)-1]; value != "" {
-			leaves[name] = value
-		}
-	}
+// set returns the leaves that have a value.
+func set(leaves map[string]any) map[string]any {
+	maps.DeleteFunc(leaves, func(_ string, value any) bool { return value == "" })
 	return leaves
 }
 

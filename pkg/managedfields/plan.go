@@ -5,8 +5,6 @@
 // A Plan is computed from the child, its managed fields and what it should inherit. It can be rendered in two ways, which lead to the
 // same object: as JSON patch operations for an admission response, which include our entry in metadata.managedFields, or as the
 // configuration of a server-side apply.
-//
-// The package is pure: no client, no context, no logger.
 package managedfields
 
 import (
@@ -165,11 +163,9 @@ func (p *Plan) keep(decided inherit.Decision) {
 	}
 }
 
-// adopt makes a copy's content ours. A copy carries all that it should inherit, in the values that its owner declares, exactly as one
-// create has left it, and nothing in it is ours: it comes from a backup without managed fields, or from a provider that copies a
-// template once. Nothing would ever remove those keys again (docs/design.md §2). Only what belongs to the create is taken: managers that
-// apply the same keys own them too. An object with taints of ours can still be a copy: a restored Machine gets those that it declares by
-// annotation before it is adopted.
+// adopt makes a copy's content ours (docs/design.md §2). Only what belongs to the create is taken: managers that apply the same keys
+// own them too. An object with taints of ours can still be a copy: a restored Machine gets those that it declares by annotation before
+// it is adopted.
 func (p *Plan) adopt() {
 	adopted := fieldpath.NewSet()
 	lost := len(p.managed.entries) == 0 && !p.managed.age.IsZero() // the API server keeps some for every object that it creates
@@ -188,9 +184,8 @@ func (p *Plan) adopt() {
 	}
 }
 
-// decide says what becomes of an entry. An owner is authoritative for what it declares and for nothing else; what the child already
-// has with the right value belongs to the manager that set it; what is ours and no longer declared goes, unless another manager
-// owns it too (docs/design.md §2). An entry that yields is not ours while another manager owns it too.
+// decide says what becomes of an entry (docs/design.md §2). What is ours and no longer declared goes, unless another manager owns it
+// too. An entry that yields is not ours while another manager owns it too.
 func (p *Plan) decide(e *entry) {
 	ours := p.adopted.Has(e.path) || p.isOurs(e) && (e.claim != inherit.Yielding || !p.shared(e.path))
 	switch {

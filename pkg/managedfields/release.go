@@ -12,10 +12,8 @@ import (
 
 // Release returns the object once Heirloom has given up everything in it, for good: our entries in metadata.managedFields
 // are gone, and so are the fields that only we own, unless keepValues leaves them there without an owner.
-// removed are the paths of those fields. The object must be in the version of the API that AppliedIn returned.
-//
-// It goes by what is recorded and not by the rules, so that nothing stays of another version of Heirloom, and no schema is
-// needed.
+// removed are the paths of those fields. It goes by what is recorded and not by the rules, so that nothing stays of another version of
+// Heirloom, and no schema is needed.
 func Release(object *unstructured.Unstructured, keepValues bool) (released *unstructured.Unstructured, removed []string, err error) {
 	var ours, others []*fieldpath.Set
 	entries := object.GetManagedFields()

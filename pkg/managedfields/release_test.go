@@ -116,10 +116,3 @@ func TestReleaseOfUnreadableFields(t *testing.T) {
 	_, _, err := managedfields.Release(object, false)
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("reading metadata.managedFields")))
 }
-
-func TestAppliedIn(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	other := managed("kubectl", metav1.ManagedFieldsOperationApply, `{}`)
-	Expect(managedfields.AppliedIn([]metav1.ManagedFieldsEntry{other})).To(BeEmpty())
-	Expect(managedfields.AppliedIn([]metav1.ManagedFieldsEntry{other, managed("heirloom", metav1.ManagedFieldsOperationApply, `{}`)})).To(Equal(version))
-}

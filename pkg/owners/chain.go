@@ -76,11 +76,8 @@ func (c *Chain) cachedOnly() *Chain {
 	return &only
 }
 
-// Recheck decides by the cache and, if that decision is in doubt, once more by owners as the API server has them.
-//
-// A cache can be behind. Cluster API takes from an object what its owner no longer declares. A cache without the owner's change
-// would make Heirloom put it back, and a cache without a new declaration would make Heirloom remove it. So a decision that
-// restores or removes something is in doubt. The second decision may take liveTimeout in all; if it fails, the first counts.
+// Recheck decides by the cache and, if that decision is in doubt, once more by owners as the API server has them: a cache can be
+// behind (docs/design.md §5). The second decision may take liveTimeout in all; if it fails, the first counts.
 func Recheck[D any](ctx context.Context, c *Chain, inDoubt func(D) bool, decide func(context.Context, *Chain) (D, error)) (D, error) {
 	decided, err := decide(ctx, c)
 	if err != nil || !inDoubt(decided) {
@@ -110,11 +107,11 @@ func Again[D any](ctx context.Context, c *Chain, decided D, decide func(context.
 // is another object.
 func (c *Chain) get(ctx context.Context, key types.NamespacedName, uid types.UID, into client.Object) (bool, error) {
 	if c.fresh {
-		if found, err := c.getLive(ctx, key, uid, into); err == nil {
+		found, err := c.getLive(ctx, key, uid, into)
+		if err == nil {
 			return found, nil
-		} else if log := ctrl.LoggerFrom(ctx).V(1); log.Enabled() {
-			log.Info("Live owner lookup failed; using cache", "owner", key, "reason", err.Error())
 		}
+		ctrl.LoggerFrom(ctx).V(1).Info("Live owner lookup failed; using cache", "owner", key, "reason", err.Error())
 	}
 	provided, is := into.(*unstructured.Unstructured)
 	if !is {
@@ -182,20 +179,28 @@ func (c *Chain) count(where metrics.LookupResult, found bool, err error) {
 	}
 }
 
+// read gets an object of one of Cluster API's kinds, or nil if it does not exist with this UID, which may be empty.
+func read[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, c *Chain, kind string, key types.NamespacedName, uid types.UID) (P, error) {
+	object := P(new(T))
+	found, err := c.get(ctx, key, uid, object)
+	if err != nil {
+		return nil, fmt.Errorf("getting %s %s: %w", kind, key, err)
+	}
+	if !found {
+		return nil, nil
+	}
+	return object, nil
+}
+
 // Cluster returns the Cluster of that name, or nil if it does not exist.
 func (c *Chain) Cluster(ctx context.Context, namespace, name string) (*clusterv1.Cluster, error) {
 	if name == "" {
 		return nil, nil
 	}
-	cluster, key := &clusterv1.Cluster{}, types.NamespacedName{Namespace: namespace, Name: name}
-	found, err := c.get(ctx, key, "", cluster)
-	if err != nil {
-		return nil, fmt.Errorf("getting Cluster %s: %w", key, err)
-	}
-	if !found {
-		return nil, nil
-	}
-	return cluster, nil
+	return read[clusterv1.Cluster](ctx, c, "Cluster", types.NamespacedName{Namespace: namespace, Name: name}, "")
 }
 
 // ClusterClass returns the ClusterClass of the Cluster's topology, or nil if there is none.
@@ -207,15 +212,7 @@ func (c *Chain) ClusterClass(ctx context.Context, cluster *clusterv1.Cluster) (*
 	if !declared {
 		return nil, nil
 	}
-	class := &clusterv1.ClusterClass{}
-	found, err := c.get(ctx, key, "", class)
-	if err != nil {
-		return nil, fmt.Errorf("getting ClusterClass %s: %w", key, err)
-	}
-	if !found {
-		return nil, nil
-	}
-	return class, nil
+	return read[clusterv1.ClusterClass](ctx, c, "ClusterClass", key, "")
 }
 
 // ClassOf returns the name of the ClusterClass of the Cluster's topology, and whether it has a topology. The class is in the
@@ -257,16 +254,12 @@ func groupOf(ref *metav1.OwnerReference) string {
 
 // MachineOwner is the controller of a Machine, and what it declares for the Machine.
 type MachineOwner struct {
-	// Outcome is what the owner means for the Machine: Inherits, NoOwner if the Machine names none, and OwnerNotFound if it names
-	// an owner that does not exist or cannot own Machines.
+	// Outcome is NoOwner if the Machine names none, and OwnerNotFound if it names an owner that does not exist or cannot own Machines.
 	Outcome inherit.Outcome
 	// Template is what the owner declares; nil if there is none.
 	Template *inherit.Template
 	// Object is the owner itself: a MachineSet, MachinePool or a provider's control plane (unstructured).
 	Object client.Object
-
-	// rule is the number of the rule by which the owner declares for Machines, and for their external objects.
-	rule int
 	// controlPlane is the owner in the form of the contract, if it is a control plane.
 	controlPlane *inherit.ControlPlane
 }
@@ -280,18 +273,18 @@ func (c *Chain) MachineOwner(ctx context.Context, m *clusterv1.Machine) (owner M
 	switch {
 	case groupOf(ref) == inherit.ControlPlaneGroup && !inherit.IsTemplate(ref.Kind):
 		object, cp, cpErr := c.ControlPlane(ctx, m.Namespace, ref)
-		if err = cpErr; object != nil && clusterLabel(object) == m.Spec.ClusterName {
-			owner = MachineOwner{Template: inherit.TemplateOfControlPlane(cp), Object: object, controlPlane: cp, rule: 4}
+		if err = cpErr; object != nil && ClusterName(object) == m.Spec.ClusterName {
+			owner = MachineOwner{Template: inherit.TemplateOfControlPlane(cp), Object: object, controlPlane: cp}
 		}
 	case ref.Kind == "MachinePool":
 		mp, found := &clusterv1.MachinePool{}, false
 		if found, err = c.controller(ctx, m, "MachinePool", mp); found && mp.Spec.ClusterName == m.Spec.ClusterName {
-			owner = MachineOwner{Template: inherit.TemplateOfMachinePool(mp), Object: mp, rule: 9}
+			owner = MachineOwner{Template: inherit.TemplateOfMachinePool(mp), Object: mp}
 		}
 	default:
 		ms, found := &clusterv1.MachineSet{}, false
 		if found, err = c.controller(ctx, m, "MachineSet", ms); found && ms.Spec.ClusterName == m.Spec.ClusterName {
-			owner = MachineOwner{Template: inherit.TemplateOfMachineSet(ms), Object: ms, rule: 8}
+			owner = MachineOwner{Template: inherit.TemplateOfMachineSet(ms), Object: ms}
 		}
 	}
 	owner.Outcome = inherit.Inherits
@@ -341,8 +334,4 @@ func (c *Chain) Served(gvk schema.GroupVersionKind) (schema.GroupVersionKind, bo
 		return gvk, false, fmt.Errorf("finding the served version of %s: %w", gvk.Kind, err)
 	}
 	return mapping.GroupVersionKind, true, nil
-}
-
-func clusterLabel(object metav1.Object) string {
-	return object.GetLabels()[clusterv1.ClusterNameLabel]
 }

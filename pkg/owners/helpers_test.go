@@ -104,6 +104,18 @@ func fails(err error) *reader { return &reader{err: err} }
 // from is a chain that asks nobody but the cache.
 func from(cache client.Reader) *owners.Chain { return &owners.Chain{Cache: cache} }
 
+// kindOf is the row of an object's type.
+func kindOf(object metav1.Object) owners.Kind {
+	for _, kind := range []owners.Kind{
+		owners.ControlPlanes, owners.MachineDeployments, owners.MachinePools, owners.MachineSets, owners.Machines, owners.ExternalObjects,
+	} {
+		if reflect.TypeOf(kind.New()) == reflect.TypeOf(object) {
+			return kind
+		}
+	}
+	panic(fmt.Sprintf("no kind has a %T", object))
+}
+
 // admission is a chain as the webhooks have it.
 func admission(cache, live client.Reader) *owners.Chain {
 	return &owners.Chain{Cache: cache, Live: live, AskMissing: true}

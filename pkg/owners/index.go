@@ -18,89 +18,76 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// The fields of the indexes: the UID of the controller, the name of the Cluster, the ClusterClass of a Cluster's topology as
-// "<namespace>/<name>", the providerIDs, and the names and addresses that a Node may have.
+// The fields of the indexes.
 const (
-	ownerField      = "ownerUID"
-	clusterField    = "clusterName"
-	classField      = "clusterClass"
+	ownerField      = "ownerUID"     // of the controller
+	clusterField    = "clusterName"  // of its Cluster
+	classField      = "clusterClass" // of a Cluster's topology, as "<namespace>/<name>"
 	providerIDField = "providerID"
-	nodeNameField   = "nodeName"
+	nodeNameField   = "nodeName" // and addresses that a Node may have
 )
 
-// index is a field by which a cache finds objects.
-type index struct {
-	object client.Object
-	field  string
-	values client.IndexerFunc
+// indexed returns the values of all fields by which caches find objects of this kind.
+func indexed(object client.Object) map[string][]string {
+	switch o := object.(type) {
+	case *clusterv1.Cluster:
+		class, _ := ClassOf(o)
+		return map[string][]string{classField: {class.String()}}
+	case *clusterv1.MachineDeployment:
+		return map[string][]string{clusterField: one(o.Spec.ClusterName)}
+	case *clusterv1.MachineSet:
+		return map[string][]string{ownerField: ownerUID(o), clusterField: one(o.Spec.ClusterName)}
+	case *clusterv1.Machine:
+		names := one(o.Status.NodeRef.Name) // once it is a Node, it can be no other
+		if names == nil {
+			names = inherit.MachineNames(o)
+		}
+		return map[string][]string{
+			ownerField: ownerUID(o), clusterField: one(o.Spec.ClusterName), providerIDField: one(o.Spec.ProviderID), nodeNameField: names,
+		}
+	case *clusterv1.MachinePool:
+		return map[string][]string{clusterField: one(o.Spec.ClusterName), providerIDField: o.Spec.ProviderIDList}
+	case *corev1.Node:
+		return map[string][]string{providerIDField: one(o.Spec.ProviderID), nodeNameField: inherit.NodeNames(o)}
+	}
+	return nil
 }
 
-func indexes() []index {
-	all := []index{
-		{&clusterv1.Cluster{}, classField, of(func(c *clusterv1.Cluster) []string { return one(classKey(c)) })},
-		{&clusterv1.MachineDeployment{}, clusterField, of(func(md *clusterv1.MachineDeployment) []string { return one(md.Spec.ClusterName) })},
-		{&clusterv1.MachineSet{}, ownerField, ownerUID},
-		{&clusterv1.MachineSet{}, clusterField, of(func(ms *clusterv1.MachineSet) []string { return one(ms.Spec.ClusterName) })},
-		{&clusterv1.Machine{}, ownerField, ownerUID},
-		{&clusterv1.Machine{}, clusterField, of(func(m *clusterv1.Machine) []string { return one(m.Spec.ClusterName) })},
-		{&clusterv1.Machine{}, providerIDField, of(func(m *clusterv1.Machine) []string { return one(m.Spec.ProviderID) })},
-		{&clusterv1.Machine{}, nodeNameField, of(machineIndexNames)},
-		{&clusterv1.MachinePool{}, clusterField, of(func(mp *clusterv1.MachinePool) []string { return one(mp.Spec.ClusterName) })},
-		{&clusterv1.MachinePool{}, providerIDField, of(func(mp *clusterv1.MachinePool) []string { return mp.Spec.ProviderIDList })},
+// Indexes returns the indexes of a kind that a cache needs for a Chain, and those of Nodes for NodesOf.
+func Indexes(kind client.Object) map[string]client.IndexerFunc {
+	indexes := map[string]client.IndexerFunc{}
+	for field := range indexed(kind) {
+		indexes[field] = func(object client.Object) []string { return indexed(object)[field] }
 	}
-	for field, values := range NodeIndexes() {
-		all = append(all, index{&corev1.Node{}, field, values})
-	}
-	return all
+	return indexes
 }
 
-// NodeIndexes returns the indexes of Nodes that a cache needs for NodesOf.
-func NodeIndexes() map[string]client.IndexerFunc {
-	return map[string]client.IndexerFunc{
-		providerIDField: of(func(n *corev1.Node) []string { return one(n.Spec.ProviderID) }),
-		nodeNameField:   of(inherit.NodeNames),
-	}
-}
+// IndexValues returns the values of a field by which the indexes have an object. With it, a reader without indexes can answer a
+// Chain's lists.
+func IndexValues(object client.Object, field string) []string { return indexed(object)[field] }
 
 // Prepare makes the cache hold every kind that a Chain reads, with the indexes that it uses. It is called before the cache starts,
 // on every replica: otherwise the first request would start the informer and wait for it. Without ownNodes, no Cluster has its
 // Nodes in the management cluster, and the cache does not hold them.
 func Prepare(ctx context.Context, c cache.Cache, ownNodes bool) error {
-	for _, object := range []client.Object{&clusterv1.Cluster{}, &clusterv1.ClusterClass{}} {
-		if _, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
-			return fmt.Errorf("preparing the cache of %T: %w", object, err)
-		}
+	kinds := []client.Object{
+		&clusterv1.Cluster{}, &clusterv1.ClusterClass{}, &clusterv1.MachineDeployment{}, &clusterv1.MachineSet{}, &clusterv1.Machine{},
+		&clusterv1.MachinePool{},
 	}
-	for _, index := range indexes() {
-		if _, node := index.object.(*corev1.Node); node && !ownNodes {
-			continue
+	if ownNodes {
+		kinds = append(kinds, &corev1.Node{})
+	}
+	for _, kind := range kinds {
+		if _, err := c.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("preparing the cache of %T: %w", kind, err)
 		}
-		if err := c.IndexField(ctx, index.object, index.field, index.values); err != nil {
-			return fmt.Errorf("indexing %T by %s: %w", index.object, index.field, err)
+		for field, values := range Indexes(kind) {
+			if err := c.IndexField(ctx, kind, field, values); err != nil {
+				return fmt.Errorf("indexing %T by %s: %w", kind, field, err)
+			}
 		}
 	}
 	return nil
-}
-
-// IndexValues returns the values of a field by which the indexes have an object. With it, a reader without indexes can answer a
-// Chain's lists.
-func IndexValues(object client.Object, field string) []string {
-	var values []string
-	for _, i := range indexes() {
-		if i.field == field {
-			values = append(values, i.values(object)...)
-		}
-	}
-	return values
-}
-
-func of[T client.Object](values func(T) []string) client.IndexerFunc {
-	return func(object client.Object) []string {
-		if typed, ok := object.(T); ok {
-			return values(typed)
-		}
-		return nil
-	}
 }
 
 func ownerUID(object client.Object) []string {
@@ -108,27 +95,6 @@ func ownerUID(object client.Object) []string {
 		return []string{string(ref.UID)}
 	}
 	return nil
-}
-
-// machineIndexNames are those of machineNodeNames by which a Node may be the Machine: once that is a Node, its name alone.
-func machineIndexNames(m *clusterv1.Machine) []string {
-	if m.Status.NodeRef.Name != "" {
-		return []string{m.Status.NodeRef.Name}
-	}
-	return inherit.MachineNames(m)
-}
-
-// machineNodeNames are the names and addresses of the Nodes that a Machine may be or have been.
-func machineNodeNames(m *clusterv1.Machine) []string {
-	return append(inherit.MachineNames(m), one(m.Status.NodeRef.Name)...)
-}
-
-func classKey(cluster *clusterv1.Cluster) string {
-	name, declared := ClassOf(cluster)
-	if !declared {
-		return ""
-	}
-	return name.String()
 }
 
 func one(s string) []string {
@@ -209,18 +175,24 @@ func (c *Chain) MachinesBelow(ctx context.Context, owner client.Object) ([]clust
 	return machines, nil
 }
 
-// NodesOf returns the Nodes in a cache that the Machine may be, or that the MachinePool names. MachineOf decides which it is.
-func NodesOf(ctx context.Context, nodes client.Reader, source client.Object) ([]types.NamespacedName, error) {
-	byField := map[string][]string{}
-	switch o := source.(type) {
-	case *clusterv1.Machine:
-		byField[providerIDField], byField[nodeNameField] = one(o.Spec.ProviderID), machineNodeNames(o)
+// NodesOf returns the Nodes in a cache that the MachinePool names, or that the Machine or those below the object may be. MachineOf
+// decides which it is.
+func (c *Chain) NodesOf(ctx context.Context, nodes client.Reader, object client.Object) (all []types.NamespacedName, err error) {
+	byField, machines := map[string][]string{}, []clusterv1.Machine(nil)
+	switch o := object.(type) {
 	case *clusterv1.MachinePool:
 		byField[providerIDField] = o.Spec.ProviderIDList
+	case *clusterv1.Machine:
+		machines = []clusterv1.Machine{*o}
 	default:
-		return nil, fmt.Errorf("expected a Machine or a MachinePool, got %T", source)
+		if machines, err = c.MachinesBelow(ctx, object); err != nil {
+			return nil, err
+		}
 	}
-	var all []types.NamespacedName
+	for _, m := range machines {
+		byField[providerIDField] = append(byField[providerIDField], one(m.Spec.ProviderID)...)
+		byField[nodeNameField] = append(append(byField[nodeNameField], one(m.Status.NodeRef.Name)...), inherit.MachineNames(&m)...)
+	}
 	for field, values := range byField {
 		for _, value := range values {
 			found, err := (&Chain{Cache: nodes}).Keys(ctx, &corev1.NodeList{}, client.MatchingFields{field: value})

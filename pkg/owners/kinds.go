@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -17,15 +18,11 @@ import (
 
 // Kind is a row of the table of kinds: all that differs between kinds when Heirloom decides what an object inherits.
 type Kind struct {
-	// Name is the kind's, or that of its role in Cluster API's contract.
-	Name string
 	// New returns an empty object of the type that objects of the kind are decoded into.
-	New func() metav1.Object
+	New func() client.Object
 	// Content returns what an object has at the places where it can inherit.
 	Content func(ctx context.Context, c *Chain, object metav1.Object) (inherit.Object, error)
 
-	// clusterName names the object's Cluster.
-	clusterName func(object metav1.Object) string
 	// evaluate finds the object's owner and applies the rules to an object that is not skipped. The Cluster may be nil.
 	evaluate func(ctx context.Context, c *Chain, object metav1.Object, cluster *clusterv1.Cluster, policy inherit.Policy) (Decision, error)
 }
@@ -33,81 +30,64 @@ type Kind struct {
 // The table of kinds.
 var (
 	// ControlPlanes are those of all providers (rule 1). The kind's schema says where a control plane has what it inherits.
-	ControlPlanes = row("ControlPlane", func() *inherit.ControlPlane { return &inherit.ControlPlane{} },
-		func(cp *inherit.ControlPlane) string { return clusterLabel(cp) }, evaluateControlPlane,
-		func(ctx context.Context, c *Chain, cp *inherit.ControlPlane) (inherit.Object, error) {
-			if c.Layout == nil {
-				return inherit.Object{}, errors.New("where a control plane can inherit is not known")
-			}
-			return contentOfControlPlane(ctx, c, cp)
-		})
+	ControlPlanes = row(evaluateControlPlane, func(ctx context.Context, c *Chain, cp *inherit.ControlPlane) (inherit.Object, error) {
+		if c.Layout == nil {
+			return inherit.Object{}, errors.New("where a control plane can inherit is not known")
+		}
+		return contentOfControlPlane(ctx, c, cp)
+	})
 	// MachineDeployments inherit by rules 2 and 14.
-	MachineDeployments = row("MachineDeployment", func() *clusterv1.MachineDeployment { return &clusterv1.MachineDeployment{} },
-		func(md *clusterv1.MachineDeployment) string { return md.Spec.ClusterName }, evaluateMachineDeployment, always(inherit.OfMachineDeployment))
+	MachineDeployments = row(ofTopology(inherit.OfMachineDeployment, inherit.Policy.MachineDeployment), always(inherit.OfMachineDeployment))
 	// MachinePools inherit by rules 3 and 14.
-	MachinePools = row("MachinePool", func() *clusterv1.MachinePool { return &clusterv1.MachinePool{} },
-		func(mp *clusterv1.MachinePool) string { return mp.Spec.ClusterName }, evaluateMachinePool, always(inherit.OfMachinePool))
+	MachinePools = row(ofTopology(inherit.OfMachinePool, inherit.Policy.MachinePool), always(inherit.OfMachinePool))
 	// MachineSets inherit by rules 5 and 6, and by rule 14 where they stand alone.
-	MachineSets = row("MachineSet", func() *clusterv1.MachineSet { return &clusterv1.MachineSet{} },
-		func(ms *clusterv1.MachineSet) string { return ms.Spec.ClusterName }, evaluateMachineSet, always(inherit.OfMachineSet))
+	MachineSets = row(evaluateMachineSet, always(inherit.OfMachineSet))
 	// Machines inherit by rules 4, 8 and 9.
-	Machines = row("Machine", func() *clusterv1.Machine { return &clusterv1.Machine{} },
-		func(m *clusterv1.Machine) string { return m.Spec.ClusterName }, evaluateMachine, always(inherit.OfMachine))
+	Machines = row(evaluateMachine, always(inherit.OfMachine))
 	// ExternalObjects are InfraMachines and BootstrapConfigs of all providers (rules 4 and 8).
-	ExternalObjects = row("external object", func() *metav1.PartialObjectMetadata { return &metav1.PartialObjectMetadata{} },
-		func(object *metav1.PartialObjectMetadata) string { return clusterLabel(object) }, evaluateExternal, always(inherit.OfExternal))
+	ExternalObjects = row(evaluateExternal, always(inherit.OfExternal))
 )
 
-// KindOf returns the row of an object's type, and whether there is one.
-func KindOf(object metav1.Object) (Kind, bool) {
-	switch object.(type) {
-	case *inherit.ControlPlane:
-		return ControlPlanes, true
-	case *clusterv1.MachineDeployment:
-		return MachineDeployments, true
-	case *clusterv1.MachinePool:
-		return MachinePools, true
-	case *clusterv1.MachineSet:
-		return MachineSets, true
-	case *clusterv1.Machine:
-		return Machines, true
-	case *metav1.PartialObjectMetadata:
-		return ExternalObjects, true
-	}
-	return Kind{}, false
-}
-
 // row makes a row out of functions for the kind's own type.
-func row[P metav1.Object](
-	name string, empty func() P, clusterName func(P) string,
+func row[T any, P interface {
+	*T
+	client.Object
+}](
 	evaluate func(context.Context, *Chain, P, *clusterv1.Cluster, inherit.Policy) (Decision, error),
 	content func(context.Context, *Chain, P) (inherit.Object, error),
 ) Kind {
 	return Kind{
-		Name: name,
-		New:  func() metav1.Object { return empty() },
+		New: func() client.Object { return P(new(T)) },
 		Content: func(ctx context.Context, c *Chain, object metav1.Object) (inherit.Object, error) {
 			typed, ok := object.(P)
 			if !ok {
-				return inherit.Object{}, fmt.Errorf("expected a %s, got %T", name, object)
+				return inherit.Object{}, fmt.Errorf("expected a %T, got %T", typed, object)
 			}
 			return content(ctx, c, typed)
-		},
-		clusterName: func(object metav1.Object) string {
-			typed, ok := object.(P)
-			if !ok {
-				return ""
-			}
-			return clusterName(typed)
 		},
 		evaluate: func(ctx context.Context, c *Chain, object metav1.Object, cluster *clusterv1.Cluster, policy inherit.Policy) (Decision, error) {
 			typed, ok := object.(P)
 			if !ok {
-				return Decision{}, fmt.Errorf("expected a %s, got %T", name, object)
+				return Decision{}, fmt.Errorf("expected a %T, got %T", typed, object)
 			}
 			return evaluate(ctx, c, typed, cluster, policy)
 		},
 	}
+}
+
+// ClusterName names the Cluster of an object of Cluster API or a provider.
+func ClusterName(object metav1.Object) string {
+	switch o := object.(type) {
+	case *clusterv1.MachineDeployment:
+		return o.Spec.ClusterName
+	case *clusterv1.MachinePool:
+		return o.Spec.ClusterName
+	case *clusterv1.MachineSet:
+		return o.Spec.ClusterName
+	case *clusterv1.Machine:
+		return o.Spec.ClusterName
+	}
+	return object.GetLabels()[clusterv1.ClusterNameLabel]
 }
 
 // contentOfControlPlane returns what a control plane has. Without a layout, it has no place to inherit.
@@ -127,7 +107,7 @@ func always[P any](of func(P) inherit.Object) func(context.Context, *Chain, P) (
 // Evaluate decides what happens to an object, by what the chain knows. Webhooks, loop and plugin all call it, so that they also
 // agree on which objects are skipped and who owns them.
 func (k Kind) Evaluate(ctx context.Context, c *Chain, object metav1.Object, policy inherit.Policy) (Decision, error) {
-	cluster, err := c.Cluster(ctx, object.GetNamespace(), k.clusterName(object))
+	cluster, err := c.Cluster(ctx, object.GetNamespace(), ClusterName(object))
 	if err != nil {
 		return Decision{}, err
 	}
@@ -158,8 +138,6 @@ type Decision struct {
 	inherit.Decision
 
 	sources func(context.Context) inherit.Sources
-	// rule returns the number of the rule by which the object inherits an entry.
-	rule func(inherit.Entry) int
 	// declaredBy are the objects that declare for this one: its owner, or a topology's Cluster and ClusterClass.
 	declaredBy []client.Object
 	// current returns what the object has now, if it tells cluster-autoscaler of its Nodes (rule 14); otherwise it is nil.
@@ -172,20 +150,6 @@ func (d Decision) Sources(ctx context.Context) inherit.Sources {
 		return inherit.Sources{}
 	}
 	return d.sources(ctx)
-}
-
-// CapacityRule is the number of the rule by which an object tells cluster-autoscaler of its Nodes. It has no owner.
-const CapacityRule = 14
-
-// Rule returns the number of the rule, as docs/rules.md has it, by which the object inherits an entry; 0 if there is none.
-func (d Decision) Rule(e inherit.Entry) int {
-	switch {
-	case d.current != nil && e.Own && d.Desired.Top.Claims[e.Name] == inherit.Yielding:
-		return CapacityRule
-	case d.rule == nil:
-		return 0
-	}
-	return d.rule(e)
 }
 
 // Propagator returns the owner whose controller in Cluster API writes what this object inherits: a MachineDeployment, a
@@ -216,10 +180,7 @@ func ObservedGeneration(object client.Object) int64 {
 	return 0
 }
 
-// Behind reports whether the object was written later than all that declares for it, as the chain knows them. Then the owner may
-// have changed in between, and the object's writer may know. If the owner is later, the chain knows all that the owner declared
-// when the object was written.
-//
+// Behind reports whether the object was written later than all that declares for it, as the chain knows them (docs/design.md §5).
 // The versions can be compared because all these kinds are custom resources, which an API server keeps in one etcd. If they are
 // not numbers, the object counts as later.
 func (d Decision) Behind(object client.Object) bool {
@@ -236,30 +197,19 @@ func skip(why inherit.Reason) Decision {
 	return Decision{Decision: inherit.Skip(why)}
 }
 
-func ownerNotFound() Decision {
-	return Decision{Decision: inherit.Decision{Outcome: inherit.OwnerNotFound, Reason: inherit.OwnerIsNotFound}}
-}
+var ownerNotFound = Decision{Decision: inherit.Decision{Outcome: inherit.OwnerNotFound, Reason: inherit.OwnerIsNotFound}}
 
 func inherits(
-	rule int, desired inherit.Object, dropped inherit.Drops, sources func(context.Context) inherit.Sources, declaredBy ...client.Object,
+	desired inherit.Object, dropped inherit.Drops, sources func(context.Context) inherit.Sources, declaredBy ...client.Object,
 ) Decision {
 	return Decision{
 		Decision: inherit.Decision{Outcome: inherit.Inherits, Desired: desired, Dropped: dropped}, sources: sources, declaredBy: declaredBy,
-		rule: func(inherit.Entry) int { return rule },
 	}
-}
-
-// tells says that rule 14 is about the object, which has this now.
-func (d Decision) tells(current func() inherit.Object) Decision {
-	d.current = current
-	return d
 }
 
 // standsAlone is the decision about an object that has no owner. What an owner propagated to it before stays.
 func standsAlone(current func() inherit.Object, sources func(context.Context) inherit.Sources) Decision {
-	decided := inherits(0, inherit.Object{}, nil, sources).tells(current)
-	decided.Outcome = inherit.NoOwner
-	return decided
+	return Decision{Decision: inherit.Decision{Outcome: inherit.NoOwner}, sources: sources, current: current}
 }
 
 // withCapacity adds what the object tells cluster-autoscaler, once it has inherited the rest (rule 14). It is apart from the other
@@ -298,39 +248,28 @@ func evaluateControlPlane(ctx context.Context, c *Chain, cp *inherit.ControlPlan
 		return Decision{}, err
 	}
 	desired, dropped := policy.ControlPlane(*section, current)
-	return inherits(1, desired, dropped, c.sources(cp, clusterLabel(cp), nil, cp), cluster, class), nil
+	sources := func(ctx context.Context) inherit.Sources { return c.quiet().byTopology(ctx, cp, cp) }
+	return inherits(desired, dropped, sources, cluster, class), nil
 }
 
-// evaluateMachineDeployment applies rules 2 and 14.
-func evaluateMachineDeployment(
-	ctx context.Context, c *Chain, md *clusterv1.MachineDeployment, cluster *clusterv1.Cluster, policy inherit.Policy,
-) (Decision, error) {
-	section, class, err := c.section(ctx, md, cluster)
-	if err != nil {
-		return Decision{}, err
+// ofTopology applies rule 2 or 3, and rule 14, to objects whose own metadata and Machine template a topology declares.
+func ofTopology[P inherit.Owner](
+	of func(P) inherit.Object, apply func(inherit.Policy, inherit.Section, P) (inherit.Object, inherit.Drops),
+) func(context.Context, *Chain, P, *clusterv1.Cluster, inherit.Policy) (Decision, error) {
+	return func(ctx context.Context, c *Chain, object P, cluster *clusterv1.Cluster, policy inherit.Policy) (Decision, error) {
+		section, class, err := c.section(ctx, object, cluster)
+		if err != nil {
+			return Decision{}, err
+		}
+		current, sources := func() inherit.Object { return of(object) }, c.sourcesBy(object, MachineOwner{Object: object})
+		decided := standsAlone(current, sources)
+		if section != nil {
+			desired, dropped := apply(policy, *section, object)
+			decided = inherits(desired, dropped, sources, cluster, class)
+			decided.current = current
+		}
+		return decided, nil
 	}
-	current := func() inherit.Object { return inherit.OfMachineDeployment(md) }
-	sources := c.sources(md, md.Spec.ClusterName, md, nil)
-	if section == nil {
-		return standsAlone(current, sources), nil
-	}
-	desired, dropped := policy.MachineDeployment(*section, md)
-	return inherits(2, desired, dropped, sources, cluster, class).tells(current), nil
-}
-
-// evaluateMachinePool applies rules 3 and 14.
-func evaluateMachinePool(ctx context.Context, c *Chain, mp *clusterv1.MachinePool, cluster *clusterv1.Cluster, policy inherit.Policy) (Decision, error) {
-	section, class, err := c.section(ctx, mp, cluster)
-	if err != nil {
-		return Decision{}, err
-	}
-	current := func() inherit.Object { return inherit.OfMachinePool(mp) }
-	sources := c.sources(mp, mp.Spec.ClusterName, mp, nil)
-	if section == nil {
-		return standsAlone(current, sources), nil
-	}
-	desired, dropped := policy.MachinePool(*section, mp)
-	return inherits(3, desired, dropped, sources, cluster, class).tells(current), nil
 }
 
 // evaluateMachineSet applies rule 5 to a MachineSet's own annotations and rule 6 to the rest, or rule 14 to a MachineSet that
@@ -342,27 +281,20 @@ func evaluateMachineSet(ctx context.Context, c *Chain, ms *clusterv1.MachineSet,
 	}
 	md, err := c.MachineDeployment(ctx, ms)
 	if err != nil || md == nil {
-		return ownerNotFound(), err
+		return ownerNotFound, err
 	}
 	desired, dropped := policy.MachineSet(md, ms)
-	decided := inherits(6, desired, dropped, sources, md)
-	decided.rule = func(e inherit.Entry) int {
-		if e.Own && e.What == "annotation" {
-			return 5
-		}
-		return 6
-	}
-	return decided, nil
+	return inherits(desired, dropped, sources, md), nil
 }
 
 // evaluateMachine applies rules 4, 8 and 9.
 func evaluateMachine(ctx context.Context, c *Chain, m *clusterv1.Machine, _ *clusterv1.Cluster, policy inherit.Policy) (Decision, error) {
 	owner, err := c.MachineOwner(ctx, m)
 	if err != nil || owner.Outcome == inherit.OwnerNotFound {
-		return ownerNotFound(), err
+		return ownerNotFound, err
 	}
 	desired, dropped := policy.MachineFrom(owner.Template, m)
-	decided := inherits(owner.rule, desired, dropped, func(ctx context.Context) inherit.Sources {
+	decided := inherits(desired, dropped, func(ctx context.Context) inherit.Sources {
 		return c.quiet().machineSources(ctx, m, owner, nil)
 	})
 	decided.TaintsRefused = policy.ClusterAPITaints == inherit.PropagationDisabled
@@ -383,13 +315,12 @@ func (d Decision) from(owner MachineOwner) Decision {
 func evaluateExternal(
 	ctx context.Context, c *Chain, external *metav1.PartialObjectMetadata, cluster *clusterv1.Cluster, policy inherit.Policy,
 ) (Decision, error) {
-	name := clusterLabel(external)
-	if name == "" || inherit.IsTemplate(external.Kind) {
+	if ClusterName(external) == "" || inherit.IsTemplate(external.Kind) {
 		return skip(inherit.NotOfMachine), nil
 	}
-	owner, instance, err := c.externalOwner(ctx, external, name)
+	owner, instance, err := c.externalOwner(ctx, external)
 	if err != nil || owner.Outcome == inherit.OwnerNotFound {
-		return ownerNotFound(), err
+		return ownerNotFound, err
 	}
 	if instance == nil {
 		return skip(inherit.NotOfMachine), nil
@@ -402,22 +333,22 @@ func evaluateExternal(
 		below = external
 	}
 	desired, dropped := policy.External(owner.Template, inherit.OfExternal(external))
-	return inherits(owner.rule, desired, dropped, c.ownerSources(below, name, owner)).from(owner), nil
+	return inherits(desired, dropped, c.sourcesBy(below, owner)).from(owner), nil
 }
 
 // externalOwner returns the owner of the external object's Machine, and the object that decides whether to skip it: the Machine, or
 // its owner while there is no Machine yet. The external object cannot decide, because providers need not copy the label of a watch
 // filter. The result is nil if the external object belongs to no Machine, as those that a MachinePool owns.
-func (c *Chain) externalOwner(ctx context.Context, external *metav1.PartialObjectMetadata, cluster string) (MachineOwner, metav1.Object, error) {
+func (c *Chain) externalOwner(ctx context.Context, external *metav1.PartialObjectMetadata) (MachineOwner, metav1.Object, error) {
 	m := &clusterv1.Machine{}
 	found, err := c.controller(ctx, external, "Machine", m)
 	if err != nil {
 		return MachineOwner{}, nil, err
 	}
 	if !found {
-		return c.creator(ctx, external, cluster)
+		return c.creator(ctx, external)
 	}
-	if m.Spec.ClusterName != cluster || !refersTo(m, external) {
+	if m.Spec.ClusterName != ClusterName(external) || !refersTo(m, external) {
 		return MachineOwner{}, nil, nil
 	}
 	owner, err := c.cachedOnly().MachineOwner(ctx, m) // the request may have cost an API call already
@@ -428,7 +359,7 @@ func (c *Chain) externalOwner(ctx context.Context, external *metav1.PartialObjec
 }
 
 // creator returns the MachineSet or control plane that has created the external object for a Machine to come.
-func (c *Chain) creator(ctx context.Context, external *metav1.PartialObjectMetadata, cluster string) (MachineOwner, metav1.Object, error) {
+func (c *Chain) creator(ctx context.Context, external *metav1.PartialObjectMetadata) (MachineOwner, metav1.Object, error) {
 	if metav1.GetControllerOfNoCopy(external) != nil {
 		return MachineOwner{}, nil, nil
 	}
@@ -441,31 +372,23 @@ func (c *Chain) creator(ctx context.Context, external *metav1.PartialObjectMetad
 		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 			Namespace: external.Namespace, Name: external.Name, Labels: external.Labels, OwnerReferences: []metav1.OwnerReference{ref},
 		}}
-		m.Spec.ClusterName = cluster
+		m.Spec.ClusterName = ClusterName(external)
 		owner, err := c.MachineOwner(ctx, m)
 		return owner, owner.Object, err
 	}
 	return MachineOwner{}, nil, nil
 }
 
-// refersTo reports whether the Machine says that this is its InfraMachine or its BootstrapConfig.
+// refersTo reports whether this is the Machine's InfraMachine or BootstrapConfig.
 func refersTo(m *clusterv1.Machine, external *metav1.PartialObjectMetadata) bool {
 	kind := external.GroupVersionKind().GroupKind()
-	for _, ref := range ExternalRefs(m) {
-		if ref.GroupKind() == kind && ref.Name == external.Name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ExternalRefs(m), func(ref clusterv1.ContractVersionedObjectReference) bool {
+		return ref.GroupKind() == kind && ref.Name == external.Name
+	})
 }
 
 // ExternalRefs returns the references of a Machine to its InfraMachine and its BootstrapConfig.
 func ExternalRefs(m *clusterv1.Machine) []clusterv1.ContractVersionedObjectReference {
-	var refs []clusterv1.ContractVersionedObjectReference
-	for _, ref := range []clusterv1.ContractVersionedObjectReference{m.Spec.InfrastructureRef, m.Spec.Bootstrap.ConfigRef} {
-		if ref.Kind != "" && ref.Name != "" {
-			refs = append(refs, ref)
-		}
-	}
-	return refs
+	refs := []clusterv1.ContractVersionedObjectReference{m.Spec.InfrastructureRef, m.Spec.Bootstrap.ConfigRef}
+	return slices.DeleteFunc(refs, func(ref clusterv1.ContractVersionedObjectReference) bool { return ref.Kind == "" || ref.Name == "" })
 }

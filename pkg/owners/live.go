@@ -31,11 +31,6 @@ type Live struct {
 	begun sync.Map
 }
 
-// NewLive returns a Live that reads with that reader.
-func NewLive(reader client.Reader) *Live {
-	return &Live{Reader: reader}
-}
-
 // Get implements client.Reader.
 func (l *Live) Get(ctx context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	gvk := into.GetObjectKind().GroupVersionKind()

@@ -71,7 +71,7 @@ func TestLiveReadsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
 		server := &slow{takes: 10 * time.Millisecond}
-		live := owners.NewLive(server)
+		live := &owners.Live{Reader: server}
 		first := ask(live)
 		server.now.Store(2)
 		var later []<-chan string
@@ -99,7 +99,7 @@ func TestLiveReadsFailAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect, start := NewWithT(t).Expect, time.Now()
 		server := &slow{takes: 10 * time.Millisecond}
-		live := owners.NewLive(server)
+		live := &owners.Live{Reader: server}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		first := make(chan error, 1)
@@ -131,7 +131,7 @@ func TestLiveErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
 		server := &slow{takes: time.Millisecond}
-		live := owners.NewLive(server)
+		live := &owners.Live{Reader: server}
 		for want, fail := range map[string]func() error{
 			"refused": func() error { return errors.New("refused") }, "reading *v1beta2.MachineSet ns/ms: panic: oops": func() error { panic("oops") },
 		} {
@@ -239,7 +239,7 @@ func TestWhatIsRead(t *testing.T) {
 		{kind: "Node of a pool", node: "x aws:1", found: []string{"MachinePool mp"}, reads: topology},
 	} {
 		Expect, cache, live := NewWithT(t).Expect, holds(t, all...), holds(t, all...)
-		chain := admission(cache, owners.NewLive(live))
+		chain := admission(cache, &owners.Live{Reader: live})
 		if tc.node != "" {
 			recheckNode(t, chain, tc.node)
 		} else {

@@ -5,6 +5,7 @@ package owners
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,28 +32,16 @@ func (d NodeDecision) Inherits() bool {
 	return d.Outcome == inherit.Inherits
 }
 
-// Rule returns the number of the rule by which the Node inherits an entry.
-func (d NodeDecision) Rule(e inherit.Entry) int {
-	switch e.What {
-	case "label":
-		return 11
-	case "annotation":
-		return 12
-	}
-	return 13
-}
-
 func skipNode(why inherit.Reason) NodeDecision {
 	return NodeDecision{Outcome: inherit.Skipped, Reason: why}
-}
-
-func noMachine() NodeDecision {
-	return NodeDecision{Outcome: inherit.NoOwner, Reason: inherit.IsNoMachine}
 }
 
 func nodeInherits(from inherit.NodeSource) NodeDecision {
 	return NodeDecision{Outcome: inherit.Inherits, Source: from}
 }
+
+// noMachine is the decision about a Node that is nobody's.
+var noMachine = NodeDecision{Outcome: inherit.NoOwner, Reason: inherit.IsNoMachine}
 
 // EvaluateNode decides what happens to a Node of the Cluster of Within, and what it inherits from.
 func (c *Chain) EvaluateNode(ctx context.Context, node *corev1.Node, policy inherit.Policy) (NodeDecision, error) {
@@ -106,15 +95,11 @@ func (c *Chain) evaluateNodeOfPool(ctx context.Context, node *corev1.Node, polic
 func (c *Chain) evaluateStranger(ctx context.Context, node *corev1.Node, policy inherit.Policy) (NodeDecision, error) {
 	name := inherit.MatchedBefore(node)
 	if name == "" {
-		return noMachine(), nil
+		return noMachine, nil
 	}
-	m, key := &clusterv1.Machine{}, types.NamespacedName{Namespace: c.within.Namespace, Name: name}
-	found, err := c.get(ctx, key, "", m)
-	if err != nil {
-		return NodeDecision{}, fmt.Errorf("getting Machine %s: %w", key, err)
-	}
-	if !found || m.DeletionTimestamp != nil || !c.isOwn(m.Namespace, m.Spec.ClusterName) || !inherit.NoLongerMatches(node, m) {
-		return noMachine(), nil
+	m, err := read[clusterv1.Machine](ctx, c, "Machine", types.NamespacedName{Namespace: c.within.Namespace, Name: name}, "")
+	if m == nil || m.DeletionTimestamp != nil || !c.isOwn(m) || !inherit.NoLongerMatches(node, m) {
+		return noMachine, err
 	}
 	cluster, err := c.Cluster(ctx, m.Namespace, m.Spec.ClusterName)
 	if err != nil {
@@ -124,7 +109,7 @@ func (c *Chain) evaluateStranger(ctx context.Context, node *corev1.Node, policy 
 		return skipNode(why), nil
 	}
 	if cluster.DeletionTimestamp != nil {
-		return noMachine(), nil
+		return noMachine, nil
 	}
 	return nodeInherits(inherit.SourceForStranger(m)), nil
 }
@@ -214,42 +199,27 @@ func (c *Chain) desired(ctx context.Context, kind Kind, object metav1.Object, cl
 // MachineOf returns the Machine that a Node of the chain's Cluster is, or nil if there is none. It must not be changed. A chain
 // that reads everything live asks for the Machine once more, but the cache says which Machine it is.
 func (c *Chain) MachineOf(ctx context.Context, node *corev1.Node) (*clusterv1.Machine, error) {
-	var candidates []clusterv1.Machine
-	seen := map[types.UID]bool{}
-	add := func(field, value string) error {
-		list := &clusterv1.MachineList{}
-		if err := c.list(ctx, list, client.InNamespace(c.within.Namespace), client.MatchingFields{field: value}); err != nil {
-			return fmt.Errorf("listing Machines by %s %s: %w", field, value, err)
-		}
-		for _, m := range list.Items {
-			if c.isOwn(m.Namespace, m.Spec.ClusterName) && !seen[m.UID] {
-				seen[m.UID] = true
-				candidates = append(candidates, m)
+	candidates := map[types.UID]clusterv1.Machine{}
+	for field, values := range indexed(node) {
+		for _, value := range values {
+			list := &clusterv1.MachineList{}
+			if err := c.list(ctx, list, client.InNamespace(c.within.Namespace), client.MatchingFields{field: value}); err != nil {
+				return nil, fmt.Errorf("listing Machines by %s %s: %w", field, value, err)
+			}
+			for _, m := range list.Items {
+				if c.isOwn(&m) {
+					candidates[m.UID] = m
+				}
 			}
 		}
-		return nil
 	}
-	if node.Spec.ProviderID != "" {
-		if err := add(providerIDField, node.Spec.ProviderID); err != nil {
-			return nil, err
-		}
-	}
-	for _, name := range inherit.NodeNames(node) {
-		if err := add(nodeNameField, name); err != nil {
-			return nil, err
-		}
-	}
-	m := inherit.Match(node, candidates)
+	m := inherit.Match(node, slices.Collect(maps.Values(candidates)))
 	if m == nil || !c.fresh {
 		return m, nil
 	}
-	now := &clusterv1.Machine{}
-	found, err := c.get(ctx, client.ObjectKeyFromObject(m), m.UID, now)
-	if err != nil {
-		return nil, fmt.Errorf("getting the Machine of the Node: %w", err)
-	}
-	if !found || !c.isOwn(now.Namespace, now.Spec.ClusterName) {
-		return nil, nil
+	now, err := read[clusterv1.Machine](ctx, c, "Machine", client.ObjectKeyFromObject(m), m.UID)
+	if now == nil || !c.isOwn(now) {
+		return nil, err
 	}
 	return inherit.Match(node, []clusterv1.Machine{*now}), nil
 }
@@ -264,25 +234,21 @@ func (c *Chain) PoolOf(ctx context.Context, node *corev1.Node) (*clusterv1.Machi
 	if err := c.list(ctx, list, client.InNamespace(c.within.Namespace), client.MatchingFields{providerIDField: node.Spec.ProviderID}); err != nil {
 		return nil, fmt.Errorf("listing MachinePools by providerID: %w", err)
 	}
-	own := slices.DeleteFunc(list.Items, func(mp clusterv1.MachinePool) bool { return !c.isOwn(mp.Namespace, mp.Spec.ClusterName) })
+	own := slices.DeleteFunc(list.Items, func(mp clusterv1.MachinePool) bool { return !c.isOwn(&mp) })
 	if len(own) != 1 {
 		return nil, nil
 	}
 	if !c.fresh {
 		return &own[0], nil
 	}
-	now := &clusterv1.MachinePool{}
-	found, err := c.get(ctx, client.ObjectKeyFromObject(&own[0]), own[0].UID, now)
-	if err != nil {
-		return nil, fmt.Errorf("getting the MachinePool of the Node: %w", err)
-	}
-	if !found || !c.isOwn(now.Namespace, now.Spec.ClusterName) || !slices.Contains(now.Spec.ProviderIDList, node.Spec.ProviderID) {
-		return nil, nil
+	now, err := read[clusterv1.MachinePool](ctx, c, "MachinePool", client.ObjectKeyFromObject(&own[0]), own[0].UID)
+	if now == nil || !c.isOwn(now) || !slices.Contains(now.Spec.ProviderIDList, node.Spec.ProviderID) {
+		return nil, err
 	}
 	return now, nil
 }
 
-// isOwn reports whether a Cluster is the one whose Nodes the chain knows.
-func (c *Chain) isOwn(namespace, cluster string) bool {
-	return c.within.Name != "" && c.within == types.NamespacedName{Namespace: namespace, Name: cluster}
+// isOwn reports whether an object belongs to the Cluster whose Nodes the chain knows.
+func (c *Chain) isOwn(object metav1.Object) bool {
+	return c.within.Name != "" && c.within == types.NamespacedName{Namespace: object.GetNamespace(), Name: ClusterName(object)}
 }

@@ -197,12 +197,22 @@ func TestLookAgain(t *testing.T) {
 	Expect(chain.MachinesBelow(t.Context(), machineDeployment("md"))).To(HaveLen(3))
 	Expect(chain.MachinesBelow(t.Context(), machineDeployment("other"))).To(BeEmpty())
 	for _, m := range []*clusterv1.Machine{machine("m", "", isNode), machine("m", "", provided), machine("m", "", addressed)} {
-		Expect(owners.NodesOf(t.Context(), chain.Cache, m)).To(ConsistOf(HaveField("Name", "n")))
+		Expect(chain.NodesOf(t.Context(), chain.Cache, m)).To(ConsistOf(HaveField("Name", "n")))
 	}
-	Expect(owners.NodesOf(t.Context(), chain.Cache, machine("m", ""))).To(BeEmpty())
-	Expect(owners.NodesOf(t.Context(), chain.Cache, machinePool("mp", "aws:2", "aws:9"))).To(ConsistOf(HaveField("Name", "n2")))
-	_, err := owners.NodesOf(t.Context(), chain.Cache, machineSet(""))
-	Expect(err).To(MatchError("expected a Machine or a MachinePool, got *v1beta2.MachineSet"))
+	Expect(chain.NodesOf(t.Context(), chain.Cache, machine("m", ""))).To(BeEmpty())
+	Expect(chain.NodesOf(t.Context(), chain.Cache, machinePool("mp", "aws:2", "aws:9"))).To(ConsistOf(HaveField("Name", "n2")))
+	moved := machine("m", "", addressed, func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "n2" })
+	Expect(chain.NodesOf(t.Context(), chain.Cache, moved)).To(ConsistOf(HaveField("Name", "n"), HaveField("Name", "n2")), "it may have been the other")
+}
+
+// A Machine is known by its addresses until it is a Node. Then it can be no other one.
+func TestWhatAMachineIsIndexedBy(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	m := &clusterv1.Machine{}
+	m.Status.Addresses = []clusterv1.MachineAddress{{Type: "InternalIP", Address: "10.0.0.1"}, {Type: "ExternalIP", Address: "192.0.2.1"}, {Type: "Hostname", Address: "h"}}
+	Expect(owners.IndexValues(m, "nodeName")).To(ConsistOf("10.0.0.1", "h"))
+	m.Status.NodeRef.Name = "node"
+	Expect(owners.IndexValues(m, "nodeName")).To(ConsistOf("node"))
 }
 
 // prepared counts the kinds that a cache is made to hold, and the fields that it indexes of each.

@@ -66,8 +66,7 @@ func TestErrorsAreReturned(t *testing.T) {
 			machine("m", "MachineSet/ms"), machine("m", byControlPlane), machineSet("MachineDeployment/md"),
 			external("Machine/m"), external("MachineSet/ms", notYet), external(byControlPlane, notYet),
 		} {
-			kind, _ := owners.KindOf(object)
-			found, err := kind.Evaluate(t.Context(), chain, object, inherit.Policy{})
+			found, err := kindOf(object).Evaluate(t.Context(), chain, object, inherit.Policy{})
 			NewWithT(t).Expect(err).To(MatchError(MatchRegexp("^(getting owner .*: )?" + want + "$")))
 			NewWithT(t).Expect(found.Desired).To(Equal(inherit.Object{}))
 		}

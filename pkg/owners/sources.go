@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
@@ -30,7 +29,7 @@ func (c *Chain) NodeSources(ctx context.Context, from inherit.NodeSource) inheri
 		owner, err := c.MachineOwner(ctx, m)
 		return c.quiet().machineSources(ctx, m, owner, err)
 	}
-	return c.quiet().declared(ctx, from.Object, from.Cluster.Name, MachineOwner{Object: from.Object})
+	return c.quiet().declared(ctx, from.Object, MachineOwner{Object: from.Object})
 }
 
 // NodeGroup returns the object whose Nodes do the same work as a Node of this source, and how many Nodes there are, as far as that
@@ -65,23 +64,14 @@ func (c *Chain) NodeGroup(ctx context.Context, from inherit.NodeSource) (group i
 	return group, nodes, nil
 }
 
-// sources returns a function that finds the sources of an object with a Machine template of its own, which is itself the last
-// source, or of what a topology declares for the managed object.
-func (c *Chain) sources(object metav1.Object, cluster string, owner client.Object, managed metav1.Object) func(context.Context) inherit.Sources {
-	if owner == nil {
-		return func(ctx context.Context) inherit.Sources { return c.quiet().byTopology(ctx, object, cluster, managed) }
-	}
-	return c.ownerSources(object, cluster, MachineOwner{Object: owner})
-}
-
-// ownerSources returns a function that finds the sources of an object by its owner.
-func (c *Chain) ownerSources(object metav1.Object, cluster string, owner MachineOwner) func(context.Context) inherit.Sources {
-	return func(ctx context.Context) inherit.Sources { return c.quiet().declared(ctx, object, cluster, owner) }
+// sourcesBy returns a function that finds the sources of an object by its owner, or by itself if it has a Machine template.
+func (c *Chain) sourcesBy(object metav1.Object, owner MachineOwner) func(context.Context) inherit.Sources {
+	return func(ctx context.Context) inherit.Sources { return c.quiet().declared(ctx, object, owner) }
 }
 
 // machineSources are those of a Machine whose owner is known or could not be read.
 func (c *Chain) machineSources(ctx context.Context, m *clusterv1.Machine, owner MachineOwner, err error) inherit.Sources {
-	found := c.declared(ctx, m, m.Spec.ClusterName, owner)
+	found := c.declared(ctx, m, owner)
 	found.Err = errors.Join(err, found.Err)
 	itself := declaration("Machine", m, inherit.OfMachine(m))
 	itself.Itself = true
@@ -92,7 +82,7 @@ func (c *Chain) machineSources(ctx context.Context, m *clusterv1.Machine, owner 
 // machineSetSources are those of a MachineSet. Its own annotations have another source than the rest (rule 5). It is itself the
 // source of what it tells cluster-autoscaler.
 func (c *Chain) machineSetSources(ctx context.Context, ms *clusterv1.MachineSet) inherit.Sources {
-	found := c.declared(ctx, ms, ms.Spec.ClusterName, MachineOwner{Object: ms})
+	found := c.declared(ctx, ms, MachineOwner{Object: ms})
 	if last := len(found.All) - 2; last >= 0 && found.All[last].Whole == "" {
 		found.All[last].Metadata = &inherit.Content{}
 		if md, ok := found.All[last].Object.(*clusterv1.MachineDeployment); ok {
@@ -104,33 +94,33 @@ func (c *Chain) machineSetSources(ctx context.Context, ms *clusterv1.MachineSet)
 
 // declared returns what an owner and the objects above it declare. object is the owner or one below it: it tells whether there is a
 // topology above if the topology's section cannot be found.
-func (c *Chain) declared(ctx context.Context, object metav1.Object, cluster string, owner MachineOwner) inherit.Sources {
+func (c *Chain) declared(ctx context.Context, object metav1.Object, owner MachineOwner) inherit.Sources {
 	switch o := owner.Object.(type) {
 	case *clusterv1.MachineSet:
 		return with(c.aboveMachineSet(ctx, object, o), declaration("MachineSet", o, inherit.OfMachineSet(o)))
 	case *clusterv1.MachineDeployment:
-		return with(c.byTopology(ctx, object, cluster, o), declaration("MachineDeployment", o, inherit.OfMachineDeployment(o)))
+		return with(c.byTopology(ctx, object, o), declaration("MachineDeployment", o, inherit.OfMachineDeployment(o)))
 	case *clusterv1.MachinePool:
-		return with(c.byTopology(ctx, object, cluster, o), declaration("MachinePool", o, inherit.OfMachinePool(o)))
+		return with(c.byTopology(ctx, object, o), declaration("MachinePool", o, inherit.OfMachinePool(o)))
 	case *unstructured.Unstructured:
 		layout := inherit.ControlPlaneLayout("", func(path ...string) bool {
 			_, found, err := unstructured.NestedFieldNoCopy(o.Object, path...)
 			return found && err == nil
 		})
-		return with(c.byTopology(ctx, object, cluster, owner.controlPlane), inherit.Declaration{
+		return with(c.byTopology(ctx, object, owner.controlPlane), inherit.Declaration{
 			Ref: inherit.Ref{Kind: o.GetKind(), Object: o}, Paths: layout.Template, Content: owner.Template.Content,
 		})
 	}
-	return c.byTopology(ctx, object, cluster, nil)
+	return c.byTopology(ctx, object, nil)
 }
 
 // aboveMachineSet is the MachineDeployment of a MachineSet, and what is above that.
 func (c *Chain) aboveMachineSet(ctx context.Context, object metav1.Object, ms *clusterv1.MachineSet) inherit.Sources {
 	md, err := c.MachineDeployment(ctx, ms)
 	if err == nil && md != nil {
-		return c.declared(ctx, object, ms.Spec.ClusterName, MachineOwner{Object: md})
+		return c.declared(ctx, object, MachineOwner{Object: md})
 	}
-	found := c.byTopology(ctx, object, ms.Spec.ClusterName, nil)
+	found := c.byTopology(ctx, object, nil)
 	found.Err = errors.Join(err, found.Err)
 	if ref := metav1.GetControllerOfNoCopy(ms); ref != nil {
 		return with(found, inherit.Declaration{
@@ -142,10 +132,10 @@ func (c *Chain) aboveMachineSet(ctx context.Context, object metav1.Object, ms *c
 
 // byTopology is what a topology declares for the object that it manages, which may be nil. If the section cannot be found and the
 // object belongs to a topology, the topology of its Cluster counts as the source of everything.
-func (c *Chain) byTopology(ctx context.Context, object metav1.Object, name string, managed metav1.Object) inherit.Sources {
+func (c *Chain) byTopology(ctx context.Context, object, managed metav1.Object) inherit.Sources {
 	var found inherit.Sources
 	if managed != nil {
-		cluster, err := c.Cluster(ctx, object.GetNamespace(), name)
+		cluster, err := c.Cluster(ctx, object.GetNamespace(), ClusterName(object))
 		class, classErr := c.ClusterClass(ctx, cluster)
 		if class != nil {
 			if section := inherit.SectionOf(cluster, class, managed); section != nil {
@@ -157,7 +147,7 @@ func (c *Chain) byTopology(ctx context.Context, object metav1.Object, name strin
 	if !isOfTopology(object) {
 		return found
 	}
-	return with(found, inherit.Declaration{Ref: refTo("Cluster", object.GetNamespace(), name), Whole: "spec.topology", Unread: true})
+	return with(found, inherit.Declaration{Ref: refTo("Cluster", object.GetNamespace(), ClusterName(object)), Whole: "spec.topology", Unread: true})
 }
 
 func isOfTopology(object metav1.Object) bool {

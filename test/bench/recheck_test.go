@@ -45,7 +45,7 @@ func BenchmarkRecheck(b *testing.B) {
 		for _, reader := range []struct {
 			name string
 			live client.Reader
-		}{{"cache", nil}, {"alone", live}, {"shared", owners.NewLive(live)}} {
+		}{{"cache", nil}, {"alone", live}, {"shared", &owners.Live{Reader: live}}} {
 			handler := f.server(b, reader.live)
 			for _, atOnce := range []int{1, 10, 50} {
 				b.Run(fmt.Sprintf("%s/%d at once/%s", kind, atOnce, reader.name), func(b *testing.B) {

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
@@ -168,7 +169,7 @@ func wire(ctx, told context.Context, mgr ctrl.Manager, c *config.Config, served 
 	}
 	recorder := controllers.Brief(mgr.GetEventRecorder("heirloom"))
 	clusterCache, err := connect.NewClusterCache(ctx, mgr, connect.Options{
-		WatchFilter: c.WatchFilter, SyncPeriod: c.SyncPeriod, Nodes: owners.NodeIndexes(), TrimNode: owners.TransformNode(c.Rules),
+		WatchFilter: c.WatchFilter, SyncPeriod: c.SyncPeriod, Nodes: owners.Indexes(&corev1.Node{}), TrimNode: owners.TransformNode(c.Rules),
 		QPS: c.ClusterCacheClientQPS, Burst: c.ClusterCacheClientBurst, Concurrency: c.ClusterCacheConcurrency,
 		Refused: controllers.KubeconfigRefused(mgr.GetClient(), recorder),
 	})
@@ -191,5 +192,5 @@ func newReader(mgr ctrl.Manager) (client.Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating the webhooks' client: %w", err)
 	}
-	return owners.NewLive(reader), nil
+	return &owners.Live{Reader: reader}, nil
 }

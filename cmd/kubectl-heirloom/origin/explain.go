@@ -177,7 +177,8 @@ func compared[P client.Object](ctx context.Context, x *Explainer, kind owners.Ki
 		notes = append(notes, leftOut(sources, decided.Problems(), refused)...)
 		notes = append(notes, whereToEdit(ref, sources)...)
 	}
-	e, err := explanation(object, ref.String(), notes, places(current, desired, changes, follow(ref, sources, decided.Rule))...)
+	capacity := func(e inherit.Entry) bool { return e.Own && decided.Desired.Top.Claims[e.Name] == inherit.Yielding }
+	e, err := explanation(object, ref.String(), notes, places(current, desired, changes, follow(ref, sources, capacity))...)
 	if err != nil {
 		return nil, err
 	}

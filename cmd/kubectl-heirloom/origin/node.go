@@ -87,7 +87,7 @@ func (p *place) inheritNode(policy inherit.Policy, decided owners.NodeDecision, 
 			p.desired[i] = v
 		}
 	}
-	trace := follow(inherit.Ref{Kind: "Node", Object: &corev1.Node{}}, sources, decided.Rule)
+	trace := follow(inherit.Ref{Kind: "Node", Object: &corev1.Node{}}, sources, func(inherit.Entry) bool { return false })
 	p.origin = func(e inherit.Entry) origin {
 		_, label := from.Labels[e.Name]
 		_, annotation := from.Annotations[e.Name]

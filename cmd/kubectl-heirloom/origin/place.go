@@ -8,11 +8,12 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
-	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // place is one place of an object, its top or its Machine template.
@@ -222,8 +223,9 @@ func setHere(owners []string, whole bool) string {
 	}
 }
 
-// follow returns a function that says where entries of an object come from, and by which rule.
-func follow(object inherit.Ref, sources inherit.Sources, rule func(inherit.Entry) int) func(inherit.Entry) origin {
+// follow returns a function that says where entries of an object come from, and by which rule. capacity are the entries that tell
+// cluster-autoscaler of the object's Nodes.
+func follow(object inherit.Ref, sources inherit.Sources, capacity func(inherit.Entry) bool) func(inherit.Entry) origin {
 	return func(e inherit.Entry) origin {
 		o := origin{Source: sources.Of(e)}
 		path := pathOf(sources, e, object)
@@ -231,17 +233,39 @@ func follow(object inherit.Ref, sources inherit.Sources, rule func(inherit.Entry
 			for _, step := range path[1:] {
 				o.steps = append(o.steps, step.String())
 			}
-		}
-		number := rule(e)
-		switch {
-		case number == 0:
-		case len(path) > 0:
-			o.rule = fmt.Sprintf("%s → %s (rule %d)", path[len(path)-1].Kind, object.Kind, number)
-		case number == owners.CapacityRule:
-			o.rule = fmt.Sprintf("rule %d", number)
+			owner := path[len(path)-1].Kind
+			o.rule = fmt.Sprintf("%s → %s (rule %d)", owner, object.Kind, ruleOf(owner, object, e))
+		} else if capacity(e) {
+			o.rule = "rule 14"
 		}
 		return o
 	}
+}
+
+// ruleOf returns the number of the rule, as docs/rules.md has it, by which an object inherits an entry from an owner of that kind.
+func ruleOf(owner string, object inherit.Ref, e inherit.Entry) int {
+	switch object.Object.(type) {
+	case *corev1.Node:
+		return map[string]int{string(Label): 11, string(Annotation): 12, string(Taint): 13}[e.What]
+	case *inherit.ControlPlane:
+		return 1
+	case *clusterv1.MachineDeployment:
+		return 2
+	case *clusterv1.MachinePool:
+		return 3
+	case *clusterv1.MachineSet:
+		if e.Own && e.What == string(Annotation) {
+			return 5
+		}
+		return 6
+	}
+	switch owner {
+	case "MachineSet":
+		return 8
+	case "MachinePool":
+		return 9
+	}
+	return 4
 }
 
 // pathOf returns the objects through which an entry reaches an object that inherits it: the one that declares it, and those between
