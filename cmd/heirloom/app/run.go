@@ -42,15 +42,15 @@ const (
 	// reserved is memory that is never touched, so that it takes none of the machine's, and growth by how many percent the heap grows
 	// before garbage is collected. Together they spare a replica's small heap most collections (BenchmarkWebhookCPU), and a large fleet
 	// half of the memory (BenchmarkResidentMemory).
-	reserved, growth = 32 << 20, 50
+	reserved, growth = 48 << 20, 30
 )
 
 // run wires everything and blocks until a while after told is done.
 func run(told context.Context, c *config.Config) error {
-	defer runtime.KeepAlive(make([]byte, reserved))
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(growth)
 	}
+	defer runtime.KeepAlive(make([]byte, reserved))
 	ctrl.Log.Info("Starting Heirloom", "version", version.String())
 	ctx, stop := drain(told, c.ShutdownDelay)
 	defer stop()
