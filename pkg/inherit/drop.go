@@ -39,16 +39,6 @@ const (
 	DropElsewhere   Why = "NotPropagatedFromHere"          // the rule brings nothing from where the key is
 )
 
-// Why an object that is not under a rule now does not get an entry.
-const (
-	DropPaused        Why = "Paused"
-	DropOptedOut      Why = "OptedOut"
-	DropDeleting      Why = "Deleting"
-	DropWatchFilter   Why = "WatchFilter"
-	DropOwnerNotFound Why = "OwnerNotFound"
-	DropNoMatch       Why = "NoMatch"
-)
-
 // Dropped is an entry that a rule considered and left out.
 type Dropped struct {
 	Entry
@@ -99,33 +89,6 @@ func (d *Drops) drop(e Entry, why Why, value, detail string) {
 		detail = "it is left out like many others"
 	}
 	*d = append(*d, Dropped{e, why, value, detail})
-}
-
-// given notes that these taints are inherited, although another declaration of one may have been left out.
-func (d Drops) given(taints []clusterv1.MachineTaint) {
-	if len(d) == 0 || len(taints) == 0 {
-		return
-	}
-	names := sets.New[string]()
-	for _, t := range taints {
-		names.Insert(taint.MachineID(t).String())
-	}
-	for i := range d {
-		if d[i].What == taintKey && names.Has(d[i].Name) {
-			d[i].Why = ""
-		}
-	}
-}
-
-// WhyNot says why an entry is not inherited; the word is empty if it is among what is. Own does not count on a Node.
-func (d Drops) WhyNot(e Entry, inherited Content) Why {
-	if i := slices.IndexFunc(d, func(dropped Dropped) bool { return dropped.Entry == e && dropped.Why != "" }); i >= 0 {
-		return d[i].Why
-	}
-	if _, ok := inherited.Value(e); !ok || e.What == taintKey && !inherited.TypedTaint(e.Name) {
-		return DropElsewhere
-	}
-	return ""
 }
 
 // Problems returns what users must be told, sorted; nil if that is nothing.
@@ -260,7 +223,6 @@ func (p place) usable(role taint.Role, declared []clusterv1.MachineTaint) []clus
 			usable = append(usable, taint.Canonical(t))
 		}
 	}
-	p.out.given(usable)
 	return usable
 }
 

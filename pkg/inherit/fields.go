@@ -106,18 +106,6 @@ func (f Field) ListKey() string {
 	return fieldTable[f].key
 }
 
-// FieldNames returns the paths of the fields of all Machines, and of those that only workers inherit.
-func FieldNames() (all, ofWorkers []string) {
-	for _, row := range fieldTable {
-		if row.ofWorkers {
-			ofWorkers = append(ofWorkers, row.path)
-		} else {
-			all = append(all, row.path)
-		}
-	}
-	return all, ofWorkers
-}
-
 // value returns the value of a field, or the polarity of a readiness gate of that type.
 func (f Fields) value(name string) (string, bool) {
 	if field := FieldOf(name); field != ReadinessGates {
@@ -131,46 +119,6 @@ func (f Fields) value(name string) (string, bool) {
 		return "", false
 	}
 	return string(f.ReadinessGates[i].Polarity), true
-}
-
-// The sections of a ClusterClass and of a topology are of six types. These are their fields, as a Machine has them.
-
-func specOfControlPlaneClass(s *clusterv1.ControlPlaneClass) clusterv1.MachineSpec {
-	return specOf(s.Taints, s.ReadinessGates, nil, clusterv1.MachineDeletionSpec(s.Deletion))
-}
-
-func specOfControlPlaneTopology(s *clusterv1.ControlPlaneTopology) clusterv1.MachineSpec {
-	return specOf(s.Taints, s.ReadinessGates, nil, clusterv1.MachineDeletionSpec(s.Deletion))
-}
-
-func specOfMachineDeploymentClass(s *clusterv1.MachineDeploymentClass) clusterv1.MachineSpec {
-	return specOf(s.Taints, s.ReadinessGates, s.MinReadySeconds, deletionOf(clusterv1.MachineDeploymentTopologyMachineDeletionSpec(s.Deletion)))
-}
-
-func specOfMachineDeploymentTopology(s *clusterv1.MachineDeploymentTopology) clusterv1.MachineSpec {
-	return specOf(s.Taints, s.ReadinessGates, s.MinReadySeconds, deletionOf(s.Deletion))
-}
-
-func specOfMachinePoolClass(s *clusterv1.MachinePoolClass) clusterv1.MachineSpec {
-	return specOf(s.Taints, nil, s.MinReadySeconds, clusterv1.MachineDeletionSpec(s.Deletion))
-}
-
-func specOfMachinePoolTopology(s *clusterv1.MachinePoolTopology) clusterv1.MachineSpec {
-	return specOf(s.Taints, nil, s.MinReadySeconds, clusterv1.MachineDeletionSpec(s.Deletion))
-}
-
-func specOf(
-	taints []clusterv1.MachineTaint, gates []clusterv1.MachineReadinessGate, minReady *int32, deletion clusterv1.MachineDeletionSpec,
-) clusterv1.MachineSpec {
-	return clusterv1.MachineSpec{Taints: taints, ReadinessGates: gates, MinReadySeconds: minReady, Deletion: deletion}
-}
-
-// deletionOf leaves out the order in which a MachineDeployment deletes Machines.
-func deletionOf(s clusterv1.MachineDeploymentTopologyMachineDeletionSpec) clusterv1.MachineDeletionSpec {
-	return clusterv1.MachineDeletionSpec{
-		NodeDrainTimeoutSeconds: s.NodeDrainTimeoutSeconds, NodeVolumeDetachTimeoutSeconds: s.NodeVolumeDetachTimeoutSeconds,
-		NodeDeletionTimeoutSeconds: s.NodeDeletionTimeoutSeconds,
-	}
 }
 
 // The API groups of Cluster API's providers. Operators may add to those of infrastructure and bootstrap.

@@ -68,7 +68,6 @@ func (p Policy) MachineFrom(template *Template, m *clusterv1.Machine) (Object, D
 		delete(inherited.Claims, taint.MachineID(t).String())
 	}
 	inherited.Taints = taint.Merge(inherited.Taints, annotated)
-	out.given(inherited.Taints)
 	return Object{Top: inherited}, out
 }
 

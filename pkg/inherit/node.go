@@ -111,9 +111,10 @@ func (p Policy) Node(from NodeSource, current NodeState, writer Writer) (NodeSta
 		return result, n.out
 	}
 	n.out.drop(Entry{}, DropInvalid, "", fmt.Sprintf("labels and annotations: a Node has no room for all of them: %v", wrong))
-	for _, e := range (Content{Labels: result.Labels, Annotations: result.Annotations}).Entries() {
-		e.Own = true
-		n.out.drop(e, DropInvalid, "", "")
+	for what, left := range map[string]map[string]string{labelKey: result.Labels, annotationKey: result.Annotations} {
+		for key := range left {
+			n.out.drop(Entry{what, key, true}, DropInvalid, "", "")
+		}
 	}
 	result = n.completed(NodeState{Labels: maps.Clone(n.current.Labels), Annotations: maps.Clone(n.current.Annotations)})
 	if tooLarge(n.current, result) != nil {

@@ -71,7 +71,6 @@ func sourceOf(labels, annotations map[string]string, typed []clusterv1.MachineTa
 		wins.Insert(taint.MachineID(t))
 	}
 	s.annotated = slices.DeleteFunc(at.annotated(role, annotations), func(t clusterv1.MachineTaint) bool { return wins.Has(taint.MachineID(t)) })
-	s.dropped.given(s.typed)
 	return s
 }
 
@@ -126,13 +125,6 @@ func (s NodeSource) taintIsAhead(t corev1.Taint) bool {
 // Declares returns all that the source declares for its Node, taints that a Node cannot have left out.
 func (s NodeSource) Declares() Content {
 	return Content{Labels: s.Labels, Annotations: s.Annotations, Taints: s.taints()}
-}
-
-// WhyNot says why a Node does not get an entry that the source may declare: because a write of it dropped this. The word is empty if the
-// Node gets it.
-func (s NodeSource) WhyNot(dropped Drops, e Entry) Why {
-	e.Own = true
-	return dropped.WhyNot(e, s.Declares())
 }
 
 func (s NodeSource) taints() []clusterv1.MachineTaint {

@@ -154,29 +154,6 @@ func (c Content) WithYielding(annotations map[string]string) Content {
 	return c
 }
 
-// Entries returns all that the content has, sorted by sort and name. Taints count however they are declared.
-func (c Content) Entries() []Entry {
-	var all []Entry
-	for _, key := range slices.Sorted(maps.Keys(c.Labels)) {
-		all = append(all, Entry{What: labelKey, Name: key})
-	}
-	for _, key := range slices.Sorted(maps.Keys(c.Annotations)) {
-		all = append(all, Entry{What: annotationKey, Name: key})
-	}
-	for _, t := range c.allTaints() {
-		all = append(all, TaintEntry(taint.MachineID(t)))
-	}
-	for f, seconds := range c.Fields.Seconds {
-		if seconds != nil {
-			all = append(all, Entry{What: fieldKey, Name: Field(f).Name()})
-		}
-	}
-	for _, gate := range c.Fields.ReadinessGates {
-		all = append(all, Entry{What: fieldKey, Name: gate.ConditionType})
-	}
-	return all
-}
-
 // Value returns the value of an entry, and whether the content has it. A typed taint wins over an annotated one. The propagation of
 // a taint is not part of the value.
 func (c Content) Value(e Entry) (string, bool) {

@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"slices"
 
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
@@ -103,14 +102,6 @@ func (d Decision) Untouched() bool {
 // Problems says what may not reach the object, and why.
 func (d Decision) Problems() error {
 	return d.Dropped.Problems()
-}
-
-// WhyNot says why no rule brings an entry to the object; the word is empty if one does.
-func (d Decision) WhyNot(e Entry) Why {
-	if e.Own {
-		return d.Dropped.WhyNot(e, d.Desired.Top)
-	}
-	return d.Dropped.WhyNot(e, ptr.Deref(d.Desired.Template, Content{}))
 }
 
 // Keeps reports whether an entry of Heirloom's that is not desired stays in the object. Entries that an owner propagated stay while

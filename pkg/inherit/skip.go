@@ -3,8 +3,6 @@
 package inherit
 
 import (
-	"strings"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -43,27 +41,8 @@ const (
 	NotOfManagementCluster Reason = "no Cluster is named as the management cluster (--management-cluster)"
 )
 
-// notFiltered begins the reason of an object that a watch filter leaves to another instance.
-const notFiltered = "it does not carry the label " + clusterv1.WatchLabel + "="
-
-// Why returns the reason in one word.
-func (r Reason) Why() Why {
-	switch {
-	case r.OptedOut():
-		return DropOptedOut
-	case r == IsPaused, r == ClusterIsPaused:
-		return DropPaused
-	case r == IsDeleted:
-		return DropDeleting
-	case strings.HasPrefix(string(r), notFiltered):
-		return DropWatchFilter
-	case r == IsNoMachine, r == NotOfManagementCluster, r == NotOfMachine:
-		return DropNoMatch
-	case r == OwnerIsNotFound, r == ClusterDoesNotExist:
-		return DropOwnerNotFound
-	}
-	return DropElsewhere
-}
+// NotFiltered begins the reason of an object that a watch filter leaves to another instance.
+const NotFiltered = "it does not carry the label " + clusterv1.WatchLabel + "="
 
 // OptedOut reports whether the reason is the label that opts an object or a Cluster out.
 func (r Reason) OptedOut() bool {
@@ -83,7 +62,7 @@ func (p Policy) Skips(object metav1.Object, cluster *clusterv1.Cluster) (Reason,
 	case p.SkipNothing:
 		return "", false
 	case p.LeftToAnother(object):
-		return Reason(notFiltered + p.WatchFilter), true
+		return Reason(NotFiltered + p.WatchFilter), true
 	case object.GetDeletionTimestamp() != nil:
 		return IsDeleted, true
 	case has(object.GetLabels(), IgnoreLabel), cluster != nil && has(cluster.Labels, IgnoreLabel):

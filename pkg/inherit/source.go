@@ -32,11 +32,6 @@ func (r Ref) String() string {
 	return r.Kind + " " + r.Object.GetNamespace() + "/" + r.Object.GetName()
 }
 
-// Same reports whether both name the same object.
-func (r Ref) Same(other Ref) bool {
-	return r.Kind == other.Kind && r.Object.GetNamespace() == other.Object.GetNamespace() && r.Object.GetName() == other.Object.GetName()
-}
-
 // Source is where an entry is declared: what a warning or an Event tells you to edit.
 type Source struct {
 	Ref

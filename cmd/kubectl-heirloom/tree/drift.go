@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/rules"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
@@ -74,7 +75,7 @@ func (b Builder) node(i *Item, node *snapshot.NodeMember) {
 		entry := key.Entry()
 		d := Drift{Kind: entry.What, Key: entry.Name, Is: Missing, DeclaredBy: node.Sources.Of(entry).String()}
 		switch {
-		case entry.What == taintWord && from.WhyNot(dropped, entry) == inherit.DropWaiting:
+		case entry.What == taintWord && rules.WhyNotOnNode(from, dropped, entry) == inherit.DropWaiting:
 			d.Is = Waiting
 		case there.Has(entry):
 			d.Is = Differs
