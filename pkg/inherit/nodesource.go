@@ -107,7 +107,7 @@ func SourceForStranger(m *clusterv1.Machine) NodeSource {
 // controller propagates the Machine as it is, whenever the Node changes. Two rules keep the two from undoing each other's writes:
 //
 //   - What the Machine has counts until it changes there. Otherwise Cluster API would set the old value again, or put back what was
-//     removed (whileUnchanged).
+//     removed (ahead).
 //   - What the Machine does not have yet reaches the Node at once, and an annotation of Heirloom lists it. Cluster API removes from a Node
 //     what its own annotation lists and the Machine does not have. Once the Machine has it, Cluster API finds it on the Node and writes
 //     nothing. So it stays listed there until Cluster API lists it in another write of the Node; moving it would be a second write.
@@ -202,12 +202,11 @@ const MostAddresses = 64
 
 // NodeNames returns the names and addresses by which a Node is known inside its cluster, each once.
 func NodeNames(node *corev1.Node) []string {
-	names := []string{node.Name}
+	names := sets.New(node.Name)
 	for _, address := range NodeAddresses(node) {
-		names = append(names, address.Address)
+		names.Insert(address.Address)
 	}
-	slices.Sort(names)
-	return slices.Compact(notEmpty(names))
+	return sets.List(names.Delete(""))
 }
 
 // NodeAddresses returns those of a Node's addresses by which it is known inside its cluster.
@@ -218,13 +217,13 @@ func NodeAddresses(node *corev1.Node) []corev1.NodeAddress {
 	})
 }
 
-// MachineNames returns the names and addresses by which a Machine is known inside its cluster.
+// MachineNames returns the names and addresses by which a Machine is known inside its cluster, each once.
 func MachineNames(m *clusterv1.Machine) []string {
-	var names []string
+	names := sets.New[string]()
 	for _, address := range MachineAddresses(m) {
-		names = append(names, address.Address)
+		names.Insert(address.Address)
 	}
-	return notEmpty(names)
+	return sets.List(names.Delete(""))
 }
 
 // MachineAddresses returns those of a Machine's addresses by which it is known inside its cluster.
@@ -234,11 +233,6 @@ func MachineAddresses(m *clusterv1.Machine) []clusterv1.MachineAddress {
 	})
 }
 
-func notEmpty(names []string) []string {
-	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
-}
-
 func sharesAddress(node *corev1.Node, m *clusterv1.Machine) bool {
-	known := sets.New(NodeNames(node)...)
-	return slices.ContainsFunc(MachineNames(m), known.Has)
+	return sets.New(NodeNames(node)...).HasAny(MachineNames(m)...)
 }

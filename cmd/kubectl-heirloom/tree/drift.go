@@ -72,7 +72,7 @@ func (b Builder) node(i *Item, node *snapshot.NodeMember) {
 	}
 	there := entriesOf(current)
 	for _, key := range inherit.Brought(current, desired) {
-		entry := key.Entry()
+		entry := key.Entry
 		d := Drift{Kind: entry.What, Key: entry.Name, Is: Missing, DeclaredBy: node.Sources.Of(entry).String()}
 		switch {
 		case entry.What == taintWord && rules.WhyNotOnNode(from, dropped, entry) == inherit.DropWaiting:
@@ -83,7 +83,7 @@ func (b Builder) node(i *Item, node *snapshot.NodeMember) {
 		i.Drift = append(i.Drift, d)
 	}
 	for _, key := range inherit.Removed(current, desired) {
-		entry := key.Entry()
+		entry := key.Entry
 		i.Drift = append(i.Drift, Drift{Kind: entry.What, Key: entry.Name, Is: Stale})
 	}
 }
