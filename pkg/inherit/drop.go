@@ -85,6 +85,9 @@ const mostDetails = 1000
 
 // drop notes an entry that is left out; detail is empty if no one misses it.
 func (d *Drops) drop(e Entry, why Why, value, detail string) {
+	if e.What != labelKey { // values of annotations may be secret
+		value = ""
+	}
 	if len(*d) >= mostDetails && detail != "" {
 		detail = "it is left out like many others"
 	}
@@ -116,13 +119,8 @@ func (d Drops) Problems() error {
 
 // last sorts false before true.
 func last(x, y bool) int {
-	switch {
-	case x == y:
-		return 0
-	case x:
-		return 1
-	}
-	return -1
+	order := []bool{false, true}
+	return cmp.Compare(slices.Index(order, x), slices.Index(order, y))
 }
 
 // Problems returns the problems that are joined in an error, one by one.
@@ -165,16 +163,9 @@ func (p place) drop(what, name string, why Why, value, detail string) {
 	p.out.drop(Entry{What: what, Name: name, Own: p.own}, why, value, detail)
 }
 
-func (p place) labels(declared map[string]string, why func(key string) Why) map[string]string {
-	return p.keys(labelKey, declared, p.has.Labels, why)
-}
-
-func (p place) annotations(declared map[string]string, why func(key string) Why) map[string]string {
-	return p.keys(annotationKey, declared, p.has.Annotations, why)
-}
-
 // keys takes labels or annotations. What the child has already with the same value has been accepted.
-func (p place) keys(what string, declared, current map[string]string, why func(key string) Why) map[string]string {
+func (p place) keys(what string, declared map[string]string, why func(key string) Why) map[string]string {
+	current := map[string]map[string]string{labelKey: p.has.Labels, annotationKey: p.has.Annotations}[what]
 	taken := make(map[string]string, len(declared))
 	for key, value := range declared {
 		if why := why(key); why != "" {
@@ -183,21 +174,13 @@ func (p place) keys(what string, declared, current map[string]string, why func(k
 		}
 		if now, had := current[key]; p.at.Metadata != nil && (!had || now != value) {
 			if wrong := refused(what, key, value); wrong != "" {
-				p.drop(what, key, DropInvalid, shown(what, value), "an API server would refuse it: "+wrong)
+				p.drop(what, key, DropInvalid, value, "an API server would refuse it: "+wrong)
 				continue
 			}
 		}
 		taken[key] = value
 	}
 	return taken
-}
-
-// shown returns the value of a label. Values of annotations may be secret.
-func shown(what, value string) string {
-	if what == labelKey {
-		return value
-	}
-	return ""
 }
 
 // refused says why an API server would refuse a label or an annotation, or "". It refuses a whole object for one that is invalid: the
@@ -228,19 +211,11 @@ func (p place) usable(role taint.Role, declared []clusterv1.MachineTaint) []clus
 
 // annotated takes the taints that annotations declare. Entries that cannot be read are left out.
 func (p place) annotated(role taint.Role, annotations map[string]string) []clusterv1.MachineTaint {
-	if !annotatesTaints(annotations) {
-		return nil
-	}
 	declared, unreadable := taint.FromAnnotations(annotations)
-	p.unreadable(unreadable)
-	return p.usable(role, declared)
-}
-
-// unreadable notes what cannot be read in annotations that declare taints. The rest of them is inherited.
-func (p place) unreadable(problems map[string]error) {
-	for name, problem := range problems {
+	for name, problem := range unreadable {
 		p.drop(annotationKey, name, "", "", problem.Error())
 	}
+	return p.usable(role, declared)
 }
 
 // conditionType is what Cluster API's CRDs accept as the type of a readiness gate's condition.

@@ -24,7 +24,7 @@ func (p Policy) MachineSet(md *clusterv1.MachineDeployment, ms *clusterv1.Machin
 	inherited := p.take(child.template(&out), taint.Worker, template, label)
 	top := child.top(&out)
 	return Object{
-		Top:      Content{Labels: top.labels(template.Labels, label), Annotations: top.annotations(md.Annotations, OfItself)},
+		Top:      Content{Labels: top.keys(labelKey, template.Labels, label), Annotations: top.keys(annotationKey, md.Annotations, OfItself)},
 		Template: &inherited,
 	}, out
 }
@@ -38,10 +38,7 @@ func (Policy) External(template *Template, child Object) (Object, Drops) {
 	}
 	var out Drops
 	at := child.top(&out)
-	return Object{Top: Content{
-		Labels:      at.labels(template.Labels, ofTemplate(false, template.Selector)),
-		Annotations: at.annotations(template.Annotations, declared),
-	}}, out
+	return Object{Top: at.metadata(template.Content, ofTemplate(false, template.Selector))}, out
 }
 
 // IsTemplate reports whether a kind of a provider is one of templates, by the name that Cluster API's contract gives to

@@ -218,7 +218,7 @@ func (n *nodeSync) syncMap(what string, current, declared, machine map[string]st
 	}
 	for key, value := range declared {
 		if why, detail := s.leavesOut(key, value); why != "" {
-			n.out.drop(Entry{what, key, true}, why, shown(what, value), detail)
+			n.out.drop(Entry{what, key, true}, why, value, detail)
 			continue
 		}
 		result[key] = value
@@ -371,28 +371,13 @@ func (p Policy) LabelsRead(node *corev1.Node) map[string]string {
 	return filter(node.Labels, func(key string) bool { return marks(key) || recorded.Has(key) || p.notOnNode(labelKey, key) == "" })
 }
 
-// splitKeys reads a tracking annotation. It skips blanks and empty entries: the annotation is Cluster API's, and users may have
-// edited it.
-func splitKeys(s string) []string {
-	if s == "" || len(s) > mostBytes { // no API server has stored more
-		return nil
-	}
-	var keys []string
-	for key := range strings.SplitSeq(s, ",") {
-		if key = strings.TrimSpace(key); key != "" {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
 func joinKeys(keys []string) string {
 	slices.Sort(keys)
 	return strings.Join(slices.Compact(keys), ",")
 }
 
 func keySet(list string) sets.Set[string] {
-	return sets.New(splitKeys(list)...)
+	return sets.New(taint.Split(list)...)
 }
 
 // setOrDelete records something in one of our own annotations, which exists only while it records something.

@@ -205,7 +205,7 @@ func findTaint(taints []clusterv1.MachineTaint, id string) (clusterv1.MachineTai
 	return taints[i], true
 }
 
-func has(m map[string]string, key string) bool {
+func has[K comparable, V any](m map[K]V, key K) bool {
 	_, ok := m[key]
 	return ok
 }

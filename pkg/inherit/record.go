@@ -37,7 +37,7 @@ type Record struct {
 func RecordOf(node NodeState) Record {
 	labels, taints, _ := strings.Cut(ValidRecord(node), ";")
 	parsed, _ := taint.ParseList(taints) // Heirloom wrote it
-	return Record{Labels: splitKeys(labels), Taints: parsed}
+	return Record{Labels: taint.Split(labels), Taints: parsed}
 }
 
 // ValidRecord returns the text of a Node's record if its label fits it.
@@ -144,8 +144,8 @@ func Release(current NodeState, keepValues bool) NodeState {
 // and the others go, unless their values are to stay.
 func release(annotations, values map[string]string, what string, keepValues bool, believed func(key string) bool) {
 	lists := trackedBy[what]
-	theirs := splitKeys(annotations[lists[0]])
-	for _, key := range splitKeys(annotations[lists[1]]) {
+	theirs := taint.Split(annotations[lists[0]])
+	for _, key := range taint.Split(annotations[lists[1]]) {
 		switch {
 		case slices.Contains(theirs, key) || !has(values, key) || !believed(key):
 		case byRule(what, key):

@@ -63,7 +63,9 @@ func (p Policy) MachinePool(s Section, mp *clusterv1.MachinePool) (Object, Drops
 	at := child.template(&out)
 	if typed := at.usable(taint.Worker, top.Taints); len(typed) > 0 {
 		annotated, unreadable := taint.FromAnnotations(top.Annotations)
-		at.unreadable(unreadable)
+		for name, problem := range unreadable {
+			at.drop(annotationKey, name, "", "", problem.Error())
+		}
 		template.Annotations = filter(top.Annotations, func(key string) bool { return !declaresTaints(key) })
 		maps.Copy(template.Annotations, taint.ToAnnotations(taint.Merge(typed, annotated)))
 		for _, t := range typed {
@@ -75,20 +77,20 @@ func (p Policy) MachinePool(s Section, mp *clusterv1.MachinePool) (Object, Drops
 
 // handDown takes what a child with a Machine template inherits: metadata of its own, and all of its template.
 func (p Policy) handDown(child Object, out *Drops, role taint.Role, top, template Content, label func(key string) Why) Object {
-	at := child.top(out)
 	inherited := p.take(child.template(out), role, template, label)
-	return Object{
-		Top:      Content{Labels: at.labels(top.Labels, label), Annotations: at.annotations(top.Annotations, declared)},
-		Template: &inherited,
-	}
+	return Object{Top: child.top(out).metadata(top, label), Template: &inherited}
 }
 
 // take takes what a place inherits of a template.
 func (p Policy) take(at place, role taint.Role, template Content, label func(key string) Why) Content {
-	return Content{
-		Labels: at.labels(template.Labels, label), Annotations: at.annotations(template.Annotations, declared),
-		Taints: p.typed(at, role, template.Taints), Fields: at.fields(template.Fields),
-	}
+	taken := at.metadata(template, label)
+	taken.Taints, taken.Fields = p.typed(at, role, template.Taints), at.fields(template.Fields)
+	return taken
+}
+
+// metadata takes the labels and annotations that an owner declares for others.
+func (p place) metadata(from Content, label func(key string) Why) Content {
+	return Content{Labels: p.keys(labelKey, from.Labels, label), Annotations: p.keys(annotationKey, from.Annotations, declared)}
 }
 
 // declared returns all that the section declares.

@@ -181,7 +181,7 @@ func ParseList(s string) ([]corev1.Taint, error) {
 	var taints []corev1.Taint
 	var errs []error
 	wrong := 0
-	for _, entry := range entriesOf(s) {
+	for _, entry := range Split(s) {
 		t, err := Parse(entry)
 		if err == nil {
 			taints = append(taints, t)
@@ -198,9 +198,12 @@ func ParseList(s string) ([]corev1.Taint, error) {
 // longestList is how long all annotations of an object together can be: API servers refuse more.
 const longestList = apivalidation.TotalAnnotationSizeLimitB
 
-// entriesOf splits a comma-separated list; blanks around entries and empty entries do not count.
-func entriesOf(list string) []string {
+// Split splits a comma-separated list; blanks around entries and empty entries do not count, nor does a list that no API server stores.
+func Split(list string) []string {
 	var entries []string
+	if len(list) > longestList {
+		return nil
+	}
 	for entry := range strings.SplitSeq(list, ",") {
 		if entry = strings.TrimSpace(entry); entry != "" {
 			entries = append(entries, entry)

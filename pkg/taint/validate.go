@@ -61,8 +61,8 @@ func ValidateAnnotations(path *field.Path, role Role, annotations, old map[strin
 			errs = append(errs, field.TooLong(at, "", longestList))
 			continue
 		}
-		known, wrong := sets.New(entriesOf(old[name])...), 0
-		for _, entry := range entriesOf(value) {
+		known, wrong := sets.New(Split(old[name])...), 0
+		for _, entry := range Split(value) {
 			if _, err := Parse(entry); err != nil && !known.Has(entry) && wrong < MostProblems {
 				errs = append(errs, field.Invalid(at, entry, err.Error()))
 				wrong++
