@@ -73,7 +73,7 @@ func Brought(current, result NodeState) []NodeKey {
 // Removed names what the result takes away from the Node.
 func Removed(current, result NodeState) []NodeKey {
 	after := result.values()
-	return slices.DeleteFunc(current.keys(), func(k NodeKey) bool { _, stays := after[k.Entry]; return stays })
+	return slices.DeleteFunc(current.keys(), func(k NodeKey) bool { return has(after, k.Entry) })
 }
 
 // Kept names what an update of a Node tried to remove or to change and inheritance put back: what the old object and the result
@@ -87,7 +87,7 @@ func Kept(old, requested, result NodeState) []NodeKey {
 // A different value does not count, because an owner may have declared it before.
 func Lost(current, result NodeState) []NodeKey {
 	now, listed := current.values(), current.listed(0).Union(current.listed(1))
-	return slices.DeleteFunc(Brought(current, result), func(k NodeKey) bool { _, present := now[k.Entry]; return present || !listed.Has(k.Entry) })
+	return slices.DeleteFunc(Brought(current, result), func(k NodeKey) bool { return has(now, k.Entry) || !listed.Has(k.Entry) })
 }
 
 // trackedBy has the annotations that list what came from the Machine: Cluster API's and our own.
@@ -173,14 +173,14 @@ func awaitsClusterAPI(node *corev1.Node) bool {
 func (p Policy) LeftToClusterAPI(from NodeSource, node *corev1.Node, result NodeState) bool {
 	m, current := from.machine, NodeState{Labels: node.Labels, Annotations: node.Annotations, Taints: node.Spec.Taints}
 	recorded := taint.ByID(RecordOf(current).Taints)
-	unknown := func(t corev1.Taint) bool { _, known := recorded[taint.IDOf(t)]; return !known }
+	unknown := func(t corev1.Taint) bool { return !has(recorded, taint.IDOf(t)) }
 	if m == nil || m.Spec.ProviderID == "" || m.Spec.ProviderID != node.Spec.ProviderID || slices.ContainsFunc(always(from.annotated), unknown) {
 		return false
 	}
-	has, declares, listed := OfMachine(m).Top, from.Declares(), current.listed(0)
+	declared, declares, listed := OfMachine(m).Top, from.Declares(), current.listed(0)
 	brought, removed := Brought(current, result), Removed(current, result)
 	for _, k := range brought {
-		if _, propagated := has.Value(k.Entry); k.What == taintKey || !propagated || !byRule(k.What, k.Name) {
+		if _, propagated := declared.Value(k.Entry); k.What == taintKey || !propagated || !byRule(k.What, k.Name) {
 			return false
 		}
 	}

@@ -116,10 +116,8 @@ func (s NodeSource) AheadOf(m *clusterv1.Machine) NodeSource {
 	return s
 }
 
-func (s NodeSource) taintIsAhead(t corev1.Taint) bool {
-	return s.machine != nil && !slices.ContainsFunc(s.machine.Spec.Taints, func(has clusterv1.MachineTaint) bool {
-		return taint.MachineID(has) == taint.IDOf(t)
-	})
+func (s NodeSource) taintIsAhead(id taint.ID) bool {
+	return s.machine != nil && !slices.ContainsFunc(s.machine.Spec.Taints, func(t clusterv1.MachineTaint) bool { return taint.MachineID(t) == id })
 }
 
 // Declares returns all that the source declares for its Node, taints that a Node cannot have left out.

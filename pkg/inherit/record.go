@@ -78,12 +78,6 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// only returns the listed taints that really came from the Machine.
-func (r Record) only(listed []corev1.Taint) []corev1.Taint {
-	recorded := taint.ByID(r.Taints)
-	return slices.DeleteFunc(listed, func(t corev1.Taint) bool { _, ok := recorded[taint.IDOf(t)]; return !ok })
-}
-
 // initialized reports whether the Node has had its Initialize taints (docs/design.md §3: Cluster API's annotation exists, even
 // empty). The kubelet of a new Node may have written that annotation itself. So on a new Node it counts only beside the record's
 // label. On an older one, another manager would have written it by now. It does not count while Initialize taints wait.
@@ -125,7 +119,10 @@ func Release(current NodeState, keepValues bool) NodeState {
 	})
 	release(result.Annotations, result.Annotations, annotationKey, keepValues, func(string) bool { return true })
 	if !keepValues {
-		result.Taints = taint.Sync(result.Taints, nil, record.only(onlyOurTaints(listed)), true)
+		byClusterAPI, ours := listedTaints(listed)
+		theirs, recorded := taint.ByID(byClusterAPI), taint.ByID(record.Taints) // the lists may be a kubelet's
+		ours = slices.DeleteFunc(ours, func(t corev1.Taint) bool { return has(theirs, taint.IDOf(t)) || !has(recorded, taint.IDOf(t)) })
+		result.Taints = taint.Sync(result.Taints, nil, ours, true)
 	}
 	if has(listed, UninitializedAnnotation) {
 		result.Taints = taint.Remove(result.Taints, taint.IDOf(clusterv1.NodeUninitializedTaint))
@@ -155,11 +152,4 @@ func release(annotations, values map[string]string, what string, keepValues bool
 			delete(values, key)
 		}
 	}
-}
-
-// onlyOurTaints returns the taints that we list and Cluster API does not.
-func onlyOurTaints(annotations map[string]string) []corev1.Taint {
-	theirs, ours := listedTaints(annotations)
-	listed := taint.ByID(theirs)
-	return slices.DeleteFunc(ours, func(t corev1.Taint) bool { _, ok := listed[taint.IDOf(t)]; return ok })
 }
