@@ -5,6 +5,7 @@ package inherit
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -165,7 +166,7 @@ func (p Policy) notOnNode(what, key string) Why {
 	} else if marks(key) {
 		return DropReserved
 	}
-	if why := OfItself(key); why != "" || matchesAny(regexes, key) {
+	if why := OfItself(key); why != "" || slices.ContainsFunc(regexes, func(r *regexp.Regexp) bool { return r.MatchString(key) }) {
 		return why
 	}
 	return DropOutside

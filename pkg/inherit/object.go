@@ -10,11 +10,11 @@
 //	rules 4-6, 8, 9  machine.go   templates → MachineSet, Machine, InfraMachine, BootstrapConfig
 //	rules 11-13    node.go        Machine → Node; nodesource.go, record.go, eviction.go
 //	rule 14        capacity.go    what cluster-autoscaler is told of Nodes to come
-//	left out       drop.go        why a rule leaves an entry out; never.go: keys; fit.go: what has no room
+//	left out       drop.go        which keys, and why; fit.go: what has no room
 //	order          effective.go   a Node inherits what its Machine will have
-//	fields         fields.go      in-place fields; layout.go: where they are
+//	fields         fields.go      in-place fields, and where they are
 //	skipped        skip.go        objects that are paused, being deleted or opted out
-//	identity       match.go       which Machine a Node is
+//	identity       nodesource.go  which Machine a Node is
 package inherit
 
 import (
@@ -154,27 +154,20 @@ func (c Content) WithYielding(annotations map[string]string) Content {
 	return c
 }
 
-// Value returns the value of an entry, and whether the content has it. A typed taint wins over an annotated one. The propagation of
-// a taint is not part of the value.
+// Value returns the value of an entry, and whether the content has it. A typed taint wins over an annotated one, of which what cannot be
+// read is none. The propagation of a taint is not part of the value.
 func (c Content) Value(e Entry) (string, bool) {
 	switch e.What {
 	case labelKey:
-		value, ok := c.Labels[e.Name]
-		return value, ok
+		return c.Labels[e.Name], has(c.Labels, e.Name)
 	case annotationKey:
-		value, ok := c.Annotations[e.Name]
-		return value, ok
+		return c.Annotations[e.Name], has(c.Annotations, e.Name)
 	case taintKey:
-		t, ok := findTaint(c.allTaints(), e.Name)
+		annotated, _ := taint.FromAnnotations(c.Annotations)
+		t, ok := findTaint(taint.Merge(c.Taints, annotated), e.Name)
 		return t.Value, ok
 	}
 	return c.Fields.value(e.Name)
-}
-
-// allTaints returns the taints, each once, however they are declared. What cannot be read of an annotation is no taint.
-func (c Content) allTaints() []clusterv1.MachineTaint {
-	annotated, _ := taint.FromAnnotations(c.Annotations)
-	return taint.Merge(c.Taints, annotated)
 }
 
 // TypedTaint reports whether the content has the taint "<key>:<effect>" as such, not by annotation.
@@ -190,7 +183,7 @@ func (c Content) TaintAnnotation(id string) string {
 	}
 	for _, name := range []string{taint.AlwaysAnnotation, taint.InitializeAnnotation} {
 		annotated, _ := taint.FromAnnotations(map[string]string{name: c.Annotations[name]})
-		if _, ok := findTaint(annotated, id); ok {
+		if (Content{Taints: annotated}).TypedTaint(id) {
 			return name
 		}
 	}

@@ -41,7 +41,7 @@ const (
 
 // String returns the value of the flag --cluster-api-taint-propagation that stands for it.
 func (t TaintPropagation) String() string {
-	return map[TaintPropagation]string{PropagationEnabled: "enabled", PropagationDisabled: "disabled", PropagationUnknown: "unknown"}[t]
+	return []string{PropagationUnknown: "unknown", PropagationEnabled: "enabled", PropagationDisabled: "disabled"}[t]
 }
 
 // typed takes the taints that may be propagated in spec.taints: none if Cluster API would refuse the object.
@@ -53,10 +53,6 @@ func (p Policy) typed(at place, role taint.Role, declared []clusterv1.MachineTai
 		at.drop(taintKey, taint.MachineID(t).String(), DropTaints, "", "")
 	}
 	return nil
-}
-
-func matchesAny(regexes []*regexp.Regexp, key string) bool {
-	return slices.ContainsFunc(regexes, func(r *regexp.Regexp) bool { return r.MatchString(key) })
 }
 
 // Outcome says what happens to an object.
@@ -77,13 +73,11 @@ const (
 // Decision says what happens to an object. The zero value leaves it as it is.
 type Decision struct {
 	Outcome Outcome
-	// Reason says why an object stays as it is.
-	Reason Reason
+	Reason  Reason // why an object stays as it is
 	// Desired is what the rules give to the object, if the outcome is NoOwner or Inherits. Each entry of it is valid; together they may
 	// have no room (Fit).
 	Desired Object
-	// Dropped is what the rules considered and left out.
-	Dropped Drops
+	Dropped Drops // what the rules considered and left out
 	// TaintsRefused says that Cluster API refuses every write of an object that still has taints in its spec. Then none of Heirloom's
 	// taints stay, even without an owner.
 	TaintsRefused bool
@@ -100,9 +94,7 @@ func (d Decision) Untouched() bool {
 }
 
 // Problems says what may not reach the object, and why.
-func (d Decision) Problems() error {
-	return d.Dropped.Problems()
-}
+func (d Decision) Problems() error { return d.Dropped.Problems() }
 
 // Keeps reports whether an entry of Heirloom's that is not desired stays in the object. Entries that an owner propagated stay while
 // no owner is known. What the object told cluster-autoscaler about itself goes.
