@@ -30,15 +30,14 @@ func (p Policy) MachineSet(md *clusterv1.MachineDeployment, ms *clusterv1.Machin
 }
 
 // External is rules 4 and 8 for the objects beside a Machine: what an InfraMachine or a BootstrapConfig inherits from the
-// template of the Machine's owner, which is nil where there is none. That is labels and annotations: the spec is the
-// provider's. Labels that the owner selects Machines by are not touched.
+// template of the Machine's owner, which is nil where there is none. That is labels and annotations: the spec is the provider's.
 func (Policy) External(template *Template, child Object) (Object, Drops) {
 	if template == nil {
 		return Object{}, nil
 	}
 	var out Drops
-	at := child.top(&out)
-	return Object{Top: at.metadata(template.Content, ofTemplate(false, template.Selector))}, out
+	inherited := child.top(&out).metadata(template.Content, ofTemplate(false, template.Selector))
+	return Object{Top: inherited}, out
 }
 
 // IsTemplate reports whether a kind of a provider is one of templates, by the name that Cluster API's contract gives to
@@ -47,15 +46,15 @@ func IsTemplate(kind string) bool {
 	return strings.HasSuffix(kind, "Template")
 }
 
-// MachineFrom is rules 4, 8 and 9: what a Machine inherits from its owner's template, which is nil if there is no owner. Labels that
-// the owner selects by are not touched.
-//
-// If Cluster API propagates taints itself, the taints that the Machine carries as annotations become typed as well, so that both
-// work from the same list (docs/design.md §3).
+// MachineFrom is rules 4, 8 and 9: what a Machine inherits from its owner's template, which is nil if there is no owner. If Cluster API
+// propagates taints itself, the taints that the Machine carries as annotations become typed as well (docs/design.md §3).
 func (p Policy) MachineFrom(template *Template, m *clusterv1.Machine) (Object, Drops) {
 	var out Drops
 	at := OfMachine(m).top(&out)
-	inherited := p.fromTemplate(at, template, m)
+	var inherited Content
+	if template != nil {
+		inherited = p.fromTemplate(at, template, m)
+	}
 	annotated := p.annotated(at, inherited, m)
 	inherited.Claims = make(map[string]Claim, len(annotated))
 	for _, t := range annotated {
@@ -70,59 +69,36 @@ func (p Policy) MachineFrom(template *Template, m *clusterv1.Machine) (Object, D
 
 // fromTemplate takes what the template declares for the Machine.
 func (p Policy) fromTemplate(at place, template *Template, m *clusterv1.Machine) Content {
-	if template == nil {
-		return Content{}
-	}
 	return p.take(at, roleOf(m), template.Content, ofTemplate(false, template.Selector))
 }
 
 // annotated takes the taints that the Machine declares by annotation, now or once it has inherited. They become typed only if Cluster
 // API accepts that. While that is not known, those that the Machine has stay.
 func (p Policy) annotated(at place, inherited Content, m *clusterv1.Machine) []clusterv1.MachineTaint {
-	if !annotatesTaints(m.Annotations) && !annotatesTaints(inherited.Annotations) {
-		return nil
-	}
-	var found Drops
-	told := at.out
-	at.out = &found
-	usable, stays := at.annotated(roleOf(m), mergeMaps(m.Annotations, inherited.Annotations)), p.staysAnnotation(m)
-	usable = slices.DeleteFunc(usable, func(t clusterv1.MachineTaint) bool {
-		why := stays(t)
-		if why != "" {
-			at.drop(taintKey, taint.MachineID(t).String(), why, "", "")
-		}
-		return why != ""
-	})
-	for _, d := range found {
-		if p.ClusterAPITaints == PropagationDisabled {
-			d.Detail = "" // the Node's problems have it
-		}
-		*told = append(*told, d)
-	}
-	return usable
-}
-
-// staysAnnotation says why a taint that is declared by annotation does not become typed in this Machine.
-func (p Policy) staysAnnotation(m *clusterv1.Machine) func(clusterv1.MachineTaint) Why {
+	told := len(*at.out)
 	carried, always := sets.New(m.Spec.Taints...), map[taint.ID]bool{}
 	for _, t := range m.Spec.Taints {
 		always[taint.MachineID(t)] = always[taint.MachineID(t)] || taint.Always(t)
 	}
-	isTyped := func(t clusterv1.MachineTaint) bool { // so Cluster API has added it to the Node
-		alwaysThere, there := always[taint.MachineID(t)]
-		return there && (alwaysThere || taint.Initialize(t))
-	}
-	// After a restore or a move, a nodeRef is not known at first.
-	mayHaveNode := m.Status.NodeRef.Name != "" || m.Spec.ProviderID != ""
-	return func(t clusterv1.MachineTaint) Why {
+	mayHaveNode := m.Status.NodeRef.Name != "" || m.Spec.ProviderID != "" // after a restore or a move, a nodeRef is not known at first
+	usable := slices.DeleteFunc(at.annotated(roleOf(m), mergeMaps(m.Annotations, inherited.Annotations)), func(t clusterv1.MachineTaint) bool {
+		id, why := taint.MachineID(t), Why("")
+		onNode := has(always, id) && (always[id] || taint.Initialize(t)) // by Cluster API
 		switch {
 		case p.ClusterAPITaints == PropagationDisabled, p.ClusterAPITaints == PropagationUnknown && !carried.Has(t):
-			return DropTaints
-		case p.PaceEviction && mayHaveNode && evicts(t) && !isTyped(t):
-			return DropPaced
+			why = DropTaints
+		case p.PaceEviction && mayHaveNode && evicts(t) && !onNode:
+			why = DropPaced
+		default:
+			return false
 		}
-		return ""
+		at.drop(taintKey, id.String(), why, "", "")
+		return true
+	})
+	for i := told; i < len(*at.out) && p.ClusterAPITaints == PropagationDisabled; i++ {
+		(*at.out)[i].Detail = "" // the Node's problems have it
 	}
+	return usable
 }
 
 // SkipMachine decides about a Machine that is skipped or whose owner is not known, and leaves it as it is, with one exception. When
@@ -133,10 +109,6 @@ func (p Policy) SkipMachine(m *clusterv1.Machine, d Decision) Decision {
 		d.Outcome, d.TaintsRefused = NoOwner, true
 	}
 	return d
-}
-
-func annotatesTaints(annotations map[string]string) bool {
-	return has(annotations, taint.AlwaysAnnotation) || has(annotations, taint.InitializeAnnotation)
 }
 
 func roleOf(m *clusterv1.Machine) taint.Role {

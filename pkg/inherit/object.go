@@ -73,8 +73,7 @@ type Content struct {
 	Claims map[string]Claim
 }
 
-// Object is the inheritable content of a whole object.
-// As a result it is what the child inherits; as an input it is what the child has.
+// Object is the inheritable content of a whole object: what a child has or, as a result, what it inherits.
 type Object struct {
 	Layout   Layout   // where the object has all this; a result has none, since the child's counts
 	Top      Content  // at metadata and spec
@@ -112,17 +111,16 @@ func OfMachine(m *clusterv1.Machine) Object {
 
 // OfExternal returns what an InfraMachine or a BootstrapConfig has.
 func OfExternal(object *metav1.PartialObjectMetadata) Object {
-	return Object{Layout: metadataLayout(object.GroupVersionKind().Version), Top: metadataOf(object)}
+	layout := Layout{Version: object.GroupVersionKind().Version, Top: Paths{Metadata: []string{"metadata"}}}
+	return Object{Layout: layout, Top: metadataOf(object)}
 }
 
 func metadataOf(object metav1.Object) Content {
 	return Content{Labels: object.GetLabels(), Annotations: object.GetAnnotations()}
 }
 
-func contentOf(template *clusterv1.MachineTemplateSpec) Content {
-	return Content{
-		Labels: template.Labels, Annotations: template.Annotations, Taints: template.Spec.Taints, Fields: fieldsOf(&template.Spec),
-	}
+func contentOf(t *clusterv1.MachineTemplateSpec) Content {
+	return Content{Labels: t.Labels, Annotations: t.Annotations, Taints: t.Spec.Taints, Fields: fieldsOf(&t.Spec)}
 }
 
 // TemplateOfMachineSet returns the template of rule 8; nil where there is no MachineSet.
@@ -143,8 +141,7 @@ func (c Content) WithYielding(annotations map[string]string) Content {
 	if len(annotations) == 0 {
 		return c
 	}
-	claims := map[string]Claim{}
-	maps.Copy(claims, c.Claims)
+	claims := mergeMaps(c.Claims, nil)
 	for key := range annotations {
 		if !has(c.Annotations, key) {
 			claims[key] = Yielding
@@ -215,8 +212,8 @@ func filter(m map[string]string, keep func(key string) bool) map[string]string {
 }
 
 // mergeMaps returns a + b, in which b wins.
-func mergeMaps(a, b map[string]string) map[string]string {
-	merged := make(map[string]string, len(a)+len(b))
+func mergeMaps[V any](a, b map[string]V) map[string]V {
+	merged := make(map[string]V, len(a)+len(b))
 	maps.Copy(merged, a)
 	maps.Copy(merged, b)
 	return merged
@@ -240,8 +237,7 @@ type ControlPlane struct {
 
 // ControlPlaneSpec is the part of a control plane's spec that the contract names.
 type ControlPlaneSpec struct {
-	// MachineTemplate is nil for a control plane that does not consist of Machines.
-	MachineTemplate *ControlPlaneMachineTemplate `json:"machineTemplate,omitempty"`
+	MachineTemplate *ControlPlaneMachineTemplate `json:"machineTemplate,omitempty"` // nil if it does not consist of Machines
 }
 
 // ControlPlaneMachineTemplate is what a control plane declares for its Machines, in the two versions of the contract.
