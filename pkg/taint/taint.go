@@ -35,19 +35,13 @@ type ID struct {
 }
 
 // String returns the form that Cluster API uses in its tracking annotation, "<key>:<effect>".
-func (id ID) String() string {
-	return id.Key + ":" + string(id.Effect)
-}
+func (id ID) String() string { return id.Key + ":" + string(id.Effect) }
 
 // IDOf returns the identity of a Node's taint.
-func IDOf(t corev1.Taint) ID {
-	return ID{Key: t.Key, Effect: t.Effect}
-}
+func IDOf(t corev1.Taint) ID { return ID{t.Key, t.Effect} }
 
 // MachineID returns the identity of a Machine's taint.
-func MachineID(t clusterv1.MachineTaint) ID {
-	return ID{Key: t.Key, Effect: t.Effect}
-}
+func MachineID(t clusterv1.MachineTaint) ID { return ID{t.Key, t.Effect} }
 
 // Always reports whether the taint is kept on the Node for as long as it is declared.
 func Always(t clusterv1.MachineTaint) bool {
@@ -70,10 +64,8 @@ func Canonical(t clusterv1.MachineTaint) clusterv1.MachineTaint {
 // ByID returns the taints by identity; of several with the same, the first.
 func ByID(taints []corev1.Taint) map[ID]corev1.Taint {
 	all := make(map[ID]corev1.Taint, len(taints))
-	for _, t := range taints {
-		if _, ok := all[IDOf(t)]; !ok {
-			all[IDOf(t)] = t
-		}
+	for _, t := range slices.Backward(taints) {
+		all[IDOf(t)] = t
 	}
 	return all
 }
@@ -86,18 +78,11 @@ func Find(taints []corev1.Taint, id ID) int {
 // Merge returns typed and annotated taints as one list, sorted by key and effect, each key and effect once.
 // The typed taint wins over the annotated one (docs/design.md §3), and the first over the second within either.
 func Merge(typed, annotated []clusterv1.MachineTaint) []clusterv1.MachineTaint {
-	seen := map[ID]bool{}
-	var merged []clusterv1.MachineTaint
-	for _, t := range slices.Concat(typed, annotated) {
-		if !seen[MachineID(t)] {
-			seen[MachineID(t)] = true
-			merged = append(merged, t)
-		}
-	}
-	slices.SortFunc(merged, func(a, b clusterv1.MachineTaint) int {
+	merged := slices.Concat(typed, annotated)
+	slices.SortStableFunc(merged, func(a, b clusterv1.MachineTaint) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Effect, b.Effect))
 	})
-	return merged
+	return slices.CompactFunc(merged, func(a, b clusterv1.MachineTaint) bool { return MachineID(a) == MachineID(b) })
 }
 
 // ForNode is a Node's taint of the form that the API server stores.
@@ -118,8 +103,11 @@ func Sync(current []corev1.Taint, declared []clusterv1.MachineTaint, recorded []
 	for _, t := range declared {
 		keep[MachineID(t)] = true
 	}
-	means := recordsOf(recorded)
-	result := slices.DeleteFunc(slices.Clone(current), func(t corev1.Taint) bool { return !keep[IDOf(t)] && means(t) })
+	ours := sets.New(recorded...) // Cluster API's form has no value and means any
+	result := slices.DeleteFunc(slices.Clone(current), func(t corev1.Taint) bool {
+		anyValue := corev1.Taint{Key: t.Key, Effect: t.Effect}
+		return !keep[IDOf(t)] && (ours.Has(anyValue) || ours.Has(corev1.Taint{Key: t.Key, Effect: t.Effect, Value: t.Value}))
+	})
 	at := make(map[ID]int, len(result))
 	for i, t := range slices.Backward(result) {
 		at[IDOf(t)] = i
@@ -139,14 +127,6 @@ func Sync(current []corev1.Taint, declared []clusterv1.MachineTaint, recorded []
 	return result
 }
 
-// recordsOf returns which taints the tracking entries mean. Cluster API's form has no value and means any.
-func recordsOf(entries []corev1.Taint) func(corev1.Taint) bool {
-	listed := sets.New(entries...)
-	return func(t corev1.Taint) bool {
-		return listed.Has(corev1.Taint{Key: t.Key, Effect: t.Effect}) || listed.Has(corev1.Taint{Key: t.Key, Effect: t.Effect, Value: t.Value})
-	}
-}
-
 // Remove returns taints without the one that has this identity.
 func Remove(taints []corev1.Taint, id ID) []corev1.Taint {
 	return slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool { return IDOf(t) == id })
@@ -156,17 +136,16 @@ func Remove(taints []corev1.Taint, id ID) []corev1.Taint {
 // It checks the form only; Validate checks the content.
 func Parse(s string) (corev1.Taint, error) {
 	keyValue, effect, ok := strings.Cut(s, ":")
-	if !ok || effect == "" {
-		return corev1.Taint{}, fmt.Errorf("taint %q has no effect: expected <key>=<value>:<effect> or <key>:<effect>", s)
-	}
-	if strings.Contains(effect, ":") {
-		return corev1.Taint{}, fmt.Errorf("taint %q has more than one colon: expected <key>=<value>:<effect> or <key>:<effect>", s)
-	}
 	key, value, _ := strings.Cut(keyValue, "=")
-	if key == "" {
-		return corev1.Taint{}, fmt.Errorf("taint %q has no key: expected <key>=<value>:<effect> or <key>:<effect>", s)
-	}
-	if strings.Contains(value, "=") {
+	const expected = "expected <key>=<value>:<effect> or <key>:<effect>"
+	switch {
+	case !ok || effect == "":
+		return corev1.Taint{}, fmt.Errorf("taint %q has no effect: %s", s, expected)
+	case strings.Contains(effect, ":"):
+		return corev1.Taint{}, fmt.Errorf("taint %q has more than one colon: %s", s, expected)
+	case key == "":
+		return corev1.Taint{}, fmt.Errorf("taint %q has no key: %s", s, expected)
+	case strings.Contains(value, "="):
 		return corev1.Taint{}, fmt.Errorf("taint %q has more than one equals sign: expected <key>=<value>:<effect>", s)
 	}
 	return corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}, nil
@@ -231,8 +210,8 @@ func declared(annotations map[string]string, name string) ([]clusterv1.MachineTa
 	if name == AlwaysAnnotation {
 		propagation = clusterv1.MachineTaintPropagationAlways
 	}
+	var taints []clusterv1.MachineTaint
 	parsed, err := ParseList(annotations[name])
-	taints := make([]clusterv1.MachineTaint, 0, len(parsed))
 	for _, t := range parsed {
 		taints = append(taints, clusterv1.MachineTaint{Key: t.Key, Value: t.Value, Effect: t.Effect, Propagation: propagation})
 	}

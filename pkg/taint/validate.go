@@ -14,13 +14,12 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// Role says whose Nodes a taint is for. What is reserved differs between the two (docs/design.md §3).
+// Role says whose Nodes a taint is for: only those of ControlPlane may carry the control plane's own taint.
 type Role bool
 
+// The roles of Machines.
 const (
-	// Worker Machines may not carry the control plane's own taint.
-	Worker Role = false
-	// ControlPlane Machines may.
+	Worker       Role = false
 	ControlPlane Role = true
 )
 
@@ -100,15 +99,16 @@ func check(at *field.Path, role Role, t clusterv1.MachineTaint) field.ErrorList 
 		errs = append(errs, field.NotSupported(at.Child("effect"), t.Effect, effects))
 	}
 	if !Always(t) && !Initialize(t) {
-		errs = append(errs, field.NotSupported(at.Child("propagation"), t.Propagation, []clusterv1.MachineTaintPropagation{
-			clusterv1.MachineTaintPropagationAlways, clusterv1.MachineTaintPropagationOnInitialization,
-		}))
+		errs = append(errs, field.NotSupported(at.Child("propagation"), t.Propagation, propagations))
 	}
 	return errs
 }
 
-//nolint:gochecknoglobals // nothing changes it
-var effects = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
+//nolint:gochecknoglobals // nothing changes them
+var (
+	effects      = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
+	propagations = []clusterv1.MachineTaintPropagation{clusterv1.MachineTaintPropagationAlways, clusterv1.MachineTaintPropagationOnInitialization}
+)
 
 // reserved says why no one may declare a taint with this key, or "" if anyone may.
 func reserved(role Role, key string) string {
@@ -143,16 +143,11 @@ type metadata struct {
 }
 
 type carrierSpec struct {
-	// Taints are those of a Machine.
-	Taints []clusterv1.MachineTaint `json:"taints"`
-	// Template is that of a MachineSet, MachineDeployment or MachinePool.
-	Template place `json:"template"`
-	// MachineTemplate is that of a control plane.
-	MachineTemplate place `json:"machineTemplate"`
-	// Topology is that of a Cluster.
-	Topology sections `json:"topology"`
-	// The sections of a ClusterClass.
-	sections `json:",inline"`
+	Taints          []clusterv1.MachineTaint `json:"taints"`          // of a Machine
+	Template        place                    `json:"template"`        // of a MachineSet, MachineDeployment or MachinePool
+	MachineTemplate place                    `json:"machineTemplate"` // of a control plane
+	Topology        sections                 `json:"topology"`        // of a Cluster
+	sections        `json:",inline"`         // of a ClusterClass
 }
 
 // sections are those of a ClusterClass or of a Cluster's topology.
@@ -166,16 +161,13 @@ type sections struct {
 
 // place holds what is declared for Machines: a template, or a section of a ClusterClass or a topology.
 type place struct {
-	// Name is set in a topology, Class in a ClusterClass.
-	Name     string   `json:"name"`
-	Class    string   `json:"class"`
-	Metadata metadata `json:"metadata"`
-	// Taints are those of a section, and of a control plane of the v1beta1 contract.
-	Taints []clusterv1.MachineTaint `json:"taints"`
-	Spec   struct {
-		Taints []clusterv1.MachineTaint `json:"taints"`
-		// MachineTemplate is that of a control plane's template, which a ClusterClass refers to.
-		MachineTemplate *place `json:"machineTemplate"`
+	Name     string                   `json:"name"`  // in a topology
+	Class    string                   `json:"class"` // in a ClusterClass
+	Metadata metadata                 `json:"metadata"`
+	Taints   []clusterv1.MachineTaint `json:"taints"` // of a section, and of a control plane of the v1beta1 contract
+	Spec     struct {
+		Taints          []clusterv1.MachineTaint `json:"taints"`
+		MachineTemplate *place                   `json:"machineTemplate"` // of a control plane's template, which a ClusterClass refers to
 	} `json:"spec"`
 }
 
@@ -186,10 +178,8 @@ func ValidateCarrier(object, old *Carrier, controlPlane bool) field.ErrorList {
 	old = cmp.Or(old, &Carrier{})
 	spec := field.NewPath("spec")
 	// Machines alone say by a label which they are. In a template the label is for the Machines to come.
-	machine := Role(controlPlane)
-	if _, ok := object.Metadata.Labels[clusterv1.MachineControlPlaneLabel]; ok {
-		machine = ControlPlane
-	}
+	_, labelled := object.Metadata.Labels[clusterv1.MachineControlPlaneLabel]
+	machine := Role(controlPlane || labelled)
 	errs := slices.Concat(
 		ValidateAnnotations(field.NewPath("metadata", "annotations"), machine, object.Metadata.Annotations, old.Metadata.Annotations),
 		Validate(spec.Child("taints"), machine, object.Spec.Taints, old.Spec.Taints),
@@ -210,18 +200,15 @@ func (s sections) validate(path *field.Path, old sections) field.ErrorList {
 	)
 }
 
-func validateAll(path *field.Path, all, old []place) field.ErrorList {
+func validateAll(path *field.Path, all, old []place) (errs field.ErrorList) {
 	// A name tells sections apart in a topology, where the class may change, and a class in a ClusterClass.
 	id := func(p place) string { return cmp.Or(p.Name, p.Class) }
 	before := map[string]place{}
 	for _, p := range old {
 		before[id(p)] = p
 	}
-	var errs field.ErrorList
-	for i, p := range all {
-		if errs = append(errs, p.validate(path.Index(i), Worker, before[id(p)])...); len(errs) >= MostProblems {
-			break
-		}
+	for i := 0; i < len(all) && len(errs) < MostProblems; i++ {
+		errs = append(errs, all[i].validate(path.Index(i), Worker, before[id(all[i])])...)
 	}
 	return errs
 }
