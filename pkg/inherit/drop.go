@@ -42,12 +42,9 @@ const (
 // Dropped is an entry that a rule considered and left out.
 type Dropped struct {
 	Entry
-	// Why is empty if only a part of the entry, or one of several declarations of it, is left out.
-	Why Why
-	// Value is the value of a label, if it may be what is wrong.
-	Value string
-	// Detail is the rest of a sentence about what users must be told. It is empty if no one misses the entry.
-	Detail string
+	Why    Why    // empty if only a part of the entry is left out
+	Value  string // of a label, if it may be what is wrong
+	Detail string // the rest of a sentence about what users must be told; empty if no one misses the entry
 }
 
 // longest is how many bytes of a name or a value a message repeats. Users choose them, and they may be of any length.
@@ -183,8 +180,7 @@ func (p place) keys(what string, declared map[string]string, why func(key string
 	return taken
 }
 
-// refused says why an API server would refuse a label or an annotation, or "". It refuses a whole object for one that is invalid: the
-// kubelet of such a Node could never register it. A Machine's own metadata has been validated; a template's may never have been.
+// refused says why an API server would refuse a label or an annotation, and with it the whole object, or "".
 func refused(what, key, value string) string {
 	if what == annotationKey { // its value may be anything
 		return strings.Join(validation.IsQualifiedName(strings.ToLower(key)), "; ")
@@ -192,8 +188,8 @@ func refused(what, key, value string) string {
 	return strings.Join(slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)), "; ")
 }
 
-// usable takes those taints that an object or a Node may have. What validation could not refuse, because it failed open or because the
-// object is older, is left out, so that no write carries what the API server or Cluster API would refuse.
+// usable takes those taints that an object or a Node may have. What validation missed, because it failed open or the object is older, is
+// left out.
 func (p place) usable(role taint.Role, declared []clusterv1.MachineTaint) []clusterv1.MachineTaint {
 	var usable []clusterv1.MachineTaint
 	for _, t := range declared {
@@ -317,12 +313,10 @@ var (
 	// are in Git: it would mistake the child for one of its own.
 	NeverDomains  = []string{"kubectl.kubernetes.io", "argocd.argoproj.io", "kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io", "meta.helm.sh"}
 	GitOpsDomains = NeverDomains[1:4]
-	// BookkeepingDomains have keys that describe the object that carries them; of the families, subdomains count too. Such a key is
-	// inherited only from a template or a topology, where the owner put it on purpose. An operator's regex for Nodes does not select it.
+	// BookkeepingDomains have keys that describe the object that carries them; of the families, subdomains count too.
 	BookkeepingDomains  = []string{"cluster.x-k8s.io", "topology.cluster.x-k8s.io"}
 	BookkeepingFamilies = []string{"heirloom.dev"}
-	// FamilyLabels are those by which Cluster API's controllers find an object's family. The controllers set them themselves, despite
-	// any template and even if no selector names them.
+	// FamilyLabels are those by which Cluster API's controllers find an object's family. They set them themselves, despite any template.
 	FamilyLabels = []string{
 		clusterv1.ClusterNameLabel, clusterv1.MachineSetNameLabel, clusterv1.MachineDeploymentNameLabel,
 		clusterv1.MachineControlPlaneLabel, clusterv1.MachineControlPlaneNameLabel, clusterv1.MachinePoolNameLabel,
@@ -339,13 +333,11 @@ func never(key string) bool {
 }
 
 func bookkeeping(key string) bool {
-	d := domain(key)
-	return slices.Contains(BookkeepingDomains, d) ||
-		slices.ContainsFunc(BookkeepingFamilies, func(parent string) bool { return within(d, parent) })
+	inFamily := func(parent string) bool { return within(domain(key), parent) }
+	return slices.Contains(BookkeepingDomains, domain(key)) || slices.ContainsFunc(BookkeepingFamilies, inFamily)
 }
 
-// domain returns the prefix of a label or annotation key, or the key itself where it has none.
-// Cluster API reads keys in the same way.
+// domain returns the prefix of a label or annotation key, or the key itself where it has none, as Cluster API does.
 func domain(key string) string {
 	prefix, _, _ := strings.Cut(key, "/")
 	return prefix

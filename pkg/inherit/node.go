@@ -29,8 +29,7 @@ const (
 // removes that taint again.
 const UninitializedAnnotation = "heirloom.dev/uninitialized"
 
-// TrackingAnnotations are those of a Node that record what came from the Machine. A kubelet that registers cannot know this, so its
-// claims, such as having had its Initialize taints, do not count.
+// TrackingAnnotations are those of a Node that record what came from the Machine. What a kubelet that registers claims there does not count.
 //
 //nolint:gochecknoglobals // a table that nothing changes
 var TrackingAnnotations = []string{
@@ -172,9 +171,8 @@ func (p Policy) notOnNode(what, key string) Why {
 	return DropOutside
 }
 
-// restricted reports whether NodeRestriction may forbid a kubelet to set this label on its own Node. The plugin runs again after us
-// and would answer 403, so that the Node could never register (docs/design.md §4). Its short allow-list is not repeated here: such a
-// label is added by the first later write, like the others.
+// restricted reports whether NodeRestriction may forbid a kubelet to set this label on its own Node, so that the Node could never register
+// (docs/design.md §4). Its short allow-list is not repeated here: such a label is added by the first later write, like the others.
 func restricted(key string) bool {
 	d := domain(key)
 	return within(d, "kubernetes.io") || within(d, "k8s.io")
@@ -304,12 +302,9 @@ func listedTaints(annotations map[string]string) (theirs, ours []corev1.Taint) {
 	return theirs, ours
 }
 
-// guard keeps workload off a worker Node until its restricted labels are there. If the kubelet registers without the taint
-// node.cluster.x-k8s.io/uninitialized, Heirloom adds it. The first privileged write, which also sets the labels, removes it again
-// (docs/design.md §4).
-//
-// An API server may ask twice about the same create, once for each webhook or policy. What the first answer added is still ours in
-// the second.
+// guard keeps workload off a worker Node until its restricted labels are there, with the taint node.cluster.x-k8s.io/uninitialized. The first
+// privileged write, which also sets the labels, removes it again (docs/design.md §4). An API server may ask twice about the same create,
+// once for each webhook or policy: what the first answer added is still ours in the second.
 func (n *nodeSync) guard(result NodeState) NodeState {
 	uninitialized := clusterv1.NodeUninitializedTaint
 	switch present := taint.Find(n.current.Taints, taint.IDOf(uninitialized)) >= 0; {
@@ -329,9 +324,8 @@ func (n *nodeSync) guard(result NodeState) NodeState {
 	return result
 }
 
-// LabelsRead returns those labels of a Node that the rules read: what they may bring or have brought. A kubelet and a cloud provider
-// write a dozen others. Lists longer than an API server stores do not count, and it takes no longer than the Node is long: a kubelet
-// and its API server write whatever they like.
+// LabelsRead returns those labels of a Node that the rules read: what they may bring or have brought. A kubelet and a cloud provider write a
+// dozen others. It takes no longer than the Node is long: a kubelet and its API server write whatever they like.
 func (p Policy) LabelsRead(node *corev1.Node) map[string]string {
 	recorded := sets.New[string]()
 	for _, name := range TrackingAnnotations {

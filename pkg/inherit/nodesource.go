@@ -17,9 +17,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// MatchedByAddressAnnotation is on a Node that inherits from a Machine it was matched with only by a name or an address. Its value,
-// "<name of the Machine>.<HMAC>", names the Machine. A kubelet may write annotations of its Node, so the HMAC covers the Node's
-// name and its key is the Machine's UID, which no kubelet knows.
+// MatchedByAddressAnnotation is on a Node that inherits from a Machine it was matched with only by a name or an address. Its value is
+// "<name of the Machine>.<HMAC>": a kubelet may write it, so the HMAC's key is the Machine's UID, which no kubelet knows.
 const MatchedByAddressAnnotation = "heirloom.dev/matched-by-address"
 
 // NodeSource is what a Node inherits from: its Machine as it will be once it has inherited itself, or its MachinePool if the
@@ -34,12 +33,10 @@ type NodeSource struct {
 	// typed and annotated are the taints that a Node can have; dropped is what is left out already.
 	typed, annotated []clusterv1.MachineTaint
 	dropped          Drops
-	// matched is the value of MatchedByAddressAnnotation, if only a name or an address says that the Node is the Machine; withheld says
-	// that the Node does not get all labels for that reason.
+	// matched is the value of MatchedByAddressAnnotation, if only a name or an address says that the Node is the Machine.
 	matched  string
-	withheld bool
-	// machine is the Machine as it is now; nil where nothing is known to be ahead of it.
-	machine *clusterv1.Machine
+	withheld bool               // the Node does not get all labels for that reason
+	machine  *clusterv1.Machine // as it is now; nil where nothing is known to be ahead of it
 }
 
 // SourceOfMachine returns what the Node of this Machine inherits from.
@@ -74,8 +71,8 @@ func sourceOf(labels, annotations map[string]string, typed []clusterv1.MachineTa
 	return s
 }
 
-// SourceFor returns what a Node inherits from the Machine that it matches. If only a name or an address says that the Node is this
-// Machine, the source has no labels that a kubelet may not set itself: taints restrict the Node, but these labels may be privileges.
+// SourceFor returns what a Node inherits from the Machine that it matches. If only a name or an address says so, the source has no labels
+// that a kubelet may not set itself: taints restrict the Node, but these labels may be privileges.
 func (p Policy) SourceFor(node *corev1.Node, m *clusterv1.Machine) NodeSource {
 	s := SourceOfMachine(m)
 	if proven(node, m) {
@@ -101,16 +98,12 @@ func SourceForStranger(m *clusterv1.Machine) NodeSource {
 	return NodeSource{Ref: Ref{"Machine", m}, Cluster: types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.ClusterName}}
 }
 
-// AheadOf returns the source of a Node whose Machine is like this now.
+// AheadOf returns the source of a Node whose Machine is like this now. Two rules keep Cluster API, which propagates the Machine as it is,
+// and Heirloom from undoing each other's writes (docs/design.md §5):
 //
-// A Node inherits from its Machine as it will be, so that a change at the top reaches Nodes at once. Meanwhile, Cluster API's Machine
-// controller propagates the Machine as it is, whenever the Node changes. Two rules keep the two from undoing each other's writes:
-//
-//   - What the Machine has counts until it changes there. Otherwise Cluster API would set the old value again, or put back what was
-//     removed (ahead).
-//   - What the Machine does not have yet reaches the Node at once, and an annotation of Heirloom lists it. Cluster API removes from a Node
-//     what its own annotation lists and the Machine does not have. Once the Machine has it, Cluster API finds it on the Node and writes
-//     nothing. So it stays listed there until Cluster API lists it in another write of the Node; moving it would be a second write.
+//   - What the Machine has counts until it changes there (ahead). Otherwise Cluster API would set the old value again.
+//   - What the Machine does not have yet reaches the Node at once, and an annotation of Heirloom lists it: Cluster API removes what its own
+//     lists and the Machine does not have. It stays there until Cluster API lists it in another write; moving it would be a second write.
 func (s NodeSource) AheadOf(m *clusterv1.Machine) NodeSource {
 	s.machine = m
 	return s
@@ -132,7 +125,15 @@ func (s NodeSource) taints() []clusterv1.MachineTaint {
 // proven reports whether more than a name or an address shows that a Node is this Machine. Kubelets choose their addresses, but only
 // Cluster API writes status.nodeRef, and a providerID never changes once it is set.
 func proven(node *corev1.Node, m *clusterv1.Machine) bool {
-	return node.Name != "" && m.Status.NodeRef.Name == node.Name || m.Spec.ProviderID != "" && m.Spec.ProviderID == node.Spec.ProviderID
+	return isReferredTo(node, m) || hasProviderID(node, m)
+}
+
+func isReferredTo(node *corev1.Node, m *clusterv1.Machine) bool {
+	return node.Name != "" && m.Status.NodeRef.Name == node.Name
+}
+
+func hasProviderID(node *corev1.Node, m *clusterv1.Machine) bool {
+	return m.Spec.ProviderID != "" && m.Spec.ProviderID == node.Spec.ProviderID
 }
 
 // MatchedBefore returns the name of the Machine that a Node claims to have been matched with by a name or an address, or "".
@@ -158,24 +159,14 @@ func matchRecord(node *corev1.Node, m *clusterv1.Machine) string {
 }
 
 // Match returns which of a Cluster's Machines its Node is, or nil (docs/design.md §4): by status.nodeRef, then by spec.providerID, then by an
-// address. If several Machines fit, or the one that fits already is another Node, the result is nil. Labels and annotations do not
-// count, because the kubelet writes them.
-//
-// A name or an address is no proof: see Policy.SourceFor.
+// address, which is no proof (Policy.SourceFor). If several Machines fit, or the one that fits already is another Node, the result is nil.
 func Match(node *corev1.Node, machines []clusterv1.Machine) *clusterv1.Machine {
-	fits := []func(*clusterv1.Machine) bool{
-		func(m *clusterv1.Machine) bool { return node.Name != "" && m.Status.NodeRef.Name == node.Name },
-		func(m *clusterv1.Machine) bool {
-			return m.Spec.ProviderID != "" && m.Spec.ProviderID == node.Spec.ProviderID
-		},
-		func(m *clusterv1.Machine) bool { return sharesAddress(node, m) },
-	}
-	for _, fit := range fits {
+	for _, fits := range []func(*corev1.Node, *clusterv1.Machine) bool{isReferredTo, hasProviderID, sharesAddress} {
 		var match *clusterv1.Machine
 		for i := range machines {
 			m := &machines[i]
 			switch {
-			case !fit(m) || contradicts(node, m):
+			case !fits(node, m) || contradicts(node, m):
 			case match != nil:
 				return nil
 			default:

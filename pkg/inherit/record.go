@@ -15,15 +15,12 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// A kubelet may write every annotation of its own Node, including those that record what came from the Machine. So they are believed
-// only about what the kubelet could remove anyway: unrestricted labels, and annotations. Restricted labels and taints, which it may
-// not remove, are in a separate record that the kubelet cannot change unnoticed.
+// The record of what a kubelet may not take away, which it cannot change unnoticed (docs/design.md §2).
 const (
 	// RecordAnnotation lists the restricted labels and the Always taints that came from the Machine: keys, a semicolon, taints.
 	RecordAnnotation = "heirloom.dev/record-from-machine"
-	// RecordLabel has a digest of that annotation. NodeRestriction forbids a kubelet to set, change or remove a label of this
-	// domain. So the kubelet did not write a record that fits the label, and a Node with the label has been written by Heirloom since
-	// it registered.
+	// RecordLabel has a digest of that annotation. NodeRestriction lets no kubelet set, change or remove it. So a Node with the label has
+	// been written by Heirloom since it registered.
 	RecordLabel = "heirloom.node-restriction.kubernetes.io/record"
 )
 
@@ -49,8 +46,7 @@ func ValidRecord(node NodeState) string {
 	return text
 }
 
-// Restored returns the Node with the record that it is known to have had, if its kubelet has changed it since. The label, which the
-// kubelet cannot have changed, shows that the record is the right one.
+// Restored returns the Node with the record that it is known to have had, if its kubelet has changed it since: the label fits it.
 func Restored(node NodeState, record string) NodeState {
 	if record == node.Annotations[RecordAnnotation] || node.Labels[RecordLabel] != digest(record) {
 		return node
@@ -87,9 +83,7 @@ func (s NodeState) initialized() bool {
 }
 
 // marks reports whether a label of a Node is Heirloom's own.
-func marks(key string) bool {
-	return key == RecordLabel || key == InitializationLabel
-}
+func marks(key string) bool { return key == RecordLabel || key == InitializationLabel }
 
 // recorded returns the state of a Node with a record of what is there from its Machine. A caller whose Node still has to wait sets
 // InitializationLabel again.
@@ -105,9 +99,8 @@ func (n *nodeSync) recorded(state NodeState) NodeState {
 	return state
 }
 
-// Release is the state of a Node once Heirloom has given up for good what it tracks there: without the keys and taints that its
-// own annotations list, without these annotations, and without the guard taint that it added. keepValues keeps the keys and
-// taints. The guard taint always goes, because nothing else would remove it.
+// Release is the state of a Node once Heirloom has given up for good what it tracks there: without the keys and taints that its own
+// annotations list, unless keepValues keeps them, without these annotations, and without the guard taint that it added.
 //
 // Cluster API manages what its own annotations list. Taints among that are then listed in the only form that it can read. Keys that its
 // rules propagate as well are added to its list, so that it removes them as soon as the Machine no longer has them.
