@@ -82,8 +82,7 @@ func ahead(has, inherits Content) Content {
 
 func overlay(has, inherits Content) Content {
 	return Content{
-		Labels:      mergeMaps(has.Labels, inherits.Labels),
-		Annotations: mergeMaps(has.Annotations, inherits.Annotations),
-		Taints:      taint.Merge(inherits.Taints, has.Taints),
+		Labels: mergeMaps(has.Labels, inherits.Labels), Annotations: mergeMaps(has.Annotations, inherits.Annotations),
+		Taints: taint.Merge(inherits.Taints, has.Taints),
 	}
 }

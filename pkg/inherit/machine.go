@@ -14,9 +14,8 @@ import (
 
 // MachineSet is rules 5 and 6: what a MachineSet inherits from its MachineDeployment.
 //
-// Rule 5: the MachineDeployment's own annotations reach the MachineSet's own; its labels reach nothing. Rule 6: the
-// template's labels reach the MachineSet's metadata and its template; annotations, taints and in-place fields reach its
-// template only. Old MachineSets inherit like the newest, as Cluster API has it. Labels of either selector are not touched.
+// Rule 5: the MachineDeployment's own annotations reach the MachineSet's own. Rule 6: the template's labels reach the MachineSet's
+// metadata and its template; annotations, taints and in-place fields reach its template only.
 func (p Policy) MachineSet(md *clusterv1.MachineDeployment, ms *clusterv1.MachineSet) (Object, Drops) {
 	var out Drops
 	template, child := contentOf(&md.Spec.Template), OfMachineSet(ms)
@@ -42,9 +41,7 @@ func (Policy) External(template *Template, child Object) (Object, Drops) {
 
 // IsTemplate reports whether a kind of a provider is one of templates, by the name that Cluster API's contract gives to
 // them. Templates of infrastructure and bootstrap objects inherit nothing: another template means another rollout.
-func IsTemplate(kind string) bool {
-	return strings.HasSuffix(kind, "Template")
-}
+func IsTemplate(kind string) bool { return strings.HasSuffix(kind, "Template") }
 
 // MachineFrom is rules 4, 8 and 9: what a Machine inherits from its owner's template, which is nil if there is no owner. If Cluster API
 // propagates taints itself, the taints that the Machine carries as annotations become typed as well (docs/design.md §3).

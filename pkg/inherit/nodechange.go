@@ -32,9 +32,7 @@ func (k NodeKey) Text() string {
 }
 
 // String names the key, such as `label "a/b"`.
-func (k NodeKey) String() string {
-	return fmt.Sprintf("%s %q", k.What, k.Text())
-}
+func (k NodeKey) String() string { return fmt.Sprintf("%s %q", k.What, k.Text()) }
 
 // keys returns all that a Node has, without what only records it, sorted; taints stay in their order.
 func (s NodeState) keys() []NodeKey {
@@ -145,8 +143,7 @@ func (s NodeSource) Unprotected(node NodeState) []taint.ID {
 // Unlabelled reports whether the Node still lacks an inherited label that its kubelet may not set itself.
 func (p Policy) Unlabelled(from NodeSource, node NodeState) bool {
 	for key, value := range from.Labels {
-		now, ok := node.Labels[key]
-		if (!ok || now != value) && restricted(key) && p.notOnNode(labelKey, key) == "" {
+		if now, ok := node.Labels[key]; (!ok || now != value) && restricted(key) && p.notOnNode(labelKey, key) == "" {
 			return true
 		}
 	}
@@ -168,13 +165,12 @@ func awaitsClusterAPI(node *corev1.Node) bool {
 // which are its records. Not left to it are new taints, what the Machine does not have yet, a Node without its Machine's providerID, and a
 // Node without a record of the Always taints that are declared by annotation, which would stay when the Machine loses them.
 //
-// A taint that Heirloom took away first could stay for good: a reconcile that has begun with the Machine as it was puts it back, and then
-// no record says that it comes from the Machine.
+// A taint that Heirloom took away first could stay for good: a reconcile that has begun before puts it back, and no record lists it.
 func (p Policy) LeftToClusterAPI(from NodeSource, node *corev1.Node, result NodeState) bool {
 	m, current := from.machine, NodeState{Labels: node.Labels, Annotations: node.Annotations, Taints: node.Spec.Taints}
 	recorded := taint.ByID(RecordOf(current).Taints)
 	unknown := func(t corev1.Taint) bool { return !has(recorded, taint.IDOf(t)) }
-	if m == nil || m.Spec.ProviderID == "" || m.Spec.ProviderID != node.Spec.ProviderID || slices.ContainsFunc(always(from.annotated), unknown) {
+	if m == nil || !hasProviderID(node, m) || slices.ContainsFunc(always(from.annotated), unknown) {
 		return false
 	}
 	declared, declares, listed := OfMachine(m).Top, from.Declares(), current.listed(0)
@@ -190,7 +186,7 @@ func (p Policy) LeftToClusterAPI(from NodeSource, node *corev1.Node, result Node
 		if k.What == taintKey {
 			left = p.ClusterAPITaints == PropagationEnabled
 		}
-		if k.Entry != TaintEntry(taint.IDOf(clusterv1.NodeUninitializedTaint)) && !(left && listed.Has(k.Entry)) {
+		if k.Entry != TaintEntry(taint.IDOf(clusterv1.NodeUninitializedTaint)) && (!left || !listed.Has(k.Entry)) {
 			return false
 		}
 	}

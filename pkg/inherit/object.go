@@ -47,9 +47,7 @@ type Entry struct {
 }
 
 // TaintEntry names a taint.
-func TaintEntry(id taint.ID) Entry {
-	return Entry{What: taintKey, Name: id.String()}
-}
+func TaintEntry(id taint.ID) Entry { return Entry{What: taintKey, Name: id.String()} }
 
 // Claim says what happens to an entry that the child has from another manager.
 type Claim int
@@ -161,16 +159,19 @@ func (c Content) Value(e Entry) (string, bool) {
 		return c.Annotations[e.Name], has(c.Annotations, e.Name)
 	case taintKey:
 		annotated, _ := taint.FromAnnotations(c.Annotations)
-		t, ok := findTaint(taint.Merge(c.Taints, annotated), e.Name)
-		return t.Value, ok
+		for _, t := range taint.Merge(c.Taints, annotated) {
+			if taint.MachineID(t).String() == e.Name {
+				return t.Value, true
+			}
+		}
+		return "", false
 	}
 	return c.Fields.value(e.Name)
 }
 
 // TypedTaint reports whether the content has the taint "<key>:<effect>" as such, not by annotation.
 func (c Content) TypedTaint(id string) bool {
-	_, ok := findTaint(c.Taints, id)
-	return ok
+	return slices.ContainsFunc(c.Taints, func(t clusterv1.MachineTaint) bool { return taint.MachineID(t).String() == id })
 }
 
 // TaintAnnotation returns the annotation by which the content has the taint "<key>:<effect>", or "" if it is typed or missing.
@@ -185,14 +186,6 @@ func (c Content) TaintAnnotation(id string) string {
 		}
 	}
 	return ""
-}
-
-func findTaint(taints []clusterv1.MachineTaint, id string) (clusterv1.MachineTaint, bool) {
-	i := slices.IndexFunc(taints, func(t clusterv1.MachineTaint) bool { return taint.MachineID(t).String() == id })
-	if i < 0 {
-		return clusterv1.MachineTaint{}, false
-	}
-	return taints[i], true
 }
 
 func has[K comparable, V any](m map[K]V, key K) bool {

@@ -16,15 +16,10 @@ import (
 type Policy struct {
 	// AdditionalLabels and AdditionalAnnotations select further keys of the Machine for the Node; nothing is anchored, as in Cluster API.
 	AdditionalLabels, AdditionalAnnotations []*regexp.Regexp
-	// WatchFilter is the value of the label cluster.x-k8s.io/watch-filter that objects must carry; empty means all.
-	WatchFilter string
-	// SkipNothing says that objects which are paused, opted out or being deleted inherit all the same: kubectl heirloom explain
-	// shows what they would inherit.
-	SkipNothing bool
-	// PaceEviction says that the loop limits how fast taints which evict Pods reach existing Nodes.
-	PaceEviction bool
-	// ClusterAPITaints says whether Cluster API propagates taints itself.
-	ClusterAPITaints TaintPropagation
+	WatchFilter                             string           // the value of the label cluster.x-k8s.io/watch-filter that objects must carry; empty means all
+	SkipNothing                             bool             // kubectl heirloom explain shows what objects would inherit that are skipped
+	PaceEviction                            bool             // the loop limits how fast taints which evict Pods reach existing Nodes
+	ClusterAPITaints                        TaintPropagation // whether Cluster API propagates taints itself
 }
 
 // TaintPropagation is what is known about Cluster API's feature gate MachineTaintPropagation.
@@ -74,8 +69,7 @@ const (
 type Decision struct {
 	Outcome Outcome
 	Reason  Reason // why an object stays as it is
-	// Desired is what the rules give to the object, if the outcome is NoOwner or Inherits. Each entry of it is valid; together they may
-	// have no room (Fit).
+	// Desired is what the rules give to an object that is not skipped. Each entry of it is valid; together they may have no room (Fit).
 	Desired Object
 	Dropped Drops // what the rules considered and left out
 	// TaintsRefused says that Cluster API refuses every write of an object that still has taints in its spec. Then none of Heirloom's
@@ -84,14 +78,10 @@ type Decision struct {
 }
 
 // Skip leaves an object as it is for this reason.
-func Skip(why Reason) Decision {
-	return Decision{Outcome: Skipped, Reason: why}
-}
+func Skip(why Reason) Decision { return Decision{Outcome: Skipped, Reason: why} }
 
 // Untouched reports whether the object stays as it is, because it is skipped or its owner is not known.
-func (d Decision) Untouched() bool {
-	return d.Outcome == Skipped || d.Outcome == OwnerNotFound
-}
+func (d Decision) Untouched() bool { return d.Outcome == Skipped || d.Outcome == OwnerNotFound }
 
 // Problems says what may not reach the object, and why.
 func (d Decision) Problems() error { return d.Dropped.Problems() }

@@ -46,9 +46,7 @@ func (r Reason) OptedOut() bool {
 }
 
 // Released reports whether the loop also gives up what Heirloom owns in the object.
-func (r Reason) Released() bool {
-	return r == IsReleased || r == ClusterIsReleased
-}
+func (r Reason) Released() bool { return r == IsReleased || r == ClusterIsReleased }
 
 // Skips reports whether an object of Cluster API inherits nothing for now, and why (docs/design.md §5). The cluster is nil if there is none.
 func (p Policy) Skips(object metav1.Object, cluster *clusterv1.Cluster) (Reason, bool) {
@@ -99,9 +97,7 @@ func Paused(cluster *clusterv1.Cluster) bool {
 }
 
 // SkipsNode reports whether the Node of this Machine inherits nothing for now, and why. While a Machine is being deleted, its Node
-// keeps inheriting until it is gone, as in Cluster API.
-//
-// Without a Cluster, the Node inherits nothing: creating a Machine takes no right to create the Cluster that it names.
+// keeps inheriting, as in Cluster API. Without a Cluster, it does not: creating a Machine takes no right to create the Cluster that it names.
 func (p Policy) SkipsNode(m *clusterv1.Machine, cluster *clusterv1.Cluster) (Reason, bool) {
 	declared := m.ObjectMeta
 	declared.DeletionTimestamp = nil
@@ -114,11 +110,7 @@ func (p Policy) SkipsNode(m *clusterv1.Machine, cluster *clusterv1.Cluster) (Rea
 
 // Deleting reports whether a Node is being deleted, so that it is not touched. The opt-out label means nothing on a Node: a kubelet
 // may write it there, and must not shed its taints with it.
-func Deleting(node metav1.Object) bool {
-	return node.GetDeletionTimestamp() != nil
-}
+func Deleting(node metav1.Object) bool { return node.GetDeletionTimestamp() != nil }
 
 // Ignored reports whether an object is opted out by its label.
-func Ignored(object metav1.Object) bool {
-	return has(object.GetLabels(), IgnoreLabel)
-}
+func Ignored(object metav1.Object) bool { return has(object.GetLabels(), IgnoreLabel) }

@@ -85,7 +85,7 @@ func (s Sources) Of(e Entry) Source {
 	case at < 0:
 		at = len(s.All) - 1
 	}
-	return Source{s.All[at].Ref, s.All[at].field(e)}
+	return Source{s.All[at].Ref, cmp.Or(s.All[at].Whole, s.All[at].field(e))}
 }
 
 // Declares reports whether the object is known to declare an entry.
@@ -106,8 +106,6 @@ func (d Declaration) field(e Entry) string {
 	labels, annotations := strings.Join(below(d.Paths.Metadata, "labels"), "."), strings.Join(below(d.Paths.Metadata, "annotations"), ".")
 	taints := cmp.Or(strings.Join(d.Paths.Taints, "."), annotations)
 	switch {
-	case d.Whole != "":
-		return d.Whole
 	case e.What == labelKey:
 		return labels
 	case e.What == annotationKey && d.Metadata != nil && e.Own:

@@ -122,10 +122,10 @@ func SectionOf(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass, object
 		}
 	case *clusterv1.MachineDeployment:
 		name := labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel]
-		return sectionOfMachineDeployment(name, cluster.Spec.Topology.Workers.MachineDeployments, class.Spec.Workers.MachineDeployments)
+		return sectionOfMachineDeployment(name, &cluster.Spec.Topology.Workers, &class.Spec.Workers)
 	case *clusterv1.MachinePool:
 		name := labels[clusterv1.ClusterTopologyMachinePoolNameLabel]
-		return sectionOfMachinePool(name, cluster.Spec.Topology.Workers.MachinePools, class.Spec.Workers.MachinePools)
+		return sectionOfMachinePool(name, &cluster.Spec.Topology.Workers, &class.Spec.Workers)
 	}
 	return nil
 }
@@ -142,32 +142,34 @@ func sectionOfControlPlane(t clusterv1.ControlPlaneTopology, class *clusterv1.Cl
 	return section
 }
 
-func sectionOfMachineDeployment(name string, topology []clusterv1.MachineDeploymentTopology, class []clusterv1.MachineDeploymentClass) *Section {
-	t := slices.IndexFunc(topology, func(s clusterv1.MachineDeploymentTopology) bool { return s.Name == name && name != "" })
-	c := slices.IndexFunc(class, func(s clusterv1.MachineDeploymentClass) bool { return t >= 0 && s.Class == topology[t].Class })
-	if c < 0 {
+func sectionOfMachineDeployment(name string, topology *clusterv1.WorkersTopology, class *clusterv1.WorkersClass) *Section {
+	inTopology, inClass := topology.MachineDeployments, class.MachineDeployments
+	i := slices.IndexFunc(inTopology, func(t clusterv1.MachineDeploymentTopology) bool { return t.Name == name && name != "" })
+	j := slices.IndexFunc(inClass, func(c clusterv1.MachineDeploymentClass) bool { return i >= 0 && c.Class == inTopology[i].Class })
+	if j < 0 {
 		return nil
 	}
-	inTopology, inClass := &topology[t], &class[c]
-	deletion := clusterv1.MachineDeploymentTopologyMachineDeletionSpec(inClass.Deletion)
+	t, c := &inTopology[i], &inClass[j]
+	deletion := withoutOrder(clusterv1.MachineDeploymentTopologyMachineDeletionSpec(c.Deletion))
 	return &Section{
 		list:     machineDeployments,
-		Class:    partOf(inClass.Class, inClass.Metadata, inClass.Taints, inClass.ReadinessGates, inClass.MinReadySeconds, withoutOrder(deletion)),
-		Topology: partOf(name, inTopology.Metadata, inTopology.Taints, inTopology.ReadinessGates, inTopology.MinReadySeconds, withoutOrder(inTopology.Deletion)),
+		Class:    partOf(c.Class, c.Metadata, c.Taints, c.ReadinessGates, c.MinReadySeconds, deletion),
+		Topology: partOf(name, t.Metadata, t.Taints, t.ReadinessGates, t.MinReadySeconds, withoutOrder(t.Deletion)),
 	}
 }
 
-func sectionOfMachinePool(name string, topology []clusterv1.MachinePoolTopology, class []clusterv1.MachinePoolClass) *Section {
-	t := slices.IndexFunc(topology, func(s clusterv1.MachinePoolTopology) bool { return s.Name == name && name != "" })
-	c := slices.IndexFunc(class, func(s clusterv1.MachinePoolClass) bool { return t >= 0 && s.Class == topology[t].Class })
-	if c < 0 {
+func sectionOfMachinePool(name string, topology *clusterv1.WorkersTopology, class *clusterv1.WorkersClass) *Section {
+	inTopology, inClass := topology.MachinePools, class.MachinePools
+	i := slices.IndexFunc(inTopology, func(t clusterv1.MachinePoolTopology) bool { return t.Name == name && name != "" })
+	j := slices.IndexFunc(inClass, func(c clusterv1.MachinePoolClass) bool { return i >= 0 && c.Class == inTopology[i].Class })
+	if j < 0 {
 		return nil
 	}
-	inTopology, inClass := &topology[t], &class[c]
+	t, c := &inTopology[i], &inClass[j]
 	return &Section{
 		list:     machinePools,
-		Class:    partOf(inClass.Class, inClass.Metadata, inClass.Taints, nil, inClass.MinReadySeconds, clusterv1.MachineDeletionSpec(inClass.Deletion)),
-		Topology: partOf(name, inTopology.Metadata, inTopology.Taints, nil, inTopology.MinReadySeconds, clusterv1.MachineDeletionSpec(inTopology.Deletion)),
+		Class:    partOf(c.Class, c.Metadata, c.Taints, nil, c.MinReadySeconds, clusterv1.MachineDeletionSpec(c.Deletion)),
+		Topology: partOf(name, t.Metadata, t.Taints, nil, t.MinReadySeconds, clusterv1.MachineDeletionSpec(t.Deletion)),
 	}
 }
 

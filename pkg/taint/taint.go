@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package taint holds everything that Heirloom knows about taints: how they are declared (typed or as annotations),
-// parsed, formatted, merged and validated, and what happens to those of a Node. The rules are those of docs/design.md §3.
-//
-// The package is pure: no client, no context, no logger.
+// parsed, formatted, merged and validated, and what happens to those of a Node (docs/design.md §3). It is pure.
 package taint
 
 import (
@@ -244,9 +242,7 @@ func Format(t corev1.Taint) string {
 }
 
 // FormatList returns the taints in kubectl's syntax, sorted and comma-separated.
-func FormatList(taints []corev1.Taint) string {
-	return formatSorted(taints, Format)
-}
+func FormatList(taints []corev1.Taint) string { return formatSorted(taints, Format) }
 
 // FormatIDs returns "<key>:<effect>" of the taints, sorted and comma-separated: the form of Cluster API's own tracking.
 func FormatIDs(taints []corev1.Taint) string {
