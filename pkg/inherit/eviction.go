@@ -17,8 +17,7 @@ import (
 const registration = 10 * time.Minute
 
 // InitializationLabel is on a Node in use that waits for its Initialize taints, because one of them evicts its Pods. Until its turn
-// comes it counts as never initialized, despite all other signs, so that it gets them then. As with the record's label, a kubelet
-// can neither set nor remove it.
+// comes it counts as never initialized. As with the record's label, a kubelet can neither set nor remove it.
 const InitializationLabel = "heirloom.node-restriction.kubernetes.io/initialization"
 
 // Evicting returns the declared taints with effect NoExecute, Always or Initialize, that a Node in use would get now. To add one or

@@ -64,8 +64,7 @@ func (f Fields) or(other Fields) Fields {
 	return f
 }
 
-// FieldOf returns which field has this name, in either version of Cluster API's contract. Any other name is the type of a readiness
-// gate's condition.
+// FieldOf returns which field has this name, in either version of the contract. Any other name is the type of a readiness gate's condition.
 func FieldOf(name string) Field {
 	for f, row := range fieldTable {
 		if name == Field(f).Name() || name == row.duration && name != "" {
@@ -133,9 +132,8 @@ var (
 	}
 )
 
-// ControlPlaneLayout is that of a provider's control plane. Cluster API's contract has two forms of it: in v1beta2 a
-// Machine's fields are in spec.machineTemplate.spec, in v1beta1 beside spec.machineTemplate.metadata; all are optional.
-// has reports whether the schema of the object's kind has a field.
+// ControlPlaneLayout is that of a provider's control plane, of whose schema has reports whether there is a field. By Cluster API's contract,
+// a Machine's fields are in spec.machineTemplate.spec in v1beta2, and beside spec.machineTemplate.metadata in v1beta1.
 func ControlPlaneLayout(version string, has func(path ...string) bool) Layout {
 	template := []string{"spec", "machineTemplate"}
 	newer, older := pathsIn(below(template, "metadata"), below(template, "spec")), pathsIn(nil, template)

@@ -79,17 +79,17 @@ func (p Policy) SourceFor(node *corev1.Node, m *clusterv1.Machine) NodeSource {
 		return s
 	}
 	s.matched = matchRecord(node, m)
-	s.Labels = filter(m.Labels, func(key string) bool { return !restricted(key) })
-	for key := range m.Labels {
+	s.Labels = filter(m.Labels, func(key string) bool {
 		if !restricted(key) {
-			continue
+			return true
 		}
 		why := p.notOnNode(labelKey, key)
 		if why == "" {
 			why, s.withheld = DropUnproven, true
 		}
 		s.dropped.drop(Entry{labelKey, key, true}, why, "", "")
-	}
+		return false
+	})
 	return s
 }
 

@@ -39,11 +39,10 @@ func RecordOf(node NodeState) Record {
 
 // ValidRecord returns the text of a Node's record if its label fits it.
 func ValidRecord(node NodeState) string {
-	text := node.Annotations[RecordAnnotation]
-	if node.Labels[RecordLabel] != digest(text) {
-		return ""
+	if text := node.Annotations[RecordAnnotation]; node.Labels[RecordLabel] == digest(text) {
+		return text
 	}
-	return text
+	return ""
 }
 
 // Restored returns the Node with the record that it is known to have had, if its kubelet has changed it since: the label fits it.
@@ -74,9 +73,8 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// initialized reports whether the Node has had its Initialize taints (docs/design.md §3: Cluster API's annotation exists, even
-// empty). The kubelet of a new Node may have written that annotation itself. So on a new Node it counts only beside the record's
-// label. On an older one, another manager would have written it by now. It does not count while Initialize taints wait.
+// initialized reports whether the Node has had its Initialize taints: Cluster API's annotation exists, even empty. The kubelet of a new
+// Node may have written it, so there it counts only beside the record's label (docs/design.md §3). While these taints wait, it does not.
 func (s NodeState) initialized() bool {
 	return has(s.Annotations, clusterv1.TaintsFromMachineAnnotation) && (has(s.Labels, RecordLabel) || !s.New) &&
 		!has(s.Labels, InitializationLabel)
@@ -85,8 +83,7 @@ func (s NodeState) initialized() bool {
 // marks reports whether a label of a Node is Heirloom's own.
 func marks(key string) bool { return key == RecordLabel || key == InitializationLabel }
 
-// recorded returns the state of a Node with a record of what is there from its Machine. A caller whose Node still has to wait sets
-// InitializationLabel again.
+// recorded returns the state of a Node with a record of what is there from its Machine, as one that does not wait (NodeHolding).
 func (n *nodeSync) recorded(state NodeState) NodeState {
 	r := Record{Taints: always(n.from.taints())}
 	for key, value := range n.from.Labels {

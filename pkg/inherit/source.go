@@ -65,8 +65,7 @@ type Declaration struct {
 	Metadata *Content
 }
 
-// Sources are the objects that declare what an object inherits, from the top of the owner chain: a change further down would be
-// undone.
+// Sources are the objects that declare what an object inherits, from the top of the owner chain: a change further down would be undone.
 type Sources struct {
 	All []Declaration
 	Err error // what could not be read

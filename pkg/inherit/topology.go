@@ -189,8 +189,7 @@ func withoutOrder(s clusterv1.MachineDeploymentTopologyMachineDeletionSpec) clus
 	}
 }
 
-// Declarations says what the section declares, and where: in the Cluster, and in the ClusterClass if the Cluster does not replace
-// it.
+// Declarations says what the section declares, and where: in the Cluster, and in the ClusterClass if the Cluster does not replace it.
 func (s Section) Declarations(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass) []Declaration {
 	inClass := s.Class
 	inClass.Annotations = filter(inClass.Annotations, func(name string) bool { return !has(s.Topology.Annotations, name) })
