@@ -93,12 +93,7 @@ func (d *Drops) drop(e Entry, why Why, value, detail string) {
 
 // Problems returns what users must be told, sorted; nil if that is nothing.
 func (d Drops) Problems() error {
-	var told []Dropped
-	for _, dropped := range d {
-		if dropped.Detail != "" {
-			told = append(told, dropped)
-		}
-	}
+	told := slices.DeleteFunc(slices.Clone(d), func(dropped Dropped) bool { return dropped.Detail == "" })
 	slices.SortStableFunc(told, func(a, b Dropped) int {
 		order := []string{labelKey, annotationKey, fieldKey, taintKey, ""}
 		names := 0

@@ -98,7 +98,8 @@ func (p place) fit(desired, before Content, stays func(Entry) bool) Content {
 		ranked := slices.SortedStableFunc(slices.Values(taint.Merge(desired.Taints, nil)), func(x, y clusterv1.MachineTaint) int {
 			return cmp.Or(cmp.Compare(desired.Claims[name(x)], desired.Claims[name(y)]), last(!taint.Always(x), !taint.Always(y))) // typed first
 		})
-		left := p.crowd(taintKey, mostTaints, "an API server accepts no more than 64 taints", oneEach(ranked, name), oneEach(before.Taints, name), stays)
+		left := p.crowd(taintKey, mostTaints, "an API server accepts no more than 64 taints",
+			oneEach(ranked, name), oneEach(before.Taints, name), stays)
 		desired.Taints = slices.DeleteFunc(ranked, func(t clusterv1.MachineTaint) bool { return left.Has(name(t)) })
 	}
 	if p.at.Fields[ReadinessGates] != nil {

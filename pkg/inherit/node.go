@@ -211,7 +211,7 @@ func (n *nodeSync) syncMap(what string, current, declared, machine map[string]st
 			extra = append(extra, key)
 		}
 	}
-	return result, [2]string{joinKeys(listed), joinKeys(extra)}
+	return result, [2]string{taint.Join(listed), taint.Join(extra)}
 }
 
 // leavesOut says why a key of the Machine does not reach the Node in this write.
@@ -334,11 +334,6 @@ func (p Policy) LabelsRead(node *corev1.Node) map[string]string {
 		}
 	}
 	return filter(node.Labels, func(key string) bool { return marks(key) || recorded.Has(key) || p.notOnNode(labelKey, key) == "" })
-}
-
-func joinKeys(keys []string) string {
-	slices.Sort(keys)
-	return strings.Join(slices.Compact(keys), ",")
 }
 
 func keySet(list string) sets.Set[string] {

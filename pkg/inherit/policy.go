@@ -16,10 +16,11 @@ import (
 type Policy struct {
 	// AdditionalLabels and AdditionalAnnotations select further keys of the Machine for the Node; nothing is anchored, as in Cluster API.
 	AdditionalLabels, AdditionalAnnotations []*regexp.Regexp
-	WatchFilter                             string           // the value of the label cluster.x-k8s.io/watch-filter that objects must carry; empty means all
-	SkipNothing                             bool             // kubectl heirloom explain shows what objects would inherit that are skipped
-	PaceEviction                            bool             // the loop limits how fast taints which evict Pods reach existing Nodes
-	ClusterAPITaints                        TaintPropagation // whether Cluster API propagates taints itself
+
+	WatchFilter      string           // the value of the label cluster.x-k8s.io/watch-filter that objects must carry; empty means all
+	SkipNothing      bool             // kubectl heirloom explain shows what objects would inherit that are skipped
+	PaceEviction     bool             // the loop limits how fast taints which evict Pods reach existing Nodes
+	ClusterAPITaints TaintPropagation // whether Cluster API propagates taints itself
 }
 
 // TaintPropagation is what is known about Cluster API's feature gate MachineTaintPropagation.

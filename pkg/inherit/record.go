@@ -59,7 +59,7 @@ func Restored(node NodeState, record string) NodeState {
 func (r Record) Recorded(node NodeState) NodeState {
 	text := ""
 	if len(r.Labels)+len(r.Taints) > 0 {
-		text = joinKeys(slices.Clone(r.Labels)) + ";" + taint.FormatList(r.Taints)
+		text = taint.Join(slices.Clone(r.Labels)) + ";" + taint.FormatList(r.Taints)
 	}
 	node.Labels, node.Annotations = mergeMaps(node.Labels, nil), mergeMaps(node.Annotations, nil)
 	setOrDelete(node.Annotations, RecordAnnotation, text)
@@ -137,7 +137,7 @@ func release(annotations, values map[string]string, what string, keepValues bool
 		case slices.Contains(theirs, key) || !has(values, key) || !believed(key):
 		case byRule(what, key):
 			theirs = append(theirs, key)
-			annotations[lists[0]] = joinKeys(theirs)
+			annotations[lists[0]] = taint.Join(theirs)
 		case !keepValues:
 			delete(values, key)
 		}

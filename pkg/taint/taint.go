@@ -149,8 +149,7 @@ func Parse(s string) (corev1.Taint, error) {
 	return corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}, nil
 }
 
-// ParseList reads a comma-separated list of taints. Entries that are not taints are left out and reported together
-// in the error; the taints that could be read are returned beside it, so that one typo never loses the others.
+// ParseList reads a comma-separated list of taints. Entries that are not taints are left out and reported together in the error.
 func ParseList(s string) ([]corev1.Taint, error) {
 	if len(s) > longestList {
 		return nil, fmt.Errorf("%d bytes of taints: no object can have more than %d", len(s), longestList)
@@ -172,12 +171,11 @@ func ParseList(s string) ([]corev1.Taint, error) {
 	return taints, errors.Join(errs...)
 }
 
-// longestList is how long all annotations of an object together can be: API servers refuse more.
+// longestList is how many bytes of annotations an API server accepts.
 const longestList = apivalidation.TotalAnnotationSizeLimitB
 
 // Split splits a comma-separated list; blanks around entries and empty entries do not count, nor does a list that no API server stores.
-func Split(list string) []string {
-	var entries []string
+func Split(list string) (entries []string) {
 	if len(list) > longestList {
 		return nil
 	}
@@ -187,6 +185,12 @@ func Split(list string) []string {
 		}
 	}
 	return entries
+}
+
+// Join sorts the entries into a comma-separated list, each once.
+func Join(entries []string) string {
+	slices.Sort(entries)
+	return strings.Join(slices.Compact(entries), ",")
 }
 
 // FromAnnotations returns the taints that an object's annotations declare, Always before Initialize where both name
@@ -254,6 +258,5 @@ func formatSorted(taints []corev1.Taint, format func(corev1.Taint) string) strin
 	for _, t := range taints {
 		formatted = append(formatted, format(t))
 	}
-	slices.Sort(formatted)
-	return strings.Join(slices.Compact(formatted), ",")
+	return Join(formatted)
 }

@@ -23,8 +23,7 @@ const (
 	ControlPlane Role = true
 )
 
-// MostProblems is how many problems of one list are reported. No one reads more, and a forged review could fill the memory with
-// them.
+// MostProblems is how many problems of one list are reported: a forged review could fill the memory with them.
 const MostProblems = 100
 
 // Validate returns an error for each taint that may not be declared at path, or for the first of them. Taints that old holds
@@ -50,8 +49,7 @@ func Validate(path *field.Path, role Role, taints, old []clusterv1.MachineTaint)
 	return errs
 }
 
-// ValidateAnnotations is Validate for the taints that annotations declare. Its errors name the annotation's path. Entries that cannot be
-// read are judged first, and the others as typed taints are.
+// ValidateAnnotations is Validate for the taints that annotations declare. Its errors name the annotation's path.
 func ValidateAnnotations(path *field.Path, role Role, annotations, old map[string]string) field.ErrorList {
 	var errs field.ErrorList
 	for _, name := range []string{AlwaysAnnotation, InitializeAnnotation} {
@@ -128,9 +126,7 @@ func reserved(role Role, key string) string {
 	return ""
 }
 
-// Carrier is any object of Cluster API that can declare taints, trimmed to the places where it does: a Machine, a
-// MachineSet, MachineDeployment or MachinePool, a control plane of any provider, a Cluster or a ClusterClass. A kind simply
-// lacks the places that are not its own.
+// Carrier is any object of Cluster API that can declare taints, trimmed to the places where one of these kinds does.
 type Carrier struct {
 	Metadata metadata    `json:"metadata"`
 	Spec     carrierSpec `json:"spec"`
@@ -172,13 +168,12 @@ type place struct {
 }
 
 // ValidateCarrier returns an error, with its field path, for each taint that the object may not declare, by type or by
-// annotation, or MostProblems of them. Of an update only what differs from old is judged; old is nil for a create. Kinds of
-// control planes are not known to us: controlPlane says that the object is one.
+// annotation, or MostProblems of them. Of an update only what differs from old is judged; old is nil for a create. controlPlane says
+// that the object is a control plane of any provider.
 func ValidateCarrier(object, old *Carrier, controlPlane bool) field.ErrorList {
 	old = cmp.Or(old, &Carrier{})
 	spec := field.NewPath("spec")
-	// Machines alone say by a label which they are. In a template the label is for the Machines to come.
-	_, labelled := object.Metadata.Labels[clusterv1.MachineControlPlaneLabel]
+	_, labelled := object.Metadata.Labels[clusterv1.MachineControlPlaneLabel] // of a Machine
 	machine := Role(controlPlane || labelled)
 	errs := slices.Concat(
 		ValidateAnnotations(field.NewPath("metadata", "annotations"), machine, object.Metadata.Annotations, old.Metadata.Annotations),
