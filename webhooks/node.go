@@ -151,6 +151,6 @@ func (h nodes) warnings(ctx context.Context, from inherit.NodeSource, kept []inh
 	sources := h.Chain.NodeSources(ctx, from)
 	return warnings(kept, func(key inherit.NodeKey) string {
 		return fmt.Sprintf("heirloom: %s was kept: the Node inherits it from %s; to change it, edit %s",
-			key, from, sources.Of(key.Entry()))
+			key, from, sources.Of(key.Entry))
 	})
 }

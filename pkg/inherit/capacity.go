@@ -7,18 +7,17 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// Annotations that tell cluster-autoscaler what a new Node of a MachineDeployment, MachineSet or MachinePool would carry. It reads
-// them as long as there is no Node to look at.
+// Annotations that tell cluster-autoscaler what a new Node would carry. It reads them as long as there is no Node to look at.
 const (
 	CapacityLabelsAnnotation = "capacity.cluster-autoscaler.kubernetes.io/labels"
 	CapacityTaintsAnnotation = "capacity.cluster-autoscaler.kubernetes.io/taints"
@@ -33,8 +32,7 @@ func TellsCapacity(object Object) bool {
 }
 
 // Capacity is rule 14: what an object that cluster-autoscaler scales tells it about Nodes to come. These are the labels and taints
-// that rules 11 and 13 would give to a Node that registers now, once the object itself has inherited. An empty list has no
-// annotation. Of what such a Node would not get, only what users must be told counts here.
+// that rules 11 and 13 would give to a Node that registers now, once the object itself has inherited.
 func (p Policy) Capacity(current, inherits Object) (map[string]string, Drops) {
 	annotations := mergeMaps(current.Top.Annotations, inherits.Top.Annotations)
 	if !autoscaled(annotations) {
@@ -45,9 +43,9 @@ func (p Policy) Capacity(current, inherits Object) (map[string]string, Drops) {
 		template.Taints = nil
 	}
 	node, out := p.Node(sourceOf(template.Labels, template.Annotations, template.Taints), NodeState{}, Privileged)
-	out = slices.DeleteFunc(out, func(d Dropped) bool { return d.Detail == "" })
+	out = slices.DeleteFunc(out, func(d Dropped) bool { return d.Detail == "" }) // only users are told
 	delete(node.Labels, RecordLabel)
-	told := map[string]string{CapacityLabelsAnnotation: formatLabels(node.Labels), CapacityTaintsAnnotation: taint.FormatList(node.Taints)}
+	told := map[string]string{CapacityLabelsAnnotation: labels.Set(node.Labels).String(), CapacityTaintsAnnotation: taint.FormatList(node.Taints)}
 	maps.DeleteFunc(told, func(_, value string) bool { return value == "" })
 	if err := apivalidation.ValidateAnnotationsSize(mergeMaps(annotations, told)); err != nil { // an API server would refuse the object
 		out.drop(Entry{}, DropInvalid, "", fmt.Sprintf("cluster-autoscaler cannot be told of new Nodes: %v", err))
@@ -57,29 +55,17 @@ func (p Policy) Capacity(current, inherits Object) (map[string]string, Drops) {
 }
 
 // autoscaled reports whether cluster-autoscaler takes an object with these annotations for a group of Nodes. It reads a missing
-// bound as 0, and ignores a group that could never have a Node. The lower bound may be above 0: before its first Node, such a
-// group has none to look at either.
+// bound as 0, and ignores a group that could never have a Node.
 func autoscaled(annotations map[string]string) bool {
-	least, leastErr := bound(annotations, clusterv1.AutoscalerMinSizeAnnotation)
-	most, mostErr := bound(annotations, clusterv1.AutoscalerMaxSizeAnnotation)
+	bound := func(name string) (int, error) {
+		if !has(annotations, name) {
+			return 0, nil
+		}
+		return strconv.Atoi(annotations[name])
+	}
+	least, leastErr := bound(clusterv1.AutoscalerMinSizeAnnotation)
+	most, mostErr := bound(clusterv1.AutoscalerMaxSizeAnnotation)
 	return leastErr == nil && mostErr == nil && 0 <= least && least <= most && most > 0
-}
-
-func bound(annotations map[string]string, name string) (int, error) {
-	value, ok := annotations[name]
-	if !ok {
-		return 0, nil
-	}
-	return strconv.Atoi(value)
-}
-
-// formatLabels writes labels as cluster-autoscaler reads them, "<key>=<value>" joined with commas, sorted.
-func formatLabels(labels map[string]string) string {
-	formatted := make([]string, 0, len(labels))
-	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		formatted = append(formatted, key+"="+labels[key])
-	}
-	return strings.Join(formatted, ",")
 }
 
 // OfMachineDeployments reports whether a MachineSet belongs to a MachineDeployment. The label is enough: after a restore there may

@@ -39,25 +39,12 @@ const (
 	DropElsewhere   Why = "NotPropagatedFromHere"          // the rule brings nothing from where the key is
 )
 
-// Why an object that is not under a rule now does not get an entry.
-const (
-	DropPaused        Why = "Paused"
-	DropOptedOut      Why = "OptedOut"
-	DropDeleting      Why = "Deleting"
-	DropWatchFilter   Why = "WatchFilter"
-	DropOwnerNotFound Why = "OwnerNotFound"
-	DropNoMatch       Why = "NoMatch"
-)
-
 // Dropped is an entry that a rule considered and left out.
 type Dropped struct {
 	Entry
-	// Why is empty if only a part of the entry, or one of several declarations of it, is left out.
-	Why Why
-	// Value is the value of a label, if it may be what is wrong.
-	Value string
-	// Detail is the rest of a sentence about what users must be told. It is empty if no one misses the entry.
-	Detail string
+	Why    Why    // empty if only a part of the entry is left out
+	Value  string // of a label, if it may be what is wrong
+	Detail string // the rest of a sentence about what users must be told; empty if no one misses the entry
 }
 
 // longest is how many bytes of a name or a value a message repeats. Users choose them, and they may be of any length.
@@ -95,47 +82,18 @@ const mostDetails = 1000
 
 // drop notes an entry that is left out; detail is empty if no one misses it.
 func (d *Drops) drop(e Entry, why Why, value, detail string) {
+	if e.What != labelKey { // values of annotations may be secret
+		value = ""
+	}
 	if len(*d) >= mostDetails && detail != "" {
 		detail = "it is left out like many others"
 	}
 	*d = append(*d, Dropped{e, why, value, detail})
 }
 
-// given notes that these taints are inherited, although another declaration of one may have been left out.
-func (d Drops) given(taints []clusterv1.MachineTaint) {
-	if len(d) == 0 || len(taints) == 0 {
-		return
-	}
-	names := sets.New[string]()
-	for _, t := range taints {
-		names.Insert(taint.MachineID(t).String())
-	}
-	for i := range d {
-		if d[i].What == taintKey && names.Has(d[i].Name) {
-			d[i].Why = ""
-		}
-	}
-}
-
-// WhyNot says why an entry is not inherited; the word is empty if it is among what is. Own does not count on a Node.
-func (d Drops) WhyNot(e Entry, inherited Content) Why {
-	if i := slices.IndexFunc(d, func(dropped Dropped) bool { return dropped.Entry == e && dropped.Why != "" }); i >= 0 {
-		return d[i].Why
-	}
-	if _, ok := inherited.Value(e); !ok || e.What == taintKey && !inherited.TypedTaint(e.Name) {
-		return DropElsewhere
-	}
-	return ""
-}
-
 // Problems returns what users must be told, sorted; nil if that is nothing.
 func (d Drops) Problems() error {
-	var told []Dropped
-	for _, dropped := range d {
-		if dropped.Detail != "" {
-			told = append(told, dropped)
-		}
-	}
+	told := slices.DeleteFunc(slices.Clone(d), func(dropped Dropped) bool { return dropped.Detail == "" })
 	slices.SortStableFunc(told, func(a, b Dropped) int {
 		order := []string{labelKey, annotationKey, fieldKey, taintKey, ""}
 		names := 0
@@ -153,13 +111,8 @@ func (d Drops) Problems() error {
 
 // last sorts false before true.
 func last(x, y bool) int {
-	switch {
-	case x == y:
-		return 0
-	case x:
-		return 1
-	}
-	return -1
+	order := []bool{false, true}
+	return cmp.Compare(slices.Index(order, x), slices.Index(order, y))
 }
 
 // Problems returns the problems that are joined in an error, one by one.
@@ -202,16 +155,9 @@ func (p place) drop(what, name string, why Why, value, detail string) {
 	p.out.drop(Entry{What: what, Name: name, Own: p.own}, why, value, detail)
 }
 
-func (p place) labels(declared map[string]string, why func(key string) Why) map[string]string {
-	return p.keys(labelKey, declared, p.has.Labels, why)
-}
-
-func (p place) annotations(declared map[string]string, why func(key string) Why) map[string]string {
-	return p.keys(annotationKey, declared, p.has.Annotations, why)
-}
-
 // keys takes labels or annotations. What the child has already with the same value has been accepted.
-func (p place) keys(what string, declared, current map[string]string, why func(key string) Why) map[string]string {
+func (p place) keys(what string, declared map[string]string, why func(key string) Why) map[string]string {
+	current := map[string]map[string]string{labelKey: p.has.Labels, annotationKey: p.has.Annotations}[what]
 	taken := make(map[string]string, len(declared))
 	for key, value := range declared {
 		if why := why(key); why != "" {
@@ -220,7 +166,7 @@ func (p place) keys(what string, declared, current map[string]string, why func(k
 		}
 		if now, had := current[key]; p.at.Metadata != nil && (!had || now != value) {
 			if wrong := refused(what, key, value); wrong != "" {
-				p.drop(what, key, DropInvalid, shown(what, value), "an API server would refuse it: "+wrong)
+				p.drop(what, key, DropInvalid, value, "an API server would refuse it: "+wrong)
 				continue
 			}
 		}
@@ -229,16 +175,7 @@ func (p place) keys(what string, declared, current map[string]string, why func(k
 	return taken
 }
 
-// shown returns the value of a label. Values of annotations may be secret.
-func shown(what, value string) string {
-	if what == labelKey {
-		return value
-	}
-	return ""
-}
-
-// refused says why an API server would refuse a label or an annotation, or "". It refuses a whole object for one that is invalid: the
-// kubelet of such a Node could never register it. A Machine's own metadata has been validated; a template's may never have been.
+// refused says why an API server would refuse a label or an annotation, and with it the whole object, or "".
 func refused(what, key, value string) string {
 	if what == annotationKey { // its value may be anything
 		return strings.Join(validation.IsQualifiedName(strings.ToLower(key)), "; ")
@@ -246,8 +183,8 @@ func refused(what, key, value string) string {
 	return strings.Join(slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)), "; ")
 }
 
-// usable takes those taints that an object or a Node may have. What validation could not refuse, because it failed open or because the
-// object is older, is left out, so that no write carries what the API server or Cluster API would refuse.
+// usable takes those taints that an object or a Node may have. What validation missed, because it failed open or the object is older, is
+// left out.
 func (p place) usable(role taint.Role, declared []clusterv1.MachineTaint) []clusterv1.MachineTaint {
 	var usable []clusterv1.MachineTaint
 	for _, t := range declared {
@@ -260,25 +197,16 @@ func (p place) usable(role taint.Role, declared []clusterv1.MachineTaint) []clus
 			usable = append(usable, taint.Canonical(t))
 		}
 	}
-	p.out.given(usable)
 	return usable
 }
 
 // annotated takes the taints that annotations declare. Entries that cannot be read are left out.
 func (p place) annotated(role taint.Role, annotations map[string]string) []clusterv1.MachineTaint {
-	if !annotatesTaints(annotations) {
-		return nil
-	}
 	declared, unreadable := taint.FromAnnotations(annotations)
-	p.unreadable(unreadable)
-	return p.usable(role, declared)
-}
-
-// unreadable notes what cannot be read in annotations that declare taints. The rest of them is inherited.
-func (p place) unreadable(problems map[string]error) {
-	for name, problem := range problems {
+	for name, problem := range unreadable {
 		p.drop(annotationKey, name, "", "", problem.Error())
 	}
+	return p.usable(role, declared)
 }
 
 // conditionType is what Cluster API's CRDs accept as the type of a readiness gate's condition.
@@ -380,12 +308,10 @@ var (
 	// are in Git: it would mistake the child for one of its own.
 	NeverDomains  = []string{"kubectl.kubernetes.io", "argocd.argoproj.io", "kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io", "meta.helm.sh"}
 	GitOpsDomains = NeverDomains[1:4]
-	// BookkeepingDomains have keys that describe the object that carries them; of the families, subdomains count too. Such a key is
-	// inherited only from a template or a topology, where the owner put it on purpose. An operator's regex for Nodes does not select it.
+	// BookkeepingDomains have keys that describe the object that carries them; of the families, subdomains count too.
 	BookkeepingDomains  = []string{"cluster.x-k8s.io", "topology.cluster.x-k8s.io"}
 	BookkeepingFamilies = []string{"heirloom.dev"}
-	// FamilyLabels are those by which Cluster API's controllers find an object's family. The controllers set them themselves, despite
-	// any template and even if no selector names them.
+	// FamilyLabels are those by which Cluster API's controllers find an object's family. They set them themselves, despite any template.
 	FamilyLabels = []string{
 		clusterv1.ClusterNameLabel, clusterv1.MachineSetNameLabel, clusterv1.MachineDeploymentNameLabel,
 		clusterv1.MachineControlPlaneLabel, clusterv1.MachineControlPlaneNameLabel, clusterv1.MachinePoolNameLabel,
@@ -402,13 +328,11 @@ func never(key string) bool {
 }
 
 func bookkeeping(key string) bool {
-	d := domain(key)
-	return slices.Contains(BookkeepingDomains, d) ||
-		slices.ContainsFunc(BookkeepingFamilies, func(parent string) bool { return within(d, parent) })
+	inFamily := func(parent string) bool { return within(domain(key), parent) }
+	return slices.Contains(BookkeepingDomains, domain(key)) || slices.ContainsFunc(BookkeepingFamilies, inFamily)
 }
 
-// domain returns the prefix of a label or annotation key, or the key itself where it has none.
-// Cluster API reads keys in the same way.
+// domain returns the prefix of a label or annotation key, or the key itself where it has none, as Cluster API does.
 func domain(key string) string {
 	prefix, _, _ := strings.Cut(key, "/")
 	return prefix

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	plugin "github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/rules"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -114,26 +115,26 @@ type judge struct {
 // rule fails unless each declared entry is either inherited or left out for one reason.
 func (j judge) rule(rule string, declares inherit.Content, own bool, desired inherit.Object, dropped inherit.Drops) {
 	j.Helper()
-	inherited := desired.Top
-	if !own {
-		inherited = *desired.Template
-	}
-	for _, entry := range declares.Entries() {
+	for _, entry := range plugin.Entries(declares) {
 		if entry.What == "taint" && !declares.TypedTaint(entry.Name) {
 			continue // its annotation is an entry
 		}
 		entry.Own = own
-		j.entry(rule, entry, inherited, dropped)
+		j.entry(rule, entry, desired, dropped)
 	}
 }
 
-func (j judge) entry(rule string, e inherit.Entry, inherited inherit.Content, dropped inherit.Drops) {
+func (j judge) entry(rule string, e inherit.Entry, desired inherit.Object, dropped inherit.Drops) {
 	j.Helper()
+	inherited := desired.Top
+	if !e.Own {
+		inherited = *desired.Template
+	}
 	_, there := inherited.Value(e)
 	if e.What == "taint" {
 		there = inherited.TypedTaint(e.Name)
 	}
-	why := dropped.WhyNot(e, inherited)
+	why := plugin.WhyNot(inherit.Decision{Desired: desired, Dropped: dropped}, e)
 	j.seen.Insert(why)
 	if there != (why == "") {
 		j.Fatalf("%s: %+v in\n%+v\ninherited: %t, and why not: %q\nleft out: %+v", rule, e, inherited, there, why, dropped)
@@ -187,10 +188,10 @@ func (j judge) machine(p inherit.Policy, template *inherit.Template, m *clusterv
 	machine, dropped := p.MachineFrom(template, m)
 	j.rule("rule 8", template.Content, true, machine, dropped)
 	// The taints that the Machine itself declares by annotation become typed, or it is said why not.
-	for _, entry := range (inherit.Content{Annotations: m.Annotations}).Entries() {
+	for _, entry := range plugin.Entries(inherit.Content{Annotations: m.Annotations}) {
 		if entry.What == "taint" {
 			entry.Own = true
-			j.entry("taints by annotation", entry, machine.Top, dropped)
+			j.entry("taints by annotation", entry, machine, dropped)
 		}
 	}
 	external, dropped := p.External(template, inherit.OfMachine(m))
@@ -205,8 +206,8 @@ func (j judge) node(d declarations, p inherit.Policy) {
 	for _, writer := range []inherit.Writer{inherit.Kubelet, inherit.Privileged} {
 		from := inherit.SourceOfMachine(m)
 		state, dropped := p.Node(from, node, writer)
-		for _, entry := range inherit.OfMachine(m).Top.Entries() {
-			why := from.WhyNot(dropped, entry)
+		for _, entry := range plugin.Entries(inherit.OfMachine(m).Top) {
+			why := plugin.WhyNotOnNode(from, dropped, entry)
 			j.seen.Insert(why)
 			if inherited := reaches(entry, state, from); inherited != (why == "") {
 				j.Fatalf("rules 11 to 13 (kubelet: %t): %+v of %+v in %q: inherited: %t, and why not: %q", writer, entry, m, describe(state), inherited, why)

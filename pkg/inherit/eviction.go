@@ -17,50 +17,39 @@ import (
 const registration = 10 * time.Minute
 
 // InitializationLabel is on a Node in use that waits for its Initialize taints, because one of them evicts its Pods. Until its turn
-// comes it counts as never initialized, despite all other signs, so that it gets them then. As with the record's label, a kubelet
-// can neither set nor remove it.
+// comes it counts as never initialized. As with the record's label, a kubelet can neither set nor remove it.
 const InitializationLabel = "heirloom.node-restriction.kubernetes.io/initialization"
 
 // Evicting returns the declared taints with effect NoExecute, Always or Initialize, that a Node in use would get now. To add one or
-// to change its value evicts Pods. before are the taints that the Node is stored with, if a write is about to change it: a taint
-// that is already there evicts no Pods.
-//
-// An Always taint that the Node had from its Machine and that was taken away is not among them: it is put back at once.
+// to change its value evicts Pods. before are the taints that the Node is stored with, if a write is about to change it. An Always taint
+// that the Node had from its Machine and that was taken away is not among them: it is put back at once.
 func (s NodeSource) Evicting(node *corev1.Node, before []corev1.Taint, now time.Time) []taint.ID {
 	current := OfNode(node, now)
-	isNew := node.CreationTimestamp.IsZero() || !current.initialized() && now.Sub(node.CreationTimestamp.Time) < registration
-	if isNew {
+	initialized := current.initialized()
+	if node.CreationTimestamp.IsZero() || !initialized && now.Sub(node.CreationTimestamp.Time) < registration {
 		return nil
 	}
 	theirs, ours := listedTaints(node.Annotations)
 	recorded := taint.ByID(slices.Concat(RecordOf(current).Taints, theirs, ours)) // the first counts
-	has, had := taint.ByID(current.Taints), taint.ByID(before)
+	there, had := taint.ByID(current.Taints), taint.ByID(before)
 	var evicting []taint.ID
 	for _, declares := range s.taints() {
-		t := taint.ForNode(declares)
-		brought := !current.initialized()
+		t, id := taint.ForNode(declares), taint.MachineID(declares)
+		brought := !initialized
 		if taint.Always(declares) {
-			brought = !wasTakenAway(t, has, recorded)
+			// With another value there, the taint was taken away only if the record knows the value: otherwise the owner may have changed it.
+			takenAway := has(recorded, id) && (!has(there, id) || t.Value != "" && same(recorded, t))
+			brought = !takenAway
 		}
-		if evicts(declares) && brought && !same(has, t) && !same(had, t) {
-			evicting = append(evicting, taint.IDOf(t))
+		if evicts(declares) && brought && !same(there, t) && !same(had, t) {
+			evicting = append(evicting, id)
 		}
 	}
 	return evicting
 }
 
 // evicts reports whether adding the taint to a Node evicts Pods.
-func evicts(t clusterv1.MachineTaint) bool {
-	return t.Effect == corev1.TaintEffectNoExecute
-}
-
-// wasTakenAway reports whether the Node has had the taint from its Machine. If it is there with another value, it counts only if the
-// record knows the value: otherwise the owner may have changed it.
-func wasTakenAway(t corev1.Taint, current, recorded map[taint.ID]corev1.Taint) bool {
-	_, known := recorded[taint.IDOf(t)]
-	_, present := current[taint.IDOf(t)]
-	return known && (!present || t.Value != "" && same(recorded, t))
-}
+func evicts(t clusterv1.MachineTaint) bool { return t.Effect == corev1.TaintEffectNoExecute }
 
 // same reports whether a taint is among those with its value.
 func same(all map[taint.ID]corev1.Taint, t corev1.Taint) bool {
@@ -79,8 +68,7 @@ func (p Policy) NodeHolding(from NodeSource, held []taint.ID, current NodeState,
 }
 
 // Holding returns the source as it counts for a Node while these taints wait: without them, or with the value that the Node has
-// from an earlier declaration. If one of them is an Initialize taint, all Initialize taints wait with it: a Node gets them once and
-// together.
+// from an earlier declaration. If one of them is an Initialize taint, all of these wait with it: a Node gets them once and together.
 func (s NodeSource) Holding(held []taint.ID, current NodeState) NodeSource {
 	if len(held) == 0 {
 		return s
@@ -93,15 +81,14 @@ func (s NodeSource) Holding(held []taint.ID, current NodeState) NodeSource {
 	for _, id := range waiting.UnsortedList() {
 		s.dropped.drop(Entry{taintKey, id.String(), true}, DropWaiting, "", "")
 	}
-	recorded, has := taint.ByID(RecordOf(current).Taints), taint.ByID(current.Taints)
+	recorded, there := taint.ByID(RecordOf(current).Taints), taint.ByID(current.Taints)
 	withhold := func(declared []clusterv1.MachineTaint) (rest []clusterv1.MachineTaint) {
 		for _, t := range declared {
 			if id := taint.MachineID(t); waiting.Has(id) {
-				now, present := has[id]
-				if _, ours := recorded[id]; !present || !ours {
+				if !has(there, id) || !has(recorded, id) {
 					continue
 				}
-				t.Value = now.Value
+				t.Value = there[id].Value
 			}
 			rest = append(rest, t)
 		}

@@ -27,34 +27,16 @@ const (
 
 // fieldTable has a row for each field. All that the program does with fields loops over the rows.
 var fieldTable = [fields]struct { //nolint:gochecknoglobals // a table that nothing changes
-	// path is below a Machine's spec.
-	path string
-	// duration is the field's name in a control plane of the v1beta1 contract: a duration such as "1m30s" beside the metadata.
-	duration string
-	// key tells the items of a list apart.
-	key string
-	// ofWorkers says that Machines of control planes do not inherit the field.
-	ofWorkers bool
-	// seconds returns the number that is declared.
-	seconds func(*clusterv1.MachineSpec) *int32
+	path      string // below a Machine's spec
+	duration  string // the field's name in a control plane of the v1beta1 contract: a duration such as "1m30s" beside the metadata
+	key       string // tells the items of a list apart
+	ofWorkers bool   // Machines of control planes do not inherit the field
 }{
-	NodeDrainTimeout: {
-		path: "deletion.nodeDrainTimeoutSeconds", duration: "nodeDrainTimeout",
-		seconds: func(m *clusterv1.MachineSpec) *int32 { return m.Deletion.NodeDrainTimeoutSeconds },
-	},
-	NodeVolumeDetachTimeout: {
-		path: "deletion.nodeVolumeDetachTimeoutSeconds", duration: "nodeVolumeDetachTimeout",
-		seconds: func(m *clusterv1.MachineSpec) *int32 { return m.Deletion.NodeVolumeDetachTimeoutSeconds },
-	},
-	NodeDeletionTimeout: {
-		path: "deletion.nodeDeletionTimeoutSeconds", duration: "nodeDeletionTimeout",
-		seconds: func(m *clusterv1.MachineSpec) *int32 { return m.Deletion.NodeDeletionTimeoutSeconds },
-	},
-	MinReadySeconds: {
-		path: "minReadySeconds", ofWorkers: true,
-		seconds: func(m *clusterv1.MachineSpec) *int32 { return m.MinReadySeconds },
-	},
-	ReadinessGates: {path: "readinessGates", key: "conditionType"},
+	NodeDrainTimeout:        {path: "deletion.nodeDrainTimeoutSeconds", duration: "nodeDrainTimeout"},
+	NodeVolumeDetachTimeout: {path: "deletion.nodeVolumeDetachTimeoutSeconds", duration: "nodeVolumeDetachTimeout"},
+	NodeDeletionTimeout:     {path: "deletion.nodeDeletionTimeoutSeconds", duration: "nodeDeletionTimeout"},
+	MinReadySeconds:         {path: "minReadySeconds", ofWorkers: true},
+	ReadinessGates:          {path: "readinessGates", key: "conditionType"},
 }
 
 // Seconds are the fields that are numbers. A field that is nil is not declared.
@@ -68,11 +50,9 @@ type Fields struct {
 
 // fieldsOf returns the fields of a Machine's spec, or of a template's.
 func fieldsOf(spec *clusterv1.MachineSpec) Fields {
-	declared := Fields{ReadinessGates: spec.ReadinessGates}
-	for f := range declared.Seconds {
-		declared.Seconds[f] = fieldTable[f].seconds(spec)
-	}
-	return declared
+	at := &spec.Deletion
+	seconds := Seconds{at.NodeDrainTimeoutSeconds, at.NodeVolumeDetachTimeoutSeconds, at.NodeDeletionTimeoutSeconds, spec.MinReadySeconds}
+	return Fields{Seconds: seconds, ReadinessGates: spec.ReadinessGates}
 }
 
 // or returns the fields, and the other's where they are not declared.
@@ -84,8 +64,7 @@ func (f Fields) or(other Fields) Fields {
 	return f
 }
 
-// FieldOf returns which field has this name, in either version of Cluster API's contract. Any other name is the type of a readiness
-// gate's condition.
+// FieldOf returns which field has this name, in either version of the contract. Any other name is the type of a readiness gate's condition.
 func FieldOf(name string) Field {
 	for f, row := range fieldTable {
 		if name == Field(f).Name() || name == row.duration && name != "" {
@@ -102,21 +81,7 @@ func (f Field) Name() string {
 }
 
 // ListKey returns the key that tells a field's items apart, or "" if it is no list.
-func (f Field) ListKey() string {
-	return fieldTable[f].key
-}
-
-// FieldNames returns the paths of the fields of all Machines, and of those that only workers inherit.
-func FieldNames() (all, ofWorkers []string) {
-	for _, row := range fieldTable {
-		if row.ofWorkers {
-			ofWorkers = append(ofWorkers, row.path)
-		} else {
-			all = append(all, row.path)
-		}
-	}
-	return all, ofWorkers
-}
+func (f Field) ListKey() string { return fieldTable[f].key }
 
 // value returns the value of a field, or the polarity of a readiness gate of that type.
 func (f Fields) value(name string) (string, bool) {
@@ -126,51 +91,12 @@ func (f Fields) value(name string) (string, bool) {
 		}
 		return "", false
 	}
-	i := slices.IndexFunc(f.ReadinessGates, func(gate clusterv1.MachineReadinessGate) bool { return gate.ConditionType == name })
-	if i < 0 {
-		return "", false
+	for _, gate := range f.ReadinessGates {
+		if gate.ConditionType == name {
+			return string(gate.Polarity), true
+		}
 	}
-	return string(f.ReadinessGates[i].Polarity), true
-}
-
-// The sections of a ClusterClass and of a topology are of six types. These are their fields, as a Machine has them.
-
-func specOfControlPlaneClass(s *clusterv1.ControlPlaneClass) clusterv1.MachineSpec {
-	return specOf(s.Taints, s.ReadinessGates, nil, clusterv1.MachineDeletionSpec(s.Deletion))
-}
-
-func specOfControlPlaneTopology(s *clusterv1.ControlPlaneTopology) clusterv1.MachineSpec {
-	return specOf(s.Taints, s.ReadinessGates, nil, clusterv1.MachineDeletionSpec(s.Deletion))
-}
-
-func specOfMachineDeploymentClass(s *clusterv1.MachineDeploymentClass) clusterv1.MachineSpec {
-	return specOf(s.Taints, s.ReadinessGates, s.MinReadySeconds, deletionOf(clusterv1.MachineDeploymentTopologyMachineDeletionSpec(s.Deletion)))
-}
-
-func specOfMachineDeploymentTopology(s *clusterv1.MachineDeploymentTopology) clusterv1.MachineSpec {
-	return specOf(s.Taints, s.ReadinessGates, s.MinReadySeconds, deletionOf(s.Deletion))
-}
-
-func specOfMachinePoolClass(s *clusterv1.MachinePoolClass) clusterv1.MachineSpec {
-	return specOf(s.Taints, nil, s.MinReadySeconds, clusterv1.MachineDeletionSpec(s.Deletion))
-}
-
-func specOfMachinePoolTopology(s *clusterv1.MachinePoolTopology) clusterv1.MachineSpec {
-	return specOf(s.Taints, nil, s.MinReadySeconds, clusterv1.MachineDeletionSpec(s.Deletion))
-}
-
-func specOf(
-	taints []clusterv1.MachineTaint, gates []clusterv1.MachineReadinessGate, minReady *int32, deletion clusterv1.MachineDeletionSpec,
-) clusterv1.MachineSpec {
-	return clusterv1.MachineSpec{Taints: taints, ReadinessGates: gates, MinReadySeconds: minReady, Deletion: deletion}
-}
-
-// deletionOf leaves out the order in which a MachineDeployment deletes Machines.
-func deletionOf(s clusterv1.MachineDeploymentTopologyMachineDeletionSpec) clusterv1.MachineDeletionSpec {
-	return clusterv1.MachineDeletionSpec{
-		NodeDrainTimeoutSeconds: s.NodeDrainTimeoutSeconds, NodeVolumeDetachTimeoutSeconds: s.NodeVolumeDetachTimeoutSeconds,
-		NodeDeletionTimeoutSeconds: s.NodeDeletionTimeoutSeconds,
-	}
+	return "", false
 }
 
 // The API groups of Cluster API's providers. Operators may add to those of infrastructure and bootstrap.
@@ -182,8 +108,7 @@ const (
 
 // Layout says where an object has what it can inherit. It differs between kinds and, for control planes, between providers.
 type Layout struct {
-	// Version is the version of the object's API. An entry of managed fields in another version may have other paths.
-	Version string
+	Version string // of the object's API: an entry of managed fields in another version may have other paths
 	// Top is the object itself; Template is what it declares for Machines, if it does.
 	Top, Template Paths
 }
@@ -207,20 +132,12 @@ var (
 	}
 )
 
-// metadataLayout is that of an object of which only metadata inherits: an InfraMachine or a BootstrapConfig.
-func metadataLayout(version string) Layout {
-	return Layout{Version: version, Top: Paths{Metadata: []string{"metadata"}}}
-}
-
-// ControlPlaneLayout is that of a provider's control plane. Cluster API's contract has two forms of it: in v1beta2 a
-// Machine's fields are in spec.machineTemplate.spec, in v1beta1 beside spec.machineTemplate.metadata; all are optional.
-// has reports whether the schema of the object's kind has a field.
+// ControlPlaneLayout is that of a provider's control plane, of whose schema has reports whether there is a field. By Cluster API's contract,
+// a Machine's fields are in spec.machineTemplate.spec in v1beta2, and beside spec.machineTemplate.metadata in v1beta1.
 func ControlPlaneLayout(version string, has func(path ...string) bool) Layout {
 	template := []string{"spec", "machineTemplate"}
 	newer, older := pathsIn(below(template, "metadata"), below(template, "spec")), pathsIn(nil, template)
-	at := Paths{
-		Metadata: present(has, newer.Metadata), Taints: present(has, newer.Taints, older.Taints), Durations: true,
-	}
+	at := Paths{Metadata: present(has, newer.Metadata), Taints: present(has, newer.Taints, older.Taints), Durations: true}
 	for f, row := range fieldTable {
 		if row.duration != "" && present(has, newer.Fields[f]) != nil {
 			at.Durations = false // the two are not mixed, since their units differ
@@ -259,9 +176,7 @@ func pathsIn(metadata, spec []string) Paths {
 	return paths
 }
 
-func below(path []string, names ...string) []string {
-	return slices.Concat(path, names)
-}
+func below(path []string, names ...string) []string { return slices.Concat(path, names) }
 
 // Value returns so many seconds as a field has them.
 func (p Paths) Value(f Field, seconds int32) any {

@@ -4,7 +4,6 @@ package inherit
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -26,9 +25,9 @@ const (
 // Fit returns as much of desired as a child with current has room for, and what users must be told of the rest, which is left out as if it
 // were not declared: otherwise an API server would refuse every write of the child.
 //
-// before returns the child without what this write injects. stays reports which of those entries remain whatever the child inherits:
-// all that are not Heirloom's alone; nil means all. They have the first claim to the room. Both are called only if room is short.
-// What the child inherited before does not decide about the rest: taint annotations come first, and then what takes the least room.
+// before returns the child without what this write injects. stays reports which of those entries remain whatever the child inherits; nil
+// means all. They have the first claim to the room, then taint annotations, and then what takes the least. Both are called only if room is
+// short.
 func Fit(current, desired Object, before func() Object, stays func(Entry) bool) (Object, error) {
 	var out Drops
 	top, template := current.top(&out), current.template(&out)
@@ -58,7 +57,7 @@ func size(m map[string]string) int {
 	return total
 }
 
-// claimant is an entry that takes room: bytes of a map, or one item of a list.
+// claimant is an entry that takes room: bytes of a map, or one place in a list.
 type claimant struct {
 	name string
 	size int
@@ -88,17 +87,19 @@ func (p place) crowd(what string, most int, limit string, wanted, before []claim
 // fit leaves out what has no room beside the entries of before that stay.
 func (p place) fit(desired, before Content, stays func(Entry) bool) Content {
 	if p.at.Metadata != nil {
-		desired.Labels = without(desired.Labels, p.crowd(labelKey, mostBytes, "of labels no more than 256 KiB are inherited",
-			bytesOf(desired.Labels), nil, stays))
-		desired.Annotations = without(desired.Annotations, p.crowd(annotationKey, mostBytes, "an API server accepts no more than 256 KiB of annotations",
-			bytesOf(desired.Annotations), bytesOf(before.Annotations), stays))
+		left := p.crowd(labelKey, mostBytes, "of labels no more than 256 KiB are inherited", bytesOf(desired.Labels), nil, stays)
+		desired.Labels = filter(desired.Labels, func(key string) bool { return !left.Has(key) })
+		left = p.crowd(annotationKey, mostBytes, "an API server accepts no more than 256 KiB of annotations",
+			bytesOf(desired.Annotations), bytesOf(before.Annotations), stays)
+		desired.Annotations = filter(desired.Annotations, func(key string) bool { return !left.Has(key) })
 	}
 	if p.at.Taints != nil {
 		name := func(t clusterv1.MachineTaint) string { return taint.MachineID(t).String() }
 		ranked := slices.SortedStableFunc(slices.Values(taint.Merge(desired.Taints, nil)), func(x, y clusterv1.MachineTaint) int {
 			return cmp.Or(cmp.Compare(desired.Claims[name(x)], desired.Claims[name(y)]), last(!taint.Always(x), !taint.Always(y))) // typed first
 		})
-		left := p.crowd(taintKey, mostTaints, "an API server accepts no more than 64 taints", oneEach(ranked, name), oneEach(before.Taints, name), stays)
+		left := p.crowd(taintKey, mostTaints, "an API server accepts no more than 64 taints",
+			oneEach(ranked, name), oneEach(before.Taints, name), stays)
 		desired.Taints = slices.DeleteFunc(ranked, func(t clusterv1.MachineTaint) bool { return left.Has(name(t)) })
 	}
 	if p.at.Fields[ReadinessGates] != nil {
@@ -133,10 +134,4 @@ func oneEach[T any](items []T, name func(T) string) []claimant {
 		all = append(all, claimant{name(item), 1})
 	}
 	return all
-}
-
-func without(m map[string]string, left sets.Set[string]) map[string]string {
-	m = maps.Clone(m)
-	maps.DeleteFunc(m, func(key, _ string) bool { return left.Has(key) })
-	return m
 }

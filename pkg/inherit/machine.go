@@ -14,9 +14,8 @@ import (
 
 // MachineSet is rules 5 and 6: what a MachineSet inherits from its MachineDeployment.
 //
-// Rule 5: the MachineDeployment's own annotations reach the MachineSet's own; its labels reach nothing. Rule 6: the
-// template's labels reach the MachineSet's metadata and its template; annotations, taints and in-place fields reach its
-// template only. Old MachineSets inherit like the newest, as Cluster API has it. Labels of either selector are not touched.
+// Rule 5: the MachineDeployment's own annotations reach the MachineSet's own. Rule 6: the template's labels reach the MachineSet's
+// metadata and its template; annotations, taints and in-place fields reach its template only.
 func (p Policy) MachineSet(md *clusterv1.MachineDeployment, ms *clusterv1.MachineSet) (Object, Drops) {
 	var out Drops
 	template, child := contentOf(&md.Spec.Template), OfMachineSet(ms)
@@ -24,41 +23,35 @@ func (p Policy) MachineSet(md *clusterv1.MachineDeployment, ms *clusterv1.Machin
 	inherited := p.take(child.template(&out), taint.Worker, template, label)
 	top := child.top(&out)
 	return Object{
-		Top:      Content{Labels: top.labels(template.Labels, label), Annotations: top.annotations(md.Annotations, OfItself)},
+		Top:      Content{Labels: top.keys(labelKey, template.Labels, label), Annotations: top.keys(annotationKey, md.Annotations, OfItself)},
 		Template: &inherited,
 	}, out
 }
 
 // External is rules 4 and 8 for the objects beside a Machine: what an InfraMachine or a BootstrapConfig inherits from the
-// template of the Machine's owner, which is nil where there is none. That is labels and annotations: the spec is the
-// provider's. Labels that the owner selects Machines by are not touched.
+// template of the Machine's owner, which is nil where there is none. That is labels and annotations: the spec is the provider's.
 func (Policy) External(template *Template, child Object) (Object, Drops) {
 	if template == nil {
 		return Object{}, nil
 	}
 	var out Drops
-	at := child.top(&out)
-	return Object{Top: Content{
-		Labels:      at.labels(template.Labels, ofTemplate(false, template.Selector)),
-		Annotations: at.annotations(template.Annotations, declared),
-	}}, out
+	inherited := child.top(&out).metadata(template.Content, ofTemplate(false, template.Selector))
+	return Object{Top: inherited}, out
 }
 
 // IsTemplate reports whether a kind of a provider is one of templates, by the name that Cluster API's contract gives to
 // them. Templates of infrastructure and bootstrap objects inherit nothing: another template means another rollout.
-func IsTemplate(kind string) bool {
-	return strings.HasSuffix(kind, "Template")
-}
+func IsTemplate(kind string) bool { return strings.HasSuffix(kind, "Template") }
 
-// MachineFrom is rules 4, 8 and 9: what a Machine inherits from its owner's template, which is nil if there is no owner. Labels that
-// the owner selects by are not touched.
-//
-// If Cluster API propagates taints itself, the taints that the Machine carries as annotations become typed as well, so that both
-// work from the same list (docs/design.md §3).
+// MachineFrom is rules 4, 8 and 9: what a Machine inherits from its owner's template, which is nil if there is no owner. If Cluster API
+// propagates taints itself, the taints that the Machine carries as annotations become typed as well (docs/design.md §3).
 func (p Policy) MachineFrom(template *Template, m *clusterv1.Machine) (Object, Drops) {
 	var out Drops
 	at := OfMachine(m).top(&out)
-	inherited := p.fromTemplate(at, template, m)
+	var inherited Content
+	if template != nil {
+		inherited = p.fromTemplate(at, template, m)
+	}
 	annotated := p.annotated(at, inherited, m)
 	inherited.Claims = make(map[string]Claim, len(annotated))
 	for _, t := range annotated {
@@ -68,65 +61,41 @@ func (p Policy) MachineFrom(template *Template, m *clusterv1.Machine) (Object, D
 		delete(inherited.Claims, taint.MachineID(t).String())
 	}
 	inherited.Taints = taint.Merge(inherited.Taints, annotated)
-	out.given(inherited.Taints)
 	return Object{Top: inherited}, out
 }
 
 // fromTemplate takes what the template declares for the Machine.
 func (p Policy) fromTemplate(at place, template *Template, m *clusterv1.Machine) Content {
-	if template == nil {
-		return Content{}
-	}
 	return p.take(at, roleOf(m), template.Content, ofTemplate(false, template.Selector))
 }
 
 // annotated takes the taints that the Machine declares by annotation, now or once it has inherited. They become typed only if Cluster
 // API accepts that. While that is not known, those that the Machine has stay.
 func (p Policy) annotated(at place, inherited Content, m *clusterv1.Machine) []clusterv1.MachineTaint {
-	if !annotatesTaints(m.Annotations) && !annotatesTaints(inherited.Annotations) {
-		return nil
-	}
-	var found Drops
-	told := at.out
-	at.out = &found
-	usable, stays := at.annotated(roleOf(m), mergeMaps(m.Annotations, inherited.Annotations)), p.staysAnnotation(m)
-	usable = slices.DeleteFunc(usable, func(t clusterv1.MachineTaint) bool {
-		why := stays(t)
-		if why != "" {
-			at.drop(taintKey, taint.MachineID(t).String(), why, "", "")
-		}
-		return why != ""
-	})
-	for _, d := range found {
-		if p.ClusterAPITaints == PropagationDisabled {
-			d.Detail = "" // the Node's problems have it
-		}
-		*told = append(*told, d)
-	}
-	return usable
-}
-
-// staysAnnotation says why a taint that is declared by annotation does not become typed in this Machine.
-func (p Policy) staysAnnotation(m *clusterv1.Machine) func(clusterv1.MachineTaint) Why {
+	told := len(*at.out)
 	carried, always := sets.New(m.Spec.Taints...), map[taint.ID]bool{}
 	for _, t := range m.Spec.Taints {
 		always[taint.MachineID(t)] = always[taint.MachineID(t)] || taint.Always(t)
 	}
-	isTyped := func(t clusterv1.MachineTaint) bool { // so Cluster API has added it to the Node
-		alwaysThere, there := always[taint.MachineID(t)]
-		return there && (alwaysThere || taint.Initialize(t))
-	}
-	// After a restore or a move, a nodeRef is not known at first.
-	mayHaveNode := m.Status.NodeRef.Name != "" || m.Spec.ProviderID != ""
-	return func(t clusterv1.MachineTaint) Why {
+	mayHaveNode := m.Status.NodeRef.Name != "" || m.Spec.ProviderID != "" // after a restore or a move, a nodeRef is not known at first
+	usable := slices.DeleteFunc(at.annotated(roleOf(m), mergeMaps(m.Annotations, inherited.Annotations)), func(t clusterv1.MachineTaint) bool {
+		id, why := taint.MachineID(t), Why("")
+		onNode := has(always, id) && (always[id] || taint.Initialize(t)) // by Cluster API
 		switch {
 		case p.ClusterAPITaints == PropagationDisabled, p.ClusterAPITaints == PropagationUnknown && !carried.Has(t):
-			return DropTaints
-		case p.PaceEviction && mayHaveNode && evicts(t) && !isTyped(t):
-			return DropPaced
+			why = DropTaints
+		case p.PaceEviction && mayHaveNode && evicts(t) && !onNode:
+			why = DropPaced
+		default:
+			return false
 		}
-		return ""
+		at.drop(taintKey, id.String(), why, "", "")
+		return true
+	})
+	for i := told; i < len(*at.out) && p.ClusterAPITaints == PropagationDisabled; i++ {
+		(*at.out)[i].Detail = "" // the Node's problems have it
 	}
+	return usable
 }
 
 // SkipMachine decides about a Machine that is skipped or whose owner is not known, and leaves it as it is, with one exception. When
@@ -137,10 +106,6 @@ func (p Policy) SkipMachine(m *clusterv1.Machine, d Decision) Decision {
 		d.Outcome, d.TaintsRefused = NoOwner, true
 	}
 	return d
-}
-
-func annotatesTaints(annotations map[string]string) bool {
-	return has(annotations, taint.AlwaysAnnotation) || has(annotations, taint.InitializeAnnotation)
 }
 
 func roleOf(m *clusterv1.Machine) taint.Role {

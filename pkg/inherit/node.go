@@ -5,6 +5,7 @@ package inherit
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -17,20 +18,18 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// Tracking annotations of what only Heirloom propagates to a Node. They are separate from Cluster API's annotations because Cluster
-// API removes from a Node what its own annotations list and its own rules do not propagate (docs/design.md §2).
+// Tracking annotations of what only Heirloom propagates to a Node, apart from Cluster API's (docs/design.md §2).
 const (
 	LabelsFromMachineAnnotation      = "heirloom.dev/labels-from-machine"
 	AnnotationsFromMachineAnnotation = "heirloom.dev/annotations-from-machine"
 	TaintsFromMachineAnnotation      = "heirloom.dev/taints-from-machine"
 )
 
-// UninitializedAnnotation is on a Node to which Heirloom added the taint node.cluster.x-k8s.io/uninitialized, because
-// its bootstrap provider did not. Only where it is present does Heirloom remove that taint again.
+// UninitializedAnnotation is on a Node to which Heirloom added the taint node.cluster.x-k8s.io/uninitialized. Only there Heirloom
+// removes that taint again.
 const UninitializedAnnotation = "heirloom.dev/uninitialized"
 
-// TrackingAnnotations are those of a Node that record what came from the Machine. A kubelet that registers cannot know this, so its
-// claims, such as having had its Initialize taints, do not count.
+// TrackingAnnotations are those of a Node that record what came from the Machine. What a kubelet that registers claims there does not count.
 //
 //nolint:gochecknoglobals // a table that nothing changes
 var TrackingAnnotations = []string{
@@ -39,9 +38,7 @@ var TrackingAnnotations = []string{
 	MatchedByAddressAnnotation,
 }
 
-func tracks(annotation string) bool {
-	return slices.Contains(TrackingAnnotations, annotation)
-}
+func tracks(annotation string) bool { return slices.Contains(TrackingAnnotations, annotation) }
 
 // Writer is the writer of a Node. It decides what may be injected in that write (docs/design.md §4).
 type Writer bool
@@ -52,14 +49,6 @@ const (
 	// Privileged is every other writer: Cluster API, the resync loop, an administrator.
 	Privileged Writer = false
 )
-
-// believed returns the Node without what a kubelet that registers cannot know.
-func (w Writer) believed(node NodeState) NodeState {
-	if w == Kubelet {
-		node.Annotations = filter(node.Annotations, func(key string) bool { return !tracks(key) })
-	}
-	return node
-}
 
 // NodeState is the part of a Node that is inherited.
 type NodeState struct {
@@ -72,52 +61,48 @@ type NodeState struct {
 
 // OfNode returns the inheritable state of a Node.
 func OfNode(node *corev1.Node, now time.Time) NodeState {
-	created := node.CreationTimestamp
-	return NodeState{
-		Labels: node.Labels, Annotations: node.Annotations, Taints: node.Spec.Taints,
-		New: !created.IsZero() && now.Sub(created.Time) < registration,
-	}
+	isNew := !node.CreationTimestamp.IsZero() && now.Sub(node.CreationTimestamp.Time) < registration
+	return NodeState{Labels: node.Labels, Annotations: node.Annotations, Taints: node.Spec.Taints, New: isNew}
 }
 
 // Equal reports whether two states would be stored as the same.
 func (s NodeState) Equal(other NodeState) bool {
 	return maps.Equal(s.Labels, other.Labels) && maps.Equal(s.Annotations, other.Annotations) &&
-		slices.EqualFunc(s.Taints, other.Taints, func(a, b corev1.Taint) bool {
-			return taint.IDOf(a) == taint.IDOf(b) && a.Value == b.Value
-		})
+		slices.EqualFunc(s.Taints, other.Taints, func(a, b corev1.Taint) bool { return taint.IDOf(a) == taint.IDOf(b) && a.Value == b.Value })
 }
 
 // nodeSync is one write of a Node, with what is known of it and of what it inherits from.
 type nodeSync struct {
-	policy Policy
-	from   NodeSource
-	// claimed are the annotations that a kubelet registers with; current is the Node without those that a kubelet cannot know.
-	claimed map[string]string
-	current NodeState
-	// record is what came from the Machine before.
-	record Record
-	writer Writer
-	out    Drops
+	policy  Policy
+	from    NodeSource
+	claimed map[string]string // the annotations that a kubelet registers with
+	current NodeState         // without those that a kubelet which registers cannot know
+	record  Record            // what came from the Machine before
+	writer  Writer
+	out     Drops
 }
 
 // Node is rules 11, 12 and 13: the state of a Node after it has inherited in a write by writer, and what it does not inherit.
 func (p Policy) Node(from NodeSource, current NodeState, writer Writer) (NodeState, Drops) {
-	n := &nodeSync{policy: p, from: from, claimed: current.Annotations, current: writer.believed(current), writer: writer}
+	n := &nodeSync{policy: p, from: from, claimed: current.Annotations, current: current, writer: writer, out: slices.Clip(from.dropped)}
+	if writer == Kubelet {
+		n.current.Annotations = filter(current.Annotations, func(key string) bool { return !tracks(key) })
+	}
 	n.record = RecordOf(n.current)
-	n.out = slices.Clip(from.dropped)
 	result := n.completed(n.metadata())
 	wrong := tooLarge(n.current, result)
 	if wrong == nil {
 		return result, n.out
 	}
 	n.out.drop(Entry{}, DropInvalid, "", fmt.Sprintf("labels and annotations: a Node has no room for all of them: %v", wrong))
-	for _, e := range (Content{Labels: result.Labels, Annotations: result.Annotations}).Entries() {
-		e.Own = true
-		n.out.drop(e, DropInvalid, "", "")
+	for what, left := range map[string]map[string]string{labelKey: result.Labels, annotationKey: result.Annotations} {
+		for key := range left {
+			n.out.drop(Entry{what, key, true}, DropInvalid, "", "")
+		}
 	}
-	result = n.completed(NodeState{Labels: maps.Clone(n.current.Labels), Annotations: maps.Clone(n.current.Annotations)})
+	result = n.completed(NodeState{Labels: mergeMaps(n.current.Labels, nil), Annotations: mergeMaps(n.current.Annotations, nil)})
 	if tooLarge(n.current, result) != nil {
-		return n.current, n.out
+		result = n.current
 	}
 	return result, n.out
 }
@@ -180,15 +165,14 @@ func (p Policy) notOnNode(what, key string) Why {
 	} else if marks(key) {
 		return DropReserved
 	}
-	if why := OfItself(key); why != "" || matchesAny(regexes, key) {
+	if why := OfItself(key); why != "" || slices.ContainsFunc(regexes, func(r *regexp.Regexp) bool { return r.MatchString(key) }) {
 		return why
 	}
 	return DropOutside
 }
 
-// restricted reports whether NodeRestriction may forbid a kubelet to set this label on its own Node. The plugin runs again after us
-// and would answer 403, so that the Node could never register (docs/design.md §4). Its short allow-list is not repeated here: such a
-// label is added by the first later write, like the others.
+// restricted reports whether NodeRestriction may forbid a kubelet to set this label on its own Node, so that the Node could never register
+// (docs/design.md §4). Its short allow-list is not repeated here: such a label is added by the first later write, like the others.
 func restricted(key string) bool {
 	d := domain(key)
 	return within(d, "kubernetes.io") || within(d, "k8s.io")
@@ -217,7 +201,7 @@ func (n *nodeSync) syncMap(what string, current, declared, machine map[string]st
 	}
 	for key, value := range declared {
 		if why, detail := s.leavesOut(key, value); why != "" {
-			n.out.drop(Entry{what, key, true}, why, shown(what, value), detail)
+			n.out.drop(Entry{what, key, true}, why, value, detail)
 			continue
 		}
 		result[key] = value
@@ -227,7 +211,7 @@ func (n *nodeSync) syncMap(what string, current, declared, machine map[string]st
 			extra = append(extra, key)
 		}
 	}
-	return result, [2]string{joinKeys(listed), joinKeys(extra)}
+	return result, [2]string{taint.Join(listed), taint.Join(extra)}
 }
 
 // leavesOut says why a key of the Machine does not reach the Node in this write.
@@ -259,14 +243,10 @@ func (s mapSync) ahead(key string) bool {
 // gone reports whether the Node has a key from its Machine that reaches it no longer: the Machine does not declare it any more, or the
 // operator removed the regex. The annotations are believed only about what the kubelet could remove itself.
 func (s mapSync) gone(key string) bool {
-	if s.brings(key) {
-		return false
-	}
 	recorded := s.what == labelKey && s.recorded.Has(key)
-	if s.what == labelKey && restricted(key) {
-		return recorded
-	}
-	return recorded || s.ours.Has(key) || byRule(s.what, key) && s.theirs.Has(key)
+	believed := s.what != labelKey || !restricted(key)
+	listed := s.ours.Has(key) || byRule(s.what, key) && s.theirs.Has(key)
+	return !s.brings(key) && (recorded || believed && listed)
 }
 
 // withTaints is rule 13: result with the taints, and with the annotations that track them.
@@ -279,9 +259,6 @@ func (n *nodeSync) withTaints(result NodeState) NodeState {
 			n.out.drop(Entry{taintKey, taint.MachineID(t).String(), true}, DropOnce, "", "")
 		}
 	}
-	if result.Annotations == nil {
-		result.Annotations = map[string]string{}
-	}
 	byClusterAPI, byHeirloom := listedTaints(current.Annotations)
 	ours, theirs := taint.ByID(byHeirloom), taint.ByID(byClusterAPI)
 	// A typed taint that the Machine does not have yet is listed by us, and one that was declared by annotation stays there until Cluster
@@ -289,16 +266,21 @@ func (n *nodeSync) withTaints(result NodeState) NodeState {
 	var typed []corev1.Taint
 	extra := always(n.from.annotated)
 	for _, t := range always(n.from.typed) {
-		_, listedByUs := ours[taint.IDOf(t)]
-		_, listedByThem := theirs[taint.IDOf(t)]
-		if n.from.taintIsAhead(t) || listedByUs && !listedByThem && n.policy.ClusterAPITaints != PropagationDisabled {
+		id := taint.IDOf(t)
+		if n.from.taintIsAhead(id) || has(ours, id) && !has(theirs, id) && n.policy.ClusterAPITaints != PropagationDisabled {
 			extra = append(extra, t)
 		} else {
 			typed = append(typed, t)
 		}
 	}
-	result.Annotations[clusterv1.TaintsFromMachineAnnotation] =
-		n.policy.formatTyped(typed, current.Annotations[clusterv1.TaintsFromMachineAnnotation])
+	// Cluster API can read its own form only. If it does not read the annotation, the values are added: they tell our taint from a foreign
+	// one with the same key and effect. But the list stays if it is the same in Cluster API's form: the gate may have been switched on a
+	// moment ago, and the two must not fight over a form.
+	list := taint.FormatIDs(typed)
+	if n.policy.ClusterAPITaints == PropagationDisabled && current.Annotations[clusterv1.TaintsFromMachineAnnotation] != list {
+		list = taint.FormatList(typed)
+	}
+	result.Annotations[clusterv1.TaintsFromMachineAnnotation] = list
 	setOrDelete(result.Annotations, TaintsFromMachineAnnotation, taint.FormatList(extra))
 	return result
 }
@@ -313,18 +295,6 @@ func always(taints []clusterv1.MachineTaint) []corev1.Taint {
 	return kept
 }
 
-// formatTyped returns the tracking annotation of typed taints in Cluster API's form. Cluster API cannot recover from any other. If
-// it does not read the annotation, the values are added: they tell our taint from a foreign one with the same key and effect. But
-// an annotation in Cluster API's form that lists the same taints stays: the gate may have been switched on a moment ago, and the
-// two must not fight over a form.
-func (p Policy) formatTyped(taints []corev1.Taint, recorded string) string {
-	ids := taint.FormatIDs(taints)
-	if p.ClusterAPITaints != PropagationDisabled || recorded == ids {
-		return ids
-	}
-	return taint.FormatList(taints)
-}
-
 // listedTaints reads the tracking annotations of taints, in both forms. A broken entry is skipped, and the next write removes it.
 func listedTaints(annotations map[string]string) (theirs, ours []corev1.Taint) {
 	theirs, _ = taint.ParseList(annotations[clusterv1.TaintsFromMachineAnnotation])
@@ -332,12 +302,9 @@ func listedTaints(annotations map[string]string) (theirs, ours []corev1.Taint) {
 	return theirs, ours
 }
 
-// guard keeps workload off a worker Node until its restricted labels are there. If the kubelet registers without the taint
-// node.cluster.x-k8s.io/uninitialized, Heirloom adds it. The first privileged write, which also sets the labels, removes it again
-// (docs/design.md §4).
-//
-// An API server may ask twice about the same create, once for each webhook or policy. What the first answer added is still ours in
-// the second.
+// guard keeps workload off a worker Node until its restricted labels are there, with the taint node.cluster.x-k8s.io/uninitialized. The first
+// privileged write, which also sets the labels, removes it again (docs/design.md §4). An API server may ask twice about the same create,
+// once for each webhook or policy: what the first answer added is still ours in the second.
 func (n *nodeSync) guard(result NodeState) NodeState {
 	uninitialized := clusterv1.NodeUninitializedTaint
 	switch present := taint.Find(n.current.Taints, taint.IDOf(uninitialized)) >= 0; {
@@ -357,9 +324,8 @@ func (n *nodeSync) guard(result NodeState) NodeState {
 	return result
 }
 
-// LabelsRead returns those labels of a Node that the rules read: what they may bring or have brought. A kubelet and a cloud provider
-// write a dozen others. Lists longer than an API server stores do not count, and it takes no longer than the Node is long: a kubelet
-// and its API server write whatever they like.
+// LabelsRead returns those labels of a Node that the rules read: what they may bring or have brought. A kubelet and a cloud provider write a
+// dozen others. It takes no longer than the Node is long: a kubelet and its API server write whatever they like.
 func (p Policy) LabelsRead(node *corev1.Node) map[string]string {
 	recorded := sets.New[string]()
 	for _, name := range TrackingAnnotations {
@@ -370,28 +336,8 @@ func (p Policy) LabelsRead(node *corev1.Node) map[string]string {
 	return filter(node.Labels, func(key string) bool { return marks(key) || recorded.Has(key) || p.notOnNode(labelKey, key) == "" })
 }
 
-// splitKeys reads a tracking annotation. It skips blanks and empty entries: the annotation is Cluster API's, and users may have
-// edited it.
-func splitKeys(s string) []string {
-	if s == "" || len(s) > mostBytes { // no API server has stored more
-		return nil
-	}
-	var keys []string
-	for key := range strings.SplitSeq(s, ",") {
-		if key = strings.TrimSpace(key); key != "" {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
-func joinKeys(keys []string) string {
-	slices.Sort(keys)
-	return strings.Join(slices.Compact(keys), ",")
-}
-
 func keySet(list string) sets.Set[string] {
-	return sets.New(splitKeys(list)...)
+	return sets.New(taint.Split(list)...)
 }
 
 // setOrDelete records something in one of our own annotations, which exists only while it records something.

@@ -17,9 +17,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// MatchedByAddressAnnotation is on a Node that inherits from a Machine it was matched with only by a name or an address. Its value,
-// "<name of the Machine>.<HMAC>", names the Machine. A kubelet may write annotations of its Node, so the HMAC covers the Node's
-// name and its key is the Machine's UID, which no kubelet knows.
+// MatchedByAddressAnnotation is on a Node that inherits from a Machine it was matched with only by a name or an address. Its value is
+// "<name of the Machine>.<HMAC>": a kubelet may write it, so the HMAC's key is the Machine's UID, which no kubelet knows.
 const MatchedByAddressAnnotation = "heirloom.dev/matched-by-address"
 
 // NodeSource is what a Node inherits from: its Machine as it will be once it has inherited itself, or its MachinePool if the
@@ -34,12 +33,10 @@ type NodeSource struct {
 	// typed and annotated are the taints that a Node can have; dropped is what is left out already.
 	typed, annotated []clusterv1.MachineTaint
 	dropped          Drops
-	// matched is the value of MatchedByAddressAnnotation, if only a name or an address says that the Node is the Machine; withheld says
-	// that the Node does not get all labels for that reason.
+	// matched is the value of MatchedByAddressAnnotation, if only a name or an address says that the Node is the Machine.
 	matched  string
-	withheld bool
-	// machine is the Machine as it is now; nil where nothing is known to be ahead of it.
-	machine *clusterv1.Machine
+	withheld bool               // the Node does not get all labels for that reason
+	machine  *clusterv1.Machine // as it is now; nil where nothing is known to be ahead of it
 }
 
 // SourceOfMachine returns what the Node of this Machine inherits from.
@@ -71,29 +68,28 @@ func sourceOf(labels, annotations map[string]string, typed []clusterv1.MachineTa
 		wins.Insert(taint.MachineID(t))
 	}
 	s.annotated = slices.DeleteFunc(at.annotated(role, annotations), func(t clusterv1.MachineTaint) bool { return wins.Has(taint.MachineID(t)) })
-	s.dropped.given(s.typed)
 	return s
 }
 
-// SourceFor returns what a Node inherits from the Machine that it matches. If only a name or an address says that the Node is this
-// Machine, the source has no labels that a kubelet may not set itself: taints restrict the Node, but these labels may be privileges.
+// SourceFor returns what a Node inherits from the Machine that it matches. If only a name or an address says so, the source has no labels
+// that a kubelet may not set itself: taints restrict the Node, but these labels may be privileges.
 func (p Policy) SourceFor(node *corev1.Node, m *clusterv1.Machine) NodeSource {
 	s := SourceOfMachine(m)
 	if proven(node, m) {
 		return s
 	}
 	s.matched = matchRecord(node, m)
-	s.Labels = filter(m.Labels, func(key string) bool { return !restricted(key) })
-	for key := range m.Labels {
+	s.Labels = filter(m.Labels, func(key string) bool {
 		if !restricted(key) {
-			continue
+			return true
 		}
 		why := p.notOnNode(labelKey, key)
 		if why == "" {
 			why, s.withheld = DropUnproven, true
 		}
 		s.dropped.drop(Entry{labelKey, key, true}, why, "", "")
-	}
+		return false
+	})
 	return s
 }
 
@@ -102,37 +98,24 @@ func SourceForStranger(m *clusterv1.Machine) NodeSource {
 	return NodeSource{Ref: Ref{"Machine", m}, Cluster: types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.ClusterName}}
 }
 
-// AheadOf returns the source of a Node whose Machine is like this now.
+// AheadOf returns the source of a Node whose Machine is like this now. Two rules keep Cluster API, which propagates the Machine as it is,
+// and Heirloom from undoing each other's writes (docs/design.md §5):
 //
-// A Node inherits from its Machine as it will be, so that a change at the top reaches Nodes at once. Meanwhile, Cluster API's Machine
-// controller propagates the Machine as it is, whenever the Node changes. Two rules keep the two from undoing each other's writes:
-//
-//   - What the Machine has counts until it changes there. Otherwise Cluster API would set the old value again, or put back what was
-//     removed (whileUnchanged).
-//   - What the Machine does not have yet reaches the Node at once, and an annotation of Heirloom lists it. Cluster API removes from a Node
-//     what its own annotation lists and the Machine does not have. Once the Machine has it, Cluster API finds it on the Node and writes
-//     nothing. So it stays listed there until Cluster API lists it in another write of the Node; moving it would be a second write.
+//   - What the Machine has counts until it changes there (ahead). Otherwise Cluster API would set the old value again.
+//   - What the Machine does not have yet reaches the Node at once, and an annotation of Heirloom lists it: Cluster API removes what its own
+//     lists and the Machine does not have. It stays there until Cluster API lists it in another write; moving it would be a second write.
 func (s NodeSource) AheadOf(m *clusterv1.Machine) NodeSource {
 	s.machine = m
 	return s
 }
 
-func (s NodeSource) taintIsAhead(t corev1.Taint) bool {
-	return s.machine != nil && !slices.ContainsFunc(s.machine.Spec.Taints, func(has clusterv1.MachineTaint) bool {
-		return taint.MachineID(has) == taint.IDOf(t)
-	})
+func (s NodeSource) taintIsAhead(id taint.ID) bool {
+	return s.machine != nil && !slices.ContainsFunc(s.machine.Spec.Taints, func(t clusterv1.MachineTaint) bool { return taint.MachineID(t) == id })
 }
 
 // Declares returns all that the source declares for its Node, taints that a Node cannot have left out.
 func (s NodeSource) Declares() Content {
 	return Content{Labels: s.Labels, Annotations: s.Annotations, Taints: s.taints()}
-}
-
-// WhyNot says why a Node does not get an entry that the source may declare: because a write of it dropped this. The word is empty if the
-// Node gets it.
-func (s NodeSource) WhyNot(dropped Drops, e Entry) Why {
-	e.Own = true
-	return dropped.WhyNot(e, s.Declares())
 }
 
 func (s NodeSource) taints() []clusterv1.MachineTaint {
@@ -142,7 +125,15 @@ func (s NodeSource) taints() []clusterv1.MachineTaint {
 // proven reports whether more than a name or an address shows that a Node is this Machine. Kubelets choose their addresses, but only
 // Cluster API writes status.nodeRef, and a providerID never changes once it is set.
 func proven(node *corev1.Node, m *clusterv1.Machine) bool {
-	return node.Name != "" && m.Status.NodeRef.Name == node.Name || m.Spec.ProviderID != "" && m.Spec.ProviderID == node.Spec.ProviderID
+	return isReferredTo(node, m) || hasProviderID(node, m)
+}
+
+func isReferredTo(node *corev1.Node, m *clusterv1.Machine) bool {
+	return node.Name != "" && m.Status.NodeRef.Name == node.Name
+}
+
+func hasProviderID(node *corev1.Node, m *clusterv1.Machine) bool {
+	return m.Spec.ProviderID != "" && m.Spec.ProviderID == node.Spec.ProviderID
 }
 
 // MatchedBefore returns the name of the Machine that a Node claims to have been matched with by a name or an address, or "".
@@ -168,24 +159,14 @@ func matchRecord(node *corev1.Node, m *clusterv1.Machine) string {
 }
 
 // Match returns which of a Cluster's Machines its Node is, or nil (docs/design.md §4): by status.nodeRef, then by spec.providerID, then by an
-// address. If several Machines fit, or the one that fits already is another Node, the result is nil. Labels and annotations do not
-// count, because the kubelet writes them.
-//
-// A name or an address is no proof: see Policy.SourceFor.
+// address, which is no proof (Policy.SourceFor). If several Machines fit, or the one that fits already is another Node, the result is nil.
 func Match(node *corev1.Node, machines []clusterv1.Machine) *clusterv1.Machine {
-	fits := []func(*clusterv1.Machine) bool{
-		func(m *clusterv1.Machine) bool { return node.Name != "" && m.Status.NodeRef.Name == node.Name },
-		func(m *clusterv1.Machine) bool {
-			return m.Spec.ProviderID != "" && m.Spec.ProviderID == node.Spec.ProviderID
-		},
-		func(m *clusterv1.Machine) bool { return sharesAddress(node, m) },
-	}
-	for _, fit := range fits {
+	for _, fits := range []func(*corev1.Node, *clusterv1.Machine) bool{isReferredTo, hasProviderID, sharesAddress} {
 		var match *clusterv1.Machine
 		for i := range machines {
 			m := &machines[i]
 			switch {
-			case !fit(m) || contradicts(node, m):
+			case !fits(node, m) || contradicts(node, m):
 			case match != nil:
 				return nil
 			default:
@@ -210,12 +191,11 @@ const MostAddresses = 64
 
 // NodeNames returns the names and addresses by which a Node is known inside its cluster, each once.
 func NodeNames(node *corev1.Node) []string {
-	names := []string{node.Name}
+	names := sets.New(node.Name)
 	for _, address := range NodeAddresses(node) {
-		names = append(names, address.Address)
+		names.Insert(address.Address)
 	}
-	slices.Sort(names)
-	return slices.Compact(notEmpty(names))
+	return sets.List(names.Delete(""))
 }
 
 // NodeAddresses returns those of a Node's addresses by which it is known inside its cluster.
@@ -226,13 +206,13 @@ func NodeAddresses(node *corev1.Node) []corev1.NodeAddress {
 	})
 }
 
-// MachineNames returns the names and addresses by which a Machine is known inside its cluster.
+// MachineNames returns the names and addresses by which a Machine is known inside its cluster, each once.
 func MachineNames(m *clusterv1.Machine) []string {
-	var names []string
+	names := sets.New[string]()
 	for _, address := range MachineAddresses(m) {
-		names = append(names, address.Address)
+		names.Insert(address.Address)
 	}
-	return notEmpty(names)
+	return sets.List(names.Delete(""))
 }
 
 // MachineAddresses returns those of a Machine's addresses by which it is known inside its cluster.
@@ -242,11 +222,6 @@ func MachineAddresses(m *clusterv1.Machine) []clusterv1.MachineAddress {
 	})
 }
 
-func notEmpty(names []string) []string {
-	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
-}
-
 func sharesAddress(node *corev1.Node, m *clusterv1.Machine) bool {
-	known := sets.New(NodeNames(node)...)
-	return slices.ContainsFunc(MachineNames(m), known.Has)
+	return sets.New(NodeNames(node)...).HasAny(MachineNames(m)...)
 }

@@ -10,11 +10,11 @@
 //	rules 4-6, 8, 9  machine.go   templates → MachineSet, Machine, InfraMachine, BootstrapConfig
 //	rules 11-13    node.go        Machine → Node; nodesource.go, record.go, eviction.go
 //	rule 14        capacity.go    what cluster-autoscaler is told of Nodes to come
-//	left out       drop.go        why a rule leaves an entry out; never.go: keys; fit.go: what has no room
+//	left out       drop.go        which keys, and why; fit.go: what has no room
 //	order          effective.go   a Node inherits what its Machine will have
-//	fields         fields.go      in-place fields; layout.go: where they are
+//	fields         fields.go      in-place fields, and where they are
 //	skipped        skip.go        objects that are paused, being deleted or opted out
-//	identity       match.go       which Machine a Node is
+//	identity       nodesource.go  which Machine a Node is
 package inherit
 
 import (
@@ -47,9 +47,7 @@ type Entry struct {
 }
 
 // TaintEntry names a taint.
-func TaintEntry(id taint.ID) Entry {
-	return Entry{What: taintKey, Name: id.String()}
-}
+func TaintEntry(id taint.ID) Entry { return Entry{What: taintKey, Name: id.String()} }
 
 // Claim says what happens to an entry that the child has from another manager.
 type Claim int
@@ -73,8 +71,7 @@ type Content struct {
 	Claims map[string]Claim
 }
 
-// Object is the inheritable content of a whole object.
-// As a result it is what the child inherits; as an input it is what the child has.
+// Object is the inheritable content of a whole object: what a child has or, as a result, what it inherits.
 type Object struct {
 	Layout   Layout   // where the object has all this; a result has none, since the child's counts
 	Top      Content  // at metadata and spec
@@ -112,17 +109,16 @@ func OfMachine(m *clusterv1.Machine) Object {
 
 // OfExternal returns what an InfraMachine or a BootstrapConfig has.
 func OfExternal(object *metav1.PartialObjectMetadata) Object {
-	return Object{Layout: metadataLayout(object.GroupVersionKind().Version), Top: metadataOf(object)}
+	layout := Layout{Version: object.GroupVersionKind().Version, Top: Paths{Metadata: []string{"metadata"}}}
+	return Object{Layout: layout, Top: metadataOf(object)}
 }
 
 func metadataOf(object metav1.Object) Content {
 	return Content{Labels: object.GetLabels(), Annotations: object.GetAnnotations()}
 }
 
-func contentOf(template *clusterv1.MachineTemplateSpec) Content {
-	return Content{
-		Labels: template.Labels, Annotations: template.Annotations, Taints: template.Spec.Taints, Fields: fieldsOf(&template.Spec),
-	}
+func contentOf(t *clusterv1.MachineTemplateSpec) Content {
+	return Content{Labels: t.Labels, Annotations: t.Annotations, Taints: t.Spec.Taints, Fields: fieldsOf(&t.Spec)}
 }
 
 // TemplateOfMachineSet returns the template of rule 8; nil where there is no MachineSet.
@@ -143,8 +139,7 @@ func (c Content) WithYielding(annotations map[string]string) Content {
 	if len(annotations) == 0 {
 		return c
 	}
-	claims := map[string]Claim{}
-	maps.Copy(claims, c.Claims)
+	claims := mergeMaps(c.Claims, nil)
 	for key := range annotations {
 		if !has(c.Annotations, key) {
 			claims[key] = Yielding
@@ -154,56 +149,29 @@ func (c Content) WithYielding(annotations map[string]string) Content {
 	return c
 }
 
-// Entries returns all that the content has, sorted by sort and name. Taints count however they are declared.
-func (c Content) Entries() []Entry {
-	var all []Entry
-	for _, key := range slices.Sorted(maps.Keys(c.Labels)) {
-		all = append(all, Entry{What: labelKey, Name: key})
-	}
-	for _, key := range slices.Sorted(maps.Keys(c.Annotations)) {
-		all = append(all, Entry{What: annotationKey, Name: key})
-	}
-	for _, t := range c.allTaints() {
-		all = append(all, TaintEntry(taint.MachineID(t)))
-	}
-	for f, seconds := range c.Fields.Seconds {
-		if seconds != nil {
-			all = append(all, Entry{What: fieldKey, Name: Field(f).Name()})
-		}
-	}
-	for _, gate := range c.Fields.ReadinessGates {
-		all = append(all, Entry{What: fieldKey, Name: gate.ConditionType})
-	}
-	return all
-}
-
-// Value returns the value of an entry, and whether the content has it. A typed taint wins over an annotated one. The propagation of
-// a taint is not part of the value.
+// Value returns the value of an entry, and whether the content has it. A typed taint wins over an annotated one, of which what cannot be
+// read is none. The propagation of a taint is not part of the value.
 func (c Content) Value(e Entry) (string, bool) {
 	switch e.What {
 	case labelKey:
-		value, ok := c.Labels[e.Name]
-		return value, ok
+		return c.Labels[e.Name], has(c.Labels, e.Name)
 	case annotationKey:
-		value, ok := c.Annotations[e.Name]
-		return value, ok
+		return c.Annotations[e.Name], has(c.Annotations, e.Name)
 	case taintKey:
-		t, ok := findTaint(c.allTaints(), e.Name)
-		return t.Value, ok
+		annotated, _ := taint.FromAnnotations(c.Annotations)
+		for _, t := range taint.Merge(c.Taints, annotated) {
+			if taint.MachineID(t).String() == e.Name {
+				return t.Value, true
+			}
+		}
+		return "", false
 	}
 	return c.Fields.value(e.Name)
 }
 
-// allTaints returns the taints, each once, however they are declared. What cannot be read of an annotation is no taint.
-func (c Content) allTaints() []clusterv1.MachineTaint {
-	annotated, _ := taint.FromAnnotations(c.Annotations)
-	return taint.Merge(c.Taints, annotated)
-}
-
 // TypedTaint reports whether the content has the taint "<key>:<effect>" as such, not by annotation.
 func (c Content) TypedTaint(id string) bool {
-	_, ok := findTaint(c.Taints, id)
-	return ok
+	return slices.ContainsFunc(c.Taints, func(t clusterv1.MachineTaint) bool { return taint.MachineID(t).String() == id })
 }
 
 // TaintAnnotation returns the annotation by which the content has the taint "<key>:<effect>", or "" if it is typed or missing.
@@ -213,22 +181,14 @@ func (c Content) TaintAnnotation(id string) string {
 	}
 	for _, name := range []string{taint.AlwaysAnnotation, taint.InitializeAnnotation} {
 		annotated, _ := taint.FromAnnotations(map[string]string{name: c.Annotations[name]})
-		if _, ok := findTaint(annotated, id); ok {
+		if (Content{Taints: annotated}).TypedTaint(id) {
 			return name
 		}
 	}
 	return ""
 }
 
-func findTaint(taints []clusterv1.MachineTaint, id string) (clusterv1.MachineTaint, bool) {
-	i := slices.IndexFunc(taints, func(t clusterv1.MachineTaint) bool { return taint.MachineID(t).String() == id })
-	if i < 0 {
-		return clusterv1.MachineTaint{}, false
-	}
-	return taints[i], true
-}
-
-func has(m map[string]string, key string) bool {
+func has[K comparable, V any](m map[K]V, key K) bool {
 	_, ok := m[key]
 	return ok
 }
@@ -245,8 +205,8 @@ func filter(m map[string]string, keep func(key string) bool) map[string]string {
 }
 
 // mergeMaps returns a + b, in which b wins.
-func mergeMaps(a, b map[string]string) map[string]string {
-	merged := make(map[string]string, len(a)+len(b))
+func mergeMaps[V any](a, b map[string]V) map[string]V {
+	merged := make(map[string]V, len(a)+len(b))
 	maps.Copy(merged, a)
 	maps.Copy(merged, b)
 	return merged
@@ -270,8 +230,7 @@ type ControlPlane struct {
 
 // ControlPlaneSpec is the part of a control plane's spec that the contract names.
 type ControlPlaneSpec struct {
-	// MachineTemplate is nil for a control plane that does not consist of Machines.
-	MachineTemplate *ControlPlaneMachineTemplate `json:"machineTemplate,omitempty"`
+	MachineTemplate *ControlPlaneMachineTemplate `json:"machineTemplate,omitempty"` // nil if it does not consist of Machines
 }
 
 // ControlPlaneMachineTemplate is what a control plane declares for its Machines, in the two versions of the contract.

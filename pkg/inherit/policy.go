@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"slices"
 
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/taint"
@@ -17,15 +16,11 @@ import (
 type Policy struct {
 	// AdditionalLabels and AdditionalAnnotations select further keys of the Machine for the Node; nothing is anchored, as in Cluster API.
 	AdditionalLabels, AdditionalAnnotations []*regexp.Regexp
-	// WatchFilter is the value of the label cluster.x-k8s.io/watch-filter that objects must carry; empty means all.
-	WatchFilter string
-	// SkipNothing says that objects which are paused, opted out or being deleted inherit all the same: kubectl heirloom explain
-	// shows what they would inherit.
-	SkipNothing bool
-	// PaceEviction says that the loop limits how fast taints which evict Pods reach existing Nodes.
-	PaceEviction bool
-	// ClusterAPITaints says whether Cluster API propagates taints itself.
-	ClusterAPITaints TaintPropagation
+
+	WatchFilter      string           // the value of the label cluster.x-k8s.io/watch-filter that objects must carry; empty means all
+	SkipNothing      bool             // kubectl heirloom explain shows what objects would inherit that are skipped
+	PaceEviction     bool             // the loop limits how fast taints which evict Pods reach existing Nodes
+	ClusterAPITaints TaintPropagation // whether Cluster API propagates taints itself
 }
 
 // TaintPropagation is what is known about Cluster API's feature gate MachineTaintPropagation.
@@ -42,7 +37,7 @@ const (
 
 // String returns the value of the flag --cluster-api-taint-propagation that stands for it.
 func (t TaintPropagation) String() string {
-	return map[TaintPropagation]string{PropagationEnabled: "enabled", PropagationDisabled: "disabled", PropagationUnknown: "unknown"}[t]
+	return []string{PropagationUnknown: "unknown", PropagationEnabled: "enabled", PropagationDisabled: "disabled"}[t]
 }
 
 // typed takes the taints that may be propagated in spec.taints: none if Cluster API would refuse the object.
@@ -54,10 +49,6 @@ func (p Policy) typed(at place, role taint.Role, declared []clusterv1.MachineTai
 		at.drop(taintKey, taint.MachineID(t).String(), DropTaints, "", "")
 	}
 	return nil
-}
-
-func matchesAny(regexes []*regexp.Regexp, key string) bool {
-	return slices.ContainsFunc(regexes, func(r *regexp.Regexp) bool { return r.MatchString(key) })
 }
 
 // Outcome says what happens to an object.
@@ -78,40 +69,23 @@ const (
 // Decision says what happens to an object. The zero value leaves it as it is.
 type Decision struct {
 	Outcome Outcome
-	// Reason says why an object stays as it is.
-	Reason Reason
-	// Desired is what the rules give to the object, if the outcome is NoOwner or Inherits. Each entry of it is valid; together they may
-	// have no room (Fit).
+	Reason  Reason // why an object stays as it is
+	// Desired is what the rules give to an object that is not skipped. Each entry of it is valid; together they may have no room (Fit).
 	Desired Object
-	// Dropped is what the rules considered and left out.
-	Dropped Drops
+	Dropped Drops // what the rules considered and left out
 	// TaintsRefused says that Cluster API refuses every write of an object that still has taints in its spec. Then none of Heirloom's
 	// taints stay, even without an owner.
 	TaintsRefused bool
 }
 
 // Skip leaves an object as it is for this reason.
-func Skip(why Reason) Decision {
-	return Decision{Outcome: Skipped, Reason: why}
-}
+func Skip(why Reason) Decision { return Decision{Outcome: Skipped, Reason: why} }
 
 // Untouched reports whether the object stays as it is, because it is skipped or its owner is not known.
-func (d Decision) Untouched() bool {
-	return d.Outcome == Skipped || d.Outcome == OwnerNotFound
-}
+func (d Decision) Untouched() bool { return d.Outcome == Skipped || d.Outcome == OwnerNotFound }
 
 // Problems says what may not reach the object, and why.
-func (d Decision) Problems() error {
-	return d.Dropped.Problems()
-}
-
-// WhyNot says why no rule brings an entry to the object; the word is empty if one does.
-func (d Decision) WhyNot(e Entry) Why {
-	if e.Own {
-		return d.Dropped.WhyNot(e, d.Desired.Top)
-	}
-	return d.Dropped.WhyNot(e, ptr.Deref(d.Desired.Template, Content{}))
-}
+func (d Decision) Problems() error { return d.Dropped.Problems() }
 
 // Keeps reports whether an entry of Heirloom's that is not desired stays in the object. Entries that an owner propagated stay while
 // no owner is known. What the object told cluster-autoscaler about itself goes.

@@ -15,15 +15,12 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
-// A kubelet may write every annotation of its own Node, including those that record what came from the Machine. So they are believed
-// only about what the kubelet could remove anyway: unrestricted labels, and annotations. Restricted labels and taints, which it may
-// not remove, are in a separate record that the kubelet cannot change unnoticed.
+// The record of what a kubelet may not take away, which it cannot change unnoticed (docs/design.md §2).
 const (
 	// RecordAnnotation lists the restricted labels and the Always taints that came from the Machine: keys, a semicolon, taints.
 	RecordAnnotation = "heirloom.dev/record-from-machine"
-	// RecordLabel has a digest of that annotation. NodeRestriction forbids a kubelet to set, change or remove a label of this
-	// domain. So the kubelet did not write a record that fits the label, and a Node with the label has been written by Heirloom since
-	// it registered.
+	// RecordLabel has a digest of that annotation. NodeRestriction lets no kubelet set, change or remove it. So a Node with the label has
+	// been written by Heirloom since it registered.
 	RecordLabel = "heirloom.node-restriction.kubernetes.io/record"
 )
 
@@ -37,20 +34,18 @@ type Record struct {
 func RecordOf(node NodeState) Record {
 	labels, taints, _ := strings.Cut(ValidRecord(node), ";")
 	parsed, _ := taint.ParseList(taints) // Heirloom wrote it
-	return Record{Labels: splitKeys(labels), Taints: parsed}
+	return Record{Labels: taint.Split(labels), Taints: parsed}
 }
 
 // ValidRecord returns the text of a Node's record if its label fits it.
 func ValidRecord(node NodeState) string {
-	text := node.Annotations[RecordAnnotation]
-	if node.Labels[RecordLabel] != digest(text) {
-		return ""
+	if text := node.Annotations[RecordAnnotation]; node.Labels[RecordLabel] == digest(text) {
+		return text
 	}
-	return text
+	return ""
 }
 
-// Restored returns the Node with the record that it is known to have had, if its kubelet has changed it since. The label, which the
-// kubelet cannot have changed, shows that the record is the right one.
+// Restored returns the Node with the record that it is known to have had, if its kubelet has changed it since: the label fits it.
 func Restored(node NodeState, record string) NodeState {
 	if record == node.Annotations[RecordAnnotation] || node.Labels[RecordLabel] != digest(record) {
 		return node
@@ -64,7 +59,7 @@ func Restored(node NodeState, record string) NodeState {
 func (r Record) Recorded(node NodeState) NodeState {
 	text := ""
 	if len(r.Labels)+len(r.Taints) > 0 {
-		text = joinKeys(slices.Clone(r.Labels)) + ";" + taint.FormatList(r.Taints)
+		text = taint.Join(slices.Clone(r.Labels)) + ";" + taint.FormatList(r.Taints)
 	}
 	node.Labels, node.Annotations = mergeMaps(node.Labels, nil), mergeMaps(node.Annotations, nil)
 	setOrDelete(node.Annotations, RecordAnnotation, text)
@@ -78,27 +73,17 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// only returns the listed taints that really came from the Machine.
-func (r Record) only(listed []corev1.Taint) []corev1.Taint {
-	recorded := taint.ByID(r.Taints)
-	return slices.DeleteFunc(listed, func(t corev1.Taint) bool { _, ok := recorded[taint.IDOf(t)]; return !ok })
-}
-
-// initialized reports whether the Node has had its Initialize taints (docs/design.md §3: Cluster API's annotation exists, even
-// empty). The kubelet of a new Node may have written that annotation itself. So on a new Node it counts only beside the record's
-// label. On an older one, another manager would have written it by now. It does not count while Initialize taints wait.
+// initialized reports whether the Node has had its Initialize taints: Cluster API's annotation exists, even empty. The kubelet of a new
+// Node may have written it, so there it counts only beside the record's label (docs/design.md §3). While these taints wait, it does not.
 func (s NodeState) initialized() bool {
 	return has(s.Annotations, clusterv1.TaintsFromMachineAnnotation) && (has(s.Labels, RecordLabel) || !s.New) &&
 		!has(s.Labels, InitializationLabel)
 }
 
 // marks reports whether a label of a Node is Heirloom's own.
-func marks(key string) bool {
-	return key == RecordLabel || key == InitializationLabel
-}
+func marks(key string) bool { return key == RecordLabel || key == InitializationLabel }
 
-// recorded returns the state of a Node with a record of what is there from its Machine. A caller whose Node still has to wait sets
-// InitializationLabel again.
+// recorded returns the state of a Node with a record of what is there from its Machine, as one that does not wait (NodeHolding).
 func (n *nodeSync) recorded(state NodeState) NodeState {
 	r := Record{Taints: always(n.from.taints())}
 	for key, value := range n.from.Labels {
@@ -111,9 +96,8 @@ func (n *nodeSync) recorded(state NodeState) NodeState {
 	return state
 }
 
-// Release is the state of a Node once Heirloom has given up for good what it tracks there: without the keys and taints that its
-// own annotations list, without these annotations, and without the guard taint that it added. keepValues keeps the keys and
-// taints. The guard taint always goes, because nothing else would remove it.
+// Release is the state of a Node once Heirloom has given up for good what it tracks there: without the keys and taints that its own
+// annotations list, unless keepValues keeps them, without these annotations, and without the guard taint that it added.
 //
 // Cluster API manages what its own annotations list. Taints among that are then listed in the only form that it can read. Keys that its
 // rules propagate as well are added to its list, so that it removes them as soon as the Machine no longer has them.
@@ -125,7 +109,10 @@ func Release(current NodeState, keepValues bool) NodeState {
 	})
 	release(result.Annotations, result.Annotations, annotationKey, keepValues, func(string) bool { return true })
 	if !keepValues {
-		result.Taints = taint.Sync(result.Taints, nil, record.only(onlyOurTaints(listed)), true)
+		byClusterAPI, ours := listedTaints(listed)
+		theirs, recorded := taint.ByID(byClusterAPI), taint.ByID(record.Taints) // the lists may be a kubelet's
+		ours = slices.DeleteFunc(ours, func(t corev1.Taint) bool { return has(theirs, taint.IDOf(t)) || !has(recorded, taint.IDOf(t)) })
+		result.Taints = taint.Sync(result.Taints, nil, ours, true)
 	}
 	if has(listed, UninitializedAnnotation) {
 		result.Taints = taint.Remove(result.Taints, taint.IDOf(clusterv1.NodeUninitializedTaint))
@@ -144,22 +131,15 @@ func Release(current NodeState, keepValues bool) NodeState {
 // and the others go, unless their values are to stay.
 func release(annotations, values map[string]string, what string, keepValues bool, believed func(key string) bool) {
 	lists := trackedBy[what]
-	theirs := splitKeys(annotations[lists[0]])
-	for _, key := range splitKeys(annotations[lists[1]]) {
+	theirs := taint.Split(annotations[lists[0]])
+	for _, key := range taint.Split(annotations[lists[1]]) {
 		switch {
 		case slices.Contains(theirs, key) || !has(values, key) || !believed(key):
 		case byRule(what, key):
 			theirs = append(theirs, key)
-			annotations[lists[0]] = joinKeys(theirs)
+			annotations[lists[0]] = taint.Join(theirs)
 		case !keepValues:
 			delete(values, key)
 		}
 	}
-}
-
-// onlyOurTaints returns the taints that we list and Cluster API does not.
-func onlyOurTaints(annotations map[string]string) []corev1.Taint {
-	theirs, ours := listedTaints(annotations)
-	listed := taint.ByID(theirs)
-	return slices.DeleteFunc(ours, func(t corev1.Taint) bool { _, ok := listed[taint.IDOf(t)]; return ok })
 }

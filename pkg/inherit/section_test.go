@@ -48,7 +48,7 @@ func describeSection(s *inherit.Section) string {
 	if s.Topology.Name == "" && s.Topology.Labels["in"] == "topology" && s.Class.Labels["in"] == "class" {
 		return "control plane"
 	}
-	return s.Topology.Name + " of " + s.Class.Class
+	return s.Topology.Name + " of " + s.Class.Name
 }
 
 const ofCluster = "cluster.x-k8s.io/cluster-name=c,topology.cluster.x-k8s.io/owned="
@@ -217,9 +217,10 @@ func TestSectionsDeclare(t *testing.T) {
 // What is not declared is told from what is declared as nothing.
 func TestWhatIsDeclaredAsNothing(t *testing.T) {
 	for section, declared := range map[string]bool{"{}": false, "{taints: null, readinessGates: null}": false, "{taints: [], readinessGates: []}": true} {
-		cluster := &clusterv1.Cluster{}
-		NewWithT(t).Expect(yaml.Unmarshal([]byte("spec: {topology: {classRef: {name: cc}, controlPlane: "+section+"}}"), cluster)).To(Succeed())
-		first := inherit.DeclarationsOfCluster(cluster)[0]
+		cluster, cp := &clusterv1.Cluster{}, &inherit.ControlPlane{}
+		NewWithT(t).Expect(yaml.Unmarshal([]byte("{metadata: {name: c}, spec: {topology: {classRef: {name: cc}, controlPlane: "+section+"}}}"), cluster)).To(Succeed())
+		cp.Labels = labels(ofCluster)
+		first := inherit.SectionOf(cluster, &clusterv1.ClusterClass{}, cp).Topology
 		NewWithT(t).Expect(first.Taints != nil).To(Equal(declared), section)
 		NewWithT(t).Expect(first.Fields.ReadinessGates != nil).To(Equal(declared), section)
 	}

@@ -3,8 +3,6 @@
 package inherit
 
 import (
-	"strings"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -21,7 +19,7 @@ const IgnoreAndRelease = "release"
 // Reason says why an object is skipped, as the end of a sentence about it.
 type Reason string
 
-// The reasons to skip an object.
+// The reasons to skip an object, or to leave it as it is.
 const (
 	IsDeleted           Reason = "it is being deleted"
 	IsIgnored           Reason = "it carries the label " + IgnoreLabel
@@ -31,39 +29,16 @@ const (
 	ClusterIsReleased   Reason = "its Cluster carries the label " + IgnoreLabel + "=" + IgnoreAndRelease
 	ClusterIsPaused     Reason = "its Cluster is paused"
 	ClusterDoesNotExist Reason = "its Cluster does not exist"
-	// NothingDeclares is why an object without an owner is skipped.
-	NothingDeclares Reason = "no topology declares anything for it"
-	// OwnerIsNotFound is why an object stays as it is: what its owner declares is not known.
-	OwnerIsNotFound Reason = "its owner does not exist, or is not one that Cluster API gives such an object"
-	// IsNoMachine is why a Node inherits nothing.
-	IsNoMachine Reason = "no Machine matches it, or several do"
-	// NotOfMachine is why an infrastructure or bootstrap object is skipped that belongs to no Machine.
-	NotOfMachine Reason = "it is not the InfraMachine or BootstrapConfig of a Machine"
-	// NotOfManagementCluster is why a Node is skipped: no Cluster is known to have its API server.
+	NothingDeclares     Reason = "no topology declares anything for it"
+	OwnerIsNotFound     Reason = "its owner does not exist, or is not one that Cluster API gives such an object"
+	IsNoMachine         Reason = "no Machine matches it, or several do"
+	NotOfMachine        Reason = "it is not the InfraMachine or BootstrapConfig of a Machine"
+	// NotOfManagementCluster says that no Cluster is known to have the Node's API server.
 	NotOfManagementCluster Reason = "no Cluster is named as the management cluster (--management-cluster)"
 )
 
-// notFiltered begins the reason of an object that a watch filter leaves to another instance.
-const notFiltered = "it does not carry the label " + clusterv1.WatchLabel + "="
-
-// Why returns the reason in one word.
-func (r Reason) Why() Why {
-	switch {
-	case r.OptedOut():
-		return DropOptedOut
-	case r == IsPaused, r == ClusterIsPaused:
-		return DropPaused
-	case r == IsDeleted:
-		return DropDeleting
-	case strings.HasPrefix(string(r), notFiltered):
-		return DropWatchFilter
-	case r == IsNoMachine, r == NotOfManagementCluster, r == NotOfMachine:
-		return DropNoMatch
-	case r == OwnerIsNotFound, r == ClusterDoesNotExist:
-		return DropOwnerNotFound
-	}
-	return DropElsewhere
-}
+// NotFiltered begins the reason of an object that a watch filter leaves to another instance.
+const NotFiltered = "it does not carry the label " + clusterv1.WatchLabel + "="
 
 // OptedOut reports whether the reason is the label that opts an object or a Cluster out.
 func (r Reason) OptedOut() bool {
@@ -71,22 +46,18 @@ func (r Reason) OptedOut() bool {
 }
 
 // Released reports whether the loop also gives up what Heirloom owns in the object.
-func (r Reason) Released() bool {
-	return r == IsReleased || r == ClusterIsReleased
-}
+func (r Reason) Released() bool { return r == IsReleased || r == ClusterIsReleased }
 
-// Skips reports whether an object of Cluster API inherits nothing for now, and why (docs/design.md §5). Objects that are being
-// deleted, paused or opted out are not touched, so that clusterctl move, backup and restore work. Nor are objects that a watch
-// filter leaves to another instance. The cluster is nil if there is none.
+// Skips reports whether an object of Cluster API inherits nothing for now, and why (docs/design.md §5). The cluster is nil if there is none.
 func (p Policy) Skips(object metav1.Object, cluster *clusterv1.Cluster) (Reason, bool) {
 	switch {
 	case p.SkipNothing:
 		return "", false
 	case p.LeftToAnother(object):
-		return Reason(notFiltered + p.WatchFilter), true
+		return Reason(NotFiltered + p.WatchFilter), true
 	case object.GetDeletionTimestamp() != nil:
 		return IsDeleted, true
-	case has(object.GetLabels(), IgnoreLabel), cluster != nil && has(cluster.Labels, IgnoreLabel):
+	case Ignored(object), cluster != nil && Ignored(cluster):
 		return optedOut(object, cluster), true
 	case has(object.GetAnnotations(), clusterv1.PausedAnnotation):
 		return IsPaused, true
@@ -104,7 +75,7 @@ func optedOut(object metav1.Object, cluster *clusterv1.Cluster) Reason {
 		return IsReleased
 	case !paused && cluster != nil && Releases(cluster):
 		return ClusterIsReleased
-	case has(object.GetLabels(), IgnoreLabel):
+	case Ignored(object):
 		return IsIgnored
 	}
 	return ClusterIsIgnored
@@ -126,28 +97,20 @@ func Paused(cluster *clusterv1.Cluster) bool {
 }
 
 // SkipsNode reports whether the Node of this Machine inherits nothing for now, and why. While a Machine is being deleted, its Node
-// keeps inheriting until it is gone, as in Cluster API.
-//
-// Without a Cluster, the Node inherits nothing: creating a Machine takes no right to create the Cluster that it names.
+// keeps inheriting, as in Cluster API. Without a Cluster, it does not: creating a Machine takes no right to create the Cluster that it names.
 func (p Policy) SkipsNode(m *clusterv1.Machine, cluster *clusterv1.Cluster) (Reason, bool) {
 	declared := m.ObjectMeta
 	declared.DeletionTimestamp = nil
-	if why, skip := p.Skips(&declared, cluster); skip {
-		return why, true
-	}
-	if cluster == nil {
+	why, skip := p.Skips(&declared, cluster)
+	if !skip && cluster == nil {
 		return ClusterDoesNotExist, true
 	}
-	return "", false
+	return why, skip
 }
 
 // Deleting reports whether a Node is being deleted, so that it is not touched. The opt-out label means nothing on a Node: a kubelet
 // may write it there, and must not shed its taints with it.
-func Deleting(node metav1.Object) bool {
-	return node.GetDeletionTimestamp() != nil
-}
+func Deleting(node metav1.Object) bool { return node.GetDeletionTimestamp() != nil }
 
 // Ignored reports whether an object is opted out by its label.
-func Ignored(object metav1.Object) bool {
-	return has(object.GetLabels(), IgnoreLabel)
-}
+func Ignored(object metav1.Object) bool { return has(object.GetLabels(), IgnoreLabel) }

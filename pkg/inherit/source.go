@@ -32,11 +32,6 @@ func (r Ref) String() string {
 	return r.Kind + " " + r.Object.GetNamespace() + "/" + r.Object.GetName()
 }
 
-// Same reports whether both name the same object.
-func (r Ref) Same(other Ref) bool {
-	return r.Kind == other.Kind && r.Object.GetNamespace() == other.Object.GetNamespace() && r.Object.GetName() == other.Object.GetName()
-}
-
 // Source is where an entry is declared: what a warning or an Event tells you to edit.
 type Source struct {
 	Ref
@@ -61,47 +56,35 @@ type Declaration struct {
 	Paths Paths // of the content
 	Content
 	// Unread says that the content is not known. The object then counts as the source of all that those below it have from an owner.
-	Unread bool
-	// Itself says that this is the object that inherits.
-	Itself bool
-	// Whole is the field to name for every entry, if the single fields are not known.
-	Whole string
-	// Annotates says that the object's taints are inherited as annotations (rule 3).
-	Annotates bool
+	Unread    bool
+	Itself    bool   // the object that inherits
+	Whole     string // the field to name for every entry, if the single fields are not known
+	Annotates bool   // the object's taints are inherited as annotations (rule 3)
 	// Metadata declares the annotations in the metadata of an object that also has a Machine template: those of a MachineSet
 	// come from the metadata of its MachineDeployment (rule 5).
 	Metadata *Content
 }
 
-// Sources are the objects that declare what an object inherits, from the top of the owner chain: a change further down would be
-// undone.
+// Sources are the objects that declare what an object inherits, from the top of the owner chain: a change further down would be undone.
 type Sources struct {
 	All []Declaration
-	// Err says what could not be read.
-	Err error
+	Err error // what could not be read
 }
 
 // Of returns where an entry is declared. If no object is known to declare it, the source is one that could not be read, or else the
 // last. The source is empty if there are no objects.
 func (s Sources) Of(e Entry) Source {
-	at := s.indexOf(e)
-	if at < 0 {
-		return Source{}
-	}
-	return Source{s.All[at].Ref, s.All[at].field(e)}
-}
-
-// indexOf returns which of the objects declares an entry, or -1 if there are none.
-func (s Sources) indexOf(e Entry) int {
-	known := slices.IndexFunc(s.All, func(d Declaration) bool { return d.Declares(e) })
+	at := slices.IndexFunc(s.All, func(d Declaration) bool { return d.Declares(e) })
 	unread := slices.IndexFunc(s.All, func(d Declaration) bool { return d.Unread })
 	switch {
-	case unread >= 0 && (known < 0 || unread < known && !s.All[known].Itself):
-		return unread
-	case known >= 0:
-		return known
+	case len(s.All) == 0:
+		return Source{}
+	case unread >= 0 && (at < 0 || unread < at && !s.All[at].Itself):
+		at = unread
+	case at < 0:
+		at = len(s.All) - 1
 	}
-	return len(s.All) - 1
+	return Source{s.All[at].Ref, cmp.Or(s.All[at].Whole, s.All[at].field(e))}
 }
 
 // Declares reports whether the object is known to declare an entry.
@@ -118,23 +101,20 @@ func (d Declaration) Declares(e Entry) bool {
 
 // field returns the path of an entry that the object declares, or would declare.
 func (d Declaration) field(e Entry) string {
-	metadata, labels, annotations := strings.Join(d.Paths.Metadata, "."), d.metadata("labels"), d.metadata("annotations")
+	metadata := strings.Join(d.Paths.Metadata, ".")
+	labels, annotations := strings.Join(below(d.Paths.Metadata, "labels"), "."), strings.Join(below(d.Paths.Metadata, "annotations"), ".")
 	taints := cmp.Or(strings.Join(d.Paths.Taints, "."), annotations)
 	switch {
-	case d.Whole != "":
-		return d.Whole
 	case e.What == labelKey:
 		return labels
 	case e.What == annotationKey && d.Metadata != nil && e.Own:
 		return "metadata.annotations"
-	case e.What == annotationKey && !has(d.Annotations, e.Name): // rule 14's annotations come from the template's labels and taints
-		made := map[string]string{CapacityLabelsAnnotation: labels, CapacityTaintsAnnotation: taints}[e.Name]
-		if made == "" && d.Annotates && len(d.Taints) > 0 {
-			made = taints
-		}
-		return cmp.Or(made, annotations)
-	case e.What == annotationKey:
+	case e.What == annotationKey && has(d.Annotations, e.Name):
 		return annotations
+	case e.What == annotationKey && d.Annotates && len(d.Taints) > 0 && e.Name != CapacityLabelsAnnotation:
+		return taints
+	case e.What == annotationKey: // rule 14's annotations come from the template's labels and taints
+		return cmp.Or(map[string]string{CapacityLabelsAnnotation: labels, CapacityTaintsAnnotation: taints}[e.Name], annotations)
 	case e.What == taintKey:
 		if name := d.TaintAnnotation(e.Name); name != "" {
 			return annotations + "[" + name + "]"
@@ -144,10 +124,6 @@ func (d Declaration) field(e Entry) string {
 		return cmp.Or(strings.Join(d.Paths.Fields[FieldOf(e.Name)], "."), metadata)
 	}
 	return metadata
-}
-
-func (d Declaration) metadata(name string) string {
-	return strings.Join(below(d.Paths.Metadata, name), ".")
 }
 
 // mostSaid is how many problems are reported one by one: warnings and Events have little room, and an owner may have any number.

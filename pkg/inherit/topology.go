@@ -17,13 +17,18 @@ import (
 // and the Cluster's win. Everything else that the Cluster declares replaces what the ClusterClass declares.
 type Section struct {
 	Class, Topology Part
-	list            sectionList
+	list            string // the field of workers in which the section is; empty for the control plane
 }
 
-// Part is a section of a ClusterClass or of a topology: what it declares for the objects of one kind and class.
+// The lists of sections of workers.
+const (
+	machineDeployments = "machineDeployments"
+	machinePools       = "machinePools"
+)
+
+// Part is what a section of a ClusterClass or of a topology declares for the objects of one kind and class.
 type Part struct {
-	// Name is a topology's own, Class its reference to a section of the ClusterClass, or that section's own name.
-	Name, Class string
+	Name string // the class in a ClusterClass
 	Content
 	// OfMachines says that a ClusterClass's control plane consists of Machines.
 	OfMachines bool
@@ -58,7 +63,9 @@ func (p Policy) MachinePool(s Section, mp *clusterv1.MachinePool) (Object, Drops
 	at := child.template(&out)
 	if typed := at.usable(taint.Worker, top.Taints); len(typed) > 0 {
 		annotated, unreadable := taint.FromAnnotations(top.Annotations)
-		at.unreadable(unreadable)
+		for name, problem := range unreadable {
+			at.drop(annotationKey, name, "", "", problem.Error())
+		}
 		template.Annotations = filter(top.Annotations, func(key string) bool { return !declaresTaints(key) })
 		maps.Copy(template.Annotations, taint.ToAnnotations(taint.Merge(typed, annotated)))
 		for _, t := range typed {
@@ -70,20 +77,20 @@ func (p Policy) MachinePool(s Section, mp *clusterv1.MachinePool) (Object, Drops
 
 // handDown takes what a child with a Machine template inherits: metadata of its own, and all of its template.
 func (p Policy) handDown(child Object, out *Drops, role taint.Role, top, template Content, label func(key string) Why) Object {
-	at := child.top(out)
 	inherited := p.take(child.template(out), role, template, label)
-	return Object{
-		Top:      Content{Labels: at.labels(top.Labels, label), Annotations: at.annotations(top.Annotations, declared)},
-		Template: &inherited,
-	}
+	return Object{Top: child.top(out).metadata(top, label), Template: &inherited}
 }
 
 // take takes what a place inherits of a template.
 func (p Policy) take(at place, role taint.Role, template Content, label func(key string) Why) Content {
-	return Content{
-		Labels: at.labels(template.Labels, label), Annotations: at.annotations(template.Annotations, declared),
-		Taints: p.typed(at, role, template.Taints), Fields: at.fields(template.Fields),
-	}
+	taken := at.metadata(template, label)
+	taken.Taints, taken.Fields = p.typed(at, role, template.Taints), at.fields(template.Fields)
+	return taken
+}
+
+// metadata takes the labels and annotations that an owner declares for others.
+func (p place) metadata(from Content, label func(key string) Why) Content {
+	return Content{Labels: p.keys(labelKey, from.Labels, label), Annotations: p.keys(annotationKey, from.Annotations, declared)}
 }
 
 // declared returns all that the section declares.
@@ -94,51 +101,6 @@ func (s Section) declared() Content {
 		Taints:      instead(s.Topology.Taints, s.Class.Taints),
 		Fields:      s.Topology.Fields.or(s.Class.Fields),
 	}
-}
-
-// sectionList is a field of a topology and of a ClusterClass in which sections are.
-type sectionList string
-
-const (
-	controlPlane       sectionList = "controlPlane"
-	machineDeployments sectionList = "machineDeployments"
-	machinePools       sectionList = "machinePools"
-)
-
-// parts are the sections of a ClusterClass or of a topology.
-type parts map[sectionList][]Part
-
-func (p parts) add(list sectionList, name, class string, metadata clusterv1.ObjectMeta, spec clusterv1.MachineSpec) {
-	p[list] = append(p[list], Part{Name: name, Class: class, Content: contentOf(&clusterv1.MachineTemplateSpec{ObjectMeta: metadata, Spec: spec})})
-}
-
-func partsOfClass(class *clusterv1.ClusterClass) parts {
-	all, cp := parts{}, &class.Spec.ControlPlane
-	all.add(controlPlane, "", "", cp.Metadata, specOfControlPlaneClass(cp))
-	all[controlPlane][0].OfMachines = HasMachines(class)
-	for i := range class.Spec.Workers.MachineDeployments {
-		s := &class.Spec.Workers.MachineDeployments[i]
-		all.add(machineDeployments, "", s.Class, s.Metadata, specOfMachineDeploymentClass(s))
-	}
-	for i := range class.Spec.Workers.MachinePools {
-		s := &class.Spec.Workers.MachinePools[i]
-		all.add(machinePools, "", s.Class, s.Metadata, specOfMachinePoolClass(s))
-	}
-	return all
-}
-
-func partsOfTopology(topology *clusterv1.Topology) parts {
-	all, cp := parts{}, &topology.ControlPlane
-	all.add(controlPlane, "", "", cp.Metadata, specOfControlPlaneTopology(cp))
-	for i := range topology.Workers.MachineDeployments {
-		s := &topology.Workers.MachineDeployments[i]
-		all.add(machineDeployments, s.Name, s.Class, s.Metadata, specOfMachineDeploymentTopology(s))
-	}
-	for i := range topology.Workers.MachinePools {
-		s := &topology.Workers.MachinePools[i]
-		all.add(machinePools, s.Name, s.Class, s.Metadata, specOfMachinePoolTopology(s))
-	}
-	return all
 }
 
 // HasMachines reports whether the control planes of a ClusterClass consist of Machines.
@@ -153,33 +115,81 @@ func SectionOf(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass, object
 	if !cluster.Spec.Topology.IsDefined() || labels[clusterv1.ClusterNameLabel] != cluster.Name || !has(labels, clusterv1.ClusterTopologyOwnedLabel) {
 		return nil
 	}
-	var list sectionList
-	var name string
 	switch o := object.(type) {
 	case *ControlPlane: // Cluster API creates it before the Cluster refers to it
-		if ref := cluster.Spec.ControlPlaneRef; ref.Name != "" && (ref.Name != o.Name || ref.GroupKind() != o.GroupVersionKind().GroupKind()) {
-			return nil
+		if ref := cluster.Spec.ControlPlaneRef; ref.Name == "" || ref.Name == o.Name && ref.GroupKind() == o.GroupVersionKind().GroupKind() {
+			return sectionOfControlPlane(cluster.Spec.Topology.ControlPlane, class)
 		}
-		list = controlPlane
 	case *clusterv1.MachineDeployment:
-		list, name = machineDeployments, labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel]
+		name := labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel]
+		return sectionOfMachineDeployment(name, &cluster.Spec.Topology.Workers, &class.Spec.Workers)
 	case *clusterv1.MachinePool:
-		list, name = machinePools, labels[clusterv1.ClusterTopologyMachinePoolNameLabel]
+		name := labels[clusterv1.ClusterTopologyMachinePoolNameLabel]
+		return sectionOfMachinePool(name, &cluster.Spec.Topology.Workers, &class.Spec.Workers)
 	}
-	inTopology, inClass := partsOfTopology(&cluster.Spec.Topology)[list], partsOfClass(class)[list]
-	t := slices.IndexFunc(inTopology, func(s Part) bool { return s.Name == name && (name != "" || list == controlPlane) })
-	if t < 0 {
-		return nil
-	}
-	c := slices.IndexFunc(inClass, func(s Part) bool { return s.Class == inTopology[t].Class })
-	if c < 0 {
-		return nil
-	}
-	return &Section{Class: inClass[c], Topology: inTopology[t], list: list}
+	return nil
 }
 
-// Declarations says what the section declares, and where: in the Cluster, and in the ClusterClass if the Cluster does not replace
-// it.
+// The sections of a ClusterClass and of a topology are of six types. Below, their fields become those of a Machine.
+
+func sectionOfControlPlane(t clusterv1.ControlPlaneTopology, class *clusterv1.ClusterClass) *Section {
+	c := class.Spec.ControlPlane
+	section := &Section{
+		Class:    partOf("", c.Metadata, c.Taints, c.ReadinessGates, nil, clusterv1.MachineDeletionSpec(c.Deletion)),
+		Topology: partOf("", t.Metadata, t.Taints, t.ReadinessGates, nil, clusterv1.MachineDeletionSpec(t.Deletion)),
+	}
+	section.Class.OfMachines = HasMachines(class)
+	return section
+}
+
+func sectionOfMachineDeployment(name string, topology *clusterv1.WorkersTopology, class *clusterv1.WorkersClass) *Section {
+	inTopology, inClass := topology.MachineDeployments, class.MachineDeployments
+	i := slices.IndexFunc(inTopology, func(t clusterv1.MachineDeploymentTopology) bool { return t.Name == name && name != "" })
+	j := slices.IndexFunc(inClass, func(c clusterv1.MachineDeploymentClass) bool { return i >= 0 && c.Class == inTopology[i].Class })
+	if j < 0 {
+		return nil
+	}
+	t, c := &inTopology[i], &inClass[j]
+	deletion := withoutOrder(clusterv1.MachineDeploymentTopologyMachineDeletionSpec(c.Deletion))
+	return &Section{
+		list:     machineDeployments,
+		Class:    partOf(c.Class, c.Metadata, c.Taints, c.ReadinessGates, c.MinReadySeconds, deletion),
+		Topology: partOf(name, t.Metadata, t.Taints, t.ReadinessGates, t.MinReadySeconds, withoutOrder(t.Deletion)),
+	}
+}
+
+func sectionOfMachinePool(name string, topology *clusterv1.WorkersTopology, class *clusterv1.WorkersClass) *Section {
+	inTopology, inClass := topology.MachinePools, class.MachinePools
+	i := slices.IndexFunc(inTopology, func(t clusterv1.MachinePoolTopology) bool { return t.Name == name && name != "" })
+	j := slices.IndexFunc(inClass, func(c clusterv1.MachinePoolClass) bool { return i >= 0 && c.Class == inTopology[i].Class })
+	if j < 0 {
+		return nil
+	}
+	t, c := &inTopology[i], &inClass[j]
+	return &Section{
+		list:     machinePools,
+		Class:    partOf(c.Class, c.Metadata, c.Taints, nil, c.MinReadySeconds, clusterv1.MachineDeletionSpec(c.Deletion)),
+		Topology: partOf(name, t.Metadata, t.Taints, nil, t.MinReadySeconds, clusterv1.MachineDeletionSpec(t.Deletion)),
+	}
+}
+
+func partOf(
+	name string, metadata clusterv1.ObjectMeta, taints []clusterv1.MachineTaint,
+	gates []clusterv1.MachineReadinessGate, minReady *int32, deletion clusterv1.MachineDeletionSpec,
+) Part {
+	spec := clusterv1.MachineSpec{Taints: taints, ReadinessGates: gates, MinReadySeconds: minReady, Deletion: deletion}
+	return Part{Name: name, Content: contentOf(&clusterv1.MachineTemplateSpec{ObjectMeta: metadata, Spec: spec})}
+}
+
+// withoutOrder leaves out the order in which a MachineDeployment deletes Machines.
+func withoutOrder(s clusterv1.MachineDeploymentTopologyMachineDeletionSpec) clusterv1.MachineDeletionSpec {
+	return clusterv1.MachineDeletionSpec{
+		NodeDrainTimeoutSeconds: s.NodeDrainTimeoutSeconds, NodeVolumeDetachTimeoutSeconds: s.NodeVolumeDetachTimeoutSeconds,
+		NodeDeletionTimeoutSeconds: s.NodeDeletionTimeoutSeconds,
+	}
+}
+
+// Declarations says what the section declares, and where: in the Cluster, and in the ClusterClass if the Cluster does not replace it.
 func (s Section) Declarations(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass) []Declaration {
 	inClass := s.Class
 	inClass.Annotations = filter(inClass.Annotations, func(name string) bool { return !has(s.Topology.Annotations, name) })
@@ -189,45 +199,16 @@ func (s Section) Declarations(cluster *clusterv1.Cluster, class *clusterv1.Clust
 	if s.Topology.Fields.ReadinessGates != nil {
 		inClass.Fields.ReadinessGates = nil
 	}
-	return []Declaration{s.list.inTopology(cluster, s.Topology), s.list.inClass(class, inClass)}
-}
-
-// DeclarationsOfCluster says what the topology of a Cluster declares, section by section.
-func DeclarationsOfCluster(cluster *clusterv1.Cluster) []Declaration {
-	if !cluster.Spec.Topology.IsDefined() {
-		return nil
+	return []Declaration{
+		s.declaration(Ref{"Cluster", cluster}, s.Topology, "spec", "topology"), s.declaration(Ref{"ClusterClass", class}, inClass, "spec"),
 	}
-	return partsOfTopology(&cluster.Spec.Topology).each(func(l sectionList, s Part) Declaration { return l.inTopology(cluster, s) })
 }
 
-// DeclarationsOfClass says what a ClusterClass declares, section by section.
-func DeclarationsOfClass(class *clusterv1.ClusterClass) []Declaration {
-	return partsOfClass(class).each(func(l sectionList, s Part) Declaration { return l.inClass(class, s) })
-}
-
-func (p parts) each(of func(sectionList, Part) Declaration) []Declaration {
-	var all []Declaration
-	for _, list := range []sectionList{controlPlane, machineDeployments, machinePools} {
-		for _, part := range p[list] {
-			all = append(all, of(list, part))
-		}
+// declaration is what a part declares, and where; an item of a list has a name.
+func (s Section) declaration(of Ref, part Part, above ...string) Declaration {
+	at := below(above, "controlPlane")
+	if s.list != "" {
+		at = below(above, "workers", fmt.Sprintf("%s[%s]", s.list, part.Name))
 	}
-	return all
-}
-
-func (l sectionList) inTopology(cluster *clusterv1.Cluster, s Part) Declaration {
-	return l.declaration(Ref{"Cluster", cluster}, s, s.Name, "spec", "topology")
-}
-
-func (l sectionList) inClass(class *clusterv1.ClusterClass, s Part) Declaration {
-	return l.declaration(Ref{"ClusterClass", class}, s, s.Class, "spec")
-}
-
-// declaration is what a section declares; an item of a list has a name.
-func (l sectionList) declaration(of Ref, s Part, name string, above ...string) Declaration {
-	at := below(above, "workers", fmt.Sprintf("%s[%s]", l, name))
-	if l == controlPlane {
-		at = below(above, string(l))
-	}
-	return Declaration{Ref: of, Content: s.Content, Annotates: l == machinePools, Paths: pathsIn(below(at, "metadata"), at)}
+	return Declaration{Ref: of, Content: part.Content, Annotates: s.list == machinePools, Paths: pathsIn(below(at, "metadata"), at)}
 }

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package taint holds everything that Heirloom knows about taints: how they are declared (typed or as annotations),
-// parsed, formatted, merged and validated, and what happens to those of a Node. The rules are those of docs/design.md §3.
-//
-// The package is pure: no client, no context, no logger.
+// parsed, formatted, merged and validated, and what happens to those of a Node (docs/design.md §3). It is pure.
 package taint
 
 import (
@@ -35,19 +33,13 @@ type ID struct {
 }
 
 // String returns the form that Cluster API uses in its tracking annotation, "<key>:<effect>".
-func (id ID) String() string {
-	return id.Key + ":" + string(id.Effect)
-}
+func (id ID) String() string { return id.Key + ":" + string(id.Effect) }
 
 // IDOf returns the identity of a Node's taint.
-func IDOf(t corev1.Taint) ID {
-	return ID{Key: t.Key, Effect: t.Effect}
-}
+func IDOf(t corev1.Taint) ID { return ID{t.Key, t.Effect} }
 
 // MachineID returns the identity of a Machine's taint.
-func MachineID(t clusterv1.MachineTaint) ID {
-	return ID{Key: t.Key, Effect: t.Effect}
-}
+func MachineID(t clusterv1.MachineTaint) ID { return ID{t.Key, t.Effect} }
 
 // Always reports whether the taint is kept on the Node for as long as it is declared.
 func Always(t clusterv1.MachineTaint) bool {
@@ -70,10 +62,8 @@ func Canonical(t clusterv1.MachineTaint) clusterv1.MachineTaint {
 // ByID returns the taints by identity; of several with the same, the first.
 func ByID(taints []corev1.Taint) map[ID]corev1.Taint {
 	all := make(map[ID]corev1.Taint, len(taints))
-	for _, t := range taints {
-		if _, ok := all[IDOf(t)]; !ok {
-			all[IDOf(t)] = t
-		}
+	for _, t := range slices.Backward(taints) {
+		all[IDOf(t)] = t
 	}
 	return all
 }
@@ -86,18 +76,11 @@ func Find(taints []corev1.Taint, id ID) int {
 // Merge returns typed and annotated taints as one list, sorted by key and effect, each key and effect once.
 // The typed taint wins over the annotated one (docs/design.md §3), and the first over the second within either.
 func Merge(typed, annotated []clusterv1.MachineTaint) []clusterv1.MachineTaint {
-	seen := map[ID]bool{}
-	var merged []clusterv1.MachineTaint
-	for _, t := range slices.Concat(typed, annotated) {
-		if !seen[MachineID(t)] {
-			seen[MachineID(t)] = true
-			merged = append(merged, t)
-		}
-	}
-	slices.SortFunc(merged, func(a, b clusterv1.MachineTaint) int {
+	merged := slices.Concat(typed, annotated)
+	slices.SortStableFunc(merged, func(a, b clusterv1.MachineTaint) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Effect, b.Effect))
 	})
-	return merged
+	return slices.CompactFunc(merged, func(a, b clusterv1.MachineTaint) bool { return MachineID(a) == MachineID(b) })
 }
 
 // ForNode is a Node's taint of the form that the API server stores.
@@ -118,8 +101,11 @@ func Sync(current []corev1.Taint, declared []clusterv1.MachineTaint, recorded []
 	for _, t := range declared {
 		keep[MachineID(t)] = true
 	}
-	means := recordsOf(recorded)
-	result := slices.DeleteFunc(slices.Clone(current), func(t corev1.Taint) bool { return !keep[IDOf(t)] && means(t) })
+	ours := sets.New(recorded...) // Cluster API's form has no value and means any
+	result := slices.DeleteFunc(slices.Clone(current), func(t corev1.Taint) bool {
+		anyValue := corev1.Taint{Key: t.Key, Effect: t.Effect}
+		return !keep[IDOf(t)] && (ours.Has(anyValue) || ours.Has(corev1.Taint{Key: t.Key, Effect: t.Effect, Value: t.Value}))
+	})
 	at := make(map[ID]int, len(result))
 	for i, t := range slices.Backward(result) {
 		at[IDOf(t)] = i
@@ -139,14 +125,6 @@ func Sync(current []corev1.Taint, declared []clusterv1.MachineTaint, recorded []
 	return result
 }
 
-// recordsOf returns which taints the tracking entries mean. Cluster API's form has no value and means any.
-func recordsOf(entries []corev1.Taint) func(corev1.Taint) bool {
-	listed := sets.New(entries...)
-	return func(t corev1.Taint) bool {
-		return listed.Has(corev1.Taint{Key: t.Key, Effect: t.Effect}) || listed.Has(corev1.Taint{Key: t.Key, Effect: t.Effect, Value: t.Value})
-	}
-}
-
 // Remove returns taints without the one that has this identity.
 func Remove(taints []corev1.Taint, id ID) []corev1.Taint {
 	return slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool { return IDOf(t) == id })
@@ -156,24 +134,22 @@ func Remove(taints []corev1.Taint, id ID) []corev1.Taint {
 // It checks the form only; Validate checks the content.
 func Parse(s string) (corev1.Taint, error) {
 	keyValue, effect, ok := strings.Cut(s, ":")
-	if !ok || effect == "" {
-		return corev1.Taint{}, fmt.Errorf("taint %q has no effect: expected <key>=<value>:<effect> or <key>:<effect>", s)
-	}
-	if strings.Contains(effect, ":") {
-		return corev1.Taint{}, fmt.Errorf("taint %q has more than one colon: expected <key>=<value>:<effect> or <key>:<effect>", s)
-	}
 	key, value, _ := strings.Cut(keyValue, "=")
-	if key == "" {
-		return corev1.Taint{}, fmt.Errorf("taint %q has no key: expected <key>=<value>:<effect> or <key>:<effect>", s)
-	}
-	if strings.Contains(value, "=") {
+	const expected = "expected <key>=<value>:<effect> or <key>:<effect>"
+	switch {
+	case !ok || effect == "":
+		return corev1.Taint{}, fmt.Errorf("taint %q has no effect: %s", s, expected)
+	case strings.Contains(effect, ":"):
+		return corev1.Taint{}, fmt.Errorf("taint %q has more than one colon: %s", s, expected)
+	case key == "":
+		return corev1.Taint{}, fmt.Errorf("taint %q has no key: %s", s, expected)
+	case strings.Contains(value, "="):
 		return corev1.Taint{}, fmt.Errorf("taint %q has more than one equals sign: expected <key>=<value>:<effect>", s)
 	}
 	return corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}, nil
 }
 
-// ParseList reads a comma-separated list of taints. Entries that are not taints are left out and reported together
-// in the error; the taints that could be read are returned beside it, so that one typo never loses the others.
+// ParseList reads a comma-separated list of taints. Entries that are not taints are left out and reported together in the error.
 func ParseList(s string) ([]corev1.Taint, error) {
 	if len(s) > longestList {
 		return nil, fmt.Errorf("%d bytes of taints: no object can have more than %d", len(s), longestList)
@@ -181,7 +157,7 @@ func ParseList(s string) ([]corev1.Taint, error) {
 	var taints []corev1.Taint
 	var errs []error
 	wrong := 0
-	for _, entry := range entriesOf(s) {
+	for _, entry := range Split(s) {
 		t, err := Parse(entry)
 		if err == nil {
 			taints = append(taints, t)
@@ -195,18 +171,26 @@ func ParseList(s string) ([]corev1.Taint, error) {
 	return taints, errors.Join(errs...)
 }
 
-// longestList is how long all annotations of an object together can be: API servers refuse more.
+// longestList is how many bytes of annotations an API server accepts.
 const longestList = apivalidation.TotalAnnotationSizeLimitB
 
-// entriesOf splits a comma-separated list; blanks around entries and empty entries do not count.
-func entriesOf(list string) []string {
-	var entries []string
+// Split splits a comma-separated list; blanks around entries and empty entries do not count, nor does a list that no API server stores.
+func Split(list string) (entries []string) {
+	if len(list) > longestList {
+		return nil
+	}
 	for entry := range strings.SplitSeq(list, ",") {
 		if entry = strings.TrimSpace(entry); entry != "" {
 			entries = append(entries, entry)
 		}
 	}
 	return entries
+}
+
+// Join sorts the entries into a comma-separated list, each once.
+func Join(entries []string) string {
+	slices.Sort(entries)
+	return strings.Join(slices.Compact(entries), ",")
 }
 
 // FromAnnotations returns the taints that an object's annotations declare, Always before Initialize where both name
@@ -228,8 +212,8 @@ func declared(annotations map[string]string, name string) ([]clusterv1.MachineTa
 	if name == AlwaysAnnotation {
 		propagation = clusterv1.MachineTaintPropagationAlways
 	}
+	var taints []clusterv1.MachineTaint
 	parsed, err := ParseList(annotations[name])
-	taints := make([]clusterv1.MachineTaint, 0, len(parsed))
 	for _, t := range parsed {
 		taints = append(taints, clusterv1.MachineTaint{Key: t.Key, Value: t.Value, Effect: t.Effect, Propagation: propagation})
 	}
@@ -262,9 +246,7 @@ func Format(t corev1.Taint) string {
 }
 
 // FormatList returns the taints in kubectl's syntax, sorted and comma-separated.
-func FormatList(taints []corev1.Taint) string {
-	return formatSorted(taints, Format)
-}
+func FormatList(taints []corev1.Taint) string { return formatSorted(taints, Format) }
 
 // FormatIDs returns "<key>:<effect>" of the taints, sorted and comma-separated: the form of Cluster API's own tracking.
 func FormatIDs(taints []corev1.Taint) string {
@@ -276,6 +258,5 @@ func formatSorted(taints []corev1.Taint, format func(corev1.Taint) string) strin
 	for _, t := range taints {
 		formatted = append(formatted, format(t))
 	}
-	slices.Sort(formatted)
-	return strings.Join(slices.Compact(formatted), ",")
+	return Join(formatted)
 }

@@ -14,18 +14,16 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// Role says whose Nodes a taint is for. What is reserved differs between the two (docs/design.md §3).
+// Role says whose Nodes a taint is for: only those of ControlPlane may carry the control plane's own taint.
 type Role bool
 
+// The roles of Machines.
 const (
-	// Worker Machines may not carry the control plane's own taint.
-	Worker Role = false
-	// ControlPlane Machines may.
+	Worker       Role = false
 	ControlPlane Role = true
 )
 
-// MostProblems is how many problems of one list are reported. No one reads more, and a forged review could fill the memory with
-// them.
+// MostProblems is how many problems of one list are reported: a forged review could fill the memory with them.
 const MostProblems = 100
 
 // Validate returns an error for each taint that may not be declared at path, or for the first of them. Taints that old holds
@@ -51,8 +49,7 @@ func Validate(path *field.Path, role Role, taints, old []clusterv1.MachineTaint)
 	return errs
 }
 
-// ValidateAnnotations is Validate for the taints that annotations declare. Its errors name the annotation's path. Entries that cannot be
-// read are judged first, and the others as typed taints are.
+// ValidateAnnotations is Validate for the taints that annotations declare. Its errors name the annotation's path.
 func ValidateAnnotations(path *field.Path, role Role, annotations, old map[string]string) field.ErrorList {
 	var errs field.ErrorList
 	for _, name := range []string{AlwaysAnnotation, InitializeAnnotation} {
@@ -61,8 +58,8 @@ func ValidateAnnotations(path *field.Path, role Role, annotations, old map[strin
 			errs = append(errs, field.TooLong(at, "", longestList))
 			continue
 		}
-		known, wrong := sets.New(entriesOf(old[name])...), 0
-		for _, entry := range entriesOf(value) {
+		known, wrong := sets.New(Split(old[name])...), 0
+		for _, entry := range Split(value) {
 			if _, err := Parse(entry); err != nil && !known.Has(entry) && wrong < MostProblems {
 				errs = append(errs, field.Invalid(at, entry, err.Error()))
 				wrong++
@@ -100,15 +97,16 @@ func check(at *field.Path, role Role, t clusterv1.MachineTaint) field.ErrorList 
 		errs = append(errs, field.NotSupported(at.Child("effect"), t.Effect, effects))
 	}
 	if !Always(t) && !Initialize(t) {
-		errs = append(errs, field.NotSupported(at.Child("propagation"), t.Propagation, []clusterv1.MachineTaintPropagation{
-			clusterv1.MachineTaintPropagationAlways, clusterv1.MachineTaintPropagationOnInitialization,
-		}))
+		errs = append(errs, field.NotSupported(at.Child("propagation"), t.Propagation, propagations))
 	}
 	return errs
 }
 
-//nolint:gochecknoglobals // nothing changes it
-var effects = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
+//nolint:gochecknoglobals // nothing changes them
+var (
+	effects      = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
+	propagations = []clusterv1.MachineTaintPropagation{clusterv1.MachineTaintPropagationAlways, clusterv1.MachineTaintPropagationOnInitialization}
+)
 
 // reserved says why no one may declare a taint with this key, or "" if anyone may.
 func reserved(role Role, key string) string {
@@ -128,9 +126,7 @@ func reserved(role Role, key string) string {
 	return ""
 }
 
-// Carrier is any object of Cluster API that can declare taints, trimmed to the places where it does: a Machine, a
-// MachineSet, MachineDeployment or MachinePool, a control plane of any provider, a Cluster or a ClusterClass. A kind simply
-// lacks the places that are not its own.
+// Carrier is any object of Cluster API that can declare taints, trimmed to the places where one of these kinds does.
 type Carrier struct {
 	Metadata metadata    `json:"metadata"`
 	Spec     carrierSpec `json:"spec"`
@@ -143,16 +139,11 @@ type metadata struct {
 }
 
 type carrierSpec struct {
-	// Taints are those of a Machine.
-	Taints []clusterv1.MachineTaint `json:"taints"`
-	// Template is that of a MachineSet, MachineDeployment or MachinePool.
-	Template place `json:"template"`
-	// MachineTemplate is that of a control plane.
-	MachineTemplate place `json:"machineTemplate"`
-	// Topology is that of a Cluster.
-	Topology sections `json:"topology"`
-	// The sections of a ClusterClass.
-	sections `json:",inline"`
+	Taints          []clusterv1.MachineTaint `json:"taints"`          // of a Machine
+	Template        place                    `json:"template"`        // of a MachineSet, MachineDeployment or MachinePool
+	MachineTemplate place                    `json:"machineTemplate"` // of a control plane
+	Topology        sections                 `json:"topology"`        // of a Cluster
+	sections        `json:",inline"`         // of a ClusterClass
 }
 
 // sections are those of a ClusterClass or of a Cluster's topology.
@@ -166,30 +157,24 @@ type sections struct {
 
 // place holds what is declared for Machines: a template, or a section of a ClusterClass or a topology.
 type place struct {
-	// Name is set in a topology, Class in a ClusterClass.
-	Name     string   `json:"name"`
-	Class    string   `json:"class"`
-	Metadata metadata `json:"metadata"`
-	// Taints are those of a section, and of a control plane of the v1beta1 contract.
-	Taints []clusterv1.MachineTaint `json:"taints"`
-	Spec   struct {
-		Taints []clusterv1.MachineTaint `json:"taints"`
-		// MachineTemplate is that of a control plane's template, which a ClusterClass refers to.
-		MachineTemplate *place `json:"machineTemplate"`
+	Name     string                   `json:"name"`  // in a topology
+	Class    string                   `json:"class"` // in a ClusterClass
+	Metadata metadata                 `json:"metadata"`
+	Taints   []clusterv1.MachineTaint `json:"taints"` // of a section, and of a control plane of the v1beta1 contract
+	Spec     struct {
+		Taints          []clusterv1.MachineTaint `json:"taints"`
+		MachineTemplate *place                   `json:"machineTemplate"` // of a control plane's template, which a ClusterClass refers to
 	} `json:"spec"`
 }
 
 // ValidateCarrier returns an error, with its field path, for each taint that the object may not declare, by type or by
-// annotation, or MostProblems of them. Of an update only what differs from old is judged; old is nil for a create. Kinds of
-// control planes are not known to us: controlPlane says that the object is one.
+// annotation, or MostProblems of them. Of an update only what differs from old is judged; old is nil for a create. controlPlane says
+// that the object is a control plane of any provider.
 func ValidateCarrier(object, old *Carrier, controlPlane bool) field.ErrorList {
 	old = cmp.Or(old, &Carrier{})
 	spec := field.NewPath("spec")
-	// Machines alone say by a label which they are. In a template the label is for the Machines to come.
-	machine := Role(controlPlane)
-	if _, ok := object.Metadata.Labels[clusterv1.MachineControlPlaneLabel]; ok {
-		machine = ControlPlane
-	}
+	_, labelled := object.Metadata.Labels[clusterv1.MachineControlPlaneLabel] // of a Machine
+	machine := Role(controlPlane || labelled)
 	errs := slices.Concat(
 		ValidateAnnotations(field.NewPath("metadata", "annotations"), machine, object.Metadata.Annotations, old.Metadata.Annotations),
 		Validate(spec.Child("taints"), machine, object.Spec.Taints, old.Spec.Taints),
@@ -210,18 +195,15 @@ func (s sections) validate(path *field.Path, old sections) field.ErrorList {
 	)
 }
 
-func validateAll(path *field.Path, all, old []place) field.ErrorList {
+func validateAll(path *field.Path, all, old []place) (errs field.ErrorList) {
 	// A name tells sections apart in a topology, where the class may change, and a class in a ClusterClass.
 	id := func(p place) string { return cmp.Or(p.Name, p.Class) }
 	before := map[string]place{}
 	for _, p := range old {
 		before[id(p)] = p
 	}
-	var errs field.ErrorList
-	for i, p := range all {
-		if errs = append(errs, p.validate(path.Index(i), Worker, before[id(p)])...); len(errs) >= MostProblems {
-			break
-		}
+	for i := 0; i < len(all) && len(errs) < MostProblems; i++ {
+		errs = append(errs, all[i].validate(path.Index(i), Worker, before[id(all[i])])...)
 	}
 	return errs
 }

@@ -11,7 +11,6 @@ import (
 	. "github.com/onsi/gomega"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 	"github.com/heirloom-dev/heirloom/test/rules"
 )
@@ -153,7 +152,7 @@ func expectFields(t *testing.T) {
 		path, _ := newerFields().field(name)
 		tested = append(tested, strings.Join(path, "."))
 	}
-	all, ofWorkers := inherit.FieldNames()
+	all, ofWorkers := rules.FieldNames()
 	NewWithT(t).Expect(slices.Concat(all, ofWorkers)).To(ConsistOf(tested))
 }
 

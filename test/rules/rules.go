@@ -48,10 +48,23 @@ func All() []Rule {
 	return append(topology(), workers()...)
 }
 
+// FieldNames returns the paths of the in-place fields of all Machines, and of those that only workers inherit.
+func FieldNames() (all, ofWorkers []string) {
+	ofControlPlane := inherit.ControlPlaneLayout("", func(...string) bool { return true }).Template.Fields
+	for f, path := range inherit.MachineLayout.Top.Fields {
+		if name := strings.Join(path[1:], "."); ofControlPlane[f] == nil {
+			ofWorkers = append(ofWorkers, name)
+		} else {
+			all = append(all, name)
+		}
+	}
+	return all, ofWorkers
+}
+
 // topology is what a ClusterClass and the topology of a Cluster declare.
 func topology() []Rule {
 	labels, annotations := carried("merged, the Cluster's win"), carried("merged, the Cluster's win")
-	fields, ofWorkers := inherit.FieldNames()
+	fields, ofWorkers := FieldNames()
 	quoted := func(names []string) string { return "`" + strings.Join(names, "`, `") + "`" }
 	return []Rule{
 		{

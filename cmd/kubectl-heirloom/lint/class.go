@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/origin"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/rules"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -47,7 +48,7 @@ func ofContract(object client.Object) client.Object {
 // replaced reports each entry of the class's section that the topology's replaces.
 func (l *linter) replaced(s *subject, section inherit.Section, topology, class inherit.Declaration) {
 	over := origin.Overridden(section)
-	for _, e := range over.Entries() {
+	for _, e := range rules.Entries(over) {
 		if e.What == "taint" && !over.TypedTaint(e.Name) {
 			continue // its annotation is an entry as well
 		}

@@ -7,6 +7,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/rules"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
@@ -55,7 +56,7 @@ func absences[P client.Object](ctx context.Context, q question, kind owners.Kind
 		return nil, err
 	}
 	if last.decided.Outcome == inherit.OwnerNotFound || last.would.Outcome == inherit.OwnerNotFound {
-		return q.unknown(last.verdict(inherit.DropOwnerNotFound)), nil
+		return q.unknown(last.verdict(rules.OwnerNotFound)), nil
 	}
 	holders, err := q.holders(ctx, sources, last)
 	if err != nil {

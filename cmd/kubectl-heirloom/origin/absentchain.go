@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/rules"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
@@ -41,7 +42,7 @@ func hold[P client.Object](ctx context.Context, q question, kind owners.Kind, re
 	if err != nil {
 		return nil, inherit.Sources{}, err
 	}
-	h.decided, h.skipped = decided.Decision, decided.Reason.Why()
+	h.decided, h.skipped = decided.Decision, rules.WhySkipped(decided.Reason)
 	if why, other := q.settings.LeavesOut(object.GetNamespace()); other && decided.Outcome != inherit.OwnerNotFound {
 		h.decided, h.skipped = inherit.Skip(why), otherNamespace
 	}

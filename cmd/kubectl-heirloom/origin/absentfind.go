@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/rules"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -35,13 +36,13 @@ func (f *finder) declared(missing func(declared) (verdict, bool)) {
 		}
 	}
 	for at, by := range f.sources.All {
-		for _, e := range by.Entries() {
+		for _, e := range rules.Entries(by.Content) {
 			value, _ := by.Value(e)
 			look(declared{Entry: e, value: value, by: by, at: at, source: f.sources.Of(e)})
 		}
 	}
 	for at, by := range f.sources.All {
-		for _, e := range metadataOf(by).Entries() {
+		for _, e := range rules.Entries(metadataOf(by)) {
 			if e.What == string(Taint) {
 				continue
 			}
@@ -117,12 +118,12 @@ func quiet(d declared, why inherit.Why) bool {
 // answer returns what was found. If it is nothing, and the object that has all this lacks the key of interest, an owner whose own
 // owner is not there may be why.
 func (f *finder) answer(has ...inherit.Content) []Absence {
-	if f.key == "" || len(f.found) > 0 || slices.ContainsFunc(has, func(c inherit.Content) bool { return slices.ContainsFunc(c.Entries(), f.wanted) }) {
+	if f.key == "" || len(f.found) > 0 || slices.ContainsFunc(has, func(c inherit.Content) bool { return slices.ContainsFunc(rules.Entries(c), f.wanted) }) {
 		return f.sorted()
 	}
 	for _, h := range f.holders {
 		if h.decided.Outcome == inherit.OwnerNotFound {
-			return f.unknown(h.verdict(inherit.DropOwnerNotFound))
+			return f.unknown(h.verdict(rules.OwnerNotFound))
 		}
 	}
 	return nil
@@ -217,7 +218,7 @@ func (f *finder) overridden(there func(declared) bool) {
 		if by.Kind != "ClusterClass" {
 			continue
 		}
-		for _, e := range over.Entries() {
+		for _, e := range rules.Entries(over) {
 			value, _ := over.Value(e)
 			d := declared{Entry: e, value: value, by: by, at: at, source: inherit.Sources{All: []inherit.Declaration{by}}.Of(e)}
 			if f.wanted(e) && f.applies(e) && !there(d) {

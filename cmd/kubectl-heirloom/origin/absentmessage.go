@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/rules"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -15,9 +16,9 @@ func (q question) message(d declared, v verdict) string {
 	switch v.why {
 	case inherit.DropOutside:
 		return q.outside(d)
-	case inherit.DropPaused, inherit.DropOptedOut, inherit.DropDeleting, inherit.DropWatchFilter, otherNamespace:
+	case rules.Paused, rules.OptedOut, rules.Deleting, rules.WatchFilter, otherNamespace:
 		return skipped(v)
-	case inherit.DropOwnerNotFound, inherit.DropNoMatch:
+	case rules.OwnerNotFound, rules.NoMatch:
 		return unknownOwner(v)
 	case inherit.DropTaints, inherit.DropPaced, inherit.DropReserved, inherit.DropInvalid, inherit.DropWaiting, inherit.DropOnce:
 		return q.taintMessage(d, v)
@@ -81,17 +82,17 @@ func whereToDeclare(kind string) string {
 // skipped says why an object inherits nothing for now, and how that ends.
 func skipped(v verdict) string {
 	then := map[inherit.Why]string{
-		inherit.DropPaused:      "It inherits when it is no longer paused.",
-		inherit.DropOptedOut:    "Remove the label, and it inherits again.",
-		inherit.DropDeleting:    "It stays as it is until it is gone.",
-		inherit.DropWatchFilter: "Add the label, or ask the instance of Heirloom that is responsible for it.",
-		otherNamespace:          "Choose the instance of Heirloom that watches its namespace with --heirloom-namespace, if there is one.",
+		rules.Paused:      "It inherits when it is no longer paused.",
+		rules.OptedOut:    "Remove the label, and it inherits again.",
+		rules.Deleting:    "It stays as it is until it is gone.",
+		rules.WatchFilter: "Add the label, or ask the instance of Heirloom that is responsible for it.",
+		otherNamespace:    "Choose the instance of Heirloom that watches its namespace with --heirloom-namespace, if there is one.",
 	}
 	return fmt.Sprintf("Heirloom leaves %s alone, because %s. %s", name(v.at), v.of, then[v.why])
 }
 
 func unknownOwner(v verdict) string {
-	if v.why == inherit.DropNoMatch {
+	if v.why == rules.NoMatch {
 		return fmt.Sprintf("%s inherits nothing, because %s. Compare status.nodeRef, spec.providerID and the addresses of your Machines with the Node.", name(v.at), v.of)
 	}
 	because := v.of

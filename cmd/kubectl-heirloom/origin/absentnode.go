@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/rules"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
@@ -33,9 +34,9 @@ func absencesOfNode(ctx context.Context, q question, node *corev1.Node, now time
 	}
 	if !f.would.Inherits() {
 		why := f.would.Reason
-		return q.unknown(verdict{why: why.Why(), at: f.ref, of: string(why)}), nil
+		return q.unknown(verdict{why: rules.WhySkipped(why), at: f.ref, of: string(why)}), nil
 	}
-	f.skipped = f.decided.Reason.Why()
+	f.skipped = rules.WhySkipped(f.decided.Reason)
 	if why, other := q.settings.LeavesOut(f.would.Source.Cluster.Namespace); other {
 		f.decided = owners.NodeDecision{Outcome: inherit.Skipped, Reason: why}
 		f.skipped = otherNamespace
@@ -88,7 +89,7 @@ func (f *nodeFinder) missing(d declared) (verdict, bool) {
 		return verdict{}, false
 	}
 	dropped := f.dropped[f.writer(d.Entry)]
-	why := f.would.Source.WhyNot(dropped, d.Entry)
+	why := rules.WhyNotOnNode(f.would.Source, dropped, d.Entry)
 	switch {
 	case d.metadata:
 		return f.missingMetadata(d, why)

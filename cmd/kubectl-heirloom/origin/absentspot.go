@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/rules"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -112,10 +113,10 @@ func (h *holder) why(d declared, s spot) verdict {
 	e := d.Entry
 	e.Own = s.own
 	want, desired := s.want.Value(e)
-	dropped := h.would.WhyNot(e)
+	dropped := rules.WhyNot(h.would, e)
 	switch {
 	case h.decided.Outcome == inherit.OwnerNotFound:
-		return h.verdict(inherit.DropOwnerNotFound)
+		return h.verdict(rules.OwnerNotFound)
 	case s.own && h.handsDown && dropped == "" && desired && want != d.value:
 		return h.verdict(inherit.DropElsewhere) // the place has another source
 	case dropped == inherit.DropInvalid || dropped == inherit.DropReserved:

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/rules"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -82,13 +83,13 @@ func (x *Explainer) ofClusterAPI(ctx context.Context, kind schema.GroupKind, key
 		if err := x.get(ctx, kind.Kind, key, cluster); err != nil {
 			return nil, err
 		}
-		return declares(inherit.Ref{Kind: kind.Kind, Object: cluster}, "name", inherit.DeclarationsOfCluster(cluster))
+		return declares(inherit.Ref{Kind: kind.Kind, Object: cluster}, "name", rules.OfCluster(cluster))
 	case "ClusterClass":
 		class := &clusterv1.ClusterClass{}
 		if err := x.get(ctx, kind.Kind, key, class); err != nil {
 			return nil, err
 		}
-		return declares(inherit.Ref{Kind: kind.Kind, Object: class}, "class", inherit.DeclarationsOfClass(class))
+		return declares(inherit.Ref{Kind: kind.Kind, Object: class}, "class", rules.OfClass(class))
 	case "MachineDeployment":
 		return explain(ctx, x, owners.MachineDeployments, kind.Kind, key, &clusterv1.MachineDeployment{})
 	case "MachinePool":

@@ -78,7 +78,7 @@ func (p *place) inheritNode(policy inherit.Policy, decided owners.NodeDecision, 
 	p.desired, p.changes = contentOfNode(asNew), map[inherit.Entry]bool{}
 	next := contentOfNode(now)
 	for _, key := range slices.Concat(inherit.Brought(current, now), inherit.Removed(current, now)) {
-		changed := key.Entry()
+		changed := key.Entry
 		changed.Own = changed.What != string(Taint)
 		p.changes[changed] = true
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/rules"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -66,7 +67,7 @@ func whereToEdit(object inherit.Ref, sources inherit.Sources) []string {
 func ownersIn(sources inherit.Sources, object inherit.Ref) []string {
 	var names []string
 	for _, d := range sources.All {
-		if !d.Same(object) {
+		if !rules.Same(d.Ref, object) {
 			names = append(names, d.String())
 		}
 	}

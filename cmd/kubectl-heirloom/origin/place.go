@@ -12,6 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/rules"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
 )
@@ -275,7 +276,7 @@ func pathOf(sources inherit.Sources, e inherit.Entry, object inherit.Ref) []inhe
 	var path []inherit.Ref
 	for _, d := range sources.All {
 		switch {
-		case d.Same(object):
+		case rules.Same(d.Ref, object):
 			return path
 		case d.Ref == declarer, len(path) > 0 && d.Kind != "ClusterClass":
 			path = append(path, d.Ref)

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/rules"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
@@ -71,10 +72,10 @@ func (b Builder) node(i *Item, node *snapshot.NodeMember) {
 	}
 	there := entriesOf(current)
 	for _, key := range inherit.Brought(current, desired) {
-		entry := key.Entry()
+		entry := key.Entry
 		d := Drift{Kind: entry.What, Key: entry.Name, Is: Missing, DeclaredBy: node.Sources.Of(entry).String()}
 		switch {
-		case entry.What == taintWord && from.WhyNot(dropped, entry) == inherit.DropWaiting:
+		case entry.What == taintWord && rules.WhyNotOnNode(from, dropped, entry) == inherit.DropWaiting:
 			d.Is = Waiting
 		case there.Has(entry):
 			d.Is = Differs
@@ -82,7 +83,7 @@ func (b Builder) node(i *Item, node *snapshot.NodeMember) {
 		i.Drift = append(i.Drift, d)
 	}
 	for _, key := range inherit.Removed(current, desired) {
-		entry := key.Entry()
+		entry := key.Entry
 		i.Drift = append(i.Drift, Drift{Kind: entry.What, Key: entry.Name, Is: Stale})
 	}
 }

@@ -109,14 +109,14 @@ func (b Builder) ofNode(node *snapshot.NodeMember) []inherited {
 	state, _ := b.Policy.Node(node.Decided.Source, inherit.NodeState{}, inherit.Privileged)
 	var all []inherited
 	for _, key := range inherit.Brought(inherit.NodeState{}, state) {
-		one := inherited{Entry: key.Entry()}
+		one := inherited{Entry: key.Entry}
 		switch one.What {
 		case labelWord:
 			one.value = state.Labels[one.Name]
 		case annotationWord:
 			one.value = state.Annotations[one.Name]
 		default:
-			one.value = key.Name
+			one.value = key.Text()
 		}
 		all = append(all, one)
 	}

@@ -141,9 +141,9 @@ func changesOfNode(current, result inherit.NodeState, sources inherit.Sources) [
 }
 
 func changeOf(key inherit.NodeKey, sources inherit.Sources) Change {
-	change := Change{Place: "metadata." + key.What + "s", Key: key.Name, Source: sources.Of(key.Entry()).String()}
+	change := Change{Place: "metadata." + key.What + "s", Key: key.Name, Source: sources.Of(key.Entry).String()}
 	if key.What == "taint" {
-		change.Place, change.Key, change.Value = "spec.taints", key.Entry().Name, key.Name
+		change.Place, change.Key, change.Value = "spec.taints", key.Name, key.Text()
 	}
 	return change
 }
