@@ -13,6 +13,7 @@ import (
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -53,8 +54,35 @@ func newReviewer(room int64, rejected func(metrics.Rejection)) reviewer {
 
 // of returns the handler of a webhook. All of a server share its room.
 func (h reviewer) of(handler failOpen) reviewer {
-	h.Webhook = &admission.Webhook{Handler: handler}
+	h.Webhook = &admission.Webhook{Handler: written{handler}}
 	return h
+}
+
+// written writes the patch of a response as controller-runtime would, to the byte, in less than half of the time (BenchmarkWebhookCPU):
+// jsonpatch.Operation has a MarshalJSON of its own, so encoding/json writes each operation, and reads and copies it again.
+type written struct{ admission.Handler }
+
+// Handle implements admission.Handler.
+func (h written) Handle(ctx context.Context, req admission.Request) admission.Response {
+	response := h.Handler.Handle(ctx, req)
+	plain := make([]operation, len(response.Patches))
+	for i, o := range response.Patches {
+		plain[i] = operation{Op: o.Operation, Path: o.Path}
+		if o.Value != nil || o.Operation == "add" || o.Operation == "replace" {
+			plain[i].Value = &o.Value
+		}
+	}
+	if patch, err := jsonv1.Marshal(plain); err == nil && len(plain) > 0 { // otherwise controller-runtime says what is wrong
+		response.Patch, response.PatchType, response.Patches = patch, new(admissionv1.PatchTypeJSONPatch), nil
+	}
+	return response
+}
+
+// operation is a jsonpatch.Operation without methods. A value may be null; without a value, it is left out.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value *any   `json:"value,omitempty"`
 }
 
 // ServeHTTP implements http.Handler.
