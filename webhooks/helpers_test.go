@@ -125,7 +125,7 @@ func newServer(t testing.TB, cache, live client.Reader, policy inherit.Policy) s
 	}}
 }
 
-// asks asks the handler of the kind.
+// asks sends a request to the handler of the kind.
 func (s server) asks(t *testing.T, req admission.Request) admission.Response {
 	t.Helper()
 	return failOpen{decider: deciders(s.Dependencies)[strings.TrimPrefix(req.Kind.Kind, "Acme")], metrics: s.Metrics}.Handle(t.Context(), req)

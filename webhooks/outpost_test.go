@@ -52,7 +52,7 @@ func newOutpost(t *testing.T, s server, onServer bool) outpost {
 	t.Helper()
 	o := outpost{server: s}
 	key := func() []byte { return newKey(1) }
-	var handler http.Handler = newWorkload(s.Dependencies, key)
+	handler := newWorkload(s.Dependencies, key)
 	if onServer {
 		webhookServer := webhook.NewServer(webhook.Options{})
 		RegisterWorkload(webhookServer, s.Dependencies, key)

@@ -54,10 +54,10 @@ func (w *way) Remove(_ context.Context, _ client.Client, cluster webhook.Identit
 	return w.changed, w.err
 }
 
-// admitted makes the loop admit the Nodes of Clusters by webhook or by policy, of which one is the default.
-func (l *loop) admitted(by string) (webhook, policy *way) {
+// admitted makes the loop admit the Nodes of Clusters by webhook, which is the default, or by policy.
+func (l *loop) admitted() (webhook, policy *way) {
 	webhook, policy = &way{name: "webhook", journal: l.asked}, &way{name: "policy", journal: l.asked}
-	l.Admission.Default = by
+	l.Admission.Default = workload.AdmitByWebhook
 	l.Admission.Ways = map[string]workload.Way{workload.AdmitByWebhook: webhook, workload.AdmitByPolicy: policy}
 	return webhook, policy
 }
@@ -90,7 +90,7 @@ func TestOneWayToAdmitNodesIsSetUp(t *testing.T) {
 			cluster := theCluster()
 			l := newLoop(t, cluster)
 			l.connect("c")
-			l.admitted(workload.AdmitByWebhook)
+			l.admitted()
 			l.change(cluster, func() { tc.setUp(l, cluster) })
 			if len(cluster.Finalizers) > 0 {
 				l.delete(cluster)
@@ -122,7 +122,7 @@ func TestWhatBecomesOfAdmissionIsTold(t *testing.T) {
 		t.Run(told, func(t *testing.T) {
 			l := newLoop(t, theCluster())
 			l.connect("c")
-			webhook, policy := l.admitted(workload.AdmitByWebhook)
+			webhook, policy := l.admitted()
 			webhook.changed, webhook.err, policy.changed, policy.err = tc.webhook.changed, tc.webhook.err, tc.policy.changed, tc.policy.err
 			if err := l.seeWorkload(key("c")); tc.fails == nil {
 				l.Expect(err).NotTo(HaveOccurred())
@@ -139,7 +139,7 @@ func TestTheWayBeforeGoesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(t, theCluster())
 		l.connect("c")
-		webhook, _ := l.admitted(workload.AdmitByWebhook)
+		webhook, _ := l.admitted()
 		webhook.changed = true
 		again, err := l.reconcile("workload", key("c"))
 		l.Expect(err).NotTo(HaveOccurred())
@@ -212,7 +212,7 @@ func TestClustersAreCounted(t *testing.T) {
 	d := &clusterv1.Cluster{ObjectMeta: named("d")}
 	l := newLoop(t, theCluster(), d)
 	l.connect("c")
-	l.admitted(workload.AdmitByWebhook)
+	l.admitted()
 	l.Expect(l.seeWorkload(key("c"))).To(Succeed())
 	l.asked.take()
 	l.Expect(l.seeWorkload(key("d"))).To(Succeed())
@@ -241,7 +241,7 @@ func TestWorkloadClustersWaitForNoOther(t *testing.T) {
 		l := newLoop(t, theCluster(), &clusterv1.Cluster{ObjectMeta: named("silent")})
 		l.connect("c")
 		l.connect("silent")
-		webhook, _ := l.admitted(workload.AdmitByWebhook)
+		webhook, _ := l.admitted()
 		webhook.hangs = "silent"
 		l.running()
 		began, ended := time.Now(), make(chan struct{})

@@ -242,7 +242,7 @@ func TestANodeThatIsGoneLacksNothing(t *testing.T) {
 			l.broken.clear("Machine")
 			reachable := l.workloads.clients[key("c")]
 			failed := errors.New("no answer")
-			l.workloads.clients[key("c")] = interceptor.NewClient(workload.(client.WithWatch), interceptor.Funcs{
+			l.workloads.clients[key("c")] = interceptor.NewClient(workload, interceptor.Funcs{
 				Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 					return failed
 				},

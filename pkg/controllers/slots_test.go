@@ -146,40 +146,13 @@ func TestAHundredClustersThatHang(t *testing.T) {
 				}
 				var mu sync.Mutex
 				var waited []time.Duration
-				work := func(r request) {
-					do := hangs
-					if r.cluster == "healthy" {
-						do = answers
-					}
-					again, err := s.try(r.cluster, do)
-					if err != nil {
-						again = fastRetry
-					}
-					if again > 0 {
-						go func() {
-							select {
-							case <-time.After(again):
-								queue <- r
-							case <-over:
-							}
-						}()
-						return
-					}
+				done := func(r request) {
 					mu.Lock()
 					defer mu.Unlock()
 					waited = append(waited, time.Since(r.since))
 				}
 				for range remoteWorkers {
-					go func() {
-						for {
-							select {
-							case r := <-queue:
-								work(r)
-							case <-over:
-								return
-							}
-						}
-					}()
+					go works(s, queue, over, done)
 				}
 				for c := range 100 {
 					for range 20 {
@@ -200,6 +173,35 @@ func TestAHundredClustersThatHang(t *testing.T) {
 				NewWithT(t).Expect(waited[len(waited)-1]).To(BeNumerically("<=", 5*time.Second))
 			})
 		})
+	}
+}
+
+// works is a worker: a request without a slot, or without an answer, comes again.
+func works(s *slots[string], queue chan request, over chan struct{}, done func(request)) {
+	for {
+		select {
+		case <-over:
+			return
+		case r := <-queue:
+			do := hangs
+			if r.cluster == "healthy" {
+				do = answers
+			}
+			again, err := s.try(r.cluster, do)
+			if err != nil {
+				again = fastRetry
+			}
+			if again == 0 {
+				done(r)
+				continue
+			}
+			time.AfterFunc(again, func() {
+				select {
+				case queue <- r:
+				case <-over:
+				}
+			})
+		}
 	}
 }
 

@@ -87,7 +87,7 @@ func awake(t *testing.T) (*loop, fleet) {
 	l.connect("c")
 	l.ManagementCluster = key("c")
 	l.workloads.caches[key("d")] = newInformers(l.server.Scheme())
-	l.admitted(workload.AdmitByWebhook)
+	l.admitted()
 	l.start()
 	l.changed.Publish()
 	l.eventually(l.written).Should(ConsistOf(slices.Concat(everything("c"), everything("d"))), "all is looked at when the policy changes")

@@ -97,7 +97,7 @@ func TestLiveReadsAreShared(t *testing.T) {
 // A caller that gives up does not take the answer from others, and a read that hangs ends after a second. It holds up no other object.
 func TestLiveReadsFailAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		Expect, start := NewWithT(t).Expect, time.Now()
+		Expect := NewWithT(t).Expect
 		server := &slow{takes: 10 * time.Millisecond}
 		live := &owners.Live{Reader: server}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -109,8 +109,8 @@ func TestLiveReadsFailAlone(t *testing.T) {
 		Expect(<-first).To(MatchError(context.DeadlineExceeded))
 		Expect(<-second).To(Equal("0"))
 
-		server.takes, start = time.Hour, time.Now()
-		hangs := ask(live)
+		server.takes = time.Hour
+		start, hangs := time.Now(), ask(live)
 		server.takes = 0
 		for i := range 1000 {
 			for _, into := range []client.Object{&clusterv1.MachineSet{}, &clusterv1.Machine{}, &unstructured.Unstructured{}} {

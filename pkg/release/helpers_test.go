@@ -184,13 +184,6 @@ func (s *apiServer) written() []string {
 	return slices.Clone(s.writes)
 }
 
-// broken makes requests fail from now on, or no longer.
-func (s *apiServer) broken(request string, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fail[request] = err
-}
-
 func (s *apiServer) kindOf(what any) string {
 	switch what := what.(type) {
 	case client.Object:

@@ -14,11 +14,8 @@ import (
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
 
-const (
-	coreGroup = "cluster.x-k8s.io"
-	// selected is the label by which the MachineDeployments and MachineSets here select.
-	selected = "test/selected"
-)
+// selected is the label by which the MachineDeployments and MachineSets here select.
+const selected = "test/selected"
 
 // machine is where a Machine has content.
 func machinePlace() place {
