@@ -108,17 +108,6 @@ func TestMachineDeployments(t *testing.T) {
 			adds("/spec/template/spec/minReadySeconds", "5"),
 		}},
 		{
-			name: "labels of the Cluster's own metadata are inherited without a topology, and warned of", outcome: "injected", want: []string{
-				`{"op":"add","path":"/metadata/labels","value":{"x.example/zone":"z"}}`, adds("/spec/template/metadata/labels", `{"x.example/zone":"z"}`),
-			},
-			cache: fleet{clusters: map[string]string{"ns/c": "{metadata: {labels: {x.example/zone: z, other: o}}}"}},
-			request: write{
-				kind: "MachineDeployment", object: described("cluster.x-k8s.io/v1beta2", "MachineDeployment", "", "template: {metadata: {}, spec: {}}"),
-				old: described("cluster.x-k8s.io/v1beta2", "MachineDeployment", "labels: {x.example/zone: z}", "template: {metadata: {}, spec: {}}"),
-			},
-			warnings: []string{`heirloom: label "x.example/zone" of MachineDeployment ns/x ` + wasKept + "Cluster ns/c (metadata.labels)"},
-		},
-		{
 			name: "one that the API server does not convert passes, and is told why", cache: topological, outcome: "failed",
 			request:  write{kind: "MachineDeployment", object: described("cluster.x-k8s.io/v1beta1", "MachineDeployment", "labels: {"+ofTopology+"}", "template: {}")},
 			warnings: []string{"heirloom: nothing was inherited by this write: the request is in v1beta1, not in cluster.x-k8s.io/v1beta2: upgrade Heirloom's webhook configuration"},

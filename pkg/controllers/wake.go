@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
@@ -77,16 +76,9 @@ func resynced() predicate.Predicate {
 	}}
 }
 
-// handsDownElse passes updates of a Cluster that change which labels of its own it hands down.
-func handsDownElse() predicate.Predicate {
-	return updates(func(e event.UpdateEvent) bool {
-		return !maps.Equal(inherit.ClusterLabels(e.ObjectNew), inherit.ClusterLabels(e.ObjectOld))
-	})
-}
-
 // declaredAnew passes events of a Cluster after which its topology's objects need another look, also when the Cluster comes or goes.
 func declaredAnew() predicate.Predicate {
-	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, handsDownElse(), resumed())
+	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, resumed())
 }
 
 // children wakes the objects of the list's kind that an owner controls.

@@ -186,10 +186,7 @@ func TestWhatAnEventLeadsTo(t *testing.T) {
 		"a Node's new address":                             {"Node/m-c", func(before, _ metav1.Object) { before.(*corev1.Node).Status.Addresses = make([]corev1.NodeAddress, 1) }, []string{"Node/m-c"}},
 		"a Machine's nodeRef":                              {"k-c", func(before, _ metav1.Object) { before.(*clusterv1.Machine).Status.NodeRef.Name = "x" }, []string{"Machine/k-c"}},
 		"a Cluster opted out":                              {"c", func(_, after metav1.Object) { after.SetLabels(pairs("heirloom.dev/ignore")) }, nodes("c")},
-		"a label that a Cluster hands down": {"c", func(_, after metav1.Object) {
-			after.SetLabels(with(after.GetLabels(), "x.example/zone", "z"))
-		}, append(nodes("c"), "FakeControlPlane/cp-c", "MachineDeployment/md-c", "MachinePool/mp-c")},
-		"a schema that changes": {},
+		"a schema that changes":                            {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -18,8 +17,7 @@ import (
 // and the Cluster's win. Everything else that the Cluster declares replaces what the ClusterClass declares.
 type Section struct {
 	Class, Topology Part
-	Cluster         Content // what the Cluster's own metadata declares
-	list            string  // the field of workers in which the section is; empty for the control plane
+	list            string // the field of workers in which the section is; empty for the control plane
 }
 
 // The lists of sections of workers.
@@ -98,7 +96,7 @@ func (p place) metadata(from Content, label func(key string) Why) Content {
 // declared returns all that the section declares.
 func (s Section) declared() Content {
 	return Content{
-		Labels:      mergeMaps(s.Cluster.Labels, mergeMaps(s.Class.Labels, s.Topology.Labels)),
+		Labels:      mergeMaps(s.Class.Labels, s.Topology.Labels),
 		Annotations: mergeMaps(s.Class.Annotations, s.Topology.Annotations),
 		Taints:      instead(s.Topology.Taints, s.Class.Taints),
 		Fields:      s.Topology.Fields.or(s.Class.Fields),
@@ -114,10 +112,7 @@ func HasMachines(class *clusterv1.ClusterClass) bool {
 // manage it, or if its section or that of the class is missing: then it is not known what they declare.
 func SectionOf(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass, object metav1.Object) *Section {
 	labels := object.GetLabels()
-	if _, worker := object.(*clusterv1.MachineDeployment); worker && !cluster.Spec.Topology.IsDefined() {
-		return ofCluster(cluster)
-	}
-	if class == nil || !cluster.Spec.Topology.IsDefined() || labels[clusterv1.ClusterNameLabel] != cluster.Name || !has(labels, clusterv1.ClusterTopologyOwnedLabel) {
+	if !cluster.Spec.Topology.IsDefined() || labels[clusterv1.ClusterNameLabel] != cluster.Name || !has(labels, clusterv1.ClusterTopologyOwnedLabel) {
 		return nil
 	}
 	switch o := object.(type) {
@@ -127,33 +122,12 @@ func SectionOf(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass, object
 		}
 	case *clusterv1.MachineDeployment:
 		name := labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel]
-		section := sectionOfMachineDeployment(name, &cluster.Spec.Topology.Workers, &class.Spec.Workers)
-		if own := ofCluster(cluster); section != nil && own != nil {
-			section.Cluster = own.Cluster
-		}
-		return section
+		return sectionOfMachineDeployment(name, &cluster.Spec.Topology.Workers, &class.Spec.Workers)
 	case *clusterv1.MachinePool:
 		name := labels[clusterv1.ClusterTopologyMachinePoolNameLabel]
 		return sectionOfMachinePool(name, &cluster.Spec.Topology.Workers, &class.Spec.Workers)
 	}
 	return nil
-}
-
-// clusterDomain is the domain of labels that a Cluster hands down from its own metadata.
-const clusterDomain = "x.example"
-
-// ClusterLabels returns the labels that a Cluster hands down from its own metadata.
-func ClusterLabels(cluster metav1.Object) map[string]string {
-	return filter(cluster.GetLabels(), func(key string) bool { return strings.HasPrefix(key, clusterDomain+"/") })
-}
-
-// ofCluster returns what a Cluster hands down to MachineDeployments from its own metadata; nil if nothing.
-func ofCluster(cluster *clusterv1.Cluster) *Section {
-	labels := ClusterLabels(cluster)
-	if len(labels) == 0 {
-		return nil
-	}
-	return &Section{Cluster: Content{Labels: labels}}
 }
 
 // The sections of a ClusterClass and of a topology are of six types. Below, their fields become those of a Machine.
@@ -217,13 +191,6 @@ func withoutOrder(s clusterv1.MachineDeploymentTopologyMachineDeletionSpec) clus
 
 // Declarations says what the section declares, and where: in the Cluster, and in the ClusterClass if the Cluster does not replace it.
 func (s Section) Declarations(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass) []Declaration {
-	var own []Declaration
-	if s.Cluster.Labels != nil {
-		own = []Declaration{{Ref: Ref{"Cluster", cluster}, Content: s.Cluster, Paths: Paths{Metadata: []string{"metadata"}}}}
-	}
-	if class == nil {
-		return own
-	}
 	inClass := s.Class
 	inClass.Annotations = filter(inClass.Annotations, func(name string) bool { return !has(s.Topology.Annotations, name) })
 	if s.Topology.Taints != nil {
@@ -232,9 +199,9 @@ func (s Section) Declarations(cluster *clusterv1.Cluster, class *clusterv1.Clust
 	if s.Topology.Fields.ReadinessGates != nil {
 		inClass.Fields.ReadinessGates = nil
 	}
-	return append([]Declaration{
+	return []Declaration{
 		s.declaration(Ref{"Cluster", cluster}, s.Topology, "spec", "topology"), s.declaration(Ref{"ClusterClass", class}, inClass, "spec"),
-	}, own...)
+	}
 }
 
 // declaration is what a part declares, and where; an item of a list has a name.

@@ -231,7 +231,7 @@ func (d Decision) withCapacity(policy inherit.Policy) Decision {
 // nothing.
 func (c *Chain) section(ctx context.Context, object metav1.Object, cluster *clusterv1.Cluster) (*inherit.Section, *clusterv1.ClusterClass, error) {
 	class, err := c.ClusterClass(ctx, cluster)
-	if err != nil || cluster == nil {
+	if err != nil || class == nil {
 		return nil, nil, err
 	}
 	return inherit.SectionOf(cluster, class, object), class, nil
@@ -265,10 +265,7 @@ func ofTopology[P inherit.Owner](
 		decided := standsAlone(current, sources)
 		if section != nil {
 			desired, dropped := apply(policy, *section, object)
-			decided = inherits(desired, dropped, sources, cluster)
-			if class != nil {
-				decided.declaredBy = append(decided.declaredBy, class)
-			}
+			decided = inherits(desired, dropped, sources, cluster, class)
 			decided.current = current
 		}
 		return decided, nil

@@ -137,7 +137,7 @@ func (c *Chain) byTopology(ctx context.Context, object, managed metav1.Object) i
 	if managed != nil {
 		cluster, err := c.Cluster(ctx, object.GetNamespace(), ClusterName(object))
 		class, classErr := c.ClusterClass(ctx, cluster)
-		if cluster != nil {
+		if class != nil {
 			if section := inherit.SectionOf(cluster, class, managed); section != nil {
 				return inherit.Sources{All: section.Declarations(cluster, class)}
 			}
