@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
@@ -97,6 +99,113 @@ func (f Fields) value(name string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// The sections of a ClusterClass and of a topology are of six types, and the templates of control planes of two versions. Below,
+// their fields become those of a Machine.
+
+func sectionOfControlPlane(t clusterv1.ControlPlaneTopology, class *clusterv1.ClusterClass) *Section {
+	c := class.Spec.ControlPlane
+	section := &Section{
+		Class:    partOf("", c.Metadata, c.Taints, c.ReadinessGates, nil, clusterv1.MachineDeletionSpec(c.Deletion)),
+		Topology: partOf("", t.Metadata, t.Taints, t.ReadinessGates, nil, clusterv1.MachineDeletionSpec(t.Deletion)),
+	}
+	section.Class.OfMachines = HasMachines(class)
+	return section
+}
+
+func sectionOfMachineDeployment(name string, topology *clusterv1.WorkersTopology, class *clusterv1.WorkersClass) *Section {
+	inTopology, inClass := topology.MachineDeployments, class.MachineDeployments
+	i := slices.IndexFunc(inTopology, func(t clusterv1.MachineDeploymentTopology) bool { return t.Name == name && name != "" })
+	j := slices.IndexFunc(inClass, func(c clusterv1.MachineDeploymentClass) bool { return i >= 0 && c.Class == inTopology[i].Class })
+	if j < 0 {
+		return nil
+	}
+	t, c := &inTopology[i], &inClass[j]
+	deletion := withoutOrder(clusterv1.MachineDeploymentTopologyMachineDeletionSpec(c.Deletion))
+	return &Section{
+		list:     machineDeployments,
+		Class:    partOf(c.Class, c.Metadata, c.Taints, c.ReadinessGates, c.MinReadySeconds, deletion),
+		Topology: partOf(name, t.Metadata, t.Taints, t.ReadinessGates, t.MinReadySeconds, withoutOrder(t.Deletion)),
+	}
+}
+
+func sectionOfMachinePool(name string, topology *clusterv1.WorkersTopology, class *clusterv1.WorkersClass) *Section {
+	inTopology, inClass := topology.MachinePools, class.MachinePools
+	i := slices.IndexFunc(inTopology, func(t clusterv1.MachinePoolTopology) bool { return t.Name == name && name != "" })
+	j := slices.IndexFunc(inClass, func(c clusterv1.MachinePoolClass) bool { return i >= 0 && c.Class == inTopology[i].Class })
+	if j < 0 {
+		return nil
+	}
+	t, c := &inTopology[i], &inClass[j]
+	return &Section{
+		list:     machinePools,
+		Class:    partOf(c.Class, c.Metadata, c.Taints, nil, c.MinReadySeconds, clusterv1.MachineDeletionSpec(c.Deletion)),
+		Topology: partOf(name, t.Metadata, t.Taints, nil, t.MinReadySeconds, clusterv1.MachineDeletionSpec(t.Deletion)),
+	}
+}
+
+func partOf(
+	name string, metadata clusterv1.ObjectMeta, taints []clusterv1.MachineTaint,
+	gates []clusterv1.MachineReadinessGate, minReady *int32, deletion clusterv1.MachineDeletionSpec,
+) Part {
+	spec := clusterv1.MachineSpec{Taints: taints, ReadinessGates: gates, MinReadySeconds: minReady, Deletion: deletion}
+	return Part{Name: name, Content: contentOf(&clusterv1.MachineTemplateSpec{ObjectMeta: metadata, Spec: spec})}
+}
+
+// withoutOrder leaves out the order in which a MachineDeployment deletes Machines.
+func withoutOrder(s clusterv1.MachineDeploymentTopologyMachineDeletionSpec) clusterv1.MachineDeletionSpec {
+	return clusterv1.MachineDeletionSpec{
+		NodeDrainTimeoutSeconds: s.NodeDrainTimeoutSeconds, NodeVolumeDetachTimeoutSeconds: s.NodeVolumeDetachTimeoutSeconds,
+		NodeDeletionTimeoutSeconds: s.NodeDeletionTimeoutSeconds,
+	}
+}
+
+// ControlPlaneMachineTemplate is what a control plane declares for its Machines, in the two versions of the contract.
+type ControlPlaneMachineTemplate struct {
+	clusterv1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec has the fields in the v1beta2 contract.
+	Spec ControlPlaneMachineSpec `json:"spec,omitempty"`
+
+	// The v1beta1 contract has the fields beside the metadata.
+	Taints                  []clusterv1.MachineTaint         `json:"taints,omitempty"`
+	ReadinessGates          []clusterv1.MachineReadinessGate `json:"readinessGates,omitempty"`
+	NodeDrainTimeout        *metav1.Duration                 `json:"nodeDrainTimeout,omitempty"`
+	NodeVolumeDetachTimeout *metav1.Duration                 `json:"nodeVolumeDetachTimeout,omitempty"`
+	NodeDeletionTimeout     *metav1.Duration                 `json:"nodeDeletionTimeout,omitempty"`
+}
+
+// ControlPlaneMachineSpec has the fields of a Machine's spec that control planes declare.
+type ControlPlaneMachineSpec struct {
+	Taints         []clusterv1.MachineTaint         `json:"taints,omitempty"`
+	ReadinessGates []clusterv1.MachineReadinessGate `json:"readinessGates,omitempty"`
+	Deletion       clusterv1.MachineDeletionSpec    `json:"deletion,omitempty"`
+}
+
+// TemplateOfControlPlane returns the template of rule 4, from the place that the version of the contract gives it.
+func TemplateOfControlPlane(cp *ControlPlane) *Template {
+	template := ptr.Deref(cp.Spec.MachineTemplate, ControlPlaneMachineTemplate{})
+	newer := clusterv1.MachineSpec{ReadinessGates: template.Spec.ReadinessGates, Deletion: template.Spec.Deletion}
+	older := clusterv1.MachineSpec{ReadinessGates: template.ReadinessGates, Deletion: clusterv1.MachineDeletionSpec{
+		NodeDrainTimeoutSeconds:        wholeSeconds(template.NodeDrainTimeout),
+		NodeVolumeDetachTimeoutSeconds: wholeSeconds(template.NodeVolumeDetachTimeout),
+		NodeDeletionTimeoutSeconds:     wholeSeconds(template.NodeDeletionTimeout),
+	}}
+	return &Template{Content: Content{
+		Labels:      template.Labels,
+		Annotations: template.Annotations,
+		Taints:      instead(template.Spec.Taints, template.Taints),
+		Fields:      fieldsOf(&newer).or(fieldsOf(&older)),
+	}}
+}
+
+// wholeSeconds converts a timeout as Cluster API does.
+func wholeSeconds(duration *metav1.Duration) *int32 {
+	if duration == nil {
+		return nil
+	}
+	return ptr.To(int32(duration.Duration / time.Second)) //nolint:gosec // Cluster API's own conversion has the same limit
 }
 
 // The API groups of Cluster API's providers. Operators may add to those of infrastructure and bootstrap.

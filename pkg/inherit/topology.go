@@ -5,7 +5,6 @@ package inherit
 import (
 	"fmt"
 	"maps"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -128,65 +127,6 @@ func SectionOf(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass, object
 		return sectionOfMachinePool(name, &cluster.Spec.Topology.Workers, &class.Spec.Workers)
 	}
 	return nil
-}
-
-// The sections of a ClusterClass and of a topology are of six types. Below, their fields become those of a Machine.
-
-func sectionOfControlPlane(t clusterv1.ControlPlaneTopology, class *clusterv1.ClusterClass) *Section {
-	c := class.Spec.ControlPlane
-	section := &Section{
-		Class:    partOf("", c.Metadata, c.Taints, c.ReadinessGates, nil, clusterv1.MachineDeletionSpec(c.Deletion)),
-		Topology: partOf("", t.Metadata, t.Taints, t.ReadinessGates, nil, clusterv1.MachineDeletionSpec(t.Deletion)),
-	}
-	section.Class.OfMachines = HasMachines(class)
-	return section
-}
-
-func sectionOfMachineDeployment(name string, topology *clusterv1.WorkersTopology, class *clusterv1.WorkersClass) *Section {
-	inTopology, inClass := topology.MachineDeployments, class.MachineDeployments
-	i := slices.IndexFunc(inTopology, func(t clusterv1.MachineDeploymentTopology) bool { return t.Name == name && name != "" })
-	j := slices.IndexFunc(inClass, func(c clusterv1.MachineDeploymentClass) bool { return i >= 0 && c.Class == inTopology[i].Class })
-	if j < 0 {
-		return nil
-	}
-	t, c := &inTopology[i], &inClass[j]
-	deletion := withoutOrder(clusterv1.MachineDeploymentTopologyMachineDeletionSpec(c.Deletion))
-	return &Section{
-		list:     machineDeployments,
-		Class:    partOf(c.Class, c.Metadata, c.Taints, c.ReadinessGates, c.MinReadySeconds, deletion),
-		Topology: partOf(name, t.Metadata, t.Taints, t.ReadinessGates, t.MinReadySeconds, withoutOrder(t.Deletion)),
-	}
-}
-
-func sectionOfMachinePool(name string, topology *clusterv1.WorkersTopology, class *clusterv1.WorkersClass) *Section {
-	inTopology, inClass := topology.MachinePools, class.MachinePools
-	i := slices.IndexFunc(inTopology, func(t clusterv1.MachinePoolTopology) bool { return t.Name == name && name != "" })
-	j := slices.IndexFunc(inClass, func(c clusterv1.MachinePoolClass) bool { return i >= 0 && c.Class == inTopology[i].Class })
-	if j < 0 {
-		return nil
-	}
-	t, c := &inTopology[i], &inClass[j]
-	return &Section{
-		list:     machinePools,
-		Class:    partOf(c.Class, c.Metadata, c.Taints, nil, c.MinReadySeconds, clusterv1.MachineDeletionSpec(c.Deletion)),
-		Topology: partOf(name, t.Metadata, t.Taints, nil, t.MinReadySeconds, clusterv1.MachineDeletionSpec(t.Deletion)),
-	}
-}
-
-func partOf(
-	name string, metadata clusterv1.ObjectMeta, taints []clusterv1.MachineTaint,
-	gates []clusterv1.MachineReadinessGate, minReady *int32, deletion clusterv1.MachineDeletionSpec,
-) Part {
-	spec := clusterv1.MachineSpec{Taints: taints, ReadinessGates: gates, MinReadySeconds: minReady, Deletion: deletion}
-	return Part{Name: name, Content: contentOf(&clusterv1.MachineTemplateSpec{ObjectMeta: metadata, Spec: spec})}
-}
-
-// withoutOrder leaves out the order in which a MachineDeployment deletes Machines.
-func withoutOrder(s clusterv1.MachineDeploymentTopologyMachineDeletionSpec) clusterv1.MachineDeletionSpec {
-	return clusterv1.MachineDeletionSpec{
-		NodeDrainTimeoutSeconds: s.NodeDrainTimeoutSeconds, NodeVolumeDetachTimeoutSeconds: s.NodeVolumeDetachTimeoutSeconds,
-		NodeDeletionTimeoutSeconds: s.NodeDeletionTimeoutSeconds,
-	}
 }
 
 // Declarations says what the section declares, and where: in the Cluster, and in the ClusterClass if the Cluster does not replace it.
