@@ -72,6 +72,12 @@ func (p place) crowd(what string, most int, limit string, wanted, before []claim
 			taken += c.size
 		}
 	}
+	for _, c := range wanted { // what becomes smaller leaves its room to all, whenever it is its turn
+		if saved := there[c.name] - c.size; saved > 0 {
+			there[c.name] = c.size
+			taken -= saved
+		}
+	}
 	for _, c := range wanted {
 		more := c.size - there[c.name]
 		if more > 0 && taken+more > most {

@@ -143,6 +143,12 @@ func TestMachinesStayValid(t *testing.T) {
 			want:     inherit.Content{Annotations: map[string]string{"mine": kib(255)}},
 			problems: []string{`annotation "other": there is no room for it`},
 		},
+		{
+			name:     "what becomes smaller leaves room at once, not only for the next write",
+			has:      inherit.Content{Annotations: map[string]string{"mine": kib(255)}},
+			declared: inherit.Content{Annotations: map[string]string{"mine": kib(100), "other": kib(50)}},
+			want:     inherit.Content{Annotations: map[string]string{"mine": kib(100), "other": kib(50)}},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
