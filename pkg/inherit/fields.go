@@ -22,7 +22,6 @@ const (
 	NodeDrainTimeout Field = iota
 	NodeVolumeDetachTimeout
 	NodeDeletionTimeout
-	NodeStartupTimeout
 	MinReadySeconds
 	ReadinessGates
 	fields
@@ -38,7 +37,6 @@ var fieldTable = [fields]struct { //nolint:gochecknoglobals // a table that noth
 	NodeDrainTimeout:        {path: "deletion.nodeDrainTimeoutSeconds", duration: "nodeDrainTimeout"},
 	NodeVolumeDetachTimeout: {path: "deletion.nodeVolumeDetachTimeoutSeconds", duration: "nodeVolumeDetachTimeout"},
 	NodeDeletionTimeout:     {path: "deletion.nodeDeletionTimeoutSeconds", duration: "nodeDeletionTimeout"},
-	NodeStartupTimeout:      {path: "deletion.nodeStartupTimeoutSeconds"},
 	MinReadySeconds:         {path: "minReadySeconds", ofWorkers: true},
 	ReadinessGates:          {path: "readinessGates", key: "conditionType"},
 }
@@ -55,9 +53,7 @@ type Fields struct {
 // fieldsOf returns the fields of a Machine's spec, or of a template's.
 func fieldsOf(spec *clusterv1.MachineSpec) Fields {
 	at := &spec.Deletion
-	seconds := Seconds{
-		at.NodeDrainTimeoutSeconds, at.NodeVolumeDetachTimeoutSeconds, at.NodeDeletionTimeoutSeconds, at.NodeStartupTimeoutSeconds, spec.MinReadySeconds,
-	}
+	seconds := Seconds{at.NodeDrainTimeoutSeconds, at.NodeVolumeDetachTimeoutSeconds, at.NodeDeletionTimeoutSeconds, spec.MinReadySeconds}
 	return Fields{Seconds: seconds, ReadinessGates: spec.ReadinessGates}
 }
 
@@ -161,7 +157,7 @@ func partOf(
 func withoutOrder(s clusterv1.MachineDeploymentTopologyMachineDeletionSpec) clusterv1.MachineDeletionSpec {
 	return clusterv1.MachineDeletionSpec{
 		NodeDrainTimeoutSeconds: s.NodeDrainTimeoutSeconds, NodeVolumeDetachTimeoutSeconds: s.NodeVolumeDetachTimeoutSeconds,
-		NodeDeletionTimeoutSeconds: s.NodeDeletionTimeoutSeconds, NodeStartupTimeoutSeconds: s.NodeStartupTimeoutSeconds,
+		NodeDeletionTimeoutSeconds: s.NodeDeletionTimeoutSeconds,
 	}
 }
 
