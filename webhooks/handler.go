@@ -28,17 +28,14 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
-// The paths that the webhook configurations of the Helm chart call.
+// The paths that the webhook configurations of the Helm chart call, beside those of the kinds of Cluster API.
 const (
-	ControlPlanesPath      = "/mutate/controlplanes"
-	MachineDeploymentsPath = "/mutate/machinedeployments"
-	MachinePoolsPath       = "/mutate/machinepools"
-	MachineSetsPath        = "/mutate/machinesets"
-	MachinesPath           = "/mutate/machines"
-	ExternalPath           = "/mutate/siblings"
-	NodesPath              = "/mutate/nodes"
-	TaintsPath             = "/validate/taints"
+	NodesPath  = "/mutate/nodes"
+	TaintsPath = "/validate/taints"
 )
+
+// PathOf is the path for a kind of Cluster API, or for those of providers.
+func PathOf(kind owners.Kind) string { return "/mutate/" + kind.Resource }
 
 // Dependencies are what the handlers of all kinds need.
 type Dependencies struct {
@@ -62,16 +59,11 @@ func Register(server webhook.Server, dependencies Dependencies) {
 
 // decidersOf returns who decides behind each path.
 func decidersOf(dependencies Dependencies) map[string]decider {
-	return map[string]decider{
-		ControlPlanesPath:      children{dependencies, owners.ControlPlanes},
-		MachineDeploymentsPath: children{dependencies, owners.MachineDeployments},
-		MachinePoolsPath:       children{dependencies, owners.MachinePools},
-		MachineSetsPath:        children{dependencies, owners.MachineSets},
-		MachinesPath:           children{dependencies, owners.Machines},
-		ExternalPath:           children{dependencies, owners.ExternalObjects},
-		NodesPath:              nodesOf(dependencies, dependencies.ManagementCluster),
-		TaintsPath:             taints{},
+	all := map[string]decider{NodesPath: nodesOf(dependencies, dependencies.ManagementCluster), TaintsPath: taints{}}
+	for _, kind := range owners.Table {
+		all[PathOf(kind)] = children{dependencies, kind}
 	}
+	return all
 }
 
 // answer is what a handler decided. The zero value allows the request untouched.

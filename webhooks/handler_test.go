@@ -17,6 +17,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 type decideFunc func() (answer, error)
@@ -133,8 +134,9 @@ func deep(levels int) string {
 func deciders(d Dependencies) map[string]decider {
 	all := decidersOf(d)
 	return map[string]decider{
-		"ControlPlane": all[ControlPlanesPath], "MachineDeployment": all[MachineDeploymentsPath],
-		"MachinePool": all[MachinePoolsPath], "MachineSet": all[MachineSetsPath], "Machine": all[MachinesPath], "InfraMachine": all[ExternalPath],
+		"ControlPlane": all[PathOf(owners.ControlPlanes)], "MachineDeployment": all[PathOf(owners.MachineDeployments)],
+		"MachinePool": all[PathOf(owners.MachinePools)], "MachineSet": all[PathOf(owners.MachineSets)],
+		"Machine": all[PathOf(owners.Machines)], "InfraMachine": all[PathOf(owners.ExternalObjects)],
 		"Node": all[NodesPath], "Cluster": all[TaintsPath],
 	}
 }

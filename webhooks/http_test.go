@@ -15,11 +15,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // paths are those of every handler; the last one refuses, the others must not.
 var paths = []string{
-	ControlPlanesPath, MachineDeploymentsPath, MachinePoolsPath, MachineSetsPath, MachinesPath, ExternalPath, NodesPath, TaintsPath,
+	PathOf(owners.ControlPlanes), PathOf(owners.MachineDeployments), PathOf(owners.MachinePools), PathOf(owners.MachineSets),
+	PathOf(owners.Machines), PathOf(owners.ExternalObjects), NodesPath, TaintsPath,
 }
 
 // mux is the webhook server as it is wired, without its listener.
@@ -126,8 +128,8 @@ func TestTheWholeWay(t *testing.T) {
 		allowed bool
 		patch   string
 	}{
-		{path: MachineSetsPath, request: write{kind: "MachineSet", object: "{metadata: {namespace: ns, " + byDeployment + "}, " + inCluster + "}"}, allowed: true, patch: `"path":"/metadata/labels"`},
-		{path: MachinesPath, request: write{kind: "Machine", object: machine(bySet)}, allowed: true, patch: `"path":"/metadata/labels"`},
+		{path: PathOf(owners.MachineSets), request: write{kind: "MachineSet", object: "{metadata: {namespace: ns, " + byDeployment + "}, " + inCluster + "}"}, allowed: true, patch: `"path":"/metadata/labels"`},
+		{path: PathOf(owners.Machines), request: write{kind: "Machine", object: machine(bySet)}, allowed: true, patch: `"path":"/metadata/labels"`},
 		{path: NodesPath, request: write{kind: "Node", object: "{metadata: {name: node-1}, spec: {}}"}, allowed: true, patch: `"path":"/metadata/labels"`},
 		{path: TaintsPath, request: write{kind: "Machine", object: "{spec: {taints: [{key: node.kubernetes.io/x, effect: NoSchedule, propagation: Always}]}}"}},
 	} {

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // hugeReview is nearly the largest review that is read.
@@ -36,8 +37,8 @@ func TestHugeReviewsAreAnswered(t *testing.T) {
 		"taints of a Node":           {path: NodesPath, kind: "Node", object: `{"metadata":{"name":"node-1"},"spec":{"taints":[` + filling(hugeReview/2, `{"key":"k%d","effect":"x"}`) + `]}}`},
 		"addresses of a Node":        {path: NodesPath, kind: "Node", object: `{"metadata":{"name":"node-1"},"status":{"addresses":[` + filling(hugeReview/2, `{"type":"InternalIP","address":"%d"}`) + `]}}`},
 		"tracked taints of a Node":   {path: NodesPath, kind: "Node", object: `{"metadata":{"name":"node-1","annotations":{"heirloom.dev/taints-from-machine":"` + filling(hugeReview/4, "k%d:x") + `"}},"spec":{"taints":[` + filling(hugeReview/4, `{"key":"k%d","effect":"y"}`) + `]}}`},
-		"taints of a Machine":        {path: MachinesPath, kind: "Machine", object: `{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"Machine","metadata":{"namespace":"ns","name":"m","ownerReferences":[{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"MachineSet","name":"ms","uid":"ms","controller":true}]},"spec":{"clusterName":"c","taints":[` + filling(hugeReview/2, `{"key":"k%d","effect":"x"}`) + `]}}`},
-		"annotated taints":           {path: MachinesPath, kind: "Machine", object: `{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"Machine","metadata":{"namespace":"ns","name":"m","annotations":{"taints.heirloom.dev/always":"` + filling(hugeReview/2, "k%d:NoExecute") + `"}},"spec":{"clusterName":"c"}}`},
+		"taints of a Machine":        {path: PathOf(owners.Machines), kind: "Machine", object: `{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"Machine","metadata":{"namespace":"ns","name":"m","ownerReferences":[{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"MachineSet","name":"ms","uid":"ms","controller":true}]},"spec":{"clusterName":"c","taints":[` + filling(hugeReview/2, `{"key":"k%d","effect":"x"}`) + `]}}`},
+		"annotated taints":           {path: PathOf(owners.Machines), kind: "Machine", object: `{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"Machine","metadata":{"namespace":"ns","name":"m","annotations":{"taints.heirloom.dev/always":"` + filling(hugeReview/2, "k%d:NoExecute") + `"}},"spec":{"clusterName":"c"}}`},
 		"taints to validate":         {path: TaintsPath, kind: "Machine", object: `{"spec":{"taints":[` + filling(hugeReview/2, `{"key":"k%d","effect":"NoSchedule","propagation":"Always"}`) + `]}}`},
 		"invalid taints to validate": {path: TaintsPath, kind: "Machine", object: `{"metadata":{"annotations":{"taints.heirloom.dev/always":"` + filling(hugeReview/2, "k%d") + `"}}}`},
 	} {

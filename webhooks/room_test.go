@@ -23,6 +23,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
@@ -181,7 +182,7 @@ func (b body) Read([]byte) (int, error) { return 0, b.read() }
 func TestReviewsThatAreTooLargeAreNotRead(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	s := newServer(t, ordinary, nil, inherit.Policy{})
-	request := httptest.NewRequest(http.MethodPost, MachinesPath, body{func() error {
+	request := httptest.NewRequest(http.MethodPost, PathOf(owners.Machines), body{func() error {
 		t.Error("it is read")
 		return io.EOF
 	}})
@@ -194,7 +195,7 @@ func TestReviewsThatAreTooLargeAreNotRead(t *testing.T) {
 
 	// Where nobody says how long it is, no more than that is read either.
 	sent := &io.LimitedReader{R: endless{}, N: 100 << 20}
-	request = httptest.NewRequest(http.MethodPost, MachinesPath, sent)
+	request = httptest.NewRequest(http.MethodPost, PathOf(owners.Machines), sent)
 	request.ContentLength = -1
 	recorder = httptest.NewRecorder()
 	mux(t, s).ServeHTTP(recorder, request)

@@ -7,11 +7,13 @@ package metrics
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/version"
@@ -235,8 +237,15 @@ const (
 	Error    WriteResult = "error"
 )
 
-// Kind is the label for objects of that kind. A forged request can name any kind, so only those that the webhooks are
-// registered for have a value of their own, one for those of all providers.
+// known has the kinds of Cluster API.
+var known = func() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clusterv1.AddToScheme(scheme))
+	return scheme
+}()
+
+// Kind is the label for objects of that kind. A forged request can name any kind, so only those of Cluster API and Node have a value
+// of their own, and those of all providers a value for each role.
 func Kind(group, kind string) string {
 	role, isProviders := map[string]string{
 		inherit.ControlPlaneGroup: "ControlPlane", inherit.InfrastructureGroup: "InfraMachine", inherit.BootstrapGroup: "BootstrapConfig",
@@ -244,7 +253,7 @@ func Kind(group, kind string) string {
 	switch {
 	case isProviders:
 		return role
-	case slices.Contains([]string{"Cluster", "ClusterClass", "MachineDeployment", "MachineSet", "MachinePool", "Machine", "Node"}, kind):
+	case kind == "Node", group == clusterv1.GroupVersion.Group && known.Recognizes(clusterv1.GroupVersion.WithKind(kind)):
 		return kind
 	}
 	return "other"

@@ -33,8 +33,6 @@ func indexed(object client.Object) map[string][]string {
 	case *clusterv1.Cluster:
 		class, _ := ClassOf(o)
 		return map[string][]string{classField: {class.String()}}
-	case *clusterv1.MachineDeployment:
-		return map[string][]string{clusterField: one(o.Spec.ClusterName)}
 	case *clusterv1.MachineSet:
 		return map[string][]string{ownerField: ownerUID(o), clusterField: one(o.Spec.ClusterName)}
 	case *clusterv1.Machine:
@@ -49,8 +47,10 @@ func indexed(object client.Object) map[string][]string {
 		return map[string][]string{clusterField: one(o.Spec.ClusterName), providerIDField: o.Spec.ProviderIDList}
 	case *corev1.Node:
 		return map[string][]string{providerIDField: one(o.Spec.ProviderID), nodeNameField: inherit.NodeNames(o)}
+	case *clusterv1.ClusterClass:
+		return nil
 	}
-	return nil
+	return map[string][]string{clusterField: one(ClusterName(object))}
 }
 
 // Indexes returns the indexes of a kind that a cache needs for a Chain, and those of Nodes for NodesOf.
@@ -70,9 +70,11 @@ func IndexValues(object client.Object, field string) []string { return indexed(o
 // on every replica: otherwise the first request would start the informer and wait for it. Without ownNodes, no Cluster has its
 // Nodes in the management cluster, and the cache does not hold them.
 func Prepare(ctx context.Context, c cache.Cache, ownNodes bool) error {
-	kinds := []client.Object{
-		&clusterv1.Cluster{}, &clusterv1.ClusterClass{}, &clusterv1.MachineDeployment{}, &clusterv1.MachineSet{}, &clusterv1.Machine{},
-		&clusterv1.MachinePool{},
+	kinds := []client.Object{&clusterv1.Cluster{}, &clusterv1.ClusterClass{}}
+	for _, kind := range Table {
+		if kind.Name != "" { // which kinds of providers there are is known only when a Cluster or a Machine names one
+			kinds = append(kinds, kind.New())
+		}
 	}
 	if ownNodes {
 		kinds = append(kinds, &corev1.Node{})

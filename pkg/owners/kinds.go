@@ -18,6 +18,10 @@ import (
 
 // Kind is a row of the table of kinds: all that differs between kinds when Heirloom decides what an object inherits.
 type Kind struct {
+	// Name is that of a kind of Cluster API; empty for kinds of providers.
+	Name string
+	// Resource is what the kind's webhook is named after, such as "machinesets".
+	Resource string
 	// New returns an empty object of the type that objects of the kind are decoded into.
 	New func() client.Object
 	// Content returns what an object has at the places where it can inherit.
@@ -27,25 +31,28 @@ type Kind struct {
 	evaluate func(ctx context.Context, c *Chain, object metav1.Object, cluster *clusterv1.Cluster, policy inherit.Policy) (Decision, error)
 }
 
-// The table of kinds.
+// Table has all rows, owners before what they own.
+var Table = []Kind{ControlPlanes, MachineDeployments, MachinePools, MachineSets, Machines, ExternalObjects}
+
+// The rows of the table.
 var (
 	// ControlPlanes are those of all providers (rule 1). The kind's schema says where a control plane has what it inherits.
-	ControlPlanes = row(evaluateControlPlane, func(ctx context.Context, c *Chain, cp *inherit.ControlPlane) (inherit.Object, error) {
+	ControlPlanes = row("", "controlplanes", evaluateControlPlane, func(ctx context.Context, c *Chain, cp *inherit.ControlPlane) (inherit.Object, error) {
 		if c.Layout == nil {
 			return inherit.Object{}, errors.New("where a control plane can inherit is not known")
 		}
 		return contentOfControlPlane(ctx, c, cp)
 	})
 	// MachineDeployments inherit by rules 2 and 14.
-	MachineDeployments = row(ofTopology(inherit.OfMachineDeployment, inherit.Policy.MachineDeployment), always(inherit.OfMachineDeployment))
+	MachineDeployments = row("MachineDeployment", "machinedeployments", ofTopology(inherit.OfMachineDeployment, inherit.Policy.MachineDeployment), always(inherit.OfMachineDeployment))
 	// MachinePools inherit by rules 3 and 14.
-	MachinePools = row(ofTopology(inherit.OfMachinePool, inherit.Policy.MachinePool), always(inherit.OfMachinePool))
+	MachinePools = row("MachinePool", "machinepools", ofTopology(inherit.OfMachinePool, inherit.Policy.MachinePool), always(inherit.OfMachinePool))
 	// MachineSets inherit by rules 5 and 6, and by rule 14 where they stand alone.
-	MachineSets = row(evaluateMachineSet, always(inherit.OfMachineSet))
+	MachineSets = row("MachineSet", "machinesets", evaluateMachineSet, always(inherit.OfMachineSet))
 	// Machines inherit by rules 4, 8 and 9.
-	Machines = row(evaluateMachine, always(inherit.OfMachine))
+	Machines = row("Machine", "machines", evaluateMachine, always(inherit.OfMachine))
 	// ExternalObjects are InfraMachines and BootstrapConfigs of all providers (rules 4 and 8).
-	ExternalObjects = row(evaluateExternal, always(inherit.OfExternal))
+	ExternalObjects = row("", "siblings", evaluateExternal, always(inherit.OfExternal))
 )
 
 // row makes a row out of functions for the kind's own type.
@@ -53,10 +60,12 @@ func row[T any, P interface {
 	*T
 	client.Object
 }](
+	name, resource string,
 	evaluate func(context.Context, *Chain, P, *clusterv1.Cluster, inherit.Policy) (Decision, error),
 	content func(context.Context, *Chain, P) (inherit.Object, error),
 ) Kind {
 	return Kind{
+		Name: name, Resource: resource,
 		New: func() client.Object { return P(new(T)) },
 		Content: func(ctx context.Context, c *Chain, object metav1.Object) (inherit.Object, error) {
 			typed, ok := object.(P)

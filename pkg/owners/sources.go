@@ -111,7 +111,7 @@ func (c *Chain) declared(ctx context.Context, object metav1.Object, owner Machin
 			Ref: inherit.Ref{Kind: o.GetKind(), Object: o}, Paths: layout.Template, Content: owner.Template.Content,
 		})
 	}
-	return c.byTopology(ctx, object, nil)
+	return c.byTopology(ctx, object, owner.Object)
 }
 
 // aboveMachineSet is the MachineDeployment of a MachineSet, and what is above that.

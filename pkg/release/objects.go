@@ -30,6 +30,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/managedfields"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
@@ -129,19 +130,22 @@ func Kinds(d discovery.DiscoveryInterface, providerGroups []string) ([]schema.Gr
 	if err != nil && (!errors.As(err, &failed) || slices.ContainsFunc(slices.Collect(maps.Keys(failed.Groups)), ours)) {
 		return nil, fmt.Errorf("discovering the API server's kinds: %w", err)
 	}
-	owners := []string{"MachineDeployment", "MachinePool", "MachineSet", "Machine"}
+	var order []string
+	for _, kind := range owners.Table {
+		order = append(order, kind.Name)
+	}
 	var kinds []schema.GroupVersionKind
 	for _, list := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "patch"}}, lists) {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		for _, resource := range list.APIResources {
-			inherits := !inherit.IsTemplate(resource.Kind) && (gv.Group != clusterv1.GroupVersion.Group || slices.Contains(owners, resource.Kind))
+			inherits := !inherit.IsTemplate(resource.Kind) && (gv.Group != clusterv1.GroupVersion.Group || slices.Contains(order, resource.Kind))
 			if err == nil && ours(gv) && resource.Namespaced && inherits {
 				kinds = append(kinds, gv.WithKind(resource.Kind))
 			}
 		}
 	}
 	slices.SortStableFunc(kinds, func(a, b schema.GroupVersionKind) int {
-		return cmp.Or(slices.Index(groups, a.Group)-slices.Index(groups, b.Group), slices.Index(owners, a.Kind)-slices.Index(owners, b.Kind))
+		return cmp.Or(slices.Index(groups, a.Group)-slices.Index(groups, b.Group), slices.Index(order, a.Kind)-slices.Index(order, b.Kind))
 	})
 	return kinds, nil
 }
@@ -184,8 +188,8 @@ func (s *scope) labelled(object metav1.Object) bool {
 
 // hasObject reports whether an object is ours, and remembers it as an owner. An InfraMachine or BootstrapConfig is ours if its owner is.
 func (s *scope) hasObject(object metav1.Object, external bool) bool {
-	if owners := object.GetOwnerReferences(); external && len(owners) > 0 && s.watchFilter != "" {
-		return slices.ContainsFunc(owners, func(ref metav1.OwnerReference) bool { return s.owners.Has(ref.UID) })
+	if refs := object.GetOwnerReferences(); external && len(refs) > 0 && s.watchFilter != "" {
+		return slices.ContainsFunc(refs, func(ref metav1.OwnerReference) bool { return s.owners.Has(ref.UID) })
 	}
 	if !s.labelled(object) {
 		return false

@@ -15,6 +15,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/webhooks"
 )
 
@@ -35,14 +36,14 @@ func BenchmarkAdmission(b *testing.B) {
 		name, path string
 		request    admissionv1.AdmissionRequest
 	}{
-		{"Machine/create, 15 keys and 2 taints injected", webhooks.MachinesPath, create("Machine", sentByClusterAPI(world.bare))},
-		{"Machine/update, nothing to do", webhooks.MachinesPath, update("Machine", world.inherited, world.inherited)},
+		{"Machine/create, 15 keys and 2 taints injected", webhooks.PathOf(owners.Machines), create("Machine", sentByClusterAPI(world.bare))},
+		{"Machine/update, nothing to do", webhooks.PathOf(owners.Machines), update("Machine", world.inherited, world.inherited)},
 		{"Node/create by its kubelet", webhooks.NodesPath, by(kubelet, create("Node", world.node))},
 	} {
 		b.Run(tc.name, func(b *testing.B) { pair(b, server, tc.path, tc.request) })
 	}
 	b.Run("Machine/create, 10,000 labels injected", func(b *testing.B) {
-		pair(b, newServer(b, labelled), webhooks.MachinesPath, create("Machine", sentByClusterAPI(labelled.bare)))
+		pair(b, newServer(b, labelled), webhooks.PathOf(owners.Machines), create("Machine", sentByClusterAPI(labelled.bare)))
 	})
 }
 

@@ -132,7 +132,7 @@ func pathOf(kind string) string {
 	if kind == "Node" {
 		return webhooks.NodesPath
 	}
-	return webhooks.MachinesPath
+	return webhooks.PathOf(owners.Machines)
 }
 
 // server is Heirloom's webhook server with a no-op webhook beside its own.

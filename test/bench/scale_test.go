@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/test/stage"
 	"github.com/heirloom-dev/heirloom/webhooks"
 )
@@ -118,7 +119,7 @@ func (f *residents) admissionBeside(b *testing.B, other *residents, few int) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		asks := newCaller(f.WebhookURL+webhooks.MachinesPath, body)
+		asks := newCaller(f.WebhookURL+webhooks.PathOf(owners.Machines), body)
 		asks.expect(b, true)
 		return asks
 	}

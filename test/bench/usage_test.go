@@ -21,6 +21,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/test/stage"
 	"github.com/heirloom-dev/heirloom/webhooks"
 )
@@ -45,10 +46,10 @@ func BenchmarkWebhookCPU(b *testing.B) {
 		request    admissionv1.AdmissionRequest
 		mutates    bool
 	}{
-		{"Machine, create", webhooks.MachinesPath, create("Machine", sentByClusterAPI(bare)), true},
+		{"Machine, create", webhooks.PathOf(owners.Machines), create("Machine", sentByClusterAPI(bare)), true},
 		{"Node, create by its kubelet", webhooks.NodesPath, registering(node), true},
-		{"Machine, unchanged update", webhooks.MachinesPath, update("Machine", touched, stored), false},
-		{"Machine, update that loses an inherited label", webhooks.MachinesPath, update("Machine", lost, stored), true},
+		{"Machine, unchanged update", webhooks.PathOf(owners.Machines), update("Machine", touched, stored), false},
+		{"Machine, update that loses an inherited label", webhooks.PathOf(owners.Machines), update("Machine", lost, stored), true},
 	} {
 		body := encode(admissionv1.AdmissionReview{
 			TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: &tc.request,

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 	"github.com/heirloom-dev/heirloom/webhooks"
@@ -47,7 +48,7 @@ func TestMachinesInheritBesideHugeReviews(t *testing.T) {
 	body := s.reviewOf(huge)
 	s.Expect(len(body)).To(And(BeNumerically(">=", hugeReview), BeNumerically("<", 7<<20)), "it is not refused for its size alone")
 
-	flood := startFlood(t, s.WebhookURL+webhooks.MachinesPath, body)
+	flood := startFlood(t, s.WebhookURL+webhooks.PathOf(owners.Machines), body)
 	s.Eventually(flood.turnedAway).WithTimeout(2*patience).Should(BeNumerically(">", 0), "there is more than there is room for")
 	for n := range createdAmong {
 		m := stage.Machine(f.ms, fmt.Sprintf("beside-%d", n))

@@ -221,6 +221,19 @@ object.metadata.?{{ $map }} != oldObject.metadata.?{{ $map }}
   operator: Exists
 {{- end }}
 
+{{- /* Kinds of Cluster API that inherit, owners before what they own. values: the key of .Values.webhooks; only: which of them. */ -}}
+{{- define "heirloom.children" -}}
+- {resource: machinedeployments, values: machineDeployments, only: heirloom.inTopologyOrAutoscaled}
+- {resource: machinepools, values: machinePools, only: heirloom.inTopologyOrAutoscaled}
+- {resource: machinesets, values: machineSets}
+- {resource: machines, values: machines}
+{{- end }}
+
+{{- /* Their resources, for rules of RBAC. */ -}}
+{{- define "heirloom.childResources" -}}
+{{- range $i, $kind := fromYamlArray (include "heirloom.children" .) }}{{ if $i }}, {{ end }}{{ $kind.resource }}{{ end -}}
+{{- end }}
+
 {{- /* Only objects that a Cluster's topology manages, and those that cluster-autoscaler scales, or did before the update. */ -}}
 {{- define "heirloom.inTopologyOrAutoscaled" -}}
 {{- $autoscaled := "'cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size' in %s.metadata.?annotations.orValue({})" -}}
