@@ -82,13 +82,12 @@ func Setup(mgr ctrl.Manager, d *Dependencies) error {
 	d.clusters = newSlots[types.NamespacedName](perCluster)
 	d.changing, d.listing = newSlots[schema.GroupKind](workers), newSlots[schema.GroupKind](workers)
 	for name, add := range map[string]func(ctrl.Manager, *builder.Builder) error{
-		"controlplane":       d.addControlPlanes,
-		"machinedeployment":  d.addOfTopology(owners.MachineDeployments, &clusterv1.MachineDeploymentList{}),
-		"machinehealthcheck": d.addOfTopology(owners.MachineHealthChecks, &clusterv1.MachineHealthCheckList{}),
-		"machinepool":        d.addOfTopology(owners.MachinePools, &clusterv1.MachinePoolList{}),
-		"machineset":         d.addMachineSets,
-		"machine":            d.addMachines,
-		"workload":           d.addNodes,
+		"controlplane":      d.addControlPlanes,
+		"machinedeployment": d.addOfTopology(owners.MachineDeployments, &clusterv1.MachineDeploymentList{}),
+		"machinepool":       d.addOfTopology(owners.MachinePools, &clusterv1.MachinePoolList{}),
+		"machineset":        d.addMachineSets,
+		"machine":           d.addMachines,
+		"workload":          d.addNodes,
 	} {
 		b := ctrl.NewControllerManagedBy(mgr).Named(name).WithEventFilter(changed()).WithOptions(options[ctrl.Request](workers, fastRetry))
 		if err := add(mgr, b); err != nil {

@@ -74,18 +74,6 @@ func (p Policy) MachinePool(s Section, mp *clusterv1.MachinePool) (Object, Drops
 	return p.handDown(child, &out, taint.Worker, top, template, ofTemplate(true)), out
 }
 
-// OfMachineHealthCheck returns the content that a MachineHealthCheck has.
-func OfMachineHealthCheck(mhc *clusterv1.MachineHealthCheck) Object {
-	layout := Layout{Version: clusterv1.GroupVersion.Version, Top: Paths{Metadata: []string{"metadata"}}}
-	return Object{Layout: layout, Top: metadataOf(mhc)}
-}
-
-// MachineHealthCheck is what a MachineHealthCheck inherits: labels and annotations of the MachineDeployment that it checks.
-func (p Policy) MachineHealthCheck(s Section, mhc *clusterv1.MachineHealthCheck) (Object, Drops) {
-	var out Drops
-	return Object{Top: OfMachineHealthCheck(mhc).top(&out).metadata(s.declared(), ofTemplate(true))}, out
-}
-
 // handDown takes what a child with a Machine template inherits: metadata of its own, and all of its template.
 func (p Policy) handDown(child Object, out *Drops, role taint.Role, top, template Content, label func(key string) Why) Object {
 	inherited := p.take(child.template(out), role, template, label)
@@ -133,9 +121,6 @@ func SectionOf(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass, object
 		}
 	case *clusterv1.MachineDeployment:
 		name := labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel]
-		return sectionOfMachineDeployment(name, &cluster.Spec.Topology.Workers, &class.Spec.Workers)
-	case *clusterv1.MachineHealthCheck:
-		name := o.Spec.Selector.MatchLabels[clusterv1.ClusterTopologyMachineDeploymentNameLabel]
 		return sectionOfMachineDeployment(name, &cluster.Spec.Topology.Workers, &class.Spec.Workers)
 	case *clusterv1.MachinePool:
 		name := labels[clusterv1.ClusterTopologyMachinePoolNameLabel]

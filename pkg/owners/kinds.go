@@ -32,7 +32,7 @@ type Kind struct {
 }
 
 // Table has all rows, owners before what they own.
-var Table = []Kind{ControlPlanes, MachineDeployments, MachinePools, MachineHealthChecks, MachineSets, Machines, ExternalObjects}
+var Table = []Kind{ControlPlanes, MachineDeployments, MachinePools, MachineSets, Machines, ExternalObjects}
 
 // The rows of the table.
 var (
@@ -47,9 +47,6 @@ var (
 	MachineDeployments = row("MachineDeployment", "machinedeployments", ofTopology(inherit.OfMachineDeployment, inherit.Policy.MachineDeployment), always(inherit.OfMachineDeployment))
 	// MachinePools inherit by rules 3 and 14.
 	MachinePools = row("MachinePool", "machinepools", ofTopology(inherit.OfMachinePool, inherit.Policy.MachinePool), always(inherit.OfMachinePool))
-	// MachineHealthChecks inherit labels and annotations.
-	MachineHealthChecks = row("MachineHealthCheck", "machinehealthchecks",
-		ofTopology(inherit.OfMachineHealthCheck, inherit.Policy.MachineHealthCheck), always(inherit.OfMachineHealthCheck))
 	// MachineSets inherit by rules 5 and 6, and by rule 14 where they stand alone.
 	MachineSets = row("MachineSet", "machinesets", evaluateMachineSet, always(inherit.OfMachineSet))
 	// Machines inherit by rules 4, 8 and 9.
@@ -93,8 +90,6 @@ func ClusterName(object metav1.Object) string {
 	case *clusterv1.MachineDeployment:
 		return o.Spec.ClusterName
 	case *clusterv1.MachinePool:
-		return o.Spec.ClusterName
-	case *clusterv1.MachineHealthCheck:
 		return o.Spec.ClusterName
 	case *clusterv1.MachineSet:
 		return o.Spec.ClusterName

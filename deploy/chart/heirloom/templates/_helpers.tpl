@@ -225,7 +225,6 @@ object.metadata.?{{ $map }} != oldObject.metadata.?{{ $map }}
 {{- define "heirloom.children" -}}
 - {resource: machinedeployments, values: machineDeployments, only: heirloom.inTopologyOrAutoscaled}
 - {resource: machinepools, values: machinePools, only: heirloom.inTopologyOrAutoscaled}
-- {resource: machinehealthchecks, values: machineHealthChecks}
 - {resource: machinesets, values: machineSets}
 - {resource: machines, values: machines}
 {{- end }}
