@@ -39,10 +39,10 @@ const (
 	liveReads = 1000
 	// unknownFor is how long a kind that the API server does not serve counts as unknown in admission.
 	unknownFor = 5 * time.Second
-	// reserve is memory that is never touched, so that it takes none of the machine's, and growth by how many percent the heap grows
-	// before garbage is collected. Together they leave some 40 MiB of garbage to a small heap, so that a replica's is not collected for
-	// every few requests (BenchmarkWebhookCPU), and to a large one (BenchmarkResidentMemory).
-	reserve, growth = 128 << 20, 24
+	// reserve is memory that is never touched, so that it takes none of the machine's; growth is the percentage by which the heap, with
+	// the reserve, grows before garbage is collected. Together they leave some 40 MiB of garbage to a small heap, so that a replica does
+	// not collect it for every few requests (BenchmarkWebhookCPU), and no more to a large one (BenchmarkResidentMemory).
+	reserve, growth = 256 << 20, 13
 )
 
 // run wires everything and blocks until a while after told is done.
@@ -79,12 +79,18 @@ func run(told context.Context, c *config.Config) error {
 	return start(ctx, mgr, filled)
 }
 
-// reserved makes the reserve. A limit of the memory counts it, so it is small where the limit is.
-func reserved() []byte {
+// reserved makes the reserve. A limit of the memory counts it, so it is small where the limit is. It consists of pieces, because Go
+// writes zeros to all of an object of which it has used any memory before.
+func reserved() [][]byte {
+	const piece = 1 << 20
+	pieces := make([][]byte, min(reserve, debug.SetMemoryLimit(-1)/4)/piece)
+	for i := range pieces {
+		pieces[i] = make([]byte, piece)
+	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(growth)
 	}
-	return make([]byte, min(reserve, debug.SetMemoryLimit(-1)/8))
+	return pieces
 }
 
 // drain returns a context that is done a while after told: until then the Service may lead to this Pod.
