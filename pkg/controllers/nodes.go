@@ -164,6 +164,9 @@ func (r *nodes) plan(ctx context.Context, chain *owners.Chain, v visit) (p nodeP
 		}
 	}
 	p.result, p.dropped = v.policy.NodeHolding(p.Source, p.held, believed, inherit.Privileged)
+	if !p.result.Fits() { // its kubelet has taken the room of the record that is restored
+		p.result.Annotations = p.current.Annotations
+	}
 	p.from = p.Source.Holding(p.held, believed)
 	if v.policy.LeftToClusterAPI(p.Source, v.node, p.result) {
 		p.wait = leave(p.Source, v.node, v.now)

@@ -296,8 +296,10 @@ func OfItself(key string) Why {
 //
 //nolint:gochecknoglobals // tables that nothing changes
 var (
-	// NeverKeys are never inherited: they are bookkeeping of Cluster API's own controllers, and of tools.
+	// NeverKeys are never inherited: they are bookkeeping of Cluster API's own controllers and of tools, or say that the object which carries
+	// them is left alone. That Machines are paused or opted out with their owner is Cluster API's to say: nobody would undo it for us.
 	NeverKeys = []string{
+		clusterv1.PausedAnnotation, IgnoreLabel,
 		"cluster.x-k8s.io/conversion-data",
 		clusterv1.RevisionAnnotation, "machinedeployment.clusters.x-k8s.io/revision-history",
 		clusterv1.DesiredReplicasAnnotation, clusterv1.MaxReplicasAnnotation,

@@ -100,12 +100,38 @@ func (p Policy) Node(from NodeSource, current NodeState, writer Writer) (NodeSta
 			n.out.drop(Entry{what, key, true}, DropInvalid, "", "")
 		}
 	}
-	result = n.completed(NodeState{Labels: mergeMaps(n.current.Labels, nil), Annotations: mergeMaps(n.current.Annotations, nil)})
+	kept := n.kept(result)
+	result = n.completed(kept)
 	if tooLarge(n.current, result) != nil {
-		result = n.current
+		result = n.withoutRoom(kept, result)
 	}
 	return result, n.out
 }
+
+// kept returns the metadata that the Node has, without the keys that it is to lose: a kubelet that fills its annotations must not keep
+// what its Machine no longer has.
+func (n *nodeSync) kept(result NodeState) NodeState {
+	return NodeState{
+		Labels:      filter(n.current.Labels, func(key string) bool { return has(result.Labels, key) }),
+		Annotations: filter(n.current.Annotations, func(key string) bool { return has(result.Annotations, key) }),
+	}
+}
+
+// withoutRoom is the state of a Node that has no room even for our own annotations. Taints take no room there, and its kubelet must not
+// keep them away: a Node that registers gets all of them, and later those with propagation Always, which need no note that it had them.
+func (n *nodeSync) withoutRoom(kept, completed NodeState) NodeState {
+	kept.Taints, kept.New = completed.Taints, n.current.New
+	if n.writer == Privileged {
+		kept.Taints = taint.Sync(n.current.Taints, n.from.taints(), n.record.Taints, true)
+	}
+	if !kept.Fits() { // as with a record that is restored
+		kept.Annotations = n.current.Annotations
+	}
+	return kept
+}
+
+// Fits reports whether an API server accepts so many bytes of annotations.
+func (s NodeState) Fits() bool { return apivalidation.ValidateAnnotationsSize(s.Annotations) == nil }
 
 // tooLarge returns an error if there are more bytes of annotations than an API server accepts. A record of a label takes more than
 // the label itself, so a Machine may have more than its Node has room for.

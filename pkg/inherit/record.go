@@ -85,6 +85,9 @@ func marks(key string) bool { return key == RecordLabel || key == Initialization
 
 // recorded returns the state of a Node with a record of what is there from its Machine, as one that does not wait (NodeHolding).
 func (n *nodeSync) recorded(state NodeState) NodeState {
+	if n.labelledByClusterAPI(RecordLabel) {
+		return state
+	}
 	r := Record{Taints: always(n.from.taints())}
 	for key, value := range n.from.Labels {
 		if now, there := state.Labels[key]; there && now == value && restricted(key) && n.policy.notOnNode(labelKey, key) == "" {
@@ -92,8 +95,17 @@ func (n *nodeSync) recorded(state NodeState) NodeState {
 		}
 	}
 	state = r.Recorded(state)
-	delete(state.Labels, InitializationLabel)
+	if !n.labelledByClusterAPI(InitializationLabel) {
+		delete(state.Labels, InitializationLabel)
+	}
 	return state
+}
+
+// labelledByClusterAPI reports whether the Node has one of our own labels as its Machine has it. Cluster API writes to the Node whatever
+// somebody labels a Machine with in this domain, and two must not fight over a label.
+func (n *nodeSync) labelledByClusterAPI(mark string) bool {
+	value, labelled := n.from.Labels[mark]
+	return labelled && n.current.Labels[mark] == value
 }
 
 // Release is the state of a Node once Heirloom has given up for good what it tracks there: without the keys and taints that its own

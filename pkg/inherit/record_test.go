@@ -3,12 +3,14 @@
 package inherit_test
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -181,6 +183,54 @@ func TestTheRecordsLabel(t *testing.T) {
 	Expect(node.Labels[inherit.RecordLabel]).NotTo(Equal("forged"))
 	Expect(inherit.RecordOf(node).Labels).To(Equal([]string{role}))
 	Expect(inherit.Brought(content{}.node(), node)).To(HaveLen(1), "nobody is told of it")
+	for _, mark := range []string{inherit.RecordLabel, inherit.InitializationLabel} {
+		m.Labels[mark] = "forged"
+		node.Labels[mark] = "forged" // by Cluster API
+		left, err := withProblems(everyLabel().Node(inherit.SourceOfMachine(m), node, inherit.Privileged))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(left.Labels).To(HaveKeyWithValue(mark, "forged"), "two do not fight over a label")
+	}
+}
+
+// A kubelet that leaves no room for annotations keeps nothing that its Machine loses, and no taint away.
+func TestAKubeletThatFillsItsAnnotations(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	const room = apivalidation.TotalAnnotationSizeLimitB
+	full := synced(t, content{labels: role + "=," + quarantine + "=", taints: "gpu:NoSchedule"}.machine())
+	now := content{labels: role + "=", taints: "gpu:NoSchedule,new:NoSchedule,boot:NoSchedule@OnInitialization"}.machine()
+	for name, change := range map[string]func(map[string]string){
+		"the lists are gone": func(a map[string]string) { delete(a, clusterv1.LabelsFromMachineAnnotation) },
+		"all are gone":       func(a map[string]string) { clear(a) },
+	} {
+		node := with(full, content{})
+		change(node.Annotations)
+		free := room
+		for key, value := range node.Annotations {
+			free -= len(key) + len(value)
+		}
+		node.Annotations["filler"] = strings.Repeat("x", free-len("filler"))
+		believed := inherit.Restored(node, inherit.ValidRecord(full))
+		got, dropped := everyLabel().Node(inherit.SourceOfMachine(now), believed, inherit.Privileged)
+		Expect(dropped.Problems()).To(MatchError(ContainSubstring("a Node has no room for all of them")), name)
+		Expect(got.Labels).To(And(HaveKey(role), Not(HaveKey(quarantine))), name)
+		Expect(taint.FormatIDs(got.Taints)).To(Equal("gpu:NoSchedule,new:NoSchedule"), name)
+		if believed.Fits() {
+			Expect(got.Fits()).To(BeTrue(), name)
+		}
+		got.Annotations = filterKeys(got.Annotations, "filler")
+		roomy, err := withProblems(everyLabel().Node(inherit.SourceOfMachine(now), inherit.Restored(got, inherit.ValidRecord(full)), inherit.Privileged))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(roomy.Labels).To(And(HaveKey(role), Not(HaveKey(quarantine))), name)
+	}
+}
+
+// filterKeys returns a map without these keys.
+func filterKeys(m map[string]string, keys ...string) map[string]string {
+	rest := maps.Clone(m)
+	for _, key := range keys {
+		delete(rest, key)
+	}
+	return rest
 }
 
 // Whatever a kubelet may write, nothing goes that is not in the record.

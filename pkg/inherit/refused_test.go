@@ -35,7 +35,7 @@ func TestWhatAnAPIServerWouldRefuseStaysAway(t *testing.T) {
 		{name: "labels for which there is room, but not for their record", labels: many, says: "a Node has no room for all of them", tainted: true},
 		{name: "a label that no API server takes", labels: map[string]string{label: "not valid"}, annotations: map[string]string{annotation: "1"}, says: "no Node can carry it", annotated: true, tainted: true},
 		{name: "an annotation that no API server takes", labels: map[string]string{label: "1"}, annotations: map[string]string{"node.cluster.x-k8s.io/not valid": "1"}, says: "no Node can carry it", labelled: true, tainted: true},
-		{name: "a Node that has no room even for the record of its taints", labels: map[string]string{label: "1"}, node: full, says: "a Node has no room for all of them"},
+		{name: "a Node that has no room even for the record of its taints", labels: map[string]string{label: "1"}, node: full, says: "a Node has no room for all of them", tainted: true},
 	} {
 		for writer, name := range map[inherit.Writer]string{inherit.Kubelet: "kubelet", inherit.Privileged: "others"} {
 			t.Run(tc.name+"/"+name, func(t *testing.T) {

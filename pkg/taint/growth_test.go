@@ -3,6 +3,7 @@
 package taint_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -79,4 +80,17 @@ func TestProblemsOfHugeListsAreFew(t *testing.T) {
 	Expect(err).To(MatchError(HaveSuffix("\nand 900 more")))
 	_, err = taint.ParseList(strings.Repeat("x,", huge))
 	Expect(err).To(MatchError("600000 bytes of taints: no object can have more than 262144"))
+}
+
+// Only what Cluster API has is looked at: templates within templates without end would have paths as long as the review, each with its
+// problems.
+func TestTemplatesWithinTemplates(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	const depth = 4_000
+	text := strings.Repeat(`{"taints":[{}],"spec":{"machineTemplate":`, depth) + "{}" + strings.Repeat("}}", depth)
+	carrier := &taint.Carrier{}
+	Expect(json.Unmarshal([]byte(`{"spec":{"template":`+text+`,"topology":{"controlPlane":`+text+`}}}`), carrier)).To(Succeed())
+	for _, problem := range taint.ValidateCarrier(carrier, nil, false) {
+		Expect(len(problem.Field)).To(BeNumerically("<", 200))
+	}
 }

@@ -140,7 +140,7 @@ type metadata struct {
 
 type carrierSpec struct {
 	Taints          []clusterv1.MachineTaint `json:"taints"`          // of a Machine
-	Template        place                    `json:"template"`        // of a MachineSet, MachineDeployment or MachinePool
+	Template        template                 `json:"template"`        // of a MachineSet, MachineDeployment, MachinePool or control plane's template
 	MachineTemplate place                    `json:"machineTemplate"` // of a control plane
 	Topology        sections                 `json:"topology"`        // of a Cluster
 	sections        `json:",inline"`         // of a ClusterClass
@@ -155,6 +155,15 @@ type sections struct {
 	} `json:"workers"`
 }
 
+// template is that of Machines, or of a control plane: a ClusterClass refers to templates of control planes.
+type template struct {
+	Metadata metadata `json:"metadata"`
+	Spec     struct {
+		Taints          []clusterv1.MachineTaint `json:"taints"`
+		MachineTemplate place                    `json:"machineTemplate"`
+	} `json:"spec"`
+}
+
 // place holds what is declared for Machines: a template, or a section of a ClusterClass or a topology.
 type place struct {
 	Name     string                   `json:"name"`  // in a topology
@@ -162,8 +171,7 @@ type place struct {
 	Metadata metadata                 `json:"metadata"`
 	Taints   []clusterv1.MachineTaint `json:"taints"` // of a section, and of a control plane of the v1beta1 contract
 	Spec     struct {
-		Taints          []clusterv1.MachineTaint `json:"taints"`
-		MachineTemplate *place                   `json:"machineTemplate"` // of a control plane's template, which a ClusterClass refers to
+		Taints []clusterv1.MachineTaint `json:"taints"`
 	} `json:"spec"`
 }
 
@@ -208,15 +216,18 @@ func validateAll(path *field.Path, all, old []place) (errs field.ErrorList) {
 	return errs
 }
 
+func (t template) validate(path *field.Path, role Role, old template) field.ErrorList {
+	return slices.Concat(
+		ValidateAnnotations(path.Child("metadata", "annotations"), role, t.Metadata.Annotations, old.Metadata.Annotations),
+		Validate(path.Child("spec", "taints"), role, t.Spec.Taints, old.Spec.Taints),
+		t.Spec.MachineTemplate.validate(path.Child("spec", "machineTemplate"), ControlPlane, old.Spec.MachineTemplate),
+	)
+}
+
 func (p place) validate(path *field.Path, role Role, old place) field.ErrorList {
-	errs := slices.Concat(
+	return slices.Concat(
 		ValidateAnnotations(path.Child("metadata", "annotations"), role, p.Metadata.Annotations, old.Metadata.Annotations),
 		Validate(path.Child("taints"), role, p.Taints, old.Taints),
 		Validate(path.Child("spec", "taints"), role, p.Spec.Taints, old.Spec.Taints),
 	)
-	if p.Spec.MachineTemplate == nil {
-		return errs
-	}
-	before := cmp.Or(old.Spec.MachineTemplate, &place{})
-	return append(errs, p.Spec.MachineTemplate.validate(path.Child("spec", "machineTemplate"), ControlPlane, *before)...)
 }
