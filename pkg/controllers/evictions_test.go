@@ -114,7 +114,7 @@ func TestARefusedWriteCostsNoTurn(t *testing.T) {
 	for _, refusal := range []error{errors.New("no rights"), apierrors.NewConflict(schema.GroupResource{}, "n0", errors.New("changed"))} {
 		l := evictions(t, "MachineSet/ms", 1, machineDeployment(), machineSet())
 		l.refuse = refusal
-		l.Expect(l.seeNode("n0")).NotTo(Succeed())
+		l.refusedNode("n0", refusal)
 		l.refuse = nil
 		l.Expect(l.drained("n0")).To(Equal(1))
 		l.counted(noneWaits)

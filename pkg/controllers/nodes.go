@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,6 +31,9 @@ const (
 	// askEvery is the time between two questions of a Cluster's Nodes that wait for a taint which evicts Pods, on average: thousands of
 	// them must not keep the loop busy with asking.
 	askEvery = 50 * time.Millisecond
+	// afterConflict is when to try a conflicting write again, however often: a kubelet that writes its Node all the time must not put off
+	// what it is to inherit.
+	afterConflict = 100 * time.Millisecond
 )
 
 // NodeRequest names a Node and its Cluster.
@@ -91,7 +95,11 @@ func (r *nodes) sync(ctx context.Context, req NodeRequest) (again time.Duration,
 		return r.release(ctx, v)
 	}
 	if p.writes() {
-		if again, err = r.write(ctx, v, &p); err != nil || again > 0 {
+		again, err = r.write(ctx, v, &p)
+		if apierrors.IsConflict(err) {
+			return afterConflict, nil
+		}
+		if err != nil || again > 0 {
 			return again, err
 		}
 		r.note(v, p)
@@ -205,7 +213,9 @@ func leave(from inherit.NodeSource, node *corev1.Node, now time.Time) time.Durat
 func (r *nodes) write(ctx context.Context, v visit, p *nodePlan) (again time.Duration, err error) {
 	var taken time.Duration
 	again, err = r.clusters.try(v.Cluster, func() (sent bool, err error) {
-		*p = owners.Again(ctx, r.Chain, *p, func(ctx context.Context, chain *owners.Chain) (nodePlan, error) { return r.plan(ctx, chain, v) })
+		live := *r.Chain
+		live.AllowLive = r.clusters.reads(v.Cluster).Allow
+		*p = owners.Again(ctx, &live, *p, func(ctx context.Context, chain *owners.Chain) (nodePlan, error) { return r.plan(ctx, chain, v) })
 		if !p.writes() {
 			return false, nil
 		}
@@ -235,7 +245,9 @@ func (r *nodes) write(ctx context.Context, v visit, p *nodePlan) (again time.Dur
 func (r *nodes) patch(ctx context.Context, v visit, state inherit.NodeState) error {
 	changed := v.node.DeepCopy()
 	changed.Labels, changed.Annotations, changed.Spec.Taints = state.Labels, state.Annotations, state.Taints
-	err := v.server.Patch(ctx, changed, client.MergeFromWithOptions(v.node, client.MergeFromWithOptimisticLock{}))
+	patch := client.MergeFromWithOptions(v.node, client.MergeFromWithOptimisticLock{})
+	// Without a logger: an API server may answer with any number of warnings.
+	err := v.server.Patch(ctrl.LoggerInto(ctx, logr.Discard()), changed, patch)
 	r.Metrics.Write("Node", result(err))
 	if err != nil {
 		return fmt.Errorf("patching what the Node inherits: %w", err)

@@ -34,7 +34,7 @@ const (
 	// may wait for a conversion webhook that does not answer.
 	kindTimeout = 10 * time.Second
 	// unserved is when, at the earliest, to look again at an object that names a kind that the API server does not serve.
-	unserved = 10 * time.Minute
+	unserved = time.Minute
 )
 
 // reading reads objects of a kind, of which the first read waits until the cache has listed the kind. An empty kind is always listed.
@@ -184,6 +184,9 @@ func (r machines) watchOwner(m *clusterv1.Machine) (kind schema.GroupKind, again
 		return schema.GroupKind{}, 0, nil
 	}
 	again, err = r.watches.watch(r.Chain, kind, &unstructured.Unstructured{}, r.children(&clusterv1.MachineList{}))
+	if again > 0 { // it is not served: nothing is remembered of a name that somebody has made up
+		kind = schema.GroupKind{}
+	}
 	return kind, again, err
 }
 

@@ -152,7 +152,7 @@ func TestAKindThatIsNotServedIsLookedForAgain(t *testing.T) {
 		l := newLoop(t, about)
 		again, err := l.look(about)
 		l.Expect(err).NotTo(HaveOccurred())
-		l.Expect(again).To(BeNumerically("~", 15*time.Minute, 5*time.Minute))
+		l.Expect(again).To(BeNumerically("~", 90*time.Second, 30*time.Second))
 	}
 }
 

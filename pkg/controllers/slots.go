@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -18,6 +19,10 @@ const (
 	// an answer counts: no longer than a request may hang.
 	slowRetry    = 5 * time.Second
 	longestPause = time.Minute
+	// promptly is how long an answer may take that proves a server to be well. Who answers just in time must not hold many workers.
+	promptly = time.Second
+	// liveReads is how many live reads a second, and at once, the Nodes of a Cluster may cause. Beyond that, the cache decides.
+	liveReads = 200
 )
 
 // slots bound how many workers may wait for the answers of a workload cluster, or for answers about a kind. Whatever has answered
@@ -31,7 +36,8 @@ type slots[K comparable] struct {
 
 type slot struct {
 	running int
-	// answered is when the latest request was answered, failures how many since then were not.
+	reads   *rate.Limiter
+	// answered is when the latest request was answered promptly, failures how many since then were not answered.
 	answered time.Time
 	failures int
 	// paused is until when nothing is sent, next when the last of those is to come again that found no slot.
@@ -45,23 +51,38 @@ func newSlots[K comparable](most int) *slots[K] {
 // try makes a request in a slot; sent is false if it turned out not to be needed. Without a free slot, nothing is sent, and again is
 // when to try again.
 func (s *slots[K]) try(key K, request func() (sent bool, err error)) (again time.Duration, err error) {
-	if again := s.take(key, time.Now()); again > 0 {
+	started := time.Now()
+	of, again := s.take(key, started)
+	if again > 0 {
 		return again, nil
 	}
 	sent := false
-	defer func() { s.release(key, sent, err, time.Now()) }()
+	defer func() { s.release(of, sent, err, started, time.Now()) }()
 	sent, err = request()
 	return 0, err
 }
 
-func (s *slots[K]) take(key K, now time.Time) (again time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// slot returns the slots of a key.
+func (s *slots[K]) slot(key K) *slot {
 	of := s.of[key]
 	if of == nil {
-		of = &slot{}
+		of = &slot{reads: rate.NewLimiter(liveReads, liveReads)}
 		s.of[key] = of
 	}
+	return of
+}
+
+// reads limits the live reads for a key.
+func (s *slots[K]) reads(key K) *rate.Limiter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.slot(key).reads
+}
+
+func (s *slots[K]) take(key K, now time.Time) (of *slot, again time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of = s.slot(key)
 	most, free := 1, now
 	if of.failures > 0 {
 		free = now.Add(slowRetry)
@@ -73,27 +94,25 @@ func (s *slots[K]) take(key K, now time.Time) (again time.Duration) {
 	}
 	if of.running < most {
 		of.running++
-		return 0
+		return of, 0
 	}
 	if of.next.Before(free) {
 		of.next = free
 	}
 	of.next = of.next.Add(turn)
-	return of.next.Sub(now)
+	return of, of.next.Sub(now)
 }
 
-func (s *slots[K]) release(key K, sent bool, err error, now time.Time) {
+func (s *slots[K]) release(of *slot, sent bool, err error, started, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	of := s.of[key]
-	if of == nil {
-		return // it was forgotten
-	}
 	of.running--
 	switch {
 	case !sent: // it proves nothing
 	case !unanswered(err):
-		of.answered, of.failures = now, 0
+		if now.Sub(started) <= promptly {
+			of.answered, of.failures = now, 0
+		}
 	case !now.Before(of.paused): // of several requests at a time, one pauses the others
 		of.paused = now.Add(min(slowRetry<<min(of.failures, 8), longestPause))
 		of.failures++

@@ -14,6 +14,11 @@ import (
 
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
 
 // hangs is a request that is not answered, and answers one that is, at once.
@@ -69,6 +74,12 @@ func TestSlots(t *testing.T) {
 		s.forget("c")
 		sent, _ = s.all("c", 5, slowly)
 		Expect(sent).To(Equal(1))
+
+		<-time.After(slowRetry)
+		for range 2 {
+			sent, _ = s.all("c", 5, func() (bool, error) { <-time.After(nodeTimeout - time.Millisecond); return true, nil })
+			Expect(sent).To(Equal(1), "who answers just in time does not prove to be well")
+		}
 	})
 }
 
@@ -120,6 +131,35 @@ func TestWhatFailsBeforeItIsSent(t *testing.T) {
 		Expect(again).To(BeZero())
 		Expect(err).To(MatchError(context.DeadlineExceeded))
 	}
+}
+
+// What ends after its cluster was forgotten leaves the slots of the next cluster of that name alone.
+func TestAForgottenClusterWithWritesOnTheirWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlots[string](4)
+		s.all("c", 1, answers)
+		for range 4 {
+			go func() { _, _ = s.try("c", hangs) }()
+		}
+		synctest.Wait()
+		s.forget("c")
+		s.all("c", 1, answers)
+		<-time.After(nodeTimeout)
+		sent, _ := s.all("c", 9, hangs)
+		NewWithT(t).Expect(sent).To(Equal(1))
+	})
+}
+
+// What one Cluster's Nodes may have read is no other's.
+func TestReadsOfAClusterAreLimited(t *testing.T) {
+	s, allowed := newSlots[string](1), 0
+	for range 3 * liveReads {
+		if s.reads("c").Allow() {
+			allowed++
+		}
+	}
+	NewWithT(t).Expect(allowed).To(BeNumerically("<", 2*liveReads))
+	NewWithT(t).Expect(s.reads("other").Allow()).To(BeTrue())
 }
 
 // A panic occupies no slot for good.
@@ -209,4 +249,16 @@ func works(s *slots[string], queue chan request, over chan struct{}, done func(r
 type request struct {
 	cluster string
 	since   time.Time
+}
+
+// Nothing is remembered of the kind of an owner that nobody serves: whoever may write a Machine may make up kinds without end.
+func TestMadeUpKindsAreNotRemembered(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	m := &clusterv1.Machine{}
+	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "controlplane.cluster.x-k8s.io/v1", Kind: "MadeUp", Name: "x", Controller: new(true)}}
+	d := &Dependencies{Chain: &owners.Chain{Mapper: meta.NewDefaultRESTMapper(nil)}}
+	kind, again, err := machines{d, &kindWatches{}}.watchOwner(m)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(again).To(BeNumerically(">", 0))
+	Expect(kind).To(BeZero(), "so there are no slots for it")
 }

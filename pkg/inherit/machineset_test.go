@@ -88,6 +88,8 @@ var neverInherited = []string{
 	"meta.helm.sh/release-name",
 	"helm.sh/chart",
 	"app.kubernetes.io/managed-by",
+	"cluster.x-k8s.io/paused",
+	"heirloom.dev/ignore",
 }
 
 func TestNeverInherited(t *testing.T) {

@@ -177,8 +177,12 @@ func (c *Chain) MachinesBelow(ctx context.Context, owner client.Object) ([]clust
 	return machines, nil
 }
 
+// mostLookUps is how many values NodesOf looks up one by one. An informer waits meanwhile, and whoever may write a MachinePool may list as
+// many providerIDs there as they like.
+const mostLookUps = 1000
+
 // NodesOf returns the Nodes in a cache that the MachinePool names, or that the Machine or those below the object may be. MachineOf
-// decides which it is.
+// decides which it is. Beyond mostLookUps these are all Nodes.
 func (c *Chain) NodesOf(ctx context.Context, nodes client.Reader, object client.Object) (all []types.NamespacedName, err error) {
 	byField, machines := map[string][]string{}, []clusterv1.Machine(nil)
 	switch o := object.(type) {
@@ -194,6 +198,9 @@ func (c *Chain) NodesOf(ctx context.Context, nodes client.Reader, object client.
 	for _, m := range machines {
 		byField[providerIDField] = append(byField[providerIDField], one(m.Spec.ProviderID)...)
 		byField[nodeNameField] = append(append(byField[nodeNameField], one(m.Status.NodeRef.Name)...), inherit.MachineNames(&m)...)
+	}
+	if len(byField[providerIDField])+len(byField[nodeNameField]) > mostLookUps {
+		return (&Chain{Cache: nodes}).Keys(ctx, &corev1.NodeList{})
 	}
 	for field, values := range byField {
 		for _, value := range values {

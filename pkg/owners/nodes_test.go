@@ -203,6 +203,20 @@ func TestLookAgain(t *testing.T) {
 	Expect(chain.NodesOf(t.Context(), chain.Cache, machinePool("mp", "aws:2", "aws:9"))).To(ConsistOf(HaveField("Name", "n2")))
 	moved := machine("m", "", addressed, func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "n2" })
 	Expect(chain.NodesOf(t.Context(), chain.Cache, moved)).To(ConsistOf(HaveField("Name", "n"), HaveField("Name", "n2")), "it may have been the other")
+	many := machinePool("mp")
+	for i := range 1001 {
+		many.Spec.ProviderIDList = append(many.Spec.ProviderIDList, fmt.Sprint("aws:", i))
+	}
+	all, err := chain.NodesOf(t.Context(), chain.Cache, many)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(all).To(HaveLen(len(mustNodes(t, chain))), "one list for all, however many it names")
+}
+
+func mustNodes(t *testing.T, chain *owners.Chain) []types.NamespacedName {
+	t.Helper()
+	all, err := chain.Keys(t.Context(), &corev1.NodeList{})
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return all
 }
 
 // A Machine is known by its addresses until it is a Node. Then it can be no other one.

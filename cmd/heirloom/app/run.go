@@ -34,7 +34,7 @@ import (
 )
 
 const (
-	// liveReads is how many objects a second, and at once, the webhooks may read from the API server. Owners are read once for many
+	// liveReads is how many objects a second, and at once, webhooks and loop may each read from the API server. Owners are read once for many
 	// requests, and each Node costs a read of its own Machine.
 	liveReads = 1000
 	// unknownFor is how long a kind that the API server does not serve counts as unknown in admission.
@@ -142,7 +142,7 @@ func wire(ctx, told context.Context, mgr ctrl.Manager, c *config.Config, served 
 	if err != nil {
 		return fmt.Errorf("creating the discovery client: %w", err)
 	}
-	live, err := newReader(mgr)
+	live, loops, err := newReaders(mgr)
 	if err != nil {
 		return err
 	}
@@ -162,16 +162,16 @@ func wire(ctx, told context.Context, mgr ctrl.Manager, c *config.Config, served 
 		}
 		return policy
 	}
-	// A kind that is unknown is asked for each time: the loop would wait for minutes.
 	chain := owners.Chain{
-		Cache: mgr.GetCache(), Live: live, Mapper: &owners.Kinds{Discovery: discoveryClient, KnownFor: c.SyncPeriod}, Layout: schemas.ControlPlane,
+		Cache: mgr.GetCache(), Live: loops, Layout: schemas.ControlPlane,
+		Mapper: &owners.Kinds{Discovery: discoveryClient, UnknownFor: time.Second, KnownFor: c.SyncPeriod},
 	}
 	nodes, keys, err := addAdmission(ctx, mgr, c, workload.ByPolicy{Machines: chain.EffectiveMachines, Policy: policy})
 	if err != nil {
 		return err
 	}
 	admission := chain
-	admission.AskMissing, admission.Count = true, counters.OwnerLookup
+	admission.Live, admission.AskMissing, admission.Count = live, true, counters.OwnerLookup
 	admission.Mapper = &owners.Kinds{Discovery: discoveryClient, UnknownFor: unknownFor, KnownFor: c.SyncPeriod}
 	if err := addServers(ctx, told, mgr, c, served, keys.Key, webhooks.Dependencies{
 		Chain: &admission, Metrics: counters, Namespace: c.Namespace, Policy: policy, ManagementCluster: c.ManagementClusterKey,
@@ -194,14 +194,18 @@ func wire(ctx, told context.Context, mgr ctrl.Manager, c *config.Config, served 
 	})
 }
 
-// newReader returns what the webhooks read owners with, if the cache does not have them or may be behind. It shares no rate limit
-// with the loop, so that neither waits for the other, and has one limit for all kinds.
-func newReader(mgr ctrl.Manager) (client.Reader, error) {
-	config := rest.CopyConfig(mgr.GetConfig())
-	config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(liveReads, liveReads)
-	reader, err := client.New(config, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
-	if err != nil {
-		return nil, fmt.Errorf("creating the webhooks' client: %w", err)
+// newReaders returns what the webhooks and the loop read owners with, if the cache does not have them or may be behind. Each has a rate
+// limit of its own for all kinds, so that neither waits for the other.
+func newReaders(mgr ctrl.Manager) (webhooks, loop client.Reader, err error) {
+	readers := [2]client.Reader{}
+	for i := range readers {
+		config := rest.CopyConfig(mgr.GetConfig())
+		config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(liveReads, liveReads)
+		reader, err := client.New(config, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+		if err != nil {
+			return nil, nil, fmt.Errorf("creating the client for live reads: %w", err)
+		}
+		readers[i] = &owners.Live{Reader: reader}
 	}
-	return &owners.Live{Reader: reader}, nil
+	return readers[0], readers[1], nil
 }
