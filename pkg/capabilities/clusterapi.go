@@ -6,6 +6,7 @@ package capabilities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -30,12 +32,13 @@ const (
 	probeKey     = "heirloom.dev/probe"
 	// featureGate is named by Cluster API's refusal. Any other refusal tells nothing about taints.
 	featureGate = "MachineTaintPropagation"
-	// noSuchField is in the answer to an apply where the CRD does not have the field.
-	noSuchField = "field not declared in schema"
+	// wrongPatch and noSuchField begin and end the answer to an apply where the CRD does not have the field. A conflict, or what a policy
+	// refuses, may quote anything, but begins in another way.
+	wrongPatch, noSuchField = "failed to create typed patch object (", ": field not declared in schema"
 	// retry is how soon it is asked again while nothing is known.
 	retry = 5 * time.Second
-	// sample is how many objects are looked at for one that is not being deleted.
-	sample = 100
+	// sample is how many objects of a kind are looked at, and voters is how many namespaces are asked.
+	sample, voters = 100, 5
 	// atLeast is how often it is asked once it is known. A gate that has been switched off makes Cluster API refuse Machines with the
 	// taints that are declared by annotation, so this must not go unnoticed for long.
 	atLeast = time.Minute
@@ -106,61 +109,93 @@ func (g *Gate) again() time.Duration {
 	return wait.Jitter(interval, 0.1)
 }
 
+// detect asks with an object of each of a few namespaces, because the tenant of a namespace may influence its answer. No tenant can have
+// a taint accepted that Cluster API refuses, so a single namespace proves that the gate is on. Once it is on, two namespaces have to say
+// that it is off, or the only one.
 func (g *Gate) detect(ctx context.Context) error {
-	object, kind, path, err := g.example(ctx)
-	if err != nil || object == nil {
+	examples, err := g.examples(ctx)
+	if err != nil || len(examples) == 0 {
 		return err
 	}
-	state, err := g.probe(ctx, object, kind, path)
-	if err != nil || state == g.State() {
-		return err
+	var unclear []error
+	refusals := 0
+	for _, of := range examples {
+		state, err := g.probe(ctx, of)
+		switch {
+		case err != nil:
+			unclear = append(unclear, err)
+		case state == inherit.PropagationEnabled:
+			g.learn(ctx, state)
+			return nil
+		default:
+			refusals++
+		}
+	}
+	if refusals == 0 || refusals < min(2, len(examples)) && g.State() == inherit.PropagationEnabled {
+		return errors.Join(unclear...)
+	}
+	g.learn(ctx, inherit.PropagationDisabled)
+	return nil
+}
+
+func (g *Gate) learn(ctx context.Context, state inherit.TaintPropagation) {
+	if state == g.State() {
+		return
 	}
 	g.state.Store(int32(state)) //nolint:gosec // one of three constants
 	g.Publish()
 	ctrl.LoggerFrom(ctx).Info("Found out whether Cluster API propagates taints", "clusterAPITaintPropagation", state.String())
-	return nil
 }
 
-// example returns an object to ask with, its kind and the path of its taints, or nil while there is none. One that is being deleted is
-// the last choice, but good enough: the last Machines of all may wait for the answer.
-func (g *Gate) example(ctx context.Context) (example client.Object, kind string, path []string, err error) {
+// example is an object to ask with, its kind and the path of its taints.
+type example struct {
+	client.Object
+	kind, path string
+}
+
+// examples returns one object of each of a few namespaces, by namespace. One that is being deleted is the last choice, but good enough:
+// the last Machines of all may wait for the answer.
+func (g *Gate) examples(ctx context.Context) (map[string]example, error) {
+	all := map[string]example{}
 	for _, of := range []struct {
-		kind string
 		list client.ObjectList
-		path []string
+		example
 	}{
-		{"Machine", &clusterv1.MachineList{}, []string{"spec", "taints"}},
-		{"MachineSet", &clusterv1.MachineSetList{}, []string{"spec", "template", "spec", "taints"}},
+		{&clusterv1.MachineList{}, example{kind: "Machine", path: "spec.taints"}},
+		{&clusterv1.MachineSetList{}, example{kind: "MachineSet", path: "spec.template.spec.taints"}},
 	} {
 		if err := g.Client.List(ctx, of.list, client.Limit(sample), client.UnsafeDisableDeepCopy); err != nil {
-			return nil, "", nil, fmt.Errorf("listing %ss: %w", of.kind, err)
+			return nil, fmt.Errorf("listing %ss: %w", of.kind, err)
 		}
 		err := meta.EachListItem(of.list, func(item runtime.Object) error {
-			object, ok := item.(client.Object)
-			if ok && (example == nil || object.GetDeletionTimestamp() == nil) {
-				example = object
+			object := item.(client.Object)
+			known, found := all[object.GetNamespace()]
+			if !found && len(all) < voters || found && known.GetDeletionTimestamp() != nil {
+				all[object.GetNamespace()] = example{object, of.kind, of.path}
 			}
 			return nil
 		})
-		if example != nil || err != nil {
-			return example, of.kind, of.path, err
+		if err != nil {
+			return nil, err
 		}
 	}
-	return nil, "", nil, nil
+	return all, nil
 }
 
-// probe applies a taint to the object, as a dry run, and tells from the answer what Cluster API does with it.
-func (g *Gate) probe(ctx context.Context, object client.Object, kind string, path []string) (inherit.TaintPropagation, error) {
-	config := &unstructured.Unstructured{}
-	config.SetGroupVersionKind(clusterv1.GroupVersion.WithKind(kind))
-	config.SetNamespace(object.GetNamespace())
-	config.SetName(object.GetName())
-	config.SetUID(object.GetUID())
+// probe applies a taint to the object, as a dry run, and tells from the answer what Cluster API does with it. It forces, so that it does
+// not matter who else owns the taint.
+func (g *Gate) probe(ctx context.Context, of example) (inherit.TaintPropagation, error) {
+	config, path := &unstructured.Unstructured{}, strings.Split(of.path, ".")
+	config.SetGroupVersionKind(clusterv1.GroupVersion.WithKind(of.kind))
+	config.SetNamespace(of.GetNamespace())
+	config.SetName(of.GetName())
+	config.SetUID(of.GetUID())
 	probe := map[string]any{"key": probeKey, "effect": "PreferNoSchedule", "propagation": "OnInitialization"}
 	if err := unstructured.SetNestedSlice(config.Object, []any{probe}, path...); err != nil {
 		return inherit.PropagationUnknown, fmt.Errorf("building the probe: %w", err)
 	}
-	err := g.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(config), client.DryRunAll, client.FieldOwner(probeManager))
+	err := g.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(config), client.DryRunAll, client.ForceOwnership,
+		client.FieldOwner(probeManager))
 	stored, _, _ := unstructured.NestedSlice(config.Object, path...)
 	kept := slices.ContainsFunc(stored, func(item any) bool {
 		taint, ok := item.(map[string]any)
@@ -169,8 +204,23 @@ func (g *Gate) probe(ctx context.Context, object client.Object, kind string, pat
 	switch {
 	case err == nil && kept:
 		return inherit.PropagationEnabled, nil
-	case err == nil, apierrors.IsInvalid(err) && strings.Contains(err.Error(), featureGate), strings.Contains(err.Error(), noSuchField):
+	case err == nil, refused(err, of.path):
 		return inherit.PropagationDisabled, nil
 	}
-	return inherit.PropagationUnknown, fmt.Errorf("asking with a dry run on %s %s: %w", kind, client.ObjectKeyFromObject(object), err)
+	return inherit.PropagationUnknown, fmt.Errorf("asking with a dry run on %s %s: %w", of.kind, client.ObjectKeyFromObject(of), err)
+}
+
+// refused reports whether an answer says that Cluster API refuses all taints, or that its CRD has no field for them.
+func refused(err error, path string) bool {
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) {
+		return false
+	}
+	status := answer.Status()
+	if apierrors.IsInvalid(err) && status.Details != nil {
+		return slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool {
+			return cause.Field == path && strings.Contains(cause.Message, featureGate)
+		})
+	}
+	return strings.HasPrefix(status.Message, wrongPatch) && strings.HasSuffix(status.Message, "."+path+noSuchField)
 }

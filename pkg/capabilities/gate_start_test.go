@@ -34,13 +34,19 @@ var _ interface {
 // clusterAPI answers dry runs, and notes what they were.
 type clusterAPI struct {
 	client.Client
-	// answer is what it says to a dry run.
-	answer error
+	// answer is what it says to a dry run, and answers what it says to a dry run of each namespace, unless that is nil.
+	answer  error
+	answers func(of *unstructured.Unstructured, force bool) error
 	// lists are its answers to the next lists, one after the other. Without an error it lists what there is.
 	lists []error
-	asked []*unstructured.Unstructured
-	times []time.Time
+	// limits are how many objects may be in its answers.
+	limits []int64
+	asked  []*unstructured.Unstructured
+	times  []time.Time
 }
+
+// errDropped is no answer: the taints are dropped, as a CRD without the field does.
+var errDropped = errors.New("dropped")
 
 func newClusterAPI(t *testing.T, objects ...client.Object) *clusterAPI {
 	t.Helper()
@@ -54,9 +60,18 @@ func newClusterAPI(t *testing.T, objects ...client.Object) *clusterAPI {
 			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(config)
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
 			c.asked, c.times = append(c.asked, &unstructured.Unstructured{Object: content}), append(c.times, time.Now())
-			return c.answer
+			if c.answers == nil {
+				return c.answer
+			}
+			err = c.answers(&unstructured.Unstructured{Object: content}, applied.Force != nil && *applied.Force)
+			if errors.Is(err, errDropped) {
+				prune(config)
+				return nil
+			}
+			return err
 		},
 		List: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			c.limits = append(c.limits, (&client.ListOptions{}).ApplyOptions(options).Limit)
 			if len(c.lists) > 0 {
 				err := c.lists[0]
 				c.lists = c.lists[1:]

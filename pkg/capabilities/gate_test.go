@@ -47,6 +47,29 @@ func TestDetect(t *testing.T) {
 			answer: invalid("spec.version", "no"), want: inherit.PropagationEnabled, problem: "spec.version",
 		},
 		{
+			name: "nor does a refusal for another reason", before: inherit.PropagationEnabled,
+			answer: invalid("spec.taints", "there are too many"), want: inherit.PropagationEnabled, problem: "too many",
+		},
+		{
+			name: "nor does a value that names the gate", before: inherit.PropagationEnabled,
+			answer: invalid("spec.version", refusal), want: inherit.PropagationEnabled, problem: "spec.version",
+		},
+		{
+			name: "nor does a conflict, whatever its manager is called", before: inherit.PropagationEnabled,
+			answer: apierrors.NewApplyConflict(nil, `conflict with "field not declared in schema": .spec.taints: field not declared in schema`),
+			want:   inherit.PropagationEnabled, problem: "conflict",
+		},
+		{
+			name: "nor does what a policy says", before: inherit.PropagationEnabled,
+			answer: apierrors.NewForbidden(schema.GroupResource{}, "m", errors.New("MachineTaintPropagation: .spec.taints: field not declared in schema")),
+			want:   inherit.PropagationEnabled, problem: "forbidden",
+		},
+		{
+			name: "nor does an answer that is no API server's", before: inherit.PropagationEnabled,
+			answer: errors.New("failed to create typed patch object (x): .spec.taints: field not declared in schema"),
+			want:   inherit.PropagationEnabled, problem: "not declared",
+		},
+		{
 			name: "a missing right tells nothing", before: inherit.PropagationEnabled,
 			answer: apierrors.NewForbidden(schema.GroupResource{}, "m", errors.New("rbac")), want: inherit.PropagationEnabled, problem: "rbac",
 		},
@@ -90,20 +113,17 @@ func TestDetect(t *testing.T) {
 // What is being deleted may be all that there is, and may not go away before the answer is known. What lives comes first.
 func TestWhomToAsk(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	scheme := runtime.NewScheme()
-	utilruntime.Must(clusterv1.AddToScheme(scheme))
-	machine := func(name string) *clusterv1.Machine {
-		return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Finalizers: []string{"machine.cluster.x-k8s.io"}}}
+	finalized := func(name string) *clusterv1.Machine {
+		m := machine(name)
+		m.Finalizers = []string{"machine.cluster.x-k8s.io"}
+		return m
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(machine("a"), machine("b")).Build()
-	g := &Gate{Client: c}
-	for _, tc := range []struct{ deleted, asked string }{{"a", "b"}, {"b", "a"}} {
+	c := newClusterAPI(t, finalized("a"), finalized("b"))
+	for _, tc := range []struct{ deleted, asked string }{{"a", "b"}, {"b", "b"}} {
 		Expect(c.Delete(t.Context(), machine(tc.deleted))).To(Succeed())
-		object, kind, path, err := g.example(t.Context())
-		Expect(err).NotTo(HaveOccurred())
-		Expect(object.GetName()).To(Equal(tc.asked))
-		Expect(kind).To(Equal("Machine"))
-		Expect(path).To(Equal([]string{"spec", "taints"}))
+		c.asked = nil
+		Expect((&Gate{Client: c}).detect(t.Context())).To(Succeed())
+		Expect(c.asked).To(ConsistOf(And(HaveField("GetKind()", "Machine"), HaveField("GetName()", tc.asked))))
 	}
 }
 

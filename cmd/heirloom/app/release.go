@@ -56,7 +56,7 @@ answer, the command does the rest and ends with an error.`,
 			if err != nil {
 				return err
 			}
-			ctrl.SetLogger(klog.Background())
+			ctrl.SetLogger(briefly(klog.Background()))
 			releaser, err := newReleaser(c, what)
 			if err != nil {
 				return err
