@@ -162,9 +162,12 @@ func setOrDelete(gauge *prometheus.GaugeVec, cluster types.NamespacedName, nodes
 	gauge.WithLabelValues(cluster.Namespace, cluster.Name).Set(float64(nodes))
 }
 
-// NodeLabelled records how long a new Node was without all of its labels.
+// NodeLabelled records how long a new Node was without all of its labels. The API server of a workload cluster says when it was created:
+// what is not plausible would outweigh all other Nodes for good.
 func (m *Metrics) NodeLabelled(after time.Duration) {
-	m.labelled.Observe(after.Seconds())
+	if after >= 0 && after <= 24*time.Hour {
+		m.labelled.Observe(after.Seconds())
+	}
 }
 
 // WorkloadClusters sets how many Clusters are connected and how many are not.

@@ -149,6 +149,22 @@ func TestUnknownExpiry(t *testing.T) {
 	Expect(samples(t, registry)).To(ContainElement("heirloom_webhook_certificate_expiration_timestamp_seconds NaN"))
 }
 
+// A workload cluster's API server may say that a Node was created in 1970, or tomorrow. One such Node must not spoil the sum.
+func TestImplausibleDelaysDoNotCount(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	registry := prometheus.NewRegistry()
+	m, err := metrics.New(registry)
+	Expect(err).NotTo(HaveOccurred())
+	now := time.Now()
+	for _, created := range []time.Time{time.Unix(0, 0), {}, now.Add(time.Second), now.AddDate(1000, 0, 0), now.AddDate(0, 0, -2)} {
+		m.NodeLabelled(now.Sub(created))
+	}
+	Expect(samples(t, registry)).To(ContainElements("heirloom_node_labels_delay_seconds_count 0", "heirloom_node_labels_delay_seconds_sum 0"))
+	m.NodeLabelled(0)
+	m.NodeLabelled(24 * time.Hour)
+	Expect(samples(t, registry)).To(ContainElements("heirloom_node_labels_delay_seconds_count 2", "heirloom_node_labels_delay_seconds_sum 86400"))
+}
+
 func TestKind(t *testing.T) {
 	for _, tc := range []struct{ group, kind, want string }{
 		{group: "cluster.x-k8s.io", kind: "Machine", want: "Machine"},

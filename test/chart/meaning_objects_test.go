@@ -45,6 +45,7 @@ func serviceMeanings() []meaning {
 		"annotations": values{"a": "b"}, "labels": values{"a": "b"}, "type": "NodePort", "ipFamilyPolicy": "SingleStack", "ipFamilies": []any{"IPv6"},
 	}}
 	usual := values{"workloadClusters": values{"webhookURL": url}}
+	closed := values{"workloadClusters": values{"webhookURL": url}, "networkPolicy": values{"enabled": true}}
 	all := []meaning{
 		{"usual", usual, workload, ".spec", `{"type": "ClusterIP", "selector": {"app.kubernetes.io/name": "heirloom",
 			"app.kubernetes.io/instance": "heirloom", "app.kubernetes.io/component": "manager"},
@@ -56,6 +57,8 @@ func serviceMeanings() []meaning {
 		{"type", over, workload, ".spec.type", `"LoadBalancer"`},
 		{"type", over, reached, ".spec.type", `"ClusterIP"`},
 		{"type", own, reached, ".spec.type", `"NodePort"`},
+		{"not the port of the probes", closed, "NetworkPolicy heirloom", ".spec.ingress", `[{"ports": [{"port": "metrics", "protocol": "TCP"}]},
+			{"ports": [{"port": "webhook", "protocol": "TCP"}]}, {"ports": [{"port": "workload", "protocol": "TCP"}]}]`},
 	}
 	for name, over := range map[string]values{workload: over, reached: own} {
 		all = append(all, []meaning{

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
@@ -34,8 +35,7 @@ func newManager(restConfig *rest.Config, c *config.Config) (ctrl.Manager, error)
 		Scheme:                        newScheme(),
 		Cache:                         cacheOptions(c),
 		Client:                        client.Options{Cache: &client.CacheOptions{Unstructured: true}},
-		Metrics:                       c.Metrics,
-		HealthProbeBindAddress:        c.HealthAddr,
+		Metrics:                       metricsserver.Options{BindAddress: "0"}, // see addDiagnostics
 		LeaderElection:                c.LeaderElect,
 		LeaderElectionID:              c.LeaderElectionID(),
 		LeaderElectionNamespace:       c.LeaderElectNamespace,

@@ -3,22 +3,28 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/net/netutil"
 	"k8s.io/apiserver/pkg/authentication/request/x509"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	certutil "k8s.io/client-go/util/cert"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/heirloom-dev/heirloom/certs"
@@ -27,7 +33,7 @@ import (
 	"github.com/heirloom-dev/heirloom/webhooks"
 )
 
-// What a client can make a webhook server hold. controller-runtime's own server has hardly any limit. API servers wait 30 seconds for an
+// What a client can make a server hold. controller-runtime's own servers have hardly any limit. API servers wait 30 seconds for an
 // answer at most, and two for Heirloom's.
 const (
 	answerTimeout = 30 * time.Second
@@ -43,6 +49,9 @@ const (
 	// mostStreams is how many requests of HTTP/2 there may be on a connection. Until it is told, Go's client expects 100; if it has sent
 	// more than are accepted, it waits for a second.
 	mostStreams = 100
+	// briefTimeout and briefHeaders are for probes and diagnostics, whose requests are small and come in one piece.
+	briefTimeout = 5 * time.Second
+	briefHeaders = 8 << 10
 )
 
 // addCertificate returns what the webhook servers serve, and makes the manager keep it up to date. It comes from files, or is our own.
@@ -97,18 +106,26 @@ func newServer(told context.Context, name string, webhooks http.Handler) *manage
 	}}
 }
 
-// addServer lets the manager run a server of webhooks, and stop it last. Its port is bound now, so a program that answers probes listens.
+// addServer lets the manager run a server of webhooks.
 func addServer(mgr ctrl.Manager, c *config.Config, port int, served certs.Source, server *manager.Server) error {
-	listener, err := net.Listen("tcp", net.JoinHostPort(c.WebhookHost, strconv.Itoa(port)))
+	return listen(mgr, c, net.JoinHostPort(c.WebhookHost, strconv.Itoa(port)), server, &tls.Config{
+		NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12, GetCertificate: served, ClientAuth: tls.RequestClientCert, // see onlyClients
+	})
+}
+
+// listen lets the manager run a server, and stop it last. Its port is bound now, so a program that answers probes listens.
+func listen(mgr ctrl.Manager, c *config.Config, address string, server *manager.Server, tlsConfig *tls.Config) error {
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return fmt.Errorf("listening for webhooks: %w", err)
+		return fmt.Errorf("listening for %s: %w", server.Name, err)
 	}
-	tlsConfig := &tls.Config{NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert} // see onlyClients
-	for _, change := range c.TLS {
-		change(tlsConfig)
+	server.Listener = netutil.LimitListener(listener, mostConnections)
+	if tlsConfig != nil {
+		for _, change := range c.TLS {
+			change(tlsConfig)
+		}
+		server.Listener = tls.NewListener(server.Listener, tlsConfig)
 	}
-	tlsConfig.GetCertificate = served
-	server.Listener = tls.NewListener(netutil.LimitListener(listener, mostConnections), tlsConfig)
 	return mgr.Add(server)
 }
 
@@ -136,17 +153,70 @@ func onlyClients(ctx context.Context, c *config.Config, webhooks http.Handler, r
 	}), nil
 }
 
-// addChecks makes the probes tell the truth: ready means that the caches have been filled and the certificate is valid. The caches then
+// newBriefServer returns a server of probes or diagnostics. What it does ends with ctx, such as a profile. It does not speak HTTP/2, of
+// which a connection has many requests at a time.
+func newBriefServer(ctx context.Context, name string, handler http.Handler) *manager.Server {
+	return &manager.Server{Name: name, Server: &http.Server{
+		Handler: handler, BaseContext: func(net.Listener) context.Context { return ctx },
+		ReadHeaderTimeout: briefTimeout, ReadTimeout: briefTimeout, WriteTimeout: answerTimeout, IdleTimeout: briefTimeout,
+		MaxHeaderBytes: briefHeaders,
+	}}
+}
+
+// addProbes makes the probes tell the truth: ready means that the caches have been filled and the certificate is valid. The caches then
 // have what admission needs in any case. Kinds of providers, which they begin to hold later, do not count: a kind that cannot be listed
 // would leave no replica ready to answer for the others. A server of webhooks that fails ends the program, so no probe connects to it: a
 // client that takes all connections would have the program restarted.
-func addChecks(mgr ctrl.Manager, served certs.Source, filled *atomic.Bool) error {
+func addProbes(ctx context.Context, mgr ctrl.Manager, c *config.Config, served certs.Source, filled *atomic.Bool) error {
 	synced := func(*http.Request) error {
 		if !filled.Load() {
 			return errors.New("the informer caches are not filled yet")
 		}
 		return nil
 	}
-	return errors.Join(
-		mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", synced), mgr.AddReadyzCheck("certificate", served.Check))
+	mux := http.NewServeMux()
+	for path, checks := range map[string]map[string]healthz.Checker{
+		"/healthz": {"ping": healthz.Ping}, "/readyz": {"caches": synced, "certificate": served.Check},
+	} {
+		handler := http.StripPrefix(path, &healthz.Handler{Checks: checks})
+		mux.Handle(path, handler)
+		mux.Handle(path+"/", handler) // each check by its name
+	}
+	return listen(mgr, c, c.HealthAddr, newBriefServer(ctx, "probes", mux), nil)
+}
+
+// addDiagnostics serves what controller-runtime's metrics server does, but for its missing limits.
+func addDiagnostics(ctx context.Context, mgr ctrl.Manager, c *config.Config) error {
+	address := cmp.Or(c.Metrics.BindAddress, metricsserver.DefaultBindAddress)
+	if address == "0" {
+		return nil
+	}
+	handlers := map[string]http.Handler{
+		"/metrics": promhttp.HandlerFor(ctrlmetrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}),
+	}
+	maps.Copy(handlers, c.Metrics.ExtraHandlers)
+	mux := http.NewServeMux()
+	for path, handler := range handlers {
+		mux.Handle(path, handler)
+	}
+	server := newBriefServer(ctx, "diagnostics", mux)
+	if !c.Metrics.SecureServing {
+		return listen(mgr, c, address, server, nil)
+	}
+	filter, err := c.Metrics.FilterProvider(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err == nil {
+		server.Server.Handler, err = filter(ctrl.Log.WithName("diagnostics"), mux)
+	}
+	if err != nil {
+		return fmt.Errorf("authenticating clients of diagnostics: %w", err)
+	}
+	certificate, key, err := certutil.GenerateSelfSignedCertKey("localhost", []net.IP{{127, 0, 0, 1}}, nil)
+	if err != nil {
+		return fmt.Errorf("making a certificate for diagnostics: %w", err)
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return fmt.Errorf("loading the certificate for diagnostics: %w", err)
+	}
+	return listen(mgr, c, address, server, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}})
 }

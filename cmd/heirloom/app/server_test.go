@@ -25,6 +25,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/heirloom-dev/heirloom/pkg/config"
@@ -92,7 +93,29 @@ func serve(t *testing.T, told context.Context, handler http.Handler) served {
 	c := &config.Config{}
 	c.WebhookHost = "127.0.0.1"
 	Expect(addServer(running, c, 0, func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &serving, nil }, server)).To(Succeed())
-	Expect(running.added).To(ConsistOf(server))
+	return served{ca: ca, address: running.start(t)}
+}
+
+// onlyAdded is a manager that runs nothing by itself.
+type onlyAdded struct {
+	manager.Manager
+	config *rest.Config
+	added  []manager.Runnable
+}
+
+func (m *onlyAdded) Add(r manager.Runnable) error {
+	m.added = append(m.added, r)
+	return nil
+}
+
+func (m *onlyAdded) GetConfig() *rest.Config     { return m.config }
+func (m *onlyAdded) GetHTTPClient() *http.Client { return http.DefaultClient }
+
+// start runs the only server that was added until the test ends, and returns its address.
+func (m *onlyAdded) start(t *testing.T) string {
+	t.Helper()
+	NewWithT(t).Expect(m.added).To(ConsistOf(BeAssignableToTypeOf(&manager.Server{})))
+	server := m.added[0].(*manager.Server)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Start(ctx) }()
@@ -100,18 +123,7 @@ func serve(t *testing.T, told context.Context, handler http.Handler) served {
 		cancel()
 		NewWithT(t).Expect(<-ended).To(Succeed())
 	})
-	return served{ca: ca, address: server.Listener.Addr().String()}
-}
-
-// onlyAdded is a manager that runs nothing.
-type onlyAdded struct {
-	manager.Manager
-	added []manager.Runnable
-}
-
-func (m *onlyAdded) Add(r manager.Runnable) error {
-	m.added = append(m.added, r)
-	return nil
+	return server.Listener.Addr().String()
 }
 
 // saysProtocol answers with the protocol of the request.
@@ -165,26 +177,56 @@ func TestConnectionsAreClosedOnceToldToStop(t *testing.T) {
 	Expect(closed()).To(BeTrue())
 }
 
+// dial connects to a server for as long as the test runs.
+func dial(t *testing.T, address string) net.Conn {
+	t.Helper()
+	connection, err := net.Dial("tcp", address)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = connection.Close() })
+	return connection
+}
+
 // There is no more than so many connections; the next is served when one of them is closed.
 func TestConnectionsAreLimited(t *testing.T) {
-	Expect, Eventually := NewWithT(t).Expect, NewWithT(t).Eventually
-	s := serve(t, t.Context(), saysProtocol())
-	dial := func() net.Conn {
-		connection, err := net.Dial("tcp", s.address)
-		Expect(err).NotTo(HaveOccurred())
-		t.Cleanup(func() { _ = connection.Close() })
-		return connection
+	patient := func(t *testing.T, m *onlyAdded) string {
+		server := m.added[0].(*manager.Server).Server
+		server.ReadHeaderTimeout, server.ReadTimeout = time.Hour, time.Hour // nothing but the limit is tested
+		return m.start(t)
 	}
-	first := dial()
-	for range mostConnections - 1 {
-		dial()
+	for name, start := range map[string]func(t *testing.T) string{
+		"webhooks": func(t *testing.T) string { return serve(t, t.Context(), saysProtocol()).address },
+		"probes": func(t *testing.T) string {
+			m := &onlyAdded{}
+			NewWithT(t).Expect(addProbes(t.Context(), m, parse(t), valid(t), &atomic.Bool{})).To(Succeed())
+			return patient(t, m)
+		},
+		"diagnostics": func(t *testing.T) string {
+			m := &onlyAdded{config: &rest.Config{}}
+			NewWithT(t).Expect(addDiagnostics(t.Context(), m, parse(t))).To(Succeed())
+			return patient(t, m)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			Expect, Eventually := NewWithT(t).Expect, NewWithT(t).Eventually
+			address := start(t)
+			first := dial(t, address)
+			for range mostConnections - 1 {
+				dial(t, address)
+			}
+			answered := make(chan error, 1)
+			last := dial(t, address)
+			go func() {
+				_, err := io.WriteString(last, "GET / HTTP/1.1\r\n\r\n") // which every server answers, if only with an error
+				if err == nil {
+					_, err = last.Read(make([]byte, 1))
+				}
+				answered <- err
+			}()
+			NewWithT(t).Consistently(answered).WithTimeout(500 * time.Millisecond).ShouldNot(Receive())
+			Expect(first.Close()).To(Succeed())
+			Eventually(answered).WithTimeout(time.Minute).Should(Receive(BeNil()))
+		})
 	}
-	answered := make(chan error, 1)
-	last := tls.Client(dial(), &tls.Config{InsecureSkipVerify: true})
-	go func() { answered <- last.Handshake() }()
-	NewWithT(t).Consistently(answered).WithTimeout(500 * time.Millisecond).ShouldNot(Receive())
-	Expect(first.Close()).To(Succeed())
-	Eventually(answered).WithTimeout(time.Minute).Should(Receive(BeNil()))
 }
 
 // With --webhook-client-ca-file, a client is answered if it has a certificate by one of the CAs that are in the file now.
