@@ -43,12 +43,10 @@ func nodeInherits(from inherit.NodeSource) NodeDecision {
 // noMachine is the decision about a Node that is nobody's.
 var noMachine = NodeDecision{Outcome: inherit.NoOwner, Reason: inherit.IsNoMachine}
 
-// EvaluateNode decides what happens to a Node of the Cluster of Within, and what it inherits from.
+// EvaluateNode decides what happens to a Node of the Cluster of Within, and what it inherits from. A Node that is being deleted inherits
+// until it is gone.
 func (c *Chain) EvaluateNode(ctx context.Context, node *corev1.Node, policy inherit.Policy) (NodeDecision, error) {
-	switch {
-	case inherit.Deleting(node):
-		return skipNode(inherit.IsDeleted), nil
-	case c.within == (types.NamespacedName{}):
+	if c.within == (types.NamespacedName{}) {
 		return skipNode(inherit.NotOfManagementCluster), nil
 	}
 	m, err := c.MachineOf(ctx, node)

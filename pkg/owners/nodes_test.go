@@ -77,7 +77,7 @@ func TestEvaluateNode(t *testing.T) {
 		{name: "nor does one whose Cluster does not exist", cached: []client.Object{ours()}, why: inherit.ClusterDoesNotExist},
 		{name: "nor does one of another Cluster", cached: []client.Object{c, ours(elsewhere)}, why: inherit.IsNoMachine},
 		{name: "nor does one of another namespace", cached: []client.Object{c, tenants(ofCluster("c")), tenants(ours())}, why: inherit.IsNoMachine},
-		{name: "a Node that is being deleted inherits nothing", change: also[*corev1.Node](deleting), cached: []client.Object{c, ours()}, why: inherit.IsDeleted},
+		{name: "a Node that is being deleted inherits until it is gone", change: also[*corev1.Node](deleting), cached: []client.Object{c, ours()}, want: []string{"fromMachine"}},
 		{name: "a Node without a Machine inherits nothing", node: "other", cached: []client.Object{c, ours()}, why: inherit.IsNoMachine},
 		{name: "nor does one whose own label and Cluster say what they like", node: "other", change: also[*corev1.Node](optOut), cached: []client.Object{ignoredCluster}, why: inherit.IsNoMachine},
 		{name: "a Node that a pool names inherits from its template", node: "x aws:2", cached: []client.Object{c, pool("mp")}, want: []string{"from-mp"}},
