@@ -108,6 +108,22 @@ func TestEvaluateNode(t *testing.T) {
 	}
 }
 
+// Machines and MachinePools of other namespaces, however many claim to be a Node, are not looked at.
+func TestOthersMachinesCostANodeNothing(t *testing.T) {
+	pool := machinePool("mp", "aws:2")
+	cached := []client.Object{ofCluster("c"), machine("m", "", provided, addressed), pool}
+	for range 1000 {
+		cached = append(cached, tenants(machine("m", "", isNode)), tenants(machine("m", "", provided, addressed)), tenants(machinePool("mp", "aws:2")))
+	}
+	for known, want := range map[string]int{"n aws:1 10.0.0.1": 2, "n aws:2": 1, "other": 0} {
+		Expect, held := NewWithT(t).Expect, holds(t, cached...)
+		decided, err := from(held).Within(itself).EvaluateNode(t.Context(), node(known), inherit.Policy{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(decided.Inherits()).To(Equal(want > 0), known)
+		Expect(held.listed).To(Equal(want), known)
+	}
+}
+
 // What a name or an address has brought goes once the Machine is another Node, and not before: whatever address or providerID a kubelet
 // has now, its Node goes on inheriting from the Machine, as long as nothing proves another.
 func TestWhatAnAddressBroughtGoes(t *testing.T) {
