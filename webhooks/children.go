@@ -27,6 +27,14 @@ type children struct {
 	kind owners.Kind
 }
 
+// asCreated takes away what an API server sets itself: a request that creates an object by apply has whatever its writer put there.
+func asCreated(req admission.Request, object metav1.Object) {
+	if req.Operation == admissionv1.Create {
+		object.SetCreationTimestamp(metav1.Time{})
+		object.SetDeletionTimestamp(nil)
+	}
+}
+
 // injected is what becomes of a child.
 type injected struct {
 	owners.Decision
@@ -42,6 +50,7 @@ func (h children) decide(ctx context.Context, req admission.Request) (answer, er
 	if err := decode(req.Object, object); err != nil {
 		return answer{}, err
 	}
+	asCreated(req, object)
 	var old func() (inherit.Object, error)
 	if req.Operation == admissionv1.Update {
 		old = sync.OnceValues(func() (inherit.Object, error) {

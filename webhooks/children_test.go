@@ -18,6 +18,7 @@ const (
 	byDeployment = "ownerReferences: [{apiVersion: cluster.x-k8s.io/v1beta2, kind: MachineDeployment, name: md, uid: md, controller: true}]"
 	ownsTeam     = "managedFields: [{manager: heirloom, operation: Apply, apiVersion: cluster.x-k8s.io/v1beta2, fieldsType: FieldsV1, fieldsV1: {'f:metadata': {'f:labels': {'f:team': {}}}}}]"
 	inCluster    = "spec: {clusterName: c}"
+	deleted      = ", deletionTimestamp: '2026-11-21T12:00:00Z'"
 )
 
 var ordinary = fleet{
@@ -86,7 +87,8 @@ func TestMachines(t *testing.T) {
 			f.clusters = map[string]string{"ns/c": "metadata: {labels: {heirloom.dev/ignore: ''}}"}
 		}), request: write{kind: "Machine", object: machine(bySet)}, outcome: "unmatched"},
 		{name: "a Machine that another instance watches is left alone", cache: ordinary, policy: inherit.Policy{WatchFilter: "blue"}, request: write{kind: "Machine", object: machine(bySet)}, outcome: "unmatched"},
-		{name: "a Machine that is being deleted is left alone", cache: ordinary, request: write{kind: "Machine", object: machine(bySet + ", deletionTimestamp: '2026-11-21T12:00:00Z'")}, outcome: "unmatched"},
+		{name: "a Machine that is being deleted is left alone", cache: ordinary, request: write{kind: "Machine", object: machine(bySet + deleted), old: machine(bySet + deleted)}, outcome: "unmatched"},
+		{name: "a Machine that is created by apply with that field inherits", cache: ordinary, request: write{kind: "Machine", object: machine(bySet + deleted)}, want: []string{addsTeam}, outcome: "injected"},
 
 		{name: "an owner that is not cached is asked for", cache: fleet{}, live: &ordinary, request: write{kind: "Machine", object: machine(bySet)}, want: []string{addsTeam}, outcome: "injected"},
 		{name: "an owner that nobody finds leaves a new Machine untouched", cache: fleet{}, live: &nothing, request: write{kind: "Machine", object: machine(bySet)}, outcome: "unmatched"},

@@ -58,6 +58,7 @@ func (h nodes) decide(ctx context.Context, req admission.Request) (answer, error
 	if writer == inherit.Kubelet && req.UserInfo.Username != kubeletUserPrefix+node.Name {
 		return unmatched(), nil
 	}
+	asCreated(req, node)
 	changesUpdate := func(p nodePlan) bool { return req.Operation == admissionv1.Update && p.changes() }
 	p, err := owners.Recheck(ctx, h.Chain, changesUpdate, func(ctx context.Context, chain *owners.Chain) (nodePlan, error) {
 		return h.plan(ctx, chain, req, node, writer)

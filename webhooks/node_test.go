@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -23,6 +24,7 @@ func TestNodes(t *testing.T) {
 		return "{metadata: {name: node-1, labels: {heirloom.node-restriction.kubernetes.io/record: " + recorded(";gpu:NoSchedule") + "}, " +
 			"annotations: {cluster.x-k8s.io/taints-from-machine: 'gpu:NoSchedule', heirloom.dev/record-from-machine: ';gpu:NoSchedule'}}, spec: {taints: [" + taints + "]}}"
 	}
+	deleting := func(node string) string { return strings.Replace(node, "name: node-1", "name: node-1"+deleted, 1) }
 	gpu := "{key: gpu, effect: NoSchedule}"
 	// A worker with a label that a kubelet may set and one that it may not.
 	labelled := fleet{clusters: ordinary.clusters, sets: ordinary.sets, machines: map[string]string{
@@ -33,12 +35,13 @@ func TestNodes(t *testing.T) {
 		"ns/m": "{metadata: {" + bySet + ", labels: {cluster.x-k8s.io/control-plane: ''}}, spec: {clusterName: c, taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}, status: {nodeRef: {name: node-1}}}",
 	}}
 	broken := fleet{err: errors.New("timeout")}
+	registers := []string{
+		`{"op":"add","path":"/metadata/labels","value":{"node.cluster.x-k8s.io/a":"1"}}`,
+		`{"op":"add","path":"/metadata/annotations","value":{"cluster.x-k8s.io/labels-from-machine":"node.cluster.x-k8s.io/a","cluster.x-k8s.io/taints-from-machine":"","heirloom.dev/uninitialized":"added"}}`,
+		`{"op":"add","path":"/spec/taints","value":[{"key":"node.cluster.x-k8s.io/uninitialized","effect":"NoSchedule"}]}`,
+	}
 	for _, tc := range []childCase{
-		{name: "a kubelet that registers gets what NodeRestriction accepts, and the guard", cache: labelled, request: write{kind: "Node", user: kubelet, object: node("")}, want: []string{
-			`{"op":"add","path":"/metadata/labels","value":{"node.cluster.x-k8s.io/a":"1"}}`,
-			`{"op":"add","path":"/metadata/annotations","value":{"cluster.x-k8s.io/labels-from-machine":"node.cluster.x-k8s.io/a","cluster.x-k8s.io/taints-from-machine":"","heirloom.dev/uninitialized":"added"}}`,
-			`{"op":"add","path":"/spec/taints","value":[{"key":"node.cluster.x-k8s.io/uninitialized","effect":"NoSchedule"}]}`,
-		}, outcome: "injected"},
+		{name: "a kubelet that registers gets what NodeRestriction accepts, and the guard", cache: labelled, request: write{kind: "Node", user: kubelet, object: node("")}, want: registers, outcome: "injected"},
 		{name: "somebody who may brings the rest and takes the guard away", cache: labelled, request: write{
 			kind:   "Node",
 			object: "{metadata: {name: node-1, annotations: {heirloom.dev/uninitialized: added, cluster.x-k8s.io/taints-from-machine: ''}}, spec: {taints: [{key: node.cluster.x-k8s.io/uninitialized, effect: NoSchedule}]}}",
@@ -56,7 +59,7 @@ func TestNodes(t *testing.T) {
 			`{"op":"add","path":"/metadata/annotations","value":{"cluster.x-k8s.io/labels-from-machine":"node.cluster.x-k8s.io/a","cluster.x-k8s.io/taints-from-machine":"","heirloom.dev/uninitialized":"added"}}`,
 			`{"op":"add","path":"/spec/taints","value":[{"key":"node.cluster.x-k8s.io/uninitialized","effect":"NoSchedule"}]}`,
 		}, outcome: "injected"},
-		{name: "a Node that is being deleted is left alone", cache: labelled, request: write{kind: "Node", object: node(", deletionTimestamp: '2026-11-21T12:00:00Z'")}, outcome: "unmatched"},
+		{name: "a kubelet that says its new Node is being deleted gets the same", cache: labelled, request: write{kind: "Node", user: kubelet, object: node(deleted)}, want: registers, outcome: "injected"},
 		{name: "a Node without a Machine is none of our business", cache: fleet{}, request: write{kind: "Node", object: node("")}, outcome: "unmatched"},
 		{name: "a Node of a paused Machine is left alone", cache: fleet{machines: map[string]string{
 			"ns/m": "{metadata: {labels: {node.cluster.x-k8s.io/a: '1'}, annotations: {cluster.x-k8s.io/paused: ''}}, spec: {clusterName: c}, status: {nodeRef: {name: node-1}}}",
@@ -66,6 +69,7 @@ func TestNodes(t *testing.T) {
 		{name: "or with who declares it for the Machine", cache: withTaint.with(func(f *fleet) {
 			f.sets = map[string]string{"ns/ms": "{metadata: {" + byDeployment + "}, spec: {clusterName: c, template: {spec: {taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}}}}"}
 		}), request: write{kind: "Node", object: tainted(""), old: tainted(gpu)}, want: []string{`{"op":"add","path":"/spec/taints","value":[{"key":"gpu","effect":"NoSchedule"}]}`}, warnings: []string{`heirloom: taint "gpu:NoSchedule" was kept: the Node inherits it from Machine ns/m; to change it, edit MachineDeployment ns/md (spec.template.spec.taints)`}, outcome: "injected"},
+		{name: "also on a Node that is being deleted", cache: withTaint, request: write{kind: "Node", object: deleting(tainted("")), old: deleting(tainted(gpu))}, want: []string{`{"op":"add","path":"/spec/taints","value":[{"key":"gpu","effect":"NoSchedule"}]}`}, warnings: []string{`heirloom: taint "gpu:NoSchedule" was kept`}, outcome: "injected"},
 		{name: "a foreign taint may go", cache: withTaint, request: write{kind: "Node", object: tainted(gpu), old: tainted(gpu + ", {key: z, effect: NoExecute}")}, outcome: "unchanged"},
 		{name: "it stays even if nobody knows whom to tell", cache: withTaint.with(func(f *fleet) { f.sets = nil }), live: &broken, request: write{kind: "Node", object: tainted(""), old: tainted(gpu)}, want: []string{`{"op":"add","path":"/spec/taints","value":[{"key":"gpu","effect":"NoSchedule"}]}`}, warnings: []string{"Machine ns/m"}, outcome: "injected"},
 		{name: "a label that is taken away stays, and that is said", cache: labelled, request: write{
@@ -113,6 +117,9 @@ func TestNodesInUseAreNotEvictedByAWrite(t *testing.T) {
 			`{"op":"add","path":"/metadata/annotations","value":{"cluster.x-k8s.io/taints-from-machine":""}}`,
 		}, outcome: "injected"},
 		{name: "nor the next write", cache: once, request: write{kind: "Node", object: inUse(waiting, tracked, ""), old: inUse("", "", "")}, outcome: "unchanged"},
+		{name: "but a Node that is created by apply with an earlier date is new", cache: always, request: write{kind: "Node", user: "system:node:node-1", object: inUse("", tracked, "")}, want: []string{
+			`{"op":"add","path":"/metadata/annotations","value":{"cluster.x-k8s.io/taints-from-machine":"","heirloom.dev/taints-from-machine":"drain=new:NoExecute"}}`, putBack,
+		}, outcome: "injected"},
 		{name: "what the write takes away is put back", cache: always, request: write{kind: "Node", object: inUse(record+digest, listed, ""), old: inUse(record+digest, listed, drain)}, want: []string{putBack}, warnings: []string{kept}, outcome: "injected"},
 		{name: "and what it changes", cache: always, request: write{kind: "Node", object: inUse(record+digest, listed, older), old: inUse(record+digest, listed, drain)}, want: []string{putBack}, warnings: []string{kept}, outcome: "injected"},
 		{name: "also if it takes the record away with it", cache: always, request: write{kind: "Node", object: inUse(record+digest, tracked, ""), old: inUse(record+digest, listed, drain)}, want: []string{

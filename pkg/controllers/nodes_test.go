@@ -117,7 +117,6 @@ func TestANodeLosesWhatItsMachineLoses(t *testing.T) {
 }
 
 func TestANodeThatIsLeftAloneIsNotWritten(t *testing.T) {
-	gone := metav1.Now()
 	for name, leave := range map[string]func(*clusterv1.Cluster, *clusterv1.Machine, *corev1.Node){
 		"its Machine is paused": func(_ *clusterv1.Cluster, m *clusterv1.Machine, _ *corev1.Node) {
 			m.Annotations = pairs(clusterv1.PausedAnnotation)
@@ -126,9 +125,6 @@ func TestANodeThatIsLeftAloneIsNotWritten(t *testing.T) {
 		"its Cluster is paused":    func(c *clusterv1.Cluster, _ *clusterv1.Machine, _ *corev1.Node) { c.Spec.Paused = new(true) },
 		"its Cluster is opted out": func(c *clusterv1.Cluster, _ *clusterv1.Machine, _ *corev1.Node) {
 			c.Labels = pairs(inherit.IgnoreLabel)
-		},
-		"it is being deleted": func(_ *clusterv1.Cluster, _ *clusterv1.Machine, n *corev1.Node) {
-			n.DeletionTimestamp, n.Finalizers = &gone, []string{"provider/finalizer"}
 		},
 		"it has no Machine":                    func(_ *clusterv1.Cluster, m *clusterv1.Machine, _ *corev1.Node) { m.Spec.ProviderID = "another" },
 		"its Machine is another Node":          func(_ *clusterv1.Cluster, m *clusterv1.Machine, _ *corev1.Node) { m.Status.NodeRef.Name = "another" },
@@ -166,6 +162,22 @@ func TestANodeInheritsWhileItsMachineIsBeingDeleted(t *testing.T) {
 	l := newLoop(t, theCluster(), machineSet(), m, node("m"))
 	l.Expect(l.seeNode("m")).To(Succeed())
 	l.wrote("patches Node /m@999 " + inheritedByNode)
+}
+
+// A Node that is being deleted inherits until it is gone: its kubelet may have put finalizers there, which must save it from nothing.
+func TestANodeInheritsWhileItIsBeingDeleted(t *testing.T) {
+	m, n := nodeMachine("m"), node("m")
+	n.DeletionTimestamp, n.Finalizers = &metav1.Time{Time: m.CreationTimestamp.Time}, []string{"example.com/mine"}
+	l := newLoop(t, theCluster(), machineSet(), m, n)
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.wrote("patches Node /m@999 " + inheritedByNode)
+	l.change(n, func() { n.Spec.Taints = nil })
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.Expect(l.taintsOf("m")).To(Equal("gpu:NoSchedule"))
+	l.change(m, loseAll(m))
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.Expect(l.taintsOf("m")).To(BeEmpty())
+	l.Expect(l.stored(n).GetLabels()).NotTo(HaveKey(pool))
 }
 
 func TestANodeThatCannotBeReached(t *testing.T) {

@@ -75,7 +75,7 @@ func sourceOf(labels, annotations map[string]string, typed []clusterv1.MachineTa
 // that a kubelet may not set itself: taints restrict the Node, but these labels may be privileges.
 func (p Policy) SourceFor(node *corev1.Node, m *clusterv1.Machine) NodeSource {
 	s := SourceOfMachine(m)
-	if proven(node, m) {
+	if Proven(node, m) {
 		return s
 	}
 	s.matched = matchRecord(node, m)
@@ -122,10 +122,10 @@ func (s NodeSource) taints() []clusterv1.MachineTaint {
 	return taint.Merge(s.typed, s.annotated)
 }
 
-// proven reports whether more than a name or an address shows that a Node is this Machine. Kubelets choose their addresses, but only
+// Proven reports whether more than a name or an address shows that a Node is this Machine. Kubelets choose their addresses, but only
 // Cluster API writes status.nodeRef, and a providerID never changes once it is set.
-func proven(node *corev1.Node, m *clusterv1.Machine) bool {
-	return isReferredTo(node, m) || hasProviderID(node, m)
+func Proven(node *corev1.Node, m *clusterv1.Machine) bool {
+	return !contradicts(node, m) && (isReferredTo(node, m) || hasProviderID(node, m))
 }
 
 func isReferredTo(node *corev1.Node, m *clusterv1.Machine) bool {
@@ -137,19 +137,21 @@ func hasProviderID(node *corev1.Node, m *clusterv1.Machine) bool {
 }
 
 // MatchedBefore returns the name of the Machine that a Node claims to have been matched with by a name or an address, or "".
-// NoLongerMatches checks the claim.
+// WasMatched checks the claim.
 func MatchedBefore(node *corev1.Node) string {
 	record := node.Annotations[MatchedByAddressAnnotation]
 	return record[:max(0, strings.LastIndexByte(record, '.'))]
 }
 
-// NoLongerMatches reports whether the Node carries what it has inherited from this Machine by a name or an address, while the
-// Machine now is another Node or has another address. A Machine that reports no addresses contradicts nothing.
+// WasMatched reports whether the Node has inherited from this Machine by a name or an address.
+func WasMatched(node *corev1.Node, m *clusterv1.Machine) bool {
+	return hmac.Equal([]byte(node.Annotations[MatchedByAddressAnnotation]), []byte(matchRecord(node, m)))
+}
+
+// NoLongerMatches reports whether that Machine turned out to be another Node. Only its nodeRef says so: a kubelet chooses its addresses
+// and its first providerID, and a Machine may have the addresses that are reported from inside it.
 func NoLongerMatches(node *corev1.Node, m *clusterv1.Machine) bool {
-	if !hmac.Equal([]byte(node.Annotations[MatchedByAddressAnnotation]), []byte(matchRecord(node, m))) {
-		return false
-	}
-	return contradicts(node, m) || !proven(node, m) && len(MachineNames(m)) > 0 && !sharesAddress(node, m)
+	return WasMatched(node, m) && m.Status.NodeRef.Name != "" && !isReferredTo(node, m)
 }
 
 func matchRecord(node *corev1.Node, m *clusterv1.Machine) string {

@@ -63,8 +63,8 @@ func TestANodeIsReleasedThatLacksNoLabels(t *testing.T) {
 	Expect(synced.Taints).To(BeEmpty())
 }
 
-// What came by an address goes when that Machine is another Node or has another address. A kubelet that makes a record up, or
-// takes another Node's, achieves nothing.
+// What came by an address goes when that Machine is another Node, and not because a kubelet has another address or providerID. A
+// kubelet that makes a record up, or takes another Node's, achieves nothing.
 func TestNoLongerMatches(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -75,13 +75,13 @@ func TestNoLongerMatches(t *testing.T) {
 		want   bool
 	}{
 		{name: "a Node that still has the address", node: known{name: "n", addresses: "InternalIP=10.0.0.1"}, machine: known{name: "m", addresses: "InternalIP=10.0.0.1"}},
-		{name: "a Node that has another", node: known{name: "n", addresses: "InternalIP=10.0.0.2"}, machine: known{name: "m", addresses: "InternalIP=10.0.0.1"}, want: true},
+		{name: "a Node that has another", node: known{name: "n", addresses: "InternalIP=10.0.0.2"}, machine: known{name: "m", addresses: "InternalIP=10.0.0.1"}},
 		{name: "a Machine without addresses", node: known{name: "n"}, machine: known{name: "m"}},
 		{name: "a Machine that is another Node", node: known{name: "n"}, machine: known{name: "m", nodeRef: "other"}, want: true},
 		{name: "a Machine that is this Node", node: known{name: "n"}, machine: known{name: "m", nodeRef: "n", addresses: "InternalIP=10.0.0.1"}},
-		{name: "another instance", node: known{name: "n", providerID: "aws://2"}, machine: known{name: "m", providerID: "aws://1"}, want: true},
-		{name: "a record that is made up", node: known{name: "n", providerID: "aws://2"}, machine: known{name: "m", providerID: "aws://1"}, record: "m.00"},
-		{name: "no record", node: known{name: "n", providerID: "aws://2"}, machine: known{name: "m", providerID: "aws://1"}, record: "none"},
+		{name: "a Node that claims to be another instance", node: known{name: "n", providerID: "aws://2"}, machine: known{name: "m", providerID: "aws://1"}},
+		{name: "a record that is made up", node: known{name: "n"}, machine: known{name: "m", nodeRef: "other"}, record: "m.00"},
+		{name: "no record", node: known{name: "n"}, machine: known{name: "m", nodeRef: "other"}, record: "none"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			node, m := tc.node.node(), tc.machine.machine()
@@ -97,9 +97,29 @@ func TestNoLongerMatches(t *testing.T) {
 				NewWithT(t).Expect(inherit.MatchedBefore(node)).To(Equal("m"))
 			}
 			NewWithT(t).Expect(inherit.NoLongerMatches(node, &m)).To(Equal(tc.want))
+			NewWithT(t).Expect(inherit.WasMatched(node, &m)).To(Equal(tc.record == ""))
 		})
 	}
 	NewWithT(t).Expect(inherit.MatchedBefore(known{name: "n"}.node())).To(BeEmpty())
+}
+
+// A nodeRef proves nothing if the providerID says something else: another instance may have the name.
+func TestProven(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		node    known
+		machine known
+		want    bool
+	}{
+		{name: "a nodeRef", node: known{name: "n"}, machine: known{name: "m", nodeRef: "n", providerID: "aws://1"}, want: true},
+		{name: "a providerID", node: known{name: "n", providerID: "aws://1"}, machine: known{name: "m", providerID: "aws://1"}, want: true},
+		{name: "an address", node: known{name: "n", addresses: "InternalIP=10.0.0.1"}, machine: known{name: "m", addresses: "InternalIP=10.0.0.1"}},
+		{name: "a nodeRef against the providerID", node: known{name: "n", providerID: "aws://2"}, machine: known{name: "m", nodeRef: "n", providerID: "aws://1"}},
+		{name: "a providerID against the nodeRef", node: known{name: "n", providerID: "aws://1"}, machine: known{name: "m", nodeRef: "other", providerID: "aws://1"}},
+	} {
+		m := tc.machine.machine()
+		NewWithT(t).Expect(inherit.Proven(tc.node.node(), &m)).To(Equal(tc.want), tc.name)
+	}
 }
 
 // Once a Node is no Machine's any more, all that is recorded on it goes, and nothing else.

@@ -36,6 +36,8 @@ type reader struct {
 
 	mu    sync.Mutex
 	asked []string
+	// listed is how many objects all lists had.
+	listed int
 }
 
 // holds returns a reader of these objects. When the test ends, nothing may have changed them.
@@ -93,6 +95,9 @@ func (r *reader) List(_ context.Context, list client.ObjectList, options ...clie
 		}
 		items.Set(reflect.Append(items, value))
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.listed += items.Len()
 	return nil
 }
 

@@ -43,12 +43,10 @@ func nodeInherits(from inherit.NodeSource) NodeDecision {
 // noMachine is the decision about a Node that is nobody's.
 var noMachine = NodeDecision{Outcome: inherit.NoOwner, Reason: inherit.IsNoMachine}
 
-// EvaluateNode decides what happens to a Node of the Cluster of Within, and what it inherits from.
+// EvaluateNode decides what happens to a Node of the Cluster of Within, and what it inherits from. A Node that is being deleted inherits
+// until it is gone.
 func (c *Chain) EvaluateNode(ctx context.Context, node *corev1.Node, policy inherit.Policy) (NodeDecision, error) {
-	switch {
-	case inherit.Deleting(node):
-		return skipNode(inherit.IsDeleted), nil
-	case c.within == (types.NamespacedName{}):
+	if c.within == (types.NamespacedName{}) {
 		return skipNode(inherit.NotOfManagementCluster), nil
 	}
 	m, err := c.MachineOf(ctx, node)
@@ -58,24 +56,49 @@ func (c *Chain) EvaluateNode(ctx context.Context, node *corev1.Node, policy inhe
 	if m == nil {
 		return c.evaluateNodeOfPool(ctx, node, policy)
 	}
+	if !inherit.Proven(node, m) && inherit.MatchedBefore(node) != m.Name { // another address is no way to get rid of a Machine
+		before, err := c.matchedBefore(ctx, node)
+		if err != nil {
+			return NodeDecision{}, err
+		}
+		if before != nil && !inherit.NoLongerMatches(node, before) {
+			m = before
+		}
+	}
+	return c.evaluateNodeOfMachine(ctx, node, m, policy)
+}
+
+// evaluateNodeOfMachine decides about a Node that belongs to a Machine. The Node loses what it got because of a name or an address, if
+// the Machine turned out to be another Node. While that Machine or its Cluster is being deleted, the Node keeps everything.
+func (c *Chain) evaluateNodeOfMachine(ctx context.Context, node *corev1.Node, m *clusterv1.Machine, policy inherit.Policy) (NodeDecision, error) {
 	cluster, err := c.Cluster(ctx, m.Namespace, m.Spec.ClusterName)
 	if err != nil {
 		return NodeDecision{}, err
 	}
-	if why, skipped := policy.SkipsNode(m, cluster); skipped {
+	why, skipped := policy.SkipsNode(m, cluster)
+	switch {
+	case skipped:
 		return skipNode(why), nil
+	case !inherit.NoLongerMatches(node, m):
+		return nodeInherits(policy.SourceFor(node, c.effective(ctx, m, cluster, policy)).AheadOf(m)), nil
+	case m.DeletionTimestamp != nil || cluster.DeletionTimestamp != nil:
+		return noMachine, nil
 	}
-	return nodeInherits(policy.SourceFor(node, c.effective(ctx, m, cluster, policy)).AheadOf(m)), nil
+	return nodeInherits(inherit.SourceForStranger(m)), nil
 }
 
-// evaluateNodeOfPool decides about a Node that belongs to no Machine.
+// evaluateNodeOfPool decides about a Node that no Machine matches now.
 func (c *Chain) evaluateNodeOfPool(ctx context.Context, node *corev1.Node, policy inherit.Policy) (NodeDecision, error) {
 	pool, err := c.PoolOf(ctx, node)
 	if err != nil {
 		return NodeDecision{}, err
 	}
 	if pool == nil {
-		return c.evaluateStranger(ctx, node, policy)
+		m, err := c.matchedBefore(ctx, node)
+		if err != nil || m == nil {
+			return noMachine, err
+		}
+		return c.evaluateNodeOfMachine(ctx, node, m, policy)
 	}
 	cluster, err := c.Cluster(ctx, pool.Namespace, pool.Spec.ClusterName)
 	if err != nil {
@@ -90,28 +113,17 @@ func (c *Chain) evaluateNodeOfPool(ctx context.Context, node *corev1.Node, polic
 	return nodeInherits(inherit.SourceOfMachinePool(pool, c.effectiveMachinePool(ctx, pool, cluster, policy))), nil
 }
 
-// evaluateStranger takes from a Node what it got because of a name or an address, if that Machine now is another Node or has another
-// address. If the Machine is gone, being deleted or skipped, the Node keeps everything.
-func (c *Chain) evaluateStranger(ctx context.Context, node *corev1.Node, policy inherit.Policy) (NodeDecision, error) {
+// matchedBefore returns the Machine of which a name or an address once said that the Node is this Machine, or nil if it is gone.
+func (c *Chain) matchedBefore(ctx context.Context, node *corev1.Node) (*clusterv1.Machine, error) {
 	name := inherit.MatchedBefore(node)
 	if name == "" {
-		return noMachine, nil
+		return nil, nil
 	}
 	m, err := read[clusterv1.Machine](ctx, c, "Machine", types.NamespacedName{Namespace: c.within.Namespace, Name: name}, "")
-	if m == nil || m.DeletionTimestamp != nil || !c.isOwn(m) || !inherit.NoLongerMatches(node, m) {
-		return noMachine, err
+	if m == nil || !c.isOwn(m) || !inherit.WasMatched(node, m) {
+		return nil, err
 	}
-	cluster, err := c.Cluster(ctx, m.Namespace, m.Spec.ClusterName)
-	if err != nil {
-		return NodeDecision{}, err
-	}
-	if why, skipped := policy.SkipsNode(m, cluster); skipped {
-		return skipNode(why), nil
-	}
-	if cluster.DeletionTimestamp != nil {
-		return noMachine, nil
-	}
-	return nodeInherits(inherit.SourceForStranger(m)), nil
+	return m, nil
 }
 
 // EffectiveMachines returns the Machines of a Cluster, each as it is and as it will be once it has inherited itself. A Machine that is

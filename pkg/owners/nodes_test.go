@@ -77,7 +77,7 @@ func TestEvaluateNode(t *testing.T) {
 		{name: "nor does one whose Cluster does not exist", cached: []client.Object{ours()}, why: inherit.ClusterDoesNotExist},
 		{name: "nor does one of another Cluster", cached: []client.Object{c, ours(elsewhere)}, why: inherit.IsNoMachine},
 		{name: "nor does one of another namespace", cached: []client.Object{c, tenants(ofCluster("c")), tenants(ours())}, why: inherit.IsNoMachine},
-		{name: "a Node that is being deleted inherits nothing", change: also[*corev1.Node](deleting), cached: []client.Object{c, ours()}, why: inherit.IsDeleted},
+		{name: "a Node that is being deleted inherits until it is gone", change: also[*corev1.Node](deleting), cached: []client.Object{c, ours()}, want: []string{"fromMachine"}},
 		{name: "a Node without a Machine inherits nothing", node: "other", cached: []client.Object{c, ours()}, why: inherit.IsNoMachine},
 		{name: "nor does one whose own label and Cluster say what they like", node: "other", change: also[*corev1.Node](optOut), cached: []client.Object{ignoredCluster}, why: inherit.IsNoMachine},
 		{name: "a Node that a pool names inherits from its template", node: "x aws:2", cached: []client.Object{c, pool("mp")}, want: []string{"from-mp"}},
@@ -108,7 +108,24 @@ func TestEvaluateNode(t *testing.T) {
 	}
 }
 
-// What a name or an address has brought goes once the Machine contradicts it, and not before.
+// Machines and MachinePools of other namespaces, however many claim to be a Node, are not looked at.
+func TestOthersMachinesCostANodeNothing(t *testing.T) {
+	pool := machinePool("mp", "aws:2")
+	cached := []client.Object{ofCluster("c"), machine("m", "", provided, addressed), pool}
+	for range 1000 {
+		cached = append(cached, tenants(machine("m", "", isNode)), tenants(machine("m", "", provided, addressed)), tenants(machinePool("mp", "aws:2")))
+	}
+	for known, want := range map[string]int{"n aws:1 10.0.0.1": 2, "n aws:2": 1, "other": 0} {
+		Expect, held := NewWithT(t).Expect, holds(t, cached...)
+		decided, err := from(held).Within(itself).EvaluateNode(t.Context(), node(known), inherit.Policy{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(decided.Inherits()).To(Equal(want > 0), known)
+		Expect(held.listed).To(Equal(want), known)
+	}
+}
+
+// What a name or an address has brought goes once the Machine is another Node, and not before: whatever address or providerID a kubelet
+// has now, its Node goes on inheriting from the Machine, as long as nothing proves another.
 func TestWhatAnAddressBroughtGoes(t *testing.T) {
 	matched := func(known string) *corev1.Node {
 		n := node(known)
@@ -121,41 +138,68 @@ func TestWhatAnAddressBroughtGoes(t *testing.T) {
 	moved := func(m *clusterv1.Machine) {
 		m.Status.Addresses = []clusterv1.MachineAddress{{Type: clusterv1.MachineInternalIP, Address: "10.0.0.9"}}
 	}
-	c, ours, forged := ofCluster("c"), matched("n - 10.0.0.1"), node("n aws:9 10.0.0.1")
+	another := func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "other" }
+	declares := func(object client.Object) {
+		if mp, ok := object.(*clusterv1.MachinePool); ok {
+			declaring(&mp.Spec.Template, "from")
+		} else {
+			label("from", "1")(object)
+		}
+	}
+	const goes, stays, ours = "goes", "stays", "Machine ns/m"
+	c, n, forged := ofCluster("c"), matched("n - 10.0.0.1"), node("n aws:9 10.0.0.1")
 	forged.Annotations = map[string]string{inherit.MatchedByAddressAnnotation: "m.0000"}
 	for _, tc := range []struct {
 		name   string
 		node   *corev1.Node
 		cached []client.Object
-		goes   bool
+		// want is whether everything goes or stays; otherwise it is what the Node inherits from.
+		want string
 	}{
-		{name: "the Machine is another Node", node: ours, cached: []client.Object{c, machine("m", "", addressed, func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "other" })}, goes: true},
-		{name: "the Machine has another address", node: ours, cached: []client.Object{c, machine("m", "", moved)}, goes: true},
-		{name: "the Node is another instance", node: matched("n aws:2 10.0.0.1"), cached: []client.Object{c, machine("m", "", addressed, provided)}, goes: true},
-		{name: "it stays where the Machine is gone", node: ours, cached: []client.Object{c}},
-		{name: "where the Machine says nothing about itself", node: ours, cached: []client.Object{c, machine("m", "")}},
-		{name: "where the Machine is another under the same name", node: ours, cached: []client.Object{c, machine("m", "", moved, func(m *clusterv1.Machine) { m.UID = "another" })}},
-		{name: "where two Machines have the address now", node: ours, cached: []client.Object{c, machine("m", "", addressed), machine("m2", "", addressed)}},
-		{name: "where the Machine is being deleted", node: ours, cached: []client.Object{c, machine("m", "", moved, of(deleting))}},
-		{name: "where the Machine is paused", node: ours, cached: []client.Object{c, machine("m", "", moved, of(pause))}},
-		{name: "where the Cluster is paused", node: ours, cached: []client.Object{pausedCluster(), machine("m", "", moved)}},
-		{name: "where the Cluster is being deleted", node: ours, cached: []client.Object{change(ofCluster("c"), also[*clusterv1.Cluster](deleting)), machine("m", "", moved)}},
-		{name: "where the Cluster is gone", node: ours, cached: []client.Object{machine("m", "", moved)}},
-		{name: "where the Machine has gone to another Cluster", node: ours, cached: []client.Object{c, machine("m", "", moved, elsewhere)}},
-		{name: "where the kubelet has made the record up", node: forged, cached: []client.Object{c, machine("m", "", moved)}},
+		{name: "the Machine is another Node", node: n, cached: []client.Object{c, machine("m", "", addressed, another)}, want: goes},
+		{name: "the Machine has another address", node: n, cached: []client.Object{c, machine("m", "", moved)}, want: ours},
+		{name: "the Node has another address", node: matched("n - 10.0.0.9"), cached: []client.Object{c, machine("m", "", addressed)}, want: ours},
+		{name: "the Node claims to be another instance", node: matched("n aws:2 10.0.0.1"), cached: []client.Object{c, machine("m", "", addressed, provided)}, want: ours},
+		{name: "the Node has the address of another Machine", node: matched("n - 10.0.0.9"), cached: []client.Object{c, machine("m", "", addressed), machine("m2", "", moved)}, want: ours},
+		{name: "two Machines have the address now", node: n, cached: []client.Object{c, machine("m", "", addressed), machine("m2", "", addressed)}, want: ours},
+		{name: "the Machine says nothing about itself", node: n, cached: []client.Object{c, machine("m", "")}, want: ours},
+		{name: "the Machine is being deleted", node: n, cached: []client.Object{c, machine("m", "", moved, of(deleting))}, want: ours},
+		{name: "the Node has another Machine's address, and its Machine is another Node", node: matched("n - 10.0.0.9"), cached: []client.Object{c, machine("m", "", another), machine("m2", "", moved)}, want: "Machine ns/m2"},
+		{name: "the Node is proven to be another Machine", node: matched("n - 10.0.0.1"), cached: []client.Object{c, machine("m", "", addressed), machine("m2", "", isNode)}, want: "Machine ns/m2"},
+		{name: "a pool names the Node", node: matched("n aws:2 10.0.0.9"), cached: []client.Object{c, machine("m", "", addressed), machinePool("mp", "aws:2")}, want: "MachinePool ns/mp"},
+		{name: "the Machine is gone", node: n, cached: []client.Object{c}, want: stays},
+		{name: "the Machine is another under the same name", node: n, cached: []client.Object{c, machine("m", "", another, func(m *clusterv1.Machine) { m.UID = "another" })}, want: stays},
+		{name: "the Machine is another Node and being deleted", node: n, cached: []client.Object{c, machine("m", "", another, of(deleting))}, want: stays},
+		{name: "the Machine is another Node and paused", node: n, cached: []client.Object{c, machine("m", "", another, of(pause))}, want: stays},
+		{name: "the Cluster is paused", node: n, cached: []client.Object{pausedCluster(), machine("m", "", another)}, want: stays},
+		{name: "the Cluster is being deleted", node: n, cached: []client.Object{change(ofCluster("c"), also[*clusterv1.Cluster](deleting)), machine("m", "", another)}, want: stays},
+		{name: "the Cluster is gone", node: n, cached: []client.Object{machine("m", "", another)}, want: stays},
+		{name: "the Machine has gone to another Cluster", node: n, cached: []client.Object{c, machine("m", "", another, elsewhere)}, want: stays},
+		{name: "the kubelet has made the record up", node: forged, cached: []client.Object{c, machine("m", "", another)}, want: stays},
 	} {
-		Expect := NewWithT(t).Expect
-		decided, err := from(holds(t, tc.cached...)).Within(itself).EvaluateNode(t.Context(), tc.node, inherit.Policy{})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(decided.Inherits()).To(Equal(tc.goes), tc.name)
-		Expect(decided.Reason == "").To(Equal(tc.goes), tc.name)
-		if tc.goes {
-			Expect(decided.Source.String()).To(Equal("Machine ns/m"))
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			for _, object := range tc.cached {
+				declares(object)
+			}
+			decided, err := from(holds(t, tc.cached...)).Within(itself).EvaluateNode(t.Context(), tc.node, inherit.Policy{})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(decided.Inherits()).To(Equal(tc.want != stays))
+			Expect(decided.Reason == "").To(Equal(tc.want != stays))
+			if tc.want == stays {
+				return
+			}
 			now, dropped := inherit.Policy{}.Node(decided.Source, inherit.OfNode(tc.node, time.Now()), inherit.Privileged)
 			Expect(dropped.Problems()).NotTo(HaveOccurred())
+			if tc.want != goes {
+				Expect(decided.Source.String()).To(Equal(tc.want))
+				Expect(decided.Source.Labels).To(HaveKey("from"), "it is no stranger")
+				return
+			}
+			Expect(decided.Source.String()).To(Equal(ours))
 			Expect(now.Labels).To(HaveLen(1), "only what says that nothing is recorded")
 			Expect(now.Annotations).NotTo(HaveKey(inherit.MatchedByAddressAnnotation))
-		}
+		})
 	}
 }
 

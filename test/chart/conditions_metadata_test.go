@@ -79,6 +79,34 @@ func TestUpdatesOfForeignValuesAreNotAsked(t *testing.T) {
 	})
 }
 
+// Whoever creates an object by apply may say that it is being deleted, which keeps nobody from being asked. Of Nodes it never does.
+func TestDeletionsThatAreAskedAbout(t *testing.T) {
+	deleting := func(object *unstructured.Unstructured) *unstructured.Unstructured {
+		object = object.DeepCopy()
+		object.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)})
+		return object
+	}
+	m := newMachine(t, nil, nil)
+	NewWithT(t).Expect(unstructured.SetNestedSlice(m.Object, []any{map[string]any{"key": "node.kubernetes.io/x"}}, "spec", "taints")).To(Succeed())
+	node := settledNode(t, sourceOf(t, map[string]string{"node.cluster.x-k8s.io/pool": "a"}, nil), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	stripped := node.DeepCopy()
+	stripped.SetLabels(nil)
+	for _, tc := range []struct {
+		kind, webhook string
+		old, object   *unstructured.Unstructured
+		want          bool
+	}{
+		{"MutatingWebhookConfiguration", "machines.heirloom.dev", nil, deleting(m), true},
+		{"MutatingWebhookConfiguration", "machines.heirloom.dev", deleting(newMachine(t, nil, nil)), deleting(m), false},
+		{"MutatingWebhookConfiguration", "machines.heirloom.dev", newMachine(t, nil, nil), m, true},
+		{"ValidatingWebhookConfiguration", "taints.heirloom.dev", nil, deleting(m), true},
+		{"MutatingWebhookConfiguration", "nodes.heirloom.dev", nil, deleting(node), true},
+		{"MutatingWebhookConfiguration", "nodes.heirloom.dev", deleting(node), deleting(stripped), true},
+	} {
+		NewWithT(t).Expect(conditionsOf(t, tc.kind, tc.webhook).match(t, tc.old, tc.object)).To(Equal(tc.want), "%s, update: %v", tc.webhook, tc.old != nil)
+	}
+}
+
 // Whatever API servers do not ask about changes nothing that is inherited.
 func TestConditionsMissNoChangeOfWhatIsInherited(t *testing.T) {
 	machines := conditionsOf(t, "MutatingWebhookConfiguration", "machines.heirloom.dev")

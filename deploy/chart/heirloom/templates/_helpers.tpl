@@ -130,10 +130,10 @@ caBundle: {{ $root.Values.certificates.provided.caBundle | nospace }}
 {{- end }}
 {{- end }}
 
-{{- /* Match conditions of every webhook: an object on its way out is left alone. */ -}}
+{{- /* An object on its way out is left alone, but for Nodes. For a create the field says nothing: whoever creates by apply may set it. */ -}}
 {{- define "heirloom.notDeleting" -}}
 - name: not-deleting
-  expression: "!has(object.metadata.deletionTimestamp)"
+  expression: "request.operation == 'CREATE' || !has(object.metadata.deletionTimestamp)"
 {{- end }}
 
 {{- /* The opt-out label counts on the new object. objectSelector alone would let an update through that adds the label,

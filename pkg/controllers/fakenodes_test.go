@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+// fakes is how many Nodes a workload cluster makes up.
+const fakes = 2000
+
+// fakePool is a MachinePool of Cluster d that declares these taints.
+func fakePool(taints string) []client.Object {
+	mp := machinePool()
+	mp.Spec.ClusterName, mp.Labels[clusterv1.ClusterNameLabel] = "d", "d"
+	mp.Spec.Template.Annotations = map[string]string{taint.AlwaysAnnotation: taints}
+	return []client.Object{mp, &clusterv1.Cluster{ObjectMeta: named("d")}}
+}
+
+// makesUp connects Cluster d, which makes up Nodes that claim to be of that MachinePool, and has the loop look at all of them.
+func (l *loop) makesUp() {
+	l.t.Helper()
+	var made []client.Object
+	for i := range fakes {
+		n := node(fmt.Sprint("fake-", i))
+		n.Spec.ProviderID = "id-pooled"
+		made = append(made, n)
+	}
+	server := l.connect("d", made...)
+	for _, n := range made {
+		_, err := l.lookAt("d", n.GetName())
+		l.Expect(err).NotTo(HaveOccurred())
+	}
+	tainted, list := 0, &corev1.NodeList{}
+	l.Expect(server.List(l.t.Context(), list)).To(Succeed())
+	for _, n := range list.Items {
+		tainted += len(n.Spec.Taints)
+	}
+	l.Expect(tainted).NotTo(BeZero(), "they inherit")
+}
+
+// However many Nodes of a Cluster wait for a taint that evicts Pods, those of another Cluster wait for none of them.
+func TestFakeNodesTakeNobodysTurn(t *testing.T) {
+	inUse(t, func(t *testing.T) {
+		l := evictions(t, "MachineSet/ms", 2, append(fakePool("drain:NoExecute"), machineDeployment(), machineSet())...)
+		l.makesUp()
+		l.counted(fmt.Sprint("no_execute_waiting_nodes ", fakes-1))
+		taints, again := l.after("n0")
+		l.Expect([]any{taints, again}).To(Equal([]any{all, time.Duration(0)}))
+		taints, again = l.after("n1")
+		l.Expect([]any{taints, again}).To(Equal([]any{withoutDrain, time.Minute}), "it waits for n0 alone")
+		<-time.After(again)
+		l.Expect(l.drained("n1")).To(Equal(1))
+	})
+}
+
+// However many records of a Cluster's Nodes the leader remembers, it forgets no other Cluster's: whose kubelet removes its record keeps nothing.
+func TestFakeNodesPushNoRecordOut(t *testing.T) {
+	m, n := nodeMachine("m"), node("m")
+	l := newLoop(t, append(fakePool("gpu:NoSchedule"), theCluster(), machineSet(), m, n)...)
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.makesUp()
+	l.change(n, func() { delete(n.Annotations, inherit.RecordAnnotation) })
+	l.change(m, loseAll(m))
+	l.Expect(l.seeNode("m")).To(Succeed())
+	l.Expect(l.taintsOf("m")).To(BeEmpty())
+}
