@@ -21,7 +21,7 @@ func (l *linter) templateReplaced(s *subject) {
 		return
 	}
 	template := l.controlPlaneTemplate(s)
-	if template == nil || template.carrier.Spec.Template.Spec.MachineTemplate == nil {
+	if template == nil {
 		return
 	}
 	metadata := template.carrier.Spec.Template.Spec.MachineTemplate.Metadata
