@@ -7,12 +7,15 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -56,13 +59,20 @@ func ours(made *unstructured.Unstructured) bool {
 	return k8slabels.SelectorFromSet(labels()).Matches(k8slabels.Set(made.GetLabels()))
 }
 
-// AdmissionPolicy returns the policy in this version of its API. It is the same for every workload cluster.
-func AdmissionPolicy(version schema.GroupVersion) *unstructured.Unstructured {
+// AdmissionPolicy returns the policy in this version of its API. It is the same for every workload cluster. Whatever the parameters say,
+// a Node gets from it what these rules could bring, and no API server refuses the Node for that.
+func AdmissionPolicy(version schema.GroupVersion, rules inherit.Policy) *unstructured.Unstructured {
 	guard := clusterv1.NodeUninitializedTaint
 	text := strings.NewReplacer(
 		"VERSION", version.String(),
 		"FORMAT", format,
 		"MOST_ADDRESSES", strconv.Itoa(inherit.MostAddresses),
+		"MOST_CONTENT", strconv.Itoa(mostContent),
+		"MOST_ANNOTATIONS", strconv.Itoa(apivalidation.TotalAnnotationSizeLimitB-len(inherit.UninitializedAnnotation+"added")),
+		"LABEL_KEYS", selects(clusterv1.ManagedNodeLabelDomain, rules.AdditionalLabels),
+		// An API server refuses a Node whose annotations of these names it cannot read.
+		"ANNOTATION_KEYS", selects(clusterv1.ManagedNodeAnnotationDomain, rules.AdditionalAnnotations,
+			corev1.TaintsAnnotationKey, corev1.PreferAvoidPodsAnnotationKey),
 		"GUARD_LINE", guardLine,
 		"GUARD_KEY", guard.Key,
 		"GUARD_EFFECT", string(guard.Effect),
@@ -75,6 +85,25 @@ func AdmissionPolicy(version schema.GroupVersion) *unstructured.Unstructured {
 	policy.SetName(Name)
 	policy.SetLabels(labels())
 	return policy
+}
+
+// selects is an expression for whether the rules bring a key k to a Node (rules 11 and 12): one of this domain, or one that an operator's
+// regular expressions select and that is not about the Machine itself (inherit.OfItself).
+func selects(domain string, additional []*regexp.Regexp, never ...string) string {
+	matches := func(pattern string) string { return "k.matches(" + strconv.Quote(pattern) + ")" }
+	anyOf := func(all ...[]string) string {
+		return "(" + strings.ReplaceAll(strings.Join(slices.Concat(all...), "|"), ".", `\.`) + ")"
+	}
+	expression := matches(`^([^/]*\.)?` + anyOf([]string{domain}) + `(/|$)`)
+	if len(additional) > 0 {
+		var patterns []string
+		for _, r := range additional {
+			patterns = append(patterns, "(?:"+r.String()+")")
+		}
+		expression += " || " + matches(strings.Join(patterns, "|")) + " && !" + matches("^"+anyOf(inherit.NeverKeys, never)+"$|^"+
+			anyOf(inherit.NeverDomains, inherit.BookkeepingDomains)+`(/|$)|^([^/]*\.)?`+anyOf(inherit.BookkeepingFamilies)+"(/|$)")
+	}
+	return "(" + expression + ")"
 }
 
 // Binding returns the binding of the policy to its parameters. Without parameters, nothing happens.
@@ -138,7 +167,7 @@ func Ensure(
 		}
 		return false, errors.Join(ErrForeign, err)
 	}
-	if err := apply(ctx, workload, AdmissionPolicy(version)); err != nil {
+	if err := apply(ctx, workload, AdmissionPolicy(version, rules)); err != nil {
 		return false, err
 	}
 	if !made {

@@ -169,7 +169,7 @@ func TestTheVersionThatIsServed(t *testing.T) {
 		w.Expect(versions).To(Equal([]string{"admissionregistration.k8s.io/" + tc.want, "admissionregistration.k8s.io/" + tc.want, "v1"}))
 		w.Expect(w.remove()).To(BeTrue())
 	}
-	beta := policy.AdmissionPolicy(admissionregistrationv1beta1.SchemeGroupVersion)
+	beta := policy.AdmissionPolicy(admissionregistrationv1beta1.SchemeGroupVersion, inherit.Policy{})
 	typed[admissionregistrationv1beta1.MutatingAdmissionPolicy](t, beta)
 	typed[admissionregistrationv1beta1.MutatingAdmissionPolicyBinding](t, policy.Binding(admissionregistrationv1beta1.SchemeGroupVersion))
 }
