@@ -179,10 +179,31 @@ type confined struct {
 
 // Add implements manager.Manager.
 func (c confined) Add(runnable manager.Runnable) error {
-	if theirs, ok := runnable.(cache.Cache); ok {
+	switch theirs := runnable.(type) {
+	case cache.Cache:
 		c.own.cache = theirs
+	case *rotator.CertRotator:
+		runnable = lasting{theirs, c.own}
 	}
 	return c.Manager.Add(runnable)
+}
+
+// lasting is cert-controller's runnable, which fails if there is no certificate or its CA is not published. The loop needs neither, and
+// readiness says that the webhooks have none, so the program goes on. So does cert-controller's reconciler: it makes, renews and publishes
+// certificates whenever the Secret or a webhook configuration changes, when the cache tells it of them again every ten hours, and within
+// 17 minutes after it has failed.
+type lasting struct {
+	*rotator.CertRotator
+	own *Own
+}
+
+// Start implements manager.Runnable. A Secret that was deleted before the caches were filled is noticed by nobody else.
+func (l lasting) Start(ctx context.Context) error {
+	if err := l.CertRotator.Start(ctx); err != nil && ctx.Err() == nil {
+		ctrl.Log.WithName("certificate").Error(errors.Join(err, l.own.create(ctx)), "There is no certificate, or its CA is not published; trying again")
+	}
+	<-ctx.Done()
+	return nil
 }
 
 // GetConfig implements manager.Manager. It is for the cache, which lists and watches.

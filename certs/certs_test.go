@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -27,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
 func TestMain(m *testing.M) {
@@ -231,6 +233,12 @@ type managed struct {
 	ctrl.Manager
 	config *rest.Config
 	client client.Client
+	added  *[]manager.Runnable
+}
+
+func (m managed) Add(runnable manager.Runnable) error {
+	*m.added = append(*m.added, runnable)
+	return nil
 }
 
 func (m managed) GetConfig() *rest.Config  { return m.config }
@@ -296,4 +304,27 @@ func TestAClockThatIsWrongMakesNoCertificate(t *testing.T) {
 			Expect(given.GetClient().Update(t.Context(), configuration)).To(Succeed(), "it publishes the CA that there is")
 		})
 	}
+}
+
+// The loop needs no certificate, so the program goes on if cert-controller fails, and tries to heal what it can.
+func TestTheProgramOutlivesCertController(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		own, added := newOwn(t, nil), []manager.Runnable{}
+		failing := &rotator.CertRotator{} // it has nothing to read with
+		Expect(failing.Start(t.Context())).To(HaveOccurred())
+		Expect(confined{managed{added: &added}, own}.Add(failing)).To(Succeed())
+		Expect(added).To(HaveLen(1))
+		Expect(added[0].(manager.LeaderElectionRunnable).NeedLeaderElection()).To(BeFalse())
+
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- added[0].Start(ctx) }()
+		synctest.Wait()
+		Expect(ended).NotTo(Receive())
+		Expect(own.client.Get(t.Context(), secretKey, &corev1.Secret{})).To(Succeed(), "the Secret is made again")
+		cancel()
+		Expect(<-ended).To(Succeed())
+	})
 }

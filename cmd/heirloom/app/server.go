@@ -8,15 +8,18 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log"
 	"maps"
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/net/netutil"
+	"golang.org/x/time/rate"
 	"k8s.io/apiserver/pkg/authentication/request/x509"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	certutil "k8s.io/client-go/util/cert"
@@ -34,24 +37,23 @@ import (
 )
 
 // What a client can make a server hold. controller-runtime's own servers have hardly any limit. API servers wait 30 seconds for an
-// answer at most, and two for Heirloom's.
+// answer at most, and two for Heirloom's. No server speaks HTTP/2, of which a connection has many requests at a time: API servers ask for
+// HTTP/1.1 only (k8s.io/apiserver/pkg/util/webhook), unless the webhook's URL is that of localhost, where they speak both.
 const (
 	answerTimeout = 30 * time.Second
-	// unusedTimeout is how long a connection may be unused, also before its first request: an API server opens some that it does not need
-	// at once. It keeps them for 90 seconds and speaks HTTP/1.1 to a Service, so if we closed one first, a request that it sends just then
-	// would be lost. From the first byte of a body on, the webhooks have a limit of their own.
+	// unusedTimeout is how long a connection of webhooks may be unused, also before its first request: an API server opens some that it
+	// does not need at once. It keeps them for 90 seconds, so if we closed one first, a request that it sends just then would be lost.
+	// From the first byte of a body on, the webhooks have a limit of their own.
 	unusedTimeout = 2 * time.Minute
-	mostHeaders   = 16 << 10
-	// mostConnections is how many each server has; others wait until one is closed. What is sent and not read yet takes at most
-	// unreadBytes of memory for each.
-	mostConnections = 1000
-	unreadBytes     = 64 << 10
-	// mostStreams is how many requests of HTTP/2 there may be on a connection. Until it is told, Go's client expects 100; if it has sent
-	// more than are accepted, it waits for a second.
-	mostStreams = 100
-	// briefTimeout and briefHeaders are for probes and diagnostics, whose requests are small and come in one piece.
+	// briefTimeout is for probes and diagnostics, whose requests are small and come in one piece.
 	briefTimeout = 5 * time.Second
-	briefHeaders = 8 << 10
+	mostHeaders  = 8 << 10
+	// mostConnections is how many a server of webhooks or diagnostics has; others wait until one is closed.
+	mostConnections = 1000
+	// What a client certificate and its intermediate CAs may be. Go keeps ten times as much for each connection.
+	mostCertificates, mostCertificateBytes = 5, 16 << 10
+	// failuresLogged is how often each server logs what fails before there is a request, as a handshake that any client can make fail.
+	failuresLogged = time.Minute
 )
 
 // addCertificate returns what the webhook servers serve, and makes the manager keep it up to date. It comes from files, or is our own.
@@ -78,54 +80,87 @@ func addServers(
 	if err != nil {
 		return err
 	}
-	err = addServer(mgr, c, c.WebhookPort, served, newServer(told, "webhooks", handler))
+	err = addServer(mgr, c, c.WebhookPort, served, c.WebhookClientCAFile != "", newServer(told, "webhooks", handler))
 	if err != nil || c.WorkloadWebhookURL == "" {
 		return err
 	}
 	workload := webhook.NewServer(webhook.Options{})
 	webhooks.RegisterWorkload(workload, dependencies, key)
-	return addServer(mgr, c, c.WorkloadWebhookPort, served, newServer(told, "webhooks of workload clusters", workload.WebhookMux()))
+	return addServer(mgr, c, c.WorkloadWebhookPort, served, false, newServer(told, "webhooks of workload clusters", workload.WebhookMux()))
 }
 
 // newServer returns a server of webhooks. Once told is done it goes on to answer, and closes each connection with its answer: API servers
 // keep connections for a long time, even to a Pod that has left the Service, and a request that is sent just when such a connection is
 // closed would be lost, and its object pass untouched.
 func newServer(told context.Context, name string, webhooks http.Handler) *manager.Server {
+	return bounded(name, unusedTimeout, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if told.Err() != nil {
+			w.Header().Set("Connection", "close")
+		}
+		webhooks.ServeHTTP(w, r)
+	}))
+}
+
+// bounded returns a server with the limits that all have.
+func bounded(name string, unused time.Duration, handler http.Handler) *manager.Server {
 	return &manager.Server{Name: name, Server: &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if told.Err() != nil {
-				w.Header().Set("Connection", "close")
-			}
-			webhooks.ServeHTTP(w, r)
-		}),
-		ReadHeaderTimeout: unusedTimeout, ReadTimeout: unusedTimeout, WriteTimeout: answerTimeout, IdleTimeout: unusedTimeout,
-		MaxHeaderBytes: mostHeaders,
-		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: mostStreams, MaxReceiveBufferPerConnection: unreadBytes, MaxReceiveBufferPerStream: unreadBytes,
-		},
+		Handler: handler, ErrorLog: log.New(&failures{server: name, sometimes: rate.Sometimes{Interval: failuresLogged}}, "", 0),
+		ReadHeaderTimeout: unused, ReadTimeout: unused, WriteTimeout: answerTimeout, IdleTimeout: unused, MaxHeaderBytes: mostHeaders,
 	}}
 }
 
-// addServer lets the manager run a server of webhooks.
-func addServer(mgr ctrl.Manager, c *config.Config, port int, served certs.Source, server *manager.Server) error {
-	return listen(mgr, c, net.JoinHostPort(c.WebhookHost, strconv.Itoa(port)), server, &tls.Config{
-		NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12, GetCertificate: served, ClientAuth: tls.RequestClientCert, // see onlyClients
-	})
+// failures logs some of what net/http says of a server.
+type failures struct {
+	server    string
+	sometimes rate.Sometimes
 }
 
-// listen lets the manager run a server, and stop it last. Its port is bound now, so a program that answers probes listens.
-func listen(mgr ctrl.Manager, c *config.Config, address string, server *manager.Server, tlsConfig *tls.Config) error {
+// Write implements io.Writer.
+func (f *failures) Write(line []byte) (int, error) {
+	f.sometimes.Do(func() {
+		ctrl.Log.Info("A connection failed; others that fail soon are not logged", "server", f.server, "why", strings.TrimSpace(string(line)))
+	})
+	return len(line), nil
+}
+
+// addServer lets the manager run a server of webhooks, which may ask its clients for a certificate.
+func addServer(mgr ctrl.Manager, c *config.Config, port int, served certs.Source, asks bool, server *manager.Server) error {
+	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: served}
+	if asks { // see onlyClients
+		tlsConfig.ClientAuth, tlsConfig.VerifyConnection = tls.RequestClientCert, fewCertificates
+	}
+	return listen(mgr, c, net.JoinHostPort(c.WebhookHost, strconv.Itoa(port)), mostConnections, server, tlsConfig)
+}
+
+// fewCertificates refuses a client that sends more certificates than API servers have.
+func fewCertificates(state tls.ConnectionState) error {
+	size := 0
+	for _, certificate := range state.PeerCertificates {
+		size += len(certificate.Raw)
+	}
+	if len(state.PeerCertificates) > mostCertificates || size > mostCertificateBytes {
+		return errors.New("the client sent too many certificates")
+	}
+	return nil
+}
+
+// listen lets the manager run a server, and stop it last. Its port is bound now, so a program that answers probes listens. It has so many
+// connections at most, or any number if that is 0.
+func listen(mgr ctrl.Manager, c *config.Config, address string, most int, server *manager.Server, tlsConfig *tls.Config) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return fmt.Errorf("listening for %s: %w", server.Name, err)
 	}
-	server.Listener = netutil.LimitListener(listener, mostConnections)
+	if most > 0 {
+		listener = netutil.LimitListener(listener, most)
+	}
 	if tlsConfig != nil {
 		for _, change := range c.TLS {
 			change(tlsConfig)
 		}
-		server.Listener = tls.NewListener(server.Listener, tlsConfig)
+		listener = tls.NewListener(listener, tlsConfig)
 	}
+	server.Listener = listener
 	return mgr.Add(server)
 }
 
@@ -153,20 +188,17 @@ func onlyClients(ctx context.Context, c *config.Config, webhooks http.Handler, r
 	}), nil
 }
 
-// newBriefServer returns a server of probes or diagnostics. What it does ends with ctx, such as a profile. It does not speak HTTP/2, of
-// which a connection has many requests at a time.
+// newBriefServer returns a server of probes or diagnostics. What it does ends with ctx, such as a profile.
 func newBriefServer(ctx context.Context, name string, handler http.Handler) *manager.Server {
-	return &manager.Server{Name: name, Server: &http.Server{
-		Handler: handler, BaseContext: func(net.Listener) context.Context { return ctx },
-		ReadHeaderTimeout: briefTimeout, ReadTimeout: briefTimeout, WriteTimeout: answerTimeout, IdleTimeout: briefTimeout,
-		MaxHeaderBytes: briefHeaders,
-	}}
+	server := bounded(name, briefTimeout, handler)
+	server.Server.BaseContext = func(net.Listener) context.Context { return ctx }
+	return server
 }
 
 // addProbes makes the probes tell the truth: ready means that the caches have been filled and the certificate is valid. The caches then
 // have what admission needs in any case. Kinds of providers, which they begin to hold later, do not count: a kind that cannot be listed
-// would leave no replica ready to answer for the others. A server of webhooks that fails ends the program, so no probe connects to it: a
-// client that takes all connections would have the program restarted.
+// would leave no replica ready to answer for the others. A server of webhooks that fails ends the program, so no probe connects to it. A
+// client that takes all connections would have the program restarted, so their number is not limited here.
 func addProbes(ctx context.Context, mgr ctrl.Manager, c *config.Config, served certs.Source, filled *atomic.Bool) error {
 	synced := func(*http.Request) error {
 		if !filled.Load() {
@@ -182,7 +214,7 @@ func addProbes(ctx context.Context, mgr ctrl.Manager, c *config.Config, served c
 		mux.Handle(path, handler)
 		mux.Handle(path+"/", handler) // each check by its name
 	}
-	return listen(mgr, c, c.HealthAddr, newBriefServer(ctx, "probes", mux), nil)
+	return listen(mgr, c, c.HealthAddr, 0, newBriefServer(ctx, "probes", mux), nil)
 }
 
 // addDiagnostics serves what controller-runtime's metrics server does, but for its missing limits.
@@ -201,7 +233,7 @@ func addDiagnostics(ctx context.Context, mgr ctrl.Manager, c *config.Config) err
 	}
 	server := newBriefServer(ctx, "diagnostics", mux)
 	if !c.Metrics.SecureServing {
-		return listen(mgr, c, address, server, nil)
+		return listen(mgr, c, address, mostConnections, server, nil)
 	}
 	filter, err := c.Metrics.FilterProvider(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err == nil {
@@ -218,5 +250,5 @@ func addDiagnostics(ctx context.Context, mgr ctrl.Manager, c *config.Config) err
 	if err != nil {
 		return fmt.Errorf("loading the certificate for diagnostics: %w", err)
 	}
-	return listen(mgr, c, address, server, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}})
+	return listen(mgr, c, address, mostConnections, server, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}})
 }

@@ -13,23 +13,31 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"io"
+	"log"
 	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/metrics"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
+	"github.com/heirloom-dev/heirloom/webhooks"
 )
 
 // issuer is a CA.
@@ -83,8 +91,13 @@ type served struct {
 	address string
 }
 
-// serve starts a server as the program does.
+// serve starts a server as the program does, for webhooks that ask for no certificate.
 func serve(t *testing.T, told context.Context, handler http.Handler) served {
+	t.Helper()
+	return serveClients(t, told, false, handler)
+}
+
+func serveClients(t *testing.T, told context.Context, asks bool, handler http.Handler) served {
 	t.Helper()
 	Expect := NewWithT(t).Expect
 	ca := newIssuer(t)
@@ -92,7 +105,7 @@ func serve(t *testing.T, told context.Context, handler http.Handler) served {
 	server, running := newServer(told, "webhooks", handler), &onlyAdded{}
 	c := &config.Config{}
 	c.WebhookHost = "127.0.0.1"
-	Expect(addServer(running, c, 0, func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &serving, nil }, server)).To(Succeed())
+	Expect(addServer(running, c, 0, func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &serving, nil }, asks, server)).To(Succeed())
 	return served{ca: ca, address: running.start(t)}
 }
 
@@ -151,10 +164,25 @@ func (s served) get(t *testing.T, certificates ...tls.Certificate) (status int, 
 	return response.StatusCode, string(content)
 }
 
-func TestServerSpeaksHTTP2(t *testing.T) {
+// With HTTP/2, a connection has many requests at a time, whose headers it keeps until their answers are read.
+func TestWebhooksDoNotSpeakHTTP2(t *testing.T) {
 	status, body := serve(t, t.Context(), saysProtocol()).get(t)
 	NewWithT(t).Expect(status).To(Equal(http.StatusOK))
-	NewWithT(t).Expect(body).To(Equal("HTTP/2.0"))
+	NewWithT(t).Expect(body).To(Equal("HTTP/1.1"))
+}
+
+func TestHeadersOfWebhooksAreLimited(t *testing.T) {
+	s := serve(t, t.Context(), saysProtocol())
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	for size, want := range map[int]int{mostHeaders - 200: http.StatusOK, 2 * mostHeaders: http.StatusRequestHeaderFieldsTooLarge} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+s.address, http.NoBody)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		request.Header.Set("X", strings.Repeat("x", size))
+		response, err := client.Do(request)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		NewWithT(t).Expect(response.Body.Close()).To(Succeed())
+		NewWithT(t).Expect(response.StatusCode).To(Equal(want), "%d bytes", size)
+	}
 }
 
 // A request that is sent when a connection is closed is lost. So once the program has been told to stop it still answers, and its answer
@@ -186,16 +214,18 @@ func dial(t *testing.T, address string) net.Conn {
 	return connection
 }
 
-// There is no more than so many connections; the next is served when one of them is closed.
+// There is no more than so many connections; the next is served when one of them is closed. But whoever keeps all of the probes' must not
+// have the program restarted.
 func TestConnectionsAreLimited(t *testing.T) {
 	patient := func(t *testing.T, m *onlyAdded) string {
 		server := m.added[0].(*manager.Server).Server
 		server.ReadHeaderTimeout, server.ReadTimeout = time.Hour, time.Hour // nothing but the limit is tested
 		return m.start(t)
 	}
+	const probes = "probes"
 	for name, start := range map[string]func(t *testing.T) string{
 		"webhooks": func(t *testing.T) string { return serve(t, t.Context(), saysProtocol()).address },
-		"probes": func(t *testing.T) string {
+		probes: func(t *testing.T) string {
 			m := &onlyAdded{}
 			NewWithT(t).Expect(addProbes(t.Context(), m, parse(t), valid(t), &atomic.Bool{})).To(Succeed())
 			return patient(t, m)
@@ -222,8 +252,10 @@ func TestConnectionsAreLimited(t *testing.T) {
 				}
 				answered <- err
 			}()
-			NewWithT(t).Consistently(answered).WithTimeout(500 * time.Millisecond).ShouldNot(Receive())
-			Expect(first.Close()).To(Succeed())
+			if name != probes {
+				NewWithT(t).Consistently(answered).WithTimeout(500 * time.Millisecond).ShouldNot(Receive())
+				Expect(first.Close()).To(Succeed())
+			}
 			Eventually(answered).WithTimeout(time.Minute).Should(Receive(BeNil()))
 		})
 	}
@@ -244,7 +276,7 @@ func TestOnlyClientsWithACertificateAreAnswered(t *testing.T) {
 			rejected.Add(1)
 		})
 		Expect(err).NotTo(HaveOccurred())
-		s := serve(t, t.Context(), handler)
+		s := serveClients(t, t.Context(), true, handler)
 		status := func(certificates ...tls.Certificate) int {
 			status, _ := s.get(t, certificates...)
 			return status
@@ -263,12 +295,131 @@ func TestOnlyClientsWithACertificateAreAnswered(t *testing.T) {
 	c.WebhookClientCAFile = file
 	handler, err := onlyClients(t.Context(), c, saysProtocol(), func(metrics.Rejection) {})
 	Expect(err).NotTo(HaveOccurred())
-	s := serve(t, t.Context(), handler)
+	s := serveClients(t, t.Context(), true, handler)
 	Expect(os.WriteFile(file, others.pem(), 0o600)).To(Succeed())
 	Eventually(func() int {
 		status, _ := s.get(t, others.issue("x", x509.ExtKeyUsageClientAuth))
 		return status
 	}).WithTimeout(2 * time.Minute).Should(Equal(http.StatusOK))
+}
+
+// Go parses what a client sends as its certificates, and keeps ten times as much for each connection.
+func TestCertificatesOfClientsAreLimited(t *testing.T) {
+	answered := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, strconv.Itoa(len(r.TLS.PeerCertificates)))
+	})
+	theirs := newIssuer(t)
+	chain := func(most int, name string) tls.Certificate {
+		certificate := theirs.issue(name, x509.ExtKeyUsageClientAuth)
+		for len(certificate.Certificate) < most {
+			certificate.Certificate = append(certificate.Certificate, theirs.cert.Raw)
+		}
+		return certificate
+	}
+	few, many, large := chain(mostCertificates, "a"), chain(mostCertificates+1, "a"), chain(1, strings.Repeat("a", mostCertificateBytes))
+	for name, tc := range map[string]struct {
+		asks    bool
+		sent    tls.Certificate
+		arrive  string
+		refused bool
+	}{
+		"a chain":                    {asks: true, sent: few, arrive: strconv.Itoa(mostCertificates)},
+		"too many":                   {asks: true, sent: many, refused: true},
+		"too large":                  {asks: true, sent: large, refused: true},
+		"a server that does not ask": {sent: many, arrive: "0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			s := serveClients(t, t.Context(), tc.asks, answered)
+			transport := &http.Transport{TLSClientConfig: &tls.Config{
+				InsecureSkipVerify:   true,
+				GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &tc.sent, nil },
+			}}
+			defer transport.CloseIdleConnections()
+			response, err := (&http.Client{Transport: transport}).Get("https://" + s.address)
+			if tc.refused {
+				Expect(err).To(MatchError(ContainSubstring("bad certificate")))
+				return
+			}
+			Expect(err).NotTo(HaveOccurred())
+			Expect(io.ReadAll(response.Body)).To(BeEquivalentTo(tc.arrive))
+			Expect(response.Body.Close()).To(Succeed())
+		})
+	}
+}
+
+// Only the server of the management cluster's API servers asks for certificates, and only if it was told whose are accepted.
+func TestWhoIsAskedForACertificate(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	NewWithT(t).Expect(os.WriteFile(file, newIssuer(t).pem(), 0o600)).To(Succeed())
+	for _, accepted := range []string{"", file} {
+		Expect := NewWithT(t).Expect
+		counters, err := metrics.New(prometheus.NewRegistry())
+		Expect(err).NotTo(HaveOccurred())
+		c, m := &config.Config{}, &onlyAdded{}
+		c.WebhookHost, c.WebhookClientCAFile, c.WorkloadWebhookURL = "127.0.0.1", accepted, "https://example.com"
+		Expect(addServers(t.Context(), t.Context(), m, c, valid(t), nil, webhooks.Dependencies{Chain: &owners.Chain{}, Metrics: counters})).To(Succeed())
+		Expect(m.added).To(HaveLen(2))
+		for i, asks := range []bool{accepted != "", false} {
+			one := onlyAdded{added: m.added[i : i+1]}
+			asked := false
+			connection, err := tls.Dial("tcp", one.start(t), &tls.Config{
+				InsecureSkipVerify: true,
+				GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+					asked = true
+					return &tls.Certificate{}, nil
+				},
+			})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(connection.Close()).To(Succeed())
+			Expect(asked).To(Equal(asks), m.added[i].(*manager.Server).Name)
+		}
+	}
+}
+
+// Any client can make as many handshakes fail as it likes.
+func TestHandshakesThatFailDoNotFillTheLog(t *testing.T) {
+	var lines atomic.Int32
+	previous, stderr := ctrl.Log, log.Writer()
+	defer func() {
+		ctrl.Log = previous
+		log.SetOutput(stderr)
+	}()
+	log.SetOutput(counting{&lines})
+	ctrl.Log = funcr.New(func(_, args string) {
+		if strings.Contains(args, "TLS handshake error") {
+			lines.Add(1)
+		}
+	}, funcr.Options{})
+	for name, start := range map[string]func(t *testing.T) string{
+		"webhooks": func(t *testing.T) string { return serve(t, t.Context(), saysProtocol()).address },
+		"diagnostics": func(t *testing.T) string {
+			m := &onlyAdded{config: reviews(t)}
+			NewWithT(t).Expect(addDiagnostics(t.Context(), m, parse(t))).To(Succeed())
+			return m.start(t)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			lines.Store(0)
+			address := start(t)
+			for range 10 {
+				connection := dial(t, address)
+				_, err := connection.Write(make([]byte, 5)) // which begins no handshake
+				Expect(err).NotTo(HaveOccurred())
+				_, _ = io.ReadAll(connection) // until the server has closed it
+			}
+			Expect(lines.Load()).To(BeEquivalentTo(1))
+		})
+	}
+}
+
+// counting counts what is written.
+type counting struct{ writes *atomic.Int32 }
+
+func (c counting) Write(line []byte) (int, error) {
+	c.writes.Add(1)
+	return len(line), nil
 }
 
 func TestClientCAsMustBeThere(t *testing.T) {
