@@ -111,7 +111,7 @@ func (o *Options) addWorkloadFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.WebhookConfiguration, "webhook-configuration", "heirloom",
 		"Name of the installed MutatingWebhookConfiguration, from which those of workload clusters are made. With --webhook-cert-secret, the CA is published in it and in the ValidatingWebhookConfiguration of the same name.")
 	fs.IntVar(&o.ClusterCacheConcurrency, "clustercache-concurrency", 100,
-		"Number of workload clusters that are connected, or probed, at a time. One whose API server hangs takes up to a minute.")
+		"Number of workload clusters that are connected, or probed, at a time. One whose API server answers but does not list its Nodes takes up to five minutes.")
 	fs.Float32Var(&o.ClusterCacheClientQPS, "clustercache-client-qps", 500,
 		"Maximum queries per second from the client to the API server of each workload cluster.")
 	fs.IntVar(&o.ClusterCacheClientBurst, "clustercache-client-burst", 1000,

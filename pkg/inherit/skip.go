@@ -108,9 +108,5 @@ func (p Policy) SkipsNode(m *clusterv1.Machine, cluster *clusterv1.Cluster) (Rea
 	return why, skip
 }
 
-// Deleting reports whether a Node is being deleted. It inherits all the same, as long as it exists: a kubelet may put finalizers on its
-// Node, and must not shed its taints with them, nor with the opt-out label.
-func Deleting(node metav1.Object) bool { return node.GetDeletionTimestamp() != nil }
-
 // Ignored reports whether an object is opted out by its label.
 func Ignored(object metav1.Object) bool { return has(object.GetLabels(), IgnoreLabel) }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -58,27 +57,6 @@ func TestSkips(t *testing.T) {
 			Expect(skipped).To(Equal(tc.forNode != ""))
 			Expect(why).To(Equal(tc.forNode))
 			Expect(m.DeletionTimestamp != nil).To(Equal(tc.deleting), "the input is not mutated")
-		})
-	}
-}
-
-func TestDeleting(t *testing.T) {
-	node := func(change func(*corev1.Node)) *corev1.Node {
-		n := &corev1.Node{}
-		change(n)
-		return n
-	}
-	for _, tc := range []struct {
-		name string
-		node *corev1.Node
-		want bool
-	}{
-		{name: "an ordinary Node is not", node: &corev1.Node{}},
-		{name: "a Node with the label is not: its kubelet may have put it there", node: node(func(n *corev1.Node) { n.Labels = labels("heirloom.dev/ignore=") })},
-		{name: "a Node that is being deleted is", node: node(func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{} }), want: true},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			NewWithT(t).Expect(inherit.Deleting(tc.node)).To(Equal(tc.want))
 		})
 	}
 }

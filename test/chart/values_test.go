@@ -107,6 +107,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{values{"extraArgs": []any{"v=2"}}, "/extraArgs/0"},
 		{values{"ports": values{"webhook": 70000}}, "/ports/webhook"},
 		{values{"drainSeconds": -1}, "/drainSeconds"},
+		{values{"drainSeconds": 120}, "/drainSeconds"},
 		{values{"strategy": values{"type": "OnDelete"}}, "/strategy/type"},
 		{values{"strategy": values{"rollingUpdate": values{"maxSurge": "some"}}}, "/strategy/rollingUpdate/maxSurge"},
 		{values{"podDisruptionBudget": values{"minAvailable": 0}}, "/podDisruptionBudget/minAvailable"},

@@ -37,9 +37,11 @@ type installation struct {
 	configErr               error
 	// others are the mutating webhook configurations that have none of the chart's webhooks.
 	others []admissionv1.MutatingWebhookConfiguration
-	// deployment runs the program, if there is one. neighbours are those of other Heirlooms.
+	// deployment runs the program, if there is one. neighbours are those of other Heirlooms, unbounded all that have neither a
+	// namespace nor a watch filter.
 	deployment    *appsv1.Deployment
 	neighbours    []types.NamespacedName
+	unbounded     []types.NamespacedName
 	deploymentErr error
 }
 
@@ -97,6 +99,9 @@ func findInstallation(ctx context.Context, c client.Reader, namespace string, kn
 // choose takes the first Deployment, as the settings do.
 func (i *installation) choose(deployments []appsv1.Deployment) {
 	for at := range deployments {
+		if settings.HandlesAll(&deployments[at]) {
+			i.unbounded = append(i.unbounded, client.ObjectKeyFromObject(&deployments[at]))
+		}
 		if at == 0 {
 			i.deployment = &deployments[at]
 		} else {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,6 +50,15 @@ func shared(s *scenery) {
 	s.flag("--namespace=fleet", "--webhook-cert-secret=heirloom-system/heirloom-webhook-cert", "--webhook-configuration=heirloom",
 		"--webhook-cert-dns-names="+serverName)
 	s.lease = lease(home, "fleet", "heirloom-5d8f")
+}
+
+// othersFlags gives the other of two Heirlooms these flags in place of its own.
+func othersFlags(s *scenery, flags ...string) {
+	for _, object := range s.more {
+		if d, ok := object.(*appsv1.Deployment); ok {
+			d.Spec.Template.Spec.Containers[0].Args = flags
+		}
+	}
 }
 
 // lease is that of a leader which watches one namespace.
@@ -96,6 +106,14 @@ func TestTwoHeirlooms(t *testing.T) {
 	})
 	expect(t, "others", []finding{
 		{name: "another Heirloom undoes nothing", change: shared, status: OK, message: "No other webhook comes after Heirloom's"},
+		{name: "one with a filter is no less apart", change: func(s *scenery) { shared(s); othersFlags(s, "--watch-filter=blue") }, status: OK,
+			message: "No other webhook comes after Heirloom's"},
+		{name: "another that handles all objects", change: func(s *scenery) { shared(s); othersFlags(s, "--additional-sync-machine-labels=x") },
+			status: Warning, message: "may change what Heirloom gives", detail: "Deployment tenant/other has neither --namespace nor --watch-filter",
+			next: "HeirloomDrift"},
+		{name: "this one handles all objects", change: func(s *scenery) { shared(s); s.flag("--namespace=") }, status: Warning,
+			message: "may change what Heirloom gives", detail: "Deployment heirloom-system/heirloom has neither", next: "HeirloomDrift"},
+		{name: "the only one may handle all objects", status: OK, message: "No other webhook comes after Heirloom's"},
 	})
 }
 

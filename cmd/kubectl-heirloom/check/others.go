@@ -24,6 +24,7 @@ func others(_ context.Context, w *world) Result {
 	var findings, unread []string
 	found, err := w.installation()
 	if err == nil {
+		findings = overlaps(found)
 		err = found.configErr
 	}
 	if err != nil {
@@ -47,6 +48,18 @@ func others(_ context.Context, w *world) Result {
 		return unknown("Not everything could be read.").with(unread...)
 	}
 	return ok("No other webhook comes after Heirloom's, and nothing else owns what objects inherit.")
+}
+
+// overlaps names each of several Heirlooms that handles the objects of the others as well.
+func overlaps(found *installation) []string {
+	var findings []string
+	for _, d := range found.unbounded {
+		if len(found.neighbours) > 0 {
+			findings = append(findings, fmt.Sprintf("Deployment %s has neither --namespace nor --watch-filter, and handles the objects of the other "+
+				"Heirlooms, too: with other regular expressions, both write the same Nodes without end", d))
+		}
+	}
+	return findings
 }
 
 // laterWebhooks describes the mutating webhooks of others that see the same objects after Heirloom's. API servers call webhooks in the

@@ -204,6 +204,15 @@ func TestAbsences(t *testing.T) {
 			w.throughout("node.cluster.x-k8s.io/a", "node")
 			w.m.Labels[inherit.IgnoreLabel] = ""
 		}, "node", "node.cluster.x-k8s.io/a", "OptedOut", "Machine default/m alone"},
+		{"the Machine of a Node that is being deleted is opted out", func(_ *testing.T, w *topologyOf) {
+			w.throughout("node.cluster.x-k8s.io/a", "node")
+			w.m.Labels[inherit.IgnoreLabel] = ""
+			w.node.DeletionTimestamp, w.node.Finalizers = &metav1.Time{Time: w.now}, []string{"x/y"}
+		}, "node", "node.cluster.x-k8s.io/a", "OptedOut", "Machine default/m alone"},
+		{"a Node that is being deleted", func(_ *testing.T, w *topologyOf) {
+			w.throughout("node.cluster.x-k8s.io/a", "node")
+			w.node.DeletionTimestamp, w.node.Finalizers = &metav1.Time{Time: w.now}, []string{"x/y"}
+		}, "node", "node.cluster.x-k8s.io/a", "NotYet", "10m0s"},
 		{"deleting", func(_ *testing.T, w *topologyOf) {
 			w.throughout("a", "m")
 			w.m.DeletionTimestamp, w.m.Finalizers = &metav1.Time{Time: w.now}, []string{"x/y"}

@@ -22,13 +22,11 @@ func absencesOfNode(ctx context.Context, q question, node *corev1.Node, now time
 	if err != nil {
 		return nil, err
 	}
-	f := &nodeFinder{node: node, decided: decided, would: decided, state: inherit.OfNode(node, now)}
+	f := &nodeFinder{decided: decided, would: decided, state: inherit.OfNode(node, now)}
 	f.ref = inherit.Ref{Kind: "Node", Object: node}
 	if decided.Outcome == inherit.Skipped {
 		policy.SkipNothing = true
-		kept := node.DeepCopy()
-		kept.DeletionTimestamp = nil
-		if f.would, err = q.chain.EvaluateNode(ctx, kept, policy); err != nil {
+		if f.would, err = q.chain.EvaluateNode(ctx, node, policy); err != nil {
 			return nil, err
 		}
 	}
@@ -71,7 +69,6 @@ func absencesOfNode(ctx context.Context, q question, node *corev1.Node, now time
 type nodeFinder struct {
 	finder
 	ref            inherit.Ref
-	node           *corev1.Node
 	state          inherit.NodeState
 	decided, would owners.NodeDecision
 	// skipped is the reason of what is decided, in one word.
@@ -109,19 +106,11 @@ func (f *nodeFinder) missing(d declared) (verdict, bool) {
 func (f *nodeFinder) coming(why inherit.Why) verdict {
 	switch {
 	case f.decided.Outcome == inherit.Skipped:
-		return verdict{why: f.skipped, at: f.leftAlone(), of: string(f.decided.Reason)}
+		return verdict{why: f.skipped, at: f.would.Source.Ref, of: string(f.decided.Reason)}
 	case why == inherit.DropWaiting:
 		return verdict{why: why, at: f.ref}
 	}
 	return verdict{why: notYet, at: f.ref}
-}
-
-// leftAlone is the object that a skipped Node is left alone for: its own deletion counts, and what its Machine says.
-func (f *nodeFinder) leftAlone() inherit.Ref {
-	if inherit.Deleting(f.node) {
-		return f.ref
-	}
-	return f.would.Source.Ref
 }
 
 // above says at which object above the Node an entry has stopped.

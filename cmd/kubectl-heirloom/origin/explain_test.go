@@ -5,6 +5,7 @@ package origin
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -167,6 +168,16 @@ func TestNotes(t *testing.T) {
 		},
 		"an object that is left alone says why": {
 			family: family{md: ".", ms: ".", m: "annotation cluster.x-k8s.io/paused=", node: "."},
+			want: []string{
+				"Heirloom leaves the object alone for now, because of Machine default/m: it is paused.",
+				"To change what is inherited, edit MachineDeployment default/md (spec.template).",
+			},
+		},
+		"so does a Node that is being deleted, which inherits until it is gone": {
+			family: family{md: ".", ms: ".", m: "annotation cluster.x-k8s.io/paused=", node: "."},
+			change: func(f *objects) {
+				f.node.DeletionTimestamp, f.node.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"x/y"}
+			},
 			want: []string{
 				"Heirloom leaves the object alone for now, because of Machine default/m: it is paused.",
 				"To change what is inherited, edit MachineDeployment default/md (spec.template).",

@@ -23,9 +23,8 @@ func (x *Explainer) node(ctx context.Context, chain *owners.Chain, node *corev1.
 	decided, err := chain.EvaluateNode(ctx, node, policy)
 	why := decided.Reason
 	if err == nil && decided.Outcome == inherit.Skipped {
-		kept := node.DeepCopy()
-		kept.DeletionTimestamp, policy.SkipNothing = nil, true
-		decided, err = chain.EvaluateNode(ctx, kept, policy)
+		policy.SkipNothing = true
+		decided, err = chain.EvaluateNode(ctx, node, policy)
 	}
 	if err != nil {
 		return nil, err
@@ -33,12 +32,12 @@ func (x *Explainer) node(ctx context.Context, chain *owners.Chain, node *corev1.
 	if decided.Outcome == inherit.NoOwner && x.Key == "" {
 		return nil, errNoMachine
 	}
-	if out, other := x.settings.LeavesOut(decided.Source.Cluster.Namespace); other && decided.Inherits() && !inherit.Deleting(node) {
+	if out, other := x.settings.LeavesOut(decided.Source.Cluster.Namespace); other && decided.Inherits() {
 		why = out
 	}
 	var notes []string
 	if why != "" {
-		if !inherit.Deleting(node) && decided.Inherits() {
+		if decided.Inherits() {
 			why = "of " + inherit.Reason(decided.Source.String()) + ": " + why
 		}
 		notes = append(notes, leftAlone(why))

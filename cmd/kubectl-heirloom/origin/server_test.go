@@ -4,9 +4,11 @@ package origin
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,7 +27,7 @@ func explainAs(t *testing.T, objects []client.Object, gvk schema.GroupVersionKin
 	return New(snapshot.New(serves(t, objects...), layouts{}), as).Explain(t.Context(), gvk, key)
 }
 
-// What is in a namespace that the server does not watch is left alone, and explained all the same.
+// What is in a namespace that the server does not watch is left alone, and explained all the same. So is a Node that is being deleted.
 func TestAnotherNamespaceIsLeftAlone(t *testing.T) {
 	const why = "the server only watches namespace fleet."
 	node, machine := corev1.SchemeGroupVersion.WithKind("Node"), types.NamespacedName{Namespace: "default", Name: "m"}
@@ -39,7 +41,14 @@ func TestAnotherNamespaceIsLeftAlone(t *testing.T) {
 		g := NewWithT(t)
 		ofMachine, err := explainAs(t, fleet(), capiKind("Machine"), machine, flag)
 		g.Expect(err).NotTo(HaveOccurred())
-		ofNode, err := explainAs(t, fleet(), node, types.NamespacedName{Name: "n"}, flag, "--management-cluster=default/c")
+		beingDeleted := fleet()
+		for _, object := range beingDeleted {
+			if _, ok := object.(*corev1.Node); ok {
+				object.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)})
+				object.SetFinalizers([]string{"x/y"})
+			}
+		}
+		ofNode, err := explainAs(t, beingDeleted, node, types.NamespacedName{Name: "n"}, flag, "--management-cluster=default/c")
 		g.Expect(err).NotTo(HaveOccurred())
 		for i, e := range []*Explanation{ofMachine, ofNode} {
 			if notes[i] == "" {

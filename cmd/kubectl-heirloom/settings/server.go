@@ -115,6 +115,12 @@ func ofDeployments(found []appsv1.Deployment) Settings {
 	return s
 }
 
+// HandlesAll reports whether a Heirloom handles the objects of all namespaces and watch filters.
+func HandlesAll(d *appsv1.Deployment) bool {
+	config := ofDeployments([]appsv1.Deployment{*d}).Config
+	return config.Namespace == "" && config.WatchFilter == ""
+}
+
 // Several says which one of several Heirlooms an answer is about.
 func Several(about types.NamespacedName, others []types.NamespacedName) string {
 	var names []string

@@ -28,7 +28,7 @@ type Options struct {
 	// WatchFilter is the value of the label that Clusters must carry; empty means all.
 	WatchFilter string
 	// QPS and Burst bound the requests to each workload cluster. Concurrency is how many Clusters are connected, or probed, at a
-	// time. To connect takes up to a minute where an API server does not answer.
+	// time. To connect takes up to five minutes where an API server answers but does not list its Nodes.
 	QPS         float32
 	Burst       int
 	Concurrency int

@@ -94,9 +94,6 @@ annotations:
 {{- if and (eq .Values.workloadClusters.admission "webhook") (not .Values.workloadClusters.webhookURL) }}
 {{- fail "workloadClusters.admission=webhook needs workloadClusters.webhookURL: API servers must be told where Heirloom is" }}
 {{- end }}
-{{- if and .Values.uninstall.release (not .Values.leaderElection.enabled) }}
-{{- fail "uninstall.release needs leaderElection.enabled: the release stops the loop by taking the leader's Lease" }}
-{{- end }}
 {{- include "heirloom.validateCertificates" . }}
 {{- include "heirloom.validateServices" . }}
 {{- include "heirloom.validateMonitors" . }}
