@@ -148,11 +148,10 @@ func wire(ctx, told context.Context, mgr ctrl.Manager, c *config.Config, served 
 	}
 	schemas := &capabilities.Schemas{Client: discoveryClient.OpenAPIV3(), Interval: c.SyncPeriod, UnknownFor: unknownFor}
 	gate := &capabilities.Gate{Client: mgr.GetClient(), Interval: c.SyncPeriod}
-	err = mgr.Add(schemas)
 	if c.DetectTaintPropagation {
-		err = errors.Join(err, mgr.Add(gate))
+		err = mgr.Add(gate)
 	}
-	if err != nil {
+	if err = errors.Join(err, mgr.Add(schemas)); err != nil {
 		return err
 	}
 	policy := func() inherit.Policy {

@@ -105,8 +105,8 @@ func ofDeployments(found []appsv1.Deployment) Settings {
 		s.Config.WebhookConfiguration = d.Name
 	}
 	if len(found) > 1 {
-		for i := range found[1:] {
-			s.Others = append(s.Others, client.ObjectKeyFromObject(&found[1+i]))
+		for _, other := range found[1:] {
+			s.Others = append(s.Others, client.ObjectKeyFromObject(&other))
 		}
 		s.note("%s", Several(s.Deployment, s.Others))
 	}
