@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder"
@@ -117,7 +118,7 @@ func (m fieldManagers) applied(live, config *unstructured.Unstructured, manager 
 	return result.(*unstructured.Unstructured), nil
 }
 
-// customResources converts custom resources, fills no defaults in, and creates them empty.
+// customResources converts control planes, fills no defaults in, and creates custom resources empty.
 type customResources struct{}
 
 func (customResources) Default(runtime.Object) {}
@@ -136,6 +137,34 @@ func (customResources) ConvertFieldLabel(_ schema.GroupVersionKind, label, value
 	return label, value, nil
 }
 
-func (customResources) ConvertToVersion(in runtime.Object, _ runtime.GroupVersioner) (runtime.Object, error) {
+func (customResources) ConvertToVersion(in runtime.Object, to runtime.GroupVersioner) (runtime.Object, error) {
+	if from := in.GetObjectKind().GroupVersionKind(); from.Kind == anyControlPlane && from.GroupVersion() != to {
+		return converted(in.(*unstructured.Unstructured), to.(schema.GroupVersion).String())
+	}
 	return in, nil
+}
+
+// converted is a control plane in another version. Each contract has the timeout of drains elsewhere, and in other units.
+func converted(in *unstructured.Unstructured, apiVersion string) (*unstructured.Unstructured, error) {
+	out := in.DeepCopy()
+	out.SetAPIVersion(apiVersion)
+	template := []string{"spec", "machineTemplate"}
+	older, newer := append(template, "nodeDrainTimeout"), append(template, "spec", "deletion", "nodeDrainTimeoutSeconds")
+	if text, has, _ := unstructured.NestedString(in.Object, older...); has {
+		drain, err := time.ParseDuration(text)
+		if err != nil {
+			return nil, err
+		}
+		unstructured.RemoveNestedField(out.Object, older...)
+		return out, unstructured.SetNestedField(out.Object, int64(drain.Seconds()), newer...)
+	}
+	seconds, has, err := unstructured.NestedFieldNoCopy(in.Object, newer...)
+	if err != nil || !has {
+		return out, err
+	}
+	unstructured.RemoveNestedField(out.Object, newer...)
+	if left, _, _ := unstructured.NestedMap(out.Object, newer[:4]...); len(left) == 0 {
+		unstructured.RemoveNestedField(out.Object, newer[:4]...)
+	}
+	return out, unstructured.SetNestedField(out.Object, fmt.Sprintf("%vs", seconds), older...)
 }

@@ -42,6 +42,8 @@ func contentOf(object *unstructured.Unstructured) inherit.Object {
 		return inherit.OfMachine(as(&clusterv1.Machine{}, object))
 	case "MachineSet":
 		return inherit.OfMachineSet(as(&clusterv1.MachineSet{}, object))
+	case anyControlPlane:
+		return controlPlaneIn(object, newer)
 	}
 	return inherit.OfMachineDeployment(as(&clusterv1.MachineDeployment{}, object))
 }

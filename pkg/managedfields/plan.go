@@ -34,6 +34,8 @@ type Plan struct {
 	owned, overruled, adopted *fieldpath.Set
 	// managed is what the object's managed fields say now.
 	managed managedFields
+	// moves says that the write moves our entry from another version of the API, in which it lists more than labels and annotations.
+	moves bool
 	// old returns what the child had before an update, and an error for any other write.
 	old     func() (inherit.Object, error)
 	leftOut error
@@ -64,7 +66,8 @@ func (c Change) String() string {
 // During an update of the child, old returns what it had before; otherwise it is nil. What the update itself adds has no claim to the
 // room that inherited entries need: an update that fills a Machine with taints is refused by the API server.
 func New(child metav1.Object, current inherit.Object, decided inherit.Decision, old func() (inherit.Object, error)) (*Plan, error) {
-	return newPlan(child, current, decided, old, func(*entry) {})
+	applies := old == nil && !child.GetCreationTimestamp().Time.IsZero() // not in admission
+	return newPlan(child, current, decided, old, func(*entry) {}, applies && decided.Outcome == inherit.Inherits)
 }
 
 // NewRemoval computes a plan that only gives up, and adopts, what New's does: nothing is added and no value changes. A
@@ -79,11 +82,13 @@ func NewRemoval(child metav1.Object, current inherit.Object, decided inherit.Dec
 			e.want = item{e.has.value, maps.Clone(e.has.leaves)}
 			maps.DeleteFunc(e.want.leaves, func(leaf string, _ any) bool { return wanted[leaf] == nil })
 		}
-	})
+	}, false)
 }
 
+// newPlan leaves out taints and fields where our entry is in another version, unless it may move the entry.
 func newPlan(
-	child metav1.Object, current inherit.Object, decided inherit.Decision, old func() (inherit.Object, error), restrict func(*entry),
+	child metav1.Object, current inherit.Object, decided inherit.Decision, old func() (inherit.Object, error),
+	restrict func(*entry), mayMove bool,
 ) (*Plan, error) {
 	managed, err := readManagedFields(child, current.Layout.Version)
 	if err != nil {
@@ -96,7 +101,11 @@ func newPlan(
 		managed: managed, owned: fieldpath.NewSet(), overruled: fieldpath.NewSet(), adopted: fieldpath.NewSet(), old: sync.OnceValues(old),
 	}
 	p.places = places(current, p.fit(current, decided))
-	if managed.otherVersion {
+	switch {
+	case !managed.otherVersion:
+	case mayMove:
+		p.move()
+	default:
 		p.places = slices.DeleteFunc(p.places, func(at place) bool { return !at.isMap() })
 	}
 	for _, at := range p.places {
@@ -118,6 +127,21 @@ func newPlan(
 		return nil, p.unreadable
 	}
 	return p, nil
+}
+
+// move takes our entry for what it is in the version of the object. Labels and annotations are at the same paths in each version. Of the
+// rest, what is there as it should be counts as ours, because an apply without it would remove it. What is stale goes with the apply: the
+// API server converts what it compares, and keeps what others own too.
+func (p *Plan) move() {
+	rest := p.managed.ours.RecursiveDifference(known(p.places, place.isMap))
+	p.managed.ours, p.managed.otherVersion, p.moves = p.managed.ours.Difference(rest), false, !rest.Empty()
+	for _, at := range p.places {
+		for _, e := range at.entries {
+			if p.moves && !at.isMap() && !e.want.none() && e.want.equal(e.has) {
+				e.wanted(p.managed.ours)
+			}
+		}
+	}
 }
 
 // fit leaves out of what is desired what the child has no room for, once what is stale has gone from it.
@@ -247,22 +271,28 @@ func (p *Plan) merge(e *entry) item {
 	return merged
 }
 
-// keepUnknown keeps those of our fields that are in no place: they are in-place fields in another version of the API than
-// the object's, or of another version of Heirloom. The loop, which always uses the same version, handles them.
+// keepUnknown keeps those of our fields that are in no place: they are taints and in-place fields in another version of the API than
+// the object's, until an apply moves our entry, or they are of another version of Heirloom.
 func (p *Plan) keepUnknown() {
-	if p.owned.Equals(p.managed.ours) {
-		return
+	if !p.owned.Equals(p.managed.ours) {
+		p.owned = p.owned.Union(p.managed.ours.RecursiveDifference(known(p.places, func(place) bool { return true })))
 	}
-	known := fieldpath.NewSet()
-	for _, at := range p.places {
-		known.Insert(appendNames(nil, at.path))
+}
+
+// known returns the paths of those places that count.
+func known(places []place, counts func(place) bool) *fieldpath.Set {
+	paths := fieldpath.NewSet()
+	for _, at := range places {
+		if counts(at) {
+			paths.Insert(appendNames(nil, at.path))
+		}
 	}
-	p.owned = p.owned.Union(p.managed.ours.RecursiveDifference(known))
+	return paths
 }
 
 // Needed reports whether there is anything to write: content, or only who owns it.
 func (p *Plan) Needed() bool {
-	return len(p.changes) > 0 || !p.owned.Equals(p.managed.ours)
+	return p.moves || len(p.changes) > 0 || !p.owned.Equals(p.managed.ours)
 }
 
 // Adopts reports whether the plan takes existing content from the create of the object. Such a plan changes no content.

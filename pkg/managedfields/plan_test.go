@@ -145,7 +145,7 @@ func TestAnotherVersionOfTheAPI(t *testing.T) {
 	current, desired := contentOf(object), content{labels: "a=2", taints: "gpu:NoSchedule"}.top()
 	current.Layout.Version = "v1beta1"
 	desired.Top.Fields.Seconds[inherit.NodeDrainTimeout] = new(int32(60))
-	plan, err := managedfields.New(object, current, fromOwner(desired), nil)
+	plan, err := managedfields.New(object, current, fromOwner(desired), func() (inherit.Object, error) { return current, nil })
 	Expect(err).NotTo(HaveOccurred())
 	Expect(changes(plan)).To(Equal([]string{"metadata.labels a 2"}))
 	object.SetAPIVersion("cluster.x-k8s.io/v1beta1")

@@ -51,6 +51,9 @@ func Object(
 	if !managedfields.Recorded(object.GetManagedFields()) {
 		return false, nil, nil
 	}
+	if object, err = asRecorded(ctx, live, object); err != nil {
+		return false, nil, err
+	}
 	released, removed, err := managedfields.Release(object, mode.KeepValues)
 	if err != nil || mode.DryRun {
 		return err == nil, removed, err
@@ -64,6 +67,24 @@ func Object(
 		return false, nil, errReclaimed
 	}
 	return true, removed, nil
+}
+
+// asRecorded returns an object in the version of the API in which our entry lists its fields: another may have other paths. If that
+// version is no longer served, the object stays as it is.
+func asRecorded(ctx context.Context, live client.Reader, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	entries := object.GetManagedFields()
+	ours := slices.IndexFunc(entries, managedfields.IsOurs)
+	if ours < 0 || entries[ours].APIVersion == object.GetAPIVersion() {
+		return object, nil
+	}
+	recorded := &unstructured.Unstructured{}
+	recorded.SetAPIVersion(entries[ours].APIVersion)
+	recorded.SetKind(object.GetKind())
+	err := live.Get(ctx, client.ObjectKeyFromObject(object), recorded)
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return object, nil
+	}
+	return recorded, err
 }
 
 // Node gives up, for good, what Heirloom tracks on a Node; see Object.

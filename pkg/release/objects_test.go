@@ -10,7 +10,10 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -172,4 +175,61 @@ func TestListsAreReadInSmallPages(t *testing.T) {
 		})).To(Succeed())
 		Expect(seen).To(Equal(1000))
 	})
+}
+
+// A provider may serve a newer version than that in which Heirloom wrote an object. What is recorded is found in the older version only;
+// once nobody serves that, labels and annotations still go.
+func TestWhatAnotherVersionRecords(t *testing.T) {
+	const (
+		older   = "controlplane.cluster.x-k8s.io/v1beta1"
+		inNewer = `{metadata: {labels: {team: ml}}, spec: {machineTemplate: {spec: {deletion: {nodeDrainTimeoutSeconds: 60}}, other: x}}}`
+		inOlder = `{metadata: {labels: {team: ml}}, spec: {machineTemplate: {nodeDrainTimeout: 60s, other: x}}}`
+	)
+	ours := owns(older, "heirloom", `{f:metadata: {f:labels: {f:team: {}}}, f:spec: {f:machineTemplate: {f:nodeDrainTimeout: {}}}}`)
+	gvk, key := schema.FromAPIVersionAndKind(controlPlane, "ControlPlane"), types.NamespacedName{Namespace: "ns", Name: "cp"}
+	notFound := apierrors.NewNotFound(schema.GroupResource{Resource: "controlplanes"}, "cp")
+	noMatch := &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{"v1beta1"}}
+	label, field := ".metadata.labels.team", ".spec.machineTemplate.nodeDrainTimeout"
+	for _, tc := range []struct {
+		name    string
+		older   error
+		version string
+		want    []string
+		problem error
+	}{
+		{name: "it is served", version: older, want: []string{label, field}},
+		{name: "the API server does not know it", older: noMatch, version: controlPlane, want: []string{label}},
+		{name: "the API server has just stopped to serve it", older: notFound, version: controlPlane, want: []string{label}},
+		{name: "its conversion does not answer", older: forbidden, problem: forbidden},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			writes := holds(served)
+			converting := interceptor.NewClient(writes.others.(client.WithWatch), interceptor.Funcs{
+				Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+					content, apiVersion := inNewer, into.GetObjectKind().GroupVersionKind().GroupVersion().String()
+					if apiVersion == older {
+						if tc.older != nil {
+							return tc.older
+						}
+						content = inOlder
+					}
+					object(t, apiVersion, "ControlPlane", "cp", content, ours).DeepCopyInto(into.(*unstructured.Unstructured))
+					return nil
+				},
+				Patch: func(_ context.Context, _ client.WithWatch, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
+					Expect(object.GetObjectKind().GroupVersionKind().GroupVersion().String()).To(Equal(tc.version))
+					return nil
+				},
+			})
+			changed, removed, err := Object(t.Context(), converting, converting, gvk, key, Mode{})
+			if tc.problem != nil {
+				Expect(err).To(MatchError(tc.problem))
+				return
+			}
+			Expect(err).NotTo(HaveOccurred())
+			Expect(changed).To(BeTrue())
+			Expect(removed).To(Equal(tc.want))
+		})
+	}
 }

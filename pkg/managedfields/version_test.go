@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package managedfields_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
+)
+
+// upgraded is a control plane with what a user has created and Heirloom has applied in v1beta1, as an API server gives it in v1beta2.
+func upgraded(t *testing.T, applied string) *unstructured.Unstructured {
+	t.Helper()
+	Expect := NewWithT(t).Expect
+	managers, err := fieldManagersOnce()
+	Expect(err).NotTo(HaveOccurred())
+	empty := &unstructured.Unstructured{}
+	empty.SetAPIVersion("cluster.x-k8s.io/v1beta1")
+	empty.SetKind(anyControlPlane)
+	in := func(text string) *unstructured.Unstructured {
+		o := empty.DeepCopy()
+		Expect(yaml.Unmarshal([]byte(text), &o.Object)).To(Succeed())
+		return o
+	}
+	created, err := managers.updated(empty, in(`
+metadata: {name: cp}
+spec: {machineTemplate: {metadata: {labels: {user: "1"}}, spec: {clusterName: c, taints: [{key: user, effect: NoSchedule, propagation: Always}]}}}`), "user")
+	Expect(err).NotTo(HaveOccurred())
+	o, err := managers.applied(created, in(applied), managedfields.Manager, true)
+	Expect(err).NotTo(HaveOccurred())
+	o, err = converted(o, version)
+	Expect(err).NotTo(HaveOccurred())
+	o.SetCreationTimestamp(*created.GetManagedFields()[0].Time)
+	return o
+}
+
+// looped does what the loop does until nothing is left, and returns which writes that took.
+func looped(t *testing.T, o *unstructured.Unstructured, decided inherit.Decision) (result *unstructured.Unstructured, writes []string) {
+	t.Helper()
+	Expect := NewWithT(t).Expect
+	managers, err := fieldManagersOnce()
+	Expect(err).NotTo(HaveOccurred())
+	for len(writes) < 4 {
+		plan, err := managedfields.New(o, contentOf(o), decided, nil)
+		Expect(err).NotTo(HaveOccurred())
+		if !plan.Needed() {
+			return o, writes
+		}
+		kind := "apply"
+		if plan.Adopts() || plan.GivesUp() {
+			kind = "patch"
+		}
+		o, err = (&world{managers: managers, kind: anyControlPlane, live: o, desired: decided, clock: now}).write(plan)
+		Expect(err).NotTo(HaveOccurred())
+		writes = append(writes, kind)
+	}
+	t.Fatal("it comes to no end")
+	return nil, nil
+}
+
+// A provider may serve a newer version than that in which Heirloom wrote a control plane. The loop moves our entry with a single apply.
+func TestTheLoopMovesOurEntryToTheVersionOfTheObject(t *testing.T) {
+	const (
+		mine   = "gpu:NoSchedule"
+		labels = "{spec: {machineTemplate: {metadata: {labels: {a: '1'}}}}}"
+		all    = `
+spec:
+  machineTemplate:
+    metadata: {labels: {a: "1"}}
+    nodeDrainTimeout: 60s
+    spec: {taints: [{key: gpu, effect: NoSchedule, propagation: Always}]}`
+	)
+	desired := func(labels, taints string, drain *int32) inherit.Object {
+		below := content{labels: labels, taints: taints}.content()
+		below.Fields.Seconds[inherit.NodeDrainTimeout] = drain
+		return inherit.Object{Template: &below}
+	}
+	for _, tc := range []struct {
+		name, applied string
+		decided       inherit.Decision
+		writes        string
+		labels, taint string
+		drain         any
+		// moved says that our entry is in the new version.
+		moved bool
+	}{
+		{name: "all is as before", applied: all, decided: fromOwner(desired("a=1", mine, new(int32(60)))), writes: "apply", labels: "a user", taint: "gpu user", drain: int64(60), moved: true},
+		{name: "a label changes", applied: all, decided: fromOwner(desired("a=2", mine, new(int32(60)))), writes: "apply", labels: "a user", taint: "gpu user", drain: int64(60), moved: true},
+		{name: "a field changes", applied: all, decided: fromOwner(desired("a=1", mine, new(int32(90)))), writes: "apply", labels: "a user", taint: "gpu user", drain: int64(90), moved: true},
+		{name: "a field goes", applied: all, decided: fromOwner(desired("a=1", mine, nil)), writes: "apply", labels: "a user", taint: "gpu user", moved: true},
+		{name: "a taint goes", applied: all, decided: fromOwner(desired("a=1", "", new(int32(60)))), writes: "apply", labels: "a user", taint: "user", drain: int64(60), moved: true},
+		{name: "a label goes first, with a patch", applied: all, decided: fromOwner(desired("", mine, nil)), writes: "patch apply", labels: "user", taint: "gpu user", moved: true},
+		{name: "all goes", applied: all, decided: fromOwner(desired("", "", nil)), writes: "patch apply", labels: "user", taint: "user"},
+		{name: "an orphan keeps all", applied: all, decided: orphan(desired("", "", nil)), labels: "a user", taint: "gpu user", drain: int64(60)},
+		{name: "labels alone need no move", applied: labels, decided: fromOwner(desired("a=1", "", nil)), labels: "a user", taint: "user"},
+		{name: "what the create brought is adopted first", applied: "{spec: {machineTemplate: {nodeDrainTimeout: 60s}}}", decided: fromOwner(desired("user=1", "", nil)), writes: "patch apply", labels: "user", taint: "user", moved: true},
+		{name: "a taint comes to labels", applied: labels, decided: fromOwner(desired("a=1", mine, nil)), writes: "apply", labels: "a user", taint: "gpu user", moved: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			o, writes := looped(t, upgraded(t, tc.applied), tc.decided)
+			Expect(strings.Join(writes, " ")).To(Equal(tc.writes))
+			has := contentOf(o).Template
+			var labels, taints []string
+			for label := range has.Labels {
+				labels = append(labels, label)
+			}
+			for _, taint := range has.Taints {
+				taints = append(taints, taint.Key)
+			}
+			slices.Sort(labels)
+			slices.Sort(taints)
+			Expect(strings.Join(labels, " ")).To(Equal(tc.labels))
+			Expect(strings.Join(taints, " ")).To(Equal(tc.taint))
+			drain, _, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "machineTemplate", "spec", "deletion", "nodeDrainTimeoutSeconds")
+			if tc.drain == nil {
+				Expect(drain).To(BeNil())
+			} else {
+				Expect(drain).To(BeEquivalentTo(tc.drain))
+			}
+			at := slices.IndexFunc(o.GetManagedFields(), managedfields.IsOurs)
+			Expect(at >= 0 && o.GetManagedFields()[at].APIVersion == version).To(Equal(tc.moved))
+			if tc.moved { // from now on, what is no longer declared goes as ever
+				o, writes = looped(t, o, fromOwner(desired("", "", nil)))
+				Expect(writes).To(Equal([]string{"patch"}))
+				Expect(slices.ContainsFunc(o.GetManagedFields(), managedfields.IsOurs)).To(BeFalse())
+			}
+		})
+	}
+}
+
+// A patch cannot convert what our entry lists, so admission leaves taints and fields, and the version of the entry, to the loop.
+func TestAPatchDoesNotMoveOurEntry(t *testing.T) {
+	const all = "{metadata: {labels: {a: '1'}}, spec: {machineTemplate: {nodeDrainTimeout: 60s}}}"
+	update := func() (inherit.Object, error) { return inherit.Object{}, nil }
+	create := upgraded(t, all)
+	create.SetCreationTimestamp(metav1.Time{})
+	for name, tc := range map[string]struct {
+		object *unstructured.Unstructured
+		old    func() (inherit.Object, error)
+	}{"an update": {upgraded(t, all), update}, "a create": {create, nil}} {
+		plan, err := managedfields.New(tc.object, contentOf(tc.object), fromOwner(content{labels: "a=1"}.top()), tc.old)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		NewWithT(t).Expect(plan.Needed()).To(BeFalse(), name)
+	}
+}
