@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -236,12 +237,16 @@ func (s *session) nodes(ctx context.Context, c cluster, ours func(*corev1.Node) 
 		func(key client.ObjectKey) (bool, []string, error) { return Node(ctx, c, c, key.Name, s.Mode) })
 }
 
+// mostFailures is how many objects of a kind are named that could not be released: a workload cluster may have them without end.
+const mostFailures = 20
+
 // each releases the wanted objects of a kind, ten at a time, and retries conflicts.
 func (s *session) each(
 	ctx context.Context, c cluster, kind string, list client.ObjectList, namespace string,
 	wanted func(client.Object) bool, release func(client.ObjectKey) (changed bool, removed []string, err error),
 ) {
 	var workers errgroup.Group
+	var failures atomic.Int64
 	workers.SetLimit(10)
 	err := eachOf(ctx, c, list, namespace, func(object client.Object) {
 		if !wanted(object) {
@@ -250,16 +255,22 @@ func (s *session) each(
 		key := client.ObjectKeyFromObject(object)
 		workers.Go(func() error {
 			changed, removed, err := again(ctx, func() (bool, []string, error) { return release(key) })
-			if err != nil {
+			switch {
+			case err != nil && failures.Add(1) <= mostFailures:
 				s.failed(fmt.Errorf("%s%s %s: %w", kind, c.where, key, err))
-			} else if changed {
+			case err == nil && changed:
 				s.did("released", kind, key, c.where, removed...)
 			}
 			return nil
 		})
 	})
 	_ = workers.Wait() // they report for themselves
-	s.failed(err)
+	if more := failures.Load() - mostFailures; more > 0 {
+		s.failed(fmt.Errorf("%s%s: and %d more", kind, c.where, more))
+	}
+	if err != nil {
+		s.failed(fmt.Errorf("%w%s", err, c.where))
+	}
 }
 
 // again retries a release that failed because the object had changed, or because a webhook that is being removed was still called.
@@ -279,6 +290,7 @@ func eachOf[T runtime.Object](ctx context.Context, c client.Client, list client.
 		page, _ := list.DeepCopyObject().(client.ObjectList)
 		return page, c.List(ctx, page, &client.ListOptions{Namespace: namespace, Limit: options.Limit, Continue: options.Continue})
 	})
+	pages.PageSize, pages.PageBufferSize = 100, 0 // others choose how large objects are
 	err := pages.EachListItemWithAlloc(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
 		if object, ok := item.(T); ok {
 			do(object)

@@ -3,13 +3,19 @@
 package release
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // What nobody else owns goes, from every kind that inherits and from no other; what is other people's stays.
@@ -139,4 +145,31 @@ func TestOneOfThem(t *testing.T) {
 	writes.fail["patch MachineSet"] = conflict
 	_, _, err := Object(t.Context(), writes, writes.others, schema.FromAPIVersionAndKind(core, "MachineSet"), types.NamespacedName{Namespace: "ns", Name: "ms"}, Mode{})
 	Expect(err).To(MatchError(conflict), "whoever calls it tries again")
+}
+
+// Of a list there are few objects in memory at a time: others choose how large these are.
+func TestListsAreReadInSmallPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		pages := 0
+		server := interceptor.NewClient(fake.NewFakeClient(), interceptor.Funcs{
+			List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				Expect((&client.ListOptions{}).ApplyOptions(options).Limit).To(BeNumerically("==", 100))
+				nodes := list.(*corev1.NodeList)
+				nodes.Items = make([]corev1.Node, 100)
+				if pages++; pages < 10 {
+					nodes.Continue = "more"
+				}
+				return nil
+			},
+		})
+		seen := 0
+		Expect(eachOf(t.Context(), server, &corev1.NodeList{}, "", func(*corev1.Node) {
+			if seen++; seen == 1 {
+				synctest.Wait()
+				Expect(pages).To(Equal(2), "this one, and the next")
+			}
+		})).To(Succeed())
+		Expect(seen).To(Equal(1000))
+	})
 }

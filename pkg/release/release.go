@@ -96,8 +96,8 @@ func (r Releaser) Run(ctx context.Context) error {
 	}
 	s.releaseWorkloads(ctx, keys)
 	s.failed(s.stillStopped(ctx, stopped))
-	if s.failures != nil {
-		return fmt.Errorf("not everything could be released; run it again once this is mended:\n%w", s.failures)
+	if err := errors.Join(s.failures...); err != nil {
+		return fmt.Errorf("not everything could be released; run it again once this is mended:\n%w", err)
 	}
 	if r.OnlyWorkloadClusters || secret == nil {
 		return nil
@@ -225,7 +225,7 @@ type session struct {
 	Releaser
 	management cluster
 	mu         sync.Mutex
-	failures   error
+	failures   []error
 }
 
 // did says that an object has been released or deleted, or would be and lose these fields.
@@ -254,7 +254,20 @@ func (s *session) note(format string, args ...any) {
 func (s *session) failed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failures = errors.Join(s.failures, err)
+	if err != nil && len(err.Error()) > longest {
+		err = errors.New(short(err.Error()))
+	}
+	s.failures = append(s.failures, err)
+}
+
+// longest is how much is said of something: API servers of others may answer with any text, and ours refuses a note of more than 1024 bytes.
+const longest = 1020
+
+func short(text string) string {
+	if len(text) <= longest {
+		return text
+	}
+	return strings.ToValidUTF8(text[:longest], "") + " …"
 }
 
 // cluster is a client of one of the clusters. It reports what it deletes, and deletes nothing in a dry run.

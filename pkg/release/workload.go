@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -24,10 +23,12 @@ import (
 )
 
 const (
-	// atATime is how many workload clusters are released at a time, and clusterTimeout how long the removal of what admits Nodes there
-	// may take. So also a fleet that does not answer leaves Helm's hook within its five minutes.
-	atATime        = 100
-	clusterTimeout = 10 * time.Second
+	// atATime is how many workload clusters are released at a time. Together, promptly and later are how long the removal of what admits Nodes
+	// there may take: those that answer promptly do not wait for the others. So also a fleet that does not answer leaves Helm's hook within
+	// its five minutes. nodesTimeout is how long their Nodes may take.
+	atATime         = 100
+	promptly, later = 2 * time.Second, 8 * time.Second
+	nodesTimeout    = 5 * time.Minute
 	// byHand removes from a workload cluster what admits Nodes. There are two commands, because kubectl fails as a whole if one kind is
 	// not served.
 	byHand = "kubectl delete --ignore-not-found mutatingwebhookconfiguration/" + webhook.ObjectName +
@@ -38,9 +39,8 @@ const (
 // releaseWorkloads releases the workload clusters that Heirloom may have reached, and reports which it skips. One that cannot be
 // reached does not hold up the others.
 func (s *session) releaseWorkloads(ctx context.Context, keys *webhook.Store) {
-	var workers errgroup.Group
-	workers.SetLimit(atATime)
-	err := eachOf(ctx, s.management, &clusterv1.ClusterList{}, s.Config.Namespace, func(c *clusterv1.Cluster) {
+	var clusters []webhook.Identity
+	s.failed(eachOf(ctx, s.management, &clusterv1.ClusterList{}, s.Config.Namespace, func(c *clusterv1.Cluster) {
 		key := client.ObjectKeyFromObject(c)
 		switch {
 		case s.Config.WatchFilter != "" && c.Labels[clusterv1.WatchLabel] != s.Config.WatchFilter:
@@ -50,34 +50,67 @@ func (s *session) releaseWorkloads(ctx context.Context, keys *webhook.Store) {
 		case !ptr.Deref(c.Status.Initialization.InfrastructureProvisioned, false):
 			s.note("workload cluster %s: skipped, it has never been provisioned", key)
 		default:
+			clusters = append(clusters, webhook.IdentityOf(c))
+		}
+	}))
+	for _, timeout := range []time.Duration{promptly, later} {
+		var workers errgroup.Group
+		workers.SetLimit(atATime)
+		var slow []webhook.Identity
+		for _, c := range clusters {
 			workers.Go(func() error {
-				s.releaseWorkload(ctx, c, keys)
+				server, err := s.withdraw(ctx, c, keys, timeout)
+				if err != nil && timeout == promptly {
+					s.mu.Lock()
+					defer s.mu.Unlock()
+					slow = append(slow, c)
+					return nil
+				}
+				s.releaseWorkload(ctx, c, server, err)
 				return nil
 			})
 		}
-	})
-	_ = workers.Wait() // they report for themselves
-	s.failed(err)
+		_ = workers.Wait() // they report for themselves
+		clusters = slow
+	}
 }
 
-// releaseWorkload releases a workload cluster: first what admits Nodes there, then the Nodes.
-func (s *session) releaseWorkload(ctx context.Context, c *clusterv1.Cluster, keys *webhook.Store) {
-	server, err := s.withdraw(ctx, c, keys)
+// releaseWorkload releases the Nodes of a workload cluster in which nothing admits Nodes any more, or reports that something still does.
+func (s *session) releaseWorkload(ctx context.Context, c webhook.Identity, server cluster, err error) {
 	switch {
 	case err != nil && s.OnlyWorkloadClusters:
 		s.left(ctx, c, err)
 	case err != nil:
-		s.failed(fmt.Errorf("workload cluster %s: %w", client.ObjectKeyFromObject(c), err))
+		s.failed(fmt.Errorf("workload cluster %s: %w", c, err))
 	case !s.OnlyWorkloadClusters:
+		ctx, cancel := context.WithTimeout(ctx, nodesTimeout)
+		defer cancel()
 		s.nodes(ctx, server, func(*corev1.Node) bool { return true })
 	}
 }
 
-// withdraw removes what admits Nodes in a workload cluster.
-func (s *session) withdraw(ctx context.Context, c *clusterv1.Cluster, keys *webhook.Store) (cluster, error) {
-	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
+// withdraw removes what admits Nodes in a workload cluster. It gives up in time, also on discovery, which takes no context.
+func (s *session) withdraw(ctx context.Context, c webhook.Identity, keys *webhook.Store, timeout time.Duration) (cluster, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	identity := webhook.IdentityOf(c)
+	type answer struct {
+		server cluster
+		err    error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		server, err := s.remove(ctx, c, keys)
+		answers <- answer{server, err}
+	}()
+	select {
+	case a := <-answers:
+		return a.server, a.err
+	case <-ctx.Done():
+		return cluster{}, ctx.Err()
+	}
+}
+
+func (s *session) remove(ctx context.Context, identity webhook.Identity, keys *webhook.Store) (cluster, error) {
 	reached, err := s.Workload(ctx, identity.NamespacedName)
 	if err != nil {
 		return cluster{}, err
@@ -97,28 +130,25 @@ func (s *session) withdraw(ctx context.Context, c *clusterv1.Cluster, keys *webh
 }
 
 // left reports that something may be left in a workload cluster, and how to remove it. The log of a successful hook may be
-// gone soon, so there is an Event on the Cluster, too. API servers refuse a note of more than 1024 bytes.
-func (s *session) left(ctx context.Context, c *clusterv1.Cluster, cause error) {
-	key := client.ObjectKeyFromObject(c)
-	note := fmt.Sprintf("what admits Nodes there could not be taken away, and stays. By hand, with its kubeconfig: %s. The reason: %v", byHand, cause)
-	s.note("workload cluster %s: %s", key, note)
+// gone soon, so there is an Event on the Cluster, too.
+func (s *session) left(ctx context.Context, c webhook.Identity, cause error) {
+	note := short(fmt.Sprintf(
+		"what admits Nodes there could not be taken away, and stays. By hand, with its kubeconfig: %s. The reason: %v", byHand, cause))
+	s.note("workload cluster %s: %s", c, note)
 	if s.DryRun {
 		return
-	}
-	if len(note) > 1024 {
-		note = strings.ToValidUTF8(note[:1020], "") + " …"
 	}
 	now := metav1.NowMicro()
 	err := s.management.Create(ctx, &eventsv1.Event{
 		// As recorders of client-go name theirs.
-		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: fmt.Sprintf("%s.%x", key.Name, now.UnixNano())},
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: fmt.Sprintf("%s.%x", c.Name, now.UnixNano())},
 		EventTime:  now, ReportingController: "heirloom", ReportingInstance: "heirloom-release",
 		Type: corev1.EventTypeWarning, Reason: "WorkloadAdmissionLeft", Action: "Remove", Note: note,
 		Regarding: corev1.ObjectReference{
-			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Namespace: key.Namespace, Name: key.Name, UID: c.UID,
+			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Namespace: c.Namespace, Name: c.Name, UID: c.UID,
 		},
 	})
 	if err != nil {
-		s.note("workload cluster %s: there is no Event about that: %v", key, err)
+		s.note("workload cluster %s: there is no Event about that: %v", c, err)
 	}
 }

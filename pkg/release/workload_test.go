@@ -347,6 +347,83 @@ func TestManyWorkloadClustersThatDoNotAnswer(t *testing.T) {
 	})
 }
 
+// Workload clusters that answer do not wait for those that do not, not even for discovery, which ends with no context.
+func TestWorkloadClustersThatAnswerComeFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect, over := NewWithT(t).Expect, make(chan struct{})
+		defer close(over)
+		management, honest := holds(served, provisionedCluster(t, "honest")), holds(served)
+		Expect(policy.Ensure(t.Context(), honest.others, types.NamespacedName{}, nil, inherit.Policy{})).Error().To(Succeed())
+		for i := range 250 {
+			Expect(management.others.Create(t.Context(), provisionedCluster(t, fmt.Sprint("a-tarpit-", i)))).To(Succeed())
+		}
+		r := fleet{management: management}.run(withdrawing)
+		r.Workload = func(_ context.Context, cluster types.NamespacedName) (client.Client, error) {
+			if cluster.Name == "honest" {
+				return honest, nil
+			}
+			<-over
+			return nil, context.DeadlineExceeded
+		}
+		begun := time.Now()
+		var withdrawn time.Duration
+		honest.before["delete Namespace"] = func() { withdrawn = time.Since(begun) }
+		Expect(r.Run(t.Context())).To(Succeed())
+		took := time.Since(begun)
+		Expect(withdrawn).To(And(BeNumerically(">", 5*time.Second), BeNumerically("<=", 11*time.Second)), "five for the loop to stop")
+		Expect(took).To(Equal(35*time.Second), "ten for each hundred")
+	})
+}
+
+// endless is an API server that has Nodes without end, each with something of Heirloom's, and refuses to show one in many words.
+type endless struct {
+	client.Client
+	pages int
+}
+
+func (e *endless) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	nodes, ok := list.(*corev1.NodeList)
+	if !ok {
+		return e.Client.List(ctx, list, options...)
+	}
+	select {
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if e.pages++; e.pages < 2_000 {
+		nodes.Continue = "more"
+	}
+	nodes.Items = []corev1.Node{*ofBoth()}
+	return nil
+}
+
+func (e *endless) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	if _, ok := object.(*corev1.Node); ok {
+		return errors.New(strings.Repeat("no way ", 10_000))
+	}
+	return e.Client.Get(ctx, key, object, options...)
+}
+
+// A workload cluster that lists Nodes without end is given up, and named. What is remembered of it is little.
+func TestAWorkloadClusterWithNodesWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		blue, red := holds(served, ofBoth()), &endless{Client: holds(served)}
+		r := fleet{management: holds(served, provisionedCluster(t, "red"), provisionedCluster(t, "blue"))}.run(Options{})
+		r.Workload = func(_ context.Context, cluster types.NamespacedName) (client.Client, error) {
+			return map[string]client.Client{"blue": blue, "red": red}[cluster.Name], nil
+		}
+		begun := time.Now()
+		err := r.Run(t.Context())
+		Expect(time.Since(begun)).To(Equal(5 * time.Minute))
+		Expect(err).To(MatchError(And(ContainSubstring("listing Node: context deadline exceeded in workload cluster ns/red"),
+			ContainSubstring("Node in workload cluster ns/red /n: no way"), MatchRegexp(`Node in workload cluster ns/red: and \d+ more`))))
+		Expect(len(err.Error())).To(BeNumerically("<", 30_000))
+		Expect(blue.written()).To(Equal([]string{"patch Node n", "patch Node n"}))
+	})
+}
+
 // What the management cluster does not answer is an error in any case.
 func TestOnlyWorkloadClustersThatCannotBeFound(t *testing.T) {
 	for _, request := range []string{"list Cluster", "get Lease", "get Secret"} {

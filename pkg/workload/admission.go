@@ -234,10 +234,11 @@ func (v visit) setUp(ctx context.Context, way string) error {
 	return err
 }
 
-// refused reports whether an API server does not let the kubeconfig's user do something. A refusal because a namespace is
-// terminating is only temporary, and does not count.
+// refused reports whether an API server does not let the kubeconfig's user do something, or the place for it is somebody else's. A refusal
+// because a namespace is terminating is only temporary, and does not count.
 func refused(err error) bool {
-	return (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+	return errors.Is(err, policy.ErrForeign) ||
+		(apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 func (v visit) remove(ctx context.Context, way string) error {

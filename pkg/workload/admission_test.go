@@ -5,6 +5,7 @@ package workload_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,6 +103,12 @@ func TestEnsureTellsWhatItDid(t *testing.T) {
 		{name: "the next one is taken after a refusal", way: "auto", policy: answer{err: forbidden}, told: []string{
 			fallback + `Nodes are admitted by webhook. Not by policy: things "x" is forbidden: no rights.`,
 		}},
+		{name: "the next one is taken where the place for it is somebody else's", way: "auto", policy: answer{err: fmt.Errorf("there: %w", policy.ErrForeign)}, told: []string{
+			fallback + `Nodes are admitted by webhook. Not by policy: there: ` + policy.ErrForeign.Error() + ".",
+		}},
+		{name: "the place for the one that was chosen is somebody else's", way: "policy", policy: answer{err: policy.ErrForeign}, webhook: answer{changed: true}, told: []string{
+			failed + "policy: " + policy.ErrForeign.Error(),
+		}, fails: policy.ErrForeign},
 		{name: "there is none", way: "auto", policy: answer{err: unserved}, webhook: answer{err: forbidden}, told: []string{
 			fallback + "The loop alone applies what new Nodes inherit, a moment after they register: until then Pods can be scheduled that their taints keep away. " +
 				"Label heirloom.dev/workload-admission=none accepts that. " +

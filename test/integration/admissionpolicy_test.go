@@ -194,7 +194,7 @@ func (s *policyScene) besideAnotherPolicy() {
 	node := stage.Node("lonely")
 	want := s.expected(s.bare(node))
 	meddler := &admissionregistrationv1.MutatingAdmissionPolicy{}
-	s.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(policy.AdmissionPolicy(admissionregistrationv1.SchemeGroupVersion).Object, meddler)).To(Succeed())
+	s.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(policy.AdmissionPolicy(admissionregistrationv1.SchemeGroupVersion, s.rules).Object, meddler)).To(Succeed())
 	meddler.ObjectMeta = metav1.ObjectMeta{Name: "meddler"}
 	meddler.Spec.ParamKind, meddler.Spec.Variables, meddler.Spec.MatchConditions = nil, nil, nil
 	meddler.Spec.Mutations[0].JSONPatch.Expression = `
@@ -313,7 +313,7 @@ func testAdmissionPolicyInV1beta1(t *testing.T, all *policyScene) {
 	cluster := types.NamespacedName{Namespace: "fleet", Name: "prod"}
 	machines := []inherit.Machine{{Actual: s.machines[0], Effective: s.machines[0]}}
 	s.Expect(policy.Ensure(s.ctx, beta, cluster, machines, s.rules)).To(BeTrue())
-	written := policy.AdmissionPolicy(admissionregistrationv1beta1.SchemeGroupVersion)
+	written := policy.AdmissionPolicy(admissionregistrationv1beta1.SchemeGroupVersion, s.rules)
 	s.Expect(beta.Get(s.ctx, client.ObjectKeyFromObject(written), written)).To(Succeed())
 	s.Expect(written.GetManagedFields()).To(HaveExactElements(HaveField("APIVersion", admissionregistrationv1beta1.SchemeGroupVersion.String())))
 	node := stage.Node("beta")
@@ -363,7 +363,7 @@ func (s *policyScene) versions() map[string]string {
 	for _, object := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: policy.Namespace}},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: policy.Namespace, Name: policy.Name}},
-		policy.AdmissionPolicy(admissionregistrationv1.SchemeGroupVersion), policy.Binding(admissionregistrationv1.SchemeGroupVersion),
+		policy.AdmissionPolicy(admissionregistrationv1.SchemeGroupVersion, s.rules), policy.Binding(admissionregistrationv1.SchemeGroupVersion),
 	} {
 		if s.Client.Get(s.ctx, client.ObjectKeyFromObject(object), object) == nil {
 			versions[fmt.Sprintf("%T %s", object, object.GetObjectKind().GroupVersionKind().Kind)] = object.GetResourceVersion()

@@ -83,10 +83,9 @@ func inventory() []*clusterv1.Machine {
 
 // What a kubelet's create brings is what the rules say, whatever the kubelet claims.
 func TestWhatANodeGetsAtItsRegistration(t *testing.T) {
-	e := newEvaluator(t)
 	additional := []*regexp.Regexp{regexp.MustCompile("team|zone|^note")}
 	rules, machines := inherit.Policy{AdditionalLabels: additional, AdditionalAnnotations: additional}, complete(inventory()...)
-	parameters := parametersBy(t, rules, machines)
+	e, parameters := evaluatorBy(t, rules), parametersBy(t, rules, machines)
 	for _, tc := range []struct {
 		name string
 		node *corev1.Node

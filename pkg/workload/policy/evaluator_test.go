@@ -42,9 +42,9 @@ type evaluator struct {
 var oldest = version.MajorMinor(1, 33)
 
 // thePolicy is the policy in its first version, whose fields are those of v1beta1.
-func thePolicy(t *testing.T) *admissionregistrationv1.MutatingAdmissionPolicy {
+func thePolicy(t *testing.T, rules inherit.Policy) *admissionregistrationv1.MutatingAdmissionPolicy {
 	t.Helper()
-	return typed[admissionregistrationv1.MutatingAdmissionPolicy](t, policy.AdmissionPolicy(admissionregistrationv1.SchemeGroupVersion))
+	return typed[admissionregistrationv1.MutatingAdmissionPolicy](t, policy.AdmissionPolicy(admissionregistrationv1.SchemeGroupVersion, rules))
 }
 
 // typed is an object of the API as its Go type, which has all of its fields.
@@ -57,8 +57,14 @@ func typed[T any](t *testing.T, object *unstructured.Unstructured) *T {
 
 func newEvaluator(t *testing.T) *evaluator {
 	t.Helper()
+	return evaluatorBy(t, inherit.Policy{})
+}
+
+// evaluatorBy has the policy of these rules.
+func evaluatorBy(t *testing.T, rules inherit.Policy) *evaluator {
+	t.Helper()
 	Expect := NewWithT(t).Expect
-	p := thePolicy(t)
+	p := thePolicy(t, rules)
 	declarations := cel.OptionalVariableDeclarations{HasParams: true, HasAuthorizer: true}
 	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(oldest))
 	Expect(err).NotTo(HaveOccurred())
@@ -168,7 +174,7 @@ func TestATaintThatIsRightIsLeftAsItIs(t *testing.T) {
 
 func TestThePolicyFailsOpenAndIsForCreatesOnly(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	p := thePolicy(t)
+	p := thePolicy(t, inherit.Policy{})
 	binding := typed[admissionregistrationv1.MutatingAdmissionPolicyBinding](t, policy.Binding(admissionregistrationv1.SchemeGroupVersion))
 	Expect(*p.Spec.FailurePolicy).To(Equal(admissionregistrationv1.Ignore))
 	Expect(p.Spec.ReinvocationPolicy).To(Equal(admissionregistrationv1.IfNeededReinvocationPolicy))

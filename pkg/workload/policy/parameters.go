@@ -25,8 +25,9 @@ const (
 	// separators separate Machines and their fields.
 	separators = "\n\t"
 
-	// mostLines and mostContents are how many bytes of Machines and of contents there are: see the package comment.
-	mostLines, mostContents = 100_000, 900_000
+	// mostLines and mostContents are how many bytes of Machines and of contents there are: see the package comment. mostContent is how many
+	// one of the latter may have: keys of labels are in a Node twice, and etcd takes 1.5 MiB.
+	mostLines, mostContents, mostContent = 100_000, 900_000, 512 << 10
 	// kubeletsShare is how much of the room for annotations is left to the kubelet and to others.
 	kubeletsShare = 32 << 10
 )
@@ -58,7 +59,7 @@ func encode(machines []inherit.Machine, rules inherit.Policy) (map[string]any, e
 			number, more = strconv.Itoa(len(numbers)), len(content)
 		}
 		one := line(number, m.Actual.Spec.ProviderID, names)
-		if text+len(one) > mostLines || contents+more > mostContents {
+		if text+len(one) > mostLines || contents+more > mostContents || more > mostContent {
 			foreign, leftOut = foreign.Union(names), leftOut+1
 			continue
 		}

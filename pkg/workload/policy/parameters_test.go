@@ -150,6 +150,11 @@ func TestNothingIsBroughtThatAnAPIServerWouldRefuse(t *testing.T) {
 		fine   bool
 	}{
 		{name: "many annotations", change: func(m *clusterv1.Machine) { m.Annotations["node.cluster.x-k8s.io/a"] = strings.Repeat("a", 200<<10) }, fine: true},
+		{name: "many keys", change: func(m *clusterv1.Machine) {
+			for number := range 3500 {
+				m.Annotations[fmt.Sprintf("node.cluster.x-k8s.io/%d", number)] = ""
+			}
+		}, fine: true},
 		{name: "so many annotations that there is no room for the kubelet's", change: func(m *clusterv1.Machine) { m.Annotations["node.cluster.x-k8s.io/a"] = strings.Repeat("a", 240<<10) }},
 		{name: "so many keys that their record is too much", change: func(m *clusterv1.Machine) {
 			for number := range 5000 {
@@ -166,7 +171,7 @@ func TestNothingIsBroughtThatAnAPIServerWouldRefuse(t *testing.T) {
 			m := instance(1)
 			m.Labels, m.Annotations = map[string]string{}, map[string]string{}
 			tc.change(m)
-			node := newEvaluator(t).register(nodeNamed(m.Name), parametersBy(t, everything, complete(m)))
+			node := evaluatorBy(t, everything).register(nodeNamed(m.Name), parametersBy(t, everything, complete(m)))
 			Expect(node.Spec.Taints).To(ContainElement(HaveField("Key", "number")))
 			brought := append(slices.Collect(maps.Keys(node.Labels)), slices.Collect(maps.Keys(node.Annotations))...)
 			for _, key := range slices.Concat(slices.Collect(maps.Keys(m.Labels)), slices.Collect(maps.Keys(m.Annotations))) {
@@ -262,6 +267,16 @@ func TestMachinesForWhichThereIsNoRoom(t *testing.T) {
 			Expect(e.register(identified, parameters).Annotations).NotTo(BeEmpty(), "a providerID is no name")
 		})
 	}
+}
+
+// The policy takes no longer content, and a Machine with a longer one counts as one for which there is no room.
+func TestAContentThatIsTooLong(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	machines := instances(2)
+	machines[1].Annotations = map[string]string{"node.cluster.x-k8s.io/a": strings.Repeat("%", 180<<10)}
+	made, err := policy.Parameters(fleet, complete(machines...), inherit.Policy{})
+	Expect(err).To(MatchError(&policy.NoRoomError{Machines: 1}))
+	Expect(made.Object["data"]).To(HaveLen(3), "the format, the Machines and the content of the other")
 }
 
 // verbose are Machines each of which declares much and something of its own.

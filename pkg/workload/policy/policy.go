@@ -5,14 +5,17 @@ package policy
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -40,6 +43,9 @@ const (
 //go:embed policy.yaml
 var manifest string
 
+// ErrForeign says that the namespace of the parameters is not Heirloom's. Whoever owns it could decide what new Nodes get.
+var ErrForeign = errors.New("namespace " + Namespace + " is somebody else's: it lacks Heirloom's labels; delete it, and Heirloom makes its own")
+
 // labels are on every object that this package makes. An object without them is somebody else's, and is not deleted.
 func labels() map[string]string {
 	return map[string]string{
@@ -49,13 +55,24 @@ func labels() map[string]string {
 	}
 }
 
-// AdmissionPolicy returns the policy in this version of its API. It is the same for every workload cluster.
-func AdmissionPolicy(version schema.GroupVersion) *unstructured.Unstructured {
+func ours(made *unstructured.Unstructured) bool {
+	return k8slabels.SelectorFromSet(labels()).Matches(k8slabels.Set(made.GetLabels()))
+}
+
+// AdmissionPolicy returns the policy in this version of its API. It is the same for every workload cluster. Whatever the parameters say,
+// a Node gets from it what these rules could bring, and no API server refuses the Node for that.
+func AdmissionPolicy(version schema.GroupVersion, rules inherit.Policy) *unstructured.Unstructured {
 	guard := clusterv1.NodeUninitializedTaint
 	text := strings.NewReplacer(
 		"VERSION", version.String(),
 		"FORMAT", format,
 		"MOST_ADDRESSES", strconv.Itoa(inherit.MostAddresses),
+		"MOST_CONTENT", strconv.Itoa(mostContent),
+		"MOST_ANNOTATIONS", strconv.Itoa(apivalidation.TotalAnnotationSizeLimitB-len(inherit.UninitializedAnnotation+"added")),
+		"LABEL_KEYS", selects(clusterv1.ManagedNodeLabelDomain, rules.AdditionalLabels),
+		// An API server refuses a Node whose annotations of these names it cannot read.
+		"ANNOTATION_KEYS", selects(clusterv1.ManagedNodeAnnotationDomain, rules.AdditionalAnnotations,
+			corev1.TaintsAnnotationKey, corev1.PreferAvoidPodsAnnotationKey),
 		"GUARD_LINE", guardLine,
 		"GUARD_KEY", guard.Key,
 		"GUARD_EFFECT", string(guard.Effect),
@@ -68,6 +85,25 @@ func AdmissionPolicy(version schema.GroupVersion) *unstructured.Unstructured {
 	policy.SetName(Name)
 	policy.SetLabels(labels())
 	return policy
+}
+
+// selects is an expression for whether the rules bring a key k to a Node (rules 11 and 12): one of this domain, or one that an operator's
+// regular expressions select and that is not about the Machine itself (inherit.OfItself).
+func selects(domain string, additional []*regexp.Regexp, never ...string) string {
+	matches := func(pattern string) string { return "k.matches(" + strconv.Quote(pattern) + ")" }
+	anyOf := func(all ...[]string) string {
+		return "(" + strings.ReplaceAll(strings.Join(slices.Concat(all...), "|"), ".", `\.`) + ")"
+	}
+	expression := matches(`^([^/]*\.)?` + anyOf([]string{domain}) + `(/|$)`)
+	if len(additional) > 0 {
+		var patterns []string
+		for _, r := range additional {
+			patterns = append(patterns, "(?:"+r.String()+")")
+		}
+		expression += " || " + matches(strings.Join(patterns, "|")) + " && !" + matches("^"+anyOf(inherit.NeverKeys, never)+"$|^"+
+			anyOf(inherit.NeverDomains, inherit.BookkeepingDomains)+`(/|$)|^([^/]*\.)?`+anyOf(inherit.BookkeepingFamilies)+"(/|$)")
+	}
+	return "(" + expression + ")"
 }
 
 // Binding returns the binding of the policy to its parameters. Without parameters, nothing happens.
@@ -101,10 +137,14 @@ func object(version schema.GroupVersion, kind, namespace, name string) *unstruct
 	return made
 }
 
+func namespaceObject() *unstructured.Unstructured {
+	return object(corev1.SchemeGroupVersion, "Namespace", "", Namespace)
+}
+
 // Ensure makes the policy of a workload cluster give Nodes what these Machines declare; see Parameters about these. An apply that
-// changes nothing is not stored. The policy comes first: where it may not be written, nothing is, and without parameters it does
-// nothing. If the API server does not serve such policies, meta.IsNoMatchError holds for the error. After a NoRoomError
-// everything has been written nevertheless. registered says, even with an error, that the binding is new.
+// changes nothing is not stored. The policy comes first: where it may not be written, nothing is, and without a binding it does
+// nothing. If the API server does not serve such policies, meta.IsNoMatchError holds for the error. With ErrForeign nothing is bound.
+// After a NoRoomError everything has been written nevertheless. registered says, even with an error, that the binding is new.
 //
 // The client must read from the API server itself, as that of Remove: a cache would be filled with the objects of others.
 func Ensure(
@@ -114,19 +154,31 @@ func Ensure(
 	if err != nil {
 		return false, err
 	}
-	before := Binding(version)
-	if err := client.IgnoreNotFound(workload.Get(ctx, client.ObjectKeyFromObject(before), before)); err != nil {
-		return false, fmt.Errorf("getting the binding of the admission policy: %w", err)
-	}
-	for _, object := range []*unstructured.Unstructured{AdmissionPolicy(version), Binding(version)} {
-		if err := apply(ctx, workload, object); err != nil {
-			return false, err
+	before, namespace := Binding(version), namespaceObject()
+	for _, there := range []*unstructured.Unstructured{before, namespace} {
+		if err := client.IgnoreNotFound(workload.Get(ctx, client.ObjectKeyFromObject(there), there)); err != nil {
+			return false, fmt.Errorf("getting %s %s: %w", there.GetKind(), there.GetName(), err)
 		}
 	}
-	registered = before.GetResourceVersion() == ""
-	if err := ensureNamespace(ctx, workload); err != nil {
-		return registered, err
+	bound, made := before.GetResourceVersion() != "", namespace.GetResourceVersion() != ""
+	if made && !ours(namespace) {
+		if bound { // since before that namespace was made anew
+			err = client.IgnoreNotFound(workload.Delete(ctx, before))
+		}
+		return false, errors.Join(ErrForeign, err)
 	}
+	if err := apply(ctx, workload, AdmissionPolicy(version, rules)); err != nil {
+		return false, err
+	}
+	if !made {
+		if err := workload.Create(ctx, namespaceObject(), client.FieldOwner(managedfields.Manager)); err != nil {
+			return false, fmt.Errorf("making namespace %s: %w", Namespace, err)
+		}
+	}
+	if err := apply(ctx, workload, Binding(version)); err != nil {
+		return false, err
+	}
+	registered = !bound
 	parameters, noRoom := Parameters(cluster, machines, rules)
 	if err := apply(ctx, workload, parameters); err != nil {
 		return registered, err
@@ -158,19 +210,6 @@ func apply(ctx context.Context, workload client.Client, object *unstructured.Uns
 	return nil
 }
 
-// ensureNamespace makes the namespace of the parameters. If others have made it, it stays theirs.
-func ensureNamespace(ctx context.Context, workload client.Client) error {
-	namespace := object(corev1.SchemeGroupVersion, "Namespace", "", Namespace)
-	err := workload.Get(ctx, client.ObjectKeyFromObject(namespace), namespace.DeepCopy())
-	if apierrors.IsNotFound(err) {
-		err = workload.Create(ctx, namespace, client.FieldOwner(managedfields.Manager))
-	}
-	if err != nil {
-		return fmt.Errorf("making namespace %s: %w", Namespace, err)
-	}
-	return nil
-}
-
 // Remove deletes what Ensure has made, and reports, even with an error, whether it deleted the binding. It is not an error if nothing
 // is there, or never could be. What refers to something goes before it.
 func Remove(ctx context.Context, workload client.Client) (removed bool, err error) {
@@ -182,11 +221,11 @@ func Remove(ctx context.Context, workload client.Client) (removed bool, err erro
 		return false, err
 	}
 	for _, object := range []*unstructured.Unstructured{
-		Binding(version), AdmissionPolicy(version),
-		object(corev1.SchemeGroupVersion, "ConfigMap", Namespace, Name), object(corev1.SchemeGroupVersion, "Namespace", "", Namespace),
+		Binding(version), object(version, "MutatingAdmissionPolicy", "", Name),
+		object(corev1.SchemeGroupVersion, "ConfigMap", Namespace, Name), namespaceObject(),
 	} {
 		err := workload.Get(ctx, client.ObjectKeyFromObject(object), object)
-		if err == nil && k8slabels.SelectorFromSet(labels()).Matches(k8slabels.Set(object.GetLabels())) {
+		if err == nil && ours(object) {
 			err = workload.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID())})
 			removed = removed || err == nil && object.GetKind() == "MutatingAdmissionPolicyBinding"
 		}

@@ -121,7 +121,7 @@ func stored[T any, P interface {
 
 var (
 	everything = []string{
-		"apply MutatingAdmissionPolicy", "apply MutatingAdmissionPolicyBinding", "create Namespace", "apply ConfigMap",
+		"apply MutatingAdmissionPolicy", "create Namespace", "apply MutatingAdmissionPolicyBinding", "apply ConfigMap",
 	}
 	nothing = []string{
 		"delete MutatingAdmissionPolicyBinding", "delete MutatingAdmissionPolicy", "delete ConfigMap", "delete Namespace",
@@ -169,7 +169,7 @@ func TestTheVersionThatIsServed(t *testing.T) {
 		w.Expect(versions).To(Equal([]string{"admissionregistration.k8s.io/" + tc.want, "admissionregistration.k8s.io/" + tc.want, "v1"}))
 		w.Expect(w.remove()).To(BeTrue())
 	}
-	beta := policy.AdmissionPolicy(admissionregistrationv1beta1.SchemeGroupVersion)
+	beta := policy.AdmissionPolicy(admissionregistrationv1beta1.SchemeGroupVersion, inherit.Policy{})
 	typed[admissionregistrationv1beta1.MutatingAdmissionPolicy](t, beta)
 	typed[admissionregistrationv1beta1.MutatingAdmissionPolicyBinding](t, policy.Binding(admissionregistrationv1beta1.SchemeGroupVersion))
 }
@@ -249,11 +249,11 @@ func TestASetUpThatFailsHalfway(t *testing.T) {
 		writes           int
 		registered       bool
 	}{
-		{request: "get MutatingAdmissionPolicyBinding /nodes.heirloom.dev", problem: "getting the binding of the admission policy: things"},
+		{request: "get MutatingAdmissionPolicyBinding /nodes.heirloom.dev", problem: "getting MutatingAdmissionPolicyBinding nodes.heirloom.dev: things"},
+		{request: "get Namespace /heirloom-nodes", problem: "getting Namespace heirloom-nodes: things"},
 		{request: "apply MutatingAdmissionPolicy", problem: "applying MutatingAdmissionPolicy nodes.heirloom.dev: things", writes: 1},
-		{request: "apply MutatingAdmissionPolicyBinding", problem: "applying MutatingAdmissionPolicyBinding nodes.heirloom.dev: things", writes: 2},
-		{request: "get Namespace /heirloom-nodes", problem: "making namespace heirloom-nodes: things", writes: 2, registered: true},
-		{request: "create Namespace", problem: "making namespace heirloom-nodes: things", writes: 3, registered: true},
+		{request: "create Namespace", problem: "making namespace heirloom-nodes: things", writes: 2},
+		{request: "apply MutatingAdmissionPolicyBinding", problem: "applying MutatingAdmissionPolicyBinding nodes.heirloom.dev: things", writes: 3},
 		{request: "apply ConfigMap", problem: "applying ConfigMap nodes.heirloom.dev: things", writes: 4, registered: true},
 	} {
 		t.Run(tc.request, func(t *testing.T) {
@@ -316,7 +316,7 @@ func TestWhatSomebodyElseHasJustDeletedIsGone(t *testing.T) {
 }
 
 // A user who may label a Namespace of the workload cluster need not have the right to delete it, and Heirloom deletes nothing that others
-// have made. In a namespace of that name, which is somebody else's, are only its parameters.
+// have made.
 func TestWhatIsSomebodyElses(t *testing.T) {
 	ours := policy.Binding(admissionregistrationv1.SchemeGroupVersion).GetLabels()
 	theirs := []client.Object{
@@ -324,16 +324,37 @@ func TestWhatIsSomebodyElses(t *testing.T) {
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "theirs", Name: policy.Name, Labels: ours}},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: policy.Namespace, Name: "theirs", Labels: ours}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: policy.Namespace, Labels: map[string]string{"app.kubernetes.io/managed-by": "heirloom"}}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: policy.Namespace, Name: policy.Name}, Data: map[string]string{"format": "0"}},
 	}
-	mine := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: policy.Namespace, Name: policy.Name}, Data: map[string]string{"format": "0"}}
-	w := newWorkload(t, append(theirs, mine)...)
+	w := newWorkload(t, theirs...)
 	w.Expect(w.remove()).To(BeFalse())
 	w.Expect(w.writes).To(BeEmpty())
-	w.Expect(w.ensure(instance(1))).To(BeTrue())
-	w.Expect(stored[corev1.ConfigMap](w).Data).To(Equal(parametersOf(t, instance(1)).Data))
-	w.Expect(w.remove()).To(BeTrue())
-	w.Expect(w.writes).To(Equal(nothing[:3]))
 	for _, object := range theirs {
 		w.Expect(w.WithWatch.Get(t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
 	}
+}
+
+// Whoever owns the namespace of the parameters could change what new Nodes get. So nothing is bound to that of somebody else, also where it
+// has taken the place of Heirloom's.
+func TestTheNamespaceOfSomebodyElse(t *testing.T) {
+	theirs := func() *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: policy.Namespace}}
+	}
+	w := newWorkload(t, theirs())
+	w.Expect(w.ensure(instance(1))).Error().To(MatchError(policy.ErrForeign))
+	w.Expect(w.writes).To(BeEmpty())
+
+	w = newWorkload(t)
+	w.Expect(w.ensure(instance(1))).To(BeTrue())
+	w.Expect(w.WithWatch.Delete(t.Context(), theirs())).To(Succeed())
+	w.Expect(w.WithWatch.Create(t.Context(), theirs())).To(Succeed())
+	w.Expect(w.ensure(instance(1))).Error().To(MatchError(policy.ErrForeign))
+	w.Expect(w.writes).To(Equal([]string{"delete MutatingAdmissionPolicyBinding"}))
+	w.fail["delete MutatingAdmissionPolicyBinding"] = errors.New("away")
+	w.Expect(w.ensure(instance(1))).Error().To(MatchError(policy.ErrForeign))
+	w.Expect(w.writes).To(BeEmpty(), "it is not bound")
+
+	w.Expect(w.WithWatch.Delete(t.Context(), theirs())).To(Succeed())
+	w.Expect(w.ensure(instance(1))).To(BeTrue())
+	w.Expect(w.writes).To(Equal(everything))
 }
