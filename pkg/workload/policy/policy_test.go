@@ -303,6 +303,20 @@ func TestRemove(t *testing.T) {
 	}
 }
 
+// oldAgain is an API server that serves policies no longer.
+type oldAgain struct{ *workload }
+
+func (oldAgain) RESTMapper() meta.RESTMapper { return meta.NewDefaultRESTMapper(nil) }
+
+// What names Machines goes also where policies were switched off after they had been made.
+func TestRemoveWherePoliciesAreServedNoLonger(t *testing.T) {
+	w := newWorkload(t)
+	w.Expect(w.ensure(instance(1))).To(BeTrue())
+	w.writes = nil
+	w.Expect(policy.Remove(t.Context(), oldAgain{w})).To(BeFalse())
+	w.Expect(w.writes).To(Equal([]string{"delete ConfigMap", "delete Namespace"}))
+}
+
 func TestWhatSomebodyElseHasJustDeletedIsGone(t *testing.T) {
 	w := newWorkload(t)
 	w.Expect(w.ensure(instance(1))).To(BeTrue())
