@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -219,7 +220,9 @@ func TestWarningsAreNotLogged(t *testing.T) {
 type asks struct{ answer }
 
 func (*asks) Ensure(ctx context.Context, server client.Client, _ webhook.Identity) (bool, error) {
-	return false, server.Get(ctx, types.NamespacedName{Namespace: "ns", Name: "x"}, &corev1.ConfigMap{})
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	return false, server.Get(ctx, types.NamespacedName{Namespace: "ns", Name: "x"}, object)
 }
 
 // servesText is a client of a server that redirects to another one, which answers so, and with a warning.

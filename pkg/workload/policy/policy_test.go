@@ -162,7 +162,7 @@ func TestTheVersionThatIsServed(t *testing.T) {
 			w.Expect(meta.IsNoMatchError(err)).To(BeTrue(), "%v", err)
 			w.Expect(w.writes).To(BeEmpty())
 			w.Expect(w.remove()).To(BeFalse())
-			w.Expect(w.reads).To(BeEmpty(), "there cannot be anything")
+			w.Expect(w.writes).To(BeEmpty(), "there is nothing")
 			continue
 		}
 		w.Expect(err).NotTo(HaveOccurred())
