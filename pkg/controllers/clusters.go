@@ -25,6 +25,7 @@ import (
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
+	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
@@ -149,7 +150,7 @@ func (d *Dependencies) admittedByPolicy() handler.EventHandler {
 	wake := func(ctx context.Context, q queue, versions ...client.Object) {
 		for _, version := range versions {
 			m, ok := version.(*clusterv1.Machine)
-			if !ok || m.Status.NodeRef.Name != "" {
+			if !ok || m.Status.NodeRef.Name != "" || !policy.Findable(m) {
 				continue
 			}
 			cluster, err := d.Chain.Cluster(ctx, m.Namespace, m.Spec.ClusterName)

@@ -24,6 +24,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -108,7 +109,7 @@ func TestOneWayToAdmitNodesIsSetUp(t *testing.T) {
 
 // Operators are told what becomes of admission in a workload cluster.
 func TestWhatBecomesOfAdmissionIsTold(t *testing.T) {
-	broken := errors.New("no answer")
+	broken := apierrors.NewBadRequest("no answer")
 	for told, tc := range map[string]struct {
 		webhook, policy way
 		fails           error
@@ -187,6 +188,7 @@ func TestAPolicyAdmitsTheNodesOfItsCluster(t *testing.T) {
 
 	cluster := theCluster()
 	l.change(cluster, func() { cluster.Labels = pairs(workload.AdmissionLabel + "=none") })
+	l.Admission.Forget(key("c")) // it rests
 	l.Expect(l.seeWorkload(key("c"))).To(Succeed())
 	l.told("Normal WorkloadAdmissionRemoved Cluster/c: ")
 	for _, list := range []client.ObjectList{
@@ -203,6 +205,7 @@ func TestAPolicyThatCannotBe(t *testing.T) {
 	l.Expect(l.seeWorkload(key("c"))).To(Succeed())
 	l.told("Warning NoAdmissionPolicies Cluster/c: The API server of the workload cluster does not serve MutatingAdmissionPolicies")
 	l.broken.set("Machine", errors.New("no cache"))
+	l.Admission.Forget(key("c")) // it rests
 	l.Expect(l.seeWorkload(key("c"))).To(MatchError(l.broken.of("Machine")))
 	l.told("Warning WorkloadAdmissionFailed Cluster/c: ")
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/pace"
 	"github.com/heirloom-dev/heirloom/pkg/release"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
+	"github.com/heirloom-dev/heirloom/pkg/workload"
 )
 
 const (
@@ -230,7 +231,7 @@ func (r *nodes) write(ctx context.Context, v visit, p *nodePlan) (again time.Dur
 			if paced && !unanswered(err) {
 				r.pacer.Return(p.limits) // it was not written
 			}
-			r.failed(p.from.Object, err)
+			r.failed(p.from.Object, workload.Told(err))
 			return true, err
 		}
 		r.tell(*p, v.node)

@@ -258,6 +258,10 @@ func TestWhatWakesAWorkloadCluster(t *testing.T) {
 		{"its Machine, if it is admitted by policy", policies("m-d", something), []string{byPolicy}},
 		{"not its Machine's status", both(policies("m-d", status), woken), []string{removes}},
 		{"not a Machine again", both(policies("m-d", resynced), woken), []string{removes}},
+		{"not a Machine that no Node can be found for", both(policies("m-d", func(before, after metav1.Object) {
+			something(before, after)
+			before.(*clusterv1.Machine).Spec.ProviderID, after.(*clusterv1.Machine).Spec.ProviderID = "", ""
+		}), woken), []string{removes}},
 		{"not a Machine of the management cluster", both(policies("m-c", something), func() { l.updated(f["d"], generation) }), []string{byPolicy}},
 		{"not its Cluster's status", both(func() { l.updated(f["d"], status) }, woken), []string{removes}},
 	} {

@@ -180,6 +180,11 @@ func byRule(what, key string) bool {
 		within(d, clusterv1.NodeRestrictionLabelDomain) && !marks(key)
 }
 
+// NeverOnNodes are annotations whose values an API server reads, and refuses the Node if it cannot.
+//
+//nolint:gochecknoglobals // a table that nothing changes
+var NeverOnNodes = []string{corev1.TaintsAnnotationKey, corev1.PreferAvoidPodsAnnotationKey}
+
 // notOnNode says why neither a rule nor an operator's regex brings a label or an annotation of a Machine to its Node.
 func (p Policy) notOnNode(what, key string) Why {
 	if byRule(what, key) {
@@ -187,6 +192,9 @@ func (p Policy) notOnNode(what, key string) Why {
 	}
 	regexes := p.AdditionalLabels
 	if what == annotationKey {
+		if slices.Contains(NeverOnNodes, key) {
+			return DropNever
+		}
 		regexes = p.AdditionalAnnotations
 	} else if marks(key) {
 		return DropReserved

@@ -4,6 +4,7 @@ package inherit_test
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -63,5 +64,20 @@ func TestWhatAnAPIServerWouldRefuseStaysAway(t *testing.T) {
 				Expect(once.Equal(again)).To(BeTrue(), "there is an end to it")
 			})
 		}
+	}
+}
+
+// An API server reads some annotations of Nodes. No Node gets them, whatever an operator selects, and such a Node of before loses them.
+func TestAnnotationsThatAnAPIServerReads(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	policy := inherit.Policy{AdditionalAnnotations: []*regexp.Regexp{regexp.MustCompile("")}}
+	m := content{annotations: "a=1"}.machine()
+	m.Annotations["scheduler.alpha.kubernetes.io/taints"], m.Annotations["scheduler.alpha.kubernetes.io/preferAvoidPods"] = "x", "x"
+	for _, writer := range []inherit.Writer{inherit.Kubelet, inherit.Privileged} {
+		got, dropped := policy.Node(inherit.SourceOfMachine(m), inherit.NodeState{}, writer)
+		Expect(got.Annotations).To(HaveKey("a"))
+		Expect(got.Annotations).NotTo(HaveKey(HavePrefix("scheduler.alpha")))
+		Expect(dropped).To(ContainElements(
+			HaveField("Entry.Name", "scheduler.alpha.kubernetes.io/taints"), HaveField("Why", inherit.DropNever)))
 	}
 }

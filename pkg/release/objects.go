@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,6 +28,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/pager"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -89,6 +91,7 @@ func asRecorded(ctx context.Context, live client.Reader, object *unstructured.Un
 
 // Node gives up, for good, what Heirloom tracks on a Node; see Object.
 func Node(ctx context.Context, c client.Client, live client.Reader, name string, mode Mode) (changed bool, removed []string, err error) {
+	ctx = ctrl.LoggerInto(ctx, logr.Discard()) // an API server may answer with any number of warnings
 	node := &corev1.Node{}
 	if err := live.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
 		return false, nil, client.IgnoreNotFound(err)

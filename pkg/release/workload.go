@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/workload"
@@ -53,20 +55,21 @@ func (s *session) releaseWorkloads(ctx context.Context, keys *webhook.Store) {
 			clusters = append(clusters, webhook.IdentityOf(c))
 		}
 	}))
+	theirs := ctrl.LoggerInto(ctx, logr.Discard()) // an API server may answer with any number of warnings
 	for _, timeout := range []time.Duration{promptly, later} {
 		var workers errgroup.Group
 		workers.SetLimit(atATime)
 		var slow []webhook.Identity
 		for _, c := range clusters {
 			workers.Go(func() error {
-				server, err := s.withdraw(ctx, c, keys, timeout)
+				server, err := s.withdraw(theirs, c, keys, timeout)
 				if err != nil && timeout == promptly {
 					s.mu.Lock()
 					defer s.mu.Unlock()
 					slow = append(slow, c)
 					return nil
 				}
-				s.releaseWorkload(ctx, c, server, err)
+				s.releaseWorkload(theirs, c, server, err)
 				return nil
 			})
 		}
@@ -113,7 +116,7 @@ func (s *session) withdraw(ctx context.Context, c webhook.Identity, keys *webhoo
 func (s *session) remove(ctx context.Context, identity webhook.Identity, keys *webhook.Store) (cluster, error) {
 	reached, err := s.Workload(ctx, identity.NamespacedName)
 	if err != nil {
-		return cluster{}, err
+		return cluster{}, webhook.OwnError{Err: err}
 	}
 	server := cluster{Client: reached, session: s, where: " in workload cluster " + identity.String()}
 	var errs []error
@@ -132,9 +135,11 @@ func (s *session) remove(ctx context.Context, identity webhook.Identity, keys *w
 // left reports that something may be left in a workload cluster, and how to remove it. The log of a successful hook may be
 // gone soon, so there is an Event on the Cluster, too.
 func (s *session) left(ctx context.Context, c webhook.Identity, cause error) {
-	note := short(fmt.Sprintf(
-		"what admits Nodes there could not be taken away, and stays. By hand, with its kubeconfig: %s. The reason: %v", byHand, cause))
-	s.note("workload cluster %s: %s", c, note)
+	say := func(why error) string {
+		return short(fmt.Sprintf(
+			"what admits Nodes there could not be taken away, and stays. By hand, with its kubeconfig: %s. The reason: %v", byHand, why))
+	}
+	s.note("workload cluster %s: %s", c, say(cause))
 	if s.DryRun {
 		return
 	}
@@ -143,7 +148,7 @@ func (s *session) left(ctx context.Context, c webhook.Identity, cause error) {
 		// As recorders of client-go name theirs.
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: fmt.Sprintf("%s.%x", c.Name, now.UnixNano())},
 		EventTime:  now, ReportingController: "heirloom", ReportingInstance: "heirloom-release",
-		Type: corev1.EventTypeWarning, Reason: "WorkloadAdmissionLeft", Action: "Remove", Note: note,
+		Type: corev1.EventTypeWarning, Reason: "WorkloadAdmissionLeft", Action: "Remove", Note: say(workload.Told(cause)),
 		Regarding: corev1.ObjectReference{
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Namespace: c.Namespace, Name: c.Name, UID: c.UID,
 		},

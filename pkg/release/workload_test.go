@@ -14,14 +14,17 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -283,6 +286,47 @@ func TestOnlyWorkloadClusters(t *testing.T) {
 	})
 }
 
+// What a workload cluster's server says is for whoever runs the command. The Event on the Cluster says that it is no API server.
+func TestWhatAWorkloadClusterSaysIsInNoEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		red := holds(served)
+		red.fail["get MutatingWebhookConfiguration"] = errors.New("Object 'Kind' is missing in 'secret'")
+		f := fleet{holds(served, provisionedCluster(t, "red"), keys(key), deployment()), map[string]*apiServer{"red": red}}
+		r := f.run(withdrawing)
+		Expect(r.Run(t.Context())).To(Succeed())
+		Expect(r.progress.String()).To(ContainSubstring("secret"))
+		Expect(f.management.events(t)).To(ConsistOf(And(ContainSubstring("it does not answer as an API server does"), Not(ContainSubstring("secret")))))
+	})
+}
+
+// warning is a client of an API server that warns of whatever is asked.
+type warning struct{ client.Client }
+
+func (w warning) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	ctrl.LoggerFrom(ctx).Info("beware")
+	return w.Client.Get(ctx, key, object, options...)
+}
+
+func (w warning) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	ctrl.LoggerFrom(ctx).Info("beware")
+	return w.Client.List(ctx, list, options...)
+}
+
+// Warnings of a workload cluster are not logged: they may be anything.
+func TestWarningsOfAWorkloadClusterAreNotLogged(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	var logged []string
+	ctx := ctrl.LoggerInto(t.Context(), funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{}))
+	red := warning{holds(served, ofBoth())}
+	r := fleet{management: holds(served, provisionedCluster(t, "red"))}.run(Options{})
+	r.Workload = func(context.Context, types.NamespacedName) (client.Client, error) { return red, nil }
+	Expect(r.Run(ctx)).To(Succeed())
+	_, _, err := Node(ctx, red, red, "n", Mode{})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(logged).To(BeEmpty())
+}
+
 // One that does not answer is named, with what to do, and holds up neither the others nor the uninstall.
 func TestAWorkloadClusterThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -291,7 +335,7 @@ func TestAWorkloadClusterThatDoesNotAnswer(t *testing.T) {
 		for _, there := range []*apiServer{blue, green} {
 			Expect(policy.Ensure(t.Context(), there.others, types.NamespacedName{}, nil, inherit.Policy{})).Error().To(Succeed())
 		}
-		green.fail["delete MutatingAdmissionPolicy"] = errors.New("no way " + strings.Repeat("é", 1000))
+		green.fail["delete MutatingAdmissionPolicy"] = apierrors.NewBadRequest("no way " + strings.Repeat("é", 1000))
 		f := fleet{
 			holds(served, provisionedCluster(t, "red"), provisionedCluster(t, "blue"), provisionedCluster(t, "green"), keys(key)),
 			map[string]*apiServer{"blue": blue, "green": green},

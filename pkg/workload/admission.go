@@ -14,12 +14,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -58,6 +60,12 @@ const (
 // handover is how long API servers may take to use a way that was just set up. The previous way stays that long.
 const handover = 10 * time.Second
 
+// share is how many times as long as the parameters of a Cluster's policy took, and longestRest how long at most, they are not computed again.
+const share, longestRest = 10, 30 * time.Second
+
+// errNoAPIServer stands for what somebody else's server says.
+var errNoAPIServer = errors.New("it does not answer as an API server does")
+
 // preferred are the ways of AdmitAutomatically, the best first.
 var preferred = []string{AdmitByPolicy, AdmitByWebhook}
 
@@ -83,7 +91,7 @@ func (a ByPolicy) Ensure(ctx context.Context, server client.Client, cluster webh
 	rules := a.Policy()
 	machines, err := a.Machines(ctx, cluster.NamespacedName, rules)
 	if err != nil {
-		return false, err
+		return false, webhook.OwnError{Err: err}
 	}
 	return policy.Ensure(ctx, server, cluster.NamespacedName, machines, rules)
 }
@@ -103,14 +111,15 @@ type Admission struct {
 	Changes <-chan event.GenericEvent
 
 	// chosen is the way, a string, that AdmitAutomatically has found for a Cluster, by its name, and registered the time.Time at which
-	// the Cluster's API server was last told how to admit Nodes.
-	chosen, registered sync.Map
+	// the Cluster's API server was last told how to admit Nodes. Until rests, a time.Time as well, nothing is done for the Cluster.
+	chosen, registered, rests sync.Map
 }
 
 // Forget drops what is remembered of a Cluster that is gone.
 func (a *Admission) Forget(cluster types.NamespacedName) {
 	a.chosen.Delete(cluster)
 	a.registered.Delete(cluster)
+	a.rests.Delete(cluster)
 }
 
 // Of returns the name of the way in which the Nodes of the Cluster should be admitted.
@@ -141,10 +150,15 @@ type visit struct {
 // Ensure makes a workload cluster admit its Nodes in that way only; with AdmitByLoop, or none, not at all. It sets the way up,
 // and removes the others once API servers have heard of it, so that there is no moment without any; again is when that is, zero if
 // nothing is left to do. If the way cannot be set up, the others stay. tell is called with a reason and a sentence for an operator.
-// The client reads from the workload cluster's API server.
+// The client reads from the workload cluster's API server. A Cluster rests after its policy was written, so that however often it
+// changes, it takes a small part of a processor; then nothing is done but again is when the rest is over.
 func (a *Admission) Ensure(
 	ctx context.Context, server client.Client, cluster webhook.Identity, way string, tell func(reason, note string),
 ) (again time.Duration, err error) {
+	if rest := time.Until(timeOf(&a.rests, cluster)); rest > 0 {
+		return rest, nil
+	}
+	ctx = ctrl.LoggerInto(ctx, logr.Discard()) // an API server may answer with any number of warnings
 	v, others := visit{a, server, cluster, tell}, preferred
 	if way == AdmitAutomatically {
 		way, others, err = v.best(ctx)
@@ -154,9 +168,7 @@ func (a *Admission) Ensure(
 	if err != nil {
 		return 0, err
 	}
-	told, _ := a.registered.Load(cluster.NamespacedName)
-	at, _ := told.(time.Time)
-	if again := time.Until(at.Add(handover)); a.Ways[way] != nil && again > 0 {
+	if again := time.Until(timeOf(&a.registered, cluster).Add(handover)); a.Ways[way] != nil && again > 0 {
 		return again, nil
 	}
 	var errs []error
@@ -166,6 +178,12 @@ func (a *Admission) Ensure(
 		}
 	}
 	return 0, errors.Join(errs...)
+}
+
+func timeOf(times *sync.Map, cluster webhook.Identity) time.Time {
+	stored, _ := times.Load(cluster.NamespacedName)
+	at, _ := stored.(time.Time)
+	return at
 }
 
 // setUpChosen sets up the way that an operator has chosen.
@@ -197,7 +215,7 @@ func (v visit) best(ctx context.Context) (way string, worse []string, err error)
 			err := v.setUp(ctx, way)
 			switch {
 			case refused(err):
-				why, mend = err.Error(), true
+				why, mend = Told(err).Error(), true
 			case meta.IsNoMatchError(err):
 				why = "the workload cluster's API server does not serve MutatingAdmissionPolicies (Kubernetes 1.36 or later does)"
 			default:
@@ -218,7 +236,11 @@ func (v visit) best(ctx context.Context) (way string, worse []string, err error)
 
 // setUp sets up a way, and tells of that, but of no error.
 func (v visit) setUp(ctx context.Context, way string) error {
+	began := time.Now()
 	registered, err := v.Ways[way].Ensure(ctx, v.server, v.cluster)
+	if _, computes := v.Ways[way].(ByPolicy); computes {
+		v.rests.Store(v.cluster.NamespacedName, time.Now().Add(min(share*time.Since(began), longestRest)))
+	}
 	if registered {
 		v.registered.Store(v.cluster.NamespacedName, time.Now())
 	}
@@ -261,6 +283,25 @@ func (v visit) failed(way string, err error) error {
 	if err == nil || errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return err
 	}
-	v.tell(ReasonFailed, fmt.Sprintf("Nodes are not admitted as they should be, so the loop applies what they inherit; admission by %s: %v", way, err))
+	v.tell(ReasonFailed, fmt.Sprintf("Nodes are not admitted as they should be, so the loop applies what they inherit; admission by %s: %v", way, Told(err)))
 	return fmt.Errorf("admitting Nodes by %s: %w", way, err)
+}
+
+// Told returns what an object of the management cluster may tell of an error of a workload cluster. Who writes a kubeconfig, or answers its
+// requests, chooses which server is asked, such as an internal service by a redirect. What that said is for the log alone.
+func Told(err error) error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var told []error
+		for _, err := range joined.Unwrap() {
+			told = append(told, Told(err))
+		}
+		return errors.Join(told...)
+	}
+	var status apierrors.APIStatus
+	switch {
+	case errors.As(err, &status) && !apierrors.IsUnexpectedServerError(err),
+		errors.As(err, &webhook.OwnError{}), errors.Is(err, policy.ErrForeign), errors.Is(err, context.DeadlineExceeded):
+		return err
+	}
+	return errNoAPIServer
 }

@@ -6,20 +6,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/workload"
 	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
@@ -68,7 +75,7 @@ func terminating() error {
 }
 
 func TestEnsureTellsWhatItDid(t *testing.T) {
-	broken := errors.New("broken")
+	broken := apierrors.NewBadRequest("broken")
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "x", errors.New("no rights"))
 	for _, tc := range []struct {
 		name, way       string
@@ -196,6 +203,113 @@ func TestNoMomentIsWithoutAWay(t *testing.T) {
 			}
 		}
 		Expect(policies.removed + webhooks.removed).To(Equal(1))
+	})
+}
+
+// What an API server warns of is not logged: it may be anything.
+func TestWarningsAreNotLogged(t *testing.T) {
+	var logged []string
+	ctx := ctrl.LoggerInto(t.Context(), funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{}))
+	server := servesText(t, http.StatusOK, `{"apiVersion": "v1", "kind": "ConfigMap"}`)
+	a := &workload.Admission{Ways: map[string]workload.Way{"policy": &asks{}}}
+	NewWithT(t).Expect(a.Ensure(ctx, server, cluster, "policy", func(_, _ string) {})).Error().To(Succeed())
+	NewWithT(t).Expect(logged).To(BeEmpty())
+}
+
+// asks is a way that asks the API server.
+type asks struct{ answer }
+
+func (*asks) Ensure(ctx context.Context, server client.Client, _ webhook.Identity) (bool, error) {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	return false, server.Get(ctx, types.NamespacedName{Namespace: "ns", Name: "x"}, object)
+}
+
+// servesText is a client of a server that redirects to another one, which answers so, and with a warning.
+func servesText(t *testing.T, code int, text string) client.Client {
+	t.Helper()
+	internal := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Warning", `299 - "beware"`)
+		w.WriteHeader(code)
+		_, _ = w.Write([]byte(text))
+	}))
+	t.Cleanup(internal.Close)
+	server := httptest.NewServer(http.RedirectHandler(internal.URL, http.StatusFound))
+	t.Cleanup(server.Close)
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	c, err := client.New(&rest.Config{Host: server.URL}, client.Options{Mapper: mapper})
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+// What another server says by way of a workload cluster is told to nobody who reads objects of the management cluster.
+func TestNobodyReadsThroughHeirloom(t *testing.T) {
+	const silent = "it does not answer as an API server does"
+	const denied = `{"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "no rights"}`
+	for _, tc := range []struct {
+		name, text, told string
+		code             int
+	}{
+		{name: "an object of no kind", code: http.StatusOK, text: `{"password": "secret"}`, told: silent},
+		{name: "a text", code: http.StatusOK, text: "secret", told: silent},
+		{name: "a failure", code: http.StatusInternalServerError, text: "secret", told: silent},
+		{name: "a refusal", code: http.StatusForbidden, text: "secret", told: silent},
+		{name: "an API server", code: http.StatusForbidden, text: denied, told: "no rights"},
+	} {
+		for _, way := range []string{"policy", "auto"} {
+			t.Run(tc.name+"/"+way, func(t *testing.T) {
+				Expect := NewWithT(t).Expect
+				var told string
+				a := &workload.Admission{Ways: map[string]workload.Way{"policy": &asks{}}}
+				_, err := a.Ensure(t.Context(), servesText(t, tc.code, tc.text), cluster, way, func(_, note string) { told = note })
+				if way == "policy" {
+					Expect(err).To(HaveOccurred())
+				}
+				Expect(told).To(And(ContainSubstring(tc.told), Not(ContainSubstring("secret"))))
+			})
+		}
+	}
+	Expect := NewWithT(t).Expect
+	own := webhook.OwnError{Err: errors.New("no key")}
+	Expect(workload.Told(fmt.Errorf("x: %w", own))).To(MatchError("x: no key"))
+	Expect(workload.Told(errors.Join(own, errors.New("secret")))).To(MatchError("no key\n" + silent))
+	Expect(workload.Told(context.DeadlineExceeded)).To(MatchError(context.DeadlineExceeded))
+}
+
+// Whoever changes a Cluster or its Machines all the time has them computed a tenth of the time.
+func TestAClusterRestsAfterItsParametersWereComputed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Expect := NewWithT(t).Expect
+		computed, takes := 0, time.Second
+		a := &workload.Admission{Ways: map[string]workload.Way{"policy": workload.ByPolicy{
+			Policy: func() inherit.Policy { return inherit.Policy{} },
+			Machines: func(context.Context, types.NamespacedName, inherit.Policy) ([]inherit.Machine, error) {
+				computed++
+				<-time.After(takes)
+				return nil, apierrors.NewBadRequest("later")
+			},
+		}}}
+		for _, rest := range []time.Duration{10 * time.Second, 30 * time.Second} {
+			_, _, err := ensure(t, a, "policy")
+			Expect(err).To(MatchError(apierrors.IsBadRequest, "IsBadRequest"))
+			before := computed
+			for range 100 {
+				_, again, err := ensure(t, a, "policy")
+				Expect(err).NotTo(HaveOccurred())
+				Expect(again).To(Equal(rest))
+			}
+			Expect(computed).To(Equal(before))
+			<-time.After(rest)
+			takes = 20 * time.Second
+		}
+		Expect(computed).To(Equal(2))
+		takes = 0
+		_, _, err := ensure(t, a, "policy")
+		Expect(err).To(HaveOccurred())
+		a.Forget(cluster.NamespacedName)
+		Expect(computed).To(Equal(3))
 	})
 }
 

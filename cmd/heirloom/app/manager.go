@@ -89,5 +89,5 @@ func restConfigOf(c *config.Config) (*rest.Config, error) {
 	}
 	restConfig.QPS, restConfig.Burst = c.KubeAPIQPS, c.KubeAPIBurst
 	restConfig.UserAgent = "heirloom/" + version.String()
-	return restConfig, nil
+	return restConfig, countRequests(restConfig)
 }

@@ -85,6 +85,23 @@ func TestKubeconfigs(t *testing.T) {
 	}
 }
 
+// A server's host gets into metrics and messages as it is, so it is short and one that there can be.
+func TestTheServerOfAKubeconfig(t *testing.T) {
+	for server, fine := range map[string]bool{
+		"https://red.example.com:6443": true, "https://RED.example.com.": true, "https://10.0.0.1:6443": true, "https://[fd00::1]:6443/a/b": true,
+		"10.0.0.1:6443": true, "red": true,
+		"https://%FF": false, "https://%0A": false, "https://a_b": false, "https://[fe80::1%25x]": false, "https://": false, "": false,
+		"https://" + strings.Repeat("a.", 30<<10) + "a": false, "https://a:" + strings.Repeat("0", 30<<10) + "443": false,
+	} {
+		_, err := RESTConfig(t.Context(), fake.NewFakeClient(secret(leadsTo(server, "{token: t}"))), red)
+		if fine {
+			NewWithT(t).Expect(err).NotTo(HaveOccurred(), server)
+			continue
+		}
+		NewWithT(t).Expect(err).To(MatchError(ContainSubstring(`cluster "c" has a server that is no DNS name or IP address`)), "%.50s", server)
+	}
+}
+
 // Ten lists of ten lists, and so on, have a hundred million items: that much memory takes a kubeconfig of a KiB. The reader of YAML refuses so
 // many aliases by itself, but not thousands, and each may be of a text that fills the kubeconfig.
 func TestAKubeconfigThatIsABomb(t *testing.T) {

@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/cluster-api/util/kubeconfig"
@@ -53,6 +56,7 @@ func checkKubeconfig(raw []byte) error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(config.Clusters)) {
+		refuse("cluster", name, "a server that is no DNS name or IP address", "https://<host>:<port>", !reachable(config.Clusters[name].Server))
 		refuse("cluster", name, "certificate-authority", "certificate-authority-data", config.Clusters[name].CertificateAuthority != "")
 	}
 	for _, name := range slices.Sorted(maps.Keys(config.AuthInfos)) {
@@ -67,6 +71,16 @@ func checkKubeconfig(raw []byte) error {
 		return nil
 	}
 	return errors.New(strings.Join(problems, "; "))
+}
+
+// reachable reports whether a server's host is a DNS name or an IP address. Metrics and messages have it as it is.
+func reachable(server string) bool {
+	u, _, err := rest.DefaultServerURL(server, "", schema.GroupVersion{}, true)
+	if err != nil || len(u.Port()) > len("65535") {
+		return false
+	}
+	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+	return net.ParseIP(host) != nil || len(validation.IsDNS1123Subdomain(host)) == 0
 }
 
 // aliased reports whether there is an anchor or an alias in a document.

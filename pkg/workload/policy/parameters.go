@@ -50,7 +50,15 @@ func encode(machines []inherit.Machine, rules inherit.Policy) (map[string]any, e
 	for _, m := range slices.SortedFunc(slices.Values(machines), byName) { // so that numbers do not depend on the order of the list
 		names := namesOf(m.Actual)
 		if m.Actual.Status.NodeRef.Name != "" || strings.ContainsAny(m.Actual.Spec.ProviderID, separators) {
-			foreign = foreign.Union(names)
+			maps.Copy(foreign, names)
+			continue
+		}
+		if !Findable(m.Actual) {
+			continue
+		}
+		if text+len(line("", m.Actual.Spec.ProviderID, names)) > mostLines { // before more is computed
+			maps.Copy(foreign, names)
+			leftOut++
 			continue
 		}
 		content, more := contentOf(m, rules, share), 0
@@ -60,13 +68,15 @@ func encode(machines []inherit.Machine, rules inherit.Policy) (map[string]any, e
 		}
 		one := line(number, m.Actual.Spec.ProviderID, names)
 		if text+len(one) > mostLines || contents+more > mostContents || more > mostContent {
-			foreign, leftOut = foreign.Union(names), leftOut+1
+			maps.Copy(foreign, names)
+			leftOut++
 			continue
 		}
 		if !there {
 			numbers[content], data["c."+number] = number, content
 		}
-		lines, known, text, contents = append(lines, one), known.Union(names), text+len(one), contents+more
+		maps.Copy(known, names)
+		lines, text, contents = append(lines, one), text+len(one), contents+more
 	}
 	if shared := known.Intersection(foreign); len(shared) > 0 {
 		lines = append(lines, line("", "", shared))
@@ -76,6 +86,11 @@ func encode(machines []inherit.Machine, rules inherit.Policy) (map[string]any, e
 		return data, &NoRoomError{Machines: leftOut}
 	}
 	return data, nil
+}
+
+// Findable reports whether anything can tell yet that a Node is this Machine.
+func Findable(m *clusterv1.Machine) bool {
+	return m.Spec.ProviderID != "" || len(inherit.MachineNames(m)) > 0
 }
 
 // namesOf returns the names and addresses of a Machine and of its Node.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -267,6 +268,26 @@ func TestMachinesForWhichThereIsNoRoom(t *testing.T) {
 			Expect(e.register(identified, parameters).Annotations).NotTo(BeEmpty(), "a providerID is no name")
 		})
 	}
+}
+
+// Nothing is computed for Machines that no Node can be found for, nor for those that come when the lines are full.
+func TestWhatCannotBeFoundCostsNothing(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	unknown, machines := instance(2), instances(1200)
+	unknown.Spec.ProviderID, unknown.Status.Addresses = "", nil
+	made, err := policy.Parameters(fleet, complete(unknown), inherit.Policy{})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(made.Object["data"]).To(Equal(map[string]any{"format": "2", "machines": ""}))
+
+	for i, m := range machines[1000:] {
+		m.Annotations = map[string]string{"node.cluster.x-k8s.io/story": fmt.Sprint(i) + strings.Repeat("%", 64<<10)}
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err = policy.Parameters(fleet, complete(machines...), inherit.Policy{})
+	runtime.ReadMemStats(&after)
+	Expect(err).To(MatchError(ContainSubstring("no room")))
+	Expect(after.TotalAlloc-before.TotalAlloc).To(BeNumerically("<", 30<<20), "bytes")
 }
 
 // The policy takes no longer content, and a Machine with a longer one counts as one for which there is no room.

@@ -70,9 +70,8 @@ func AdmissionPolicy(version schema.GroupVersion, rules inherit.Policy) *unstruc
 		"MOST_CONTENT", strconv.Itoa(mostContent),
 		"MOST_ANNOTATIONS", strconv.Itoa(apivalidation.TotalAnnotationSizeLimitB-len(inherit.UninitializedAnnotation+"added")),
 		"LABEL_KEYS", selects(clusterv1.ManagedNodeLabelDomain, rules.AdditionalLabels),
-		// An API server refuses a Node whose annotations of these names it cannot read.
 		"ANNOTATION_KEYS", selects(clusterv1.ManagedNodeAnnotationDomain, rules.AdditionalAnnotations,
-			corev1.TaintsAnnotationKey, corev1.PreferAvoidPodsAnnotationKey),
+			inherit.NeverOnNodes...),
 		"GUARD_LINE", guardLine,
 		"GUARD_KEY", guard.Key,
 		"GUARD_EFFECT", string(guard.Effect),
@@ -213,17 +212,14 @@ func apply(ctx context.Context, workload client.Client, object *unstructured.Uns
 // Remove deletes what Ensure has made, and reports, even with an error, whether it deleted the binding. It is not an error if nothing
 // is there, or never could be. What refers to something goes before it.
 func Remove(ctx context.Context, workload client.Client) (removed bool, err error) {
-	version, err := served(workload)
-	if meta.IsNoMatchError(err) {
-		return false, nil
-	}
-	if err != nil {
+	made := []*unstructured.Unstructured{object(corev1.SchemeGroupVersion, "ConfigMap", Namespace, Name), namespaceObject()}
+	switch version, err := served(workload); {
+	case err == nil:
+		made = append([]*unstructured.Unstructured{Binding(version), object(version, "MutatingAdmissionPolicy", "", Name)}, made...)
+	case !meta.IsNoMatchError(err): // where it is not served any more, the rest is there all the same
 		return false, err
 	}
-	for _, object := range []*unstructured.Unstructured{
-		Binding(version), object(version, "MutatingAdmissionPolicy", "", Name),
-		object(corev1.SchemeGroupVersion, "ConfigMap", Namespace, Name), namespaceObject(),
-	} {
+	for _, object := range made {
 		err := workload.Get(ctx, client.ObjectKeyFromObject(object), object)
 		if err == nil && ours(object) {
 			err = workload.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID())})

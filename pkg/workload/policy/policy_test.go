@@ -162,7 +162,7 @@ func TestTheVersionThatIsServed(t *testing.T) {
 			w.Expect(meta.IsNoMatchError(err)).To(BeTrue(), "%v", err)
 			w.Expect(w.writes).To(BeEmpty())
 			w.Expect(w.remove()).To(BeFalse())
-			w.Expect(w.reads).To(BeEmpty(), "there cannot be anything")
+			w.Expect(w.writes).To(BeEmpty(), "there is nothing")
 			continue
 		}
 		w.Expect(err).NotTo(HaveOccurred())
@@ -301,6 +301,20 @@ func TestRemove(t *testing.T) {
 		w.Expect(w.remove()).To(Equal(done == 0))
 		w.Expect(w.writes).To(Equal(nothing[done:]))
 	}
+}
+
+// oldAgain is an API server that serves policies no longer.
+type oldAgain struct{ *workload }
+
+func (oldAgain) RESTMapper() meta.RESTMapper { return meta.NewDefaultRESTMapper(nil) }
+
+// What names Machines goes also where policies were switched off after they had been made.
+func TestRemoveWherePoliciesAreServedNoLonger(t *testing.T) {
+	w := newWorkload(t)
+	w.Expect(w.ensure(instance(1))).To(BeTrue())
+	w.writes = nil
+	w.Expect(policy.Remove(t.Context(), oldAgain{w})).To(BeFalse())
+	w.Expect(w.writes).To(Equal([]string{"delete ConfigMap", "delete Namespace"}))
 }
 
 func TestWhatSomebodyElseHasJustDeletedIsGone(t *testing.T) {

@@ -39,22 +39,24 @@ type Registrar struct {
 // ErrForeign says that a webhook configuration leads to another Heirloom.
 var ErrForeign = errors.New("it leads to another Heirloom, or to a URL that Heirloom no longer knows")
 
+// OwnError is an error that is not the workload cluster's.
+type OwnError struct{ Err error }
+
+// Error implements error.
+func (e OwnError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what went wrong.
+func (e OwnError) Unwrap() error { return e.Err }
+
 // Ensure makes the API server of the Cluster call Heirloom. It writes only what differs, and reports whether it has. A label, another
 // webhook or a namespaceSelector that others have added stays; a match condition goes: one that is never true would switch the webhook
 // off for good.
 //
 // The client reads from the API server itself: a cache of webhook configurations would cost more than it saves.
 func (r *Registrar) Ensure(ctx context.Context, workload client.Client, cluster Identity) (registered bool, err error) {
-	key, installed := r.Keys.Key(), &admissionregistrationv1.MutatingWebhookConfiguration{}
-	if key == nil {
-		return false, errors.New("there is no key yet to make the webhook's path with")
-	}
-	if err := r.Management.Get(ctx, types.NamespacedName{Name: r.Installed}, installed); err != nil {
-		return false, fmt.Errorf("getting the installed webhook configuration: %w", err)
-	}
-	desired, err := Configuration(installed, r.BaseURL+Path(key, cluster))
+	desired, err := r.desired(ctx, cluster)
 	if err != nil {
-		return false, err
+		return false, OwnError{err}
 	}
 	existing := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ObjectName}}
 	written, err := controllerutil.CreateOrUpdate(ctx, client.WithFieldOwner(workload, managedfields.Manager), existing, func() error {
@@ -74,6 +76,17 @@ func (r *Registrar) Ensure(ctx context.Context, workload client.Client, cluster 
 		return false, fmt.Errorf("writing the webhook configuration of the workload cluster: %w", err)
 	}
 	return written != controllerutil.OperationResultNone, nil
+}
+
+func (r *Registrar) desired(ctx context.Context, cluster Identity) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
+	key, installed := r.Keys.Key(), &admissionregistrationv1.MutatingWebhookConfiguration{}
+	if key == nil {
+		return nil, errors.New("there is no key yet to make the webhook's path with")
+	}
+	if err := r.Management.Get(ctx, types.NamespacedName{Name: r.Installed}, installed); err != nil {
+		return nil, fmt.Errorf("getting the installed webhook configuration: %w", err)
+	}
+	return Configuration(installed, r.BaseURL+Path(key, cluster))
 }
 
 // Remove makes the API server of the Cluster no longer call Heirloom, and reports whether it removed anything. It keeps a

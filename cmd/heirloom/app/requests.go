@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/client-go/rest"
+	clientmetrics "k8s.io/client-go/tools/metrics"
+)
+
+// byHost counts requests to all servers but the management cluster's as those of one host: kubeconfigs choose the others, and each host
+// would be a series that stays as long as the program.
+type byHost struct {
+	clientmetrics.ResultMetric
+	management string
+}
+
+// Increment implements clientmetrics.ResultMetric.
+func (b byHost) Increment(ctx context.Context, code, method, host string) {
+	if host != b.management {
+		host = "workload"
+	}
+	b.ResultMetric.Increment(ctx, code, method, host)
+}
+
+// countRequests makes rest_client_requests_total count that way, once for the program.
+func countRequests(management *rest.Config) error {
+	if _, already := clientmetrics.RequestResult.(byHost); already {
+		return nil
+	}
+	server, _, err := rest.DefaultServerUrlFor(management)
+	if err != nil {
+		return fmt.Errorf("reading the address of the management cluster: %w", err)
+	}
+	clientmetrics.RequestResult = byHost{clientmetrics.RequestResult, server.Host}
+	return nil
+}
