@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -77,17 +76,15 @@ func patchOf(from, to inherit.NodeState) string {
 func TestLabelsReadOfTheWorstNode(t *testing.T) {
 	node := &corev1.Node{}
 	node.Labels, node.Annotations = map[string]string{}, map[string]string{}
-	for i := range 10_000 {
+	for i := range 200_000 { // if each were searched in each list, this would take a quarter of an hour
 		node.Labels[fmt.Sprintf("example.com/%d", i)] = ""
 	}
 	for _, name := range inherit.TrackingAnnotations {
 		node.Annotations[name] = strings.Repeat("example.com/x,", 256<<10/14)
 	}
 	node.Annotations[inherit.LabelsFromMachineAnnotation] = "example.com/1, example.com/2"
-	begun := time.Now()
-	read := inherit.Policy{}.LabelsRead(node)
-	if took := time.Since(begun); took > time.Second || len(read) != 2 {
-		t.Fatalf("%d labels after %s", len(read), took)
+	if read := (inherit.Policy{}).LabelsRead(node); len(read) != 2 {
+		t.Fatalf("%d labels", len(read))
 	}
 	node.Annotations[inherit.LabelsFromMachineAnnotation] += strings.Repeat(" ", 256<<10)
 	if read := (inherit.Policy{}).LabelsRead(node); len(read) != 0 {
