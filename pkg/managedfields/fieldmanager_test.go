@@ -148,8 +148,8 @@ func (customResources) ConvertToVersion(in runtime.Object, to runtime.GroupVersi
 func converted(in *unstructured.Unstructured, apiVersion string) (*unstructured.Unstructured, error) {
 	out := in.DeepCopy()
 	out.SetAPIVersion(apiVersion)
-	template := []string{"spec", "machineTemplate"}
-	older, newer := append(template, "nodeDrainTimeout"), append(template, "spec", "deletion", "nodeDrainTimeoutSeconds")
+	older := []string{"spec", "machineTemplate", "nodeDrainTimeout"}
+	newer := []string{"spec", "machineTemplate", "spec", "deletion", "nodeDrainTimeoutSeconds"}
 	if text, has, _ := unstructured.NestedString(in.Object, older...); has {
 		drain, err := time.ParseDuration(text)
 		if err != nil {
