@@ -27,13 +27,13 @@ func TestWorkloadClustersAreOneSeries(t *testing.T) {
 
 	families, err := ctrlmetrics.Registry.Gather()
 	Expect(err).NotTo(HaveOccurred())
-	series := map[string]float64{}
+	var hosts []string
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			if labels := metric.GetLabel(); family.GetName() == "rest_client_requests_total" && labels[2].GetValue() == "TEST" {
-				series[labels[1].GetValue()] = metric.GetCounter().GetValue()
+				hosts = append(hosts, labels[1].GetValue())
 			}
 		}
 	}
-	Expect(series).To(Equal(map[string]float64{"workload": 100, counts.management: 1}))
+	Expect(hosts).To(ConsistOf("workload", counts.management))
 }

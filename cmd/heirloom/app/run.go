@@ -96,11 +96,14 @@ func reserved() [][]byte {
 // drain returns a context that is done a while after told: until then the Service may lead to this Pod.
 func drain(told context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(told))
-	context.AfterFunc(told, func() {
+	unregister := context.AfterFunc(told, func() {
 		ctrl.Log.Info("Told to stop; requests are still answered", "for", delay)
 		time.AfterFunc(delay, stop)
 	})
-	return ctx, stop
+	return ctx, func() {
+		unregister()
+		stop()
+	}
 }
 
 // start blocks until ctx is done and everything has ended, or shutdownTimeout is over. It sets filled once the caches are filled. Until

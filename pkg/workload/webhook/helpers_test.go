@@ -12,6 +12,8 @@ import (
 	"encoding/pem"
 	"math/big"
 	"os"
+	"slices"
+	"sync"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -98,6 +100,7 @@ func storeWith(t *testing.T, key []byte) *Store {
 // apiServer is the API server of a cluster, which records what is written.
 type apiServer struct {
 	client.Client
+	mu     sync.Mutex // of all below, for tests in which another goroutine writes
 	writes []string
 	// before is what happens right before a request, and fail what it fails with, each by the verb.
 	before map[string]func()
@@ -108,7 +111,7 @@ func newAPIServer(objects ...client.Object) *apiServer {
 	s := &apiServer{before: map[string]func(){}, fail: map[string]error{}}
 	s.Client = fake.NewClientBuilder().WithReturnManagedFields().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-			return cmp.Or(s.fail["get"], c.Get(ctx, key, into, options...))
+			return cmp.Or(s.failure("get"), c.Get(ctx, key, into, options...))
 		},
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 			return s.write("create", func() error { return c.Create(ctx, object, options...) })
@@ -124,15 +127,31 @@ func newAPIServer(objects ...client.Object) *apiServer {
 }
 
 func (s *apiServer) write(verb string, write func() error) error {
+	s.mu.Lock()
 	s.writes = append(s.writes, verb)
+	s.mu.Unlock()
 	if before := s.before[verb]; before != nil {
 		delete(s.before, verb)
 		before()
 	}
-	if err := s.fail[verb]; err != nil {
+	if err := s.failure(verb); err != nil {
 		return err
 	}
 	return write()
+}
+
+func (s *apiServer) failure(verb string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fail[verb]
+}
+
+// mend lets requests with that verb succeed, and returns what was written so far.
+func (s *apiServer) mend(verb string) (written []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.fail, verb)
+	return slices.Clone(s.writes)
 }
 
 // registered returns the configuration in a workload cluster, or nil where there is none.
