@@ -111,7 +111,7 @@ func serveNoOp(ctx context.Context, ports, certificate string) error {
 		}),
 	})
 	started := server.StartedChecker()
-	report := http.Server{Addr: "127.0.0.1:" + reports, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	report := http.Server{Addr: "127.0.0.1:" + reports, ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var used syscall.Rusage
 		err := started(r)
 		if err == nil {

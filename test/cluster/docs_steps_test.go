@@ -68,7 +68,7 @@ func readmeSteps() []step {
 	return []step{
 		{page: readme, starts: "kubectl heirloom explain node/prod-gpu-1", passed: seen},
 		{page: readme, starts: "kubectl heirloom tree prod", passed: seen},
-		{page: readme, starts: "make demo\nmake test\n", passed: "CI runs both"},
+		{page: readme, starts: "make demo\nmake test\n", passed: "CI runs both"}, //nolint:gosec // no password
 		{page: readme, starts: "apiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeployment", follows: func(w *walk, _ string) {
 			w.expectArrived(map[string]string{"node-role.kubernetes.io/worker": "", "node.cluster.x-k8s.io/pool": "gpu"},
 				corev1.Taint{Key: "licensed", Effect: corev1.TaintEffectNoExecute},

@@ -5,6 +5,7 @@ package tree
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -196,8 +197,8 @@ func with(m map[string]string, pairs ...string) map[string]string {
 	for key, value := range m {
 		all[key] = value
 	}
-	for i := 0; i < len(pairs); i += 2 {
-		all[pairs[i]] = pairs[i+1]
+	for pair := range slices.Chunk(pairs, 2) {
+		all[pair[0]] = pair[1]
 	}
 	return all
 }
