@@ -79,7 +79,9 @@ func (w *World) decideNode(ctx context.Context, o *Object) (err error) {
 	if why, other := w.Settings.LeavesOut(o.Cluster.Namespace); other && n.Would.Inherits() {
 		n.Decided = owners.NodeDecision{Outcome: inherit.Skipped, Reason: why}
 	}
-	o.LeftAlone = n.Decided.Reason
+	if n.Decided.Outcome == inherit.Skipped {
+		o.LeftAlone = n.Decided.Reason
+	}
 	if !n.Would.Inherits() {
 		return nil
 	}
