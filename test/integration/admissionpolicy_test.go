@@ -122,10 +122,10 @@ func (s *policyScene) bare(node *corev1.Node) *corev1.Node {
 // expected is what the rules make of it, by the Machines that have no Node yet.
 func (s *policyScene) expected(bare *corev1.Node) inherit.NodeState {
 	s.t.Helper()
-	var machines []clusterv1.Machine
+	var machines []*clusterv1.Machine
 	for _, m := range s.machines {
 		if m.Status.NodeRef.Name == "" {
-			machines = append(machines, *m)
+			machines = append(machines, m)
 		}
 	}
 	m := inherit.Match(bare, machines)
