@@ -34,7 +34,7 @@ const (
 	// byHand removes from a workload cluster what admits Nodes. There are two commands, because kubectl fails as a whole if one kind is
 	// not served.
 	byHand = "kubectl delete --ignore-not-found mutatingwebhookconfiguration/" + webhook.ObjectName +
-		" namespace/" + policy.Namespace + "; kubectl delete --ignore-not-found mutatingadmissionpolicybinding/" +
+		" configmap/" + policy.Name + " --namespace " + policy.Namespace + "; kubectl delete --ignore-not-found mutatingadmissionpolicybinding/" +
 		policy.Name + " mutatingadmissionpolicy/" + policy.Name
 )
 

@@ -92,14 +92,14 @@ func TestAWorkloadCluster(t *testing.T) {
 	Expect(r.Run(t.Context())).To(Succeed(), r.progress.String())
 	Expect(red.written()).To(Equal([]string{
 		"delete MutatingWebhookConfiguration management.heirloom.dev", "delete MutatingAdmissionPolicyBinding nodes.heirloom.dev",
-		"delete MutatingAdmissionPolicy nodes.heirloom.dev", "delete ConfigMap nodes.heirloom.dev", "delete Namespace heirloom-nodes",
+		"delete MutatingAdmissionPolicy nodes.heirloom.dev", "delete ConfigMap nodes.heirloom.dev",
 		"patch Node n", "patch Node n",
 	}))
 	text, _ := red.stored(t, "v1", "Node", "n")
 	Expect(text).To(MatchYAML(releasedNode))
 	Expect(r.out.String()).To(And(
 		ContainSubstring("mutatingwebhookconfiguration.admissionregistration.k8s.io/management.heirloom.dev deleted in workload cluster ns/red\n"),
-		ContainSubstring("namespace/heirloom-nodes deleted in workload cluster ns/red\n"),
+		ContainSubstring("configmap/nodes.heirloom.dev deleted in namespace kube-system in workload cluster ns/red\n"),
 		ContainSubstring("node/n released in workload cluster ns/red\n"), ContainSubstring("secret/keys deleted in namespace heirloom-system\n")))
 	for line := range strings.Lines(r.out.String()) {
 		Expect(dry.out.String()).To(ContainSubstring(strings.TrimSpace(line)+" (dry run)\n"), "a dry run says what happens")
@@ -272,12 +272,12 @@ func TestOnlyWorkloadClusters(t *testing.T) {
 
 		begun := time.Now()
 		var withdrawn time.Duration
-		red.before["delete Namespace"] = func() { withdrawn = time.Since(begun) }
+		red.before["delete ConfigMap"] = func() { withdrawn = time.Since(begun) }
 		r := f.run(withdrawing)
 		Expect(r.Run(t.Context())).To(Succeed(), r.progress.String())
 		Expect(red.written()).To(Equal([]string{
 			"delete MutatingWebhookConfiguration management.heirloom.dev", "delete MutatingAdmissionPolicyBinding nodes.heirloom.dev",
-			"delete MutatingAdmissionPolicy nodes.heirloom.dev", "delete ConfigMap nodes.heirloom.dev", "delete Namespace heirloom-nodes",
+			"delete MutatingAdmissionPolicy nodes.heirloom.dev", "delete ConfigMap nodes.heirloom.dev",
 		}))
 		Expect(withdrawn).To(Equal(20*time.Second), "the loop would set it up anew")
 		Expect(f.management.written()).To(Equal([]string{"scale Deployment heirloom"}))
@@ -356,9 +356,9 @@ func TestAWorkloadClusterThatDoesNotAnswer(t *testing.T) {
 		r, took, err := run(withdrawing)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(took).To(Equal(15*time.Second), "five for the loop to stop, and ten for the cluster")
-		Expect(blue.written()).To(ContainElement("delete Namespace heirloom-nodes"))
+		Expect(blue.written()).To(ContainElement("delete ConfigMap nodes.heirloom.dev"))
 		const left = "what admits Nodes there could not be taken away, and stays. By hand, with its kubeconfig: " +
-			"kubectl delete --ignore-not-found mutatingwebhookconfiguration/management.heirloom.dev namespace/heirloom-nodes; " +
+			"kubectl delete --ignore-not-found mutatingwebhookconfiguration/management.heirloom.dev configmap/nodes.heirloom.dev --namespace kube-system; " +
 			"kubectl delete --ignore-not-found mutatingadmissionpolicybinding/nodes.heirloom.dev mutatingadmissionpolicy/nodes.heirloom.dev. The reason: "
 		Expect(r.progress.String()).To(And(
 			ContainSubstring("workload cluster ns/red: "+left+"context deadline exceeded\n"), ContainSubstring("workload cluster ns/green: "+left+"deleting MutatingAdmissionPolicy nodes.heirloom.dev: no way")))
@@ -411,7 +411,7 @@ func TestWorkloadClustersThatAnswerComeFirst(t *testing.T) {
 		}
 		begun := time.Now()
 		var withdrawn time.Duration
-		honest.before["delete Namespace"] = func() { withdrawn = time.Since(begun) }
+		honest.before["delete ConfigMap"] = func() { withdrawn = time.Since(begun) }
 		Expect(r.Run(t.Context())).To(Succeed())
 		took := time.Since(begun)
 		Expect(withdrawn).To(And(BeNumerically(">", 5*time.Second), BeNumerically("<=", 11*time.Second)), "five for the loop to stop")

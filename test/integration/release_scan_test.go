@@ -167,14 +167,10 @@ func stored(objects []unstructured.Unstructured) map[string]any {
 	return named
 }
 
-// remains names what is left of Heirloom in these objects. A namespace that is being deleted stays so for ever, because
-// nobody runs its controller here.
+// remains names what is left of Heirloom in these objects.
 func remains(objects []unstructured.Unstructured) []string {
 	var found []string
 	for _, object := range objects {
-		if object.GetDeletionTimestamp() != nil {
-			continue
-		}
 		name := object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
 		for _, keys := range []map[string]string{object.GetLabels(), object.GetAnnotations()} {
 			for key := range keys {
@@ -189,7 +185,7 @@ func remains(objects []unstructured.Unstructured) []string {
 				found = append(found, name+" has the guard taint")
 			}
 		}
-		if slices.Contains([]string{webhook.ObjectName, "nodes.heirloom.dev", "heirloom-nodes"}, object.GetName()) {
+		if slices.Contains([]string{webhook.ObjectName, "nodes.heirloom.dev"}, object.GetName()) {
 			found = append(found, name+" is there")
 		}
 	}
