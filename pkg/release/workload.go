@@ -25,11 +25,10 @@ import (
 )
 
 const (
-	// atATime is how many workload clusters are released at a time. Together, promptly and later are how long the removal of what admits Nodes
-	// there may take: those that answer promptly do not wait for the others. So also a fleet that does not answer leaves Helm's hook within
-	// its five minutes. nodesTimeout is how long their Nodes may take.
+	// atATime is how many workload clusters are released at a time, and withdrawTimeout how long the removal of what admits Nodes there may
+	// take, so that also a fleet that does not answer leaves Helm's hook within its five minutes. nodesTimeout is how long their Nodes may take.
 	atATime         = 100
-	promptly, later = 2 * time.Second, 8 * time.Second
+	withdrawTimeout = 10 * time.Second
 	nodesTimeout    = 5 * time.Minute
 	// byHand removes from a workload cluster what admits Nodes. There are two commands, because kubectl fails as a whole if one kind is
 	// not served.
@@ -56,31 +55,20 @@ func (s *session) releaseWorkloads(ctx context.Context, keys *webhook.Store) {
 		}
 	}))
 	theirs := ctrl.LoggerInto(ctx, logr.Discard()) // an API server may answer with any number of warnings
-	for _, timeout := range []time.Duration{promptly, later} {
-		var workers errgroup.Group
-		workers.SetLimit(atATime)
-		var slow []webhook.Identity
-		for _, c := range clusters {
-			workers.Go(func() error {
-				server, err := s.withdraw(theirs, c, keys, timeout)
-				if err != nil && timeout == promptly {
-					s.mu.Lock()
-					defer s.mu.Unlock()
-					slow = append(slow, c)
-					return nil
-				}
-				s.releaseWorkload(theirs, c, server, err)
-				return nil
-			})
-		}
-		_ = workers.Wait() // they report for themselves
-		clusters = slow
+	var workers errgroup.Group
+	workers.SetLimit(atATime)
+	for _, c := range clusters {
+		workers.Go(func() error {
+			s.releaseWorkload(theirs, c, keys)
+			return nil
+		})
 	}
+	_ = workers.Wait() // they report for themselves
 }
 
-// releaseWorkload releases the Nodes of a workload cluster in which nothing admits Nodes any more, or reports that something still does.
-func (s *session) releaseWorkload(ctx context.Context, c webhook.Identity, server cluster, err error) {
-	switch {
+// releaseWorkload removes what admits Nodes in a workload cluster and then releases its Nodes, or reports that something still admits them.
+func (s *session) releaseWorkload(ctx context.Context, c webhook.Identity, keys *webhook.Store) {
+	switch server, err := s.withdraw(ctx, c, keys); {
 	case err != nil && s.OnlyWorkloadClusters:
 		s.left(ctx, c, err)
 	case err != nil:
@@ -93,8 +81,8 @@ func (s *session) releaseWorkload(ctx context.Context, c webhook.Identity, serve
 }
 
 // withdraw removes what admits Nodes in a workload cluster. It gives up in time, also on discovery, which takes no context.
-func (s *session) withdraw(ctx context.Context, c webhook.Identity, keys *webhook.Store, timeout time.Duration) (cluster, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+func (s *session) withdraw(ctx context.Context, c webhook.Identity, keys *webhook.Store) (cluster, error) {
+	ctx, cancel := context.WithTimeout(ctx, withdrawTimeout)
 	defer cancel()
 	type answer struct {
 		server cluster
