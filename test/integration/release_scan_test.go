@@ -99,10 +99,10 @@ func (s *scene) hook(values map[string]any) hook {
 	return h
 }
 
-// run runs it with further arguments. Outside of a cluster it has to be told what a Pod knows.
+// run runs it with further arguments.
 func (h hook) run(args ...string) ended {
 	h.t.Helper()
-	return runProgram(h.ctx, slices.Concat(h.args, []string{"--kubeconfig=" + h.kubeconfig, "--leader-elect-namespace=" + stage.Namespace}, args))
+	return runProgram(h.ctx, slices.Concat(h.args, []string{"--kubeconfig=" + h.kubeconfig}, args))
 }
 
 func runProgram(ctx context.Context, args []string) ended {

@@ -92,7 +92,7 @@ func (s *scene) playJob(name string, uninstalled <-chan error) ended {
 	kubeconfig := filepath.Join(s.dir, name+".kubeconfig")
 	s.Expect(s.WriteKubeconfig(kubeconfig, "system:serviceaccount:"+name+":"+job.Spec.Template.Spec.ServiceAccountName,
 		"system:serviceaccounts", "system:serviceaccounts:"+name)).To(Succeed())
-	ended := runProgram(s.ctx, append(job.Spec.Template.Spec.Containers[0].Args, "--kubeconfig="+kubeconfig, "--leader-elect-namespace="+name))
+	ended := runProgram(s.ctx, append(job.Spec.Template.Spec.Containers[0].Args, "--kubeconfig="+kubeconfig))
 	s.Expect(ended.err).NotTo(HaveOccurred(), ended.stderr)
 	for _, configuration := range []client.Object{
 		&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{},
