@@ -173,18 +173,11 @@ func onlyClients(ctx context.Context, c *config.Config, webhooks http.Handler, r
 	}), nil
 }
 
-// newBriefServer returns a server of probes or diagnostics. What it does ends with ctx, such as a profile.
-func newBriefServer(ctx context.Context, name string, handler http.Handler) *manager.Server {
-	server := bounded(name, briefTimeout, handler)
-	server.Server.BaseContext = func(net.Listener) context.Context { return ctx }
-	return server
-}
-
 // addProbes makes the probes tell the truth: ready means that the caches have been filled and the certificate is valid. The caches then
 // have what admission needs in any case. Kinds of providers, which they begin to hold later, do not count: a kind that cannot be listed
 // would leave no replica ready to answer for the others. A server of webhooks that fails ends the program, so no probe connects to it. A
 // client that takes all connections would have the program restarted, so their number is not limited here.
-func addProbes(ctx context.Context, mgr ctrl.Manager, c *config.Config, served certs.Source, filled *atomic.Bool) error {
+func addProbes(mgr ctrl.Manager, c *config.Config, served certs.Source, filled *atomic.Bool) error {
 	synced := func(*http.Request) error {
 		if !filled.Load() {
 			return errors.New("the informer caches are not filled yet")
@@ -199,11 +192,11 @@ func addProbes(ctx context.Context, mgr ctrl.Manager, c *config.Config, served c
 		mux.Handle(path, handler)
 		mux.Handle(path+"/", handler) // each check by its name
 	}
-	return listen(mgr, c, c.HealthAddr, 0, newBriefServer(ctx, "probes", mux), nil)
+	return listen(mgr, c, c.HealthAddr, 0, bounded("probes", briefTimeout, mux), nil)
 }
 
 // addDiagnostics serves what controller-runtime's metrics server does, but for its missing limits.
-func addDiagnostics(ctx context.Context, mgr ctrl.Manager, c *config.Config) error {
+func addDiagnostics(mgr ctrl.Manager, c *config.Config) error {
 	address := cmp.Or(c.Metrics.BindAddress, metricsserver.DefaultBindAddress)
 	if address == "0" {
 		return nil
@@ -216,7 +209,7 @@ func addDiagnostics(ctx context.Context, mgr ctrl.Manager, c *config.Config) err
 	for path, handler := range handlers {
 		mux.Handle(path, handler)
 	}
-	server := newBriefServer(ctx, "diagnostics", mux)
+	server := bounded("diagnostics", briefTimeout, mux)
 	if !c.Metrics.SecureServing {
 		return listen(mgr, c, address, mostConnections, server, nil)
 	}

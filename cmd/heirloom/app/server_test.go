@@ -227,12 +227,12 @@ func TestConnectionsAreLimited(t *testing.T) {
 		"webhooks": func(t *testing.T) string { return serve(t, t.Context(), saysProtocol()).address },
 		probes: func(t *testing.T) string {
 			m := &onlyAdded{}
-			NewWithT(t).Expect(addProbes(t.Context(), m, parse(t), valid(t), &atomic.Bool{})).To(Succeed())
+			NewWithT(t).Expect(addProbes(m, parse(t), valid(t), &atomic.Bool{})).To(Succeed())
 			return patient(t, m)
 		},
 		"diagnostics": func(t *testing.T) string {
 			m := &onlyAdded{config: &rest.Config{}}
-			NewWithT(t).Expect(addDiagnostics(t.Context(), m, parse(t))).To(Succeed())
+			NewWithT(t).Expect(addDiagnostics(m, parse(t))).To(Succeed())
 			return patient(t, m)
 		},
 	} {
@@ -390,7 +390,7 @@ func TestHandshakesThatFailDoNotFillTheLog(t *testing.T) {
 		"webhooks": func(t *testing.T) string { return serve(t, t.Context(), saysProtocol()).address },
 		"diagnostics": func(t *testing.T) string {
 			m := &onlyAdded{config: reviews(t)}
-			NewWithT(t).Expect(addDiagnostics(t.Context(), m, parse(t))).To(Succeed())
+			NewWithT(t).Expect(addDiagnostics(m, parse(t))).To(Succeed())
 			return m.start(t)
 		},
 	} {
