@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// keyData is the key's name in the Secret, formerKeyData that in a Secret of an earlier version.
-	keyData, formerKeyData = "key", "current"
+	// keyData is the key's name in the Secret.
+	keyData = "key"
 	// look is how often the leader looks, in its cache, whether there is a Secret.
 	look = 10 * time.Second
 )
@@ -40,11 +40,7 @@ type Store struct {
 // Set takes the key from its Secret, whose versions must come in order. After an error, which does not quote the Secret's content,
 // the known key stays in force.
 func (s *Store) Set(secret *corev1.Secret) error {
-	stored, there := secret.Data[keyData]
-	if !there {
-		stored = secret.Data[formerKeyData]
-	}
-	key := slices.Clone(stored)
+	key := slices.Clone(secret.Data[keyData])
 	if len(key) != KeySize {
 		return fmt.Errorf("the Secret %s/%s has no usable key: its %q has %d bytes instead of %d (delete the Secret, and another is made)",
 			secret.Namespace, secret.Name, keyData, len(key), KeySize)

@@ -48,18 +48,6 @@ func TestABrokenKeyDoesNotReplaceAGoodOne(t *testing.T) {
 	}
 }
 
-// After an upgrade, paths that workload clusters know go on to be valid.
-func TestTheKeyOfAnEarlierVersion(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	store, secret := &Store{}, secretWith(nil)
-	secret.Data = map[string][]byte{"current": key(1), "next": key(2), "previous": key(3)}
-	Expect(store.Set(secret)).To(Succeed())
-	Expect(store.Key()).To(Equal(key(1)))
-	secret.Data[keyData] = key(4)
-	Expect(store.Set(secret)).To(Succeed())
-	Expect(store.Key()).To(Equal(key(4)))
-}
-
 func TestAStoreWithoutAKeyAcceptsNothing(t *testing.T) {
 	NewWithT(t).Expect((&Store{}).Key()).To(BeNil())
 }
