@@ -87,14 +87,14 @@ func (r Releaser) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	keys, secret, err := s.keys(ctx)
+	key, secret, err := s.key(ctx)
 	if err == nil && !r.OnlyWorkloadClusters {
 		err = s.releaseManagement(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	s.releaseWorkloads(ctx, keys)
+	s.releaseWorkloads(ctx, key)
 	s.failed(s.stillStopped(ctx, stopped))
 	if err := errors.Join(s.failures...); err != nil {
 		return fmt.Errorf("not everything could be released; run it again once this is mended:\n%w", err)
@@ -102,25 +102,26 @@ func (r Releaser) Run(ctx context.Context) error {
 	if r.OnlyWorkloadClusters || secret == nil {
 		return nil
 	}
-	// Last, because the keys prove which webhook configurations are Heirloom's.
+	// Last, because the key proves which webhook configurations are Heirloom's.
 	return client.IgnoreNotFound(s.management.Delete(ctx, secret, client.Preconditions{UID: &secret.UID}))
 }
 
-// keys reads the keys that prove which webhook configurations in workload clusters are Heirloom's, and their Secret, if there is one.
-func (s *session) keys(ctx context.Context) (*webhook.Store, *corev1.Secret, error) {
-	keys, secret := &webhook.Store{}, &corev1.Secret{}
+// key reads the key that proves which webhook configurations in workload clusters are Heirloom's, and its Secret, if there is one.
+func (s *session) key(ctx context.Context) ([]byte, *corev1.Secret, error) {
+	secret := &corev1.Secret{}
 	if s.Config.WorkloadWebhookKeyName.Name == "" {
-		return keys, nil, nil
+		return nil, nil, nil
 	}
 	if err := s.management.Get(ctx, s.Config.WorkloadWebhookKeyName, secret); apierrors.IsNotFound(err) {
-		return keys, nil, nil
+		return nil, nil, nil
 	} else if err != nil {
-		return nil, nil, fmt.Errorf("reading the keys of workload clusters' webhooks: %w", err)
+		return nil, nil, fmt.Errorf("reading the key of workload clusters' webhooks: %w", err)
 	}
-	if err := keys.Set(secret); err != nil {
+	key, err := webhook.KeyOf(secret)
+	if err != nil {
 		s.note("%v; webhook configurations in workload clusters are told by --workload-webhook-url alone", err)
 	}
-	return keys, secret, nil
+	return key, secret, nil
 }
 
 // stopWebhooks makes sure that no webhook of the management cluster injects again what is released.

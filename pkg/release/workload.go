@@ -39,17 +39,17 @@ const (
 
 // releaseWorkloads releases the workload clusters that Heirloom may have reached, and reports which it skips. One that cannot be
 // reached does not hold up the others.
-func (s *session) releaseWorkloads(ctx context.Context, keys *webhook.Store) {
+func (s *session) releaseWorkloads(ctx context.Context, key []byte) {
 	var clusters []webhook.Identity
 	s.failed(eachOf(ctx, s.management, &clusterv1.ClusterList{}, s.Config.Namespace, func(c *clusterv1.Cluster) {
-		key := client.ObjectKeyFromObject(c)
+		name := client.ObjectKeyFromObject(c)
 		switch {
 		case s.Config.WatchFilter != "" && c.Labels[clusterv1.WatchLabel] != s.Config.WatchFilter:
-		case key == s.Config.ManagementClusterKey: // its Nodes are those of the management cluster
+		case name == s.Config.ManagementClusterKey: // its Nodes are those of the management cluster
 		case c.DeletionTimestamp != nil:
-			s.note("workload cluster %s: skipped, it is being deleted", key)
+			s.note("workload cluster %s: skipped, it is being deleted", name)
 		case !ptr.Deref(c.Status.Initialization.InfrastructureProvisioned, false):
-			s.note("workload cluster %s: skipped, it has never been provisioned", key)
+			s.note("workload cluster %s: skipped, it has never been provisioned", name)
 		default:
 			clusters = append(clusters, webhook.IdentityOf(c))
 		}
@@ -59,7 +59,7 @@ func (s *session) releaseWorkloads(ctx context.Context, keys *webhook.Store) {
 	workers.SetLimit(atATime)
 	for _, c := range clusters {
 		workers.Go(func() error {
-			s.releaseWorkload(theirs, c, keys)
+			s.releaseWorkload(theirs, c, key)
 			return nil
 		})
 	}
@@ -67,8 +67,8 @@ func (s *session) releaseWorkloads(ctx context.Context, keys *webhook.Store) {
 }
 
 // releaseWorkload removes what admits Nodes in a workload cluster and then releases its Nodes, or reports that something still admits them.
-func (s *session) releaseWorkload(ctx context.Context, c webhook.Identity, keys *webhook.Store) {
-	switch server, err := s.withdraw(ctx, c, keys); {
+func (s *session) releaseWorkload(ctx context.Context, c webhook.Identity, key []byte) {
+	switch server, err := s.withdraw(ctx, c, key); {
 	case err != nil && s.OnlyWorkloadClusters:
 		s.left(ctx, c, err)
 	case err != nil:
@@ -81,7 +81,7 @@ func (s *session) releaseWorkload(ctx context.Context, c webhook.Identity, keys 
 }
 
 // withdraw removes what admits Nodes in a workload cluster. It gives up in time, also on discovery, which takes no context.
-func (s *session) withdraw(ctx context.Context, c webhook.Identity, keys *webhook.Store) (cluster, error) {
+func (s *session) withdraw(ctx context.Context, c webhook.Identity, key []byte) (cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, withdrawTimeout)
 	defer cancel()
 	type answer struct {
@@ -90,7 +90,7 @@ func (s *session) withdraw(ctx context.Context, c webhook.Identity, keys *webhoo
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		server, err := s.remove(ctx, c, keys)
+		server, err := s.remove(ctx, c, key)
 		answers <- answer{server, err}
 	}()
 	select {
@@ -101,14 +101,15 @@ func (s *session) withdraw(ctx context.Context, c webhook.Identity, keys *webhoo
 	}
 }
 
-func (s *session) remove(ctx context.Context, identity webhook.Identity, keys *webhook.Store) (cluster, error) {
+func (s *session) remove(ctx context.Context, identity webhook.Identity, key []byte) (cluster, error) {
 	reached, err := s.Workload(ctx, identity.NamespacedName)
 	if err != nil {
 		return cluster{}, webhook.OwnError{Err: err}
 	}
 	server := cluster{Client: reached, session: s, where: " in workload cluster " + identity.String()}
 	var errs []error
-	for _, way := range []workload.Way{&webhook.Registrar{BaseURL: s.Config.WorkloadWebhookURL, Keys: keys}, workload.ByPolicy{}} {
+	byURL := &webhook.Registrar{BaseURL: s.Config.WorkloadWebhookURL, Key: func(context.Context) []byte { return key }}
+	for _, way := range []workload.Way{byURL, workload.ByPolicy{}} {
 		switch _, err := way.Remove(ctx, server, identity); {
 		case errors.Is(err, webhook.ErrForeign):
 			s.note("workload cluster %s: MutatingWebhookConfiguration %s stays: %v; delete it by hand if nothing answers there",

@@ -216,7 +216,7 @@ func TestTheKeys(t *testing.T) {
 		{name: "go when all is done", secret: keys(key), writes: []string{"delete Secret keys"}},
 		{name: "go also where they are of no use", secret: keys([]byte("short")), writes: []string{"delete Secret keys"}, note: "are told by --workload-webhook-url alone\n"},
 		{name: "may have gone before"},
-		{name: "must be readable", secret: keys(key), request: "get Secret", problem: "reading the keys of workload clusters' webhooks: "},
+		{name: "must be readable", secret: keys(key), request: "get Secret", problem: "reading the key of workload clusters' webhooks: "},
 		{name: "must be deletable", secret: keys(key), request: "delete Secret", problem: "forbidden"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -69,7 +69,7 @@ func addCertificate(ctx context.Context, mgr ctrl.Manager, c *config.Config) (ce
 // addServers starts the server that the management cluster's API servers call and, if there is a URL for them, another server for
 // workload clusters, because they must not reach the webhooks of the management cluster.
 func addServers(
-	ctx, told context.Context, mgr ctrl.Manager, c *config.Config, served certs.Source, key func() []byte, dependencies webhooks.Dependencies,
+	ctx, told context.Context, mgr ctrl.Manager, c *config.Config, served certs.Source, key func(context.Context) []byte, dependencies webhooks.Dependencies,
 ) error {
 	management := webhook.NewServer(webhook.Options{})
 	webhooks.Register(management, dependencies)

@@ -32,8 +32,8 @@ type Registrar struct {
 	Installed  string
 	// BaseURL is where workload clusters reach Heirloom, as BaseURL returned it.
 	BaseURL string
-	// Keys has the key that paths are made with.
-	Keys *Store
+	// Key returns the key that paths are made with, or nil while there is none.
+	Key func(context.Context) []byte
 }
 
 // ErrForeign says that a webhook configuration leads to another Heirloom.
@@ -79,7 +79,7 @@ func (r *Registrar) Ensure(ctx context.Context, workload client.Client, cluster 
 }
 
 func (r *Registrar) desired(ctx context.Context, cluster Identity) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
-	key, installed := r.Keys.Key(), &admissionregistrationv1.MutatingWebhookConfiguration{}
+	key, installed := r.Key(ctx), &admissionregistrationv1.MutatingWebhookConfiguration{}
 	if key == nil {
 		return nil, errors.New("there is no key yet to make the webhook's path with")
 	}
@@ -100,7 +100,7 @@ func (r *Registrar) Remove(ctx context.Context, workload client.Client, cluster 
 	if err != nil {
 		return false, fmt.Errorf("getting the webhook configuration of the workload cluster: %w", err)
 	}
-	if !r.leadsHere(existing, cluster) {
+	if !r.leadsHere(ctx, existing, cluster) {
 		return false, ErrForeign
 	}
 	err = workload.Delete(ctx, existing, client.Preconditions{UID: &existing.UID, ResourceVersion: &existing.ResourceVersion})
@@ -112,7 +112,7 @@ func (r *Registrar) Remove(ctx context.Context, workload client.Client, cluster 
 
 // leadsHere reports whether a configuration makes an API server call this Heirloom about this Cluster: by its URL, or,
 // where that has changed since, by our key.
-func (r *Registrar) leadsHere(configuration *admissionregistrationv1.MutatingWebhookConfiguration, cluster Identity) bool {
+func (r *Registrar) leadsHere(ctx context.Context, configuration *admissionregistrationv1.MutatingWebhookConfiguration, cluster Identity) bool {
 	webhook := webhookOf(configuration)
 	if webhook == nil {
 		return false
@@ -122,6 +122,6 @@ func (r *Registrar) leadsHere(configuration *admissionregistrationv1.MutatingWeb
 		return true
 	}
 	at := max(strings.LastIndex(url, directory(cluster.NamespacedName)), 0)
-	_, genuine := Verify(r.Keys.Key(), url[at:], func(types.NamespacedName) types.UID { return cluster.UID })
+	_, genuine := Verify(r.Key(ctx), url[at:], func(types.NamespacedName) types.UID { return cluster.UID })
 	return genuine
 }
