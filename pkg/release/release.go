@@ -31,7 +31,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/config"
-	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
 const (
@@ -87,41 +86,34 @@ func (r Releaser) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	key, secret, err := s.key(ctx)
-	if err == nil && !r.OnlyWorkloadClusters {
-		err = s.releaseManagement(ctx)
+	if !r.OnlyWorkloadClusters {
+		if err := s.releaseManagement(ctx); err != nil {
+			return err
+		}
+		s.failed(s.deleteKey(ctx))
 	}
-	if err != nil {
-		return err
-	}
-	s.releaseWorkloads(ctx, key)
+	s.releaseWorkloads(ctx)
 	s.failed(s.stillStopped(ctx, stopped))
 	if err := errors.Join(s.failures...); err != nil {
 		return fmt.Errorf("not everything could be released; run it again once this is mended:\n%w", err)
 	}
-	if r.OnlyWorkloadClusters || secret == nil {
-		return nil
-	}
-	// Last, because the key proves which webhook configurations are Heirloom's.
-	return client.IgnoreNotFound(s.management.Delete(ctx, secret, client.Preconditions{UID: &secret.UID}))
+	return nil
 }
 
-// key reads the key that proves which webhook configurations in workload clusters are Heirloom's, and its Secret, if there is one.
-func (s *session) key(ctx context.Context) ([]byte, *corev1.Secret, error) {
+// deleteKey deletes the Secret of the key of workload clusters' webhooks, if there is one.
+func (s *session) deleteKey(ctx context.Context) error {
 	secret := &corev1.Secret{}
 	if s.Config.WorkloadWebhookKeyName.Name == "" {
-		return nil, nil, nil
+		return nil
 	}
-	if err := s.management.Get(ctx, s.Config.WorkloadWebhookKeyName, secret); apierrors.IsNotFound(err) {
-		return nil, nil, nil
-	} else if err != nil {
-		return nil, nil, fmt.Errorf("reading the key of workload clusters' webhooks: %w", err)
+	err := s.management.Get(ctx, s.Config.WorkloadWebhookKeyName, secret)
+	if err == nil {
+		err = s.management.Delete(ctx, secret, client.Preconditions{UID: &secret.UID})
 	}
-	key, err := webhook.KeyOf(secret)
-	if err != nil {
-		s.note("%v; webhook configurations in workload clusters are told by --workload-webhook-url alone", err)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting the Secret of the key of workload clusters' webhooks: %w", err)
 	}
-	return key, secret, nil
+	return nil
 }
 
 // stopWebhooks makes sure that no webhook of the management cluster injects again what is released.

@@ -39,7 +39,7 @@ const (
 
 // releaseWorkloads releases the workload clusters that Heirloom may have reached, and reports which it skips. One that cannot be
 // reached does not hold up the others.
-func (s *session) releaseWorkloads(ctx context.Context, key []byte) {
+func (s *session) releaseWorkloads(ctx context.Context) {
 	var clusters []webhook.Identity
 	s.failed(eachOf(ctx, s.management, &clusterv1.ClusterList{}, s.Config.Namespace, func(c *clusterv1.Cluster) {
 		name := client.ObjectKeyFromObject(c)
@@ -59,7 +59,7 @@ func (s *session) releaseWorkloads(ctx context.Context, key []byte) {
 	workers.SetLimit(atATime)
 	for _, c := range clusters {
 		workers.Go(func() error {
-			s.releaseWorkload(theirs, c, key)
+			s.releaseWorkload(theirs, c)
 			return nil
 		})
 	}
@@ -67,8 +67,8 @@ func (s *session) releaseWorkloads(ctx context.Context, key []byte) {
 }
 
 // releaseWorkload removes what admits Nodes in a workload cluster and then releases its Nodes, or reports that something still admits them.
-func (s *session) releaseWorkload(ctx context.Context, c webhook.Identity, key []byte) {
-	switch server, err := s.withdraw(ctx, c, key); {
+func (s *session) releaseWorkload(ctx context.Context, c webhook.Identity) {
+	switch server, err := s.withdraw(ctx, c); {
 	case err != nil && s.OnlyWorkloadClusters:
 		s.left(ctx, c, err)
 	case err != nil:
@@ -81,7 +81,7 @@ func (s *session) releaseWorkload(ctx context.Context, c webhook.Identity, key [
 }
 
 // withdraw removes what admits Nodes in a workload cluster. It gives up in time, also on discovery, which takes no context.
-func (s *session) withdraw(ctx context.Context, c webhook.Identity, key []byte) (cluster, error) {
+func (s *session) withdraw(ctx context.Context, c webhook.Identity) (cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, withdrawTimeout)
 	defer cancel()
 	type answer struct {
@@ -90,7 +90,7 @@ func (s *session) withdraw(ctx context.Context, c webhook.Identity, key []byte) 
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		server, err := s.remove(ctx, c, key)
+		server, err := s.remove(ctx, c)
 		answers <- answer{server, err}
 	}()
 	select {
@@ -101,15 +101,14 @@ func (s *session) withdraw(ctx context.Context, c webhook.Identity, key []byte) 
 	}
 }
 
-func (s *session) remove(ctx context.Context, identity webhook.Identity, key []byte) (cluster, error) {
+func (s *session) remove(ctx context.Context, identity webhook.Identity) (cluster, error) {
 	reached, err := s.Workload(ctx, identity.NamespacedName)
 	if err != nil {
 		return cluster{}, webhook.OwnError{Err: err}
 	}
 	server := cluster{Client: reached, session: s, where: " in workload cluster " + identity.String()}
 	var errs []error
-	byURL := &webhook.Registrar{BaseURL: s.Config.WorkloadWebhookURL, Key: func(context.Context) []byte { return key }}
-	for _, way := range []workload.Way{byURL, workload.ByPolicy{}} {
+	for _, way := range []workload.Way{&webhook.Registrar{BaseURL: s.Config.WorkloadWebhookURL}, workload.ByPolicy{}} {
 		switch _, err := way.Remove(ctx, server, identity); {
 		case errors.Is(err, webhook.ErrForeign):
 			s.note("workload cluster %s: MutatingWebhookConfiguration %s stays: %v; delete it by hand if nothing answers there",

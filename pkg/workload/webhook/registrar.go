@@ -100,7 +100,7 @@ func (r *Registrar) Remove(ctx context.Context, workload client.Client, cluster 
 	if err != nil {
 		return false, fmt.Errorf("getting the webhook configuration of the workload cluster: %w", err)
 	}
-	if !r.leadsHere(ctx, existing, cluster) {
+	if !r.leadsHere(existing, cluster) {
 		return false, ErrForeign
 	}
 	err = workload.Delete(ctx, existing, client.Preconditions{UID: &existing.UID, ResourceVersion: &existing.ResourceVersion})
@@ -110,18 +110,8 @@ func (r *Registrar) Remove(ctx context.Context, workload client.Client, cluster 
 	return err == nil, nil
 }
 
-// leadsHere reports whether a configuration makes an API server call this Heirloom about this Cluster: by its URL, or,
-// where that has changed since, by our key.
-func (r *Registrar) leadsHere(ctx context.Context, configuration *admissionregistrationv1.MutatingWebhookConfiguration, cluster Identity) bool {
+// leadsHere reports whether a configuration makes an API server call this Heirloom about this Cluster.
+func (r *Registrar) leadsHere(configuration *admissionregistrationv1.MutatingWebhookConfiguration, cluster Identity) bool {
 	webhook := webhookOf(configuration)
-	if webhook == nil {
-		return false
-	}
-	url := ptr.Deref(webhook.ClientConfig.URL, "")
-	if strings.HasPrefix(url, r.BaseURL+directory(cluster.NamespacedName)) {
-		return true
-	}
-	at := max(strings.LastIndex(url, directory(cluster.NamespacedName)), 0)
-	_, genuine := Verify(r.Key(ctx), url[at:], func(types.NamespacedName) types.UID { return cluster.UID })
-	return genuine
+	return webhook != nil && strings.HasPrefix(ptr.Deref(webhook.ClientConfig.URL, ""), r.BaseURL+directory(cluster.NamespacedName))
 }

@@ -179,7 +179,7 @@ func TestARegistrationIsRemoved(t *testing.T) {
 	}{
 		{name: "as it was made", url: base + Path(key(1), prod), gone: true},
 		{name: "made with a key that nobody knows any more", url: base + Path(key(9), prod), gone: true},
-		{name: "made when Heirloom was reached under another URL", url: "https://old.example.com" + Path(key(1), prod), gone: true},
+		{name: "not where it was made when Heirloom was reached under another URL", url: "https://old.example.com" + Path(key(1), prod)},
 		{name: "made for a Cluster of the same name that is gone", url: base + Path(key(1), Identity{NamespacedName: prod.NamespacedName, UID: "gone"}), gone: true},
 		{name: "not where it leads to another management cluster, which the Cluster has moved to", url: "https://new.example.com" + Path(key(9), prod)},
 		{name: "not where it is another Cluster's", url: base + Path(key(1), named("fleet", "test"))},
