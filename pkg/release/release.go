@@ -271,11 +271,8 @@ type cluster struct {
 	where string
 }
 
-// Delete implements client.Client. It skips an object that is already being deleted.
+// Delete implements client.Client.
 func (c cluster) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
-	if object.GetDeletionTimestamp() != nil {
-		return nil
-	}
 	gvk, err := c.GroupVersionKindFor(object)
 	if err == nil && !c.DryRun {
 		err = c.Client.Delete(ctx, object, options...)

@@ -99,7 +99,7 @@ func selects(domain string, additional []*regexp.Regexp, never ...string) string
 
 // Binding returns the binding of the policy to its parameters. Without parameters, nothing happens.
 func Binding(version schema.GroupVersion) *unstructured.Unstructured {
-	binding := object(version, "MutatingAdmissionPolicyBinding", "", Name)
+	binding := object(version, "MutatingAdmissionPolicyBinding", "")
 	binding.Object["spec"] = map[string]any{
 		"policyName": Name,
 		"paramRef": map[string]any{
@@ -113,17 +113,17 @@ func Binding(version schema.GroupVersion) *unstructured.Unstructured {
 // NoRoomError, and the parameters are valid nevertheless.
 func Parameters(cluster types.NamespacedName, machines []inherit.Machine, rules inherit.Policy) (*unstructured.Unstructured, error) {
 	data, err := encode(machines, rules)
-	parameters := object(corev1.SchemeGroupVersion, "ConfigMap", Namespace, Name)
+	parameters := object(corev1.SchemeGroupVersion, "ConfigMap", Namespace)
 	parameters.SetAnnotations(map[string]string{ClusterAnnotation: cluster.String()})
 	parameters.Object["data"] = data
 	return parameters, err
 }
 
-func object(version schema.GroupVersion, kind, namespace, name string) *unstructured.Unstructured {
+func object(version schema.GroupVersion, kind, namespace string) *unstructured.Unstructured {
 	made := &unstructured.Unstructured{Object: map[string]any{}}
 	made.SetGroupVersionKind(version.WithKind(kind))
 	made.SetNamespace(namespace)
-	made.SetName(name)
+	made.SetName(Name)
 	made.SetLabels(labels())
 	return made
 }
@@ -186,10 +186,10 @@ func apply(ctx context.Context, workload client.Client, object *unstructured.Uns
 // Remove deletes what Ensure has made, and reports, even with an error, whether it deleted the binding. It is not an error if nothing
 // is there, or never could be. What refers to something goes before it.
 func Remove(ctx context.Context, workload client.Client) (removed bool, err error) {
-	made := []*unstructured.Unstructured{object(corev1.SchemeGroupVersion, "ConfigMap", Namespace, Name)}
+	made := []*unstructured.Unstructured{object(corev1.SchemeGroupVersion, "ConfigMap", Namespace)}
 	switch version, err := served(workload); {
 	case err == nil:
-		made = append([]*unstructured.Unstructured{Binding(version), object(version, "MutatingAdmissionPolicy", "", Name)}, made...)
+		made = append([]*unstructured.Unstructured{Binding(version), object(version, "MutatingAdmissionPolicy", "")}, made...)
 	case !meta.IsNoMatchError(err): // where it is not served any more, the rest is there all the same
 		return false, err
 	}
