@@ -130,8 +130,8 @@ func object(version schema.GroupVersion, kind, namespace string) *unstructured.U
 
 // Ensure makes the policy of a workload cluster give Nodes what these Machines declare; see Parameters about these. An apply that
 // changes nothing is not stored. The policy comes first: where it may not be written, nothing is, and without a binding it does
-// nothing. If the API server does not serve such policies, meta.IsNoMatchError holds for the error.
-// After a NoRoomError everything has been written nevertheless. registered says, even with an error, that the binding is new.
+// nothing. If the API server does not serve such policies, meta.IsNoMatchError holds for the error. After a NoRoomError everything has been
+// written nevertheless. registered says, even with an error, that the binding is new.
 //
 // The client must read from the API server itself, as that of Remove: a cache would be filled with the objects of others.
 func Ensure(
@@ -141,8 +141,7 @@ func Ensure(
 	if err != nil {
 		return false, err
 	}
-	before := Binding(version)
-	err = workload.Get(ctx, client.ObjectKeyFromObject(before), before)
+	err = workload.Get(ctx, types.NamespacedName{Name: Name}, Binding(version))
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("getting MutatingAdmissionPolicyBinding %s: %w", Name, err)
 	}
@@ -190,7 +189,7 @@ func Remove(ctx context.Context, workload client.Client) (removed bool, err erro
 	switch version, err := served(workload); {
 	case err == nil:
 		made = append([]*unstructured.Unstructured{Binding(version), object(version, "MutatingAdmissionPolicy", "")}, made...)
-	case !meta.IsNoMatchError(err): // where it is not served any more, the rest is there all the same
+	case !meta.IsNoMatchError(err): // where it is not served any more, the parameters are there all the same
 		return false, err
 	}
 	for _, object := range made {
