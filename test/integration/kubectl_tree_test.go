@@ -77,7 +77,7 @@ func (w *kubectlWorld) treeOfProd(t *testing.T) {
 	out, stderr, code = w.kubectl(t, "tree", "cluster/prod", lacking, "-o", "wide", "--exit-code")
 	w.Expect(code).To(Equal(1), stderr)
 	w.Expect(stderr).To(BeEmpty())
-	w.Expect(rows(out)).To(ContainElements("3 Nodes: prod-gpu-1, prod-gpu-2, prod-gpu-3", "! missing: label cost-center=research, by "+
+	w.Expect(rows(out)).To(ContainElements("3 Nodes: prod-gpu-1, prod-gpu-2, prod-gpu-3", "! missing: label cost-center=research, declared by "+
 		"Cluster fleet/prod (spec.topology.workers.machineDeployments[gpu].metadata.labels)"))
 	_, stderr, code = w.kubectl(t, "tree", "cluster/prod", lacking)
 	w.Expect(code).To(BeZero(), stderr)

@@ -112,17 +112,20 @@ func (v view) details(i *Item) (all []string) {
 
 // wrong says how an entry is not as it should be. The value comes after all that equal objects have in common.
 func (v view) wrong(e compare.Entry) string {
-	text := fmt.Sprintf("! %s: %s", e.Status, written(e.Kind, e.Key, e.Value, ""))
-	switch {
-	case e.Waits():
+	text, by := fmt.Sprintf("! %s: %s", e.Status, written(e.Kind, e.Key, e.Value, "")), ""
+	if v.wide && e.Source != nil {
+		by = " by " + e.From.String()
+	}
+	if e.Waits() {
 		text = "~ waits for its turn: " + written(e.Kind, e.Key, e.Value, "")
+	}
+	switch {
 	case e.Status == compare.Differs && e.Declared == nil:
 		text += ", declared nowhere any more"
 	case e.Status == compare.Differs:
-		text += fmt.Sprintf(", declared %q", strings.TrimSpace(cli.Shorten(*e.Declared)+" "+e.DeclaredPropagation))
-	}
-	if v.wide && e.Source != nil {
-		text += ", by " + e.From.String()
+		text += fmt.Sprintf(", declared %q", strings.TrimSpace(cli.Shorten(*e.Declared)+" "+e.DeclaredPropagation)) + by
+	case by != "":
+		text += ", declared" + by
 	}
 	if v.wide && len(e.Managers) > 0 {
 		text += ", set by " + strings.Join(e.Managers, ", ")
