@@ -4,8 +4,8 @@ package report
 
 import (
 	"encoding/csv"
-	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,88 +16,60 @@ import (
 // The columns of CSV and of the wide table, on which spreadsheets rely, and those of the narrow table.
 const (
 	wideColumns    = "namespace cluster kind pool nodes missing differs keys left-alone waiting unprotected admission error"
-	narrowColumns  = "pool nodes wrong left-alone waiting unprotected admission"
 	lackingColumns = "namespace cluster kind pool node lacks"
+	narrowColumns  = "pool nodes wrong left-alone waiting unprotected admission"
 )
 
-// records are the lines of a table, by column, and the columns of a wide one.
-func (r *Report) records() (columns []string, all []map[string]any) {
-	for _, l := range r.Lacking {
-		all = append(all, map[string]any{
-			"namespace": l.Namespace, "cluster": l.Cluster, "kind": l.Kind, "pool": l.Name, "node": l.Node, "lacks": fmt.Sprint(l.Lacks.Kind, " ", l.Lacks.Key),
-		})
-	}
+// lines are those of CSV and of the wide table, after the columns.
+func (r *Report) lines() [][]string {
 	if len(r.Required) > 0 {
-		return strings.Fields(lackingColumns), all
+		lines := [][]string{strings.Fields(lackingColumns)}
+		for _, l := range r.Lacking {
+			lines = append(lines, []string{l.Namespace, l.Cluster, l.Kind, l.Name, l.Node, string(l.Lacks.Kind) + " " + l.Lacks.Key})
+		}
+		return lines
 	}
+	lines := [][]string{strings.Fields(wideColumns)}
 	for _, row := range r.Rows {
 		var keys []string
 		for _, k := range row.Keys {
 			keys = append(keys, k.String())
 		}
-		record := map[string]any{
-			"namespace": row.Namespace, "cluster": row.Cluster, "kind": row.Kind, "pool": row.Name, "nodes": row.Nodes, "missing": row.Missing,
-			"differs": row.Differs, "keys": strings.Join(keys, "; "), "left-alone": row.LeftAlone, "waiting": row.Waiting,
-			"unprotected": row.Unprotected, "admission": row.Admission, "error": row.Error, "wrong": row.Missing + row.Differs,
-		}
-		if row.Error != "" && row.Nodes == 0 { // that is not known
-			record["nodes"], record["waiting"], record["unprotected"] = "", "", ""
-		}
-		all = append(all, record)
+		lines = append(lines, []string{
+			row.Namespace, row.Cluster, row.Kind, row.Name, row.count(row.Nodes), strconv.Itoa(row.Missing), strconv.Itoa(row.Differs), strings.Join(keys, "; "),
+			strconv.Itoa(row.LeftAlone), row.count(row.Waiting), row.count(row.Unprotected), row.Admission, row.Error,
+		})
 	}
-	return strings.Fields(wideColumns), all
+	return lines
 }
 
-// CSV writes one line for each row. Anyone may choose the name of a field manager, so no field begins with what a spreadsheet takes for
-// a formula.
-func (r *Report) CSV(w io.Writer) error {
-	columns, records := r.records()
-	lines := [][]string{columns}
-	for _, record := range records {
-		var line []string
-		for _, column := range columns {
-			field := fmt.Sprint(record[column])
-			if strings.IndexAny(field, "=+-@\t") == 0 {
-				field = "'" + field
-			}
-			line = append(line, field)
+// narrow has a line for each Cluster, and below it one for each pool.
+func (r *Report) narrow() [][]string {
+	lines, above := [][]string{strings.Fields(narrowColumns)}, ""
+	for _, row := range r.Rows {
+		if row.of() != above {
+			above = row.of()
+			lines = append(lines, []string{above, "", "", "", "", "", row.Admission})
 		}
-		lines = append(lines, line)
+		if row.Kind != "Cluster" {
+			lines = append(lines, []string{
+				"  " + row.title(), row.count(row.Nodes), strconv.Itoa(row.Missing + row.Differs), strconv.Itoa(row.LeftAlone),
+				row.count(row.Waiting), row.count(row.Unprotected), "",
+			})
+		}
 	}
-	return csv.NewWriter(w).WriteAll(lines)
+	return lines
 }
 
-// Table implements cli.Result. The narrow table has a line for each Cluster, and below it one for each pool.
-func (r *Report) Table(wide bool) *metav1.Table {
-	t := &metav1.Table{}
-	columns, records := r.records()
-	narrow := !wide && len(r.Required) == 0
-	if narrow {
-		columns = strings.Fields(narrowColumns)
+// count is a number of Nodes; empty if they could not be read.
+func (r Row) count(n int) string {
+	if r.Error != "" && r.Nodes == 0 {
+		return ""
 	}
-	for _, column := range columns {
-		t.ColumnDefinitions = append(t.ColumnDefinitions, metav1.TableColumnDefinition{Name: column, Type: "string"})
-	}
-	above := ""
-	for i, record := range records {
-		if cluster := fmt.Sprint(record["namespace"], "/", record["cluster"]); narrow && cluster != above {
-			t.Rows = append(t.Rows, metav1.TableRow{Cells: []any{cluster, "", "", "", "", "", record["admission"]}})
-			above = cluster
-		}
-		if narrow && record["kind"] == "Cluster" {
-			continue
-		}
-		if narrow {
-			record["pool"], record["admission"] = "  "+r.Rows[i].title(), ""
-		}
-		var cells []any
-		for _, column := range columns {
-			cells = append(cells, record[column])
-		}
-		t.Rows = append(t.Rows, metav1.TableRow{Cells: cells})
-	}
-	return t
+	return strconv.Itoa(n)
 }
+
+func (p Pool) of() string { return p.Namespace + "/" + p.Cluster }
 
 func (p Pool) title() string {
 	if p.Kind == "Node" {
@@ -106,23 +78,55 @@ func (p Pool) title() string {
 	return p.Name
 }
 
+// CSV writes one line for each row. Anyone may choose the name of a field manager, so no field begins with what a spreadsheet takes for
+// a formula.
+func (r *Report) CSV(w io.Writer) error {
+	lines := r.lines()
+	for _, line := range lines {
+		for i, field := range line {
+			if strings.IndexAny(field, "=+-@\t") == 0 {
+				line[i] = "'" + field
+			}
+		}
+	}
+	return csv.NewWriter(w).WriteAll(lines)
+}
+
+// Table implements cli.Result.
+func (r *Report) Table(wide bool) *metav1.Table {
+	t, lines := &metav1.Table{}, r.lines()
+	if !wide && len(r.Required) == 0 {
+		lines = r.narrow()
+	}
+	for _, column := range lines[0] {
+		t.ColumnDefinitions = append(t.ColumnDefinitions, metav1.TableColumnDefinition{Name: column, Type: "string"})
+	}
+	for _, line := range lines[1:] {
+		var cells []any
+		for _, cell := range line {
+			cells = append(cells, cell)
+		}
+		t.Rows = append(t.Rows, metav1.TableRow{Cells: cells})
+	}
+	return t
+}
+
 // Sentences say to people what the narrow table only counts, and what could not be read.
 func (r *Report) Sentences(wide bool) (all []string) {
 	nodes := 0
 	for _, row := range r.Rows {
 		nodes += row.Nodes
-		cluster := row.Namespace + "/" + row.Cluster
 		for _, k := range row.Keys {
 			if len(r.Required) == 0 && !wide {
-				all = append(all, cluster+", "+row.title()+": "+k.String())
+				all = append(all, row.of()+", "+row.title()+": "+k.String())
 			}
 		}
 		if row.Error != "" {
-			all = with(all, cluster+": "+row.Error)
+			all = with(all, row.of()+": "+row.Error)
 		}
 	}
 	if len(r.Required) > 0 && len(r.Lacking) == 0 {
-		all = append(all, fmt.Sprintf("No Node lacks a required key (%s).", cli.Count(nodes, "Node")))
+		all = append(all, "No Node lacks a required key ("+cli.Count(nodes, "Node")+").")
 	}
 	return all
 }
