@@ -55,9 +55,9 @@ func certificates(ctx context.Context, w *world) Result {
 	if len(endpoints) == 0 {
 		return skipped("No webhook is registered.")
 	}
-	worst := ok("The serving certificate is valid and signed by the registered CA.")
-	for _, e := range endpoints {
-		if one := w.endpoint(ctx, e, found); rank(one.Status) > rank(worst.Status) || one.Status == OK {
+	worst := w.endpoint(ctx, endpoints[0], found)
+	for _, e := range endpoints[1:] {
+		if one := w.endpoint(ctx, e, found); rank(one.Status) > rank(worst.Status) {
 			worst = one
 		}
 	}

@@ -67,6 +67,8 @@ func TestCertificates(t *testing.T) {
 			next: page},
 		{name: "by URL, not from here", change: (*scenery).byURL, status: Unknown,
 			message: "connecting to heirloom.example.com:443: connection refused", next: "metric"},
+		{name: "a good endpoint after a bad one", change: webhook(func(w *hook) { w.ClientConfig.CABundle = nil }, "machinedeployments.heirloom.dev"),
+			status: Failed, message: "has no caBundle", next: "cainjector"},
 		{name: "no webhook", change: withoutWebhooks, status: Skipped, message: "No webhook is registered."},
 		{name: "no rights", change: func(s *scenery) { s.denied = []string{"ValidatingWebhookConfigurationList"} }, status: Unknown,
 			message: "could not be read"},
