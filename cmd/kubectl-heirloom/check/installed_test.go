@@ -4,11 +4,13 @@ package check
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	paths "k8s.io/apimachinery/pkg/util/validation/field"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -134,6 +136,12 @@ func TestVersions(t *testing.T) {
 func TestProbes(t *testing.T) {
 	refused := func(s *scenery) { s.refused = errors.New("no quota") }
 	mute := func(s *scenery) { s.mute = true }
+	// down is how an API server answers if a webhook that fails closed does not.
+	down := func(webhook string) func(*scenery) {
+		return func(s *scenery) {
+			s.refused = apierrors.NewInternalError(fmt.Errorf("failed calling webhook %q: failed to call webhook: connection refused", webhook))
+		}
+	}
 	nothing := func(s *scenery) {
 		s.md.Spec.Template, s.ms.Spec.Template = clusterv1.MachineTemplateSpec{}, clusterv1.MachineTemplateSpec{}
 	}
@@ -141,6 +149,9 @@ func TestProbes(t *testing.T) {
 		{name: "it answers", status: OK, message: "would inherit label"},
 		{name: "it does not", change: mute, status: Failed, message: "A Machine of MachineSet fleet/ms should inherit label",
 			next: "HeirloomWebhooksNotCalled"},
+		{name: "it cannot be called", change: down("machines.heirloom.dev"), status: Failed, message: "failed calling webhook",
+			next: "HeirloomWebhooksNotCalled"},
+		{name: "another cannot be called", change: down("machines.example.com"), status: Unknown, message: "failed calling webhook"},
 		{name: "nothing to inherit", change: nothing, status: Unknown, message: nobody, next: "Declare a label"},
 		{name: "paused", change: func(s *scenery) { s.cluster.Spec.Paused = new(true) }, status: Unknown, message: nobody, next: "Declare"},
 		{name: "refused by another", change: refused, status: Unknown, message: "could not be created in a dry run: no quota"},
@@ -150,6 +161,12 @@ func TestProbes(t *testing.T) {
 		{name: "it answers", status: OK, message: "is refused"},
 		{name: "it does not", change: mute, status: Failed, message: "was accepted", next: "HeirloomWebhooksNotCalled"},
 		{name: "refused by another", change: refused, status: Unknown, message: "no quota"},
+		{name: "it cannot be called", change: down("taints.heirloom.dev"), status: Failed, message: "failed calling webhook",
+			next: "HeirloomWebhooksNotCalled"},
+		{name: "another cannot be called", change: down("machines.example.com"), status: Unknown, message: "failed calling webhook"},
+		{name: "it refuses dry runs", change: func(s *scenery) {
+			s.refused = apierrors.NewBadRequest(`admission webhook "taints.heirloom.dev" does not support dry run`)
+		}, status: Unknown, message: "does not support dry run"},
 		{name: "it needs no MachineSet", change: nothing, status: OK, message: "is refused"},
 	})
 }

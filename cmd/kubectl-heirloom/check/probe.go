@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -47,7 +48,11 @@ func mutation(ctx context.Context, w *world) Result {
 			next("Declare a label in a MachineDeployment's template, and check again.")
 	}
 	owner := metav1.GetControllerOf(machine).Name
-	if err := w.Client.Create(ctx, machine, client.DryRunAll, client.FieldOwner(prober)); err != nil {
+	err = w.Client.Create(ctx, machine, client.DryRunAll, client.FieldOwner(prober))
+	switch {
+	case uncalled(err):
+		return failed("A Machine of MachineSet %s/%s could not be created (dry run): %v", machine.GetNamespace(), owner, err).next("See %s.", notCalledPage)
+	case err != nil:
 		return unknown("A Machine of MachineSet %s/%s could not be created in a dry run: %v", machine.GetNamespace(), owner, err)
 	}
 	for _, entry := range machine.GetManagedFields() {
@@ -170,8 +175,21 @@ func validation(ctx context.Context, w *world) Result {
 	case err == nil:
 		const accepted = "A Machine with the reserved taint %s was accepted (dry run): the webhook %s is not called, or does not answer."
 		return failed(accepted, reserved, refuser).next("See %s.", notCalledPage)
-	case !strings.Contains(err.Error(), `"`+refuser+`"`):
+	case uncalled(err):
+		return failed("A Machine with a reserved taint could not be judged (dry run): %v", err).next("See %s.", notCalledPage)
+	case !(apierrors.IsInvalid(err) || apierrors.IsForbidden(err)) || !strings.Contains(err.Error(), `admission webhook "`+refuser+`" denied the request`):
 		return unknown("A Machine could not be created in a dry run: %v", err)
 	}
 	return ok("A Machine with the reserved taint %s is refused (dry run).", reserved)
+}
+
+// uncalled reports whether an API server refused a request because it could not call one of Heirloom's webhooks, which fails closed
+// then. The error names the webhook, as that of a request that the webhook has refused.
+func uncalled(err error) bool {
+	if err == nil {
+		return false
+	}
+	_, rest, found := strings.Cut(err.Error(), `failed calling webhook "`)
+	name, _, _ := strings.Cut(rest, `"`)
+	return found && strings.HasSuffix(name, ".heirloom.dev")
 }
