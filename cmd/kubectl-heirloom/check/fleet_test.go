@@ -112,14 +112,21 @@ func TestOthers(t *testing.T) {
 		}
 	}
 	tracked := func(s *scenery) { s.machine.Annotations = map[string]string{"argocd.argoproj.io/tracking-id": "x"} }
+	once := func(s *scenery) {
+		for i := range s.mutating.Webhooks {
+			s.mutating.Webhooks[i].ReinvocationPolicy = nil
+		}
+	}
+	last := func(change func(*scenery)) func(*scenery) { return func(s *scenery) { once(s); change(s) } }
 	expect(t, "others", []finding{
+		{name: "a later webhook, after which ours is called again", change: later("kyverno", []string{"*"}, []string{"*"}), status: OK},
 		{name: "none", status: OK, message: "No other webhook comes after Heirloom's"},
-		{name: "a webhook for everything", change: later("kyverno", []string{"*"}, []string{"*"}), status: Warning, message: some,
+		{name: "a webhook for everything", change: last(later("kyverno", []string{"*"}, []string{"*"})), status: Warning, message: some,
 			detail: "MutatingWebhookConfiguration kyverno: webhook w.example.com is called after Heirloom's, for machinedeployments, machinesets, machines, nodes", next: drift},
-		{name: "a webhook for Nodes", change: later("kyverno", []string{""}, []string{"pods", "nodes"}), status: Warning, message: some,
+		{name: "a webhook for Nodes", change: last(later("kyverno", []string{""}, []string{"pods", "nodes"})), status: Warning, message: some,
 			detail: "Heirloom's, for nodes", next: drift},
-		{name: "one for Pods", change: later("kyverno", []string{""}, []string{"pods"}), status: OK},
-		{name: "one that is called before", change: later("capi", []string{"*"}, []string{"*"}), status: OK},
+		{name: "one for Pods", change: last(later("kyverno", []string{""}, []string{"pods"})), status: OK},
+		{name: "one that is called before", change: last(later("capi", []string{"*"}, []string{"*"})), status: OK},
 		{name: "a field manager", change: owned("cloud-labeller"), status: Warning, message: some,
 			detail: "field manager cloud-labeller owns what should be inherited, with another value: Node n of Cluster fleet/c (.metadata.labels." + nodePool + ")", next: drift},
 		{name: "Cluster API's own", change: owned("capi-machine"), status: OK},

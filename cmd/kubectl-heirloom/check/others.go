@@ -11,6 +11,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
@@ -63,12 +64,21 @@ func overlaps(found *installation) []string {
 }
 
 // laterWebhooks describes the mutating webhooks of others that see the same objects after Heirloom's. API servers call webhooks in the
-// order of the names of their configurations.
+// order of the names of their configurations, and those with reinvocationPolicy IfNeeded once more after a later one.
 func laterWebhooks(found *installation) []string {
 	ours := ""
+	var once []string
 	for _, c := range found.configurations {
-		if c.kind == mutatingKind && (ours == "" || c.name < ours) {
+		if c.kind != mutatingKind {
+			continue
+		}
+		if ours == "" || c.name < ours {
 			ours = c.name
+		}
+		for _, w := range c.webhooks {
+			if ptr.Deref(w.ReinvocationPolicy, admissionv1.NeverReinvocationPolicy) != admissionv1.IfNeededReinvocationPolicy {
+				once = append(once, watched(w.Rules)...)
+			}
 		}
 	}
 	var findings []string
@@ -77,7 +87,8 @@ func laterWebhooks(found *installation) []string {
 			continue
 		}
 		for _, webhook := range other.Webhooks {
-			if seen := watched(webhook.Rules); ours != "" && len(seen) > 0 {
+			seen := slices.DeleteFunc(watched(webhook.Rules), func(resource string) bool { return !slices.Contains(once, resource) })
+			if len(seen) > 0 {
 				findings = append(findings, fmt.Sprintf("MutatingWebhookConfiguration %s: webhook %s is called after Heirloom's, for %s",
 					other.Name, webhook.Name, strings.Join(seen, ", ")))
 			}
