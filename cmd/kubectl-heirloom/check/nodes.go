@@ -18,10 +18,13 @@ func workloadClusters(_ context.Context, w *world) Result {
 	if err != nil {
 		return unknown("The Clusters could not be read: %v", err)
 	}
+	reached := 0
 	var unreachable, waiting []string
 	for _, c := range all.clusters {
 		switch {
-		case c.tree == nil || c.tree.NodesErr == nil:
+		case c.err != nil: // unread names it
+		case c.tree.NodesErr == nil:
+			reached++
 		case c.withoutAPIServer:
 			waiting = append(waiting, c.String())
 		default:
@@ -32,14 +35,17 @@ func workloadClusters(_ context.Context, w *world) Result {
 	if len(waiting) > 0 {
 		details = append(details, "has no API server yet: "+some(waiting))
 	}
+	details = append(details, first(all.unread())...)
 	switch {
 	case len(all.clusters) == 0:
 		return skipped("There is no Cluster.")
 	case len(unreachable) > 0:
 		return warning("%s cannot be reached from here.", cli.Count(len(unreachable), "workload cluster")).with(first(unreachable)...).with(details...).
 			next("If Heirloom cannot reach them either (its log says \"Connect failed\"), see docs/runbooks/HeirloomWorkloadClusterDisconnected.md.")
+	case len(all.unread()) > 0:
+		return unknown("%s could be reached, not all Clusters could be read.", cli.Count(reached, "workload cluster")).with(details...)
 	}
-	return ok("%s could be reached.", cli.Count(len(all.clusters)-len(waiting), "workload cluster")).with(details...)
+	return ok("%s could be reached.", cli.Count(reached, "workload cluster")).with(details...)
 }
 
 // nodesFound is what was found about the Nodes of all Clusters.
@@ -76,7 +82,11 @@ func nodes(_ context.Context, w *world) Result {
 	if read == 0 && len(all.clusters) > 0 {
 		return unknown("No workload cluster could be reached.").with(all.unread()...)
 	}
-	return found.result().with(first(all.unread())...)
+	result := found.result().with(first(all.unread())...)
+	if len(all.unread()) > 0 && (result.Status == OK || result.Status == Skipped) {
+		result.Status = Unknown
+	}
+	return result
 }
 
 func waits(nodes int) string {
