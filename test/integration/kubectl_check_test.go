@@ -18,19 +18,23 @@ import (
 
 // testKubectlCheck puts right again whatever it breaks.
 func testKubectlCheck(t *testing.T, w *kubectlWorld) {
+	// The program gets its serving certificate from files here, which the plugin cannot read.
 	well := map[string]check.Status{
-		"installed": check.OK, "versions": check.OK, "registered": check.OK, "certificates": check.OK, "mutation": check.OK, "validation": check.OK,
+		"installed": check.OK, "versions": check.OK, "registered": check.OK, "certificates": check.Unknown, "mutation": check.OK, "validation": check.OK,
 		"cluster-api": check.OK, "workload-clusters": check.OK, "nodes": check.Warning, "machines": check.OK, "others": check.OK,
 	}
 	t.Run("all is well", func(t *testing.T) {
 		w := w.in(t)
 		before := w.countMachines()
 		found := w.checks(t, 0, well, nil)
-		w.Expect(found["nodes"].Message).To(Equal("6 Nodes have all that they inherit, 2 Nodes belong to no Machine."))
-		w.Expect(found["nodes"].Details).To(ConsistOf("fleet/edge: without a Machine: edge-stranger", "fleet/prod: without a Machine: prod-stranger"))
+		w.Expect(found["nodes"].Message).To(Equal("6 of 8 Nodes are as declared."))
+		w.Expect(found["nodes"].Details).To(ConsistOf(
+			And(HavePrefix("fleet/edge: without a Machine"), HaveSuffix(": edge-stranger")),
+			And(HavePrefix("fleet/prod: without a Machine"), HaveSuffix(": prod-stranger")),
+		))
 		out, stderr, code := w.kubectl(t, "check", "--wait=1m")
 		w.Expect(code).To(BeZero(), stderr)
-		w.Expect(out).To(ContainSubstring("\n10 ok, 1 warning\n"))
+		w.Expect(out).To(ContainSubstring("\n9 ok, 1 warning, 1 unknown\n"))
 		w.Expect(stderr).NotTo(ContainSubstring("Warning"), "the dry runs provoke warnings, which are no news")
 		w.Expect(w.countMachines()).To(Equal(before), "a dry run stores nothing")
 	})
@@ -50,14 +54,14 @@ func testKubectlCheck(t *testing.T, w *kubectlWorld) {
 		w.Expect(w.Client.Update(w.ctx, configuration)).To(Succeed())
 		defer func() { w.Expect(w.InstallWebhooks(w.ctx, w.WebhookURL)).To(Succeed()) }()
 		found := w.checks(t, 1, well, map[string]check.Status{"registered": check.Failed})
-		w.Expect(found["registered"].Details).To(ConsistOf(HavePrefix("MutatingWebhookConfiguration heirloom, webhook " + name + ": match condition ")))
+		w.Expect(found["registered"].Details).To(ContainElement("MutatingWebhookConfiguration heirloom: match condition changed is missing: " + name))
 	})
 	t.Run("a program that has stopped", func(t *testing.T) {
 		w := w.in(t)
 		w.Expect(w.StopHeirloom()).To(Succeed())
 		defer func() { w.Expect(w.StartHeirloom(w.ctx)).To(Succeed()) }()
 		w.checks(t, 1, well, map[string]check.Status{
-			"installed": check.Failed, "certificates": check.Unknown, "mutation": check.Failed, "validation": check.Failed,
+			"installed": check.Failed, "mutation": check.Failed, "validation": check.Failed,
 		})
 	})
 }

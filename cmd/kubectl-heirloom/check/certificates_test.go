@@ -3,78 +3,74 @@
 package check
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
 	"testing"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/client-go/util/cert"
 )
 
-// again signs the serving certificate anew, by days before and after now.
-func again(t *testing.T, from, to int, host string) func(*scenery) {
-	return func(s *scenery) {
-		ca := newCA(t, now().AddDate(-1, 0, 0), now().AddDate(9, 0, 0))
-		s.signed(ca, now().AddDate(0, 0, from), now().AddDate(0, 0, to), host)
-		s.register(ca.pem())
+// made returns a serving certificate, in PEM, that is valid from and to as many days from now, and the CA that has signed it.
+func made(t *testing.T, ca, host string, from, to int) (serving, authority []byte) {
+	t.Helper()
+	Expect := NewWithT(t).Expect
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	Expect(err).NotTo(HaveOccurred())
+	root := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: ca}, NotBefore: now().AddDate(-1, 0, 0), NotAfter: now().AddDate(9, 0, 0),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(2), NotBefore: now().AddDate(0, 0, from), NotAfter: now().AddDate(0, 0, to), DNSNames: []string{host},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	pems := [][]byte{}
+	for _, template := range []*x509.Certificate{leaf, root} {
+		raw, err := x509.CreateCertificate(rand.Reader, template, root, key.Public(), key)
+		Expect(err).NotTo(HaveOccurred())
+		pems = append(pems, pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: raw}))
+	}
+	return pems[0], pems[1]
 }
 
 func TestCertificates(t *testing.T) {
-	const refused, page = "is refused by API servers: ", "HeirloomCertificateExpiring"
-	byHand := func(change func(*scenery)) func(*scenery) {
-		return func(s *scenery) { change(s); s.secret.Annotations = nil }
+	const refused, page, check = "API servers refuse the serving certificate: x509: ", "HeirloomCertificateExpiring", "certificates"
+	signed := func(from, to int, host string) func(*scenery) {
+		return func(s *scenery) { s.signed("ca", host, from, to) }
 	}
-	served := func(days int) func(*scenery) {
-		return func(s *scenery) {
-			again(t, -30, days, "heirloom.example.com")(s)
-			s.served, _ = cert.ParseCertsPEM(s.secret.Data[corev1.TLSCertKey])
-			s.byURL()
-			s.gone = []string{"deployment", "secret"}
-		}
+	otherCA := func(s *scenery) {
+		_, ca := made(s.t, "other", serverName, -30, 60)
+		s.register(ca)
 	}
-	expect(t, "certificates", []finding{
-		{name: "valid", status: OK, message: "Secret heirloom-system/heirloom-webhook-cert is valid until 2026-07-31, for " + serverName},
-		{name: "no caBundle", change: webhook(func(w *hook) { w.ClientConfig.CABundle = nil }), status: Failed,
-			message: "has no caBundle", next: "cainjector"},
-		{name: "no caBundle that is one", change: webhook(func(w *hook) { w.ClientConfig.CABundle = []byte("x") }),
-			status: Failed, message: "cannot be read", next: "docs/certificates.md"},
-		{name: "expired", change: again(t, -90, -1, serverName), status: Failed, message: refused + "certificate has expired",
-			detail: "valid from 2026-03-03 to 2026-05-31, for " + serverName, next: page},
-		{name: "of tomorrow", change: again(t, 1, 90, serverName), status: Failed, message: refused + "certificate has expired or is not yet valid",
-			detail: "serving certificate", next: page},
-		{name: "by another CA", change: func(s *scenery) { s.register(newCA(t, now().AddDate(-1, 0, 0), now().AddDate(1, 0, 0)).pem()) },
-			status:  Failed,
-			message: refused + "certificate signed by unknown authority", detail: "CA of the webhooks: CN=ca", next: page},
-		{name: "for another host", change: again(t, -30, 60, "other.svc"), status: Failed, message: refused + "certificate is valid for other.svc",
-			detail: "other.svc", next: page},
-		{name: "not renewed in time", change: again(t, -70, 20, serverName), status: Warning, message: "expires in 20 days",
-			detail: "serving certificate", next: "replaced by now"},
-		{name: "to be renewed now", change: again(t, -61, 29, serverName), status: OK, message: "is valid until"},
-		{name: "made by hand", change: byHand(again(t, -70, 20, serverName)), status: OK, message: "is valid until"},
-		{name: "made by hand, long ago", change: byHand(again(t, -360, 6, serverName)), status: Warning, message: "expires in 6 days",
-			detail: "serving certificate", next: "replaced"},
-		{name: "no right to read the Secret", change: func(s *scenery) { s.denied = []string{"Secret"} }, status: Unknown,
-			message: "the serving certificate could not", next: "right"},
-		{name: "no Secret", change: func(s *scenery) { s.gone = []string{"secret"} }, status: Unknown, message: "not found", next: "right"},
-		{name: "Heirloom's own", change: func(s *scenery) {
-			s.flag("--webhook-cert-secret=heirloom-system/heirloom-webhook-cert", "--webhook-configuration=heirloom", "--webhook-cert-dns-names="+serverName)
-			s.deployment.Spec.Template.Spec.Volumes = nil
-		}, status: OK, message: "is valid until"},
-		{name: "nowhere mounted", change: func(s *scenery) { s.deployment.Spec.Template.Spec.Volumes = nil }, status: Unknown,
-			message: "no Deployment mounts", next: "right"},
-		{name: "by URL", change: served(60), status: OK, message: "The serving certificate in heirloom.example.com:443 is valid"},
-		{name: "by URL, expired", change: served(-1), status: Failed, message: "heirloom.example.com:443 " + refused, detail: "serving certificate",
-			next: page},
-		{name: "by URL, not from here", change: (*scenery).byURL, status: Unknown,
-			message: "connecting to heirloom.example.com:443: connection refused", next: "metric"},
-		{name: "no webhook", change: withoutWebhooks, status: Skipped, message: "No webhook is registered."},
-		{name: "no rights", change: func(s *scenery) { s.denied = []string{"ValidatingWebhookConfigurationList"} }, status: Unknown,
-			message: "could not be read"},
+	bundle := func(bundle []byte) func(*scenery) {
+		return mutating(func(w *admissionv1.MutatingWebhook) { w.ClientConfig.CABundle = bundle })
+	}
+	unmounted := func(s *scenery) { s.deployment.Spec.Template.Spec.Volumes = nil }
+	own := flags("--webhook-cert-secret=heirloom-system/heirloom-webhook-cert", "--webhook-configuration=heirloom", "--webhook-cert-dns-names="+serverName)
+	expect(t, []finding{
+		{check, "valid", func(*scenery) {}, OK, []string{"is valid until 2026-07-31, and is signed"}},
+		{check, "no caBundle", bundle(nil), Failed, []string{"no caBundle", "cainjector", ": machines.heirloom.dev", page}}, // others, which are good, come after it
+		{check, "no caBundle that is one", bundle([]byte("x")), Failed, []string{"no caBundle that can be read"}},
+		{check, "expired", signed(-90, -1, serverName), Failed, []string{refused + "certificate has expired", page}},
+		{check, "by another CA", otherCA, Failed, []string{refused + "certificate signed by unknown authority"}},
+		{check, "for another host", signed(-30, 60, "other.svc"), Failed, []string{refused + "certificate is valid for other.svc"}},
+		{check, "not renewed in time", signed(-83, 6, serverName), Warning, []string{"until 2026-06-07", "should have been replaced", page}},
+		{check, "of a short life", signed(-2, 1, serverName), OK, nil},
+		{check, "no right to read the Secret", denied("Secret"), Unknown, []string{"no right", "metric"}},
+		{check, "no Secret", gone("secret"), Unknown, []string{"not found"}},
+		{check, "Heirloom's own", both(own, unmounted), OK, nil},
+		{check, "nowhere mounted", unmounted, Unknown, []string{"no Deployment of Heirloom mounts"}},
+		{check, "by URL", both(signed(-30, 60, "heirloom.example.com"), byURL), OK, nil},
+		{check, "by URL, for another host", byURL, Failed, []string{refused + "certificate is valid for " + serverName}},
+		{check, "by URL, of a program elsewhere", both(byURL, gone("deployment")), Unknown, []string{"metric"}},
+		{check, "no webhook", gone("mutating", "validating"), Skipped, []string{"could not be checked"}},
+		{check, "no rights", denied("ValidatingWebhookConfigurationList"), Unknown, []string{"listing ValidatingWebhookConfigurations"}},
 	})
-}
-
-func TestDays(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	Expect(days(now().AddDate(0, 0, 3).Sub(now()))).To(Equal("3 days"))
-	Expect(days(now().AddDate(0, 0, 1).Sub(now()))).To(Equal("24h0m0s"))
 }

@@ -3,162 +3,274 @@
 package check
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
 const (
-	// atOnce bounds how many Clusters are walked together. Most of it is waiting for those that do not answer.
-	atOnce = 100
-	// most is how many names of a sort are listed.
-	most = 10
+	// giver is the webhook by which Machines inherit, refuser the one that refuses reserved taints, such as this one.
+	giver    = "machines.heirloom.dev"
+	refuser  = "taints.heirloom.dev"
+	reserved = "node.cluster.x-k8s.io/uninitialized:NoSchedule"
+	prober   = client.FieldOwner("kubectl-heirloom-check")
 )
 
-// fleet is all Clusters with everything below them.
-type fleet struct {
-	clusters []clusterState
-	policy   inherit.Policy
-}
-
-// clusterState is one Cluster. err says that it could not be evaluated.
-type clusterState struct {
-	types.NamespacedName
-	tree *snapshot.Tree
+// cluster is a Cluster with everything below it. err says that it could not be evaluated; then there is no tree.
+type cluster struct {
+	*clusterv1.Cluster
+	tree *compare.Tree
 	err  error
-	// withoutAPIServer says that the workload cluster does not exist yet.
-	withoutAPIServer bool
 }
 
-func (w *world) walkFleet(ctx context.Context) (*fleet, error) {
-	known, err := w.settings()
-	if err != nil {
+func (c cluster) String() string { return c.Namespace + "/" + c.Name }
+
+func (c *Checker) readClusters(ctx context.Context) ([]cluster, error) {
+	in, list := c.Settings.Config.Namespace, &clusterv1.ClusterList{}
+	if err := c.Store.Prefetch(ctx, in); err != nil {
 		return nil, err
 	}
-	if err := w.snapshot.Prefetch(ctx); err != nil {
+	if err := c.Store.List(ctx, list, client.InNamespace(in)); err != nil {
 		return nil, err
 	}
-	list := &clusterv1.ClusterList{}
-	if err := w.snapshot.List(ctx, list, client.InNamespace(known.Config.Namespace)); err != nil {
-		return nil, fmt.Errorf("listing Clusters: %w", err)
-	}
-	all := &fleet{clusters: make([]clusterState, len(list.Items)), policy: known.Policy()}
-	group := errgroup.Group{}
-	group.SetLimit(atOnce)
+	all, group := make([]cluster, len(list.Items)), errgroup.Group{}
+	group.SetLimit(100) // most of it is waiting for those that do not answer
 	for i := range list.Items {
 		group.Go(func() error {
-			all.clusters[i] = w.walk(ctx, &list.Items[i], known)
+			tree, err := c.Tree(ctx, client.ObjectKeyFromObject(&list.Items[i]), nil)
+			all[i] = cluster{&list.Items[i], tree, err}
 			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	slices.SortFunc(all.clusters, func(a, b clusterState) int { return strings.Compare(a.String(), b.String()) })
-	return all, nil
+	return all, group.Wait()
 }
 
-func (w *world) walk(ctx context.Context, cluster *clusterv1.Cluster, known settings.Settings) clusterState {
-	state := clusterState{NamespacedName: client.ObjectKeyFromObject(cluster), withoutAPIServer: !ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false)}
-	state.tree, state.err = w.snapshot.Walk(ctx, state.NamespacedName, known, known.Policy(), w.nodes)
-	return state
-}
-
-// nodes reads the Nodes of a workload cluster.
-func (w *world) nodes(ctx context.Context, cluster types.NamespacedName) (client.Reader, error) {
-	list, err := within(ctx, forCluster, func(ctx context.Context) (*corev1.NodeList, error) {
-		workload, err := w.Workload(ctx, cluster)
-		if err != nil {
-			return nil, err
+// each calls a function for each object of the Clusters that could be read, and adds the others to the findings.
+func (c *Checker) each(r *answer, do func(cluster, *compare.Object)) {
+	for _, of := range c.clusters {
+		if of.err != nil {
+			r.add(Unknown, "", "Cluster %s could not be read: %v", of, of.err)
+			continue
 		}
-		list := &corev1.NodeList{}
-		return list, workload.List(ctx, list)
+		of.tree.Each(func(o *compare.Object) { do(of, o) })
+	}
+}
+
+func (c *Checker) workloadClusters(context.Context) answer {
+	r, reached := result(Skipped, ""), 0
+	c.each(&r, func(of cluster, o *compare.Object) {
+		switch {
+		case o.Kind != "Cluster":
+		case of.tree.NodesErr == nil:
+			reached++
+			r.raise(OK)
+		case !ptr.Deref(of.Status.Initialization.InfrastructureProvisioned, false):
+			r.add(OK, of.String(), "no API server yet")
+		default:
+			r.add(Warning, "", "%s: %v", of, of.tree.NodesErr)
+		}
 	})
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("it did not answer within %s", forCluster)
-	}
-	return readNodes{nodes: list}, err
+	r.Message = fmt.Sprintf("%d of %d could be reached from here.", reached, len(c.clusters))
+	return r
 }
 
-// readNodes answers with Nodes that have been read.
-type readNodes struct {
-	client.Reader
-	nodes *corev1.NodeList
+func (c *Checker) nodes(context.Context) answer {
+	r, total, well := result(Skipped, ""), 0, 0
+	c.each(&r, func(of cluster, o *compare.Object) {
+		if o.Kind == "Cluster" && of.tree.NodesErr != nil {
+			r.add(Unknown, of.String(), "not reached")
+		}
+		if o.Node == nil {
+			return
+		}
+		name, wrong := o.Object.GetName(), c.wrong(o)
+		switch {
+		case o.Err != nil:
+			r.add(Unknown, name, "%s: %v", of, o.Err)
+		case slices.Contains(of.tree.Strangers, o):
+			r.add(Warning, name, "%s: without a Machine (spec.providerID of both should be the same)", of)
+		case !o.Node.Decided.Inherits():
+			return
+		case len(wrong) == 0:
+			well++
+			r.raise(OK)
+		case inherit.Registering(o.Node.Node, c.Now):
+			r.add(OK, name, "%s: still registering", of)
+		default:
+			for _, e := range wrong {
+				r.add(Failed, name, "%s: %s %q %s", of, e.Kind, e.Key, e.Status)
+			}
+		}
+		if len(o.Node.Waiting) > 0 {
+			r.add(OK, name, "%s: a taint that evicts Pods waits for its turn", of)
+		}
+		total++
+	})
+	r.Message = fmt.Sprintf("%d of %d Nodes are as declared.", well, total)
+	return r
 }
 
-// List implements client.Reader.
-func (r readNodes) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	into, isNodes := list.(*corev1.NodeList)
-	if !isNodes {
-		return fmt.Errorf("only Nodes have been read, and not %T", list)
-	}
-	r.nodes.DeepCopyInto(into)
-	return nil
+// wrong returns what is wrong with a Node, apart from taints that wait for their turn.
+func (c *Checker) wrong(o *compare.Object) []compare.Entry {
+	return slices.DeleteFunc(slices.Clone(o.Entries), func(e compare.Entry) bool {
+		waits := slices.ContainsFunc(o.Node.Waiting, func(id taint.ID) bool { return e.Kind == compare.Taint && id.String() == e.Key })
+		return waits || !e.Status.Wrong()
+	})
 }
 
-// each calls a function for every object of a Cluster.
-func (s clusterState) each(call func(*snapshot.Member)) {
-	if s.tree == nil {
-		return
-	}
-	var below func(*snapshot.Member)
-	below = func(m *snapshot.Member) {
-		call(m)
-		for _, child := range m.Children {
-			below(child)
+// machines finds those that inherit nothing. Machines that are being deleted are none of the operator's business.
+func (c *Checker) machines(context.Context) answer {
+	r, total, well := result(Skipped, ""), 0, 0
+	c.each(&r, func(of cluster, o *compare.Object) {
+		switch {
+		case o.Kind != "Machine":
+			return
+		case o.Err != nil:
+			r.add(Warning, o.Object.GetName(), "%s: %v", of, o.Err)
+		case o.Decided.Untouched() && o.Decided.Reason != inherit.IsDeleted:
+			r.add(Warning, o.Object.GetName(), "%s: %s", of, o.Decided.Reason)
+		default:
+			well++
+			r.raise(OK)
+		}
+		total++
+	})
+	r.Message = fmt.Sprintf("%d of %d Machines inherit.", well, total)
+	return r
+}
+
+// others finds what may undo or fight what Heirloom does: other Heirlooms that handle the same objects, and field managers, other than
+// Heirloom's and Cluster API's, that own what differs.
+func (c *Checker) others(context.Context) answer {
+	r := result(OK, "Nothing else owns what objects inherit.")
+	for i := range c.deployments {
+		if d := &c.deployments[i]; len(c.deployments) > 1 && settings.HandlesAll(d) {
+			r.add(Warning, d.Namespace+"/"+d.Name, "handles the objects of the other Heirlooms, too: neither --namespace nor --watch-filter")
 		}
 	}
-	for _, child := range s.tree.Children {
-		below(child)
+	c.each(&r, func(of cluster, o *compare.Object) {
+		for _, e := range o.Entries {
+			differs := e.Status == compare.Differs && e.Declared != nil && !e.WholeList && o.LeftAlone == ""
+			for _, manager := range e.Managers {
+				ours := manager == managedfields.Manager || manager == "manager" || strings.HasPrefix(manager, "capi-")
+				if differs && !ours {
+					r.add(Warning, fmt.Sprintf("%s %s (%s %q)", o.Kind, o.Object.GetName(), e.Kind, e.Key), "%s: field manager %s owns what differs", of, manager)
+				}
+			}
+		}
+	})
+	if r.Status == Warning {
+		r.Message = "Something may change what Heirloom gives to objects."
 	}
+	return r
 }
 
-// nameOf names an object of a Cluster.
-func (s clusterState) nameOf(m *snapshot.Member) string {
-	if m.Node != nil {
-		return fmt.Sprintf("Node %s of Cluster %s", m.Object.GetName(), s)
+// mutation creates a Machine of an existing MachineSet, as a dry run, and looks for what it would inherit: a webhook that fails open
+// says nothing when it fails.
+func (c *Checker) mutation(ctx context.Context) answer {
+	sets := &clusterv1.MachineSetList{}
+	_ = c.Store.List(ctx, sets, client.InNamespace(c.Settings.Config.Namespace)) // they have been read
+	for i := range sets.Items {
+		machine, what := machineOf(&sets.Items[i]), fmt.Sprintf("A Machine of MachineSet %s/%s", sets.Items[i].Namespace, sets.Items[i].Name)
+		o := c.Of(ctx, inherit.Ref{Kind: "Machine", Object: machine.DeepCopy()}, clusterv1.GroupVersion.WithKind("Machine"))
+		missing := slices.IndexFunc(o.Entries, func(e compare.Entry) bool { return e.Status == compare.Missing })
+		if missing < 0 || o.LeftAlone != "" || sets.Items[i].DeletionTimestamp != nil || !c.called(giver, machine.Namespace) {
+			continue
+		}
+		e := o.Entries[missing]
+		if err := c.Client.Create(ctx, machine, client.DryRunAll, prober); err != nil {
+			return uncreated(what, err)
+		}
+		if !slices.ContainsFunc(machine.ManagedFields, managedfields.IsOurs) {
+			return result(Failed, "%s should inherit %s %q, and did not (dry run): the webhook is not called, or does not answer.", what, e.Kind, e.Key)
+		}
+		return result(OK, "%s would inherit %s %q (dry run).", what, e.Kind, e.Key)
 	}
-	return m.String()
+	return result(Unknown, "No MachineSet in a namespace for which the webhook is called declares anything that a new Machine would inherit: "+
+		"declare a label in a MachineDeployment's template, and check again.")
 }
 
-// unread describes the Clusters that could not be evaluated.
-func (f *fleet) unread() []string {
-	var all []string
-	for _, c := range f.clusters {
-		if c.err != nil {
-			all = append(all, fmt.Sprintf("Cluster %s could not be read: %v", c, c.err))
+// machineOf returns a Machine as a MachineSet would create it, without what it inherits.
+func machineOf(ms *clusterv1.MachineSet) *clusterv1.Machine {
+	owner := metav1.NewControllerRef(ms, clusterv1.GroupVersion.WithKind("MachineSet"))
+	owner.BlockOwnerDeletion = nil // it needs a further right
+	machine := &clusterv1.Machine{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: ms.Namespace, GenerateName: "heirloom-check-", OwnerReferences: []metav1.OwnerReference{*owner},
+			Labels: map[string]string{clusterv1.ClusterNameLabel: ms.Spec.ClusterName, clusterv1.WatchLabel: ms.Labels[clusterv1.WatchLabel]},
+		},
+		Spec: *ms.Spec.Template.Spec.DeepCopy(),
+	}
+	machine.Spec.Taints = nil
+	return machine
+}
+
+// validation creates a Machine with a reserved taint, as a dry run, which must be refused.
+func (c *Checker) validation(ctx context.Context) answer {
+	namespace := cmp.Or(c.Settings.Config.Namespace, metav1.NamespaceDefault)
+	for _, one := range c.clusters {
+		if !c.called(refuser, namespace) {
+			namespace = one.Namespace
 		}
 	}
-	return all
+	if !c.called(refuser, namespace) {
+		return result(Unknown, "The webhook %s is called for no namespace of a Cluster: look at its namespaceSelector.", refuser)
+	}
+	machine := &clusterv1.Machine{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, GenerateName: "heirloom-check-", Annotations: map[string]string{taint.AlwaysAnnotation: reserved},
+		},
+		Spec: clusterv1.MachineSpec{
+			ClusterName: "heirloom-check", Bootstrap: clusterv1.Bootstrap{DataSecretName: new("heirloom-check")},
+			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: inherit.InfrastructureGroup, Kind: "HeirloomCheck", Name: "heirloom-check"},
+		},
+	}
+	const what = "A Machine with the reserved taint " + reserved
+	switch err := c.Client.Create(ctx, machine, client.DryRunAll, prober); {
+	case err == nil:
+		return result(Failed, "%s was accepted (dry run): the webhook %s is not called, or does not answer.", what, refuser)
+	case (apierrors.IsInvalid(err) || apierrors.IsForbidden(err)) && strings.Contains(err.Error(), `admission webhook "`+refuser+`" denied the request`):
+		return result(OK, "%s is refused (dry run).", what)
+	default:
+		return uncreated(what, err)
+	}
 }
 
-// some lists names, ten at most.
-func some(names []string) string {
-	names = slices.Clone(names)
-	slices.Sort(names)
-	if more := len(names) - most; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
+// uncreated says what it means that a Machine could not be created. The error of an API server that could not call a webhook of Heirloom's,
+// which fails closed then, names the webhook, as that of a request that the webhook has refused.
+func uncreated(what string, err error) answer {
+	status := Unknown
+	_, rest, _ := strings.Cut(err.Error(), `failed calling webhook "`)
+	if name, _, _ := strings.Cut(rest, `"`); slices.Contains(chart, name) {
+		status = Failed
 	}
-	return strings.Join(names, ", ")
+	return result(status, "%s could not be created (dry run): %v", what, err)
 }
 
-// first returns ten of the lines at most, and how many more there are.
-func first(lines []string) []string {
-	if more := len(lines) - most; more > 0 {
-		return append(slices.Clone(lines[:most]), fmt.Sprintf("and %d more", more))
+// called reports whether an API server calls a webhook for objects of a namespace: an operator may exclude some, by name. A webhook that
+// is not registered counts as called, so that a dry run shows what happens.
+func (c *Checker) called(webhook, namespace string) bool {
+	i := slices.IndexFunc(c.hooks, func(h hook) bool { return h.Name == webhook && h.NamespaceSelector != nil })
+	if i < 0 {
+		return true
 	}
-	return lines
+	selector, err := metav1.LabelSelectorAsSelector(c.hooks[i].NamespaceSelector)
+	return err != nil || selector.Matches(labels.Set{corev1.LabelMetadataName: namespace})
 }

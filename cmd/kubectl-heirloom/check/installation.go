@@ -5,220 +5,282 @@ package check
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
+	"errors"
 	"fmt"
+	"net/url"
 	"slices"
+	"strings"
+	"time"
 
+	"github.com/spf13/pflag"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// The kinds of webhook configurations.
-const (
-	mutatingKind   = "MutatingWebhookConfiguration"
-	validatingKind = "ValidatingWebhookConfiguration"
-)
-
-// installation is the Heirloom that the settings are about: several can share a management cluster, and each is judged by its own
-// settings alone. What could not be read has an error in its place.
-type installation struct {
-	// namespace is that of --heirloom-namespace, or empty.
-	namespace string
-	// expected are the chart's webhooks.
-	expected []expectation
-	// configurations are its webhook configurations, strange those that also have one of the chart's webhooks and are not its own.
-	configurations, strange []configuration
-	configErr               error
-	// others are the mutating webhook configurations that have none of the chart's webhooks.
-	others []admissionv1.MutatingWebhookConfiguration
-	// deployment runs the program, if there is one. neighbours are those of other Heirlooms, unbounded all that have neither a
-	// namespace nor a watch filter.
-	deployment    *appsv1.Deployment
-	neighbours    []types.NamespacedName
-	unbounded     []types.NamespacedName
-	deploymentErr error
+// chart has the names of the chart's webhooks. Each has the match condition "changed", without which API servers ask about every write.
+var chart = []string{
+	"machinedeployments.heirloom.dev", "machinepools.heirloom.dev", "machinesets.heirloom.dev", giver, "controlplanes.heirloom.dev",
+	"siblings.heirloom.dev", "nodes.heirloom.dev", refuser, "topology." + refuser,
 }
 
-// configuration is a webhook configuration of either kind. The webhooks of both have the type with more fields.
-type configuration struct {
-	kind, name string
-	webhooks   []admissionv1.MutatingWebhook
+// hook is one of Heirloom's webhooks, with the configuration that it is in. A mutating one has the fields of both kinds.
+type hook struct {
+	kind string
+	in   metav1.ObjectMeta
+	admissionv1.MutatingWebhook
 }
 
-func (c configuration) String() string { return c.kind + " " + c.name }
-
-func (c configuration) webhook(name string) (admissionv1.MutatingWebhook, bool) {
-	i := slices.IndexFunc(c.webhooks, func(w admissionv1.MutatingWebhook) bool { return w.Name == name })
-	if i < 0 {
-		return admissionv1.MutatingWebhook{}, false
-	}
-	return c.webhooks[i], true
-}
-
-// services are those that the webhooks are called through.
-func (i *installation) services() []types.NamespacedName {
-	var all []types.NamespacedName
-	for _, c := range i.configurations {
-		for _, w := range c.webhooks {
-			if s := w.ClientConfig.Service; s != nil {
-				all = append(all, types.NamespacedName{Namespace: s.Namespace, Name: s.Name})
+// readHooks returns the webhooks of the Heirloom that the settings are about: several can share a management cluster. If none is in a
+// configuration of the name that the settings say, it returns all that are not in one of another Heirloom.
+func (c *Checker) readHooks(ctx context.Context) (all []hook, err error) {
+	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
+		raw, list := &unstructured.UnstructuredList{}, &admissionv1.MutatingWebhookConfigurationList{}
+		raw.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind(kind + "List"))
+		err := c.Client.List(ctx, raw)
+		if err == nil {
+			err = runtime.DefaultUnstructuredConverter.FromUnstructured(raw.UnstructuredContent(), list)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing %ss: %w", kind, err)
+		}
+		for _, in := range list.Items {
+			for _, h := range in.Webhooks {
+				if slices.Contains(chart, h.Name) {
+					all = append(all, hook{kind, in.ObjectMeta, h})
+				}
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) })
-	return slices.Compact(all)
+	ours := func(h hook) bool { return h.in.Name == c.Settings.Config.WebhookConfiguration }
+	named := slices.ContainsFunc(all, ours)
+	return slices.DeleteFunc(all, func(h hook) bool {
+		neighbours := slices.ContainsFunc(c.Settings.Others, func(other types.NamespacedName) bool { return other.Name == h.in.Name })
+		return !ours(h) && (named || neighbours)
+	}), nil
 }
 
-// findInstallation finds what is installed in the namespace, or in all. Without settings, what the chart's names say must do.
-func findInstallation(ctx context.Context, c client.Reader, namespace string, known settings.Settings) (*installation, error) {
-	expected, err := expectations()
-	if err != nil {
+// registered looks at what can harm a cluster: a webhook that is missing or is called only once, stops writes if it fails, is waited for
+// longer than the chart allows, or is asked about more than it should.
+func (c *Checker) registered(context.Context) answer {
+	r, missing := result(OK, "All %d webhooks are registered.", len(chart)), slices.Clone(chart)
+	release, namespace := "RELEASE", "NAMESPACE"
+	for _, h := range c.hooks {
+		missing = slices.DeleteFunc(missing, func(name string) bool { return name == h.Name })
+		release = cmp.Or(h.in.Annotations["meta.helm.sh/release-name"], release)
+		namespace = cmp.Or(h.in.Annotations["meta.helm.sh/release-namespace"], namespace)
+		mutating, seconds := !strings.HasSuffix(h.Name, refuser), ptr.Deref(h.TimeoutSeconds, 10)
+		for should, wrong := range map[string]bool{
+			"failurePolicy should be Ignore":        mutating && ptr.Deref(h.FailurePolicy, "") != admissionv1.Ignore, // the others' is a value
+			"reinvocationPolicy should be IfNeeded": mutating && ptr.Deref(h.ReinvocationPolicy, "") != admissionv1.IfNeededReinvocationPolicy,
+			"timeoutSeconds should be 2":            seconds > 10 || seconds > 2 && h.Name == "nodes.heirloom.dev", // more is a value, too
+			"match condition changed is missing": !slices.ContainsFunc(h.MatchConditions, func(c admissionv1.MatchCondition) bool {
+				return c.Name == "changed"
+			}),
+		} {
+			if wrong {
+				r.add(Failed, h.Name, "%s %s: %s", h.kind, h.in.Name, should)
+			}
+		}
+	}
+	for _, name := range missing {
+		r.add(Failed, name, "not registered")
+	}
+	r.add(OK, "", "all that differs from the chart: helm get manifest %s -n %s | kubectl diff -f -", release, namespace)
+	if r.Status == Failed {
+		r.Message = "The webhooks are not registered as the chart says."
+	}
+	return r
+}
+
+// certificates judges the serving certificate as an API server does that calls the webhooks. The dry runs show whether it is really served.
+func (c *Checker) certificates(ctx context.Context) answer {
+	chain, unread := c.serving(ctx)
+	r := result(Skipped, "The serving certificate could not be checked.")
+	for _, h := range c.hooks {
+		verify := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: c.Now}
+		if s := h.ClientConfig.Service; s != nil {
+			verify.DNSName = s.Name + "." + s.Namespace + ".svc"
+		} else if parsed, err := url.Parse(ptr.Deref(h.ClientConfig.URL, "")); err == nil {
+			verify.DNSName = parsed.Hostname()
+		}
+		for _, signer := range chain {
+			verify.Intermediates.AddCert(signer)
+		}
+		if !verify.Roots.AppendCertsFromPEM(h.ClientConfig.CABundle) {
+			r.add(Failed, h.Name, "no caBundle that can be read (with cert-manager: look at the log of its cainjector)")
+		} else if unread != nil {
+			r.add(Unknown, "", "%v (its end is in the metric heirloom_webhook_certificate_expiration_timestamp_seconds, too)", unread)
+		} else if _, err := chain[0].Verify(verify); err != nil {
+			r.add(Failed, h.Name, "API servers refuse the serving certificate: %v", err)
+		} else {
+			r.raise(OK)
+		}
+	}
+	switch r.Status {
+	case Failed:
+		r.Message = "API servers do not trust the webhooks."
+	case OK:
+		from, end := chain[0].NotBefore, chain[0].NotAfter
+		r.Message = fmt.Sprintf("The serving certificate is valid until %s, and is signed by the registered CA.", end.UTC().Format(time.DateOnly))
+		// A week is what the alert says. cert-manager and Heirloom renew when a third of the time is left.
+		if end.Sub(c.Now) < min(7*24*time.Hour, end.Sub(from)/5) {
+			r.add(Warning, "", "it should have been replaced by now")
+		}
+	}
+	return r
+}
+
+// serving reads the serving certificate with those that sign it, from Heirloom's own Secret or the one that is mounted for the program.
+func (c *Checker) serving(ctx context.Context) ([]*x509.Certificate, error) {
+	key, secret := c.Settings.Config.WebhookCertName, &corev1.Secret{}
+	for _, d := range c.deployments[:min(1, len(c.deployments))] {
+		for _, v := range d.Spec.Template.Spec.Volumes {
+			if v.Name == "serving-certs" && v.Secret != nil && key.Name == "" {
+				key = types.NamespacedName{Namespace: d.Namespace, Name: v.Secret.SecretName}
+			}
+		}
+	}
+	if key.Name == "" {
+		return nil, errors.New("no Deployment of Heirloom mounts a Secret with it")
+	}
+	if err := c.Client.Get(ctx, key, secret); err != nil {
 		return nil, err
 	}
-	found := &installation{namespace: namespace, expected: expected}
-	deployments, err := settings.Deployments(ctx, c, namespace)
-	if err != nil {
-		found.deploymentErr = fmt.Errorf("listing Deployments: %w", err)
-	}
-	found.choose(deployments)
-	found.configErr = found.findConfigurations(ctx, c)
-	found.chooseConfigurations(known)
-	if found.deployment == nil && found.deploymentErr == nil {
-		deployments, found.deploymentErr = found.behindServices(ctx, c)
-		found.choose(deployments)
-	}
-	return found, nil
+	return cert.ParseCertsPEM(secret.Data[corev1.TLSCertKey])
 }
 
-// choose takes the first Deployment, as the settings do.
-func (i *installation) choose(deployments []appsv1.Deployment) {
-	for at := range deployments {
-		if settings.HandlesAll(&deployments[at]) {
-			i.unbounded = append(i.unbounded, client.ObjectKeyFromObject(&deployments[at]))
-		}
-		if at == 0 {
-			i.deployment = &deployments[at]
-		} else {
-			i.neighbours = append(i.neighbours, client.ObjectKeyFromObject(&deployments[at]))
-		}
+func (c *Checker) installed(ctx context.Context) answer {
+	byURL := !slices.ContainsFunc(c.hooks, func(h hook) bool { return h.ClientConfig.Service != nil })
+	switch {
+	case len(c.deployments) > 0:
+		found := c.running(ctx, &c.deployments[0])
+		found.Details = c.Settings.Notes
+		return found
+	case len(c.hooks) == 0 && c.hooksErr == nil:
+		return result(Failed, "Heirloom is not installed: there is neither a Deployment nor a webhook configuration.")
+	case byURL:
+		return result(Unknown, "There is no Deployment of Heirloom, and no webhook of a Service: if it is called by URL, it runs elsewhere.")
 	}
+	r := result(Failed, "There is no Deployment of Heirloom, but its webhooks are registered.")
+	r.Next = `Give its namespace with --heirloom-namespace, run "helm upgrade" with the same values, or uninstall it: docs/uninstall.md`
+	return r
 }
 
-// chooseConfigurations keeps the configurations that the settings name. If there are none, because the names are not the chart's or
-// the settings are not known, it keeps all that are not named after another Heirloom.
-func (i *installation) chooseConfigurations(known settings.Settings) {
-	var names []string
-	if known.Config != nil {
-		names = append(names, known.Config.WebhookConfiguration)
+// running checks the replicas of a Deployment, and whether one of them leads.
+func (c *Checker) running(ctx context.Context, d *appsv1.Deployment) answer {
+	config, wanted, has, lease := c.Settings.Config, ptr.Deref(d.Spec.Replicas, 1), d.Status, &coordinationv1.Lease{}
+	r := result(Failed, "Deployment %s/%s: %d of %d replicas are available, %d up to date.",
+		d.Namespace, d.Name, has.AvailableReplicas, wanted, has.UpdatedReplicas)
+	r.Next = fmt.Sprintf("Look at it: kubectl --namespace %s describe deployments,pods --selector app.kubernetes.io/name=heirloom", d.Namespace)
+	switch {
+	case has.AvailableReplicas == 0:
+		return r
+	case has.AvailableReplicas < wanted, has.UpdatedReplicas < wanted, has.ObservedGeneration < d.Generation:
+		r.Status = Warning
+		return r
+	case !config.LeaderElect && c.Settings.Known:
+		return result(OK, "%s There is no leader election.", r.Message)
 	}
-	if i.deployment != nil {
-		names = append(names, i.deployment.Name)
+	key := types.NamespacedName{Namespace: cmp.Or(config.LeaderElectNamespace, d.Namespace), Name: config.LeaderElectionID()}
+	if err := c.Client.Get(ctx, key, lease); client.IgnoreNotFound(err) != nil {
+		return result(Unknown, "%s Whether one leads is not known: %v", r.Message, err)
 	}
-	ours := func(c configuration) bool {
-		return !slices.ContainsFunc(i.neighbours, func(other types.NamespacedName) bool { return other.Name == c.name })
+	lasts := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0))*time.Second + time.Minute // clocks may differ
+	holder, _, _ := strings.Cut(ptr.Deref(lease.Spec.HolderIdentity, ""), "_")                      // its Pod
+	if holder == "" || lease.Spec.RenewTime == nil || c.Now.Sub(lease.Spec.RenewTime.Time) > lasts {
+		r.Message += fmt.Sprintf(" None of them leads: nobody holds and renews Lease %s (last: %q).", key, holder)
+		r.Next = "See docs/runbooks/HeirloomNotLeading.md."
+		return r
 	}
-	for _, name := range names {
-		named := func(c configuration) bool { return c.name == name }
-		if slices.ContainsFunc(i.configurations, named) {
-			ours = named
-			break
-		}
-	}
-	all := i.configurations
-	i.configurations = nil
-	for _, c := range all {
-		if ours(c) {
-			i.configurations = append(i.configurations, c)
-		} else {
-			i.strange = append(i.strange, c)
-		}
-	}
+	return result(OK, "%s %s leads.", r.Message, holder)
 }
 
-// strangers names the configurations that are not judged.
-func (i *installation) strangers() []string {
-	var all []string
-	for _, c := range i.strange {
-		all = append(all, fmt.Sprintf("%s has webhooks of Heirloom too, and is not checked: it belongs to another Heirloom, or is left over", c))
+func (c *Checker) versions(context.Context) answer {
+	r, kubernetes := result(OK, "Plugin %s", c.Plugin), ""
+	if info, err := c.Kubernetes(); err == nil {
+		kubernetes = info.GitVersion
 	}
-	return all
-}
-
-func (i *installation) findConfigurations(ctx context.Context, c client.Reader) error {
-	ours := func(one configuration) bool {
-		return slices.ContainsFunc(i.expected, func(e expectation) bool {
-			_, has := one.webhook(e.chart.Name)
-			return has && e.kind == one.kind
-		})
-	}
-	mutating := &admissionv1.MutatingWebhookConfigurationList{}
-	if err := c.List(ctx, mutating); err != nil {
-		return fmt.Errorf("listing MutatingWebhookConfigurations: %w", err)
-	}
-	for _, item := range mutating.Items {
-		if one := ofMutating(item); ours(one) {
-			i.configurations = append(i.configurations, one)
-		} else {
-			i.others = append(i.others, item)
-		}
-	}
-	validating := &admissionv1.ValidatingWebhookConfigurationList{}
-	if err := c.List(ctx, validating); err != nil {
-		return fmt.Errorf("listing ValidatingWebhookConfigurations: %w", err)
-	}
-	for _, item := range validating.Items {
-		if one := ofValidating(item); ours(one) {
-			i.configurations = append(i.configurations, one)
-		}
-	}
-	return nil
-}
-
-// behindServices finds the Deployments that webhooks are called through, for one that does not have the chart's labels.
-func (i *installation) behindServices(ctx context.Context, c client.Reader) ([]appsv1.Deployment, error) {
-	var found []appsv1.Deployment
-	for _, key := range i.services() {
-		service := &corev1.Service{}
-		if i.namespace != "" && key.Namespace != i.namespace {
+	for _, of := range []struct{ what, is, oldest string }{
+		{"server", c.Settings.Version, "v0.0.0"},
+		{"Cluster API", c.Settings.ClusterAPI, "v1.11.0"}, // the oldest release that is tested
+		{"Kubernetes", kubernetes, "v1.30.0"},             // where match conditions of webhooks are stable
+	} {
+		if of.is == "" {
+			r.add(Unknown, "", "the version of %s is not known", of.what)
 			continue
 		}
-		if err := c.Get(ctx, key, service); apierrors.IsNotFound(err) {
+		r.Message += ", " + of.what + " " + of.is
+		if parsed, err := version.ParseGeneric(of.is); err == nil && parsed.LessThan(version.MustParseGeneric(of.oldest)) {
+			r.add(Failed, "", "%s is %s, and Heirloom needs %s or later", of.what, of.is, of.oldest)
+		}
+	}
+	plugin, err := version.ParseSemantic(c.Plugin) // a build of no release has no number
+	server, otherErr := version.ParseSemantic(c.Settings.Version)
+	if err == nil && otherErr == nil && (plugin.Major() != server.Major() || plugin.Minor() != server.Minor()) {
+		r.add(Warning, "", "the plugin may explain other rules than the server follows: use the plugin of the server's version")
+	}
+	r.Message += "."
+	return r
+}
+
+func (c *Checker) clusterAPI(ctx context.Context) answer {
+	managers, err := settings.CoreManagers(ctx, c.Client)
+	switch {
+	case err != nil:
+		return result(Unknown, "Cluster API's Deployments could not be listed: %v", err)
+	case len(managers) == 0:
+		return result(Unknown, "There is no Deployment of Cluster API's core manager.")
+	case !c.Settings.Known:
+		return result(Unknown, "The server's settings are not known: give them with --values or --server-flags.")
+	}
+	ours := c.Settings.Config
+	r := result(OK, "Feature gate, flags and watch filter of Cluster API's core manager agree with Heirloom's: MachineTaintPropagation is %s.", c.Settings.Propagation)
+	for i := range managers {
+		name, manager := managers[i].Namespace+"/"+managers[i].Name, settings.ManagerOf(&managers[i])
+		fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
+		fs.ParseErrorsAllowlist.UnknownFlags, fs.Usage = true, func() {}
+		labels := fs.StringSlice("additional-sync-machine-labels", nil, "")
+		annotations := fs.StringSlice("additional-sync-machine-annotations", nil, "")
+		filter := fs.String("watch-filter", "", "")
+		if err := fs.Parse(slices.Concat(manager.Command, manager.Args)); err != nil {
+			r.add(Warning, "", "Deployment %s: its flags cannot be read: %v", name, err)
 			continue
-		} else if err != nil {
-			return nil, fmt.Errorf("getting Service %s: %w", key, err)
 		}
-		behind := &appsv1.DeploymentList{}
-		if err := c.List(ctx, behind, client.InNamespace(key.Namespace)); err != nil {
-			return nil, fmt.Errorf("listing Deployments in namespace %s: %w", key.Namespace, err)
+		if *filter != ours.WatchFilter {
+			r.add(Warning, "", "Deployment %s has --watch-filter=%q, and Heirloom %q: what only one of them watches is not handled by both", name, *filter, ours.WatchFilter)
 		}
-		for _, one := range behind.Items {
-			known := slices.ContainsFunc(found, func(d appsv1.Deployment) bool { return d.Name == one.Name && d.Namespace == one.Namespace })
-			if !known && len(service.Spec.Selector) > 0 && labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(one.Spec.Template.Labels)) {
-				found = append(found, one)
+		for _, synced := range [][2][]string{{*labels, ours.AdditionalSyncMachineLabels}, {*annotations, ours.AdditionalSyncMachineAnnotations}} {
+			for _, one := range synced[0] {
+				if !slices.Contains(synced[1], one) {
+					r.add(Warning, "", "Deployment %s syncs %q, and Heirloom does not: a new Node gets that only after it has registered", name, one)
+				}
 			}
 		}
+		gate, told := settings.PropagationOf(&managers[i]), ours.Rules.ClusterAPITaints
+		switch {
+		case ours.DetectTaintPropagation, told == gate:
+		case gate == inherit.PropagationDisabled:
+			r.add(Failed, "", "Deployment %s has MachineTaintPropagation off, and Heirloom was told that it is on: Cluster API refuses what Heirloom writes", name)
+		default:
+			r.add(Warning, "", "Deployment %s: MachineTaintPropagation is %s, and Heirloom was told that it is %s: typed taints may not be inherited", name, gate, told)
+		}
 	}
-	return found, nil
-}
-
-func ofMutating(c admissionv1.MutatingWebhookConfiguration) configuration {
-	return configuration{kind: mutatingKind, name: c.Name, webhooks: c.Webhooks}
-}
-
-func ofValidating(c admissionv1.ValidatingWebhookConfiguration) configuration {
-	all := configuration{kind: validatingKind, name: c.Name}
-	for _, w := range c.Webhooks {
-		all.webhooks = append(all.webhooks, admissionv1.MutatingWebhook{
-			Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy, MatchPolicy: w.MatchPolicy,
-			NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector, SideEffects: w.SideEffects,
-			TimeoutSeconds: w.TimeoutSeconds, AdmissionReviewVersions: w.AdmissionReviewVersions, MatchConditions: w.MatchConditions,
-		})
+	if r.Status != OK {
+		r.Message = "Cluster API and Heirloom are told different things."
 	}
-	return all
+	return r
 }
