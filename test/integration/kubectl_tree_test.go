@@ -115,8 +115,8 @@ func (w *kubectlWorld) treeAsData(t *testing.T) {
 
 func (w *kubectlWorld) treeOfNothing(t *testing.T) {
 	for argument, message := range map[string]string{
-		"missing":            "there is no Cluster missing in namespace fleet",
-		"machine/prod-gpu-1": "tree shows Clusters",
+		"missing":            `Cluster "missing" not found in namespace "fleet" (use -n)`,
+		"machine/prod-gpu-1": `"machine/prod-gpu-1" is not a Cluster`,
 	} {
 		out, stderr, code := w.kubectl(t, "tree", argument)
 		w.Expect(code).To(Equal(2))

@@ -8,69 +8,64 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/restmapper"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"k8s.io/kubectl/pkg/util/completion"
 )
 
-// What is completed, as templates of kubectl get.
+// Templates of kubectl get, by which names and keys are found. Nodes are those that Machines name: most are in workload clusters.
 const (
-	names       = `{{range .items}}{{.metadata.name}} {{end}}`
-	clusterKeys = `{{range .items}}{{.metadata.namespace}}/{{.metadata.name}} {{end}}`
-	nodeNames   = `{{range .items}}{{with .status}}{{with .nodeRef}}{{.name}} {{end}}{{end}}{{end}}`
-	keys        = `{{range $key, $_ := .metadata.labels}}{{$key}} {{end}}{{range $key, $_ := .metadata.annotations}}{{$key}} {{end}}` +
+	machines  = "machines.cluster.x-k8s.io"
+	names     = `{{range .items}}{{.metadata.name}} {{end}}`
+	nodeNames = `{{range .items}}{{with .status}}{{with .nodeRef}}{{.name}} {{end}}{{end}}{{end}}`
+	keys      = `{{range $key, $_ := .metadata.labels}}{{$key}} {{end}}{{range $key, $_ := .metadata.annotations}}{{$key}} {{end}}` +
 		`{{with .spec}}{{range .taints}}{{.key}}:{{.effect}} {{end}}{{end}}`
-	keysOfNode = `{{range .items}}{{$machine := .}}{{with .status}}{{with .nodeRef}}{{if eq .name %q}}{{with $machine}}` + keys + `{{end}}{{end}}{{end}}{{end}}{{end}}`
-
-	machines = "machines.cluster.x-k8s.io"
-	clusters = "clusters.cluster.x-k8s.io"
+	keysOfNode = `{{range .items}}{{$m := .}}{{with .status}}{{with .nodeRef}}{{if eq .name %q}}{{with $m}}` + keys + `{{end}}{{end}}{{end}}{{end}}{{end}}`
 )
 
 // Complete completes the arguments of a command, as ParseArguments reads them: kinds, names and, after an object, its keys.
 func (f *Factory) Complete(takes Takes) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		kind, _, slash := strings.Cut(toComplete, "/")
-		typed := len(args) > 0 && !strings.Contains(args[0], "/")
+		named, _ := ParseArguments(args, Takes{})
 		switch {
-		case typed && len(args) == 1:
-			return f.offer(toComplete, "", f.names(args[0]))
-		case len(args) > 0 && takes.Key:
-			return f.offer(toComplete, "", f.keys(args))
+		case takes.Clusters && !slash:
+			return offer(toComplete, "", f.names("cluster"))
+		case named.All != "":
+			return offer(toComplete, "", f.names(named.All))
+		case len(named.Objects) > 0 && takes.Key:
+			return offer(toComplete, "", f.keys(named.Objects[0]))
 		case slash:
-			return f.offer(toComplete, kind+"/", f.names(kind))
-		case takes.Clusters:
-			return f.offer(toComplete, "", f.get(names, clusters))
+			return offer(toComplete, kind+"/", f.names(kind))
 		case len(args) == 0:
-			offered, directive := f.offer(toComplete, "", f.kinds())
+			offered, directive := offer(toComplete, "", f.kinds())
 			return offered, directive | cobra.ShellCompDirectiveNoSpace
 		}
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// CompleteFlag completes the value of a flag that all commands have.
+// CompleteFlag completes the value of a flag that kubectl has, too, or one that is the <namespace>/<name> of a Cluster.
 func (f *Factory) CompleteFlag(name string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		completion.SetFactoryForCompletion(cmdutil.NewFactory(f.Config))
-		var values []string
 		switch name {
 		case "context":
-			values = completion.ListContextsInConfig("")
+			return offer(toComplete, "", completion.ListContextsInConfig(""))
 		case "cluster":
-			values = completion.ListClustersInConfig("")
+			return offer(toComplete, "", completion.ListClustersInConfig(""))
 		case "user":
-			values = completion.ListUsersInConfig("")
+			return offer(toComplete, "", completion.ListUsersInConfig(""))
 		case "namespace":
-			values = f.get(names, "namespaces")
-		case "management-cluster", "workload-cluster":
-			values = f.get(clusterKeys, clusters)
+			return offer(toComplete, "", f.get(names, "namespaces"))
 		}
-		return f.offer(toComplete, "", values)
+		namespace, _ := f.Namespace()
+		return offer(toComplete, namespace+"/", f.names("cluster"))
 	}
 }
 
-func (f *Factory) offer(toComplete, before string, values []string) ([]string, cobra.ShellCompDirective) {
-	var offered []string
+func offer(toComplete, before string, values []string) (offered []string, _ cobra.ShellCompDirective) {
 	for _, value := range values {
 		if strings.HasPrefix(before+value, toComplete) {
 			offered = append(offered, before+value)
@@ -82,14 +77,10 @@ func (f *Factory) offer(toComplete, before string, values []string) ([]string, c
 
 // kinds returns all kinds of Cluster API and of its providers, and Nodes.
 func (f *Factory) kinds() []string {
-	f.hurry()
 	kinds := []string{"node/"}
-	discovery, err := f.Config.ToDiscoveryClient()
-	if err != nil {
-		return kinds
-	}
-	mapper, err := f.Config.ToRESTMapper()
-	if err != nil {
+	discovery, err := f.hurry().ToDiscoveryClient()
+	mapper, wrong := f.Config.ToRESTMapper()
+	if err != nil || wrong != nil {
 		return kinds
 	}
 	resources, _ := restmapper.NewDiscoveryCategoryExpander(discovery).Expand("cluster-api")
@@ -101,7 +92,6 @@ func (f *Factory) kinds() []string {
 	return kinds
 }
 
-// names returns the names of the objects of a kind in the namespace. Nodes are those that Machines name: most are in workload clusters.
 func (f *Factory) names(kind string) []string {
 	if isNode(kind) {
 		return f.get(nodeNames, machines)
@@ -109,23 +99,19 @@ func (f *Factory) names(kind string) []string {
 	return f.get(names, f.resource(kind))
 }
 
-// keys returns the labels, annotations and taints of the object that is named; of a Node, those of its Machine.
-func (f *Factory) keys(args []string) []string {
-	parsed, err := ParseArguments(args, Takes{})
-	switch {
-	case err != nil || len(parsed.Objects) == 0:
-		return nil
-	case isNode(parsed.Objects[0].Kind):
-		return f.get(fmt.Sprintf(keysOfNode, parsed.Objects[0].Name), machines)
+// keys returns the labels, annotations and taints of an object; of a Node, those of its Machine.
+func (f *Factory) keys(object Argument) []string {
+	if isNode(object.Kind) {
+		return f.get(fmt.Sprintf(keysOfNode, object.Name), machines)
 	}
-	return f.get(keys, f.resource(parsed.Objects[0].Kind), parsed.Objects[0].Name)
+	return f.get(keys, f.resource(object.Kind), object.Name)
 }
 
 func isNode(kind string) bool { return slices.Contains([]string{"node", "nodes", "no"}, kind) }
 
-// resource returns the resource that the user calls this, with its API group.
+// resource returns what the user calls this with its API group, so that kubectl takes the same kind as the plugin.
 func (f *Factory) resource(kind string) string {
-	if mapper, err := f.Config.ToRESTMapper(); err == nil {
+	if mapper, err := f.hurry().ToRESTMapper(); err == nil {
 		if mapping, err := Kind(mapper, kind); err == nil {
 			return mapping.Resource.GroupResource().String()
 		}
@@ -133,14 +119,15 @@ func (f *Factory) resource(kind string) string {
 	return kind
 }
 
-// get asks an API server as kubectl's completion does, but not for long, unless the user says so. An error is no completion.
+// get asks as kubectl's completion does. An error is no completion.
 func (f *Factory) get(template string, args ...string) []string {
-	f.hurry()
-	return completion.CompGetFromTemplate(&template, cmdutil.NewFactory(f.Config), "", args, "")
+	return completion.CompGetFromTemplate(&template, cmdutil.NewFactory(f.hurry()), "", args, "")
 }
 
-func (f *Factory) hurry() {
+// hurry has an API server asked for three seconds at most, unless the user says how long.
+func (f *Factory) hurry() *genericclioptions.ConfigFlags {
 	if f.Config.Timeout != nil && *f.Config.Timeout == "0" {
 		*f.Config.Timeout = "3s"
 	}
+	return f.Config
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -59,8 +61,11 @@ func (f *Factory) Validate() error {
 	if !slices.Contains([]string{"auto", "always", "never"}, f.Color) {
 		return fmt.Errorf("--color=%q: must be auto, always or never", f.Color)
 	}
-	if err := f.showLogs(); err != nil {
-		return err
+	if f.Verbosity > 0 {
+		klog.ClearLogger() // SilenceLogs has set it
+		if err := new(klog.Level).Set(strconv.Itoa(f.Verbosity)); err != nil {
+			return fmt.Errorf("-v: %w", err)
+		}
 	}
 	if f.ManagementCluster == "" {
 		return nil
@@ -105,11 +110,8 @@ func (f *Factory) Management() (*Management, error) {
 		return nil, fmt.Errorf("making a client of the API server's discovery: %w", err)
 	}
 	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("registering Kubernetes' types: %w", err)
-	}
-	if err := clusterv1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("registering Cluster API's types: %w", err)
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("registering types: %w", err)
 	}
 	live, err := client.New(restConfig, client.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {

@@ -105,7 +105,6 @@ func TestWrongFormatsAreRefused(t *testing.T) {
 	for output, says := range map[string]string{
 		"xml":        `--output="xml": must be one of table, wide, `,
 		"jsonpath={": `--output="jsonpath={": `,
-		"name":       "--output=name: this answer is not about objects that have names",
 		"dot":        `--output="dot": must be one of table, wide, json, yaml, kyaml, name, go-template, go-template-file, template, `,
 	} {
 		out, err := printed(t, &plain, output)

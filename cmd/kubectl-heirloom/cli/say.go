@@ -5,11 +5,9 @@ package cli
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,10 +20,8 @@ import (
 
 // Exit codes of all commands, as those of kubectl diff.
 const (
-	// ExitOK means that the question was answered, and all is as it should be.
 	ExitOK = 0
-	// ExitFound means that the question was answered, and something is not as it should be: there is a difference, a finding or a
-	// failed check, or something that an object inherits is not there.
+	// ExitFound means that something is not as it should be: a difference, a finding, a failed check, or something that is not there.
 	ExitFound = 1
 	// ExitFailed means that the question could not be answered.
 	ExitFailed = 2
@@ -55,10 +51,11 @@ func NotFound(kind string, key types.NamespacedName) error {
 
 // Sentence says what went wrong. Several joined errors become several lines, each only once. ErrFound becomes nothing.
 func Sentence(err error) string {
-	if err == nil || errors.Is(err, ErrFound) && !isJoined(err) {
-		return "" // the command has said it
+	if err == nil {
+		return ""
 	}
-	if several, ok := err.(interface{ Unwrap() []error }); ok && isJoined(err) {
+	line := err.Error()
+	if several, ok := err.(interface{ Unwrap() []error }); ok && errors.Join(several.Unwrap()...).Error() == line {
 		var lines []string
 		for _, one := range several.Unwrap() {
 			if line := Sentence(one); line != "" && !slices.Contains(lines, line) {
@@ -67,9 +64,10 @@ func Sentence(err error) string {
 		}
 		return strings.Join(lines, "\n")
 	}
-	line := err.Error()
 	var unreached *url.Error
 	switch {
+	case errors.Is(err, ErrFound):
+		return "" // the command has said it
 	case errors.Is(err, context.Canceled):
 		return "interrupted"
 	case errors.As(err, &unreached):
@@ -80,37 +78,19 @@ func Sentence(err error) string {
 	return line
 }
 
-// isJoined reports whether an error is from errors.Join, rather than from fmt.Errorf with several errors.
-func isJoined(err error) bool {
-	several, ok := err.(interface{ Unwrap() []error })
-	return ok && errors.Join(several.Unwrap()...).Error() == err.Error()
-}
-
-// quiet is how long a step may take before the command says what it waits for.
+// quiet is how long a step may take before the command says what it is doing.
 const quiet = time.Second
 
-// Progress says on standard error what a command is doing, if that takes longer than a second. Call the result when it is done.
+// Progress says on standard error what a command is doing, if that takes longer. Call the result when it is done.
 func (f *Factory) Progress(format string, args ...any) (done func()) {
 	timer := time.AfterFunc(quiet, func() { _, _ = fmt.Fprintf(f.ErrOut, format+" …\n", args...) })
 	return func() { timer.Stop() }
 }
 
-// SilenceLogs keeps what Kubernetes' libraries log off standard error: an error that stops a command is printed once. The flag -v brings
-// the logs back.
+// SilenceLogs keeps what Kubernetes' libraries log off standard error: an error that stops a command is printed once.
 func SilenceLogs() {
 	klog.SetLogger(logr.Discard())
 	ctrl.SetLogger(klog.Background())
-}
-
-// showLogs does what -v says.
-func (f *Factory) showLogs() error {
-	if f.Verbosity <= 0 {
-		return nil
-	}
-	klog.ClearLogger()
-	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
-	klog.InitFlags(flags)
-	return flags.Set("v", strconv.Itoa(f.Verbosity))
 }
 
 // Count is a number with its noun.
@@ -124,11 +104,9 @@ func Count(n int, noun string) string {
 // OneLine returns an error as a part of a sentence. Errors that are joined have a line each.
 func OneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// widest is how much of a value a table shows, in characters. Annotations can be long.
-const widest = 48
-
-// Shorten returns a value as a table shows it.
+// Shorten returns a value as a table shows it. Annotations can be long.
 func Shorten(value string) string {
+	const widest = 48 // in characters
 	value = strings.Join(strings.Fields(value), " ")
 	if runes := []rune(value); len(runes) > widest {
 		return string(runes[:widest-1]) + "…"
