@@ -62,6 +62,11 @@ const (
 	gateOff = "capi-system/capi r/cluster-api-controller:v1.13.1 --feature-gates=MachineTaintPropagation=false,AllAlpha=true"
 )
 
+const (
+	assumed        = ", so the defaults are assumed: give them with --values or --server-flags, or say with --heirloom-namespace where Heirloom is."
+	sayPropagation = `: give --server-flags="--cluster-api-taint-propagation=enabled" or "…=disabled".`
+)
+
 func TestRead(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
@@ -147,22 +152,22 @@ func TestRead(t *testing.T) {
 				Expect(s.Propagation).To(Equal(inherit.PropagationUnknown))
 			},
 			notes: []string{
-				"The server's settings are unknown, because you may not list Deployments, so the defaults are assumed: use --heirloom-namespace if you may list those of one namespace, or give them with --values or --server-flags.",
-				"Whether Cluster API propagates taints itself is unknown, because you may not list its Deployments: " + sayPropagation,
+				"The server's settings are unknown, because you may not list Deployments" + assumed,
+				"Whether Cluster API propagates taints itself is unknown, because you may not list its Deployments" + sayPropagation,
 			},
 		},
 		{
 			name: "not there", flags: Flags{Namespace: "c"}, objects: []client.Object{server("a/one r/heirloom:v0.3.0")},
 			check: func(Expect func(any, ...any) Assertion, s Settings) { Expect(s.Known).To(BeFalse()) },
 			notes: []string{
-				"The server's settings are unknown, because there is no Heirloom in namespace c, so the defaults are assumed: use another --heirloom-namespace, or give them with --values or --server-flags.",
-				"Whether Cluster API propagates taints itself is unknown, because its Deployment was not found: " + sayPropagation,
+				"The server's settings are unknown, because there is no Heirloom in namespace c" + assumed,
+				"Whether Cluster API propagates taints itself is unknown, because its Deployment was not found" + sayPropagation,
 			},
 		},
 		{
 			name: "nowhere", objects: []client.Object{core(gateOff)},
 			check: func(Expect func(any, ...any) Assertion, s Settings) { Expect(s.Known).To(BeFalse()) },
-			notes: []string{"The server's settings are unknown, because Heirloom has no Deployment in this cluster, so the defaults are assumed: if it runs elsewhere, give them with --values or --server-flags."},
+			notes: []string{"The server's settings are unknown, because Heirloom has no Deployment in this cluster" + assumed},
 		},
 		{
 			name: "flags instead of the server", flags: Flags{ServerFlags: []string{`--watch-filter=green --additional-sync-machine-labels='^my\.key/'`, "--no-execute-rate 3"}},
@@ -190,7 +195,7 @@ func TestRead(t *testing.T) {
 			check: func(Expect func(any, ...any) Assertion, s Settings) {
 				Expect(s.Propagation).To(Equal(inherit.PropagationUnknown))
 			},
-			notes: []string{"Whether Cluster API propagates taints itself is unknown, because its Deployments capi-system/capi and zz/capi differ in that: " + sayPropagation},
+			notes: []string{"Whether Cluster API propagates taints itself is unknown, because its Deployments capi-system/capi and zz/capi differ in that" + sayPropagation},
 		},
 		{
 			name:    "a Cluster API that came later",
@@ -198,7 +203,7 @@ func TestRead(t *testing.T) {
 			check: func(Expect func(any, ...any) Assertion, s Settings) {
 				Expect(s.Propagation).To(Equal(inherit.PropagationUnknown))
 			},
-			notes: []string{"Whether Cluster API v1.15.0 propagates taints itself is unknown, because this plugin knows it only up to 1.14: " + sayPropagation},
+			notes: []string{"Whether Cluster API propagates taints itself is unknown, because it has version v1.15.0, and this plugin knows it only up to 1.14" + sayPropagation},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

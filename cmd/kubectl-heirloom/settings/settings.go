@@ -5,10 +5,16 @@
 package settings
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -51,11 +57,109 @@ func (s Settings) LeavesOut(namespace string) (inherit.Reason, bool) {
 // LeavesOutGroup says why the server never touches InfraMachines and BootstrapConfigs of an API group, if it does not.
 func (s Settings) LeavesOutGroup(group string) (inherit.Reason, bool) {
 	if !slices.Contains(s.Config.ProviderGroups, group) {
-		return inherit.Reason("its API group is not among the server's --additional-provider-groups"), true
+		return "its API group is not among the server's --additional-provider-groups", true
 	}
 	return "", false
 }
 
 func (s *Settings) note(format string, args ...any) {
 	s.Notes = append(s.Notes, fmt.Sprintf(format, args...))
+}
+
+// Flags say where the settings come from. By default the plugin reads them from the running Deployments.
+type Flags struct {
+	// Values are files with values of the chart. What a later file sets counts.
+	Values []string
+	// ServerFlags are flags of the server, such as "--watch-filter=a". They count more than values.
+	ServerFlags []string
+	// Namespace is the one in which Heirloom is installed, or empty.
+	Namespace string
+}
+
+// AddFlags adds the flags to those of every command.
+func (f *Flags) AddFlags(fs *pflag.FlagSet) {
+	fs.StringArrayVar(&f.Values, "values", nil,
+		"File with values of Heirloom's chart, instead of the settings of the running server. If you repeat it, later files win.")
+	fs.StringArrayVar(&f.ServerFlags, "server-flags", nil,
+		`Flags of the server, such as "--additional-sync-machine-labels=^team$ --watch-filter=blue", instead of the settings of the running `+
+			"server; with --values in addition to those. Quotes keep a flag with a space together.")
+	fs.StringVar(&f.Namespace, "heirloom-namespace", "",
+		"Namespace in which Heirloom is installed. If unspecified, the plugin looks in all namespaces.")
+}
+
+// Given reports whether you gave the settings, so that no one has to ask the running server.
+func (f *Flags) Given() bool { return len(f.Values) > 0 || len(f.ServerFlags) > 0 }
+
+// Offline returns the settings without asking an API server.
+func (f *Flags) Offline() (Settings, error) {
+	s, err := f.fromFlags()
+	if err != nil {
+		return Settings{}, err
+	}
+	if s.Propagation = s.Config.Rules.ClusterAPITaints; s.Propagation == inherit.PropagationUnknown {
+		s.notePropagation("the plugin asks nobody")
+	}
+	return s, nil
+}
+
+// Read returns the settings of the running server, unless the flags give others, and asks the management cluster about Cluster API.
+func (f *Flags) Read(ctx context.Context, reader client.Reader) (s Settings, err error) {
+	if f.Given() {
+		s, err = f.fromFlags()
+	} else {
+		s, err = f.running(ctx, reader)
+	}
+	if err != nil {
+		return Settings{}, err
+	}
+	return s, s.readClusterAPI(ctx, reader)
+}
+
+// fromFlags returns what --values and --server-flags say. Here, a mistake is the user's.
+func (f *Flags) fromFlags() (Settings, error) {
+	arguments, err := fromValues(f.Values)
+	if err != nil {
+		return Settings{}, err
+	}
+	var origin []string
+	for _, file := range f.Values {
+		origin = append(origin, "--values "+file)
+	}
+	for _, flags := range f.ServerFlags {
+		words, err := split(flags)
+		if err != nil {
+			return Settings{}, fmt.Errorf("--server-flags=%q: %w", flags, err)
+		}
+		arguments = append(arguments, words...)
+		origin = append(origin, "--server-flags")
+	}
+	s := Settings{Known: f.Given(), Origin: strings.Join(slices.Compact(origin), ", ")}
+	options, fs := flagsOfServer()
+	if err = fs.Parse(arguments); err == nil && fs.NArg() > 0 {
+		err = fmt.Errorf("%q is no flag of the server", fs.Arg(0))
+	}
+	if err == nil {
+		s.Config, err = options.Complete()
+	}
+	if err != nil {
+		return Settings{}, fmt.Errorf("%s: %w", s.Origin, err)
+	}
+	return s, nil
+}
+
+var (
+	word   = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'"])+`)
+	quoted = regexp.MustCompile(`'[^']*'|"[^"]*"`)
+)
+
+// split splits a line into words. Quotes keep spaces, and a backslash is nothing special, so that regular expressions stay as they are.
+func split(line string) ([]string, error) {
+	if strings.TrimSpace(word.ReplaceAllString(line, "")) != "" {
+		return nil, errors.New("a quote is not closed")
+	}
+	words := word.FindAllString(line, -1)
+	for i := range words {
+		words[i] = quoted.ReplaceAllStringFunc(words[i], func(s string) string { return s[1 : len(s)-1] })
+	}
+	return words, nil
 }
