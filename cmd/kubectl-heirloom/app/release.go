@@ -84,10 +84,7 @@ func (o *releaseOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if s.Config.LeaderElectNamespace == "" {
-		s.Config.LeaderElectNamespace = o.Settings.Namespace
-	}
-	if err := ask.Check(ctx, management, s, o.what.DryRun, object != nil); err != nil {
+	if err := ask.Check(ctx, management, &s, o.Settings.Namespace, o.what.DryRun, object != nil); err != nil {
 		return err
 	}
 	for _, note := range s.Notes {
@@ -115,7 +112,7 @@ func (o *releaseOptions) run(ctx context.Context, args []string) error {
 func (o *releaseOptions) runObject(
 	ctx context.Context, object *ask.Object, management client.Client, d discovery.DiscoveryInterface, s settings.Settings,
 ) (err error) {
-	object.Client, object.Out, object.ErrOut = management, o.Out, o.ErrOut
+	object.Client, object.Out = management, o.Out
 	if object.Kinds, err = release.Kinds(d, s.Config.ProviderGroups); err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func TestCheck(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&s)
 			}
-			err := Check(t.Context(), fake.NewClientBuilder().WithObjects(d).Build(), s, tc.dryRun, tc.one)
+			err := Check(t.Context(), fake.NewClientBuilder().WithObjects(d).Build(), &s, "", tc.dryRun, tc.one)
 			if tc.problem == "" {
 				NewWithT(t).Expect(err).NotTo(HaveOccurred())
 			} else {
@@ -65,6 +65,22 @@ func TestCheck(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Given settings may be of a release with another name. Its webhooks and its Deployment are found all the same, rather than taken for stopped.
+func TestAReleaseWithAnotherName(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	labels := map[string]string{"app.kubernetes.io/part-of": "heirloom", "app.kubernetes.io/component": "manager"}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "hs", Name: "fleet-heirloom", Labels: labels}, Status: appsv1.DeploymentStatus{Replicas: 1}}
+	s := given(t, "--leader-elect --webhook-configuration=heirloom --leader-elect-namespace=heirloom-system")
+	s.Deployment = types.NamespacedName{}
+	Expect(Check(t.Context(), fake.NewFakeClient(d), &s, "", false, false)).To(Succeed())
+	Expect(s.Config.WebhookConfiguration).To(Equal("fleet-heirloom"))
+	Expect(s.Config.LeaderElectNamespace).To(Equal("hs"))
+
+	s = given(t, "--leader-elect=false")
+	s.Deployment = types.NamespacedName{}
+	Expect(Check(t.Context(), fake.NewFakeClient(d), &s, "", false, false)).To(MatchError(HavePrefix("without leader election, no Lease tells when Heirloom has stopped")))
 }
 
 func TestDescribe(t *testing.T) {
