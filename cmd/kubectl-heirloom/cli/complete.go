@@ -78,7 +78,7 @@ func offer(toComplete, before string, values []string) (offered []string, _ cobr
 // kinds returns all kinds of Cluster API and of its providers, and Nodes.
 func (f *Factory) kinds() []string {
 	kinds := []string{"node/"}
-	discovery, err := f.hurry().ToDiscoveryClient()
+	discovery, err := f.Hurry().ToDiscoveryClient()
 	mapper, wrong := f.Config.ToRESTMapper()
 	if err != nil || wrong != nil {
 		return kinds
@@ -111,7 +111,7 @@ func isNode(kind string) bool { return slices.Contains([]string{"node", "nodes",
 
 // resource returns what the user calls this with its API group, so that kubectl takes the same kind as the plugin.
 func (f *Factory) resource(kind string) string {
-	if mapper, err := f.hurry().ToRESTMapper(); err == nil {
+	if mapper, err := f.Hurry().ToRESTMapper(); err == nil {
 		if mapping, err := Kind(mapper, kind); err == nil {
 			return mapping.Resource.GroupResource().String()
 		}
@@ -121,11 +121,11 @@ func (f *Factory) resource(kind string) string {
 
 // get asks as kubectl's completion does. An error is no completion.
 func (f *Factory) get(template string, args ...string) []string {
-	return completion.CompGetFromTemplate(&template, cmdutil.NewFactory(f.hurry()), "", args, "")
+	return completion.CompGetFromTemplate(&template, cmdutil.NewFactory(f.Hurry()), "", args, "")
 }
 
-// hurry has an API server asked for three seconds at most, unless the user says how long.
-func (f *Factory) hurry() *genericclioptions.ConfigFlags {
+// Hurry has an API server asked for three seconds at most, unless the user says how long.
+func (f *Factory) Hurry() *genericclioptions.ConfigFlags {
 	if f.Config.Timeout != nil && *f.Config.Timeout == "0" {
 		*f.Config.Timeout = "3s"
 	}

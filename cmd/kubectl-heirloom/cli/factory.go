@@ -86,10 +86,7 @@ func (f *Factory) Namespace() (string, error) {
 // Management connects to the management cluster. It fails if that API server does not serve Cluster API.
 func (f *Factory) Management() (*Management, error) {
 	restConfig, err := f.Config.ToRESTConfig()
-	switch {
-	case clientcmd.IsEmptyConfig(err):
-		return nil, errors.New("there is no kubeconfig: --kubeconfig or the variable KUBECONFIG names one")
-	case err != nil:
+	if err != nil {
 		return nil, fmt.Errorf("loading the kubeconfig: %w", err)
 	}
 	restConfig.UserAgent = "kubectl-heirloom/" + version.String()

@@ -29,9 +29,9 @@ func Check(ctx context.Context, reader client.Reader, s *settings.Settings, name
 		return fmt.Errorf(`a release must know the settings that Heirloom has or had. %s If all of them were the defaults, give --server-flags=""`,
 			strings.Join(s.Notes, " "))
 	}
-	if s.Deployment.Name == "" && !dryRun {
+	if s.Deployment.Name == "" {
 		found, err := settings.Deployments(ctx, reader, namespace)
-		if err != nil {
+		if err != nil && !dryRun {
 			return fmt.Errorf("looking for Heirloom's Deployment: %w", err)
 		}
 		if len(found) > 0 {
