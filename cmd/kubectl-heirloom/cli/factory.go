@@ -37,14 +37,9 @@ type Factory struct {
 	genericiooptions.IOStreams
 	Config   *genericclioptions.ConfigFlags
 	Settings settings.Flags
-	// ManagementCluster is --management-cluster, "<namespace>/<name>"; empty means what the settings say.
-	ManagementCluster string
-	// WorkloadKubeconfig is --workload-kubeconfig: how to reach workload clusters instead of Cluster API's kubeconfigs.
-	WorkloadKubeconfig string
-	// Color is --color: auto, always or never.
-	Color string
-	// Verbosity is -v.
-	Verbosity int
+	// ManagementCluster is <namespace>/<name>, or empty for what the settings say; Color is auto, always or never.
+	ManagementCluster, WorkloadKubeconfig, Color string
+	Verbosity                                    int
 }
 
 // Management is the management cluster's API server.
@@ -67,11 +62,11 @@ func (f *Factory) Validate() error {
 			return fmt.Errorf("-v: %w", err)
 		}
 	}
-	if f.ManagementCluster == "" {
-		return nil
+	if f.ManagementCluster != "" {
+		_, err := ParseCluster("--management-cluster", f.ManagementCluster)
+		return err
 	}
-	_, err := ParseCluster("--management-cluster", f.ManagementCluster)
-	return err
+	return nil
 }
 
 // Namespace returns the namespace of --namespace or of the kubeconfig's context.
@@ -102,17 +97,12 @@ func (f *Factory) Management() (*Management, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("looking for Cluster API at %s (--context or --kubeconfig chooses another cluster): %w", restConfig.Host, err)
 	}
-	discovery, err := f.Config.ToDiscoveryClient()
-	if err != nil {
-		return nil, fmt.Errorf("making a client of the API server's discovery: %w", err)
-	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
-		return nil, fmt.Errorf("registering types: %w", err)
-	}
-	live, err := client.New(restConfig, client.Options{Scheme: scheme, Mapper: mapper})
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
+	registered := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme))
+	discovery, err := f.Config.ToDiscoveryClient()
+	live, wrong := client.New(restConfig, client.Options{Scheme: scheme, Mapper: mapper})
+	if err := errors.Join(registered, err, wrong); err != nil {
+		return nil, fmt.Errorf("making clients: %w", err)
 	}
 	return &Management{Client: live, REST: restConfig, Schemas: &capabilities.Schemas{Client: discovery.OpenAPIV3()}}, nil
 }

@@ -18,12 +18,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// Exit codes of all commands, as those of kubectl diff.
+// Exit codes of all commands, as those of kubectl diff: something is not as it should be; the question could not be answered.
 const (
-	ExitOK = 0
-	// ExitFound means that something is not as it should be: a difference, a finding, a failed check, or something that is not there.
-	ExitFound = 1
-	// ExitFailed means that the question could not be answered.
+	ExitOK     = 0
+	ExitFound  = 1
 	ExitFailed = 2
 )
 

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/yaml"
@@ -104,26 +103,6 @@ func TestFromFiles(t *testing.T) {
 	Expect(err).To(MatchError(HavePrefix("--values " + files[0] + `: invalid argument "often" for "--no-execute-rate"`)))
 }
 
-func TestWhatTheServerLeavesOut(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	s, err := (&Flags{}).Offline()
-	Expect(err).NotTo(HaveOccurred())
-	why, out := s.LeavesOut("fleet")
-	Expect(out).To(BeFalse(), string(why))
-	s.Config.Namespace = "fleet"
-	why, out = s.LeavesOut("fleet")
-	Expect(out).To(BeFalse(), string(why))
-	why, out = s.LeavesOut("other")
-	Expect(out).To(BeTrue())
-	Expect(why).To(BeEquivalentTo("the server only watches namespace fleet"))
-
-	why, out = s.LeavesOutGroup("infrastructure.cluster.x-k8s.io")
-	Expect(out).To(BeFalse(), string(why))
-	why, out = s.LeavesOutGroup("infra.example.com")
-	Expect(out).To(BeTrue())
-	Expect(string(why)).To(ContainSubstring("--additional-provider-groups"))
-}
-
 // write returns files with these values, and all of them together.
 func write(t *testing.T, contents []string) (files []string, all map[string]any) {
 	t.Helper()
@@ -149,15 +128,11 @@ func rendered(t *testing.T, values map[string]any) *appsv1.Deployment {
 	d := &appsv1.Deployment{}
 	for _, object := range objects {
 		if object.GetKind() == "Deployment" {
-			Expect(fromUnstructured(object, d)).To(Succeed())
+			Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, d)).To(Succeed())
 		}
 	}
 	Expect(d.Name).NotTo(BeEmpty())
 	return d
-}
-
-func fromUnstructured(object unstructured.Unstructured, into any) error {
-	return runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into)
 }
 
 // The plugin finds the Deployment that the chart makes, however its labels and names are chosen.
