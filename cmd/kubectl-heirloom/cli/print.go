@@ -52,6 +52,9 @@ type Cell struct {
 	Text  string
 }
 
+// String returns the text alone, for other printers.
+func (c Cell) String() string { return c.Text }
+
 // Result is a command's answer.
 type Result interface {
 	// Table is the answer for people. A wide one has more columns. Cells are strings or Cells.
