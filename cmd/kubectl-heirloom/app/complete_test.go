@@ -10,14 +10,25 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heirloom-dev/heirloom/pkg/version"
 )
 
-// discovers is an API server with these resources, "<group>/<version>/<Kind>", and with Machine m.
+// discovers is an API server with these resources, "<group>/<version>/<Kind>", and with Machine m, Heirloom and Cluster API.
 func discovers(t *testing.T, resources ...string) string {
 	t.Helper()
+	running := func(labels map[string]string, image string) any {
+		d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "hs", Name: "heirloom", Labels: labels}}
+		d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "manager", Image: image}}
+		return appsv1.DeploymentList{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DeploymentList"}, Items: []appsv1.Deployment{d}}
+	}
 	answers := map[string]any{
 		"/api": metav1.APIVersions{},
+		"/apis/apps/v1/deployments?app.kubernetes.io/component=manager":   running(map[string]string{"app.kubernetes.io/name": "heirloom"}, "heirloom:v0.3.0"),
+		"/apis/apps/v1/deployments?cluster.x-k8s.io/provider=cluster-api": running(nil, "cluster-api-controller:v1.14.2"),
 		"/apis/cluster.x-k8s.io/v1beta2/namespaces/default/machines/m": map[string]any{
 			"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": map[string]any{"name": "m", "labels": map[string]any{"team": "a"}},
 		},
@@ -45,6 +56,9 @@ func discovers(t *testing.T, resources ...string) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, ok := answers[r.URL.Path]
 		if !ok {
+			answer, ok = answers[r.URL.Path+"?"+r.URL.Query().Get("labelSelector")]
+		}
+		if !ok {
 			http.NotFound(w, r)
 			return
 		}
@@ -64,4 +78,16 @@ func TestKindsAreCompleted(t *testing.T) {
 	out, err = ran(t, "__complete", "--server", url, "--cache-dir", t.TempDir(), "explain", "machine/m", "t")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	NewWithT(t).Expect(out).To(Equal("team\n:4\n"))
+}
+
+func TestVersion(t *testing.T) {
+	url := discovers(t, "apps/v1/Deployment", "cluster.x-k8s.io/v1beta2/Cluster|ClusterClass|Machine|MachineDeployment|MachinePool|MachineSet")
+	for flag, want := range map[string]string{
+		"--client=true":  "Client Version: " + version.String() + "\n",
+		"--client=false": "Client Version: " + version.String() + "\nServer Version: v0.3.0\nCluster API Version: v1.14.2\n",
+	} {
+		out, err := ran(t, "version", "--server", url, "--cache-dir", t.TempDir(), flag)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		NewWithT(t).Expect(out).To(Equal(want))
+	}
 }

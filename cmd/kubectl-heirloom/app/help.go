@@ -51,12 +51,6 @@ func addCommands(root *cobra.Command, title string, commands ...*cobra.Command) 
 	}
 }
 
-// setHelp makes a command's help fit on a screen.
-func setHelp(root *cobra.Command) {
-	root.SetUsageTemplate(usage)
-	root.SetHelpCommandGroupID("Other:")
-}
-
 func newOptionsCommand(f *cli.Factory) *cobra.Command {
 	return &cobra.Command{
 		Use:   "options",

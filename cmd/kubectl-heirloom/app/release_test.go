@@ -17,8 +17,8 @@ func TestReleaseRefusesFlags(t *testing.T) {
 	}{
 		{[]string{"--namespace=fleet"}, "--namespace has no effect on a release of everything: "},
 		{[]string{"--workload-kubeconfig=x"}, "--workload-kubeconfig leads to one workload cluster: "},
-		{[]string{"cluster/prod", "--stop"}, "--stop stops Heirloom for all objects, "},
-		{[]string{"cluster/prod", "--keep-values"}, "--keep-values goes only with a release of everything: "},
+		{[]string{"cluster/prod", "--stop"}, "--stop and --keep-values go only with a release of everything: "},
+		{[]string{"cluster/prod", "--keep-values"}, "--stop and --keep-values go only with a release of everything: "},
 		{[]string{"machine", "b", "c"}, `"machine b c": release takes one object at a time`},
 		{[]string{"machine"}, `"machine": release takes one object at a time`},
 		{[]string{"machine/"}, `"machine/" is not an object`},

@@ -52,19 +52,19 @@ func Check(ctx context.Context, reader client.Reader, s *settings.Settings, name
 		return errors.New("where the Lease of Heirloom's leader is must be known: give the namespace in which Heirloom is or was installed with --heirloom-namespace")
 	case s.Config.LeaderElect || s.Deployment.Name == "":
 		return nil
-	}
-	if err := reader.Get(ctx, s.Deployment, d); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("looking whether Heirloom runs: %w", err)
-	}
-	if d.Status.Replicas > 0 {
+	default:
+		if err := reader.Get(ctx, s.Deployment, d); err != nil || d.Status.Replicas == 0 {
+			return client.IgnoreNotFound(err)
+		}
 		return fmt.Errorf("without leader election, no Lease tells when Heirloom has stopped; stop it first, and wait for its Pods to be gone:\n"+
 			"  kubectl scale deployment %s --namespace %s --replicas=0", d.Name, d.Namespace)
 	}
-	return nil
 }
 
-const removed = "Labels, annotations, taints and fields that no one else owns are removed. Pods can then be scheduled where a taint kept them away.\n" + shows
-const shows = "--dry-run shows each of them."
+const (
+	shows   = "--dry-run shows each of them."
+	removed = "Labels, annotations, taints and fields that no one else owns are removed. Pods can then be scheduled where a taint kept them away.\n" + shows
+)
 
 // Describe says what a release of everything is about to do.
 func Describe(s settings.Settings, what release.Options) string {
@@ -87,21 +87,15 @@ func Describe(s settings.Settings, what release.Options) string {
 	return text + removed
 }
 
-// ErrDeclined says that the user does not want it.
-var ErrDeclined = errors.New("you did not answer yes, so nothing was released")
-
 // Ask asks whether to go on.
 func Ask(in io.Reader, out io.Writer, terminal bool, description string) error {
 	if !terminal {
 		return errors.New("there is no terminal to ask on: give --yes to release without being asked, or --dry-run to look first")
 	}
 	_, _ = fmt.Fprintf(out, "%s\n\nContinue? [y/N] ", description)
-	answer, err := bufio.NewReader(in).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("reading your answer: %w", err)
-	}
+	answer, _ := bufio.NewReader(in).ReadString('\n') // no answer is none
 	if slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))) {
 		return nil
 	}
-	return ErrDeclined
+	return errors.New("you did not answer yes, so nothing was released")
 }
