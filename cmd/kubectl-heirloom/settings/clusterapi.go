@@ -5,6 +5,7 @@ package settings
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,12 +18,8 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-const (
-	// featureGate is off by default up to newestKnown, and allAlpha switches it on there.
-	featureGate = "MachineTaintPropagation"
-	allAlpha    = "AllAlpha"
-	newestKnown = "1.14"
-)
+// featureGate is off by default up to newestKnown, and AllAlpha switches it on there.
+const featureGate, newestKnown = "MachineTaintPropagation", "1.14"
 
 // readClusterAPI finds out Cluster API's version, and whether it propagates taints. What the server was told counts more.
 func (s *Settings) readClusterAPI(ctx context.Context, reader client.Reader) error {
@@ -33,10 +30,10 @@ func (s *Settings) readClusterAPI(ctx context.Context, reader client.Reader) err
 	if len(found) > 0 {
 		s.ClusterAPI = versionOf(ManagerOf(&found[0]).Image, "")
 	}
-	if s.Propagation = s.Config.Rules.ClusterAPITaints; s.Propagation != inherit.PropagationUnknown {
-		return nil
-	}
+	s.Propagation = s.Config.Rules.ClusterAPITaints
 	switch {
+	case s.Propagation != inherit.PropagationUnknown:
+		return nil
 	case err != nil:
 		s.notePropagation("you may not list its Deployments")
 		return nil
@@ -45,14 +42,11 @@ func (s *Settings) readClusterAPI(ctx context.Context, reader client.Reader) err
 		return nil
 	}
 	s.Propagation = PropagationOf(&found[0])
-	for i := range found {
-		if PropagationOf(&found[i]) != s.Propagation {
-			s.Propagation = inherit.PropagationUnknown
-			s.notePropagation(fmt.Sprintf("its Deployments %s and %s differ in that", client.ObjectKeyFromObject(&found[0]), client.ObjectKeyFromObject(&found[i])))
-			return nil
-		}
-	}
-	if s.Propagation == inherit.PropagationUnknown {
+	differs := slices.IndexFunc(found, func(d appsv1.Deployment) bool { return PropagationOf(&d) != s.Propagation })
+	if differs > 0 {
+		s.Propagation = inherit.PropagationUnknown
+		s.notePropagation(fmt.Sprintf("its Deployments %s and %s differ in that", client.ObjectKeyFromObject(&found[0]), client.ObjectKeyFromObject(&found[differs])))
+	} else if s.Propagation == inherit.PropagationUnknown {
 		s.notePropagation(fmt.Sprintf("it has version %s, and this plugin knows it only up to %s", s.ClusterAPI, newestKnown))
 	}
 	return nil
@@ -79,7 +73,7 @@ func PropagationOf(d *appsv1.Deployment) inherit.TaintPropagation {
 	}
 	on, set := gates[featureGate]
 	switch {
-	case on, !set && gates[allAlpha]:
+	case on, !set && gates["AllAlpha"]:
 		return inherit.PropagationEnabled
 	case !set && newerThanKnown(versionOf(manager.Image, "")):
 		return inherit.PropagationUnknown

@@ -71,8 +71,7 @@ const (
 func TestRead(t *testing.T) {
 	const (
 		server1 = "hs/own r/heirloom:v0.3.0 "
-		defined = "The server has flags that this plugin does not know (--brand-new, --newer), so the server is newer or older: use the plugin of the server's release."
-		refused = "This plugin does not understand the server's value of %s and assumes the default: use the plugin of the server's release, or give them with --values or --server-flags."
+		refused = "This plugin does not know the server's flags %s, or not their values, and assumes the defaults: use the plugin of the server's release, or give them with --values or --server-flags."
 		unknown = "Whether Cluster API propagates taints itself is unknown, because "
 	)
 	for _, tc := range []struct {
@@ -96,7 +95,7 @@ func TestRead(t *testing.T) {
 		}, {
 			name: "flags of a newer server", want: "true Deployment hs/own, v0.3.0, v1.13.1: blue 2 own hs disabled",
 			objects: []client.Object{server(server1 + "--watch-filter=blue --brand-new x --newer=y --sync-period=often --workload-admission=magic --no-execute-rate=2"), core(gateOff)},
-			notes:   []string{defined, fmt.Sprintf(refused, "--sync-period, --workload-admission")},
+			notes:   []string{fmt.Sprintf(refused, "--brand-new, --newer, --sync-period, --workload-admission")},
 		}, {
 			name: "several", want: "true Deployment a/one, v0.3.0, v1.13.1: one 1 one a enabled",
 			objects: []client.Object{server("b/two r/heirloom:v0.3.0 --watch-filter=two"), server("a/one r/heirloom:v0.3.0 --watch-filter=one"), core(gateOn)},

@@ -5,7 +5,6 @@ package settings
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -130,45 +129,30 @@ func (s *Settings) parse(arguments []string) *pflag.FlagSet {
 		}
 		flags[len(flags)-1] = append(flags[len(flags)-1], argument)
 	}
-	var unknown, refused []string
+	var refused []string
 	for why := ""; ; {
 		options, fs := flagsOfServer()
 		flags = slices.DeleteFunc(flags, func(flag []string) bool {
 			name, _, _ := strings.Cut(flag[0], "=")
-			if strings.Contains(why, name) {
-				refused = append(refused, name)
-				return true
-			}
-			var notExist *pflag.NotExistError
-			err := fs.Parse(flag)
-			if errors.As(err, &notExist) {
-				unknown = append(unknown, name)
-			} else if err != nil {
+			wrong := strings.Contains(why, name) || fs.Parse(flag) != nil
+			if wrong {
 				refused = append(refused, name)
 			}
-			return err != nil
+			return wrong
 		})
 		complete, err := options.Complete()
 		switch {
 		case err == nil:
+			if len(refused) > 0 {
+				s.note("This plugin does not know the server's flags %s, or not their values, and assumes the defaults: use the plugin of the server's "+
+					"release, or give them with --values or --server-flags.", strings.Join(refused, ", "))
+			}
 			s.Config = complete
-			s.noteFlags(unknown, refused)
 			return fs
 		case err.Error() == why: // it cannot be told which flag is at fault; the defaults are valid
-			flags, refused = nil, append(refused, "all flags")
+			flags, refused = nil, append(refused, "(all)")
 		}
 		why = err.Error()
-	}
-}
-
-func (s *Settings) noteFlags(unknown, refused []string) {
-	if len(unknown) > 0 {
-		s.note("The server has flags that this plugin does not know (%s), so the server is newer or older: use the plugin of the server's release.",
-			strings.Join(unknown, ", "))
-	}
-	if len(refused) > 0 {
-		s.note("This plugin does not understand the server's value of %s and assumes the default: use the plugin of the server's release, or "+
-			"give them with --values or --server-flags.", strings.Join(refused, ", "))
 	}
 }
 

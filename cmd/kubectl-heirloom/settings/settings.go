@@ -22,16 +22,15 @@ import (
 
 // Settings are the server's configuration, as far as it is known.
 type Settings struct {
-	// Config is what the server's flags mean. What is not known has the flag's default.
+	// Config is what the server's flags mean. If it is not Known, and not given by the user, it has the defaults.
 	Config *config.Config
-	// Known says that Config is the server's own or was given by the user. Otherwise it has the defaults.
-	Known bool
+	Known  bool
 	// Origin says where Config comes from, such as "Deployment heirloom-system/heirloom" or "--values prod.yaml".
 	Origin string
-	// Deployment is the server's, and Others are those of other Heirlooms in this cluster. Both are empty if none was found.
+	// Deployment is the server's, and Others are those of other Heirlooms in this cluster, if any was found.
 	Deployment types.NamespacedName
 	Others     []types.NamespacedName
-	// Version is the server's, ClusterAPI that of Cluster API's core manager. Each is empty if it is not known.
+	// Version is the server's, ClusterAPI that of Cluster API's core manager, if they are known.
 	Version, ClusterAPI string
 	// Propagation says whether Cluster API propagates taints itself.
 	Propagation inherit.TaintPropagation
@@ -66,14 +65,11 @@ func (s *Settings) note(format string, args ...any) {
 	s.Notes = append(s.Notes, fmt.Sprintf(format, args...))
 }
 
-// Flags say where the settings come from. By default the plugin reads them from the running Deployments.
+// Flags say where the settings come from: files with the chart's values, or flags of the server, which count more. By default the plugin
+// reads them from the running Deployments, of the Namespace if there is one.
 type Flags struct {
-	// Values are files with values of the chart. What a later file sets counts.
-	Values []string
-	// ServerFlags are flags of the server, such as "--watch-filter=a". They count more than values.
-	ServerFlags []string
-	// Namespace is the one in which Heirloom is installed, or empty.
-	Namespace string
+	Values, ServerFlags []string
+	Namespace           string
 }
 
 // AddFlags adds the flags to those of every command.
