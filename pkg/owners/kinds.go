@@ -84,6 +84,25 @@ func row[T any, P interface {
 	}
 }
 
+// KindOf returns the row of an object's Go type, and whether there is one.
+func KindOf(object metav1.Object) (Kind, bool) {
+	switch object.(type) {
+	case *inherit.ControlPlane:
+		return ControlPlanes, true
+	case *clusterv1.MachineDeployment:
+		return MachineDeployments, true
+	case *clusterv1.MachinePool:
+		return MachinePools, true
+	case *clusterv1.MachineSet:
+		return MachineSets, true
+	case *clusterv1.Machine:
+		return Machines, true
+	case *metav1.PartialObjectMetadata:
+		return ExternalObjects, true
+	}
+	return Kind{}, false
+}
+
 // ClusterName names the Cluster of an object of Cluster API or a provider.
 func ClusterName(object metav1.Object) string {
 	switch o := object.(type) {

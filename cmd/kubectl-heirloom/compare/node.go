@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compare
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+// Node is what only a Node has.
+type Node struct {
+	*corev1.Node
+	// State is what the Node has, and Next what the next write of Heirloom makes of it.
+	State, Next inherit.NodeState
+	// Decided is what is in force, and Would what would be if nothing were left alone.
+	Decided, Would owners.NodeDecision
+	// Policy is that of the comparison.
+	Policy inherit.Policy
+	// Waiting are the taints that evict Pods and for which the Node waits its turn; Dropped is what the rules leave out of Next.
+	Waiting []taint.ID
+	Dropped inherit.Drops
+}
+
+// Node compares a Node of a Cluster with what it should have.
+func (w *World) Node(ctx context.Context, cluster types.NamespacedName, node *corev1.Node) *Object {
+	gvk := corev1.SchemeGroupVersion.WithKind("Node")
+	node.SetGroupVersionKind(gvk)
+	o := &Object{Ref: inherit.Ref{Kind: "Node", Object: node}, GVK: gvk, Cluster: cluster}
+	o.Node = &Node{Node: node, State: inherit.OfNode(node, w.Now), Policy: w.policyFor(node)}
+	o.Err = w.compareNode(ctx, o)
+	Sort(o.Entries)
+	return o
+}
+
+func (w *World) compareNode(ctx context.Context, o *Object) error {
+	managers, err := readManagers(o.Object.GetManagedFields())
+	if err != nil {
+		return err
+	}
+	top := place{paths: inherit.Paths{Metadata: []string{"metadata"}, Taints: []string{"spec", "taints"}}, has: contentOfNode(o.Node.State), node: true}
+	if err = w.decideNode(ctx, o); err == nil && o.Node.Would.Inherits() {
+		top.desired, top.changes = o.Node.inherits()
+	}
+	o.Entries = top.entries(o, managers)
+	listed := o.Node.listed()
+	for i := range o.Entries {
+		e := &o.Entries[i]
+		e.Records = listed(e.Of)
+		if e.Status == Missing && e.Kind == Taint && slices.ContainsFunc(o.Node.Waiting, func(id taint.ID) bool { return id.String() == e.Key }) {
+			e.Reason = string(inherit.DropWaiting)
+		}
+	}
+	return err
+}
+
+// decideNode evaluates a Node.
+func (w *World) decideNode(ctx context.Context, o *Object) (err error) {
+	n, chain, policy := o.Node, w.Store.Chain(o.Cluster), o.Node.Policy
+	if n.Decided, err = chain.EvaluateNode(ctx, n.Node, policy); err != nil {
+		return err
+	}
+	n.Would = n.Decided
+	if n.Decided.Outcome == inherit.Skipped {
+		policy.SkipNothing = true
+		if n.Would, err = chain.EvaluateNode(ctx, n.Node, policy); err != nil {
+			return err
+		}
+	}
+	if why, other := w.Settings.LeavesOut(o.Cluster.Namespace); other && n.Would.Inherits() {
+		n.Decided = owners.NodeDecision{Outcome: inherit.Skipped, Reason: why}
+	}
+	if n.Decided.Outcome == inherit.Skipped {
+		o.LeftAlone = n.Decided.Reason
+	}
+	if !n.Would.Inherits() {
+		return nil
+	}
+	o.Sources = chain.NodeSources(ctx, n.Would.Source)
+	n.Next, n.Dropped = policy.Node(n.Would.Source, n.State, inherit.Privileged)
+	o.Problems = n.Dropped.Problems()
+	if policy.PaceEviction { // without a rate, nothing waits for its turn
+		n.Waiting = n.Would.Source.Evicting(n.Node, nil, w.Now)
+	}
+	return nil
+}
+
+// inherits returns what a Node should have, and what the next write changes. A new Node inherits more than an old one, which had its
+// Initialize taints before; so what is there is compared with a new Node, and what is not with the Node itself.
+func (n *Node) inherits() (content, map[inherit.Entry]bool) {
+	asNew, _ := n.Policy.Node(n.Would.Source, inherit.NodeState{}, inherit.Privileged)
+	desired, changes := contentOfNode(asNew), map[inherit.Entry]bool{}
+	for _, key := range slices.Concat(inherit.Brought(n.State, n.Next), inherit.Removed(n.State, n.Next)) {
+		changed := key.Entry
+		changed.Own = changed.What != string(Taint)
+		changes[changed] = true
+	}
+	for i, v := range contentOfNode(n.Next) {
+		if changes[place{}.named(i)] {
+			desired[i] = v
+		}
+	}
+	return desired, changes
+}
+
+// records reports whether an entry of a Node is bookkeeping about what came from its Machine.
+func (o *Object) records(e inherit.Entry) bool {
+	from := o.Node.Would.Source
+	_, label := from.Labels[e.Name]
+	_, annotation := from.Annotations[e.Name]
+	return e.What == string(Label) && !label || e.What == string(Annotation) && !annotation
+}
+
+// listed returns a function that names the annotations that record an entry of the Node as its Machine's.
+func (n *Node) listed() func(inherit.Entry) []string {
+	record := inherit.RecordOf(n.State)
+	return func(e inherit.Entry) (names []string) {
+		for _, theirs := range []string{"cluster.x-k8s.io/", "heirloom.dev/"} {
+			if name := theirs + e.What + "s-from-machine"; n.State.Lists(e.What, name).Has(e.Name) {
+				names = append(names, name)
+			}
+		}
+		recorded := e.What == string(Label) && slices.Contains(record.Labels, e.Name) ||
+			e.What == string(Taint) && slices.ContainsFunc(record.Taints, func(t corev1.Taint) bool { return taint.IDOf(t).String() == e.Name })
+		if recorded {
+			names = append(names, inherit.RecordAnnotation)
+		}
+		return names
+	}
+}
+
+// policyFor returns the options of the rules for a Node. What an operator's own regexes select is read from what was recorded on the
+// Node if the server's settings are not known.
+func (w *World) policyFor(node *corev1.Node) inherit.Policy {
+	policy := w.Settings.Policy()
+	if policy.ClusterAPITaints == inherit.PropagationUnknown {
+		policy.ClusterAPITaints = inherit.PropagationEnabled
+	}
+	if !w.Settings.Known {
+		policy.AdditionalLabels = recorded(node, clusterv1.LabelsFromMachineAnnotation, inherit.LabelsFromMachineAnnotation)
+		policy.AdditionalAnnotations = recorded(node, clusterv1.AnnotationsFromMachineAnnotation, inherit.AnnotationsFromMachineAnnotation)
+	}
+	return policy
+}
+
+// recorded returns regexes for exactly the keys that tracking annotations list.
+func recorded(node *corev1.Node, annotations ...string) []*regexp.Regexp {
+	var exact []*regexp.Regexp
+	for _, name := range annotations {
+		for key := range strings.SplitSeq(node.Annotations[name], ",") {
+			if key = strings.TrimSpace(key); key != "" {
+				exact = append(exact, regexp.MustCompile("^"+regexp.QuoteMeta(key)+"$"))
+			}
+		}
+	}
+	return exact
+}

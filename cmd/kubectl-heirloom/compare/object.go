@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package compare says of every entry of an object what the object has and what it should have. All commands ask it, so that they agree;
+// it asks what webhooks and loop ask, package owners, and takes from package managedfields what the next write would change.
+package compare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/store"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
+)
+
+// World is what comparisons read.
+type World struct {
+	Store    *store.Store
+	Settings settings.Settings
+	// Nodes returns a reader of a Cluster's workload cluster. If it is nil, trees end at the Machines.
+	Nodes func(ctx context.Context, cluster types.NamespacedName) (client.Reader, error)
+	// Now is the time at which Nodes count as new or in use.
+	Now time.Time
+}
+
+// Object is an object, compared with what it should have.
+type Object struct {
+	inherit.Ref
+	GVK     schema.GroupVersionKind
+	Cluster types.NamespacedName
+	// Has is what the object has; of a Node, only Node says it.
+	Has inherit.Object
+	// Decided is what is in force, and Would what would be if nothing were left alone. Both are empty for a Node.
+	Decided, Would owners.Decision
+	// Node is set if the object is a Node.
+	Node *Node
+	// LeftAlone says why Heirloom does not touch the object for now; empty if it does. The entries say what the object would inherit.
+	LeftAlone inherit.Reason
+	// Entries are sorted by kind and key.
+	Entries []Entry
+	// Sources are the objects that declare for this one. Those of a Cluster and a ClusterClass are their own sections.
+	Sources inherit.Sources
+	// Problems says what is declared and may not be inherited.
+	Problems error
+	// Plan is the write that makes the object carry what it inherits; nil if nothing can be decided, and for Nodes.
+	Plan *managedfields.Plan
+	// Err says why the object or its owners could not be read. The object may have only its name then.
+	Err error
+	// Children are set in a tree.
+	Children []*Object
+}
+
+// Declares reports whether an object inherits nothing, and declares for others.
+func (o *Object) Declares() bool { return o.Kind == "Cluster" || o.Kind == "ClusterClass" }
+
+// Wrong reports whether the next write changes something: an entry is missing or differs.
+func (o *Object) Wrong() bool {
+	return slices.ContainsFunc(o.Entries, func(e Entry) bool { return e.Status.Wrong() })
+}
+
+// Of compares an object of Cluster API or a provider with what it should have. For a Node, see Node.
+func (w *World) Of(ctx context.Context, ref inherit.Ref, gvk schema.GroupVersionKind) *Object {
+	o := &Object{Ref: ref, GVK: gvk, Cluster: types.NamespacedName{Namespace: ref.Object.GetNamespace(), Name: owners.ClusterName(ref.Object)}}
+	switch object := ref.Object.(type) {
+	case *clusterv1.Cluster:
+		o.Cluster.Name = object.Name
+		o.Err = o.declares("name", sectionsOfCluster(object))
+	case *clusterv1.ClusterClass:
+		o.Err = o.declares("class", sectionsOfClass(object))
+	default:
+		o.Err = w.compare(ctx, o)
+	}
+	Sort(o.Entries)
+	return o
+}
+
+// compare compares an object of a kind that inherits. If its owners cannot be read, all that it has counts as set here.
+func (w *World) compare(ctx context.Context, o *Object) error {
+	kind, known := owners.KindOf(o.Object)
+	if !known {
+		return fmt.Errorf("a %s inherits nothing", o.Kind)
+	}
+	chain := w.Store.Chain(o.Cluster)
+	has, err := kind.Content(ctx, chain, o.Object)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", o.Ref, err)
+	}
+	managers, err := readManagers(o.Object.GetManagedFields())
+	if err != nil {
+		return err
+	}
+	o.Has = has
+	desired, err := w.decide(ctx, chain, kind, o)
+	var changes []managedfields.Change
+	if o.Plan != nil {
+		changes = o.Plan.Changes()
+	}
+	for _, p := range placesOf(o.Has, desired, changes) {
+		o.Entries = append(o.Entries, p.entries(o, managers)...)
+	}
+	return err
+}
+
+// decide evaluates an object and returns what it should have.
+func (w *World) decide(ctx context.Context, chain *owners.Chain, kind owners.Kind, o *Object) (inherit.Object, error) {
+	policy := w.Settings.Policy()
+	decided, err := kind.Evaluate(ctx, chain, o.Object, policy)
+	if err != nil {
+		return inherit.Object{}, err
+	}
+	if why, other := w.leavesOut(o); other && decided.Outcome != inherit.OwnerNotFound {
+		decided = owners.Decision{Decision: inherit.Skip(why)}
+	}
+	o.Decided, o.Would = decided, decided
+	if decided.Outcome == inherit.Skipped {
+		o.LeftAlone, policy.SkipNothing = decided.Reason, true
+		if o.Would, err = kind.Evaluate(ctx, chain, o.Object, policy); err != nil {
+			return inherit.Object{}, err
+		}
+	}
+	o.Sources = o.Would.Sources(ctx)
+	if o.Would.Untouched() {
+		return inherit.Object{}, nil
+	}
+	if o.Plan, err = managedfields.New(o.Object, o.Has, o.Would.Decision, nil); err != nil {
+		return inherit.Object{}, fmt.Errorf("comparing %s with what it inherits: %w", o.Ref, err)
+	}
+	o.Problems = errors.Join(o.Would.Problems(), o.Plan.LeftOut())
+	// As long as it is not known whether Cluster API propagates taints, those that the object has count as inherited if they would be
+	// with the gate on.
+	wide := o.Would
+	if policy.ClusterAPITaints == inherit.PropagationUnknown {
+		policy.ClusterAPITaints, policy.PaceEviction = inherit.PropagationEnabled, false
+		if wide, err = kind.Evaluate(ctx, chain, o.Object, policy); err != nil {
+			return inherit.Object{}, err
+		}
+	}
+	admitted, _ := inherit.Fit(o.Has, wide.Desired, func() inherit.Object { return o.Has }, nil)
+	return admitted, nil
+}
+
+// leavesOut says why the server never touches an object, if it does not.
+func (w *World) leavesOut(o *Object) (inherit.Reason, bool) {
+	if why, other := w.Settings.LeavesOut(o.Object.GetNamespace()); other {
+		return why, true
+	}
+	if _, external := o.Object.(*metav1.PartialObjectMetadata); external {
+		return w.Settings.LeavesOutGroup(o.GVK.Group)
+	}
+	return "", false
+}
+
+// declares lists what an object declares for others, section by section. listKey is the field that tells sections apart.
+func (o *Object) declares(listKey string, sections []inherit.Declaration) error {
+	managers, err := readManagers(o.Object.GetManagedFields())
+	if err != nil {
+		return err
+	}
+	for _, section := range sections {
+		p := place{listKey: listKey, paths: section.Paths, has: contentOf(section.Content, section.Paths)}
+		for i, v := range p.has {
+			e := p.entry(o, i, v, managers.of(p.fieldPath(i)))
+			e.From = inherit.Sources{All: []inherit.Declaration{section}}.Of(p.named(i))
+			e.Source = SourceOf(e.From)
+			o.Entries = append(o.Entries, e)
+		}
+	}
+	o.Sources.All = sections
+	return nil
+}

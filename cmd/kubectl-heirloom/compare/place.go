@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compare
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
+)
+
+// place is one place of an object, its top or its Machine template.
+type place struct {
+	template bool
+	paths    inherit.Paths
+	// has is what is there; desired is what the rules give it.
+	has, desired content
+	// changes are the entries that the next write would add, replace or remove.
+	changes map[inherit.Entry]bool
+	// listKey is the field that tells the sections of a topology or a class apart.
+	listKey string
+	// node says that the place is a Node's: all taints are one field for the API server.
+	node bool
+}
+
+// placesOf are those of an object of Cluster API.
+func placesOf(current, desired inherit.Object, changes []managedfields.Change) []place {
+	changing := map[inherit.Entry]bool{}
+	for _, change := range changes {
+		changing[anywhere(change.Entry)] = true
+	}
+	layout := current.Layout
+	top := place{paths: layout.Top, has: contentOf(current.Top, layout.Top), desired: contentOf(desired.Top, layout.Top), changes: changing}
+	maps.DeleteFunc(top.desired, func(i id, v value) bool { // the object's own taint wins
+		has, there := top.has[i]
+		return i.kind == Taint && there && desired.Top.Claims[i.name()] == inherit.Default && has != v
+	})
+	if current.Template == nil {
+		return []place{top}
+	}
+	template := place{template: true, paths: layout.Template, has: contentOf(*current.Template, layout.Template), changes: changing}
+	if desired.Template != nil {
+		template.desired = contentOf(*desired.Template, layout.Template)
+	}
+	return []place{top, template}
+}
+
+// anywhere drops where an entry is if an object can have it in one place only: taints and fields.
+func anywhere(e inherit.Entry) inherit.Entry {
+	if e.What == string(Taint) || e.What == string(Field) {
+		e.Own = false
+	}
+	return e
+}
+
+// named is what the rules call an entry of the place.
+func (p place) named(i id) inherit.Entry {
+	return inherit.Entry{What: string(i.kind), Name: i.name(), Own: !p.template && i.kind != Taint}
+}
+
+// entries compares what is at the place with what should be there.
+func (p place) entries(o *Object, owners managers) []Entry {
+	var all []Entry
+	for i, v := range p.has {
+		all = append(all, p.entry(o, i, v, owners.of(p.fieldPath(i))))
+	}
+	for i, want := range p.desired {
+		if _, there := p.has[i]; !there && p.changes[anywhere(p.named(i))] {
+			e := p.newEntry(i, want)
+			e.Status = Missing
+			e.comesFrom(o)
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+func (p place) newEntry(i id, v value) Entry {
+	e := Entry{
+		Kind: i.kind, Key: i.shown(), Value: v.text, Propagation: v.propagation, Of: p.named(i), Field: strings.Join(p.field(i), "."),
+		WholeList: p.node && i.kind == Taint,
+	}
+	if p.template {
+		e.Kind = "template " + i.kind
+	}
+	return e
+}
+
+// entry is one that the object has.
+func (p place) entry(o *Object, i id, v value, owners []string) Entry {
+	e := p.newEntry(i, v)
+	e.Status, e.Managers = SetHere, owners
+	e.OwnedByHeirloom = !e.WholeList && slices.Contains(owners, managedfields.Manager)
+	want, declared := p.desired[i]
+	changes := p.changes[anywhere(e.Of)]
+	switch {
+	case !declared && changes:
+		e.Status = Differs
+	case !declared:
+	case p.node && o.records(e.Of):
+		e.Record = true
+	case want == v || !changes && keepsValue(i, v, want):
+		e.Status = AsDeclared
+		e.comesFrom(o)
+	default: // what is set here may win
+		e.comesFrom(o)
+		e.Declared, e.DeclaredPropagation = &want.text, want.propagation
+		if changes {
+			e.Status = Differs
+		}
+	}
+	return e
+}
+
+// keepsValue reports whether a taint is declared without a value, so that it keeps the one that it has.
+func keepsValue(i id, has, want value) bool {
+	return i.kind == Taint && want.text == "" && has.propagation == want.propagation
+}
+
+// comesFrom says where an entry is declared, and by which rule and through which objects it comes.
+func (e *Entry) comesFrom(o *Object) {
+	e.From = o.Sources.Of(e.Of)
+	e.Source, e.Way = SourceOf(e.From), wayOf(o.Sources, e.Of, o.Ref)
+	for _, step := range e.Way[min(1, len(e.Way)):] {
+		e.Steps = append(e.Steps, step.String())
+	}
+	switch {
+	case len(e.Way) > 0:
+		owner := e.Way[len(e.Way)-1].Kind
+		e.Rule = fmt.Sprintf("%s → %s (rule %d)", owner, o.Kind, ruleOf(owner, o.Ref, e.Of))
+	case e.Of.Own && o.Would.Desired.Top.Claims[e.Of.Name] == inherit.Yielding: // what cluster-autoscaler is told of the object's Nodes
+		e.Rule = "rule 14"
+	}
+}
+
+// ruleOf returns the number of the rule, as docs/rules.md has it, by which an object inherits an entry from an owner of that kind.
+func ruleOf(owner string, object inherit.Ref, e inherit.Entry) int {
+	switch object.Object.(type) {
+	case *corev1.Node:
+		return map[string]int{string(Label): 11, string(Annotation): 12, string(Taint): 13}[e.What]
+	case *inherit.ControlPlane:
+		return 1
+	case *clusterv1.MachineDeployment:
+		return 2
+	case *clusterv1.MachinePool:
+		return 3
+	case *clusterv1.MachineSet:
+		if e.Own && e.What == string(Annotation) {
+			return 5
+		}
+		return 6
+	}
+	switch owner {
+	case "MachineSet":
+		return 8
+	case "MachinePool":
+		return 9
+	}
+	return 4
+}
+
+// wayOf returns the objects through which an entry reaches an object that inherits it: the one that declares it, and those between
+// the two, from the top. A Cluster and its ClusterClass both declare for the objects of a topology, so neither is between.
+func wayOf(sources inherit.Sources, e inherit.Entry, object inherit.Ref) []inherit.Ref {
+	declarer := sources.Of(e).Ref
+	var way []inherit.Ref
+	for _, d := range sources.All {
+		switch {
+		case d.Ref.String() == object.String():
+			return way
+		case d.Ref == declarer, len(way) > 0 && d.Kind != "ClusterClass":
+			way = append(way, d.Ref)
+		}
+	}
+	return way
+}
+
+// field returns the path of an entry's map or list, or of a field itself.
+func (p place) field(i id) []string {
+	switch {
+	case i.kind == Label:
+		return slices.Concat(p.paths.Metadata, []string{"labels"})
+	case i.kind == Annotation:
+		return slices.Concat(p.paths.Metadata, []string{"annotations"})
+	case i.gate:
+		return p.paths.Fields[inherit.ReadinessGates]
+	case i.kind == Field:
+		return p.paths.Fields[inherit.FieldOf(i.key)]
+	default:
+		return p.paths.Taints
+	}
+}
+
+// fieldPath returns the field by which the API server knows an entry.
+func (p place) fieldPath(i id) fieldpath.Path {
+	var path fieldpath.Path
+	for _, name := range p.field(i) {
+		list, item, isItem := strings.Cut(strings.TrimSuffix(name, "]"), "[")
+		path = append(path, fieldpath.PathElement{FieldName: &list})
+		if isItem {
+			path = append(path, fieldpath.PathElement{Key: fieldpath.KeyByFields(p.listKey, item)})
+		}
+	}
+	switch {
+	case i.gate:
+		return append(path, fieldpath.PathElement{Key: fieldpath.KeyByFields("conditionType", i.key)})
+	case i.kind == Field, i.kind == Taint && p.node:
+		return path
+	case i.kind == Taint:
+		return append(path, fieldpath.PathElement{Key: fieldpath.KeyByFields("effect", string(i.effect), "key", i.key)})
+	default:
+		return append(path, fieldpath.PathElement{FieldName: &i.key})
+	}
+}
+
+// managers is metadata.managedFields.
+type managers []manager
+
+type manager struct {
+	name   string
+	fields *fieldpath.Set
+}
+
+func readManagers(entries []metav1.ManagedFieldsEntry) (managers, error) {
+	var all managers
+	for _, entry := range entries {
+		if entry.FieldsV1 == nil || len(entry.FieldsV1.GetRawBytes()) == 0 {
+			continue
+		}
+		fields := fieldpath.NewSet()
+		if err := fields.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
+			return nil, fmt.Errorf("reading metadata.managedFields of manager %q: %w", entry.Manager, err)
+		}
+		all = append(all, manager{entry.Manager, fields})
+	}
+	return all, nil
+}
+
+// of returns the managers that own the field at path, sorted, each once.
+func (m managers) of(path fieldpath.Path) []string {
+	var names []string
+	for _, one := range m {
+		if one.fields.Has(path) {
+			names = append(names, one.name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
+)
+
+var (
+	// errGone says of an object that another one names that it is not there.
+	errGone = errors.New("it does not exist")
+	// errNotServed says of an object that another one names that there cannot be such an object.
+	errNotServed = errors.New("the API server does not serve its kind")
+)
+
+// Tree is a Cluster with everything below it.
+type Tree struct {
+	*Object
+	// Class is the ClusterClass of the Cluster's topology; nil if there is no topology.
+	Class *Object
+	// Strangers are Nodes of the workload cluster that belong to no Machine and no MachinePool.
+	Strangers []*Object
+	// NodesErr says why the Nodes could not be read. Then there are none in the tree.
+	NodesErr error
+}
+
+// Each calls a function for every object of the tree, from the top, without the ClusterClass.
+func (t *Tree) Each(do func(*Object)) {
+	t.Object.each(do)
+	for _, node := range t.Strangers {
+		do(node)
+	}
+}
+
+func (o *Object) each(do func(*Object)) {
+	do(o)
+	for _, child := range o.Children {
+		child.each(do)
+	}
+}
+
+// Tree compares every object of a Cluster, from the top; the Nodes come last. visit may be nil; it is called for each object once it is
+// compared, and may put what becomes of it into the store. An object that cannot be read or decided does not end the walk.
+func (w *World) Tree(ctx context.Context, key types.NamespacedName, visit func(*Object) error) (*Tree, error) {
+	if visit == nil {
+		visit = func(*Object) error { return nil }
+	}
+	if err := w.Store.Prefetch(ctx, key.Namespace); err != nil {
+		return nil, err
+	}
+	cluster := &clusterv1.Cluster{}
+	if err := w.Store.Get(ctx, key, cluster); err != nil {
+		return nil, fmt.Errorf("getting Cluster %s: %w", key, err)
+	}
+	t := &tree{World: w, chain: w.Store.Chain(key), visit: visit, of: map[types.UID]*Object{}}
+	top := &Tree{Object: w.Of(ctx, inherit.Ref{Kind: "Cluster", Object: cluster}, cluster.GroupVersionKind()), Class: t.class(ctx, cluster)}
+	if err := t.grow(ctx, top); err != nil {
+		return nil, err
+	}
+	for _, child := range top.Children {
+		if err := t.compare(ctx, child); err != nil {
+			return nil, err
+		}
+	}
+	if w.Nodes == nil {
+		return top, ctx.Err()
+	}
+	nodes, err := t.nodes(ctx, key)
+	top.NodesErr = err
+	for _, node := range nodes {
+		if err := t.node(ctx, top, node); err != nil {
+			return nil, err
+		}
+	}
+	return top, ctx.Err()
+}
+
+// tree is a tree that grows.
+type tree struct {
+	*World
+	chain *owners.Chain
+	visit func(*Object) error
+	// of has the objects that own others, by their UID.
+	of map[types.UID]*Object
+}
+
+// grow hangs all objects of a Cluster below their owners; those that have none are below the Cluster.
+func (t *tree) grow(ctx context.Context, top *Tree) error {
+	cluster, _ := top.Ref.Object.(*clusterv1.Cluster)
+	for _, cp := range t.controlPlane(ctx, cluster) {
+		t.hang(top, cp)
+	}
+	for _, list := range []client.ObjectList{
+		&clusterv1.MachineDeploymentList{}, &clusterv1.MachinePoolList{}, &clusterv1.MachineSetList{}, &clusterv1.MachineList{},
+	} {
+		if _, err := t.chain.Members(ctx, client.ObjectKeyFromObject(cluster), list); err != nil {
+			return err
+		}
+		for _, object := range itemsOf(list) {
+			gvk := object.GetObjectKind().GroupVersionKind()
+			o := &Object{Ref: inherit.Ref{Kind: gvk.Kind, Object: object}, GVK: gvk, Cluster: top.Cluster}
+			t.hang(top, o)
+			if m, isMachine := object.(*clusterv1.Machine); isMachine {
+				t.externals(ctx, o, m)
+			}
+		}
+	}
+	return nil
+}
+
+func (t *tree) hang(top *Tree, o *Object) {
+	parent := top.Object
+	if ref := metav1.GetControllerOfNoCopy(o.Ref.Object); ref != nil && t.of[ref.UID] != nil && ref.UID != o.Ref.Object.GetUID() {
+		parent = t.of[ref.UID]
+	}
+	parent.Children = append(parent.Children, o)
+	if uid := o.Ref.Object.GetUID(); uid != "" {
+		t.of[uid] = o
+	}
+}
+
+func itemsOf(list client.ObjectList) (all []client.Object) {
+	switch l := list.(type) {
+	case *clusterv1.MachineDeploymentList:
+		for i := range l.Items {
+			all = append(all, &l.Items[i])
+		}
+	case *clusterv1.MachinePoolList:
+		for i := range l.Items {
+			all = append(all, &l.Items[i])
+		}
+	case *clusterv1.MachineSetList:
+		for i := range l.Items {
+			all = append(all, &l.Items[i])
+		}
+	case *clusterv1.MachineList:
+		for i := range l.Items {
+			all = append(all, &l.Items[i])
+		}
+	}
+	return all
+}
+
+// class is the ClusterClass of a Cluster's topology.
+func (t *tree) class(ctx context.Context, cluster *clusterv1.Cluster) *Object {
+	key, topology := owners.ClassOf(cluster)
+	if !topology {
+		return nil
+	}
+	class, err := t.chain.ClusterClass(ctx, cluster)
+	if err == nil && class == nil {
+		err = errGone
+	}
+	if err != nil {
+		return unknown(clusterv1.GroupVersion.WithKind("ClusterClass"), key, err)
+	}
+	return t.Of(ctx, inherit.Ref{Kind: "ClusterClass", Object: class}, class.GroupVersionKind())
+}
+
+func (t *tree) controlPlane(ctx context.Context, cluster *clusterv1.Cluster) []*Object {
+	ref := cluster.Spec.ControlPlaneRef
+	if ref.Name == "" {
+		return nil
+	}
+	gvk, served, err := t.chain.Served(ref.GroupKind().WithVersion(""))
+	if err == nil && !served {
+		err = errNotServed
+	}
+	var cp *inherit.ControlPlane
+	if err == nil {
+		_, cp, err = t.chain.ControlPlane(ctx, cluster.Namespace, &metav1.OwnerReference{
+			APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Name: ref.Name,
+		})
+	}
+	if err == nil && cp == nil {
+		err = errGone
+	}
+	if err != nil {
+		return []*Object{unknown(gvk, types.NamespacedName{Namespace: cluster.Namespace, Name: ref.Name}, err)}
+	}
+	cp.SetGroupVersionKind(gvk)
+	return []*Object{{Ref: inherit.Ref{Kind: gvk.Kind, Object: cp}, GVK: gvk, Cluster: client.ObjectKeyFromObject(cluster)}}
+}
+
+// externals hangs the InfraMachine and the BootstrapConfig of a Machine below it. All of a kind and namespace are listed once.
+func (t *tree) externals(ctx context.Context, machine *Object, m *clusterv1.Machine) {
+	for _, ref := range owners.ExternalRefs(m) {
+		key := types.NamespacedName{Namespace: m.Namespace, Name: ref.Name}
+		gvk, served, err := t.chain.Served(ref.GroupKind().WithVersion(""))
+		object := &metav1.PartialObjectMetadata{}
+		if err == nil && served {
+			err = t.external(ctx, gvk, key, object)
+		}
+		switch {
+		case apierrors.IsNotFound(err), err == nil && !served:
+		case err != nil:
+			machine.Children = append(machine.Children, unknown(gvk, key, err))
+		default:
+			machine.Children = append(machine.Children, &Object{Ref: inherit.Ref{Kind: gvk.Kind, Object: object}, GVK: gvk, Cluster: machine.Cluster})
+		}
+	}
+}
+
+func (t *tree) external(ctx context.Context, gvk schema.GroupVersionKind, key types.NamespacedName, into *metav1.PartialObjectMetadata) error {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	_ = t.Store.List(ctx, list, client.InNamespace(key.Namespace)) // one object may be readable if the list is not
+	into.SetGroupVersionKind(gvk)
+	return t.Store.Get(ctx, key, into)
+}
+
+// unknown is an object of which no more is known than its name, and why.
+func unknown(gvk schema.GroupVersionKind, key types.NamespacedName, why error) *Object {
+	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	object.SetGroupVersionKind(gvk)
+	return &Object{Ref: inherit.Ref{Kind: gvk.Kind, Object: object}, GVK: gvk, Err: why}
+}
+
+// compare compares an object, and then those below it.
+func (t *tree) compare(ctx context.Context, o *Object) error {
+	if o.Err == nil {
+		children := o.Children
+		*o = *t.Of(ctx, o.Ref, o.GVK)
+		o.Children = children
+	}
+	if err := t.visit(o); err != nil {
+		return err
+	}
+	for _, child := range o.Children {
+		if err := t.compare(ctx, child); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nodes reads the Nodes of the workload cluster.
+func (t *tree) nodes(ctx context.Context, cluster types.NamespacedName) ([]corev1.Node, error) {
+	reader, err := t.Nodes(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	list := &corev1.NodeList{}
+	if err := reader.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("listing the Nodes of Cluster %s: %w", cluster, err)
+	}
+	return slices.Clip(list.Items), nil
+}
+
+// node compares a Node and hangs it below its Machine or MachinePool.
+func (t *tree) node(ctx context.Context, top *Tree, node corev1.Node) error {
+	o := t.World.Node(ctx, top.Cluster, &node)
+	owner, err := t.ownerOf(ctx, o.Node)
+	o.Err = errors.Join(o.Err, err)
+	if parent := t.of[owner]; parent != nil {
+		parent.Children = append(parent.Children, o)
+	} else {
+		top.Strangers = append(top.Strangers, o)
+	}
+	return t.visit(o)
+}
+
+// ownerOf returns the UID of a Node's Machine or MachinePool, even if the Node is left alone, or "".
+func (t *tree) ownerOf(ctx context.Context, node *Node) (types.UID, error) {
+	if node.Would.Inherits() {
+		return node.Would.Source.Object.GetUID(), nil
+	}
+	m, err := t.chain.MachineOf(ctx, node.Node)
+	switch {
+	case err != nil:
+		return "", err
+	case m != nil:
+		return m.UID, nil
+	}
+	pool, err := t.chain.PoolOf(ctx, node.Node)
+	if err != nil || pool == nil {
+		return "", err
+	}
+	return pool.UID, nil
+}

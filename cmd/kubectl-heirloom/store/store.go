@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package store is a management cluster as the plugin reads it: the objects of an API server, of files, or of files in front of an
+// API server. An owner chain reads it in place of caches.
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
+)
+
+// patience bounds one read. The owner chain bounds it by what API servers wait for a webhook, and people wait longer.
+const patience = 10 * time.Second
+
+// Store reads each list and each object once, and remembers what does not exist or cannot be read, too. It answers lists by the
+// indexes of an owner chain. What it returns must not be changed.
+type Store struct {
+	// Layout returns where a kind of control plane has what it can inherit.
+	Layout func(context.Context, schema.GroupVersionKind) (inherit.Layout, error)
+
+	live   client.Client // nil if there are only files
+	scheme *runtime.Scheme
+
+	mu    sync.Mutex
+	kinds map[schema.GroupKind]*kind
+}
+
+// kind has the objects of a kind, in whatever version they were read.
+type kind struct {
+	objects map[types.NamespacedName]*object
+	// listed has the namespaces whose objects have been listed, and why they could not; "" stands for all.
+	listed map[string]error
+	// typed and indexes are the objects as values of a Go type, in order and by the fields of indexes. They are made when needed.
+	typed   map[reflect.Type][]client.Object
+	indexes map[index]map[string][]client.Object
+}
+
+type index struct {
+	as    reflect.Type
+	field string
+}
+
+// object is what is known of an object: its content, or why it cannot be read.
+type object struct {
+	*unstructured.Unstructured
+	err error
+	// put says that the object stands in front of the stored one.
+	put bool
+	as  map[reflect.Type]client.Object
+}
+
+// New returns a store of the objects of an API server.
+func New(live client.Client, layout func(context.Context, schema.GroupVersionKind) (inherit.Layout, error)) *Store {
+	return &Store{Layout: layout, live: live, scheme: live.Scheme(), kinds: map[schema.GroupKind]*kind{}}
+}
+
+// NewOffline returns a store that has only what is put into it.
+func NewOffline(scheme *runtime.Scheme) *Store {
+	return &Store{scheme: scheme, kinds: map[schema.GroupKind]*kind{}}
+}
+
+// Chain returns an owner chain that reads from the store, for the Nodes of a Cluster; it lists only the namespace of the Cluster.
+func (s *Store) Chain(cluster types.NamespacedName) *owners.Chain {
+	chain := &owners.Chain{Cache: within{s, cluster.Namespace}, Layout: s.Layout}
+	if s.live != nil {
+		chain.Mapper = s.live.RESTMapper()
+	}
+	return chain.Within(cluster)
+}
+
+// within lists the objects of one namespace: all that belongs to a Cluster is in its namespace.
+type within struct {
+	*Store
+	namespace string
+}
+
+// List implements client.Reader.
+func (r within) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if r.namespace != "" {
+		options = append([]client.ListOption{client.InNamespace(r.namespace)}, options...)
+	}
+	return r.Store.List(ctx, list, options...)
+}
+
+// Live returns the client behind the store; nil if there is none.
+func (s *Store) Live() client.Client { return s.live }
+
+// Put makes the store answer with this object instead of the stored one, or in addition to those.
+func (s *Store) Put(u *unstructured.Unstructured) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.of(u.GroupVersionKind()).set(client.ObjectKeyFromObject(u), &object{Unstructured: u, put: true})
+}
+
+// Prefetch lists all objects of Cluster API in a namespace, "" for all, so that what follows makes no call for each of them.
+func (s *Store) Prefetch(ctx context.Context, namespace string) error {
+	for _, list := range []client.ObjectList{
+		&clusterv1.ClusterList{}, &clusterv1.ClusterClassList{}, &clusterv1.MachineDeploymentList{}, &clusterv1.MachinePoolList{},
+		&clusterv1.MachineSetList{}, &clusterv1.MachineList{},
+	} {
+		if err := s.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			return fmt.Errorf("listing the objects of Cluster API: %w", err)
+		}
+	}
+	return nil
+}
+
+// Get implements client.Reader.
+func (s *Store) Get(ctx context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	gvk, err := apiutil.GVKForObject(into, s.scheme)
+	if err != nil {
+		return fmt.Errorf("finding the kind of %T: %w", into, err)
+	}
+	found := s.known(gvk, key)
+	if found == nil {
+		found = s.read(ctx, gvk, key)
+	}
+	if found.err != nil {
+		return found.err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	typed, err := found.typed(reflect.TypeOf(into))
+	if err == nil {
+		reflect.ValueOf(into).Elem().Set(reflect.ValueOf(typed).Elem())
+	}
+	return err
+}
+
+// List implements client.Reader. An API server does not know the caches' indexes, so that all objects of a namespace are read, once,
+// or those of all namespaces if none is given. A kind that is not served has no objects.
+func (s *Store) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	by := (&client.ListOptions{}).ApplyOptions(options)
+	gvk, err := apiutil.GVKForObject(list, s.scheme)
+	if err != nil {
+		return fmt.Errorf("finding the kind of %T: %w", list, err)
+	}
+	gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
+	if err := s.list(ctx, gvk, by.Namespace); err != nil && !meta.IsNoMatchError(err) {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all, err := s.of(gvk).by(itemOf(list), by)
+	if err != nil {
+		return err
+	}
+	found := []runtime.Object{}
+	for _, object := range all {
+		if (by.Namespace == "" || by.Namespace == object.GetNamespace()) && (by.Limit == 0 || int64(len(found)) < by.Limit) {
+			found = append(found, object)
+		}
+	}
+	return meta.SetList(list, found) //nolint:wrapcheck // the caller knows what it asked for
+}
+
+// itemOf returns the type of a list's items.
+func itemOf(list client.ObjectList) reflect.Type {
+	items, _ := meta.GetItemsPtr(list) // every list has items
+	return reflect.PointerTo(reflect.TypeOf(items).Elem().Elem())
+}
+
+// of returns what is known of a kind.
+func (s *Store) of(gvk schema.GroupVersionKind) *kind {
+	known := s.kinds[gvk.GroupKind()]
+	if known == nil {
+		known = &kind{objects: map[types.NamespacedName]*object{}, listed: map[string]error{}}
+		s.kinds[gvk.GroupKind()] = known
+	}
+	return known
+}
+
+// known returns what needs no call: an object, or why it cannot be read; nil if a call is needed.
+func (s *Store) known(gvk schema.GroupVersionKind, key client.ObjectKey) *object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := s.of(gvk)
+	if found := of.objects[key]; found != nil {
+		return found
+	}
+	err, listed := of.wasListed(key.Namespace)
+	switch {
+	case s.live != nil && (!listed || apierrors.IsForbidden(err) || meta.IsNoMatchError(err)):
+		return nil // one object may be readable if the list is not
+	case err == nil:
+		err = apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name)
+	}
+	return &object{err: err}
+}
+
+// wasListed reports whether a namespace was listed, or all were. Those who may not list all namespaces may still list one.
+func (k *kind) wasListed(namespace string) (err error, listed bool) { //nolint:revive // the error is the answer
+	if err, listed := k.listed[""]; listed && (namespace == "" || !apierrors.IsForbidden(err)) {
+		return err, true
+	}
+	err, listed = k.listed[namespace]
+	return err, listed
+}
+
+// read gets an object from the API server.
+func (s *Store) read(ctx context.Context, gvk schema.GroupVersionKind, key client.ObjectKey) *object {
+	ctx, cancel := patiently(ctx)
+	defer cancel()
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(gvk)
+	found := &object{Unstructured: u, err: s.live.Get(ctx, key, u)}
+	if !errors.Is(found.err, context.Canceled) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.of(gvk).set(key, found)
+	}
+	return found
+}
+
+// list makes the store know the objects of a kind in a namespace, or in all.
+func (s *Store) list(ctx context.Context, gvk schema.GroupVersionKind, namespace string) error {
+	s.mu.Lock()
+	err, listed := s.of(gvk).wasListed(namespace)
+	s.mu.Unlock()
+	if listed || s.live == nil {
+		return err
+	}
+	ctx, cancel := patiently(ctx)
+	defer cancel()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	err = s.live.List(ctx, list, client.InNamespace(namespace))
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := s.of(gvk)
+	of.listed[namespace] = err
+	for i := range list.Items {
+		of.set(client.ObjectKeyFromObject(&list.Items[i]), &object{Unstructured: &list.Items[i]})
+	}
+	return err
+}
+
+// patiently returns a context in which a read may take longer than its caller allows, unless the command ends.
+func patiently(ctx context.Context) (context.Context, context.CancelFunc) {
+	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	stop := context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			cancel()
+		}
+	})
+	return patient, func() { stop(); cancel() }
+}
+
+// set keeps an object, unless another one stands in front of it.
+func (k *kind) set(key types.NamespacedName, o *object) {
+	if before := k.objects[key]; before != nil && before.put && !o.put {
+		return
+	}
+	k.objects[key], k.typed, k.indexes = o, nil, nil
+}
+
+// by returns the objects of a type that are in the indexes that are asked for.
+func (k *kind) by(as reflect.Type, options *client.ListOptions) ([]client.Object, error) {
+	found, err := k.all(as)
+	if err != nil || options.FieldSelector == nil {
+		return found, err
+	}
+	for i, by := range options.FieldSelector.Requirements() {
+		indexed := k.index(index{as, by.Field}, by.Value)
+		if i == 0 {
+			found = indexed
+			continue
+		}
+		found = slices.DeleteFunc(slices.Clone(found), func(o client.Object) bool { return !slices.Contains(indexed, o) })
+	}
+	return found, nil
+}
+
+// all returns the objects as values of a type, in the order of an API server.
+func (k *kind) all(as reflect.Type) ([]client.Object, error) {
+	if found, made := k.typed[as]; made {
+		return found, nil
+	}
+	var found []client.Object
+	for _, o := range k.objects {
+		if o.err != nil {
+			continue
+		}
+		typed, err := o.typed(as)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, typed)
+	}
+	slices.SortFunc(found, func(a, b client.Object) int {
+		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+	})
+	if k.typed == nil {
+		k.typed, k.indexes = map[reflect.Type][]client.Object{}, map[index]map[string][]client.Object{}
+	}
+	k.typed[as] = found
+	return found, nil
+}
+
+// index returns the objects with a value of an index. All are known as values of its type.
+func (k *kind) index(of index, value string) []client.Object {
+	made := k.indexes[of]
+	if made == nil {
+		made = map[string][]client.Object{}
+		for _, o := range k.typed[of.as] {
+			for _, value := range slices.Compact(slices.Sorted(slices.Values(owners.IndexValues(o, of.field)))) {
+				made[value] = append(made[value], o)
+			}
+		}
+		k.indexes[of] = made
+	}
+	return made[value]
+}
+
+// typed returns an object as a value of a type.
+func (o *object) typed(as reflect.Type) (client.Object, error) {
+	if as == reflect.TypeOf(o.Unstructured) {
+		return o.Unstructured, nil
+	}
+	if made := o.as[as]; made != nil {
+		return made, nil
+	}
+	made, isObject := reflect.New(as.Elem()).Interface().(client.Object)
+	if !isObject {
+		return nil, fmt.Errorf("reading %s %s: it cannot be a %s", o.GetKind(), client.ObjectKeyFromObject(o), as)
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, made); err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", o.GetKind(), client.ObjectKeyFromObject(o), err)
+	}
+	if o.as == nil {
+		o.as = map[reflect.Type]client.Object{}
+	}
+	o.as[as] = made
+	return made, nil
+}
