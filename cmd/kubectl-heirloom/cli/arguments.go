@@ -48,19 +48,12 @@ type Arguments struct {
 
 // ParseArguments reads arguments without asking an API server.
 func ParseArguments(args []string, takes Takes) (a Arguments, err error) {
-	kind, rest, first := "", args, ""
-	switch {
-	case len(args) > 0 && !strings.Contains(args[0], "/") && (!takes.Clusters || isCluster(args[0])):
-		kind, rest = args[0], args[1:]
-	case takes.Clusters:
-		kind = "cluster"
-	case len(args) == 0:
+	kind, rest := takes.kind(args)
+	if len(rest) == 0 && kind == "" {
 		return a, errors.New("name an object, such as machine/md-0-x7k2p, or a kind, such as machines")
-	default:
-		first = args[0]
 	}
 	last := len(rest) - 1
-	if takes.Key && (last > 0 || last == 0 && takes.Choosing) && isKey(rest[last], first) {
+	if takes.Key && (last > 0 || last == 0 && takes.Choosing) && (kind != "" || isKey(rest[last], args[0])) {
 		rest, a.Key = rest[:last], rest[last]
 	}
 	if len(rest) == 0 {
@@ -69,19 +62,39 @@ func ParseArguments(args []string, takes Takes) (a Arguments, err error) {
 		return a, fmt.Errorf("%q names an object, but flags choose among all objects of a kind: leave out one or the other", rest[0])
 	}
 	for _, arg := range rest {
-		object := Argument{kind, arg}
-		if before, name, slash := strings.Cut(arg, "/"); slash && (kind == "" || takes.Clusters) {
-			object = Argument{before, name}
-		}
-		switch {
-		case takes.Clusters && (!isCluster(object.Kind) || object.Name == ""):
-			return a, fmt.Errorf("%q is not a Cluster: write cluster/NAME or NAME, and choose its namespace with -n", arg)
-		case object.Kind == "" || object.Name == "" || strings.Contains(object.Name, "/"):
-			return a, fmt.Errorf("%q is not an object: write KIND/NAME, or KIND NAME, and choose its namespace with -n", arg)
+		object, err := takes.object(kind, arg)
+		if err != nil {
+			return a, err
 		}
 		a.Objects = append(a.Objects, object)
 	}
 	return a, nil
+}
+
+// kind returns the KIND that begins the arguments, if there is one, and the rest.
+func (takes Takes) kind(args []string) (string, []string) {
+	if len(args) > 0 && !strings.Contains(args[0], "/") && (!takes.Clusters || isCluster(args[0])) {
+		return args[0], args[1:]
+	}
+	if takes.Clusters {
+		return "cluster", args
+	}
+	return "", args
+}
+
+// object reads KIND/NAME or, after a KIND, NAME.
+func (takes Takes) object(kind, arg string) (Argument, error) {
+	object := Argument{kind, arg}
+	if before, name, slash := strings.Cut(arg, "/"); slash && (kind == "" || takes.Clusters) {
+		object = Argument{before, name}
+	}
+	if takes.Clusters && (!isCluster(object.Kind) || object.Name == "") {
+		return object, fmt.Errorf("%q is not a Cluster: write cluster/NAME or NAME, and choose its namespace with -n", arg)
+	}
+	if object.Kind == "" || object.Name == "" || strings.Contains(object.Name, "/") {
+		return object, fmt.Errorf("%q is not an object: write KIND/NAME, or KIND NAME, and choose its namespace with -n", arg)
+	}
+	return object, nil
 }
 
 // isKey reports whether an argument is a key rather than an object. machine.cluster.x-k8s.io/exclude-node-draining is a key, unless the
@@ -118,8 +131,12 @@ func (a Arguments) Resolve(mapper meta.RESTMapper) (r *Request, err error) {
 		r.All, err = Kind(mapper, a.All)
 		return r, err
 	}
-	for _, object := range a.Objects {
+	for i, object := range a.Objects {
 		kind, err := Kind(mapper, object.Kind)
+		if err != nil && a.Key == "" && i > 0 && i == len(a.Objects)-1 && strings.Contains(object.Kind, ".") {
+			r.Key = object.Kind + "/" + object.Name // after objects with an API group, so that it looked like one
+			return r, nil
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -169,9 +186,9 @@ func (f *Factory) Complete(takes Takes) cobra.CompletionFunc {
 			return offer(toComplete, "", f.names(named.All))
 		case len(named.Objects) > 0 && takes.Key:
 			return offer(toComplete, "", f.keys(named.Objects[0]))
-		case slash:
+		case slash && (!takes.Clusters || isCluster(kind)):
 			return offer(toComplete, kind+"/", f.names(kind))
-		case len(args) == 0:
+		case len(args) == 0 && !takes.Clusters:
 			offered, directive := offer(toComplete, "", f.kinds())
 			return offered, directive | cobra.ShellCompDirectiveNoSpace
 		}
