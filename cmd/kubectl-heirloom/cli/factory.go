@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
@@ -163,4 +165,19 @@ func ParseCluster(flag, s string) (types.NamespacedName, error) {
 		return types.NamespacedName{}, fmt.Errorf("%s=%q: must be <namespace>/<name>", flag, s)
 	}
 	return types.NamespacedName{Namespace: namespace, Name: name}, nil
+}
+
+// quiet is how long a step may take before the command says what it is doing.
+const quiet = time.Second
+
+// Progress says on standard error what a command is doing, if that takes longer. Call the result when it is done.
+func (f *Factory) Progress(format string, args ...any) (done func()) {
+	timer := time.AfterFunc(quiet, func() { _, _ = fmt.Fprintf(f.ErrOut, format+" …\n", args...) })
+	return func() { timer.Stop() }
+}
+
+// SilenceLogs keeps what Kubernetes' libraries log off standard error: an error that stops a command is printed once.
+func SilenceLogs() {
+	klog.SetLogger(logr.Discard())
+	ctrl.SetLogger(klog.Background())
 }

@@ -3,8 +3,11 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -13,8 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 )
 
 // Style is how a word stands out. Colour never says anything that the words do not.
@@ -184,4 +189,83 @@ func printTable(w io.Writer, paint Painter, table *metav1.Table) error {
 	}
 	_, err := io.WriteString(w, strings.Join(lines, ""))
 	return err
+}
+
+// Exit codes of all commands, as those of kubectl diff: something is not as it should be; the question could not be answered.
+const (
+	ExitOK     = 0
+	ExitFound  = 1
+	ExitFailed = 2
+)
+
+// ErrFound ends a command with ExitFound. The command has already said what it found.
+var ErrFound = errors.New("something is not as it should be")
+
+// ExitCode returns the exit code for a command's error. One that was found and one that failed, joined, is one that failed.
+func ExitCode(err error) int {
+	switch {
+	case err == nil:
+		return ExitOK
+	case Sentence(err) == "":
+		return ExitFound
+	}
+	return ExitFailed
+}
+
+// NotFound says that an object is not there, in kubectl's words. Without a namespace, it is of a kind that has none.
+func NotFound(kind string, key types.NamespacedName) error {
+	if key.Namespace == "" {
+		return fmt.Errorf("%s %q not found", kind, key.Name)
+	}
+	return fmt.Errorf("%s %q not found in namespace %q (use -n)", kind, key.Name, key.Namespace)
+}
+
+// Sentence says what went wrong. Several joined errors become several lines, each only once. ErrFound becomes nothing.
+func Sentence(err error) string {
+	if err == nil {
+		return ""
+	}
+	line := err.Error()
+	if several, ok := err.(interface{ Unwrap() []error }); ok && errors.Join(several.Unwrap()...).Error() == line {
+		var lines []string
+		for _, one := range several.Unwrap() {
+			if line := Sentence(one); line != "" && !slices.Contains(lines, line) {
+				lines = append(lines, line)
+			}
+		}
+		return strings.Join(lines, "\n")
+	}
+	var unreached *url.Error
+	switch {
+	case errors.Is(err, ErrFound):
+		return "" // the command has said it
+	case errors.Is(err, context.Canceled):
+		return "interrupted"
+	case errors.As(err, &unreached):
+		if says, ok := cmdutil.StandardErrorMessage(unreached); ok {
+			return strings.Replace(line, unreached.Error(), says, 1)
+		}
+	}
+	return line
+}
+
+// Count is a number with its noun.
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// OneLine returns an error as a part of a sentence. Errors that are joined have a line each.
+func OneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// Shorten returns a value as a table shows it. Annotations can be long.
+func Shorten(value string) string {
+	const widest = 48 // in characters
+	value = strings.Join(strings.Fields(value), " ")
+	if runes := []rune(value); len(runes) > widest {
+		return string(runes[:widest-1]) + "…"
+	}
+	return value
 }

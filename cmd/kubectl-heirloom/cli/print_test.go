@@ -4,11 +4,21 @@ package cli
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"syscall"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // answer is one as commands give it. Its table has a value with colours of its own, as an annotation may have, and cells with the plugin's.
@@ -82,5 +92,36 @@ func TestPaint(t *testing.T) {
 	Expect(Painter(false).Paint(Bad, "a\x1b[0mb")).To(Equal("a^[[0mb"))
 	for color, want := range map[string]Painter{"always": true, "never": false, "auto": false} { // no terminal
 		Expect((&Factory{Color: color}).Painter(&bytes.Buffer{})).To(Equal(want), color)
+	}
+}
+
+func TestSentence(t *testing.T) {
+	refused := &url.Error{Op: "Get", URL: "https://10.0.0.1:6443/api?timeout=32s", Err: &net.OpError{
+		Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED),
+	}}
+	late := &url.Error{Op: "Get", URL: "https://10.0.0.1:6443/api", Err: context.DeadlineExceeded}
+	missing := apierrors.NewNotFound(schema.GroupResource{Group: "cluster.x-k8s.io", Resource: "machines"}, "x")
+	for name, tc := range map[string]struct {
+		err  error
+		want string
+		code int
+	}{
+		"nothing":                               {nil, "", 0},
+		"found":                                 {fmt.Errorf("two: %w", ErrFound), "", 1},
+		"found, and another error that is none": {errors.Join(ErrFound, nil), "", 1},
+		"found and failed":                      {errors.Join(ErrFound, errors.New("a")), "a", 2},
+		"failed and found":                      {errors.Join(errors.New("a"), errors.Join(errors.New("a"), ErrFound)), "a", 2},
+		"connection refused": {fmt.Errorf("reading Nodes of Cluster fleet/prod: %w", refused),
+			"reading Nodes of Cluster fleet/prod: The connection to the server 10.0.0.1:6443 was refused - did you specify the right host or port?", 2},
+		"too late":     {late, "Unable to connect to the server: context deadline exceeded", 2},
+		"interrupted":  {fmt.Errorf("listing: %w", context.Canceled), "interrupted", 2},
+		"several":      {errors.Join(errors.New("a"), errors.Join(missing, missing)), "a\n" + `machines.cluster.x-k8s.io "x" not found`, 2},
+		"not found":    {NotFound("Cluster", types.NamespacedName{Namespace: "fleet", Name: "x"}), `Cluster "x" not found in namespace "fleet" (use -n)`, 2},
+		"no such Node": {NotFound("Node", types.NamespacedName{Name: "x"}), `Node "x" not found`, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(Sentence(tc.err)).To(Equal(tc.want))
+			NewWithT(t).Expect(ExitCode(tc.err)).To(Equal(tc.code))
+		})
 	}
 }
