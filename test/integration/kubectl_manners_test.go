@@ -66,6 +66,7 @@ func testKubectlFormats(t *testing.T, w *kubectlWorld) {
 func testKubectlCompletion(t *testing.T, w *kubectlWorld) {
 	for line, want := range map[string]string{
 		"explain machine/prod-gpu-":                       "machine/prod-gpu-1\nmachine/prod-gpu-2\nmachine/prod-gpu-3\n:4\n",
+		"report pr":                                       "prod\n:4\n",
 		"explain machine edge-web":                        "edge-web-1\n:4\n",
 		"explain node/prod-cp":                            "node/prod-cp-1\n:4\n",
 		"explain kubeadmcontrol":                          "kubeadmcontrolplane/\n:6\n",

@@ -43,7 +43,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		"Kubeconfig for the workload cluster, instead of the one that Cluster API keeps for the Cluster.")
 	fs.StringVar(&f.Color, "color", "auto", "When to use colours: auto, always or never. auto means on a terminal, unless NO_COLOR is set.")
 	fs.IntVarP(&f.Verbosity, "v", "v", 0, "Log to standard error what the plugin does, up to this level. 6 shows each request.")
-	addCommands(command, "Look:", newExplainCommand(f), newTreeCommand(f), newCheckCommand(f))
+	addCommands(command, "Look:", newExplainCommand(f), newTreeCommand(f), newReportCommand(f), newCheckCommand(f))
 	addCommands(command, "Before you change something:", newLintCommand(f), newDiffCommand(f))
 	addCommands(command, "Before you uninstall:", newReleaseCommand(f))
 	addCommands(command, "Other:", newOptionsCommand(f), newVersionCommand(f))

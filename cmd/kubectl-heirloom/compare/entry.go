@@ -98,6 +98,9 @@ type Entry struct {
 	WholeList bool `json:"-"`
 }
 
+// Waits reports whether a taint evicts Pods, and is missing because the Node waits for its turn.
+func (e *Entry) Waits() bool { return e.Reason == string(inherit.DropWaiting) }
+
 // Source is an object, and a field in it.
 type Source struct {
 	Kind      string `json:"kind"`

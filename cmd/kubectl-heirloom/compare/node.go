@@ -29,6 +29,8 @@ type Node struct {
 	// Waiting are the taints that evict Pods and for which the Node waits its turn; Dropped is what the rules leave out of Next.
 	Waiting []taint.ID
 	Dropped inherit.Drops
+	// held is what the rules leave out as long as it waits: Initialize taints wait for each other.
+	held inherit.Drops
 }
 
 // Node compares a Node of a Cluster with what it should have.
@@ -56,7 +58,7 @@ func (w *World) compareNode(ctx context.Context, o *Object) error {
 	for i := range o.Entries {
 		e := &o.Entries[i]
 		e.Records = listed(e.Of)
-		if e.Status == Missing && e.Kind == Taint && slices.ContainsFunc(o.Node.Waiting, func(id taint.ID) bool { return id.String() == e.Key }) {
+		if e.Status.Wrong() && e.Kind == Taint && o.Node.Would.Source.WhyNot(o.Node.held, e.Of) == inherit.DropWaiting {
 			e.Reason = string(inherit.DropWaiting)
 		}
 	}
@@ -90,6 +92,7 @@ func (w *World) decideNode(ctx context.Context, o *Object) (err error) {
 	o.Problems = n.Dropped.Problems()
 	if policy.PaceEviction { // without a rate, nothing waits for its turn
 		n.Waiting = n.Would.Source.Evicting(n.Node, nil, w.Now)
+		_, n.held = policy.NodeHolding(n.Would.Source, n.Waiting, n.State, inherit.Privileged)
 	}
 	return nil
 }

@@ -69,6 +69,18 @@ func (o *Object) Wrong() bool {
 	return slices.ContainsFunc(o.Entries, func(e Entry) bool { return e.Status.Wrong() })
 }
 
+// Untouched says why Heirloom does not write the object for now, although it would inherit or should have an owner; empty if it does. That
+// nothing is above an object is as it should be.
+func (o *Object) Untouched() inherit.Reason {
+	switch {
+	case o.Decided.Outcome == inherit.OwnerNotFound:
+		return o.Decided.Reason
+	case o.LeftAlone == inherit.NothingDeclares, o.LeftAlone == inherit.NotOfMachine:
+		return ""
+	}
+	return o.LeftAlone
+}
+
 // Of compares an object of Cluster API or a provider with what it should have. For a Node, see Node.
 func (w *World) Of(ctx context.Context, ref inherit.Ref, gvk schema.GroupVersionKind) *Object {
 	o := &Object{Ref: ref, GVK: gvk, Cluster: types.NamespacedName{Namespace: ref.Object.GetNamespace(), Name: owners.ClusterName(ref.Object)}}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
 )
@@ -40,16 +42,17 @@ type Tree struct {
 
 // Each calls a function for every object of the tree, from the top, without the ClusterClass.
 func (t *Tree) Each(do func(*Object)) {
-	t.Object.each(do)
+	t.Object.Each(do)
 	for _, node := range t.Strangers {
 		do(node)
 	}
 }
 
-func (o *Object) each(do func(*Object)) {
+// Each calls a function for an object and all below it.
+func (o *Object) Each(do func(*Object)) {
 	do(o)
 	for _, child := range o.Children {
-		child.each(do)
+		child.Each(do)
 	}
 }
 
@@ -63,7 +66,9 @@ func (w *World) Tree(ctx context.Context, key types.NamespacedName, visit func(*
 		return nil, err
 	}
 	cluster := &clusterv1.Cluster{}
-	if err := w.Store.Get(ctx, key, cluster); err != nil {
+	if err := w.Store.Get(ctx, key, cluster); apierrors.IsNotFound(err) {
+		return nil, cli.NotFound("Cluster", key)
+	} else if err != nil {
 		return nil, fmt.Errorf("getting Cluster %s: %w", key, err)
 	}
 	t := &tree{World: w, chain: w.Store.Chain(key), visit: visit, of: map[types.UID]*Object{}}
@@ -87,6 +92,25 @@ func (w *World) Tree(ctx context.Context, key types.NamespacedName, visit func(*
 		}
 	}
 	return top, ctx.Err()
+}
+
+// atOnce bounds how many Clusters are read together. Most of it is waiting for those that do not answer.
+const atOnce = 10
+
+// Trees compares the objects of several Clusters. A Cluster that cannot be read is a tree that has only its name, and why.
+func (w *World) Trees(ctx context.Context, keys []types.NamespacedName) []*Tree {
+	all, group := make([]*Tree, len(keys)), errgroup.Group{}
+	group.SetLimit(atOnce)
+	for i, key := range keys {
+		group.Go(func() (err error) {
+			if all[i], err = w.Tree(ctx, key, nil); err != nil {
+				all[i] = &Tree{Object: unknown(clusterv1.GroupVersion.WithKind("Cluster"), key, err)}
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // each tree has its error
+	return all
 }
 
 // tree is a tree that grows.

@@ -6,187 +6,206 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// line is an item as people see it, or several equal ones.
+// view says how a forest looks to people. all shows each object instead of groups of equal ones; wide adds fields and field managers, and
+// does not wrap.
+type view struct {
+	all, wide bool
+	table     *metav1.Table
+}
+
+// line is an item as people see it, or several equal ones. details are said below it.
 type line struct {
 	*Item
 	names    []string
+	details  []string
 	children []*line
 }
 
-// lines are the trees as people see them.
-func (f *Forest) lines() []*line {
-	all := make([]*line, 0, len(f.Trees))
-	for _, top := range f.Trees {
-		all = append(all, f.View.line(top))
-	}
-	return all
-}
-
-// line shows an item with what is below it.
-func (v View) line(i *Item) *line {
-	l := &line{Item: i, names: []string{i.Name}}
-	for _, child := range i.Children {
-		if v.ShowAll || !child.External || child.State == Drifted || child.State == Unknown {
-			l.children = append(l.children, v.line(child))
+// line shows an item with what is below it. Equal siblings that may be many are in one line: Machines with what belongs to them, and
+// MachineSets that have none any more.
+func (v view) line(i *Item) *line {
+	l, groups := &line{Item: i, names: []string{i.Name}, details: v.details(i)}, map[string]*line{}
+	for _, item := range i.Children {
+		if !v.all && item.External && item.State != Drifted && item.State != Unknown {
+			continue
 		}
-	}
-	if !v.ShowAll {
-		l.children = grouped(l.children)
+		child := v.line(item)
+		numerous := item.Kind == "Machine" || item.Kind == "Node" || item.External || item.Kind == "MachineSet" && len(item.Children) == 0
+		if first := groups[child.like()]; first != nil && numerous && !v.all {
+			first.join(child)
+			continue
+		}
+		groups[child.like()] = child
+		l.children = append(l.children, child)
 	}
 	return l
 }
 
-// grouped puts equal siblings into one line, where the first of them is.
-func grouped(all []*line) []*line {
-	var groups []*line
-	of := map[string]*line{}
-	for _, one := range all {
-		if !one.numerous() {
-			groups = append(groups, one)
-			continue
-		}
-		like := one.signature()
-		if first := of[like]; first != nil {
-			first.join(one)
-			continue
-		}
-		of[like] = one
-		groups = append(groups, one)
+// like is the same for lines that differ only in names and values.
+func (l *line) like() string {
+	words := []string{l.Kind, string(l.State)}
+	for _, detail := range l.details {
+		words = append(words, withoutValue(detail))
 	}
-	return groups
-}
-
-// numerous reports whether a Cluster may have many objects like this one: Machines with what belongs to them, and MachineSets that
-// have none any more.
-func (l *line) numerous() bool {
-	return l.Kind == machineKind || l.Kind == nodeKind || l.External || l.Kind == machineSetKind && len(l.children) == 0
-}
-
-// signature is the same for lines that differ only in names and values.
-func (l *line) signature() string {
-	var s strings.Builder
-	fmt.Fprintf(&s, "%q %q %q %q", l.Kind, l.State, l.LeftAlone, l.Error)
-	for _, e := range l.Enters {
-		fmt.Fprintf(&s, " +%q %q", e.Kind, e.Key)
-	}
-	for _, d := range l.Drift {
-		fmt.Fprintf(&s, " !%q %q %q", d.Kind, d.Key, d.Is)
-	}
-	fmt.Fprintf(&s, " ?%q", l.LeftOut)
 	for _, child := range l.children {
-		fmt.Fprintf(&s, " (%s)", child.signature())
+		words = append(words, child.like())
 	}
-	return s.String()
+	return fmt.Sprintf("%q", words)
+}
+
+func withoutValue(detail string) string {
+	detail, _, _ = strings.Cut(detail, "=")
+	return detail
 }
 
 // join adds an equal line to this one.
 func (l *line) join(other *line) {
 	l.names = append(l.names, other.names...)
-	item := *l.Item
-	item.Enters = slices.Clone(item.Enters)
-	for i := range item.Enters {
-		if item.Enters[i].Value != other.Enters[i].Value {
-			item.Enters[i].Value = "…"
+	for i, detail := range l.details {
+		if detail != other.details[i] {
+			l.details[i] = withoutValue(detail) + "=…"
 		}
 	}
-	item.Drift = slices.Clone(item.Drift)
-	for i := range item.Drift {
-		if item.Drift[i].DeclaredBy != other.Drift[i].DeclaredBy {
-			item.Drift[i].DeclaredBy = ""
-		}
-	}
-	l.Item = &item
 	for i, child := range l.children {
 		child.join(other.children[i])
 	}
 }
 
+// details are the words below an object.
+func (v view) details(i *Item) (all []string) {
+	for _, d := range i.Declares {
+		text := "+ " + written(d.Kind, d.Key, d.Value, d.Propagation)
+		if len(d.For) > 0 {
+			text += " for " + few(d.For)
+		}
+		if v.wide {
+			text += " (" + strings.Join(d.Fields, ", ") + ")"
+		}
+		all = append(all, text)
+	}
+	for _, e := range i.Entries {
+		all = append(all, v.wrong(e))
+	}
+	switch {
+	case i.Error != "":
+		all = append(all, "? "+i.Error)
+	case i.State == Stranger:
+		all = append(all, "? it inherits nothing: "+string(inherit.IsNoMachine)+". Compare its spec.providerID with that of "+
+			"the Machines (kubectl get machines -o wide), and delete the Node if its machine is gone.")
+	case i.LeftAlone != "":
+		all = append(all, "left alone: "+i.LeftAlone)
+	}
+	for _, problem := range i.LeftOut {
+		all = append(all, "left out: "+problem)
+	}
+	return all
+}
+
+// wrong says how an entry is not as it should be. The value comes after all that equal objects have in common.
+func (v view) wrong(e compare.Entry) string {
+	text, by := fmt.Sprintf("! %s: %s", e.Status, written(e.Kind, e.Key, e.Value, "")), ""
+	if v.wide && e.Source != nil {
+		by = " by " + e.From.String()
+	}
+	if e.Waits() {
+		text = "~ waits for its turn: " + written(e.Kind, e.Key, e.Value, "")
+	}
+	switch {
+	case e.Status == compare.Differs && e.Declared == nil:
+		text += ", declared nowhere any more"
+	case e.Status == compare.Differs:
+		text += fmt.Sprintf(", declared %q", strings.TrimSpace(cli.Shorten(*e.Declared)+" "+e.DeclaredPropagation)) + by
+	case by != "":
+		text += ", declared" + by
+	}
+	if v.wide && len(e.Managers) > 0 {
+		text += ", set by " + strings.Join(e.Managers, ", ")
+	}
+	return text
+}
+
 // title names the object, or the objects.
 func (l *line) title() string {
-	if len(l.names) == 1 {
-		return l.Kind + "/" + l.names[0]
+	title := l.Kind + "/" + l.Name
+	switch {
+	case len(l.names) > 1:
+		title = fmt.Sprintf("%d %ss: %s", len(l.names), l.Kind, few(l.names))
+	case l.Kind == "Cluster" || l.Kind == "ClusterClass":
+		title = l.Kind + " " + l.Namespace + "/" + l.Name // its namespace is that of all below it
 	}
-	return fmt.Sprintf("%d %ss: %s", len(l.names), l.Kind, few(l.names))
+	if l.State == OK {
+		title += "  ok"
+	}
+	return title
 }
 
 // few are the first of some names.
 func few(names []string) string {
-	const most = 3
-	if len(names) <= most {
-		return strings.Join(names, ", ")
+	if len(names) > 3 {
+		names = append(slices.Clone(names[:2]), "…")
 	}
-	return strings.Join(names[:most-1], ", ") + ", …"
+	return strings.Join(names, ", ")
 }
 
-// enters are the words for what enters at the object.
-func (l *line) enters() []string {
-	var all []string
-	for _, e := range l.Enters {
-		text := "+" + e.String()
-		if len(e.For) > 0 {
-			text += " for " + few(e.For)
+// Table implements cli.Result. It has one column, because what is said below an object is longer than any name.
+func (f *Forest) Table(wide bool) *metav1.Table {
+	table := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{{Name: "Name", Type: "string"}}}
+	v := view{f.ShowAll, wide, table}
+	for _, top := range f.Trees {
+		v.add(v.line(top), "", "", "")
+	}
+	return table
+}
+
+// add adds a line with what is below it. before is drawn in front of its name, and beside in front of its details and its children.
+func (v view) add(l *line, before, beside, twig string) {
+	stem := beside + "    "
+	if len(l.children) > 0 {
+		stem = beside + "│   "
+	}
+	v.row(before+twig, stem, l.title())
+	for _, detail := range l.details {
+		v.row(stem, stem+"  ", detail)
+	}
+	for i, child := range l.children {
+		if i == len(l.children)-1 {
+			v.add(child, beside, beside+"  ", "└─")
+		} else {
+			v.add(child, beside, beside+"│ ", "├─")
 		}
-		all = append(all, text)
 	}
-	return all
 }
 
-// mostSaid is how many differences are told one by one. A program gets all of them.
-const mostSaid = 10
+// widest is how many columns a table has, and most how many rows a text, unless the table is wide or a word is long.
+const widest, most = 100, 3
 
-// states are the words for the state of the object, with more about each difference if wanted.
-func (l *line) states(wide bool) []string {
-	switch l.State {
-	case Unknown:
-		return []string{"? " + l.Error}
-	case Stranger:
-		return []string{"? " + l.LeftAlone}
-	case LeftAlone:
-		return []string{"left alone: " + l.LeftAlone}
-	case Declares:
-		return nil
-	}
-	var all []string
-	if len(l.Drift) > 1 {
-		all = append(all, fmt.Sprintf("! %d drifted:", len(l.Drift)))
-	}
-	for n, d := range l.Drift {
-		if n == mostSaid {
-			all = append(all, fmt.Sprintf("! %d more", len(l.Drift)-n))
+// row adds a text, in several rows if it is long.
+func (v view) row(stem, next, text string) {
+	style := map[byte]cli.Style{'!': cli.Bad, '?': cli.Bad, '~': cli.Warn, 'l': cli.Dim}[text[0]]
+	rows := []string{""}
+	for word := range strings.SplitSeq(text, " ") {
+		last := len(rows) - 1
+		if v.wide || rows[last] == "" || utf8.RuneCountInString(stem+rows[last]+word) < widest-2 {
+			rows[last] = strings.TrimPrefix(rows[last]+" "+word, " ")
+			continue
+		}
+		if len(rows) == most {
+			rows[last] += "…"
 			break
 		}
-		all = append(all, d.words(wide))
+		rows = append(rows, word)
 	}
-	for _, problem := range l.LeftOut {
-		if !wide {
-			problem = cut(problem)
-		}
-		all = append(all, "left out: "+problem)
+	for _, row := range rows {
+		v.table.Rows = append(v.table.Rows, metav1.TableRow{Cells: []any{cli.Cell{Style: style, Text: stem + row}}})
+		stem = next
 	}
-	if len(l.Drift) == 0 {
-		all = append([]string{"ok"}, all...)
-	}
-	return all
-}
-
-// cut shortens a sentence for the narrow table.
-func cut(s string) string {
-	const most = 100
-	if runes := []rune(s); len(runes) > most {
-		return string(runes[:most-1]) + "…"
-	}
-	return s
-}
-
-func (d Drift) words(wide bool) string {
-	words := fmt.Sprintf("! %s %s %s", d.Kind, d.Key, d.Is)
-	if d.Is == Waiting {
-		words = fmt.Sprintf("~ %s %s waits for its turn", d.Kind, d.Key)
-	}
-	if wide && d.DeclaredBy != "" {
-		words += ", declared by " + d.DeclaredBy
-	}
-	return words
 }

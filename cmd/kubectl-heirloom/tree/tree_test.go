@@ -3,20 +3,33 @@
 package tree
 
 import (
-	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/printers"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/yaml"
 
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/store"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -36,128 +49,105 @@ func golden(t *testing.T, name, text string) {
 	g.Expect(text).To(Equal(string(want)))
 }
 
-// text prints a forest as people see it.
+// trees returns what the plugin knows of Clusters of testdata/fleet.yaml. The Nodes are those of prod.
+func trees(t *testing.T, change func(u *unstructured.Unstructured), clusters ...string) []*compare.Tree {
+	t.Helper()
+	g := NewWithT(t)
+	raw, err := os.ReadFile("testdata/fleet.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	var objects []map[string]any
+	g.Expect(yaml.Unmarshal(raw, &objects)).To(Succeed())
+	scheme := runtime.NewScheme()
+	g.Expect(corev1.AddToScheme(scheme)).To(Succeed())
+	g.Expect(clusterv1.AddToScheme(scheme)).To(Succeed())
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{
+		{Group: inherit.InfrastructureGroup, Version: "v1beta2"}, {Group: inherit.ControlPlaneGroup, Version: "v1beta2"},
+	})
+	for _, kind := range []schema.GroupVersionKind{
+		{Group: inherit.InfrastructureGroup, Version: "v1beta2", Kind: "AcmeMachine"}, {Group: inherit.ControlPlaneGroup, Version: "v1beta2", Kind: "AcmeControlPlane"},
+	} {
+		mapper.Add(kind, meta.RESTScopeNamespace)
+		scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})
+		scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &unstructured.UnstructuredList{})
+	}
+	served := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithReturnManagedFields()
+	for _, object := range objects {
+		u := &unstructured.Unstructured{Object: object}
+		change(u)
+		served.WithObjects(u)
+	}
+	live := served.Build()
+	known, err := (&settings.Flags{ServerFlags: []string{"--cluster-api-taint-propagation=enabled"}}).Offline()
+	g.Expect(err).NotTo(HaveOccurred())
+	w := &compare.World{Settings: known, Now: time.Now()}
+	w.Store = store.New(live, func(context.Context, schema.GroupVersionKind) (inherit.Layout, error) {
+		return inherit.ControlPlaneLayout("v1beta2", func(...string) bool { return true }), nil
+	})
+	w.Nodes = func(_ context.Context, cluster types.NamespacedName) (client.Reader, error) {
+		if cluster.Name != "prod" {
+			return nil, errors.New("no route\nto host")
+		}
+		return live, nil
+	}
+	var keys []types.NamespacedName
+	for _, name := range clusters {
+		keys = append(keys, types.NamespacedName{Namespace: "fleet", Name: name})
+	}
+	return w.Trees(t.Context(), keys)
+}
+
+func asIs(*unstructured.Unstructured) {}
+
 func text(t *testing.T, f *Forest, wide bool) string {
 	t.Helper()
-	var out bytes.Buffer
-	NewWithT(t).Expect(printers.NewTablePrinter(printers.PrintOptions{Wide: true}).PrintObj(f.Table(wide), &out)).To(Succeed())
-	var lines []string
-	for line := range strings.Lines(out.String()) {
-		lines = append(lines, strings.TrimRight(line, " \n"))
+	var out strings.Builder
+	NewWithT(t).Expect(printers.NewTablePrinter(printers.PrintOptions{}).PrintObj(f.Table(wide), &out)).To(Succeed())
+	return out.String()
+}
+
+// A ClusterClass is there once, a Cluster that cannot be read hides no other, and equal Machines share a line.
+func TestTrees(t *testing.T) {
+	all := trees(t, asIs, "dev", "gone", "prod")
+	f := New(all)
+	narrow := text(t, f, false)
+	golden(t, "narrow", narrow)
+	for line := range strings.Lines(narrow) {
+		NewWithT(t).Expect(len([]rune(line))).To(BeNumerically("<=", 101), line)
 	}
-	for _, note := range f.Notes {
-		lines = append(lines, "Note: "+note)
+	prod := New(all[2:])
+	prod.ShowAll = true
+	golden(t, "wide", text(t, prod, true))
+	NewWithT(t).Expect([]bool{f.Has(Drifted), f.Has(Unknown), prod.Has(Unknown)}).To(Equal([]bool{true, true, false}))
+	NewWithT(t).Expect(f.Names()).To(ContainElements("clusterclass.cluster.x-k8s.io/quick", "cluster.cluster.x-k8s.io/prod", "node/ml-0"))
+}
+
+// A program gets every object, with what it declares and what is wrong.
+func TestJSON(t *testing.T) {
+	raw, err := json.Marshal(New(trees(t, asIs, "prod")))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	var items []string
+	var walk func(map[string]any)
+	walk = func(item map[string]any) {
+		declares, _ := item["declares"].([]any)
+		entries, _ := item["entries"].([]any)
+		items = append(items, fmt.Sprint(item["kind"], " ", item["name"], " ", item["state"], " ", len(declares), " ", len(entries)))
+		children, _ := item["children"].([]any)
+		for _, child := range children {
+			walk(child.(map[string]any)) //nolint:forcetypeassert // it panics
+		}
 	}
-	return strings.Join(lines, "\n") + "\n"
+	var f struct{ Trees []map[string]any }
+	NewWithT(t).Expect(json.Unmarshal(raw, &f)).To(Succeed())
+	walk(f.Trees[0])
+	NewWithT(t).Expect(items).To(ContainElements("ClusterClass quick declares 1 0", "MachineDeployment prod-ml drifted 1 1", "Machine ml-1 ok 0 0", "Node paused leftAlone 0 0"))
 }
 
-func TestEqualMachinesShareALine(t *testing.T) {
-	g := NewWithT(t)
-	forest := prod(500).forest(t, View{})
-	golden(t, "equal", text(t, forest, false))
-	g.Expect(strings.Count(text(t, forest, false), "\n")).To(BeNumerically("<=", 60))
-	states := map[State]int{}
-	forest.Trees[0].each(func(i *Item) { states[i.State]++ })
-	g.Expect(states).To(Equal(map[State]int{Declares: 2, OK: 3 + 3*503}), "a program gets every object")
-}
-
-func TestEveryObject(t *testing.T) {
-	forest := prod(2).forest(t, View{ShowAll: true})
-	golden(t, "showall", text(t, forest, false))
-	golden(t, "wide", text(t, forest, true))
-	golden(t, "namespaces", text(t, prod(2).forest(t, View{Namespaces: true}), false))
-}
-
-// -o name lists every object, such as for xargs.
-func TestNames(t *testing.T) {
-	NewWithT(t).Expect(prod(1).forest(t, View{}).Names()).To(ContainElements(
-		"clusterclass.cluster.x-k8s.io/quick", "cluster.cluster.x-k8s.io/prod", HavePrefix("machinedeployment.cluster.x-k8s.io/"), HavePrefix("machine.cluster.x-k8s.io/"),
-		HavePrefix("node/"),
-	))
-}
-
-// drifted is a world in which something of every sort is not as it should be.
-func drifted() *world {
-	w := prod(8)
-	w.deployment.Spec.Template.Labels["node.cluster.x-k8s.io/pool"] = "other"
-	w.deployment.Annotations = map[string]string{"note": strings.Repeat("long ", 20)}
-	w.set.Annotations = map[string]string{"note": w.deployment.Annotations["note"]}
-	delete(w.set.Labels, "shift")
-	workers := w.machines[3:]
-	delete(workers[0].Labels, "shift")
-	workers[0].Spec.Taints = nil
-	workers[1].Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
-	workers[2].Labels[inherit.IgnoreLabel] = ""
-	workers[3].Labels["node.cluster.x-k8s.io/own"] = "yes"
-	w.infra[3+4].SetLabels(without(w.infra[3+4].GetLabels(), "tier"))
-	w.nodes[3+5].Spec.Taints[0].Value = "false"
-	workers[6].Spec.Taints = append(workers[6].Spec.Taints, clusterv1.MachineTaint{
-		Key: "out", Effect: corev1.TaintEffectNoExecute, Propagation: clusterv1.MachineTaintPropagationAlways,
-	})
-	workers[7].OwnerReferences[0].Name = "gone"
-	stranger := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "stranger"}, Spec: corev1.NodeSpec{ProviderID: "acme://nobody"}}
-	w.nodes = append(w.nodes, stranger)
-	return w
-}
-
-func TestDrift(t *testing.T) {
-	forest := drifted().forest(t, View{})
-	golden(t, "drift", text(t, forest, false))
-	golden(t, "drift-wide", text(t, forest, true))
-	for _, format := range []string{Mermaid, Dot} {
-		var out bytes.Buffer
-		NewWithT(t).Expect(forest.Draw(&out, format)).To(Succeed())
-		golden(t, "drift-"+format, out.String())
-	}
-}
-
-// A taint that evicts Pods waits for its turn if there is a rate, and an Initialize taint of the same Node waits with it.
-func TestWaitingTaints(t *testing.T) {
-	drift := func(flags ...string) []Drift {
-		w := prod(1)
-		w.flags = flags
-		machine := w.machines[3]
-		machine.Spec.Taints = append(machine.Spec.Taints,
-			clusterv1.MachineTaint{Key: "out", Effect: corev1.TaintEffectNoExecute, Propagation: clusterv1.MachineTaintPropagationOnInitialization},
-			clusterv1.MachineTaint{Key: "first", Effect: corev1.TaintEffectNoSchedule, Propagation: clusterv1.MachineTaintPropagationOnInitialization})
-		var found []Drift
-		w.forest(t, View{}).Trees[0].each(func(i *Item) {
-			if i.Kind == "Node" {
-				found = append(found, i.Drift...)
-			}
-		})
-		return found
-	}
-	is := func(key string, state Difference) Drift {
-		return Drift{Kind: "taint", Key: key, Is: state, DeclaredBy: "Machine fleet/prod-md-0-abc-0 (spec.taints)"}
-	}
-	NewWithT(t).Expect(drift()).To(ConsistOf(is("out:NoExecute", Waiting), is("first:NoSchedule", Waiting)))
-	NewWithT(t).Expect(drift("--no-execute-rate=0")).To(ConsistOf(is("out:NoExecute", Missing), is("first:NoSchedule", Missing)))
-}
-
-// What the server does not watch has not drifted: it is left alone.
-func TestAnotherNamespace(t *testing.T) {
-	w := drifted()
-	w.flags = []string{"--namespace=other"}
-	states := map[State]int{}
-	forest := w.forest(t, View{})
-	forest.Trees[0].each(func(i *Item) { states[i.State]++ })
-	NewWithT(t).Expect(states).NotTo(HaveKey(Drifted))
-	NewWithT(t).Expect(text(t, forest, false)).To(ContainSubstring("left alone: the server only watches namespace other"))
-}
-
-func TestAPausedClusterSaysWhatIsDeclared(t *testing.T) {
-	w := prod(2)
-	w.cluster.Spec.Paused = new(true)
-	w.nodesErr = errors.New("no route\nto host")
-	golden(t, "paused", text(t, w.forest(t, View{}), false))
-}
-
-// What cannot be inherited, and what cannot be read, is said where it is missing.
-func TestWhatIsLeftOutAndWhatCannotBeRead(t *testing.T) {
-	w := prod(2)
-	w.deployment.Spec.Template.Labels["bad"] = "no label value"
-	w.cluster.Spec.Topology.ClassRef.Name = "gone"
-	w.nodes = nil
-	golden(t, "leftout", text(t, w.forest(t, View{}), false))
+// Everything of a paused Cluster is left alone, and the tree still says what is declared.
+func TestPaused(t *testing.T) {
+	out := text(t, New(trees(t, func(u *unstructured.Unstructured) {
+		if u.GetKind() == "Cluster" {
+			NewWithT(t).Expect(unstructured.SetNestedField(u.Object, true, "spec", "paused")).To(Succeed())
+		}
+	}, "prod")), false)
+	NewWithT(t).Expect(out).To(And(ContainSubstring("left alone: its Cluster is paused"), ContainSubstring("+ taint gpu=true:NoSchedule"), Not(ContainSubstring("!"))))
 }

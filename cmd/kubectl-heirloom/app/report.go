@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/report"
+	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
+)
+
+func newReportCommand(f *cli.Factory) *cobra.Command {
+	o := &fleetOptions{Factory: f, print: cli.NewPrintFlags("csv").WithoutNames()}
+	var require []string
+	command := &cobra.Command{
+		Use:   "report [cluster/NAME... | NAME...]",
+		Short: "Count for each pool what is not as it should be, and find Nodes without a key",
+		Long: `Count for each pool of a Cluster, such as a control plane or a MachineDeployment, how many Nodes it has and what is not as it should be:
+entries that are missing or differ, and who has set them; objects that are paused or opted out; Nodes that wait for a taint's turn;
+Nodes that lack an Always taint of their Machine. ADMISSION says how new Nodes get what they inherit: by policy, by webhook, or only
+by the loop, a moment after they have registered.
+
+CSV has the columns
+  namespace, cluster, kind, pool, nodes, missing, differs, keys, left-alone, waiting, unprotected, admission, error
+and with --require
+  namespace, cluster, kind, pool, node, lacks
+
+The exit code is 2 if something could not be read; with --require, it is 1 if a Node lacks a key.`,
+		Example: `  # All Clusters, for a spreadsheet
+  kubectl heirloom report -A -o csv > report.csv
+
+  # Which Nodes cannot be charged to anyone?
+  kubectl heirloom report -A --require label=cost-center
+
+  # In a pipeline
+  kubectl heirloom report prod --require label=team --require taint=dedicated -o json`,
+		ValidArgsFunction: f.Complete(cli.Takes{Clusters: true}),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			required, err := report.ParseRequired(require)
+			if err != nil {
+				return err
+			}
+			return o.report(cmd.Context(), args, required)
+		},
+	}
+	o.addFlags(command)
+	command.Flags().StringArrayVar(&require, "require", nil,
+		"List the Nodes without this key: label=KEY, annotation=KEY or taint=KEY. You can repeat it.")
+	return command
+}
+
+func (o *fleetOptions) report(ctx context.Context, args []string, required []report.Required) error {
+	var mu sync.Mutex
+	admission := map[types.NamespacedName]string{}
+	o.look = func(ctx context.Context, cluster types.NamespacedName, server client.Client) {
+		installed := webhook.ObjectName
+		if cluster == o.management.Cluster {
+			installed = o.read.Config.WebhookConfiguration
+		}
+		way := report.Admission(ctx, server, installed)
+		mu.Lock()
+		defer mu.Unlock()
+		admission[cluster] = way
+	}
+	trees, failed, err := o.trees(ctx, args)
+	if err != nil {
+		return err
+	}
+	answer := report.New(trees, admission, required)
+	answer.Notes = o.read.Notes
+	if o.print.Format() == "csv" {
+		err = answer.CSV(o.Out)
+	} else {
+		err = o.show(answer, answer.Sentences(o.print.Format() == "wide"))
+	}
+	switch {
+	case err != nil || failed != nil:
+		return cmp.Or(err, failed)
+	case answer.Unread():
+		return errors.New("not everything could be read")
+	case len(answer.Lacking) > 0:
+		return cli.ErrFound
+	}
+	return nil
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package report counts, for each pool of a Cluster, what is not as it should be. It is for those who answer for many Clusters: who
+// allocates costs or proves that a policy is in force.
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
+	"github.com/heirloom-dev/heirloom/pkg/managedfields"
+)
+
+// Report is the answer.
+type Report struct {
+	metav1.TypeMeta `json:",inline"`
+
+	Rows []Row `json:"rows"`
+	// Required are the keys that every Node should have, and Lacking the Nodes that lack some of them.
+	Required []Required `json:"required,omitempty"`
+	Lacking  []Lacking  `json:"lacking,omitempty"`
+	// Notes are sentences about the whole answer.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Pool is a part of a Cluster: a control plane, a MachineDeployment, a MachinePool, or a MachineSet or Machine that stands alone. Nodes
+// without a Machine are of kind Node, and a Cluster without anything, or that cannot be read, of kind Cluster. Both have no name.
+type Pool struct {
+	Namespace string `json:"namespace"`
+	Cluster   string `json:"cluster"`
+	Kind      string `json:"kind"`
+	Name      string `json:"pool,omitempty"`
+}
+
+// Row is about one pool with everything below it. If there is an error, it counts what could be read.
+type Row struct {
+	Pool  `json:",inline"`
+	Nodes int `json:"nodes"`
+	// Missing and Differs count entries of objects, and Keys says which.
+	Missing int   `json:"missing"`
+	Differs int   `json:"differs"`
+	Keys    []Key `json:"keys,omitempty"`
+	// LeftAlone counts objects that are paused, opted out, or otherwise not touched.
+	LeftAlone int `json:"leftAlone"`
+	// Waiting counts Nodes that wait for their turn to get a taint, and Unprotected those that lack an Always taint of their Machine.
+	Waiting     int `json:"waiting"`
+	Unprotected int `json:"unprotected"`
+	// Admission says how the Cluster's Nodes are admitted: policy, webhook, loop (only after they have registered), or unknown.
+	Admission string `json:"admission"`
+	Error     string `json:"error,omitempty"`
+}
+
+// Key is an entry that is missing in objects of a pool, or that differs there.
+type Key struct {
+	Kind    compare.Kind   `json:"kind"`
+	Key     string         `json:"key"`
+	Status  compare.Status `json:"status"`
+	Objects int            `json:"objects"`
+	// Managers are the field managers that own it there, other than Heirloom and Cluster API.
+	Managers []string `json:"managers,omitempty"`
+}
+
+// Required is a key that every Node should have.
+type Required struct {
+	Kind compare.Kind `json:"kind"`
+	Key  string       `json:"key"`
+}
+
+// Lacking is a Node without a required key.
+type Lacking struct {
+	Pool  `json:",inline"`
+	Node  string   `json:"node"`
+	Lacks Required `json:"lacks"`
+}
+
+// ParseRequired reads values of --require.
+func ParseRequired(values []string) (all []Required, err error) {
+	for _, value := range values {
+		kind, key, _ := strings.Cut(value, "=")
+		if !slices.Contains([]string{"label", "annotation", "taint"}, kind) || len(validation.IsQualifiedName(key)) > 0 {
+			return nil, fmt.Errorf("--require=%q: must be label=KEY, annotation=KEY or taint=KEY", value)
+		}
+		all = append(all, Required{compare.Kind(kind), key})
+	}
+	return all, nil
+}
+
+// on reports whether a Node has the key, with whatever value and effect.
+func (r Required) on(node *corev1.Node) (there bool) {
+	switch r.Kind {
+	case compare.Label:
+		_, there = node.Labels[r.Key]
+	case compare.Annotation:
+		_, there = node.Annotations[r.Key]
+	default:
+		there = slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == r.Key })
+	}
+	return there
+}
+
+// New reports on Clusters. admission has how the Nodes of each are admitted.
+func New(trees []*compare.Tree, admission map[types.NamespacedName]string, required []Required) *Report {
+	r := &Report{TypeMeta: metav1.TypeMeta{APIVersion: "cli.heirloom.dev/v1alpha1", Kind: "Report"}, Rows: []Row{}, Required: required}
+	for _, t := range trees {
+		of := types.NamespacedName{Namespace: t.Ref.Object.GetNamespace(), Name: t.Ref.Object.GetName()}
+		add := func(kind, name string, objects ...*compare.Object) {
+			row := Row{Pool: Pool{of.Namespace, of.Name, kind, name}, Admission: cmp.Or(admission[of], Unknown)}
+			if t.NodesErr != nil {
+				row.Error = "its Nodes cannot be read: " + cli.OneLine(t.NodesErr)
+			}
+			for _, object := range objects {
+				object.Each(func(o *compare.Object) { r.add(&row, o) })
+			}
+			r.Rows = append(r.Rows, row)
+		}
+		for _, pool := range t.Children {
+			add(pool.Kind, pool.Object.GetName(), pool)
+		}
+		if len(t.Strangers) > 0 {
+			add("Node", "", t.Strangers...)
+		}
+		if len(t.Children)+len(t.Strangers) == 0 {
+			add("Cluster", "", t.Object)
+		}
+	}
+	return r
+}
+
+// add adds an object to the row of its pool.
+func (r *Report) add(row *Row, o *compare.Object) {
+	if o.Err != nil && row.Error == "" {
+		row.Error = cli.OneLine(o.Err)
+	}
+	waits := 0
+	for _, e := range o.Entries {
+		switch {
+		case o.Untouched() != "" || !e.Status.Wrong():
+		case e.Waits():
+			waits = 1
+		default:
+			row.wrong(e)
+		}
+	}
+	if o.Untouched() != "" {
+		row.LeftAlone++
+	}
+	if o.Node == nil {
+		return
+	}
+	row.Nodes++
+	row.Waiting += waits
+	if n := o.Node; n.Decided.Inherits() && len(n.Decided.Source.Holding(n.Waiting, n.State).Unprotected(n.State)) > 0 {
+		row.Unprotected++
+	}
+	for _, required := range r.Required {
+		if !required.on(o.Node.Node) {
+			r.Lacking = append(r.Lacking, Lacking{row.Pool, o.Node.Name, required})
+		}
+	}
+}
+
+// wrong counts an entry that is missing or differs.
+func (r *Row) wrong(e compare.Entry) {
+	if e.Status == compare.Missing {
+		r.Missing++
+	} else {
+		r.Differs++
+	}
+	at := slices.IndexFunc(r.Keys, func(k Key) bool { return k.Kind == e.Kind && k.Key == e.Key && k.Status == e.Status })
+	if at < 0 {
+		at, r.Keys = len(r.Keys), append(r.Keys, Key{Kind: e.Kind, Key: e.Key, Status: e.Status})
+	}
+	r.Keys[at].Objects++
+	for _, manager := range e.Managers {
+		if manager != managedfields.Manager && manager != "manager" && !strings.HasPrefix(manager, "capi-") && !strings.HasPrefix(manager, "cluster-api-") {
+			r.Keys[at].Managers = with(r.Keys[at].Managers, manager)
+		}
+	}
+}
+
+// String says what is wrong, as people read it.
+func (k Key) String() string {
+	text := fmt.Sprintf("%s %s %s on %s", k.Kind, k.Key, k.Status, cli.Count(k.Objects, "object"))
+	if len(k.Managers) > 0 {
+		text += ", set by " + strings.Join(k.Managers, ", ")
+	}
+	return text
+}
+
+// Unread reports whether something could not be read.
+func (r *Report) Unread() bool {
+	return slices.ContainsFunc(r.Rows, func(row Row) bool { return row.Error != "" })
+}
+
+func with(all []string, one string) []string {
+	if slices.Contains(all, one) {
+		return all
+	}
+	return append(all, one)
+}
