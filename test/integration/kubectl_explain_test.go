@@ -106,7 +106,7 @@ func testKubectlExplain(t *testing.T, w *kubectlWorld) {
 			errOut: []string{"connecting to the workload cluster of Cluster fleet/explained", "--workload-kubeconfig"},
 		},
 		{name: "an unknown Node", args: []string{"node/none", "key"}, code: 2, errOut: []string{"there is no Node none", "--workload-cluster="}},
-		{name: "an unknown kind", args: []string{"unknown/x", "key"}, code: 2, errOut: []string{`the API server knows no kind "unknown"`}},
+		{name: "an unknown kind", args: []string{"unknown/x", "key"}, code: 2, errOut: []string{`the server doesn't have a resource type "unknown"`}},
 		{name: "an unknown object", args: []string{"machine/none"}, code: 2, errOut: []string{"Machine fleet/none"}},
 		{
 			name: "one object of several is unknown", args: []string{"machine/prod-gpu-1", "machine/none"}, code: 2,

@@ -48,6 +48,15 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	addCommands(command, "Before you uninstall:", newReleaseCommand(f))
 	addCommands(command, "Other:", newOptionsCommand(f), newVersionCommand(f))
 	complete(command, f)
-	setHelp(command)
+	command.SetUsageTemplate(usage) // it fits on a screen
+	command.SetHelpCommandGroupID("Other:")
 	return command
+}
+
+// complete completes the values of the flags that all commands have.
+func complete(root *cobra.Command, f *cli.Factory) {
+	for _, flag := range []string{"namespace", "context", "cluster", "user", "management-cluster"} {
+		_ = root.RegisterFlagCompletionFunc(flag, f.CompleteFlag(flag))
+	}
+	_ = root.RegisterFlagCompletionFunc("color", cobra.FixedCompletions([]string{"auto", "always", "never"}, cobra.ShellCompDirectiveNoFileComp))
 }

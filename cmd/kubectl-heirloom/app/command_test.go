@@ -64,6 +64,13 @@ func TestWrongCommandLines(t *testing.T) {
 		"explain node/n --management-cluster=m": `--management-cluster="m": must be <namespace>/<name>`,
 		"tree machine/m":                        `"machine/m" is not a Cluster: write cluster/NAME or NAME`,
 		"diff machine/m":                        `"machine/m" is not a Cluster: write cluster/NAME or NAME`,
+		"release --namespace=fleet":             "--namespace has no effect on a release of everything: ",
+		"release --workload-kubeconfig=x":       "--workload-kubeconfig leads to one workload cluster: ",
+		"release cluster/prod --stop":           "--stop and --keep-values go only with a release of everything: ",
+		"release cluster/prod --keep-values":    "--stop and --keep-values go only with a release of everything: ",
+		"release machine b c":                   `"machine b c": release takes one object at a time`,
+		"release machine":                       `"machine": release takes one object at a time`,
+		"release machine/":                      `"machine/" is not an object`,
 		"diff cluster.cluster.x-k8s.io/prod":    "The connection to the server 127.0.0.1:1 was refused", // nothing is wrong with it
 	} {
 		_, err := ran(t, append(strings.Fields(line), "--server=https://127.0.0.1:1")...)

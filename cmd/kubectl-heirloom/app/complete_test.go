@@ -10,17 +10,32 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heirloom-dev/heirloom/pkg/version"
 )
 
-// discovers is an API server with these resources, "<group>/<version>/<Kind>", and with Machine m.
+// discovers is an API server with these resources, "<group>/<version>/<Kind>", and with Machine m, Heirloom and Cluster API.
 func discovers(t *testing.T, resources ...string) string {
 	t.Helper()
+	running := func(labels map[string]string, image string) any {
+		d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "hs", Name: "heirloom", Labels: labels}}
+		d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "manager", Image: image}}
+		return appsv1.DeploymentList{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DeploymentList"}, Items: []appsv1.Deployment{d}}
+	}
+	empty := map[string]any{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": map[string]any{"name": "empty"}}
+	machine := map[string]any{
+		"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": map[string]any{"name": "m", "labels": map[string]any{"team": "a"}},
+		"spec": map[string]any{"taints": []any{map[string]any{"key": "gpu", "effect": "NoSchedule"}}}, "status": map[string]any{"nodeRef": map[string]any{"name": "n"}},
+	}
 	answers := map[string]any{
 		"/api": metav1.APIVersions{},
-		"/apis/cluster.x-k8s.io/v1beta2/namespaces/default/machines/m": map[string]any{
-			"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": map[string]any{"name": "m", "labels": map[string]any{"team": "a"}},
-		},
+		"/apis/apps/v1/deployments?app.kubernetes.io/component=manager":   running(map[string]string{"app.kubernetes.io/name": "heirloom"}, "heirloom:v0.3.0"),
+		"/apis/apps/v1/deployments?cluster.x-k8s.io/provider=cluster-api": running(nil, "cluster-api-controller:v1.14.2"),
+		"/apis/cluster.x-k8s.io/v1beta2/namespaces/default/machines":      map[string]any{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineList", "items": []any{machine, empty}},
+		"/apis/cluster.x-k8s.io/v1beta2/namespaces/default/machines/m":    machine,
 	}
 	groups := metav1.APIGroupList{}
 	for _, resource := range resources {
@@ -45,6 +60,9 @@ func discovers(t *testing.T, resources ...string) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, ok := answers[r.URL.Path]
 		if !ok {
+			answer, ok = answers[r.URL.Path+"?"+r.URL.Query().Get("labelSelector")]
+		}
+		if !ok {
 			http.NotFound(w, r)
 			return
 		}
@@ -55,13 +73,28 @@ func discovers(t *testing.T, resources ...string) string {
 	return server.URL
 }
 
-// Kinds of Cluster API and its providers are offered: those of the category that clusterctl requires of them.
-func TestKindsAreCompleted(t *testing.T) {
-	url := discovers(t, "apps/v1/Deployment", "cluster.x-k8s.io/v1beta2/Cluster|Machine", "infrastructure.cluster.x-k8s.io/v1/AcmeMachine")
-	out, err := ran(t, "__complete", "--server", url, "--cache-dir", t.TempDir(), "explain", "")
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	NewWithT(t).Expect(out).To(Equal("acmemachine/\ncluster/\nmachine/\nnode/\n:6\n"))
-	out, err = ran(t, "__complete", "--server", url, "--cache-dir", t.TempDir(), "explain", "machine/m", "t")
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	NewWithT(t).Expect(out).To(Equal("team\n:4\n"))
+// Kinds of Cluster API and its providers are offered: those of the category that clusterctl requires of them. After an object come its keys.
+func TestArgumentsAreCompleted(t *testing.T) {
+	url, cache := discovers(t, "apps/v1/Deployment", "cluster.x-k8s.io/v1beta2/Cluster|Machine", "infrastructure.cluster.x-k8s.io/v1/AcmeMachine"), t.TempDir()
+	for line, want := range map[string]string{
+		"explain |": "acmemachine/\ncluster/\nmachine/\nnode/\n:6\n", "explain machine/": "machine/empty\nmachine/m\n:4\n", "explain machines e": "empty\n:4\n",
+		"explain node/": "node/n\n:4\n", "explain machine/m |": "gpu:NoSchedule\nteam\n:4\n", "explain node n t": "team\n:4\n",
+		"release mach": "machine/\n:6\n", "tree machine/": ":4\n", "release machine/m |": ":4\n",
+	} {
+		out, err := ran(t, append([]string{"__complete", "--server", url, "--cache-dir", cache}, strings.Split(strings.TrimSuffix(line, "|"), " ")...)...)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		NewWithT(t).Expect(out).To(Equal(want), line)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	url := discovers(t, "apps/v1/Deployment", "cluster.x-k8s.io/v1beta2/Cluster|ClusterClass|Machine|MachineDeployment|MachinePool|MachineSet")
+	for flag, want := range map[string]string{
+		"--client=true":  "Client Version: " + version.String() + "\n",
+		"--client=false": "Client Version: " + version.String() + "\nServer Version: v0.3.0\nCluster API Version: v1.14.2\n",
+	} {
+		out, err := ran(t, "version", "--server", url, "--cache-dir", t.TempDir(), flag)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		NewWithT(t).Expect(out).To(Equal(want))
+	}
 }

@@ -3,6 +3,7 @@
 package app
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -50,12 +51,6 @@ func addCommands(root *cobra.Command, title string, commands ...*cobra.Command) 
 	}
 }
 
-// setHelp makes a command's help fit on a screen.
-func setHelp(root *cobra.Command) {
-	root.SetUsageTemplate(usage)
-	root.SetHelpCommandGroupID("Other:")
-}
-
 func newOptionsCommand(f *cli.Factory) *cobra.Command {
 	return &cobra.Command{
 		Use:   "options",
@@ -69,13 +64,33 @@ func newOptionsCommand(f *cli.Factory) *cobra.Command {
 }
 
 func newVersionCommand(f *cli.Factory) *cobra.Command {
-	return &cobra.Command{
+	client := false
+	command := &cobra.Command{
 		Use:   "version",
-		Short: "Print the version of this plugin",
+		Short: "Print the versions of this plugin, of the server and of Cluster API",
 		Args:  cli.NoArguments,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(f.Out, version.String())
-			return err
+		RunE: func(command *cobra.Command, _ []string) error {
+			_, _ = fmt.Fprintln(f.Out, "Client Version:", version.String())
+			if client {
+				return nil
+			}
+			f.Hurry()
+			management, err := f.Management()
+			if err != nil {
+				return err
+			}
+			s, err := f.ReadSettings(command.Context(), management)
+			if err != nil {
+				return err
+			}
+			_, _ = fmt.Fprintln(f.Out, "Server Version:", cmp.Or(s.Version, "unknown"))
+			_, _ = fmt.Fprintln(f.Out, "Cluster API Version:", cmp.Or(s.ClusterAPI, "unknown"))
+			for _, note := range s.Notes {
+				_, _ = fmt.Fprintln(f.ErrOut, "Note:", note)
+			}
+			return nil
 		},
 	}
+	command.Flags().BoolVar(&client, "client", false, "Print only the version of this plugin, without asking an API server.")
+	return command
 }

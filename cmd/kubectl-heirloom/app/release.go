@@ -6,13 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -31,7 +29,7 @@ type releaseOptions struct {
 func newReleaseCommand(f *cli.Factory) *cobra.Command {
 	o := &releaseOptions{Factory: f}
 	command := &cobra.Command{
-		Use:   "release [TYPE/NAME | TYPE NAME]",
+		Use:   "release [KIND/NAME | KIND NAME]",
 		Short: "Give up what Heirloom owns: everything, or that of one Cluster or object",
 		Long: `Give up what Heirloom owns: in objects of Cluster API and of its providers, on Nodes, and in workload clusters.
 It takes the settings from the running server. It says what it is about to do and asks, unless you give --yes.
@@ -76,7 +74,7 @@ func (o *releaseOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	object, err := o.object(management.RESTMapper(), named)
+	request, err := named.Resolve(management.RESTMapper())
 	if err != nil {
 		return err
 	}
@@ -84,10 +82,7 @@ func (o *releaseOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if s.Config.LeaderElectNamespace == "" {
-		s.Config.LeaderElectNamespace = o.Settings.Namespace
-	}
-	if err := ask.Check(ctx, management, s, o.what.DryRun, object != nil); err != nil {
+	if err := ask.Check(ctx, management, &s, o.Settings.Namespace, o.what.DryRun, len(args) > 0); err != nil {
 		return err
 	}
 	for _, note := range s.Notes {
@@ -98,10 +93,10 @@ func (o *releaseOptions) run(ctx context.Context, args []string) error {
 		return fmt.Errorf("making a client of the API server's discovery: %w", err)
 	}
 	d.Invalidate() // a kind that has been added since must not be forgotten
-	if object != nil {
-		return o.runObject(ctx, object, management, d, s)
+	if len(args) > 0 {
+		return o.object(ctx, request.Objects[0], management, d, s)
 	}
-	if err := o.ask(func() string { return ask.Describe(s, o.what) }); err != nil {
+	if err := o.ask(ask.Describe(s, o.what)); err != nil {
 		return err
 	}
 	releaser := release.Releaser{Options: o.what, Config: s.Config, Management: management, Discovery: d, Out: o.Out, Progress: o.ErrOut}
@@ -111,11 +106,17 @@ func (o *releaseOptions) run(ctx context.Context, args []string) error {
 	return releaser.Run(ctx)
 }
 
-// runObject releases one object.
-func (o *releaseOptions) runObject(
-	ctx context.Context, object *ask.Object, management client.Client, d discovery.DiscoveryInterface, s settings.Settings,
-) (err error) {
-	object.Client, object.Out, object.ErrOut = management, o.Out, o.ErrOut
+// object releases one object.
+func (o *releaseOptions) object(
+	ctx context.Context, named cli.Object, management client.Client, d discovery.DiscoveryInterface, s settings.Settings,
+) error {
+	namespace, err := o.Namespace()
+	if err != nil {
+		return err
+	}
+	object := &ask.Object{
+		GroupVersionKind: named.Kind.GroupVersionKind, NamespacedName: types.NamespacedName{Namespace: namespace, Name: named.Name}, Client: management, Out: o.Out,
+	}
 	if object.Kinds, err = release.Kinds(d, s.Config.ProviderGroups); err != nil {
 		return err
 	}
@@ -128,7 +129,7 @@ func (o *releaseOptions) runObject(
 	if o.what.DryRun {
 		return object.Preview(ctx)
 	}
-	if err := o.ask(object.Describe); err != nil {
+	if err := o.ask(object.Describe()); err != nil {
 		return err
 	}
 	defer o.Progress("Waiting until Heirloom has given up what it owns in %s", object)()
@@ -136,52 +137,30 @@ func (o *releaseOptions) runObject(
 }
 
 // validate refuses flags that do not go together, before anything is read. It returns what is named, if anything is.
-func (o *releaseOptions) validate(args []string) (cli.Arguments, error) {
+func (o *releaseOptions) validate(args []string) (named cli.Arguments, err error) {
 	switch {
-	case len(args) == 0 && o.Config.Namespace != nil && *o.Config.Namespace != "":
-		return cli.Arguments{}, errors.New("--namespace has no effect on a release of everything: name a Cluster or an object, " +
+	case len(args) == 0 && *o.Config.Namespace != "":
+		return named, errors.New("--namespace has no effect on a release of everything: name a Cluster or an object, " +
 			"or say with --heirloom-namespace which Heirloom you mean")
 	case o.WorkloadKubeconfig != "":
-		return cli.Arguments{}, errors.New("--workload-kubeconfig leads to one workload cluster: a release of everything is about all, " +
+		return named, errors.New("--workload-kubeconfig leads to one workload cluster: a release of everything is about all, " +
 			"and one object is the running Heirloom's work")
-	case len(args) > 0 && o.what.Stop:
-		return cli.Arguments{}, errors.New("--stop stops Heirloom for all objects, so it goes only with a release of everything")
-	case len(args) > 0 && o.what.KeepValues:
-		return cli.Arguments{}, errors.New("--keep-values goes only with a release of everything: for one object, the running Heirloom gives up what it owns")
+	case len(args) > 0 && (o.what.Stop || o.what.KeepValues):
+		return named, errors.New("--stop and --keep-values go only with a release of everything: one object is given up by the running Heirloom")
 	case len(args) == 0:
-		return cli.Arguments{}, nil
+		return named, nil
 	}
-	named, err := cli.ParseArguments(args, cli.Takes{})
+	named, err = cli.ParseArguments(args, cli.Takes{})
 	if err == nil && len(named.Objects) != 1 {
 		err = fmt.Errorf("%q: release takes one object at a time, as KIND/NAME", strings.Join(args, " "))
 	}
 	return named, err
 }
 
-// object finds out which object is meant, without reading it. Without arguments, it is nil.
-func (o *releaseOptions) object(mapper meta.RESTMapper, named cli.Arguments) (*ask.Object, error) {
-	request, err := named.Resolve(mapper)
-	if err != nil || len(request.Objects) == 0 {
-		return nil, err
-	}
-	namespace, err := o.Namespace()
-	if err != nil {
-		return nil, err
-	}
-	object := request.Objects[0]
-	return &ask.Object{GroupVersionKind: object.Kind.GroupVersionKind, NamespacedName: types.NamespacedName{Namespace: namespace, Name: object.Name}}, nil
-}
-
 // ask asks whether to go on, unless there is no need to.
-func (o *releaseOptions) ask(description func() string) error {
+func (o *releaseOptions) ask(description string) error {
 	if o.yes || o.what.DryRun {
 		return nil
 	}
-	return ask.Ask(o.In, o.ErrOut, o.terminal(), description())
-}
-
-// terminal reports whether you can answer.
-func (o *releaseOptions) terminal() bool {
-	file, isFile := o.In.(*os.File)
-	return isFile && term.IsTerminal(int(file.Fd()))
+	return ask.Ask(o.In, o.ErrOut, printers.IsTerminal(o.In), description)
 }

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,10 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/restmapper"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+	"k8s.io/kubectl/pkg/util/completion"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
@@ -35,30 +40,20 @@ type Takes struct {
 // Argument is an object as it was typed.
 type Argument struct{ Kind, Name string }
 
-// Arguments are what the arguments of a command mean, before the API server was asked which kinds it knows.
+// Arguments are what the arguments of a command name: objects or, without, All objects of a kind. Which kinds there are has not been asked.
 type Arguments struct {
-	// Objects are those that are named.
-	Objects []Argument
-	// All is the kind of which all objects are meant, if none is named.
-	All string
-	Key string
+	Objects  []Argument
+	All, Key string
 }
 
 // ParseArguments reads arguments without asking an API server.
 func ParseArguments(args []string, takes Takes) (a Arguments, err error) {
-	kind, rest, first := "", args, ""
-	switch {
-	case len(args) > 0 && !strings.Contains(args[0], "/") && (!takes.Clusters || isCluster(args[0])):
-		kind, rest = args[0], args[1:]
-	case takes.Clusters:
-		kind = "cluster"
-	case len(args) == 0:
+	kind, rest := takes.kind(args)
+	if len(rest) == 0 && kind == "" {
 		return a, errors.New("name an object, such as machine/md-0-x7k2p, or a kind, such as machines")
-	default:
-		first = args[0]
 	}
 	last := len(rest) - 1
-	if takes.Key && (last > 0 || last == 0 && takes.Choosing) && isKey(rest[last], first) {
+	if takes.Key && (last > 0 || last == 0 && takes.Choosing) && (kind != "" || isKey(rest[last], args[0])) {
 		rest, a.Key = rest[:last], rest[last]
 	}
 	if len(rest) == 0 {
@@ -67,19 +62,39 @@ func ParseArguments(args []string, takes Takes) (a Arguments, err error) {
 		return a, fmt.Errorf("%q names an object, but flags choose among all objects of a kind: leave out one or the other", rest[0])
 	}
 	for _, arg := range rest {
-		object := Argument{kind, arg}
-		if before, name, slash := strings.Cut(arg, "/"); slash && (kind == "" || takes.Clusters) {
-			object = Argument{before, name}
-		}
-		switch {
-		case takes.Clusters && (!isCluster(object.Kind) || object.Name == ""):
-			return a, fmt.Errorf("%q is not a Cluster: write cluster/NAME or NAME, and choose its namespace with -n", arg)
-		case object.Kind == "" || object.Name == "" || strings.Contains(object.Name, "/"):
-			return a, fmt.Errorf("%q is not an object: write KIND/NAME, or KIND NAME, and choose its namespace with -n", arg)
+		object, err := takes.object(kind, arg)
+		if err != nil {
+			return a, err
 		}
 		a.Objects = append(a.Objects, object)
 	}
 	return a, nil
+}
+
+// kind returns the KIND that begins the arguments, if there is one, and the rest.
+func (takes Takes) kind(args []string) (string, []string) {
+	if len(args) > 0 && !strings.Contains(args[0], "/") && (!takes.Clusters || isCluster(args[0])) {
+		return args[0], args[1:]
+	}
+	if takes.Clusters {
+		return "cluster", args
+	}
+	return "", args
+}
+
+// object reads KIND/NAME or, after a KIND, NAME.
+func (takes Takes) object(kind, arg string) (Argument, error) {
+	object := Argument{kind, arg}
+	if before, name, slash := strings.Cut(arg, "/"); slash && (kind == "" || takes.Clusters) {
+		object = Argument{before, name}
+	}
+	if takes.Clusters && (!isCluster(object.Kind) || object.Name == "") {
+		return object, fmt.Errorf("%q is not a Cluster: write cluster/NAME or NAME, and choose its namespace with -n", arg)
+	}
+	if object.Kind == "" || object.Name == "" || strings.Contains(object.Name, "/") {
+		return object, fmt.Errorf("%q is not an object: write KIND/NAME, or KIND NAME, and choose its namespace with -n", arg)
+	}
+	return object, nil
 }
 
 // isKey reports whether an argument is a key rather than an object. machine.cluster.x-k8s.io/exclude-node-draining is a key, unless the
@@ -102,26 +117,26 @@ type Object struct {
 	Name string
 }
 
-// Request is what arguments mean to an API server.
+// Request is what Arguments mean to an API server.
 type Request struct {
-	// Objects are those that are named.
 	Objects []Object
-	// All is the kind of which all objects are meant, instead of single ones.
-	All *meta.RESTMapping
-	// Key is that of a label, annotation, taint or field, or empty.
-	Key string
+	All     *meta.RESTMapping
+	Key     string
 }
 
 // Resolve finds out which kinds the arguments mean.
-func (a Arguments) Resolve(mapper meta.RESTMapper) (*Request, error) {
-	r := &Request{Key: a.Key}
+func (a Arguments) Resolve(mapper meta.RESTMapper) (r *Request, err error) {
+	r = &Request{Key: a.Key}
 	if a.All != "" {
-		kind, err := Kind(mapper, a.All)
-		r.All = kind
+		r.All, err = Kind(mapper, a.All)
 		return r, err
 	}
-	for _, object := range a.Objects {
+	for i, object := range a.Objects {
 		kind, err := Kind(mapper, object.Kind)
+		if err != nil && a.Key == "" && i > 0 && i == len(a.Objects)-1 && strings.Contains(object.Kind, ".") {
+			r.Key = object.Kind + "/" + object.Name // after objects with an API group, so that it looked like one
+			return r, nil
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -134,21 +149,132 @@ func (a Arguments) Resolve(mapper meta.RESTMapper) (*Request, error) {
 // Cluster API's own kinds come first.
 func Kind(mapper meta.RESTMapper, name string) (*meta.RESTMapping, error) {
 	full, resource := schema.ParseResourceArg(strings.ToLower(name))
-	tries := []schema.GroupVersionResource{resource.WithVersion("")}
-	if full != nil {
-		tries = append([]schema.GroupVersionResource{*full}, tries...)
-	} else if resource.Group == "" {
-		tries = append([]schema.GroupVersionResource{{Group: clusterv1.GroupVersion.Group, Resource: resource.Resource}}, tries...)
+	if full == nil {
+		full = &schema.GroupVersionResource{Group: cmp.Or(resource.Group, clusterv1.GroupVersion.Group), Resource: resource.Resource}
 	}
-	for _, try := range tries {
-		gvk, err := mapper.KindFor(try)
-		if meta.IsNoMatchError(err) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		return mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	gvk, err := mapper.KindFor(*full)
+	if meta.IsNoMatchError(err) {
+		gvk, err = mapper.KindFor(resource.WithVersion(""))
 	}
-	return nil, fmt.Errorf("the server doesn't have a resource type %q", name)
+	if meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("the server doesn't have a resource type %q", name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+}
+
+// Templates of kubectl get, by which names and keys are found.
+const (
+	names     = `{{range .items}}{{.metadata.name}} {{end}}`
+	nodeNames = `{{range .items}}{{with .status}}{{with .nodeRef}}{{.name}} {{end}}{{end}}{{end}}`
+	keys      = `{{range $key, $_ := .metadata.labels}}{{$key}} {{end}}{{range $key, $_ := .metadata.annotations}}{{$key}} {{end}}` +
+		`{{with .spec}}{{range .taints}}{{.key}}:{{.effect}} {{end}}{{end}}`
+	keysOfNode = `{{range .items}}{{$m := .}}{{with .status}}{{with .nodeRef}}{{if eq .name %q}}{{with $m}}` + keys + `{{end}}{{end}}{{end}}{{end}}{{end}}`
+)
+
+// Complete completes the arguments of a command, as ParseArguments reads them: kinds, names and, after an object, its keys.
+func (f *Factory) Complete(takes Takes) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		kind, _, slash := strings.Cut(toComplete, "/")
+		named, _ := ParseArguments(args, Takes{})
+		switch {
+		case takes.Clusters && !slash:
+			return offer(toComplete, "", f.names("cluster"))
+		case named.All != "":
+			return offer(toComplete, "", f.names(named.All))
+		case len(named.Objects) > 0 && takes.Key:
+			return offer(toComplete, "", f.keys(named.Objects[0]))
+		case slash && (!takes.Clusters || isCluster(kind)):
+			return offer(toComplete, kind+"/", f.names(kind))
+		case len(args) == 0 && !takes.Clusters:
+			offered, directive := offer(toComplete, "", f.kinds())
+			return offered, directive | cobra.ShellCompDirectiveNoSpace
+		}
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// CompleteFlag completes the value of a flag that kubectl has, too, or one that is the <namespace>/<name> of a Cluster.
+func (f *Factory) CompleteFlag(name string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		completion.SetFactoryForCompletion(cmdutil.NewFactory(f.Config))
+		list := map[string]func(string) []string{
+			"context": completion.ListContextsInConfig, "cluster": completion.ListClustersInConfig, "user": completion.ListUsersInConfig,
+			"namespace": func(string) []string { return f.names("namespaces") },
+		}[name]
+		if list != nil {
+			return offer(toComplete, "", list(toComplete))
+		}
+		namespace, _ := f.Namespace()
+		return offer(toComplete, namespace+"/", f.names("cluster"))
+	}
+}
+
+func offer(toComplete, before string, values []string) (offered []string, _ cobra.ShellCompDirective) {
+	for _, value := range values {
+		if strings.HasPrefix(before+value, toComplete) {
+			offered = append(offered, before+value)
+		}
+	}
+	slices.Sort(offered)
+	return slices.Compact(offered), cobra.ShellCompDirectiveNoFileComp
+}
+
+// kinds returns all kinds of Cluster API and of its providers, and Nodes.
+func (f *Factory) kinds() []string {
+	kinds := []string{"node/"}
+	discovery, err := f.Hurry().ToDiscoveryClient()
+	mapper, wrong := f.Config.ToRESTMapper()
+	if err != nil || wrong != nil {
+		return kinds
+	}
+	resources, _ := restmapper.NewDiscoveryCategoryExpander(discovery).Expand("cluster-api")
+	for _, resource := range resources {
+		if singular, err := mapper.ResourceSingularizer(resource.Resource); err == nil {
+			kinds = append(kinds, singular+"/")
+		}
+	}
+	return kinds
+}
+
+// get asks as kubectl's completion does, about the kind that the plugin means. An error is no completion.
+func (f *Factory) get(template, kind string, name ...string) []string {
+	mapper, err := f.Hurry().ToRESTMapper()
+	if err != nil {
+		return nil
+	}
+	mapping, err := Kind(mapper, kind)
+	if err != nil {
+		return nil
+	}
+	args := append([]string{mapping.Resource.GroupResource().String()}, name...)
+	return completion.CompGetFromTemplate(&template, cmdutil.NewFactory(f.Config), "", args, "")
+}
+
+// names returns the names of objects. Nodes are those that Machines name: most are in workload clusters.
+func (f *Factory) names(kind string) []string {
+	if isNode(kind) {
+		return f.get(nodeNames, "machines")
+	}
+	return f.get(names, kind)
+}
+
+// keys returns the labels, annotations and taints of an object; of a Node, those of its Machine.
+func (f *Factory) keys(object Argument) []string {
+	if isNode(object.Kind) {
+		return f.get(fmt.Sprintf(keysOfNode, object.Name), "machines")
+	}
+	return f.get(keys, object.Kind, object.Name)
+}
+
+func isNode(kind string) bool { return slices.Contains([]string{"node", "nodes", "no"}, kind) }
+
+// Hurry has an API server asked for three seconds at most, unless the user says how long.
+func (f *Factory) Hurry() *genericclioptions.ConfigFlags {
+	if f.Config.Timeout != nil && *f.Config.Timeout == "0" {
+		*f.Config.Timeout = "3s"
+	}
+	return f.Config
 }

@@ -93,6 +93,10 @@ func TestKind(t *testing.T) {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(mapping.GroupVersionKind.GroupKind().String()).To(Equal(want))
 	}
-	_, err := Arguments{Objects: []Argument{{"foo", "x"}}}.Resolve(mapper)
+	request, err := Arguments{Objects: []Argument{{"machines.cluster.x-k8s.io", "a"}, {"cluster.x-k8s.io", "paused"}}}.Resolve(mapper)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(request.Objects).To(HaveLen(1))
+	Expect(request.Key).To(Equal("cluster.x-k8s.io/paused"))
+	_, err = Arguments{Objects: []Argument{{"foo", "x"}}}.Resolve(mapper)
 	Expect(err).To(MatchError(`the server doesn't have a resource type "foo"`))
 }

@@ -11,9 +11,11 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -21,7 +23,9 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
@@ -35,14 +39,9 @@ type Factory struct {
 	genericiooptions.IOStreams
 	Config   *genericclioptions.ConfigFlags
 	Settings settings.Flags
-	// ManagementCluster is --management-cluster, "<namespace>/<name>"; empty means what the settings say.
-	ManagementCluster string
-	// WorkloadKubeconfig is --workload-kubeconfig: how to reach workload clusters instead of Cluster API's kubeconfigs.
-	WorkloadKubeconfig string
-	// Color is --color: auto, always or never.
-	Color string
-	// Verbosity is -v.
-	Verbosity int
+	// ManagementCluster is <namespace>/<name>, or empty for what the settings say; Color is auto, always or never.
+	ManagementCluster, WorkloadKubeconfig, Color string
+	Verbosity                                    int
 }
 
 // Management is the management cluster's API server.
@@ -59,14 +58,17 @@ func (f *Factory) Validate() error {
 	if !slices.Contains([]string{"auto", "always", "never"}, f.Color) {
 		return fmt.Errorf("--color=%q: must be auto, always or never", f.Color)
 	}
-	if err := f.showLogs(); err != nil {
+	if f.Verbosity > 0 {
+		klog.ClearLogger() // SilenceLogs has set it
+		if err := new(klog.Level).Set(strconv.Itoa(f.Verbosity)); err != nil {
+			return fmt.Errorf("-v: %w", err)
+		}
+	}
+	if f.ManagementCluster != "" {
+		_, err := ParseCluster("--management-cluster", f.ManagementCluster)
 		return err
 	}
-	if f.ManagementCluster == "" {
-		return nil
-	}
-	_, err := ParseCluster("--management-cluster", f.ManagementCluster)
-	return err
+	return nil
 }
 
 // Namespace returns the namespace of --namespace or of the kubeconfig's context.
@@ -81,10 +83,7 @@ func (f *Factory) Namespace() (string, error) {
 // Management connects to the management cluster. It fails if that API server does not serve Cluster API.
 func (f *Factory) Management() (*Management, error) {
 	restConfig, err := f.Config.ToRESTConfig()
-	switch {
-	case clientcmd.IsEmptyConfig(err):
-		return nil, errors.New("there is no kubeconfig: --kubeconfig or the variable KUBECONFIG names one")
-	case err != nil:
+	if err != nil {
 		return nil, fmt.Errorf("loading the kubeconfig: %w", err)
 	}
 	restConfig.UserAgent = "kubectl-heirloom/" + version.String()
@@ -100,20 +99,12 @@ func (f *Factory) Management() (*Management, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("looking for Cluster API at %s (--context or --kubeconfig chooses another cluster): %w", restConfig.Host, err)
 	}
-	discovery, err := f.Config.ToDiscoveryClient()
-	if err != nil {
-		return nil, fmt.Errorf("making a client of the API server's discovery: %w", err)
-	}
 	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("registering Kubernetes' types: %w", err)
-	}
-	if err := clusterv1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("registering Cluster API's types: %w", err)
-	}
-	live, err := client.New(restConfig, client.Options{Scheme: scheme, Mapper: mapper})
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
+	registered := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme))
+	discovery, err := f.Config.ToDiscoveryClient()
+	live, wrong := client.New(restConfig, client.Options{Scheme: scheme, Mapper: mapper})
+	if err := errors.Join(registered, err, wrong); err != nil {
+		return nil, fmt.Errorf("making clients: %w", err)
 	}
 	return &Management{Client: live, REST: restConfig, Schemas: &capabilities.Schemas{Client: discovery.OpenAPIV3()}}, nil
 }
@@ -174,4 +165,19 @@ func ParseCluster(flag, s string) (types.NamespacedName, error) {
 		return types.NamespacedName{}, fmt.Errorf("%s=%q: must be <namespace>/<name>", flag, s)
 	}
 	return types.NamespacedName{Namespace: namespace, Name: name}, nil
+}
+
+// quiet is how long a step may take before the command says what it is doing.
+const quiet = time.Second
+
+// Progress says on standard error what a command is doing, if that takes longer. Call the result when it is done.
+func (f *Factory) Progress(format string, args ...any) (done func()) {
+	timer := time.AfterFunc(quiet, func() { _, _ = fmt.Fprintf(f.ErrOut, format+" …\n", args...) })
+	return func() { timer.Stop() }
+}
+
+// SilenceLogs keeps what Kubernetes' libraries log off standard error: an error that stops a command is printed once.
+func SilenceLogs() {
+	klog.SetLogger(logr.Discard())
+	ctrl.SetLogger(klog.Background())
 }

@@ -3,18 +3,21 @@
 package cli
 
 import (
+	"bytes"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -55,4 +58,18 @@ func TestTheManagementClusterIsItsOwnWorkloadCluster(t *testing.T) {
 	Expect(f.Workload(t.Context(), m, self)).To(BeIdenticalTo(m.Client))
 	_, err = f.Workload(t.Context(), m, types.NamespacedName{Namespace: "fleet", Name: "prod"})
 	Expect(err).To(MatchError(ContainSubstring(`secrets "prod-kubeconfig" not found`)))
+}
+
+func TestProgress(t *testing.T) {
+	for takes, want := range map[time.Duration]string{quiet - time.Millisecond: "", quiet + time.Millisecond: "Reading 3 Clusters …\n"} {
+		synctest.Test(t, func(t *testing.T) {
+			var errOut bytes.Buffer
+			f := &Factory{IOStreams: genericiooptions.IOStreams{ErrOut: &errOut}}
+			done := f.Progress("Reading %d Clusters", 3)
+			<-time.After(takes) // in the test's own time
+			synctest.Wait()
+			done()
+			NewWithT(t).Expect(errOut.String()).To(Equal(want))
+		})
+	}
 }

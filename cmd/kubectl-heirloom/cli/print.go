@@ -3,9 +3,11 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -14,14 +16,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 )
 
-// Style is how a word stands out.
+// Style is how a word stands out. Colour never says anything that the words do not.
 type Style string
 
-// The styles. Colour never says anything that the words do not.
+// The styles.
 const (
 	Good Style = "\x1b[32m"
 	Warn Style = "\x1b[33m"
@@ -33,7 +37,12 @@ const (
 // Painter colours words, or leaves them as they are.
 type Painter bool
 
-// Paint returns text in a style. Escape sequences in the text are made harmless, as in a table. In a table, use a Cell.
+// Painter returns what --color, the terminal and NO_COLOR (https://no-color.org) say about an output.
+func (f *Factory) Painter(w io.Writer) Painter {
+	return Painter(f.Color == "always" || f.Color != "never" && printers.AllowsColorOutput(w))
+}
+
+// Paint returns text in a style, with its own escape sequences made harmless. In a table, use a Cell.
 func (p Painter) Paint(style Style, text string) string {
 	text = printers.EscapeTerminal(text)
 	if !p || style == "" || text == "" {
@@ -42,18 +51,13 @@ func (p Painter) Paint(style Style, text string) string {
 	return string(style) + text + "\x1b[0m"
 }
 
-// Painter returns what --color, the terminal and NO_COLOR (https://no-color.org) say about an output.
-func (f *Factory) Painter(w io.Writer) Painter {
-	return Painter(f.Color == "always" || f.Color != "never" && printers.AllowsColorOutput(w))
-}
-
 // Cell is a cell of a table that stands out.
 type Cell struct {
 	Style Style
 	Text  string
 }
 
-// String returns the text alone.
+// String returns the text alone, for other printers.
 func (c Cell) String() string { return c.Text }
 
 // Result is a command's answer.
@@ -74,14 +78,13 @@ func NameOf(kind schema.GroupKind, name string) string {
 	return kind.String() + "/" + name
 }
 
-// PrintFlags are --output and what belongs to it: table, wide, json, yaml, kyaml, name, jsonpath, go-template and their files.
+// PrintFlags are --output and what belongs to it: table, wide, the formats of kubectl, and own ones that the command prints itself.
 type PrintFlags struct {
 	flags *genericclioptions.PrintFlags
-	// own are formats that the command prints itself.
-	own []string
+	own   []string
 }
 
-// NewPrintFlags returns the flags with a table as default, and with formats that the command prints itself.
+// NewPrintFlags returns the flags with a table as default.
 func NewPrintFlags(own ...string) *PrintFlags {
 	flags := genericclioptions.NewPrintFlags("")
 	flags.OutputFormat = new("")
@@ -97,11 +100,8 @@ func (p *PrintFlags) WithoutNames() *PrintFlags {
 // AddFlags adds the flags to a command.
 func (p *PrintFlags) AddFlags(command *cobra.Command) {
 	p.flags.AddFlags(command)
-	formats := p.formats()
-	command.Flags().Lookup("output").Usage = "Output format. One of: (" + strings.Join(formats, ", ") + ")."
-	if err := command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // somebody else completes this flag: a fault of the command
-	}
+	command.Flags().Lookup("output").Usage = "Output format. One of: (" + strings.Join(p.formats(), ", ") + ")."
+	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(p.formats(), cobra.ShellCompDirectiveNoFileComp))
 }
 
 func (p *PrintFlags) formats() []string {
@@ -123,7 +123,7 @@ func (p *PrintFlags) Validate() error {
 	}
 	_, err := p.flags.ToPrinter()
 	if genericclioptions.IsNoCompatiblePrinterError(err) {
-		return fmt.Errorf("--output=%q: must be one of %s", p.Format(), strings.Join(p.formats(), ", "))
+		err = fmt.Errorf("must be one of %s", strings.Join(p.formats(), ", "))
 	}
 	if err != nil {
 		return fmt.Errorf("--output=%q: %w", p.Format(), err)
@@ -133,20 +133,13 @@ func (p *PrintFlags) Validate() error {
 
 // Print prints a command's answer.
 func (p *PrintFlags) Print(w io.Writer, paint Painter, result Result) error {
-	if p.ForPeople() {
+	named, hasNames := result.(Named)
+	switch {
+	case p.ForPeople():
 		return printTable(w, paint, result.Table(p.Format() == "wide"))
-	}
-	if p.Format() == "name" {
-		named, ok := result.(Named)
-		if !ok {
-			return errors.New("--output=name: this answer is not about objects that have names, so choose another format")
-		}
-		for _, name := range named.Names() {
-			if _, err := fmt.Fprintln(w, name); err != nil {
-				return fmt.Errorf("printing names: %w", err)
-			}
-		}
-		return nil
+	case p.Format() == "name" && hasNames:
+		_, err := io.WriteString(w, strings.Join(append(named.Names(), ""), "\n"))
+		return err
 	}
 	printer, err := p.flags.ToPrinter()
 	if err != nil {
@@ -161,6 +154,9 @@ func (p *PrintFlags) Print(w io.Writer, paint Painter, result Result) error {
 
 // printTable prints a table. kubectl's printer makes all escape sequences in it harmless and aligns it; colours come after that.
 func printTable(w io.Writer, paint Painter, table *metav1.Table) error {
+	if len(table.Rows) == 0 {
+		return nil // as kubectl's does
+	}
 	styles := make([]map[int]Style, len(table.Rows))
 	for i, row := range table.Rows {
 		styles[i] = map[int]Style{}
@@ -175,42 +171,101 @@ func printTable(w io.Writer, paint Painter, table *metav1.Table) error {
 		return fmt.Errorf("printing the table: %w", err)
 	}
 	lines := strings.SplitAfter(text.String(), "\n")
-	if len(styles) == 0 {
-		return nil // the printer leaves out the names of columns, too
+	at, starts := 0, []int{} // where columns begin
+	for _, column := range table.ColumnDefinitions {
+		at += strings.Index(lines[0][at:], strings.ToUpper(column.Name))
+		starts = append(starts, at)
+		at += len(column.Name)
 	}
-	starts := startsOf(lines[0], table.ColumnDefinitions)
-	for i, style := range styles {
-		lines[i+1] = painted(lines[i+1], paint, starts, style)
+	for i := range styles {
+		line, rest := "", []rune(lines[i+1])
+		for j := len(starts) - 1; j >= 0; j-- {
+			at := min(starts[j], len(rest))
+			cell := string(rest[at:])
+			word := strings.TrimRight(cell, " \n")
+			line, rest = paint.Paint(styles[i][j], word)+cell[len(word):]+line, rest[:at]
+		}
+		lines[i+1] = line
 	}
 	_, err := io.WriteString(w, strings.Join(lines, ""))
 	return err
 }
 
-// startsOf returns where in a line each column begins, in characters.
-func startsOf(header string, columns []metav1.TableColumnDefinition) []int {
-	var starts []int
-	at := 0
-	for _, column := range columns {
-		at += strings.Index(header[at:], strings.ToUpper(column.Name))
-		starts = append(starts, len([]rune(header[:at])))
-		at += len(column.Name)
+// Exit codes of all commands, as those of kubectl diff: something is not as it should be; the question could not be answered.
+const (
+	ExitOK     = 0
+	ExitFound  = 1
+	ExitFailed = 2
+)
+
+// ErrFound ends a command with ExitFound. The command has already said what it found.
+var ErrFound = errors.New("something is not as it should be")
+
+// ExitCode returns the exit code for a command's error. One that was found and one that failed, joined, is one that failed.
+func ExitCode(err error) int {
+	switch {
+	case err == nil:
+		return ExitOK
+	case Sentence(err) == "":
+		return ExitFound
 	}
-	return starts
+	return ExitFailed
 }
 
-// painted returns a line of a table with colours.
-func painted(line string, paint Painter, starts []int, styles map[int]Style) string {
-	var out strings.Builder
-	rest := []rune(line)
-	for i := range starts {
-		width := len(rest)
-		if i < len(starts)-1 {
-			width = min(width, starts[i+1]-starts[i])
-		}
-		cell := string(rest[:width])
-		word := strings.TrimRight(cell, " \n")
-		out.WriteString(paint.Paint(styles[i], word) + cell[len(word):])
-		rest = rest[width:]
+// NotFound says that an object is not there, in kubectl's words. Without a namespace, it is of a kind that has none.
+func NotFound(kind string, key types.NamespacedName) error {
+	if key.Namespace == "" {
+		return fmt.Errorf("%s %q not found", kind, key.Name)
 	}
-	return out.String()
+	return fmt.Errorf("%s %q not found in namespace %q (use -n)", kind, key.Name, key.Namespace)
+}
+
+// Sentence says what went wrong. Several joined errors become several lines, each only once. ErrFound becomes nothing.
+func Sentence(err error) string {
+	if err == nil {
+		return ""
+	}
+	line := err.Error()
+	if several, ok := err.(interface{ Unwrap() []error }); ok && errors.Join(several.Unwrap()...).Error() == line {
+		var lines []string
+		for _, one := range several.Unwrap() {
+			if line := Sentence(one); line != "" && !slices.Contains(lines, line) {
+				lines = append(lines, line)
+			}
+		}
+		return strings.Join(lines, "\n")
+	}
+	var unreached *url.Error
+	switch {
+	case errors.Is(err, ErrFound):
+		return "" // the command has said it
+	case errors.Is(err, context.Canceled):
+		return "interrupted"
+	case errors.As(err, &unreached):
+		if says, ok := cmdutil.StandardErrorMessage(unreached); ok {
+			return strings.Replace(line, unreached.Error(), says, 1)
+		}
+	}
+	return line
+}
+
+// Count is a number with its noun.
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// OneLine returns an error as a part of a sentence. Errors that are joined have a line each.
+func OneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// Shorten returns a value as a table shows it. Annotations can be long.
+func Shorten(value string) string {
+	const widest = 48 // in characters
+	value = strings.Join(strings.Fields(value), " ")
+	if runes := []rune(value); len(runes) > widest {
+		return string(runes[:widest-1]) + "…"
+	}
+	return value
 }

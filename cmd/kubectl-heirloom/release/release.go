@@ -7,10 +7,12 @@ package release
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -20,35 +22,49 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/release"
 )
 
-// Check makes sure that enough is known of the server. one says that a single object is released.
-func Check(ctx context.Context, reader client.Reader, s settings.Settings, dryRun, one bool) error {
+// Check makes sure that enough is known of the server. one says that a single object is released. The names of what has to be stopped are
+// those of the Deployment: settings that were given may be of a release with another name, and what is not there would seem to be stopped.
+func Check(ctx context.Context, reader client.Reader, s *settings.Settings, namespace string, dryRun, one bool) error {
 	if !s.Known {
-		return fmt.Errorf(`a release must know the settings that Heirloom has or had. %s `+
-			`If all of them were the defaults, give --server-flags=""`, strings.Join(s.Notes, " "))
+		return fmt.Errorf(`a release must know the settings that Heirloom has or had. %s If all of them were the defaults, give --server-flags=""`,
+			strings.Join(s.Notes, " "))
 	}
-	if len(s.Others) > 0 {
-		return fmt.Errorf("there are several Heirlooms, such as %s and %s: choose one with --heirloom-namespace", s.Deployment, s.Others[0])
+	if s.Deployment.Name == "" {
+		found, err := settings.Deployments(ctx, reader, namespace)
+		if err != nil && !dryRun {
+			return fmt.Errorf("looking for Heirloom's Deployment: %w", err)
+		}
+		if len(found) > 0 {
+			running := settings.Of(found)
+			s.Deployment, s.Others, s.Config.WebhookConfiguration = running.Deployment, running.Others, running.Config.WebhookConfiguration
+			s.Config.LeaderElectNamespace = running.Config.LeaderElectNamespace
+			s.Config.WorkloadWebhookKeyName = cmp.Or(running.Config.WorkloadWebhookKeyName, s.Config.WorkloadWebhookKeyName)
+		}
 	}
-	if dryRun || one {
-		return nil
-	}
-	if s.Config.LeaderElectNamespace == "" {
-		return errors.New("where the Lease of Heirloom's leader is must be known: " +
-			"give the namespace in which Heirloom is or was installed with --heirloom-namespace")
-	}
-	if s.Config.LeaderElect || s.Deployment.Name == "" {
-		return nil
-	}
+	s.Config.LeaderElectNamespace = cmp.Or(s.Config.LeaderElectNamespace, namespace)
 	d := &appsv1.Deployment{}
-	if err := reader.Get(ctx, s.Deployment, d); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("looking whether Heirloom runs: %w", err)
-	}
-	if d.Status.Replicas > 0 {
+	switch {
+	case len(s.Others) > 0:
+		return fmt.Errorf("there are several Heirlooms, such as %s and %s: choose one with --heirloom-namespace", s.Deployment, s.Others[0])
+	case dryRun || one:
+		return nil
+	case s.Config.LeaderElectNamespace == "":
+		return errors.New("where the Lease of Heirloom's leader is must be known: give the namespace in which Heirloom is or was installed with --heirloom-namespace")
+	case s.Config.LeaderElect || s.Deployment.Name == "":
+		return nil
+	default:
+		if err := reader.Get(ctx, s.Deployment, d); err != nil || d.Status.Replicas == 0 {
+			return client.IgnoreNotFound(err)
+		}
 		return fmt.Errorf("without leader election, no Lease tells when Heirloom has stopped; stop it first, and wait for its Pods to be gone:\n"+
 			"  kubectl scale deployment %s --namespace %s --replicas=0", d.Name, d.Namespace)
 	}
-	return nil
 }
+
+const (
+	shows   = "--dry-run shows each of them."
+	removed = "Labels, annotations, taints and fields that no one else owns are removed. Pods can then be scheduled where a taint kept them away.\n" + shows
+)
 
 // Describe says what a release of everything is about to do.
 func Describe(s settings.Settings, what release.Options) string {
@@ -59,43 +75,27 @@ func Describe(s settings.Settings, what release.Options) string {
 	if s.Config.WatchFilter != "" {
 		scope += ", with watch filter " + s.Config.WatchFilter
 	}
-	lines := []string{fmt.Sprintf("This gives up everything that Heirloom owns in this management cluster and on the Nodes of all workload clusters "+
-		"(%s; settings of %s).", scope, s.Origin)}
+	text := fmt.Sprintf("This gives up everything that Heirloom owns in this management cluster and on the Nodes of all workload clusters "+
+		"(%s; settings of %s).\n", scope, s.Origin)
 	if what.Stop {
-		lines = append(lines, fmt.Sprintf("It deletes the webhook configurations %[1]q and scales Deployment %[2]s/%[1]s to 0 first.",
-			s.Config.WebhookConfiguration, s.Config.LeaderElectNamespace))
+		text += fmt.Sprintf("It deletes the webhook configurations %[1]q and scales Deployment %[2]s/%[1]s to 0 first.\n",
+			s.Config.WebhookConfiguration, s.Config.LeaderElectNamespace)
 	}
 	if what.KeepValues {
-		lines = append(lines, "Labels, annotations, taints and fields stay without an owner: nothing removes them later, even if you no longer declare them.")
-	} else {
-		lines = append(lines, removed)
+		return text + "Labels, annotations, taints and fields stay without an owner: nothing removes them later, even if you no longer declare them.\n" + shows
 	}
-	return strings.Join(append(lines, shows), "\n")
+	return text + removed
 }
-
-const (
-	removed = "Labels, annotations, taints and fields that no one else owns are removed. Pods can then be scheduled where a taint kept them away."
-	shows   = "--dry-run shows each of them."
-)
-
-// ErrDeclined says that the user does not want it.
-var ErrDeclined = errors.New("you did not answer yes, so nothing was released")
 
 // Ask asks whether to go on.
 func Ask(in io.Reader, out io.Writer, terminal bool, description string) error {
 	if !terminal {
 		return errors.New("there is no terminal to ask on: give --yes to release without being asked, or --dry-run to look first")
 	}
-	if _, err := fmt.Fprintf(out, "%s\n\nContinue? [y/N] ", description); err != nil {
-		return err
-	}
-	answer, err := bufio.NewReader(in).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("reading your answer: %w", err)
-	}
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
+	_, _ = fmt.Fprintf(out, "%s\n\nContinue? [y/N] ", description)
+	answer, _ := bufio.NewReader(in).ReadString('\n') // no answer is none
+	if slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))) {
 		return nil
 	}
-	return ErrDeclined
+	return errors.New("you did not answer yes, so nothing was released")
 }

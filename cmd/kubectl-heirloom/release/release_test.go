@@ -4,7 +4,6 @@ package release
 
 import (
 	"bytes"
-	"errors"
 	"strings"
 	"testing"
 
@@ -57,7 +56,7 @@ func TestCheck(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&s)
 			}
-			err := Check(t.Context(), fake.NewClientBuilder().WithObjects(d).Build(), s, tc.dryRun, tc.one)
+			err := Check(t.Context(), fake.NewClientBuilder().WithObjects(d).Build(), &s, "", tc.dryRun, tc.one)
 			if tc.problem == "" {
 				NewWithT(t).Expect(err).NotTo(HaveOccurred())
 			} else {
@@ -67,37 +66,38 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// Given settings may be of a release with another name. Its webhooks and its Deployment are found all the same, rather than taken for stopped.
+func TestAReleaseWithAnotherName(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	labels := map[string]string{"app.kubernetes.io/part-of": "heirloom", "app.kubernetes.io/component": "manager"}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "hs", Name: "fleet-heirloom", Labels: labels}, Status: appsv1.DeploymentStatus{Replicas: 1}}
+	s := given(t, "--leader-elect --webhook-configuration=heirloom --leader-elect-namespace=heirloom-system")
+	s.Deployment = types.NamespacedName{}
+	Expect(Check(t.Context(), fake.NewFakeClient(d), &s, "", false, false)).To(Succeed())
+	Expect(s.Config.WebhookConfiguration).To(Equal("fleet-heirloom"))
+	Expect(s.Config.LeaderElectNamespace).To(Equal("hs"))
+
+	s = given(t, "--leader-elect=false")
+	s.Deployment = types.NamespacedName{}
+	Expect(Check(t.Context(), fake.NewFakeClient(d), &s, "", false, false)).To(MatchError(HavePrefix("without leader election, no Lease tells when Heirloom has stopped")))
+}
+
 func TestDescribe(t *testing.T) {
-	const (
-		removed = "Labels, annotations, taints and fields that no one else owns are removed. Pods can then be scheduled where a taint kept them away.\n--dry-run shows each of them."
-		kept    = "Labels, annotations, taints and fields stay without an owner: nothing removes them later, even if you no longer declare them.\n--dry-run shows each of them."
-	)
-	for _, tc := range []struct {
-		flags string
-		what  release.Options
-		want  string
-	}{
-		{want: "This gives up everything that Heirloom owns in this management cluster and on the Nodes of all workload clusters (in all namespaces; settings of Deployment hs/own).\n" + removed},
-		{
-			flags: "--namespace=fleet --watch-filter=blue --leader-elect-namespace=hs",
-			what:  release.Options{Stop: true, Mode: release.Mode{KeepValues: true}},
-			want: "This gives up everything that Heirloom owns in this management cluster and on the Nodes of all workload clusters (in namespace fleet, with watch filter blue; settings of Deployment hs/own).\n" +
-				"It deletes the webhook configurations \"heirloom\" and scales Deployment hs/heirloom to 0 first.\n" + kept,
-		},
-	} {
-		NewWithT(t).Expect(Describe(given(t, tc.flags), tc.what)).To(Equal(tc.want))
-	}
+	const all = "This gives up everything that Heirloom owns in this management cluster and on the Nodes of all workload clusters "
+	NewWithT(t).Expect(Describe(given(t, ""), release.Options{})).To(Equal(all + "(in all namespaces; settings of Deployment hs/own).\n" + removed))
+	what := release.Options{Stop: true, Mode: release.Mode{KeepValues: true}}
+	NewWithT(t).Expect(Describe(given(t, "--namespace=fleet --watch-filter=blue --leader-elect-namespace=hs"), what)).To(Equal(
+		all + "(in namespace fleet, with watch filter blue; settings of Deployment hs/own).\n" +
+			"It deletes the webhook configurations \"heirloom\" and scales Deployment hs/heirloom to 0 first.\n" +
+			"Labels, annotations, taints and fields stay without an owner: nothing removes them later, even if you no longer declare them.\n" + shows))
 }
 
 func TestAsk(t *testing.T) {
-	for answer, want := range map[string]error{"y\n": nil, "\tYes\n": nil, "yes": nil, "n\n": ErrDeclined, "\n": ErrDeclined, "": ErrDeclined, "yesterday\n": ErrDeclined} {
+	for answer, yes := range map[string]bool{"y\n": true, "\tYes\n": true, "yes": true, "n\n": false, "\n": false, "": false, "yesterday\n": false} {
 		var out bytes.Buffer
 		err := Ask(strings.NewReader(answer), &out, true, "What it does.")
-		NewWithT(t).Expect(errors.Is(err, want)).To(BeTrue(), "%q: %v", answer, err)
+		NewWithT(t).Expect(err == nil).To(Equal(yes), "%q: %v", answer, err)
 		NewWithT(t).Expect(out.String()).To(Equal("What it does.\n\nContinue? [y/N] "))
 	}
-	var out bytes.Buffer
-	NewWithT(t).Expect(Ask(strings.NewReader("y\n"), &out, false, "What it does.")).
-		To(MatchError("there is no terminal to ask on: give --yes to release without being asked, or --dry-run to look first"))
-	NewWithT(t).Expect(out.String()).To(BeEmpty())
+	NewWithT(t).Expect(Ask(strings.NewReader("y\n"), &bytes.Buffer{}, false, "What it does.")).To(MatchError(HavePrefix("there is no terminal to ask on: give --yes")))
 }

@@ -5,6 +5,7 @@ package settings
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,68 +18,52 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-const (
-	// coreProvider is the value of Cluster API's provider label on its core manager.
-	coreProvider = "cluster-api"
-	// usualCore is the namespace in which clusterctl installs it.
-	usualCore = "capi-system"
-	// featureGate is off by default up to newestKnown, and allAlpha switches it on there.
-	featureGate = "MachineTaintPropagation"
-	allAlpha    = "AllAlpha"
-	newestKnown = "1.14"
-)
-
-// sayPropagation ends notes about Cluster API's feature gate.
-const sayPropagation = `give --server-flags="--cluster-api-taint-propagation=enabled" or "…=disabled".`
+// featureGate is off by default up to newestKnown, and AllAlpha switches it on there.
+const featureGate, newestKnown = "MachineTaintPropagation", "1.14"
 
 // readClusterAPI finds out Cluster API's version, and whether it propagates taints. What the server was told counts more.
 func (s *Settings) readClusterAPI(ctx context.Context, reader client.Reader) error {
-	s.Propagation = s.Config.Rules.ClusterAPITaints
-	known := s.Propagation != inherit.PropagationUnknown
 	found, err := CoreManagers(ctx, reader)
+	if err != nil && !apierrors.IsForbidden(err) {
+		return fmt.Errorf("looking for Cluster API's Deployment: %w", err)
+	}
+	if len(found) > 0 {
+		s.ClusterAPI = versionOf(ManagerOf(&found[0]).Image, "")
+	}
+	s.Propagation = s.Config.Rules.ClusterAPITaints
 	switch {
-	case apierrors.IsForbidden(err):
-		if !known {
-			s.note("Whether Cluster API propagates taints itself is unknown, because you may not list its Deployments: " + sayPropagation)
-		}
+	case s.Propagation != inherit.PropagationUnknown:
 		return nil
 	case err != nil:
-		return fmt.Errorf("looking for Cluster API's Deployment: %w", err)
-	case len(found) == 0:
-		if !known {
-			s.note("Whether Cluster API propagates taints itself is unknown, because its Deployment was not found: " + sayPropagation)
-		}
+		s.notePropagation("you may not list its Deployments")
 		return nil
-	}
-	s.ClusterAPI = versionOf(ManagerOf(&found[0]).Image, "")
-	if known {
+	case len(found) == 0:
+		s.notePropagation("its Deployment was not found")
 		return nil
 	}
 	s.Propagation = PropagationOf(&found[0])
-	for i := range found {
-		if PropagationOf(&found[i]) != s.Propagation {
-			s.Propagation = inherit.PropagationUnknown
-			s.note("Whether Cluster API propagates taints itself is unknown, because its Deployments %s and %s differ in that: %s",
-				client.ObjectKeyFromObject(&found[0]), client.ObjectKeyFromObject(&found[i]), sayPropagation)
-			return nil
-		}
-	}
-	if s.Propagation == inherit.PropagationUnknown {
-		s.note("Whether Cluster API %s propagates taints itself is unknown, because this plugin knows it only up to %s: %s",
-			s.ClusterAPI, newestKnown, sayPropagation)
+	differs := slices.IndexFunc(found, func(d appsv1.Deployment) bool { return PropagationOf(&d) != s.Propagation })
+	if differs > 0 {
+		s.Propagation = inherit.PropagationUnknown
+		s.notePropagation(fmt.Sprintf("its Deployments %s and %s differ in that", client.ObjectKeyFromObject(&found[0]), client.ObjectKeyFromObject(&found[differs])))
+	} else if s.Propagation == inherit.PropagationUnknown {
+		s.notePropagation(fmt.Sprintf("it has version %s, and this plugin knows it only up to %s", s.ClusterAPI, newestKnown))
 	}
 	return nil
 }
 
+func (s *Settings) notePropagation(why string) {
+	s.note(`Whether Cluster API propagates taints itself is unknown, because %s: give --server-flags="--cluster-api-taint-propagation=enabled" or "…=disabled".`, why)
+}
+
 // CoreManagers returns the Deployments of Cluster API's core manager or, if you may list only those of the usual namespace, of that one.
 func CoreManagers(ctx context.Context, reader client.Reader) ([]appsv1.Deployment, error) {
-	return deployments(ctx, reader, "", usualCore, client.MatchingLabels{clusterv1.ProviderNameLabel: coreProvider})
+	return deployments(ctx, reader, "", "capi-system", client.MatchingLabels{clusterv1.ProviderNameLabel: "cluster-api"})
 }
 
 // PropagationOf reads the feature gate of a core manager.
 func PropagationOf(d *appsv1.Deployment) inherit.TaintPropagation {
-	manager := ManagerOf(d)
-	gates := map[string]bool{}
+	manager, gates := ManagerOf(d), map[string]bool{}
 	fs := pflag.NewFlagSet("cluster-api", pflag.ContinueOnError)
 	fs.ParseErrorsAllowlist.UnknownFlags = true
 	fs.Usage = func() {}
@@ -87,11 +72,8 @@ func PropagationOf(d *appsv1.Deployment) inherit.TaintPropagation {
 		return inherit.PropagationUnknown
 	}
 	on, set := gates[featureGate]
-	if !set && gates[allAlpha] {
-		on, set = true, true
-	}
 	switch {
-	case on:
+	case on, !set && gates["AllAlpha"]:
 		return inherit.PropagationEnabled
 	case !set && newerThanKnown(versionOf(manager.Image, "")):
 		return inherit.PropagationUnknown
@@ -104,5 +86,5 @@ func PropagationOf(d *appsv1.Deployment) inherit.TaintPropagation {
 func newerThanKnown(clusterAPI string) bool {
 	v, err := utilversion.ParseSemantic(clusterAPI)
 	known := utilversion.MustParseGeneric(newestKnown)
-	return err == nil && (v.Major() > known.Major() || v.Major() == known.Major() && v.Minor() > known.Minor())
+	return err == nil && known.LessThan(utilversion.MajorMinor(v.Major(), v.Minor()))
 }

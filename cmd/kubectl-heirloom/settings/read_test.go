@@ -5,6 +5,7 @@ package settings
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -14,7 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/cluster-api/feature"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -62,166 +63,95 @@ const (
 	gateOff = "capi-system/capi r/cluster-api-controller:v1.13.1 --feature-gates=MachineTaintPropagation=false,AllAlpha=true"
 )
 
+const (
+	assumed        = ", so the defaults are assumed: give them with --values or --server-flags, or say with --heirloom-namespace where Heirloom is."
+	sayPropagation = `: give --server-flags="--cluster-api-taint-propagation=enabled" or "…=disabled".`
+)
+
 func TestRead(t *testing.T) {
+	const (
+		server1 = "hs/own r/heirloom:v0.3.0 "
+		refused = "This plugin does not know the server's flags %s, or not their values, and assumes the defaults: use the plugin of the server's release, or give them with --values or --server-flags."
+		unknown = "Whether Cluster API propagates taints itself is unknown, because "
+	)
 	for _, tc := range []struct {
 		name      string
 		flags     Flags
 		forbidden []string
 		objects   []client.Object
-		check     func(Expect func(any, ...any) Assertion, s Settings)
-		notes     []string
+		// want is "<known> <origin>, <version>, <Cluster API's>: <watch filter> <no-execute rate> <webhook configuration> <namespace of the Lease> <propagation>".
+		want  string
+		notes []string
 	}{
 		{
-			name: "the running server",
+			name: "the running server", want: "true Deployment hs/own, v0.3.0, v1.13.1: blue 1 own hs enabled",
 			objects: []client.Object{
-				server("hs/own r/heirloom:v0.3.0 --watch-filter=blue --additional-sync-machine-labels=^a$ --additional-sync-machine-labels b --leader_elect"), core(gateOn),
+				server(server1 + "--watch-filter=blue --additional-sync-machine-labels=^a$ --additional-sync-machine-labels b --leader_elect"), core(gateOn),
 				deployment("hs/else r/other:v1.0.0 --watch-filter=red", map[string]string{componentLabel: component, partOfLabel: "else"}),
 			},
-			check: func(Expect func(any, ...any) Assertion, s Settings) {
-				Expect(s.Known).To(BeTrue())
-				Expect(s.Origin).To(Equal("Deployment hs/own"))
-				Expect([]string{s.Version, s.ClusterAPI}).To(Equal([]string{"v0.3.0", "v1.13.1"}))
-				Expect(s.Config.WatchFilter).To(Equal("blue"))
-				Expect(s.Config.AdditionalSyncMachineLabels).To(Equal([]string{"^a$", "b"}))
-				Expect(s.Config.Rules.AdditionalLabels).To(HaveLen(2))
-				Expect(s.Config.LeaderElect).To(BeTrue(), "as the server reads underscores")
-				Expect(s.Config.LeaderElectNamespace).To(Equal("hs"), "the Pod finds its own")
-				Expect(s.Config.WebhookConfiguration).To(Equal("own"), "as the chart names it")
-				Expect(s.Policy().ClusterAPITaints).To(Equal(inherit.PropagationEnabled))
-			},
-		},
-		{
-			name:    "what the server was told about Cluster API counts more than its gate",
-			objects: []client.Object{server("hs/own r/heirloom:v0.3.0 --cluster-api-taint-propagation=disabled"), core(gateOn)},
-			check: func(Expect func(any, ...any) Assertion, s Settings) {
-				Expect(s.Propagation).To(Equal(inherit.PropagationDisabled))
-				Expect(s.ClusterAPI).To(Equal("v1.13.1"))
-			},
-		},
-		{
-			name:    "flags of a newer server",
-			objects: []client.Object{server("hs/own r/heirloom:v0.3.0 --watch-filter=blue --brand-new x --newer=y --sync-period=often --workload-admission=magic --no-execute-rate=2"), core(gateOff)},
-			check: func(Expect func(any, ...any) Assertion, s Settings) {
-				Expect(s.Known).To(BeTrue())
-				Expect(s.Config.WatchFilter).To(Equal("blue"))
-				Expect(s.Config.NoExecuteRate).To(Equal(2.0), "flags after those are read")
-				Expect(s.Propagation).To(Equal(inherit.PropagationDisabled))
-			},
-			notes: []string{
-				"The server has flags that this plugin does not know (--brand-new, --newer), so the server is newer or older: use the plugin of the server's release.",
-				"This plugin does not understand the server's value of --sync-period, --workload-admission and assumes the default: use the plugin of the server's release, or give them with --values or --server-flags.",
-			},
-		},
-		{
-			name:    "several",
+		}, {
+			name: "what the server was told about Cluster API counts more than its gate", want: "true Deployment hs/own, v0.3.0, v1.13.1:  1 own hs disabled",
+			objects: []client.Object{server(server1 + "--cluster-api-taint-propagation=disabled"), core(gateOn)},
+		}, {
+			name: "flags of a newer server", want: "true Deployment hs/own, v0.3.0, v1.13.1: blue 2 own hs disabled",
+			objects: []client.Object{server(server1 + "--watch-filter=blue --brand-new x --newer=y --sync-period=often --workload-admission=magic --no-execute-rate=2"), core(gateOff)},
+			notes:   []string{fmt.Sprintf(refused, "--brand-new, --newer, --sync-period, --workload-admission")},
+		}, {
+			name: "several", want: "true Deployment a/one, v0.3.0, v1.13.1: one 1 one a enabled",
 			objects: []client.Object{server("b/two r/heirloom:v0.3.0 --watch-filter=two"), server("a/one r/heirloom:v0.3.0 --watch-filter=one"), core(gateOn)},
-			check: func(Expect func(any, ...any) Assertion, s Settings) {
-				Expect(s.Config.WatchFilter).To(Equal("one"))
-				Expect(s.Others).To(Equal([]types.NamespacedName{{Namespace: "b", Name: "two"}}))
-			},
-			notes: []string{"There are several Heirlooms, and this answer is about a/one (others: b/two): choose one with --heirloom-namespace."},
-		},
-		{
-			name: "one of several", flags: Flags{Namespace: "b"}, forbidden: []string{""},
+			notes:   []string{"There are several Heirlooms, and this answer is about a/one (others: b/two): choose one with --heirloom-namespace."},
+		}, {
+			name: "one of several", flags: Flags{Namespace: "b"}, forbidden: []string{""}, want: "true Deployment b/two, v0.3.0, v1.13.1: two 1 two b enabled",
 			objects: []client.Object{server("b/two r/heirloom:v0.3.0 --watch-filter=two"), server("a/one r/heirloom:v0.3.0"), core(gateOn)},
-			check: func(Expect func(any, ...any) Assertion, s Settings) {
-				Expect(s.Config.WatchFilter).To(Equal("two"))
-				Expect(s.Others).To(BeEmpty())
-				Expect(s.Propagation).To(Equal(inherit.PropagationEnabled), "found where it usually is")
-			},
-		},
-		{
-			name: "forbidden, but not where it usually is", forbidden: []string{""},
+		}, {
+			name: "forbidden, but not where it usually is", forbidden: []string{""}, want: "true Deployment heirloom-system/heirloom, v0.3.0, v1.13.1: two 1 heirloom heirloom-system enabled",
 			objects: []client.Object{server("heirloom-system/heirloom r/heirloom:v0.3.0 --watch-filter=two"), core(gateOn)},
-			check: func(Expect func(any, ...any) Assertion, s Settings) {
-				Expect(s.Config.WatchFilter).To(Equal("two"))
-				Expect(s.Propagation).To(Equal(inherit.PropagationEnabled))
-			},
-		},
-		{
-			name: "forbidden", forbidden: []string{"", "heirloom-system", "capi-system"},
-			check: func(Expect func(any, ...any) Assertion, s Settings) {
-				Expect(s.Known).To(BeFalse())
-				Expect(s.Origin).To(Equal("the defaults"))
-				Expect(s.Config.WebhookConfiguration).To(Equal("heirloom"))
-				Expect(s.Propagation).To(Equal(inherit.PropagationUnknown))
-			},
-			notes: []string{
-				"The server's settings are unknown, because you may not list Deployments, so the defaults are assumed: use --heirloom-namespace if you may list those of one namespace, or give them with --values or --server-flags.",
-				"Whether Cluster API propagates taints itself is unknown, because you may not list its Deployments: " + sayPropagation,
-			},
-		},
-		{
-			name: "not there", flags: Flags{Namespace: "c"}, objects: []client.Object{server("a/one r/heirloom:v0.3.0")},
-			check: func(Expect func(any, ...any) Assertion, s Settings) { Expect(s.Known).To(BeFalse()) },
-			notes: []string{
-				"The server's settings are unknown, because there is no Heirloom in namespace c, so the defaults are assumed: use another --heirloom-namespace, or give them with --values or --server-flags.",
-				"Whether Cluster API propagates taints itself is unknown, because its Deployment was not found: " + sayPropagation,
-			},
-		},
-		{
-			name: "nowhere", objects: []client.Object{core(gateOff)},
-			check: func(Expect func(any, ...any) Assertion, s Settings) { Expect(s.Known).To(BeFalse()) },
-			notes: []string{"The server's settings are unknown, because Heirloom has no Deployment in this cluster, so the defaults are assumed: if it runs elsewhere, give them with --values or --server-flags."},
-		},
-		{
-			name: "flags instead of the server", flags: Flags{ServerFlags: []string{`--watch-filter=green --additional-sync-machine-labels='^my\.key/'`, "--no-execute-rate 3"}},
-			objects: []client.Object{server("a/one r/heirloom:v0.3.0"), core(gateOn)},
-			check: func(Expect func(any, ...any) Assertion, s Settings) {
-				Expect(s.Known).To(BeTrue())
-				Expect(s.Origin).To(Equal("--server-flags"))
-				Expect(s.Config.WatchFilter).To(Equal("green"))
-				Expect(s.Config.AdditionalSyncMachineLabels).To(Equal([]string{`^my\.key/`}))
-				Expect(s.Config.NoExecuteRate).To(Equal(3.0))
-				Expect(s.Propagation).To(Equal(inherit.PropagationEnabled), "Cluster API's is read all the same")
-			},
-		},
-		{
-			name: "environment variables", objects: []client.Object{server("a/one r/heirloom:v0.3.0 --namespace=$(NS)"), core(gateOn)},
-			check: func(Expect func(any, ...any) Assertion, s Settings) { Expect(s.Config.Namespace).To(BeEmpty()) },
-			notes: []string{
-				"This plugin does not understand the server's value of --namespace and assumes the default: use the plugin of the server's release, or give them with --values or --server-flags.",
-				"The server's flags use environment variables, which this plugin does not resolve: give them with --values or --server-flags.",
-			},
-		},
-		{
-			name:    "Cluster APIs that differ",
-			objects: []client.Object{server("a/one r/heirloom:v0.3.0"), core(gateOn), core("zz/capi r/c:v1.13.0")},
-			check: func(Expect func(any, ...any) Assertion, s Settings) {
-				Expect(s.Propagation).To(Equal(inherit.PropagationUnknown))
-			},
-			notes: []string{"Whether Cluster API propagates taints itself is unknown, because its Deployments capi-system/capi and zz/capi differ in that: " + sayPropagation},
-		},
-		{
-			name:    "a Cluster API that came later",
-			objects: []client.Object{server("a/one r/heirloom:v0.3.0"), core("x/capi r/c:v1.15.0 --leader-elect")},
-			check: func(Expect func(any, ...any) Assertion, s Settings) {
-				Expect(s.Propagation).To(Equal(inherit.PropagationUnknown))
-			},
-			notes: []string{"Whether Cluster API v1.15.0 propagates taints itself is unknown, because this plugin knows it only up to 1.14: " + sayPropagation},
+		}, {
+			name: "forbidden", forbidden: []string{"", "heirloom-system", "capi-system"}, want: "false the defaults, , :  1 heirloom  unknown",
+			notes: []string{"The server's settings are unknown, because you may not list Deployments" + assumed, unknown + "you may not list its Deployments" + sayPropagation},
+		}, {
+			name: "not there", flags: Flags{Namespace: "c"}, objects: []client.Object{server("a/one r/heirloom:v0.3.0")}, want: "false the defaults, , :  1 heirloom  unknown",
+			notes: []string{"The server's settings are unknown, because there is no Heirloom in namespace c" + assumed, unknown + "its Deployment was not found" + sayPropagation},
+		}, {
+			name: "nowhere", objects: []client.Object{core(gateOff)}, want: "false the defaults, , v1.13.1:  1 heirloom  disabled",
+			notes: []string{"The server's settings are unknown, because Heirloom has no Deployment in this cluster" + assumed},
+		}, {
+			name: "flags instead of the server", flags: Flags{ServerFlags: []string{`--watch-filter='a b' --additional-sync-machine-labels="^my\.key/"`, "--no-execute-rate 3 --watch-filter=green"}},
+			objects: []client.Object{server("a/one r/heirloom:v0.3.0"), core(gateOn)}, want: "true --server-flags, , v1.13.1: green 3 heirloom  enabled",
+		}, {
+			name: "environment variables", objects: []client.Object{server(server1 + "--namespace=$(NS)"), core(gateOn)}, want: "true Deployment hs/own, v0.3.0, v1.13.1:  1 own hs enabled",
+			notes: []string{fmt.Sprintf(refused, "--namespace"),
+				"The server's flags use environment variables, which this plugin does not resolve: give them with --values or --server-flags."},
+		}, {
+			name: "Cluster APIs that differ", objects: []client.Object{server(server1), core(gateOn), core("zz/capi r/c:v1.13.0")}, want: "true Deployment hs/own, v0.3.0, v1.13.1:  1 own hs unknown",
+			notes: []string{unknown + "its Deployments capi-system/capi and zz/capi differ in that" + sayPropagation},
+		}, {
+			name: "a Cluster API that came later", objects: []client.Object{server(server1), core("x/capi r/c:v1.15.0 --leader-elect")}, want: "true Deployment hs/own, v0.3.0, v1.15.0:  1 own hs unknown",
+			notes: []string{unknown + "it has version v1.15.0, and this plugin knows it only up to 1.14" + sayPropagation},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
 			s, err := tc.flags.Read(t.Context(), with(tc.forbidden, tc.objects...))
 			Expect(err).NotTo(HaveOccurred())
-			tc.check(Expect, s)
+			c := s.Config
+			Expect(fmt.Sprintf("%v %s, %s, %s: %s %v %s %s %s", s.Known, s.Origin, s.Version, s.ClusterAPI,
+				c.WatchFilter, c.NoExecuteRate, c.WebhookConfiguration, c.LeaderElectNamespace, s.Policy().ClusterAPITaints)).To(Equal(tc.want))
 			Expect(s.Notes).To(Equal(tc.notes))
 		})
 	}
 }
 
 func TestReadFailsWithoutAnAPIServer(t *testing.T) {
-	Expect := NewWithT(t).Expect
 	broken := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 			return errors.New("no route")
 		},
 	})
 	_, err := (&Flags{}).Read(t.Context(), broken)
-	Expect(err).To(MatchError("looking for Heirloom's Deployment: no route"))
-	_, err = (&Flags{ServerFlags: []string{"--watch-filter=a"}}).Read(t.Context(), broken)
-	Expect(err).To(MatchError("looking for Cluster API's Deployment: no route"))
+	NewWithT(t).Expect(err).To(MatchError("looking for Heirloom's Deployment: no route"))
+	_, err = (&Flags{ServerFlags: []string{""}}).Read(t.Context(), broken)
+	NewWithT(t).Expect(err).To(MatchError("looking for Cluster API's Deployment: no route"))
 }
 
 func TestOffline(t *testing.T) {
@@ -245,5 +175,55 @@ func TestOffline(t *testing.T) {
 	} {
 		_, err := (&Flags{ServerFlags: []string{flags}}).Offline()
 		Expect(err).To(MatchError(HavePrefix(want)))
+	}
+}
+
+func TestCompare(t *testing.T) {
+	for _, tc := range []struct{ plugin, server, want string }{
+		{"v0.3.0", "0.3.0", ""}, {"v0.2.9", "v0.3.0", "is older than"}, {"v0.10.0", "v0.9.0", "is newer than"},
+		// Builds that are no release are not compared.
+		{"v0.3.0-4-gabc1234", "v0.4.0", ""}, {"(devel)", "v0.3.0", ""}, {"v0.0.0-20261122101010-abcdef123456", "v0.3.0", ""}, {"v0.3.0", "latest", ""}, {"v0.3.0", "", ""},
+	} {
+		s := Settings{Version: tc.server}
+		s.compare(tc.plugin)
+		NewWithT(t).Expect(strings.Join(s.Notes, "")).To(ContainSubstring(tc.want))
+		NewWithT(t).Expect(s.Notes == nil).To(Equal(tc.want == ""), "%+v", tc)
+	}
+}
+
+func TestVersionOf(t *testing.T) {
+	for _, tc := range []struct{ image, label, want string }{
+		{"ghcr.io/x/heirloom:v0.3.0", "v0.2.0", "v0.3.0"},
+		{"localhost:5000/heirloom:v0.3.0@sha256:abc", "v0.2.0", "v0.3.0"},
+		{"localhost:5000/heirloom", "", ""},
+		{"heirloom:latest", "v0.2.0", "v0.2.0"},
+		{"heirloom:latest", "", "latest"},
+	} {
+		NewWithT(t).Expect(versionOf(tc.image, tc.label)).To(Equal(tc.want), tc.image)
+	}
+}
+
+// What the plugin takes for Cluster API's default is that of the release that the module requires.
+func TestClusterAPIsDefault(t *testing.T) {
+	NewWithT(t).Expect(feature.Gates.Enabled(featureGate)).To(BeFalse())
+	NewWithT(t).Expect(newerThanKnown("v1.14.9")).To(BeFalse())
+	NewWithT(t).Expect(newerThanKnown("v1.15.0")).To(BeTrue())
+	NewWithT(t).Expect(newerThanKnown("latest")).To(BeFalse())
+	NewWithT(t).Expect(PropagationOf(core("x/y r/c:v1.13.0 --feature-gates=AllAlpha=true")).String()).To(Equal("enabled"))
+}
+
+func TestSplit(t *testing.T) {
+	for line, want := range map[string][]string{
+		"":                  nil,
+		"  a  b\tc ":        {"a", "b", "c"},
+		`'a b' "c d" e' 'f`: {"a b", "c d", "e f"},
+		`''`:                {""},
+		`^x\.y\d+\\z$ '\'`:  {`^x\.y\d+\\z$`, `\`},
+		`"it's" '"'`:        {"it's", `"`},
+		`--x="^a\.b$" y\`:   {`--x=^a\.b$`, `y\`},
+	} {
+		got, err := split(line)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		NewWithT(t).Expect(got).To(Equal(want), line)
 	}
 }

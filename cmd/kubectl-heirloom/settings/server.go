@@ -9,12 +9,16 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+	cliflag "k8s.io/component-base/cli/flag"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/version"
 )
 
@@ -31,34 +35,26 @@ const (
 	usual = "heirloom-system"
 )
 
-// giveThem ends notes about settings that the plugin cannot read.
-const giveThem = "give them with --values or --server-flags"
-
 // running returns the settings of the running server.
 func (f *Flags) running(ctx context.Context, reader client.Reader) (Settings, error) {
 	found, err := Deployments(ctx, reader, f.Namespace)
 	if len(found) > 0 {
-		return ofDeployments(found), nil
+		return Of(found), nil
 	}
-	s, wrong := (&Flags{}).fromFlags()
-	if wrong != nil {
-		return Settings{}, wrong
-	}
-	s.Origin = "the defaults"
+	why := "Heirloom has no Deployment in this cluster"
 	switch {
 	case apierrors.IsForbidden(err):
-		s.note("The server's settings are unknown, because you may not list Deployments, so the defaults are assumed: "+
-			"use --heirloom-namespace if you may list those of one namespace, or %s.", giveThem)
+		why = "you may not list Deployments"
 	case err != nil:
 		return Settings{}, fmt.Errorf("looking for Heirloom's Deployment: %w", err)
 	case f.Namespace != "":
-		s.note("The server's settings are unknown, because there is no Heirloom in namespace %s, so the defaults are assumed: "+
-			"use another --heirloom-namespace, or %s.", f.Namespace, giveThem)
-	default:
-		s.note("The server's settings are unknown, because Heirloom has no Deployment in this cluster, so the defaults are assumed: "+
-			"if it runs elsewhere, %s.", giveThem)
+		why = "there is no Heirloom in namespace " + f.Namespace
 	}
-	return s, nil
+	s, err := (&Flags{}).fromFlags()
+	s.Origin = "the defaults"
+	s.note("The server's settings are unknown, because %s, so the defaults are assumed: give them with --values or --server-flags, or say with "+
+		"--heirloom-namespace where Heirloom is.", why)
+	return s, err
 }
 
 // Deployments returns those of Heirloom in the namespace. Without one, it returns those of all namespaces or, if you may not list
@@ -89,35 +85,80 @@ func deployments(ctx context.Context, reader client.Reader, namespace, usual str
 	return list.Items, nil
 }
 
-// ofDeployments returns the settings of the first Deployment.
-func ofDeployments(found []appsv1.Deployment) Settings {
+// Of returns the settings of the first Deployment.
+func Of(found []appsv1.Deployment) Settings {
 	d := found[0]
 	manager := ManagerOf(&d)
-	parsed := parseLeniently(slices.Concat(manager.Command[min(1, len(manager.Command)):], manager.Args))
-	s := Settings{
-		Config: parsed.config, Known: true, Deployment: client.ObjectKeyFromObject(&d),
-		Version: versionOf(manager.Image, d.Labels[versionLabel]),
-	}
+	s := Settings{Known: true, Deployment: client.ObjectKeyFromObject(&d), Version: versionOf(manager.Image, d.Labels[versionLabel])}
 	s.Origin = "Deployment " + s.Deployment.String()
-	// The Pod finds its own namespace, and the chart gives the webhook configurations the name of the Deployment.
-	s.Config.LeaderElectNamespace = cmp.Or(s.Config.LeaderElectNamespace, d.Namespace)
-	if !parsed.fs.Changed("webhook-configuration") {
-		s.Config.WebhookConfiguration = d.Name
+	for _, other := range found[1:] {
+		s.Others = append(s.Others, client.ObjectKeyFromObject(&other))
 	}
-	if len(found) > 1 {
-		for _, other := range found[1:] {
-			s.Others = append(s.Others, client.ObjectKeyFromObject(&other))
-		}
+	if len(s.Others) > 0 {
 		s.note("%s", Several(s.Deployment, s.Others))
 	}
 	s.compare(version.String())
-	s.noteFlags(parsed, slices.Concat(manager.Command, manager.Args))
+	arguments := slices.Concat(manager.Command[min(1, len(manager.Command)):], manager.Args)
+	fs := s.parse(arguments)
+	// The Pod finds its own namespace, and the chart gives the webhook configurations the name of the Deployment.
+	s.Config.LeaderElectNamespace = cmp.Or(s.Config.LeaderElectNamespace, d.Namespace)
+	if !fs.Changed("webhook-configuration") {
+		s.Config.WebhookConfiguration = d.Name
+	}
+	if strings.Contains(strings.Join(arguments, " "), "$(") {
+		s.note("The server's flags use environment variables, which this plugin does not resolve: give them with --values or --server-flags.")
+	}
 	return s
+}
+
+// flagsOfServer reads the server's flags with the server's own code.
+func flagsOfServer() (*config.Options, *pflag.FlagSet) {
+	options, fs := config.NewOptions(), pflag.NewFlagSet(heirloom, pflag.ContinueOnError)
+	fs.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+	fs.Usage = func() {}
+	options.AddFlags(fs)
+	return options, fs
+}
+
+// parse reads the arguments of a running server. Its plugin may be of another release, so what is not understood is left out and noted.
+func (s *Settings) parse(arguments []string) *pflag.FlagSet {
+	var flags [][]string // each with its value, which may be an argument of its own
+	for _, argument := range arguments {
+		if strings.HasPrefix(argument, "-") || len(flags) == 0 {
+			flags = append(flags, nil)
+		}
+		flags[len(flags)-1] = append(flags[len(flags)-1], argument)
+	}
+	var refused []string
+	for why := ""; ; {
+		options, fs := flagsOfServer()
+		flags = slices.DeleteFunc(flags, func(flag []string) bool {
+			name, _, _ := strings.Cut(flag[0], "=")
+			wrong := strings.Contains(why, name) || fs.Parse(flag) != nil
+			if wrong {
+				refused = append(refused, name)
+			}
+			return wrong
+		})
+		complete, err := options.Complete()
+		switch {
+		case err == nil:
+			if len(refused) > 0 {
+				s.note("This plugin does not know the server's flags %s, or not their values, and assumes the defaults: use the plugin of the server's "+
+					"release, or give them with --values or --server-flags.", strings.Join(refused, ", "))
+			}
+			s.Config = complete
+			return fs
+		case err.Error() == why: // it cannot be told which flag is at fault; the defaults are valid
+			flags, refused = nil, append(refused, "(all)")
+		}
+		why = err.Error()
+	}
 }
 
 // HandlesAll reports whether a Heirloom handles the objects of all namespaces and watch filters.
 func HandlesAll(d *appsv1.Deployment) bool {
-	config := ofDeployments([]appsv1.Deployment{*d}).Config
+	config := Of([]appsv1.Deployment{*d}).Config
 	return config.Namespace == "" && config.WatchFilter == ""
 }
 
@@ -131,28 +172,38 @@ func Several(about types.NamespacedName, others []types.NamespacedName) string {
 		about, strings.Join(names, ", "))
 }
 
-func (s *Settings) noteFlags(parsed lenient, arguments []string) {
-	if len(parsed.unknown) > 0 {
-		s.note("The server has flags that this plugin does not know (%s), so the server is newer or older: use the plugin of the server's release.",
-			strings.Join(parsed.unknown, ", "))
-	}
-	if len(parsed.refused) > 0 {
-		s.note("This plugin does not understand the server's value of %s and assumes the default: "+
-			"use the plugin of the server's release, or %s.", strings.Join(parsed.refused, ", "), giveThem)
-	}
-	if slices.ContainsFunc(arguments, func(argument string) bool { return strings.Contains(argument, "$(") }) {
-		s.note("The server's flags use environment variables, which this plugin does not resolve: %s.", giveThem)
-	}
-}
-
 // ManagerOf returns the container of a manager.
 func ManagerOf(d *appsv1.Deployment) corev1.Container {
 	containers := d.Spec.Template.Spec.Containers
-	if at := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == component }); at >= 0 {
-		return containers[at]
+	if len(containers) == 0 {
+		return corev1.Container{}
 	}
-	if len(containers) > 0 {
-		return containers[0]
+	return containers[max(0, slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == component }))]
+}
+
+// versionOf returns the version of an image: its tag or, if that tells none, a label's.
+func versionOf(image, label string) string {
+	image, _, _ = strings.Cut(image, "@")
+	_, tag, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
+	for _, candidate := range []string{tag, label} {
+		if _, err := utilversion.ParseSemantic(candidate); err == nil {
+			return candidate
+		}
 	}
-	return corev1.Container{}
+	return cmp.Or(tag, label)
+}
+
+// compare notes a plugin that is of an older or a newer release than the server. It says nothing about builds that are no release.
+func (s *Settings) compare(plugin string) {
+	ours, err := utilversion.ParseSemantic(plugin)
+	theirs, wrong := utilversion.ParseSemantic(s.Version)
+	if err != nil || wrong != nil || ours.PreRelease()+theirs.PreRelease() != "" || ours.EqualTo(theirs) {
+		return
+	}
+	than := "newer"
+	if ours.LessThan(theirs) {
+		than = "older"
+	}
+	s.note("This plugin (%s) is %s than the server (%s), so the server may act differently: use the plugin of the server's release.",
+		plugin, than, s.Version)
 }

@@ -5,10 +5,16 @@
 package settings
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/config"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -16,16 +22,15 @@ import (
 
 // Settings are the server's configuration, as far as it is known.
 type Settings struct {
-	// Config is what the server's flags mean. What is not known has the flag's default.
+	// Config is what the server's flags mean. If it is not Known, and not given by the user, it has the defaults.
 	Config *config.Config
-	// Known says that Config is the server's own or was given by the user. Otherwise it has the defaults.
-	Known bool
+	Known  bool
 	// Origin says where Config comes from, such as "Deployment heirloom-system/heirloom" or "--values prod.yaml".
 	Origin string
-	// Deployment is the server's, and Others are those of other Heirlooms in this cluster. Both are empty if none was found.
+	// Deployment is the server's, and Others are those of other Heirlooms in this cluster, if any was found.
 	Deployment types.NamespacedName
 	Others     []types.NamespacedName
-	// Version is the server's, ClusterAPI that of Cluster API's core manager. Each is empty if it is not known.
+	// Version is the server's, ClusterAPI that of Cluster API's core manager, if they are known.
 	Version, ClusterAPI string
 	// Propagation says whether Cluster API propagates taints itself.
 	Propagation inherit.TaintPropagation
@@ -51,11 +56,106 @@ func (s Settings) LeavesOut(namespace string) (inherit.Reason, bool) {
 // LeavesOutGroup says why the server never touches InfraMachines and BootstrapConfigs of an API group, if it does not.
 func (s Settings) LeavesOutGroup(group string) (inherit.Reason, bool) {
 	if !slices.Contains(s.Config.ProviderGroups, group) {
-		return inherit.Reason("its API group is not among the server's --additional-provider-groups"), true
+		return "its API group is not among the server's --additional-provider-groups", true
 	}
 	return "", false
 }
 
 func (s *Settings) note(format string, args ...any) {
 	s.Notes = append(s.Notes, fmt.Sprintf(format, args...))
+}
+
+// Flags say where the settings come from: files with the chart's values, or flags of the server, which count more. By default the plugin
+// reads them from the running Deployments, of the Namespace if there is one.
+type Flags struct {
+	Values, ServerFlags []string
+	Namespace           string
+}
+
+// AddFlags adds the flags to those of every command.
+func (f *Flags) AddFlags(fs *pflag.FlagSet) {
+	fs.StringArrayVar(&f.Values, "values", nil,
+		"File with values of Heirloom's chart, instead of the settings of the running server. If you repeat it, later files win.")
+	fs.StringArrayVar(&f.ServerFlags, "server-flags", nil,
+		`Flags of the server, such as "--additional-sync-machine-labels=^team$ --watch-filter=blue", instead of the settings of the running `+
+			"server; with --values in addition to those. Quotes keep a flag with a space together.")
+	fs.StringVar(&f.Namespace, "heirloom-namespace", "",
+		"Namespace in which Heirloom is installed. If unspecified, the plugin looks in all namespaces.")
+}
+
+// Given reports whether you gave the settings, so that no one has to ask the running server.
+func (f *Flags) Given() bool { return len(f.Values) > 0 || len(f.ServerFlags) > 0 }
+
+// Offline returns the settings without asking an API server.
+func (f *Flags) Offline() (Settings, error) {
+	s, err := f.fromFlags()
+	if err != nil {
+		return Settings{}, err
+	}
+	if s.Propagation = s.Config.Rules.ClusterAPITaints; s.Propagation == inherit.PropagationUnknown {
+		s.notePropagation("the plugin asks nobody")
+	}
+	return s, nil
+}
+
+// Read returns the settings of the running server, unless the flags give others, and asks the management cluster about Cluster API.
+func (f *Flags) Read(ctx context.Context, reader client.Reader) (s Settings, err error) {
+	if f.Given() {
+		s, err = f.fromFlags()
+	} else {
+		s, err = f.running(ctx, reader)
+	}
+	if err != nil {
+		return Settings{}, err
+	}
+	return s, s.readClusterAPI(ctx, reader)
+}
+
+// fromFlags returns what --values and --server-flags say. Here, a mistake is the user's.
+func (f *Flags) fromFlags() (Settings, error) {
+	arguments, err := fromValues(f.Values)
+	if err != nil {
+		return Settings{}, err
+	}
+	var origin []string
+	for _, file := range f.Values {
+		origin = append(origin, "--values "+file)
+	}
+	for _, flags := range f.ServerFlags {
+		words, err := split(flags)
+		if err != nil {
+			return Settings{}, fmt.Errorf("--server-flags=%q: %w", flags, err)
+		}
+		arguments = append(arguments, words...)
+		origin = append(origin, "--server-flags")
+	}
+	s := Settings{Known: f.Given(), Origin: strings.Join(slices.Compact(origin), ", ")}
+	options, fs := flagsOfServer()
+	if err = fs.Parse(arguments); err == nil && fs.NArg() > 0 {
+		err = fmt.Errorf("%q is no flag of the server", fs.Arg(0))
+	}
+	if err == nil {
+		s.Config, err = options.Complete()
+	}
+	if err != nil {
+		return Settings{}, fmt.Errorf("%s: %w", s.Origin, err)
+	}
+	return s, nil
+}
+
+var (
+	word   = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'"])+`)
+	quoted = regexp.MustCompile(`'[^']*'|"[^"]*"`)
+)
+
+// split splits a line into words. Quotes keep spaces, and a backslash is nothing special, so that regular expressions stay as they are.
+func split(line string) ([]string, error) {
+	if strings.TrimSpace(word.ReplaceAllString(line, "")) != "" {
+		return nil, errors.New("a quote is not closed")
+	}
+	words := word.FindAllString(line, -1)
+	for i := range words {
+		words[i] = quoted.ReplaceAllStringFunc(words[i], func(s string) string { return s[1 : len(s)-1] })
+	}
+	return words, nil
 }

@@ -8,53 +8,38 @@ import (
 	"os"
 	"strings"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
 
-// flagsOf says which values of the chart are which flags of the server.
-func flagsOf() []struct{ value, flag string } {
-	return []struct{ value, flag string }{
-		{"namespace", "namespace"},
-		{"watchFilter", "watch-filter"},
-		{"syncPeriod", "sync-period"},
-		{"noExecuteRate", "no-execute-rate"},
-		{"additionalSyncMachineLabels", "additional-sync-machine-labels"},
-		{"additionalSyncMachineAnnotations", "additional-sync-machine-annotations"},
-		{"additionalProviderGroups", "additional-provider-groups"},
-		{"managementCluster", "management-cluster"},
-		{"clusterAPITaintPropagation", "cluster-api-taint-propagation"},
-		{"leaderElection.enabled", "leader-elect"},
-		{"workloadClusters.admission", "workload-admission"},
-		{"workloadClusters.webhookURL", "workload-webhook-url"},
-		{"workloadClusters.concurrency", "clustercache-concurrency"},
-		{"workloadClusters.clientQPS", "clustercache-client-qps"},
-		{"workloadClusters.clientBurst", "clustercache-client-burst"},
-	}
-}
+// flagsOfValues says which values of the chart are which flags of the server.
+const flagsOfValues = `namespace=namespace watchFilter=watch-filter syncPeriod=sync-period noExecuteRate=no-execute-rate
+	additionalSyncMachineLabels=additional-sync-machine-labels additionalSyncMachineAnnotations=additional-sync-machine-annotations
+	additionalProviderGroups=additional-provider-groups managementCluster=management-cluster
+	clusterAPITaintPropagation=cluster-api-taint-propagation leaderElection.enabled=leader-elect
+	workloadClusters.admission=workload-admission workloadClusters.webhookURL=workload-webhook-url
+	workloadClusters.concurrency=clustercache-concurrency workloadClusters.clientQPS=clustercache-client-qps
+	workloadClusters.clientBurst=clustercache-client-burst`
 
 // fromValues returns the flags that the chart would give the server for these values, as far as they matter to the plugin.
 func fromValues(files []string) ([]string, error) {
 	if len(files) == 0 {
 		return nil, nil
 	}
-	values := map[string]any{}
-	for _, file := range files {
-		over, err := readValues(file)
-		if err != nil {
-			return nil, fmt.Errorf("--values %s: %w", file, err)
-		}
-		merge(values, over)
+	values, err := merged(files)
+	if err != nil {
+		return nil, err
 	}
-	// The chart elects a leader unless told otherwise.
-	flags := []string{"--leader-elect=true"}
-	for _, f := range flagsOf() {
-		value, found, err := unstructured.NestedFieldNoCopy(values, strings.Split(f.value, ".")...)
+	flags := []string{"--leader-elect=true"} // unless told otherwise
+	for pair := range strings.FieldsSeq(flagsOfValues) {
+		name, flag, _ := strings.Cut(pair, "=")
+		value, found, err := unstructured.NestedFieldNoCopy(values, strings.Split(name, ".")...)
 		if err != nil {
-			return nil, fmt.Errorf("--values: %s: %w", f.value, err)
+			return nil, fmt.Errorf("--values: %s: %w", name, err)
 		}
 		if found {
-			flags = append(flags, arguments("--"+f.flag+"=", value)...)
+			flags = append(flags, arguments("--"+flag+"=", value)...)
 		}
 	}
 	name := fullName(values)
@@ -62,47 +47,32 @@ func fromValues(files []string) ([]string, error) {
 	return append(flags, arguments("", values["extraArgs"])...), nil
 }
 
-// readValues reads a file. Numbers stay as they are written.
-func readValues(file string) (map[string]any, error) {
-	raw, err := os.ReadFile(file) //nolint:gosec // it is the user's
-	if err != nil {
-		return nil, err
-	}
-	values := map[string]any{}
-	err = yaml.Unmarshal(raw, &values, func(d *json.Decoder) *json.Decoder {
-		d.UseNumber()
-		return d
-	})
-	return values, err
-}
-
-// merge sets values over others as Helm does: maps are merged, lists are replaced, and null stands for the default.
-func merge(values, over map[string]any) {
-	for name, value := range over {
-		inner, isMap := value.(map[string]any)
-		below, wasMap := values[name].(map[string]any)
-		switch {
-		case value == nil:
-			delete(values, name)
-		case isMap && wasMap:
-			merge(below, inner)
-		case isMap:
-			below = map[string]any{}
-			merge(below, inner)
-			values[name] = below
-		default:
-			values[name] = value
+// merged merges files as Helm does, which is what JSON calls a merge patch. Numbers stay as they are written.
+func merged(files []string) (values map[string]any, err error) {
+	all := []byte("{}")
+	for _, file := range files {
+		raw, err := os.ReadFile(file) //nolint:gosec // it is the user's
+		if err == nil {
+			raw, err = yaml.YAMLToJSON(raw)
+		}
+		if err == nil && string(raw) != "null" {
+			all, err = jsonpatch.MergePatch(all, raw)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--values %s: %w", file, err)
 		}
 	}
+	decoder := json.NewDecoder(strings.NewReader(string(all)))
+	decoder.UseNumber()
+	return values, decoder.Decode(&values)
 }
 
 // arguments returns a flag for each item of a list, or one.
-func arguments(prefix string, value any) []string {
+func arguments(prefix string, value any) (flags []string) {
 	list, isList := value.([]any)
 	if !isList && value != nil {
 		list = []any{value}
 	}
-	var flags []string
 	for _, item := range list {
 		flags = append(flags, prefix+fmt.Sprint(item))
 	}

@@ -10,8 +10,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	"github.com/spf13/pflag"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/yaml"
@@ -55,29 +55,29 @@ func TestValuesMeanWhatTheChartMakesOfThem(t *testing.T) {
 		{"further arguments", []string{allValues, `extraArgs: ["--namespace=other", "--no-execute-rate=7"]`}},
 		{"another name", []string{allValues, "nameOverride: inherit"}},
 		{"another whole name", []string{allValues, "fullnameOverride: inherit"}},
-		{"a later file", []string{allValues, `{workloadClusters: {concurrency: 3, clientQPS: null}, additionalSyncMachineLabels: [c], leaderElection: {enabled: false}, replicaCount: 1}`}},
+		{"a later file", []string{allValues, `{workloadClusters: {concurrency: 3}, additionalSyncMachineLabels: [c], leaderElection: {enabled: false}, replicaCount: 1}`}},
 		{"empty ones", []string{`{namespace: "", watchFilter: "", managementCluster: "", workloadClusters: {webhookURL: ""}}`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			files, merged := write(t, tc.files)
-			fromChart := parseLeniently(ManagerOf(rendered(t, merged)).Args)
-			Expect(fromChart.unknown).To(BeEmpty())
-			Expect(fromChart.refused).To(BeEmpty())
+			files, all := write(t, tc.files)
+			s := Settings{}
+			fromChart := s.parse(ManagerOf(rendered(t, all)).Args)
+			Expect(s.Notes).To(BeEmpty())
 			flags, err := fromValues(files)
 			Expect(err).NotTo(HaveOccurred())
-			ours := newParser()
-			Expect(ours.fs.Parse(flags)).To(Succeed())
-			fromChart.fs.Visit(func(flag *pflag.Flag) {
+			_, ours := flagsOfServer()
+			Expect(ours.Parse(flags)).To(Succeed())
+			fromChart.Visit(func(flag *pflag.Flag) {
 				if !unimportant().Has(flag.Name) {
-					Expect(ours.fs.Lookup(flag.Name).Value.String()).To(Equal(flag.Value.String()), "--%s", flag.Name)
+					Expect(ours.Lookup(flag.Name).Value.String()).To(Equal(flag.Value.String()), "--%s", flag.Name)
 				}
 			})
-			ours.fs.Visit(func(flag *pflag.Flag) {
+			ours.Visit(func(flag *pflag.Flag) {
 				if flag.Name == "webhook-configuration" || flag.Name == "workload-webhook-key-secret" {
 					return // the chart passes them only where the server needs them
 				}
-				Expect(fromChart.fs.Lookup(flag.Name).Value.String()).To(Equal(flag.Value.String()), "--%s", flag.Name)
+				Expect(fromChart.Lookup(flag.Name).Value.String()).To(Equal(flag.Value.String()), "--%s", flag.Name)
 			})
 		})
 	}
@@ -90,52 +90,28 @@ func TestFromFiles(t *testing.T) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(s.Config.WatchFilter).To(Equal("red"))
 	Expect(s.Config.ProviderGroups).To(ContainElement("infrastructure.example.com"))
-	Expect(s.Known).To(BeTrue())
 	Expect(s.Origin).To(Equal("--values " + files[0] + ", --server-flags"))
-
-	_, err = (&Flags{Values: []string{"nowhere.yaml"}}).Offline()
-	Expect(err).To(MatchError(HavePrefix("--values nowhere.yaml: ")))
-	files, _ = write(t, []string{"leaderElection: 3"})
-	_, err = (&Flags{Values: files}).Offline()
-	Expect(err).To(MatchError(HavePrefix("--values: leaderElection.enabled: ")))
-	files, _ = write(t, []string{"noExecuteRate: often"})
-	_, err = (&Flags{Values: files}).Offline()
-	Expect(err).To(MatchError(HavePrefix("--values " + files[0] + `: invalid argument "often" for "--no-execute-rate"`)))
+	for content, want := range map[string]string{
+		"leaderElection: 3": "--values: leaderElection.enabled: ", "noExecuteRate: often": `invalid argument "often" for "--no-execute-rate"`, "[": "--values ",
+	} {
+		files, _ := write(t, []string{content})
+		_, err := (&Flags{Values: files}).Offline()
+		Expect(err).To(MatchError(ContainSubstring(want)))
+	}
 }
 
-func TestWhatTheServerLeavesOut(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	s, err := (&Flags{}).Offline()
-	Expect(err).NotTo(HaveOccurred())
-	why, out := s.LeavesOut("fleet")
-	Expect(out).To(BeFalse(), string(why))
-	s.Config.Namespace = "fleet"
-	why, out = s.LeavesOut("fleet")
-	Expect(out).To(BeFalse(), string(why))
-	why, out = s.LeavesOut("other")
-	Expect(out).To(BeTrue())
-	Expect(why).To(BeEquivalentTo("the server only watches namespace fleet"))
-
-	why, out = s.LeavesOutGroup("infrastructure.cluster.x-k8s.io")
-	Expect(out).To(BeFalse(), string(why))
-	why, out = s.LeavesOutGroup("infra.example.com")
-	Expect(out).To(BeTrue())
-	Expect(string(why)).To(ContainSubstring("--additional-provider-groups"))
-}
-
-// write returns files with these values, and what Helm makes of all of them together.
-func write(t *testing.T, contents []string) (files []string, merged map[string]any) {
+// write returns files with these values, and all of them together.
+func write(t *testing.T, contents []string) (files []string, all map[string]any) {
 	t.Helper()
-	merged = map[string]any{}
 	for _, content := range contents {
 		file := filepath.Join(t.TempDir(), "values.yaml")
 		NewWithT(t).Expect(os.WriteFile(file, []byte(content), 0o600)).To(Succeed())
 		files = append(files, file)
 		values := map[string]any{}
-		NewWithT(t).Expect(yaml.Unmarshal([]byte(content), &values)).To(Succeed())
-		merge(merged, values)
+		_ = yaml.Unmarshal([]byte(content), &values) // if it is none, the plugin says so
+		all = loader.MergeMaps(all, values)          // as helm does
 	}
-	return files, merged
+	return files, all
 }
 
 func rendered(t *testing.T, values map[string]any) *appsv1.Deployment {
@@ -149,15 +125,11 @@ func rendered(t *testing.T, values map[string]any) *appsv1.Deployment {
 	d := &appsv1.Deployment{}
 	for _, object := range objects {
 		if object.GetKind() == "Deployment" {
-			Expect(fromUnstructured(object, d)).To(Succeed())
+			Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, d)).To(Succeed())
 		}
 	}
 	Expect(d.Name).NotTo(BeEmpty())
 	return d
-}
-
-func fromUnstructured(object unstructured.Unstructured, into any) error {
-	return runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into)
 }
 
 // The plugin finds the Deployment that the chart makes, however its labels and names are chosen.
