@@ -50,7 +50,7 @@ not count.`,
 
   # For a program
   kubectl heirloom check -o json`,
-		Args: cobra.NoArgs,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
 				return err
@@ -83,7 +83,7 @@ func (o *checkOptions) run(ctx context.Context, format string) error {
 	if format == "" {
 		err = report.Write(o.Out, o.Painter(o.Out))
 	} else {
-		err = o.print.Print(o.Out, report)
+		err = o.print.Print(o.Out, o.Painter(o.Out), report)
 	}
 	switch {
 	case err != nil:

@@ -4,6 +4,8 @@
 package app
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -24,6 +26,9 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		SilenceErrors:     true, // main prints them
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
+	command.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
+		return fmt.Errorf("%w: see \"%s --help\"", err, command.CommandPath())
+	})
 	command.SetIn(streams.In)
 	command.SetOut(streams.Out)
 	command.SetErr(streams.ErrOut)

@@ -48,11 +48,27 @@ func TestHelp(t *testing.T) {
 	Expect(out).To(And(ContainSubstring("--as-group"), ContainSubstring("--color"), ContainSubstring("--management-cluster"), ContainSubstring("-v, --v")))
 }
 
-// What is wrong with the command line means that the question could not be answered.
+// What is wrong with the command line means that the question could not be answered. It is said before an API server is asked.
 func TestWrongCommandLines(t *testing.T) {
-	for _, line := range []string{"bogus", "version x", "version --bogus", "version --color=red", "options -o json"} {
-		_, err := ran(t, strings.Fields(line)...)
+	for line, says := range map[string]string{
+		"bogus":                                 `unknown command "bogus" for "kubectl heirloom"`,
+		"version x":                             `kubectl heirloom version takes no arguments, and got ["x"]`,
+		"version --bogus":                       `unknown flag: --bogus: see "kubectl heirloom version --help"`,
+		"version --color=red":                   `--color="red": must be auto, always or never`,
+		"options -o json":                       `unknown shorthand flag: 'o' in -o: see "kubectl heirloom options --help"`,
+		"explain":                               "name an object, such as machine/md-0-x7k2p, or a kind, such as machines",
+		"explain machine/":                      `"machine/" is not an object: write KIND/NAME`,
+		"explain machine/a team --key team":     `"team" is not an object: `,
+		"explain node/n --output=wild":          `--output="wild": must be one of `,
+		"explain node/n --selector=,":           `--selector=",": `,
+		"explain node/n --management-cluster=m": `--management-cluster="m": must be <namespace>/<name>`,
+		"tree machine/m":                        `"machine/m" is not a Cluster: write cluster/NAME or NAME`,
+		"diff machine/m":                        `"machine/m" is not a Cluster: write cluster/NAME or NAME`,
+		"diff cluster.cluster.x-k8s.io/prod":    "The connection to the server 127.0.0.1:1 was refused", // nothing is wrong with it
+	} {
+		_, err := ran(t, append(strings.Fields(line), "--server=https://127.0.0.1:1")...)
 		NewWithT(t).Expect(cli.ExitCode(err)).To(Equal(cli.ExitFailed), line)
+		NewWithT(t).Expect(cli.Sentence(err)).To(HavePrefix(says), line)
 	}
 }
 
@@ -71,8 +87,8 @@ func TestCompletion(t *testing.T) {
 		// Not name: findings have none.
 		"lint --output |": "table\nwide\njson\nyaml\nkyaml\ngo-template\ngo-template-file\ntemplate\ntemplatefile\njsonpath\njsonpath-as-json\njsonpath-file\n" +
 			"text\nsarif\n:4\n",
-		"explain mach":          "machine/\nmachinedeployment/\nmachinepool/\nmachineset/\n:6\n",
-		"explain machine/":      ":4\n", // nobody answers
+		"explain |":             "node/\n:6\n", // nobody answers
+		"explain machine/":      ":4\n",
 		"version --namespace |": ":4\n",
 	} {
 		args := append([]string{"--kubeconfig", kubeconfig, "--cache-dir", t.TempDir()}, strings.Fields(line)...)

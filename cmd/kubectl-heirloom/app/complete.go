@@ -8,25 +8,15 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 )
 
-// complete completes the values of the flags that all commands have, and the objects that commands are about. A command that
-// completes its arguments itself keeps that.
+// complete completes the values of the flags that all commands have.
 func complete(root *cobra.Command, f *cli.Factory) {
-	objects := map[string]cobra.CompletionFunc{
-		"explain": f.CompleteObjects(), "tree": f.CompleteClusters, "release": f.CompleteObjects(),
+	values := map[string]cobra.CompletionFunc{
+		"color": cobra.FixedCompletions([]string{"auto", "always", "never"}, cobra.ShellCompDirectiveNoFileComp),
 	}
-	for _, command := range root.Commands() {
-		if command.ValidArgsFunction == nil && len(command.ValidArgs) == 0 {
-			command.ValidArgsFunction = objects[command.Name()]
-		}
+	for _, flag := range []string{"namespace", "context", "cluster", "user", "management-cluster"} {
+		values[flag] = f.CompleteFlag(flag)
 	}
-	for flag, values := range map[string]cobra.CompletionFunc{
-		"namespace":          f.CompleteNamespaces,
-		"context":            f.CompleteContexts,
-		"cluster":            f.CompleteKubeconfigClusters,
-		"user":               f.CompleteUsers,
-		"management-cluster": f.CompleteClusterKeys,
-		"color":              cobra.FixedCompletions([]string{"auto", "always", "never"}, cobra.ShellCompDirectiveNoFileComp),
-	} {
+	for flag, values := range values {
 		if err := root.RegisterFlagCompletionFunc(flag, values); err != nil {
 			panic(err) // there is no such flag: a fault of this list
 		}

@@ -10,15 +10,17 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// discovers is an API server with these resources, "<group>/<version>/<Kind>", and without any object.
+// discovers is an API server with these resources, "<group>/<version>/<Kind>", and with Machine m.
 func discovers(t *testing.T, resources ...string) string {
 	t.Helper()
 	answers := map[string]any{
-		"/api": metav1.APIVersions{}, "/apis/apps/v1/deployments": appsv1.DeploymentList{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DeploymentList"}},
+		"/api": metav1.APIVersions{},
+		"/apis/cluster.x-k8s.io/v1beta2/namespaces/default/machines/m": map[string]any{
+			"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": map[string]any{"name": "m", "labels": map[string]any{"team": "a"}},
+		},
 	}
 	groups := metav1.APIGroupList{}
 	for _, resource := range resources {
@@ -29,9 +31,13 @@ func discovers(t *testing.T, resources ...string) string {
 		})
 		list := metav1.APIResourceList{GroupVersion: version.GroupVersion}
 		for kind := range strings.SplitSeq(part[2], "|") {
-			list.APIResources = append(list.APIResources, metav1.APIResource{
-				Name: strings.ToLower(kind) + "s", Kind: kind, Namespaced: true, Verbs: metav1.Verbs{"get", "list"},
-			})
+			resource := metav1.APIResource{
+				Name: strings.ToLower(kind) + "s", SingularName: strings.ToLower(kind), Kind: kind, Namespaced: true, Verbs: metav1.Verbs{"get", "list"},
+			}
+			if part[0] != "apps" {
+				resource.Categories = []string{"cluster-api"}
+			}
+			list.APIResources = append(list.APIResources, resource)
 		}
 		answers["/apis/"+version.GroupVersion] = list
 	}
@@ -49,17 +55,13 @@ func discovers(t *testing.T, resources ...string) string {
 	return server.URL
 }
 
-// InfraMachines are offered whose API group the server knows.
-func TestKindsOfProviders(t *testing.T) {
-	url := discovers(t, "apps/v1/Deployment", "cluster.x-k8s.io/v1beta2/Machine|MachineSet|MachineDeployment|MachinePool|Cluster|ClusterClass", "infrastructure.cluster.x-k8s.io/v1/AcmeMachine",
-		"infra.example.com/v1/ElsewhereMachine", "other.example.com/v1/Otherthing")
-	offered := func(flags ...string) string {
-		args := append([]string{"__complete", "--server", url, "--cache-dir", t.TempDir()}, flags...)
-		out, err := ran(t, append(args, "explain", "")...)
-		NewWithT(t).Expect(err).NotTo(HaveOccurred())
-		return out
-	}
-	NewWithT(t).Expect(offered()).To(And(ContainSubstring("acmemachine/\n"), Not(ContainSubstring("elsewheremachine/"))))
-	NewWithT(t).Expect(offered("--server-flags=--additional-provider-groups=infra.example.com")).To(
-		And(ContainSubstring("acmemachine/\n"), ContainSubstring("elsewheremachine/\n"), Not(ContainSubstring("otherthing"))))
+// Kinds of Cluster API and its providers are offered: those of the category that clusterctl requires of them.
+func TestKindsAreCompleted(t *testing.T) {
+	url := discovers(t, "apps/v1/Deployment", "cluster.x-k8s.io/v1beta2/Cluster|Machine", "infrastructure.cluster.x-k8s.io/v1/AcmeMachine")
+	out, err := ran(t, "__complete", "--server", url, "--cache-dir", t.TempDir(), "explain", "")
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	NewWithT(t).Expect(out).To(Equal("acmemachine/\ncluster/\nmachine/\nnode/\n:6\n"))
+	out, err = ran(t, "__complete", "--server", url, "--cache-dir", t.TempDir(), "explain", "machine/m", "t")
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	NewWithT(t).Expect(out).To(Equal("team\n:4\n"))
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -58,6 +57,7 @@ controllers write what they manage.`,
 
   # For a program
   kubectl heirloom diff -f md-0.yaml -o json`,
+		ValidArgsFunction: f.Complete(cli.Takes{Clusters: true}),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.output = cmd.Flags().Lookup("output").Value.String()
 			return o.run(cmd.Context(), args)
@@ -153,20 +153,18 @@ func (o *diffOptions) validate(args []string) ([]types.NamespacedName, error) {
 }
 
 // clusters returns the Clusters that are named.
-func (o *diffOptions) clusters(names []string) ([]types.NamespacedName, error) {
+func (o *diffOptions) clusters(args []string) ([]types.NamespacedName, error) {
 	namespace, err := o.Namespace()
-	if err != nil {
+	if err != nil || len(args) == 0 {
 		return nil, err
 	}
+	parsed, err := cli.ParseArguments(args, cli.Takes{Clusters: true})
+	o.all = o.all || parsed.All != ""
 	var clusters []types.NamespacedName
-	for _, name := range names {
-		name = strings.TrimPrefix(strings.TrimPrefix(name, "clusters/"), "cluster/")
-		if name == "" || strings.Contains(name, "/") {
-			return nil, fmt.Errorf("%q is not the name of a Cluster: write cluster/NAME or NAME, and choose its namespace with -n", name)
-		}
-		clusters = append(clusters, types.NamespacedName{Namespace: namespace, Name: name})
+	for _, object := range parsed.Objects {
+		clusters = append(clusters, types.NamespacedName{Namespace: namespace, Name: object.Name})
 	}
-	return clusters, nil
+	return clusters, err
 }
 
 func (o *diffOptions) namespace() (string, error) {
@@ -207,7 +205,7 @@ func (o *diffOptions) read() ([]*unstructured.Unstructured, error) {
 // show writes the differences to standard output, and what else there is to say to standard error.
 func (o *diffOptions) show(ctx context.Context, result *whatif.Result) error {
 	if o.output != "" {
-		if err := o.print.Print(o.Out, result); err != nil {
+		if err := o.print.Print(o.Out, o.Painter(o.Out), result); err != nil {
 			return err
 		}
 		if !o.print.ForPeople() {

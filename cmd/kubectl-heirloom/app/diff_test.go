@@ -24,7 +24,7 @@ func TestDiffRefusesFlagsBeforeAnythingIsRead(t *testing.T) {
 		"a Cluster and all":     {[]string{"prod", "--all"}, choose},
 		"namespaces without":    {[]string{"prod", "-A"}, "--all-namespaces needs --all"},
 		"force without":         {[]string{"-", "--force-conflicts"}, "--force-conflicts needs --server-side"},
-		"another kind":          {[]string{"machine/m"}, `"machine/m" is not the name of a Cluster: write cluster/NAME or NAME, and choose its namespace with -n`},
+		"another kind":          {[]string{"machine/m"}, `"machine/m" is not a Cluster: write cluster/NAME or NAME, and choose its namespace with -n`},
 		"no such output format": {[]string{"-", "-o", "xml"}, `--output="xml": must be one of`},
 	} {
 		t.Run(name, func(t *testing.T) {

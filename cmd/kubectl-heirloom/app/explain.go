@@ -3,6 +3,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -17,7 +18,6 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/origin"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/target"
 )
 
 type explainOptions struct {
@@ -64,7 +64,8 @@ could not be answered.`,
   kubectl heirloom explain node/worker-1 --management-cluster=fleet/mgmt
   # For a program
   kubectl heirloom explain machine/md-0-x7k2p -o json`,
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
+		ValidArgsFunction: f.Complete(cli.Takes{Key: true}),
+		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
 	o.print.AddFlags(command)
 	flags := command.Flags()
@@ -80,17 +81,19 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	arguments, err := cli.ParseArguments(args, cli.Takes{Key: o.key == "", Choosing: o.selector != "" || o.allNamespaces})
+	if err != nil {
+		return err
+	}
 	management, err := o.Management()
 	if err != nil {
 		return err
 	}
-	request, err := target.Parse(management.RESTMapper(), args, o.selector != "" || o.allNamespaces)
+	request, err := arguments.Resolve(management.RESTMapper())
 	if err != nil {
 		return err
 	}
-	if o.key == "" {
-		o.key = request.Key
-	}
+	o.key = cmp.Or(o.key, request.Key)
 	server, err := o.ReadSettings(ctx, management)
 	if err != nil {
 		return err
@@ -142,7 +145,7 @@ func (o *explainOptions) explainer(management *cli.Management, server settings.S
 
 // objects returns the objects that are asked for.
 func (o *explainOptions) objects(
-	ctx context.Context, management *cli.Management, explainer *origin.Explainer, request *target.Request, selector labels.Selector,
+	ctx context.Context, management *cli.Management, explainer *origin.Explainer, request *cli.Request, selector labels.Selector,
 ) ([]origin.Object, error) {
 	namespace, err := o.Namespace()
 	if err != nil {
@@ -192,15 +195,13 @@ func (o *explainOptions) show(found []*origin.Explanation, several bool, server 
 	if o.key != "" {
 		wrong = list.Only(o.key)
 	}
-	paint := o.Painter(o.Out)
-	list.Paint = func(status origin.Status, text string) string { return paint.Paint(style(status), text) }
 	var result cli.Result = list
 	if !several {
 		result = list.Single()
 	}
 	rows := len(result.Table(false).Rows)
 	if rows > 0 || !o.print.ForPeople() {
-		if err := o.print.Print(o.Out, result); err != nil {
+		if err := o.print.Print(o.Out, o.Painter(o.Out), result); err != nil {
 			return err
 		}
 	}
@@ -219,14 +220,4 @@ func (o *explainOptions) show(found []*origin.Explanation, several bool, server 
 		return cli.ErrFound
 	}
 	return nil
-}
-
-func style(status origin.Status) cli.Style {
-	switch status {
-	case origin.Missing, origin.Differs:
-		return cli.Bad
-	case origin.Absent:
-		return cli.Warn
-	}
-	return ""
 }

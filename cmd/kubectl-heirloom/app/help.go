@@ -60,7 +60,7 @@ func newOptionsCommand(f *cli.Factory) *cobra.Command {
 	return &cobra.Command{
 		Use:   "options",
 		Short: "List the flags that all commands have",
-		Args:  cobra.NoArgs,
+		Args:  cli.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			_, err := fmt.Fprint(f.Out, command.Root().PersistentFlags().FlagUsagesWrapped(120))
 			return err
@@ -72,7 +72,7 @@ func newVersionCommand(f *cli.Factory) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this plugin",
-		Args:  cobra.NoArgs,
+		Args:  cli.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(f.Out, version.String())
 			return err

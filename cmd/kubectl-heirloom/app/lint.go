@@ -128,7 +128,7 @@ func (o *lintOptions) show(format string, report *lint.Report) error {
 	case formatSARIF:
 		return report.SARIF(o.Out)
 	}
-	return o.print.Print(o.Out, report)
+	return o.print.Print(o.Out, o.Painter(o.Out), report)
 }
 
 // fails reports whether the worst finding is one that --fail-on names.

@@ -19,7 +19,6 @@ import (
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	ask "github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/release"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/target"
 	"github.com/heirloom-dev/heirloom/pkg/release"
 )
 
@@ -53,8 +52,7 @@ A second run changes nothing. If something cannot be released, the command does 
 
   # One Cluster, while Heirloom goes on with the others
   kubectl heirloom release cluster/prod -n fleet`,
-		Args:              cobra.MaximumNArgs(2),
-		ValidArgsFunction: f.CompleteObjects(),
+		ValidArgsFunction: f.Complete(cli.Takes{}),
 		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
 	fs := command.Flags()
@@ -70,14 +68,15 @@ A second run changes nothing. If something cannot be released, the command does 
 }
 
 func (o *releaseOptions) run(ctx context.Context, args []string) error {
-	if err := o.validate(args); err != nil {
+	named, err := o.validate(args)
+	if err != nil {
 		return err
 	}
 	management, err := o.Management()
 	if err != nil {
 		return err
 	}
-	object, err := o.object(management.RESTMapper(), args)
+	object, err := o.object(management.RESTMapper(), named)
 	if err != nil {
 		return err
 	}
@@ -136,33 +135,34 @@ func (o *releaseOptions) runObject(
 	return object.Release(ctx)
 }
 
-// validate refuses flags that do not go together, before anything is read.
-func (o *releaseOptions) validate(args []string) error {
+// validate refuses flags that do not go together, before anything is read. It returns what is named, if anything is.
+func (o *releaseOptions) validate(args []string) (cli.Arguments, error) {
 	switch {
 	case len(args) == 0 && o.Config.Namespace != nil && *o.Config.Namespace != "":
-		return errors.New("--namespace has no effect on a release of everything: name a Cluster or an object, " +
+		return cli.Arguments{}, errors.New("--namespace has no effect on a release of everything: name a Cluster or an object, " +
 			"or say with --heirloom-namespace which Heirloom you mean")
 	case o.WorkloadKubeconfig != "":
-		return errors.New("--workload-kubeconfig leads to one workload cluster: a release of everything is about all, and one object is the running Heirloom's work")
+		return cli.Arguments{}, errors.New("--workload-kubeconfig leads to one workload cluster: a release of everything is about all, " +
+			"and one object is the running Heirloom's work")
 	case len(args) > 0 && o.what.Stop:
-		return errors.New("--stop stops Heirloom for all objects, so it goes only with a release of everything")
+		return cli.Arguments{}, errors.New("--stop stops Heirloom for all objects, so it goes only with a release of everything")
 	case len(args) > 0 && o.what.KeepValues:
-		return errors.New("--keep-values goes only with a release of everything: for one object, the running Heirloom gives up what it owns")
+		return cli.Arguments{}, errors.New("--keep-values goes only with a release of everything: for one object, the running Heirloom gives up what it owns")
+	case len(args) == 0:
+		return cli.Arguments{}, nil
 	}
-	return nil
+	named, err := cli.ParseArguments(args, cli.Takes{})
+	if err == nil && len(named.Objects) != 1 {
+		err = fmt.Errorf("%q: release takes one object at a time, as KIND/NAME", strings.Join(args, " "))
+	}
+	return named, err
 }
 
 // object finds out which object is meant, without reading it. Without arguments, it is nil.
-func (o *releaseOptions) object(mapper meta.RESTMapper, args []string) (*ask.Object, error) {
-	if len(args) == 0 {
-		return nil, nil
-	}
-	request, err := target.Parse(mapper, args, false)
-	if err != nil {
+func (o *releaseOptions) object(mapper meta.RESTMapper, named cli.Arguments) (*ask.Object, error) {
+	request, err := named.Resolve(mapper)
+	if err != nil || len(request.Objects) == 0 {
 		return nil, err
-	}
-	if len(request.Objects) != 1 || request.Key != "" {
-		return nil, fmt.Errorf("%q: release takes one object at a time, as <kind>/<name>", strings.Join(args, " "))
 	}
 	namespace, err := o.Namespace()
 	if err != nil {

@@ -19,7 +19,9 @@ func TestReleaseRefusesFlags(t *testing.T) {
 		{[]string{"--workload-kubeconfig=x"}, "--workload-kubeconfig leads to one workload cluster: "},
 		{[]string{"cluster/prod", "--stop"}, "--stop stops Heirloom for all objects, "},
 		{[]string{"cluster/prod", "--keep-values"}, "--keep-values goes only with a release of everything: "},
-		{[]string{"a", "b", "c"}, "accepts at most 2 arg(s)"},
+		{[]string{"machine", "b", "c"}, `"machine b c": release takes one object at a time`},
+		{[]string{"machine"}, `"machine": release takes one object at a time`},
+		{[]string{"machine/"}, `"machine/" is not an object`},
 	} {
 		command := NewCommand(genericiooptions.NewTestIOStreamsDiscard())
 		command.SetArgs(append([]string{"release", "--server=https://127.0.0.1:1"}, tc.args...))

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,7 +31,7 @@ type treeOptions struct {
 func newTreeCommand(f *cli.Factory) *cobra.Command {
 	o := &treeOptions{Factory: f, print: cli.NewPrintFlags(tree.Mermaid, tree.Dot)}
 	command := &cobra.Command{
-		Use:   "tree [cluster/NAME | NAME]",
+		Use:   "tree [cluster/NAME... | NAME...]",
 		Short: "Show a Cluster's chain of owners, what enters at each step, and what is missing",
 		Long: `Show a Cluster's chain of owners from its ClusterClass down to its Nodes. Each object has what enters there: the labels, annotations,
 taints and fields that it declares for the objects below it and that nothing above it declares. An object that does not have what
@@ -54,17 +53,16 @@ Without a name, you get all Clusters of the namespace. If a workload cluster doe
   # A picture for a ticket or a page
   kubectl heirloom tree prod -o mermaid
   kubectl heirloom tree prod -o dot | dot -Tsvg > prod.svg`,
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: f.CompleteClusters,
+		ValidArgsFunction: f.Complete(cli.Takes{Clusters: true}),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.print.Validate(); err != nil {
 				return err
 			}
-			name, err := clusterArgument(args)
+			named, err := cli.ParseArguments(args, cli.Takes{Clusters: true, Choosing: o.allNamespaces})
 			if err != nil {
 				return err
 			}
-			return o.run(cmd.Context(), name)
+			return o.run(cmd.Context(), named.Objects)
 		},
 	}
 	o.print.AddFlags(command)
@@ -73,29 +71,7 @@ Without a name, you get all Clusters of the namespace. If a workload cluster doe
 	return command
 }
 
-// clusterArgument returns the name of a Cluster from "cluster/NAME" or "NAME", or "" if there is no argument.
-func clusterArgument(args []string) (string, error) {
-	if len(args) == 0 {
-		return "", nil
-	}
-	kind, name, typed := strings.Cut(args[0], "/")
-	if !typed {
-		kind, name = "cluster", args[0]
-	}
-	switch resource, _, _ := strings.Cut(strings.ToLower(kind), "."); {
-	case name == "" || strings.Contains(name, "/"):
-		return "", fmt.Errorf("%q: must be cluster/NAME or NAME; -n NAMESPACE chooses the namespace", args[0])
-	case resource != "cluster" && resource != "clusters":
-		return "", fmt.Errorf("tree shows Clusters, and %q is not one: write cluster/NAME; kubectl heirloom explain %s tells about another object",
-			args[0], args[0])
-	}
-	return name, nil
-}
-
-func (o *treeOptions) run(ctx context.Context, name string) error {
-	if name != "" && o.allNamespaces {
-		return errors.New("a Cluster is in one namespace: give either its name or --all-namespaces")
-	}
+func (o *treeOptions) run(ctx context.Context, named []cli.Argument) error {
 	management, err := o.Management()
 	if err != nil {
 		return err
@@ -105,11 +81,11 @@ func (o *treeOptions) run(ctx context.Context, name string) error {
 		return err
 	}
 	from := snapshot.New(management, management.Schemas)
-	clusters, err := o.clusters(ctx, from, name)
+	clusters, err := o.clusters(ctx, from, named)
 	if err != nil {
 		return err
 	}
-	forest := tree.New(tree.View{Painter: o.Painter(o.Out), ShowAll: o.showAll, Namespaces: o.allNamespaces})
+	forest := tree.New(tree.View{ShowAll: o.showAll, Namespaces: o.allNamespaces})
 	forest.Notes = append(forest.Notes, read.Notes...)
 	for _, cluster := range clusters {
 		if err := o.add(ctx, forest, from, management, read, cluster); err != nil {
@@ -120,13 +96,17 @@ func (o *treeOptions) run(ctx context.Context, name string) error {
 }
 
 // clusters returns the Clusters to show.
-func (o *treeOptions) clusters(ctx context.Context, from *snapshot.Snapshot, name string) ([]types.NamespacedName, error) {
+func (o *treeOptions) clusters(ctx context.Context, from *snapshot.Snapshot, named []cli.Argument) ([]types.NamespacedName, error) {
 	namespace, err := o.Namespace()
 	if err != nil {
 		return nil, err
 	}
-	if name != "" {
-		return []types.NamespacedName{{Namespace: namespace, Name: name}}, nil
+	var all []types.NamespacedName
+	for _, cluster := range named {
+		all = append(all, types.NamespacedName{Namespace: namespace, Name: cluster.Name})
+	}
+	if len(all) > 0 {
+		return all, nil
 	}
 	if o.allNamespaces {
 		namespace = metav1.NamespaceAll
@@ -141,7 +121,6 @@ func (o *treeOptions) clusters(ctx context.Context, from *snapshot.Snapshot, nam
 	if err := from.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("listing the Clusters: %w", err)
 	}
-	var all []types.NamespacedName
 	for i := range list.Items {
 		all = append(all, client.ObjectKeyFromObject(&list.Items[i]))
 	}
@@ -160,16 +139,12 @@ func (o *treeOptions) add(
 ) error {
 	defer o.Progress("Reading Cluster %s and its Nodes", cluster)()
 	nodes := snapshot.Nodes(func(ctx context.Context, key types.NamespacedName) (client.Reader, error) {
-		if key == read.Config.ManagementClusterKey {
-			return m.Client, nil
-		}
 		return o.Workload(ctx, m, key)
 	}).Once()
 	policy := read.Policy()
 	walked, err := from.Walk(ctx, cluster, read, policy, nodes)
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("there is no Cluster %s in namespace %s: kubectl get clusters --all-namespaces lists those that there are",
-			cluster.Name, cluster.Namespace)
+		return cli.NotFound("Cluster", cluster)
 	}
 	if err != nil {
 		return err
@@ -190,7 +165,7 @@ func (o *treeOptions) show(forest *tree.Forest) error {
 			return err
 		}
 	default:
-		if err := o.print.Print(o.Out, forest); err != nil {
+		if err := o.print.Print(o.Out, o.Painter(o.Out), forest); err != nil {
 			return err
 		}
 		if !o.print.ForPeople() {

@@ -3,207 +3,144 @@
 package cli
 
 import (
-	"context"
-	"maps"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/clientcmd/api"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/target"
-	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"k8s.io/client-go/restmapper"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+	"k8s.io/kubectl/pkg/util/completion"
 )
 
+// What is completed, as templates of kubectl get.
 const (
-	// patience is how long completion waits for an API server, at most; in kubectl's syntax.
-	patience = "3s"
-	// mostCompletions is how many objects are read for one completion.
-	mostCompletions = 500
+	names       = `{{range .items}}{{.metadata.name}} {{end}}`
+	clusterKeys = `{{range .items}}{{.metadata.namespace}}/{{.metadata.name}} {{end}}`
+	nodeNames   = `{{range .items}}{{with .status}}{{with .nodeRef}}{{.name}} {{end}}{{end}}{{end}}`
+	keys        = `{{range $key, $_ := .metadata.labels}}{{$key}} {{end}}{{range $key, $_ := .metadata.annotations}}{{$key}} {{end}}` +
+		`{{with .spec}}{{range .taints}}{{.key}}:{{.effect}} {{end}}{{end}}`
+	keysOfNode = `{{range .items}}{{$machine := .}}{{with .status}}{{with .nodeRef}}{{if eq .name %q}}{{with $machine}}` + keys + `{{end}}{{end}}{{end}}{{end}}{{end}}`
+
+	machines = "machines.cluster.x-k8s.io"
+	clusters = "clusters.cluster.x-k8s.io"
 )
 
-// CompleteObjects completes TYPE/NAME or TYPE NAME. Without kinds, TYPE is any kind of an owner chain.
-func (f *Factory) CompleteObjects(kinds ...string) cobra.CompletionFunc {
-	return func(command *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-		f.hurry()
-		kind, _, named := strings.Cut(toComplete, "/")
+// Complete completes the arguments of a command, as ParseArguments reads them: kinds, names and, after an object, its keys.
+func (f *Factory) Complete(takes Takes) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		kind, _, slash := strings.Cut(toComplete, "/")
+		typed := len(args) > 0 && !strings.Contains(args[0], "/")
 		switch {
-		case len(args) == 1 && !strings.Contains(args[0], "/"):
-			return startingWith(toComplete, f.names(command.Context(), args[0])), cobra.ShellCompDirectiveNoFileComp
-		case len(args) > 0:
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		case !named && len(kinds) != 1:
-			return startingWith(toComplete, f.kinds(command.Context(), kinds)), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-		case !named:
-			kind = kinds[0]
+		case typed && len(args) == 1:
+			return f.offer(toComplete, "", f.names(args[0]))
+		case len(args) > 0 && takes.Key:
+			return f.offer(toComplete, "", f.keys(args))
+		case slash:
+			return f.offer(toComplete, kind+"/", f.names(kind))
+		case takes.Clusters:
+			return f.offer(toComplete, "", f.get(names, clusters))
+		case len(args) == 0:
+			offered, directive := f.offer(toComplete, "", f.kinds())
+			return offered, directive | cobra.ShellCompDirectiveNoSpace
 		}
-		names := f.names(command.Context(), kind)
-		for i := range names {
-			names[i] = kind + "/" + names[i]
-		}
-		return startingWith(toComplete, names), cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
-// CompleteClusters completes cluster/NAME.
-func (f *Factory) CompleteClusters(command *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	return f.CompleteObjects("cluster")(command, args, toComplete)
-}
-
-// CompleteClusterKeys completes the <namespace>/<name> of a Cluster.
-func (f *Factory) CompleteClusterKeys(command *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	f.hurry()
-	var keys []string
-	for _, cluster := range f.list(command.Context(), "clusters."+clusterv1.GroupVersion.Group, metav1.NamespaceAll) {
-		keys = append(keys, cluster.GetNamespace()+"/"+cluster.GetName())
-	}
-	return startingWith(toComplete, keys), cobra.ShellCompDirectiveNoFileComp
-}
-
-// CompleteNamespaces completes a namespace.
-func (f *Factory) CompleteNamespaces(command *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	f.hurry()
-	return startingWith(toComplete, f.names(command.Context(), "namespaces")), cobra.ShellCompDirectiveNoFileComp
-}
-
-// CompleteContexts completes a context of the kubeconfig.
-func (f *Factory) CompleteContexts(_ *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	return f.inKubeconfig(toComplete, func(config api.Config) []string { return slices.Collect(maps.Keys(config.Contexts)) })
-}
-
-// CompleteKubeconfigClusters completes a cluster of the kubeconfig.
-func (f *Factory) CompleteKubeconfigClusters(_ *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	return f.inKubeconfig(toComplete, func(config api.Config) []string { return slices.Collect(maps.Keys(config.Clusters)) })
-}
-
-// CompleteUsers completes a user of the kubeconfig.
-func (f *Factory) CompleteUsers(_ *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	return f.inKubeconfig(toComplete, func(config api.Config) []string { return slices.Collect(maps.Keys(config.AuthInfos)) })
-}
-
-func (f *Factory) inKubeconfig(toComplete string, of func(api.Config) []string) ([]string, cobra.ShellCompDirective) {
-	config, err := f.Config.ToRawKubeConfigLoader().RawConfig()
-	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return startingWith(toComplete, of(config)), cobra.ShellCompDirectiveNoFileComp
 }
 
-func startingWith(prefix string, all []string) []string {
-	all = slices.DeleteFunc(all, func(one string) bool { return !strings.HasPrefix(one, prefix) })
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
-// hurry bounds the time for an API server, unless the user has.
-func (f *Factory) hurry() {
-	if f.Config.Timeout != nil && *f.Config.Timeout == "0" {
-		*f.Config.Timeout = patience
+// CompleteFlag completes the value of a flag that all commands have.
+func (f *Factory) CompleteFlag(name string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		completion.SetFactoryForCompletion(cmdutil.NewFactory(f.Config))
+		var values []string
+		switch name {
+		case "context":
+			values = completion.ListContextsInConfig("")
+		case "cluster":
+			values = completion.ListClustersInConfig("")
+		case "user":
+			values = completion.ListUsersInConfig("")
+		case "namespace":
+			values = f.get(names, "namespaces")
+		case "management-cluster", "workload-cluster":
+			values = f.get(clusterKeys, clusters)
+		}
+		return f.offer(toComplete, "", values)
 	}
 }
 
-// kinds returns these kinds, or all of an owner chain that the API server serves, each with a slash.
-func (f *Factory) kinds(ctx context.Context, kinds []string) []string {
-	if len(kinds) == 0 {
-		kinds = append([]string{"machine", "machinedeployment", "machinepool", "machineset", "node"}, f.providerKinds(ctx)...)
+func (f *Factory) offer(toComplete, before string, values []string) ([]string, cobra.ShellCompDirective) {
+	var offered []string
+	for _, value := range values {
+		if strings.HasPrefix(before+value, toComplete) {
+			offered = append(offered, before+value)
+		}
 	}
-	with := make([]string, 0, len(kinds))
-	for _, kind := range kinds {
-		with = append(with, kind+"/")
-	}
-	return with
+	slices.Sort(offered)
+	return slices.Compact(offered), cobra.ShellCompDirectiveNoFileComp
 }
 
-// providerKinds are control planes, InfraMachines and BootstrapConfigs, and what else is in the API groups of providers.
-func (f *Factory) providerKinds(ctx context.Context) []string {
+// kinds returns all kinds of Cluster API and of its providers, and Nodes.
+func (f *Factory) kinds() []string {
+	f.hurry()
+	kinds := []string{"node/"}
 	discovery, err := f.Config.ToDiscoveryClient()
 	if err != nil {
-		return nil
+		return kinds
 	}
-	lists, _ := discovery.ServerPreferredResources() // some groups may not answer: the others are of use
-	if len(lists) == 0 {
-		return nil
+	mapper, err := f.Config.ToRESTMapper()
+	if err != nil {
+		return kinds
 	}
-	groups := append(f.providerGroups(ctx), inherit.ControlPlaneGroup)
-	var kinds []string
-	for _, list := range lists {
-		version, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil || !slices.Contains(groups, version.Group) {
-			continue
-		}
-		for _, resource := range list.APIResources {
-			if !strings.HasSuffix(resource.Kind, "Template") && slices.Contains(resource.Verbs, "list") {
-				kinds = append(kinds, strings.ToLower(resource.Kind))
-			}
+	resources, _ := restmapper.NewDiscoveryCategoryExpander(discovery).Expand("cluster-api")
+	for _, resource := range resources {
+		if singular, err := mapper.ResourceSingularizer(resource.Resource); err == nil {
+			kinds = append(kinds, singular+"/")
 		}
 	}
 	return kinds
 }
 
-// providerGroups are the API groups of InfraMachines and BootstrapConfigs that the server knows, or those that each server does.
-func (f *Factory) providerGroups(ctx context.Context) []string {
-	usual := []string{inherit.InfrastructureGroup, inherit.BootstrapGroup}
-	management, err := f.Management()
-	if err != nil {
-		return usual
+// names returns the names of the objects of a kind in the namespace. Nodes are those that Machines name: most are in workload clusters.
+func (f *Factory) names(kind string) []string {
+	if isNode(kind) {
+		return f.get(nodeNames, machines)
 	}
-	read, err := f.Settings.Read(ctx, management)
-	if err != nil {
-		return usual
-	}
-	return slices.Clone(read.Config.ProviderGroups)
+	return f.get(names, f.resource(kind))
 }
 
-// names returns the names of the objects of a kind in the namespace. Nodes are those that Machines name: most are in workload clusters.
-func (f *Factory) names(ctx context.Context, kind string) []string {
-	namespace, err := f.Namespace()
-	if err != nil {
+// keys returns the labels, annotations and taints of the object that is named; of a Node, those of its Machine.
+func (f *Factory) keys(args []string) []string {
+	parsed, err := ParseArguments(args, Takes{})
+	switch {
+	case err != nil || len(parsed.Objects) == 0:
 		return nil
+	case isNode(parsed.Objects[0].Kind):
+		return f.get(fmt.Sprintf(keysOfNode, parsed.Objects[0].Name), machines)
 	}
-	field := []string{"metadata", "name"}
-	if slices.Contains([]string{"node", "nodes", "no"}, kind) {
-		kind, field = "machines."+clusterv1.GroupVersion.Group, []string{"status", "nodeRef", "name"}
-	}
-	var names []string
-	for _, object := range f.list(ctx, kind, namespace) {
-		if name, _, _ := unstructured.NestedString(object.Object, field...); name != "" {
-			names = append(names, name)
+	return f.get(keys, f.resource(parsed.Objects[0].Kind), parsed.Objects[0].Name)
+}
+
+func isNode(kind string) bool { return slices.Contains([]string{"node", "nodes", "no"}, kind) }
+
+// resource returns the resource that the user calls this, with its API group.
+func (f *Factory) resource(kind string) string {
+	if mapper, err := f.Config.ToRESTMapper(); err == nil {
+		if mapping, err := Kind(mapper, kind); err == nil {
+			return mapping.Resource.GroupResource().String()
 		}
 	}
-	return names
+	return kind
 }
 
-// list returns objects of a kind as the user has typed it, and none if there is an error: a completion is no place to report one.
-func (f *Factory) list(ctx context.Context, kind, namespace string) []unstructured.Unstructured {
-	mapper, err := f.Config.ToRESTMapper()
-	if err != nil {
-		return nil
+// get asks an API server as kubectl's completion does, but not for long, unless the user says so. An error is no completion.
+func (f *Factory) get(template string, args ...string) []string {
+	f.hurry()
+	return completion.CompGetFromTemplate(&template, cmdutil.NewFactory(f.Config), "", args, "")
+}
+
+func (f *Factory) hurry() {
+	if f.Config.Timeout != nil && *f.Config.Timeout == "0" {
+		*f.Config.Timeout = "3s"
 	}
-	mapping, err := target.Kind(mapper, kind)
-	if err != nil {
-		return nil
-	}
-	config, err := f.Config.ToRESTConfig()
-	if err != nil {
-		return nil
-	}
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil
-	}
-	var resource dynamic.ResourceInterface = client.Resource(mapping.Resource)
-	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-		resource = client.Resource(mapping.Resource).Namespace(namespace)
-	}
-	found, err := resource.List(ctx, metav1.ListOptions{Limit: mostCompletions})
-	if err != nil {
-		return nil
-	}
-	return found.Items
 }

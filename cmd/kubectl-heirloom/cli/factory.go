@@ -5,13 +5,15 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
+	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -48,12 +50,14 @@ type Management struct {
 	client.Client
 	REST    *rest.Config
 	Schemas *capabilities.Schemas
+	// Cluster is what ReadSettings knows this API server as: the Cluster whose Nodes live in it, or empty.
+	Cluster types.NamespacedName
 }
 
 // Validate checks the flags, before anything is read.
 func (f *Factory) Validate() error {
-	if err := validateColor(f.Color); err != nil {
-		return err
+	if !slices.Contains([]string{"auto", "always", "never"}, f.Color) {
+		return fmt.Errorf("--color=%q: must be auto, always or never", f.Color)
 	}
 	if err := f.showLogs(); err != nil {
 		return err
@@ -77,7 +81,10 @@ func (f *Factory) Namespace() (string, error) {
 // Management connects to the management cluster. It fails if that API server does not serve Cluster API.
 func (f *Factory) Management() (*Management, error) {
 	restConfig, err := f.Config.ToRESTConfig()
-	if err != nil {
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return nil, errors.New("there is no kubeconfig: --kubeconfig or the variable KUBECONFIG names one")
+	case err != nil:
 		return nil, fmt.Errorf("loading the kubeconfig: %w", err)
 	}
 	restConfig.UserAgent = "kubectl-heirloom/" + version.String()
@@ -87,8 +94,11 @@ func (f *Factory) Management() (*Management, error) {
 	if err != nil {
 		return nil, fmt.Errorf("discovering the API server's kinds: %w", err)
 	}
-	if err := capabilities.ClusterAPI(mapper); err != nil {
-		return nil, noClusterAPI(restConfig.Host, err)
+	var unreached *url.Error
+	if err := capabilities.ClusterAPI(mapper); errors.As(err, &unreached) {
+		return nil, unreached
+	} else if err != nil {
+		return nil, fmt.Errorf("looking for Cluster API at %s (--context or --kubeconfig chooses another cluster): %w", restConfig.Host, err)
 	}
 	discovery, err := f.Config.ToDiscoveryClient()
 	if err != nil {
@@ -108,63 +118,52 @@ func (f *Factory) Management() (*Management, error) {
 	return &Management{Client: live, REST: restConfig, Schemas: &capabilities.Schemas{Client: discovery.OpenAPIV3()}}, nil
 }
 
-// noClusterAPI says why Cluster API was not found.
-func noClusterAPI(host string, err error) error {
-	const other = "--context or --kubeconfig chooses another"
-	var (
-		unreached *url.Error
-		status    apierrors.APIStatus
-	)
-	switch {
-	case errors.As(err, &unreached):
-		return fmt.Errorf("looking for the management cluster (%s): %w", other, unreached)
-	case errors.As(err, &status):
-		return fmt.Errorf("asking %s for its kinds: %w", host, err)
-	}
-	return fmt.Errorf("there is no Cluster API at %s (%s cluster): %w", host, other, err)
-}
-
 // ReadSettings returns the server's settings, with --management-cluster in place of what the server has.
 func (f *Factory) ReadSettings(ctx context.Context, m *Management) (settings.Settings, error) {
 	defer f.Progress("Reading the settings of Heirloom and of Cluster API")()
 	read, err := f.Settings.Read(ctx, m)
+	if err == nil && f.ManagementCluster != "" {
+		read.Config.ManagementClusterKey, err = ParseCluster("--management-cluster", f.ManagementCluster)
+	}
 	if err != nil {
 		return settings.Settings{}, err
 	}
-	if f.ManagementCluster == "" {
-		return read, nil
-	}
-	read.Config.ManagementClusterKey, err = ParseCluster("--management-cluster", f.ManagementCluster)
-	return read, err
+	m.Cluster = read.Config.ManagementClusterKey
+	return read, nil
 }
 
-// Workload returns a client of a Cluster's workload cluster. It knows Kubernetes' own kinds.
+// workloadTimeout is how long a workload cluster may take for an answer, unless --request-timeout says something else.
+const workloadTimeout = 10 * time.Second
+
+// Workload returns a client of a Cluster's workload cluster, which knows Kubernetes' own kinds. For the management cluster itself, that is
+// the management cluster's; call ReadSettings first.
 func (f *Factory) Workload(ctx context.Context, m *Management, cluster types.NamespacedName) (client.Client, error) {
+	if cluster == m.Cluster {
+		return m.Client, nil
+	}
 	restConfig, err := f.workloadConfig(ctx, m, cluster)
 	if err != nil {
 		return nil, err
 	}
-	restConfig.UserAgent, restConfig.QPS, restConfig.Burst = m.REST.UserAgent, -1, -1
-	restConfig.WarningHandler = m.REST.WarningHandler
-	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("registering Kubernetes' types: %w", err)
-	}
-	workload, err := client.New(restConfig, client.Options{Scheme: scheme})
+	workload, err := client.New(restConfig, client.Options{Scheme: clientgoscheme.Scheme})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to workload cluster %s: %w", cluster, err)
 	}
 	return workload, nil
 }
 
-func (f *Factory) workloadConfig(ctx context.Context, m *Management, cluster types.NamespacedName) (*rest.Config, error) {
+func (f *Factory) workloadConfig(ctx context.Context, m *Management, cluster types.NamespacedName) (restConfig *rest.Config, err error) {
 	if f.WorkloadKubeconfig == "" {
-		return connect.RESTConfig(ctx, m, cluster)
+		restConfig, err = connect.RESTConfig(ctx, m, cluster)
+	} else if restConfig, err = clientcmd.BuildConfigFromFlags("", f.WorkloadKubeconfig); err != nil {
+		err = fmt.Errorf("--workload-kubeconfig=%q: %w", f.WorkloadKubeconfig, err)
 	}
-	restConfig, err := clientcmd.BuildConfigFromFlags("", f.WorkloadKubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("--workload-kubeconfig=%q: %w", f.WorkloadKubeconfig, err)
+		return nil, err
 	}
+	restConfig.UserAgent, restConfig.QPS, restConfig.Burst = m.REST.UserAgent, -1, -1
+	restConfig.WarningHandler = m.REST.WarningHandler
+	restConfig.Timeout = cmp.Or(m.REST.Timeout, workloadTimeout)
 	return restConfig, nil
 }
 

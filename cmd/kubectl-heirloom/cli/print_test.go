@@ -57,7 +57,7 @@ func printed(t *testing.T, result Result, output string) (string, error) {
 		return "", err
 	}
 	var out bytes.Buffer
-	err := flags.Print(&out, result)
+	err := flags.Print(&out, false, result)
 	return out.String(), err
 }
 
@@ -106,9 +106,41 @@ func TestWrongFormatsAreRefused(t *testing.T) {
 		"xml":        `--output="xml": must be one of table, wide, `,
 		"jsonpath={": `--output="jsonpath={": `,
 		"name":       "--output=name: this answer is not about objects that have names",
+		"dot":        `--output="dot": must be one of table, wide, json, yaml, kyaml, name, go-template, go-template-file, template, `,
 	} {
 		out, err := printed(t, &plain, output)
 		NewWithT(t).Expect(err).To(MatchError(HavePrefix(says)), output)
 		NewWithT(t).Expect(out).To(BeEmpty())
+	}
+}
+
+// A value that has colours of its own is as harmless as without colours; the plugin's own come after that, in any column.
+func TestTheColoursOfATableAreThePluginsOwn(t *testing.T) {
+	table := func() *metav1.Table {
+		t := &metav1.Table{Rows: []metav1.TableRow{
+			{Cells: []any{"a\x1b[31mb", Cell{Bad, "\x1b]0;differs\x1b[0m"}, "ä"}}, {Cells: []any{"ö", Cell{Good, "as declared"}, Cell{Dim, "x y"}}}, {Cells: []any{"", Cell{"", "z"}, ""}},
+		}}
+		for _, name := range []string{"Value", "The State", "From"} {
+			t.ColumnDefinitions = append(t.ColumnDefinitions, metav1.TableColumnDefinition{Name: name, Type: "string"})
+		}
+		return t
+	}
+	for paint, want := range map[Painter]string{
+		false: "VALUE      THE STATE           FROM\na^[[31mb   ^[]0;differs^[[0m   ä\nö          as declared         x y\n           z                   \n",
+		true: "VALUE      THE STATE           FROM\na^[[31mb   \x1b[31m^[]0;differs^[[0m\x1b[0m   ä\n" +
+			"ö          \x1b[32mas declared\x1b[0m         \x1b[2mx y\x1b[0m\n           z                   \n",
+	} {
+		var out bytes.Buffer
+		NewWithT(t).Expect(printTable(&out, paint, table())).To(Succeed())
+		NewWithT(t).Expect(out.String()).To(Equal(want))
+	}
+	NewWithT(t).Expect(Painter(true).Paint(Bad, "a\x1b[0mb")).To(Equal("\x1b[31ma^[[0mb\x1b[0m"))
+	NewWithT(t).Expect(Painter(false).Paint(Bad, "a\x1b[0mb")).To(Equal("a^[[0mb"))
+	NewWithT(t).Expect(printTable(&bytes.Buffer{}, true, &metav1.Table{})).To(Succeed())
+}
+
+func TestWhetherThereAreColours(t *testing.T) {
+	for color, want := range map[string]Painter{"always": true, "never": false, "auto": false} { // no terminal
+		NewWithT(t).Expect((&Factory{Color: color}).Painter(&bytes.Buffer{})).To(Equal(want), color)
 	}
 }

@@ -44,11 +44,6 @@ func TestOutput(t *testing.T) {
 			if tc.key != "" {
 				list.Only(tc.key)
 			}
-			if tc.colour {
-				list.Paint = func(status Status, text string) string {
-					return cli.Painter(status == Missing || status == Differs).Paint(cli.Bad, text)
-				}
-			}
 			flags, command := cli.NewPrintFlags(), &cobra.Command{}
 			flags.AddFlags(command)
 			g.Expect(command.ParseFlags([]string{"-o", tc.format})).To(Succeed())
@@ -57,7 +52,7 @@ func TestOutput(t *testing.T) {
 				result = list.Single()
 			}
 			var out bytes.Buffer
-			g.Expect(flags.Print(&out, result)).To(Succeed())
+			g.Expect(flags.Print(&out, cli.Painter(tc.colour), result)).To(Succeed())
 			if flags.ForPeople() {
 				for _, note := range list.AllNotes() {
 					out.WriteString("Note: " + note + "\n")

@@ -23,8 +23,6 @@ type List struct {
 
 	// key is the only key of interest, if there is one.
 	key string `json:"-"`
-	// Paint colours a text by the status of its entry.
-	Paint func(Status, string) string `json:"-"`
 }
 
 // NewList returns the answer for several objects.
@@ -89,7 +87,7 @@ func (l *List) Only(key string) (wrong bool) {
 // Single returns the only explanation, with the notes of the list.
 func (l *List) Single() *Explanation {
 	e := *l.Items[0]
-	e.Notes, e.paint = slices.Concat(l.Notes, e.Notes), l.Paint
+	e.Notes = slices.Concat(l.Notes, e.Notes)
 	return &e
 }
 

@@ -28,8 +28,6 @@ type Explanation struct {
 	owners []string `json:"-"`
 	// declares says that the object inherits nothing, and declares for others.
 	declares bool `json:"-"`
-	// paint colours a text by the status of its entry.
-	paint func(Status, string) string `json:"-"`
 }
 
 // Kind says what an entry is.

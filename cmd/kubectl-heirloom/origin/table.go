@@ -14,7 +14,7 @@ import (
 func (e *Explanation) Table(wide bool) *metav1.Table {
 	t := &metav1.Table{ColumnDefinitions: columns(wide)}
 	for _, entry := range e.Entries {
-		t.Rows = append(t.Rows, metav1.TableRow{Cells: entry.cells(wide, e.paint)})
+		t.Rows = append(t.Rows, metav1.TableRow{Cells: entry.cells(wide)})
 	}
 	return t
 }
@@ -24,7 +24,7 @@ func (l *List) Table(wide bool) *metav1.Table {
 	t := &metav1.Table{ColumnDefinitions: append([]metav1.TableColumnDefinition{column("Object")}, columns(wide)...)}
 	for _, e := range l.Items {
 		for _, entry := range e.Entries {
-			t.Rows = append(t.Rows, metav1.TableRow{Cells: append([]any{e.Object}, entry.cells(wide, l.Paint)...)})
+			t.Rows = append(t.Rows, metav1.TableRow{Cells: append([]any{e.Object}, entry.cells(wide)...)})
 		}
 	}
 	return t
@@ -46,8 +46,8 @@ func column(name string) metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{Name: name, Type: "string"}
 }
 
-// cells are those of a row. Only the last one of the narrow table has a colour, because the others are aligned by their length.
-func (e *Entry) cells(wide bool, paint func(Status, string) string) []any {
+// cells are those of a row.
+func (e *Entry) cells(wide bool) []any {
 	from := e.From
 	if e.Status == Own {
 		from = strings.TrimPrefix(from, "set here ") // the status says it
@@ -62,10 +62,7 @@ func (e *Entry) cells(wide bool, paint func(Status, string) string) []any {
 	if e.Propagation != "" && e.Propagation != "Always" {
 		text = strings.TrimSpace(text + " (" + e.Propagation + ")")
 	}
-	if !wide && paint != nil {
-		from = paint(e.Status, from)
-	}
-	cells := []any{string(e.Kind), e.Key, cli.Shorten(text), e.Status.words(), from}
+	cells := []any{string(e.Kind), e.Key, cli.Shorten(text), cli.Cell{Style: e.Status.style(), Text: e.Status.words()}, from}
 	if !wide {
 		return cells
 	}
@@ -81,6 +78,16 @@ func (s Status) words() string {
 		return "set here"
 	}
 	return string(s)
+}
+
+func (s Status) style() cli.Style {
+	switch s {
+	case Missing, Differs:
+		return cli.Bad
+	case Absent:
+		return cli.Warn
+	}
+	return ""
 }
 
 func orNone(s string) string {

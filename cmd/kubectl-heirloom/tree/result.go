@@ -23,7 +23,6 @@ type Forest struct {
 
 // View says how a forest looks to people. A program gets every object.
 type View struct {
-	cli.Painter
 	// ShowAll shows each object, instead of groups of equal ones.
 	ShowAll bool
 	// Namespaces says that the Clusters are of several namespaces.

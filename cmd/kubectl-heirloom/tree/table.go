@@ -29,9 +29,6 @@ func (f *Forest) Table(wide bool) *metav1.Table {
 	return t.Table
 }
 
-// Colours implements cli.Painted.
-func (f *Forest) Colours() cli.Painter { return f.View.Painter }
-
 // table is a table that is being made.
 type table struct {
 	*metav1.Table
@@ -80,7 +77,7 @@ func (t *table) row(l *line, first bool, name string, i int, enters, states []st
 		}
 		cells = append(cells, field)
 	}
-	t.Rows = append(t.Rows, metav1.TableRow{Cells: append(cells, t.Paint(l.State.style(), nth(states, i)))})
+	t.Rows = append(t.Rows, metav1.TableRow{Cells: append(cells, cli.Cell{Style: l.State.style(), Text: nth(states, i)})})
 }
 
 func nth(all []string, i int) string {

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -152,16 +151,6 @@ func TestAPausedClusterSaysWhatIsDeclared(t *testing.T) {
 	w.cluster.Spec.Paused = new(true)
 	w.nodesErr = errors.New("no route\nto host")
 	golden(t, "paused", text(t, w.forest(t, View{}), false))
-}
-
-// Colours are in the last column only: the table aligns the others by their length.
-func TestColours(t *testing.T) {
-	g := NewWithT(t)
-	for _, row := range drifted().forest(t, View{Painter: true}).Table(false).Rows {
-		for i, cell := range row.Cells {
-			g.Expect(cell).To(Or(BeEmpty(), WithTransform(func(c any) bool { return strings.HasPrefix(fmt.Sprint(c), "\x1b[") }, Equal(i == 2))), "%v", row.Cells)
-		}
-	}
 }
 
 // What cannot be inherited, and what cannot be read, is said where it is missing.

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
+)
+
+// A workload cluster that does not answer is given up, however it is reached.
+func TestWorkloadClustersAreNotWaitedForWithoutEnd(t *testing.T) {
+	stuck := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-stuck }))
+	t.Cleanup(func() { close(stuck); server.Close() })
+	kubeconfig := []byte(strings.ReplaceAll(`{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: c, user: u}}],
+		clusters: [{name: c, cluster: {server: URL}}], users: [{name: u, user: {}}]}`, "URL", server.URL))
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	NewWithT(t).Expect(os.WriteFile(file, kubeconfig, 0o600)).To(Succeed())
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "prod-kubeconfig"}, Data: map[string][]byte{"value": kubeconfig}}
+	for name, path := range map[string]string{"--workload-kubeconfig": file, "Cluster API's": ""} {
+		t.Run(name, func(t *testing.T) {
+			Expect := NewWithT(t).Expect
+			m := &Management{Client: fake.NewFakeClient(secret), REST: &rest.Config{Timeout: 10 * time.Millisecond}}
+			workload, err := (&Factory{WorkloadKubeconfig: path}).Workload(t.Context(), m, types.NamespacedName{Namespace: "fleet", Name: "prod"})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(Sentence(workload.List(t.Context(), &corev1.NodeList{}))).To(ContainSubstring("Unable to connect to the server: "))
+			config, err := (&Factory{WorkloadKubeconfig: path}).workloadConfig(t.Context(), &Management{Client: m.Client, REST: &rest.Config{}}, types.NamespacedName{Namespace: "fleet", Name: "prod"})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(config.Timeout).To(Equal(10*time.Second), "unless --request-timeout says something else")
+		})
+	}
+}
+
+// The management cluster that is a Cluster itself is reached as the management cluster: nobody needs its kubeconfig.
+func TestTheManagementClusterIsItsOwnWorkloadCluster(t *testing.T) {
+	Expect := NewWithT(t).Expect
+	f, self := &Factory{ManagementCluster: "fleet/mgmt", Settings: settings.Flags{ServerFlags: []string{""}}}, types.NamespacedName{Namespace: "fleet", Name: "mgmt"}
+	m := &Management{Client: fake.NewFakeClient(), REST: &rest.Config{}}
+	_, err := f.ReadSettings(t.Context(), m)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(f.Workload(t.Context(), m, self)).To(BeIdenticalTo(m.Client))
+	_, err = f.Workload(t.Context(), m, types.NamespacedName{Namespace: "fleet", Name: "prod"})
+	Expect(err).To(MatchError(ContainSubstring(`secrets "prod-kubeconfig" not found`)))
+}
