@@ -133,7 +133,9 @@ func (o *diffOptions) run(command *cobra.Command, args []string) error {
 	case o.fromFiles:
 		q.Files, err = o.dryRuns(read)
 	case o.all:
-		q.Clusters, err = q.Store.Chain(types.NamespacedName{}).Keys(ctx, &clusterv1.ClusterList{}, client.InNamespace(namespace))
+		if err = q.Store.Prefetch(ctx, namespace); err == nil {
+			q.Clusters, err = q.Store.Chain(types.NamespacedName{}).Keys(ctx, &clusterv1.ClusterList{}, client.InNamespace(namespace))
+		}
 	}
 	if err != nil {
 		return err
@@ -172,13 +174,13 @@ func (o *diffOptions) show(result *diff.Result) (err error) {
 	switch {
 	case o.print.Format() != "":
 		err = o.print.Print(o.Out, o.Painter(o.Out), result)
-	case result.Differs():
+	case len(result.Objects) > 0:
 		err = result.Show(o.IOStreams, o.showAll)
 	}
 	if err == nil && o.print.ForPeople() {
 		_, err = fmt.Fprintln(o.Out, strings.Join(result.Lines(), "\n"))
 	}
-	if err == nil && result.Differs() {
+	if err == nil && len(result.Objects) > 0 {
 		err = cli.ErrFound
 	}
 	return err

@@ -56,7 +56,7 @@ type evaluation struct {
 	// changed are the Nodes of a Cluster that change; waiting are those of all Clusters that wait for their turn.
 	changed []*compare.Node
 	waiting map[[2]pace.Limit]int
-	// said are sentences, each with the objects that it is about.
+	// said are notes, each with the objects that it is about.
 	said map[string][]string
 }
 
@@ -83,7 +83,7 @@ func Ask(ctx context.Context, question Question) (*Result, error) {
 	}
 	e.Objects = slices.DeleteFunc(e.Objects, func(o *Object) bool { return reflect.DeepEqual(o.Before, o.After) })
 	for _, text := range slices.Sorted(maps.Keys(e.said)) {
-		e.note(text, some(e.said[text], 1))
+		e.Notes = append(e.Notes, strings.Replace(text, "%s", some(e.said[text], 1), 1)+".")
 	}
 	if len(e.waiting) > 0 {
 		e.Pace = paceOf(e.waiting, e.Settings.Config.NoExecuteRate)
@@ -91,15 +91,8 @@ func Ask(ctx context.Context, question Question) (*Result, error) {
 	return e.Result, nil
 }
 
-func (e *evaluation) note(format string, args ...any) {
-	e.Notes = append(e.Notes, fmt.Sprintf(format, args...)+".")
-}
-
-// about notes a sentence about an object, between its two halves. Objects share a sentence.
-func (e *evaluation) about(object, before, after string) {
-	text := before + " %s" + strings.ReplaceAll(after, "%", "%%")
-	e.said[text] = append(e.said[text], object)
-}
+// note says something about an object, which stands for %s. Objects share a sentence.
+func (e *evaluation) note(object, text string) { e.said[text] = append(e.said[text], object) }
 
 // apply puts the files into the store as the API server would store them.
 func (e *evaluation) apply() error {
@@ -112,7 +105,7 @@ func (e *evaluation) apply() error {
 		case gvk.Group == clusterv1.GroupVersion.Group && gvk.Version != clusterv1.GroupVersion.Version:
 			return fmt.Errorf("%s is in %s: convert it to %s, in which Heirloom reads it", name, gvk.GroupVersion(), clusterv1.GroupVersion)
 		case !e.inherits(gvk):
-			e.about(name, "Nothing inherits from", " (kubectl diff shows it)")
+			e.note(name, "Nothing inherits from %s (kubectl diff shows it)")
 			continue
 		}
 		live, result, err := file.DryRun()
@@ -167,12 +160,12 @@ func (e *evaluation) cluster(ctx context.Context, key types.NamespacedName) erro
 	case apierrors.IsNotFound(err) && slices.Contains(e.Clusters, key):
 		return cli.NotFound("Cluster", key)
 	case apierrors.IsNotFound(err):
-		e.note("Cluster %s does not exist, so that nothing below the files is known", key)
+		e.note(key.String(), "Cluster %s does not exist, so that nothing below the files is known")
 		return nil
 	case err != nil:
 		return err
 	case tree.NodesErr != nil:
-		e.note("The Nodes of Cluster %s are not shown, because its API server does not answer: %s", key, cli.OneLine(tree.NodesErr))
+		e.note(key.String(), "The Nodes of Cluster %s are not shown, because its API server does not answer: "+cli.OneLine(tree.NodesErr))
 	}
 	return e.consequences(ctx, key)
 }
@@ -185,15 +178,15 @@ func (e *evaluation) visit(ctx context.Context, o *compare.Object) error {
 	}
 	switch {
 	case o.Err != nil:
-		e.about(name, "It is not known what becomes of", ": "+cli.OneLine(o.Err))
+		e.note(name, "It is not known what becomes of %s: "+cli.OneLine(o.Err))
 		return nil
 	case o.LeftAlone != "":
 		if o.Wrong() {
-			e.about(name, "Heirloom leaves alone", ": "+string(o.LeftAlone))
+			e.note(name, "Heirloom leaves alone %s: "+string(o.LeftAlone))
 		}
 		return nil
 	case o.Problems != nil:
-		e.about(name, "Not everything is inherited by", ": "+cli.OneLine(o.Sources.Located(o.Problems)))
+		e.note(name, "Not everything is inherited by %s: "+cli.OneLine(o.Sources.Located(o.Problems)))
 	}
 	before, after, err := e.become(ctx, o)
 	if err != nil || after == nil {

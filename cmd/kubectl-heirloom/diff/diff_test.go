@@ -107,7 +107,7 @@ func expectGolden(g Gomega, name, text string) {
 func TestWhatFilesWrite(t *testing.T) {
 	g := NewWithT(t)
 	result := small().answer(t, clusterClass, cluster)
-	changed := regexp.MustCompile(`(?m)^[^d+-].*\n`).ReplaceAllString(shownBy(g, result, false), "")
+	changed := regexp.MustCompile(`(?m)^([^d+-]|---|\+\+\+).*\n`).ReplaceAllString(shownBy(g, result, false), "")
 	expectGolden(g, "class", changed+table(result, false)+strings.Join(result.Lines(), "\n")+"\n")
 	g.Expect(strings.Count(shownBy(g, result, true), "diff -u -N")).To(Equal(1+1+1+1+3+3+3), "every object")
 	g.Expect(table(result, true)).To(ContainSubstring("default   Node/m-2   + label node.cluster.x-k8s.io/team=ml   " +

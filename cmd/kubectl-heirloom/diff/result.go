@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -39,11 +40,10 @@ type Object struct {
 	Kind       string `json:"kind"`
 	Namespace  string `json:"namespace,omitempty"`
 	Name       string `json:"name"`
-	// Cluster is "<namespace>/<name>" of the Cluster that the object belongs to.
+	// Cluster is "<namespace>/<name>" of its Cluster. Applied says that it is in the files, New that it does not exist yet.
 	Cluster string `json:"cluster,omitempty"`
-	// Applied says that the object is in the files, New that it does not exist yet.
-	Applied bool `json:"applied,omitempty"`
-	New     bool `json:"new,omitempty"`
+	Applied bool   `json:"applied,omitempty"`
+	New     bool   `json:"new,omitempty"`
 	// Files are the fields that the files change, and what admission adds. Changes are the entries that Heirloom changes; if there are
 	// none of a Node, only the record of what came from its Machine changes.
 	Files   []string        `json:"files,omitempty"`
@@ -77,22 +77,23 @@ func (o *Object) byFile() (all []string) {
 	if o.New {
 		return []string{"+ created"}
 	}
-	before, after := map[string]string{}, map[string]string{}
+	before, after, paths := map[string]string{}, map[string]string{}, map[string]string{}
 	flatten("", o.Before.Object, before)
 	flatten("", o.After.Object, after)
-	for path, value := range after {
-		if was, there := before[path]; !there {
+	maps.Copy(paths, before)
+	maps.Copy(paths, after)
+	for _, path := range slices.Sorted(maps.Keys(paths)) {
+		was, had := before[path]
+		value, has := after[path]
+		switch {
+		case !had:
 			all = append(all, "+ "+path+"="+value)
-		} else if was != value {
+		case !has:
+			all = append(all, "- "+path+"="+was)
+		case was != value:
 			all = append(all, "~ "+path+"="+value+" (was "+was+")")
 		}
 	}
-	for path, was := range before {
-		if _, there := after[path]; !there {
-			all = append(all, "- "+path+"="+was)
-		}
-	}
-	slices.Sort(all)
 	return all
 }
 
@@ -148,9 +149,6 @@ func (o *Object) rows() (all [][2]string) {
 	return all
 }
 
-// Differs reports whether anything would change.
-func (r *Result) Differs() bool { return len(r.Objects) > 0 }
-
 // Table implements cli.Result. A wide one has every object and where entries are declared; otherwise, objects of one set that change
 // alike are one.
 func (r *Result) Table(wide bool) *metav1.Table {
@@ -158,9 +156,9 @@ func (r *Result) Table(wide bool) *metav1.Table {
 	for _, name := range []string{"Namespace", "Object", "Change", "Declared by"} {
 		t.ColumnDefinitions = append(t.ColumnDefinitions, metav1.TableColumnDefinition{Name: name, Type: "string"})
 	}
-	first := 0
-	if !wide && !slices.ContainsFunc(r.Objects, func(o *Object) bool { return o.namespace() != r.Objects[0].namespace() }) {
-		first = 1
+	first := 1
+	if wide || slices.ContainsFunc(r.Objects, func(o *Object) bool { return o.namespace() != r.Objects[0].namespace() }) {
+		first = 0
 	}
 	t.ColumnDefinitions = t.ColumnDefinitions[first:]
 	for _, g := range grouped(r.Objects, wide) {
@@ -236,7 +234,7 @@ func (r *Result) Show(streams genericiooptions.IOStreams, all bool) error {
 	return err
 }
 
-// Live implements kubectl's Object.
+// Live is, as Merged and Name are, what kubectl asks an object for. Name is that of a file; the files keep the order of the owner chain.
 func (g *group) Live() runtime.Object {
 	if g.Before == nil {
 		return nil
@@ -244,10 +242,8 @@ func (g *group) Live() runtime.Object {
 	return g.Before
 }
 
-// Merged implements kubectl's Object.
 func (g *group) Merged() (runtime.Object, error) { return g.After, nil }
 
-// Name implements kubectl's Object. It is the name of a file; those of all objects keep the order of the owner chain.
 func (g *group) Name() string {
 	name := fmt.Sprintf("%04d.%s.%s", g.number, g.Kind, strings.TrimPrefix(g.Namespace+"."+g.Object.Name, "."))
 	if g.Kind == "Node" {

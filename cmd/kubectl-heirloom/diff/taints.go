@@ -71,7 +71,7 @@ type Pace struct {
 
 // consequences works out what the new taints of the Nodes of a workload cluster do.
 func (e *evaluation) consequences(ctx context.Context, cluster types.NamespacedName) error {
-	order, nodes := []corev1.Taint{}, map[corev1.Taint][]string{}
+	nodes := map[corev1.Taint][]string{}
 	for _, n := range e.changed {
 		if len(n.Decided.Source.Evicting(n.Node, nil, e.Now)) > 0 {
 			set, inSet, err := e.Store.Chain(cluster).NodeGroup(ctx, n.Decided.Source)
@@ -85,13 +85,10 @@ func (e *evaluation) consequences(ctx context.Context, cluster types.NamespacedN
 				continue
 			}
 			t.TimeAdded = nil
-			if nodes[t] == nil {
-				order = append(order, t)
-			}
 			nodes[t] = append(nodes[t], n.Name)
 		}
 	}
-	if len(order) == 0 {
+	if len(nodes) == 0 {
 		return nil
 	}
 	pods, budgets := &corev1.PodList{}, &policyv1.PodDisruptionBudgetList{}
@@ -100,9 +97,9 @@ func (e *evaluation) consequences(ctx context.Context, cluster types.NamespacedN
 		err = errors.Join(from.List(ctx, pods), from.List(ctx, budgets))
 	}
 	if err != nil {
-		e.note("What the taints do to the Pods of Cluster %s is not known: %s", cluster, cli.OneLine(err))
+		e.note(cluster.String(), "What the taints do to the Pods of Cluster %s is not known: "+cli.OneLine(err))
 	}
-	for _, t := range order {
+	for _, t := range slices.SortedFunc(maps.Keys(nodes), func(a, b corev1.Taint) int { return cmp.Compare(a.ToString(), b.ToString()) }) {
 		c := &Consequence{Cluster: cluster.String(), Taint: taint.Format(t), Nodes: nodes[t], PodsUnknown: err != nil}
 		c.reaches(t, pods.Items, budgets.Items)
 		e.Taints = append(e.Taints, c)
@@ -112,7 +109,6 @@ func (e *evaluation) consequences(ctx context.Context, cluster types.NamespacedN
 
 // reaches finds the Pods that the taint is about. It is not about static Pods, whose kubelet makes them tolerate all that evicts.
 func (c *Consequence) reaches(t corev1.Taint, pods []corev1.Pod, budgets []policyv1.PodDisruptionBudget) {
-	ignored := make([]bool, len(budgets))
 	for i := range pods {
 		pod := &pods[i]
 		_, static := pod.Annotations[corev1.MirrorPodAnnotationKey]
@@ -134,17 +130,16 @@ func (c *Consequence) reaches(t corev1.Taint, pods []corev1.Pod, budgets []polic
 			c.Evicted = append(c.Evicted, found)
 			for b := range budgets {
 				selector, err := metav1.LabelSelectorAsSelector(budgets[b].Spec.Selector)
-				ignored[b] = ignored[b] || err == nil && budgets[b].Namespace == pod.Namespace && selector.Matches(labels.Set(pod.Labels))
+				if err == nil && budgets[b].Namespace == pod.Namespace && selector.Matches(labels.Set(pod.Labels)) {
+					c.IgnoredBudgets = append(c.IgnoredBudgets, budgets[b].Namespace+"/"+budgets[b].Name)
+				}
 			}
 		case t.Effect == corev1.TaintEffectNoSchedule && tolerated < 0:
 			c.Unschedulable = append(c.Unschedulable, found)
 		}
 	}
-	for b := range budgets {
-		if ignored[b] {
-			c.IgnoredBudgets = append(c.IgnoredBudgets, budgets[b].Namespace+"/"+budgets[b].Name)
-		}
-	}
+	slices.Sort(c.IgnoredBudgets)
+	c.IgnoredBudgets = slices.Compact(c.IgnoredBudgets)
 }
 
 // shownPods is how many Pods are named. With -o json you get all of them.
