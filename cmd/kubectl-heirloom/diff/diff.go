@@ -54,7 +54,7 @@ type evaluation struct {
 	// applied are the objects of the files.
 	applied map[string]*Object
 	// changed are the Nodes of a Cluster that change; waiting are those of all Clusters that wait for their turn.
-	changed []*compare.Node
+	changed []*compare.Object
 	waiting map[[2]pace.Limit]int
 	// said are notes, each with the objects that it is about.
 	said map[string][]string
@@ -208,7 +208,7 @@ func (e *evaluation) become(ctx context.Context, o *compare.Object) (before, aft
 		if !n.Decided.Inherits() || n.Next.Equal(n.State) {
 			return nil, nil, nil
 		}
-		e.changed = append(e.changed, n)
+		e.changed = append(e.changed, o)
 		next := n.DeepCopy()
 		next.Labels, next.Annotations, next.Spec.Taints = n.Next.Labels, n.Next.Annotations, n.Next.Taints
 		return n.Node, next, nil

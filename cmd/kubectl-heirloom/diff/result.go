@@ -16,6 +16,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	kubectl "k8s.io/kubectl/pkg/cmd/diff"
 	"k8s.io/utils/exec"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
@@ -116,10 +117,17 @@ func flatten(path string, value any, into map[string]string) {
 // changed says what Heirloom changes, such as "+ label team=ml".
 func changed(e compare.Entry) string {
 	full := func(value, propagation string) string {
-		if key, effect, ok := strings.Cut(e.Key, ":"); ok && strings.HasSuffix(string(e.Kind), "taint") {
-			return strings.TrimSuffix(strings.TrimSuffix(key+"="+value, "=")+":"+effect+" ("+propagation+")", " ()")
+		key, effect, _ := strings.Cut(e.Key, ":")
+		switch {
+		case !strings.HasSuffix(string(e.Kind), "taint"):
+			return e.Key + "=" + cli.Shorten(value)
+		case value != "":
+			key += "=" + value
 		}
-		return e.Key + "=" + cli.Shorten(value)
+		if propagation == string(clusterv1.MachineTaintPropagationOnInitialization) {
+			effect += " (" + propagation + ")"
+		}
+		return key + ":" + effect
 	}
 	has := full(e.Value, e.Propagation)
 	switch {
@@ -128,7 +136,7 @@ func changed(e compare.Entry) string {
 	case e.Declared == nil: // no owner declares it
 		return fmt.Sprintf("- %s %s", e.Kind, has)
 	}
-	return fmt.Sprintf("~ %s %s (was %s)", e.Kind, full(*e.Declared, e.DeclaredPropagation), cli.Shorten(e.Value))
+	return fmt.Sprintf("~ %s %s (was %s)", e.Kind, full(*e.Declared, e.DeclaredPropagation), cli.Shorten(strings.TrimPrefix(has, e.Key+"=")))
 }
 
 // rows are the changes of an object, each with where it is declared.

@@ -71,14 +71,19 @@ type Pace struct {
 
 // consequences works out what the new taints of the Nodes of a workload cluster do.
 func (e *evaluation) consequences(ctx context.Context, cluster types.NamespacedName) error {
-	nodes := map[corev1.Taint][]string{}
-	for _, n := range e.changed {
+	nodes, limits := map[corev1.Taint][]string{}, map[string][2]pace.Limit{}
+	for _, o := range e.changed {
+		n := o.Node
 		if len(n.Decided.Source.Evicting(n.Node, nil, e.Now)) > 0 {
-			set, inSet, err := e.Store.Chain(cluster).NodeGroup(ctx, n.Decided.Source)
-			if err != nil {
-				return fmt.Errorf("finding the Nodes that share the taints of Node %s: %w", n.Name, err)
+			set := cmp.Or(setOf(o), n.Decided.Source.String())
+			if _, known := limits[set]; !known {
+				group, inGroup, err := e.Store.Chain(cluster).NodeGroup(ctx, n.Decided.Source)
+				if err != nil {
+					return fmt.Errorf("finding the Nodes that share the taints of Node %s: %w", n.Name, err)
+				}
+				limits[set] = pace.Limits("Cluster "+cluster.String(), e.Settings.Config.NoExecuteRate, group.String(), inGroup)
 			}
-			e.waiting[pace.Limits("Cluster "+cluster.String(), e.Settings.Config.NoExecuteRate, set.String(), inSet)]++
+			e.waiting[limits[set]]++
 		}
 		for _, t := range n.Next.Taints {
 			if at := taint.Find(n.State.Taints, taint.IDOf(t)); at >= 0 && n.State.Taints[at].Value == t.Value {
