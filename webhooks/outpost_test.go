@@ -4,6 +4,7 @@ package webhooks
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -51,7 +52,7 @@ type outpost struct {
 func newOutpost(t *testing.T, s server, onServer bool) outpost {
 	t.Helper()
 	o := outpost{server: s}
-	key := func() []byte { return newKey(1) }
+	key := func(context.Context) []byte { return newKey(1) }
 	handler := newWorkload(s.Dependencies, key)
 	if onServer {
 		webhookServer := webhook.NewServer(webhook.Options{})

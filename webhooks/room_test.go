@@ -242,7 +242,7 @@ func TestReviewsThatComeTooSlowlyAreTurnedAway(t *testing.T) {
 func TestForgedPathsAreNotRead(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	s := newServer(t, abroad, nil, inherit.Policy{})
-	handler := newWorkload(s.Dependencies, func() []byte { return newKey(1) })
+	handler := newWorkload(s.Dependencies, func(context.Context) []byte { return newKey(1) })
 	for path, read := range map[string]bool{webhook.Path(newKey(9), identity(red)): false, webhook.Path(newKey(1), identity(red)): true} {
 		was := false
 		recorder := httptest.NewRecorder()
@@ -276,7 +276,7 @@ func TestReadsForWorkloadClustersAreLimited(t *testing.T) {
 		Expect := NewWithT(t).Expect
 		live := &counting{abroad, map[string]int{}}
 		s := newServer(t, abroad, live, inherit.Policy{})
-		handler := newWorkload(s.Dependencies, func() []byte { return newKey(1) })
+		handler := newWorkload(s.Dependencies, func(context.Context) []byte { return newKey(1) })
 		lost := nodeReview(t, write{object: "{metadata: {name: node-1}, spec: {}}", old: "{metadata: {name: node-1}, spec: {}}"}, nil)
 		asks := func(cluster types.NamespacedName, times int) {
 			for range times {

@@ -19,13 +19,13 @@ import (
 
 // RegisterWorkload adds the webhook for the Nodes of workload clusters to the server. The path of a request must have been made
 // with the key, as it is then.
-func RegisterWorkload(server webhook.Server, dependencies Dependencies, key func() []byte) {
+func RegisterWorkload(server webhook.Server, dependencies Dependencies, key func(context.Context) []byte) {
 	server.Register(workloadwebhook.Prefix, newWorkload(dependencies, key))
 }
 
 // newWorkload answers API servers that are not trusted: each may ask about the Nodes of its own Cluster, which its path names and
 // proves. All other requests get the same answer, which does not tell what exists, and nothing but their path is read.
-func newWorkload(d Dependencies, key func() []byte) http.Handler {
+func newWorkload(d Dependencies, key func(context.Context) []byte) http.Handler {
 	// Requests of workload clusters must cause only a few requests to the management cluster's API server.
 	chain := *d.Chain
 	chain.AskMissing, d.Chain = false, &chain
@@ -33,7 +33,7 @@ func newWorkload(d Dependencies, key func() []byte) http.Handler {
 		of(failOpen{decider: workloadNodes{d, lru.New(limitedClusters)}, metrics: d.Metrics})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		uid := func(name types.NamespacedName) types.UID { return d.uidOf(r.Context(), name) }
-		cluster, ok := workloadwebhook.Verify(key(), r.URL.EscapedPath(), uid)
+		cluster, ok := workloadwebhook.Verify(key(r.Context()), r.URL.EscapedPath(), uid)
 		if !ok || r.Method != http.MethodPost {
 			d.Metrics.WorkloadDenied() // not why: a difference would tell others what exists
 			http.Error(w, http.StatusText(http.StatusForbidden), http.StatusForbidden)

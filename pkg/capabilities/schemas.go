@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,7 +30,7 @@ import (
 //
 // It is a manager.Runnable that runs on every replica, because every replica answers admission requests.
 type Schemas struct {
-	// Broadcaster tells when a layout that was known has changed.
+	// Broadcaster tells when a document that was known has changed.
 	broadcast.Broadcaster
 	// Client reads what the API server publishes. Its requests take no context, so they need a timeout of their own, or
 	// one that hangs stands in the way of all that follow.
@@ -98,28 +97,19 @@ func (s *Schemas) ControlPlane(ctx context.Context, gvk schema.GroupVersionKind)
 
 // refresh looks which of the documents that are known have changed, and reads those again.
 func (s *Schemas) refresh(ctx context.Context) error {
-	known := map[schema.GroupVersion]*document{}
-	for key := range s.known.Range {
-		gv, _ := key.(schema.GroupVersion)
-		known[gv] = s.lookup(gv)
-	}
-	if len(known) == 0 {
-		return nil
-	}
 	paths, err := s.paths(ctx, 0)
 	if err != nil {
 		return err
 	}
 	var failed []error
-	for gv, doc := range known {
-		published, ok := paths[indexKey(gv)]
-		switch {
-		case !ok:
+	for key := range s.known.Range {
+		gv, _ := key.(schema.GroupVersion)
+		if _, published := paths[indexKey(gv)]; !published {
 			s.known.Delete(gv)
-		case published.ServerRelativeURL() != doc.url:
-			_, err := s.fetch(ctx, gv, doc)
-			failed = append(failed, err)
+			continue
 		}
+		_, err := s.fetch(ctx, gv, s.lookup(gv))
+		failed = append(failed, err)
 	}
 	return errors.Join(failed...)
 }
@@ -143,9 +133,8 @@ func (s *Schemas) paths(ctx context.Context, age time.Duration) (map[string]open
 	return paths, nil
 }
 
-// fetch reads the document of a group version, once for all callers that need it at the same time. If the known document is not
-// the one that the caller has seen, another caller has just read it. What the caller has seen is not read again while it is still
-// published. A group version that is not published costs no request except for the index.
+// fetch reads the document of a group version, once for all callers that need it at the same time. What the caller has seen is not read
+// again while it is still published. A group version that is not published costs no request except for the index.
 func (s *Schemas) fetch(ctx context.Context, gv schema.GroupVersion, seen *document) (*document, error) {
 	paths, err := s.paths(ctx, s.UnknownFor)
 	if err != nil {
@@ -159,16 +148,13 @@ func (s *Schemas) fetch(ctx context.Context, gv schema.GroupVersion, seen *docum
 		return seen, nil
 	}
 	doc, err := share(ctx, &s.fetches, indexKey(gv), func() (*document, error) {
-		before := s.lookup(gv)
-		if before != nil && before != seen {
-			return before, nil
-		}
 		doc, err := read(published, gv)
 		if err != nil {
 			return nil, err
 		}
+		before := s.lookup(gv)
 		s.known.Store(gv, doc)
-		if before != nil && before.differs(doc) {
+		if before != nil && before.url != doc.url {
 			ctrl.LoggerFrom(ctx).Info("The schema of control planes changed", "groupVersion", gv.String())
 			s.Publish()
 		}
@@ -215,15 +201,4 @@ func (s *Schemas) lookup(gv schema.GroupVersion) *document {
 	known, _ := s.known.Load(gv)
 	doc, _ := known.(*document)
 	return doc
-}
-
-// differs reports whether a kind has another layout in the other document. Kinds that come or go do not count,
-// because no caller was told anything else about them.
-func (d *document) differs(other *document) bool {
-	for kind, layout := range d.layouts {
-		if now, ok := other.layouts[kind]; ok && !reflect.DeepEqual(layout, now) {
-			return true
-		}
-	}
-	return false
 }

@@ -15,7 +15,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
-	cliflag "k8s.io/component-base/cli/flag"
 	logsv1 "k8s.io/component-base/logs/api/v1"
 	"sigs.k8s.io/cluster-api/util/flags"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -93,31 +92,23 @@ func (c *Config) completeObjects() (err error) {
 	return errors.Join(errs...)
 }
 
-func (c *Config) completeServers() (err error) {
+func (c *Config) completeServers() error {
 	retry, renew, lease := c.LeaderElectRetryPeriod, c.LeaderElectRenewDeadline, c.LeaderElectLeaseDuration
 	_, _, addrErr := net.SplitHostPort(c.HealthAddr)
-	_, versionErr := cliflag.TLSVersion(c.Diagnostics.TLSMinVersion)
-	_, suitesErr := cliflag.TLSCipherSuites(c.Diagnostics.TLSCipherSuites)
 	logsErr := logsv1.Validate(c.Logs, nil, nil).ToAggregate()
-	if err := errors.Join(
+	tlsOptions, metricsOptions, err := flags.GetManagerOptions(c.Diagnostics)
+	if err == nil {
+		c.TLS, c.Metrics = tlsOptions, *metricsOptions
+	}
+	return errors.Join(
+		check(err == nil, "--tls-min-version, --tls-cipher-suites or --tls-curve-preferences: %w", err),
 		check(c.WebhookPort >= 1 && c.WebhookPort <= 65535, "--webhook-port=%d: must be between 1 and 65535", c.WebhookPort),
 		check(c.ShutdownDelay >= 0, "--shutdown-delay=%s: must not be negative", c.ShutdownDelay),
 		check(addrErr == nil, "--health-addr=%q: must be <host>:<port> or :<port>: %w", c.HealthAddr, addrErr),
-		check(versionErr == nil, "--tls-min-version: %w", versionErr),
-		check(suitesErr == nil, "--tls-cipher-suites: %w", suitesErr),
 		check(logsErr == nil, "logging flags (such as --logging-format): %w", logsErr),
 		check(!c.LeaderElect || retry > 0 && retry < renew && renew < lease,
 			"leader election: --leader-elect-retry-period must be positive and shorter than "+
-				"--leader-elect-renew-deadline, and that shorter than --leader-elect-lease-duration"),
-	); err != nil {
-		return err
-	}
-	tlsOptions, metricsOptions, err := flags.GetManagerOptions(c.Diagnostics)
-	if err != nil {
-		return fmt.Errorf("TLS and diagnostics flags: %w", err)
-	}
-	c.TLS, c.Metrics = tlsOptions, *metricsOptions
-	return nil
+				"--leader-elect-renew-deadline, and that shorter than --leader-elect-lease-duration"))
 }
 
 func (c *Config) completeWorkloads() error {

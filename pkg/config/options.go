@@ -137,7 +137,7 @@ func (o *Options) addLeaderElectionFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.LeaderElect, "leader-elect", false,
 		"Elect a leader among replicas. Webhooks answer from every replica; the resync loop runs on the leader.")
 	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", "",
-		"Namespace of the leader election Lease. If unspecified, it is the Pod's own; outside of a cluster it must be given.")
+		"Namespace of the leader election Lease. If unspecified, it is the Pod's own; outside of a cluster, and for a release, it must be given.")
 	fs.DurationVar(&o.LeaderElectLeaseDuration, "leader-elect-lease-duration", 15*time.Second,
 		"Interval at which non-leader candidates will wait to force acquire leadership.")
 	fs.DurationVar(&o.LeaderElectRenewDeadline, "leader-elect-renew-deadline", 10*time.Second,

@@ -54,7 +54,7 @@ type Dependencies struct {
 	Chain    *owners.Chain
 	Metrics  *metrics.Metrics
 	Recorder events.EventRecorder
-	// SchemaChanges returns a channel that gets an event whenever a kind of control plane has another layout.
+	// SchemaChanges returns a channel that gets an event whenever a schema of control planes has changed.
 	SchemaChanges func() <-chan event.GenericEvent
 	// NoExecuteRate is how many existing Nodes of a Cluster get taints that evict Pods in a minute; 0: all.
 	NoExecuteRate float64

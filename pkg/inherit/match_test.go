@@ -72,9 +72,10 @@ func TestMatch(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			var machines []clusterv1.Machine
+			var machines []*clusterv1.Machine
 			for _, k := range tc.machines {
-				machines = append(machines, k.machine())
+				m := k.machine()
+				machines = append(machines, &m)
 			}
 			Expect(nameOf(inherit.Match(tc.node.node(), machines))).To(Equal(tc.want))
 		})
@@ -92,5 +93,6 @@ func TestTheKubeletsOwnWordIsNotTaken(t *testing.T) {
 	node := known{name: "n"}.node()
 	node.Labels = labels("cluster.x-k8s.io/machine=a")
 	node.Annotations = labels("cluster.x-k8s.io/machine=a,cluster.x-k8s.io/owner-name=a")
-	NewWithT(t).Expect(inherit.Match(node, []clusterv1.Machine{known{name: "a"}.machine()})).To(BeNil())
+	m := known{name: "a"}.machine()
+	NewWithT(t).Expect(inherit.Match(node, []*clusterv1.Machine{&m})).To(BeNil())
 }

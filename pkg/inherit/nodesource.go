@@ -162,11 +162,10 @@ func matchRecord(node *corev1.Node, m *clusterv1.Machine) string {
 
 // Match returns which of a Cluster's Machines its Node is, or nil (docs/design.md §4): by status.nodeRef, then by spec.providerID, then by an
 // address, which is no proof (Policy.SourceFor). If several Machines fit, or the one that fits already is another Node, the result is nil.
-func Match(node *corev1.Node, machines []clusterv1.Machine) *clusterv1.Machine {
+func Match(node *corev1.Node, machines []*clusterv1.Machine) *clusterv1.Machine {
 	for _, fits := range []func(*corev1.Node, *clusterv1.Machine) bool{isReferredTo, hasProviderID, sharesAddress} {
 		var match *clusterv1.Machine
-		for i := range machines {
-			m := &machines[i]
+		for _, m := range machines {
 			switch {
 			case !fits(node, m) || contradicts(node, m):
 			case match != nil:

@@ -7,12 +7,11 @@ package metrics
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
@@ -240,23 +239,17 @@ const (
 	Error    WriteResult = "error"
 )
 
-// known has the kinds of Cluster API.
-var known = func() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	utilruntime.Must(clusterv1.AddToScheme(scheme))
-	return scheme
-}()
-
-// Kind is the label for objects of that kind. A forged request can name any kind, so only those of Cluster API and Node have a value
-// of their own, and those of all providers a value for each role.
+// Kind is the label for objects of that kind. A forged request can name any kind, so only those that webhooks are registered
+// for have a value of their own, and those of all providers a value for each role.
 func Kind(group, kind string) string {
+	handled := []string{"Cluster", "ClusterClass", "MachineDeployment", "MachineSet", "MachinePool", "Machine"}
 	role, isProviders := map[string]string{
 		inherit.ControlPlaneGroup: "ControlPlane", inherit.InfrastructureGroup: "InfraMachine", inherit.BootstrapGroup: "BootstrapConfig",
 	}[group]
 	switch {
 	case isProviders:
 		return role
-	case kind == "Node", group == clusterv1.GroupVersion.Group && known.Recognizes(clusterv1.GroupVersion.WithKind(kind)):
+	case kind == "Node", group == clusterv1.GroupVersion.Group && slices.Contains(handled, kind):
 		return kind
 	}
 	return "other"

@@ -173,6 +173,8 @@ func TestKind(t *testing.T) {
 		{group: "infrastructure.cluster.x-k8s.io", kind: "DockerMachine", want: "InfraMachine"},
 		{group: "bootstrap.cluster.x-k8s.io", kind: "KubeadmConfig", want: "BootstrapConfig"},
 		{group: "example.com", kind: "Anything", want: "other"},
+		{group: "cluster.x-k8s.io", kind: "MachineHealthCheck", want: "other"},
+		{group: "cluster.x-k8s.io", kind: "ClusterClass", want: "ClusterClass"},
 	} {
 		NewWithT(t).Expect(metrics.Kind(tc.group, tc.kind)).To(Equal(tc.want), tc.kind)
 	}

@@ -93,7 +93,9 @@ func (r *reader) List(_ context.Context, list client.ObjectList, options ...clie
 				continue
 			}
 		}
-		items.Set(reflect.Append(items, value))
+		if asked.Limit == 0 || int64(items.Len()) < asked.Limit {
+			items.Set(reflect.Append(items, value))
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,11 +18,12 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
-// The fields of the indexes.
+// The fields of the indexes. Those by which a Node finds its Machine or MachinePool have its Cluster, too.
 const (
 	ownerField      = "ownerUID"     // of the controller
 	clusterField    = "clusterName"  // of its Cluster
 	classField      = "clusterClass" // of a Cluster's topology, as "<namespace>/<name>"
+	nodeRefField    = "nodeRef"
 	providerIDField = "providerID"
 	nodeNameField   = "nodeName" // and addresses that a Node may have
 )
@@ -36,15 +37,16 @@ func indexed(object client.Object) map[string][]string {
 	case *clusterv1.MachineSet:
 		return map[string][]string{ownerField: ownerUID(o), clusterField: one(o.Spec.ClusterName)}
 	case *clusterv1.Machine:
-		names := one(o.Status.NodeRef.Name) // once it is a Node, it can be no other
-		if names == nil {
+		var names []string
+		if o.Status.NodeRef.Name == "" { // once it is a Node, it can be no other
 			names = inherit.MachineNames(o)
 		}
 		return map[string][]string{
-			ownerField: ownerUID(o), clusterField: one(o.Spec.ClusterName), providerIDField: one(o.Spec.ProviderID), nodeNameField: names,
+			ownerField: ownerUID(o), clusterField: one(o.Spec.ClusterName), nodeRefField: in(o.Spec.ClusterName, one(o.Status.NodeRef.Name)),
+			providerIDField: in(o.Spec.ClusterName, one(o.Spec.ProviderID)), nodeNameField: in(o.Spec.ClusterName, names),
 		}
 	case *clusterv1.MachinePool:
-		return map[string][]string{clusterField: one(o.Spec.ClusterName), providerIDField: o.Spec.ProviderIDList}
+		return map[string][]string{clusterField: one(o.Spec.ClusterName), providerIDField: in(o.Spec.ClusterName, o.Spec.ProviderIDList)}
 	case *corev1.Node:
 		return map[string][]string{providerIDField: one(o.Spec.ProviderID), nodeNameField: inherit.NodeNames(o)}
 	case *clusterv1.ClusterClass:
@@ -104,6 +106,14 @@ func one(s string) []string {
 		return nil
 	}
 	return []string{s}
+}
+
+// in returns values as the indexes have them in a Cluster: whatever the Machines of others are named, they cost its Nodes nothing.
+func in(cluster string, values []string) (all []string) {
+	for _, value := range values {
+		all = append(all, cluster+"/"+value)
+	}
+	return all
 }
 
 // list lists objects out of the cache. They share their content with it and must not be changed: when the loop starts, several

@@ -211,21 +211,28 @@ func (c *Chain) desired(ctx context.Context, kind Kind, object metav1.Object, cl
 // MachineOf returns the Machine that a Node of the chain's Cluster is, or nil if there is none. It must not be changed. A chain
 // that reads everything live asks for the Machine once more, but the cache says which Machine it is.
 func (c *Chain) MachineOf(ctx context.Context, node *corev1.Node) (*clusterv1.Machine, error) {
-	candidates := map[types.UID]clusterv1.Machine{}
-	for field, values := range indexed(node) {
-		for _, value := range values {
-			list := &clusterv1.MachineList{}
-			if err := c.list(ctx, list, client.InNamespace(c.within.Namespace), client.MatchingFields{field: value}); err != nil {
+	const tooMany = 200 // Machines of a Cluster with the same value: honest Machines that share a name until they are Nodes are fewer
+	candidates, known, m := map[types.UID]*clusterv1.Machine{}, indexed(node), (*clusterv1.Machine)(nil)
+	known[nodeRefField] = one(node.Name)
+	for _, field := range []string{nodeRefField, providerIDField, nodeNameField} { // as Match: where more proves it, addresses cost nothing
+		for _, value := range known[field] {
+			list, by := &clusterv1.MachineList{}, client.MatchingFields{field: c.within.Name + "/" + value}
+			if err := c.list(ctx, list, client.InNamespace(c.within.Namespace), by, client.Limit(tooMany)); err != nil {
 				return nil, fmt.Errorf("listing Machines by %s %s: %w", field, value, err)
 			}
-			for _, m := range list.Items {
-				if c.isOwn(&m) {
-					candidates[m.UID] = m
+			if len(list.Items) >= tooMany { // ambiguous, without a look at each
+				return nil, nil
+			}
+			for i := range list.Items {
+				if found := &list.Items[i]; c.isOwn(found) {
+					candidates[found.UID] = found
 				}
 			}
 		}
+		if m = inherit.Match(node, slices.Collect(maps.Values(candidates))); m != nil {
+			break
+		}
 	}
-	m := inherit.Match(node, slices.Collect(maps.Values(candidates)))
 	if m == nil || !c.fresh {
 		return m, nil
 	}
@@ -233,7 +240,7 @@ func (c *Chain) MachineOf(ctx context.Context, node *corev1.Node) (*clusterv1.Ma
 	if now == nil || !c.isOwn(now) {
 		return nil, err
 	}
-	return inherit.Match(node, []clusterv1.Machine{*now}), nil
+	return inherit.Match(node, []*clusterv1.Machine{now}), nil
 }
 
 // PoolOf returns the MachinePool of a Node whose provider has no Machines, or nil. The pool names its Nodes by providerID. If several
@@ -242,8 +249,8 @@ func (c *Chain) PoolOf(ctx context.Context, node *corev1.Node) (*clusterv1.Machi
 	if node.Spec.ProviderID == "" {
 		return nil, nil
 	}
-	list := &clusterv1.MachinePoolList{}
-	if err := c.list(ctx, list, client.InNamespace(c.within.Namespace), client.MatchingFields{providerIDField: node.Spec.ProviderID}); err != nil {
+	list, by := &clusterv1.MachinePoolList{}, client.MatchingFields{providerIDField: c.within.Name + "/" + node.Spec.ProviderID}
+	if err := c.list(ctx, list, client.InNamespace(c.within.Namespace), by, client.Limit(2)); err != nil { // two are several
 		return nil, fmt.Errorf("listing MachinePools by providerID: %w", err)
 	}
 	own := slices.DeleteFunc(list.Items, func(mp clusterv1.MachinePool) bool { return !c.isOwn(&mp) })

@@ -108,19 +108,86 @@ func TestEvaluateNode(t *testing.T) {
 	}
 }
 
-// Machines and MachinePools of other namespaces, however many claim to be a Node, are not looked at.
+// Machines and MachinePools of other namespaces, and those of other Clusters beside the Node's own, are not looked at, however many claim
+// to be the Node.
 func TestOthersMachinesCostANodeNothing(t *testing.T) {
-	pool := machinePool("mp", "aws:2")
-	cached := []client.Object{ofCluster("c"), machine("m", "", provided, addressed), pool}
+	cached := []client.Object{ofCluster("c"), machine("m", "", provided, addressed), machinePool("mp", "aws:2")}
 	for range 1000 {
 		cached = append(cached, tenants(machine("m", "", isNode)), tenants(machine("m", "", provided, addressed)), tenants(machinePool("mp", "aws:2")))
+		beside := machinePool("beside", "aws:2")
+		beside.Spec.ClusterName = "other"
+		cached = append(cached, machine("beside", "", isNode, elsewhere), machine("beside", "", provided, addressed, elsewhere), beside)
 	}
-	for known, want := range map[string]int{"n aws:1 10.0.0.1": 2, "n aws:2": 1, "other": 0} {
+	for known, want := range map[string]int{"n aws:1 10.0.0.1": 1, "n aws:2": 1, "other": 0} {
 		Expect, held := NewWithT(t).Expect, holds(t, cached...)
 		decided, err := from(held).Within(itself).EvaluateNode(t.Context(), node(known), inherit.Policy{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(decided.Inherits()).To(Equal(want > 0), known)
 		Expect(held.listed).To(Equal(want), known)
+	}
+}
+
+// A Node costs little, however many Machines of its own Cluster have all its addresses. What is proven stays proven, and no other address
+// tells which Machine it is.
+func TestMachinesOfItsAddressesCostANodeLittle(t *testing.T) {
+	with := func(addresses ...string) func(*clusterv1.Machine) {
+		return func(m *clusterv1.Machine) {
+			for _, address := range addresses {
+				m.Status.Addresses = append(m.Status.Addresses, clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: address})
+			}
+		}
+	}
+	is := func(providerID string) func(*clusterv1.Machine) {
+		return func(m *clusterv1.Machine) { m.Spec.ProviderID = providerID }
+	}
+	var shared []string
+	for i := range inherit.MostAddresses - 1 {
+		shared = append(shared, fmt.Sprint("10.0.0.", i))
+	}
+	cached := []client.Object{
+		ofCluster("c"), machine("proven", "", provided), machine("unique", "", with("1.0.0.1", "10.1.0.1")), machine("free", "", with("10.2.0.1")),
+		machine("referring", "", func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "10.0.0.0" }),
+	}
+	for i := range 2000 {
+		cached = append(cached, machine(fmt.Sprint("alike-", i), "", with(shared...)))
+	}
+	for i := range 1000 {
+		cached = append(cached, machinePool(fmt.Sprint("pool-", i), "aws:3"), machine(fmt.Sprint("equal-", i), "", is("aws:4")))
+	}
+	for i := range 198 {
+		cached = append(cached, machine(fmt.Sprint("taken-", i), "", is(fmt.Sprint("aws:1", i)), with("10.2.0.1")))
+	}
+	held := holds(t, cached...)
+	for _, tc := range []struct {
+		name, node string
+		addresses  []string
+		want       string
+		listed     int
+	}{
+		{name: "a nodeRef proves a Machine although its Node's name is an address of many", node: "10.0.0.0", addresses: shared, want: "Machine ns/referring", listed: 1},
+		{name: "so does a providerID", node: "x aws:1", addresses: shared, want: "Machine ns/proven", listed: 1},
+		{name: "an address of very many is nobody's", node: "x aws:9", addresses: shared, listed: 200},
+		{name: "and no other address is any more", node: "x aws:9", addresses: append(slices.Clone(shared), "10.1.0.1"), listed: 200},
+		{name: "not even an address that is looked up before", node: "x aws:9", addresses: append(slices.Clone(shared), "1.0.0.1"), listed: 201},
+		{name: "alone it is", node: "x aws:9", addresses: []string{"10.1.0.1"}, want: "Machine ns/unique", listed: 1},
+		{name: "an address of many is one Machine's if all others are known not to be the Node", node: "x aws:9", addresses: []string{"10.2.0.1"}, want: "Machine ns/free", listed: 199},
+		{name: "a providerID of very many is nobody's, and no address tells", node: "x aws:4", addresses: []string{"10.1.0.1"}, listed: 200},
+		{name: "nor is that of very many MachinePools", node: "x aws:3", listed: 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			Expect, n := NewWithT(t).Expect, node(tc.node)
+			for _, address := range tc.addresses {
+				n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
+			}
+			held.listed = 0
+			decided, err := from(held).Within(itself).EvaluateNode(t.Context(), n, inherit.Policy{})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(decided.Inherits()).To(Equal(tc.want != ""))
+			if tc.want != "" {
+				Expect(decided.Source.String()).To(Equal(tc.want))
+			}
+			Expect(held.listed).To(Equal(tc.listed), "objects that were listed")
+		})
 	}
 }
 
@@ -149,6 +216,10 @@ func TestWhatAnAddressBroughtGoes(t *testing.T) {
 	const goes, stays, ours = "goes", "stays", "Machine ns/m"
 	c, n, forged := ofCluster("c"), matched("n - 10.0.0.1"), node("n aws:9 10.0.0.1")
 	forged.Annotations = map[string]string{inherit.MatchedByAddressAnnotation: "m.0000"}
+	crowd := []client.Object{c, machine("m", "", addressed)}
+	for i := range 1000 {
+		crowd = append(crowd, machine(fmt.Sprint("m-", i), "", addressed))
+	}
 	for _, tc := range []struct {
 		name   string
 		node   *corev1.Node
@@ -162,6 +233,7 @@ func TestWhatAnAddressBroughtGoes(t *testing.T) {
 		{name: "the Node claims to be another instance", node: matched("n aws:2 10.0.0.1"), cached: []client.Object{c, machine("m", "", addressed, provided)}, want: ours},
 		{name: "the Node has the address of another Machine", node: matched("n - 10.0.0.9"), cached: []client.Object{c, machine("m", "", addressed), machine("m2", "", moved)}, want: ours},
 		{name: "two Machines have the address now", node: n, cached: []client.Object{c, machine("m", "", addressed), machine("m2", "", addressed)}, want: ours},
+		{name: "very many Machines have the address now", node: n, cached: crowd, want: ours},
 		{name: "the Machine says nothing about itself", node: n, cached: []client.Object{c, machine("m", "")}, want: ours},
 		{name: "the Machine is being deleted", node: n, cached: []client.Object{c, machine("m", "", moved, of(deleting))}, want: ours},
 		{name: "the Node has another Machine's address, and its Machine is another Node", node: matched("n - 10.0.0.9"), cached: []client.Object{c, machine("m", "", another), machine("m2", "", moved)}, want: "Machine ns/m2"},
@@ -268,9 +340,12 @@ func TestWhatAMachineIsIndexedBy(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	m := &clusterv1.Machine{}
 	m.Status.Addresses = []clusterv1.MachineAddress{{Type: "InternalIP", Address: "10.0.0.1"}, {Type: "ExternalIP", Address: "192.0.2.1"}, {Type: "Hostname", Address: "h"}}
-	Expect(owners.IndexValues(m, "nodeName")).To(ConsistOf("10.0.0.1", "h"))
+	m.Spec.ClusterName = "c"
+	Expect(owners.IndexValues(m, "nodeName")).To(ConsistOf("c/10.0.0.1", "c/h"))
+	Expect(owners.IndexValues(m, "nodeRef")).To(BeEmpty())
 	m.Status.NodeRef.Name = "node"
-	Expect(owners.IndexValues(m, "nodeName")).To(ConsistOf("node"))
+	Expect(owners.IndexValues(m, "nodeName")).To(BeEmpty())
+	Expect(owners.IndexValues(m, "nodeRef")).To(ConsistOf("c/node"))
 }
 
 // prepared counts the kinds that a cache is made to hold, and the fields that it indexes of each.
@@ -291,7 +366,7 @@ func (p prepared) IndexField(_ context.Context, object client.Object, _ string, 
 
 // The cache holds what a chain reads in any case; Nodes only if a Cluster has its Nodes there.
 func TestPrepare(t *testing.T) {
-	want := map[string]int{"*v1beta2.Cluster": 1, "*v1beta2.ClusterClass": 0, "*v1beta2.MachineDeployment": 1, "*v1beta2.MachineSet": 2, "*v1beta2.Machine": 4, "*v1beta2.MachinePool": 2, "*v1.Node": 2}
+	want := map[string]int{"*v1beta2.Cluster": 1, "*v1beta2.ClusterClass": 0, "*v1beta2.MachineDeployment": 1, "*v1beta2.MachineSet": 2, "*v1beta2.Machine": 5, "*v1beta2.MachinePool": 2, "*v1.Node": 2}
 	for _, ownNodes := range []bool{true, false} {
 		all := prepared{fields: map[string]int{}}
 		NewWithT(t).Expect(owners.Prepare(t.Context(), all, ownNodes)).To(Succeed())

@@ -31,7 +31,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/config"
-	"github.com/heirloom-dev/heirloom/pkg/workload/webhook"
 )
 
 const (
@@ -87,40 +86,34 @@ func (r Releaser) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	keys, secret, err := s.keys(ctx)
-	if err == nil && !r.OnlyWorkloadClusters {
-		err = s.releaseManagement(ctx)
+	if !r.OnlyWorkloadClusters {
+		if err := s.releaseManagement(ctx); err != nil {
+			return err
+		}
+		s.failed(s.deleteKey(ctx))
 	}
-	if err != nil {
-		return err
-	}
-	s.releaseWorkloads(ctx, keys)
+	s.releaseWorkloads(ctx)
 	s.failed(s.stillStopped(ctx, stopped))
 	if err := errors.Join(s.failures...); err != nil {
 		return fmt.Errorf("not everything could be released; run it again once this is mended:\n%w", err)
 	}
-	if r.OnlyWorkloadClusters || secret == nil {
-		return nil
-	}
-	// Last, because the keys prove which webhook configurations are Heirloom's.
-	return client.IgnoreNotFound(s.management.Delete(ctx, secret, client.Preconditions{UID: &secret.UID}))
+	return nil
 }
 
-// keys reads the keys that prove which webhook configurations in workload clusters are Heirloom's, and their Secret, if there is one.
-func (s *session) keys(ctx context.Context) (*webhook.Store, *corev1.Secret, error) {
-	keys, secret := &webhook.Store{}, &corev1.Secret{}
+// deleteKey deletes the Secret of the key of workload clusters' webhooks, if there is one.
+func (s *session) deleteKey(ctx context.Context) error {
+	secret := &corev1.Secret{}
 	if s.Config.WorkloadWebhookKeyName.Name == "" {
-		return keys, nil, nil
+		return nil
 	}
-	if err := s.management.Get(ctx, s.Config.WorkloadWebhookKeyName, secret); apierrors.IsNotFound(err) {
-		return keys, nil, nil
-	} else if err != nil {
-		return nil, nil, fmt.Errorf("reading the keys of workload clusters' webhooks: %w", err)
+	err := s.management.Get(ctx, s.Config.WorkloadWebhookKeyName, secret)
+	if err == nil {
+		err = s.management.Delete(ctx, secret, client.Preconditions{UID: &secret.UID})
 	}
-	if err := keys.Set(secret); err != nil {
-		s.note("%v; webhook configurations in workload clusters are told by --workload-webhook-url alone", err)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting the Secret of the key of workload clusters' webhooks: %w", err)
 	}
-	return keys, secret, nil
+	return nil
 }
 
 // stopWebhooks makes sure that no webhook of the management cluster injects again what is released.
@@ -278,11 +271,8 @@ type cluster struct {
 	where string
 }
 
-// Delete implements client.Client. It skips an object that is already being deleted.
+// Delete implements client.Client.
 func (c cluster) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
-	if object.GetDeletionTimestamp() != nil {
-		return nil
-	}
 	gvk, err := c.GroupVersionKindFor(object)
 	if err == nil && !c.DryRun {
 		err = c.Client.Delete(ctx, object, options...)

@@ -25,62 +25,50 @@ import (
 )
 
 const (
-	// atATime is how many workload clusters are released at a time. Together, promptly and later are how long the removal of what admits Nodes
-	// there may take: those that answer promptly do not wait for the others. So also a fleet that does not answer leaves Helm's hook within
-	// its five minutes. nodesTimeout is how long their Nodes may take.
+	// atATime is how many workload clusters are released at a time, and withdrawTimeout how long the removal of what admits Nodes there may
+	// take, so that also a fleet that does not answer leaves Helm's hook within its five minutes. nodesTimeout is how long their Nodes may take.
 	atATime         = 100
-	promptly, later = 2 * time.Second, 8 * time.Second
+	withdrawTimeout = 10 * time.Second
 	nodesTimeout    = 5 * time.Minute
 	// byHand removes from a workload cluster what admits Nodes. There are two commands, because kubectl fails as a whole if one kind is
 	// not served.
 	byHand = "kubectl delete --ignore-not-found mutatingwebhookconfiguration/" + webhook.ObjectName +
-		" namespace/" + policy.Namespace + "; kubectl delete --ignore-not-found mutatingadmissionpolicybinding/" +
+		" configmap/" + policy.Name + " --namespace " + policy.Namespace + "; kubectl delete --ignore-not-found mutatingadmissionpolicybinding/" +
 		policy.Name + " mutatingadmissionpolicy/" + policy.Name
 )
 
 // releaseWorkloads releases the workload clusters that Heirloom may have reached, and reports which it skips. One that cannot be
 // reached does not hold up the others.
-func (s *session) releaseWorkloads(ctx context.Context, keys *webhook.Store) {
+func (s *session) releaseWorkloads(ctx context.Context) {
 	var clusters []webhook.Identity
 	s.failed(eachOf(ctx, s.management, &clusterv1.ClusterList{}, s.Config.Namespace, func(c *clusterv1.Cluster) {
-		key := client.ObjectKeyFromObject(c)
+		name := client.ObjectKeyFromObject(c)
 		switch {
 		case s.Config.WatchFilter != "" && c.Labels[clusterv1.WatchLabel] != s.Config.WatchFilter:
-		case key == s.Config.ManagementClusterKey: // its Nodes are those of the management cluster
+		case name == s.Config.ManagementClusterKey: // its Nodes are those of the management cluster
 		case c.DeletionTimestamp != nil:
-			s.note("workload cluster %s: skipped, it is being deleted", key)
+			s.note("workload cluster %s: skipped, it is being deleted", name)
 		case !ptr.Deref(c.Status.Initialization.InfrastructureProvisioned, false):
-			s.note("workload cluster %s: skipped, it has never been provisioned", key)
+			s.note("workload cluster %s: skipped, it has never been provisioned", name)
 		default:
 			clusters = append(clusters, webhook.IdentityOf(c))
 		}
 	}))
 	theirs := ctrl.LoggerInto(ctx, logr.Discard()) // an API server may answer with any number of warnings
-	for _, timeout := range []time.Duration{promptly, later} {
-		var workers errgroup.Group
-		workers.SetLimit(atATime)
-		var slow []webhook.Identity
-		for _, c := range clusters {
-			workers.Go(func() error {
-				server, err := s.withdraw(theirs, c, keys, timeout)
-				if err != nil && timeout == promptly {
-					s.mu.Lock()
-					defer s.mu.Unlock()
-					slow = append(slow, c)
-					return nil
-				}
-				s.releaseWorkload(theirs, c, server, err)
-				return nil
-			})
-		}
-		_ = workers.Wait() // they report for themselves
-		clusters = slow
+	var workers errgroup.Group
+	workers.SetLimit(atATime)
+	for _, c := range clusters {
+		workers.Go(func() error {
+			s.releaseWorkload(theirs, c)
+			return nil
+		})
 	}
+	_ = workers.Wait() // they report for themselves
 }
 
-// releaseWorkload releases the Nodes of a workload cluster in which nothing admits Nodes any more, or reports that something still does.
-func (s *session) releaseWorkload(ctx context.Context, c webhook.Identity, server cluster, err error) {
-	switch {
+// releaseWorkload removes what admits Nodes in a workload cluster and then releases its Nodes, or reports that something still admits them.
+func (s *session) releaseWorkload(ctx context.Context, c webhook.Identity) {
+	switch server, err := s.withdraw(ctx, c); {
 	case err != nil && s.OnlyWorkloadClusters:
 		s.left(ctx, c, err)
 	case err != nil:
@@ -93,8 +81,8 @@ func (s *session) releaseWorkload(ctx context.Context, c webhook.Identity, serve
 }
 
 // withdraw removes what admits Nodes in a workload cluster. It gives up in time, also on discovery, which takes no context.
-func (s *session) withdraw(ctx context.Context, c webhook.Identity, keys *webhook.Store, timeout time.Duration) (cluster, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+func (s *session) withdraw(ctx context.Context, c webhook.Identity) (cluster, error) {
+	ctx, cancel := context.WithTimeout(ctx, withdrawTimeout)
 	defer cancel()
 	type answer struct {
 		server cluster
@@ -102,7 +90,7 @@ func (s *session) withdraw(ctx context.Context, c webhook.Identity, keys *webhoo
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		server, err := s.remove(ctx, c, keys)
+		server, err := s.remove(ctx, c)
 		answers <- answer{server, err}
 	}()
 	select {
@@ -113,14 +101,14 @@ func (s *session) withdraw(ctx context.Context, c webhook.Identity, keys *webhoo
 	}
 }
 
-func (s *session) remove(ctx context.Context, identity webhook.Identity, keys *webhook.Store) (cluster, error) {
+func (s *session) remove(ctx context.Context, identity webhook.Identity) (cluster, error) {
 	reached, err := s.Workload(ctx, identity.NamespacedName)
 	if err != nil {
 		return cluster{}, webhook.OwnError{Err: err}
 	}
 	server := cluster{Client: reached, session: s, where: " in workload cluster " + identity.String()}
 	var errs []error
-	for _, way := range []workload.Way{&webhook.Registrar{BaseURL: s.Config.WorkloadWebhookURL, Keys: keys}, workload.ByPolicy{}} {
+	for _, way := range []workload.Way{&webhook.Registrar{BaseURL: s.Config.WorkloadWebhookURL}, workload.ByPolicy{}} {
 		switch _, err := way.Remove(ctx, server, identity); {
 		case errors.Is(err, webhook.ErrForeign):
 			s.note("workload cluster %s: MutatingWebhookConfiguration %s stays: %v; delete it by hand if nothing answers there",

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -256,12 +255,8 @@ func (v visit) setUp(ctx context.Context, way string) error {
 	return err
 }
 
-// refused reports whether an API server does not let the kubeconfig's user do something, or the place for it is somebody else's. A refusal
-// because a namespace is terminating is only temporary, and does not count.
-func refused(err error) bool {
-	return errors.Is(err, policy.ErrForeign) ||
-		(apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
-}
+// refused reports whether an API server does not let the kubeconfig's user do something.
+func refused(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) }
 
 func (v visit) remove(ctx context.Context, way string) error {
 	removed, err := v.Ways[way].Remove(ctx, v.server, v.cluster)
@@ -300,7 +295,7 @@ func Told(err error) error {
 	var status apierrors.APIStatus
 	switch {
 	case errors.As(err, &status) && !apierrors.IsUnexpectedServerError(err),
-		errors.As(err, &webhook.OwnError{}), errors.Is(err, policy.ErrForeign), errors.Is(err, context.DeadlineExceeded):
+		errors.As(err, &webhook.OwnError{}), errors.Is(err, context.DeadlineExceeded):
 		return err
 	}
 	return errNoAPIServer

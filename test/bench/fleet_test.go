@@ -122,7 +122,7 @@ func (f *fleet) cache() cacheOf {
 	for _, machine := range f.machines {
 		m := convert[clusterv1.Machine](machine)
 		c.objects[fmt.Sprintf("%T %s", m, m.Name)] = m
-		values := append(owners.IndexValues(m, "providerID"), owners.IndexValues(m, "nodeName")...)
+		values := slices.Concat(owners.IndexValues(m, "nodeRef"), owners.IndexValues(m, "providerID"), owners.IndexValues(m, "nodeName"))
 		slices.Sort(values)
 		for _, value := range slices.Compact(values) {
 			c.machines[value] = append(c.machines[value], m)

@@ -26,7 +26,7 @@ func TestTheHook(t *testing.T) {
 		// secrets are the roles that let it get Secrets of Clusters.
 		secrets []string
 	}{
-		{"as it is", nil, []string{stops, workloads}, []string{only, "--keep-values=false"}, []string{"ClusterRole heirloom-uninstall"}},
+		{"as it is", nil, []string{stops, workloads, "--leader-elect-namespace=" + releaseNamespace}, []string{only, "--keep-values=false"}, []string{"ClusterRole heirloom-uninstall"}},
 		{"one namespace", values{"namespace": fleetNamespace}, []string{stops, workloads, "--namespace=" + fleetNamespace}, []string{only}, []string{"Role heirloom-uninstall-fleet"}},
 		{"a release", values{"uninstall": values{"release": true}}, []string{stops, "--keep-values=false"}, []string{only, workloads}, []string{"ClusterRole heirloom-uninstall"}},
 		{"workload clusters are left", values{"uninstall": values{"workloadClusters": false}}, []string{only}, []string{stops, workloads}, nil},

@@ -122,10 +122,10 @@ func (s *policyScene) bare(node *corev1.Node) *corev1.Node {
 // expected is what the rules make of it, by the Machines that have no Node yet.
 func (s *policyScene) expected(bare *corev1.Node) inherit.NodeState {
 	s.t.Helper()
-	var machines []clusterv1.Machine
+	var machines []*clusterv1.Machine
 	for _, m := range s.machines {
 		if m.Status.NodeRef.Name == "" {
-			machines = append(machines, *m)
+			machines = append(machines, m)
 		}
 	}
 	m := inherit.Match(bare, machines)
@@ -331,7 +331,7 @@ func testAdmissionPolicyFromTheFirstMachineToItsRemoval(t *testing.T, all *polic
 	s := all.of(t)
 	s.ensure()
 	versions := s.versions()
-	s.Expect(versions).To(HaveLen(4))
+	s.Expect(versions).To(HaveLen(3))
 	s.ensureRound()
 	s.Expect(s.versions()).To(Equal(versions), "is not written")
 
@@ -350,10 +350,7 @@ func testAdmissionPolicyFromTheFirstMachineToItsRemoval(t *testing.T, all *polic
 
 	s.Expect(policy.Remove(s.ctx, s.Client)).Error().To(Succeed())
 	s.eventuallyRegisters(stage.Node("probe"), func(g Gomega, probe *corev1.Node) { g.Expect(probe.Annotations).To(BeEmpty()) })
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: policy.Namespace}}
-	s.get(namespace)
-	s.Expect(namespace.DeletionTimestamp).NotTo(BeNil(), "this control plane has no controller that ends namespaces")
-	s.Expect(s.versions()).To(HaveLen(1), "only the namespace is left")
+	s.Expect(s.versions()).To(BeEmpty())
 }
 
 // versions are the resource versions of all that the policy consists of.
@@ -361,7 +358,6 @@ func (s *policyScene) versions() map[string]string {
 	s.t.Helper()
 	versions := map[string]string{}
 	for _, object := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: policy.Namespace}},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: policy.Namespace, Name: policy.Name}},
 		policy.AdmissionPolicy(admissionregistrationv1.SchemeGroupVersion, s.rules), policy.Binding(admissionregistrationv1.SchemeGroupVersion),
 	} {

@@ -99,10 +99,10 @@ func (s *scene) hook(values map[string]any) hook {
 	return h
 }
 
-// run runs it with further arguments. Outside of a cluster it has to be told what a Pod knows.
+// run runs it with further arguments.
 func (h hook) run(args ...string) ended {
 	h.t.Helper()
-	return runProgram(h.ctx, slices.Concat(h.args, []string{"--kubeconfig=" + h.kubeconfig, "--leader-elect-namespace=" + stage.Namespace}, args))
+	return runProgram(h.ctx, slices.Concat(h.args, []string{"--kubeconfig=" + h.kubeconfig}, args))
 }
 
 func runProgram(ctx context.Context, args []string) ended {
@@ -167,14 +167,10 @@ func stored(objects []unstructured.Unstructured) map[string]any {
 	return named
 }
 
-// remains names what is left of Heirloom in these objects. A namespace that is being deleted stays so for ever, because
-// nobody runs its controller here.
+// remains names what is left of Heirloom in these objects.
 func remains(objects []unstructured.Unstructured) []string {
 	var found []string
 	for _, object := range objects {
-		if object.GetDeletionTimestamp() != nil {
-			continue
-		}
 		name := object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
 		for _, keys := range []map[string]string{object.GetLabels(), object.GetAnnotations()} {
 			for key := range keys {
@@ -189,7 +185,7 @@ func remains(objects []unstructured.Unstructured) []string {
 				found = append(found, name+" has the guard taint")
 			}
 		}
-		if slices.Contains([]string{webhook.ObjectName, "nodes.heirloom.dev", "heirloom-nodes"}, object.GetName()) {
+		if slices.Contains([]string{webhook.ObjectName, "nodes.heirloom.dev"}, object.GetName()) {
 			found = append(found, name+" is there")
 		}
 	}

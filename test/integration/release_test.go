@@ -266,5 +266,5 @@ func (s *scene) asAdministrator() hook {
 	s.t.Helper()
 	kubeconfig := s.dir + "/admin.kubeconfig"
 	s.Expect(s.WriteKubeconfig(kubeconfig, "admin", "system:masters")).To(Succeed())
-	return hook{scene: s, kubeconfig: kubeconfig, args: []string{"release"}}
+	return hook{scene: s, kubeconfig: kubeconfig, args: []string{"release", "--leader-elect-namespace=" + stage.Namespace}}
 }

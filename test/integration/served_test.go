@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -81,7 +82,6 @@ func (s *scene) expectTheLoopAlone(a abroad, names []string, asKubelet func(stri
 		s.Expect(node.Spec.Taints).NotTo(ContainElement(HaveField("Key", "gpu")), "nothing is there to bring it")
 		s.expectInherited(a, node)
 	}
-	namespaces := &corev1.NamespaceList{}
-	s.Expect(a.Client.List(s.ctx, namespaces)).To(Succeed())
-	s.Expect(namespaces.Items).NotTo(ContainElement(HaveField("Name", policy.Namespace)), "parameters that no policy would read")
+	parameters := client.ObjectKey{Namespace: policy.Namespace, Name: policy.Name}
+	s.Expect(a.Client.Get(s.ctx, parameters, &corev1.ConfigMap{})).To(MatchError(apierrors.IsNotFound, "IsNotFound"), "no policy would read them")
 }

@@ -17,8 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/pkg/workload"
-	"github.com/heirloom-dev/heirloom/pkg/workload/policy"
 	"github.com/heirloom-dev/heirloom/test/controlplane"
 	"github.com/heirloom-dev/heirloom/test/stage"
 )
@@ -63,7 +61,6 @@ func TestHelmUninstall(t *testing.T) {
 			}
 		}
 		s.Expect(s.ways(red.Client)).To(BeEmpty())
-		s.endNamespace(red)
 		if tc.release == "true" {
 			remains := BeEmpty()
 			if tc.namespace != "" {
@@ -78,19 +75,6 @@ func TestHelmUninstall(t *testing.T) {
 		s.expectEvent("WorkloadAdmissionLeft", "Cluster", "blue", ContainSubstring("kubectl delete"))
 		s.Expect(blue.Door.Open()).To(Succeed())
 	}
-}
-
-// endNamespace does what the namespace controller would with that of the parameters, if a policy had any.
-func (s *scene) endNamespace(a abroad) {
-	s.t.Helper()
-	if a.byDefault() != workload.AdmitByPolicy {
-		return
-	}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: policy.Namespace}}
-	s.Expect(a.Client.Get(s.ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
-	s.Expect(namespace.DeletionTimestamp).NotTo(BeNil())
-	namespace.Spec.Finalizers = nil
-	s.Expect(a.Client.SubResource("finalize").Update(s.ctx, namespace)).To(Succeed())
 }
 
 // playJob does what the kubelet and the Job controller would with the hook's Job.
@@ -108,7 +92,7 @@ func (s *scene) playJob(name string, uninstalled <-chan error) ended {
 	kubeconfig := filepath.Join(s.dir, name+".kubeconfig")
 	s.Expect(s.WriteKubeconfig(kubeconfig, "system:serviceaccount:"+name+":"+job.Spec.Template.Spec.ServiceAccountName,
 		"system:serviceaccounts", "system:serviceaccounts:"+name)).To(Succeed())
-	ended := runProgram(s.ctx, append(job.Spec.Template.Spec.Containers[0].Args, "--kubeconfig="+kubeconfig, "--leader-elect-namespace="+name))
+	ended := runProgram(s.ctx, append(job.Spec.Template.Spec.Containers[0].Args, "--kubeconfig="+kubeconfig))
 	s.Expect(ended.err).NotTo(HaveOccurred(), ended.stderr)
 	for _, configuration := range []client.Object{
 		&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{},

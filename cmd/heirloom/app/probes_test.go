@@ -72,7 +72,7 @@ func statusOf(t *testing.T, url, token string) (int, string) {
 func TestProbes(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	filled, m := &atomic.Bool{}, &onlyAdded{}
-	Expect(addProbes(t.Context(), m, parse(t), valid(t), filled)).To(Succeed())
+	Expect(addProbes(m, parse(t), valid(t), filled)).To(Succeed())
 	url := "http://" + m.start(t)
 	for _, tc := range []struct {
 		path          string
@@ -108,7 +108,7 @@ func TestProbesAnswerWhileWebhooksHaveNoConnectionLeft(t *testing.T) {
 	c.WebhookHost = host
 	c.WebhookPort, err = net.LookupPort("tcp", port)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(addProbes(t.Context(), m, c, valid(t), filled)).To(Succeed())
+	Expect(addProbes(m, c, valid(t), filled)).To(Succeed())
 	url := "http://" + m.start(t)
 	for _, probe := range []string{"/healthz", "/readyz"} {
 		status, body := statusOf(t, url+probe, "")
@@ -142,7 +142,7 @@ func reviews(t *testing.T) *rest.Config {
 func TestDiagnosticsAreForThoseWhoMayReadThem(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	m := &onlyAdded{config: reviews(t)}
-	Expect(addDiagnostics(t.Context(), m, parse(t))).To(Succeed())
+	Expect(addDiagnostics(m, parse(t))).To(Succeed())
 	address := m.start(t)
 	for _, tc := range []struct {
 		path, token string
@@ -172,7 +172,7 @@ func TestDiagnosticsAreForThoseWhoMayReadThem(t *testing.T) {
 func TestInsecureDiagnosticsAreMetricsOnly(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	m := &onlyAdded{}
-	Expect(addDiagnostics(t.Context(), m, parse(t, "--insecure-diagnostics"))).To(Succeed())
+	Expect(addDiagnostics(m, parse(t, "--insecure-diagnostics"))).To(Succeed())
 	url := "http://" + m.start(t)
 	for path, want := range map[string]int{"/metrics": http.StatusOK, "/debug/pprof/": http.StatusNotFound, "/debug/flags/v": http.StatusNotFound} {
 		status, _ := statusOf(t, url+path, "")
@@ -182,7 +182,7 @@ func TestInsecureDiagnosticsAreMetricsOnly(t *testing.T) {
 
 func TestDiagnosticsCanBeOff(t *testing.T) {
 	m := &onlyAdded{}
-	NewWithT(t).Expect(addDiagnostics(t.Context(), m, parse(t, "--diagnostics-address=0"))).To(Succeed())
+	NewWithT(t).Expect(addDiagnostics(m, parse(t, "--diagnostics-address=0"))).To(Succeed())
 	NewWithT(t).Expect(m.added).To(BeEmpty())
 }
 
@@ -192,8 +192,8 @@ func TestAPortThatIsTakenIsSaid(t *testing.T) {
 	Expect(err).NotTo(HaveOccurred())
 	defer taken.Close()
 	c := parse(t, "--insecure-diagnostics", "--health-addr="+taken.Addr().String(), "--diagnostics-address="+taken.Addr().String())
-	Expect(addProbes(t.Context(), &onlyAdded{}, c, valid(t), &atomic.Bool{})).To(MatchError(HavePrefix("listening for probes: ")))
-	Expect(addDiagnostics(t.Context(), &onlyAdded{}, c)).To(MatchError(HavePrefix("listening for diagnostics: ")))
+	Expect(addProbes(&onlyAdded{}, c, valid(t), &atomic.Bool{})).To(MatchError(HavePrefix("listening for probes: ")))
+	Expect(addDiagnostics(&onlyAdded{}, c)).To(MatchError(HavePrefix("listening for diagnostics: ")))
 }
 
 // overPipe sends these bytes to a server of probes or diagnostics, in a bubble of synctest, and returns what it answers until it closes
@@ -202,7 +202,7 @@ func overPipe(t *testing.T, handler http.Handler, sent string) (answer string, a
 	t.Helper()
 	Expect := NewWithT(t).Expect
 	ctx, cancel := context.WithCancel(t.Context())
-	server := newBriefServer(ctx, "probes", handler)
+	server := bounded("probes", briefTimeout, handler)
 	ours, theirs := net.Pipe()
 	listener := oneConnection{connections: make(chan net.Conn, 1), closed: make(chan struct{})}
 	listener.connections <- theirs
@@ -269,7 +269,7 @@ func TestAnswersMustBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Expect := NewWithT(t).Expect
 		written := make(chan error, 1)
-		server := newBriefServer(t.Context(), "diagnostics", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		server := bounded("diagnostics", briefTimeout, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, err := io.WriteString(w, strings.Repeat("x", 1<<20))
 			written <- err
 		}))

@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,9 +20,6 @@ import (
 	"github.com/heirloom-dev/heirloom/pkg/release"
 	"github.com/heirloom-dev/heirloom/pkg/workload/connect"
 )
-
-// namespaceFile is where a Pod finds its own namespace.
-const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 // newReleaseCommand returns the command heirloom release.
 func newReleaseCommand() *cobra.Command {
@@ -84,8 +79,8 @@ answer, the command does the rest and ends with an error.`,
 }
 
 func newReleaser(c *config.Config, what release.Options) (*release.Releaser, error) {
-	if err := findNamespace(c, what); err != nil {
-		return nil, err
+	if c.LeaderElectNamespace == "" && !what.DryRun && !what.OnlyWebhookConfigurations {
+		return nil, errors.New("--leader-elect-namespace must be given: the namespace in which Heirloom is installed")
 	}
 	restConfig, err := restConfigOf(c)
 	if err != nil {
@@ -109,20 +104,4 @@ func newReleaser(c *config.Config, what release.Options) (*release.Releaser, err
 		return client.New(theirs, client.Options{Scheme: clientgoscheme.Scheme})
 	}
 	return releaser, nil
-}
-
-// findNamespace sets where the Lease of the leader is: in the Pod's own namespace, as for the program.
-func findNamespace(c *config.Config, what release.Options) error {
-	if c.LeaderElectNamespace != "" || what.DryRun || what.OnlyWebhookConfigurations {
-		return nil
-	}
-	namespace, err := os.ReadFile(namespaceFile)
-	if errors.Is(err, os.ErrNotExist) {
-		return errors.New("--leader-elect-namespace must be given outside of a cluster: the namespace in which Heirloom is installed")
-	}
-	if err != nil {
-		return fmt.Errorf("finding the Pod's own namespace: %w", err)
-	}
-	c.LeaderElectNamespace = strings.TrimSpace(string(namespace))
-	return nil
 }

@@ -73,7 +73,7 @@ func run(told context.Context, c *config.Config) error {
 		return err
 	}
 	filled := &atomic.Bool{}
-	if err := errors.Join(addDiagnostics(ctx, mgr, c), addProbes(ctx, mgr, c, served, filled)); err != nil {
+	if err := errors.Join(addDiagnostics(mgr, c), addProbes(mgr, c, served, filled)); err != nil {
 		return err
 	}
 	return start(ctx, mgr, filled)

@@ -8,18 +8,17 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/net/netutil"
-	"golang.org/x/time/rate"
 	"k8s.io/apiserver/pkg/authentication/request/x509"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	certutil "k8s.io/client-go/util/cert"
@@ -52,8 +51,6 @@ const (
 	mostConnections = 1000
 	// What a client certificate and its intermediate CAs may be. Go keeps ten times as much for each connection.
 	mostCertificates, mostCertificateBytes = 5, 16 << 10
-	// failuresLogged is how often each server logs what fails before there is a request, as a handshake that any client can make fail.
-	failuresLogged = time.Minute
 )
 
 // addCertificate returns what the webhook servers serve, and makes the manager keep it up to date. It comes from files, or is our own.
@@ -72,7 +69,7 @@ func addCertificate(ctx context.Context, mgr ctrl.Manager, c *config.Config) (ce
 // addServers starts the server that the management cluster's API servers call and, if there is a URL for them, another server for
 // workload clusters, because they must not reach the webhooks of the management cluster.
 func addServers(
-	ctx, told context.Context, mgr ctrl.Manager, c *config.Config, served certs.Source, key func() []byte, dependencies webhooks.Dependencies,
+	ctx, told context.Context, mgr ctrl.Manager, c *config.Config, served certs.Source, key func(context.Context) []byte, dependencies webhooks.Dependencies,
 ) error {
 	management := webhook.NewServer(webhook.Options{})
 	webhooks.Register(management, dependencies)
@@ -101,26 +98,14 @@ func newServer(told context.Context, name string, webhooks http.Handler) *manage
 	}))
 }
 
-// bounded returns a server with the limits that all have.
+// bounded returns a server with the limits that all have. What net/http says of it, such as that a handshake failed, as any client can
+// make it fail, is logged with -v=4.
 func bounded(name string, unused time.Duration, handler http.Handler) *manager.Server {
+	said := logr.ToSlogHandler(ctrl.Log.WithValues("server", name))
 	return &manager.Server{Name: name, Server: &http.Server{
-		Handler: handler, ErrorLog: log.New(&failures{server: name, sometimes: rate.Sometimes{Interval: failuresLogged}}, "", 0),
+		Handler: handler, ErrorLog: slog.NewLogLogger(said, slog.LevelDebug),
 		ReadHeaderTimeout: unused, ReadTimeout: unused, WriteTimeout: answerTimeout, IdleTimeout: unused, MaxHeaderBytes: mostHeaders,
 	}}
-}
-
-// failures logs some of what net/http says of a server.
-type failures struct {
-	server    string
-	sometimes rate.Sometimes
-}
-
-// Write implements io.Writer.
-func (f *failures) Write(line []byte) (int, error) {
-	f.sometimes.Do(func() {
-		ctrl.Log.Info("A connection failed; others that fail soon are not logged", "server", f.server, "why", strings.TrimSpace(string(line)))
-	})
-	return len(line), nil
 }
 
 // addServer lets the manager run a server of webhooks, which may ask its clients for a certificate.
@@ -188,18 +173,11 @@ func onlyClients(ctx context.Context, c *config.Config, webhooks http.Handler, r
 	}), nil
 }
 
-// newBriefServer returns a server of probes or diagnostics. What it does ends with ctx, such as a profile.
-func newBriefServer(ctx context.Context, name string, handler http.Handler) *manager.Server {
-	server := bounded(name, briefTimeout, handler)
-	server.Server.BaseContext = func(net.Listener) context.Context { return ctx }
-	return server
-}
-
 // addProbes makes the probes tell the truth: ready means that the caches have been filled and the certificate is valid. The caches then
 // have what admission needs in any case. Kinds of providers, which they begin to hold later, do not count: a kind that cannot be listed
 // would leave no replica ready to answer for the others. A server of webhooks that fails ends the program, so no probe connects to it. A
 // client that takes all connections would have the program restarted, so their number is not limited here.
-func addProbes(ctx context.Context, mgr ctrl.Manager, c *config.Config, served certs.Source, filled *atomic.Bool) error {
+func addProbes(mgr ctrl.Manager, c *config.Config, served certs.Source, filled *atomic.Bool) error {
 	synced := func(*http.Request) error {
 		if !filled.Load() {
 			return errors.New("the informer caches are not filled yet")
@@ -214,11 +192,11 @@ func addProbes(ctx context.Context, mgr ctrl.Manager, c *config.Config, served c
 		mux.Handle(path, handler)
 		mux.Handle(path+"/", handler) // each check by its name
 	}
-	return listen(mgr, c, c.HealthAddr, 0, newBriefServer(ctx, "probes", mux), nil)
+	return listen(mgr, c, c.HealthAddr, 0, bounded("probes", briefTimeout, mux), nil)
 }
 
 // addDiagnostics serves what controller-runtime's metrics server does, but for its missing limits.
-func addDiagnostics(ctx context.Context, mgr ctrl.Manager, c *config.Config) error {
+func addDiagnostics(mgr ctrl.Manager, c *config.Config) error {
 	address := cmp.Or(c.Metrics.BindAddress, metricsserver.DefaultBindAddress)
 	if address == "0" {
 		return nil
@@ -231,7 +209,7 @@ func addDiagnostics(ctx context.Context, mgr ctrl.Manager, c *config.Config) err
 	for path, handler := range handlers {
 		mux.Handle(path, handler)
 	}
-	server := newBriefServer(ctx, "diagnostics", mux)
+	server := bounded("diagnostics", briefTimeout, mux)
 	if !c.Metrics.SecureServing {
 		return listen(mgr, c, address, mostConnections, server, nil)
 	}

@@ -148,7 +148,7 @@ func TestIndexes(t *testing.T) {
 	m, err := chain.Within(key("prod")).MachineOf(t.Context(), node("single"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(m.Name).To(Equal("single"))
-	both := client.MatchingFields{"providerID": "acme://single", "clusterName": "prod"}
+	both := client.MatchingFields{"providerID": "prod/acme://single", "clusterName": "prod"}
 	g.Expect(s.Snapshot.List(t.Context(), machines, both)).To(Succeed())
 	g.Expect(names(machines.Items)).To(Equal([]string{"same", "single"}))
 	g.Expect(s.Snapshot.List(t.Context(), machines, both, client.InNamespace("fleet"))).To(Succeed())

@@ -5,7 +5,6 @@ package policy
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,18 +33,14 @@ import (
 const (
 	// Name is the name of the policy, of its binding and of the ConfigMap with its parameters.
 	Name = "nodes.heirloom.dev"
-	// Namespace is where the parameters are in a workload cluster. It is not the one of Heirloom's chart, because it is removed
-	// with the parameters, even from a cluster that has become a management cluster since.
-	Namespace = "heirloom-nodes"
+	// Namespace is where the parameters are in a workload cluster: whoever may write there administers that cluster already.
+	Namespace = metav1.NamespaceSystem
 	// ClusterAnnotation names the Cluster, as <namespace>/<name>, that the parameters are about.
 	ClusterAnnotation = "heirloom.dev/cluster"
 )
 
 //go:embed policy.yaml
 var manifest string
-
-// ErrForeign says that the namespace of the parameters is not Heirloom's. Whoever owns it could decide what new Nodes get.
-var ErrForeign = errors.New("namespace " + Namespace + " is somebody else's: it lacks Heirloom's labels; delete it, and Heirloom makes its own")
 
 // labels are on every object that this package makes. An object without them is somebody else's, and is not deleted.
 func labels() map[string]string {
@@ -53,10 +49,6 @@ func labels() map[string]string {
 		"app.kubernetes.io/component":  "node-admission",
 		"app.kubernetes.io/managed-by": "heirloom",
 	}
-}
-
-func ours(made *unstructured.Unstructured) bool {
-	return k8slabels.SelectorFromSet(labels()).Matches(k8slabels.Set(made.GetLabels()))
 }
 
 // AdmissionPolicy returns the policy in this version of its API. It is the same for every workload cluster. Whatever the parameters say,
@@ -107,7 +99,7 @@ func selects(domain string, additional []*regexp.Regexp, never ...string) string
 
 // Binding returns the binding of the policy to its parameters. Without parameters, nothing happens.
 func Binding(version schema.GroupVersion) *unstructured.Unstructured {
-	binding := object(version, "MutatingAdmissionPolicyBinding", "", Name)
+	binding := object(version, "MutatingAdmissionPolicyBinding", "")
 	binding.Object["spec"] = map[string]any{
 		"policyName": Name,
 		"paramRef": map[string]any{
@@ -121,29 +113,25 @@ func Binding(version schema.GroupVersion) *unstructured.Unstructured {
 // NoRoomError, and the parameters are valid nevertheless.
 func Parameters(cluster types.NamespacedName, machines []inherit.Machine, rules inherit.Policy) (*unstructured.Unstructured, error) {
 	data, err := encode(machines, rules)
-	parameters := object(corev1.SchemeGroupVersion, "ConfigMap", Namespace, Name)
+	parameters := object(corev1.SchemeGroupVersion, "ConfigMap", Namespace)
 	parameters.SetAnnotations(map[string]string{ClusterAnnotation: cluster.String()})
 	parameters.Object["data"] = data
 	return parameters, err
 }
 
-func object(version schema.GroupVersion, kind, namespace, name string) *unstructured.Unstructured {
+func object(version schema.GroupVersion, kind, namespace string) *unstructured.Unstructured {
 	made := &unstructured.Unstructured{Object: map[string]any{}}
 	made.SetGroupVersionKind(version.WithKind(kind))
 	made.SetNamespace(namespace)
-	made.SetName(name)
+	made.SetName(Name)
 	made.SetLabels(labels())
 	return made
 }
 
-func namespaceObject() *unstructured.Unstructured {
-	return object(corev1.SchemeGroupVersion, "Namespace", "", Namespace)
-}
-
 // Ensure makes the policy of a workload cluster give Nodes what these Machines declare; see Parameters about these. An apply that
 // changes nothing is not stored. The policy comes first: where it may not be written, nothing is, and without a binding it does
-// nothing. If the API server does not serve such policies, meta.IsNoMatchError holds for the error. With ErrForeign nothing is bound.
-// After a NoRoomError everything has been written nevertheless. registered says, even with an error, that the binding is new.
+// nothing. If the API server does not serve such policies, meta.IsNoMatchError holds for the error. After a NoRoomError everything has been
+// written nevertheless. registered says, even with an error, that the binding is new.
 //
 // The client must read from the API server itself, as that of Remove: a cache would be filled with the objects of others.
 func Ensure(
@@ -153,36 +141,21 @@ func Ensure(
 	if err != nil {
 		return false, err
 	}
-	before, namespace := Binding(version), namespaceObject()
-	for _, there := range []*unstructured.Unstructured{before, namespace} {
-		if err := client.IgnoreNotFound(workload.Get(ctx, client.ObjectKeyFromObject(there), there)); err != nil {
-			return false, fmt.Errorf("getting %s %s: %w", there.GetKind(), there.GetName(), err)
+	err = workload.Get(ctx, types.NamespacedName{Name: Name}, Binding(version))
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("getting MutatingAdmissionPolicyBinding %s: %w", Name, err)
+	}
+	unbound := err != nil
+	for _, object := range []*unstructured.Unstructured{AdmissionPolicy(version, rules), Binding(version)} {
+		if err := apply(ctx, workload, object); err != nil {
+			return false, err
 		}
 	}
-	bound, made := before.GetResourceVersion() != "", namespace.GetResourceVersion() != ""
-	if made && !ours(namespace) {
-		if bound { // since before that namespace was made anew
-			err = client.IgnoreNotFound(workload.Delete(ctx, before))
-		}
-		return false, errors.Join(ErrForeign, err)
-	}
-	if err := apply(ctx, workload, AdmissionPolicy(version, rules)); err != nil {
-		return false, err
-	}
-	if !made {
-		if err := workload.Create(ctx, namespaceObject(), client.FieldOwner(managedfields.Manager)); err != nil {
-			return false, fmt.Errorf("making namespace %s: %w", Namespace, err)
-		}
-	}
-	if err := apply(ctx, workload, Binding(version)); err != nil {
-		return false, err
-	}
-	registered = !bound
 	parameters, noRoom := Parameters(cluster, machines, rules)
 	if err := apply(ctx, workload, parameters); err != nil {
-		return registered, err
+		return unbound, err
 	}
-	return registered, noRoom
+	return unbound, noRoom
 }
 
 // served returns the version in which the API server serves such policies, or an error for which meta.IsNoMatchError holds. It asks
@@ -212,16 +185,16 @@ func apply(ctx context.Context, workload client.Client, object *unstructured.Uns
 // Remove deletes what Ensure has made, and reports, even with an error, whether it deleted the binding. It is not an error if nothing
 // is there, or never could be. What refers to something goes before it.
 func Remove(ctx context.Context, workload client.Client) (removed bool, err error) {
-	made := []*unstructured.Unstructured{object(corev1.SchemeGroupVersion, "ConfigMap", Namespace, Name), namespaceObject()}
+	made := []*unstructured.Unstructured{object(corev1.SchemeGroupVersion, "ConfigMap", Namespace)}
 	switch version, err := served(workload); {
 	case err == nil:
-		made = append([]*unstructured.Unstructured{Binding(version), object(version, "MutatingAdmissionPolicy", "", Name)}, made...)
-	case !meta.IsNoMatchError(err): // where it is not served any more, the rest is there all the same
+		made = append([]*unstructured.Unstructured{Binding(version), object(version, "MutatingAdmissionPolicy", "")}, made...)
+	case !meta.IsNoMatchError(err): // where it is not served any more, the parameters are there all the same
 		return false, err
 	}
 	for _, object := range made {
 		err := workload.Get(ctx, client.ObjectKeyFromObject(object), object)
-		if err == nil && ours(object) {
+		if err == nil && k8slabels.SelectorFromSet(labels()).Matches(k8slabels.Set(object.GetLabels())) {
 			err = workload.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID())})
 			removed = removed || err == nil && object.GetKind() == "MutatingAdmissionPolicyBinding"
 		}

@@ -46,7 +46,6 @@ func newWorkload(t *testing.T, objects ...client.Object) *workload {
 func serving(t *testing.T, versions []string, objects ...client.Object) *workload {
 	t.Helper()
 	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 	for _, version := range versions {
 		for _, kind := range []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"} {
@@ -60,9 +59,6 @@ func serving(t *testing.T, versions []string, objects ...client.Object) *workloa
 				named, ok := obj.(interface{ GetKind() string })
 				w.Expect(ok).To(BeTrue())
 				return w.write("apply "+named.GetKind(), func() error { return c.Apply(ctx, obj, opts...) })
-			},
-			Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-				return w.write("create "+obj.GetObjectKind().GroupVersionKind().Kind, func() error { return c.Create(ctx, obj, opts...) })
 			},
 			Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
 				return w.write("delete "+obj.GetObjectKind().GroupVersionKind().Kind, func() error { return c.Delete(ctx, obj, opts...) })
@@ -120,15 +116,11 @@ func stored[T any, P interface {
 }
 
 var (
-	everything = []string{
-		"apply MutatingAdmissionPolicy", "create Namespace", "apply MutatingAdmissionPolicyBinding", "apply ConfigMap",
-	}
-	nothing = []string{
-		"delete MutatingAdmissionPolicyBinding", "delete MutatingAdmissionPolicy", "delete ConfigMap", "delete Namespace",
-	}
+	everything = []string{"apply MutatingAdmissionPolicy", "apply MutatingAdmissionPolicyBinding", "apply ConfigMap"}
+	nothing    = []string{"delete MutatingAdmissionPolicyBinding", "delete MutatingAdmissionPolicy", "delete ConfigMap"}
 )
 
-// The policy is written first: where it may not be, nothing is. Only two objects are read, by their names.
+// The policy is written first: where it may not be, nothing is. One object is read, by its name.
 func TestEnsure(t *testing.T) {
 	w := newWorkload(t)
 	w.Expect(w.ensure(instances(3)...)).To(BeTrue())
@@ -136,7 +128,7 @@ func TestEnsure(t *testing.T) {
 	w.Expect(stored[corev1.ConfigMap](w).Data).To(Equal(parametersOf(t, instances(3)...).Data))
 
 	w.Expect(w.ensure(instance(1))).To(BeFalse(), "it is bound already")
-	w.Expect(w.reads).To(Equal([]string{"get MutatingAdmissionPolicyBinding /nodes.heirloom.dev", "get Namespace /heirloom-nodes"}))
+	w.Expect(w.reads).To(Equal([]string{"get MutatingAdmissionPolicyBinding /nodes.heirloom.dev"}))
 	w.Expect(stored[corev1.ConfigMap](w).Data).To(Equal(parametersOf(t, instance(1)).Data), "what is not declared any more goes")
 }
 
@@ -250,11 +242,9 @@ func TestASetUpThatFailsHalfway(t *testing.T) {
 		registered       bool
 	}{
 		{request: "get MutatingAdmissionPolicyBinding /nodes.heirloom.dev", problem: "getting MutatingAdmissionPolicyBinding nodes.heirloom.dev: things"},
-		{request: "get Namespace /heirloom-nodes", problem: "getting Namespace heirloom-nodes: things"},
 		{request: "apply MutatingAdmissionPolicy", problem: "applying MutatingAdmissionPolicy nodes.heirloom.dev: things", writes: 1},
-		{request: "create Namespace", problem: "making namespace heirloom-nodes: things", writes: 2},
-		{request: "apply MutatingAdmissionPolicyBinding", problem: "applying MutatingAdmissionPolicyBinding nodes.heirloom.dev: things", writes: 3},
-		{request: "apply ConfigMap", problem: "applying ConfigMap nodes.heirloom.dev: things", writes: 4, registered: true},
+		{request: "apply MutatingAdmissionPolicyBinding", problem: "applying MutatingAdmissionPolicyBinding nodes.heirloom.dev: things", writes: 2},
+		{request: "apply ConfigMap", problem: "applying ConfigMap nodes.heirloom.dev: things", writes: 3, registered: true},
 	} {
 		t.Run(tc.request, func(t *testing.T) {
 			w := newWorkload(t)
@@ -314,7 +304,7 @@ func TestRemoveWherePoliciesAreServedNoLonger(t *testing.T) {
 	w.Expect(w.ensure(instance(1))).To(BeTrue())
 	w.writes = nil
 	w.Expect(policy.Remove(t.Context(), oldAgain{w})).To(BeFalse())
-	w.Expect(w.writes).To(Equal([]string{"delete ConfigMap", "delete Namespace"}))
+	w.Expect(w.writes).To(Equal([]string{"delete ConfigMap"}))
 }
 
 func TestWhatSomebodyElseHasJustDeletedIsGone(t *testing.T) {
@@ -329,16 +319,16 @@ func TestWhatSomebodyElseHasJustDeletedIsGone(t *testing.T) {
 	w.Expect(w.writes).To(BeEmpty(), "nothing is left")
 }
 
-// A user who may label a Namespace of the workload cluster need not have the right to delete it, and Heirloom deletes nothing that others
+// A user who may label objects of the workload cluster need not have the right to delete them, and Heirloom deletes nothing that others
 // have made.
 func TestWhatIsSomebodyElses(t *testing.T) {
 	ours := policy.Binding(admissionregistrationv1.SchemeGroupVersion).GetLabels()
 	theirs := []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "theirs", Labels: ours}},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "theirs", Name: policy.Name, Labels: ours}},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: policy.Namespace, Name: "theirs", Labels: ours}},
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: policy.Namespace, Labels: map[string]string{"app.kubernetes.io/managed-by": "heirloom"}}},
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: policy.Namespace, Name: policy.Name}, Data: map[string]string{"format": "0"}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Namespace: policy.Namespace, Name: policy.Name, Labels: map[string]string{"app.kubernetes.io/managed-by": "heirloom"},
+		}, Data: map[string]string{"format": "0"}},
 	}
 	w := newWorkload(t, theirs...)
 	w.Expect(w.remove()).To(BeFalse())
@@ -346,29 +336,4 @@ func TestWhatIsSomebodyElses(t *testing.T) {
 	for _, object := range theirs {
 		w.Expect(w.WithWatch.Get(t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
 	}
-}
-
-// Whoever owns the namespace of the parameters could change what new Nodes get. So nothing is bound to that of somebody else, also where it
-// has taken the place of Heirloom's.
-func TestTheNamespaceOfSomebodyElse(t *testing.T) {
-	theirs := func() *corev1.Namespace {
-		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: policy.Namespace}}
-	}
-	w := newWorkload(t, theirs())
-	w.Expect(w.ensure(instance(1))).Error().To(MatchError(policy.ErrForeign))
-	w.Expect(w.writes).To(BeEmpty())
-
-	w = newWorkload(t)
-	w.Expect(w.ensure(instance(1))).To(BeTrue())
-	w.Expect(w.WithWatch.Delete(t.Context(), theirs())).To(Succeed())
-	w.Expect(w.WithWatch.Create(t.Context(), theirs())).To(Succeed())
-	w.Expect(w.ensure(instance(1))).Error().To(MatchError(policy.ErrForeign))
-	w.Expect(w.writes).To(Equal([]string{"delete MutatingAdmissionPolicyBinding"}))
-	w.fail["delete MutatingAdmissionPolicyBinding"] = errors.New("away")
-	w.Expect(w.ensure(instance(1))).Error().To(MatchError(policy.ErrForeign))
-	w.Expect(w.writes).To(BeEmpty(), "it is not bound")
-
-	w.Expect(w.WithWatch.Delete(t.Context(), theirs())).To(Succeed())
-	w.Expect(w.ensure(instance(1))).To(BeTrue())
-	w.Expect(w.writes).To(Equal(everything))
 }

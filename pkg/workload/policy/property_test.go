@@ -169,12 +169,12 @@ func (d dice) node() *corev1.Node {
 // inherit.Policy.Node. Only the policy knows no Machine that has a Node, leaves to the loop who may be such a Machine's by a name, and
 // does not record that a Node was found by an address.
 func expected(node *corev1.Node, machines []inherit.Machine, rules inherit.Policy) (inherit.NodeState, *clusterv1.Machine) {
-	var pending []clusterv1.Machine
+	var pending []*clusterv1.Machine
 	effective, names, others := map[string]*clusterv1.Machine{}, sets.Set[string]{}, sets.Set[string]{}
 	for _, m := range machines {
 		effective[m.Actual.Name] = m.Effective
 		if m.Actual.Status.NodeRef.Name == "" {
-			pending = append(pending, *m.Actual)
+			pending = append(pending, m.Actual)
 			names.Insert(inherit.MachineNames(m.Actual)...)
 		} else {
 			others.Insert(append(inherit.MachineNames(m.Actual), m.Actual.Status.NodeRef.Name)...)
@@ -196,9 +196,9 @@ func expected(node *corev1.Node, machines []inherit.Machine, rules inherit.Polic
 // policy knows only its names: a Node that comes again and claims another Machine's providerID or address is taken for that one's,
 // until the loop's first write.
 func elses(node *corev1.Node, machines []inherit.Machine, m *clusterv1.Machine) bool {
-	var all []clusterv1.Machine
+	var all []*clusterv1.Machine
 	for _, m := range machines {
-		all = append(all, *m.Actual)
+		all = append(all, m.Actual)
 		if m.Actual.Status.NodeRef.Name == node.Name {
 			return false
 		}

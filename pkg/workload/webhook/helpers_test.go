@@ -90,11 +90,9 @@ func secretWith(key []byte) *corev1.Secret {
 	}
 }
 
-func storeWith(t *testing.T, key []byte) *Store {
-	t.Helper()
-	store := &Store{}
-	NewWithT(t).Expect(store.Set(secretWith(key))).To(Succeed())
-	return store
+// always has this key.
+func always(key []byte) func(context.Context) []byte {
+	return func(context.Context) []byte { return key }
 }
 
 // apiServer is the API server of a cluster, which records what is written.

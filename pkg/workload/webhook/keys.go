@@ -7,8 +7,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"slices"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,79 +21,74 @@ import (
 )
 
 const (
-	// keyData is the key's name in the Secret, formerKeyData that in a Secret of an earlier version.
-	keyData, formerKeyData = "key", "current"
+	// keyData is the key's name in the Secret.
+	keyData = "key"
 	// look is how often the leader looks, in its cache, whether there is a Secret.
-	look = 10 * time.Second
+	look = 2 * time.Second
 )
 
-// Store holds the key in the memory of one replica. The zero value has none, and accepts no path.
-type Store struct {
-	// Broadcaster sends an event whenever there is another key.
-	broadcast.Broadcaster
-
-	key atomic.Pointer[[]byte]
-}
-
-// Set takes the key from its Secret, whose versions must come in order. After an error, which does not quote the Secret's content,
-// the known key stays in force.
-func (s *Store) Set(secret *corev1.Secret) error {
-	stored, there := secret.Data[keyData]
-	if !there {
-		stored = secret.Data[formerKeyData]
-	}
-	key := slices.Clone(stored)
+// KeyOf returns the key in its Secret. The error does not quote the Secret's content.
+func KeyOf(secret *corev1.Secret) ([]byte, error) {
+	key := secret.Data[keyData]
 	if len(key) != KeySize {
-		return fmt.Errorf("the Secret %s/%s has no usable key: its %q has %d bytes instead of %d (delete the Secret, and another is made)",
+		return nil, fmt.Errorf("the Secret %s/%s has no usable key: its %q has %d bytes instead of %d (delete the Secret, and another is made)",
 			secret.Namespace, secret.Name, keyData, len(key), KeySize)
 	}
-	if before := s.key.Swap(&key); before == nil || !bytes.Equal(*before, key) {
-		s.Publish()
-	}
-	return nil
+	return key, nil
 }
 
-// Key returns the key that paths are made with, or nil while there is none.
-func (s *Store) Key() []byte {
-	if key := s.key.Load(); key != nil {
-		return *key
-	}
-	return nil
-}
-
-// Maker makes the key, and another key when somebody has deleted the Secret. It is a manager.Runnable that runs on the leader. If
-// there are two leaders for a moment, the first Secret counts.
-type Maker struct {
+// Keys has the key that all replicas share in one Secret. As a manager.Runnable on the leader it makes the key, and another key when
+// somebody has deleted the Secret. If there are two leaders for a moment, the first Secret counts.
+type Keys struct {
+	// Broadcaster sends an event on the leader whenever there is another key.
+	broadcast.Broadcaster
 	// Client reads the Secret from a cache.
 	Client client.Client
 	Secret types.NamespacedName
+
+	last []byte // which the leader has told of
+}
+
+// Key returns the key that paths are made with, or nil while there is none: then no path is accepted.
+func (k *Keys) Key(ctx context.Context) []byte {
+	secret := &corev1.Secret{}
+	if err := k.Client.Get(ctx, k.Secret, secret); err != nil {
+		return nil
+	}
+	key, _ := KeyOf(secret) // the leader tells what is wrong with it
+	return key
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (Maker) NeedLeaderElection() bool { return true }
+func (*Keys) NeedLeaderElection() bool { return true }
 
 // Start implements manager.Runnable.
-func (m Maker) Start(ctx context.Context) error {
+func (k *Keys) Start(ctx context.Context) error {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		if err := m.ensure(ctx); err != nil && ctx.Err() == nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Failed to make the key of workload clusters' webhooks; a known key stays in force")
+		if err := k.ensure(ctx); err != nil && ctx.Err() == nil {
+			ctrl.LoggerFrom(ctx).Error(err, "There is no key of workload clusters' webhooks; trying again")
 		}
 	}, look)
 	return nil
 }
 
-func (m Maker) ensure(ctx context.Context) error {
+func (k *Keys) ensure(ctx context.Context) error {
 	secret := &corev1.Secret{}
-	if err := m.Client.Get(ctx, m.Secret, secret); err == nil {
-		return nil
+	if err := k.Client.Get(ctx, k.Secret, secret); err == nil {
+		key, err := KeyOf(secret)
+		if err == nil && !bytes.Equal(key, k.last) {
+			k.last = key
+			k.Publish()
+		}
+		return err
 	} else if !apierrors.IsNotFound(err) {
 		return fmt.Errorf("getting the Secret of the key: %w", err)
 	}
 	key := make([]byte, KeySize)
 	_, _ = rand.Read(key) // it ends the program rather than return an error
-	secret.Namespace, secret.Name, secret.Labels = m.Secret.Namespace, m.Secret.Name, labels()
+	secret.Namespace, secret.Name, secret.Labels = k.Secret.Namespace, k.Secret.Name, labels()
 	secret.Data = map[string][]byte{keyData: key}
-	if err := m.Client.Create(ctx, secret, client.FieldOwner(managedfields.Manager)); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := k.Client.Create(ctx, secret, client.FieldOwner(managedfields.Manager)); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating the Secret of the key: %w", err)
 	}
 	return nil

@@ -17,9 +17,10 @@ import (
 var _ interface {
 	manager.Runnable
 	manager.LeaderElectionRunnable
-} = Maker{}
+} = &Keys{}
 
-func TestABrokenKeyDoesNotReplaceAGoodOne(t *testing.T) {
+// A Secret that somebody has broken is told of and not written over, and no path is accepted until it is deleted.
+func TestABrokenKey(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		data    map[string][]byte
@@ -33,66 +34,48 @@ func TestABrokenKeyDoesNotReplaceAGoodOne(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			Expect := NewWithT(t).Expect
-			store, secret := storeWith(t, key(1)), secretWith(nil)
+			secret := secretWith(nil)
 			secret.Data = tc.data
-			err := store.Set(secret)
+			server := newAPIServer(secret)
+			keys := keysOf(server)
+			err := keys.ensure(t.Context())
 			Expect(err).To(MatchError(And(
 				ContainSubstring("the Secret heirloom-system/key has no usable key"), ContainSubstring(tc.problem), ContainSubstring("delete the Secret"))))
 			Expect(err).NotTo(MatchError(ContainSubstring("hunter2")), "an error goes to a log, and a key does not")
-			Expect(store.Key()).To(Equal(key(1)))
-
-			server := newAPIServer(secret)
-			Expect(newMaker(server).ensure(t.Context())).To(Succeed())
+			Expect(keys.Key(t.Context())).To(BeNil())
 			Expect(server.writes).To(BeEmpty(), "it is not written over")
 		})
 	}
 }
 
-// After an upgrade, paths that workload clusters know go on to be valid.
-func TestTheKeyOfAnEarlierVersion(t *testing.T) {
+// Registrations are made anew when there is another key, and not each time that somebody looks.
+func TestAnotherKeyIsTold(t *testing.T) {
 	Expect := NewWithT(t).Expect
-	store, secret := &Store{}, secretWith(nil)
-	secret.Data = map[string][]byte{"current": key(1), "next": key(2), "previous": key(3)}
-	Expect(store.Set(secret)).To(Succeed())
-	Expect(store.Key()).To(Equal(key(1)))
-	secret.Data[keyData] = key(4)
-	Expect(store.Set(secret)).To(Succeed())
-	Expect(store.Key()).To(Equal(key(4)))
-}
-
-func TestAStoreWithoutAKeyAcceptsNothing(t *testing.T) {
-	NewWithT(t).Expect((&Store{}).Key()).To(BeNil())
-}
-
-// Registrations are made anew when there is another key, and not each time that the Secret changes.
-func TestAStoreTellsOfAnotherKey(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	store := &Store{}
-	changes := store.Subscribe()
+	server := newAPIServer()
+	keys := keysOf(server)
+	changes := keys.Subscribe()
+	Expect(keys.Key(t.Context())).To(BeNil())
+	Expect(keys.ensure(t.Context())).To(Succeed())
+	Expect(changes).NotTo(Receive(), "a cache may not have it yet")
 	for _, step := range []struct {
 		key   []byte
 		tells bool
 	}{
 		{key: key(1), tells: true}, {key: key(1)}, {key: []byte("broken")}, {key: key(1)}, {key: key(2), tells: true},
 	} {
-		_ = store.Set(secretWith(step.key)) // one of them is broken
+		secret := stored(t, server)
+		secret.Data[keyData] = step.key
+		Expect(server.Update(t.Context(), secret)).To(Succeed())
+		_ = keys.ensure(t.Context()) // one of them is broken
 		if step.tells {
 			Expect(changes).To(Receive(), "%v", step.key)
+			Expect(keys.Key(t.Context())).To(Equal(step.key))
 		}
 		Expect(changes).NotTo(Receive(), "%v", step.key)
 	}
 }
 
-// Informers share their objects: what becomes of one later must not change the key.
-func TestAStoreKeepsItsOwnCopy(t *testing.T) {
-	secret := secretWith(key(1))
-	store := &Store{}
-	NewWithT(t).Expect(store.Set(secret)).To(Succeed())
-	secret.Data[keyData][0] = 99
-	NewWithT(t).Expect(store.Key()).To(Equal(key(1)))
-}
-
-func newMaker(server *apiServer) Maker { return Maker{Client: server, Secret: secretKey} }
+func keysOf(server *apiServer) *Keys { return &Keys{Client: server, Secret: secretKey} }
 
 func stored(t *testing.T, server *apiServer) *corev1.Secret {
 	t.Helper()
@@ -106,27 +89,26 @@ func TestAKeyIsMadeOnce(t *testing.T) {
 	seen := map[string]bool{}
 	for range 100 {
 		server := newAPIServer()
-		Expect(newMaker(server).ensure(t.Context())).To(Succeed())
+		Expect(keysOf(server).ensure(t.Context())).To(Succeed())
 		made := stored(t, server)
-		Expect(newMaker(server).ensure(t.Context())).To(Succeed(), "the next leader")
+		Expect(keysOf(server).ensure(t.Context())).To(Succeed(), "the next leader")
 		Expect(stored(t, server)).To(Equal(made))
 		Expect(server.writes).To(Equal([]string{"create"}))
-		Expect((&Store{}).Set(made)).To(Succeed())
 		seen[string(made.Data[keyData])] = true
 	}
 	Expect(seen).To(HaveLen(100), "keys are random")
 }
 
 // Of two leaders, one wins; the other one's key was never in force.
-func TestTwoMakersDoNotUndoEachOther(t *testing.T) {
+func TestTwoLeadersDoNotUndoEachOther(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	server := newAPIServer()
 	var winner *corev1.Secret
 	server.before["create"] = func() {
-		Expect(newMaker(server).ensure(t.Context())).To(Succeed())
+		Expect(keysOf(server).ensure(t.Context())).To(Succeed())
 		winner = stored(t, server)
 	}
-	Expect(newMaker(server).ensure(t.Context())).To(Succeed())
+	Expect(keysOf(server).ensure(t.Context())).To(Succeed())
 	Expect(winner).NotTo(BeNil())
 	Expect(stored(t, server)).To(Equal(winner))
 }
@@ -135,7 +117,7 @@ func TestAKeyThatCannotBeMadeSaysSo(t *testing.T) {
 	for verb, problem := range map[string]string{"get": "getting", "create": "creating"} {
 		server := newAPIServer()
 		server.fail[verb] = errors.New("broken")
-		NewWithT(t).Expect(newMaker(server).ensure(t.Context())).To(MatchError(problem + " the Secret of the key: broken"))
+		NewWithT(t).Expect(keysOf(server).ensure(t.Context())).To(MatchError(problem + " the Secret of the key: broken"))
 	}
 }
 
@@ -146,21 +128,21 @@ func TestADeletedSecretMakesEveryPathInvalid(t *testing.T) {
 		Expect := NewWithT(t).Expect
 		registrar, management := newRegistrar(t)
 		management.fail["create"] = errors.New("broken")
-		maker, workload := newMaker(management), newAPIServer()
-		Expect(maker.NeedLeaderElection()).To(BeTrue(), "only one is needed")
+		keys, workload := keysOf(management), newAPIServer()
+		registrar.Key = keys.Key
+		Expect(keys.NeedLeaderElection()).To(BeTrue(), "only one is needed")
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- maker.Start(ctx) }()
+		go func() { ended <- keys.Start(ctx) }()
 		told := func() string {
 			t.Helper()
 			<-time.After(look + time.Second)
 			synctest.Wait()
-			Expect(registrar.Keys.Set(stored(t, management))).To(Succeed())
 			Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
 			return leadsTo(workload.registered(t))[len(base):]
 		}
 		accepts := func(path string) bool {
-			cluster, genuine := Verify(registrar.Keys.Key(), path, is(prod))
+			cluster, genuine := Verify(keys.Key(t.Context()), path, is(prod))
 			return genuine && cluster == prod.NamespacedName
 		}
 		synctest.Wait()

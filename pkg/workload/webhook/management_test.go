@@ -63,7 +63,7 @@ func TestAClusterMovesToAnotherManagementCluster(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	before, _ := newRegistrar(t)
 	after, _ := newRegistrar(t)
-	after.BaseURL, after.Keys = "https://new.example.com", storeWith(t, key(9))
+	after.BaseURL, after.Key = "https://new.example.com", always(key(9))
 	workload := newAPIServer()
 	Expect(before.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
 	Expect(after.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
@@ -108,7 +108,7 @@ func TestAForbiddenRequestIsKnownAsSuch(t *testing.T) {
 			registrar, _ := newRegistrar(t)
 			workload := newAPIServer()
 			Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
-			registrar.Keys = storeWith(t, key(2))
+			registrar.Key = always(key(2))
 			before := workload.registered(t)
 			workload.fail[tc.verb] = forbidden
 			Expect(tc.do(registrar, t, workload)).To(And(MatchError(apierrors.IsForbidden, "IsForbidden"), MatchError(ContainSubstring("not yours"))))

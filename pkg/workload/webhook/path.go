@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"net/url"
 	"path"
-	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -110,20 +109,10 @@ func BaseURL(raw string) (string, error) {
 		return "", errors.New("must be https://<host>[:<port>][/<path>]")
 	case u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.HasSuffix(raw, "#"):
 		return "", errors.New("must have no user, no query and no fragment")
-	case !validPort(u):
-		return "", errors.New("must have a port between 1 and 65535, or none")
 	}
 	base := strings.TrimSuffix(u.EscapedPath(), "/")
 	if base != "" && path.Clean(base) != base || strings.HasSuffix(base, "/") || strings.Contains(base, "%") {
 		return "", errors.New("must have a plain path: without empty, . or .. segments and without %")
 	}
 	return "https://" + u.Host + base, nil
-}
-
-func validPort(u *url.URL) bool {
-	if u.Port() == "" {
-		return !strings.HasSuffix(u.Host, ":")
-	}
-	port, err := strconv.ParseUint(u.Port(), 10, 16)
-	return err == nil && port > 0
 }

@@ -32,8 +32,8 @@ type Registrar struct {
 	Installed  string
 	// BaseURL is where workload clusters reach Heirloom, as BaseURL returned it.
 	BaseURL string
-	// Keys has the key that paths are made with.
-	Keys *Store
+	// Key returns the key that paths are made with, or nil while there is none.
+	Key func(context.Context) []byte
 }
 
 // ErrForeign says that a webhook configuration leads to another Heirloom.
@@ -79,7 +79,7 @@ func (r *Registrar) Ensure(ctx context.Context, workload client.Client, cluster 
 }
 
 func (r *Registrar) desired(ctx context.Context, cluster Identity) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
-	key, installed := r.Keys.Key(), &admissionregistrationv1.MutatingWebhookConfiguration{}
+	key, installed := r.Key(ctx), &admissionregistrationv1.MutatingWebhookConfiguration{}
 	if key == nil {
 		return nil, errors.New("there is no key yet to make the webhook's path with")
 	}
@@ -110,18 +110,8 @@ func (r *Registrar) Remove(ctx context.Context, workload client.Client, cluster 
 	return err == nil, nil
 }
 
-// leadsHere reports whether a configuration makes an API server call this Heirloom about this Cluster: by its URL, or,
-// where that has changed since, by our key.
+// leadsHere reports whether a configuration makes an API server call this Heirloom about this Cluster.
 func (r *Registrar) leadsHere(configuration *admissionregistrationv1.MutatingWebhookConfiguration, cluster Identity) bool {
 	webhook := webhookOf(configuration)
-	if webhook == nil {
-		return false
-	}
-	url := ptr.Deref(webhook.ClientConfig.URL, "")
-	if strings.HasPrefix(url, r.BaseURL+directory(cluster.NamespacedName)) {
-		return true
-	}
-	at := max(strings.LastIndex(url, directory(cluster.NamespacedName)), 0)
-	_, genuine := Verify(r.Keys.Key(), url[at:], func(types.NamespacedName) types.UID { return cluster.UID })
-	return genuine
+	return webhook != nil && strings.HasPrefix(ptr.Deref(webhook.ClientConfig.URL, ""), r.BaseURL+directory(cluster.NamespacedName))
 }

@@ -24,7 +24,7 @@ func newRegistrar(t *testing.T) (*Registrar, *apiServer) {
 	t.Helper()
 	management := newAPIServer(installedWith(t, newCA(t)))
 	return &Registrar{
-		Management: management, Installed: "heirloom", BaseURL: base, Keys: storeWith(t, key(1)),
+		Management: management, Installed: "heirloom", BaseURL: base, Key: always(key(1)),
 	}, management
 }
 
@@ -55,10 +55,8 @@ func TestWhatDiffersIsPutRight(t *testing.T) {
 		check func(Gomega, *configuration)
 	}{
 		{
-			name: "there is another key",
-			here: func(t *testing.T, r *Registrar, _ *configuration) {
-				NewWithT(t).Expect(r.Keys.Set(secretWith(key(2)))).To(Succeed())
-			},
+			name:  "there is another key",
+			here:  func(_ *testing.T, r *Registrar, _ *configuration) { r.Key = always(key(2)) },
 			check: func(g Gomega, c *configuration) { g.Expect(leadsTo(c)).To(Equal(base + Path(key(2), prod))) },
 		},
 		{
@@ -164,7 +162,7 @@ func TestWhatOthersAddIsLeftThere(t *testing.T) {
 	g.Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
 	g.Expect(workload.writes).To(BeEmpty())
 
-	g.Expect(registrar.Keys.Set(secretWith(key(2)))).To(Succeed())
+	registrar.Key = always(key(2))
 	g.Expect(registrar.Ensure(t.Context(), workload, prod)).Error().To(Succeed())
 	changed := workload.registered(t)
 	g.Expect(leadsTo(changed)).To(Equal(base + Path(key(2), prod)))
@@ -181,7 +179,7 @@ func TestARegistrationIsRemoved(t *testing.T) {
 	}{
 		{name: "as it was made", url: base + Path(key(1), prod), gone: true},
 		{name: "made with a key that nobody knows any more", url: base + Path(key(9), prod), gone: true},
-		{name: "made when Heirloom was reached under another URL", url: "https://old.example.com" + Path(key(1), prod), gone: true},
+		{name: "not where it was made when Heirloom was reached under another URL", url: "https://old.example.com" + Path(key(1), prod)},
 		{name: "made for a Cluster of the same name that is gone", url: base + Path(key(1), Identity{NamespacedName: prod.NamespacedName, UID: "gone"}), gone: true},
 		{name: "not where it leads to another management cluster, which the Cluster has moved to", url: "https://new.example.com" + Path(key(9), prod)},
 		{name: "not where it is another Cluster's", url: base + Path(key(1), named("fleet", "test"))},
@@ -256,7 +254,7 @@ func TestNoRegistrationIsMadeFromHalfOfWhatItNeeds(t *testing.T) {
 		change  func(r *Registrar, management, workload *apiServer)
 		problem string
 	}{
-		{name: "without a key", change: func(r *Registrar, _, _ *apiServer) { r.Keys = &Store{} }, problem: "no key yet"},
+		{name: "without a key", change: func(r *Registrar, _, _ *apiServer) { r.Key = always(nil) }, problem: "no key yet"},
 		{name: "without the installed configuration", change: func(r *Registrar, _, _ *apiServer) { r.Installed = "gone" }, problem: "getting the installed webhook configuration"},
 		{name: "without CA certificates", change: func(r *Registrar, _, _ *apiServer) { r.Management = newAPIServer(installedWith(t, nil)) }, problem: "no caBundle (yet)"},
 		{name: "while the management cluster does not answer", change: func(_ *Registrar, m, _ *apiServer) { m.fail["get"] = broken }, problem: "getting the installed webhook configuration: broken"},
