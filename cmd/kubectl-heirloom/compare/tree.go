@@ -222,7 +222,7 @@ func (t *tree) externals(ctx context.Context, machine *Object, m *clusterv1.Mach
 func (t *tree) external(ctx context.Context, gvk schema.GroupVersionKind, key types.NamespacedName, into *metav1.PartialObjectMetadata) error {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-	_ = t.Store.List(ctx, list, client.InNamespace(key.Namespace)) // one object may be readable if the list is not
+	_ = t.Store.List(ctx, list, client.InNamespace(key.Namespace), client.Limit(1)) // reads all; one object may be readable if the list is not
 	into.SetGroupVersionKind(gvk)
 	return t.Store.Get(ctx, key, into)
 }
