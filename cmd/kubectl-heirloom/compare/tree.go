@@ -272,7 +272,7 @@ func (t *tree) node(ctx context.Context, top *Tree, node corev1.Node) error {
 	o.Err = errors.Join(o.Err, err)
 	if parent := t.of[owner]; parent != nil {
 		parent.add(o)
-		o.Node.before(parent.Ref.Object)
+		o.Node.before(parent.Object)
 	} else {
 		top.Strangers = append(top.Strangers, o)
 	}

@@ -172,7 +172,7 @@ func (e *evaluation) cluster(ctx context.Context, key types.NamespacedName) erro
 
 // visit works out what would become of an object, and puts that into the store.
 func (e *evaluation) visit(ctx context.Context, o *compare.Object) error {
-	name, into := o.String(), e.applied[idOf(o.GVK, o.Ref.Object)]
+	name, into := o.String(), e.applied[idOf(o.GVK, o.Object)]
 	if into != nil { // files stand first; those of a Cluster, where the walk meets them
 		e.Objects = append(slices.DeleteFunc(e.Objects, func(o *Object) bool { return o == into }), into)
 	}
@@ -193,7 +193,7 @@ func (e *evaluation) visit(ctx context.Context, o *compare.Object) error {
 		return err
 	}
 	if into == nil {
-		into = newObject(o.Ref.Object, after)
+		into = newObject(o.Object, after)
 		into.Before, into.Cluster, into.Set = shown(before), o.Cluster.String(), setOf(o)
 		e.Objects = append(e.Objects, into)
 	}
@@ -218,7 +218,7 @@ func (e *evaluation) become(ctx context.Context, o *compare.Object) (before, aft
 	}
 	stored := &unstructured.Unstructured{}
 	stored.SetGroupVersionKind(o.GVK)
-	if err = e.Store.Get(ctx, client.ObjectKeyFromObject(o.Ref.Object), stored); err != nil {
+	if err = e.Store.Get(ctx, client.ObjectKeyFromObject(o.Object), stored); err != nil {
 		return nil, nil, fmt.Errorf("getting %s: %w", o.Ref, err)
 	}
 	written, err := e.carryOut(o, stored)

@@ -146,6 +146,18 @@ func TestNewObjects(t *testing.T) {
 	}))
 }
 
+// A long value may differ only at its end.
+func TestWhatFilesChange(t *testing.T) {
+	w := small()
+	w.objects["md"].SetAnnotations(map[string]string{"note": strings.Repeat("x", 60) + "y", "old": "1"})
+	result := w.answer(t, strings.Replace(newOne, "{name: new, namespace: default}",
+		"{name: md, namespace: default, annotations: {note: "+strings.Repeat("x", 60)+"z, old: null, new: two}}", 1))
+	long := strings.Repeat("x", 47) + "…"
+	NewWithT(t).Expect(result.Objects[0].Files).To(Equal([]string{
+		"+ metadata.annotations.new=two", "~ metadata.annotations.note=" + long + " (was " + long + ")", "- metadata.annotations.old=1",
+	}))
+}
+
 func TestNotes(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*world)
@@ -271,9 +283,7 @@ func TestTaints(t *testing.T) {
 }
 
 func TestPace(t *testing.T) {
-	of := func(cluster string, perMinute float64, set string, size int) [2]pace.Limit {
-		return pace.Limits(cluster, perMinute, set, size)
-	}
+	of := pace.Limits
 	for name, test := range map[string]struct {
 		waiting map[[2]pace.Limit]int
 		seconds int64

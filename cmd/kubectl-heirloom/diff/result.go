@@ -88,11 +88,11 @@ func (o *Object) byFile() (all []string) {
 		value, has := after[path]
 		switch {
 		case !had:
-			all = append(all, "+ "+path+"="+value)
+			all = append(all, "+ "+path+"="+cli.Shorten(value))
 		case !has:
-			all = append(all, "- "+path+"="+was)
+			all = append(all, "- "+path+"="+cli.Shorten(was))
 		case was != value:
-			all = append(all, "~ "+path+"="+value+" (was "+was+")")
+			all = append(all, "~ "+path+"="+cli.Shorten(value)+" (was "+cli.Shorten(was)+")")
 		}
 	}
 	return all
@@ -110,7 +110,7 @@ func flatten(path string, value any, into map[string]string) {
 			flatten(fmt.Sprintf("%s[%d]", path, i), below, into)
 		}
 	default:
-		into[path] = cli.Shorten(fmt.Sprint(v))
+		into[path] = fmt.Sprint(v)
 	}
 }
 
@@ -151,7 +151,7 @@ func (o *Object) rows() (all [][2]string) {
 		}
 		all = append(all, row)
 	}
-	if len(all) == 0 {
+	if len(all) == 0 && o.Kind == "Node" {
 		all = append(all, [2]string{"~ only the record of what came from the Machine"})
 	}
 	return all
@@ -170,7 +170,7 @@ func (r *Result) Table(wide bool) *metav1.Table {
 	}
 	t.ColumnDefinitions = t.ColumnDefinitions[first:]
 	for _, g := range grouped(r.Objects, wide) {
-		name := g.Kind + "/" + g.Object.Name
+		name := g.Kind + "/" + g.Name
 		if g.others > 0 {
 			name += fmt.Sprintf(" (+%d)", g.others)
 		}
@@ -204,7 +204,7 @@ func (o *Object) namespace() string {
 // group is an object, and how many others change as it does.
 type group struct {
 	*Object
-	others, number int
+	others int
 }
 
 // grouped returns the objects to show. Of those in one set that change alike, that is the first.
@@ -230,9 +230,11 @@ func (r *Result) Show(streams genericiooptions.IOStreams, all bool) error {
 	}
 	defer differ.TearDown()
 	for i, g := range grouped(r.Objects, all) {
-		g.number = i + 1
-		if err := differ.Diff(g, kubectl.Printer{}, false, true); err != nil {
-			return fmt.Errorf("writing %s/%s: %w", g.Kind, g.Object.Name, err)
+		if g.Before != nil {
+			err = differ.From.Print(g.file(i+1), g.Before, kubectl.Printer{})
+		}
+		if err = errors.Join(err, differ.To.Print(g.file(i+1), g.After, kubectl.Printer{})); err != nil {
+			return fmt.Errorf("writing %s/%s: %w", g.Kind, g.Name, err)
 		}
 	}
 	err = differ.Run(&kubectl.DiffProgram{Exec: exec.New(), IOStreams: streams})
@@ -242,18 +244,9 @@ func (r *Result) Show(streams genericiooptions.IOStreams, all bool) error {
 	return err
 }
 
-// Live is, as Merged and Name are, what kubectl asks an object for. Name is that of a file; the files keep the order of the owner chain.
-func (g *group) Live() runtime.Object {
-	if g.Before == nil {
-		return nil
-	}
-	return g.Before
-}
-
-func (g *group) Merged() (runtime.Object, error) { return g.After, nil }
-
-func (g *group) Name() string {
-	name := fmt.Sprintf("%04d.%s.%s", g.number, g.Kind, strings.TrimPrefix(g.Namespace+"."+g.Object.Name, "."))
+// file is the name of an object's file. The files keep the order of the owner chain.
+func (g *group) file(number int) string {
+	name := fmt.Sprintf("%04d.%s.%s", number, g.Kind, strings.TrimPrefix(g.Namespace+"."+g.Name, "."))
 	if g.Kind == "Node" {
 		name += ".of." + strings.ReplaceAll(g.Cluster, "/", ".")
 	}

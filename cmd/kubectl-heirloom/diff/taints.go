@@ -133,18 +133,21 @@ func (c *Consequence) reaches(t corev1.Taint, pods []corev1.Pod, budgets []polic
 				found.AfterSeconds = max(0, *pod.Spec.Tolerations[tolerated].TolerationSeconds)
 			}
 			c.Evicted = append(c.Evicted, found)
-			for b := range budgets {
-				selector, err := metav1.LabelSelectorAsSelector(budgets[b].Spec.Selector)
-				if err == nil && budgets[b].Namespace == pod.Namespace && selector.Matches(labels.Set(pod.Labels)) {
-					c.IgnoredBudgets = append(c.IgnoredBudgets, budgets[b].Namespace+"/"+budgets[b].Name)
-				}
-			}
+			c.ignore(pod, budgets)
 		case t.Effect == corev1.TaintEffectNoSchedule && tolerated < 0:
 			c.Unschedulable = append(c.Unschedulable, found)
 		}
 	}
-	slices.Sort(c.IgnoredBudgets)
-	c.IgnoredBudgets = slices.Compact(c.IgnoredBudgets)
+}
+
+func (c *Consequence) ignore(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) {
+	for i := range budgets {
+		selector, err := metav1.LabelSelectorAsSelector(budgets[i].Spec.Selector)
+		name := budgets[i].Namespace + "/" + budgets[i].Name
+		if err == nil && budgets[i].Namespace == pod.Namespace && selector.Matches(labels.Set(pod.Labels)) && !slices.Contains(c.IgnoredBudgets, name) {
+			c.IgnoredBudgets = append(c.IgnoredBudgets, name)
+		}
+	}
 }
 
 // shownPods is how many Pods are named. With -o json you get all of them.
