@@ -37,7 +37,7 @@ type diffOptions struct {
 }
 
 func newDiffCommand(f *cli.Factory) *cobra.Command {
-	o := &diffOptions{Factory: f, print: cli.NewPrintFlags()}
+	o := &diffOptions{Factory: f, print: cli.NewPrintFlags().WithoutNames()}
 	command := &cobra.Command{
 		Use:   "diff (-f FILE | -k DIRECTORY | - | CLUSTER... | --all)",
 		Short: "Show what a change would write, down to the Nodes, without writing it",

@@ -27,6 +27,7 @@ func TestDiffRefusesFlagsBeforeAnythingIsRead(t *testing.T) {
 		"force without":         {[]string{"-", "--force-conflicts"}, "--force-conflicts needs --server-side"},
 		"another kind":          {[]string{"machine/m"}, `"machine/m" is not a Cluster: write cluster/NAME or NAME, and choose its namespace with -n`},
 		"no such output format": {[]string{"-", "-o", "xml"}, `--output="xml": must be one of`},
+		"names":                 {[]string{"-", "-o", "name"}, `--output="name": must be one of`},
 		"as kubectl -o name":    {[]string{"cluster.cluster.x-k8s.io/prod"}, `Get "https://127.0.0.1:1/`}, // it connects
 	} {
 		t.Run(name, func(t *testing.T) {
