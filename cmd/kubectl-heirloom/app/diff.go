@@ -4,47 +4,51 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/kubectl/pkg/cmd/apply"
+	kubectl "k8s.io/kubectl/pkg/cmd/diff"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/snapshot"
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/whatif"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/diff"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/store"
 )
 
 type diffOptions struct {
 	*cli.Factory
-	files                       resource.FilenameOptions
-	apply                       whatif.Apply
-	all, allNamespaces, showAll bool
-	print                       *cli.PrintFlags
-	// output is --output; empty means that differences are shown as kubectl diff shows them.
-	output string
+	files                                  resource.FilenameOptions
+	apply                                  kubectl.InfoObject // says how
+	fromFiles, all, allNamespaces, showAll bool
+	print                                  *cli.PrintFlags
 }
 
 func newDiffCommand(f *cli.Factory) *cobra.Command {
-	o := &diffOptions{Factory: f, print: cli.NewPrintFlags()}
+	o := &diffOptions{Factory: f, print: cli.NewPrintFlags().WithoutNames()}
 	command := &cobra.Command{
 		Use:   "diff (-f FILE | -k DIRECTORY | - | CLUSTER... | --all)",
 		Short: "Show what a change would write, down to the Nodes, without writing it",
 		Long: `Show what a change would write, object by object, down to the Nodes, without writing anything.
 
-Your files are sent to the API server as a dry run. Then every object of the Clusters they affect is computed from the top down, by the
-server's rules. With the name of a Cluster or --all instead of files, you see what the server has yet to write. For taints you also see
-which Pods they would evict.
+Your files are sent to the API server as a dry run. Then every object of their Clusters is computed from the top down, by the server's
+rules. With Clusters instead of files, you see what the server has yet to write. For taints you also see which Pods they would evict.
 
-The differences are shown by "diff -u -N", or by the program in KUBECTL_EXTERNAL_DIFF. Machines and Nodes of one set that change alike are
-shown once. The exit code is 0 if nothing would change, 1 if something would, and 2 if that is not known.
-
-It does not show what others do: Cluster API replaces Machines if you change a version or a template of infrastructure, and other
-controllers write what they manage.`,
+The differences are shown as kubectl diff shows them (KUBECTL_EXTERNAL_DIFF); Machines and Nodes that change alike are shown once. The
+exit code is 0 if nothing would change, 1 if something would, and 2 if that is not known. What others do is not shown: Cluster API
+replaces Machines if you change a version or a template, and other controllers write what they manage.`,
 		Example: `  # What this file would write, down to the Nodes
   kubectl heirloom diff -f md-0.yaml
 
@@ -53,174 +57,131 @@ controllers write what they manage.`,
 
   # What the server has yet to write in one Cluster, and in all of them
   kubectl heirloom diff prod
-  kubectl heirloom diff --all -A
-
-  # For a program
-  kubectl heirloom diff -f md-0.yaml -o json`,
+  kubectl heirloom diff -A`,
 		ValidArgsFunction: f.Complete(cli.Takes{Clusters: true}),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.output = cmd.Flags().Lookup("output").Value.String()
-			return o.run(cmd.Context(), args)
-		},
+		RunE:              o.run,
 	}
 	flags := command.Flags()
-	(&genericclioptions.FileNameFlags{
-		Usage:     "File, directory or URL with what you are about to apply.",
-		Filenames: &o.files.Filenames, Kustomize: &o.files.Kustomize, Recursive: &o.files.Recursive,
-	}).AddFlags(flags)
+	cmdutil.AddFilenameOptionFlags(command, &o.files, "with what you are about to apply")
+	cmdutil.AddServerSideApplyFlags(command)
+	cmdutil.AddFieldManagerFlagVar(command, &o.apply.FieldManager, apply.FieldManagerClientSideApply)
 	flags.BoolVar(&o.all, "all", false, "Without files: look at all Clusters of the namespace.")
-	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "With --all: look at the Clusters of all namespaces.")
+	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Without files: look at the Clusters of all namespaces.")
 	flags.BoolVar(&o.showAll, "show-all", false, "Show every object, also those that change as another one of their set does.")
-	flags.BoolVar(&o.apply.ServerSide, "server-side", false, "Ask what your files become if you apply them with --server-side.")
-	flags.BoolVar(&o.apply.ForceConflicts, "force-conflicts", false, "With --server-side: take fields over from other managers.")
-	flags.StringVar(&o.apply.FieldManager, "field-manager", "", "Name of the field manager with which you apply.")
 	o.print.AddFlags(command)
 	return command
 }
 
-func (o *diffOptions) run(ctx context.Context, args []string) error {
-	clusters, err := o.validate(args)
+// complete checks flags and arguments before anything is read, and returns the Clusters that are named.
+func (o *diffOptions) complete(command *cobra.Command, args []string) ([]cli.Argument, error) {
+	if slices.Equal(args, []string{"-"}) {
+		args, o.files.Filenames = nil, append(o.files.Filenames, "-")
+	}
+	o.fromFiles = len(o.files.Filenames) > 0 || o.files.Kustomize != ""
+	parsed, err := cli.ParseArguments(args, cli.Takes{Clusters: true})
+	o.all = o.all || o.allNamespaces || len(args) > 0 && parsed.All != ""
+	given := map[bool]int{}
+	for _, one := range []bool{o.fromFiles, len(parsed.Objects) > 0, o.all} {
+		given[one]++
+	}
+	o.apply.ServerSideApply, o.apply.ForceConflicts = cmdutil.GetServerSideApplyFlag(command), cmdutil.GetForceConflictsFlag(command)
+	o.apply.FieldManager = apply.GetApplyFieldManagerFlag(command, o.apply.ServerSideApply)
+	switch {
+	case err != nil:
+		return nil, err
+	case given[true] != 1:
+		return nil, errors.New("choose one: files (-f, -k or -), names of Clusters, or --all")
+	case o.apply.ForceConflicts && !o.apply.ServerSideApply:
+		return nil, errors.New("--force-conflicts needs --server-side")
+	}
+	return parsed.Objects, o.print.Validate()
+}
+
+func (o *diffOptions) run(command *cobra.Command, args []string) error {
+	ctx := command.Context()
+	named, err := o.complete(command, args)
 	if err != nil {
 		return err
+	}
+	namespace, err := o.Namespace()
+	if err != nil {
+		return err
+	}
+	read := resource.NewBuilder(o.Config).Unstructured().NamespaceParam(namespace).DefaultNamespace().
+		FilenameParam(*o.Config.Namespace != "", &o.files).Flatten().Do()
+	if o.fromFiles && read.Err() != nil { // there is no such file
+		return read.Err()
 	}
 	management, err := o.Management()
 	if err != nil {
 		return err
 	}
-	question := whatif.Question{Apply: o.apply, Clusters: clusters}
-	if question.Settings, err = o.ReadSettings(ctx, management); err != nil {
+	q := diff.Question{World: compare.World{Store: store.New(management, management.Schemas.ControlPlane), Now: time.Now()}}
+	if q.Settings, err = o.ReadSettings(ctx, management); err != nil {
 		return err
 	}
-	if question.Files, err = o.read(); err != nil {
-		return err
-	}
-	from := snapshot.New(management, management.Schemas)
-	if o.all {
-		namespace, err := o.namespace()
-		if err != nil {
-			return err
-		}
-		if question.Clusters, err = whatif.Clusters(ctx, from, namespace); err != nil {
-			return err
-		}
-	}
-	question.Nodes = func(ctx context.Context, cluster types.NamespacedName) (client.Reader, error) {
+	q.Nodes = func(ctx context.Context, cluster types.NamespacedName) (client.Reader, error) {
 		return o.Workload(ctx, management, cluster)
 	}
+	for _, cluster := range named {
+		q.Clusters = append(q.Clusters, types.NamespacedName{Namespace: namespace, Name: cluster.Name})
+	}
+	if o.allNamespaces {
+		namespace = ""
+	}
+	switch {
+	case o.fromFiles:
+		q.Files, err = o.dryRuns(read)
+	case o.all:
+		if err = q.Store.Prefetch(ctx, namespace); err == nil {
+			q.Clusters, err = q.Store.Chain(types.NamespacedName{}).Keys(ctx, &clusterv1.ClusterList{}, client.InNamespace(namespace))
+		}
+	}
+	if err != nil {
+		return err
+	}
 	done := o.Progress("Working out what would be written")
-	result, err := whatif.Ask(ctx, from, question)
+	result, err := diff.Ask(ctx, q)
 	done()
 	if err != nil {
 		return err
 	}
-	result.Notes = append(result.Notes, question.Settings.Notes...)
-	if err := o.show(ctx, result); err != nil {
-		return err
-	}
-	if result.Differs() {
-		return cli.ErrFound
-	}
-	return nil
+	result.Notes = append(result.Notes, q.Settings.Notes...)
+	return o.show(result)
 }
 
-// validate checks flags and arguments, and returns the Clusters that are named.
-func (o *diffOptions) validate(args []string) ([]types.NamespacedName, error) {
-	if err := o.print.Validate(); err != nil {
-		return nil, err
-	}
-	if len(args) == 1 && args[0] == "-" {
-		args, o.files.Filenames = nil, append(o.files.Filenames, "-")
-	}
-	hasFiles := len(o.files.Filenames) > 0 || o.files.Kustomize != ""
-	given := 0
-	for _, one := range []bool{hasFiles, len(args) > 0, o.all} {
-		if one {
-			given++
-		}
-	}
-	switch {
-	case given != 1:
-		return nil, fmt.Errorf("choose one: files (-f, -k or -), names of Clusters, or --all")
-	case o.allNamespaces && !o.all:
-		return nil, fmt.Errorf("--all-namespaces needs --all")
-	case o.apply.ForceConflicts && !o.apply.ServerSide:
-		return nil, fmt.Errorf("--force-conflicts needs --server-side")
-	}
-	if o.apply.FieldManager == "" {
-		o.apply.FieldManager = o.apply.DefaultManager()
-	}
-	return o.clusters(args)
-}
-
-// clusters returns the Clusters that are named.
-func (o *diffOptions) clusters(args []string) ([]types.NamespacedName, error) {
-	namespace, err := o.Namespace()
-	if err != nil || len(args) == 0 {
-		return nil, err
-	}
-	parsed, err := cli.ParseArguments(args, cli.Takes{Clusters: true})
-	o.all = o.all || parsed.All != ""
-	var clusters []types.NamespacedName
-	for _, object := range parsed.Objects {
-		clusters = append(clusters, types.NamespacedName{Namespace: namespace, Name: object.Name})
-	}
-	return clusters, err
-}
-
-func (o *diffOptions) namespace() (string, error) {
-	if o.allNamespaces {
-		return "", nil
-	}
-	return o.Namespace()
-}
-
-// read reads the files, in kubectl's own way.
-func (o *diffOptions) read() ([]*unstructured.Unstructured, error) {
-	if len(o.files.Filenames) == 0 && o.files.Kustomize == "" {
-		return nil, nil
-	}
-	namespace, err := o.Namespace()
-	if err != nil {
-		return nil, err
-	}
-	infos, err := resource.NewBuilder(o.Config).Unstructured().
-		NamespaceParam(namespace).DefaultNamespace().
-		FilenameParam(o.Config.Namespace != nil && *o.Config.Namespace != "", &o.files).
-		Flatten().
-		Do().Infos()
-	if err != nil {
-		return nil, fmt.Errorf("reading the files: %w", err)
-	}
-	var all []*unstructured.Unstructured
+// dryRuns are the objects of the files, which kubectl's own code sends to the API server.
+func (o *diffOptions) dryRuns(read *resource.Result) (files []diff.File, err error) {
+	infos, err := read.Infos()
 	for _, info := range infos {
-		object, ok := info.Object.(*unstructured.Unstructured)
-		if !ok {
-			return nil, fmt.Errorf("reading the files: %s is a %T", info.Name, info.Object)
-		}
-		all = append(all, object)
+		local, _ := info.Object.(*unstructured.Unstructured) // as the builder was told
+		run := o.apply
+		run.LocalObj, run.Info, run.Force, run.IOStreams = local, info, true, o.IOStreams
+		files = append(files, diff.File{Unstructured: local, DryRun: func() (live, merged runtime.Object, err error) {
+			if err = info.Get(); apierrors.IsNotFound(err) {
+				info.Object = nil
+			} else if err != nil {
+				return nil, nil, err
+			}
+			merged, err = run.Merged()
+			return run.Live(), merged, err
+		}})
 	}
-	return all, nil
+	return files, err
 }
 
-// show writes the differences to standard output, and what else there is to say to standard error.
-func (o *diffOptions) show(ctx context.Context, result *whatif.Result) error {
-	if o.output != "" {
-		if err := o.print.Print(o.Out, o.Painter(o.Out), result); err != nil {
-			return err
-		}
-		if !o.print.ForPeople() {
-			return nil
-		}
-	} else if result.Differs() {
-		program := whatif.Program{External: os.Getenv("KUBECTL_EXTERNAL_DIFF"), Out: o.Out, ErrOut: o.ErrOut}
-		if err := program.Show(ctx, result.Objects, o.showAll); err != nil {
-			return err
-		}
+func (o *diffOptions) show(result *diff.Result) (err error) {
+	switch {
+	case o.print.Format() != "":
+		err = o.print.Print(o.Out, o.Painter(o.Out), result)
+	case len(result.Objects) > 0:
+		err = result.Show(o.IOStreams, o.showAll)
 	}
-	for _, line := range result.Lines() {
-		if _, err := fmt.Fprintln(o.ErrOut, line); err != nil {
-			return err
-		}
+	if err == nil && o.print.ForPeople() {
+		_, err = fmt.Fprintln(o.Out, strings.Join(result.Lines(), "\n"))
 	}
-	return nil
+	if err == nil && len(result.Objects) > 0 {
+		err = cli.ErrFound
+	}
+	return err
 }

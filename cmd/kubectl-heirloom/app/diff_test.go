@@ -22,10 +22,13 @@ func TestDiffRefusesFlagsBeforeAnythingIsRead(t *testing.T) {
 		"files and a Cluster":   {[]string{"-f", "x", "prod"}, choose},
 		"files and all":         {[]string{"-", "--all"}, choose},
 		"a Cluster and all":     {[]string{"prod", "--all"}, choose},
-		"namespaces without":    {[]string{"prod", "-A"}, "--all-namespaces needs --all"},
+		"a Cluster and -A":      {[]string{"prod", "-A"}, choose},
+		"no such file":          {[]string{"-f", "nowhere"}, `the path "nowhere" does not exist`},
 		"force without":         {[]string{"-", "--force-conflicts"}, "--force-conflicts needs --server-side"},
 		"another kind":          {[]string{"machine/m"}, `"machine/m" is not a Cluster: write cluster/NAME or NAME, and choose its namespace with -n`},
 		"no such output format": {[]string{"-", "-o", "xml"}, `--output="xml": must be one of`},
+		"names":                 {[]string{"-", "-o", "name"}, `--output="name": must be one of`},
+		"as kubectl -o name":    {[]string{"cluster.cluster.x-k8s.io/prod"}, `Get "https://127.0.0.1:1/`}, // it connects
 	} {
 		t.Run(name, func(t *testing.T) {
 			command := NewCommand(genericiooptions.NewTestIOStreamsDiscard())

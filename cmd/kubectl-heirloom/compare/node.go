@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/owners"
@@ -95,6 +96,14 @@ func (w *World) decideNode(ctx context.Context, o *Object) (err error) {
 		_, n.held = policy.NodeHolding(n.Would.Source, n.Waiting, n.State, inherit.Privileged)
 	}
 	return nil
+}
+
+// before makes Next what becomes of a Node whose Machine is like this until it inherits: the loop writes the Node first.
+func (n *Node) before(machine client.Object) {
+	if m, ok := machine.(*clusterv1.Machine); ok && n.Would.Inherits() {
+		ahead, _ := n.Policy.Node(n.Would.Source.AheadOf(m), n.State, inherit.Privileged)
+		n.Next, _ = n.Policy.Node(n.Would.Source, ahead, inherit.Privileged)
+	}
 }
 
 // inherits returns what a Node should have, and what the next write changes. A new Node inherits more than an old one, which had its

@@ -57,7 +57,8 @@ type Object struct {
 	Plan *managedfields.Plan
 	// Err says why the object or its owners could not be read. The object may have only its name then.
 	Err error
-	// Children are set in a tree.
+	// Parent and Children are set in a tree.
+	Parent   *Object
 	Children []*Object
 }
 

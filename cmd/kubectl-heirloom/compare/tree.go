@@ -151,10 +151,14 @@ func (t *tree) hang(top *Tree, o *Object) {
 	if ref := metav1.GetControllerOfNoCopy(o.Ref.Object); ref != nil && t.of[ref.UID] != nil && ref.UID != o.Ref.Object.GetUID() {
 		parent = t.of[ref.UID]
 	}
-	parent.Children = append(parent.Children, o)
+	parent.add(o)
 	if uid := o.Ref.Object.GetUID(); uid != "" {
 		t.of[uid] = o
 	}
+}
+
+func (o *Object) add(child *Object) {
+	o.Children, child.Parent = append(o.Children, child), o
 }
 
 func itemsOf(list client.ObjectList) (all []client.Object) {
@@ -216,7 +220,7 @@ func (t *tree) controlPlane(ctx context.Context, cluster *clusterv1.Cluster) []*
 	if err != nil {
 		return []*Object{unknown(gvk, types.NamespacedName{Namespace: cluster.Namespace, Name: ref.Name}, err)}
 	}
-	cp.SetGroupVersionKind(gvk)
+	gvk = cp.GroupVersionKind() // of a file, it may be another version
 	return []*Object{{Ref: inherit.Ref{Kind: gvk.Kind, Object: cp}, GVK: gvk, Cluster: client.ObjectKeyFromObject(cluster)}}
 }
 
@@ -232,9 +236,9 @@ func (t *tree) externals(ctx context.Context, machine *Object, m *clusterv1.Mach
 		switch {
 		case apierrors.IsNotFound(err), err == nil && !served:
 		case err != nil:
-			machine.Children = append(machine.Children, unknown(gvk, key, err))
+			machine.add(unknown(gvk, key, err))
 		default:
-			machine.Children = append(machine.Children, &Object{Ref: inherit.Ref{Kind: gvk.Kind, Object: object}, GVK: gvk, Cluster: machine.Cluster})
+			machine.add(&Object{Ref: inherit.Ref{Kind: gvk.Kind, Object: object}, GVK: gvk, Cluster: machine.Cluster})
 		}
 	}
 }
@@ -242,7 +246,7 @@ func (t *tree) externals(ctx context.Context, machine *Object, m *clusterv1.Mach
 func (t *tree) external(ctx context.Context, gvk schema.GroupVersionKind, key types.NamespacedName, into *metav1.PartialObjectMetadata) error {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-	_ = t.Store.List(ctx, list, client.InNamespace(key.Namespace)) // one object may be readable if the list is not
+	_ = t.Store.List(ctx, list, client.InNamespace(key.Namespace), client.Limit(1)) // reads all; one object may be readable if the list is not
 	into.SetGroupVersionKind(gvk)
 	return t.Store.Get(ctx, key, into)
 }
@@ -257,9 +261,9 @@ func unknown(gvk schema.GroupVersionKind, key types.NamespacedName, why error) *
 // compare compares an object, and then those below it.
 func (t *tree) compare(ctx context.Context, o *Object) error {
 	if o.Err == nil {
-		children := o.Children
+		parent, children := o.Parent, o.Children
 		*o = *t.Of(ctx, o.Ref, o.GVK)
-		o.Children = children
+		o.Parent, o.Children = parent, children
 	}
 	if err := t.visit(o); err != nil {
 		return err
@@ -291,7 +295,8 @@ func (t *tree) node(ctx context.Context, top *Tree, node corev1.Node) error {
 	owner, err := t.ownerOf(ctx, o.Node)
 	o.Err = errors.Join(o.Err, err)
 	if parent := t.of[owner]; parent != nil {
-		parent.Children = append(parent.Children, o)
+		parent.add(o)
+		o.Node.before(parent.Object)
 	} else {
 		top.Strangers = append(top.Strangers, o)
 	}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diff
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
+	"github.com/heirloom-dev/heirloom/pkg/pace"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+// Consequence is what a new taint does to the Pods of a workload cluster.
+type Consequence struct {
+	Cluster string   `json:"cluster"`
+	Taint   string   `json:"taint"`
+	Nodes   []string `json:"nodes"`
+	// PodsUnknown says that the Pods could not be read.
+	PodsUnknown bool `json:"podsUnknown,omitempty"`
+	// Evicted are the Pods that the taint evicts, Unschedulable those that stay, and could not come back to their Node.
+	Evicted       []Pod `json:"evicted,omitempty"`
+	Unschedulable []Pod `json:"unschedulable,omitempty"`
+	// IgnoredBudgets are PodDisruptionBudgets of evicted Pods. They do not hold this eviction up.
+	IgnoredBudgets []string `json:"ignoredBudgets,omitempty"`
+}
+
+// Pod is a Pod that a taint is about.
+type Pod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Node      string `json:"node"`
+	// DaemonSet says that a DaemonSet has made the Pod, and makes none on a Node whose taints the Pod does not tolerate.
+	DaemonSet bool `json:"daemonSet,omitempty"`
+	// AfterSeconds is how long the Pod tolerates the taint; 0 if not at all.
+	AfterSeconds int64 `json:"afterSeconds"`
+}
+
+func (p Pod) String() string {
+	name := p.Namespace + "/" + p.Name
+	if p.DaemonSet {
+		name += " (DaemonSet)"
+	}
+	if p.AfterSeconds > 0 {
+		name += " (after " + duration.HumanDuration(time.Duration(p.AfterSeconds)*time.Second) + ")"
+	}
+	return name
+}
+
+// Pace is how long it takes until the last Node has a taint that evicts its Pods.
+type Pace struct {
+	Nodes            int     `json:"nodes"`
+	NodesAMinute     float64 `json:"nodesAMinute"`
+	LastAfterSeconds int64   `json:"lastAfterSeconds"`
+}
+
+// consequences works out what the new taints of the Nodes of a workload cluster do.
+func (e *evaluation) consequences(ctx context.Context, cluster types.NamespacedName) error {
+	nodes, limits := map[corev1.Taint][]string{}, map[string][2]pace.Limit{}
+	for _, o := range e.changed {
+		n := o.Node
+		if len(n.Decided.Source.Evicting(n.Node, nil, e.Now)) > 0 {
+			set := cmp.Or(setOf(o), n.Decided.Source.String())
+			if _, known := limits[set]; !known {
+				group, inGroup, err := e.Store.Chain(cluster).NodeGroup(ctx, n.Decided.Source)
+				if err != nil {
+					return fmt.Errorf("finding the Nodes that share the taints of Node %s: %w", n.Name, err)
+				}
+				limits[set] = pace.Limits("Cluster "+cluster.String(), e.Settings.Config.NoExecuteRate, group.String(), inGroup)
+			}
+			e.waiting[limits[set]]++
+		}
+		for _, t := range n.Next.Taints {
+			if at := taint.Find(n.State.Taints, taint.IDOf(t)); at >= 0 && n.State.Taints[at].Value == t.Value {
+				continue
+			}
+			t.TimeAdded = nil
+			nodes[t] = append(nodes[t], n.Name)
+		}
+	}
+	if len(nodes) == 0 {
+		return nil
+	}
+	pods, budgets := &corev1.PodList{}, &policyv1.PodDisruptionBudgetList{}
+	from, err := e.Nodes(ctx, cluster)
+	if err == nil {
+		err = errors.Join(from.List(ctx, pods), from.List(ctx, budgets))
+	}
+	if err != nil {
+		e.note(cluster.String(), "What the taints do to the Pods of Cluster %s is not known: "+cli.OneLine(err))
+	}
+	for _, t := range slices.SortedFunc(maps.Keys(nodes), func(a, b corev1.Taint) int { return cmp.Compare(a.ToString(), b.ToString()) }) {
+		c := &Consequence{Cluster: cluster.String(), Taint: taint.Format(t), Nodes: nodes[t], PodsUnknown: err != nil}
+		c.reaches(t, pods.Items, budgets.Items)
+		e.Taints = append(e.Taints, c)
+	}
+	return nil
+}
+
+// reaches finds the Pods that the taint is about. It is not about static Pods, whose kubelet makes them tolerate all that evicts.
+func (c *Consequence) reaches(t corev1.Taint, pods []corev1.Pod, budgets []policyv1.PodDisruptionBudget) {
+	for i := range pods {
+		pod := &pods[i]
+		_, static := pod.Annotations[corev1.MirrorPodAnnotationKey]
+		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		if static || ended || pod.DeletionTimestamp != nil || !slices.Contains(c.Nodes, pod.Spec.NodeName) {
+			continue
+		}
+		owner := metav1.GetControllerOfNoCopy(pod)
+		found := Pod{Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName, DaemonSet: owner != nil && owner.Kind == "DaemonSet"}
+		tolerated := slices.IndexFunc(pod.Spec.Tolerations, func(toleration corev1.Toleration) bool { // the first that matches counts
+			return toleration.ToleratesTaint(logr.Discard(), &t, true)
+		})
+		switch {
+		case tolerated >= 0 && pod.Spec.Tolerations[tolerated].TolerationSeconds == nil:
+		case t.Effect == corev1.TaintEffectNoExecute:
+			if tolerated >= 0 {
+				found.AfterSeconds = max(0, *pod.Spec.Tolerations[tolerated].TolerationSeconds)
+			}
+			c.Evicted = append(c.Evicted, found)
+			c.ignore(pod, budgets)
+		case t.Effect == corev1.TaintEffectNoSchedule && tolerated < 0:
+			c.Unschedulable = append(c.Unschedulable, found)
+		}
+	}
+}
+
+func (c *Consequence) ignore(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) {
+	for i := range budgets {
+		selector, err := metav1.LabelSelectorAsSelector(budgets[i].Spec.Selector)
+		name := budgets[i].Namespace + "/" + budgets[i].Name
+		if err == nil && budgets[i].Namespace == pod.Namespace && selector.Matches(labels.Set(pod.Labels)) && !slices.Contains(c.IgnoredBudgets, name) {
+			c.IgnoredBudgets = append(c.IgnoredBudgets, name)
+		}
+	}
+}
+
+// shownPods is how many Pods are named. With -o json you get all of them.
+const shownPods = 5
+
+// lines say what a taint does, for people.
+func (c *Consequence) lines() []string {
+	lines := []string{fmt.Sprintf("Taint %s is new on %s of Cluster %s: %s", c.Taint, many(len(c.Nodes), "Node"), c.Cluster, some(c.Nodes, 3))}
+	add := func(does string, pods []Pod, counts func(Pod) bool, how string) {
+		var names []string
+		for _, pod := range pods {
+			if counts(pod) {
+				names = append(names, pod.String())
+			}
+		}
+		if len(names) > 0 {
+			lines = append(lines, fmt.Sprintf("  %s %s %s: %s", does, many(len(names), "Pod"), how, some(names, shownPods)))
+		}
+	}
+	add("evicts", c.Evicted, func(pod Pod) bool { return pod.AfterSeconds == 0 }, "at once")
+	add("evicts", c.Evicted, func(pod Pod) bool { return pod.AfterSeconds > 0 }, "later")
+	if strings.HasSuffix(c.Taint, ":"+string(corev1.TaintEffectNoExecute)) && len(c.Evicted) == 0 && !c.PodsUnknown {
+		lines = append(lines, "  evicts no Pod")
+	}
+	add("keeps", c.Unschedulable, func(Pod) bool { return true }, "from coming back to their Nodes after a restart")
+	if n := len(c.IgnoredBudgets); n > 0 {
+		lines = append(lines, "  ignores "+many(n, "PodDisruptionBudget")+", as all taints do: "+some(c.IgnoredBudgets, shownPods))
+	}
+	return lines
+}
+
+// paceOf says when the last of so many Nodes with these limits gets its turn. It counts on all limits having room now, and on each Node
+// asking as soon as there is room for it.
+func paceOf(waiting map[[2]pace.Limit]int, perMinute float64) *Pace {
+	result := &Pace{NodesAMinute: perMinute}
+	start, pacer := time.Time{}, &pace.Pacer{}
+	sets := slices.SortedFunc(maps.Keys(waiting), func(a, b [2]pace.Limit) int {
+		return cmp.Or(cmp.Compare(waiting[b], waiting[a]), cmp.Compare(a[0].Name, b[0].Name)) // the largest first
+	})
+	now, left := start, maps.Clone(waiting)
+	for next := time.Duration(0); next < math.MaxInt64; {
+		now, next = now.Add(next), math.MaxInt64
+		for _, limits := range sets {
+			for left[limits] > 0 {
+				if longest, _ := pacer.Take(now, limits); longest > 0 {
+					next = min(next, longest)
+					break
+				}
+				left[limits]--
+				result.Nodes++
+			}
+		}
+	}
+	result.LastAfterSeconds = int64(now.Sub(start).Round(time.Second).Seconds())
+	return result
+}
+
+// String says how long it takes, for people.
+func (p *Pace) String() string {
+	if p.NodesAMinute <= 0 {
+		return fmt.Sprintf("%s would get taints that evict Pods all at once, because --no-execute-rate is 0.", many(p.Nodes, "Node"))
+	}
+	return fmt.Sprintf("%s would get taints that evict Pods one after the other: the last after %s (--no-execute-rate=%v).",
+		many(p.Nodes, "Node"), duration.HumanDuration(time.Duration(p.LastAfterSeconds)*time.Second), p.NodesAMinute)
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diff
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/yaml"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/settings"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/store"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+)
+
+// world is a management cluster, and the workload cluster of the Cluster c in it.
+type world struct {
+	objects     map[string]client.Object // by name
+	workload    []client.Object
+	unreachable error
+	flags       settings.Flags
+}
+
+// small is Cluster c with a topology of a class: MachineDeployment md, MachineSet ms and its Machines m-0, m-1 and m-2 with Nodes of
+// the same names. Each Machine has an AcmeMachine.
+func small() *world {
+	w := &world{objects: map[string]client.Object{}}
+	cluster := clusterv1.ClusterSpec{Topology: clusterv1.Topology{
+		ClassRef: clusterv1.ClusterClassRef{Name: "class"},
+		Workers:  clusterv1.WorkersTopology{MachineDeployments: []clusterv1.MachineDeploymentTopology{{Name: "a", Class: "a"}}},
+	}}
+	md := named("md", "")
+	md.Labels = map[string]string{
+		clusterv1.ClusterNameLabel: "c", clusterv1.ClusterTopologyOwnedLabel: "", clusterv1.ClusterTopologyMachineDeploymentNameLabel: "a",
+	}
+	w.add(&clusterv1.ClusterClass{ObjectMeta: named("class", "")}, &clusterv1.Cluster{ObjectMeta: named("c", ""), Spec: cluster},
+		&clusterv1.MachineDeployment{ObjectMeta: md, Spec: clusterv1.MachineDeploymentSpec{ClusterName: "c"}},
+		&clusterv1.MachineSet{ObjectMeta: named("ms", "MachineDeployment/md"), Spec: clusterv1.MachineSetSpec{ClusterName: "c"}})
+	for i := range 3 {
+		name := fmt.Sprintf("m-%d", i)
+		m := &clusterv1.Machine{ObjectMeta: named(name, "MachineSet/ms")}
+		m.Spec = clusterv1.MachineSpec{ClusterName: "c", ProviderID: "acme://" + name}
+		m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: inherit.InfrastructureGroup, Kind: "AcmeMachine", Name: "infra-" + name}
+		m.Status.NodeRef.Name = name
+		infra := &unstructured.Unstructured{}
+		infra.SetGroupVersionKind(acme)
+		infra.SetNamespace("default")
+		infra.SetName("infra-" + name)
+		infra.SetLabels(map[string]string{clusterv1.ClusterNameLabel: "c"})
+		infra.SetOwnerReferences(named("", "Machine/"+name).OwnerReferences)
+		w.add(m, infra)
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: "acme://" + name}} // in use
+		node.Annotations = map[string]string{clusterv1.TaintsFromMachineAnnotation: ""}
+		node.Labels = map[string]string{inherit.RecordLabel: "e3b0c44298fc1c149afbf4c8996fb924"} // of nothing
+		node.CreationTimestamp = metav1.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		w.workload = append(w.workload, node)
+	}
+	return w
+}
+
+var acme = schema.GroupVersionKind{Group: inherit.InfrastructureGroup, Version: "v1beta2", Kind: "AcmeMachine"}
+
+func (w *world) add(objects ...client.Object) {
+	for _, o := range objects {
+		w.objects[o.GetName()] = o
+	}
+}
+
+func (w *world) node(i int) *corev1.Node { return w.workload[i].(*corev1.Node) }
+
+// named returns the metadata of an object in namespace default; controller is "<kind>/<name>".
+func named(name, controller string) metav1.ObjectMeta {
+	object := metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}
+	if kind, owner, ok := strings.Cut(controller, "/"); ok {
+		object.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: clusterv1.GroupVersion.String(), Kind: kind, Name: owner, UID: types.UID(owner), Controller: new(true),
+		}}
+	}
+	return object
+}
+
+// ask asks what files would write; without files, what is pending in Cluster c.
+func (w *world) ask(t *testing.T, files ...string) (*Result, error) {
+	t.Helper()
+	g := NewWithT(t)
+	scheme := runtime.NewScheme()
+	g.Expect(errors.Join(corev1.AddToScheme(scheme), policyv1.AddToScheme(scheme), clusterv1.AddToScheme(scheme))).To(Succeed())
+	scheme.AddKnownTypeWithName(acme, &unstructured.Unstructured{})
+	scheme.AddKnownTypeWithName(acme.GroupVersion().WithKind("AcmeMachineList"), &unstructured.UnstructuredList{})
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{acme.GroupVersion()})
+	mapper.Add(acme, meta.RESTScopeNamespace)
+	management := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithReturnManagedFields()
+	for _, o := range w.objects {
+		management.WithObjects(o)
+	}
+	live, workload := management.Build(), fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.workload...).Build()
+	q := Question{World: compare.World{Store: store.New(live, nil), Now: time.Now()}}
+	q.Nodes = func(context.Context, types.NamespacedName) (client.Reader, error) { return workload, w.unreachable }
+	var err error
+	q.Settings, err = w.flags.Offline()
+	g.Expect(err).NotTo(HaveOccurred())
+	q.Settings.Propagation = inherit.PropagationEnabled
+	if len(files) == 0 {
+		q.Clusters = []types.NamespacedName{{Namespace: "default", Name: "c"}}
+	}
+	for _, file := range files {
+		object := &unstructured.Unstructured{}
+		g.Expect(yaml.Unmarshal([]byte(file), &object.Object)).To(Succeed())
+		q.Files = append(q.Files, File{object, func() (runtime.Object, runtime.Object, error) { return merge(t, live, object) }})
+	}
+	return Ask(t.Context(), q)
+}
+
+// merge answers as an API server without defaults and webhooks.
+func merge(t *testing.T, from client.Client, file *unstructured.Unstructured) (runtime.Object, runtime.Object, error) {
+	live, merged := &unstructured.Unstructured{}, &unstructured.Unstructured{}
+	live.SetGroupVersionKind(file.GroupVersionKind())
+	if err := from.Get(t.Context(), client.ObjectKeyFromObject(file), live); apierrors.IsNotFound(err) {
+		return nil, file, nil
+	}
+	before, _ := json.Marshal(live)
+	change, _ := json.Marshal(file)
+	after, err := jsonpatch.MergePatch(before, change)
+	return live, merged, errors.Join(err, merged.UnmarshalJSON(after))
+}
+
+// answer is what ask answers without an error.
+func (w *world) answer(t *testing.T, files ...string) *Result {
+	t.Helper()
+	result, err := w.ask(t, files...)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return result
+}
