@@ -199,7 +199,7 @@ func (f *Factory) Complete(takes Takes) cobra.CompletionFunc {
 // CompleteFlag completes the value of a flag that kubectl has, too, or one that is the <namespace>/<name> of a Cluster.
 func (f *Factory) CompleteFlag(name string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-		completion.SetFactoryForCompletion(cmdutil.NewFactory(f.Config))
+		completion.SetFactoryForCompletion(cmdutil.NewFactory(f.Hurry()))
 		list := map[string]func(string) []string{
 			"context": completion.ListContextsInConfig, "cluster": completion.ListClustersInConfig, "user": completion.ListUsersInConfig,
 			"namespace": func(string) []string { return f.names("namespaces") },
