@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -214,10 +215,12 @@ func ExitCode(err error) int {
 
 // NotFound says that an object is not there, in kubectl's words. Without a namespace, it is of a kind that has none.
 func NotFound(kind string, key types.NamespacedName) error {
-	if key.Namespace == "" {
-		return fmt.Errorf("%s %q not found", kind, key.Name)
+	err := apierrors.NewNotFound(schema.GroupResource{Resource: kind}, key.Name)
+	err.ErrStatus.Message = fmt.Sprintf("%s %q not found", kind, key.Name)
+	if key.Namespace != "" {
+		err.ErrStatus.Message += fmt.Sprintf(" in namespace %q (use -n)", key.Namespace)
 	}
-	return fmt.Errorf("%s %q not found in namespace %q (use -n)", kind, key.Name, key.Namespace)
+	return err
 }
 
 // Sentence says what went wrong. Several joined errors become several lines, each only once. ErrFound becomes nothing.
