@@ -133,7 +133,7 @@ func (w *kubectlWorld) treeOfNothing(t *testing.T) {
 
 // report is for spreadsheets and for those who have to prove something.
 func (w *kubectlWorld) report(t *testing.T) {
-	out, stderr, code := w.kubectl(t, "report", synced)
+	out, stderr, code := w.kubectl(t, "report", "prod", "edge", synced)
 	t.Log(out)
 	w.Expect(code).To(BeZero(), stderr)
 	w.Expect(stderr).To(BeEmpty())

@@ -69,7 +69,7 @@ func offer(toComplete, before string, values []string) (offered []string, _ cobr
 	return slices.Compact(offered), cobra.ShellCompDirectiveNoFileComp
 }
 
-// kinds returns all kinds of Cluster API and of its providers, and Nodes.
+// kinds returns all kinds of Cluster API and of its providers without templates, and Nodes.
 func (f *Factory) kinds() []string {
 	kinds := []string{"node/"}
 	discovery, err := f.Hurry().ToDiscoveryClient()
@@ -79,7 +79,7 @@ func (f *Factory) kinds() []string {
 	}
 	resources, _ := restmapper.NewDiscoveryCategoryExpander(discovery).Expand("cluster-api")
 	for _, resource := range resources {
-		if singular, err := mapper.ResourceSingularizer(resource.Resource); err == nil {
+		if singular, err := mapper.ResourceSingularizer(resource.Resource); err == nil && !strings.HasSuffix(singular, "template") {
 			kinds = append(kinds, singular+"/")
 		}
 	}
