@@ -135,7 +135,7 @@ items:
 
 func TestOtherKindsAreSkipped(t *testing.T) {
 	g := NewWithT(t)
-	report := lintText(g, "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n---\na: b\n---\n[1, 2]\n---\napiVersion: cluster.x-k8s.io/v1alpha3\nkind: Cluster\n")
+	report := lintText(g, "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n---\na: b\n---\n[1, 2]\n---\napiVersion: cluster.x-k8s.example/v1\nkind: Cluster\n")
 	g.Expect(report.Objects).To(BeZero())
 	g.Expect(report.Findings).To(BeEmpty())
 	g.Expect(report.Worst()).To(BeEmpty())

@@ -48,6 +48,7 @@ const (
 	unreadableObject      = "HL016"
 	unfilledTemplate      = "HL017"
 	duplicateKey          = "HL018"
+	unknownKind           = "HL019"
 	docsOfRules           = "https://github.com/heirloom-dev/heirloom/blob/main/docs/kubectl.md#lint"
 	additionalLabels      = "--additional-sync-machine-labels"
 	additionalAnnotations = "--additional-sync-machine-annotations"
@@ -83,6 +84,7 @@ func Rules() []Rule {
 		{unfilledTemplate, "unfilled-template", Note, "A template with variables that have no value yet, so that something could not be judged."},
 		{duplicateKey, "duplicate-key", Error,
 			"A key that an object has twice, often because a line `---` between two objects is missing: only the last counts."},
+		{unknownKind, "unknown-kind", Error, "An object of `cluster.x-k8s.io` whose kind or version is not known, so that it was not judged."},
 	}
 }
 

@@ -63,9 +63,13 @@ func (l *linter) subjectOf(object *manifest.Object) *subject {
 	gvk := object.GroupVersionKind()
 	s := &subject{Object: object, carrier: &taint.Carrier{}}
 	var into client.Object
+	group, _, _ := strings.Cut(object.GetAPIVersion(), "/")
 	switch {
-	case gvk.Group == inherit.ControlPlaneGroup:
+	case group == inherit.ControlPlaneGroup:
+	case group != clusterv1.GroupVersion.Group:
+		return nil
 	case !l.world.scheme.Recognizes(gvk):
+		l.unknown(s)
 		return nil
 	default:
 		known, err := l.world.scheme.New(clusterv1.GroupVersion.WithKind(gvk.Kind))
@@ -80,6 +84,17 @@ func (l *linter) subjectOf(object *manifest.Object) *subject {
 		return nil
 	}
 	return s
+}
+
+// unknown reports an object of Cluster API that is of no kind, or of no version, that can be judged.
+func (l *linter) unknown(s *subject) {
+	if l.world.scheme.Recognizes(clusterv1.GroupVersion.WithKind(s.GetKind())) {
+		l.found(unknownKind, s, "apiVersion", "Use "+clusterv1.GroupVersion.String()+", or a newer plugin if your Cluster API serves this version.",
+			"version %s is not known, so that the object was not judged", s.GetAPIVersion())
+		return
+	}
+	l.found(unknownKind, s, "kind", "Correct it, or use a newer plugin if your Cluster API has this kind.",
+		"%s has no kind %s, so that the object was not judged", clusterv1.GroupVersion.Group, s.GetKind())
 }
 
 // read decodes the object in the ways in which it is judged.
