@@ -147,6 +147,19 @@ func TestOtherTemplatesAreSkipped(t *testing.T) {
 	g.Expect(lintText(g, "apiVersion: cluster.x-k8s.io/v1beta2\nkind: {{ .a }}\n").Findings).To(HaveLen(1))
 }
 
+// TestVariablesElsewhere checks that a variable excuses only the value that it stands for, and not an error elsewhere in the object.
+func TestVariablesElsewhere(t *testing.T) {
+	g := NewWithT(t)
+	const command = "spec: {kubeadmConfigSpec: {preKubeadmCommands: ['ls ${HOME}']}, machineTemplate: {metadata: {labels: {rack: %s}}}}\n"
+	const object = "apiVersion: controlplane.cluster.x-k8s.io/v1beta2\nkind: KubeadmControlPlane\nmetadata: {name: cp}\n"
+	g.Expect(found(lintText(g, object+fmt.Sprintf(command, "7")))).To(Equal([]string{"HL016 KubeadmControlPlane cp spec.machineTemplate.metadata.labels"}))
+	g.Expect(found(lintText(g, object+fmt.Sprintf(command, `"7"`)))).To(BeEmpty())
+
+	const machine = "apiVersion: cluster.x-k8s.io/v1beta1\nkind: Machine\nmetadata: {name: m, annotations: {run: '${HOME}'}}\nspec: {nodeDrainTimeout: %s}\n"
+	g.Expect(found(lintText(g, fmt.Sprintf(machine, "soon")))).To(Equal([]string{"HL016 Machine m "}))
+	g.Expect(found(lintText(g, fmt.Sprintf(machine, "'${SOON}'")))).To(Equal([]string{"HL017 Machine m "}))
+}
+
 func TestSettingsDecide(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(lintText(g, "").Summary()).To(Equal(

@@ -3,10 +3,12 @@
 package lint
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -79,7 +81,11 @@ func (l *linter) subjectOf(object *manifest.Object) *subject {
 		}
 		into = typed
 	}
-	if err := s.read(l.world.scheme, into); err != nil {
+	unknown, err := s.read(l.world.scheme, into)
+	for _, path := range slices.Compact(unknown) { // what is read twice
+		l.found(unfilledTemplate, s, path, fillIn, "%s was not judged", path)
+	}
+	if err != nil {
 		l.unreadable(s, err)
 		return nil
 	}
@@ -97,31 +103,48 @@ func (l *linter) unknown(s *subject) {
 		"%s has no kind %s, so that the object was not judged", clusterv1.GroupVersion.Group, s.GetKind())
 }
 
-// read decodes the object in the ways in which it is judged.
-func (s *subject) read(scheme *runtime.Scheme, into client.Object) error {
+// read decodes the object in the ways in which it is judged, and returns the fields of which nobody knows what they will be.
+func (s *subject) read(scheme *runtime.Scheme, into client.Object) (unknown []string, err error) {
 	object := s.Object.DeepCopy().Object
 	withoutUnread(object["spec"])
 	raw, err := json.Marshal(object)
 	if err == nil && s.GroupVersionKind().GroupVersion() == clusterv1beta1.GroupVersion {
-		raw, err = converted(scheme, s.GroupVersionKind(), raw)
+		raw, unknown, err = converted(scheme, s.GroupVersionKind(), raw)
 	}
-	if err != nil {
-		return err
+	for _, in := range []any{s.carrier, cmp.Or[any](into, &inherit.ControlPlane{})} {
+		if err == nil {
+			var fields []string
+			raw, fields, err = decode(raw, in)
+			unknown = append(unknown, fields...)
+		}
 	}
-	if err := json.Unmarshal(raw, s.carrier); err != nil {
-		return err
+	if err != nil || into == nil && inherit.IsTemplate(s.GetKind()) {
+		return unknown, err
 	}
-	if into != nil {
-		s.chained = into
-		return json.Unmarshal(raw, into)
+	if s.chained = into; into == nil {
+		cp := &unstructured.Unstructured{}
+		s.chained, err = cp, cp.UnmarshalJSON(raw)
 	}
-	if err := json.Unmarshal(raw, &inherit.ControlPlane{}); err != nil {
-		return err
+	return unknown, err
+}
+
+// literal is a JSON string at the end of a text.
+var literal = regexp.MustCompile(`"([^"\\]|\\.)*"$`)
+
+// decode reads JSON. A variable of a template where no text can be is left out of the result, and of the JSON that is returned.
+func decode(raw []byte, into any) (read []byte, unknown []string, err error) {
+	for {
+		err := json.Unmarshal(raw, into)
+		var wrong *json.UnmarshalTypeError
+		if !errors.As(err, &wrong) {
+			return raw, unknown, err
+		}
+		at := literal.FindIndex(raw[:wrong.Offset])
+		if at == nil || !manifest.Placeholder(string(raw[at[0]:at[1]])) {
+			return raw, unknown, err
+		}
+		raw, unknown = slices.Replace(raw, at[0], at[1], []byte("null")...), append(unknown, fieldIn(wrong))
 	}
-	if !inherit.IsTemplate(s.GetKind()) {
-		s.chained = &unstructured.Unstructured{Object: s.Object.DeepCopy().Object}
-	}
-	return nil
 }
 
 // unread are the fields that no rule reads and that a template fills with numbers: an object is judged without them.
@@ -147,23 +170,24 @@ func withoutUnread(value any) {
 }
 
 // converted returns an object of v1beta1 in v1beta2, as Cluster API converts it.
-func converted(scheme *runtime.Scheme, gvk schema.GroupVersionKind, raw []byte) ([]byte, error) {
+func converted(scheme *runtime.Scheme, gvk schema.GroupVersionKind, raw []byte) (inNewer []byte, unknown []string, err error) {
 	older, err := scheme.New(gvk)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	newer, err := scheme.New(clusterv1.GroupVersion.WithKind(gvk.Kind))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := json.Unmarshal(raw, older); err != nil {
-		return nil, err
+	if _, unknown, err = decode(raw, older); err != nil {
+		return nil, unknown, err
 	}
 	if err := scheme.Convert(older, newer, nil); err != nil {
-		return nil, err
+		return nil, unknown, err
 	}
 	newer.GetObjectKind().SetGroupVersionKind(clusterv1.GroupVersion.WithKind(gvk.Kind))
-	return json.Marshal(newer)
+	inNewer, err = json.Marshal(newer)
+	return inNewer, unknown, err
 }
 
 // unreadable reports an object with a field of the wrong type. In a template, that may be a variable.
@@ -174,7 +198,7 @@ func (l *linter) unreadable(s *subject, err error) {
 		path = fieldIn(wrong)
 		message = fmt.Sprintf("%s: a %s where a %s has to be", path, wrong.Value, kindOf(wrong.Type))
 	}
-	if raw, _ := json.Marshal(s.Object.Object); manifest.Placeholder(string(raw)) {
+	if wrong == nil && manifest.Placeholder(message) { // it repeats the value, as of a duration
 		l.found(unfilledTemplate, s, path, fillIn, "the object was not judged: %s", message)
 		return
 	}

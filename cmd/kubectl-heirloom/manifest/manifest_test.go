@@ -99,10 +99,19 @@ func TestWindowsFiles(t *testing.T) {
 
 func TestTemplates(t *testing.T) {
 	g := NewWithT(t)
-	set := parse(g, configMap+"${NAME:=one}\n---\n"+configMap+"${NAME}\n---\nkind: {{ .b }}\n---\nkind: [${b\n}\n")
+	set := parse(g, configMap+"${NAME:=one}\n---\n"+configMap+"${NAME}\n---\nkind: {{ .b }}\n---\nkind: [${b}]\n---\na:\n  b: c\n  {{- with .d }}\n  e: f\n  {{- end }}\n")
 	g.Expect(names(set)).To(Equal([]string{"one", "${NAME}"}))
-	g.Expect(set.Notes).To(HaveLen(2))
+	g.Expect(set.Notes).To(HaveLen(3))
 	g.Expect(set.Notes[0].Line).To(Equal(11))
+}
+
+// TestVariablesElsewhere checks that a document with a variable or a template in some text is no template if something else is wrong.
+func TestVariablesElsewhere(t *testing.T) {
+	for _, text := range []string{"run: 'ls ${HOME}'\na: [\n", "a: [\nrun: 'ls ${HOME}'\n", "name: '{{ ds.meta_data.hostname }}'\na: b: c\n"} {
+		g, set := NewWithT(t), &Set{}
+		g.Expect(set.Parse("a.yaml", []byte(text))).NotTo(Succeed(), text)
+		g.Expect(set.Notes).To(BeEmpty(), text)
+	}
 }
 
 func TestWhatIsBrokenIsNamedAndTheRestIsRead(t *testing.T) {

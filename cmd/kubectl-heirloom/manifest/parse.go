@@ -32,6 +32,9 @@ type Set struct {
 	Notes   []Note
 }
 
+// variable is one of clusterctl, or something that Helm fills in.
+var variable = regexp.MustCompile(`\$\{[^}\n]*\}|(?s:\{\{.*?\}\})`)
+
 // Placeholder reports whether a text has a variable of a template that has no default, such as ${CLUSTER_NAME} of clusterctl.
 func Placeholder(text string) bool {
 	return regexp.MustCompile(`\$\{[^}]*\}`).MatchString(text)
@@ -118,16 +121,14 @@ func (s *Set) document(file string, d document) error {
 	}
 	text := withDefaults(d.text)
 	node, object, err := decode(text)
-	switch {
-	case err == nil:
-	case bytes.Contains(text, []byte("{{")):
-		s.Notes = append(s.Notes, Note{file, d.first(), "this is a template and not read: give the manifests that it renders", string(text)})
-		return nil
-	case Placeholder(string(text)):
-		s.Notes = append(s.Notes, Note{file, d.first(),
-			"this is a template and not read: fill in its variables first, as clusterctl generate does", string(text)})
-		return nil
-	default:
+	if err != nil {
+		for _, filled := range []string{"x", ""} { // if either makes a difference, its variables are what is wrong
+			if _, _, otherwise := decode(variable.ReplaceAll(text, []byte(filled))); otherwise == nil || otherwise.Error() != err.Error() {
+				s.Notes = append(s.Notes, Note{file, d.first(),
+					"this is a template and not read: fill in its variables first, as clusterctl generate does, or give the manifests that it renders", string(text)})
+				return nil
+			}
+		}
 		return fmt.Errorf("%s:%d: cannot read the document that begins here: %w", file, d.first(), err)
 	}
 	s.add(&Object{File: file, Unstructured: &unstructured.Unstructured{Object: object}, node: node, above: d.above})
