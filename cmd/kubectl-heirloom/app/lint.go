@@ -40,7 +40,8 @@ func newLintCommand(f *cli.Factory) *cobra.Command {
 		Long: `Find what is wrong with manifests of Cluster API, without an API server: taints that will be refused, labels that will
 never reach a Node and the flag that would let them, topologies that replace what their ClusterClass declares, and more.
 
-All files are judged together, so give a Cluster with its ClusterClass. Every answer depends on the settings of your server: give them
+All files are judged together, so give a Cluster with its ClusterClass. Objects without a namespace are in that of --namespace or, without
+it, in the one that all others name. Every answer depends on the settings of your server: give them
 with --values or --server-flags; without them, lint uses the defaults. Documents that are not of Cluster API are skipped.
 
 The exit code is 0 if nothing was found that --fail-on names, 1 if something was, and 2 if a file could not be read.`,
@@ -88,7 +89,7 @@ func (o *lintOptions) run(cmd *cobra.Command, args []string) error {
 	if readErr != nil && len(set.Objects)+len(set.Notes) == 0 {
 		return readErr
 	}
-	report, err := lint.Lint(set, lint.Settings{Policy: policy, Known: read.Known, Origin: read.Origin})
+	report, err := lint.Lint(set, lint.Settings{Policy: policy, Known: read.Known, Origin: read.Origin, Namespace: *o.Config.Namespace})
 	if err != nil {
 		return err
 	}

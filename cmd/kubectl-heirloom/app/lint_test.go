@@ -42,6 +42,7 @@ func TestLint(t *testing.T) {
 	broken, empty := filepath.Join(t.TempDir(), "broken.yaml"), filepath.Join(t.TempDir(), "empty.yaml")
 	NewWithT(t).Expect(os.WriteFile(broken, []byte("a: [\n"), 0o600)).To(Succeed())
 	NewWithT(t).Expect(os.WriteFile(empty, nil, 0o600)).To(Succeed())
+	staging := filepath.Join("..", "..", "..", "test", "integration", "testdata", "kubectl", "staging.yaml")
 	for name, c := range map[string]struct {
 		args        []string
 		stdin       string
@@ -66,6 +67,7 @@ func TestLint(t *testing.T) {
 		"table":               {args: []string{lintFile("HL002"), "-o", "table"}, out: "SEVERITY", code: 1},
 		"colours":             {args: []string{lintFile("HL002"), "--color=always"}, out: "\x1b[31merror\x1b[0m", code: 1},
 		"settings":            {args: []string{lintFile("HL006"), "--server-flags=--additional-sync-machine-labels=^cost-"}, out: "annotation example.com/contact", errOut: "1 note"},
+		"the namespace":       {args: []string{staging, "-n", "fleet"}, out: "taint batch:PreferNoSchedule of ClusterClass fleet/small is lost", code: 1},
 		"the gate":            {args: []string{lintFile("HL003"), "--server-flags=--cluster-api-taint-propagation=disabled"}, out: "error HL003", code: 1},
 		"a newer version":     {args: []string{"-f", "-"}, stdin: "apiVersion: cluster.x-k8s.io/v1beta3\nkind: MachineDeployment\nmetadata: {name: md}\n", out: "<stdin>:1: error HL019 MachineDeployment md: ", code: 1},
 		"a mistyped kind":     {args: []string{"-f", "-"}, stdin: "apiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeploymnt\nmetadata: {name: md}\n", out: "<stdin>:2: error HL019 MachineDeploymnt md: ", code: 1},

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/manifest"
@@ -23,6 +24,8 @@ type Settings struct {
 	Known bool
 	// Origin says where they come from.
 	Origin string
+	// Namespace is that of objects that name none. If it is empty, that is the one that all others name.
+	Namespace string
 }
 
 // defaults says by which settings the manifests are judged if none are given.
@@ -76,8 +79,11 @@ func Lint(set *manifest.Set, by Settings) (*Report, error) {
 	for _, object := range set.Objects {
 		if s := l.subjectOf(object); s != nil {
 			l.subjects = append(l.subjects, s)
-			l.world.add(s)
 		}
+	}
+	l.placeInNamespace()
+	for _, s := range l.subjects {
+		l.world.add(s)
 	}
 	for _, s := range l.subjects {
 		l.world.add(s) // of several with the same name, each has its turn
@@ -90,6 +96,26 @@ func Lint(set *manifest.Set, by Settings) (*Report, error) {
 		l.world.forget()
 	}
 	return l.report(), nil
+}
+
+// placeInNamespace gives a namespace to the objects that name none: that of the settings, or else the one that all others name.
+func (l *linter) placeInNamespace() {
+	named := sets.New[string]()
+	for _, s := range l.subjects {
+		named.Insert(s.GetNamespace())
+	}
+	namespace := l.Namespace
+	if others := named.Delete("").UnsortedList(); namespace == "" && len(others) == 1 {
+		namespace = others[0]
+	}
+	for _, s := range l.subjects {
+		if s.GetNamespace() == "" {
+			s.SetNamespace(namespace)
+			if s.chained != nil {
+				s.chained.SetNamespace(namespace)
+			}
+		}
+	}
 }
 
 // found adds a finding of a rule about a field of an object.

@@ -160,6 +160,37 @@ func TestVariablesElsewhere(t *testing.T) {
 	g.Expect(found(lintText(g, fmt.Sprintf(machine, "'${SOON}'")))).To(Equal([]string{"HL017 Machine m "}))
 }
 
+// TestNamespaces checks in which namespace an object is that names none: in that of --namespace, or else in the one that all others name.
+func TestNamespaces(t *testing.T) {
+	content, err := os.ReadFile("testdata/HL009.yaml")
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	cluster, class, _ := strings.Cut(string(content), "---\n")
+	without := func(text string) string { return strings.Replace(text, "  namespace: fleet\n", "", 1) }
+	const other = "---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineSet\nmetadata: {name: ms, namespace: other}\n"
+	for name, c := range map[string]struct {
+		text, namespace string
+		lost            bool
+	}{
+		"both name it":         {text: cluster + "---\n" + class, lost: true},
+		"the class does not":   {text: cluster + "---\n" + without(class), lost: true},
+		"the Cluster does not": {text: without(cluster) + "---\n" + class, lost: true},
+		"neither does":         {text: without(cluster) + "---\n" + without(class), lost: true},
+		"-n is the same":       {text: cluster + "---\n" + without(class), namespace: "fleet", lost: true},
+		"-n is another":        {text: cluster + "---\n" + without(class), namespace: "other"},
+		"-n for both":          {text: without(cluster) + "---\n" + without(class), namespace: "other", lost: true},
+		"nobody knows":         {text: cluster + "---\n" + without(class) + other},
+		"-n says it":           {text: cluster + "---\n" + without(class) + other, namespace: "fleet", lost: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, set := NewWithT(t), &manifest.Set{}
+			g.Expect(set.Parse("a.yaml", []byte(c.text))).To(Succeed())
+			report, err := Lint(set, Settings{Namespace: c.namespace})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(slices.ContainsFunc(report.Findings, func(f Finding) bool { return f.Rule == listReplaced })).To(Equal(c.lost), "%v", report.Findings)
+		})
+	}
+}
+
 func TestSettingsDecide(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(lintText(g, "").Summary()).To(Equal(
