@@ -30,7 +30,7 @@ func (f *Flags) AddFlags(fs *pflag.FlagSet) {
 		"File with values of Heirloom's chart, instead of the settings of the running server. If you repeat it, later files win.")
 	fs.StringArrayVar(&f.ServerFlags, "server-flags", nil,
 		`Flags of the server, such as "--additional-sync-machine-labels=^team$ --watch-filter=blue", instead of the settings of the running `+
-			"server; with --values in addition to those. Quotes keep a flag with a space together.")
+			"server; with --values in addition to those.")
 	fs.StringVar(&f.Namespace, "heirloom-namespace", "",
 		"Namespace in which Heirloom is installed. If unspecified, the plugin looks in all namespaces.")
 }
@@ -76,11 +76,7 @@ func (f *Flags) fromFlags() (Settings, error) {
 		origin = append(origin, "--values "+file)
 	}
 	for _, flags := range f.ServerFlags {
-		words, err := split(flags)
-		if err != nil {
-			return Settings{}, fmt.Errorf("--server-flags=%q: %w", flags, err)
-		}
-		arguments = append(arguments, words...)
+		arguments = append(arguments, strings.Fields(strings.NewReplacer(`'`, "", `"`, "").Replace(flags))...) // no value has a space or a quote
 	}
 	if len(f.ServerFlags) > 0 {
 		origin = append(origin, "--server-flags")

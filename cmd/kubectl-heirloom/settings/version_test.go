@@ -64,21 +64,3 @@ func TestClusterAPIsDefault(t *testing.T) {
 	NewWithT(t).Expect(newerThanKnown("latest")).To(BeFalse())
 	NewWithT(t).Expect(PropagationOf(core("x/y r/c:v1.13.0 --feature-gates=AllAlpha=true")).String()).To(Equal("enabled"))
 }
-
-func TestSplit(t *testing.T) {
-	for line, want := range map[string][]string{
-		"":                   nil,
-		"  a  b\tc ":         {"a", "b", "c"},
-		`'a b' "c d" e' 'f`:  {"a b", "c d", "e f"},
-		`''`:                 {""},
-		`a\ b \"c\'`:         {"a b", `"c'`},
-		`^x\.y\d+\\z$ '\'`:   {`^x\.y\d+\\z$`, `\`},
-		`'it'\''s'`:          {"it's"},
-		`"it's" '"'`:         {"it's", `"`},
-		`--x="^a\.b$" tail\`: {`--x=^a\.b$`, `tail\`},
-	} {
-		got, err := split(line)
-		NewWithT(t).Expect(err).NotTo(HaveOccurred())
-		NewWithT(t).Expect(got).To(Equal(want), line)
-	}
-}
