@@ -74,13 +74,13 @@ func TestLint(t *testing.T) {
 		"no version":          {args: []string{"-f", "-"}, stdin: "apiVersion: cluster.x-k8s.io\nkind: Cluster\nmetadata: {name: c}\n", out: "error HL019 Cluster c: ", code: 1},
 		"another kind":        {args: []string{"-f", "-"}, stdin: "apiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineHealthCheck\nmetadata: {name: c}\n", errOut: "0 errors", silent: true},
 		"an empty file":       {args: []string{empty}, errOut: "0 objects", silent: true},
-		"no file":             {code: 2, errOut: "name the files to read", silent: true},
+		"no file":             {code: 2, errOut: "must specify one of -f and -k", silent: true},
 		"a file that is gone": {args: []string{"gone.yaml"}, code: 2, errOut: "gone.yaml", silent: true},
 		"half is broken":      {args: []string{lintFile("HL002"), broken}, code: 2, out: "error HL002", errOut: "broken.yaml:1: cannot read"},
 		"wrong settings":      {args: []string{lintFile("HL002"), "--server-flags=--nonsense"}, code: 2, errOut: "--server-flags", silent: true},
 		"a wrong format":      {args: []string{lintFile("HL002"), "-o", "xml"}, code: 2, errOut: `--output="xml": must be one of table, wide, json, yaml, kyaml, go-template, `, silent: true},
 		"the formats":         {args: []string{"--help"}, out: "text, sarif). text (a line for each finding) is the default."},
-		"no names":            {args: []string{lintFile("HL002"), "-o", "name"}, code: 2, errOut: "--output=name", silent: true},
+		"no names":            {args: []string{lintFile("HL002"), "-o", "name"}, code: 2, errOut: `--output="name": must be one of`, silent: true},
 		"a wrong severity":    {args: []string{lintFile("HL002"), "--fail-on=note"}, code: 2, errOut: `--fail-on="note"`, silent: true},
 	} {
 		t.Run(name, func(t *testing.T) {
