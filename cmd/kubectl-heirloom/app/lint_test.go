@@ -42,6 +42,7 @@ func TestLint(t *testing.T) {
 	broken, empty := filepath.Join(t.TempDir(), "broken.yaml"), filepath.Join(t.TempDir(), "empty.yaml")
 	NewWithT(t).Expect(os.WriteFile(broken, []byte("a: [\n"), 0o600)).To(Succeed())
 	NewWithT(t).Expect(os.WriteFile(empty, nil, 0o600)).To(Succeed())
+	staging := filepath.Join("..", "..", "..", "test", "integration", "testdata", "kubectl", "staging.yaml")
 	for name, c := range map[string]struct {
 		args        []string
 		stdin       string
@@ -66,15 +67,20 @@ func TestLint(t *testing.T) {
 		"table":               {args: []string{lintFile("HL002"), "-o", "table"}, out: "SEVERITY", code: 1},
 		"colours":             {args: []string{lintFile("HL002"), "--color=always"}, out: "\x1b[31merror\x1b[0m", code: 1},
 		"settings":            {args: []string{lintFile("HL006"), "--server-flags=--additional-sync-machine-labels=^cost-"}, out: "annotation example.com/contact", errOut: "1 note"},
+		"the namespace":       {args: []string{staging, "-n", "fleet"}, out: "taint batch:PreferNoSchedule of ClusterClass fleet/small is lost", code: 1},
 		"the gate":            {args: []string{lintFile("HL003"), "--server-flags=--cluster-api-taint-propagation=disabled"}, out: "error HL003", code: 1},
+		"a newer version":     {args: []string{"-f", "-"}, stdin: "apiVersion: cluster.x-k8s.io/v1beta3\nkind: MachineDeployment\nmetadata: {name: md}\n", out: "<stdin>:1: error HL019 MachineDeployment md: ", code: 1},
+		"a mistyped kind":     {args: []string{"-f", "-"}, stdin: "apiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeploymnt\nmetadata: {name: md}\n", out: "<stdin>:2: error HL019 MachineDeploymnt md: ", code: 1},
+		"no version":          {args: []string{"-f", "-"}, stdin: "apiVersion: cluster.x-k8s.io\nkind: Cluster\nmetadata: {name: c}\n", out: "error HL019 Cluster c: ", code: 1},
+		"another kind":        {args: []string{"-f", "-"}, stdin: "apiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineHealthCheck\nmetadata: {name: c}\n", errOut: "0 errors", silent: true},
 		"an empty file":       {args: []string{empty}, errOut: "0 objects", silent: true},
-		"no file":             {code: 2, errOut: "name the files to read", silent: true},
+		"no file":             {code: 2, errOut: "must specify one of -f and -k", silent: true},
 		"a file that is gone": {args: []string{"gone.yaml"}, code: 2, errOut: "gone.yaml", silent: true},
 		"half is broken":      {args: []string{lintFile("HL002"), broken}, code: 2, out: "error HL002", errOut: "broken.yaml:1: cannot read"},
 		"wrong settings":      {args: []string{lintFile("HL002"), "--server-flags=--nonsense"}, code: 2, errOut: "--server-flags", silent: true},
 		"a wrong format":      {args: []string{lintFile("HL002"), "-o", "xml"}, code: 2, errOut: `--output="xml": must be one of table, wide, json, yaml, kyaml, go-template, `, silent: true},
 		"the formats":         {args: []string{"--help"}, out: "text, sarif). text (a line for each finding) is the default."},
-		"no names":            {args: []string{lintFile("HL002"), "-o", "name"}, code: 2, errOut: "--output=name", silent: true},
+		"no names":            {args: []string{lintFile("HL002"), "-o", "name"}, code: 2, errOut: `--output="name": must be one of`, silent: true},
 		"a wrong severity":    {args: []string{lintFile("HL002"), "--fail-on=note"}, code: 2, errOut: `--fail-on="note"`, silent: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,129 +1,245 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package lint judges manifests of Cluster API before anything is applied. It is pure: objects in, findings out. Nothing here says what is
+// inherited: judge.go has pkg/owners evaluate the objects of the files as the server does, and compares what they declare with what arrives
+// at a Node. This file reads the objects and judges each alone, and report.go says what can be wrong, and what is.
 package lint
 
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1" //nolint:staticcheck // deprecated and still served
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/manifest"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
 
 // Settings are those of the server that the manifests are for.
 type Settings struct {
-	Policy inherit.Policy
-	// Known says that the settings were given. Otherwise they are the defaults, and the report says so.
-	Known bool
-	// Origin says where they come from.
-	Origin string
-}
-
-// defaults says by which settings the manifests are judged if none are given.
-const defaults = "the defaults"
-
-// Finding is something that a rule has found.
-type Finding struct {
-	Rule     string   `json:"rule"`
-	Severity Severity `json:"severity"`
-	// Object is "<kind> <namespace>/<name>", Field the path of the field, both empty if a file could not be read.
-	Object string `json:"object,omitempty"`
-	Field  string `json:"field,omitempty"`
-	File   string `json:"file"`
-	// Line is 0 if the object is in no file as it is, as after kustomize.
-	Line    int    `json:"line,omitempty"`
-	Message string `json:"message"`
-	// Advice says what to do.
-	Advice string `json:"advice,omitempty"`
-}
-
-// Report is what was found.
-type Report struct {
-	metav1.TypeMeta `json:",inline"`
-
-	// Settings says which settings of the server the manifests were judged by.
-	Settings string    `json:"settings"`
-	Objects  int       `json:"objects"`
-	Findings []Finding `json:"findings"`
+	Policy    inherit.Policy
+	Origin    string // where they come from; if it is empty, they are the defaults, and the report says so
+	Namespace string // that of objects that name none; if it is empty, that is the one that all others name
 }
 
 // linter judges one set of manifests.
 type linter struct {
 	Settings
-	world    *world
-	subjects []*subject
+	world    world
+	chain    *owners.Chain
 	findings []Finding
+}
+
+// subject is an object of a file that is judged.
+type subject struct {
+	*manifest.Object
+	chained client.Object   // the object as the owner chain reads it, in v1beta2
+	carrier taint.Carrier   // the object as the validating webhook reads it
+	below   []client.Object // what hands down what it declares
 }
 
 // Lint judges the objects together: a Cluster with its ClusterClass, and a MachineDeployment with the Cluster that manages it.
 func Lint(set *manifest.Set, by Settings) (*Report, error) {
-	by.Policy.PaceEviction = false // nothing evicts anybody here
-	l := &linter{Settings: by, world: newWorld()}
-	for _, note := range set.Notes {
-		if !strings.Contains(note.Text, clusterv1.GroupVersion.Group) {
-			continue // there is nothing of Cluster API in it
+	by.Policy.PaceEviction, by.Policy.SkipNothing = false, true // nothing evicts anybody here, and a pause ends
+	l := &linter{Settings: by, world: world{}}
+	l.chain = &owners.Chain{Cache: l.world, Layout: func(_ context.Context, gvk schema.GroupVersionKind) (inherit.Layout, error) {
+		return inherit.ControlPlaneLayout(gvk.Version, func(...string) bool { return true }), nil // with room for all that the contract names
+	}}
+	for _, t := range set.Templates {
+		if strings.Contains(t.Text, clusterv1.GroupVersion.Group) {
+			l.found(unfilledTemplate, &subject{Object: t}, "", fillIn+" For one of Helm, give what it renders.", "this is a template and not read")
 		}
-		l.findings = append(l.findings, Finding{
-			Rule: unfilledTemplate, Severity: ruleOf(unfilledTemplate).Severity, File: note.File, Line: note.Line, Message: note.Message,
-		})
 	}
-	for _, object := range set.Objects {
-		if s := l.subjectOf(object); s != nil {
-			l.subjects = append(l.subjects, s)
+	var subjects []*subject
+	for _, object := range l.ofClusterAPI(set.Objects) {
+		if s := l.read(object); s != nil {
+			subjects = append(subjects, s)
 			l.world.add(s)
 		}
 	}
-	for _, s := range l.subjects {
-		l.world.add(s) // of several with the same name, each has its turn
-		l.itself(s)
-		if err := l.declares(context.Background(), s); err != nil {
-			return nil, fmt.Errorf("%s:%d: %s: %w", s.File, s.Line(""), s.name(), err)
-		}
-		l.overridden(s)
-		l.templateReplaced(s)
-		l.world.forget()
+	for _, s := range subjects {
+		s.below = l.world.below(s)
 	}
-	return l.report(), nil
+	for _, s := range subjects {
+		l.itself(s)
+		l.world.add(s) // of several with the same name, each has its turn
+		for _, object := range s.below {
+			if err := l.judge(context.Background(), object); err != nil {
+				return nil, fmt.Errorf("%s:%d: %w", s.File, s.Line(""), err)
+			}
+		}
+	}
+	return l.report(len(subjects)), nil
+}
+
+// ofClusterAPI returns the objects of Cluster API, and gives a namespace to those that name none.
+func (l *linter) ofClusterAPI(objects []*manifest.Object) (all []*manifest.Object) {
+	named := sets.New[string]()
+	for _, object := range objects {
+		group, _, _ := strings.Cut(object.GetAPIVersion(), "/") // also where the version is missing
+		if group == clusterv1.GroupVersion.Group || group == inherit.ControlPlaneGroup {
+			all = append(all, object)
+			named.Insert(object.GetNamespace())
+		}
+	}
+	if others := sets.List(named.Delete("")); len(others) == 1 {
+		l.Namespace = cmp.Or(l.Namespace, others[0])
+	}
+	for _, object := range all {
+		object.SetNamespace(cmp.Or(object.GetNamespace(), l.Namespace))
+	}
+	return all
 }
 
 // found adds a finding of a rule about a field of an object.
-func (l *linter) found(rule string, s *subject, field, advice, format string, args ...any) {
-	l.findings = append(l.findings, Finding{
-		Rule: rule, Severity: ruleOf(rule).Severity, Object: s.name(), Field: field, File: s.File, Line: s.Line(field),
-		Message: fmt.Sprintf(format, args...), Advice: advice,
-	})
+func (l *linter) found(rule Rule, s *subject, field, advice, format string, args ...any) {
+	l.findings = append(l.findings, Finding{Rule: rule.ID, Severity: rule.Severity, Object: nameOf(s.GetKind(), s), Field: field,
+		File: s.File, Line: s.Line(field), Message: fmt.Sprintf(format, args...), Advice: advice})
 }
 
-// report sorts the findings. The same may have been found below several objects.
-func (l *linter) report() *Report {
-	slices.SortStableFunc(l.findings, func(a, b Finding) int {
-		return cmp.Or(
-			cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Object, b.Object),
-			cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message),
-		)
-	})
-	settings := defaults
-	if l.Known {
-		settings = l.Origin
-	}
-	return &Report{
-		TypeMeta: metav1.TypeMeta{APIVersion: "cli.heirloom.dev/v1alpha1", Kind: "LintReport"},
-		Settings: settings, Objects: len(l.subjects), Findings: append([]Finding{}, slices.Compact(l.findings)...),
-	}
+// nameOf names an object, "<kind> <namespace>/<name>". In a file it may have no namespace, and a template has no name.
+func nameOf(kind string, object metav1.Object) string {
+	return strings.TrimSpace(kind + " " + strings.TrimPrefix(object.GetNamespace()+"/"+object.GetName(), "/"))
 }
 
-// Worst returns the severity of the worst finding; empty if there is none.
-func (r *Report) Worst() Severity {
-	for _, severity := range []Severity{Error, Warning, Note} {
-		if slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == severity }) {
-			return severity
+var (
+	// known has the versions of Cluster API that are served, and decoder converts from them as Cluster API does.
+	known   = runtime.NewScheme()
+	decoder = func() runtime.Decoder {
+		utilruntime.Must(clusterv1.AddToScheme(known))
+		utilruntime.Must(clusterv1beta1.AddToScheme(known))
+		return serializer.NewCodecFactory(known).UniversalDecoder(clusterv1.GroupVersion)
+	}()
+	// literal is a JSON string at the end of a text.
+	literal = regexp.MustCompile(`"([^"\\]|\\.)*"$`)
+)
+
+// fillIn is the advice for templates.
+const fillIn = "Fill in its variables first, as clusterctl generate does."
+
+// read reads an object as it is judged; nil if it declares nothing for others, or cannot be read.
+func (l *linter) read(object *manifest.Object) *subject {
+	s, kind, fields := &subject{Object: object}, object.GetKind(), maps.Clone(object.Object)
+	delete(fields, "status") // a Machine that has its Node inherits as any other
+	raw, err := json.Marshal(fields)
+	if err == nil {
+		err = l.decode(s, raw)
+	}
+	switch {
+	case err == nil:
+		if rowOf(s.chained) != nil || kind == "Cluster" || kind == "ClusterClass" {
+			return s
+		}
+	case manifest.Placeholder(err.Error()): // it repeats the value
+		l.found(unfilledTemplate, s, "", fillIn, "the object was not judged: %v", err)
+	case runtime.IsNotRegisteredError(err):
+		field := map[bool]string{true: "apiVersion", false: "kind"}[known.Recognizes(clusterv1.GroupVersion.WithKind(kind))]
+		l.found(unknownKind, s, field, "Correct it, or use a newer plugin if your Cluster API serves it.",
+			"kind %s of %s is not known, so that the object was not judged", kind, object.GetAPIVersion())
+	default:
+		field, wrong := "", &json.UnmarshalTypeError{}
+		if errors.As(err, &wrong) {
+			field, err = wrong.Field, fmt.Errorf("%s: found %s, expected %s", wrong.Field, wrong.Value, wrong.Type.Kind())
+		}
+		l.found(unreadableObject, s, field, "In labels and annotations, put numbers in quotation marks, and words such as true, yes, on and y.", "%v", err)
+	}
+	return nil
+}
+
+// decode reads JSON. A variable of a template where no text can be is left out, because nobody knows what it will be.
+func (l *linter) decode(s *subject, raw []byte) error {
+	for {
+		err, wrong := s.decode(raw), &json.UnmarshalTypeError{}
+		if !errors.As(err, &wrong) || !manifest.Placeholder(string(literal.Find(raw[:wrong.Offset]))) {
+			return err
+		}
+		raw = slices.Concat(literal.ReplaceAll(raw[:wrong.Offset], []byte("null")), raw[wrong.Offset:])
+		name := wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:]
+		if slices.Contains([]string{"labels", "annotations", "taints", inherit.FieldOf(name).Name()}, name) {
+			l.found(unfilledTemplate, s, wrong.Field, fillIn, "%s was not judged", wrong.Field)
 		}
 	}
-	return ""
+}
+
+// decode reads JSON as the owner chain does and as the validating webhook does.
+func (s *subject) decode(raw []byte) error {
+	object, err := runtime.Object(&inherit.ControlPlane{}), error(nil)
+	if s.GroupVersionKind().Group == inherit.ControlPlaneGroup {
+		err = json.Unmarshal(raw, object)
+	} else if object, _, err = decoder.Decode(raw, nil, nil); err == nil {
+		raw, err = json.Marshal(object)
+	}
+	s.chained, _ = object.(client.Object)
+	return cmp.Or(err, json.Unmarshal(raw, &s.carrier))
+}
+
+// itself finds what is wrong with an object, whatever is above and below it.
+func (l *linter) itself(s *subject) {
+	if name, line := s.Duplicate(); line > 0 {
+		l.found(duplicateKey, s, "", "Remove one of them. If another object begins here, add a line --- before it.",
+			"key %s is there twice, and only the last counts", name)
+		l.findings[len(l.findings)-1].Line = line
+	}
+	for _, err := range taint.ValidateCarrier(&s.carrier, nil, s.GroupVersionKind().Group == inherit.ControlPlaneGroup) {
+		if value := fmt.Sprint(err.BadValue); manifest.Placeholder(value) {
+			l.found(unfilledTemplate, s, err.Field, fillIn, "the taint %s was not judged", value)
+		} else {
+			l.found(refusedTaint, s, err.Field, "Correct or remove the taint: Heirloom's webhook refuses the object.", "%s", err.ErrorBody())
+		}
+	}
+	switch s.chained.(type) {
+	case *clusterv1.MachinePool:
+		if len(s.carrier.Spec.Template.Spec.Taints) > 0 {
+			l.found(typedInPool, s, "spec.template.spec.taints", "Declare them with the annotations "+taint.AlwaysAnnotation+" and "+
+				taint.InitializeAnnotation+" of spec.template.metadata.", "Cluster API refuses typed taints in a MachinePool")
+		}
+	case *clusterv1.Cluster:
+		l.misplaced(s, inherit.Content{}, "a section of spec.topology")
+	case *clusterv1.ClusterClass:
+		l.misplaced(s, inherit.Content{}, "a section of spec")
+	}
+}
+
+// misplaced reports what the object's own metadata declares for Nodes. What the template has too is there because a topology, or the
+// author of the object, put it in both places.
+func (l *linter) misplaced(s *subject, template inherit.Content, where string) {
+	for _, e := range keys(inherit.Content{Labels: s.GetLabels(), Annotations: s.GetAnnotations()}) {
+		problem := "is for Nodes, but reaches none from here"
+		if e.What == "annotation" && (e.Name == taint.AlwaysAnnotation || e.Name == taint.InitializeAnnotation) {
+			problem = "declares taints, but reaches no Machine from here"
+		} else if l.onNode(e) != "" {
+			continue
+		}
+		if _, both := template.Value(e); !both {
+			l.found(wrongPlace, s, fmt.Sprintf("metadata.%ss[%s]", e.What, e.Name), fmt.Sprintf("Move it to the %ss of %s.", e.What, where), "%s %s %s", e.What, e.Name, problem)
+		}
+	}
+}
+
+// keys returns the labels and annotations of a content.
+func keys(of inherit.Content) (all []inherit.Entry) {
+	for name := range of.Labels {
+		all = append(all, inherit.Entry{What: "label", Name: name})
+	}
+	for name := range of.Annotations {
+		all = append(all, inherit.Entry{What: "annotation", Name: name})
+	}
+	return all
 }

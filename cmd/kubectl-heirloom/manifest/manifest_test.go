@@ -71,58 +71,50 @@ func TestDuplicate(t *testing.T) {
 	set := parse(g, "---\n"+configMap+"one\n"+configMap+"two\n---\n"+configMap+"three\n")
 	g.Expect(names(set)).To(Equal([]string{"two", "three"}))
 	key, line := set.Objects[0].Duplicate()
-	g.Expect(key).To(Equal("apiVersion"))
-	g.Expect(line).To(Equal(6))
+	g.Expect([]any{key, line}).To(Equal([]any{"apiVersion", 6}))
 	key, _ = set.Objects[1].Duplicate()
 	g.Expect(key).To(BeEmpty())
+	_, line = parse(g, "kind: List\napiVersion: v1\nitems:\n- {kind: A, apiVersion: v1}\n- kind: B\n  apiVersion: v1\n  b: {c: d,\n    c: e}\n").Objects[1].Duplicate()
+	g.Expect(line).To(Equal(8))
 }
 
 func TestJSON(t *testing.T) {
 	g := NewWithT(t)
 	set := parse(g, "{\n\t\"apiVersion\": \"v1\", \"kind\": \"A\",\n\t\"metadata\": {\"name\": \"one\"}\n}\n{\"apiVersion\": \"v1\", \"kind\": \"A\",\n\"metadata\": {\"name\": \"two\"}}")
 	g.Expect(names(set)).To(Equal([]string{"one", "two"}))
-	g.Expect(set.Objects[0].Line("metadata.name")).To(Equal(3))
-	g.Expect(set.Objects[1].Line("metadata.name")).To(Equal(6))
+	g.Expect([]int{set.Objects[0].Line("metadata.name"), set.Objects[1].Line("metadata.name")}).To(Equal([]int{3, 6}))
 }
 
-func TestOtherYAMLIsSkipped(t *testing.T) {
-	g := NewWithT(t)
-	g.Expect(names(parse(g, "a: !reference [x, y]\n? [1, 2]\n: 3\n---\nplain\n---\n- a\n---\nkind: only\n"))).To(BeEmpty())
-}
-
-func TestWindowsFiles(t *testing.T) {
-	g := NewWithT(t)
-	set := parse(g, "\ufeff"+strings.ReplaceAll(configMap+"one\n---\n"+configMap+"two\n", "\n", "\r\n"))
-	g.Expect(names(set)).To(Equal([]string{"one", "two"}))
-	g.Expect(set.Objects[1].Line("metadata.name")).To(Equal(9))
+func TestDocuments(t *testing.T) {
+	for text, want := range map[string][]string{
+		"a: !reference [x, y]\n? [1, 2]\n: 3\n---\nplain\n---\n- a\n---\nkind: only\n":        {},
+		"---\n---\n# nothing\n---\n%YAML 1.2\n---\n" + configMap + "one\n...\n":               {"one"},
+		"\ufeff" + strings.ReplaceAll(configMap+"one\n---\n"+configMap+"two\n", "\n", "\r\n"): {"one", "two"},
+		"${EXTRA:=}\n\n---\n" + configMap + "one\n":                                           {"one"}, // a variable for a whole document
+		"# a comment\n${EXTRA:=# x}":                                                          {},
+	} {
+		NewWithT(t).Expect(names(parse(NewWithT(t), text))).To(Equal(want), text)
+	}
+	g, set := NewWithT(t), &Set{}
+	err := set.Parse("a.yaml", []byte(configMap+"one\n---\na: [\n---\n"+configMap+"two\n"))
+	g.Expect(err).To(MatchError(HavePrefix("a.yaml:6: cannot read the document that begins here: ")))
+	g.Expect(names(set)).To(Equal([]string{"one", "two"})) // the rest
 }
 
 func TestTemplates(t *testing.T) {
 	g := NewWithT(t)
-	set := parse(g, configMap+"${NAME:=one}\n---\n"+configMap+"${NAME}\n---\nkind: {{ .b }}\n---\nkind: [${b\n}\n")
+	set := parse(g, configMap+"${NAME:=one}\n---\n"+configMap+"${NAME}\n---\nkind: {{ .b }}\n---\nkind: [${b}]\n---\n{{- /*\nb\n*/ -}}\n{{ if .c }}\na: b\n{{ end }}\n---\na:\n  b: c\n  {{- with .d }}\n  e: f\n  {{- end }}\n")
 	g.Expect(names(set)).To(Equal([]string{"one", "${NAME}"}))
-	g.Expect(set.Notes).To(HaveLen(2))
-	g.Expect(set.Notes[0].Line).To(Equal(11))
+	g.Expect(set.Templates).To(HaveLen(4))
+	g.Expect(set.Templates[0].Line("")).To(Equal(11))
 }
 
-func TestWhatIsBrokenIsNamedAndTheRestIsRead(t *testing.T) {
-	g, set := NewWithT(t), &Set{}
-	err := set.Parse("a.yaml", []byte(configMap+"one\n---\na: [\n---\n"+configMap+"two\n"))
-	g.Expect(err).To(MatchError(HavePrefix("a.yaml:6: cannot read the document that begins here: ")))
-	g.Expect(names(set)).To(Equal([]string{"one", "two"}))
-}
-
-func TestEmptyDocuments(t *testing.T) {
-	g := NewWithT(t)
-	g.Expect(names(parse(g, "---\n---\n# nothing\n---\n%YAML 1.2\n---\n"+configMap+"one\n...\n"))).To(Equal([]string{"one"}))
-}
-
-// A variable may stand for a whole document, and its default for none.
-func TestVariablesWithoutAnything(t *testing.T) {
-	g := NewWithT(t)
-	for _, empty := range []string{"${EXTRA:=}\n", "${EXTRA:=# x}", "---\n${EXTRA:=}\n", "# a comment\n${EXTRA:=}\n"} {
-		g.Expect(names(parse(g, empty))).To(BeEmpty(), empty)
-		g.Expect(names(parse(g, empty+"\n---\n"+configMap+"one\n"))).To(Equal([]string{"one"}), empty)
+// TestVariablesElsewhere checks that a document with a variable or a template in some text is no template if something else is wrong.
+func TestVariablesElsewhere(t *testing.T) {
+	for _, text := range []string{"run: 'ls ${HOME}'\na: [\n", "a: [\nrun: 'ls ${HOME}'\n", "name: '{{ ds.meta_data.hostname }}'\na: b: c\n"} {
+		g, set := NewWithT(t), &Set{}
+		g.Expect(set.Parse("a.yaml", []byte(text))).NotTo(Succeed(), text)
+		g.Expect(set.Templates).To(BeEmpty(), text)
 	}
 }
 
@@ -146,15 +138,15 @@ func TestRead(t *testing.T) {
 	}{
 		{options: resource.FilenameOptions{Filenames: []string{dir}}, want: []string{"a", "b"}},
 		{options: resource.FilenameOptions{Filenames: []string{dir + "/below"}, Recursive: true}, want: []string{"c"}},
-		{options: resource.FilenameOptions{Filenames: []string{dir + "/a.yaml", dir + "/./a.yaml", "-"}}, want: []string{"a", "stdin"}},
+		{options: resource.FilenameOptions{Filenames: []string{dir + "/a.yaml", "-"}}, want: []string{"a", "stdin"}},
 		{options: resource.FilenameOptions{Filenames: []string{dir + "/*.yaml"}}, want: []string{"a"}},
 		{options: resource.FilenameOptions{Kustomize: dir + "/prod"}, want: []string{"prod-c"}},
-		{options: resource.FilenameOptions{Kustomize: dir + "/below"}, wrong: "--kustomize="},
-		{options: resource.FilenameOptions{Kustomize: dir, Recursive: true}, wrong: "cannot be used with"},
+		{options: resource.FilenameOptions{Kustomize: dir + "/below"}, wrong: "unable to find one of 'kustomization.yaml"},
+		{options: resource.FilenameOptions{Kustomize: dir, Recursive: true}, wrong: "can't be used with"},
 		{options: resource.FilenameOptions{Filenames: []string{dir + "/missing.yaml", dir + "/a.yaml"}}, want: []string{"a"}, wrong: "no such file"},
 		{options: resource.FilenameOptions{Filenames: []string{dir + "/none"}}, wrong: "no files ending in"},
 		{options: resource.FilenameOptions{Filenames: []string{"https://example.com/a.yaml"}}, wrong: "nothing is read from the network"},
-		{options: resource.FilenameOptions{}, wrong: "name the files to read"},
+		{options: resource.FilenameOptions{}, wrong: "must specify one of -f and -k"},
 	} {
 		set, err := Read(strings.NewReader(configMap+"stdin\n"), c.options)
 		if c.wrong == "" {

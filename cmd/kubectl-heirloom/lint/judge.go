@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/manifest"
+	"github.com/heirloom-dev/heirloom/pkg/inherit"
+	"github.com/heirloom-dev/heirloom/pkg/owners"
+	"github.com/heirloom-dev/heirloom/pkg/taint"
+)
+
+// judge compares what is declared for the Machines of an object, by itself and by the topology above it, with what their Nodes get.
+func (l *linter) judge(ctx context.Context, object client.Object) error {
+	has, err := rowOf(object).Content(ctx, l.chain, object)
+	decided, evaluateErr := rowOf(object).Evaluate(ctx, l.chain, object, l.Policy)
+	if err := errors.Join(err, evaluateErr); err != nil {
+		return err
+	}
+	own := inherit.Declaration{Ref: inherit.Ref{Kind: object.GetObjectKind().GroupVersionKind().Kind, Object: object}, Content: has.Top, Paths: has.Layout.Top}
+	m, itself := object.(*clusterv1.Machine)
+	var toMachine inherit.Drops
+	if own.Itself = itself; !itself {
+		own.Content, own.Paths, m = ptr.Deref(has.Template, inherit.Content{}), has.Layout.Template, &clusterv1.Machine{}
+		template := &inherit.Template{Content: has.Effective(decided.Desired)}
+		template.Fields = own.Fields
+		switch o := object.(type) {
+		case *clusterv1.MachineDeployment:
+			template.Selector = o.Spec.Selector
+		case *clusterv1.MachineSet:
+			template.Selector = o.Spec.Selector
+		case *inherit.ControlPlane:
+			m.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
+		}
+		_, toMachine = l.Policy.MachineFrom(template, m)
+		m = l.Policy.EffectiveMachine(template, m)
+		if s := l.world.file(object); s != nil {
+			l.misplaced(s, own.Content, strings.Join(own.Paths.Metadata, "."))
+		}
+	}
+	node, toNode := l.Policy.Node(inherit.SourceOfMachine(m), inherit.NodeState{}, inherit.Privileged)
+	declared := append(l.topology(ctx, object), own)
+	_, noRoom := inherit.Fit(has, decided.Desired, func() inherit.Object { return has }, nil)
+	l.leftOut(declared, errors.Join(decided.Problems(), noRoom, toMachine.Problems(), toNode.Problems()))
+	dropped := slices.Concat(toNode, toMachine, decided.Dropped) // the last rule on the way says why
+	for _, d := range declared {
+		if s := l.world.file(d.Object); s != nil {
+			l.declaration(s, d, inherit.Content{Labels: node.Labels, Annotations: node.Annotations}, dropped)
+			l.twice(s, d, declared)
+		}
+	}
+	return nil
+}
+
+// topology returns what a topology declares for an object, and reports the lists of the class that the Cluster replaces.
+func (l *linter) topology(ctx context.Context, object client.Object) []inherit.Declaration {
+	cluster, _ := l.chain.Cluster(ctx, object.GetNamespace(), owners.ClusterName(object)) // a world is there or not, and never fails
+	class, _ := l.chain.ClusterClass(ctx, cluster)
+	if class == nil {
+		return nil
+	}
+	section := inherit.SectionOf(cluster, class, object)
+	if section == nil {
+		return nil
+	}
+	declared := section.Declarations(cluster, class)
+	if l.world.file(cluster) != nil && l.world.file(class) != nil {
+		l.replaced(section.Class.Content, declared)
+	}
+	return declared
+}
+
+// replaced reports the taints and readiness gates of a class's section that are lost, because the topology has a list in their place.
+func (l *linter) replaced(class inherit.Content, declared []inherit.Declaration) {
+	var all []inherit.Entry
+	annotated, _ := taint.FromAnnotations(class.Annotations)
+	for _, t := range slices.Concat(class.Taints, annotated) {
+		all = append(all, inherit.TaintEntry(taint.MachineID(t)))
+	}
+	for _, gate := range class.Fields.ReadinessGates {
+		all = append(all, inherit.Entry{What: "field", Name: gate.ConditionType})
+	}
+	instead := declared[0]
+	instead.Content = class // what is declared in the same way is what replaces it
+	for _, e := range all {
+		if !slices.ContainsFunc(declared, func(d inherit.Declaration) bool { return d.Declares(e) }) {
+			l.found(listReplaced, l.world.file(instead.Object), pathOf(instead, e), "Repeat in this list what should stay.",
+				"%s %s of %s is lost: this list replaces that of the class", strings.Replace(e.What, "field", "readiness gate", 1), e.Name,
+				nameOf(declared[1].Kind, declared[1].Object))
+		}
+	}
+}
+
+// pathOf returns where an object declares an entry.
+func pathOf(d inherit.Declaration, e inherit.Entry) string {
+	path := inherit.Sources{All: []inherit.Declaration{d}}.Of(e).Field
+	if e.What == "label" || e.What == "annotation" {
+		path += "[" + e.Name + "]"
+	}
+	return path
+}
+
+// leftOut reports what an API server would refuse in the child, where it is declared. Taints are judged apart.
+func (l *linter) leftOut(declared []inherit.Declaration, problems error) {
+	for _, problem := range inherit.Problems(problems) {
+		var one inherit.Dropped
+		if !errors.As(problem, &one) || one.Why != inherit.DropInvalid || one.What == "taint" || manifest.Placeholder(one.Name+one.Value) {
+			continue
+		}
+		one.Own = true // where in the child does not matter
+		at := slices.IndexFunc(declared, func(d inherit.Declaration) bool { return d.Declares(one.Entry) && l.world.file(d.Object) != nil })
+		if at >= 0 {
+			l.found(leftOut, l.world.file(declared[at].Object), pathOf(declared[at], one.Entry),
+				"Correct it: until then it is left out, and the rest is inherited.", "%v", one)
+		}
+	}
+}
+
+// declaration judges what one object declares for Machines whose Nodes get this.
+func (l *linter) declaration(s *subject, d inherit.Declaration, node inherit.Content, dropped inherit.Drops) {
+	if len(d.Taints) > 0 && !d.Annotates && l.Policy.ClusterAPITaints == inherit.PropagationDisabled {
+		l.found(typedWithoutGate, s, strings.Join(d.Paths.Taints, "."), "Declare them with the annotation "+taint.AlwaysAnnotation+" or "+
+			taint.InitializeAnnotation+", or turn on the gate MachineTaintPropagation.", "typed taints reach no Node while Cluster API's gate is off")
+	}
+	for _, e := range keys(d.Content) {
+		value, _ := d.Value(e)
+		path := pathOf(d, e)
+		_, arrives := node.Value(e)
+		switch why := whyIn(dropped, e); {
+		case manifest.Placeholder(e.Name):
+			l.found(unfilledTemplate, s, path, fillIn, "%s %s was not judged", e.What, e.Name)
+		case arrives, d.Itself && e.What == "annotation":
+		case manifest.Placeholder(value):
+			l.missing(s, d, path, e, l.onNode(e))
+		case why != inherit.DropSelected:
+			l.missing(s, d, path, e, cmp.Or(why, inherit.DropElsewhere))
+		case d.Kind == "Cluster" || d.Kind == "ClusterClass":
+			l.found(usedBySelector, s, path, "Choose another key, or another selector.",
+				"label %s is not inherited: the selector of an object below uses it", e.Name)
+		case l.onNode(e) != "": // the object sets the labels by which it selects on its Machines: a rule need not bring them
+			l.missing(s, d, path, e, l.onNode(e))
+		default:
+			l.found(usedBySelector, s, path, "Select by cluster.x-k8s.io/deployment-name instead: a selector cannot be changed, so this takes a new "+
+				d.Kind+".", "label %s is for Nodes and used by the selector: Heirloom leaves it alone, and you cannot change its value", e.Name)
+		}
+	}
+}
+
+// missing reports a key that does not arrive at a Node for this reason, unless nobody would expect it there.
+func (l *linter) missing(s *subject, d inherit.Declaration, path string, e inherit.Entry, why inherit.Why) {
+	domain, _, _ := strings.Cut(e.Name, "/")
+	isClusterAPIs := strings.HasSuffix("."+domain, "."+clusterv1.GroupVersion.Group) || e.Name == clusterv1.MachineDeploymentUniqueLabel
+	switch {
+	case why == inherit.DropElsewhere && l.onNode(e) == "":
+		l.found(wrongPlace, s, path, "If the control plane consists of Machines, declare machineInfrastructure in spec.controlPlane of the ClusterClass.",
+			"%s %s is for Nodes, but reaches none: the ClusterClass says that its control plane does not consist of Machines", e.What, e.Name)
+	case isClusterAPIs: // its controllers read the key where it is
+	case why == inherit.DropOutside:
+		flag := fmt.Sprintf("--additional-sync-machine-%ss='^%s$'", e.What, regexp.QuoteMeta(e.Name))
+		l.found(notForNodes, s, path, "To let it reach Nodes, start the server with "+flag+".", "%s %s reaches Machines and no Node", e.What, e.Name)
+	case (why == inherit.DropNever || why == inherit.DropReserved) && !d.Itself:
+		l.found(neverInherited, s, path, "Remove it, or choose another key.",
+			"%s %s is one of the keys that are never inherited: it reaches no Node, and no flag changes that", e.What, e.Name)
+	}
+}
+
+// whyIn returns the first reason for which a key was left out, in the object itself or in its template.
+func whyIn(dropped inherit.Drops, e inherit.Entry) inherit.Why {
+	for _, d := range dropped {
+		if d.What == e.What && d.Name == e.Name && d.Why != "" {
+			return d.Why
+		}
+	}
+	return ""
+}
+
+// onNode asks rules 11 and 12 why a Node does not get a key of its Machine; the word is empty if it does.
+func (l *linter) onNode(e inherit.Entry) inherit.Why {
+	only := map[string]string{e.Name: ""}
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Labels: only, Annotations: only}}
+	_, dropped := l.Policy.Node(inherit.SourceOfMachine(m), inherit.NodeState{}, inherit.Privileged)
+	return whyIn(dropped, e)
+}
+
+// twice reports taints that an annotation declares although they are typed, or Always, somewhere: that wins.
+func (l *linter) twice(s *subject, d inherit.Declaration, all []inherit.Declaration) {
+	for _, way := range []string{taint.AlwaysAnnotation, taint.InitializeAnnotation} {
+		taints, _ := taint.FromAnnotations(map[string]string{way: d.Annotations[way]})
+		for _, t := range taints {
+			id := taint.MachineID(t)
+			at := slices.IndexFunc(all, func(other inherit.Declaration) bool {
+				return other.TypedTaint(id.String()) || way == taint.InitializeAnnotation && other.TaintAnnotation(id.String()) == taint.AlwaysAnnotation
+			})
+			if at >= 0 {
+				l.found(declaredTwice, s, pathOf(d, inherit.Entry{What: "annotation", Name: way}), "Remove one of the two.",
+					"taint %s is also declared in %s (%s): that one wins", id, nameOf(all[at].Kind, all[at].Object), pathOf(all[at], inherit.TaintEntry(id)))
+			}
+		}
+	}
+}
+
+// world is a management cluster that has the objects of the files, and those that are made up: these have no manifest. The owner chain reads
+// it. A file's object is also there by the section of a topology that it belongs to.
+type world map[string]*subject
+
+func keyOf(o client.Object) string { return fmt.Sprintf("%T %s/%s", o, o.GetNamespace(), o.GetName()) }
+
+func (w world) add(s *subject) {
+	w[keyOf(s.chained)], w[sectionOf(s.chained)] = s, s
+}
+
+// file returns the object of a file that this is, or nil if none of the files has it.
+func (w world) file(object client.Object) *subject {
+	if s := w[keyOf(object)]; s != nil && s.Object != nil {
+		return s
+	}
+	return nil
+}
+
+// Get implements client.Reader.
+func (w world) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	found := w[fmt.Sprintf("%T %s", into, key)]
+	if found == nil {
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+	}
+	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(found.chained).Elem())
+	return nil
+}
+
+// List implements client.Reader. No rule asks for lists.
+func (world) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errors.ErrUnsupported
+}
+
+// toCome is the name of what no file has. No object of an API server can have it.
+const toCome = "(to come)"
+
+// below returns the objects that hand down what a file's object declares: itself, or one for each section of a Cluster or a ClusterClass of
+// which no file has the object. If no file has the other one of the two, it is made up and declares nothing.
+func (w world) below(s *subject) (all []client.Object) {
+	cluster, class, workers := &clusterv1.Cluster{}, &clusterv1.ClusterClass{}, s.carrier.Spec.Workers
+	class.Spec.ControlPlane.MachineInfrastructure.TemplateRef.Name = toCome
+	switch o := s.chained.(type) {
+	default:
+		if inherit.IsTemplate(s.GetKind()) { // of a control plane: it inherits nothing
+			return nil
+		}
+		return []client.Object{o}
+	case *clusterv1.ClusterClass:
+		cluster.Namespace, cluster.Name, cluster.Spec.Topology.ClassRef.Name = o.Namespace, o.Name+toCome, o.Name
+		w[keyOf(cluster)] = &subject{chained: cluster}
+	case *clusterv1.Cluster:
+		of, declared := owners.ClassOf(o)
+		if !declared {
+			return nil
+		}
+		class.Namespace, class.Name = of.Namespace, of.Name
+		if known := w[keyOf(class)]; known == nil {
+			w[keyOf(class)] = &subject{chained: class}
+		} else if known.Object == nil {
+			class, _ = known.chained.(*clusterv1.ClusterClass) // with the sections of another Cluster
+		}
+		cluster.ObjectMeta, cluster.Spec.ControlPlaneRef, workers = o.ObjectMeta, o.Spec.ControlPlaneRef, s.carrier.Spec.Topology.Workers
+	}
+	add := func(object client.Object, label, section string) {
+		object.SetNamespace(cluster.Namespace)
+		object.SetName(cmp.Or(object.GetName(), section+toCome))
+		object.SetLabels(map[string]string{clusterv1.ClusterNameLabel: cluster.Name, clusterv1.ClusterTopologyOwnedLabel: "", label: section})
+		if w[sectionOf(object)] == nil {
+			all = append(all, object)
+		}
+	}
+	cp := &inherit.ControlPlane{Spec: inherit.ControlPlaneSpec{MachineTemplate: &inherit.ControlPlaneMachineTemplate{}}}
+	cp.APIVersion, cp.Kind, cp.Name = inherit.ControlPlaneGroup+"/v1beta2", cluster.Spec.ControlPlaneRef.Kind, cluster.Spec.ControlPlaneRef.Name
+	add(cp, clusterv1.ClusterTopologyOwnedLabel, "")
+	outline, topology := &class.Spec.Workers, &cluster.Spec.Topology.Workers
+	for _, p := range workers.MachineDeployments {
+		name := cmp.Or(p.Name, p.Class)
+		outline.MachineDeployments = append(outline.MachineDeployments, clusterv1.MachineDeploymentClass{Class: p.Class})
+		topology.MachineDeployments = append(topology.MachineDeployments, clusterv1.MachineDeploymentTopology{Name: name, Class: p.Class})
+		add(&clusterv1.MachineDeployment{Spec: clusterv1.MachineDeploymentSpec{ClusterName: cluster.Name}}, clusterv1.ClusterTopologyMachineDeploymentNameLabel, name)
+	}
+	for _, p := range workers.MachinePools {
+		name := cmp.Or(p.Name, p.Class)
+		outline.MachinePools = append(outline.MachinePools, clusterv1.MachinePoolClass{Class: p.Class})
+		topology.MachinePools = append(topology.MachinePools, clusterv1.MachinePoolTopology{Name: name, Class: p.Class})
+		add(&clusterv1.MachinePool{Spec: clusterv1.MachinePoolSpec{ClusterName: cluster.Name}}, clusterv1.ClusterTopologyMachinePoolNameLabel, name)
+	}
+	return all
+}
+
+// sectionOf names the section of a topology that an object belongs to.
+func sectionOf(object client.Object) string {
+	labels := object.GetLabels()
+	_, owned := labels[clusterv1.ClusterTopologyOwnedLabel]
+	return fmt.Sprintf("%T %t %s/%s %s %s", object, owned, object.GetNamespace(), labels[clusterv1.ClusterNameLabel],
+		labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel], labels[clusterv1.ClusterTopologyMachinePoolNameLabel])
+}
+
+// rowOf returns the row of an object in the table of kinds; nil for kinds that inherit nothing.
+func rowOf(object client.Object) *owners.Kind {
+	for i := range owners.Table {
+		if reflect.TypeOf(owners.Table[i].New()) == reflect.TypeOf(object) {
+			return &owners.Table[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/cli"
+	"github.com/heirloom-dev/heirloom/pkg/version"
+)
+
+// Severity is how bad a finding is.
+type Severity string
+
+// An error will be refused, a warning does not do what it says, and a note is something to know.
+const (
+	Error   Severity = "error"
+	Warning Severity = "warning"
+	Note    Severity = "note"
+)
+
+// Rule is something that can be wrong with a manifest.
+type Rule struct {
+	ID   string // never changes, and is never used for another rule
+	Name string // in a few words, for programs that show names
+	Severity
+	Finds string // a sentence about the objects that the rule finds
+}
+
+// The rules. HL008, HL010, HL011, HL013 and HL014 were notes about what is as it should be.
+var (
+	refusedTaint     = Rule{"HL001", "refused-taint", Error, "A taint that Heirloom's webhook refuses: reserved, invalid, declared twice in one list, or unreadable in an annotation."}
+	typedInPool      = Rule{"HL002", "typed-taint-in-machinepool", Error, "Typed taints in the template of a MachinePool, which Cluster API refuses."}
+	typedWithoutGate = Rule{"HL003", "typed-taint-without-gate", Error, "Typed taints, although the settings say that Cluster API's gate `MachineTaintPropagation` is off."}
+	declaredTwice    = Rule{"HL004", "taint-declared-twice", Warning, "The same taint, typed and by annotation, or `always` and `initialize`: one of the two does nothing."}
+	neverInherited   = Rule{"HL005", "never-inherited", Warning, "A key in a template or a topology that no rule hands down, whatever the settings are."}
+	notForNodes      = Rule{"HL006", "not-for-nodes", Note, "A label or an annotation that reaches Machines and no Node, and the flag that would let it."}
+	wrongPlace       = Rule{"HL007", "wrong-place", Warning, "Something for Nodes in a place from which it reaches none, such as the object's own metadata."}
+	listReplaced     = Rule{"HL009", "list-replaced", Warning, "A list of a topology that replaces that of the ClusterClass, so that taints or readiness gates of the class are lost."}
+	leftOut          = Rule{"HL012", "left-out", Warning, "Something that an API server would refuse in the child, so that Heirloom leaves it out: invalid, negative or too large."}
+	usedBySelector   = Rule{"HL015", "used-by-selector", Warning, "A label for Nodes that a selector uses: a change of it does not reach what exists."}
+	unreadableObject = Rule{"HL016", "unreadable-object", Error, "An object with a field of the wrong type, such as a label that is a number."}
+	unfilledTemplate = Rule{"HL017", "unfilled-template", Note, "A template with variables that have no value yet, so that something could not be judged."}
+	duplicateKey     = Rule{"HL018", "duplicate-key", Error, "A key that an object has twice, often because a line `---` between two objects is missing: only the last counts."}
+	unknownKind      = Rule{"HL019", "unknown-kind", Error, "An object of `cluster.x-k8s.io` whose kind or version is not known, so that it was not judged."}
+)
+
+// Rules returns all rules, by ID.
+func Rules() []Rule {
+	return []Rule{
+		refusedTaint, typedInPool, typedWithoutGate, declaredTwice, neverInherited, notForNodes, wrongPlace, listReplaced, leftOut, usedBySelector,
+		unreadableObject, unfilledTemplate, duplicateKey, unknownKind,
+	}
+}
+
+// Finding is something that a rule has found.
+type Finding struct {
+	Rule     string   `json:"rule"`
+	Severity Severity `json:"severity"`
+	Object   string   `json:"object,omitempty"` // "<kind> <namespace>/<name>"; empty if a file could not be read
+	Field    string   `json:"field,omitempty"`
+	File     string   `json:"file"`
+	Line     int      `json:"line,omitempty"` // 0 if the object is in no file as it is, as after kustomize
+	Message  string   `json:"message"`
+	Advice   string   `json:"advice,omitempty"` // what to do
+}
+
+// Report is what was found.
+type Report struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// Settings says which settings of the server the manifests were judged by.
+	Settings string    `json:"settings"`
+	Objects  int       `json:"objects"`
+	Findings []Finding `json:"findings"`
+}
+
+// report sorts the findings. The same may have been found for several objects.
+func (l *linter) report(objects int) *Report {
+	slices.SortFunc(l.findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Field+a.text(), b.Field+b.text()))
+	})
+	return &Report{
+		TypeMeta: metav1.TypeMeta{APIVersion: "cli.heirloom.dev/v1alpha1", Kind: "LintReport"},
+		Settings: cmp.Or(l.Origin, "the defaults"), Objects: objects, Findings: append([]Finding{}, slices.Compact(l.findings)...),
+	}
+}
+
+// Count returns how many findings are of this severity.
+func (r *Report) Count(of Severity) (n int) {
+	for _, f := range r.Findings {
+		if f.Severity == of {
+			n++
+		}
+	}
+	return n
+}
+
+// Text has a line for each finding, as compilers do, so that editors find the place.
+func (r *Report) Text(paint cli.Painter) string {
+	styles, lines := map[Severity]cli.Style{Error: cli.Bad, Warning: cli.Warn, Note: cli.Dim}, []string{}
+	for _, f := range r.Findings {
+		lines = append(lines, fmt.Sprintf("%s: %s %s %s\n", f.place(), paint.Paint(styles[f.Severity], string(f.Severity)), f.Rule, f.text()))
+	}
+	return strings.Join(lines, "")
+}
+
+// place is the file and, if there is one, the line.
+func (f Finding) place() string {
+	return strings.TrimSuffix(fmt.Sprintf("%s:%d", f.File, f.Line), ":0")
+}
+
+// text is what was found in which object, and the advice.
+func (f Finding) text() string {
+	return strings.TrimPrefix(f.Object+": ", ": ") + strings.TrimSuffix(f.Message+". "+f.Advice, ". ")
+}
+
+// Summary says in a sentence what was judged and by what.
+func (r *Report) Summary() string {
+	judged := "Judged by " + r.Settings + "."
+	if r.Settings == "the defaults" {
+		judged += " --values or --server-flags give the settings of your server."
+	}
+	return fmt.Sprintf("%s, %s and %s in %s. %s", cli.Count(r.Count(Error), "error"), cli.Count(r.Count(Warning), "warning"),
+		cli.Count(r.Count(Note), "note"), cli.Count(r.Objects, "object"), judged)
+}
+
+// Table implements cli.Result.
+func (r *Report) Table(bool) *metav1.Table {
+	t := &metav1.Table{}
+	for _, name := range []string{"File", "Severity", "Rule", "Object", "Message"} {
+		t.ColumnDefinitions = append(t.ColumnDefinitions, metav1.TableColumnDefinition{Name: name, Type: "string"})
+	}
+	for _, f := range r.Findings {
+		t.Rows = append(t.Rows, metav1.TableRow{Cells: []any{f.place(), string(f.Severity), f.Rule, f.Object, f.Message}})
+	}
+	return t
+}
+
+// sarif has the fields of an object in SARIF. Levels are called there as severities are here.
+type sarif map[string]any
+
+// SARIF writes the report in the format of code scanning (https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html).
+func (r *Report) SARIF(w io.Writer) error {
+	const docs = "https://github.com/heirloom-dev/heirloom/blob/main/docs/kubectl.md#lint"
+	rules, results := []sarif{}, []sarif{} // null is no valid list
+	for _, rule := range Rules() {
+		rules = append(rules, sarif{"id": rule.ID, "name": rule.Name, "shortDescription": sarif{"text": rule.Finds}, "helpUri": docs,
+			"defaultConfiguration": sarif{"level": rule.Severity}})
+	}
+	for _, f := range r.Findings {
+		uri := url.URL{Path: f.File} // relative, unless the name is not
+		if path.IsAbs(f.File) {
+			uri.Scheme = "file"
+		}
+		results = append(results, sarif{
+			"ruleId": f.Rule, "ruleIndex": slices.IndexFunc(Rules(), func(rule Rule) bool { return rule.ID == f.Rule }),
+			"level": f.Severity, "message": sarif{"text": f.text()},
+			"locations": []sarif{{
+				"physicalLocation": sarif{"artifactLocation": sarif{"uri": uri.String()}, "region": sarif{"startLine": max(1, f.Line)}},
+				"logicalLocations": []sarif{{"fullyQualifiedName": cmp.Or(strings.TrimSpace(f.Object+" "+f.Field), f.File), "kind": "member"}},
+			}},
+			// The same finding stays the same if lines above it change.
+			"partialFingerprints": sarif{"heirloomFinding/v1": fmt.Sprintf("%x", sha256.Sum256(
+				[]byte(strings.Join([]string{f.Rule, f.File, f.Object, f.Field, f.Message}, "\x00"))))[:32]},
+		})
+	}
+	driver := sarif{"name": "kubectl heirloom lint", "version": version.String(), "informationUri": docs, "rules": rules}
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(sarif{"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0",
+		"runs": []sarif{{"tool": sarif{"driver": driver}, "results": results}}})
+}
