@@ -10,8 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/origin"
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/rules"
+	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/compare"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -47,8 +46,8 @@ func ofContract(object client.Object) client.Object {
 
 // replaced reports each entry of the class's section that the topology's replaces.
 func (l *linter) replaced(s *subject, section inherit.Section, topology, class inherit.Declaration) {
-	over := origin.Overridden(section)
-	for _, e := range rules.Entries(over) {
+	over := compare.Overridden(section)
+	for _, e := range over.Entries() {
 		if e.What == "taint" && !over.TypedTaint(e.Name) {
 			continue // its annotation is an entry as well
 		}
