@@ -15,7 +15,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/manifest"
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/rules"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -105,7 +104,7 @@ type entry struct {
 
 // whyNot asks the rules why a key does not arrive.
 func (l *linter) whyNot(k key, a arrival) inherit.Why {
-	why := rules.WhyNotOnNode(a.from, a.dropped, k.entry())
+	why := a.from.WhyNot(a.dropped, k.entry())
 	if why == inherit.DropElsewhere {
 		return l.world.notInherited(l.Policy, a.machine, k.entry())
 	}

@@ -13,7 +13,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/rules"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 )
 
@@ -42,7 +41,7 @@ func notOnNode(policy inherit.Policy, k key) inherit.Why {
 	m.Labels, m.Annotations = has.Labels, has.Annotations
 	from := inherit.SourceOfMachine(m)
 	_, dropped := policy.Node(from, inherit.NodeState{}, inherit.Privileged)
-	return rules.WhyNotOnNode(from, dropped, k.entry())
+	return from.WhyNot(dropped, k.entry())
 }
 
 // notOnMachine asks the rules for Machines why one does not get this key of a template.
@@ -54,7 +53,7 @@ func notOnMachine(k key) inherit.Why {
 func whyNot(e inherit.Entry, top bool) func(inherit.Object, inherit.Drops) inherit.Why {
 	e.Own = top
 	return func(desired inherit.Object, dropped inherit.Drops) inherit.Why {
-		return rules.WhyNot(inherit.Decision{Desired: desired, Dropped: dropped}, e)
+		return inherit.Decision{Desired: desired, Dropped: dropped}.WhyNot(e)
 	}
 }
 

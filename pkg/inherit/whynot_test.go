@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rules_test
+package inherit_test
 
 import (
 	"testing"
@@ -12,7 +12,6 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/heirloom-dev/heirloom/cmd/kubectl-heirloom/rules"
 	"github.com/heirloom-dev/heirloom/pkg/inherit"
 	"github.com/heirloom-dev/heirloom/pkg/taint"
 )
@@ -25,22 +24,6 @@ func once(key string, effect corev1.TaintEffect) clusterv1.MachineTaint {
 	return clusterv1.MachineTaint{Key: key, Effect: effect, Propagation: clusterv1.MachineTaintPropagationOnInitialization}
 }
 
-// Every reason to leave an object alone is one word.
-func TestReasonsInOneWord(t *testing.T) {
-	Expect := NewWithT(t).Expect
-	filtered, _ := inherit.Policy{WatchFilter: "blue"}.Skips(&clusterv1.Machine{}, nil)
-	for reason, want := range map[inherit.Reason]inherit.Why{
-		inherit.IsPaused: rules.Paused, inherit.ClusterIsPaused: rules.Paused,
-		inherit.IsIgnored: rules.OptedOut, inherit.ClusterIsIgnored: rules.OptedOut,
-		inherit.IsDeleted: rules.Deleting, filtered: rules.WatchFilter,
-		inherit.IsNoMachine: rules.NoMatch, inherit.NotOfManagementCluster: rules.NoMatch, inherit.NotOfMachine: rules.NoMatch,
-		inherit.OwnerIsNotFound: rules.OwnerNotFound, inherit.ClusterDoesNotExist: rules.OwnerNotFound,
-		inherit.NothingDeclares: inherit.DropElsewhere,
-	} {
-		Expect(rules.WhySkipped(reason)).To(Equal(want), string(reason))
-	}
-}
-
 func TestEntriesOfContent(t *testing.T) {
 	Expect := NewWithT(t).Expect
 	c := inherit.Content{
@@ -51,7 +34,7 @@ func TestEntriesOfContent(t *testing.T) {
 	}
 	c.Fields.Seconds[inherit.NodeDrainTimeout] = ptr.To(int32(60))
 	var found []string
-	for _, e := range rules.Entries(c) {
+	for _, e := range c.Entries() {
 		value, ok := c.Value(e)
 		Expect(ok).To(BeTrue())
 		found = append(found, e.What+" "+e.Name+"="+value)
@@ -78,12 +61,12 @@ func TestWhyNotOnAnUnprovenNode(t *testing.T) {
 	from := p.SourceFor(node, m)
 	_, dropped := p.Node(from, inherit.OfNode(node, time.Now()), inherit.Privileged)
 	why := func(key string) inherit.Why {
-		return rules.WhyNotOnNode(from, dropped, inherit.Entry{What: "label", Name: key})
+		return from.WhyNot(dropped, inherit.Entry{What: "label", Name: key})
 	}
 	Expect(why("node-role.kubernetes.io/a")).To(Equal(inherit.DropUnproven))
 	Expect(why("team")).To(Equal(inherit.DropOutside))
 	Expect(why("other.kubernetes.io/x")).To(Equal(inherit.DropOutside))
-	Expect(rules.WhyNotOnNode(from, dropped, inherit.Entry{What: "field", Name: "Warm"})).To(Equal(inherit.DropElsewhere))
+	Expect(from.WhyNot(dropped, inherit.Entry{What: "field", Name: "Warm"})).To(Equal(inherit.DropElsewhere))
 }
 
 // Taints that wait, wait alone; Initialize taints wait together.
@@ -108,7 +91,7 @@ func TestTaintsThatWait(t *testing.T) {
 	} {
 		held := []taint.ID{{Key: tc.held, Effect: corev1.TaintEffectNoExecute}}
 		_, dropped := inherit.Policy{}.NodeHolding(from, held, tc.node, inherit.Privileged)
-		NewWithT(t).Expect(rules.WhyNotOnNode(from, dropped, inherit.Entry{What: "taint", Name: tc.taint})).To(Equal(tc.want), tc.taint)
+		NewWithT(t).Expect(from.WhyNot(dropped, inherit.Entry{What: "taint", Name: tc.taint})).To(Equal(tc.want), tc.taint)
 	}
 }
 
@@ -120,7 +103,7 @@ func TestOneOfTwoDeclarationsCounts(t *testing.T) {
 	why := func() inherit.Why {
 		from := inherit.SourceOfMachine(m)
 		_, dropped := inherit.Policy{}.Node(from, inherit.NodeState{}, inherit.Privileged)
-		return rules.WhyNotOnNode(from, dropped, e)
+		return from.WhyNot(dropped, e)
 	}
 	Expect(why()).To(Equal(inherit.DropInvalid))
 	m.Annotations = map[string]string{taint.AlwaysAnnotation: "gpu=valid:NoSchedule"}
@@ -129,7 +112,7 @@ func TestOneOfTwoDeclarationsCounts(t *testing.T) {
 	e.Own = true
 	template := &inherit.Template{Content: inherit.Content{Taints: m.Spec.Taints}}
 	desired, dropped := inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}.MachineFrom(template, &clusterv1.Machine{})
-	Expect(rules.WhyNot(inherit.Decision{Desired: desired, Dropped: dropped}, e)).To(Equal(inherit.DropInvalid))
+	Expect(inherit.Decision{Desired: desired, Dropped: dropped}.WhyNot(e)).To(Equal(inherit.DropInvalid))
 	desired, dropped = inherit.Policy{ClusterAPITaints: inherit.PropagationEnabled}.MachineFrom(template, m)
-	Expect(rules.WhyNot(inherit.Decision{Desired: desired, Dropped: dropped}, e)).To(BeEmpty())
+	Expect(inherit.Decision{Desired: desired, Dropped: dropped}.WhyNot(e)).To(BeEmpty())
 }
