@@ -41,6 +41,7 @@ func TestOutput(t *testing.T) {
 		{golden: "key.arrived", objects: "node", key: pool, colour: true},
 		{golden: "key.outside", objects: "node", key: "cost-center"},
 		{golden: "key.differs", objects: "m", key: "nodeDrainTimeout"},
+		{golden: "key.gone", objects: "m", key: "gone"},
 		{golden: "key.set", objects: "node", key: "kubernetes.io/hostname"},
 		{golden: "key.declared", objects: "c class", key: pool},
 		{golden: "key.nowhere", objects: "m m2 node", key: "nothing"},
@@ -68,7 +69,7 @@ func TestOutput(t *testing.T) {
 }
 
 // lived is a topology in use: everything has arrived, but for the class's label, which both Machines have lost, the drain timeout, which
-// somebody has changed, and a label that Nodes do not get.
+// somebody has changed, a label that nothing declares any more, and one that Nodes do not get.
 func lived(t *testing.T) *topologyOf {
 	t.Helper()
 	w := newTopology()
@@ -85,10 +86,13 @@ func lived(t *testing.T) *topologyOf {
 	}
 	maps.Copy(w.ms.Labels, w.ms.Spec.Template.Labels)
 	w.m.Spec.Deletion.NodeDrainTimeoutSeconds, w.m.Spec.Taints = ptr.To(int32(60)), w.inTopo.Taints
-	w.m.ManagedFields = []metav1.ManagedFieldsEntry{{
-		Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1", APIVersion: "cluster.x-k8s.io/v1beta2",
-		FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:deletion":{"f:nodeDrainTimeoutSeconds":{}}}}`),
-	}}
+	w.m.Labels["gone"] = "1"
+	for manager, fields := range map[string]string{"kubectl": `{"f:spec":{"f:deletion":{"f:nodeDrainTimeoutSeconds":{}}}}`, "heirloom": `{"f:metadata":{"f:labels":{"f:gone":{}}}}`} {
+		w.m.ManagedFields = append(w.m.ManagedFields, metav1.ManagedFieldsEntry{
+			Manager: manager, Operation: metav1.ManagedFieldsOperationApply, FieldsType: "FieldsV1", APIVersion: "cluster.x-k8s.io/v1beta2",
+			FieldsV1: metav1.NewFieldsV1(fields),
+		})
+	}
 	w.node.Labels["kubernetes.io/hostname"] = "n\x1b[31m"
 	w.node.Annotations[clusterv1.LabelsFromMachineAnnotation] = pool
 	return w

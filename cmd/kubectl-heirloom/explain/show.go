@@ -166,6 +166,9 @@ func (e *Explanation) trace(entry *Entry, count int, title string, say func(styl
 		}
 		say(style, mark, each(s.Ref)+s.has)
 	}
+	if entry.Status == compare.Differs && entry.Declared == nil {
+		say("", "No owner declares it any more: the next write of Heirloom removes it.", "")
+	}
 	if entry.Reason != "" {
 		because, fix := entry.sentences(each(entry.at))
 		say("", entry.Reason+": "+because, "")
